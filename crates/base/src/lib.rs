@@ -1,0 +1,1 @@
+//! Clock, randomness, limits, number text, accounting allocator: what every other crate may use.

@@ -1,0 +1,1 @@
+//! A RESP client, blocking and pipelined.

@@ -1,0 +1,1 @@
+//! The command table: specs and handlers by family.

@@ -1,0 +1,1 @@
+//! Shard locks and the gate: who may touch which keys when.

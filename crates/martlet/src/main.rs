@@ -1,0 +1,3 @@
+//! The multi-call binary.
+
+fn main() {}

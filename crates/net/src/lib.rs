@@ -1,0 +1,1 @@
+//! I/O backends: io_uring and epoll behind one trait.

@@ -1,0 +1,1 @@
+//! Wires the layers: configuration, connections, sessions, introspection.

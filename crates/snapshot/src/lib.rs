@@ -1,0 +1,1 @@
+//! Serialised values: RDB encoding, checksum, compression.

@@ -1,0 +1,1 @@
+//! Raw-wire test cases, server fixtures and random generators for tests.

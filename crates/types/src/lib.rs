@@ -1,0 +1,1 @@
+//! Value types: strings apart, the encodings of list, set, hash and sorted set; no keys, no clients.

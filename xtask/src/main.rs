@@ -1,0 +1,3 @@
+//! Chores behind `./x`.
+
+fn main() {}
