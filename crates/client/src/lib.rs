@@ -1,1 +1,4 @@
-//! A RESP client, blocking and pipelined.
+//! A RESP client, blocking and pipelined: the tools' and the tests' side of the wire, with no server code in it.
+
+pub mod blocking;
+pub mod resp;

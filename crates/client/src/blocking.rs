@@ -1,0 +1,130 @@
+//! A connection that is used by one thread, one request after the other or pipelined by hand.
+//! It waits at most its read timeout for a reply, so that no test can hang on a silent server.
+
+use crate::resp::{self, Reply};
+use std::io::{self, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::time::{Duration, Instant};
+
+/// How long a reply may take unless `set_timeout` says otherwise.
+pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long opening the connection may take.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Bytes asked of the socket at once.
+const READ_CHUNK_BYTES: usize = 64 * 1024;
+
+/// A blocking connection to a server.
+pub struct Client {
+    stream: TcpStream,
+    received: Vec<u8>,
+    timeout: Duration,
+}
+
+impl Client {
+    /// Connects; the address is anything that resolves, such as `("127.0.0.1", 6379)`.
+    pub fn connect(address: impl ToSocketAddrs) -> io::Result<Self> {
+        let mut last = io::Error::new(io::ErrorKind::NotFound, "the address names no host");
+        for address in address.to_socket_addrs()? {
+            match TcpStream::connect_timeout(&address, CONNECT_TIMEOUT) {
+                Ok(stream) => {
+                    stream.set_nodelay(true)?;
+                    return Ok(Self { stream, received: Vec::new(), timeout: DEFAULT_TIMEOUT });
+                }
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+
+    /// Limits how long `read_reply` waits.
+    pub fn set_timeout(&mut self, timeout: Duration) {
+        self.timeout = timeout;
+    }
+
+    /// Sends one request and waits for one reply.
+    pub fn command<A: AsRef<[u8]>>(&mut self, arguments: &[A]) -> io::Result<Reply> {
+        self.send(arguments)?;
+        self.read_reply()
+    }
+
+    /// Sends one request without waiting.
+    pub fn send<A: AsRef<[u8]>>(&mut self, arguments: &[A]) -> io::Result<()> {
+        let mut request = Vec::new();
+        resp::encode_request(arguments, &mut request);
+        self.send_raw(&request)
+    }
+
+    /// Sends bytes as they are.
+    pub fn send_raw(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.stream.write_all(bytes)
+    }
+
+    /// The next reply. `UnexpectedEof` when the server closed the connection, `TimedOut` when it stays silent,
+    /// `InvalidData` when what it sent is not RESP.
+    pub fn read_reply(&mut self) -> io::Result<Reply> {
+        let deadline = Instant::now() + self.timeout;
+        loop {
+            match resp::decode(&self.received) {
+                Ok(Some((reply, length))) => {
+                    self.received.drain(..length);
+                    return Ok(reply);
+                }
+                Ok(None) => self.receive(deadline)?,
+                Err(error) => return Err(io::Error::new(io::ErrorKind::InvalidData, error)),
+            }
+        }
+    }
+
+    /// Exactly `count` bytes as the server sent them.
+    pub fn read_raw(&mut self, count: usize) -> io::Result<Vec<u8>> {
+        let deadline = Instant::now() + self.timeout;
+        while self.received.len() < count {
+            self.receive(deadline)?;
+        }
+        Ok(self.received.drain(..count).collect())
+    }
+
+    /// Waits until the server closes the connection and returns what it had sent until then.
+    pub fn read_to_end(&mut self) -> io::Result<Vec<u8>> {
+        let deadline = Instant::now() + self.timeout;
+        loop {
+            match self.receive(deadline) {
+                Ok(()) => {}
+                Err(error) if is_closed(&error) => return Ok(std::mem::take(&mut self.received)),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// The socket below, for what this type does not offer (half-closing, options).
+    pub fn stream(&self) -> &TcpStream {
+        &self.stream
+    }
+
+    fn receive(&mut self, deadline: Instant) -> io::Result<()> {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::Error::new(io::ErrorKind::TimedOut, "no reply within the timeout"));
+        }
+        self.stream.set_read_timeout(Some(left))?;
+        let start = self.received.len();
+        self.received.resize(start + READ_CHUNK_BYTES, 0);
+        let result = self.stream.read(&mut self.received[start..]);
+        self.received.truncate(start + result.as_ref().copied().unwrap_or(0));
+        match result {
+            Ok(0) => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the server closed the connection")),
+            Ok(_) => Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                Err(io::Error::new(io::ErrorKind::TimedOut, "no reply within the timeout"))
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// Whether the error says that the peer is gone.
+pub fn is_closed(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
+    matches!(error.kind(), UnexpectedEof | ConnectionReset | BrokenPipe | ConnectionAborted)
+}
