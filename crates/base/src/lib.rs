@@ -1,1 +1,12 @@
-//! Clock, randomness, limits, number text, accounting allocator: what every other crate may use.
+//! What every other crate may use: clock, randomness, hashing, number text, memory accounting, limits.
+//!
+//! Nothing here knows of keys, clients or commands. Clock and randomness are passed in by value so that the
+//! same engine runs against real time and in a seeded simulation.
+
+pub mod alloc;
+pub mod clock;
+pub mod glob;
+pub mod hash;
+pub mod limits;
+pub mod random;
+pub mod sync;

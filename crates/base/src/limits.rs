@@ -1,0 +1,24 @@
+//! Fixed limits with units in their names; what a user may change lives in the configuration instead.
+
+/// Shards of the keyspace. A power of two.
+pub const SHARD_COUNT: usize = 1024;
+/// Bits of a key's hash that choose its shard.
+pub const SHARD_BITS: u32 = SHARD_COUNT.trailing_zeros();
+/// Longest string value or key, as Redis' `proto-max-bulk-len` default.
+pub const STRING_MAX_BYTES: usize = 512 * 1024 * 1024;
+/// A string up to this length lives in its entry's allocation; a longer one has its own, shared by reference count.
+pub const STRING_INLINE_MAX_BYTES: usize = 1024;
+/// Longest string for which OBJECT ENCODING answers `embstr` (Redis: `OBJ_ENCODING_EMBSTR_SIZE_LIMIT`).
+pub const EMBSTR_MAX_BYTES: usize = 44;
+/// Longest inline request (Redis: `PROTO_INLINE_MAX_SIZE`).
+pub const INLINE_MAX_BYTES: usize = 64 * 1024;
+/// Most arguments of one request (Redis: `INT_MAX`, here bounded by 1024 * 1024 before authentication limits apply).
+pub const ARGUMENTS_MAX: i64 = i32::MAX as i64;
+/// Most arguments, and longest argument, of a client that has not authenticated yet.
+pub const UNAUTHENTICATED_ARGUMENTS_MAX: i64 = 10;
+/// See [`UNAUTHENTICATED_ARGUMENTS_MAX`].
+pub const UNAUTHENTICATED_BULK_MAX_BYTES: i64 = 16 * 1024;
+/// Requests of one connection run in one slice before others get their turn.
+pub const SLICE_REQUESTS: usize = 1024;
+/// Requests parsed ahead so that their keys' cache misses overlap.
+pub const BATCH_REQUESTS: usize = 32;
