@@ -8,5 +8,6 @@ pub mod clock;
 pub mod glob;
 pub mod hash;
 pub mod limits;
+pub mod number;
 pub mod random;
 pub mod sync;

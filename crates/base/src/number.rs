@@ -1,0 +1,302 @@
+//! Number text: how integers and floating point numbers are read from and written to the wire.
+//!
+//! What always holds: a text is a number here exactly when Redis takes it for one, and a number is
+//! written as Redis 7.2 and later write it. Nothing in this file allocates, except for numbers of more
+//! than nineteen digits.
+
+mod long_double;
+mod scan;
+#[cfg(test)]
+mod tests;
+
+pub use long_double::LongDouble;
+use scan::{Magnitude, Scanned};
+
+/// Longest text of an `i64`, in bytes (`-9223372036854775808`).
+pub const I64_TEXT_MAX_BYTES: usize = 20;
+
+/// Longest text that [`format_f64`] writes, in bytes.
+pub const F64_TEXT_MAX_BYTES: usize = 32;
+
+/// Room for the text of one number; reusable, and meant to live on the stack.
+#[derive(Clone)]
+pub struct NumberBuffer {
+    integer: itoa::Buffer,
+    shortest: ryu::Buffer,
+    text: [u8; F64_TEXT_MAX_BYTES],
+}
+
+impl Default for NumberBuffer {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl NumberBuffer {
+    /// An empty buffer; costs nothing, since its bytes are written before they are read.
+    #[inline]
+    pub fn new() -> Self {
+        NumberBuffer {
+            integer: itoa::Buffer::new(),
+            shortest: ryu::Buffer::new(),
+            text: [0; F64_TEXT_MAX_BYTES],
+        }
+    }
+}
+
+/// Writes `value` in decimal.
+#[inline]
+pub fn format_i64(value: i64, buffer: &mut NumberBuffer) -> &[u8] {
+    buffer.integer.format(value).as_bytes()
+}
+
+/// Reads a canonical decimal integer: no sign but a leading `-`, no leading zero, no blank, no `-0`,
+/// within the range of `i64`. Every text accepted is the one that [`format_i64`] writes.
+#[inline]
+pub fn parse_i64(text: &[u8]) -> Option<i64> {
+    let (negative, digits) = match text {
+        [b'-', rest @ ..] => (true, rest),
+        _ => (false, text),
+    };
+    match digits {
+        [b'0'] if !negative => return Some(0),
+        [b'1'..=b'9', ..] if digits.len() <= 19 => {}
+        _ => return None,
+    }
+    let mut value: u64 = 0;
+    for &byte in digits {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            return None;
+        }
+        // Nineteen digits stay below 10^19, which is below 2^64.
+        value = value * 10 + u64::from(digit);
+    }
+    if negative { 0i64.checked_sub_unsigned(value) } else { i64::try_from(value).ok() }
+}
+
+/// Reads a floating point number as C's `strtod` does in the C locale, and refuses what Redis refuses:
+/// an empty text, leading blanks, anything left over, NaN, and numbers too large or too small to be told
+/// from infinity or zero. Accepts `inf` and `infinity` in any case, with a sign, and hexadecimal
+/// numbers (`0x1.8p3`). The nearest double is returned, ties to even.
+#[inline]
+pub fn parse_f64(text: &[u8]) -> Option<f64> {
+    match parse_short_decimal(text) {
+        Some(value) => Some(value),
+        None => parse_f64_any(text),
+    }
+}
+
+/// Decimal numbers whose digits fit 2^53 and whose power of ten is exact in a double: one division or
+/// multiplication of two exact numbers gives the correctly rounded result (Clinger's fast path).
+/// `None` means only that the general way must decide.
+#[inline]
+fn parse_short_decimal(text: &[u8]) -> Option<f64> {
+    const POWERS: [f64; 17] =
+        [1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16];
+    if text.len() > 17 {
+        return None;
+    }
+    let (negative, body) = match text {
+        [b'-', rest @ ..] => (true, rest),
+        _ => (false, text),
+    };
+    let mut digits: u64 = 0;
+    let mut fraction_digits: Option<usize> = None;
+    let mut any = false;
+    for &byte in body {
+        let digit = byte.wrapping_sub(b'0');
+        if digit <= 9 {
+            digits = digits * 10 + u64::from(digit);
+            any = true;
+            if let Some(count) = &mut fraction_digits {
+                *count += 1;
+            }
+        } else if byte == b'.' && fraction_digits.is_none() {
+            fraction_digits = Some(0);
+        } else {
+            return None;
+        }
+    }
+    if !any || digits > 1 << 53 {
+        return None;
+    }
+    let value = digits as f64 / POWERS.get(fraction_digits.unwrap_or(0))?;
+    Some(if negative { -value } else { value })
+}
+
+#[cold]
+#[inline(never)]
+fn parse_f64_any(text: &[u8]) -> Option<f64> {
+    let Scanned { negative, magnitude } = scan::scan(text)?;
+    let value = match magnitude {
+        Magnitude::Infinity => f64::INFINITY,
+        Magnitude::Zero => 0.0,
+        Magnitude::Binary { bits, exponent, inexact } => double_from_bits(bits, exponent, inexact)?,
+        Magnitude::Decimal(decimal) => {
+            let value: f64 = decimal.text()?.parse().ok()?;
+            if value == 0.0 || value.is_infinite() {
+                return None;
+            }
+            value
+        }
+    };
+    Some(if negative { -value } else { value })
+}
+
+/// The double nearest to `bits * 2^exponent`; `inexact` says that the true number is a little larger.
+/// `None` where the result would be infinite or zero.
+fn double_from_bits(bits: u128, exponent: i64, inexact: bool) -> Option<f64> {
+    let length = 128 - i64::from(bits.leading_zeros());
+    let top = exponent.saturating_add(length - 1);
+    if !(-1080..=1023).contains(&top) {
+        return None;
+    }
+    // Below 2^-1022 the precision shrinks, down to no bit at all.
+    let precision = if top >= -1022 { 53 } else { 53 + 1022 + top };
+    let mantissa = u64::try_from(scan::round_to(bits, inexact, precision)?).ok()?;
+    let encoded = if top >= -1022 { (((top + 1022) as u64) << 52).checked_add(mantissa)? } else { mantissa };
+    let value = f64::from_bits(encoded);
+    (value.is_finite() && value != 0.0).then_some(value)
+}
+
+/// Writes a double as Redis 7.2 and later do in replies: integers below 2^62 in full, everything else
+/// with the fewest digits that read back as the same number, in scientific notation only where it is
+/// far shorter; `inf`, `-inf`, `nan`, and `-0` keeps its sign.
+///
+/// Redis finds its digits with Grisu2, which in about one of a thousand random doubles is one digit longer than needed;
+/// here they are always the shortest. Both texts read back as the same double.
+#[inline]
+pub fn format_f64(value: f64, buffer: &mut NumberBuffer) -> &[u8] {
+    const INTEGER_LIMIT: f64 = (i64::MAX / 2) as f64;
+    if value.abs() <= INTEGER_LIMIT {
+        let integer = value as i64;
+        if integer as f64 == value && (integer != 0 || value.is_sign_positive()) {
+            return format_i64(integer, buffer);
+        }
+    }
+    format_f64_fraction(value, buffer)
+}
+
+#[inline(never)]
+fn format_f64_fraction(value: f64, buffer: &mut NumberBuffer) -> &[u8] {
+    if value.is_nan() {
+        return b"nan";
+    }
+    if value.is_infinite() {
+        return if value > 0.0 { b"inf" } else { b"-inf" };
+    }
+    if value == 0.0 {
+        return b"-0";
+    }
+    let shortest = buffer.shortest.format_finite(value).as_bytes();
+    let (digits, count, power) = split_shortest(shortest);
+    let mut writer = Writer { text: &mut buffer.text, length: 0 };
+    if value < 0.0 {
+        writer.push(b'-');
+    }
+    writer.decimal(digits.get(..count).unwrap_or(&[]), power);
+    let length = writer.length;
+    buffer.text.get(..length).unwrap_or(&[])
+}
+
+/// Takes `1.25`, `125000.0` or `1.25e-7` apart: the significant digits, how many they are, and the
+/// power of ten of the last one.
+fn split_shortest(shortest: &[u8]) -> ([u8; 24], usize, i32) {
+    let mut digits = [0u8; 24];
+    let (mut count, mut power, mut fraction) = (0usize, 0i32, false);
+    let mut bytes = shortest.iter().copied();
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b'0' if count == 0 => power -= i32::from(fraction),
+            b'0'..=b'9' => {
+                if let Some(slot) = digits.get_mut(count) {
+                    *slot = byte;
+                    count += 1;
+                    power -= i32::from(fraction);
+                }
+            }
+            b'.' => fraction = true,
+            b'e' => {
+                let (mut negative, mut exponent) = (false, 0i32);
+                for byte in bytes.by_ref() {
+                    match byte {
+                        b'-' => negative = true,
+                        _ => exponent = exponent * 10 + i32::from(byte.wrapping_sub(b'0')),
+                    }
+                }
+                power += if negative { -exponent } else { exponent };
+            }
+            _ => {}
+        }
+    }
+    while count > 1 && digits.get(count - 1) == Some(&b'0') {
+        count -= 1;
+        power += 1;
+    }
+    (digits, count, power)
+}
+
+/// Appends to a fixed array; what does not fit is left out, and nothing written here ever is too long.
+struct Writer<'a> {
+    text: &'a mut [u8; F64_TEXT_MAX_BYTES],
+    length: usize,
+}
+
+impl Writer<'_> {
+    fn push(&mut self, byte: u8) {
+        if let Some(slot) = self.text.get_mut(self.length) {
+            *slot = byte;
+            self.length += 1;
+        }
+    }
+
+    fn extend(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.push(byte);
+        }
+    }
+
+    fn zeros(&mut self, count: usize) {
+        for _ in 0..count {
+            self.push(b'0');
+        }
+    }
+
+    /// Writes `digits * 10^power`, choosing between plain and scientific notation where Redis does.
+    fn decimal(&mut self, digits: &[u8], power: i32) {
+        let count = digits.len() as i32;
+        let exponent = power + count - 1;
+        if power >= 0 && exponent.abs() < count + 7 {
+            self.extend(digits);
+            self.zeros(power as usize);
+        } else if power < 0 && (power > -7 || exponent.abs() < 4) {
+            let point = count + power;
+            if point <= 0 {
+                self.extend(b"0.");
+                self.zeros(point.unsigned_abs() as usize);
+                self.extend(digits);
+            } else {
+                let (whole, fraction) = digits.split_at(point as usize);
+                self.extend(whole);
+                self.push(b'.');
+                self.extend(fraction);
+            }
+        } else {
+            self.scientific(digits, exponent);
+        }
+    }
+
+    fn scientific(&mut self, digits: &[u8], exponent: i32) {
+        if let [first, rest @ ..] = digits {
+            self.push(*first);
+            if !rest.is_empty() {
+                self.push(b'.');
+                self.extend(rest);
+            }
+        }
+        self.push(b'e');
+        self.push(if exponent < 0 { b'-' } else { b'+' });
+        self.extend(itoa::Buffer::new().format(exponent.unsigned_abs()).as_bytes());
+    }
+}
