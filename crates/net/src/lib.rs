@@ -1,1 +1,118 @@
 //! I/O backends: io_uring and epoll behind one trait.
+//!
+//! One backend belongs to one I/O thread. The thread's loop is `poll`, run what arrived, `send` once per connection
+//! that has replies, `poll` again. A backend knows sockets and bytes, never commands. What always holds:
+//! buffers given to [`Backend::send`] leave in order and come back, whole, through [`Sink::sent`];
+//! nothing is reported for a token after [`Backend::close`] or [`Backend::finish`] of it.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+pub use waker::Waker;
+
+mod waker;
+
+/// A connection's place in its thread's tables, chosen by the server and unique among the thread's live connections.
+///
+/// The low 32 bits are an index: backends keep an array by it, so it must be dense (reuse freed indexes). The high 32
+/// bits are a generation that tells one user of the index from the next.
+#[derive(Copy, Clone, Eq, PartialEq, Hash, Debug, PartialOrd, Ord)]
+pub struct Token(pub u64);
+
+impl Token {
+    /// The token of `index` in its `generation`.
+    #[inline]
+    pub const fn new(index: u32, generation: u32) -> Token {
+        Token((generation as u64) << 32 | index as u64)
+    }
+
+    /// The dense index.
+    #[inline]
+    pub const fn index(self) -> usize {
+        self.0 as u32 as usize
+    }
+
+    /// The generation of the index.
+    #[inline]
+    pub const fn generation(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+}
+
+/// The sockets of one I/O thread.
+///
+/// Calls on a token that is not adopted, or is closed already, do nothing. A backend is used by one thread, the first
+/// one that calls anything but [`Backend::waker`].
+pub trait Backend {
+    /// `io_uring` or `epoll`, as INFO shows it.
+    fn name(&self) -> &'static str;
+
+    /// Accepts from `listener` until [`Backend::unlisten`]; each accepted socket arrives at [`Sink::accepted`] with
+    /// `tag`. When accepting fails (out of descriptors, say) the backend pauses briefly and tries again.
+    ///
+    /// # Errors
+    /// The kernel's, when the descriptor cannot be watched.
+    fn listen(&mut self, listener: OwnedFd, tag: u32) -> io::Result<()>;
+
+    /// Stops accepting on every listener with `tag` and closes it. Sockets accepted before may still arrive.
+    fn unlisten(&mut self, tag: u32);
+
+    /// Takes a connected stream socket and starts to receive from it.
+    ///
+    /// # Errors
+    /// The kernel's; `AlreadyExists` when the token's index is in use. The socket is closed then.
+    fn adopt(&mut self, socket: OwnedFd, token: Token) -> io::Result<()>;
+
+    /// Queues `buffer` behind what was sent before. Any number may be queued; each comes back through
+    /// [`Sink::sent`], in order.
+    ///
+    /// A buffer that the kernel takes at once is reported when `poll` next returns, but does not by itself end the
+    /// sleep in `poll`; one that had to wait for the reader does.
+    fn send(&mut self, token: Token, buffer: Vec<u8>);
+
+    /// Stops receiving; what the backend has received already may still be delivered. While paused, the peer's close
+    /// goes unnoticed.
+    fn pause(&mut self, token: Token);
+
+    /// Receives again after [`Backend::pause`].
+    fn resume(&mut self, token: Token);
+
+    /// Stops receiving, and closes the connection once all that was sent is with the kernel or has failed. Nothing is
+    /// reported for the token from here on; its index may be reused only after [`Backend::close`], which may
+    /// follow at any time, e.g. to give up on a reader that does not read.
+    fn finish(&mut self, token: Token);
+
+    /// Cancels what is under way and closes. Nothing is reported for the token from here on, and its index may be reused.
+    /// Buffers that the kernel still reads stay alive until it is done.
+    fn close(&mut self, token: Token);
+
+    /// A handle that ends this backend's sleep in `poll` from any thread.
+    fn waker(&self) -> Waker;
+
+    /// Starts what was queued, sleeps until there is something to report, a waker wakes or `timeout` has passed
+    /// (`None`: no limit; zero: does not sleep), and reports.
+    ///
+    /// # Errors
+    /// Only when the backend itself is broken; a connection's errors go to the sink.
+    fn poll(&mut self, timeout: Option<Duration>, sink: &mut dyn Sink) -> io::Result<()>;
+}
+
+/// Where a backend reports to, in the middle of [`Backend::poll`].
+pub trait Sink {
+    /// A connection was accepted by the listener with `tag`. The socket is non-blocking and close-on-exec.
+    fn accepted(&mut self, tag: u32, socket: OwnedFd);
+
+    /// Bytes arrived. `data` is never empty and valid for the call only; a poll may deliver several pieces.
+    fn received(&mut self, token: Token, data: &[u8]);
+
+    /// A buffer comes back: written whole, or not (then nothing more can be sent on the connection).
+    fn sent(&mut self, token: Token, buffer: Vec<u8>, result: io::Result<()>);
+
+    /// Nothing more will be received: the peer ended its stream (`None`) or the connection failed. After `None`,
+    /// sending still works. The connection stays adopted until [`Backend::close`].
+    fn closed(&mut self, token: Token, reason: Option<io::Error>);
+
+    /// A [`Waker`] was used since the last poll returned.
+    fn woken(&mut self);
+}
