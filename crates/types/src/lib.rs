@@ -1,5 +1,6 @@
 //! Value types: strings apart, the encodings of list, set, hash and sorted set; no keys, no clients.
 
 pub mod element;
+pub mod intset;
 pub mod packed;
 pub mod size_class;
