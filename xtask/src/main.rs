@@ -1,3 +1,37 @@
-//! Chores behind `./x`.
+//! Chores behind `./x`: each is a subcommand, and `./x ci` is what `.ci/run` runs.
 
-fn main() {}
+mod checks;
+mod run;
+mod wire;
+
+use clap::{Parser, Subcommand};
+
+/// The project's chores.
+#[derive(Parser)]
+#[command(name = "x")]
+struct Arguments {
+    #[command(subcommand)]
+    chore: Chore,
+}
+
+#[derive(Subcommand)]
+enum Chore {
+    /// Format, clippy with warnings denied, licences when cargo-deny is installed.
+    Check,
+    /// All tests, as the README says it: cargo test --workspace.
+    Test,
+    /// The raw-wire suite against a running server, or the recording of a server's replies.
+    Wire(wire::Options),
+}
+
+fn main() {
+    let outcome = match Arguments::parse().chore {
+        Chore::Check => checks::check(),
+        Chore::Test => run::cargo(&["test", "--workspace"]),
+        Chore::Wire(options) => wire::run(&options),
+    };
+    if let Err(error) = outcome {
+        eprintln!("x: {error}");
+        std::process::exit(1);
+    }
+}

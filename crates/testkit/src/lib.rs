@@ -1,1 +1,5 @@
-//! Raw-wire test cases, server fixtures and random generators for tests.
+//! What tests are made of: server processes, the raw-wire suite, and a load generator that a server cannot outrun.
+//! Nothing here links the server: it is always another process, behind a socket.
+
+pub mod server;
+pub mod wire;

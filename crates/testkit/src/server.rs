@@ -1,0 +1,91 @@
+//! A server process for the length of a test: started on a free port, in a directory of its own, killed when dropped.
+
+use martlet_client::blocking::Client;
+use std::ffi::OsStr;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long a server may take until it answers PING.
+const START_LIMIT: Duration = Duration::from_secs(30);
+
+/// A running server; dropping it kills the process and removes its directory.
+pub struct Server {
+    child: Child,
+    address: SocketAddr,
+    directory: tempfile::TempDir,
+}
+
+impl Server {
+    /// Starts `program` with `arguments` followed by `--port`, `--dir` and `--save ""`, and waits until it answers.
+    pub fn start(program: &Path, arguments: &[impl AsRef<OsStr>]) -> io::Result<Server> {
+        let directory = tempfile::tempdir()?;
+        let port = free_port()?;
+        let log = std::fs::File::create(directory.path().join("server.log"))?;
+        let child = Command::new(program)
+            .args(arguments)
+            .args(["--port", &port.to_string(), "--save", "", "--dir"])
+            .arg(directory.path())
+            .stdin(Stdio::null())
+            .stderr(log.try_clone()?)
+            .stdout(log)
+            .spawn()?;
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let mut server = Server { child, address, directory };
+        server.await_ready()?;
+        Ok(server)
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// What it has written to its standard output and error.
+    pub fn log(&self) -> String {
+        let bytes = std::fs::read(self.directory.path().join("server.log")).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    /// Whether the process has ended on its own.
+    pub fn has_exited(&mut self) -> bool {
+        !matches!(self.child.try_wait(), Ok(None))
+    }
+
+    fn await_ready(&mut self) -> io::Result<()> {
+        let deadline = Instant::now() + START_LIMIT;
+        loop {
+            if let Ok(mut client) = Client::connect(self.address)
+                && client.command(&["PING"]).is_ok_and(|reply| !reply.is_error())
+            {
+                return Ok(());
+            }
+            if self.has_exited() || Instant::now() > deadline {
+                return Err(io::Error::other(format!(
+                    "the server does not answer; it said:\n{}",
+                    self.log()
+                )));
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A TCP port that nobody listens on at the moment.
+pub fn free_port() -> io::Result<u16> {
+    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
+}

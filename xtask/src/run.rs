@@ -1,0 +1,36 @@
+//! Running other programs: the command is shown before it runs, and a failure names it.
+
+use std::error::Error;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// What a chore gives: nothing, or why it failed.
+pub type Outcome = Result<(), Box<dyn Error>>;
+
+/// The repository's root.
+pub fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().map(Path::to_path_buf).unwrap_or_default()
+}
+
+/// Runs cargo in the root.
+pub fn cargo(arguments: &[&str]) -> Outcome {
+    step(Command::new("cargo").args(arguments).current_dir(root()))
+}
+
+/// Shows a command, runs it, and fails when it does.
+pub fn step(command: &mut Command) -> Outcome {
+    let line = shown(command);
+    eprintln!("$ {line}");
+    let status = command.status().map_err(|error| format!("{line}: {error}"))?;
+    if status.success() { Ok(()) } else { Err(format!("{line}: {status}").into()) }
+}
+
+/// Whether a program can be started at all.
+pub fn is_installed(program: &str, argument: &str) -> bool {
+    Command::new(program).arg(argument).output().is_ok_and(|output| output.status.success())
+}
+
+fn shown(command: &Command) -> String {
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    words.map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
+}
