@@ -3,15 +3,20 @@
 //! One backend belongs to one I/O thread. The thread's loop is `poll`, run what arrived, `send` once per connection
 //! that has replies, `poll` again. A backend knows sockets and bytes, never commands. What always holds:
 //! buffers given to [`Backend::send`] leave in order and come back, whole, through [`Sink::sent`];
-//! nothing is reported for a token after [`Backend::close`] or [`Backend::finish`] of it.
+//! nothing is reported for a token after [`Backend::close`] of it.
+
+mod epoll;
+mod listen;
+mod outgoing;
+mod waker;
 
 use std::io;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
+pub use epoll::Epoll;
+pub use listen::{listen_tcp, listen_unix, set_keepalive, set_nodelay};
 pub use waker::Waker;
-
-mod waker;
 
 /// A connection's place in its thread's tables, chosen by the server and unique among the thread's live connections.
 ///
@@ -65,10 +70,11 @@ pub trait Backend {
     fn adopt(&mut self, socket: OwnedFd, token: Token) -> io::Result<()>;
 
     /// Queues `buffer` behind what was sent before. Any number may be queued; each comes back through
-    /// [`Sink::sent`], in order.
+    /// [`Sink::sent`], in order (an empty one possibly sooner).
     ///
-    /// A buffer that the kernel takes at once is reported when `poll` next returns, but does not by itself end the
-    /// sleep in `poll`; one that had to wait for the reader does.
+    /// A buffer that the kernel takes at once is reported by the next `poll`, but does not by itself end its sleep; one
+    /// that had to wait for the reader does. So who acts on the end of a send (closes after a last
+    /// reply, sends the next piece of a long one) gives that poll a timeout of zero, once.
     fn send(&mut self, token: Token, buffer: Vec<u8>);
 
     /// Stops receiving; what the backend has received already may still be delivered. While paused, the peer's close
@@ -77,11 +83,6 @@ pub trait Backend {
 
     /// Receives again after [`Backend::pause`].
     fn resume(&mut self, token: Token);
-
-    /// Stops receiving, and closes the connection once all that was sent is with the kernel or has failed. Nothing is
-    /// reported for the token from here on; its index may be reused only after [`Backend::close`], which may
-    /// follow at any time, e.g. to give up on a reader that does not read.
-    fn finish(&mut self, token: Token);
 
     /// Cancels what is under way and closes. Nothing is reported for the token from here on, and its index may be reused.
     /// Buffers that the kernel still reads stay alive until it is done.

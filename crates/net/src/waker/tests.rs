@@ -10,6 +10,7 @@ mod atomic {
     pub use loom::sync::atomic::{AtomicU32, Ordering};
 }
 
+#[allow(clippy::duplicate_mod)]
 #[path = "state.rs"]
 mod modelled;
 
