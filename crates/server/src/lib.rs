@@ -1,1 +1,3 @@
 //! Wires the layers: configuration, connections, sessions, introspection.
+
+pub mod config;

@@ -1,0 +1,161 @@
+//! Parameters that a configuration may set, and that are shown as set, but that have nothing to act on in this server's design.
+//!
+//! They are listed in a note at start, each with its reason.
+
+use super::Config;
+use super::table::Effect::Moot;
+use super::table::{Section, parameter_table};
+use super::value::Kind::*;
+use super::value::TEXT;
+
+const BACKGROUND_FREE: super::Effect = Moot("values are always freed in the background");
+const COMMAND_LOG: super::Effect = Moot("the slow log records execution time only");
+const CPU_LISTS: super::Effect = Moot("threads are placed by the kernel; use taskset or cgroups");
+const DEBUGGING: super::Effect = Moot("it exists for Redis' own debugging");
+const DEFRAGMENTATION: super::Effect = Moot("the allocator does not need active defragmentation");
+const FAIR_ACCEPT: super::Effect = Moot("the I/O threads accept in fair slices");
+const NO_REHASH: super::Effect = Moot("tables grow a segment at a time and are never rehashed as a whole");
+const THREADS: super::Effect = Moot("every I/O thread reads, runs and writes for its own connections");
+
+const INT_MAX: i128 = i32::MAX as i128;
+const INT_MIN: i128 = i32::MIN as i128;
+const LONG_MAX: i128 = i64::MAX as i128;
+
+parameter_table! {
+    /// Parameters that have nothing to act on here; kept so that CONFIG GET and REWRITE show what was set.
+    struct Accepted;
+
+    /// Rehash tables in idle time
+    activerehashing: bool = true => "activerehashing", YesNo, MODIFIABLE, NO_REHASH;
+    /// How hard expired keys are looked for
+    active_expire_effort: u32 = 1
+        => "active-expire-effort", Integer(1, 10), MODIFIABLE, Moot("a timing wheel finds every expired key in its tick");
+    /// Reclaim fragmented memory
+    activedefrag: bool = false => "activedefrag", YesNo, MODIFIABLE, DEFRAGMENTATION;
+    /// Least CPU percentage of defragmentation
+    active_defrag_cycle_min: u32 = 1 => "active-defrag-cycle-min", Integer(1, 99), MODIFIABLE, DEFRAGMENTATION;
+    /// Most CPU percentage of defragmentation
+    active_defrag_cycle_max: u32 = 25 => "active-defrag-cycle-max", Integer(1, 99), MODIFIABLE, DEFRAGMENTATION;
+    /// Fragmentation that starts it
+    active_defrag_threshold_lower: u32 = 10
+        => "active-defrag-threshold-lower", Integer(0, 1000), MODIFIABLE, DEFRAGMENTATION;
+    /// Fragmentation that calls for the most of it
+    active_defrag_threshold_upper: u32 = 100
+        => "active-defrag-threshold-upper", Integer(0, 1000), MODIFIABLE, DEFRAGMENTATION;
+    /// Wasted bytes that start it
+    active_defrag_ignore_bytes: u64 = 100 << 20
+        => "active-defrag-ignore-bytes", Memory(1, LONG_MAX), MODIFIABLE, DEFRAGMENTATION;
+    /// Elements of a value that is handled in one step
+    active_defrag_max_scan_fields: u64 = 1000
+        => "active-defrag-max-scan-fields", Integer(1, LONG_MAX), MODIFIABLE, DEFRAGMENTATION;
+    /// Show the logo at start
+    always_show_logo: bool = false => "always-show-logo", YesNo, IMMUTABLE, Moot("there is no logo");
+    /// Place of the server in INFO
+    availability_zone: String = String::new()
+        => "availability-zone", TEXT, MODIFIABLE, Moot("clients of this server do not choose by zone");
+    /// CPUs of the threads that serve clients
+    server_cpulist: Option<String> = None => "server-cpulist" | "server_cpulist", TEXT, IMMUTABLE, CPU_LISTS;
+    /// CPUs of the background threads
+    bio_cpulist: Option<String> = None => "bio-cpulist" | "bio_cpulist", TEXT, IMMUTABLE, CPU_LISTS;
+    /// CPUs of a rewrite
+    aof_rewrite_cpulist: Option<String> = None
+        => "aof-rewrite-cpulist" | "aof_rewrite_cpulist", TEXT, IMMUTABLE, CPU_LISTS;
+    /// CPUs of a background save
+    bgsave_cpulist: Option<String> = None => "bgsave-cpulist" | "bgsave_cpulist", TEXT, IMMUTABLE, CPU_LISTS;
+    /// Log the state of a crashing server
+    crash_log_enabled: bool = true
+        => "crash-log-enabled", YesNo, MODIFIABLE, Moot("a crash leaves the kernel's core dump and a panic's own message");
+    /// Test memory after a crash
+    crash_memcheck_enabled: bool = true => "crash-memcheck-enabled", YesNo, MODIFIABLE,
+        Moot("a crash leaves the kernel's core dump and a panic's own message");
+    /// Text that a crash log shows
+    debug_context: String = String::new() => "debug-context", TEXT, MODIFIABLE|HIDDEN, DEBUGGING;
+    /// Switch transparent huge pages off
+    disable_thp: bool = true
+        => "disable-thp", YesNo, IMMUTABLE, Moot("nothing forks, so huge pages are never copied on write");
+    /// Raise hz with the number of clients
+    dynamic_hz: bool = true
+        => "dynamic-hz", YesNo, MODIFIABLE, Moot("each I/O thread looks after its own clients");
+    /// Assertions that cost time
+    enable_debug_assert: bool = false => "enable-debug-assert", YesNo, IMMUTABLE|HIDDEN, DEBUGGING;
+    /// Who may use MODULE
+    enable_module_command: super::ProtectedAction = super::ProtectedAction::No => "enable-module-command",
+        super::ProtectedAction::KIND, IMMUTABLE, Moot("this server loads no modules");
+    /// Events for which one more of Valkey's I/O threads is used
+    events_per_io_thread: u32 = 2 => "events-per-io-thread", Integer(0, INT_MAX), MODIFIABLE, THREADS;
+    /// Answer as Redis where Valkey would name itself
+    extended_redis_compatibility: bool = false
+        => "extended-redis-compatibility", YesNo, MODIFIABLE, Moot("this server always answers as Redis");
+    /// Warnings that do not stop the start
+    ignore_warnings: String = String::new()
+        => "ignore-warnings", TEXT, MODIFIABLE, Moot("no warning stops the start");
+    /// Let I/O threads read
+    io_threads_do_reads: bool = false => "io-threads-do-reads", YesNo, IMMUTABLE, THREADS;
+    /// Keys whose memory one batch of commands prefetches
+    prefetch_batch_max_size: u32 = 16
+        => "prefetch-batch-max-size", Integer(0, 128), MODIFIABLE, Moot("a batch of requests is always prefetched");
+    /// Let the allocator free in the background
+    jemalloc_bg_thread: bool = true
+        => "jemalloc-bg-thread", YesNo, MODIFIABLE, Moot("the allocator is not jemalloc");
+    /// Free evicted values in the background
+    lazyfree_lazy_eviction: bool = false => "lazyfree-lazy-eviction", YesNo, MODIFIABLE, BACKGROUND_FREE;
+    /// Free expired values in the background
+    lazyfree_lazy_expire: bool = false => "lazyfree-lazy-expire", YesNo, MODIFIABLE, BACKGROUND_FREE;
+    /// Free overwritten values in the background
+    lazyfree_lazy_server_del: bool = false => "lazyfree-lazy-server-del", YesNo, MODIFIABLE, BACKGROUND_FREE;
+    /// Let DEL free in the background
+    lazyfree_lazy_user_del: bool = false => "lazyfree-lazy-user-del", YesNo, MODIFIABLE, BACKGROUND_FREE;
+    /// Let FLUSHALL free in the background
+    lazyfree_lazy_user_flush: bool = false => "lazyfree-lazy-user-flush", YesNo, MODIFIABLE, BACKGROUND_FREE;
+    /// Delete expired keys that a nested command meets
+    lazyexpire_nested_arbitrary_keys: bool = true => "lazyexpire-nested-arbitrary-keys", YesNo, MODIFIABLE|HIDDEN,
+        Moot("every command sees an expired key as gone");
+    /// Nodes of a list, from each end, that stay uncompressed
+    list_compress_depth: u32 = 0 => "list-compress-depth", Integer(0, INT_MAX), MODIFIABLE,
+        Moot("list nodes are kept uncompressed");
+    /// Order of strings in SORT ALPHA
+    locale_collate: String = String::new()
+        => "locale-collate", TEXT, MODIFIABLE, Moot("strings are ordered by their bytes in every locale");
+    /// Connections accepted before commands run again
+    max_new_connections_per_cycle: u32 = 10
+        => "max-new-connections-per-cycle", Integer(1, 1000), MODIFIABLE, FAIR_ACCEPT;
+    /// TLS connections accepted before commands run again
+    max_new_tls_connections_per_cycle: u32 = 1
+        => "max-new-tls-connections-per-cycle", Integer(1, 1000), MODIFIABLE, FAIR_ACCEPT;
+    /// Microseconds to wait per key of a save
+    rdb_key_save_delay: i32 = 0 => "rdb-key-save-delay", Integer(INT_MIN, INT_MAX), MODIFIABLE|HIDDEN, DEBUGGING;
+    /// Microseconds to wait per key of a load
+    key_load_delay: i32 = 0 => "key-load-delay", Integer(INT_MIN, INT_MAX), MODIFIABLE|HIDDEN, DEBUGGING;
+    /// Bytes loaded before clients are answered
+    loading_process_events_interval_bytes: u32 = 2 << 20 => "loading-process-events-interval-bytes",
+        Integer(1024, INT_MAX), MODIFIABLE|HIDDEN, Moot("loading does not hold up the I/O threads");
+    /// Exit instead of abort on a panic
+    use_exit_on_panic: bool = false => "use-exit-on-panic", YesNo, MODIFIABLE|HIDDEN, DEBUGGING;
+    /// Milliseconds after which a stall is logged
+    watchdog_period_ms: u32 = 0 => "watchdog-period", Integer(0, INT_MAX), MODIFIABLE|HIDDEN, DEBUGGING;
+    /// Let clients write keys that expired, to import data
+    import_mode: bool = false
+        => "import-mode", YesNo, MODIFIABLE, Moot("an expired key is always gone; import with RESTORE");
+    /// Bytes above which a request enters the command log
+    commandlog_request_larger_than: i64 = 1 << 20
+        => "commandlog-request-larger-than", Integer(-1, LONG_MAX), MODIFIABLE, COMMAND_LOG;
+    /// Large requests that the command log keeps
+    commandlog_large_request_max_len: u64 = 128
+        => "commandlog-large-request-max-len", Integer(0, LONG_MAX), MODIFIABLE, COMMAND_LOG;
+    /// Bytes above which a reply enters the command log
+    commandlog_reply_larger_than: i64 = 1 << 20
+        => "commandlog-reply-larger-than", Integer(-1, LONG_MAX), MODIFIABLE, COMMAND_LOG;
+    /// Large replies that the command log keeps
+    commandlog_large_reply_max_len: u64 = 128
+        => "commandlog-large-reply-max-len", Integer(0, LONG_MAX), MODIFIABLE, COMMAND_LOG;
+}
+
+impl Section for Accepted {
+    fn of(config: &Config) -> &Self {
+        &config.accepted
+    }
+
+    fn of_mut(config: &mut Config) -> &mut Self {
+        &mut config.accepted
+    }
+}

@@ -1,0 +1,303 @@
+//! Parameters that take one word of a fixed list.
+//!
+//! The order of the words is Redis', since its error text lists them.
+
+use super::value::{Kind, Lines, Value};
+
+/// A value that is one of a list of words.
+pub trait Enumeration: Copy + PartialEq + 'static {
+    /// The words and what they mean; a value's own word is its first one.
+    const WORDS: &'static [(&'static str, Self)];
+
+    /// The value's own word.
+    fn word(self) -> &'static str {
+        Self::WORDS.iter().find(|(_, value)| *value == self).map_or("unknown", |(word, _)| word)
+    }
+
+    /// The value of a word; letter case does not matter.
+    fn from_word(text: &[u8]) -> Option<Self> {
+        Self::WORDS
+            .iter()
+            .find(|(word, _)| word.as_bytes().eq_ignore_ascii_case(text))
+            .map(|(_, value)| *value)
+    }
+}
+
+/// The error for a word that is none of `words`.
+pub(super) fn unknown_word(words: impl Iterator<Item = &'static str>) -> String {
+    format!("argument(s) must be one of the following: {}", words.collect::<Vec<_>>().join(", "))
+}
+
+macro_rules! enumerations {
+    ($($(#[doc = $doc:literal])+ $name:ident { $($(#[doc = $variant_doc:literal])+ $variant:ident = $($word:literal)|+,)+ })+) => {$(
+        $(#[doc = $doc])+
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum $name {
+            $($(#[doc = $variant_doc])+ $variant,)+
+        }
+
+        impl Enumeration for $name {
+            const WORDS: &'static [(&'static str, Self)] = &[$($(($word, Self::$variant),)+)+];
+        }
+
+        impl $name {
+            /// How the table describes it.
+            pub(super) const KIND: Kind = Kind::OneOf(&[$($($word,)+)+]);
+        }
+
+        impl Value for $name {
+            fn parse(words: &[&[u8]], _: &Self, _: bool, _: &Kind) -> Result<Self, String> {
+                match words {
+                    [word] => Self::from_word(word),
+                    _ => None,
+                }
+                .ok_or_else(|| unknown_word(Self::WORDS.iter().map(|(word, _)| *word)))
+            }
+
+            fn render(&self, _: &Kind) -> Vec<u8> {
+                self.word().into()
+            }
+
+            fn lines(&self, default: &Self, _: &Kind) -> Lines {
+                Lines::one(self.word().into(), self != default)
+            }
+        }
+    )+};
+}
+
+enumerations! {
+    /// How much is logged: a level includes those after it.
+    LogLevel {
+        /// Everything.
+        Debug = "debug",
+        /// Connections and periodic statistics.
+        Verbose = "verbose",
+        /// What an operator wants to see in production.
+        Notice = "notice",
+        /// Only what is wrong.
+        Warning = "warning",
+        /// Nothing at all.
+        Nothing = "nothing",
+    }
+    /// The form of a log line.
+    LogFormat {
+        /// Redis' own.
+        Legacy = "legacy",
+        /// Structured `key=value` pairs.
+        Logfmt = "logfmt",
+    }
+    /// The form of a log line's time.
+    LogTimestampFormat {
+        /// `01 Jan 2026 00:00:00.000`
+        Legacy = "legacy",
+        /// `2026-01-01T00:00:00.000+00:00`
+        Iso8601 = "iso8601",
+        /// Milliseconds since the epoch.
+        Milliseconds = "milliseconds",
+    }
+    /// The facility that messages to syslog carry.
+    SyslogFacility {
+        /// LOG_USER
+        User = "user",
+        /// LOG_LOCAL0
+        Local0 = "local0",
+        /// LOG_LOCAL1
+        Local1 = "local1",
+        /// LOG_LOCAL2
+        Local2 = "local2",
+        /// LOG_LOCAL3
+        Local3 = "local3",
+        /// LOG_LOCAL4
+        Local4 = "local4",
+        /// LOG_LOCAL5
+        Local5 = "local5",
+        /// LOG_LOCAL6
+        Local6 = "local6",
+        /// LOG_LOCAL7
+        Local7 = "local7",
+    }
+    /// Who supervises the process.
+    Supervised {
+        /// upstart: stops itself once ready.
+        Upstart = "upstart",
+        /// systemd: notified over `NOTIFY_SOCKET`.
+        Systemd = "systemd",
+        /// Found out from the environment.
+        Auto = "auto",
+        /// Nobody.
+        No = "no",
+    }
+    /// What gives room when `maxmemory` is reached.
+    MaxmemoryPolicy {
+        /// Keys with an expiry, least recently used first.
+        VolatileLru = "volatile-lru",
+        /// Keys with an expiry, least frequently used first.
+        VolatileLfu = "volatile-lfu",
+        /// Keys with an expiry, at random.
+        VolatileRandom = "volatile-random",
+        /// Keys with an expiry, the soonest first.
+        VolatileTtl = "volatile-ttl",
+        /// Any key, least recently used first.
+        AllkeysLru = "allkeys-lru",
+        /// Any key, least frequently used first.
+        AllkeysLfu = "allkeys-lfu",
+        /// Any key, at random.
+        AllkeysRandom = "allkeys-random",
+        /// Nothing: writes are refused.
+        Noeviction = "noeviction",
+    }
+    /// When the append-only file is forced to disk.
+    AppendFsync {
+        /// Once a second.
+        Everysec = "everysec",
+        /// Before a write is answered.
+        Always = "always",
+        /// When the kernel likes.
+        No = "no",
+    }
+    /// How a replica loads a full sync that comes over the socket.
+    ReplDisklessLoad {
+        /// Through a file.
+        Disabled = "disabled",
+        /// Directly when the data set is empty.
+        OnEmptyDb = "on-empty-db",
+        /// Beside the old data set.
+        Swapdb = "swapdb",
+        /// After emptying the data set.
+        FlushBeforeLoad = "flush-before-load",
+    }
+    /// Whether TLS clients must show a certificate.
+    TlsAuthClients {
+        /// Never asked.
+        No = "no",
+        /// Required.
+        Yes = "yes",
+        /// Verified when shown.
+        Optional = "optional",
+    }
+    /// Whether the kernel's OOM score is adjusted.
+    OomScoreAdj {
+        /// Left alone.
+        No = "no",
+        /// The values are added to the score at start.
+        Relative = "yes" | "relative",
+        /// The values are the score.
+        Absolute = "absolute",
+    }
+    /// The channels of a new ACL user.
+    AclPubsubDefault {
+        /// All of them.
+        Allchannels = "allchannels",
+        /// None.
+        Resetchannels = "resetchannels",
+    }
+    /// When RESTORE's payloads are checked in depth.
+    SanitizeDumpPayload {
+        /// Never.
+        No = "no",
+        /// Always.
+        Yes = "yes",
+        /// For clients, not for a replication stream.
+        Clients = "clients",
+    }
+    /// Who may do something that is barred by default.
+    ProtectedAction {
+        /// Nobody.
+        No = "no",
+        /// Everybody.
+        Yes = "yes",
+        /// Clients of this machine.
+        Local = "local",
+    }
+    /// The address that cluster redirections name.
+    ClusterPreferredEndpointType {
+        /// The IP address.
+        Ip = "ip",
+        /// The announced host name.
+        Hostname = "hostname",
+        /// None: the client keeps its own.
+        UnknownEndpoint = "unknown-endpoint",
+    }
+    /// What happens when a replicated or loaded command fails.
+    PropagationErrorBehavior {
+        /// It is logged.
+        Ignore = "ignore",
+        /// The server stops.
+        Panic = "panic",
+        /// A replica stops.
+        PanicOnReplicas = "panic-on-replicas",
+    }
+    /// How strictly the version in an RDB file is checked.
+    RdbVersionCheck {
+        /// A version from the future is refused.
+        Strict = "strict",
+        /// It is read as far as possible.
+        Relaxed = "relaxed",
+    }
+    /// How the I/O threads talk to the kernel.
+    IoBackend {
+        /// io_uring where the kernel allows it, else epoll.
+        Auto = "auto",
+        /// io_uring, or the start fails.
+        Uring = "uring",
+        /// epoll.
+        Epoll = "epoll",
+    }
+}
+
+/// How a signal shuts the server down: a set of words.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ShutdownFlags {
+    /// Save although no save point is configured.
+    pub save: bool,
+    /// Do not save although save points are configured.
+    pub nosave: bool,
+    /// Do not wait for lagging replicas.
+    pub now: bool,
+    /// Ignore errors that would keep the server from exiting.
+    pub force: bool,
+}
+
+impl ShutdownFlags {
+    const WORDS: [&'static str; 5] = ["default", "save", "nosave", "now", "force"];
+    pub(super) const KIND: Kind = Kind::AnyOf(&Self::WORDS);
+
+    fn text(self) -> String {
+        let set = [self.save, self.nosave, self.now, self.force];
+        let words: Vec<_> =
+            Self::WORDS[1..].iter().zip(set).filter(|(_, set)| *set).map(|(word, _)| *word).collect();
+        if words.is_empty() { Self::WORDS[0].into() } else { words.join(" ") }
+    }
+}
+
+impl Value for ShutdownFlags {
+    fn parse(words: &[&[u8]], _: &Self, _: bool, _: &Kind) -> Result<Self, String> {
+        let mut flags = Self::default();
+        for word in words {
+            let known = Self::WORDS.iter().position(|known| known.as_bytes().eq_ignore_ascii_case(word));
+            match known {
+                Some(0) => {}
+                Some(1) => flags.save = true,
+                Some(2) => flags.nosave = true,
+                Some(3) => flags.now = true,
+                Some(4) => flags.force = true,
+                _ => return Err(unknown_word(Self::WORDS.into_iter())),
+            }
+        }
+        if words.is_empty() {
+            return Err(unknown_word(Self::WORDS.into_iter()));
+        }
+        if flags.save && flags.nosave {
+            return Err("shutdown options SAVE and NOSAVE can't be used simultaneously".into());
+        }
+        Ok(flags)
+    }
+
+    fn render(&self, _: &Kind) -> Vec<u8> {
+        self.text().into()
+    }
+
+    fn lines(&self, default: &Self, _: &Kind) -> Lines {
+        Lines::one(self.text().into(), self != default)
+    }
+}

@@ -1,0 +1,474 @@
+//! The parameters that act, or will act once the feature that they tune is there.
+//!
+//! An entry reads: field, type, default, name, aliases, kind, flags, effect. Names, bounds and defaults are those of Redis 8.0,
+//! and Valkey 8's for what only Valkey has; where the two differ in a default, Redis' stands.
+
+use std::path::PathBuf;
+
+use super::accepted::Accepted;
+use super::enumerations::*;
+use super::special::*;
+use super::table::Effect::{Absent, Honoured};
+use super::table::{Section, parameter_table};
+use super::value::Kind::*;
+use super::value::{MemoryLimit, TEXT};
+
+const ACL: super::Effect = Absent("this version has no access control lists beyond requirepass");
+const CLUSTER: super::Effect = Absent("this version has no cluster mode");
+const EVICTION: super::Effect = Absent("this version does not evict keys");
+const JOURNAL: super::Effect = Absent("this version keeps no append-only file");
+const RDB: super::Effect = Absent("this version writes no RDB files");
+const REPLICATION: super::Effect = Absent("this version does not replicate");
+const SCRIPTS: super::Effect = Absent("this version runs no scripts");
+const STREAMS: super::Effect = Absent("this version has no streams");
+const TLS: super::Effect = Absent("this version does not speak TLS");
+const TRACKING: super::Effect = Absent("this version has no client-side caching");
+
+const INT_MAX: i128 = i32::MAX as i128;
+const LONG_MAX: i128 = i64::MAX as i128;
+const ULONG_MAX: i128 = u64::MAX as i128;
+
+/// The I/O threads of a server that is not told how many: one for each core that the process may use.
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+parameter_table! {
+    /// A whole configuration. A published one never changes: see [`super::ConfigStore`].
+    struct Config;
+
+    also {
+        /// Parameters that have nothing to act on here.
+        accepted: Accepted,
+    }
+
+    // Network.
+
+    /// Addresses to listen on; `-` before one allows that it is not there
+    bind: Vec<String> = all_addresses() => "bind", Addresses, MODIFIABLE|MULTI, Honoured;
+    /// TCP port; 0 listens on none
+    port: u16 = 6379 => "port", Integer(0, 65535), MODIFIABLE, Honoured;
+    /// Refuse clients of other machines while the default user has no password
+    protected_mode: bool = true => "protected-mode", YesNo, MODIFIABLE, Honoured;
+    /// Connections that may wait to be accepted
+    tcp_backlog: u32 = 511 => "tcp-backlog", Integer(0, INT_MAX), IMMUTABLE, Honoured;
+    /// Seconds between TCP keepalive probes; 0 sends none
+    tcp_keepalive_s: u32 = 300 => "tcp-keepalive", Integer(0, INT_MAX), MODIFIABLE, Honoured;
+    /// Seconds after which an idle client is disconnected; 0 never
+    timeout_s: u32 = 0 => "timeout", Integer(0, INT_MAX), MODIFIABLE, Honoured;
+    /// Path of a Unix socket to listen on
+    unixsocket: Option<PathBuf> = None => "unixsocket", TEXT, IMMUTABLE, Honoured;
+    /// Mode of the Unix socket; 0 leaves it to the umask
+    unixsocketperm: u32 = 0 => "unixsocketperm", Octal(0, 0o777), IMMUTABLE, Honoured;
+    /// Group of the Unix socket
+    unixsocketgroup: Option<String> = None => "unixsocketgroup", TEXT, IMMUTABLE, Honoured;
+    /// Clients that may be connected at once
+    maxclients: u32 = 10_000 => "maxclients", Integer(1, u32::MAX as i128), MODIFIABLE, Honoured;
+    /// Longest bulk string in a request
+    proto_max_bulk_len_bytes: u64 = 512 << 20
+        => "proto-max-bulk-len", Memory(1 << 20, LONG_MAX), MODIFIABLE, Honoured;
+    /// Most bytes of unprocessed requests that a client may have
+    client_query_buffer_limit_bytes: u64 = 1 << 30
+        => "client-query-buffer-limit", Memory(1 << 20, LONG_MAX), MODIFIABLE, Honoured;
+    /// Per client class: hard limit, soft limit and its seconds for replies that are not read
+    client_output_buffer_limits: [OutputLimit; 3] = OUTPUT_LIMITS
+        => "client-output-buffer-limit", OutputLimits, MODIFIABLE|MULTI, Honoured;
+    /// Firewall mark of the listening sockets; 0 sets none
+    socket_mark_id: u32 = 0
+        => "socket-mark-id", Integer(0, u32::MAX as i128), IMMUTABLE, Absent("this version does not mark its sockets");
+
+    // Threads and process.
+
+    /// Threads that serve clients; each owns its connections
+    io_threads: usize = cores() => "io-threads", Integer(1, 1024), IMMUTABLE, Honoured;
+    /// How the threads talk to the kernel; `auto` probes for io_uring
+    io_backend: IoBackend = IoBackend::Auto => "io-backend", IoBackend::KIND, IMMUTABLE, Honoured;
+    /// Run in the background
+    daemonize: bool = false => "daemonize", YesNo, IMMUTABLE, Honoured;
+    /// The supervisor to notify when the server is ready
+    supervised: Supervised = Supervised::No => "supervised", Supervised::KIND, IMMUTABLE, Honoured;
+    /// File that holds the process id while the server runs
+    pidfile: Option<PathBuf> = None => "pidfile", TEXT, IMMUTABLE, Honoured;
+    /// Working directory: data files and relative paths are found from it
+    dir: PathBuf = working_directory() => "dir", Directory, MODIFIABLE|PROTECTED|DENY_LOADING, Honoured;
+    /// Show the server's state in the process title
+    set_proc_title: bool = true => "set-proc-title", YesNo, IMMUTABLE, Honoured;
+    /// Form of the process title
+    proc_title_template: String = "{title} {listen-addr} {server-mode}".into()
+        => "proc-title-template", Text(proc_title_template), MODIFIABLE, Honoured;
+    /// Adjust the kernel's OOM score
+    oom_score_adj: OomScoreAdj = OomScoreAdj::No => "oom-score-adj", OomScoreAdj::KIND, MODIFIABLE, Honoured;
+    /// OOM scores of a primary, a replica and a background child
+    oom_score_adj_values: [i32; 3] = [0, 200, 800] => "oom-score-adj-values", OomScores, MODIFIABLE|MULTI, Honoured;
+    /// What SIGINT does besides stopping the server
+    shutdown_on_sigint: ShutdownFlags = ShutdownFlags::default()
+        => "shutdown-on-sigint", ShutdownFlags::KIND, MODIFIABLE|MULTI, Honoured;
+    /// What SIGTERM does besides stopping the server
+    shutdown_on_sigterm: ShutdownFlags = ShutdownFlags::default()
+        => "shutdown-on-sigterm", ShutdownFlags::KIND, MODIFIABLE|MULTI, Honoured;
+    /// Seconds that a shutdown waits for lagging replicas
+    shutdown_timeout_s: u32 = 10 => "shutdown-timeout", Integer(0, INT_MAX), MODIFIABLE, REPLICATION;
+
+    // Log.
+
+    /// How much is logged
+    loglevel: LogLevel = LogLevel::Notice => "loglevel", LogLevel::KIND, MODIFIABLE, Honoured;
+    /// File to log to; empty is standard output
+    logfile: PathBuf = PathBuf::new() => "logfile", TEXT, IMMUTABLE, Honoured;
+    /// Form of a log line
+    log_format: LogFormat = LogFormat::Legacy => "log-format", LogFormat::KIND, MODIFIABLE, Honoured;
+    /// Form of a log line's time
+    log_timestamp_format: LogTimestampFormat = LogTimestampFormat::Legacy
+        => "log-timestamp-format", LogTimestampFormat::KIND, MODIFIABLE, Honoured;
+    /// Log to syslog too
+    syslog_enabled: bool = false => "syslog-enabled", YesNo, IMMUTABLE, Honoured;
+    /// Name of the server in syslog
+    syslog_ident: String = "redis".into() => "syslog-ident", TEXT, IMMUTABLE, Honoured;
+    /// Facility of the messages in syslog
+    syslog_facility: SyslogFacility = SyslogFacility::Local0
+        => "syslog-facility", SyslogFacility::KIND, IMMUTABLE, Honoured;
+    /// Keep keys and values out of the log
+    hide_user_data_from_log: bool = false => "hide-user-data-from-log", YesNo, MODIFIABLE, Honoured;
+
+    // Security.
+
+    /// Password of the default user; empty asks for none
+    requirepass: Option<Vec<u8>> = None => "requirepass", TEXT, MODIFIABLE|SENSITIVE, Honoured;
+    /// Who may CONFIG SET protected parameters
+    enable_protected_configs: ProtectedAction = ProtectedAction::No
+        => "enable-protected-configs", ProtectedAction::KIND, IMMUTABLE, Honoured;
+    /// Who may use DEBUG
+    enable_debug_command: ProtectedAction = ProtectedAction::No
+        => "enable-debug-command", ProtectedAction::KIND, IMMUTABLE, Honoured;
+    /// File of ACL users
+    aclfile: PathBuf = PathBuf::new() => "aclfile", TEXT, IMMUTABLE, ACL;
+    /// Entries that ACL LOG keeps
+    acllog_max_len: u64 = 128 => "acllog-max-len", Integer(0, LONG_MAX), MODIFIABLE, ACL;
+    /// Channels of a new ACL user
+    acl_pubsub_default: AclPubsubDefault = AclPubsubDefault::Resetchannels
+        => "acl-pubsub-default", AclPubsubDefault::KIND, MODIFIABLE, ACL;
+
+    // Data.
+
+    /// Number of databases
+    databases: u32 = 16 => "databases", Integer(1, INT_MAX), IMMUTABLE, Honoured;
+    /// Fields up to which a hash is a listpack
+    hash_max_listpack_entries: usize = 512
+        => "hash-max-listpack-entries" | "hash-max-ziplist-entries", Integer(0, LONG_MAX), MODIFIABLE, Honoured;
+    /// Longest field or value of a hash that is a listpack
+    hash_max_listpack_value: usize = 64
+        => "hash-max-listpack-value" | "hash-max-ziplist-value", Memory(0, LONG_MAX), MODIFIABLE, Honoured;
+    /// Elements of a list node, or, negative, its size class from 4 kB (-1) to 64 kB (-5)
+    list_max_listpack_size: i32 = -2 => "list-max-listpack-size" | "list-max-ziplist-size",
+        Integer(i32::MIN as i128, INT_MAX), MODIFIABLE, Honoured;
+    /// Members up to which a set of integers is an intset
+    set_max_intset_entries: usize = 512 => "set-max-intset-entries", Integer(0, LONG_MAX), MODIFIABLE, Honoured;
+    /// Members up to which a set is a listpack
+    set_max_listpack_entries: usize = 128 => "set-max-listpack-entries", Integer(0, LONG_MAX), MODIFIABLE, Honoured;
+    /// Longest member of a set that is a listpack
+    set_max_listpack_value: usize = 64 => "set-max-listpack-value", Integer(0, LONG_MAX), MODIFIABLE, Honoured;
+    /// Members up to which a sorted set is a listpack
+    zset_max_listpack_entries: usize = 128
+        => "zset-max-listpack-entries" | "zset-max-ziplist-entries", Integer(0, LONG_MAX), MODIFIABLE, Honoured;
+    /// Longest member of a sorted set that is a listpack
+    zset_max_listpack_value: usize = 64
+        => "zset-max-listpack-value" | "zset-max-ziplist-value", Memory(0, LONG_MAX), MODIFIABLE, Honoured;
+    /// Bytes up to which a HyperLogLog stays sparse
+    hll_sparse_max_bytes: usize = 3000 => "hll-sparse-max-bytes", Memory(0, LONG_MAX), MODIFIABLE,
+        Absent("this version has no HyperLogLog");
+    /// Bytes of a stream node
+    stream_node_max_bytes: usize = 4096 => "stream-node-max-bytes", Memory(0, LONG_MAX), MODIFIABLE, STREAMS;
+    /// Entries of a stream node
+    stream_node_max_entries: u64 = 100 => "stream-node-max-entries", Integer(0, LONG_MAX), MODIFIABLE, STREAMS;
+    /// Classes of keyspace events that are published
+    notify_keyspace_events: KeyspaceEvents = KeyspaceEvents::default()
+        => "notify-keyspace-events", Events, MODIFIABLE, Honoured;
+    /// When RESTORE checks a payload in depth
+    sanitize_dump_payload: SanitizeDumpPayload = SanitizeDumpPayload::No
+        => "sanitize-dump-payload", SanitizeDumpPayload::KIND, MODIFIABLE, Honoured;
+
+    // Time and statistics.
+
+    /// Background steps per second, kept between 1 and 500
+    hz: u32 = 10 => "hz", Integer(0, INT_MAX), MODIFIABLE, Honoured;
+    /// Microseconds above which a command enters the slow log; negative logs none
+    slowlog_log_slower_than_us: i64 = 10_000 => "slowlog-log-slower-than" | "commandlog-execution-slower-than",
+        Integer(-1, LONG_MAX), MODIFIABLE, Honoured;
+    /// Entries that the slow log keeps
+    slowlog_max_len: u64 = 128 => "slowlog-max-len" | "commandlog-slow-execution-max-len",
+        Integer(0, LONG_MAX), MODIFIABLE, Honoured;
+    /// Milliseconds above which LATENCY records an event; 0 records none
+    latency_monitor_threshold_ms: u64 = 0
+        => "latency-monitor-threshold", Integer(0, LONG_MAX), MODIFIABLE, Honoured;
+    /// Keep a histogram of each command's latency
+    latency_tracking: bool = true => "latency-tracking", YesNo, MODIFIABLE, Honoured;
+    /// Percentiles that INFO latencystats shows
+    latency_tracking_info_percentiles: Vec<f64> = vec![50.0, 99.0, 99.9]
+        => "latency-tracking-info-percentiles", Percentiles, MODIFIABLE|MULTI, Honoured;
+    /// Keys that client-side caching remembers
+    tracking_table_max_keys: u64 = 1_000_000
+        => "tracking-table-max-keys", Integer(0, LONG_MAX), MODIFIABLE, TRACKING;
+    /// Milliseconds after which a script lets other clients learn that the server is busy
+    busy_reply_threshold_ms: u64 = 5000
+        => "busy-reply-threshold" | "lua-time-limit", Integer(0, LONG_MAX), MODIFIABLE, SCRIPTS;
+
+    // Memory.
+
+    /// Bytes of data above which room is made; 0 sets no limit
+    maxmemory_bytes: u64 = 0 => "maxmemory", Memory(0, ULONG_MAX), MODIFIABLE, EVICTION;
+    /// What makes room
+    maxmemory_policy: MaxmemoryPolicy = MaxmemoryPolicy::Noeviction
+        => "maxmemory-policy", MaxmemoryPolicy::KIND, MODIFIABLE, EVICTION;
+    /// Keys that are looked at to find one to evict
+    maxmemory_samples: u32 = 5 => "maxmemory-samples", Integer(1, 64), MODIFIABLE, EVICTION;
+    /// How hard one command tries to make room
+    maxmemory_eviction_tenacity: u32 = 10
+        => "maxmemory-eviction-tenacity", Integer(0, 100), MODIFIABLE, EVICTION;
+    /// Memory of all clients above which the largest are disconnected
+    maxmemory_clients: MemoryLimit = MemoryLimit::Bytes(0)
+        => "maxmemory-clients", MemoryOrPercent(LONG_MAX), MODIFIABLE, EVICTION;
+    /// How slowly the counter of a key's accesses rises
+    lfu_log_factor: u32 = 10 => "lfu-log-factor", Integer(0, INT_MAX), MODIFIABLE, EVICTION;
+    /// Minutes after which a key's access counter is halved
+    lfu_decay_time_minutes: u32 = 1 => "lfu-decay-time", Integer(0, INT_MAX), MODIFIABLE, EVICTION;
+
+    // RDB files.
+
+    /// Save points: seconds and changes
+    save: SavePoints = SavePoints::standard() => "save", SaveList, MODIFIABLE|MULTI, RDB;
+    /// Name of the RDB file in `dir`
+    dbfilename: PathBuf = "dump.rdb".into() => "dbfilename", Text(dbfilename), MODIFIABLE|PROTECTED, RDB;
+    /// Compress strings in RDB files
+    rdbcompression: bool = true => "rdbcompression", YesNo, MODIFIABLE, RDB;
+    /// Write and check the RDB file's checksum
+    rdbchecksum: bool = true => "rdbchecksum", YesNo, IMMUTABLE, RDB;
+    /// Remove RDB files made for a full sync
+    rdb_del_sync_files: bool = false => "rdb-del-sync-files", YesNo, MODIFIABLE, REPLICATION;
+    /// Force an RDB file to disk while it is written
+    rdb_save_incremental_fsync: bool = true => "rdb-save-incremental-fsync", YesNo, MODIFIABLE, RDB;
+    /// How strictly an RDB file's version is checked
+    rdb_version_check: RdbVersionCheck = RdbVersionCheck::Strict
+        => "rdb-version-check", RdbVersionCheck::KIND, MODIFIABLE, RDB;
+    /// Refuse writes after a failed background save
+    stop_writes_on_bgsave_error: bool = true => "stop-writes-on-bgsave-error", YesNo, MODIFIABLE, RDB;
+
+    // Append-only file.
+
+    /// Log every write to disk
+    appendonly: bool = false => "appendonly", YesNo, MODIFIABLE, JOURNAL;
+    /// Base name of the files
+    appendfilename: PathBuf = "appendonly.aof".into() => "appendfilename", Text(appendfilename), IMMUTABLE, JOURNAL;
+    /// Directory of the files in `dir`
+    appenddirname: PathBuf = "appendonlydir".into() => "appenddirname", Text(appenddirname), IMMUTABLE, JOURNAL;
+    /// When writes are forced to disk
+    appendfsync: AppendFsync = AppendFsync::Everysec => "appendfsync", AppendFsync::KIND, MODIFIABLE, JOURNAL;
+    /// Do not force to disk while a rewrite or save runs
+    no_appendfsync_on_rewrite: bool = false => "no-appendfsync-on-rewrite", YesNo, MODIFIABLE, JOURNAL;
+    /// Growth in percent that starts a rewrite; 0 starts none
+    auto_aof_rewrite_percentage: u32 = 100
+        => "auto-aof-rewrite-percentage", Integer(0, INT_MAX), MODIFIABLE, JOURNAL;
+    /// Size below which no rewrite starts
+    auto_aof_rewrite_min_size_bytes: u64 = 64 << 20
+        => "auto-aof-rewrite-min-size", Memory(0, LONG_MAX), MODIFIABLE, JOURNAL;
+    /// Load a file whose end is missing
+    aof_load_truncated: bool = true => "aof-load-truncated", YesNo, MODIFIABLE, JOURNAL;
+    /// Write the base file as RDB
+    aof_use_rdb_preamble: bool = true => "aof-use-rdb-preamble", YesNo, MODIFIABLE, JOURNAL;
+    /// Write the time into the files
+    aof_timestamp_enabled: bool = false => "aof-timestamp-enabled", YesNo, MODIFIABLE, JOURNAL;
+    /// Force a rewrite to disk while it is written
+    aof_rewrite_incremental_fsync: bool = true => "aof-rewrite-incremental-fsync", YesNo, MODIFIABLE, JOURNAL;
+    /// Keep files that a rewrite made superfluous
+    aof_disable_auto_gc: bool = false => "aof-disable-auto-gc", YesNo, MODIFIABLE|HIDDEN, JOURNAL;
+
+    // Replication.
+
+    /// The server to copy
+    replicaof: ReplicaOf = ReplicaOf::default() => "replicaof" | "slaveof", HostPort, IMMUTABLE|MULTI, REPLICATION;
+    /// User for the primary
+    masteruser: Option<String> = None => "masteruser" | "primaryuser", TEXT, MODIFIABLE|SENSITIVE, REPLICATION;
+    /// Password for the primary
+    masterauth: Option<Vec<u8>> = None => "masterauth" | "primaryauth", TEXT, MODIFIABLE|SENSITIVE, REPLICATION;
+    /// Answer reads while the link to the primary is down
+    replica_serve_stale_data: bool = true
+        => "replica-serve-stale-data" | "slave-serve-stale-data", YesNo, MODIFIABLE, REPLICATION;
+    /// Refuse writes on a replica
+    replica_read_only: bool = true => "replica-read-only" | "slave-read-only", YesNo, MODIFIABLE, REPLICATION;
+    /// A replica evicts nothing of its own
+    replica_ignore_maxmemory: bool = true
+        => "replica-ignore-maxmemory" | "slave-ignore-maxmemory", YesNo, MODIFIABLE, REPLICATION;
+    /// Go on when a replica's disk refuses writes
+    replica_ignore_disk_write_errors: bool = false
+        => "replica-ignore-disk-write-errors", YesNo, MODIFIABLE, REPLICATION;
+    /// Empty a replica in the background before a full sync
+    replica_lazy_flush: bool = false => "replica-lazy-flush" | "slave-lazy-flush", YesNo, MODIFIABLE, REPLICATION;
+    /// Rank in a failover; 0 is never promoted
+    replica_priority: u32 = 100 => "replica-priority" | "slave-priority", Integer(0, INT_MAX), MODIFIABLE, REPLICATION;
+    /// Show the replica in INFO of its primary
+    replica_announced: bool = true => "replica-announced", YesNo, MODIFIABLE, REPLICATION;
+    /// Address that the replica tells its primary
+    replica_announce_ip: Option<String> = None
+        => "replica-announce-ip" | "slave-announce-ip", TEXT, MODIFIABLE, REPLICATION;
+    /// Port that the replica tells its primary
+    replica_announce_port: u16 = 0
+        => "replica-announce-port" | "slave-announce-port", Integer(0, 65535), MODIFIABLE, REPLICATION;
+    /// Most bytes of the stream that a replica holds during a full sync
+    replica_full_sync_buffer_limit_bytes: u64 = 0
+        => "replica-full-sync-buffer-limit", Memory(0, ULONG_MAX), MODIFIABLE, REPLICATION;
+    /// Replicas without which writes are refused
+    min_replicas_to_write: u32 = 0
+        => "min-replicas-to-write" | "min-slaves-to-write", Integer(0, INT_MAX), MODIFIABLE, REPLICATION;
+    /// Seconds of lag after which a replica does not count
+    min_replicas_max_lag_s: u32 = 10
+        => "min-replicas-max-lag" | "min-slaves-max-lag", Integer(0, INT_MAX), MODIFIABLE, REPLICATION;
+    /// Bytes of the replication backlog
+    repl_backlog_size_bytes: u64 = 1 << 20 => "repl-backlog-size", Memory(1, LONG_MAX), MODIFIABLE, REPLICATION;
+    /// Seconds that the backlog outlives the last replica
+    repl_backlog_ttl_s: u64 = 3600 => "repl-backlog-ttl", Integer(0, LONG_MAX), MODIFIABLE, REPLICATION;
+    /// Seconds without data after which a link is broken
+    repl_timeout_s: u32 = 60 => "repl-timeout", Integer(1, INT_MAX), MODIFIABLE, REPLICATION;
+    /// Seconds between pings to replicas
+    repl_ping_replica_period_s: u32 = 10
+        => "repl-ping-replica-period" | "repl-ping-slave-period", Integer(1, INT_MAX), MODIFIABLE, REPLICATION;
+    /// Let the kernel gather small packets to replicas
+    repl_disable_tcp_nodelay: bool = false => "repl-disable-tcp-nodelay", YesNo, MODIFIABLE, REPLICATION;
+    /// Send a full sync over the socket
+    repl_diskless_sync: bool = true => "repl-diskless-sync", YesNo, MODIFIABLE, REPLICATION;
+    /// Seconds that a full sync waits for further replicas
+    repl_diskless_sync_delay_s: u32 = 5
+        => "repl-diskless-sync-delay", Integer(0, INT_MAX), MODIFIABLE, REPLICATION;
+    /// Replicas that start a full sync before the delay is over; 0 waits
+    repl_diskless_sync_max_replicas: u32 = 0
+        => "repl-diskless-sync-max-replicas", Integer(0, INT_MAX), MODIFIABLE, REPLICATION;
+    /// How a replica loads a full sync from the socket
+    repl_diskless_load: ReplDisklessLoad = ReplDisklessLoad::Disabled
+        => "repl-diskless-load", ReplDisklessLoad::KIND, MODIFIABLE|DENY_LOADING, REPLICATION;
+    /// Send the RDB file and the stream over two connections
+    repl_rdb_channel: bool = false
+        => "repl-rdb-channel" | "dual-channel-replication-enabled", YesNo, MODIFIABLE, REPLICATION;
+    /// What happens when a replicated or loaded command fails
+    propagation_error_behavior: PropagationErrorBehavior = PropagationErrorBehavior::Ignore
+        => "propagation-error-behavior", PropagationErrorBehavior::KIND, MODIFIABLE, REPLICATION;
+    /// Local address of connections that the server opens
+    bind_source_addr: Option<String> = None => "bind-source-addr", TEXT, MODIFIABLE, REPLICATION;
+
+    // Cluster.
+
+    /// Be a node of a cluster
+    cluster_enabled: bool = false => "cluster-enabled", YesNo, IMMUTABLE, CLUSTER;
+    /// File of the node's state, written by the node
+    cluster_config_file: PathBuf = "nodes.conf".into()
+        => "cluster-config-file", Text(cluster_config_file), IMMUTABLE, CLUSTER;
+    /// Milliseconds after which a silent node is failing
+    cluster_node_timeout_ms: u64 = 15_000 => "cluster-node-timeout", Integer(0, LONG_MAX), MODIFIABLE, CLUSTER;
+    /// Milliseconds between pings to random nodes
+    cluster_ping_interval_ms: u64 = 0 => "cluster-ping-interval", Integer(0, LONG_MAX), MODIFIABLE|HIDDEN, CLUSTER;
+    /// Port of the cluster bus; 0 is `port` + 10000
+    cluster_port: u16 = 0 => "cluster-port", Integer(0, 65535), IMMUTABLE, CLUSTER;
+    /// Staleness up to which a replica may be promoted
+    cluster_replica_validity_factor: u32 = 10 => "cluster-replica-validity-factor" | "cluster-slave-validity-factor",
+        Integer(0, INT_MAX), MODIFIABLE, CLUSTER;
+    /// Replicas that a primary keeps before one migrates
+    cluster_migration_barrier: u32 = 1 => "cluster-migration-barrier", Integer(0, INT_MAX), MODIFIABLE, CLUSTER;
+    /// Replicas may migrate to orphaned primaries
+    cluster_allow_replica_migration: bool = true => "cluster-allow-replica-migration", YesNo, MODIFIABLE, CLUSTER;
+    /// Refuse everything while a slot is uncovered
+    cluster_require_full_coverage: bool = true => "cluster-require-full-coverage", YesNo, MODIFIABLE, CLUSTER;
+    /// A replica never starts a failover
+    cluster_replica_no_failover: bool = false
+        => "cluster-replica-no-failover" | "cluster-slave-no-failover", YesNo, MODIFIABLE, CLUSTER;
+    /// Answer reads while the cluster is down
+    cluster_allow_reads_when_down: bool = false => "cluster-allow-reads-when-down", YesNo, MODIFIABLE, CLUSTER;
+    /// Serve shard channels while the cluster is down
+    cluster_allow_pubsubshard_when_down: bool = true
+        => "cluster-allow-pubsubshard-when-down", YesNo, MODIFIABLE, CLUSTER;
+    /// Bytes that a bus link may queue; 0 sets no limit
+    cluster_link_sendbuf_limit_bytes: u64 = 0 => "cluster-link-sendbuf-limit", Memory(0, ULONG_MAX), MODIFIABLE, CLUSTER;
+    /// Address that the node tells others
+    cluster_announce_ip: Option<String> = None => "cluster-announce-ip", TEXT, MODIFIABLE, CLUSTER;
+    /// IPv4 address that the node tells clients
+    cluster_announce_client_ipv4: Option<String> = None
+        => "cluster-announce-client-ipv4", Text(ipv4), MODIFIABLE, CLUSTER;
+    /// IPv6 address that the node tells clients
+    cluster_announce_client_ipv6: Option<String> = None
+        => "cluster-announce-client-ipv6", Text(ipv6), MODIFIABLE, CLUSTER;
+    /// Port that the node tells others
+    cluster_announce_port: u16 = 0 => "cluster-announce-port", Integer(0, 65535), MODIFIABLE, CLUSTER;
+    /// TLS port that the node tells others
+    cluster_announce_tls_port: u16 = 0 => "cluster-announce-tls-port", Integer(0, 65535), MODIFIABLE, CLUSTER;
+    /// Bus port that the node tells others
+    cluster_announce_bus_port: u16 = 0 => "cluster-announce-bus-port", Integer(0, 65535), MODIFIABLE, CLUSTER;
+    /// Host name that the node tells others
+    cluster_announce_hostname: Option<String> = None
+        => "cluster-announce-hostname", Text(hostname), MODIFIABLE, CLUSTER;
+    /// Name of the node for people
+    cluster_announce_human_nodename: Option<String> = None
+        => "cluster-announce-human-nodename", Text(nodename), MODIFIABLE, CLUSTER;
+    /// Address that redirections name
+    cluster_preferred_endpoint_type: ClusterPreferredEndpointType = ClusterPreferredEndpointType::Ip
+        => "cluster-preferred-endpoint-type", ClusterPreferredEndpointType::KIND, MODIFIABLE, CLUSTER;
+    /// Count the use of each slot
+    cluster_slot_stats_enabled: bool = false => "cluster-slot-stats-enabled", YesNo, MODIFIABLE, CLUSTER;
+    /// Seconds that a forgotten node stays forgotten
+    cluster_blacklist_ttl_s: u64 = 60 => "cluster-blacklist-ttl", Integer(0, ULONG_MAX), MODIFIABLE, CLUSTER;
+    /// Milliseconds that a manual failover may take
+    cluster_manual_failover_timeout_ms: u32 = 5000
+        => "cluster-manual-failover-timeout", Integer(1, INT_MAX), MODIFIABLE, CLUSTER;
+    /// Percentage of commands that are checked for whether a cluster could run them
+    cluster_compatibility_sample_ratio: u32 = 0
+        => "cluster-compatibility-sample-ratio", Integer(0, 100), MODIFIABLE, CLUSTER;
+
+    // TLS.
+
+    /// TLS port; 0 listens on none
+    tls_port: u16 = 0 => "tls-port", Integer(0, 65535), MODIFIABLE, TLS;
+    /// Certificate of the server
+    tls_cert_file: Option<PathBuf> = None => "tls-cert-file", TEXT, MODIFIABLE, TLS;
+    /// Key of the certificate
+    tls_key_file: Option<PathBuf> = None => "tls-key-file", TEXT, MODIFIABLE, TLS;
+    /// Password of the key
+    tls_key_file_pass: Option<Vec<u8>> = None => "tls-key-file-pass", TEXT, MODIFIABLE|SENSITIVE, TLS;
+    /// Certificate for outgoing connections
+    tls_client_cert_file: Option<PathBuf> = None => "tls-client-cert-file", TEXT, MODIFIABLE, TLS;
+    /// Key for outgoing connections
+    tls_client_key_file: Option<PathBuf> = None => "tls-client-key-file", TEXT, MODIFIABLE, TLS;
+    /// Password of the key for outgoing connections
+    tls_client_key_file_pass: Option<Vec<u8>> = None => "tls-client-key-file-pass", TEXT, MODIFIABLE|SENSITIVE, TLS;
+    /// Diffie-Hellman parameters
+    tls_dh_params_file: Option<PathBuf> = None => "tls-dh-params-file", TEXT, MODIFIABLE, TLS;
+    /// Certificates of trusted authorities
+    tls_ca_cert_file: Option<PathBuf> = None => "tls-ca-cert-file", TEXT, MODIFIABLE, TLS;
+    /// Directory of trusted authorities
+    tls_ca_cert_dir: Option<PathBuf> = None => "tls-ca-cert-dir", TEXT, MODIFIABLE, TLS;
+    /// Whether clients must show a certificate
+    tls_auth_clients: TlsAuthClients = TlsAuthClients::Yes
+        => "tls-auth-clients", TlsAuthClients::KIND, MODIFIABLE, TLS;
+    /// Replicate over TLS
+    tls_replication: bool = false => "tls-replication", YesNo, MODIFIABLE, TLS;
+    /// Use TLS on the cluster bus
+    tls_cluster: bool = false => "tls-cluster", YesNo, MODIFIABLE, TLS;
+    /// Versions of TLS that are allowed
+    tls_protocols: Option<String> = None => "tls-protocols", TEXT, MODIFIABLE, TLS;
+    /// Ciphers up to TLS 1.2
+    tls_ciphers: Option<String> = None => "tls-ciphers", TEXT, MODIFIABLE, TLS;
+    /// Ciphers of TLS 1.3
+    tls_ciphersuites: Option<String> = None => "tls-ciphersuites", TEXT, MODIFIABLE, TLS;
+    /// Prefer the server's order of ciphers
+    tls_prefer_server_ciphers: bool = false => "tls-prefer-server-ciphers", YesNo, MODIFIABLE, TLS;
+    /// Let clients resume sessions
+    tls_session_caching: bool = true => "tls-session-caching", YesNo, MODIFIABLE, TLS;
+    /// Sessions that are kept
+    tls_session_cache_size: u32 = 20_480 => "tls-session-cache-size", Integer(0, INT_MAX), MODIFIABLE, TLS;
+    /// Seconds that a session is kept
+    tls_session_cache_timeout_s: u32 = 300 => "tls-session-cache-timeout", Integer(0, INT_MAX), MODIFIABLE, TLS;
+}
+
+impl Section for Config {
+    fn of(config: &Config) -> &Self {
+        config
+    }
+
+    fn of_mut(config: &mut Config) -> &mut Self {
+        config
+    }
+}

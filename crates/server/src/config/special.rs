@@ -1,0 +1,502 @@
+//! Parameters whose text has a grammar of its own.
+
+use std::path::{Path, PathBuf};
+
+use super::value::{Kind, Lines, Value, lenient_integer, memory, memory_text, single};
+
+/// The text of an operating system's error, as C's `strerror` gives it.
+pub(crate) fn error_text(error: &std::io::Error) -> String {
+    let text = error.to_string();
+    match text.rfind(" (os error ") {
+        Some(end) => text[..end].into(),
+        None => text,
+    }
+}
+
+/// The absolute form of a directory that exists and may be entered, or the operating system's refusal.
+///
+/// `dir` is relative to the process' working directory: nothing changes that directory before the configuration is whole.
+pub(super) fn directory(path: &[u8]) -> Result<Vec<u8>, String> {
+    use std::os::unix::ffi::{OsStrExt, OsStringExt};
+    let path = Path::new(std::ffi::OsStr::from_bytes(path));
+    let absolute = path.canonicalize().map_err(|error| error_text(&error))?;
+    if !absolute.is_dir() {
+        return Err(error_text(&std::io::Error::from_raw_os_error(libc::ENOTDIR)));
+    }
+    rustix::fs::access(&absolute, rustix::fs::Access::EXEC_OK).map_err(|error| error_text(&error.into()))?;
+    Ok(absolute.into_os_string().into_vec())
+}
+
+/// The working directory of the process, or the root where it has none.
+pub(super) fn working_directory() -> PathBuf {
+    std::env::current_dir().unwrap_or_else(|_| "/".into())
+}
+
+/// A save point: save after so many seconds when so many changes were made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SavePoint {
+    /// At least one.
+    pub seconds: u64,
+    /// How many changes it takes.
+    pub changes: u64,
+}
+
+/// All save points; none means that nothing is saved on its own.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SavePoints(pub Vec<SavePoint>);
+
+impl SavePoints {
+    /// Redis' defaults: an hour and a change, five minutes and a hundred, a minute and ten thousand.
+    pub(super) fn standard() -> Self {
+        Self(
+            [(3600, 1), (300, 100), (60, 10_000)]
+                .map(|(seconds, changes)| SavePoint { seconds, changes })
+                .into(),
+        )
+    }
+}
+
+impl Value for SavePoints {
+    fn parse(words: &[&[u8]], previous: &Self, append: bool, _: &Kind) -> Result<Self, String> {
+        let refusal = || String::from("Invalid save parameters");
+        let mut points = if append { previous.clone() } else { Self::default() };
+        if let [[]] = words {
+            return Ok(Self::default());
+        }
+        if words.len() % 2 == 1 {
+            return Err(refusal());
+        }
+        for pair in words.chunks_exact(2) {
+            let number = |word| lenient_integer(word).and_then(|value| u64::try_from(value).ok());
+            let seconds = number(pair[0]).filter(|&seconds| seconds >= 1).ok_or_else(refusal)?;
+            let changes = number(pair[1]).ok_or_else(refusal)?;
+            points.0.push(SavePoint { seconds, changes });
+        }
+        Ok(points)
+    }
+
+    fn render(&self, _: &Kind) -> Vec<u8> {
+        let points: Vec<_> =
+            self.0.iter().map(|point| format!("{} {}", point.seconds, point.changes)).collect();
+        points.join(" ").into()
+    }
+
+    fn lines(&self, _: &Self, _: &Kind) -> Lines {
+        if self.0.is_empty() {
+            return Lines::one(b"\"\"".into(), true);
+        }
+        Lines(
+            self.0
+                .iter()
+                .map(|point| (format!("{} {}", point.seconds, point.changes).into(), true))
+                .collect(),
+        )
+    }
+}
+
+/// When a client that does not read its replies is disconnected; zero switches a limit off.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OutputLimit {
+    /// At once.
+    pub hard_bytes: u64,
+    /// When above it for `soft_seconds`.
+    pub soft_bytes: u64,
+    /// How long the soft limit may be exceeded.
+    pub soft_seconds: u64,
+}
+
+/// A class of clients with its own output limit; its number is the index into `client_output_buffer_limits`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OutputClass {
+    /// Everyone else, MONITOR included.
+    Normal = 0,
+    /// Replicas.
+    Replica = 1,
+    /// Clients in subscribed state.
+    Pubsub = 2,
+}
+
+impl OutputClass {
+    /// The name in CONFIG GET and CLIENT LIST.
+    const NAMES: [&'static str; 3] = ["normal", "slave", "pubsub"];
+
+    fn from_name(name: &[u8]) -> Option<Self> {
+        match name.to_ascii_lowercase().as_slice() {
+            b"normal" => Some(Self::Normal),
+            b"slave" | b"replica" => Some(Self::Replica),
+            b"pubsub" => Some(Self::Pubsub),
+            _ => None,
+        }
+    }
+}
+
+/// The limits of normal clients, replicas and subscribers.
+pub(super) const OUTPUT_LIMITS: [OutputLimit; 3] = [
+    OutputLimit { hard_bytes: 0, soft_bytes: 0, soft_seconds: 0 },
+    OutputLimit { hard_bytes: 256 << 20, soft_bytes: 64 << 20, soft_seconds: 60 },
+    OutputLimit { hard_bytes: 32 << 20, soft_bytes: 8 << 20, soft_seconds: 60 },
+];
+
+impl Value for [OutputLimit; 3] {
+    fn parse(words: &[&[u8]], previous: &Self, _: bool, _: &Kind) -> Result<Self, String> {
+        let mut limits = *previous;
+        if words.len() % 4 != 0 {
+            return Err("Wrong number of arguments in buffer limit configuration.".into());
+        }
+        for group in words.chunks_exact(4) {
+            let class = OutputClass::from_name(group[0])
+                .ok_or("Invalid client class specified in buffer limit configuration.")?;
+            let refusal = "Error in hard, soft or soft_seconds setting in buffer limit configuration.";
+            let seconds = lenient_integer(group[3]).and_then(|seconds| u64::try_from(seconds).ok());
+            limits[class as usize] = OutputLimit {
+                hard_bytes: memory(group[1]).ok_or(refusal)?,
+                soft_bytes: memory(group[2]).ok_or(refusal)?,
+                soft_seconds: seconds.filter(|&seconds| seconds <= i32::MAX as u64).ok_or(refusal)?,
+            };
+        }
+        Ok(limits)
+    }
+
+    fn render(&self, _: &Kind) -> Vec<u8> {
+        let limits = self.iter().zip(OutputClass::NAMES).map(|(limit, name)| {
+            format!("{name} {} {} {}", limit.hard_bytes, limit.soft_bytes, limit.soft_seconds)
+        });
+        limits.collect::<Vec<_>>().join(" ").into()
+    }
+
+    fn lines(&self, default: &Self, _: &Kind) -> Lines {
+        let names = ["normal", "replica", "pubsub"];
+        Lines(
+            (self.iter().zip(default).zip(names))
+                .map(|((limit, default), name)| {
+                    let (hard, soft) = (memory_text(limit.hard_bytes), memory_text(limit.soft_bytes));
+                    (format!("{name} {hard} {soft} {}", limit.soft_seconds).into(), limit != default)
+                })
+                .collect(),
+        )
+    }
+}
+
+/// The kernel's OOM scores of a primary, a replica and a background child.
+impl Value for [i32; 3] {
+    fn parse(words: &[&[u8]], _: &Self, _: bool, _: &Kind) -> Result<Self, String> {
+        let &[primary, replica, child] = words else { return Err("wrong number of arguments".into()) };
+        let score = |word| match lenient_integer(word) {
+            Some(score @ -2000..=2000) => Ok(score as i32),
+            _ => Err("Invalid oom-score-adj-values, elements must be between -2000 and 2000."),
+        };
+        Ok([score(primary)?, score(replica)?, score(child)?])
+    }
+
+    fn render(&self, _: &Kind) -> Vec<u8> {
+        self.map(|score| score.to_string()).join(" ").into()
+    }
+
+    fn lines(&self, default: &Self, kind: &Kind) -> Lines {
+        Lines::one(self.render(kind), self != default)
+    }
+}
+
+/// The classes of keyspace events that are published: a set of letters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KeyspaceEvents(pub u32);
+
+impl KeyspaceEvents {
+    /// `K`: publish on `__keyspace@<db>__:<key>`.
+    pub const KEYSPACE: u32 = 1;
+    /// `E`: publish on `__keyevent@<db>__:<event>`.
+    pub const KEYEVENT: u32 = 1 << 1;
+    /// `g`: commands of no type, such as DEL and EXPIRE.
+    pub const GENERIC: u32 = 1 << 2;
+    /// `$`: strings.
+    pub const STRING: u32 = 1 << 3;
+    /// `l`: lists.
+    pub const LIST: u32 = 1 << 4;
+    /// `s`: sets.
+    pub const SET: u32 = 1 << 5;
+    /// `h`: hashes.
+    pub const HASH: u32 = 1 << 6;
+    /// `z`: sorted sets.
+    pub const SORTED_SET: u32 = 1 << 7;
+    /// `x`: keys that expired.
+    pub const EXPIRED: u32 = 1 << 8;
+    /// `e`: keys that were evicted.
+    pub const EVICTED: u32 = 1 << 9;
+    /// `t`: streams.
+    pub const STREAM: u32 = 1 << 10;
+    /// `m`: reads of keys that are not there; not part of `A`.
+    pub const KEY_MISS: u32 = 1 << 11;
+    /// `d`: module types.
+    pub const MODULE: u32 = 1 << 13;
+    /// `n`: keys that came into being; not part of `A`.
+    pub const NEW: u32 = 1 << 14;
+    /// `A`: every class but `m` and `n`.
+    pub const ALL: u32 = Self::GENERIC
+        | Self::STRING
+        | Self::LIST
+        | Self::SET
+        | Self::HASH
+        | Self::SORTED_SET
+        | Self::EXPIRED
+        | Self::EVICTED
+        | Self::STREAM
+        | Self::MODULE;
+
+    /// The letters of single classes that `A` covers, in the order in which they are shown.
+    const CLASSES: [(u8, u32); 10] = [
+        (b'g', Self::GENERIC),
+        (b'$', Self::STRING),
+        (b'l', Self::LIST),
+        (b's', Self::SET),
+        (b'h', Self::HASH),
+        (b'z', Self::SORTED_SET),
+        (b'x', Self::EXPIRED),
+        (b'e', Self::EVICTED),
+        (b't', Self::STREAM),
+        (b'd', Self::MODULE),
+    ];
+    const REST: [(u8, u32); 4] =
+        [(b'K', Self::KEYSPACE), (b'E', Self::KEYEVENT), (b'm', Self::KEY_MISS), (b'n', Self::NEW)];
+
+    /// Whether events of that class are published at all.
+    #[inline]
+    pub fn has(self, class: u32) -> bool {
+        self.0 & class != 0
+    }
+}
+
+impl Value for KeyspaceEvents {
+    fn parse(words: &[&[u8]], _: &Self, _: bool, _: &Kind) -> Result<Self, String> {
+        let mut events = 0;
+        for letter in single(words)? {
+            events |= match letter {
+                b'A' => Self::ALL,
+                _ => Self::CLASSES
+                    .iter()
+                    .chain(&Self::REST)
+                    .find(|(known, _)| known == letter)
+                    .map(|(_, class)| *class)
+                    .ok_or("Invalid event class character. Use 'Ag$lshzxeKEtmdn'.")?,
+            };
+        }
+        Ok(Self(events))
+    }
+
+    fn render(&self, _: &Kind) -> Vec<u8> {
+        let letters = |classes: &[(u8, u32)]| -> Vec<u8> {
+            classes.iter().filter(|(_, class)| self.has(*class)).map(|(letter, _)| *letter).collect()
+        };
+        let mut text = if self.0 & Self::ALL == Self::ALL { b"A".into() } else { letters(&Self::CLASSES) };
+        text.extend(letters(&Self::REST));
+        text
+    }
+
+    fn lines(&self, default: &Self, kind: &Kind) -> Lines {
+        Lines::one(super::value::quote(&self.render(kind)), self != default)
+    }
+}
+
+/// The most addresses that `bind` takes.
+const MAX_ADDRESSES: usize = 16;
+
+/// The addresses that a server without `bind` listens on: all of IPv4, and of IPv6 where the machine has it.
+pub(super) fn all_addresses() -> Vec<String> {
+    vec!["*".into(), "-::*".into()]
+}
+
+/// Addresses to listen on; a leading `-` allows that one is not there.
+impl Value for Vec<String> {
+    fn parse(words: &[&[u8]], _: &Self, _: bool, _: &Kind) -> Result<Self, String> {
+        if words.len() > MAX_ADDRESSES {
+            return Err("Too many bind addresses specified.".into());
+        }
+        if let [[]] = words {
+            return Ok(Self::new());
+        }
+        words.iter().map(|word| super::value::Text::from_bytes(word)).collect()
+    }
+
+    fn render(&self, _: &Kind) -> Vec<u8> {
+        self.join(" ").into()
+    }
+
+    fn lines(&self, default: &Self, kind: &Kind) -> Lines {
+        match self.as_slice() {
+            _ if self == default => Lines::none(),
+            [] => Lines::one(b"\"\"".into(), true),
+            _ => Lines::one(self.render(kind), true),
+        }
+    }
+}
+
+/// The server that a replica copies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Primary {
+    /// Its name or address.
+    pub host: String,
+    /// Its port.
+    pub port: u16,
+}
+
+/// Where to copy from, if anywhere.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ReplicaOf(pub Option<Primary>);
+
+impl Value for ReplicaOf {
+    fn parse(words: &[&[u8]], _: &Self, _: bool, _: &Kind) -> Result<Self, String> {
+        let &[host, port] = words else { return Err("wrong number of arguments".into()) };
+        if host.eq_ignore_ascii_case(b"no") && port.eq_ignore_ascii_case(b"one") {
+            return Ok(Self(None));
+        }
+        let port =
+            lenient_integer(port).and_then(|port| u16::try_from(port).ok()).ok_or("Invalid master port")?;
+        let host = super::value::Text::from_bytes(host)?;
+        Ok(Self(Some(Primary { host, port })))
+    }
+
+    fn render(&self, _: &Kind) -> Vec<u8> {
+        self.0.as_ref().map_or(Vec::new(), |primary| format!("{} {}", primary.host, primary.port).into())
+    }
+
+    fn lines(&self, _: &Self, kind: &Kind) -> Lines {
+        match self.0 {
+            None => Lines::none(),
+            Some(_) => Lines::one(self.render(kind), true),
+        }
+    }
+}
+
+/// The percentiles that INFO latencystats shows.
+impl Value for Vec<f64> {
+    fn parse(words: &[&[u8]], _: &Self, _: bool, _: &Kind) -> Result<Self, String> {
+        if let [[]] = words {
+            return Ok(Self::new());
+        }
+        let percentile = |word: &&[u8]| {
+            let number = std::str::from_utf8(word).ok().and_then(|text| text.parse::<f64>().ok());
+            match number.filter(|number| !number.is_nan()) {
+                None => Err("Invalid latency-tracking-info-percentiles parameters".into()),
+                Some(number) if (0.0..=100.0).contains(&number) => Ok(number),
+                Some(_) => {
+                    Err("latency-tracking-info-percentiles parameters should sit between [0.0,100.0]".into())
+                }
+            }
+        };
+        words.iter().map(percentile).collect()
+    }
+
+    fn render(&self, _: &Kind) -> Vec<u8> {
+        let texts = self.iter().map(|number| {
+            let text = format!("{number:.6}");
+            text.trim_end_matches('0').trim_end_matches('.').to_string()
+        });
+        texts.collect::<Vec<_>>().join(" ").into()
+    }
+
+    fn lines(&self, _: &Self, kind: &Kind) -> Lines {
+        let text = self.render(kind);
+        Lines::one(if text.is_empty() { b"\"\"".into() } else { text }, true)
+    }
+}
+
+/// Whether a path is a plain name without directories.
+fn is_base_name(path: &[u8]) -> bool {
+    !path.contains(&b'/') && !path.contains(&b'\\')
+}
+
+/// Checks `dbfilename`.
+pub(super) fn dbfilename(text: &[u8]) -> Result<(), &'static str> {
+    is_base_name(text).then_some(()).ok_or("dbfilename can't be a path, just a filename")
+}
+
+/// Checks `appendfilename`.
+pub(super) fn appendfilename(text: &[u8]) -> Result<(), &'static str> {
+    match text {
+        [] => Err("appendfilename can't be empty"),
+        _ if is_base_name(text) => Ok(()),
+        _ => Err("appendfilename can't be a path, just a filename"),
+    }
+}
+
+/// Checks `appenddirname`.
+pub(super) fn appenddirname(text: &[u8]) -> Result<(), &'static str> {
+    match text {
+        [] => Err("appenddirname can't be empty"),
+        _ if is_base_name(text) => Ok(()),
+        _ => Err("appenddirname can't be a path, just a dirname"),
+    }
+}
+
+/// Checks `cluster-config-file`.
+pub(super) fn cluster_config_file(text: &[u8]) -> Result<(), &'static str> {
+    if text.is_empty() { Err("cluster-config-file can't be empty") } else { Ok(()) }
+}
+
+/// Checks `cluster-announce-hostname`.
+pub(super) fn hostname(text: &[u8]) -> Result<(), &'static str> {
+    if text.len() >= 256 {
+        return Err("Hostnames must be less than 256 characters");
+    }
+    let allowed = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.');
+    text.iter()
+        .all(allowed)
+        .then_some(())
+        .ok_or("Hostnames may only contain alphanumeric characters, hyphens or dots")
+}
+
+/// Checks `cluster-announce-human-nodename`: what the cluster's configuration file can hold in a field.
+pub(super) fn nodename(text: &[u8]) -> Result<(), &'static str> {
+    let forbidden = b"!#$%&()*+:;<>?@[]^{|}~ \t\r\n\"'\\,=";
+    let refused = text.iter().any(|byte| forbidden.contains(byte) || !byte.is_ascii_graphic());
+    if refused { Err("Announced human node name contained invalid character") } else { Ok(()) }
+}
+
+/// Checks `cluster-announce-client-ipv4`.
+pub(super) fn ipv4(text: &[u8]) -> Result<(), &'static str> {
+    let address = std::str::from_utf8(text).ok().and_then(|text| text.parse::<std::net::Ipv4Addr>().ok());
+    address.map(|_| ()).ok_or("Invalid IPv4 address")
+}
+
+/// Checks `cluster-announce-client-ipv6`.
+pub(super) fn ipv6(text: &[u8]) -> Result<(), &'static str> {
+    let address = std::str::from_utf8(text).ok().and_then(|text| text.parse::<std::net::Ipv6Addr>().ok());
+    address.map(|_| ()).ok_or("Invalid IPv6 address")
+}
+
+/// The variables of a process title and the rest of the text.
+pub(crate) enum TitlePart<'a> {
+    /// Text that stands for itself.
+    Text(&'a str),
+    /// The name between braces.
+    Variable(&'a str),
+}
+
+/// The names that a process title may have between braces.
+pub(crate) const TITLE_VARIABLES: [&str; 7] =
+    ["title", "listen-addr", "server-mode", "port", "tls-port", "unixsocket", "config-file"];
+
+/// The parts of a process title; none when a brace is open or a name unknown.
+pub(crate) fn title_parts(template: &str) -> Option<Vec<TitlePart<'_>>> {
+    let mut parts = Vec::new();
+    let mut rest = template;
+    while let Some((text, after)) = rest.split_once('{') {
+        if let Some(after) = after.strip_prefix('{') {
+            parts.extend([TitlePart::Text(text), TitlePart::Text("{")]);
+            rest = after;
+            continue;
+        }
+        let (name, after) = after.split_once('}')?;
+        TITLE_VARIABLES.contains(&name).then_some(())?;
+        parts.extend([TitlePart::Text(text), TitlePart::Variable(name)]);
+        rest = after;
+    }
+    parts.push(TitlePart::Text(rest));
+    Some(parts)
+}
+
+/// Checks `proc-title-template`.
+pub(super) fn proc_title_template(text: &[u8]) -> Result<(), &'static str> {
+    let template = std::str::from_utf8(text).ok();
+    let valid = !text.is_empty() && template.and_then(title_parts).is_some();
+    valid.then_some(()).ok_or("template format is invalid or contains unknown variables")
+}

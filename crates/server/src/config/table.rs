@@ -1,0 +1,163 @@
+//! The shape of a table entry, the macro that turns a list of entries into a struct, and look-up by name.
+//!
+//! A list of entries is the only place that names a parameter: the struct's field, its default, CONFIG GET, SET and REWRITE
+//! and the documentation all come from it.
+
+use std::collections::HashMap;
+use std::sync::OnceLock;
+
+use super::parameters::Config;
+use super::value::{Kind, Lines};
+
+/// What setting a parameter does in this server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// It does what its documentation says.
+    Honoured,
+    /// Kept and shown, but this server's design leaves it nothing to act on; the text says why.
+    Moot(&'static str),
+    /// Kept and shown, but this version lacks the feature that it tunes; the text names the feature.
+    Absent(&'static str),
+}
+
+/// May be set by CONFIG SET.
+pub const MODIFIABLE: u8 = 0;
+/// Only set at start.
+pub const IMMUTABLE: u8 = 1;
+/// Shown only when asked for by its exact name.
+pub const HIDDEN: u8 = 2;
+/// CONFIG SET needs `enable-protected-configs`.
+pub const PROTECTED: u8 = 4;
+/// Its value is a secret: logs show `(redacted)`.
+pub const SENSITIVE: u8 = 8;
+/// CONFIG SET is refused while data is loaded.
+pub const DENY_LOADING: u8 = 16;
+/// Takes a list of words instead of one.
+pub const MULTI: u8 = 32;
+
+/// One configuration parameter.
+pub struct Parameter {
+    /// Its name, lower case.
+    pub name: &'static str,
+    /// Further names that mean the same.
+    pub aliases: &'static [&'static str],
+    /// How its text is read and written.
+    pub kind: Kind,
+    /// `MODIFIABLE`, `IMMUTABLE`, `HIDDEN`, …
+    pub flags: u8,
+    /// Whether it does anything here.
+    pub effect: Effect,
+    /// What it is, in a line.
+    pub doc: &'static str,
+    /// The value's text as CONFIG GET answers it.
+    pub(super) render: fn(&Config, &Kind) -> Vec<u8>,
+    /// Sets the value from its words; `append` adds to a list that the same file already began.
+    pub(super) parse: fn(&mut Config, &Kind, &[&[u8]], append: bool) -> Result<(), String>,
+    /// The configuration lines (without the name) that would set the value again.
+    pub(super) lines: fn(&Config, default: &Config, &Kind) -> Lines,
+    /// Whether both hold the same value.
+    pub(super) same: fn(&Config, &Config) -> bool,
+}
+
+impl Parameter {
+    /// Whether a flag, such as [`IMMUTABLE`], is set.
+    pub fn has(&self, flag: u8) -> bool {
+        self.flags & flag != 0
+    }
+
+    /// The value's text as CONFIG GET answers it.
+    pub fn get(&self, config: &Config) -> Vec<u8> {
+        (self.render)(config, &self.kind)
+    }
+
+    /// Whether two configurations hold the same value.
+    pub fn is_same(&self, a: &Config, b: &Config) -> bool {
+        (self.same)(a, b)
+    }
+}
+
+/// A struct of parameters that is `Config` or lies within it.
+pub(super) trait Section {
+    /// The section of a configuration.
+    fn of(config: &Config) -> &Self;
+    /// The section of a configuration that is being changed.
+    fn of_mut(config: &mut Config) -> &mut Self;
+}
+
+/// Declares a struct with one field per parameter, its defaults, and the entries. The struct is a [`Section`].
+macro_rules! parameter_table {
+    (
+        $(#[doc = $struct_doc:literal])*
+        struct $name:ident;
+        $(also { $($(#[doc = $also_doc:literal])* $also:ident: $also_type:ty,)* })?
+        $(
+            $(#[doc = $doc:literal])+
+            $field:ident: $type:ty = $default:expr
+                => $text:literal $(| $alias:literal)*, $kind:expr, $($flag:ident)|+, $effect:expr;
+        )*
+    ) => {
+        $(#[doc = $struct_doc])*
+        #[derive(Clone, Debug, PartialEq)]
+        pub struct $name {
+            $($($(#[doc = $also_doc])* pub $also: $also_type,)*)?
+            $($(#[doc = $doc])+ #[doc = concat!("\n\nSet by `", $text, "`.")] pub $field: $type,)*
+        }
+
+        impl Default for $name {
+            fn default() -> Self {
+                Self {
+                    $($($also: Default::default(),)*)?
+                    $($field: $default,)*
+                }
+            }
+        }
+
+        pub(super) static ENTRIES: &[$crate::config::table::Parameter] = &[
+            $($crate::config::table::Parameter {
+                name: $text,
+                aliases: &[$($alias),*],
+                kind: $kind,
+                flags: $($crate::config::table::$flag)|+,
+                effect: $effect,
+                doc: concat!($($doc),+),
+                render: |config, kind| {
+                    let section: &$name = $crate::config::table::Section::of(config);
+                    $crate::config::value::Value::render(&section.$field, kind)
+                },
+                parse: |config, kind, words, append| {
+                    let section: &mut $name = $crate::config::table::Section::of_mut(config);
+                    section.$field =
+                        <$type as $crate::config::value::Value>::parse(words, &section.$field, append, kind)?;
+                    Ok(())
+                },
+                lines: |config, default, kind| {
+                    let section: &$name = $crate::config::table::Section::of(config);
+                    let default: &$name = $crate::config::table::Section::of(default);
+                    $crate::config::value::Value::lines(&section.$field, &default.$field, kind)
+                },
+                same: |a, b| {
+                    let (a, b): (&$name, &$name) =
+                        ($crate::config::table::Section::of(a), $crate::config::table::Section::of(b));
+                    a.$field == b.$field
+                },
+            },)*
+        ];
+    };
+}
+pub(super) use parameter_table;
+
+/// Every parameter, in the table's order.
+pub fn parameters() -> impl Iterator<Item = &'static Parameter> {
+    super::parameters::ENTRIES.iter().chain(super::accepted::ENTRIES)
+}
+
+/// The parameter of that name or alias; letter case does not matter.
+pub fn find(name: &[u8]) -> Option<&'static Parameter> {
+    static INDEX: OnceLock<HashMap<&'static [u8], &'static Parameter>> = OnceLock::new();
+    let index = INDEX.get_or_init(|| {
+        parameters()
+            .flat_map(|p| std::iter::once(&p.name).chain(p.aliases).map(move |name| (name.as_bytes(), p)))
+            .collect()
+    });
+    index.get(name.to_ascii_lowercase().as_slice()).copied()
+}
