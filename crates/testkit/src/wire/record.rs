@@ -3,6 +3,7 @@
 
 use super::case::{Action, Case, Step, parse};
 use super::pattern::{Bindings, Pattern, Protocol, render};
+use super::run::Target;
 use super::words;
 use martlet_client::blocking::Client;
 use martlet_client::resp::Reply;
@@ -30,18 +31,27 @@ const UNORDERED: &[&str] = &[
     "zrandmember",
 ];
 
-/// The text of the file with a `<` line after every request of a case that expects nothing yet.
+/// The text of the file with a `<` line after every request that no expectation follows.
+/// Cases that wait for other clients, or are not for this server, are left as they are.
 pub fn record(address: SocketAddr, path: &Path, text: &str) -> io::Result<String> {
     let file = parse(path, text).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+    let target = Target::probe(address)?;
     let mut added: BTreeMap<usize, Vec<String>> = BTreeMap::new();
     for case in &file.cases {
-        if case.steps.iter().any(|step| matches!(step.action, Action::Expect(..) | Action::ExpectRaw(_))) {
+        let waits =
+            case.steps.iter().any(|step| matches!(step.action, Action::AwaitBlocked(_) | Action::Poll(_)));
+        if waits || !case.applies_to(&target) {
             continue;
         }
         let first = replies(address, case, case.protocol.unwrap_or(Protocol::Resp3))?;
         let second = replies(address, case, case.protocol.unwrap_or(Protocol::Resp2))?;
-        for (step, (three, two)) in case.steps.iter().zip(first.into_iter().zip(second)) {
-            added.insert(step.line, expectations(step, three, two));
+        for (index, (three, two)) in first.into_iter().zip(second).enumerate() {
+            let (Some(step), next) = (case.steps.get(index), case.steps.get(index + 1)) else { break };
+            let expected =
+                next.is_some_and(|next| matches!(next.action, Action::Expect(..) | Action::ExpectRaw(_)));
+            if !expected {
+                added.insert(step.line, expectations(step, three, two));
+            }
         }
     }
     let mut out = String::new();
