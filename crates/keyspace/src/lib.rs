@@ -1,1 +1,16 @@
-//! One shard: the table from key to value, expiry index; single-threaded by type.
+//! One shard of the keyspace: tables from key to value, and the index of what expires when.
+//!
+//! Everything here is single-threaded by type: a [`Shard`] is changed through `&mut` only; the engine's locks decide
+//! who has it. Time comes in as `now_ms`. Nothing here knows commands or clients.
+
+mod db;
+mod entry;
+mod expiry;
+mod segment;
+mod shard;
+mod table;
+mod value;
+
+pub use db::{Db, Entry, ExpiryChange, Key};
+pub use shard::{SCAN_POSITION_BITS, Shard};
+pub use value::{Kind, Object, StrValue, Value};

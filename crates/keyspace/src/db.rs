@@ -1,0 +1,484 @@
+//! One database within one shard: look up, store, delete, expire.
+//!
+//! Invariant: the expiry index holds exactly the pairs (expiry, hash) of the entries that have an expiry.
+
+use martlet_base::hash::hash_bytes;
+use martlet_base::limits::STRING_INLINE_MAX_BYTES;
+use martlet_base::number::NumberBuffer;
+use triomphe::Arc;
+
+use crate::entry::{NewStr, RawEntry, Store};
+use crate::expiry::ExpiryIndex;
+use crate::table::{Spot, Table};
+use crate::value::{Kind, Object, StrValue, Value, clone_object};
+
+/// A key with its hash.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Key<'a> {
+    /// The key's bytes.
+    pub bytes: &'a [u8],
+    /// [`hash_bytes`] of them.
+    pub hash: u64,
+}
+
+impl<'a> Key<'a> {
+    /// Hashes `bytes`.
+    #[inline]
+    pub fn new(bytes: &'a [u8]) -> Key<'a> {
+        Key { bytes, hash: hash_bytes(bytes) }
+    }
+
+    /// The shard that the key lives in, below `SHARD_COUNT`.
+    #[inline]
+    pub fn shard(&self) -> usize {
+        self.hash as usize & (martlet_base::limits::SHARD_COUNT - 1)
+    }
+}
+
+/// What storing a string does to the key's expiry.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum ExpiryChange {
+    /// A key that expires still does, at the same time.
+    Keep,
+    /// The key does not expire any more.
+    Clear,
+    /// The key expires at this time, Unix milliseconds.
+    At(i64),
+}
+
+/// A read view of an entry.
+#[derive(Copy, Clone)]
+pub struct Entry<'a> {
+    raw: RawEntry,
+    owner: std::marker::PhantomData<&'a Db>,
+}
+
+impl<'a> Entry<'a> {
+    fn new(raw: RawEntry) -> Entry<'a> {
+        Entry { raw, owner: std::marker::PhantomData }
+    }
+
+    /// The key.
+    #[inline]
+    pub fn key(&self) -> &'a [u8] {
+        self.raw.key()
+    }
+
+    /// The type of the value.
+    #[inline]
+    pub fn kind(&self) -> Kind {
+        self.raw.kind()
+    }
+
+    /// The string value; `None` for other kinds.
+    #[inline]
+    pub fn str(&self) -> Option<StrValue<'a>> {
+        self.raw.str_value()
+    }
+
+    /// The collection, if it is a `T`.
+    #[inline]
+    pub fn object<T: Object>(&self) -> Option<&'a T> {
+        self.raw.object::<T>().map(|object| &*object)
+    }
+
+    /// When the key expires, Unix milliseconds.
+    #[inline]
+    pub fn expiry_ms(&self) -> Option<i64> {
+        self.raw.expiry_ms()
+    }
+
+    /// The 24 bits of access information (seconds of the LRU clock, or LFU minutes and counter).
+    pub fn lru(&self) -> u32 {
+        self.raw.meta() >> 8
+    }
+
+    /// For strings, what OBJECT ENCODING answers: `int`, `embstr` or `raw`; `None` for other kinds.
+    pub fn str_encoding(&self) -> Option<&'static str> {
+        Some(match self.raw.store() {
+            Store::Int => "int",
+            Store::Embstr => "embstr",
+            Store::Raw | Store::Boxed => "raw",
+            Store::Object => return None,
+        })
+    }
+
+    /// The value, shared where it can be: long strings by reference, collections copy on write.
+    pub fn value(&self) -> Value {
+        match self.raw.str_value() {
+            Some(StrValue::Int(number)) => Value::Int(number),
+            Some(StrValue::Bytes(bytes)) => match self.raw.with_boxed(|boxed| boxed.clone()) {
+                Some(bytes) => Value::Str { bytes, raw: true },
+                None => Value::Str { bytes: Arc::new(bytes.to_vec()), raw: self.raw.store() == Store::Raw },
+            },
+            // SAFETY: the kind tells what the entry holds; the borrow of the table forbids changes meanwhile.
+            None => unsafe { clone_object(self.raw.kind(), self.raw.object_ptr()) },
+        }
+    }
+
+    /// Bytes of the entry's own allocation and of a long string's.
+    pub fn heap_bytes(&self) -> usize {
+        let boxed = match (self.raw.store(), self.raw.str_value()) {
+            (Store::Boxed, Some(StrValue::Bytes(bytes))) => bytes.len() + 40,
+            _ => 0,
+        };
+        self.raw.layout_bytes() + boxed
+    }
+}
+
+/// The keys of one database in one shard.
+pub struct Db {
+    table: Table,
+    expiries: ExpiryIndex,
+    /// Hashes that have fields with an expiry, by the earliest of them.
+    field_expiries: ExpiryIndex,
+    /// Keys that have an expiry.
+    expiring: usize,
+}
+
+impl Default for Db {
+    fn default() -> Self {
+        Db {
+            table: Table::new(),
+            expiries: ExpiryIndex::default(),
+            field_expiries: ExpiryIndex::default(),
+            expiring: 0,
+        }
+    }
+}
+
+impl Db {
+    /// Number of keys, expired ones that nobody has touched since included.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    /// Whether there are no keys.
+    pub fn is_empty(&self) -> bool {
+        self.table.len() == 0
+    }
+
+    /// Number of keys that have an expiry.
+    pub fn expiring_len(&self) -> usize {
+        self.expiring
+    }
+
+    /// When the next key expires.
+    pub fn next_expiry_ms(&self) -> Option<i64> {
+        self.expiries.next_ms()
+    }
+
+    /// When the next hash field expires.
+    pub fn next_field_expiry_ms(&self) -> Option<i64> {
+        self.field_expiries.next_ms()
+    }
+
+    /// Milliseconds left over the next `sample` expiring keys, and how many those are; for INFO's avg_ttl.
+    pub fn ttl_sum_ms(&self, now_ms: i64, sample: usize) -> (u128, usize) {
+        self.expiries.ttl_sum_ms(now_ms, sample)
+    }
+
+    /// Bytes of the table itself, entries apart.
+    pub fn table_heap_bytes(&self) -> usize {
+        self.table.heap_bytes()
+    }
+
+    /// Asks the processor for the key's bucket.
+    #[inline]
+    pub fn prefetch(&self, hash: u64) {
+        self.table.prefetch(hash);
+    }
+
+    /// Asks the processor for the key's entry, whose bucket should be there by now.
+    #[inline]
+    pub fn prefetch_entry(&self, hash: u64) {
+        self.table.prefetch_entry(hash);
+    }
+
+    #[inline]
+    fn spot(&self, key: &Key<'_>) -> Option<Spot> {
+        self.table.find(key.hash, |entry| entry.key_is(key.bytes))
+    }
+
+    /// The key's entry, expired or not.
+    #[inline]
+    pub fn get(&self, key: &Key<'_>) -> Option<Entry<'_>> {
+        self.spot(key).map(|spot| Entry::new(self.table.entry(spot)))
+    }
+
+    /// The key's collection for changes; `None` when there is no key or it is no `T`.
+    #[inline]
+    pub fn object_mut<T: Object>(&mut self, key: &Key<'_>) -> Option<&mut T> {
+        let spot = self.spot(key)?;
+        self.table.entry(spot).object::<T>()
+    }
+
+    /// Notes an access: the 24 bits of LRU or LFU information.
+    #[inline]
+    pub fn touch(&mut self, key: &Key<'_>, lru: impl FnOnce(u32) -> u32) {
+        if let Some(spot) = self.spot(key) {
+            let raw = self.table.entry(spot);
+            let old = raw.meta() >> 8;
+            let new = lru(old);
+            if new != old {
+                raw.set_lru(new);
+            }
+        }
+    }
+
+    /// Stores a string, an integer if it spells one; what the key held before is given back unless it was a short
+    /// string, so that the caller can free it elsewhere.
+    #[inline]
+    pub fn set_str(&mut self, key: &Key<'_>, bytes: &[u8], expiry: ExpiryChange, lru: u32) -> Option<Value> {
+        self.set_new_str(key, NewStr::encode(bytes), expiry, lru)
+    }
+
+    /// As [`Db::set_str`], for bytes that OBJECT ENCODING must call `raw` (APPEND, SETRANGE, SETBIT).
+    pub fn set_raw_str(
+        &mut self,
+        key: &Key<'_>,
+        bytes: &[u8],
+        expiry: ExpiryChange,
+        lru: u32,
+    ) -> Option<Value> {
+        self.set_new_str(key, NewStr::Bytes(bytes, true), expiry, lru)
+    }
+
+    /// Stores an integer.
+    pub fn set_int(&mut self, key: &Key<'_>, value: i64, expiry: ExpiryChange, lru: u32) -> Option<Value> {
+        self.set_new_str(key, NewStr::Int(value), expiry, lru)
+    }
+
+    #[inline]
+    fn set_new_str(
+        &mut self,
+        key: &Key<'_>,
+        value: NewStr<'_>,
+        expiry: ExpiryChange,
+        lru: u32,
+    ) -> Option<Value> {
+        let Some(spot) = self.spot(key) else {
+            let at_ms = match expiry {
+                ExpiryChange::At(at_ms) => Some(at_ms),
+                _ => None,
+            };
+            self.insert_raw(key, RawEntry::new_str(key.bytes, value, lru, at_ms));
+            return None;
+        };
+        let old = self.table.entry(spot);
+        let old_expiry = old.expiry_ms();
+        let new_expiry = match expiry {
+            ExpiryChange::Keep => old_expiry,
+            ExpiryChange::Clear => None,
+            ExpiryChange::At(at_ms) => Some(at_ms),
+        };
+        if old_expiry != new_expiry {
+            self.reindex_expiry(key.hash, old_expiry, new_expiry);
+        }
+        if old.overwrite_str(value, new_expiry.is_some()) {
+            if let Some(at_ms) = new_expiry {
+                old.overwrite_expiry(at_ms);
+            }
+            old.set_lru(lru);
+            return None;
+        }
+        self.forget_field_expiry(key.hash, old);
+        self.table.replace(spot, RawEntry::new_str(key.bytes, value, lru, new_expiry));
+        match old.store() {
+            Store::Boxed | Store::Object => Some(old.into_value()),
+            _ => {
+                old.drop_entry();
+                None
+            }
+        }
+    }
+
+    /// Changes a string's bytes in place (APPEND, SETRANGE, SETBIT, BITFIELD): `change` gets them in a growable vector,
+    /// empty if there was no key. The result is `raw`; expiry stays. The key must hold a string or be absent.
+    pub fn update_str<R>(&mut self, key: &Key<'_>, lru: u32, change: impl FnOnce(&mut Vec<u8>) -> R) -> R {
+        let Some(spot) = self.spot(key) else {
+            let mut bytes = Vec::new();
+            let result = change(&mut bytes);
+            let value = Value::Str { bytes: Arc::new(bytes), raw: true };
+            self.insert_raw(key, RawEntry::new_value(key.bytes, value, lru, None));
+            return result;
+        };
+        let entry = self.table.entry(spot);
+        let mut change = Some(change);
+        let in_place = entry.with_boxed(|arc| {
+            let bytes = Arc::make_mut(arc);
+            let result = change.take().map(|change| change(bytes));
+            (result, bytes.len() > STRING_INLINE_MAX_BYTES)
+        });
+        if let Some((Some(result), true)) = in_place {
+            entry.set_lru(lru);
+            return result;
+        }
+        let (mut bytes, result) = match (entry.str_value(), in_place) {
+            (Some(value), None) => {
+                let mut bytes = value.bytes(&mut NumberBuffer::new()).to_vec();
+                let result = change.take().map(|change| change(&mut bytes));
+                (bytes, result)
+            }
+            (Some(value), Some((result, _))) => (value.to_vec(), result),
+            (None, _) => (Vec::new(), change.take().map(|change| change(&mut Vec::new()))),
+        };
+        if bytes.len() > STRING_INLINE_MAX_BYTES && bytes.capacity() > bytes.len() * 2 {
+            bytes.shrink_to(bytes.len() * 2);
+        }
+        let value = Value::Str { bytes: Arc::new(bytes), raw: true };
+        let fresh = RawEntry::new_value(key.bytes, value, lru, entry.expiry_ms());
+        self.table.replace(spot, fresh);
+        entry.drop_entry();
+        match result {
+            Some(result) => result,
+            None => unreachable!("the change ran exactly once above"),
+        }
+    }
+
+    /// Stores a value of any type with an expiry or none; gives back what the key held.
+    pub fn set_value(
+        &mut self,
+        key: &Key<'_>,
+        value: Value,
+        expiry_ms: Option<i64>,
+        lru: u32,
+    ) -> Option<Value> {
+        let old = self.remove(key);
+        self.insert_raw(key, RawEntry::new_value(key.bytes, value, lru, expiry_ms));
+        old
+    }
+
+    /// The key's collection, created empty if the key is absent; `None` if it holds another type.
+    #[inline]
+    pub fn object_or_insert<T: Object>(&mut self, key: &Key<'_>, lru: u32) -> Option<&mut T> {
+        let spot = match self.spot(key) {
+            Some(spot) => spot,
+            None => {
+                self.insert_raw(key, RawEntry::new_value(key.bytes, T::empty().into_value(), lru, None));
+                self.spot(key)?
+            }
+        };
+        self.table.entry(spot).object::<T>()
+    }
+
+    fn insert_raw(&mut self, key: &Key<'_>, entry: RawEntry) {
+        if let Some(at_ms) = entry.expiry_ms() {
+            self.expiries.insert(at_ms, key.hash);
+            self.expiring += 1;
+        }
+        self.table.insert(key.hash, entry, &|key: &[u8]| hash_bytes(key));
+    }
+
+    /// Deletes the key and gives its value.
+    pub fn remove(&mut self, key: &Key<'_>) -> Option<Value> {
+        let spot = self.spot(key)?;
+        Some(self.take(key.hash, spot).into_value())
+    }
+
+    /// Deletes the key; its value is dropped here unless freeing it takes more than `effort` steps, in which case it
+    /// is given to the caller. `None` when there was no key.
+    pub fn delete(&mut self, key: &Key<'_>, effort: usize) -> Option<Option<Value>> {
+        let spot = self.spot(key)?;
+        let entry = self.take(key.hash, spot);
+        Some(drop_or_keep(entry, effort))
+    }
+
+    fn take(&mut self, hash: u64, spot: Spot) -> RawEntry {
+        let entry = self.table.entry(spot);
+        if let Some(at_ms) = entry.expiry_ms() {
+            self.reindex_expiry(hash, Some(at_ms), None);
+        }
+        self.forget_field_expiry(hash, entry);
+        self.table.remove(spot)
+    }
+
+    fn reindex_expiry(&mut self, hash: u64, old: Option<i64>, new: Option<i64>) {
+        if let Some(at_ms) = old {
+            self.expiries.remove(at_ms, hash);
+            self.expiring -= 1;
+        }
+        if let Some(at_ms) = new {
+            self.expiries.insert(at_ms, hash);
+            self.expiring += 1;
+        }
+    }
+
+    /// Sets or removes the key's expiry; false when there is no such key.
+    pub fn set_expiry(&mut self, key: &Key<'_>, expiry_ms: Option<i64>) -> bool {
+        let Some(spot) = self.spot(key) else { return false };
+        let entry = self.table.entry(spot);
+        let old = entry.expiry_ms();
+        if old == expiry_ms {
+            return true;
+        }
+        self.reindex_expiry(key.hash, old, expiry_ms);
+        match (old, expiry_ms) {
+            (Some(_), Some(at_ms)) => {
+                entry.overwrite_expiry(at_ms);
+            }
+            _ => self.table.replace(spot, entry.rebuild_with_expiry(expiry_ms)),
+        }
+        true
+    }
+
+    /// Takes out one key that is due by `now_ms`, handing its bytes to `expired` first; its value is dropped or kept
+    /// as in [`Db::delete`]. `None` when nothing is due.
+    pub fn expire_next(
+        &mut self,
+        now_ms: i64,
+        effort: usize,
+        expired: impl FnOnce(&[u8], i64),
+    ) -> Option<Option<Value>> {
+        loop {
+            let (at_ms, hash) = self.expiries.pop_due(now_ms)?;
+            let due = |entry: RawEntry| entry.expiry_ms() == Some(at_ms) && hash_bytes(entry.key()) == hash;
+            let Some(spot) = self.table.find(hash, due) else { continue };
+            // The pair is back for the moment, so that `take` can remove it: two keys may share it.
+            self.expiries.insert(at_ms, hash);
+            expired(self.table.entry(spot).key(), at_ms);
+            let entry = self.take(hash, spot);
+            if self.table.find(hash, due).is_some() {
+                self.expiries.insert(at_ms, hash);
+            }
+            return Some(drop_or_keep(entry, effort));
+        }
+    }
+
+    fn forget_field_expiry(&mut self, _hash: u64, _entry: RawEntry) {}
+
+    /// Visits keys in traversal order; see `Table::scan` for positions and the guarantee.
+    pub(crate) fn scan(&self, position: u64, want: usize, mut visit: impl FnMut(Entry<'_>)) -> Option<u64> {
+        self.table.scan(position, want, &mut |raw| visit(Entry::new(raw)))
+    }
+
+    /// All entries, in no particular order.
+    pub fn iter(&self) -> impl Iterator<Item = Entry<'_>> {
+        self.table.iter().map(Entry::new)
+    }
+
+    /// A random entry, chosen with `pick(bound)` in `0..bound`.
+    pub fn random(&self, pick: impl FnMut(usize) -> usize) -> Option<Entry<'_>> {
+        self.table.random(pick).map(Entry::new)
+    }
+
+    /// Deletes everything; the old content is given back to be dropped elsewhere.
+    pub fn take_all(&mut self) -> Db {
+        self.expiries.clear();
+        std::mem::take(self)
+    }
+}
+
+fn drop_or_keep(entry: RawEntry, effort: usize) -> Option<Value> {
+    match entry.store() {
+        Store::Int | Store::Embstr | Store::Raw => {
+            entry.drop_entry();
+            None
+        }
+        _ => {
+            let value = entry.into_value();
+            (value.free_effort() > effort).then_some(value)
+        }
+    }
+}

@@ -1,0 +1,332 @@
+//! A segment: up to 128 tagged entry pointers in cache-line buckets. All raw slot access lives in this file.
+//!
+//! A slot is a u64: 16 bits of the key's hash (the tag) above the entry's 48-bit address; 0 is empty. A bucket is one
+//! cache line of 8 slots, filled from the front, so that a bucket is full exactly if its last slot is. A key's home
+//! bucket is `tag * buckets / 65536`; it lies in the first bucket from there on, cyclically, that had room. Hence:
+//! every bucket between a key's home and its place is full.
+//! Because home is monotone in the tag, the order of tags is an order of traversal that survives growth.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::ptr::NonNull;
+
+use crate::entry::RawEntry;
+
+/// Slots in a bucket: one cache line.
+pub(crate) const BUCKET_SLOTS: usize = 8;
+const BUCKET_BYTES: usize = 64;
+const ADDRESS: u64 = (1 << 48) - 1;
+
+/// Bucket counts that segments grow through; each size is one of the allocator's, so nothing is lost to rounding.
+const SIZES: [u8; 12] = [0, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16];
+
+/// A segment's place, size and fill in one word's worth of space each; the directory holds them by value.
+#[derive(Copy, Clone)]
+pub(crate) struct Segment {
+    buckets: *mut u64,
+    bucket_count: u8,
+    /// Bits of the directory that are the same for all keys of the segment.
+    pub(crate) depth: u8,
+    len: u16,
+}
+
+// SAFETY: a segment owns what its slots point to; it is moved with the table that holds it.
+unsafe impl Send for Segment {}
+
+/// Where a key is within its segment.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct Place(u16);
+
+impl Segment {
+    pub(crate) fn empty(depth: u8) -> Segment {
+        Segment { buckets: std::ptr::null_mut(), bucket_count: 0, depth, len: 0 }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        usize::from(self.len)
+    }
+
+    pub(crate) fn slots(&self) -> usize {
+        usize::from(self.bucket_count) * BUCKET_SLOTS
+    }
+
+    pub(crate) fn heap_bytes(&self) -> usize {
+        usize::from(self.bucket_count) * BUCKET_BYTES
+    }
+
+    fn layout(bucket_count: u8) -> Layout {
+        // SAFETY: at most 16 * 64 bytes; 64 is a power of two.
+        unsafe { Layout::from_size_align_unchecked(usize::from(bucket_count) * BUCKET_BYTES, BUCKET_BYTES) }
+    }
+
+    #[inline]
+    fn home(&self, tag: u16) -> usize {
+        (usize::from(tag) * usize::from(self.bucket_count)) >> 16
+    }
+
+    #[inline]
+    fn slot(&self, at: usize) -> u64 {
+        debug_assert!(at < self.slots());
+        // SAFETY: callers pass indexes below `slots()`.
+        unsafe { *self.buckets.add(at) }
+    }
+
+    #[inline]
+    fn set_slot(&mut self, at: usize, value: u64) {
+        debug_assert!(at < self.slots());
+        // SAFETY: as in `slot`.
+        unsafe { *self.buckets.add(at) = value }
+    }
+
+    /// Asks the processor to load the home bucket of a tag.
+    #[inline]
+    pub(crate) fn prefetch(&self, tag: u16) {
+        if self.bucket_count != 0 {
+            prefetch(self.buckets.wrapping_add(self.home(tag) * BUCKET_SLOTS).cast());
+        }
+    }
+
+    /// Asks the processor to load the entries that may be the key's.
+    #[inline]
+    pub(crate) fn prefetch_entry(&self, tag: u16) {
+        if self.bucket_count == 0 {
+            return;
+        }
+        let from = self.home(tag) * BUCKET_SLOTS;
+        for at in from..from + BUCKET_SLOTS {
+            let slot = self.slot(at);
+            if slot >> 48 == u64::from(tag) && slot != 0 {
+                prefetch((slot & ADDRESS) as *const u8);
+            }
+        }
+    }
+
+    /// The place of the entry with this tag for which `is` holds.
+    #[inline]
+    pub(crate) fn find(&self, tag: u16, is: impl Fn(RawEntry) -> bool) -> Option<Place> {
+        if self.bucket_count == 0 {
+            return None;
+        }
+        let mut bucket = self.home(tag);
+        for _ in 0..self.bucket_count {
+            let from = bucket * BUCKET_SLOTS;
+            for at in from..from + BUCKET_SLOTS {
+                let slot = self.slot(at);
+                if slot >> 48 == u64::from(tag) && slot != 0 {
+                    // SAFETY: a slot that is not 0 points to an entry that the segment owns.
+                    let entry = unsafe { RawEntry::from_bits(slot & ADDRESS) };
+                    if is(entry) {
+                        return Some(Place(at as u16));
+                    }
+                }
+            }
+            if self.slot(from + BUCKET_SLOTS - 1) == 0 {
+                return None;
+            }
+            bucket += 1;
+            if bucket == usize::from(self.bucket_count) {
+                bucket = 0;
+            }
+        }
+        None
+    }
+
+    /// The entry at a place.
+    #[inline]
+    pub(crate) fn entry(&self, place: Place) -> RawEntry {
+        // SAFETY: places come from `find` or `nth` and stay valid until the segment changes.
+        unsafe { RawEntry::from_bits(self.slot(usize::from(place.0)) & ADDRESS) }
+    }
+
+    /// Puts another entry with the same key where one is; the old one is the caller's now.
+    #[inline]
+    pub(crate) fn replace(&mut self, place: Place, entry: RawEntry) {
+        let at = usize::from(place.0);
+        self.set_slot(at, (self.slot(at) & !ADDRESS) | entry.to_bits());
+    }
+
+    /// Whether one more entry wants a larger segment first (load factor 7/8).
+    #[inline]
+    pub(crate) fn is_crowded(&self) -> bool {
+        usize::from(self.len) * 8 >= self.slots() * 7
+    }
+
+    /// Whether the segment has its largest size.
+    pub(crate) fn is_largest(&self) -> bool {
+        self.bucket_count == SIZES[SIZES.len() - 1]
+    }
+
+    /// Adds an entry whose key is not in the segment; there is room (see [`Segment::is_crowded`]).
+    #[inline]
+    pub(crate) fn insert(&mut self, tag: u16, entry: RawEntry) {
+        debug_assert!(self.len() < self.slots());
+        self.place((u64::from(tag) << 48) | entry.to_bits());
+        self.len += 1;
+    }
+
+    fn place(&mut self, slot: u64) {
+        let mut bucket = self.home((slot >> 48) as u16);
+        loop {
+            let from = bucket * BUCKET_SLOTS;
+            for at in from..from + BUCKET_SLOTS {
+                if self.slot(at) == 0 {
+                    self.set_slot(at, slot);
+                    return;
+                }
+            }
+            bucket = (bucket + 1) % usize::from(self.bucket_count);
+        }
+    }
+
+    /// Takes an entry out; it is the caller's now.
+    pub(crate) fn remove(&mut self, place: Place) -> RawEntry {
+        let entry = self.entry(place);
+        self.len -= 1;
+        let mut hole_bucket = usize::from(place.0) / BUCKET_SLOTS;
+        let mut was_full = self.close_hole(usize::from(place.0));
+        // An entry displaced past a full bucket must move up when that bucket gets room.
+        let count = usize::from(self.bucket_count);
+        let mut bucket = hole_bucket;
+        while was_full {
+            bucket = (bucket + 1) % count;
+            if bucket == hole_bucket {
+                break;
+            }
+            let from = bucket * BUCKET_SLOTS;
+            let full = self.slot(from + BUCKET_SLOTS - 1) != 0;
+            let displaced = (from..from + BUCKET_SLOTS).find(|&at| {
+                let slot = self.slot(at);
+                if slot == 0 {
+                    return false;
+                }
+                let home = self.home((slot >> 48) as u16);
+                (bucket + count - home) % count >= (bucket + count - hole_bucket) % count
+            });
+            match displaced {
+                Some(at) => {
+                    let slot = self.slot(at);
+                    self.set_slot(hole_bucket * BUCKET_SLOTS + BUCKET_SLOTS - 1, slot);
+                    was_full = self.close_hole(at);
+                    hole_bucket = bucket;
+                }
+                None if !full => break,
+                None => {}
+            }
+        }
+        if self.len == 0 {
+            self.resize(0);
+        } else if self.bucket_count > 2 && usize::from(self.len) * 3 <= self.slots() {
+            self.resize(self.size_for(usize::from(self.len) * 4 / 3));
+        }
+        entry
+    }
+
+    /// Moves the bucket's last slot into the hole at `at`; whether the bucket was full.
+    fn close_hole(&mut self, at: usize) -> bool {
+        let from = at - at % BUCKET_SLOTS;
+        let last = (from..from + BUCKET_SLOTS).rev().find(|&i| self.slot(i) != 0).unwrap_or(at);
+        let moved = self.slot(last);
+        self.set_slot(at, moved);
+        self.set_slot(last, 0);
+        last == from + BUCKET_SLOTS - 1
+    }
+
+    fn size_for(&self, len: usize) -> u8 {
+        let fits = |n: &&u8| len * 8 < usize::from(**n) * BUCKET_SLOTS * 7;
+        *SIZES.iter().find(fits).unwrap_or(&SIZES[SIZES.len() - 1])
+    }
+
+    /// Grows by one step; the segment is not the largest.
+    pub(crate) fn grow(&mut self) {
+        let next = SIZES.iter().find(|&&n| n > self.bucket_count).copied();
+        self.resize(next.unwrap_or(self.bucket_count));
+    }
+
+    /// Moves all slots to fresh buckets.
+    fn resize(&mut self, bucket_count: u8) {
+        let mut old = *self;
+        self.buckets = if bucket_count == 0 {
+            std::ptr::null_mut()
+        } else {
+            let layout = Segment::layout(bucket_count);
+            // SAFETY: the layout is not empty.
+            match NonNull::new(unsafe { alloc_zeroed(layout) }) {
+                Some(block) => block.as_ptr().cast(),
+                None => handle_alloc_error(layout),
+            }
+        };
+        self.bucket_count = bucket_count;
+        for at in 0..old.slots() {
+            let slot = old.slot(at);
+            if slot != 0 {
+                self.place(slot);
+            }
+        }
+        old.free_buckets();
+    }
+
+    /// Splits into two of one more bit of depth: `goes_right` tells for each entry.
+    pub(crate) fn split(mut self, goes_right: impl Fn(RawEntry) -> bool) -> (Segment, Segment) {
+        let mut halves: [Vec<u64>; 2] = [Vec::with_capacity(self.len()), Vec::with_capacity(self.len())];
+        for at in 0..self.slots() {
+            if self.slot(at) != 0 {
+                prefetch((self.slot(at) & ADDRESS) as *const u8);
+            }
+        }
+        for at in 0..self.slots() {
+            let slot = self.slot(at);
+            if slot != 0 {
+                // SAFETY: as in `find`.
+                let entry = unsafe { RawEntry::from_bits(slot & ADDRESS) };
+                halves[usize::from(goes_right(entry))].push(slot);
+            }
+        }
+        self.free_buckets();
+        let [left, right] = halves.map(|slots| {
+            let mut half = Segment::empty(self.depth + 1);
+            half.resize(half.size_for(slots.len() + 1));
+            for slot in &slots {
+                half.place(*slot);
+            }
+            half.len = slots.len() as u16;
+            half
+        });
+        (left, right)
+    }
+
+    /// The entries with their tags, in no particular order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u16, RawEntry)> + '_ {
+        (0..self.slots()).map(|at| self.slot(at)).filter(|&slot| slot != 0).map(|slot| {
+            // SAFETY: as in `find`.
+            ((slot >> 48) as u16, unsafe { RawEntry::from_bits(slot & ADDRESS) })
+        })
+    }
+
+    /// The entry in slot `at`, if any; for random choice.
+    pub(crate) fn nth_slot(&self, at: usize) -> Option<RawEntry> {
+        let slot = self.slot(at);
+        // SAFETY: as in `find`.
+        (slot != 0).then(|| unsafe { RawEntry::from_bits(slot & ADDRESS) })
+    }
+
+    /// Frees the buckets, not the entries.
+    pub(crate) fn free_buckets(&mut self) {
+        if self.bucket_count != 0 {
+            // SAFETY: allocated in `resize` with this layout; not used after.
+            unsafe { dealloc(self.buckets.cast(), Segment::layout(self.bucket_count)) };
+            self.bucket_count = 0;
+            self.buckets = std::ptr::null_mut();
+        }
+    }
+}
+
+/// Asks the processor to load the line at `address`, which need not be valid.
+#[inline]
+pub(crate) fn prefetch(address: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch never faults.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch(address.cast::<i8>(), std::arch::x86_64::_MM_HINT_T0);
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = address;
+}

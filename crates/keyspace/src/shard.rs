@@ -1,0 +1,80 @@
+//! A shard: its part of every database.
+
+use martlet_base::limits::SHARD_BITS;
+
+use crate::db::{Db, Entry};
+use crate::segment::prefetch;
+use crate::table::DIRECTORY_BITS;
+
+/// Bits of a scan position within a shard; a cursor has the shard's number above them.
+pub const SCAN_POSITION_BITS: u32 = DIRECTORY_BITS + 16;
+const _: () = assert!(SCAN_POSITION_BITS + SHARD_BITS < 63, "a cursor must stay a positive i64");
+
+/// One shard's part of all databases. Database 0 lies in the shard itself, the others are made when first used.
+#[derive(Default)]
+pub struct Shard {
+    first: Db,
+    others: Vec<Option<Box<Db>>>,
+}
+
+static EMPTY: std::sync::LazyLock<EmptyDb> = std::sync::LazyLock::new(|| EmptyDb(Db::default()));
+
+/// A database that nobody can change: what an unused one looks like.
+struct EmptyDb(Db);
+
+// SAFETY: it holds no entries and is only read.
+unsafe impl Sync for EmptyDb {}
+// SAFETY: as above.
+unsafe impl Send for EmptyDb {}
+
+impl Shard {
+    /// Database `index` for reading.
+    #[inline]
+    pub fn db(&self, index: usize) -> &Db {
+        if index == 0 {
+            return &self.first;
+        }
+        self.others.get(index - 1).and_then(Option::as_deref).unwrap_or(&EMPTY.0)
+    }
+
+    /// Database `index` for changes.
+    #[inline]
+    pub fn db_mut(&mut self, index: usize) -> &mut Db {
+        if index == 0 {
+            return &mut self.first;
+        }
+        if self.others.len() < index {
+            self.others.resize_with(index, || None);
+        }
+        self.others[index - 1].get_or_insert_default()
+    }
+
+    /// Exchanges two databases.
+    pub fn swap(&mut self, a: usize, b: usize) {
+        if a == b {
+            return;
+        }
+        let taken = std::mem::take(self.db_mut(a));
+        let other = std::mem::replace(self.db_mut(b), taken);
+        *self.db_mut(a) = other;
+    }
+
+    /// Databases that may hold keys: their indexes, ascending.
+    pub fn used(&self) -> impl Iterator<Item = usize> + '_ {
+        let others =
+            self.others.iter().enumerate().filter(|(_, db)| db.as_ref().is_some_and(|db| !db.is_empty()));
+        (!self.first.is_empty()).then_some(0).into_iter().chain(others.map(|(i, _)| i + 1))
+    }
+
+    /// Asks the processor for the shard's own memory.
+    #[inline]
+    pub fn prefetch_header(shard: *const Shard) {
+        prefetch(shard.cast());
+    }
+
+    /// Visits at least `want` entries of a database from `position` on, if there are as many; `None` at the end of the
+    /// shard, else the position to go on from.
+    pub fn scan(&self, db: usize, position: u64, want: usize, visit: impl FnMut(Entry<'_>)) -> Option<u64> {
+        self.db(db).scan(position, want, visit)
+    }
+}

@@ -1,0 +1,190 @@
+//! What a key can hold: the owned [`Value`], the typed [`Object`]s that live inside entries, and views of strings.
+//!
+//! The list of object types stands once, in the `objects!` call below; kinds, names and the raw moves follow from it.
+
+use martlet_base::number::{NumberBuffer, format_i64};
+use triomphe::Arc;
+
+/// Bytes that an entry reserves for an object; each object type fits.
+pub(crate) const OBJECT_BYTES: usize = 16;
+
+/// A string value as it is stored.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum StrValue<'a> {
+    /// Stored as a number; its text is its canonical decimal form.
+    Int(i64),
+    /// Stored as bytes.
+    Bytes(&'a [u8]),
+}
+
+impl<'a> StrValue<'a> {
+    /// The bytes, spelt into `buffer` if the value is a number.
+    #[inline]
+    pub fn bytes<'b>(self, buffer: &'b mut NumberBuffer) -> &'b [u8]
+    where
+        'a: 'b,
+    {
+        match self {
+            StrValue::Int(number) => format_i64(number, buffer),
+            StrValue::Bytes(bytes) => bytes,
+        }
+    }
+
+    /// Length of the text in bytes.
+    pub fn len(self) -> usize {
+        self.bytes(&mut NumberBuffer::new()).len()
+    }
+
+    /// Whether the text is empty.
+    pub fn is_empty(self) -> bool {
+        matches!(self, StrValue::Bytes([]))
+    }
+
+    /// A copy of the text.
+    pub fn to_vec(self) -> Vec<u8> {
+        self.bytes(&mut NumberBuffer::new()).to_vec()
+    }
+}
+
+/// A collection type that can live in an entry.
+pub trait Object: Sized {
+    /// The kind that says an entry holds this type.
+    const KIND: Kind;
+    /// An empty collection in its smallest encoding.
+    fn empty() -> Self;
+    /// Number of elements; a collection without any does not stay in the keyspace.
+    fn element_count(&self) -> usize;
+    /// The owned form.
+    fn into_value(self) -> Value;
+}
+
+macro_rules! objects {
+    ($($variant:ident = $number:literal, $type:ty, $name:literal, $new:expr;)*) => {
+        /// A key's type. The numbers are stored in entries.
+        #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
+        #[repr(u8)]
+        pub enum Kind {
+            /// Bytes or an integer.
+            String = 0,
+            $(#[doc = concat!("A ", $name, ".")] $variant = $number,)*
+        }
+
+        impl Kind {
+            #[inline]
+            pub(crate) fn from_bits(bits: u32) -> Kind {
+                match bits {
+                    $($number => Kind::$variant,)*
+                    _ => Kind::String,
+                }
+            }
+
+            /// The name that TYPE answers.
+            pub fn name(self) -> &'static str {
+                match self {
+                    Kind::String => "string",
+                    $(Kind::$variant => $name,)*
+                }
+            }
+
+            /// The kind with this TYPE name, in any case of letters.
+            pub fn from_name(name: &[u8]) -> Option<Kind> {
+                if name.eq_ignore_ascii_case(b"string") { return Some(Kind::String); }
+                $(if name.eq_ignore_ascii_case($name.as_bytes()) { return Some(Kind::$variant); })*
+                None
+            }
+        }
+
+        /// A value that owns what it holds. Cloning shares: strings by reference count, collections copy on write.
+        #[derive(Clone, Debug)]
+        pub enum Value {
+            /// A string stored as a number.
+            Int(i64),
+            /// A string stored as bytes; `raw` when OBJECT ENCODING must not say `embstr`.
+            Str {
+                /// The text.
+                bytes: Arc<Vec<u8>>,
+                /// Changed in place once, or long.
+                raw: bool,
+            },
+            $(#[doc = concat!("A ", $name, ".")] $variant($type),)*
+        }
+
+        impl Value {
+            /// The value's type.
+            pub fn kind(&self) -> Kind {
+                match self {
+                    Value::Int(_) | Value::Str { .. } => Kind::String,
+                    $(Value::$variant(_) => Kind::$variant,)*
+                }
+            }
+
+            /// Moves an object to `place`; strings are not moved this way.
+            pub(crate) fn write_object(self, place: *mut u8) {
+                match self {
+                    // SAFETY: the entry reserves OBJECT_BYTES, 8-aligned, at `place`; see the assertion below.
+                    $(Value::$variant(object) => unsafe { place.cast::<$type>().write(object) },)*
+                    Value::Int(_) | Value::Str { .. } => unreachable!("strings are not objects"),
+                }
+            }
+
+            /// How many allocations freeing this value takes, roughly: what decides whether it is freed in the
+            /// background.
+            pub fn free_effort(&self) -> usize {
+                match self {
+                    Value::Int(_) | Value::Str { .. } => 1,
+                    $(Value::$variant(object) => object.element_count(),)*
+                }
+            }
+        }
+
+        $(
+            const _: () = assert!(size_of::<$type>() <= OBJECT_BYTES && align_of::<$type>() <= 8);
+
+            impl Object for $type {
+                const KIND: Kind = Kind::$variant;
+                fn empty() -> Self { $new }
+                fn element_count(&self) -> usize { self.len() }
+                fn into_value(self) -> Value { Value::$variant(self) }
+            }
+        )*
+
+        /// # Safety
+        /// `place` holds an object of `kind`, which the caller forgets afterwards.
+        pub(crate) unsafe fn read_object(kind: Kind, place: *mut u8) -> Value {
+            match kind {
+                // SAFETY: the caller vouches for the type.
+                $(Kind::$variant => Value::$variant(unsafe { place.cast::<$type>().read() }),)*
+                Kind::String => unreachable!("{place:p}: strings are not objects"),
+            }
+        }
+
+        /// # Safety
+        /// As [`read_object`].
+        pub(crate) unsafe fn drop_object(kind: Kind, place: *mut u8) {
+            // SAFETY: the caller vouches for the type and forgets the place.
+            drop(unsafe { read_object(kind, place) });
+        }
+
+        /// # Safety
+        /// `place` holds an object of `kind`; nobody changes it meanwhile.
+        pub(crate) unsafe fn clone_object(kind: Kind, place: *mut u8) -> Value {
+            match kind {
+                // SAFETY: the caller vouches for the type.
+                $(Kind::$variant => Value::$variant(unsafe { &*place.cast::<$type>() }.clone()),)*
+                Kind::String => unreachable!("{place:p}: strings are not objects"),
+            }
+        }
+    };
+}
+
+objects! {}
+
+impl Value {
+    /// A string value of these bytes, stored as a number when they spell one.
+    pub fn from_bytes(bytes: &[u8]) -> Value {
+        match crate::entry::NewStr::encode(bytes) {
+            crate::entry::NewStr::Int(number) => Value::Int(number),
+            crate::entry::NewStr::Bytes(bytes, raw) => Value::Str { bytes: Arc::new(bytes.to_vec()), raw },
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! The keyspace against a naive model: a map from key to value and expiry.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+use martlet_keyspace::{Db, ExpiryChange, Key, Shard, Value};
+use proptest::prelude::*;
+
+#[derive(Clone, Debug)]
+enum Op {
+    Set(u16, Vec<u8>, Option<i64>),
+    SetKeep(u16, Vec<u8>),
+    Append(u16, Vec<u8>),
+    Delete(u16),
+    Take(u16),
+    Expire(u16, Option<i64>),
+    Tick(i64),
+}
+
+fn op(keys: u16) -> impl Strategy<Value = Op> {
+    let bytes = prop_oneof![
+        4 => proptest::collection::vec(any::<u8>(), 0..40),
+        2 => any::<i64>().prop_map(|n| n.to_string().into_bytes()),
+        1 => proptest::collection::vec(any::<u8>(), 200..3000),
+    ];
+    let key = 0..keys;
+    let at = proptest::option::of(1i64..5000);
+    prop_oneof![
+        6 => (key.clone(), bytes.clone(), at.clone()).prop_map(|(k, b, t)| Op::Set(k, b, t)),
+        2 => (key.clone(), bytes.clone()).prop_map(|(k, b)| Op::SetKeep(k, b)),
+        2 => (key.clone(), bytes).prop_map(|(k, b)| Op::Append(k, b)),
+        3 => key.clone().prop_map(Op::Delete),
+        1 => key.clone().prop_map(Op::Take),
+        2 => (key, at).prop_map(|(k, t)| Op::Expire(k, t)),
+        1 => (1i64..5000).prop_map(Op::Tick),
+    ]
+}
+
+fn name(key: u16) -> Vec<u8> {
+    // Some keys are longer than 255 bytes, which entries store differently.
+    let mut name = format!("key:{key}").into_bytes();
+    if key % 7 == 0 {
+        name.resize(300 + usize::from(key), b'x');
+    }
+    name
+}
+
+fn apply(db: &mut Db, model: &mut HashMap<Vec<u8>, (Vec<u8>, Option<i64>)>, op: Op) {
+    match op {
+        Op::Set(k, bytes, at) => {
+            let k = name(k);
+            let change = at.map_or(ExpiryChange::Clear, ExpiryChange::At);
+            db.set_str(&Key::new(&k), &bytes, change, 5);
+            model.insert(k, (bytes, at));
+        }
+        Op::SetKeep(k, bytes) => {
+            let k = name(k);
+            db.set_str(&Key::new(&k), &bytes, ExpiryChange::Keep, 5);
+            model.entry(k).or_default().0 = bytes;
+        }
+        Op::Append(k, bytes) => {
+            let k = name(k);
+            let len = db.update_str(&Key::new(&k), 5, |v| {
+                v.extend_from_slice(&bytes);
+                v.len()
+            });
+            let entry = model.entry(k).or_default();
+            entry.0.extend(bytes);
+            assert_eq!(entry.0.len(), len);
+        }
+        Op::Delete(k) => {
+            let k = name(k);
+            assert_eq!(db.delete(&Key::new(&k), 64).is_some(), model.remove(&k).is_some());
+        }
+        Op::Take(k) => {
+            let k = name(k);
+            let got = db.remove(&Key::new(&k)).map(|v| match v {
+                Value::Int(n) => n.to_string().into_bytes(),
+                Value::Str { bytes, .. } => bytes.to_vec(),
+                other => panic!("{other:?} was never stored"),
+            });
+            assert_eq!(got, model.remove(&k).map(|(b, _)| b));
+        }
+        Op::Expire(k, at) => {
+            let k = name(k);
+            let found = db.set_expiry(&Key::new(&k), at);
+            assert_eq!(found, model.contains_key(&k));
+            if let Some(entry) = model.get_mut(&k) {
+                entry.1 = at;
+            }
+        }
+        Op::Tick(now) => {
+            let mut gone = BTreeSet::new();
+            while db
+                .expire_next(now, 64, |key, at| {
+                    assert!(at <= now);
+                    gone.insert(key.to_vec());
+                })
+                .is_some()
+            {}
+            let expected: BTreeSet<_> = model
+                .iter()
+                .filter(|(_, (_, at))| at.is_some_and(|at| at <= now))
+                .map(|(k, _)| k.clone())
+                .collect();
+            assert_eq!(gone, expected);
+            model.retain(|k, _| !expected.contains(k));
+        }
+    }
+}
+
+fn check(db: &Db, model: &HashMap<Vec<u8>, (Vec<u8>, Option<i64>)>) {
+    assert_eq!(db.len(), model.len());
+    assert_eq!(db.expiring_len(), model.values().filter(|(_, at)| at.is_some()).count());
+    assert_eq!(db.next_expiry_ms(), model.values().filter_map(|(_, at)| *at).min());
+    for (key, (bytes, at)) in model {
+        let entry =
+            db.get(&Key::new(key)).unwrap_or_else(|| panic!("{} is lost", String::from_utf8_lossy(key)));
+        assert_eq!(entry.key(), key);
+        assert_eq!(entry.str().map(|s| s.to_vec()).as_ref(), Some(bytes));
+        assert_eq!(entry.expiry_ms(), *at);
+    }
+    assert_eq!(db.iter().count(), model.len());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn behaves_as_a_map(ops in proptest::collection::vec(op(200), 1..400)) {
+        let mut db = Db::default();
+        let mut model = HashMap::new();
+        for op in ops {
+            apply(&mut db, &mut model, op);
+        }
+        check(&db, &model);
+    }
+
+    #[test]
+    fn a_scan_returns_all_that_is_present_throughout(
+        initial in 0u32..2000, want in 1usize..50, churn in proptest::collection::vec((any::<bool>(), 0u32..5000), 0..3000),
+    ) {
+        let mut shard = Shard::default();
+        let key = |i: u32| format!("k{i}").into_bytes();
+        for i in 0..initial {
+            shard.db_mut(3).set_str(&Key::new(&key(i)), b"v", ExpiryChange::Clear, 0);
+        }
+        let mut always: HashSet<u32> = (0..initial).collect();
+        let mut seen = HashSet::new();
+        let mut position = Some(0);
+        let mut churn = churn.into_iter();
+        while let Some(at) = position {
+            position = shard.scan(3, at, want, |entry| {
+                seen.insert(entry.key().to_vec());
+            });
+            for (add, i) in churn.by_ref().take(60) {
+                let k = key(i);
+                if add {
+                    shard.db_mut(3).set_str(&Key::new(&k), b"v", ExpiryChange::Clear, 0);
+                } else {
+                    shard.db_mut(3).delete(&Key::new(&k), 0);
+                    always.remove(&i);
+                }
+            }
+        }
+        for i in always {
+            prop_assert!(seen.contains(&key(i)), "k{} was present throughout and is missing", i);
+        }
+    }
+}
+
+#[test]
+fn many_keys_come_and_go() {
+    let mut db = Db::default();
+    for i in 0..50_000u32 {
+        db.set_str(&Key::new(format!("{i}").as_bytes()), b"value", ExpiryChange::Clear, 0);
+    }
+    assert_eq!(db.len(), 50_000);
+    let per_key = db.table_heap_bytes() as f64 / 50_000.0;
+    assert!(per_key < 11.5, "{per_key} bytes of table per key");
+    let mut picked = HashSet::new();
+    let mut random = martlet_base::random::Random::seeded(1);
+    for _ in 0..10_000 {
+        let entry = db.random(|bound| random.below(bound as u64) as usize).unwrap();
+        picked.insert(entry.key().to_vec());
+    }
+    assert!(picked.len() > 8_500, "random picks repeat too often: {}", picked.len());
+    for i in 0..50_000u32 {
+        assert!(db.delete(&Key::new(format!("{i}").as_bytes()), 0).is_some());
+    }
+    assert!(db.is_empty());
+    assert!(db.random(|_| 0).is_none());
+}
+
+#[test]
+fn databases_swap() {
+    let mut shard = Shard::default();
+    shard.db_mut(0).set_str(&Key::new(b"a"), b"0", ExpiryChange::Clear, 0);
+    shard.db_mut(5).set_str(&Key::new(b"a"), b"5", ExpiryChange::Clear, 0);
+    shard.swap(0, 5);
+    assert_eq!(shard.db(0).get(&Key::new(b"a")).unwrap().str().unwrap().to_vec(), b"5");
+    assert_eq!(shard.used().collect::<Vec<_>>(), [0, 5]);
+    assert!(shard.db(9).is_empty());
+}

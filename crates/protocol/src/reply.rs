@@ -1,0 +1,318 @@
+//! The reply writer: typed answers become RESP2 or RESP3 bytes at the end of a connection's output buffer.
+
+/// Writes replies in the connection's protocol version.
+#[derive(Debug, Default)]
+pub struct Reply {
+    out: Vec<u8>,
+    resp3: bool,
+}
+
+/// A place where an aggregate's header goes once its length is known; see [`Reply::defer`].
+#[derive(Copy, Clone, Debug)]
+#[must_use]
+pub struct Deferred(usize);
+
+impl Reply {
+    /// A writer that appends to `out`.
+    pub fn new(out: Vec<u8>, resp3: bool) -> Reply {
+        Reply { out, resp3 }
+    }
+
+    /// Whether the connection speaks RESP3.
+    pub fn is_resp3(&self) -> bool {
+        self.resp3
+    }
+
+    /// Changes the protocol version for what follows (HELLO).
+    pub fn set_resp3(&mut self, resp3: bool) {
+        self.resp3 = resp3;
+    }
+
+    /// Bytes written so far.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.out.len()
+    }
+
+    /// Whether nothing has been written.
+    pub fn is_empty(&self) -> bool {
+        self.out.is_empty()
+    }
+
+    /// Takes back everything after the first `len` bytes (a handler failed half-way, CLIENT REPLY OFF).
+    pub fn truncate(&mut self, len: usize) {
+        self.out.truncate(len);
+    }
+
+    /// The bytes written.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.out
+    }
+
+    /// Ends writing and gives the buffer back.
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.out
+    }
+
+    /// The buffer itself, for bytes that are replies already.
+    pub fn raw(&mut self) -> &mut Vec<u8> {
+        &mut self.out
+    }
+
+    /// `+OK`.
+    #[inline]
+    pub fn ok(&mut self) {
+        self.out.extend_from_slice(b"+OK\r\n");
+    }
+
+    /// A simple string; it must hold no line break.
+    #[inline]
+    pub fn simple(&mut self, text: &str) {
+        self.out.push(b'+');
+        self.out.extend_from_slice(text.as_bytes());
+        self.out.extend_from_slice(b"\r\n");
+    }
+
+    /// An error, its code included (`ERR …`); line breaks become spaces.
+    #[cold]
+    pub fn error(&mut self, text: &str) {
+        self.out.push(b'-');
+        self.out.extend(text.bytes().map(|b| if matches!(b, b'\r' | b'\n') { b' ' } else { b }));
+        self.out.extend_from_slice(b"\r\n");
+    }
+
+    /// An integer.
+    #[inline]
+    pub fn int(&mut self, value: i64) {
+        if let digit @ 0..=9 = value {
+            self.out.extend_from_slice(&[b':', b'0' + digit as u8, b'\r', b'\n']);
+        } else {
+            self.header(b':', value);
+        }
+    }
+
+    /// An integer from a length or count.
+    #[inline]
+    pub fn count(&mut self, value: usize) {
+        self.int(value as i64);
+    }
+
+    /// A bulk string.
+    #[inline]
+    pub fn bulk(&mut self, bytes: &[u8]) {
+        self.out.reserve(bytes.len() + 16);
+        if bytes.len() < 100 {
+            let (tens, ones) = (bytes.len() / 10, bytes.len() % 10);
+            let head = [b'$', b'0' + tens as u8, b'0' + ones as u8, b'\r', b'\n'];
+            if tens == 0 {
+                self.out.extend_from_slice(&[b'$', b'0' + ones as u8, b'\r', b'\n']);
+            } else {
+                self.out.extend_from_slice(&head);
+            }
+        } else {
+            self.header(b'$', bytes.len() as i64);
+        }
+        self.out.extend_from_slice(bytes);
+        self.out.extend_from_slice(b"\r\n");
+    }
+
+    /// A bulk string that spells an integer.
+    #[inline]
+    pub fn bulk_int(&mut self, value: i64) {
+        let mut buffer = itoa::Buffer::new();
+        self.bulk(buffer.format(value).as_bytes());
+    }
+
+    /// A bulk string, or null when there is none.
+    #[inline]
+    pub fn bulk_or_null(&mut self, bytes: Option<&[u8]>) {
+        match bytes {
+            Some(bytes) => self.bulk(bytes),
+            None => self.null(),
+        }
+    }
+
+    /// No value: a null bulk string, or RESP3's null.
+    #[inline]
+    pub fn null(&mut self) {
+        self.out.extend_from_slice(if self.resp3 { b"_\r\n" } else { b"$-1\r\n" });
+    }
+
+    /// No array: a null array, or RESP3's null.
+    pub fn null_array(&mut self) {
+        self.out.extend_from_slice(if self.resp3 { b"_\r\n" } else { b"*-1\r\n" });
+    }
+
+    /// The header of an array of `len` replies.
+    #[inline]
+    pub fn array(&mut self, len: usize) {
+        self.header(b'*', len as i64);
+    }
+
+    /// The header of a map of `pairs` pairs; in RESP2 a flat array.
+    pub fn map(&mut self, pairs: usize) {
+        if self.resp3 { self.header(b'%', pairs as i64) } else { self.header(b'*', 2 * pairs as i64) }
+    }
+
+    /// The header of a set; in RESP2 an array.
+    pub fn set(&mut self, len: usize) {
+        self.header(if self.resp3 { b'~' } else { b'*' }, len as i64);
+    }
+
+    /// The header of an out-of-band message; in RESP2 an array.
+    pub fn push(&mut self, len: usize) {
+        self.header(if self.resp3 { b'>' } else { b'*' }, len as i64);
+    }
+
+    /// A boolean; in RESP2 the integer 1 or 0.
+    pub fn bool(&mut self, value: bool) {
+        match (self.resp3, value) {
+            (true, true) => self.out.extend_from_slice(b"#t\r\n"),
+            (true, false) => self.out.extend_from_slice(b"#f\r\n"),
+            (false, value) => self.int(i64::from(value)),
+        }
+    }
+
+    /// A double, spelt as Redis spells it; in RESP2 a bulk string.
+    pub fn double(&mut self, value: f64) {
+        let mut buffer = martlet_base::number::NumberBuffer::new();
+        let text = martlet_base::number::format_f64(value, &mut buffer);
+        if self.resp3 {
+            self.out.push(b',');
+            self.out.extend_from_slice(text);
+            self.out.extend_from_slice(b"\r\n");
+        } else {
+            self.bulk(text);
+        }
+    }
+
+    /// A number beyond 64 bits, as decimal text; in RESP2 a bulk string.
+    pub fn big_number(&mut self, digits: &str) {
+        if self.resp3 {
+            self.out.push(b'(');
+            self.out.extend_from_slice(digits.as_bytes());
+            self.out.extend_from_slice(b"\r\n");
+        } else {
+            self.bulk(digits.as_bytes());
+        }
+    }
+
+    /// Text with a format of three letters (`txt`, `mkd`); in RESP2 a bulk string.
+    pub fn verbatim(&mut self, format: &str, text: &[u8]) {
+        debug_assert_eq!(format.len(), 3);
+        if self.resp3 {
+            self.header(b'=', text.len() as i64 + 4);
+            self.out.extend_from_slice(format.as_bytes());
+            self.out.push(b':');
+            self.out.extend_from_slice(text);
+            self.out.extend_from_slice(b"\r\n");
+        } else {
+            self.bulk(text);
+        }
+    }
+
+    /// The header of `pairs` attributes that go before a reply (RESP3 only; write none in RESP2).
+    pub fn attribute(&mut self, pairs: usize) {
+        debug_assert!(self.resp3);
+        self.header(b'|', pairs as i64);
+    }
+
+    /// Notes the place of an aggregate whose length is known only after its elements have been written.
+    pub fn defer(&mut self) -> Deferred {
+        Deferred(self.out.len())
+    }
+
+    /// Puts an array header of `len` elements where [`Reply::defer`] was called.
+    pub fn close_array(&mut self, place: Deferred, len: usize) {
+        self.close(place, b'*', len as i64);
+    }
+
+    /// Puts a set header of `len` elements where [`Reply::defer`] was called.
+    pub fn close_set(&mut self, place: Deferred, len: usize) {
+        self.close(place, if self.resp3 { b'~' } else { b'*' }, len as i64);
+    }
+
+    /// Puts a map header of `pairs` pairs where [`Reply::defer`] was called.
+    pub fn close_map(&mut self, place: Deferred, pairs: usize) {
+        if self.resp3 {
+            self.close(place, b'%', pairs as i64)
+        } else {
+            self.close(place, b'*', 2 * pairs as i64)
+        }
+    }
+
+    fn close(&mut self, place: Deferred, kind: u8, len: i64) {
+        let end = self.out.len();
+        self.header(kind, len);
+        let header_bytes = self.out.len() - end;
+        self.out[place.0..].rotate_right(header_bytes);
+    }
+
+    #[inline]
+    fn header(&mut self, kind: u8, value: i64) {
+        if let digit @ 0..=9 = value {
+            self.out.extend_from_slice(&[kind, b'0' + digit as u8, b'\r', b'\n']);
+            return;
+        }
+        let mut buffer = itoa::Buffer::new();
+        self.out.push(kind);
+        self.out.extend_from_slice(buffer.format(value).as_bytes());
+        self.out.extend_from_slice(b"\r\n");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(resp3: bool, write: impl FnOnce(&mut Reply)) -> String {
+        let mut reply = Reply::new(Vec::new(), resp3);
+        write(&mut reply);
+        String::from_utf8(reply.into_bytes()).unwrap()
+    }
+
+    #[test]
+    fn both_versions() {
+        let all = |r: &mut Reply| {
+            r.map(1);
+            r.bulk(b"k");
+            r.set(1);
+            r.int(-12);
+            r.null();
+            r.bool(true);
+            r.double(1.5);
+            r.verbatim("txt", b"hi");
+            r.big_number("123");
+            r.null_array();
+        };
+        assert_eq!(
+            written(false, all),
+            "*2\r\n$1\r\nk\r\n*1\r\n:-12\r\n$-1\r\n:1\r\n$3\r\n1.5\r\n$2\r\nhi\r\n$3\r\n123\r\n*-1\r\n"
+        );
+        assert_eq!(
+            written(true, all),
+            "%1\r\n$1\r\nk\r\n~1\r\n:-12\r\n_\r\n#t\r\n,1.5\r\n=6\r\ntxt:hi\r\n(123\r\n_\r\n"
+        );
+    }
+
+    #[test]
+    fn deferred_headers_go_in_front() {
+        let text = written(true, |r| {
+            r.ok();
+            let place = r.defer();
+            r.int(1);
+            r.int(200);
+            r.close_array(place, 2);
+            r.error("ERR a\r\nb");
+        });
+        assert_eq!(text, "+OK\r\n*2\r\n:1\r\n:200\r\n-ERR a  b\r\n");
+    }
+
+    #[test]
+    fn bulk_lengths() {
+        for len in [0, 9, 10, 99, 100, 1000] {
+            let text = written(false, |r| r.bulk(&vec![b'x'; len]));
+            assert_eq!(text, format!("${len}\r\n{}\r\n", "x".repeat(len)));
+        }
+    }
+}

@@ -1,0 +1,442 @@
+//! The request parser: multi-bulk and inline commands from any fragmentation of the input.
+//!
+//! Arguments are spans into the caller's buffer; nothing is copied or allocated per request. A request that is not
+//! complete yet leaves its progress in a [`Partial`], so that bytes are looked at once however they arrive.
+
+use martlet_base::limits::INLINE_MAX_BYTES;
+use thiserror::Error;
+
+use crate::quote;
+
+/// Where an argument lies in its buffer, in bytes.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// Offset of the first byte.
+    pub start: u32,
+    /// Offset past the last byte.
+    pub end: u32,
+}
+
+/// The arguments of one request: spans over the buffer that they were parsed from.
+#[derive(Copy, Clone)]
+pub struct Args<'a> {
+    buffer: &'a [u8],
+    spans: &'a [Span],
+}
+
+impl<'a> Args<'a> {
+    /// The arguments that `spans` mark in `buffer`.
+    pub fn new(buffer: &'a [u8], spans: &'a [Span]) -> Args<'a> {
+        Args { buffer, spans }
+    }
+
+    /// How many there are, the command's name included.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.spans.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.spans.is_empty()
+    }
+
+    /// The argument at `index`, if there is one.
+    #[inline]
+    pub fn get(&self, index: usize) -> Option<&'a [u8]> {
+        let span = self.spans.get(index)?;
+        self.buffer.get(span.start as usize..span.end as usize)
+    }
+
+    /// The argument at `index`; empty when out of range (arity is checked before handlers run).
+    #[inline]
+    pub fn at(&self, index: usize) -> &'a [u8] {
+        self.get(index).unwrap_or(&[])
+    }
+
+    /// The arguments from `first` on.
+    pub fn from(&self, first: usize) -> Args<'a> {
+        Args { buffer: self.buffer, spans: self.spans.get(first..).unwrap_or(&[]) }
+    }
+
+    /// All arguments in order.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &'a [u8]> + ExactSizeIterator + use<'a> {
+        let buffer = self.buffer;
+        self.spans.iter().map(move |s| buffer.get(s.start as usize..s.end as usize).unwrap_or(&[]))
+    }
+
+    /// A copy that owns its bytes, for requests that outlive their buffer (MULTI, blocked clients).
+    pub fn to_owned(&self) -> OwnedArgs {
+        OwnedArgs::from_slices(self.iter())
+    }
+}
+
+impl std::fmt::Debug for Args<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.iter().map(String::from_utf8_lossy)).finish()
+    }
+}
+
+/// Arguments with a buffer of their own.
+#[derive(Clone, Debug, Default)]
+pub struct OwnedArgs {
+    buffer: Vec<u8>,
+    spans: Vec<Span>,
+}
+
+impl OwnedArgs {
+    /// Copies `slices` one after another.
+    pub fn from_slices<'s>(slices: impl IntoIterator<Item = &'s [u8]>) -> OwnedArgs {
+        let mut owned = OwnedArgs::default();
+        for slice in slices {
+            owned.push(slice);
+        }
+        owned
+    }
+
+    /// Appends one argument.
+    pub fn push(&mut self, slice: &[u8]) {
+        let start = self.buffer.len() as u32;
+        self.buffer.extend_from_slice(slice);
+        self.spans.push(Span { start, end: self.buffer.len() as u32 });
+    }
+
+    /// The arguments as a view.
+    pub fn view(&self) -> Args<'_> {
+        Args { buffer: &self.buffer, spans: &self.spans }
+    }
+
+    /// Bytes held.
+    pub fn heap_bytes(&self) -> usize {
+        self.buffer.capacity() + self.spans.capacity() * size_of::<Span>()
+    }
+}
+
+/// What a connection may send.
+#[derive(Copy, Clone, Debug)]
+pub struct RequestLimits {
+    /// Longest argument, in bytes (`proto-max-bulk-len`).
+    pub bulk_max_bytes: i64,
+    /// Most arguments.
+    pub arguments_max: i64,
+    /// The client has yet to authenticate: the two limits above are the small ones and errors say so.
+    pub unauthenticated: bool,
+}
+
+impl Default for RequestLimits {
+    fn default() -> Self {
+        RequestLimits {
+            bulk_max_bytes: 512 * 1024 * 1024,
+            arguments_max: i64::from(i32::MAX),
+            unauthenticated: false,
+        }
+    }
+}
+
+/// A violation of the protocol; the connection is closed after it has been told. Texts are Redis'.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum ProtocolError {
+    /// A count of arguments that is not a number, or too large.
+    #[error("Protocol error: invalid multibulk length")]
+    InvalidMultibulkLength,
+    /// More arguments than an unauthenticated client may send.
+    #[error("Protocol error: unauthenticated multibulk length")]
+    UnauthenticatedMultibulkLength,
+    /// A count line without an end.
+    #[error("Protocol error: too big mbulk count string")]
+    MultibulkCountTooBig,
+    /// A length line without an end.
+    #[error("Protocol error: too big bulk count string")]
+    BulkCountTooBig,
+    /// Something else where a bulk string must begin.
+    #[error("Protocol error: expected '$', got '{0}'")]
+    ExpectedDollar(char),
+    /// A length that is not a number, negative or above the limit.
+    #[error("Protocol error: invalid bulk length")]
+    InvalidBulkLength,
+    /// A longer argument than an unauthenticated client may send.
+    #[error("Protocol error: unauthenticated bulk length")]
+    UnauthenticatedBulkLength,
+    /// An inline request without an end.
+    #[error("Protocol error: too big inline request")]
+    InlineTooBig,
+    /// An inline request whose quotes do not close.
+    #[error("Protocol error: unbalanced quotes in request")]
+    UnbalancedQuotes,
+}
+
+/// How far an incomplete request has been read; offsets are relative to the request's first byte.
+#[derive(Clone, Debug, Default)]
+pub struct Partial {
+    /// Spans found so far.
+    spans: Vec<Span>,
+    /// Arguments still to come; 0 when the count line has not been read.
+    remaining: i64,
+    /// Length of the argument being read, if its length line has been.
+    bulk_bytes: Option<usize>,
+    /// Bytes read so far.
+    position: usize,
+}
+
+impl Partial {
+    /// Bytes that the request will have at least, counted from its start: what the buffer should have room for.
+    pub fn wanted_bytes(&self) -> usize {
+        self.position + self.bulk_bytes.map_or(0, |n| n + 2)
+    }
+
+    /// Bytes held besides the buffer.
+    pub fn heap_bytes(&self) -> usize {
+        self.spans.capacity() * size_of::<Span>()
+    }
+}
+
+/// Outcome of [`parse`].
+#[derive(Debug)]
+pub enum Parsed {
+    /// A request ends at this offset of the buffer. Its spans have been appended; it has no arguments if it was an
+    /// empty line or an empty array, which are skipped silently.
+    Complete(usize),
+    /// The buffer ends before the request does.
+    Incomplete,
+}
+
+/// Parses one request that begins at `start` of `buffer`, appending its arguments' spans (offsets into `buffer`) to
+/// `spans`. Give the `partial` of the last attempt back when more bytes have arrived; it may be a default one.
+pub fn parse(
+    buffer: &[u8],
+    start: usize,
+    limits: &RequestLimits,
+    partial: &mut Partial,
+    spans: &mut Vec<Span>,
+) -> Result<Parsed, ProtocolError> {
+    let Some(&first) = buffer.get(start) else { return Ok(Parsed::Incomplete) };
+    if first != b'*' {
+        return parse_inline(buffer, start, partial, spans);
+    }
+    let first_span = spans.len();
+    let (mut position, mut remaining, mut bulk_bytes);
+    if partial.remaining == 0 {
+        match read_number(buffer, start + 1) {
+            Number::Value(count, next) => {
+                if count > limits.arguments_max {
+                    return Err(if limits.unauthenticated {
+                        ProtocolError::UnauthenticatedMultibulkLength
+                    } else {
+                        ProtocolError::InvalidMultibulkLength
+                    });
+                }
+                if count <= 0 {
+                    return Ok(Parsed::Complete(next));
+                }
+                remaining = count;
+                position = next;
+            }
+            Number::Incomplete if buffer.len() - start > INLINE_MAX_BYTES => {
+                return Err(ProtocolError::MultibulkCountTooBig);
+            }
+            Number::Incomplete => return Ok(Parsed::Incomplete),
+            Number::Invalid => return Err(ProtocolError::InvalidMultibulkLength),
+        }
+        bulk_bytes = None;
+    } else {
+        let shift = start as u32;
+        spans.extend(partial.spans.iter().map(|s| Span { start: s.start + shift, end: s.end + shift }));
+        remaining = partial.remaining;
+        position = start + partial.position;
+        bulk_bytes = partial.bulk_bytes;
+    }
+    while remaining > 0 {
+        let length = match bulk_bytes {
+            Some(length) => length,
+            None => match read_bulk_length(buffer, position, limits)? {
+                Some((length, next)) => {
+                    position = next;
+                    length
+                }
+                None => break,
+            },
+        };
+        let end = position + length;
+        if buffer.len() < end + 2 {
+            bulk_bytes = Some(length);
+            break;
+        }
+        spans.push(Span { start: position as u32, end: end as u32 });
+        position = end + 2;
+        bulk_bytes = None;
+        remaining -= 1;
+    }
+    if remaining == 0 {
+        *partial = Partial::default();
+        return Ok(Parsed::Complete(position));
+    }
+    save_progress(partial, spans, first_span, start);
+    partial.remaining = remaining;
+    partial.bulk_bytes = bulk_bytes;
+    partial.position = position - start;
+    Ok(Parsed::Incomplete)
+}
+
+/// Moves the spans found in this attempt from the batch's list into `partial`, relative to the request's start.
+#[cold]
+fn save_progress(partial: &mut Partial, spans: &mut Vec<Span>, first_span: usize, start: usize) {
+    let shift = start as u32;
+    let known = partial.spans.len();
+    let found = spans.drain(first_span..).skip(known);
+    partial.spans.extend(found.map(|s| Span { start: s.start - shift, end: s.end - shift }));
+}
+
+/// Reads `$<length>\r\n` at `position`; `None` when it is not all there.
+#[inline]
+fn read_bulk_length(
+    buffer: &[u8],
+    position: usize,
+    limits: &RequestLimits,
+) -> Result<Option<(usize, usize)>, ProtocolError> {
+    match buffer.get(position) {
+        None => return Ok(None),
+        Some(b'$') => {}
+        // The real server looks at the byte only once the line is complete.
+        Some(&other) => {
+            return match memchr::memchr(b'\r', &buffer[position..]) {
+                Some(at) if position + at + 1 < buffer.len() => {
+                    Err(ProtocolError::ExpectedDollar(char::from(other)))
+                }
+                _ if buffer.len() - position > INLINE_MAX_BYTES => Err(ProtocolError::BulkCountTooBig),
+                _ => Ok(None),
+            };
+        }
+    }
+    match read_number(buffer, position + 1) {
+        Number::Value(length, next) => {
+            if length < 0 || length > limits.bulk_max_bytes {
+                Err(if limits.unauthenticated && length >= 0 {
+                    ProtocolError::UnauthenticatedBulkLength
+                } else {
+                    ProtocolError::InvalidBulkLength
+                })
+            } else {
+                Ok(Some((length as usize, next)))
+            }
+        }
+        Number::Incomplete if buffer.len() - position > INLINE_MAX_BYTES => {
+            Err(ProtocolError::BulkCountTooBig)
+        }
+        Number::Incomplete => Ok(None),
+        Number::Invalid => Err(ProtocolError::InvalidBulkLength),
+    }
+}
+
+enum Number {
+    /// The value and the offset after the line's end.
+    Value(i64, usize),
+    Incomplete,
+    Invalid,
+}
+
+/// Reads a decimal number that ends with `\r` and one more byte.
+#[inline]
+fn read_number(buffer: &[u8], position: usize) -> Number {
+    let mut value: i64 = 0;
+    let mut at = position;
+    while let Some(&byte) = buffer.get(at) {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            break;
+        }
+        if at - position >= 18 {
+            return read_odd_number(buffer, position);
+        }
+        value = value * 10 + i64::from(digit);
+        at += 1;
+    }
+    if at > position && buffer.get(at) == Some(&b'\r') {
+        let canonical = buffer[position] != b'0' || at == position + 1;
+        return match (canonical, at + 1 < buffer.len()) {
+            (_, false) => Number::Incomplete,
+            (true, true) => Number::Value(value, at + 2),
+            (false, true) => Number::Invalid,
+        };
+    }
+    read_odd_number(buffer, position)
+}
+
+/// Negative, overlong, malformed or incomplete numbers.
+#[cold]
+fn read_odd_number(buffer: &[u8], position: usize) -> Number {
+    let rest = &buffer[position.min(buffer.len())..];
+    let Some(end) = memchr::memchr(b'\r', rest) else { return Number::Incomplete };
+    if end + 1 >= rest.len() {
+        return Number::Incomplete;
+    }
+    let text = &rest[..end];
+    let digits = text.strip_prefix(b"-").unwrap_or(text);
+    let canonical =
+        !digits.is_empty() && digits.iter().all(u8::is_ascii_digit) && (digits[0] != b'0' || text == b"0");
+    let value = std::str::from_utf8(text).ok().filter(|_| canonical).and_then(|t| t.parse().ok());
+    value.map_or(Number::Invalid, |v| Number::Value(v, position + end + 2))
+}
+
+/// An inline request: words on a line, quoted as redis-cli quotes. Unquoted words are spans into `buffer` as they
+/// stand; a line with quotes has no spans in `buffer`, so the caller is given [`Parsed::Complete`] with none and finds
+/// the words through [`inline_words`].
+#[cold]
+fn parse_inline(
+    buffer: &[u8],
+    start: usize,
+    partial: &mut Partial,
+    spans: &mut Vec<Span>,
+) -> Result<Parsed, ProtocolError> {
+    let from = start + partial.position;
+    let Some(at) = memchr::memchr(b'\n', buffer.get(from..).unwrap_or(&[])) else {
+        if buffer.len() - start > INLINE_MAX_BYTES {
+            return Err(ProtocolError::InlineTooBig);
+        }
+        partial.position = buffer.len() - start;
+        return Ok(Parsed::Incomplete);
+    };
+    *partial = Partial::default();
+    let end = from + at;
+    let mut line_end = end;
+    if line_end > start && buffer[line_end - 1] == b'\r' {
+        line_end -= 1;
+    }
+    let line = &buffer[start..line_end];
+    if line.iter().any(|b| matches!(b, b'"' | b'\'')) {
+        if quote::split(line).is_none() {
+            return Err(ProtocolError::UnbalancedQuotes);
+        }
+        return Ok(Parsed::Complete(end + 1));
+    }
+    let mut word: Option<usize> = None;
+    for (i, byte) in line.iter().enumerate() {
+        match (word, quote::is_space(*byte) || *byte == 0) {
+            (None, false) => word = Some(i),
+            (Some(w), true) => {
+                spans.push(Span { start: (start + w) as u32, end: (start + i) as u32 });
+                word = None;
+            }
+            _ => {}
+        }
+    }
+    if let Some(w) = word {
+        spans.push(Span { start: (start + w) as u32, end: line_end as u32 });
+    }
+    Ok(Parsed::Complete(end + 1))
+}
+
+/// The words of an inline request with quotes, for a request of which [`parse`] said `Complete` without spans.
+/// `None` when the bytes are no such line.
+pub fn inline_words(request: &[u8]) -> Option<OwnedArgs> {
+    if request.first() == Some(&b'*') {
+        return None;
+    }
+    let line = request.strip_suffix(b"\n").unwrap_or(request);
+    let line = line.strip_suffix(b"\r").unwrap_or(line);
+    let words = quote::split(line)?;
+    (!words.is_empty()).then(|| OwnedArgs::from_slices(words.iter().map(Vec::as_slice)))
+}
+
+#[cfg(test)]
+#[path = "request_tests.rs"]
+mod tests;

@@ -1,0 +1,127 @@
+use super::*;
+use proptest::prelude::*;
+
+type Requests = Vec<Vec<Vec<u8>>>;
+
+/// Feeds `input` in pieces that end at `cuts` and collects all requests.
+fn feed(input: &[u8], cuts: &[usize]) -> Result<Requests, ProtocolError> {
+    let limits = RequestLimits::default();
+    let mut buffer = Vec::new();
+    let mut partial = Partial::default();
+    let mut requests = Vec::new();
+    let mut fed = 0;
+    for cut in cuts.iter().copied().chain([input.len()]) {
+        let cut = cut.clamp(fed, input.len());
+        buffer.extend_from_slice(&input[fed..cut]);
+        fed = cut;
+        let mut start = 0;
+        loop {
+            let mut spans = Vec::new();
+            match parse(&buffer, start, &limits, &mut partial, &mut spans)? {
+                Parsed::Complete(end) => {
+                    let request: Vec<Vec<u8>> = if spans.is_empty() {
+                        inline_words(&buffer[start..end])
+                            .map(|o| o.view().iter().map(<[u8]>::to_vec).collect())
+                            .unwrap_or_default()
+                    } else {
+                        Args::new(&buffer, &spans).iter().map(<[u8]>::to_vec).collect()
+                    };
+                    if !request.is_empty() {
+                        requests.push(request);
+                    }
+                    start = end;
+                }
+                Parsed::Incomplete => break,
+            }
+        }
+        buffer.drain(..start);
+    }
+    Ok(requests)
+}
+
+fn encode(requests: &Requests) -> Vec<u8> {
+    let mut out = Vec::new();
+    for request in requests {
+        out.extend(format!("*{}\r\n", request.len()).bytes());
+        for argument in request {
+            out.extend(format!("${}\r\n", argument.len()).bytes());
+            out.extend(argument);
+            out.extend(b"\r\n");
+        }
+    }
+    out
+}
+
+#[test]
+fn inline_and_multibulk_mix() {
+    let input = b"PING\r\n*2\r\n$4\r\nECHO\r\n$2\r\nhi\r\n\r\nset a \"b c\"\n*0\r\n*-1\r\nGET a\n";
+    let got = feed(input, &[]).unwrap();
+    let text: Vec<String> =
+        got.iter().map(|r| r.join(&b'|')).map(|r| String::from_utf8(r).unwrap()).collect();
+    assert_eq!(text, ["PING", "ECHO|hi", "set|a|b c", "GET|a"]);
+}
+
+#[test]
+fn errors_are_redis_errors() {
+    let cases: [(&[u8], &str); 10] = [
+        (b"*x\r\n", "Protocol error: invalid multibulk length"),
+        (b"*20000000000\r\n", "Protocol error: invalid multibulk length"),
+        (b"*99999999999999999999999\r\n", "Protocol error: invalid multibulk length"),
+        (b"*1\r\n$-1\r\n", "Protocol error: invalid bulk length"),
+        (b"*1\r\n$x\r\n", "Protocol error: invalid bulk length"),
+        (b"*1\r\n$2000000000\r\n", "Protocol error: invalid bulk length"),
+        (b"*1\r\nfoo\r\n", "Protocol error: expected '$', got 'f'"),
+        (b"*3\r\n$3\r\nSET\r\n$1\r\nx\r\nfooz\r\n", "Protocol error: expected '$', got 'f'"),
+        (b"set \"\"\"test\"\"\" test\r\n", "Protocol error: unbalanced quotes in request"),
+        (b"*01\r\n", "Protocol error: invalid multibulk length"),
+    ];
+    for (input, expected) in cases {
+        assert_eq!(feed(input, &[]).unwrap_err().to_string(), expected, "{}", String::from_utf8_lossy(input));
+    }
+    let long = vec![b'a'; INLINE_MAX_BYTES + 1];
+    assert_eq!(feed(&long, &[]).unwrap_err(), ProtocolError::InlineTooBig);
+    let mut long = b"*".to_vec();
+    long.resize(INLINE_MAX_BYTES + 2, b'1');
+    assert_eq!(feed(&long, &[]).unwrap_err(), ProtocolError::MultibulkCountTooBig);
+    let mut long = b"*1\r\n$".to_vec();
+    long.resize(INLINE_MAX_BYTES + 6, b'1');
+    assert_eq!(feed(&long, &[]).unwrap_err(), ProtocolError::BulkCountTooBig);
+}
+
+#[test]
+fn unauthenticated_limits() {
+    let limits = RequestLimits { bulk_max_bytes: 16384, arguments_max: 10, unauthenticated: true };
+    let mut spans = Vec::new();
+    let parse =
+        |input: &[u8], spans: &mut Vec<Span>| parse(input, 0, &limits, &mut Partial::default(), spans);
+    assert_eq!(parse(b"*11\r\n", &mut spans).unwrap_err(), ProtocolError::UnauthenticatedMultibulkLength);
+    assert_eq!(parse(b"*1\r\n$16385\r\n", &mut spans).unwrap_err(), ProtocolError::UnauthenticatedBulkLength);
+    assert!(matches!(parse(b"*1\r\n$16384\r\n", &mut spans), Ok(Parsed::Incomplete)));
+}
+
+proptest! {
+    #[test]
+    fn any_fragmentation_gives_the_same_requests(
+        requests in proptest::collection::vec(proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..30), 1..6), 0..6),
+        mut cuts in proptest::collection::vec(0usize..600, 0..30),
+    ) {
+        cuts.sort_unstable();
+        let input = encode(&requests);
+        prop_assert_eq!(feed(&input, &cuts).unwrap(), requests.clone());
+        let every: Vec<usize> = (0..input.len()).collect();
+        prop_assert_eq!(feed(&input, &every).unwrap(), requests);
+    }
+
+    #[test]
+    fn arbitrary_bytes_never_panic_and_fragmentation_does_not_matter(
+        input in proptest::collection::vec(prop_oneof![Just(b'*'), Just(b'$'), Just(b'\r'), Just(b'\n'), b'0'..=b'9', any::<u8>()], 0..200),
+    ) {
+        let whole = feed(&input, &[]);
+        let every: Vec<usize> = (0..input.len()).collect();
+        let pieces = feed(&input, &every);
+        prop_assert_eq!(whole.is_ok(), pieces.is_ok());
+        if let (Ok(whole), Ok(pieces)) = (whole, pieces) {
+            prop_assert_eq!(whole, pieces);
+        }
+    }
+}
