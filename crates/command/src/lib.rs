@@ -1,1 +1,20 @@
-//! The command table: specs and handlers by family.
+//! The command table: what each command is, and what it does to keys. One file or folder per family; a command's entry
+//! stands directly above its handler.
+//!
+//! Handlers know no threads, files or sockets. A handler parses all its arguments into typed values before it touches
+//! data, never blocks, and finds the shards of its keys held.
+
+pub mod context;
+pub mod error;
+pub mod spec;
+pub mod string;
+
+pub use context::{Block, Context, Settings};
+pub use error::{Error, Outcome};
+pub use spec::{Acl, Begin, Command, Find, Flags, Group, KeyFlags, KeyPart, Spec, command, container};
+
+/// What runs a data command.
+pub type Handler = fn(&mut Context<'_>) -> Outcome;
+
+/// All data commands, family by family.
+pub static FAMILIES: &[&[&Command<Handler>]] = &[string::COMMANDS];

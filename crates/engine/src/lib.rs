@@ -1,1 +1,20 @@
-//! Shard locks and the gate: who may touch which keys when.
+//! Who may touch which keys when: shard locks and the gate, and the view of the keyspace that command handlers get.
+//!
+//! Two levels, nothing else. A command locks the shards of its keys in ascending order, runs, unlocks. Whatever needs
+//! the whole store closes the [`Gate`], waits until every thread is out, and runs alone. No handler runs outside both.
+
+mod counters;
+mod effects;
+mod engine;
+mod gate;
+mod hooks;
+mod keys;
+mod lazyfree;
+
+pub use counters::{Counter, Counters};
+pub use effects::{Effects, EventClass, KeyEvent};
+pub use engine::{Engine, Held, ShardState};
+pub use gate::Gate;
+pub use hooks::{Hooks, ReadyKey, Waiter, WatchFlag};
+pub use keys::{Keys, Touch, WrongType};
+pub use lazyfree::LazyFree;

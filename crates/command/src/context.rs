@@ -1,0 +1,156 @@
+//! What a handler gets: its arguments, the keys, the reply, and the settings that matter to it.
+
+use martlet_base::number::{parse_f64, parse_i64};
+use martlet_engine::Keys;
+use martlet_keyspace::Key;
+use martlet_protocol::reply::Reply;
+use martlet_protocol::request::Args;
+
+use crate::error::{Error, Outcome};
+
+/// Configuration that handlers read; the server makes a new one when the configuration changes.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Longest string, in bytes (`proto-max-bulk-len`).
+    pub string_max_bytes: usize,
+    /// Number of databases (`databases`).
+    pub databases: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings { string_max_bytes: martlet_base::limits::STRING_MAX_BYTES, databases: 16 }
+    }
+}
+
+/// A handler's wish to wait until one of its keys changes; see [`Context::block_on`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Block {
+    /// The arguments that are the keys to wait for.
+    pub key_indexes: Vec<usize>,
+    /// When to give up, Unix milliseconds; `None` for never.
+    pub deadline_ms: Option<i64>,
+    /// What a timeout answers.
+    pub on_timeout: TimeoutReply,
+}
+
+/// What a blocked command answers when its time is up.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum TimeoutReply {
+    /// A null array.
+    NullArray,
+    /// A null.
+    Null,
+}
+
+/// See the module's page.
+pub struct Context<'a> {
+    /// The request; argument 0 is the command's name.
+    pub args: Args<'a>,
+    /// The keys; those that the command's key spec names are held.
+    pub keys: &'a mut Keys,
+    /// Where the answer goes.
+    pub reply: &'a mut Reply,
+    /// Settings.
+    pub settings: &'a Settings,
+    /// The first key's argument index and hash, if it has been hashed on the way here.
+    pub first_key: Option<(usize, u64)>,
+    /// Waiting is not allowed here (inside MULTI or a script): answer as if the time were up.
+    pub deny_blocking: bool,
+    /// Set by [`Context::block_on`].
+    pub block: Option<Block>,
+}
+
+impl<'a> Context<'a> {
+    /// The argument at `index`; empty if there is none, which arity excludes for the mandatory ones.
+    #[inline]
+    pub fn arg(&self, index: usize) -> &'a [u8] {
+        self.args.at(index)
+    }
+
+    /// Number of arguments, the command's name included.
+    #[inline]
+    pub fn argc(&self) -> usize {
+        self.args.len()
+    }
+
+    /// Whether the argument at `index` is this word, in any case of letters.
+    #[inline]
+    pub fn is(&self, index: usize, word: &str) -> bool {
+        self.arg(index).eq_ignore_ascii_case(word.as_bytes())
+    }
+
+    /// The argument at `index` as a key.
+    #[inline]
+    pub fn key(&self, index: usize) -> Key<'a> {
+        match self.first_key {
+            Some((first, hash)) if first == index => Key { bytes: self.arg(index), hash },
+            _ => Key::new(self.arg(index)),
+        }
+    }
+
+    /// The argument at `index` as an integer.
+    ///
+    /// # Errors
+    /// [`Error::NotInteger`].
+    pub fn int(&self, index: usize) -> Result<i64, Error> {
+        parse_i64(self.arg(index)).ok_or(Error::NotInteger)
+    }
+
+    /// The argument at `index` as a finite or infinite number.
+    ///
+    /// # Errors
+    /// [`Error::NotFloat`], also for NaN.
+    pub fn float(&self, index: usize) -> Result<f64, Error> {
+        parse_f64(self.arg(index)).filter(|f| !f.is_nan()).ok_or(Error::NotFloat)
+    }
+
+    /// The argument at `index` as a blocking command's timeout in seconds: the deadline, or `None` for 0.
+    ///
+    /// # Errors
+    /// Redis' three texts for what is no number, negative or too large.
+    pub fn deadline_ms(&self, index: usize) -> Result<Option<i64>, Error> {
+        let seconds = parse_f64(self.arg(index))
+            .filter(|f| !f.is_nan())
+            .ok_or(Error::Fixed("ERR timeout is not a float or out of range"))?;
+        let ms = (seconds * 1000.0).ceil();
+        if ms > i64::MAX as f64 - 1024.0 {
+            return Err(Error::Fixed("ERR timeout is out of range"));
+        }
+        if ms < 0.0 {
+            return Err(Error::Fixed("ERR timeout is negative"));
+        }
+        if ms == 0.0 {
+            return Ok(None);
+        }
+        let deadline = (ms as i64).checked_add(self.keys.now_ms);
+        deadline.map(Some).ok_or(Error::Fixed("ERR timeout is out of range"))
+    }
+
+    /// Ends a blocking command that found nothing: waits for a change of the keys at `key_indexes`, after which the
+    /// handler is run again from its start; or, where waiting is not allowed, answers as if the time were up.
+    pub fn block_on(
+        &mut self,
+        key_indexes: impl IntoIterator<Item = usize>,
+        deadline_ms: Option<i64>,
+        on_timeout: TimeoutReply,
+    ) -> Outcome {
+        if self.deny_blocking {
+            on_timeout.write(self.reply);
+        } else {
+            let key_indexes = key_indexes.into_iter().collect();
+            self.block = Some(Block { key_indexes, deadline_ms, on_timeout });
+        }
+        Ok(())
+    }
+}
+
+impl TimeoutReply {
+    /// Writes the answer.
+    pub fn write(self, reply: &mut Reply) {
+        match self {
+            TimeoutReply::NullArray => reply.null_array(),
+            TimeoutReply::Null => reply.null(),
+        }
+    }
+}

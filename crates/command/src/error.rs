@@ -1,0 +1,54 @@
+//! Errors that handlers answer; their texts are Redis', since clients match on them.
+
+use martlet_engine::WrongType;
+use thiserror::Error;
+
+/// What a handler returns. On an error, whatever it has written to the reply is taken back.
+pub type Outcome = Result<(), Error>;
+
+/// An error reply, its code included.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum Error {
+    /// The key holds another type.
+    #[error("WRONGTYPE Operation against a key holding the wrong kind of value")]
+    WrongType,
+    /// Options that do not fit.
+    #[error("ERR syntax error")]
+    Syntax,
+    /// Text that is no 64-bit integer.
+    #[error("ERR value is not an integer or out of range")]
+    NotInteger,
+    /// Text that is no number.
+    #[error("ERR value is not a valid float")]
+    NotFloat,
+    /// A number that must not be negative.
+    #[error("ERR value is out of range, must be positive")]
+    NotPositive,
+    /// A number outside its range.
+    #[error("ERR value is out of range")]
+    OutOfRange,
+    /// An index outside its collection.
+    #[error("ERR index out of range")]
+    IndexOutOfRange,
+    /// A key that must be there.
+    #[error("ERR no such key")]
+    NoSuchKey,
+    /// The wrong number of arguments, for the command of this full name (`config|get`).
+    #[error("ERR wrong number of arguments for '{0}' command")]
+    Arity(&'static str),
+    /// A string that would become too long.
+    #[error("ERR string exceeds maximum allowed size (proto-max-bulk-len)")]
+    StringTooLong,
+    /// A fixed text, code included.
+    #[error("{0}")]
+    Fixed(&'static str),
+    /// A composed text, code included.
+    #[error("{0}")]
+    Text(String),
+}
+
+impl From<WrongType> for Error {
+    fn from(_: WrongType) -> Error {
+        Error::WrongType
+    }
+}

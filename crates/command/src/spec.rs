@@ -1,0 +1,532 @@
+//! What a command is: name, arity, flags, where its keys are, ACL categories, one-line documentation.
+//!
+//! Dispatch, arity checks, key routing, COMMAND and its subcommands, ACL and the documentation are derived from these
+//! entries; nothing about a command is said anywhere else.
+
+use std::ops::BitOr;
+
+use martlet_protocol::request::Args;
+
+macro_rules! bits {
+    ($(#[$doc:meta])* $name:ident { $($(#[$bit_doc:meta])* $bit:ident = $value:expr, $text:literal;)* }) => {
+        $(#[$doc])*
+        #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+        pub struct $name(pub u32);
+
+        impl $name {
+            /// No bit.
+            pub const NONE: $name = $name(0);
+            $($(#[$bit_doc])* pub const $bit: $name = $name(1 << $value);)*
+
+            /// Each bit with the name that COMMAND gives it; the empty name for bits that it does not tell.
+            pub const NAMES: &'static [($name, &'static str)] = &[$(($name::$bit, $text)),*];
+
+            /// Whether all bits of `other` are set.
+            #[inline]
+            pub const fn has(self, other: $name) -> bool {
+                self.0 & other.0 == other.0
+            }
+
+            /// Both sets of bits.
+            pub const fn with(self, other: $name) -> $name {
+                $name(self.0 | other.0)
+            }
+
+            /// The names of the bits set, in the table's order.
+            pub fn names(self) -> impl Iterator<Item = &'static str> {
+                Self::NAMES.iter().filter(move |(bit, name)| self.has(*bit) && !name.is_empty()).map(|(_, name)| *name)
+            }
+        }
+
+        impl BitOr for $name {
+            type Output = $name;
+            fn bitor(self, other: $name) -> $name {
+                self.with(other)
+            }
+        }
+    };
+}
+
+bits! {
+    /// What kind of command it is.
+    Flags {
+        /// May change data.
+        WRITE = 0, "write";
+        /// Only reads data.
+        READONLY = 1, "readonly";
+        /// Refused when memory is full.
+        DENYOOM = 2, "denyoom";
+        /// Administration.
+        ADMIN = 3, "admin";
+        /// Publish and subscribe.
+        PUBSUB = 4, "pubsub";
+        /// Not from scripts.
+        NOSCRIPT = 5, "noscript";
+        /// May block the client.
+        BLOCKING = 6, "blocking";
+        /// Allowed while data is loaded.
+        LOADING = 7, "loading";
+        /// Allowed on a replica without its primary.
+        STALE = 8, "stale";
+        /// Not shown to MONITOR.
+        SKIP_MONITOR = 9, "skip_monitor";
+        /// Not in the slow log.
+        SKIP_SLOWLOG = 10, "skip_slowlog";
+        /// Accepted for a slot that is being imported.
+        ASKING = 11, "asking";
+        /// Constant or logarithmic time.
+        FAST = 12, "fast";
+        /// Allowed before authentication.
+        NO_AUTH = 13, "no_auth";
+        /// May be sent to replicas although it does not write.
+        MAY_REPLICATE = 14, "may_replicate";
+        /// Valid without any key although it takes keys.
+        NO_MANDATORY_KEYS = 15, "no_mandatory_keys";
+        /// Not while data is loaded asynchronously.
+        NO_ASYNC_LOADING = 16, "no_async_loading";
+        /// Not inside MULTI.
+        NO_MULTI = 17, "no_multi";
+        /// Allowed while a script is busy.
+        ALLOW_BUSY = 18, "allow_busy";
+        /// Keys cannot be told from fixed positions.
+        MOVABLE_KEYS = 19, "movablekeys";
+        /// Runs behind the closed gate, with all shards held.
+        EXCLUSIVE = 24, "";
+        /// Walks: runs with nothing held and takes shards one at a time.
+        WALK = 25, "";
+    }
+}
+
+bits! {
+    /// ACL categories.
+    Acl {
+        /// @keyspace
+        KEYSPACE = 0, "keyspace";
+        /// @read
+        READ = 1, "read";
+        /// @write
+        WRITE = 2, "write";
+        /// @set
+        SET = 3, "set";
+        /// @sortedset
+        SORTED_SET = 4, "sortedset";
+        /// @list
+        LIST = 5, "list";
+        /// @hash
+        HASH = 6, "hash";
+        /// @string
+        STRING = 7, "string";
+        /// @bitmap
+        BITMAP = 8, "bitmap";
+        /// @hyperloglog
+        HYPERLOGLOG = 9, "hyperloglog";
+        /// @geo
+        GEO = 10, "geo";
+        /// @stream
+        STREAM = 11, "stream";
+        /// @pubsub
+        PUBSUB = 12, "pubsub";
+        /// @admin
+        ADMIN = 13, "admin";
+        /// @fast
+        FAST = 14, "fast";
+        /// @slow
+        SLOW = 15, "slow";
+        /// @blocking
+        BLOCKING = 16, "blocking";
+        /// @dangerous
+        DANGEROUS = 17, "dangerous";
+        /// @connection
+        CONNECTION = 18, "connection";
+        /// @transaction
+        TRANSACTION = 19, "transaction";
+        /// @scripting
+        SCRIPTING = 20, "scripting";
+    }
+}
+
+bits! {
+    /// What a command does with the keys of one part of its key spec.
+    KeyFlags {
+        /// Reads the value without changing it.
+        RO = 0, "RO";
+        /// Reads and changes the value.
+        RW = 1, "RW";
+        /// Overwrites the value.
+        OW = 2, "OW";
+        /// Deletes the key.
+        RM = 3, "RM";
+        /// Returns or copies user data of the value.
+        ACCESS = 4, "access";
+        /// Changes user data of the value.
+        UPDATE = 5, "update";
+        /// Adds data without changing or deleting what is there.
+        INSERT = 6, "insert";
+        /// Deletes content of the value.
+        DELETE = 7, "delete";
+        /// Not a key, but treated as one for routing.
+        NOT_KEY = 8, "not_key";
+        /// The spec may not find all keys.
+        INCOMPLETE = 9, "incomplete";
+        /// The flags depend on the arguments.
+        VARIABLE_FLAGS = 10, "variable_flags";
+    }
+}
+
+/// The group that a command's documentation is in.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Group {
+    /// `bitmap`
+    Bitmap,
+    /// `connection`
+    Connection,
+    /// `generic`
+    Generic,
+    /// `geo`
+    Geo,
+    /// `hash`
+    Hash,
+    /// `hyperloglog`
+    Hyperloglog,
+    /// `list`
+    List,
+    /// `server`
+    Server,
+    /// `set`
+    Set,
+    /// `sorted-set`
+    SortedSet,
+    /// `string`
+    String,
+    /// `transactions`
+    Transactions,
+}
+
+impl Group {
+    /// The name that COMMAND DOCS gives.
+    pub fn name(self) -> &'static str {
+        match self {
+            Group::Bitmap => "bitmap",
+            Group::Connection => "connection",
+            Group::Generic => "generic",
+            Group::Geo => "geo",
+            Group::Hash => "hash",
+            Group::Hyperloglog => "hyperloglog",
+            Group::List => "list",
+            Group::Server => "server",
+            Group::Set => "set",
+            Group::SortedSet => "sorted-set",
+            Group::String => "string",
+            Group::Transactions => "transactions",
+        }
+    }
+}
+
+/// Where a part of the keys begins.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Begin {
+    /// At this argument.
+    Index(usize),
+    /// After this word, searched from an argument (counted from the end if negative).
+    Keyword(&'static str, isize),
+    /// Not to be told from the arguments (SORT's GET patterns).
+    Unknown,
+}
+
+/// How the keys of a part follow from where it begins.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Find {
+    /// Every `step`-th argument up to `last`, which is relative to the beginning or, if negative, to the end. With a
+    /// `limit` of n > 1, only the first 1/n of what is left counts.
+    Range {
+        /// See above.
+        last: isize,
+        /// See above.
+        step: usize,
+        /// See above.
+        limit: usize,
+    },
+    /// A count at `count` after the beginning, and as many keys from `first` after it.
+    Count {
+        /// See above.
+        count: usize,
+        /// See above.
+        first: usize,
+        /// See above.
+        step: usize,
+    },
+    /// Not to be told from the arguments.
+    Unknown,
+}
+
+/// One part of a command's key spec.
+#[derive(Copy, Clone, Debug)]
+pub struct KeyPart {
+    /// Where it begins.
+    pub begin: Begin,
+    /// How its keys are found.
+    pub find: Find,
+    /// What is done with them.
+    pub flags: KeyFlags,
+}
+
+impl KeyPart {
+    /// One key, at argument `index`.
+    pub const fn one(index: usize, flags: KeyFlags) -> KeyPart {
+        KeyPart::range(index, 0, 1, flags)
+    }
+
+    /// Keys from argument `first`, every `step`-th one, to `last`: relative to `first`, or to the end if negative.
+    pub const fn range(first: usize, last: isize, step: usize, flags: KeyFlags) -> KeyPart {
+        KeyPart { begin: Begin::Index(first), find: Find::Range { last, step, limit: 0 }, flags }
+    }
+
+    /// A count at argument `index`, followed by as many keys.
+    pub const fn counted(index: usize, flags: KeyFlags) -> KeyPart {
+        KeyPart { begin: Begin::Index(index), find: Find::Count { count: 0, first: 1, step: 1 }, flags }
+    }
+
+    /// Appends the indexes of the keys in `args`; false when the arguments do not fit the spec.
+    fn find_in(&self, args: &Args<'_>, out: &mut Vec<usize>) -> bool {
+        let argc = args.len();
+        let begin = match self.begin {
+            Begin::Index(index) => index,
+            Begin::Unknown => return true,
+            Begin::Keyword(word, from) => match find_keyword(args, word, from) {
+                Some(at) => at + 1,
+                None => return true,
+            },
+        };
+        if begin >= argc {
+            return matches!(self.begin, Begin::Keyword(..));
+        }
+        match self.find {
+            Find::Unknown => true,
+            Find::Range { last, step, limit } => {
+                let last = match (last, limit) {
+                    (0.., _) => begin + last as usize,
+                    (_, 0 | 1) => argc.saturating_sub(last.unsigned_abs()),
+                    (_, limit) => begin + ((argc - begin) / limit).saturating_sub(last.unsigned_abs()),
+                };
+                if last >= argc || last < begin {
+                    return false;
+                }
+                out.extend((begin..=last).step_by(step));
+                true
+            }
+            Find::Count { count, first, step } => {
+                let number = args.get(begin + count).and_then(martlet_base::number::parse_i64);
+                let Some(number @ 1..) = number else { return false };
+                let from = begin + first;
+                let Some(room) = argc.checked_sub(from) else { return false };
+                let number = number as usize;
+                if number.checked_mul(step).is_none_or(|n| n + 1 - step > room) {
+                    return false;
+                }
+                out.extend((0..number).map(|i| from + i * step));
+                true
+            }
+        }
+    }
+}
+
+fn find_keyword(args: &Args<'_>, word: &str, from: isize) -> Option<usize> {
+    let is = |at: &usize| args.at(*at).eq_ignore_ascii_case(word.as_bytes());
+    if from >= 0 {
+        (from as usize..args.len()).find(is)
+    } else {
+        let start = args.len().checked_sub(from.unsigned_abs())?;
+        (1..=start).rev().find(is)
+    }
+}
+
+/// What is said of a command besides what runs it.
+#[derive(Clone, Debug)]
+pub struct Spec {
+    /// Name in lower case; of a subcommand, its own (`get` of `config|get`).
+    pub name: &'static str,
+    /// Name with the container's (`config|get`).
+    pub full_name: &'static str,
+    /// Number of arguments with the name (and the container's); at least as many if negative.
+    pub arity: i32,
+    /// Flags.
+    pub flags: Flags,
+    /// Where the keys are.
+    pub keys: &'static [KeyPart],
+    /// Categories besides those that follow from the flags.
+    acl: Acl,
+    /// Group.
+    pub group: Group,
+    /// Version of Redis that first had it.
+    pub since: &'static str,
+    /// Complexity.
+    pub complexity: &'static str,
+    /// One line.
+    pub summary: &'static str,
+    /// True for arguments with which the command touches keys that it does not name: it then runs with all shards
+    /// held.
+    pub undeclared_keys: Option<fn(&Args<'_>) -> bool>,
+}
+
+impl Spec {
+    /// The categories: those named, and those that follow from flags and group as Redis derives them.
+    pub fn acl(&self) -> Acl {
+        let mut acl = self.acl;
+        let implied = [
+            (Flags::WRITE, Acl::WRITE),
+            (Flags::ADMIN, Acl::ADMIN | Acl::DANGEROUS),
+            (Flags::PUBSUB, Acl::PUBSUB),
+            (Flags::FAST, Acl::FAST),
+            (Flags::BLOCKING, Acl::BLOCKING),
+        ];
+        for (flag, category) in implied {
+            if self.flags.has(flag) {
+                acl = acl | category;
+            }
+        }
+        // Commands that only read data are @read; those of scripting are neither.
+        if self.flags.has(Flags::READONLY) && !acl.has(Acl::SCRIPTING) {
+            acl = acl | Acl::READ;
+        }
+        if !acl.has(Acl::FAST) {
+            acl = acl | Acl::SLOW;
+        }
+        acl
+    }
+
+    /// Whether this many arguments fit.
+    #[inline]
+    pub fn takes(&self, argc: usize) -> bool {
+        if self.arity >= 0 { argc == self.arity as usize } else { argc >= self.arity.unsigned_abs() as usize }
+    }
+
+    /// The argument that is the command's only key, where that follows from the spec alone.
+    #[inline]
+    pub fn single_key(&self) -> Option<usize> {
+        match self.keys {
+            [KeyPart { begin: Begin::Index(index), find: Find::Range { last: 0, .. }, .. }] => Some(*index),
+            _ => None,
+        }
+    }
+
+    /// Appends the indexes of all keys; false when the arguments do not fit the spec (the handler will say why).
+    pub fn key_indexes(&self, args: &Args<'_>, out: &mut Vec<usize>) -> bool {
+        self.keys.iter().all(|part| part.find_in(args, out))
+    }
+
+    /// COMMAND's first key, last key and step, as it tells them for simple specs.
+    pub fn legacy_range(&self) -> (i64, i64, i64) {
+        let mut range: Option<(i64, i64, i64)> = None;
+        for part in self.keys {
+            let (Begin::Index(first), Find::Range { last, step, limit: 0 | 1 }) = (part.begin, part.find)
+            else {
+                continue;
+            };
+            let first = first as i64;
+            let last = if last >= 0 { first + last as i64 } else { last as i64 };
+            range = Some(match range {
+                None => (first, last, step as i64),
+                Some((f, l, s)) if l == first - s.max(1) || (l == first - 1 && last >= 0) => (f, last, s),
+                Some(old) => old,
+            });
+        }
+        range.unwrap_or((0, 0, 0))
+    }
+}
+
+/// A command: its spec and what runs it. `H` is the type of handler, which differs between commands that work on data
+/// and those that work on the server.
+pub struct Command<H: 'static> {
+    /// What it is.
+    pub spec: Spec,
+    /// What runs it; `None` for a container that is nothing without a subcommand.
+    pub handler: Option<H>,
+    /// Subcommands of a container.
+    pub subcommands: &'static [&'static Command<H>],
+}
+
+/// An entry of the table, to be completed by the methods of [`Command`].
+pub const fn command<H: Copy>(name: &'static str, arity: i32, handler: H) -> Command<H> {
+    Command { spec: blank(name, arity), handler: Some(handler), subcommands: &[] }
+}
+
+/// An entry that only holds subcommands (CONFIG, OBJECT).
+pub const fn container<H: Copy>(
+    name: &'static str,
+    arity: i32,
+    subcommands: &'static [&'static Command<H>],
+) -> Command<H> {
+    Command { spec: blank(name, arity), handler: None, subcommands }
+}
+
+const fn blank(full_name: &'static str, arity: i32) -> Spec {
+    Spec {
+        name: last_part(full_name),
+        full_name,
+        arity,
+        flags: Flags::NONE,
+        keys: &[],
+        acl: Acl::NONE,
+        group: Group::Generic,
+        since: "",
+        complexity: "",
+        summary: "",
+        undeclared_keys: None,
+    }
+}
+
+const fn last_part(full_name: &'static str) -> &'static str {
+    let bytes = full_name.as_bytes();
+    let mut at = 0;
+    while at < bytes.len() {
+        if bytes[at] == b'|' {
+            return match std::str::from_utf8(bytes.split_at(at + 1).1) {
+                Ok(name) => name,
+                Err(_) => full_name,
+            };
+        }
+        at += 1;
+    }
+    full_name
+}
+
+impl<H: Copy> Command<H> {
+    /// Sets the flags.
+    pub const fn flags(mut self, flags: Flags) -> Self {
+        self.spec.flags = flags;
+        self
+    }
+
+    /// Sets the key spec.
+    pub const fn keys(mut self, keys: &'static [KeyPart]) -> Self {
+        self.spec.keys = keys;
+        self
+    }
+
+    /// Sets the ACL categories that do not follow from the flags.
+    pub const fn acl(mut self, acl: Acl) -> Self {
+        self.spec.acl = acl;
+        self
+    }
+
+    /// Says for which arguments the command touches keys that it does not name.
+    pub const fn undeclared_keys_if(mut self, when: fn(&Args<'_>) -> bool) -> Self {
+        self.spec.undeclared_keys = Some(when);
+        self
+    }
+
+    /// Sets the documentation.
+    pub const fn doc(
+        mut self,
+        group: Group,
+        since: &'static str,
+        complexity: &'static str,
+        summary: &'static str,
+    ) -> Self {
+        self.spec.group = group;
+        self.spec.since = since;
+        self.spec.complexity = complexity;
+        self.spec.summary = summary;
+        self
+    }
+}

@@ -1,0 +1,58 @@
+//! Counters that one thread writes and any thread reads.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A number that only its owning thread changes: adding is a plain load and store, no locked instruction.
+#[derive(Debug, Default)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    /// Adds `n`; only the owning thread may call this.
+    #[inline]
+    pub fn add(&self, n: u64) {
+        self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
+    }
+
+    /// The value, from any thread.
+    #[inline]
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Sets the value; only the owning thread may call this, or one that runs alone behind the gate.
+    pub fn set(&self, value: u64) {
+        self.0.store(value, Ordering::Relaxed);
+    }
+}
+
+/// What the keyspace counts, per thread.
+#[derive(Debug, Default)]
+pub struct Counters {
+    /// Reads that found their key.
+    pub keyspace_hits: Counter,
+    /// Reads that did not.
+    pub keyspace_misses: Counter,
+    /// Keys deleted because their time had come.
+    pub expired_keys: Counter,
+    /// Hash fields deleted because their time had come.
+    pub expired_fields: Counter,
+    /// Keys deleted to stay below maxmemory.
+    pub evicted_keys: Counter,
+    /// Changes of the data set.
+    pub dirty: Counter,
+}
+
+impl Counters {
+    /// Sets all to 0 but `dirty`; for CONFIG RESETSTAT, behind the gate.
+    pub fn reset(&self) {
+        for counter in [
+            &self.keyspace_hits,
+            &self.keyspace_misses,
+            &self.expired_keys,
+            &self.expired_fields,
+            &self.evicted_keys,
+        ] {
+            counter.set(0);
+        }
+    }
+}

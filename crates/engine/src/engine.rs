@@ -1,0 +1,197 @@
+//! The shards, their locks, and taking and releasing them.
+
+use std::cell::UnsafeCell;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use crossbeam_utils::CachePadded;
+use martlet_base::limits::SHARD_COUNT;
+use martlet_base::sync::RawLock;
+use martlet_keyspace::Shard;
+
+use crate::counters::Counters;
+use crate::gate::Gate;
+use crate::hooks::Hooks;
+use crate::lazyfree::LazyFree;
+
+/// What a shard's lock guards.
+#[derive(Default)]
+pub struct ShardState {
+    /// The keys.
+    pub keys: Shard,
+    /// Who waits for them.
+    pub hooks: Hooks,
+}
+
+#[repr(align(128))]
+struct Cell {
+    lock: RawLock,
+    state: UnsafeCell<ShardState>,
+}
+
+// SAFETY: `state` is only reached through a held lock or behind the closed gate (see `Held`).
+unsafe impl Sync for Cell {}
+
+/// The keyspace and what guards it. One per server.
+pub struct Engine {
+    cells: Box<[Cell]>,
+    /// Per shard, no later than its next expiry, Unix milliseconds; written under the shard's lock.
+    next_due_ms: Box<[AtomicI64]>,
+    /// See [`Gate`]. Thread numbers are those of `counters`.
+    pub gate: Gate,
+    /// One set of counters per thread.
+    pub counters: Box<[CachePadded<Counters>]>,
+    /// Where large values go to be freed.
+    pub lazy_free: LazyFree,
+}
+
+/// Which shards a thread holds. Not held by anyone else meanwhile, which is what makes access sound.
+#[derive(Debug, Default)]
+pub enum Held {
+    /// None.
+    #[default]
+    Nothing,
+    /// The lock of one shard.
+    One(usize),
+    /// The locks of several shards, ascending.
+    Many(Vec<usize>),
+    /// All of them: the gate is closed and this thread is the one inside.
+    All,
+}
+
+impl Held {
+    #[inline]
+    fn covers(&self, shard: usize) -> bool {
+        match self {
+            Held::Nothing => false,
+            Held::One(held) => *held == shard,
+            Held::Many(held) => held.binary_search(&shard).is_ok(),
+            Held::All => true,
+        }
+    }
+}
+
+impl Engine {
+    /// An empty keyspace for `threads` threads that may enter the gate.
+    ///
+    /// # Errors
+    /// When the operating system refuses the background thread.
+    pub fn new(threads: usize) -> std::io::Result<Engine> {
+        let cell = || Cell { lock: RawLock::new(), state: UnsafeCell::new(ShardState::default()) };
+        Ok(Engine {
+            cells: (0..SHARD_COUNT).map(|_| cell()).collect(),
+            next_due_ms: (0..SHARD_COUNT).map(|_| AtomicI64::new(i64::MAX)).collect(),
+            gate: Gate::new(threads),
+            counters: (0..threads).map(|_| CachePadded::new(Counters::default())).collect(),
+            lazy_free: LazyFree::start()?,
+        })
+    }
+
+    /// Locks one shard.
+    #[inline]
+    pub(crate) fn lock(&self, shard: usize) {
+        self.cells[shard].lock.lock();
+    }
+
+    #[inline]
+    pub(crate) fn unlock(&self, shard: usize) {
+        self.cells[shard].lock.unlock();
+    }
+
+    /// Unlocks what is held and leaves nothing.
+    #[inline]
+    pub(crate) fn release(&self, held: &mut Held) {
+        match held {
+            Held::One(shard) => self.unlock(*shard),
+            Held::Many(shards) => shards.iter().for_each(|&shard| self.unlock(shard)),
+            Held::Nothing | Held::All => {}
+        }
+        *held = Held::Nothing;
+    }
+
+    /// The state of a shard that `held` covers.
+    #[inline]
+    pub(crate) fn state<'a>(&self, held: &'a Held, shard: usize) -> &'a ShardState
+    where
+        Self: 'a,
+    {
+        assert!(
+            held.covers(shard),
+            "shard {shard} is not held: a key is missing from the command's key spec"
+        );
+        // SAFETY: `held` covers the shard, so no other thread touches it, and borrows through `held` are shared.
+        unsafe { &*self.cells[shard].state.get() }
+    }
+
+    /// As [`Engine::state`], for changes.
+    #[inline]
+    pub(crate) fn state_mut<'a>(&self, held: &'a mut Held, shard: usize) -> &'a mut ShardState
+    where
+        Self: 'a,
+    {
+        assert!(
+            held.covers(shard),
+            "shard {shard} is not held: a key is missing from the command's key spec"
+        );
+        // SAFETY: `held` covers the shard, so no other thread touches it, and the borrow of `held` is exclusive.
+        unsafe { &mut *self.cells[shard].state.get() }
+    }
+
+    /// Notes that something in a held shard expires at this time.
+    #[inline]
+    pub(crate) fn note_due(&self, shard: usize, at_ms: i64) {
+        if at_ms < self.next_due_ms[shard].load(Ordering::Relaxed) {
+            self.next_due_ms[shard].store(at_ms, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn set_due(&self, shard: usize, at_ms: i64) {
+        self.next_due_ms[shard].store(at_ms, Ordering::Relaxed);
+    }
+
+    /// Whether something in the shard may be due by `now_ms`.
+    #[inline]
+    pub fn is_due(&self, shard: usize, now_ms: i64) -> bool {
+        self.next_due_ms[shard].load(Ordering::Relaxed) <= now_ms
+    }
+
+    /// Asks the processor for a shard's header.
+    #[inline]
+    pub fn prefetch_shard(&self, hash: u64) {
+        let cell = &self.cells[hash as usize & (SHARD_COUNT - 1)];
+        Shard::prefetch_header(cell.state.get().cast::<Shard>());
+    }
+
+    /// Asks the processor for a key's bucket, if the shard is free at this instant and its database large enough for
+    /// that to pay; whether it did.
+    #[inline]
+    pub fn prefetch_bucket(&self, db: usize, hash: u64, worthwhile_keys: usize) -> bool {
+        let cell = &self.cells[hash as usize & (SHARD_COUNT - 1)];
+        if !cell.lock.try_lock() {
+            return false;
+        }
+        // SAFETY: the lock is held.
+        let db = unsafe { &*cell.state.get() }.keys.db(db);
+        let large = db.len() >= worthwhile_keys;
+        if large {
+            db.prefetch(hash);
+        }
+        cell.lock.unlock();
+        large
+    }
+
+    /// Asks the processor for a key's entry; its bucket should have arrived by now.
+    #[inline]
+    pub fn prefetch_entry(&self, db: usize, hash: u64) {
+        let cell = &self.cells[hash as usize & (SHARD_COUNT - 1)];
+        if cell.lock.try_lock() {
+            // SAFETY: the lock is held.
+            unsafe { &*cell.state.get() }.keys.db(db).prefetch_entry(hash);
+            cell.lock.unlock();
+        }
+    }
+
+    /// Counters of one kind summed over the threads.
+    pub fn sum(&self, counter: impl Fn(&Counters) -> u64) -> u64 {
+        self.counters.iter().map(|c| counter(c)).sum()
+    }
+}

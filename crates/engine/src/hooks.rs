@@ -1,0 +1,165 @@
+//! Who waits for a change of a key: WATCHing clients and blocked ones. One table per shard, under its lock.
+
+use std::any::Any;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use hashbrown::HashMap;
+
+/// Raised when a watched key has changed; one per client.
+#[derive(Debug, Default)]
+pub struct WatchFlag(AtomicBool);
+
+impl WatchFlag {
+    /// Says that a watched key has changed.
+    pub fn raise(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+
+    /// Whether one has.
+    pub fn is_raised(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+
+    /// Forgets it (EXEC, DISCARD, UNWATCH).
+    pub fn clear(&self) {
+        self.0.store(false, Ordering::Release);
+    }
+}
+
+/// A blocked client's place in the queues of its keys.
+pub struct Waiter {
+    /// The I/O thread that owns the connection.
+    pub thread: usize,
+    /// The connection in that thread.
+    pub token: u64,
+    /// The database that the keys are in.
+    pub db: usize,
+    /// The keys that it waits for.
+    pub keys: Vec<Vec<u8>>,
+    /// Whoever sets this first ends the wait: who serves it, its timeout, CLIENT UNBLOCK, or its disconnection.
+    claimed: AtomicBool,
+    /// What the server needs to run the request for it.
+    pub request: Box<dyn Any + Send + Sync>,
+}
+
+impl Waiter {
+    /// A waiter that nobody has claimed.
+    pub fn new(
+        thread: usize,
+        token: u64,
+        db: usize,
+        keys: Vec<Vec<u8>>,
+        request: Box<dyn Any + Send + Sync>,
+    ) -> Arc<Waiter> {
+        Arc::new(Waiter { thread, token, db, keys, claimed: AtomicBool::new(false), request })
+    }
+
+    /// True for exactly one caller.
+    pub fn claim(&self) -> bool {
+        !self.claimed.swap(true, Ordering::AcqRel)
+    }
+
+    /// Whether the wait has ended.
+    pub fn is_claimed(&self) -> bool {
+        self.claimed.load(Ordering::Acquire)
+    }
+}
+
+/// A key that somebody is blocked on and that has changed.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ReadyKey {
+    /// Its database.
+    pub db: usize,
+    /// Its name.
+    pub key: Vec<u8>,
+}
+
+/// The watchers and waiters of one shard's keys.
+#[derive(Default)]
+pub struct Hooks {
+    watchers: HashMap<(usize, Vec<u8>), Vec<Arc<WatchFlag>>>,
+    waiters: HashMap<(usize, Vec<u8>), VecDeque<Arc<Waiter>>>,
+}
+
+impl Hooks {
+    /// Whether nobody waits for anything: the test that every write pays.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.watchers.is_empty() && self.waiters.is_empty()
+    }
+
+    /// Adds a watcher, once.
+    pub fn watch(&mut self, db: usize, key: &[u8], flag: &Arc<WatchFlag>) {
+        let flags = self.watchers.entry((db, key.to_vec())).or_default();
+        if !flags.iter().any(|f| Arc::ptr_eq(f, flag)) {
+            flags.push(flag.clone());
+        }
+    }
+
+    /// Removes a watcher.
+    pub fn unwatch(&mut self, db: usize, key: &[u8], flag: &Arc<WatchFlag>) {
+        let place = (db, key.to_vec());
+        if let Some(flags) = self.watchers.get_mut(&place) {
+            flags.retain(|f| !Arc::ptr_eq(f, flag));
+            if flags.is_empty() {
+                self.watchers.remove(&place);
+            }
+        }
+    }
+
+    /// Queues a waiter behind those that are there.
+    pub fn block(&mut self, db: usize, key: &[u8], waiter: &Arc<Waiter>) {
+        let queue = self.waiters.entry((db, key.to_vec())).or_default();
+        if !queue.iter().any(|w| Arc::ptr_eq(w, waiter)) {
+            queue.push_back(waiter.clone());
+        }
+    }
+
+    /// Takes a waiter out of a key's queue.
+    pub fn unblock(&mut self, db: usize, key: &[u8], waiter: &Arc<Waiter>) {
+        let place = (db, key.to_vec());
+        if let Some(queue) = self.waiters.get_mut(&place) {
+            queue.retain(|w| !Arc::ptr_eq(w, waiter));
+            if queue.is_empty() {
+                self.waiters.remove(&place);
+            }
+        }
+    }
+
+    /// The waiters of a key, first come first.
+    pub fn waiters(&self, db: usize, key: &[u8]) -> Vec<Arc<Waiter>> {
+        self.waiters.get(&(db, key.to_vec())).map(|queue| queue.iter().cloned().collect()).unwrap_or_default()
+    }
+
+    /// Tells watchers of a change; true if somebody is blocked on the key.
+    pub fn changed(&self, db: usize, key: &[u8]) -> bool {
+        let place = (db, key.to_vec());
+        for flag in self.watchers.get(&place).into_iter().flatten() {
+            flag.raise();
+        }
+        self.waiters.contains_key(&place)
+    }
+
+    /// Keys of a database that somebody watches, with the watchers.
+    pub fn watched(&self, db: usize) -> impl Iterator<Item = (&[u8], &[Arc<WatchFlag>])> {
+        let of_db = self.watchers.iter().filter(move |((watched_db, _), _)| *watched_db == db);
+        of_db.map(|((_, key), flags)| (key.as_slice(), flags.as_slice()))
+    }
+
+    /// Keys of a database that somebody is blocked on.
+    pub fn blocked_keys(&self, db: usize) -> impl Iterator<Item = &[u8]> {
+        self.waiters.keys().filter(move |(waiting_db, _)| *waiting_db == db).map(|(_, key)| key.as_slice())
+    }
+
+    /// Number of keys that somebody is blocked on.
+    pub fn blocked_key_count(&self) -> usize {
+        self.waiters.len()
+    }
+
+    /// Number of keys that somebody watches.
+    pub fn watched_key_count(&self) -> usize {
+        self.watchers.len()
+    }
+}

@@ -1,0 +1,545 @@
+//! The view of the keyspace that a command handler gets: the shards of its keys are held, time stands still.
+
+use martlet_base::limits::SHARD_COUNT;
+use martlet_base::random::Random;
+use martlet_keyspace::{Db, Entry, ExpiryChange, Key, Kind, Object, StrValue, Value};
+
+use crate::counters::Counters;
+use crate::effects::{Effects, EventClass};
+use crate::engine::{Engine, Held, ShardState};
+use crate::hooks::{Hooks, ReadyKey};
+use crate::lazyfree::LazyFree;
+
+/// The key holds a value of another type.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct WrongType;
+
+/// What an access writes into an entry's 24 bits of access information.
+#[derive(Copy, Clone, Debug)]
+pub enum Touch {
+    /// Nothing (CLIENT NO-TOUCH, OBJECT, DEBUG).
+    Nothing,
+    /// The LRU clock, in seconds.
+    Lru(u32),
+    /// Frequency: decay by minutes, count with falling probability (Redis' LFU).
+    Lfu {
+        /// The clock, in minutes, 16 bits.
+        minutes: u16,
+        /// `lfu-log-factor`.
+        log_factor: u32,
+        /// `lfu-decay-time`, minutes.
+        decay_minutes: u32,
+    },
+}
+
+/// The count that a new key starts with under LFU (Redis: `LFU_INIT_VAL`).
+const LFU_INITIAL: u32 = 5;
+
+impl Touch {
+    fn initial(self) -> u32 {
+        match self {
+            Touch::Nothing => 0,
+            Touch::Lru(clock) => clock & 0xff_ffff,
+            Touch::Lfu { minutes, .. } => (u32::from(minutes) << 8) | LFU_INITIAL,
+        }
+    }
+
+    /// The frequency that the 24 bits stand for now, decayed.
+    pub fn frequency(old: u32, minutes: u16, decay_minutes: u32) -> u32 {
+        let counter = old & 0xff;
+        let elapsed = u32::from(minutes.wrapping_sub((old >> 8) as u16));
+        match elapsed.checked_div(decay_minutes) {
+            Some(periods) => counter.saturating_sub(periods),
+            None => counter,
+        }
+    }
+
+    fn next(self, old: u32, random: &mut Random) -> u32 {
+        match self {
+            Touch::Nothing => old,
+            Touch::Lru(clock) => clock & 0xff_ffff,
+            Touch::Lfu { minutes, log_factor, decay_minutes } => {
+                let mut counter = Touch::frequency(old, minutes, decay_minutes);
+                if counter < 255 {
+                    let base = f64::from(counter.saturating_sub(LFU_INITIAL));
+                    if random.unit_f64() < 1.0 / (base * f64::from(log_factor) + 1.0) {
+                        counter += 1;
+                    }
+                }
+                (u32::from(minutes) << 8) | counter
+            }
+        }
+    }
+}
+
+/// See the module's page. One per I/O thread, reused from command to command.
+pub struct Keys {
+    engine: &'static Engine,
+    counters: &'static Counters,
+    held: Held,
+    /// The database that keys are looked up in.
+    pub db: usize,
+    /// The time at which the command runs, Unix milliseconds.
+    pub now_ms: i64,
+    /// How accesses are noted.
+    pub touch: Touch,
+    /// Expired keys are not deleted when they are met, only hidden (CLIENT PAUSE, a replica).
+    pub keep_expired: bool,
+    /// Changes made by the command so far.
+    pub dirty: u64,
+    /// Effects for the journal and for subscribers.
+    pub effects: Effects,
+    /// Keys that somebody is blocked on and that have changed.
+    pub ready: Vec<ReadyKey>,
+    /// For random choices.
+    pub random: Random,
+}
+
+impl Keys {
+    /// The view for one thread; nothing is held yet.
+    pub fn new(engine: &'static Engine, thread: usize, random: Random) -> Keys {
+        Keys {
+            engine,
+            counters: &engine.counters[thread],
+            held: Held::Nothing,
+            db: 0,
+            now_ms: 0,
+            touch: Touch::Nothing,
+            keep_expired: false,
+            dirty: 0,
+            effects: Effects::default(),
+            ready: Vec::new(),
+            random,
+        }
+    }
+
+    /// The engine behind.
+    pub fn engine(&self) -> &'static Engine {
+        self.engine
+    }
+
+    /// This thread's counters.
+    pub fn counters(&self) -> &'static Counters {
+        self.counters
+    }
+
+    // ---- holding ----
+
+    /// Locks one shard. Nothing may be held.
+    #[inline]
+    pub fn hold_one(&mut self, shard: usize) {
+        debug_assert!(matches!(self.held, Held::Nothing));
+        self.engine.lock(shard);
+        self.held = Held::One(shard);
+    }
+
+    /// Locks several shards, in any order and with repetitions. Nothing may be held.
+    pub fn hold_many(&mut self, mut shards: Vec<usize>) {
+        debug_assert!(matches!(self.held, Held::Nothing));
+        shards.sort_unstable();
+        shards.dedup();
+        shards.iter().for_each(|&shard| self.engine.lock(shard));
+        self.held = Held::Many(shards);
+    }
+
+    /// Says that the gate is closed and this thread the one inside. Ends with [`Keys::release`].
+    pub fn hold_all(&mut self) {
+        debug_assert!(matches!(self.held, Held::Nothing));
+        self.held = Held::All;
+    }
+
+    /// Unlocks what is held.
+    #[inline]
+    pub fn release(&mut self) {
+        self.engine.release(&mut self.held);
+    }
+
+    /// Whether all shards are held.
+    pub fn holds_all(&self) -> bool {
+        matches!(self.held, Held::All)
+    }
+
+    /// Runs `work` on one shard, which is locked for it unless all are held already. For commands that walk: nothing
+    /// else may be held.
+    pub fn with_shard<R>(&mut self, shard: usize, work: impl FnOnce(&mut Self) -> R) -> R {
+        if self.holds_all() {
+            return work(self);
+        }
+        self.hold_one(shard);
+        let result = work(self);
+        self.release();
+        result
+    }
+
+    /// A held shard, for reading.
+    pub fn shard(&self, shard: usize) -> &ShardState {
+        self.engine.state(&self.held, shard)
+    }
+
+    /// A held shard, for changes that are not those of a command (tests, loading, watching).
+    pub fn shard_mut(&mut self, shard: usize) -> &mut ShardState {
+        self.engine.state_mut(&mut self.held, shard)
+    }
+
+    #[inline]
+    fn db_of(&self, key: &Key<'_>) -> &Db {
+        self.engine.state(&self.held, key.shard()).keys.db(self.db)
+    }
+
+    #[inline]
+    fn db_of_mut(&mut self, key: &Key<'_>) -> &mut Db {
+        self.engine.state_mut(&mut self.held, key.shard()).keys.db_mut(self.db)
+    }
+
+    /// The watchers and waiters of the key's shard.
+    pub fn hooks_mut(&mut self, key: &Key<'_>) -> &mut Hooks {
+        &mut self.engine.state_mut(&mut self.held, key.shard()).hooks
+    }
+
+    /// Runs `work` with another database selected.
+    pub fn in_db<R>(&mut self, db: usize, work: impl FnOnce(&mut Self) -> R) -> R {
+        let before = std::mem::replace(&mut self.db, db);
+        let result = work(self);
+        self.db = before;
+        result
+    }
+
+    // ---- reading ----
+
+    /// The entry as it is, without noting an access; an expired one is as none. Several may be held at once.
+    #[inline]
+    pub fn get(&self, key: &Key<'_>) -> Option<Entry<'_>> {
+        let now_ms = self.now_ms;
+        self.db_of(key).get(key).filter(|entry| entry.expiry_ms().is_none_or(|at_ms| at_ms > now_ms))
+    }
+
+    /// The entry for a command that reads: notes the access, counts a hit or miss, deletes it if it has expired.
+    #[inline]
+    pub fn lookup(&mut self, key: &Key<'_>) -> Option<Entry<'_>> {
+        let found = self.access(key);
+        let counters = self.counters;
+        if found {
+            counters.keyspace_hits.add(1);
+            return self.db_of(key).get(key);
+        }
+        counters.keyspace_misses.add(1);
+        self.effects.event(EventClass::MISSED, "keymiss", self.db, key.bytes);
+        None
+    }
+
+    /// The entry for a command that changes it: as [`Keys::lookup`] without counting.
+    #[inline]
+    pub fn lookup_write(&mut self, key: &Key<'_>) -> Option<Entry<'_>> {
+        if self.access(key) { self.db_of(key).get(key) } else { None }
+    }
+
+    /// Whether the key is there; notes the access and deletes it if it has expired.
+    #[inline]
+    fn access(&mut self, key: &Key<'_>) -> bool {
+        let (now_ms, touch) = (self.now_ms, self.touch);
+        let db = self.engine.state_mut(&mut self.held, key.shard()).keys.db_mut(self.db);
+        let Some(entry) = db.get(key) else { return false };
+        if let Some(at_ms) = entry.expiry_ms()
+            && at_ms <= now_ms
+        {
+            if !self.keep_expired {
+                self.delete_expired(key);
+            }
+            return false;
+        }
+        match touch {
+            Touch::Nothing => {}
+            Touch::Lru(clock) if entry.lru() == clock => {}
+            _ => {
+                let random = &mut self.random;
+                db.touch(key, |old| touch.next(old, random));
+            }
+        }
+        true
+    }
+
+    /// A string for a command that reads.
+    #[inline]
+    pub fn read_str(&mut self, key: &Key<'_>) -> Result<Option<StrValue<'_>>, WrongType> {
+        self.lookup(key).map(|entry| entry.str().ok_or(WrongType)).transpose()
+    }
+
+    /// A string for a command that will change it.
+    #[inline]
+    pub fn read_str_for_write(&mut self, key: &Key<'_>) -> Result<Option<StrValue<'_>>, WrongType> {
+        self.lookup_write(key).map(|entry| entry.str().ok_or(WrongType)).transpose()
+    }
+
+    /// A collection for a command that reads.
+    #[inline]
+    pub fn read<T: Object>(&mut self, key: &Key<'_>) -> Result<Option<&T>, WrongType> {
+        self.lookup(key).map(|entry| entry.object::<T>().ok_or(WrongType)).transpose()
+    }
+
+    /// The type of the value; no access is noted.
+    pub fn kind(&self, key: &Key<'_>) -> Option<Kind> {
+        self.get(key).map(|entry| entry.kind())
+    }
+
+    // ---- changing ----
+
+    /// A collection to change, if the key is there.
+    #[inline]
+    pub fn write<T: Object>(&mut self, key: &Key<'_>) -> Result<Option<&mut T>, WrongType> {
+        if !self.access(key) {
+            return Ok(None);
+        }
+        self.db_of_mut(key).object_mut::<T>(key).map(Some).ok_or(WrongType)
+    }
+
+    /// A collection to change, created empty if the key is absent. The caller puts something into it, or calls
+    /// [`Keys::delete_if_empty`].
+    #[inline]
+    pub fn create<T: Object>(&mut self, key: &Key<'_>) -> Result<&mut T, WrongType> {
+        if !self.access(key) {
+            self.effects.event(EventClass::NEW, "new", self.db, key.bytes);
+        }
+        let lru = self.touch.initial();
+        self.db_of_mut(key).object_or_insert::<T>(key, lru).ok_or(WrongType)
+    }
+
+    /// Stores a string whatever the key held, as SET does; an integer if it spells one.
+    #[inline]
+    pub fn set_str(&mut self, key: &Key<'_>, bytes: &[u8], expiry: ExpiryChange) {
+        self.note_expiry(key, expiry);
+        let lru = self.touch.initial();
+        let old = self.db_of_mut(key).set_str(key, bytes, expiry, lru);
+        self.discard(old);
+    }
+
+    /// Stores an integer whatever the key held.
+    pub fn set_int(&mut self, key: &Key<'_>, value: i64, expiry: ExpiryChange) {
+        self.note_expiry(key, expiry);
+        let lru = self.touch.initial();
+        let old = self.db_of_mut(key).set_int(key, value, expiry, lru);
+        self.discard(old);
+    }
+
+    /// Stores a string for which OBJECT ENCODING must answer `raw`.
+    pub fn set_raw_str(&mut self, key: &Key<'_>, bytes: &[u8], expiry: ExpiryChange) {
+        self.note_expiry(key, expiry);
+        let lru = self.touch.initial();
+        let old = self.db_of_mut(key).set_raw_str(key, bytes, expiry, lru);
+        self.discard(old);
+    }
+
+    /// Changes a string's bytes in place, an empty one if the key is absent; see [`Db::update_str`]. The key must hold
+    /// a string or be absent: look it up first.
+    pub fn update_str<R>(&mut self, key: &Key<'_>, change: impl FnOnce(&mut Vec<u8>) -> R) -> R {
+        let lru = self.touch.initial();
+        self.db_of_mut(key).update_str(key, lru, change)
+    }
+
+    /// Stores a value of any type; what the key held is discarded.
+    pub fn set_value(&mut self, key: &Key<'_>, value: Value, expiry_ms: Option<i64>) {
+        if let Some(at_ms) = expiry_ms {
+            self.engine.note_due(key.shard(), at_ms);
+        }
+        let lru = self.touch.initial();
+        let old = self.db_of_mut(key).set_value(key, value, expiry_ms, lru);
+        self.discard(old);
+    }
+
+    /// Deletes the key; whether it was there. An expired one counts as absent.
+    pub fn delete(&mut self, key: &Key<'_>) -> bool {
+        if self.get(key).is_none() {
+            self.access(key);
+            return false;
+        }
+        let kept = self.db_of_mut(key).delete(key, LazyFree::EFFORT);
+        let deleted = kept.is_some();
+        self.discard(kept.flatten());
+        deleted
+    }
+
+    /// Deletes the key if its collection has no elements left; whether it did.
+    pub fn delete_if_empty<T: Object>(&mut self, key: &Key<'_>) -> bool {
+        let empty = self.get(key).and_then(|entry| entry.object::<T>().map(|o| o.element_count() == 0));
+        empty == Some(true) && self.delete(key)
+    }
+
+    /// Takes the key out: its value and its expiry. No event is noted.
+    pub fn take(&mut self, key: &Key<'_>) -> Option<(Value, Option<i64>)> {
+        if !self.access(key) {
+            return None;
+        }
+        let db = self.db_of_mut(key);
+        let expiry_ms = db.get(key)?.expiry_ms();
+        db.remove(key).map(|value| (value, expiry_ms))
+    }
+
+    /// When the key expires, Unix milliseconds.
+    pub fn expiry_ms(&self, key: &Key<'_>) -> Option<i64> {
+        self.get(key).and_then(|entry| entry.expiry_ms())
+    }
+
+    /// Sets or removes the key's expiry; false if there is no such key.
+    pub fn set_expiry(&mut self, key: &Key<'_>, expiry_ms: Option<i64>) -> bool {
+        if let Some(at_ms) = expiry_ms {
+            self.engine.note_due(key.shard(), at_ms);
+        }
+        self.db_of_mut(key).set_expiry(key, expiry_ms)
+    }
+
+    #[inline]
+    fn note_expiry(&self, key: &Key<'_>, expiry: ExpiryChange) {
+        if let ExpiryChange::At(at_ms) = expiry {
+            self.engine.note_due(key.shard(), at_ms);
+        }
+    }
+
+    /// Says that the key was changed: one more change, watchers and waiters told, an event noted.
+    #[inline]
+    pub fn changed(&mut self, key: &Key<'_>, class: EventClass, event: &'static str) {
+        self.dirty += 1;
+        self.signal(key);
+        self.effects.event(class, event, self.db, key.bytes);
+    }
+
+    /// Tells watchers and waiters that the key was changed.
+    #[inline]
+    pub fn signal(&mut self, key: &Key<'_>) {
+        let hooks = &self.engine.state(&self.held, key.shard()).hooks;
+        if !hooks.is_empty() && hooks.changed(self.db, key.bytes) {
+            self.note_ready(self.db, key.bytes);
+        }
+    }
+
+    fn note_ready(&mut self, db: usize, key: &[u8]) {
+        let ready = ReadyKey { db, key: key.to_vec() };
+        if !self.ready.contains(&ready) {
+            self.ready.push(ready);
+        }
+    }
+
+    /// Drops a value, in the background if that takes long.
+    #[inline]
+    pub fn discard(&mut self, value: Option<Value>) {
+        if let Some(value) = value
+            && value.free_effort() > LazyFree::EFFORT
+        {
+            self.engine.lazy_free.free(1, Box::new(value));
+        }
+    }
+
+    // ---- expiring ----
+
+    #[cold]
+    fn delete_expired(&mut self, key: &Key<'_>) {
+        let kept = self.db_of_mut(key).delete(key, LazyFree::EFFORT);
+        self.discard(kept.flatten());
+        self.after_expiry(key);
+    }
+
+    fn after_expiry(&mut self, key: &Key<'_>) {
+        self.counters.expired_keys.add(1);
+        self.effects.event(EventClass::EXPIRED, "expired", self.db, key.bytes);
+        self.effects.expired(self.db, key.bytes);
+        self.signal(key);
+    }
+
+    /// Deletes up to `limit` keys of a held shard that are due, calling `lag` with how late each is, in milliseconds;
+    /// whether more are due.
+    pub fn expire_due(&mut self, shard: usize, limit: usize, mut lag: impl FnMut(i64)) -> bool {
+        let now_ms = self.now_ms;
+        let used: Vec<usize> = self.shard(shard).keys.used().collect();
+        let mut left = limit;
+        let before = self.db;
+        for db in used {
+            self.db = db;
+            while left > 0 {
+                let mut name = Vec::new();
+                let table = self.engine.state_mut(&mut self.held, shard).keys.db_mut(db);
+                let Some(kept) = table.expire_next(now_ms, LazyFree::EFFORT, |key, at_ms| {
+                    name.extend_from_slice(key);
+                    lag(now_ms - at_ms);
+                }) else {
+                    break;
+                };
+                self.discard(kept);
+                self.after_expiry(&Key::new(&name));
+                left -= 1;
+            }
+        }
+        self.db = before;
+        let keys = &self.shard(shard).keys;
+        let next_ms = keys.used().filter_map(|db| keys.db(db).next_expiry_ms()).min();
+        self.engine.set_due(shard, next_ms.unwrap_or(i64::MAX));
+        left == 0
+    }
+
+    // ---- the whole store ----
+
+    /// Number of keys in a database, one shard at a time.
+    pub fn count(&mut self, db: usize) -> usize {
+        (0..SHARD_COUNT).map(|i| self.with_shard(i, |keys| keys.shard(i).keys.db(db).len())).sum()
+    }
+
+    /// Empties one database or, with `None`, all; all shards must be held. Returns how many keys there were.
+    pub fn flush(&mut self, db: Option<usize>, background: bool) -> usize {
+        debug_assert!(self.holds_all());
+        let mut removed = 0;
+        for i in 0..SHARD_COUNT {
+            let state = self.engine.state_mut(&mut self.held, i);
+            let dbs: Vec<usize> = match db {
+                Some(db) => vec![db],
+                None => state.keys.used().collect(),
+            };
+            for db in dbs {
+                touch_watched(state, db, |keys, key| keys.get(&Key::new(key)).is_some());
+                let old = state.keys.db_mut(db).take_all();
+                let len = old.len();
+                removed += len;
+                if background && len > 0 {
+                    self.engine.lazy_free.free(len, Box::new(old));
+                }
+            }
+            self.engine.set_due(i, i64::MAX);
+        }
+        removed
+    }
+
+    /// Exchanges two databases; all shards must be held.
+    pub fn swap_databases(&mut self, a: usize, b: usize) {
+        debug_assert!(self.holds_all());
+        for i in 0..SHARD_COUNT {
+            let state = self.engine.state_mut(&mut self.held, i);
+            let there = |other: usize| {
+                move |state: &ShardState, key: &[u8]| state.keys.db(other).get(&Key::new(key)).is_some()
+            };
+            for (db, other) in [(a, b), (b, a)] {
+                for (key, flags) in state.hooks.watched(db) {
+                    if state.keys.db(db).get(&Key::new(key)).is_some() || there(other)(state, key) {
+                        flags.iter().for_each(|flag| flag.raise());
+                    }
+                }
+            }
+            state.keys.swap(a, b);
+            let mut ready = Vec::new();
+            for db in [a, b] {
+                for key in state.hooks.blocked_keys(db) {
+                    if state.keys.db(db).get(&Key::new(key)).is_some() {
+                        ready.push((db, key.to_vec()));
+                    }
+                }
+            }
+            for (db, key) in ready {
+                self.note_ready(db, &key);
+            }
+        }
+    }
+}
+
+/// Tells the watchers of a database's keys for which `concerned` holds.
+fn touch_watched(state: &ShardState, db: usize, concerned: impl Fn(&Db, &[u8]) -> bool) {
+    for (key, flags) in state.hooks.watched(db) {
+        if concerned(state.keys.db(db), key) {
+            flags.iter().for_each(|flag| flag.raise());
+        }
+    }
+}
