@@ -30,6 +30,8 @@ pub struct Case {
     pub config: Vec<(String, String)>,
     /// Whether it may be replayed only as written.
     pub serial: bool,
+    /// Whether some requests get no reply.
+    pub unanswered: bool,
     /// What happens, in order.
     pub steps: Vec<Step>,
 }
@@ -159,6 +161,7 @@ impl Case {
             }
             "resp" => self.protocol = Some(protocol_of(rest.trim())?),
             "serial" => self.serial = true,
+            "unanswered" => (self.serial, self.unanswered) = (true, true),
             "config" => {
                 let (name, value) = rest.trim().split_once(' ').ok_or("@config NAME VALUE")?;
                 let value = words::split(value)?.into_iter().next().unwrap_or_default();

@@ -11,6 +11,7 @@
 //! @resp 3                          only under this protocol (default: under 2, then under 3)
 //! @config NAME VALUE               CONFIG SET for the case, set back after it
 //! @serial                          never replayed in fragments or in one write
+//! @unanswered                      some of its requests get no reply; serial too
 //! N> SET "k\r\n" v                 send a request (quotes and escapes as in redis-cli, `\{xy*1000}` repeats)
 //! N>> *1\r\n$4\r\nPING\r\n         send these bytes
 //! N?> GET k                        send until the next reply is the expected one

@@ -154,6 +154,7 @@ pub fn run_case(
 ) -> Result<usize, (usize, String)> {
     let at_start = |error: io::Error| (case.line, format!("setting the case up: {error}"));
     let mut control = Client::connect(address).map_err(at_start)?;
+    control.command(&["CLIENT", "UNPAUSE"]).map_err(at_start)?;
     control.command(&["FLUSHALL"]).map_err(at_start)?;
     let mut saved = Vec::new();
     for (name, value) in &case.config {
@@ -367,8 +368,15 @@ impl Session {
     /// RESET is answered whatever state a connection is in; a reply before its own is one that nobody expected.
     fn nothing_left(&mut self, case: &Case) -> Result<(), Stop> {
         for (number, connection) in &mut self.connections {
-            if connection.opaque || connection.sent != connection.received {
+            if connection.opaque || case.unanswered {
                 continue;
+            }
+            if connection.sent != connection.received {
+                let (sent, received) = (connection.sent, connection.received);
+                return Err((
+                    case.line,
+                    format!("connection {number} sent {sent} requests, expects {received} replies"),
+                ));
             }
             let reply = connection.client.command(&["RESET"]);
             match reply {

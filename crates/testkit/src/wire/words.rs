@@ -92,6 +92,7 @@ pub fn escape(bytes: &[u8]) -> String {
             b'\t' => out.push_str("\\t"),
             b'"' => out.push_str("\\\""),
             b'\\' => out.push_str("\\\\"),
+            b' ' if at + 1 == bytes.len() => out.push_str("\\x20"),
             0x20..=0x7e => out.push(byte as char),
             _ => out.push_str(&format!("\\x{byte:02x}")),
         }
