@@ -5,17 +5,29 @@
 //! them loads; an entry's [`Effect`] says whether it does anything here.
 
 mod accepted;
+mod change;
+mod command_line;
 mod enumerations;
+mod load;
 mod parameters;
+mod rewrite;
 mod special;
 mod store;
 mod table;
+#[cfg(test)]
+mod tests;
 mod value;
+mod words;
 
 pub use accepted::Accepted;
+pub use change::{Changed, Hook, SetError, Setter, get, is_sensitive};
+pub use command_line::{CommandLine, CommandLineError, Invocation, USAGE, parse_command_line, version_text};
 pub use enumerations::*;
+pub use load::{AnySurroundings, LoadError, Loaded, REDIS_VERSION, Sources, Surroundings, load};
 pub use parameters::Config;
+pub use rewrite::{UserLines, rewrite, rewrite_file};
 pub use special::*;
 pub use store::{ConfigReader, ConfigStore};
 pub use table::{Effect, Parameter, find, parameters};
 pub use value::{Kind, MemoryLimit};
+pub use words::split as split_words;

@@ -463,6 +463,13 @@ parameter_table! {
     tls_session_cache_timeout_s: u32 = 300 => "tls-session-cache-timeout", Integer(0, INT_MAX), MODIFIABLE, TLS;
 }
 
+impl Config {
+    /// Brings values that are only hints into their range.
+    pub(super) fn normalise(&mut self) {
+        self.hz = self.hz.clamp(1, 500);
+    }
+}
+
 impl Section for Config {
     fn of(config: &Config) -> &Self {
         config

@@ -13,18 +13,15 @@ pub(crate) fn error_text(error: &std::io::Error) -> String {
     }
 }
 
-/// The absolute form of a directory that exists and may be entered, or the operating system's refusal.
-///
-/// `dir` is relative to the process' working directory: nothing changes that directory before the configuration is whole.
-pub(super) fn directory(path: &[u8]) -> Result<Vec<u8>, String> {
-    use std::os::unix::ffi::{OsStrExt, OsStringExt};
-    let path = Path::new(std::ffi::OsStr::from_bytes(path));
-    let absolute = path.canonicalize().map_err(|error| error_text(&error))?;
-    if !absolute.is_dir() {
+/// The canonical form of a directory that exists and may be entered, or the operating system's refusal.
+pub(super) fn directory(path: &Path) -> Result<Vec<u8>, String> {
+    use std::os::unix::ffi::OsStringExt;
+    let path = path.canonicalize().map_err(|error| error_text(&error))?;
+    if !path.is_dir() {
         return Err(error_text(&std::io::Error::from_raw_os_error(libc::ENOTDIR)));
     }
-    rustix::fs::access(&absolute, rustix::fs::Access::EXEC_OK).map_err(|error| error_text(&error.into()))?;
-    Ok(absolute.into_os_string().into_vec())
+    rustix::fs::access(&path, rustix::fs::Access::EXEC_OK).map_err(|error| error_text(&error.into()))?;
+    Ok(path.into_os_string().into_vec())
 }
 
 /// The working directory of the process, or the root where it has none.

@@ -8,18 +8,24 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
 
 use super::Config;
+use super::change::Hooks;
 
 /// The one place that holds the current configuration.
 #[derive(Debug)]
 pub struct ConfigStore {
     generation: AtomicU64,
     current: RwLock<Arc<Config>>,
+    pub(super) hooks: Hooks,
 }
 
 impl ConfigStore {
     /// A store whose first generation is `config`.
     pub fn new(config: Config) -> Arc<Self> {
-        Arc::new(Self { generation: AtomicU64::new(0), current: RwLock::new(Arc::new(config)) })
+        Arc::new(Self {
+            generation: AtomicU64::new(0),
+            current: RwLock::new(Arc::new(config)),
+            hooks: Hooks::default(),
+        })
     }
 
     /// How often a configuration was published; one atomic load.

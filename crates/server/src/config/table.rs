@@ -59,6 +59,12 @@ pub struct Parameter {
     pub(super) same: fn(&Config, &Config) -> bool,
 }
 
+impl std::fmt::Debug for Parameter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Parameter({})", self.name)
+    }
+}
+
 impl Parameter {
     /// Whether a flag, such as [`IMMUTABLE`], is set.
     pub fn has(&self, flag: u8) -> bool {

@@ -342,9 +342,12 @@ fn checked_text<T: Text>(words: &[&[u8]], kind: &Kind) -> Result<T, String> {
 macro_rules! texts {
     ($($type:ty),+) => {$(
         impl Value for $type {
-            fn parse(words: &[&[u8]], _: &Self, _: bool, kind: &Kind) -> Result<Self, String> {
+            fn parse(words: &[&[u8]], previous: &Self, _: bool, kind: &Kind) -> Result<Self, String> {
                 match kind {
-                    Kind::Directory => Self::from_bytes(&super::special::directory(single(words)?)?),
+                    Kind::Directory => {
+                        let base = std::path::Path::new(OsStr::from_bytes(previous.bytes()));
+                        Self::from_bytes(&super::special::directory(&beneath(base, single(words)?))?)
+                    }
                     _ => checked_text(words, kind),
                 }
             }

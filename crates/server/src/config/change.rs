@@ -1,0 +1,231 @@
+//! CONFIG GET and CONFIG SET over a store.
+//!
+//! What always holds: a set that fails changes nothing, neither the published configuration nor, as far as hooks can undo it, the
+//! process; a set that succeeds is published once, after every hook agreed.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::sync::{Mutex, PoisonError};
+
+use martlet_base::glob;
+
+use super::table::{DENY_LOADING, HIDDEN, IMMUTABLE, MULTI, PROTECTED, Parameter, find, parameters};
+use super::{Config, ConfigStore, ProtectedAction};
+
+/// Applies the change from one configuration to another, or says in Redis' words why it cannot.
+///
+/// It runs while a set is under way: it must not call [`ConfigStore::set`] itself, and reads its two arguments
+/// instead of the store, which still holds the old configuration.
+pub type Hook = Box<dyn Fn(&Config, &Config) -> Result<(), String> + Send + Sync>;
+
+/// The hooks of a store, and the lock that makes one set at a time.
+#[derive(Default)]
+pub(super) struct Hooks(Mutex<Vec<(&'static [&'static str], Hook)>>);
+
+impl fmt::Debug for Hooks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Hooks")
+    }
+}
+
+/// Who sets, and when.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Setter {
+    /// The client is connected from this machine.
+    pub is_local: bool,
+    /// The data set is being loaded.
+    pub is_loading: bool,
+}
+
+/// A parameter that a set gave another value.
+#[derive(Clone, Copy, Debug)]
+pub struct Changed {
+    /// Its entry.
+    pub parameter: &'static Parameter,
+}
+
+/// Why CONFIG SET changed nothing; displayed as the reply, without the leading dash.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SetError {
+    /// No such parameter.
+    Unknown(Vec<u8>),
+    /// The data set is being loaded.
+    Loading,
+    /// The parameter and what is wrong with its value.
+    Refused(Vec<u8>, String),
+}
+
+impl SetError {
+    /// The reply's bytes, without the leading dash: names are shown as the client sent them.
+    pub fn reply(&self) -> Vec<u8> {
+        match self {
+            Self::Unknown(name) => {
+                [b"ERR Unknown option or number of arguments for CONFIG SET - '", name.as_slice(), b"'"]
+                    .concat()
+            }
+            Self::Loading => b"LOADING Redis is loading the dataset in memory".into(),
+            Self::Refused(name, why) => [
+                b"ERR CONFIG SET failed (possibly related to argument '",
+                name.as_slice(),
+                b"') - ",
+                why.as_bytes(),
+            ]
+            .concat(),
+        }
+    }
+}
+
+impl fmt::Display for SetError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&String::from_utf8_lossy(&self.reply()))
+    }
+}
+
+impl std::error::Error for SetError {}
+
+/// The parameters that match any of the patterns, each once, with their values.
+///
+/// A name without wildcards is answered as it was written; a pattern is answered by every name and alias that it matches, in the
+/// table's order, hidden ones aside.
+pub fn get(config: &Config, patterns: &[&[u8]]) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let mut seen = HashSet::new();
+    let mut found = Vec::new();
+    let mut add = |name: &[u8], parameter: &Parameter| {
+        if seen.insert(name.to_vec()) {
+            found.push((name.to_vec(), parameter.get(config)));
+        }
+    };
+    for pattern in patterns {
+        if !pattern.iter().any(|byte| b"[*?".contains(byte)) {
+            if let Some(parameter) = find(pattern) {
+                add(pattern, parameter);
+            }
+            continue;
+        }
+        for parameter in parameters().filter(|parameter| !parameter.has(HIDDEN)) {
+            for name in std::iter::once(&parameter.name).chain(parameter.aliases) {
+                if glob::matches(pattern, name.as_bytes(), true) {
+                    add(name.as_bytes(), parameter);
+                }
+            }
+        }
+    }
+    found
+}
+
+/// Whether a value of that parameter must not be shown in logs: CONFIG SET's argument after it is redacted.
+pub fn is_sensitive(name: &[u8]) -> bool {
+    find(name).is_some_and(|parameter| parameter.has(super::table::SENSITIVE))
+}
+
+impl ConfigStore {
+    /// Runs `hook` whenever one of the named parameters changes; hooks run in the order in which they were added.
+    pub fn on_change(&self, names: &'static [&'static str], hook: Hook) {
+        debug_assert!(
+            names.iter().all(|name| find(name.as_bytes()).is_some()),
+            "hook on an unknown parameter"
+        );
+        self.hooks.0.lock().unwrap_or_else(PoisonError::into_inner).push((names, hook));
+    }
+
+    /// CONFIG GET over the current configuration: see [`get`].
+    pub fn get(&self, patterns: &[&[u8]]) -> Vec<(Vec<u8>, Vec<u8>)> {
+        get(&self.snapshot(), patterns)
+    }
+
+    /// CONFIG SET: all of the pairs or none. Answers the parameters whose value is another one now.
+    pub fn set(&self, pairs: &[(&[u8], &[u8])], setter: Setter) -> Result<Vec<Changed>, SetError> {
+        let hooks = self.hooks.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let old = self.snapshot();
+        let entries = entries(pairs, &old, setter)?;
+        let mut new = (*old).clone();
+        for ((name, value), parameter) in pairs.iter().zip(&entries) {
+            assign(&mut new, parameter, value)
+                .map_err(|why| SetError::Refused(own_name(parameter, name).into(), why))?;
+        }
+        new.normalise();
+        let changed: Vec<_> =
+            entries.into_iter().filter(|parameter| !parameter.is_same(&old, &new)).collect();
+        apply(&hooks, &changed, &old, &new)?;
+        if !changed.is_empty() {
+            self.publish(new);
+        }
+        Ok(changed.into_iter().map(|parameter| Changed { parameter }).collect())
+    }
+}
+
+/// The name as the table writes it: the parameter's or the alias that was used.
+fn own_name(parameter: &Parameter, written: &[u8]) -> &'static [u8] {
+    let alias = parameter.aliases.iter().find(|alias| alias.as_bytes().eq_ignore_ascii_case(written));
+    alias.unwrap_or(&parameter.name).as_bytes()
+}
+
+/// The entries that the pairs name, when the setter may change them all.
+fn entries(
+    pairs: &[(&[u8], &[u8])],
+    config: &Config,
+    setter: Setter,
+) -> Result<Vec<&'static Parameter>, SetError> {
+    let mut entries: Vec<&'static Parameter> = Vec::with_capacity(pairs.len());
+    let may_change_protected = match config.enable_protected_configs {
+        ProtectedAction::Yes => true,
+        ProtectedAction::Local => setter.is_local,
+        ProtectedAction::No => false,
+    };
+    for &(name, _) in pairs {
+        let parameter = find(name).ok_or_else(|| SetError::Unknown(name.into()))?;
+        let refused = |why: &str| Err(SetError::Refused(name.into(), why.into()));
+        if parameter.has(IMMUTABLE) {
+            return refused("can't set immutable config");
+        }
+        if parameter.has(PROTECTED) && !may_change_protected {
+            return refused("can't set protected config");
+        }
+        if setter.is_loading && parameter.has(DENY_LOADING) {
+            return Err(SetError::Loading);
+        }
+        if entries.iter().any(|entry| std::ptr::eq(*entry, parameter)) {
+            return refused("duplicate parameter");
+        }
+        entries.push(parameter);
+    }
+    Ok(entries)
+}
+
+/// Gives a parameter the value that a text stands for.
+pub(super) fn assign(config: &mut Config, parameter: &Parameter, value: &[u8]) -> Result<(), String> {
+    let words: Vec<&[u8]> = match parameter.has(MULTI) {
+        true => value.split(|&byte| byte == b' ').collect(),
+        false => vec![value],
+    };
+    (parameter.parse)(config, &parameter.kind, &words, false)
+}
+
+/// Runs the hooks of the changed parameters; when one refuses, those that ran already are run the other way round.
+fn apply(
+    hooks: &[(&'static [&'static str], Hook)],
+    changed: &[&'static Parameter],
+    old: &Config,
+    new: &Config,
+) -> Result<(), SetError> {
+    let cause = |names: &[&str]| changed.iter().find(|parameter| names.contains(&parameter.name));
+    let mut applied: Vec<&Hook> = Vec::new();
+    for (names, hook) in hooks {
+        let Some(parameter) = cause(names) else { continue };
+        let Err(why) = hook(old, new) else {
+            applied.push(hook);
+            continue;
+        };
+        tracing::warn!(
+            "Failed applying new configuration. Possibly related to new {} setting. Restoring previous settings.",
+            parameter.name
+        );
+        for hook in applied.into_iter().rev() {
+            if let Err(why) = hook(new, old) {
+                tracing::warn!("Failed applying restored failed CONFIG SET command: {why}");
+            }
+        }
+        return Err(SetError::Refused(parameter.name.into(), why));
+    }
+    Ok(())
+}

@@ -1,0 +1,59 @@
+//! Tests of the configuration, by file.
+
+mod change;
+mod load;
+mod rewrite;
+mod table;
+
+use super::*;
+
+/// Loads a text as a configuration file would be loaded, and options after it.
+fn load_text(text: &str, options: &str) -> Result<Loaded, LoadError> {
+    let sources = Sources { file: None, stdin: Some(text.into()), options: options.into() };
+    crate::config::load(&sources, &Commands)
+}
+
+/// Surroundings with two commands and no users.
+struct Commands;
+
+impl Surroundings for Commands {
+    fn command_exists(&self, name: &[u8]) -> Option<bool> {
+        Some(name.eq_ignore_ascii_case(b"get") || name.eq_ignore_ascii_case(b"set"))
+    }
+
+    fn check_user(&self, words: &[Vec<u8>]) -> Result<(), (usize, String)> {
+        if words.len() > 1 { Err((0, "Syntax error".into())) } else { Ok(()) }
+    }
+}
+
+/// A value other than the default for every parameter, as a list of words for a configuration file.
+fn other_value(parameter: &Parameter) -> String {
+    let is_default = |text: &str| parameter.get(&Config::default()) == text.as_bytes();
+    let choose =
+        |texts: &[&str]| texts.iter().find(|text| !is_default(text)).copied().unwrap_or_default().to_string();
+    match parameter.kind {
+        Kind::YesNo => choose(&["yes", "no"]),
+        Kind::Integer(min, max) => choose(&[&(min + 7).min(max).to_string(), &(min + 1).to_string()]),
+        Kind::Octal(..) => "640".into(),
+        Kind::Memory(min, _) => (min + 3).to_string(),
+        Kind::MemoryOrPercent(_) => "12%".into(),
+        Kind::OneOf(words) => choose(words),
+        Kind::AnyOf(words) => format!("{} {}", words[2], words[4]),
+        Kind::Text(_) => match parameter.name {
+            "proc-title-template" => "{title} {{x} {port}".into(),
+            "cluster-announce-client-ipv4" => "1.2.3.4".into(),
+            "cluster-announce-client-ipv6" => "::1".into(),
+            "appendfilename" | "appenddirname" | "dbfilename" => "other name.x".into(),
+            "cluster-announce-hostname" | "cluster-announce-human-nodename" => "host-1.example".into(),
+            _ => "a b\"c\\d\té".into(),
+        },
+        Kind::Directory => "/".into(),
+        Kind::SaveList => "10 1 20 2".into(),
+        Kind::OutputLimits => "normal 1 2 3 slave 0 0 0 pubsub 33554432 8388608 61".into(),
+        Kind::OomScores => "1 2 3".into(),
+        Kind::Events => "gKE".into(),
+        Kind::Addresses => "127.0.0.1 -::1".into(),
+        Kind::HostPort => "example.org 6380".into(),
+        Kind::Percentiles => "0 12.5 99.999".into(),
+    }
+}
