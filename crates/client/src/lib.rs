@@ -1,4 +1,8 @@
 //! A RESP client, blocking and pipelined: the tools' and the tests' side of the wire, with no server code in it.
 
+pub mod address;
 pub mod blocking;
+pub mod mux;
 pub mod resp;
+pub mod scan;
+pub mod slot;

@@ -1,0 +1,56 @@
+//! Many connections on one thread: open, send, and wait for what arrives.
+//! A connection has a small number, its slot, that the caller chooses. Each slot owns one output buffer;
+//! while it is being sent nobody can touch it, and `Handler::sent` gives it back.
+//! Two implementations behave alike: io_uring, and epoll where the kernel or a container forbids io_uring.
+
+mod epoll;
+mod uring;
+
+pub use epoll::EpollMux;
+pub use uring::UringMux;
+
+use crate::address::Address;
+use std::io;
+use std::net::IpAddr;
+use std::time::Duration;
+
+/// Takes the events of one wait, in the order in which they happened per connection.
+pub trait Handler {
+    /// The thread has just woken and events follow: the moment to read the clock.
+    fn woken(&mut self);
+    /// The connection of `slot` is established.
+    fn connected(&mut self, slot: usize);
+    /// Bytes arrived; they are gone when this returns.
+    fn data(&mut self, slot: usize, data: &[u8]);
+    /// All that was handed to `send` is with the kernel.
+    fn sent(&mut self, slot: usize);
+    /// The connection is over; `None` when the peer closed it in order. The slot can be opened again.
+    fn closed(&mut self, slot: usize, error: Option<io::Error>);
+}
+
+/// A set of connections driven by one thread.
+pub trait Mux: Sized {
+    /// Room for `slots` connections.
+    fn new(slots: usize) -> io::Result<Self>;
+    /// Starts to connect; `connected` or `closed` follows.
+    fn open(&mut self, slot: usize, address: &Address, source: Option<IpAddr>) -> io::Result<()>;
+    /// The output buffer of a slot, to be filled or patched; `None` while it is being sent.
+    fn buffer(&mut self, slot: usize) -> Option<&mut Vec<u8>>;
+    /// Sends the whole output buffer; `sent` follows. The buffer keeps its contents.
+    fn send(&mut self, slot: usize);
+    /// Ends a connection without an event; the slot can be opened again at once.
+    fn close(&mut self, slot: usize);
+    /// Hands queued sends to the kernel, sleeps until something happens or `timeout` is over (`None`: no limit),
+    /// and passes on all events. A signal ends the sleep early without an error.
+    fn wait(&mut self, timeout: Option<Duration>, handler: &mut impl Handler) -> io::Result<()>;
+    /// "io_uring" or "epoll", as reports show it.
+    fn name(&self) -> &'static str;
+}
+
+/// Whether this process may use io_uring as `UringMux` needs it.
+pub fn uring_works() -> bool {
+    UringMux::new(1).is_ok()
+}
+
+#[cfg(test)]
+mod tests;
