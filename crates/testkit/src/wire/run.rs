@@ -371,7 +371,7 @@ impl Session {
             if connection.opaque || case.unanswered {
                 continue;
             }
-            if connection.sent != connection.received {
+            if connection.sent > connection.received {
                 let (sent, received) = (connection.sent, connection.received);
                 return Err((
                     case.line,

@@ -1,0 +1,242 @@
+//! Requests with placeholders, in the notation of resp-benchmark: `SET {key uniform 1000} {value 64}`.
+
+use std::fmt;
+
+/// Bytes from which random values are cut.
+const VALUE_POOL_BYTES: usize = 1 << 20;
+const ALPHANUMERIC: &[u8] = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
+/// Digits after `key_`.
+const KEY_DIGITS: usize = 10;
+
+/// A request whose placeholders are filled anew each time.
+pub struct Template {
+    arguments: Vec<Vec<Part>>,
+    counters: Vec<u64>,
+    pool: Vec<u8>,
+    state: u64,
+    scratch: Vec<u8>,
+}
+
+#[derive(Clone, Debug)]
+enum Part {
+    Literal(Vec<u8>),
+    /// `key_` and ten digits below the bound.
+    Uniform(u64),
+    /// The same, counting up and around; the second number is the counter.
+    Sequence(u64, usize),
+    /// A decimal number below the bound.
+    Number(u64),
+    /// That many random alphanumerics.
+    Value(usize),
+}
+
+/// A template that cannot be read.
+#[derive(Debug)]
+pub struct TemplateError(String);
+
+impl fmt::Display for TemplateError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "template: {}", self.0)
+    }
+}
+
+impl std::error::Error for TemplateError {}
+
+impl Template {
+    /// Reads a template; the same seed gives the same requests.
+    pub fn parse(text: &str, seed: u64) -> Result<Template, TemplateError> {
+        let mut template = Template {
+            arguments: Vec::new(),
+            counters: Vec::new(),
+            pool: Vec::with_capacity(VALUE_POOL_BYTES),
+            state: seed | 1,
+            scratch: Vec::new(),
+        };
+        for _ in 0..VALUE_POOL_BYTES {
+            let at = template.below(ALPHANUMERIC.len() as u64) as usize;
+            template.pool.push(ALPHANUMERIC[at]);
+        }
+        for word in words(text)? {
+            let parts = template.parts(word)?;
+            template.arguments.push(parts);
+        }
+        if template.arguments.is_empty() { Err(TemplateError("no command".into())) } else { Ok(template) }
+    }
+
+    fn parts(&mut self, word: &str) -> Result<Vec<Part>, TemplateError> {
+        let mut parts = Vec::new();
+        let mut rest = word;
+        while let Some(open) = rest.find('{') {
+            if open > 0 {
+                parts.push(Part::Literal(rest.as_bytes()[..open].to_vec()));
+            }
+            let close =
+                rest.find('}').ok_or_else(|| TemplateError(format!("{word}: a brace is not closed")))?;
+            parts.push(self.placeholder(&rest[open + 1..close])?);
+            rest = &rest[close + 1..];
+        }
+        if !rest.is_empty() {
+            parts.push(Part::Literal(rest.as_bytes().to_vec()));
+        }
+        Ok(parts)
+    }
+
+    fn placeholder(&mut self, text: &str) -> Result<Part, TemplateError> {
+        let words: Vec<&str> = text.split_whitespace().collect();
+        let number = |word: &str| match word.parse::<u64>() {
+            Ok(number) if number > 0 => Ok(number),
+            _ => Err(TemplateError(format!("{{{text}}}: {word} is not a positive number"))),
+        };
+        Ok(match words.as_slice() {
+            ["key", "uniform", bound] => Part::Uniform(number(bound)?),
+            ["key", "sequence", bound] => {
+                self.counters.push(0);
+                Part::Sequence(number(bound)?, self.counters.len() - 1)
+            }
+            ["rand", bound] => Part::Number(number(bound)?),
+            ["value", length] => {
+                let length = number(length)? as usize;
+                if length > VALUE_POOL_BYTES / 2 {
+                    return Err(TemplateError(format!("{{{text}}}: too long")));
+                }
+                Part::Value(length)
+            }
+            _ => return Err(TemplateError(format!("no such placeholder: {{{text}}}"))),
+        })
+    }
+
+    /// Appends the next request.
+    pub fn append(&mut self, out: &mut Vec<u8>) {
+        out.push(b'*');
+        append_number(out, self.arguments.len() as u64);
+        out.extend_from_slice(b"\r\n");
+        let arguments = std::mem::take(&mut self.arguments);
+        for parts in &arguments {
+            let mut scratch = std::mem::take(&mut self.scratch);
+            scratch.clear();
+            parts.iter().for_each(|part| self.fill(part, &mut scratch));
+            out.push(b'$');
+            append_number(out, scratch.len() as u64);
+            out.extend_from_slice(b"\r\n");
+            out.extend_from_slice(&scratch);
+            out.extend_from_slice(b"\r\n");
+            self.scratch = scratch;
+        }
+        self.arguments = arguments;
+    }
+
+    fn fill(&mut self, part: &Part, out: &mut Vec<u8>) {
+        match part {
+            Part::Literal(bytes) => out.extend_from_slice(bytes),
+            Part::Uniform(bound) => append_key(out, self.below(*bound)),
+            Part::Sequence(bound, counter) => {
+                let number = self.counters[*counter];
+                self.counters[*counter] = (number + 1) % bound;
+                append_key(out, number);
+            }
+            Part::Number(bound) => {
+                let number = self.below(*bound);
+                append_number(out, number);
+            }
+            Part::Value(length) => {
+                let start = self.below((VALUE_POOL_BYTES - length) as u64) as usize;
+                out.extend_from_slice(&self.pool[start..start + length]);
+            }
+        }
+    }
+
+    /// A number below `bound` (xorshift, multiply-shift: the bias is below 2⁻³²).
+    fn below(&mut self, bound: u64) -> u64 {
+        self.state ^= self.state << 13;
+        self.state ^= self.state >> 7;
+        self.state ^= self.state << 17;
+        ((u128::from(self.state) * u128::from(bound)) >> 64) as u64
+    }
+}
+
+/// Splits at spaces outside braces.
+fn words(text: &str) -> Result<Vec<&str>, TemplateError> {
+    let (mut words, mut start, mut depth) = (Vec::new(), None, 0_usize);
+    for (at, byte) in text.bytes().enumerate() {
+        match byte {
+            b'{' => depth += 1,
+            b'}' if depth == 0 => return Err(TemplateError("a brace that was not opened".into())),
+            b'}' => depth -= 1,
+            b' ' if depth == 0 => {
+                if let Some(start) = start.take() {
+                    words.push(&text[start..at]);
+                }
+                continue;
+            }
+            _ => {}
+        }
+        start = start.or(Some(at));
+    }
+    words.extend(start.map(|start| &text[start..]));
+    if depth == 0 { Ok(words) } else { Err(TemplateError("a brace is not closed".into())) }
+}
+
+fn append_key(out: &mut Vec<u8>, mut number: u64) {
+    let mut digits = [b'0'; KEY_DIGITS];
+    for digit in digits.iter_mut().rev() {
+        *digit = b'0' + (number % 10) as u8;
+        number /= 10;
+    }
+    out.extend_from_slice(b"key_");
+    out.extend_from_slice(&digits);
+}
+
+fn append_number(out: &mut Vec<u8>, mut number: u64) {
+    let mut digits = [0_u8; 20];
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (number % 10) as u8;
+        number /= 10;
+        if number == 0 {
+            break;
+        }
+    }
+    out.extend_from_slice(&digits[at..]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(template: &mut Template) -> String {
+        let mut out = Vec::new();
+        template.append(&mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn placeholders_are_filled() {
+        let mut template =
+            Template::parse("ZADD {key sequence 2} {rand 10} xx{key uniform 1} {value 3}", 7).unwrap();
+        let first = request(&mut template);
+        let lines: Vec<&str> = first.split("\r\n").collect();
+        assert_eq!(lines[0], "*5");
+        assert_eq!(&lines[1..5], ["$4", "ZADD", "$14", "key_0000000000"]);
+        assert_eq!(lines[5], "$1");
+        assert_eq!(lines[8], "xxkey_0000000000");
+        assert_eq!(lines[10].len(), 3);
+        assert!(request(&mut template).contains("key_0000000001"));
+        assert!(request(&mut template).contains("$14\r\nkey_0000000000"));
+    }
+
+    #[test]
+    fn random_keys_cover_their_range() {
+        let mut template = Template::parse("GET {key uniform 8}", 42).unwrap();
+        let seen: std::collections::BTreeSet<String> = (0..500).map(|_| request(&mut template)).collect();
+        assert_eq!(seen.len(), 8);
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        for text in ["", "GET {key", "GET key}", "GET {what 5}", "GET {key uniform 0}", "GET {value 9999999}"]
+        {
+            assert!(Template::parse(text, 1).is_err(), "{text}");
+        }
+    }
+}
