@@ -1,6 +1,7 @@
 //! Chores behind `./x`: each is a subcommand, and `./x ci` is what `.ci/run` runs.
 
 mod checks;
+mod cost;
 mod run;
 mod wire;
 
@@ -20,6 +21,8 @@ enum Chore {
     Check,
     /// All tests, as the README says it: cargo test --workspace.
     Test,
+    /// Server CPU per request and memory, against a peer.
+    BenchCost(cost::Options),
     /// The raw-wire suite against a running server, or the recording of a server's replies.
     Wire(wire::Options),
 }
@@ -28,6 +31,7 @@ fn main() {
     let outcome = match Arguments::parse().chore {
         Chore::Check => checks::check(),
         Chore::Test => run::cargo(&["test", "--workspace"]),
+        Chore::BenchCost(options) => cost::run(&options),
         Chore::Wire(options) => wire::run(&options),
     };
     if let Err(error) = outcome {

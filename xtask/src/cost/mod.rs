@@ -1,0 +1,87 @@
+//! `./x bench-cost`: server CPU per request and memory, ours against a peer, in one run.
+//!
+//! Both servers are pinned to core 0 with one I/O thread and take turns (A B A B…); the load runs on core 1. The figure is
+//! CPU time from the kernel's accounts, divided by the requests answered: unlike throughput it hardly moves with what
+//! else the machine does. Every reading is a line of JSON under `results/`, and the table is made from those lines.
+
+mod measure;
+mod process;
+mod rows;
+mod table;
+
+use crate::run::{Outcome, root};
+use measure::Setup;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// What is measured and how long.
+#[derive(clap::Args)]
+pub struct Options {
+    /// Rows by prefix of their names, separated by commas; all when absent. `list` prints them.
+    #[arg(long, default_value = "")]
+    rows: String,
+    /// Readings of each server in a row; the median counts.
+    #[arg(long, default_value_t = 7)]
+    rounds: usize,
+    /// Seconds of load in a reading.
+    #[arg(long, default_value_t = 1.0)]
+    seconds: f64,
+    /// Three short readings, smaller data sets: to see that everything runs, not to be published.
+    #[arg(long)]
+    quick: bool,
+    /// Our server's program.
+    #[arg(long, default_value = "target/release/martlet")]
+    ours: PathBuf,
+    /// The peer's program.
+    #[arg(long, default_value = "redis-server")]
+    peer: PathBuf,
+    /// Core of the servers.
+    #[arg(long, default_value_t = 0)]
+    server_core: usize,
+    /// Core of the load.
+    #[arg(long, default_value_t = 1)]
+    load_core: usize,
+    /// Where the readings are appended.
+    #[arg(long, default_value = "results/cost.jsonl")]
+    output: PathBuf,
+    /// Only make the table from readings already there.
+    #[arg(long)]
+    table: bool,
+}
+
+/// Measures, then prints the table.
+pub fn run(options: &Options) -> Outcome {
+    let output = root().join(&options.output);
+    if options.rows == "list" {
+        rows::ROWS.iter().for_each(|row| println!("{:18} {}", row.name, row.template));
+        return Ok(());
+    }
+    if !options.table {
+        let setup = Setup {
+            ours: root().join(&options.ours),
+            peer: options.peer.clone(),
+            server_core: options.server_core,
+            rounds: if options.quick { 3 } else { options.rounds },
+            span: Duration::from_secs_f64(if options.quick { 0.25 } else { options.seconds }),
+            quick: options.quick,
+            output: output.clone(),
+        };
+        if !setup.ours.exists() {
+            return Err(format!("{} is not built: cargo build --release", setup.ours.display()).into());
+        }
+        process::raise_open_files();
+        process::pin_load(options.load_core)?;
+        let chosen: Vec<&str> = options.rows.split(',').filter(|name| !name.is_empty()).collect();
+        for row in rows::ROWS {
+            if chosen.is_empty() || chosen.iter().any(|prefix| row.name.starts_with(prefix)) {
+                measure::row(&setup, row)?;
+            }
+        }
+    }
+    let table = table::from_readings(&std::fs::read_to_string(&output)?)?;
+    println!("{table}");
+    if !options.quick {
+        table::put_into_pages(&root(), &table)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,199 @@
+//! What is measured: every row of the table, with the ratio that it must reach.
+
+/// Requests that build the data a row reads.
+pub struct Fill {
+    /// The request, by template.
+    pub template: &'static str,
+    /// How many of them.
+    pub requests: u64,
+}
+
+/// One measurement.
+pub struct Row {
+    /// Unique; what `--rows` selects by prefix.
+    pub name: &'static str,
+    /// The least ratio, peer ÷ ours, or the most bytes, as `kind` says.
+    pub target: f64,
+    /// How it is measured.
+    pub kind: Kind,
+    /// Run once before it.
+    pub fill: &'static [Fill],
+    /// The request that is measured.
+    pub template: &'static str,
+    /// Requests under way on each connection.
+    pub pipeline: u64,
+    /// Connections.
+    pub connections: usize,
+    /// Our I/O backend.
+    pub backend: &'static str,
+    /// Whether the data set is built anew before each round, for commands that make it grow.
+    pub refill: bool,
+}
+
+/// How a row is measured, and what its target means.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Kind {
+    /// Server CPU per request; the target is the least ratio peer ÷ ours.
+    Cpu,
+    /// Resident bytes per key after the fill; the target is the most bytes of ours.
+    BytesPerKey(u64),
+    /// Resident bytes after the fill; the target is the least saving against the peer, as a ratio peer ÷ ours.
+    Memory(u64),
+    /// Resident bytes per idle connection; the target is the most bytes of ours.
+    IdleConnections(usize),
+    /// Server CPU per request with many connections against 50; the target is the least efficiency of ours.
+    ManyConnections(usize),
+    /// Entries in the slow log at 1,000 µs after the fill; the target is the most.
+    SlowLog,
+    /// Keys with TTLs over a span; the target is the 99th percentile of lateness in milliseconds.
+    ExpiryLag,
+}
+
+const PLAIN: Row = Row {
+    name: "",
+    target: 1.0,
+    kind: Kind::Cpu,
+    fill: &[],
+    template: "PING",
+    pipeline: 1,
+    connections: 50,
+    backend: "auto",
+    refill: false,
+};
+
+const SET_100K: &str = "SET {key uniform 100000} {value 64}";
+const GET_100K: &str = "GET {key uniform 100000}";
+const FILL_100K: &[Fill] = &[Fill { template: "SET {key sequence 100000} {value 64}", requests: 100_000 }];
+const FILL_1M: &[Fill] = &[Fill { template: "SET {key sequence 1000000} {value 64}", requests: 1_000_000 }];
+const FILL_10M: &[Fill] =
+    &[Fill { template: "SET {key sequence 10000000} {value 64}", requests: 10_000_000 }];
+const FILL_ZSET: &[Fill] =
+    &[Fill { template: "ZADD {key sequence 100} {rand 70000} {key sequence 10007}", requests: 1_000_700 }];
+const FILL_HASH: &[Fill] =
+    &[Fill { template: "HSET {key sequence 100} {key sequence 10007} {value 64}", requests: 1_000_700 }];
+const FILL_LIST: &[Fill] = &[Fill { template: "LPUSH {key sequence 100} {value 64}", requests: 1_000_000 }];
+const FILL_SET_OF_VALUES: &[Fill] =
+    &[Fill { template: "SADD {key sequence 100} {value 64}", requests: 1_000_000 }];
+const FILL_SET: &[Fill] =
+    &[Fill { template: "SADD {key sequence 100} {key sequence 10007}", requests: 1_000_700 }];
+
+/// Every row, in the order of the table.
+pub const ROWS: &[Row] = &[
+    Row { name: "set-p1", target: 1.4, fill: FILL_100K, template: SET_100K, pipeline: 1, ..PLAIN },
+    Row { name: "get-p1", target: 1.4, fill: FILL_100K, template: GET_100K, pipeline: 1, ..PLAIN },
+    Row { name: "set-p16", target: 2.4, fill: FILL_100K, template: SET_100K, pipeline: 16, ..PLAIN },
+    Row { name: "get-p16", target: 2.4, fill: FILL_100K, template: GET_100K, pipeline: 16, ..PLAIN },
+    Row { name: "set-p64", target: 3.2, fill: FILL_100K, template: SET_100K, pipeline: 64, ..PLAIN },
+    Row { name: "get-p64", target: 3.2, fill: FILL_100K, template: GET_100K, pipeline: 64, ..PLAIN },
+    Row {
+        name: "epoll-set-p1",
+        target: 1.15,
+        backend: "epoll",
+        fill: FILL_100K,
+        template: SET_100K,
+        ..PLAIN
+    },
+    Row {
+        name: "epoll-get-p1",
+        target: 1.15,
+        backend: "epoll",
+        fill: FILL_100K,
+        template: GET_100K,
+        ..PLAIN
+    },
+    Row {
+        name: "epoll-set-p16",
+        target: 1.8,
+        backend: "epoll",
+        fill: FILL_100K,
+        template: SET_100K,
+        pipeline: 16,
+        ..PLAIN
+    },
+    Row {
+        name: "epoll-get-p16",
+        target: 1.8,
+        backend: "epoll",
+        fill: FILL_100K,
+        template: GET_100K,
+        pipeline: 16,
+        ..PLAIN
+    },
+    Row {
+        name: "get-10m-p16",
+        target: 2.0,
+        fill: FILL_10M,
+        template: "GET {key uniform 10000000}",
+        pipeline: 16,
+        ..PLAIN
+    },
+    white_paper("wp-set", 1.99, FILL_1M, "SET {key uniform 1000000} {value 64}"),
+    white_paper("wp-get", 2.54, FILL_1M, "GET {key uniform 1000000}"),
+    white_paper("wp-zadd", 1.84, FILL_ZSET, "ZADD {key uniform 100} {rand 70000} {key uniform 10000}"),
+    white_paper("wp-zscore", 2.73, FILL_ZSET, "ZSCORE {key uniform 100} {key uniform 10007}"),
+    white_paper("wp-hset", 2.09, FILL_HASH, "HSET {key uniform 100} {key uniform 10000} {value 64}"),
+    white_paper("wp-hget", 2.62, FILL_HASH, "HGET {key uniform 100} {key uniform 10007}"),
+    Row { refill: true, ..white_paper("wp-lpush", 1.87, FILL_LIST, "LPUSH {key uniform 100} {value 64}") },
+    white_paper("wp-lindex", 2.63, FILL_LIST, "LINDEX {key uniform 100} {rand 10000}"),
+    Row {
+        refill: true,
+        ..white_paper("wp-sadd", 2.09, FILL_SET_OF_VALUES, "SADD {key uniform 100} {value 64}")
+    },
+    white_paper("wp-sismember", 2.93, FILL_SET, "SISMEMBER {key uniform 100} {key uniform 10007}"),
+    Row {
+        name: "many-connections",
+        target: 0.9,
+        kind: Kind::ManyConnections(1000),
+        fill: FILL_100K,
+        template: GET_100K,
+        pipeline: 1,
+        ..PLAIN
+    },
+    Row { name: "idle-connections", target: 4096.0, kind: Kind::IdleConnections(10_000), ..PLAIN },
+    Row {
+        name: "memory-20-1",
+        target: 48.0,
+        kind: Kind::BytesPerKey(2_000_000),
+        fill: &[Fill { template: "SET prefix{key sequence 2000000} {value 1}", requests: 2_000_000 }],
+        ..PLAIN
+    },
+    Row {
+        name: "memory-16-16",
+        target: 56.0,
+        kind: Kind::BytesPerKey(2_000_000),
+        fill: &[Fill { template: "SET xx{key sequence 2000000} {value 16}", requests: 2_000_000 }],
+        ..PLAIN
+    },
+    Row {
+        name: "memory-hashes",
+        target: 1.3334,
+        kind: Kind::Memory(1_000_000),
+        fill: &[Fill {
+            template: "HSET {key sequence 1000000} f0 {value 4} f1 {value 4} f2 {value 4} f3 {value 4} f4 {value 4} \
+                f5 {value 4} f6 {value 4} f7 {value 4} f8 {value 4} f9 {value 4}",
+            requests: 1_000_000,
+        }],
+        ..PLAIN
+    },
+    Row {
+        name: "memory-zset",
+        target: 1.3334,
+        kind: Kind::Memory(1_000_000),
+        fill: &[Fill { template: "ZADD z {rand 1000000} {key sequence 1000000}", requests: 1_000_000 }],
+        ..PLAIN
+    },
+    Row { name: "growth", target: 0.0, kind: Kind::SlowLog, fill: FILL_10M, template: "DBSIZE", ..PLAIN },
+    Row {
+        name: "big-delete",
+        target: 0.0,
+        kind: Kind::SlowLog,
+        fill: &[Fill { template: "SADD s {key sequence 5000000}", requests: 5_000_000 }],
+        template: "DEL s",
+        ..PLAIN
+    },
+    Row { name: "expiry-lag", target: 20.0, kind: Kind::ExpiryLag, ..PLAIN },
+];
+
+const fn white_paper(name: &'static str, target: f64, fill: &'static [Fill], template: &'static str) -> Row {
+    Row { name, target, fill, template, pipeline: 64, ..PLAIN }
+}

@@ -1,0 +1,128 @@
+//! The table that people read, from the readings: the newest run of each row, medians, and the spread.
+
+use super::measure::Reading;
+use super::rows::{Kind, ROWS, Row};
+use std::error::Error;
+use std::path::Path;
+
+/// Between these lines of a page the table is put.
+const BEGIN: &str = "<!-- cost table: ./x bench-cost --table -->";
+const END: &str = "<!-- end of cost table -->";
+
+/// A markdown table of every row that has been measured.
+pub fn from_readings(text: &str) -> Result<String, Box<dyn Error>> {
+    let mut readings: Vec<Reading> = Vec::new();
+    for line in text.lines().filter(|line| !line.is_empty()) {
+        readings.push(serde_json::from_str(line)?);
+    }
+    let mut out = String::from("| row | request | peer | ours | peer ÷ ours (least – most) | target |\n");
+    out.push_str("|---|---|---|---|---|---|\n");
+    for row in ROWS {
+        if let Some(line) = line(row, &readings) {
+            out.push_str(&line);
+        }
+    }
+    if let Some(last) = readings.last() {
+        let peer = readings.iter().rev().find(|reading| reading.server == "peer");
+        let peer = peer.map(|reading| reading.version.clone()).unwrap_or_default();
+        out.push_str(&format!("\nPeer: {peer}. Machine: {}.\n", last.machine));
+    }
+    Ok(out)
+}
+
+fn line(row: &Row, readings: &[Reading]) -> Option<String> {
+    let newest =
+        readings.iter().filter(|reading| reading.row == row.name).map(|reading| reading.run).max()?;
+    let of = |server: &str| -> Vec<f64> {
+        let chosen = readings
+            .iter()
+            .filter(|r| r.row == row.name && r.run == newest && r.server == server)
+            .map(|r| r.value);
+        chosen.collect()
+    };
+    let (peer, ours) = (of("peer"), of("ours"));
+    let (peer_median, ours_median) = (median(&peer)?, median(&ours)?);
+    let ratios: Vec<f64> = peer.iter().zip(&ours).map(|(peer, ours)| peer / ours).collect();
+    let least = ratios.iter().copied().fold(f64::INFINITY, f64::min);
+    let most = ratios.iter().copied().fold(0.0, f64::max);
+    let request = match row.pipeline {
+        1 => format!("`{}`", row.template),
+        depth => format!("`{}` P={depth}", row.template),
+    };
+    let (unit, divisor, ratio, target) = match row.kind {
+        Kind::Cpu => {
+            let ratio = format!("**{:.2}** ({least:.2} – {most:.2})", peer_median / ours_median);
+            (" µs", 1000.0, ratio, format!("≥ {}", row.target))
+        }
+        Kind::Memory(_) => {
+            (" B", 1.0, format!("**{:.2}**", peer_median / ours_median), format!("≥ {:.2}", row.target))
+        }
+        Kind::BytesPerKey(_) => {
+            (" B", 1.0, format!("{:.2}", peer_median / ours_median), format!("≤ {} B", row.target))
+        }
+        Kind::IdleConnections(_) => (" B", 1.0, String::new(), format!("≤ {} B", row.target)),
+        Kind::ManyConnections(_) => ("", 1.0, String::new(), format!("≥ {}", row.target)),
+        Kind::SlowLog => (" slow", 1.0, String::new(), format!("≤ {}", row.target)),
+        Kind::ExpiryLag => (" ms", 1.0, String::new(), format!("≤ {} ms", row.target)),
+    };
+    let request = if row.template == "PING" { String::new() } else { request };
+    let shown = |value: f64| format!("{}{unit}", significant(value / divisor));
+    Some(format!(
+        "| {} | {request} | {} | {} | {ratio} | {target} |\n",
+        row.name,
+        shown(peer_median),
+        shown(ours_median)
+    ))
+}
+
+fn significant(value: f64) -> String {
+    if value >= 100.0 {
+        format!("{value:.0}")
+    } else if value >= 10.0 {
+        format!("{value:.1}")
+    } else {
+        format!("{value:.2}")
+    }
+}
+
+fn median(values: &[f64]) -> Option<f64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted.get(sorted.len() / 2).copied()
+}
+
+/// Replaces the table in the pages that show it.
+pub fn put_into_pages(root: &Path, table: &str) -> Result<(), Box<dyn Error>> {
+    let page = root.join("README.md");
+    let text = std::fs::read_to_string(&page)?;
+    let (Some(begin), Some(end)) = (text.find(BEGIN), text.find(END)) else { return Ok(()) };
+    let text = format!("{}{BEGIN}\n\n{table}\n{}", &text[..begin], &text[end..]);
+    std::fs::write(page, text)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_run_counts_by_its_median() {
+        let reading = |run: u64, server: &str, round: usize, value: f64| {
+            format!(
+                r#"{{"run":{run},"row":"get-p1","server":"{server}","round":{round},"value":{value},"requests":1,"elapsed_s":1,"stat_cpu_ns":1,"version":"v","machine":"m","quick":false}}"#
+            )
+        };
+        let lines = [
+            reading(1, "peer", 0, 1.0),
+            reading(1, "ours", 0, 1.0),
+            reading(2, "peer", 0, 8000.0),
+            reading(2, "ours", 0, 4000.0),
+            reading(2, "peer", 1, 9000.0),
+            reading(2, "ours", 1, 3000.0),
+            reading(2, "peer", 2, 8000.0),
+            reading(2, "ours", 2, 4000.0),
+        ];
+        let table = from_readings(&lines.join("\n")).unwrap();
+        assert!(table.contains("| 8.00 µs | 4.00 µs | **2.00** (2.00 – 3.00) | ≥ 1.4 |"), "{table}");
+    }
+}
