@@ -8,6 +8,8 @@ pub mod context;
 pub mod error;
 pub mod spec;
 pub mod string;
+#[cfg(test)]
+pub mod testing;
 
 pub use context::{Block, Context, Settings};
 pub use error::{Error, Outcome};
