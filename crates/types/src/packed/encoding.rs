@@ -12,7 +12,8 @@
 //! The shortest form is the only one, so equal elements have equal bytes. No element carries its length at its end:
 //! a walk goes forwards only.
 
-use crate::element::{Element, parse_canonical};
+use crate::element::Element;
+use martlet_base::number::parse_i64;
 
 const SHORT_STRING: u8 = 0x80;
 const INT_13: u8 = 0xC0;
@@ -36,7 +37,7 @@ impl<'a> Encoded<'a> {
     pub fn new(element: Element<'a>) -> Encoded<'a> {
         match element {
             Element::Int(int) => Encoded::int(int),
-            Element::Bytes(bytes) => match parse_canonical(bytes) {
+            Element::Bytes(bytes) => match parse_i64(bytes) {
                 Some(int) => Encoded::int(int),
                 None => Encoded::string(bytes),
             },
