@@ -2,5 +2,6 @@
 
 pub mod element;
 pub mod intset;
+pub mod list;
 pub mod packed;
 pub mod size_class;

@@ -15,7 +15,7 @@
 //! Limits: [`Packed::MAX_BYTES`] of elements and [`Packed::MAX_LEN`] elements. Callers ask [`Packed::has_room`] and
 //! leave this encoding when it says no; insertions past a limit panic.
 
-mod encoding;
+pub(crate) mod encoding;
 #[cfg(test)]
 mod tests;
 

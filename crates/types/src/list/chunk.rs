@@ -1,0 +1,412 @@
+//! `Chunk`: up to a few kilobytes of neighbouring list elements in one reference-counted block.
+//!
+//! A slotted page. Offsets of the elements stand at the page's start in list order, two bytes each; the elements
+//! themselves (in the format of [`crate::packed`]) fill the page from its end downwards, in any order:
+//!
+//! ```text
+//! | count, data_start, live, listpack_bytes | slot 0 | slot 1 | … | free | element | element | … |
+//! ```
+//!
+//! So the element at an index is found through one slot; an insertion moves slots only, never elements; a removal
+//! leaves a hole that is reclaimed when the page is repacked. An element above [`LARGE_BYTES`] has a page of its own
+//! that is nothing but its bytes.
+//!
+//! What always holds: slots 0 to `count` are below `data_start`, each is the offset of a well-formed element at or
+//! above it, and `live` is the sum of their sizes. A page shared with a snapshot is copied before it is changed.
+
+use crate::element::Element;
+use crate::packed::encoding::{Encoded, decode_at, listpack_entry_bytes, size_at};
+use crate::size_class::{allocated_bytes, class_bytes, class_of};
+use std::ops::Range;
+use triomphe::ThinArc;
+
+/// Most elements of one chunk.
+pub(super) const CHUNK_MAX_LEN: usize = 256;
+/// An element whose encoding is larger than this many bytes has a chunk of its own.
+pub(super) const LARGE_BYTES: usize = 4096;
+
+/// Reference count, header and length that stand before the page.
+const OVERHEAD_BYTES: usize = 24;
+/// Largest page: with its overhead, a block of eight kilobytes.
+pub(super) const PAGE_MAX_BYTES: usize = 8192 - OVERHEAD_BYTES;
+const PAGE_MIN_BYTES: usize = 256 - OVERHEAD_BYTES;
+const SLOT_BYTES: usize = 2;
+
+static ZEROS: [u8; PAGE_MAX_BYTES] = [0; PAGE_MAX_BYTES];
+
+#[derive(Clone, Copy, Debug)]
+struct Header {
+    /// Elements.
+    count: u16,
+    /// Lowest offset of an element; 0 only in a page that is one large element.
+    data_start: u16,
+    /// Bytes of all elements.
+    live: u16,
+    /// Bytes that the elements would take in Redis' listpack.
+    listpack_bytes: u16,
+}
+
+/// Neighbouring elements of a list; clones share the page until one of them is changed.
+#[derive(Clone, Debug)]
+pub(super) struct Chunk {
+    page: ThinArc<Header, u8>,
+}
+
+/// A page under change: header and bytes of a page that nothing else refers to.
+struct PageMut<'a> {
+    header: &'a mut Header,
+    bytes: &'a mut [u8],
+}
+
+impl Chunk {
+    /// An empty chunk with a page of about `capacity` bytes, within the limits.
+    pub fn with_capacity(capacity: usize) -> Chunk {
+        let wanted = capacity.clamp(PAGE_MIN_BYTES, PAGE_MAX_BYTES);
+        let page_bytes = class_bytes(class_of(wanted + OVERHEAD_BYTES)) - OVERHEAD_BYTES;
+        let header = Header { count: 0, data_start: page_bytes as u16, live: 0, listpack_bytes: 0 };
+        Chunk { page: ThinArc::from_header_and_slice(header, &ZEROS[..page_bytes]) }
+    }
+
+    /// A chunk of one element that is larger than [`LARGE_BYTES`].
+    fn large(bytes: &[u8]) -> Chunk {
+        let header = Header { count: 1, data_start: 0, live: 0, listpack_bytes: 0 };
+        Chunk { page: ThinArc::from_header_and_slice(header, bytes) }
+    }
+
+    /// A chunk of one element; room for `capacity` bytes unless the element is large.
+    pub fn of(code: &Encoded<'_>, capacity: usize) -> Chunk {
+        if code.size() > LARGE_BYTES {
+            return Chunk::large(code.body);
+        }
+        let mut chunk = Chunk::with_capacity(capacity.max(code.size() + SLOT_BYTES));
+        let inserted = chunk.insert(0, code);
+        debug_assert!(inserted);
+        chunk
+    }
+
+    #[inline(always)]
+    fn header(&self) -> Header {
+        self.page.header.header
+    }
+
+    #[inline(always)]
+    fn bytes(&self) -> &[u8] {
+        &self.page.slice
+    }
+
+    #[inline(always)]
+    fn is_large(&self) -> bool {
+        self.header().data_start == 0
+    }
+
+    /// Number of elements.
+    #[inline]
+    pub fn len(&self) -> usize {
+        usize::from(self.header().count)
+    }
+
+    /// Bytes that the elements would take in a listpack, its header apart.
+    pub fn listpack_bytes(&self) -> usize {
+        if self.is_large() {
+            let code = Encoded::new(Element::Bytes(self.bytes()));
+            listpack_entry_bytes(code.size(), code.head()[0])
+        } else {
+            usize::from(self.header().listpack_bytes)
+        }
+    }
+
+    /// Bytes of all encoded elements.
+    pub fn live_bytes(&self) -> usize {
+        if self.is_large() { self.bytes().len() } else { usize::from(self.header().live) }
+    }
+
+    /// Bytes that the page would take without holes and free room.
+    pub fn packed_bytes(&self) -> usize {
+        self.live_bytes() + self.len() * SLOT_BYTES
+    }
+
+    /// Bytes that the allocator gave for this chunk, whoever shares it.
+    pub fn heap_bytes(&self) -> usize {
+        allocated_bytes(OVERHEAD_BYTES + self.bytes().len())
+    }
+
+    /// The element at `index`, which is below the length.
+    #[inline]
+    pub fn get(&self, index: usize) -> Element<'_> {
+        assert!(index < self.len(), "element {index} of {}", self.len());
+        if self.is_large() {
+            return Element::Bytes(self.bytes());
+        }
+        decode_at(self.bytes(), slot(self.bytes(), index)).0
+    }
+
+    /// The first index in `range` whose element is `code`.
+    pub fn find(&self, code: &Encoded<'_>, mut range: Range<usize>) -> Option<usize> {
+        range.find(|&index| self.is_at(code, index))
+    }
+
+    /// The last index in `range` whose element is `code`.
+    pub fn rfind(&self, code: &Encoded<'_>, mut range: Range<usize>) -> Option<usize> {
+        range.rfind(|&index| self.is_at(code, index))
+    }
+
+    #[inline(always)]
+    fn is_at(&self, code: &Encoded<'_>, index: usize) -> bool {
+        if self.is_large() {
+            return code.body == self.bytes();
+        }
+        code.is_at(&self.bytes()[slot(self.bytes(), index)..])
+    }
+
+    /// Inserts an element so that it has `index`; whether it fitted. A chunk without room is unchanged.
+    #[inline]
+    pub fn insert(&mut self, index: usize, code: &Encoded<'_>) -> bool {
+        let Header { count, data_start, .. } = self.header();
+        let count = usize::from(count);
+        let need = code.size() + SLOT_BYTES;
+        assert!(index <= count, "element {index} of {count}");
+        if count * SLOT_BYTES + need > usize::from(data_start) || count >= CHUNK_MAX_LEN {
+            return self.insert_slow(index, code);
+        }
+        self.with_page(|page| page.insert(index, code));
+        true
+    }
+
+    /// As [`Chunk::insert`] where the free room does not do: repacks or grows, or refuses.
+    #[cold]
+    fn insert_slow(&mut self, index: usize, code: &Encoded<'_>) -> bool {
+        let need = self.packed_bytes() + code.size() + SLOT_BYTES;
+        if self.is_large()
+            || self.len() >= CHUNK_MAX_LEN
+            || need > PAGE_MAX_BYTES
+            || code.size() > LARGE_BYTES
+        {
+            return false;
+        }
+        // Repacking frees at least a quarter of the page, or the page grows by half.
+        let capacity = self.bytes().len();
+        let wanted = if need > capacity - capacity / 4 { capacity + capacity / 2 } else { capacity };
+        *self = self.repacked(0..self.len(), wanted.max(need));
+        self.with_page(|page| page.insert(index, code));
+        true
+    }
+
+    /// Puts another element in the place of the one at `index`; whether it fitted.
+    pub fn replace(&mut self, index: usize, code: &Encoded<'_>) -> bool {
+        if self.is_large() || code.size() > LARGE_BYTES {
+            return false;
+        }
+        let old_size = size_at(self.bytes(), slot(self.bytes(), index));
+        if self.packed_bytes() - old_size + code.size() > PAGE_MAX_BYTES {
+            return false;
+        }
+        self.remove(index..index + 1);
+        let fitted = self.insert(index, code);
+        assert!(fitted, "a page with room refused an element");
+        true
+    }
+
+    /// Removes the elements of `range`.
+    #[inline]
+    pub fn remove(&mut self, range: Range<usize>) {
+        let count = self.len();
+        assert!(range.start <= range.end && range.end <= count, "elements {range:?} of {count}");
+        if self.is_large() {
+            if !range.is_empty() {
+                *self = Chunk::with_capacity(0);
+            }
+            return;
+        }
+        self.with_page(|page| page.remove(range));
+    }
+
+    /// Removes up to `most` elements equal to `code` among those in `range`, the first ones or the last ones;
+    /// how many.
+    pub fn remove_matches(
+        &mut self,
+        code: &Encoded<'_>,
+        range: Range<usize>,
+        most: usize,
+        backwards: bool,
+    ) -> usize {
+        let mut left = range;
+        let mut removed = 0;
+        while removed < most {
+            let found =
+                if backwards { self.rfind(code, left.clone()) } else { self.find(code, left.clone()) };
+            let Some(index) = found else { break };
+            self.remove(index..index + 1);
+            removed += 1;
+            left = if backwards { left.start..index } else { index..left.end - 1 };
+        }
+        removed
+    }
+
+    /// A chunk of the elements in `range` alone, with at least `capacity` bytes of page.
+    fn repacked(&self, range: Range<usize>, capacity: usize) -> Chunk {
+        let mut copy = Chunk::with_capacity(capacity);
+        copy.append(self, range);
+        copy
+    }
+
+    /// Appends elements of another chunk, for which there is room.
+    fn append(&mut self, from: &Chunk, range: Range<usize>) {
+        let bytes = from.bytes();
+        self.with_page(|page| {
+            for index in range {
+                let at = slot(bytes, index);
+                page.insert_bytes(usize::from(page.header.count), &bytes[at..at + size_at(bytes, at)]);
+            }
+        });
+    }
+
+    /// Bytes that a page of the elements in `range` would take without holes and free room.
+    fn packed_bytes_of(&self, range: Range<usize>) -> usize {
+        let bytes = self.bytes();
+        range.map(|index| size_at(bytes, slot(bytes, index)) + SLOT_BYTES).sum()
+    }
+
+    /// Whether `code` would fit into a chunk of the elements in `range`.
+    pub fn has_room_in(&self, range: Range<usize>, code: &Encoded<'_>) -> bool {
+        if self.is_large() || code.size() > LARGE_BYTES || range.len() >= CHUNK_MAX_LEN {
+            return false;
+        }
+        let taken = self.packed_bytes_of(range);
+        taken + code.size() + SLOT_BYTES <= PAGE_MAX_BYTES
+    }
+
+    /// Moves the elements from `index` on to a new chunk.
+    pub fn split_off(&mut self, index: usize) -> Chunk {
+        let count = self.len();
+        assert!(index <= count && !self.is_large());
+        let right = self.repacked(index..count, self.packed_bytes_of(index..count));
+        self.remove(index..count);
+        right
+    }
+
+    /// Appends the elements of `right` if both together are small; whether it did.
+    pub fn try_merge(&mut self, right: &Chunk) -> bool {
+        let packed = self.packed_bytes() + right.packed_bytes();
+        if self.is_large()
+            || right.is_large()
+            || packed > PAGE_MAX_BYTES / 2
+            || self.len() + right.len() > CHUNK_MAX_LEN / 2
+        {
+            return false;
+        }
+        let mut merged = Chunk::with_capacity(packed);
+        merged.append(self, 0..self.len());
+        merged.append(right, 0..right.len());
+        *self = merged;
+        true
+    }
+
+    /// Gives back room if more than an eighth of the page is holes or free.
+    pub fn shrink_to_fit(&mut self) {
+        if !self.is_large() && self.packed_bytes() < self.bytes().len() / 8 * 7 {
+            *self = self.repacked(0..self.len(), self.packed_bytes());
+        }
+    }
+
+    /// Whether at least three quarters of the page are holes or free.
+    pub fn is_sparse(&self) -> bool {
+        !self.is_large()
+            && self.bytes().len() > PAGE_MIN_BYTES
+            && self.packed_bytes() < self.bytes().len() / 4
+    }
+
+    /// Where the page is: the same for chunks that share it.
+    #[cfg(test)]
+    pub fn page_address(&self) -> *const u8 {
+        self.bytes().as_ptr()
+    }
+
+    /// Panics unless the header agrees with the elements.
+    #[cfg(test)]
+    pub fn check(&self) {
+        if self.is_large() {
+            assert!(self.len() == 1 && self.bytes().len() + 5 > LARGE_BYTES);
+            return;
+        }
+        let (header, bytes) = (self.header(), self.bytes());
+        let places: Vec<usize> = (0..self.len()).map(|index| slot(bytes, index)).collect();
+        let sizes: Vec<usize> = places.iter().map(|&at| size_at(bytes, at)).collect();
+        assert!(places.iter().all(|&at| at >= usize::from(header.data_start)));
+        assert!(self.len() * SLOT_BYTES <= usize::from(header.data_start));
+        assert_eq!(sizes.iter().sum::<usize>(), usize::from(header.live));
+        let listpack = places.iter().zip(&sizes).map(|(&at, &size)| listpack_entry_bytes(size, bytes[at]));
+        assert_eq!(listpack.sum::<usize>(), usize::from(header.listpack_bytes));
+        assert!(bytes.len() <= PAGE_MAX_BYTES && self.len() <= CHUNK_MAX_LEN);
+    }
+
+    /// Runs `change` on the page, copied first if something else refers to it.
+    #[inline(always)]
+    fn with_page<R>(&mut self, change: impl FnOnce(&mut PageMut<'_>) -> R) -> R {
+        if ThinArc::strong_count(&self.page) != 1 {
+            self.page = ThinArc::from_header_and_slice(self.header(), self.bytes());
+        }
+        self.page.with_arc_mut(|page| {
+            let Some(page) = triomphe::Arc::get_mut(page) else { unreachable!("the page is not shared") };
+            let mut header = *page.header();
+            let result = change(&mut PageMut { header: &mut header, bytes: page.slice_mut() });
+            *page.header_mut() = header;
+            result
+        })
+    }
+}
+
+impl PageMut<'_> {
+    /// Makes room for an element of `size` bytes at the slot `index`; its place.
+    #[inline(always)]
+    fn open(&mut self, index: usize, size: usize) -> &mut [u8] {
+        let count = usize::from(self.header.count);
+        let at = usize::from(self.header.data_start) - size;
+        debug_assert!((count + 1) * SLOT_BYTES <= at);
+        let from = index * SLOT_BYTES;
+        self.bytes.copy_within(from..count * SLOT_BYTES, from + SLOT_BYTES);
+        self.bytes[from..from + SLOT_BYTES].copy_from_slice(&(at as u16).to_le_bytes());
+        self.header.count += 1;
+        self.header.data_start = at as u16;
+        self.header.live += size as u16;
+        &mut self.bytes[at..at + size]
+    }
+
+    #[inline]
+    fn insert(&mut self, index: usize, code: &Encoded<'_>) {
+        let (head, body) = self.open(index, code.size()).split_at_mut(code.head().len());
+        head.copy_from_slice(code.head());
+        body.copy_from_slice(code.body);
+        self.header.listpack_bytes += listpack_entry_bytes(code.size(), code.head()[0]) as u16;
+    }
+
+    fn insert_bytes(&mut self, index: usize, encoded: &[u8]) {
+        self.open(index, encoded.len()).copy_from_slice(encoded);
+        self.header.listpack_bytes += listpack_entry_bytes(encoded.len(), encoded[0]) as u16;
+    }
+
+    #[inline]
+    fn remove(&mut self, range: Range<usize>) {
+        let count = usize::from(self.header.count);
+        for index in range.clone() {
+            let at = slot(self.bytes, index);
+            let size = size_at(self.bytes, at);
+            self.header.live -= size as u16;
+            self.header.listpack_bytes -= listpack_entry_bytes(size, self.bytes[at]) as u16;
+            if at == usize::from(self.header.data_start) {
+                self.header.data_start += size as u16;
+            }
+        }
+        let after = range.end * SLOT_BYTES..count * SLOT_BYTES;
+        self.bytes.copy_within(after, range.start * SLOT_BYTES);
+        self.header.count -= range.len() as u16;
+        if self.header.count == 0 {
+            self.header.data_start = self.bytes.len() as u16;
+        }
+    }
+}
+
+/// The offset in slot `index`.
+#[inline(always)]
+fn slot(bytes: &[u8], index: usize) -> usize {
+    usize::from(u16::from_le_bytes([bytes[index * SLOT_BYTES], bytes[index * SLOT_BYTES + 1]]))
+}
