@@ -3,6 +3,7 @@
 mod checks;
 mod cost;
 mod run;
+mod tidy;
 mod wire;
 
 use clap::{Parser, Subcommand};
@@ -23,6 +24,8 @@ enum Chore {
     Test,
     /// Server CPU per request and memory, against a peer.
     BenchCost(cost::Options),
+    /// Sizes, openings, SAFETY lines, edges between crates.
+    Tidy,
     /// The raw-wire suite against a running server, or the recording of a server's replies.
     Wire(wire::Options),
 }
@@ -32,6 +35,7 @@ fn main() {
         Chore::Check => checks::check(),
         Chore::Test => run::cargo(&["test", "--workspace"]),
         Chore::BenchCost(options) => cost::run(&options),
+        Chore::Tidy => tidy::run(),
         Chore::Wire(options) => wire::run(&options),
     };
     if let Err(error) = outcome {

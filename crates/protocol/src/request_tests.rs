@@ -1,3 +1,5 @@
+//! The request parser: malformed input, and any fragmentation gives the same requests as the whole.
+
 use super::*;
 use proptest::prelude::*;
 

@@ -1,3 +1,5 @@
+//! The multiplexer against small servers of its own.
+
 use super::*;
 use std::io::{Read, Write};
 use std::net::TcpListener;
