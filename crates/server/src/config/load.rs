@@ -69,8 +69,6 @@ pub struct Loaded {
     pub without_effect: Vec<&'static Parameter>,
     /// Further directives that were accepted without effect, lower case, with the reason.
     pub ignored: Vec<(String, &'static str)>,
-    /// Warnings to be logged once the log is open.
-    pub warnings: Vec<String>,
 }
 
 /// Why the configuration was refused.
@@ -294,8 +292,7 @@ impl Loader<'_> {
         let config = &mut self.loaded.config;
         config.normalise();
         if !config.logfile.as_os_str().is_empty() {
-            let path = config.dir.join(&config.logfile);
-            std::fs::OpenOptions::new().append(true).create(true).open(path).map_err(|error| {
+            can_append(&config.dir.join(&config.logfile)).map_err(|error| {
                 LoadError::Whole(format!("Can't open the log file: {}", error_text(&error)))
             })?;
         }
@@ -303,6 +300,17 @@ impl Loader<'_> {
             return Err(LoadError::Whole("replicaof directive not allowed in cluster mode".into()));
         }
         Ok(self.loaded)
+    }
+}
+
+/// Whether a file could be opened or made to append to, without making it.
+fn can_append(path: &Path) -> std::io::Result<()> {
+    use rustix::fs::{Access, access};
+    match std::fs::OpenOptions::new().append(true).open(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            Ok(access(path.parent().unwrap_or(path), Access::WRITE_OK | Access::EXEC_OK)?)
+        }
+        opened => opened.map(|_| ()),
     }
 }
 

@@ -60,7 +60,7 @@ impl Value for SavePoints {
         if let [[]] = words {
             return Ok(Self::default());
         }
-        if words.len() % 2 == 1 {
+        if !words.len().is_multiple_of(2) {
             return Err(refusal());
         }
         for pair in words.chunks_exact(2) {
@@ -137,7 +137,7 @@ pub(super) const OUTPUT_LIMITS: [OutputLimit; 3] = [
 impl Value for [OutputLimit; 3] {
     fn parse(words: &[&[u8]], previous: &Self, _: bool, _: &Kind) -> Result<Self, String> {
         let mut limits = *previous;
-        if words.len() % 4 != 0 {
+        if !words.len().is_multiple_of(4) {
             return Err("Wrong number of arguments in buffer limit configuration.".into());
         }
         for group in words.chunks_exact(4) {

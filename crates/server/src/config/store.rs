@@ -4,11 +4,14 @@
 //! sees a generation sees at least that generation's values.
 
 use std::ops::Deref;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
 
 use super::Config;
 use super::change::Hooks;
+use super::rewrite::{UserLines, rewrite_file};
+use super::special::error_text;
 
 /// The one place that holds the current configuration.
 #[derive(Debug)]
@@ -16,16 +19,45 @@ pub struct ConfigStore {
     generation: AtomicU64,
     current: RwLock<Arc<Config>>,
     pub(super) hooks: Hooks,
+    file: Option<PathBuf>,
+    umask: u32,
 }
 
 impl ConfigStore {
     /// A store whose first generation is `config`.
     pub fn new(config: Config) -> Arc<Self> {
+        Self::with_file(config, None, 0o022)
+    }
+
+    /// A store whose configuration came from a file, which CONFIG REWRITE writes with a mode that `umask` limits.
+    pub fn with_file(config: Config, file: Option<PathBuf>, umask: u32) -> Arc<Self> {
         Arc::new(Self {
             generation: AtomicU64::new(0),
             current: RwLock::new(Arc::new(config)),
             hooks: Hooks::default(),
+            file,
+            umask,
         })
+    }
+
+    /// The configuration file, absolute; none when the server started without.
+    pub fn file(&self) -> Option<&Path> {
+        self.file.as_deref()
+    }
+
+    /// CONFIG REWRITE.
+    ///
+    /// # Errors
+    /// The reply, without the leading dash.
+    pub fn rewrite(&self, users: UserLines<'_>) -> Result<(), String> {
+        let file = self.file().ok_or("ERR The server is running without a config file")?;
+        rewrite_file(file, &self.snapshot(), users, self.umask).map_err(|error| {
+            let why = error_text(&error);
+            tracing::warn!("CONFIG REWRITE failed: {why}");
+            format!("ERR Rewriting config file: {why}")
+        })?;
+        tracing::info!("CONFIG REWRITE executed with success.");
+        Ok(())
     }
 
     /// How often a configuration was published; one atomic load.

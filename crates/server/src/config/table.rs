@@ -35,6 +35,9 @@ pub const DENY_LOADING: u8 = 16;
 /// Takes a list of words instead of one.
 pub const MULTI: u8 = 32;
 
+/// Sets a parameter from its words: see [`Parameter::parse`].
+type Parse = fn(&mut Config, &Kind, words: &[&[u8]], append: bool) -> Result<(), String>;
+
 /// One configuration parameter.
 pub struct Parameter {
     /// Its name, lower case.
@@ -52,7 +55,7 @@ pub struct Parameter {
     /// The value's text as CONFIG GET answers it.
     pub(super) render: fn(&Config, &Kind) -> Vec<u8>,
     /// Sets the value from its words; `append` adds to a list that the same file already began.
-    pub(super) parse: fn(&mut Config, &Kind, &[&[u8]], append: bool) -> Result<(), String>,
+    pub(super) parse: Parse,
     /// The configuration lines (without the name) that would set the value again.
     pub(super) lines: fn(&Config, default: &Config, &Kind) -> Lines,
     /// Whether both hold the same value.

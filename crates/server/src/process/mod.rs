@@ -1,0 +1,21 @@
+//! The process around the server: background, pid file, limits, scores, title, signals, supervisors.
+//!
+//! What always holds: nothing here knows of clients or data; what must happen before the first thread (going to the
+//! background, taking over the title's memory) asserts that there is none.
+
+mod background;
+mod limits;
+mod notify;
+mod oom;
+mod signals;
+mod system;
+mod title;
+
+pub use background::{PidFile, daemonize};
+pub use limits::{OpenFiles, RESERVED_FILES, adjust_open_files, backlog_warning, system_warnings};
+pub use notify::{Supervisor, find_supervisor};
+pub use oom::OomScore;
+pub use signals::{ShutdownSignal, ignore_hangups, watch_signals};
+pub(crate) use system::{LocalTime, Syslog, local_time};
+pub use system::{process_umask, set_socket_owner};
+pub use title::{ProcessTitle, title_text};

@@ -1,0 +1,385 @@
+//! From the program's arguments to a process that is ready to serve.
+//!
+//! What always holds: [`prepare`] starts no thread, and whatever needs a process without threads (background, title, umask) is done
+//! when it returns; [`Prepared`] outlives the server and takes what it made (the pid file) with it.
+
+use std::ffi::OsString;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::config::{
+    CommandLine, Config, ConfigStore, Effect, Invocation, LoadError, Loaded, LogLevel, REDIS_VERSION,
+    Surroundings, USAGE, error_text, load, parse_command_line, version_text,
+};
+use crate::logging::{Log, early_line};
+use crate::process::{
+    OomScore, PidFile, ProcessTitle, ShutdownSignal, Supervisor, adjust_open_files, backlog_warning,
+    daemonize, find_supervisor, ignore_hangups, process_umask, system_warnings, watch_signals,
+};
+
+/// What came of the command line.
+pub enum Start {
+    /// Everything asked for is done, or refused with a message: exit with this status.
+    Exit(i32),
+    /// Serve.
+    Run(Box<Prepared>),
+}
+
+/// A process that may start its threads.
+pub struct Prepared {
+    /// The configuration; its hooks that concern the process are in place.
+    pub store: Arc<ConfigStore>,
+    /// Commands to rename, with their new name; an empty one removes the command.
+    pub renames: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Users of the configuration file: name and rules.
+    pub users: Vec<Vec<Vec<u8>>>,
+    /// The open log.
+    pub log: Arc<Log>,
+    /// Who is told when the server is ready and when it stops.
+    pub supervisor: Supervisor,
+    /// Removed when the server is done.
+    _pid_file: Option<PidFile>,
+}
+
+/// What the banner tells of a server that listens.
+#[derive(Clone, Debug, Default)]
+pub struct Serving {
+    /// TCP addresses with ports.
+    pub addresses: Vec<String>,
+    /// The Unix socket.
+    pub unixsocket: Option<PathBuf>,
+    /// The I/O backend, with the reason when it is not the one asked for first.
+    pub backend: String,
+    /// I/O threads.
+    pub threads: usize,
+}
+
+/// Reads the command line and does what has to be done before the first thread. `arguments` are those after the program's name
+/// (and after the tool's); messages go where Redis writes them.
+pub fn prepare(program: &str, arguments: &[OsString], surroundings: &dyn Surroundings) -> Start {
+    let umask = process_umask();
+    let directory = std::env::current_dir().unwrap_or_else(|_| "/".into());
+    let (line, only_check) = match parse_command_line(arguments, &directory) {
+        Ok(Invocation::Run(line)) => (line, false),
+        Ok(Invocation::CheckConfig(line)) => (line, true),
+        Ok(Invocation::Version) => {
+            println!("{}", version_text());
+            return Start::Exit(0);
+        }
+        Ok(Invocation::Help) => {
+            print!("{USAGE}");
+            return Start::Exit(0);
+        }
+        Err(error) => return refuse(&error.to_string()),
+    };
+    match read_configuration(&line, surroundings) {
+        Err(status) => Start::Exit(status),
+        Ok(loaded) if only_check => {
+            report_check(&loaded);
+            Start::Exit(0)
+        }
+        Ok(loaded) => match become_server(program, line.file, loaded, umask) {
+            Ok(prepared) => Start::Run(Box::new(prepared)),
+            Err(message) => {
+                tracing::error!("{message}");
+                Start::Exit(1)
+            }
+        },
+    }
+}
+
+fn refuse(message: &str) -> Start {
+    eprintln!("{message}");
+    Start::Exit(1)
+}
+
+/// Loads the configuration, or says why not and answers the exit status.
+fn read_configuration(line: &CommandLine, surroundings: &dyn Surroundings) -> Result<Loaded, i32> {
+    if line.stdin {
+        print!("{}", early_line(LogLevel::Notice, "Reading config from stdin"));
+    }
+    let sources = line.sources(std::io::stdin()).map_err(|error| {
+        eprintln!("Cannot read standard input: {}", error_text(&error));
+        1
+    })?;
+    load(&sources, surroundings).map_err(|error| {
+        match error {
+            // Redis logs this one, and its log is standard output so far.
+            LoadError::File { .. } => print!("{}", early_line(LogLevel::Warning, &error.to_string())),
+            _ => eprintln!("{error}"),
+        }
+        1
+    })
+}
+
+/// What `--check-config` prints for a valid configuration.
+fn report_check(loaded: &Loaded) {
+    println!("The configuration is valid.");
+    for note in notes(loaded) {
+        println!("{}", note.text);
+    }
+}
+
+/// Enters the working directory and the background, opens the log, sets limits, title and scores.
+fn become_server(
+    program: &str,
+    config_file: Option<PathBuf>,
+    loaded: Loaded,
+    umask: u32,
+) -> Result<Prepared, String> {
+    let notes = notes(&loaded);
+    let Loaded { mut config, renames, users, .. } = loaded;
+    std::env::set_current_dir(&config.dir)
+        .map_err(|error| format!("Can't chdir to '{}': {}", config.dir.display(), error_text(&error)))?;
+    let title = Arc::new(ProcessTitle::take_over(program.into()));
+    let log = Log::open(&config);
+    log.install();
+    let supervisor = find_supervisor(config.supervised, |name| std::env::var_os(name));
+    let is_background = config.daemonize && !supervisor.is_there();
+    if is_background {
+        daemonize().map_err(|error| format!("Can't go to the background: {}", error_text(&error)))?;
+    }
+    ignore_hangups();
+    let pid = std::process::id();
+    tracing::info!("Martlet {} is starting (as Redis {REDIS_VERSION}), pid {pid}", env!("CARGO_PKG_VERSION"));
+    notes.iter().for_each(Note::log);
+    config.maxclients = open_files(config.maxclients)?;
+    for warning in backlog_warning(config.tcp_backlog).into_iter().chain(system_warnings()) {
+        tracing::warn!("{warning}");
+    }
+    let pid_file = PidFile::create(config.pidfile.as_deref(), is_background);
+    if config.set_proc_title {
+        title.show(&config, config_file.as_deref())?;
+    }
+    let score = OomScore::default();
+    // It has logged what went wrong, and a score is no reason not to serve.
+    let _ = score.apply(&config);
+    let store = ConfigStore::with_file(config, config_file, umask);
+    install_hooks(&store, &log, title, score);
+    Ok(Prepared { store, renames, users, log, supervisor, _pid_file: pid_file })
+}
+
+/// Makes room for the files of so many clients; logs what came of it.
+fn open_files(maxclients: u32) -> Result<u32, String> {
+    let files = adjust_open_files(maxclients)?;
+    files.notices.iter().for_each(|notice| tracing::info!("{notice}"));
+    files.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
+    Ok(files.maxclients)
+}
+
+/// Hooks of the parameters whose change concerns the process alone.
+fn install_hooks(store: &Arc<ConfigStore>, log: &Arc<Log>, title: Arc<ProcessTitle>, score: OomScore) {
+    let log = Arc::clone(log);
+    store.on_change(
+        &["loglevel", "log-format", "log-timestamp-format"],
+        Box::new(move |_, new| {
+            log.follow(new);
+            Ok(())
+        }),
+    );
+    store.on_change(&["oom-score-adj", "oom-score-adj-values"], Box::new(move |_, new| score.apply(new)));
+    store.on_change(&["dir"], Box::new(|_, new| enter(&new.dir)));
+    store.on_change(&["maxclients"], Box::new(|_, new| allow_clients(new)));
+    let file = store.file().map(Path::to_path_buf);
+    store.on_change(
+        &["proc-title-template"],
+        Box::new(move |_, new| if new.set_proc_title { title.show(new, file.as_deref()) } else { Ok(()) }),
+    );
+}
+
+fn enter(directory: &Path) -> Result<(), String> {
+    std::env::set_current_dir(directory).map_err(|error| error_text(&error))
+}
+
+/// Refuses more clients than the operating system allows files for.
+fn allow_clients(config: &Config) -> Result<(), String> {
+    let allowed = open_files(config.maxclients)?;
+    if allowed < config.maxclients {
+        return Err(format!(
+            "The operating system is not able to handle the specified number of clients, try with {allowed}"
+        ));
+    }
+    Ok(())
+}
+
+/// A line about directives that do nothing here.
+struct Note {
+    is_warning: bool,
+    text: String,
+}
+
+impl Note {
+    fn log(&self) {
+        match self.is_warning {
+            true => tracing::warn!("{}", self.text),
+            false => tracing::info!("{}", self.text),
+        }
+    }
+}
+
+/// One line for directives that were set and do nothing here, one more as a warning for those that ask for something that this
+/// version lacks.
+fn notes(loaded: &Loaded) -> Vec<Note> {
+    let default = Config::default();
+    let mut quiet: Vec<&str> = loaded.ignored.iter().map(|(name, _)| name.as_str()).collect();
+    let mut lacking = String::new();
+    for parameter in &loaded.without_effect {
+        match parameter.effect {
+            Effect::Absent(reason) if !parameter.is_same(&loaded.config, &default) => {
+                let separator = if lacking.is_empty() { "" } else { "; " };
+                // Writing to a string cannot fail.
+                let _ = write!(lacking, "{separator}{} ({reason})", parameter.name);
+            }
+            _ => quiet.push(parameter.name),
+        }
+    }
+    let mut notes = Vec::new();
+    if !quiet.is_empty() {
+        let text = format!("Accepted without effect (docs/configuration.md says why): {}", quiet.join(", "));
+        notes.push(Note { is_warning: false, text });
+    }
+    if !lacking.is_empty() {
+        notes.push(Note { is_warning: true, text: format!("WARNING: set, but without effect: {lacking}") });
+    }
+    notes
+}
+
+impl Prepared {
+    /// Says that clients are served: the banner, then the supervisor.
+    pub fn ready(&self, serving: &Serving) {
+        for line in banner(&self.store.snapshot(), self.store.file(), serving) {
+            tracing::info!("{line}");
+        }
+        self.supervisor.ready();
+    }
+
+    /// Calls `handler`, on a thread of its own, for each signal to stop. Starts that thread.
+    ///
+    /// # Errors
+    /// When the thread or the handlers cannot be set up.
+    pub fn on_shutdown_signal(
+        &self,
+        handler: impl FnMut(ShutdownSignal) + Send + 'static,
+    ) -> std::io::Result<()> {
+        watch_signals(handler)
+    }
+
+    /// Says that the server is about to exit, and removes the pid file.
+    pub fn finish(self) {
+        self.supervisor.stopping();
+        drop(self);
+        tracing::warn!("Redis is now ready to exit, bye bye...");
+    }
+}
+
+/// The lines that tell an operator what serves where.
+fn banner(config: &Config, file: Option<&Path>, serving: &Serving) -> Vec<String> {
+    let mut places = serving.addresses.clone();
+    places.extend(serving.unixsocket.iter().map(|path| path.display().to_string()));
+    let file = file.map_or("the defaults (no file given)".into(), |file| file.display().to_string());
+    let threads =
+        if serving.threads == 1 { "1 I/O thread".into() } else { format!("{} I/O threads", serving.threads) };
+    let mut lines = vec![
+        format!("Listening on {}", if places.is_empty() { "nothing".into() } else { places.join(", ") }),
+        format!("{threads} over {}", serving.backend),
+        format!("Data in {}, configuration from {file}", config.dir.display()),
+    ];
+    // Tools wait for these words.
+    if !serving.addresses.is_empty() {
+        lines.push("Ready to accept connections tcp".into());
+    }
+    if serving.unixsocket.is_some() {
+        lines.push("Ready to accept connections unix".into());
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{AnySurroundings, Sources};
+
+    fn loaded(text: &str) -> Loaded {
+        let sources = Sources { stdin: Some(text.into()), ..Sources::default() };
+        load(&sources, &AnySurroundings).unwrap()
+    }
+
+    #[test]
+    fn notes_name_what_does_nothing() {
+        let notes = |text: &str| -> Vec<_> {
+            notes(&loaded(text)).into_iter().map(|note| (note.is_warning, note.text)).collect()
+        };
+        assert_eq!(notes("port 1\n"), []);
+        let quiet =
+            "Accepted without effect (docs/configuration.md says why): loadmodule, activerehashing, tls-port";
+        assert_eq!(notes("tls-port 0\n activerehashing no\n loadmodule x\n").len(), 1);
+        assert_eq!(notes("activerehashing no\ntls-port 0\nloadmodule x\n"), [(false, quiet.into())]);
+        let lacking = "WARNING: set, but without effect: tls-port (this version does not speak TLS)";
+        assert_eq!(notes("tls-port 1\n"), [(true, lacking.into())]);
+    }
+
+    #[test]
+    fn the_banner_tells_where_everything_is() {
+        let config = Config { dir: "/data".into(), ..Config::default() };
+        let serving = Serving {
+            addresses: vec!["127.0.0.1:6379".into(), "[::1]:6379".into()],
+            unixsocket: Some("/run/m.sock".into()),
+            backend: "io_uring".into(),
+            threads: 2,
+        };
+        assert_eq!(
+            banner(&config, Some(Path::new("/etc/m.conf")), &serving),
+            [
+                "Listening on 127.0.0.1:6379, [::1]:6379, /run/m.sock",
+                "2 I/O threads over io_uring",
+                "Data in /data, configuration from /etc/m.conf",
+                "Ready to accept connections tcp",
+                "Ready to accept connections unix",
+            ]
+        );
+        let alone = Serving {
+            addresses: vec!["*:1".into()],
+            threads: 1,
+            backend: "epoll".into(),
+            ..Serving::default()
+        };
+        assert_eq!(banner(&config, None, &alone)[1], "1 I/O thread over epoll");
+    }
+
+    #[test]
+    fn hooks_of_the_process_can_refuse() {
+        let config =
+            Config { enable_protected_configs: crate::config::ProtectedAction::Yes, ..Config::default() };
+        let store = ConfigStore::new(config);
+        let log = Log::open(&store.snapshot());
+        store.on_change(&["maxclients"], Box::new(|_, new| allow_clients(new)));
+        install_hooks(&store, &log, Arc::new(ProcessTitle::take_over("t".into())), OomScore::default());
+        let set = |name: &str, value: &str| {
+            store.set(&[(name.as_bytes(), value.as_bytes())], Default::default()).map(|_| ())
+        };
+        assert!(set("loglevel", "verbose").is_ok());
+        assert!(set("proc-title-template", "{title}").is_ok());
+        let refused = set("maxclients", "4294967295").unwrap_err().to_string();
+        let start = "ERR CONFIG SET failed (possibly related to argument 'maxclients') - The operating system is not able to handle \
+                     the specified number of clients, try with ";
+        assert!(refused.starts_with(start), "{refused}");
+    }
+
+    #[test]
+    fn prepare_exits_where_nothing_is_to_be_served() {
+        let status = |arguments: &[&str]| {
+            let arguments: Vec<OsString> = arguments.iter().map(OsString::from).collect();
+            match prepare("martlet", &arguments, &AnySurroundings) {
+                Start::Exit(status) => status,
+                Start::Run(_) => panic!("{arguments:?} served"),
+            }
+        };
+        assert_eq!(status(&["--version"]), 0);
+        assert_eq!(status(&["--help"]), 0);
+        assert_eq!(status(&["--check-config", "--port", "7000"]), 0);
+        assert_eq!(status(&["--check-config", "--port", "x"]), 1);
+        assert_eq!(status(&["/nonexistent.conf"]), 1);
+        assert_eq!(status(&["--sentinel"]), 1);
+    }
+}
