@@ -7,7 +7,7 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::OwnedFd;
 
-use martlet_net::{Backend, Sink, Token};
+use martlet_net::{Backend, Choice, Sink, Token};
 
 const REPLY: &[u8] = b"+OK\r\n";
 
@@ -134,13 +134,15 @@ impl Server {
 
 fn main() -> io::Result<()> {
     let mut port = 7340;
-    let mut backend: Box<dyn Backend> = Box::new(martlet_net::Epoll::new()?);
+    let mut choice = Choice::Auto;
     for argument in std::env::args().skip(1) {
         match argument.as_str() {
-            "--epoll" => {}
+            "--epoll" => choice = Choice::Epoll,
+            "--uring" => choice = Choice::Uring,
             _ => port = argument.parse().map_err(io::Error::other)?,
         }
     }
+    let mut backend = martlet_net::choose(choice)?.0.open()?;
     let listener = martlet_net::listen_tcp(SocketAddr::from((Ipv4Addr::LOCALHOST, port)), 511)?;
     backend.listen(listener, 0)?;
     println!("{} on 127.0.0.1:{port}", backend.name());

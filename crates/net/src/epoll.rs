@@ -14,6 +14,7 @@ use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, SocketFlags};
 
+use crate::accept::{ACCEPT_BACKOFF, is_passing};
 use crate::outgoing::Outgoing;
 use crate::{Backend, Sink, Token, Waker};
 
@@ -25,8 +26,6 @@ const EVENTS: usize = 256;
 const RECV_BYTES: usize = 64 << 10;
 /// Connections taken from one listener before connections are served again.
 const ACCEPTS_PER_POLL: usize = 64;
-/// How long accepting rests after it failed for want of descriptors or memory.
-pub(crate) const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
 
 /// The index no token has, in the event data of what is not a connection.
 const SPECIAL: u64 = u32::MAX as u64;
@@ -69,7 +68,6 @@ pub struct Epoll {
     /// A failed send is in `done`, which must not wait for the end of a sleep.
     failed: bool,
     buffer: Box<[u8]>,
-    events: Box<[MaybeUninit<epoll::Event>]>,
 }
 
 impl Epoll {
@@ -94,7 +92,6 @@ impl Epoll {
             done: Vec::new(),
             failed: false,
             buffer: vec![0; RECV_BYTES].into_boxed_slice(),
-            events: Box::new_uninit_slice(EVENTS),
         })
     }
 
@@ -145,7 +142,7 @@ impl Epoll {
             match rustix::net::accept_with(&listener.socket, flags) {
                 Ok(socket) => sink.accepted(listener.tag, socket),
                 Err(Errno::AGAIN) => return,
-                Err(errno) if accept_error_is_passing(errno) => {}
+                Err(errno) if is_passing(errno) => {}
                 Err(_) => {
                     listener.watched = epoll::delete(&self.epoll, &listener.socket).is_err();
                     self.accept_again_at = Some(Instant::now() + ACCEPT_BACKOFF);
@@ -280,26 +277,6 @@ impl Connection {
 
 const RECEIVING: EventFlags = EventFlags::IN.union(EventFlags::RDHUP).union(EventFlags::ET);
 
-/// Errors that concern one pending connection, after which the next one may be accepted at once.
-pub(crate) fn accept_error_is_passing(errno: Errno) -> bool {
-    matches!(
-        errno,
-        Errno::INTR
-            | Errno::CONNABORTED
-            | Errno::NETDOWN
-            | Errno::PROTO
-            | Errno::NOPROTOOPT
-            | Errno::HOSTDOWN
-            | Errno::NONET
-            | Errno::HOSTUNREACH
-            | Errno::OPNOTSUPP
-            | Errno::NETUNREACH
-            | Errno::PERM
-            | Errno::TIMEDOUT
-            | Errno::CONNRESET
-    )
-}
-
 impl Backend for Epoll {
     fn name(&self) -> &'static str {
         "epoll"
@@ -409,8 +386,8 @@ impl Backend for Epoll {
             limit = Some(Duration::ZERO);
         }
         let limit = limit.map(whole_milliseconds);
-        let mut events = std::mem::take(&mut self.events);
-        let waited = match epoll::wait(&self.epoll, &mut *events, limit.as_ref()) {
+        let mut events = [const { MaybeUninit::uninit() }; EVENTS];
+        let waited = match epoll::wait(&self.epoll, &mut events, limit.as_ref()) {
             Ok((ready, _)) => Ok(&*ready),
             Err(Errno::INTR) => Ok(&[][..]),
             Err(errno) => Err(errno),
@@ -424,9 +401,7 @@ impl Backend for Epoll {
                 self.handle(*event, sink);
             }
         }
-        let result = waited.map(drop).map_err(io::Error::from);
-        self.events = events;
-        result
+        waited.map(drop).map_err(io::Error::from)
     }
 }
 

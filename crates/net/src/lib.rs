@@ -5,17 +5,22 @@
 //! buffers given to [`Backend::send`] leave in order and come back, whole, through [`Sink::sent`];
 //! nothing is reported for a token after [`Backend::close`] of it.
 
+mod accept;
+mod choose;
 mod epoll;
 mod listen;
 mod outgoing;
+mod uring;
 mod waker;
 
 use std::io;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
+pub use choose::{Choice, Kind, choose, probe};
 pub use epoll::Epoll;
 pub use listen::{listen_tcp, listen_unix, set_keepalive, set_nodelay};
+pub use uring::Uring;
 pub use waker::Waker;
 
 /// A connection's place in its thread's tables, chosen by the server and unique among the thread's live connections.
