@@ -9,5 +9,6 @@ pub mod glob;
 pub mod hash;
 pub mod limits;
 pub mod number;
+pub mod publish;
 pub mod random;
 pub mod sync;

@@ -7,7 +7,6 @@
 use std::fmt::{self, Write as _};
 use std::io::Write as _;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -29,11 +28,17 @@ struct Style {
     level: LogLevel,
     format: LogFormat,
     timestamp: LogTimestampFormat,
+    is_replica: bool,
 }
 
 impl Style {
     fn of(config: &Config) -> Self {
-        Self { level: config.loglevel, format: config.log_format, timestamp: config.log_timestamp_format }
+        Self {
+            level: config.loglevel,
+            format: config.log_format,
+            timestamp: config.log_timestamp_format,
+            is_replica: config.replicaof.0.is_some(),
+        }
     }
 }
 
@@ -44,7 +49,6 @@ pub struct Log {
     /// None is standard output.
     file: Option<PathBuf>,
     syslog: Option<Syslog>,
-    is_replica: AtomicBool,
 }
 
 impl Log {
@@ -53,8 +57,7 @@ impl Log {
         let file = (!config.logfile.as_os_str().is_empty()).then(|| config.dir.join(&config.logfile));
         let syslog =
             config.syslog_enabled.then(|| Syslog::open(&config.syslog_ident, config.syslog_facility));
-        let is_replica = AtomicBool::new(config.replicaof.0.is_some());
-        Arc::new(Self { style: RwLock::new(Style::of(config)), file, syslog, is_replica })
+        Arc::new(Self { style: RwLock::new(Style::of(config)), file, syslog })
     }
 
     /// Makes this the log of every event from now on; false when the process has one already.
@@ -64,13 +67,16 @@ impl Log {
 
     /// Takes up level and format of a changed configuration.
     pub fn follow(&self, config: &Config) {
-        *self.style.write().unwrap_or_else(PoisonError::into_inner) = Style::of(config);
+        let mut style = self.style.write().unwrap_or_else(PoisonError::into_inner);
+        // The role is not the configuration's once the server runs.
+        *style = Style { is_replica: style.is_replica, ..Style::of(config) };
+        drop(style);
         tracing::callsite::rebuild_interest_cache();
     }
 
     /// Lines show from now on whether the server is a replica.
     pub fn set_replica(&self, is_replica: bool) {
-        self.is_replica.store(is_replica, Ordering::Relaxed);
+        self.style.write().unwrap_or_else(PoisonError::into_inner).is_replica = is_replica;
     }
 
     fn style(&self) -> Style {
@@ -78,8 +84,7 @@ impl Log {
     }
 
     fn write(&self, level: LogLevel, message: &str) {
-        let line =
-            line(self.style(), self.is_replica.load(Ordering::Relaxed), level, SystemTime::now(), message);
+        let line = line(self.style(), level, SystemTime::now(), message);
         // A log that cannot be written is no reason to fail, and there is nowhere to say so.
         let _ = match &self.file {
             None => std::io::stdout().lock().write_all(line.as_bytes()),
@@ -100,7 +105,7 @@ impl Log {
 
 /// A line for standard output before a log is open, as Redis writes it there.
 pub fn early_line(level: LogLevel, message: &str) -> String {
-    line(Style::of(&Config::default()), false, level, SystemTime::now(), message)
+    line(Style::of(&Config::default()), level, SystemTime::now(), message)
 }
 
 /// Redis' name for an event's level.
@@ -125,12 +130,12 @@ fn filter(level: LogLevel) -> LevelFilter {
 }
 
 /// A whole line with its end.
-fn line(style: Style, is_replica: bool, level: LogLevel, now: SystemTime, message: &str) -> String {
+fn line(style: Style, level: LogLevel, now: SystemTime, message: &str) -> String {
     let pid = std::process::id();
     let time = timestamp(style.timestamp, now, local_time);
     match style.format {
         LogFormat::Legacy => {
-            let role = if is_replica { 'S' } else { 'M' };
+            let role = if style.is_replica { 'S' } else { 'M' };
             let mark = match level {
                 LogLevel::Debug => '.',
                 LogLevel::Verbose => '-',
@@ -140,7 +145,7 @@ fn line(style: Style, is_replica: bool, level: LogLevel, now: SystemTime, messag
             format!("{pid}:{role} {time} {mark} {message}\n")
         }
         LogFormat::Logfmt => {
-            let role = if is_replica { "replica" } else { "primary" };
+            let role = if style.is_replica { "replica" } else { "primary" };
             let level = if level == LogLevel::Verbose { "info" } else { level.word() };
             // What would end the quoted text or the line is replaced.
             let message = message.replace('"', "'").replace(char::is_control, " ");
@@ -222,7 +227,7 @@ mod tests {
     use super::*;
 
     fn style(format: LogFormat, timestamp: LogTimestampFormat) -> Style {
-        Style { level: LogLevel::Notice, format, timestamp }
+        Style { level: LogLevel::Notice, format, timestamp, is_replica: false }
     }
 
     #[test]
@@ -251,11 +256,14 @@ mod tests {
         let now = UNIX_EPOCH + Duration::from_millis(5);
         let pid = std::process::id();
         let legacy = style(LogFormat::Legacy, LogTimestampFormat::Milliseconds);
-        assert_eq!(line(legacy, false, LogLevel::Notice, now, "a \"b\""), format!("{pid}:M 5 * a \"b\"\n"));
-        assert_eq!(line(legacy, true, LogLevel::Warning, now, "a"), format!("{pid}:S 5 # a\n"));
+        assert_eq!(line(legacy, LogLevel::Notice, now, "a \"b\""), format!("{pid}:M 5 * a \"b\"\n"));
+        assert_eq!(
+            line(Style { is_replica: true, ..legacy }, LogLevel::Warning, now, "a"),
+            format!("{pid}:S 5 # a\n")
+        );
         let logfmt = style(LogFormat::Logfmt, LogTimestampFormat::Milliseconds);
         assert_eq!(
-            line(logfmt, false, LogLevel::Verbose, now, "a \"b\"\nc"),
+            line(logfmt, LogLevel::Verbose, now, "a \"b\"\nc"),
             format!("pid={pid} role=primary timestamp=\"5\" level=info message=\"a 'b' c\"\n")
         );
     }

@@ -1,12 +1,10 @@
 //! Where the current `Config` is published, and how a thread follows it without locks.
-//!
-//! What always holds: the generation rises by one with each publication, after the new `Config` is in place; a reader that
-//! sees a generation sees at least that generation's values.
 
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, RwLock};
+use std::sync::Arc;
+
+use martlet_base::publish::{Follower, Published};
 
 use super::Config;
 use super::change::Hooks;
@@ -16,8 +14,7 @@ use super::special::error_text;
 /// The one place that holds the current configuration.
 #[derive(Debug)]
 pub struct ConfigStore {
-    generation: AtomicU64,
-    current: RwLock<Arc<Config>>,
+    current: Published<Config>,
     pub(super) hooks: Hooks,
     file: Option<PathBuf>,
     umask: u32,
@@ -31,13 +28,7 @@ impl ConfigStore {
 
     /// A store whose configuration came from a file, which CONFIG REWRITE writes with a mode that `umask` limits.
     pub fn with_file(config: Config, file: Option<PathBuf>, umask: u32) -> Arc<Self> {
-        Arc::new(Self {
-            generation: AtomicU64::new(0),
-            current: RwLock::new(Arc::new(config)),
-            hooks: Hooks::default(),
-            file,
-            umask,
-        })
+        Arc::new(Self { current: Published::new(config), hooks: Hooks::default(), file, umask })
     }
 
     /// The configuration file, absolute; none when the server started without.
@@ -62,25 +53,22 @@ impl ConfigStore {
 
     /// How often a configuration was published; one atomic load.
     pub fn generation(&self) -> u64 {
-        self.generation.load(Ordering::Acquire)
+        self.current.generation()
     }
 
     /// The current configuration. Takes a lock for an instant: hot paths use a [`ConfigReader`].
     pub fn snapshot(&self) -> Arc<Config> {
-        self.current.read().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
+        self.current.snapshot()
     }
 
-    /// Makes `config` the current one.
+    /// Makes `config` the current one, past every hook: CONFIG SET goes through [`ConfigStore::set`].
     pub fn publish(&self, config: Config) {
-        let mut current = self.current.write().unwrap_or_else(|poisoned| poisoned.into_inner());
-        *current = Arc::new(config);
-        self.generation.fetch_add(1, Ordering::Release);
+        self.current.publish(config);
     }
 
     /// A reader for one thread.
     pub fn reader(self: &Arc<Self>) -> ConfigReader {
-        let generation = self.generation();
-        ConfigReader { store: Arc::clone(self), generation, config: self.snapshot() }
+        ConfigReader { store: Arc::clone(self), follower: Follower::new(&self.current) }
     }
 }
 
@@ -88,21 +76,14 @@ impl ConfigStore {
 #[derive(Clone, Debug)]
 pub struct ConfigReader {
     store: Arc<ConfigStore>,
-    generation: u64,
-    config: Arc<Config>,
+    follower: Follower<Config>,
 }
 
 impl ConfigReader {
     /// Takes up the newest configuration; true when there was one.
     #[inline]
     pub fn refresh(&mut self) -> bool {
-        let generation = self.store.generation();
-        if generation == self.generation {
-            return false;
-        }
-        self.config = self.store.snapshot();
-        self.generation = generation;
-        true
+        self.follower.refresh(&self.store.current)
     }
 
     /// The store that this reader follows.
@@ -112,14 +93,15 @@ impl ConfigReader {
 
     /// The configuration of the last refresh, to be kept beyond the next one.
     pub fn current(&self) -> &Arc<Config> {
-        &self.config
+        self.follower.value()
     }
 }
 
 impl Deref for ConfigReader {
     type Target = Config;
 
+    #[inline]
     fn deref(&self) -> &Config {
-        &self.config
+        &self.follower
     }
 }

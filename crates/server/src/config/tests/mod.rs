@@ -2,6 +2,7 @@
 
 mod change;
 mod load;
+mod reference;
 mod rewrite;
 mod table;
 
