@@ -36,9 +36,10 @@ pub enum Touch {
 const LFU_INITIAL: u32 = 5;
 
 impl Touch {
-    fn initial(self) -> u32 {
+    /// What a key that is created at `now_ms` starts with.
+    fn initial(self, now_ms: i64) -> u32 {
         match self {
-            Touch::Nothing => 0,
+            Touch::Nothing => (now_ms / 1000) as u32 & 0xff_ffff,
             Touch::Lru(clock) => clock & 0xff_ffff,
             Touch::Lfu { minutes, .. } => (u32::from(minutes) << 8) | LFU_INITIAL,
         }
@@ -227,6 +228,14 @@ impl Keys {
         None
     }
 
+    /// As [`Keys::lookup`] without noting the access, for commands that ask about a key rather than for its value.
+    pub fn lookup_quietly(&mut self, key: &Key<'_>) -> Option<Entry<'_>> {
+        let touch = std::mem::replace(&mut self.touch, Touch::Nothing);
+        self.lookup(key);
+        self.touch = touch;
+        self.get(key)
+    }
+
     /// The entry for a command that changes it: as [`Keys::lookup`] without counting.
     #[inline]
     pub fn lookup_write(&mut self, key: &Key<'_>) -> Option<Entry<'_>> {
@@ -299,31 +308,61 @@ impl Keys {
         if !self.access(key) {
             self.effects.event(EventClass::NEW, "new", self.db, key.bytes);
         }
-        let lru = self.touch.initial();
+        let lru = self.touch.initial(self.now_ms);
         self.db_of_mut(key).object_or_insert::<T>(key, lru).ok_or(WrongType)
     }
 
-    /// Stores a string whatever the key held, as SET does; an integer if it spells one.
+    /// What a key's access information becomes when a value is stored: under LFU, and where accesses are not noted, a
+    /// key that is there keeps its own.
+    #[inline]
+    fn lru_to_store(&self, key: &Key<'_>) -> u32 {
+        match self.touch {
+            Touch::Lru(clock) => clock & 0xff_ffff,
+            _ => self.lru_of(key),
+        }
+    }
+
+    #[cold]
+    fn lru_of(&self, key: &Key<'_>) -> u32 {
+        self.get(key).map_or_else(|| self.touch.initial(self.now_ms), |entry| entry.lru())
+    }
+
+    /// Notes the event `new` if the key is not there and somebody wants to know.
+    #[inline]
+    fn note_new(&mut self, key: &Key<'_>) {
+        if self.effects.wanted_events & EventClass::NEW.0 != 0 && self.get(key).is_none() {
+            self.effects.event(EventClass::NEW, "new", self.db, key.bytes);
+        }
+    }
+
+    /// Stores a string whatever the key held, as SET does; an integer if it spells one. This notes the access, so a
+    /// key need not be looked up before.
     #[inline]
     pub fn set_str(&mut self, key: &Key<'_>, bytes: &[u8], expiry: ExpiryChange) {
+        self.note_new(key);
         self.note_expiry(key, expiry);
-        let lru = self.touch.initial();
+        if matches!(self.touch, Touch::Lfu { .. }) {
+            self.access(key);
+        }
+        let lru = self.lru_to_store(key);
         let old = self.db_of_mut(key).set_str(key, bytes, expiry, lru);
         self.discard(old);
     }
 
     /// Stores an integer whatever the key held.
     pub fn set_int(&mut self, key: &Key<'_>, value: i64, expiry: ExpiryChange) {
+        self.note_new(key);
         self.note_expiry(key, expiry);
-        let lru = self.touch.initial();
+        let lru = self.lru_to_store(key);
         let old = self.db_of_mut(key).set_int(key, value, expiry, lru);
         self.discard(old);
     }
 
     /// Stores a string for which OBJECT ENCODING must answer `raw`.
     pub fn set_raw_str(&mut self, key: &Key<'_>, bytes: &[u8], expiry: ExpiryChange) {
+        self.note_new(key);
         self.note_expiry(key, expiry);
-        let lru = self.touch.initial();
+        let lru = self.lru_to_store(key);
         let old = self.db_of_mut(key).set_raw_str(key, bytes, expiry, lru);
         self.discard(old);
     }
@@ -331,7 +370,8 @@ impl Keys {
     /// Changes a string's bytes in place, an empty one if the key is absent; see [`Db::update_str`]. The key must hold
     /// a string or be absent: look it up first.
     pub fn update_str<R>(&mut self, key: &Key<'_>, change: impl FnOnce(&mut Vec<u8>) -> R) -> R {
-        let lru = self.touch.initial();
+        self.note_new(key);
+        let lru = self.lru_to_store(key);
         self.db_of_mut(key).update_str(key, lru, change)
     }
 
@@ -340,7 +380,8 @@ impl Keys {
         if let Some(at_ms) = expiry_ms {
             self.engine.note_due(key.shard(), at_ms);
         }
-        let lru = self.touch.initial();
+        self.note_new(key);
+        let lru = self.lru_to_store(key);
         let old = self.db_of_mut(key).set_value(key, value, expiry_ms, lru);
         self.discard(old);
     }
@@ -371,6 +412,11 @@ impl Keys {
         let db = self.db_of_mut(key);
         let expiry_ms = db.get(key)?.expiry_ms();
         db.remove(key).map(|value| (value, expiry_ms))
+    }
+
+    /// Sets the key's 24 bits of access information, as for a key that was renamed or restored.
+    pub fn set_lru(&mut self, key: &Key<'_>, lru: u32) {
+        self.db_of_mut(key).touch(key, |_| lru);
     }
 
     /// When the key expires, Unix milliseconds.
@@ -428,6 +474,17 @@ impl Keys {
     }
 
     // ---- expiring ----
+
+    /// Deletes the key if its time has come (unless expired keys are to be kept); whether it has.
+    pub fn delete_if_expired(&mut self, key: &Key<'_>) -> bool {
+        let now_ms = self.now_ms;
+        let expired =
+            self.db_of(key).get(key).is_some_and(|e| e.expiry_ms().is_some_and(|at_ms| at_ms <= now_ms));
+        if expired && !self.keep_expired {
+            self.delete_expired(key);
+        }
+        expired
+    }
 
     #[cold]
     fn delete_expired(&mut self, key: &Key<'_>) {
@@ -492,14 +549,19 @@ impl Keys {
             };
             for db in dbs {
                 touch_watched(state, db, |keys, key| keys.get(&Key::new(key)).is_some());
+                if state.keys.db(db).is_empty() {
+                    continue;
+                }
                 let old = state.keys.db_mut(db).take_all();
                 let len = old.len();
                 removed += len;
-                if background && len > 0 {
+                if background {
                     self.engine.lazy_free.free(len, Box::new(old));
                 }
             }
-            self.engine.set_due(i, i64::MAX);
+            if db.is_none() {
+                self.engine.set_due(i, i64::MAX);
+            }
         }
         removed
     }

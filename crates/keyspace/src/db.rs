@@ -10,7 +10,7 @@ use triomphe::Arc;
 use crate::entry::{NewStr, RawEntry, Store};
 use crate::expiry::ExpiryIndex;
 use crate::table::{Spot, Table};
-use crate::value::{Kind, Object, StrValue, Value, clone_object};
+use crate::value::{Kind, Object, StrValue, Value, clone_object, object_facts};
 
 /// A key with its hash.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -93,14 +93,20 @@ impl<'a> Entry<'a> {
         self.raw.meta() >> 8
     }
 
-    /// For strings, what OBJECT ENCODING answers: `int`, `embstr` or `raw`; `None` for other kinds.
-    pub fn str_encoding(&self) -> Option<&'static str> {
-        Some(match self.raw.store() {
+    /// What OBJECT ENCODING answers.
+    pub fn encoding(&self) -> &'static str {
+        match self.raw.store() {
             Store::Int => "int",
             Store::Embstr => "embstr",
             Store::Raw | Store::Boxed => "raw",
-            Store::Object => return None,
-        })
+            Store::Object => self.object_facts().0,
+        }
+    }
+
+    /// Encoding and allocated bytes of a collection.
+    fn object_facts(&self) -> (&'static str, usize) {
+        // SAFETY: the kind tells what the entry holds; the borrow of the table forbids changes meanwhile.
+        unsafe { object_facts(self.raw.kind(), self.raw.object_ptr()) }
     }
 
     /// The value, shared where it can be: long strings by reference, collections copy on write.
@@ -116,15 +122,19 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// Bytes of the entry's own allocation and of a long string's.
+    /// Bytes of the entry's allocation and of all that the value has allocated.
     pub fn heap_bytes(&self) -> usize {
-        let boxed = match (self.raw.store(), self.raw.str_value()) {
-            (Store::Boxed, Some(StrValue::Bytes(bytes))) => bytes.len() + 40,
-            _ => 0,
+        let value = match self.raw.store() {
+            Store::Int | Store::Embstr | Store::Raw => 0,
+            Store::Boxed => self.raw.with_boxed(|bytes| bytes.capacity()).unwrap_or(0) + BOX_BYTES,
+            Store::Object => self.object_facts().1,
         };
-        self.raw.layout_bytes() + boxed
+        self.raw.layout_bytes() + value
     }
 }
+
+/// What a long string costs besides its text: reference count and vector.
+const BOX_BYTES: usize = size_of::<Vec<u8>>() + size_of::<usize>();
 
 /// The keys of one database in one shard.
 pub struct Db {
@@ -465,7 +475,6 @@ impl Db {
 
     /// Deletes everything; the old content is given back to be dropped elsewhere.
     pub fn take_all(&mut self) -> Db {
-        self.expiries.clear();
         std::mem::take(self)
     }
 }

@@ -42,8 +42,4 @@ impl ExpiryIndex {
         }
         (sum, count)
     }
-
-    pub(crate) fn clear(&mut self) {
-        self.due.clear();
-    }
 }

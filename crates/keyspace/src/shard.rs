@@ -8,7 +8,7 @@ use crate::table::DIRECTORY_BITS;
 
 /// Bits of a scan position within a shard; a cursor has the shard's number above them.
 pub const SCAN_POSITION_BITS: u32 = DIRECTORY_BITS + 16;
-const _: () = assert!(SCAN_POSITION_BITS + SHARD_BITS < 63, "a cursor must stay a positive i64");
+const _: () = assert!(SCAN_POSITION_BITS + SHARD_BITS <= 53, "a cursor must be exact in a double");
 
 /// One shard's part of all databases. Database 0 lies in the shard itself, the others are made when first used.
 #[derive(Default)]

@@ -10,8 +10,9 @@ use crate::segment::{Place, Segment};
 
 /// The lowest bit of the tag.
 const TAG_SHIFT: u32 = 48;
-/// Bits of a directory position in a scan cursor; more segments than this a shard cannot have.
-pub(crate) const DIRECTORY_BITS: u32 = 28;
+/// Bits of a directory position in a scan cursor; more segments than this a shard cannot have. With them a cursor stays
+/// below 2^53: some clients keep cursors in doubles.
+pub(crate) const DIRECTORY_BITS: u32 = 26;
 
 pub(crate) struct Table {
     directory: Vec<Segment>,

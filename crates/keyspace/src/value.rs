@@ -54,6 +54,10 @@ pub trait Object: Sized {
     fn empty() -> Self;
     /// Number of elements; a collection without any does not stay in the keyspace.
     fn element_count(&self) -> usize;
+    /// What OBJECT ENCODING answers.
+    fn encoding(&self) -> &'static str;
+    /// Bytes of all that it has allocated.
+    fn heap_bytes(&self) -> usize;
     /// The owned form.
     fn into_value(self) -> Value;
 }
@@ -144,6 +148,8 @@ macro_rules! objects {
                 const KIND: Kind = Kind::$variant;
                 fn empty() -> Self { $new }
                 fn element_count(&self) -> usize { self.len() }
+                fn encoding(&self) -> &'static str { self.encoding() }
+                fn heap_bytes(&self) -> usize { self.heap_bytes() }
                 fn into_value(self) -> Value { Value::$variant(self) }
             }
         )*
@@ -154,6 +160,21 @@ macro_rules! objects {
             match kind {
                 // SAFETY: the caller vouches for the type.
                 $(Kind::$variant => Value::$variant(unsafe { place.cast::<$type>().read() }),)*
+                Kind::String => unreachable!("{place:p}: strings are not objects"),
+            }
+        }
+
+        /// What OBJECT ENCODING answers for an object, and the bytes of all that it has allocated.
+        ///
+        /// # Safety
+        /// `place` holds an object of `kind`; nobody changes it meanwhile.
+        pub(crate) unsafe fn object_facts(kind: Kind, place: *mut u8) -> (&'static str, usize) {
+            match kind {
+                $(Kind::$variant => {
+                    // SAFETY: the caller vouches for the type.
+                    let object = unsafe { &*place.cast::<$type>() };
+                    (object.encoding(), object.heap_bytes())
+                })*
                 Kind::String => unreachable!("{place:p}: strings are not objects"),
             }
         }
