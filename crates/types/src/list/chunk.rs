@@ -197,6 +197,10 @@ impl Chunk {
             return false;
         }
         let old_size = size_at(self.bytes(), slot(self.bytes(), index));
+        if code.size() <= old_size {
+            self.with_page(|page| page.overwrite(index, code));
+            return true;
+        }
         if self.packed_bytes() - old_size + code.size() > PAGE_MAX_BYTES {
             return false;
         }
@@ -377,6 +381,18 @@ impl PageMut<'_> {
         head.copy_from_slice(code.head());
         body.copy_from_slice(code.body);
         self.header.listpack_bytes += listpack_entry_bytes(code.size(), code.head()[0]) as u16;
+    }
+
+    /// Writes an element over the one at `index`, which is not smaller; what is left of that becomes a hole.
+    fn overwrite(&mut self, index: usize, code: &Encoded<'_>) {
+        let at = slot(self.bytes, index);
+        let old_size = size_at(self.bytes, at);
+        self.header.listpack_bytes -= listpack_entry_bytes(old_size, self.bytes[at]) as u16;
+        self.header.listpack_bytes += listpack_entry_bytes(code.size(), code.head()[0]) as u16;
+        self.header.live -= (old_size - code.size()) as u16;
+        let (head, body) = self.bytes[at..at + code.size()].split_at_mut(code.head().len());
+        head.copy_from_slice(code.head());
+        body.copy_from_slice(code.body);
     }
 
     fn insert_bytes(&mut self, index: usize, encoded: &[u8]) {
