@@ -5,6 +5,7 @@ use martlet_engine::Keys;
 use martlet_keyspace::Key;
 use martlet_protocol::reply::Reply;
 use martlet_protocol::request::Args;
+use martlet_types::list::ListLimit;
 
 use crate::error::{Error, Outcome};
 
@@ -15,11 +16,17 @@ pub struct Settings {
     pub string_max_bytes: usize,
     /// Number of databases (`databases`).
     pub databases: usize,
+    /// Until which size a list is a listpack (`list-max-listpack-size`).
+    pub list_limit: ListLimit,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Settings { string_max_bytes: martlet_base::limits::STRING_MAX_BYTES, databases: 16 }
+        Settings {
+            string_max_bytes: martlet_base::limits::STRING_MAX_BYTES,
+            databases: 16,
+            list_limit: ListLimit::default(),
+        }
     }
 }
 

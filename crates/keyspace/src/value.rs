@@ -198,7 +198,9 @@ macro_rules! objects {
     };
 }
 
-objects! {}
+objects! {
+    List = 1, martlet_types::list::List, "list", martlet_types::list::List::new();
+}
 
 impl Value {
     /// A string value of these bytes, stored as a number when they spell one.

@@ -1,0 +1,270 @@
+//! Popping: one element or several, from one list or the first of several that has any, waiting for one or not.
+
+use martlet_engine::Keys;
+use martlet_keyspace::Key;
+use martlet_types::list::{End, List, ListLimit};
+
+use super::{after_removal, array, at_least, bulk, discard};
+use crate::Handler;
+use crate::context::{Context, TimeoutReply};
+use crate::error::{Error, Outcome};
+use crate::spec::{Acl, Command, Flags, Group, KeyFlags, KeyPart, command};
+
+const POPS: KeyFlags = KeyFlags::RW.with(KeyFlags::ACCESS).with(KeyFlags::DELETE);
+const BLOCKS: Flags = Flags::WRITE.with(Flags::BLOCKING);
+
+/// The event of a removal from this end.
+pub(super) fn event(end: End) -> &'static str {
+    if end == End::Head { "lpop" } else { "rpop" }
+}
+
+/// The command that pops at this end, as it is journalled.
+fn effect(end: End) -> &'static [u8] {
+    if end == End::Head { b"LPOP" } else { b"RPOP" }
+}
+
+/// The end that LEFT or RIGHT names.
+pub(super) fn side(text: &[u8]) -> Result<End, Error> {
+    if text.eq_ignore_ascii_case(b"left") {
+        Ok(End::Head)
+    } else if text.eq_ignore_ascii_case(b"right") {
+        Ok(End::Tail)
+    } else {
+        Err(Error::Syntax)
+    }
+}
+
+pub(super) static LPOP: Command<Handler> = command("lpop", -2, lpop as Handler)
+    .flags(Flags::WRITE.with(Flags::FAST))
+    .keys(&[KeyPart::one(1, POPS)])
+    .acl(Acl::LIST)
+    .doc(
+        Group::List,
+        "1.0.0",
+        "O(N), N being the number of elements returned",
+        "Removes and returns the first elements of a list.",
+    );
+
+fn lpop(ctx: &mut Context<'_>) -> Outcome {
+    pop(ctx, End::Head, "lpop")
+}
+
+pub(super) static RPOP: Command<Handler> = command("rpop", -2, rpop as Handler)
+    .flags(Flags::WRITE.with(Flags::FAST))
+    .keys(&[KeyPart::one(1, POPS)])
+    .acl(Acl::LIST)
+    .doc(
+        Group::List,
+        "1.0.0",
+        "O(N), N being the number of elements returned",
+        "Removes and returns the last elements of a list.",
+    );
+
+fn rpop(ctx: &mut Context<'_>) -> Outcome {
+    pop(ctx, End::Tail, "rpop")
+}
+
+fn pop(ctx: &mut Context<'_>, end: End, name: &'static str) -> Outcome {
+    let count = match ctx.argc() {
+        2 => None,
+        3 => Some(at_least(0, ctx.arg(2), "ERR value is out of range, must be positive")?),
+        _ => return Err(Error::Arity(name)),
+    };
+    let key = ctx.key(1);
+    let Some(list) = ctx.keys.write::<List>(&key)? else {
+        match count {
+            Some(_) => ctx.reply.null_array(),
+            None => ctx.reply.null(),
+        }
+        return Ok(());
+    };
+    match count {
+        Some(0) => {
+            ctx.reply.array(0);
+            Ok(())
+        }
+        Some(count) => {
+            let range = elements_at(list, end, count);
+            array(ctx.reply, range);
+            remove_counted(ctx.keys, &key, end, count, ctx.settings.list_limit).map(drop)
+        }
+        None => {
+            list.pop_with(end, |element| bulk(ctx.reply, element));
+            list.after_shrink(ctx.settings.list_limit);
+            after_removal(ctx.keys, &key, event(end), 1);
+            Ok(())
+        }
+    }
+}
+
+/// Up to `count` elements from an end on, in the order in which they would be popped.
+fn elements_at(
+    list: &List,
+    end: End,
+    count: i64,
+) -> impl ExactSizeIterator<Item = martlet_types::element::Element<'_>> {
+    let all = match end {
+        End::Head => list.iter(),
+        End::Tail => list.iter_back_from(list.len().saturating_sub(1)),
+    };
+    all.take(count as usize)
+}
+
+/// Removes up to `count` elements at an end of an existing list; how many.
+fn remove_counted(
+    keys: &mut Keys,
+    key: &Key<'_>,
+    end: End,
+    count: i64,
+    limit: ListLimit,
+) -> Result<usize, Error> {
+    let Some(list) = keys.write::<List>(key)? else { return Ok(0) };
+    let removed = list.len().min(count as usize);
+    let debris = list.cut(end, removed);
+    list.after_shrink(limit);
+    discard(keys, debris);
+    after_removal(keys, key, event(end), removed);
+    Ok(removed)
+}
+
+/// The first of these arguments that is a key with a list.
+///
+/// # Errors
+/// A key before it holds another type.
+fn first_list(ctx: &mut Context<'_>, keys: std::ops::Range<usize>) -> Result<Option<usize>, Error> {
+    for index in keys {
+        if ctx.keys.write::<List>(&ctx.key(index))?.is_some() {
+            return Ok(Some(index));
+        }
+    }
+    Ok(None)
+}
+
+/// Pops up to `count` elements of the list at argument `index`, answered with its key.
+fn pop_with_key(ctx: &mut Context<'_>, index: usize, end: End, count: i64) -> Outcome {
+    let key = ctx.key(index);
+    let Some(list) = ctx.keys.write::<List>(&key)? else { return Ok(()) };
+    ctx.reply.array(2);
+    ctx.reply.bulk(key.bytes);
+    array(ctx.reply, elements_at(list, end, count));
+    let removed = remove_counted(ctx.keys, &key, end, count, ctx.settings.list_limit)?;
+    ctx.keys.effects.replace(|| [effect(end).to_vec(), key.bytes.to_vec(), removed.to_string().into_bytes()]);
+    Ok(())
+}
+
+/// The arguments of LMPOP and BLMPOP from the number of keys on.
+struct Multi {
+    keys: std::ops::Range<usize>,
+    end: End,
+    count: i64,
+}
+
+impl Multi {
+    fn parse(ctx: &Context<'_>, number_index: usize) -> Result<Multi, Error> {
+        let number = at_least(1, ctx.arg(number_index), "ERR numkeys should be greater than 0")?;
+        let first = number_index + 1;
+        let room = ctx.argc() - first;
+        let number = usize::try_from(number).ok().filter(|&number| number < room).ok_or(Error::Syntax)?;
+        let keys = first..first + number;
+        let end = side(ctx.arg(keys.end))?;
+        let mut count = None;
+        let mut at = keys.end + 1;
+        while at < ctx.argc() {
+            if count.is_some() || !ctx.is(at, "COUNT") || at + 1 == ctx.argc() {
+                return Err(Error::Syntax);
+            }
+            count = Some(at_least(1, ctx.arg(at + 1), "ERR count should be greater than 0")?);
+            at += 2;
+        }
+        Ok(Multi { keys, end, count: count.unwrap_or(1) })
+    }
+}
+
+pub(super) static LMPOP: Command<Handler> = command("lmpop", -4, lmpop as Handler)
+    .flags(Flags::WRITE.with(Flags::MOVABLE_KEYS))
+    .keys(&[KeyPart::counted(1, POPS)])
+    .acl(Acl::LIST)
+    .doc(
+        Group::List,
+        "7.0.0",
+        "O(N+M), N being the number of keys and M that of elements returned",
+        "Removes and returns elements of the first list that has any.",
+    );
+
+fn lmpop(ctx: &mut Context<'_>) -> Outcome {
+    let Multi { keys, end, count } = Multi::parse(ctx, 1)?;
+    match first_list(ctx, keys)? {
+        Some(index) => pop_with_key(ctx, index, end, count),
+        None => {
+            ctx.reply.null_array();
+            Ok(())
+        }
+    }
+}
+
+pub(super) static BLMPOP: Command<Handler> = command("blmpop", -5, blmpop as Handler)
+    .flags(BLOCKS.with(Flags::MOVABLE_KEYS))
+    .keys(&[KeyPart::counted(2, POPS)])
+    .acl(Acl::LIST)
+    .doc(
+        Group::List,
+        "7.0.0",
+        "O(N+M), N being the number of keys and M that of elements returned",
+        "Removes and returns elements of the first list that has any; waits for one if none has.",
+    );
+
+fn blmpop(ctx: &mut Context<'_>) -> Outcome {
+    let Multi { keys, end, count } = Multi::parse(ctx, 2)?;
+    let deadline_ms = ctx.deadline_ms(1)?;
+    match first_list(ctx, keys.clone())? {
+        Some(index) => pop_with_key(ctx, index, end, count),
+        None => ctx.block_on(keys, deadline_ms, TimeoutReply::NullArray),
+    }
+}
+
+pub(super) static BLPOP: Command<Handler> = command("blpop", -3, blpop as Handler)
+    .flags(BLOCKS)
+    .keys(&[KeyPart::range(1, -2, 1, POPS)])
+    .acl(Acl::LIST)
+    .doc(
+        Group::List,
+        "2.0.0",
+        "O(N), N being the number of keys",
+        "Removes and returns the first element of the first list that has any; waits for one if none has.",
+    );
+
+fn blpop(ctx: &mut Context<'_>) -> Outcome {
+    blocking_pop(ctx, End::Head)
+}
+
+pub(super) static BRPOP: Command<Handler> = command("brpop", -3, brpop as Handler)
+    .flags(BLOCKS)
+    .keys(&[KeyPart::range(1, -2, 1, POPS)])
+    .acl(Acl::LIST)
+    .doc(
+        Group::List,
+        "2.0.0",
+        "O(N), N being the number of keys",
+        "Removes and returns the last element of the first list that has any; waits for one if none has.",
+    );
+
+fn brpop(ctx: &mut Context<'_>) -> Outcome {
+    blocking_pop(ctx, End::Tail)
+}
+
+fn blocking_pop(ctx: &mut Context<'_>, end: End) -> Outcome {
+    let last = ctx.argc() - 1;
+    let deadline_ms = ctx.deadline_ms(last)?;
+    let Some(index) = first_list(ctx, 1..last)? else {
+        return ctx.block_on(1..last, deadline_ms, TimeoutReply::NullArray);
+    };
+    let key = ctx.key(index);
+    let Some(list) = ctx.keys.write::<List>(&key)? else { return Ok(()) };
+    ctx.reply.array(2);
+    ctx.reply.bulk(key.bytes);
+    list.pop_with(end, |element| bulk(ctx.reply, element));
+    list.after_shrink(ctx.settings.list_limit);
+    after_removal(ctx.keys, &key, event(end), 1);
+    ctx.keys.effects.replace(|| [effect(end), key.bytes]);
+    Ok(())
+}

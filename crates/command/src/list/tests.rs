@@ -1,0 +1,292 @@
+//! The list commands through the table.
+
+use crate::testing::Fixture;
+use martlet_types::list::ListLimit;
+
+fn with(lines: &[&str]) -> Fixture {
+    let mut t = Fixture::new();
+    for line in lines {
+        let reply = t.run(line);
+        assert!(!reply.starts_with('-'), "{line}: {reply}");
+    }
+    t
+}
+
+#[test]
+fn pushing() {
+    let mut t = with(&[]);
+    assert_eq!(t.run("LPUSH l a b"), ":2");
+    assert_eq!(t.effects(), ["LPUSH l a b"]);
+    assert_eq!(t.dirty, 2);
+    assert_eq!(t.events(), ["new l", "lpush l"]);
+    assert_eq!(t.run("RPUSH l 1 c"), ":4");
+    assert_eq!(t.events(), ["rpush l"]);
+    assert_eq!(t.run("LRANGE l 0 -1"), r#"["b" "a" "1" "c"]"#);
+    assert_eq!(t.run("LPUSHX l x"), ":5");
+    assert_eq!(t.run("RPUSHX l y"), ":6");
+    assert_eq!(t.run("RPUSHX none y"), ":0");
+    assert!(t.effects().is_empty() && t.events().is_empty());
+    assert_eq!(t.run("LLEN l"), ":6");
+    assert_eq!(t.run("LLEN none"), ":0");
+    assert_eq!(t.run("LPUSH l"), "-ERR wrong number of arguments for 'lpush' command");
+}
+
+#[test]
+fn popping() {
+    let mut t = with(&["RPUSH l a b c d e"]);
+    assert_eq!(t.run("LPOP l"), "\"a\"");
+    assert_eq!(t.events(), ["lpop l"]);
+    assert_eq!(t.run("RPOP l 2"), r#"["e" "d"]"#);
+    assert_eq!(t.dirty, 2);
+    assert_eq!(t.run("LPOP l 0"), "[]");
+    assert_eq!(t.dirty, 0);
+    assert_eq!(t.run("LPOP l -1"), "-ERR value is out of range, must be positive");
+    assert_eq!(t.run("LPOP l x"), "-ERR value is out of range, must be positive");
+    assert_eq!(t.run("LPOP l 1 2"), "-ERR wrong number of arguments for 'lpop' command");
+    assert_eq!(t.run("LPOP l 10"), r#"["b" "c"]"#);
+    assert_eq!(t.events(), ["lpop l", "del l"]);
+    assert_eq!(t.effects(), ["LPOP l 10"]);
+    assert_eq!(t.run("LPOP l"), "nil");
+    assert_eq!(t.run("RPOP l 1"), "nil-array");
+}
+
+#[test]
+fn indexes() {
+    let mut t = with(&["RPUSH l a b c"]);
+    let mut replies = ["0", "2", "3", "-1", "-3", "-4", "9223372036854775807", "-9223372036854775808"]
+        .map(|index| t.run(&format!("LINDEX l {index}")));
+    assert_eq!(replies, ["\"a\"", "\"c\"", "nil", "\"c\"", "\"a\"", "nil", "nil", "nil"]);
+    assert_eq!(t.run("LINDEX none x"), "nil");
+    assert_eq!(t.run("LINDEX l x"), "-ERR value is not an integer or out of range");
+    assert_eq!(t.run("LSET l -1 z"), "+OK");
+    assert_eq!(t.events(), ["lset l"]);
+    assert_eq!(t.run("LSET l 3 z"), "-ERR index out of range");
+    assert_eq!(t.run("LSET none x z"), "-ERR no such key");
+    assert_eq!(t.run("LSET l x z"), "-ERR value is not an integer or out of range");
+    replies = ["0 -1", "1 1", "-2 9", "5 9", "2 1", "-9 -9", "-9 0", "0 -9223372036854775808"]
+        .map(|range| t.run(&format!("LRANGE l {range}")));
+    let expected = [r#"["a" "b" "z"]"#, r#"["b"]"#, r#"["b" "z"]"#, "[]", "[]", "[]", r#"["a"]"#, "[]"];
+    assert_eq!(replies, expected);
+    assert_eq!(t.run("LRANGE none 0 -1"), "[]");
+    assert_eq!(t.run("LRANGE l 0 x"), "-ERR value is not an integer or out of range");
+}
+
+#[test]
+fn trimming() {
+    let mut t = with(&["RPUSH l a b c d e"]);
+    assert_eq!(t.run("LTRIM l 1 -2"), "+OK");
+    assert_eq!(t.dirty, 2);
+    assert_eq!(t.run("LTRIM l 0 -1"), "+OK");
+    assert_eq!((t.dirty, t.events()), (0, &["ltrim l".to_string()][..]));
+    assert_eq!(t.run("LRANGE l 0 -1"), r#"["b" "c" "d"]"#);
+    assert_eq!(t.run("LTRIM l 2 1"), "+OK");
+    assert_eq!(t.events(), ["ltrim l", "del l"]);
+    assert_eq!(t.run("LTRIM none 2 1"), "+OK");
+    assert!(t.events().is_empty());
+}
+
+#[test]
+fn removing_values() {
+    let mut t = with(&["RPUSH l a b a 1 a 1"]);
+    assert_eq!(t.run("LREM l -2 a"), ":2");
+    assert_eq!(t.run("LRANGE l 0 -1"), r#"["a" "b" "1" "1"]"#);
+    assert_eq!(t.run("LREM l 1 1"), ":1");
+    assert_eq!(t.run("LREM l 0 x"), ":0");
+    assert!(t.effects().is_empty() && t.events().is_empty());
+    assert_eq!(t.run("LREM none 0 x"), ":0");
+    assert_eq!(t.run("LREM l x a"), "-ERR value is not an integer or out of range");
+    assert_eq!(
+        t.run("LREM l -9223372036854775808 a"),
+        "-ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807"
+    );
+    for value in ["a", "b"] {
+        assert_eq!(t.run(&format!("LREM l 0 {value}")), ":1");
+        assert_eq!(t.events(), ["lrem l"]);
+    }
+    assert_eq!(t.run("LREM l 5 1"), ":1");
+    assert_eq!(t.events(), ["lrem l", "del l"]);
+}
+
+#[test]
+fn inserting() {
+    let mut t = with(&["RPUSH l a c 5"]);
+    assert_eq!(t.run("LINSERT l BEFORE c b"), ":4");
+    assert_eq!(t.run("LINSERT l after 5 6"), ":5");
+    assert_eq!(t.events(), ["linsert l"]);
+    assert_eq!(t.run("LINSERT l BEFORE x b"), ":-1");
+    assert!(t.effects().is_empty());
+    assert_eq!(t.run("LINSERT none BEFORE x b"), ":0");
+    assert_eq!(t.run("LINSERT none BESIDE x b"), "-ERR syntax error");
+    assert_eq!(t.run("LRANGE l 0 -1"), r#"["a" "b" "c" "5" "6"]"#);
+}
+
+#[test]
+fn positions() {
+    let mut t = with(&["RPUSH l a b c 1 2 3 c c"]);
+    let mut ask = |options: &str| t.run(&format!("LPOS l {options}"));
+    assert_eq!(ask("a"), ":0");
+    assert_eq!(ask("c RANK 2"), ":6");
+    assert_eq!(ask("c RANK 4"), "nil");
+    assert_eq!(ask("c RANK -1"), ":7");
+    assert_eq!(ask("c RANK -2 COUNT 0"), "[:6 :2]");
+    assert_eq!(ask("c COUNT 2"), "[:2 :6]");
+    assert_eq!(ask("c COUNT 0 MAXLEN 7"), "[:2 :6]");
+    assert_eq!(ask("c COUNT 0 MAXLEN 1 RANK -1"), "[:7]");
+    assert_eq!(ask("c MAXLEN 2"), "nil");
+    assert_eq!(ask("z COUNT 1"), "[]");
+    assert_eq!(
+        ask("c RANK 0"),
+        "-ERR RANK can't be zero: use 1 to start from the first match, 2 from the second ... \
+         or use negative to start from the end of the list"
+    );
+    assert_eq!(ask("c RANK x"), "-ERR value is not an integer or out of range");
+    assert_eq!(ask("c COUNT -1"), "-ERR COUNT can't be negative");
+    assert_eq!(ask("c MAXLEN -1"), "-ERR MAXLEN can't be negative");
+    assert_eq!(ask("c COUNT"), "-ERR syntax error");
+    assert_eq!(t.run("LPOS none c"), "nil");
+    assert_eq!(t.run("LPOS none c COUNT 1"), "[]");
+}
+
+#[test]
+fn moving() {
+    let mut t = with(&["RPUSH a 1 2 3"]);
+    assert_eq!(t.run("LMOVE a b LEFT RIGHT"), "\"1\"");
+    assert_eq!(t.dirty, 1);
+    assert_eq!(t.events(), ["new b", "rpush b", "lpop a"]);
+    assert_eq!(t.run("RPOPLPUSH a b"), "\"3\"");
+    assert_eq!(t.effects(), ["RPOPLPUSH a b"]);
+    assert_eq!(t.run("LRANGE b 0 -1"), r#"["3" "1"]"#);
+    assert_eq!(t.run("LMOVE b b LEFT RIGHT"), "\"3\"");
+    assert_eq!(t.run("LRANGE b 0 -1"), r#"["1" "3"]"#);
+    assert_eq!(t.run("RPOPLPUSH a a"), "\"2\"");
+    assert_eq!(t.events(), ["lpush a", "rpop a"]);
+    assert_eq!(t.run("BLMOVE a b LEFT LEFT 0"), "\"2\"");
+    assert_eq!(t.events(), ["lpush b", "lpop a", "del a"]);
+    assert_eq!(t.effects(), ["LMOVE a b LEFT LEFT"]);
+    assert_eq!(t.run("BRPOPLPUSH b a 0"), "\"3\"");
+    assert_eq!(t.effects(), ["RPOPLPUSH b a"]);
+    assert_eq!(t.run("LMOVE none b LEFT RIGHT"), "nil");
+    assert_eq!(t.run("LMOVE a b UP RIGHT"), "-ERR syntax error");
+}
+
+#[test]
+fn popping_from_several() {
+    let mut t = with(&["RPUSH b 1 2 3"]);
+    assert_eq!(t.run("LMPOP 2 a b LEFT"), r#"["b" ["1"]]"#);
+    assert_eq!(t.effects(), ["LPOP b 1"]);
+    assert_eq!(t.run("LMPOP 2 a b RIGHT COUNT 10"), r#"["b" ["3" "2"]]"#);
+    assert_eq!(t.effects(), ["RPOP b 2"]);
+    assert_eq!(t.events(), ["rpop b", "del b"]);
+    assert_eq!(t.run("LMPOP 2 a b LEFT"), "nil-array");
+    for (args, error) in [
+        ("0 a LEFT", "ERR numkeys should be greater than 0"),
+        ("x a LEFT", "ERR numkeys should be greater than 0"),
+        ("2 a LEFT", "ERR syntax error"),
+        ("9223372036854775807 a LEFT", "ERR syntax error"),
+        ("1 a UP", "ERR syntax error"),
+        ("1 a LEFT COUNT 0", "ERR count should be greater than 0"),
+        ("1 a LEFT COUNT", "ERR syntax error"),
+        ("1 a LEFT COUNT 1 COUNT 2", "ERR syntax error"),
+    ] {
+        assert_eq!(t.run(&format!("LMPOP {args}")), format!("-{error}"));
+        assert_eq!(t.run(&format!("BLMPOP 1 {args}")), format!("-{error}"));
+    }
+}
+
+#[test]
+fn blocking() {
+    let mut t = with(&["RPUSH b 1 2 3 4"]);
+    assert_eq!(t.run("BLPOP a b 0"), r#"["b" "1"]"#);
+    assert_eq!(t.effects(), ["LPOP b"]);
+    assert_eq!(t.run("BRPOP a b 0"), r#"["b" "4"]"#);
+    assert_eq!(t.run("BLMPOP 0 2 a b LEFT COUNT 5"), r#"["b" ["2" "3"]]"#);
+    assert_eq!(t.effects(), ["LPOP b 2"]);
+    assert_eq!(t.run("BLPOP a b 1.5"), "");
+    let block = t.block.take().expect("nothing to pop");
+    assert_eq!(block.key_indexes, [1, 2]);
+    assert_eq!(block.deadline_ms, Some(crate::testing::START_MS + 1500));
+    assert_eq!(t.run("BLMPOP 0 1 a RIGHT"), "");
+    assert_eq!(t.block.take().map(|block| block.key_indexes), Some(vec![3]));
+    assert_eq!(t.run("BLMOVE a b LEFT LEFT 0"), "");
+    assert_eq!(t.block.take().map(|block| block.key_indexes), Some(vec![1]));
+    t.deny_blocking = true;
+    assert_eq!(t.run("BLPOP a 0"), "nil-array");
+    assert_eq!(t.run("BRPOPLPUSH a b 0"), "nil");
+    assert_eq!(t.run("BLPOP a x"), "-ERR timeout is not a float or out of range");
+    assert_eq!(t.run("BLPOP a -1"), "-ERR timeout is negative");
+    assert_eq!(t.run("BLMOVE a b LEFT LEFT 9223372036854775807"), "-ERR timeout is out of range");
+}
+
+#[test]
+fn other_types_are_refused() {
+    let mut t = Fixture::new();
+    let key = martlet_keyspace::Key::new(b"s");
+    t.keys.hold_all();
+    t.keys.set_str(&key, b"text", martlet_keyspace::ExpiryChange::Keep);
+    t.keys.release();
+    t.run("RPUSH l a");
+    for line in [
+        "LPUSH s a",
+        "RPUSHX s a",
+        "LPOP s",
+        "RPOP s 1",
+        "LLEN s",
+        "LINDEX s 0",
+        "LSET s 0 a",
+        "LRANGE s 0 1",
+        "LTRIM s 0 1",
+        "LREM s 0 a",
+        "LINSERT s BEFORE a b",
+        "LPOS s a",
+        "LMOVE s l LEFT LEFT",
+        "LMOVE l s LEFT LEFT",
+        "BLMOVE l s LEFT LEFT 0",
+        "LMPOP 2 s l LEFT",
+        "BLPOP s l 0",
+    ] {
+        assert_eq!(
+            t.run(line),
+            "-WRONGTYPE Operation against a key holding the wrong kind of value",
+            "{line}"
+        );
+    }
+    assert_eq!(t.run("LRANGE l 0 -1"), r#"["a"]"#);
+}
+
+#[test]
+fn long_lists_are_trimmed_in_the_background() {
+    let mut t = Fixture::new();
+    for start in (0..20_000).step_by(1000) {
+        let numbers: Vec<String> = (start..start + 1000).map(|number| number.to_string()).collect();
+        t.run(&format!("RPUSH l {}", numbers.join(" ")));
+    }
+    assert_eq!(t.run("LINDEX l 12345"), "\"12345\"");
+    assert_eq!(t.run("LTRIM l 9998 -9998"), "+OK");
+    assert_eq!(t.run("LRANGE l 0 -1"), r#"["9998" "9999" "10000" "10001" "10002"]"#);
+    assert_eq!(t.run("LPOP l 9"), r#"["9998" "9999" "10000" "10001" "10002"]"#);
+}
+
+#[test]
+fn the_limit_is_the_setting() {
+    let mut t = Fixture::new();
+    t.settings.list_limit = ListLimit::from_directive(2);
+    let encoding = |t: &mut Fixture| {
+        let key = martlet_keyspace::Key::new(b"l");
+        t.keys.hold_all();
+        let encoding =
+            t.keys.read::<martlet_types::list::List>(&key).map(|list| list.map(|list| list.encoding()));
+        t.keys.release();
+        encoding.expect("a list")
+    };
+    for (line, expected) in [
+        ("RPUSH l a b", "listpack"),
+        ("RPUSH l c", "quicklist"),
+        ("RPOP l", "quicklist"),
+        ("RPOP l", "listpack"),
+        ("RPUSH l b", "listpack"),
+        ("LINSERT l BEFORE x y", "quicklist"),
+    ] {
+        t.run(line);
+        assert_eq!(encoding(&mut t), Some(expected), "{line}");
+    }
+}

@@ -1,0 +1,129 @@
+//! Moving an element from one list to another, or within one.
+
+use martlet_engine::WrongType;
+use martlet_keyspace::Key;
+use martlet_types::list::{End, List};
+
+use super::pop::{event, side};
+use super::{after_removal, note};
+use crate::Handler;
+use crate::context::{Context, TimeoutReply};
+use crate::error::{Error, Outcome};
+use crate::spec::{Acl, Command, Flags, Group, KeyFlags, KeyPart, command};
+
+const SOURCE: KeyPart = KeyPart::one(1, KeyFlags::RW.with(KeyFlags::ACCESS).with(KeyFlags::DELETE));
+const DESTINATION: KeyPart = KeyPart::one(2, KeyFlags::RW.with(KeyFlags::INSERT));
+const MOVES: Flags = Flags::WRITE.with(Flags::DENYOOM);
+
+pub(super) static LMOVE: Command<Handler> =
+    command("lmove", 5, lmove as Handler).flags(MOVES).keys(&[SOURCE, DESTINATION]).acl(Acl::LIST).doc(
+        Group::List,
+        "6.2.0",
+        "O(1)",
+        "Removes an element at one list's end, puts it at another's, and returns it.",
+    );
+
+fn lmove(ctx: &mut Context<'_>) -> Outcome {
+    let (from, to) = (side(ctx.arg(3))?, side(ctx.arg(4))?);
+    if !transfer(ctx, from, to)? {
+        ctx.reply.null();
+    }
+    Ok(())
+}
+
+pub(super) static RPOPLPUSH: Command<Handler> = command("rpoplpush", 3, rpoplpush as Handler)
+    .flags(MOVES)
+    .keys(&[SOURCE, DESTINATION])
+    .acl(Acl::LIST)
+    .doc(
+        Group::List,
+        "1.2.0",
+        "O(1)",
+        "Removes a list's last element, puts it at another's head, and returns it.",
+    );
+
+fn rpoplpush(ctx: &mut Context<'_>) -> Outcome {
+    if !transfer(ctx, End::Tail, End::Head)? {
+        ctx.reply.null();
+    }
+    Ok(())
+}
+
+pub(super) static BLMOVE: Command<Handler> = command("blmove", 6, blmove as Handler)
+    .flags(MOVES.with(Flags::BLOCKING))
+    .keys(&[SOURCE, DESTINATION])
+    .acl(Acl::LIST)
+    .doc(
+        Group::List,
+        "6.2.0",
+        "O(1)",
+        "Removes an element at one list's end, puts it at another's, and returns it; waits for one if there is none.",
+    );
+
+fn blmove(ctx: &mut Context<'_>) -> Outcome {
+    let (from, to) = (side(ctx.arg(3))?, side(ctx.arg(4))?);
+    let deadline_ms = ctx.deadline_ms(5)?;
+    if !transfer(ctx, from, to)? {
+        return wait(ctx, deadline_ms);
+    }
+    let args = ctx.args;
+    ctx.keys
+        .effects
+        .replace(|| std::iter::once(b"LMOVE".as_slice()).chain((1..5).map(move |index| args.at(index))));
+    Ok(())
+}
+
+pub(super) static BRPOPLPUSH: Command<Handler> = command("brpoplpush", 4, brpoplpush as Handler)
+    .flags(MOVES.with(Flags::BLOCKING))
+    .keys(&[SOURCE, DESTINATION])
+    .acl(Acl::LIST)
+    .doc(
+        Group::List,
+        "2.2.0",
+        "O(1)",
+        "Removes a list's last element, puts it at another's head, and returns it; waits for one if there is none.",
+    );
+
+fn brpoplpush(ctx: &mut Context<'_>) -> Outcome {
+    let deadline_ms = ctx.deadline_ms(3)?;
+    if !transfer(ctx, End::Tail, End::Head)? {
+        return wait(ctx, deadline_ms);
+    }
+    let args = ctx.args;
+    ctx.keys.effects.replace(|| [b"RPOPLPUSH", args.at(1), args.at(2)]);
+    Ok(())
+}
+
+/// Waits for the source. Where that is not allowed the answer is a null, but a null array when time is up.
+fn wait(ctx: &mut Context<'_>, deadline_ms: Option<i64>) -> Outcome {
+    let on_timeout = if ctx.deny_blocking { TimeoutReply::Null } else { TimeoutReply::NullArray };
+    ctx.block_on([1], deadline_ms, on_timeout)
+}
+
+/// Moves an element and answers it; false if the source is not there.
+fn transfer(ctx: &mut Context<'_>, from: End, to: End) -> Result<bool, Error> {
+    let (source, destination) = (ctx.key(1), ctx.key(2));
+    let limit = ctx.settings.list_limit;
+    if ctx.keys.write::<List>(&source)?.is_none() {
+        return Ok(false);
+    }
+    // The destination's type counts before anything is changed.
+    ctx.keys.write::<List>(&destination)?;
+    let Some(list) = ctx.keys.write::<List>(&source)? else { return Ok(false) };
+    let Some(value) = list.pop(from) else { return Ok(false) };
+    ctx.reply.bulk(&value);
+    put(ctx, &destination, to, &value)?;
+    if let Some(list) = ctx.keys.write::<List>(&source)? {
+        list.after_shrink(limit);
+    }
+    after_removal(ctx.keys, &source, event(from), 1);
+    Ok(true)
+}
+
+fn put(ctx: &mut Context<'_>, key: &Key<'_>, end: End, value: &[u8]) -> Result<(), WrongType> {
+    let list = ctx.keys.create::<List>(key)?;
+    list.before_growth(ctx.settings.list_limit, 1, value.len());
+    list.push(end, value);
+    note(ctx.keys, key, if end == End::Head { "lpush" } else { "rpush" });
+    Ok(())
+}
