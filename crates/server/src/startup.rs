@@ -4,7 +4,6 @@
 //! when it returns; [`Prepared`] outlives the server and takes what it made (the pid file) with it.
 
 use std::ffi::OsString;
-use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -218,20 +217,16 @@ impl Note {
     }
 }
 
-/// One line for directives that were set and do nothing here, one more as a warning for those that ask for something that this
-/// version lacks.
+/// One line for directives that were set and do nothing here, one more as a warning for those on which somebody may rely.
 fn notes(loaded: &Loaded) -> Vec<Note> {
-    let default = Config::default();
     let mut quiet: Vec<&str> = loaded.ignored.iter().map(|(name, _)| name.as_str()).collect();
-    let mut lacking = String::new();
-    for parameter in &loaded.without_effect {
+    let mut misleading = Vec::new();
+    for (name, parameter) in &loaded.without_effect {
         match parameter.effect {
-            Effect::Absent(reason) if !parameter.is_same(&loaded.config, &default) => {
-                let separator = if lacking.is_empty() { "" } else { "; " };
-                // Writing to a string cannot fail.
-                let _ = write!(lacking, "{separator}{} ({reason})", parameter.name);
+            Effect::Absent(reason) | Effect::Moot(reason) if parameter.misleads(&loaded.config) => {
+                misleading.push(format!("{name} ({reason})"));
             }
-            _ => quiet.push(parameter.name),
+            _ => quiet.push(name),
         }
     }
     let mut notes = Vec::new();
@@ -239,8 +234,9 @@ fn notes(loaded: &Loaded) -> Vec<Note> {
         let text = format!("Accepted without effect (docs/configuration.md says why): {}", quiet.join(", "));
         notes.push(Note { is_warning: false, text });
     }
-    if !lacking.is_empty() {
-        notes.push(Note { is_warning: true, text: format!("WARNING: set, but without effect: {lacking}") });
+    if !misleading.is_empty() {
+        let text = format!("WARNING: set, but without effect: {}", misleading.join("; "));
+        notes.push(Note { is_warning: true, text });
     }
     notes
 }
@@ -317,6 +313,8 @@ mod tests {
         assert_eq!(notes("activerehashing no\ntls-port 0\nloadmodule x\n"), [(false, quiet.into())]);
         let lacking = "WARNING: set, but without effect: tls-port (this version does not speak TLS)";
         assert_eq!(notes("tls-port 1\n"), [(true, lacking.into())]);
+        let quiet = "Accepted without effect (docs/configuration.md says why): slave-priority";
+        assert_eq!(notes("slave-priority 7\n"), [(false, quiet.into())]);
     }
 
     #[test]

@@ -20,7 +20,8 @@ fn main() {
     if let Some(pipe) = std::env::var_os("MARTLET_TEST_PIPE") {
         std::process::exit(serve(&pipe));
     }
-    let tests: [(&str, fn(&Path)); 6] = [
+    type Test = fn(&Path);
+    let tests: [(&str, Test); 6] = [
         ("serves in the foreground until SIGTERM", serves_in_the_foreground),
         ("goes to the background", goes_to_the_background),
         ("shows its title", shows_its_title),

@@ -65,8 +65,8 @@ pub struct Loaded {
     pub renames: Vec<(Vec<u8>, Vec<u8>)>,
     /// Users: name and rules.
     pub users: Vec<Vec<Vec<u8>>>,
-    /// Parameters that were set although they do nothing here, in the order of their first appearance.
-    pub without_effect: Vec<&'static Parameter>,
+    /// Parameters that were set although they do nothing here, each with the name used, in the order of their first appearance.
+    pub without_effect: Vec<(String, &'static Parameter)>,
     /// Further directives that were accepted without effect, lower case, with the reason.
     pub ignored: Vec<(String, &'static str)>,
 }
@@ -179,7 +179,7 @@ impl Loader<'_> {
         let Some((name, arguments)) = words.split_first() else { return Ok(()) };
         let name = name.to_ascii_lowercase();
         match find(&name) {
-            Some(parameter) => Ok(self.parameter(parameter, arguments)?),
+            Some(parameter) => Ok(self.parameter(&name, parameter, arguments)?),
             None if FORGOTTEN.contains(&name.as_slice()) && arguments.len() == 1 => {
                 self.ignore(&name, "Redis dropped it long ago")
             }
@@ -187,7 +187,12 @@ impl Loader<'_> {
         }
     }
 
-    fn parameter(&mut self, parameter: &'static Parameter, arguments: &[Vec<u8>]) -> Result<(), String> {
+    fn parameter(
+        &mut self,
+        name: &[u8],
+        parameter: &'static Parameter,
+        arguments: &[Vec<u8>],
+    ) -> Result<(), String> {
         let split;
         let arguments = match arguments {
             // A list may also be given as one word: `save "900 1 300 10"`. An unbalanced quote in it leaves no words.
@@ -204,7 +209,7 @@ impl Loader<'_> {
         (parameter.parse)(&mut self.loaded.config, &parameter.kind, &arguments, append)?;
         self.listed.insert(parameter.name);
         if parameter.effect != Effect::Honoured && self.noted.insert(parameter.name.into()) {
-            self.loaded.without_effect.push(parameter);
+            self.loaded.without_effect.push((String::from_utf8_lossy(name).into_owned(), parameter));
         }
         Ok(())
     }

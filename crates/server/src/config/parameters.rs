@@ -141,7 +141,7 @@ parameter_table! {
     enable_debug_command: ProtectedAction = ProtectedAction::No
         => "enable-debug-command", ProtectedAction::KIND, IMMUTABLE, Honoured;
     /// File of ACL users
-    aclfile: PathBuf = PathBuf::new() => "aclfile", TEXT, IMMUTABLE, ACL;
+    aclfile: PathBuf = PathBuf::new() => "aclfile", TEXT, IMMUTABLE|SWITCH, ACL;
     /// Entries that ACL LOG keeps
     acllog_max_len: u64 = 128 => "acllog-max-len", Integer(0, LONG_MAX), MODIFIABLE, ACL;
     /// Channels of a new ACL user
@@ -215,7 +215,7 @@ parameter_table! {
     // Memory.
 
     /// Bytes of data above which room is made; 0 sets no limit
-    maxmemory_bytes: u64 = 0 => "maxmemory", Memory(0, ULONG_MAX), MODIFIABLE, EVICTION;
+    maxmemory_bytes: u64 = 0 => "maxmemory", Memory(0, ULONG_MAX), MODIFIABLE|SWITCH, EVICTION;
     /// What makes room
     maxmemory_policy: MaxmemoryPolicy = MaxmemoryPolicy::Noeviction
         => "maxmemory-policy", MaxmemoryPolicy::KIND, MODIFIABLE, EVICTION;
@@ -226,7 +226,7 @@ parameter_table! {
         => "maxmemory-eviction-tenacity", Integer(0, 100), MODIFIABLE, EVICTION;
     /// Memory of all clients above which the largest are disconnected
     maxmemory_clients: MemoryLimit = MemoryLimit::Bytes(0)
-        => "maxmemory-clients", MemoryOrPercent(LONG_MAX), MODIFIABLE, EVICTION;
+        => "maxmemory-clients", MemoryOrPercent(LONG_MAX), MODIFIABLE|SWITCH, EVICTION;
     /// How slowly the counter of a key's accesses rises
     lfu_log_factor: u32 = 10 => "lfu-log-factor", Integer(0, INT_MAX), MODIFIABLE, EVICTION;
     /// Minutes after which a key's access counter is halved
@@ -235,7 +235,7 @@ parameter_table! {
     // RDB files.
 
     /// Save points: seconds and changes
-    save: SavePoints = SavePoints::standard() => "save", SaveList, MODIFIABLE|MULTI, RDB;
+    save: SavePoints = SavePoints::standard() => "save", SaveList, MODIFIABLE|SWITCH|MULTI, RDB;
     /// Name of the RDB file in `dir`
     dbfilename: PathBuf = "dump.rdb".into() => "dbfilename", Text(dbfilename), MODIFIABLE|PROTECTED, RDB;
     /// Compress strings in RDB files
@@ -255,7 +255,7 @@ parameter_table! {
     // Append-only file.
 
     /// Log every write to disk
-    appendonly: bool = false => "appendonly", YesNo, MODIFIABLE, JOURNAL;
+    appendonly: bool = false => "appendonly", YesNo, MODIFIABLE|SWITCH, JOURNAL;
     /// Base name of the files
     appendfilename: PathBuf = "appendonly.aof".into() => "appendfilename", Text(appendfilename), IMMUTABLE, JOURNAL;
     /// Directory of the files in `dir`
@@ -284,7 +284,7 @@ parameter_table! {
     // Replication.
 
     /// The server to copy
-    replicaof: ReplicaOf = ReplicaOf::default() => "replicaof" | "slaveof", HostPort, IMMUTABLE|MULTI, REPLICATION;
+    replicaof: ReplicaOf = ReplicaOf::default() => "replicaof" | "slaveof", HostPort, IMMUTABLE|SWITCH|MULTI, REPLICATION;
     /// User for the primary
     masteruser: Option<String> = None => "masteruser" | "primaryuser", TEXT, MODIFIABLE|SENSITIVE, REPLICATION;
     /// Password for the primary
@@ -317,7 +317,7 @@ parameter_table! {
         => "replica-full-sync-buffer-limit", Memory(0, ULONG_MAX), MODIFIABLE, REPLICATION;
     /// Replicas without which writes are refused
     min_replicas_to_write: u32 = 0
-        => "min-replicas-to-write" | "min-slaves-to-write", Integer(0, INT_MAX), MODIFIABLE, REPLICATION;
+        => "min-replicas-to-write" | "min-slaves-to-write", Integer(0, INT_MAX), MODIFIABLE|SWITCH, REPLICATION;
     /// Seconds of lag after which a replica does not count
     min_replicas_max_lag_s: u32 = 10
         => "min-replicas-max-lag" | "min-slaves-max-lag", Integer(0, INT_MAX), MODIFIABLE, REPLICATION;
@@ -355,7 +355,7 @@ parameter_table! {
     // Cluster.
 
     /// Be a node of a cluster
-    cluster_enabled: bool = false => "cluster-enabled", YesNo, IMMUTABLE, CLUSTER;
+    cluster_enabled: bool = false => "cluster-enabled", YesNo, IMMUTABLE|SWITCH, CLUSTER;
     /// File of the node's state, written by the node
     cluster_config_file: PathBuf = "nodes.conf".into()
         => "cluster-config-file", Text(cluster_config_file), IMMUTABLE, CLUSTER;
@@ -421,7 +421,7 @@ parameter_table! {
     // TLS.
 
     /// TLS port; 0 listens on none
-    tls_port: u16 = 0 => "tls-port", Integer(0, 65535), MODIFIABLE, TLS;
+    tls_port: u16 = 0 => "tls-port", Integer(0, 65535), MODIFIABLE|SWITCH, TLS;
     /// Certificate of the server
     tls_cert_file: Option<PathBuf> = None => "tls-cert-file", TEXT, MODIFIABLE, TLS;
     /// Key of the certificate

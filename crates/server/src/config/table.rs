@@ -34,6 +34,8 @@ pub const SENSITIVE: u8 = 8;
 pub const DENY_LOADING: u8 = 16;
 /// Takes a list of words instead of one.
 pub const MULTI: u8 = 32;
+/// Switches something on that an operator relies on: where it has no effect, that deserves a warning.
+pub const SWITCH: u8 = 64;
 
 /// Sets a parameter from its words: see [`Parameter::parse`].
 type Parse = fn(&mut Config, &Kind, words: &[&[u8]], append: bool) -> Result<(), String>;
@@ -72,6 +74,12 @@ impl Parameter {
     /// Whether a flag, such as [`IMMUTABLE`], is set.
     pub fn has(&self, flag: u8) -> bool {
         self.flags & flag != 0
+    }
+
+    /// Whether an operator who set it to this value expects something that does not happen.
+    pub fn misleads(&self, config: &Config) -> bool {
+        let is_off = matches!(self.get(config).as_slice(), b"" | b"no" | b"0");
+        self.has(SWITCH) && self.effect != Effect::Honoured && !is_off
     }
 
     /// The value's text as CONFIG GET answers it.

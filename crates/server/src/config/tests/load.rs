@@ -221,7 +221,7 @@ fn what_has_no_effect_is_noted_once() {
         "",
     )
     .unwrap();
-    let names: Vec<_> = loaded.without_effect.iter().map(|parameter| parameter.name).collect();
+    let names: Vec<_> = loaded.without_effect.iter().map(|(name, _)| name.as_str()).collect();
     assert_eq!(names, ["activerehashing", "appendonly"]);
     let ignored: Vec<_> = loaded.ignored.iter().map(|(name, _)| name.as_str()).collect();
     assert_eq!(ignored, ["loadmodule", "foo.bar", "search-timeout", "lua-replicate-commands", "sentinel"]);
@@ -326,6 +326,27 @@ fn options_count_lines_as_redis_does() {
     assert_eq!(line(None, "bad"), ("command line".into(), 2));
     assert_eq!(line(None, "port 1\nbad"), ("command line".into(), 3));
     assert_eq!(line(Some("save 900 1\nsave 3 4\n"), "bad"), ("command line".into(), 4));
+}
+
+proptest::proptest! {
+    #[test]
+    fn any_text_loads_or_is_refused_with_its_line(
+        lines in proptest::collection::vec((0usize..300, "[ -~\\t]{0,20}"), 0..8),
+    ) {
+        let names: Vec<_> = parameters().map(|parameter| parameter.name).collect();
+        let text: Vec<_> = lines
+            .iter()
+            .map(|(index, rest)| format!("{} {rest}", names.get(*index).unwrap_or(&"")))
+            .filter(|line| !line.trim_start().starts_with("include"))
+            .collect();
+        match load_text(&text.join("\n"), "") {
+            Err(LoadError::Directive { line, text: directive, .. }) => {
+                proptest::prop_assert_eq!(text[line - 1].trim(), directive);
+            }
+            Err(LoadError::File { path, .. }) => panic!("read {path:?}"),
+            Ok(_) | Err(LoadError::Whole(_)) => {}
+        }
+    }
 }
 
 #[test]

@@ -18,7 +18,7 @@ everything and exits. What is wrong is told in Redis' words, with the file's nam
 
 Every parameter of Redis 7.2 and 8.0 and of Valkey 8 is accepted, shown by CONFIG GET, checked and rewritten. The first table
 has those that do what Redis' documentation says. The others are kept and shown, but have no effect: a line at start names
-those that were set, and one that asks for something that is missing is warned of.
+those that were set, and warns of those on which somebody may rely.
 
 Parameters marked *start* can only be set at start, *protected* ones at run time only with `enable-protected-configs`. Hidden ones
 are shown by their exact name only. Sizes take `b`, `k` (1000), `kb` (1024), `m`, `mb`, `g` and `gb`.
