@@ -116,7 +116,8 @@ pub trait Sink {
     fn sent(&mut self, token: Token, buffer: Vec<u8>, result: io::Result<()>);
 
     /// Nothing more will be received: the peer ended its stream (`None`) or the connection failed. After `None`,
-    /// sending still works. The connection stays adopted until [`Backend::close`].
+    /// sending still works, unless a send has failed: the kernel reports a connection's error once, here or there.
+    /// The connection stays adopted until [`Backend::close`].
     fn closed(&mut self, token: Token, reason: Option<io::Error>);
 
     /// A [`Waker`] was used since the last poll returned.
