@@ -5,3 +5,4 @@ pub mod intset;
 pub mod list;
 pub mod packed;
 pub mod size_class;
+pub mod table;

@@ -1,0 +1,160 @@
+//! Reading many entries: iteration, scanning by cursor, random choice.
+
+use super::leaf::Leaf;
+use super::node::{Child, Node, Slot};
+use super::{DEPTH_MAX, Entry, Kind, Table};
+use martlet_base::random::Random;
+use std::marker::PhantomData;
+
+/// Hash bits that a cursor leaves out: leaves begin and end at multiples of them.
+const CURSOR_SHIFT: u32 = 64 - DEPTH_MAX;
+
+impl<K: Kind> Table<K> {
+    /// All entries in the order of their hashes' prefixes.
+    pub fn iter(&self) -> Iter<'_, K> {
+        Iter {
+            way: Vec::new(),
+            next: Some(self.root),
+            leaf: None,
+            from: 0,
+            left: self.len(),
+            table: PhantomData,
+        }
+    }
+
+    /// The leaf of `hash` and the number of leading hash bits that choose it.
+    fn leaf_and_depth(&self, hash: u64) -> Option<(Leaf, u32)> {
+        let spot = self.spot(hash)?;
+        let local = spot.parent.map_or(0, |(node, index)| node.local_bits(index));
+        Some((spot.leaf, spot.depth + local))
+    }
+
+    /// Hands at least `count` entries to `f` if there are as many from the cursor on, whole leaves at a time, and
+    /// returns the cursor to go on from; 0 at the end, as at the start. Cursors are below 2^48.
+    ///
+    /// An entry that is in the table from the first to the last call of a full walk is handed out at least once.
+    pub fn scan(&self, cursor: u64, count: usize, mut f: impl FnMut(Entry<'_>)) -> u64 {
+        let mut position = cursor << CURSOR_SHIFT;
+        let mut seen = 0;
+        while let Some((leaf, depth)) = self.leaf_and_depth(position) {
+            each_entry::<K>(leaf, &mut f);
+            seen += leaf.count();
+            if depth == 0 {
+                break;
+            }
+            // The end of the leaf's range; behind the last leaf this is 2^64.
+            position = (position | u64::MAX >> depth).wrapping_add(1);
+            if position == 0 || seen >= count {
+                return position >> CURSOR_SHIFT;
+            }
+        }
+        0
+    }
+
+    /// An entry chosen uniformly; none if the table is empty.
+    ///
+    /// A random hash chooses a leaf with a probability that its depth determines; accepting it with a probability in
+    /// proportion to its count times two to that depth makes up for it. Two tries are expected whatever the tree's shape.
+    pub fn random(&self, random: &mut Random) -> Option<Entry<'_>> {
+        if self.is_empty() {
+            return None;
+        }
+        loop {
+            let (leaf, depth) = self.leaf_and_depth(random.next_u64())?;
+            if depth > 0 {
+                let weight = (leaf.count() as u128) << depth;
+                if u128::from(random.below(2 * self.len() as u64)) >= weight {
+                    continue;
+                }
+            }
+            let nth = random.below(leaf.count() as u64) as usize;
+            return leaf.nth_place(nth).map(|place| leaf.entry::<K>(place));
+        }
+    }
+
+    /// Removes an entry chosen uniformly and puts its field in `field`. Returns whether there was one.
+    pub fn pop_random(&mut self, random: &mut Random, field: &mut Vec<u8>) -> bool {
+        field.clear();
+        match self.random(random) {
+            Some(entry) => field.extend_from_slice(entry.field),
+            None => return false,
+        }
+        self.remove(K::hash(field), field)
+    }
+}
+
+/// Calls `f` with each entry of a leaf.
+fn each_entry<K: Kind>(leaf: Leaf, f: &mut impl FnMut(Entry<'_>)) {
+    let mut from = 0;
+    while let Some((place, next)) = leaf.next_place(from) {
+        f(leaf.entry::<K>(place));
+        from = next;
+    }
+}
+
+/// Iterator over all entries.
+pub struct Iter<'a, K: Kind> {
+    /// Nodes above the leaf, each with the index after the run that is being walked.
+    way: Vec<(Node, usize)>,
+    /// The slot to descend into.
+    next: Option<Slot>,
+    leaf: Option<Leaf>,
+    from: usize,
+    left: usize,
+    table: PhantomData<&'a Table<K>>,
+}
+
+impl<K: Kind> Iter<'_, K> {
+    /// Moves on to the next leaf; returns whether there is one.
+    fn advance(&mut self) -> bool {
+        loop {
+            let slot = match (self.next.take(), self.way.last_mut()) {
+                (Some(slot), _) => slot,
+                (None, None) => return false,
+                (None, Some((node, index))) if *index == node.len() => {
+                    self.way.pop();
+                    continue;
+                }
+                (None, Some((node, index))) => {
+                    let slot = node.slot(*index);
+                    *index += node.run(*index).1;
+                    slot
+                }
+            };
+            match slot.child() {
+                Child::Empty => return false,
+                Child::Node(node) => self.way.push((node, 0)),
+                Child::Leaf(leaf) => {
+                    (self.leaf, self.from) = (Some(leaf), 0);
+                    return true;
+                }
+            }
+        }
+    }
+}
+
+impl<'a, K: Kind> Iterator for Iter<'a, K> {
+    type Item = Entry<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Entry<'a>> {
+        loop {
+            if let Some(leaf) = self.leaf
+                && let Some((place, from)) = leaf.next_place(self.from)
+            {
+                self.from = from;
+                self.left -= 1;
+                return Some(leaf.entry::<K>(place));
+            }
+            if !self.advance() {
+                return None;
+            }
+        }
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.left, Some(self.left))
+    }
+}
+
+impl<K: Kind> ExactSizeIterator for Iter<'_, K> {}
