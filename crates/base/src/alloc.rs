@@ -66,7 +66,11 @@ unsafe impl GlobalAlloc for Accounting {
         add(layout.size() as i64);
         // SAFETY: the caller keeps GlobalAlloc's contract, which is mimalloc's.
         unsafe {
-            if is_natural(layout) { ffi::mi_malloc(layout.size()).cast() } else { ffi::mi_malloc_aligned(layout.size(), layout.align()).cast() }
+            if is_natural(layout) {
+                ffi::mi_malloc(layout.size()).cast()
+            } else {
+                ffi::mi_malloc_aligned(layout.size(), layout.align()).cast()
+            }
         }
     }
 
@@ -75,7 +79,11 @@ unsafe impl GlobalAlloc for Accounting {
         add(layout.size() as i64);
         // SAFETY: as in `alloc`.
         unsafe {
-            if is_natural(layout) { ffi::mi_zalloc(layout.size()).cast() } else { ffi::mi_zalloc_aligned(layout.size(), layout.align()).cast() }
+            if is_natural(layout) {
+                ffi::mi_zalloc(layout.size()).cast()
+            } else {
+                ffi::mi_zalloc_aligned(layout.size(), layout.align()).cast()
+            }
         }
     }
 
@@ -115,7 +123,8 @@ mod tests {
                     assert_eq!(block.addr() % align, 0, "{size} {align}");
                     let block = Accounting.realloc(block, layout, size * 2);
                     assert_eq!(block.addr() % align, 0, "{size} {align}");
-                    Accounting.dealloc(block, Layout::from_size_align(size * 2, align).expect("a valid layout"));
+                    Accounting
+                        .dealloc(block, Layout::from_size_align(size * 2, align).expect("a valid layout"));
                     let block = Accounting.alloc_zeroed(layout);
                     assert_eq!((block.addr() % align, block.read()), (0, 0), "{size} {align}");
                     Accounting.dealloc(block, layout);

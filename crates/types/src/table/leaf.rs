@@ -339,8 +339,8 @@ impl Leaf {
     pub fn earliest_expiry<K: Kind>(self) -> i64 {
         let mut earliest = NO_EXPIRY;
         if self.timed() > 0 {
-            // SAFETY: slots in use point to entries.
             self.each_offset(|at| {
+                // SAFETY: a slot in use points to an entry.
                 earliest = earliest.min(unsafe { entry::read::<K>(self.address(at)).0.expire_at_ms })
             });
         }

@@ -2,7 +2,7 @@
 
 use super::leaf::Leaf;
 use super::node::{Child, Node, Slot};
-use super::{DEPTH_MAX, Entry, Kind, Table};
+use super::{DEPTH_MAX, Entry, Kind, Table, spread};
 use martlet_base::random::Random;
 use std::marker::PhantomData;
 
@@ -53,17 +53,18 @@ impl<K: Kind> Table<K> {
 
     /// An entry chosen uniformly; none if the table is empty.
     ///
-    /// A random hash chooses a leaf with a probability that its depth determines; accepting it with a probability in
-    /// proportion to its count times two to that depth makes up for it. Two tries are expected whatever the tree's shape.
+    /// A random hash chooses a leaf as often as hashes fall there; accepting it with a probability in proportion to
+    /// its count over that share makes up for leaves of many or few. Two tries are expected whatever the tree's shape.
     pub fn random(&self, random: &mut Random) -> Option<Entry<'_>> {
         if self.is_empty() {
             return None;
         }
         loop {
-            let (leaf, depth) = self.leaf_and_depth(random.next_u64())?;
+            let hash = spread(random.next_u64());
+            let (leaf, depth) = self.leaf_and_depth(hash)?;
             if depth > 0 {
-                let weight = (leaf.count() as u128) << depth;
-                if u128::from(random.below(2 * self.len() as u64)) >= weight {
+                let expected = share(hash, depth) * self.len() as f64;
+                if random.unit_f64() * 2.0 * expected >= leaf.count() as f64 {
                     continue;
                 }
             }
@@ -81,6 +82,14 @@ impl<K: Kind> Table<K> {
         }
         self.remove(K::hash(field), field)
     }
+}
+
+/// The share of all hashes that agree with this one in the first `depth` bits: the inverse of [`spread`], which is
+/// 2 - sqrt(4 - 3 x), at both ends.
+fn share(hash: u64, depth: u32) -> f64 {
+    let mask = u64::MAX >> depth;
+    let root = |x: u64| (4.0 - 3.0 * (x as f64 / 2f64.powi(64))).sqrt();
+    root(hash & !mask) - root(hash | mask)
 }
 
 /// Calls `f` with each entry of a leaf.
