@@ -25,7 +25,7 @@ pub use command_line::{CommandLine, CommandLineError, Invocation, USAGE, parse_c
 pub use enumerations::*;
 pub use load::{AnySurroundings, LoadError, Loaded, REDIS_VERSION, Sources, Surroundings, load};
 pub use parameters::Config;
-pub use rewrite::{UserLines, rewrite, rewrite_file};
+pub use rewrite::{Extent, UserLines, rewrite, rewrite_file};
 pub use special::{KeyspaceEvents, OutputClass, OutputLimit, Primary, ReplicaOf, SavePoint, SavePoints};
 pub(crate) use special::{TitlePart, error_text, title_parts};
 pub use store::{ConfigReader, ConfigStore};

@@ -25,6 +25,15 @@ pub enum UserLines<'a> {
     Replace(&'a [Vec<u8>]),
 }
 
+/// Which parameters a rewrite writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// Those that the file names, and those that have another value than the default: CONFIG REWRITE.
+    Needed,
+    /// All: DEBUG CONFIG-REWRITE-FORCE-ALL.
+    All,
+}
+
 /// A file being rewritten.
 struct Rewriter {
     lines: Vec<Vec<u8>>,
@@ -102,12 +111,12 @@ fn directive(line: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// The text of a configuration file after it was `text` and the configuration became `config`.
-pub fn rewrite(text: &[u8], config: &Config, users: UserLines<'_>) -> Vec<u8> {
+pub fn rewrite(text: &[u8], config: &Config, users: UserLines<'_>, extent: Extent) -> Vec<u8> {
     let default = Config::default();
     let mut rewriter = Rewriter::new(text);
     for parameter in parameters() {
         for (value, force) in (parameter.lines)(config, &default, &parameter.kind).0 {
-            rewriter.put(parameter.name.as_bytes(), &value, force);
+            rewriter.put(parameter.name.as_bytes(), &value, force || extent == Extent::All);
         }
         rewriter.remove_rest(parameter.name.as_bytes());
     }
@@ -121,12 +130,18 @@ pub fn rewrite(text: &[u8], config: &Config, users: UserLines<'_>) -> Vec<u8> {
 }
 
 /// Rewrites the file at `path`, which need not exist. The new content is on disk when this returns.
-pub fn rewrite_file(path: &Path, config: &Config, users: UserLines<'_>, umask: u32) -> io::Result<()> {
+pub fn rewrite_file(
+    path: &Path,
+    config: &Config,
+    users: UserLines<'_>,
+    extent: Extent,
+    umask: u32,
+) -> io::Result<()> {
     let old = match std::fs::read(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
         read => read?,
     };
-    replace_file(path, &rewrite(&old, config, users), 0o644 & !umask)
+    replace_file(path, &rewrite(&old, config, users, extent), 0o644 & !umask)
 }
 
 /// Replaces a file's content so that a crash leaves either the old or the new one.

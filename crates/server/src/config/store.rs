@@ -8,7 +8,7 @@ use martlet_base::publish::{Follower, Published};
 
 use super::Config;
 use super::change::Hooks;
-use super::rewrite::{UserLines, rewrite_file};
+use super::rewrite::{Extent, UserLines, rewrite_file};
 use super::special::error_text;
 
 /// The one place that holds the current configuration.
@@ -40,9 +40,9 @@ impl ConfigStore {
     ///
     /// # Errors
     /// The reply, without the leading dash.
-    pub fn rewrite(&self, users: UserLines<'_>) -> Result<(), String> {
+    pub fn rewrite(&self, users: UserLines<'_>, extent: Extent) -> Result<(), String> {
         let file = self.file().ok_or("ERR The server is running without a config file")?;
-        rewrite_file(file, &self.snapshot(), users, self.umask).map_err(|error| {
+        rewrite_file(file, &self.snapshot(), users, extent, self.umask).map_err(|error| {
             let why = error_text(&error);
             tracing::warn!("CONFIG REWRITE failed: {why}");
             format!("ERR Rewriting config file: {why}")
