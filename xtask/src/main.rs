@@ -1,7 +1,9 @@
 //! Chores behind `./x`: each is a subcommand, and `./x ci` is what `.ci/run` runs.
 
 mod checks;
+mod ci;
 mod cost;
+mod fuzz;
 mod run;
 mod tidy;
 mod wire;
@@ -22,6 +24,12 @@ enum Chore {
     Check,
     /// All tests, as the README says it: cargo test --workspace.
     Test,
+    /// Everything that a change must pass.
+    Ci,
+    /// Fuzz targets: their seeds on the stable toolchain, then libFuzzer.
+    Fuzz(fuzz::Options),
+    /// That the server takes load and the measuring tools run.
+    BenchSmoke,
     /// Server CPU per request and memory, against a peer.
     BenchCost(cost::Options),
     /// Sizes, openings, SAFETY lines, edges between crates.
@@ -34,6 +42,9 @@ fn main() {
     let outcome = match Arguments::parse().chore {
         Chore::Check => checks::check(),
         Chore::Test => run::cargo(&["test", "--workspace"]),
+        Chore::Ci => ci::run(),
+        Chore::Fuzz(options) => fuzz::run(&options),
+        Chore::BenchSmoke => ci::bench_smoke(),
         Chore::BenchCost(options) => cost::run(&options),
         Chore::Tidy => tidy::run(),
         Chore::Wire(options) => wire::run(&options),

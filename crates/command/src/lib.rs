@@ -9,7 +9,7 @@ pub mod error;
 pub mod list;
 pub mod spec;
 pub mod string;
-#[cfg(test)]
+#[cfg(any(test, feature = "testing"))]
 pub mod testing;
 
 pub use context::{Block, Context, Settings};

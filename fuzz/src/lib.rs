@@ -1,0 +1,15 @@
+//! What the fuzz targets check, as plain functions of bytes, so that the same checks run without a fuzzer:
+//! `cargo test` in this folder replays the seeds and random mutations of them on the stable toolchain.
+
+pub mod commands;
+pub mod mutate;
+pub mod reply_decoder;
+pub mod request_parser;
+pub mod seeds;
+
+/// Every target: its name, its check, its seeds.
+pub const TARGETS: &[(&str, fn(&[u8]), fn() -> Vec<Vec<u8>>)] = &[
+    ("request_parser", request_parser::check, seeds::requests),
+    ("reply_decoder", reply_decoder::check, seeds::replies),
+    ("commands", commands::check, seeds::commands),
+];

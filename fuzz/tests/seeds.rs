@@ -1,0 +1,44 @@
+//! The fuzz targets without a fuzzer: seeds, and mutations of them from a seed that is printed.
+
+use martlet_fuzz::TARGETS;
+use martlet_fuzz::mutate::Mutator;
+
+/// Mutations of each target unless `MARTLET_FUZZ_MUTATIONS` says otherwise.
+const MUTATIONS: usize = 20_000;
+
+fn replay(name: &str) {
+    let (_, check, seeds) = TARGETS.iter().find(|(target, ..)| *target == name).expect("a target's name");
+    let seeds = seeds();
+    seeds.iter().for_each(|seed| check(seed));
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    let seed = number("MARTLET_FUZZ_SEED").unwrap_or_else(|| {
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        now.map_or(1, |now| now.as_nanos() as u64)
+    });
+    println!("MARTLET_FUZZ_SEED={seed}");
+    let mut mutator = Mutator::new(seed);
+    let mut last = seeds[0].clone();
+    for _ in 0..number("MARTLET_FUZZ_MUTATIONS").map_or(MUTATIONS, |count| count as usize) {
+        let start =
+            if mutator.below(3) == 0 { last.clone() } else { seeds[mutator.below(seeds.len())].clone() };
+        let other = &seeds[mutator.below(seeds.len())];
+        last = mutator.mutate(&start, other);
+        last.truncate(4096);
+        check(&last);
+    }
+}
+
+#[test]
+fn request_parser() {
+    replay("request_parser");
+}
+
+#[test]
+fn reply_decoder() {
+    replay("reply_decoder");
+}
+
+#[test]
+fn commands() {
+    replay("commands");
+}

@@ -1,0 +1,57 @@
+//! `./x ci`: everything that a change must pass, from a clean clone; `.ci/run` installs what it needs and runs this.
+
+use crate::run::{Outcome, cargo, is_installed, root, step};
+use crate::{checks, cost, fuzz};
+use clap::Parser;
+use martlet_testkit::server::Server;
+use std::process::Command;
+
+/// Seconds of fuzzing per target.
+const FUZZ_SECONDS: &str = "15";
+
+/// In this order: what fails fastest comes first.
+pub fn run() -> Outcome {
+    checks::check()?;
+    cargo(&["build", "--workspace"])?;
+    cargo(&["test", "--workspace"])?;
+    fuzz::run(&parse(&["fuzz", "--seconds", FUZZ_SECONDS]))?;
+    bench_smoke()
+}
+
+/// That the server takes load and the tools that measure it run; no figure of it counts.
+pub fn bench_smoke() -> Outcome {
+    cargo(&["build", "--release"])?;
+    let program = root().join("target/release/martlet");
+    let server = Server::start(&program, &["server"])?;
+    let port = server.address().port().to_string();
+    if is_installed("redis-benchmark", "--version") {
+        let arguments =
+            ["-p", &port, "-q", "-n", "20000", "-P", "16", "-t", "ping,set,get,incr,lpush,rpush,lpop,rpop"];
+        step(Command::new("redis-benchmark").args(arguments))?;
+    } else {
+        eprintln!("x: redis-benchmark is NOT installed; its smoke run is left out");
+    }
+    drop(server);
+    if !is_installed("redis-server", "--version") {
+        eprintln!("x: redis-server is NOT installed; the cost measurement is left out");
+        return Ok(());
+    }
+    if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
+        eprintln!("x: one core only; the cost measurement is left out");
+        return Ok(());
+    }
+    let output = root().join("target/cost-smoke.jsonl");
+    let _ = std::fs::remove_file(&output);
+    let output = output.to_string_lossy().into_owned();
+    cost::run(&parse(&["bench-cost", "--quick", "--rows", "set-p16,get-p16,memory-20", "--output", &output]))
+}
+
+/// The options of a chore, as its command line gives them.
+fn parse<O: clap::Args>(arguments: &[&str]) -> O {
+    #[derive(Parser)]
+    struct Of<O: clap::Args> {
+        #[command(flatten)]
+        options: O,
+    }
+    Of::parse_from(arguments).options
+}

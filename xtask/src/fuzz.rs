@@ -1,0 +1,86 @@
+//! `./x fuzz`: the targets of `fuzz/` under libFuzzer, guided by coverage.
+//!
+//! The flags are those that cargo-fuzz gives. Coverage instrumentation works on the stable toolchain too; with a nightly
+//! one the address sanitizer joins in. Where the instrumented build fails, the seeds and mutations of them still run.
+
+use crate::run::{Outcome, is_installed, root, step};
+use std::process::Command;
+
+/// Instrumentation that libFuzzer steers by.
+const COVERAGE: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
+    -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
+    -Cllvm-args=-sanitizer-coverage-trace-compares --cfg fuzzing -Ccodegen-units=1";
+const TRIPLE: &str = "x86_64-unknown-linux-gnu";
+/// The targets, as fuzz/Cargo.toml names them.
+const TARGETS: &[&str] = &["request_parser", "reply_decoder", "commands"];
+/// Longest input, in bytes.
+const MAX_LEN: usize = 4096;
+
+/// What to fuzz, and how long.
+#[derive(clap::Args)]
+pub struct Options {
+    /// One target; all in turn when absent.
+    target: Option<String>,
+    /// Seconds for each target.
+    #[arg(long, default_value_t = 30)]
+    seconds: u64,
+}
+
+/// Replays the seeds on the stable toolchain, then fuzzes.
+pub fn run(options: &Options) -> Outcome {
+    replay_seeds()?;
+    let triple = if cfg!(target_arch = "aarch64") { "aarch64-unknown-linux-gnu" } else { TRIPLE };
+    let corpus = root().join("fuzz/corpus");
+    step(in_fuzz().args(["run", "-q", "--bin", "write_seeds", "--"]).arg(&corpus))?;
+    let nightly = is_installed("cargo", "+nightly");
+    let Some(program_dir) = build(triple, nightly) else {
+        eprintln!(
+            "x: the targets do NOT build with coverage here: only the seeds and their mutations were run"
+        );
+        return Ok(());
+    };
+    for target in TARGETS {
+        if options.target.as_deref().is_some_and(|chosen| chosen != *target) {
+            continue;
+        }
+        let artifacts = root().join("fuzz/artifacts").join(target);
+        std::fs::create_dir_all(&artifacts)?;
+        step(
+            Command::new(program_dir.join(target))
+                .arg(corpus.join(target))
+                .arg(format!("-max_total_time={}", options.seconds))
+                .arg(format!("-max_len={MAX_LEN}"))
+                .arg(format!("-artifact_prefix={}/", artifacts.display()))
+                .args(["-print_final_stats=1", "-verbosity=0", "-timeout=20", "-rss_limit_mb=4096"]),
+        )?;
+    }
+    Ok(())
+}
+
+/// The seeds and random mutations of them, as an ordinary test.
+pub fn replay_seeds() -> Outcome {
+    step(in_fuzz().args(["test", "-q"]))
+}
+
+fn in_fuzz() -> Command {
+    let mut command = Command::new("cargo");
+    command.current_dir(root().join("fuzz")).env("CARGO_TARGET_DIR", root().join("target/fuzz"));
+    command
+}
+
+/// The folder of the built targets, by the best toolchain that builds them.
+fn build(triple: &str, nightly: bool) -> Option<std::path::PathBuf> {
+    let target_dir = root().join("target/fuzz-coverage");
+    let build = |toolchain: Option<&str>, flags: &str| {
+        let mut command = Command::new("cargo");
+        command.args(toolchain).args(["build", "-q", "--features", "libfuzzer", "--target", triple]);
+        command.current_dir(root().join("fuzz")).env("CARGO_TARGET_DIR", &target_dir).env("RUSTFLAGS", flags);
+        command.env_remove("RUSTUP_TOOLCHAIN");
+        step(&mut command).is_ok()
+    };
+    let built = nightly && build(Some("+nightly"), &format!("{COVERAGE} -Zsanitizer=address"));
+    if !built {
+        eprintln!("x: no nightly toolchain that builds the targets: fuzzing WITHOUT the address sanitizer");
+    }
+    (built || build(None, COVERAGE)).then(|| target_dir.join(triple).join("debug"))
+}
