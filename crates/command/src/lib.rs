@@ -7,6 +7,7 @@
 pub mod context;
 pub mod error;
 pub mod list;
+pub mod sort;
 pub mod spec;
 pub mod string;
 #[cfg(any(test, feature = "testing"))]
@@ -20,4 +21,4 @@ pub use spec::{Acl, Begin, Command, Find, Flags, Group, KeyFlags, KeyPart, Spec,
 pub type Handler = fn(&mut Context<'_>) -> Outcome;
 
 /// All data commands, family by family.
-pub static FAMILIES: &[&[&Command<Handler>]] = &[list::COMMANDS, string::COMMANDS];
+pub static FAMILIES: &[&[&Command<Handler>]] = &[list::COMMANDS, sort::COMMANDS, string::COMMANDS];

@@ -50,7 +50,7 @@ const PUSHES: Flags = Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST);
 
 /// Writes an element as a bulk string.
 #[inline]
-fn bulk(reply: &mut Reply, element: Element<'_>) {
+pub(crate) fn bulk(reply: &mut Reply, element: Element<'_>) {
     match element {
         Element::Int(int) => reply.bulk_int(int),
         Element::Bytes(bytes) => reply.bulk(bytes),
