@@ -1,0 +1,134 @@
+//! The list of connected clients, as CLIENT LIST and CLIENT KILL see it from any thread.
+//!
+//! A client's own thread writes its [`ClientInfo`]; the others read it or send that thread mail.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use martlet_net::Token;
+
+use crate::shared::lock;
+
+/// What does not change often; behind a mutex.
+#[derive(Clone, Debug, Default)]
+pub struct ClientDetails {
+    /// CLIENT SETNAME.
+    pub name: Vec<u8>,
+    /// CLIENT SETINFO lib-name.
+    pub lib_name: Vec<u8>,
+    /// CLIENT SETINFO lib-ver.
+    pub lib_version: Vec<u8>,
+    /// User.
+    pub user: String,
+}
+
+/// One client as others see it.
+#[derive(Debug)]
+pub struct ClientInfo {
+    /// Number, growing by one from 1.
+    pub id: u64,
+    /// The I/O thread that owns it.
+    pub thread: usize,
+    /// The connection in that thread.
+    pub token: Token,
+    /// Address and port of the peer, or the path of the unix socket.
+    pub peer: String,
+    /// Address and port here.
+    pub local: String,
+    /// File descriptor.
+    pub fd: i32,
+    /// Came over a unix socket.
+    pub is_unix: bool,
+    /// When it connected, Unix milliseconds.
+    pub created_ms: i64,
+    /// Rarely changed attributes.
+    pub details: Mutex<ClientDetails>,
+    /// Last request, Unix milliseconds.
+    pub last_active_ms: AtomicI64,
+    /// Selected database.
+    pub db: AtomicUsize,
+    /// Protocol version.
+    pub resp: AtomicU32,
+    /// Bytes in the query buffer, and its capacity.
+    pub query_bytes: AtomicUsize,
+    /// See above.
+    pub query_capacity: AtomicUsize,
+    /// Bytes of replies that have not been sent.
+    pub output_bytes: AtomicUsize,
+    /// Queued commands of MULTI; -1 outside.
+    pub multi: AtomicI64,
+    /// Bytes held by MULTI's queue.
+    pub multi_bytes: AtomicUsize,
+    /// Watched keys.
+    pub watching: AtomicUsize,
+    /// Id of the last command, plus one.
+    pub last_command: AtomicUsize,
+    /// Bytes received, bytes sent, commands run.
+    pub net_input_bytes: AtomicU64,
+    /// See above.
+    pub net_output_bytes: AtomicU64,
+    /// See above.
+    pub commands: AtomicU64,
+    /// Flags, see [`flag`].
+    pub flags: AtomicU32,
+    /// CLIENT KILL has chosen it.
+    pub killed: AtomicBool,
+}
+
+/// Bits of [`ClientInfo::flags`].
+pub mod flag {
+    /// In MULTI.
+    pub const MULTI: u32 = 1;
+    /// Blocked.
+    pub const BLOCKED: u32 = 1 << 1;
+    /// A watched key has changed.
+    pub const DIRTY_CAS: u32 = 1 << 2;
+    /// Closes after its reply.
+    pub const CLOSING: u32 = 1 << 3;
+    /// MONITOR.
+    pub const MONITOR: u32 = 1 << 4;
+    /// CLIENT NO-EVICT.
+    pub const NO_EVICT: u32 = 1 << 5;
+    /// CLIENT NO-TOUCH.
+    pub const NO_TOUCH: u32 = 1 << 6;
+}
+
+/// See the module's page.
+#[derive(Default)]
+pub struct Clients {
+    next_id: AtomicU64,
+    all: Mutex<BTreeMap<u64, Arc<ClientInfo>>>,
+}
+
+impl Clients {
+    /// A fresh id.
+    pub fn next_id(&self) -> u64 {
+        self.next_id.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Adds a client.
+    pub fn add(&self, client: Arc<ClientInfo>) {
+        lock(&self.all).insert(client.id, client);
+    }
+
+    /// Removes a client.
+    pub fn remove(&self, id: u64) {
+        lock(&self.all).remove(&id);
+    }
+
+    /// The client with this id.
+    pub fn get(&self, id: u64) -> Option<Arc<ClientInfo>> {
+        lock(&self.all).get(&id).cloned()
+    }
+
+    /// All clients by id.
+    pub fn all(&self) -> Vec<Arc<ClientInfo>> {
+        lock(&self.all).values().cloned().collect()
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        lock(&self.all).len()
+    }
+}

@@ -1,0 +1,179 @@
+//! A connection: its buffers and its session. Owned by one I/O thread.
+//!
+//! A connection at rest holds no buffers: input is parsed where the backend received it, and output buffers are
+//! borrowed from the thread's pool.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use martlet_command::Block;
+use martlet_engine::{Waiter, WatchFlag};
+use martlet_net::Token;
+use martlet_protocol::request::{OwnedArgs, Partial};
+
+use crate::clients::ClientInfo;
+
+/// Why a request cannot take the shortest path; 0 is the common case.
+pub mod special {
+    /// Must authenticate first.
+    pub const UNAUTHENTICATED: u32 = 1;
+    /// Inside MULTI.
+    pub const MULTI: u32 = 1 << 1;
+    /// CLIENT REPLY OFF or SKIP.
+    pub const REPLY_MODE: u32 = 1 << 2;
+    /// MONITORs, and may do nothing else.
+    pub const MONITOR: u32 = 1 << 3;
+    /// CLIENT NO-TOUCH.
+    pub const NO_TOUCH: u32 = 1 << 4;
+}
+
+/// CLIENT REPLY.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub enum ReplyMode {
+    /// Replies are sent.
+    #[default]
+    On,
+    /// They are not.
+    Off,
+    /// The next one is not.
+    SkipNext,
+    /// This one is not.
+    SkipThis,
+}
+
+/// MULTI's queue.
+#[derive(Default)]
+pub struct Transaction {
+    /// Ids and arguments of the queued commands.
+    pub queue: Vec<(usize, OwnedArgs)>,
+    /// A command could not be queued: EXEC will refuse.
+    pub aborted: bool,
+    /// Flags of the queued commands, or-ed.
+    pub writes: bool,
+}
+
+/// A watched key.
+pub struct Watched {
+    /// Its database.
+    pub db: usize,
+    /// Its name.
+    pub key: Vec<u8>,
+    /// It had expired already when it was watched.
+    pub was_expired: bool,
+}
+
+/// What a client has set up for itself.
+pub struct Session {
+    /// Selected database.
+    pub db: usize,
+    /// Speaks RESP3.
+    pub resp3: bool,
+    /// Has authenticated, or need not.
+    pub authenticated: bool,
+    /// CLIENT REPLY.
+    pub reply_mode: ReplyMode,
+    /// MULTI.
+    pub transaction: Option<Transaction>,
+    /// WATCHed keys.
+    pub watched: Vec<Watched>,
+    /// Raised when one of them changes.
+    pub watch_flag: Arc<WatchFlag>,
+    /// Bits of [`special`].
+    pub special: u32,
+}
+
+impl Session {
+    /// The session of a new connection.
+    pub fn new(authenticated: bool) -> Session {
+        Session {
+            db: 0,
+            resp3: false,
+            authenticated,
+            reply_mode: ReplyMode::On,
+            transaction: None,
+            watched: Vec::new(),
+            watch_flag: Arc::default(),
+            special: if authenticated { 0 } else { special::UNAUTHENTICATED },
+        }
+    }
+
+    /// Sets or clears a bit of [`special`].
+    pub fn set_special(&mut self, bit: u32, on: bool) {
+        if on { self.special |= bit } else { self.special &= !bit }
+    }
+}
+
+/// A blocked client's state.
+pub struct Blocked {
+    /// Its place in the queues.
+    pub waiter: Arc<Waiter>,
+    /// What it waits for.
+    pub block: Block,
+    /// The command.
+    pub command: usize,
+    /// Since when, a raw reading of the clock.
+    pub since: u64,
+}
+
+/// Why nothing is read from a connection's input for now.
+pub enum Hold {
+    /// A blocking command waits.
+    Blocked(Box<Blocked>),
+    /// CLIENT PAUSE.
+    Paused,
+}
+
+/// See the module's page.
+pub struct Connection {
+    /// Its place.
+    pub token: Token,
+    /// As others see it.
+    pub info: Arc<ClientInfo>,
+    /// What the client has set up.
+    pub session: Session,
+    /// Input that is not parsed yet, or belongs to an incomplete request.
+    pub query: Vec<u8>,
+    /// Progress in the incomplete request at the front of `query`.
+    pub partial: Partial,
+    /// Replies not handed to the backend yet.
+    pub out: Vec<u8>,
+    /// Lengths of the buffers that the backend has, in order.
+    pub in_flight: VecDeque<usize>,
+    /// Their sum.
+    pub in_flight_bytes: usize,
+    /// Is in the thread's list of connections to flush.
+    pub is_dirty: bool,
+    /// Is in the thread's list of connections with input left to process.
+    pub is_ready: bool,
+    /// Why input waits.
+    pub hold: Option<Hold>,
+    /// Closes once its output has left.
+    pub closing: bool,
+    /// The peer will send nothing more.
+    pub input_ended: bool,
+    /// Since when the output has been above the soft limit, Unix milliseconds.
+    pub soft_limit_since_ms: Option<i64>,
+    /// Last request, Unix milliseconds.
+    pub last_active_ms: i64,
+    /// The client's listener is a unix socket.
+    pub is_unix: bool,
+    /// Monitors, and so has the output limits of a replica.
+    pub is_monitor: bool,
+}
+
+impl Connection {
+    /// Bytes that wait to be sent.
+    pub fn output_bytes(&self) -> usize {
+        self.out.len() + self.in_flight_bytes
+    }
+
+    /// Bytes of memory that the connection holds.
+    pub fn heap_bytes(&self) -> usize {
+        size_of::<Connection>()
+            + size_of::<ClientInfo>()
+            + self.query.capacity()
+            + self.partial.heap_bytes()
+            + self.out.capacity()
+            + self.in_flight_bytes
+    }
+}

@@ -1,0 +1,217 @@
+//! The merged command table: data commands and server commands, each with a number, found by name in constant time.
+//!
+//! Built once at start (renames applied) and never changed afterwards.
+
+use martlet_command::{Command, Flags, Handler, Spec};
+use martlet_protocol::request::Args;
+
+use crate::commands::{self, ServerHandler};
+
+/// What runs a command.
+#[derive(Copy, Clone)]
+pub enum Run {
+    /// Works on keys only.
+    Data(Handler),
+    /// Works on the server or the connection.
+    Server(ServerHandler),
+    /// Only a container of subcommands.
+    Nothing,
+}
+
+/// A command or subcommand of the merged table.
+pub struct Entry {
+    /// Its place in the table: what statistics are kept by.
+    pub id: usize,
+    /// What it is.
+    pub spec: &'static Spec,
+    /// What runs it.
+    pub run: Run,
+    /// Places of its subcommands.
+    pub subcommands: Vec<usize>,
+    /// The container's place, for a subcommand.
+    pub parent: Option<usize>,
+    /// [`Spec::single_key`], computed once.
+    pub single_key: Option<usize>,
+    /// Runs with one key's shard held and nothing special: the path that the hot commands take.
+    pub is_plain: bool,
+}
+
+/// See the module's page.
+pub struct Registry {
+    entries: Vec<Entry>,
+    /// Names as clients say them, after renames; open addressing by [`fold`].
+    table: Vec<Option<(Box<[u8]>, usize)>>,
+}
+
+const TABLE_SIZE: usize = 2048;
+
+/// A number that names which differ only in the case of letters share.
+#[inline]
+fn fold(name: &[u8]) -> usize {
+    let mut word = [0u8; 8];
+    let head = name.len().min(8);
+    word[..head].copy_from_slice(&name[..head]);
+    let last = name.last().copied().unwrap_or(0) | 0x20;
+    let word = u64::from_le_bytes(word) | 0x2020_2020_2020_2020;
+    let mixed = (word ^ (name.len() as u64) << 56 ^ u64::from(last) << 48).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    (mixed >> 53) as usize
+}
+
+impl Registry {
+    /// The table with `renames` applied: a pair of old and new name; an empty new name removes the command.
+    ///
+    /// # Errors
+    /// The message for a rename of what does not exist, or onto what does.
+    pub fn new(renames: &[(String, String)]) -> Result<Registry, String> {
+        let mut registry = Registry { entries: Vec::new(), table: vec![None; TABLE_SIZE] };
+        for command in martlet_command::FAMILIES.iter().flat_map(|family| family.iter()) {
+            registry.add(command, Run::Data);
+        }
+        for command in commands::FAMILIES.iter().flat_map(|family| family.iter()) {
+            registry.add(command, Run::Server);
+        }
+        for (old, new) in renames {
+            let Some(id) = registry.remove(old.as_bytes()) else {
+                return Err("No such command in rename-command".into());
+            };
+            if !new.is_empty() {
+                if registry.find(new.as_bytes()).is_some() {
+                    return Err("Target command name already exists".into());
+                }
+                registry.insert(new.as_bytes(), id);
+            }
+        }
+        Ok(registry)
+    }
+
+    fn add<H: Copy>(&mut self, command: &'static Command<H>, wrap: fn(H) -> Run) {
+        let id = self.push(command, wrap, None);
+        for sub in command.subcommands {
+            let sub_id = self.push(sub, wrap, Some(id));
+            self.entries[id].subcommands.push(sub_id);
+        }
+        self.insert(command.spec.name.as_bytes(), id);
+    }
+
+    fn push<H: Copy>(&mut self, command: &'static Command<H>, wrap: fn(H) -> Run, parent: Option<usize>) -> usize {
+        let id = self.entries.len();
+        let spec = &command.spec;
+        let run = command.handler.map_or(Run::Nothing, wrap);
+        let special = [Flags::EXCLUSIVE, Flags::WALK].iter().any(|flag| spec.flags.has(*flag));
+        self.entries.push(Entry {
+            id,
+            spec,
+            run,
+            subcommands: Vec::new(),
+            parent,
+            single_key: spec.single_key(),
+            is_plain: matches!(run, Run::Data(_))
+                && spec.single_key().is_some()
+                && command.subcommands.is_empty()
+                && parent.is_none()
+                && spec.undeclared_keys.is_none()
+                && !special,
+        });
+        id
+    }
+
+    fn insert(&mut self, name: &[u8], id: usize) {
+        let mut at = fold(name);
+        while self.table[at].is_some() {
+            at = (at + 1) % TABLE_SIZE;
+        }
+        self.table[at] = Some((name.into(), id));
+    }
+
+    /// Takes a name out; the table is made anew, since probing must not meet a hole.
+    fn remove(&mut self, name: &[u8]) -> Option<usize> {
+        let id = self.find(name)?.id;
+        let all = std::mem::replace(&mut self.table, vec![None; TABLE_SIZE]);
+        for (other, other_id) in all.into_iter().flatten() {
+            if !other.eq_ignore_ascii_case(name) {
+                self.insert(&other, other_id);
+            }
+        }
+        Some(id)
+    }
+
+    /// The command of this name, in any case of letters.
+    #[inline]
+    pub fn find(&self, name: &[u8]) -> Option<&Entry> {
+        let mut at = fold(name);
+        loop {
+            let (known, id) = self.table[at].as_ref()?;
+            if known.eq_ignore_ascii_case(name) {
+                return Some(&self.entries[*id]);
+            }
+            at = (at + 1) % TABLE_SIZE;
+        }
+    }
+
+    /// The command or subcommand that the arguments call; of a container with an unknown subcommand, the container.
+    #[inline]
+    pub fn resolve(&self, args: &Args<'_>) -> Option<&Entry> {
+        let entry = self.find(args.at(0))?;
+        if entry.subcommands.is_empty() {
+            return Some(entry);
+        }
+        let Some(sub) = args.get(1) else { return Some(entry) };
+        let of_name = entry.subcommands.iter().map(|&id| &self.entries[id]);
+        Some(of_name.clone().find(|e| e.spec.name.as_bytes().eq_ignore_ascii_case(sub)).unwrap_or(entry))
+    }
+
+    /// The entry of this full name (`config|get`).
+    pub fn find_full(&self, full_name: &[u8]) -> Option<&Entry> {
+        match full_name.iter().position(|&b| b == b'|') {
+            None => self.find(full_name),
+            Some(at) => {
+                let entry = self.find(&full_name[..at])?;
+                let sub = &full_name[at + 1..];
+                entry
+                    .subcommands
+                    .iter()
+                    .map(|&id| &self.entries[id])
+                    .find(|e| e.spec.name.as_bytes().eq_ignore_ascii_case(sub))
+            }
+        }
+    }
+
+    /// All entries, subcommands included; an entry's place is its id.
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// Commands as clients can call them: their names (after renames) and entries.
+    pub fn commands(&self) -> impl Iterator<Item = (&[u8], &Entry)> {
+        self.table.iter().flatten().map(|(name, id)| (&**name, &self.entries[*id]))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_found_in_any_case_and_renames_apply() {
+        let registry = Registry::new(&[]).unwrap();
+        assert_eq!(registry.find(b"gEt").unwrap().spec.name, "get");
+        assert!(registry.find(b"nonsense").is_none());
+        assert!(registry.find(b"").is_none());
+        let renamed = Registry::new(&[("get".into(), "fetch".into()), ("ping".into(), String::new())]).unwrap();
+        assert!(renamed.find(b"get").is_none());
+        assert_eq!(renamed.find(b"FETCH").unwrap().spec.name, "get");
+        assert!(renamed.find(b"ping").is_none());
+        assert!(Registry::new(&[("nope".into(), "x".into())]).is_err());
+        assert!(Registry::new(&[("get".into(), "ping".into())]).is_err());
+    }
+
+    #[test]
+    fn no_name_stands_twice() {
+        let registry = Registry::new(&[]).unwrap();
+        let mut names: Vec<&str> = registry.entries().iter().map(|e| e.spec.full_name).collect();
+        names.sort_unstable();
+        let before = names.len();
+        names.dedup();
+        assert_eq!(names.len(), before);
+    }
+}

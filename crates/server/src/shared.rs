@@ -1,0 +1,218 @@
+//! What all I/O threads share: the engine, the configuration, the client list, mailboxes, and the rarer state.
+
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use crossbeam_utils::CachePadded;
+use martlet_base::clock::Clock;
+use martlet_engine::{Engine, Waiter};
+use martlet_net::{Token, Waker};
+
+use crate::clients::Clients;
+use crate::config::ConfigStore;
+use crate::registry::Registry;
+use crate::slowlog::SlowLog;
+use crate::stats::{ServerStats, ThreadStats};
+
+/// Locks a mutex whose data is valid at every moment, whatever panicked while it was held.
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What one thread asks of another.
+pub enum Mail {
+    /// Take over this accepted socket.
+    Adopt {
+        /// The socket.
+        socket: OwnedFd,
+        /// The listener that it came from.
+        listener: u32,
+    },
+    /// Append bytes to a client's output (monitors, pushes).
+    Push {
+        /// The client's connection.
+        token: Token,
+        /// Its id, to be sure.
+        client: u64,
+        /// The bytes.
+        bytes: Vec<u8>,
+    },
+    /// Close a client's connection.
+    Kill {
+        /// As above.
+        token: Token,
+        /// As above.
+        client: u64,
+    },
+    /// A blocked client has been served: this is its reply.
+    Served {
+        /// Its waiter.
+        waiter: Arc<Waiter>,
+        /// The reply.
+        reply: Vec<u8>,
+    },
+    /// End a blocked client's wait: as a timeout, or with an error.
+    Unblock {
+        /// As above.
+        token: Token,
+        /// As above.
+        client: u64,
+        /// With `UNBLOCKED` instead of the timeout's reply.
+        error: bool,
+    },
+    /// CLIENT PAUSE has ended, or the listeners have changed: look again.
+    Recheck,
+    /// Run this on the thread's worker (configuration changes that concern sockets).
+    Run(Box<dyn FnOnce(&mut crate::worker::Worker) + Send>),
+}
+
+struct Mailbox {
+    mails: Mutex<Vec<Mail>>,
+    waker: OnceLock<Waker>,
+}
+
+/// CLIENT PAUSE.
+#[derive(Debug, Default)]
+pub struct Pause {
+    /// Until when, Unix milliseconds; 0 for not paused.
+    pub until_ms: AtomicI64,
+    /// All commands, not only those that write.
+    pub all: AtomicBool,
+}
+
+/// See the module's page. One per process, never freed.
+pub struct Shared {
+    /// The keyspace.
+    pub engine: &'static Engine,
+    /// The command table.
+    pub registry: &'static Registry,
+    /// The configuration.
+    pub config: Arc<ConfigStore>,
+    /// Time.
+    pub clock: Clock,
+    /// Connected clients.
+    pub clients: Clients,
+    /// Counters of the I/O threads.
+    pub threads: Box<[CachePadded<ThreadStats>]>,
+    /// What is counted once for all.
+    pub stats: ServerStats,
+    /// The slow log.
+    pub slowlog: SlowLog,
+    /// Latency events.
+    pub latency: crate::latency::LatencyMonitor,
+    /// Clients that MONITOR: thread, connection, id.
+    pub monitors: Mutex<Vec<(usize, Token, u64)>>,
+    /// Number of monitors.
+    pub monitor_count: AtomicU32,
+    /// CLIENT PAUSE.
+    pub pause: Pause,
+    /// Blocked clients.
+    pub blocked_clients: AtomicU64,
+    /// Raised for the end: threads leave their loops.
+    pub stopping: AtomicBool,
+    /// Anything that takes requests off the shortest path (monitors, a pause): see `dispatch`.
+    pub detour: AtomicU32,
+    /// 40 hexadecimal digits, anew at each start.
+    pub run_id: String,
+    /// Start, Unix milliseconds.
+    pub started_ms: i64,
+    /// The configuration file, absolute, if there is one.
+    pub config_file: Option<std::path::PathBuf>,
+    /// Name of the I/O backend.
+    pub backend: OnceLock<&'static str>,
+    /// DEBUG SET-ACTIVE-EXPIRE.
+    pub active_expire: AtomicBool,
+    /// Listening sockets' TCP port, as it is now.
+    pub port: AtomicU32,
+    mailboxes: Box<[Mailbox]>,
+}
+
+impl Shared {
+    /// The shared state of `threads` I/O threads.
+    ///
+    /// # Errors
+    /// When the operating system refuses a background thread.
+    pub fn new(
+        config: Arc<ConfigStore>,
+        registry: &'static Registry,
+        threads: usize,
+        config_file: Option<std::path::PathBuf>,
+    ) -> std::io::Result<Shared> {
+        let clock = Clock::real();
+        let engine: &'static Engine = Box::leak(Box::new(Engine::new(threads)?));
+        let mut random = martlet_base::random::Random::from_entropy();
+        let run_id = (0..40).map(|_| char::from(b"0123456789abcdef"[random.below(16) as usize])).collect();
+        let commands = registry.entries().len();
+        Ok(Shared {
+            engine,
+            registry,
+            config,
+            clients: Clients::default(),
+            threads: (0..threads).map(|_| CachePadded::new(ThreadStats::new(commands))).collect(),
+            stats: ServerStats::default(),
+            slowlog: SlowLog::default(),
+            latency: crate::latency::LatencyMonitor::default(),
+            monitors: Mutex::default(),
+            monitor_count: AtomicU32::new(0),
+            pause: Pause::default(),
+            blocked_clients: AtomicU64::new(0),
+            stopping: AtomicBool::new(false),
+            detour: AtomicU32::new(0),
+            run_id,
+            started_ms: clock.unix_ms(),
+            config_file,
+            backend: OnceLock::new(),
+            active_expire: AtomicBool::new(true),
+            port: AtomicU32::new(0),
+            mailboxes: (0..threads).map(|_| Mailbox { mails: Mutex::default(), waker: OnceLock::new() }).collect(),
+            clock,
+        })
+    }
+
+    /// Number of I/O threads.
+    pub fn thread_count(&self) -> usize {
+        self.mailboxes.len()
+    }
+
+    /// Says how to wake a thread.
+    pub fn set_waker(&self, thread: usize, waker: Waker) {
+        // A thread sets its waker once, before anyone sends to it.
+        let _ = self.mailboxes[thread].waker.set(waker);
+    }
+
+    /// Sends to a thread and wakes it.
+    pub fn send(&self, thread: usize, mail: Mail) {
+        let mailbox = &self.mailboxes[thread];
+        lock(&mailbox.mails).push(mail);
+        if let Some(waker) = mailbox.waker.get() {
+            waker.wake();
+        }
+    }
+
+    /// Wakes all threads.
+    pub fn wake_all(&self) {
+        for mailbox in &self.mailboxes {
+            if let Some(waker) = mailbox.waker.get() {
+                waker.wake();
+            }
+        }
+    }
+
+    /// Takes what was sent to a thread.
+    pub fn receive(&self, thread: usize) -> Vec<Mail> {
+        std::mem::take(&mut *lock(&self.mailboxes[thread].mails))
+    }
+
+    /// Ends the server: every thread leaves its loop.
+    pub fn stop(&self) {
+        self.stopping.store(true, Ordering::SeqCst);
+        self.wake_all();
+    }
+
+    /// Whether CLIENT PAUSE is on at `now_ms`: for all commands, or for those that write.
+    pub fn paused(&self, now_ms: i64) -> Option<bool> {
+        let until_ms = self.pause.until_ms.load(Ordering::Acquire);
+        (until_ms > now_ms).then(|| self.pause.all.load(Ordering::Acquire))
+    }
+}

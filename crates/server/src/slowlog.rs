@@ -1,0 +1,123 @@
+//! The slow log: the last commands that took longer than `slowlog-log-slower-than`.
+
+use std::collections::VecDeque;
+use std::sync::Mutex;
+
+use martlet_protocol::request::Args;
+
+use crate::shared::lock;
+
+/// Most arguments that an entry keeps, and most bytes of each (as Redis).
+const ARGUMENTS_MAX: usize = 32;
+const ARGUMENT_MAX_BYTES: usize = 128;
+
+/// A slow command.
+#[derive(Clone, Debug)]
+pub struct SlowEntry {
+    /// Number, growing by one.
+    pub id: u64,
+    /// When it ended, Unix seconds.
+    pub at_s: i64,
+    /// How long it took, in microseconds.
+    pub duration_us: u64,
+    /// Its arguments, shortened.
+    pub args: Vec<Vec<u8>>,
+    /// Who sent it: address and port.
+    pub peer: String,
+    /// The client's name.
+    pub client_name: Vec<u8>,
+}
+
+#[derive(Default)]
+struct Inner {
+    next_id: u64,
+    entries: VecDeque<SlowEntry>,
+}
+
+/// See the module's page.
+#[derive(Default)]
+pub struct SlowLog(Mutex<Inner>);
+
+impl SlowLog {
+    /// Adds a command and drops the oldest beyond `max_len`.
+    pub fn add(
+        &self,
+        args: &Args<'_>,
+        duration_us: u64,
+        at_s: i64,
+        peer: String,
+        client_name: Vec<u8>,
+        max_len: usize,
+    ) {
+        let args = shorten(args);
+        let mut inner = lock(&self.0);
+        let id = inner.next_id;
+        inner.next_id += 1;
+        inner.entries.push_front(SlowEntry { id, at_s, duration_us, args, peer, client_name });
+        inner.entries.truncate(max_len);
+    }
+
+    /// The newest `count` entries, newest first; all if `None`.
+    pub fn get(&self, count: Option<usize>) -> Vec<SlowEntry> {
+        let inner = lock(&self.0);
+        inner.entries.iter().take(count.unwrap_or(usize::MAX)).cloned().collect()
+    }
+
+    /// Number of entries.
+    pub fn len(&self) -> usize {
+        lock(&self.0).entries.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Forgets all entries; numbers go on.
+    pub fn reset(&self) {
+        lock(&self.0).entries.clear();
+    }
+}
+
+/// At most 32 arguments of at most 128 bytes, with notes on what is missing in Redis' words.
+fn shorten(args: &Args<'_>) -> Vec<Vec<u8>> {
+    let kept = if args.len() > ARGUMENTS_MAX { ARGUMENTS_MAX - 1 } else { args.len() };
+    let mut out: Vec<Vec<u8>> = args
+        .iter()
+        .take(kept)
+        .map(|arg| {
+            let mut text = arg[..arg.len().min(ARGUMENT_MAX_BYTES)].to_vec();
+            if arg.len() > ARGUMENT_MAX_BYTES {
+                text.extend(format!("... ({} more bytes)", arg.len() - ARGUMENT_MAX_BYTES).bytes());
+            }
+            text
+        })
+        .collect();
+    if kept < args.len() {
+        out.push(format!("... ({} more arguments)", args.len() - kept).into_bytes());
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use martlet_protocol::request::OwnedArgs;
+
+    #[test]
+    fn keeps_the_newest_and_shortens() {
+        let log = SlowLog::default();
+        let many: Vec<Vec<u8>> = (0..40).map(|_| vec![b'x'; 200]).collect();
+        let args = OwnedArgs::from_slices(many.iter().map(Vec::as_slice));
+        for i in 0..5 {
+            log.add(&args.view(), i, 0, String::new(), Vec::new(), 3);
+        }
+        let entries = log.get(None);
+        assert_eq!(entries.iter().map(|e| e.id).collect::<Vec<_>>(), [4, 3, 2]);
+        assert_eq!(entries[0].args.len(), 32);
+        assert!(entries[0].args[0].ends_with(b"... (72 more bytes)"));
+        assert_eq!(entries[0].args[31], b"... (9 more arguments)");
+        log.reset();
+        assert!(log.is_empty());
+    }
+}

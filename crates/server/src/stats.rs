@@ -1,0 +1,342 @@
+//! What is counted: per thread and command without locks, once for all where it is rare.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock};
+
+use martlet_engine::Counter;
+
+use crate::shared::lock;
+
+/// Buckets of a latency histogram: 32 per power of two (error below 3 %), up to 2^40 ns.
+const SUB_BITS: u32 = 5;
+const BUCKETS: usize = (41 - SUB_BITS as usize) << SUB_BITS;
+
+/// A histogram of nanoseconds that one thread fills.
+pub struct Histogram(Box<[Counter]>);
+
+impl Default for Histogram {
+    fn default() -> Self {
+        Histogram((0..BUCKETS).map(|_| Counter::default()).collect())
+    }
+}
+
+/// The bucket of a number of nanoseconds.
+#[inline]
+fn bucket(ns: u64) -> usize {
+    let exponent = (63 - (ns | 1).leading_zeros()).saturating_sub(SUB_BITS);
+    let at = ((exponent as usize) << SUB_BITS) + (ns >> exponent) as usize;
+    at.min(BUCKETS - 1)
+}
+
+/// The largest number of nanoseconds in a bucket.
+pub fn bucket_top_ns(bucket: usize) -> u64 {
+    let exponent = (bucket >> SUB_BITS).saturating_sub(1);
+    let base = bucket - (exponent << SUB_BITS);
+    ((base as u64 + 1) << exponent) - 1
+}
+
+impl Histogram {
+    #[inline]
+    fn record(&self, ns: u64) {
+        self.0[bucket(ns)].add(1);
+    }
+}
+
+/// Counts of one command on one thread.
+#[derive(Default)]
+pub struct CommandStats {
+    /// Times it ran.
+    pub calls: Counter,
+    /// Nanoseconds that it took in all.
+    pub ns: Counter,
+    /// Times it was refused before it ran.
+    pub rejected: Counter,
+    /// Times it ran and answered an error.
+    pub failed: Counter,
+    histogram: OnceLock<Histogram>,
+}
+
+impl CommandStats {
+    /// Notes a run.
+    #[inline]
+    pub fn record(&self, ns: u64, histogram: bool) {
+        self.calls.add(1);
+        self.ns.add(ns);
+        if histogram {
+            self.histogram.get_or_init(Histogram::default).record(ns);
+        }
+    }
+}
+
+/// Counts of one I/O thread. Only that thread writes.
+pub struct ThreadStats {
+    /// By command id.
+    pub commands: Box<[CommandStats]>,
+    /// Requests run.
+    pub total_commands: Counter,
+    /// Connections accepted.
+    pub connections_received: Counter,
+    /// Bytes received.
+    pub net_input_bytes: Counter,
+    /// Bytes sent.
+    pub net_output_bytes: Counter,
+    /// Loops, and microseconds in them.
+    pub loops: Counter,
+    /// Microseconds between waking and sleeping.
+    pub loop_us: Counter,
+    /// Reads and writes that were processed.
+    pub reads_processed: Counter,
+    /// See above.
+    pub writes_processed: Counter,
+    /// Error replies.
+    pub error_replies: Counter,
+    /// Keys that the active expiry deleted, and how late they were: sum in milliseconds.
+    pub expired_active: Counter,
+    /// See above.
+    pub expired_lag_ms: Histogram,
+}
+
+impl ThreadStats {
+    /// Zeroes for this many commands.
+    pub fn new(commands: usize) -> ThreadStats {
+        ThreadStats {
+            commands: (0..commands).map(|_| CommandStats::default()).collect(),
+            total_commands: Counter::default(),
+            connections_received: Counter::default(),
+            net_input_bytes: Counter::default(),
+            net_output_bytes: Counter::default(),
+            loops: Counter::default(),
+            loop_us: Counter::default(),
+            reads_processed: Counter::default(),
+            writes_processed: Counter::default(),
+            error_replies: Counter::default(),
+            expired_active: Counter::default(),
+            expired_lag_ms: Histogram::default(),
+        }
+    }
+
+    /// Notes that a key was deleted `lag_ms` after its time.
+    pub fn record_expiry(&self, lag_ms: i64) {
+        self.expired_active.add(1);
+        self.expired_lag_ms.record(lag_ms.max(0) as u64);
+    }
+
+    /// Sets everything to 0 (CONFIG RESETSTAT, behind the gate).
+    pub fn reset(&self) {
+        for command in &self.commands {
+            for counter in [&command.calls, &command.ns, &command.rejected, &command.failed] {
+                counter.set(0);
+            }
+            if let Some(histogram) = command.histogram.get() {
+                histogram.0.iter().for_each(|c| c.set(0));
+            }
+        }
+        for counter in [
+            &self.total_commands,
+            &self.connections_received,
+            &self.net_input_bytes,
+            &self.net_output_bytes,
+            &self.loops,
+            &self.loop_us,
+            &self.reads_processed,
+            &self.writes_processed,
+            &self.error_replies,
+            &self.expired_active,
+        ] {
+            counter.set(0);
+        }
+        self.expired_lag_ms.0.iter().for_each(|c| c.set(0));
+    }
+}
+
+/// One command's counts over all threads.
+#[derive(Clone, Debug, Default)]
+pub struct CommandTotals {
+    /// See [`CommandStats`].
+    pub calls: u64,
+    /// See [`CommandStats`].
+    pub ns: u64,
+    /// See [`CommandStats`].
+    pub rejected: u64,
+    /// See [`CommandStats`].
+    pub failed: u64,
+    /// Counts by bucket; empty if nothing was recorded.
+    pub histogram: Vec<u64>,
+}
+
+/// Sums histograms bucket by bucket.
+fn merge<'h>(histograms: impl Iterator<Item = &'h Histogram>) -> Vec<u64> {
+    let mut sum = Vec::new();
+    for histogram in histograms {
+        sum.resize(BUCKETS, 0);
+        for (total, counter) in sum.iter_mut().zip(histogram.0.iter()) {
+            *total += counter.get();
+        }
+    }
+    sum
+}
+
+/// The value (top of its bucket) below which `percentile` percent of a merged histogram's counts lie.
+pub fn percentile(histogram: &[u64], percentile: f64) -> u64 {
+    let total: u64 = histogram.iter().sum();
+    if total == 0 {
+        return 0;
+    }
+    let wanted = ((percentile / 100.0 * total as f64).ceil() as u64).clamp(1, total);
+    let mut seen = 0;
+    for (at, count) in histogram.iter().enumerate() {
+        seen += count;
+        if seen >= wanted {
+            return bucket_top_ns(at);
+        }
+    }
+    0
+}
+
+/// Totals of the command with this id.
+pub fn command_totals(threads: &[crossbeam_utils::CachePadded<ThreadStats>], id: usize) -> CommandTotals {
+    let mut totals = CommandTotals::default();
+    for stats in threads.iter().map(|t| &t.commands[id]) {
+        totals.calls += stats.calls.get();
+        totals.ns += stats.ns.get();
+        totals.rejected += stats.rejected.get();
+        totals.failed += stats.failed.get();
+    }
+    totals.histogram = merge(threads.iter().filter_map(|t| t.commands[id].histogram.get()));
+    totals
+}
+
+/// The merged histogram of how late expired keys were deleted, in milliseconds.
+pub fn expiry_lag(threads: &[crossbeam_utils::CachePadded<ThreadStats>]) -> Vec<u64> {
+    merge(threads.iter().map(|t| &t.expired_lag_ms))
+}
+
+/// Counts that are rare enough for shared cells.
+#[derive(Default)]
+pub struct ServerStats {
+    /// Error replies by code (`ERR`, `WRONGTYPE` …).
+    errors: Mutex<BTreeMap<String, u64>>,
+    /// Connections refused for `maxclients`.
+    pub rejected_connections: AtomicU64,
+    /// Clients closed because of their query buffer.
+    pub query_buffer_disconnections: AtomicU64,
+    /// Clients closed because of their output buffer.
+    pub output_buffer_disconnections: AtomicU64,
+    /// Authentication failures.
+    pub auth_failures: AtomicU64,
+    /// Largest memory use seen, in bytes.
+    pub memory_peak: AtomicU64,
+    /// When the peak was seen, Unix seconds.
+    pub memory_peak_at: AtomicU64,
+    /// Rates, sampled ten times a second.
+    pub rates: Mutex<Rates>,
+    /// Largest query and output buffers of recent clients.
+    pub recent_max_input: AtomicU64,
+    /// See above.
+    pub recent_max_output: AtomicU64,
+}
+
+/// Distinct error codes that are counted; the real server stops telling them apart at 128, too.
+const ERROR_CODES_MAX: usize = 128;
+
+impl ServerStats {
+    /// Counts an error reply of this code.
+    pub fn count_error(&self, code: &str) {
+        let mut errors = lock(&self.errors);
+        if let Some(count) = errors.get_mut(code) {
+            *count += 1;
+        } else if errors.len() < ERROR_CODES_MAX {
+            errors.insert(code.to_owned(), 1);
+        }
+    }
+
+    /// Error codes with their counts.
+    pub fn errors(&self) -> Vec<(String, u64)> {
+        lock(&self.errors).iter().map(|(code, count)| (code.clone(), *count)).collect()
+    }
+
+    /// Sets everything to 0 but the peak, which becomes `memory_now`.
+    pub fn reset(&self, memory_now: u64) {
+        lock(&self.errors).clear();
+        for counter in [
+            &self.rejected_connections,
+            &self.query_buffer_disconnections,
+            &self.output_buffer_disconnections,
+            &self.auth_failures,
+        ] {
+            counter.store(0, Ordering::Relaxed);
+        }
+        self.memory_peak.store(memory_now, Ordering::Relaxed);
+        *lock(&self.rates) = Rates::default();
+    }
+}
+
+const RATE_SAMPLES: usize = 16;
+
+/// Averages over the last 16 samples of counts that only grow, as Redis keeps its `instantaneous_*`.
+#[derive(Clone, Debug, Default)]
+pub struct Rates {
+    last: Option<(i64, [u64; 3])>,
+    samples: [[u64; 3]; RATE_SAMPLES],
+    next: usize,
+}
+
+impl Rates {
+    /// Adds a sample: commands, input bytes and output bytes so far.
+    pub fn sample(&mut self, now_us: i64, totals: [u64; 3]) {
+        if let Some((before_us, before)) = self.last {
+            let elapsed_us = (now_us - before_us).max(1) as u64;
+            let rate = |i: usize| totals[i].saturating_sub(before[i]).saturating_mul(1_000_000) / elapsed_us;
+            self.samples[self.next] = [rate(0), rate(1), rate(2)];
+            self.next = (self.next + 1) % RATE_SAMPLES;
+        }
+        self.last = Some((now_us, totals));
+    }
+
+    /// Commands, input bytes and output bytes per second.
+    pub fn per_second(&self) -> [u64; 3] {
+        let mean = |i: usize| self.samples.iter().map(|s| s[i]).sum::<u64>() / RATE_SAMPLES as u64;
+        [mean(0), mean(1), mean(2)]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buckets_cover_and_order_all_numbers() {
+        let mut last = 0;
+        for ns in (0..2000).chain((11..45).map(|e| 1u64 << e)) {
+            let at = bucket(ns);
+            assert!(at >= last || ns < 2, "{ns} went down");
+            last = at;
+            if at < BUCKETS - 1 {
+                let top = bucket_top_ns(at);
+                assert!(top >= ns && top - ns <= ns / 16, "{ns} lies in the bucket up to {top}");
+            }
+        }
+    }
+
+    #[test]
+    fn percentiles() {
+        let histogram = Histogram::default();
+        for ns in 1..=1000u64 {
+            histogram.record(ns * 1000);
+        }
+        let merged = merge([histogram].iter());
+        let p50 = percentile(&merged, 50.0);
+        assert!((490_000..520_000).contains(&p50), "{p50}");
+        assert_eq!(percentile(&[], 50.0), 0);
+    }
+
+    #[test]
+    fn rates_average() {
+        let mut rates = Rates::default();
+        for i in 0..40u64 {
+            rates.sample(i as i64 * 100_000, [i * 100, i * 1000, 0]);
+        }
+        assert_eq!(rates.per_second(), [1000, 10_000, 0]);
+    }
+}
