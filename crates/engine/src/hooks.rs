@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use hashbrown::HashMap;
 
@@ -28,6 +28,13 @@ impl WatchFlag {
     }
 }
 
+/// Nobody is serving it.
+const WAITING: u8 = 0;
+/// Somebody runs its request to see whether it can be served.
+const SERVING: u8 = 1;
+/// Served or given up.
+const ENDED: u8 = 2;
+
 /// A blocked client's place in the queues of its keys.
 pub struct Waiter {
     /// The I/O thread that owns the connection.
@@ -38,8 +45,8 @@ pub struct Waiter {
     pub db: usize,
     /// The keys that it waits for.
     pub keys: Vec<Vec<u8>>,
-    /// Whoever sets this first ends the wait: who serves it, its timeout, CLIENT UNBLOCK, or its disconnection.
-    claimed: AtomicBool,
+    /// [`WAITING`], [`SERVING`] or [`ENDED`].
+    state: AtomicU8,
     /// What the server needs to run the request for it.
     pub request: Box<dyn Any + Send + Sync>,
 }
@@ -53,17 +60,30 @@ impl Waiter {
         keys: Vec<Vec<u8>>,
         request: Box<dyn Any + Send + Sync>,
     ) -> Arc<Waiter> {
-        Arc::new(Waiter { thread, token, db, keys, claimed: AtomicBool::new(false), request })
+        Arc::new(Waiter { thread, token, db, keys, state: AtomicU8::new(WAITING), request })
     }
 
-    /// True for exactly one caller.
-    pub fn claim(&self) -> bool {
-        !self.claimed.swap(true, Ordering::AcqRel)
+    /// Begins to run the request for it; false when the wait has ended or somebody else is at it.
+    /// [`Waiter::serve_end`] must follow.
+    pub fn serve_begin(&self) -> bool {
+        self.state.compare_exchange(WAITING, SERVING, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
-    /// Whether the wait has ended.
-    pub fn is_claimed(&self) -> bool {
-        self.claimed.load(Ordering::Acquire)
+    /// Ends what [`Waiter::serve_begin`] began: the wait is over, or goes on.
+    pub fn serve_end(&self, served: bool) {
+        self.state.store(if served { ENDED } else { WAITING }, Ordering::Release);
+    }
+
+    /// Ends the wait (timeout, CLIENT UNBLOCK, disconnection): true for exactly one caller, and never once it has been
+    /// served. Waits for a service that is under way, which is short.
+    pub fn cancel(&self) -> bool {
+        loop {
+            match self.state.compare_exchange(WAITING, ENDED, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return true,
+                Err(ENDED) => return false,
+                Err(_) => std::thread::yield_now(),
+            }
+        }
     }
 }
 

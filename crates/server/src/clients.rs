@@ -76,6 +76,47 @@ pub struct ClientInfo {
     pub killed: AtomicBool,
 }
 
+impl ClientInfo {
+    /// A client that has just connected; `ends` are the peer's address, the own one, and whether it is a unix socket.
+    pub fn new(
+        id: u64,
+        thread: usize,
+        token: Token,
+        ends: (String, String, bool),
+        fd: i32,
+        created_ms: i64,
+        details: ClientDetails,
+    ) -> ClientInfo {
+        let (peer, local, is_unix) = ends;
+        ClientInfo {
+            id,
+            thread,
+            token,
+            peer,
+            local,
+            fd,
+            is_unix,
+            created_ms,
+            details: Mutex::new(details),
+            last_active_ms: AtomicI64::new(created_ms),
+            db: AtomicUsize::new(0),
+            resp: AtomicU32::new(2),
+            query_bytes: AtomicUsize::new(0),
+            query_capacity: AtomicUsize::new(0),
+            output_bytes: AtomicUsize::new(0),
+            multi: AtomicI64::new(-1),
+            multi_bytes: AtomicUsize::new(0),
+            watching: AtomicUsize::new(0),
+            last_command: AtomicUsize::new(0),
+            net_input_bytes: AtomicU64::new(0),
+            net_output_bytes: AtomicU64::new(0),
+            commands: AtomicU64::new(0),
+            flags: AtomicU32::new(0),
+            killed: AtomicBool::new(false),
+        }
+    }
+}
+
 /// Bits of [`ClientInfo::flags`].
 pub mod flag {
     /// In MULTI.
@@ -95,13 +136,33 @@ pub mod flag {
 }
 
 /// See the module's page.
-#[derive(Default)]
 pub struct Clients {
     next_id: AtomicU64,
     all: Mutex<BTreeMap<u64, Arc<ClientInfo>>>,
+    /// Connections per thread, those under way to it included.
+    assigned: Box<[AtomicUsize]>,
 }
 
 impl Clients {
+    /// No clients yet, on `threads` threads.
+    pub fn new(threads: usize) -> Clients {
+        Clients {
+            next_id: AtomicU64::new(0),
+            all: Mutex::default(),
+            assigned: (0..threads).map(|_| AtomicUsize::new(0)).collect(),
+        }
+    }
+
+    /// The thread with the fewest connections.
+    pub fn least_loaded(&self, threads: usize) -> usize {
+        (0..threads).min_by_key(|&i| self.assigned[i].load(Ordering::Relaxed)).unwrap_or(0)
+    }
+
+    /// Notes that a thread has one connection more (1) or less (-1).
+    pub fn assigned(&self, thread: usize, change: isize) {
+        self.assigned[thread].fetch_add(change as usize, Ordering::Relaxed);
+    }
+
     /// A fresh id.
     pub fn next_id(&self) -> u64 {
         self.next_id.fetch_add(1, Ordering::Relaxed) + 1

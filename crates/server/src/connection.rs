@@ -162,6 +162,29 @@ pub struct Connection {
 }
 
 impl Connection {
+    /// A connection that has just been accepted.
+    pub fn new(token: Token, info: Arc<ClientInfo>, session: Session) -> Connection {
+        Connection {
+            token,
+            last_active_ms: info.created_ms,
+            is_unix: info.is_unix,
+            info,
+            session,
+            query: Vec::new(),
+            partial: Partial::default(),
+            out: Vec::new(),
+            in_flight: VecDeque::new(),
+            in_flight_bytes: 0,
+            is_dirty: false,
+            is_ready: false,
+            hold: None,
+            closing: false,
+            input_ended: false,
+            soft_limit_since_ms: None,
+            is_monitor: false,
+        }
+    }
+
     /// Bytes that wait to be sent.
     pub fn output_bytes(&self) -> usize {
         self.out.len() + self.in_flight_bytes

@@ -148,7 +148,7 @@ impl Shared {
             engine,
             registry,
             config,
-            clients: Clients::default(),
+            clients: Clients::new(threads),
             threads: (0..threads).map(|_| CachePadded::new(ThreadStats::new(commands))).collect(),
             stats: ServerStats::default(),
             slowlog: SlowLog::default(),

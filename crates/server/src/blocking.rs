@@ -1,0 +1,229 @@
+//! Clients that wait for a key: queued under the key's shard, served in the order in which they came.
+//!
+//! Who changes a key that somebody is blocked on runs the first waiter's request for it, on its own thread, and mails
+//! the reply to the waiter's. A wait ends exactly once; see [`Waiter`].
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use martlet_command::{Block, Context, Group};
+use martlet_engine::{KeyEvent, ReadyKey, Waiter};
+use martlet_keyspace::{Key, Kind};
+use martlet_protocol::reply::Reply;
+use martlet_protocol::request::{Args, OwnedArgs};
+
+use crate::clients::flag;
+use crate::connection::{Blocked, Connection, Hold};
+use crate::registry::{Entry, Run};
+use crate::shared::Mail;
+use crate::worker::Worker;
+
+/// What is needed to run a blocked client's request.
+struct WaitingRequest {
+    entry: &'static Entry,
+    args: OwnedArgs,
+    resp3: bool,
+}
+
+impl Worker {
+    /// Queues a client on the keys of its request. The keys' shards are held.
+    pub(crate) fn block(&mut self, connection: &mut Connection, entry: &'static Entry, args: &Args<'_>, block: Block) {
+        let keys: Vec<Vec<u8>> = block.key_indexes.iter().map(|&i| args.at(i).to_vec()).collect();
+        let request = WaitingRequest { entry, args: args.to_owned(), resp3: connection.session.resp3 };
+        let db = connection.session.db;
+        let waiter = Waiter::new(self.thread, connection.token.0, db, keys, Box::new(request));
+        for key in &waiter.keys {
+            let key = Key::new(key);
+            self.keys.hooks_mut(&key).block(db, key.bytes, &waiter);
+        }
+        if let Some(at_ms) = block.deadline_ms {
+            self.deadlines.insert((at_ms, connection.token));
+        }
+        self.shared.blocked_clients.fetch_add(1, Ordering::Relaxed);
+        connection.info.flags.fetch_or(flag::BLOCKED, Ordering::Relaxed);
+        let since = self.shared.clock.raw();
+        connection.hold = Some(Hold::Blocked(Box::new(Blocked { waiter, block, command: entry.id, since })));
+    }
+
+    /// Serves those who wait for keys that have changed, until none is left. Nothing is held.
+    pub(crate) fn serve_ready(&mut self) {
+        while !self.keys.ready.is_empty() {
+            for ready in std::mem::take(&mut self.keys.ready) {
+                self.serve_key(&ready);
+            }
+            if self.keys.dirty != 0 {
+                self.keys.counters().dirty.add(self.keys.dirty);
+                self.keys.dirty = 0;
+            }
+            let events = self.keys.effects.take_events();
+            self.publish_events(events);
+        }
+    }
+
+    fn serve_key(&mut self, ready: &ReadyKey) {
+        let key = Key::new(&ready.key);
+        self.keys.hold_one(key.shard());
+        let waiters = self.keys.hooks_mut(&key).waiters(ready.db, key.bytes);
+        self.keys.release();
+        for waiter in waiters {
+            if !waiter.serve_begin() {
+                continue;
+            }
+            let (served, exhausted) = self.serve(&waiter, ready);
+            waiter.serve_end(served.is_some());
+            if let Some(reply) = served {
+                self.shared.send(waiter.thread, Mail::Served { waiter, reply });
+            }
+            if exhausted {
+                break;
+            }
+        }
+    }
+
+    /// Runs a waiter's request: its reply if it could be served, and whether the key has nothing more to give.
+    fn serve(&mut self, waiter: &Arc<Waiter>, ready: &ReadyKey) -> (Option<Vec<u8>>, bool) {
+        let Some(request) = waiter.request.downcast_ref::<WaitingRequest>() else { return (None, false) };
+        let (Run::Data(handler), args) = (request.entry.run, request.args.view()) else { return (None, false) };
+        let Some(shards) = self.shards_of(request.entry, &args) else { return (None, false) };
+        self.keys.hold_many(shards);
+        self.keys.db = waiter.db;
+        let key = Key::new(&ready.key);
+        let kind = self.keys.kind(&key);
+        if kind != awaited_kind(request.entry) {
+            self.keys.release();
+            return (None, kind.is_none());
+        }
+        let mut reply = Reply::new(Vec::new(), request.resp3);
+        let mut context = Context {
+            args,
+            keys: &mut self.keys,
+            reply: &mut reply,
+            settings: &self.settings,
+            first_key: None,
+            deny_blocking: false,
+            block: None,
+        };
+        let outcome = handler(&mut context);
+        let blocks = context.block.is_some() && outcome.is_ok();
+        if let Err(error) = &outcome {
+            self.count_error(&error.to_string());
+        }
+        crate::dispatch::write_outcome(&mut reply, 0, &outcome);
+        if !blocks {
+            for key in &waiter.keys {
+                let key = Key::new(key);
+                self.keys.hooks_mut(&key).unblock(waiter.db, key.bytes, waiter);
+            }
+        }
+        let exhausted = self.keys.get(&key).is_none();
+        self.keys.release();
+        let clock = &self.shared.clock;
+        let end = clock.raw();
+        let ns = clock.elapsed_ns(self.mark, end);
+        self.mark = end;
+        self.stats().commands[request.entry.id].record(ns, false);
+        ((!blocks).then(|| reply.into_bytes()), exhausted)
+    }
+
+    /// A client's wait was ended by whoever served it.
+    pub(crate) fn served(&mut self, waiter: &Arc<Waiter>, reply: &[u8]) {
+        let token = martlet_net::Token(waiter.token);
+        let Some(mut connection) = self.take(token) else { return };
+        let is_its = matches!(&connection.hold, Some(Hold::Blocked(b)) if Arc::ptr_eq(&b.waiter, waiter));
+        if is_its {
+            connection.out.extend_from_slice(reply);
+            self.stop_waiting(&mut connection);
+        }
+        self.finish(connection);
+    }
+
+    /// Ends waits whose time is up.
+    pub(crate) fn time_out_blocked(&mut self) {
+        while let Some(&(at_ms, token)) = self.deadlines.first() {
+            if at_ms > self.now_ms {
+                break;
+            }
+            self.deadlines.pop_first();
+            let Some(mut connection) = self.take(token) else { continue };
+            let is_due = matches!(&connection.hold, Some(Hold::Blocked(b)) if b.block.deadline_ms == Some(at_ms));
+            if is_due {
+                self.end_wait(&mut connection, false);
+            }
+            self.finish(connection);
+        }
+    }
+
+    /// Ends a wait without service, as a timeout or with UNBLOCKED; does nothing if it has just been served.
+    pub(crate) fn end_wait(&mut self, connection: &mut Connection, error: bool) {
+        let Some(Hold::Blocked(blocked)) = &connection.hold else { return };
+        let waiter = blocked.waiter.clone();
+        let on_timeout = blocked.block.on_timeout;
+        if !waiter.cancel() {
+            return;
+        }
+        self.remove_waiter(&waiter);
+        let mut reply = Reply::new(std::mem::take(&mut connection.out), connection.session.resp3);
+        if error {
+            let text = "UNBLOCKED client unblocked via CLIENT UNBLOCK";
+            reply.error(text);
+            self.count_error(text);
+        } else {
+            on_timeout.write(&mut reply);
+        }
+        connection.out = reply.into_bytes();
+        self.stop_waiting(connection);
+    }
+
+    fn remove_waiter(&mut self, waiter: &Arc<Waiter>) {
+        for key in &waiter.keys {
+            let key = Key::new(key);
+            self.keys.hold_one(key.shard());
+            self.keys.hooks_mut(&key).unblock(waiter.db, key.bytes, waiter);
+            self.keys.release();
+        }
+    }
+
+    /// Lets a client go on after its wait.
+    fn stop_waiting(&mut self, connection: &mut Connection) {
+        self.forget_wait(connection);
+        self.mark_ready(connection);
+    }
+
+    fn forget_wait(&mut self, connection: &mut Connection) {
+        if let Some(Hold::Blocked(blocked)) = connection.hold.take() {
+            if let Some(at_ms) = blocked.block.deadline_ms {
+                self.deadlines.remove(&(at_ms, connection.token));
+            }
+            self.shared.blocked_clients.fetch_sub(1, Ordering::Relaxed);
+            connection.info.flags.fetch_and(!flag::BLOCKED, Ordering::Relaxed);
+        }
+    }
+
+    /// Takes a connection that ends out of all queues.
+    pub(crate) fn abandon_session(&mut self, connection: &mut Connection) {
+        if let Some(Hold::Blocked(blocked)) = &connection.hold {
+            let waiter = blocked.waiter.clone();
+            if waiter.cancel() {
+                self.remove_waiter(&waiter);
+            }
+            self.forget_wait(connection);
+        }
+        self.unwatch_all(&mut connection.session);
+        self.stop_monitoring(connection);
+    }
+
+    /// Publishes key events to subscribers.
+    pub(crate) fn publish_events(&mut self, events: Vec<KeyEvent>) {
+        drop(events);
+    }
+}
+
+/// The type of value that a blocking command waits for.
+fn awaited_kind(entry: &Entry) -> Option<Kind> {
+    match entry.spec.group {
+        Group::List => Kind::from_name(b"list"),
+        Group::SortedSet => Kind::from_name(b"zset"),
+        _ => None,
+    }
+}
+

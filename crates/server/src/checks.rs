@@ -1,0 +1,128 @@
+//! The checks before a command runs: small functions in Redis' order, the first error is the answer.
+
+use martlet_command::{Error, Flags, Outcome};
+use martlet_protocol::request::{Args, OwnedArgs};
+
+use crate::connection::{Connection, special};
+use crate::registry::{Entry, Run};
+use crate::worker::Worker;
+
+/// A check.
+type Check = fn(&Worker, &Connection, &Entry, &Args<'_>) -> Outcome;
+
+const CHECKS: &[Check] = &[subcommand_exists, arity, debug_is_enabled, authenticated, allowed_in_multi, not_monitoring];
+
+/// All checks in order.
+pub fn before(worker: &Worker, connection: &Connection, entry: &Entry, args: &Args<'_>) -> Outcome {
+    CHECKS.iter().try_for_each(|check| check(worker, connection, entry, args))
+}
+
+/// Bytes of arguments that an unknown command's error repeats.
+const ECHOED_BYTES: usize = 128;
+
+/// The error for a command that does not exist.
+pub fn unknown_command(args: &Args<'_>) -> Error {
+    let clean = |bytes: &[u8]| String::from_utf8_lossy(&bytes[..bytes.len().min(ECHOED_BYTES)]).into_owned();
+    let mut text = format!("ERR unknown command '{}', with args beginning with: ", clean(args.at(0)));
+    let mut echoed = 0;
+    for arg in args.iter().skip(1) {
+        if echoed >= ECHOED_BYTES {
+            break;
+        }
+        let part = &arg[..arg.len().min(ECHOED_BYTES - echoed)];
+        text.push_str(&format!("'{}' ", String::from_utf8_lossy(part)));
+        echoed += part.len() + 3;
+    }
+    Error::Text(text)
+}
+
+/// The error for a container's subcommand that does not exist.
+pub fn unknown_subcommand(args: &Args<'_>) -> Error {
+    let sub = args.at(1);
+    Error::Text(format!(
+        "ERR unknown subcommand '{}'. Try {} HELP.",
+        String::from_utf8_lossy(&sub[..sub.len().min(ECHOED_BYTES)]),
+        String::from_utf8_lossy(args.at(0)).to_uppercase()
+    ))
+}
+
+fn subcommand_exists(_: &Worker, _: &Connection, entry: &Entry, args: &Args<'_>) -> Outcome {
+    if !entry.subcommands.is_empty() && matches!(entry.run, Run::Nothing) && args.len() > 1 {
+        return Err(unknown_subcommand(args));
+    }
+    Ok(())
+}
+
+fn arity(_: &Worker, _: &Connection, entry: &Entry, args: &Args<'_>) -> Outcome {
+    if entry.spec.takes(args.len()) { Ok(()) } else { Err(Error::Arity(entry.spec.full_name)) }
+}
+
+fn debug_is_enabled(worker: &Worker, connection: &Connection, entry: &Entry, _: &Args<'_>) -> Outcome {
+    use crate::config::ProtectedAction;
+    if entry.spec.name != "debug" && entry.parent.is_none_or(|id| worker.shared.registry.entries()[id].spec.name != "debug") {
+        return Ok(());
+    }
+    let allowed = match worker.config().enable_debug_command {
+        ProtectedAction::Yes => true,
+        ProtectedAction::No => false,
+        ProtectedAction::Local => {
+            connection.is_unix || connection.info.peer.starts_with("127.") || connection.info.peer.starts_with("[::1]")
+        }
+    };
+    if allowed {
+        return Ok(());
+    }
+    Err(Error::Fixed(
+        "ERR DEBUG command not allowed. If the enable-debug-command option is set to \"local\", you can run it from a local connection, otherwise you need to set this option in the configuration file, and then restart the server.",
+    ))
+}
+
+fn authenticated(_: &Worker, connection: &Connection, entry: &Entry, _: &Args<'_>) -> Outcome {
+    if connection.session.special & special::UNAUTHENTICATED != 0 && !entry.spec.flags.has(Flags::NO_AUTH) {
+        return Err(Error::Fixed("NOAUTH Authentication required."));
+    }
+    Ok(())
+}
+
+fn allowed_in_multi(_: &Worker, connection: &Connection, entry: &Entry, _: &Args<'_>) -> Outcome {
+    if connection.session.transaction.is_some() && entry.spec.flags.has(Flags::NO_MULTI) {
+        return Err(Error::Fixed("ERR Command not allowed inside a transaction"));
+    }
+    Ok(())
+}
+
+/// A client that MONITORs has become a kind of replica; it may still leave that state.
+fn not_monitoring(_: &Worker, connection: &Connection, entry: &Entry, _: &Args<'_>) -> Outcome {
+    let monitors = connection.session.special & special::MONITOR != 0;
+    let data = entry.spec.flags.has(Flags::WRITE) || entry.spec.flags.has(Flags::READONLY);
+    if monitors && data {
+        return Err(Error::Fixed("ERR Replica can't interact with the keyspace"));
+    }
+    Ok(())
+}
+
+/// Commands that run at once inside MULTI.
+pub fn runs_inside_multi(entry: &Entry) -> bool {
+    matches!(entry.spec.name, "exec" | "discard" | "multi" | "watch" | "quit" | "reset")
+}
+
+/// The arguments as logs may show them, if some must not be shown.
+pub fn redacted(entry: &Entry, args: &Args<'_>) -> Option<OwnedArgs> {
+    let hidden: Vec<usize> = match entry.spec.full_name {
+        "auth" => (1..args.len()).collect(),
+        "hello" => {
+            let auth = (1..args.len()).find(|&i| args.at(i).eq_ignore_ascii_case(b"auth"))?;
+            vec![auth + 1, auth + 2]
+        }
+        "config|set" => {
+            let sensitive = |i: &usize| crate::config::is_sensitive(args.at(*i));
+            (2..args.len()).step_by(2).filter(sensitive).map(|i| i + 1).collect()
+        }
+        _ => return None,
+    };
+    if hidden.is_empty() {
+        return None;
+    }
+    let shown = args.iter().enumerate().map(|(i, arg)| if hidden.contains(&i) { b"(redacted)" } else { arg });
+    Some(OwnedArgs::from_slices(shown))
+}

@@ -1,0 +1,225 @@
+//! Connection: PING, ECHO, SELECT, AUTH, HELLO, QUIT, RESET. (CLIENT has a file of its own.)
+
+use std::sync::atomic::Ordering;
+
+use martlet_base::number::parse_i64;
+use martlet_command::{Acl, Error, Flags, Group, Outcome, command};
+
+use super::{Call, ServerCommand, ServerHandler};
+use crate::connection::{ReplyMode, special};
+use crate::shared::lock;
+use crate::transaction::end_transaction;
+
+/// The version that INFO and HELLO report, for clients that decide by it.
+pub const REDIS_VERSION: &str = "7.2.4";
+
+/// The family.
+pub static COMMANDS: &[&ServerCommand] = &[&PING, &ECHO, &SELECT, &AUTH, &HELLO, &QUIT, &RESET];
+
+static PING: ServerCommand = command("ping", -1, ping as ServerHandler)
+    .flags(Flags::FAST)
+    .acl(Acl::CONNECTION)
+    .doc(Group::Connection, "1.0.0", "O(1)", "Answers PONG, or the given message.");
+
+fn ping(call: &mut Call<'_>) -> Outcome {
+    match call.argc() {
+        1 => call.reply.simple("PONG"),
+        2 => call.reply.bulk(call.args.at(1)),
+        _ => return Err(Error::Arity("ping")),
+    }
+    Ok(())
+}
+
+static ECHO: ServerCommand = command("echo", 2, echo as ServerHandler)
+    .flags(Flags::LOADING.with(Flags::STALE).with(Flags::FAST))
+    .acl(Acl::CONNECTION)
+    .doc(Group::Connection, "1.0.0", "O(1)", "Answers the given message.");
+
+fn echo(call: &mut Call<'_>) -> Outcome {
+    call.reply.bulk(call.args.at(1));
+    Ok(())
+}
+
+static SELECT: ServerCommand = command("select", 2, select as ServerHandler)
+    .flags(Flags::LOADING.with(Flags::STALE).with(Flags::FAST))
+    .acl(Acl::CONNECTION)
+    .doc(Group::Connection, "1.0.0", "O(1)", "Changes the database of the connection.");
+
+fn select(call: &mut Call<'_>) -> Outcome {
+    let index = parse_i64(call.arg(1)).filter(|i| i32::try_from(*i).is_ok()).ok_or(Error::NotInteger)?;
+    if index < 0 || index as usize >= call.worker.settings.databases {
+        return Err(Error::Fixed("ERR DB index is out of range"));
+    }
+    call.connection.session.db = index as usize;
+    call.connection.info.db.store(index as usize, Ordering::Relaxed);
+    call.reply.ok();
+    Ok(())
+}
+
+const OPEN: Flags = Flags::NOSCRIPT
+    .with(Flags::LOADING)
+    .with(Flags::STALE)
+    .with(Flags::FAST)
+    .with(Flags::NO_AUTH)
+    .with(Flags::ALLOW_BUSY);
+
+static AUTH: ServerCommand = command("auth", -2, auth as ServerHandler)
+    .flags(OPEN)
+    .acl(Acl::CONNECTION)
+    .doc(Group::Connection, "1.0.0", "O(N) for N passwords of the user", "Authenticates the connection.");
+
+const WRONG_PASSWORD: Error = Error::Fixed("WRONGPASS invalid username-password pair or user is disabled.");
+
+fn auth(call: &mut Call<'_>) -> Outcome {
+    if call.argc() > 3 {
+        return Err(Error::Syntax);
+    }
+    let (user, password) = match call.argc() {
+        2 if call.worker.config().requirepass.is_none() => {
+            return Err(Error::Fixed(
+                "ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?",
+            ));
+        }
+        2 => (&b"default"[..], call.arg(1)),
+        _ => (call.arg(1), call.arg(2)),
+    };
+    authenticate(call, user, password)?;
+    call.reply.ok();
+    Ok(())
+}
+
+fn authenticate(call: &mut Call<'_>, user: &[u8], password: &[u8]) -> Outcome {
+    let config = call.worker.config().clone();
+    let right = user == b"default"
+        && config.requirepass.as_ref().is_none_or(|required| same_in_constant_time(required, password));
+    if !right {
+        call.worker.shared.stats.auth_failures.fetch_add(1, Ordering::Relaxed);
+        return Err(WRONG_PASSWORD);
+    }
+    call.connection.session.authenticated = true;
+    call.connection.session.set_special(special::UNAUTHENTICATED, false);
+    Ok(())
+}
+
+/// Compares without telling by its duration where the first difference is.
+fn same_in_constant_time(a: &[u8], b: &[u8]) -> bool {
+    let difference = a.iter().zip(b).fold(0u8, |acc, (x, y)| acc | (x ^ y));
+    a.len() == b.len() && std::hint::black_box(difference) == 0
+}
+
+static HELLO: ServerCommand = command("hello", -1, hello as ServerHandler)
+    .flags(OPEN)
+    .acl(Acl::CONNECTION)
+    .doc(Group::Connection, "6.0.0", "O(1)", "Chooses the protocol version and says who the server is.");
+
+fn hello(call: &mut Call<'_>) -> Outcome {
+    let mut resp3 = call.connection.session.resp3;
+    if call.argc() > 1 {
+        let version = parse_i64(call.arg(1))
+            .ok_or(Error::Fixed("ERR Protocol version is not an integer or out of range"))?;
+        if !(2..=3).contains(&version) {
+            return Err(Error::Fixed("NOPROTO unsupported protocol version"));
+        }
+        resp3 = version == 3;
+    }
+    let (mut credentials, mut name) = (None, None);
+    let mut at = 2;
+    while at < call.argc() {
+        let left = call.argc() - 1 - at;
+        if call.is(at, "auth") && left >= 2 {
+            credentials = Some((call.arg(at + 1), call.arg(at + 2)));
+            at += 3;
+        } else if call.is(at, "setname") && left >= 1 {
+            let wanted = call.arg(at + 1);
+            if !is_valid_name(wanted) {
+                return Err(INVALID_NAME);
+            }
+            name = Some(wanted);
+            at += 2;
+        } else {
+            let option = String::from_utf8_lossy(call.arg(at)).into_owned();
+            return Err(Error::Text(format!("ERR Syntax error in HELLO option '{option}'")));
+        }
+    }
+    if let Some((user, password)) = credentials {
+        authenticate(call, user, password)?;
+    }
+    if call.connection.session.special & special::UNAUTHENTICATED != 0 {
+        return Err(Error::Fixed(
+            "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol version at the same time",
+        ));
+    }
+    if let Some(name) = name {
+        lock(&call.connection.info.details).name = name.to_vec();
+    }
+    call.connection.session.resp3 = resp3;
+    call.connection.info.resp.store(if resp3 { 3 } else { 2 }, Ordering::Relaxed);
+    call.reply.set_resp3(resp3);
+    write_hello(call);
+    Ok(())
+}
+
+fn write_hello(call: &mut Call<'_>) {
+    let reply = &mut *call.reply;
+    reply.map(7);
+    for (field, value) in [("server", "redis"), ("version", REDIS_VERSION)] {
+        reply.bulk(field.as_bytes());
+        reply.bulk(value.as_bytes());
+    }
+    reply.bulk(b"proto");
+    reply.int(if call.connection.session.resp3 { 3 } else { 2 });
+    reply.bulk(b"id");
+    reply.int(call.connection.info.id as i64);
+    for (field, value) in [("mode", "standalone"), ("role", "master")] {
+        reply.bulk(field.as_bytes());
+        reply.bulk(value.as_bytes());
+    }
+    reply.bulk(b"modules");
+    reply.array(0);
+}
+
+/// The error for a name that [`is_valid_name`] refuses.
+pub const INVALID_NAME: Error =
+    Error::Fixed("ERR Client names cannot contain spaces, newlines or special characters.");
+
+/// Whether a client may have this name: printable ASCII without spaces.
+pub fn is_valid_name(name: &[u8]) -> bool {
+    name.iter().all(|byte| (b'!'..=b'~').contains(byte))
+}
+
+static QUIT: ServerCommand = command("quit", -1, quit as ServerHandler)
+    .flags(OPEN)
+    .acl(Acl::CONNECTION)
+    .doc(Group::Connection, "1.0.0", "O(1)", "Closes the connection.");
+
+fn quit(call: &mut Call<'_>) -> Outcome {
+    call.reply.ok();
+    call.connection.closing = true;
+    Ok(())
+}
+
+static RESET: ServerCommand = command("reset", 1, reset as ServerHandler)
+    .flags(OPEN)
+    .acl(Acl::CONNECTION)
+    .doc(Group::Connection, "6.2.0", "O(1)", "Brings the connection back to the state of a new one.");
+
+fn reset(call: &mut Call<'_>) -> Outcome {
+    end_transaction(call.connection);
+    call.worker.unwatch_all(&mut call.connection.session);
+    call.worker.stop_monitoring(call.connection);
+    let open = call.worker.config().requirepass.is_none();
+    let session = &mut call.connection.session;
+    session.db = 0;
+    session.resp3 = false;
+    session.authenticated = open;
+    session.reply_mode = ReplyMode::On;
+    session.special = if open { 0 } else { special::UNAUTHENTICATED };
+    let info = &call.connection.info;
+    info.db.store(0, Ordering::Relaxed);
+    info.resp.store(2, Ordering::Relaxed);
+    info.flags.store(0, Ordering::Relaxed);
+    lock(&info.details).name.clear();
+    call.reply.set_resp3(false);
+    call.reply.simple("RESET");
+    Ok(())
+}

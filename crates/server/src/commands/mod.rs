@@ -1,0 +1,61 @@
+//! Commands that work on the server or the connection rather than on keys, one file per family.
+
+mod connection;
+
+use martlet_command::{Command, Outcome};
+use martlet_protocol::reply::Reply;
+use martlet_protocol::request::Args;
+
+use crate::connection::Connection;
+use crate::registry::Entry;
+use crate::worker::Worker;
+
+/// What a server command's handler gets. Keys that its spec names are held.
+pub struct Call<'a> {
+    /// The thread's worker.
+    pub worker: &'a mut Worker,
+    /// The client's connection.
+    pub connection: &'a mut Connection,
+    /// Where the answer goes.
+    pub reply: &'a mut Reply,
+    /// The request; argument 0 is the command's name.
+    pub args: Args<'a>,
+    /// The command.
+    pub entry: &'static Entry,
+    /// Inside MULTI or a script.
+    pub deny_blocking: bool,
+}
+
+impl<'a> Call<'a> {
+    /// The argument at `index`; empty if there is none.
+    pub fn arg(&self, index: usize) -> &'a [u8] {
+        self.args.at(index)
+    }
+
+    /// Number of arguments, the command's name included.
+    pub fn argc(&self) -> usize {
+        self.args.len()
+    }
+
+    /// Whether the argument at `index` is this word, in any case of letters.
+    pub fn is(&self, index: usize, word: &str) -> bool {
+        self.arg(index).eq_ignore_ascii_case(word.as_bytes())
+    }
+
+    /// The argument at `index` as an integer.
+    ///
+    /// # Errors
+    /// Redis' text.
+    pub fn int(&self, index: usize) -> Result<i64, martlet_command::Error> {
+        martlet_base::number::parse_i64(self.arg(index)).ok_or(martlet_command::Error::NotInteger)
+    }
+}
+
+/// What runs a server command.
+pub type ServerHandler = fn(&mut Call<'_>) -> Outcome;
+
+/// An entry of the table for a server command.
+pub type ServerCommand = Command<ServerHandler>;
+
+/// All server commands, family by family.
+pub static FAMILIES: &[&[&ServerCommand]] = &[connection::COMMANDS, crate::transaction::COMMANDS];

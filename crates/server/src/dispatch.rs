@@ -1,0 +1,294 @@
+//! One request, from its arguments to its reply: checks, holding the keys' shards, running, and what follows.
+
+use std::sync::atomic::Ordering;
+
+use martlet_command::{Context, Error, Flags, Outcome};
+use martlet_keyspace::Key;
+use martlet_protocol::reply::Reply;
+use martlet_protocol::request::Args;
+
+use crate::checks;
+use crate::commands::Call;
+use crate::connection::{Connection, Hold, ReplyMode, special};
+use crate::registry::{Entry, Run};
+use crate::worker::Worker;
+
+impl Worker {
+    /// Runs one request of a connection and writes its reply.
+    #[inline]
+    pub(crate) fn request(
+        &mut self,
+        connection: &mut Connection,
+        reply: &mut Reply,
+        args: &Args<'_>,
+        entry: Option<&'static Entry>,
+        hash: Option<u64>,
+    ) {
+        let Some(entry) = entry else { return self.unknown_command(connection, reply, args) };
+        let plain = entry.is_plain && connection.session.special == 0;
+        if plain && self.shared.detour.load(Ordering::Relaxed) == 0 && entry.spec.takes(args.len()) {
+            let (Some(index), Some(hash)) = (entry.single_key, hash) else { return };
+            self.keys.db = connection.session.db;
+            let key = Key { bytes: args.at(index), hash };
+            self.keys.hold_one(key.shard());
+            self.run(connection, reply, entry, args, Some((index, hash)), false);
+            self.keys.release();
+            self.after_command(connection, reply, entry, args);
+            return;
+        }
+        self.request_with_checks(connection, reply, args, entry);
+    }
+
+    #[cold]
+    fn unknown_command(&mut self, connection: &mut Connection, reply: &mut Reply, args: &Args<'_>) {
+        let error = checks::unknown_command(args);
+        self.reject(connection, reply, None, &error);
+    }
+
+    /// The longer path: every check, transactions, reply modes, commands without a single key.
+    fn request_with_checks(
+        &mut self,
+        connection: &mut Connection,
+        reply: &mut Reply,
+        args: &Args<'_>,
+        entry: &'static Entry,
+    ) {
+        let begin = reply.len();
+        if let Err(error) = checks::before(self, connection, entry, args) {
+            self.reject(connection, reply, Some(entry), &error);
+            self.apply_reply_mode(connection, reply, begin);
+            return;
+        }
+        if self.must_pause(connection, entry) {
+            connection.hold = Some(Hold::Paused);
+            self.paused.push(connection.token);
+            return;
+        }
+        if connection.session.special & special::MULTI != 0 && !checks::runs_inside_multi(entry) {
+            self.enqueue(connection, entry, args);
+            reply.simple("QUEUED");
+        } else {
+            self.feed_monitors(connection, entry, args);
+            self.execute(connection, reply, entry, args, false);
+            self.after_command(connection, reply, entry, args);
+        }
+        reply.set_resp3(connection.session.resp3);
+        self.apply_reply_mode(connection, reply, begin);
+    }
+
+    /// Holds what the command needs and runs it.
+    pub(crate) fn execute(
+        &mut self,
+        connection: &mut Connection,
+        reply: &mut Reply,
+        entry: &'static Entry,
+        args: &Args<'_>,
+        deny_blocking: bool,
+    ) {
+        self.keys.db = connection.session.db;
+        let touch = self.keys.touch;
+        if connection.session.special & special::NO_TOUCH != 0 && entry.spec.name != "touch" {
+            self.keys.touch = martlet_engine::Touch::Nothing;
+        }
+        match self.shards_of(entry, args) {
+            Some(shards) => {
+                match shards.as_slice() {
+                    [] => {}
+                    [shard] => self.keys.hold_one(*shard),
+                    _ => self.keys.hold_many(shards),
+                }
+                self.run(connection, reply, entry, args, None, deny_blocking);
+                self.keys.release();
+            }
+            None => self.alone(|worker| worker.run(connection, reply, entry, args, None, deny_blocking)),
+        }
+        self.keys.touch = touch;
+    }
+
+    /// The shards of a command's keys; `None` if it must run alone.
+    pub(crate) fn shards_of(&self, entry: &Entry, args: &Args<'_>) -> Option<Vec<usize>> {
+        let spec = entry.spec;
+        if spec.flags.has(Flags::EXCLUSIVE) || spec.undeclared_keys.is_some_and(|touches| touches(args)) {
+            return None;
+        }
+        let mut indexes = Vec::new();
+        if !spec.key_indexes(args, &mut indexes) {
+            // The handler says what is wrong with the arguments, before it touches any key.
+            return Some(Vec::new());
+        }
+        Some(indexes.into_iter().map(|index| Key::new(args.at(index)).shard()).collect())
+    }
+
+    /// Runs a command whose keys are held; statistics, slow log, errors.
+    #[inline]
+    pub(crate) fn run(
+        &mut self,
+        connection: &mut Connection,
+        reply: &mut Reply,
+        entry: &'static Entry,
+        args: &Args<'_>,
+        first_key: Option<(usize, u64)>,
+        deny_blocking: bool,
+    ) {
+        let begin = reply.len();
+        let outcome = match entry.run {
+            Run::Data(handler) => {
+                let mut context = Context {
+                    args: *args,
+                    keys: &mut self.keys,
+                    reply,
+                    settings: &self.settings,
+                    first_key,
+                    deny_blocking,
+                    block: None,
+                };
+                let outcome = handler(&mut context);
+                match context.block.take() {
+                    Some(block) if outcome.is_ok() => {
+                        self.block(connection, entry, args, block);
+                        Ok(())
+                    }
+                    _ => outcome,
+                }
+            }
+            Run::Server(handler) => {
+                handler(&mut Call { worker: self, connection, reply, args: *args, entry, deny_blocking })
+            }
+            Run::Nothing => Err(checks::unknown_subcommand(args)),
+        };
+        let end = self.shared.clock.raw();
+        let ns = self.shared.clock.elapsed_ns(self.mark, end);
+        self.mark = end;
+        let stats = &self.shared.threads[self.thread];
+        stats.total_commands.add(1);
+        stats.commands[entry.id].record(ns, self.tracks_latency());
+        if ns >= self.slow_ns || ns >= self.latency_ns {
+            self.note_slow(connection, entry, args, ns);
+        }
+        if let Err(error) = outcome {
+            reply.truncate(begin);
+            self.fail(reply, entry, &error);
+        }
+    }
+
+    #[inline]
+    fn tracks_latency(&self) -> bool {
+        self.config.current().latency_tracking
+    }
+
+    #[cold]
+    fn fail(&mut self, reply: &mut Reply, entry: &Entry, error: &Error) {
+        let text = error.to_string();
+        reply.error(&text);
+        self.stats().commands[entry.id].failed.add(1);
+        self.count_error(&text);
+    }
+
+    /// Counts an error reply.
+    pub(crate) fn count_error(&self, text: &str) {
+        self.stats().error_replies.add(1);
+        self.shared.stats.count_error(text.split(' ').next().unwrap_or("ERR"));
+    }
+
+    /// Answers a request that may not run; inside MULTI, EXEC will refuse.
+    fn reject(&mut self, connection: &mut Connection, reply: &mut Reply, entry: Option<&Entry>, error: &Error) {
+        if let Some(transaction) = &mut connection.session.transaction {
+            transaction.aborted = true;
+        }
+        let text = error.to_string();
+        reply.error(&text);
+        self.count_error(&text);
+        if let Some(entry) = entry {
+            self.stats().commands[entry.id].rejected.add(1);
+        }
+    }
+
+    /// What follows a command once its keys are released: counters, events, blocked clients that it can serve.
+    #[inline]
+    pub(crate) fn after_command(
+        &mut self,
+        connection: &mut Connection,
+        _reply: &mut Reply,
+        entry: &Entry,
+        _args: &Args<'_>,
+    ) {
+        let info = &connection.info;
+        info.last_command.store(entry.id + 1, Ordering::Relaxed);
+        info.commands.store(info.commands.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        if self.keys.dirty != 0 {
+            self.keys.counters().dirty.add(self.keys.dirty);
+            self.keys.dirty = 0;
+        }
+        if self.keys.effects.has_events() || !self.keys.ready.is_empty() {
+            self.after_effects();
+        }
+    }
+
+    /// Publishes events and serves blocked clients. Nothing may be held.
+    pub(crate) fn after_effects(&mut self) {
+        let events = self.keys.effects.take_events();
+        self.publish_events(events);
+        self.serve_ready();
+    }
+
+    /// CLIENT REPLY: takes back what a client does not want to see.
+    fn apply_reply_mode(&mut self, connection: &mut Connection, reply: &mut Reply, begin: usize) {
+        let session = &mut connection.session;
+        match session.reply_mode {
+            ReplyMode::On => {}
+            ReplyMode::Off => reply.truncate(begin),
+            ReplyMode::SkipNext => {
+                // This was CLIENT REPLY SKIP itself.
+                reply.truncate(begin);
+                session.reply_mode = ReplyMode::SkipThis;
+            }
+            ReplyMode::SkipThis => {
+                reply.truncate(begin);
+                session.reply_mode = ReplyMode::On;
+                session.set_special(special::REPLY_MODE, false);
+            }
+        }
+    }
+
+    fn must_pause(&self, connection: &Connection, entry: &Entry) -> bool {
+        let Some(all) = self.shared.paused(self.now_ms) else { return false };
+        if matches!(entry.spec.full_name, "client|unpause" | "client|pause") || entry.spec.full_name.starts_with("client|") {
+            return false;
+        }
+        let may_change = |e: &Entry| {
+            e.spec.flags.has(Flags::WRITE) || e.spec.flags.has(Flags::MAY_REPLICATE) || e.spec.name == "evalsha"
+        };
+        let is_exec = entry.spec.name == "exec";
+        let queue_writes = connection.session.transaction.as_ref().is_some_and(|t| t.writes);
+        if connection.session.transaction.is_some() && !is_exec {
+            return false;
+        }
+        all || may_change(entry) || (is_exec && queue_writes)
+    }
+
+    #[cold]
+    fn note_slow(&mut self, connection: &Connection, entry: &Entry, args: &Args<'_>, ns: u64) {
+        let at_s = self.now_ms / 1000;
+        if ns >= self.latency_ns && !entry.spec.flags.has(Flags::BLOCKING) {
+            let event = if entry.spec.flags.has(Flags::FAST) { "fast-command" } else { "command" };
+            self.shared.latency.add(event, at_s, ns / 1_000_000);
+        }
+        if ns < self.slow_ns || entry.spec.flags.has(Flags::SKIP_SLOWLOG) {
+            return;
+        }
+        let max_len = self.config.current().slowlog_max_len as usize;
+        let name = crate::shared::lock(&connection.info.details).name.clone();
+        let peer = connection.info.peer.clone();
+        let shown = checks::redacted(entry, args);
+        let args = shown.as_ref().map_or(*args, |owned| owned.view());
+        self.shared.slowlog.add(&args, ns / 1000, at_s, peer, name, max_len);
+    }
+}
+
+/// Turns a handler's reply into bytes without a connection (blocked clients, EXEC).
+pub(crate) fn write_outcome(reply: &mut Reply, begin: usize, outcome: &Outcome) {
+    if let Err(error) = outcome {
+        reply.truncate(begin);
+        reply.error(&error.to_string());
+    }
+}

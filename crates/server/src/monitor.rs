@@ -1,0 +1,63 @@
+//! MONITOR: a line for every command, sent to those who asked.
+
+use std::sync::atomic::Ordering;
+
+use martlet_command::Flags;
+use martlet_protocol::quote::append_quoted;
+use martlet_protocol::request::Args;
+
+use crate::checks;
+use crate::connection::{Connection, special};
+use crate::registry::Entry;
+use crate::shared::{Mail, lock};
+use crate::worker::Worker;
+
+impl Worker {
+    /// Shows a command to the monitors, if there are any.
+    pub(crate) fn feed_monitors(&mut self, connection: &Connection, entry: &Entry, args: &Args<'_>) {
+        if self.shared.monitor_count.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        if entry.spec.flags.has(Flags::SKIP_MONITOR) || entry.spec.flags.has(Flags::ADMIN) {
+            return;
+        }
+        let now_us = self.shared.clock.unix_us();
+        let db = connection.session.db;
+        let peer = if connection.is_unix { "unix:".to_owned() + connection.info.peer.trim_end_matches(":0") } else { connection.info.peer.clone() };
+        let mut line = format!("+{}.{:06} [{db} {peer}]", now_us / 1_000_000, now_us % 1_000_000).into_bytes();
+        let shown = checks::redacted(entry, args);
+        for arg in shown.as_ref().map_or(*args, |owned| owned.view()).iter() {
+            line.push(b' ');
+            append_quoted(&mut line, arg);
+        }
+        line.extend_from_slice(b"\r\n");
+        for (thread, token, client) in lock(&self.shared.monitors).iter().copied() {
+            self.shared.send(thread, Mail::Push { token, client, bytes: line.clone() });
+        }
+    }
+
+    /// Makes a client a monitor.
+    pub(crate) fn start_monitoring(&mut self, connection: &mut Connection) {
+        if connection.is_monitor {
+            return;
+        }
+        connection.is_monitor = true;
+        connection.session.set_special(special::MONITOR, true);
+        connection.info.flags.fetch_or(crate::clients::flag::MONITOR, Ordering::Relaxed);
+        lock(&self.shared.monitors).push((self.thread, connection.token, connection.info.id));
+        self.shared.monitor_count.fetch_add(1, Ordering::SeqCst);
+        self.shared.detour.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Ends that.
+    pub(crate) fn stop_monitoring(&mut self, connection: &mut Connection) {
+        if !std::mem::take(&mut connection.is_monitor) {
+            return;
+        }
+        connection.session.set_special(special::MONITOR, false);
+        connection.info.flags.fetch_and(!crate::clients::flag::MONITOR, Ordering::Relaxed);
+        lock(&self.shared.monitors).retain(|(_, _, client)| *client != connection.info.id);
+        self.shared.monitor_count.fetch_sub(1, Ordering::SeqCst);
+        self.shared.detour.fetch_sub(1, Ordering::SeqCst);
+    }
+}

@@ -1,0 +1,16 @@
+//! What command handlers need of the configuration.
+
+use martlet_command::Settings;
+
+use crate::config::Config;
+
+/// The handlers' settings under `config`.
+pub fn from_config(config: &Config) -> Settings {
+    Settings { string_max_bytes: config.proto_max_bulk_len_bytes as usize, databases: config.databases as usize }
+}
+
+/// The classes of key events that are published; 0 when there is no channel to publish them to.
+pub fn wanted_events(config: &Config) -> u32 {
+    let events = config.notify_keyspace_events.0;
+    if events & 3 == 0 { 0 } else { events }
+}

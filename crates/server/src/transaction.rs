@@ -1,0 +1,222 @@
+//! MULTI, EXEC, WATCH: a queue of commands that run as one, holding all their keys.
+
+use std::sync::atomic::Ordering;
+
+use martlet_command::{Acl, Error, Flags, Group, KeyFlags, KeyPart, Outcome, command};
+use martlet_keyspace::Key;
+use martlet_protocol::request::Args;
+
+use crate::clients::flag;
+use crate::commands::{Call, ServerCommand, ServerHandler};
+use crate::connection::{Connection, Session, Transaction, Watched, special};
+use crate::registry::Entry;
+use crate::worker::Worker;
+
+/// The family.
+pub static COMMANDS: &[&ServerCommand] = &[&MULTI, &EXEC, &DISCARD, &WATCH, &UNWATCH];
+
+const CONTROL: Flags =
+    Flags::NOSCRIPT.with(Flags::LOADING).with(Flags::STALE).with(Flags::FAST).with(Flags::ALLOW_BUSY);
+
+static MULTI: ServerCommand = command("multi", 1, multi as ServerHandler)
+    .flags(CONTROL.with(Flags::NO_MULTI))
+    .acl(Acl::TRANSACTION)
+    .doc(Group::Transactions, "1.2.0", "O(1)", "Starts a transaction.");
+
+fn multi(call: &mut Call<'_>) -> Outcome {
+    let session = &mut call.connection.session;
+    session.transaction = Some(Transaction::default());
+    session.set_special(special::MULTI, true);
+    call.connection.info.flags.fetch_or(flag::MULTI, Ordering::Relaxed);
+    call.connection.info.multi.store(0, Ordering::Relaxed);
+    call.reply.ok();
+    Ok(())
+}
+
+static EXEC: ServerCommand = command("exec", 1, exec as ServerHandler)
+    .flags(Flags::NOSCRIPT.with(Flags::LOADING).with(Flags::STALE).with(Flags::SKIP_SLOWLOG))
+    .acl(Acl::TRANSACTION)
+    .doc(Group::Transactions, "1.2.0", "Depends on commands in the transaction", "Executes all commands in a transaction.");
+
+fn exec(call: &mut Call<'_>) -> Outcome {
+    let Some(transaction) = end_transaction(call.connection) else {
+        return Err(Error::Fixed("ERR EXEC without MULTI"));
+    };
+    let outcome = if transaction.aborted {
+        Err(Error::Fixed("EXECABORT Transaction discarded because of previous errors."))
+    } else {
+        run_held(call, &transaction);
+        Ok(())
+    };
+    call.worker.unwatch_all(&mut call.connection.session);
+    outcome
+}
+
+/// Runs a transaction with all its keys and all watched keys held; alone if not all of them are known.
+fn run_held(call: &mut Call<'_>, transaction: &Transaction) {
+    match shards_of(call, transaction) {
+        None if call.worker.keys.holds_all() => run_unless_changed(call, transaction),
+        None => {
+            let Call { worker, connection, reply, args, entry, deny_blocking } = call;
+            let (args, entry, deny_blocking) = (*args, *entry, *deny_blocking);
+            worker.alone(|worker| {
+                let mut inner = Call { worker, connection, reply, args, entry, deny_blocking };
+                run_unless_changed(&mut inner, transaction);
+            });
+        }
+        Some(shards) => {
+            call.worker.keys.hold_many(shards);
+            run_unless_changed(call, transaction);
+            call.worker.keys.release();
+        }
+    }
+}
+
+/// The shards of all queued commands' keys and of the watched keys; `None` if a command's keys are not known.
+fn shards_of(call: &Call<'_>, transaction: &Transaction) -> Option<Vec<usize>> {
+    let entries = call.worker.shared.registry.entries();
+    let watched = &call.connection.session.watched;
+    let mut shards: Vec<usize> = watched.iter().map(|w| Key::new(&w.key).shard()).collect();
+    for (id, args) in &transaction.queue {
+        let entry = &entries[*id];
+        if entry.spec.flags.has(Flags::WALK) {
+            return None;
+        }
+        shards.extend(call.worker.shards_of(entry, &args.view())?);
+    }
+    Some(shards)
+}
+
+/// The end of EXEC, with all keys held: a null if a watched key has changed, else the replies.
+fn run_unless_changed(call: &mut Call<'_>, transaction: &Transaction) {
+    if call.connection.session.watch_flag.is_raised() || watched_key_has_expired(call) {
+        call.reply.null_array();
+        return;
+    }
+    let Call { worker, connection, reply, .. } = call;
+    let registry = worker.shared.registry;
+    reply.array(transaction.queue.len());
+    for (id, args) in &transaction.queue {
+        let (entry, args) = (&registry.entries()[*id], args.view());
+        worker.keys.db = connection.session.db;
+        let touch = worker.keys.touch;
+        if connection.session.special & special::NO_TOUCH != 0 {
+            worker.keys.touch = martlet_engine::Touch::Nothing;
+        }
+        worker.feed_monitors(connection, entry, &args);
+        worker.run(connection, reply, entry, &args, None, true);
+        worker.keys.touch = touch;
+    }
+}
+
+fn watched_key_has_expired(call: &Call<'_>) -> bool {
+    let keys = &call.worker.keys;
+    call.connection.session.watched.iter().filter(|w| !w.was_expired).any(|watched| {
+        let key = Key::new(&watched.key);
+        let entry = keys.shard(key.shard()).keys.db(watched.db).get(&key);
+        entry.and_then(|e| e.expiry_ms()).is_some_and(|at_ms| at_ms <= keys.now_ms)
+    })
+}
+
+static DISCARD: ServerCommand = command("discard", 1, discard as ServerHandler)
+    .flags(CONTROL)
+    .acl(Acl::TRANSACTION)
+    .doc(Group::Transactions, "2.0.0", "O(N) for N queued commands", "Discards a transaction.");
+
+fn discard(call: &mut Call<'_>) -> Outcome {
+    if end_transaction(call.connection).is_none() {
+        return Err(Error::Fixed("ERR DISCARD without MULTI"));
+    }
+    call.worker.unwatch_all(&mut call.connection.session);
+    call.reply.ok();
+    Ok(())
+}
+
+static WATCH: ServerCommand = command("watch", -2, watch as ServerHandler)
+    .flags(CONTROL.with(Flags::NO_MULTI))
+    .keys(&[KeyPart::range(1, -1, 1, KeyFlags::RO)])
+    .acl(Acl::TRANSACTION)
+    .doc(Group::Transactions, "2.2.0", "O(1) for every key", "Makes EXEC depend on keys staying as they are.");
+
+fn watch(call: &mut Call<'_>) -> Outcome {
+    let session = &mut call.connection.session;
+    let db = session.db;
+    for name in call.args.iter().skip(1) {
+        if session.watch_flag.is_raised() {
+            // EXEC will fail anyway.
+            break;
+        }
+        if session.watched.iter().any(|w| w.db == db && w.key == name) {
+            continue;
+        }
+        let key = Key::new(name);
+        let keys = &mut call.worker.keys;
+        let now_ms = keys.now_ms;
+        let entry = keys.shard(key.shard()).keys.db(db).get(&key);
+        let was_expired = entry.and_then(|e| e.expiry_ms()).is_some_and(|at_ms| at_ms <= now_ms);
+        keys.hooks_mut(&key).watch(db, name, &session.watch_flag);
+        session.watched.push(Watched { db, key: name.to_vec(), was_expired });
+    }
+    call.connection.info.watching.store(call.connection.session.watched.len(), Ordering::Relaxed);
+    call.reply.ok();
+    Ok(())
+}
+
+static UNWATCH: ServerCommand = command("unwatch", 1, unwatch as ServerHandler)
+    .flags(CONTROL)
+    .acl(Acl::TRANSACTION)
+    .doc(Group::Transactions, "2.2.0", "O(1)", "Forgets all watched keys.");
+
+fn unwatch(call: &mut Call<'_>) -> Outcome {
+    call.worker.unwatch_all(&mut call.connection.session);
+    call.reply.ok();
+    Ok(())
+}
+
+/// Takes the transaction out of the session; the connection is outside MULTI then.
+pub(crate) fn end_transaction(connection: &mut Connection) -> Option<Transaction> {
+    let transaction = connection.session.transaction.take()?;
+    connection.session.set_special(special::MULTI, false);
+    let info = &connection.info;
+    info.flags.fetch_and(!flag::MULTI, Ordering::Relaxed);
+    info.multi.store(-1, Ordering::Relaxed);
+    info.multi_bytes.store(0, Ordering::Relaxed);
+    Some(transaction)
+}
+
+impl Worker {
+    /// Adds a command to MULTI's queue.
+    pub(crate) fn enqueue(&mut self, connection: &mut Connection, entry: &'static Entry, args: &Args<'_>) {
+        let Some(transaction) = &mut connection.session.transaction else { return };
+        if transaction.aborted {
+            // EXEC will refuse, so there is no need to keep it.
+            return;
+        }
+        let owned = args.to_owned();
+        let info = &connection.info;
+        info.multi_bytes.fetch_add(owned.heap_bytes(), Ordering::Relaxed);
+        transaction.writes |= entry.spec.flags.has(Flags::WRITE) || entry.spec.flags.has(Flags::MAY_REPLICATE);
+        transaction.queue.push((entry.id, owned));
+        info.multi.store(transaction.queue.len() as i64, Ordering::Relaxed);
+    }
+
+    /// Forgets what a session watches.
+    pub(crate) fn unwatch_all(&mut self, session: &mut Session) {
+        for watched in std::mem::take(&mut session.watched) {
+            let key = Key::new(&watched.key);
+            let flag = session.watch_flag.clone();
+            self.with_key_held(&key, |worker| worker.keys.hooks_mut(&key).unwatch(watched.db, key.bytes, &flag));
+        }
+        session.watch_flag.clear();
+    }
+
+    /// Runs `work` with the key's shard held, whatever is held now.
+    fn with_key_held(&mut self, key: &Key<'_>, work: impl FnOnce(&mut Worker)) {
+        if self.keys.holds_all() {
+            return work(self);
+        }
+        self.keys.hold_one(key.shard());
+        work(self);
+        self.keys.release();
+    }
+}

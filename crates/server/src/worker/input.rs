@@ -1,0 +1,298 @@
+//! From received bytes to requests: batches are parsed ahead, their keys hashed and prefetched, then run in order.
+//!
+//! Input is parsed where it was received. Only what is left over (an incomplete request, the rest of a long pipeline,
+//! the input of a client that waits) is copied to the connection's query buffer.
+
+use std::sync::atomic::Ordering;
+
+use martlet_base::hash::hash_bytes;
+use martlet_base::limits::{
+    BATCH_REQUESTS, SLICE_REQUESTS, UNAUTHENTICATED_ARGUMENTS_MAX, UNAUTHENTICATED_BULK_MAX_BYTES,
+};
+use martlet_net::Token;
+use martlet_protocol::reply::Reply;
+use martlet_protocol::request::{Args, Parsed, Partial, ProtocolError, RequestLimits, Span, inline_words, parse};
+
+use super::Worker;
+use crate::connection::{Connection, Hold, special};
+use crate::registry::Entry;
+
+/// A slice also ends when it has produced this much output.
+const SLICE_OUTPUT_BYTES: usize = 1024 * 1024;
+/// Databases with fewer keys fit the caches: nothing is prefetched for them.
+const PREFETCH_KEYS_PER_SHARD: usize = 24;
+/// A query buffer larger than this is given back once it is empty.
+const QUERY_KEPT_BYTES: usize = 0;
+
+/// A request parsed ahead.
+#[derive(Copy, Clone)]
+struct Request {
+    first_span: u32,
+    span_count: u32,
+    start: u32,
+    end: u32,
+    entry: Option<&'static Entry>,
+    /// Hash of the only key; meaningful for plain commands.
+    hash: u64,
+}
+
+/// Requests parsed ahead; reused from batch to batch.
+#[derive(Default)]
+pub(super) struct Batch {
+    spans: Vec<Span>,
+    requests: Vec<Request>,
+}
+
+impl Worker {
+    /// Takes in bytes for a connection that is not closing.
+    pub(super) fn feed(&mut self, connection: &mut Connection, data: &[u8]) {
+        connection.last_active_ms = self.now_ms;
+        if connection.query.is_empty() && connection.hold.is_none() && !connection.is_ready {
+            let consumed = self.process(connection, data);
+            let left = &data[consumed..];
+            if !left.is_empty() {
+                connection.query.reserve(connection.partial.wanted_bytes().max(left.len()));
+                connection.query.extend_from_slice(left);
+            }
+        } else {
+            let wanted = connection.partial.wanted_bytes();
+            if connection.query.capacity() < wanted {
+                connection.query.reserve_exact(wanted - connection.query.len());
+            }
+            connection.query.extend_from_slice(data);
+            if connection.hold.is_none() && !connection.is_ready {
+                self.process_query(connection);
+            }
+        }
+        self.note_input(connection, data.len());
+    }
+
+    /// Processes what is in a connection's query buffer.
+    pub(crate) fn process_query(&mut self, connection: &mut Connection) {
+        let mut query = std::mem::take(&mut connection.query);
+        let consumed = self.process(connection, &query);
+        if consumed == query.len() {
+            query.clear();
+            if query.capacity() > QUERY_KEPT_BYTES {
+                query = Vec::new();
+            }
+        } else {
+            query.drain(..consumed);
+        }
+        connection.query = query;
+    }
+
+    fn note_input(&mut self, connection: &mut Connection, bytes: usize) {
+        let info = &connection.info;
+        info.net_input_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        info.last_active_ms.store(self.now_ms, Ordering::Relaxed);
+        info.query_bytes.store(connection.query.len(), Ordering::Relaxed);
+        info.query_capacity.store(connection.query.capacity(), Ordering::Relaxed);
+        let limit = self.config.current().client_query_buffer_limit_bytes;
+        if connection.query.len() as u64 > limit {
+            tracing::warn!(
+                "Closing client that reached max query buffer length: id={} addr={} (qbuf={})",
+                info.id,
+                info.peer,
+                connection.query.len()
+            );
+            self.shared.stats.query_buffer_disconnections.fetch_add(1, Ordering::Relaxed);
+            connection.query = Vec::new();
+            connection.out.clear();
+            connection.closing = true;
+        }
+    }
+
+    fn request_limits(&self, connection: &Connection) -> RequestLimits {
+        if connection.session.special & special::UNAUTHENTICATED != 0 {
+            return RequestLimits {
+                bulk_max_bytes: UNAUTHENTICATED_BULK_MAX_BYTES,
+                arguments_max: UNAUTHENTICATED_ARGUMENTS_MAX,
+                unauthenticated: true,
+            };
+        }
+        RequestLimits { bulk_max_bytes: self.settings.string_max_bytes as i64, ..RequestLimits::default() }
+    }
+
+    /// Runs the requests in `input`; how many bytes of it are done with.
+    fn process(&mut self, connection: &mut Connection, input: &[u8]) -> usize {
+        let mut batch = std::mem::take(&mut self.batch);
+        let mut out = std::mem::take(&mut connection.out);
+        if out.capacity() == 0 {
+            out = self.pool.pop().unwrap_or_default();
+        }
+        let mut reply = Reply::new(out, connection.session.resp3);
+        let mut consumed = 0;
+        let mut ran = 0;
+        loop {
+            let error = self.parse_batch(connection, input, consumed, &mut batch).err();
+            if batch.requests.len() > 1 {
+                self.prefetch(connection.session.db, &batch);
+            }
+            let done = self.run_batch(connection, &mut reply, input, &batch, &mut consumed);
+            ran += batch.requests.len();
+            if !done {
+                // A client that waits or closes reads no further; what was read ahead is read again.
+                connection.partial = Partial::default();
+                break;
+            }
+            if let Some(error) = error {
+                self.refuse_protocol(connection, &mut reply, &error);
+                consumed = input.len();
+                break;
+            }
+            if batch.requests.is_empty() || consumed == input.len() {
+                break;
+            }
+            if ran >= SLICE_REQUESTS || reply.len() >= SLICE_OUTPUT_BYTES {
+                connection.partial = Partial::default();
+                self.mark_ready(connection);
+                break;
+            }
+        }
+        connection.out = reply.into_bytes();
+        if connection.out.is_empty() && connection.out.capacity() > 0 {
+            self.pool.push(std::mem::take(&mut connection.out));
+        }
+        self.check_output_limit(connection);
+        self.batch = batch;
+        consumed
+    }
+
+    /// Parses requests from `start` on until the input ends or the batch is full.
+    fn parse_batch(
+        &self,
+        connection: &mut Connection,
+        input: &[u8],
+        start: usize,
+        batch: &mut Batch,
+    ) -> Result<(), ProtocolError> {
+        batch.spans.clear();
+        batch.requests.clear();
+        let limits = self.request_limits(connection);
+        // Before authentication the limits may change with every request.
+        let most = if limits.unauthenticated { 1 } else { BATCH_REQUESTS };
+        let mut at = start;
+        while batch.requests.len() < most {
+            let first_span = batch.spans.len();
+            match parse(input, at, &limits, &mut connection.partial, &mut batch.spans)? {
+                Parsed::Incomplete => break,
+                Parsed::Complete(end) => {
+                    let args = Args::new(input, &batch.spans[first_span..]);
+                    let entry = self.shared.registry.resolve(&args);
+                    let hash = match entry.and_then(|e| e.single_key) {
+                        Some(index) => hash_bytes(args.at(index)),
+                        None => 0,
+                    };
+                    batch.requests.push(Request {
+                        first_span: first_span as u32,
+                        span_count: (batch.spans.len() - first_span) as u32,
+                        start: at as u32,
+                        end: end as u32,
+                        entry,
+                        hash,
+                    });
+                    at = end;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets the cache misses of a batch's keys overlap.
+    fn prefetch(&self, db: usize, batch: &Batch) {
+        let engine = self.shared.engine;
+        let hashes = || batch.requests.iter().filter(|r| r.entry.is_some_and(|e| e.is_plain)).map(|r| r.hash);
+        hashes().for_each(|hash| engine.prefetch_shard(hash));
+        let mut large = false;
+        for hash in hashes() {
+            large = engine.prefetch_bucket(db, hash, PREFETCH_KEYS_PER_SHARD);
+            if !large {
+                break;
+            }
+        }
+        if large {
+            hashes().for_each(|hash| engine.prefetch_entry(db, hash));
+        }
+    }
+
+    /// Runs a batch; false when the connection waits or closes before its end.
+    fn run_batch(
+        &mut self,
+        connection: &mut Connection,
+        reply: &mut Reply,
+        input: &[u8],
+        batch: &Batch,
+        consumed: &mut usize,
+    ) -> bool {
+        if batch.requests.is_empty() {
+            return true;
+        }
+        self.now_ms = self.shared.clock.unix_ms();
+        self.keys.now_ms = self.now_ms;
+        for request in &batch.requests {
+            let spans = &batch.spans[request.first_span as usize..(request.first_span + request.span_count) as usize];
+            if spans.is_empty() {
+                let bytes = &input[request.start as usize..request.end as usize];
+                if let Some(words) = inline_words(bytes) {
+                    let args = words.view();
+                    let entry = self.shared.registry.resolve(&args);
+                    self.request(connection, reply, &args, entry, None);
+                }
+            } else {
+                let args = Args::new(input, spans);
+                let hash = request.entry.and_then(|e| e.single_key).map(|_| request.hash);
+                self.request(connection, reply, &args, request.entry, hash);
+            }
+            if let Some(Hold::Paused) = connection.hold {
+                // The request itself is run again when the pause is over.
+                return false;
+            }
+            *consumed = request.end as usize;
+            if connection.hold.is_some() || connection.closing {
+                return false;
+            }
+        }
+        true
+    }
+
+    fn refuse_protocol(&mut self, connection: &mut Connection, reply: &mut Reply, error: &ProtocolError) {
+        let text = format!("ERR {error}");
+        tracing::debug!("{error} from client id={} addr={}", connection.info.id, connection.info.peer);
+        reply.error(&text);
+        self.count_error(&text);
+        connection.closing = true;
+    }
+
+    /// Notes that a connection has input left; it goes on in the next loop.
+    pub(crate) fn mark_ready(&mut self, connection: &mut Connection) {
+        if !connection.is_ready {
+            connection.is_ready = true;
+            self.ready.push(connection.token);
+        }
+    }
+
+    /// Goes on with the connections that had input left.
+    pub(super) fn process_ready(&mut self) {
+        if self.ready.is_empty() {
+            return;
+        }
+        self.enter();
+        for token in std::mem::take(&mut self.ready) {
+            self.continue_with(token);
+        }
+    }
+
+    /// Processes a connection's waiting input, unless it waits for something else.
+    pub(crate) fn continue_with(&mut self, token: Token) {
+        let Some(mut connection) = self.take(token) else { return };
+        connection.is_ready = false;
+        if connection.hold.is_none() && !connection.closing && !connection.query.is_empty() {
+            self.process_query(&mut connection);
+        }
+        if connection.input_ended && !connection.is_ready && connection.hold.is_none() {
+            connection.closing = true;
+        }
+        self.finish(connection);
+    }
+}

@@ -1,0 +1,70 @@
+//! What other threads ask of this one.
+
+use martlet_net::Token;
+
+use super::Worker;
+use crate::connection::{Connection, Hold};
+use crate::shared::Mail;
+
+impl Worker {
+    /// Does what other threads have asked for.
+    pub(super) fn read_mail(&mut self) {
+        if !std::mem::take(&mut self.has_mail) {
+            return;
+        }
+        self.enter();
+        for mail in self.shared.receive(self.thread) {
+            match mail {
+                Mail::Adopt { socket, listener } => self.adopt(socket, listener),
+                Mail::Push { token, client, bytes } => self.push(token, client, &bytes),
+                Mail::Kill { token, client } => {
+                    if let Some(connection) = self.take_client(token, client) {
+                        self.drop_connection(connection);
+                    }
+                }
+                Mail::Served { waiter, reply } => self.served(&waiter, &reply),
+                Mail::Unblock { token, client, error } => {
+                    if let Some(mut connection) = self.take_client(token, client) {
+                        self.end_wait(&mut connection, error);
+                        self.finish(connection);
+                    }
+                }
+                Mail::Recheck => self.resume_paused(),
+                Mail::Run(work) => work(self),
+            }
+        }
+    }
+
+    /// The client at `token`, if it is still this one.
+    fn take_client(&mut self, token: Token, client: u64) -> Option<Box<Connection>> {
+        let connection = self.take(token)?;
+        if connection.info.id == client {
+            return Some(connection);
+        }
+        self.put(connection);
+        None
+    }
+
+    /// Appends bytes to a client's output.
+    pub(crate) fn push(&mut self, token: Token, client: u64, bytes: &[u8]) {
+        if let Some(mut connection) = self.take_client(token, client) {
+            if !connection.closing {
+                connection.out.extend_from_slice(bytes);
+                self.check_output_limit(&mut connection);
+            }
+            self.finish(connection);
+        }
+    }
+
+    /// Goes on with clients that CLIENT PAUSE has held.
+    pub(crate) fn resume_paused(&mut self) {
+        for token in std::mem::take(&mut self.paused) {
+            let Some(mut connection) = self.take(token) else { continue };
+            if let Some(Hold::Paused) = connection.hold {
+                connection.hold = None;
+                self.mark_ready(&mut connection);
+            }
+            self.put(connection);
+        }
+    }
+}

@@ -1,0 +1,302 @@
+//! One I/O thread's state: its connections, its view of the keys, its buffers. `dispatch` runs requests on it.
+//!
+//! A worker touches its backend only between polls; during one it is the backend's sink and notes what to do.
+
+mod cron;
+mod input;
+mod mail;
+mod output;
+mod sink;
+
+use std::collections::BTreeSet;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use martlet_base::random::Random;
+use martlet_command::Settings;
+use martlet_engine::{Keys, Touch};
+use martlet_net::{Backend, Token};
+
+use crate::config::{Config, ConfigReader};
+use crate::connection::Connection;
+use crate::shared::Shared;
+use crate::stats::ThreadStats;
+
+use input::Batch;
+
+/// Listener tags: TCP sockets, the unix socket.
+pub const TCP: u32 = 0;
+/// See [`TCP`].
+pub const UNIX: u32 = 1;
+
+/// What to do with the backend once the poll has returned.
+enum Action {
+    Adopt(OwnedFd, Token),
+    Close(Token),
+    Listen(OwnedFd, u32),
+    Unlisten(u32),
+}
+
+/// See the module's page.
+pub struct Worker {
+    /// What all threads share.
+    pub shared: &'static Shared,
+    /// This thread's number.
+    pub thread: usize,
+    /// This thread's view of the keys.
+    pub keys: Keys,
+    /// The configuration as of this loop.
+    pub config: ConfigReader,
+    /// What handlers need of it.
+    pub settings: Arc<Settings>,
+    /// Now, Unix milliseconds, as of this batch.
+    pub now_ms: i64,
+    /// A raw reading of the clock: when the command that runs now began.
+    pub mark: u64,
+    /// Commands slower than this go to the slow log, in nanoseconds.
+    pub slow_ns: u64,
+    /// Commands slower than this go to the latency monitor, in nanoseconds.
+    pub latency_ns: u64,
+    connections: Vec<Option<Box<Connection>>>,
+    generations: Vec<u32>,
+    free: Vec<u32>,
+    /// Connections with output to hand over.
+    dirty: Vec<Token>,
+    /// Connections with input left to process.
+    ready: Vec<Token>,
+    /// Connections that wait for the end of CLIENT PAUSE.
+    pub(crate) paused: Vec<Token>,
+    /// Deadlines of blocked clients, Unix milliseconds.
+    pub(crate) deadlines: BTreeSet<(i64, Token)>,
+    actions: Vec<Action>,
+    batch: Batch,
+    /// Empty buffers for output.
+    pool: Vec<Vec<u8>>,
+    is_inside: bool,
+    /// A connection waits for its last bytes to leave.
+    has_closing: bool,
+    has_mail: bool,
+    next_tick_ms: i64,
+    next_cron_ms: i64,
+}
+
+impl Worker {
+    /// The worker of thread `thread`.
+    pub fn new(shared: &'static Shared, thread: usize) -> Worker {
+        let config = shared.config.reader();
+        let mut worker = Worker {
+            shared,
+            thread,
+            keys: Keys::new(shared.engine, thread, Random::from_entropy()),
+            settings: Arc::default(),
+            config,
+            now_ms: shared.clock.unix_ms(),
+            mark: shared.clock.raw(),
+            slow_ns: u64::MAX,
+            latency_ns: u64::MAX,
+            connections: Vec::new(),
+            generations: Vec::new(),
+            free: Vec::new(),
+            dirty: Vec::new(),
+            ready: Vec::new(),
+            paused: Vec::new(),
+            deadlines: BTreeSet::new(),
+            actions: Vec::new(),
+            batch: Batch::default(),
+            pool: Vec::new(),
+            is_inside: false,
+            has_closing: false,
+            has_mail: false,
+            next_tick_ms: 0,
+            next_cron_ms: 0,
+        };
+        worker.apply_config();
+        worker
+    }
+
+    /// This thread's counters.
+    #[inline]
+    pub fn stats(&self) -> &'static ThreadStats {
+        &self.shared.threads[self.thread]
+    }
+
+    /// The configuration as of this loop.
+    #[inline]
+    pub fn config(&self) -> &Arc<Config> {
+        self.config.current()
+    }
+
+    /// Takes up a changed configuration.
+    pub fn apply_config(&mut self) {
+        let config = self.config.current().clone();
+        self.settings = Arc::new(crate::settings::from_config(&config));
+        self.slow_ns = match config.slowlog_log_slower_than_us {
+            us @ 0.. => (us as u64).saturating_mul(1000),
+            _ => u64::MAX,
+        };
+        self.latency_ns = match config.latency_monitor_threshold_ms {
+            0 => u64::MAX,
+            ms => ms.saturating_mul(1_000_000),
+        };
+        self.keys.effects.wanted_events = crate::settings::wanted_events(&config);
+        self.refresh_time();
+    }
+
+    /// Reads the clocks.
+    pub fn refresh_time(&mut self) {
+        self.now_ms = self.shared.clock.unix_ms();
+        self.mark = self.shared.clock.raw();
+        self.keys.now_ms = self.now_ms;
+        self.keys.touch = self.touch_policy();
+    }
+
+    /// How accesses to keys are noted under the configured policy.
+    pub fn touch_policy(&self) -> Touch {
+        let config = self.config.current();
+        if config.maxmemory_policy.is_lfu() {
+            Touch::Lfu {
+                minutes: (self.now_ms / 60_000) as u16,
+                log_factor: config.lfu_log_factor,
+                decay_minutes: config.lfu_decay_time_minutes,
+            }
+        } else {
+            Touch::Lru((self.now_ms / 1000) as u32 & 0xff_ffff)
+        }
+    }
+
+    /// Passes the gate, if this loop has not yet.
+    #[inline]
+    pub fn enter(&mut self) {
+        if !self.is_inside {
+            self.shared.engine.gate.enter(self.thread);
+            self.is_inside = true;
+            self.refresh_time();
+        }
+    }
+
+    /// Passes out of the gate.
+    #[inline]
+    pub fn leave(&mut self) {
+        if self.is_inside {
+            self.shared.engine.gate.leave(self.thread);
+            self.is_inside = false;
+        }
+    }
+
+    /// Runs `work` alone: behind the closed gate, with all shards held.
+    pub fn alone<R>(&mut self, work: impl FnOnce(&mut Worker) -> R) -> R {
+        self.leave();
+        let gate = &self.shared.engine.gate;
+        let result = gate.closed(|| {
+            self.keys.hold_all();
+            let result = work(self);
+            self.keys.release();
+            result
+        });
+        self.enter();
+        result
+    }
+
+    /// The connection at `token`, taken out to be worked on; it is put back by [`Worker::put`].
+    pub(crate) fn take(&mut self, token: Token) -> Option<Box<Connection>> {
+        let slot = self.connections.get_mut(token.index())?;
+        if slot.as_ref()?.token != token {
+            return None;
+        }
+        slot.take()
+    }
+
+    /// See [`Worker::take`].
+    pub(crate) fn put(&mut self, connection: Box<Connection>) {
+        let index = connection.token.index();
+        self.connections[index] = Some(connection);
+    }
+
+    /// A free place for a connection.
+    fn reserve(&mut self) -> Token {
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.connections.push(None);
+            self.generations.push(0);
+            self.connections.len() as u32 - 1
+        });
+        self.generations[index as usize] += 1;
+        Token::new(index, self.generations[index as usize])
+    }
+
+    fn release(&mut self, token: Token) {
+        self.connections[token.index()] = None;
+        self.free.push(token.index() as u32);
+    }
+
+    /// How long the next poll may sleep.
+    fn sleep(&self) -> Duration {
+        if !self.ready.is_empty() || self.has_closing || self.has_mail {
+            return Duration::ZERO;
+        }
+        let now_ms = self.shared.clock.unix_ms();
+        let deadline_ms = self.deadlines.first().map_or(i64::MAX, |(at_ms, _)| *at_ms);
+        let next_ms = self.next_tick_ms.min(self.next_cron_ms).min(deadline_ms);
+        Duration::from_millis(next_ms.saturating_sub(now_ms).clamp(0, 1000) as u64)
+    }
+
+    /// The thread's loop, until the server stops.
+    ///
+    /// # Errors
+    /// When the backend breaks.
+    pub fn run(&mut self, backend: &mut dyn Backend) -> std::io::Result<()> {
+        while !self.shared.stopping.load(std::sync::atomic::Ordering::Relaxed) {
+            let timeout = self.sleep();
+            self.leave();
+            backend.poll(Some(timeout), self)?;
+            let began = self.shared.clock.raw();
+            if self.config.refresh() {
+                self.apply_config();
+            }
+            self.read_mail();
+            self.process_ready();
+            self.tick();
+            self.act(backend);
+            self.flush(backend);
+            self.act(backend);
+            let clock = &self.shared.clock;
+            self.stats().loops.add(1);
+            self.stats().loop_us.add(clock.elapsed_ns(began, clock.raw()) / 1000);
+        }
+        self.leave();
+        // What was answered last (SHUTDOWN's error replies, say) still leaves.
+        self.flush(backend);
+        backend.poll(Some(Duration::ZERO), self)
+    }
+
+    /// Does what was noted for the backend.
+    fn act(&mut self, backend: &mut dyn Backend) {
+        for action in std::mem::take(&mut self.actions) {
+            match action {
+                Action::Adopt(socket, token) => {
+                    if let Err(error) = backend.adopt(socket, token) {
+                        tracing::warn!("Error registering fd event for the new client: {error}");
+                        self.forget(token);
+                    }
+                }
+                Action::Close(token) => backend.close(token),
+                Action::Listen(socket, tag) => {
+                    if let Err(error) = backend.listen(socket, tag) {
+                        tracing::warn!("Cannot accept connections: {error}");
+                    }
+                }
+                Action::Unlisten(tag) => backend.unlisten(tag),
+            }
+        }
+    }
+
+    /// Accepts from this socket from now on.
+    pub fn listen(&mut self, socket: OwnedFd, tag: u32) {
+        self.actions.push(Action::Listen(socket, tag));
+    }
+
+    /// Closes all listeners of this tag.
+    pub fn unlisten(&mut self, tag: u32) {
+        self.actions.push(Action::Unlisten(tag));
+    }
+}

@@ -1,0 +1,58 @@
+//! Replies on their way out: one send per connection and loop, and the limits on what may wait.
+
+use std::sync::atomic::Ordering;
+
+use martlet_net::Backend;
+
+use super::Worker;
+use crate::connection::Connection;
+
+impl Worker {
+    /// Hands every connection's output to the backend.
+    pub(super) fn flush(&mut self, backend: &mut dyn Backend) {
+        self.has_closing = false;
+        for token in std::mem::take(&mut self.dirty) {
+            let Some(mut connection) = self.take(token) else { continue };
+            connection.is_dirty = false;
+            if !connection.out.is_empty() {
+                let buffer = std::mem::take(&mut connection.out);
+                let bytes = buffer.len();
+                connection.in_flight.push_back(bytes);
+                connection.in_flight_bytes += bytes;
+                self.stats().net_output_bytes.add(bytes as u64);
+                connection.info.net_output_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+                connection.info.output_bytes.store(connection.in_flight_bytes, Ordering::Relaxed);
+                backend.send(token, buffer);
+            }
+            self.has_closing |= connection.closing;
+            self.put(connection);
+        }
+    }
+
+    /// Ends a connection whose unread replies exceed `client-output-buffer-limit`.
+    pub(crate) fn check_output_limit(&mut self, connection: &mut Connection) {
+        let bytes = connection.output_bytes() as u64;
+        let class = if connection.is_monitor { 1 } else { 0 };
+        let limit = &self.config.current().client_output_buffer_limits[class];
+        if bytes <= limit.soft_bytes || limit.soft_bytes == 0 {
+            connection.soft_limit_since_ms = None;
+        }
+        let hard = limit.hard_bytes > 0 && bytes > limit.hard_bytes;
+        let soft = limit.soft_bytes > 0 && bytes > limit.soft_bytes && {
+            let since_ms = *connection.soft_limit_since_ms.get_or_insert(self.now_ms);
+            self.now_ms - since_ms > limit.soft_seconds as i64 * 1000
+        };
+        if hard || soft {
+            tracing::warn!(
+                "Client id={} addr={} (omem={bytes}) scheduled to be closed ASAP for overcoming of output buffer limits.",
+                connection.info.id,
+                connection.info.peer
+            );
+            self.shared.stats.output_buffer_disconnections.fetch_add(1, Ordering::Relaxed);
+            connection.out = Vec::new();
+            connection.in_flight_bytes = 0;
+            connection.in_flight.clear();
+            connection.closing = true;
+        }
+    }
+}

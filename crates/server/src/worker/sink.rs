@@ -1,0 +1,163 @@
+//! The worker as its backend's sink: sockets accepted, bytes received, buffers sent, connections ended.
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use martlet_net::{Sink, Token};
+
+use super::{Action, UNIX, Worker};
+use crate::clients::{ClientDetails, ClientInfo};
+use crate::connection::{Connection, Session};
+use crate::shared::Mail;
+
+/// Output buffers up to this capacity are kept for reuse.
+const POOLED_MAX_BYTES: usize = 64 * 1024;
+/// As many are kept at most.
+const POOLED_MAX: usize = 64;
+
+const PROTECTED: &[u8] = b"-DENIED Redis is running in protected mode because protected mode is enabled and no password is set for the default user. In this mode connections are only accepted from the loopback interface. If you want to connect from external computers to Redis you may adopt one of the following solutions: 1) Just disable protected mode sending the command 'CONFIG SET protected-mode no' from the loopback interface by connecting to Redis from the same host the server is running, however MAKE SURE Redis is not publicly accessible from internet if you do so. Use CONFIG REWRITE to make this change permanent. 2) Alternatively you can just disable the protected mode by editing the Redis configuration file, and setting the protected mode option to 'no', and then restarting the server. 3) If you started the server manually just for testing, restart it with the '--protected-mode no' option. 4) Set up an authentication password for the default user. NOTE: You only need to do one of the above things in order for the server to start accepting connections from the outside.\r\n";
+
+impl Sink for Worker {
+    fn accepted(&mut self, tag: u32, socket: OwnedFd) {
+        let shared = self.shared;
+        let thread = shared.clients.least_loaded(shared.thread_count());
+        shared.clients.assigned(thread, 1);
+        if thread == self.thread {
+            self.adopt(socket, tag);
+        } else {
+            shared.send(thread, Mail::Adopt { socket, listener: tag });
+        }
+    }
+
+    fn received(&mut self, token: Token, data: &[u8]) {
+        self.enter();
+        self.stats().net_input_bytes.add(data.len() as u64);
+        self.stats().reads_processed.add(1);
+        let Some(mut connection) = self.take(token) else { return };
+        if !connection.closing {
+            self.feed(&mut connection, data);
+        }
+        self.finish(connection);
+    }
+
+    fn sent(&mut self, token: Token, mut buffer: Vec<u8>, result: io::Result<()>) {
+        self.stats().writes_processed.add(1);
+        let Some(mut connection) = self.take(token) else { return };
+        let bytes = connection.in_flight.pop_front().unwrap_or(0);
+        connection.in_flight_bytes -= bytes;
+        if buffer.capacity() <= POOLED_MAX_BYTES && self.pool.len() < POOLED_MAX {
+            buffer.clear();
+            self.pool.push(buffer);
+        }
+        match result {
+            Ok(()) => {
+                connection.info.output_bytes.store(connection.output_bytes(), Ordering::Relaxed);
+                self.finish(connection);
+            }
+            Err(_) => self.drop_connection(connection),
+        }
+    }
+
+    fn closed(&mut self, token: Token, reason: Option<io::Error>) {
+        self.enter();
+        let Some(mut connection) = self.take(token) else { return };
+        connection.input_ended = true;
+        let waits = connection.hold.is_none() && (connection.output_bytes() > 0 || connection.is_ready);
+        if reason.is_none() && waits {
+            // The replies to what came before the end still leave.
+            connection.closing = !connection.is_ready;
+            self.finish(connection);
+        } else {
+            self.drop_connection(connection);
+        }
+    }
+
+    fn woken(&mut self) {
+        self.has_mail = true;
+    }
+}
+
+impl Worker {
+    /// Takes over an accepted socket.
+    pub(super) fn adopt(&mut self, socket: OwnedFd, listener: u32) {
+        self.stats().connections_received.add(1);
+        let shared = self.shared;
+        let config = self.config.current().clone();
+        let is_unix = listener == UNIX;
+        let refusal: Option<&[u8]> = if shared.clients.count() >= config.maxclients as usize {
+            shared.stats.rejected_connections.fetch_add(1, Ordering::Relaxed);
+            Some(b"-ERR max number of clients reached\r\n")
+        } else {
+            let exposed = config.protected_mode && config.requirepass.is_none() && !is_unix;
+            (exposed && !crate::address::is_loopback(&socket)).then_some(PROTECTED)
+        };
+        if let Some(text) = refusal {
+            // A fresh socket's buffer has room; a peer that is gone already needs no message.
+            let _ = rustix::net::send(&socket, text, rustix::net::SendFlags::NOSIGNAL);
+            shared.clients.assigned(self.thread, -1);
+            return;
+        }
+        if !is_unix {
+            let _ = martlet_net::set_nodelay(&socket);
+            if config.tcp_keepalive_s > 0 {
+                let _ = martlet_net::set_keepalive(&socket, config.tcp_keepalive_s);
+            }
+        }
+        let token = self.reserve();
+        let (peer, local) = crate::address::names(&socket, is_unix, &config);
+        let info = Arc::new(ClientInfo::new(
+            shared.clients.next_id(),
+            self.thread,
+            token,
+            (peer, local, is_unix),
+            socket.as_raw_fd(),
+            shared.clock.unix_ms(),
+            ClientDetails { user: "default".into(), ..ClientDetails::default() },
+        ));
+        shared.clients.add(info.clone());
+        let session = Session::new(config.requirepass.is_none());
+        self.connections[token.index()] = Some(Box::new(Connection::new(token, info, session)));
+        self.actions.push(Action::Adopt(socket, token));
+    }
+
+    /// Puts a connection back after work on it, or ends it if it is done.
+    pub(crate) fn finish(&mut self, connection: Box<Connection>) {
+        if connection.closing && connection.output_bytes() == 0 {
+            self.drop_connection(connection);
+            return;
+        }
+        if connection.closing {
+            self.has_closing = true;
+        }
+        self.mark_dirty(connection);
+    }
+
+    /// Puts a connection back, noting that it has output.
+    fn mark_dirty(&mut self, mut connection: Box<Connection>) {
+        if !connection.out.is_empty() && !connection.is_dirty {
+            connection.is_dirty = true;
+            self.dirty.push(connection.token);
+        }
+        self.put(connection);
+    }
+
+    /// Ends a connection at once.
+    pub(crate) fn drop_connection(&mut self, mut connection: Box<Connection>) {
+        self.enter();
+        self.abandon_session(&mut connection);
+        let token = connection.token;
+        self.shared.clients.remove(connection.info.id);
+        self.shared.clients.assigned(self.thread, -1);
+        self.actions.push(Action::Close(token));
+        self.release(token);
+    }
+
+    /// Ends a connection that the backend has not taken.
+    pub(super) fn forget(&mut self, token: Token) {
+        if let Some(connection) = self.take(token) {
+            self.drop_connection(connection);
+        }
+    }
+}
