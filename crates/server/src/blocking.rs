@@ -27,7 +27,13 @@ struct WaitingRequest {
 
 impl Worker {
     /// Queues a client on the keys of its request. The keys' shards are held.
-    pub(crate) fn block(&mut self, connection: &mut Connection, entry: &'static Entry, args: &Args<'_>, block: Block) {
+    pub(crate) fn block(
+        &mut self,
+        connection: &mut Connection,
+        entry: &'static Entry,
+        args: &Args<'_>,
+        block: Block,
+    ) {
         let keys: Vec<Vec<u8>> = block.key_indexes.iter().map(|&i| args.at(i).to_vec()).collect();
         let request = WaitingRequest { entry, args: args.to_owned(), resp3: connection.session.resp3 };
         let db = connection.session.db;
@@ -83,7 +89,9 @@ impl Worker {
     /// Runs a waiter's request: its reply if it could be served, and whether the key has nothing more to give.
     fn serve(&mut self, waiter: &Arc<Waiter>, ready: &ReadyKey) -> (Option<Vec<u8>>, bool) {
         let Some(request) = waiter.request.downcast_ref::<WaitingRequest>() else { return (None, false) };
-        let (Run::Data(handler), args) = (request.entry.run, request.args.view()) else { return (None, false) };
+        let (Run::Data(handler), args) = (request.entry.run, request.args.view()) else {
+            return (None, false);
+        };
         let Some(shards) = self.shards_of(request.entry, &args) else { return (None, false) };
         self.keys.hold_many(shards);
         self.keys.db = waiter.db;
@@ -145,7 +153,8 @@ impl Worker {
             }
             self.deadlines.pop_first();
             let Some(mut connection) = self.take(token) else { continue };
-            let is_due = matches!(&connection.hold, Some(Hold::Blocked(b)) if b.block.deadline_ms == Some(at_ms));
+            let is_due =
+                matches!(&connection.hold, Some(Hold::Blocked(b)) if b.block.deadline_ms == Some(at_ms));
             if is_due {
                 self.end_wait(&mut connection, false);
             }
@@ -226,4 +235,3 @@ fn awaited_kind(entry: &Entry) -> Option<Kind> {
         _ => None,
     }
 }
-

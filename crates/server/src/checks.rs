@@ -10,7 +10,8 @@ use crate::worker::Worker;
 /// A check.
 type Check = fn(&Worker, &Connection, &Entry, &Args<'_>) -> Outcome;
 
-const CHECKS: &[Check] = &[subcommand_exists, arity, debug_is_enabled, authenticated, allowed_in_multi, not_monitoring];
+const CHECKS: &[Check] =
+    &[subcommand_exists, arity, debug_is_enabled, authenticated, allowed_in_multi, not_monitoring];
 
 /// All checks in order.
 pub fn before(worker: &Worker, connection: &Connection, entry: &Entry, args: &Args<'_>) -> Outcome {
@@ -59,14 +60,18 @@ fn arity(_: &Worker, _: &Connection, entry: &Entry, args: &Args<'_>) -> Outcome 
 
 fn debug_is_enabled(worker: &Worker, connection: &Connection, entry: &Entry, _: &Args<'_>) -> Outcome {
     use crate::config::ProtectedAction;
-    if entry.spec.name != "debug" && entry.parent.is_none_or(|id| worker.shared.registry.entries()[id].spec.name != "debug") {
+    if entry.spec.name != "debug"
+        && entry.parent.is_none_or(|id| worker.shared.registry.entries()[id].spec.name != "debug")
+    {
         return Ok(());
     }
     let allowed = match worker.config().enable_debug_command {
         ProtectedAction::Yes => true,
         ProtectedAction::No => false,
         ProtectedAction::Local => {
-            connection.is_unix || connection.info.peer.starts_with("127.") || connection.info.peer.starts_with("[::1]")
+            connection.is_unix
+                || connection.info.peer.starts_with("127.")
+                || connection.info.peer.starts_with("[::1]")
         }
     };
     if allowed {

@@ -191,7 +191,13 @@ impl Worker {
     }
 
     /// Answers a request that may not run; inside MULTI, EXEC will refuse.
-    fn reject(&mut self, connection: &mut Connection, reply: &mut Reply, entry: Option<&Entry>, error: &Error) {
+    fn reject(
+        &mut self,
+        connection: &mut Connection,
+        reply: &mut Reply,
+        entry: Option<&Entry>,
+        error: &Error,
+    ) {
         if let Some(transaction) = &mut connection.session.transaction {
             transaction.aborted = true;
         }
@@ -252,11 +258,15 @@ impl Worker {
 
     fn must_pause(&self, connection: &Connection, entry: &Entry) -> bool {
         let Some(all) = self.shared.paused(self.now_ms) else { return false };
-        if matches!(entry.spec.full_name, "client|unpause" | "client|pause") || entry.spec.full_name.starts_with("client|") {
+        if matches!(entry.spec.full_name, "client|unpause" | "client|pause")
+            || entry.spec.full_name.starts_with("client|")
+        {
             return false;
         }
         let may_change = |e: &Entry| {
-            e.spec.flags.has(Flags::WRITE) || e.spec.flags.has(Flags::MAY_REPLICATE) || e.spec.name == "evalsha"
+            e.spec.flags.has(Flags::WRITE)
+                || e.spec.flags.has(Flags::MAY_REPLICATE)
+                || e.spec.name == "evalsha"
         };
         let is_exec = entry.spec.name == "exec";
         let queue_writes = connection.session.transaction.as_ref().is_some_and(|t| t.writes);

@@ -23,8 +23,13 @@ impl Worker {
         }
         let now_us = self.shared.clock.unix_us();
         let db = connection.session.db;
-        let peer = if connection.is_unix { "unix:".to_owned() + connection.info.peer.trim_end_matches(":0") } else { connection.info.peer.clone() };
-        let mut line = format!("+{}.{:06} [{db} {peer}]", now_us / 1_000_000, now_us % 1_000_000).into_bytes();
+        let peer = if connection.is_unix {
+            "unix:".to_owned() + connection.info.peer.trim_end_matches(":0")
+        } else {
+            connection.info.peer.clone()
+        };
+        let mut line =
+            format!("+{}.{:06} [{db} {peer}]", now_us / 1_000_000, now_us % 1_000_000).into_bytes();
         let shown = checks::redacted(entry, args);
         for arg in shown.as_ref().map_or(*args, |owned| owned.view()).iter() {
             line.push(b' ');

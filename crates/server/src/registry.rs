@@ -53,7 +53,8 @@ fn fold(name: &[u8]) -> usize {
     word[..head].copy_from_slice(&name[..head]);
     let last = name.last().copied().unwrap_or(0) | 0x20;
     let word = u64::from_le_bytes(word) | 0x2020_2020_2020_2020;
-    let mixed = (word ^ (name.len() as u64) << 56 ^ u64::from(last) << 48).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    let mixed =
+        (word ^ (name.len() as u64) << 56 ^ u64::from(last) << 48).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     (mixed >> 53) as usize
 }
 
@@ -93,7 +94,12 @@ impl Registry {
         self.insert(command.spec.name.as_bytes(), id);
     }
 
-    fn push<H: Copy>(&mut self, command: &'static Command<H>, wrap: fn(H) -> Run, parent: Option<usize>) -> usize {
+    fn push<H: Copy>(
+        &mut self,
+        command: &'static Command<H>,
+        wrap: fn(H) -> Run,
+        parent: Option<usize>,
+    ) -> usize {
         let id = self.entries.len();
         let spec = &command.spec;
         let run = command.handler.map_or(Run::Nothing, wrap);
@@ -197,7 +203,8 @@ mod tests {
         assert_eq!(registry.find(b"gEt").unwrap().spec.name, "get");
         assert!(registry.find(b"nonsense").is_none());
         assert!(registry.find(b"").is_none());
-        let renamed = Registry::new(&[("get".into(), "fetch".into()), ("ping".into(), String::new())]).unwrap();
+        let renamed =
+            Registry::new(&[("get".into(), "fetch".into()), ("ping".into(), String::new())]).unwrap();
         assert!(renamed.find(b"get").is_none());
         assert_eq!(renamed.find(b"FETCH").unwrap().spec.name, "get");
         assert!(renamed.find(b"ping").is_none());

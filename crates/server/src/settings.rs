@@ -6,7 +6,10 @@ use crate::config::Config;
 
 /// The handlers' settings under `config`.
 pub fn from_config(config: &Config) -> Settings {
-    Settings { string_max_bytes: config.proto_max_bulk_len_bytes as usize, databases: config.databases as usize }
+    Settings {
+        string_max_bytes: config.proto_max_bulk_len_bytes as usize,
+        databases: config.databases as usize,
+    }
 }
 
 /// The classes of key events that are published; 0 when there is no channel to publish them to.

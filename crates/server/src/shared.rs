@@ -165,7 +165,9 @@ impl Shared {
             backend: OnceLock::new(),
             active_expire: AtomicBool::new(true),
             port: AtomicU32::new(0),
-            mailboxes: (0..threads).map(|_| Mailbox { mails: Mutex::default(), waker: OnceLock::new() }).collect(),
+            mailboxes: (0..threads)
+                .map(|_| Mailbox { mails: Mutex::default(), waker: OnceLock::new() })
+                .collect(),
             clock,
         })
     }

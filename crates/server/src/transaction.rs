@@ -36,7 +36,12 @@ fn multi(call: &mut Call<'_>) -> Outcome {
 static EXEC: ServerCommand = command("exec", 1, exec as ServerHandler)
     .flags(Flags::NOSCRIPT.with(Flags::LOADING).with(Flags::STALE).with(Flags::SKIP_SLOWLOG))
     .acl(Acl::TRANSACTION)
-    .doc(Group::Transactions, "1.2.0", "Depends on commands in the transaction", "Executes all commands in a transaction.");
+    .doc(
+        Group::Transactions,
+        "1.2.0",
+        "Depends on commands in the transaction",
+        "Executes all commands in a transaction.",
+    );
 
 fn exec(call: &mut Call<'_>) -> Outcome {
     let Some(transaction) = end_transaction(call.connection) else {
@@ -136,7 +141,12 @@ static WATCH: ServerCommand = command("watch", -2, watch as ServerHandler)
     .flags(CONTROL.with(Flags::NO_MULTI))
     .keys(&[KeyPart::range(1, -1, 1, KeyFlags::RO)])
     .acl(Acl::TRANSACTION)
-    .doc(Group::Transactions, "2.2.0", "O(1) for every key", "Makes EXEC depend on keys staying as they are.");
+    .doc(
+        Group::Transactions,
+        "2.2.0",
+        "O(1) for every key",
+        "Makes EXEC depend on keys staying as they are.",
+    );
 
 fn watch(call: &mut Call<'_>) -> Outcome {
     let session = &mut call.connection.session;
@@ -195,7 +205,8 @@ impl Worker {
         let owned = args.to_owned();
         let info = &connection.info;
         info.multi_bytes.fetch_add(owned.heap_bytes(), Ordering::Relaxed);
-        transaction.writes |= entry.spec.flags.has(Flags::WRITE) || entry.spec.flags.has(Flags::MAY_REPLICATE);
+        transaction.writes |=
+            entry.spec.flags.has(Flags::WRITE) || entry.spec.flags.has(Flags::MAY_REPLICATE);
         transaction.queue.push((entry.id, owned));
         info.multi.store(transaction.queue.len() as i64, Ordering::Relaxed);
     }
@@ -205,7 +216,9 @@ impl Worker {
         for watched in std::mem::take(&mut session.watched) {
             let key = Key::new(&watched.key);
             let flag = session.watch_flag.clone();
-            self.with_key_held(&key, |worker| worker.keys.hooks_mut(&key).unwatch(watched.db, key.bytes, &flag));
+            self.with_key_held(&key, |worker| {
+                worker.keys.hooks_mut(&key).unwatch(watched.db, key.bytes, &flag)
+            });
         }
         session.watch_flag.clear();
     }

@@ -63,10 +63,12 @@ const OPEN: Flags = Flags::NOSCRIPT
     .with(Flags::NO_AUTH)
     .with(Flags::ALLOW_BUSY);
 
-static AUTH: ServerCommand = command("auth", -2, auth as ServerHandler)
-    .flags(OPEN)
-    .acl(Acl::CONNECTION)
-    .doc(Group::Connection, "1.0.0", "O(N) for N passwords of the user", "Authenticates the connection.");
+static AUTH: ServerCommand = command("auth", -2, auth as ServerHandler).flags(OPEN).acl(Acl::CONNECTION).doc(
+    Group::Connection,
+    "1.0.0",
+    "O(N) for N passwords of the user",
+    "Authenticates the connection.",
+);
 
 const WRONG_PASSWORD: Error = Error::Fixed("WRONGPASS invalid username-password pair or user is disabled.");
 
@@ -187,10 +189,12 @@ pub fn is_valid_name(name: &[u8]) -> bool {
     name.iter().all(|byte| (b'!'..=b'~').contains(byte))
 }
 
-static QUIT: ServerCommand = command("quit", -1, quit as ServerHandler)
-    .flags(OPEN)
-    .acl(Acl::CONNECTION)
-    .doc(Group::Connection, "1.0.0", "O(1)", "Closes the connection.");
+static QUIT: ServerCommand = command("quit", -1, quit as ServerHandler).flags(OPEN).acl(Acl::CONNECTION).doc(
+    Group::Connection,
+    "1.0.0",
+    "O(1)",
+    "Closes the connection.",
+);
 
 fn quit(call: &mut Call<'_>) -> Outcome {
     call.reply.ok();

@@ -84,7 +84,8 @@ impl Worker {
 
     fn sample(&mut self) {
         let threads = &self.shared.threads;
-        let total = |counter: fn(&crate::stats::ThreadStats) -> u64| threads.iter().map(|t| counter(t)).sum::<u64>();
+        let total =
+            |counter: fn(&crate::stats::ThreadStats) -> u64| threads.iter().map(|t| counter(t)).sum::<u64>();
         let totals = [
             total(|t| t.total_commands.get()),
             total(|t| t.net_input_bytes.get()),

@@ -11,7 +11,9 @@ use martlet_base::limits::{
 };
 use martlet_net::Token;
 use martlet_protocol::reply::Reply;
-use martlet_protocol::request::{Args, Parsed, Partial, ProtocolError, RequestLimits, Span, inline_words, parse};
+use martlet_protocol::request::{
+    Args, Parsed, Partial, ProtocolError, RequestLimits, Span, inline_words, parse,
+};
 
 use super::Worker;
 use crate::connection::{Connection, Hold, special};
@@ -231,7 +233,8 @@ impl Worker {
         self.now_ms = self.shared.clock.unix_ms();
         self.keys.now_ms = self.now_ms;
         for request in &batch.requests {
-            let spans = &batch.spans[request.first_span as usize..(request.first_span + request.span_count) as usize];
+            let spans =
+                &batch.spans[request.first_span as usize..(request.first_span + request.span_count) as usize];
             if spans.is_empty() {
                 let bytes = &input[request.start as usize..request.end as usize];
                 if let Some(words) = inline_words(bytes) {

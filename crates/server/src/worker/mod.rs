@@ -18,7 +18,7 @@ use martlet_command::Settings;
 use martlet_engine::{Keys, Touch};
 use martlet_net::{Backend, Token};
 
-use crate::config::{Config, ConfigReader};
+use crate::config::{Config, ConfigReader, MaxmemoryPolicy};
 use crate::connection::Connection;
 use crate::shared::Shared;
 use crate::stats::ThreadStats;
@@ -154,7 +154,7 @@ impl Worker {
     /// How accesses to keys are noted under the configured policy.
     pub fn touch_policy(&self) -> Touch {
         let config = self.config.current();
-        if config.maxmemory_policy.is_lfu() {
+        if matches!(config.maxmemory_policy, MaxmemoryPolicy::AllkeysLfu | MaxmemoryPolicy::VolatileLfu) {
             Touch::Lfu {
                 minutes: (self.now_ms / 60_000) as u16,
                 log_factor: config.lfu_log_factor,
@@ -244,7 +244,7 @@ impl Worker {
     ///
     /// # Errors
     /// When the backend breaks.
-    pub fn run(&mut self, backend: &mut dyn Backend) -> std::io::Result<()> {
+    pub fn run_loop(&mut self, backend: &mut dyn Backend) -> std::io::Result<()> {
         while !self.shared.stopping.load(std::sync::atomic::Ordering::Relaxed) {
             let timeout = self.sleep();
             self.leave();

@@ -1,0 +1,95 @@
+//! The listening sockets: TCP addresses of `bind`, the unix socket.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::os::fd::OwnedFd;
+
+use crate::config::Config;
+use crate::process::set_socket_owner;
+
+/// A listening socket and how to name it.
+pub struct Listener {
+    /// The socket.
+    pub socket: OwnedFd,
+    /// `address:port`.
+    pub name: String,
+}
+
+/// Listens on every address of `bind`. An address with `-` in front may be unavailable; a wildcard's family may be
+/// unsupported as long as another address is not.
+///
+/// # Errors
+/// The message to log, in Redis' words.
+pub fn tcp(config: &Config) -> Result<Vec<Listener>, String> {
+    if config.port == 0 {
+        return Ok(Vec::new());
+    }
+    let mut listeners = Vec::new();
+    for spec in &config.bind {
+        let optional = spec.starts_with('-');
+        let host = spec.strip_prefix('-').unwrap_or(spec);
+        for address in resolve(host, config.port)? {
+            match martlet_net::listen_tcp(address, config.tcp_backlog as i32) {
+                Ok(socket) => listeners.push(Listener { socket, name: address.to_string() }),
+                Err(error) => {
+                    tracing::warn!(
+                        "Warning: Could not create server TCP listening socket {host}:{}: {}",
+                        config.port,
+                        text(&error)
+                    );
+                    let unsupported = matches!(
+                        error.raw_os_error(),
+                        Some(libc::EAFNOSUPPORT | libc::EPROTONOSUPPORT | libc::EADDRNOTAVAIL)
+                    );
+                    if !(optional && unsupported) {
+                        return Err(format!("Failed listening on port {} (tcp), aborting.", config.port));
+                    }
+                }
+            }
+        }
+    }
+    if listeners.is_empty() && !config.bind.is_empty() {
+        return Err(format!("Failed listening on port {} (tcp), aborting.", config.port));
+    }
+    Ok(listeners)
+}
+
+fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, String> {
+    match host {
+        "*" => Ok(vec![SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), port)]),
+        "::*" => Ok(vec![SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), port)]),
+        _ => match (host, port).to_socket_addrs() {
+            // One socket a name, as Redis: the first address.
+            Ok(addresses) => Ok(addresses.take(1).collect()),
+            Err(error) => {
+                tracing::warn!(
+                    "Warning: Could not create server TCP listening socket {host}:{port}: {error}"
+                );
+                Err(format!("Failed listening on port {port} (tcp), aborting."))
+            }
+        },
+    }
+}
+
+/// Listens on the unix socket, if one is configured.
+///
+/// # Errors
+/// The message to log.
+pub fn unix(config: &Config) -> Result<Option<OwnedFd>, String> {
+    let Some(path) = &config.unixsocket else { return Ok(None) };
+    // A socket that a server left behind is in the way.
+    let _ = std::fs::remove_file(path);
+    let listen = || {
+        let socket = martlet_net::listen_unix(path, config.unixsocketperm, config.tcp_backlog as i32)?;
+        set_socket_owner(path, config.unixsocketperm, config.unixsocketgroup.as_deref())?;
+        Ok(socket)
+    };
+    listen().map(Some).map_err(|error: std::io::Error| {
+        tracing::warn!("Failed opening Unix socket: bind: {}", text(&error));
+        "Failed listening on the Unix socket, aborting.".into()
+    })
+}
+
+fn text(error: &std::io::Error) -> String {
+    let full = error.to_string();
+    full.split(" (os error").next().unwrap_or(&full).to_owned()
+}

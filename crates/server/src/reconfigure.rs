@@ -1,0 +1,30 @@
+//! Side effects of CONFIG SET that concern sockets: what listens where.
+
+use std::sync::atomic::Ordering;
+
+use crate::config::Config;
+use crate::listeners;
+use crate::shared::{Mail, Shared};
+use crate::worker::TCP;
+
+/// Puts the hooks in place.
+pub fn install(shared: &'static Shared) {
+    shared.config.on_change(&["port", "bind"], Box::new(move |_, new| relisten(shared, new)));
+}
+
+/// Listens on the new addresses, then gives up the old ones; on failure the old ones stay.
+fn relisten(shared: &'static Shared, new: &Config) -> Result<(), String> {
+    let listeners =
+        listeners::tcp(new).map_err(|_| "Unable to listen on this port. Check server logs.".to_owned())?;
+    shared.port.store(u32::from(new.port), Ordering::Relaxed);
+    shared.send(
+        0,
+        Mail::Run(Box::new(move |worker| {
+            worker.unlisten(TCP);
+            for listener in listeners {
+                worker.listen(listener.socket, TCP);
+            }
+        })),
+    );
+    Ok(())
+}

@@ -1,0 +1,154 @@
+//! The server as a whole: listeners, I/O threads, signals, the end.
+
+use std::ffi::OsString;
+use std::sync::atomic::Ordering;
+
+use martlet_net::Backend;
+
+use crate::config::{IoBackend, Surroundings};
+use crate::listeners::{self, Listener};
+use crate::registry::Registry;
+use crate::shared::Shared;
+use crate::startup::{Prepared, Serving, Start, prepare};
+use crate::worker::{TCP, UNIX, Worker};
+
+/// What the configuration's parser may ask: whether a command exists.
+struct KnownCommands(Registry);
+
+impl Surroundings for KnownCommands {
+    fn command_exists(&self, name: &[u8]) -> Option<bool> {
+        Some(self.0.find(name).is_some())
+    }
+
+    fn check_user(&self, _: &[Vec<u8>]) -> Result<(), (usize, String)> {
+        Ok(())
+    }
+}
+
+/// Runs the server tool: `program` is the name it was called by, `arguments` what follows it. Returns the exit status.
+pub fn main(program: &str, arguments: &[OsString]) -> i32 {
+    let known = match Registry::new(&[]) {
+        Ok(registry) => KnownCommands(registry),
+        Err(message) => {
+            eprintln!("{message}");
+            return 1;
+        }
+    };
+    match prepare(program, arguments, &known) {
+        Start::Exit(status) => status,
+        Start::Run(prepared) => match serve(*prepared) {
+            Ok(()) => 0,
+            Err(message) => {
+                tracing::error!("{message}");
+                1
+            }
+        },
+    }
+}
+
+fn serve(prepared: Prepared) -> Result<(), String> {
+    let config = prepared.store.snapshot();
+    let renames: Vec<(String, String)> = prepared
+        .renames
+        .iter()
+        .map(|(old, new)| {
+            (String::from_utf8_lossy(old).into_owned(), String::from_utf8_lossy(new).into_owned())
+        })
+        .collect();
+    let registry: &'static Registry = Box::leak(Box::new(Registry::new(&renames)?));
+    let file = prepared.store.file().map(std::path::Path::to_path_buf);
+    let threads = config.io_threads;
+    let shared = Shared::new(prepared.store.clone(), registry, threads, file).map_err(|e| e.to_string())?;
+    let shared: &'static Shared = Box::leak(Box::new(shared));
+    shared.port.store(u32::from(config.port), Ordering::Relaxed);
+
+    let tcp = listeners::tcp(&config)?;
+    let unix = listeners::unix(&config)?;
+    if tcp.is_empty() && unix.is_none() {
+        return Err("Configured to not listen anywhere, exiting.".into());
+    }
+    let addresses = tcp.iter().map(|l| l.name.clone()).collect();
+    crate::reconfigure::install(shared);
+    let (first, description) = open_backend(config.io_backend)?;
+    let _ = shared.backend.set(first.name());
+    shared.set_waker(0, first.waker());
+    let others = start_others(shared, config.io_backend)?;
+    prepared
+        .on_shutdown_signal(move |signal| crate::shutdown::on_signal(shared, signal))
+        .map_err(|e| format!("Can't watch signals: {e}"))?;
+    prepared.ready(&Serving {
+        addresses,
+        unixsocket: config.unixsocket.clone(),
+        backend: description,
+        threads,
+    });
+
+    let result = run_first(shared, first, tcp, unix);
+    shared.stop();
+    for thread in others {
+        let _ = thread.join();
+    }
+    if let Some(path) = &config.unixsocket {
+        tracing::info!("Removing the unix socket file.");
+        let _ = std::fs::remove_file(path);
+    }
+    prepared.finish();
+    result.map_err(|e| format!("The I/O backend has failed: {e}"))
+}
+
+/// The first thread's loop: it has the listeners.
+fn run_first(
+    shared: &'static Shared,
+    mut backend: Box<dyn Backend>,
+    tcp: Vec<Listener>,
+    unix: Option<std::os::fd::OwnedFd>,
+) -> std::io::Result<()> {
+    let mut worker = Worker::new(shared, 0);
+    for listener in tcp {
+        worker.listen(listener.socket, TCP);
+    }
+    if let Some(socket) = unix {
+        worker.listen(socket, UNIX);
+    }
+    worker.run_loop(&mut *backend)
+}
+
+/// Starts the threads besides the first and waits until all can be woken.
+fn start_others(
+    shared: &'static Shared,
+    choice: IoBackend,
+) -> Result<Vec<std::thread::JoinHandle<()>>, String> {
+    let (ready, started) = std::sync::mpsc::channel::<Result<(), String>>();
+    let mut threads = Vec::new();
+    for thread in 1..shared.thread_count() {
+        let ready = ready.clone();
+        let body = move || {
+            let mut backend = match open_backend(choice) {
+                Ok((backend, _)) => backend,
+                Err(message) => {
+                    let _ = ready.send(Err(message));
+                    return;
+                }
+            };
+            shared.set_waker(thread, backend.waker());
+            let _ = ready.send(Ok(()));
+            if let Err(error) = Worker::new(shared, thread).run_loop(&mut *backend) {
+                tracing::error!("The I/O backend of thread {thread} has failed: {error}");
+                shared.stop();
+            }
+        };
+        let handle = std::thread::Builder::new().name(format!("io-{thread}")).spawn(body);
+        threads.push(handle.map_err(|e| format!("Can't start I/O thread {thread}: {e}"))?);
+    }
+    for _ in 1..shared.thread_count() {
+        started.recv().map_err(|e| e.to_string())??;
+    }
+    Ok(threads)
+}
+
+/// Opens the configured backend; its name, with the reason when it is not the one preferred.
+fn open_backend(choice: IoBackend) -> Result<(Box<dyn Backend>, String), String> {
+    let _ = choice;
+    let backend = martlet_net::Epoll::new().map_err(|e| e.to_string())?;
+    Ok((Box::new(backend), "epoll".into()))
+}
