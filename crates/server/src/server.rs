@@ -69,10 +69,11 @@ fn serve(prepared: Prepared) -> Result<(), String> {
     }
     let addresses = tcp.iter().map(|l| l.name.clone()).collect();
     crate::reconfigure::install(shared);
-    let (first, description) = open_backend(config.io_backend)?;
-    let _ = shared.backend.set(first.name());
+    let (kind, description) = choose_backend(config.io_backend)?;
+    let _ = shared.backend.set(kind.name());
+    let first = kind.open().map_err(|e| e.to_string())?;
     shared.set_waker(0, first.waker());
-    let others = start_others(shared, config.io_backend)?;
+    let others = start_others(shared, kind)?;
     prepared
         .on_shutdown_signal(move |signal| crate::shutdown::on_signal(shared, signal))
         .map_err(|e| format!("Can't watch signals: {e}"))?;
@@ -99,7 +100,7 @@ fn serve(prepared: Prepared) -> Result<(), String> {
 /// The first thread's loop: it has the listeners.
 fn run_first(
     shared: &'static Shared,
-    mut backend: Box<dyn Backend>,
+    mut backend: Box<dyn Backend + Send>,
     tcp: Vec<Listener>,
     unix: Option<std::os::fd::OwnedFd>,
 ) -> std::io::Result<()> {
@@ -116,17 +117,17 @@ fn run_first(
 /// Starts the threads besides the first and waits until all can be woken.
 fn start_others(
     shared: &'static Shared,
-    choice: IoBackend,
+    kind: martlet_net::Kind,
 ) -> Result<Vec<std::thread::JoinHandle<()>>, String> {
     let (ready, started) = std::sync::mpsc::channel::<Result<(), String>>();
     let mut threads = Vec::new();
     for thread in 1..shared.thread_count() {
         let ready = ready.clone();
         let body = move || {
-            let mut backend = match open_backend(choice) {
-                Ok((backend, _)) => backend,
-                Err(message) => {
-                    let _ = ready.send(Err(message));
+            let mut backend = match kind.open() {
+                Ok(backend) => backend,
+                Err(error) => {
+                    let _ = ready.send(Err(error.to_string()));
                     return;
                 }
             };
@@ -146,9 +147,17 @@ fn start_others(
     Ok(threads)
 }
 
-/// Opens the configured backend; its name, with the reason when it is not the one preferred.
-fn open_backend(choice: IoBackend) -> Result<(Box<dyn Backend>, String), String> {
-    let _ = choice;
-    let backend = martlet_net::Epoll::new().map_err(|e| e.to_string())?;
-    Ok((Box::new(backend), "epoll".into()))
+/// The kind of backend to use, and how the banner tells of it.
+fn choose_backend(choice: IoBackend) -> Result<(martlet_net::Kind, String), String> {
+    let wanted = match choice {
+        IoBackend::Auto => martlet_net::Choice::Auto,
+        IoBackend::Uring => martlet_net::Choice::Uring,
+        IoBackend::Epoll => martlet_net::Choice::Epoll,
+    };
+    let (kind, reason) = martlet_net::choose(wanted).map_err(|e| e.to_string())?;
+    let description = match reason {
+        Some(reason) => format!("{} ({reason})", kind.name()),
+        None => kind.name().to_owned(),
+    };
+    Ok((kind, description))
 }
