@@ -1,6 +1,7 @@
 //! What command handlers need of the configuration.
 
 use martlet_command::Settings;
+use martlet_types::list::ListLimit;
 
 use crate::config::Config;
 
@@ -9,6 +10,8 @@ pub fn from_config(config: &Config) -> Settings {
     Settings {
         string_max_bytes: config.proto_max_bulk_len_bytes as usize,
         databases: config.databases as usize,
+        list_limit: ListLimit::from_directive(config.list_max_listpack_size),
+        ..Settings::default()
     }
 }
 
