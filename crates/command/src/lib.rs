@@ -4,8 +4,10 @@
 //! Handlers know no threads, files or sockets. A handler parses all its arguments into typed values before it touches
 //! data, never blocks, and finds the shards of its keys held.
 
+pub mod bitmap;
 pub mod context;
 pub mod error;
+pub mod generic;
 pub mod list;
 pub mod sort;
 pub mod spec;
@@ -21,4 +23,5 @@ pub use spec::{Acl, Begin, Command, Find, Flags, Group, KeyFlags, KeyPart, Spec,
 pub type Handler = fn(&mut Context<'_>) -> Outcome;
 
 /// All data commands, family by family.
-pub static FAMILIES: &[&[&Command<Handler>]] = &[list::COMMANDS, sort::COMMANDS, string::COMMANDS];
+pub static FAMILIES: &[&[&Command<Handler>]] =
+    &[bitmap::COMMANDS, generic::COMMANDS, list::COMMANDS, sort::COMMANDS, string::COMMANDS];

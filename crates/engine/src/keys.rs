@@ -358,13 +358,19 @@ impl Keys {
         self.discard(old);
     }
 
-    /// Stores a string for which OBJECT ENCODING must answer `raw`.
-    pub fn set_raw_str(&mut self, key: &Key<'_>, bytes: &[u8], expiry: ExpiryChange) {
+    /// Stores a string as bytes even if they spell an integer, whatever the key held; with `raw`, OBJECT ENCODING says so
+    /// however short they are.
+    pub fn set_bytes(&mut self, key: &Key<'_>, bytes: &[u8], raw: bool, expiry: ExpiryChange) {
         self.note_new(key);
         self.note_expiry(key, expiry);
         let lru = self.lru_to_store(key);
-        let old = self.db_of_mut(key).set_raw_str(key, bytes, expiry, lru);
+        let old = self.db_of_mut(key).set_bytes(key, bytes, raw, expiry, lru);
         self.discard(old);
+    }
+
+    /// A string's bytes, to be changed without changing their number; see [`Db::str_bytes_mut`]. Look the key up first.
+    pub fn str_bytes_mut(&mut self, key: &Key<'_>) -> Option<&mut [u8]> {
+        self.db_of_mut(key).str_bytes_mut(key)
     }
 
     /// Changes a string's bytes in place, an empty one if the key is absent; see [`Db::update_str`]. The key must hold

@@ -244,15 +244,17 @@ impl Db {
         self.set_new_str(key, NewStr::encode(bytes), expiry, lru)
     }
 
-    /// As [`Db::set_str`], for bytes that OBJECT ENCODING must call `raw` (APPEND, SETRANGE, SETBIT).
-    pub fn set_raw_str(
+    /// As [`Db::set_str`], stored as bytes even if they spell an integer, and with `raw` so that OBJECT ENCODING says so
+    /// however short they are.
+    pub fn set_bytes(
         &mut self,
         key: &Key<'_>,
         bytes: &[u8],
+        raw: bool,
         expiry: ExpiryChange,
         lru: u32,
     ) -> Option<Value> {
-        self.set_new_str(key, NewStr::Bytes(bytes, true), expiry, lru)
+        self.set_new_str(key, NewStr::Bytes(bytes, raw), expiry, lru)
     }
 
     /// Stores an integer.
@@ -302,6 +304,13 @@ impl Db {
                 None
             }
         }
+    }
+
+    /// A string's bytes, to be changed without changing their number (SETBIT, SETRANGE, BITFIELD); the string is `raw`
+    /// afterwards. `None` when there is no key or it holds no string, or one that is stored as a number.
+    pub fn str_bytes_mut(&mut self, key: &Key<'_>) -> Option<&mut [u8]> {
+        let spot = self.spot(key)?;
+        self.table.entry(spot).str_bytes_mut()
     }
 
     /// Changes a string's bytes in place (APPEND, SETRANGE, SETBIT, BITFIELD): `change` gets them in a growable vector,

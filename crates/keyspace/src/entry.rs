@@ -294,6 +294,29 @@ impl RawEntry {
         Some(result)
     }
 
+    /// The string's bytes for changes in place, after which it is `raw`; `None` for numbers and other kinds.
+    pub(crate) fn str_bytes_mut<'a>(self) -> Option<&'a mut [u8]> {
+        let shape = self.shape();
+        let at = shape.value_at();
+        match shape.store {
+            Store::Embstr | Store::Raw => {
+                self.write(0, (self.meta() & 0xffff_ff0f) | ((Store::Raw as u32) << 4));
+                let from = at + if shape.flags & WIDE_VALUE == 0 { 1 } else { 4 };
+                // SAFETY: the shape's bytes lie in the allocation; callers bound 'a by exclusive access to the table.
+                Some(unsafe { std::slice::from_raw_parts_mut(self.0.as_ptr().add(from), shape.inline_len) })
+            }
+            Store::Boxed => {
+                self.with_boxed(|bytes| {
+                    Arc::make_mut(bytes);
+                });
+                let boxed: *mut Vec<u8> = self.read(at);
+                // SAFETY: as in `str_value`; `make_mut` left this entry the only owner, and access is exclusive.
+                Some(unsafe { &mut *boxed }.as_mut_slice())
+            }
+            Store::Int | Store::Object => None,
+        }
+    }
+
     /// Where the object lies.
     #[inline]
     fn object_at(self) -> *mut u8 {

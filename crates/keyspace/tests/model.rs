@@ -38,7 +38,7 @@ fn op(keys: u16) -> impl Strategy<Value = Op> {
 fn name(key: u16) -> Vec<u8> {
     // Some keys are longer than 255 bytes, which entries store differently.
     let mut name = format!("key:{key}").into_bytes();
-    if key % 7 == 0 {
+    if key.is_multiple_of(7) {
         name.resize(300 + usize::from(key), b'x');
     }
     name

@@ -1,0 +1,245 @@
+//! BITFIELD: integers of 1 to 64 bits at any bit offset of a string.
+
+use martlet_base::number::{NumberBuffer, parse_i64};
+use martlet_engine::EventClass;
+
+use super::{READS, parse_offset};
+use crate::Handler;
+use crate::context::Context;
+use crate::error::{Error, Outcome};
+use crate::spec::{Acl, Command, Flags, Group, KeyFlags, KeyPart, command};
+
+const COMPLEXITY: &str = "O(1) for each subcommand";
+
+pub(super) static BITFIELD: Command<Handler> = command("bitfield", -2, bitfield as Handler)
+    .flags(Flags::WRITE.with(Flags::DENYOOM))
+    .keys(&[KeyPart::one(
+        1,
+        KeyFlags::RW.with(KeyFlags::UPDATE).with(KeyFlags::ACCESS).with(KeyFlags::VARIABLE_FLAGS),
+    )])
+    .acl(Acl::BITMAP)
+    .doc(
+        Group::Bitmap,
+        "3.2.0",
+        COMPLEXITY,
+        "Reads and changes integers of any width inside a string value.",
+    );
+
+fn bitfield(ctx: &mut Context<'_>) -> Outcome {
+    let operations = parse(ctx)?;
+    let end_of = |o: &Operation| o.offset + u64::from(o.field.bits);
+    let writes = operations.iter().filter(|o| !matches!(o.action, Action::Get));
+    let Some(end) = writes.map(end_of).max() else { return read_all(ctx, &operations) };
+    let key = ctx.key(1);
+    let old_len = ctx.keys.read_str_for_write(&key)?.map(|value| value.len());
+    let len = end.div_ceil(8) as usize;
+    let grows = old_len.is_none_or(|old| old < len);
+    let run = |bytes: &mut [u8]| operations.iter().map(|o| o.run(bytes)).collect::<Vec<_>>();
+    let in_place = if grows { None } else { ctx.keys.str_bytes_mut(&key) };
+    let results = match in_place {
+        Some(bytes) => run(bytes),
+        None => ctx.keys.update_str(&key, |bytes| {
+            if bytes.len() < len {
+                bytes.resize(len, 0);
+            }
+            run(bytes)
+        }),
+    };
+    ctx.reply.array(results.len());
+    for result in &results {
+        match result.reply {
+            Some(number) => ctx.reply.int(number),
+            None => ctx.reply.null(),
+        }
+    }
+    if grows || results.iter().any(|result| result.changed) {
+        ctx.keys.changed(&key, EventClass::STRING, "setbit");
+    }
+    Ok(())
+}
+
+pub(super) static BITFIELD_RO: Command<Handler> = command("bitfield_ro", -2, bitfield_ro as Handler)
+    .flags(Flags::READONLY.with(Flags::FAST))
+    .keys(READS)
+    .acl(Acl::BITMAP)
+    .doc(Group::Bitmap, "6.0.0", COMPLEXITY, "Reads integers of any width inside a string value.");
+
+fn bitfield_ro(ctx: &mut Context<'_>) -> Outcome {
+    let operations = parse(ctx)?;
+    if operations.iter().any(|o| !matches!(o.action, Action::Get)) {
+        return Err(Error::Fixed("ERR BITFIELD_RO only supports the GET subcommand"));
+    }
+    read_all(ctx, &operations)
+}
+
+fn read_all(ctx: &mut Context<'_>, operations: &[Operation]) -> Outcome {
+    let key = ctx.key(1);
+    let mut buffer = NumberBuffer::new();
+    let bytes = ctx.keys.read_str(&key)?.map_or(&[][..], |value| value.bytes(&mut buffer));
+    ctx.reply.array(operations.len());
+    for operation in operations {
+        ctx.reply.int(operation.field.read(bytes, operation.offset));
+    }
+    Ok(())
+}
+
+/// What becomes of a number that its field cannot hold.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(super) enum Overflow {
+    /// The lowest bits are kept.
+    Wrap,
+    /// The nearest number that fits.
+    Saturate,
+    /// Nothing is written.
+    Fail,
+}
+
+#[derive(Copy, Clone, Debug)]
+pub(super) enum Action {
+    Get,
+    Set(i64, Overflow),
+    Add(i64, Overflow),
+}
+
+/// A kind of integer: 1 to 64 bits, or up to 63 if unsigned.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct Field {
+    pub(super) signed: bool,
+    pub(super) bits: u32,
+}
+
+#[derive(Copy, Clone, Debug)]
+pub(super) struct Operation {
+    pub(super) field: Field,
+    pub(super) offset: u64,
+    pub(super) action: Action,
+}
+
+/// What a subcommand answers (`None` for null), and whether it changed the string.
+pub(super) struct Done {
+    pub(super) reply: Option<i64>,
+    pub(super) changed: bool,
+}
+
+fn parse(ctx: &Context<'_>) -> Result<Vec<Operation>, Error> {
+    let mut operations = Vec::new();
+    let mut overflow = Overflow::Wrap;
+    let mut at = 2;
+    while at < ctx.argc() {
+        let left = ctx.argc() - at - 1;
+        if ctx.is(at, "overflow") && left >= 1 {
+            overflow = parse_overflow(ctx, at + 1)?;
+            at += 2;
+            continue;
+        }
+        let is_get = ctx.is(at, "get") && left >= 2;
+        let is_set = ctx.is(at, "set") && left >= 3;
+        let is_add = ctx.is(at, "incrby") && left >= 3;
+        if !(is_get || is_set || is_add) {
+            return Err(Error::Syntax);
+        }
+        let field = Field::parse(ctx.arg(at + 1))?;
+        let offset = parse_offset(ctx, at + 2, Some(field.bits))?;
+        let action = match (is_get, is_set) {
+            (true, _) => Action::Get,
+            (_, true) => Action::Set(ctx.int(at + 3)?, overflow),
+            _ => Action::Add(ctx.int(at + 3)?, overflow),
+        };
+        operations.push(Operation { field, offset, action });
+        at += if is_get { 3 } else { 4 };
+    }
+    Ok(operations)
+}
+
+fn parse_overflow(ctx: &Context<'_>, index: usize) -> Result<Overflow, Error> {
+    let words = [("wrap", Overflow::Wrap), ("sat", Overflow::Saturate), ("fail", Overflow::Fail)];
+    let found = words.into_iter().find(|(word, _)| ctx.is(index, word));
+    found.map(|(_, overflow)| overflow).ok_or(Error::Fixed("ERR Invalid OVERFLOW type specified"))
+}
+
+impl Operation {
+    /// Runs on a string that reaches as far as the operation.
+    pub(super) fn run(&self, bytes: &mut [u8]) -> Done {
+        let old = self.field.read(bytes, self.offset);
+        let (wanted, overflow) = match self.action {
+            Action::Get => return Done { reply: Some(old), changed: false },
+            // A set value means what its own type says: an unsigned field takes its 64 bits as a natural number.
+            Action::Set(value, overflow) if !self.field.signed => (i128::from(value as u64), overflow),
+            Action::Set(value, overflow) => (i128::from(value), overflow),
+            Action::Add(increase, overflow) => (i128::from(old) + i128::from(increase), overflow),
+        };
+        let Some(new) = self.field.fit(wanted, overflow) else {
+            return Done { reply: None, changed: false };
+        };
+        self.field.write(bytes, self.offset, new);
+        let reply = if matches!(self.action, Action::Set(..)) { old } else { new };
+        Done { reply: Some(reply), changed: old != new }
+    }
+}
+
+impl Field {
+    fn parse(text: &[u8]) -> Result<Field, Error> {
+        let parsed = match text.split_first() {
+            Some((b'i', width)) => parse_i64(width).filter(|bits| (1..=64).contains(bits)).map(|b| (true, b)),
+            Some((b'u', width)) => {
+                parse_i64(width).filter(|bits| (1..=63).contains(bits)).map(|b| (false, b))
+            }
+            _ => None,
+        };
+        let (signed, bits) = parsed.ok_or(Error::Fixed(
+            "ERR Invalid bitfield type. Use something like i16 u8. Note that u64 is not supported but i64 is.",
+        ))?;
+        Ok(Field { signed, bits: bits as u32 })
+    }
+
+    /// The number at a bit offset; what lies past the string's end is 0.
+    pub(super) fn read(&self, bytes: &[u8], offset: u64) -> i64 {
+        let first = (offset / 8) as usize;
+        let covered = (0..9).map(|i| bytes.get(first + i).copied().unwrap_or(0));
+        let window = covered.fold(0u128, |window, byte| window << 8 | u128::from(byte));
+        let shifted = (window >> (72 - offset % 8 - u64::from(self.bits))) as u64;
+        let unused = 64 - self.bits;
+        if self.signed {
+            ((shifted << unused) as i64) >> unused
+        } else {
+            (shifted << unused >> unused) as i64
+        }
+    }
+
+    /// Writes a number that fits; the string reaches as far as the field.
+    pub(super) fn write(&self, bytes: &mut [u8], offset: u64, value: i64) {
+        for bit in 0..u64::from(self.bits) {
+            let at = offset + bit;
+            let mask = 0x80u8 >> (at % 8);
+            let set = value >> (u64::from(self.bits) - 1 - bit) & 1 == 1;
+            if let Some(byte) = bytes.get_mut((at / 8) as usize) {
+                *byte = if set { *byte | mask } else { *byte & !mask };
+            }
+        }
+    }
+
+    /// The number that the field holds when `wanted` is to be stored; `None` if it does not fit and must not be changed.
+    fn fit(&self, wanted: i128, overflow: Overflow) -> Option<i64> {
+        let (low, high) = if self.signed {
+            (-(1i128 << (self.bits - 1)), (1i128 << (self.bits - 1)) - 1)
+        } else {
+            (0, (1i128 << self.bits) - 1)
+        };
+        if (low..=high).contains(&wanted) {
+            return Some(wanted as i64);
+        }
+        match overflow {
+            Overflow::Fail => None,
+            Overflow::Saturate => Some(wanted.clamp(low, high) as i64),
+            Overflow::Wrap => {
+                let unused = 64 - self.bits;
+                let low_bits = wanted as u64;
+                Some(if self.signed {
+                    ((low_bits << unused) as i64) >> unused
+                } else {
+                    (low_bits << unused >> unused) as i64
+                })
+            }
+        }
+    }
+}

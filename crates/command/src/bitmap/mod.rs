@@ -1,0 +1,208 @@
+//! Bitmaps: strings seen as bits, the most significant bit of each byte first.
+
+use martlet_base::number::{NumberBuffer, parse_i64};
+use martlet_engine::EventClass;
+use martlet_protocol::reply::Reply;
+
+use crate::Handler;
+use crate::context::Context;
+use crate::error::{Error, Outcome};
+use crate::spec::{Acl, Command, Flags, Group, KeyFlags, KeyPart, command};
+
+mod bits;
+mod field;
+mod op;
+#[cfg(test)]
+mod tests;
+
+/// The family.
+pub static COMMANDS: &[&Command<Handler>] =
+    &[&SETBIT, &GETBIT, &BITCOUNT, &BITPOS, &op::BITOP, &field::BITFIELD, &field::BITFIELD_RO];
+
+const READS: &[KeyPart] = &[KeyPart::one(1, KeyFlags::RO.with(KeyFlags::ACCESS))];
+
+const BAD_OFFSET: Error = Error::Fixed("ERR bit offset is not an integer or out of range");
+
+/// A bit offset within the longest string that is allowed. With `unit_bits`, `#n` stands for the n-th unit.
+fn parse_offset(ctx: &Context<'_>, index: usize, unit_bits: Option<u32>) -> Result<u64, Error> {
+    let text = ctx.arg(index);
+    let offset = match (text.strip_prefix(b"#"), unit_bits) {
+        (Some(number), Some(bits)) => parse_i64(number).and_then(|n| n.checked_mul(i64::from(bits))),
+        _ => parse_i64(text),
+    };
+    let offset = offset.and_then(|offset| u64::try_from(offset).ok()).ok_or(BAD_OFFSET)?;
+    if offset >> 3 >= ctx.settings.string_max_bytes as u64 { Err(BAD_OFFSET) } else { Ok(offset) }
+}
+
+static SETBIT: Command<Handler> = command("setbit", 4, setbit as Handler)
+    .flags(Flags::WRITE.with(Flags::DENYOOM))
+    .keys(&[KeyPart::one(1, KeyFlags::RW.with(KeyFlags::ACCESS).with(KeyFlags::UPDATE))])
+    .acl(Acl::BITMAP)
+    .doc(
+        Group::Bitmap,
+        "2.2.0",
+        "O(1)",
+        "Sets or clears one bit of a string value; the key is created if it does not exist.",
+    );
+
+fn setbit(ctx: &mut Context<'_>) -> Outcome {
+    let offset = parse_offset(ctx, 2, None)?;
+    let on = match parse_i64(ctx.arg(3)) {
+        Some(bit @ (0 | 1)) => bit == 1,
+        _ => return Err(Error::Fixed("ERR bit is not an integer or out of range")),
+    };
+    let key = ctx.key(1);
+    let (byte, mask) = ((offset >> 3) as usize, 0x80u8 >> (offset & 7));
+    let old_len = ctx.keys.read_str_for_write(&key)?.map(|value| value.len());
+    let set = |place: &mut u8| {
+        let was = *place & mask != 0;
+        *place = if on { *place | mask } else { *place & !mask };
+        was
+    };
+    let in_place = if old_len.is_some_and(|len| byte < len) { ctx.keys.str_bytes_mut(&key) } else { None };
+    let was = match in_place.and_then(|bytes| bytes.get_mut(byte)) {
+        Some(place) => set(place),
+        None => ctx.keys.update_str(&key, |bytes| {
+            if bytes.len() <= byte {
+                bytes.resize(byte + 1, 0);
+            }
+            set(&mut bytes[byte])
+        }),
+    };
+    if was != on || old_len.is_none_or(|len| len <= byte) {
+        ctx.keys.changed(&key, EventClass::STRING, "setbit");
+    }
+    ctx.reply.int(i64::from(was));
+    Ok(())
+}
+
+static GETBIT: Command<Handler> = command("getbit", 3, getbit as Handler)
+    .flags(Flags::READONLY.with(Flags::FAST))
+    .keys(READS)
+    .acl(Acl::BITMAP)
+    .doc(Group::Bitmap, "2.2.0", "O(1)", "Returns one bit of a string value.");
+
+fn getbit(ctx: &mut Context<'_>) -> Outcome {
+    let offset = parse_offset(ctx, 2, None)?;
+    let key = ctx.key(1);
+    let mut buffer = NumberBuffer::new();
+    let bytes = ctx.keys.read_str(&key)?.map_or(&[][..], |value| value.bytes(&mut buffer));
+    let byte = bytes.get((offset >> 3) as usize).copied().unwrap_or(0);
+    ctx.reply.int(i64::from(byte >> (7 - (offset & 7)) & 1));
+    Ok(())
+}
+
+/// A range of a string as two arguments gave it: inclusive, from the end where negative.
+#[derive(Copy, Clone, Debug)]
+struct Range {
+    start: i64,
+    end: i64,
+    in_bits: bool,
+}
+
+impl Range {
+    /// `BYTE` or `BIT`.
+    fn parse_unit(ctx: &Context<'_>, index: usize) -> Result<bool, Error> {
+        if ctx.is(index, "bit") {
+            Ok(true)
+        } else if ctx.is(index, "byte") {
+            Ok(false)
+        } else {
+            Err(Error::Syntax)
+        }
+    }
+
+    /// The bits of a string of `len` bytes that the range covers: begin and past the end. `None` when there are none.
+    fn within(self, len: usize) -> Option<(u64, u64)> {
+        let units = if self.in_bits { len as i64 * 8 } else { len as i64 };
+        let from_end = |at: i64| if at < 0 { (at + units).max(0) } else { at };
+        if self.start < 0 && self.end < 0 && self.start > self.end {
+            return None;
+        }
+        let (start, end) = (from_end(self.start), from_end(self.end).min(units - 1));
+        if start > end {
+            return None;
+        }
+        let bits = if self.in_bits { 1 } else { 8 };
+        Some((start as u64 * bits, (end as u64 + 1) * bits))
+    }
+}
+
+static BITCOUNT: Command<Handler> = command("bitcount", -2, bitcount as Handler)
+    .flags(Flags::READONLY)
+    .keys(READS)
+    .acl(Acl::BITMAP)
+    .doc(Group::Bitmap, "2.6.0", "O(N)", "Counts the bits that are set in a string value or a part of it.");
+
+fn bitcount(ctx: &mut Context<'_>) -> Outcome {
+    let range = match ctx.argc() {
+        2 => None,
+        // The end may be left out, as in Valkey.
+        3 => Some(Range { start: ctx.int(2)?, end: -1, in_bits: false }),
+        4 => Some(Range { start: ctx.int(2)?, end: ctx.int(3)?, in_bits: false }),
+        5 => {
+            let (start, end) = (ctx.int(2)?, ctx.int(3)?);
+            Some(Range { start, end, in_bits: Range::parse_unit(ctx, 4)? })
+        }
+        _ => return Err(Error::Syntax),
+    };
+    let key = ctx.key(1);
+    let mut buffer = NumberBuffer::new();
+    let bytes = ctx.keys.read_str(&key)?.map_or(&[][..], |value| value.bytes(&mut buffer));
+    let count = match range {
+        None => bits::count(bytes),
+        Some(range) => {
+            range.within(bytes.len()).map_or(0, |(begin, end)| bits::count_range(bytes, begin, end))
+        }
+    };
+    ctx.reply.int(count as i64);
+    Ok(())
+}
+
+static BITPOS: Command<Handler> = command("bitpos", -3, bitpos as Handler)
+    .flags(Flags::READONLY)
+    .keys(READS)
+    .acl(Acl::BITMAP)
+    .doc(Group::Bitmap, "2.8.7", "O(N)", "Finds the first bit that is set, or clear, in a string value.");
+
+fn bitpos(ctx: &mut Context<'_>) -> Outcome {
+    let wanted = match ctx.int(2)? {
+        0 => false,
+        1 => true,
+        _ => return Err(Error::Fixed("ERR The bit argument must be 1 or 0.")),
+    };
+    if ctx.argc() > 6 {
+        return Err(Error::Syntax);
+    }
+    let start = if ctx.argc() > 3 { ctx.int(3)? } else { 0 };
+    let in_bits = ctx.argc() == 6 && Range::parse_unit(ctx, 5)?;
+    let end = if ctx.argc() > 4 { Some(ctx.int(4)?) } else { None };
+    let key = ctx.key(1);
+    let mut buffer = NumberBuffer::new();
+    let Some(value) = ctx.keys.read_str(&key)? else {
+        // Nothing but clear bits, without an end.
+        ctx.reply.int(if wanted { -1 } else { 0 });
+        return Ok(());
+    };
+    let bytes = value.bytes(&mut buffer);
+    let range = Range { start, end: end.unwrap_or(-1), in_bits };
+    write_position(ctx.reply, bytes, wanted, range, end.is_some());
+    Ok(())
+}
+
+fn write_position(reply: &mut Reply, bytes: &[u8], wanted: bool, range: Range, has_end: bool) {
+    let units = if range.in_bits { bytes.len() as i64 * 8 } else { bytes.len() as i64 };
+    // Unlike BITCOUNT, a range of two negative ends in the wrong order may still cover the first unit.
+    let from_end = |at: i64| if at < 0 { (at + units).max(0) } else { at };
+    let range = Range { start: from_end(range.start), end: from_end(range.end), ..range };
+    let position = match range.within(bytes.len()) {
+        None => -1,
+        Some((begin, end)) => match bits::find(bytes, wanted, begin, end) {
+            Some(position) => position as i64,
+            // A string without an explicit end goes on with clear bits.
+            None if !wanted && !has_end => end as i64,
+            None => -1,
+        },
+    };
+    reply.int(position);
+}

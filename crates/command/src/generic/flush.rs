@@ -1,0 +1,73 @@
+//! Whole databases: emptying and exchanging them. These run alone, with all shards held; what they remove is freed in
+//! the background.
+
+use crate::Handler;
+use crate::context::Context;
+use crate::error::{Error, Outcome};
+use crate::spec::{Acl, Command, Flags, Group, command};
+
+const ACL: Acl = Acl::KEYSPACE.with(Acl::DANGEROUS);
+const COMPLEXITY: &str = "O(1); the keys are freed in the background";
+
+pub(super) static FLUSHDB: Command<Handler> = command("flushdb", -1, flushdb as Handler)
+    .flags(Flags::WRITE.with(Flags::EXCLUSIVE))
+    .acl(ACL)
+    .doc(Group::Server, "1.0.0", COMPLEXITY, "Removes all keys of the database.");
+
+fn flushdb(ctx: &mut Context<'_>) -> Outcome {
+    flush(ctx, Some(ctx.keys.db))
+}
+
+pub(super) static FLUSHALL: Command<Handler> = command("flushall", -1, flushall as Handler)
+    .flags(Flags::WRITE.with(Flags::EXCLUSIVE))
+    .acl(ACL)
+    .doc(Group::Server, "1.0.0", COMPLEXITY, "Removes all keys of all databases.");
+
+fn flushall(ctx: &mut Context<'_>) -> Outcome {
+    flush(ctx, None)
+}
+
+fn flush(ctx: &mut Context<'_>, db: Option<usize>) -> Outcome {
+    let fits = match ctx.argc() {
+        1 => true,
+        2 => ctx.is(1, "sync") || ctx.is(1, "async"),
+        _ => false,
+    };
+    if !fits {
+        return Err(Error::Syntax);
+    }
+    let removed = ctx.keys.flush(db, true);
+    // Followers flush even if there was nothing here.
+    ctx.keys.dirty += removed.max(1) as u64;
+    ctx.reply.ok();
+    Ok(())
+}
+
+pub(super) static SWAPDB: Command<Handler> = command("swapdb", 3, swapdb as Handler)
+    .flags(Flags::WRITE.with(Flags::FAST).with(Flags::EXCLUSIVE))
+    .acl(ACL)
+    .doc(
+        Group::Server,
+        "4.0.0",
+        "O(N), N being the number of clients that watch or wait for keys of the two",
+        "Exchanges two databases.",
+    );
+
+fn swapdb(ctx: &mut Context<'_>) -> Outcome {
+    let index = |at: usize, text: &'static str| {
+        ctx.int(at).ok().and_then(|number| i32::try_from(number).ok()).ok_or(Error::Fixed(text))
+    };
+    let a = index(1, "ERR invalid first DB index")?;
+    let b = index(2, "ERR invalid second DB index")?;
+    let databases = ctx.settings.databases;
+    let within = |db: i32| usize::try_from(db).ok().filter(|db| *db < databases);
+    let (Some(a), Some(b)) = (within(a), within(b)) else {
+        return Err(Error::Fixed("ERR DB index is out of range"));
+    };
+    if a != b {
+        ctx.keys.swap_databases(a, b);
+    }
+    ctx.keys.dirty += 1;
+    ctx.reply.ok();
+    Ok(())
+}

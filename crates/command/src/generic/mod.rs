@@ -1,0 +1,46 @@
+//! Commands for keys of any type: whether they are there ([`presence`]), when they expire ([`expire`]), moving and
+//! copying them ([`transfer`]), walking over them ([`walk`]), emptying databases ([`flush`]), and OBJECT.
+
+use crate::Handler;
+use crate::spec::Command;
+
+mod expire;
+mod flush;
+mod object;
+mod presence;
+#[cfg(test)]
+mod tests;
+mod transfer;
+mod walk;
+
+pub use object::memory_usage;
+
+/// The family.
+pub static COMMANDS: &[&Command<Handler>] = &[
+    &presence::DEL,
+    &presence::UNLINK,
+    &presence::EXISTS,
+    &presence::TYPE,
+    &presence::TOUCH,
+    &expire::EXPIRE,
+    &expire::PEXPIRE,
+    &expire::EXPIREAT,
+    &expire::PEXPIREAT,
+    &expire::TTL,
+    &expire::PTTL,
+    &expire::EXPIRETIME,
+    &expire::PEXPIRETIME,
+    &expire::PERSIST,
+    &transfer::RENAME,
+    &transfer::RENAMENX,
+    &transfer::COPY,
+    &transfer::MOVE,
+    &walk::KEYS,
+    &walk::SCAN,
+    &walk::RANDOMKEY,
+    &walk::DBSIZE,
+    &flush::FLUSHDB,
+    &flush::FLUSHALL,
+    &flush::SWAPDB,
+    &object::OBJECT,
+];

@@ -1,0 +1,163 @@
+//! Keys that change their name or database: RENAME, COPY, MOVE.
+
+use martlet_engine::{EventClass, Keys};
+use martlet_keyspace::Key;
+
+use crate::Handler;
+use crate::context::Context;
+use crate::error::{Error, Outcome};
+use crate::spec::{Acl, Command, Flags, Group, KeyFlags, KeyPart, command};
+
+const SAME_OBJECT: Error = Error::Fixed("ERR source and destination objects are the same");
+const MOVES: KeyFlags = KeyFlags::RW.with(KeyFlags::ACCESS).with(KeyFlags::DELETE);
+
+pub(super) static RENAME: Command<Handler> = command("rename", 3, rename as Handler)
+    .flags(Flags::WRITE)
+    .keys(&[KeyPart::one(1, MOVES), KeyPart::one(2, KeyFlags::OW.with(KeyFlags::UPDATE))])
+    .acl(Acl::KEYSPACE)
+    .doc(Group::Generic, "1.0.0", "O(1)", "Gives a key another name, which may be in use.");
+
+fn rename(ctx: &mut Context<'_>) -> Outcome {
+    rename_if(ctx, false)?;
+    ctx.reply.ok();
+    Ok(())
+}
+
+pub(super) static RENAMENX: Command<Handler> = command("renamenx", 3, renamenx as Handler)
+    .flags(Flags::WRITE.with(Flags::FAST))
+    .keys(&[KeyPart::one(1, MOVES), KeyPart::one(2, KeyFlags::OW.with(KeyFlags::INSERT))])
+    .acl(Acl::KEYSPACE)
+    .doc(Group::Generic, "1.0.0", "O(1)", "Gives a key another name if that is not in use.");
+
+fn renamenx(ctx: &mut Context<'_>) -> Outcome {
+    let renamed = rename_if(ctx, true)?;
+    ctx.reply.int(i64::from(renamed));
+    Ok(())
+}
+
+/// Renames the first key to the second, with `absent` only if there is no such key; whether it did.
+fn rename_if(ctx: &mut Context<'_>, absent: bool) -> Result<bool, Error> {
+    let (from, to) = (ctx.key(1), ctx.key(2));
+    let keys = &mut *ctx.keys;
+    keys.lookup_write(&from).ok_or(Error::NoSuchKey)?;
+    if from.bytes == to.bytes {
+        return Ok(false);
+    }
+    if keys.lookup_write(&to).is_some() {
+        if absent {
+            return Ok(false);
+        }
+        keys.delete(&to);
+    }
+    let db = keys.db;
+    transfer(keys, &from, &to, db);
+    keys.dirty += 1;
+    keys.signal(&from);
+    keys.signal(&to);
+    keys.effects.event(EventClass::GENERIC, "rename_from", db, from.bytes);
+    keys.effects.event(EventClass::GENERIC, "rename_to", db, to.bytes);
+    Ok(true)
+}
+
+/// Moves what `from` holds to the absent key `to` of a database, with its expiry and access information.
+fn transfer(keys: &mut Keys, from: &Key<'_>, to: &Key<'_>, db: usize) {
+    let Some(lru) = keys.get(from).map(|entry| entry.lru()) else { return };
+    let Some((value, expiry_ms)) = keys.take(from) else { return };
+    keys.in_db(db, |keys| {
+        keys.set_value(to, value, expiry_ms);
+        keys.set_lru(to, lru);
+    });
+}
+
+pub(super) static MOVE: Command<Handler> = command("move", 3, move_key as Handler)
+    .flags(Flags::WRITE.with(Flags::FAST))
+    .keys(&[KeyPart::one(1, KeyFlags::RW.with(KeyFlags::ACCESS).with(KeyFlags::UPDATE))])
+    .acl(Acl::KEYSPACE)
+    .doc(Group::Generic, "1.0.0", "O(1)", "Moves a key to another database if it does not exist there.");
+
+fn move_key(ctx: &mut Context<'_>) -> Outcome {
+    let to_db = database(ctx, 2)?;
+    let from_db = ctx.keys.db;
+    if to_db == from_db {
+        return Err(SAME_OBJECT);
+    }
+    let key = ctx.key(1);
+    let there = |keys: &mut Keys| keys.lookup_write(&key).is_some();
+    let moves = there(ctx.keys) && !ctx.keys.in_db(to_db, there);
+    if moves {
+        transfer(ctx.keys, &key, &key, to_db);
+        ctx.keys.changed(&key, EventClass::GENERIC, "move_from");
+        ctx.keys.in_db(to_db, |keys| {
+            keys.signal(&key);
+            keys.effects.event(EventClass::GENERIC, "move_to", to_db, key.bytes);
+        });
+    }
+    ctx.reply.int(i64::from(moves));
+    Ok(())
+}
+
+/// A database's number.
+fn database(ctx: &Context<'_>, index: usize) -> Result<usize, Error> {
+    let number = ctx.int(index)?;
+    if i32::try_from(number).is_err() {
+        let text = format!("ERR value is out of range, value must between {} and {}", i32::MIN, i32::MAX);
+        return Err(Error::Text(text));
+    }
+    let db = usize::try_from(number).ok().filter(|db| *db < ctx.settings.databases);
+    db.ok_or(Error::Fixed("ERR DB index is out of range"))
+}
+
+pub(super) static COPY: Command<Handler> = command("copy", -3, copy as Handler)
+    .flags(Flags::WRITE.with(Flags::DENYOOM))
+    .keys(&[
+        KeyPart::one(1, KeyFlags::RO.with(KeyFlags::ACCESS)),
+        KeyPart::one(2, KeyFlags::OW.with(KeyFlags::UPDATE)),
+    ])
+    .acl(Acl::KEYSPACE)
+    .doc(
+        Group::Generic,
+        "6.2.0",
+        "O(1): long strings and collections are shared until one of the keys is changed",
+        "Copies the value of a key to another key or database.",
+    );
+
+fn copy(ctx: &mut Context<'_>) -> Outcome {
+    let mut to_db = ctx.keys.db;
+    let mut replace = false;
+    let mut index = 3;
+    while index < ctx.argc() {
+        if ctx.is(index, "replace") {
+            replace = true;
+        } else if ctx.is(index, "db") && index + 1 < ctx.argc() {
+            index += 1;
+            to_db = database(ctx, index)?;
+        } else {
+            return Err(Error::Syntax);
+        }
+        index += 1;
+    }
+    let (from, to) = (ctx.key(1), ctx.key(2));
+    if to_db == ctx.keys.db && from.bytes == to.bytes {
+        return Err(SAME_OBJECT);
+    }
+    let copied = copy_key(ctx.keys, &from, &to, to_db, replace);
+    ctx.reply.int(i64::from(copied));
+    Ok(())
+}
+
+fn copy_key(keys: &mut Keys, from: &Key<'_>, to: &Key<'_>, to_db: usize, replace: bool) -> bool {
+    let Some((value, expiry_ms)) = keys.lookup(from).map(|entry| (entry.value(), entry.expiry_ms())) else {
+        return false;
+    };
+    keys.in_db(to_db, |keys| {
+        if keys.lookup_write(to).is_some() {
+            if !replace {
+                return false;
+            }
+            keys.delete(to);
+        }
+        keys.set_value(to, value, expiry_ms);
+        keys.changed(to, EventClass::GENERIC, "copy_to");
+        true
+    })
+}

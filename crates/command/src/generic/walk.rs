@@ -1,0 +1,255 @@
+//! Walks over all keys of a database. They take one shard at a time and hold it for a bounded number of keys only, so
+//! nobody waits long; hence they do not see the database at one instant, but every key that is there throughout.
+
+use martlet_base::glob;
+use martlet_base::limits::SHARD_COUNT;
+use martlet_engine::Keys;
+use martlet_keyspace::{Key, Kind, SCAN_POSITION_BITS};
+
+use crate::Handler;
+use crate::context::Context;
+use crate::error::{Error, Outcome};
+use crate::spec::{Acl, Command, Flags, Group, command};
+
+/// Most keys visited while a shard is held.
+const SLICE_KEYS: usize = 256;
+
+/// Which keys a walk is after.
+struct Filter<'a> {
+    /// `None` for all.
+    pattern: Option<&'a [u8]>,
+    kind: Option<Kind>,
+}
+
+impl<'a> Filter<'a> {
+    fn by_pattern(pattern: &'a [u8]) -> Filter<'a> {
+        Filter { pattern: (pattern != b"*").then_some(pattern), kind: None }
+    }
+}
+
+/// Where a walk is: a shard, and a position within it.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+struct Place {
+    shard: usize,
+    position: u64,
+}
+
+impl Place {
+    const START: Place = Place { shard: 0, position: 0 };
+
+    /// The place that a cursor stands for; `None` when it is past the end.
+    fn from_cursor(cursor: u64) -> Option<Place> {
+        let shard =
+            usize::try_from(cursor >> SCAN_POSITION_BITS).ok().filter(|shard| *shard < SHARD_COUNT)?;
+        Some(Place { shard, position: cursor & ((1 << SCAN_POSITION_BITS) - 1) })
+    }
+
+    fn cursor(self) -> u64 {
+        (self.shard as u64) << SCAN_POSITION_BITS | self.position
+    }
+
+    /// The beginning of the next shard, if there is one.
+    fn next_shard(self) -> Option<Place> {
+        let shard = self.shard + 1;
+        (shard < SHARD_COUNT).then_some(Place { shard, position: 0 })
+    }
+}
+
+/// Visits some keys from a place on, at most about [`SLICE_KEYS`] and at least `want` if that many are left in the
+/// shard. Hands those that pass the filter to `found`; answers how many were visited and where to go on.
+fn walk_slice(
+    keys: &mut Keys,
+    place: Place,
+    want: usize,
+    filter: &Filter<'_>,
+    mut found: impl FnMut(&[u8]),
+) -> (usize, Option<Place>) {
+    let mut visited = 0;
+    let mut expired: Vec<Vec<u8>> = Vec::new();
+    let next = keys.with_shard(place.shard, |keys| {
+        let (db, now_ms) = (keys.db, keys.now_ms);
+        let shard = &keys.shard(place.shard).keys;
+        let next = shard.scan(db, place.position, want.min(SLICE_KEYS), |entry| {
+            visited += 1;
+            let fits_kind = filter.kind.is_none_or(|kind| entry.kind() == kind);
+            if !fits_kind || filter.pattern.is_some_and(|pattern| !glob::matches(pattern, entry.key(), false))
+            {
+                return;
+            }
+            if entry.expiry_ms().is_some_and(|at_ms| at_ms <= now_ms) {
+                expired.push(entry.key().to_vec());
+            } else {
+                found(entry.key());
+            }
+        });
+        for name in &expired {
+            keys.delete_if_expired(&Key::new(name));
+        }
+        next
+    });
+    match next {
+        Some(position) => (visited, Some(Place { position, ..place })),
+        None => (visited, place.next_shard()),
+    }
+}
+
+pub(super) static KEYS: Command<Handler> = command("keys", 2, keys as Handler)
+    .flags(Flags::READONLY.with(Flags::WALK))
+    .acl(Acl::KEYSPACE.with(Acl::DANGEROUS))
+    .doc(
+        Group::Generic,
+        "1.0.0",
+        "O(N), N being the number of keys in the database",
+        "Returns all keys whose names match a pattern.",
+    );
+
+fn keys(ctx: &mut Context<'_>) -> Outcome {
+    let filter = Filter::by_pattern(ctx.arg(1));
+    let Context { keys, reply, .. } = ctx;
+    let header = reply.defer();
+    let mut count = 0;
+    let mut place = Some(Place::START);
+    while let Some(here) = place {
+        let (_, next) = walk_slice(keys, here, SLICE_KEYS, &filter, |name| {
+            reply.bulk(name);
+            count += 1;
+        });
+        place = next;
+    }
+    reply.close_array(header, count);
+    Ok(())
+}
+
+pub(super) static SCAN: Command<Handler> =
+    command("scan", -2, scan as Handler).flags(Flags::READONLY.with(Flags::WALK)).acl(Acl::KEYSPACE).doc(
+        Group::Generic,
+        "2.8.0",
+        "O(1) for every call, O(N) for all of them, N being the number of keys in the database",
+        "Returns some keys and a cursor with which to go on.",
+    );
+
+fn scan(ctx: &mut Context<'_>) -> Outcome {
+    let cursor = parse_cursor(ctx.arg(1)).ok_or(Error::Fixed("ERR invalid cursor"))?;
+    let (filter, count) = parse_scan_options(ctx)?;
+    let Context { keys, reply, .. } = ctx;
+    let mut names: Vec<Vec<u8>> = Vec::new();
+    let mut place = Place::from_cursor(cursor);
+    let mut visited = 0;
+    // Empty shards are passed over in one call: there are only so many of them.
+    while let Some(here) = place.filter(|_| visited < count) {
+        let (more, next) = walk_slice(keys, here, count - visited, &filter, |name| names.push(name.to_vec()));
+        visited += more;
+        place = next;
+    }
+    reply.array(2);
+    reply.bulk_int(place.map_or(0, |place| place.cursor() as i64));
+    reply.array(names.len());
+    names.iter().for_each(|name| reply.bulk(name));
+    Ok(())
+}
+
+fn parse_scan_options<'a>(ctx: &Context<'a>) -> Result<(Filter<'a>, usize), Error> {
+    let mut filter = Filter { pattern: None, kind: None };
+    let mut count = 10;
+    let mut index = 2;
+    while index < ctx.argc() {
+        let has_value = index + 1 < ctx.argc();
+        if ctx.is(index, "count") && has_value {
+            count = usize::try_from(ctx.int(index + 1)?).ok().filter(|n| *n >= 1).ok_or(Error::Syntax)?;
+        } else if ctx.is(index, "match") && has_value {
+            filter.pattern = Filter::by_pattern(ctx.arg(index + 1)).pattern;
+        } else if ctx.is(index, "type") && has_value {
+            filter.kind = Some(parse_kind(ctx.arg(index + 1))?);
+        } else if ctx.is(index, "novalues") {
+            return Err(Error::Fixed("ERR NOVALUES option can only be used in HSCAN"));
+        } else {
+            return Err(Error::Syntax);
+        }
+        index += 2;
+    }
+    Ok((filter, count))
+}
+
+fn parse_kind(name: &[u8]) -> Result<Kind, Error> {
+    let unknown = || Error::Text(format!("ERR unknown type name '{}'", String::from_utf8_lossy(name)));
+    Kind::from_name(name).ok_or_else(unknown)
+}
+
+/// A cursor as C's `strtoull` reads it: blanks and a sign may precede the digits, which must not go past 64 bits.
+pub(crate) fn parse_cursor(text: &[u8]) -> Option<u64> {
+    if let Some(number) = martlet_base::number::parse_i64(text) {
+        return u64::try_from(number).ok();
+    }
+    let blanks = text.iter().take_while(|byte| martlet_protocol::quote::is_space(**byte)).count();
+    let unsigned = text.get(blanks..)?;
+    let (negative, digits) = match unsigned {
+        [b'-', digits @ ..] => (true, digits),
+        [b'+', digits @ ..] => (false, digits),
+        digits => (false, digits),
+    };
+    if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let number = std::str::from_utf8(digits).ok()?.parse::<u64>().ok()?;
+    Some(if negative { number.wrapping_neg() } else { number })
+}
+
+pub(super) static RANDOMKEY: Command<Handler> = command("randomkey", 1, randomkey as Handler)
+    .flags(Flags::READONLY.with(Flags::WALK))
+    .acl(Acl::KEYSPACE)
+    .doc(Group::Generic, "1.0.0", "O(1)", "Returns the name of a random key.");
+
+/// How often RANDOMKEY looks for a key that has not expired.
+const RANDOM_ATTEMPTS: usize = 100;
+/// Shards of this many keys or more hold about equally many, so that one chosen at random will do.
+const EVEN_SHARD_KEYS: usize = 256;
+
+fn randomkey(ctx: &mut Context<'_>) -> Outcome {
+    for _ in 0..RANDOM_ATTEMPTS {
+        let Some(shard) = random_shard(ctx.keys) else { break };
+        if let Some(name) = ctx.keys.with_shard(shard, |keys| random_key_in(keys, shard)) {
+            ctx.reply.bulk(&name);
+            return Ok(());
+        }
+    }
+    ctx.reply.null();
+    Ok(())
+}
+
+/// A shard that holds keys of the selected database, chosen in proportion to their number.
+fn random_shard(keys: &mut Keys) -> Option<usize> {
+    let len = |keys: &mut Keys, shard: usize| {
+        keys.with_shard(shard, |keys| keys.shard(shard).keys.db(keys.db).len())
+    };
+    let shard = keys.random.below(SHARD_COUNT as u64) as usize;
+    if len(keys, shard) >= EVEN_SHARD_KEYS {
+        return Some(shard);
+    }
+    let lens: Vec<usize> = (0..SHARD_COUNT).map(|shard| len(keys, shard)).collect();
+    let mut left = keys.random.below(lens.iter().sum::<usize>() as u64) as usize;
+    lens.iter().position(|&len| {
+        let here = left < len;
+        left = left.saturating_sub(len);
+        here
+    })
+}
+
+/// A random key of a held shard; an expired one is deleted and not returned.
+fn random_key_in(keys: &mut Keys, shard: usize) -> Option<Vec<u8>> {
+    let mut random = keys.random.clone();
+    let db = keys.shard(shard).keys.db(keys.db);
+    let name = db.random(|bound| random.below(bound as u64) as usize).map(|entry| entry.key().to_vec());
+    keys.random = random;
+    name.filter(|name| !keys.delete_if_expired(&Key::new(name)))
+}
+
+pub(super) static DBSIZE: Command<Handler> = command("dbsize", 1, dbsize as Handler)
+    .flags(Flags::READONLY.with(Flags::FAST).with(Flags::WALK))
+    .acl(Acl::KEYSPACE)
+    .doc(Group::Server, "1.0.0", "O(1)", "Counts the keys of the database.");
+
+fn dbsize(ctx: &mut Context<'_>) -> Outcome {
+    let count = ctx.keys.count(ctx.keys.db);
+    ctx.reply.count(count);
+    Ok(())
+}

@@ -1,0 +1,133 @@
+//! Parts of a string: appending, overwriting and reading ranges.
+
+use martlet_base::number::NumberBuffer;
+use martlet_engine::EventClass;
+use martlet_keyspace::ExpiryChange;
+
+use super::READS;
+use crate::Handler;
+use crate::context::Context;
+use crate::error::{Error, Outcome};
+use crate::spec::{Acl, Command, Flags, Group, KeyFlags, KeyPart, command};
+
+pub(super) static APPEND: Command<Handler> = command("append", 3, append as Handler)
+    .flags(Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST))
+    .keys(&[KeyPart::one(1, KeyFlags::RW.with(KeyFlags::INSERT))])
+    .acl(Acl::STRING)
+    .doc(
+        Group::String,
+        "2.0.0",
+        "O(1) amortized, for short additions",
+        "Appends to the string value of a key, which is created if it does not exist.",
+    );
+
+fn append(ctx: &mut Context<'_>) -> Outcome {
+    let (key, addition) = (ctx.key(1), ctx.arg(2));
+    let old_len = ctx.keys.read_str_for_write(&key)?.map(|value| value.len());
+    let len = match old_len {
+        None => {
+            ctx.keys.set_str(&key, addition, ExpiryChange::Clear);
+            addition.len()
+        }
+        Some(old_len) => {
+            check_len(ctx, old_len, addition.len())?;
+            ctx.keys.update_str(&key, |bytes| {
+                bytes.extend_from_slice(addition);
+                bytes.len()
+            })
+        }
+    };
+    ctx.keys.changed(&key, EventClass::STRING, "append");
+    ctx.reply.count(len);
+    Ok(())
+}
+
+fn check_len(ctx: &Context<'_>, a: usize, b: usize) -> Outcome {
+    let fits = a.checked_add(b).is_some_and(|len| len <= ctx.settings.string_max_bytes);
+    if fits { Ok(()) } else { Err(Error::StringTooLong) }
+}
+
+pub(super) static STRLEN: Command<Handler> = command("strlen", 2, strlen as Handler)
+    .flags(Flags::READONLY.with(Flags::FAST))
+    .keys(&[KeyPart::one(1, KeyFlags::RO)])
+    .acl(Acl::STRING)
+    .doc(Group::String, "2.2.0", "O(1)", "Returns the length of a string value.");
+
+fn strlen(ctx: &mut Context<'_>) -> Outcome {
+    let key = ctx.key(1);
+    let len = ctx.keys.read_str(&key)?.map_or(0, |value| value.len());
+    ctx.reply.count(len);
+    Ok(())
+}
+
+pub(super) static SETRANGE: Command<Handler> = command("setrange", 4, setrange as Handler)
+    .flags(Flags::WRITE.with(Flags::DENYOOM))
+    .keys(&[KeyPart::one(1, KeyFlags::RW.with(KeyFlags::UPDATE))])
+    .acl(Acl::STRING)
+    .doc(
+        Group::String,
+        "2.2.0",
+        "O(M), M being the length of what is written",
+        "Overwrites a part of a string value from an offset on; the key is created if it does not exist.",
+    );
+
+fn setrange(ctx: &mut Context<'_>) -> Outcome {
+    let offset = ctx.int(2)?;
+    let offset = usize::try_from(offset).map_err(|_| Error::Fixed("ERR offset is out of range"))?;
+    let (key, patch) = (ctx.key(1), ctx.arg(3));
+    let old_len = ctx.keys.read_str_for_write(&key)?.map_or(0, |value| value.len());
+    if patch.is_empty() {
+        ctx.reply.count(old_len);
+        return Ok(());
+    }
+    check_len(ctx, offset, patch.len())?;
+    let end = offset + patch.len();
+    let in_place = if end <= old_len { ctx.keys.str_bytes_mut(&key) } else { None };
+    match in_place.and_then(|bytes| bytes.get_mut(offset..end)) {
+        Some(place) => place.copy_from_slice(patch),
+        None => ctx.keys.update_str(&key, |bytes| {
+            if bytes.len() < end {
+                bytes.resize(end, 0);
+            }
+            bytes[offset..end].copy_from_slice(patch);
+        }),
+    }
+    ctx.keys.changed(&key, EventClass::STRING, "setrange");
+    ctx.reply.count(old_len.max(end));
+    Ok(())
+}
+
+const GETRANGE_COMPLEXITY: &str = "O(N), N being the length of what is returned";
+
+pub(super) static GETRANGE: Command<Handler> = command("getrange", 4, getrange as Handler)
+    .flags(Flags::READONLY)
+    .keys(READS)
+    .acl(Acl::STRING)
+    .doc(Group::String, "2.4.0", GETRANGE_COMPLEXITY, "Returns a part of a string value.");
+
+fn getrange(ctx: &mut Context<'_>) -> Outcome {
+    let (start, end) = (ctx.int(2)?, ctx.int(3)?);
+    let key = ctx.key(1);
+    let mut buffer = NumberBuffer::new();
+    let value = ctx.keys.read_str(&key)?;
+    let bytes = value.map_or(&[][..], |value| value.bytes(&mut buffer));
+    let len = bytes.len() as i64;
+    let start = if start < 0 { start + len } else { start };
+    let end = if end < 0 { end + len } else { end };
+    if start >= len || end < 0 || start > end {
+        ctx.reply.bulk(b"");
+        return Ok(());
+    }
+    // Both are within 0..len now.
+    let (start, end) = (start.max(0) as usize, end.min(len - 1) as usize);
+    ctx.reply.bulk(bytes.get(start..=end).unwrap_or(&[]));
+    Ok(())
+}
+
+pub(super) static SUBSTR: Command<Handler> =
+    command("substr", 4, getrange as Handler).flags(Flags::READONLY).keys(READS).acl(Acl::STRING).doc(
+        Group::String,
+        "1.0.0",
+        GETRANGE_COMPLEXITY,
+        "Returns a part of a string value: GETRANGE's old name.",
+    );

@@ -1,0 +1,351 @@
+//! Whole values: SET and its older forms, and the GET forms that change something.
+
+use martlet_base::number::{NumberBuffer, format_i64, parse_i64};
+use martlet_engine::{EventClass, Keys};
+use martlet_keyspace::{ExpiryChange, Key};
+use martlet_protocol::request::Args;
+
+use super::UPDATES;
+use crate::Handler;
+use crate::context::Context;
+use crate::error::{Error, Outcome};
+use crate::spec::{Acl, Command, Flags, Group, KeyFlags, KeyPart, command};
+
+/// The key of a command that overwrites its value.
+const OVERWRITES: &[KeyPart] = &[KeyPart::one(1, KeyFlags::OW.with(KeyFlags::UPDATE))];
+
+pub(super) static SET: Command<Handler> = command("set", -3, set as Handler)
+    .flags(Flags::WRITE.with(Flags::DENYOOM))
+    .keys(&[KeyPart::one(
+        1,
+        KeyFlags::RW.with(KeyFlags::ACCESS).with(KeyFlags::UPDATE).with(KeyFlags::VARIABLE_FLAGS),
+    )])
+    .acl(Acl::STRING)
+    .doc(Group::String, "1.0.0", "O(1)", "Sets a key to a string value, whatever it held.");
+
+fn set(ctx: &mut Context<'_>) -> Outcome {
+    if ctx.argc() > 3 {
+        return set_with_options(ctx);
+    }
+    let key = ctx.key(1);
+    ctx.keys.set_str(&key, ctx.args.at(2), ExpiryChange::Clear);
+    ctx.keys.changed(&key, EventClass::STRING, "set");
+    ctx.reply.ok();
+    Ok(())
+}
+
+/// On which condition SET sets.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+enum Condition<'a> {
+    #[default]
+    Always,
+    /// `NX`
+    Absent,
+    /// `XX`
+    Present,
+    /// `IFEQ`: the key holds this string.
+    Equal(&'a [u8]),
+}
+
+/// When a value is to expire, as the options said it.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+struct Expiry<'a> {
+    option: ExpiryOption,
+    /// The number, as yet unread.
+    text: &'a [u8],
+}
+
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+enum ExpiryOption {
+    Ex,
+    Px,
+    ExAt,
+    PxAt,
+}
+
+impl ExpiryOption {
+    fn parse(word: &[u8]) -> Option<ExpiryOption> {
+        let options = [
+            ("ex", ExpiryOption::Ex),
+            ("px", ExpiryOption::Px),
+            ("exat", ExpiryOption::ExAt),
+            ("pxat", ExpiryOption::PxAt),
+        ];
+        options
+            .into_iter()
+            .find(|(name, _)| word.eq_ignore_ascii_case(name.as_bytes()))
+            .map(|(_, option)| option)
+    }
+
+    fn is_absolute(self) -> bool {
+        matches!(self, ExpiryOption::ExAt | ExpiryOption::PxAt)
+    }
+}
+
+impl Expiry<'_> {
+    /// The time in Unix milliseconds; `name` is the command's, for the error.
+    fn at_ms(self, now_ms: i64, name: &str) -> Result<i64, Error> {
+        let number = parse_i64(self.text).ok_or(Error::NotInteger)?;
+        let ms = match self.option {
+            ExpiryOption::Ex | ExpiryOption::ExAt => number.checked_mul(1000),
+            ExpiryOption::Px | ExpiryOption::PxAt => Some(number),
+        };
+        let at_ms = match ms {
+            Some(ms) if number > 0 && self.option.is_absolute() => Some(ms),
+            Some(ms) if number > 0 => ms.checked_add(now_ms),
+            _ => None,
+        };
+        at_ms.ok_or_else(|| Error::Text(format!("ERR invalid expire time in '{name}' command")))
+    }
+}
+
+#[derive(Default)]
+struct SetOptions<'a> {
+    condition: Condition<'a>,
+    get: bool,
+    keep_expiry: bool,
+    expiry: Option<Expiry<'a>>,
+}
+
+impl<'a> SetOptions<'a> {
+    fn parse(args: Args<'a>) -> Result<SetOptions<'a>, Error> {
+        let mut options = SetOptions::default();
+        let mut rest = args.from(3).iter();
+        while let Some(word) = rest.next() {
+            let is = |name: &str| word.eq_ignore_ascii_case(name.as_bytes());
+            if is("nx") && matches!(options.condition, Condition::Always | Condition::Absent) {
+                options.condition = Condition::Absent;
+            } else if is("xx") && matches!(options.condition, Condition::Always | Condition::Present) {
+                options.condition = Condition::Present;
+            } else if is("ifeq") && options.condition == Condition::Always {
+                options.condition = Condition::Equal(rest.next().ok_or(Error::Syntax)?);
+            } else if is("get") {
+                options.get = true;
+            } else if is("keepttl") && options.expiry.is_none() {
+                options.keep_expiry = true;
+            } else {
+                // The same option may come again, another one may not.
+                let option = ExpiryOption::parse(word).ok_or(Error::Syntax)?;
+                if options.keep_expiry || options.expiry.is_some_and(|e| e.option != option) {
+                    return Err(Error::Syntax);
+                }
+                options.expiry = Some(Expiry { option, text: rest.next().ok_or(Error::Syntax)? });
+            }
+        }
+        Ok(options)
+    }
+}
+
+#[inline(never)]
+fn set_with_options(ctx: &mut Context<'_>) -> Outcome {
+    let options = SetOptions::parse(ctx.args)?;
+    let at_ms = options.expiry.map(|e| e.at_ms(ctx.keys.now_ms, "set")).transpose()?;
+    let (key, value) = (ctx.key(1), ctx.arg(2));
+    if options.get {
+        get_old(ctx, &key)?;
+    }
+    let may = match (ctx.keys.lookup_write(&key), options.condition) {
+        (_, Condition::Always) | (None, Condition::Absent) | (Some(_), Condition::Present) => true,
+        (Some(entry), Condition::Equal(wanted)) => {
+            let value = entry.str().ok_or(Error::WrongType)?;
+            value.bytes(&mut NumberBuffer::new()) == wanted
+        }
+        _ => false,
+    };
+    if !may {
+        if !options.get {
+            ctx.reply.null();
+        }
+        return Ok(());
+    }
+    if !options.get {
+        ctx.reply.ok();
+    }
+    match at_ms {
+        Some(at_ms) => set_until(ctx.keys, &key, value, at_ms),
+        None => {
+            let change = if options.keep_expiry { ExpiryChange::Keep } else { ExpiryChange::Clear };
+            ctx.keys.set_str(&key, value, change);
+            ctx.keys.changed(&key, EventClass::STRING, "set");
+            if options.get || matches!(options.condition, Condition::Equal(_)) {
+                let keep: &[&[u8]] = if options.keep_expiry { &[b"KEEPTTL"] } else { &[] };
+                ctx.keys.effects.replace(|| [&[b"SET", key.bytes, value], keep].concat());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Replies with what the key holds, for a command that changes it then.
+fn get_old(ctx: &mut Context<'_>, key: &Key<'_>) -> Outcome {
+    match ctx.keys.read_str(key)? {
+        Some(value) => ctx.reply.bulk(value.bytes(&mut NumberBuffer::new())),
+        None => ctx.reply.null(),
+    }
+    Ok(())
+}
+
+/// Sets a value that expires. One whose time has passed already is not stored: what the key held goes.
+fn set_until(keys: &mut Keys, key: &Key<'_>, value: &[u8], at_ms: i64) {
+    if at_ms <= keys.now_ms && !keys.keep_expired {
+        delete_expired_now(keys, key);
+        return;
+    }
+    keys.set_str(key, value, ExpiryChange::At(at_ms));
+    keys.changed(key, EventClass::STRING, "set");
+    keys.effects.event(EventClass::GENERIC, "expire", keys.db, key.bytes);
+    keys.effects.replace(|| {
+        let mut buffer = NumberBuffer::new();
+        [b"SET", key.bytes, value, b"PXAT", format_i64(at_ms, &mut buffer)].map(<[u8]>::to_vec)
+    });
+}
+
+/// Deletes a key that was given a time in the past.
+pub(crate) fn delete_expired_now(keys: &mut Keys, key: &Key<'_>) {
+    if keys.delete(key) {
+        keys.changed(key, EventClass::GENERIC, "del");
+        keys.effects.replace(|| [b"DEL", key.bytes]);
+    }
+}
+
+pub(super) static SETNX: Command<Handler> = command("setnx", 3, setnx as Handler)
+    .flags(Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST))
+    .keys(&[KeyPart::one(1, KeyFlags::OW.with(KeyFlags::INSERT))])
+    .acl(Acl::STRING)
+    .doc(Group::String, "1.0.0", "O(1)", "Sets a key to a string value if it does not exist.");
+
+fn setnx(ctx: &mut Context<'_>) -> Outcome {
+    let key = ctx.key(1);
+    let absent = ctx.keys.lookup_write(&key).is_none();
+    if absent {
+        ctx.keys.set_str(&key, ctx.args.at(2), ExpiryChange::Clear);
+        ctx.keys.changed(&key, EventClass::STRING, "set");
+    }
+    ctx.reply.int(i64::from(absent));
+    Ok(())
+}
+
+pub(super) static SETEX: Command<Handler> = command("setex", 4, setex as Handler)
+    .flags(Flags::WRITE.with(Flags::DENYOOM))
+    .keys(OVERWRITES)
+    .acl(Acl::STRING)
+    .doc(Group::String, "2.0.0", "O(1)", "Sets a key to a string value that expires after some seconds.");
+
+fn setex(ctx: &mut Context<'_>) -> Outcome {
+    set_expiring(ctx, ExpiryOption::Ex, "setex")
+}
+
+pub(super) static PSETEX: Command<Handler> = command("psetex", 4, psetex as Handler)
+    .flags(Flags::WRITE.with(Flags::DENYOOM))
+    .keys(OVERWRITES)
+    .acl(Acl::STRING)
+    .doc(
+        Group::String,
+        "2.6.0",
+        "O(1)",
+        "Sets a key to a string value that expires after some milliseconds.",
+    );
+
+fn psetex(ctx: &mut Context<'_>) -> Outcome {
+    set_expiring(ctx, ExpiryOption::Px, "psetex")
+}
+
+fn set_expiring(ctx: &mut Context<'_>, option: ExpiryOption, name: &str) -> Outcome {
+    let at_ms = Expiry { option, text: ctx.arg(2) }.at_ms(ctx.keys.now_ms, name)?;
+    let (key, value) = (ctx.key(1), ctx.arg(3));
+    set_until(ctx.keys, &key, value, at_ms);
+    ctx.reply.ok();
+    Ok(())
+}
+
+pub(super) static GETSET: Command<Handler> = command("getset", 3, getset as Handler)
+    .flags(Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST))
+    .keys(UPDATES)
+    .acl(Acl::STRING)
+    .doc(Group::String, "1.0.0", "O(1)", "Sets a key to a string value and returns the one before.");
+
+fn getset(ctx: &mut Context<'_>) -> Outcome {
+    let (key, value) = (ctx.key(1), ctx.arg(2));
+    get_old(ctx, &key)?;
+    ctx.keys.set_str(&key, value, ExpiryChange::Clear);
+    ctx.keys.changed(&key, EventClass::STRING, "set");
+    ctx.keys.effects.replace(|| [b"SET", key.bytes, value]);
+    Ok(())
+}
+
+pub(super) static GETDEL: Command<Handler> = command("getdel", 2, getdel as Handler)
+    .flags(Flags::WRITE.with(Flags::FAST))
+    .keys(&[KeyPart::one(1, KeyFlags::RW.with(KeyFlags::ACCESS).with(KeyFlags::DELETE))])
+    .acl(Acl::STRING)
+    .doc(Group::String, "6.2.0", "O(1)", "Returns the string value of a key and deletes the key.");
+
+fn getdel(ctx: &mut Context<'_>) -> Outcome {
+    let key = ctx.key(1);
+    get_old(ctx, &key)?;
+    delete_expired_now(ctx.keys, &key);
+    Ok(())
+}
+
+pub(super) static GETEX: Command<Handler> = command("getex", -2, getex as Handler)
+    .flags(Flags::WRITE.with(Flags::FAST))
+    .keys(UPDATES)
+    .acl(Acl::STRING)
+    .doc(Group::String, "6.2.0", "O(1)", "Returns the string value of a key and changes when it expires.");
+
+/// What GETEX does to the expiry.
+enum GetexOption<'a> {
+    Nothing,
+    Persist,
+    Expire(Expiry<'a>),
+}
+
+fn getex(ctx: &mut Context<'_>) -> Outcome {
+    let mut option = GetexOption::Nothing;
+    let mut rest = ctx.args.from(2).iter();
+    while let Some(word) = rest.next() {
+        let is_persist = word.eq_ignore_ascii_case(b"persist");
+        option = match (ExpiryOption::parse(word), option) {
+            (None, GetexOption::Nothing | GetexOption::Persist) if is_persist => GetexOption::Persist,
+            (Some(new), GetexOption::Expire(old)) if new != old.option => return Err(Error::Syntax),
+            (Some(new), GetexOption::Nothing | GetexOption::Expire(_)) => {
+                GetexOption::Expire(Expiry { option: new, text: rest.next().ok_or(Error::Syntax)? })
+            }
+            _ => return Err(Error::Syntax),
+        };
+    }
+    let key = ctx.key(1);
+    let Some(value) = ctx.keys.read_str(&key)? else {
+        ctx.reply.null();
+        return Ok(());
+    };
+    ctx.reply.bulk(value.bytes(&mut NumberBuffer::new()));
+    match option {
+        GetexOption::Nothing => {}
+        GetexOption::Persist => {
+            if ctx.keys.expiry_ms(&key).is_some() {
+                ctx.keys.set_expiry(&key, None);
+                ctx.keys.changed(&key, EventClass::GENERIC, "persist");
+                ctx.keys.effects.replace(|| [b"PERSIST", key.bytes]);
+            }
+        }
+        GetexOption::Expire(expiry) => {
+            let at_ms = expiry.at_ms(ctx.keys.now_ms, "getex")?;
+            expire_at(ctx.keys, &key, at_ms);
+        }
+    }
+    Ok(())
+}
+
+/// Gives a key that is there a time at which it expires; one in the past deletes it.
+pub(crate) fn expire_at(keys: &mut Keys, key: &Key<'_>, at_ms: i64) {
+    if at_ms <= keys.now_ms && !keys.keep_expired {
+        delete_expired_now(keys, key);
+        return;
+    }
+    keys.set_expiry(key, Some(at_ms));
+    keys.changed(key, EventClass::GENERIC, "expire");
+    keys.effects.replace(|| {
+        let mut buffer = NumberBuffer::new();
+        [b"PEXPIREAT", key.bytes, format_i64(at_ms, &mut buffer)].map(<[u8]>::to_vec)
+    });
+}
