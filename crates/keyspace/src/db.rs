@@ -184,6 +184,11 @@ impl Db {
         self.field_expiries.next_ms()
     }
 
+    /// Number of hashes that have fields with an expiry.
+    pub fn field_expiring_len(&self) -> usize {
+        self.field_expiries.len()
+    }
+
     /// Milliseconds left over the next `sample` expiring keys, and how many those are; for INFO's avg_ttl.
     pub fn ttl_sum_ms(&self, now_ms: i64, sample: usize) -> (u128, usize) {
         self.expiries.ttl_sum_ms(now_ms, sample)

@@ -20,6 +20,11 @@ impl ExpiryIndex {
         self.due.remove(&(at_ms, hash));
     }
 
+    /// Number of pairs.
+    pub(crate) fn len(&self) -> usize {
+        self.due.len()
+    }
+
     /// The earliest time, if anything expires at all.
     pub(crate) fn next_ms(&self) -> Option<i64> {
         self.due.first().map(|&(at_ms, _)| at_ms)

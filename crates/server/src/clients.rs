@@ -115,6 +115,15 @@ impl ClientInfo {
             killed: AtomicBool::new(false),
         }
     }
+
+    /// Bytes of memory that the client's connection holds, roughly.
+    pub fn heap_bytes(&self) -> usize {
+        size_of::<ClientInfo>()
+            + size_of::<crate::connection::Connection>()
+            + self.query_capacity.load(Ordering::Relaxed)
+            + self.output_bytes.load(Ordering::Relaxed)
+            + self.multi_bytes.load(Ordering::Relaxed)
+    }
 }
 
 /// Bits of [`ClientInfo::flags`].

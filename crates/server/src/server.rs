@@ -77,6 +77,7 @@ fn serve(prepared: Prepared) -> Result<(), String> {
     prepared
         .on_shutdown_signal(move |signal| crate::shutdown::on_signal(shared, signal))
         .map_err(|e| format!("Can't watch signals: {e}"))?;
+    shared.memory_at_start.store(martlet_base::alloc::used_bytes() as u64, Ordering::Relaxed);
     prepared.ready(&Serving {
         addresses,
         unixsocket: config.unixsocket.clone(),

@@ -117,6 +117,10 @@ pub struct Shared {
     pub run_id: String,
     /// Start, Unix milliseconds.
     pub started_ms: i64,
+    /// The replication id; DEBUG CHANGE-REPL-ID makes a new one.
+    pub replication_id: Mutex<String>,
+    /// Bytes in use when the server was ready.
+    pub memory_at_start: AtomicU64,
     /// The configuration file, absolute, if there is one.
     pub config_file: Option<std::path::PathBuf>,
     /// Name of the I/O backend.
@@ -126,6 +130,11 @@ pub struct Shared {
     /// Listening sockets' TCP port, as it is now.
     pub port: AtomicU32,
     mailboxes: Box<[Mailbox]>,
+}
+
+/// 40 random hexadecimal digits.
+pub fn random_id(random: &mut martlet_base::random::Random) -> String {
+    (0..40).map(|_| char::from(b"0123456789abcdef"[random.below(16) as usize])).collect()
 }
 
 impl Shared {
@@ -142,7 +151,8 @@ impl Shared {
         let clock = Clock::real();
         let engine: &'static Engine = Box::leak(Box::new(Engine::new(threads)?));
         let mut random = martlet_base::random::Random::from_entropy();
-        let run_id = (0..40).map(|_| char::from(b"0123456789abcdef"[random.below(16) as usize])).collect();
+        let run_id = random_id(&mut random);
+        let replication_id = Mutex::new(random_id(&mut random));
         let commands = registry.entries().len();
         Ok(Shared {
             engine,
@@ -160,6 +170,8 @@ impl Shared {
             stopping: AtomicBool::new(false),
             detour: AtomicU32::new(0),
             run_id,
+            replication_id,
+            memory_at_start: AtomicU64::new(0),
             started_ms: clock.unix_ms(),
             config_file,
             backend: OnceLock::new(),
@@ -210,6 +222,33 @@ impl Shared {
     pub fn stop(&self) {
         self.stopping.store(true, Ordering::SeqCst);
         self.wake_all();
+    }
+
+    /// Begins or prolongs CLIENT PAUSE: a later end and the stricter mode win over what is under way.
+    pub fn begin_pause(&self, until_ms: i64, all: bool, now_ms: i64) {
+        let under_way = self.pause.until_ms.load(Ordering::Acquire);
+        if under_way <= now_ms {
+            self.pause.all.store(all, Ordering::Release);
+            self.pause.until_ms.store(until_ms, Ordering::Release);
+            if under_way == 0 {
+                self.detour.fetch_add(1, Ordering::SeqCst);
+            }
+        } else {
+            if all {
+                self.pause.all.store(true, Ordering::Release);
+            }
+            self.pause.until_ms.fetch_max(until_ms, Ordering::AcqRel);
+        }
+    }
+
+    /// Ends CLIENT PAUSE.
+    pub fn end_pause(&self) {
+        if self.pause.until_ms.swap(0, Ordering::AcqRel) != 0 {
+            self.detour.fetch_sub(1, Ordering::SeqCst);
+        }
+        for thread in 0..self.thread_count() {
+            self.send(thread, Mail::Recheck);
+        }
     }
 
     /// Whether CLIENT PAUSE is on at `now_ms`: for all commands, or for those that write.

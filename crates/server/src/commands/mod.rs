@@ -1,6 +1,8 @@
 //! Commands that work on the server or the connection rather than on keys, one file per family.
 
+mod client;
 mod connection;
+pub(crate) mod info;
 
 use martlet_command::{Command, Outcome};
 use martlet_protocol::reply::Reply;
@@ -51,6 +53,22 @@ impl<'a> Call<'a> {
     }
 }
 
+/// Answers a container's HELP subcommand from the table: a line for each subcommand and one for what it does.
+pub fn write_help(call: &mut Call<'_>, container: &str) {
+    let entries = call.worker.shared.registry.entries();
+    let Some(parent) = call.entry.parent else { return };
+    let mut lines = vec![format!("{container} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:")];
+    for &id in &entries[parent].subcommands {
+        let spec = entries[id].spec;
+        lines.push(spec.name.to_uppercase());
+        lines.push(format!("    {}", spec.summary));
+    }
+    call.reply.array(lines.len());
+    for line in &lines {
+        call.reply.simple(line);
+    }
+}
+
 /// What runs a server command.
 pub type ServerHandler = fn(&mut Call<'_>) -> Outcome;
 
@@ -58,4 +76,5 @@ pub type ServerHandler = fn(&mut Call<'_>) -> Outcome;
 pub type ServerCommand = Command<ServerHandler>;
 
 /// All server commands, family by family.
-pub static FAMILIES: &[&[&ServerCommand]] = &[connection::COMMANDS, crate::transaction::COMMANDS];
+pub static FAMILIES: &[&[&ServerCommand]] =
+    &[client::COMMANDS, connection::COMMANDS, info::COMMANDS, crate::transaction::COMMANDS];

@@ -10,6 +10,7 @@ mod oom;
 mod signals;
 mod system;
 mod title;
+mod usage;
 
 pub use background::{PidFile, daemonize};
 pub use limits::{OpenFiles, RESERVED_FILES, adjust_open_files, backlog_warning, system_warnings};
@@ -19,3 +20,4 @@ pub use signals::{ShutdownSignal, ignore_hangups, watch_signals};
 pub(crate) use system::{LocalTime, Syslog, local_time};
 pub use system::{process_umask, set_socket_owner};
 pub use title::{ProcessTitle, title_text};
+pub use usage::{CpuTime, Whose, cpu_time, resident_bytes, system_memory_bytes};

@@ -74,8 +74,9 @@ impl Worker {
 
     fn cron(&mut self) {
         self.close_idle();
-        if self.shared.pause.until_ms.load(Ordering::Acquire) <= self.now_ms && !self.paused.is_empty() {
-            self.resume_paused();
+        let pause_end_ms = self.shared.pause.until_ms.load(Ordering::Acquire);
+        if pause_end_ms != 0 && pause_end_ms <= self.now_ms && self.thread == 0 {
+            self.shared.end_pause();
         }
         if self.thread == 0 {
             self.sample();

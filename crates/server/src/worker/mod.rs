@@ -13,6 +13,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
+use martlet_base::limits::SHARD_COUNT;
 use martlet_base::random::Random;
 use martlet_command::Settings;
 use martlet_engine::{Keys, Touch};
@@ -149,6 +150,15 @@ impl Worker {
         self.mark = self.shared.clock.raw();
         self.keys.now_ms = self.now_ms;
         self.keys.touch = self.touch_policy();
+    }
+
+    /// Bytes of the keyspace's tables, entries apart; takes one shard at a time.
+    pub fn table_bytes(&mut self) -> usize {
+        let of_shard = |keys: &mut Keys, shard: usize| -> usize {
+            let shard = &keys.shard(shard).keys;
+            shard.used().map(|db| shard.db(db).table_heap_bytes()).sum()
+        };
+        (0..SHARD_COUNT).map(|i| self.keys.with_shard(i, |keys| of_shard(keys, i))).sum()
     }
 
     /// How accesses to keys are noted under the configured policy.

@@ -1,0 +1,343 @@
+//! CLIENT: who is connected, and what one client may ask of itself and of others.
+
+mod filter;
+mod list;
+
+use std::sync::atomic::Ordering;
+
+use martlet_base::number::parse_i64;
+use martlet_command::{Acl, Error, Flags, Group, Outcome, command, container};
+
+use super::connection::{INVALID_NAME, is_valid_name};
+use super::{Call, ServerCommand, ServerHandler};
+use crate::clients::flag;
+use crate::connection::{ReplyMode, special};
+use crate::shared::{Mail, lock};
+
+/// The family.
+pub static COMMANDS: &[&ServerCommand] = &[&CLIENT];
+
+static CLIENT: ServerCommand = container(
+    "client",
+    -2,
+    &[
+        &GETNAME,
+        &GETREDIR,
+        &ID,
+        &INFO,
+        &KILL,
+        &LIST,
+        &NO_EVICT,
+        &NO_TOUCH,
+        &PAUSE,
+        &REPLY,
+        &SETINFO,
+        &SETNAME,
+        &TRACKINGINFO,
+        &UNBLOCK,
+        &UNPAUSE,
+        &HELP,
+    ],
+)
+.flags(Flags::NONE)
+.doc(Group::Connection, "2.4.0", "Depends on subcommand", "A container for client connection commands.");
+
+const CONTROL: Flags = Flags::NOSCRIPT.with(Flags::LOADING).with(Flags::STALE);
+const ADMIN: Flags = CONTROL.with(Flags::ADMIN);
+
+static ID: ServerCommand = command("client|id", 2, id as ServerHandler)
+    .flags(CONTROL)
+    .acl(Acl::CONNECTION)
+    .doc(Group::Connection, "5.0.0", "O(1)", "Tells the connection's number.");
+
+fn id(call: &mut Call<'_>) -> Outcome {
+    call.reply.int(call.connection.info.id as i64);
+    Ok(())
+}
+
+static GETREDIR: ServerCommand = command("client|getredir", 2, getredir as ServerHandler)
+    .flags(CONTROL)
+    .acl(Acl::CONNECTION)
+    .doc(Group::Connection, "6.0.0", "O(1)", "Tells where tracking notices are sent to.");
+
+fn getredir(call: &mut Call<'_>) -> Outcome {
+    call.reply.int(-1);
+    Ok(())
+}
+
+static TRACKINGINFO: ServerCommand = command("client|trackinginfo", 2, trackinginfo as ServerHandler)
+    .flags(CONTROL)
+    .acl(Acl::CONNECTION)
+    .doc(Group::Connection, "6.2.0", "O(1)", "Tells how the connection tracks keys.");
+
+fn trackinginfo(call: &mut Call<'_>) -> Outcome {
+    let reply = &mut *call.reply;
+    reply.map(3);
+    reply.bulk(b"flags");
+    reply.set(1);
+    reply.bulk(b"off");
+    reply.bulk(b"redirect");
+    reply.int(-1);
+    reply.bulk(b"prefixes");
+    reply.array(0);
+    Ok(())
+}
+
+static GETNAME: ServerCommand = command("client|getname", 2, getname as ServerHandler)
+    .flags(CONTROL)
+    .acl(Acl::CONNECTION)
+    .doc(Group::Connection, "2.6.9", "O(1)", "Tells the connection's name.");
+
+fn getname(call: &mut Call<'_>) -> Outcome {
+    let details = lock(&call.connection.info.details);
+    if details.name.is_empty() {
+        call.reply.null()
+    } else {
+        call.reply.bulk(&details.name)
+    }
+    Ok(())
+}
+
+static SETNAME: ServerCommand = command("client|setname", 3, setname as ServerHandler)
+    .flags(CONTROL)
+    .acl(Acl::CONNECTION)
+    .doc(Group::Connection, "2.6.9", "O(1)", "Names the connection.");
+
+fn setname(call: &mut Call<'_>) -> Outcome {
+    let name = call.arg(2);
+    if !is_valid_name(name) {
+        return Err(INVALID_NAME);
+    }
+    lock(&call.connection.info.details).name = name.to_vec();
+    call.reply.ok();
+    Ok(())
+}
+
+static SETINFO: ServerCommand = command("client|setinfo", 4, setinfo as ServerHandler)
+    .flags(CONTROL)
+    .acl(Acl::CONNECTION)
+    .doc(Group::Connection, "7.2.0", "O(1)", "Tells the server which library the client uses.");
+
+fn setinfo(call: &mut Call<'_>) -> Outcome {
+    let value = call.arg(3);
+    let attribute = if call.is(2, "lib-name") {
+        "lib-name"
+    } else if call.is(2, "lib-ver") {
+        "lib-ver"
+    } else {
+        let name = String::from_utf8_lossy(call.arg(2)).into_owned();
+        return Err(Error::Text(format!("ERR Unrecognized option '{name}'")));
+    };
+    if !is_valid_name(value) {
+        return Err(Error::Text(format!(
+            "ERR {attribute} cannot contain spaces, newlines or special characters."
+        )));
+    }
+    let mut details = lock(&call.connection.info.details);
+    if attribute == "lib-name" {
+        details.lib_name = value.to_vec();
+    } else {
+        details.lib_version = value.to_vec();
+    }
+    call.reply.ok();
+    Ok(())
+}
+
+static INFO: ServerCommand = command("client|info", 2, info as ServerHandler)
+    .flags(CONTROL)
+    .acl(Acl::CONNECTION)
+    .doc(Group::Connection, "6.2.0", "O(1)", "Tells about the connection.");
+
+fn info(call: &mut Call<'_>) -> Outcome {
+    let mut line = list::line(call.worker, &call.connection.info);
+    line.push(b'\n');
+    call.reply.verbatim("txt", &line);
+    Ok(())
+}
+
+static LIST: ServerCommand = command("client|list", -2, client_list as ServerHandler)
+    .flags(ADMIN)
+    .acl(Acl::CONNECTION)
+    .doc(Group::Connection, "2.4.0", "O(N) for N clients", "Lists the connected clients.");
+
+fn client_list(call: &mut Call<'_>) -> Outcome {
+    let filter = filter::parse_list(call)?;
+    let mut text = Vec::new();
+    for client in call.worker.shared.clients.all() {
+        if filter.matches(&client, call.connection.info.id) {
+            text.extend(list::line(call.worker, &client));
+            text.push(b'\n');
+        }
+    }
+    call.reply.verbatim("txt", &text);
+    Ok(())
+}
+
+static KILL: ServerCommand = command("client|kill", -3, kill as ServerHandler)
+    .flags(ADMIN)
+    .acl(Acl::CONNECTION)
+    .doc(Group::Connection, "2.4.0", "O(N) for N clients", "Closes connections.");
+
+fn kill(call: &mut Call<'_>) -> Outcome {
+    let filter = filter::parse_kill(call)?;
+    let mut killed = 0;
+    for client in call.worker.shared.clients.all() {
+        if !filter.matches(&client, call.connection.info.id) || client.killed.swap(true, Ordering::AcqRel) {
+            continue;
+        }
+        killed += 1;
+        if client.id == call.connection.info.id {
+            // It still gets its reply.
+            call.connection.closing = true;
+        } else {
+            call.worker.shared.send(client.thread, Mail::Kill { token: client.token, client: client.id });
+        }
+    }
+    if !filter.is_old_style {
+        call.reply.int(killed);
+    } else if killed > 0 {
+        call.reply.ok();
+    } else {
+        return Err(Error::Fixed("ERR No such client"));
+    }
+    Ok(())
+}
+
+static UNBLOCK: ServerCommand = command("client|unblock", -3, unblock as ServerHandler)
+    .flags(ADMIN)
+    .acl(Acl::CONNECTION)
+    .doc(Group::Connection, "5.0.0", "O(log N) for N clients", "Ends another client's wait.");
+
+fn unblock(call: &mut Call<'_>) -> Outcome {
+    let error = match call.argc() {
+        3 => false,
+        4 if call.is(3, "timeout") => false,
+        4 if call.is(3, "error") => true,
+        4 => return Err(Error::Fixed("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR")),
+        _ => return Err(Error::Arity("client|unblock")),
+    };
+    let id = call.int(2)?;
+    let client = call.worker.shared.clients.get(id as u64);
+    let blocked = client.filter(|c| c.flags.load(Ordering::Acquire) & flag::BLOCKED != 0);
+    match blocked {
+        Some(client) => {
+            let mail = Mail::Unblock { token: client.token, client: client.id, error };
+            call.worker.shared.send(client.thread, mail);
+            call.reply.int(1);
+        }
+        None => call.reply.int(0),
+    }
+    Ok(())
+}
+
+static PAUSE: ServerCommand = command("client|pause", -3, pause as ServerHandler)
+    .flags(ADMIN)
+    .acl(Acl::CONNECTION)
+    .doc(Group::Connection, "3.0.0", "O(1)", "Holds commands of all clients for a while.");
+
+fn pause(call: &mut Call<'_>) -> Outcome {
+    let all = match call.argc() {
+        3 => true,
+        4 if call.is(3, "all") => true,
+        4 if call.is(3, "write") => false,
+        4 => return Err(Error::Fixed("ERR CLIENT PAUSE mode must be WRITE or ALL")),
+        _ => return Err(Error::Arity("client|pause")),
+    };
+    let milliseconds =
+        parse_i64(call.arg(2)).ok_or(Error::Fixed("ERR timeout is not an integer or out of range"))?;
+    if milliseconds < 0 {
+        return Err(Error::Fixed("ERR timeout is negative"));
+    }
+    let now_ms = call.worker.now_ms;
+    let until_ms = now_ms.checked_add(milliseconds).ok_or(Error::Fixed("ERR timeout is out of range"))?;
+    call.worker.shared.begin_pause(until_ms, all, now_ms);
+    call.reply.ok();
+    Ok(())
+}
+
+static UNPAUSE: ServerCommand = command("client|unpause", 2, unpause as ServerHandler)
+    .flags(ADMIN)
+    .acl(Acl::CONNECTION)
+    .doc(Group::Connection, "6.2.0", "O(N) for N paused clients", "Ends CLIENT PAUSE.");
+
+fn unpause(call: &mut Call<'_>) -> Outcome {
+    call.worker.shared.end_pause();
+    call.reply.ok();
+    Ok(())
+}
+
+static REPLY: ServerCommand = command("client|reply", 3, reply as ServerHandler)
+    .flags(CONTROL)
+    .acl(Acl::CONNECTION)
+    .doc(Group::Connection, "3.2.0", "O(1)", "Chooses whether replies are sent.");
+
+fn reply(call: &mut Call<'_>) -> Outcome {
+    let (on, off, skip) = (call.is(2, "on"), call.is(2, "off"), call.is(2, "skip"));
+    let session = &mut call.connection.session;
+    if on {
+        session.reply_mode = ReplyMode::On;
+        call.reply.ok();
+    } else if off {
+        session.reply_mode = ReplyMode::Off;
+    } else if skip {
+        if session.reply_mode != ReplyMode::Off {
+            session.reply_mode = ReplyMode::SkipNext;
+        }
+    } else {
+        return Err(Error::Syntax);
+    }
+    session.set_special(special::REPLY_MODE, !on);
+    Ok(())
+}
+
+static NO_EVICT: ServerCommand = command("client|no-evict", 3, no_evict as ServerHandler)
+    .flags(ADMIN)
+    .acl(Acl::CONNECTION)
+    .doc(Group::Connection, "7.0.0", "O(1)", "Protects the connection from client eviction.");
+
+fn no_evict(call: &mut Call<'_>) -> Outcome {
+    let on = on_or_off(call)?;
+    set_flag(call, flag::NO_EVICT, on);
+    call.reply.ok();
+    Ok(())
+}
+
+static NO_TOUCH: ServerCommand = command("client|no-touch", 3, no_touch as ServerHandler)
+    .flags(CONTROL)
+    .acl(Acl::CONNECTION)
+    .doc(Group::Connection, "7.2.0", "O(1)", "Keeps the connection's commands from counting as accesses.");
+
+fn no_touch(call: &mut Call<'_>) -> Outcome {
+    let on = on_or_off(call)?;
+    set_flag(call, flag::NO_TOUCH, on);
+    call.connection.session.set_special(special::NO_TOUCH, on);
+    call.reply.ok();
+    Ok(())
+}
+
+fn on_or_off(call: &Call<'_>) -> Result<bool, Error> {
+    match (call.is(2, "on"), call.is(2, "off")) {
+        (true, _) => Ok(true),
+        (_, true) => Ok(false),
+        _ => Err(Error::Syntax),
+    }
+}
+
+fn set_flag(call: &Call<'_>, bit: u32, on: bool) {
+    let flags = &call.connection.info.flags;
+    if on {
+        flags.fetch_or(bit, Ordering::Relaxed);
+    } else {
+        flags.fetch_and(!bit, Ordering::Relaxed);
+    }
+}
+
+static HELP: ServerCommand = command("client|help", 2, help as ServerHandler)
+    .flags(Flags::LOADING.with(Flags::STALE))
+    .acl(Acl::CONNECTION)
+    .doc(Group::Connection, "5.0.0", "O(1)", "Lists the subcommands.");
+
+fn help(call: &mut Call<'_>) -> Outcome {
+    super::write_help(call, "CLIENT");
+    Ok(())
+}

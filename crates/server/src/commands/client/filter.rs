@@ -1,0 +1,134 @@
+//! Which clients CLIENT LIST and CLIENT KILL mean.
+
+use std::sync::atomic::Ordering;
+
+use martlet_base::number::parse_i64;
+use martlet_command::Error;
+
+use crate::clients::{ClientInfo, flag};
+use crate::commands::Call;
+use crate::shared::lock;
+
+/// The kinds of clients that TYPE tells apart.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+enum ClientType {
+    Normal,
+    Replica,
+    Pubsub,
+    Primary,
+}
+
+/// Conditions that must all hold.
+#[derive(Debug, Default)]
+pub(super) struct Filter {
+    ids: Option<Vec<u64>>,
+    peer: Option<String>,
+    local: Option<String>,
+    user: Option<String>,
+    kind: Option<ClientType>,
+    max_age_s: Option<i64>,
+    skip_me: bool,
+    /// `CLIENT KILL addr:port`, which answers OK or an error.
+    pub(super) is_old_style: bool,
+    now_ms: i64,
+}
+
+impl Filter {
+    /// Whether the filter means this client; `me` is the one that asks.
+    pub(super) fn matches(&self, client: &ClientInfo, me: u64) -> bool {
+        let type_of = if client.flags.load(Ordering::Relaxed) & flag::MONITOR != 0 {
+            ClientType::Replica
+        } else {
+            ClientType::Normal
+        };
+        let age_s = (self.now_ms - client.created_ms) / 1000;
+        !client.killed.load(Ordering::Acquire)
+            && self.ids.as_ref().is_none_or(|ids| ids.contains(&client.id))
+            && self.peer.as_ref().is_none_or(|peer| *peer == client.peer)
+            && self.local.as_ref().is_none_or(|local| *local == client.local)
+            && self.user.as_ref().is_none_or(|user| *user == lock(&client.details).user)
+            && self.kind.is_none_or(|kind| kind == type_of)
+            && self.max_age_s.is_none_or(|least| age_s >= least)
+            && !(self.skip_me && client.id == me)
+    }
+}
+
+fn text(call: &Call<'_>, index: usize) -> String {
+    String::from_utf8_lossy(call.arg(index)).into_owned()
+}
+
+fn client_type(call: &Call<'_>, index: usize) -> Result<ClientType, Error> {
+    match call.arg(index).to_ascii_lowercase().as_slice() {
+        b"normal" => Ok(ClientType::Normal),
+        b"slave" | b"replica" => Ok(ClientType::Replica),
+        b"pubsub" => Ok(ClientType::Pubsub),
+        b"master" | b"primary" => Ok(ClientType::Primary),
+        _ => Err(Error::Text(format!("ERR Unknown client type '{}'", text(call, index)))),
+    }
+}
+
+/// CLIENT LIST's arguments.
+pub(super) fn parse_list(call: &Call<'_>) -> Result<Filter, Error> {
+    let mut filter = Filter { now_ms: call.worker.now_ms, ..Filter::default() };
+    match call.argc() {
+        2 => {}
+        4 if call.is(2, "type") => filter.kind = Some(client_type(call, 3)?),
+        4.. if call.is(2, "id") => {
+            let ids = (3..call.argc()).map(|i| {
+                let id = parse_i64(call.arg(i)).filter(|id| *id > 0);
+                id.map(|id| id as u64).ok_or(Error::Fixed("ERR Invalid client ID"))
+            });
+            filter.ids = Some(ids.collect::<Result<_, _>>()?);
+        }
+        _ => return Err(Error::Syntax),
+    }
+    Ok(filter)
+}
+
+/// CLIENT KILL's arguments.
+pub(super) fn parse_kill(call: &Call<'_>) -> Result<Filter, Error> {
+    let mut filter = Filter { now_ms: call.worker.now_ms, skip_me: true, ..Filter::default() };
+    if call.argc() == 3 {
+        filter.peer = Some(text(call, 2));
+        filter.skip_me = false;
+        filter.is_old_style = true;
+        return Ok(filter);
+    }
+    let mut at = 2;
+    while at < call.argc() {
+        if at + 1 >= call.argc() {
+            return Err(Error::Syntax);
+        }
+        let value = at + 1;
+        match call.arg(at).to_ascii_lowercase().as_slice() {
+            b"id" => {
+                let id = parse_i64(call.arg(value)).filter(|id| *id > 0);
+                let id = id.ok_or(Error::Fixed("ERR client-id should be greater than 0"))?;
+                filter.ids.get_or_insert_default().push(id as u64);
+            }
+            b"maxage" => {
+                let age = parse_i64(call.arg(value))
+                    .ok_or(Error::Fixed("ERR maxage is not an integer or out of range"))?;
+                if age <= 0 {
+                    return Err(Error::Fixed("ERR maxage should be greater than 0"));
+                }
+                filter.max_age_s = Some(age);
+            }
+            b"type" => filter.kind = Some(client_type(call, value)?),
+            b"addr" => filter.peer = Some(text(call, value)),
+            b"laddr" => filter.local = Some(text(call, value)),
+            b"user" => {
+                let user = text(call, value);
+                if user != "default" {
+                    return Err(Error::Text(format!("ERR No such user '{user}'")));
+                }
+                filter.user = Some(user);
+            }
+            b"skipme" if call.is(value, "yes") => filter.skip_me = true,
+            b"skipme" if call.is(value, "no") => filter.skip_me = false,
+            _ => return Err(Error::Syntax),
+        }
+        at += 2;
+    }
+    Ok(filter)
+}

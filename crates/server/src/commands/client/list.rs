@@ -1,0 +1,80 @@
+//! A client as a line of CLIENT LIST.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use crate::clients::{ClientInfo, flag};
+use crate::shared::lock;
+use crate::worker::Worker;
+
+/// The line, without a line break.
+pub(super) fn line(worker: &Worker, client: &ClientInfo) -> Vec<u8> {
+    let now_ms = worker.shared.clock.unix_ms();
+    let details = lock(&client.details).clone();
+    let (used, capacity) = (client.query_bytes.load(Relaxed), client.query_capacity.load(Relaxed));
+    let output = client.output_bytes.load(Relaxed);
+    let entries = worker.shared.registry.entries();
+    let command = match client.last_command.load(Relaxed) {
+        0 => "NULL",
+        id => entries.get(id - 1).map_or("NULL", |entry| entry.spec.full_name),
+    };
+    let seconds = |since_ms: i64| (now_ms - since_ms).max(0) / 1000;
+    let mut out =
+        format!("id={} addr={} laddr={} fd={} name=", client.id, client.peer, client.local, client.fd)
+            .into_bytes();
+    out.extend(&details.name);
+    out.extend(
+        format!(
+            " age={} idle={} flags={} db={} sub=0 psub=0 ssub=0 multi={} watch={} qbuf={used} qbuf-free={} argv-mem=0 multi-mem={} rbs=0 rbp=0 obl=0 oll={} omem={output} tot-mem={} events={} cmd={command} user={} redir=-1 resp={} lib-name=",
+            seconds(client.created_ms),
+            seconds(client.last_active_ms.load(Relaxed)),
+            flags(client),
+            client.db.load(Relaxed),
+            client.multi.load(Relaxed),
+            client.watching.load(Relaxed),
+            capacity.saturating_sub(used),
+            client.multi_bytes.load(Relaxed),
+            usize::from(output > 0),
+            client.heap_bytes(),
+            if output > 0 { "rw" } else { "r" },
+            details.user,
+            client.resp.load(Relaxed),
+        )
+        .bytes(),
+    );
+    out.extend(&details.lib_name);
+    out.extend(b" lib-ver=");
+    out.extend(&details.lib_version);
+    out.extend(
+        format!(
+            " tot-net-in={} tot-net-out={} tot-cmds={}",
+            client.net_input_bytes.load(Relaxed),
+            client.net_output_bytes.load(Relaxed),
+            client.commands.load(Relaxed)
+        )
+        .bytes(),
+    );
+    out
+}
+
+/// The letters that stand for a client's state.
+fn flags(client: &ClientInfo) -> String {
+    let bits = client.flags.load(Relaxed);
+    let letters = [
+        (flag::MONITOR, 'O'),
+        (flag::BLOCKED, 'b'),
+        (flag::MULTI, 'x'),
+        (flag::DIRTY_CAS, 'd'),
+        (flag::CLOSING, 'c'),
+        (flag::NO_EVICT, 'e'),
+        (flag::NO_TOUCH, 'T'),
+    ];
+    let mut text: String =
+        letters.iter().filter(|(bit, _)| bits & bit != 0).map(|(_, letter)| *letter).collect();
+    if client.is_unix {
+        text.push('U');
+    }
+    if text.is_empty() {
+        text.push('N');
+    }
+    text
+}

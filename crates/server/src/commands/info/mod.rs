@@ -1,0 +1,112 @@
+//! INFO: the server's state as text, in Redis' sections and under Redis' field names.
+
+mod sections;
+mod traffic;
+
+use martlet_command::{Flags, Group, Outcome, command};
+
+use super::{Call, ServerCommand, ServerHandler};
+use crate::worker::Worker;
+
+/// The family.
+pub static COMMANDS: &[&ServerCommand] = &[&INFO];
+
+static INFO: ServerCommand = command("info", -1, info as ServerHandler)
+    .flags(Flags::LOADING.with(Flags::STALE).with(Flags::WALK))
+    .acl(martlet_command::Acl::DANGEROUS)
+    .doc(Group::Server, "1.0.0", "O(1)", "Tells the server's state and statistics.");
+
+/// A section: its name, whether plain INFO shows it, and what writes it.
+struct Section {
+    name: &'static str,
+    is_default: bool,
+    write: fn(&mut Worker, &mut Text),
+}
+
+const SECTIONS: &[Section] = &[
+    Section { name: "server", is_default: true, write: sections::server },
+    Section { name: "clients", is_default: true, write: sections::clients },
+    Section { name: "memory", is_default: true, write: sections::memory },
+    Section { name: "persistence", is_default: true, write: sections::persistence },
+    Section { name: "stats", is_default: true, write: traffic::stats },
+    Section { name: "replication", is_default: true, write: sections::replication },
+    Section { name: "cpu", is_default: true, write: sections::cpu },
+    Section { name: "modules", is_default: true, write: sections::modules },
+    Section { name: "commandstats", is_default: false, write: traffic::commandstats },
+    Section { name: "errorstats", is_default: true, write: traffic::errorstats },
+    Section { name: "latencystats", is_default: false, write: traffic::latencystats },
+    Section { name: "cluster", is_default: true, write: sections::cluster },
+    Section { name: "keyspace", is_default: true, write: sections::keyspace },
+];
+
+/// INFO's text as it grows.
+#[derive(Default)]
+pub(super) struct Text(String);
+
+impl Text {
+    /// Begins a section.
+    fn title(&mut self, name: &str) {
+        if !self.0.is_empty() {
+            self.0.push_str("\r\n");
+        }
+        self.0.push_str("# ");
+        self.0.push_str(name);
+        self.0.push_str("\r\n");
+    }
+
+    /// Adds a field.
+    fn field(&mut self, name: &str, value: impl std::fmt::Display) {
+        use std::fmt::Write;
+        // Writing to a string cannot fail.
+        let _ = write!(self.0, "{name}:{value}\r\n");
+    }
+}
+
+fn info(call: &mut Call<'_>) -> Outcome {
+    let text = render(call.worker, call.args.iter().skip(1));
+    call.reply.verbatim("txt", text.as_bytes());
+    Ok(())
+}
+
+/// The text of the wanted sections; of the default ones if none is named.
+pub(crate) fn render<'s>(worker: &mut Worker, wanted: impl Iterator<Item = &'s [u8]>) -> String {
+    let names: Vec<&[u8]> = wanted.collect();
+    let named = |word: &str| names.iter().any(|name| name.eq_ignore_ascii_case(word.as_bytes()));
+    let all = named("all") || named("everything");
+    let default = names.is_empty() || named("default");
+    let mut text = Text::default();
+    for section in SECTIONS {
+        if all || (default && section.is_default) || named(section.name) {
+            (section.write)(worker, &mut text);
+        }
+    }
+    text.0
+}
+
+/// Bytes for people, as Redis writes them.
+pub(crate) fn human(bytes: u64) -> String {
+    const UNITS: [&str; 6] = ["B", "K", "M", "G", "T", "P"];
+    if bytes < 1024 {
+        return format!("{bytes}B");
+    }
+    let mut value = bytes as f64;
+    let mut unit = 0;
+    while value >= 1024.0 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    format!("{value:.2}{}", UNITS[unit])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_for_people() {
+        assert_eq!(human(0), "0B");
+        assert_eq!(human(1023), "1023B");
+        assert_eq!(human(1024), "1.00K");
+        assert_eq!(human(1_572_864), "1.50M");
+    }
+}

@@ -1,0 +1,245 @@
+//! INFO's sections on what the server is and holds.
+
+use std::sync::atomic::Ordering;
+
+use martlet_base::limits::SHARD_COUNT;
+
+use super::{Text, human};
+use crate::commands::connection::REDIS_VERSION;
+use crate::process::{Whose, cpu_time, resident_bytes, system_memory_bytes};
+use crate::shared::lock;
+use crate::worker::Worker;
+
+pub(super) fn server(worker: &mut Worker, text: &mut Text) {
+    let shared = worker.shared;
+    let now_us = shared.clock.unix_us();
+    let uptime_s = (now_us / 1000 - shared.started_ms) / 1000;
+    let config = worker.config();
+    let system = rustix::system::uname();
+    let os =
+        [system.sysname(), system.release(), system.machine()].map(|part| part.to_string_lossy()).join(" ");
+    text.title("Server");
+    text.field("redis_version", REDIS_VERSION);
+    text.field("redis_git_sha1", "00000000");
+    text.field("redis_git_dirty", 0);
+    text.field("redis_build_id", "0");
+    text.field("redis_mode", "standalone");
+    text.field("server_name", "martlet");
+    text.field("martlet_version", env!("CARGO_PKG_VERSION"));
+    text.field("os", os);
+    text.field("arch_bits", usize::BITS);
+    text.field("monotonic_clock", "time-stamp counter where reliable, else clock_gettime");
+    text.field("multiplexing_api", shared.backend.get().copied().unwrap_or("none"));
+    text.field("atomicvar_api", "rust-std");
+    text.field("gcc_version", "0.0.0");
+    text.field("process_id", std::process::id());
+    text.field("process_supervised", "no");
+    text.field("run_id", &shared.run_id);
+    text.field("tcp_port", shared.port.load(Ordering::Relaxed));
+    text.field("server_time_usec", now_us);
+    text.field("uptime_in_seconds", uptime_s);
+    text.field("uptime_in_days", uptime_s / 86_400);
+    text.field("hz", config.hz);
+    text.field("configured_hz", config.hz);
+    text.field("lru_clock", (now_us / 1_000_000) & 0xff_ffff);
+    text.field("executable", std::env::current_exe().unwrap_or_default().display());
+    text.field("config_file", shared.config_file.as_deref().unwrap_or(std::path::Path::new("")).display());
+    text.field("io_threads_active", u8::from(shared.thread_count() > 1));
+    text.field("io_threads", shared.thread_count());
+}
+
+pub(super) fn clients(worker: &mut Worker, text: &mut Text) {
+    let shared = worker.shared;
+    let stats = &shared.stats;
+    let all = shared.clients.all();
+    let largest =
+        |size: fn(&crate::clients::ClientInfo) -> usize| all.iter().map(|c| size(c)).max().unwrap_or(0);
+    let blocked = shared.blocked_clients.load(Ordering::Relaxed);
+    let (mut blocking_keys, mut watched_keys) = (0, 0);
+    for shard in 0..SHARD_COUNT {
+        worker.keys.with_shard(shard, |keys| {
+            let hooks = &keys.shard(shard).hooks;
+            blocking_keys += hooks.blocked_key_count();
+            watched_keys += hooks.watched_key_count();
+        });
+    }
+    let watching = all.iter().filter(|c| c.watching.load(Ordering::Relaxed) > 0).count();
+    text.title("Clients");
+    text.field("connected_clients", all.len());
+    text.field("cluster_connections", 0);
+    text.field("maxclients", worker.config().maxclients);
+    let recent_input = stats.recent_max_input.load(Ordering::Relaxed) as usize;
+    let recent_output = stats.recent_max_output.load(Ordering::Relaxed) as usize;
+    text.field(
+        "client_recent_max_input_buffer",
+        recent_input.max(largest(|c| c.query_capacity.load(Ordering::Relaxed))),
+    );
+    text.field(
+        "client_recent_max_output_buffer",
+        recent_output.max(largest(|c| c.output_bytes.load(Ordering::Relaxed))),
+    );
+    text.field("blocked_clients", blocked);
+    text.field("tracking_clients", 0);
+    text.field("pubsub_clients", 0);
+    text.field("watching_clients", watching);
+    text.field("clients_in_timeout_table", blocked);
+    text.field("total_watched_keys", watched_keys);
+    text.field("total_blocking_keys", blocking_keys);
+    text.field("total_blocking_keys_on_nokey", 0);
+}
+
+pub(super) fn memory(worker: &mut Worker, text: &mut Text) {
+    let shared = worker.shared;
+    let used = martlet_base::alloc::used_bytes() as u64;
+    let peak = shared.stats.memory_peak.load(Ordering::Relaxed).max(used);
+    let resident = resident_bytes();
+    let clients: usize = shared.clients.all().iter().map(|c| c.heap_bytes()).sum();
+    let startup = shared.memory_at_start.load(Ordering::Relaxed);
+    let tables = worker.table_bytes() as u64;
+    let overhead = (startup + tables + clients as u64).min(used);
+    let dataset = used - overhead;
+    let share = |part: u64, whole: u64| format!("{:.2}%", part as f64 * 100.0 / whole.max(1) as f64);
+    let ratio = |a: u64, b: u64| format!("{:.2}", a as f64 / b.max(1) as f64);
+    let config = worker.config();
+    let total = system_memory_bytes();
+    text.title("Memory");
+    text.field("used_memory", used);
+    text.field("used_memory_human", human(used));
+    text.field("used_memory_rss", resident);
+    text.field("used_memory_rss_human", human(resident));
+    text.field("used_memory_peak", peak);
+    text.field("used_memory_peak_human", human(peak));
+    text.field("used_memory_peak_time", shared.stats.memory_peak_at.load(Ordering::Relaxed));
+    text.field("used_memory_peak_perc", share(used, peak));
+    text.field("used_memory_overhead", overhead);
+    text.field("used_memory_startup", startup);
+    text.field("used_memory_dataset", dataset);
+    text.field("used_memory_dataset_perc", share(dataset, used.saturating_sub(startup)));
+    text.field("allocator_allocated", used);
+    text.field("allocator_active", resident);
+    text.field("allocator_resident", resident);
+    text.field("total_system_memory", total);
+    text.field("total_system_memory_human", human(total));
+    text.field("maxmemory", config.maxmemory_bytes);
+    text.field("maxmemory_human", human(config.maxmemory_bytes));
+    let policy = crate::config::find(b"maxmemory-policy").map(|p| p.get(config)).unwrap_or_default();
+    text.field("maxmemory_policy", String::from_utf8_lossy(&policy));
+    text.field("allocator_frag_ratio", ratio(resident, used));
+    text.field("allocator_frag_bytes", resident.saturating_sub(used));
+    text.field("allocator_rss_ratio", "1.00");
+    text.field("allocator_rss_bytes", 0);
+    text.field("rss_overhead_ratio", "1.00");
+    text.field("rss_overhead_bytes", 0);
+    text.field("mem_fragmentation_ratio", ratio(resident, used));
+    text.field("mem_fragmentation_bytes", resident as i64 - used as i64);
+    text.field("mem_not_counted_for_evict", 0);
+    text.field("mem_replication_backlog", 0);
+    text.field("mem_total_replication_buffers", 0);
+    text.field("mem_clients_slaves", 0);
+    text.field("mem_clients_normal", clients);
+    text.field("mem_cluster_links", 0);
+    text.field("mem_aof_buffer", 0);
+    text.field("mem_allocator", "mimalloc");
+    text.field("active_defrag_running", 0);
+    text.field("lazyfree_pending_objects", shared.engine.lazy_free.pending());
+    text.field("lazyfreed_objects", shared.engine.lazy_free.freed());
+}
+
+pub(super) fn persistence(worker: &mut Worker, text: &mut Text) {
+    let changes = worker.shared.engine.sum(|c| c.dirty.get());
+    text.title("Persistence");
+    text.field("loading", 0);
+    text.field("async_loading", 0);
+    text.field("rdb_changes_since_last_save", changes);
+    text.field("rdb_bgsave_in_progress", 0);
+    text.field("rdb_last_save_time", worker.shared.started_ms / 1000);
+    text.field("rdb_last_bgsave_status", "ok");
+    text.field("rdb_last_bgsave_time_sec", -1);
+    text.field("rdb_current_bgsave_time_sec", -1);
+    text.field("rdb_saves", 0);
+    text.field("rdb_last_cow_size", 0);
+    text.field("aof_enabled", 0);
+    text.field("aof_rewrite_in_progress", 0);
+    text.field("aof_rewrite_scheduled", 0);
+    text.field("aof_last_rewrite_time_sec", -1);
+    text.field("aof_current_rewrite_time_sec", -1);
+    text.field("aof_last_bgrewrite_status", "ok");
+    text.field("aof_last_write_status", "ok");
+    text.field("aof_last_cow_size", 0);
+}
+
+pub(super) fn replication(worker: &mut Worker, text: &mut Text) {
+    text.title("Replication");
+    text.field("role", "master");
+    text.field("connected_slaves", 0);
+    text.field("master_failover_state", "no-failover");
+    text.field("master_replid", &*lock(&worker.shared.replication_id));
+    text.field("master_replid2", "0".repeat(40));
+    text.field("master_repl_offset", 0);
+    text.field("second_repl_offset", -1);
+    text.field("repl_backlog_active", 0);
+    text.field("repl_backlog_size", worker.config().repl_backlog_size_bytes);
+    text.field("repl_backlog_first_byte_offset", 0);
+    text.field("repl_backlog_histlen", 0);
+}
+
+pub(super) fn cpu(_: &mut Worker, text: &mut Text) {
+    let (process, children, thread) =
+        (cpu_time(Whose::Process), cpu_time(Whose::Children), cpu_time(Whose::Thread));
+    let seconds = |s: f64| format!("{s:.6}");
+    text.title("CPU");
+    text.field("used_cpu_sys", seconds(process.system_s));
+    text.field("used_cpu_user", seconds(process.user_s));
+    text.field("used_cpu_sys_children", seconds(children.system_s));
+    text.field("used_cpu_user_children", seconds(children.user_s));
+    text.field("used_cpu_sys_main_thread", seconds(thread.system_s));
+    text.field("used_cpu_user_main_thread", seconds(thread.user_s));
+}
+
+pub(super) fn modules(_: &mut Worker, text: &mut Text) {
+    text.title("Modules");
+}
+
+pub(super) fn cluster(_: &mut Worker, text: &mut Text) {
+    text.title("Cluster");
+    text.field("cluster_enabled", 0);
+}
+
+/// Expiring keys per shard and database that the average of the remaining times is taken over.
+const TTL_SAMPLE: usize = 16;
+
+pub(super) fn keyspace(worker: &mut Worker, text: &mut Text) {
+    #[derive(Clone, Default)]
+    struct Totals {
+        keys: usize,
+        expires: usize,
+        field_expires: usize,
+        ttl_ms: u128,
+        sampled: usize,
+    }
+    let mut totals = vec![Totals::default(); worker.settings.databases];
+    let now_ms = worker.keys.now_ms;
+    for shard in 0..SHARD_COUNT {
+        worker.keys.with_shard(shard, |keys| {
+            let shard = &keys.shard(shard).keys;
+            for index in shard.used() {
+                let (db, total) = (shard.db(index), &mut totals[index]);
+                total.keys += db.len();
+                total.expires += db.expiring_len();
+                let (sum, count) = db.ttl_sum_ms(now_ms, TTL_SAMPLE);
+                total.ttl_ms += sum;
+                total.sampled += count;
+                total.field_expires += db.field_expiring_len();
+            }
+        });
+    }
+    text.title("Keyspace");
+    for (index, total) in totals.iter().enumerate().filter(|(_, total)| total.keys > 0) {
+        let average_ms = total.ttl_ms.checked_div(total.sampled as u128).unwrap_or(0);
+        let Totals { keys, expires, field_expires, .. } = total;
+        text.field(
+            &format!("db{index}"),
+            format!("keys={keys},expires={expires},avg_ttl={average_ms},subexpiry={field_expires}"),
+        );
+    }
+}

@@ -1,0 +1,130 @@
+//! INFO's sections on what the server has done: counts and times.
+
+use std::sync::atomic::Ordering;
+
+use martlet_engine::Counters;
+
+use super::Text;
+use crate::shared::lock;
+use crate::stats::{ThreadStats, command_totals, expiry_lag, percentile};
+use crate::worker::Worker;
+
+pub(super) fn stats(worker: &mut Worker, text: &mut Text) {
+    let shared = worker.shared;
+    let stats = &shared.stats;
+    let thread = |counter: fn(&ThreadStats) -> u64| shared.threads.iter().map(|t| counter(t)).sum::<u64>();
+    let engine = |counter: fn(&Counters) -> u64| shared.engine.sum(counter);
+    let [ops, input, output] = lock(&stats.rates).per_second();
+    let kbps = |bytes: u64| format!("{:.2}", bytes as f64 / 1024.0);
+    text.title("Stats");
+    text.field("total_connections_received", thread(|t| t.connections_received.get()));
+    text.field("total_commands_processed", thread(|t| t.total_commands.get()));
+    text.field("instantaneous_ops_per_sec", ops);
+    text.field("total_net_input_bytes", thread(|t| t.net_input_bytes.get()));
+    text.field("total_net_output_bytes", thread(|t| t.net_output_bytes.get()));
+    text.field("total_net_repl_input_bytes", 0);
+    text.field("total_net_repl_output_bytes", 0);
+    text.field("instantaneous_input_kbps", kbps(input));
+    text.field("instantaneous_output_kbps", kbps(output));
+    text.field("instantaneous_input_repl_kbps", "0.00");
+    text.field("instantaneous_output_repl_kbps", "0.00");
+    text.field("rejected_connections", stats.rejected_connections.load(Ordering::Relaxed));
+    text.field("sync_full", 0);
+    text.field("sync_partial_ok", 0);
+    text.field("sync_partial_err", 0);
+    text.field("expired_keys", engine(|c| c.expired_keys.get()));
+    text.field("expired_fields", engine(|c| c.expired_fields.get()));
+    text.field("expired_stale_perc", "0.00");
+    text.field("expired_time_cap_reached_count", 0);
+    text.field("expire_cycle_cpu_milliseconds", 0);
+    let lag = expiry_lag(&shared.threads);
+    text.field("expired_active", thread(|t| t.expired_active.get()));
+    text.field("expired_lag_p50_ms", percentile(&lag, 50.0));
+    text.field("expired_lag_p99_ms", percentile(&lag, 99.0));
+    text.field("expired_lag_max_ms", percentile(&lag, 100.0));
+    text.field("evicted_keys", engine(|c| c.evicted_keys.get()));
+    text.field("evicted_clients", 0);
+    text.field("evicted_scripts", 0);
+    text.field("total_eviction_exceeded_time", 0);
+    text.field("current_eviction_exceeded_time", 0);
+    text.field("keyspace_hits", engine(|c| c.keyspace_hits.get()));
+    text.field("keyspace_misses", engine(|c| c.keyspace_misses.get()));
+    text.field("pubsub_channels", 0);
+    text.field("pubsub_patterns", 0);
+    text.field("pubsubshard_channels", 0);
+    text.field("latest_fork_usec", 0);
+    text.field("total_forks", 0);
+    text.field("migrate_cached_sockets", 0);
+    text.field("slave_expires_tracked_keys", 0);
+    text.field("active_defrag_hits", 0);
+    text.field("active_defrag_misses", 0);
+    text.field("active_defrag_key_hits", 0);
+    text.field("active_defrag_key_misses", 0);
+    text.field("total_active_defrag_time", 0);
+    text.field("current_active_defrag_time", 0);
+    text.field("tracking_total_keys", 0);
+    text.field("tracking_total_items", 0);
+    text.field("tracking_total_prefixes", 0);
+    text.field("unexpected_error_replies", 0);
+    text.field("total_error_replies", thread(|t| t.error_replies.get()));
+    text.field("dump_payload_sanitizations", 0);
+    text.field("total_reads_processed", thread(|t| t.reads_processed.get()));
+    text.field("total_writes_processed", thread(|t| t.writes_processed.get()));
+    text.field("io_threaded_reads_processed", 0);
+    text.field("io_threaded_writes_processed", 0);
+    text.field(
+        "client_query_buffer_limit_disconnections",
+        stats.query_buffer_disconnections.load(Ordering::Relaxed),
+    );
+    text.field(
+        "client_output_buffer_limit_disconnections",
+        stats.output_buffer_disconnections.load(Ordering::Relaxed),
+    );
+    text.field("reply_buffer_shrinks", 0);
+    text.field("reply_buffer_expands", 0);
+    text.field("eventloop_cycles", thread(|t| t.loops.get()));
+    text.field("eventloop_duration_sum", thread(|t| t.loop_us.get()));
+    text.field("acl_access_denied_auth", stats.auth_failures.load(Ordering::Relaxed));
+}
+
+pub(super) fn commandstats(worker: &mut Worker, text: &mut Text) {
+    text.title("Commandstats");
+    for entry in worker.shared.registry.entries() {
+        let totals = command_totals(&worker.shared.threads, entry.id);
+        if totals.calls == 0 && totals.failed == 0 && totals.rejected == 0 {
+            continue;
+        }
+        let us = totals.ns / 1000;
+        let per_call = if totals.calls == 0 { 0.0 } else { totals.ns as f64 / 1000.0 / totals.calls as f64 };
+        text.field(
+            &format!("cmdstat_{}", entry.spec.full_name),
+            format!(
+                "calls={},usec={us},usec_per_call={per_call:.2},rejected_calls={},failed_calls={}",
+                totals.calls, totals.rejected, totals.failed
+            ),
+        );
+    }
+}
+
+pub(super) fn errorstats(worker: &mut Worker, text: &mut Text) {
+    text.title("Errorstats");
+    for (code, count) in worker.shared.stats.errors() {
+        text.field(&format!("errorstat_{code}"), format!("count={count}"));
+    }
+}
+
+pub(super) fn latencystats(worker: &mut Worker, text: &mut Text) {
+    text.title("Latencystats");
+    let percentiles = worker.config().latency_tracking_info_percentiles.clone();
+    for entry in worker.shared.registry.entries() {
+        let totals = command_totals(&worker.shared.threads, entry.id);
+        if totals.histogram.iter().all(|count| *count == 0) {
+            continue;
+        }
+        let parts: Vec<String> = percentiles
+            .iter()
+            .map(|p| format!("p{p}={:.3}", percentile(&totals.histogram, *p) as f64 / 1000.0))
+            .collect();
+        text.field(&format!("latency_percentiles_usec_{}", entry.spec.full_name), parts.join(","));
+    }
+}
