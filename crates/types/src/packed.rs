@@ -188,6 +188,7 @@ impl Packed {
         match step {
             1 => find_stepping::<1>(data, &code),
             2 => find_stepping::<2>(data, &code),
+            3 => find_stepping::<3>(data, &code),
             _ => panic!("step {step}"),
         }
     }
