@@ -200,6 +200,8 @@ macro_rules! objects {
 
 objects! {
     List = 1, martlet_types::list::List, "list", martlet_types::list::List::new();
+    Set = 2, martlet_types::set::Set, "set", martlet_types::set::Set::new();
+    Hash = 4, martlet_types::hash::Hash, "hash", martlet_types::hash::Hash::new();
 }
 
 impl Value {
