@@ -2,6 +2,7 @@
 
 mod checks;
 mod ci;
+mod clients;
 mod cost;
 mod fuzz;
 mod run;
@@ -24,6 +25,8 @@ enum Chore {
     Check,
     /// All tests, as the README says it: cargo test --workspace.
     Test,
+    /// Client libraries tour the commands of a running server.
+    Clients(clients::Options),
     /// Everything that a change must pass.
     Ci,
     /// Fuzz targets: their seeds on the stable toolchain, then libFuzzer.
@@ -42,6 +45,7 @@ fn main() {
     let outcome = match Arguments::parse().chore {
         Chore::Check => checks::check(),
         Chore::Test => run::cargo(&["test", "--workspace"]),
+        Chore::Clients(options) => clients::run(&options),
         Chore::Ci => ci::run(),
         Chore::Fuzz(options) => fuzz::run(&options),
         Chore::BenchSmoke => ci::bench_smoke(),
