@@ -8,3 +8,4 @@ pub mod packed;
 pub mod set;
 pub mod size_class;
 pub mod table;
+pub mod zset;

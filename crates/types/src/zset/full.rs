@@ -1,0 +1,160 @@
+//! The encoding of large sorted sets: a B+-tree of leaves ordered by score and member, and an index by member.
+//!
+//! Everything is reached through reference-counted nodes, so a clone costs three small nodes whatever the size, and a
+//! write after it copies the touched path. What always holds: each entry is in exactly one leaf, and the index names its place.
+
+use super::index::{Index, Place};
+use super::leaf::Leaf;
+use super::slots::Slots;
+use super::tree::{Inner, Store, Target};
+use martlet_base::hash::hash_bytes;
+
+/// See the module's description.
+#[derive(Clone)]
+pub(super) struct Full {
+    len: u64,
+    root: Inner,
+    store: Store,
+}
+
+/// A member that was found.
+#[derive(Clone, Copy)]
+pub(super) struct Found {
+    hash: u64,
+    place: Place,
+    pub score: f64,
+}
+
+impl Full {
+    pub fn new() -> Full {
+        let mut store = Store { leaves: Slots::new(), index: Index::new(), leaf_bytes: 0 };
+        let first = store.add_leaf(Leaf::empty());
+        Full { len: 0, root: Inner::over(first), store }
+    }
+
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.len as usize
+    }
+
+    pub fn heap_bytes(&self) -> usize {
+        let nodes = self.store.leaves.node_bytes() + self.root.node_bytes();
+        size_of::<Full>() + 8 + nodes + self.store.leaf_bytes + self.store.index.heap_bytes()
+    }
+
+    /// Finds a member, or says with which hash to insert it.
+    #[inline]
+    pub fn find(&self, member: &[u8]) -> Result<Found, u64> {
+        self.find_hashed(hash_bytes(member), member)
+    }
+
+    /// As [`Full::find`], where an addition at `score` may follow: what it needs of memory is fetched meanwhile.
+    #[inline]
+    pub fn find_to_add(&self, member: &[u8], score: f64) -> Result<Found, u64> {
+        let hash = hash_bytes(member);
+        self.store.index.prefetch(hash);
+        self.root.prefetch(&self.store, score);
+        let found = self.find_hashed(hash, member);
+        if let Ok(found) = &found {
+            self.store.leaf(found.place.leaf).prefetch_scores();
+        }
+        found
+    }
+
+    #[inline]
+    fn find_hashed(&self, hash: u64, member: &[u8]) -> Result<Found, u64> {
+        let mut score = 0.0;
+        let place = self.store.index.find(hash, |place| {
+            let (leaf, slot) = (self.store.leaf(place.leaf), usize::from(place.slot));
+            score = leaf.score(slot);
+            leaf.member(slot) == member
+        });
+        match place {
+            Some(place) => Ok(Found { hash, place, score }),
+            None => Err(hash),
+        }
+    }
+
+    /// Adds a member that is not there; `hash` comes from [`Full::find`].
+    pub fn insert(&mut self, hash: u64, member: &[u8], score: f64) {
+        assert!(self.len < u64::from(u32::MAX), "a sorted set has at most 2^32 - 1 members");
+        let place = self.root.insert(&mut self.store, score, member);
+        self.store.index.insert(hash, place);
+        self.len += 1;
+    }
+
+    /// Gives a member that was just found another score.
+    pub fn update(&mut self, found: Found, member: &[u8], score: f64) {
+        let Place { leaf: id, slot } = found.place;
+        let leaf = self.store.leaf(id);
+        let rank = leaf.rank_of(usize::from(slot));
+        // Between two neighbours in the leaf nothing moves. At an edge only the tree knows the neighbour.
+        let stays = rank > 0
+            && rank + 1 < leaf.len()
+            && leaf.compare(rank - 1, score, member).is_lt()
+            && leaf.compare(rank + 1, score, member).is_gt();
+        if stays {
+            self.store.set_score(id, usize::from(slot), score);
+            return;
+        }
+        self.root.remove(&mut self.store, Target::Entry(found.score, member, usize::from(slot)));
+        let place = self.root.insert(&mut self.store, score, member);
+        self.store.index.relocate(found.hash, found.place, place);
+    }
+
+    /// Removes a member that was just found.
+    pub fn remove(&mut self, found: Found, member: &[u8]) {
+        self.store.index.remove(found.hash, found.place);
+        self.root.remove(&mut self.store, Target::Entry(found.score, member, usize::from(found.place.slot)));
+        self.len -= 1;
+    }
+
+    /// Removes the entry at `rank`, below the length, after `f` has seen it.
+    pub fn remove_rank(&mut self, rank: usize, f: &mut dyn FnMut(&[u8], f64)) {
+        let (id, in_leaf) = self.root.at_rank(rank as u64);
+        let leaf = self.store.leaf(id);
+        let slot = leaf.slot(in_leaf);
+        f(leaf.member(slot), leaf.score(slot));
+        let hash = hash_bytes(leaf.member(slot));
+        self.store.index.remove(hash, Place { leaf: id, slot: slot as u8 });
+        self.root.remove(&mut self.store, Target::Rank(rank as u64));
+        self.len -= 1;
+    }
+
+    /// The rank of a member that was just found.
+    pub fn rank(&self, found: Found, member: &[u8]) -> usize {
+        self.root.rank_of(&self.store, found.score, member, usize::from(found.place.slot)) as usize
+    }
+
+    /// How many entries have a score below `score`; with `or_equal` also those at it.
+    pub fn rank_of_score(&self, score: f64, or_equal: bool) -> usize {
+        self.root.rank_of_score(&self.store, score, or_equal) as usize
+    }
+
+    /// How many entries have a member of which `is_before` is true, where all scores are equal.
+    pub fn rank_of_member(&self, is_before: impl FnMut(&[u8]) -> bool) -> usize {
+        self.root.rank_of_member(&self.store, is_before) as usize
+    }
+
+    /// The leaf with the entry at `rank`, which is below the length, and the rank in it.
+    #[inline]
+    pub fn at_rank(&self, rank: usize) -> (&Leaf, usize) {
+        let (id, in_leaf) = self.root.at_rank(rank as u64);
+        (self.store.leaf(id), in_leaf)
+    }
+
+    /// See [`Index::scan`].
+    pub fn scan(&self, cursor: u64, count: usize, f: &mut dyn FnMut(&[u8], f64)) -> u64 {
+        self.store.index.scan(cursor, count, &mut |place| {
+            let (leaf, slot) = (self.store.leaf(place.leaf), usize::from(place.slot));
+            f(leaf.member(slot), leaf.score(slot));
+        })
+    }
+
+    /// Drops up to about `budget` allocations; whether all but this one are gone. Nothing else may be asked afterwards.
+    pub fn free_some(&mut self, mut budget: usize) -> bool {
+        self.store.leaves.free_some(&mut budget)
+            && self.store.index.free_some(&mut budget)
+            && self.root.free_some(&mut budget)
+    }
+}

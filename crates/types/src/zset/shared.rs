@@ -1,0 +1,149 @@
+//! `Shared`: a reference-counted block of a header and words, with three bits in the pointer to it.
+//!
+//! The bits say what a reader must know to compute where in the block to look, so that looking costs one cache miss
+//! and not two. What always holds: the pointer without its tag is that of one counted reference.
+
+use std::ffi::c_void;
+use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
+use std::ptr::NonNull;
+use triomphe::{Arc, HeaderSlice, HeaderSliceWithLengthProtected, HeaderWithLength, ThinArc};
+
+/// Tags are below this.
+pub(super) const TAGS: usize = 8;
+
+/// Bytes of a block beside header and words: the reference count, and how many words there are.
+pub(super) const COUNTS_BYTES: usize = 16;
+
+/// A block that nobody else shares.
+pub(super) type Body<H> = HeaderSliceWithLengthProtected<H, u64>;
+
+/// See the module's description. A clone shares the block.
+pub(super) struct Shared<H>(NonNull<c_void>, PhantomData<ThinArc<H, u64>>);
+
+// SAFETY: a `Shared` is a counted reference like the `ThinArc` that it was made of.
+unsafe impl<H: Send + Sync> Send for Shared<H> {}
+// SAFETY: as above.
+unsafe impl<H: Send + Sync> Sync for Shared<H> {}
+
+impl<H> Shared<H> {
+    /// A block with these contents; `tag` is below [`TAGS`].
+    pub fn new(header: H, words: &[u64], tag: usize) -> Shared<H> {
+        Shared::from_arc(ThinArc::from_header_and_slice(header, words), tag)
+    }
+
+    fn from_arc(arc: ThinArc<H, u64>, tag: usize) -> Shared<H> {
+        const { assert!(align_of::<u64>() >= TAGS) };
+        debug_assert!(tag < TAGS);
+        let tagged = arc.into_raw().map_addr(|address| address | tag).cast_mut();
+        match NonNull::new(tagged) {
+            Some(tagged) => Shared(tagged, PhantomData),
+            None => unreachable!("a block's address is not zero"),
+        }
+    }
+
+    /// The tag that the block was made with.
+    #[inline]
+    pub fn tag(&self) -> usize {
+        self.0.addr().get() % TAGS
+    }
+
+    /// The reference in its own type, not to be dropped.
+    #[inline]
+    fn arc(&self) -> ManuallyDrop<ThinArc<H, u64>> {
+        let pointer = self.0.as_ptr().map_addr(|address| address & !(TAGS - 1));
+        // SAFETY: this is the pointer that `into_raw` gave, and its one reference stays with `self`.
+        ManuallyDrop::new(unsafe { ThinArc::from_raw(pointer) })
+    }
+
+    #[inline]
+    fn block(&self) -> &HeaderSlice<HeaderWithLength<H>, [u64]> {
+        let arc = self.arc();
+        let block: *const _ = &**arc;
+        // SAFETY: the block lives as long as `self` counts as a reference to it.
+        unsafe { &*block }
+    }
+
+    #[inline]
+    pub fn header(&self) -> &H {
+        &self.block().header.header
+    }
+
+    #[inline]
+    pub fn words(&self) -> &[u64] {
+        &self.block().slice
+    }
+
+    /// Asks the processor for the line that holds the word at `index`, which may be any number.
+    #[inline]
+    pub fn prefetch(&self, index: usize) {
+        self.prefetch_byte(COUNTS_BYTES + size_of::<H>() + index * 8);
+    }
+
+    /// Asks the processor for the first line of the block.
+    #[inline]
+    pub fn prefetch_header(&self) {
+        self.prefetch_byte(0);
+    }
+
+    #[inline]
+    fn prefetch_byte(&self, offset: usize) {
+        #[cfg(target_arch = "x86_64")]
+        {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            let start = self.0.as_ptr().map_addr(|address| address & !(TAGS - 1)).cast::<i8>();
+            // SAFETY: a prefetch reads nothing, whatever the address.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(start.wrapping_add(offset)) };
+        }
+    }
+}
+
+impl<H: Clone> Shared<H> {
+    /// Calls `f` with the body, which nobody else shares then.
+    #[inline]
+    pub fn edit<R>(&mut self, f: impl FnOnce(&mut Body<H>) -> R) -> R {
+        if ThinArc::strong_count(&self.arc()) != 1 {
+            *self = Shared::new(self.header().clone(), self.words(), self.tag());
+        }
+        // The closure below never replaces the block, so the pointer stays as it is.
+        self.arc().with_arc_mut(|arc| match Arc::get_mut(arc) {
+            Some(body) => f(body),
+            None => unreachable!("a block that was just found or made unshared"),
+        })
+    }
+}
+
+impl<H> Clone for Shared<H> {
+    #[inline]
+    fn clone(&self) -> Shared<H> {
+        let another = ManuallyDrop::into_inner(self.arc().clone());
+        Shared::from_arc(another, self.tag())
+    }
+}
+
+impl<H> Drop for Shared<H> {
+    #[inline]
+    fn drop(&mut self) {
+        drop(ManuallyDrop::into_inner(self.arc()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tag_and_contents_survive_sharing_and_editing() {
+        for tag in 0..TAGS {
+            let mut first = Shared::new(7u32, &[1, 2, 3], tag);
+            let second = first.clone();
+            first.edit(|body| {
+                *body.header_mut() += 1;
+                body.slice_mut()[1] = 9;
+            });
+            first.edit(|body| body.slice_mut()[2] = 8);
+            assert_eq!((first.tag(), *first.header(), first.words()), (tag, 8, &[1, 9, 8][..]));
+            assert_eq!((second.tag(), *second.header(), second.words()), (tag, 7, &[1, 2, 3][..]));
+        }
+    }
+}
