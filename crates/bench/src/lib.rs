@@ -1,1 +1,18 @@
-//! The load tester.
+//! The load tester: drop-in for redis-benchmark and resp-benchmark, with an honest clock.
+//! A plan says what is sent and when, the engine runs it, and everything else is asking for plans or showing results.
+//! The crate never links the server.
+#![allow(missing_docs, reason = "options and results are named after what they are")]
+
+pub mod cli;
+pub mod control;
+pub mod cost;
+pub mod distribution;
+pub mod engine;
+pub mod latency;
+pub mod pacing;
+pub mod plan;
+pub mod replay;
+pub mod run;
+pub mod stats;
+pub mod template;
+pub mod workload;

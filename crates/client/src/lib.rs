@@ -6,3 +6,4 @@ pub mod mux;
 pub mod resp;
 pub mod scan;
 pub mod slot;
+pub mod tls;

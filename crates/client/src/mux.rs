@@ -22,7 +22,7 @@ pub trait Handler {
     fn connected(&mut self, slot: usize);
     /// Bytes arrived; they are gone when this returns.
     fn data(&mut self, slot: usize, data: &[u8]);
-    /// All that was handed to `send` is with the kernel.
+    /// All that was handed to a `send` that gave false is with the kernel.
     fn sent(&mut self, slot: usize);
     /// The connection is over; `None` when the peer closed it in order. The slot can be opened again.
     fn closed(&mut self, slot: usize, error: Option<io::Error>);
@@ -36,13 +36,20 @@ pub trait Mux: Sized {
     fn open(&mut self, slot: usize, address: &Address, source: Option<IpAddr>) -> io::Result<()>;
     /// The output buffer of a slot, to be filled or patched; `None` while it is being sent.
     fn buffer(&mut self, slot: usize) -> Option<&mut Vec<u8>>;
-    /// Sends the whole output buffer; `sent` follows. The buffer keeps its contents.
-    fn send(&mut self, slot: usize);
+    /// Sends the whole output buffer, which keeps its contents. True when no `sent` follows: the kernel has taken
+    /// all of it or, without `notify`, the caller will not touch the buffer before the last request in it has
+    /// its reply, which tells as much and spares the thread a wake-up.
+    fn send(&mut self, slot: usize, notify: bool) -> bool;
     /// Ends a connection without an event; the slot can be opened again at once.
     fn close(&mut self, slot: usize);
     /// Hands queued sends to the kernel, sleeps until something happens or `timeout` is over (`None`: no limit),
     /// and passes on all events. A signal ends the sleep early without an error.
     fn wait(&mut self, timeout: Option<Duration>, handler: &mut impl Handler) -> io::Result<()>;
+    /// Lets a wait last until `events` have happened, but once one has, at most `at_most` longer: one wake-up then
+    /// serves several connections. Where the kernel cannot do that, a wait ends with the first event.
+    fn gather(&mut self, events: usize, at_most: Duration) {
+        let _ = (events, at_most);
+    }
     /// "io_uring" or "epoll", as reports show it.
     fn name(&self) -> &'static str;
 }

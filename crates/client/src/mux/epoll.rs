@@ -32,8 +32,8 @@ pub struct EpollMux {
     slots: Vec<Slot>,
     events: Vec<libc::epoll_event>,
     read_buffer: Vec<u8>,
-    /// Slots whose buffer went out entirely, or failed, inside `send`.
-    finished: Vec<(usize, u32, Option<io::Error>)>,
+    /// Connections that failed inside `send`.
+    failed: Vec<(usize, u32, io::Error)>,
 }
 
 impl EpollMux {
@@ -139,14 +139,10 @@ impl EpollMux {
         self.slots.get(slot).is_some_and(|s| s.fd.is_some() && s.generation == generation)
     }
 
-    fn deliver_finished(&mut self, handler: &mut impl Handler) {
-        for (slot, generation, error) in std::mem::take(&mut self.finished) {
-            if !self.is_current(slot, generation) {
-                continue;
-            }
-            match error {
-                None => handler.sent(slot),
-                Some(error) => self.fail(slot, Some(error), handler),
+    fn deliver_failures(&mut self, handler: &mut impl Handler) {
+        for (slot, generation, error) in std::mem::take(&mut self.failed) {
+            if self.is_current(slot, generation) {
+                self.fail(slot, Some(error), handler);
             }
         }
     }
@@ -190,7 +186,7 @@ impl Mux for EpollMux {
             slots: std::iter::repeat_with(slot).take(slots).collect(),
             events: vec![libc::epoll_event { events: 0, u64: 0 }; EVENTS_PER_WAIT],
             read_buffer: vec![0; READ_BYTES],
-            finished: Vec::new(),
+            failed: Vec::new(),
         })
     }
 
@@ -216,24 +212,25 @@ impl Mux for EpollMux {
         self.slots.get_mut(slot).filter(|s| !s.sending).map(|s| &mut s.out)
     }
 
-    fn send(&mut self, slot: usize) {
-        let Some(entry) = self.slots.get_mut(slot) else { return };
+    fn send(&mut self, slot: usize, _notify: bool) -> bool {
+        let Some(entry) = self.slots.get_mut(slot) else { return false };
         (entry.sending, entry.sent_bytes) = (true, 0);
         let generation = entry.generation;
-        let outcome = match self.write_some(slot) {
+        let error = match self.write_some(slot) {
             Ok(true) => {
                 if let Some(entry) = self.slots.get_mut(slot) {
                     entry.sending = false;
                 }
-                None
+                return true;
             }
             Ok(false) => match self.interest(slot, libc::EPOLLIN | libc::EPOLLOUT) {
-                Ok(()) => return,
-                Err(error) => Some(error),
+                Ok(()) => return false,
+                Err(error) => error,
             },
-            Err(error) => Some(error),
+            Err(error) => error,
         };
-        self.finished.push((slot, generation, outcome));
+        self.failed.push((slot, generation, error));
+        false
     }
 
     fn close(&mut self, slot: usize) {
@@ -244,7 +241,7 @@ impl Mux for EpollMux {
     }
 
     fn wait(&mut self, timeout: Option<Duration>, handler: &mut impl Handler) -> io::Result<()> {
-        let timeout = if self.finished.is_empty() { timeout } else { Some(Duration::ZERO) };
+        let timeout = if self.failed.is_empty() { timeout } else { Some(Duration::ZERO) };
         let spec = timeout.map(|t| libc::timespec {
             tv_sec: t.as_secs() as libc::time_t,
             tv_nsec: i64::from(t.subsec_nanos()),
@@ -267,7 +264,7 @@ impl Mux for EpollMux {
             let error = io::Error::last_os_error();
             return if error.kind() == io::ErrorKind::Interrupted { Ok(()) } else { Err(error) };
         };
-        self.deliver_finished(handler);
+        self.deliver_failures(handler);
         for index in 0..count {
             let Some(&libc::epoll_event { events, u64: data }) = self.events.get(index) else { break };
             let (slot, generation) = ((data & 0xffff_ffff) as usize, (data >> 32) as u32);

@@ -105,6 +105,8 @@ struct Slot {
     out: Vec<u8>,
     sent_bytes: usize,
     sending: bool,
+    /// The last send tells of no success, so the kernel may still read the buffer when the connection ends.
+    unconfirmed: bool,
     address: Option<RawAddress>,
 }
 
@@ -118,6 +120,9 @@ pub struct UringMux {
     /// Memory of operations whose connection was closed while they were in flight, until their completion.
     retired: HashMap<u64, Retired>,
     generation: u32,
+    /// See `Mux::gather`.
+    gather_events: usize,
+    gather_us: u32,
 }
 
 /// Kept only so that the kernel never reads freed memory.
@@ -153,12 +158,13 @@ impl UringMux {
         self.push(&entry);
     }
 
-    fn push_send(&mut self, slot: usize) {
+    fn push_send(&mut self, slot: usize, notify: bool) {
         let Some(entry) = self.slots.get_mut(slot) else { return };
         let rest = entry.out.get(entry.sent_bytes..).unwrap_or_default();
         let send = opcode::Send::new(Fixed(slot as u32), rest.as_ptr(), rest.len() as u32)
             .flags(libc::MSG_NOSIGNAL | libc::MSG_WAITALL)
             .build()
+            .flags(if notify { squeue::Flags::empty() } else { squeue::Flags::SKIP_SUCCESS })
             .user_data(user_data(KIND_SEND, slot, entry.generation));
         self.push(&send);
     }
@@ -197,12 +203,12 @@ impl UringMux {
         let Some(entry) = self.slots.get_mut(slot) else { return };
         if result < 0 {
             // The buffer is ours again; `close` must not retire it.
-            entry.sending = false;
+            (entry.sending, entry.unconfirmed) = (false, false);
             return self.fail(slot, Some(io::Error::from_raw_os_error(-result)), handler);
         }
         entry.sent_bytes += result as usize;
         if entry.sent_bytes < entry.out.len() {
-            return self.push_send(slot);
+            return self.push_send(slot, true);
         }
         entry.sending = false;
         handler.sent(slot);
@@ -254,6 +260,8 @@ impl Mux for UringMux {
             completions: Vec::new(),
             retired: HashMap::new(),
             generation: 0,
+            gather_events: 1,
+            gather_us: 0,
         })
     }
 
@@ -279,11 +287,12 @@ impl Mux for UringMux {
         self.slots.get_mut(slot).filter(|s| !s.sending).map(|s| &mut s.out)
     }
 
-    fn send(&mut self, slot: usize) {
+    fn send(&mut self, slot: usize, notify: bool) -> bool {
         if let Some(entry) = self.slots.get_mut(slot) {
-            (entry.sending, entry.sent_bytes) = (true, 0);
-            self.push_send(slot);
+            (entry.sending, entry.unconfirmed, entry.sent_bytes) = (notify, !notify, 0);
+            self.push_send(slot, notify);
         }
+        !notify
     }
 
     fn close(&mut self, slot: usize) {
@@ -292,7 +301,7 @@ impl Mux for UringMux {
         // The armed receive holds the socket open: only a shutdown tells the peer.
         // SAFETY: a system call on a descriptor that we own.
         unsafe { libc::shutdown(fd.as_raw_fd(), libc::SHUT_RDWR) };
-        if entry.sending {
+        if entry.sending || std::mem::take(&mut entry.unconfirmed) {
             let copy = entry.out.clone();
             let retired = Retired { _out: std::mem::replace(&mut entry.out, copy), _address: None };
             self.retired.insert(user_data(KIND_SEND, slot, entry.generation), retired);
@@ -317,7 +326,8 @@ impl Mux for UringMux {
             }),
             Some(timeout) => {
                 let spec = Timespec::from(timeout);
-                self.ring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(&spec))
+                let arguments = SubmitArgs::new().timespec(&spec).min_wait_usec(self.gather_us);
+                self.ring.submitter().submit_with_args(self.gather_events, &arguments)
             }
         };
         handler.woken();
@@ -335,6 +345,12 @@ impl Mux for UringMux {
         completions.clear();
         self.completions = completions;
         Ok(())
+    }
+
+    fn gather(&mut self, events: usize, at_most: Duration) {
+        if self.ring.params().is_feature_min_timeout() && events > 1 {
+            (self.gather_events, self.gather_us) = (events, at_most.as_micros() as u32);
+        }
     }
 
     fn name(&self) -> &'static str {

@@ -1,0 +1,48 @@
+//! Command lines: ours, redis-benchmark's and resp-benchmark's.
+
+pub mod classic;
+pub mod options;
+pub mod resp;
+pub mod target;
+
+use std::ffi::OsString;
+
+/// Runs `martlet bench` with the arguments that follow the tool's name; gives the exit code.
+/// `program` is the name that the tool was called by: `bench`, `redis-benchmark` or `resp-benchmark`.
+pub fn main(program: &str, arguments: &[OsString]) -> i32 {
+    crate::engine::catch_interrupt();
+    raise_file_limit();
+    let arguments: Vec<String> = arguments.iter().map(|a| a.to_string_lossy().into_owned()).collect();
+    let first = arguments.first().map(String::as_str);
+    match (program, first) {
+        ("resp-benchmark", _) => resp::main(&arguments),
+        ("bench", Some("resp")) => resp::main(arguments.get(1..).unwrap_or_default()),
+        _ => match options::parse(&arguments) {
+            Ok(options::Parsed::Run(settings)) => crate::run::main(program, &settings),
+            Ok(options::Parsed::Help) => {
+                print!("{}", options::help(program));
+                0
+            }
+            Ok(options::Parsed::Version) => {
+                println!("{program} {}", env!("CARGO_PKG_VERSION"));
+                0
+            }
+            Err(error) => {
+                eprintln!("{error}\n\n{}", options::help(program));
+                1
+            }
+        },
+    }
+}
+
+/// Raises the limit of open files as far as the system lets it: each connection is one.
+fn raise_file_limit() {
+    // SAFETY: plain data passed by pointer to calls that only read or fill it.
+    unsafe {
+        let mut limit: libc::rlimit = std::mem::zeroed();
+        if libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) == 0 {
+            limit.rlim_cur = limit.rlim_max;
+            libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit);
+        }
+    }
+}

@@ -1,0 +1,542 @@
+//! redis-benchmark's tests and output: the same list and order, the same text, `-q` and `--csv`.
+
+use super::options::Settings;
+use super::target;
+use crate::engine::{self, INTERRUPTED, Observer, Progress, Recorder, RunResult};
+use crate::plan::{Plan, Target};
+use crate::template::Template;
+use martlet_client::resp::Reply;
+use std::io::{Read, Write};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// Bounds of the classic histogram, microseconds.
+const LOWEST_US: u64 = 10;
+const HIGHEST_US: u64 = 3_000_000;
+
+/// One test of the list.
+struct Test {
+    /// Names that select it, besides its own.
+    selectors: &'static [&'static str],
+    title: &'static str,
+    /// Its arguments; `@` stands for the cluster tag, `$` alone for the value, `?` for a score.
+    arguments: &'static [&'static str],
+}
+
+const LRANGES: &[&str] = &["lrange", "lrange_100", "lrange_300", "lrange_500", "lrange_600"];
+
+static TESTS: &[Test] = &[
+    Test { selectors: &["ping_inline", "ping"], title: "PING_INLINE", arguments: &[] },
+    Test { selectors: &["ping_mbulk", "ping"], title: "PING_MBULK", arguments: &["PING"] },
+    Test { selectors: &["set"], title: "SET", arguments: &["SET", "key@:__rand_int__", "$"] },
+    Test { selectors: &["get"], title: "GET", arguments: &["GET", "key@:__rand_int__"] },
+    Test { selectors: &["incr"], title: "INCR", arguments: &["INCR", "counter@:__rand_int__"] },
+    Test { selectors: &["lpush"], title: "LPUSH", arguments: &["LPUSH", "mylist@", "$"] },
+    Test { selectors: &["rpush"], title: "RPUSH", arguments: &["RPUSH", "mylist@", "$"] },
+    Test { selectors: &["lpop"], title: "LPOP", arguments: &["LPOP", "mylist@"] },
+    Test { selectors: &["rpop"], title: "RPOP", arguments: &["RPOP", "mylist@"] },
+    Test { selectors: &["sadd"], title: "SADD", arguments: &["SADD", "myset@", "element:__rand_int__"] },
+    Test {
+        selectors: &["hset"],
+        title: "HSET",
+        arguments: &["HSET", "myhash@", "element:__rand_int__", "$"],
+    },
+    Test { selectors: &["spop"], title: "SPOP", arguments: &["SPOP", "myset@"] },
+    Test {
+        selectors: &["zadd"],
+        title: "ZADD",
+        arguments: &["ZADD", "myzset@", "?", "element:__rand_int__"],
+    },
+    Test { selectors: &["zpopmin"], title: "ZPOPMIN", arguments: &["ZPOPMIN", "myzset@"] },
+    Test {
+        selectors: LRANGES,
+        title: "LPUSH (needed to benchmark LRANGE)",
+        arguments: &["LPUSH", "mylist@", "$"],
+    },
+    Test {
+        selectors: &["lrange", "lrange_100"],
+        title: "LRANGE_100 (first 100 elements)",
+        arguments: &["LRANGE", "mylist@", "0", "99"],
+    },
+    Test {
+        selectors: &["lrange", "lrange_300"],
+        title: "LRANGE_300 (first 300 elements)",
+        arguments: &["LRANGE", "mylist@", "0", "299"],
+    },
+    Test {
+        selectors: &["lrange", "lrange_500"],
+        title: "LRANGE_500 (first 500 elements)",
+        arguments: &["LRANGE", "mylist@", "0", "499"],
+    },
+    Test {
+        selectors: &["lrange", "lrange_600"],
+        title: "LRANGE_600 (first 600 elements)",
+        arguments: &["LRANGE", "mylist@", "0", "599"],
+    },
+    Test {
+        selectors: &["mset"],
+        title: "MSET (10 keys)",
+        arguments: &[
+            "MSET",
+            "key@:__rand_int__",
+            "$",
+            "key@:__rand_int__",
+            "$",
+            "key@:__rand_int__",
+            "$",
+            "key@:__rand_int__",
+            "$",
+            "key@:__rand_int__",
+            "$",
+            "key@:__rand_int__",
+            "$",
+            "key@:__rand_int__",
+            "$",
+            "key@:__rand_int__",
+            "$",
+            "key@:__rand_int__",
+            "$",
+            "key@:__rand_int__",
+            "$",
+        ],
+    },
+    Test { selectors: &["xadd"], title: "XADD", arguments: &["XADD", "mystream@", "*", "myfield", "$"] },
+];
+
+/// The bytes of a value: printable, always the same, as every classic test uses one value throughout.
+fn test_data(bytes: usize) -> Vec<u8> {
+    let mut state = 1234u32;
+    (0..bytes)
+        .map(|_| {
+            state = state.wrapping_mul(1_103_515_245).wrapping_add(12_345);
+            b'0' + ((state >> 16) & 63) as u8
+        })
+        .collect()
+}
+
+/// What the configuration lines of the report say.
+struct ServerConfig {
+    save: String,
+    appendonly: String,
+}
+
+/// A benchmark session: the server, and what all its tests share.
+pub struct Session<'a> {
+    settings: &'a Settings,
+    target: Target,
+    configs: Vec<Option<ServerConfig>>,
+    threads: usize,
+    failed: bool,
+}
+
+fn server_config(target: &Target, node: usize) -> Result<Option<ServerConfig>, String> {
+    let Some(node) = target.nodes.get(node) else { return Ok(None) };
+    let mut control = target::control_at(target, &node.address)?;
+    let mut ask = |name| control.config(name).map_err(|e| e.to_string());
+    match (ask("save")?, ask("appendonly")?) {
+        (Ok(save), Ok(appendonly)) => Ok(Some(ServerConfig { save, appendonly })),
+        (Err(Reply::Error(text)), _) if text.starts_with(b"NOAUTH") => {
+            Err(format!("Node {} replied with error:\n{}", node.address, String::from_utf8_lossy(&text)))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// Runs what the settings ask for; gives the exit code.
+pub fn main(settings: &Settings) -> i32 {
+    match Session::open(settings).and_then(|mut session| session.run().map(|()| session.failed)) {
+        Ok(failed) => i32::from(failed),
+        Err(error) => {
+            eprintln!("{error}");
+            1
+        }
+    }
+}
+
+impl<'a> Session<'a> {
+    fn open(settings: &'a Settings) -> Result<Session<'a>, String> {
+        let mut target = target::resolve(settings)?;
+        let mut threads = settings.threads.unwrap_or(0);
+        let mut configs = Vec::new();
+        if settings.cluster {
+            let nodes = target::spread(&mut target)?;
+            println!("Cluster has {} primary nodes:\n", nodes.len());
+            for (index, node) in nodes.iter().enumerate() {
+                println!("Primary {index}: {} {}", node.id, node.address);
+                configs.push(server_config(&target, index)?);
+                if configs.last().is_some_and(Option::is_none) {
+                    eprintln!("WARNING: Could not fetch node CONFIG {}", node.address);
+                }
+            }
+            println!();
+            threads = if threads == 0 { nodes.len() } else { threads };
+        } else {
+            configs.push(server_config(&target, 0)?);
+            if configs.last().is_some_and(Option::is_none) {
+                eprintln!("WARNING: Could not fetch server CONFIG");
+            }
+        }
+        Ok(Session { settings, target, configs, threads, failed: false })
+    }
+
+    fn run(&mut self) -> Result<(), String> {
+        let settings = self.settings;
+        if !settings.keep_alive {
+            eprintln!(
+                "WARNING: Keepalive disabled. You probably need 'echo 1 > /proc/sys/net/ipv4/tcp_tw_reuse' for Linux and \
+                 'sudo sysctl -w net.inet.tcp.msl=1000' for Mac OS X in order to use a lot of clients/requests"
+            );
+        }
+        if !settings.command.is_empty() && settings.tests.is_some() {
+            eprintln!("WARNING: Option -t is ignored.");
+        }
+        if settings.idle {
+            return self.idle();
+        }
+        if settings.csv {
+            println!(
+                "\"test\",\"rps\",\"avg_latency_ms\",\"min_latency_ms\",\"p50_latency_ms\",\"p95_latency_ms\",\
+                 \"p99_latency_ms\",\"max_latency_ms\""
+            );
+        }
+        loop {
+            if settings.command.is_empty() {
+                self.suite()?;
+            } else {
+                self.command()?;
+            }
+            if !settings.repeat || self.failed || INTERRUPTED.load(Ordering::Relaxed) {
+                return Ok(());
+            }
+        }
+    }
+
+    fn plan(&self, title: &str, template: Template) -> Plan {
+        let settings = self.settings;
+        let mut plan = Plan::single(self.target.clone(), title, template);
+        plan.connections = settings.clients;
+        plan.threads = self.threads.max(1);
+        plan.pipeline = settings.pipeline;
+        // Whole pipelines, as redis-benchmark sends them.
+        let requests = settings.requests.unwrap_or(100_000);
+        plan.requests = requests.div_ceil(settings.pipeline as u64) * settings.pipeline as u64;
+        plan.reconnect_every = if settings.keep_alive { settings.churn } else { 1 };
+        plan.stop_on_error = true;
+        plan.seed = settings.seed.unwrap_or_else(crate::run::fresh_seed);
+        plan.cores = settings.cores.clone();
+        plan.sources = settings.sources.clone();
+        plan.epoll = settings.epoll;
+        plan
+    }
+
+    fn idle(&mut self) -> Result<(), String> {
+        println!(
+            "Creating {} idle connections and waiting forever (Ctrl+C when done)",
+            self.settings.clients
+        );
+        let mut plan = self.plan("idle", Template::raw(b""));
+        (plan.idle, plan.requests) = (true, 0);
+        match engine::run(&plan, &mut IdleView) {
+            Ok(_) => Ok(()),
+            Err(_) if INTERRUPTED.load(Ordering::Relaxed) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn command(&mut self) -> Result<(), String> {
+        let settings = self.settings;
+        let title = settings.command.join(" ");
+        let mut arguments: Vec<Vec<u8>> = settings.command.iter().map(|a| a.clone().into_bytes()).collect();
+        if settings.last_from_stdin {
+            let mut last = Vec::new();
+            std::io::stdin().read_to_end(&mut last).map_err(|e| format!("standard input: {e}"))?;
+            arguments.push(last);
+        }
+        let mut encoded = Vec::new();
+        martlet_client::resp::encode_request(&arguments, &mut encoded);
+        let template = Template::classic(&arguments, settings.keyspace, settings.cluster);
+        self.test(&title, template, encoded.len())
+    }
+
+    fn suite(&mut self) -> Result<(), String> {
+        let settings = self.settings;
+        let data = test_data(settings.data_bytes);
+        let tag = if settings.cluster { ":{tag}" } else { "" };
+        for test in TESTS {
+            let selected = match &settings.tests {
+                None => true,
+                Some(names) => test.selectors.iter().any(|s| names.iter().any(|name| name == s)),
+            };
+            if !selected {
+                continue;
+            }
+            let score: &[u8] = if settings.keyspace.is_some() { b"__rand_int__" } else { b"0" };
+            let arguments: Vec<Vec<u8>> = test
+                .arguments
+                .iter()
+                .map(|argument| match *argument {
+                    "$" => data.clone(),
+                    "?" => score.to_vec(),
+                    other => other.replace('@', tag).into_bytes(),
+                })
+                .collect();
+            let template = match test.arguments {
+                [] => Template::raw(b"PING\r\n"),
+                _ => Template::classic(&arguments, settings.keyspace, settings.cluster),
+            };
+            self.test(test.title, template, settings.data_bytes)?;
+            if self.failed || INTERRUPTED.load(Ordering::Relaxed) {
+                return Ok(());
+            }
+        }
+        if !settings.csv {
+            println!();
+        }
+        Ok(())
+    }
+
+    fn test(&mut self, title: &str, template: Template, payload: usize) -> Result<(), String> {
+        let plan = self.plan(title, template);
+        let mut view = View::new(title, self.settings.csv);
+        let result = engine::run(&plan, &mut view)?;
+        self.report(title, payload, &result, view.last_bytes);
+        if let Some(reason) = &result.partial {
+            eprintln!("{reason}");
+            eprintln!("PARTIAL RESULT: {} of {} requests were measured.", result.requests(), plan.requests);
+            self.failed = true;
+        }
+        Ok(())
+    }
+
+    fn report(&self, title: &str, payload: usize, result: &RunResult, last_bytes: usize) {
+        let settings = self.settings;
+        let classic = Classic::new(result, settings.precision);
+        let mut text = String::new();
+        if settings.csv {
+            let [avg, min, p50, p95, p99, max] = classic.summary();
+            text = format!(
+                "\"{title}\",\"{:.2}\",\"{avg:.3}\",\"{min:.3}\",\"{p50:.3}\",\"{p95:.3}\",\"{p99:.3}\",\"{max:.3}\"\n",
+                result.rate()
+            );
+        } else {
+            text.push_str(&format!("{:>last_bytes$}\r", " "));
+            if settings.quiet {
+                let p50 = classic.summary()[2];
+                text.push_str(&format!(
+                    "{title}: {:.2} requests per second, p50={p50:.3} msec\n",
+                    result.rate()
+                ));
+            } else {
+                self.long_report(title, payload, result, &classic, &mut text);
+            }
+        }
+        print!("{text}");
+        let _ = std::io::stdout().flush();
+    }
+
+    fn long_report(
+        &self,
+        title: &str,
+        payload: usize,
+        result: &RunResult,
+        classic: &Classic,
+        text: &mut String,
+    ) {
+        use std::fmt::Write as _;
+        let settings = self.settings;
+        let mut line = |content: std::fmt::Arguments<'_>| {
+            let _ = writeln!(text, "{content}");
+        };
+        line(format_args!("====== {title} ======"));
+        line(format_args!(
+            "  {} requests completed in {:.2} seconds",
+            result.requests(),
+            result.elapsed.as_secs_f64()
+        ));
+        line(format_args!("  {} parallel clients", settings.clients));
+        line(format_args!("  {payload} bytes payload"));
+        line(format_args!("  keep alive: {}", i32::from(settings.keep_alive)));
+        if settings.cluster {
+            line(format_args!("  cluster mode: yes ({} primaries)", self.target.nodes.len()));
+            for (index, config) in self.configs.iter().enumerate() {
+                let Some(config) = config else { continue };
+                line(format_args!("  node [{index}] configuration:"));
+                line(format_args!(
+                    "    save: {}",
+                    if config.save.is_empty() { "NONE" } else { &config.save }
+                ));
+                line(format_args!("    appendonly: {}", config.appendonly));
+            }
+        } else if let Some(Some(config)) = self.configs.first() {
+            line(format_args!("  host configuration \"save\": {}", config.save));
+            line(format_args!("  host configuration \"appendonly\": {}", config.appendonly));
+        }
+        line(format_args!("  multi-thread: {}", if self.threads > 0 { "yes" } else { "no" }));
+        if self.threads > 0 {
+            line(format_args!("  threads: {}", self.threads));
+        }
+        line(format_args!("\nLatency by percentile distribution:"));
+        for (percentile, value, count) in classic.percentiles() {
+            line(format_args!("{percentile:.3}% <= {value:.3} milliseconds (cumulative count {count})"));
+        }
+        line(format_args!("\nCumulative distribution of latencies:"));
+        for (percentile, value, count) in classic.cumulative() {
+            line(format_args!("{percentile:.3}% <= {value:.3} milliseconds (cumulative count {count})"));
+        }
+        let [avg, min, p50, p95, p99, max] = classic.summary();
+        line(format_args!("\nSummary:"));
+        line(format_args!("  throughput summary: {:.2} requests per second", result.rate()));
+        line(format_args!("  latency summary (msec):"));
+        line(format_args!(
+            "    {:>9} {:>9} {:>9} {:>9} {:>9} {:>9}",
+            "avg", "min", "p50", "p95", "p99", "max"
+        ));
+        line(format_args!("    {avg:9.3} {min:9.3} {p50:9.3} {p95:9.3} {p99:9.3} {max:9.3}"));
+    }
+}
+
+/// The latencies as redis-benchmark keeps them: microseconds, with its bounds and digits.
+struct Classic(hdrhistogram::Histogram<u64>);
+
+impl Classic {
+    fn new(result: &RunResult, precision: u8) -> Classic {
+        let mut histogram =
+            match hdrhistogram::Histogram::new_with_bounds(LOWEST_US, HIGHEST_US, precision.clamp(1, 4)) {
+                Ok(histogram) => histogram,
+                Err(error) => unreachable!("constant bounds are valid: {error}"),
+            };
+        for (ns, count) in result.all_latencies().pairs() {
+            histogram.saturating_record_n((ns / 1000).min(HIGHEST_US), count);
+        }
+        Classic(histogram)
+    }
+
+    /// Mean, minimum, percentiles 50, 95, 99 and maximum in milliseconds.
+    fn summary(&self) -> [f64; 6] {
+        let h = &self.0;
+        let p = |percent| h.value_at_percentile(percent) as f64 / 1000.0;
+        let min = if h.is_empty() { 0.0 } else { h.min() as f64 / 1000.0 };
+        [h.mean() / 1000.0, min, p(50.0), p(95.0), p(99.0), h.max() as f64 / 1000.0]
+    }
+
+    /// Percentile, value in milliseconds, requests up to it; percentiles halve their distance to 100.
+    fn percentiles(&self) -> Vec<(f64, f64, u64)> {
+        let (mut rows, mut before, mut cumulative) = (Vec::new(), None, 0);
+        let total = self.0.len();
+        for step in self.0.iter_quantiles(1) {
+            cumulative += step.count_since_last_iteration();
+            if before != Some(cumulative) || cumulative == total {
+                let value = self.0.highest_equivalent(step.value_iterated_to()) as f64 / 1000.0;
+                rows.push((step.quantile_iterated_to() * 100.0, value, cumulative));
+            }
+            before = Some(cumulative);
+        }
+        rows
+    }
+
+    /// The same in steps of 0.1 ms, of 1 ms above 2 ms.
+    fn cumulative(&self) -> Vec<(f64, f64, u64)> {
+        let h = &self.0;
+        let total = h.len();
+        let (mut rows, mut before, mut step, mut limit) = (Vec::new(), None, 100, 100);
+        if total == 0 {
+            return rows;
+        }
+        loop {
+            let top = h.highest_equivalent(limit);
+            let count = h.count_between(0, limit);
+            if before != Some(count) || count == total {
+                rows.push((count as f64 / total as f64 * 100.0, top as f64 / 1000.0, count));
+            }
+            before = Some(count);
+            if count >= total {
+                return rows;
+            }
+            if top > 2000 {
+                step = 1000;
+            }
+            limit += step;
+        }
+    }
+}
+
+/// The progress line.
+struct View<'a> {
+    title: &'a str,
+    csv: bool,
+    last_bytes: usize,
+    last: (u64, u64, Duration),
+}
+
+impl<'a> View<'a> {
+    fn new(title: &'a str, csv: bool) -> View<'a> {
+        View { title, csv, last_bytes: 0, last: (0, 0, Duration::ZERO) }
+    }
+}
+
+impl Observer for View<'_> {
+    fn tick(&mut self, progress: &Progress, elapsed: Duration, _: &Recorder) {
+        if self.csv {
+            return;
+        }
+        let now =
+            (progress.requests.load(Ordering::Relaxed), progress.latency_ns.load(Ordering::Relaxed), elapsed);
+        let (requests, latency) = (now.0 - self.last.0, now.1 - self.last.1);
+        let seconds = (now.2 - self.last.2).as_secs_f64();
+        let mean = |latency: u64, requests: u64| latency as f64 / requests.max(1) as f64 / 1e6;
+        let line = format!(
+            "{}: rps={:.1} (overall: {:.1}) avg_msec={:.3} (overall: {:.3})\r",
+            self.title,
+            requests as f64 / seconds.max(1e-9),
+            now.0 as f64 / elapsed.as_secs_f64().max(1e-9),
+            mean(latency, requests),
+            mean(now.1, now.0),
+        );
+        print!("{:>width$}\r{line}", " ", width = self.last_bytes);
+        let _ = std::io::stdout().flush();
+        (self.last, self.last_bytes) = (now, line.len());
+    }
+}
+
+struct IdleView;
+impl Observer for IdleView {
+    fn tick(&mut self, progress: &Progress, _: Duration, _: &Recorder) {
+        print!("clients: {}\r", progress.connections.load(Ordering::Relaxed));
+        let _ = std::io::stdout().flush();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::CommandResult;
+
+    fn result(latencies_us: &[(u64, u64)]) -> RunResult {
+        let mut command = CommandResult::default();
+        for (us, count) in latencies_us {
+            command.latencies.record(us * 1000, *count);
+        }
+        RunResult { commands: vec![command], elapsed: Duration::from_secs(1), ..Default::default() }
+    }
+
+    /// The values are redis-benchmark's own for such a run: steps of 8 µs, 0.1 ms rows up to 2 ms.
+    #[test]
+    fn rows_are_those_of_the_classic_histogram() {
+        let classic = Classic::new(&result(&[(165, 1), (330, 49), (1555, 50)]), 3);
+        let rows = classic.percentiles();
+        assert_eq!(rows.first().map(|r| (r.0, r.1, r.2)), Some((0.0, 0.167, 1)));
+        assert!(rows.iter().any(|r| r.0 == 50.0 && r.1 == 0.335 && r.2 == 50));
+        assert_eq!(rows.last().map(|r| (r.0, r.1, r.2)), Some((100.0, 1.559, 100)));
+        let rows = classic.cumulative();
+        assert_eq!(
+            rows.iter().map(|r| (r.1, r.2)).collect::<Vec<_>>(),
+            [(0.103, 0), (0.207, 1), (0.407, 50), (1.607, 100)]
+        );
+    }
+
+    #[test]
+    fn the_value_is_as_long_as_asked_and_printable() {
+        let data = test_data(1000);
+        assert!(data.len() == 1000 && data.iter().all(|b| (b'0'..=b'o').contains(b)));
+    }
+}

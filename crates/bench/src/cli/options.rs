@@ -1,0 +1,816 @@
+//! The one table of options of `martlet bench`: redis-benchmark's, each with its meaning there, and ours.
+//! Parser and help are derived from it.
+
+use crate::plan::{MAX_CONNECTIONS, MAX_PIPELINE, MAX_THREADS};
+use martlet_client::tls::TlsOptions;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Most bytes of a value in the built-in tests.
+const MAX_DATA_BYTES: usize = 1 << 30;
+
+/// What the command line says.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    pub host: String,
+    pub port: u16,
+    /// The address was named on the command line.
+    pub address_given: bool,
+    pub socket: Option<PathBuf>,
+    pub password: Option<String>,
+    pub user: Option<String>,
+    pub tls: bool,
+    pub tls_options: TlsOptions,
+    pub clients: usize,
+    pub requests: Option<u64>,
+    pub data_bytes: usize,
+    pub database: u64,
+    pub resp3: bool,
+    pub threads: Option<usize>,
+    pub cluster: bool,
+    pub tracking: bool,
+    pub keep_alive: bool,
+    pub keyspace: Option<u64>,
+    pub pipeline: usize,
+    pub quiet: bool,
+    pub precision: u8,
+    pub csv: bool,
+    pub repeat: bool,
+    pub tests: Option<Vec<String>>,
+    pub idle: bool,
+    pub last_from_stdin: bool,
+    pub seed: Option<u64>,
+    // Ours.
+    pub templates: Vec<String>,
+    pub load: Vec<String>,
+    pub workload: Option<PathBuf>,
+    pub replay: Option<PathBuf>,
+    pub speed: Option<f64>,
+    pub duration: Option<Duration>,
+    pub warmup: Duration,
+    pub rate: Option<f64>,
+    pub poisson: bool,
+    pub spin: Duration,
+    pub cores: Vec<usize>,
+    pub sources: Vec<std::net::IpAddr>,
+    pub epoll: bool,
+    pub churn: u64,
+    pub survive: bool,
+    pub vs: Option<String>,
+    pub vs_start: Option<String>,
+    pub rounds: usize,
+    pub require: Vec<String>,
+    pub sweeps: Vec<String>,
+    pub slo: Vec<String>,
+    pub verify: bool,
+    pub hot_key: bool,
+    pub json: Option<PathBuf>,
+    pub csv_file: Option<PathBuf>,
+    pub hgrm: Option<PathBuf>,
+    pub html: Option<PathBuf>,
+    pub live: bool,
+    pub server_pid: Option<u32>,
+    /// The command to test, and its arguments.
+    pub command: Vec<String>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            host: "127.0.0.1".into(),
+            port: 6379,
+            address_given: false,
+            socket: None,
+            password: None,
+            user: None,
+            tls: false,
+            tls_options: TlsOptions::default(),
+            clients: 50,
+            requests: None,
+            data_bytes: 3,
+            database: 0,
+            resp3: false,
+            threads: None,
+            cluster: false,
+            tracking: false,
+            keep_alive: true,
+            keyspace: None,
+            pipeline: 1,
+            quiet: false,
+            precision: 3,
+            csv: false,
+            repeat: false,
+            tests: None,
+            idle: false,
+            last_from_stdin: false,
+            seed: None,
+            templates: Vec::new(),
+            load: Vec::new(),
+            workload: None,
+            replay: None,
+            speed: None,
+            duration: None,
+            warmup: Duration::ZERO,
+            rate: None,
+            poisson: false,
+            spin: Duration::ZERO,
+            cores: Vec::new(),
+            sources: Vec::new(),
+            epoll: false,
+            churn: 0,
+            survive: false,
+            vs: None,
+            vs_start: None,
+            rounds: 5,
+            require: Vec::new(),
+            sweeps: Vec::new(),
+            slo: Vec::new(),
+            verify: false,
+            hot_key: false,
+            json: None,
+            csv_file: None,
+            hgrm: None,
+            html: None,
+            live: false,
+            server_pid: None,
+            command: Vec::new(),
+        }
+    }
+}
+
+impl Settings {
+    /// Whether anything asks for more than redis-benchmark has: then the report is ours, too.
+    pub fn is_own(&self) -> bool {
+        !self.templates.is_empty()
+            || self.workload.is_some()
+            || self.replay.is_some()
+            || self.duration.is_some()
+            || self.rate.is_some()
+            || self.vs.is_some()
+            || self.vs_start.is_some()
+            || !self.sweeps.is_empty()
+            || !self.slo.is_empty()
+            || self.verify
+            || self.hot_key
+            || self.live
+            || [&self.json, &self.csv_file, &self.hgrm, &self.html].iter().any(|f| f.is_some())
+    }
+}
+
+/// What a command line asks for.
+pub enum Parsed {
+    /// A run.
+    Run(Box<Settings>),
+    /// The help text.
+    Help,
+    /// The version.
+    Version,
+}
+
+enum Take {
+    Flag(fn(&mut Settings)),
+    Value(&'static str, fn(&mut Settings, &str) -> Result<(), String>),
+}
+
+struct Option_ {
+    name: &'static str,
+    take: Take,
+    doc: &'static str,
+}
+
+const fn flag(name: &'static str, take: fn(&mut Settings), doc: &'static str) -> Option_ {
+    Option_ { name, take: Take::Flag(take), doc }
+}
+
+const fn value(
+    name: &'static str,
+    metavar: &'static str,
+    take: fn(&mut Settings, &str) -> Result<(), String>,
+    doc: &'static str,
+) -> Option_ {
+    Option_ { name, take: Take::Value(metavar, take), doc }
+}
+
+fn number<T: std::str::FromStr>(text: &str) -> Result<T, String> {
+    text.parse().map_err(|_| format!("'{text}' is not a number it can take"))
+}
+
+fn between(text: &str, low: usize, high: usize) -> Result<usize, String> {
+    match text.parse::<usize>() {
+        Ok(value) if (low..=high).contains(&value) => Ok(value),
+        _ => Err(format!("'{text}' is not a number from {low} to {high}")),
+    }
+}
+
+/// `10s`, `500ms`, `2m`, or seconds without a unit.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    let split = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
+    let (digits, unit) = text.split_at(split);
+    let factor = match unit {
+        "" | "s" => 1.0,
+        "us" => 1e-6,
+        "ms" => 1e-3,
+        "m" => 60.0,
+        "h" => 3600.0,
+        _ => return Err(format!("'{text}': the unit is none of us, ms, s, m, h")),
+    };
+    match digits.parse::<f64>() {
+        Ok(value) if value >= 0.0 && value * factor < 1e8 => Ok(Duration::from_secs_f64(value * factor)),
+        _ => Err(format!("'{text}' is not a duration")),
+    }
+}
+
+/// `0,2-4` as 0, 2, 3, 4.
+pub fn cores(text: &str) -> Result<Vec<usize>, String> {
+    let mut all = Vec::new();
+    for range in text.split(',').filter(|r| !r.is_empty()) {
+        let (low, high) = range.split_once('-').unwrap_or((range, range));
+        let bad = || format!("Invalid cores range: {text}.");
+        let (low, high): (usize, usize) = (low.parse().map_err(|_| bad())?, high.parse().map_err(|_| bad())?);
+        if high >= 4096 {
+            return Err(bad());
+        }
+        all.extend(low..=high);
+    }
+    all.sort_unstable();
+    all.dedup();
+    Ok(all)
+}
+
+fn rate(text: &str) -> Result<f64, String> {
+    let (digits, factor) = match text.strip_suffix(['k', 'K']) {
+        Some(digits) => (digits, 1e3),
+        None => match text.strip_suffix(['m', 'M']) {
+            Some(digits) => (digits, 1e6),
+            None => (text, 1.0),
+        },
+    };
+    match digits.parse::<f64>() {
+        Ok(value) if value > 0.0 && value * factor <= 1e8 => Ok(value * factor),
+        _ => Err(format!("'{text}' is no rate that can be kept: above 0 and at most 100,000,000 requests/s")),
+    }
+}
+
+fn path(text: &str) -> Option<PathBuf> {
+    Some(PathBuf::from(text))
+}
+
+static OPTIONS: &[Option_] = &[
+    value(
+        "-h",
+        "HOST",
+        |s, v| {
+            (s.host, s.address_given) = (v.into(), true);
+            Ok(())
+        },
+        "server's name or address (127.0.0.1)",
+    ),
+    value(
+        "-p",
+        "PORT",
+        |s, v| {
+            s.port = number(v).map_err(|_| "Invalid server port.".to_string())?;
+            s.address_given = true;
+            Ok(())
+        },
+        "server's port (6379)",
+    ),
+    value(
+        "-s",
+        "SOCKET",
+        |s, v| {
+            (s.socket, s.address_given) = (path(v), true);
+            Ok(())
+        },
+        "server's unix socket, instead of host and port",
+    ),
+    value(
+        "-a",
+        "PASSWORD",
+        |s, v| {
+            s.password = Some(v.into());
+            Ok(())
+        },
+        "password to authenticate with",
+    ),
+    value(
+        "--user",
+        "NAME",
+        |s, v| {
+            s.user = Some(v.into());
+            Ok(())
+        },
+        "user to authenticate as; needs -a",
+    ),
+    value(
+        "-u",
+        "URI",
+        |s, v| super::target::apply_uri(s, v),
+        "redis://USER:PASSWORD@HOST:PORT/DB; rediss:// for TLS",
+    ),
+    value(
+        "-c",
+        "CLIENTS",
+        |s, v| {
+            s.clients = between(v, 1, MAX_CONNECTIONS)?;
+            Ok(())
+        },
+        "connections (50)",
+    ),
+    value(
+        "-n",
+        "REQUESTS",
+        |s, v| {
+            s.requests = Some(number(v)?);
+            Ok(())
+        },
+        "requests (100000)",
+    ),
+    value(
+        "-d",
+        "BYTES",
+        |s, v| {
+            s.data_bytes = number::<i64>(v)?.clamp(1, MAX_DATA_BYTES as i64) as usize;
+            Ok(())
+        },
+        "size of values (3)",
+    ),
+    value(
+        "--dbnum",
+        "DB",
+        |s, v| {
+            s.database = number(v)?;
+            Ok(())
+        },
+        "database to select (0)",
+    ),
+    flag("-3", |s| s.resp3 = true, "speak RESP3"),
+    value(
+        "--threads",
+        "N",
+        |s, v| {
+            s.threads = Some(number::<usize>(v)?.min(MAX_THREADS));
+            Ok(())
+        },
+        "client threads (1)",
+    ),
+    flag(
+        "--cluster",
+        |s| s.cluster = true,
+        "spread over a cluster's primaries; {tag} in a key is replaced by a tag of the node",
+    ),
+    flag("--enable-tracking", |s| s.tracking = true, "CLIENT TRACKING on, on each connection"),
+    value(
+        "-k",
+        "BOOL",
+        |s, v| {
+            s.keep_alive = number::<i64>(v)? != 0;
+            Ok(())
+        },
+        "1 keep connections, 0 reconnect after each reply (1)",
+    ),
+    value(
+        "-r",
+        "KEYS",
+        |s, v| {
+            s.keyspace = Some(number::<i64>(v)?.max(0) as u64);
+            Ok(())
+        },
+        "replace __rand_int__ by 12 digits below KEYS",
+    ),
+    value(
+        "-P",
+        "DEPTH",
+        |s, v| {
+            s.pipeline = number::<i64>(v)?.clamp(1, MAX_PIPELINE as i64) as usize;
+            Ok(())
+        },
+        "requests in flight per connection (1)",
+    ),
+    flag("-q", |s| s.quiet = true, "one line per test"),
+    value(
+        "--precision",
+        "DIGITS",
+        |s, v| {
+            s.precision = match number::<i64>(v)? {
+                v if v < 0 => 3,
+                v => v.clamp(1, 4) as u8,
+            };
+            Ok(())
+        },
+        "significant digits of latencies in the classic report (3)",
+    ),
+    flag("--csv", |s| s.csv = true, "CSV"),
+    flag("-l", |s| s.repeat = true, "repeat until stopped"),
+    value(
+        "-t",
+        "TESTS",
+        |s, v| {
+            s.tests = Some(v.to_lowercase().split(',').map(Into::into).collect());
+            Ok(())
+        },
+        "comma-separated names of the tests to run",
+    ),
+    flag("-I", |s| s.idle = true, "only open connections and keep them"),
+    flag("-x", |s| s.last_from_stdin = true, "read the last argument from standard input"),
+    value(
+        "--seed",
+        "N",
+        |s, v| {
+            s.seed = Some(number(v)?);
+            Ok(())
+        },
+        "seed of all random choices",
+    ),
+    flag(
+        "-e",
+        |_| {
+            eprintln!(
+                "WARNING: -e option has no effect. We now immediately exit on error to avoid false results."
+            )
+        },
+        "ignored, as in redis-benchmark",
+    ),
+    flag("--tls", |s| s.tls = true, "TLS"),
+    value(
+        "--sni",
+        "HOST",
+        |s, v| {
+            s.tls_options.sni = Some(v.into());
+            Ok(())
+        },
+        "TLS: server name to ask for",
+    ),
+    value(
+        "--cacert",
+        "FILE",
+        |s, v| {
+            s.tls_options.ca_file = path(v);
+            Ok(())
+        },
+        "TLS: trusted roots",
+    ),
+    value(
+        "--cacertdir",
+        "DIR",
+        |s, v| {
+            s.tls_options.ca_directory = path(v);
+            Ok(())
+        },
+        "TLS: directory of trusted roots",
+    ),
+    flag("--insecure", |s| s.tls_options.insecure = true, "TLS: accept any certificate"),
+    value(
+        "--cert",
+        "FILE",
+        |s, v| {
+            s.tls_options.certificate = path(v);
+            Ok(())
+        },
+        "TLS: client certificate",
+    ),
+    value(
+        "--key",
+        "FILE",
+        |s, v| {
+            s.tls_options.key = path(v);
+            Ok(())
+        },
+        "TLS: client key",
+    ),
+    value(
+        "--tls-ciphers",
+        "LIST",
+        |s, v| {
+            s.tls_options.ciphers = Some(v.into());
+            Ok(())
+        },
+        "TLS 1.2 ciphers, by their OpenSSL names",
+    ),
+    value(
+        "--tls-ciphersuites",
+        "LIST",
+        |s, v| {
+            s.tls_options.cipher_suites = Some(v.into());
+            Ok(())
+        },
+        "TLS 1.3 cipher suites",
+    ),
+    value(
+        "--command",
+        "[WEIGHT:]TEMPLATE",
+        |s, v| {
+            s.templates.push(v.into());
+            Ok(())
+        },
+        "a request such as 'SET {key zipfian 1000 0.99} {value 64}'; several make a mix",
+    ),
+    value(
+        "--load",
+        "TEMPLATE",
+        |s, v| {
+            s.load.push(v.into());
+            Ok(())
+        },
+        "run this before, once over its sequence, unmeasured",
+    ),
+    value(
+        "--workload",
+        "FILE",
+        |s, v| {
+            s.workload = path(v);
+            Ok(())
+        },
+        "TOML file of mixes, sessions and load phases",
+    ),
+    value(
+        "--replay",
+        "FILE",
+        |s, v| {
+            s.replay = path(v);
+            Ok(())
+        },
+        "replay a MONITOR capture",
+    ),
+    value(
+        "--speed",
+        "FACTOR",
+        |s, v| {
+            s.speed = Some(number::<f64>(v)?).filter(|f| *f >= 0.0);
+            Ok(())
+        },
+        "replay: times the capture's speed (1); 0 as fast as replies come",
+    ),
+    value(
+        "--duration",
+        "TIME",
+        |s, v| {
+            s.duration = Some(duration(v)?);
+            Ok(())
+        },
+        "run for a time such as 30s",
+    ),
+    value(
+        "--warmup",
+        "TIME",
+        |s, v| {
+            s.warmup = duration(v)?;
+            Ok(())
+        },
+        "time at the start that is not measured",
+    ),
+    value(
+        "--rate",
+        "N",
+        |s, v| {
+            s.rate = Some(rate(v)?);
+            Ok(())
+        },
+        "open loop: requests per second in total, 50k for 50,000; latency runs from when each is due",
+    ),
+    flag("--poisson", |s| s.poisson = true, "open loop: random instead of equal gaps"),
+    value(
+        "--spin",
+        "TIME",
+        |s, v| {
+            s.spin = duration(v)?;
+            Ok(())
+        },
+        "open loop: poll instead of sleeping this long before a request is due",
+    ),
+    value(
+        "--cores",
+        "LIST",
+        |s, v| {
+            s.cores = cores(v)?;
+            Ok(())
+        },
+        "cores to pin client threads to, as 0,2-4",
+    ),
+    value(
+        "--source",
+        "IPS",
+        |s, v| {
+            s.sources = v.split(',').map(number).collect::<Result<_, _>>()?;
+            Ok(())
+        },
+        "addresses to connect from, in turn",
+    ),
+    flag("--epoll", |s| s.epoll = true, "do not use io_uring"),
+    value(
+        "--churn",
+        "N",
+        |s, v| {
+            s.churn = number(v)?;
+            Ok(())
+        },
+        "reconnect after N requests",
+    ),
+    flag("--reconnect", |s| s.survive = true, "open broken connections anew and go on"),
+    value(
+        "--vs",
+        "HOST:PORT",
+        |s, v| {
+            s.vs = Some(v.into());
+            Ok(())
+        },
+        "compare with another server, A B A B",
+    ),
+    value(
+        "--vs-start",
+        "COMMAND",
+        |s, v| {
+            s.vs_start = Some(v.into());
+            Ok(())
+        },
+        "compare with a server started for it, with the same configuration",
+    ),
+    value(
+        "--rounds",
+        "N",
+        |s, v| {
+            s.rounds = between(v, 2, 1000)?;
+            Ok(())
+        },
+        "pairs of a comparison (5)",
+    ),
+    value(
+        "--require",
+        "CONDITION",
+        |s, v| {
+            s.require.push(v.into());
+            Ok(())
+        },
+        "fail unless it holds, as 'cpu_ratio>=1.4'",
+    ),
+    value(
+        "--sweep",
+        "NAME=LIST",
+        |s, v| {
+            s.sweeps.push(v.into());
+            Ok(())
+        },
+        "repeat over connections, pipeline, payload or threads, as pipeline=1,8,16",
+    ),
+    value(
+        "--slo",
+        "CONDITION",
+        |s, v| {
+            s.slo.push(v.into());
+            Ok(())
+        },
+        "find the highest rate that holds it, as 'p99<1ms'",
+    ),
+    flag("--verify", |s| s.verify = true, "check that what is read is what was written"),
+    flag("--hot-key", |s| s.hot_key = true, "all clients INCR one key -n times in total; the sum is checked"),
+    value(
+        "--json",
+        "FILE",
+        |s, v| {
+            s.json = path(v);
+            Ok(())
+        },
+        "write the result as JSON",
+    ),
+    value(
+        "--csv-file",
+        "FILE",
+        |s, v| {
+            s.csv_file = path(v);
+            Ok(())
+        },
+        "write seconds and commands as CSV",
+    ),
+    value(
+        "--hgrm",
+        "FILE",
+        |s, v| {
+            s.hgrm = path(v);
+            Ok(())
+        },
+        "write the latency distribution for HdrHistogram's plotter",
+    ),
+    value(
+        "--html",
+        "FILE",
+        |s, v| {
+            s.html = path(v);
+            Ok(())
+        },
+        "write one page with plots",
+    ),
+    flag("--live", |s| s.live = true, "live view"),
+    value(
+        "--server-pid",
+        "PID",
+        |s, v| {
+            s.server_pid = Some(number(v)?);
+            Ok(())
+        },
+        "process to charge, when INFO does not tell",
+    ),
+];
+
+/// Parses the arguments that follow the tool's name.
+pub fn parse(arguments: &[String]) -> Result<Parsed, String> {
+    let mut settings = Settings::default();
+    let mut rest = arguments.iter();
+    while let Some(argument) = rest.next() {
+        match argument.as_str() {
+            "--help" => return Ok(Parsed::Help),
+            "-v" | "--version" => return Ok(Parsed::Version),
+            _ => {}
+        }
+        let (name, attached) = match argument.split_once('=') {
+            Some((name, attached)) if name.starts_with("--") => (name, Some(attached)),
+            _ => (argument.as_str(), None),
+        };
+        let invalid = || format!("Invalid option \"{argument}\" or option argument missing");
+        match OPTIONS.iter().find(|option| option.name == name) {
+            Some(Option_ { take: Take::Flag(take), .. }) if attached.is_none() => take(&mut settings),
+            Some(Option_ { take: Take::Flag(_), .. }) => return Err(invalid()),
+            Some(Option_ { take: Take::Value(_, take), .. }) => {
+                let text = match attached {
+                    Some(text) => text,
+                    None => rest.next().ok_or_else(invalid)?,
+                };
+                take(&mut settings, text).map_err(|error| format!("{name}: {error}"))?;
+            }
+            None if argument.starts_with('-') => return Err(invalid()),
+            None => {
+                settings.command.push(argument.clone());
+                settings.command.extend(rest.cloned());
+                break;
+            }
+        }
+    }
+    Ok(Parsed::Run(Box::new(settings)))
+}
+
+/// The help text.
+pub fn help(program: &str) -> String {
+    let mut text = format!(
+        "Usage: {program} [OPTIONS] [COMMAND ARGS...]\n       martlet bench resp|report|null|calibrate …   (each with --help)\n\nOptions:\n"
+    );
+    for option in OPTIONS {
+        let left = match option.take {
+            Take::Flag(_) => option.name.to_string(),
+            Take::Value(metavar, _) => format!("{} {metavar}", option.name),
+        };
+        text.push_str(&format!("  {left:<27} {}\n", option.doc));
+    }
+    text.push_str("  --help                      this text\n  --version                   the version\n");
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(line: &str) -> Result<Settings, String> {
+        let words: Vec<String> = line.split(' ').map(Into::into).collect();
+        match parse(&words)? {
+            Parsed::Run(settings) => Ok(*settings),
+            _ => Err("no run".into()),
+        }
+    }
+
+    #[test]
+    fn classic_lines_are_understood() {
+        let s = settings("-h 10.0.0.1 -p 7 -t SET,lpush -n 100000 -r 5 -P 16 -q --csv -k 0").expect("valid");
+        assert_eq!(
+            (s.host.as_str(), s.port, s.requests, s.keyspace),
+            ("10.0.0.1", 7, Some(100_000), Some(5))
+        );
+        assert_eq!(s.tests, Some(vec!["set".to_string(), "lpush".to_string()]));
+        assert!(s.quiet && s.csv && !s.keep_alive && !s.is_own());
+        let s = settings("-n 10 script load -q").expect("valid");
+        assert_eq!(s.command, ["script", "load", "-q"]);
+    }
+
+    #[test]
+    fn bad_arguments_are_named() {
+        for (line, message) in [
+            ("--foo", "Invalid option \"--foo\" or option argument missing"),
+            ("-c", "Invalid option \"-c\" or option argument missing"),
+            ("-c 0", "-c: '0' is not a number from 1 to"),
+            ("-n x", "-n: 'x' is not"),
+            ("-p 99999", "Invalid server port."),
+            ("--rate 0", "--rate: '0' is no rate"),
+            ("--rate -5", "is no rate"),
+            ("--duration 5y", "unit"),
+        ] {
+            let error = settings(line).expect_err(line);
+            assert!(error.contains(message), "{line}: {error}");
+        }
+    }
+
+    #[test]
+    fn durations_rates_and_cores() {
+        assert_eq!(duration("1500ms"), Ok(Duration::from_millis(1500)));
+        assert_eq!(duration("2m"), Ok(Duration::from_secs(120)));
+        assert_eq!(rate("50k"), Ok(50_000.0));
+        assert_eq!(cores("0,2-4"), Ok(vec![0, 2, 3, 4]));
+        assert!(cores("a-b").is_err());
+    }
+}

@@ -1,0 +1,383 @@
+//! resp-benchmark 0.1.7's command line and output, and its automatic number of connections.
+
+use super::options::{self, Settings};
+use super::target;
+use crate::engine::{self, INTERRUPTED, Observer, Progress, Recorder, RunResult};
+use crate::plan::Plan;
+use crate::template::Template;
+use std::io::{IsTerminal, Write};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+const DEFAULT_COMMAND: &str = "SET {key uniform 100000} {value 64}";
+/// How long each step of the search for a number of connections takes.
+const SEARCH_STEP: Duration = Duration::from_millis(700);
+/// A doubling of connections that gains less than this ends the search.
+const SEARCH_GAIN: f64 = 1.1;
+const MAX_AUTO_CONNECTIONS: usize = 512;
+/// Connections of a load phase that names none.
+const LOAD_CONNECTIONS: usize = 128;
+
+const HELP: &str = "Usage: resp-benchmark [OPTIONS] [COMMAND]
+
+  COMMAND          request to test (SET {key uniform 100000} {value 64})
+  -h HOST          server (127.0.0.1)
+  -p PORT          port (6379)
+  -u USER          user to authenticate as; needs -a
+  -a PASSWORD      password
+  -c CLIENTS       connections; 0 searches for the best number (0)
+  --cores LIST     cores to use, as 0,2-4 (all)
+  --cluster        cluster mode
+  -n REQUESTS      requests in total; 0 for no limit (0)
+  -s SECONDS       time in seconds; 0 for no limit (0)
+  -P DEPTH         pipeline (1)
+  --load           only load data
+  -v, --version    version
+  --help           this text
+";
+
+/// What resp-benchmark's command line, or the Python class, asks for.
+#[derive(Clone, Debug)]
+pub struct RespSettings {
+    pub host: String,
+    pub port: u16,
+    pub username: String,
+    pub password: String,
+    pub cluster: bool,
+    pub cores: Vec<usize>,
+    pub command: String,
+    pub connections: usize,
+    pub pipeline: usize,
+    pub count: u64,
+    pub seconds: u64,
+    pub load: bool,
+    pub quiet: bool,
+}
+
+impl Default for RespSettings {
+    fn default() -> Self {
+        RespSettings {
+            host: "127.0.0.1".into(),
+            port: 6379,
+            username: String::new(),
+            password: String::new(),
+            cluster: false,
+            cores: Vec::new(),
+            command: DEFAULT_COMMAND.into(),
+            connections: 0,
+            pipeline: 1,
+            count: 0,
+            seconds: 0,
+            load: false,
+            quiet: false,
+        }
+    }
+}
+
+/// What the Python class gives back.
+#[derive(Clone, Debug, Default)]
+pub struct RespResult {
+    pub qps: f64,
+    pub avg_latency_ms: f64,
+    pub p99_latency_ms: f64,
+    pub connections: usize,
+}
+
+fn parse(arguments: &[String]) -> Result<Option<RespSettings>, String> {
+    let mut settings = RespSettings::default();
+    let mut command = None;
+    let mut rest = arguments.iter();
+    while let Some(argument) = rest.next() {
+        let mut value = || rest.next().ok_or_else(|| format!("argument {argument}: expected one argument"));
+        fn number<T: std::str::FromStr>(name: &str, text: &str) -> Result<T, String> {
+            text.parse().map_err(|_| format!("argument {name}: invalid int value: '{text}'"))
+        }
+        match argument.as_str() {
+            "-h" => settings.host = value()?.clone(),
+            "-p" => settings.port = number("-p", value()?)?,
+            "-u" => settings.username = value()?.clone(),
+            "-a" => settings.password = value()?.clone(),
+            "-c" => settings.connections = number("-c", value()?)?,
+            "--cores" => settings.cores = options::cores(value()?)?,
+            "--cluster" => settings.cluster = true,
+            "-n" => settings.count = number("-n", value()?)?,
+            "-s" => settings.seconds = number("-s", value()?)?,
+            "-P" => settings.pipeline = number::<usize>("-P", value()?)?.max(1),
+            "--load" => settings.load = true,
+            "--help" => {
+                print!("{HELP}");
+                return Ok(None);
+            }
+            "-v" | "--version" => {
+                println!("{}", env!("CARGO_PKG_VERSION"));
+                return Ok(None);
+            }
+            other if other.starts_with('-') && other.len() > 1 => {
+                return Err(format!("unrecognized arguments: {other}"));
+            }
+            other if command.is_none() => command = Some(other.to_string()),
+            other => return Err(format!("unrecognized arguments: {other}")),
+        }
+    }
+    if let Some(command) = command {
+        settings.command = command;
+    }
+    Ok(Some(settings))
+}
+
+/// Runs the command line; gives the exit code.
+pub fn main(arguments: &[String]) -> i32 {
+    let settings = match parse(arguments) {
+        Ok(Some(settings)) => settings,
+        Ok(None) => return 0,
+        Err(error) => {
+            eprintln!("{HELP}resp-benchmark: error: {error}");
+            return 2;
+        }
+    };
+    match benchmark(&settings) {
+        Ok((_, None)) => 0,
+        Ok((result, Some(reason))) => {
+            eprintln!("{reason}");
+            eprintln!("PARTIAL RESULT: measured until then: {:.0} requests/s", result.qps);
+            1
+        }
+        Err(error) => {
+            eprintln!("{error}");
+            1
+        }
+    }
+}
+
+fn plan(settings: &RespSettings, connections: usize) -> Result<Plan, String> {
+    let classic = Settings {
+        host: settings.host.clone(),
+        port: settings.port,
+        user: Some(settings.username.clone()).filter(|u| !u.is_empty()),
+        password: Some(settings.password.clone()).filter(|p| !p.is_empty()),
+        cluster: settings.cluster,
+        ..Settings::default()
+    };
+    let mut target = target::resolve(&classic)?;
+    if settings.cluster {
+        target::spread(&mut target)?;
+    }
+    let template = Template::parse(&settings.command, &[]).map_err(|e| format!("Invalid command: {e}"))?;
+    let name = settings.command.split_whitespace().next().unwrap_or_default().to_ascii_uppercase();
+    let mut plan = Plan::single(target, &name, template);
+    let all_cores = std::thread::available_parallelism().map_or(1, usize::from);
+    plan.cores = settings.cores.clone();
+    plan.threads = if plan.cores.is_empty() { all_cores } else { plan.cores.len() };
+    plan.connections = connections;
+    plan.pipeline = settings.pipeline;
+    plan.requests = settings.count;
+    plan.duration = (settings.seconds > 0).then(|| Duration::from_secs(settings.seconds));
+    plan.stop_on_error = true;
+    plan.route = settings.cluster;
+    plan.seed = crate::run::fresh_seed();
+    Ok(plan)
+}
+
+/// Runs one benchmark or load; the second value says why it ended before its time.
+pub fn benchmark(settings: &RespSettings) -> Result<(RespResult, Option<String>), String> {
+    // Bad input is named before anything is printed.
+    let mut connections = settings.connections;
+    if connections == 0 && settings.load {
+        connections = LOAD_CONNECTIONS;
+    }
+    plan(settings, connections.max(1))?;
+    if settings.load && settings.count == 0 {
+        return Err("count must be greater than 0 to load data: give -n".into());
+    }
+    let mut view = View::new(settings);
+    view.header(settings, connections);
+    if connections == 0 {
+        connections = search(settings, &mut view)?;
+    }
+    let plan = plan(settings, connections)?;
+    (view.connections, view.overall) = (connections, true);
+    view.restart();
+    let result = engine::run(&plan, &mut view)?;
+    view.final_line(&result);
+    let all = result.all_latencies();
+    let summary = RespResult {
+        qps: result.rate(),
+        avg_latency_ms: all.mean_ms(),
+        p99_latency_ms: all.percentile_ms(99.0),
+        connections,
+    };
+    let reason = result.partial.or_else(|| {
+        result.error_texts.first().map(|(text, count)| format!("{count} error replies, as: {text}"))
+    });
+    Ok((summary, reason))
+}
+
+/// Doubles the connections as long as that gains.
+fn search(settings: &RespSettings, view: &mut View) -> Result<usize, String> {
+    let (mut best, mut connections) = ((0.0, 1), 1);
+    while connections <= MAX_AUTO_CONNECTIONS && !INTERRUPTED.load(Ordering::Relaxed) {
+        let mut plan = plan(settings, connections)?;
+        (plan.requests, plan.duration) = (0, Some(SEARCH_STEP));
+        (view.connections, view.overall) = (connections, false);
+        view.restart();
+        let result = engine::run(&plan, view)?;
+        if let Some(reason) = result.partial {
+            return Err(reason);
+        }
+        let rate = result.rate();
+        let gained = rate > best.0 * SEARCH_GAIN;
+        if rate > best.0 {
+            best = (rate, connections);
+        }
+        if !gained {
+            break;
+        }
+        connections *= 2;
+    }
+    Ok(best.1)
+}
+
+struct View {
+    quiet: bool,
+    load: bool,
+    count: u64,
+    connections: usize,
+    overall: bool,
+    last: (u64, Duration),
+}
+
+/// Two decimals below 1 ms, one below 10, none above.
+fn milliseconds(value: f64) -> String {
+    match value {
+        v if v < 0.995 => format!("{v:.2}ms"),
+        v if v < 9.95 => format!("{v:.1}ms"),
+        v => format!("{v:.0}ms"),
+    }
+}
+
+impl View {
+    fn new(settings: &RespSettings) -> View {
+        View {
+            quiet: settings.quiet,
+            load: settings.load,
+            count: settings.count,
+            connections: 0,
+            overall: false,
+            last: (0, Duration::ZERO),
+        }
+    }
+
+    fn restart(&mut self) {
+        self.last = (0, Duration::ZERO);
+    }
+
+    fn header(&self, settings: &RespSettings, connections: usize) {
+        if self.quiet {
+            return;
+        }
+        let colour = std::io::stdout().is_terminal();
+        let key = |name: &str| if colour { format!("\x1b[1;34m{name}\x1b[0m") } else { name.to_string() };
+        let command = match colour {
+            true => format!("\x1b[1;32m{}\x1b[0m", settings.command),
+            false => settings.command.clone(),
+        };
+        let connections = if connections == 0 { "auto".to_string() } else { connections.to_string() };
+        println!("{}: {command}", key("command"));
+        println!("{}: {connections}", key("connections"));
+        println!("{}: {}", key("count"), settings.count);
+        println!("{}: {}", key("seconds"), settings.seconds);
+        println!("{}: {}", key("pipeline"), settings.pipeline);
+    }
+
+    fn line(&self, text: &str) {
+        if !self.quiet {
+            println!("\x1b[F\x1b[2K{text}");
+            let _ = std::io::stdout().flush();
+        }
+    }
+
+    fn final_line(&self, result: &RunResult) {
+        let all = result.all_latencies();
+        if self.load {
+            self.line(&format!(
+                "Data loaded, qps: {:.0}, time elapsed: {:.2}s\n",
+                result.rate(),
+                result.elapsed.as_secs_f64()
+            ));
+            return;
+        }
+        self.line(&format!(
+            "qps: {:.0}, conn: {}, cnt: {}, avg: {}, p99: {}\n",
+            result.rate(),
+            self.connections,
+            result.requests(),
+            milliseconds(all.mean_ms()),
+            milliseconds(all.percentile_ms(99.0)),
+        ));
+    }
+}
+
+impl Observer for View {
+    fn tick(&mut self, progress: &Progress, elapsed: Duration, recorder: &Recorder) {
+        let requests = progress.requests.load(Ordering::Relaxed);
+        let rate = (requests - self.last.0) as f64 / (elapsed - self.last.1).as_secs_f64().max(1e-9);
+        self.last = (requests, elapsed);
+        if self.load {
+            let percent = requests as f64 / self.count.max(1) as f64 * 100.0;
+            return self.line(&format!("Data loading qps: {rate:.0}, {percent:.2}%"));
+        }
+        if requests == 0 {
+            return self.line(&format!("qps: 0(overall 0), conn: {}, no data", self.connections));
+        }
+        let overall = if self.overall { requests as f64 / elapsed.as_secs_f64().max(1e-9) } else { 0.0 };
+        let mean = progress.latency_ns.load(Ordering::Relaxed) as f64 / requests as f64 / 1e6;
+        let p99 = recorder.totals().first().map_or(0.0, |c| c.latencies.percentile_ms(99.0));
+        self.line(&format!(
+            "qps: {rate:.0}(overall {overall:.0}), conn: {}, cnt: {requests}, avg: {}, p99: {}",
+            self.connections,
+            milliseconds(mean),
+            milliseconds(p99),
+        ));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(words: &[&str]) -> Result<Option<RespSettings>, String> {
+        parse(&words.iter().map(|w| w.to_string()).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn the_white_papers_lines_are_understood() {
+        let s = parsed(&[
+            "--load",
+            "-c",
+            "256",
+            "-P",
+            "10",
+            "-n",
+            "10007000",
+            "ZADD {key sequence 1000} {rand 70000} {key sequence 10007}",
+        ]);
+        let s = s.expect("valid").expect("a run");
+        assert_eq!((s.load, s.connections, s.pipeline, s.count), (true, 256, 10, 10_007_000));
+        let s = parsed(&["-s", "20", "GET {key uniform 10000000}"]).expect("valid").expect("a run");
+        assert_eq!((s.seconds, s.command.as_str()), (20, "GET {key uniform 10000000}"));
+    }
+
+    #[test]
+    fn bad_arguments_are_named() {
+        assert!(parsed(&["-n", "x"]).expect_err("bad").contains("argument -n: invalid int value: 'x'"));
+        assert!(parsed(&["-n"]).expect_err("bad").contains("argument -n"));
+        assert!(parsed(&["--foo"]).expect_err("bad").contains("unrecognized arguments: --foo"));
+    }
+
+    #[test]
+    fn milliseconds_are_short() {
+        assert_eq!(milliseconds(0.144), "0.14ms");
+        assert_eq!(milliseconds(1.04), "1.0ms");
+        assert_eq!(milliseconds(12.4), "12ms");
+    }
+}

@@ -1,0 +1,129 @@
+//! One blocking connection to the server under test, for what a run asks beside its load: configuration, INFO,
+//! cluster nodes. It speaks TLS and unix sockets as the load does.
+
+use martlet_client::address::Address;
+use martlet_client::resp::{self, Reply};
+use martlet_client::tls::{TlsSession, TlsSettings};
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+trait Stream: Read + Write + Send {}
+impl<T: Read + Write + Send> Stream for T {}
+
+/// The connection.
+pub struct Control {
+    stream: Box<dyn Stream>,
+    tls: Option<TlsSession>,
+    received: Vec<u8>,
+}
+
+impl Control {
+    /// Connects; with `tls`, negotiates.
+    pub fn connect(address: &Address, tls: Option<&TlsSettings>) -> io::Result<Control> {
+        let stream: Box<dyn Stream> = match address {
+            Address::Tcp(address) => {
+                let stream = TcpStream::connect_timeout(address, TIMEOUT)?;
+                stream.set_nodelay(true)?;
+                stream.set_read_timeout(Some(TIMEOUT))?;
+                Box::new(stream)
+            }
+            Address::Unix(path) => {
+                let stream = UnixStream::connect(path)?;
+                stream.set_read_timeout(Some(TIMEOUT))?;
+                Box::new(stream)
+            }
+        };
+        let mut control =
+            Control { stream, tls: tls.map(TlsSettings::session).transpose()?, received: Vec::new() };
+        while control.tls.as_ref().is_some_and(TlsSession::is_handshaking) {
+            control.write(b"")?;
+            control.read_some()?;
+        }
+        Ok(control)
+    }
+
+    /// Sends bytes as they are.
+    pub fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match self.tls.as_mut() {
+            None => self.stream.write_all(bytes),
+            Some(session) => {
+                let mut out = Vec::new();
+                session.transmit(bytes, &mut out)?;
+                self.stream.write_all(&out)
+            }
+        }
+    }
+
+    fn read_some(&mut self) -> io::Result<()> {
+        let mut chunk = [0; 16 * 1024];
+        let count = self.stream.read(&mut chunk)?;
+        let data = chunk.get(..count).filter(|d| !d.is_empty()).ok_or(io::ErrorKind::UnexpectedEof)?;
+        match self.tls.as_mut() {
+            None => self.received.extend_from_slice(data),
+            Some(session) => {
+                session.receive(data, &mut self.received)?;
+                if session.wants_write() {
+                    self.write(b"")?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for one reply.
+    pub fn read_reply(&mut self) -> io::Result<Reply> {
+        loop {
+            let decoded = resp::decode(&self.received)
+                .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.to_string()))?;
+            if let Some((reply, used)) = decoded {
+                self.received.drain(..used);
+                return Ok(reply);
+            }
+            self.read_some()?;
+        }
+    }
+
+    /// Sends one request and waits for its reply.
+    pub fn command<A: AsRef<[u8]>>(&mut self, arguments: &[A]) -> io::Result<Reply> {
+        let mut request = Vec::new();
+        resp::encode_request(arguments, &mut request);
+        self.write(&request)?;
+        self.read_reply()
+    }
+
+    /// A command whose reply is text; `None` when it is not, as with an error.
+    pub fn text<A: AsRef<[u8]>>(&mut self, arguments: &[A]) -> io::Result<Option<String>> {
+        let reply = self.command(arguments)?;
+        if reply.is_error() {
+            return Ok(None);
+        }
+        Ok(reply.text().map(|text| String::from_utf8_lossy(text).into_owned()))
+    }
+
+    /// The value of a configuration parameter.
+    pub fn config(&mut self, name: &str) -> io::Result<Result<String, Reply>> {
+        let reply = self.command(&["CONFIG", "GET", name])?;
+        let value = reply.items().and_then(|items| items.get(1)).and_then(Reply::text);
+        Ok(match value {
+            Some(value) => Ok(String::from_utf8_lossy(value).into_owned()),
+            None => Err(reply),
+        })
+    }
+}
+
+/// The message of an error reply.
+pub fn error_text(reply: &Reply) -> String {
+    match reply.text() {
+        Some(text) => String::from_utf8_lossy(text).into_owned(),
+        None => format!("unexpected reply {reply:?}"),
+    }
+}
+
+/// A field of INFO's text.
+pub fn info_field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
+    info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
+}

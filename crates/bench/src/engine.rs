@@ -1,0 +1,396 @@
+//! Runs a plan: starts the threads, collects their figures, and ends them.
+//! A request is counted once: as answered (with a latency), as an error, or as lost. What was measured before a run
+//! broke off is kept and marked as partial.
+
+mod connection;
+mod worker;
+
+use crate::latency::Latencies;
+use crate::plan::{Pacing, Plan};
+use martlet_client::mux::{EpollMux, UringMux, uring_works};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Barrier, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// What one command did.
+#[derive(Clone, Default)]
+pub struct CommandResult {
+    /// Its name.
+    pub name: String,
+    /// Latencies of answered requests.
+    pub latencies: Latencies,
+    /// Null replies among them.
+    pub nulls: u64,
+    /// Error replies.
+    pub errors: u64,
+}
+
+/// One second of a run.
+#[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize)]
+pub struct SecondRow {
+    /// Seconds since the measured time began.
+    pub second: u32,
+    /// Index of the command.
+    pub command: u32,
+    /// Requests answered.
+    pub requests: u64,
+    /// Error replies.
+    pub errors: u64,
+    /// Mean latency, milliseconds.
+    pub mean_ms: f64,
+    /// Percentiles 50, 95, 99 and 99.9 and the maximum, milliseconds.
+    pub percentiles_ms: [f64; 5],
+}
+
+/// What a run measured.
+#[derive(Clone, Default)]
+pub struct RunResult {
+    /// Per command.
+    pub commands: Vec<CommandResult>,
+    /// Per second and command.
+    pub seconds: Vec<SecondRow>,
+    /// The measured time.
+    pub elapsed: Duration,
+    /// Bytes sent.
+    pub sent_bytes: u64,
+    /// Bytes received.
+    pub received_bytes: u64,
+    /// Connections that broke or were refused during the run and were opened anew.
+    pub disconnects: u64,
+    /// Requests that were due or sent but had no reply when the run ended.
+    pub lost: u64,
+    /// Open loop: how late requests left this program although a connection was free for them.
+    pub send_lag: Latencies,
+    /// Texts of error replies, with their numbers.
+    pub error_texts: Vec<(String, u64)>,
+    /// Why the run ended before its time.
+    pub partial: Option<String>,
+    /// CPU time of this process, user and system.
+    pub client_cpu: (Duration, Duration),
+    /// Time that the busiest thread was on a CPU, as a share of the run.
+    pub busiest_thread: f64,
+    /// "io_uring" or "epoll".
+    pub io: &'static str,
+}
+
+impl RunResult {
+    /// Requests answered, over all commands.
+    pub fn requests(&self) -> u64 {
+        self.commands.iter().map(|c| c.latencies.count()).sum()
+    }
+
+    /// Error replies, over all commands.
+    pub fn errors(&self) -> u64 {
+        self.commands.iter().map(|c| c.errors).sum()
+    }
+
+    /// Answered requests per second.
+    pub fn rate(&self) -> f64 {
+        self.requests() as f64 / self.elapsed.as_secs_f64().max(1e-9)
+    }
+
+    /// Latencies of all commands together.
+    pub fn all_latencies(&self) -> Latencies {
+        let mut all = Latencies::new();
+        for command in &self.commands {
+            all.add(&command.latencies);
+        }
+        all
+    }
+}
+
+/// Figures of a run in progress.
+#[derive(Default)]
+pub struct Progress {
+    /// Requests answered so far, warm-up not counted.
+    pub requests: AtomicU64,
+    /// Sum of their latencies in nanoseconds.
+    pub latency_ns: AtomicU64,
+    /// Error replies so far.
+    pub errors: AtomicU64,
+    /// Connections open.
+    pub connections: AtomicU64,
+    /// The measured time has begun.
+    pub started: AtomicBool,
+}
+
+/// What a caller can do while a run goes on.
+pub trait Observer {
+    /// Called about every `interval` from the calling thread; the `Recorder` has the seconds so far.
+    fn tick(&mut self, progress: &Progress, elapsed: Duration, recorder: &Recorder);
+    /// Time between two calls.
+    fn interval(&self) -> Duration {
+        Duration::from_millis(250)
+    }
+}
+
+/// Observes nothing.
+pub struct Silent;
+impl Observer for Silent {
+    fn tick(&mut self, _: &Progress, _: Duration, _: &Recorder) {}
+}
+
+/// Set by Ctrl-C: runs end at once and keep what they have.
+pub static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+
+/// Makes Ctrl-C set `INTERRUPTED`; a second one ends the process.
+pub fn catch_interrupt() {
+    extern "C" fn on_interrupt(_: libc::c_int) {
+        if INTERRUPTED.swap(true, Ordering::SeqCst) {
+            // SAFETY: _exit is safe in a signal handler.
+            unsafe { libc::_exit(130) };
+        }
+    }
+    let handler: extern "C" fn(libc::c_int) = on_interrupt;
+    // SAFETY: the handler only touches an atomic and _exit.
+    unsafe {
+        libc::signal(libc::SIGINT, handler as libc::sighandler_t);
+        libc::signal(libc::SIGTERM, handler as libc::sighandler_t);
+        libc::signal(libc::SIGPIPE, libc::SIG_IGN);
+    }
+}
+
+/// Collects seconds from all threads. A second is closed, and its histogram freed, when every thread has left it.
+pub struct Recorder {
+    inner: Mutex<Collected>,
+    threads: usize,
+}
+
+#[derive(Default)]
+struct Collected {
+    open: Vec<OpenSecond>,
+    rows: Vec<SecondRow>,
+    totals: Vec<CommandResult>,
+    /// The second that each thread is in.
+    thread_seconds: Vec<u32>,
+}
+
+struct OpenSecond {
+    second: u32,
+    commands: Vec<(Latencies, u64)>,
+}
+
+impl Recorder {
+    fn new(names: &[String], threads: usize) -> Recorder {
+        let totals = names.iter().map(|n| CommandResult { name: n.clone(), ..Default::default() }).collect();
+        let collected = Collected { totals, thread_seconds: vec![0; threads], ..Default::default() };
+        Recorder { inner: Mutex::new(collected), threads }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Collected> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes a thread's figures of `second` and empties them; the thread goes on in `next`.
+    fn take(&self, thread: usize, second: u32, next: u32, commands: &mut [worker::Tally]) {
+        let mut inner = self.lock();
+        let count = commands.len();
+        for (total, tally) in inner.totals.iter_mut().zip(commands.iter()) {
+            total.latencies.add(&tally.latencies);
+            total.errors += tally.errors;
+            total.nulls += tally.nulls;
+        }
+        let at = match inner.open.iter().position(|o| o.second == second) {
+            Some(at) => at,
+            None => {
+                let commands = vec![(Latencies::new(), 0); count];
+                inner.open.push(OpenSecond { second, commands });
+                inner.open.len() - 1
+            }
+        };
+        if let Some(open) = inner.open.get_mut(at) {
+            for ((latencies, errors), tally) in open.commands.iter_mut().zip(commands.iter_mut()) {
+                latencies.add(&tally.latencies);
+                *errors += tally.errors;
+                tally.clear();
+            }
+        }
+        if let Some(place) = inner.thread_seconds.get_mut(thread) {
+            *place = next;
+        }
+        let oldest = inner.thread_seconds.iter().copied().min().unwrap_or(0);
+        inner.close_before(oldest);
+    }
+
+    /// The last `count` closed seconds.
+    pub fn last_rows(&self, count: usize) -> Vec<SecondRow> {
+        let inner = self.lock();
+        inner.rows.get(inner.rows.len().saturating_sub(count)..).unwrap_or_default().to_vec()
+    }
+
+    /// Totals so far, to the last closed second of each thread.
+    pub fn totals(&self) -> Vec<CommandResult> {
+        self.lock().totals.clone()
+    }
+
+    fn finish(&self) -> (Vec<CommandResult>, Vec<SecondRow>) {
+        let mut inner = self.lock();
+        inner.thread_seconds = vec![u32::MAX; self.threads];
+        inner.close_before(u32::MAX);
+        (std::mem::take(&mut inner.totals), std::mem::take(&mut inner.rows))
+    }
+}
+
+impl Collected {
+    fn close_before(&mut self, second: u32) {
+        self.open.sort_by_key(|o| o.second);
+        let keep = self.open.iter().position(|o| o.second >= second).unwrap_or(self.open.len());
+        for open in self.open.drain(..keep) {
+            for (command, (latencies, errors)) in open.commands.iter().enumerate() {
+                let p = |percent| latencies.percentile_ms(percent);
+                self.rows.push(SecondRow {
+                    second: open.second,
+                    command: command as u32,
+                    requests: latencies.count(),
+                    errors: *errors,
+                    mean_ms: latencies.mean_ms(),
+                    percentiles_ms: [p(50.0), p(95.0), p(99.0), p(99.9), latencies.max_ms()],
+                });
+            }
+        }
+    }
+}
+
+/// What all threads of a run share.
+struct Shared {
+    progress: Progress,
+    recorder: Recorder,
+    /// Requests handed out, for runs of a fixed number.
+    issued: AtomicU64,
+    stop: AtomicBool,
+    failure: Mutex<Option<String>>,
+    ready: Barrier,
+    start: Mutex<Option<Instant>>,
+}
+
+impl Shared {
+    /// Ends the run; the first reason is kept.
+    fn fail(&self, reason: String) {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(reason);
+        self.stop.store(true, Ordering::Relaxed);
+    }
+}
+
+fn rusage(who: libc::c_int) -> (Duration, Duration) {
+    // SAFETY: rusage is plain data, zeroes are valid; getrusage fills it.
+    let usage = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::getrusage(who, &raw mut usage);
+        usage
+    };
+    let time = |t: libc::timeval| Duration::new(t.tv_sec as u64, t.tv_usec as u32 * 1000);
+    (time(usage.ru_utime), time(usage.ru_stime))
+}
+
+/// Runs the plan to its end. An error means that it never began; later trouble is in `RunResult::partial`.
+pub fn run(plan: &Plan, observer: &mut dyn Observer) -> Result<RunResult, String> {
+    let threads = plan.threads.clamp(1, plan.connections.max(1));
+    let shared = Shared {
+        progress: Progress::default(),
+        recorder: Recorder::new(&plan.workload.commands, threads),
+        issued: AtomicU64::new(0),
+        stop: AtomicBool::new(false),
+        failure: Mutex::new(None),
+        ready: Barrier::new(threads + 1),
+        start: Mutex::new(None),
+    };
+    let pool = crate::template::value_pool(plan.seed);
+    let use_epoll = plan.epoll || !uring_works();
+    let mut result = RunResult { io: if use_epoll { "epoll" } else { "io_uring" }, ..Default::default() };
+    let (mut outcomes, mut began, mut cpu_start) = (Vec::new(), None, Default::default());
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads)
+            .map(|index| {
+                let (shared, pool) = (&shared, Arc::clone(&pool));
+                scope.spawn(move || match use_epoll {
+                    true => worker::run::<EpollMux>(plan, shared, index, threads, pool),
+                    false => worker::run::<UringMux>(plan, shared, index, threads, pool),
+                })
+            })
+            .collect();
+        // All connections are open, or one has failed.
+        shared.ready.wait();
+        cpu_start = rusage(libc::RUSAGE_SELF);
+        let start = Instant::now();
+        began = Some(start);
+        *shared.start.lock().unwrap_or_else(PoisonError::into_inner) = Some(start);
+        shared.ready.wait();
+        shared.progress.started.store(true, Ordering::Relaxed);
+        watch(&shared, observer, start, &|| workers.iter().all(|w| w.is_finished()));
+        for worker in workers {
+            match worker.join() {
+                Ok(outcome) => outcomes.push(outcome),
+                Err(_) => shared.fail("a worker thread panicked".into()),
+            }
+        }
+    });
+    let cpu_end = rusage(libc::RUSAGE_SELF);
+    result.client_cpu = (cpu_end.0.saturating_sub(cpu_start.0), cpu_end.1.saturating_sub(cpu_start.1));
+    result.partial = shared.failure.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    (result.commands, result.seconds) = shared.recorder.finish();
+    collect(&mut result, outcomes);
+    if result.requests() + result.errors() == 0
+        && let Some(reason) = result.partial.take()
+    {
+        return Err(reason);
+    }
+    if INTERRUPTED.load(Ordering::Relaxed) && result.partial.is_none() {
+        result.partial = Some("interrupted".into());
+    }
+    Ok(result)
+}
+
+/// Calls the observer until the workers are done, waking often enough at the end to be exact.
+fn watch(shared: &Shared, observer: &mut dyn Observer, start: Instant, finished: &dyn Fn() -> bool) {
+    let mut next = start + observer.interval();
+    while !finished() {
+        let now = Instant::now();
+        if INTERRUPTED.load(Ordering::Relaxed) {
+            shared.stop.store(true, Ordering::Relaxed);
+        }
+        if now >= next {
+            observer.tick(&shared.progress, now - start, &shared.recorder);
+            next += observer.interval();
+        }
+        std::thread::park_timeout(next.saturating_duration_since(now).min(Duration::from_millis(20)));
+    }
+}
+
+fn collect(result: &mut RunResult, outcomes: Vec<worker::Outcome>) {
+    for outcome in outcomes {
+        result.elapsed = result.elapsed.max(outcome.elapsed);
+        result.sent_bytes += outcome.sent_bytes;
+        result.received_bytes += outcome.received_bytes;
+        result.disconnects += outcome.disconnects;
+        result.lost += outcome.lost;
+        result.send_lag.add(&outcome.send_lag);
+        let busy = outcome.cpu.as_secs_f64() / outcome.elapsed.as_secs_f64().max(1e-9);
+        result.busiest_thread = result.busiest_thread.max(busy);
+        for (text, count) in outcome.error_texts {
+            match result.error_texts.iter_mut().find(|(t, _)| *t == text) {
+                Some((_, total)) => *total += count,
+                None => result.error_texts.push((text, count)),
+            }
+        }
+    }
+}
+
+/// Whether the client, not the server, was the limit, and why.
+pub fn client_limit(plan: &Plan, result: &RunResult) -> Option<String> {
+    if result.busiest_thread > 0.9 && plan.spin.is_zero() {
+        return Some(format!(
+            "a client thread was on the CPU {:.0} % of the time: the client may be the limit, not the server; use more --threads",
+            result.busiest_thread * 100.0
+        ));
+    }
+    if let Pacing::Open { rate, .. } = plan.pacing {
+        let lag = result.send_lag.percentile_ms(99.0);
+        if lag > 1.0 {
+            return Some(format!(
+                "1 % of requests left the client {lag:.3} ms or more after they were due although a connection was free: \
+                 the client cannot hold {rate:.0} requests/s; use more --threads"
+            ));
+        }
+    }
+    None
+}

@@ -1,0 +1,151 @@
+//! What a run does: the server, the requests, the load and when it ends. Everything is resolved and compiled here,
+//! so that the engine only draws, sends and counts.
+
+use crate::template::{Field, Template};
+use martlet_client::address::Address;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Most connections of a run, over all threads.
+pub const MAX_CONNECTIONS: usize = 1_000_000;
+/// Most threads of a run.
+pub const MAX_THREADS: usize = 500;
+/// Deepest pipeline.
+pub const MAX_PIPELINE: usize = 100_000;
+
+/// A server, and what each connection says before its first request.
+#[derive(Clone, Debug)]
+pub struct Target {
+    /// The nodes that connections are spread over: one, or a cluster's primaries.
+    pub nodes: Vec<Node>,
+    /// Requests sent on each new connection, encoded; their number is `prelude_replies`.
+    pub prelude: Vec<u8>,
+    /// Replies that the prelude brings.
+    pub prelude_replies: u32,
+    /// TLS, where it is on.
+    pub tls: Option<martlet_client::tls::TlsSettings>,
+}
+
+/// One server process.
+#[derive(Clone, Debug)]
+pub struct Node {
+    /// Where it listens.
+    pub address: Address,
+    /// Tags of the slots that it holds, in cluster mode.
+    pub tags: Arc<[[u8; 3]]>,
+    /// Which slots it holds, in cluster mode; else empty.
+    pub slots: Arc<[bool]>,
+}
+
+/// One request of a unit.
+pub struct Step {
+    /// Its bytes.
+    pub template: Template,
+    /// Index of the command that its figures are counted under.
+    pub command: usize,
+}
+
+/// What is drawn as a whole: one request, or a session of several in order.
+pub struct Unit {
+    /// Its requests.
+    pub steps: Vec<Step>,
+    /// Share among all units.
+    pub weight: u64,
+    /// Fields drawn when a session starts, for its variables.
+    pub variables: Vec<Field>,
+}
+
+/// A mix of units.
+pub struct Workload {
+    /// The units; never empty.
+    pub units: Vec<Unit>,
+    /// Names of commands, as reports show them.
+    pub commands: Vec<String>,
+    /// Requests with times of their own, instead of units.
+    pub replay: Option<Arc<crate::replay::Capture>>,
+}
+
+/// When the next request may go.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Pacing {
+    /// A connection sends when it has all replies of its last batch.
+    Closed,
+    /// Requests are due at instants of their own, `rate` per second in total.
+    Open {
+        /// Requests per second over all threads.
+        rate: f64,
+        /// Exponential gaps instead of equal ones.
+        poisson: bool,
+    },
+}
+
+/// A whole run.
+pub struct Plan {
+    /// The server.
+    pub target: Target,
+    /// The requests.
+    pub workload: Workload,
+    /// Pacing of requests.
+    pub pacing: Pacing,
+    /// Connections over all threads.
+    pub connections: usize,
+    /// Worker threads.
+    pub threads: usize,
+    /// Requests in flight per connection.
+    pub pipeline: usize,
+    /// Requests after which the run ends; 0: no such limit.
+    pub requests: u64,
+    /// Time after which the run ends, warm-up not counted.
+    pub duration: Option<Duration>,
+    /// Time at the start that is not measured.
+    pub warmup: Duration,
+    /// Requests after which a connection is closed and opened anew; 0: never.
+    pub reconnect_every: u64,
+    /// Connections that break are opened anew and counted, instead of ending the run.
+    pub survive_disconnects: bool,
+    /// The first error reply ends the run.
+    pub stop_on_error: bool,
+    /// Cluster: each request's key must belong to its connection's node; one that does not is drawn anew.
+    pub route: bool,
+    /// Connections are only opened and kept.
+    pub idle: bool,
+    /// Seed of every random choice.
+    pub seed: u64,
+    /// Cores to pin threads to, in turn; empty: none.
+    pub cores: Vec<usize>,
+    /// Addresses to connect from, in turn; empty: the kernel's choice.
+    pub sources: Vec<IpAddr>,
+    /// Use epoll even where io_uring works.
+    pub epoll: bool,
+    /// Open loop: how long before a due instant the thread stops sleeping and polls.
+    pub spin: Duration,
+}
+
+impl Plan {
+    /// A plan with one request for one server and all else at its default.
+    pub fn single(target: Target, name: &str, template: Template) -> Plan {
+        let unit = Unit { steps: vec![Step { template, command: 0 }], weight: 1, variables: Vec::new() };
+        Plan {
+            target,
+            workload: Workload { units: vec![unit], commands: vec![name.into()], replay: None },
+            pacing: Pacing::Closed,
+            connections: 50,
+            threads: 1,
+            pipeline: 1,
+            requests: 0,
+            duration: None,
+            warmup: Duration::ZERO,
+            reconnect_every: 0,
+            survive_disconnects: false,
+            stop_on_error: false,
+            idle: false,
+            route: false,
+            seed: 1,
+            cores: Vec::new(),
+            sources: Vec::new(),
+            epoll: false,
+            spin: Duration::ZERO,
+        }
+    }
+}

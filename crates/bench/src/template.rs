@@ -1,0 +1,575 @@
+//! Requests with placeholders, compiled once: rendering one allocates nothing.
+//! The language is resp-benchmark's, `SET {key uniform 1000} {value 64}`, with more distributions and sizes;
+//! `__rand_int__` is redis-benchmark's. A compiled template whose every placeholder has a fixed width is rendered
+//! once and then patched in place; any other is appended anew for each request.
+
+use crate::distribution::{Distribution, parse_size};
+use martlet_base::random::Random;
+use std::sync::Arc;
+
+/// Digits of a key's number, after `key_`.
+const KEY_DIGITS: usize = 10;
+/// Digits of redis-benchmark's `__rand_int__`.
+const RAND_INT_DIGITS: usize = 12;
+const RAND_INT: &str = "__rand_int__";
+const TAG: &str = "{tag}";
+/// Bytes of the pool that values are cut from, and the longest value.
+const POOL_BYTES: usize = 1 << 20;
+/// Longest value that a template may ask for.
+pub const MAX_VALUE_BYTES: u64 = 512 << 20;
+/// Variables that a session may bind.
+pub const MAX_VARIABLES: usize = 8;
+
+/// Sizes of values.
+#[derive(Clone, Debug)]
+pub enum Size {
+    /// Always the same.
+    Fixed(usize),
+    /// Uniform between both, inclusive.
+    Range(usize, usize),
+    /// Log-normal with this median and sigma, cut at the third.
+    LogNormal(f64, f64, usize),
+    /// Sizes with cumulated weights.
+    Weighted(Vec<(u64, usize)>),
+}
+
+impl Size {
+    fn draw(&self, random: &mut Random) -> usize {
+        match self {
+            Size::Fixed(size) => *size,
+            Size::Range(low, high) => low + random.below((high - low + 1) as u64) as usize,
+            Size::LogNormal(median, sigma, max) => {
+                let radius = (-2.0 * (1.0 - random.unit_f64()).ln()).sqrt();
+                let normal = radius * (std::f64::consts::TAU * random.unit_f64()).cos();
+                ((median * (sigma * normal).exp()).round() as usize).clamp(1, *max)
+            }
+            Size::Weighted(sizes) => {
+                let total = sizes.last().map_or(1, |(cumulated, _)| *cumulated);
+                let drawn = random.below(total);
+                sizes.iter().find(|(cumulated, _)| drawn < *cumulated).map_or(0, |(_, size)| *size)
+            }
+        }
+    }
+
+    /// Parses `64`, `10-100`, `lognormal MEDIAN SIGMA [MAX]` or `list 64:9,1024:1`.
+    fn parse(words: &[&str]) -> Result<Size, String> {
+        let bytes = |text: &str| {
+            parse_size(text).and_then(|size| {
+                if size > MAX_VALUE_BYTES {
+                    Err(format!("a value of {size} bytes is too large"))
+                } else {
+                    Ok(size as usize)
+                }
+            })
+        };
+        let number = |text: &str| {
+            text.parse::<f64>()
+                .ok()
+                .filter(|v| *v > 0.0 && v.is_finite())
+                .ok_or(format!("'{text}' is not above 0"))
+        };
+        match words {
+            [one] => match one.split_once('-') {
+                None => Ok(Size::Fixed(bytes(one)?)),
+                Some((low, high)) => {
+                    let (low, high) = (bytes(low)?, bytes(high)?);
+                    if low > high {
+                        Err(format!("'{one}': the range is empty"))
+                    } else {
+                        Ok(Size::Range(low, high))
+                    }
+                }
+            },
+            ["lognormal", median, sigma] => Ok(Size::LogNormal(number(median)?, number(sigma)?, 1 << 20)),
+            ["lognormal", median, sigma, max] => {
+                Ok(Size::LogNormal(number(median)?, number(sigma)?, bytes(max)?))
+            }
+            ["list", list] => {
+                let (mut sizes, mut cumulated) = (Vec::new(), 0);
+                for entry in list.split(',') {
+                    let (size, weight) = entry.split_once(':').unwrap_or((entry, "1"));
+                    cumulated += parse_size(weight)?;
+                    sizes.push((cumulated, bytes(size)?));
+                }
+                Ok(Size::Weighted(sizes))
+            }
+            _ => {
+                Err("value takes N, LOW-HIGH, 'lognormal MEDIAN SIGMA [MAX]' or 'list SIZE:WEIGHT,…'".into())
+            }
+        }
+    }
+}
+
+/// One placeholder.
+#[derive(Clone, Debug)]
+pub enum Field {
+    /// `key_` and ten digits.
+    Key(Distribution),
+    /// Twelve digits.
+    RandInt(Distribution),
+    /// Random alphanumerics.
+    Value(Size),
+    /// A number, in as many digits as it has.
+    Number(Distribution, i64),
+    /// The lower or the upper of two numbers a width apart (`true`: the upper, drawn with the lower).
+    Range(u64, u64, bool),
+    /// A session's variable, in as many digits as it has.
+    Variable(usize),
+    /// A hash tag of the connection's cluster node.
+    Tag,
+}
+
+/// What drawing needs.
+pub struct Draw<'a> {
+    /// The thread's generator.
+    pub random: &'a mut Random,
+    /// Random alphanumerics that values are cut from.
+    pub pool: &'a [u8],
+    /// Values of the session's variables.
+    pub variables: &'a [u64; MAX_VARIABLES],
+    /// Tags of slots that the connection's node holds.
+    pub tags: &'a [[u8; 3]],
+    /// The lower number of the range placeholder drawn last.
+    pub range_low: &'a mut u64,
+}
+
+/// A pool of random alphanumerics to cut values from.
+pub fn value_pool(seed: u64) -> Arc<[u8]> {
+    const ALPHABET: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+    let mut random = Random::seeded(seed ^ 0x9E37_79B9_7F4A_7C15);
+    let mut pool = Vec::with_capacity(POOL_BYTES + 8);
+    while pool.len() < POOL_BYTES {
+        let mut bits = random.next_u64();
+        // Eight characters of one draw: the bias of the last is below 1e-3.
+        for _ in 0..8 {
+            pool.push(ALPHABET[(bits % 62) as usize]);
+            bits /= 62;
+        }
+    }
+    pool.truncate(POOL_BYTES);
+    pool.into()
+}
+
+fn write_digits(mut value: u64, out: &mut [u8]) {
+    const PAIRS: &[u8; 200] = b"0001020304050607080910111213141516171819\
+2021222324252627282930313233343536373839\
+4041424344454647484950515253545556575859\
+6061626364656667686970717273747576777879\
+8081828384858687888990919293949596979899";
+    let mut chunks = out.rchunks_exact_mut(2);
+    for pair in &mut chunks {
+        let index = (value % 100) as usize * 2;
+        value /= 100;
+        pair.copy_from_slice(&PAIRS[index..index + 2]);
+    }
+    if let [first] = chunks.into_remainder() {
+        *first = b'0' + (value % 10) as u8;
+    }
+}
+
+fn fill_value(mut out: &mut [u8], draw: &mut Draw<'_>) {
+    while !out.is_empty() && !draw.pool.is_empty() {
+        let take = out.len().min(draw.pool.len() / 2).max(1);
+        let start = draw.random.below((draw.pool.len() - take + 1) as u64) as usize;
+        let (head, tail) = out.split_at_mut(take);
+        head.copy_from_slice(&draw.pool[start..start + take]);
+        out = tail;
+    }
+}
+
+impl Field {
+    /// The width in bytes, where each draw has the same.
+    fn width(&self) -> Option<usize> {
+        match self {
+            Field::Key(_) => Some(4 + KEY_DIGITS),
+            Field::RandInt(_) => Some(RAND_INT_DIGITS),
+            Field::Value(Size::Fixed(size)) => Some(*size),
+            Field::Tag => Some(TAG.len()),
+            _ => None,
+        }
+    }
+
+    /// Draws a field of fixed width into its place.
+    fn patch(&self, out: &mut [u8], draw: &mut Draw<'_>) {
+        match self {
+            Field::Key(distribution) => {
+                let value = distribution.draw(draw.random);
+                let (prefix, digits) = out.split_at_mut(4);
+                prefix.copy_from_slice(b"key_");
+                write_digits(value, digits);
+            }
+            Field::RandInt(distribution) => write_digits(distribution.draw(draw.random), out),
+            Field::Value(_) => fill_value(out, draw),
+            Field::Tag => {
+                out.copy_from_slice(TAG.as_bytes());
+                if !draw.tags.is_empty() {
+                    let tag = draw.tags[draw.random.below(draw.tags.len() as u64) as usize];
+                    out[1..4].copy_from_slice(&tag);
+                }
+            }
+            Field::Number(..) | Field::Range(..) | Field::Variable(_) => {}
+        }
+    }
+
+    /// A number for a session's variable; 0 for fields that are no numbers.
+    pub fn draw_number(&self, random: &mut Random) -> u64 {
+        match self {
+            Field::Key(distribution) | Field::RandInt(distribution) | Field::Number(distribution, 0) => {
+                distribution.draw(random)
+            }
+            Field::Number(distribution, low) => low.wrapping_add_unsigned(distribution.draw(random)) as u64,
+            _ => 0,
+        }
+    }
+
+    fn append(&self, out: &mut Vec<u8>, draw: &mut Draw<'_>) {
+        let start = out.len();
+        let number = match self {
+            Field::Number(distribution, low) => low.wrapping_add_unsigned(distribution.draw(draw.random)),
+            Field::Range(size, width, false) => {
+                *draw.range_low = draw.random.below(*size);
+                // Kept inside the range where the width allows it.
+                *draw.range_low = (*draw.range_low).min(size.saturating_sub(1).saturating_sub(*width));
+                *draw.range_low as i64
+            }
+            Field::Range(size, width, true) => (*draw.range_low + width).min(size.saturating_sub(1)) as i64,
+            Field::Variable(index) => draw.variables.get(*index).copied().unwrap_or(0) as i64,
+            Field::Value(size) => {
+                let len = size.draw(draw.random);
+                out.resize(start + len, 0);
+                return fill_value(&mut out[start..], draw);
+            }
+            Field::Key(_) | Field::RandInt(_) | Field::Tag => {
+                out.resize(start + self.width().unwrap_or(0), 0);
+                return self.patch(&mut out[start..], draw);
+            }
+        };
+        append_number(out, number);
+    }
+}
+
+fn append_number(out: &mut Vec<u8>, value: i64) {
+    let mut digits = [0u8; 20];
+    let mut rest = value.unsigned_abs();
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+    }
+    if value < 0 {
+        out.push(b'-');
+    }
+    out.extend_from_slice(&digits[at..]);
+}
+
+enum Op {
+    /// Bytes as they are.
+    Literal(Vec<u8>),
+    /// A field of fixed width.
+    Fixed(Field, usize),
+    /// A whole argument of unknown width: its parts.
+    Argument(Vec<Part>),
+}
+
+#[derive(Clone, Debug)]
+enum Part {
+    Literal(Vec<u8>),
+    Field(Field),
+}
+
+/// A compiled request.
+pub struct Template {
+    ops: Vec<Op>,
+    fixed_len: Option<usize>,
+}
+
+/// Places in a rendered pipeline that change from request to request.
+pub struct Patches {
+    places: Vec<(usize, usize, usize)>,
+}
+
+impl Template {
+    /// Bytes sent as they are, such as an inline command.
+    pub fn raw(bytes: &[u8]) -> Template {
+        Template { ops: vec![Op::Literal(bytes.to_vec())], fixed_len: Some(bytes.len()) }
+    }
+
+    /// Compiles arguments in which only `__rand_int__` (when `keyspace` is given) and, in cluster mode, `{tag}` are
+    /// placeholders: redis-benchmark's language.
+    pub fn classic<A: AsRef<[u8]>>(arguments: &[A], keyspace: Option<u64>, cluster: bool) -> Template {
+        let arguments: Vec<Vec<Part>> = arguments
+            .iter()
+            .map(|argument| {
+                let mut parts = vec![Part::Literal(argument.as_ref().to_vec())];
+                if let Some(size) = keyspace {
+                    let field = Field::RandInt(Distribution::Uniform(size.max(1)));
+                    parts = replace(parts, RAND_INT.as_bytes(), &field);
+                }
+                if cluster {
+                    parts = replace(parts, TAG.as_bytes(), &Field::Tag);
+                }
+                parts
+            })
+            .collect();
+        Template::compile(&arguments)
+    }
+
+    /// Compiles a command line in the placeholder language; `variables` are the names that a session binds.
+    pub fn parse(text: &str, variables: &[String]) -> Result<Template, String> {
+        let mut arguments: Vec<Vec<Part>> = Vec::new();
+        for word in split_words(text)? {
+            arguments.extend(parse_argument(&word, variables)?);
+        }
+        if arguments.is_empty() {
+            return Err("the command is empty".into());
+        }
+        Ok(Template::compile(&arguments))
+    }
+
+    fn compile(arguments: &[Vec<Part>]) -> Template {
+        let mut ops: Vec<Op> = Vec::new();
+        let mut literal = format!("*{}\r\n", arguments.len()).into_bytes();
+        for parts in arguments {
+            let width: Option<usize> = parts
+                .iter()
+                .map(|part| match part {
+                    Part::Literal(bytes) => Some(bytes.len()),
+                    Part::Field(field) => field.width(),
+                })
+                .sum();
+            let Some(width) = width else {
+                ops.push(Op::Literal(std::mem::take(&mut literal)));
+                ops.push(Op::Argument(parts.clone()));
+                continue;
+            };
+            literal.extend_from_slice(format!("${width}\r\n").as_bytes());
+            for part in parts {
+                match part {
+                    Part::Literal(bytes) => literal.extend_from_slice(bytes),
+                    Part::Field(field) => {
+                        ops.push(Op::Literal(std::mem::take(&mut literal)));
+                        ops.push(Op::Fixed(field.clone(), field.width().unwrap_or(0)));
+                    }
+                }
+            }
+            literal.extend_from_slice(b"\r\n");
+        }
+        ops.push(Op::Literal(literal));
+        ops.retain(|op| !matches!(op, Op::Literal(bytes) if bytes.is_empty()));
+        let fixed_len = ops
+            .iter()
+            .map(|op| match op {
+                Op::Literal(bytes) => Some(bytes.len()),
+                Op::Fixed(_, width) => Some(*width),
+                Op::Argument(_) => None,
+            })
+            .sum();
+        Template { ops, fixed_len }
+    }
+
+    /// The length of each request, where all have the same.
+    pub fn fixed_len(&self) -> Option<usize> {
+        self.fixed_len
+    }
+
+    /// Appends one request. `scratch` is working memory.
+    pub fn append(&self, out: &mut Vec<u8>, scratch: &mut Vec<u8>, draw: &mut Draw<'_>) {
+        for op in &self.ops {
+            match op {
+                Op::Literal(bytes) => out.extend_from_slice(bytes),
+                Op::Fixed(field, _) => field.append(out, draw),
+                Op::Argument(parts) => {
+                    scratch.clear();
+                    for part in parts {
+                        match part {
+                            Part::Literal(bytes) => scratch.extend_from_slice(bytes),
+                            Part::Field(field) => field.append(scratch, draw),
+                        }
+                    }
+                    out.push(b'$');
+                    append_number(out, scratch.len() as i64);
+                    out.extend_from_slice(b"\r\n");
+                    out.extend_from_slice(scratch);
+                    out.extend_from_slice(b"\r\n");
+                }
+            }
+        }
+    }
+
+    /// Where the fixed fields of `count` requests in a row lie; `None` if a width varies.
+    pub fn patches(&self, count: usize) -> Option<Patches> {
+        let len = self.fixed_len?;
+        let mut places = Vec::new();
+        for request in 0..count {
+            let mut at = request * len;
+            for (index, op) in self.ops.iter().enumerate() {
+                match op {
+                    Op::Literal(bytes) => at += bytes.len(),
+                    Op::Fixed(_, width) => {
+                        places.push((at, *width, index));
+                        at += width;
+                    }
+                    Op::Argument(_) => return None,
+                }
+            }
+        }
+        Some(Patches { places })
+    }
+
+    /// Draws all fixed fields of a rendered pipeline anew, in place.
+    #[inline]
+    pub fn patch(&self, patches: &Patches, buffer: &mut [u8], draw: &mut Draw<'_>) {
+        for &(at, width, index) in &patches.places {
+            if let (Some(Op::Fixed(field, _)), Some(place)) =
+                (self.ops.get(index), buffer.get_mut(at..at + width))
+            {
+                field.patch(place, draw);
+            }
+        }
+    }
+}
+
+fn replace(parts: Vec<Part>, pattern: &[u8], field: &Field) -> Vec<Part> {
+    let mut replaced = Vec::new();
+    for part in parts {
+        let Part::Literal(bytes) = part else {
+            replaced.push(part);
+            continue;
+        };
+        let mut rest = &bytes[..];
+        while let Some(at) = memchr::memmem::find(rest, pattern) {
+            let (before, after) = rest.split_at(at);
+            if !before.is_empty() {
+                replaced.push(Part::Literal(before.to_vec()));
+            }
+            replaced.push(Part::Field(field.clone()));
+            rest = after.get(pattern.len()..).unwrap_or_default();
+        }
+        if !rest.is_empty() {
+            replaced.push(Part::Literal(rest.to_vec()));
+        }
+    }
+    replaced
+}
+
+/// Splits at spaces outside braces and quotes. Quotes group only where they open a word, and unlike a shell's they
+/// may hold placeholders; a backslash takes the next character as it is.
+fn split_words(text: &str) -> Result<Vec<String>, String> {
+    let (mut words, mut word, mut open) = (Vec::new(), String::new(), false);
+    let (mut quote, mut depth) = (None, 0u32);
+    let mut characters = text.chars();
+    while let Some(c) = characters.next() {
+        match (quote, c) {
+            (Some(q), c) if c == q => quote = None,
+            (_, '\\') => {
+                let next = characters.next().ok_or("the command ends in a backslash")?;
+                if !matches!(next, '"' | '\'' | '\\') {
+                    word.push('\\');
+                }
+                word.push(next);
+                open = true;
+            }
+            (None, '"' | '\'') if !open => (quote, open) = (Some(c), true),
+            (None, c) if c.is_whitespace() && depth == 0 => {
+                if std::mem::take(&mut open) {
+                    words.push(std::mem::take(&mut word));
+                }
+            }
+            (_, c) => {
+                depth = match c {
+                    '{' => depth + 1,
+                    '}' => depth.saturating_sub(1),
+                    _ => depth,
+                };
+                open = true;
+                word.push(c);
+            }
+        }
+    }
+    if let Some(q) = quote {
+        return Err(format!("a {q} is never closed in '{text}'"));
+    }
+    if depth > 0 {
+        return Err(format!("a {{ is never closed in '{text}'"));
+    }
+    if open {
+        words.push(word);
+    }
+    Ok(words)
+}
+
+/// The arguments that one word stands for: one, or two for a range placeholder.
+fn parse_argument(word: &str, variables: &[String]) -> Result<Vec<Vec<Part>>, String> {
+    let mut arguments = vec![Vec::new()];
+    let mut rest = word;
+    while let Some(open) = rest.find('{') {
+        let (before, after) = rest.split_at(open);
+        let Some(close) = after.find('}') else {
+            return Err(format!("a {{ is never closed in '{word}'"));
+        };
+        let inside = after.get(1..close).unwrap_or_default();
+        rest = after.get(close + 1..).unwrap_or_default();
+        push_literal(&mut arguments, before);
+        let words: Vec<&str> = inside.split_whitespace().collect();
+        match parse_field(&words, variables).map_err(|error| format!("placeholder {{{inside}}}: {error}"))? {
+            Some(Field::Range(size, width, _)) => {
+                push_field(&mut arguments, Field::Range(size, width, false));
+                arguments.push(vec![Part::Field(Field::Range(size, width, true))]);
+            }
+            Some(field) => push_field(&mut arguments, field),
+            None => push_literal(&mut arguments, &format!("{{{inside}}}")),
+        }
+    }
+    push_literal(&mut arguments, rest);
+    Ok(arguments)
+}
+
+fn push_literal(arguments: &mut [Vec<Part>], text: &str) {
+    if let Some(last) = arguments.last_mut().filter(|_| !text.is_empty()) {
+        last.push(Part::Literal(text.as_bytes().to_vec()));
+    }
+}
+
+fn push_field(arguments: &mut [Vec<Part>], field: Field) {
+    if let Some(last) = arguments.last_mut() {
+        last.push(Part::Field(field));
+    }
+}
+
+/// A placeholder's field; `None` where braces hold a literal hash tag.
+pub fn parse_field(words: &[&str], variables: &[String]) -> Result<Option<Field>, String> {
+    let field = match words {
+        ["key", rest @ ..] => Field::Key(Distribution::parse(rest)?),
+        ["value", rest @ ..] => Field::Value(Size::parse(rest)?),
+        ["rand", size] => Field::Number(Distribution::Uniform(parse_size(size)?), 0),
+        ["number", rest @ ..] => Field::Number(Distribution::parse(rest)?, 0),
+        ["int" | "ttl", low, high] => {
+            let parse =
+                |text: &str| text.parse::<i64>().map_err(|_| format!("'{text}' is not a whole number"));
+            let (low, high) = (parse(low)?, parse(high)?);
+            let size =
+                high.checked_sub(low).and_then(|d| u64::try_from(d).ok()).ok_or("the range is empty")?;
+            Field::Number(Distribution::Uniform(size.saturating_add(1)), low)
+        }
+        ["range", size, width] => Field::Range(parse_size(size)?, parse_size(width)?, false),
+        ["tag"] => Field::Tag,
+        ["rand" | "range" | "int" | "ttl", ..] => {
+            return Err(format!("wrong number of parameters for '{}'", words.first().unwrap_or(&"")));
+        }
+        [name] => match variables.iter().position(|v| v == name) {
+            Some(index) => Field::Variable(index),
+            None => return Ok(None),
+        },
+        _ => {
+            return Err("unknown placeholder: key, value, rand, number, int, ttl, range or a variable".into());
+        }
+    };
+    Ok(Some(field))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,122 @@
+use super::*;
+use martlet_client::resp;
+
+fn render(template: &Template, count: usize) -> Vec<Vec<String>> {
+    let (mut random, pool) = (Random::seeded(5), value_pool(5));
+    let (mut low, mut out, mut scratch) = (0, Vec::new(), Vec::new());
+    let variables = [77; MAX_VARIABLES];
+    let mut draw = Draw {
+        random: &mut random,
+        pool: &pool,
+        variables: &variables,
+        tags: &[*b"abc"],
+        range_low: &mut low,
+    };
+    for _ in 0..count {
+        template.append(&mut out, &mut scratch, &mut draw);
+    }
+    requests(&out)
+}
+
+fn requests(mut bytes: &[u8]) -> Vec<Vec<String>> {
+    let mut all = Vec::new();
+    while let Ok(Some((reply, used))) = resp::decode(bytes) {
+        let items = reply.items().expect("a request is an array");
+        all.push(
+            items.iter().map(|i| String::from_utf8_lossy(i.text().expect("bulk")).into_owned()).collect(),
+        );
+        bytes = &bytes[used..];
+    }
+    assert!(bytes.is_empty(), "whole requests only");
+    all
+}
+
+#[test]
+fn every_placeholder_prints_what_the_language_says() {
+    let text = "HSET {key uniform 1000} {rand 10} {value 64} {range 100 10} {int -5 -5} x{key sequence 3}y {value 3-5}";
+    let template = Template::parse(text, &[]).expect("valid");
+    assert_eq!(template.fixed_len(), None);
+    for (n, request) in render(&template, 50).iter().enumerate() {
+        assert_eq!(request.len(), 9);
+        assert!(request[1].starts_with("key_0000000") && request[1].len() == 14);
+        assert!(request[2].parse::<u64>().expect("a number") < 10);
+        assert!(request[3].len() == 64 && request[3].bytes().all(|b| b.is_ascii_alphanumeric()));
+        let (low, high): (u64, u64) = (request[4].parse().expect("low"), request[5].parse().expect("high"));
+        assert_eq!(high - low, 10);
+        assert_eq!(request[6], "-5");
+        assert_eq!(request[7], format!("xkey_{:010}y", n % 3));
+        assert!((3..=5).contains(&request[8].len()));
+    }
+}
+
+#[test]
+fn patching_draws_as_appending_does() {
+    let template = Template::parse("SET {key uniform 100000} {value 16}", &[]).expect("valid");
+    let patches = template.patches(4).expect("fixed width");
+    let (mut random, pool) = (Random::seeded(5), value_pool(5));
+    let (mut low, mut out, mut scratch) = (0, Vec::new(), Vec::new());
+    let variables = [0; MAX_VARIABLES];
+    let mut draw =
+        Draw { random: &mut random, pool: &pool, variables: &variables, tags: &[], range_low: &mut low };
+    for _ in 0..4 {
+        template.append(&mut out, &mut scratch, &mut draw);
+    }
+    let first = requests(&out);
+    template.patch(&patches, &mut out, &mut draw);
+    let second = requests(&out);
+    let expected = render(&template, 8);
+    assert_eq!(first, expected[..4]);
+    assert_eq!(second, expected[4..]);
+    assert_eq!(out.len(), 4 * template.fixed_len().expect("fixed"));
+}
+
+#[test]
+fn classic_arguments_know_only_the_classic_placeholders() {
+    let arguments = ["MSET", "key:{tag}:__rand_int__", "{key uniform 5}"];
+    let plain = render(&Template::classic(&arguments, None, false), 1);
+    assert_eq!(plain[0], arguments);
+    let random = render(&Template::classic(&arguments, Some(1), true), 1);
+    assert_eq!(random[0], ["MSET", "key:{abc}:000000000000", "{key uniform 5}"]);
+}
+
+#[test]
+fn sizes_follow_their_law() {
+    let template = Template::parse("SET k {value list 10:3,20:1}", &[]).expect("valid");
+    let tens = render(&template, 4000).iter().filter(|r| r[2].len() == 10).count();
+    assert!((2850..3150).contains(&tens), "seed 5: {tens} of 4000");
+    let template = Template::parse("SET k {value lognormal 100 0.5 1000}", &[]).expect("valid");
+    let mut sizes: Vec<usize> = render(&template, 4001).iter().map(|r| r[2].len()).collect();
+    sizes.sort_unstable();
+    assert!((95..=105).contains(&sizes[2000]), "seed 5: median {}", sizes[2000]);
+}
+
+#[test]
+fn quotes_variables_and_hash_tags() {
+    let names = ["user".to_string()];
+    let template =
+        Template::parse(r#"EVAL "return redis.call('PING')" 0 u:{user} {user1000}.x 'a b'"#, &names)
+            .expect("ok");
+    assert_eq!(
+        render(&template, 1)[0],
+        ["EVAL", "return redis.call('PING')", "0", "u:77", "{user1000}.x", "a b"]
+    );
+}
+
+#[test]
+fn a_malformed_template_is_named() {
+    for (text, message) in [
+        ("SET {", "never closed"),
+        ("SET {key foo 10} x", "unknown distribution 'foo'"),
+        ("SET {key uniform} x", "needs a size"),
+        ("SET {key uniform abc}", "'abc' is not a whole number"),
+        ("SET k {value 0}", "size of 0"),
+        ("SET k {value 9-3}", "empty"),
+        ("SET k 'x", "never closed"),
+        ("SET k {int 5 1}", "empty"),
+        ("SET k {foo bar baz}", "unknown placeholder"),
+        ("  ", "empty"),
+    ] {
+        let error = Template::parse(text, &[]).err().expect(text);
+        assert!(error.contains(message), "{text}: {error}");
+    }
+}

@@ -1,0 +1,224 @@
+//! Workloads of one's own: mixes from the command line, and TOML files with mixes, sessions and load phases.
+
+use crate::plan::{Step, Unit, Workload};
+use crate::replay::Capture;
+use crate::template::{Field, MAX_VARIABLES, Template, parse_field};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// A workload file.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WorkloadFile {
+    /// Templates run once over their sequence before the measured time.
+    #[serde(default)]
+    pub load: Vec<LoadPhase>,
+    /// Single requests with weights.
+    #[serde(default)]
+    pub command: Vec<CommandEntry>,
+    /// Sessions of several requests in order.
+    #[serde(default)]
+    pub session: Vec<SessionEntry>,
+    pub connections: Option<usize>,
+    pub threads: Option<usize>,
+    pub pipeline: Option<usize>,
+    pub requests: Option<u64>,
+    pub duration: Option<String>,
+    pub warmup: Option<String>,
+    pub rate: Option<f64>,
+    pub poisson: Option<bool>,
+    pub churn: Option<u64>,
+    pub seed: Option<u64>,
+}
+
+/// One load phase.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LoadPhase {
+    pub template: String,
+    pub requests: u64,
+    #[serde(default = "sixteen")]
+    pub pipeline: usize,
+}
+
+fn sixteen() -> usize {
+    16
+}
+
+fn one() -> u64 {
+    1
+}
+
+/// One request of a mix.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CommandEntry {
+    pub template: String,
+    #[serde(default = "one")]
+    pub weight: u64,
+    pub name: Option<String>,
+}
+
+/// One session.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SessionEntry {
+    pub name: String,
+    #[serde(default = "one")]
+    pub weight: u64,
+    /// Variables drawn at its start: name to distribution, as `user = "zipfian 1000"`.
+    #[serde(default)]
+    pub variables: BTreeMap<String, String>,
+    pub steps: Vec<String>,
+}
+
+/// Reads a file's text.
+pub fn parse_file(text: &str) -> Result<WorkloadFile, String> {
+    toml::from_str(text).map_err(|error| error.to_string().trim_end().to_string())
+}
+
+/// The first word of a template, in capitals.
+pub fn command_name(template: &str) -> String {
+    template.split_whitespace().next().unwrap_or("?").to_ascii_uppercase()
+}
+
+/// Collects units and gives each command its place.
+#[derive(Default)]
+struct Builder {
+    units: Vec<Unit>,
+    commands: Vec<String>,
+}
+
+impl Builder {
+    fn command(&mut self, name: &str) -> usize {
+        match self.commands.iter().position(|c| c == name) {
+            Some(at) => at,
+            None => {
+                self.commands.push(name.into());
+                self.commands.len() - 1
+            }
+        }
+    }
+
+    fn single(&mut self, template: &str, name: Option<&str>, weight: u64) -> Result<(), String> {
+        let compiled = Template::parse(template, &[]).map_err(|e| format!("template '{template}': {e}"))?;
+        let command = self.command(name.unwrap_or(&command_name(template)));
+        self.units.push(Unit {
+            steps: vec![Step { template: compiled, command }],
+            weight,
+            variables: Vec::new(),
+        });
+        Ok(())
+    }
+
+    fn session(&mut self, entry: &SessionEntry) -> Result<(), String> {
+        if entry.variables.len() > MAX_VARIABLES {
+            return Err(format!("session '{}': more than {MAX_VARIABLES} variables", entry.name));
+        }
+        let names: Vec<String> = entry.variables.keys().cloned().collect();
+        let mut variables = Vec::new();
+        for (name, text) in &entry.variables {
+            let words: Vec<&str> = std::iter::once("number").chain(text.split_whitespace()).collect();
+            let field = parse_field(&words, &[])
+                .map_err(|e| format!("session '{}', variable {name}: {e}", entry.name))?;
+            variables.extend(field.into_iter().filter(|f| matches!(f, Field::Number(..))));
+        }
+        let mut steps = Vec::new();
+        for (number, text) in entry.steps.iter().enumerate() {
+            let template = Template::parse(text, &names)
+                .map_err(|e| format!("session '{}', step {}: '{text}': {e}", entry.name, number + 1))?;
+            let command = self.command(&format!("{}/{} {}", entry.name, number + 1, command_name(text)));
+            steps.push(Step { template, command });
+        }
+        if steps.is_empty() {
+            return Err(format!("session '{}' has no steps", entry.name));
+        }
+        self.units.push(Unit { steps, weight: entry.weight, variables });
+        Ok(())
+    }
+
+    fn build(self) -> Result<Workload, String> {
+        if self.units.iter().map(|u| u.weight).sum::<u64>() == 0 {
+            return Err("the workload has no request with a weight above 0".into());
+        }
+        Ok(Workload { units: self.units, commands: self.commands, replay: None })
+    }
+}
+
+/// A mix from templates, each with an optional `WEIGHT:` before it.
+pub fn from_templates(templates: &[String]) -> Result<Workload, String> {
+    let mut builder = Builder::default();
+    for text in templates {
+        let weighted = text.split_once(':').and_then(|(w, t)| Some((w.trim().parse::<u64>().ok()?, t)));
+        let (weight, template) = weighted.unwrap_or((1, text));
+        builder.single(template.trim(), None, weight)?;
+    }
+    builder.build()
+}
+
+/// The workload of a file.
+pub fn from_file(file: &WorkloadFile) -> Result<Workload, String> {
+    let mut builder = Builder::default();
+    for entry in &file.command {
+        builder.single(&entry.template, entry.name.as_deref(), entry.weight)?;
+    }
+    for entry in &file.session {
+        builder.session(entry)?;
+    }
+    builder.build()
+}
+
+/// The workload of a capture.
+pub fn from_capture(capture: Capture) -> Workload {
+    let commands = capture.commands.clone();
+    Workload { units: Vec::new(), commands, replay: Some(Arc::new(capture)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_with_everything() {
+        let text = r#"
+            connections = 10
+            duration = "5s"
+            [[load]]
+            template = "SET {key sequence 100} {value 8}"
+            requests = 100
+            [[command]]
+            template = "GET {key zipfian 100 1.2}"
+            weight = 9
+            [[session]]
+            name = "cart"
+            variables = { user = "uniform 50" }
+            steps = ["GET user:{user}", "HSET cart:{user} {rand 10} {value 5-9}"]
+        "#;
+        let file = parse_file(text).expect("valid");
+        let workload = from_file(&file).expect("valid");
+        assert_eq!(workload.commands, ["GET", "cart/1 GET", "cart/2 HSET"]);
+        assert_eq!((workload.units.len(), file.load.len(), file.connections), (2, 1, Some(10)));
+    }
+
+    #[test]
+    fn malformed_files_are_named() {
+        for (text, message) in [
+            ("conections = 1", "unknown field"),
+            ("[[command]]\ntemplate = \"GET {key foo 1}\"", "unknown distribution 'foo'"),
+            ("[[session]]\nname = \"a\"\nsteps = []", "session 'a' has no steps"),
+            ("[[session]]\nname = \"a\"\nsteps = [\"GET {x y z}\"]", "step 1"),
+            ("", "no request"),
+            ("x = ", "expected"),
+        ] {
+            let error = parse_file(text).and_then(|f| from_file(&f).map(|_| ())).expect_err(text);
+            assert!(error.contains(message), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn weights_before_templates() {
+        let mix = from_templates(&["9:GET {key uniform 5}".into(), "SET a:b c".into()]).expect("valid");
+        assert_eq!((mix.units[0].weight, mix.units[1].weight), (9, 1));
+    }
+}

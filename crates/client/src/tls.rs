@@ -1,0 +1,238 @@
+//! TLS without sockets: bytes in, bytes out, so that any multiplexer can carry it.
+
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Where Debian, Red Hat and others keep the trusted roots.
+const SYSTEM_ROOTS: [&str; 3] =
+    ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"];
+
+/// What a command line says about TLS.
+#[derive(Clone, Debug, Default)]
+pub struct TlsOptions {
+    /// Name to verify and to ask for, instead of the host.
+    pub sni: Option<String>,
+    /// A file of trusted roots.
+    pub ca_file: Option<PathBuf>,
+    /// A directory of trusted roots.
+    pub ca_directory: Option<PathBuf>,
+    /// Accept any certificate.
+    pub insecure: bool,
+    /// The client's certificate chain.
+    pub certificate: Option<PathBuf>,
+    /// The client's private key.
+    pub key: Option<PathBuf>,
+    /// OpenSSL names of TLS 1.2 cipher suites, with colons between.
+    pub ciphers: Option<String>,
+    /// Names of TLS 1.3 cipher suites, with colons between.
+    pub cipher_suites: Option<String>,
+}
+
+/// Ready to open sessions.
+#[derive(Clone, Debug)]
+pub struct TlsSettings {
+    config: Arc<ClientConfig>,
+    name: ServerName<'static>,
+}
+
+fn invalid(message: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, message)
+}
+
+fn read_roots(store: &mut RootCertStore, path: &Path) -> io::Result<()> {
+    let certificates = CertificateDer::pem_file_iter(path)
+        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+        .map_err(|e| invalid(format!("{}: {e}", path.display())))?;
+    store.add_parsable_certificates(certificates);
+    Ok(())
+}
+
+fn roots(options: &TlsOptions) -> io::Result<RootCertStore> {
+    let mut store = RootCertStore::empty();
+    if let Some(file) = &options.ca_file {
+        read_roots(&mut store, file)?;
+    }
+    if let Some(directory) = &options.ca_directory {
+        for entry in std::fs::read_dir(directory)? {
+            let path = entry?.path();
+            if path.is_file() {
+                // Directories of roots hold other files too.
+                let _ = read_roots(&mut store, &path);
+            }
+        }
+    }
+    if options.ca_file.is_none()
+        && options.ca_directory.is_none()
+        && let Some(path) = SYSTEM_ROOTS.iter().map(Path::new).find(|path| path.exists())
+    {
+        read_roots(&mut store, path)?;
+    }
+    Ok(store)
+}
+
+/// The suite of an OpenSSL or an RFC name.
+fn suite_matches(suite: &rustls::SupportedCipherSuite, name: &str) -> bool {
+    let flat = |text: &str| text.to_ascii_uppercase().replace(['-', '_'], "");
+    let ours = flat(suite.suite().as_str().unwrap_or_default());
+    let theirs = flat(name);
+    ours == theirs
+        || ours.strip_prefix("TLS13") == theirs.strip_prefix("TLS")
+        || ours.strip_prefix("TLS").is_some_and(|o| {
+            o.replace("WITHAES128GCM", "AES128GCM")
+                .replace("WITHAES256GCM", "AES256GCM")
+                .replace("WITHCHACHA20POLY1305SHA256", "CHACHA20POLY1305")
+                == theirs
+        })
+}
+
+fn provider(options: &TlsOptions) -> io::Result<rustls::crypto::CryptoProvider> {
+    let mut provider = rustls::crypto::ring::default_provider();
+    for (names, version) in [
+        (&options.ciphers, rustls::ProtocolVersion::TLSv1_2),
+        (&options.cipher_suites, rustls::ProtocolVersion::TLSv1_3),
+    ] {
+        let Some(names) = names else { continue };
+        let wanted: Vec<&str> = names.split(':').collect();
+        let known = |name: &&str| provider.cipher_suites.iter().any(|suite| suite_matches(suite, name));
+        if !wanted.iter().any(known) {
+            return Err(invalid(format!("no known cipher among '{names}'")));
+        }
+        provider.cipher_suites.retain(|suite| {
+            suite.version().version != version || wanted.iter().any(|name| suite_matches(suite, name))
+        });
+    }
+    Ok(provider)
+}
+
+impl TlsSettings {
+    /// Reads keys and certificates; `host` is verified unless the options name another.
+    pub fn new(options: &TlsOptions, host: &str) -> io::Result<TlsSettings> {
+        let provider = Arc::new(provider(options)?);
+        let builder = ClientConfig::builder_with_provider(provider.clone())
+            .with_safe_default_protocol_versions()
+            .map_err(|e| invalid(e.to_string()))?;
+        let builder = if options.insecure {
+            builder.dangerous().with_custom_certificate_verifier(Arc::new(AcceptAny(provider)))
+        } else {
+            builder.with_root_certificates(roots(options)?)
+        };
+        let config = match (&options.certificate, &options.key) {
+            (Some(certificate), Some(key)) => {
+                let chain = CertificateDer::pem_file_iter(certificate)
+                    .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+                    .map_err(|e| invalid(format!("{}: {e}", certificate.display())))?;
+                let key_der = PrivateKeyDer::from_pem_file(key)
+                    .map_err(|e| invalid(format!("{}: {e}", key.display())))?;
+                builder.with_client_auth_cert(chain, key_der).map_err(|e| invalid(e.to_string()))?
+            }
+            (None, None) => builder.with_no_client_auth(),
+            _ => return Err(invalid("a client certificate needs both --cert and --key".into())),
+        };
+        let name = options.sni.as_deref().unwrap_or(host).to_string();
+        let name = ServerName::try_from(name).map_err(|e| invalid(e.to_string()))?;
+        Ok(TlsSettings { config: Arc::new(config), name })
+    }
+
+    /// A session for a new connection.
+    pub fn session(&self) -> io::Result<TlsSession> {
+        ClientConnection::new(self.config.clone(), self.name.clone())
+            .map(TlsSession)
+            .map_err(|e| invalid(e.to_string()))
+    }
+}
+
+/// One connection's TLS state.
+pub struct TlsSession(ClientConnection);
+
+impl TlsSession {
+    /// Whether the handshake is still going on.
+    pub fn is_handshaking(&self) -> bool {
+        self.0.is_handshaking()
+    }
+
+    /// Whether there are bytes for the peer.
+    pub fn wants_write(&self) -> bool {
+        self.0.wants_write()
+    }
+
+    /// Takes bytes from the peer; decrypted ones are appended to `plain`.
+    pub fn receive(&mut self, mut data: &[u8], plain: &mut Vec<u8>) -> io::Result<()> {
+        while !data.is_empty() {
+            self.0.read_tls(&mut data)?;
+            let state =
+                self.0.process_new_packets().map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e))?;
+            let start = plain.len();
+            plain.resize(start + state.plaintext_bytes_to_read(), 0);
+            if let Some(room) = plain.get_mut(start..).filter(|room| !room.is_empty()) {
+                self.0.reader().read_exact(room)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Encrypts `plain`; all bytes for the peer are appended to `out`.
+    pub fn transmit(&mut self, mut plain: &[u8], out: &mut Vec<u8>) -> io::Result<()> {
+        loop {
+            let taken = self.0.writer().write(plain)?;
+            plain = plain.get(taken..).unwrap_or_default();
+            while self.0.wants_write() {
+                self.0.write_tls(out)?;
+            }
+            if plain.is_empty() {
+                return Ok(());
+            }
+        }
+    }
+}
+
+#[derive(Debug)]
+struct AcceptAny(Arc<rustls::crypto::CryptoProvider>);
+
+impl rustls::client::danger::ServerCertVerifier for AcceptAny {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: rustls::pki_types::UnixTime,
+    ) -> Result<rustls::client::danger::ServerCertVerified, rustls::Error> {
+        Ok(rustls::client::danger::ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &rustls::DigitallySignedStruct,
+    ) -> Result<rustls::client::danger::HandshakeSignatureValid, rustls::Error> {
+        rustls::crypto::verify_tls12_signature(
+            message,
+            certificate,
+            signature,
+            &self.0.signature_verification_algorithms,
+        )
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &rustls::DigitallySignedStruct,
+    ) -> Result<rustls::client::danger::HandshakeSignatureValid, rustls::Error> {
+        rustls::crypto::verify_tls13_signature(
+            message,
+            certificate,
+            signature,
+            &self.0.signature_verification_algorithms,
+        )
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<rustls::SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
