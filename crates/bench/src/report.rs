@@ -1,0 +1,496 @@
+//! Reports: text, JSON, CSV, HdrHistogram's distribution file and one HTML page; merging of several.
+//! The JSON form holds everything, histograms included, so that every other form is made from it.
+
+mod html;
+
+use crate::cli::options::Settings;
+use crate::cost::Cost;
+use crate::engine::SecondRow;
+use crate::latency::Latencies;
+use crate::own::{Job, Measured};
+use crate::plan::{Pacing, Plan};
+use serde::{Deserialize, Serialize};
+use std::fmt::Write as _;
+
+/// Version of the JSON schema, as `docs/bench.md` describes it.
+pub const SCHEMA: u32 = 1;
+
+/// One result.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Report {
+    pub schema: u32,
+    pub tool: String,
+    pub time_unix_s: u64,
+    pub environment: Environment,
+    pub command_line: Vec<String>,
+    pub seed: u64,
+    pub connections: usize,
+    pub threads: usize,
+    pub pipeline: usize,
+    /// Requests per second that were asked for, in open loop.
+    pub asked_rate: Option<f64>,
+    pub io: String,
+    pub elapsed_s: f64,
+    pub requests: u64,
+    pub errors: u64,
+    pub lost: u64,
+    pub disconnects: u64,
+    pub rate: f64,
+    pub partial: Option<String>,
+    pub warning: Option<String>,
+    pub cost: Option<Cost>,
+    pub commands: Vec<CommandReport>,
+    pub seconds: Vec<SecondRow>,
+    pub error_texts: Vec<(String, u64)>,
+    #[serde(default)]
+    pub comparison: Option<crate::compare::Comparison>,
+    #[serde(default)]
+    pub sweep: Vec<crate::explore::Point>,
+}
+
+/// The machine and the server.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Environment {
+    pub kernel: String,
+    pub cpu: String,
+    pub cores: usize,
+    pub server: String,
+    pub server_command_line: String,
+}
+
+/// One command's figures.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct CommandReport {
+    pub name: String,
+    pub requests: u64,
+    pub errors: u64,
+    pub nulls: u64,
+    /// Nanoseconds and number of requests, ascending.
+    pub histogram: Vec<(u64, u64)>,
+}
+
+impl CommandReport {
+    /// The histogram.
+    pub fn latencies(&self) -> Latencies {
+        Latencies::from_pairs(&self.histogram)
+    }
+}
+
+fn environment(job: &Job<'_>) -> Environment {
+    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+    let cpuinfo = read("/proc/cpuinfo");
+    let cpu = cpuinfo.lines().find_map(|l| l.strip_prefix("model name")).unwrap_or_default();
+    let meter = crate::cost::Meter::new(&job.target, job.settings.server_pid);
+    let info = meter.info().unwrap_or_default();
+    let field = |name| crate::control::info_field(&info, name).unwrap_or_default().to_string();
+    let name = match field("server_name") {
+        name if name.is_empty() => "redis".to_string(),
+        name => name,
+    };
+    let version =
+        ["martlet_version", "valkey_version", "redis_version"].into_iter().map(field).find(|v| !v.is_empty());
+    let command =
+        meter.pid().map(|pid| read(&format!("/proc/{pid}/cmdline")).replace('\0', " ")).unwrap_or_default();
+    Environment {
+        kernel: read("/proc/sys/kernel/osrelease").trim().into(),
+        cpu: cpu.trim_start_matches([' ', '\t', ':']).into(),
+        cores: std::thread::available_parallelism().map_or(1, usize::from),
+        server: format!("{name} {}", version.unwrap_or_default()).trim().into(),
+        server_command_line: command.trim().into(),
+    }
+}
+
+impl Report {
+    /// The report of one run.
+    pub fn of(job: &Job<'_>, plan: &Plan, measured: &Measured) -> Report {
+        let result = &measured.result;
+        let commands = result
+            .commands
+            .iter()
+            .map(|c| CommandReport {
+                name: c.name.clone(),
+                requests: c.latencies.count(),
+                errors: c.errors,
+                nulls: c.nulls,
+                histogram: c.latencies.pairs(),
+            })
+            .collect();
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        Report {
+            schema: SCHEMA,
+            tool: format!("martlet bench {}", env!("CARGO_PKG_VERSION")),
+            time_unix_s: now.as_secs(),
+            environment: environment(job),
+            command_line: std::env::args().collect(),
+            seed: plan.seed,
+            connections: plan.connections,
+            threads: plan.threads,
+            pipeline: plan.pipeline,
+            asked_rate: match plan.pacing {
+                Pacing::Open { rate, .. } if plan.workload.replay.is_none() => Some(rate),
+                _ => None,
+            },
+            io: result.io.into(),
+            elapsed_s: result.elapsed.as_secs_f64(),
+            requests: result.requests(),
+            errors: result.errors(),
+            lost: result.lost,
+            disconnects: result.disconnects,
+            rate: result.rate(),
+            partial: result.partial.clone(),
+            warning: measured.warning.clone(),
+            cost: measured.cost,
+            commands,
+            seconds: result.seconds.clone(),
+            error_texts: result.error_texts.clone(),
+            comparison: None,
+            sweep: Vec::new(),
+        }
+    }
+
+    /// Latencies of all commands together.
+    pub fn all_latencies(&self) -> Latencies {
+        let mut all = Latencies::new();
+        for command in &self.commands {
+            all.add(&command.latencies());
+        }
+        all
+    }
+
+    /// The text form.
+    pub fn text(&self) -> String {
+        let mut out = String::new();
+        let _ = writeln!(
+            out,
+            "{} connections, {} thread{}, pipeline {}, {}, {:.2} s against {}",
+            self.connections,
+            self.threads,
+            if self.threads == 1 { "" } else { "s" },
+            self.pipeline,
+            match self.asked_rate {
+                Some(rate) => format!("open loop at {rate:.0} requests/s"),
+                None => "closed loop".into(),
+            },
+            self.elapsed_s,
+            self.environment.server,
+        );
+        let _ = writeln!(
+            out,
+            "\n{:<24} {:>11} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>8}",
+            "command", "requests/s", "avg ms", "p50", "p95", "p99", "p99.9", "max", "errors"
+        );
+        let mut row = |name: &str, l: &Latencies, errors: u64| {
+            let p = |percent| l.percentile_ms(percent);
+            let _ = writeln!(
+                out,
+                "{name:<24} {:>11.1} {:>9.3} {:>9.3} {:>9.3} {:>9.3} {:>9.3} {:>9.3} {errors:>8}",
+                l.count() as f64 / self.elapsed_s.max(1e-9),
+                l.mean_ms(),
+                p(50.0),
+                p(95.0),
+                p(99.0),
+                p(99.9),
+                l.max_ms()
+            );
+        };
+        for command in &self.commands {
+            row(&command.name, &command.latencies(), command.errors);
+        }
+        if self.commands.len() > 1 {
+            row("all", &self.all_latencies(), self.errors);
+        }
+        self.text_cost(&mut out);
+        for (text, count) in &self.error_texts {
+            let _ = writeln!(out, "error replies: {count} x {text}");
+        }
+        if self.lost > 0 {
+            let _ = writeln!(out, "lost: {} requests had no reply when the run ended", self.lost);
+        }
+        if self.disconnects > 0 {
+            let _ = writeln!(out, "disconnects: {}", self.disconnects);
+        }
+        if let Some(warning) = &self.warning {
+            let _ = writeln!(out, "WARNING: {warning}");
+        }
+        if let Some(reason) = &self.partial {
+            let _ = writeln!(out, "PARTIAL RESULT: {reason}");
+        }
+        out
+    }
+
+    fn text_cost(&self, out: &mut String) {
+        let Some(cost) = self.cost else {
+            let _ = writeln!(out, "\nserver cost: unknown, as neither its process nor INFO could be read");
+            return;
+        };
+        let _ = writeln!(
+            out,
+            "\nper request: server CPU {:.2} us (user {:.2}, system {:.2}; {:.2} cores, from {}), client CPU {:.2} us, \
+             {:.0} bytes sent, {:.0} received, memory {:+.1} bytes; server resident {:.1} MB",
+            cost.user_us + cost.system_us,
+            cost.user_us,
+            cost.system_us,
+            cost.cores,
+            if cost.from_process { "its process" } else { "INFO" },
+            cost.client_us,
+            cost.sent_bytes,
+            cost.received_bytes,
+            cost.memory_bytes,
+            cost.resident_bytes as f64 / 1e6,
+        );
+    }
+
+    /// The JSON form.
+    pub fn json(&self) -> Result<String, String> {
+        serde_json::to_string_pretty(self).map_err(|e| e.to_string())
+    }
+
+    /// Seconds, then commands, as CSV.
+    pub fn csv(&self) -> String {
+        let mut out =
+            String::from("kind,second,command,requests,errors,avg_ms,p50_ms,p95_ms,p99_ms,p999_ms,max_ms\n");
+        for row in &self.seconds {
+            let name = self.commands.get(row.command as usize).map_or("?", |c| c.name.as_str());
+            let [p50, p95, p99, p999, max] = row.percentiles_ms;
+            let _ = writeln!(
+                out,
+                "second,{},{},{},{},{:.6},{p50:.6},{p95:.6},{p99:.6},{p999:.6},{max:.6}",
+                row.second,
+                quoted(name),
+                row.requests,
+                row.errors,
+                row.mean_ms
+            );
+        }
+        for command in &self.commands {
+            let l = command.latencies();
+            let p = |percent| l.percentile_ms(percent);
+            let _ = writeln!(
+                out,
+                "total,,{},{},{},{:.6},{:.6},{:.6},{:.6},{:.6},{:.6}",
+                quoted(&command.name),
+                command.requests,
+                command.errors,
+                l.mean_ms(),
+                p(50.0),
+                p(95.0),
+                p(99.0),
+                p(99.9),
+                l.max_ms()
+            );
+        }
+        out
+    }
+
+    /// The distribution in HdrHistogram's text form, milliseconds.
+    pub fn hgrm(&self) -> String {
+        let all = self.all_latencies();
+        let total = all.count();
+        let mut out = format!(
+            "{:>12} {:>14} {:>10} {:>14}\n\n",
+            "Value", "Percentile", "TotalCount", "1/(1-Percentile)"
+        );
+        let mut cumulative = 0;
+        for step in all.histogram().iter_quantiles(5) {
+            cumulative += step.count_since_last_iteration();
+            let quantile = step.quantile_iterated_to();
+            let value = step.value_iterated_to() as f64 / 1e6;
+            let _ = match quantile < 1.0 {
+                true => writeln!(
+                    out,
+                    "{value:12.6} {quantile:2.12} {cumulative:10} {:14.2}",
+                    1.0 / (1.0 - quantile)
+                ),
+                false => writeln!(out, "{value:12.6} {quantile:2.12} {cumulative:10}"),
+            };
+        }
+        let _ =
+            writeln!(out, "#[Mean    = {:12.6}, StdDeviation   = {:12.6}]", all.mean_ms(), all.stdev_ms());
+        let _ = writeln!(out, "#[Max     = {:12.6}, Total count    = {total:12}]", all.max_ms());
+        out
+    }
+
+    /// The page.
+    pub fn html(&self) -> Result<String, String> {
+        html::page(self)
+    }
+
+    /// Writes the files that the settings name.
+    pub fn write_files(&self, settings: &Settings) -> Result<(), String> {
+        let write = |path: &Option<std::path::PathBuf>, text: &dyn Fn() -> Result<String, String>| match path
+        {
+            None => Ok(()),
+            Some(path) => std::fs::write(path, text()?).map_err(|e| format!("{}: {e}", path.display())),
+        };
+        write(&settings.json, &|| self.json())?;
+        write(&settings.csv_file, &|| Ok(self.csv()))?;
+        write(&settings.hgrm, &|| Ok(self.hgrm()))?;
+        write(&settings.html, &|| self.html())
+    }
+
+    /// One result of several that ran at the same time, as from several load machines.
+    pub fn merge(reports: &[Report]) -> Result<Report, String> {
+        let Some((first, rest)) = reports.split_first() else { return Err("no report to merge".into()) };
+        let mut merged = first.clone();
+        for other in rest {
+            merged.connections += other.connections;
+            merged.threads += other.threads;
+            merged.elapsed_s = merged.elapsed_s.max(other.elapsed_s);
+            merged.requests += other.requests;
+            merged.errors += other.errors;
+            merged.lost += other.lost;
+            merged.disconnects += other.disconnects;
+            merged.asked_rate = merged.asked_rate.zip(other.asked_rate).map(|(a, b)| a + b);
+            merged.partial = merged.partial.take().or_else(|| other.partial.clone());
+            merged.warning = merged.warning.take().or_else(|| other.warning.clone());
+            // CPU of one server would be counted twice: with several clients nobody's share is known.
+            merged.cost = None;
+            for command in &other.commands {
+                merged.add_command(command);
+            }
+            merged.add_seconds(other);
+        }
+        merged.rate = merged.requests as f64 / merged.elapsed_s.max(1e-9);
+        Ok(merged)
+    }
+
+    fn add_command(&mut self, other: &CommandReport) {
+        match self.commands.iter_mut().find(|c| c.name == other.name) {
+            None => self.commands.push(other.clone()),
+            Some(own) => {
+                let mut latencies = own.latencies();
+                latencies.add(&other.latencies());
+                own.histogram = latencies.pairs();
+                own.requests += other.requests;
+                own.errors += other.errors;
+                own.nulls += other.nulls;
+            }
+        }
+    }
+
+    /// Adds another's seconds: numbers add up; percentiles, whose histograms are gone, take the larger one.
+    fn add_seconds(&mut self, other: &Report) {
+        for row in &other.seconds {
+            let Some(name) = other.commands.get(row.command as usize).map(|c| &c.name) else { continue };
+            let Some(command) = self.commands.iter().position(|c| c.name == *name).map(|c| c as u32) else {
+                continue;
+            };
+            match self.seconds.iter_mut().find(|r| r.second == row.second && r.command == command) {
+                None => self.seconds.push(SecondRow { command, ..row.clone() }),
+                Some(own) => {
+                    let total = (own.requests + row.requests).max(1) as f64;
+                    own.mean_ms =
+                        (own.mean_ms * own.requests as f64 + row.mean_ms * row.requests as f64) / total;
+                    own.requests += row.requests;
+                    own.errors += row.errors;
+                    for (own, other) in own.percentiles_ms.iter_mut().zip(row.percentiles_ms) {
+                        *own = own.max(other);
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn quoted(text: &str) -> String {
+    if text.contains([',', '"', '\n']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.into() }
+}
+
+const HELP: &str =
+    "Usage: martlet bench report [--json FILE] [--html FILE] [--csv-file FILE] [--hgrm FILE] FILE…
+
+Reads results written with --json, merges them into one and prints it; the options write other forms.
+";
+
+/// `martlet bench report`: renders and merges; gives the exit code.
+pub fn main(arguments: &[String]) -> i32 {
+    match render(arguments) {
+        Ok(()) => 0,
+        Err(error) => {
+            eprintln!("{error}");
+            1
+        }
+    }
+}
+
+fn render(arguments: &[String]) -> Result<(), String> {
+    if arguments.is_empty() || arguments.iter().any(|a| a == "--help") {
+        print!("{HELP}");
+        return if arguments.is_empty() { Err("no file is named".into()) } else { Ok(()) };
+    }
+    let (mut settings, mut reports, mut rest) = (Settings::default(), Vec::new(), arguments.iter());
+    while let Some(argument) = rest.next() {
+        let mut file =
+            || rest.next().map(|f| Some(f.into())).ok_or_else(|| format!("{argument} needs a file"));
+        match argument.as_str() {
+            "--json" => settings.json = file()?,
+            "--html" => settings.html = file()?,
+            "--csv-file" => settings.csv_file = file()?,
+            "--hgrm" => settings.hgrm = file()?,
+            option if option.starts_with("--") => {
+                return Err(format!("Invalid option \"{option}\"\n\n{HELP}"));
+            }
+            path => {
+                let text = std::fs::read_to_string(path).map_err(|e| format!("{path}: {e}"))?;
+                let report: Report = serde_json::from_str(&text).map_err(|e| format!("{path}: {e}"))?;
+                if report.schema != SCHEMA {
+                    return Err(format!("{path}: schema {} is not {SCHEMA}", report.schema));
+                }
+                reports.push(report);
+            }
+        }
+    }
+    let merged = Report::merge(&reports)?;
+    print!("{}", merged.text());
+    merged.write_files(&settings)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    pub(super) fn sample(requests: u64) -> Report {
+        let mut latencies = Latencies::new();
+        (1..=requests).for_each(|n| latencies.record(n * 10_000, 1));
+        let command = CommandReport {
+            name: "GET".into(),
+            requests,
+            histogram: latencies.pairs(),
+            ..Default::default()
+        };
+        let row = SecondRow {
+            requests,
+            mean_ms: 1.0,
+            percentiles_ms: [1.0, 2.0, 3.0, 4.0, 5.0],
+            ..Default::default()
+        };
+        Report {
+            schema: SCHEMA,
+            elapsed_s: 1.0,
+            requests,
+            rate: requests as f64,
+            commands: vec![command],
+            seconds: vec![row],
+            ..Default::default()
+        }
+    }
+
+    #[test]
+    fn json_keeps_everything_and_merging_adds() {
+        let one = sample(100);
+        let copy: Report = serde_json::from_str(&one.json().expect("writes")).expect("reads");
+        assert_eq!(copy.commands[0].histogram, one.commands[0].histogram);
+        let merged = Report::merge(&[one, sample(300)]).expect("two");
+        assert_eq!((merged.requests, merged.rate, merged.seconds[0].requests), (400, 400.0, 400));
+        assert_eq!(merged.all_latencies().count(), 400);
+    }
+
+    #[test]
+    fn other_forms_hold_the_figures() {
+        let report = sample(1000);
+        assert!(report.csv().contains("total,,GET,1000,0,"));
+        assert!(report.hgrm().contains("Total count    =         1000"));
+        assert!(report.text().contains("GET"));
+        assert!(render(&["/nonexistent.json".into()]).expect_err("missing").contains("/nonexistent.json"));
+    }
+}
