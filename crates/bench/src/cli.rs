@@ -17,6 +17,9 @@ pub fn main(program: &str, arguments: &[OsString]) -> i32 {
     match (program, first) {
         ("resp-benchmark", _) => resp::main(&arguments),
         ("bench", Some("resp")) => resp::main(arguments.get(1..).unwrap_or_default()),
+        ("bench", Some("report")) => crate::report::main(arguments.get(1..).unwrap_or_default()),
+        ("bench", Some("null")) => crate::null::main(arguments.get(1..).unwrap_or_default()),
+        ("bench", Some("calibrate")) => crate::calibrate::main(arguments.get(1..).unwrap_or_default()),
         _ => match options::parse(&arguments) {
             Ok(options::Parsed::Run(settings)) => crate::run::main(program, &settings),
             Ok(options::Parsed::Help) => {

@@ -145,7 +145,7 @@ pub fn slo(job: &Job<'_>) -> Result<i32, String> {
     let (mut good, mut bad, mut rate) = (0.0, f64::INFINITY, job.settings.rate.unwrap_or(FIRST_RATE));
     let (mut points, mut best) = (Vec::new(), None);
     println!("{:>12} {:>12} {:>9} {:>9}  target", "asked", "achieved", "p50 ms", "p99 ms");
-    while bad / f64::max(good, 1.0) > CLOSE && rate < HIGHEST_RATE && rate >= 1.0 {
+    while bad / f64::max(good, 1.0) > CLOSE && (1.0..HIGHEST_RATE).contains(&rate) {
         let mut plan = job.plan(&job.target)?;
         plan.pacing = Pacing::Open { rate, poisson: job.settings.poisson };
         plan.requests = 0;

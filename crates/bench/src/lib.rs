@@ -3,15 +3,18 @@
 //! The crate never links the server.
 #![allow(missing_docs, reason = "options and results are named after what they are")]
 
+pub mod calibrate;
 pub mod check;
 pub mod cli;
 pub mod compare;
 pub mod control;
 pub mod cost;
+pub mod demo;
 pub mod distribution;
 pub mod engine;
 pub mod explore;
 pub mod latency;
+pub mod null;
 pub mod own;
 pub mod pacing;
 pub mod plan;

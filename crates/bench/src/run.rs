@@ -1,6 +1,7 @@
-//! What a command line runs.
+//! What a command line runs: the classic tests, ours, or the demonstration.
 
 use crate::cli::{classic, options::Settings};
+use crate::{demo, own};
 
 /// A seed that no other run is likely to have.
 pub fn fresh_seed() -> u64 {
@@ -10,6 +11,23 @@ pub fn fresh_seed() -> u64 {
 
 /// Runs the settings; gives the exit code.
 pub fn main(program: &str, settings: &Settings) -> i32 {
-    let _ = program;
+    if settings.is_own() {
+        return own::main(settings);
+    }
+    let nothing_named = !settings.address_given && settings.command.is_empty() && settings.tests.is_none();
+    if program == "bench"
+        && nothing_named
+        && std::net::TcpStream::connect(("127.0.0.1", settings.port)).is_err()
+    {
+        return demo::main(settings);
+    }
+    // A command with placeholders is in the language of ours.
+    if settings
+        .command
+        .iter()
+        .any(|word| ["{key ", "{value ", "{rand ", "{range ", "{int "].iter().any(|p| word.contains(p)))
+    {
+        return own::main(settings);
+    }
     classic::main(settings)
 }

@@ -14,7 +14,12 @@ fn main() {
 
 fn run(program: &OsString, arguments: &[OsString]) -> i32 {
     let name = program.to_string_lossy();
+    let link = std::path::Path::new(program).file_name().and_then(|name| name.to_str());
+    if let Some(tool @ ("redis-benchmark" | "resp-benchmark")) = link {
+        return martlet_bench::cli::main(tool, arguments);
+    }
     match arguments.first().and_then(|first| first.to_str()) {
+        Some("bench") => martlet_bench::cli::main("bench", &arguments[1..]),
         Some("server") => martlet_server::server::main(&name, &arguments[1..]),
         _ => martlet_server::server::main(&name, arguments),
     }

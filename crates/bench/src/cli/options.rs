@@ -302,12 +302,7 @@ static OPTIONS: &[Option_] = &[
         },
         "user to authenticate as; needs -a",
     ),
-    value(
-        "-u",
-        "URI",
-        |s, v| super::target::apply_uri(s, v),
-        "redis://USER:PASSWORD@HOST:PORT/DB; rediss:// for TLS",
-    ),
+    value("-u", "URI", super::target::apply_uri, "redis://USER:PASSWORD@HOST:PORT/DB; rediss:// for TLS"),
     value(
         "-c",
         "CLIENTS",
