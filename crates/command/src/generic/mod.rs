@@ -6,6 +6,8 @@ use crate::spec::Command;
 
 mod expire;
 mod flush;
+#[cfg(test)]
+mod model_tests;
 mod object;
 mod presence;
 #[cfg(test)]

@@ -18,12 +18,39 @@ const SLICE_KEYS: usize = 256;
 struct Filter<'a> {
     /// `None` for all.
     pattern: Option<&'a [u8]>,
-    kind: Option<Kind>,
+    kind: KindFilter,
+}
+
+/// Which types of value a walk is after.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+enum KindFilter {
+    Any,
+    Only(Kind),
+    /// A type that Redis has and that no key here holds.
+    Nothing,
+}
+
+impl KindFilter {
+    fn parse(name: &[u8]) -> Result<KindFilter, Error> {
+        match Kind::from_name(name) {
+            Some(kind) => Ok(KindFilter::Only(kind)),
+            None if name.eq_ignore_ascii_case(b"stream") => Ok(KindFilter::Nothing),
+            None => Err(Error::Text(format!("ERR unknown type name '{}'", String::from_utf8_lossy(name)))),
+        }
+    }
+
+    fn passes(self, kind: Kind) -> bool {
+        match self {
+            KindFilter::Any => true,
+            KindFilter::Only(wanted) => kind == wanted,
+            KindFilter::Nothing => false,
+        }
+    }
 }
 
 impl<'a> Filter<'a> {
     fn by_pattern(pattern: &'a [u8]) -> Filter<'a> {
-        Filter { pattern: (pattern != b"*").then_some(pattern), kind: None }
+        Filter { pattern: (pattern != b"*").then_some(pattern), kind: KindFilter::Any }
     }
 }
 
@@ -71,8 +98,8 @@ fn walk_slice(
         let shard = &keys.shard(place.shard).keys;
         let next = shard.scan(db, place.position, want.min(SLICE_KEYS), |entry| {
             visited += 1;
-            let fits_kind = filter.kind.is_none_or(|kind| entry.kind() == kind);
-            if !fits_kind || filter.pattern.is_some_and(|pattern| !glob::matches(pattern, entry.key(), false))
+            if !filter.kind.passes(entry.kind())
+                || filter.pattern.is_some_and(|pattern| !glob::matches(pattern, entry.key(), false))
             {
                 return;
             }
@@ -149,7 +176,7 @@ fn scan(ctx: &mut Context<'_>) -> Outcome {
 }
 
 fn parse_scan_options<'a>(ctx: &Context<'a>) -> Result<(Filter<'a>, usize), Error> {
-    let mut filter = Filter { pattern: None, kind: None };
+    let mut filter = Filter { pattern: None, kind: KindFilter::Any };
     let mut count = 10;
     let mut index = 2;
     while index < ctx.argc() {
@@ -159,7 +186,7 @@ fn parse_scan_options<'a>(ctx: &Context<'a>) -> Result<(Filter<'a>, usize), Erro
         } else if ctx.is(index, "match") && has_value {
             filter.pattern = Filter::by_pattern(ctx.arg(index + 1)).pattern;
         } else if ctx.is(index, "type") && has_value {
-            filter.kind = Some(parse_kind(ctx.arg(index + 1))?);
+            filter.kind = KindFilter::parse(ctx.arg(index + 1))?;
         } else if ctx.is(index, "novalues") {
             return Err(Error::Fixed("ERR NOVALUES option can only be used in HSCAN"));
         } else {
@@ -168,11 +195,6 @@ fn parse_scan_options<'a>(ctx: &Context<'a>) -> Result<(Filter<'a>, usize), Erro
         index += 2;
     }
     Ok((filter, count))
-}
-
-fn parse_kind(name: &[u8]) -> Result<Kind, Error> {
-    let unknown = || Error::Text(format!("ERR unknown type name '{}'", String::from_utf8_lossy(name)));
-    Kind::from_name(name).ok_or_else(unknown)
 }
 
 /// A cursor as C's `strtoull` reads it: blanks and a sign may precede the digits, which must not go past 64 bits.
