@@ -240,7 +240,8 @@ impl Worker {
                 if let Some(words) = inline_words(bytes) {
                     let args = words.view();
                     let entry = self.shared.registry.resolve(&args);
-                    self.request(connection, reply, &args, entry, None);
+                    let hash = entry.and_then(|e| e.single_key).map(|index| hash_bytes(args.at(index)));
+                    self.request(connection, reply, &args, entry, hash);
                 }
             } else {
                 let args = Args::new(input, spans);
