@@ -68,11 +68,7 @@ fn debug_is_enabled(worker: &Worker, connection: &Connection, entry: &Entry, _: 
     let allowed = match worker.config().enable_debug_command {
         ProtectedAction::Yes => true,
         ProtectedAction::No => false,
-        ProtectedAction::Local => {
-            connection.is_unix
-                || connection.info.peer.starts_with("127.")
-                || connection.info.peer.starts_with("[::1]")
-        }
+        ProtectedAction::Local => connection.is_local(),
     };
     if allowed {
         return Ok(());

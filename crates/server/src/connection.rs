@@ -185,6 +185,12 @@ impl Connection {
         }
     }
 
+    /// Whether the client is on this machine.
+    pub fn is_local(&self) -> bool {
+        let peer = &self.info.peer;
+        self.is_unix || peer.starts_with("127.") || peer.starts_with("[::1]")
+    }
+
     /// Bytes that wait to be sent.
     pub fn output_bytes(&self) -> usize {
         self.out.len() + self.in_flight_bytes

@@ -4,8 +4,7 @@ use crate::process::ShutdownSignal;
 use crate::shared::Shared;
 
 /// Ends the server on a signal.
-pub fn on_signal(shared: &'static Shared, signal: ShutdownSignal) {
-    tracing::warn!("Received {signal:?} scheduling shutdown...");
+pub fn on_signal(shared: &'static Shared, _: ShutdownSignal) {
     begin(shared);
 }
 

@@ -1,6 +1,7 @@
 //! Commands that work on the server or the connection rather than on keys, one file per family.
 
 mod client;
+mod config;
 mod connection;
 pub(crate) mod info;
 
@@ -77,4 +78,4 @@ pub type ServerCommand = Command<ServerHandler>;
 
 /// All server commands, family by family.
 pub static FAMILIES: &[&[&ServerCommand]] =
-    &[client::COMMANDS, connection::COMMANDS, info::COMMANDS, crate::transaction::COMMANDS];
+    &[client::COMMANDS, config::COMMANDS, connection::COMMANDS, info::COMMANDS, crate::transaction::COMMANDS];

@@ -144,6 +144,14 @@ impl Worker {
         self.refresh_time();
     }
 
+    /// Takes up the newest configuration, if it changed.
+    #[inline]
+    pub fn follow_config(&mut self) {
+        if self.config.refresh() {
+            self.apply_config();
+        }
+    }
+
     /// Reads the clocks.
     pub fn refresh_time(&mut self) {
         self.now_ms = self.shared.clock.unix_ms();
@@ -182,6 +190,8 @@ impl Worker {
             self.shared.engine.gate.enter(self.thread);
             self.is_inside = true;
             self.refresh_time();
+            // What arrives after a CONFIG SET was answered, on whichever thread, runs under the new configuration.
+            self.follow_config();
         }
     }
 
@@ -260,9 +270,7 @@ impl Worker {
             self.leave();
             backend.poll(Some(timeout), self)?;
             let began = self.shared.clock.raw();
-            if self.config.refresh() {
-                self.apply_config();
-            }
+            self.follow_config();
             self.read_mail();
             self.process_ready();
             self.tick();

@@ -1,0 +1,95 @@
+//! CONFIG: GET, SET, REWRITE, RESETSTAT, HELP.
+
+use martlet_command::{Error, Flags, Group, Outcome, command, container};
+
+use super::{Call, ServerCommand, ServerHandler};
+use crate::config::{Extent, Setter, UserLines};
+
+/// The family.
+pub static COMMANDS: &[&ServerCommand] = &[&CONFIG];
+
+const SUMMARY: &str = "Reads and changes the server's configuration.";
+const FLAGS: Flags = Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE);
+
+static CONFIG: ServerCommand = container("config", -2, &[&GET, &SET, &REWRITE, &RESETSTAT, &HELP]).doc(
+    Group::Server,
+    "2.0.0",
+    "Depends on subcommand.",
+    SUMMARY,
+);
+
+static GET: ServerCommand = command("config|get", -3, get as ServerHandler).flags(FLAGS).doc(
+    Group::Server,
+    "2.0.0",
+    "O(N) for N parameters",
+    "Answers the parameters that match the patterns, with their values.",
+);
+
+fn get(call: &mut Call<'_>) -> Outcome {
+    let patterns: Vec<&[u8]> = (2..call.argc()).map(|index| call.arg(index)).collect();
+    let found = call.worker.shared.config.get(&patterns);
+    call.reply.map(found.len());
+    for (name, value) in &found {
+        call.reply.bulk(name);
+        call.reply.bulk(value);
+    }
+    Ok(())
+}
+
+static SET: ServerCommand = command("config|set", -4, set as ServerHandler).flags(FLAGS).doc(
+    Group::Server,
+    "2.0.0",
+    "O(N) for N parameters",
+    "Sets parameters, all of them or none.",
+);
+
+fn set(call: &mut Call<'_>) -> Outcome {
+    if call.argc() % 2 == 1 {
+        return Err(Error::Syntax);
+    }
+    let pairs: Vec<(&[u8], &[u8])> =
+        (2..call.argc()).step_by(2).map(|index| (call.arg(index), call.arg(index + 1))).collect();
+    let setter = Setter { is_local: call.connection.is_local(), is_loading: false };
+    call.worker.shared.config.set(&pairs, setter).map_err(|error| Error::Text(error.to_string()))?;
+    // What this client sends next runs under the new configuration, even within this batch.
+    call.worker.follow_config();
+    call.reply.ok();
+    Ok(())
+}
+
+static REWRITE: ServerCommand = command("config|rewrite", 2, rewrite as ServerHandler).flags(FLAGS).doc(
+    Group::Server,
+    "2.8.0",
+    "O(1)",
+    "Brings the configuration file up to date.",
+);
+
+fn rewrite(call: &mut Call<'_>) -> Outcome {
+    call.worker.shared.config.rewrite(UserLines::Keep, Extent::Needed).map_err(Error::Text)?;
+    call.reply.ok();
+    Ok(())
+}
+
+// Counters belong to their threads: nobody counts while the gate is closed.
+static RESETSTAT: ServerCommand = command("config|resetstat", 2, resetstat as ServerHandler)
+    .flags(FLAGS.with(Flags::EXCLUSIVE))
+    .doc(Group::Server, "2.0.0", "O(1)", "Sets the statistics of INFO to zero.");
+
+fn resetstat(call: &mut Call<'_>) -> Outcome {
+    let shared = call.worker.shared;
+    shared.threads.iter().for_each(|thread| thread.reset());
+    shared.engine.counters.iter().for_each(|counters| counters.reset());
+    shared.engine.lazy_free.reset_freed();
+    shared.stats.reset(martlet_base::alloc::used_bytes() as u64);
+    call.reply.ok();
+    Ok(())
+}
+
+static HELP: ServerCommand = command("config|help", 2, help as ServerHandler)
+    .flags(Flags::LOADING.with(Flags::STALE))
+    .doc(Group::Server, "5.0.0", "O(1)", "Tells what the subcommands are.");
+
+fn help(call: &mut Call<'_>) -> Outcome {
+    super::write_help(call, "CONFIG");
+    Ok(())
+}
