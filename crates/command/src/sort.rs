@@ -13,7 +13,9 @@ use martlet_engine::{EventClass, Keys};
 use martlet_keyspace::{Key, Value};
 use martlet_protocol::request::Args;
 use martlet_types::element::Element;
+use martlet_types::hash::Hash;
 use martlet_types::list::{End, List};
+use martlet_types::set::Set;
 
 use crate::Handler;
 use crate::context::Context;
@@ -190,21 +192,21 @@ fn run(ctx: &mut Context<'_>, read_only: bool) -> Outcome {
 /// What is sorted.
 enum Source {
     List(List),
+    Set(Set),
 }
 
 impl Source {
     fn new(value: Value) -> Result<Source, Error> {
         match value {
             Value::List(list) => Ok(Source::List(list)),
+            Value::Set(set) => Ok(Source::Set(set)),
             _ => Err(Error::WrongType),
         }
     }
 
     /// Whether the order of the elements means nothing.
     fn is_unordered(&self) -> bool {
-        match self {
-            Source::List(_) => false,
-        }
+        matches!(self, Source::Set(_))
     }
 
     /// All elements; from the last to the first if `backwards`, where they have an order.
@@ -212,6 +214,7 @@ impl Source {
         match self {
             Source::List(list) if backwards => list.iter_back_from(list.len().saturating_sub(1)).collect(),
             Source::List(list) => list.iter().collect(),
+            Source::Set(set) => set.iter().collect(),
         }
     }
 }
@@ -277,9 +280,10 @@ fn resolve(keys: &mut Keys, pattern: &[u8], element: &Element<'_>) -> Option<Vec
     let mut name = pattern[..star].to_vec();
     element.write_to(&mut name);
     name.extend_from_slice(suffix);
+    let now_ms = keys.now_ms;
     let entry = keys.lookup(&Key::new(&name))?;
     match field {
-        Some(_) => None,
+        Some(field) => entry.object::<Hash>()?.get(field, now_ms).map(|found| found.value.to_vec()),
         None => entry.str().map(|value| value.bytes(&mut NumberBuffer::new()).to_vec()),
     }
 }

@@ -1,7 +1,10 @@
 //! SORT through the table.
 
 use crate::testing::Fixture;
-use martlet_keyspace::{ExpiryChange, Key};
+use martlet_keyspace::{ExpiryChange, Key, Value};
+use martlet_types::element::Element;
+use martlet_types::hash::{FieldExpiry, Hash, HashLimits};
+use martlet_types::set::{Set, SetLimits};
 
 fn with(lines: &[&str]) -> Fixture {
     let mut t = Fixture::new();
@@ -91,4 +94,40 @@ fn weights_are_read_as_c_reads_them() {
     assert_eq!(t.run("SORT l BY w_*"), r#"["c" "b" "a"]"#);
     set(&mut t, &[("w_b", "nan")]);
     assert_eq!(t.run("SORT l BY w_*"), "-ERR One or more scores can't be converted into double");
+}
+
+/// Puts a value under a key.
+fn put(t: &mut Fixture, key: &str, value: Value) {
+    t.keys.hold_all();
+    t.keys.set_value(&Key::new(key.as_bytes()), value, None);
+    t.keys.release();
+}
+
+#[test]
+fn sets_are_sorted_where_the_order_is_stored() {
+    let mut t = Fixture::new();
+    let mut members = Set::new();
+    for member in [&b"b"[..], b"10", b"a", b"9"] {
+        members.add(Element::parse(member), SetLimits::default());
+    }
+    put(&mut t, "s", Value::Set(members));
+    assert_eq!(t.run("SORT s ALPHA"), r#"["10" "9" "a" "b"]"#);
+    assert_eq!(t.run("SORT s BY nosort LIMIT 0 -1").len(), r#"["10" "9" "a" "b"]"#.len());
+    assert_eq!(t.run("SORT s BY nosort DESC STORE d"), ":4");
+    assert_eq!(t.run("LRANGE d 0 -1"), r#"["b" "a" "9" "10"]"#);
+}
+
+#[test]
+fn by_fields_of_hashes() {
+    let mut t = with(&["RPUSH l 1 2 3"]);
+    for (key, weight) in [("h1", "7"), ("h2", "5")] {
+        let mut hash = Hash::new();
+        let limits = HashLimits::default();
+        hash.set(b"w->x", Element::parse(weight.as_bytes()), FieldExpiry::Clear, limits, 0);
+        put(&mut t, key, Value::Hash(hash));
+    }
+    assert_eq!(t.run("SORT l BY h*->w->x GET # GET h*->w->x"), r#"["3" nil "2" "5" "1" "7"]"#);
+    // Without a field's name after the arrow, the arrow is part of the key's.
+    set(&mut t, &[("h1->", "x")]);
+    assert_eq!(t.run("SORT l GET h*->"), r#"["x" nil nil]"#);
 }
