@@ -5,7 +5,9 @@ use martlet_engine::Keys;
 use martlet_keyspace::Key;
 use martlet_protocol::reply::Reply;
 use martlet_protocol::request::Args;
+use martlet_types::hash::HashLimits;
 use martlet_types::list::ListLimit;
+use martlet_types::set::SetLimits;
 
 use crate::error::{Error, Outcome};
 
@@ -18,6 +20,11 @@ pub struct Settings {
     pub databases: usize,
     /// Until which size a list is a listpack (`list-max-listpack-size`).
     pub list_limit: ListLimit,
+    /// When a set changes its encoding (`set-max-intset-entries`, `set-max-listpack-entries`,
+    /// `set-max-listpack-value`).
+    pub set_limits: SetLimits,
+    /// When a hash becomes a hashtable (`hash-max-listpack-entries`, `hash-max-listpack-value`).
+    pub hash_limits: HashLimits,
 }
 
 impl Default for Settings {
@@ -26,6 +33,8 @@ impl Default for Settings {
             string_max_bytes: martlet_base::limits::STRING_MAX_BYTES,
             databases: 16,
             list_limit: ListLimit::default(),
+            set_limits: SetLimits::default(),
+            hash_limits: HashLimits::default(),
         }
     }
 }

@@ -5,10 +5,12 @@
 //! data, never blocks, and finds the shards of its keys held.
 
 pub mod bitmap;
+mod collection_scan;
 pub mod context;
 pub mod error;
 pub mod generic;
 pub mod list;
+pub mod set;
 pub mod sort;
 pub mod spec;
 pub mod string;
@@ -24,4 +26,4 @@ pub type Handler = fn(&mut Context<'_>) -> Outcome;
 
 /// All data commands, family by family.
 pub static FAMILIES: &[&[&Command<Handler>]] =
-    &[bitmap::COMMANDS, generic::COMMANDS, list::COMMANDS, sort::COMMANDS, string::COMMANDS];
+    &[bitmap::COMMANDS, generic::COMMANDS, list::COMMANDS, set::COMMANDS, sort::COMMANDS, string::COMMANDS];

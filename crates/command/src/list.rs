@@ -107,7 +107,7 @@ fn at_least(least: i64, text: &[u8], error: &'static str) -> Result<i64, Error> 
 }
 
 /// A number whose negation is one too.
-fn symmetric(text: &[u8]) -> Result<i64, Error> {
+pub(crate) fn symmetric(text: &[u8]) -> Result<i64, Error> {
     match parse_i64(text) {
         None => Err(Error::NotInteger),
         Some(i64::MIN) => Err(Error::Fixed(

@@ -1,7 +1,9 @@
 //! What command handlers need of the configuration.
 
 use martlet_command::Settings;
+use martlet_types::hash::HashLimits;
 use martlet_types::list::ListLimit;
+use martlet_types::set::SetLimits;
 
 use crate::config::Config;
 
@@ -11,6 +13,15 @@ pub fn from_config(config: &Config) -> Settings {
         string_max_bytes: config.proto_max_bulk_len_bytes as usize,
         databases: config.databases as usize,
         list_limit: ListLimit::from_directive(config.list_max_listpack_size),
+        set_limits: SetLimits {
+            intset_max_entries: config.set_max_intset_entries,
+            listpack_max_entries: config.set_max_listpack_entries,
+            listpack_max_value_bytes: config.set_max_listpack_value,
+        },
+        hash_limits: HashLimits {
+            listpack_max_entries: config.hash_max_listpack_entries,
+            listpack_max_value_bytes: config.hash_max_listpack_value,
+        },
         ..Settings::default()
     }
 }

@@ -16,6 +16,7 @@ mod transfer;
 mod walk;
 
 pub use object::memory_usage;
+pub(crate) use walk::parse_cursor;
 
 /// The family.
 pub static COMMANDS: &[&Command<Handler>] = &[

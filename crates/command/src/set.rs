@@ -1,0 +1,249 @@
+//! Sets: adding, removing, asking for members. Random choice is in `random`, set algebra in `algebra`.
+
+mod algebra;
+mod random;
+#[cfg(test)]
+mod tests;
+
+use martlet_engine::{EventClass, Keys};
+use martlet_keyspace::Key;
+use martlet_types::element::{Element, IntBuffer};
+use martlet_types::set::Set;
+
+use crate::Handler;
+use crate::collection_scan::{self, ScanOptions};
+use crate::context::Context;
+use crate::error::Outcome;
+use crate::list::bulk;
+use crate::spec::{Acl, Command, Flags, Group, KeyFlags, KeyPart, command};
+
+/// The family.
+pub static COMMANDS: &[&Command<Handler>] = &[
+    &SADD,
+    &SREM,
+    &SMEMBERS,
+    &SISMEMBER,
+    &SMISMEMBER,
+    &SCARD,
+    &SMOVE,
+    &SSCAN,
+    &random::SPOP,
+    &random::SRANDMEMBER,
+    &algebra::SINTER,
+    &algebra::SINTERCARD,
+    &algebra::SINTERSTORE,
+    &algebra::SUNION,
+    &algebra::SUNIONSTORE,
+    &algebra::SDIFF,
+    &algebra::SDIFFSTORE,
+];
+
+const RW_INSERT: KeyFlags = KeyFlags::RW.with(KeyFlags::INSERT);
+const RW_ACCESS_DELETE: KeyFlags = KeyFlags::RW.with(KeyFlags::ACCESS).with(KeyFlags::DELETE);
+const RO_ACCESS: KeyFlags = KeyFlags::RO.with(KeyFlags::ACCESS);
+const READS_FAST: Flags = Flags::READONLY.with(Flags::FAST);
+
+/// Says that a set was changed, without counting the change.
+#[inline]
+fn note(keys: &mut Keys, key: &Key<'_>, event: &'static str) {
+    keys.signal(key);
+    keys.effects.event(EventClass::SET, event, keys.db, key.bytes);
+}
+
+/// Deletes a set that has lost its last member.
+fn delete_if_empty(keys: &mut Keys, key: &Key<'_>) {
+    if keys.delete_if_empty::<Set>(key) {
+        keys.effects.event(EventClass::GENERIC, "del", keys.db, key.bytes);
+    }
+}
+
+static SADD: Command<Handler> = command("sadd", -3, sadd as Handler)
+    .flags(Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST))
+    .keys(&[KeyPart::one(1, RW_INSERT)])
+    .acl(Acl::SET)
+    .doc(
+        Group::Set,
+        "1.0.0",
+        "O(N), N being the number of members added",
+        "Adds members to a set. Creates the key if it is not there.",
+    );
+
+fn sadd(ctx: &mut Context<'_>) -> Outcome {
+    let key = ctx.key(1);
+    let members = ctx.args.from(2);
+    let limits = ctx.settings.set_limits;
+    let set = ctx.keys.create::<Set>(&key)?;
+    set.prepare(members.at(0), members.len(), limits);
+    let added = members.iter().filter(|member| set.add(Element::Bytes(member), limits)).count();
+    if added > 0 {
+        ctx.keys.dirty += added as u64;
+        note(ctx.keys, &key, "sadd");
+    }
+    ctx.reply.count(added);
+    Ok(())
+}
+
+static SREM: Command<Handler> = command("srem", -3, srem as Handler)
+    .flags(Flags::WRITE.with(Flags::FAST))
+    .keys(&[KeyPart::one(1, KeyFlags::RW.with(KeyFlags::DELETE))])
+    .acl(Acl::SET)
+    .doc(
+        Group::Set,
+        "1.0.0",
+        "O(N), N being the number of members given",
+        "Removes members from a set. Deletes the key with the last one.",
+    );
+
+fn srem(ctx: &mut Context<'_>) -> Outcome {
+    let key = ctx.key(1);
+    let mut removed = 0;
+    if let Some(set) = ctx.keys.write::<Set>(&key)? {
+        removed = ctx.args.from(2).iter().filter(|member| set.remove(Element::Bytes(member))).count();
+    }
+    if removed > 0 {
+        ctx.keys.dirty += removed as u64;
+        note(ctx.keys, &key, "srem");
+        delete_if_empty(ctx.keys, &key);
+    }
+    ctx.reply.count(removed);
+    Ok(())
+}
+
+static SMEMBERS: Command<Handler> = command("smembers", 2, smembers as Handler)
+    .flags(Flags::READONLY)
+    .keys(&[KeyPart::one(1, RO_ACCESS)])
+    .acl(Acl::SET)
+    .doc(Group::Set, "1.0.0", "O(N), N being the number of members", "Returns all members of a set.");
+
+fn smembers(ctx: &mut Context<'_>) -> Outcome {
+    let key = ctx.key(1);
+    let Context { keys, reply, .. } = ctx;
+    match keys.read::<Set>(&key)? {
+        Some(set) => {
+            reply.set(set.len());
+            set.iter().for_each(|member| bulk(reply, member));
+        }
+        None => reply.set(0),
+    }
+    Ok(())
+}
+
+static SISMEMBER: Command<Handler> = command("sismember", 3, sismember as Handler)
+    .flags(READS_FAST)
+    .keys(&[KeyPart::one(1, KeyFlags::RO)])
+    .acl(Acl::SET)
+    .doc(Group::Set, "1.0.0", "O(1)", "Tells whether a value is a member of a set.");
+
+fn sismember(ctx: &mut Context<'_>) -> Outcome {
+    let (key, member) = (ctx.key(1), Element::Bytes(ctx.arg(2)));
+    let found = ctx.keys.read::<Set>(&key)?.is_some_and(|set| set.contains(member));
+    ctx.reply.int(i64::from(found));
+    Ok(())
+}
+
+static SMISMEMBER: Command<Handler> = command("smismember", -3, smismember as Handler)
+    .flags(READS_FAST)
+    .keys(&[KeyPart::one(1, RO_ACCESS)])
+    .acl(Acl::SET)
+    .doc(
+        Group::Set,
+        "6.2.0",
+        "O(N), N being the number of values",
+        "Tells of each value whether it is a member of a set.",
+    );
+
+fn smismember(ctx: &mut Context<'_>) -> Outcome {
+    let key = ctx.key(1);
+    let Context { keys, reply, args, .. } = ctx;
+    let set = keys.read::<Set>(&key)?;
+    let values = args.from(2);
+    reply.array(values.len());
+    for value in values.iter() {
+        let found = set.is_some_and(|set| set.contains(Element::Bytes(value)));
+        reply.int(i64::from(found));
+    }
+    Ok(())
+}
+
+static SCARD: Command<Handler> = command("scard", 2, scard as Handler)
+    .flags(READS_FAST)
+    .keys(&[KeyPart::one(1, KeyFlags::RO)])
+    .acl(Acl::SET)
+    .doc(Group::Set, "1.0.0", "O(1)", "Returns the number of members of a set.");
+
+fn scard(ctx: &mut Context<'_>) -> Outcome {
+    let len = ctx.keys.read::<Set>(&ctx.key(1))?.map_or(0, Set::len);
+    ctx.reply.count(len);
+    Ok(())
+}
+
+static SMOVE: Command<Handler> = command("smove", 4, smove as Handler)
+    .flags(Flags::WRITE.with(Flags::FAST))
+    .keys(&[KeyPart::one(1, RW_ACCESS_DELETE), KeyPart::one(2, RW_INSERT)])
+    .acl(Acl::SET)
+    .doc(Group::Set, "1.0.0", "O(1)", "Moves a member from one set to another.");
+
+fn smove(ctx: &mut Context<'_>) -> Outcome {
+    let (source, destination) = (ctx.key(1), ctx.key(2));
+    let (text, member) = (ctx.arg(3), Element::Bytes(ctx.arg(3)));
+    let limits = ctx.settings.set_limits;
+    let has_member = match ctx.keys.write::<Set>(&source)? {
+        Some(set) => set.contains(member),
+        None => {
+            ctx.reply.int(0);
+            return Ok(());
+        }
+    };
+    ctx.keys.write::<Set>(&destination)?;
+    ctx.reply.int(i64::from(has_member));
+    if !has_member || source.bytes == destination.bytes {
+        return Ok(());
+    }
+    if let Some(set) = ctx.keys.write::<Set>(&source)? {
+        set.remove(member);
+    }
+    ctx.keys.dirty += 1;
+    note(ctx.keys, &source, "srem");
+    delete_if_empty(ctx.keys, &source);
+    let set = ctx.keys.create::<Set>(&destination)?;
+    set.prepare(text, 1, limits);
+    if set.add(member, limits) {
+        ctx.keys.dirty += 1;
+        note(ctx.keys, &destination, "sadd");
+    }
+    Ok(())
+}
+
+static SSCAN: Command<Handler> = command("sscan", -3, sscan as Handler)
+    .flags(Flags::READONLY)
+    .keys(&[KeyPart::one(1, RO_ACCESS)])
+    .acl(Acl::SET)
+    .doc(
+        Group::Set,
+        "2.8.0",
+        "O(1) for every call, O(N) for all of them, N being the number of members",
+        "Returns some members of a set and a cursor with which to go on.",
+    );
+
+fn sscan(ctx: &mut Context<'_>) -> Outcome {
+    let cursor = collection_scan::cursor(ctx)?;
+    let key = ctx.key(1);
+    let options = ScanOptions::parse(ctx, false);
+    let Context { keys, reply, .. } = ctx;
+    let Some(set) = keys.read::<Set>(&key)? else {
+        collection_scan::answer_empty(reply);
+        return Ok(());
+    };
+    let options = options?;
+    collection_scan::answer(reply, |reply| {
+        let mut count = 0;
+        let next = set.scan(cursor, options.count, |member| {
+            if options.takes(member.as_bytes(&mut IntBuffer::new())) {
+                bulk(reply, member);
+                count += 1;
+            }
+        });
+        (next, count)
+    });
+    Ok(())
+}

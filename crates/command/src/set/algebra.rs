@@ -1,0 +1,262 @@
+//! Intersection, union and difference of sets, answered or stored.
+
+use martlet_engine::{EventClass, Keys};
+use martlet_keyspace::{Key, Object};
+use martlet_types::element::Element;
+use martlet_types::set::{Set, SetLimits};
+
+use super::RO_ACCESS;
+use crate::Handler;
+use crate::context::Context;
+use crate::error::{Error, Outcome};
+use crate::list::bulk;
+use crate::spec::{Acl, Command, Flags, Group, KeyFlags, KeyPart, command};
+
+const STORES: Flags = Flags::WRITE.with(Flags::DENYOOM);
+const STORE_KEYS: &[KeyPart] =
+    &[KeyPart::one(1, KeyFlags::OW.with(KeyFlags::UPDATE)), KeyPart::range(2, -1, 1, RO_ACCESS)];
+const READ_KEYS: &[KeyPart] = &[KeyPart::range(1, -1, 1, RO_ACCESS)];
+const SUM_OF_SIZES: &str = "O(N), N being the number of members of all sets";
+const SMALLEST_TIMES_SETS: &str =
+    "O(N * M) at worst, N being the number of members of the smallest set and M the number of sets";
+
+/// Notes accesses to the keys in order and checks that none holds another type.
+fn look_up(keys: &mut Keys, operands: &[Key<'_>]) -> Outcome {
+    for key in operands {
+        keys.read::<Set>(key)?;
+    }
+    Ok(())
+}
+
+/// The sets that were looked up; `None` where there is no key.
+fn sets<'a>(keys: &'a Keys, operands: &[Key<'_>]) -> Vec<Option<&'a Set>> {
+    operands.iter().map(|key| keys.get(key).and_then(|entry| entry.object::<Set>())).collect()
+}
+
+/// The keys at arguments `first` up to and without `end`.
+fn operands<'a>(ctx: &Context<'a>, first: usize, end: usize) -> Vec<Key<'a>> {
+    (first..end).map(|index| ctx.key(index)).collect()
+}
+
+/// Hands each member of all sets to `f`, until `f` answers false.
+fn intersect<'a>(sets: &[Option<&'a Set>], mut f: impl FnMut(Element<'a>) -> bool) {
+    let Some(mut sets) = sets.iter().copied().collect::<Option<Vec<&Set>>>() else { return };
+    sets.sort_by_key(|set| set.len());
+    let Some((smallest, others)) = sets.split_first() else { return };
+    for member in smallest.iter() {
+        let in_all = others.iter().all(|set| std::ptr::eq(*set, *smallest) || set.contains(member));
+        if in_all && !f(member) {
+            return;
+        }
+    }
+}
+
+/// Hands each member of any set to `f`, once.
+fn unite<'a>(sets: &[Option<&'a Set>], limits: SetLimits, mut f: impl FnMut(Element<'a>)) {
+    let sets: Vec<&Set> = sets.iter().copied().flatten().collect();
+    let Some(largest) = sets.iter().max_by_key(|set| set.len()) else { return };
+    largest.iter().for_each(&mut f);
+    if sets.len() == 1 {
+        return;
+    }
+    // A clone of a large set shares its blocks: only what the others add is copied.
+    let mut seen = (*largest).clone();
+    for set in sets.iter().filter(|set| !std::ptr::eq(**set, *largest)) {
+        for member in set.iter() {
+            if seen.add(member, limits) {
+                f(member);
+            }
+        }
+    }
+}
+
+/// Hands each member of the first set that is in no other to `f`.
+fn subtract<'a>(sets: &[Option<&'a Set>], mut f: impl FnMut(Element<'a>)) {
+    let Some((Some(first), others)) = sets.split_first() else { return };
+    let mut others: Vec<&Set> = others.iter().copied().flatten().collect();
+    if others.iter().any(|set| std::ptr::eq(*set, *first)) {
+        return;
+    }
+    // Looking up each member in every other set, or removing every other member from a copy: what is less work, as
+    // Redis reckons.
+    let by_lookup = first.len() * (others.len() + 1) / 2;
+    let by_removal = first.len() + others.iter().map(|set| set.len()).sum::<usize>();
+    if by_lookup <= by_removal {
+        others.sort_by_key(|set| std::cmp::Reverse(set.len()));
+        first.iter().filter(|member| !others.iter().any(|set| set.contains(*member))).for_each(f);
+        return;
+    }
+    let mut left = (*first).clone();
+    others.iter().flat_map(|set| set.iter()).for_each(|member| {
+        left.remove(member);
+    });
+    first.iter().filter(|member| left.contains(*member)).for_each(&mut f);
+}
+
+/// Puts the result in place of whatever the destination held, or deletes it if the result is empty.
+fn store(ctx: &mut Context<'_>, result: Set, event: &'static str) {
+    let key = ctx.key(1);
+    let Context { keys, reply, .. } = ctx;
+    reply.count(result.len());
+    if result.is_empty() {
+        if keys.delete(&key) {
+            keys.changed(&key, EventClass::GENERIC, "del");
+        }
+        return;
+    }
+    keys.set_value(&key, result.into_value(), None);
+    keys.changed(&key, EventClass::SET, event);
+}
+
+pub(super) static SINTER: Command<Handler> = command("sinter", -2, sinter as Handler)
+    .flags(Flags::READONLY)
+    .keys(READ_KEYS)
+    .acl(Acl::SET)
+    .doc(Group::Set, "1.0.0", SMALLEST_TIMES_SETS, "Returns the members that all sets have.");
+
+fn sinter(ctx: &mut Context<'_>) -> Outcome {
+    let operands = operands(ctx, 1, ctx.argc());
+    let Context { keys, reply, .. } = ctx;
+    look_up(keys, &operands)?;
+    let header = reply.defer();
+    let mut count = 0;
+    intersect(&sets(keys, &operands), |member| {
+        bulk(reply, member);
+        count += 1;
+        true
+    });
+    reply.close_set(header, count);
+    Ok(())
+}
+
+pub(super) static SINTERCARD: Command<Handler> = command("sintercard", -3, sintercard as Handler)
+    .flags(Flags::READONLY)
+    .keys(&[KeyPart::counted(1, RO_ACCESS)])
+    .acl(Acl::SET)
+    .doc(Group::Set, "7.0.0", SMALLEST_TIMES_SETS, "Returns the number of members that all sets have.");
+
+fn sintercard(ctx: &mut Context<'_>) -> Outcome {
+    let count = ctx.int(1).ok().and_then(|count| usize::try_from(count).ok()).filter(|count| *count > 0);
+    let count = count.ok_or(Error::Fixed("ERR numkeys should be greater than 0"))?;
+    if count > ctx.argc() - 2 {
+        return Err(Error::Fixed("ERR Number of keys can't be greater than number of args"));
+    }
+    let mut limit = 0;
+    for index in (2 + count..ctx.argc()).step_by(2) {
+        if !ctx.is(index, "limit") || index + 1 == ctx.argc() {
+            return Err(Error::Syntax);
+        }
+        let number = ctx.int(index + 1).ok().and_then(|limit| usize::try_from(limit).ok());
+        limit = number.ok_or(Error::Fixed("ERR LIMIT can't be negative"))?;
+    }
+    let operands = operands(ctx, 2, 2 + count);
+    look_up(ctx.keys, &operands)?;
+    let mut found = 0;
+    intersect(&sets(ctx.keys, &operands), |_| {
+        found += 1;
+        found != limit
+    });
+    ctx.reply.count(found);
+    Ok(())
+}
+
+pub(super) static SINTERSTORE: Command<Handler> = command("sinterstore", -3, sinterstore as Handler)
+    .flags(STORES)
+    .keys(STORE_KEYS)
+    .acl(Acl::SET)
+    .doc(Group::Set, "1.0.0", SMALLEST_TIMES_SETS, "Stores the members that all sets have in a key.");
+
+fn sinterstore(ctx: &mut Context<'_>) -> Outcome {
+    let operands = operands(ctx, 2, ctx.argc());
+    let limits = ctx.settings.set_limits;
+    look_up(ctx.keys, &operands)?;
+    let mut result = Set::new_listpack();
+    intersect(&sets(ctx.keys, &operands), |member| {
+        result.add(member, limits);
+        true
+    });
+    result.convert_to_intset_if_all_ints(limits);
+    store(ctx, result, "sinterstore");
+    Ok(())
+}
+
+pub(super) static SUNION: Command<Handler> = command("sunion", -2, sunion as Handler)
+    .flags(Flags::READONLY)
+    .keys(READ_KEYS)
+    .acl(Acl::SET)
+    .doc(Group::Set, "1.0.0", SUM_OF_SIZES, "Returns the members that any of the sets has.");
+
+fn sunion(ctx: &mut Context<'_>) -> Outcome {
+    let operands = operands(ctx, 1, ctx.argc());
+    let limits = ctx.settings.set_limits;
+    let Context { keys, reply, .. } = ctx;
+    look_up(keys, &operands)?;
+    let header = reply.defer();
+    let mut count = 0;
+    unite(&sets(keys, &operands), limits, |member| {
+        bulk(reply, member);
+        count += 1;
+    });
+    reply.close_set(header, count);
+    Ok(())
+}
+
+pub(super) static SUNIONSTORE: Command<Handler> = command("sunionstore", -3, sunionstore as Handler)
+    .flags(STORES)
+    .keys(STORE_KEYS)
+    .acl(Acl::SET)
+    .doc(Group::Set, "1.0.0", SUM_OF_SIZES, "Stores the members that any of the sets has in a key.");
+
+fn sunionstore(ctx: &mut Context<'_>) -> Outcome {
+    let operands = operands(ctx, 2, ctx.argc());
+    let limits = ctx.settings.set_limits;
+    look_up(ctx.keys, &operands)?;
+    let mut result = Set::new();
+    for set in sets(ctx.keys, &operands).into_iter().flatten() {
+        for member in set.iter() {
+            result.add(member, limits);
+        }
+    }
+    store(ctx, result, "sunionstore");
+    Ok(())
+}
+
+pub(super) static SDIFF: Command<Handler> = command("sdiff", -2, sdiff as Handler)
+    .flags(Flags::READONLY)
+    .keys(READ_KEYS)
+    .acl(Acl::SET)
+    .doc(Group::Set, "1.0.0", SUM_OF_SIZES, "Returns the members of the first set that no other has.");
+
+fn sdiff(ctx: &mut Context<'_>) -> Outcome {
+    let operands = operands(ctx, 1, ctx.argc());
+    let Context { keys, reply, .. } = ctx;
+    look_up(keys, &operands)?;
+    let header = reply.defer();
+    let mut count = 0;
+    subtract(&sets(keys, &operands), |member| {
+        bulk(reply, member);
+        count += 1;
+    });
+    reply.close_set(header, count);
+    Ok(())
+}
+
+pub(super) static SDIFFSTORE: Command<Handler> =
+    command("sdiffstore", -3, sdiffstore as Handler).flags(STORES).keys(STORE_KEYS).acl(Acl::SET).doc(
+        Group::Set,
+        "1.0.0",
+        SUM_OF_SIZES,
+        "Stores the members of the first set that no other has in a key.",
+    );
+
+fn sdiffstore(ctx: &mut Context<'_>) -> Outcome {
+    let operands = operands(ctx, 2, ctx.argc());
+    let limits = ctx.settings.set_limits;
+    look_up(ctx.keys, &operands)?;
+    let mut result = Set::new();
+    subtract(&sets(ctx.keys, &operands), |member| {
+        result.add(member, limits);
+    });
+    store(ctx, result, "sdiffstore");
+    Ok(())
+}

@@ -1,0 +1,159 @@
+//! SPOP and SRANDMEMBER.
+
+use martlet_base::random::Random;
+use martlet_engine::{EventClass, Keys};
+use martlet_types::element::Element;
+use martlet_types::set::Set;
+
+use super::{RO_ACCESS, RW_ACCESS_DELETE, delete_if_empty, note};
+use crate::Handler;
+use crate::context::Context;
+use crate::error::{Error, Outcome};
+use crate::list::{bulk, symmetric};
+use crate::spec::{Acl, Command, Flags, Group, KeyPart, command};
+
+/// SPOP with a count is journalled as SREM of at most so many members at a time, as in Redis.
+const SREM_BATCH: usize = 1024;
+
+/// Most members that SRANDMEMBER returns with repetitions: more than memory could hold.
+const REPEATS_MAX: i64 = 1 << 30;
+
+pub(super) static SPOP: Command<Handler> = command("spop", -2, spop as Handler)
+    .flags(Flags::WRITE.with(Flags::FAST))
+    .keys(&[KeyPart::one(1, RW_ACCESS_DELETE)])
+    .acl(Acl::SET)
+    .doc(
+        Group::Set,
+        "1.0.0",
+        "O(N), N being the number of members popped",
+        "Removes and returns random members of a set. Deletes the key with the last one.",
+    );
+
+fn spop(ctx: &mut Context<'_>) -> Outcome {
+    match ctx.argc() {
+        2 => spop_one(ctx),
+        3 => spop_many(ctx),
+        _ => Err(Error::Syntax),
+    }
+}
+
+fn spop_one(ctx: &mut Context<'_>) -> Outcome {
+    let key = ctx.key(1);
+    let Context { keys, reply, .. } = ctx;
+    let recording = keys.effects.recording;
+    let popped = with_random(keys, |keys, random| {
+        let Some(set) = keys.write::<Set>(&key)? else { return Ok(None) };
+        Ok::<_, Error>(set.pop(random, |member| {
+            bulk(reply, member);
+            recording.then(|| member.to_vec())
+        }))
+    })?;
+    let Some(member) = popped else {
+        ctx.reply.null();
+        return Ok(());
+    };
+    let keys = &mut *ctx.keys;
+    keys.dirty += 1;
+    keys.effects.replace(|| [b"SREM".to_vec(), key.bytes.to_vec(), member.unwrap_or_default()]);
+    note(keys, &key, "spop");
+    delete_if_empty(keys, &key);
+    Ok(())
+}
+
+/// Runs `work` with the thread's generator apart from the keys, which otherwise own it.
+fn with_random<R>(keys: &mut Keys, work: impl FnOnce(&mut Keys, &mut Random) -> R) -> R {
+    let mut random = keys.random.clone();
+    let result = work(keys, &mut random);
+    keys.random = random;
+    result
+}
+
+fn spop_many(ctx: &mut Context<'_>) -> Outcome {
+    let key = ctx.key(1);
+    let limits = ctx.settings.set_limits;
+    let count = ctx.int(2).ok().and_then(|count| usize::try_from(count).ok()).ok_or(Error::NotPositive)?;
+    let Context { keys, reply, .. } = ctx;
+    let len = keys.write::<Set>(&key)?.map_or(0, |set| set.len());
+    let count = count.min(len);
+    reply.set(count);
+    if count == 0 {
+        return Ok(());
+    }
+    keys.dirty += count as u64;
+    note(keys, &key, "spop");
+    if count == len {
+        if let Some(set) = keys.write::<Set>(&key)? {
+            set.iter().for_each(|member| bulk(reply, member));
+        }
+        keys.effects.replace(|| [b"DEL".to_vec(), key.bytes.to_vec()]);
+        keys.delete(&key);
+        keys.effects.event(EventClass::GENERIC, "del", keys.db, key.bytes);
+        return Ok(());
+    }
+    let recording = keys.effects.recording;
+    let mut popped: Vec<Vec<u8>> = Vec::new();
+    with_random(keys, |keys, random| {
+        if let Some(set) = keys.write::<Set>(&key)? {
+            set.pop_many(count, limits, random, |member| {
+                bulk(reply, member);
+                if recording {
+                    popped.push(member.to_vec());
+                }
+            });
+        }
+        Ok::<_, Error>(())
+    })?;
+    for batch in popped.chunks(SREM_BATCH) {
+        let command = [b"SREM".as_slice(), key.bytes];
+        keys.effects.replace(|| command.into_iter().chain(batch.iter().map(Vec::as_slice)));
+    }
+    Ok(())
+}
+
+pub(super) static SRANDMEMBER: Command<Handler> = command("srandmember", -2, srandmember as Handler)
+    .flags(Flags::READONLY)
+    .keys(&[KeyPart::one(1, RO_ACCESS)])
+    .acl(Acl::SET)
+    .doc(
+        Group::Set,
+        "1.0.0",
+        "O(N), N being the number of members returned",
+        "Returns random members of a set.",
+    );
+
+fn srandmember(ctx: &mut Context<'_>) -> Outcome {
+    let key = ctx.key(1);
+    let count = match ctx.argc() {
+        2 => None,
+        3 => Some(symmetric(ctx.arg(2))?),
+        _ => return Err(Error::Syntax),
+    };
+    if count.is_some_and(|count| count < -REPEATS_MAX) {
+        return Err(Error::OutOfRange);
+    }
+    let Context { keys, reply, .. } = ctx;
+    let mut random = keys.random.clone();
+    match (keys.read::<Set>(&key)?, count) {
+        (None, None) => reply.null(),
+        (None, Some(_)) => reply.array(0),
+        (Some(set), None) => random_member(set, &mut random, |member| bulk(reply, member)),
+        (Some(set), Some(count @ ..0)) => {
+            reply.array(count.unsigned_abs() as usize);
+            for _ in 0..count.unsigned_abs() {
+                random_member(set, &mut random, |member| bulk(reply, member));
+            }
+        }
+        (Some(set), Some(count)) => {
+            let count = usize::try_from(count).unwrap_or(usize::MAX).min(set.len());
+            reply.array(count);
+            set.sample(count, &mut random, |member| bulk(reply, member));
+        }
+    }
+    keys.random = random;
+    Ok(())
+}
+
+/// Hands a random member to `f`; a set in the keyspace has at least one.
+fn random_member<'a>(set: &'a Set, random: &mut Random, f: impl FnOnce(Element<'a>)) {
+    f(set.random(random).unwrap_or(Element::Bytes(b"")));
+}
