@@ -287,7 +287,7 @@ impl KeyPart {
     }
 
     /// Appends the indexes of the keys in `args`; false when the arguments do not fit the spec.
-    fn find_in(&self, args: &Args<'_>, out: &mut Vec<usize>) -> bool {
+    pub fn find_in(&self, args: &Args<'_>, out: &mut Vec<usize>) -> bool {
         let argc = args.len();
         let begin = match self.begin {
             Begin::Index(index) => index,

@@ -1,9 +1,13 @@
 //! Commands that work on the server or the connection rather than on keys, one file per family.
 
 mod client;
+mod command;
 mod config;
 mod connection;
 pub(crate) mod info;
+mod memory;
+mod observe;
+mod server;
 
 use martlet_command::{Command, Outcome};
 use martlet_protocol::reply::Reply;
@@ -77,5 +81,14 @@ pub type ServerHandler = fn(&mut Call<'_>) -> Outcome;
 pub type ServerCommand = Command<ServerHandler>;
 
 /// All server commands, family by family.
-pub static FAMILIES: &[&[&ServerCommand]] =
-    &[client::COMMANDS, config::COMMANDS, connection::COMMANDS, info::COMMANDS, crate::transaction::COMMANDS];
+pub static FAMILIES: &[&[&ServerCommand]] = &[
+    client::COMMANDS,
+    command::COMMANDS,
+    config::COMMANDS,
+    connection::COMMANDS,
+    info::COMMANDS,
+    memory::COMMANDS,
+    observe::COMMANDS,
+    server::COMMANDS,
+    crate::transaction::COMMANDS,
+];

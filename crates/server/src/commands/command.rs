@@ -1,0 +1,323 @@
+//! COMMAND and its subcommands: the table told to clients. Everything here is derived from the entries.
+
+use martlet_base::glob;
+use martlet_command::{Acl, Begin, Error, Find, Flags, Group, KeyFlags, KeyPart, Outcome, command};
+use martlet_protocol::reply::Reply;
+use martlet_protocol::request::Args;
+
+use super::{Call, ServerCommand, ServerHandler};
+use crate::registry::{Entry, Registry};
+
+/// The family.
+pub static COMMANDS: &[&ServerCommand] = &[&COMMAND];
+
+const OPEN: Flags = Flags::LOADING.with(Flags::STALE);
+
+static COMMAND: ServerCommand = ServerCommand {
+    subcommands: &[&COUNT, &DOCS, &GETKEYS, &GETKEYSANDFLAGS, &HELP, &INFO, &LIST],
+    ..command("command", -1, all as ServerHandler).flags(OPEN).acl(Acl::CONNECTION).doc(
+        Group::Server,
+        "2.8.13",
+        "O(N) for N commands",
+        "Describes all commands.",
+    )
+};
+
+/// Commands as clients can call them, in the table's order.
+fn sorted(registry: &Registry) -> Vec<(&[u8], &Entry)> {
+    let mut commands: Vec<_> = registry.commands().collect();
+    commands.sort_unstable_by_key(|(_, entry)| entry.id);
+    commands
+}
+
+fn all(call: &mut Call<'_>) -> Outcome {
+    if call.argc() > 1 {
+        return Err(crate::checks::unknown_subcommand(&call.args));
+    }
+    let registry = call.worker.shared.registry;
+    let commands = sorted(registry);
+    call.reply.array(commands.len());
+    for (name, entry) in commands {
+        write_info(call.reply, registry, name, entry);
+    }
+    Ok(())
+}
+
+static COUNT: ServerCommand = command("command|count", 2, count as ServerHandler)
+    .flags(OPEN)
+    .acl(Acl::CONNECTION)
+    .doc(Group::Server, "2.8.13", "O(1)", "Counts the commands.");
+
+fn count(call: &mut Call<'_>) -> Outcome {
+    call.reply.count(call.worker.shared.registry.commands().count());
+    Ok(())
+}
+
+static INFO: ServerCommand = command("command|info", -2, info as ServerHandler)
+    .flags(OPEN)
+    .acl(Acl::CONNECTION)
+    .doc(Group::Server, "2.8.13", "O(N) for N commands asked for", "Describes the named commands.");
+
+fn info(call: &mut Call<'_>) -> Outcome {
+    if call.argc() == 2 {
+        let registry = call.worker.shared.registry;
+        let commands = sorted(registry);
+        call.reply.array(commands.len());
+        commands.into_iter().for_each(|(name, entry)| write_info(call.reply, registry, name, entry));
+        return Ok(());
+    }
+    let registry = call.worker.shared.registry;
+    call.reply.array(call.argc() - 2);
+    for name in call.args.iter().skip(2) {
+        match registry.find_full(name) {
+            Some(entry) => write_info(call.reply, registry, entry.spec.full_name.as_bytes(), entry),
+            None => call.reply.null_array(),
+        }
+    }
+    Ok(())
+}
+
+fn write_info(reply: &mut Reply, registry: &Registry, name: &[u8], entry: &Entry) {
+    let spec = entry.spec;
+    reply.array(10);
+    reply.bulk(name);
+    reply.int(i64::from(spec.arity));
+    let movable = spec.keys.iter().any(|part| !is_simple(part));
+    let mut names: Vec<&str> = spec.flags.names().collect();
+    if movable && !names.contains(&"movablekeys") {
+        names.push("movablekeys");
+    }
+    reply.set(names.len());
+    names.iter().for_each(|name| reply.simple(name));
+    let (first, last, step) = spec.legacy_range();
+    [first, last, step].into_iter().for_each(|n| reply.int(n));
+    let categories: Vec<&str> = spec.acl().names().collect();
+    reply.set(categories.len());
+    categories.iter().for_each(|category| reply.simple(&format!("@{category}")));
+    reply.array(0);
+    reply.array(spec.keys.len());
+    spec.keys.iter().for_each(|part| write_key_part(reply, part));
+    reply.array(entry.subcommands.len());
+    for &id in &entry.subcommands {
+        let sub = &registry.entries()[id];
+        write_info(reply, registry, sub.spec.full_name.as_bytes(), sub);
+    }
+}
+
+fn is_simple(part: &KeyPart) -> bool {
+    matches!((part.begin, part.find), (Begin::Index(_), Find::Range { .. }))
+}
+
+fn write_key_part(reply: &mut Reply, part: &KeyPart) {
+    let pairs = |reply: &mut Reply, pairs: &[(&str, i64)]| {
+        reply.map(pairs.len());
+        for (name, value) in pairs {
+            reply.bulk(name.as_bytes());
+            reply.int(*value);
+        }
+    };
+    let flags: Vec<&str> = part.flags.names().collect();
+    reply.map(3);
+    reply.bulk(b"flags");
+    reply.set(flags.len());
+    flags.iter().for_each(|flag| reply.simple(flag));
+    reply.bulk(b"begin_search");
+    reply.map(2);
+    reply.bulk(b"type");
+    match part.begin {
+        Begin::Index(index) => {
+            reply.bulk(b"index");
+            reply.bulk(b"spec");
+            pairs(reply, &[("index", index as i64)]);
+        }
+        Begin::Keyword(word, from) => {
+            reply.bulk(b"keyword");
+            reply.bulk(b"spec");
+            reply.map(2);
+            reply.bulk(b"keyword");
+            reply.bulk(word.as_bytes());
+            reply.bulk(b"startfrom");
+            reply.int(from as i64);
+        }
+        Begin::Unknown => {
+            reply.bulk(b"unknown");
+            reply.bulk(b"spec");
+            reply.map(0);
+        }
+    }
+    reply.bulk(b"find_keys");
+    reply.map(2);
+    reply.bulk(b"type");
+    match part.find {
+        Find::Range { last, step, limit } => {
+            reply.bulk(b"range");
+            reply.bulk(b"spec");
+            pairs(reply, &[("lastkey", last as i64), ("keystep", step as i64), ("limit", limit as i64)]);
+        }
+        Find::Count { count, first, step } => {
+            reply.bulk(b"keynum");
+            reply.bulk(b"spec");
+            pairs(
+                reply,
+                &[("keynumidx", count as i64), ("firstkey", first as i64), ("keystep", step as i64)],
+            );
+        }
+        Find::Unknown => {
+            reply.bulk(b"unknown");
+            reply.bulk(b"spec");
+            reply.map(0);
+        }
+    }
+}
+
+static DOCS: ServerCommand = command("command|docs", -2, docs as ServerHandler)
+    .flags(OPEN)
+    .acl(Acl::CONNECTION)
+    .doc(Group::Server, "7.0.0", "O(N) for N commands asked for", "Documents the named commands, or all.");
+
+fn docs(call: &mut Call<'_>) -> Outcome {
+    let registry = call.worker.shared.registry;
+    let entries: Vec<&Entry> = if call.argc() == 2 {
+        sorted(registry).into_iter().map(|(_, entry)| entry).collect()
+    } else {
+        call.args.iter().skip(2).filter_map(|name| registry.find_full(name)).collect()
+    };
+    call.reply.map(entries.len());
+    for entry in entries {
+        write_docs(call.reply, registry, entry);
+    }
+    Ok(())
+}
+
+fn write_docs(reply: &mut Reply, registry: &Registry, entry: &Entry) {
+    let spec = entry.spec;
+    reply.bulk(spec.full_name.as_bytes());
+    reply.map(4 + usize::from(!entry.subcommands.is_empty()));
+    let fields = [
+        ("summary", spec.summary),
+        ("since", spec.since),
+        ("group", spec.group.name()),
+        ("complexity", spec.complexity),
+    ];
+    for (name, value) in fields {
+        reply.bulk(name.as_bytes());
+        reply.bulk(value.as_bytes());
+    }
+    if !entry.subcommands.is_empty() {
+        reply.bulk(b"subcommands");
+        reply.map(entry.subcommands.len());
+        for &id in &entry.subcommands {
+            write_docs(reply, registry, &registry.entries()[id]);
+        }
+    }
+}
+
+static LIST: ServerCommand = command("command|list", -2, list as ServerHandler)
+    .flags(OPEN)
+    .acl(Acl::CONNECTION)
+    .doc(Group::Server, "7.0.0", "O(N) for N commands", "Lists the names of commands.");
+
+fn list(call: &mut Call<'_>) -> Outcome {
+    let registry = call.worker.shared.registry;
+    let keep: Box<dyn Fn(&Entry) -> bool> = match call.argc() {
+        2 => Box::new(|_| true),
+        5 if call.is(2, "filterby") && call.is(3, "pattern") => {
+            let pattern = call.arg(4);
+            Box::new(move |entry| glob::matches(pattern, entry.spec.full_name.as_bytes(), true))
+        }
+        5 if call.is(2, "filterby") && call.is(3, "aclcat") => {
+            let wanted = String::from_utf8_lossy(call.arg(4)).to_ascii_lowercase();
+            Box::new(move |entry| entry.spec.acl().names().any(|category| category == wanted))
+        }
+        // No modules can be loaded.
+        5 if call.is(2, "filterby") && call.is(3, "module") => Box::new(|_| false),
+        _ => return Err(Error::Syntax),
+    };
+    let with_subcommands = call.argc() > 2;
+    let mut names: Vec<&str> = Vec::new();
+    for (_, entry) in sorted(registry) {
+        if keep(entry) {
+            names.push(entry.spec.full_name);
+        }
+        if with_subcommands {
+            let subs = entry.subcommands.iter().map(|&id| &registry.entries()[id]);
+            names.extend(subs.filter(|sub| keep(sub)).map(|sub| sub.spec.full_name));
+        }
+    }
+    call.reply.array(names.len());
+    names.iter().for_each(|name| call.reply.bulk(name.as_bytes()));
+    Ok(())
+}
+
+static GETKEYS: ServerCommand = command("command|getkeys", -3, getkeys as ServerHandler)
+    .flags(OPEN)
+    .acl(Acl::CONNECTION)
+    .doc(Group::Server, "2.8.13", "O(N) for N arguments", "Finds the keys among a command's arguments.");
+
+fn getkeys(call: &mut Call<'_>) -> Outcome {
+    let (args, keys) = find_keys(call)?;
+    call.reply.array(keys.len());
+    keys.iter().for_each(|(index, _)| call.reply.bulk(args.at(*index)));
+    Ok(())
+}
+
+static GETKEYSANDFLAGS: ServerCommand =
+    command("command|getkeysandflags", -3, getkeysandflags as ServerHandler)
+        .flags(OPEN)
+        .acl(Acl::CONNECTION)
+        .doc(
+            Group::Server,
+            "7.0.0",
+            "O(N) for N arguments",
+            "Finds a command's keys and what it does with them.",
+        );
+
+fn getkeysandflags(call: &mut Call<'_>) -> Outcome {
+    let (args, keys) = find_keys(call)?;
+    call.reply.array(keys.len());
+    for (index, flags) in keys {
+        call.reply.array(2);
+        call.reply.bulk(args.at(index));
+        let names: Vec<&str> = flags.names().collect();
+        call.reply.set(names.len());
+        names.iter().for_each(|name| call.reply.simple(name));
+    }
+    Ok(())
+}
+
+/// The keys of the command in the arguments, with the flags of the part that each is of.
+fn find_keys<'a>(call: &Call<'a>) -> Result<(Args<'a>, Vec<(usize, KeyFlags)>), Error> {
+    let args = call.args.from(2);
+    let registry = call.worker.shared.registry;
+    let Some(entry) = registry.resolve(&args) else {
+        return Err(Error::Fixed("ERR Invalid command specified"));
+    };
+    if entry.spec.keys.is_empty() {
+        return Err(Error::Fixed("ERR The command has no key arguments"));
+    }
+    if !entry.spec.takes(args.len()) {
+        return Err(Error::Fixed("ERR Invalid number of arguments specified for command"));
+    }
+    let mut keys = Vec::new();
+    for part in entry.spec.keys {
+        let mut indexes = Vec::new();
+        if !part.find_in(&args, &mut indexes) {
+            return Err(Error::Fixed("ERR Invalid arguments specified for command"));
+        }
+        keys.extend(indexes.into_iter().map(|index| (index, part.flags)));
+    }
+    if keys.is_empty() && !entry.spec.flags.has(Flags::NO_MANDATORY_KEYS) {
+        return Err(Error::Fixed("ERR Invalid arguments specified for command"));
+    }
+    Ok((args, keys))
+}
+
+static HELP: ServerCommand = command("command|help", 2, help as ServerHandler)
+    .flags(OPEN)
+    .acl(Acl::CONNECTION)
+    .doc(Group::Server, "5.0.0", "O(1)", "Lists the subcommands.");
+
+fn help(call: &mut Call<'_>) -> Outcome {
+    super::write_help(call, "COMMAND");
+    Ok(())
+}

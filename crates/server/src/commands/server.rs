@@ -1,0 +1,76 @@
+//! The server as a whole: TIME, LOLWUT, SHUTDOWN.
+
+use martlet_base::number::parse_i64;
+use martlet_command::{Acl, Error, Flags, Group, Outcome, command};
+
+use super::{Call, ServerCommand, ServerHandler};
+
+/// The family.
+pub static COMMANDS: &[&ServerCommand] = &[&TIME, &LOLWUT, &SHUTDOWN];
+
+static TIME: ServerCommand = command("time", 1, time as ServerHandler)
+    .flags(Flags::LOADING.with(Flags::STALE).with(Flags::FAST))
+    .acl(Acl::NONE)
+    .doc(Group::Server, "2.6.0", "O(1)", "Tells the server's time.");
+
+fn time(call: &mut Call<'_>) -> Outcome {
+    let now_us = call.worker.shared.clock.unix_us();
+    call.reply.array(2);
+    call.reply.bulk_int(now_us / 1_000_000);
+    call.reply.bulk_int(now_us % 1_000_000);
+    Ok(())
+}
+
+static LOLWUT: ServerCommand = command("lolwut", -1, lolwut as ServerHandler)
+    .flags(Flags::READONLY.with(Flags::FAST))
+    .acl(Acl::NONE)
+    .doc(Group::Server, "5.0.0", "O(1)", "Draws a martlet and tells the version.");
+
+fn lolwut(call: &mut Call<'_>) -> Outcome {
+    if call.argc() >= 3 && call.is(1, "version") {
+        parse_i64(call.arg(2)).ok_or(Error::NotInteger)?;
+    }
+    // The heraldic martlet has no feet, since it never needs to land.
+    let art = "        __\n  _____/ o>\n /  __   |\n<__/  \\__/\n    \\/\\/\n";
+    let text = format!("{art}\nRedis ver. {}\n", super::connection::REDIS_VERSION);
+    call.reply.verbatim("txt", text.as_bytes());
+    Ok(())
+}
+
+static SHUTDOWN: ServerCommand = command("shutdown", -1, shutdown as ServerHandler)
+    .flags(
+        Flags::ADMIN
+            .with(Flags::NOSCRIPT)
+            .with(Flags::LOADING)
+            .with(Flags::STALE)
+            .with(Flags::NO_MULTI)
+            .with(Flags::ALLOW_BUSY),
+    )
+    .acl(Acl::NONE)
+    .doc(Group::Server, "1.0.0", "O(1)", "Ends the server.");
+
+fn shutdown(call: &mut Call<'_>) -> Outcome {
+    let (mut save, mut nosave, mut abort) = (false, false, false);
+    for index in 1..call.argc() {
+        match call.arg(index).to_ascii_lowercase().as_slice() {
+            b"save" => save = true,
+            b"nosave" => nosave = true,
+            b"abort" => abort = true,
+            b"now" | b"force" => {}
+            _ => return Err(Error::Syntax),
+        }
+    }
+    if (save && nosave) || (abort && call.argc() > 2) {
+        return Err(Error::Syntax);
+    }
+    if abort {
+        return Err(Error::Fixed("ERR No shutdown in progress."));
+    }
+    if save {
+        // A user who asks for a save must not lose data to a server that cannot.
+        return Err(Error::Fixed("ERR Errors trying to SHUTDOWN. Check logs."));
+    }
+    crate::shutdown::begin(call.worker.shared);
+    call.connection.closing = true;
+    Ok(())
+}
