@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use super::accepted::Accepted;
 use super::enumerations::*;
 use super::special::*;
-use super::table::Effect::{Absent, Honoured};
+use super::table::Effect::{Absent, Honoured, Moot};
 use super::table::{Section, parameter_table};
 use super::value::Kind::*;
 use super::value::{MemoryLimit, TEXT};
@@ -17,6 +17,7 @@ const ACL: super::Effect = Absent("this version has no access control lists beyo
 const CLUSTER: super::Effect = Absent("this version has no cluster mode");
 const EVICTION: super::Effect = Absent("this version does not evict keys");
 const JOURNAL: super::Effect = Absent("this version keeps no append-only file");
+const PUBSUB: super::Effect = Absent("this version has no publish and subscribe");
 const RDB: super::Effect = Absent("this version writes no RDB files");
 const REPLICATION: super::Effect = Absent("this version does not replicate");
 const SCRIPTS: super::Effect = Absent("this version runs no scripts");
@@ -102,10 +103,10 @@ parameter_table! {
     oom_score_adj_values: [i32; 3] = [0, 200, 800] => "oom-score-adj-values", OomScores, MODIFIABLE|MULTI, Honoured;
     /// What SIGINT does besides stopping the server
     shutdown_on_sigint: ShutdownFlags = ShutdownFlags::default()
-        => "shutdown-on-sigint", ShutdownFlags::KIND, MODIFIABLE|MULTI, Honoured;
+        => "shutdown-on-sigint", ShutdownFlags::KIND, MODIFIABLE|MULTI, RDB;
     /// What SIGTERM does besides stopping the server
     shutdown_on_sigterm: ShutdownFlags = ShutdownFlags::default()
-        => "shutdown-on-sigterm", ShutdownFlags::KIND, MODIFIABLE|MULTI, Honoured;
+        => "shutdown-on-sigterm", ShutdownFlags::KIND, MODIFIABLE|MULTI, RDB;
     /// Seconds that a shutdown waits for lagging replicas
     shutdown_timeout_s: u32 = 10 => "shutdown-timeout", Integer(0, INT_MAX), MODIFIABLE, REPLICATION;
 
@@ -128,7 +129,8 @@ parameter_table! {
     syslog_facility: SyslogFacility = SyslogFacility::Local0
         => "syslog-facility", SyslogFacility::KIND, IMMUTABLE, Honoured;
     /// Keep keys and values out of the log
-    hide_user_data_from_log: bool = false => "hide-user-data-from-log", YesNo, MODIFIABLE, Honoured;
+    hide_user_data_from_log: bool = false => "hide-user-data-from-log", YesNo, MODIFIABLE,
+        Moot("the log never holds keys or values");
 
     // Security.
 
@@ -182,10 +184,10 @@ parameter_table! {
     stream_node_max_entries: u64 = 100 => "stream-node-max-entries", Integer(0, LONG_MAX), MODIFIABLE, STREAMS;
     /// Classes of keyspace events that are published
     notify_keyspace_events: KeyspaceEvents = KeyspaceEvents::default()
-        => "notify-keyspace-events", Events, MODIFIABLE, Honoured;
+        => "notify-keyspace-events", Events, MODIFIABLE|SWITCH, PUBSUB;
     /// When RESTORE checks a payload in depth
     sanitize_dump_payload: SanitizeDumpPayload = SanitizeDumpPayload::No
-        => "sanitize-dump-payload", SanitizeDumpPayload::KIND, MODIFIABLE, Honoured;
+        => "sanitize-dump-payload", SanitizeDumpPayload::KIND, MODIFIABLE, Moot("RESTORE checks every payload in depth");
 
     // Time and statistics.
 
