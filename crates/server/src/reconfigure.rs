@@ -9,13 +9,16 @@ use crate::worker::TCP;
 
 /// Puts the hooks in place.
 pub fn install(shared: &'static Shared) {
-    shared.config.on_change(&["port", "bind"], Box::new(move |_, new| relisten(shared, new)));
+    shared.config.on_change(&["port", "bind"], Box::new(move |old, new| relisten(shared, old, new)));
 }
 
 /// Listens on the new addresses, then gives up the old ones; on failure the old ones stay.
-fn relisten(shared: &'static Shared, new: &Config) -> Result<(), String> {
-    let listeners =
-        listeners::tcp(new).map_err(|_| "Unable to listen on this port. Check server logs.".to_owned())?;
+fn relisten(shared: &'static Shared, old: &Config, new: &Config) -> Result<(), String> {
+    let refusal = match old.bind == new.bind {
+        true => "Unable to listen on this port. Check server logs.",
+        false => "Failed to bind to specified addresses.",
+    };
+    let listeners = listeners::tcp(new).map_err(|_| refusal.to_owned())?;
     shared.port.store(u32::from(new.port), Ordering::Relaxed);
     shared.send(
         0,
