@@ -17,6 +17,9 @@ pub struct Options {
     /// Fill the replies of this server into the cases of these files that expect nothing yet.
     #[arg(long)]
     record: bool,
+    /// Write the cases that fail to tests/wire/pending.txt, which `cargo test` leaves out.
+    #[arg(long)]
+    write_pending: bool,
     /// Case files; all of tests/wire when none is given.
     files: Vec<PathBuf>,
 }
@@ -34,7 +37,7 @@ pub fn run(options: &Options) -> Outcome {
     }
     let target = Target::probe(address)?;
     println!("{target:?} at {address}");
-    let (mut passed, mut failed) = (0, 0);
+    let (mut passed, mut failed, mut pending) = (0, 0, String::new());
     for file in load_directory(&root().join("tests/wire"))? {
         let chosen = options.files.iter().any(|path| path.file_name() == file.path.file_name());
         if !options.files.is_empty() && !chosen {
@@ -50,9 +53,13 @@ pub fn run(options: &Options) -> Outcome {
         );
         for failure in &report.failures {
             println!("  {failure}");
+            pending.push_str(&format!("{name}: {}\n", failure.case));
         }
         passed += report.passed;
         failed += report.failures.len();
+    }
+    if options.write_pending {
+        std::fs::write(root().join("tests/wire/pending.txt"), pending)?;
     }
     println!("{passed} replies as expected, {failed} cases failed");
     if failed == 0 { Ok(()) } else { Err("the server differs from the expected replies".into()) }

@@ -52,6 +52,8 @@ pub enum Delivery {
 /// A reply that was not the expected one.
 #[derive(Clone, Debug)]
 pub struct Failure {
+    /// The case's name.
+    pub case: String,
     /// `file:line`.
     pub place: String,
     /// The case, protocol and delivery.
@@ -107,6 +109,7 @@ pub fn run_file(address: SocketAddr, target: &Target, file: &CaseFile) -> Report
                 Ok(passed) => report.passed += passed,
                 Err((line, reason)) => {
                     report.failures.push(Failure {
+                        case: case.name.clone(),
                         place: format!("{}:{line}", file.path.display()),
                         context: format!("{}, {protocol:?}, {delivery:?}", case.name),
                         reason,
