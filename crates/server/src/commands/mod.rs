@@ -4,6 +4,7 @@ mod client;
 mod command;
 mod config;
 mod connection;
+mod debug;
 pub(crate) mod info;
 mod memory;
 mod observe;
@@ -86,6 +87,7 @@ pub static FAMILIES: &[&[&ServerCommand]] = &[
     command::COMMANDS,
     config::COMMANDS,
     connection::COMMANDS,
+    debug::COMMANDS,
     info::COMMANDS,
     memory::COMMANDS,
     observe::COMMANDS,

@@ -1,0 +1,278 @@
+//! DEBUG: the part that test suites and operators use. Only where `enable-debug-command` allows it.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use martlet_base::glob;
+use martlet_base::limits::SHARD_COUNT;
+use martlet_base::number::{parse_f64, parse_i64};
+use martlet_command::{Acl, Error, Flags, Group, KeyFlags, KeyPart, Outcome, command, container};
+use martlet_keyspace::{ExpiryChange, Key};
+
+use super::{Call, ServerCommand, ServerHandler};
+use crate::shared::{lock, random_id};
+
+/// The family.
+pub static COMMANDS: &[&ServerCommand] = &[&DEBUG];
+
+const FLAGS: Flags = Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE);
+
+static DEBUG: ServerCommand = container(
+    "debug",
+    -2,
+    &[
+        &CHANGE_REPL_ID,
+        &ERROR,
+        &HELP,
+        &HTSTATS,
+        &LOG,
+        &OBJECT,
+        &PAUSE_CRON,
+        &POPULATE,
+        &PROTOCOL,
+        &SET_ACTIVE_EXPIRE,
+        &SET_DISABLE_DENY_SCRIPTS,
+        &SLEEP,
+        &STRINGMATCH_LEN,
+    ],
+)
+.flags(FLAGS)
+.doc(Group::Server, "1.0.0", "Depends on subcommand", "A container for debugging commands.");
+
+static SLEEP: ServerCommand = command("debug|sleep", 3, sleep as ServerHandler)
+    .flags(FLAGS.with(Flags::EXCLUSIVE))
+    .doc(Group::Server, "1.0.0", "O(1)", "Stops the server for some seconds.");
+
+fn sleep(call: &mut Call<'_>) -> Outcome {
+    let seconds = parse_f64(call.arg(2)).filter(|s| s.is_finite() && *s >= 0.0).unwrap_or(0.0);
+    std::thread::sleep(Duration::from_secs_f64(seconds.min(86_400.0)));
+    call.reply.ok();
+    Ok(())
+}
+
+static SET_ACTIVE_EXPIRE: ServerCommand = command(
+    "debug|set-active-expire",
+    3,
+    set_active_expire as ServerHandler,
+)
+.flags(FLAGS)
+.doc(Group::Server, "1.0.0", "O(1)", "Turns the deletion of expired keys by time on or off.");
+
+fn set_active_expire(call: &mut Call<'_>) -> Outcome {
+    let on = parse_i64(call.arg(2)).unwrap_or(0) != 0;
+    call.worker.shared.active_expire.store(on, Ordering::Relaxed);
+    call.reply.ok();
+    Ok(())
+}
+
+/// There are no scripts whose commands could be denied.
+static SET_DISABLE_DENY_SCRIPTS: ServerCommand = command(
+    "debug|set-disable-deny-scripts",
+    3,
+    accept as ServerHandler,
+)
+.flags(FLAGS)
+.doc(Group::Server, "7.0.0", "O(1)", "Accepted; concerns scripts only.");
+
+/// Periodic work is spread over the I/O threads and never pauses.
+static PAUSE_CRON: ServerCommand = command("debug|pause-cron", 3, accept as ServerHandler).flags(FLAGS).doc(
+    Group::Server,
+    "7.0.0",
+    "O(1)",
+    "Accepted; periodic work is not in one place here.",
+);
+
+fn accept(call: &mut Call<'_>) -> Outcome {
+    call.reply.ok();
+    Ok(())
+}
+
+static LOG: ServerCommand = command("debug|log", 3, log as ServerHandler).flags(FLAGS).doc(
+    Group::Server,
+    "5.0.0",
+    "O(1)",
+    "Writes a message to the log.",
+);
+
+fn log(call: &mut Call<'_>) -> Outcome {
+    tracing::warn!("DEBUG LOG: {}", String::from_utf8_lossy(call.arg(2)));
+    call.reply.ok();
+    Ok(())
+}
+
+static ERROR: ServerCommand = command("debug|error", 3, error as ServerHandler).flags(FLAGS).doc(
+    Group::Server,
+    "1.0.0",
+    "O(1)",
+    "Answers the given text as an error.",
+);
+
+fn error(call: &mut Call<'_>) -> Outcome {
+    Err(Error::Text(String::from_utf8_lossy(call.arg(2)).into_owned()))
+}
+
+static STRINGMATCH_LEN: ServerCommand = command("debug|stringmatch-len", 4, stringmatch_len as ServerHandler)
+    .flags(FLAGS)
+    .doc(Group::Server, "5.0.0", "O(N * M)", "Matches a pattern against a string of that many times A.");
+
+fn stringmatch_len(call: &mut Call<'_>) -> Outcome {
+    let text = vec![b'A'; call.int(2)?.clamp(0, 1 << 30) as usize];
+    call.reply.int(i64::from(glob::matches(call.arg(3), &text, false)));
+    Ok(())
+}
+
+static CHANGE_REPL_ID: ServerCommand = command("debug|change-repl-id", 2, change_repl_id as ServerHandler)
+    .flags(FLAGS)
+    .doc(Group::Server, "4.0.0", "O(1)", "Draws a new replication id.");
+
+fn change_repl_id(call: &mut Call<'_>) -> Outcome {
+    let id = random_id(&mut call.worker.keys.random);
+    *lock(&call.worker.shared.replication_id) = id;
+    call.reply.ok();
+    Ok(())
+}
+
+static OBJECT: ServerCommand = command("debug|object", -3, object as ServerHandler)
+    .flags(FLAGS)
+    .keys(&[KeyPart::one(2, KeyFlags::RO)])
+    .doc(Group::Server, "1.0.0", "O(1)", "Tells how a key's value is stored.");
+
+fn object(call: &mut Call<'_>) -> Outcome {
+    let worker = &*call.worker;
+    let Some(entry) = worker.keys.get(&Key::new(call.args.at(2))) else { return Err(Error::NoSuchKey) };
+    let encoding = entry.encoding();
+    let lru = entry.lru();
+    let bytes = entry.heap_bytes();
+    let idle_s = ((worker.now_ms / 1000) as u32 & 0xff_ffff).saturating_sub(lru);
+    let text = format!(
+        "Value at:0x0 refcount:1 encoding:{encoding} serializedlength:{bytes} lru:{lru} lru_seconds_idle:{idle_s}"
+    );
+    call.reply.simple(&text);
+    Ok(())
+}
+
+static POPULATE: ServerCommand = command("debug|populate", -3, populate as ServerHandler)
+    .flags(FLAGS.with(Flags::EXCLUSIVE).with(Flags::WRITE).with(Flags::DENYOOM))
+    .doc(Group::Server, "1.0.0", "O(N) for N keys", "Creates keys.");
+
+fn populate(call: &mut Call<'_>) -> Outcome {
+    let count = call.int(2)?;
+    let prefix = if call.argc() > 3 { call.arg(3) } else { b"key" };
+    let size = if call.argc() > 4 { Some(call.int(4)?) } else { None };
+    if count < 0 || size.is_some_and(|s| s < 0) {
+        return Err(Error::NotPositive);
+    }
+    for i in 0..count {
+        let name = [prefix, b":", i.to_string().as_bytes()].concat();
+        let mut value = format!("value:{i}").into_bytes();
+        if let Some(size) = size {
+            value.resize(size as usize, 0);
+        }
+        let key = Key::new(&name);
+        if call.worker.keys.get(&key).is_none() {
+            call.worker.keys.set_str(&key, &value, ExpiryChange::Clear);
+            call.worker.keys.dirty += 1;
+        }
+    }
+    call.reply.ok();
+    Ok(())
+}
+
+static HTSTATS: ServerCommand =
+    command("debug|htstats", -3, htstats as ServerHandler).flags(FLAGS.with(Flags::WALK)).doc(
+        Group::Server,
+        "3.2.0",
+        "O(N) for N shards",
+        "Tells how a database's keys lie in the shards' tables.",
+    );
+
+fn htstats(call: &mut Call<'_>) -> Outcome {
+    let db = call.int(2)?;
+    let Some(db) = usize::try_from(db).ok().filter(|db| *db < call.worker.settings.databases) else {
+        return Err(Error::Fixed("ERR Out of range database"));
+    };
+    let mut lens = Vec::with_capacity(SHARD_COUNT);
+    let mut bytes = 0;
+    for shard in 0..SHARD_COUNT {
+        call.worker.keys.with_shard(shard, |keys| {
+            let db = keys.shard(shard).keys.db(db);
+            lens.push(db.len());
+            bytes += db.table_heap_bytes();
+        });
+    }
+    let keys: usize = lens.iter().sum();
+    let text = format!(
+        "[Dictionary HT]\nshards: {SHARD_COUNT}\nnumber of elements: {keys}\nlargest shard: {}\nsmallest shard: {}\ntable bytes: {bytes}\n",
+        lens.iter().max().unwrap_or(&0),
+        lens.iter().min().unwrap_or(&0),
+    );
+    call.reply.verbatim("txt", text.as_bytes());
+    Ok(())
+}
+
+static PROTOCOL: ServerCommand = command("debug|protocol", 3, protocol as ServerHandler)
+    .flags(FLAGS)
+    .acl(Acl::NONE)
+    .doc(Group::Server, "6.0.0", "O(1)", "Answers one example of a protocol type.");
+
+fn protocol(call: &mut Call<'_>) -> Outcome {
+    let reply = &mut *call.reply;
+    match call.args.at(2).to_ascii_lowercase().as_slice() {
+        b"string" => reply.bulk(b"Hello World"),
+        b"integer" => reply.int(12345),
+        b"double" => reply.double(3.141),
+        b"null" => reply.null(),
+        b"array" => {
+            reply.array(3);
+            (0..3).for_each(|i| reply.int(i));
+        }
+        b"set" => {
+            reply.set(3);
+            (0..3).for_each(|i| reply.int(i));
+        }
+        b"map" => {
+            reply.map(3);
+            for i in 0..3 {
+                reply.int(i);
+                reply.bool(i == 1);
+            }
+        }
+        b"attrib" => {
+            if reply.is_resp3() {
+                reply.attribute(1);
+                reply.bulk(b"key-popularity");
+                reply.array(2);
+                reply.bulk(b"key:123");
+                reply.int(90);
+            }
+            reply.bulk(b"Some real reply following the attribute");
+        }
+        b"push" => {
+            reply.push(2);
+            reply.bulk(b"server-cpu-usage");
+            reply.int(42);
+        }
+        b"true" => reply.bool(true),
+        b"false" => reply.bool(false),
+        b"verbatim" => reply.verbatim("txt", b"This is a verbatim\nstring"),
+        b"bignum" => reply.big_number("1234567999999999999999999999999999999"),
+        _ => {
+            return Err(Error::Fixed(
+                "ERR Wrong protocol type name. Please use one of the following: string|integer|double|null|array|set|map|attrib|push|verbatim|true|false",
+            ));
+        }
+    }
+    Ok(())
+}
+
+static HELP: ServerCommand = command("debug|help", 2, help as ServerHandler).flags(FLAGS).doc(
+    Group::Server,
+    "1.0.0",
+    "O(1)",
+    "Lists the subcommands.",
+);
+
+fn help(call: &mut Call<'_>) -> Outcome {
+    super::write_help(call, "DEBUG");
+    Ok(())
+}
