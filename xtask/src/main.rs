@@ -4,9 +4,11 @@ mod checks;
 mod ci;
 mod clients;
 mod cost;
+mod docs;
 mod fuzz;
 mod run;
 mod tidy;
+mod valkey;
 mod wire;
 
 use clap::{Parser, Subcommand};
@@ -27,6 +29,10 @@ enum Chore {
     Test,
     /// Client libraries tour the commands of a running server.
     Clients(clients::Options),
+    /// Valkey's own Tcl suite against a running server.
+    Valkey(valkey::Options),
+    /// That the pages which are made from something agree with it.
+    Docs,
     /// Everything that a change must pass.
     Ci,
     /// Fuzz targets: their seeds on the stable toolchain, then libFuzzer.
@@ -46,6 +52,8 @@ fn main() {
         Chore::Check => checks::check(),
         Chore::Test => run::cargo(&["test", "--workspace"]),
         Chore::Clients(options) => clients::run(&options),
+        Chore::Valkey(options) => valkey::run(&options),
+        Chore::Docs => docs::check(),
         Chore::Ci => ci::run(),
         Chore::Fuzz(options) => fuzz::run(&options),
         Chore::BenchSmoke => ci::bench_smoke(),

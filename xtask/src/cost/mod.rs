@@ -85,3 +85,9 @@ pub fn run(options: &Options) -> Outcome {
     }
     Ok(())
 }
+
+/// Whether README shows the table of the readings there are; without readings there is nothing to show.
+pub fn table_is_current(root: &std::path::Path) -> Result<bool, Box<dyn std::error::Error>> {
+    let Ok(readings) = std::fs::read_to_string(root.join("results/cost.jsonl")) else { return Ok(true) };
+    Ok(std::fs::read_to_string(root.join("README.md"))?.contains(&table::from_readings(&readings)?))
+}

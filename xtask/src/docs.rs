@@ -1,0 +1,23 @@
+//! `./x docs`: that the pages which are made from something still agree with it.
+
+use crate::cost;
+use crate::run::{Outcome, root};
+
+/// Fails with the names of what is missing or out of date.
+pub fn check() -> Outcome {
+    let root = root();
+    let mut findings = Vec::new();
+    for entry in std::fs::read_dir(root.join("crates"))? {
+        let name = entry?.file_name().to_string_lossy().into_owned();
+        if !root.join("docs/internals").join(format!("{name}.md")).exists() {
+            findings.push(format!("docs/internals/{name}.md: every crate has a page"));
+        }
+    }
+    if !cost::table_is_current(&root)? {
+        findings.push(
+            "README.md: its cost table is not the one of results/cost.jsonl (./x bench-cost --table)".into(),
+        );
+    }
+    findings.iter().for_each(|finding| println!("{finding}"));
+    if findings.is_empty() { Ok(()) } else { Err(format!("{} findings", findings.len()).into()) }
+}

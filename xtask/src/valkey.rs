@@ -1,0 +1,155 @@
+//! `./x valkey`: the Tcl suite of a Valkey source tree against a running server, file by file, in its external mode;
+//! with `--peer-port` against a real Valkey too, so that only what Valkey itself passes counts against us.
+//! The tree, built, is the caller's (`--suite-dir` or `MARTLET_VALKEY_DIR`): nothing is fetched.
+
+use crate::run::{Outcome, root};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The files that are run; streams, scripting and what restarts its server are not among them.
+const UNITS: &[&str] = &[
+    "unit/type/string",
+    "unit/type/incr",
+    "unit/type/list",
+    "unit/type/list-2",
+    "unit/type/list-3",
+    "unit/type/set",
+    "unit/type/zset",
+    "unit/type/hash",
+    "unit/keyspace",
+    "unit/expire",
+    "unit/scan",
+    "unit/info",
+    "unit/multi",
+    "unit/sort",
+    "unit/bitops",
+    "unit/bitfield",
+    "unit/dump",
+    "unit/protocol",
+    "unit/querybuf",
+    "unit/introspection",
+    "unit/introspection-2",
+    "unit/latency-monitor",
+    "unit/slowlog",
+    "unit/lazyfree",
+    "unit/obuf-limits",
+];
+/// Tags of tests that need what the server does not have yet, or a server of their own.
+const DENIED_TAGS: &str = "-needs:repl -needs:save -needs:pfdebug -scripting -external:skip -cluster:only";
+/// A file that takes longer has hung.
+const UNIT_LIMIT_SECONDS: &str = "600";
+
+/// Which tree, which servers, which files.
+#[derive(clap::Args)]
+pub struct Options {
+    /// A built Valkey source tree.
+    #[arg(long, env = "MARTLET_VALKEY_DIR")]
+    suite_dir: PathBuf,
+    /// The server's port; everything on it is flushed.
+    #[arg(long)]
+    port: u16,
+    /// A real Valkey's port, for comparison.
+    #[arg(long)]
+    peer_port: Option<u16>,
+    /// Only these files, such as unit/type/list.
+    units: Vec<String>,
+}
+
+/// What one file gave.
+struct Result {
+    passed: usize,
+    failed: BTreeSet<String>,
+    /// Why the file ended early, if it did.
+    stopped: Option<String>,
+}
+
+/// Prints a table of files; fails when a test fails here that passes on the peer.
+pub fn run(options: &Options) -> Outcome {
+    let skips = root().join("target/valkey-skip.txt");
+    let text = std::fs::read_to_string(root().join("tests/valkey/skip.txt"))?;
+    let lines: Vec<&str> = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')).collect();
+    std::fs::write(&skips, lines.join("\n"))?;
+    println!("{:26} {:>6} {:>6}   {:>6} {:>6}", "file", "passed", "failed", "peer +", "peer -");
+    let mut ours_alone = 0;
+    for unit in UNITS {
+        if !options.units.is_empty() && !options.units.iter().any(|chosen| chosen == unit) {
+            continue;
+        }
+        let ours = unit_on(&options.suite_dir, unit, options.port, &skips)?;
+        let peer = match options.peer_port {
+            Some(port) => Some(unit_on(&options.suite_dir, unit, port, &skips)?),
+            None => None,
+        };
+        let shown = peer.as_ref().map(|peer| format!("{:>6} {:>6}", peer.passed, peer.failed.len()));
+        println!("{unit:26} {:>6} {:>6}   {}", ours.passed, ours.failed.len(), shown.unwrap_or_default());
+        let peer_failed = peer.as_ref().map(|peer| peer.failed.clone()).unwrap_or_default();
+        for test in ours.failed.difference(&peer_failed) {
+            println!("    {test}");
+            ours_alone += 1;
+        }
+        if let Some(why) = &ours.stopped {
+            println!("    stopped early: {why}");
+            ours_alone += usize::from(peer.is_none_or(|peer| peer.stopped.is_none()));
+        }
+    }
+    if ours_alone == 0 {
+        Ok(())
+    } else {
+        Err(format!("{ours_alone} failures that the peer does not show").into())
+    }
+}
+
+fn unit_on(suite: &Path, unit: &str, port: u16, skips: &Path) -> std::result::Result<Result, std::io::Error> {
+    let output = Command::new("timeout")
+        .args([UNIT_LIMIT_SECONDS, "./runtest", "--host", "127.0.0.1", "--port", &port.to_string()])
+        .args([
+            "--single",
+            unit,
+            "--ignore-encoding",
+            "--ignore-digest",
+            "--no-latency",
+            "--tags",
+            DENIED_TAGS,
+        ])
+        .arg("--skipfile")
+        .arg(skips)
+        .current_dir(suite)
+        .output()?;
+    let text = without_colours(&String::from_utf8_lossy(&output.stdout));
+    let named = |line: &str, mark: &str| line.strip_prefix(mark).map(|rest| rest.trim().to_string());
+    let failed: BTreeSet<String> =
+        text.lines().filter_map(|line| named(line, "[err]:").or_else(|| named(line, "[timeout]:"))).collect();
+    let passed = text.lines().filter(|line| line.starts_with("[ok]:")).count();
+    let ended = text.contains("The End") || !failed.is_empty() && text.contains("[1/1 done]");
+    let last = text
+        .lines()
+        .rev()
+        .find(|line| line.contains("exception") || line.contains("ERR"))
+        .unwrap_or_default();
+    let stopped = (!ended).then(|| format!("{} {last}", output.status));
+    // What the file name and line say after the name differs from server to server.
+    let failed =
+        failed.into_iter().map(|name| name.split(" in tests/").next().unwrap_or(&name).to_string()).collect();
+    Ok(Result { passed, failed, stopped })
+}
+
+/// The text without terminal colours.
+fn without_colours(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find('\x1b') {
+        out.push_str(&rest[..at]);
+        rest = rest[at..].find('m').map_or("", |end| &rest[at + end + 1..]);
+    }
+    out.push_str(rest);
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn colours_are_removed() {
+        assert_eq!(super::without_colours("[\x1b[0;32mok\x1b[0m]: x"), "[ok]: x");
+    }
+}
