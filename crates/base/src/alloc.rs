@@ -108,6 +108,12 @@ unsafe impl GlobalAlloc for Accounting {
     }
 }
 
+/// Gives memory that was freed back to the system, as far as the calling thread can.
+pub fn purge() {
+    // SAFETY: mi_collect may be called at any time from any thread.
+    unsafe { libmimalloc_sys::mi_collect(true) };
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -132,10 +138,4 @@ mod tests {
             }
         }
     }
-}
-
-/// Gives memory that was freed back to the system, as far as the calling thread can.
-pub fn purge() {
-    // SAFETY: mi_collect may be called at any time from any thread.
-    unsafe { libmimalloc_sys::mi_collect(true) };
 }

@@ -47,6 +47,7 @@ pub fn main(program: &str, arguments: &[OsString]) -> i32 {
 }
 
 fn serve(prepared: Prepared) -> Result<(), String> {
+    end_on_panic();
     let config = prepared.store.snapshot();
     let renames: Vec<(String, String)> = prepared
         .renames
@@ -96,6 +97,17 @@ fn serve(prepared: Prepared) -> Result<(), String> {
     }
     prepared.finish();
     result.map_err(|e| format!("The I/O backend has failed: {e}"))
+}
+
+/// Makes a panic end the process: a thread that died with a shard locked would leave a server that hangs.
+fn end_on_panic() {
+    std::panic::set_hook(Box::new(|panic| {
+        tracing::error!(
+            "Martlet has met a defect and ends: {panic}\n{}",
+            std::backtrace::Backtrace::force_capture()
+        );
+        std::process::abort();
+    }));
 }
 
 /// The first thread's loop: it has the listeners.

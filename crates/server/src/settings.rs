@@ -22,7 +22,6 @@ pub fn from_config(config: &Config) -> Settings {
             listpack_max_entries: config.hash_max_listpack_entries,
             listpack_max_value_bytes: config.hash_max_listpack_value,
         },
-        ..Settings::default()
     }
 }
 

@@ -215,6 +215,8 @@ static PROTOCOL: ServerCommand = command("debug|protocol", 3, protocol as Server
     .acl(Acl::NONE)
     .doc(Group::Server, "6.0.0", "O(1)", "Answers one example of a protocol type.");
 
+// The example double is the real server's, not pi.
+#[allow(clippy::approx_constant)]
 fn protocol(call: &mut Call<'_>) -> Outcome {
     let reply = &mut *call.reply;
     match call.args.at(2).to_ascii_lowercase().as_slice() {
