@@ -56,6 +56,11 @@ def cpu_seconds(pid):
     return total / 1e9
 
 
+def sleeps(pid):
+    with open(f"/proc/{pid}/status") as status:
+        return next(int(line.split()[1]) for line in status if line.startswith("voluntary_ctxt_switches"))
+
+
 def core_busy_seconds(core):
     with open("/proc/stat") as stat:
         for line in stat:
@@ -82,22 +87,22 @@ def start(command, port, spinner):
 
 
 def load(port, args, depth, requests):
-    words = [*(["chrt", "-f", "2"] if args.busy else []), "taskset", "-c", "1", "redis-benchmark", "-p", port, "-c", args.clients, "-d", 64, "-r", 100000,
+    words = [*(["chrt", "-f", "2"] if args.busy else []), "timeout", "-k", "1", "30", "taskset", "-c", "1", "redis-benchmark", "-p", port, "-c", args.clients, "-d", 64, "-r", 100000,
              "-n", requests, "-P", depth, "-t", args.test, "-q"]
     subprocess.run([str(word) for word in words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
 
 
 def turn(pid, port, args, depth, requests):
-    """One turn: (µs of CPU per request, requests per second, whether it was clean)."""
+    """One turn: (µs of CPU per request, requests per second, sleeps per request, whether it was clean)."""
     if args.busy:
         os.kill(pid, signal.SIGCONT)
-    cpu, busy, clock = cpu_seconds(pid), core_busy_seconds(0), time.monotonic()
+    slept, cpu, busy, clock = sleeps(pid), cpu_seconds(pid), core_busy_seconds(0), time.monotonic()
     load(port, args, depth, requests)
     if args.busy:
         os.kill(pid, signal.SIGSTOP)
     clock = time.monotonic() - clock
-    cpu, busy = cpu_seconds(pid) - cpu, core_busy_seconds(0) - busy
-    return cpu / requests * 1e6, requests / clock, args.busy or busy - cpu < 0.06 * clock + TICK
+    slept, cpu, busy = sleeps(pid) - slept, cpu_seconds(pid) - cpu, core_busy_seconds(0) - busy
+    return cpu / requests * 1e6, requests / clock, slept / requests, args.busy or busy - cpu < 0.06 * clock + TICK
 
 
 def wait_for_quiet(deadline):
@@ -137,17 +142,17 @@ def main():
                 turn(process.pid, args.port + number, args, depth, requests)
             deadline = time.monotonic() + args.seconds
             while time.monotonic() < deadline:
-                if all(sum(clean for _, _, clean in result) >= args.turns for result in results):
+                if all(sum(result[3] for result in of_one) >= args.turns for of_one in results):
                     break
                 for number, process in enumerate(processes):
                     if not args.busy:
                         wait_for_quiet(deadline)
                     results[number].append(turn(process.pid, args.port + number, args, depth, requests))
-            for name, result in zip(names, results):
-                clean = [cost for cost, _, clean in result if clean]
-                rates = [rate for _, rate, clean in result if clean]
-                show = f"{statistics.median(clean):6.3f} (median of {len(clean)} clean turns, {statistics.median(rates):9.0f}/s)" if clean else "   -   (no clean turn)"
-                print(f"{name:14} P={depth:<3} {show}   least of all {len(result)}: {min(cost for cost, _, _ in result):6.3f}", flush=True)
+            for name, of_one in zip(names, results):
+                clean = [result for result in of_one if result[3]]
+                cost, rate, slept = map(statistics.median, list(zip(*clean))[:3]) if clean else (0, 0, 0)
+                print(f"{name:14} P={depth:<3} {cost:6.3f} us ({len(clean)} clean turns; {rate:9.0f}/s, {slept:5.3f} sleeps per request)"
+                      f"   least of all {len(of_one)}: {min(of_one)[0]:6.3f}", flush=True)
     finally:
         for process in processes:
             process.kill()

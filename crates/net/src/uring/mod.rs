@@ -10,6 +10,7 @@
 //! that reads it is over. Every operation carries a [`Tag`]; a slot's epoch tells a connection's operations
 //! from those of the slot's earlier users.
 
+mod batching;
 mod buffers;
 mod listeners;
 mod ring;
@@ -25,6 +26,7 @@ use rustix::io::Errno;
 
 use crate::outgoing::Outgoing;
 use crate::{Backend, Sink, Token, Waker};
+use batching::{Batching, PATIENCE};
 use buffers::Buffers;
 use listeners::Listeners;
 use ring::Ring;
@@ -143,6 +145,9 @@ pub struct Uring {
     /// Buffers of closed connections whose send the kernel still works on, by the operation.
     detached: HashMap<u64, Outgoing>,
     completions: Vec<cqueue::Entry>,
+    batching: Batching,
+    /// Adopted connections.
+    live: u32,
     /// Something to report that no completion will bring.
     immediate: Vec<(Token, Vec<u8>, Result<(), Errno>)>,
 }
@@ -167,6 +172,8 @@ impl Uring {
             buried: Vec::new(),
             detached: HashMap::new(),
             completions: Vec::new(),
+            batching: Batching::new(),
+            live: 0,
             immediate: Vec::new(),
         })
     }
@@ -427,6 +434,7 @@ impl Backend for Uring {
         slot.paused = false;
         slot.ended = false;
         arm_receive(&mut self.ring, slot);
+        self.live += 1;
         Ok(())
     }
 
@@ -486,6 +494,7 @@ impl Backend for Uring {
         }
         close_queued(&mut self.ring, slot.fd);
         slot.fd = -1;
+        self.live -= 1;
     }
 
     fn waker(&self) -> Waker {
@@ -500,13 +509,17 @@ impl Backend for Uring {
             timeout = Some(Duration::ZERO);
         }
         let sleeps = timeout != Some(Duration::ZERO) && self.waker.fall_asleep();
-        let entered = self.ring.enter(sleeps, timeout);
+        let wanted = if sleeps { self.batching.wanted(self.live) } else { 0 };
+        let entered = self.ring.enter(wanted, PATIENCE, timeout);
         if self.waker.wake_up() {
             sink.woken();
         }
         entered?;
         self.report_immediate(sink);
         self.collect(sink)?;
+        if sleeps {
+            self.batching.observe(self.completions.len() as u32);
+        }
         for _ in 0..FOLLOW_UPS {
             if self.trying.is_empty() {
                 break;

@@ -16,6 +16,9 @@ const SUBMISSIONS: u32 = 512;
 /// Completions the shared ring holds; the kernel keeps what is beyond on a slower list.
 const COMPLETIONS: u32 = 4096;
 
+/// A sleep so long that ending it does no harm.
+const NO_LIMIT: Duration = Duration::from_secs(3600);
+
 // From the kernel's `io_uring.h`.
 const ENTER_GETEVENTS: u32 = 1 << 0;
 const ENTER_EXT_ARG: u32 = 1 << 3;
@@ -121,20 +124,33 @@ impl Ring {
         self.call(0, 0, None)
     }
 
-    /// Starts the queued operations and runs what completes; with `wait`, sleeps until something has, or `timeout`.
+    /// Starts the queued operations and runs what completes. With `wanted` above zero, sleeps until something has, or
+    /// `timeout`; above one, until so much has completed, or `patience` has passed and something has.
     ///
     /// # Errors
     /// The kernel's, apart from those that merely say that nothing has completed.
-    pub fn enter(&mut self, wait: bool, timeout: Option<Duration>) -> io::Result<()> {
-        let timespec = timeout.filter(|_| wait).map(Timespec::from);
+    pub fn enter(&mut self, wanted: u32, patience: Duration, timeout: Option<Duration>) -> io::Result<()> {
         let mut arguments = SubmitArgs::new();
+        let patient = wanted > 1 && self.ring.params().is_feature_min_timeout();
+        // Without a limit of the whole sleep, the kernel takes patience for one.
+        let timeout = if patient { Some(timeout.unwrap_or(NO_LIMIT)) } else { timeout };
+        let timespec = timeout.filter(|_| wanted > 0).map(Timespec::from);
         if let Some(timespec) = &timespec {
             arguments = arguments.timespec(timespec);
         }
-        match self.call(wait.into(), ENTER_GETEVENTS | ENTER_EXT_ARG, Some(&arguments)) {
+        if patient {
+            arguments = arguments.min_wait_usec(patience.as_micros() as u32);
+        }
+        let wait = if patient { wanted } else { wanted.min(1) };
+        match self.call(wait, ENTER_GETEVENTS | ENTER_EXT_ARG, Some(&arguments)) {
             Err(error) if is_passing(&error) => Ok(()),
             result => result,
         }
+    }
+
+    /// Runs what completes, without sleep.
+    fn run(&mut self) -> io::Result<()> {
+        self.enter(0, Duration::ZERO, None)
     }
 
     fn call(&mut self, wait: u32, flags: u32, arguments: Option<&SubmitArgs>) -> io::Result<()> {
@@ -162,7 +178,7 @@ impl Ring {
         if !self.enabled {
             return true;
         }
-        if self.enter(false, None).is_err() || !self.ring.submission().is_empty() {
+        if self.run().is_err() || !self.ring.submission().is_empty() {
             return false;
         }
         let all = CancelBuilder::any();
@@ -171,7 +187,7 @@ impl Ring {
             Err(error) if error.raw_os_error() == Some(libc::ENOENT) => {}
             Err(_) => return false,
         }
-        self.enter(false, None).is_ok()
+        self.run().is_ok()
     }
 
     /// Takes all completions there are, appending them to `completions`; none is left behind for want of room in the ring.
@@ -181,7 +197,7 @@ impl Ring {
     pub fn drain(&mut self, completions: &mut Vec<cqueue::Entry>) -> io::Result<()> {
         completions.extend(self.ring.completion());
         while self.ring.submission().cq_overflow() {
-            self.enter(false, None)?;
+            self.run()?;
             completions.extend(self.ring.completion());
         }
         Ok(())
