@@ -1,3 +1,5 @@
+//! Templates: what each placeholder gives, and what is refused.
+
 use super::*;
 use martlet_client::resp;
 
