@@ -10,6 +10,7 @@ use martlet_command::{Acl, Error, Flags, Group, KeyFlags, KeyPart, Outcome, comm
 use martlet_keyspace::{ExpiryChange, Key};
 
 use super::{Call, ServerCommand, ServerHandler};
+use crate::config::memory;
 use crate::shared::{lock, random_id};
 
 /// The family.
@@ -25,11 +26,13 @@ static DEBUG: ServerCommand = container(
         &ERROR,
         &HELP,
         &HTSTATS,
+        &LISTPACK,
         &LOG,
         &OBJECT,
         &PAUSE_CRON,
         &POPULATE,
         &PROTOCOL,
+        &QUICKLIST_PACKED_THRESHOLD,
         &SET_ACTIVE_EXPIRE,
         &SET_DISABLE_DENY_SCRIPTS,
         &SLEEP,
@@ -84,6 +87,39 @@ static PAUSE_CRON: ServerCommand = command("debug|pause-cron", 3, accept as Serv
 
 fn accept(call: &mut Call<'_>) -> Outcome {
     call.reply.ok();
+    Ok(())
+}
+
+/// Elements are packed by their own size alone: what is large does not follow a setting here.
+static QUICKLIST_PACKED_THRESHOLD: ServerCommand =
+    command("debug|quicklist-packed-threshold", 3, quicklist_packed_threshold as ServerHandler)
+        .flags(FLAGS)
+        .doc(Group::Server, "7.0.0", "O(1)", "Accepted; large list elements are always stored apart.");
+
+fn quicklist_packed_threshold(call: &mut Call<'_>) -> Outcome {
+    match memory(call.arg(2)) {
+        Some(0..=0xFFF0_0000) => call.reply.ok(),
+        _ => {
+            return Err(Error::Fixed(
+                "ERR argument must be a memory value bigger than 1 and smaller than 4gb",
+            ));
+        }
+    }
+    Ok(())
+}
+
+static LISTPACK: ServerCommand = command("debug|listpack", 3, listpack as ServerHandler)
+    .flags(FLAGS)
+    .keys(&[KeyPart::one(2, KeyFlags::RO)])
+    .doc(Group::Server, "7.0.0", "O(1)", "Says whether a value is in the encoding for small collections.");
+
+fn listpack(call: &mut Call<'_>) -> Outcome {
+    let Some(entry) = call.worker.keys.get(&Key::new(call.args.at(2))) else { return Err(Error::NoSuchKey) };
+    if !entry.encoding().starts_with("listpack") {
+        return Err(Error::Fixed("ERR Not a listpack encoded object."));
+    }
+    tracing::info!("DEBUG LISTPACK: {} bytes", entry.heap_bytes());
+    call.reply.simple("Listpack structure printed on stdout");
     Ok(())
 }
 

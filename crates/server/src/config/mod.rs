@@ -30,5 +30,6 @@ pub use special::{KeyspaceEvents, OutputClass, OutputLimit, Primary, ReplicaOf, 
 pub(crate) use special::{TitlePart, error_text, title_parts};
 pub use store::{ConfigReader, ConfigStore};
 pub use table::{Effect, Parameter, find, parameters};
+pub(crate) use value::memory;
 pub use value::{Kind, MemoryLimit};
 pub use words::split as split_words;

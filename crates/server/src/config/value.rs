@@ -118,7 +118,7 @@ pub(super) fn lenient_integer(text: &[u8]) -> Option<i64> {
 }
 
 /// A number of bytes with an optional unit.
-pub(super) fn memory(text: &[u8]) -> Option<u64> {
+pub(crate) fn memory(text: &[u8]) -> Option<u64> {
     let length = text.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(text.len());
     let (digits, unit) = text.split_at(length);
     let factor: u64 = match unit.to_ascii_lowercase().as_slice() {
