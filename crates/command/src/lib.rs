@@ -9,6 +9,7 @@ mod collection_scan;
 pub mod context;
 pub mod error;
 pub mod generic;
+pub mod hash;
 pub mod list;
 pub mod set;
 pub mod sort;
@@ -25,5 +26,12 @@ pub use spec::{Acl, Begin, Command, Find, Flags, Group, KeyFlags, KeyPart, Spec,
 pub type Handler = fn(&mut Context<'_>) -> Outcome;
 
 /// All data commands, family by family.
-pub static FAMILIES: &[&[&Command<Handler>]] =
-    &[bitmap::COMMANDS, generic::COMMANDS, list::COMMANDS, set::COMMANDS, sort::COMMANDS, string::COMMANDS];
+pub static FAMILIES: &[&[&Command<Handler>]] = &[
+    bitmap::COMMANDS,
+    generic::COMMANDS,
+    hash::COMMANDS,
+    list::COMMANDS,
+    set::COMMANDS,
+    sort::COMMANDS,
+    string::COMMANDS,
+];

@@ -14,7 +14,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use martlet_base::random::Random;
-use martlet_engine::{Engine, Keys};
+use martlet_engine::{Engine, ExpiredField, Keys};
 use martlet_keyspace::Key;
 use martlet_protocol::quote;
 use martlet_protocol::reply::Reply;
@@ -156,6 +156,10 @@ impl Fixture {
         for (db, key) in self.keys.effects.take_expired() {
             self.effects.push(format!("expired {db} {}", String::from_utf8_lossy(&key)));
         }
+        for ExpiredField { db, key, field } in self.keys.effects.take_expired_fields() {
+            let (key, field) = (String::from_utf8_lossy(&key), String::from_utf8_lossy(&field));
+            self.effects.push(format!("expired {db} {key} {field}"));
+        }
         match self.keys.effects.take_commands() {
             Some(commands) => {
                 let lines = commands.iter().map(|words| text(&mut words.iter().map(Vec::as_slice)));
@@ -169,7 +173,8 @@ impl Fixture {
             events.iter().map(|e| format!("{} {}", e.name, String::from_utf8_lossy(&e.key))).collect();
     }
 
-    /// What the journal would get for the last request: `expired DB KEY` for each key found expired, then the commands
+    /// What the journal would get for the last request: `expired DB KEY` for each key found expired,
+    /// `expired DB KEY FIELD` for each field of a hash, then the commands
     /// that stand for the request, or the request itself if it changed anything and no others were recorded.
     pub fn effects(&self) -> &[String] {
         &self.effects

@@ -61,6 +61,18 @@ pub struct Effects {
     commands: Vec<Vec<Vec<u8>>>,
     events: Vec<KeyEvent>,
     expired: Vec<(usize, Vec<u8>)>,
+    expired_fields: Vec<ExpiredField>,
+}
+
+/// A hash field that was deleted because its time had come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExpiredField {
+    /// The database.
+    pub db: usize,
+    /// The key.
+    pub key: Vec<u8>,
+    /// The field.
+    pub field: Vec<u8>,
 }
 
 impl Effects {
@@ -88,6 +100,18 @@ impl Effects {
     /// The keys deleted because they had expired, with their databases. Clears them.
     pub fn take_expired(&mut self) -> Vec<(usize, Vec<u8>)> {
         std::mem::take(&mut self.expired)
+    }
+
+    /// Records the deletion of a hash field whose time had come, besides whatever the command itself did and before it.
+    pub fn expired_field(&mut self, db: usize, key: &[u8], field: &[u8]) {
+        if self.recording {
+            self.expired_fields.push(ExpiredField { db, key: key.to_vec(), field: field.to_vec() });
+        }
+    }
+
+    /// The hash fields deleted because they had expired, in order; HDEL has the same effect. Clears them.
+    pub fn take_expired_fields(&mut self) -> Vec<ExpiredField> {
+        std::mem::take(&mut self.expired_fields)
     }
 
     /// Notes an event of a key.

@@ -1,8 +1,11 @@
 //! The view of the keyspace that a command handler gets: the shards of its keys are held, time stands still.
 
+mod fields;
+
 use martlet_base::limits::SHARD_COUNT;
 use martlet_base::random::Random;
 use martlet_keyspace::{Db, Entry, ExpiryChange, Key, Kind, Object, StrValue, Value};
+use martlet_types::hash::NO_EXPIRY;
 
 use crate::counters::Counters;
 use crate::effects::{Effects, EventClass};
@@ -386,6 +389,11 @@ impl Keys {
         if let Some(at_ms) = expiry_ms {
             self.engine.note_due(key.shard(), at_ms);
         }
+        if let Value::Hash(hash) = &value
+            && hash.next_expiry_ms() != NO_EXPIRY
+        {
+            self.engine.note_due(key.shard(), hash.next_expiry_ms());
+        }
         self.note_new(key);
         let lru = self.lru_to_store(key);
         let old = self.db_of_mut(key).set_value(key, value, expiry_ms, lru);
@@ -506,7 +514,7 @@ impl Keys {
         self.signal(key);
     }
 
-    /// Deletes up to `limit` keys of a held shard that are due, calling `lag` with how late each is, in milliseconds;
+    /// Deletes up to `limit` keys and hash fields of a held shard that are due, calling `lag` with how late each is, in milliseconds;
     /// whether more are due.
     pub fn expire_due(&mut self, shard: usize, limit: usize, mut lag: impl FnMut(i64)) -> bool {
         let now_ms = self.now_ms;
@@ -528,10 +536,13 @@ impl Keys {
                 self.after_expiry(&Key::new(&name));
                 left -= 1;
             }
+            left -= self.expire_due_fields(shard, left, &mut lag);
         }
         self.db = before;
         let keys = &self.shard(shard).keys;
-        let next_ms = keys.used().filter_map(|db| keys.db(db).next_expiry_ms()).min();
+        let times =
+            keys.used().flat_map(|db| [keys.db(db).next_expiry_ms(), keys.db(db).next_field_expiry_ms()]);
+        let next_ms = times.flatten().min();
         self.engine.set_due(shard, next_ms.unwrap_or(i64::MAX));
         left == 0
     }

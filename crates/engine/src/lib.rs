@@ -12,7 +12,7 @@ mod keys;
 mod lazyfree;
 
 pub use counters::{Counter, Counters};
-pub use effects::{Effects, EventClass, KeyEvent};
+pub use effects::{Effects, EventClass, ExpiredField, KeyEvent};
 pub use engine::{Engine, Held, ShardState};
 pub use gate::Gate;
 pub use hooks::{Hooks, ReadyKey, Waiter, WatchFlag};

@@ -138,10 +138,10 @@ const BOX_BYTES: usize = size_of::<Vec<u8>>() + size_of::<usize>();
 
 /// The keys of one database in one shard.
 pub struct Db {
-    table: Table,
+    pub(crate) table: Table,
     expiries: ExpiryIndex,
-    /// Hashes that have fields with an expiry, by the earliest of them.
-    field_expiries: ExpiryIndex,
+    /// Hashes that have fields with an expiry; see the module `fields`.
+    pub(crate) field_expiries: ExpiryIndex,
     /// Keys that have an expiry.
     expiring: usize,
 }
@@ -179,16 +179,6 @@ impl Db {
         self.expiries.next_ms()
     }
 
-    /// When the next hash field expires.
-    pub fn next_field_expiry_ms(&self) -> Option<i64> {
-        self.field_expiries.next_ms()
-    }
-
-    /// Number of hashes that have fields with an expiry.
-    pub fn field_expiring_len(&self) -> usize {
-        self.field_expiries.len()
-    }
-
     /// Milliseconds left over the next `sample` expiring keys, and how many those are; for INFO's avg_ttl.
     pub fn ttl_sum_ms(&self, now_ms: i64, sample: usize) -> (u128, usize) {
         self.expiries.ttl_sum_ms(now_ms, sample)
@@ -212,7 +202,7 @@ impl Db {
     }
 
     #[inline]
-    fn spot(&self, key: &Key<'_>) -> Option<Spot> {
+    pub(crate) fn spot(&self, key: &Key<'_>) -> Option<Spot> {
         self.table.find(key.hash, |entry| entry.key_is(key.bytes))
     }
 
@@ -392,6 +382,7 @@ impl Db {
             self.expiries.insert(at_ms, key.hash);
             self.expiring += 1;
         }
+        self.note_field_expiry(key.hash, entry);
         self.table.insert(key.hash, entry, &|key: &[u8]| hash_bytes(key));
     }
 
@@ -469,8 +460,6 @@ impl Db {
             return Some(drop_or_keep(entry, effort));
         }
     }
-
-    fn forget_field_expiry(&mut self, _hash: u64, _entry: RawEntry) {}
 
     /// Visits keys in traversal order; see `Table::scan` for positions and the guarantee.
     pub(crate) fn scan(&self, position: u64, want: usize, mut visit: impl FnMut(Entry<'_>)) -> Option<u64> {

@@ -6,6 +6,7 @@
 mod db;
 mod entry;
 mod expiry;
+mod fields;
 mod segment;
 mod shard;
 mod table;

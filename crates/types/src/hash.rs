@@ -83,7 +83,14 @@ pub struct Hash {
 enum Form {
     Packed(Packed),
     Timed(Box<Timed>),
-    Table(Box<Table<Fields>>),
+    Table(Box<Large>),
+}
+
+#[derive(Clone)]
+struct Large {
+    table: Table<Fields>,
+    /// See [`Hash::indexed_expiry_ms`].
+    indexed_ms: i64,
 }
 
 impl Hash {
@@ -98,7 +105,7 @@ impl Hash {
         match &self.form {
             Form::Packed(packed) => packed.len() / 2,
             Form::Timed(timed) => timed.len(),
-            Form::Table(table) => table.len(),
+            Form::Table(large) => large.table.len(),
         }
     }
 
@@ -130,7 +137,7 @@ impl Hash {
         match &self.form {
             Form::Packed(packed) => packed.heap_bytes(),
             Form::Timed(timed) => allocated_bytes(size_of::<Timed>()) + timed.heap_bytes(),
-            Form::Table(table) => allocated_bytes(size_of::<Table<Fields>>()) + table.heap_bytes(),
+            Form::Table(large) => allocated_bytes(size_of::<Large>()) + large.table.heap_bytes(),
         }
     }
 
@@ -147,7 +154,7 @@ impl Hash {
     #[inline]
     pub fn get(&self, name: &[u8], now_ms: i64) -> Option<Field<'_>> {
         let field = match &self.form {
-            Form::Table(table) => Field::from(table.get(hash_field(name), name)?),
+            Form::Table(large) => Field::from(large.table.get(hash_field(name), name)?),
             Form::Packed(packed) => {
                 let pos = packed.find_pos(name, 2)?;
                 let value = packed.at(packed.next(pos)?);
@@ -167,8 +174,8 @@ impl Hash {
     /// Asks for the memory that a search for a field will read; worthwhile for tables only.
     #[inline]
     pub fn prefetch(&self, name: &[u8]) {
-        if let Form::Table(table) = &self.form {
-            table.prefetch(hash_field(name));
+        if let Form::Table(large) = &self.form {
+            large.table.prefetch(hash_field(name));
         }
     }
 
@@ -183,7 +190,7 @@ impl Hash {
         now_ms: i64,
     ) -> bool {
         match &mut self.form {
-            Form::Table(table) => set_in_table(table, name, value, expiry, now_ms),
+            Form::Table(large) => set_in_table(&mut large.table, name, value, expiry, now_ms),
             _ => self.set_compact(name, value, expiry, limits, now_ms),
         }
     }
@@ -204,7 +211,7 @@ impl Hash {
             self.convert_to_timed();
         }
         let is_new = match &mut self.form {
-            Form::Table(table) => return set_in_table(table, name, value, expiry, now_ms),
+            Form::Table(large) => return set_in_table(&mut large.table, name, value, expiry, now_ms),
             Form::Timed(timed) => timed.set(Element::parse(name), value, expiry, now_ms),
             Form::Packed(packed) => set_in_packed(packed, Element::parse(name), value),
         };
@@ -222,7 +229,7 @@ impl Hash {
         }
     }
 
-    /// Removes a field that has not expired by `now_ms`; whether there was one.
+    /// Removes a field that has not expired by `now_ms`, or any field where that is `i64::MIN`; whether there was one.
     #[inline]
     pub fn remove(&mut self, name: &[u8], now_ms: i64) -> bool {
         match &mut self.form {
@@ -234,8 +241,8 @@ impl Hash {
                 None => false,
             },
             Form::Timed(timed) => timed.remove(Element::parse(name), now_ms),
-            Form::Table(table) => {
-                let hash = hash_field(name);
+            Form::Table(large) => {
+                let (hash, table) = (hash_field(name), &mut large.table);
                 if table.next_expiry_ms() <= now_ms
                     && table.get(hash, name).is_none_or(|entry| entry.expire_at_ms <= now_ms)
                 {
@@ -246,12 +253,20 @@ impl Hash {
         }
     }
 
+    /// Removes a field that has expired by `now_ms`; whether there was one.
+    pub fn remove_expired(&mut self, name: &[u8], now_ms: i64) -> bool {
+        if self.next_expiry_ms() > now_ms || self.contains(name, now_ms) {
+            return false;
+        }
+        self.remove(name, i64::MIN)
+    }
+
     /// All fields, expired ones included, in no order that means anything.
     pub fn iter(&self) -> Iter<'_> {
         match &self.form {
             Form::Packed(packed) => Iter::Packed(packed.iter()),
             Form::Timed(timed) => Iter::Timed(timed.iter()),
-            Form::Table(table) => Iter::Table(table.iter()),
+            Form::Table(large) => Iter::Table(large.table.iter()),
         }
     }
 
@@ -264,7 +279,7 @@ impl Hash {
             }
         };
         match &self.form {
-            Form::Table(table) => table.scan(cursor, count, |entry| live(Field::from(entry))),
+            Form::Table(large) => large.table.scan(cursor, count, |entry| live(Field::from(entry))),
             _ => {
                 self.iter().for_each(live);
                 0
@@ -287,7 +302,7 @@ impl Hash {
                 Some(Field { name: packed.at(pos), value, expire_at_ms: NO_EXPIRY })
             }
             Form::Timed(timed) => timed.iter().nth(index(random, timed.len())),
-            Form::Table(table) => table.random(random).map(Field::from),
+            Form::Table(large) => large.table.random(random).map(Field::from),
         }
     }
 
@@ -302,10 +317,12 @@ impl Hash {
     ) {
         let len = self.live_len(now_ms);
         match &self.form {
-            Form::Table(table) if len == table.len() && count.saturating_mul(SAMPLE_WALK_FACTOR) <= len => {
+            Form::Table(large)
+                if len == large.table.len() && count.saturating_mul(SAMPLE_WALK_FACTOR) <= len =>
+            {
                 let mut chosen = HashSet::with_capacity(count);
                 while chosen.len() < count {
-                    let Some(entry) = table.random(random) else { return };
+                    let Some(entry) = large.table.random(random) else { return };
                     if chosen.insert(entry.field.as_ptr()) {
                         f(Field::from(entry));
                     }
@@ -333,7 +350,7 @@ impl Hash {
         match &mut self.form {
             Form::Packed(_) => false,
             Form::Timed(timed) => timed.set_expiry(Element::parse(name), expire_at_ms),
-            Form::Table(table) => table.set_expiry(hash_field(name), name, expire_at_ms),
+            Form::Table(large) => large.table.set_expiry(hash_field(name), name, expire_at_ms),
         }
     }
 
@@ -343,7 +360,7 @@ impl Hash {
         match &self.form {
             Form::Packed(_) => NO_EXPIRY,
             Form::Timed(timed) => timed.next_expiry_ms(),
-            Form::Table(table) => table.next_expiry_ms(),
+            Form::Table(large) => large.table.next_expiry_ms(),
         }
     }
 
@@ -353,14 +370,35 @@ impl Hash {
         match &mut self.form {
             Form::Packed(_) => 0,
             Form::Timed(timed) => timed.collect_expired(now_ms, limit, f),
-            Form::Table(table) => table.collect_expired(now_ms, limit, |entry| f(Field::from(entry))),
+            Form::Table(large) => large.table.collect_expired(now_ms, limit, |entry| f(Field::from(entry))),
+        }
+    }
+
+    /// The time under which the owner has this hash in its index of hashes with expiring fields; [`NO_EXPIRY`] if it has
+    /// not. The hash only keeps it, through clones and conversions too.
+    #[inline]
+    pub fn indexed_expiry_ms(&self) -> i64 {
+        match &self.form {
+            Form::Packed(_) => NO_EXPIRY,
+            Form::Timed(timed) => timed.indexed_ms,
+            Form::Table(large) => large.indexed_ms,
+        }
+    }
+
+    /// Notes under which time the owner has put this hash in its index; see [`Hash::indexed_expiry_ms`]. A hash that
+    /// has never had an expiring field cannot be in it.
+    pub fn set_indexed_expiry_ms(&mut self, at_ms: i64) {
+        match &mut self.form {
+            Form::Packed(_) => debug_assert_eq!(at_ms, NO_EXPIRY),
+            Form::Timed(timed) => timed.indexed_ms = at_ms,
+            Form::Table(large) => large.indexed_ms = at_ms,
         }
     }
 
     /// Gives a large hash up, to be freed in slices; a small one is freed at once.
     pub fn into_reclaim(self) -> Option<Reclaim<Fields>> {
         match self.form {
-            Form::Table(table) => Some(table.into_reclaim()),
+            Form::Table(large) => Some(large.table.into_reclaim()),
             _ => None,
         }
     }
@@ -370,13 +408,14 @@ impl Hash {
         if let Form::Table(_) = self.form {
             return;
         }
-        let mut table = Box::<Table<Fields>>::default();
+        let mut table = Table::new();
         for field in self.iter() {
             let (mut name, mut value) = (IntBuffer::new(), IntBuffer::new());
             let (name, value) = (field.name.as_bytes(&mut name), field.value.as_bytes(&mut value));
             table.insert(hash_field(name), name, value, field.expire_at_ms);
         }
-        self.form = Form::Table(table);
+        let indexed_ms = self.indexed_expiry_ms();
+        self.form = Form::Table(Box::new(Large { table, indexed_ms }));
     }
 
     /// Makes a listpackex of a listpack, or a hashtable where the third elements have no room.

@@ -1,7 +1,7 @@
 //! A small hash with expiry times: one packed block of triples, name, value and time (Redis' `listpackex`).
 //!
-//! The time is 0 for a field without one. What always holds: the number of elements is a multiple of three, and
-//! `earliest_ms` is no later than any field's time.
+//! The time is 0 for a field without one. What always holds: the number of elements is a multiple of three, `timed` fields
+//! have a time, and `earliest_ms` is no later than any of these.
 
 use super::{Field, FieldExpiry, NO_EXPIRY};
 use crate::element::Element;
@@ -17,6 +17,9 @@ const TIME_BYTES: usize = 8;
 pub(super) struct Timed {
     packed: Packed,
     earliest_ms: i64,
+    timed: usize,
+    /// See [`super::Hash::indexed_expiry_ms`].
+    pub indexed_ms: i64,
 }
 
 impl Timed {
@@ -33,7 +36,7 @@ impl Timed {
                 packed.push_back(time_element(NO_EXPIRY));
             }
         }
-        Some(Timed { packed, earliest_ms: NO_EXPIRY })
+        Some(Timed { packed, earliest_ms: NO_EXPIRY, timed: 0, indexed_ms: NO_EXPIRY })
     }
 
     /// Number of fields.
@@ -85,19 +88,34 @@ impl Timed {
             }
             None => {
                 self.packed.insert_pair_at(self.packed.end(), name, value);
-                self.packed.push_back(time_element(expire_at_ms));
+                self.packed.push_back(time_element(NO_EXPIRY));
+                let pos = self.packed.seek(self.packed.len() - STEP);
+                pos.into_iter().for_each(|pos| self.set_time(pos, expire_at_ms));
             }
         }
-        self.earliest_ms = self.earliest_ms.min(expire_at_ms);
         found.is_none() || was_expired
     }
 
+    /// Changes the time of the field at `pos`.
     fn set_time(&mut self, pos: Pos, expire_at_ms: i64) {
-        let time = self.packed.next(pos).and_then(|value| self.packed.next(value));
-        if let Some(time) = time
-            && self.packed.at(time) != time_element(expire_at_ms)
-        {
-            self.packed.replace_at(time, time_element(expire_at_ms));
+        let Some(time) = self.packed.next(pos).and_then(|value| self.packed.next(value)) else { return };
+        let old_ms = time_of(self.packed.at(time));
+        if old_ms == expire_at_ms {
+            return;
+        }
+        self.packed.replace_at(time, time_element(expire_at_ms));
+        self.forget_time(old_ms);
+        if expire_at_ms != NO_EXPIRY {
+            self.timed += 1;
+            self.earliest_ms = self.earliest_ms.min(expire_at_ms);
+        }
+    }
+
+    /// Notes that a field has lost its time.
+    fn forget_time(&mut self, old_ms: i64) {
+        self.timed -= usize::from(old_ms != NO_EXPIRY);
+        if self.timed == 0 {
+            self.earliest_ms = NO_EXPIRY;
         }
     }
 
@@ -105,18 +123,19 @@ impl Timed {
     pub fn set_expiry(&mut self, name: Element<'_>, expire_at_ms: i64) -> bool {
         let Some(pos) = self.packed.find_pos(name, STEP) else { return false };
         self.set_time(pos, expire_at_ms);
-        self.earliest_ms = self.earliest_ms.min(expire_at_ms);
         true
     }
 
     /// As [`super::Hash::remove`].
     pub fn remove(&mut self, name: Element<'_>, now_ms: i64) -> bool {
         let Some(pos) = self.packed.find_pos(name, STEP) else { return false };
-        let is_live = self.at(pos).is_some_and(|field| field.is_live(now_ms));
-        if is_live {
-            self.packed.remove_at(pos, STEP);
+        let Some(Field { expire_at_ms, .. }) = self.at(pos) else { return false };
+        if expire_at_ms <= now_ms {
+            return false;
         }
-        is_live
+        self.packed.remove_at(pos, STEP);
+        self.forget_time(expire_at_ms);
+        true
     }
 
     pub fn next_expiry_ms(&self) -> i64 {
@@ -141,6 +160,7 @@ impl Timed {
             }
             f(field);
             self.packed.remove_at(pos, STEP);
+            self.timed -= 1;
             collected += 1;
             next = (pos < self.packed.end()).then_some(pos);
         }

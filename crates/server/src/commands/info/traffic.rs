@@ -33,7 +33,7 @@ pub(super) fn stats(worker: &mut Worker, text: &mut Text) {
     text.field("sync_partial_ok", 0);
     text.field("sync_partial_err", 0);
     text.field("expired_keys", engine(|c| c.expired_keys.get()));
-    text.field("expired_fields", engine(|c| c.expired_fields.get()));
+    text.field("expired_subkeys", engine(|c| c.expired_fields.get()));
     text.field("expired_stale_perc", "0.00");
     text.field("expired_time_cap_reached_count", 0);
     text.field("expire_cycle_cpu_milliseconds", 0);

@@ -1,0 +1,297 @@
+//! Commands that do two things to fields at once: HGETDEL, HGETEX, HSETEX.
+
+use martlet_base::number::parse_i64;
+use martlet_engine::Keys;
+use martlet_keyspace::Key;
+use martlet_protocol::reply::Reply;
+use martlet_protocol::request::Args;
+use martlet_types::element::Element;
+use martlet_types::hash::{FieldExpiry, Hash};
+
+use super::expiry::{TimeUnit, parse_some_fields, persist, record_times, set_times_always};
+use super::{
+    BY_FIELDS, RW_ACCESS_UPDATE, RW_UPDATE, WRITES_FAST, delete_if_empty, is_misindexed, longest, note,
+    value_or_null,
+};
+use crate::Handler;
+use crate::context::Context;
+use crate::error::{Error, Outcome};
+use crate::spec::{Acl, Command, Flags, Group, KeyFlags, KeyPart, command};
+
+/// Deletes those of the fields that have expired.
+fn expire_first(keys: &mut Keys, key: &Key<'_>, names: &Args<'_>) -> Outcome {
+    let now_ms = keys.now_ms;
+    if keys.write::<Hash>(key)?.is_some_and(|hash| hash.next_expiry_ms() <= now_ms) {
+        keys.expire_fields(key, names.iter());
+    }
+    Ok(())
+}
+
+/// Writes the values of fields.
+fn answer_values(keys: &Keys, reply: &mut Reply, key: &Key<'_>, names: &Args<'_>) {
+    let hash = keys.get(key).and_then(|entry| entry.object::<Hash>());
+    reply.array(names.len());
+    for name in names.iter() {
+        value_or_null(reply, hash.and_then(|hash| hash.get(name, keys.now_ms)));
+    }
+}
+
+pub(super) static HGETDEL: Command<Handler> = command("hgetdel", -5, hgetdel as Handler)
+    .flags(Flags::WRITE.with(Flags::FAST))
+    .keys(&[KeyPart::one(1, KeyFlags::RW.with(KeyFlags::ACCESS).with(KeyFlags::DELETE))])
+    .acl(Acl::HASH)
+    .doc(Group::Hash, "8.0.0", BY_FIELDS, "Returns the values of fields and deletes them.");
+
+fn hgetdel(ctx: &mut Context<'_>) -> Outcome {
+    let key = ctx.key(1);
+    let names = parse_some_fields(ctx, 2);
+    let Context { keys, reply, .. } = ctx;
+    keys.write::<Hash>(&key)?;
+    let names = names?;
+    expire_first(keys, &key, &names)?;
+    let now_ms = keys.now_ms;
+    reply.array(names.len());
+    let mut deleted: Vec<&[u8]> = Vec::new();
+    match keys.write::<Hash>(&key)? {
+        None => names.iter().for_each(|_| reply.null()),
+        Some(hash) => {
+            for name in names.iter() {
+                value_or_null(reply, hash.get(name, now_ms));
+                if hash.remove(name, now_ms) {
+                    deleted.push(name);
+                }
+            }
+            if is_misindexed(hash) {
+                keys.index_fields(&key);
+            }
+        }
+    }
+    if !deleted.is_empty() {
+        keys.dirty += deleted.len() as u64;
+        keys.effects.replace(|| [b"HDEL".as_slice(), key.bytes].into_iter().chain(deleted.iter().copied()));
+        note(keys, &key, "hdel");
+        delete_if_empty(keys, &key);
+    }
+    Ok(())
+}
+
+/// What HGETEX does to the fields' times.
+enum NewTime {
+    Unchanged,
+    Removed,
+    At(i64),
+}
+
+pub(super) static HGETEX: Command<Handler> = command("hgetex", -5, hgetex as Handler)
+    .flags(Flags::WRITE.with(Flags::FAST))
+    .keys(RW_ACCESS_UPDATE)
+    .acl(Acl::HASH)
+    .doc(
+        Group::Hash,
+        "8.0.0",
+        BY_FIELDS,
+        "Returns the values of fields and sets or removes their expiry times.",
+    );
+
+fn hgetex(ctx: &mut Context<'_>) -> Outcome {
+    let key = ctx.key(1);
+    ctx.keys.write::<Hash>(&key)?;
+    let (new_time, fields_at) = parse_new_time(ctx)?;
+    let names = parse_some_fields(ctx, fields_at)?;
+    let Context { keys, reply, .. } = ctx;
+    expire_first(keys, &key, &names)?;
+    answer_values(keys, reply, &key, &names);
+    match new_time {
+        NewTime::Unchanged => {}
+        NewTime::Removed => {
+            let (_, changed) = persist(keys, &key, names)?;
+            if changed > 0 {
+                let count = names.len().to_string();
+                keys.dirty += changed as u64;
+                keys.effects.replace(|| {
+                    let head = [b"HPERSIST".as_slice(), key.bytes, b"FIELDS", count.as_bytes()];
+                    head.into_iter().chain(names.iter())
+                });
+                note(keys, &key, "hpersist");
+            }
+        }
+        NewTime::At(at_ms) => {
+            let changed = set_times_always(keys, &key, names, at_ms)?;
+            record_times(keys, &key, &changed, at_ms, None);
+            if !changed.updated.is_empty() {
+                note(keys, &key, "hexpire");
+            } else if !changed.deleted.is_empty() {
+                note(keys, &key, "hdel");
+                delete_if_empty(keys, &key);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// HGETEX' option, and where FIELDS must be.
+fn parse_new_time(ctx: &Context<'_>) -> Result<(NewTime, usize), Error> {
+    if ctx.is(2, "persist") {
+        return Ok((NewTime::Removed, 3));
+    }
+    match time_unit(ctx, 2) {
+        None => Ok((NewTime::Unchanged, 2)),
+        Some(unit) => Ok((NewTime::At(unit.parse(ctx.arg(3), ctx.keys.now_ms, "hgetex")?), 4)),
+    }
+}
+
+/// The unit that the word at `index` names.
+fn time_unit(ctx: &Context<'_>, index: usize) -> Option<TimeUnit> {
+    let words =
+        [("ex", TimeUnit::EX), ("px", TimeUnit::PX), ("exat", TimeUnit::EXAT), ("pxat", TimeUnit::PXAT)];
+    words.into_iter().find(|(word, _)| ctx.is(index, word)).map(|found| found.1)
+}
+
+/// HSETEX' arguments.
+struct SetOptions<'a> {
+    /// Set only if all fields exist (true) or none does (false).
+    if_exist: Option<bool>,
+    expiry: FieldExpiry,
+    /// Fields and values, alternating.
+    pairs: Args<'a>,
+}
+
+impl<'a> SetOptions<'a> {
+    fn parse(ctx: &Context<'a>) -> Result<SetOptions<'a>, Error> {
+        let arity = Error::Arity("hsetex");
+        let mut if_exist = None;
+        let mut expiry = None;
+        let mut index = 2;
+        while !ctx.is(index, "fields") {
+            let unit = time_unit(ctx, index);
+            if unit.is_some() || ctx.is(index, "keepttl") {
+                if expiry.is_some() {
+                    return Err(Error::Fixed(
+                        "ERR Only one of EX, PX, EXAT, PXAT or KEEPTTL arguments can be specified",
+                    ));
+                }
+                expiry = Some(FieldExpiry::Keep);
+                if let Some(unit) = unit {
+                    index += 1;
+                    if index == ctx.argc() {
+                        return Err(Error::Fixed("ERR missing expire time"));
+                    }
+                    let at_ms = unit.parse(ctx.arg(index), ctx.keys.now_ms, "hsetex")?;
+                    expiry = Some(FieldExpiry::At(at_ms));
+                }
+            } else if ctx.is(index, "fxx") || ctx.is(index, "fnx") {
+                if if_exist.is_some() {
+                    return Err(Error::Fixed("ERR Only one of FXX or FNX arguments can be specified"));
+                }
+                if_exist = Some(ctx.is(index, "fxx"));
+            } else if index < ctx.argc() {
+                let word = String::from_utf8_lossy(ctx.arg(index));
+                return Err(Error::Text(format!("ERR unknown argument: {word}")));
+            } else {
+                return Err(arity);
+            }
+            index += 1;
+        }
+        if index + 3 >= ctx.argc() {
+            return Err(arity);
+        }
+        let count = parse_i64(ctx.arg(index + 1)).filter(|count| (1..=i64::from(i32::MAX)).contains(count));
+        let count = count.ok_or(Error::Fixed("ERR invalid number of fields"))?;
+        let pairs = ctx.args.from(index + 2);
+        if usize::try_from(count * 2) != Ok(pairs.len()) {
+            return Err(arity);
+        }
+        Ok(SetOptions { if_exist, expiry: expiry.unwrap_or(FieldExpiry::Clear), pairs })
+    }
+
+    fn names(&self) -> impl Iterator<Item = &'a [u8]> {
+        let pairs = self.pairs;
+        (0..pairs.len()).step_by(2).map(move |at| pairs.at(at))
+    }
+}
+
+pub(super) static HSETEX: Command<Handler> = command("hsetex", -6, hsetex as Handler)
+    .flags(WRITES_FAST)
+    .keys(RW_UPDATE)
+    .acl(Acl::HASH)
+    .doc(Group::Hash, "8.0.0", BY_FIELDS, "Sets fields of a hash with their expiry times.");
+
+fn hsetex(ctx: &mut Context<'_>) -> Outcome {
+    let options = SetOptions::parse(ctx)?;
+    let key = ctx.key(1);
+    let keys = &mut *ctx.keys;
+    let now_ms = keys.now_ms;
+    if let Some(if_exist) = options.if_exist {
+        if keys.write::<Hash>(&key)?.is_some_and(|hash| hash.next_expiry_ms() <= now_ms) {
+            keys.expire_fields(&key, options.names());
+        }
+        let hash = keys.get(&key).and_then(|entry| entry.object::<Hash>());
+        let exists = |name: &[u8]| hash.is_some_and(|hash| hash.contains(name, now_ms));
+        if !options.names().all(|name| exists(name) == if_exist) {
+            ctx.reply.int(0);
+            return Ok(());
+        }
+    }
+    match options.expiry {
+        FieldExpiry::At(at_ms) if at_ms <= now_ms && !keys.keep_expired => {
+            delete_instead(keys, &key, &options)?
+        }
+        _ => set_fields(ctx, &key, &options)?,
+    }
+    ctx.reply.int(1);
+    Ok(())
+}
+
+fn set_fields(ctx: &mut Context<'_>, key: &Key<'_>, options: &SetOptions<'_>) -> Outcome {
+    let limits = ctx.settings.hash_limits;
+    let keys = &mut *ctx.keys;
+    let now_ms = keys.now_ms;
+    let pairs = options.pairs;
+    let hash = keys.create::<Hash>(key)?;
+    hash.before_growth(pairs.len() / 2, longest(&pairs), limits);
+    for at in (0..pairs.len()).step_by(2) {
+        hash.set(pairs.at(at), Element::Bytes(pairs.at(at + 1)), options.expiry, limits, now_ms);
+    }
+    if is_misindexed(hash) {
+        keys.index_fields(key);
+    }
+    keys.dirty += (pairs.len() / 2) as u64;
+    note(keys, key, "hset");
+    if let FieldExpiry::At(at_ms) = options.expiry {
+        keys.effects.event(martlet_engine::EventClass::HASH, "hexpire", keys.db, key.bytes);
+        record_set(keys, key, options, at_ms);
+    }
+    Ok(())
+}
+
+/// Records the request with an absolute time.
+fn record_set(keys: &mut Keys, key: &Key<'_>, options: &SetOptions<'_>, at_ms: i64) {
+    let (time, count) = (at_ms.to_string(), (options.pairs.len() / 2).to_string());
+    let condition = options.if_exist.map(|if_exist| if if_exist { b"FXX".as_slice() } else { b"FNX" });
+    keys.effects.replace(|| {
+        let head = [b"HSETEX".as_slice(), key.bytes].into_iter().chain(condition);
+        let time = [b"PXAT".as_slice(), time.as_bytes(), b"FIELDS", count.as_bytes()];
+        head.chain(time).chain(options.pairs.iter())
+    });
+}
+
+/// Fields set with a time that has passed are gone at once.
+fn delete_instead(keys: &mut Keys, key: &Key<'_>, options: &SetOptions<'_>) -> Outcome {
+    let hash = keys.create::<Hash>(key)?;
+    for name in options.names() {
+        hash.remove(name, i64::MIN);
+    }
+    if is_misindexed(hash) {
+        keys.index_fields(key);
+    }
+    let fields = options.pairs.len() as u64 / 2;
+    keys.dirty += fields;
+    keys.counters().expired_fields.add(fields);
+    for name in options.names() {
+        keys.effects.replace(|| [b"HDEL", key.bytes, name]);
+    }
+    note(keys, key, "hset");
+    note(keys, key, "hdel");
+    delete_if_empty(keys, key);
+    Ok(())
+}

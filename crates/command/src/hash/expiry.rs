@@ -1,0 +1,357 @@
+//! Expiry times of fields: setting, reading, removing.
+
+use martlet_base::number::parse_i64;
+use martlet_engine::Keys;
+use martlet_keyspace::Key;
+use martlet_protocol::request::Args;
+use martlet_types::hash::{Hash, NO_EXPIRY};
+
+use super::{BY_FIELDS, READS_FAST, RO_ACCESS, RW_UPDATE, WRITES_FAST, delete_if_empty, is_misindexed, note};
+use crate::Handler;
+use crate::context::Context;
+use crate::error::{Error, Outcome};
+use crate::spec::{Acl, Command, Flags, Group, command};
+
+/// The latest time that a field may expire, Unix milliseconds (Redis: `HFE_MAX_ABS_TIME_MSEC`).
+const LATEST_MS: i64 = (1 << 46) - 1;
+
+const NO_FIELD: i64 = -2;
+const NO_TIME: i64 = -1;
+const CONDITION_NOT_MET: i64 = 0;
+const DONE: i64 = 1;
+const DELETED: i64 = 2;
+
+const POSITIVE_FIELDS: &str = "ERR Number of fields must be a positive integer";
+
+/// What a time argument is measured in, and from when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct TimeUnit {
+    pub seconds: bool,
+    pub relative: bool,
+}
+
+impl TimeUnit {
+    pub const EX: TimeUnit = TimeUnit { seconds: true, relative: true };
+    pub const PX: TimeUnit = TimeUnit { seconds: false, relative: true };
+    pub const EXAT: TimeUnit = TimeUnit { seconds: true, relative: false };
+    pub const PXAT: TimeUnit = TimeUnit { seconds: false, relative: false };
+
+    /// The time that an argument means, Unix milliseconds.
+    pub fn parse(self, text: &[u8], now_ms: i64, command: &str) -> Result<i64, Error> {
+        let number = parse_i64(text).ok_or(Error::NotInteger)?;
+        if number < 0 {
+            return Err(Error::Fixed("ERR invalid expire time, must be >= 0"));
+        }
+        let ms = if self.seconds { number.checked_mul(1000) } else { Some(number) };
+        let base_ms = if self.relative { now_ms } else { 0 };
+        ms.and_then(|ms| ms.checked_add(base_ms))
+            .filter(|at_ms| *at_ms <= LATEST_MS)
+            .ok_or_else(|| Error::Text(format!("ERR invalid expire time in '{command}' command")))
+    }
+}
+
+/// The names in `FIELDS count name…` at argument `index` to the end; `bad_count` is the error for a count that is none.
+pub(super) fn parse_fields<'a>(
+    ctx: &Context<'a>,
+    index: usize,
+    bad_count: &'static str,
+) -> Result<Args<'a>, Error> {
+    if !ctx.is(index, "fields") {
+        return Err(Error::Fixed("ERR Mandatory argument FIELDS is missing or not at the right position"));
+    }
+    let count = parse_i64(ctx.arg(index + 1)).filter(|count| *count > 0).ok_or(Error::Fixed(bad_count))?;
+    let names = ctx.args.from((index + 2).min(ctx.argc()));
+    if usize::try_from(count) != Ok(names.len()) {
+        return Err(Error::Fixed("ERR The `numfields` parameter must match the number of arguments"));
+    }
+    Ok(names)
+}
+
+/// As [`parse_fields`] with the error text that most commands have.
+pub(super) fn parse_some_fields<'a>(ctx: &Context<'a>, index: usize) -> Result<Args<'a>, Error> {
+    parse_fields(ctx, index, POSITIVE_FIELDS)
+}
+
+/// When HEXPIRE and its like set a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Condition {
+    Always,
+    NoTimeYet,
+    HasTime,
+    Later,
+    Earlier,
+}
+
+impl Condition {
+    fn from_word(word: &[u8]) -> Option<Condition> {
+        let words: [(&str, Condition); 4] = [
+            ("nx", Condition::NoTimeYet),
+            ("xx", Condition::HasTime),
+            ("gt", Condition::Later),
+            ("lt", Condition::Earlier),
+        ];
+        words.into_iter().find(|(name, _)| word.eq_ignore_ascii_case(name.as_bytes())).map(|found| found.1)
+    }
+
+    /// No time counts as infinitely late.
+    fn is_met(self, old_ms: i64, new_ms: i64) -> bool {
+        match self {
+            Condition::Always => true,
+            Condition::NoTimeYet => old_ms == NO_EXPIRY,
+            Condition::HasTime => old_ms != NO_EXPIRY,
+            Condition::Later => new_ms > old_ms,
+            Condition::Earlier => new_ms < old_ms,
+        }
+    }
+}
+
+pub(super) static HEXPIRE: Command<Handler> = command("hexpire", -6, hexpire as Handler)
+    .flags(WRITES_FAST)
+    .keys(RW_UPDATE)
+    .acl(Acl::HASH)
+    .doc(Group::Hash, "7.4.0", BY_FIELDS, "Sets after how many seconds fields of a hash expire.");
+
+fn hexpire(ctx: &mut Context<'_>) -> Outcome {
+    expire(ctx, TimeUnit::EX, "hexpire")
+}
+
+pub(super) static HPEXPIRE: Command<Handler> = command("hpexpire", -6, hpexpire as Handler)
+    .flags(WRITES_FAST)
+    .keys(RW_UPDATE)
+    .acl(Acl::HASH)
+    .doc(Group::Hash, "7.4.0", BY_FIELDS, "Sets after how many milliseconds fields of a hash expire.");
+
+fn hpexpire(ctx: &mut Context<'_>) -> Outcome {
+    expire(ctx, TimeUnit::PX, "hpexpire")
+}
+
+pub(super) static HEXPIREAT: Command<Handler> = command("hexpireat", -6, hexpireat as Handler)
+    .flags(WRITES_FAST)
+    .keys(RW_UPDATE)
+    .acl(Acl::HASH)
+    .doc(Group::Hash, "7.4.0", BY_FIELDS, "Sets at which Unix time, in seconds, fields of a hash expire.");
+
+fn hexpireat(ctx: &mut Context<'_>) -> Outcome {
+    expire(ctx, TimeUnit::EXAT, "hexpireat")
+}
+
+pub(super) static HPEXPIREAT: Command<Handler> =
+    command("hpexpireat", -6, hpexpireat as Handler).flags(WRITES_FAST).keys(RW_UPDATE).acl(Acl::HASH).doc(
+        Group::Hash,
+        "7.4.0",
+        BY_FIELDS,
+        "Sets at which Unix time, in milliseconds, fields of a hash expire.",
+    );
+
+fn hpexpireat(ctx: &mut Context<'_>) -> Outcome {
+    expire(ctx, TimeUnit::PXAT, "hpexpireat")
+}
+
+fn expire(ctx: &mut Context<'_>, unit: TimeUnit, command: &str) -> Outcome {
+    let key = ctx.key(1);
+    let exists = ctx.keys.write::<Hash>(&key)?.is_some();
+    let at_ms = unit.parse(ctx.arg(2), ctx.keys.now_ms, command)?;
+    let condition = Condition::from_word(ctx.arg(3));
+    let fields_at = if condition.is_some() { 4 } else { 3 };
+    let names = parse_fields(ctx, fields_at, "ERR Parameter `numFields` should be greater than 0")?;
+    ctx.reply.array(names.len());
+    if !exists {
+        names.iter().for_each(|_| ctx.reply.int(NO_FIELD));
+        return Ok(());
+    }
+    let changed = set_times(ctx.keys, &key, names, at_ms, condition.unwrap_or(Condition::Always))?;
+    changed.results.iter().for_each(|result| ctx.reply.int(*result));
+    let word = condition.map(|_| ctx.arg(3));
+    record_times(ctx.keys, &key, &changed, at_ms, word);
+    if !changed.deleted.is_empty() {
+        note(ctx.keys, &key, "hdel");
+        delete_if_empty(ctx.keys, &key);
+    } else if !changed.updated.is_empty() {
+        note(ctx.keys, &key, "hexpire");
+    }
+    Ok(())
+}
+
+/// What setting a time did to fields.
+pub(super) struct Changed<'a> {
+    /// An answer for each field, as HEXPIRE gives it.
+    pub results: Vec<i64>,
+    /// Fields that have the time now.
+    pub updated: Vec<&'a [u8]>,
+    /// Fields deleted because the time has passed.
+    pub deleted: Vec<&'a [u8]>,
+}
+
+/// Sets the time of fields of a hash that is there, or deletes them if it has passed. Counts the changes.
+pub(super) fn set_times_always<'a>(
+    keys: &mut Keys,
+    key: &Key<'_>,
+    names: Args<'a>,
+    at_ms: i64,
+) -> Result<Changed<'a>, Error> {
+    set_times(keys, key, names, at_ms, Condition::Always)
+}
+
+fn set_times<'a>(
+    keys: &mut Keys,
+    key: &Key<'_>,
+    names: Args<'a>,
+    at_ms: i64,
+    condition: Condition,
+) -> Result<Changed<'a>, Error> {
+    let mut changed = Changed { results: Vec::new(), updated: Vec::new(), deleted: Vec::new() };
+    let now_ms = keys.now_ms;
+    // Where expired data is kept, the deletion is somebody else's to decide.
+    let has_passed = at_ms <= now_ms && !keys.keep_expired;
+    let Some(hash) = keys.write::<Hash>(key)? else { return Ok(changed) };
+    for name in names.iter() {
+        let result = match hash.get(name, now_ms).map(|field| field.expire_at_ms) {
+            None => NO_FIELD,
+            Some(old_ms) if !condition.is_met(old_ms, at_ms) => CONDITION_NOT_MET,
+            Some(_) if has_passed => {
+                hash.remove(name, now_ms);
+                changed.deleted.push(name);
+                DELETED
+            }
+            Some(_) => {
+                hash.set_expiry(name, at_ms);
+                changed.updated.push(name);
+                DONE
+            }
+        };
+        changed.results.push(result);
+    }
+    if is_misindexed(hash) {
+        keys.index_fields(key);
+    }
+    keys.dirty += (changed.updated.len() + changed.deleted.len()) as u64;
+    keys.counters().expired_fields.add(changed.deleted.len() as u64);
+    Ok(changed)
+}
+
+/// Records times as absolute ones, and the deletion of fields whose time has passed.
+pub(super) fn record_times(
+    keys: &mut Keys,
+    key: &Key<'_>,
+    changed: &Changed<'_>,
+    at_ms: i64,
+    condition: Option<&[u8]>,
+) {
+    for name in &changed.deleted {
+        keys.effects.replace(|| [b"HDEL", key.bytes, name]);
+    }
+    if changed.updated.is_empty() {
+        return;
+    }
+    let (time, count) = (at_ms.to_string(), changed.updated.len().to_string());
+    keys.effects.replace(|| {
+        let head = [b"HPEXPIREAT".as_slice(), key.bytes, time.as_bytes()].into_iter().chain(condition);
+        head.chain([b"FIELDS".as_slice(), count.as_bytes()]).chain(changed.updated.iter().copied())
+    });
+}
+
+pub(super) static HTTL: Command<Handler> = command("httl", -5, httl as Handler)
+    .flags(READS_FAST)
+    .keys(RO_ACCESS)
+    .acl(Acl::HASH)
+    .doc(Group::Hash, "7.4.0", BY_FIELDS, "Returns in how many seconds fields of a hash expire.");
+
+fn httl(ctx: &mut Context<'_>) -> Outcome {
+    time_left(ctx, TimeUnit::EX)
+}
+
+pub(super) static HPTTL: Command<Handler> = command("hpttl", -5, hpttl as Handler)
+    .flags(READS_FAST)
+    .keys(RO_ACCESS)
+    .acl(Acl::HASH)
+    .doc(Group::Hash, "7.4.0", BY_FIELDS, "Returns in how many milliseconds fields of a hash expire.");
+
+fn hpttl(ctx: &mut Context<'_>) -> Outcome {
+    time_left(ctx, TimeUnit::PX)
+}
+
+pub(super) static HEXPIRETIME: Command<Handler> = command("hexpiretime", -5, hexpiretime as Handler)
+    .flags(READS_FAST)
+    .keys(RO_ACCESS)
+    .acl(Acl::HASH)
+    .doc(Group::Hash, "7.4.0", BY_FIELDS, "Returns at which Unix time, in seconds, fields of a hash expire.");
+
+fn hexpiretime(ctx: &mut Context<'_>) -> Outcome {
+    time_left(ctx, TimeUnit::EXAT)
+}
+
+pub(super) static HPEXPIRETIME: Command<Handler> = command("hpexpiretime", -5, hpexpiretime as Handler)
+    .flags(READS_FAST)
+    .keys(RO_ACCESS)
+    .acl(Acl::HASH)
+    .doc(
+        Group::Hash,
+        "7.4.0",
+        BY_FIELDS,
+        "Returns at which Unix time, in milliseconds, fields of a hash expire.",
+    );
+
+fn hpexpiretime(ctx: &mut Context<'_>) -> Outcome {
+    time_left(ctx, TimeUnit::PXAT)
+}
+
+fn time_left(ctx: &mut Context<'_>, unit: TimeUnit) -> Outcome {
+    let key = ctx.key(1);
+    let names = parse_some_fields(ctx, 2);
+    let Context { keys, reply, .. } = ctx;
+    let now_ms = keys.now_ms;
+    let hash = keys.read::<Hash>(&key)?;
+    let names = names?;
+    let base_ms = if unit.relative { now_ms } else { 0 };
+    reply.array(names.len());
+    for name in names.iter() {
+        reply.int(match hash.and_then(|hash| hash.get(name, now_ms)).map(|field| field.expire_at_ms) {
+            None => NO_FIELD,
+            Some(NO_EXPIRY) => NO_TIME,
+            Some(at_ms) if unit.seconds => (at_ms - base_ms + 999) / 1000,
+            Some(at_ms) => at_ms - base_ms,
+        });
+    }
+    Ok(())
+}
+
+pub(super) static HPERSIST: Command<Handler> = command("hpersist", -5, hpersist as Handler)
+    .flags(Flags::WRITE.with(Flags::FAST))
+    .keys(RW_UPDATE)
+    .acl(Acl::HASH)
+    .doc(Group::Hash, "7.4.0", BY_FIELDS, "Removes the expiry times of fields of a hash.");
+
+fn hpersist(ctx: &mut Context<'_>) -> Outcome {
+    let key = ctx.key(1);
+    let names = parse_some_fields(ctx, 2);
+    let Context { keys, reply, .. } = ctx;
+    keys.write::<Hash>(&key)?;
+    let (results, changed) = persist(keys, &key, names?)?;
+    reply.array(results.len());
+    results.iter().for_each(|result| reply.int(*result));
+    if changed > 0 {
+        keys.dirty += 1;
+        note(keys, &key, "hpersist");
+    }
+    Ok(())
+}
+
+/// Removes the times of fields: an answer for each, and how many had one.
+pub(super) fn persist(keys: &mut Keys, key: &Key<'_>, names: Args<'_>) -> Result<(Vec<i64>, usize), Error> {
+    let now_ms = keys.now_ms;
+    let Some(hash) = keys.write::<Hash>(key)? else { return Ok((vec![NO_FIELD; names.len()], 0)) };
+    let mut remove = |name: &[u8]| match hash.get(name, now_ms).map(|field| field.expire_at_ms) {
+        None => NO_FIELD,
+        Some(NO_EXPIRY) => NO_TIME,
+        Some(_) => {
+            hash.set_expiry(name, NO_EXPIRY);
+            DONE
+        }
+    };
+    let results: Vec<i64> = names.iter().map(&mut remove).collect();
+    if is_misindexed(hash) {
+        keys.index_fields(key);
+    }
+    let changed = results.iter().filter(|result| **result == DONE).count();
+    Ok((results, changed))
+}

@@ -1,0 +1,89 @@
+//! Hash fields whose time has come: deleted when a command meets them, or by the thread that looks after the shard.
+
+use martlet_keyspace::Key;
+use martlet_types::hash::Hash;
+
+use super::Keys;
+use crate::effects::EventClass;
+
+impl Keys {
+    /// To be called after a change that may have changed when the first field of the key's hash expires.
+    pub fn index_fields(&mut self, key: &Key<'_>) {
+        if let Some(at_ms) = self.db_of_mut(key).index_fields(key) {
+            self.engine.note_due(key.shard(), at_ms);
+        }
+    }
+
+    /// Deletes those of the fields that have expired (unless expired data is to be kept), and the key with the last
+    /// field. Returns how many.
+    pub fn expire_fields<'n>(&mut self, key: &Key<'_>, names: impl IntoIterator<Item = &'n [u8]>) -> usize {
+        if self.keep_expired {
+            return 0;
+        }
+        let (db, now_ms) = (self.db, self.now_ms);
+        let mut expired = 0;
+        for name in names {
+            let Some(hash) = self.db_of_mut(key).object_mut::<Hash>(key) else { break };
+            if hash.remove_expired(name, now_ms) {
+                expired += 1;
+                self.effects.expired_field(db, key.bytes, name);
+            }
+        }
+        self.after_fields_expired(key, expired);
+        expired
+    }
+
+    /// Deletes all fields that have expired (unless expired data is to be kept), and the key with the last field.
+    pub fn expire_all_fields(&mut self, key: &Key<'_>) {
+        if !self.keep_expired {
+            self.collect_fields(key, usize::MAX, |_| ());
+        }
+    }
+
+    /// Deletes fields of a held shard that are due, at most `limit`. Returns how many.
+    pub(super) fn expire_due_fields(
+        &mut self,
+        shard: usize,
+        limit: usize,
+        lag: &mut impl FnMut(i64),
+    ) -> usize {
+        let (db, now_ms) = (self.db, self.now_ms);
+        let mut expired = 0;
+        while expired < limit {
+            let table = self.engine.state_mut(&mut self.held, shard).keys.db_mut(db);
+            let Some(name) = table.next_due_hash(now_ms) else { break };
+            expired += self.collect_fields(&Key::new(&name), limit - expired, |at_ms| lag(now_ms - at_ms));
+        }
+        expired
+    }
+
+    /// Deletes fields of a hash that have expired, at most `limit`, handing the time of each to `seen`.
+    fn collect_fields(&mut self, key: &Key<'_>, limit: usize, mut seen: impl FnMut(i64)) -> usize {
+        let (db, now_ms) = (self.db, self.now_ms);
+        let state = self.engine.state_mut(&mut self.held, key.shard());
+        let Some(hash) = state.keys.db_mut(db).object_mut::<Hash>(key) else { return 0 };
+        let effects = &mut self.effects;
+        let expired = hash.collect_expired(now_ms, limit, |field| {
+            seen(field.expire_at_ms);
+            if effects.recording {
+                effects.expired_field(db, key.bytes, &field.name.to_vec());
+            }
+        });
+        self.after_fields_expired(key, expired);
+        expired
+    }
+
+    /// Brings the index up to date, and tells of `expired` fields if there are any.
+    fn after_fields_expired(&mut self, key: &Key<'_>, expired: usize) {
+        self.index_fields(key);
+        if expired == 0 {
+            return;
+        }
+        self.counters.expired_fields.add(expired as u64);
+        self.effects.event(EventClass::HASH, "hexpired", self.db, key.bytes);
+        self.signal(key);
+        if self.delete_if_empty::<Hash>(key) {
+            self.effects.event(EventClass::GENERIC, "del", self.db, key.bytes);
+        }
+    }
+}
