@@ -11,7 +11,8 @@ impl Worker {
     /// Hands every connection's output to the backend.
     pub(super) fn flush(&mut self, backend: &mut dyn Backend) {
         self.has_closing = false;
-        for token in std::mem::take(&mut self.dirty) {
+        let mut dirty = std::mem::take(&mut self.dirty);
+        for token in dirty.drain(..) {
             let Some(mut connection) = self.take(token) else { continue };
             connection.is_dirty = false;
             if !connection.out.is_empty() {
@@ -27,6 +28,8 @@ impl Worker {
             self.has_closing |= connection.closing;
             self.put(connection);
         }
+        // The list's memory is used again; nothing was added meanwhile.
+        self.dirty = dirty;
     }
 
     /// Ends a connection whose unread replies exceed `client-output-buffer-limit`.

@@ -84,6 +84,10 @@ impl Worker {
     pub(super) fn adopt(&mut self, socket: OwnedFd, listener: u32) {
         self.stats().connections_received.add(1);
         let shared = self.shared;
+        // A password set before this client connected must hold for it, whichever thread set it.
+        if self.config.refresh() {
+            self.apply_config();
+        }
         let config = self.config.current().clone();
         let is_unix = listener == UNIX;
         let refusal: Option<&[u8]> = if shared.clients.count() >= config.maxclients as usize {
