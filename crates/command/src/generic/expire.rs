@@ -176,7 +176,7 @@ fn tell_expiry(ctx: &mut Context<'_>, scale: Scale) -> Outcome {
         Some(None) => -1,
         Some(Some(at_ms)) => {
             let ms = if scale.absolute { at_ms } else { at_ms.saturating_sub(now_ms) }.max(0);
-            if scale.seconds { ms.saturating_add(500) / 1000 } else { ms }
+            if scale.seconds { ((ms as u64 + 500) / 1000) as i64 } else { ms }
         }
     };
     ctx.reply.int(answer);
