@@ -15,18 +15,22 @@ use crate::lazyfree::LazyFree;
 
 /// What a shard's lock guards.
 #[derive(Default)]
+#[repr(C)]
 pub struct ShardState {
-    /// The keys.
-    pub keys: Shard,
     /// Who waits for them.
     pub hooks: Hooks,
+    /// The keys.
+    pub keys: Shard,
 }
 
-#[repr(align(128))]
+// What a command on the first database needs lies in the first of the two cache lines: lock, hooks and table.
+#[repr(C, align(128))]
 struct Cell {
     lock: RawLock,
     state: UnsafeCell<ShardState>,
 }
+
+const _: () = assert!(size_of::<Cell>() == 128);
 
 // SAFETY: `state` is only reached through a held lock or behind the closed gate (see `Held`).
 unsafe impl Sync for Cell {}

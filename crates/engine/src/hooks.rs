@@ -96,23 +96,37 @@ pub struct ReadyKey {
     pub key: Vec<u8>,
 }
 
-/// The watchers and waiters of one shard's keys.
+/// The watchers and waiters of one shard's keys. Nobody watches or waits most of the time, which is one null pointer.
 #[derive(Default)]
 pub struct Hooks {
-    watchers: HashMap<(usize, Vec<u8>), Vec<Arc<WatchFlag>>>,
-    waiters: HashMap<(usize, Vec<u8>), VecDeque<Arc<Waiter>>>,
+    tables: Option<Box<Tables>>,
+}
+
+type Place = (usize, Vec<u8>);
+
+#[derive(Default)]
+struct Tables {
+    watchers: HashMap<Place, Vec<Arc<WatchFlag>>>,
+    waiters: HashMap<Place, VecDeque<Arc<Waiter>>>,
 }
 
 impl Hooks {
     /// Whether nobody waits for anything: the test that every write pays.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.watchers.is_empty() && self.waiters.is_empty()
+        self.tables.is_none()
+    }
+
+    /// Drops the tables once nobody is in them.
+    fn tidy(&mut self) {
+        if self.tables.as_ref().is_some_and(|t| t.watchers.is_empty() && t.waiters.is_empty()) {
+            self.tables = None;
+        }
     }
 
     /// Adds a watcher, once.
     pub fn watch(&mut self, db: usize, key: &[u8], flag: &Arc<WatchFlag>) {
-        let flags = self.watchers.entry((db, key.to_vec())).or_default();
+        let flags = self.tables.get_or_insert_default().watchers.entry((db, key.to_vec())).or_default();
         if !flags.iter().any(|f| Arc::ptr_eq(f, flag)) {
             flags.push(flag.clone());
         }
@@ -120,18 +134,20 @@ impl Hooks {
 
     /// Removes a watcher.
     pub fn unwatch(&mut self, db: usize, key: &[u8], flag: &Arc<WatchFlag>) {
+        let Some(tables) = &mut self.tables else { return };
         let place = (db, key.to_vec());
-        if let Some(flags) = self.watchers.get_mut(&place) {
+        if let Some(flags) = tables.watchers.get_mut(&place) {
             flags.retain(|f| !Arc::ptr_eq(f, flag));
             if flags.is_empty() {
-                self.watchers.remove(&place);
+                tables.watchers.remove(&place);
             }
         }
+        self.tidy();
     }
 
     /// Queues a waiter behind those that are there.
     pub fn block(&mut self, db: usize, key: &[u8], waiter: &Arc<Waiter>) {
-        let queue = self.waiters.entry((db, key.to_vec())).or_default();
+        let queue = self.tables.get_or_insert_default().waiters.entry((db, key.to_vec())).or_default();
         if !queue.iter().any(|w| Arc::ptr_eq(w, waiter)) {
             queue.push_back(waiter.clone());
         }
@@ -139,47 +155,53 @@ impl Hooks {
 
     /// Takes a waiter out of a key's queue.
     pub fn unblock(&mut self, db: usize, key: &[u8], waiter: &Arc<Waiter>) {
+        let Some(tables) = &mut self.tables else { return };
         let place = (db, key.to_vec());
-        if let Some(queue) = self.waiters.get_mut(&place) {
+        if let Some(queue) = tables.waiters.get_mut(&place) {
             queue.retain(|w| !Arc::ptr_eq(w, waiter));
             if queue.is_empty() {
-                self.waiters.remove(&place);
+                tables.waiters.remove(&place);
             }
         }
+        self.tidy();
     }
 
     /// The waiters of a key, first come first.
     pub fn waiters(&self, db: usize, key: &[u8]) -> Vec<Arc<Waiter>> {
-        self.waiters.get(&(db, key.to_vec())).map(|queue| queue.iter().cloned().collect()).unwrap_or_default()
+        let queue = self.tables.as_ref().and_then(|tables| tables.waiters.get(&(db, key.to_vec())));
+        queue.map(|queue| queue.iter().cloned().collect()).unwrap_or_default()
     }
 
     /// Tells watchers of a change; true if somebody is blocked on the key.
     pub fn changed(&self, db: usize, key: &[u8]) -> bool {
+        let Some(tables) = &self.tables else { return false };
         let place = (db, key.to_vec());
-        for flag in self.watchers.get(&place).into_iter().flatten() {
+        for flag in tables.watchers.get(&place).into_iter().flatten() {
             flag.raise();
         }
-        self.waiters.contains_key(&place)
+        tables.waiters.contains_key(&place)
     }
 
     /// Keys of a database that somebody watches, with the watchers.
     pub fn watched(&self, db: usize) -> impl Iterator<Item = (&[u8], &[Arc<WatchFlag>])> {
-        let of_db = self.watchers.iter().filter(move |((watched_db, _), _)| *watched_db == db);
+        let all = self.tables.iter().flat_map(|tables| tables.watchers.iter());
+        let of_db = all.filter(move |((watched_db, _), _)| *watched_db == db);
         of_db.map(|((_, key), flags)| (key.as_slice(), flags.as_slice()))
     }
 
     /// Keys of a database that somebody is blocked on.
     pub fn blocked_keys(&self, db: usize) -> impl Iterator<Item = &[u8]> {
-        self.waiters.keys().filter(move |(waiting_db, _)| *waiting_db == db).map(|(_, key)| key.as_slice())
+        let all = self.tables.iter().flat_map(|tables| tables.waiters.keys());
+        all.filter(move |(waiting_db, _)| *waiting_db == db).map(|(_, key)| key.as_slice())
     }
 
     /// Number of keys that somebody is blocked on.
     pub fn blocked_key_count(&self) -> usize {
-        self.waiters.len()
+        self.tables.as_ref().map_or(0, |tables| tables.waiters.len())
     }
 
     /// Number of keys that somebody watches.
     pub fn watched_key_count(&self) -> usize {
-        self.watchers.len()
+        self.tables.as_ref().map_or(0, |tables| tables.watchers.len())
     }
 }

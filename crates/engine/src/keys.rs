@@ -4,7 +4,7 @@ mod fields;
 
 use martlet_base::limits::SHARD_COUNT;
 use martlet_base::random::Random;
-use martlet_keyspace::{Db, Entry, ExpiryChange, Key, Kind, Object, StrValue, Value};
+use martlet_keyspace::{Access, Db, Detached, Entry, ExpiryChange, Key, Kind, Object, StrValue, Value};
 use martlet_types::hash::NO_EXPIRY;
 
 use crate::counters::Counters;
@@ -58,22 +58,29 @@ impl Touch {
         }
     }
 
+    #[inline]
     fn next(self, old: u32, random: &mut Random) -> u32 {
         match self {
             Touch::Nothing => old,
             Touch::Lru(clock) => clock & 0xff_ffff,
             Touch::Lfu { minutes, log_factor, decay_minutes } => {
-                let mut counter = Touch::frequency(old, minutes, decay_minutes);
-                if counter < 255 {
-                    let base = f64::from(counter.saturating_sub(LFU_INITIAL));
-                    if random.unit_f64() < 1.0 / (base * f64::from(log_factor) + 1.0) {
-                        counter += 1;
-                    }
-                }
-                (u32::from(minutes) << 8) | counter
+                next_frequency(old, minutes, log_factor, decay_minutes, random)
             }
         }
     }
+}
+
+/// Decays the count of accesses and, with falling probability, adds one.
+#[inline(never)]
+fn next_frequency(old: u32, minutes: u16, log_factor: u32, decay_minutes: u32, random: &mut Random) -> u32 {
+    let mut counter = Touch::frequency(old, minutes, decay_minutes);
+    if counter < 255 {
+        let base = f64::from(counter.saturating_sub(LFU_INITIAL));
+        if random.unit_f64() < 1.0 / (base * f64::from(log_factor) + 1.0) {
+            counter += 1;
+        }
+    }
+    (u32::from(minutes) << 8) | counter
 }
 
 /// See the module's page. One per I/O thread, reused from command to command.
@@ -220,15 +227,15 @@ impl Keys {
     /// The entry for a command that reads: notes the access, counts a hit or miss, deletes it if it has expired.
     #[inline]
     pub fn lookup(&mut self, key: &Key<'_>) -> Option<Entry<'_>> {
-        let found = self.access(key);
-        let counters = self.counters;
-        if found {
-            counters.keyspace_hits.add(1);
-            return self.db_of(key).get(key);
-        }
-        counters.keyspace_misses.add(1);
-        self.effects.event(EventClass::MISSED, "keymiss", self.db, key.bytes);
-        None
+        let Some(found) = self.access(key) else {
+            self.counters.keyspace_misses.add(1);
+            self.effects.event(EventClass::MISSED, "keymiss", self.db, key.bytes);
+            return None;
+        };
+        self.counters.keyspace_hits.add(1);
+        // SAFETY: nothing has changed the database since `access` found the entry, and the borrow of `self`, which
+        // holds its shard, lasts as long as the entry's.
+        Some(unsafe { found.attach() })
     }
 
     /// As [`Keys::lookup`] without noting the access, for commands that ask about a key rather than for its value.
@@ -242,32 +249,22 @@ impl Keys {
     /// The entry for a command that changes it: as [`Keys::lookup`] without counting.
     #[inline]
     pub fn lookup_write(&mut self, key: &Key<'_>) -> Option<Entry<'_>> {
-        if self.access(key) { self.db_of(key).get(key) } else { None }
+        // SAFETY: as in `lookup`.
+        self.access(key).map(|found| unsafe { found.attach() })
     }
 
-    /// Whether the key is there; notes the access and deletes it if it has expired.
+    /// The entry if the key is there; notes the access and deletes it if it has expired.
     #[inline]
-    fn access(&mut self, key: &Key<'_>) -> bool {
-        let (now_ms, touch) = (self.now_ms, self.touch);
+    fn access(&mut self, key: &Key<'_>) -> Option<Detached> {
+        let (now_ms, touch, random) = (self.now_ms, self.touch, &mut self.random);
         let db = self.engine.state_mut(&mut self.held, key.shard()).keys.db_mut(self.db);
-        let Some(entry) = db.get(key) else { return false };
-        if let Some(at_ms) = entry.expiry_ms()
-            && at_ms <= now_ms
-        {
-            if !self.keep_expired {
-                self.delete_expired(key);
-            }
-            return false;
+        match db.access(key, now_ms, |old| touch.next(old, random)) {
+            Access::Live(entry) => return Some(entry.detach()),
+            Access::Absent => {}
+            Access::Expired if self.keep_expired => {}
+            Access::Expired => self.delete_expired(key),
         }
-        match touch {
-            Touch::Nothing => {}
-            Touch::Lru(clock) if entry.lru() == clock => {}
-            _ => {
-                let random = &mut self.random;
-                db.touch(key, |old| touch.next(old, random));
-            }
-        }
-        true
+        None
     }
 
     /// A string for a command that reads.
@@ -298,19 +295,20 @@ impl Keys {
     /// A collection to change, if the key is there.
     #[inline]
     pub fn write<T: Object>(&mut self, key: &Key<'_>) -> Result<Option<&mut T>, WrongType> {
-        if !self.access(key) {
-            return Ok(None);
-        }
-        self.db_of_mut(key).object_mut::<T>(key).map(Some).ok_or(WrongType)
+        let Some(found) = self.access(key) else { return Ok(None) };
+        // SAFETY: as in `lookup`; the borrow of `self` is exclusive.
+        unsafe { found.object_mut::<T>() }.map(Some).ok_or(WrongType)
     }
 
     /// A collection to change, created empty if the key is absent. The caller puts something into it, or calls
     /// [`Keys::delete_if_empty`].
     #[inline]
     pub fn create<T: Object>(&mut self, key: &Key<'_>) -> Result<&mut T, WrongType> {
-        if !self.access(key) {
-            self.effects.event(EventClass::NEW, "new", self.db, key.bytes);
+        if let Some(found) = self.access(key) {
+            // SAFETY: as in `write`.
+            return unsafe { found.object_mut::<T>() }.ok_or(WrongType);
         }
+        self.effects.event(EventClass::NEW, "new", self.db, key.bytes);
         let lru = self.touch.initial(self.now_ms);
         self.db_of_mut(key).object_or_insert::<T>(key, lru).ok_or(WrongType)
     }
@@ -420,9 +418,7 @@ impl Keys {
 
     /// Takes the key out: its value and its expiry. No event is noted.
     pub fn take(&mut self, key: &Key<'_>) -> Option<(Value, Option<i64>)> {
-        if !self.access(key) {
-            return None;
-        }
+        self.access(key)?;
         let db = self.db_of_mut(key);
         let expiry_ms = db.get(key)?.expiry_ms();
         db.remove(key).map(|value| (value, expiry_ms))

@@ -58,6 +58,12 @@ impl<'a> Entry<'a> {
         Entry { raw, owner: std::marker::PhantomData }
     }
 
+    /// The entry without its borrow, for callers that look it up at one place and use it at another.
+    #[inline]
+    pub fn detach(self) -> Detached {
+        Detached(self.raw)
+    }
+
     /// The key.
     #[inline]
     pub fn key(&self) -> &'a [u8] {
@@ -136,7 +142,43 @@ impl<'a> Entry<'a> {
 /// What a long string costs besides its text: reference count and vector.
 const BOX_BYTES: usize = size_of::<Vec<u8>>() + size_of::<usize>();
 
+/// An entry without the borrow that keeps it valid; see [`Entry::detach`].
+#[derive(Copy, Clone)]
+pub struct Detached(RawEntry);
+
+impl Detached {
+    /// The entry again.
+    ///
+    /// # Safety
+    /// The database has not been changed since the entry was detached, and is not changed for as long as 'a.
+    #[inline]
+    pub unsafe fn attach<'a>(self) -> Entry<'a> {
+        Entry::new(self.0)
+    }
+
+    /// The entry's collection for changes, if it is a `T`.
+    ///
+    /// # Safety
+    /// The database has not been changed since the entry was detached, and nobody else uses it for as long as 'a.
+    #[inline]
+    pub unsafe fn object_mut<'a, T: Object>(self) -> Option<&'a mut T> {
+        self.0.object::<T>()
+    }
+}
+
+/// What [`Db::access`] met.
+pub enum Access<'a> {
+    /// No such key.
+    Absent,
+    /// A key whose time has come.
+    Expired,
+    /// The key's entry.
+    Live(Entry<'a>),
+}
+
 /// The keys of one database in one shard.
+// The table comes first, so that it shares a cache line with the shard's lock.
+#[repr(C)]
 pub struct Db {
     pub(crate) table: Table,
     expiries: ExpiryIndex,
@@ -212,6 +254,22 @@ impl Db {
         self.spot(key).map(|spot| Entry::new(self.table.entry(spot)))
     }
 
+    /// The key's entry for a command at `now_ms`, whose access is noted: `lru` makes the 24 bits from the old ones.
+    #[inline]
+    pub fn access(&mut self, key: &Key<'_>, now_ms: i64, lru: impl FnOnce(u32) -> u32) -> Access<'_> {
+        let Some(spot) = self.spot(key) else { return Access::Absent };
+        let raw = self.table.entry(spot);
+        if raw.expiry_ms().is_some_and(|at_ms| at_ms <= now_ms) {
+            return Access::Expired;
+        }
+        let old = raw.meta() >> 8;
+        let new = lru(old);
+        if new != old {
+            raw.set_lru(new);
+        }
+        Access::Live(Entry::new(raw))
+    }
+
     /// The key's collection for changes; `None` when there is no key or it is no `T`.
     #[inline]
     pub fn object_mut<T: Object>(&mut self, key: &Key<'_>) -> Option<&mut T> {
@@ -273,6 +331,26 @@ impl Db {
             self.insert_raw(key, RawEntry::new_str(key.bytes, value, lru, at_ms));
             return None;
         };
+        let old = self.table.entry(spot);
+        let expiry_stays = match expiry {
+            ExpiryChange::Keep => true,
+            ExpiryChange::Clear => !old.expires(),
+            ExpiryChange::At(_) => false,
+        };
+        if expiry_stays && old.overwrite_alike(value, lru) {
+            return None;
+        }
+        self.set_over(key, spot, value, expiry, lru)
+    }
+
+    fn set_over(
+        &mut self,
+        key: &Key<'_>,
+        spot: Spot,
+        value: NewStr<'_>,
+        expiry: ExpiryChange,
+        lru: u32,
+    ) -> Option<Value> {
         let old = self.table.entry(spot);
         let old_expiry = old.expiry_ms();
         let new_expiry = match expiry {

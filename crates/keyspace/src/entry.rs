@@ -394,6 +394,39 @@ impl RawEntry {
         }
     }
 
+    /// Writes a number over a number or bytes over as many bytes, and the access information with them; the expiry
+    /// stays. False when this entry holds anything else. What SET and INCR do most, made short.
+    #[inline]
+    pub(crate) fn overwrite_alike(self, value: NewStr<'_>, lru: u32) -> bool {
+        let (meta, flags) = (self.meta(), self.flags());
+        let old = Store::from_bits((meta >> 4) & 15);
+        let at = Shape { flags, key_len: self.key_len(), store: old, inline_len: 0 }.value_at();
+        match (value, old) {
+            (NewStr::Int(number), Store::Int) => self.write(at, number),
+            (NewStr::Bytes(bytes, _), Store::Embstr | Store::Raw) => {
+                let (len, from) = if flags & WIDE_VALUE == 0 {
+                    (usize::from(self.read::<u8>(at)), at + 1)
+                } else {
+                    (self.read::<u32>(at) as usize, at + 4)
+                };
+                if len != bytes.len() {
+                    return false;
+                }
+                // SAFETY: the entry's own bytes, as many as the new ones; the two never overlap.
+                unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.0.as_ptr().add(from), len) };
+            }
+            _ => return false,
+        }
+        self.write(0, (meta & 15) | ((value.store() as u32) << 4) | (lru << 8));
+        true
+    }
+
+    /// Whether the entry has an expiry.
+    #[inline]
+    pub(crate) fn expires(self) -> bool {
+        self.flags() & HAS_EXPIRY != 0
+    }
+
     /// Writes a string over this entry's string where the new one needs the same allocation; false when it does not.
     #[inline]
     pub(crate) fn overwrite_str(self, value: NewStr<'_>, expires: bool) -> bool {

@@ -12,6 +12,6 @@ mod shard;
 mod table;
 mod value;
 
-pub use db::{Db, Entry, ExpiryChange, Key};
+pub use db::{Access, Db, Detached, Entry, ExpiryChange, Key};
 pub use shard::{SCAN_POSITION_BITS, Shard};
 pub use value::{Kind, Object, StrValue, Value};

@@ -16,6 +16,47 @@ pub(crate) const BUCKET_SLOTS: usize = 8;
 const BUCKET_BYTES: usize = 64;
 const ADDRESS: u64 = (1 << 48) - 1;
 
+/// A bucket's slots, as a cache line.
+#[repr(align(64))]
+struct Bucket([u64; BUCKET_SLOTS]);
+
+/// One bit for each slot whose upper 16 bits are `tag`; for tag 0 that includes the empty ones.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+fn slots_with_tag(bucket: &Bucket, tag: u16) -> u32 {
+    use std::arch::x86_64::{
+        __m128i, _mm_castps_si128, _mm_castsi128_ps, _mm_cmpeq_epi32, _mm_load_si128, _mm_movemask_epi8,
+        _mm_packs_epi16, _mm_packs_epi32, _mm_set1_epi32, _mm_setzero_si128, _mm_shuffle_ps, _mm_srli_epi32,
+    };
+    let at = bucket.0.as_ptr().cast::<__m128i>();
+    // SAFETY: SSE2 is part of x86-64; a bucket is four aligned 16-byte words.
+    unsafe {
+        // The upper halves of two slots each, gathered from two words; then the upper halves of those.
+        let upper = |first: usize| {
+            let (a, b) = (_mm_load_si128(at.add(first)), _mm_load_si128(at.add(first + 1)));
+            let halves = _mm_shuffle_ps::<0b11_01_11_01>(_mm_castsi128_ps(a), _mm_castsi128_ps(b));
+            _mm_srli_epi32::<16>(_mm_castps_si128(halves))
+        };
+        let wanted = _mm_set1_epi32(i32::from(tag));
+        let equal = _mm_packs_epi32(_mm_cmpeq_epi32(upper(0), wanted), _mm_cmpeq_epi32(upper(2), wanted));
+        _mm_movemask_epi8(_mm_packs_epi16(equal, _mm_setzero_si128())) as u32
+    }
+}
+
+/// See above.
+#[cfg(not(target_arch = "x86_64"))]
+#[inline]
+fn slots_with_tag(bucket: &Bucket, tag: u16) -> u32 {
+    slots_with_tag_by_slot(bucket, tag)
+}
+
+/// What [`slots_with_tag`] answers, slot by slot.
+#[cfg(any(test, not(target_arch = "x86_64")))]
+fn slots_with_tag_by_slot(bucket: &Bucket, tag: u16) -> u32 {
+    let bit = |(i, slot): (usize, &u64)| u32::from(slot >> 48 == u64::from(tag)) << i;
+    bucket.0.iter().enumerate().map(bit).sum()
+}
+
 /// Bucket counts that segments grow through; each size is one of the allocator's, so nothing is lost to rounding.
 const SIZES: [u8; 12] = [0, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16];
 
@@ -71,6 +112,13 @@ impl Segment {
     }
 
     #[inline]
+    fn bucket(&self, index: usize) -> &Bucket {
+        debug_assert!(index < usize::from(self.bucket_count));
+        // SAFETY: buckets are allocated with this alignment, and callers pass indexes below their number.
+        unsafe { &*self.buckets.add(index * BUCKET_SLOTS).cast() }
+    }
+
+    #[inline]
     fn set_slot(&mut self, at: usize, value: u64) {
         debug_assert!(at < self.slots());
         // SAFETY: as in `slot`.
@@ -91,12 +139,11 @@ impl Segment {
         if self.bucket_count == 0 {
             return;
         }
-        let from = self.home(tag) * BUCKET_SLOTS;
-        for at in from..from + BUCKET_SLOTS {
-            let slot = self.slot(at);
-            if slot >> 48 == u64::from(tag) && slot != 0 {
-                prefetch((slot & ADDRESS) as *const u8);
-            }
+        let bucket = self.bucket(self.home(tag));
+        let mut candidates = slots_with_tag(bucket, tag);
+        while candidates != 0 {
+            prefetch((bucket.0[candidates.trailing_zeros() as usize] & ADDRESS) as *const u8);
+            candidates &= candidates - 1;
         }
     }
 
@@ -109,9 +156,13 @@ impl Segment {
         let mut bucket = self.home(tag);
         for _ in 0..self.bucket_count {
             let from = bucket * BUCKET_SLOTS;
-            for at in from..from + BUCKET_SLOTS {
+            let mut candidates = slots_with_tag(self.bucket(bucket), tag);
+            while candidates != 0 {
+                let at = from + candidates.trailing_zeros() as usize;
+                candidates &= candidates - 1;
                 let slot = self.slot(at);
-                if slot >> 48 == u64::from(tag) && slot != 0 {
+                // An empty slot looks like tag 0.
+                if slot != 0 {
                     // SAFETY: a slot that is not 0 points to an entry that the segment owns.
                     let entry = unsafe { RawEntry::from_bits(slot & ADDRESS) };
                     if is(entry) {
@@ -329,4 +380,30 @@ pub(crate) fn prefetch(address: *const u8) {
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = address;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tags_are_found_as_slot_by_slot() {
+        let mut random = martlet_base::random::Random::seeded(3);
+        for _ in 0..20_000 {
+            let tags = [0u64, 1, 0x7fff, 0x8000, 0xffff];
+            let slots = std::array::from_fn(|_| {
+                tags[random.below(5) as usize] << 48
+                    | random.next_u64() >> 16 & [0, u64::MAX][random.below(2) as usize]
+            });
+            let bucket = Bucket(slots);
+            for tag in tags {
+                let tag = tag as u16;
+                assert_eq!(
+                    slots_with_tag(&bucket, tag),
+                    slots_with_tag_by_slot(&bucket, tag),
+                    "{slots:x?} {tag:x}"
+                );
+            }
+        }
+    }
 }

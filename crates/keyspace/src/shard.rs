@@ -12,10 +12,16 @@ const _: () = assert!(SCAN_POSITION_BITS + SHARD_BITS <= 53, "a cursor must be e
 
 /// One shard's part of all databases. Database 0 lies in the shard itself, the others are made when first used.
 #[derive(Default)]
+#[repr(C)]
 pub struct Shard {
     first: Db,
-    others: Vec<Option<Box<Db>>>,
+    /// Boxed as a whole, so that a shard fits into its two cache lines.
+    others: Option<Box<Others>>,
 }
+
+/// Databases 1 and above.
+#[derive(Default)]
+struct Others(Vec<Option<Box<Db>>>);
 
 static EMPTY: std::sync::LazyLock<EmptyDb> = std::sync::LazyLock::new(|| EmptyDb(Db::default()));
 
@@ -28,13 +34,17 @@ unsafe impl Sync for EmptyDb {}
 unsafe impl Send for EmptyDb {}
 
 impl Shard {
+    fn others(&self) -> &[Option<Box<Db>>] {
+        self.others.as_ref().map_or(&[], |others| others.0.as_slice())
+    }
+
     /// Database `index` for reading.
     #[inline]
     pub fn db(&self, index: usize) -> &Db {
         if index == 0 {
             return &self.first;
         }
-        self.others.get(index - 1).and_then(Option::as_deref).unwrap_or(&EMPTY.0)
+        self.others().get(index - 1).and_then(Option::as_deref).unwrap_or(&EMPTY.0)
     }
 
     /// Database `index` for changes.
@@ -43,10 +53,16 @@ impl Shard {
         if index == 0 {
             return &mut self.first;
         }
-        if self.others.len() < index {
-            self.others.resize_with(index, || None);
+        self.other_mut(index)
+    }
+
+    #[inline(never)]
+    fn other_mut(&mut self, index: usize) -> &mut Db {
+        let Others(others) = &mut **self.others.get_or_insert_default();
+        if others.len() < index {
+            others.resize_with(index, || None);
         }
-        self.others[index - 1].get_or_insert_default()
+        others[index - 1].get_or_insert_default()
     }
 
     /// Exchanges two databases.
@@ -62,7 +78,7 @@ impl Shard {
     /// Databases that may hold keys: their indexes, ascending.
     pub fn used(&self) -> impl Iterator<Item = usize> + '_ {
         let others =
-            self.others.iter().enumerate().filter(|(_, db)| db.as_ref().is_some_and(|db| !db.is_empty()));
+            self.others().iter().enumerate().filter(|(_, db)| db.as_ref().is_some_and(|db| !db.is_empty()));
         (!self.first.is_empty()).then_some(0).into_iter().chain(others.map(|(i, _)| i + 1))
     }
 
