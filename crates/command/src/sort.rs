@@ -33,7 +33,8 @@ const PATTERNS: KeyPart = KeyPart {
     flags: KeyFlags::RO.with(KeyFlags::ACCESS).with(KeyFlags::INCOMPLETE),
 };
 const DESTINATION: KeyPart = KeyPart {
-    begin: Begin::Keyword("STORE", 2),
+    // The last one counts.
+    begin: Begin::Keyword("STORE", -2),
     find: Find::Range { last: 0, step: 1, limit: 0 },
     flags: KeyFlags::OW.with(KeyFlags::UPDATE).with(KeyFlags::INCOMPLETE),
 };

@@ -115,6 +115,7 @@ impl Worker {
         let blocks = context.block.is_some() && outcome.is_ok();
         if let Err(error) = &outcome {
             self.count_error(&error.to_string());
+            self.stats().commands[request.entry.id].failed.add(1);
         }
         crate::dispatch::write_outcome(&mut reply, 0, &outcome);
         if !blocks {
@@ -129,7 +130,8 @@ impl Worker {
         let end = clock.raw();
         let ns = clock.elapsed_ns(self.mark, end);
         self.mark = end;
-        self.stats().commands[request.entry.id].record(ns, false);
+        // The call was counted when it blocked.
+        self.stats().commands[request.entry.id].ns.add(ns);
         ((!blocks).then(|| reply.into_bytes()), exhausted)
     }
 
