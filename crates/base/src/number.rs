@@ -128,20 +128,31 @@ fn parse_short_decimal(text: &[u8]) -> Option<f64> {
 #[cold]
 #[inline(never)]
 fn parse_f64_any(text: &[u8]) -> Option<f64> {
-    let Scanned { negative, magnitude } = scan::scan(text)?;
-    let value = match magnitude {
-        Magnitude::Infinity => f64::INFINITY,
-        Magnitude::Zero => 0.0,
-        Magnitude::Binary { bits, exponent, inexact } => double_from_bits(bits, exponent, inexact)?,
+    convert(scan::scan(text)?).ok()
+}
+
+/// As [`parse_f64`], but a number too large is infinite, and one too small is zero: how Redis reads the bounds of
+/// ranges of scores.
+pub fn parse_f64_saturating(text: &[u8]) -> Option<f64> {
+    Some(convert(scan::scan(text)?).unwrap_or_else(|beyond| beyond))
+}
+
+/// The nearest double; as an error, infinity or zero for what is too large or too small to be told from it.
+fn convert(scanned: Scanned<'_>) -> Result<f64, f64> {
+    let sign = if scanned.negative { -1.0 } else { 1.0 };
+    match scanned.magnitude {
+        Magnitude::Infinity => Ok(sign * f64::INFINITY),
+        Magnitude::Zero => Ok(sign * 0.0),
+        Magnitude::Binary { bits, exponent, inexact } => match double_from_bits(bits, exponent, inexact) {
+            Some(value) => Ok(sign * value),
+            None if exponent > 0 => Err(sign * f64::INFINITY),
+            None => Err(sign * 0.0),
+        },
         Magnitude::Decimal(decimal) => {
-            let value: f64 = decimal.text()?.parse().ok()?;
-            if value == 0.0 || value.is_infinite() {
-                return None;
-            }
-            value
+            let value = decimal.text().and_then(|text| text.parse().ok()).unwrap_or(0.0);
+            if value == 0.0 || value == f64::INFINITY { Err(sign * value) } else { Ok(sign * value) }
         }
-    };
-    Some(if negative { -value } else { value })
+    }
 }
 
 /// The double nearest to `bits * 2^exponent`; `inexact` says that the true number is a little larger.
@@ -176,6 +187,32 @@ pub fn format_f64(value: f64, buffer: &mut NumberBuffer) -> &[u8] {
         }
     }
     format_f64_fraction(value, buffer)
+}
+
+/// Writes a double with seventeen significant digits, trailing zeros removed, as C's `%.17g` and as Redis does in
+/// ZSCAN for large sorted sets.
+pub fn format_f64_seventeen(value: f64, buffer: &mut NumberBuffer) -> &[u8] {
+    if !value.is_finite() || value == 0.0 {
+        return format_f64(value, buffer);
+    }
+    // One digit before the point and sixteen after it, then the exponent.
+    let text = format!("{:.16e}", value.abs());
+    let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+    let exponent: i32 = exponent.parse().unwrap_or(0);
+    let digits: Vec<u8> = digits.bytes().filter(|byte| *byte != b'.').collect();
+    let count = digits.iter().rposition(|digit| *digit != b'0').map_or(1, |last| last + 1);
+    let digits = digits.get(..count).unwrap_or(&[]);
+    let mut writer = Writer { text: &mut buffer.text, length: 0 };
+    if value < 0.0 {
+        writer.push(b'-');
+    }
+    if (-4..17).contains(&exponent) {
+        writer.plain(digits, exponent - count as i32 + 1);
+    } else {
+        writer.scientific(digits, exponent, 2);
+    }
+    let length = writer.length;
+    buffer.text.get(..length).unwrap_or(&[])
 }
 
 #[inline(never)]
@@ -267,27 +304,30 @@ impl Writer<'_> {
     fn decimal(&mut self, digits: &[u8], power: i32) {
         let count = digits.len() as i32;
         let exponent = power + count - 1;
-        if power >= 0 && exponent.abs() < count + 7 {
+        let short = if power >= 0 { exponent.abs() < count + 7 } else { power > -7 || exponent.abs() < 4 };
+        if short { self.plain(digits, power) } else { self.scientific(digits, exponent, 1) }
+    }
+
+    fn plain(&mut self, digits: &[u8], power: i32) {
+        if power >= 0 {
             self.extend(digits);
             self.zeros(power as usize);
-        } else if power < 0 && (power > -7 || exponent.abs() < 4) {
-            let point = count + power;
-            if point <= 0 {
-                self.extend(b"0.");
-                self.zeros(point.unsigned_abs() as usize);
-                self.extend(digits);
-            } else {
-                let (whole, fraction) = digits.split_at(point as usize);
-                self.extend(whole);
-                self.push(b'.');
-                self.extend(fraction);
-            }
+            return;
+        }
+        let point = digits.len() as i32 + power;
+        if point <= 0 {
+            self.extend(b"0.");
+            self.zeros(point.unsigned_abs() as usize);
+            self.extend(digits);
         } else {
-            self.scientific(digits, exponent);
+            let (whole, fraction) = digits.split_at(point as usize);
+            self.extend(whole);
+            self.push(b'.');
+            self.extend(fraction);
         }
     }
 
-    fn scientific(&mut self, digits: &[u8], exponent: i32) {
+    fn scientific(&mut self, digits: &[u8], exponent: i32, exponent_digits: usize) {
         if let [first, rest @ ..] = digits {
             self.push(*first);
             if !rest.is_empty() {
@@ -297,6 +337,9 @@ impl Writer<'_> {
         }
         self.push(b'e');
         self.push(if exponent < 0 { b'-' } else { b'+' });
-        self.extend(itoa::Buffer::new().format(exponent.unsigned_abs()).as_bytes());
+        let mut exponent_text = itoa::Buffer::new();
+        let exponent_text = exponent_text.format(exponent.unsigned_abs());
+        self.zeros(exponent_digits.saturating_sub(exponent_text.len()));
+        self.extend(exponent_text.as_bytes());
     }
 }

@@ -43,16 +43,16 @@ enum Repr {
 
 /// Up to which size a set stays in the small encoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct ZSetLimits {
     /// `zset-max-listpack-entries`: entries.
     pub max_entries: u32,
     /// `zset-max-listpack-value`: length of the longest member, in bytes.
     pub max_value_bytes: u32,
 }
 
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits { max_entries: 128, max_value_bytes: 64 }
+impl Default for ZSetLimits {
+    fn default() -> ZSetLimits {
+        ZSetLimits { max_entries: 128, max_value_bytes: 64 }
     }
 }
 
@@ -152,11 +152,19 @@ impl ZSet {
     }
 
     /// An empty set in the encoding that `entries` of them, the longest member of `longest_bytes`, will need.
-    pub fn with_hint(entries: usize, longest_bytes: usize, limits: Limits) -> ZSet {
-        if entries <= limits.max_entries as usize && longest_bytes <= limits.max_value_bytes as usize {
-            return ZSet::new();
+    pub fn with_hint(entries: usize, longest_bytes: usize, limits: ZSetLimits) -> ZSet {
+        let mut set = ZSet::new();
+        set.prepare(entries, longest_bytes, limits);
+        set
+    }
+
+    /// Before `entries` are added, the first member of which has `first_bytes`: leaves the small encoding where Redis
+    /// does, even if fewer will be there in the end.
+    pub fn prepare(&mut self, entries: usize, first_bytes: usize, limits: ZSetLimits) {
+        let too_long = self.is_empty() && first_bytes > limits.max_value_bytes as usize;
+        if entries > limits.max_entries as usize || too_long {
+            self.unpack();
         }
-        ZSet(Repr::Full(Arc::new(Full::new())))
     }
 
     /// Number of entries.
@@ -210,7 +218,7 @@ impl ZSet {
     }
 
     /// Adds a member or changes its score; `score` is not NaN.
-    pub fn add(&mut self, member: &[u8], score: f64, options: AddOptions, limits: Limits) -> Added {
+    pub fn add(&mut self, member: &[u8], score: f64, options: AddOptions, limits: ZSetLimits) -> Added {
         debug_assert!(!score.is_nan());
         match &mut self.0 {
             Repr::Packed(packed) => {
@@ -252,7 +260,7 @@ impl ZSet {
     }
 
     /// Adds a member or sets its score without condition.
-    pub fn insert(&mut self, member: &[u8], score: f64, limits: Limits) -> Added {
+    pub fn insert(&mut self, member: &[u8], score: f64, limits: ZSetLimits) -> Added {
         self.add(member, score, AddOptions::default(), limits)
     }
 
@@ -355,7 +363,7 @@ impl ZSet {
     }
 
     /// Packs a set that was just built, if it is within the limits (as ZUNIONSTORE and its like do).
-    pub fn pack_if_small(&mut self, limits: Limits) {
+    pub fn pack_if_small(&mut self, limits: ZSetLimits) {
         if self.len() > limits.max_entries as usize || matches!(self.0, Repr::Packed(_)) {
             return;
         }

@@ -19,7 +19,7 @@ fn member(number: u64) -> Vec<u8> {
 fn run(seed: u64, scores: u64, members: u64) {
     println!("seed {seed}");
     let mut random = Random::seeded(seed);
-    let limits = Limits::default();
+    let limits = ZSetLimits::default();
     let (mut set, mut model) = (ZSet::new(), Model::default());
     let mut pins = Vec::new();
     for phase in 0..6 {
@@ -57,7 +57,7 @@ fn random_changes_with_few_scores() {
 
 #[test]
 fn ascending_and_descending_scores() {
-    let limits = Limits::default();
+    let limits = ZSetLimits::default();
     let (mut up, mut down) = (ZSet::new(), ZSet::new());
     for number in 0..20_000u32 {
         up.insert(&member(u64::from(number)), f64::from(number), limits);
@@ -75,7 +75,7 @@ fn members_cost_less_than_sixty_bytes() {
     let mut set = ZSet::new();
     for number in 0..50_000 {
         let member = format!("key_{number:010}");
-        set.insert(member.as_bytes(), random.below(70_000) as f64, Limits::default());
+        set.insert(member.as_bytes(), random.below(70_000) as f64, ZSetLimits::default());
     }
     assert!(set.heap_bytes() < 50_000 * 60, "{} bytes", set.heap_bytes());
     set.remove_range(100..usize::MAX, |_| ());

@@ -187,7 +187,38 @@ fn decimal_text() -> impl Strategy<Value = String> {
     ]
 }
 
+#[test]
+fn bounds_saturate() {
+    for (text, value) in [
+        ("1e400", Some(f64::INFINITY)),
+        ("-1e400", Some(f64::NEG_INFINITY)),
+        ("0x1p2000", Some(f64::INFINITY)),
+        ("1e-400", Some(0.0)),
+        ("-0x1p-2000", Some(0.0)),
+        ("1.5", Some(1.5)),
+        ("-inf", Some(f64::NEG_INFINITY)),
+        ("nan", None),
+        ("x", None),
+    ] {
+        assert_eq!(parse_f64_saturating(text.as_bytes()), value, "{text}");
+    }
+}
+
 proptest! {
+    #[test]
+    fn seventeen_digits_as_c_writes_them(bits: u64, small in -1_000_000i32..1_000_000) {
+        for value in [f64::from_bits(bits), f64::from(small) / 1000.0] {
+            prop_assume!(value.is_finite());
+            let mut theirs = [0u8; 64];
+            // SAFETY: the buffer is longer than any such text, and the format fits the argument.
+            let len = unsafe {
+                libc::snprintf(theirs.as_mut_ptr().cast(), theirs.len(), c"%.17g".as_ptr(), value)
+            };
+            let mut buffer = NumberBuffer::new();
+            prop_assert_eq!(format_f64_seventeen(value, &mut buffer), &theirs[..len as usize]);
+        }
+    }
+
     #[test]
     fn integer_text_round_trips(value: i64) {
         let mut buffer = NumberBuffer::new();

@@ -3,7 +3,7 @@
 //! What always holds: the number of elements is even, and a score is an integer where it has no fraction (as
 //! in Redis, minus zero becomes zero), else the text that reads back as the same double.
 
-use super::{Entry, Limits};
+use super::{Entry, ZSetLimits};
 use crate::element::Element;
 use crate::packed::{Iter, Packed, Pos};
 use martlet_base::number::{NumberBuffer, format_f64, parse_f64};
@@ -62,7 +62,7 @@ pub(super) fn find(packed: &Packed, member: &[u8]) -> Option<(Pos, f64)> {
 }
 
 /// Whether one more entry is within the limits.
-pub(super) fn has_room(packed: &Packed, limits: Limits, member: &[u8]) -> bool {
+pub(super) fn has_room(packed: &Packed, limits: ZSetLimits, member: &[u8]) -> bool {
     len(packed) < limits.max_entries as usize
         && member.len() <= limits.max_value_bytes as usize
         && packed.has_room(2, member.len() + martlet_base::number::F64_TEXT_MAX_BYTES)

@@ -27,7 +27,7 @@ pub(super) struct Found {
 
 impl Full {
     pub fn new() -> Full {
-        let mut store = Store { leaves: Slots::new(), index: Index::new(), leaf_bytes: 0 };
+        let mut store = Store { leaves: Slots::new(), index: Index::new(), leaf_bytes: 0, node_bytes: 0 };
         let first = store.add_leaf(Leaf::empty());
         Full { len: 0, root: Inner::over(first), store }
     }
@@ -38,8 +38,8 @@ impl Full {
     }
 
     pub fn heap_bytes(&self) -> usize {
-        let nodes = self.store.leaves.node_bytes() + self.root.node_bytes();
-        size_of::<Full>() + 8 + nodes + self.store.leaf_bytes + self.store.index.heap_bytes()
+        let Store { leaves, index, leaf_bytes, node_bytes } = &self.store;
+        size_of::<Full>() + 8 + leaves.node_bytes() + index.heap_bytes() + leaf_bytes + node_bytes
     }
 
     /// Finds a member, or says with which hash to insert it.

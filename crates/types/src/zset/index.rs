@@ -28,6 +28,9 @@ pub(super) const ID_LIMIT: u32 = (1 << (REF_BITS - SLOT_BITS)) - 1;
 const FAN: usize = 64;
 const LEVEL_BITS: u32 = 6;
 
+/// Bytes of a node and its reference count.
+const NODE_BYTES: usize = size_of::<Node>() + 8;
+
 /// Where a member's entry is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {
@@ -69,7 +72,8 @@ fn scan_key(word: u64) -> u64 {
 #[derive(Clone)]
 pub(super) struct Index {
     root: Node,
-    chunk_bytes: usize,
+    /// Of chunks, and of nodes below the root.
+    heap_bytes: usize,
 }
 
 #[derive(Clone)]
@@ -130,9 +134,9 @@ impl Index {
     pub fn new() -> Index {
         let mut chunks = [const { None }; FAN];
         let first = Chunk::with_room(1, PATH_BITS, 0);
-        let chunk_bytes = first.heap_bytes();
+        let heap_bytes = first.heap_bytes();
         chunks[0] = Some(first);
-        Index { root: Node::Chunks(chunks), chunk_bytes }
+        Index { root: Node::Chunks(chunks), heap_bytes }
     }
 
     /// The first place for which `is_it` is true among those of entries with the hash.
@@ -179,13 +183,13 @@ impl Index {
     pub fn insert(&mut self, hash: u64, place: Place) {
         let word = key_of(hash) << REF_BITS | place.bits();
         debug_assert!(place.leaf < ID_LIMIT);
-        self.root.insert(word, 0, &mut self.chunk_bytes);
+        self.root.insert(word, 0, &mut self.heap_bytes);
     }
 
     /// Removes the entry with this hash and place.
     pub fn remove(&mut self, hash: u64, place: Place) {
         let word = key_of(hash) << REF_BITS | place.bits();
-        self.root.remove(word, 0, &mut self.chunk_bytes);
+        self.root.remove(word, 0, &mut self.heap_bytes);
     }
 
     /// Gives the entry with this hash another place.
@@ -237,9 +241,9 @@ impl Index {
         }
     }
 
-    /// Bytes of chunks and nodes.
+    /// Bytes of chunks and of nodes below the root.
     pub fn heap_bytes(&self) -> usize {
-        self.chunk_bytes + self.root.node_bytes()
+        self.heap_bytes
     }
 
     /// Drops up to `budget` chunks; whether none is left. Nothing may be asked of the index afterwards.
@@ -298,6 +302,7 @@ impl Node {
             })
         });
         *self = Node::Nodes(nodes);
+        *bytes += FAN * NODE_BYTES;
     }
 
     fn remove(&mut self, word: u64, level: u32, bytes: &mut usize) {
@@ -308,7 +313,7 @@ impl Node {
                 let child = Arc::make_mut(child);
                 child.remove(word, level + 1, bytes);
                 if child.is_one_small_chunk() {
-                    self.flatten();
+                    self.flatten(bytes);
                 }
             }
             Node::Chunks(chunks) => {
@@ -336,7 +341,7 @@ impl Node {
     }
 
     /// The reverse of [`Node::deepen`], where every child is one small chunk.
-    fn flatten(&mut self) {
+    fn flatten(&mut self, bytes: &mut usize) {
         let Node::Nodes(nodes) = self else { return };
         if !nodes.iter().all(|child| child.as_ref().is_some_and(|child| child.is_one_small_chunk())) {
             return;
@@ -350,6 +355,7 @@ impl Node {
             Some(chunk)
         });
         *self = Node::Chunks(chunks);
+        *bytes -= FAN * NODE_BYTES;
     }
 
     /// Calls `f` with the scan keys, from `from` on and ascending, and places of entries.
@@ -377,15 +383,6 @@ impl Node {
             }
         }
         ControlFlow::Continue(())
-    }
-
-    fn node_bytes(&self) -> usize {
-        match self {
-            Node::Chunks(_) => 0,
-            Node::Nodes(nodes) => {
-                nodes.iter().flatten().map(|child| size_of::<Node>() + 8 + child.node_bytes()).sum()
-            }
-        }
     }
 
     fn free_some(&mut self, budget: &mut usize) -> bool {

@@ -13,6 +13,8 @@ const BITS: u32 = 6;
 #[derive(Clone)]
 pub(super) struct Slots<T> {
     root: Node<T>,
+    /// How many nodes there are below the root.
+    nodes: usize,
 }
 
 #[derive(Clone)]
@@ -36,7 +38,7 @@ fn digit(id: u32, shift: u32) -> usize {
 
 impl<T: Clone> Slots<T> {
     pub fn new() -> Slots<T> {
-        Slots { root: Node::values() }
+        Slots { root: Node::values(), nodes: 0 }
     }
 
     /// The value under an id that [`Slots::insert`] has given out.
@@ -72,14 +74,15 @@ impl<T: Clone> Slots<T> {
             let mut nodes = [const { None }; FAN];
             let old = std::mem::replace(&mut self.root, Node::values());
             nodes[0] = Some(Arc::new(old));
+            self.nodes += 1;
             self.root = Node { present: 1, full: 1, children: Children::Nodes { shift, nodes } };
         }
-        self.root.insert(value)
+        self.root.insert(value, &mut self.nodes)
     }
 
     /// Takes a value out; its id is free again.
     pub fn remove(&mut self, id: u32) -> Option<T> {
-        self.root.remove(id)
+        self.root.remove(id, &mut self.nodes)
     }
 
     /// Drops up to `budget` values; whether none is left. What another map shares counts as one value.
@@ -89,7 +92,7 @@ impl<T: Clone> Slots<T> {
 
     /// Bytes of all nodes below the root.
     pub fn node_bytes(&self) -> usize {
-        self.root.node_bytes()
+        self.nodes * (size_of::<Node<T>>() + 8)
     }
 }
 
@@ -113,7 +116,7 @@ impl<T: Clone> Node<T> {
         }
     }
 
-    fn insert(&mut self, value: T) -> u32 {
+    fn insert(&mut self, value: T, count: &mut usize) -> u32 {
         let slot = self.full.trailing_ones() as usize;
         let bit = 1 << slot;
         self.present |= bit;
@@ -124,9 +127,12 @@ impl<T: Clone> Node<T> {
                 slot as u32
             }
             Children::Nodes { shift, nodes } => {
-                let child = nodes[slot].get_or_insert_with(|| Arc::new(Node::empty(*shift - BITS)));
+                let child = nodes[slot].get_or_insert_with(|| {
+                    *count += 1;
+                    Arc::new(Node::empty(*shift - BITS))
+                });
                 let child = Arc::make_mut(child);
-                let below = child.insert(value);
+                let below = child.insert(value, count);
                 if child.full == u64::MAX {
                     self.full |= bit;
                 }
@@ -135,19 +141,20 @@ impl<T: Clone> Node<T> {
         }
     }
 
-    fn remove(&mut self, id: u32) -> Option<T> {
+    fn remove(&mut self, id: u32, count: &mut usize) -> Option<T> {
         let slot = digit(id, self.shift());
         let bit = 1 << slot;
         let value = match &mut self.children {
             Children::Values(values) => values[slot].take(),
             Children::Nodes { nodes, .. } => {
                 let child = Arc::make_mut(nodes[slot].as_mut()?);
-                let value = child.remove(id);
+                let value = child.remove(id, count);
                 if child.present != 0 {
                     self.full &= !bit;
                     return value;
                 }
                 nodes[slot] = None;
+                *count -= 1;
                 value
             }
         };
@@ -181,15 +188,6 @@ impl<T: Clone> Node<T> {
             }
         }
         self.present == 0
-    }
-
-    fn node_bytes(&self) -> usize {
-        match &self.children {
-            Children::Values(_) => 0,
-            Children::Nodes { nodes, .. } => {
-                nodes.iter().flatten().map(|child| size_of::<Node<T>>() + 8 + child.node_bytes()).sum()
-            }
-        }
     }
 }
 

@@ -4,8 +4,8 @@ use super::model::{Model, check, list};
 use super::*;
 use proptest::prelude::*;
 
-const SMALL: Limits = Limits { max_entries: 12, max_value_bytes: 20 };
-const NEVER: Limits = Limits { max_entries: 0, max_value_bytes: 0 };
+const SMALL: ZSetLimits = ZSetLimits { max_entries: 12, max_value_bytes: 20 };
+const NEVER: ZSetLimits = ZSetLimits { max_entries: 0, max_value_bytes: 0 };
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -58,7 +58,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-fn run(steps: Vec<Step>, limits: Limits) {
+fn run(steps: Vec<Step>, limits: ZSetLimits) {
     let (mut set, mut model) = (ZSet::new(), Model::default());
     let mut pins: Vec<(ZSet, Model)> = Vec::new();
     for step in steps {
@@ -166,7 +166,7 @@ proptest! {
 
 #[test]
 fn encodings_change_at_the_limits() {
-    let limits = Limits { max_entries: 3, max_value_bytes: 5 };
+    let limits = ZSetLimits { max_entries: 3, max_value_bytes: 5 };
     let mut set = ZSet::new();
     for member in ["a", "b", "c"] {
         set.insert(member.as_bytes(), 1.5, limits);

@@ -31,6 +31,8 @@ pub(super) struct Store {
     pub leaves: Slots<Leaf>,
     pub index: Index,
     pub leaf_bytes: usize,
+    /// Of inner nodes below the root, and of all nodes' child pointers.
+    pub node_bytes: usize,
 }
 
 /// A node over leaves (height 1) or over nodes.
@@ -43,6 +45,10 @@ pub(super) struct Inner {
     first_leaf: [u32; FAN],
     nodes: Option<Box<[Option<Arc<Inner>>; FAN]>>,
 }
+
+/// Bytes of a node below the root with its reference count, and of the pointers to its children, if they are nodes.
+const NODE_BYTES: usize = size_of::<Inner>() + 8;
+const POINTERS_BYTES: usize = FAN * 8;
 
 /// A child of an inner node, taken out or about to be put in.
 struct Child {
@@ -288,7 +294,7 @@ impl Inner {
         self.counts[at] += 1;
         let Some(child) = split else { return (place, None) };
         self.counts[at] -= child.count;
-        (place, self.insert_or_split(at + 1, child, rightmost))
+        (place, self.insert_or_split(store, at + 1, child, rightmost))
     }
 
     /// Puts an entry into the tree of which this is the root.
@@ -296,6 +302,7 @@ impl Inner {
         let (place, split) = self.insert_below(store, score, member, true);
         if let Some(right) = split {
             let above = Inner::empty(self.height + 1);
+            store.node_bytes += NODE_BYTES + POINTERS_BYTES;
             let left = std::mem::replace(self, above);
             let (count, first_leaf) = (left.total() as u32, left.first_leaf[0]);
             let score = left.scores[0];
@@ -305,7 +312,13 @@ impl Inner {
         place
     }
 
-    fn insert_or_split(&mut self, at: usize, child: Child, rightmost: bool) -> Option<Child> {
+    fn insert_or_split(
+        &mut self,
+        store: &mut Store,
+        at: usize,
+        child: Child,
+        rightmost: bool,
+    ) -> Option<Child> {
         if self.len() < FAN {
             self.insert_child(at, child);
             return None;
@@ -313,6 +326,7 @@ impl Inner {
         // Ascending scores leave three quarters behind instead of half.
         let kept = if rightmost && at == FAN { FAN * 3 / 4 } else { FAN / 2 };
         let mut right = Inner::empty(self.height);
+        store.node_bytes += right.own_bytes();
         for from in kept..FAN {
             right.insert_child(from - kept, self.child(from));
         }
@@ -351,7 +365,7 @@ impl Inner {
             if self.height == 1 {
                 self.refill_leaf(store, left_one);
             } else {
-                self.refill_node(left_one);
+                self.refill_node(store, left_one);
             }
         }
     }
@@ -362,6 +376,7 @@ impl Inner {
         while self.len() == 1
             && let Some(child) = self.nodes.as_mut().and_then(|nodes| nodes[0].take())
         {
+            store.node_bytes -= NODE_BYTES + POINTERS_BYTES;
             *self = Arc::unwrap_or_clone(child);
         }
     }
@@ -396,7 +411,7 @@ impl Inner {
     }
 
     /// Joins two neighbouring nodes, or shares their children out evenly.
-    fn refill_node(&mut self, at: usize) {
+    fn refill_node(&mut self, store: &mut Store, at: usize) {
         let mut right_child = self.remove_child(at + 1);
         let Some(nodes) = &mut self.nodes else { return };
         let (Some(left), Some(right)) = (&mut nodes[at], &mut right_child.node) else { return };
@@ -414,7 +429,9 @@ impl Inner {
             right.insert_child(0, child);
         }
         self.counts[at] = left.total() as u32;
-        if !joined {
+        if joined {
+            store.node_bytes -= right.own_bytes();
+        } else {
             let (score, count, first_leaf) = (right.scores[0], right.total() as u32, right.first_leaf[0]);
             self.insert_child(at + 1, Child { score, count, first_leaf, node: right_child.node });
         }
@@ -461,11 +478,9 @@ impl Inner {
         child
     }
 
-    /// Bytes of all nodes below this one.
-    pub fn node_bytes(&self) -> usize {
-        let Some(nodes) = &self.nodes else { return 0 };
-        let below = |child: &Arc<Inner>| size_of::<Inner>() + 8 + child.node_bytes();
-        size_of_val(&**nodes) + nodes.iter().flatten().map(below).sum::<usize>()
+    /// Bytes of this node, below the root.
+    fn own_bytes(&self) -> usize {
+        NODE_BYTES + if self.nodes.is_some() { POINTERS_BYTES } else { 0 }
     }
 
     /// Drops up to `budget` nodes; whether none is left below this one.
