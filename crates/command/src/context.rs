@@ -8,6 +8,7 @@ use martlet_protocol::request::Args;
 use martlet_types::hash::HashLimits;
 use martlet_types::list::ListLimit;
 use martlet_types::set::SetLimits;
+use martlet_types::zset::ZSetLimits;
 
 use crate::error::{Error, Outcome};
 
@@ -25,6 +26,8 @@ pub struct Settings {
     pub set_limits: SetLimits,
     /// When a hash becomes a hashtable (`hash-max-listpack-entries`, `hash-max-listpack-value`).
     pub hash_limits: HashLimits,
+    /// When a sorted set becomes a skiplist (`zset-max-listpack-entries`, `zset-max-listpack-value`).
+    pub zset_limits: ZSetLimits,
 }
 
 impl Default for Settings {
@@ -35,6 +38,7 @@ impl Default for Settings {
             list_limit: ListLimit::default(),
             set_limits: SetLimits::default(),
             hash_limits: HashLimits::default(),
+            zset_limits: ZSetLimits::default(),
         }
     }
 }

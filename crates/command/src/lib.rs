@@ -17,6 +17,7 @@ pub mod spec;
 pub mod string;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+pub mod zset;
 
 pub use context::{Block, Context, Settings};
 pub use error::{Error, Outcome};
@@ -34,4 +35,5 @@ pub static FAMILIES: &[&[&Command<Handler>]] = &[
     set::COMMANDS,
     sort::COMMANDS,
     string::COMMANDS,
+    zset::COMMANDS,
 ];

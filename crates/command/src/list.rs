@@ -102,7 +102,7 @@ fn place(index: i64, len: usize) -> Option<usize> {
 }
 
 /// A number from `least` to the largest, with one text for whatever is none.
-fn at_least(least: i64, text: &[u8], error: &'static str) -> Result<i64, Error> {
+pub(crate) fn at_least(least: i64, text: &[u8], error: &'static str) -> Result<i64, Error> {
     parse_i64(text).filter(|&number| number >= least).ok_or(Error::Fixed(error))
 }
 

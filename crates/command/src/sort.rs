@@ -16,6 +16,7 @@ use martlet_types::element::Element;
 use martlet_types::hash::Hash;
 use martlet_types::list::{End, List};
 use martlet_types::set::Set;
+use martlet_types::zset::ZSet;
 
 use crate::Handler;
 use crate::context::Context;
@@ -194,6 +195,7 @@ fn run(ctx: &mut Context<'_>, read_only: bool) -> Outcome {
 enum Source {
     List(List),
     Set(Set),
+    ZSet(ZSet),
 }
 
 impl Source {
@@ -201,6 +203,7 @@ impl Source {
         match value {
             Value::List(list) => Ok(Source::List(list)),
             Value::Set(set) => Ok(Source::Set(set)),
+            Value::ZSet(set) => Ok(Source::ZSet(set)),
             _ => Err(Error::WrongType),
         }
     }
@@ -216,6 +219,7 @@ impl Source {
             Source::List(list) if backwards => list.iter_back_from(list.len().saturating_sub(1)).collect(),
             Source::List(list) => list.iter().collect(),
             Source::Set(set) => set.iter().collect(),
+            Source::ZSet(set) => set.range(0..set.len(), backwards).map(|entry| entry.member).collect(),
         }
     }
 }

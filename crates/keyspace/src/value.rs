@@ -201,6 +201,7 @@ macro_rules! objects {
 objects! {
     List = 1, martlet_types::list::List, "list", martlet_types::list::List::new();
     Set = 2, martlet_types::set::Set, "set", martlet_types::set::Set::new();
+    ZSet = 3, martlet_types::zset::ZSet, "zset", martlet_types::zset::ZSet::new();
     Hash = 4, martlet_types::hash::Hash, "hash", martlet_types::hash::Hash::new();
 }
 

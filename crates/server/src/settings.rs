@@ -4,6 +4,7 @@ use martlet_command::Settings;
 use martlet_types::hash::HashLimits;
 use martlet_types::list::ListLimit;
 use martlet_types::set::SetLimits;
+use martlet_types::zset::ZSetLimits;
 
 use crate::config::Config;
 
@@ -21,6 +22,10 @@ pub fn from_config(config: &Config) -> Settings {
         hash_limits: HashLimits {
             listpack_max_entries: config.hash_max_listpack_entries,
             listpack_max_value_bytes: config.hash_max_listpack_value,
+        },
+        zset_limits: ZSetLimits {
+            listpack_max_entries: config.zset_max_listpack_entries,
+            listpack_max_value_bytes: config.zset_max_listpack_value,
         },
     }
 }

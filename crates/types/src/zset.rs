@@ -45,14 +45,14 @@ enum Repr {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ZSetLimits {
     /// `zset-max-listpack-entries`: entries.
-    pub max_entries: u32,
+    pub listpack_max_entries: usize,
     /// `zset-max-listpack-value`: length of the longest member, in bytes.
-    pub max_value_bytes: u32,
+    pub listpack_max_value_bytes: usize,
 }
 
 impl Default for ZSetLimits {
     fn default() -> ZSetLimits {
-        ZSetLimits { max_entries: 128, max_value_bytes: 64 }
+        ZSetLimits { listpack_max_entries: 128, listpack_max_value_bytes: 64 }
     }
 }
 
@@ -161,8 +161,8 @@ impl ZSet {
     /// Before `entries` are added, the first member of which has `first_bytes`: leaves the small encoding where Redis
     /// does, even if fewer will be there in the end.
     pub fn prepare(&mut self, entries: usize, first_bytes: usize, limits: ZSetLimits) {
-        let too_long = self.is_empty() && first_bytes > limits.max_value_bytes as usize;
-        if entries > limits.max_entries as usize || too_long {
+        let too_long = self.is_empty() && first_bytes > limits.listpack_max_value_bytes;
+        if entries > limits.listpack_max_entries || too_long {
             self.unpack();
         }
     }
@@ -262,6 +262,20 @@ impl ZSet {
     /// Adds a member or sets its score without condition.
     pub fn insert(&mut self, member: &[u8], score: f64, limits: ZSetLimits) -> Added {
         self.add(member, score, AddOptions::default(), limits)
+    }
+
+    /// Adds entries that ascend and whose members are not there.
+    pub fn extend_sorted<'a>(&mut self, entries: impl IntoIterator<Item = Entry<'a>>, limits: ZSetLimits) {
+        let mut buffer = crate::element::IntBuffer::new();
+        for entry in entries {
+            let member = entry.member.as_bytes(&mut buffer);
+            match &mut self.0 {
+                Repr::Packed(packed) if compact::has_room(packed, limits, member) => {
+                    compact::insert_last(packed, member, entry.score);
+                }
+                _ => self.unpack().insert(martlet_base::hash::hash_bytes(member), member, entry.score),
+            }
+        }
     }
 
     /// Removes a member and returns its score.
@@ -364,7 +378,7 @@ impl ZSet {
 
     /// Packs a set that was just built, if it is within the limits (as ZUNIONSTORE and its like do).
     pub fn pack_if_small(&mut self, limits: ZSetLimits) {
-        if self.len() > limits.max_entries as usize || matches!(self.0, Repr::Packed(_)) {
+        if self.len() > limits.listpack_max_entries || matches!(self.0, Repr::Packed(_)) {
             return;
         }
         let mut packed = Packed::new();

@@ -63,8 +63,8 @@ pub(super) fn find(packed: &Packed, member: &[u8]) -> Option<(Pos, f64)> {
 
 /// Whether one more entry is within the limits.
 pub(super) fn has_room(packed: &Packed, limits: ZSetLimits, member: &[u8]) -> bool {
-    len(packed) < limits.max_entries as usize
-        && member.len() <= limits.max_value_bytes as usize
+    len(packed) < limits.listpack_max_entries
+        && member.len() <= limits.listpack_max_value_bytes
         && packed.has_room(2, member.len() + martlet_base::number::F64_TEXT_MAX_BYTES)
 }
 

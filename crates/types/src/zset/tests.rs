@@ -4,8 +4,8 @@ use super::model::{Model, check, list};
 use super::*;
 use proptest::prelude::*;
 
-const SMALL: ZSetLimits = ZSetLimits { max_entries: 12, max_value_bytes: 20 };
-const NEVER: ZSetLimits = ZSetLimits { max_entries: 0, max_value_bytes: 0 };
+const SMALL: ZSetLimits = ZSetLimits { listpack_max_entries: 12, listpack_max_value_bytes: 20 };
+const NEVER: ZSetLimits = ZSetLimits { listpack_max_entries: 0, listpack_max_value_bytes: 0 };
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -166,7 +166,7 @@ proptest! {
 
 #[test]
 fn encodings_change_at_the_limits() {
-    let limits = ZSetLimits { max_entries: 3, max_value_bytes: 5 };
+    let limits = ZSetLimits { listpack_max_entries: 3, listpack_max_value_bytes: 5 };
     let mut set = ZSet::new();
     for member in ["a", "b", "c"] {
         set.insert(member.as_bytes(), 1.5, limits);

@@ -1,0 +1,51 @@
+//! Bounds of ranges: of scores (`1.5`, `(1.5`, `-inf`) and of members (`[member`, `(member`, `-`, `+`).
+
+use martlet_base::number::parse_f64_saturating;
+use martlet_types::zset::{LexBound, ScoreBound};
+
+use crate::error::Error;
+
+/// The bounds of a range of scores.
+///
+/// # Errors
+/// Redis' text for what is no number.
+pub(super) fn scores(min: &[u8], max: &[u8]) -> Result<(ScoreBound, ScoreBound), Error> {
+    let both = score(min).zip(score(max));
+    both.ok_or(Error::Fixed("ERR min or max is not a float"))
+}
+
+/// Redis hands the text to `strtod` and asks only whether all of it was read, up to a zero byte: blanks before the
+/// number and an empty text (zero) pass, and what is too large is infinite.
+fn score(text: &[u8]) -> Option<ScoreBound> {
+    let (exclusive, text) = match text {
+        [b'(', rest @ ..] => (true, rest),
+        _ => (false, text),
+    };
+    let text = text.split(|&byte| byte == 0).next().unwrap_or_default();
+    if text.is_empty() {
+        return Some(ScoreBound { score: 0.0, exclusive });
+    }
+    let is_blank = |byte: &u8| byte.is_ascii_whitespace() || *byte == 0x0b;
+    let start = text.iter().position(|byte| !is_blank(byte)).unwrap_or(0);
+    let score = parse_f64_saturating(text.get(start..)?)?;
+    Some(ScoreBound { score, exclusive })
+}
+
+/// The bounds of a range of members.
+///
+/// # Errors
+/// Redis' text for what begins otherwise.
+pub(super) fn members<'a>(min: &'a [u8], max: &'a [u8]) -> Result<(LexBound<'a>, LexBound<'a>), Error> {
+    let both = member(min).zip(member(max));
+    both.ok_or(Error::Fixed("ERR min or max not valid string range item"))
+}
+
+fn member(text: &[u8]) -> Option<LexBound<'_>> {
+    match text {
+        b"-" => Some(LexBound::Min),
+        b"+" => Some(LexBound::Max),
+        [b'[', member @ ..] => Some(LexBound::Inclusive(member)),
+        [b'(', member @ ..] => Some(LexBound::Exclusive(member)),
+        _ => None,
+    }
+}
