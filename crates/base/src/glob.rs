@@ -1,11 +1,16 @@
 //! Redis' glob patterns: `*`, `?`, `[a-z]`, `[^…]` and backslash escapes (as documented for KEYS).
 
+/// Stars that a pattern may have before its last element; at one more nothing matches (Redis: the nesting limit of
+/// `stringmatchlen`).
+const STARS_MAX: usize = 1000;
+
 /// Whether `text` matches `pattern`. With `nocase`, ASCII letters match in either case.
 ///
 /// Runs in O(pattern × text): on a mismatch only the last `*` is retried.
 pub fn matches(pattern: &[u8], text: &[u8], nocase: bool) -> bool {
     let (mut p, mut t) = (0, 0);
     let mut star: Option<(usize, usize)> = None;
+    let mut stars = 0;
     while t < text.len() {
         if pattern.get(p) == Some(&b'*') {
             while pattern.get(p) == Some(&b'*') {
@@ -13,6 +18,10 @@ pub fn matches(pattern: &[u8], text: &[u8], nocase: bool) -> bool {
             }
             if p == pattern.len() {
                 return true;
+            }
+            stars += 1;
+            if stars > STARS_MAX {
+                return false;
             }
             star = Some((p, t));
             continue;
@@ -114,6 +123,15 @@ mod tests {
             assert!(!matches(p.as_bytes(), t.as_bytes(), false), "{p} should not match {t}");
         }
         assert!(matches(b"ABC*", b"abcd", true));
+    }
+
+    #[test]
+    fn too_many_stars_match_nothing() {
+        for (stars, fits) in [(1000, true), (1001, false)] {
+            let pattern = b"*?".repeat(stars);
+            assert_eq!(matches(&pattern, &vec![b'a'; 2000], false), fits);
+            assert_eq!(matches(&[&pattern[..], b"*"].concat(), &vec![b'a'; 2000], false), fits);
+        }
     }
 
     #[test]
