@@ -170,7 +170,7 @@ impl Addition {
         if nx && xx {
             return Err(Error::Fixed("ERR XX and NX options at the same time are not compatible"));
         }
-        if (gt && nx) || (lt && nx) || (gt && lt) {
+        if (nx && (gt || lt)) || (gt && lt) {
             return Err(Error::Fixed("ERR GT, LT, and/or NX options at the same time are not compatible"));
         }
         if incr && words > 2 {

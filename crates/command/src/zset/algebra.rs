@@ -306,7 +306,7 @@ fn run(ctx: &mut Context<'_>, operation: Operation, purpose: Purpose, name: &'st
     }
     let limits = ctx.settings.zset_limits;
     let mut stored = ZSet::with_hint(result.len(), longest(&result), limits);
-    stored.extend_sorted(result.into_iter(), limits);
+    stored.extend_sorted(result, limits);
     store(ctx, &ctx.key(1), stored, name);
     Ok(())
 }
