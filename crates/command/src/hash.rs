@@ -116,6 +116,7 @@ fn read_field(ctx: &mut Context<'_>, f: impl FnOnce(&mut Reply, Option<Field<'_>
 
 static HSET: Command<Handler> = command("hset", -4, hset as Handler)
     .flags(WRITES_FAST)
+    .member(2)
     .keys(RW_UPDATE)
     .acl(Acl::HASH)
     .doc(Group::Hash, "2.0.0", BY_FIELDS, "Sets fields of a hash. Creates the key if it is not there.");
@@ -170,6 +171,7 @@ fn longest(args: &Args<'_>) -> usize {
 
 static HSETNX: Command<Handler> = command("hsetnx", 4, hsetnx as Handler)
     .flags(WRITES_FAST)
+    .member(2)
     .keys(&[KeyPart::one(1, KeyFlags::RW.with(KeyFlags::INSERT))])
     .acl(Acl::HASH)
     .doc(Group::Hash, "2.0.0", "O(1)", "Sets a field of a hash that does not exist yet.");
@@ -203,6 +205,7 @@ fn find_for_write<'k>(keys: &'k mut Keys, key: &Key<'_>, name: &[u8]) -> Result<
 
 static HGET: Command<Handler> = command("hget", 3, hget as Handler)
     .flags(READS_FAST)
+    .member(2)
     .keys(RO_ACCESS)
     .acl(Acl::HASH)
     .doc(Group::Hash, "2.0.0", "O(1)", "Returns the value of a field.");
@@ -235,6 +238,7 @@ fn hmget(ctx: &mut Context<'_>) -> Outcome {
 
 static HDEL: Command<Handler> = command("hdel", -3, hdel as Handler)
     .flags(Flags::WRITE.with(Flags::FAST))
+    .member(2)
     .keys(&[KeyPart::one(1, KeyFlags::RW.with(KeyFlags::DELETE))])
     .acl(Acl::HASH)
     .doc(Group::Hash, "2.0.0", BY_FIELDS, "Deletes fields of a hash. Deletes the key with the last one.");
@@ -274,6 +278,7 @@ fn hlen(ctx: &mut Context<'_>) -> Outcome {
 
 static HSTRLEN: Command<Handler> = command("hstrlen", 3, hstrlen as Handler)
     .flags(READS_FAST)
+    .member(2)
     .keys(RO)
     .acl(Acl::HASH)
     .doc(Group::Hash, "3.2.0", "O(1)", "Returns the length of a field's value.");
@@ -284,6 +289,7 @@ fn hstrlen(ctx: &mut Context<'_>) -> Outcome {
 
 static HEXISTS: Command<Handler> = command("hexists", 3, hexists as Handler)
     .flags(READS_FAST)
+    .member(2)
     .keys(RO)
     .acl(Acl::HASH)
     .doc(Group::Hash, "2.0.0", "O(1)", "Tells whether a hash has a field.");
@@ -343,8 +349,12 @@ fn read_all(
     Ok(())
 }
 
-static HINCRBY: Command<Handler> =
-    command("hincrby", 4, hincrby as Handler).flags(WRITES_FAST).keys(RW_ACCESS_UPDATE).acl(Acl::HASH).doc(
+static HINCRBY: Command<Handler> = command("hincrby", 4, hincrby as Handler)
+    .flags(WRITES_FAST)
+    .member(2)
+    .keys(RW_ACCESS_UPDATE)
+    .acl(Acl::HASH)
+    .doc(
         Group::Hash,
         "2.0.0",
         "O(1)",

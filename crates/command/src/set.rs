@@ -59,6 +59,7 @@ fn delete_if_empty(keys: &mut Keys, key: &Key<'_>) {
 
 static SADD: Command<Handler> = command("sadd", -3, sadd as Handler)
     .flags(Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST))
+    .member(2)
     .keys(&[KeyPart::one(1, RW_INSERT)])
     .acl(Acl::SET)
     .doc(
@@ -85,6 +86,7 @@ fn sadd(ctx: &mut Context<'_>) -> Outcome {
 
 static SREM: Command<Handler> = command("srem", -3, srem as Handler)
     .flags(Flags::WRITE.with(Flags::FAST))
+    .member(2)
     .keys(&[KeyPart::one(1, KeyFlags::RW.with(KeyFlags::DELETE))])
     .acl(Acl::SET)
     .doc(
@@ -130,6 +132,7 @@ fn smembers(ctx: &mut Context<'_>) -> Outcome {
 
 static SISMEMBER: Command<Handler> = command("sismember", 3, sismember as Handler)
     .flags(READS_FAST)
+    .member(2)
     .keys(&[KeyPart::one(1, KeyFlags::RO)])
     .acl(Acl::SET)
     .doc(Group::Set, "1.0.0", "O(1)", "Tells whether a value is a member of a set.");

@@ -366,6 +366,8 @@ pub struct Spec {
     /// True for arguments with which the command touches keys that it does not name: it then runs with all shards
     /// held.
     pub undeclared_keys: Option<fn(&Args<'_>) -> bool>,
+    /// The argument that names the member or field that the command looks for, where asking for its memory ahead pays.
+    pub member: Option<usize>,
 }
 
 impl Spec {
@@ -472,6 +474,7 @@ const fn blank(full_name: &'static str, arity: i32) -> Spec {
         complexity: "",
         summary: "",
         undeclared_keys: None,
+        member: None,
     }
 }
 
@@ -506,6 +509,12 @@ impl<H: Copy> Command<H> {
     /// Sets the ACL categories that do not follow from the flags.
     pub const fn acl(mut self, acl: Acl) -> Self {
         self.spec.acl = acl;
+        self
+    }
+
+    /// See [`Spec::member`].
+    pub const fn member(mut self, index: usize) -> Self {
+        self.spec.member = Some(index);
         self
     }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use crossbeam_utils::CachePadded;
 use martlet_base::limits::SHARD_COUNT;
 use martlet_base::sync::RawLock;
-use martlet_keyspace::Shard;
+use martlet_keyspace::{Key, Shard};
 
 use crate::counters::Counters;
 use crate::gate::Gate;
@@ -190,6 +190,17 @@ impl Engine {
         if cell.lock.try_lock() {
             // SAFETY: the lock is held.
             unsafe { &*cell.state.get() }.keys.db(db).prefetch_entry(hash);
+            cell.lock.unlock();
+        }
+    }
+
+    /// Asks the processor for a member's place in the collection of a key, if the shard is free at this instant.
+    #[inline]
+    pub fn prefetch_member(&self, db: usize, key: &Key<'_>, member: &[u8]) {
+        let cell = &self.cells[key.shard()];
+        if cell.lock.try_lock() {
+            // SAFETY: the lock is held.
+            unsafe { &*cell.state.get() }.keys.db(db).prefetch_member(key, member);
             cell.lock.unlock();
         }
     }

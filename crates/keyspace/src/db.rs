@@ -5,6 +5,8 @@
 use martlet_base::hash::hash_bytes;
 use martlet_base::limits::STRING_INLINE_MAX_BYTES;
 use martlet_base::number::NumberBuffer;
+use martlet_types::hash::Hash;
+use martlet_types::set::Set;
 use triomphe::Arc;
 
 use crate::entry::{NewStr, RawEntry, Store};
@@ -241,6 +243,18 @@ impl Db {
     #[inline]
     pub fn prefetch_entry(&self, hash: u64) {
         self.table.prefetch_entry(hash);
+    }
+
+    /// Asks the processor for a member's place in the set or hash that the key holds.
+    #[inline]
+    pub fn prefetch_member(&self, key: &Key<'_>, member: &[u8]) {
+        let Some(spot) = self.spot(key) else { return };
+        let entry = self.table.entry(spot);
+        match entry.kind() {
+            Kind::Set => entry.object::<Set>().into_iter().for_each(|set| set.prefetch(member)),
+            Kind::Hash => entry.object::<Hash>().into_iter().for_each(|hash| hash.prefetch(member)),
+            _ => {}
+        }
     }
 
     #[inline]

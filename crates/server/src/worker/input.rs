@@ -9,6 +9,7 @@ use martlet_base::hash::hash_bytes;
 use martlet_base::limits::{
     BATCH_REQUESTS, SLICE_REQUESTS, UNAUTHENTICATED_ARGUMENTS_MAX, UNAUTHENTICATED_BULK_MAX_BYTES,
 };
+use martlet_keyspace::Key;
 use martlet_net::Token;
 use martlet_protocol::reply::Reply;
 use martlet_protocol::request::{
@@ -129,7 +130,7 @@ impl Worker {
         loop {
             let error = self.parse_batch(connection, input, consumed, &mut batch).err();
             if batch.requests.len() > 1 {
-                self.prefetch(connection.session.db, &batch);
+                self.prefetch(connection.session.db, input, &batch);
             }
             let done = self.run_batch(connection, &mut reply, input, &batch, &mut consumed);
             ran += batch.requests.len();
@@ -202,7 +203,7 @@ impl Worker {
     }
 
     /// Lets the cache misses of a batch's keys overlap.
-    fn prefetch(&self, db: usize, batch: &Batch) {
+    fn prefetch(&self, db: usize, input: &[u8], batch: &Batch) {
         let engine = self.shared.engine;
         let hashes = || batch.requests.iter().filter(|r| r.entry.is_some_and(|e| e.is_plain)).map(|r| r.hash);
         hashes().for_each(|hash| engine.prefetch_shard(hash));
@@ -215,6 +216,16 @@ impl Worker {
         }
         if large {
             hashes().for_each(|hash| engine.prefetch_entry(db, hash));
+        }
+        for request in batch.requests.iter().filter(|r| r.entry.is_some_and(|e| e.is_plain)) {
+            let Some((key, member)) = request.entry.and_then(|e| Some((e.single_key?, e.spec.member?)))
+            else {
+                continue;
+            };
+            let first = request.first_span as usize;
+            let args = Args::new(input, &batch.spans[first..first + request.span_count as usize]);
+            let key = Key { bytes: args.at(key), hash: request.hash };
+            engine.prefetch_member(db, &key, args.at(member));
         }
     }
 

@@ -195,7 +195,7 @@ fn apply<K: Kind>(op: &Op, space: u16, table: &mut Table<K>, model: &mut Model, 
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 2 } else { 48 }))]
 
     #[test]
     fn set_agrees_with_model(ops in prop::collection::vec(op(), 1..60)) {
@@ -261,6 +261,7 @@ fn filled(len: u32) -> Table<Members> {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "takes too long")]
 fn scan_without_changes_returns_each_once() {
     for len in [0, 1, 20, 21, 500, 30_000] {
         let table = filled(len);
@@ -289,6 +290,7 @@ fn spread_keeps_the_order_and_the_range() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "takes too long")]
 fn random_is_uniform() {
     for len in [2u32, 64, 200, 5000] {
         let table = filled(len);
@@ -308,6 +310,7 @@ fn random_is_uniform() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "takes too long")]
 fn members_are_cheap_and_memory_comes_back() {
     let len = 200_000u32;
     let mut table = Table::<Members>::new();
@@ -326,6 +329,7 @@ fn members_are_cheap_and_memory_comes_back() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "takes too long")]
 fn a_clone_shares_and_a_write_copies_one_path() {
     let mut table = filled(100_000);
     let before = table.heap_bytes();
@@ -350,6 +354,7 @@ fn a_clone_shares_and_a_write_copies_one_path() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "takes too long")]
 fn clones_are_read_and_dropped_by_other_threads() {
     let mut table = Table::<Fields>::new();
     let field = |i: u32| i.to_string().into_bytes();
