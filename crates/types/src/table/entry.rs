@@ -254,10 +254,12 @@ unsafe fn each_blob<K: Kind>(mut at: *const u8, mut f: impl FnMut(ManuallyDrop<B
             at = at.add(TIMED_BYTES);
         }
         for _ in 0..if K::HAS_VALUES { 2 } else { 1 } {
+            // The end is found first: `f` may free the blob.
+            let end = read_text(at).1;
             if at.read() == BLOB {
                 f(blob_at(at));
             }
-            at = read_text(at).1;
+            at = end;
         }
     }
 }
