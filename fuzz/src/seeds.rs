@@ -143,3 +143,22 @@ pub fn commands() -> Vec<Vec<u8>> {
     ];
     programs.iter().map(|program| encode(program)).collect()
 }
+
+/// Encoded values: of real servers, and of types that are only read.
+pub fn payloads() -> Vec<Vec<u8>> {
+    let lines = include_str!("../../crates/snapshot/tests/redis_7_0.txt").lines();
+    let digit = |byte: u8| char::from(byte).to_digit(16).unwrap_or(0) as u8;
+    let recorded = lines.filter_map(|line| line.split_once(' ')).map(|(_, hex)| {
+        let bytes: Vec<u8> =
+            hex.as_bytes().chunks(2).map(|pair| digit(pair[0]) << 4 | digit(pair[1])).collect();
+        bytes[..bytes.len() - 10].to_vec()
+    });
+    let older: [&[u8]; 5] = [
+        b"\x01\x02\x01a\xc0\x05",
+        b"\x03\x03\x01a\x031.5\x01b\xfe\x01c\xff",
+        b"\x09\x12\x02\x03foo\x03\x00bar\x01b\x05\x00hello\xff",
+        b"\x0a\x12\x12\0\0\0\x0e\0\0\0\x02\0\0\x02ab\x04\xf5\xff",
+        b"\x18\0\0\0\0\x01\0\0\0\x02\x01\x01f\x01v\0\x01g\x01w",
+    ];
+    recorded.filter(|bytes| bytes.len() < 2048).chain(older.map(<[u8]>::to_vec)).collect()
+}

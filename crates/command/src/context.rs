@@ -28,6 +28,8 @@ pub struct Settings {
     pub hash_limits: HashLimits,
     /// When a sorted set becomes a skiplist (`zset-max-listpack-entries`, `zset-max-listpack-value`).
     pub zset_limits: ZSetLimits,
+    /// Whether strings are compressed in DUMP and files (`rdbcompression`).
+    pub rdb_compression: bool,
 }
 
 impl Default for Settings {
@@ -39,6 +41,7 @@ impl Default for Settings {
             set_limits: SetLimits::default(),
             hash_limits: HashLimits::default(),
             zset_limits: ZSetLimits::default(),
+            rdb_compression: true,
         }
     }
 }

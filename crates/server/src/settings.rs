@@ -27,6 +27,7 @@ pub fn from_config(config: &Config) -> Settings {
             listpack_max_entries: config.zset_max_listpack_entries,
             listpack_max_value_bytes: config.zset_max_listpack_value,
         },
+        rdb_compression: config.rdbcompression,
     }
 }
 

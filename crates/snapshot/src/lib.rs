@@ -1,1 +1,43 @@
-//! Serialised values: RDB encoding, checksum, compression.
+//! Serialised values: the encoding of RDB files and of DUMP, with its checksum and compression.
+//!
+//! It knows values of `types` and bytes, neither keys' places nor clients. What always holds: reading trusts no length; a
+//! damaged input gives an [`Error`], never a panic, and never more memory than a fixed multiple of its own size.
+
+pub mod crc64;
+mod decode;
+mod encode;
+pub mod input;
+mod intset;
+mod kind;
+mod listpack;
+mod lzf;
+pub mod payload;
+mod string;
+#[cfg(test)]
+mod tests;
+mod ziplist;
+
+pub use decode::{Limits, Value, read_value};
+pub use encode::{Sink, Source, encoded_kind, encoded_len, write_value};
+pub use kind::Kind;
+pub use string::{Length, read_bytes, read_length, read_plain_length, write_bytes, write_length};
+
+/// Why an encoded value was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// The input ends before what it announces.
+    #[error("unexpected end")]
+    Truncated,
+    /// The bytes contradict themselves; the text says where.
+    #[error("{0}")]
+    Corrupt(&'static str),
+    /// A collection without elements, which Redis never keeps.
+    #[error("empty {0}")]
+    Empty(&'static str),
+    /// A type that this server does not hold; the text names it.
+    #[error("values of type {0} cannot be held")]
+    Unknown(&'static str),
+    /// Reading the file failed.
+    #[error("read error: {0}")]
+    Io(std::io::ErrorKind),
+}

@@ -1,9 +1,11 @@
 //! Commands for keys of any type: whether they are there ([`presence`]), when they expire ([`expire`]), moving and
-//! copying them ([`transfer`]), walking over them ([`walk`]), emptying databases ([`flush`]), and OBJECT.
+//! copying them ([`transfer`]), walking over them ([`walk`]), emptying databases ([`flush`]), values as
+//! bytes ([`dump`]), and OBJECT.
 
 use crate::Handler;
 use crate::spec::Command;
 
+mod dump;
 mod expire;
 mod flush;
 #[cfg(test)]
@@ -15,6 +17,7 @@ mod tests;
 mod transfer;
 mod walk;
 
+pub use dump::{decoding_limits, encodable, into_value};
 pub use object::memory_usage;
 pub(crate) use walk::parse_cursor;
 
@@ -46,4 +49,6 @@ pub static COMMANDS: &[&Command<Handler>] = &[
     &flush::FLUSHALL,
     &flush::SWAPDB,
     &object::OBJECT,
+    &dump::DUMP,
+    &dump::RESTORE,
 ];

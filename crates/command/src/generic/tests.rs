@@ -359,3 +359,52 @@ fn objects() {
     assert!(t.run("OBJECT IDLETIME i").starts_with("-ERR An LFU maxmemory policy is selected"));
     assert!(t.run("OBJECT HELP").contains("OBJECT <subcommand>"));
 }
+
+/// The value of `key` as DUMP answers it.
+fn dump(t: &mut Fixture, key: &str) -> Vec<u8> {
+    let reply = t.run_args(&["DUMP", key]);
+    let start = reply.iter().position(|byte| *byte == b'\n').expect("a bulk string") + 1;
+    reply[start..reply.len() - 2].to_vec()
+}
+
+fn restore(t: &mut Fixture, key: &str, ttl: &str, payload: &[u8], options: &[&str]) -> String {
+    let mut words: Vec<&[u8]> = vec![b"RESTORE", key.as_bytes(), ttl.as_bytes(), payload];
+    words.extend(options.iter().map(|word| word.as_bytes()));
+    crate::testing::show(&t.run_args(&words))
+}
+
+#[test]
+fn dump_and_restore() {
+    let mut t = Fixture::new();
+    assert_eq!(t.run("DUMP missing"), "nil");
+    t.run("RPUSH l a 2 c");
+    let list = dump(&mut t, "l");
+    assert_eq!(restore(&mut t, "l", "0", &list, &[]), "-BUSYKEY Target key name already exists.");
+    assert_eq!(restore(&mut t, "m", "0", &list, &[]), "+OK");
+    assert_eq!(t.events(), ["new m", "restore m"]);
+    assert_eq!(t.run("LRANGE m 0 -1"), r#"["a" "2" "c"]"#);
+    assert_eq!(restore(&mut t, "m", "-1", &list, &["REPLACE"]), "-ERR Invalid TTL value, must be >= 0");
+    assert_eq!(restore(&mut t, "n", "0", &list[1..], &[]), "-ERR DUMP payload version or checksum are wrong");
+    assert_eq!(restore(&mut t, "n", "0", &list, &["IDLETIME", "1", "FREQ", "1"]), "-ERR syntax error");
+    assert_eq!(restore(&mut t, "n", "500", &list, &["IDLETIME", "7"]), "+OK");
+    assert!(t.effects()[0].ends_with(" IDLETIME 7 ABSTTL"));
+    assert!(t.effects()[0].starts_with(&format!("RESTORE n {} ", START_MS + 500)));
+    assert_eq!(t.run("PTTL n"), ":500");
+    assert_eq!(t.run("OBJECT IDLETIME n"), ":7");
+    // A time that has passed: what was there goes, nothing comes.
+    assert_eq!(restore(&mut t, "n", "1", &list, &["ABSTTL", "REPLACE"]), "+OK");
+    assert_eq!(t.effects(), ["DEL n"]);
+    assert_eq!(t.run("EXISTS n"), ":0");
+}
+
+#[test]
+fn restored_hash_fields_expire() {
+    let mut t = Fixture::new();
+    t.run("HSET h f v g w");
+    t.run("HPEXPIRE h 100 FIELDS 1 f");
+    let hash = dump(&mut t, "h");
+    assert_eq!(restore(&mut t, "copy", "0", &hash, &[]), "+OK");
+    t.advance_ms(100);
+    t.expire_due();
+    assert_eq!(t.run("HGETALL copy"), r#"["g" "w"]"#);
+}

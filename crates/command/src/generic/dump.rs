@@ -1,0 +1,171 @@
+//! DUMP and RESTORE: values as bytes, in the form that Redis reads and writes.
+
+use martlet_engine::{EventClass, Touch};
+use martlet_keyspace::{Entry, StrValue, Value};
+use martlet_snapshot::{Limits, Source, Value as Decoded, payload};
+use martlet_types::element::Element;
+
+use crate::Handler;
+use crate::context::{Context, Settings};
+use crate::error::{Error, Outcome};
+use crate::spec::{Acl, Command, Flags, Group, KeyFlags, KeyPart, command};
+
+/// What an entry holds, to be encoded.
+pub fn encodable<'a>(entry: &Entry<'a>) -> Option<Source<'a>> {
+    let string = entry.str().map(|text| match text {
+        StrValue::Int(int) => Source::String(Element::Int(int)),
+        StrValue::Bytes(bytes) => Source::String(Element::Bytes(bytes)),
+    });
+    string
+        .or_else(|| entry.object().map(Source::List))
+        .or_else(|| entry.object().map(Source::Set))
+        .or_else(|| entry.object().map(Source::ZSet))
+        .or_else(|| entry.object().map(Source::Hash))
+}
+
+/// A decoded value as the keyspace holds it.
+pub fn into_value(decoded: Decoded) -> Value {
+    match decoded {
+        Decoded::String(bytes) => Value::from_bytes(&bytes),
+        Decoded::List(list) => Value::List(list),
+        Decoded::Set(set) => Value::Set(set),
+        Decoded::ZSet(zset) => Value::ZSet(zset),
+        Decoded::Hash(hash) => Value::Hash(hash),
+    }
+}
+
+/// When decoded collections change their encoding.
+pub fn decoding_limits(settings: &Settings) -> Limits {
+    Limits {
+        list: settings.list_limit,
+        set: settings.set_limits,
+        hash: settings.hash_limits,
+        zset: settings.zset_limits,
+    }
+}
+
+pub(super) static DUMP: Command<Handler> = command("dump", 2, dump as Handler)
+    .flags(Flags::READONLY)
+    .keys(&[KeyPart::one(1, KeyFlags::RO.with(KeyFlags::ACCESS))])
+    .acl(Acl::KEYSPACE)
+    .doc(
+        Group::Generic,
+        "2.6.0",
+        "O(N) for the size of the value",
+        "Returns the value of a key as bytes that RESTORE takes.",
+    );
+
+fn dump(ctx: &mut Context<'_>) -> Outcome {
+    let key = ctx.key(1);
+    let compress = ctx.settings.rdb_compression;
+    let payload = ctx.keys.lookup(&key).and_then(|entry| Some(payload::dump(encodable(&entry)?, compress)));
+    ctx.reply.bulk_or_null(payload.as_deref());
+    Ok(())
+}
+
+/// RESTORE's options.
+#[derive(Default)]
+struct Options {
+    replace: bool,
+    absolute: bool,
+    idle_s: Option<i64>,
+    frequency: Option<u8>,
+}
+
+pub(super) static RESTORE: Command<Handler> = command("restore", -4, restore as Handler)
+    .flags(Flags::WRITE.with(Flags::DENYOOM))
+    .keys(&[KeyPart::one(1, KeyFlags::OW.with(KeyFlags::UPDATE))])
+    .acl(Acl::KEYSPACE.with(Acl::DANGEROUS))
+    .doc(
+        Group::Generic,
+        "2.6.0",
+        "O(N) for the size of the value, O(N*log(N)) for sorted sets",
+        "Creates a key from what DUMP returned.",
+    );
+
+fn restore(ctx: &mut Context<'_>) -> Outcome {
+    let options = options(ctx)?;
+    let key = ctx.key(1);
+    if !options.replace && ctx.keys.lookup_write(&key).is_some() {
+        return Err(Error::Fixed("BUSYKEY Target key name already exists."));
+    }
+    let ttl_ms = ctx.int(2)?;
+    if ttl_ms < 0 {
+        return Err(Error::Fixed("ERR Invalid TTL value, must be >= 0"));
+    }
+    let decoded = payload::restore(ctx.arg(3), &decoding_limits(ctx.settings));
+    let value = decoded.map_err(|refused| Error::Text(format!("ERR {refused}")))?;
+
+    let now_ms = ctx.keys.now_ms;
+    let expiry_ms = match ttl_ms {
+        0 => None,
+        at_ms if options.absolute => Some(at_ms),
+        ttl_ms => Some(ttl_ms.saturating_add(now_ms)),
+    };
+    let deleted = options.replace && ctx.keys.delete(&key);
+    if expiry_ms.is_some_and(|at_ms| at_ms <= now_ms) {
+        if deleted {
+            ctx.keys.changed(&key, EventClass::GENERIC, "del");
+            ctx.keys.effects.replace(|| [b"DEL".to_vec(), key.bytes.to_vec()]);
+        }
+        ctx.reply.ok();
+        return Ok(());
+    }
+    ctx.keys.set_value(&key, into_value(value), expiry_ms);
+    if let Some(lru) = access(ctx.keys.touch, now_ms, &options) {
+        ctx.keys.set_lru(&key, lru);
+    }
+    ctx.keys.changed(&key, EventClass::GENERIC, "restore");
+    if let Some(at_ms) = expiry_ms.filter(|_| !options.absolute) {
+        let args = &ctx.args;
+        ctx.keys.effects.replace(|| {
+            let mut words: Vec<Vec<u8>> = args.iter().map(<[u8]>::to_vec).collect();
+            if let Some(ttl) = words.get_mut(2) {
+                *ttl = at_ms.to_string().into_bytes();
+            }
+            words.push(b"ABSTTL".to_vec());
+            words
+        });
+    }
+    ctx.reply.ok();
+    Ok(())
+}
+
+fn options(ctx: &Context<'_>) -> Result<Options, Error> {
+    let mut options = Options::default();
+    let mut index = 4;
+    while index < ctx.argc() {
+        let has_value = index + 1 < ctx.argc();
+        if ctx.is(index, "replace") {
+            options.replace = true;
+        } else if ctx.is(index, "absttl") {
+            options.absolute = true;
+        } else if ctx.is(index, "idletime") && has_value && options.frequency.is_none() {
+            index += 1;
+            let idle_s = ctx.int(index)?;
+            if idle_s < 0 {
+                return Err(Error::Fixed("ERR Invalid IDLETIME value, must be >= 0"));
+            }
+            options.idle_s = Some(idle_s);
+        } else if ctx.is(index, "freq") && has_value && options.idle_s.is_none() {
+            index += 1;
+            let frequency = u8::try_from(ctx.int(index)?);
+            let invalid = Error::Fixed("ERR Invalid FREQ value, must be >= 0 and <= 255");
+            options.frequency = Some(frequency.map_err(|_| invalid)?);
+        } else {
+            return Err(Error::Syntax);
+        }
+        index += 1;
+    }
+    Ok(options)
+}
+
+/// The access information that the options ask for, as far as the policy keeps it.
+fn access(touch: Touch, now_ms: i64, options: &Options) -> Option<u32> {
+    match touch {
+        Touch::Lfu { minutes, .. } => {
+            options.frequency.map(|count| u32::from(minutes) << 8 | u32::from(count))
+        }
+        _ => options.idle_s.map(|idle_s| (now_ms / 1000).wrapping_sub(idle_s) as u32 & 0xff_ffff),
+    }
+}

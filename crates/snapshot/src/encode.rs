@@ -1,0 +1,213 @@
+//! Values to bytes.
+//!
+//! The kinds written are those that Redis 7.0 reads, but for hashes with field expiry, which it does not have: a set that is
+//! a listpack is written as strings, and becomes one again where it is read.
+
+use martlet_base::number::{NumberBuffer, format_f64};
+use martlet_types::element::Element;
+use martlet_types::hash::{Field, Hash, NO_EXPIRY};
+use martlet_types::list::List;
+use martlet_types::set::Set;
+use martlet_types::zset::ZSet;
+
+use crate::kind::Kind;
+use crate::string::{write_bytes, write_element, write_length};
+use crate::{intset, listpack};
+
+/// Where encoded bytes go. It cannot fail: a file keeps its first error for the end.
+pub trait Sink {
+    /// Takes the next bytes.
+    fn put(&mut self, bytes: &[u8]);
+}
+
+impl Sink for Vec<u8> {
+    fn put(&mut self, bytes: &[u8]) {
+        self.extend_from_slice(bytes);
+    }
+}
+
+/// Counts bytes.
+struct Counter(usize);
+
+impl Sink for Counter {
+    fn put(&mut self, bytes: &[u8]) {
+        self.0 += bytes.len();
+    }
+}
+
+/// A value to be encoded.
+#[derive(Clone, Copy, Debug)]
+pub enum Source<'a> {
+    /// A string, or the integer that it spells.
+    String(Element<'a>),
+    /// A list.
+    List(&'a List),
+    /// A set.
+    Set(&'a Set),
+    /// A sorted set.
+    ZSet(&'a ZSet),
+    /// A hash.
+    Hash(&'a Hash),
+}
+
+/// Bytes of a quicklist's node, as with `list-max-listpack-size` -2.
+const NODE_MAX_BYTES: usize = 8192;
+/// An element from here on is a node of its own and not a listpack. Redis: `packed_threshold`.
+const PLAIN_MIN_BYTES: usize = 1 << 30;
+/// Bytes around an element in a listpack, at most.
+const AROUND_BYTES: usize = 10;
+
+/// The kind as which [`write_value`] writes the value.
+pub fn encoded_kind(value: Source<'_>) -> Kind {
+    match value {
+        Source::String(_) => Kind::String,
+        Source::List(_) => Kind::ListQuicklist2,
+        Source::Set(set) if set.encoding() == "intset" => Kind::SetIntset,
+        Source::Set(_) => Kind::Set,
+        Source::ZSet(zset) if zset.encoding() == "listpack" => Kind::ZSetListpack,
+        Source::ZSet(_) => Kind::ZSet2,
+        Source::Hash(hash) => match (hash.encoding(), hash.next_expiry_ms() != NO_EXPIRY) {
+            ("hashtable", false) => Kind::Hash,
+            ("hashtable", true) => Kind::HashTimed,
+            (_, false) => Kind::HashListpack,
+            (_, true) => Kind::HashListpackTimed,
+        },
+    }
+}
+
+/// Writes the value, without its type byte, as [`encoded_kind`] tells.
+pub fn write_value(out: &mut impl Sink, value: Source<'_>, compress: bool) {
+    match (value, encoded_kind(value)) {
+        (Source::String(text), _) => write_element(out, text, compress),
+        (Source::List(list), _) => write_list(out, list, compress),
+        (Source::Set(set), Kind::SetIntset) => {
+            let ints: Vec<i64> = set.iter().filter_map(|member| member.as_int()).collect();
+            write_bytes(out, &intset::write(&ints), compress);
+        }
+        (Source::Set(set), _) => {
+            write_length(out, set.len() as u64);
+            set.iter().for_each(|member| write_element(out, member, compress));
+        }
+        (Source::ZSet(zset), Kind::ZSetListpack) => write_zset_listpack(out, zset, compress),
+        (Source::ZSet(zset), _) => {
+            write_length(out, zset.len() as u64);
+            // From the highest on, as Redis does: whoever reads it inserts at the head each time.
+            for entry in zset.range(0..usize::MAX, true) {
+                write_element(out, entry.member, compress);
+                out.put(&entry.score.to_le_bytes());
+            }
+        }
+        (Source::Hash(hash), Kind::HashListpack) => {
+            let mut listpack = listpack::Writer::new();
+            for field in hash.iter() {
+                listpack.push(field.name);
+                listpack.push(field.value);
+            }
+            write_bytes(out, &listpack.finish(), compress);
+        }
+        (Source::Hash(hash), Kind::HashListpackTimed) => write_timed_listpack(out, hash, compress),
+        (Source::Hash(hash), Kind::HashTimed) => write_timed_hash(out, hash, compress),
+        (Source::Hash(hash), _) => {
+            write_length(out, hash.len() as u64);
+            for field in hash.iter() {
+                write_element(out, field.name, compress);
+                write_element(out, field.value, compress);
+            }
+        }
+    }
+}
+
+/// Bytes that [`write_value`] would write.
+pub fn encoded_len(value: Source<'_>, compress: bool) -> usize {
+    let mut counter = Counter(0);
+    write_value(&mut counter, value, compress);
+    counter.0
+}
+
+/// What a node of a quicklist is.
+#[derive(Clone, Copy)]
+enum Node {
+    Plain = 1,
+    Listpack = 2,
+}
+
+/// The number of nodes stands in front, so the list is walked twice: once for sizes only.
+fn write_list(out: &mut impl Sink, list: &List, compress: bool) {
+    let mut nodes = 0;
+    split_list(list, false, |_, _| nodes += 1);
+    write_length(out, nodes);
+    split_list(list, true, |kind, bytes| {
+        write_length(out, kind as u64);
+        write_bytes(out, bytes, compress);
+    });
+}
+
+/// Hands the nodes that the list is written as to `f`; their bytes only if wanted.
+fn split_list(list: &List, wants_bytes: bool, mut f: impl FnMut(Node, &[u8])) {
+    let mut node = listpack::Writer::new();
+    let mut size = 0;
+    for element in list.iter() {
+        let len = element.byte_len();
+        let plain = len >= PLAIN_MIN_BYTES;
+        if size > 0 && (plain || size + len + AROUND_BYTES > NODE_MAX_BYTES) {
+            f(Node::Listpack, &std::mem::replace(&mut node, listpack::Writer::new()).finish());
+            size = 0;
+        }
+        match element {
+            Element::Bytes(bytes) if plain => f(Node::Plain, bytes),
+            _ => {
+                size += len + AROUND_BYTES;
+                if wants_bytes {
+                    node.push(element);
+                }
+            }
+        }
+    }
+    if size > 0 {
+        f(Node::Listpack, &node.finish());
+    }
+}
+
+fn write_zset_listpack(out: &mut impl Sink, zset: &ZSet, compress: bool) {
+    let mut listpack = listpack::Writer::new();
+    let mut buffer = NumberBuffer::new();
+    for entry in zset.iter() {
+        listpack.push(entry.member);
+        listpack.push(Element::Bytes(format_f64(entry.score, &mut buffer)));
+    }
+    write_bytes(out, &listpack.finish(), compress);
+}
+
+/// When the first field expires.
+fn earliest_ms(hash: &Hash) -> i64 {
+    hash.iter().map(|field| field.expire_at_ms).min().unwrap_or(NO_EXPIRY).max(0)
+}
+
+/// Redis keeps the fields of such a listpack in order of time, those without at the end.
+fn write_timed_listpack(out: &mut impl Sink, hash: &Hash, compress: bool) {
+    let mut fields: Vec<Field<'_>> = hash.iter().collect();
+    fields.sort_by_key(|field| field.expire_at_ms);
+    out.put(&earliest_ms(hash).to_le_bytes());
+    let mut listpack = listpack::Writer::new();
+    for field in fields {
+        listpack.push(field.name);
+        listpack.push(field.value);
+        listpack.push(Element::Int(if field.expire_at_ms == NO_EXPIRY { 0 } else { field.expire_at_ms }));
+    }
+    write_bytes(out, &listpack.finish(), compress);
+}
+
+fn write_timed_hash(out: &mut impl Sink, hash: &Hash, compress: bool) {
+    let earliest_ms = earliest_ms(hash);
+    out.put(&earliest_ms.to_le_bytes());
+    write_length(out, hash.len() as u64);
+    for field in hash.iter() {
+        let relative = match field.expire_at_ms {
+            NO_EXPIRY => 0,
+            at_ms => at_ms.saturating_sub(earliest_ms).max(0) as u64 + 1,
+        };
+        write_length(out, relative);
+        write_element(out, field.name, compress);
+        write_element(out, field.value, compress);
+    }
+}

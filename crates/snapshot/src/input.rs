@@ -1,0 +1,126 @@
+//! Where encoded bytes come from: a slice, or a file of known length.
+
+use std::io::Read;
+
+use crate::Error;
+use crate::crc64::crc64;
+
+/// Bytes in order, of which it is known how many are left.
+pub trait Input {
+    /// Bytes that are left.
+    fn remaining(&self) -> u64;
+
+    /// The next `len` bytes.
+    ///
+    /// # Errors
+    /// [`Error::Truncated`] if there are fewer, [`Error::Io`].
+    fn take(&mut self, len: usize) -> Result<&[u8], Error>;
+
+    /// The next bytes as an array.
+    ///
+    /// # Errors
+    /// As [`Input::take`].
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], Error> {
+        self.take(N)?.first_chunk::<N>().copied().ok_or(Error::Truncated)
+    }
+
+    /// The next byte.
+    ///
+    /// # Errors
+    /// As [`Input::take`].
+    fn byte(&mut self) -> Result<u8, Error> {
+        self.array::<1>().map(|[byte]| byte)
+    }
+
+    /// `count` as a number of things that take at least one byte each.
+    ///
+    /// # Errors
+    /// [`Error::Truncated`] if there cannot be as many.
+    fn count(&self, count: u64) -> Result<usize, Error> {
+        if count > self.remaining() {
+            return Err(Error::Truncated);
+        }
+        usize::try_from(count).map_err(|_| Error::Truncated)
+    }
+}
+
+impl Input for &[u8] {
+    fn remaining(&self) -> u64 {
+        self.len() as u64
+    }
+
+    fn take(&mut self, len: usize) -> Result<&[u8], Error> {
+        self.split_off(..len).ok_or(Error::Truncated)
+    }
+}
+
+/// Bytes read from a file at a time.
+const BUFFER_BYTES: usize = 1 << 18;
+
+/// A file that is read from its start to its end, with the checksum of what has been taken.
+pub struct FileInput<R> {
+    file: R,
+    buffer: Vec<u8>,
+    /// Bytes of `buffer` before it have been taken.
+    at: usize,
+    /// Bytes of `buffer` before it are in `crc`.
+    summed: usize,
+    crc: u64,
+    wants_sum: bool,
+    /// Bytes that are not in the buffer yet.
+    unread: u64,
+    /// Bytes that have left the buffer.
+    gone: u64,
+}
+
+impl<R: Read> FileInput<R> {
+    /// The `len` bytes of `file`; the checksum is kept if `wants_sum`.
+    pub fn new(file: R, len: u64, wants_sum: bool) -> FileInput<R> {
+        FileInput { file, buffer: Vec::new(), at: 0, summed: 0, crc: 0, wants_sum, unread: len, gone: 0 }
+    }
+
+    /// Bytes taken so far.
+    pub fn offset(&self) -> u64 {
+        self.gone + self.at as u64
+    }
+
+    /// The checksum of the bytes taken so far.
+    pub fn checksum(&mut self) -> u64 {
+        if self.wants_sum {
+            self.crc = crc64(self.crc, self.buffer.get(self.summed..self.at).unwrap_or(&[]));
+        }
+        self.summed = self.at;
+        self.crc
+    }
+
+    fn fill(&mut self, len: usize) -> Result<(), Error> {
+        self.checksum();
+        self.buffer.drain(..self.at);
+        self.gone += self.at as u64;
+        (self.at, self.summed) = (0, 0);
+        let lack = len - self.buffer.len();
+        if lack as u64 > self.unread {
+            return Err(Error::Truncated);
+        }
+        let want = (lack.max(BUFFER_BYTES) as u64).min(self.unread);
+        let got = self.file.by_ref().take(want).read_to_end(&mut self.buffer);
+        let got = got.map_err(|error| Error::Io(error.kind()))? as u64;
+        self.unread -= got;
+        if got < want { Err(Error::Truncated) } else { Ok(()) }
+    }
+}
+
+impl<R: Read> Input for FileInput<R> {
+    fn remaining(&self) -> u64 {
+        self.unread + (self.buffer.len() - self.at) as u64
+    }
+
+    fn take(&mut self, len: usize) -> Result<&[u8], Error> {
+        if self.buffer.len() - self.at < len {
+            self.fill(len)?;
+        }
+        let from = self.at;
+        self.at += len;
+        self.buffer.get(from..self.at).ok_or(Error::Truncated)
+    }
+}

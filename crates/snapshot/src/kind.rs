@@ -1,0 +1,72 @@
+//! The type bytes of encoded values.
+
+use crate::Error;
+
+macro_rules! kinds {
+    ($($variant:ident = $byte:literal, $doc:literal;)*) => {
+        /// How a value is encoded. The numbers are Redis' (`RDB_TYPE_*`).
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[repr(u8)]
+        pub enum Kind {
+            $(#[doc = $doc] $variant = $byte,)*
+        }
+
+        impl Kind {
+            fn known(byte: u8) -> Option<Kind> {
+                match byte {
+                    $($byte => Some(Kind::$variant),)*
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+kinds! {
+    String = 0, "A string.";
+    List = 1, "A list as strings.";
+    Set = 2, "A set as strings.";
+    ZSet = 3, "A sorted set with scores as text.";
+    Hash = 4, "A hash as strings.";
+    ZSet2 = 5, "A sorted set with binary scores.";
+    HashZipmap = 9, "A zipmap (Redis 2.4 and older).";
+    ListZiplist = 10, "A list as one ziplist.";
+    SetIntset = 11, "A set as an intset.";
+    ZSetZiplist = 12, "A sorted set as a ziplist.";
+    HashZiplist = 13, "A hash as a ziplist.";
+    ListQuicklist = 14, "A list as ziplists.";
+    HashListpack = 16, "A hash as a listpack.";
+    ZSetListpack = 17, "A sorted set as a listpack.";
+    ListQuicklist2 = 18, "A list as listpacks and plain strings.";
+    SetListpack = 20, "A set as a listpack.";
+    HashTimedOld = 22, "A hash with field expiry: of Redis 7.4's candidates, or of Valkey 9.";
+    HashListpackTimedOld = 23, "A listpack with field expiry, of Redis 7.4's candidates.";
+    HashTimed = 24, "A hash with field expiry, relative to the earliest.";
+    HashListpackTimed = 25, "A listpack with field expiry.";
+}
+
+impl Kind {
+    /// The kind of a type byte.
+    ///
+    /// # Errors
+    /// [`Error::Unknown`] for types of Redis that this server does not hold, [`Error::Corrupt`] for others.
+    pub fn from_byte(byte: u8) -> Result<Kind, Error> {
+        match byte {
+            6 | 7 => Err(Error::Unknown("module")),
+            15 | 19 | 21 => Err(Error::Unknown("stream")),
+            _ => Kind::known(byte).ok_or(Error::Corrupt("unknown type of value")),
+        }
+    }
+
+    /// The lowest version of the format that has this kind.
+    pub fn since_version(self) -> u16 {
+        match self as u8 {
+            0..=4 | 9..=13 => 6,
+            5..=8 => 8,
+            14 | 15 => 7,
+            16..=19 => 10,
+            20 | 21 => 11,
+            _ => 12,
+        }
+    }
+}

@@ -1,0 +1,283 @@
+//! Values go round, payloads of real servers are read, damage is refused.
+
+use martlet_types::element::Element;
+use martlet_types::hash::{FieldExpiry, Hash, HashLimits};
+use martlet_types::list::{End, List};
+use martlet_types::set::{Set, SetLimits};
+use martlet_types::zset::{ZSet, ZSetLimits};
+use proptest::prelude::*;
+
+use crate::crc64::crc64;
+use crate::payload::{self, Refused};
+use crate::{Limits, Source, Value};
+
+/// A value's type, encoding and content: elements in order for lists and sorted sets, sorted for others.
+fn show(value: &Value) -> (&'static str, Vec<String>) {
+    let text = |element: Element<'_>| element.to_vec().escape_ascii().to_string();
+    let (encoding, mut lines): (_, Vec<String>) = match value {
+        Value::String(bytes) => return ("string", vec![bytes.escape_ascii().to_string()]),
+        Value::List(list) => return (list.encoding(), list.iter().map(text).collect()),
+        Value::ZSet(zset) => {
+            // A packed sorted set keeps no sign of zero, as in Redis.
+            let entries = zset.iter().map(|entry| format!("{} {:?}", text(entry.member), entry.score + 0.0));
+            return (zset.encoding(), entries.collect());
+        }
+        Value::Set(set) => (set.encoding(), set.iter().map(text).collect()),
+        Value::Hash(hash) => {
+            let line = |field: martlet_types::hash::Field<'_>| {
+                format!("{}={} {}", text(field.name), text(field.value), field.expire_at_ms)
+            };
+            (hash.encoding(), hash.iter().map(line).collect())
+        }
+    };
+    lines.sort();
+    (encoding, lines)
+}
+
+fn source(value: &Value) -> Source<'_> {
+    match value {
+        Value::String(bytes) => Source::String(Element::parse(bytes)),
+        Value::List(list) => Source::List(list),
+        Value::Set(set) => Source::Set(set),
+        Value::ZSet(zset) => Source::ZSet(zset),
+        Value::Hash(hash) => Source::Hash(hash),
+    }
+}
+
+fn restore(payload: &[u8]) -> Result<Value, Refused> {
+    payload::restore(payload, &Limits::default())
+}
+
+/// A payload of type byte and value, with version and checksum.
+fn seal(body: &[u8], version: u16) -> Vec<u8> {
+    let mut payload = [body, &version.to_le_bytes()].concat();
+    let sum = crc64(0, &payload);
+    payload.extend(sum.to_le_bytes());
+    payload
+}
+
+fn goes_round(value: &Value) -> Result<(), TestCaseError> {
+    for compress in [false, true] {
+        let payload = payload::dump(source(value), compress);
+        prop_assert_eq!(payload.len() - 11, crate::encoded_len(source(value), compress));
+        let back = restore(&payload).map_err(|error| TestCaseError::fail(error.to_string()))?;
+        prop_assert_eq!(show(&back), show(value));
+    }
+    Ok(())
+}
+
+/// Texts of every length class, and integers of every width.
+fn element() -> impl Strategy<Value = Vec<u8>> {
+    prop_oneof![
+        4 => prop::collection::vec(any::<u8>(), 0..20),
+        1 => prop::collection::vec(any::<u8>(), 60..70),
+        1 => (any::<u8>(), prop_oneof![Just(4095usize), Just(4096), 100..9000usize]).prop_map(|(b, n)| vec![b; n]),
+        3 => (any::<i64>(), 0u32..64).prop_map(|(int, shift)| (int >> shift).to_string().into_bytes()),
+    ]
+}
+
+fn elements(most: usize) -> impl Strategy<Value = Vec<Vec<u8>>> {
+    prop_oneof![prop::collection::vec(element(), 1..20), prop::collection::vec(element(), 1..most)]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn strings_go_round(bytes in element()) {
+        goes_round(&Value::String(bytes))?;
+    }
+
+    #[test]
+    fn lists_go_round(elements in elements(300)) {
+        let mut list = List::new();
+        elements.iter().for_each(|element| list.push(End::Tail, element));
+        list.after_building(Limits::default().list);
+        goes_round(&Value::List(list))?;
+    }
+
+    #[test]
+    fn sets_go_round(members in elements(300), ints in prop::collection::vec((any::<i64>(), 0u32..64), 1..40)) {
+        for only_ints in [false, true] {
+            let mut set = Set::new();
+            for (int, shift) in &ints {
+                set.add(Element::Int(int >> shift), SetLimits::default());
+            }
+            for member in members.iter().filter(|_| !only_ints) {
+                set.add(Element::parse(member), SetLimits::default());
+            }
+            goes_round(&Value::Set(set))?;
+        }
+    }
+
+    #[test]
+    fn sorted_sets_go_round(members in elements(300), scores in prop::collection::vec(any::<f64>(), 300)) {
+        let mut zset = ZSet::new();
+        for (member, score) in members.iter().zip(scores) {
+            zset.insert(member, if score.is_nan() { f64::INFINITY } else { score }, ZSetLimits::default());
+        }
+        goes_round(&Value::ZSet(zset))?;
+    }
+
+    #[test]
+    fn hashes_go_round(pairs in elements(600), times in prop::collection::vec(0i64..1 << 42, 600), timed: bool) {
+        let mut hash = Hash::new();
+        for (pair, time) in pairs.chunks(2).zip(times) {
+            let expiry = if timed && time % 2 == 1 { FieldExpiry::At(time) } else { FieldExpiry::Clear };
+            let value = pair.last().map_or(&b""[..], |value| value);
+            hash.set(&pair[0], Element::parse(value), expiry, HashLimits::default(), i64::MIN);
+        }
+        goes_round(&Value::Hash(hash))?;
+    }
+
+    #[test]
+    fn damage_never_panics(at in any::<prop::sample::Index>(), byte: u8, cut in any::<prop::sample::Index>()) {
+        for (_, payload) in golden() {
+            let mut body = payload[..payload.len() - 10].to_vec();
+            *at.get_mut(&mut body) = byte;
+            let _ = restore(&seal(&body, 12)).map(|value| show(&value));
+            body.truncate(cut.index(body.len()));
+            let _ = restore(&seal(&body, 12)).map(|value| show(&value));
+        }
+    }
+}
+
+fn golden() -> Vec<(String, Vec<u8>)> {
+    let files = [include_str!("../tests/redis_7_0.txt"), include_str!("../tests/valkey_8.txt")];
+    let lines = files.iter().flat_map(|file| file.lines());
+    let parse = |line: &str| {
+        let (name, hex) = line.split_once(' ').unwrap();
+        let digits: Vec<u8> = hex.bytes().map(|b| (b as char).to_digit(16).unwrap() as u8).collect();
+        (name.to_owned(), digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect())
+    };
+    lines.map(parse).collect()
+}
+
+#[test]
+fn payloads_of_real_servers_are_read() {
+    let mut seen = 0;
+    for (name, payload) in golden() {
+        let value = restore(&payload).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let (encoding, lines) = show(&value);
+        let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+        match name.as_str() {
+            "s_text" => assert_eq!(lines, ["hello"]),
+            "s_int8" => assert_eq!(lines, ["-5"]),
+            "s_int32" => assert_eq!(lines, ["-70000"]),
+            "s_int64" => assert_eq!(lines, ["12345678901234"]),
+            "s_lzf" => assert_eq!(lines, ["ab".repeat(60)]),
+            "l_small" => {
+                assert_eq!(lines, ["1", "-200", "two", "70000", "9000000", "99999999999", &"x".repeat(100)]);
+            }
+            "l_nodes" => assert_eq!((encoding, lines.len()), ("quicklist", 2000)),
+            "i_16" => assert_eq!((encoding, lines), ("intset", vec!["-2", "1", "300"])),
+            "i_64" => assert_eq!(lines, ["1", "5000000000"]),
+            "set_small" => assert_eq!((encoding, lines), ("listpack", vec!["5", "a", "b"])),
+            "set_big" => assert_eq!((encoding, lines.len()), ("hashtable", 200)),
+            "h_big" => assert_eq!((encoding, lines.len()), ("hashtable", 600)),
+            "z_small" => assert_eq!(lines, ["c -inf", "e -0.1", "a 1.5", "d 3.0", "b inf"]),
+            "z_big" => assert_eq!((encoding, lines[1]), ("skiplist", "m1 0.14285714285714285")),
+            _ => continue,
+        }
+        seen += 1;
+    }
+    assert_eq!(seen, 28);
+}
+
+#[test]
+fn the_footer_is_checked() {
+    let (_, payload) = golden().remove(0);
+    assert!(restore(&payload).is_ok());
+    for end in 0..payload.len() {
+        assert_eq!(restore(&payload[..end]).err(), Some(Refused::Footer));
+    }
+    let body = &payload[..payload.len() - 10];
+    assert!(restore(&seal(body, 1)).is_ok());
+    assert!(restore(&seal(body, 80)).is_ok());
+    assert_eq!(restore(&seal(body, 13)).err(), Some(Refused::Footer));
+    assert_eq!(restore(&seal(&[body, b"x"].concat(), 10)).err(), Some(Refused::Value));
+}
+
+/// A value's body behind its type byte, read under a version.
+fn read(kind: u8, body: &[u8], version: u16) -> Option<(&'static str, Vec<String>)> {
+    restore(&seal(&[&[kind], body].concat(), version)).ok().map(|value| show(&value))
+}
+
+fn blob(bytes: &[u8]) -> Vec<u8> {
+    [&[bytes.len() as u8], bytes].concat()
+}
+
+#[test]
+fn older_kinds_are_read() {
+    let lines = |lines: &[&str]| lines.iter().map(|line| line.to_string()).collect::<Vec<_>>();
+    assert_eq!(read(1, b"\x02\x01a\xc0\x05", 1), Some(("listpack", lines(&["a", "5"]))));
+    assert_eq!(
+        read(3, b"\x03\x01a\x031.5\x01b\xfe\x01c\xff", 1),
+        Some(("listpack", lines(&["c -inf", "a 1.5", "b inf"])))
+    );
+    assert_eq!(read(3, b"\x01\x01a\xfd", 1), None);
+    // Elements: string "ab", immediate 4, int8 -2, int16 300, int24, and a string.
+    let ziplist = b"\x2a\0\0\0\x24\0\0\0\x06\0\0\x02ab\x04\xf5\x02\xfe\xfe\x03\xc0\x2c\x01\x04\xf0\0\0\x01\x05\x0bhello hello";
+    let mut ziplist = ziplist.to_vec();
+    ziplist.push(0xff);
+    let total = ziplist.len() as u8;
+    ziplist[0] = total;
+    ziplist[4] = total - 1 - 13;
+    let expected = lines(&["ab", "4", "-2", "300", "65536", "hello hello"]);
+    assert_eq!(read(10, &blob(&ziplist), 1), Some(("listpack", expected.clone())));
+    assert_eq!(read(14, &[&[1], &blob(&ziplist)[..]].concat(), 7), Some(("listpack", expected)));
+    assert_eq!(read(13, &blob(&ziplist), 1).map(|(_, pairs)| pairs.len()), Some(3));
+    let mut tail = ziplist.clone();
+    tail[4] -= 1;
+    assert_eq!(read(10, &blob(&tail), 1), None);
+    let zipmap = b"\x02\x03foo\x03\x02bar..\x01b\x05\0hello\xff";
+    let none = i64::MAX;
+    let fields = [format!("b=hello {none}"), format!("foo=bar {none}")].to_vec();
+    assert_eq!(read(9, &blob(zipmap), 1), Some(("listpack", fields)));
+    assert_eq!(read(9, &blob(&zipmap[..12]), 1), None);
+}
+
+#[test]
+fn field_expiry_of_every_origin_is_read() {
+    let at = 1_700_000_000_000u64;
+    let none = i64::MAX;
+    let expected = Some(("listpackex", vec![format!("f=v {at}"), format!("g=w {none}")]));
+    let absolute =
+        [b"\x02\x81".to_vec(), at.to_be_bytes().to_vec(), b"\x01f\x01v\0\x01g\x01w".to_vec()].concat();
+    assert_eq!(read(22, &absolute, 12), expected);
+    let relative = [&at.to_le_bytes()[..], b"\x02\x01\x01f\x01v\0\x01g\x01w"].concat();
+    assert_eq!(read(24, &relative, 12), expected);
+    let none_le = (-1i64).to_le_bytes();
+    let valkey = [&b"\x02\x01f\x01v"[..], &at.to_le_bytes(), b"\x01g\x01w", &none_le].concat();
+    assert_eq!(read(22, &valkey, 80), expected);
+    let late = [&(1u64 << 48).to_le_bytes()[..], b"\x01\x01\x01f\x01v"].concat();
+    assert_eq!(read(24, &late, 12), None);
+}
+
+#[test]
+fn contradictions_are_refused() {
+    for (kind, body) in [
+        (2, &b"\x02\x01a\x01a"[..]),
+        (2, b"\0"),
+        (2, b"\x80\xff\xff\xff\xff\x01a"),
+        (2, b"\x81\xff\xff\xff\xff\xff\xff\xff\xff"),
+        (4, b"\x02\x01f\x01v\x01f\x01w"),
+        (5, b"\x01\x01a\0\0\0\0\0\0\xf8\x7f"),
+        (11, b"\x0c\x02\0\0\0\x02\0\0\0\x01\0\x01\0"),
+        (11, b"\x0c\x02\0\0\0\x02\0\0\0\x02\0\x01\0"),
+        (11, b"\x0c\x03\0\0\0\x02\0\0\0\x01\0\x02\0"),
+        (15, b"\0"),
+        (16, b"\x07\x07\0\0\0\0\0\xff"),
+        (16, b"\x09\x09\0\0\0\x01\0\x01\x01\xff"),
+        (16, b"\x09\x09\0\0\0\x02\0\x01\x01\xff"),
+        (16, b"\x0b\x0b\0\0\0\x02\0\x01\x01\x01\x02\xff"),
+        (17, b"\x0d\x0d\0\0\0\x02\0\x01\x01\x82no\x03\xff"),
+        (18, b"\x01\x03\x01a"),
+        (18, b"\x01\x01\0"),
+        (0, b"\xc3\x02\x40\xff\x00a"),
+        (0, b"\xc4"),
+        (200, b"\x01a"),
+    ] {
+        assert_eq!(read(kind, body, 12), None, "type {kind}, {}", body.escape_ascii());
+    }
+}
