@@ -63,8 +63,8 @@ impl Waiter {
         Arc::new(Waiter { thread, token, db, keys, state: AtomicU8::new(WAITING), request })
     }
 
-    /// Begins to run the request for it; false when the wait has ended or somebody else is at it.
-    /// [`Waiter::serve_end`] must follow.
+    /// Begins to run the request for it; false when the wait has ended. [`Waiter::serve_end`] must follow. Both are called
+    /// with the shards of all its keys held, so that no change of one of them falls between two servers.
     pub fn serve_begin(&self) -> bool {
         self.state.compare_exchange(WAITING, SERVING, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }

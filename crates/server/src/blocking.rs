@@ -72,11 +72,7 @@ impl Worker {
         let waiters = self.keys.hooks_mut(&key).waiters(ready.db, key.bytes);
         self.keys.release();
         for waiter in waiters {
-            if !waiter.serve_begin() {
-                continue;
-            }
             let (served, exhausted) = self.serve(&waiter, ready);
-            waiter.serve_end(served.is_some());
             if let Some(reply) = served {
                 self.shared.send(waiter.thread, Mail::Served { waiter, reply });
             }
@@ -87,6 +83,9 @@ impl Worker {
     }
 
     /// Runs a waiter's request: its reply if it could be served, and whether the key has nothing more to give.
+    ///
+    /// The waiter is claimed and given back while the shards of all its keys are held. So a thread that changes another
+    /// of its keys meanwhile finds it unclaimed once it has that key's shard, and nobody's change goes unseen.
     fn serve(&mut self, waiter: &Arc<Waiter>, ready: &ReadyKey) -> (Option<Vec<u8>>, bool) {
         let Some(request) = waiter.request.downcast_ref::<WaitingRequest>() else { return (None, false) };
         let (Run::Data(handler), args) = (request.entry.run, request.args.view()) else {
@@ -94,10 +93,15 @@ impl Worker {
         };
         let Some(shards) = self.shards_of(request.entry, &args) else { return (None, false) };
         self.keys.hold_many(shards);
+        if !waiter.serve_begin() {
+            self.keys.release();
+            return (None, false);
+        }
         self.keys.db = waiter.db;
         let key = Key::new(&ready.key);
         let kind = self.keys.kind(&key);
         if kind != awaited_kind(request.entry) {
+            waiter.serve_end(false);
             self.keys.release();
             return (None, kind.is_none());
         }
@@ -125,6 +129,7 @@ impl Worker {
             }
         }
         let exhausted = self.keys.get(&key).is_none();
+        waiter.serve_end(!blocks);
         self.keys.release();
         let clock = &self.shared.clock;
         let end = clock.raw();
