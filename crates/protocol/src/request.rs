@@ -188,6 +188,13 @@ impl Partial {
     pub fn heap_bytes(&self) -> usize {
         self.spans.capacity() * size_of::<Span>()
     }
+
+    /// Notes where the reading of the request that begins at `start` stopped.
+    fn save(&mut self, progress: &Progress, start: usize) {
+        self.remaining = progress.remaining;
+        self.bulk_bytes = progress.bulk_bytes;
+        self.position = progress.position - start;
+    }
 }
 
 /// Outcome of [`parse`].
@@ -213,77 +220,101 @@ pub fn parse(
     if first != b'*' {
         return parse_inline(buffer, start, partial, spans);
     }
+    if partial.remaining != 0 {
+        return resume(buffer, start, limits, partial, spans);
+    }
+    let (remaining, position) = match read_number(buffer, start + 1) {
+        Number::Value(count, _) if count > limits.arguments_max => {
+            return Err(if limits.unauthenticated {
+                ProtocolError::UnauthenticatedMultibulkLength
+            } else {
+                ProtocolError::InvalidMultibulkLength
+            });
+        }
+        Number::Value(count, next) if count <= 0 => return Ok(Parsed::Complete(next)),
+        Number::Value(count, next) => (count, next),
+        Number::Incomplete if buffer.len() - start > INLINE_MAX_BYTES => {
+            return Err(ProtocolError::MultibulkCountTooBig);
+        }
+        Number::Incomplete => return Ok(Parsed::Incomplete),
+        Number::Invalid => return Err(ProtocolError::InvalidMultibulkLength),
+    };
     let first_span = spans.len();
-    let (mut position, mut remaining, mut bulk_bytes);
-    if partial.remaining == 0 {
-        match read_number(buffer, start + 1) {
-            Number::Value(count, next) => {
-                if count > limits.arguments_max {
-                    return Err(if limits.unauthenticated {
-                        ProtocolError::UnauthenticatedMultibulkLength
-                    } else {
-                        ProtocolError::InvalidMultibulkLength
-                    });
-                }
-                if count <= 0 {
-                    return Ok(Parsed::Complete(next));
-                }
-                remaining = count;
-                position = next;
-            }
-            Number::Incomplete if buffer.len() - start > INLINE_MAX_BYTES => {
-                return Err(ProtocolError::MultibulkCountTooBig);
-            }
-            Number::Incomplete => return Ok(Parsed::Incomplete),
-            Number::Invalid => return Err(ProtocolError::InvalidMultibulkLength),
-        }
-        bulk_bytes = None;
-    } else {
-        let shift = start as u32;
-        spans.extend(partial.spans.iter().map(|s| Span { start: s.start + shift, end: s.end + shift }));
-        remaining = partial.remaining;
-        position = start + partial.position;
-        bulk_bytes = partial.bulk_bytes;
+    let mut progress = Progress { position, remaining, bulk_bytes: None };
+    if read_arguments(buffer, limits, &mut progress, 0, spans)? {
+        return Ok(Parsed::Complete(progress.position));
     }
-    while remaining > 0 {
-        let length = match bulk_bytes {
-            Some(length) => length,
-            None => match read_bulk_length(buffer, position, limits)? {
-                Some((length, next)) => {
-                    position = next;
-                    length
-                }
-                None => break,
-            },
-        };
-        let end = position + length;
-        if buffer.len() < end + 2 {
-            bulk_bytes = Some(length);
-            break;
-        }
-        spans.push(Span { start: position as u32, end: end as u32 });
-        position = end + 2;
-        bulk_bytes = None;
-        remaining -= 1;
-    }
-    if remaining == 0 {
-        *partial = Partial::default();
-        return Ok(Parsed::Complete(position));
-    }
-    save_progress(partial, spans, first_span, start);
-    partial.remaining = remaining;
-    partial.bulk_bytes = bulk_bytes;
-    partial.position = position - start;
+    let shift = start as u32;
+    let found = spans.drain(first_span..);
+    partial.spans.clear();
+    partial.spans.extend(found.map(|s| Span { start: s.start - shift, end: s.end - shift }));
+    partial.save(&progress, start);
     Ok(Parsed::Incomplete)
 }
 
-/// Moves the spans found in this attempt from the batch's list into `partial`, relative to the request's start.
+/// Goes on with a request whose beginning was read before. The spans stay in `partial` until it is whole, so that no attempt
+/// costs more than the bytes that are new.
 #[cold]
-fn save_progress(partial: &mut Partial, spans: &mut Vec<Span>, first_span: usize, start: usize) {
+fn resume(
+    buffer: &[u8],
+    start: usize,
+    limits: &RequestLimits,
+    partial: &mut Partial,
+    spans: &mut Vec<Span>,
+) -> Result<Parsed, ProtocolError> {
+    let mut progress = Progress {
+        position: start + partial.position,
+        remaining: partial.remaining,
+        bulk_bytes: partial.bulk_bytes,
+    };
+    if !read_arguments(buffer, limits, &mut progress, start, &mut partial.spans)? {
+        partial.save(&progress, start);
+        return Ok(Parsed::Incomplete);
+    }
     let shift = start as u32;
-    let known = partial.spans.len();
-    let found = spans.drain(first_span..).skip(known);
-    partial.spans.extend(found.map(|s| Span { start: s.start - shift, end: s.end - shift }));
+    spans.extend(partial.spans.iter().map(|s| Span { start: s.start + shift, end: s.end + shift }));
+    *partial = Partial::default();
+    Ok(Parsed::Complete(progress.position))
+}
+
+/// How far a multi-bulk request has been read; the position is an offset into the buffer.
+struct Progress {
+    position: usize,
+    remaining: i64,
+    bulk_bytes: Option<usize>,
+}
+
+/// Reads arguments until all are there, or until the buffer ends; true for the former. Spans are relative to `origin`.
+#[inline(always)]
+fn read_arguments(
+    buffer: &[u8],
+    limits: &RequestLimits,
+    progress: &mut Progress,
+    origin: usize,
+    spans: &mut Vec<Span>,
+) -> Result<bool, ProtocolError> {
+    while progress.remaining > 0 {
+        let length = match progress.bulk_bytes {
+            Some(length) => length,
+            None => match read_bulk_length(buffer, progress.position, limits)? {
+                Some((length, next)) => {
+                    progress.position = next;
+                    length
+                }
+                None => return Ok(false),
+            },
+        };
+        let end = progress.position + length;
+        if buffer.len() < end + 2 {
+            progress.bulk_bytes = Some(length);
+            return Ok(false);
+        }
+        spans.push(Span { start: (progress.position - origin) as u32, end: (end - origin) as u32 });
+        progress.position = end + 2;
+        progress.bulk_bytes = None;
+        progress.remaining -= 1;
+    }
+    Ok(true)
 }
 
 /// Reads `$<length>\r\n` at `position`; `None` when it is not all there.

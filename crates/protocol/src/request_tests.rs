@@ -101,6 +101,21 @@ fn unauthenticated_limits() {
     assert!(matches!(parse(b"*1\r\n$16384\r\n", &mut spans), Ok(Parsed::Incomplete)));
 }
 
+#[test]
+fn a_long_request_in_pieces_stays_out_of_the_batch_until_it_is_whole() {
+    let input = encode(&vec![vec![b"abc".to_vec(); 1000]]);
+    let (limits, mut partial) = (RequestLimits::default(), Partial::default());
+    let mut spans = vec![Span { start: 0, end: 0 }];
+    for end in 1..input.len() {
+        let parsed = parse(&input[..end], 0, &limits, &mut partial, &mut spans);
+        assert!(matches!(parsed, Ok(Parsed::Incomplete)) && spans.len() == 1, "{end}");
+    }
+    let parsed = parse(&input, 0, &limits, &mut partial, &mut spans);
+    assert!(matches!(parsed, Ok(Parsed::Complete(end)) if end == input.len()));
+    assert!(Args::new(&input, &spans[1..]).iter().eq(std::iter::repeat_n(&b"abc"[..], 1000)));
+    assert_eq!(partial.heap_bytes(), 0);
+}
+
 proptest! {
     #[test]
     fn any_fragmentation_gives_the_same_requests(
