@@ -37,7 +37,7 @@ impl ExpiryIndex {
         Some(first)
     }
 
-    /// Sum over all times of milliseconds left, capped at 0 from below, and the number of pairs.
+    /// Sum over the next `sample` times of milliseconds left, 0 for those that have passed, and how many times those are.
     pub(crate) fn ttl_sum_ms(&self, now_ms: i64, sample: usize) -> (u128, usize) {
         let mut sum = 0u128;
         let mut count = 0;

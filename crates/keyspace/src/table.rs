@@ -173,12 +173,12 @@ impl Table {
             return None;
         }
         loop {
-            let index = self.first_place(pick(self.directory.len()));
-            let segment = &self.directory[index];
+            // The first of a segment's places stands for it, the others look empty: so each segment has the same chance,
+            // and each slot of the largest size has it too.
+            let segment = &self.directory[pick(self.directory.len())];
             if segment.len() == 0 {
                 continue;
             }
-            // A place in the largest segment's range, so that sparse segments are chosen less often.
             let slot = pick(128);
             if slot < segment.slots()
                 && let Some(entry) = segment.nth_slot(slot)

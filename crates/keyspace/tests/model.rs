@@ -191,6 +191,27 @@ fn many_keys_come_and_go() {
 }
 
 #[test]
+fn every_key_is_as_likely_to_be_picked() {
+    const KEYS: usize = 700;
+    const PICKS: usize = 140_000;
+    let mut db = Db::default();
+    for i in 0..KEYS {
+        db.set_str(&Key::new(format!("{i}").as_bytes()), b"value", ExpiryChange::Clear, 0);
+    }
+    let mut counts: HashMap<Vec<u8>, usize> = HashMap::new();
+    let mut random = martlet_base::random::Random::seeded(7);
+    for _ in 0..PICKS {
+        let entry = db.random(|bound| random.below(bound as u64) as usize).unwrap();
+        *counts.entry(entry.key().to_vec()).or_default() += 1;
+    }
+    let expected = PICKS as f64 / KEYS as f64;
+    let missed = (KEYS - counts.len()) as f64 * expected;
+    let chi_square = counts.values().map(|&n| (n as f64 - expected).powi(2) / expected).sum::<f64>() + missed;
+    // 699 degrees of freedom: a standard deviation of 37. Segments of different depth chosen alike give thousands.
+    assert!(chi_square < 699.0 + 8.0 * 37.0, "{chi_square}");
+}
+
+#[test]
 fn databases_swap() {
     let mut shard = Shard::default();
     shard.db_mut(0).set_str(&Key::new(b"a"), b"0", ExpiryChange::Clear, 0);
