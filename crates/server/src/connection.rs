@@ -133,7 +133,11 @@ pub struct Connection {
     pub session: Session,
     /// Input that is not parsed yet, or belongs to an incomplete request.
     pub query: Vec<u8>,
-    /// Progress in the incomplete request at the front of `query`.
+    /// Bytes at the front of `query` that are done with; empty input has none.
+    pub query_start: usize,
+    /// Nothing is received for now, since requests arrive faster than they run.
+    pub is_throttled: bool,
+    /// Progress in the incomplete request at `query_start`.
     pub partial: Partial,
     /// Replies not handed to the backend yet.
     pub out: Vec<u8>,
@@ -171,6 +175,8 @@ impl Connection {
             info,
             session,
             query: Vec::new(),
+            query_start: 0,
+            is_throttled: false,
             partial: Partial::default(),
             out: Vec::new(),
             in_flight: VecDeque::new(),
@@ -189,6 +195,11 @@ impl Connection {
     pub fn is_local(&self) -> bool {
         let peer = &self.info.peer;
         self.is_unix || peer.starts_with("127.") || peer.starts_with("[::1]")
+    }
+
+    /// Bytes of input that wait to be parsed.
+    pub fn query_bytes(&self) -> usize {
+        self.query.len() - self.query_start
     }
 
     /// Bytes that wait to be sent.

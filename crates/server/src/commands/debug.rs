@@ -198,6 +198,9 @@ fn populate(call: &mut Call<'_>) -> Outcome {
     if count < 0 || size.is_some_and(|s| s < 0) {
         return Err(Error::NotPositive);
     }
+    if size.is_some_and(|s| s as usize > call.worker.settings.string_max_bytes) {
+        return Err(Error::Fixed("ERR string exceeds maximum allowed size (proto-max-bulk-len)"));
+    }
     for i in 0..count {
         let name = [prefix, b":", i.to_string().as_bytes()].concat();
         let mut value = format!("value:{i}").into_bytes();

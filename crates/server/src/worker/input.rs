@@ -16,7 +16,7 @@ use martlet_protocol::request::{
     Args, Parsed, Partial, ProtocolError, RequestLimits, Span, inline_words, parse,
 };
 
-use super::Worker;
+use super::{Action, Worker};
 use crate::connection::{Connection, Hold, special};
 use crate::registry::Entry;
 
@@ -24,8 +24,10 @@ use crate::registry::Entry;
 const SLICE_OUTPUT_BYTES: usize = 1024 * 1024;
 /// Databases with fewer keys fit the caches: nothing is prefetched for them.
 const PREFETCH_KEYS_PER_SHARD: usize = 24;
-/// A query buffer larger than this is given back once it is empty.
-const QUERY_KEPT_BYTES: usize = 0;
+/// A connection whose requests arrive faster than they run receives nothing while more than this waits.
+const THROTTLE_BYTES: usize = 256 * 1024;
+/// Offsets of arguments are 32 bits wide: a query buffer stays below that whatever the configuration allows.
+const QUERY_MAX_BYTES: u64 = u32::MAX as u64 - (1 << 24);
 
 /// A request parsed ahead.
 #[derive(Copy, Clone)]
@@ -58,7 +60,7 @@ impl Worker {
                 connection.query.extend_from_slice(left);
             }
         } else {
-            let wanted = connection.partial.wanted_bytes();
+            let wanted = connection.query_start + connection.partial.wanted_bytes();
             if connection.query.capacity() < wanted {
                 connection.query.reserve_exact(wanted - connection.query.len());
             }
@@ -73,34 +75,51 @@ impl Worker {
     /// Processes what is in a connection's query buffer.
     pub(crate) fn process_query(&mut self, connection: &mut Connection) {
         let mut query = std::mem::take(&mut connection.query);
-        let consumed = self.process(connection, &query);
+        let start = std::mem::take(&mut connection.query_start);
+        let consumed = start + self.process(connection, &query[start..]);
         if consumed == query.len() {
-            query.clear();
-            if query.capacity() > QUERY_KEPT_BYTES {
-                query = Vec::new();
-            }
-        } else {
+            return;
+        }
+        // Moving the rest to the front pays once it is no longer than what goes.
+        if consumed >= query.len() / 2 {
             query.drain(..consumed);
+        } else {
+            connection.query_start = consumed;
         }
         connection.query = query;
     }
 
+    /// Stops receiving for a connection whose requests wait for their turn, and receives again when few are left. One that waits
+    /// for anything else keeps receiving, so that its end is noticed.
+    fn throttle(&mut self, connection: &mut Connection) {
+        let many = connection.is_ready && connection.query_bytes() > THROTTLE_BYTES;
+        if many && !connection.is_throttled {
+            self.actions.push(Action::Pause(connection.token));
+        } else if !many && connection.is_throttled {
+            self.actions.push(Action::Resume(connection.token));
+        }
+        connection.is_throttled = many;
+    }
+
     fn note_input(&mut self, connection: &mut Connection, bytes: usize) {
+        self.throttle(connection);
         let info = &connection.info;
         info.net_input_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
         info.last_active_ms.store(self.now_ms, Ordering::Relaxed);
-        info.query_bytes.store(connection.query.len(), Ordering::Relaxed);
+        info.query_bytes.store(connection.query_bytes(), Ordering::Relaxed);
         info.query_capacity.store(connection.query.capacity(), Ordering::Relaxed);
-        let limit = self.config.current().client_query_buffer_limit_bytes;
-        if connection.query.len() as u64 > limit {
+        let limit = self.config.current().client_query_buffer_limit_bytes.min(QUERY_MAX_BYTES);
+        // What waits for its turn only is bounded by the throttle.
+        if connection.query_bytes() as u64 > limit && !connection.is_ready {
             tracing::warn!(
                 "Closing client that reached max query buffer length: id={} addr={} (qbuf={})",
                 info.id,
                 info.peer,
-                connection.query.len()
+                connection.query_bytes()
             );
             self.shared.stats.query_buffer_disconnections.fetch_add(1, Ordering::Relaxed);
             connection.query = Vec::new();
+            connection.query_start = 0;
             connection.out.clear();
             connection.closing = true;
         }
@@ -139,7 +158,10 @@ impl Worker {
                 connection.partial = Partial::default();
                 break;
             }
-            if let Some(error) = error {
+            let ran_all = batch.requests.last().is_none_or(|last| last.end as usize == consumed);
+            if let Some(error) = error
+                && ran_all
+            {
                 self.refuse_protocol(connection, &mut reply, &error);
                 consumed = input.len();
                 break;
@@ -154,8 +176,8 @@ impl Worker {
             }
         }
         connection.out = reply.into_bytes();
-        if connection.out.is_empty() && connection.out.capacity() > 0 {
-            self.pool.push(std::mem::take(&mut connection.out));
+        if connection.out.is_empty() {
+            self.keep_buffer(std::mem::take(&mut connection.out));
         }
         self.check_output_limit(connection);
         self.batch = batch;
@@ -229,7 +251,7 @@ impl Worker {
         }
     }
 
-    /// Runs a batch; false when the connection waits or closes before its end.
+    /// Runs a batch, or as much of it as makes a slice's output; false when the connection waits or closes before its end.
     fn run_batch(
         &mut self,
         connection: &mut Connection,
@@ -266,6 +288,9 @@ impl Worker {
             *consumed = request.end as usize;
             if connection.hold.is_some() || connection.closing {
                 return false;
+            }
+            if reply.len() >= SLICE_OUTPUT_BYTES {
+                break;
             }
         }
         true
@@ -305,6 +330,7 @@ impl Worker {
         if connection.hold.is_none() && !connection.closing && !connection.query.is_empty() {
             self.process_query(&mut connection);
         }
+        self.throttle(&mut connection);
         if connection.input_ended && !connection.is_ready && connection.hold.is_none() {
             connection.closing = true;
         }

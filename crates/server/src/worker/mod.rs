@@ -35,6 +35,8 @@ pub const UNIX: u32 = 1;
 enum Action {
     Adopt(OwnedFd, Token),
     Close(Token),
+    Pause(Token),
+    Resume(Token),
     Listen(OwnedFd, u32),
     Unlisten(u32),
 }
@@ -284,7 +286,10 @@ impl Worker {
         self.leave();
         // What was answered last (SHUTDOWN's error replies, say) still leaves.
         self.flush(backend);
-        backend.poll(Some(Duration::ZERO), self)
+        let result = backend.poll(Some(Duration::ZERO), self);
+        // Input that came with it made the thread pass in: whoever closes the gate now must not wait for it.
+        self.leave();
+        result
     }
 
     /// Does what was noted for the backend.
@@ -298,6 +303,8 @@ impl Worker {
                     }
                 }
                 Action::Close(token) => backend.close(token),
+                Action::Pause(token) => backend.pause(token),
+                Action::Resume(token) => backend.resume(token),
                 Action::Listen(socket, tag) => {
                     if let Err(error) = backend.listen(socket, tag) {
                         tracing::warn!("Cannot accept connections: {error}");

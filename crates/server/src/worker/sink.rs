@@ -47,10 +47,8 @@ impl Sink for Worker {
         let Some(mut connection) = self.take(token) else { return };
         let bytes = connection.in_flight.pop_front().unwrap_or(0);
         connection.in_flight_bytes -= bytes;
-        if buffer.capacity() <= POOLED_MAX_BYTES && self.pool.len() < POOLED_MAX {
-            buffer.clear();
-            self.pool.push(buffer);
-        }
+        buffer.clear();
+        self.keep_buffer(buffer);
         match result {
             Ok(()) => {
                 connection.info.output_bytes.store(connection.output_bytes(), Ordering::Relaxed);
@@ -80,6 +78,13 @@ impl Sink for Worker {
 }
 
 impl Worker {
+    /// Keeps an empty buffer for the next reply, unless there are enough or it is large.
+    pub(super) fn keep_buffer(&mut self, buffer: Vec<u8>) {
+        if (1..=POOLED_MAX_BYTES).contains(&buffer.capacity()) && self.pool.len() < POOLED_MAX {
+            self.pool.push(buffer);
+        }
+    }
+
     /// Takes over an accepted socket.
     pub(super) fn adopt(&mut self, socket: OwnedFd, listener: u32) {
         self.stats().connections_received.add(1);

@@ -1,0 +1,34 @@
+//! A pipeline that a client writes faster than the server runs it: nothing is lost, nothing is closed, and what waits
+//! in the server stays bounded.
+
+use martlet_testkit::server::Server;
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::path::Path;
+
+/// Requests of one pipeline: small ones, so that as many as one receive takes in need many slices to run.
+const REQUESTS: usize = 600_000;
+const REQUEST: &[u8] = b"PING\r\n";
+const REPLY: &[u8] = b"+PONG\r\n";
+
+#[test]
+fn a_pipeline_longer_than_the_query_buffer_is_answered_whole() {
+    for backend in ["auto", "epoll"] {
+        let arguments =
+            ["server", "--io-threads", "1", "--io-backend", backend, "--client-query-buffer-limit", "1mb"];
+        let server = Server::start(Path::new(env!("CARGO_BIN_EXE_martlet")), &arguments).unwrap();
+        let mut reader = TcpStream::connect(server.address()).unwrap();
+        let mut writer = reader.try_clone().unwrap();
+        let sender = std::thread::spawn(move || {
+            let written = writer.write_all(&REQUEST.repeat(REQUESTS));
+            // The peer's end is noticed only after all of it has run.
+            written.and_then(|()| writer.shutdown(Shutdown::Write))
+        });
+        let mut replies = Vec::new();
+        let read = reader.read_to_end(&mut replies);
+        let sent = sender.join().unwrap();
+        assert!(sent.is_ok() && read.is_ok(), "{backend}: {sent:?} {read:?}\n{}", server.log());
+        assert_eq!(replies.len(), REPLY.len() * REQUESTS, "{backend}");
+        assert!(replies.chunks(REPLY.len()).all(|reply| reply == REPLY), "{backend}");
+    }
+}
