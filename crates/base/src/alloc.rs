@@ -8,7 +8,8 @@ use std::alloc::{GlobalAlloc, Layout};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 
-/// More threads than this share counters (still correct, only contended).
+/// More threads than this share counters. An update that runs at the instant when the first of those threads starts may
+/// get lost; after that sharing is only contended.
 const COUNTERS: usize = 64;
 
 #[repr(align(128))]

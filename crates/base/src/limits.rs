@@ -12,8 +12,6 @@ pub const STRING_INLINE_MAX_BYTES: usize = 1024;
 pub const EMBSTR_MAX_BYTES: usize = 44;
 /// Longest inline request (Redis: `PROTO_INLINE_MAX_SIZE`).
 pub const INLINE_MAX_BYTES: usize = 64 * 1024;
-/// Most arguments of one request (Redis: `INT_MAX`, here bounded by 1024 * 1024 before authentication limits apply).
-pub const ARGUMENTS_MAX: i64 = i32::MAX as i64;
 /// Most arguments, and longest argument, of a client that has not authenticated yet.
 pub const UNAUTHENTICATED_ARGUMENTS_MAX: i64 = 10;
 /// See [`UNAUTHENTICATED_ARGUMENTS_MAX`].
