@@ -3,6 +3,7 @@
 use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Instant;
 
 /// What a chore gives: nothing, or why it failed.
 pub type Outcome = Result<(), Box<dyn Error>>;
@@ -17,11 +18,13 @@ pub fn cargo(arguments: &[&str]) -> Outcome {
     step(Command::new("cargo").args(arguments).current_dir(root()))
 }
 
-/// Shows a command, runs it, and fails when it does.
+/// Shows a command, runs it, shows how long it took, and fails when it does.
 pub fn step(command: &mut Command) -> Outcome {
     let line = shown(command);
     eprintln!("$ {line}");
+    let began = Instant::now();
     let status = command.status().map_err(|error| format!("{line}: {error}"))?;
+    eprintln!("x: {} s for {line}", began.elapsed().as_secs());
     if status.success() { Ok(()) } else { Err(format!("{line}: {status}").into()) }
 }
 
