@@ -215,6 +215,15 @@ pub fn format_f64_seventeen(value: f64, buffer: &mut NumberBuffer) -> &[u8] {
     buffer.text.get(..length).unwrap_or(&[])
 }
 
+/// Writes a double with the fewest digits that read back as the same number, large integers in scientific notation too,
+/// as Redis' `fpconv_dtoa` does.
+pub fn format_f64_shortest(value: f64, buffer: &mut NumberBuffer) -> &[u8] {
+    if value == 0.0 && value.is_sign_positive() {
+        return b"0";
+    }
+    format_f64_fraction(value, buffer)
+}
+
 #[inline(never)]
 fn format_f64_fraction(value: f64, buffer: &mut NumberBuffer) -> &[u8] {
     if value.is_nan() {

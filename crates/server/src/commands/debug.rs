@@ -6,9 +6,11 @@ use std::time::Duration;
 use martlet_base::glob;
 use martlet_base::limits::SHARD_COUNT;
 use martlet_base::number::{parse_f64, parse_i64};
+use martlet_command::generic::encodable;
 use martlet_command::{Acl, Error, Flags, Group, KeyFlags, KeyPart, Outcome, command, container};
 use martlet_keyspace::{ExpiryChange, Key};
 
+use super::digest::{DIGEST, DIGEST_VALUE};
 use super::{Call, ServerCommand, ServerHandler};
 use crate::config::memory;
 use crate::shared::{lock, random_id};
@@ -23,6 +25,8 @@ static DEBUG: ServerCommand = container(
     -2,
     &[
         &CHANGE_REPL_ID,
+        &DIGEST,
+        &DIGEST_VALUE,
         &ERROR,
         &HELP,
         &HTSTATS,
@@ -178,7 +182,8 @@ fn object(call: &mut Call<'_>) -> Outcome {
     let Some(entry) = worker.keys.get(&Key::new(call.args.at(2))) else { return Err(Error::NoSuchKey) };
     let encoding = entry.encoding();
     let lru = entry.lru();
-    let bytes = entry.heap_bytes();
+    let compress = worker.settings.rdb_compression;
+    let bytes = encodable(&entry).map_or(0, |value| martlet_snapshot::encoded_len(value, compress));
     let idle_s = ((worker.now_ms / 1000) as u32 & 0xff_ffff).saturating_sub(lru);
     let text = format!(
         "Value at:0x0 refcount:1 encoding:{encoding} serializedlength:{bytes} lru:{lru} lru_seconds_idle:{idle_s}"
