@@ -6,6 +6,7 @@
 pub mod crc64;
 mod decode;
 mod encode;
+pub mod file;
 pub mod input;
 mod intset;
 mod kind;

@@ -1,0 +1,321 @@
+//! Whole RDB files: a header, opcodes and records, and a checksum at the end.
+//!
+//! ```text
+//! "REDIS" | version: 4 digits | (FA name text)… | (FE db | FB keys expiring | record…)… | FF | CRC-64 of all before: 8
+//! record: [FC expiry: 8] [F8 idle seconds | F9 frequency: 1] type: 1 | key | value
+//! ```
+//! `VALKEY` and three digits may stand in place of the first two. A checksum of 0 means that there is none.
+
+use std::io::{Read, Write};
+
+use crate::Error;
+use crate::crc64::crc64;
+use crate::decode::{Limits, Value, read_value};
+use crate::encode::{Sink, Source, encoded_kind, write_value};
+use crate::input::{FileInput, Input};
+use crate::kind::Kind;
+use crate::payload::reads_version;
+use crate::string::{read_bytes, read_plain_length, write_bytes, write_length};
+
+const FUNCTION: u8 = 245;
+const FUNCTION_OLD: u8 = 246;
+const MODULE_AUX: u8 = 247;
+const IDLE: u8 = 248;
+const FREQUENCY: u8 = 249;
+const AUX: u8 = 250;
+const RESIZE: u8 = 251;
+const EXPIRY_MS: u8 = 252;
+const EXPIRY_S: u8 = 253;
+const SELECT: u8 = 254;
+const END: u8 = 255;
+/// Valkey 9 tells how many keys a cluster slot has.
+const SLOT_INFO: u8 = 244;
+
+/// What is known of how a key was used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Seconds since it was.
+    IdleSeconds(u64),
+    /// How often, as LFU counts.
+    Frequency(u8),
+}
+
+/// A key and what belongs to it.
+#[derive(Clone, Debug)]
+pub struct Record<V> {
+    /// Its database.
+    pub db: u64,
+    /// Its name.
+    pub key: Vec<u8>,
+    /// When it expires, Unix milliseconds.
+    pub expiry_ms: Option<i64>,
+    /// How it was used, if the file tells.
+    pub access: Option<Access>,
+    /// What it holds.
+    pub value: V,
+}
+
+/// Why a file was refused, and where in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{error}, at offset {offset}")]
+pub struct FileError {
+    /// What is wrong.
+    pub error: Error,
+    /// Bytes of the file that were read before.
+    pub offset: u64,
+}
+
+/// Reads a file of `len` bytes and hands over its records in order; empty collections are left out, as Redis does.
+///
+/// # Errors
+/// [`FileError`]; the records before it have been handed over.
+pub fn read_file(
+    file: impl Read,
+    len: u64,
+    verify: bool,
+    limits: &Limits,
+    mut found: impl FnMut(Record<Value>),
+) -> Result<(), FileError> {
+    let mut input = FileInput::new(file, len, verify);
+    read_records(&mut input, verify, limits, &mut found)
+        .map_err(|error| FileError { error, offset: input.offset() })
+}
+
+fn read_version(input: &mut impl Input) -> Result<u16, Error> {
+    let header: [u8; 9] = input.array()?;
+    let digits = header.strip_prefix(b"REDIS").or_else(|| header.strip_prefix(b"VALKEY"));
+    let digits = digits.ok_or(Error::Corrupt("wrong signature"))?;
+    let version = std::str::from_utf8(digits).ok().and_then(|text| text.parse().ok());
+    version.filter(|&version| version > 0 && reads_version(version)).ok_or(Error::Corrupt("unknown version"))
+}
+
+fn read_records<R: Read>(
+    input: &mut FileInput<R>,
+    verify: bool,
+    limits: &Limits,
+    found: &mut impl FnMut(Record<Value>),
+) -> Result<(), Error> {
+    let version = read_version(input)?;
+    let mut scratch = Vec::new();
+    let (mut db, mut expiry_ms, mut access) = (0, None, None);
+    loop {
+        match input.byte()? {
+            SELECT => db = read_plain_length(input)?,
+            EXPIRY_MS => expiry_ms = Some(i64::from_le_bytes(input.array()?)),
+            EXPIRY_S => expiry_ms = Some(i64::from(i32::from_le_bytes(input.array()?)) * 1000),
+            IDLE => access = Some(Access::IdleSeconds(read_plain_length(input)?)),
+            FREQUENCY => access = Some(Access::Frequency(input.byte()?)),
+            opcode @ (RESIZE | SLOT_INFO) => {
+                for _ in 0..if opcode == RESIZE { 2 } else { 3 } {
+                    read_plain_length(input)?;
+                }
+            }
+            AUX => {
+                read_bytes(input, &mut scratch)?;
+                read_bytes(input, &mut scratch)?;
+            }
+            FUNCTION | FUNCTION_OLD => return Err(Error::Unknown("function")),
+            MODULE_AUX => return Err(Error::Unknown("module")),
+            END => return read_end(input, version, verify),
+            byte => {
+                let kind = Kind::from_byte(byte)?;
+                let key = read_bytes(input, &mut scratch)?.to_vec();
+                let (expiry_ms, access) = (expiry_ms.take(), access.take());
+                match read_value(input, kind, version, limits) {
+                    Ok(value) => found(Record { db, key, expiry_ms, access, value }),
+                    Err(Error::Empty(_)) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+    }
+}
+
+fn read_end<R: Read>(input: &mut FileInput<R>, version: u16, verify: bool) -> Result<(), Error> {
+    const CHECKSUM_SINCE: u16 = 5;
+    if version < CHECKSUM_SINCE {
+        return Ok(());
+    }
+    let sum = input.checksum();
+    let stored = u64::from_le_bytes(input.array()?);
+    if verify && stored != 0 && stored != sum { Err(Error::Corrupt("wrong checksum")) } else { Ok(()) }
+}
+
+/// Bytes collected before they are written.
+const BUFFER_BYTES: usize = 1 << 16;
+
+/// A file being written. The first error is kept for [`FileWriter::finish`], and nothing is written after it.
+pub struct FileWriter<W> {
+    file: W,
+    buffer: Vec<u8>,
+    crc: u64,
+    wants_sum: bool,
+    compress: bool,
+    db: Option<u64>,
+    result: std::io::Result<()>,
+}
+
+impl<W: Write> Sink for FileWriter<W> {
+    fn put(&mut self, bytes: &[u8]) {
+        self.buffer.extend_from_slice(bytes);
+        if self.buffer.len() >= BUFFER_BYTES {
+            self.flush();
+        }
+    }
+}
+
+impl<W: Write> FileWriter<W> {
+    /// Begins a file of `version` with auxiliary fields.
+    pub fn new(
+        file: W,
+        version: u16,
+        aux: &[(&str, &str)],
+        compress: bool,
+        wants_sum: bool,
+    ) -> FileWriter<W> {
+        let mut writer =
+            FileWriter { file, buffer: Vec::new(), crc: 0, wants_sum, compress, db: None, result: Ok(()) };
+        writer.put(format!("REDIS{version:04}").as_bytes());
+        for (name, text) in aux {
+            writer.put(&[AUX]);
+            write_bytes(&mut writer, name.as_bytes(), compress);
+            write_bytes(&mut writer, text.as_bytes(), compress);
+        }
+        writer
+    }
+
+    fn flush(&mut self) {
+        if self.wants_sum {
+            self.crc = crc64(self.crc, &self.buffer);
+        }
+        if self.result.is_ok() {
+            self.result = self.file.write_all(&self.buffer);
+        }
+        self.buffer.clear();
+    }
+
+    /// Announces a database with so many keys, of which some expire; its records follow.
+    pub fn database(&mut self, db: u64, keys: u64, expiring: u64) {
+        self.db = Some(db);
+        self.put(&[SELECT]);
+        write_length(self, db);
+        self.put(&[RESIZE]);
+        write_length(self, keys);
+        write_length(self, expiring);
+    }
+
+    /// Writes a key; its database is selected if it is another than before.
+    pub fn record(&mut self, record: &Record<Source<'_>>) {
+        if self.db != Some(record.db) {
+            self.db = Some(record.db);
+            self.put(&[SELECT]);
+            write_length(self, record.db);
+        }
+        if let Some(at_ms) = record.expiry_ms {
+            self.put(&[EXPIRY_MS]);
+            self.put(&at_ms.to_le_bytes());
+        }
+        match record.access {
+            Some(Access::IdleSeconds(seconds)) => {
+                self.put(&[IDLE]);
+                write_length(self, seconds);
+            }
+            Some(Access::Frequency(count)) => self.put(&[FREQUENCY, count]),
+            None => {}
+        }
+        self.put(&[encoded_kind(record.value) as u8]);
+        let compress = self.compress;
+        write_bytes(self, &record.key, compress);
+        write_value(self, record.value, compress);
+    }
+
+    /// Ends the file and gives it back, to be synchronised.
+    ///
+    /// # Errors
+    /// The first that writing met.
+    pub fn finish(mut self) -> std::io::Result<W> {
+        self.put(&[END]);
+        self.flush();
+        let sum = if self.wants_sum { self.crc } else { 0 };
+        self.buffer.extend(sum.to_le_bytes());
+        self.flush();
+        self.result.and_then(|()| self.file.flush()).map(|()| self.file)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use martlet_types::element::Element;
+
+    const FILES: [&[u8]; 2] =
+        [include_bytes!("../tests/redis_7_0.rdb"), include_bytes!("../tests/valkey_8.rdb")];
+
+    fn read(bytes: &[u8]) -> Result<Vec<Record<Value>>, FileError> {
+        let mut records = Vec::new();
+        read_file(bytes, bytes.len() as u64, true, &Limits::default(), |record| records.push(record))?;
+        Ok(records)
+    }
+
+    fn source(value: &Value) -> Source<'_> {
+        match value {
+            Value::String(bytes) => Source::String(Element::parse(bytes)),
+            Value::List(list) => Source::List(list),
+            Value::Set(set) => Source::Set(set),
+            Value::ZSet(zset) => Source::ZSet(zset),
+            Value::Hash(hash) => Source::Hash(hash),
+        }
+    }
+
+    #[test]
+    fn files_of_real_servers_go_round() {
+        for bytes in FILES {
+            let records = read(bytes).unwrap();
+            assert_eq!(records.len(), 21);
+            let expiring = records.iter().find(|record| record.key == b"s_text").unwrap();
+            assert_eq!(expiring.expiry_ms, Some(4_000_000_000_000));
+            assert!(records.iter().any(|record| record.db == 3 && record.key == b"k"));
+            let mut writer = FileWriter::new(Vec::new(), 10, &[("redis-ver", "7.0.15")], true, true);
+            for record in &records {
+                let Record { db, ref key, expiry_ms, .. } = *record;
+                let access = Some(Access::IdleSeconds(7));
+                writer.record(&Record {
+                    db,
+                    key: key.clone(),
+                    expiry_ms,
+                    access,
+                    value: source(&record.value),
+                });
+            }
+            let again = read(&writer.finish().unwrap()).unwrap();
+            for (left, right) in records.iter().zip(&again) {
+                assert_eq!((left.db, &left.key, left.expiry_ms), (right.db, &right.key, right.expiry_ms));
+                assert_eq!(format!("{:?}", left.value).len(), format!("{:?}", right.value).len());
+                assert_eq!(right.access, Some(Access::IdleSeconds(7)));
+            }
+        }
+    }
+
+    #[test]
+    fn every_cut_and_many_flips_are_refused() {
+        let [bytes, _] = FILES;
+        for end in (0..bytes.len()).step_by(97) {
+            let error = read(&bytes[..end]).unwrap_err();
+            assert!(error.offset <= end as u64);
+        }
+        for at in (9..bytes.len()).step_by(101) {
+            let mut damaged = bytes.to_vec();
+            damaged[at] ^= 0x10;
+            assert!(read(&damaged).is_err(), "the byte at {at}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_held_is_named() {
+        let file = b"REDIS0011\x0f\x01k";
+        let error = read(file).unwrap_err();
+        assert_eq!(error.to_string(), "values of type stream cannot be held, at offset 10");
+        assert_eq!(read(b"REDIS0099").unwrap_err().error, Error::Corrupt("unknown version"));
+        assert!(read(b"VALKEY080\xff\0\0\0\0\0\0\0\0").unwrap().is_empty());
+    }
+}
