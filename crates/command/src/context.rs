@@ -64,6 +64,8 @@ pub enum TimeoutReply {
     NullArray,
     /// A null.
     Null,
+    /// The integer 0.
+    Zero,
 }
 
 /// See the module's page.
@@ -174,6 +176,7 @@ impl TimeoutReply {
         match self {
             TimeoutReply::NullArray => reply.null_array(),
             TimeoutReply::Null => reply.null(),
+            TimeoutReply::Zero => reply.int(0),
         }
     }
 }

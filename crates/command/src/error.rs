@@ -45,6 +45,24 @@ pub enum Error {
     /// A composed text, code included.
     #[error("{0}")]
     Text(String),
+    /// A text, code included, that repeats bytes of the request as they came.
+    #[error("{}", String::from_utf8_lossy(.0))]
+    Bytes(Vec<u8>),
+}
+
+impl Error {
+    /// `before`, an argument as it came, `after`.
+    pub fn quoting(before: &str, argument: &[u8], after: &str) -> Error {
+        Error::Bytes([before.as_bytes(), argument, after.as_bytes()].concat())
+    }
+
+    /// The reply's text.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        match self {
+            Error::Bytes(bytes) => bytes.clone(),
+            other => other.to_string().into_bytes(),
+        }
+    }
 }
 
 impl From<WrongType> for Error {

@@ -19,7 +19,7 @@ pub mod string;
 pub mod testing;
 pub mod zset;
 
-pub use context::{Block, Context, Settings};
+pub use context::{Block, Context, Settings, TimeoutReply};
 pub use error::{Error, Outcome};
 pub use spec::{Acl, Begin, Command, Find, Flags, Group, KeyFlags, KeyPart, Spec, command, container};
 

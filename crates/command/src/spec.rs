@@ -178,6 +178,8 @@ bits! {
 pub enum Group {
     /// `bitmap`
     Bitmap,
+    /// `cluster`
+    Cluster,
     /// `connection`
     Connection,
     /// `generic`
@@ -207,6 +209,7 @@ impl Group {
     pub fn name(self) -> &'static str {
         match self {
             Group::Bitmap => "bitmap",
+            Group::Cluster => "cluster",
             Group::Connection => "connection",
             Group::Generic => "generic",
             Group::Geo => "geo",

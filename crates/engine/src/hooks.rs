@@ -28,6 +28,40 @@ impl WatchFlag {
     }
 }
 
+/// One client's interest in one key.
+#[derive(Debug)]
+pub struct Watcher {
+    flag: Arc<WatchFlag>,
+    /// The key had expired when it was watched: that it is deleted changes nothing for the client.
+    was_expired: AtomicBool,
+}
+
+impl Watcher {
+    /// The key was changed; `is_there` says whether it exists now.
+    fn changed(&self, is_there: bool) {
+        if is_there || !self.was_expired.swap(false, Ordering::Relaxed) {
+            self.flag.raise();
+        }
+    }
+
+    /// The key was deleted with its whole database.
+    pub fn flushed(&self) {
+        self.changed(false);
+    }
+
+    /// The database was exchanged for another: whether the key was there, and whether the one that takes its place,
+    /// if there is one, has expired.
+    pub fn exchanged(&self, was_there: bool, replaced_by_expired: Option<bool>) {
+        match (self.was_expired.load(Ordering::Relaxed), replaced_by_expired) {
+            (true, None) => self.was_expired.store(false, Ordering::Relaxed),
+            (true, Some(true)) => {}
+            (false, Some(true)) if !was_there => self.was_expired.store(true, Ordering::Relaxed),
+            (false, None) if !was_there => {}
+            _ => self.flag.raise(),
+        }
+    }
+}
+
 /// Nobody is serving it.
 const WAITING: u8 = 0;
 /// Somebody runs its request to see whether it can be served.
@@ -106,7 +140,7 @@ type Place = (usize, Vec<u8>);
 
 #[derive(Default)]
 struct Tables {
-    watchers: HashMap<Place, Vec<Arc<WatchFlag>>>,
+    watchers: HashMap<Place, Vec<Watcher>>,
     waiters: HashMap<Place, VecDeque<Arc<Waiter>>>,
 }
 
@@ -124,12 +158,19 @@ impl Hooks {
         }
     }
 
-    /// Adds a watcher, once.
-    pub fn watch(&mut self, db: usize, key: &[u8], flag: &Arc<WatchFlag>) {
+    /// Adds a watcher, once; `was_expired` if the key is there but has expired.
+    pub fn watch(&mut self, db: usize, key: &[u8], flag: &Arc<WatchFlag>, was_expired: bool) {
         let flags = self.tables.get_or_insert_default().watchers.entry((db, key.to_vec())).or_default();
-        if !flags.iter().any(|f| Arc::ptr_eq(f, flag)) {
-            flags.push(flag.clone());
+        if !flags.iter().any(|f| Arc::ptr_eq(&f.flag, flag)) {
+            flags.push(Watcher { flag: flag.clone(), was_expired: AtomicBool::new(was_expired) });
         }
+    }
+
+    /// Whether the key had expired when this client watched it, and nothing has happened to it since.
+    pub fn was_expired(&self, db: usize, key: &[u8], flag: &Arc<WatchFlag>) -> bool {
+        let watchers = self.tables.as_ref().and_then(|tables| tables.watchers.get(&(db, key.to_vec())));
+        let mut watchers = watchers.into_iter().flatten();
+        watchers.any(|w| Arc::ptr_eq(&w.flag, flag) && w.was_expired.load(Ordering::Relaxed))
     }
 
     /// Removes a watcher.
@@ -137,7 +178,7 @@ impl Hooks {
         let Some(tables) = &mut self.tables else { return };
         let place = (db, key.to_vec());
         if let Some(flags) = tables.watchers.get_mut(&place) {
-            flags.retain(|f| !Arc::ptr_eq(f, flag));
+            flags.retain(|f| !Arc::ptr_eq(&f.flag, flag));
             if flags.is_empty() {
                 tables.watchers.remove(&place);
             }
@@ -172,18 +213,18 @@ impl Hooks {
         queue.map(|queue| queue.iter().cloned().collect()).unwrap_or_default()
     }
 
-    /// Tells watchers of a change; true if somebody is blocked on the key.
-    pub fn changed(&self, db: usize, key: &[u8]) -> bool {
+    /// Tells watchers of a change, after which the key is there or not; true if somebody is blocked on the key.
+    pub fn changed(&self, db: usize, key: &[u8], is_there: bool) -> bool {
         let Some(tables) = &self.tables else { return false };
         let place = (db, key.to_vec());
-        for flag in tables.watchers.get(&place).into_iter().flatten() {
-            flag.raise();
+        for watcher in tables.watchers.get(&place).into_iter().flatten() {
+            watcher.changed(is_there);
         }
         tables.waiters.contains_key(&place)
     }
 
     /// Keys of a database that somebody watches, with the watchers.
-    pub fn watched(&self, db: usize) -> impl Iterator<Item = (&[u8], &[Arc<WatchFlag>])> {
+    pub fn watched(&self, db: usize) -> impl Iterator<Item = (&[u8], &[Watcher])> {
         let all = self.tables.iter().flat_map(|tables| tables.watchers.iter());
         let of_db = all.filter(move |((watched_db, _), _)| *watched_db == db);
         of_db.map(|((_, key), flags)| (key.as_slice(), flags.as_slice()))

@@ -10,7 +10,7 @@ use martlet_types::hash::NO_EXPIRY;
 use crate::counters::Counters;
 use crate::effects::{Effects, EventClass};
 use crate::engine::{Engine, Held, ShardState};
-use crate::hooks::{Hooks, ReadyKey};
+use crate::hooks::{Hooks, ReadyKey, Watcher};
 use crate::lazyfree::LazyFree;
 
 /// The key holds a value of another type.
@@ -460,8 +460,12 @@ impl Keys {
     /// Tells watchers and waiters that the key was changed.
     #[inline]
     pub fn signal(&mut self, key: &Key<'_>) {
-        let hooks = &self.engine.state(&self.held, key.shard()).hooks;
-        if !hooks.is_empty() && hooks.changed(self.db, key.bytes) {
+        let state = self.engine.state(&self.held, key.shard());
+        if state.hooks.is_empty() {
+            return;
+        }
+        let is_there = state.keys.db(self.db).get(key).is_some();
+        if state.hooks.changed(self.db, key.bytes, is_there) {
             self.note_ready(self.db, key.bytes);
         }
     }
@@ -582,16 +586,16 @@ impl Keys {
     /// Exchanges two databases; all shards must be held.
     pub fn swap_databases(&mut self, a: usize, b: usize) {
         debug_assert!(self.holds_all());
+        let now_ms = self.now_ms;
         for i in 0..SHARD_COUNT {
             let state = self.engine.state_mut(&mut self.held, i);
-            let there = |other: usize| {
-                move |state: &ShardState, key: &[u8]| state.keys.db(other).get(&Key::new(key)).is_some()
-            };
             for (db, other) in [(a, b), (b, a)] {
-                for (key, flags) in state.hooks.watched(db) {
-                    if state.keys.db(db).get(&Key::new(key)).is_some() || there(other)(state, key) {
-                        flags.iter().for_each(|flag| flag.raise());
-                    }
+                for (key, watchers) in state.hooks.watched(db) {
+                    let key = Key::new(key);
+                    let was_there = state.keys.db(db).get(&key).is_some();
+                    let has_expired = |e: Entry<'_>| e.expiry_ms().is_some_and(|at_ms| at_ms <= now_ms);
+                    let replaced_by_expired = state.keys.db(other).get(&key).map(has_expired);
+                    watchers.iter().for_each(|w| w.exchanged(was_there, replaced_by_expired));
                 }
             }
             state.keys.swap(a, b);
@@ -614,7 +618,7 @@ impl Keys {
 fn touch_watched(state: &ShardState, db: usize, concerned: impl Fn(&Db, &[u8]) -> bool) {
     for (key, flags) in state.hooks.watched(db) {
         if concerned(state.keys.db(db), key) {
-            flags.iter().for_each(|flag| flag.raise());
+            flags.iter().for_each(Watcher::flushed);
         }
     }
 }

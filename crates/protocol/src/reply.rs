@@ -75,9 +75,9 @@ impl Reply {
 
     /// An error, its code included (`ERR …`); line breaks become spaces.
     #[cold]
-    pub fn error(&mut self, text: &str) {
+    pub fn error(&mut self, text: impl AsRef<[u8]>) {
         self.out.push(b'-');
-        self.out.extend(text.bytes().map(|b| if matches!(b, b'\r' | b'\n') { b' ' } else { b }));
+        self.out.extend(text.as_ref().iter().map(|&b| if matches!(b, b'\r' | b'\n') { b' ' } else { b }));
         self.out.extend_from_slice(b"\r\n");
     }
 

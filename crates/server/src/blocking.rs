@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use martlet_command::{Block, Context, Group};
+use martlet_command::{Block, Context, Group, TimeoutReply};
 use martlet_engine::{KeyEvent, ReadyKey, Waiter};
 use martlet_keyspace::{Key, Kind};
 use martlet_protocol::reply::Reply;
@@ -15,7 +15,7 @@ use martlet_protocol::request::{Args, OwnedArgs};
 use crate::clients::flag;
 use crate::connection::{Blocked, Connection, Hold};
 use crate::registry::{Entry, Run};
-use crate::shared::Mail;
+use crate::shared::{Mail, lock};
 use crate::worker::Worker;
 
 /// What is needed to run a blocked client's request.
@@ -47,6 +47,7 @@ impl Worker {
         }
         self.shared.blocked_clients.fetch_add(1, Ordering::Relaxed);
         connection.info.flags.fetch_or(flag::BLOCKED, Ordering::Relaxed);
+        *lock(&connection.info.waiter) = Some(waiter.clone());
         let since = self.shared.clock.raw();
         connection.hold = Some(Hold::Blocked(Box::new(Blocked { waiter, block, command: entry.id, since })));
     }
@@ -174,10 +175,32 @@ impl Worker {
         let Some(Hold::Blocked(blocked)) = &connection.hold else { return };
         let waiter = blocked.waiter.clone();
         let on_timeout = blocked.block.on_timeout;
-        if !waiter.cancel() {
-            return;
+        if waiter.cancel() {
+            self.conclude_wait(connection, &waiter, on_timeout, error);
         }
-        self.remove_waiter(&waiter);
+    }
+
+    /// A client's wait was ended by CLIENT UNBLOCK.
+    pub(crate) fn unblocked(&mut self, waiter: &Arc<Waiter>, error: bool) {
+        let Some(mut connection) = self.take(martlet_net::Token(waiter.token)) else { return };
+        if let Some(Hold::Blocked(blocked)) = &connection.hold
+            && Arc::ptr_eq(&blocked.waiter, waiter)
+        {
+            let on_timeout = blocked.block.on_timeout;
+            self.conclude_wait(&mut connection, waiter, on_timeout, error);
+        }
+        self.finish(connection);
+    }
+
+    /// Answers a client whose wait was cancelled, and lets it go on.
+    fn conclude_wait(
+        &mut self,
+        connection: &mut Connection,
+        waiter: &Arc<Waiter>,
+        on_timeout: TimeoutReply,
+        error: bool,
+    ) {
+        self.remove_waiter(waiter);
         let mut reply = Reply::new(std::mem::take(&mut connection.out), connection.session.resp3);
         if error {
             let text = "UNBLOCKED client unblocked via CLIENT UNBLOCK";
@@ -212,6 +235,7 @@ impl Worker {
             }
             self.shared.blocked_clients.fetch_sub(1, Ordering::Relaxed);
             connection.info.flags.fetch_and(!flag::BLOCKED, Ordering::Relaxed);
+            *lock(&connection.info.waiter) = None;
         }
     }
 
@@ -219,11 +243,12 @@ impl Worker {
     pub(crate) fn abandon_session(&mut self, connection: &mut Connection) {
         if let Some(Hold::Blocked(blocked)) = &connection.hold {
             let waiter = blocked.waiter.clone();
-            if waiter.cancel() {
-                self.remove_waiter(&waiter);
-            }
+            // CLIENT KILL has cancelled it already; taking out what is not there does no harm.
+            waiter.cancel();
+            self.remove_waiter(&waiter);
             self.forget_wait(connection);
         }
+        self.end_postponement(connection);
         self.unwatch_all(&mut connection.session);
         self.stop_monitoring(connection);
     }

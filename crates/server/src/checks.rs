@@ -10,8 +10,15 @@ use crate::worker::Worker;
 /// A check.
 type Check = fn(&Worker, &Connection, &Entry, &Args<'_>) -> Outcome;
 
-const CHECKS: &[Check] =
-    &[subcommand_exists, arity, debug_is_enabled, authenticated, allowed_in_multi, not_monitoring];
+const CHECKS: &[Check] = &[
+    subcommand_exists,
+    arity,
+    debug_is_enabled,
+    authenticated,
+    allowed_in_multi,
+    within_memory,
+    not_monitoring,
+];
 
 /// All checks in order.
 pub fn before(worker: &Worker, connection: &Connection, entry: &Entry, args: &Args<'_>) -> Outcome {
@@ -23,28 +30,27 @@ const ECHOED_BYTES: usize = 128;
 
 /// The error for a command that does not exist.
 pub fn unknown_command(args: &Args<'_>) -> Error {
-    let clean = |bytes: &[u8]| String::from_utf8_lossy(&bytes[..bytes.len().min(ECHOED_BYTES)]).into_owned();
-    let mut text = format!("ERR unknown command '{}', with args beginning with: ", clean(args.at(0)));
+    let name = args.at(0);
+    let mut text = b"ERR unknown command '".to_vec();
+    text.extend_from_slice(&name[..name.len().min(ECHOED_BYTES)]);
+    text.extend_from_slice(b"', with args beginning with: ");
     let mut echoed = 0;
     for arg in args.iter().skip(1) {
         if echoed >= ECHOED_BYTES {
             break;
         }
         let part = &arg[..arg.len().min(ECHOED_BYTES - echoed)];
-        text.push_str(&format!("'{}' ", String::from_utf8_lossy(part)));
+        text.extend_from_slice(&[b"'", part, b"' "].concat());
         echoed += part.len() + 3;
     }
-    Error::Text(text)
+    Error::Bytes(text)
 }
 
 /// The error for a container's subcommand that does not exist.
 pub fn unknown_subcommand(args: &Args<'_>) -> Error {
     let sub = args.at(1);
-    Error::Text(format!(
-        "ERR unknown subcommand '{}'. Try {} HELP.",
-        String::from_utf8_lossy(&sub[..sub.len().min(ECHOED_BYTES)]),
-        String::from_utf8_lossy(args.at(0)).to_uppercase()
-    ))
+    let hint = [b"'. Try ", &*args.at(0).to_ascii_uppercase(), b" HELP."].concat();
+    Error::Bytes([b"ERR unknown subcommand '", &sub[..sub.len().min(ECHOED_BYTES)], &hint].concat())
 }
 
 fn subcommand_exists(_: &Worker, _: &Connection, entry: &Entry, args: &Args<'_>) -> Outcome {
@@ -92,6 +98,17 @@ fn allowed_in_multi(_: &Worker, connection: &Connection, entry: &Entry, _: &Args
     Ok(())
 }
 
+/// Memory is above `maxmemory` and the command, or one that EXEC would run, may need more.
+fn within_memory(worker: &Worker, connection: &Connection, entry: &Entry, _: &Args<'_>) -> Outcome {
+    let queued =
+        entry.spec.name == "exec" && connection.session.transaction.as_ref().is_some_and(|t| t.grows);
+    let grows = queued || entry.spec.flags.has(Flags::DENYOOM);
+    if grows && worker.shared.is_memory_full.load(std::sync::atomic::Ordering::Relaxed) {
+        return Err(Error::Fixed("OOM command not allowed when used memory > 'maxmemory'."));
+    }
+    Ok(())
+}
+
 /// A client that MONITORs has become a kind of replica; it may still leave that state.
 fn not_monitoring(_: &Worker, connection: &Connection, entry: &Entry, _: &Args<'_>) -> Outcome {
     let monitors = connection.session.special & special::MONITOR != 0;
@@ -105,6 +122,11 @@ fn not_monitoring(_: &Worker, connection: &Connection, entry: &Entry, _: &Args<'
 /// Commands that run at once inside MULTI.
 pub fn runs_inside_multi(entry: &Entry) -> bool {
     matches!(entry.spec.name, "exec" | "discard" | "multi" | "watch" | "quit" | "reset")
+}
+
+/// Commands to which CLIENT NO-TOUCH means nothing: TOUCH, which is there to touch, and OBJECT, which never does.
+pub fn tells_of_access(entry: &Entry) -> bool {
+    entry.spec.name == "touch" || entry.spec.full_name.starts_with("object|")
 }
 
 /// The arguments as logs may show them, if some must not be shown.

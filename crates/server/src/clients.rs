@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
+use martlet_engine::Waiter;
 use martlet_net::Token;
 
 use crate::shared::lock;
@@ -24,7 +25,6 @@ pub struct ClientDetails {
 }
 
 /// One client as others see it.
-#[derive(Debug)]
 pub struct ClientInfo {
     /// Number, growing by one from 1.
     pub id: u64,
@@ -74,6 +74,8 @@ pub struct ClientInfo {
     pub flags: AtomicU32,
     /// CLIENT KILL has chosen it.
     pub killed: AtomicBool,
+    /// What it waits in while it is blocked, so that any thread can end the wait.
+    pub waiter: Mutex<Option<Arc<Waiter>>>,
 }
 
 impl ClientInfo {
@@ -113,6 +115,7 @@ impl ClientInfo {
             commands: AtomicU64::new(0),
             flags: AtomicU32::new(0),
             killed: AtomicBool::new(false),
+            waiter: Mutex::default(),
         }
     }
 
@@ -142,6 +145,8 @@ pub mod flag {
     pub const NO_EVICT: u32 = 1 << 5;
     /// CLIENT NO-TOUCH.
     pub const NO_TOUCH: u32 = 1 << 6;
+    /// Held by CLIENT PAUSE; counted among the blocked.
+    pub const POSTPONED: u32 = 1 << 7;
 }
 
 /// See the module's page.

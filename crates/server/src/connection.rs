@@ -50,6 +50,8 @@ pub struct Transaction {
     pub aborted: bool,
     /// Flags of the queued commands, or-ed.
     pub writes: bool,
+    /// One of them is refused when memory is full.
+    pub grows: bool,
 }
 
 /// A watched key.
@@ -58,8 +60,6 @@ pub struct Watched {
     pub db: usize,
     /// Its name.
     pub key: Vec<u8>,
-    /// It had expired already when it was watched.
-    pub was_expired: bool,
 }
 
 /// What a client has set up for itself.

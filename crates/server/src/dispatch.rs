@@ -9,7 +9,7 @@ use martlet_protocol::request::Args;
 
 use crate::checks;
 use crate::commands::Call;
-use crate::connection::{Connection, Hold, ReplyMode, special};
+use crate::connection::{Connection, ReplyMode, special};
 use crate::registry::{Entry, Run};
 use crate::worker::Worker;
 
@@ -54,22 +54,22 @@ impl Worker {
         entry: &'static Entry,
     ) {
         let begin = reply.len();
+        connection.info.last_command.store(entry.id + 1, Ordering::Relaxed);
         if let Err(error) = checks::before(self, connection, entry, args) {
             self.reject(connection, reply, Some(entry), &error);
             self.apply_reply_mode(connection, reply, begin);
             return;
         }
         if self.must_pause(connection, entry) {
-            connection.hold = Some(Hold::Paused);
-            self.paused.push(connection.token);
+            self.postpone(connection);
             return;
         }
         if connection.session.special & special::MULTI != 0 && !checks::runs_inside_multi(entry) {
             self.enqueue(connection, entry, args);
             reply.simple("QUEUED");
         } else {
-            self.feed_monitors(connection, entry, args);
             self.execute(connection, reply, entry, args, false);
+            self.feed_monitors(connection, entry, args);
             self.after_command(connection, reply, entry, args);
         }
         reply.set_resp3(connection.session.resp3);
@@ -87,7 +87,7 @@ impl Worker {
     ) {
         self.keys.db = connection.session.db;
         let touch = self.keys.touch;
-        if connection.session.special & special::NO_TOUCH != 0 && entry.spec.name != "touch" {
+        if connection.session.special & special::NO_TOUCH != 0 && !checks::tells_of_access(entry) {
             self.keys.touch = martlet_engine::Touch::Nothing;
         }
         match self.shards_of(entry, args) {
@@ -178,10 +178,9 @@ impl Worker {
 
     #[cold]
     fn fail(&mut self, reply: &mut Reply, entry: &Entry, error: &Error) {
-        let text = error.to_string();
-        reply.error(&text);
+        reply.error(error.to_bytes());
         self.stats().commands[entry.id].failed.add(1);
-        self.count_error(&text);
+        self.count_error(&error.to_string());
     }
 
     /// Counts an error reply.
@@ -198,12 +197,18 @@ impl Worker {
         entry: Option<&Entry>,
         error: &Error,
     ) {
-        if let Some(transaction) = &mut connection.session.transaction {
+        let mut text = error.to_bytes();
+        if entry.is_some_and(|e| e.spec.name == "exec") {
+            if crate::transaction::end_transaction(connection).is_some() {
+                self.unwatch_all(&mut connection.session);
+                let reason = text.strip_prefix(b"ERR ").unwrap_or(&text);
+                text = [b"EXECABORT Transaction discarded because of: ", reason].concat();
+            }
+        } else if let Some(transaction) = &mut connection.session.transaction {
             transaction.aborted = true;
         }
-        let text = error.to_string();
         reply.error(&text);
-        self.count_error(&text);
+        self.count_error(&String::from_utf8_lossy(&text));
         if let Some(entry) = entry {
             self.stats().commands[entry.id].rejected.add(1);
         }
@@ -258,11 +263,6 @@ impl Worker {
 
     fn must_pause(&self, connection: &Connection, entry: &Entry) -> bool {
         let Some(all) = self.shared.paused(self.now_ms) else { return false };
-        if matches!(entry.spec.full_name, "client|unpause" | "client|pause")
-            || entry.spec.full_name.starts_with("client|")
-        {
-            return false;
-        }
         let may_change = |e: &Entry| {
             e.spec.flags.has(Flags::WRITE)
                 || e.spec.flags.has(Flags::MAY_REPLICATE)
@@ -270,9 +270,6 @@ impl Worker {
         };
         let is_exec = entry.spec.name == "exec";
         let queue_writes = connection.session.transaction.as_ref().is_some_and(|t| t.writes);
-        if connection.session.transaction.is_some() && !is_exec {
-            return false;
-        }
         all || may_change(entry) || (is_exec && queue_writes)
     }
 
@@ -299,6 +296,6 @@ impl Worker {
 pub(crate) fn write_outcome(reply: &mut Reply, begin: usize, outcome: &Outcome) {
     if let Err(error) = outcome {
         reply.truncate(begin);
-        reply.error(&error.to_string());
+        reply.error(error.to_bytes());
     }
 }

@@ -54,10 +54,8 @@ pub enum Mail {
     },
     /// End a blocked client's wait: as a timeout, or with an error.
     Unblock {
-        /// As above.
-        token: Token,
-        /// As above.
-        client: u64,
+        /// Its waiter, which has been cancelled.
+        waiter: Arc<Waiter>,
         /// With `UNBLOCKED` instead of the timeout's reply.
         error: bool,
     },
@@ -111,6 +109,8 @@ pub struct Shared {
     pub blocked_clients: AtomicU64,
     /// Raised for the end: threads leave their loops.
     pub stopping: AtomicBool,
+    /// Memory in use is above `maxmemory`, and nothing may be evicted; counts in `detour`.
+    pub is_memory_full: AtomicBool,
     /// Anything that takes requests off the shortest path (monitors, a pause): see `dispatch`.
     pub detour: AtomicU32,
     /// 40 hexadecimal digits, anew at each start.
@@ -168,6 +168,7 @@ impl Shared {
             pause: Pause::default(),
             blocked_clients: AtomicU64::new(0),
             stopping: AtomicBool::new(false),
+            is_memory_full: AtomicBool::new(false),
             detour: AtomicU32::new(0),
             run_id,
             replication_id,
@@ -238,6 +239,19 @@ impl Shared {
                 self.pause.all.store(true, Ordering::Release);
             }
             self.pause.until_ms.fetch_max(until_ms, Ordering::AcqRel);
+        }
+    }
+
+    /// Compares the memory in use with the limit, which is 0 for none.
+    pub fn note_memory_limit(&self, limit_bytes: u64) {
+        let is_full = limit_bytes > 0 && martlet_base::alloc::used_bytes() as u64 > limit_bytes;
+        if self.is_memory_full.swap(is_full, Ordering::SeqCst) == is_full {
+            return;
+        }
+        if is_full {
+            self.detour.fetch_add(1, Ordering::SeqCst);
+        } else {
+            self.detour.fetch_sub(1, Ordering::SeqCst);
         }
     }
 

@@ -13,17 +13,20 @@ use crate::registry::Entry;
 use crate::worker::Worker;
 
 /// The family.
-pub static COMMANDS: &[&ServerCommand] = &[&MULTI, &EXEC, &DISCARD, &WATCH, &UNWATCH];
+pub static COMMANDS: &[&ServerCommand] = &[&MULTI, &EXEC, &DISCARD, &WATCHWATCH, &UNWATCH];
 
 const CONTROL: Flags =
     Flags::NOSCRIPT.with(Flags::LOADING).with(Flags::STALE).with(Flags::FAST).with(Flags::ALLOW_BUSY);
 
 static MULTI: ServerCommand = command("multi", 1, multi as ServerHandler)
-    .flags(CONTROL.with(Flags::NO_MULTI))
+    .flags(CONTROL)
     .acl(Acl::TRANSACTION)
     .doc(Group::Transactions, "1.2.0", "O(1)", "Starts a transaction.");
 
 fn multi(call: &mut Call<'_>) -> Outcome {
+    if call.connection.session.transaction.is_some() {
+        return Err(Error::Fixed("ERR MULTI calls can not be nested"));
+    }
     let session = &mut call.connection.session;
     session.transaction = Some(Transaction::default());
     session.set_special(special::MULTI, true);
@@ -105,20 +108,25 @@ fn run_unless_changed(call: &mut Call<'_>, transaction: &Transaction) {
         let (entry, args) = (&registry.entries()[*id], args.view());
         worker.keys.db = connection.session.db;
         let touch = worker.keys.touch;
-        if connection.session.special & special::NO_TOUCH != 0 {
+        if connection.session.special & special::NO_TOUCH != 0 && !crate::checks::tells_of_access(entry) {
             worker.keys.touch = martlet_engine::Touch::Nothing;
         }
-        worker.feed_monitors(connection, entry, &args);
         worker.run(connection, reply, entry, &args, None, true);
+        worker.feed_monitors(connection, entry, &args);
         worker.keys.touch = touch;
     }
 }
 
 fn watched_key_has_expired(call: &Call<'_>) -> bool {
     let keys = &call.worker.keys;
-    call.connection.session.watched.iter().filter(|w| !w.was_expired).any(|watched| {
+    call.connection.session.watched.iter().any(|watched| {
         let key = Key::new(&watched.key);
-        let entry = keys.shard(key.shard()).keys.db(watched.db).get(&key);
+        let shard = keys.shard(key.shard());
+        let flag = &call.connection.session.watch_flag;
+        if shard.hooks.was_expired(watched.db, key.bytes, flag) {
+            return false;
+        }
+        let entry = shard.keys.db(watched.db).get(&key);
         entry.and_then(|e| e.expiry_ms()).is_some_and(|at_ms| at_ms <= keys.now_ms)
     })
 }
@@ -138,7 +146,7 @@ fn discard(call: &mut Call<'_>) -> Outcome {
 }
 
 static WATCH: ServerCommand = command("watch", -2, watch as ServerHandler)
-    .flags(CONTROL.with(Flags::NO_MULTI))
+    .flags(CONTROL)
     .keys(&[KeyPart::range(1, -1, 1, KeyFlags::RO)])
     .acl(Acl::TRANSACTION)
     .doc(
@@ -149,6 +157,9 @@ static WATCH: ServerCommand = command("watch", -2, watch as ServerHandler)
     );
 
 fn watch(call: &mut Call<'_>) -> Outcome {
+    if call.connection.session.transaction.is_some() {
+        return Err(Error::Fixed("ERR WATCH inside MULTI is not allowed"));
+    }
     let session = &mut call.connection.session;
     let db = session.db;
     for name in call.args.iter().skip(1) {
@@ -164,8 +175,8 @@ fn watch(call: &mut Call<'_>) -> Outcome {
         let now_ms = keys.now_ms;
         let entry = keys.shard(key.shard()).keys.db(db).get(&key);
         let was_expired = entry.and_then(|e| e.expiry_ms()).is_some_and(|at_ms| at_ms <= now_ms);
-        keys.hooks_mut(&key).watch(db, name, &session.watch_flag);
-        session.watched.push(Watched { db, key: name.to_vec(), was_expired });
+        keys.hooks_mut(&key).watch(db, name, &session.watch_flag, was_expired);
+        session.watched.push(Watched { db, key: name.to_vec() });
     }
     call.connection.info.watching.store(call.connection.session.watched.len(), Ordering::Relaxed);
     call.reply.ok();
@@ -207,6 +218,7 @@ impl Worker {
         info.multi_bytes.fetch_add(owned.heap_bytes(), Ordering::Relaxed);
         transaction.writes |=
             entry.spec.flags.has(Flags::WRITE) || entry.spec.flags.has(Flags::MAY_REPLICATE);
+        transaction.grows |= entry.spec.flags.has(Flags::DENYOOM);
         transaction.queue.push((entry.id, owned));
         info.multi.store(transaction.queue.len() as i64, Ordering::Relaxed);
     }

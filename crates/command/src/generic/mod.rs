@@ -1,6 +1,6 @@
 //! Commands for keys of any type: whether they are there ([`presence`]), when they expire ([`expire`]), moving and
 //! copying them ([`transfer`]), walking over them ([`walk`]), emptying databases ([`flush`]), values as
-//! bytes ([`dump`]), and OBJECT.
+//! bytes ([`dump`]), WAIT and OBJECT.
 
 use crate::Handler;
 use crate::spec::Command;
@@ -15,6 +15,7 @@ mod presence;
 #[cfg(test)]
 mod tests;
 mod transfer;
+mod wait;
 mod walk;
 
 pub use dump::{decoding_limits, encodable, into_value};
@@ -48,6 +49,7 @@ pub static COMMANDS: &[&Command<Handler>] = &[
     &flush::FLUSHDB,
     &flush::FLUSHALL,
     &flush::SWAPDB,
+    &wait::WAIT,
     &object::OBJECT,
     &dump::DUMP,
     &dump::RESTORE,

@@ -35,7 +35,7 @@ impl KindFilter {
         match Kind::from_name(name) {
             Some(kind) => Ok(KindFilter::Only(kind)),
             None if name.eq_ignore_ascii_case(b"stream") => Ok(KindFilter::Nothing),
-            None => Err(Error::Text(format!("ERR unknown type name '{}'", String::from_utf8_lossy(name)))),
+            None => Err(Error::quoting("ERR unknown type name '", name, "'")),
         }
     }
 

@@ -21,6 +21,7 @@ static CLIENT: ServerCommand = container(
     "client",
     -2,
     &[
+        &CACHING,
         &GETNAME,
         &GETREDIR,
         &ID,
@@ -83,6 +84,17 @@ fn trackinginfo(call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
+static CACHING: ServerCommand = command("client|caching", 3, caching as ServerHandler)
+    .flags(CONTROL)
+    .acl(Acl::CONNECTION)
+    .doc(Group::Connection, "6.0.0", "O(1)", "Tells whether the next command's keys are tracked.");
+
+fn caching(_: &mut Call<'_>) -> Outcome {
+    Err(Error::Fixed(
+        "ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or OPTOUT mode enabled",
+    ))
+}
+
 static GETNAME: ServerCommand = command("client|getname", 2, getname as ServerHandler)
     .flags(CONTROL)
     .acl(Acl::CONNECTION)
@@ -120,21 +132,16 @@ static SETINFO: ServerCommand = command("client|setinfo", 4, setinfo as ServerHa
 
 fn setinfo(call: &mut Call<'_>) -> Outcome {
     let value = call.arg(3);
-    let attribute = if call.is(2, "lib-name") {
-        "lib-name"
-    } else if call.is(2, "lib-ver") {
-        "lib-ver"
-    } else {
-        let name = String::from_utf8_lossy(call.arg(2)).into_owned();
-        return Err(Error::Text(format!("ERR Unrecognized option '{name}'")));
-    };
+    let (option, is_name) = (call.arg(2), call.is(2, "lib-name"));
+    if !is_name && !call.is(2, "lib-ver") {
+        return Err(Error::quoting("ERR Unrecognized option '", option, "'"));
+    }
     if !is_valid_name(value) {
-        return Err(Error::Text(format!(
-            "ERR {attribute} cannot contain spaces, newlines or special characters."
-        )));
+        let after = " cannot contain spaces, newlines or special characters.";
+        return Err(Error::quoting("ERR ", option, after));
     }
     let mut details = lock(&call.connection.info.details);
-    if attribute == "lib-name" {
+    if is_name {
         details.lib_name = value.to_vec();
     } else {
         details.lib_version = value.to_vec();
@@ -190,6 +197,11 @@ fn kill(call: &mut Call<'_>) -> Outcome {
             // It still gets its reply.
             call.connection.closing = true;
         } else {
+            // From here on it is in no list and served by nobody; its thread closes the connection.
+            call.worker.shared.clients.remove(client.id);
+            if let Some(waiter) = lock(&client.waiter).clone() {
+                waiter.cancel();
+            }
             call.worker.shared.send(client.thread, Mail::Kill { token: client.token, client: client.id });
         }
     }
@@ -218,14 +230,14 @@ fn unblock(call: &mut Call<'_>) -> Outcome {
     };
     let id = call.int(2)?;
     let client = call.worker.shared.clients.get(id as u64);
-    let blocked = client.filter(|c| c.flags.load(Ordering::Acquire) & flag::BLOCKED != 0);
-    match blocked {
-        Some(client) => {
-            let mail = Mail::Unblock { token: client.token, client: client.id, error };
-            call.worker.shared.send(client.thread, mail);
+    let waiter = client.as_ref().and_then(|c| lock(&c.waiter).clone());
+    match (client, waiter) {
+        // Whoever cancels has ended the wait: nothing can be served to the client after this.
+        (Some(client), Some(waiter)) if waiter.cancel() => {
+            call.worker.shared.send(client.thread, Mail::Unblock { waiter, error });
             call.reply.int(1);
         }
-        None => call.reply.int(0),
+        _ => call.reply.int(0),
     }
     Ok(())
 }

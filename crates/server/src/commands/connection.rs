@@ -14,7 +14,8 @@ use crate::transaction::end_transaction;
 pub const REDIS_VERSION: &str = "7.2.4";
 
 /// The family.
-pub static COMMANDS: &[&ServerCommand] = &[&PING, &ECHO, &SELECT, &AUTH, &HELLO, &QUIT, &RESET];
+pub static COMMANDS: &[&ServerCommand] =
+    &[&PING, &ECHO, &SELECT, &AUTH, &HELLO, &QUIT, &RESET, &READONLY, &READWRITE, &ASKING, &CLUSTER];
 
 static PING: ServerCommand = command("ping", -1, ping as ServerHandler)
     .flags(Flags::FAST)
@@ -139,8 +140,7 @@ fn hello(call: &mut Call<'_>) -> Outcome {
             name = Some(wanted);
             at += 2;
         } else {
-            let option = String::from_utf8_lossy(call.arg(at)).into_owned();
-            return Err(Error::Text(format!("ERR Syntax error in HELLO option '{option}'")));
+            return Err(Error::quoting("ERR Syntax error in HELLO option '", call.arg(at), "'"));
         }
     }
     if let Some((user, password)) = credentials {
@@ -188,6 +188,35 @@ pub const INVALID_NAME: Error =
 pub fn is_valid_name(name: &[u8]) -> bool {
     name.iter().all(|byte| (b'!'..=b'~').contains(byte))
 }
+
+/// Answers what is only for nodes of a cluster.
+fn refuse_cluster(_: &mut Call<'_>) -> Outcome {
+    Err(Error::Fixed("ERR This instance has cluster support disabled"))
+}
+
+const NODE: Flags = Flags::LOADING.with(Flags::STALE).with(Flags::FAST);
+
+static READONLY: ServerCommand = command("readonly", 1, refuse_cluster as ServerHandler)
+    .flags(NODE)
+    .acl(Acl::CONNECTION)
+    .doc(Group::Cluster, "3.0.0", "O(1)", "Lets the connection read from a cluster's replica.");
+
+static READWRITE: ServerCommand = command("readwrite", 1, refuse_cluster as ServerHandler)
+    .flags(NODE)
+    .acl(Acl::CONNECTION)
+    .doc(Group::Cluster, "3.0.0", "O(1)", "Ends READONLY.");
+
+static ASKING: ServerCommand = command("asking", 1, refuse_cluster as ServerHandler)
+    .flags(Flags::FAST)
+    .acl(Acl::CONNECTION)
+    .doc(Group::Cluster, "3.0.0", "O(1)", "Follows an ASK redirection of a cluster.");
+
+static CLUSTER: ServerCommand = command("cluster", -2, refuse_cluster as ServerHandler).doc(
+    Group::Cluster,
+    "3.0.0",
+    "Depends on subcommand",
+    "A container for cluster commands.",
+);
 
 static QUIT: ServerCommand = command("quit", -1, quit as ServerHandler).flags(OPEN).acl(Acl::CONNECTION).doc(
     Group::Connection,

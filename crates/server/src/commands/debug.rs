@@ -148,7 +148,7 @@ static ERROR: ServerCommand = command("debug|error", 3, error as ServerHandler).
 );
 
 fn error(call: &mut Call<'_>) -> Outcome {
-    Err(Error::Text(String::from_utf8_lossy(call.arg(2)).into_owned()))
+    Err(Error::Bytes(call.arg(2).to_vec()))
 }
 
 static STRINGMATCH_LEN: ServerCommand = command("debug|stringmatch-len", 4, stringmatch_len as ServerHandler)

@@ -79,6 +79,7 @@ impl Worker {
             self.shared.end_pause();
         }
         if self.thread == 0 {
+            self.note_memory_limit();
             self.sample();
         }
     }

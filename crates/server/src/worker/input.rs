@@ -51,6 +51,10 @@ pub(super) struct Batch {
 impl Worker {
     /// Takes in bytes for a connection that is not closing.
     pub(super) fn feed(&mut self, connection: &mut Connection, data: &[u8]) {
+        if connection.info.killed.load(Ordering::Acquire) {
+            // Its thread has mail that says so; what comes after the kill's reply must not run.
+            return;
+        }
         connection.last_active_ms = self.now_ms;
         if connection.query.is_empty() && connection.hold.is_none() && !connection.is_ready {
             let consumed = self.process(connection, data);

@@ -1,8 +1,11 @@
 //! What other threads ask of this one.
 
+use std::sync::atomic::Ordering;
+
 use martlet_net::Token;
 
 use super::Worker;
+use crate::clients::flag;
 use crate::connection::{Connection, Hold};
 use crate::shared::Mail;
 
@@ -23,12 +26,7 @@ impl Worker {
                     }
                 }
                 Mail::Served { waiter, reply } => self.served(&waiter, &reply),
-                Mail::Unblock { token, client, error } => {
-                    if let Some(mut connection) = self.take_client(token, client) {
-                        self.end_wait(&mut connection, error);
-                        self.finish(connection);
-                    }
-                }
+                Mail::Unblock { waiter, error } => self.unblocked(&waiter, error),
                 Mail::Recheck => self.resume_paused(),
                 Mail::Run(work) => work(self),
             }
@@ -56,12 +54,29 @@ impl Worker {
         }
     }
 
+    /// Holds a client for as long as CLIENT PAUSE lasts.
+    pub(crate) fn postpone(&mut self, connection: &mut Connection) {
+        connection.hold = Some(Hold::Paused);
+        connection.info.flags.fetch_or(flag::POSTPONED, Ordering::Relaxed);
+        self.shared.blocked_clients.fetch_add(1, Ordering::Relaxed);
+        self.paused.push(connection.token);
+    }
+
+    /// Ends that, if the client was held.
+    pub(crate) fn end_postponement(&mut self, connection: &mut Connection) {
+        if let Some(Hold::Paused) = connection.hold {
+            connection.hold = None;
+            connection.info.flags.fetch_and(!flag::POSTPONED, Ordering::Relaxed);
+            self.shared.blocked_clients.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
     /// Goes on with clients that CLIENT PAUSE has held.
     pub(crate) fn resume_paused(&mut self) {
         for token in std::mem::take(&mut self.paused) {
             let Some(mut connection) = self.take(token) else { continue };
             if let Some(Hold::Paused) = connection.hold {
-                connection.hold = None;
+                self.end_postponement(&mut connection);
                 self.mark_ready(&mut connection);
             }
             self.put(connection);

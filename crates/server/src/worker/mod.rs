@@ -142,8 +142,16 @@ impl Worker {
             0 => u64::MAX,
             ms => ms.saturating_mul(1_000_000),
         };
+        self.note_memory_limit();
         self.keys.effects.wanted_events = crate::settings::wanted_events(&config);
         self.refresh_time();
+    }
+
+    /// Looks whether writes must be refused for want of memory: only where nothing may be evicted.
+    pub(crate) fn note_memory_limit(&self) {
+        let config = self.config.current();
+        let refuses = config.maxmemory_policy == MaxmemoryPolicy::Noeviction;
+        self.shared.note_memory_limit(if refuses { config.maxmemory_bytes } else { 0 });
     }
 
     /// Takes up the newest configuration, if it changed.

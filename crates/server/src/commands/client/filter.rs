@@ -63,7 +63,7 @@ fn client_type(call: &Call<'_>, index: usize) -> Result<ClientType, Error> {
         b"slave" | b"replica" => Ok(ClientType::Replica),
         b"pubsub" => Ok(ClientType::Pubsub),
         b"master" | b"primary" => Ok(ClientType::Primary),
-        _ => Err(Error::Text(format!("ERR Unknown client type '{}'", text(call, index)))),
+        _ => Err(Error::quoting("ERR Unknown client type '", call.arg(index), "'")),
     }
 }
 
@@ -120,7 +120,7 @@ pub(super) fn parse_kill(call: &Call<'_>) -> Result<Filter, Error> {
             b"user" => {
                 let user = text(call, value);
                 if user != "default" {
-                    return Err(Error::Text(format!("ERR No such user '{user}'")));
+                    return Err(Error::quoting("ERR No such user '", call.arg(value), "'"));
                 }
                 filter.user = Some(user);
             }

@@ -61,7 +61,7 @@ fn flags(client: &ClientInfo) -> String {
     let bits = client.flags.load(Relaxed);
     let letters = [
         (flag::MONITOR, 'O'),
-        (flag::BLOCKED, 'b'),
+        (flag::BLOCKED | flag::POSTPONED, 'b'),
         (flag::MULTI, 'x'),
         (flag::DIRTY_CAS, 'd'),
         (flag::CLOSING, 'c'),
