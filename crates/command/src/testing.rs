@@ -99,7 +99,7 @@ impl Fixture {
         if let Err(error) = outcome {
             assert_eq!(self.keys.dirty, 0, "{args:?} failed after it had changed data");
             reply.truncate(0);
-            reply.error(&error.to_string());
+            reply.error(error.to_bytes());
         }
         self.collect(&args);
         reply.into_bytes()

@@ -13,7 +13,7 @@ use crate::registry::Entry;
 use crate::worker::Worker;
 
 /// The family.
-pub static COMMANDS: &[&ServerCommand] = &[&MULTI, &EXEC, &DISCARD, &WATCHWATCH, &UNWATCH];
+pub static COMMANDS: &[&ServerCommand] = &[&MULTI, &EXEC, &DISCARD, &WATCH, &UNWATCH];
 
 const CONTROL: Flags =
     Flags::NOSCRIPT.with(Flags::LOADING).with(Flags::STALE).with(Flags::FAST).with(Flags::ALLOW_BUSY);

@@ -71,7 +71,7 @@ fn info(call: &mut Call<'_>) -> Outcome {
     for name in call.args.iter().skip(2) {
         match registry.find_full(name) {
             Some(entry) => write_info(call.reply, registry, entry.spec.full_name.as_bytes(), entry),
-            None => call.reply.null_array(),
+            None => call.reply.null(),
         }
     }
     Ok(())
