@@ -1,0 +1,345 @@
+//! What leaves: the requests of closed loop, open loop and replay, given to connections and to the kernel.
+
+use super::*;
+
+impl<M: Mux> Worker<'_, M> {
+    /// Gives requests to connections; gives the time that the thread may sleep.
+    pub(super) fn fill(&mut self) -> Duration {
+        let idle = TICK;
+        let timeout = if self.core.plan.idle {
+            idle
+        } else if self.replay.is_some() {
+            self.fill_replay()
+        } else if self.schedule.is_some() {
+            self.fill_open()
+        } else {
+            self.fill_closed();
+            idle
+        };
+        self.launch();
+        timeout.min(idle)
+    }
+
+    fn fill_closed(&mut self) {
+        let plan = self.core.plan;
+        while let Some(slot) = self.core.ready.pop_front() {
+            let Some(connection) = self.core.connections.get_mut(slot) else { continue };
+            connection.listed = false;
+            if connection.phase != Phase::Ready || connection.sending {
+                continue;
+            }
+            if connection.session.is_some() {
+                self.append_unit(slot, None);
+                continue;
+            }
+            let mut count = plan.pipeline as u64;
+            if plan.requests > 0 {
+                let before = self.core.shared.issued.fetch_add(count, Ordering::Relaxed);
+                if before >= plan.requests {
+                    self.exhausted = true;
+                    continue;
+                }
+                count = count.min(plan.requests - before);
+            }
+            if self.core.simple {
+                self.render(slot, count as usize);
+            } else {
+                for _ in 0..count {
+                    self.append_unit(slot, None);
+                    if self.core.connections.get(slot).is_some_and(|c| c.session.is_some()) {
+                        break;
+                    }
+                }
+            }
+        }
+    }
+
+    /// The simple case: one template, a whole batch, patched where that is possible.
+    fn render(&mut self, slot: usize, count: usize) {
+        let plan = self.core.plan;
+        let Some(step) = plan.workload.units.first().and_then(|u| u.steps.first()) else { return };
+        let node = self.core.node_of(slot, self.index, self.threads);
+        let Some(connection) = self.core.connections.get_mut(slot) else { return };
+        let Some(buffer) = (match connection.tls {
+            Some(_) => Some(&mut connection.plain),
+            None => self.mux.buffer(slot),
+        }) else {
+            return;
+        };
+        let mut range_low = 0;
+        let mut draw = Draw {
+            random: &mut self.random,
+            pool: &self.pool,
+            variables: &[0; MAX_VARIABLES],
+            tags: plan.target.nodes.get(node).map_or(&[], |n| &n.tags),
+            range_low: &mut range_low,
+        };
+        let whole = count == plan.pipeline;
+        match &self.patches {
+            Some(patches) if connection.rendered && whole => step.template.patch(patches, buffer, &mut draw),
+            _ => {
+                buffer.clear();
+                for _ in 0..count {
+                    step.template.append(buffer, &mut self.scratch, &mut draw);
+                }
+                // With TLS the buffer is consumed by encryption.
+                connection.rendered = whole && connection.tls.is_none();
+            }
+        }
+        connection.outstanding += count as u32;
+        self.core.outstanding += count as u64;
+        self.launched.push(slot);
+    }
+
+    /// Appends the next request of a connection: its session's next step, or the first of a unit drawn by weight.
+    /// `due_ns` is when it was due; without, its latency begins when it is sent.
+    fn append_unit(&mut self, slot: usize, due_ns: Option<u64>) {
+        let plan = self.core.plan;
+        let units = &plan.workload.units;
+        let node = self.core.node_of(slot, self.index, self.threads);
+        let Some(connection) = self.core.connections.get_mut(slot) else { return };
+        let Some(buffer) = (match connection.tls {
+            Some(_) => Some(&mut connection.plain),
+            None => self.mux.buffer(slot),
+        }) else {
+            return;
+        };
+        if !connection.dirty && connection.tls.is_none() {
+            buffer.clear();
+        }
+        let (unit_index, step_index) = connection.session.take().unwrap_or_else(|| {
+            let mut drawn = if units.len() > 1 { self.random.below(self.total_weight) } else { 0 };
+            let chosen = units.iter().position(|u| {
+                let hit = drawn < u.weight;
+                drawn = drawn.saturating_sub(u.weight);
+                hit
+            });
+            (chosen.unwrap_or(0), 0)
+        });
+        let Some(unit) = units.get(unit_index) else { return };
+        let Some(step) = unit.steps.get(step_index) else { return };
+        if step_index == 0 {
+            for (variable, field) in connection.variables.iter_mut().zip(&unit.variables) {
+                *variable = field.draw_number(&mut self.random);
+            }
+        }
+        let mut range_low = 0;
+        let mut draw = Draw {
+            random: &mut self.random,
+            pool: &self.pool,
+            variables: &connection.variables,
+            tags: plan.target.nodes.get(node).map_or(&[], |n| &n.tags),
+            range_low: &mut range_low,
+        };
+        step.template.append(buffer, &mut self.scratch, &mut draw);
+        if step_index + 1 < unit.steps.len() {
+            connection.session = Some((unit_index, step_index + 1));
+        }
+        // u64::MAX: set when the request is handed to the kernel.
+        let since_ns = due_ns.unwrap_or(u64::MAX);
+        connection.in_flight.push_back(InFlight { since_ns, command: step.command as u16 });
+        connection.outstanding += 1;
+        self.core.outstanding += 1;
+        if !connection.dirty {
+            connection.dirty = true;
+            self.launched.push(slot);
+        }
+    }
+
+    /// Sends what was filled, with one reading of the clock.
+    fn launch(&mut self) {
+        if self.launched.is_empty() {
+            return;
+        }
+        let now = self.core.start.elapsed().as_nanos() as u64;
+        let mut launched = std::mem::take(&mut self.launched);
+        for slot in launched.drain(..) {
+            let Some(connection) = self.core.connections.get_mut(slot) else { continue };
+            connection.since_ns = now;
+            connection.dirty = false;
+            if !self.core.simple {
+                for request in connection.in_flight.iter_mut().rev() {
+                    if request.since_ns != u64::MAX {
+                        break;
+                    }
+                    request.since_ns = now;
+                }
+            }
+            self.send(slot);
+        }
+        self.launched = launched;
+    }
+
+    fn send(&mut self, slot: usize) {
+        let Some(connection) = self.core.connections.get_mut(slot) else { return };
+        let Some(buffer) = self.mux.buffer(slot) else { return };
+        if let Some(session) = connection.tls.as_mut() {
+            buffer.clear();
+            if let Err(error) = session.transmit(&connection.plain, buffer) {
+                return self.core.fail(format!("TLS: {error}"));
+            }
+            connection.plain.clear();
+        }
+        if buffer.is_empty() {
+            return;
+        }
+        self.sent_bytes += buffer.len() as u64;
+        // Without a notice, a connection's buffer is free when all its replies are in.
+        let notify = self.notify || connection.phase != Phase::Ready;
+        connection.sending = !self.mux.send(slot, notify);
+    }
+
+    /// Sends bytes of preludes and TLS handshakes.
+    pub(super) fn flush(&mut self) {
+        for slot in std::mem::take(&mut self.core.flush) {
+            let Some(connection) = self.core.connections.get_mut(slot) else { continue };
+            if connection.sending {
+                continue;
+            }
+            let handshaking = connection.tls.as_ref().is_some_and(|t| t.is_handshaking());
+            if connection.tls.is_none()
+                && let Some(buffer) = self.mux.buffer(slot)
+            {
+                buffer.clear();
+                buffer.append(&mut connection.plain);
+                connection.rendered = false;
+            }
+            if handshaking {
+                // What the application wrote waits until the handshake is over.
+                let plain = std::mem::take(&mut connection.plain);
+                self.send(slot);
+                if let Some(connection) = self.core.connections.get_mut(slot) {
+                    connection.plain = plain;
+                }
+            } else {
+                self.send(slot);
+            }
+        }
+    }
+
+    /// Open loop: all requests that are due go to connections that have room.
+    fn fill_open(&mut self) -> Duration {
+        let plan = self.core.plan;
+        self.continue_sessions();
+        let now = self.core.start.elapsed().as_nanos() as u64;
+        let Some(mut schedule) = self.schedule.take() else { return TICK };
+        let mut blocked = false;
+        loop {
+            let due = schedule.peek();
+            if due > now || self.end_ns.is_some_and(|end| due >= end) || self.exhausted {
+                break;
+            }
+            let Some(slot) = self.next_connection() else {
+                blocked = true;
+                break;
+            };
+            if plan.requests > 0 && self.core.shared.issued.fetch_add(1, Ordering::Relaxed) >= plan.requests {
+                self.exhausted = true;
+                break;
+            }
+            // Waiting for a connection is the server's doing, waking late is ours.
+            self.send_lag
+                .record(now - due.max(self.core.connections.get(slot).map_or(0, |c| c.since_ns)).min(now), 1);
+            self.append_unit(slot, Some(due));
+            schedule.advance();
+            self.relist(slot);
+        }
+        let next = schedule.peek();
+        self.schedule = Some(schedule);
+        if blocked {
+            return TICK;
+        }
+        let spin = plan.spin.as_nanos() as u64;
+        let gap = next.saturating_sub(self.core.start.elapsed().as_nanos() as u64);
+        if gap <= spin { Duration::ZERO } else { Duration::from_nanos(gap - spin) }
+    }
+
+    /// Sends the next step of each session whose last one is answered.
+    fn continue_sessions(&mut self) {
+        let mut rest = VecDeque::with_capacity(self.core.ready.len());
+        if !self.core.plan.workload.units.iter().any(|u| u.steps.len() > 1) {
+            return;
+        }
+        while let Some(slot) = self.core.ready.pop_front() {
+            let Some(connection) = self.core.connections.get_mut(slot) else { continue };
+            if connection.session.is_some() && connection.outstanding == 0 {
+                connection.listed = false;
+                self.append_unit(slot, None);
+            } else {
+                rest.push_back(slot);
+            }
+        }
+        self.core.ready = rest;
+    }
+
+    /// A connection with room for one more request.
+    fn next_connection(&mut self) -> Option<usize> {
+        while let Some(slot) = self.core.ready.pop_front() {
+            let connection = self.core.connections.get_mut(slot)?;
+            connection.listed = false;
+            let room =
+                (connection.outstanding as usize) < self.core.plan.pipeline && connection.session.is_none();
+            if connection.phase == Phase::Ready && !connection.sending && room {
+                return Some(slot);
+            }
+        }
+        None
+    }
+
+    /// Lists a connection again if it can take more in this loop.
+    fn relist(&mut self, slot: usize) {
+        let room = self
+            .core
+            .connections
+            .get(slot)
+            .is_some_and(|c| (c.outstanding as usize) < self.core.plan.pipeline && c.session.is_none());
+        if room {
+            self.core.make_ready(slot);
+        }
+    }
+
+    /// Replay: the capture's requests, each on the connection of the client that sent it.
+    fn fill_replay(&mut self) -> Duration {
+        let Some(mut cursor) = self.replay.take() else { return TICK };
+        let open_loop = matches!(self.core.plan.pacing, Pacing::Open { .. });
+        let now = self.core.start.elapsed().as_nanos() as u64;
+        let own = self.core.connections.len().max(1);
+        self.core.ready.clear();
+        let mut timeout = TICK;
+        while let Some(request) = cursor.peek() {
+            if open_loop && request.due_ns > now {
+                timeout = Duration::from_nanos(request.due_ns - now);
+                break;
+            }
+            let slot = request.client % own;
+            let Some(connection) = self.core.connections.get_mut(slot) else { break };
+            connection.listed = false;
+            let full = connection.outstanding as usize >= self.core.plan.pipeline;
+            if full || connection.sending || connection.phase != Phase::Ready {
+                break;
+            }
+            let Some(buffer) = (match connection.tls {
+                Some(_) => Some(&mut connection.plain),
+                None => self.mux.buffer(slot),
+            }) else {
+                break;
+            };
+            if !connection.dirty && connection.tls.is_none() {
+                buffer.clear();
+            }
+            buffer.extend_from_slice(request.bytes);
+            let since_ns = if open_loop { request.due_ns } else { u64::MAX };
+            connection.in_flight.push_back(InFlight { since_ns, command: request.command });
+            connection.outstanding += 1;
+            self.core.outstanding += 1;
+            if !connection.dirty {
+                connection.dirty = true;
+                self.launched.push(slot);
+            }
+            cursor.advance();
+        }
+        self.exhausted = cursor.peek().is_none();
+        self.replay = Some(cursor);
+        timeout
+    }
+}

@@ -1,0 +1,445 @@
+//! One thread of a run: its connections, its schedule and its figures.
+//! The clock is read twice per loop: when the thread wakes, for all replies that have arrived, and just before it
+//! hands its requests to the kernel. Per request it only patches, counts and records.
+
+mod fill;
+mod replies;
+
+use super::connection::{Connection, InFlight, Phase};
+use super::{INTERRUPTED, Shared};
+use crate::latency::Latencies;
+use crate::pacing::Schedule;
+use crate::plan::{Pacing, Plan, Unit};
+use crate::template::{Draw, MAX_VARIABLES, Patches};
+use martlet_base::random::Random;
+use martlet_client::mux::{Handler, Mux};
+use martlet_client::scan::{ReplyKind, ReplySink};
+use replies::plain_error;
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// Connections that may be in the middle of connecting at once, per thread: the listen backlog is bounded.
+const OPENING_AT_ONCE: usize = 256;
+/// Connections that share one loopback source address.
+const CONNECTIONS_PER_SOURCE: usize = 20_000;
+/// How often a thread looks at the time of day and publishes its figures.
+const TICK: Duration = Duration::from_millis(100);
+/// How long an open-loop run waits for replies after its end.
+const GRACE: Duration = Duration::from_secs(10);
+/// How long all connections together may take to open.
+const OPEN_TIMEOUT: Duration = Duration::from_secs(60);
+/// In closed loop a wake-up waits for the replies of up to this share of the connections, or so many, but no longer
+/// than this: within the tool's tolerance of 20 µs, and a fraction of the latency that so many connections cause.
+const GATHER_SHARE: usize = 6;
+const GATHER_MOST: usize = 8;
+const GATHER_TIME: Duration = Duration::from_micros(20);
+/// Different error texts that are kept.
+const MAX_ERROR_TEXTS: usize = 32;
+
+/// One command's figures of the current second.
+#[derive(Default)]
+pub(super) struct Tally {
+    pub latencies: Latencies,
+    pub errors: u64,
+    pub nulls: u64,
+}
+
+impl Tally {
+    pub fn clear(&mut self) {
+        self.latencies.clear();
+        (self.errors, self.nulls) = (0, 0);
+    }
+}
+
+/// What a thread hands back at its end.
+pub(super) struct Outcome {
+    pub elapsed: Duration,
+    pub sent_bytes: u64,
+    pub received_bytes: u64,
+    pub disconnects: u64,
+    pub lost: u64,
+    pub send_lag: Latencies,
+    pub error_texts: Vec<(String, u64)>,
+    pub cpu: Duration,
+}
+
+/// Everything that a wait's events touch.
+struct Core<'a> {
+    plan: &'a Plan,
+    shared: &'a Shared,
+    connections: Vec<Connection>,
+    tallies: Vec<Tally>,
+    start: Instant,
+    now_ns: u64,
+    /// Latencies before this instant are warm-up.
+    record_from_ns: u64,
+    /// Connections that can take a request.
+    ready: VecDeque<usize>,
+    /// Connections to close and open anew.
+    reopen: Vec<usize>,
+    /// Connections with bytes of the TLS layer, or the prelude, to be sent.
+    flush: Vec<usize>,
+    opening: usize,
+    open: usize,
+    outstanding: u64,
+    done_requests: u64,
+    done_latency_ns: u64,
+    done_errors: u64,
+    received_bytes: u64,
+    disconnects: u64,
+    lost: u64,
+    error_texts: Vec<(String, u64)>,
+    decrypted: Vec<u8>,
+    /// One request, one latency per batch: no record of single requests is needed.
+    simple: bool,
+    failed: bool,
+}
+
+struct Worker<'a, M> {
+    mux: M,
+    core: Core<'a>,
+    index: usize,
+    threads: usize,
+    random: Random,
+    pool: Arc<[u8]>,
+    scratch: Vec<u8>,
+    patches: Option<Patches>,
+    schedule: Option<Schedule>,
+    replay: Option<crate::replay::Cursor>,
+    total_weight: u64,
+    /// Connections that were filled in this loop.
+    launched: Vec<usize>,
+    /// Connections that wait until a reconnect may be tried again.
+    retry: VecDeque<(Instant, usize)>,
+    sent_bytes: u64,
+    send_lag: Latencies,
+    end_ns: Option<u64>,
+    exhausted: bool,
+    /// Sends must tell when they are done.
+    notify: bool,
+}
+
+/// Runs one thread to the end of the plan.
+pub(super) fn run<M: Mux>(
+    plan: &Plan,
+    shared: &Shared,
+    index: usize,
+    threads: usize,
+    pool: Arc<[u8]>,
+) -> Outcome {
+    if let Some(core) = plan.cores.get(index % plan.cores.len().max(1)) {
+        pin(*core);
+    }
+    let own = plan.connections / threads + usize::from(index < plan.connections % threads);
+    let mut worker = match Worker::<M>::new(plan, shared, index, threads, pool, own) {
+        Ok(worker) => worker,
+        Err(error) => {
+            shared.fail(format!("Cannot set up {own} connections: {error}"));
+            shared.ready.wait();
+            shared.ready.wait();
+            return Outcome::nothing();
+        }
+    };
+    worker.open_all();
+    shared.ready.wait();
+    shared.ready.wait();
+    worker.begin();
+    worker.work();
+    worker.finish()
+}
+
+fn pin(core: usize) {
+    // SAFETY: cpu_set_t is plain data; the call reads it during the call. A core that does not exist is ignored.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        if core < libc::CPU_SETSIZE as usize {
+            libc::CPU_SET(core, &mut set);
+            libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set);
+        }
+    }
+}
+
+fn thread_cpu() -> Duration {
+    let (user, system) = super::rusage(libc::RUSAGE_THREAD);
+    user + system
+}
+
+impl Outcome {
+    fn nothing() -> Outcome {
+        Outcome {
+            elapsed: Duration::ZERO,
+            sent_bytes: 0,
+            received_bytes: 0,
+            disconnects: 0,
+            lost: 0,
+            send_lag: Latencies::new(),
+            error_texts: Vec::new(),
+            cpu: Duration::ZERO,
+        }
+    }
+}
+
+impl<'a, M: Mux> Worker<'a, M> {
+    fn new(
+        plan: &'a Plan,
+        shared: &'a Shared,
+        index: usize,
+        threads: usize,
+        pool: Arc<[u8]>,
+        own: usize,
+    ) -> io::Result<Self> {
+        let units = &plan.workload.units;
+        let single = matches!(units.as_slice(), [Unit { steps, .. }] if steps.len() == 1);
+        let simple = single && plan.pacing == Pacing::Closed && plan.workload.replay.is_none();
+        let core = Core {
+            plan,
+            shared,
+            connections: std::iter::repeat_with(Connection::new).take(own).collect(),
+            tallies: std::iter::repeat_with(Tally::default).take(plan.workload.commands.len()).collect(),
+            start: Instant::now(),
+            now_ns: 0,
+            record_from_ns: 0,
+            ready: VecDeque::with_capacity(own),
+            reopen: Vec::new(),
+            flush: Vec::new(),
+            opening: 0,
+            open: 0,
+            outstanding: 0,
+            done_requests: 0,
+            done_latency_ns: 0,
+            done_errors: 0,
+            received_bytes: 0,
+            disconnects: 0,
+            lost: 0,
+            error_texts: Vec::new(),
+            decrypted: Vec::new(),
+            simple,
+            failed: false,
+        };
+        let patches = match (simple, units.first().and_then(|u| u.steps.first())) {
+            (true, Some(step)) => step.template.patches(plan.pipeline),
+            _ => None,
+        };
+        Ok(Worker {
+            mux: M::new(own)?,
+            core,
+            index,
+            threads,
+            random: Random::seeded(plan.seed.wrapping_mul(0x9E37_79B9).wrapping_add(index as u64)),
+            pool,
+            scratch: Vec::new(),
+            patches,
+            schedule: None,
+            replay: plan.workload.replay.clone().map(|capture| capture.cursor(index, threads)),
+            total_weight: units.iter().map(|u| u.weight).sum(),
+            launched: Vec::new(),
+            retry: VecDeque::new(),
+            sent_bytes: 0,
+            send_lag: Latencies::new(),
+            end_ns: plan.duration.map(|d| (plan.warmup + d).as_nanos() as u64),
+            exhausted: false,
+            notify: plan.reconnect_every > 0
+                || plan.survive_disconnects
+                || plan.workload.replay.is_some()
+                || (plan.pacing != Pacing::Closed && plan.pipeline > 1),
+        })
+    }
+
+    fn source_of(&self, slot: usize) -> Option<std::net::IpAddr> {
+        let plan = self.core.plan;
+        let number = slot * self.threads + self.index;
+        match plan.sources.as_slice() {
+            [] => plan.target.nodes.first()?.address.loopback_source(number / CONNECTIONS_PER_SOURCE),
+            sources => sources.get(number % sources.len()).copied(),
+        }
+    }
+
+    fn open(&mut self, slot: usize) {
+        let plan = self.core.plan;
+        let node = self.core.node_of(slot, self.index, self.threads);
+        let Some(node) = plan.target.nodes.get(node) else { return };
+        if let Some(connection) = self.core.connections.get_mut(slot) {
+            connection.reset();
+            connection.phase = Phase::Opening;
+        }
+        self.core.opening += 1;
+        if let Err(error) = self.mux.open(slot, &node.address, self.source_of(slot)) {
+            self.core.fail(format!(
+                "Could not connect to server at {}: {}",
+                node.address,
+                plain_error(&error)
+            ));
+        }
+    }
+
+    /// Opens all connections, some at a time.
+    fn open_all(&mut self) {
+        let (total, limit) = (self.core.connections.len(), Instant::now() + OPEN_TIMEOUT);
+        let mut next = 0;
+        while self.core.open < total && !self.stopped() {
+            while next < total && self.core.opening < OPENING_AT_ONCE && !self.core.failed {
+                self.open(next);
+                next += 1;
+            }
+            self.wait(Some(TICK));
+            self.flush();
+            if Instant::now() > limit {
+                let open = self.core.open;
+                self.core.fail(format!("only {open} of {total} connections opened within {OPEN_TIMEOUT:?}"));
+            }
+        }
+    }
+
+    fn stopped(&self) -> bool {
+        self.core.failed
+            || self.core.shared.stop.load(Ordering::Relaxed)
+            || INTERRUPTED.load(Ordering::Relaxed)
+    }
+
+    fn wait(&mut self, timeout: Option<Duration>) {
+        if let Err(error) = self.mux.wait(timeout, &mut self.core) {
+            self.core.fail(format!("waiting for replies failed: {error}"));
+        }
+    }
+
+    /// Sets the clock to the run's start.
+    fn begin(&mut self) {
+        let plan = self.core.plan;
+        let start = *self.core.shared.start.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        self.core.start = start.unwrap_or_else(Instant::now);
+        self.core.record_from_ns = plan.warmup.as_nanos() as u64;
+        self.core.received_bytes = 0;
+        if plan.pacing == Pacing::Closed && self.replay.is_none() {
+            let events = (self.core.connections.len() / GATHER_SHARE).clamp(1, GATHER_MOST);
+            self.mux.gather(events, GATHER_TIME);
+        }
+        if let Pacing::Open { rate, poisson } = plan.pacing
+            && self.replay.is_none()
+        {
+            // The default slack of 50 µs would show in every latency.
+            // SAFETY: a system call without pointers.
+            unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
+            self.schedule = Some(Schedule::new(rate, self.threads, self.index, poisson, plan.seed));
+        }
+        self.core.woken();
+    }
+
+    fn work(&mut self) {
+        let (mut next_tick, mut second) = (0, 0);
+        let tick_ns = TICK.as_nanos() as u64;
+        loop {
+            if self.core.now_ns >= next_tick {
+                next_tick = self.core.now_ns + tick_ns;
+                second = self.tick(second);
+                if self.stopped() {
+                    break;
+                }
+            }
+            if self.core.failed || self.finished() {
+                break;
+            }
+            self.reconnect();
+            let timeout = self.fill();
+            self.flush();
+            let timeout = timeout.min(Duration::from_nanos(next_tick.saturating_sub(self.core.now_ns)));
+            self.wait(Some(timeout));
+        }
+        self.publish();
+        let core = &mut self.core;
+        core.shared.recorder.take(self.index, second, u32::MAX, &mut core.tallies);
+    }
+
+    /// Whether all work is done, or its time is over.
+    fn finished(&mut self) -> bool {
+        let now = self.core.now_ns;
+        let over = self.end_ns.is_some_and(|end| now >= end);
+        let open_loop = self.schedule.is_some() || self.replay.is_some();
+        if over && !open_loop {
+            return true;
+        }
+        let idle = self.core.outstanding == 0 && !self.core.connections.iter().any(|c| c.session.is_some());
+        let drained = match (&self.schedule, self.end_ns) {
+            (Some(schedule), Some(end)) => schedule.peek() >= end,
+            _ => self.exhausted,
+        };
+        if (self.exhausted || drained) && idle {
+            return true;
+        }
+        // Requests that were due are sent and waited for, within reason, so that a stall at the end counts too.
+        over && now >= self.end_ns.unwrap_or(0) + GRACE.as_nanos() as u64
+    }
+
+    /// Publishes the figures, closes a second when it is over; gives the current second.
+    fn tick(&mut self, second: u32) -> u32 {
+        self.publish();
+        let measured = self.core.now_ns.saturating_sub(self.core.record_from_ns);
+        let current = (measured / 1_000_000_000) as u32;
+        if current > second {
+            let core = &mut self.core;
+            core.shared.recorder.take(self.index, second, current, &mut core.tallies);
+        }
+        current
+    }
+
+    fn publish(&mut self) {
+        let core = &mut self.core;
+        let progress = &core.shared.progress;
+        progress.requests.fetch_add(std::mem::take(&mut core.done_requests), Ordering::Relaxed);
+        progress.latency_ns.fetch_add(std::mem::take(&mut core.done_latency_ns), Ordering::Relaxed);
+        progress.errors.fetch_add(std::mem::take(&mut core.done_errors), Ordering::Relaxed);
+    }
+
+    /// Closes and opens what asks for it.
+    fn reconnect(&mut self) {
+        if self.core.reopen.is_empty() && self.retry.is_empty() {
+            return;
+        }
+        let now = Instant::now();
+        for slot in std::mem::take(&mut self.core.reopen) {
+            let was_open = self.core.connections.get(slot).is_some_and(|c| c.phase == Phase::Ready);
+            if was_open {
+                self.core.open -= 1;
+                self.core.shared.progress.connections.fetch_sub(1, Ordering::Relaxed);
+                self.mux.close(slot);
+                self.open(slot);
+            } else {
+                // It broke: the server may need a moment.
+                self.retry.push_back((now + TICK, slot));
+            }
+        }
+        while let Some((_, slot)) = self.retry.pop_front_if(|(due, _)| *due <= now) {
+            self.open(slot);
+        }
+    }
+
+    fn finish(mut self) -> Outcome {
+        let core = &mut self.core;
+        let now = core.start.elapsed();
+        let end = self.end_ns.map_or(now, |end| now.min(Duration::from_nanos(end)));
+        let unsent = match (&self.schedule, self.end_ns) {
+            (Some(schedule), Some(end)) if !core.failed => {
+                let gap = self.threads as f64 * 1e9
+                    / match core.plan.pacing {
+                        Pacing::Open { rate, .. } => rate,
+                        Pacing::Closed => 1.0,
+                    };
+                (end.min(now.as_nanos() as u64).saturating_sub(schedule.peek()) as f64 / gap) as u64
+            }
+            _ => 0,
+        };
+        let in_flight = if self.schedule.is_some() || core.failed { core.outstanding } else { 0 };
+        Outcome {
+            elapsed: end.saturating_sub(core.plan.warmup),
+            sent_bytes: self.sent_bytes,
+            received_bytes: core.received_bytes,
+            disconnects: core.disconnects,
+            lost: core.lost + unsent + in_flight,
+            send_lag: self.send_lag,
+            error_texts: std::mem::take(&mut core.error_texts),
+            cpu: thread_cpu(),
+        }
+    }
+}
