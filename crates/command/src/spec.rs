@@ -192,6 +192,8 @@ pub enum Group {
     Hyperloglog,
     /// `list`
     List,
+    /// `pubsub`
+    Pubsub,
     /// `server`
     Server,
     /// `set`
@@ -216,6 +218,7 @@ impl Group {
             Group::Hash => "hash",
             Group::Hyperloglog => "hyperloglog",
             Group::List => "list",
+            Group::Pubsub => "pubsub",
             Group::Server => "server",
             Group::Set => "set",
             Group::SortedSet => "sorted-set",

@@ -133,9 +133,9 @@ impl Effects {
         std::mem::take(&mut self.events)
     }
 
-    /// Whether events wait to be taken.
+    /// Whether there is something to tell.
     #[inline]
-    pub fn has_events(&self) -> bool {
+    pub fn has_news(&self) -> bool {
         !self.events.is_empty()
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use martlet_command::{Block, Context, Group, TimeoutReply};
-use martlet_engine::{KeyEvent, ReadyKey, Waiter};
+use martlet_engine::{ReadyKey, Waiter};
 use martlet_keyspace::{Key, Kind};
 use martlet_protocol::reply::Reply;
 use martlet_protocol::request::{Args, OwnedArgs};
@@ -62,8 +62,6 @@ impl Worker {
                 self.keys.counters().dirty.add(self.keys.dirty);
                 self.keys.dirty = 0;
             }
-            let events = self.keys.effects.take_events();
-            self.publish_events(events);
         }
     }
 
@@ -131,7 +129,7 @@ impl Worker {
         }
         let exhausted = self.keys.get(&key).is_none();
         waiter.serve_end(!blocks);
-        self.keys.release();
+        self.release_keys();
         let clock = &self.shared.clock;
         let end = clock.raw();
         let ns = clock.elapsed_ns(self.mark, end);
@@ -250,12 +248,8 @@ impl Worker {
         }
         self.end_postponement(connection);
         self.unwatch_all(&mut connection.session);
+        self.unsubscribe_all(connection);
         self.stop_monitoring(connection);
-    }
-
-    /// Publishes key events to subscribers.
-    pub(crate) fn publish_events(&mut self, events: Vec<KeyEvent>) {
-        drop(events);
     }
 }
 

@@ -17,6 +17,7 @@ const CHECKS: &[Check] = &[
     authenticated,
     allowed_in_multi,
     within_memory,
+    allowed_while_subscribed,
     not_monitoring,
 ];
 
@@ -107,6 +108,32 @@ fn within_memory(worker: &Worker, connection: &Connection, entry: &Entry, _: &Ar
         return Err(Error::Fixed("OOM command not allowed when used memory > 'maxmemory'."));
     }
     Ok(())
+}
+
+/// A client with subscriptions has few commands left, unless it can tell messages from replies.
+fn allowed_while_subscribed(_: &Worker, connection: &Connection, entry: &Entry, _: &Args<'_>) -> Outcome {
+    if connection.session.special & special::SUBSCRIBED == 0 || connection.session.resp3 {
+        return Ok(());
+    }
+    let allowed = [
+        "ping",
+        "subscribe",
+        "ssubscribe",
+        "sunsubscribe",
+        "unsubscribe",
+        "psubscribe",
+        "punsubscribe",
+        "quit",
+        "reset",
+    ];
+    if allowed.contains(&entry.spec.full_name) {
+        return Ok(());
+    }
+    Err(Error::quoting(
+        "ERR Can't execute '",
+        entry.spec.full_name.as_bytes(),
+        "': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context",
+    ))
 }
 
 /// A client that MONITORs has become a kind of replica; it may still leave that state.

@@ -62,6 +62,8 @@ pub struct ClientInfo {
     pub multi_bytes: AtomicUsize,
     /// Watched keys.
     pub watching: AtomicUsize,
+    /// Channels, patterns and shard channels that it is subscribed to.
+    pub subscriptions: [AtomicUsize; 3],
     /// Id of the last command, plus one.
     pub last_command: AtomicUsize,
     /// Bytes received, bytes sent, commands run.
@@ -109,6 +111,7 @@ impl ClientInfo {
             multi: AtomicI64::new(-1),
             multi_bytes: AtomicUsize::new(0),
             watching: AtomicUsize::new(0),
+            subscriptions: Default::default(),
             last_command: AtomicUsize::new(0),
             net_input_bytes: AtomicU64::new(0),
             net_output_bytes: AtomicU64::new(0),
@@ -147,6 +150,8 @@ pub mod flag {
     pub const NO_TOUCH: u32 = 1 << 6;
     /// Held by CLIENT PAUSE; counted among the blocked.
     pub const POSTPONED: u32 = 1 << 7;
+    /// Has subscriptions.
+    pub const PUBSUB: u32 = 1 << 8;
 }
 
 /// See the module's page.

@@ -12,6 +12,7 @@ use martlet_net::Token;
 use martlet_protocol::request::{OwnedArgs, Partial};
 
 use crate::clients::ClientInfo;
+use crate::pubsub::Subscriptions;
 
 /// Why a request cannot take the shortest path; 0 is the common case.
 pub mod special {
@@ -25,6 +26,10 @@ pub mod special {
     pub const MONITOR: u32 = 1 << 3;
     /// CLIENT NO-TOUCH.
     pub const NO_TOUCH: u32 = 1 << 4;
+    /// Has subscriptions, which in RESP2 leaves it few commands.
+    pub const SUBSCRIBED: u32 = 1 << 5;
+    /// May get messages because of its own requests.
+    pub const GETS_MAIL: u32 = SUBSCRIBED;
 }
 
 /// CLIENT REPLY.
@@ -80,6 +85,8 @@ pub struct Session {
     pub watch_flag: Arc<WatchFlag>,
     /// Bits of [`special`].
     pub special: u32,
+    /// Channels and patterns, once it has subscribed to one.
+    pub subscriptions: Option<Box<Subscriptions>>,
 }
 
 impl Session {
@@ -94,6 +101,7 @@ impl Session {
             watched: Vec::new(),
             watch_flag: Arc::default(),
             special: if authenticated { 0 } else { special::UNAUTHENTICATED },
+            subscriptions: None,
         }
     }
 
@@ -121,6 +129,8 @@ pub enum Hold {
     Blocked(Box<Blocked>),
     /// CLIENT PAUSE.
     Paused,
+    /// Only until mail has been read: the input goes on in the same loop.
+    Yields,
 }
 
 /// See the module's page.
@@ -163,6 +173,8 @@ pub struct Connection {
     pub is_unix: bool,
     /// Monitors, and so has the output limits of a replica.
     pub is_monitor: bool,
+    /// Publishes faster than other threads can follow: goes on when they have.
+    pub is_flooding: bool,
 }
 
 impl Connection {
@@ -188,6 +200,7 @@ impl Connection {
             input_ended: false,
             soft_limit_since_ms: None,
             is_monitor: false,
+            is_flooding: false,
         }
     }
 

@@ -32,7 +32,7 @@ impl Worker {
             let key = Key { bytes: args.at(index), hash };
             self.keys.hold_one(key.shard());
             self.run(connection, reply, entry, args, Some((index, hash)), false);
-            self.keys.release();
+            self.release_keys();
             self.after_command(connection, reply, entry, args);
             return;
         }
@@ -57,7 +57,7 @@ impl Worker {
         connection.info.last_command.store(entry.id + 1, Ordering::Relaxed);
         if let Err(error) = checks::before(self, connection, entry, args) {
             self.reject(connection, reply, Some(entry), &error);
-            self.apply_reply_mode(connection, reply, begin);
+            self.apply_reply_mode(connection, reply, entry, begin);
             return;
         }
         if self.must_pause(connection, entry) {
@@ -73,7 +73,8 @@ impl Worker {
             self.after_command(connection, reply, entry, args);
         }
         reply.set_resp3(connection.session.resp3);
-        self.apply_reply_mode(connection, reply, begin);
+        self.apply_reply_mode(connection, reply, entry, begin);
+        self.yield_to_mail(connection);
     }
 
     /// Holds what the command needs and runs it.
@@ -98,7 +99,7 @@ impl Worker {
                     _ => self.keys.hold_many(shards),
                 }
                 self.run(connection, reply, entry, args, None, deny_blocking);
-                self.keys.release();
+                self.release_keys();
             }
             None => self.alone(|worker| worker.run(connection, reply, entry, args, None, deny_blocking)),
         }
@@ -229,20 +230,39 @@ impl Worker {
             self.keys.counters().dirty.add(self.keys.dirty);
             self.keys.dirty = 0;
         }
-        if self.keys.effects.has_events() || !self.keys.ready.is_empty() {
-            self.after_effects();
+        if !self.keys.ready.is_empty() {
+            self.serve_ready();
         }
     }
 
-    /// Publishes events and serves blocked clients. Nothing may be held.
-    pub(crate) fn after_effects(&mut self) {
+    /// Tells those who follow what was done to the keys that are held, and then releases them: so everybody is told of
+    /// one key's changes in their order.
+    #[inline]
+    pub(crate) fn release_keys(&mut self) {
+        if self.keys.effects.has_news() {
+            self.tell_news();
+        }
+        self.keys.release();
+    }
+
+    /// Publishes key events.
+    #[cold]
+    pub(crate) fn tell_news(&mut self) {
         let events = self.keys.effects.take_events();
         self.publish_events(events);
-        self.serve_ready();
     }
 
     /// CLIENT REPLY: takes back what a client does not want to see.
-    fn apply_reply_mode(&mut self, connection: &mut Connection, reply: &mut Reply, begin: usize) {
+    fn apply_reply_mode(
+        &mut self,
+        connection: &mut Connection,
+        reply: &mut Reply,
+        entry: &Entry,
+        begin: usize,
+    ) {
+        if crate::commands::answers_with_messages(entry) {
+            return;
+        }
         let session = &mut connection.session;
         match session.reply_mode {
             ReplyMode::On => {}

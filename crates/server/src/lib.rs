@@ -13,6 +13,7 @@ mod listeners;
 pub mod logging;
 mod monitor;
 pub mod process;
+pub mod pubsub;
 mod reconfigure;
 pub mod registry;
 pub mod server;

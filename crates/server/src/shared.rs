@@ -1,7 +1,7 @@
 //! What all I/O threads share: the engine, the configuration, the client list, mailboxes, and the rarer state.
 
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crossbeam_utils::CachePadded;
@@ -11,6 +11,7 @@ use martlet_net::{Token, Waker};
 
 use crate::clients::Clients;
 use crate::config::ConfigStore;
+use crate::pubsub::{Delivery, Hub};
 use crate::registry::Registry;
 use crate::slowlog::SlowLog;
 use crate::stats::{ServerStats, ThreadStats};
@@ -59,14 +60,24 @@ pub enum Mail {
         /// With `UNBLOCKED` instead of the timeout's reply.
         error: bool,
     },
+    /// A message for subscribers.
+    Message(Delivery),
     /// CLIENT PAUSE has ended, or the listeners have changed: look again.
     Recheck,
     /// Run this on the thread's worker (configuration changes that concern sockets).
     Run(Box<dyn FnOnce(&mut crate::worker::Worker) + Send>),
 }
 
+/// A thread with more bytes of messages in its mailbox than this makes their publishers wait.
+const FLOOD_BYTES: usize = 4 * 1024 * 1024;
+
+#[derive(Default)]
 struct Mailbox {
     mails: Mutex<Vec<Mail>>,
+    /// There is mail: what the owner looks at before it takes in more input.
+    waits: AtomicBool,
+    /// Bytes of messages that it has not read.
+    message_bytes: AtomicUsize,
     waker: OnceLock<Waker>,
 }
 
@@ -99,6 +110,8 @@ pub struct Shared {
     pub slowlog: SlowLog,
     /// Latency events.
     pub latency: crate::latency::LatencyMonitor,
+    /// Subscriptions.
+    pub hub: Hub,
     /// Clients that MONITOR: thread, connection, id.
     pub monitors: Mutex<Vec<(usize, Token, u64)>>,
     /// Number of monitors.
@@ -129,7 +142,7 @@ pub struct Shared {
     pub active_expire: AtomicBool,
     /// Listening sockets' TCP port, as it is now.
     pub port: AtomicU32,
-    mailboxes: Box<[Mailbox]>,
+    mailboxes: Box<[CachePadded<Mailbox>]>,
 }
 
 /// 40 random hexadecimal digits.
@@ -163,6 +176,7 @@ impl Shared {
             stats: ServerStats::default(),
             slowlog: SlowLog::default(),
             latency: crate::latency::LatencyMonitor::default(),
+            hub: Hub::default(),
             monitors: Mutex::default(),
             monitor_count: AtomicU32::new(0),
             pause: Pause::default(),
@@ -178,9 +192,7 @@ impl Shared {
             backend: OnceLock::new(),
             active_expire: AtomicBool::new(true),
             port: AtomicU32::new(0),
-            mailboxes: (0..threads)
-                .map(|_| Mailbox { mails: Mutex::default(), waker: OnceLock::new() })
-                .collect(),
+            mailboxes: (0..threads).map(|_| CachePadded::default()).collect(),
             clock,
         })
     }
@@ -198,16 +210,42 @@ impl Shared {
 
     /// Sends to a thread and wakes it.
     pub fn send(&self, thread: usize, mail: Mail) {
-        let mailbox = &self.mailboxes[thread];
-        lock(&mailbox.mails).push(mail);
-        if let Some(waker) = mailbox.waker.get() {
+        self.leave(thread, mail);
+        if let Some(waker) = self.mailboxes[thread].waker.get() {
             waker.wake();
         }
     }
 
+    /// Sends to a thread without waking it: the thread itself does, which reads its mail before it sleeps.
+    pub fn leave(&self, thread: usize, mail: Mail) {
+        let mailbox = &self.mailboxes[thread];
+        if let Mail::Message(delivery) = &mail {
+            mailbox.message_bytes.fetch_add(delivery.bytes.len(), Ordering::Relaxed);
+        }
+        let mut mails = lock(&mailbox.mails);
+        mails.push(mail);
+        mailbox.waits.store(true, Ordering::Release);
+    }
+
+    /// Whether a thread has mail.
+    #[inline]
+    pub fn has_mail(&self, thread: usize) -> bool {
+        self.mailboxes[thread].waits.load(Ordering::Acquire)
+    }
+
+    /// Whether so many messages wait for a thread that publishers should.
+    pub fn is_flooded(&self, thread: usize) -> bool {
+        self.mailboxes[thread].message_bytes.load(Ordering::Relaxed) > FLOOD_BYTES
+    }
+
+    /// Whether that is so for any thread.
+    pub fn is_any_flooded(&self) -> bool {
+        (0..self.thread_count()).any(|thread| self.is_flooded(thread))
+    }
+
     /// Wakes all threads.
     pub fn wake_all(&self) {
-        for mailbox in &self.mailboxes {
+        for mailbox in self.mailboxes.iter() {
             if let Some(waker) = mailbox.waker.get() {
                 waker.wake();
             }
@@ -216,7 +254,11 @@ impl Shared {
 
     /// Takes what was sent to a thread.
     pub fn receive(&self, thread: usize) -> Vec<Mail> {
-        std::mem::take(&mut *lock(&self.mailboxes[thread].mails))
+        let mailbox = &self.mailboxes[thread];
+        let mut mails = lock(&mailbox.mails);
+        mailbox.waits.store(false, Ordering::Relaxed);
+        mailbox.message_bytes.store(0, Ordering::Relaxed);
+        std::mem::take(&mut *mails)
     }
 
     /// Ends the server: every thread leaves its loop.

@@ -75,7 +75,7 @@ fn run_held(call: &mut Call<'_>, transaction: &Transaction) {
         Some(shards) => {
             call.worker.keys.hold_many(shards);
             run_unless_changed(call, transaction);
-            call.worker.keys.release();
+            call.worker.release_keys();
         }
     }
 }
@@ -112,6 +112,9 @@ fn run_unless_changed(call: &mut Call<'_>, transaction: &Transaction) {
             worker.keys.touch = martlet_engine::Touch::Nothing;
         }
         worker.run(connection, reply, entry, &args, None, true);
+        if worker.keys.effects.has_news() {
+            worker.tell_news();
+        }
         worker.feed_monitors(connection, entry, &args);
         worker.keys.touch = touch;
     }

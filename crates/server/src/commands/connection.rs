@@ -23,7 +23,14 @@ static PING: ServerCommand = command("ping", -1, ping as ServerHandler)
     .doc(Group::Connection, "1.0.0", "O(1)", "Answers PONG, or the given message.");
 
 fn ping(call: &mut Call<'_>) -> Outcome {
+    let is_subscriber = call.connection.is_subscriber() && !call.connection.session.resp3;
     match call.argc() {
+        1 | 2 if is_subscriber => {
+            // It expects messages only.
+            call.reply.array(2);
+            call.reply.bulk(b"pong");
+            call.reply.bulk(call.arg(1));
+        }
         1 => call.reply.simple("PONG"),
         2 => call.reply.bulk(call.args.at(1)),
         _ => return Err(Error::Arity("ping")),
@@ -239,6 +246,7 @@ static RESET: ServerCommand = command("reset", 1, reset as ServerHandler)
 fn reset(call: &mut Call<'_>) -> Outcome {
     end_transaction(call.connection);
     call.worker.unwatch_all(&mut call.connection.session);
+    call.worker.unsubscribe_all(call.connection);
     call.worker.stop_monitoring(call.connection);
     let open = call.worker.config().requirepass.is_none();
     let session = &mut call.connection.session;

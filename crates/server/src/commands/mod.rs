@@ -9,7 +9,10 @@ mod digest;
 pub(crate) mod info;
 mod memory;
 mod observe;
+mod pubsub;
 mod server;
+
+pub use pubsub::answers_with_messages;
 
 use martlet_command::{Command, Outcome};
 use martlet_protocol::reply::Reply;
@@ -76,6 +79,13 @@ pub fn write_help(call: &mut Call<'_>, container: &str) {
     }
 }
 
+/// The error of a subcommand that got more arguments than it takes.
+pub fn wrong_subcommand_arguments(call: &Call<'_>) -> martlet_command::Error {
+    let hint = [b"'. Try ", &*call.arg(0).to_ascii_uppercase(), b" HELP."].concat();
+    let before = b"ERR unknown subcommand or wrong number of arguments for '";
+    martlet_command::Error::Bytes([before, call.arg(1), &hint].concat())
+}
+
 /// What runs a server command.
 pub type ServerHandler = fn(&mut Call<'_>) -> Outcome;
 
@@ -92,6 +102,7 @@ pub static FAMILIES: &[&[&ServerCommand]] = &[
     info::COMMANDS,
     memory::COMMANDS,
     observe::COMMANDS,
+    pubsub::COMMANDS,
     server::COMMANDS,
     crate::transaction::COMMANDS,
 ];

@@ -17,7 +17,6 @@ const ACL: super::Effect = Absent("this version has no access control lists beyo
 const CLUSTER: super::Effect = Absent("this version has no cluster mode");
 const EVICTION: super::Effect = Absent("this version does not evict keys");
 const JOURNAL: super::Effect = Absent("this version keeps no append-only file");
-const PUBSUB: super::Effect = Absent("this version has no publish and subscribe");
 const RDB: super::Effect = Absent("this version writes no RDB files");
 const REPLICATION: super::Effect = Absent("this version does not replicate");
 const SCRIPTS: super::Effect = Absent("this version runs no scripts");
@@ -184,7 +183,7 @@ parameter_table! {
     stream_node_max_entries: u64 = 100 => "stream-node-max-entries", Integer(0, LONG_MAX), MODIFIABLE, STREAMS;
     /// Classes of keyspace events that are published
     notify_keyspace_events: KeyspaceEvents = KeyspaceEvents::default()
-        => "notify-keyspace-events", Events, MODIFIABLE|SWITCH, PUBSUB;
+        => "notify-keyspace-events", Events, MODIFIABLE|SWITCH, Honoured;
     /// When RESTORE checks a payload in depth
     sanitize_dump_payload: SanitizeDumpPayload = SanitizeDumpPayload::No
         => "sanitize-dump-payload", SanitizeDumpPayload::KIND, MODIFIABLE, Moot("RESTORE checks every payload in depth");

@@ -59,7 +59,7 @@ impl Worker {
             loop {
                 self.keys.hold_one(shard);
                 let more = self.keys.expire_due(shard, EXPIRE_SLICE, |lag_ms| stats.record_expiry(lag_ms));
-                self.keys.release();
+                self.release_keys();
                 if !more || clock.elapsed_ns(began, clock.raw()) > EXPIRE_BUDGET_NS {
                     break;
                 }
@@ -69,7 +69,7 @@ impl Worker {
                 break;
             }
         }
-        self.after_effects();
+        self.serve_ready();
     }
 
     fn cron(&mut self) {
@@ -109,7 +109,12 @@ impl Worker {
         for connection in self.connections.iter().flatten() {
             let waits = matches!(connection.hold, Some(Hold::Blocked(_)));
             let idle_ms = self.now_ms - connection.last_active_ms.max(connection.info.created_ms);
-            if timeout_ms > 0 && idle_ms > timeout_ms && !connection.is_monitor && !waits {
+            if timeout_ms > 0
+                && idle_ms > timeout_ms
+                && !connection.is_monitor
+                && !connection.is_subscriber()
+                && !waits
+            {
                 tracing::debug!("Closing idle client");
                 ends.push((connection.token, true));
             } else if connection.soft_limit_since_ms.is_some() {

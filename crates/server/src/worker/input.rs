@@ -160,6 +160,10 @@ impl Worker {
             if !done {
                 // A client that waits or closes reads no further; what was read ahead is read again.
                 connection.partial = Partial::default();
+                if let Some(Hold::Yields) = connection.hold {
+                    connection.hold = None;
+                    self.mark_ready(connection);
+                }
                 break;
             }
             let ran_all = batch.requests.last().is_none_or(|last| last.end as usize == consumed);
@@ -331,6 +335,11 @@ impl Worker {
     pub(crate) fn continue_with(&mut self, token: Token) {
         let Some(mut connection) = self.take(token) else { return };
         connection.is_ready = false;
+        if connection.is_flooding && self.shared.is_any_flooded() {
+            self.mark_ready(&mut connection);
+            self.put(connection);
+            return;
+        }
         if connection.hold.is_none() && !connection.closing && !connection.query.is_empty() {
             self.process_query(&mut connection);
         }

@@ -19,7 +19,10 @@ impl Worker {
         for mail in self.shared.receive(self.thread) {
             match mail {
                 Mail::Adopt { socket, listener } => self.adopt(socket, listener),
-                Mail::Push { token, client, bytes } => self.push(token, client, &bytes),
+                Mail::Push { token, client, bytes } => {
+                    self.push_with(token, client, |connection| connection.out.extend_from_slice(&bytes))
+                }
+                Mail::Message(delivery) => self.deliver(&delivery),
                 Mail::Kill { token, client } => {
                     if let Some(connection) = self.take_client(token, client) {
                         self.drop_connection(connection);
@@ -43,15 +46,17 @@ impl Worker {
         None
     }
 
-    /// Appends bytes to a client's output.
-    pub(crate) fn push(&mut self, token: Token, client: u64, bytes: &[u8]) {
-        if let Some(mut connection) = self.take_client(token, client) {
-            if !connection.closing {
-                connection.out.extend_from_slice(bytes);
-                self.check_output_limit(&mut connection);
+    /// Lets `write` append to a client's output, if it is still there.
+    pub(crate) fn push_with(&mut self, token: Token, client: u64, write: impl FnOnce(&mut Connection)) {
+        let Some(mut connection) = self.take_client(token, client) else { return };
+        if !connection.closing {
+            if connection.out.capacity() == 0 {
+                connection.out = self.pool.pop().unwrap_or_default();
             }
-            self.finish(connection);
+            write(&mut connection);
+            self.check_output_limit(&mut connection);
         }
+        self.finish(connection);
     }
 
     /// Holds a client for as long as CLIENT PAUSE lasts.

@@ -79,7 +79,10 @@ pub struct Worker {
     is_inside: bool,
     /// A connection waits for its last bytes to leave.
     has_closing: bool,
-    has_mail: bool,
+    /// The mailbox is to be read.
+    pub(crate) has_mail: bool,
+    /// What was published now waits in a mailbox that has too much.
+    pub(crate) is_flooding: bool,
     next_tick_ms: i64,
     next_cron_ms: i64,
 }
@@ -111,6 +114,7 @@ impl Worker {
             is_inside: false,
             has_closing: false,
             has_mail: false,
+            is_flooding: false,
             next_tick_ms: 0,
             next_cron_ms: 0,
         };
@@ -221,7 +225,7 @@ impl Worker {
         let result = gate.closed(|| {
             self.keys.hold_all();
             let result = work(self);
-            self.keys.release();
+            self.release_keys();
             result
         });
         self.enter();

@@ -35,7 +35,11 @@ impl Worker {
     /// Ends a connection whose unread replies exceed `client-output-buffer-limit`.
     pub(crate) fn check_output_limit(&mut self, connection: &mut Connection) {
         let bytes = connection.output_bytes() as u64;
-        let class = if connection.is_monitor { 1 } else { 0 };
+        let class = match (connection.is_monitor, connection.is_subscriber()) {
+            (true, _) => 1,
+            (_, true) => 2,
+            _ => 0,
+        };
         let limit = &self.config.current().client_output_buffer_limits[class];
         if bytes <= limit.soft_bytes || limit.soft_bytes == 0 {
             connection.soft_limit_since_ms = None;

@@ -35,6 +35,11 @@ impl Sink for Worker {
         self.enter();
         self.stats().net_input_bytes.add(data.len() as u64);
         self.stats().reads_processed.add(1);
+        if self.shared.has_mail(self.thread) {
+            // What a client was told before it asks for more comes first.
+            self.has_mail = true;
+            self.read_mail();
+        }
         let Some(mut connection) = self.take(token) else { return };
         if !connection.closing {
             self.feed(&mut connection, data);

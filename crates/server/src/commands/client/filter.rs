@@ -36,8 +36,11 @@ pub(super) struct Filter {
 impl Filter {
     /// Whether the filter means this client; `me` is the one that asks.
     pub(super) fn matches(&self, client: &ClientInfo, me: u64) -> bool {
-        let type_of = if client.flags.load(Ordering::Relaxed) & flag::MONITOR != 0 {
+        let flags = client.flags.load(Ordering::Relaxed);
+        let type_of = if flags & flag::MONITOR != 0 {
             ClientType::Replica
+        } else if flags & flag::PUBSUB != 0 {
+            ClientType::Pubsub
         } else {
             ClientType::Normal
         };

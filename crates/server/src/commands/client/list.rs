@@ -24,11 +24,14 @@ pub(super) fn line(worker: &Worker, client: &ClientInfo) -> Vec<u8> {
     out.extend(&details.name);
     out.extend(
         format!(
-            " age={} idle={} flags={} db={} sub=0 psub=0 ssub=0 multi={} watch={} qbuf={used} qbuf-free={} argv-mem=0 multi-mem={} rbs=0 rbp=0 obl=0 oll={} omem={output} tot-mem={} events={} cmd={command} user={} redir=-1 resp={} lib-name=",
+            " age={} idle={} flags={} db={} sub={} psub={} ssub={} multi={} watch={} qbuf={used} qbuf-free={} argv-mem=0 multi-mem={} rbs=0 rbp=0 obl=0 oll={} omem={output} tot-mem={} events={} cmd={command} user={} redir=-1 resp={} lib-name=",
             seconds(client.created_ms),
             seconds(client.last_active_ms.load(Relaxed)),
             flags(client),
             client.db.load(Relaxed),
+            client.subscriptions[0].load(Relaxed),
+            client.subscriptions[1].load(Relaxed),
+            client.subscriptions[2].load(Relaxed),
             client.multi.load(Relaxed),
             client.watching.load(Relaxed),
             capacity.saturating_sub(used),
@@ -61,8 +64,9 @@ fn flags(client: &ClientInfo) -> String {
     let bits = client.flags.load(Relaxed);
     let letters = [
         (flag::MONITOR, 'O'),
-        (flag::BLOCKED | flag::POSTPONED, 'b'),
+        (flag::PUBSUB, 'P'),
         (flag::MULTI, 'x'),
+        (flag::BLOCKED | flag::POSTPONED, 'b'),
         (flag::DIRTY_CAS, 'd'),
         (flag::CLOSING, 'c'),
         (flag::NO_EVICT, 'e'),

@@ -80,7 +80,7 @@ pub(super) fn clients(worker: &mut Worker, text: &mut Text) {
     );
     text.field("blocked_clients", blocked);
     text.field("tracking_clients", 0);
-    text.field("pubsub_clients", 0);
+    text.field("pubsub_clients", shared.hub.clients.load(Ordering::Relaxed));
     text.field("watching_clients", watching);
     text.field("clients_in_timeout_table", blocked);
     text.field("total_watched_keys", watched_keys);

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use martlet_engine::Counters;
 
 use super::Text;
+use crate::pubsub::Kind;
 use crate::shared::lock;
 use crate::stats::{ThreadStats, command_totals, expiry_lag, percentile};
 use crate::worker::Worker;
@@ -49,9 +50,9 @@ pub(super) fn stats(worker: &mut Worker, text: &mut Text) {
     text.field("current_eviction_exceeded_time", 0);
     text.field("keyspace_hits", engine(|c| c.keyspace_hits.get()));
     text.field("keyspace_misses", engine(|c| c.keyspace_misses.get()));
-    text.field("pubsub_channels", 0);
-    text.field("pubsub_patterns", 0);
-    text.field("pubsubshard_channels", 0);
+    text.field("pubsub_channels", shared.hub.count(Kind::Channel));
+    text.field("pubsub_patterns", shared.hub.count(Kind::Pattern));
+    text.field("pubsubshard_channels", shared.hub.count(Kind::Shard));
     text.field("latest_fork_usec", 0);
     text.field("total_forks", 0);
     text.field("migrate_cached_sockets", 0);

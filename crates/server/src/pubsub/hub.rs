@@ -1,0 +1,310 @@
+//! Who is subscribed to what: channels, patterns and shard channels of all clients.
+//!
+//! A channel's messages reach the mailboxes of all threads while its stripe is locked, so every subscriber gets them in
+//! the same order. What goes to a thread for a message does not depend on how many of its clients get it.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+
+use hashbrown::HashMap;
+use martlet_base::glob::matches;
+use martlet_base::hash::hash_bytes;
+use martlet_net::Token;
+
+use crate::shared::lock;
+
+/// Channels are spread over so many locks.
+const STRIPES: usize = 64;
+
+/// The three kinds of subscription.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// SUBSCRIBE.
+    Channel,
+    /// PSUBSCRIBE.
+    Pattern,
+    /// SSUBSCRIBE.
+    Shard,
+}
+
+/// A subscribed client: its connection and, to be sure, its id.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Receiver {
+    /// The connection in its thread.
+    pub token: Token,
+    /// The client's id.
+    pub client: u64,
+}
+
+/// What a thread is to hand to its clients that subscribed to one channel or pattern.
+#[derive(Clone, Debug)]
+pub struct Delivery {
+    /// Those that were subscribed when the message was published.
+    pub receivers: Arc<Vec<Receiver>>,
+    /// What they subscribed to.
+    pub kind: Kind,
+    /// See above.
+    pub name: Arc<[u8]>,
+    /// The message as RESP2 has it; in RESP3 its first byte is another.
+    pub bytes: Arc<Vec<u8>>,
+}
+
+/// The subscribers of one channel or pattern, by I/O thread.
+#[derive(Debug, Default)]
+struct Topic {
+    threads: Vec<(usize, Arc<Vec<Receiver>>)>,
+}
+
+impl Topic {
+    fn add(&mut self, thread: usize, receiver: Receiver) {
+        match self.threads.iter_mut().find(|(at, _)| *at == thread) {
+            // Messages under way keep the list as it was.
+            Some((_, receivers)) => Arc::make_mut(receivers).push(receiver),
+            None => self.threads.push((thread, Arc::new(vec![receiver]))),
+        }
+    }
+
+    fn remove(&mut self, thread: usize, client: u64) {
+        if let Some((_, receivers)) = self.threads.iter_mut().find(|(at, _)| *at == thread)
+            && let Some(at) = receivers.iter().position(|r| r.client == client)
+        {
+            Arc::make_mut(receivers).swap_remove(at);
+        }
+        self.threads.retain(|(_, receivers)| !receivers.is_empty());
+    }
+
+    fn count(&self) -> usize {
+        self.threads.iter().map(|(_, receivers)| receivers.len()).sum()
+    }
+}
+
+type Topics = HashMap<Arc<[u8]>, Topic>;
+
+/// One kind's channels.
+#[derive(Default)]
+struct Channels {
+    stripes: Box<[Mutex<Topics>]>,
+}
+
+impl Channels {
+    fn new() -> Channels {
+        Channels { stripes: (0..STRIPES).map(|_| Mutex::default()).collect() }
+    }
+
+    fn stripe(&self, name: &[u8]) -> MutexGuard<'_, Topics> {
+        // The low bits choose among a table's places; the high ones are as good.
+        lock(&self.stripes[(hash_bytes(name) >> 58) as usize % STRIPES])
+    }
+
+    fn names(&self) -> impl Iterator<Item = Arc<[u8]>> {
+        self.stripes.iter().flat_map(|stripe| lock(stripe).keys().cloned().collect::<Vec<_>>())
+    }
+}
+
+/// See the module's page.
+pub struct Hub {
+    channels: Channels,
+    shards: Channels,
+    patterns: RwLock<Topics>,
+    /// Number of patterns: nobody looks at them when there is none.
+    pattern_count: AtomicUsize,
+    /// Clients with a subscription of any kind.
+    pub clients: AtomicUsize,
+}
+
+impl Default for Hub {
+    fn default() -> Hub {
+        Hub {
+            channels: Channels::new(),
+            shards: Channels::new(),
+            patterns: RwLock::default(),
+            pattern_count: AtomicUsize::new(0),
+            clients: AtomicUsize::new(0),
+        }
+    }
+}
+
+impl Hub {
+    fn of(&self, kind: Kind) -> &Channels {
+        if kind == Kind::Shard { &self.shards } else { &self.channels }
+    }
+
+    fn patterns(&self) -> RwLockReadGuard<'_, Topics> {
+        self.patterns.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes the topics that `name` is among.
+    fn change<R>(&self, kind: Kind, name: &[u8], change: impl FnOnce(&mut Topics) -> R) -> R {
+        if kind != Kind::Pattern {
+            return change(&mut self.of(kind).stripe(name));
+        }
+        let mut patterns = self.patterns.write().unwrap_or_else(PoisonError::into_inner);
+        let result = change(&mut patterns);
+        self.pattern_count.store(patterns.len(), Ordering::Release);
+        result
+    }
+
+    /// Adds a subscription, which the client must not have yet.
+    pub fn subscribe(&self, kind: Kind, name: &Arc<[u8]>, thread: usize, receiver: Receiver) {
+        self.change(kind, name, |topics| topics.entry_ref(name).or_default().add(thread, receiver));
+    }
+
+    /// Ends a subscription.
+    pub fn unsubscribe(&self, kind: Kind, name: &[u8], thread: usize, client: u64) {
+        self.change(kind, name, |topics| {
+            let Some(topic) = topics.get_mut(name) else { return };
+            topic.remove(thread, client);
+            if topic.threads.is_empty() {
+                topics.remove(name);
+            }
+        });
+    }
+
+    /// Publishes a message on a channel or shard channel: `send` is called for each thread with subscribers, first those
+    /// of the channel, then those of each pattern that matches. Returns how many clients get it.
+    pub fn publish(
+        &self,
+        kind: Kind,
+        channel: &[u8],
+        payload: &[u8],
+        mut send: impl FnMut(usize, Delivery),
+    ) -> usize {
+        let stripe = self.of(kind).stripe(channel);
+        let mut count = 0;
+        if let Some((name, topic)) = stripe.get_key_value(channel) {
+            let word: &[u8] = if kind == Kind::Shard { b"smessage" } else { b"message" };
+            let bytes = message(&[word, channel, payload]);
+            count += send_to(topic, kind, name, &bytes, &mut send);
+        }
+        if kind == Kind::Channel && self.pattern_count.load(Ordering::Acquire) > 0 {
+            for (pattern, topic) in self.patterns().iter() {
+                if matches(pattern, channel, false) {
+                    let bytes = message(&[b"pmessage", pattern, channel, payload]);
+                    count += send_to(topic, Kind::Pattern, pattern, &bytes, &mut send);
+                }
+            }
+        }
+        count
+    }
+
+    /// The channels that somebody is subscribed to and that match `pattern`, if there is one.
+    pub fn names(&self, kind: Kind, pattern: Option<&[u8]>) -> Vec<Arc<[u8]>> {
+        let is_meant = |name: &Arc<[u8]>| pattern.is_none_or(|pattern| matches(pattern, name, false));
+        self.of(kind).names().filter(is_meant).collect()
+    }
+
+    /// Number of clients subscribed to a channel.
+    pub fn subscribers(&self, kind: Kind, name: &[u8]) -> usize {
+        self.of(kind).stripe(name).get(name).map_or(0, Topic::count)
+    }
+
+    /// Number of channels of a kind that have subscribers, or of patterns.
+    pub fn count(&self, kind: Kind) -> usize {
+        match kind {
+            Kind::Pattern => self.pattern_count.load(Ordering::Acquire),
+            kind => self.of(kind).stripes.iter().map(|stripe| lock(stripe).len()).sum(),
+        }
+    }
+}
+
+fn send_to(
+    topic: &Topic,
+    kind: Kind,
+    name: &Arc<[u8]>,
+    bytes: &Arc<Vec<u8>>,
+    send: &mut impl FnMut(usize, Delivery),
+) -> usize {
+    for (thread, receivers) in &topic.threads {
+        let delivery =
+            Delivery { receivers: receivers.clone(), kind, name: name.clone(), bytes: bytes.clone() };
+        send(*thread, delivery);
+    }
+    topic.count()
+}
+
+/// An array of bulk strings.
+fn message(parts: &[&[u8]]) -> Arc<Vec<u8>> {
+    let bytes = parts.iter().map(|part| part.len() + 16).sum();
+    let mut reply = martlet_protocol::reply::Reply::new(Vec::with_capacity(bytes), false);
+    reply.array(parts.len());
+    parts.iter().for_each(|part| reply.bulk(part));
+    Arc::new(reply.into_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn receiver(client: u64) -> Receiver {
+        Receiver { token: Token::new(client as u32, 1), client }
+    }
+
+    fn publish(hub: &Hub, kind: Kind, channel: &str, payload: &str) -> (usize, Vec<(usize, usize, String)>) {
+        let mut sent = Vec::new();
+        let count = hub.publish(kind, channel.as_bytes(), payload.as_bytes(), |thread, delivery| {
+            let text = String::from_utf8(delivery.bytes.to_vec()).unwrap();
+            sent.push((thread, delivery.receivers.len(), text));
+        });
+        (count, sent)
+    }
+
+    #[test]
+    fn a_message_is_built_once_and_sent_once_to_each_thread() {
+        let hub = Hub::default();
+        let news: Arc<[u8]> = Arc::from(&b"news"[..]);
+        for client in 1..=3 {
+            hub.subscribe(Kind::Channel, &news, client as usize % 2, receiver(client));
+        }
+        let (count, sent) = publish(&hub, Kind::Channel, "news", "hi");
+        assert_eq!(count, 3);
+        let text = "*3\r\n$7\r\nmessage\r\n$4\r\nnews\r\n$2\r\nhi\r\n".to_owned();
+        assert_eq!(sent, [(1, 2, text.clone()), (0, 1, text)]);
+        assert_eq!(hub.subscribers(Kind::Channel, b"news"), 3);
+        assert_eq!(hub.subscribers(Kind::Shard, b"news"), 0);
+    }
+
+    #[test]
+    fn patterns_come_after_the_channel_and_not_for_shard_channels() {
+        let hub = Hub::default();
+        let (name, pattern): (Arc<[u8]>, Arc<[u8]>) = (Arc::from(&b"abc"[..]), Arc::from(&b"a*"[..]));
+        hub.subscribe(Kind::Pattern, &pattern, 0, receiver(1));
+        hub.subscribe(Kind::Channel, &name, 0, receiver(1));
+        hub.subscribe(Kind::Shard, &name, 0, receiver(2));
+        let (count, sent) = publish(&hub, Kind::Channel, "abc", "x");
+        assert_eq!(count, 2);
+        assert!(sent[0].2.contains("\r\nmessage\r\n") && sent[1].2.contains("\r\npmessage\r\n$2\r\na*\r\n"));
+        let (count, sent) = publish(&hub, Kind::Shard, "abc", "x");
+        assert_eq!((count, sent.len()), (1, 1));
+        assert!(sent[0].2.contains("smessage"));
+    }
+
+    #[test]
+    fn what_nobody_is_subscribed_to_is_gone() {
+        let hub = Hub::default();
+        for kind in [Kind::Channel, Kind::Pattern, Kind::Shard] {
+            let name: Arc<[u8]> = Arc::from(&b"x"[..]);
+            hub.subscribe(kind, &name, 0, receiver(1));
+            hub.subscribe(kind, &name, 1, receiver(2));
+            assert_eq!(hub.count(kind), 1);
+            hub.unsubscribe(kind, b"x", 0, 1);
+            hub.unsubscribe(kind, b"x", 0, 7);
+            assert_eq!(hub.count(kind), 1);
+            hub.unsubscribe(kind, b"x", 1, 2);
+            assert_eq!(hub.count(kind), 0);
+        }
+        assert_eq!(publish(&hub, Kind::Channel, "x", "").0, 0);
+    }
+
+    #[test]
+    fn names_are_filtered() {
+        let hub = Hub::default();
+        for name in ["ab", "ac", "b"] {
+            hub.subscribe(Kind::Channel, &Arc::from(name.as_bytes()), 0, receiver(1));
+        }
+        let mut names = hub.names(Kind::Channel, Some(b"a*"));
+        names.sort();
+        assert_eq!(names.iter().map(|n| n.to_vec()).collect::<Vec<_>>(), [b"ab", b"ac"]);
+        assert_eq!(hub.names(Kind::Channel, None).len(), 3);
+        assert!(hub.names(Kind::Shard, None).is_empty());
+    }
+}

@@ -1,0 +1,194 @@
+//! Publish and subscribe: the hub, and what a thread does for its own subscribers.
+//!
+//! A publisher puts a message into the mailboxes of the threads that have subscribers, its own included; each thread
+//! appends it to its clients' output when it reads its mail, which it does before it takes in more input. So whoever
+//! has seen the publisher's reply finds the message before anything it asks for afterwards.
+
+mod hub;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use hashbrown::HashSet;
+use martlet_engine::KeyEvent;
+
+pub use hub::{Delivery, Hub, Kind, Receiver};
+
+use crate::clients::flag;
+use crate::connection::{Connection, Hold, special};
+use crate::shared::Mail;
+use crate::worker::Worker;
+
+/// One client's subscriptions.
+#[derive(Debug, Default)]
+pub struct Subscriptions {
+    /// SUBSCRIBE's channels.
+    pub channels: HashSet<Arc<[u8]>>,
+    /// Patterns.
+    pub patterns: HashSet<Arc<[u8]>>,
+    /// SSUBSCRIBE's channels.
+    pub shards: HashSet<Arc<[u8]>>,
+}
+
+impl Subscriptions {
+    /// The names of one kind.
+    pub fn of(&self, kind: Kind) -> &HashSet<Arc<[u8]>> {
+        match kind {
+            Kind::Channel => &self.channels,
+            Kind::Pattern => &self.patterns,
+            Kind::Shard => &self.shards,
+        }
+    }
+
+    fn of_mut(&mut self, kind: Kind) -> &mut HashSet<Arc<[u8]>> {
+        match kind {
+            Kind::Channel => &mut self.channels,
+            Kind::Pattern => &mut self.patterns,
+            Kind::Shard => &mut self.shards,
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.channels.is_empty() && self.patterns.is_empty() && self.shards.is_empty()
+    }
+
+    /// The number that confirmations tell: shard channels count apart from channels and patterns.
+    fn told(&self, kind: Kind) -> usize {
+        match kind {
+            Kind::Shard => self.shards.len(),
+            _ => self.channels.len() + self.patterns.len(),
+        }
+    }
+}
+
+impl Connection {
+    /// Whether it has any subscription.
+    pub fn is_subscriber(&self) -> bool {
+        self.session.subscriptions.is_some()
+    }
+
+    /// The number that confirmations of this kind tell.
+    pub fn subscription_count(&self, kind: Kind) -> usize {
+        self.session.subscriptions.as_ref().map_or(0, |subscriptions| subscriptions.told(kind))
+    }
+
+    /// Brings what others see of its subscriptions up to date.
+    fn note_subscriptions(&self) {
+        let lengths = self
+            .session
+            .subscriptions
+            .as_ref()
+            .map_or([0; 3], |s| [s.channels.len(), s.patterns.len(), s.shards.len()]);
+        for (told, length) in self.info.subscriptions.iter().zip(lengths) {
+            told.store(length, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Worker {
+    /// Subscribes a client, unless it is already.
+    pub(crate) fn subscribe(&mut self, connection: &mut Connection, kind: Kind, name: &[u8]) {
+        let subscriptions = connection.session.subscriptions.get_or_insert_with(|| {
+            self.shared.hub.clients.fetch_add(1, Ordering::Relaxed);
+            Box::default()
+        });
+        let names = subscriptions.of_mut(kind);
+        if names.contains(name) {
+            return;
+        }
+        let name: Arc<[u8]> = name.into();
+        names.insert(name.clone());
+        let receiver = Receiver { token: connection.token, client: connection.info.id };
+        self.shared.hub.subscribe(kind, &name, self.thread, receiver);
+        connection.session.set_special(special::SUBSCRIBED, true);
+        connection.info.flags.fetch_or(flag::PUBSUB, Ordering::Relaxed);
+        connection.note_subscriptions();
+    }
+
+    /// Ends a client's subscription, if it has it.
+    pub(crate) fn unsubscribe(&mut self, connection: &mut Connection, kind: Kind, name: &[u8]) {
+        let Some(subscriptions) = &mut connection.session.subscriptions else { return };
+        if !subscriptions.of_mut(kind).remove(name) {
+            return;
+        }
+        let is_last = subscriptions.is_empty();
+        self.shared.hub.unsubscribe(kind, name, self.thread, connection.info.id);
+        connection.note_subscriptions();
+        if is_last {
+            connection.session.subscriptions = None;
+            connection.session.set_special(special::SUBSCRIBED, false);
+            connection.info.flags.fetch_and(!flag::PUBSUB, Ordering::Relaxed);
+            self.shared.hub.clients.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Ends all of a client's subscriptions, without telling it (RESET, its end).
+    pub(crate) fn unsubscribe_all(&mut self, connection: &mut Connection) {
+        for kind in [Kind::Channel, Kind::Pattern, Kind::Shard] {
+            let names = connection.session.subscriptions.as_ref().map(|s| s.of(kind).clone());
+            for name in names.into_iter().flatten() {
+                self.unsubscribe(connection, kind, &name);
+            }
+        }
+    }
+
+    /// Publishes a message; to how many clients.
+    pub(crate) fn publish(&mut self, kind: Kind, channel: &[u8], payload: &[u8]) -> usize {
+        let (shared, me) = (self.shared, self.thread);
+        let (mut to_self, mut is_flood) = (false, false);
+        let count = shared.hub.publish(kind, channel, payload, |thread, delivery| {
+            if thread == me {
+                to_self = true;
+                shared.leave(me, Mail::Message(delivery));
+            } else {
+                shared.send(thread, Mail::Message(delivery));
+            }
+            is_flood |= shared.is_flooded(thread);
+        });
+        self.has_mail |= to_self;
+        self.is_flooding |= is_flood;
+        count
+    }
+
+    /// Publishes key events, in Redis' order of channels: of the key, then of the event.
+    pub(crate) fn publish_events(&mut self, events: Vec<KeyEvent>) {
+        let wanted = self.keys.effects.wanted_events;
+        for event in events {
+            let name = event.name.as_bytes();
+            if wanted & martlet_engine::EventClass::KEYSPACE.0 != 0 {
+                let channel = [format!("__keyspace@{}__:", event.db).as_bytes(), &event.key].concat();
+                self.publish(Kind::Channel, &channel, name);
+            }
+            if wanted & martlet_engine::EventClass::KEYEVENT.0 != 0 {
+                let channel = [format!("__keyevent@{}__:", event.db).as_bytes(), name].concat();
+                self.publish(Kind::Channel, &channel, &event.key);
+            }
+        }
+    }
+
+    /// Hands a message to this thread's clients that are still subscribed.
+    pub(crate) fn deliver(&mut self, delivery: &Delivery) {
+        for receiver in delivery.receivers.iter() {
+            self.push_with(receiver.token, receiver.client, |connection| {
+                let subscriptions = connection.session.subscriptions.as_ref();
+                if subscriptions.is_some_and(|s| s.of(delivery.kind).contains(&*delivery.name)) {
+                    let begin = connection.out.len();
+                    connection.out.extend_from_slice(&delivery.bytes);
+                    if connection.session.resp3 {
+                        connection.out[begin] = b'>';
+                    }
+                }
+            });
+        }
+    }
+
+    /// Ends a client's turn after a request whose messages it may itself get, so that they come right behind its reply;
+    /// and that of a client that publishes faster than threads can follow.
+    pub(crate) fn yield_to_mail(&mut self, connection: &mut Connection) {
+        connection.is_flooding = std::mem::take(&mut self.is_flooding);
+        let follows = connection.session.special & special::GETS_MAIL != 0;
+        if (connection.is_flooding || (follows && self.has_mail)) && connection.hold.is_none() {
+            connection.hold = Some(Hold::Yields);
+        }
+    }
+}
