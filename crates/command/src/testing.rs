@@ -168,7 +168,7 @@ impl Fixture {
             None if self.dirty > 0 => self.effects.push(text(&mut args.iter())),
             None => {}
         }
-        let events = self.keys.effects.take_events();
+        let events = self.keys.effects.take_news().events;
         self.events =
             events.iter().map(|e| format!("{} {}", e.name, String::from_utf8_lossy(&e.key))).collect();
     }

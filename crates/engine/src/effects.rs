@@ -50,6 +50,28 @@ pub struct KeyEvent {
     pub key: Vec<u8>,
 }
 
+/// A key that clients have cached and that has changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Invalidation {
+    /// The key; clients' caches know no databases.
+    pub key: Vec<u8>,
+    /// Ids of the clients that have read it.
+    pub clients: Vec<u64>,
+    /// Clients that want to know of all keys, or of those with a prefix, are to be told too.
+    pub broadcast: bool,
+}
+
+/// What others are to be told of.
+#[derive(Debug, Default)]
+pub struct News {
+    /// Events of keys, in order.
+    pub events: Vec<KeyEvent>,
+    /// Keys to be dropped from clients' caches.
+    pub invalidations: Vec<Invalidation>,
+    /// A database was emptied: caches are to be emptied too.
+    pub flushed: bool,
+}
+
 /// Effects of the command that runs now.
 #[derive(Debug, Default)]
 pub struct Effects {
@@ -59,7 +81,9 @@ pub struct Effects {
     pub wanted_events: u32,
     replaced: bool,
     commands: Vec<Vec<Vec<u8>>>,
-    events: Vec<KeyEvent>,
+    /// There is something in `news`.
+    has_news: bool,
+    news: News,
     expired: Vec<(usize, Vec<u8>)>,
     expired_fields: Vec<ExpiredField>,
 }
@@ -118,7 +142,8 @@ impl Effects {
     #[inline]
     pub fn event(&mut self, class: EventClass, name: &'static str, db: usize, key: &[u8]) {
         if self.wanted_events & class.0 != 0 {
-            self.events.push(KeyEvent { class, name, db, key: key.to_vec() });
+            self.has_news = true;
+            self.news.events.push(KeyEvent { class, name, db, key: key.to_vec() });
         }
     }
 
@@ -128,14 +153,27 @@ impl Effects {
         replaced.then(|| std::mem::take(&mut self.commands))
     }
 
-    /// The events so far. Clears them.
-    pub fn take_events(&mut self) -> Vec<KeyEvent> {
-        std::mem::take(&mut self.events)
+    /// Notes a key that clients have cached and that has changed.
+    pub(crate) fn invalidate(&mut self, invalidation: Invalidation) {
+        self.has_news = true;
+        self.news.invalidations.push(invalidation);
+    }
+
+    /// Notes that a database was emptied.
+    pub(crate) fn flushed(&mut self) {
+        self.has_news = true;
+        self.news.flushed = true;
     }
 
     /// Whether there is something to tell.
     #[inline]
     pub fn has_news(&self) -> bool {
-        !self.events.is_empty()
+        self.has_news
+    }
+
+    /// What there is to tell. Clears it.
+    pub fn take_news(&mut self) -> News {
+        self.has_news = false;
+        std::mem::take(&mut self.news)
     }
 }

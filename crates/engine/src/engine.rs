@@ -1,7 +1,7 @@
 //! The shards, their locks, and taking and releasing them.
 
 use std::cell::UnsafeCell;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 
 use crossbeam_utils::CachePadded;
 use martlet_base::limits::SHARD_COUNT;
@@ -46,6 +46,24 @@ pub struct Engine {
     pub counters: Box<[CachePadded<Counters>]>,
     /// Where large values go to be freed.
     pub lazy_free: LazyFree,
+    /// How much clients' caches are known to hold.
+    pub tracking: TrackingTotals,
+}
+
+/// Sizes of what is remembered for clients that cache keys; changed only where somebody does.
+#[derive(Debug, Default)]
+pub struct TrackingTotals {
+    /// Keys.
+    pub keys: AtomicUsize,
+    /// Pairs of key and client.
+    pub items: AtomicUsize,
+}
+
+impl TrackingTotals {
+    pub(crate) fn removed(&self, keys: usize, items: usize) {
+        self.keys.fetch_sub(keys, Ordering::Relaxed);
+        self.items.fetch_sub(items, Ordering::Relaxed);
+    }
 }
 
 /// Which shards a thread holds. Not held by anyone else meanwhile, which is what makes access sound.
@@ -87,6 +105,7 @@ impl Engine {
             gate: Gate::new(threads),
             counters: (0..threads).map(|_| CachePadded::new(Counters::default())).collect(),
             lazy_free: LazyFree::start()?,
+            tracking: TrackingTotals::default(),
         })
     }
 

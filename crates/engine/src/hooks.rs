@@ -142,6 +142,16 @@ type Place = (usize, Vec<u8>);
 struct Tables {
     watchers: HashMap<Place, Vec<Watcher>>,
     waiters: HashMap<Place, VecDeque<Arc<Waiter>>>,
+    /// Ids of the clients that cache a key, ascending. Caches know no databases.
+    cached: HashMap<Vec<u8>, Vec<u64>>,
+    /// Some client is to be told of every change.
+    is_broadcast: bool,
+}
+
+impl Tables {
+    fn is_empty(&self) -> bool {
+        self.watchers.is_empty() && self.waiters.is_empty() && self.cached.is_empty() && !self.is_broadcast
+    }
 }
 
 impl Hooks {
@@ -153,7 +163,7 @@ impl Hooks {
 
     /// Drops the tables once nobody is in them.
     fn tidy(&mut self) {
-        if self.tables.as_ref().is_some_and(|t| t.watchers.is_empty() && t.waiters.is_empty()) {
+        if self.tables.as_ref().is_some_and(|tables| tables.is_empty()) {
             self.tables = None;
         }
     }
@@ -221,6 +231,50 @@ impl Hooks {
             watcher.changed(is_there);
         }
         tables.waiters.contains_key(&place)
+    }
+
+    /// Remembers that a client caches a key: whether the key, and whether the pair, was not known.
+    pub(crate) fn cache(&mut self, key: &[u8], client: u64) -> (bool, bool) {
+        let clients = self.tables.get_or_insert_default().cached.entry_ref(key).or_default();
+        let is_first = clients.is_empty();
+        let place = clients.binary_search(&client);
+        if let Err(at) = place {
+            clients.insert(at, client);
+        }
+        (is_first, place.is_err())
+    }
+
+    /// The clients that cache a key, which is forgotten.
+    pub(crate) fn take_cached(&mut self, key: &[u8]) -> Option<Vec<u64>> {
+        let clients = self.tables.as_mut()?.cached.remove(key);
+        self.tidy();
+        clients
+    }
+
+    /// Some key that clients cache.
+    pub(crate) fn any_cached(&self) -> Option<&[u8]> {
+        self.tables.as_ref()?.cached.keys().next().map(Vec::as_slice)
+    }
+
+    /// Forgets all keys that clients cache: how many keys and pairs there were.
+    pub(crate) fn clear_cached(&mut self) -> (usize, usize) {
+        let Some(tables) = &mut self.tables else { return (0, 0) };
+        let cached = std::mem::take(&mut tables.cached);
+        self.tidy();
+        (cached.len(), cached.values().map(Vec::len).sum())
+    }
+
+    /// Whether some client is to be told of every change.
+    pub(crate) fn is_broadcast(&self) -> bool {
+        self.tables.as_ref().is_some_and(|tables| tables.is_broadcast)
+    }
+
+    /// See [`Hooks::is_broadcast`].
+    pub(crate) fn set_broadcast(&mut self, on: bool) {
+        if on || self.tables.is_some() {
+            self.tables.get_or_insert_default().is_broadcast = on;
+        }
+        self.tidy();
     }
 
     /// Keys of a database that somebody watches, with the watchers.

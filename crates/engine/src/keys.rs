@@ -1,5 +1,6 @@
 //! The view of the keyspace that a command handler gets: the shards of its keys are held, time stands still.
 
+mod caching;
 mod fields;
 
 use martlet_base::limits::SHARD_COUNT;
@@ -246,6 +247,16 @@ impl Keys {
         self.get(key)
     }
 
+    /// As [`Keys::lookup_quietly`] without an event if the key is absent (OBJECT).
+    pub fn inspect(&mut self, key: &Key<'_>) -> Option<Entry<'_>> {
+        let wanted = self.effects.wanted_events;
+        // A deletion of what has expired is told of all the same.
+        self.effects.wanted_events = wanted & !EventClass::MISSED.0;
+        self.lookup_quietly(key);
+        self.effects.wanted_events = wanted;
+        self.get(key)
+    }
+
     /// The entry for a command that changes it: as [`Keys::lookup`] without counting.
     #[inline]
     pub fn lookup_write(&mut self, key: &Key<'_>) -> Option<Entry<'_>> {
@@ -460,14 +471,19 @@ impl Keys {
     /// Tells watchers and waiters that the key was changed.
     #[inline]
     pub fn signal(&mut self, key: &Key<'_>) {
-        let state = self.engine.state(&self.held, key.shard());
-        if state.hooks.is_empty() {
-            return;
+        if !self.engine.state(&self.held, key.shard()).hooks.is_empty() {
+            self.signal_hooks(key);
         }
+    }
+
+    #[cold]
+    fn signal_hooks(&mut self, key: &Key<'_>) {
+        let state = self.engine.state(&self.held, key.shard());
         let is_there = state.keys.db(self.db).get(key).is_some();
         if state.hooks.changed(self.db, key.bytes, is_there) {
             self.note_ready(self.db, key.bytes);
         }
+        self.invalidate_cached(key);
     }
 
     fn note_ready(&mut self, db: usize, key: &[u8]) {
@@ -580,6 +596,7 @@ impl Keys {
                 self.engine.set_due(i, i64::MAX);
             }
         }
+        self.forget_cached();
         removed
     }
 

@@ -12,8 +12,8 @@ mod keys;
 mod lazyfree;
 
 pub use counters::{Counter, Counters};
-pub use effects::{Effects, EventClass, ExpiredField, KeyEvent};
-pub use engine::{Engine, Held, ShardState};
+pub use effects::{Effects, EventClass, ExpiredField, Invalidation, KeyEvent, News};
+pub use engine::{Engine, Held, ShardState, TrackingTotals};
 pub use gate::Gate;
 pub use hooks::{Hooks, ReadyKey, Waiter, WatchFlag};
 pub use keys::{Keys, Touch, WrongType};

@@ -23,6 +23,8 @@ struct WaitingRequest {
     entry: &'static Entry,
     args: OwnedArgs,
     resp3: bool,
+    /// The client, if it tracks keys.
+    origin: u64,
 }
 
 impl Worker {
@@ -35,7 +37,12 @@ impl Worker {
         block: Block,
     ) {
         let keys: Vec<Vec<u8>> = block.key_indexes.iter().map(|&i| args.at(i).to_vec()).collect();
-        let request = WaitingRequest { entry, args: args.to_owned(), resp3: connection.session.resp3 };
+        let request = WaitingRequest {
+            entry,
+            args: args.to_owned(),
+            resp3: connection.session.resp3,
+            origin: self.origin,
+        };
         let db = connection.session.db;
         let waiter = Waiter::new(self.thread, connection.token.0, db, keys, Box::new(request));
         for key in &waiter.keys {
@@ -129,7 +136,9 @@ impl Worker {
         }
         let exhausted = self.keys.get(&key).is_none();
         waiter.serve_end(!blocks);
+        let origin = std::mem::replace(&mut self.origin, request.origin);
         self.release_keys();
+        self.origin = origin;
         let clock = &self.shared.clock;
         let end = clock.raw();
         let ns = clock.elapsed_ns(self.mark, end);
@@ -249,6 +258,7 @@ impl Worker {
         self.end_postponement(connection);
         self.unwatch_all(&mut connection.session);
         self.unsubscribe_all(connection);
+        self.stop_tracking(connection);
         self.stop_monitoring(connection);
     }
 }

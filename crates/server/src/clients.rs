@@ -56,6 +56,8 @@ pub struct ClientInfo {
     pub query_capacity: AtomicUsize,
     /// Bytes of replies that have not been sent.
     pub output_bytes: AtomicUsize,
+    /// The client that is told of changed keys in its place; 0 if none is, -1 if it does not track.
+    pub redirect: AtomicI64,
     /// Queued commands of MULTI; -1 outside.
     pub multi: AtomicI64,
     /// Bytes held by MULTI's queue.
@@ -108,6 +110,7 @@ impl ClientInfo {
             query_bytes: AtomicUsize::new(0),
             query_capacity: AtomicUsize::new(0),
             output_bytes: AtomicUsize::new(0),
+            redirect: AtomicI64::new(-1),
             multi: AtomicI64::new(-1),
             multi_bytes: AtomicUsize::new(0),
             watching: AtomicUsize::new(0),
@@ -152,6 +155,12 @@ pub mod flag {
     pub const POSTPONED: u32 = 1 << 7;
     /// Has subscriptions.
     pub const PUBSUB: u32 = 1 << 8;
+    /// CLIENT TRACKING.
+    pub const TRACKING: u32 = 1 << 9;
+    /// With BCAST.
+    pub const TRACKING_BCAST: u32 = 1 << 10;
+    /// The client that it redirects to is gone.
+    pub const TRACKING_BROKEN: u32 = 1 << 11;
 }
 
 /// See the module's page.

@@ -13,6 +13,7 @@ use martlet_protocol::request::{OwnedArgs, Partial};
 
 use crate::clients::ClientInfo;
 use crate::pubsub::Subscriptions;
+use crate::tracking::TrackingState;
 
 /// Why a request cannot take the shortest path; 0 is the common case.
 pub mod special {
@@ -28,8 +29,10 @@ pub mod special {
     pub const NO_TOUCH: u32 = 1 << 4;
     /// Has subscriptions, which in RESP2 leaves it few commands.
     pub const SUBSCRIBED: u32 = 1 << 5;
+    /// CLIENT TRACKING.
+    pub const TRACKING: u32 = 1 << 6;
     /// May get messages because of its own requests.
-    pub const GETS_MAIL: u32 = SUBSCRIBED;
+    pub const GETS_MAIL: u32 = SUBSCRIBED | TRACKING;
 }
 
 /// CLIENT REPLY.
@@ -87,6 +90,8 @@ pub struct Session {
     pub special: u32,
     /// Channels and patterns, once it has subscribed to one.
     pub subscriptions: Option<Box<Subscriptions>>,
+    /// CLIENT TRACKING, while it is on.
+    pub tracking: Option<Box<TrackingState>>,
 }
 
 impl Session {
@@ -102,6 +107,7 @@ impl Session {
             watch_flag: Arc::default(),
             special: if authenticated { 0 } else { special::UNAUTHENTICATED },
             subscriptions: None,
+            tracking: None,
         }
     }
 

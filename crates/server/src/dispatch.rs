@@ -64,6 +64,9 @@ impl Worker {
             self.postpone(connection);
             return;
         }
+        if connection.session.special & special::TRACKING != 0 {
+            self.origin = connection.info.id;
+        }
         if connection.session.special & special::MULTI != 0 && !checks::runs_inside_multi(entry) {
             self.enqueue(connection, entry, args);
             reply.simple("QUEUED");
@@ -74,6 +77,9 @@ impl Worker {
         }
         reply.set_resp3(connection.session.resp3);
         self.apply_reply_mode(connection, reply, entry, begin);
+        if std::mem::take(&mut self.origin) != 0 {
+            self.after_tracked(connection, entry);
+        }
         self.yield_to_mail(connection);
     }
 
@@ -99,9 +105,13 @@ impl Worker {
                     _ => self.keys.hold_many(shards),
                 }
                 self.run(connection, reply, entry, args, None, deny_blocking);
+                self.after_held(connection, entry, args);
                 self.release_keys();
             }
-            None => self.alone(|worker| worker.run(connection, reply, entry, args, None, deny_blocking)),
+            None => self.alone(|worker| {
+                worker.run(connection, reply, entry, args, None, deny_blocking);
+                worker.after_held(connection, entry, args);
+            }),
         }
         self.keys.touch = touch;
     }
@@ -235,6 +245,13 @@ impl Worker {
         }
     }
 
+    /// What is to be done while a command's keys are still held, besides [`Worker::release_keys`].
+    pub(crate) fn after_held(&mut self, connection: &Connection, entry: &Entry, args: &Args<'_>) {
+        if connection.session.special & special::TRACKING != 0 {
+            self.remember_read(connection, entry, args);
+        }
+    }
+
     /// Tells those who follow what was done to the keys that are held, and then releases them: so everybody is told of
     /// one key's changes in their order.
     #[inline]
@@ -245,11 +262,12 @@ impl Worker {
         self.keys.release();
     }
 
-    /// Publishes key events.
+    /// Tells clients that cache keys, and publishes key events.
     #[cold]
     pub(crate) fn tell_news(&mut self) {
-        let events = self.keys.effects.take_events();
-        self.publish_events(events);
+        let news = self.keys.effects.take_news();
+        self.tell_trackers(&news);
+        self.publish_events(news.events);
     }
 
     /// CLIENT REPLY: takes back what a client does not want to see.

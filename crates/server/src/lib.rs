@@ -23,5 +23,6 @@ mod shutdown;
 pub mod slowlog;
 pub mod startup;
 pub mod stats;
+pub mod tracking;
 mod transaction;
 pub mod worker;

@@ -15,6 +15,7 @@ use crate::pubsub::{Delivery, Hub};
 use crate::registry::Registry;
 use crate::slowlog::SlowLog;
 use crate::stats::{ServerStats, ThreadStats};
+use crate::tracking::{Notice, Tracking};
 
 /// Locks a mutex whose data is valid at every moment, whatever panicked while it was held.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -59,6 +60,15 @@ pub enum Mail {
         waiter: Arc<Waiter>,
         /// With `UNBLOCKED` instead of the timeout's reply.
         error: bool,
+    },
+    /// A notice for a client that caches keys.
+    Notice {
+        /// As above.
+        token: Token,
+        /// As above.
+        client: u64,
+        /// The notice.
+        notice: Notice,
     },
     /// A message for subscribers.
     Message(Delivery),
@@ -112,6 +122,8 @@ pub struct Shared {
     pub latency: crate::latency::LatencyMonitor,
     /// Subscriptions.
     pub hub: Hub,
+    /// Clients that cache keys.
+    pub tracking: Tracking,
     /// Clients that MONITOR: thread, connection, id.
     pub monitors: Mutex<Vec<(usize, Token, u64)>>,
     /// Number of monitors.
@@ -177,6 +189,7 @@ impl Shared {
             slowlog: SlowLog::default(),
             latency: crate::latency::LatencyMonitor::default(),
             hub: Hub::default(),
+            tracking: Tracking::default(),
             monitors: Mutex::default(),
             monitor_count: AtomicU32::new(0),
             pause: Pause::default(),

@@ -112,6 +112,7 @@ fn run_unless_changed(call: &mut Call<'_>, transaction: &Transaction) {
             worker.keys.touch = martlet_engine::Touch::Nothing;
         }
         worker.run(connection, reply, entry, &args, None, true);
+        worker.after_held(connection, entry, &args);
         if worker.keys.effects.has_news() {
             worker.tell_news();
         }

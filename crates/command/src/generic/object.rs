@@ -34,7 +34,7 @@ static ENCODING: Command<Handler> = command("object|encoding", 3, encoding as Ha
 
 fn encoding(ctx: &mut Context<'_>) -> Outcome {
     let key = ctx.key(2);
-    let encoding = ctx.keys.lookup_quietly(&key).map(|entry| entry.encoding().as_bytes());
+    let encoding = ctx.keys.inspect(&key).map(|entry| entry.encoding().as_bytes());
     ctx.reply.bulk_or_null(encoding);
     Ok(())
 }
@@ -48,7 +48,7 @@ static FREQ: Command<Handler> = command("object|freq", 3, freq as Handler)
 fn freq(ctx: &mut Context<'_>) -> Outcome {
     let key = ctx.key(2);
     let touch = ctx.keys.touch;
-    let Some(lru) = ctx.keys.lookup_quietly(&key).map(|entry| entry.lru()) else {
+    let Some(lru) = ctx.keys.inspect(&key).map(|entry| entry.lru()) else {
         ctx.reply.null();
         return Ok(());
     };
@@ -71,7 +71,7 @@ static IDLETIME: Command<Handler> = command("object|idletime", 3, idletime as Ha
 fn idletime(ctx: &mut Context<'_>) -> Outcome {
     let key = ctx.key(2);
     let (touch, now_ms) = (ctx.keys.touch, ctx.keys.now_ms);
-    let Some(lru) = ctx.keys.lookup_quietly(&key).map(|entry| entry.lru()) else {
+    let Some(lru) = ctx.keys.inspect(&key).map(|entry| entry.lru()) else {
         ctx.reply.null();
         return Ok(());
     };
@@ -100,7 +100,7 @@ const SHARED_REFERENCES: i64 = i32::MAX as i64;
 
 fn refcount(ctx: &mut Context<'_>) -> Outcome {
     let key = ctx.key(2);
-    match ctx.keys.lookup_quietly(&key).map(|entry| entry.str()) {
+    match ctx.keys.inspect(&key).map(|entry| entry.str()) {
         None => ctx.reply.null(),
         Some(Some(StrValue::Int(0..SHARED_INTEGERS))) => ctx.reply.int(SHARED_REFERENCES),
         Some(_) => ctx.reply.int(1),

@@ -2,6 +2,7 @@
 
 mod filter;
 mod list;
+mod tracking;
 
 use std::sync::atomic::Ordering;
 
@@ -21,9 +22,9 @@ static CLIENT: ServerCommand = container(
     "client",
     -2,
     &[
-        &CACHING,
+        &tracking::CACHING,
         &GETNAME,
-        &GETREDIR,
+        &tracking::GETREDIR,
         &ID,
         &INFO,
         &KILL,
@@ -34,7 +35,8 @@ static CLIENT: ServerCommand = container(
         &REPLY,
         &SETINFO,
         &SETNAME,
-        &TRACKINGINFO,
+        &tracking::TRACKING,
+        &tracking::TRACKINGINFO,
         &UNBLOCK,
         &UNPAUSE,
         &HELP,
@@ -54,45 +56,6 @@ static ID: ServerCommand = command("client|id", 2, id as ServerHandler)
 fn id(call: &mut Call<'_>) -> Outcome {
     call.reply.int(call.connection.info.id as i64);
     Ok(())
-}
-
-static GETREDIR: ServerCommand = command("client|getredir", 2, getredir as ServerHandler)
-    .flags(CONTROL)
-    .acl(Acl::CONNECTION)
-    .doc(Group::Connection, "6.0.0", "O(1)", "Tells where tracking notices are sent to.");
-
-fn getredir(call: &mut Call<'_>) -> Outcome {
-    call.reply.int(-1);
-    Ok(())
-}
-
-static TRACKINGINFO: ServerCommand = command("client|trackinginfo", 2, trackinginfo as ServerHandler)
-    .flags(CONTROL)
-    .acl(Acl::CONNECTION)
-    .doc(Group::Connection, "6.2.0", "O(1)", "Tells how the connection tracks keys.");
-
-fn trackinginfo(call: &mut Call<'_>) -> Outcome {
-    let reply = &mut *call.reply;
-    reply.map(3);
-    reply.bulk(b"flags");
-    reply.set(1);
-    reply.bulk(b"off");
-    reply.bulk(b"redirect");
-    reply.int(-1);
-    reply.bulk(b"prefixes");
-    reply.array(0);
-    Ok(())
-}
-
-static CACHING: ServerCommand = command("client|caching", 3, caching as ServerHandler)
-    .flags(CONTROL)
-    .acl(Acl::CONNECTION)
-    .doc(Group::Connection, "6.0.0", "O(1)", "Tells whether the next command's keys are tracked.");
-
-fn caching(_: &mut Call<'_>) -> Outcome {
-    Err(Error::Fixed(
-        "ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or OPTOUT mode enabled",
-    ))
 }
 
 static GETNAME: ServerCommand = command("client|getname", 2, getname as ServerHandler)

@@ -247,6 +247,7 @@ fn reset(call: &mut Call<'_>) -> Outcome {
     end_transaction(call.connection);
     call.worker.unwatch_all(&mut call.connection.session);
     call.worker.unsubscribe_all(call.connection);
+    call.worker.stop_tracking(call.connection);
     call.worker.stop_monitoring(call.connection);
     let open = call.worker.config().requirepass.is_none();
     let session = &mut call.connection.session;

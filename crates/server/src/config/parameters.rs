@@ -22,7 +22,6 @@ const REPLICATION: super::Effect = Absent("this version does not replicate");
 const SCRIPTS: super::Effect = Absent("this version runs no scripts");
 const STREAMS: super::Effect = Absent("this version has no streams");
 const TLS: super::Effect = Absent("this version does not speak TLS");
-const TRACKING: super::Effect = Absent("this version has no client-side caching");
 
 const INT_MAX: i128 = i32::MAX as i128;
 const LONG_MAX: i128 = i64::MAX as i128;
@@ -208,7 +207,7 @@ parameter_table! {
         => "latency-tracking-info-percentiles", Percentiles, MODIFIABLE|MULTI, Honoured;
     /// Keys that client-side caching remembers
     tracking_table_max_keys: u64 = 1_000_000
-        => "tracking-table-max-keys", Integer(0, LONG_MAX), MODIFIABLE, TRACKING;
+        => "tracking-table-max-keys", Integer(0, LONG_MAX), MODIFIABLE, Honoured;
     /// Milliseconds after which a script lets other clients learn that the server is busy
     busy_reply_threshold_ms: u64 = 5000
         => "busy-reply-threshold" | "lua-time-limit", Integer(0, LONG_MAX), MODIFIABLE, SCRIPTS;

@@ -79,6 +79,8 @@ impl Worker {
             self.shared.end_pause();
         }
         if self.thread == 0 {
+            self.limit_tracking();
+            self.end_broadcasting();
             self.note_memory_limit();
             self.sample();
         }

@@ -22,6 +22,7 @@ impl Worker {
                 Mail::Push { token, client, bytes } => {
                     self.push_with(token, client, |connection| connection.out.extend_from_slice(&bytes))
                 }
+                Mail::Notice { token, client, notice } => self.hand_notice(token, client, &notice),
                 Mail::Message(delivery) => self.deliver(&delivery),
                 Mail::Kill { token, client } => {
                     if let Some(connection) = self.take_client(token, client) {

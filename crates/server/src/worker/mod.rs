@@ -8,7 +8,7 @@ mod mail;
 mod output;
 mod sink;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
@@ -81,6 +81,10 @@ pub struct Worker {
     has_closing: bool,
     /// The mailbox is to be read.
     pub(crate) has_mail: bool,
+    /// The tracking client whose request runs; 0 if none does.
+    pub(crate) origin: u64,
+    /// Changed keys that are told of at the end of the loop, each with `origin` as it was.
+    pub(crate) broadcasts: BTreeMap<Vec<u8>, u64>,
     /// What was published now waits in a mailbox that has too much.
     pub(crate) is_flooding: bool,
     next_tick_ms: i64,
@@ -114,6 +118,8 @@ impl Worker {
             is_inside: false,
             has_closing: false,
             has_mail: false,
+            origin: 0,
+            broadcasts: BTreeMap::new(),
             is_flooding: false,
             next_tick_ms: 0,
             next_cron_ms: 0,
@@ -288,6 +294,11 @@ impl Worker {
             self.read_mail();
             self.process_ready();
             self.tick();
+            if !self.broadcasts.is_empty() {
+                // Before the replies to what changed them: who has such a reply finds the notice.
+                self.send_broadcasts();
+                self.read_mail();
+            }
             self.act(backend);
             self.flush(backend);
             self.act(backend);

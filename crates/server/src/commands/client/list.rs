@@ -24,7 +24,7 @@ pub(super) fn line(worker: &Worker, client: &ClientInfo) -> Vec<u8> {
     out.extend(&details.name);
     out.extend(
         format!(
-            " age={} idle={} flags={} db={} sub={} psub={} ssub={} multi={} watch={} qbuf={used} qbuf-free={} argv-mem=0 multi-mem={} rbs=0 rbp=0 obl=0 oll={} omem={output} tot-mem={} events={} cmd={command} user={} redir=-1 resp={} lib-name=",
+            " age={} idle={} flags={} db={} sub={} psub={} ssub={} multi={} watch={} qbuf={used} qbuf-free={} argv-mem=0 multi-mem={} rbs=0 rbp=0 obl=0 oll={} omem={output} tot-mem={} events={} cmd={command} user={} redir={} resp={} lib-name=",
             seconds(client.created_ms),
             seconds(client.last_active_ms.load(Relaxed)),
             flags(client),
@@ -40,6 +40,7 @@ pub(super) fn line(worker: &Worker, client: &ClientInfo) -> Vec<u8> {
             client.heap_bytes(),
             if output > 0 { "rw" } else { "r" },
             details.user,
+            client.redirect.load(Relaxed),
             client.resp.load(Relaxed),
         )
         .bytes(),
@@ -67,6 +68,9 @@ fn flags(client: &ClientInfo) -> String {
         (flag::PUBSUB, 'P'),
         (flag::MULTI, 'x'),
         (flag::BLOCKED | flag::POSTPONED, 'b'),
+        (flag::TRACKING, 't'),
+        (flag::TRACKING_BROKEN, 'R'),
+        (flag::TRACKING_BCAST, 'B'),
         (flag::DIRTY_CAS, 'd'),
         (flag::CLOSING, 'c'),
         (flag::NO_EVICT, 'e'),

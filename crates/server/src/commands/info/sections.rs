@@ -79,7 +79,7 @@ pub(super) fn clients(worker: &mut Worker, text: &mut Text) {
         recent_output.max(largest(|c| c.output_bytes.load(Ordering::Relaxed))),
     );
     text.field("blocked_clients", blocked);
-    text.field("tracking_clients", 0);
+    text.field("tracking_clients", shared.tracking.count.load(Ordering::Relaxed));
     text.field("pubsub_clients", shared.hub.clients.load(Ordering::Relaxed));
     text.field("watching_clients", watching);
     text.field("clients_in_timeout_table", blocked);

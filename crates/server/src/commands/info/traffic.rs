@@ -63,9 +63,9 @@ pub(super) fn stats(worker: &mut Worker, text: &mut Text) {
     text.field("active_defrag_key_misses", 0);
     text.field("total_active_defrag_time", 0);
     text.field("current_active_defrag_time", 0);
-    text.field("tracking_total_keys", 0);
-    text.field("tracking_total_items", 0);
-    text.field("tracking_total_prefixes", 0);
+    text.field("tracking_total_keys", shared.engine.tracking.keys.load(Ordering::Relaxed));
+    text.field("tracking_total_items", shared.engine.tracking.items.load(Ordering::Relaxed));
+    text.field("tracking_total_prefixes", shared.tracking.prefix_count());
     text.field("unexpected_error_replies", 0);
     text.field("total_error_replies", thread(|t| t.error_replies.get()));
     text.field("dump_payload_sanitizations", 0);

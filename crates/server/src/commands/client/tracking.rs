@@ -1,0 +1,215 @@
+//! CLIENT TRACKING, CACHING, TRACKINGINFO, GETREDIR: what a client caches on its own side.
+
+use martlet_base::number::parse_i64;
+use martlet_command::{Acl, Error, Group, Outcome, command};
+use martlet_protocol::request::Args;
+
+use super::CONTROL;
+use crate::clients::flag;
+use crate::commands::{Call, ServerCommand, ServerHandler};
+use crate::tracking::Options;
+
+pub(super) static TRACKING: ServerCommand = command("client|tracking", -3, tracking as ServerHandler)
+    .flags(CONTROL)
+    .acl(Acl::CONNECTION)
+    .undeclared_keys_if(is_broadcast)
+    .doc(
+        Group::Connection,
+        "6.0.0",
+        "O(1), more with some options",
+        "Chooses whether the connection is told when keys that it has read change.",
+    );
+
+/// With BCAST all shards are told to tell of every change.
+fn is_broadcast(args: &Args<'_>) -> bool {
+    args.iter().skip(3).any(|arg| arg.eq_ignore_ascii_case(b"bcast"))
+}
+
+fn tracking(call: &mut Call<'_>) -> Outcome {
+    let (options, mut prefixes) = parse(call)?;
+    if call.is(2, "off") {
+        call.worker.stop_tracking(call.connection);
+    } else if call.is(2, "on") {
+        check(call, &options, &prefixes)?;
+        if options.bcast && prefixes.is_empty() {
+            prefixes.push(Vec::new());
+        }
+        call.worker.start_tracking(call.connection, options, prefixes);
+    } else {
+        return Err(Error::Syntax);
+    }
+    call.reply.ok();
+    Ok(())
+}
+
+fn parse(call: &Call<'_>) -> Result<(Options, Vec<Vec<u8>>), Error> {
+    let mut options = Options::default();
+    let mut prefixes = Vec::new();
+    let mut at = 3;
+    while at < call.argc() {
+        let has_more = at + 1 < call.argc();
+        if call.is(at, "redirect") && has_more {
+            at += 1;
+            if options.redirect.is_some() {
+                return Err(Error::Fixed("ERR A client can only redirect to a single other client"));
+            }
+            let id = parse_i64(call.arg(at)).ok_or(Error::NotInteger)?;
+            if call.worker.shared.clients.get(id as u64).is_none() {
+                return Err(Error::Fixed("ERR The client ID you want redirect to does not exist"));
+            }
+            options.redirect = Some(id as u64);
+        } else if call.is(at, "prefix") && has_more {
+            at += 1;
+            prefixes.push(call.arg(at).to_vec());
+        } else if call.is(at, "bcast") {
+            options.bcast = true;
+        } else if call.is(at, "optin") {
+            options.optin = true;
+        } else if call.is(at, "optout") {
+            options.optout = true;
+        } else if call.is(at, "noloop") {
+            options.noloop = true;
+        } else {
+            return Err(Error::Syntax);
+        }
+        at += 1;
+    }
+    Ok((options, prefixes))
+}
+
+/// Whether the options fit each other and what the client has set up before.
+fn check(call: &Call<'_>, options: &Options, prefixes: &[Vec<u8>]) -> Outcome {
+    let state = call.connection.session.tracking.as_deref();
+    let before = state.map(|state| state.tracker.options);
+    if !options.bcast && !prefixes.is_empty() {
+        return Err(Error::Fixed("ERR PREFIX option requires BCAST mode to be enabled"));
+    }
+    if before.is_some_and(|before| before.bcast != options.bcast) {
+        return Err(Error::Fixed(
+            "ERR You can't switch BCAST mode on/off before disabling tracking for this client, and then re-enabling it with a different mode.",
+        ));
+    }
+    if options.bcast && (options.optin || options.optout) {
+        return Err(Error::Fixed("ERR OPTIN and OPTOUT are not compatible with BCAST"));
+    }
+    if options.optin && options.optout {
+        return Err(Error::Fixed("ERR You can't specify both OPTIN mode and OPTOUT mode"));
+    }
+    if before.is_some_and(|b| (options.optin && b.optout) || (options.optout && b.optin)) {
+        return Err(Error::Fixed(
+            "ERR You can't switch OPTIN/OPTOUT mode before disabling tracking for this client, and then re-enabling it with a different mode.",
+        ));
+    }
+    check_overlap(prefixes, state.map_or(&[], |state| &state.prefixes))
+}
+
+/// Of two prefixes of one client none may begin with the other: it would be told twice.
+fn check_overlap(prefixes: &[Vec<u8>], existing: &[Vec<u8>]) -> Outcome {
+    let overlap = |a: &[u8], b: &[u8]| a.starts_with(b) || b.starts_with(a);
+    let refuse = |prefix: &[u8], with: &str, other: &[u8]| {
+        let text = [b"ERR Prefix '", prefix, b"' overlaps with ", with.as_bytes(), b" prefix '", other];
+        let end = b"'. Prefixes for a single client must not overlap.";
+        Err(Error::Bytes([&text.concat()[..], end].concat()))
+    };
+    for (i, prefix) in prefixes.iter().enumerate() {
+        if let Some(other) = existing.iter().find(|other| overlap(other, prefix)) {
+            return refuse(prefix, "an existing", other);
+        }
+        if let Some(other) = prefixes[i + 1..].iter().find(|other| overlap(prefix, other)) {
+            return refuse(prefix, "another provided", other);
+        }
+    }
+    Ok(())
+}
+
+pub(super) static CACHING: ServerCommand = command("client|caching", 3, caching as ServerHandler)
+    .flags(CONTROL)
+    .acl(Acl::CONNECTION)
+    .doc(Group::Connection, "6.0.0", "O(1)", "Tells whether the next command's keys are tracked.");
+
+fn caching(call: &mut Call<'_>) -> Outcome {
+    let (yes, no) = (call.is(2, "yes"), call.is(2, "no"));
+    let Some(state) = &mut call.connection.session.tracking else {
+        return Err(Error::Fixed(
+            "ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or OPTOUT mode enabled",
+        ));
+    };
+    match (yes, no, state.tracker.options) {
+        (true, _, options) if !options.optin => {
+            return Err(Error::Fixed(
+                "ERR CLIENT CACHING YES is only valid when tracking is enabled in OPTIN mode.",
+            ));
+        }
+        (_, true, options) if !options.optout => {
+            return Err(Error::Fixed(
+                "ERR CLIENT CACHING NO is only valid when tracking is enabled in OPTOUT mode.",
+            ));
+        }
+        (false, false, _) => return Err(Error::Syntax),
+        _ => state.caching = true,
+    }
+    call.reply.ok();
+    Ok(())
+}
+
+pub(super) static GETREDIR: ServerCommand = command("client|getredir", 2, getredir as ServerHandler)
+    .flags(CONTROL)
+    .acl(Acl::CONNECTION)
+    .doc(Group::Connection, "6.0.0", "O(1)", "Tells where tracking notices are sent to.");
+
+fn getredir(call: &mut Call<'_>) -> Outcome {
+    let redirect = redirect_of(call);
+    call.reply.int(redirect);
+    Ok(())
+}
+
+/// The client that is told in this one's place; 0 if none is, -1 if it does not track.
+fn redirect_of(call: &Call<'_>) -> i64 {
+    let state = call.connection.session.tracking.as_ref();
+    state.map_or(-1, |state| state.tracker.options.redirect.unwrap_or(0) as i64)
+}
+
+pub(super) static TRACKINGINFO: ServerCommand =
+    command("client|trackinginfo", 2, trackinginfo as ServerHandler).flags(CONTROL).acl(Acl::CONNECTION).doc(
+        Group::Connection,
+        "6.2.0",
+        "O(1)",
+        "Tells how the connection tracks keys.",
+    );
+
+fn trackinginfo(call: &mut Call<'_>) -> Outcome {
+    let redirect = redirect_of(call);
+    let flags = call.connection.info.flags.load(std::sync::atomic::Ordering::Relaxed);
+    let mut words = Vec::new();
+    let mut prefixes: &[Vec<u8>] = &[];
+    match &call.connection.session.tracking {
+        None => words.push("off"),
+        Some(state) => {
+            let options = state.tracker.options;
+            let is_broken = flags & flag::TRACKING_BROKEN != 0;
+            let told = [
+                (true, "on"),
+                (options.bcast, "bcast"),
+                (options.optin, "optin"),
+                (options.optin && state.caching, "caching-yes"),
+                (options.optout, "optout"),
+                (options.optout && state.caching, "caching-no"),
+                (options.noloop, "noloop"),
+                (is_broken, "broken_redirect"),
+            ];
+            words.extend(told.iter().filter(|(is, _)| *is).map(|(_, word)| *word));
+            prefixes = &state.prefixes;
+        }
+    }
+    let reply = &mut *call.reply;
+    reply.map(3);
+    reply.bulk(b"flags");
+    reply.set(words.len());
+    words.iter().for_each(|word| reply.bulk(word.as_bytes()));
+    reply.bulk(b"redirect");
+    reply.int(redirect);
+    reply.bulk(b"prefixes");
+    reply.array(prefixes.len());
+    prefixes.iter().for_each(|prefix| reply.bulk(prefix));
+    Ok(())
+}

@@ -1,0 +1,347 @@
+//! Client-side caching: clients that are told when keys that they have read, or keys with a prefix, change.
+//!
+//! Which client has read which key stands in the key's shard, so that a change finds it while the shard is held and
+//! nobody pays for it elsewhere. The notices travel as mail, which a thread reads before it takes in more input.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
+
+use hashbrown::HashMap;
+use martlet_base::limits::SHARD_COUNT;
+use martlet_command::Flags;
+use martlet_engine::News;
+use martlet_keyspace::Key;
+use martlet_net::Token;
+use martlet_protocol::reply::Reply;
+use martlet_protocol::request::Args;
+
+use crate::clients::{ClientInfo, flag};
+use crate::connection::{Connection, special};
+use crate::registry::Entry;
+use crate::shared::{Mail, lock};
+use crate::worker::Worker;
+
+/// Keys that may be forgotten for the sake of `tracking-table-max-keys` before other work gets its turn.
+const EVICT_SLICE: usize = 1000;
+/// The channel that a redirection to a RESP2 subscriber uses.
+const CHANNEL: &[u8] = b"__redis__:invalidate";
+
+/// CLIENT TRACKING's options.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// Told of all keys with its prefixes, whether it has read them or not.
+    pub bcast: bool,
+    /// Reads count only after CLIENT CACHING YES.
+    pub optin: bool,
+    /// Reads count unless after CLIENT CACHING NO.
+    pub optout: bool,
+    /// Not told of its own changes.
+    pub noloop: bool,
+    /// The client that is told in its place.
+    pub redirect: Option<u64>,
+}
+
+/// A client that tracks keys.
+pub struct Tracker {
+    info: Arc<ClientInfo>,
+    /// Its options.
+    pub options: Options,
+}
+
+/// A client's own state of tracking.
+pub struct TrackingState {
+    /// As others see it.
+    pub tracker: Arc<Tracker>,
+    /// Prefixes under BCAST, sorted.
+    pub prefixes: Vec<Vec<u8>>,
+    /// CLIENT CACHING was called for the next command.
+    pub caching: bool,
+}
+
+/// A notice for one client.
+#[derive(Clone, Debug)]
+pub enum Notice {
+    /// These keys have changed: an array, or a null for all keys, as RESP has it.
+    Invalidate(Arc<Vec<u8>>),
+    /// As above, in the place of another client.
+    Redirected(Arc<Vec<u8>>),
+    /// The client that was to be told in its place is gone.
+    RedirectionBroken(u64),
+}
+
+/// All clients that track.
+#[derive(Default)]
+pub struct Tracking {
+    trackers: RwLock<HashMap<u64, Arc<Tracker>>>,
+    /// Prefixes, with the ids of the clients that asked for them.
+    prefixes: Mutex<BTreeMap<Vec<u8>, Vec<u64>>>,
+    /// Clients that track.
+    pub count: AtomicUsize,
+    /// The shards tell of every change.
+    is_broadcast: AtomicBool,
+}
+
+impl Tracking {
+    fn trackers(&self) -> RwLockReadGuard<'_, HashMap<u64, Arc<Tracker>>> {
+        self.trackers.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn get(&self, id: u64) -> Option<Arc<Tracker>> {
+        self.trackers().get(&id).cloned()
+    }
+
+    fn set(&self, id: u64, tracker: Option<Arc<Tracker>>) {
+        let mut trackers = self.trackers.write().unwrap_or_else(PoisonError::into_inner);
+        match tracker {
+            Some(tracker) => trackers.insert(id, tracker),
+            None => trackers.remove(&id),
+        };
+        self.count.store(trackers.len(), Ordering::Relaxed);
+    }
+
+    /// Number of prefixes that are broadcast.
+    pub fn prefix_count(&self) -> usize {
+        lock(&self.prefixes).len()
+    }
+}
+
+impl Worker {
+    /// Makes a client track, or changes how. With BCAST everything is held.
+    pub(crate) fn start_tracking(
+        &mut self,
+        connection: &mut Connection,
+        options: Options,
+        prefixes: Vec<Vec<u8>>,
+    ) {
+        let tracking = &self.shared.tracking;
+        let id = connection.info.id;
+        // What changed before this request is of no concern to it.
+        self.send_broadcasts();
+        let mut all = connection.session.tracking.take().map(|state| state.prefixes).unwrap_or_default();
+        if options.bcast {
+            let mut table = lock(&tracking.prefixes);
+            for prefix in prefixes {
+                let clients = table.entry(prefix.clone()).or_default();
+                if !clients.contains(&id) {
+                    clients.push(id);
+                    all.push(prefix);
+                }
+            }
+            drop(table);
+            all.sort_unstable();
+            if !tracking.is_broadcast.swap(true, Ordering::SeqCst) {
+                self.keys.broadcast_changes(true);
+            }
+        }
+        let tracker = Arc::new(Tracker { info: connection.info.clone(), options });
+        tracking.set(id, Some(tracker.clone()));
+        let state = TrackingState { tracker, prefixes: all, caching: false };
+        connection.session.tracking = Some(Box::new(state));
+        connection.session.set_special(special::TRACKING, true);
+        let info = &connection.info;
+        info.redirect.store(options.redirect.unwrap_or(0) as i64, Ordering::Relaxed);
+        info.flags.fetch_and(!(flag::TRACKING_BROKEN | flag::TRACKING_BCAST), Ordering::Relaxed);
+        let bits = flag::TRACKING | if options.bcast { flag::TRACKING_BCAST } else { 0 };
+        info.flags.fetch_or(bits, Ordering::Relaxed);
+    }
+
+    /// Ends that.
+    pub(crate) fn stop_tracking(&mut self, connection: &mut Connection) {
+        let Some(state) = connection.session.tracking.take() else { return };
+        let tracking = &self.shared.tracking;
+        let id = connection.info.id;
+        tracking.set(id, None);
+        let mut table = lock(&tracking.prefixes);
+        for prefix in &state.prefixes {
+            if let Some(clients) = table.get_mut(prefix) {
+                clients.retain(|client| *client != id);
+                if clients.is_empty() {
+                    table.remove(prefix);
+                }
+            }
+        }
+        connection.session.set_special(special::TRACKING, false);
+        let info = &connection.info;
+        info.redirect.store(-1, Ordering::Relaxed);
+        let bits = flag::TRACKING | flag::TRACKING_BCAST | flag::TRACKING_BROKEN;
+        info.flags.fetch_and(!bits, Ordering::Relaxed);
+    }
+
+    /// Remembers the keys that a tracking client has just read; they are held.
+    #[cold]
+    pub(crate) fn remember_read(&mut self, connection: &Connection, entry: &Entry, args: &Args<'_>) {
+        let Some(state) = &connection.session.tracking else { return };
+        let options = state.tracker.options;
+        let is_read = entry.spec.flags.has(Flags::READONLY) && !entry.spec.flags.has(Flags::PUBSUB);
+        let is_out = (options.optin && !state.caching) || (options.optout && state.caching);
+        if !is_read || options.bcast || is_out {
+            return;
+        }
+        let mut indexes = Vec::new();
+        if entry.spec.key_indexes(args, &mut indexes) {
+            for index in indexes {
+                self.keys.remember_cached(&Key::new(args.at(index)), connection.info.id);
+            }
+        }
+    }
+
+    /// Ends a tracking client's request: CLIENT CACHING was for this one, and the table keeps its limit.
+    pub(crate) fn after_tracked(&mut self, connection: &mut Connection, entry: &Entry) {
+        let is_client = entry.spec.full_name.starts_with("client|");
+        if let Some(state) = &mut connection.session.tracking
+            && connection.session.transaction.is_none()
+            && !is_client
+        {
+            state.caching = false;
+        }
+        self.limit_tracking();
+    }
+
+    /// Forgets keys above `tracking-table-max-keys`, telling those who cache them. Nothing is held.
+    pub(crate) fn limit_tracking(&mut self) {
+        let limit = self.config().tracking_table_max_keys as usize;
+        let totals = &self.shared.engine.tracking;
+        if limit == 0 || totals.keys.load(Ordering::Relaxed) <= limit {
+            return;
+        }
+        let first = self.keys.random.below(SHARD_COUNT as u64) as usize;
+        for i in 0..EVICT_SLICE.max(SHARD_COUNT) {
+            if totals.keys.load(Ordering::Relaxed) <= limit {
+                break;
+            }
+            let shard = (first + i) % SHARD_COUNT;
+            self.keys.hold_one(shard);
+            self.keys.evict_cached(shard);
+            self.release_keys();
+        }
+    }
+
+    /// Lets the shards stop telling of every change once nobody wants to know.
+    pub(crate) fn end_broadcasting(&mut self) {
+        let tracking = &self.shared.tracking;
+        if tracking.is_broadcast.load(Ordering::Relaxed) && tracking.prefix_count() == 0 {
+            self.keys.broadcast_changes(false);
+            tracking.is_broadcast.store(false, Ordering::SeqCst);
+        }
+    }
+
+    /// Tells of keys that clients have cached and that have changed.
+    pub(crate) fn tell_trackers(&mut self, news: &News) {
+        for invalidation in &news.invalidations {
+            let mut notice = None;
+            for &id in &invalidation.clients {
+                let Some(tracker) = self.shared.tracking.get(id) else { continue };
+                if tracker.options.bcast || (tracker.options.noloop && id == self.origin) {
+                    continue;
+                }
+                let notice =
+                    notice.get_or_insert_with(|| array_of([invalidation.key.as_slice()].into_iter()));
+                self.tell_tracker(&tracker, notice);
+            }
+            if invalidation.broadcast {
+                self.broadcasts.insert(invalidation.key.clone(), self.origin);
+            }
+        }
+        if news.flushed && self.shared.tracking.count.load(Ordering::Relaxed) > 0 {
+            let all: Vec<_> = self.shared.tracking.trackers().values().cloned().collect();
+            for tracker in all {
+                let resp3 = tracker.info.resp.load(Ordering::Relaxed) == 3;
+                let null: &[u8] = if resp3 { b"_\r\n" } else { b"$-1\r\n" };
+                self.tell_tracker(&tracker, &Arc::new(null.to_vec()));
+            }
+        }
+    }
+
+    /// Tells those who want to know of keys by prefix what has changed since this was done last.
+    pub(crate) fn send_broadcasts(&mut self) {
+        if self.broadcasts.is_empty() {
+            return;
+        }
+        let changed = std::mem::take(&mut self.broadcasts);
+        let table = lock(&self.shared.tracking.prefixes).clone();
+        for (prefix, clients) in table {
+            let keys: Vec<(&Vec<u8>, &u64)> =
+                changed.range(prefix.clone()..).take_while(|(key, _)| key.starts_with(&prefix)).collect();
+            if keys.is_empty() {
+                continue;
+            }
+            let all = array_of(keys.iter().map(|(key, _)| key.as_slice()));
+            for id in clients {
+                let Some(tracker) = self.shared.tracking.get(id) else { continue };
+                let own = tracker.options.noloop && keys.iter().any(|(_, origin)| **origin == id);
+                if !own {
+                    self.tell_tracker(&tracker, &all);
+                    continue;
+                }
+                let others = keys.iter().filter(|(_, origin)| **origin != id);
+                if others.clone().next().is_some() {
+                    self.tell_tracker(&tracker, &array_of(others.map(|(key, _)| key.as_slice())));
+                }
+            }
+        }
+    }
+
+    fn tell_tracker(&mut self, tracker: &Tracker, keys: &Arc<Vec<u8>>) {
+        let Some(redirect) = tracker.options.redirect else {
+            return self.notify(&tracker.info, Notice::Invalidate(keys.clone()));
+        };
+        match self.shared.clients.get(redirect) {
+            Some(info) => self.notify(&info, Notice::Redirected(keys.clone())),
+            None => {
+                tracker.info.flags.fetch_or(flag::TRACKING_BROKEN, Ordering::Relaxed);
+                self.notify(&tracker.info, Notice::RedirectionBroken(redirect));
+            }
+        }
+    }
+
+    fn notify(&mut self, to: &ClientInfo, notice: Notice) {
+        let mail = Mail::Notice { token: to.token, client: to.id, notice };
+        if to.thread == self.thread {
+            self.shared.leave(self.thread, mail);
+            self.has_mail = true;
+        } else {
+            self.shared.send(to.thread, mail);
+        }
+    }
+
+    /// Writes a notice into the output of one of this thread's clients.
+    pub(crate) fn hand_notice(&mut self, token: Token, client: u64, notice: &Notice) {
+        self.push_with(token, client, |connection| {
+            let resp3 = connection.session.resp3;
+            let is_subscriber = connection.is_subscriber();
+            let tracks = connection.session.tracking.is_some();
+            let mut reply = Reply::new(std::mem::take(&mut connection.out), resp3);
+            match notice {
+                Notice::Invalidate(keys) if resp3 && tracks => write_invalidation(&mut reply, keys),
+                Notice::Redirected(keys) if resp3 => write_invalidation(&mut reply, keys),
+                Notice::Redirected(keys) if is_subscriber => {
+                    reply.push(3);
+                    reply.bulk(b"message");
+                    reply.bulk(CHANNEL);
+                    reply.raw().extend_from_slice(keys);
+                }
+                Notice::RedirectionBroken(redirect) if resp3 => {
+                    reply.push(2);
+                    reply.bulk(b"tracking-redir-broken");
+                    reply.int(*redirect as i64);
+                }
+                _ => {}
+            }
+            connection.out = reply.into_bytes();
+        });
+    }
+}
+
+fn write_invalidation(reply: &mut Reply, keys: &[u8]) {
+    reply.push(2);
+    reply.bulk(b"invalidate");
+    reply.raw().extend_from_slice(keys);
+}
+
+fn array_of<'a>(keys: impl Iterator<Item = &'a [u8]> + Clone) -> Arc<Vec<u8>> {
+    let mut reply = Reply::default();
+    reply.array(keys.clone().count());
+    keys.for_each(|key| reply.bulk(key));
+    Arc::new(reply.into_bytes())
+}
