@@ -18,6 +18,7 @@ const CHECKS: &[Check] = &[
     allowed_in_multi,
     within_memory,
     allowed_while_subscribed,
+    not_loading,
     not_monitoring,
 ];
 
@@ -134,6 +135,14 @@ fn allowed_while_subscribed(_: &Worker, connection: &Connection, entry: &Entry, 
         entry.spec.full_name.as_bytes(),
         "': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context",
     ))
+}
+
+/// Data is being loaded and the command needs all of it.
+fn not_loading(worker: &Worker, _: &Connection, entry: &Entry, _: &Args<'_>) -> Outcome {
+    if worker.shared.persistence.is_loading() && !entry.spec.flags.has(Flags::LOADING) {
+        return Err(Error::Fixed("LOADING Redis is loading the dataset in memory"));
+    }
+    Ok(())
 }
 
 /// A client that MONITORs has become a kind of replica; it may still leave that state.

@@ -54,6 +54,11 @@ impl Worker {
         entry: &'static Entry,
     ) {
         let begin = reply.len();
+        if self.shared.stopping.load(Ordering::Relaxed) {
+            // What ran now would be missing from the file that was saved last.
+            connection.closing = true;
+            return;
+        }
         connection.info.last_command.store(entry.id + 1, Ordering::Relaxed);
         if let Err(error) = checks::before(self, connection, entry, args) {
             self.reject(connection, reply, Some(entry), &error);

@@ -12,6 +12,7 @@ pub mod latency;
 mod listeners;
 pub mod logging;
 mod monitor;
+pub mod persistence;
 pub mod process;
 pub mod pubsub;
 mod reconfigure;

@@ -7,6 +7,7 @@ use martlet_net::Backend;
 
 use crate::config::{IoBackend, Surroundings};
 use crate::listeners::{self, Listener};
+use crate::persistence::load::{announce, load_at_start, size_at_start};
 use crate::registry::Registry;
 use crate::shared::Shared;
 use crate::startup::{Prepared, Serving, Start, prepare};
@@ -46,6 +47,9 @@ pub fn main(program: &str, arguments: &[OsString]) -> i32 {
     }
 }
 
+/// A file below this is loaded before the first client is accepted, as Redis looks after its clients each 2 MB of a file.
+const LOADED_UNSEEN_BYTES: u64 = 2 << 20;
+
 fn serve(prepared: Prepared) -> Result<(), String> {
     end_on_panic();
     let config = prepared.store.snapshot();
@@ -70,6 +74,7 @@ fn serve(prepared: Prepared) -> Result<(), String> {
     }
     let addresses = tcp.iter().map(|l| l.name.clone()).collect();
     crate::reconfigure::install(shared);
+    announce(shared);
     let (kind, description) = choose_backend(config.io_backend)?;
     let _ = shared.backend.set(kind.name());
     let first = kind.open().map_err(|e| e.to_string())?;
@@ -79,15 +84,28 @@ fn serve(prepared: Prepared) -> Result<(), String> {
         .on_shutdown_signal(move |signal| crate::shutdown::on_signal(shared, signal))
         .map_err(|e| format!("Can't watch signals: {e}"))?;
     shared.memory_at_start.store(martlet_base::alloc::used_bytes() as u64, Ordering::Relaxed);
-    prepared.ready(&Serving {
-        addresses,
-        unixsocket: config.unixsocket.clone(),
-        backend: description,
-        threads,
+    let serving = Serving { addresses, unixsocket: config.unixsocket.clone(), backend: description, threads };
+    let load = || {
+        let loaded = load_at_start(shared, &config);
+        if loaded.is_err() {
+            shared.stop();
+        } else if !shared.stopping.load(Ordering::Relaxed) {
+            prepared.ready(&serving);
+        }
+        loaded
+    };
+    let (result, loaded) = std::thread::scope(|scope| {
+        // Clients need not see that a small file is loaded: they are not accepted yet.
+        let loading = if size_at_start(&config) < LOADED_UNSEEN_BYTES {
+            let loaded = load();
+            scope.spawn(|| loaded)
+        } else {
+            scope.spawn(load)
+        };
+        let result = run_first(shared, first, tcp, unix);
+        shared.stop();
+        (result, loading.join().unwrap_or_else(|_| Err("The thread that loads has failed.".into())))
     });
-
-    let result = run_first(shared, first, tcp, unix);
-    shared.stop();
     for thread in others {
         let _ = thread.join();
     }
@@ -95,6 +113,7 @@ fn serve(prepared: Prepared) -> Result<(), String> {
         tracing::info!("Removing the unix socket file.");
         let _ = std::fs::remove_file(path);
     }
+    loaded?;
     prepared.finish();
     result.map_err(|e| format!("The I/O backend has failed: {e}"))
 }

@@ -1,12 +1,13 @@
 //! What command handlers need of the configuration.
 
 use martlet_command::Settings;
+use martlet_engine::Touch;
 use martlet_types::hash::HashLimits;
 use martlet_types::list::ListLimit;
 use martlet_types::set::SetLimits;
 use martlet_types::zset::ZSetLimits;
 
-use crate::config::Config;
+use crate::config::{Config, MaxmemoryPolicy};
 
 /// The handlers' settings under `config`.
 pub fn from_config(config: &Config) -> Settings {
@@ -28,6 +29,19 @@ pub fn from_config(config: &Config) -> Settings {
             listpack_max_value_bytes: config.zset_max_listpack_value,
         },
         rdb_compression: config.rdbcompression,
+    }
+}
+
+/// How accesses to keys are noted under the configured policy.
+pub fn touch(config: &Config, now_ms: i64) -> Touch {
+    if matches!(config.maxmemory_policy, MaxmemoryPolicy::AllkeysLfu | MaxmemoryPolicy::VolatileLfu) {
+        Touch::Lfu {
+            minutes: (now_ms / 60_000) as u16,
+            log_factor: config.lfu_log_factor,
+            decay_minutes: config.lfu_decay_time_minutes,
+        }
+    } else {
+        Touch::Lru((now_ms / 1000) as u32 & 0xff_ffff)
     }
 }
 

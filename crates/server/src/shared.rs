@@ -11,6 +11,7 @@ use martlet_net::{Token, Waker};
 
 use crate::clients::Clients;
 use crate::config::ConfigStore;
+use crate::persistence::Persistence;
 use crate::pubsub::{Delivery, Hub};
 use crate::registry::Registry;
 use crate::slowlog::SlowLog;
@@ -154,8 +155,13 @@ pub struct Shared {
     pub active_expire: AtomicBool,
     /// Listening sockets' TCP port, as it is now.
     pub port: AtomicU32,
+    /// The data set on disk.
+    pub persistence: Persistence,
     mailboxes: Box<[CachePadded<Mailbox>]>,
 }
+
+/// Threads besides those that serve clients that may touch keys: the one that loads.
+const HELPERS: usize = 1;
 
 /// 40 random hexadecimal digits.
 pub fn random_id(random: &mut martlet_base::random::Random) -> String {
@@ -174,7 +180,7 @@ impl Shared {
         config_file: Option<std::path::PathBuf>,
     ) -> std::io::Result<Shared> {
         let clock = Clock::real();
-        let engine: &'static Engine = Box::leak(Box::new(Engine::new(threads)?));
+        let engine: &'static Engine = Box::leak(Box::new(Engine::new(threads + HELPERS)?));
         let mut random = martlet_base::random::Random::from_entropy();
         let run_id = random_id(&mut random);
         let replication_id = Mutex::new(random_id(&mut random));
@@ -205,6 +211,7 @@ impl Shared {
             backend: OnceLock::new(),
             active_expire: AtomicBool::new(true),
             port: AtomicU32::new(0),
+            persistence: Persistence::new(clock.unix_ms()),
             mailboxes: (0..threads).map(|_| CachePadded::default()).collect(),
             clock,
         })
@@ -213,6 +220,11 @@ impl Shared {
     /// Number of I/O threads.
     pub fn thread_count(&self) -> usize {
         self.mailboxes.len()
+    }
+
+    /// The number, to the engine, of the thread that loads.
+    pub fn helper(&self) -> usize {
+        self.thread_count()
     }
 
     /// Says how to wake a thread.
@@ -274,9 +286,11 @@ impl Shared {
         std::mem::take(&mut *mails)
     }
 
-    /// Ends the server: every thread leaves its loop.
+    /// Ends the server: every thread leaves its loop. No request runs any more once the gate has been closed and opened.
     pub fn stop(&self) {
-        self.stopping.store(true, Ordering::SeqCst);
+        if !self.stopping.swap(true, Ordering::SeqCst) {
+            self.detour.fetch_add(1, Ordering::SeqCst);
+        }
         self.wake_all();
     }
 

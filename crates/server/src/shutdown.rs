@@ -1,15 +1,57 @@
-//! The end of the server, by SHUTDOWN or by a signal.
+//! The end of the server, by SHUTDOWN or by a signal: the data is saved if that is asked for, and nothing runs after that.
 
+use crate::config::{Config, ShutdownFlags};
+use crate::persistence::save::SaveFailed;
 use crate::process::ShutdownSignal;
-use crate::shared::Shared;
+use crate::shared::{Mail, Shared};
+use crate::worker::Worker;
 
-/// Ends the server on a signal.
-pub fn on_signal(shared: &'static Shared, _: ShutdownSignal) {
-    begin(shared);
+/// Ends the server on a signal, as the configuration says.
+pub fn on_signal(shared: &'static Shared, signal: ShutdownSignal) {
+    if shared.persistence.is_loading() {
+        tracing::warn!("Received a signal to stop during loading, exiting now.");
+        shared.stop();
+        return;
+    }
+    let end = move |worker: &mut Worker| {
+        let config = worker.config();
+        let flags = match signal {
+            ShutdownSignal::Interrupt => config.shutdown_on_sigint,
+            ShutdownSignal::Terminate => config.shutdown_on_sigterm,
+        };
+        if worker.shut_down(flags).is_err() {
+            tracing::warn!("Errors trying to shut down the server. Check the logs for more information.");
+        }
+    };
+    shared.send(0, Mail::Run(Box::new(end)));
 }
 
-/// Ends the server: its threads leave their loops after what they are doing.
-pub fn begin(shared: &'static Shared) {
-    tracing::warn!("User requested shutdown...");
-    shared.stop();
+/// Whether the data is to be saved.
+fn saves(config: &Config, flags: ShutdownFlags) -> bool {
+    flags.save || (!flags.nosave && !config.save.0.is_empty())
+}
+
+impl Worker {
+    /// Ends the server: its threads leave their loops after what they are doing. Nothing may be held.
+    ///
+    /// # Errors
+    /// The data was to be saved and could not be, and `flags` do not force the end: the server goes on.
+    pub fn shut_down(&mut self, flags: ShutdownFlags) -> Result<(), SaveFailed> {
+        tracing::warn!("User requested shutdown...");
+        self.alone(|worker| {
+            let saves = saves(worker.config(), flags) && !worker.shared.persistence.is_loading();
+            if saves {
+                tracing::info!("Saving the final RDB snapshot before exiting.");
+            }
+            if saves && worker.save().is_err() {
+                if !flags.force {
+                    tracing::warn!("Error trying to save the DB, can't exit.");
+                    return Err(SaveFailed);
+                }
+                tracing::warn!("Error trying to save the DB. Exit anyway.");
+            }
+            worker.shared.stop();
+            Ok(())
+        })
+    }
 }

@@ -42,17 +42,42 @@ pub enum Access {
 
 /// A key and what belongs to it.
 #[derive(Clone, Debug)]
-pub struct Record<V> {
+pub struct Record<V, K = Vec<u8>> {
     /// Its database.
     pub db: u64,
     /// Its name.
-    pub key: Vec<u8>,
+    pub key: K,
     /// When it expires, Unix milliseconds.
     pub expiry_ms: Option<i64>,
     /// How it was used, if the file tells.
     pub access: Option<Access>,
     /// What it holds.
     pub value: V,
+}
+
+/// What a file consists of.
+#[derive(Clone, Debug)]
+pub enum Item {
+    /// Something about the file as a whole.
+    Aux {
+        /// What it is, such as `redis-ver`.
+        name: Vec<u8>,
+        /// As text.
+        text: Vec<u8>,
+    },
+    /// A key.
+    Record(Record<Value>),
+}
+
+/// How a file is read.
+#[derive(Clone, Debug)]
+pub struct ReadOptions {
+    /// Compare the checksum.
+    pub verify: bool,
+    /// Read versions that are not known, too: they may hold nothing that is unknown.
+    pub any_version: bool,
+    /// When collections change their encoding.
+    pub limits: Limits,
 }
 
 /// Why a file was refused, and where in it.
@@ -65,37 +90,37 @@ pub struct FileError {
     pub offset: u64,
 }
 
-/// Reads a file of `len` bytes and hands over its records in order; empty collections are left out, as Redis does.
+/// Reads a file of `len` bytes and hands over what it holds in order, with the offset that was reached; empty collections are left
+/// out, as Redis does.
 ///
 /// # Errors
-/// [`FileError`]; the records before it have been handed over.
+/// [`FileError`], also when `found` refuses an item; those before it have been handed over.
 pub fn read_file(
     file: impl Read,
     len: u64,
-    verify: bool,
-    limits: &Limits,
-    mut found: impl FnMut(Record<Value>),
+    options: &ReadOptions,
+    mut found: impl FnMut(Item, u64) -> Result<(), Error>,
 ) -> Result<(), FileError> {
-    let mut input = FileInput::new(file, len, verify);
-    read_records(&mut input, verify, limits, &mut found)
-        .map_err(|error| FileError { error, offset: input.offset() })
+    let mut input = FileInput::new(file, len, options.verify);
+    read_items(&mut input, options, &mut found).map_err(|error| FileError { error, offset: input.offset() })
 }
 
-fn read_version(input: &mut impl Input) -> Result<u16, Error> {
+fn read_version(input: &mut impl Input, any: bool) -> Result<u16, Error> {
     let header: [u8; 9] = input.array()?;
     let digits = header.strip_prefix(b"REDIS").or_else(|| header.strip_prefix(b"VALKEY"));
     let digits = digits.ok_or(Error::Corrupt("wrong signature"))?;
     let version = std::str::from_utf8(digits).ok().and_then(|text| text.parse().ok());
-    version.filter(|&version| version > 0 && reads_version(version)).ok_or(Error::Corrupt("unknown version"))
+    version
+        .filter(|&version| version > 0 && (any || reads_version(version)))
+        .ok_or(Error::Corrupt("unknown version"))
 }
 
-fn read_records<R: Read>(
+fn read_items<R: Read>(
     input: &mut FileInput<R>,
-    verify: bool,
-    limits: &Limits,
-    found: &mut impl FnMut(Record<Value>),
+    options: &ReadOptions,
+    found: &mut impl FnMut(Item, u64) -> Result<(), Error>,
 ) -> Result<(), Error> {
-    let version = read_version(input)?;
+    let version = read_version(input, options.any_version)?;
     let mut scratch = Vec::new();
     let (mut db, mut expiry_ms, mut access) = (0, None, None);
     loop {
@@ -111,18 +136,22 @@ fn read_records<R: Read>(
                 }
             }
             AUX => {
-                read_bytes(input, &mut scratch)?;
-                read_bytes(input, &mut scratch)?;
+                let name = read_bytes(input, &mut scratch)?.to_vec();
+                let text = read_bytes(input, &mut scratch)?.to_vec();
+                found(Item::Aux { name, text }, input.offset())?;
             }
             FUNCTION | FUNCTION_OLD => return Err(Error::Unknown("function")),
             MODULE_AUX => return Err(Error::Unknown("module")),
-            END => return read_end(input, version, verify),
+            END => return read_end(input, version, options.verify),
             byte => {
                 let kind = Kind::from_byte(byte)?;
                 let key = read_bytes(input, &mut scratch)?.to_vec();
                 let (expiry_ms, access) = (expiry_ms.take(), access.take());
-                match read_value(input, kind, version, limits) {
-                    Ok(value) => found(Record { db, key, expiry_ms, access, value }),
+                match read_value(input, kind, version, &options.limits) {
+                    Ok(value) => {
+                        let record = Record { db, key, expiry_ms, access, value };
+                        found(Item::Record(record), input.offset())?;
+                    }
                     Err(Error::Empty(_)) => {}
                     Err(error) => return Err(error),
                 }
@@ -151,6 +180,7 @@ pub struct FileWriter<W> {
     crc: u64,
     wants_sum: bool,
     compress: bool,
+    /// The selected database.
     db: Option<u64>,
     result: std::io::Result<()>,
 }
@@ -205,28 +235,21 @@ impl<W: Write> FileWriter<W> {
     }
 
     /// Writes a key; its database is selected if it is another than before.
-    pub fn record(&mut self, record: &Record<Source<'_>>) {
-        if self.db != Some(record.db) {
-            self.db = Some(record.db);
-            self.put(&[SELECT]);
-            write_length(self, record.db);
-        }
-        if let Some(at_ms) = record.expiry_ms {
-            self.put(&[EXPIRY_MS]);
-            self.put(&at_ms.to_le_bytes());
-        }
-        match record.access {
-            Some(Access::IdleSeconds(seconds)) => {
-                self.put(&[IDLE]);
-                write_length(self, seconds);
-            }
-            Some(Access::Frequency(count)) => self.put(&[FREQUENCY, count]),
-            None => {}
-        }
-        self.put(&[encoded_kind(record.value) as u8]);
-        let compress = self.compress;
-        write_bytes(self, &record.key, compress);
-        write_value(self, record.value, compress);
+    pub fn record<K: AsRef<[u8]>>(&mut self, record: &Record<Source<'_>, K>) {
+        let (mut db, compress) = (self.db, self.compress);
+        write_record(self, record, &mut db, compress);
+        self.db = db;
+    }
+
+    /// Adds what [`write_record`] wrote elsewhere, starting without a selected database.
+    pub fn block(&mut self, bytes: &[u8]) {
+        self.db = None;
+        self.put(bytes);
+    }
+
+    /// Whether writing still goes well.
+    pub fn is_sound(&self) -> bool {
+        self.result.is_ok()
     }
 
     /// Ends the file and gives it back, to be synchronised.
@@ -243,6 +266,35 @@ impl<W: Write> FileWriter<W> {
     }
 }
 
+/// Writes a key; its database is selected if it is another than the last, `selected`.
+pub fn write_record<K: AsRef<[u8]>>(
+    out: &mut impl Sink,
+    record: &Record<Source<'_>, K>,
+    selected: &mut Option<u64>,
+    compress: bool,
+) {
+    if *selected != Some(record.db) {
+        *selected = Some(record.db);
+        out.put(&[SELECT]);
+        write_length(out, record.db);
+    }
+    if let Some(at_ms) = record.expiry_ms {
+        out.put(&[EXPIRY_MS]);
+        out.put(&at_ms.to_le_bytes());
+    }
+    match record.access {
+        Some(Access::IdleSeconds(seconds)) => {
+            out.put(&[IDLE]);
+            write_length(out, seconds);
+        }
+        Some(Access::Frequency(count)) => out.put(&[FREQUENCY, count]),
+        None => {}
+    }
+    out.put(&[encoded_kind(record.value) as u8]);
+    write_bytes(out, record.key.as_ref(), compress);
+    write_value(out, record.value, compress);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -253,7 +305,13 @@ mod tests {
 
     fn read(bytes: &[u8]) -> Result<Vec<Record<Value>>, FileError> {
         let mut records = Vec::new();
-        read_file(bytes, bytes.len() as u64, true, &Limits::default(), |record| records.push(record))?;
+        let options = ReadOptions { verify: true, any_version: false, limits: Limits::default() };
+        read_file(bytes, bytes.len() as u64, &options, |item, _| {
+            if let Item::Record(record) = item {
+                records.push(record);
+            }
+            Ok(())
+        })?;
         Ok(records)
     }
 

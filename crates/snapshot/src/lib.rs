@@ -38,6 +38,9 @@ pub enum Error {
     /// A type that this server does not hold; the text names it.
     #[error("values of type {0} cannot be held")]
     Unknown(&'static str),
+    /// Whoever asked for the bytes wants no more.
+    #[error("interrupted")]
+    Interrupted,
     /// Reading the file failed.
     #[error("read error: {0}")]
     Io(std::io::ErrorKind),

@@ -4,7 +4,7 @@ use martlet_client::blocking::Client;
 use std::ffi::OsStr;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -15,27 +15,44 @@ const START_LIMIT: Duration = Duration::from_secs(30);
 pub struct Server {
     child: Child,
     address: SocketAddr,
-    directory: tempfile::TempDir,
+    log: PathBuf,
+    /// Removed with the server.
+    _directory: Option<tempfile::TempDir>,
 }
 
 impl Server {
     /// Starts `program` with `arguments` followed by `--port`, `--dir` and `--save ""`, and waits until it answers.
     pub fn start(program: &Path, arguments: &[impl AsRef<OsStr>]) -> io::Result<Server> {
         let directory = tempfile::tempdir()?;
+        let mut all: Vec<&OsStr> = arguments.iter().map(AsRef::as_ref).collect();
+        all.extend(["--save", ""].map(OsStr::new));
+        let mut server = Server::start_in(directory.path(), program, &all)?;
+        server._directory = Some(directory);
+        Ok(server)
+    }
+
+    /// Starts `program` with `arguments` followed by `--port` and `--dir` in a directory that outlives it, and waits until it answers.
+    pub fn start_in(directory: &Path, program: &Path, arguments: &[impl AsRef<OsStr>]) -> io::Result<Server> {
         let port = free_port()?;
-        let log = std::fs::File::create(directory.path().join("server.log"))?;
+        let path = directory.join("server.log");
+        let log = std::fs::File::create(&path)?;
         let child = Command::new(program)
             .args(arguments)
-            .args(["--port", &port.to_string(), "--save", "", "--dir"])
-            .arg(directory.path())
+            .args(["--port", &port.to_string(), "--dir"])
+            .arg(directory)
             .stdin(Stdio::null())
             .stderr(log.try_clone()?)
             .stdout(log)
             .spawn()?;
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        let mut server = Server { child, address, directory };
+        let mut server = Server { child, address, log: path, _directory: None };
         server.await_ready()?;
         Ok(server)
+    }
+
+    /// Waits until the process has ended on its own: whether it did so in order.
+    pub fn wait(mut self) -> io::Result<bool> {
+        Ok(self.child.wait()?.success())
     }
 
     /// Where it listens.
@@ -50,7 +67,7 @@ impl Server {
 
     /// What it has written to its standard output and error.
     pub fn log(&self) -> String {
-        let bytes = std::fs::read(self.directory.path().join("server.log")).unwrap_or_default();
+        let bytes = std::fs::read(&self.log).unwrap_or_default();
         String::from_utf8_lossy(&bytes).into_owned()
     }
 

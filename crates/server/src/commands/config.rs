@@ -49,7 +49,10 @@ fn set(call: &mut Call<'_>) -> Outcome {
     }
     let pairs: Vec<(&[u8], &[u8])> =
         (2..call.argc()).step_by(2).map(|index| (call.arg(index), call.arg(index + 1))).collect();
-    let setter = Setter { is_local: call.connection.is_local(), is_loading: false };
+    let setter = Setter {
+        is_local: call.connection.is_local(),
+        is_loading: call.worker.shared.persistence.is_loading(),
+    };
     call.worker.shared.config.set(&pairs, setter).map_err(|error| Error::Text(error.to_string()))?;
     // What this client sends next runs under the new configuration, even within this batch.
     call.worker.follow_config();

@@ -11,6 +11,7 @@ use martlet_command::{Acl, Error, Flags, Group, KeyFlags, KeyPart, Outcome, comm
 use martlet_keyspace::{ExpiryChange, Key};
 
 use super::digest::{DIGEST, DIGEST_VALUE};
+use super::persistence::RELOAD;
 use super::{Call, ServerCommand, ServerHandler};
 use crate::config::memory;
 use crate::shared::{lock, random_id};
@@ -18,7 +19,7 @@ use crate::shared::{lock, random_id};
 /// The family.
 pub static COMMANDS: &[&ServerCommand] = &[&DEBUG];
 
-const FLAGS: Flags = Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE);
+pub(super) const FLAGS: Flags = Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE);
 
 static DEBUG: ServerCommand = container(
     "debug",
@@ -37,6 +38,7 @@ static DEBUG: ServerCommand = container(
         &POPULATE,
         &PROTOCOL,
         &QUICKLIST_PACKED_THRESHOLD,
+        &RELOAD,
         &SET_ACTIVE_EXPIRE,
         &SET_DISABLE_DENY_SCRIPTS,
         &SLEEP,

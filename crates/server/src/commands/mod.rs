@@ -9,6 +9,7 @@ mod digest;
 pub(crate) mod info;
 mod memory;
 mod observe;
+mod persistence;
 mod pubsub;
 mod server;
 
@@ -103,6 +104,7 @@ pub static FAMILIES: &[&[&ServerCommand]] = &[
     memory::COMMANDS,
     observe::COMMANDS,
     pubsub::COMMANDS,
+    persistence::COMMANDS,
     server::COMMANDS,
     crate::transaction::COMMANDS,
 ];

@@ -4,6 +4,8 @@ use martlet_base::number::parse_i64;
 use martlet_command::{Acl, Error, Flags, Group, Outcome, command};
 
 use super::{Call, ServerCommand, ServerHandler};
+use crate::config::ShutdownFlags;
+use crate::persistence::save::SaveFailed;
 
 /// The family.
 pub static COMMANDS: &[&ServerCommand] = &[&TIME, &LOLWUT, &SHUTDOWN];
@@ -47,30 +49,34 @@ static SHUTDOWN: ServerCommand = command("shutdown", -1, shutdown as ServerHandl
             .with(Flags::ALLOW_BUSY),
     )
     .acl(Acl::NONE)
-    .doc(Group::Server, "1.0.0", "O(1)", "Ends the server.");
+    .doc(
+        Group::Server,
+        "1.0.0",
+        "O(1)",
+        "Saves the data if that is configured or asked for, and ends the server.",
+    );
 
 fn shutdown(call: &mut Call<'_>) -> Outcome {
-    let (mut save, mut nosave, mut abort) = (false, false, false);
+    let mut flags = ShutdownFlags::default();
+    let mut abort = false;
     for index in 1..call.argc() {
         match call.arg(index).to_ascii_lowercase().as_slice() {
-            b"save" => save = true,
-            b"nosave" => nosave = true,
+            b"save" => flags.save = true,
+            b"nosave" => flags.nosave = true,
+            b"now" => flags.now = true,
+            b"force" => flags.force = true,
             b"abort" => abort = true,
-            b"now" | b"force" => {}
             _ => return Err(Error::Syntax),
         }
     }
-    if (save && nosave) || (abort && call.argc() > 2) {
+    if (flags.save && flags.nosave) || (abort && call.argc() > 2) {
         return Err(Error::Syntax);
     }
     if abort {
         return Err(Error::Fixed("ERR No shutdown in progress."));
     }
-    if save {
-        // A user who asks for a save must not lose data to a server that cannot.
-        return Err(Error::Fixed("ERR Errors trying to SHUTDOWN. Check logs."));
-    }
-    crate::shutdown::begin(call.worker.shared);
+    let failed = Error::Fixed("ERR Errors trying to SHUTDOWN. Check logs.");
+    call.worker.shut_down(flags).map_err(|SaveFailed| failed)?;
     call.connection.closing = true;
     Ok(())
 }

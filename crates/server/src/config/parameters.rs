@@ -17,7 +17,7 @@ const ACL: super::Effect = Absent("this version has no access control lists beyo
 const CLUSTER: super::Effect = Absent("this version has no cluster mode");
 const EVICTION: super::Effect = Absent("this version does not evict keys");
 const JOURNAL: super::Effect = Absent("this version keeps no append-only file");
-const RDB: super::Effect = Absent("this version writes no RDB files");
+const RDB: super::Effect = Absent("this version saves no RDB file on its own");
 const REPLICATION: super::Effect = Absent("this version does not replicate");
 const SCRIPTS: super::Effect = Absent("this version runs no scripts");
 const STREAMS: super::Effect = Absent("this version has no streams");
@@ -101,10 +101,10 @@ parameter_table! {
     oom_score_adj_values: [i32; 3] = [0, 200, 800] => "oom-score-adj-values", OomScores, MODIFIABLE|MULTI, Honoured;
     /// What SIGINT does besides stopping the server
     shutdown_on_sigint: ShutdownFlags = ShutdownFlags::default()
-        => "shutdown-on-sigint", ShutdownFlags::KIND, MODIFIABLE|MULTI, RDB;
+        => "shutdown-on-sigint", ShutdownFlags::KIND, MODIFIABLE|MULTI, Honoured;
     /// What SIGTERM does besides stopping the server
     shutdown_on_sigterm: ShutdownFlags = ShutdownFlags::default()
-        => "shutdown-on-sigterm", ShutdownFlags::KIND, MODIFIABLE|MULTI, RDB;
+        => "shutdown-on-sigterm", ShutdownFlags::KIND, MODIFIABLE|MULTI, Honoured;
     /// Seconds that a shutdown waits for lagging replicas
     shutdown_timeout_s: u32 = 10 => "shutdown-timeout", Integer(0, INT_MAX), MODIFIABLE, REPLICATION;
 
@@ -237,18 +237,18 @@ parameter_table! {
     /// Save points: seconds and changes
     save: SavePoints = SavePoints::standard() => "save", SaveList, MODIFIABLE|SWITCH|MULTI, RDB;
     /// Name of the RDB file in `dir`
-    dbfilename: PathBuf = "dump.rdb".into() => "dbfilename", Text(dbfilename), MODIFIABLE|PROTECTED, RDB;
+    dbfilename: PathBuf = "dump.rdb".into() => "dbfilename", Text(dbfilename), MODIFIABLE|PROTECTED, Honoured;
     /// Compress strings in RDB files
-    rdbcompression: bool = true => "rdbcompression", YesNo, MODIFIABLE, RDB;
+    rdbcompression: bool = true => "rdbcompression", YesNo, MODIFIABLE, Honoured;
     /// Write and check the RDB file's checksum
-    rdbchecksum: bool = true => "rdbchecksum", YesNo, IMMUTABLE, RDB;
+    rdbchecksum: bool = true => "rdbchecksum", YesNo, IMMUTABLE, Honoured;
     /// Remove RDB files made for a full sync
     rdb_del_sync_files: bool = false => "rdb-del-sync-files", YesNo, MODIFIABLE, REPLICATION;
     /// Force an RDB file to disk while it is written
-    rdb_save_incremental_fsync: bool = true => "rdb-save-incremental-fsync", YesNo, MODIFIABLE, RDB;
+    rdb_save_incremental_fsync: bool = true => "rdb-save-incremental-fsync", YesNo, MODIFIABLE, Honoured;
     /// How strictly an RDB file's version is checked
     rdb_version_check: RdbVersionCheck = RdbVersionCheck::Strict
-        => "rdb-version-check", RdbVersionCheck::KIND, MODIFIABLE, RDB;
+        => "rdb-version-check", RdbVersionCheck::KIND, MODIFIABLE, Honoured;
     /// Refuse writes after a failed background save
     stop_writes_on_bgsave_error: bool = true => "stop-writes-on-bgsave-error", YesNo, MODIFIABLE, RDB;
 

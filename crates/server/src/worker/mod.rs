@@ -191,16 +191,7 @@ impl Worker {
 
     /// How accesses to keys are noted under the configured policy.
     pub fn touch_policy(&self) -> Touch {
-        let config = self.config.current();
-        if matches!(config.maxmemory_policy, MaxmemoryPolicy::AllkeysLfu | MaxmemoryPolicy::VolatileLfu) {
-            Touch::Lfu {
-                minutes: (self.now_ms / 60_000) as u16,
-                log_factor: config.lfu_log_factor,
-                decay_minutes: config.lfu_decay_time_minutes,
-            }
-        } else {
-            Touch::Lru((self.now_ms / 1000) as u32 & 0xff_ffff)
-        }
+        crate::settings::touch(self.config.current(), self.now_ms)
     }
 
     /// Passes the gate, if this loop has not yet.

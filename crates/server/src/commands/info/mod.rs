@@ -1,5 +1,6 @@
 //! INFO: the server's state as text, in Redis' sections and under Redis' field names.
 
+mod persistence;
 mod sections;
 mod traffic;
 
@@ -27,7 +28,7 @@ const SECTIONS: &[Section] = &[
     Section { name: "server", is_default: true, write: sections::server },
     Section { name: "clients", is_default: true, write: sections::clients },
     Section { name: "memory", is_default: true, write: sections::memory },
-    Section { name: "persistence", is_default: true, write: sections::persistence },
+    Section { name: "persistence", is_default: true, write: persistence::persistence },
     Section { name: "stats", is_default: true, write: traffic::stats },
     Section { name: "replication", is_default: true, write: sections::replication },
     Section { name: "cpu", is_default: true, write: sections::cpu },

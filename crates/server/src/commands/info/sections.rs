@@ -145,29 +145,6 @@ pub(super) fn memory(worker: &mut Worker, text: &mut Text) {
     text.field("lazyfreed_objects", shared.engine.lazy_free.freed());
 }
 
-pub(super) fn persistence(worker: &mut Worker, text: &mut Text) {
-    let changes = worker.shared.engine.sum(|c| c.dirty.get());
-    text.title("Persistence");
-    text.field("loading", 0);
-    text.field("async_loading", 0);
-    text.field("rdb_changes_since_last_save", changes);
-    text.field("rdb_bgsave_in_progress", 0);
-    text.field("rdb_last_save_time", worker.shared.started_ms / 1000);
-    text.field("rdb_last_bgsave_status", "ok");
-    text.field("rdb_last_bgsave_time_sec", -1);
-    text.field("rdb_current_bgsave_time_sec", -1);
-    text.field("rdb_saves", 0);
-    text.field("rdb_last_cow_size", 0);
-    text.field("aof_enabled", 0);
-    text.field("aof_rewrite_in_progress", 0);
-    text.field("aof_rewrite_scheduled", 0);
-    text.field("aof_last_rewrite_time_sec", -1);
-    text.field("aof_current_rewrite_time_sec", -1);
-    text.field("aof_last_bgrewrite_status", "ok");
-    text.field("aof_last_write_status", "ok");
-    text.field("aof_last_cow_size", 0);
-}
-
 pub(super) fn replication(worker: &mut Worker, text: &mut Text) {
     text.title("Replication");
     text.field("role", "master");

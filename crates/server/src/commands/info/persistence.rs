@@ -1,0 +1,64 @@
+//! INFO's section on the data set on disk.
+
+use std::sync::atomic::Ordering;
+
+use super::Text;
+use crate::worker::Worker;
+
+pub(super) fn persistence(worker: &mut Worker, text: &mut Text) {
+    let shared = worker.shared;
+    let facts = shared.persistence.facts();
+    let load = &shared.persistence.load;
+    let is_loading = shared.persistence.is_loading();
+    let changes = shared.engine.sum(|c| c.dirty.get()).wrapping_sub(facts.saved_changes);
+    text.title("Persistence");
+    text.field("loading", u8::from(is_loading));
+    text.field("async_loading", 0);
+    text.field("current_cow_peak", 0);
+    text.field("current_cow_size", 0);
+    text.field("current_cow_size_age", 0);
+    text.field("current_fork_perc", "0.00");
+    text.field("current_save_keys_processed", 0);
+    text.field("current_save_keys_total", 0);
+    text.field("rdb_changes_since_last_save", changes);
+    text.field("rdb_bgsave_in_progress", 0);
+    text.field("rdb_last_save_time", facts.saved_at_s);
+    text.field("rdb_last_bgsave_status", if facts.is_background_sound { "ok" } else { "err" });
+    text.field("rdb_last_bgsave_time_sec", facts.background_s.unwrap_or(-1));
+    text.field("rdb_current_bgsave_time_sec", -1);
+    text.field("rdb_saves", facts.saves);
+    text.field("rdb_last_cow_size", 0);
+    text.field("rdb_last_load_keys_expired", load.expired.load(Ordering::Relaxed));
+    text.field("rdb_last_load_keys_loaded", load.keys.load(Ordering::Relaxed));
+    text.field("aof_enabled", 0);
+    text.field("aof_rewrite_in_progress", 0);
+    text.field("aof_rewrite_scheduled", 0);
+    text.field("aof_last_rewrite_time_sec", -1);
+    text.field("aof_current_rewrite_time_sec", -1);
+    text.field("aof_last_bgrewrite_status", "ok");
+    text.field("aof_rewrites", 0);
+    text.field("aof_rewrites_consecutive_failures", 0);
+    text.field("aof_last_write_status", "ok");
+    text.field("aof_last_cow_size", 0);
+    text.field("module_fork_in_progress", 0);
+    text.field("module_fork_last_cow_size", 0);
+    if is_loading {
+        loading(worker, text);
+    }
+}
+
+/// How far loading has come, and how long it will take at that speed.
+fn loading(worker: &Worker, text: &mut Text) {
+    let load = &worker.shared.persistence.load;
+    let began_ms = load.began_ms.load(Ordering::Relaxed);
+    let total = load.total_bytes.load(Ordering::Relaxed);
+    let read = load.read_bytes.load(Ordering::Relaxed).min(total);
+    let elapsed_s = ((worker.shared.clock.unix_ms() - began_ms) / 1000).max(0) as u64;
+    let eta_s = if elapsed_s == 0 { 1 } else { elapsed_s.saturating_mul(total - read) / read.max(1) };
+    text.field("loading_start_time", began_ms / 1000);
+    text.field("loading_total_bytes", total);
+    text.field("loading_rdb_used_mem", load.memory_bytes.load(Ordering::Relaxed));
+    text.field("loading_loaded_bytes", read);
+    text.field("loading_loaded_perc", format_args!("{:.2}", read as f64 * 100.0 / total.max(1) as f64));
+    text.field("loading_eta_seconds", eta_s);
+}
