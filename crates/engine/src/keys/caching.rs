@@ -78,7 +78,7 @@ mod tests {
 
     fn set(keys: &mut Keys, name: &[u8]) -> Vec<Invalidation> {
         let key = Key::new(name);
-        keys.set_str(&key, b"v", ExpiryChange::Remove);
+        keys.set_str(&key, b"v", ExpiryChange::Clear);
         keys.changed(&key, EventClass::STRING, "set");
         keys.effects.take_news().invalidations
     }
