@@ -1,16 +1,18 @@
-//! `./x clients`: each client library tours the commands of a running server, which must hold nothing of value.
+//! `./x clients`: each client library tours the commands of a server, which must hold nothing of value.
 //! Libraries are installed through their package managers into `target/clients/`, at pinned versions.
+//! With no port given, our own server is built and toured in each of its [`CONFIGURATIONS`].
 
-use crate::run::{Outcome, is_installed, root, step};
+use crate::run::{Outcome, cargo, is_installed, root, step};
+use martlet_testkit::server::Server;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Which server, which libraries.
 #[derive(clap::Args)]
 pub struct Options {
-    /// The server's port; everything on it is flushed.
-    #[arg(long, default_value_t = 6379)]
-    port: u16,
+    /// The port of a running server; everything on it is flushed.
+    #[arg(long)]
+    port: Option<u16>,
     /// Only these libraries.
     only: Vec<String>,
 }
@@ -31,19 +33,50 @@ const LIBRARIES: &[Library] = &[
     Library { name: "redis-rs", tool: ("cargo", "--version"), run: rust },
 ];
 
-/// Runs every tour; one that fails does not keep the others from running.
+/// I/O backend and threads: what decides how a request travels.
+pub const CONFIGURATIONS: &[[&str; 4]] = &[
+    ["--io-backend", "epoll", "--io-threads", "1"],
+    ["--io-backend", "epoll", "--io-threads", "2"],
+    ["--io-backend", "uring", "--io-threads", "1"],
+    ["--io-backend", "uring", "--io-threads", "2"],
+];
+
+/// Runs every tour against the given server, or against ours in every configuration.
 pub fn run(options: &Options) -> Outcome {
-    let port = options.port.to_string();
+    if let Some(port) = options.port {
+        return tour(&port.to_string(), &options.only);
+    }
+    for_each_configuration(|port| tour(port, &options.only))
+}
+
+/// Builds our server and runs `work` with the port of one that has each of the configurations; all are run, whatever fails.
+pub fn for_each_configuration(mut work: impl FnMut(&str) -> Outcome) -> Outcome {
+    cargo(&["build", "-p", "martlet"])?;
+    let program = root().join("target/debug/martlet");
+    let mut failed = Vec::new();
+    for configuration in CONFIGURATIONS {
+        let arguments = [&["server"], &configuration[..], &["--enable-debug-command", "yes"]].concat();
+        println!("== {}", configuration.join(" "));
+        let server = Server::start(&program, &arguments)?;
+        if let Err(error) = work(&server.address().port().to_string()) {
+            failed.push(format!("{}: {error}", configuration.join(" ")));
+        }
+    }
+    if failed.is_empty() { Ok(()) } else { Err(failed.join("\n").into()) }
+}
+
+/// Runs the tours; one that fails does not keep the others from running.
+fn tour(port: &str, only: &[String]) -> Outcome {
     let mut failed = Vec::new();
     for library in LIBRARIES {
-        if !options.only.is_empty() && !options.only.iter().any(|name| name == library.name) {
+        if !only.is_empty() && !only.iter().any(|name| name == library.name) {
             continue;
         }
         if !is_installed(library.tool.0, library.tool.1) {
             eprintln!("x: {} is NOT installed; {} is left out", library.tool.0, library.name);
             continue;
         }
-        let outcome = workspace(library.name).and_then(|folder| (library.run)(&folder, &port));
+        let outcome = workspace(library.name).and_then(|folder| (library.run)(&folder, port));
         match outcome {
             Ok(()) => println!("{}: passed", library.name),
             Err(error) => {

@@ -32,6 +32,11 @@ macro_rules! bits {
                 $name(self.0 | other.0)
             }
 
+            /// The bits of this set that are not in the other.
+            pub const fn without(self, other: $name) -> $name {
+                $name(self.0 & !other.0)
+            }
+
             /// The names of the bits set, in the table's order.
             pub fn names(self) -> impl Iterator<Item = &'static str> {
                 Self::NAMES.iter().filter(move |(bit, name)| self.has(*bit) && !name.is_empty()).map(|(_, name)| *name)

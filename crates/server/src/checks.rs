@@ -49,28 +49,49 @@ pub fn unknown_command(args: &Args<'_>) -> Error {
 }
 
 /// The error for a container's subcommand that does not exist.
-pub fn unknown_subcommand(args: &Args<'_>) -> Error {
+pub fn unknown_subcommand(entry: &Entry, args: &Args<'_>) -> Error {
+    if entry.spec.name == "debug" {
+        debug_syntax(args)
+    } else {
+        subcommand_error("unknown subcommand '", args)
+    }
+}
+
+/// In Redis, DEBUG's subcommands are not in the table: an unknown one and a wrong number of arguments are told alike.
+fn debug_syntax(args: &Args<'_>) -> Error {
+    subcommand_error("unknown subcommand or wrong number of arguments for '", args)
+}
+
+fn subcommand_error(what: &str, args: &Args<'_>) -> Error {
     let sub = args.at(1);
     let hint = [b"'. Try ", &*args.at(0).to_ascii_uppercase(), b" HELP."].concat();
-    Error::Bytes([b"ERR unknown subcommand '", &sub[..sub.len().min(ECHOED_BYTES)], &hint].concat())
+    Error::Bytes([b"ERR ", what.as_bytes(), &sub[..sub.len().min(ECHOED_BYTES)], &hint].concat())
 }
 
 fn subcommand_exists(_: &Worker, _: &Connection, entry: &Entry, args: &Args<'_>) -> Outcome {
     if !entry.subcommands.is_empty() && matches!(entry.run, Run::Nothing) && args.len() > 1 {
-        return Err(unknown_subcommand(args));
+        return Err(unknown_subcommand(entry, args));
     }
     Ok(())
 }
 
-fn arity(_: &Worker, _: &Connection, entry: &Entry, args: &Args<'_>) -> Outcome {
-    if entry.spec.takes(args.len()) { Ok(()) } else { Err(Error::Arity(entry.spec.full_name)) }
+fn arity(worker: &Worker, _: &Connection, entry: &Entry, args: &Args<'_>) -> Outcome {
+    match entry.spec.takes(args.len()) {
+        true => Ok(()),
+        false if entry.parent.is_some() && is_debug(worker, entry) => Err(debug_syntax(args)),
+        false => Err(Error::Arity(entry.spec.full_name)),
+    }
+}
+
+/// Whether it is DEBUG or one of its subcommands.
+fn is_debug(worker: &Worker, entry: &Entry) -> bool {
+    let container = entry.parent.map_or(entry, |id| &worker.shared.registry.entries()[id]);
+    container.spec.name == "debug"
 }
 
 fn debug_is_enabled(worker: &Worker, connection: &Connection, entry: &Entry, _: &Args<'_>) -> Outcome {
     use crate::config::ProtectedAction;
-    if entry.spec.name != "debug"
-        && entry.parent.is_none_or(|id| worker.shared.registry.entries()[id].spec.name != "debug")
-    {
+    if !is_debug(worker, entry) {
         return Ok(());
     }
     let allowed = match worker.config().enable_debug_command {

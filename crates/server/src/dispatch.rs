@@ -170,7 +170,7 @@ impl Worker {
             Run::Server(handler) => {
                 handler(&mut Call { worker: self, connection, reply, args: *args, entry, deny_blocking })
             }
-            Run::Nothing => Err(checks::unknown_subcommand(args)),
+            Run::Nothing => Err(checks::unknown_subcommand(entry, args)),
         };
         let end = self.shared.clock.raw();
         let ns = self.shared.clock.elapsed_ns(self.mark, end);

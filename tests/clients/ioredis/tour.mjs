@@ -110,7 +110,7 @@ const groups = {
     same(await r.select(1), 'OK');
     same(await r.dbsize(), 0);
     same(await r.select(0), 'OK');
-    const monitor = await r.duplicate().monitor();
+    const monitor = await r.monitor();
     const seen = new Promise((resolve) => monitor.on('monitor', (_time, args) => resolve(args)));
     await r.echo('watched');
     same((await seen).map((word) => word.toLowerCase()), ['echo', 'watched']);

@@ -32,7 +32,7 @@ fn sorted(registry: &Registry) -> Vec<(&[u8], &Entry)> {
 
 fn all(call: &mut Call<'_>) -> Outcome {
     if call.argc() > 1 {
-        return Err(crate::checks::unknown_subcommand(&call.args));
+        return Err(crate::checks::unknown_subcommand(call.entry, &call.args));
     }
     let registry = call.worker.shared.registry;
     let commands = sorted(registry);
@@ -94,10 +94,12 @@ fn write_info(reply: &mut Reply, registry: &Registry, name: &[u8], entry: &Entry
     let categories: Vec<&str> = spec.acl().names().collect();
     reply.set(categories.len());
     categories.iter().for_each(|category| reply.simple(&format!("@{category}")));
-    reply.array(0);
-    reply.array(spec.keys.len());
+    let tips = super::tips::of(spec.full_name);
+    reply.set(tips.len());
+    tips.iter().for_each(|tip| reply.bulk(tip.as_bytes()));
+    reply.set(spec.keys.len());
     spec.keys.iter().for_each(|part| write_key_part(reply, part));
-    reply.array(entry.subcommands.len());
+    reply.set(entry.subcommands.len());
     for &id in &entry.subcommands {
         let sub = &registry.entries()[id];
         write_info(reply, registry, sub.spec.full_name.as_bytes(), sub);
@@ -304,12 +306,24 @@ fn find_keys<'a>(call: &Call<'a>) -> Result<(Args<'a>, Vec<(usize, KeyFlags)>), 
         if !part.find_in(&args, &mut indexes) {
             return Err(Error::Fixed("ERR Invalid arguments specified for command"));
         }
-        keys.extend(indexes.into_iter().map(|index| (index, part.flags)));
+        let flags = flags_by_arguments(entry, &args).unwrap_or(part.flags);
+        let flags = flags.without(KeyFlags::VARIABLE_FLAGS).without(KeyFlags::INCOMPLETE);
+        keys.extend(indexes.into_iter().map(|index| (index, flags)));
     }
     if keys.is_empty() && !entry.spec.flags.has(Flags::NO_MANDATORY_KEYS) {
         return Err(Error::Fixed("ERR Invalid arguments specified for command"));
     }
     Ok((args, keys))
+}
+
+/// What commands with variable flags do with their key, if it is not what their entry says.
+fn flags_by_arguments(entry: &Entry, args: &Args<'_>) -> Option<KeyFlags> {
+    let has = |word: &str| args.iter().skip(2).any(|arg| arg.eq_ignore_ascii_case(word.as_bytes()));
+    match entry.spec.name {
+        "set" if !has("get") => Some(KeyFlags::OW.with(KeyFlags::UPDATE)),
+        "bitfield" if !has("set") && !has("incrby") => Some(KeyFlags::RO.with(KeyFlags::ACCESS)),
+        _ => None,
+    }
 }
 
 static HELP: ServerCommand = command("command|help", 2, help as ServerHandler)

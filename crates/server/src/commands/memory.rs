@@ -150,7 +150,7 @@ fn stats(call: &mut Call<'_>) -> Outcome {
         ("keys.bytes-per-key", (used - startup).max(0) / keys.max(1) as i64),
         ("dataset.bytes", dataset),
     ];
-    reply.map(ints.len() + used_dbs.len() + more.len() + 5);
+    reply.map(ints.len() + used_dbs.len() + more.len() + 6);
     let int = |reply: &mut martlet_protocol::reply::Reply, name: &str, value: i64| {
         reply.bulk(name.as_bytes());
         reply.int(value);
@@ -172,6 +172,7 @@ fn stats(call: &mut Call<'_>) -> Outcome {
     int(reply, "allocator.resident", resident);
     reply.bulk(b"fragmentation");
     reply.double(resident as f64 / used.max(1) as f64);
+    int(reply, "fragmentation.bytes", resident - used);
     Ok(())
 }
 

@@ -8,10 +8,12 @@ mod debug;
 mod digest;
 pub(crate) mod info;
 mod memory;
+mod module;
 mod observe;
 mod persistence;
 mod pubsub;
 mod server;
+mod tips;
 
 pub use pubsub::answers_with_messages;
 
@@ -102,6 +104,7 @@ pub static FAMILIES: &[&[&ServerCommand]] = &[
     debug::COMMANDS,
     info::COMMANDS,
     memory::COMMANDS,
+    module::COMMANDS,
     observe::COMMANDS,
     pubsub::COMMANDS,
     persistence::COMMANDS,

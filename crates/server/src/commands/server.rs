@@ -1,4 +1,4 @@
-//! The server as a whole: TIME, LOLWUT, SHUTDOWN.
+//! The server as a whole: TIME, LOLWUT, ROLE, SHUTDOWN.
 
 use martlet_base::number::parse_i64;
 use martlet_command::{Acl, Error, Flags, Group, Outcome, command};
@@ -8,7 +8,7 @@ use crate::config::ShutdownFlags;
 use crate::persistence::save::SaveFailed;
 
 /// The family.
-pub static COMMANDS: &[&ServerCommand] = &[&TIME, &LOLWUT, &SHUTDOWN];
+pub static COMMANDS: &[&ServerCommand] = &[&TIME, &LOLWUT, &ROLE, &SHUTDOWN];
 
 static TIME: ServerCommand = command("time", 1, time as ServerHandler)
     .flags(Flags::LOADING.with(Flags::STALE).with(Flags::FAST))
@@ -36,6 +36,19 @@ fn lolwut(call: &mut Call<'_>) -> Outcome {
     let art = "        __\n  _____/ o>\n /  __   |\n<__/  \\__/\n    \\/\\/\n";
     let text = format!("{art}\nRedis ver. {}\n", super::connection::REDIS_VERSION);
     call.reply.verbatim("txt", text.as_bytes());
+    Ok(())
+}
+
+static ROLE: ServerCommand = command("role", 1, role as ServerHandler)
+    .flags(Flags::NOSCRIPT.with(Flags::LOADING).with(Flags::STALE).with(Flags::FAST))
+    .acl(Acl::ADMIN.with(Acl::DANGEROUS))
+    .doc(Group::Server, "2.8.12", "O(1)", "Tells the replication role: a master without replicas.");
+
+fn role(call: &mut Call<'_>) -> Outcome {
+    call.reply.array(3);
+    call.reply.bulk(b"master");
+    call.reply.int(0);
+    call.reply.array(0);
     Ok(())
 }
 

@@ -1,0 +1,58 @@
+//! MODULE: this server loads no modules, and says so as a Redis does that forbids it.
+
+use martlet_command::{Acl, Error, Flags, Group, Outcome, command, container};
+
+use super::{Call, ServerCommand, ServerHandler};
+
+/// The family.
+pub static COMMANDS: &[&ServerCommand] = &[&MODULE];
+
+static MODULE: ServerCommand = container("module", -2, &[&HELP, &LIST, &LOAD, &LOADEX, &UNLOAD]).doc(
+    Group::Server,
+    "4.0.0",
+    "Depends on subcommand.",
+    "A container for module commands.",
+);
+
+const CHANGES: Flags = Flags::NO_ASYNC_LOADING.with(Flags::ADMIN).with(Flags::NOSCRIPT);
+
+static LIST: ServerCommand = command("module|list", 2, list as ServerHandler)
+    .flags(Flags::ADMIN.with(Flags::NOSCRIPT))
+    .acl(Acl::NONE)
+    .doc(Group::Server, "4.0.0", "O(1)", "Lists the loaded modules: there are none.");
+
+fn list(call: &mut Call<'_>) -> Outcome {
+    call.reply.array(0);
+    Ok(())
+}
+
+static LOAD: ServerCommand = command("module|load", -3, refuse as ServerHandler)
+    .flags(CHANGES)
+    .acl(Acl::NONE)
+    .doc(Group::Server, "4.0.0", "O(1)", "Loads a module: refused.");
+
+static LOADEX: ServerCommand = command("module|loadex", -3, refuse as ServerHandler)
+    .flags(CHANGES)
+    .acl(Acl::NONE)
+    .doc(Group::Server, "7.0.0", "O(1)", "Loads a module with its configuration: refused.");
+
+static UNLOAD: ServerCommand = command("module|unload", 3, refuse as ServerHandler)
+    .flags(CHANGES)
+    .acl(Acl::NONE)
+    .doc(Group::Server, "4.0.0", "O(1)", "Unloads a module: refused.");
+
+fn refuse(_: &mut Call<'_>) -> Outcome {
+    Err(Error::Fixed(
+        "ERR MODULE command not allowed. If the enable-module-command option is set to \"local\", you can run it from a local connection, otherwise you need to set this option in the configuration file, and then restart the server.",
+    ))
+}
+
+static HELP: ServerCommand = command("module|help", 2, help as ServerHandler)
+    .flags(Flags::LOADING.with(Flags::STALE))
+    .acl(Acl::NONE)
+    .doc(Group::Server, "5.0.0", "O(1)", "Lists the subcommands.");
+
+fn help(call: &mut Call<'_>) -> Outcome {
+    super::write_help(call, "MODULE");
+    Ok(())
+}
