@@ -57,6 +57,33 @@ fn is_natural(layout: Layout) -> bool {
     layout.align() <= NATURAL_ALIGN && layout.align() <= layout.size()
 }
 
+/// Whether a plain request may give the alignment: mimalloc begins its pages at 128 bytes past a large boundary, so blocks that
+/// are whole cache lines mostly lie on them.
+#[inline(always)]
+fn may_be_natural(layout: Layout) -> bool {
+    layout.align() <= 128 && layout.size() % layout.align() == 0
+}
+
+/// An aligned block from `plain`, if the one that it gives happens to be aligned, else from `aligned`.
+#[inline]
+unsafe fn aligned_block(
+    layout: Layout,
+    plain: unsafe extern "C" fn(usize) -> *mut std::ffi::c_void,
+    aligned: unsafe extern "C" fn(usize, usize) -> *mut std::ffi::c_void,
+) -> *mut u8 {
+    // SAFETY: the caller keeps GlobalAlloc's contract; a block that is not aligned goes back before anyone sees it.
+    unsafe {
+        if may_be_natural(layout) {
+            let block = plain(layout.size());
+            if block.addr() % layout.align() == 0 {
+                return block.cast();
+            }
+            ffi::mi_free(block);
+        }
+        aligned(layout.size(), layout.align()).cast()
+    }
+}
+
 /// The global allocator of every Martlet binary.
 pub struct Accounting;
 
@@ -70,7 +97,7 @@ unsafe impl GlobalAlloc for Accounting {
             if is_natural(layout) {
                 ffi::mi_malloc(layout.size()).cast()
             } else {
-                ffi::mi_malloc_aligned(layout.size(), layout.align()).cast()
+                aligned_block(layout, ffi::mi_malloc, ffi::mi_malloc_aligned)
             }
         }
     }
@@ -83,7 +110,7 @@ unsafe impl GlobalAlloc for Accounting {
             if is_natural(layout) {
                 ffi::mi_zalloc(layout.size()).cast()
             } else {
-                ffi::mi_zalloc_aligned(layout.size(), layout.align()).cast()
+                aligned_block(layout, ffi::mi_zalloc, ffi::mi_zalloc_aligned)
             }
         }
     }
@@ -107,6 +134,13 @@ unsafe impl GlobalAlloc for Accounting {
             }
         }
     }
+}
+
+/// Gives back to the system what was freed some time ago (mimalloc's `purge_delay`); to be called now and then, since the
+/// allocator only looks when it is used.
+pub fn purge_old() {
+    // SAFETY: as in `purge`.
+    unsafe { libmimalloc_sys::mi_collect(false) };
 }
 
 /// Gives memory that was freed back to the system, as far as the calling thread can.

@@ -1,9 +1,13 @@
-//! The thread that frees large values, so that nobody who holds a shard waits for it.
+//! The thread that frees large values, so that nobody who holds a shard waits for it, and that gives freed memory back.
 
 use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::time::Duration;
+
+/// How often the idle thread gives memory that was freed back to the system.
+const PURGE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A queue of things to drop, drained by one background thread that ends with the last handle.
 #[derive(Clone, Debug)]
@@ -31,10 +35,16 @@ impl LazyFree {
         let counts = Arc::new(Counts::default());
         let shared = counts.clone();
         std::thread::Builder::new().name("lazyfree".into()).spawn(move || {
-            for (objects, job) in jobs {
-                drop(job);
-                shared.pending.fetch_sub(objects as u64, Ordering::Relaxed);
-                shared.freed.fetch_add(objects as u64, Ordering::Relaxed);
+            loop {
+                match jobs.recv_timeout(PURGE_INTERVAL) {
+                    Ok((objects, job)) => {
+                        drop(job);
+                        shared.pending.fetch_sub(objects as u64, Ordering::Relaxed);
+                        shared.freed.fetch_add(objects as u64, Ordering::Relaxed);
+                    }
+                    Err(RecvTimeoutError::Timeout) => martlet_base::alloc::purge_old(),
+                    Err(RecvTimeoutError::Disconnected) => break,
+                }
             }
         })?;
         Ok(LazyFree { queue, counts })

@@ -14,6 +14,7 @@ use crate::entry::RawEntry;
 /// Slots in a bucket: one cache line.
 pub(crate) const BUCKET_SLOTS: usize = 8;
 const BUCKET_BYTES: usize = 64;
+const CACHE_LINE_BYTES: usize = 64;
 const ADDRESS: u64 = (1 << 48) - 1;
 
 /// A bucket's slots, as a cache line.
@@ -133,7 +134,8 @@ impl Segment {
         }
     }
 
-    /// Asks the processor to load the entries that may be the key's.
+    /// Asks the processor to load the entries that may be the key's: of each the line that it begins in and the next, where the
+    /// value of most short strings ends.
     #[inline]
     pub(crate) fn prefetch_entry(&self, tag: u16) {
         if self.bucket_count == 0 {
@@ -142,7 +144,9 @@ impl Segment {
         let bucket = self.bucket(self.home(tag));
         let mut candidates = slots_with_tag(bucket, tag);
         while candidates != 0 {
-            prefetch((bucket.0[candidates.trailing_zeros() as usize] & ADDRESS) as *const u8);
+            let entry = (bucket.0[candidates.trailing_zeros() as usize] & ADDRESS) as *const u8;
+            prefetch(entry);
+            prefetch(entry.wrapping_add(CACHE_LINE_BYTES));
             candidates &= candidates - 1;
         }
     }

@@ -147,7 +147,9 @@ impl Worker {
         deny_blocking: bool,
     ) {
         let begin = reply.len();
-        let outcome = match entry.run {
+        // Assigned where it is made: an outcome that moves is read back in wider pieces than it was written in.
+        let outcome;
+        match entry.run {
             Run::Data(handler) => {
                 let mut context = Context {
                     args: *args,
@@ -158,20 +160,20 @@ impl Worker {
                     deny_blocking,
                     block: None,
                 };
-                let outcome = handler(&mut context);
-                match context.block.take() {
-                    Some(block) if outcome.is_ok() => {
-                        self.block(connection, entry, args, block);
-                        Ok(())
-                    }
-                    _ => outcome,
+                outcome = handler(&mut context);
+                if context.block.is_some()
+                    && outcome.is_ok()
+                    && let Some(block) = context.block.take()
+                {
+                    self.block(connection, entry, args, block);
                 }
             }
             Run::Server(handler) => {
-                handler(&mut Call { worker: self, connection, reply, args: *args, entry, deny_blocking })
+                outcome =
+                    handler(&mut Call { worker: self, connection, reply, args: *args, entry, deny_blocking });
             }
-            Run::Nothing => Err(checks::unknown_subcommand(entry, args)),
-        };
+            Run::Nothing => outcome = Err(checks::unknown_subcommand(entry, args)),
+        }
         let end = self.shared.clock.raw();
         let ns = self.shared.clock.elapsed_ns(self.mark, end);
         self.mark = end;
@@ -181,9 +183,9 @@ impl Worker {
         if ns >= self.slow_ns || ns >= self.latency_ns {
             self.note_slow(connection, entry, args, ns);
         }
-        if let Err(error) = outcome {
+        if let Err(error) = &outcome {
             reply.truncate(begin);
-            self.fail(reply, entry, &error);
+            self.fail(reply, entry, error);
         }
     }
 

@@ -45,17 +45,22 @@ pub struct Registry {
 
 const TABLE_SIZE: usize = 2048;
 
-/// A number that names which differ only in the case of letters share.
+/// A number that names which differ only in the case of letters share. Short names are read in two overlapping words, since
+/// a copy of their bytes into one would have to be complete before it could be read.
 #[inline]
 fn fold(name: &[u8]) -> usize {
-    let mut word = [0u8; 8];
-    let head = name.len().min(8);
-    word[..head].copy_from_slice(&name[..head]);
-    let last = name.last().copied().unwrap_or(0) | 0x20;
-    let word = u64::from_le_bytes(word) | 0x2020_2020_2020_2020;
-    let mixed =
-        (word ^ (name.len() as u64) << 56 ^ u64::from(last) << 48).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    (mixed >> 53) as usize
+    let word = match *name {
+        [a, b, c, d, .., w, x, y, z] => {
+            u64::from(u32::from_le_bytes([a, b, c, d])) << 32 | u64::from(u32::from_le_bytes([w, x, y, z]))
+        }
+        [] => 0,
+        [first, ..] => {
+            let (middle, last) = (name[name.len() / 2], name[name.len() - 1]);
+            u64::from(first) << 16 | u64::from(middle) << 8 | u64::from(last)
+        }
+    };
+    let word = (word | 0x2020_2020_2020_2020) ^ (name.len() as u64) << 56;
+    (word.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 53) as usize
 }
 
 impl Registry {

@@ -168,9 +168,13 @@ fn many_connections(setup: &Setup, row: &Row, server: &Measured, many: usize) ->
     Ok(Found { value: few.value / found.value, ..found })
 }
 
+/// Allocators give freed memory back after a while.
+const SETTLING: Duration = Duration::from_secs(3);
+
 fn memory(setup: &Setup, row: &Row, server: &Measured, keys: u64) -> Result<Found> {
     let before = server.resident_bytes()?;
     fill(setup, row, server)?;
+    std::thread::sleep(SETTLING);
     let grown = server.resident_bytes()?.saturating_sub(before);
     let keys = if setup.quick { keys / QUICK_DIVISOR } else { keys };
     Ok(Found { value: grown as f64 / keys as f64, requests: keys, ..Found::default() })

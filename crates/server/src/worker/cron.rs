@@ -21,6 +21,7 @@ impl Worker {
     /// Does what is due.
     pub(super) fn tick(&mut self) {
         let now_ms = self.shared.clock.unix_ms();
+        self.looked_ms = now_ms;
         if self.deadlines.first().is_some_and(|(at_ms, _)| *at_ms <= now_ms) {
             self.enter();
             self.refresh_time();

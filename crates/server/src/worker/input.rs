@@ -271,8 +271,7 @@ impl Worker {
         if batch.requests.is_empty() {
             return true;
         }
-        self.now_ms = self.shared.clock.unix_ms();
-        self.keys.now_ms = self.now_ms;
+        self.advance_time();
         for request in &batch.requests {
             let spans =
                 &batch.spans[request.first_span as usize..(request.first_span + request.span_count) as usize];

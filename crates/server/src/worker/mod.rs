@@ -57,6 +57,10 @@ pub struct Worker {
     pub now_ms: i64,
     /// A raw reading of the clock: when the command that runs now began.
     pub mark: u64,
+    /// The wall clock, Unix milliseconds, and the raw reading at the same instant, as of this loop's first work.
+    anchor: (i64, u64),
+    /// The wall clock as of this loop's last look.
+    looked_ms: i64,
     /// Commands slower than this go to the slow log, in nanoseconds.
     pub slow_ns: u64,
     /// Commands slower than this go to the latency monitor, in nanoseconds.
@@ -103,6 +107,8 @@ impl Worker {
             config,
             now_ms: shared.clock.unix_ms(),
             mark: shared.clock.raw(),
+            anchor: (0, 0),
+            looked_ms: 0,
             slow_ns: u64::MAX,
             latency_ns: u64::MAX,
             connections: Vec::new(),
@@ -176,8 +182,17 @@ impl Worker {
     pub fn refresh_time(&mut self) {
         self.now_ms = self.shared.clock.unix_ms();
         self.mark = self.shared.clock.raw();
+        self.anchor = (self.now_ms, self.mark);
         self.keys.now_ms = self.now_ms;
         self.keys.touch = self.touch_policy();
+    }
+
+    /// Sets the time to the end of the last command, without reading a clock.
+    #[inline]
+    fn advance_time(&mut self) {
+        let (wall_ms, raw) = self.anchor;
+        self.now_ms = wall_ms + (self.shared.clock.elapsed_ns(raw, self.mark) / 1_000_000) as i64;
+        self.keys.now_ms = self.now_ms;
     }
 
     /// Bytes of the keyspace's tables, entries apart; takes one shard at a time.
@@ -265,10 +280,9 @@ impl Worker {
         if !self.ready.is_empty() || self.has_closing || self.has_mail {
             return Duration::ZERO;
         }
-        let now_ms = self.shared.clock.unix_ms();
         let deadline_ms = self.deadlines.first().map_or(i64::MAX, |(at_ms, _)| *at_ms);
         let next_ms = self.next_tick_ms.min(self.next_cron_ms).min(deadline_ms);
-        Duration::from_millis(next_ms.saturating_sub(now_ms).clamp(0, 1000) as u64)
+        Duration::from_millis(next_ms.saturating_sub(self.looked_ms).clamp(0, 1000) as u64)
     }
 
     /// The thread's loop, until the server stops.
