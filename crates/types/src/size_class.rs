@@ -1,6 +1,6 @@
 //! The allocator's size classes, and blocks of exactly such sizes.
 //!
-//! mimalloc serves 8 and 16 bytes, then multiples of 16 up to 64, then four classes to each doubling. A block that
+//! mimalloc, as `.cargo/config.toml` has it built, serves multiples of 8 up to 64, then four classes to each doubling. A block that
 //! is as large as its class wastes nothing that a smaller request would have saved, so compact encodings grow from
 //! one class to the next instead of doubling, and keep the class (one byte) instead of a capacity.
 
@@ -14,20 +14,19 @@ pub const BLOCK_ALIGN: usize = 8;
 #[inline]
 pub const fn class_of(bytes: usize) -> u8 {
     if bytes <= 64 {
-        return if bytes <= 8 { 0 } else { bytes.div_ceil(16) as u8 };
+        return (bytes.div_ceil(8) as u8).saturating_sub(1);
     }
     let top = (bytes - 1).ilog2();
     let quarter = ((bytes - 1) >> (top - 2)) & 3;
-    (4 + (top as usize - 6) * 4 + quarter + 1) as u8
+    (7 + (top as usize - 6) * 4 + quarter + 1) as u8
 }
 
 /// Size in bytes of a block of `class`.
 #[inline]
 pub const fn class_bytes(class: u8) -> usize {
     match class {
-        0 => 8,
-        1..=4 => class as usize * 16,
-        _ => (16 << ((class - 4) / 4)) * (4 + ((class - 4) % 4) as usize),
+        0..=7 => (class as usize + 1) * 8,
+        _ => (16 << ((class - 7) / 4)) * (4 + ((class - 7) % 4) as usize),
     }
 }
 
@@ -68,7 +67,7 @@ mod tests {
         let sizes: Vec<usize> = (0..20).map(class_bytes).collect();
         assert_eq!(
             sizes,
-            [8, 16, 32, 48, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384, 448, 512, 640, 768, 896]
+            [8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384, 448, 512]
         );
     }
 
