@@ -12,6 +12,7 @@ use crate::counters::Counters;
 use crate::gate::Gate;
 use crate::hooks::Hooks;
 use crate::lazyfree::LazyFree;
+use crate::snapshot::{Part, Snapshot};
 
 /// What a shard's lock guards.
 #[derive(Default)]
@@ -48,7 +49,17 @@ pub struct Engine {
     pub lazy_free: LazyFree,
     /// How much clients' caches are known to hold.
     pub tracking: TrackingTotals,
+    /// The snapshot under way, if there is one.
+    pub snapshot: Snapshot,
+    parts: Box<[PartCell]>,
 }
+
+/// A shard's part of the snapshot; the shard's lock guards it.
+#[derive(Default)]
+struct PartCell(UnsafeCell<Part>);
+
+// SAFETY: as for `Cell`.
+unsafe impl Sync for PartCell {}
 
 /// Sizes of what is remembered for clients that cache keys; changed only where somebody does.
 #[derive(Debug, Default)]
@@ -106,6 +117,8 @@ impl Engine {
             counters: (0..threads).map(|_| CachePadded::new(Counters::default())).collect(),
             lazy_free: LazyFree::start()?,
             tracking: TrackingTotals::default(),
+            snapshot: Snapshot::default(),
+            parts: (0..SHARD_COUNT).map(|_| PartCell::default()).collect(),
         })
     }
 
@@ -157,6 +170,20 @@ impl Engine {
         );
         // SAFETY: `held` covers the shard, so no other thread touches it, and the borrow of `held` is exclusive.
         unsafe { &mut *self.cells[shard].state.get() }
+    }
+
+    /// As [`Engine::state_mut`], with the shard's part of the snapshot.
+    pub(crate) fn state_and_part<'a>(
+        &self,
+        held: &'a mut Held,
+        shard: usize,
+    ) -> (&'a mut ShardState, &'a mut Part)
+    where
+        Self: 'a,
+    {
+        let state = self.state_mut(held, shard);
+        // SAFETY: `state_mut` has seen that the shard is held, and the borrow of `held` is exclusive.
+        (state, unsafe { &mut *self.parts[shard].0.get() })
     }
 
     /// Notes that something in a held shard expires at this time.

@@ -303,9 +303,25 @@ impl Keys {
 
     // ---- changing ----
 
+    /// To be called before a key is changed: a snapshot under way gets what it held.
+    #[inline]
+    fn preserve(&mut self, key: &Key<'_>) {
+        if self.engine.snapshot.is_on() {
+            self.preserve_now(key);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn preserve_now(&mut self, key: &Key<'_>) {
+        let (state, part) = self.engine.state_and_part(&mut self.held, key.shard());
+        self.engine.snapshot.preserve(part, &state.keys, self.db, key);
+    }
+
     /// A collection to change, if the key is there.
     #[inline]
     pub fn write<T: Object>(&mut self, key: &Key<'_>) -> Result<Option<&mut T>, WrongType> {
+        self.preserve(key);
         let Some(found) = self.access(key) else { return Ok(None) };
         // SAFETY: as in `lookup`; the borrow of `self` is exclusive.
         unsafe { found.object_mut::<T>() }.map(Some).ok_or(WrongType)
@@ -315,6 +331,7 @@ impl Keys {
     /// [`Keys::delete_if_empty`].
     #[inline]
     pub fn create<T: Object>(&mut self, key: &Key<'_>) -> Result<&mut T, WrongType> {
+        self.preserve(key);
         if let Some(found) = self.access(key) {
             // SAFETY: as in `write`.
             return unsafe { found.object_mut::<T>() }.ok_or(WrongType);
@@ -351,6 +368,7 @@ impl Keys {
     /// key need not be looked up before.
     #[inline]
     pub fn set_str(&mut self, key: &Key<'_>, bytes: &[u8], expiry: ExpiryChange) {
+        self.preserve(key);
         self.note_new(key);
         self.note_expiry(key, expiry);
         if matches!(self.touch, Touch::Lfu { .. }) {
@@ -363,6 +381,7 @@ impl Keys {
 
     /// Stores an integer whatever the key held.
     pub fn set_int(&mut self, key: &Key<'_>, value: i64, expiry: ExpiryChange) {
+        self.preserve(key);
         self.note_new(key);
         self.note_expiry(key, expiry);
         let lru = self.lru_to_store(key);
@@ -373,6 +392,7 @@ impl Keys {
     /// Stores a string as bytes even if they spell an integer, whatever the key held; with `raw`, OBJECT ENCODING says so
     /// however short they are.
     pub fn set_bytes(&mut self, key: &Key<'_>, bytes: &[u8], raw: bool, expiry: ExpiryChange) {
+        self.preserve(key);
         self.note_new(key);
         self.note_expiry(key, expiry);
         let lru = self.lru_to_store(key);
@@ -382,12 +402,14 @@ impl Keys {
 
     /// A string's bytes, to be changed without changing their number; see [`Db::str_bytes_mut`]. Look the key up first.
     pub fn str_bytes_mut(&mut self, key: &Key<'_>) -> Option<&mut [u8]> {
+        self.preserve(key);
         self.db_of_mut(key).str_bytes_mut(key)
     }
 
     /// Changes a string's bytes in place, an empty one if the key is absent; see [`Db::update_str`]. The key must hold
     /// a string or be absent: look it up first.
     pub fn update_str<R>(&mut self, key: &Key<'_>, change: impl FnOnce(&mut Vec<u8>) -> R) -> R {
+        self.preserve(key);
         self.note_new(key);
         let lru = self.lru_to_store(key);
         self.db_of_mut(key).update_str(key, lru, change)
@@ -395,6 +417,7 @@ impl Keys {
 
     /// Stores a value of any type; what the key held is discarded.
     pub fn set_value(&mut self, key: &Key<'_>, value: Value, expiry_ms: Option<i64>) {
+        self.preserve(key);
         if let Some(at_ms) = expiry_ms {
             self.engine.note_due(key.shard(), at_ms);
         }
@@ -415,6 +438,7 @@ impl Keys {
             self.access(key);
             return false;
         }
+        self.preserve(key);
         let kept = self.db_of_mut(key).delete(key, LazyFree::EFFORT);
         let deleted = kept.is_some();
         self.discard(kept.flatten());
@@ -430,6 +454,7 @@ impl Keys {
     /// Takes the key out: its value and its expiry. No event is noted.
     pub fn take(&mut self, key: &Key<'_>) -> Option<(Value, Option<i64>)> {
         self.access(key)?;
+        self.preserve(key);
         let db = self.db_of_mut(key);
         let expiry_ms = db.get(key)?.expiry_ms();
         db.remove(key).map(|value| (value, expiry_ms))
@@ -450,6 +475,7 @@ impl Keys {
         if let Some(at_ms) = expiry_ms {
             self.engine.note_due(key.shard(), at_ms);
         }
+        self.preserve(key);
         self.db_of_mut(key).set_expiry(key, expiry_ms)
     }
 
@@ -575,7 +601,7 @@ impl Keys {
         debug_assert!(self.holds_all());
         let mut removed = 0;
         for i in 0..SHARD_COUNT {
-            let state = self.engine.state_mut(&mut self.held, i);
+            let (state, part) = self.engine.state_and_part(&mut self.held, i);
             let dbs: Vec<usize> = match db {
                 Some(db) => vec![db],
                 None => state.keys.used().collect(),
@@ -585,10 +611,17 @@ impl Keys {
                 if state.keys.db(db).is_empty() {
                     continue;
                 }
+                let snapshot = &self.engine.snapshot;
+                if snapshot.is_on() {
+                    snapshot.follow(part, &state.keys);
+                }
                 let old = state.keys.db_mut(db).take_all();
                 let len = old.len();
                 removed += len;
-                if background {
+                let old = if snapshot.is_on() { snapshot.keep(part, db, old) } else { Some(old) };
+                if let Some(old) = old
+                    && background
+                {
                     self.engine.lazy_free.free(len, Box::new(old));
                 }
             }
@@ -605,7 +638,10 @@ impl Keys {
         debug_assert!(self.holds_all());
         let now_ms = self.now_ms;
         for i in 0..SHARD_COUNT {
-            let state = self.engine.state_mut(&mut self.held, i);
+            let (state, part) = self.engine.state_and_part(&mut self.held, i);
+            if self.engine.snapshot.is_on() {
+                self.engine.snapshot.before_swap(part, &state.keys, a, b);
+            }
             for (db, other) in [(a, b), (b, a)] {
                 for (key, watchers) in state.hooks.watched(db) {
                     let key = Key::new(key);

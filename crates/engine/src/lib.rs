@@ -10,6 +10,7 @@ mod gate;
 mod hooks;
 mod keys;
 mod lazyfree;
+mod snapshot;
 
 pub use counters::{Counter, Counters};
 pub use effects::{Effects, EventClass, ExpiredField, Invalidation, KeyEvent, News};
@@ -18,3 +19,4 @@ pub use gate::Gate;
 pub use hooks::{Hooks, ReadyKey, Waiter, WatchFlag};
 pub use keys::{Keys, Touch, WrongType};
 pub use lazyfree::LazyFree;
+pub use snapshot::{SavedKey, SavedKeys, SavedValue, Snapshot, Walk};

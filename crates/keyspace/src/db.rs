@@ -11,7 +11,7 @@ use triomphe::Arc;
 
 use crate::entry::{NewStr, RawEntry, Store};
 use crate::expiry::ExpiryIndex;
-use crate::table::{Spot, Table};
+use crate::table::{Spot, Table, order};
 use crate::value::{Kind, Object, StrValue, Value, clone_object, object_facts};
 
 /// A key with its hash.
@@ -28,6 +28,12 @@ impl<'a> Key<'a> {
     #[inline]
     pub fn new(bytes: &'a [u8]) -> Key<'a> {
         Key { bytes, hash: hash_bytes(bytes) }
+    }
+
+    /// When [`Db::walk`] comes to the key, below [`crate::ORDERS`].
+    #[inline]
+    pub fn order(&self) -> u64 {
+        order(self.hash)
     }
 
     /// The shard that the key lives in, below `SHARD_COUNT`.
@@ -556,6 +562,12 @@ impl Db {
     /// Visits keys in traversal order; see `Table::scan` for positions and the guarantee.
     pub(crate) fn scan(&self, position: u64, want: usize, mut visit: impl FnMut(Entry<'_>)) -> Option<u64> {
         self.table.scan(position, want, &mut |raw| visit(Entry::new(raw)))
+    }
+
+    /// Visits keys whose order ([`Key::order`]) is `from` or above, some hundred at most; returns the order from which to go on,
+    /// [`crate::ORDERS`] at the end. However the table changes between calls, a walk from 0 meets each key that stays in it once.
+    pub fn walk(&self, from: u64, mut visit: impl FnMut(Entry<'_>)) -> u64 {
+        self.table.walk_segment(from, &|key: &[u8]| hash_bytes(key), &mut |raw| visit(Entry::new(raw)))
     }
 
     /// All entries, in no particular order.

@@ -27,6 +27,15 @@ pub(crate) struct Spot {
     place: Place,
 }
 
+/// Every [`order`] is below.
+pub const ORDERS: u64 = 1 << DIRECTORY_BITS;
+
+/// By what segments are ordered: a hash's directory bits. Segments cover ranges of it that do not overlap, however the table grows.
+#[inline]
+pub(crate) fn order(hash: u64) -> u64 {
+    (hash << 16) >> (64 - DIRECTORY_BITS)
+}
+
 #[inline]
 fn tag(hash: u64) -> u16 {
     (hash >> TAG_SHIFT) as u16
@@ -160,6 +169,27 @@ impl Table {
                 return (next_segment < self.directory.len() as u64).then_some(next);
             }
         }
+    }
+
+    /// Calls `visit` for the entries of one segment whose order ([`order`]) is `from` or above: that of the segment which `from` falls
+    /// into. Returns the order up to which that was all; [`ORDERS`] at the end.
+    pub(crate) fn walk_segment(
+        &self,
+        from: u64,
+        hash_of: &impl Fn(&[u8]) -> u64,
+        visit: &mut impl FnMut(RawEntry),
+    ) -> u64 {
+        let place_bits = DIRECTORY_BITS - u32::from(self.depth);
+        let index = self.first_place((from >> place_bits) as usize);
+        let segment = &self.directory[index];
+        // Segments may have been joined since the walk came by, as when the table was emptied.
+        let is_whole = (index as u64) << place_bits >= from;
+        for (_, entry) in segment.iter() {
+            if is_whole || order(hash_of(entry.key())) >= from {
+                visit(entry);
+            }
+        }
+        (index as u64 + (1 << (self.depth - segment.depth))) << place_bits
     }
 
     /// All entries.

@@ -1,0 +1,346 @@
+//! The keyspace as it was at one instant, read while it changes.
+//!
+//! At the cut, behind the closed gate, every database of every shard is *pending*. A [`Walk`] takes the entries of pending databases,
+//! segment by segment, under their shard's lock. Who changes a key that the walk has not come to saves its old content first, and marks the
+//! key, so that the walk passes over it. What always holds: a key of the cut is handed out once, as it was then, and no other key is; but a
+//! key or field whose time has come since may be missing.
+//!
+//! All that a change pays while there is no snapshot is one test of a flag that nobody writes.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use martlet_base::limits::SHARD_COUNT;
+use martlet_keyspace::{Db, Entry, Key, ORDERS, Shard, StrValue, Value};
+
+use crate::engine::{Engine, Held};
+use crate::lazyfree::LazyFree;
+
+/// Keys that are taken under one hold of a shard's lock, about: some tens of microseconds.
+const SLICE_KEYS: usize = 64;
+
+/// The content of a key at the cut.
+#[derive(Copy, Clone, Debug)]
+pub enum SavedValue<'a> {
+    /// A string.
+    Str(StrValue<'a>),
+    /// Anything else, or a string that was too long to copy.
+    Shared(&'a Value),
+}
+
+/// A key at the cut.
+#[derive(Copy, Clone, Debug)]
+pub struct SavedKey<'a> {
+    /// Its database.
+    pub db: usize,
+    /// Its name.
+    pub key: &'a [u8],
+    /// When it expires, Unix milliseconds.
+    pub expiry_ms: Option<i64>,
+    /// Its 24 bits of access information.
+    pub lru: u32,
+    /// What it holds.
+    pub value: SavedValue<'a>,
+}
+
+#[derive(Debug)]
+enum StoredValue {
+    Int(i64),
+    /// So many bytes of the text, behind the key.
+    Bytes(usize),
+    Shared(Value),
+}
+
+#[derive(Debug)]
+struct Stored {
+    db: usize,
+    key_len: usize,
+    expiry_ms: Option<i64>,
+    lru: u32,
+    value: StoredValue,
+}
+
+/// Keys that were taken out of a snapshot: names and short strings copied, the rest shared.
+#[derive(Debug, Default)]
+pub struct SavedKeys {
+    keys: Vec<Stored>,
+    text: Vec<u8>,
+}
+
+impl SavedKeys {
+    fn push(&mut self, db: usize, entry: &Entry<'_>) {
+        self.text.extend_from_slice(entry.key());
+        let value = match entry.str() {
+            Some(StrValue::Int(number)) => StoredValue::Int(number),
+            Some(StrValue::Bytes(bytes)) if bytes.len() <= martlet_base::limits::STRING_INLINE_MAX_BYTES => {
+                self.text.extend_from_slice(bytes);
+                StoredValue::Bytes(bytes.len())
+            }
+            _ => StoredValue::Shared(entry.value()),
+        };
+        let (expiry_ms, lru) = (entry.expiry_ms(), entry.lru());
+        self.keys.push(Stored { db, key_len: entry.key().len(), expiry_ms, lru, value });
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.keys.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.keys.is_empty()
+    }
+
+    /// Hands them over in order.
+    pub fn for_each(&self, mut f: impl FnMut(SavedKey<'_>)) {
+        let mut rest = self.text.as_slice();
+        for stored in &self.keys {
+            let (key, behind) = rest.split_at(stored.key_len);
+            rest = behind;
+            let value = match &stored.value {
+                StoredValue::Int(number) => SavedValue::Str(StrValue::Int(*number)),
+                StoredValue::Bytes(len) => {
+                    let (bytes, behind) = rest.split_at(*len);
+                    rest = behind;
+                    SavedValue::Str(StrValue::Bytes(bytes))
+                }
+                StoredValue::Shared(value) => SavedValue::Shared(value),
+            };
+            f(SavedKey { db: stored.db, key, expiry_ms: stored.expiry_ms, lru: stored.lru, value });
+        }
+    }
+
+    fn clear(&mut self) {
+        self.keys.clear();
+        self.text.clear();
+    }
+}
+
+/// A database of a shard that the walk has not come to the end of.
+struct Pending {
+    /// Its number at the cut.
+    cut_db: usize,
+    /// Its number now; or, if it was emptied as a whole, what it held.
+    place: Place,
+    /// Keys whose order is below have been taken.
+    from: u64,
+    /// Keys beyond that which have been saved, or were not there at the cut.
+    passed_over: HashSet<Box<[u8]>, foldhash::fast::RandomState>,
+}
+
+enum Place {
+    Now(usize),
+    Gone(Box<Db>),
+}
+
+/// A shard's part of the snapshot; its lock guards it.
+#[derive(Default)]
+pub(crate) struct Part {
+    /// The snapshot that `pending` belongs to.
+    epoch: u64,
+    pending: Vec<Pending>,
+}
+
+impl Part {
+    /// Takes up a new snapshot before the first change after its cut.
+    fn follow(&mut self, epoch: u64, shard: &Shard) {
+        if self.epoch == epoch {
+            return;
+        }
+        self.epoch = epoch;
+        self.pending = shard
+            .used()
+            .map(|db| Pending { cut_db: db, place: Place::Now(db), from: 0, passed_over: HashSet::default() })
+            .collect();
+    }
+
+    fn at(&mut self, db: usize) -> Option<&mut Pending> {
+        self.pending.iter_mut().find(|pending| matches!(pending.place, Place::Now(now) if now == db))
+    }
+}
+
+/// What the engine has of the snapshot under way.
+#[derive(Default)]
+pub struct Snapshot {
+    /// There is one. It rises behind the closed gate only.
+    is_on: AtomicBool,
+    /// Counts them.
+    epoch: AtomicU64,
+    /// The next shard to be walked.
+    next_shard: AtomicUsize,
+    /// Shards that have been walked.
+    walked: AtomicUsize,
+    /// What writers saved.
+    saved: Mutex<SavedKeys>,
+}
+
+impl Snapshot {
+    /// Whether changes must save what they change.
+    #[inline]
+    pub fn is_on(&self) -> bool {
+        self.is_on.load(Ordering::Relaxed)
+    }
+
+    /// Begins a snapshot: this instant is the cut. The gate is closed and no other is under way.
+    pub fn cut(&self) {
+        self.epoch.fetch_add(1, Ordering::Relaxed);
+        self.next_shard.store(0, Ordering::Relaxed);
+        self.walked.store(0, Ordering::Relaxed);
+        self.is_on.store(true, Ordering::Relaxed);
+    }
+
+    fn saved(&self) -> std::sync::MutexGuard<'_, SavedKeys> {
+        // Nothing that can panic happens while it is held.
+        self.saved.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Before a change of a key of a held shard.
+    pub(crate) fn preserve(&self, part: &mut Part, shard: &Shard, db: usize, key: &Key<'_>) {
+        part.follow(self.epoch.load(Ordering::Relaxed), shard);
+        let Some(pending) = part.at(db) else { return };
+        if key.order() < pending.from || pending.passed_over.contains(key.bytes) {
+            return;
+        }
+        pending.passed_over.insert(key.bytes.into());
+        if let Some(entry) = shard.db(db).get(key) {
+            self.saved().push(pending.cut_db, &entry);
+        }
+    }
+
+    /// Before two databases of a held shard are exchanged.
+    pub(crate) fn before_swap(&self, part: &mut Part, shard: &Shard, a: usize, b: usize) {
+        part.follow(self.epoch.load(Ordering::Relaxed), shard);
+        for pending in &mut part.pending {
+            match &mut pending.place {
+                Place::Now(now) if *now == a => *now = b,
+                Place::Now(now) if *now == b => *now = a,
+                Place::Now(_) | Place::Gone(_) => {}
+            }
+        }
+    }
+
+    /// Takes what a database of a held shard holds, all of which is to be deleted, if the walk has not come to its end; else gives it back.
+    pub(crate) fn keep(&self, part: &mut Part, db: usize, content: Db) -> Option<Db> {
+        match part.at(db) {
+            Some(pending) => {
+                pending.place = Place::Gone(Box::new(content));
+                None
+            }
+            None => Some(content),
+        }
+    }
+
+    /// To be called before a database of a held shard is emptied as a whole.
+    pub(crate) fn follow(&self, part: &mut Part, shard: &Shard) {
+        part.follow(self.epoch.load(Ordering::Relaxed), shard);
+    }
+}
+
+/// Takes a snapshot's keys out of the engine. Several threads may walk at once, each with a number of its own at the gate.
+pub struct Walk {
+    engine: &'static Engine,
+    thread: usize,
+    shard: Option<usize>,
+}
+
+impl Walk {
+    /// A walk by the thread of this number.
+    pub fn new(engine: &'static Engine, thread: usize) -> Walk {
+        Walk { engine, thread, shard: None }
+    }
+
+    /// Takes some keys into `out`, whose content is dropped before; false when there are no more. Nothing is held between calls.
+    ///
+    /// What writers saved comes with the rest, to whoever walks: all of it once the last walk has ended.
+    pub fn take(&mut self, out: &mut SavedKeys) -> bool {
+        out.clear();
+        let snapshot = &self.engine.snapshot;
+        std::mem::swap(out, &mut snapshot.saved());
+        if !out.is_empty() {
+            return true;
+        }
+        let shard = match self.shard {
+            Some(shard) => shard,
+            None => {
+                let next = snapshot.next_shard.fetch_add(1, Ordering::Relaxed);
+                if next >= SHARD_COUNT {
+                    return false;
+                }
+                self.shard = Some(next);
+                next
+            }
+        };
+        let is_done = self.hold(shard, |state, part| {
+            part.follow(snapshot.epoch.load(Ordering::Relaxed), state);
+            take_slice(part, state, out, &self.engine.lazy_free)
+        });
+        if is_done {
+            self.shard = None;
+            // Release: who sees that all were walked sees what writers have saved.
+            snapshot.walked.fetch_add(1, Ordering::Release);
+        }
+        true
+    }
+
+    /// Ends the snapshot, after each walk's [`Walk::take`] has returned false or when nobody wants the rest. Takes what writers have saved
+    /// last into `out`.
+    pub fn end(self, out: &mut SavedKeys) {
+        let snapshot = &self.engine.snapshot;
+        if snapshot.walked.load(Ordering::Acquire) < SHARD_COUNT {
+            for shard in 0..SHARD_COUNT {
+                let rest = self.hold(shard, |_, part| {
+                    // Not to be taken up by the next change.
+                    part.epoch = snapshot.epoch.load(Ordering::Relaxed);
+                    std::mem::take(&mut part.pending)
+                });
+                drop(rest);
+            }
+        }
+        snapshot.is_on.store(false, Ordering::Relaxed);
+        out.clear();
+        std::mem::swap(out, &mut snapshot.saved());
+    }
+
+    /// Runs `work` with a shard locked, inside the gate.
+    fn hold<R>(&self, shard: usize, work: impl FnOnce(&Shard, &mut Part) -> R) -> R {
+        let engine = self.engine;
+        engine.gate.enter(self.thread);
+        engine.lock(shard);
+        let mut held = Held::One(shard);
+        let (state, part) = engine.state_and_part(&mut held, shard);
+        let result = work(&state.keys, part);
+        engine.release(&mut held);
+        engine.gate.leave(self.thread);
+        result
+    }
+}
+
+/// Takes about [`SLICE_KEYS`] keys of a held shard; whether that was the end of it.
+fn take_slice(part: &mut Part, shard: &Shard, out: &mut SavedKeys, lazy_free: &LazyFree) -> bool {
+    while let Some(pending) = part.pending.last_mut() {
+        let (cut_db, passed_over) = (pending.cut_db, &pending.passed_over);
+        let db = match &pending.place {
+            Place::Now(now) => shard.db(*now),
+            Place::Gone(content) => content,
+        };
+        while pending.from < ORDERS && out.len() < SLICE_KEYS {
+            pending.from = db.walk(pending.from, |entry| {
+                if passed_over.is_empty() || !passed_over.contains(entry.key()) {
+                    out.push(cut_db, &entry);
+                }
+            });
+        }
+        if pending.from < ORDERS {
+            return false;
+        }
+        if let Some(Pending { place: Place::Gone(content), .. }) = part.pending.pop() {
+            lazy_free.free(content.len(), content);
+        }
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests;

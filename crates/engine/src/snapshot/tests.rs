@@ -1,0 +1,273 @@
+//! A snapshot shows its cut exactly, whatever happens while it is walked.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::AtomicBool;
+
+use martlet_base::random::Random;
+use martlet_keyspace::{ExpiryChange, Key};
+use martlet_types::element::Element;
+use martlet_types::set::{Set, SetLimits};
+use proptest::prelude::*;
+
+use super::*;
+use crate::Keys;
+
+fn engine(threads: usize) -> &'static Engine {
+    Box::leak(Box::new(Engine::new(threads).unwrap()))
+}
+
+/// Runs `work` alone, with all keys held.
+fn alone<R>(keys: &mut Keys, work: impl FnOnce(&mut Keys) -> R) -> R {
+    keys.engine().gate.closed(|| {
+        keys.hold_all();
+        let result = work(keys);
+        keys.release();
+        result
+    })
+}
+
+type Content = BTreeMap<(usize, Vec<u8>), String>;
+
+fn shown(value: &SavedValue<'_>, expiry_ms: Option<i64>) -> String {
+    let value = match value {
+        SavedValue::Str(text) => String::from_utf8(text.to_vec()).unwrap(),
+        SavedValue::Shared(Value::Str { bytes, .. }) => String::from_utf8(bytes.to_vec()).unwrap(),
+        SavedValue::Shared(Value::Set(set)) => members(set),
+        SavedValue::Shared(other) => panic!("{other:?} was never stored"),
+    };
+    format!("{value} {expiry_ms:?}")
+}
+
+fn members(set: &Set) -> String {
+    let mut members: Vec<Vec<u8>> = set.iter().map(|member| member.to_vec()).collect();
+    members.sort();
+    format!("{members:?}")
+}
+
+/// Everything that is there now; the gate is closed.
+fn content(keys: &Keys) -> Content {
+    let mut content = Content::new();
+    let mut all = SavedKeys::default();
+    for shard in 0..SHARD_COUNT {
+        let shard = &keys.shard(shard).keys;
+        for db in shard.used() {
+            shard.db(db).iter().for_each(|entry| all.push(db, &entry));
+        }
+    }
+    collect(&all, &mut content);
+    content
+}
+
+fn collect(taken: &SavedKeys, content: &mut Content) {
+    taken.for_each(|saved| {
+        let name = (saved.db, saved.key.to_vec());
+        let before = content.insert(name, shown(&saved.value, saved.expiry_ms));
+        assert_eq!(before, None, "taken twice");
+    });
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Set(usize, u16, usize),
+    Append(usize, u16),
+    Add(usize, u16, u16),
+    Expire(usize, u16, Option<i64>),
+    Delete(usize, u16),
+    Rename(usize, u16, u16),
+    Fill(usize, u16),
+    Flush(Option<usize>),
+    Swap(usize, usize),
+    Walk,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let db = 0..3usize;
+    let key = 0..60u16;
+    prop_oneof![
+        4 => (db.clone(), key.clone(), prop_oneof![0..30usize, 900..1100usize]).prop_map(|(d, k, n)| Step::Set(d, k, n)),
+        2 => (db.clone(), key.clone()).prop_map(|(d, k)| Step::Append(d, k)),
+        3 => (db.clone(), key.clone(), 0..500u16).prop_map(|(d, k, m)| Step::Add(d, k, m)),
+        2 => (db.clone(), key.clone(), prop::option::of(1000..2000i64)).prop_map(|(d, k, t)| Step::Expire(d, k, t)),
+        3 => (db.clone(), key.clone()).prop_map(|(d, k)| Step::Delete(d, k)),
+        2 => (db.clone(), key.clone(), key.clone()).prop_map(|(d, k, l)| Step::Rename(d, k, l)),
+        1 => (db.clone(), 0..600u16).prop_map(|(d, n)| Step::Fill(d, n)),
+        1 => prop::option::of(db.clone()).prop_map(Step::Flush),
+        1 => (db.clone(), db).prop_map(|(a, b)| Step::Swap(a, b)),
+        20 => Just(Step::Walk),
+    ]
+}
+
+fn apply(keys: &mut Keys, step: &Step) {
+    let name = |k: u16| format!("k{k}").into_bytes();
+    match *step {
+        Step::Set(db, k, len) => {
+            keys.db = db;
+            keys.set_str(&Key::new(&name(k)), "x".repeat(len).as_bytes(), ExpiryChange::Clear);
+        }
+        Step::Append(db, k) => {
+            keys.db = db;
+            if !matches!(keys.read_str(&Key::new(&name(k))), Err(crate::WrongType)) {
+                keys.update_str(&Key::new(&name(k)), |text| text.extend(b"appended"));
+            }
+        }
+        Step::Add(db, k, member) => {
+            keys.db = db;
+            if let Ok(set) = keys.create::<Set>(&Key::new(&name(k))) {
+                set.add(Element::Int(i64::from(member)), SetLimits::default());
+            }
+        }
+        Step::Expire(db, k, at_ms) => {
+            keys.db = db;
+            keys.set_expiry(&Key::new(&name(k)), at_ms);
+        }
+        Step::Delete(db, k) => {
+            keys.db = db;
+            keys.delete(&Key::new(&name(k)));
+        }
+        Step::Rename(db, from, to) => {
+            keys.db = db;
+            if let Some((value, expiry_ms)) = keys.take(&Key::new(&name(from))) {
+                keys.set_value(&Key::new(&name(to)), value, expiry_ms);
+            }
+        }
+        Step::Fill(db, count) => {
+            keys.db = db;
+            for i in 0..count {
+                keys.set_int(&Key::new(&name(1000 + i)), i64::from(i), ExpiryChange::Clear);
+            }
+        }
+        Step::Flush(db) => {
+            keys.flush(db, true);
+        }
+        Step::Swap(a, b) => keys.swap_databases(a, b),
+        Step::Walk => {}
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn a_walk_hands_out_the_cut(
+        before in prop::collection::vec(step(), 0..200),
+        during in prop::collection::vec(step(), 0..300),
+        again in any::<bool>(),
+    ) {
+        let engine = engine(2);
+        let mut keys = Keys::new(engine, 0, Random::seeded(1));
+        for step in &before {
+            alone(&mut keys, |keys| apply(keys, step));
+        }
+        // The second time, what the first has left behind must not disturb.
+        for _ in 0..=usize::from(again) {
+            let cut = alone(&mut keys, |keys| {
+                engine.snapshot.cut();
+                content(keys)
+            });
+            let (mut walk, mut taken, mut found) = (Walk::new(engine, 1), SavedKeys::default(), Content::new());
+            for step in &during {
+                alone(&mut keys, |keys| apply(keys, step));
+                if matches!(step, Step::Walk) {
+                    walk.take(&mut taken);
+                    collect(&taken, &mut found);
+                }
+            }
+            while walk.take(&mut taken) {
+                collect(&taken, &mut found);
+            }
+            walk.end(&mut taken);
+            collect(&taken, &mut found);
+            prop_assert!(cut == found, "{} keys at the cut, {} found", cut.len(), found.len());
+        }
+    }
+
+    #[test]
+    fn an_abandoned_walk_leaves_nothing(steps in prop::collection::vec(step(), 0..100), taken in 0..50usize) {
+        let engine = engine(2);
+        let mut keys = Keys::new(engine, 0, Random::seeded(1));
+        alone(&mut keys, |keys| {
+            apply(keys, &Step::Fill(0, 500));
+            engine.snapshot.cut();
+        });
+        let (mut walk, mut out) = (Walk::new(engine, 1), SavedKeys::default());
+        for _ in 0..taken {
+            walk.take(&mut out);
+        }
+        for step in &steps {
+            alone(&mut keys, |keys| apply(keys, step));
+        }
+        walk.end(&mut out);
+        prop_assert!(!engine.snapshot.is_on());
+        for shard in 0..SHARD_COUNT {
+            keys.hold_one(shard);
+            keys.release();
+            Walk::new(engine, 1).hold(shard, |_, part| assert!(part.pending.is_empty()));
+        }
+    }
+}
+
+/// Amounts move between accounts while snapshots are taken: the sum in each is the same.
+#[test]
+fn snapshots_are_consistent_under_writers() {
+    const ACCOUNTS: u64 = 4000;
+    const WRITERS: usize = 3;
+    let engine = engine(WRITERS + 2);
+    let stop = AtomicBool::new(false);
+    let name = |i: u64| format!("account:{i}").into_bytes();
+    let mut keys = Keys::new(engine, 0, Random::seeded(1));
+    alone(&mut keys, |keys| {
+        for i in 0..ACCOUNTS {
+            keys.set_int(&Key::new(&name(i)), 100, ExpiryChange::Clear);
+        }
+    });
+    std::thread::scope(|scope| {
+        for writer in 1..=WRITERS {
+            let stop = &stop;
+            scope.spawn(move || {
+                let mut random = Random::seeded(writer as u64);
+                let mut keys = Keys::new(engine, writer, Random::seeded(writer as u64));
+                while !stop.load(Ordering::Relaxed) {
+                    engine.gate.enter(writer);
+                    let (from, to) = (name(random.below(ACCOUNTS)), name(random.below(ACCOUNTS)));
+                    let (from, to) = (Key::new(&from), Key::new(&to));
+                    keys.hold_many(vec![from.shard(), to.shard()]);
+                    for (key, change) in [(from, -1), (to, 1)] {
+                        let amount = balance(&mut keys, &key);
+                        // An account may be away for a moment, and comes back under the same lock.
+                        if change > 0 && amount % 7 == 0 {
+                            keys.delete(&key);
+                        }
+                        keys.set_int(&key, amount + change, ExpiryChange::Clear);
+                    }
+                    keys.release();
+                    engine.gate.leave(writer);
+                }
+            });
+        }
+        for _ in 0..30 {
+            alone(&mut keys, |_| engine.snapshot.cut());
+            let (mut walk, mut taken) = (Walk::new(engine, WRITERS + 1), SavedKeys::default());
+            let mut found = BTreeMap::new();
+            let mut add = |taken: &SavedKeys| {
+                taken.for_each(|saved| {
+                    let SavedValue::Str(StrValue::Int(amount)) = saved.value else { panic!("{saved:?}") };
+                    assert_eq!(found.insert(saved.key.to_vec(), amount), None, "taken twice");
+                });
+            };
+            while walk.take(&mut taken) {
+                add(&taken);
+            }
+            walk.end(&mut taken);
+            add(&taken);
+            assert_eq!((found.len() as u64, found.values().sum::<i64>()), (ACCOUNTS, 100 * ACCOUNTS as i64));
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+}
+
+fn balance(keys: &mut Keys, key: &Key<'_>) -> i64 {
+    match keys.read_str(key) {
+        Ok(Some(StrValue::Int(amount))) => amount,
+        other => panic!("{other:?}"),
+    }
+}
