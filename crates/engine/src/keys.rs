@@ -101,6 +101,8 @@ pub struct Keys {
     pub dirty: u64,
     /// Effects for the journal and for subscribers.
     pub effects: Effects,
+    /// FLUSHALL has run: what was saved before is to be replaced. Whoever ran it takes note.
+    pub flushed_all: bool,
     /// Keys that somebody is blocked on and that have changed.
     pub ready: Vec<ReadyKey>,
     /// For random choices.
@@ -119,6 +121,7 @@ impl Keys {
             touch: Touch::Nothing,
             keep_expired: false,
             dirty: 0,
+            flushed_all: false,
             effects: Effects::default(),
             ready: Vec::new(),
             random,

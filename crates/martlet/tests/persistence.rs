@@ -1,9 +1,12 @@
-//! The data set on disk, of whole processes: what one saved the next has, and a damaged file is refused.
+//! The data set on disk, of whole processes: what one saved the next has, a save in the background is of one instant, and a damaged file
+//! is refused.
 
 use std::fs;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use martlet_client::blocking::Client;
+use martlet_client::resp::Reply;
 use martlet_testkit::server::Server;
 
 fn start(directory: &Path, arguments: &[&str]) -> std::io::Result<Server> {
@@ -12,10 +15,32 @@ fn start(directory: &Path, arguments: &[&str]) -> std::io::Result<Server> {
     Server::start_in(directory, Path::new(env!("CARGO_BIN_EXE_martlet")), &all)
 }
 
-/// A reply as it is shown.
+/// A reply's text, or its number.
+fn text(reply: &Reply) -> String {
+    match (reply, reply.integer()) {
+        (Reply::Error(text), _) => format!("Error {}", String::from_utf8_lossy(text)),
+        (_, Some(number)) => number.to_string(),
+        _ => String::from_utf8_lossy(reply.text().unwrap_or_default()).into_owned(),
+    }
+}
+
 fn run(server: &Server, line: &str) -> String {
     let words: Vec<&str> = line.split(' ').collect();
-    format!("{:?}", Client::connect(server.address()).unwrap().command(&words).unwrap())
+    text(&Client::connect(server.address()).unwrap().command(&words).unwrap())
+}
+
+/// A field of INFO.
+fn info(server: &Server, field: &str) -> String {
+    let text = run(server, "INFO everything");
+    let line = text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+    line.unwrap_or_else(|| panic!("no {field} in {text}")).to_owned()
+}
+
+/// Saves in the background and waits for the end of it; whether that was good.
+fn save_in_background(server: &Server) -> bool {
+    assert!(run(server, "BGSAVE").contains("started"), "{}", server.log());
+    while info(server, "rdb_bgsave_in_progress") == "1" {}
+    info(server, "rdb_last_bgsave_status") == "ok"
 }
 
 /// Fills some databases with all types in all encodings; returns the digest.
@@ -109,7 +134,114 @@ fn reloading_takes_options() {
     assert!(run(&server, "DEBUG RELOAD NOSAVE NOFLUSH").starts_with("Error"));
     run(&server, "SET other 1");
     run(&server, "DEBUG RELOAD NOSAVE NOFLUSH MERGE");
-    assert_eq!(run(&server, "MGET k other"), run(&server, "MGET other k"));
+    assert_eq!((run(&server, "GET k"), run(&server, "GET other")), ("1".into(), "1".into()));
     run(&server, "DEBUG RELOAD NOSAVE");
-    assert!(run(&server, "DBSIZE").contains('1'));
+    assert!(run(&server, "DBSIZE") == "1");
+}
+
+const ACCOUNTS: u64 = 500;
+
+/// Moves amounts between accounts until told to stop; each transaction leaves the sum as it was.
+fn move_amounts(address: std::net::SocketAddr, seed: u64, stop: &AtomicBool) {
+    let mut client = Client::connect(address).unwrap();
+    let mut state = seed;
+    while !stop.load(Ordering::Relaxed) {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let (from, to) = ((state >> 40) % ACCOUNTS, (state >> 20) % ACCOUNTS);
+        let (from, to) = (from.to_string(), to.to_string());
+        for words in [
+            ["MULTI"].as_slice(),
+            &["DECRBY", &format!("s{from}"), "3"],
+            &["INCRBY", &format!("s{to}"), "3"],
+            &["HINCRBY", &format!("h{}", to.len()), &from, "-7"],
+            &["HINCRBY", "h", &to, "7"],
+            &["LMOVE", "l1", "l2", "LEFT", "RIGHT"],
+            &["LMOVE", "l2", "l1", "LEFT", "RIGHT"],
+            &["RPOPLPUSH", "l1", "l2"],
+            &["RENAME", "l1", "x"],
+            &["RENAME", "l2", "l1"],
+            &["RENAME", "x", "l2"],
+            &["EXEC"],
+        ] {
+            let reply = client.command(words).unwrap();
+            assert!(!reply.is_error(), "{words:?}: {reply:?}");
+        }
+    }
+}
+
+/// The sums that [`move_amounts`] does not change.
+fn sums(server: &Server) -> [i64; 3] {
+    let mut client = Client::connect(server.address()).unwrap();
+    let mut int = |words: &[&str]| text(&client.command(words).unwrap()).parse().unwrap_or(0);
+    let strings = (0..ACCOUNTS).map(|i| int(&["GET", &format!("s{i}")])).sum();
+    let mut hashes = 0;
+    for key in ["h", "h1", "h2", "h3"] {
+        hashes += (0..ACCOUNTS).map(|i| int(&["HGET", key, &i.to_string()])).sum::<i64>();
+    }
+    let lists = int(&["LLEN", "l1"]) + int(&["LLEN", "l2"]);
+    [strings, hashes, lists]
+}
+
+#[test]
+fn a_save_in_the_background_is_of_one_instant() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = start(directory.path(), &["--io-threads", "2", "--save", ""]).unwrap();
+    for i in 0..ACCOUNTS {
+        run(&server, &format!("SET s{i} 1000"));
+        run(&server, &format!("RPUSH l{} {i}", 1 + i % 2));
+    }
+    // Something to walk, so that writers get in between.
+    run(&server, "DEBUG POPULATE 30000 filler 100");
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for seed in 0..3 {
+            let (address, stop) = (server.address(), &stop);
+            scope.spawn(move || move_amounts(address, seed, stop));
+        }
+        for round in 0..4 {
+            assert!(save_in_background(&server), "{}", server.log());
+            let copy = tempfile::tempdir().unwrap();
+            fs::copy(directory.path().join("dump.rdb"), copy.path().join("dump.rdb")).unwrap();
+            let restored = start(copy.path(), &["--save", ""]).unwrap();
+            assert_eq!(sums(&restored), [1000 * ACCOUNTS as i64, 0, ACCOUNTS as i64], "round {round}");
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(info(&server, "rdb_saves"), "4");
+}
+
+#[test]
+fn rules_save_and_a_flush_takes_the_file_along() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = start(directory.path(), &["--save", "1 2"]).unwrap();
+    run(&server, "MSET a 1 b 2");
+    while info(&server, "rdb_saves") == "0" {}
+    assert_eq!(info(&server, "rdb_changes_since_last_save"), "0");
+    run(&server, "FLUSHALL");
+    assert_eq!(info(&server, "rdb_changes_since_last_save"), "0");
+    drop(server);
+    let server = start(directory.path(), &[]).unwrap();
+    assert!(run(&server, "DBSIZE") == "0");
+}
+
+#[test]
+fn writes_are_refused_while_the_disk_refuses() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = start(directory.path(), &["--save", "3600 1"]).unwrap();
+    let refused = |line: &str| run(&server, line).starts_with("Error");
+    run(&server, "SET k 1");
+    let file = directory.path().join("dump.rdb");
+    fs::create_dir(&file).unwrap();
+    assert!(!save_in_background(&server));
+    assert!(refused("SET k 2") && refused("PING") && !refused("GET k"));
+    assert!(refused("SAVE") && refused("SHUTDOWN"));
+    run(&server, "CONFIG SET stop-writes-on-bgsave-error no");
+    assert!(!refused("SET k 2") && !refused("PING"));
+    run(&server, "CONFIG SET stop-writes-on-bgsave-error yes");
+    assert!(refused("SET k 3"));
+    fs::remove_dir(&file).unwrap();
+    assert!(save_in_background(&server));
+    assert!(!refused("SET k 3"));
+    let names: Vec<_> = fs::read_dir(directory.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
+    assert_eq!(names.len(), 2, "{names:?}");
 }

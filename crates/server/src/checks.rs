@@ -17,6 +17,7 @@ const CHECKS: &[Check] = &[
     authenticated,
     allowed_in_multi,
     within_memory,
+    disk_accepts_writes,
     allowed_while_subscribed,
     not_loading,
     not_monitoring,
@@ -156,6 +157,21 @@ fn allowed_while_subscribed(_: &Worker, connection: &Connection, entry: &Entry, 
         entry.spec.full_name.as_bytes(),
         "': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context",
     ))
+}
+
+/// The last save in the background has failed, and no more may be lost than is.
+fn disk_accepts_writes(worker: &Worker, connection: &Connection, entry: &Entry, _: &Args<'_>) -> Outcome {
+    if !worker.shared.persistence.refuses_writes.load(std::sync::atomic::Ordering::Relaxed) {
+        return Ok(());
+    }
+    let queued =
+        entry.spec.name == "exec" && connection.session.transaction.as_ref().is_some_and(|t| t.writes);
+    if queued || entry.spec.flags.has(Flags::WRITE) || entry.spec.name == "ping" {
+        return Err(Error::Fixed(
+            "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk. Commands that may modify the data set are disabled, because this instance is configured to report errors during writes if RDB snapshotting fails (stop-writes-on-bgsave-error option). Please check the Redis logs for details about the RDB error.",
+        ));
+    }
+    Ok(())
 }
 
 /// Data is being loaded and the command needs all of it.

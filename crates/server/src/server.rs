@@ -72,6 +72,7 @@ fn serve(prepared: Prepared) -> Result<(), String> {
     if tcp.is_empty() && unix.is_none() {
         return Err("Configured to not listen anywhere, exiting.".into());
     }
+    shared.persistence.background.start_thread(shared).map_err(|e| e.to_string())?;
     let addresses = tcp.iter().map(|l| l.name.clone()).collect();
     crate::reconfigure::install(shared);
     announce(shared);

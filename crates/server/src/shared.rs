@@ -160,8 +160,8 @@ pub struct Shared {
     mailboxes: Box<[CachePadded<Mailbox>]>,
 }
 
-/// Threads besides those that serve clients that may touch keys: the one that loads.
-const HELPERS: usize = 1;
+/// Threads besides those that serve clients that may touch keys: one loads, one saves.
+const HELPERS: usize = 2;
 
 /// 40 random hexadecimal digits.
 pub fn random_id(random: &mut martlet_base::random::Random) -> String {
@@ -225,6 +225,11 @@ impl Shared {
     /// The number, to the engine, of the thread that loads.
     pub fn helper(&self) -> usize {
         self.thread_count()
+    }
+
+    /// The number, to the engine, of the thread that saves.
+    pub fn saver(&self) -> usize {
+        self.thread_count() + 1
     }
 
     /// Says how to wake a thread.

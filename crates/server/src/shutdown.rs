@@ -38,6 +38,14 @@ impl Worker {
     /// The data was to be saved and could not be, and `flags` do not force the end: the server goes on.
     pub fn shut_down(&mut self, flags: ShutdownFlags) -> Result<(), SaveFailed> {
         tracing::warn!("User requested shutdown...");
+        let background = &self.shared.persistence.background;
+        if background.cancel() {
+            tracing::warn!("There is a save in the background. It is cancelled.");
+            // It passes the gate for each slice, in which this thread must not be meanwhile.
+            self.leave();
+            background.wait();
+            self.enter();
+        }
         self.alone(|worker| {
             let saves = saves(worker.config(), flags) && !worker.shared.persistence.is_loading();
             if saves {

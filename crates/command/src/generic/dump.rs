@@ -12,15 +12,32 @@ use crate::spec::{Acl, Command, Flags, Group, KeyFlags, KeyPart, command};
 
 /// What an entry holds, to be encoded.
 pub fn encodable<'a>(entry: &Entry<'a>) -> Option<Source<'a>> {
-    let string = entry.str().map(|text| match text {
-        StrValue::Int(int) => Source::String(Element::Int(int)),
-        StrValue::Bytes(bytes) => Source::String(Element::Bytes(bytes)),
-    });
+    let string = entry.str().map(encodable_text);
     string
         .or_else(|| entry.object().map(Source::List))
         .or_else(|| entry.object().map(Source::Set))
         .or_else(|| entry.object().map(Source::ZSet))
         .or_else(|| entry.object().map(Source::Hash))
+}
+
+/// A string, to be encoded.
+pub fn encodable_text(text: StrValue<'_>) -> Source<'_> {
+    match text {
+        StrValue::Int(int) => Source::String(Element::Int(int)),
+        StrValue::Bytes(bytes) => Source::String(Element::Bytes(bytes)),
+    }
+}
+
+/// A value outside the keyspace, to be encoded.
+pub fn encodable_value(value: &Value) -> Source<'_> {
+    match value {
+        Value::Int(int) => Source::String(Element::Int(*int)),
+        Value::Str { bytes, .. } => Source::String(Element::Bytes(bytes)),
+        Value::List(list) => Source::List(list),
+        Value::Set(set) => Source::Set(set),
+        Value::ZSet(zset) => Source::ZSet(zset),
+        Value::Hash(hash) => Source::Hash(hash),
+    }
 }
 
 /// A decoded value as the keyspace holds it.

@@ -24,7 +24,9 @@ pub(super) static FLUSHALL: Command<Handler> = command("flushall", -1, flushall 
     .doc(Group::Server, "1.0.0", COMPLEXITY, "Removes all keys of all databases.");
 
 fn flushall(ctx: &mut Context<'_>) -> Outcome {
-    flush(ctx, None)
+    flush(ctx, None)?;
+    ctx.keys.flushed_all = true;
+    Ok(())
 }
 
 fn flush(ctx: &mut Context<'_>, db: Option<usize>) -> Outcome {

@@ -7,7 +7,7 @@ use crate::persistence::load;
 use crate::persistence::save::SaveFailed;
 
 /// The family.
-pub static COMMANDS: &[&ServerCommand] = &[&LASTSAVE, &SAVE];
+pub static COMMANDS: &[&ServerCommand] = &[&BGSAVE, &LASTSAVE, &SAVE];
 
 static SAVE: ServerCommand = command("save", 1, save as ServerHandler)
     .flags(
@@ -24,9 +24,40 @@ static SAVE: ServerCommand = command("save", 1, save as ServerHandler)
         "Writes the RDB file while everything else waits.",
     );
 
+const UNDER_WAY: Error = Error::Fixed("ERR Background save already in progress");
+
 fn save(call: &mut Call<'_>) -> Outcome {
+    if call.worker.shared.persistence.background.running().is_some() {
+        return Err(UNDER_WAY);
+    }
     call.worker.save().map_err(|SaveFailed| Error::Fixed("ERR"))?;
     call.reply.ok();
+    Ok(())
+}
+
+static BGSAVE: ServerCommand = command("bgsave", -1, bgsave as ServerHandler)
+    .flags(Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::NO_ASYNC_LOADING).with(Flags::EXCLUSIVE))
+    .doc(Group::Server, "1.0.0", "O(1)", "Writes the RDB file while clients are served.");
+
+fn bgsave(call: &mut Call<'_>) -> Outcome {
+    let background = &call.worker.shared.persistence.background;
+    match call.argc() {
+        1 => {}
+        2 if call.is(1, "schedule") => {}
+        2 if call.is(1, "cancel") => {
+            if !background.cancel() {
+                return Err(Error::Fixed("ERR Background saving is currently not in progress or scheduled"));
+            }
+            call.reply.simple("Background saving cancelled");
+            return Ok(());
+        }
+        _ => return Err(Error::Syntax),
+    }
+    if background.running().is_some() {
+        return Err(UNDER_WAY);
+    }
+    call.worker.start_background_save();
+    call.reply.simple("Background saving started");
     Ok(())
 }
 
@@ -65,6 +96,8 @@ fn reload(call: &mut Call<'_>) -> Outcome {
         }
     }
     let worker = &mut *call.worker;
+    // Its file would be older than what follows.
+    worker.shared.persistence.background.cancel();
     if saves {
         worker.save().map_err(|SaveFailed| Error::Fixed("ERR"))?;
     }

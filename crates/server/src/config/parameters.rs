@@ -17,7 +17,6 @@ const ACL: super::Effect = Absent("this version has no access control lists beyo
 const CLUSTER: super::Effect = Absent("this version has no cluster mode");
 const EVICTION: super::Effect = Absent("this version does not evict keys");
 const JOURNAL: super::Effect = Absent("this version keeps no append-only file");
-const RDB: super::Effect = Absent("this version saves no RDB file on its own");
 const REPLICATION: super::Effect = Absent("this version does not replicate");
 const SCRIPTS: super::Effect = Absent("this version runs no scripts");
 const STREAMS: super::Effect = Absent("this version has no streams");
@@ -235,7 +234,7 @@ parameter_table! {
     // RDB files.
 
     /// Save points: seconds and changes
-    save: SavePoints = SavePoints::standard() => "save", SaveList, MODIFIABLE|SWITCH|MULTI, RDB;
+    save: SavePoints = SavePoints::standard() => "save", SaveList, MODIFIABLE|SWITCH|MULTI, Honoured;
     /// Name of the RDB file in `dir`
     dbfilename: PathBuf = "dump.rdb".into() => "dbfilename", Text(dbfilename), MODIFIABLE|PROTECTED, Honoured;
     /// Compress strings in RDB files
@@ -250,7 +249,7 @@ parameter_table! {
     rdb_version_check: RdbVersionCheck = RdbVersionCheck::Strict
         => "rdb-version-check", RdbVersionCheck::KIND, MODIFIABLE, Honoured;
     /// Refuse writes after a failed background save
-    stop_writes_on_bgsave_error: bool = true => "stop-writes-on-bgsave-error", YesNo, MODIFIABLE, RDB;
+    stop_writes_on_bgsave_error: bool = true => "stop-writes-on-bgsave-error", YesNo, MODIFIABLE, Honoured;
 
     // Append-only file.
 

@@ -36,12 +36,20 @@ impl NewFile {
         })
     }
 
-    /// Forces the file to disk and gives it its name.
+    /// Forces the file to disk.
+    ///
+    /// # Errors
+    /// When the disk refuses.
+    pub fn sync(self) -> io::Result<NewFile> {
+        self.file.sync_all()?;
+        Ok(self)
+    }
+
+    /// Gives the file, which has been forced to disk, its name.
     ///
     /// # Errors
     /// When the disk refuses; what had that name before is still there.
     pub fn publish(mut self) -> io::Result<()> {
-        self.file.sync_all()?;
         fs::rename(&self.temporary, &self.name)?;
         self.is_published = true;
         // The new name is in the directory, which is a file of its own.
@@ -92,7 +100,7 @@ mod tests {
         assert_eq!((fs::read(&name).unwrap(), names()), (b"old".into(), 1));
         let mut file = NewFile::create(directory.path(), Path::new("x"), "1", true).unwrap();
         file.write_all(&vec![b'n'; SYNC_BYTES + 1]).unwrap();
-        file.publish().unwrap();
+        file.sync().unwrap().publish().unwrap();
         assert_eq!((fs::read(&name).unwrap().len(), names()), (SYNC_BYTES + 1, 1));
         assert!(NewFile::create(Path::new("/nonexistent"), Path::new("x"), "1", true).is_err());
     }

@@ -3,6 +3,7 @@
 //! What always holds: a file of that name is either the last whole one or not there. It is written beside it, forced to disk, and only
 //! then takes its name.
 
+pub mod background;
 pub mod file;
 pub mod load;
 pub mod save;
@@ -10,7 +11,10 @@ pub mod save;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
-use crate::shared::lock;
+use crate::config::{Config, SavePoint};
+use crate::shared::{Shared, lock};
+use crate::worker::Worker;
+use background::Background;
 
 /// How far loading has come.
 #[derive(Debug, Default)]
@@ -44,13 +48,18 @@ pub struct Facts {
     pub is_background_sound: bool,
     /// Seconds that the last in the background took.
     pub background_s: Option<i64>,
+    /// When the last in the background began, Unix milliseconds.
+    pub background_began_ms: i64,
 }
 
 /// See the module's page. One per server.
-#[derive(Debug)]
 pub struct Persistence {
     /// Loading.
     pub load: LoadProgress,
+    /// Saving in the background.
+    pub background: Background,
+    /// Writes are refused since the last save in the background failed. Counts in `Shared::detour`.
+    pub refuses_writes: AtomicBool,
     facts: Mutex<Facts>,
 }
 
@@ -63,8 +72,14 @@ impl Persistence {
             saves: 0,
             is_background_sound: true,
             background_s: None,
+            background_began_ms: 0,
         };
-        Persistence { load: LoadProgress::default(), facts: Mutex::new(facts) }
+        Persistence {
+            load: LoadProgress::default(),
+            background: Background::default(),
+            refuses_writes: AtomicBool::new(false),
+            facts: Mutex::new(facts),
+        }
     }
 
     /// What is known of saves.
@@ -81,8 +96,103 @@ impl Persistence {
         facts.is_background_sound = true;
     }
 
+    fn background_began(&self, now_ms: i64) {
+        lock(&self.facts).background_began_ms = now_ms;
+    }
+
+    fn background_ended(&self, is_sound: bool, seconds: i64) {
+        let mut facts = lock(&self.facts);
+        facts.is_background_sound = is_sound;
+        facts.background_s = Some(seconds);
+    }
+
     /// Whether data is being loaded.
     pub fn is_loading(&self) -> bool {
         self.load.is_on.load(Ordering::Relaxed)
+    }
+}
+
+/// A save in the background that failed is tried again after this.
+const RETRY_MS: i64 = 5000;
+
+impl Facts {
+    /// The rule of the directive `save` that asks for a save now, if there is one.
+    fn due(&self, config: &Config, changes: u64, now_ms: i64) -> Option<SavePoint> {
+        if !self.is_background_sound && now_ms - self.background_began_ms <= RETRY_MS {
+            return None;
+        }
+        let elapsed_s = (now_ms / 1000 - self.saved_at_s).max(0) as u64;
+        let is_met = |point: &&SavePoint| changes >= point.changes && elapsed_s > point.seconds;
+        config.save.0.iter().find(is_met).copied()
+    }
+}
+
+impl Shared {
+    /// Looks whether writes must be refused, after a save in the background or a change of the configuration.
+    pub fn note_disk_state(&self) {
+        let config = self.config.snapshot();
+        let is_sound = self.persistence.facts().is_background_sound;
+        let refuses = !is_sound && config.stop_writes_on_bgsave_error && !config.save.0.is_empty();
+        if self.persistence.refuses_writes.swap(refuses, Ordering::SeqCst) == refuses {
+            return;
+        }
+        if refuses {
+            self.detour.fetch_add(1, Ordering::SeqCst);
+        } else {
+            self.detour.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+}
+
+impl Worker {
+    /// Changes of the data set since the start, those of the command that runs now included.
+    pub(crate) fn changes(&self) -> u64 {
+        self.shared.engine.sum(|counters| counters.dirty.get()).wrapping_add(self.keys.dirty)
+    }
+
+    /// After FLUSHALL, behind the closed gate: no file may bring back what was there, now or later.
+    pub(crate) fn save_nothing(&mut self) {
+        self.shared.persistence.background.cancel();
+        if !self.config().save.0.is_empty() {
+            // It has logged what went wrong, and FLUSHALL has done its work.
+            let _ = self.save();
+        }
+    }
+
+    /// Saves in the background if a rule asks for it.
+    pub(crate) fn save_by_rule(&mut self) {
+        let persistence = &self.shared.persistence;
+        let config = self.config().clone();
+        if config.save.0.is_empty() || persistence.is_loading() || persistence.background.running().is_some()
+        {
+            return;
+        }
+        let facts = persistence.facts();
+        let changes = self.changes().wrapping_sub(facts.saved_changes);
+        if let Some(point) = facts.due(&config, changes, self.now_ms) {
+            tracing::info!("{} changes in {} seconds. Saving...", point.changes, point.seconds);
+            self.alone(Worker::start_background_save);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::SavePoints;
+
+    #[test]
+    fn rules_ask_for_saves() {
+        let point = |seconds, changes| SavePoint { seconds, changes };
+        let config = Config { save: SavePoints(vec![point(60, 100), point(10, 1000)]), ..Config::default() };
+        let mut facts = Persistence::new(0).facts();
+        assert_eq!(facts.due(&config, 99, 1_000_000), None);
+        assert_eq!(facts.due(&config, 100, 60_999), None);
+        assert_eq!(facts.due(&config, 100, 61_000), Some(point(60, 100)));
+        assert_eq!(facts.due(&config, 1000, 11_000), Some(point(10, 1000)));
+        facts.is_background_sound = false;
+        facts.background_began_ms = 10_000;
+        assert_eq!(facts.due(&config, 1000, 15_000), None);
+        assert_eq!(facts.due(&config, 1000, 15_001), Some(point(10, 1000)));
     }
 }

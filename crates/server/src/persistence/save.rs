@@ -110,16 +110,20 @@ fn write(file: &mut FileWriter<NewFile>, db: usize, entry: &Entry<'_>, access: K
     }
 }
 
-fn write_all(keys: &Keys, config: &Config, now_ms: i64, tag: &str) -> Result<(), String> {
-    let name = config.dbfilename.display();
+/// Creates a new version of the file; why not, as a line for the log.
+pub fn create(config: &Config, tag: &str) -> Result<NewFile, String> {
     let new = NewFile::create(&config.dir, &config.dbfilename, tag, config.rdb_save_incremental_fsync);
-    let new = new.map_err(|error| {
-        let directory = config.dir.display();
+    new.map_err(|error| {
+        let (name, directory) = (config.dbfilename.display(), config.dir.display());
         format!(
             "Failed opening the temp RDB file for {name} (in server root dir {directory}) for saving: {}",
             error_text(&error)
         )
-    })?;
+    })
+}
+
+fn write_all(keys: &Keys, config: &Config, now_ms: i64, tag: &str) -> Result<(), String> {
+    let new = create(config, tag)?;
     let access = KeptAccess::of(config);
     let totals = totals(keys, config.databases as usize);
     let mut file = begin(new, config, &totals, now_ms);
@@ -134,8 +138,8 @@ fn write_all(keys: &Keys, config: &Config, now_ms: i64, tag: &str) -> Result<(),
             }
         }
     }
-    let published = file.finish().and_then(NewFile::publish);
-    published.map_err(|error| format!("Write error saving DB on disk ({name}): {}", error_text(&error)))
+    let published = file.finish().and_then(NewFile::sync).and_then(NewFile::publish);
+    published.map_err(|error| format!("Write error saving DB on disk: {}", error_text(&error)))
 }
 
 impl Worker {
@@ -152,9 +156,8 @@ impl Worker {
         }
         tracing::info!("DB saved on disk");
         let now_ms = self.shared.clock.unix_ms();
-        // What the command that saves has changed itself is not counted yet.
-        let changes = self.shared.engine.sum(|counters| counters.dirty.get());
-        self.shared.persistence.saved(now_ms, changes);
+        self.shared.persistence.saved(now_ms, self.changes());
+        self.shared.note_disk_state();
         Ok(())
     }
 }

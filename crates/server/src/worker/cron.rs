@@ -83,6 +83,7 @@ impl Worker {
             self.limit_tracking();
             self.end_broadcasting();
             self.note_memory_limit();
+            self.save_by_rule();
             self.sample();
         }
     }

@@ -159,6 +159,7 @@ impl Worker {
             ms => ms.saturating_mul(1_000_000),
         };
         self.note_memory_limit();
+        self.shared.note_disk_state();
         self.keys.effects.wanted_events = crate::settings::wanted_events(&config);
         self.refresh_time();
     }
@@ -237,6 +238,9 @@ impl Worker {
         let result = gate.closed(|| {
             self.keys.hold_all();
             let result = work(self);
+            if std::mem::take(&mut self.keys.flushed_all) {
+                self.save_nothing();
+            }
             self.release_keys();
             result
         });

@@ -10,22 +10,26 @@ pub(super) fn persistence(worker: &mut Worker, text: &mut Text) {
     let facts = shared.persistence.facts();
     let load = &shared.persistence.load;
     let is_loading = shared.persistence.is_loading();
-    let changes = shared.engine.sum(|c| c.dirty.get()).wrapping_sub(facts.saved_changes);
+    let changes = worker.changes().wrapping_sub(facts.saved_changes);
+    let running = shared.persistence.background.running();
+    let written = running.as_ref().map_or(0, |running| running.written.load(Ordering::Relaxed));
+    let total = running.as_ref().map_or(0, |running| running.keys);
+    let running_s = running.as_ref().map_or(-1, |running| (shared.clock.unix_ms() - running.began_ms) / 1000);
     text.title("Persistence");
     text.field("loading", u8::from(is_loading));
     text.field("async_loading", 0);
     text.field("current_cow_peak", 0);
     text.field("current_cow_size", 0);
     text.field("current_cow_size_age", 0);
-    text.field("current_fork_perc", "0.00");
-    text.field("current_save_keys_processed", 0);
-    text.field("current_save_keys_total", 0);
+    text.field("current_fork_perc", format_args!("{:.2}", percent(written, total)));
+    text.field("current_save_keys_processed", written);
+    text.field("current_save_keys_total", total);
     text.field("rdb_changes_since_last_save", changes);
-    text.field("rdb_bgsave_in_progress", 0);
+    text.field("rdb_bgsave_in_progress", u8::from(running.is_some()));
     text.field("rdb_last_save_time", facts.saved_at_s);
     text.field("rdb_last_bgsave_status", if facts.is_background_sound { "ok" } else { "err" });
     text.field("rdb_last_bgsave_time_sec", facts.background_s.unwrap_or(-1));
-    text.field("rdb_current_bgsave_time_sec", -1);
+    text.field("rdb_current_bgsave_time_sec", running_s);
     text.field("rdb_saves", facts.saves);
     text.field("rdb_last_cow_size", 0);
     text.field("rdb_last_load_keys_expired", load.expired.load(Ordering::Relaxed));
@@ -47,6 +51,10 @@ pub(super) fn persistence(worker: &mut Worker, text: &mut Text) {
     }
 }
 
+fn percent(part: u64, whole: u64) -> f64 {
+    part as f64 * 100.0 / whole.max(1) as f64
+}
+
 /// How far loading has come, and how long it will take at that speed.
 fn loading(worker: &Worker, text: &mut Text) {
     let load = &worker.shared.persistence.load;
@@ -59,6 +67,6 @@ fn loading(worker: &Worker, text: &mut Text) {
     text.field("loading_total_bytes", total);
     text.field("loading_rdb_used_mem", load.memory_bytes.load(Ordering::Relaxed));
     text.field("loading_loaded_bytes", read);
-    text.field("loading_loaded_perc", format_args!("{:.2}", read as f64 * 100.0 / total.max(1) as f64));
+    text.field("loading_loaded_perc", format_args!("{:.2}", percent(read, total)));
     text.field("loading_eta_seconds", eta_s);
 }

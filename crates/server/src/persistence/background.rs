@@ -1,0 +1,194 @@
+//! Saving in the background: a thread of its own writes a snapshot to the RDB file while clients are served.
+//!
+//! What always holds: there is one such save at a time, and once it was cancelled it does not touch the RDB file any more.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+
+use martlet_command::generic::{encodable_text, encodable_value};
+use martlet_engine::{SavedKeys, SavedValue, Walk};
+use martlet_snapshot::file::{FileWriter, Record};
+
+use super::file::NewFile;
+use super::save::{KeptAccess, begin, create, totals};
+use crate::config::error_text;
+use crate::shared::{Shared, lock};
+use crate::worker::Worker;
+
+/// A save under way.
+#[derive(Clone, Debug)]
+pub struct Running {
+    /// When it began, Unix milliseconds.
+    pub began_ms: i64,
+    /// Changes counted at the cut.
+    changes: u64,
+    /// Keys at the cut.
+    pub keys: u64,
+    /// Keys written so far.
+    pub written: Arc<AtomicU64>,
+    is_cancelled: Arc<AtomicBool>,
+}
+
+/// What the thread gets.
+struct Job {
+    running: Running,
+    file: FileWriter<NewFile>,
+    access: KeptAccess,
+}
+
+/// See the module's page.
+#[derive(Default)]
+pub struct Background {
+    running: Mutex<Option<Running>>,
+    ended: Condvar,
+    jobs: Mutex<Option<Sender<Job>>>,
+}
+
+impl Background {
+    /// The save under way, if there is one.
+    pub fn running(&self) -> Option<Running> {
+        lock(&self.running).clone()
+    }
+
+    /// Cancels the save under way, which ends soon; whether there was one.
+    pub fn cancel(&self) -> bool {
+        let running = lock(&self.running);
+        running.iter().for_each(|running| running.is_cancelled.store(true, Ordering::Relaxed));
+        running.is_some()
+    }
+
+    /// Waits until none is under way. The gate must be open: a save passes it.
+    pub fn wait(&self) {
+        let mut running = lock(&self.running);
+        while running.is_some() {
+            running = self.ended.wait(running).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// When the operating system refuses it.
+    pub fn start_thread(&self, shared: &'static Shared) -> std::io::Result<()> {
+        let (sender, jobs) = channel::<Job>();
+        *lock(&self.jobs) = Some(sender);
+        let body = move || jobs.iter().for_each(|job| run(shared, job));
+        std::thread::Builder::new().name("snapshot".into()).spawn(body)?;
+        Ok(())
+    }
+}
+
+impl Worker {
+    /// Begins a save in the background with what the keyspace holds now; all shards are held and none is under way. If the disk refuses
+    /// already, that is noted as for a save that fails later.
+    pub fn start_background_save(&mut self) {
+        let (shared, config) = (self.shared, self.config().clone());
+        let totals = totals(&self.keys, config.databases as usize);
+        let changes = self.changes();
+        let running = Running {
+            began_ms: self.now_ms,
+            changes,
+            keys: totals.iter().map(|total| total.keys as u64).sum(),
+            written: Arc::default(),
+            is_cancelled: Arc::default(),
+        };
+        shared.persistence.background_began(self.now_ms);
+        let tag = format!("bg-{}", std::process::id());
+        let new = match create(&config, &tag) {
+            Ok(new) => new,
+            Err(message) => {
+                tracing::warn!("{message}");
+                return end(shared, &running, Outcome::Failed);
+            }
+        };
+        let mut file = begin(new, &config, &totals, self.now_ms);
+        for (db, total) in totals.iter().enumerate().filter(|(_, total)| total.keys > 0) {
+            file.database(db as u64, total.keys as u64, total.expiring as u64);
+        }
+        let background = &shared.persistence.background;
+        *lock(&background.running) = Some(running.clone());
+        shared.engine.snapshot.cut();
+        tracing::info!("Background saving started by pid {}", std::process::id());
+        let job = Job { running, file, access: KeptAccess::of(&config) };
+        // The thread lives as long as the process.
+        if let Some(jobs) = &*lock(&background.jobs) {
+            let _ = jobs.send(job);
+        }
+    }
+}
+
+enum Outcome {
+    Saved,
+    Cancelled,
+    Failed,
+}
+
+/// Writes a snapshot, on the thread.
+fn run(shared: &'static Shared, job: Job) {
+    let Job { running, mut file, access } = job;
+    let mut walk = Walk::new(shared.engine, shared.saver());
+    let mut taken = SavedKeys::default();
+    let is_wanted = || !running.is_cancelled.load(Ordering::Relaxed);
+    let mut is_whole = false;
+    while is_wanted() && file.is_sound() && !is_whole {
+        is_whole = !walk.take(&mut taken);
+        write(&mut file, &taken, access, &running);
+    }
+    walk.end(&mut taken);
+    write(&mut file, &taken, access, &running);
+    drop(taken);
+    let cancelled = || std::io::Error::from(std::io::ErrorKind::Interrupted);
+    let finished = if is_wanted() { file.finish().and_then(NewFile::sync) } else { Err(cancelled()) };
+    let background = &shared.persistence.background;
+    // While this is held nobody can cancel.
+    let mut slot = lock(&background.running);
+    let outcome = match finished.and_then(|new| if is_wanted() { new.publish() } else { Err(cancelled()) }) {
+        Ok(()) => Outcome::Saved,
+        Err(_) if !is_wanted() => Outcome::Cancelled,
+        Err(error) => {
+            tracing::warn!("Write error saving DB on disk: {}", error_text(&error));
+            Outcome::Failed
+        }
+    };
+    end(shared, &running, outcome);
+    *slot = None;
+    drop(slot);
+    background.ended.notify_all();
+}
+
+fn write(file: &mut FileWriter<NewFile>, taken: &SavedKeys, access: KeptAccess, running: &Running) {
+    taken.for_each(|saved| {
+        let value = match saved.value {
+            SavedValue::Str(text) => encodable_text(text),
+            SavedValue::Shared(value) => encodable_value(value),
+        };
+        file.record(&Record {
+            db: saved.db as u64,
+            key: saved.key,
+            expiry_ms: saved.expiry_ms,
+            access: access.encode(saved.lru, running.began_ms),
+            value,
+        });
+    });
+    running.written.fetch_add(taken.len() as u64, Ordering::Relaxed);
+}
+
+/// Notes how a save ended.
+fn end(shared: &Shared, running: &Running, outcome: Outcome) {
+    let now_ms = shared.clock.unix_ms();
+    match outcome {
+        Outcome::Saved => {
+            tracing::info!("DB saved on disk");
+            tracing::info!("Background saving terminated with success");
+            shared.persistence.saved(now_ms, running.changes);
+        }
+        Outcome::Cancelled => tracing::warn!("Background saving cancelled"),
+        Outcome::Failed => tracing::warn!("Background saving error"),
+    }
+    if !matches!(outcome, Outcome::Cancelled) {
+        let seconds = (now_ms - running.began_ms) / 1000;
+        shared.persistence.background_ended(matches!(outcome, Outcome::Saved), seconds);
+    }
+    shared.note_disk_state();
+}
