@@ -1,10 +1,9 @@
 //! `./x ci`: everything that a change must pass, from a clean clone; `.ci/run` installs what it needs and runs this.
 
-use crate::run::{Outcome, cargo, is_installed, root, step};
-use crate::{checks, cost, fuzz};
+use crate::run::{Outcome, cargo, is_installed, root};
+use crate::{checks, cost, fuzz, tools};
 use clap::Parser;
 use martlet_testkit::server::Server;
-use std::process::Command;
 
 /// Seconds of fuzzing per target.
 const FUZZ_SECONDS: &str = "15";
@@ -22,14 +21,12 @@ pub fn run() -> Outcome {
 pub fn bench_smoke() -> Outcome {
     cargo(&["build", "--release"])?;
     let program = root().join("target/release/martlet");
-    let server = Server::start(&program, &["server"])?;
+    let server = Server::start(&program, &["server", "--enable-debug-command", "yes"])?;
     let port = server.address().port().to_string();
     if is_installed("redis-benchmark", "--version") {
-        let arguments =
-            ["-p", &port, "-q", "-n", "20000", "-P", "16", "-t", "ping,set,get,incr,lpush,rpush,lpop,rpop"];
-        step(Command::new("redis-benchmark").args(arguments))?;
+        tools::quick(&port)?;
     } else {
-        eprintln!("x: redis-benchmark is NOT installed; its smoke run is left out");
+        eprintln!("x: redis-benchmark is NOT installed; the run of Redis' tools is left out");
     }
     drop(server);
     if !is_installed("redis-server", "--version") {

@@ -8,6 +8,7 @@ mod docs;
 mod fuzz;
 mod run;
 mod tidy;
+mod tools;
 mod valkey;
 mod wire;
 
@@ -27,8 +28,10 @@ enum Chore {
     Check,
     /// All tests, as the README says it: cargo test --workspace.
     Test,
-    /// Client libraries tour the commands of a running server.
+    /// Client libraries tour the commands of a server: ours in every configuration, or a running one.
     Clients(clients::Options),
+    /// redis-cli, redis-benchmark and resp-benchmark in all their modes, likewise.
+    Tools(tools::Options),
     /// Valkey's own Tcl suite against a running server.
     Valkey(valkey::Options),
     /// That the pages which are made from something agree with it.
@@ -52,6 +55,7 @@ fn main() {
         Chore::Check => checks::check(),
         Chore::Test => run::cargo(&["test", "--workspace"]),
         Chore::Clients(options) => clients::run(&options),
+        Chore::Tools(options) => tools::run(&options),
         Chore::Valkey(options) => valkey::run(&options),
         Chore::Docs => docs::check(),
         Chore::Ci => ci::run(),
