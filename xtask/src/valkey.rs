@@ -1,5 +1,6 @@
 //! `./x valkey`: the Tcl suite of a Valkey source tree against a running server, file by file, in its external mode;
-//! with `--peer-port` against a real Valkey too, so that only what Valkey itself passes counts against us.
+//! with `--peer-port` against a real Valkey too, so that only what Valkey itself passes counts against us. With `--native`
+//! the suite starts and configures servers itself, which tests marked `external:skip` need.
 //! The tree, built, is the caller's (`--suite-dir` or `MARTLET_VALKEY_DIR`): nothing is fetched.
 
 use crate::run::{Outcome, root, step};
@@ -21,6 +22,11 @@ const UNITS: &[&str] = &[
     "unit/expire",
     "unit/scan",
     "unit/info",
+    "unit/auth",
+    "unit/pubsub",
+    "unit/pubsubshard",
+    "unit/tracking",
+    "unit/pause",
     "unit/multi",
     "unit/sort",
     "unit/bitops",
@@ -35,10 +41,12 @@ const UNITS: &[&str] = &[
     "unit/lazyfree",
     "unit/obuf-limits",
 ];
-/// Tags of tests that need what the server does not have yet, or a server of their own.
-const DENIED_TAGS: &str = "-needs:repl -needs:save -needs:pfdebug -scripting -external:skip -cluster:only";
+/// Tags of tests that need what the server does not have yet.
+const DENIED_TAGS: &str = "-needs:repl -needs:save -needs:pfdebug -scripting -cluster";
+/// Tags of tests that need a server of their own, or one that is no cluster.
+const DENIED_EXTERNALLY: &str = " -external:skip -cluster:only";
 /// A file that takes longer has hung.
-const UNIT_LIMIT_SECONDS: &str = "600";
+const UNIT_LIMIT_SECONDS: &str = "300";
 
 /// Which tree, which servers, which files.
 #[derive(clap::Args)]
@@ -46,9 +54,12 @@ pub struct Options {
     /// A built Valkey source tree.
     #[arg(long, env = "MARTLET_VALKEY_DIR")]
     suite_dir: PathBuf,
-    /// The server's port; everything on it is flushed.
+    /// The server's port; everything on it is flushed. With `--native`, the first of 100 ports for servers.
     #[arg(long)]
     port: u16,
+    /// Let the suite start servers of this binary, on ports from `--port` on; with `--peer-port`, Valkey's from there on.
+    #[arg(long, value_name = "BINARY")]
+    native: Option<PathBuf>,
     /// A real Valkey's port, for comparison.
     #[arg(long)]
     peer_port: Option<u16>,
@@ -70,16 +81,21 @@ pub fn run(options: &Options) -> Outcome {
     let text = std::fs::read_to_string(root().join("tests/valkey/skip.txt"))?;
     let lines: Vec<&str> = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')).collect();
     std::fs::write(&skips, lines.join("\n"))?;
-    let suite = without_functions(&options.suite_dir)?;
+    let suite = suite_for(options, options.native.as_deref(), "valkey-suite")?;
+    let peer_suite = match options.native {
+        Some(_) => suite_for(options, None, "valkey-peer-suite")?,
+        None => suite.clone(),
+    };
+    let native = options.native.is_some();
     println!("{:26} {:>6} {:>6}   {:>6} {:>6}", "file", "passed", "failed", "peer +", "peer -");
     let mut ours_alone = 0;
     for unit in UNITS {
         if !options.units.is_empty() && !options.units.iter().any(|chosen| chosen == unit) {
             continue;
         }
-        let ours = unit_on(&suite, unit, options.port, &skips)?;
+        let ours = unit_on(&suite, unit, options.port, native, &skips)?;
         let peer = match options.peer_port {
-            Some(port) => Some(unit_on(&suite, unit, port, &skips)?),
+            Some(port) => Some(unit_on(&peer_suite, unit, port, native, &skips)?),
             None => None,
         };
         let shown = peer.as_ref().map(|peer| format!("{:>6} {:>6}", peer.passed, peer.failed.len()));
@@ -101,15 +117,37 @@ pub fn run(options: &Options) -> Outcome {
     }
 }
 
-/// A copy of the tree's tests whose harness does not fail on a server without FUNCTION, which it flushes before each file.
-fn without_functions(suite: &Path) -> std::result::Result<PathBuf, Box<dyn std::error::Error>> {
-    let copy = root().join("target/valkey-suite");
+/// A copy of the tree's tests whose harness does not fail on a server without FUNCTION, which it flushes before each file,
+/// and which starts `server` where there is one.
+fn suite_for(
+    options: &Options,
+    server: Option<&Path>,
+    name: &str,
+) -> std::result::Result<PathBuf, Box<dyn std::error::Error>> {
+    let copy = root().join("target").join(name);
     let _ = std::fs::remove_dir_all(&copy);
-    std::fs::create_dir_all(&copy)?;
-    let suite = suite.canonicalize()?;
+    std::fs::create_dir_all(copy.join("src"))?;
+    let suite = options.suite_dir.canonicalize()?;
     step(Command::new("cp").arg("-r").arg(suite.join("tests")).arg(suite.join("runtest")).arg(&copy))?;
-    for shared in ["src", "utils", "valkey.conf"] {
+    for shared in ["utils", "valkey.conf"] {
         std::os::unix::fs::symlink(suite.join(shared), copy.join(shared))?;
+    }
+    for file in std::fs::read_dir(suite.join("src"))? {
+        let file = file?;
+        if server.is_none() || file.file_name() != "valkey-server" {
+            std::os::unix::fs::symlink(file.path(), copy.join("src").join(file.file_name()))?;
+        }
+    }
+    if let Some(server) = server {
+        // The harness waits for a line of Valkey's log.
+        let binary = server.canonicalize()?;
+        let script = format!(
+            "#!/bin/sh\necho \" PID: $$ Server initialized\"\nexec '{}' server \"$@\"\n",
+            binary.display()
+        );
+        let path = copy.join("src/valkey-server");
+        std::fs::write(&path, script)?;
+        std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
     }
     let harness = copy.join("tests/support/server.tcl");
     let text = std::fs::read_to_string(&harness)?;
@@ -117,18 +155,25 @@ fn without_functions(suite: &Path) -> std::result::Result<PathBuf, Box<dyn std::
     Ok(copy)
 }
 
-fn unit_on(suite: &Path, unit: &str, port: u16, skips: &Path) -> std::result::Result<Result, std::io::Error> {
-    let output = Command::new("timeout")
-        .args([UNIT_LIMIT_SECONDS, "./runtest", "--host", "127.0.0.1", "--port", &port.to_string()])
-        .args([
-            "--single",
-            unit,
-            "--ignore-encoding",
-            "--ignore-digest",
-            "--no-latency",
-            "--tags",
-            DENIED_TAGS,
-        ])
+fn unit_on(
+    suite: &Path,
+    unit: &str,
+    port: u16,
+    native: bool,
+    skips: &Path,
+) -> std::result::Result<Result, std::io::Error> {
+    let mut command = Command::new("timeout");
+    command.args([UNIT_LIMIT_SECONDS, "./runtest"]);
+    let port = port.to_string();
+    let mut tags = DENIED_TAGS.to_string();
+    if native {
+        command.args(["--baseport", &port, "--portcount", "100", "--clients", "1"]);
+    } else {
+        command.args(["--host", "127.0.0.1", "--port", &port]);
+        tags.push_str(DENIED_EXTERNALLY);
+    }
+    let output = command
+        .args(["--single", unit, "--ignore-encoding", "--ignore-digest", "--no-latency", "--tags", &tags])
         .arg("--skipfile")
         .arg(skips)
         .current_dir(suite)

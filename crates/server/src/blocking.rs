@@ -53,6 +53,8 @@ impl Worker {
             self.deadlines.insert((at_ms, connection.token));
         }
         self.shared.blocked_clients.fetch_add(1, Ordering::Relaxed);
+        // The command counts for its client once it is over.
+        connection.info.commands.fetch_sub(1, Ordering::Relaxed);
         connection.info.flags.fetch_or(flag::BLOCKED, Ordering::Relaxed);
         *lock(&connection.info.waiter) = Some(waiter.clone());
         let since = self.shared.clock.raw();
@@ -78,30 +80,26 @@ impl Worker {
         let waiters = self.keys.hooks_mut(&key).waiters(ready.db, key.bytes);
         self.keys.release();
         for waiter in waiters {
-            let (served, exhausted) = self.serve(&waiter, ready);
-            if let Some(reply) = served {
-                self.shared.send(waiter.thread, Mail::Served { waiter, reply });
-            }
-            if exhausted {
+            if self.serve(&waiter, ready) {
                 break;
             }
         }
     }
 
-    /// Runs a waiter's request: its reply if it could be served, and whether the key has nothing more to give.
+    /// Runs a waiter's request and sends it the reply, if it could be served; whether the key has nothing more to give.
     ///
     /// The waiter is claimed and given back while the shards of all its keys are held. So a thread that changes another
     /// of its keys meanwhile finds it unclaimed once it has that key's shard, and nobody's change goes unseen.
-    fn serve(&mut self, waiter: &Arc<Waiter>, ready: &ReadyKey) -> (Option<Vec<u8>>, bool) {
-        let Some(request) = waiter.request.downcast_ref::<WaitingRequest>() else { return (None, false) };
+    fn serve(&mut self, waiter: &Arc<Waiter>, ready: &ReadyKey) -> bool {
+        let Some(request) = waiter.request.downcast_ref::<WaitingRequest>() else { return false };
         let (Run::Data(handler), args) = (request.entry.run, request.args.view()) else {
-            return (None, false);
+            return false;
         };
-        let Some(shards) = self.shards_of(request.entry, &args) else { return (None, false) };
+        let Some(shards) = self.shards_of(request.entry, &args) else { return false };
         self.keys.hold_many(shards);
         if !waiter.serve_begin() {
             self.keys.release();
-            return (None, false);
+            return false;
         }
         self.keys.db = waiter.db;
         let key = Key::new(&ready.key);
@@ -109,7 +107,7 @@ impl Worker {
         if kind != awaited_kind(request.entry) {
             waiter.serve_end(false);
             self.keys.release();
-            return (None, kind.is_none());
+            return kind.is_none();
         }
         let mut reply = Reply::new(Vec::new(), request.resp3);
         let mut context = Context {
@@ -125,7 +123,7 @@ impl Worker {
         let blocks = context.block.is_some() && outcome.is_ok();
         if let Err(error) = &outcome {
             self.count_error(&error.to_string());
-            self.stats().commands[request.entry.id].failed.add(1);
+            self.stats().commands[request.entry.told_as].failed.add(1);
         }
         crate::dispatch::write_outcome(&mut reply, 0, &outcome);
         if !blocks {
@@ -136,6 +134,11 @@ impl Worker {
         }
         let exhausted = self.keys.get(&key).is_none();
         waiter.serve_end(!blocks);
+        if !blocks {
+            // The reply comes before the news of what the request has changed.
+            self.shared
+                .send(waiter.thread, Mail::Served { waiter: waiter.clone(), reply: reply.into_bytes() });
+        }
         let origin = std::mem::replace(&mut self.origin, request.origin);
         self.release_keys();
         self.origin = origin;
@@ -144,8 +147,8 @@ impl Worker {
         let ns = clock.elapsed_ns(self.mark, end);
         self.mark = end;
         // The call was counted when it blocked.
-        self.stats().commands[request.entry.id].ns.add(ns);
-        ((!blocks).then(|| reply.into_bytes()), exhausted)
+        self.stats().commands[request.entry.told_as].ns.add(ns);
+        exhausted
     }
 
     /// A client's wait was ended by whoever served it.
@@ -231,6 +234,7 @@ impl Worker {
 
     /// Lets a client go on after its wait.
     fn stop_waiting(&mut self, connection: &mut Connection) {
+        connection.info.commands.fetch_add(1, Ordering::Relaxed);
         self.forget_wait(connection);
         self.mark_ready(connection);
     }

@@ -59,7 +59,7 @@ impl Worker {
             connection.closing = true;
             return;
         }
-        connection.info.last_command.store(entry.id + 1, Ordering::Relaxed);
+        connection.info.last_command.store(entry.told_as + 1, Ordering::Relaxed);
         if let Err(error) = checks::before(self, connection, entry, args) {
             self.reject(connection, reply, Some(entry), &error);
             self.apply_reply_mode(connection, reply, entry, begin);
@@ -102,6 +102,9 @@ impl Worker {
         if connection.session.special & special::NO_TOUCH != 0 && !checks::tells_of_access(entry) {
             self.keys.touch = martlet_engine::Touch::Nothing;
         }
+        let keep_expired = self.keys.keep_expired;
+        // While CLIENT PAUSE lasts nothing is deleted.
+        self.keys.keep_expired |= self.shared.paused(self.now_ms).is_some();
         match self.shards_of(entry, args) {
             Some(shards) => {
                 match shards.as_slice() {
@@ -118,6 +121,7 @@ impl Worker {
                 worker.after_held(connection, entry, args);
             }),
         }
+        self.keys.keep_expired = keep_expired;
         self.keys.touch = touch;
     }
 
@@ -179,7 +183,7 @@ impl Worker {
         self.mark = end;
         let stats = &self.shared.threads[self.thread];
         stats.total_commands.add(1);
-        stats.commands[entry.id].record(ns, self.tracks_latency());
+        stats.commands[entry.told_as].record(ns, self.tracks_latency());
         if ns >= self.slow_ns || ns >= self.latency_ns {
             self.note_slow(connection, entry, args, ns);
         }
@@ -197,7 +201,7 @@ impl Worker {
     #[cold]
     fn fail(&mut self, reply: &mut Reply, entry: &Entry, error: &Error) {
         reply.error(error.to_bytes());
-        self.stats().commands[entry.id].failed.add(1);
+        self.stats().commands[entry.told_as].failed.add(1);
         self.count_error(&error.to_string());
     }
 
@@ -227,7 +231,7 @@ impl Worker {
         reply.error(&text);
         self.count_error(&String::from_utf8_lossy(&text));
         if let Some(entry) = entry {
-            self.stats().commands[entry.id].rejected.add(1);
+            self.stats().commands[entry.told_as].rejected.add(1);
         }
     }
 
@@ -241,8 +245,8 @@ impl Worker {
         _args: &Args<'_>,
     ) {
         let info = &connection.info;
-        info.last_command.store(entry.id + 1, Ordering::Relaxed);
-        info.commands.store(info.commands.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        info.last_command.store(entry.told_as + 1, Ordering::Relaxed);
+        info.commands.store(info.commands.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
         if self.keys.dirty != 0 {
             self.keys.counters().dirty.add(self.keys.dirty);
             self.keys.dirty = 0;

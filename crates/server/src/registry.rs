@@ -22,6 +22,8 @@ pub enum Run {
 pub struct Entry {
     /// Its place in the table: what statistics are kept by.
     pub id: usize,
+    /// The entry that statistics and lists show in its place: of a subcommand of DEBUG, that of DEBUG.
+    pub told_as: usize,
     /// What it is.
     pub spec: &'static Spec,
     /// What runs it.
@@ -41,6 +43,16 @@ pub struct Registry {
     entries: Vec<Entry>,
     /// Names as clients say them, after renames; open addressing by [`fold`].
     table: Vec<Option<(Box<[u8]>, usize)>>,
+}
+
+/// The container whose subcommands are nobody's business: in Redis its arguments are its own affair.
+const UNTOLD: &str = "debug";
+
+impl Entry {
+    /// Its subcommands, as far as clients are told of them.
+    pub fn told_subcommands(&self) -> &[usize] {
+        if self.spec.name == UNTOLD { &[] } else { &self.subcommands }
+    }
 }
 
 const TABLE_SIZE: usize = 2048;
@@ -111,6 +123,7 @@ impl Registry {
         let special = [Flags::EXCLUSIVE, Flags::WALK].iter().any(|flag| spec.flags.has(*flag));
         self.entries.push(Entry {
             id,
+            told_as: parent.filter(|&parent| self.entries[parent].spec.name == UNTOLD).unwrap_or(id),
             spec,
             run,
             subcommands: Vec::new(),

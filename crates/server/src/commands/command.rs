@@ -99,8 +99,8 @@ fn write_info(reply: &mut Reply, registry: &Registry, name: &[u8], entry: &Entry
     tips.iter().for_each(|tip| reply.bulk(tip.as_bytes()));
     reply.set(spec.keys.len());
     spec.keys.iter().for_each(|part| write_key_part(reply, part));
-    reply.set(entry.subcommands.len());
-    for &id in &entry.subcommands {
+    reply.set(entry.told_subcommands().len());
+    for &id in entry.told_subcommands() {
         let sub = &registry.entries()[id];
         write_info(reply, registry, sub.spec.full_name.as_bytes(), sub);
     }
@@ -194,7 +194,7 @@ fn docs(call: &mut Call<'_>) -> Outcome {
 fn write_docs(reply: &mut Reply, registry: &Registry, entry: &Entry) {
     let spec = entry.spec;
     reply.bulk(spec.full_name.as_bytes());
-    reply.map(4 + usize::from(!entry.subcommands.is_empty()));
+    reply.map(4 + usize::from(!entry.told_subcommands().is_empty()));
     let fields = [
         ("summary", spec.summary),
         ("since", spec.since),
@@ -205,10 +205,10 @@ fn write_docs(reply: &mut Reply, registry: &Registry, entry: &Entry) {
         reply.bulk(name.as_bytes());
         reply.bulk(value.as_bytes());
     }
-    if !entry.subcommands.is_empty() {
+    if !entry.told_subcommands().is_empty() {
         reply.bulk(b"subcommands");
-        reply.map(entry.subcommands.len());
-        for &id in &entry.subcommands {
+        reply.map(entry.told_subcommands().len());
+        for &id in entry.told_subcommands() {
             write_docs(reply, registry, &registry.entries()[id]);
         }
     }
@@ -242,7 +242,7 @@ fn list(call: &mut Call<'_>) -> Outcome {
             names.push(entry.spec.full_name);
         }
         if with_subcommands {
-            let subs = entry.subcommands.iter().map(|&id| &registry.entries()[id]);
+            let subs = entry.told_subcommands().iter().map(|&id| &registry.entries()[id]);
             names.extend(subs.filter(|sub| keep(sub)).map(|sub| sub.spec.full_name));
         }
     }
