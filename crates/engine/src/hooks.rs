@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 use hashbrown::HashMap;
 
@@ -79,6 +79,8 @@ pub struct Waiter {
     pub db: usize,
     /// The keys that it waits for.
     pub keys: Vec<Vec<u8>>,
+    /// Later waiters have higher numbers, and so each queue is sorted by them.
+    number: u64,
     /// [`WAITING`], [`SERVING`] or [`ENDED`].
     state: AtomicU8,
     /// What the server needs to run the request for it.
@@ -86,7 +88,7 @@ pub struct Waiter {
 }
 
 impl Waiter {
-    /// A waiter that nobody has claimed.
+    /// A waiter that nobody has claimed. Made with the shards of its keys held, like the queueing that follows.
     pub fn new(
         thread: usize,
         token: u64,
@@ -94,7 +96,14 @@ impl Waiter {
         keys: Vec<Vec<u8>>,
         request: Box<dyn Any + Send + Sync>,
     ) -> Arc<Waiter> {
-        Arc::new(Waiter { thread, token, db, keys, state: AtomicU8::new(WAITING), request })
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        Arc::new(Waiter { thread, token, db, keys, number, state: AtomicU8::new(WAITING), request })
+    }
+
+    /// Its place in the order of all waiters; see [`Hooks::waiters`].
+    pub fn number(&self) -> u64 {
+        self.number
     }
 
     /// Begins to run the request for it; false when the wait has ended. [`Waiter::serve_end`] must follow. Both are called
@@ -137,10 +146,17 @@ pub struct Hooks {
 }
 
 type Place = (usize, Vec<u8>);
+/// The address of a client's [`WatchFlag`], which lives as long as the watcher does.
+type ClientFlag = usize;
+
+fn client_flag(flag: &Arc<WatchFlag>) -> ClientFlag {
+    Arc::as_ptr(flag) as ClientFlag
+}
 
 #[derive(Default)]
 struct Tables {
-    watchers: HashMap<Place, Vec<Watcher>>,
+    /// By place, then by client.
+    watchers: HashMap<Place, HashMap<ClientFlag, Watcher>>,
     waiters: HashMap<Place, VecDeque<Arc<Waiter>>>,
     /// Ids of the clients that cache a key, ascending. Caches know no databases.
     cached: HashMap<Vec<u8>, Vec<u64>>,
@@ -171,16 +187,15 @@ impl Hooks {
     /// Adds a watcher, once; `was_expired` if the key is there but has expired.
     pub fn watch(&mut self, db: usize, key: &[u8], flag: &Arc<WatchFlag>, was_expired: bool) {
         let flags = self.tables.get_or_insert_default().watchers.entry((db, key.to_vec())).or_default();
-        if !flags.iter().any(|f| Arc::ptr_eq(&f.flag, flag)) {
-            flags.push(Watcher { flag: flag.clone(), was_expired: AtomicBool::new(was_expired) });
-        }
+        let watcher = || Watcher { flag: flag.clone(), was_expired: AtomicBool::new(was_expired) };
+        flags.entry(client_flag(flag)).or_insert_with(watcher);
     }
 
     /// Whether the key had expired when this client watched it, and nothing has happened to it since.
     pub fn was_expired(&self, db: usize, key: &[u8], flag: &Arc<WatchFlag>) -> bool {
         let watchers = self.tables.as_ref().and_then(|tables| tables.watchers.get(&(db, key.to_vec())));
-        let mut watchers = watchers.into_iter().flatten();
-        watchers.any(|w| Arc::ptr_eq(&w.flag, flag) && w.was_expired.load(Ordering::Relaxed))
+        let watcher = watchers.and_then(|watchers| watchers.get(&client_flag(flag)));
+        watcher.is_some_and(|watcher| watcher.was_expired.load(Ordering::Relaxed))
     }
 
     /// Removes a watcher.
@@ -188,7 +203,7 @@ impl Hooks {
         let Some(tables) = &mut self.tables else { return };
         let place = (db, key.to_vec());
         if let Some(flags) = tables.watchers.get_mut(&place) {
-            flags.retain(|f| !Arc::ptr_eq(&f.flag, flag));
+            flags.remove(&client_flag(flag));
             if flags.is_empty() {
                 tables.watchers.remove(&place);
             }
@@ -199,7 +214,9 @@ impl Hooks {
     /// Queues a waiter behind those that are there.
     pub fn block(&mut self, db: usize, key: &[u8], waiter: &Arc<Waiter>) {
         let queue = self.tables.get_or_insert_default().waiters.entry((db, key.to_vec())).or_default();
-        if !queue.iter().any(|w| Arc::ptr_eq(w, waiter)) {
+        // A command may name a key twice.
+        if queue.back().is_none_or(|last| last.number != waiter.number) {
+            debug_assert!(queue.back().is_none_or(|last| last.number < waiter.number));
             queue.push_back(waiter.clone());
         }
     }
@@ -209,7 +226,9 @@ impl Hooks {
         let Some(tables) = &mut self.tables else { return };
         let place = (db, key.to_vec());
         if let Some(queue) = tables.waiters.get_mut(&place) {
-            queue.retain(|w| !Arc::ptr_eq(w, waiter));
+            if let Ok(at) = queue.binary_search_by_key(&waiter.number, |w| w.number) {
+                queue.remove(at);
+            }
             if queue.is_empty() {
                 tables.waiters.remove(&place);
             }
@@ -217,17 +236,19 @@ impl Hooks {
         self.tidy();
     }
 
-    /// The waiters of a key, first come first.
-    pub fn waiters(&self, db: usize, key: &[u8]) -> Vec<Arc<Waiter>> {
+    /// The next `most` waiters of a key after the one with the number `after` (0: from the first), first come first.
+    pub fn waiters(&self, db: usize, key: &[u8], after: u64, most: usize) -> Vec<Arc<Waiter>> {
         let queue = self.tables.as_ref().and_then(|tables| tables.waiters.get(&(db, key.to_vec())));
-        queue.map(|queue| queue.iter().cloned().collect()).unwrap_or_default()
+        let Some(queue) = queue else { return Vec::new() };
+        let from = queue.partition_point(|waiter| waiter.number <= after);
+        queue.range(from..).take(most).cloned().collect()
     }
 
     /// Tells watchers of a change, after which the key is there or not; true if somebody is blocked on the key.
     pub fn changed(&self, db: usize, key: &[u8], is_there: bool) -> bool {
         let Some(tables) = &self.tables else { return false };
         let place = (db, key.to_vec());
-        for watcher in tables.watchers.get(&place).into_iter().flatten() {
+        for watcher in tables.watchers.get(&place).into_iter().flat_map(HashMap::values) {
             watcher.changed(is_there);
         }
         tables.waiters.contains_key(&place)
@@ -278,10 +299,10 @@ impl Hooks {
     }
 
     /// Keys of a database that somebody watches, with the watchers.
-    pub fn watched(&self, db: usize) -> impl Iterator<Item = (&[u8], &[Watcher])> {
+    pub fn watched(&self, db: usize) -> impl Iterator<Item = (&[u8], impl Iterator<Item = &Watcher>)> {
         let all = self.tables.iter().flat_map(|tables| tables.watchers.iter());
         let of_db = all.filter(move |((watched_db, _), _)| *watched_db == db);
-        of_db.map(|((_, key), flags)| (key.as_slice(), flags.as_slice()))
+        of_db.map(|((_, key), flags)| (key.as_slice(), flags.values()))
     }
 
     /// Keys of a database that somebody is blocked on.
@@ -298,5 +319,51 @@ impl Hooks {
     /// Number of keys that somebody watches.
     pub fn watched_key_count(&self) -> usize {
         self.tables.as_ref().map_or(0, |tables| tables.watchers.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Hooks, Waiter, WatchFlag};
+    use std::sync::Arc;
+
+    fn waiter(keys: &[&[u8]]) -> Arc<Waiter> {
+        Waiter::new(0, 0, 0, keys.iter().map(|key| key.to_vec()).collect(), Box::new(()))
+    }
+
+    #[test]
+    fn waiters_are_taken_a_few_at_a_time_and_none_is_passed_over() {
+        let mut hooks = Hooks::default();
+        let all: Vec<_> = (0..100).map(|_| waiter(&[b"k"])).collect();
+        all.iter().for_each(|waiter| hooks.block(0, b"k", waiter));
+        hooks.block(0, b"k", &all[99]);
+        let first = hooks.waiters(0, b"k", 0, 3);
+        assert_eq!(first.len(), 3);
+        assert!(first.iter().zip(&all).all(|(a, b)| Arc::ptr_eq(a, b)));
+        // Some before the place and one after it leave meanwhile.
+        for gone in [0, 2, 3] {
+            hooks.unblock(0, b"k", &all[gone]);
+        }
+        let rest = hooks.waiters(0, b"k", first[2].number(), usize::MAX);
+        assert_eq!(rest.len(), 96);
+        assert!(rest.iter().zip(&all[4..]).all(|(a, b)| Arc::ptr_eq(a, b)));
+        all.iter().for_each(|waiter| hooks.unblock(0, b"k", waiter));
+        assert!(hooks.is_empty());
+    }
+
+    #[test]
+    fn a_client_watches_a_key_once() {
+        let mut hooks = Hooks::default();
+        let flags: Vec<_> = (0..3).map(|_| Arc::new(WatchFlag::default())).collect();
+        for flag in flags.iter().chain(&flags) {
+            hooks.watch(0, b"k", flag, false);
+        }
+        hooks.unwatch(0, b"k", &flags[1]);
+        hooks.changed(0, b"k", true);
+        let raised: Vec<_> = flags.iter().map(|flag| flag.is_raised()).collect();
+        assert_eq!(raised, [true, false, true]);
+        hooks.unwatch(0, b"k", &flags[0]);
+        hooks.unwatch(0, b"k", &flags[2]);
+        assert!(hooks.is_empty());
     }
 }

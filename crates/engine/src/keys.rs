@@ -651,7 +651,7 @@ impl Keys {
                     let was_there = state.keys.db(db).get(&key).is_some();
                     let has_expired = |e: Entry<'_>| e.expiry_ms().is_some_and(|at_ms| at_ms <= now_ms);
                     let replaced_by_expired = state.keys.db(other).get(&key).map(has_expired);
-                    watchers.iter().for_each(|w| w.exchanged(was_there, replaced_by_expired));
+                    watchers.for_each(|w| w.exchanged(was_there, replaced_by_expired));
                 }
             }
             state.keys.swap(a, b);
@@ -674,7 +674,7 @@ impl Keys {
 fn touch_watched(state: &ShardState, db: usize, concerned: impl Fn(&Db, &[u8]) -> bool) {
     for (key, flags) in state.hooks.watched(db) {
         if concerned(state.keys.db(db), key) {
-            flags.iter().for_each(Watcher::flushed);
+            flags.for_each(Watcher::flushed);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A segment: up to 128 tagged entry pointers in cache-line buckets. All raw slot access lives in this file.
+//! A segment: tagged entry pointers in cache-line buckets, up to 128 of them unless their hashes are too alike to be split. All raw slot access lives in this file.
 //!
 //! A slot is a u64: 16 bits of the key's hash (the tag) above the entry's 48-bit address; 0 is empty. A bucket is one
 //! cache line of 8 slots, filled from the front, so that a bucket is full exactly if its last slot is. A key's home
@@ -59,24 +59,34 @@ fn slots_with_tag_by_slot(bucket: &Bucket, tag: u16) -> u32 {
 }
 
 /// Bucket counts that segments grow through; each size is one of the allocator's, so nothing is lost to rounding.
-const SIZES: [u8; 12] = [0, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16];
+const SIZES: [u16; 12] = [0, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16];
+/// The last of them: a larger segment should be split.
+const LARGEST: u16 = SIZES[SIZES.len() - 1];
+
+/// The size after this one. Beyond [`LARGEST`] are segments that a split would not help.
+fn next_size(bucket_count: u16) -> u16 {
+    let next = SIZES.iter().find(|&&size| size > bucket_count).copied();
+    next.unwrap_or(bucket_count.saturating_add(bucket_count / 2))
+}
 
 /// A segment's place, size and fill in one word's worth of space each; the directory holds them by value.
 #[derive(Copy, Clone)]
 pub(crate) struct Segment {
     buckets: *mut u64,
-    bucket_count: u8,
+    len: u32,
+    bucket_count: u16,
     /// Bits of the directory that are the same for all keys of the segment.
     pub(crate) depth: u8,
-    len: u16,
 }
+
+const _: () = assert!(size_of::<Segment>() == 16);
 
 // SAFETY: a segment owns what its slots point to; it is moved with the table that holds it.
 unsafe impl Send for Segment {}
 
 /// Where a key is within its segment.
 #[derive(Copy, Clone, Debug)]
-pub(crate) struct Place(u16);
+pub(crate) struct Place(u32);
 
 impl Segment {
     pub(crate) fn empty(depth: u8) -> Segment {
@@ -84,7 +94,7 @@ impl Segment {
     }
 
     pub(crate) fn len(&self) -> usize {
-        usize::from(self.len)
+        self.len as usize
     }
 
     pub(crate) fn slots(&self) -> usize {
@@ -95,8 +105,8 @@ impl Segment {
         usize::from(self.bucket_count) * BUCKET_BYTES
     }
 
-    fn layout(bucket_count: u8) -> Layout {
-        // SAFETY: at most 16 * 64 bytes; 64 is a power of two.
+    fn layout(bucket_count: u16) -> Layout {
+        // SAFETY: at most 65,535 * 64 bytes; 64 is a power of two.
         unsafe { Layout::from_size_align_unchecked(usize::from(bucket_count) * BUCKET_BYTES, BUCKET_BYTES) }
     }
 
@@ -170,7 +180,7 @@ impl Segment {
                     // SAFETY: a slot that is not 0 points to an entry that the segment owns.
                     let entry = unsafe { RawEntry::from_bits(slot & ADDRESS) };
                     if is(entry) {
-                        return Some(Place(at as u16));
+                        return Some(Place(at as u32));
                     }
                 }
             }
@@ -189,25 +199,30 @@ impl Segment {
     #[inline]
     pub(crate) fn entry(&self, place: Place) -> RawEntry {
         // SAFETY: places come from `find` or `nth` and stay valid until the segment changes.
-        unsafe { RawEntry::from_bits(self.slot(usize::from(place.0)) & ADDRESS) }
+        unsafe { RawEntry::from_bits(self.slot(place.0 as usize) & ADDRESS) }
     }
 
     /// Puts another entry with the same key where one is; the old one is the caller's now.
     #[inline]
     pub(crate) fn replace(&mut self, place: Place, entry: RawEntry) {
-        let at = usize::from(place.0);
+        let at = place.0 as usize;
         self.set_slot(at, (self.slot(at) & !ADDRESS) | entry.to_bits());
     }
 
     /// Whether one more entry wants a larger segment first (load factor 7/8).
     #[inline]
     pub(crate) fn is_crowded(&self) -> bool {
-        usize::from(self.len) * 8 >= self.slots() * 7
+        self.len() * 8 >= self.slots() * 7
     }
 
-    /// Whether the segment has its largest size.
+    /// Whether the segment has reached the size at which it should be split.
+    pub(crate) fn is_large(&self) -> bool {
+        self.bucket_count >= LARGEST
+    }
+
+    /// Whether the segment cannot grow any further.
     pub(crate) fn is_largest(&self) -> bool {
-        self.bucket_count == SIZES[SIZES.len() - 1]
+        self.bucket_count == u16::MAX
     }
 
     /// Adds an entry whose key is not in the segment; there is room (see [`Segment::is_crowded`]).
@@ -236,8 +251,8 @@ impl Segment {
     pub(crate) fn remove(&mut self, place: Place) -> RawEntry {
         let entry = self.entry(place);
         self.len -= 1;
-        let mut hole_bucket = usize::from(place.0) / BUCKET_SLOTS;
-        let mut was_full = self.close_hole(usize::from(place.0));
+        let mut hole_bucket = place.0 as usize / BUCKET_SLOTS;
+        let mut was_full = self.close_hole(place.0 as usize);
         // An entry displaced past a full bucket must move up when that bucket gets room.
         let count = usize::from(self.bucket_count);
         let mut bucket = hole_bucket;
@@ -269,8 +284,8 @@ impl Segment {
         }
         if self.len == 0 {
             self.resize(0);
-        } else if self.bucket_count > 2 && usize::from(self.len) * 3 <= self.slots() {
-            self.resize(self.size_for(usize::from(self.len) * 4 / 3));
+        } else if self.bucket_count > 2 && self.len() * 3 <= self.slots() {
+            self.resize(self.size_for(self.len() * 4 / 3));
         }
         entry
     }
@@ -285,19 +300,21 @@ impl Segment {
         last == from + BUCKET_SLOTS - 1
     }
 
-    fn size_for(&self, len: usize) -> u8 {
-        let fits = |n: &&u8| len * 8 < usize::from(**n) * BUCKET_SLOTS * 7;
-        *SIZES.iter().find(fits).unwrap_or(&SIZES[SIZES.len() - 1])
+    fn size_for(&self, len: usize) -> u16 {
+        let mut size = 0;
+        while len * 8 >= usize::from(size) * BUCKET_SLOTS * 7 && size < u16::MAX {
+            size = next_size(size);
+        }
+        size
     }
 
-    /// Grows by one step; the segment is not the largest.
+    /// Grows by one step; the segment is not the largest possible.
     pub(crate) fn grow(&mut self) {
-        let next = SIZES.iter().find(|&&n| n > self.bucket_count).copied();
-        self.resize(next.unwrap_or(self.bucket_count));
+        self.resize(next_size(self.bucket_count));
     }
 
     /// Moves all slots to fresh buckets.
-    fn resize(&mut self, bucket_count: u8) {
+    fn resize(&mut self, bucket_count: u16) {
         let mut old = *self;
         self.buckets = if bucket_count == 0 {
             std::ptr::null_mut()
@@ -342,7 +359,7 @@ impl Segment {
             for slot in &slots {
                 half.place(*slot);
             }
-            half.len = slots.len() as u16;
+            half.len = slots.len() as u32;
             half
         });
         (left, right)

@@ -19,9 +19,9 @@ pub struct Shard {
     others: Option<Box<Others>>,
 }
 
-/// Databases 1 and above.
+/// Those of the databases 1 and above that have been used, by ascending index: how high an index is costs nothing.
 #[derive(Default)]
-struct Others(Vec<Option<Box<Db>>>);
+struct Others(Vec<(usize, Box<Db>)>);
 
 static EMPTY: std::sync::LazyLock<EmptyDb> = std::sync::LazyLock::new(|| EmptyDb(Db::default()));
 
@@ -34,7 +34,7 @@ unsafe impl Sync for EmptyDb {}
 unsafe impl Send for EmptyDb {}
 
 impl Shard {
-    fn others(&self) -> &[Option<Box<Db>>] {
+    fn others(&self) -> &[(usize, Box<Db>)] {
         self.others.as_ref().map_or(&[], |others| others.0.as_slice())
     }
 
@@ -44,7 +44,11 @@ impl Shard {
         if index == 0 {
             return &self.first;
         }
-        self.others().get(index - 1).and_then(Option::as_deref).unwrap_or(&EMPTY.0)
+        let others = self.others();
+        match others.binary_search_by_key(&index, |(at, _)| *at) {
+            Ok(found) => &others[found].1,
+            Err(_) => &EMPTY.0,
+        }
     }
 
     /// Database `index` for changes.
@@ -59,10 +63,11 @@ impl Shard {
     #[inline(never)]
     fn other_mut(&mut self, index: usize) -> &mut Db {
         let Others(others) = &mut **self.others.get_or_insert_default();
-        if others.len() < index {
-            others.resize_with(index, || None);
-        }
-        others[index - 1].get_or_insert_default()
+        let place = others.binary_search_by_key(&index, |(at, _)| *at).unwrap_or_else(|place| {
+            others.insert(place, (index, Box::default()));
+            place
+        });
+        &mut others[place].1
     }
 
     /// Exchanges two databases.
@@ -77,9 +82,8 @@ impl Shard {
 
     /// Databases that may hold keys: their indexes, ascending.
     pub fn used(&self) -> impl Iterator<Item = usize> + '_ {
-        let others =
-            self.others().iter().enumerate().filter(|(_, db)| db.as_ref().is_some_and(|db| !db.is_empty()));
-        (!self.first.is_empty()).then_some(0).into_iter().chain(others.map(|(i, _)| i + 1))
+        let others = self.others().iter().filter(|(_, db)| !db.is_empty()).map(|(index, _)| *index);
+        (!self.first.is_empty()).then_some(0).into_iter().chain(others)
     }
 
     /// Asks the processor for the shard's own memory.
@@ -92,5 +96,26 @@ impl Shard {
     /// shard, else the position to go on from.
     pub fn scan(&self, db: usize, position: u64, want: usize, visit: impl FnMut(Entry<'_>)) -> Option<u64> {
         self.db(db).scan(position, want, visit)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Shard;
+    use crate::db::{ExpiryChange, Key};
+
+    #[test]
+    fn a_high_database_costs_no_more_than_a_low_one() {
+        let mut shard = Shard::default();
+        let key = Key::new(b"k");
+        for index in [999_999, 3, 70_000] {
+            shard.db_mut(index).set_str(&key, b"v", ExpiryChange::Clear, 0);
+            assert_eq!(shard.db(index).len(), 1);
+        }
+        assert_eq!(shard.used().collect::<Vec<_>>(), [3, 70_000, 999_999]);
+        assert!(shard.others().len() == 3);
+        shard.swap(3, 4);
+        assert_eq!(shard.used().collect::<Vec<_>>(), [4, 70_000, 999_999]);
+        assert!(shard.db(3).is_empty() && shard.db(500_000).is_empty());
     }
 }

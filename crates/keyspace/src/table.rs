@@ -2,7 +2,9 @@
 //!
 //! Of a key's 64-bit hash, the top 16 bits are its tag, the bits below them choose the segment (most significant bit
 //! first), and the lowest bits chose the shard already. A segment grows in steps to 128 slots and then splits in two,
-//! so no insert pays for more than 128 entries. When a segment's depth is less than the directory's, only the first
+//! so no insert pays for more than 128 entries. (Keys whose hashes
+//! agree in more bits than chance would have it, which somebody may have sought out, do not drive the directory: see
+//! [`Table::may_split`].) When a segment's depth is less than the directory's, only the first
 //! of its directory places holds it; the others hold just its depth.
 
 use crate::entry::RawEntry;
@@ -13,6 +15,11 @@ const TAG_SHIFT: u32 = 48;
 /// Bits of a directory position in a scan cursor; more segments than this a shard cannot have. With them a cursor stays
 /// below 2^53: some clients keep cursors in doubles.
 pub(crate) const DIRECTORY_BITS: u32 = 26;
+
+/// Places that a directory may have whatever the number of entries.
+const SMALL_DIRECTORY: usize = 64;
+/// Slots of the largest segment but those of colliding keys.
+const USUAL_SLOTS: usize = 128;
 
 pub(crate) struct Table {
     directory: Vec<Segment>,
@@ -96,7 +103,7 @@ impl Table {
     pub(crate) fn insert(&mut self, hash: u64, entry: RawEntry, hash_of: &impl Fn(&[u8]) -> u64) {
         let mut index = self.index(hash);
         while self.directory[index].is_crowded() {
-            if self.directory[index].is_largest() {
+            if self.directory[index].is_large() && self.may_split(index) {
                 self.split(index, hash_of);
                 index = self.index(hash);
             } else {
@@ -105,6 +112,16 @@ impl Table {
         }
         self.directory[index].insert(tag(hash), entry);
         self.len += 1;
+    }
+
+    /// Whether a full segment is split rather than grown beyond its usual size: always while the directory stays as it is;
+    /// and when it doubles, if that is in proportion to the entries. Hashes drawn at random never come near the bound, so only
+    /// keys chosen to collide make a long segment, and pay for it with their own lookups.
+    fn may_split(&self, index: usize) -> bool {
+        let segment = &self.directory[index];
+        let in_proportion = self.directory.len() * 2 <= SMALL_DIRECTORY + self.len / 4;
+        segment.depth < self.depth
+            || (u32::from(self.depth) < DIRECTORY_BITS && (in_proportion || segment.is_largest()))
     }
 
     fn split(&mut self, index: usize, hash_of: &impl Fn(&[u8]) -> u64) {
@@ -204,12 +221,12 @@ impl Table {
         }
         loop {
             // The first of a segment's places stands for it, the others look empty: so each segment has the same chance,
-            // and each slot of the largest size has it too.
+            // and each slot of the usual largest size has it too.
             let segment = &self.directory[pick(self.directory.len())];
             if segment.len() == 0 {
                 continue;
             }
-            let slot = pick(128);
+            let slot = pick(segment.slots().max(USUAL_SLOTS));
             if slot < segment.slots()
                 && let Some(entry) = segment.nth_slot(slot)
             {
@@ -233,5 +250,51 @@ impl Drop for Table {
             }
             segment.free_buckets();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Table;
+    use crate::entry::{NewStr, RawEntry};
+    use std::collections::HashSet;
+
+    /// The hash of a key that is a number, for keys chosen to collide: all bits but the tag and one are alike.
+    fn colliding(key: &[u8]) -> u64 {
+        let number = key.iter().fold(0u64, |n, digit| n * 10 + u64::from(digit - b'0'));
+        number << 48 | 0x5555_5555_5400 | (number & 1)
+    }
+
+    #[test]
+    fn keys_that_collide_do_not_grow_the_directory_and_are_all_found() {
+        let mut table = Table::new();
+        let keys: Vec<String> = (0..3000).map(|i| i.to_string()).collect();
+        for key in &keys {
+            let entry = RawEntry::new_str(key.as_bytes(), NewStr::encode(b"v"), 0, None);
+            table.insert(colliding(key.as_bytes()), entry, &colliding);
+        }
+        assert!(table.directory.len() <= 1024, "{} places", table.directory.len());
+        let mut seen = HashSet::new();
+        let mut position = Some(0);
+        while let Some(at) = position {
+            position = table.scan(at, 10, &mut |entry| {
+                seen.insert(entry.key().to_vec());
+            });
+        }
+        assert_eq!(seen.len(), keys.len());
+        let mut random = martlet_base::random::Random::seeded(1);
+        let mut picked = HashSet::new();
+        for _ in 0..50_000 {
+            let entry = table.random(|bound| random.below(bound as u64) as usize);
+            picked.extend(entry.map(|entry| entry.key().to_vec()));
+        }
+        assert!(picked.len() > keys.len() / 2, "{} of {} ever picked", picked.len(), keys.len());
+        for key in &keys {
+            let spot = table.find(colliding(key.as_bytes()), |entry| entry.key() == key.as_bytes());
+            let Some(spot) = spot else { panic!("{key} is lost") };
+            table.remove(spot).drop_entry();
+        }
+        assert_eq!(table.len(), 0);
+        assert_eq!(table.directory.len(), 1);
     }
 }

@@ -18,6 +18,9 @@ use crate::registry::{Entry, Run};
 use crate::shared::{Mail, lock};
 use crate::worker::Worker;
 
+/// Clients looked at before the key's shard is held for more: most keys are exhausted by the first.
+const WAITERS_AT_ONCE: usize = 8;
+
 /// What is needed to run a blocked client's request.
 struct WaitingRequest {
     entry: &'static Entry,
@@ -76,12 +79,17 @@ impl Worker {
 
     fn serve_key(&mut self, ready: &ReadyKey) {
         let key = Key::new(&ready.key);
-        self.keys.hold_one(key.shard());
-        let waiters = self.keys.hooks_mut(&key).waiters(ready.db, key.bytes);
-        self.keys.release();
-        for waiter in waiters {
-            if self.serve(&waiter, ready) {
-                break;
+        let mut after = 0;
+        loop {
+            self.keys.hold_one(key.shard());
+            let waiters = self.keys.hooks_mut(&key).waiters(ready.db, key.bytes, after, WAITERS_AT_ONCE);
+            self.keys.release();
+            let Some(last) = waiters.last() else { return };
+            after = last.number();
+            for waiter in waiters {
+                if self.serve(&waiter, ready) {
+                    return;
+                }
             }
         }
     }
@@ -159,6 +167,7 @@ impl Worker {
         if is_its {
             connection.out.extend_from_slice(reply);
             self.stop_waiting(&mut connection);
+            self.check_output_limit(&mut connection);
         }
         self.finish(connection);
     }

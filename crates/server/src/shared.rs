@@ -99,6 +99,40 @@ pub struct Pause {
     pub until_ms: AtomicI64,
     /// All commands, not only those that write.
     pub all: AtomicBool,
+    /// Held by whoever begins or ends it. Readers take what they see.
+    change: Mutex<()>,
+}
+
+impl Pause {
+    /// See [`Shared::begin_pause`]. `detour` is one higher as long as the pause has not been ended.
+    fn begin(&self, detour: &AtomicU32, until_ms: i64, all: bool, now_ms: i64) {
+        let _changing = lock(&self.change);
+        let under_way = self.until_ms.load(Ordering::Acquire);
+        if under_way > now_ms {
+            if all {
+                self.all.store(true, Ordering::Release);
+            }
+            self.until_ms.store(until_ms.max(under_way), Ordering::Release);
+            return;
+        }
+        self.all.store(all, Ordering::Release);
+        self.until_ms.store(until_ms, Ordering::Release);
+        if under_way == 0 {
+            detour.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    /// See [`Shared::end_pause`]; whether there was anything to end.
+    fn end(&self, detour: &AtomicU32, due_ms: Option<i64>) -> bool {
+        let _changing = lock(&self.change);
+        let until_ms = self.until_ms.load(Ordering::Acquire);
+        if until_ms == 0 || due_ms.is_some_and(|due_ms| until_ms > due_ms) {
+            return false;
+        }
+        self.until_ms.store(0, Ordering::Release);
+        detour.fetch_sub(1, Ordering::SeqCst);
+        true
+    }
 }
 
 /// See the module's page. One per process, never freed.
@@ -301,19 +335,7 @@ impl Shared {
 
     /// Begins or prolongs CLIENT PAUSE: a later end and the stricter mode win over what is under way.
     pub fn begin_pause(&self, until_ms: i64, all: bool, now_ms: i64) {
-        let under_way = self.pause.until_ms.load(Ordering::Acquire);
-        if under_way <= now_ms {
-            self.pause.all.store(all, Ordering::Release);
-            self.pause.until_ms.store(until_ms, Ordering::Release);
-            if under_way == 0 {
-                self.detour.fetch_add(1, Ordering::SeqCst);
-            }
-        } else {
-            if all {
-                self.pause.all.store(true, Ordering::Release);
-            }
-            self.pause.until_ms.fetch_max(until_ms, Ordering::AcqRel);
-        }
+        self.pause.begin(&self.detour, until_ms, all, now_ms);
     }
 
     /// Compares the memory in use with the limit, which is 0 for none.
@@ -329,13 +351,12 @@ impl Shared {
         }
     }
 
-    /// Ends CLIENT PAUSE.
-    pub fn end_pause(&self) {
-        if self.pause.until_ms.swap(0, Ordering::AcqRel) != 0 {
-            self.detour.fetch_sub(1, Ordering::SeqCst);
-        }
-        for thread in 0..self.thread_count() {
-            self.send(thread, Mail::Recheck);
+    /// Ends CLIENT PAUSE, or only if its time was up at `due_ms`.
+    pub fn end_pause(&self, due_ms: Option<i64>) {
+        if self.pause.end(&self.detour, due_ms) {
+            for thread in 0..self.thread_count() {
+                self.send(thread, Mail::Recheck);
+            }
         }
     }
 
@@ -343,5 +364,39 @@ impl Shared {
     pub fn paused(&self, now_ms: i64) -> Option<bool> {
         let until_ms = self.pause.until_ms.load(Ordering::Acquire);
         (until_ms > now_ms).then(|| self.pause.all.load(Ordering::Acquire))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Pause;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    #[test]
+    fn pauses_begun_and_ended_by_several_threads_leave_nothing_behind() {
+        let (pause, detour) = (Pause::default(), AtomicU32::new(0));
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for now_ms in 1..20_000 {
+                        pause.begin(&detour, now_ms + 1, false, now_ms);
+                        pause.end(&detour, None);
+                    }
+                });
+            }
+        });
+        pause.end(&detour, None);
+        assert_eq!(detour.load(Ordering::SeqCst), 0);
+    }
+
+    #[test]
+    fn the_end_of_an_old_pause_leaves_a_longer_one_on() {
+        let (pause, detour) = (Pause::default(), AtomicU32::new(0));
+        pause.begin(&detour, 100, true, 0);
+        pause.begin(&detour, 500, false, 50);
+        assert!(!pause.end(&detour, Some(100)));
+        assert_eq!(detour.load(Ordering::SeqCst), 1);
+        assert!(pause.end(&detour, Some(500)) && !pause.end(&detour, Some(500)));
+        assert_eq!(detour.load(Ordering::SeqCst), 0);
     }
 }

@@ -236,7 +236,7 @@ static UNPAUSE: ServerCommand = command("client|unpause", 2, unpause as ServerHa
     .doc(Group::Connection, "6.2.0", "O(N) for N paused clients", "Ends CLIENT PAUSE.");
 
 fn unpause(call: &mut Call<'_>) -> Outcome {
-    call.worker.shared.end_pause();
+    call.worker.shared.end_pause(None);
     call.reply.ok();
     Ok(())
 }

@@ -75,11 +75,8 @@ impl Worker {
 
     fn cron(&mut self) {
         self.close_idle();
-        let pause_end_ms = self.shared.pause.until_ms.load(Ordering::Acquire);
-        if pause_end_ms != 0 && pause_end_ms <= self.now_ms && self.thread == 0 {
-            self.shared.end_pause();
-        }
         if self.thread == 0 {
+            self.shared.end_pause(Some(self.now_ms));
             self.limit_tracking();
             self.end_broadcasting();
             self.note_memory_limit();

@@ -24,6 +24,8 @@ use crate::registry::Entry;
 const SLICE_OUTPUT_BYTES: usize = 1024 * 1024;
 /// Databases with fewer keys fit the caches: nothing is prefetched for them.
 const PREFETCH_KEYS_PER_SHARD: usize = 24;
+/// What is reserved at once for a request that is announced.
+const RESERVE_MAX_BYTES: usize = 1024 * 1024;
 /// A connection whose requests arrive faster than they run receives nothing while more than this waits.
 const THROTTLE_BYTES: usize = 256 * 1024;
 /// Offsets of arguments are 32 bits wide: a query buffer stays below that whatever the configuration allows.
@@ -48,6 +50,12 @@ pub(super) struct Batch {
     requests: Vec<Request>,
 }
 
+/// Room for a request that announces `wanted` bytes and of which `present` are there: all of it, unless it is long and hardly
+/// begun. What a client announces and never sends costs no memory.
+fn worth_reserving(wanted: usize, present: usize) -> usize {
+    wanted.min(present.saturating_mul(2).max(RESERVE_MAX_BYTES))
+}
+
 impl Worker {
     /// Takes in bytes for a connection that is not closing.
     pub(super) fn feed(&mut self, connection: &mut Connection, data: &[u8]) {
@@ -60,11 +68,13 @@ impl Worker {
             let consumed = self.process(connection, data);
             let left = &data[consumed..];
             if !left.is_empty() {
-                connection.query.reserve(connection.partial.wanted_bytes().max(left.len()));
+                let wanted = worth_reserving(connection.partial.wanted_bytes(), left.len());
+                connection.query.reserve(wanted.max(left.len()));
                 connection.query.extend_from_slice(left);
             }
         } else {
-            let wanted = connection.query_start + connection.partial.wanted_bytes();
+            let present = connection.query.len() + data.len();
+            let wanted = worth_reserving(connection.query_start + connection.partial.wanted_bytes(), present);
             if connection.query.capacity() < wanted {
                 connection.query.reserve_exact(wanted - connection.query.len());
             }

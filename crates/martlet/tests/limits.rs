@@ -1,0 +1,83 @@
+//! What a client may make the server keep: limits that hold wherever the bytes come from.
+
+use martlet_client::blocking::Client;
+use martlet_testkit::server::Server;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::time::Duration;
+
+fn start(backend: &str) -> Server {
+    let arguments = ["server", "--io-threads", "2", "--io-backend", backend];
+    Server::start(Path::new(env!("CARGO_BIN_EXE_martlet")), &arguments).unwrap()
+}
+
+/// A field of INFO.
+fn info(client: &mut Client, field: &str) -> u64 {
+    let reply = client.command(&["INFO"]).unwrap();
+    let text = String::from_utf8_lossy(reply.text().unwrap_or_default()).into_owned();
+    let line = text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+    line.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("no {field} in {text}"))
+}
+
+#[test]
+fn a_reply_to_a_blocked_client_counts_against_its_output_limit() {
+    for backend in ["auto", "epoll"] {
+        let server = start(backend);
+        let mut other = Client::connect(server.address()).unwrap();
+        other.command(&["CONFIG", "SET", "client-output-buffer-limit", "normal 1mb 0 0"]).unwrap();
+        let mut blocked = TcpStream::connect(server.address()).unwrap();
+        blocked.write_all(b"BLPOP queue 0\r\n").unwrap();
+        while info(&mut other, "blocked_clients") == 0 {}
+        other.command(&["RPUSH", "queue", &"x".repeat(2 << 20)]).unwrap();
+        let mut received = Vec::new();
+        // Closed with nothing sent, or reset.
+        let _ = blocked.read_to_end(&mut received);
+        assert!(received.is_empty(), "{backend}: {} bytes", received.len());
+        assert_eq!(info(&mut other, "client_output_buffer_limit_disconnections"), 1, "{backend}");
+    }
+}
+
+#[test]
+fn a_length_that_is_announced_costs_nothing_until_it_is_sent() {
+    for backend in ["auto", "epoll"] {
+        let server = start(backend);
+        let mut other = Client::connect(server.address()).unwrap();
+        let before = info(&mut other, "used_memory");
+        let mut streams = Vec::new();
+        for _ in 0..10 {
+            let mut stream = TcpStream::connect(server.address()).unwrap();
+            stream.write_all(b"*2\r\n$4\r\nECHO\r\n$536870912\r\nbegun").unwrap();
+            streams.push(stream);
+        }
+        // Each was received before this thread's client asks again, or soon after.
+        while !has_received(&mut other, 10) {}
+        let grown = info(&mut other, "used_memory").saturating_sub(before);
+        assert!(grown < 64 << 20, "{backend}: {grown} bytes more");
+    }
+}
+
+/// Whether so many clients have an unfinished request in their query buffers.
+fn has_received(client: &mut Client, count: usize) -> bool {
+    let reply = client.command(&["CLIENT", "LIST"]).unwrap();
+    let text = String::from_utf8_lossy(reply.text().unwrap_or_default()).into_owned();
+    text.lines().filter(|line| !line.contains(" qbuf=0 ")).count() >= count
+}
+
+#[test]
+fn a_long_argument_arrives_whole_in_small_pieces() {
+    let server = start("auto");
+    let mut stream = TcpStream::connect(server.address()).unwrap();
+    stream.set_nodelay(true).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    let value: Vec<u8> = (0..9_000_000u32).map(|i| (i % 251) as u8).collect();
+    stream.write_all(format!("*2\r\n$4\r\nECHO\r\n${}\r\n", value.len()).as_bytes()).unwrap();
+    for piece in value.chunks(300_001) {
+        stream.write_all(piece).unwrap();
+    }
+    stream.write_all(b"\r\n").unwrap();
+    let head = format!("${}\r\n", value.len());
+    let mut reply = vec![0; head.len() + value.len() + 2];
+    stream.read_exact(&mut reply).unwrap();
+    assert!(reply.starts_with(head.as_bytes()) && reply[head.len()..].starts_with(&value));
+}
