@@ -15,7 +15,6 @@ use martlet_base::limits::SHARD_COUNT;
 use martlet_keyspace::{Db, Entry, Key, ORDERS, Shard, StrValue, Value};
 
 use crate::engine::{Engine, Held};
-use crate::lazyfree::LazyFree;
 
 /// Keys that are taken under one hold of a shard's lock, about: some tens of microseconds.
 const SLICE_KEYS: usize = 64;
@@ -272,10 +271,16 @@ impl Walk {
                 next
             }
         };
+        let mut finished = Vec::new();
         let is_done = self.hold(shard, |state, part| {
             part.follow(snapshot.epoch.load(Ordering::Relaxed), state);
-            take_slice(part, state, out, &self.engine.lazy_free)
+            take_slice(part, state, out, &mut finished)
         });
+        for pending in finished {
+            if let Place::Gone(content) = pending.place {
+                self.engine.lazy_free.free(content.len(), content);
+            }
+        }
         if is_done {
             self.shard = None;
             // Release: who sees that all were walked sees what writers have saved.
@@ -317,8 +322,9 @@ impl Walk {
     }
 }
 
-/// Takes about [`SLICE_KEYS`] keys of a held shard; whether that was the end of it.
-fn take_slice(part: &mut Part, shard: &Shard, out: &mut SavedKeys, lazy_free: &LazyFree) -> bool {
+/// Takes about [`SLICE_KEYS`] keys of a held shard; whether that was the end of it. What is done with goes to `finished`, to be dropped when
+/// the shard is not held any more.
+fn take_slice(part: &mut Part, shard: &Shard, out: &mut SavedKeys, finished: &mut Vec<Pending>) -> bool {
     while let Some(pending) = part.pending.last_mut() {
         let (cut_db, passed_over) = (pending.cut_db, &pending.passed_over);
         let db = match &pending.place {
@@ -335,9 +341,7 @@ fn take_slice(part: &mut Part, shard: &Shard, out: &mut SavedKeys, lazy_free: &L
         if pending.from < ORDERS {
             return false;
         }
-        if let Some(Pending { place: Place::Gone(content), .. }) = part.pending.pop() {
-            lazy_free.free(content.len(), content);
-        }
+        finished.extend(part.pending.pop());
     }
     true
 }

@@ -47,9 +47,6 @@ pub fn main(program: &str, arguments: &[OsString]) -> i32 {
     }
 }
 
-/// A file below this is loaded before the first client is accepted, as Redis looks after its clients each 2 MB of a file.
-const LOADED_UNSEEN_BYTES: u64 = 2 << 20;
-
 fn serve(prepared: Prepared) -> Result<(), String> {
     end_on_panic();
     let config = prepared.store.snapshot();
@@ -97,7 +94,7 @@ fn serve(prepared: Prepared) -> Result<(), String> {
     };
     let (result, loaded) = std::thread::scope(|scope| {
         // Clients need not see that a small file is loaded: they are not accepted yet.
-        let loading = if size_at_start(&config) < LOADED_UNSEEN_BYTES {
+        let loading = if size_at_start(&config) < u64::from(config.loading_process_events_interval_bytes) {
             let loaded = load();
             scope.spawn(|| loaded)
         } else {

@@ -167,7 +167,11 @@ fn read_end<R: Read>(input: &mut FileInput<R>, version: u16, verify: bool) -> Re
     }
     let sum = input.checksum();
     let stored = u64::from_le_bytes(input.array()?);
-    if verify && stored != 0 && stored != sum { Err(Error::Corrupt("wrong checksum")) } else { Ok(()) }
+    if verify && stored != 0 && stored != sum {
+        Err(Error::Corrupt("wrong checksum (RDB CRC error)"))
+    } else {
+        Ok(())
+    }
 }
 
 /// Bytes collected before they are written.

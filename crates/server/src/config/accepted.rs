@@ -18,7 +18,6 @@ const NO_REHASH: super::Effect = Moot("tables grow a segment at a time and are n
 const THREADS: super::Effect = Moot("every I/O thread reads, runs and writes for its own connections");
 
 const INT_MAX: i128 = i32::MAX as i128;
-const INT_MIN: i128 = i32::MIN as i128;
 const LONG_MAX: i128 = i64::MAX as i128;
 
 parameter_table! {
@@ -122,13 +121,6 @@ parameter_table! {
     /// TLS connections accepted before commands run again
     max_new_tls_connections_per_cycle: u32 = 1
         => "max-new-tls-connections-per-cycle", Integer(1, 1000), MODIFIABLE, FAIR_ACCEPT;
-    /// Microseconds to wait per key of a save
-    rdb_key_save_delay: i32 = 0 => "rdb-key-save-delay", Integer(INT_MIN, INT_MAX), MODIFIABLE|HIDDEN, DEBUGGING;
-    /// Microseconds to wait per key of a load
-    key_load_delay: i32 = 0 => "key-load-delay", Integer(INT_MIN, INT_MAX), MODIFIABLE|HIDDEN, DEBUGGING;
-    /// Bytes loaded before clients are answered
-    loading_process_events_interval_bytes: u32 = 2 << 20 => "loading-process-events-interval-bytes",
-        Integer(1024, INT_MAX), MODIFIABLE|HIDDEN, Moot("loading does not hold up the I/O threads");
     /// Exit instead of abort on a panic
     use_exit_on_panic: bool = false => "use-exit-on-panic", YesNo, MODIFIABLE|HIDDEN, DEBUGGING;
     /// Milliseconds after which a stall is logged

@@ -22,6 +22,7 @@ const SCRIPTS: super::Effect = Absent("this version runs no scripts");
 const STREAMS: super::Effect = Absent("this version has no streams");
 const TLS: super::Effect = Absent("this version does not speak TLS");
 
+const INT_MIN: i128 = i32::MIN as i128;
 const INT_MAX: i128 = i32::MAX as i128;
 const LONG_MAX: i128 = i64::MAX as i128;
 const ULONG_MAX: i128 = u64::MAX as i128;
@@ -250,6 +251,14 @@ parameter_table! {
         => "rdb-version-check", RdbVersionCheck::KIND, MODIFIABLE, Honoured;
     /// Refuse writes after a failed background save
     stop_writes_on_bgsave_error: bool = true => "stop-writes-on-bgsave-error", YesNo, MODIFIABLE, Honoured;
+
+    /// Microseconds to wait per key of a save; for tests
+    rdb_key_save_delay_us: i32 = 0 => "rdb-key-save-delay", Integer(INT_MIN, INT_MAX), MODIFIABLE|HIDDEN, Honoured;
+    /// Microseconds to wait per key of a load; for tests
+    key_load_delay_us: i32 = 0 => "key-load-delay", Integer(INT_MIN, INT_MAX), MODIFIABLE|HIDDEN, Honoured;
+    /// A smaller file is loaded before clients are accepted
+    loading_process_events_interval_bytes: u32 = 2 << 20 => "loading-process-events-interval-bytes",
+        Integer(1024, INT_MAX), MODIFIABLE|HIDDEN, Honoured;
 
     // Append-only file.
 

@@ -134,6 +134,7 @@ fn run(shared: &'static Shared, job: Job) {
     while is_wanted() && file.is_sound() && !is_whole {
         is_whole = !walk.take(&mut taken);
         write(&mut file, &taken, access, &running);
+        super::delay(shared.config.snapshot().rdb_key_save_delay_us, taken.len(), is_wanted);
     }
     walk.end(&mut taken);
     write(&mut file, &taken, access, &running);

@@ -210,6 +210,8 @@ pub fn load_at_start(shared: &Shared, config: &Config) -> Result<(), String> {
     gate.enter(thread);
     let loaded = load(shared, &mut keys, config, &path(config), false, || {
         gate.leave(thread);
+        let is_wanted = || !shared.stopping.load(Ordering::Relaxed);
+        super::delay(shared.config.snapshot().key_load_delay_us, SLICE_RECORDS as usize, is_wanted);
         gate.enter(thread);
         !shared.stopping.load(Ordering::Relaxed)
     });

@@ -132,6 +132,7 @@ fn write_all(keys: &Keys, config: &Config, now_ms: i64, tag: &str) -> Result<(),
         for shard in 0..SHARD_COUNT {
             for entry in keys.shard(shard).keys.db(db).iter() {
                 write(&mut file, db, &entry, access, now_ms);
+                super::delay(config.rdb_key_save_delay_us, 1, || true);
             }
             if !file.is_sound() {
                 break;
