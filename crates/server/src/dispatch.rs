@@ -151,9 +151,8 @@ impl Worker {
         deny_blocking: bool,
     ) {
         let begin = reply.len();
-        // Assigned where it is made: an outcome that moves is read back in wider pieces than it was written in.
-        let outcome;
-        match entry.run {
+        // Only errors leave the place where they are made: whatever moves is read back in wider pieces than it was written in.
+        let error = match entry.run {
             Run::Data(handler) => {
                 let mut context = Context {
                     args: *args,
@@ -164,20 +163,24 @@ impl Worker {
                     deny_blocking,
                     block: None,
                 };
-                outcome = handler(&mut context);
-                if context.block.is_some()
-                    && outcome.is_ok()
-                    && let Some(block) = context.block.take()
-                {
-                    self.block(connection, entry, args, block);
+                match handler(&mut context) {
+                    Ok(()) => {
+                        if context.block.is_some()
+                            && let Some(block) = context.block.take()
+                        {
+                            self.block(connection, entry, args, block);
+                        }
+                        None
+                    }
+                    Err(error) => Some(Box::new(error)),
                 }
             }
             Run::Server(handler) => {
-                outcome =
-                    handler(&mut Call { worker: self, connection, reply, args: *args, entry, deny_blocking });
+                let mut call = Call { worker: self, connection, reply, args: *args, entry, deny_blocking };
+                handler(&mut call).err().map(Box::new)
             }
-            Run::Nothing => outcome = Err(checks::unknown_subcommand(entry, args)),
-        }
+            Run::Nothing => Some(Box::new(checks::unknown_subcommand(entry, args))),
+        };
         let end = self.shared.clock.raw();
         let ns = self.shared.clock.elapsed_ns(self.mark, end);
         self.mark = end;
@@ -187,7 +190,7 @@ impl Worker {
         if ns >= self.slow_ns || ns >= self.latency_ns {
             self.note_slow(connection, entry, args, ns);
         }
-        if let Err(error) = &outcome {
+        if let Some(error) = &error {
             reply.truncate(begin);
             self.fail(reply, entry, error);
         }

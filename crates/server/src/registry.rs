@@ -38,6 +38,14 @@ pub struct Entry {
     pub is_plain: bool,
 }
 
+impl Entry {
+    /// Whether it has subcommands.
+    #[inline]
+    pub fn is_container(&self) -> bool {
+        !self.subcommands.is_empty()
+    }
+}
+
 /// See the module's page.
 pub struct Registry {
     entries: Vec<Entry>,
@@ -176,7 +184,7 @@ impl Registry {
     #[inline]
     pub fn resolve(&self, args: &Args<'_>) -> Option<&Entry> {
         let entry = self.find(args.at(0))?;
-        if entry.subcommands.is_empty() {
+        if !entry.is_container() {
             return Some(entry);
         }
         let Some(sub) = args.get(1) else { return Some(entry) };

@@ -216,13 +216,20 @@ impl Worker {
         // Before authentication the limits may change with every request.
         let most = if limits.unauthenticated { 1 } else { BATCH_REQUESTS };
         let mut at = start;
+        // Pipelines repeat a command: the name of the last is looked at first.
+        let mut last: (&[u8], Option<&'static Entry>) = (&[], None);
         while batch.requests.len() < most {
             let first_span = batch.spans.len();
             match parse(input, at, &limits, &mut connection.partial, &mut batch.spans)? {
                 Parsed::Incomplete => break,
                 Parsed::Complete(end) => {
                     let args = Args::new(input, &batch.spans[first_span..]);
-                    let entry = self.shared.registry.resolve(&args);
+                    let span = batch.spans.get(first_span);
+                    let name = span.and_then(|s| input.get(s.start as usize..s.end as usize)).unwrap_or(&[]);
+                    if name != last.0 || last.1.is_none_or(|entry| entry.is_container()) {
+                        last = (name, self.shared.registry.resolve(&args));
+                    }
+                    let entry = last.1;
                     let hash = match entry.and_then(|e| e.single_key) {
                         Some(index) => hash_bytes(args.at(index)),
                         None => 0,
