@@ -15,6 +15,7 @@ pub mod set;
 pub mod sort;
 pub mod spec;
 pub mod string;
+pub mod syntax;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod zset;

@@ -247,4 +247,15 @@ mod tests {
         names.dedup();
         assert_eq!(names.len(), before);
     }
+
+    #[test]
+    fn every_command_that_needs_arguments_says_which() {
+        let registry = Registry::new(&[]).unwrap();
+        for entry in registry.entries().iter().filter(|e| e.told_as == e.id && e.subcommands.is_empty()) {
+            let words = 1 + usize::from(entry.parent.is_some());
+            let needs = entry.spec.arity.unsigned_abs() as usize > words;
+            let name = entry.spec.full_name;
+            assert!(!needs || !martlet_command::syntax::of(name).is_empty(), "{name}");
+        }
+    }
 }

@@ -1,6 +1,7 @@
 //! COMMAND and its subcommands: the table told to clients. Everything here is derived from the entries.
 
 use martlet_base::glob;
+use martlet_command::syntax::{self, Argument};
 use martlet_command::{Acl, Begin, Error, Find, Flags, Group, KeyFlags, KeyPart, Outcome, command};
 use martlet_protocol::reply::Reply;
 use martlet_protocol::request::Args;
@@ -194,7 +195,15 @@ fn docs(call: &mut Call<'_>) -> Outcome {
 fn write_docs(reply: &mut Reply, registry: &Registry, entry: &Entry) {
     let spec = entry.spec;
     reply.bulk(spec.full_name.as_bytes());
-    reply.map(4 + usize::from(!entry.told_subcommands().is_empty()));
+    let arguments = syntax::of(spec.full_name);
+    let deprecated = super::deprecated::of(spec.full_name);
+    let is_internal = spec.full_name == "debug";
+    reply.map(
+        4 + usize::from(deprecated.is_some() || is_internal)
+            + 2 * usize::from(deprecated.is_some())
+            + usize::from(!arguments.is_empty())
+            + usize::from(!entry.told_subcommands().is_empty()),
+    );
     let fields = [
         ("summary", spec.summary),
         ("since", spec.since),
@@ -205,12 +214,77 @@ fn write_docs(reply: &mut Reply, registry: &Registry, entry: &Entry) {
         reply.bulk(name.as_bytes());
         reply.bulk(value.as_bytes());
     }
+    if deprecated.is_some() || is_internal {
+        reply.bulk(b"doc_flags");
+        reply.set(1);
+        reply.simple(if is_internal { "syscmd" } else { "deprecated" });
+    }
+    if let Some((since, replacement)) = deprecated {
+        for text in ["deprecated_since", since, "replaced_by", replacement] {
+            reply.bulk(text.as_bytes());
+        }
+    }
+    if !arguments.is_empty() {
+        reply.bulk(b"arguments");
+        write_arguments(reply, &arguments);
+    }
     if !entry.told_subcommands().is_empty() {
         reply.bulk(b"subcommands");
         reply.map(entry.told_subcommands().len());
         for &id in entry.told_subcommands() {
             write_docs(reply, registry, &registry.entries()[id]);
         }
+    }
+}
+
+fn write_arguments(reply: &mut Reply, arguments: &[Argument]) {
+    reply.array(arguments.len());
+    for argument in arguments {
+        write_argument(reply, argument);
+    }
+}
+
+/// An argument as a map, in Redis' order of fields.
+fn write_argument(reply: &mut Reply, argument: &Argument) {
+    let inner = argument.kind.arguments();
+    let shown = argument.display.unwrap_or(&argument.name);
+    let texts = [
+        ("name", Some(&*argument.name)),
+        ("type", Some(argument.kind.name())),
+        ("display_text", inner.is_none().then_some(shown)),
+    ];
+    let versions = [
+        ("token", argument.token),
+        ("since", argument.since),
+        ("deprecated_since", argument.deprecated_since),
+    ];
+    let part = argument.key_part;
+    let flags = argument.flags();
+    let count = texts.iter().chain(&versions).filter(|(_, text)| text.is_some()).count();
+    let has_flags = flags.clone().next().is_some();
+    reply.map(count + [part.is_some(), has_flags, inner.is_some()].iter().filter(|is| **is).count());
+    let write = |reply: &mut Reply, pairs: &[(&str, Option<&str>)]| {
+        for (name, text) in pairs {
+            if let Some(text) = text {
+                reply.bulk(name.as_bytes());
+                reply.bulk(text.as_bytes());
+            }
+        }
+    };
+    write(reply, &texts);
+    if let Some(part) = part {
+        reply.bulk(b"key_spec_index");
+        reply.count(part);
+    }
+    write(reply, &versions);
+    if has_flags {
+        reply.bulk(b"flags");
+        reply.set(flags.clone().count());
+        flags.for_each(|flag| reply.simple(flag));
+    }
+    if let Some(inner) = inner {
+        reply.bulk(b"arguments");
+        write_arguments(reply, inner);
     }
 }
 

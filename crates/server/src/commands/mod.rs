@@ -5,6 +5,7 @@ mod command;
 mod config;
 mod connection;
 mod debug;
+mod deprecated;
 mod digest;
 pub(crate) mod info;
 mod memory;
