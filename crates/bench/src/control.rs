@@ -107,7 +107,11 @@ impl Control {
     /// The value of a configuration parameter.
     pub fn config(&mut self, name: &str) -> io::Result<Result<String, Reply>> {
         let reply = self.command(&["CONFIG", "GET", name])?;
-        let value = reply.items().and_then(|items| items.get(1)).and_then(Reply::text);
+        let value = match &reply {
+            Reply::Map(pairs) => pairs.first().map(|(_, value)| value),
+            other => other.items().and_then(|items| items.get(1)),
+        };
+        let value = value.and_then(Reply::text);
         Ok(match value {
             Some(value) => Ok(String::from_utf8_lossy(value).into_owned()),
             None => Err(reply),

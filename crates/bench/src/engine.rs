@@ -57,6 +57,8 @@ pub struct RunResult {
     pub received_bytes: u64,
     /// Connections that broke or were refused during the run and were opened anew.
     pub disconnects: u64,
+    /// Replies that pointed to another node of a cluster; their requests went there.
+    pub redirects: u64,
     /// Requests that were due or sent but had no reply when the run ended.
     pub lost: u64,
     /// Open loop: how late requests left this program although a connection was free for them.
@@ -362,6 +364,7 @@ fn collect(result: &mut RunResult, outcomes: Vec<worker::Outcome>) {
         result.sent_bytes += outcome.sent_bytes;
         result.received_bytes += outcome.received_bytes;
         result.disconnects += outcome.disconnects;
+        result.redirects += outcome.redirects;
         result.lost += outcome.lost;
         result.send_lag.add(&outcome.send_lag);
         let busy = outcome.cpu.as_secs_f64() / outcome.elapsed.as_secs_f64().max(1e-9);

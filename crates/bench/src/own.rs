@@ -140,6 +140,16 @@ impl<'a> Job<'a> {
         plan.sources = settings.sources.clone();
         plan.epoll = settings.epoll;
         plan.spin = settings.spin;
+        if settings.cluster {
+            let single =
+                plan.workload.replay.is_none() && plan.workload.units.iter().all(|u| u.steps.len() == 1);
+            if !single {
+                return Err(
+                    "--cluster: sessions and replays stay on their connections, so they need one node".into(),
+                );
+            }
+            plan.spread();
+        }
         Ok(plan)
     }
 

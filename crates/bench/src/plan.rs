@@ -106,7 +106,7 @@ pub struct Plan {
     pub survive_disconnects: bool,
     /// The first error reply ends the run.
     pub stop_on_error: bool,
-    /// Cluster: each request's key must belong to its connection's node; one that does not is drawn anew.
+    /// Cluster: each request goes to the node that holds its key; see [`Plan::spread`].
     pub route: bool,
     /// Connections are only opened and kept.
     pub idle: bool,
@@ -123,6 +123,12 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// Sends each request to the node of a cluster that holds its key; every thread has a connection to each node.
+    pub fn spread(&mut self) {
+        self.route = true;
+        self.connections = self.connections.max(self.target.nodes.len() * self.threads);
+    }
+
     /// A plan with one request for one server and all else at its default.
     pub fn single(target: Target, name: &str, template: Template) -> Plan {
         let unit = Unit { steps: vec![Step { template, command: 0 }], weight: 1, variables: Vec::new() };

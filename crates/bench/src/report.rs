@@ -35,6 +35,8 @@ pub struct Report {
     pub errors: u64,
     pub lost: u64,
     pub disconnects: u64,
+    #[serde(default)]
+    pub redirects: u64,
     pub rate: f64,
     pub partial: Option<String>,
     pub warning: Option<String>,
@@ -136,6 +138,7 @@ impl Report {
             errors: result.errors(),
             lost: result.lost,
             disconnects: result.disconnects,
+            redirects: result.redirects,
             rate: result.rate(),
             partial: result.partial.clone(),
             warning: measured.warning.clone(),
@@ -209,6 +212,9 @@ impl Report {
         if self.disconnects > 0 {
             let _ = writeln!(out, "disconnects: {}", self.disconnects);
         }
+        if self.redirects > 0 {
+            let _ = writeln!(out, "redirects: {} replies pointed to another node", self.redirects);
+        }
         if let Some(warning) = &self.warning {
             let _ = writeln!(out, "WARNING: {warning}");
         }
@@ -220,7 +226,10 @@ impl Report {
 
     fn text_cost(&self, out: &mut String) {
         let Some(cost) = self.cost else {
-            let _ = writeln!(out, "\nserver cost: unknown, as neither its process nor INFO could be read");
+            let _ = writeln!(
+                out,
+                "\nserver cost: unknown (neither its process nor INFO could be read, or several clients shared it)"
+            );
             return;
         };
         let _ = writeln!(
@@ -340,6 +349,7 @@ impl Report {
             merged.errors += other.errors;
             merged.lost += other.lost;
             merged.disconnects += other.disconnects;
+            merged.redirects += other.redirects;
             merged.asked_rate = merged.asked_rate.zip(other.asked_rate).map(|(a, b)| a + b);
             merged.partial = merged.partial.take().or_else(|| other.partial.clone());
             merged.warning = merged.warning.take().or_else(|| other.warning.clone());

@@ -173,7 +173,9 @@ fn plan(settings: &RespSettings, connections: usize) -> Result<Plan, String> {
     plan.requests = settings.count;
     plan.duration = (settings.seconds > 0).then(|| Duration::from_secs(settings.seconds));
     plan.stop_on_error = true;
-    plan.route = settings.cluster;
+    if settings.cluster {
+        plan.spread();
+    }
     plan.seed = crate::run::fresh_seed();
     Ok(plan)
 }

@@ -36,6 +36,8 @@ pub(super) struct Connection {
     pub since_ns: u64,
     /// The requests in flight, where they differ.
     pub in_flight: VecDeque<InFlight>,
+    /// Their bytes, in cluster mode: a reply may point elsewhere.
+    pub requests: VecDeque<Vec<u8>>,
     /// The session that is being walked: unit and next step.
     pub session: Option<(usize, usize)>,
     pub variables: [u64; MAX_VARIABLES],
@@ -62,6 +64,7 @@ impl Connection {
             outstanding: 0,
             since_ns: 0,
             in_flight: VecDeque::new(),
+            requests: VecDeque::new(),
             session: None,
             variables: [0; MAX_VARIABLES],
             rendered: false,
@@ -79,6 +82,7 @@ impl Connection {
         self.phase = Phase::Closed;
         self.scanner.reset();
         self.in_flight.clear();
+        self.requests.clear();
         self.session = None;
         (self.rendered, self.sending, self.listed, self.dirty) = (false, false, false, false);
         self.served = 0;

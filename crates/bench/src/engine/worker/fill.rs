@@ -13,7 +13,10 @@ impl<M: Mux> Worker<'_, M> {
         } else if self.schedule.is_some() {
             self.fill_open()
         } else {
-            self.fill_closed();
+            match self.core.router {
+                Some(_) => self.fill_routed(),
+                None => self.fill_closed(),
+            }
             idle
         };
         self.launch();
@@ -222,6 +225,10 @@ impl<M: Mux> Worker<'_, M> {
         let plan = self.core.plan;
         self.continue_sessions();
         let now = self.core.start.elapsed().as_nanos() as u64;
+        if self.core.router.is_some() {
+            self.route_due(now);
+            return self.until_due();
+        }
         let Some(mut schedule) = self.schedule.take() else { return TICK };
         let mut blocked = false;
         loop {
@@ -244,13 +251,15 @@ impl<M: Mux> Worker<'_, M> {
             schedule.advance();
             self.relist(slot);
         }
-        let next = schedule.peek();
         self.schedule = Some(schedule);
-        if blocked {
-            return TICK;
-        }
-        let spin = plan.spin.as_nanos() as u64;
-        let gap = next.saturating_sub(self.core.start.elapsed().as_nanos() as u64);
+        if blocked { TICK } else { self.until_due() }
+    }
+
+    /// How long the thread may sleep before the next request is due.
+    fn until_due(&self) -> Duration {
+        let Some(schedule) = &self.schedule else { return TICK };
+        let spin = self.core.plan.spin.as_nanos() as u64;
+        let gap = schedule.peek().saturating_sub(self.core.start.elapsed().as_nanos() as u64);
         if gap <= spin { Duration::ZERO } else { Duration::from_nanos(gap - spin) }
     }
 
@@ -273,7 +282,7 @@ impl<M: Mux> Worker<'_, M> {
     }
 
     /// A connection with room for one more request.
-    fn next_connection(&mut self) -> Option<usize> {
+    pub(super) fn next_connection(&mut self) -> Option<usize> {
         while let Some(slot) = self.core.ready.pop_front() {
             let connection = self.core.connections.get_mut(slot)?;
             connection.listed = false;

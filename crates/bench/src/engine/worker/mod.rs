@@ -4,6 +4,7 @@
 
 mod fill;
 mod replies;
+mod route;
 
 use super::connection::{Connection, InFlight, Phase};
 use super::{INTERRUPTED, Shared};
@@ -15,6 +16,7 @@ use martlet_base::random::Random;
 use martlet_client::mux::{Handler, Mux};
 use martlet_client::scan::{ReplyKind, ReplySink};
 use replies::plain_error;
+use route::Router;
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
@@ -61,6 +63,7 @@ pub(super) struct Outcome {
     pub received_bytes: u64,
     pub disconnects: u64,
     pub lost: u64,
+    pub redirects: u64,
     pub send_lag: Latencies,
     pub error_texts: Vec<(String, u64)>,
     pub cpu: Duration,
@@ -95,6 +98,8 @@ struct Core<'a> {
     decrypted: Vec<u8>,
     /// One request, one latency per batch: no record of single requests is needed.
     simple: bool,
+    /// In cluster mode, where requests go.
+    router: Option<Router>,
     failed: bool,
 }
 
@@ -175,6 +180,7 @@ impl Outcome {
             received_bytes: 0,
             disconnects: 0,
             lost: 0,
+            redirects: 0,
             send_lag: Latencies::new(),
             error_texts: Vec::new(),
             cpu: Duration::ZERO,
@@ -193,7 +199,9 @@ impl<'a, M: Mux> Worker<'a, M> {
     ) -> io::Result<Self> {
         let units = &plan.workload.units;
         let single = matches!(units.as_slice(), [Unit { steps, .. }] if steps.len() == 1);
-        let simple = single && plan.pacing == Pacing::Closed && plan.workload.replay.is_none();
+        let router = Router::new(plan);
+        let simple =
+            single && plan.pacing == Pacing::Closed && plan.workload.replay.is_none() && router.is_none();
         let core = Core {
             plan,
             shared,
@@ -217,6 +225,7 @@ impl<'a, M: Mux> Worker<'a, M> {
             error_texts: Vec::new(),
             decrypted: Vec::new(),
             simple,
+            router,
             failed: false,
         };
         let patches = match (simple, units.first().and_then(|u| u.steps.first())) {
@@ -360,7 +369,10 @@ impl<'a, M: Mux> Worker<'a, M> {
         if over && !open_loop {
             return true;
         }
-        let idle = self.core.outstanding == 0 && !self.core.connections.iter().any(|c| c.session.is_some());
+        let waiting = self.core.router.as_ref().is_some_and(Router::has_waiting);
+        let idle = self.core.outstanding == 0
+            && !waiting
+            && !self.core.connections.iter().any(|c| c.session.is_some());
         let drained = match (&self.schedule, self.end_ns) {
             (Some(schedule), Some(end)) => schedule.peek() >= end,
             _ => self.exhausted,
@@ -437,6 +449,7 @@ impl<'a, M: Mux> Worker<'a, M> {
             received_bytes: core.received_bytes,
             disconnects: core.disconnects,
             lost: core.lost + unsent + in_flight,
+            redirects: core.router.as_ref().map_or(0, |router| router.redirects),
             send_lag: self.send_lag,
             error_texts: std::mem::take(&mut core.error_texts),
             cpu: thread_cpu(),

@@ -119,8 +119,19 @@ impl Core<'_> {
                 self.done_latency_ns += latency * answered;
             }
         } else {
+            let mut texts = std::mem::take(&mut chunk.texts).into_iter();
             for kind in chunk.kinds.drain(..) {
                 let Some(request) = connection.in_flight.pop_front() else { break };
+                let text = if kind == ReplyKind::Error { texts.next() } else { None };
+                if let Some(router) = &mut self.router {
+                    let bytes = connection.requests.pop_front().unwrap_or_default();
+                    let is_redirected =
+                        text.as_ref().is_some_and(|text| router.redirect(self.plan, text, request, bytes));
+                    if is_redirected || request.command == route::UNCOUNTED {
+                        continue;
+                    }
+                }
+                chunk.texts.extend(text);
                 let Some(tally) = self.tallies.get_mut(usize::from(request.command)).filter(|_| recording)
                 else {
                     continue;
