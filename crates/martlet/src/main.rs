@@ -1,5 +1,7 @@
 //! The multi-call binary: `martlet TOOL …`, or the tool that the name it is called by says.
 
+mod check_rdb;
+
 use std::ffi::OsString;
 
 #[global_allocator]
@@ -18,8 +20,12 @@ fn run(program: &OsString, arguments: &[OsString]) -> i32 {
     if let Some(tool @ ("redis-benchmark" | "resp-benchmark")) = link {
         return martlet_bench::cli::main(tool, arguments);
     }
+    if let Some(tool @ ("redis-check-rdb" | "valkey-check-rdb")) = link {
+        return check_rdb::main(tool, arguments);
+    }
     match arguments.first().and_then(|first| first.to_str()) {
         Some("bench") => martlet_bench::cli::main("bench", &arguments[1..]),
+        Some("check-rdb") => check_rdb::main("martlet check-rdb", &arguments[1..]),
         Some("server") => martlet_server::server::main(&name, &arguments[1..]),
         _ => martlet_server::server::main(&name, arguments),
     }

@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use martlet_client::blocking::Client;
@@ -96,6 +97,12 @@ fn what_was_saved_is_there_after_a_restart() {
     assert_eq!(names.len(), 2, "{names:?}");
 }
 
+/// What `martlet check-rdb` prints for a file, and whether it found it whole.
+fn check(file: &Path) -> (bool, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_martlet")).arg("check-rdb").arg(file).output().unwrap();
+    (output.status.success(), String::from_utf8(output.stdout).unwrap())
+}
+
 #[test]
 fn a_file_that_cannot_be_read_refuses_the_start() {
     let directory = tempfile::tempdir().unwrap();
@@ -105,6 +112,9 @@ fn a_file_that_cannot_be_read_refuses_the_start() {
     run(&server, "SAVE");
     drop(server);
     let whole = fs::read(&file).unwrap();
+    let (is_whole, report) = check(&file);
+    assert!(is_whole && report.contains("RDB looks OK!") && report.contains("AUX FIELD ctime"), "{report}");
+    assert!(report.contains("Selecting DB ID 9") && report.contains("\n[info] 4 expires\n"), "{report}");
     for (damaged, reason) in [
         (&b"REDIS0010"[..], "unexpected end, at offset 9"),
         (&whole[..whole.len() / 2], "unexpected end, at offset"),
@@ -117,6 +127,11 @@ fn a_file_that_cannot_be_read_refuses_the_start() {
         fs::write(&file, damaged).unwrap();
         let error = start(directory.path(), &[]).err().expect("refused").to_string();
         assert!(error.contains(reason), "{error}");
+        let (is_whole, report) = check(&file);
+        // How many databases and which keys there are is the server's affair.
+        let is_shape = !reason.contains("database") && !reason.contains("already");
+        assert_eq!(is_whole, !is_shape, "{report}");
+        assert!(!is_shape || report.contains("--- RDB ERROR DETECTED ---\n[offset "), "{report}");
         assert_eq!(fs::read(&file).unwrap(), damaged);
     }
     fs::remove_file(&file).unwrap();

@@ -82,6 +82,8 @@ fn serve(prepared: Prepared) -> Result<(), String> {
         .on_shutdown_signal(move |signal| crate::shutdown::on_signal(shared, signal))
         .map_err(|e| format!("Can't watch signals: {e}"))?;
     shared.memory_at_start.store(martlet_base::alloc::used_bytes() as u64, Ordering::Relaxed);
+    // Clients can connect. Redis' test harness waits for these words, and for the process id before them.
+    tracing::info!("Server initialized");
     let serving = Serving { addresses, unixsocket: config.unixsocket.clone(), backend: description, threads };
     let load = || {
         let loaded = load_at_start(shared, &config);

@@ -141,7 +141,10 @@ fn become_server(
     }
     ignore_hangups();
     let pid = std::process::id();
-    tracing::info!("Martlet {} is starting (as Redis {REDIS_VERSION}), pid {pid}", env!("CARGO_PKG_VERSION"));
+    tracing::info!(
+        "Martlet {} is starting (as Redis {REDIS_VERSION}), PID: {pid}",
+        env!("CARGO_PKG_VERSION")
+    );
     notes.iter().for_each(Note::log);
     config.maxclients = open_files(config.maxclients)?;
     for warning in backlog_warning(config.tcp_backlog).into_iter().chain(system_warnings()) {
