@@ -216,7 +216,7 @@ impl Worker {
         // Before authentication the limits may change with every request.
         let most = if limits.unauthenticated { 1 } else { BATCH_REQUESTS };
         let mut at = start;
-        // Pipelines repeat a command: the name of the last is looked at first.
+        // Pipelines repeat a command: the name of the last is looked at first, unless it is one of a container's.
         let mut last: (&[u8], Option<&'static Entry>) = (&[], None);
         while batch.requests.len() < most {
             let first_span = batch.spans.len();
@@ -226,8 +226,10 @@ impl Worker {
                     let args = Args::new(input, &batch.spans[first_span..]);
                     let span = batch.spans.get(first_span);
                     let name = span.and_then(|s| input.get(s.start as usize..s.end as usize)).unwrap_or(&[]);
-                    if name != last.0 || last.1.is_none_or(|entry| entry.is_container()) {
-                        last = (name, self.shared.registry.resolve(&args));
+                    if name != last.0 || name.is_empty() {
+                        let entry = self.shared.registry.resolve(&args);
+                        let is_all = entry.is_some_and(|e| e.parent.is_none() && !e.is_container());
+                        last = (if is_all { name } else { &[] }, entry);
                     }
                     let entry = last.1;
                     let hash = match entry.and_then(|e| e.single_key) {
