@@ -42,7 +42,7 @@ const UNITS: &[&str] = &[
     "unit/obuf-limits",
 ];
 /// Tags of tests that need what the server does not have yet.
-const DENIED_TAGS: &str = "-needs:repl -needs:save -needs:pfdebug -scripting -cluster";
+const DENIED_TAGS: &str = "-needs:repl -needs:pfdebug -scripting -cluster";
 /// Tags of tests that need a server of their own, or one that is no cluster.
 const DENIED_EXTERNALLY: &str = " -external:skip -cluster:only";
 /// A file that takes longer has hung.

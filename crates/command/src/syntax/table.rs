@@ -11,7 +11,7 @@ pub(super) const SYNTAX: &[(&str, &str)] = &[
     ("acl|setuser", "username ?*rule"),
     ("append", "key:k0 value"),
     ("auth", "?username^6.0.0 password"),
-    ("bgsave", "?SCHEDULE^3.2.2"),
+    ("bgsave", "?operation(SCHEDULE^3.2.2|CANCEL^8.1.0)"),
     ("bitcount", "key:k0 ?range(start:i end:i ?unit(BYTE|BIT)^7.0.0)"),
     (
         "bitfield",
