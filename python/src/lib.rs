@@ -1,6 +1,5 @@
 //! The load tester's resp-benchmark side as a Python module. The interpreter's lock is free while a run goes on.
 
-use martlet_bench::cli::options;
 use martlet_bench::cli::resp::{self, RespSettings};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
@@ -25,7 +24,7 @@ fn benchmark(
     load: bool,
     quiet: bool,
 ) -> PyResult<(f64, f64, f64, usize)> {
-    let cores = options::cores(cores).map_err(PyValueError::new_err)?;
+    let cores = resp::cores(cores).map_err(PyValueError::new_err)?;
     let pipeline = pipeline.max(1);
     let settings = RespSettings {
         host,
@@ -58,23 +57,8 @@ fn send(
     password: String,
     command: Vec<String>,
 ) -> PyResult<String> {
-    let settings = options::Settings {
-        host,
-        port,
-        user: Some(username).filter(|u| !u.is_empty()),
-        password: Some(password).filter(|p| !p.is_empty()),
-        ..options::Settings::default()
-    };
-    py.detach(|| {
-        let target = martlet_bench::cli::target::resolve(&settings)?;
-        let reply =
-            martlet_bench::cli::target::control(&target)?.command(&command).map_err(|e| e.to_string())?;
-        match reply.is_error() {
-            true => Err(martlet_bench::control::error_text(&reply)),
-            false => Ok(reply.text().map_or(String::new(), |t| String::from_utf8_lossy(t).into_owned())),
-        }
-    })
-    .map_err(PyRuntimeError::new_err)
+    let settings = RespSettings { host, port, username, password, ..RespSettings::default() };
+    py.detach(|| resp::send(&settings, &command)).map_err(PyRuntimeError::new_err)
 }
 
 /// Runs the resp-benchmark command line; the exit code.

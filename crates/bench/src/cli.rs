@@ -1,9 +1,9 @@
 //! Command lines: ours, redis-benchmark's and resp-benchmark's.
 
-pub mod classic;
-pub mod options;
+pub(crate) mod classic;
+pub(crate) mod options;
 pub mod resp;
-pub mod target;
+pub(crate) mod target;
 
 use std::ffi::OsString;
 

@@ -55,17 +55,6 @@ impl Distribution {
         }
     }
 
-    /// The number of different values.
-    pub fn size(&self) -> u64 {
-        match self {
-            Distribution::Uniform(size) | Distribution::Sequence(size, _) | Distribution::Gaussian(size) => {
-                *size
-            }
-            Distribution::Zipfian(zipf) | Distribution::Latest(zipf, _) => zipf.size,
-            Distribution::HotSet { size, .. } => *size,
-        }
-    }
-
     /// Parses `NAME SIZE [PARAMETER…]`, as it stands inside a placeholder.
     pub fn parse(words: &[&str]) -> Result<Distribution, String> {
         let (name, size, parameters) = match words {

@@ -108,16 +108,6 @@ impl Capture {
         if capture.requests.is_empty() { Err("the capture holds no request".into()) } else { Ok(capture) }
     }
 
-    /// Number of requests.
-    pub fn len(&self) -> usize {
-        self.requests.len()
-    }
-
-    /// Never: a capture without requests is refused.
-    pub fn is_empty(&self) -> bool {
-        self.requests.is_empty()
-    }
-
     /// The place where a thread begins.
     pub fn cursor(self: Arc<Self>, thread: usize, threads: usize) -> Cursor {
         let mut cursor = Cursor { capture: self, at: 0, thread, threads };
@@ -185,7 +175,7 @@ mod tests {
     fn a_capture_keeps_times_clients_and_bytes() {
         let text = b"OK\n100.5 [0 127.0.0.1:1] \"SET\" \"a \\\"b\\\"\" \"\\x00\\n\"\n101.5 [0 127.0.0.1:2] \"get\" \"k\"\n";
         let capture = Arc::new(Capture::parse(text, 2.0).expect("valid"));
-        assert_eq!((capture.clients, capture.len()), (2, 2));
+        assert_eq!((capture.clients, capture.requests.len()), (2, 2));
         assert_eq!(capture.commands, ["SET", "GET"]);
         let mut cursor = capture.cursor(0, 1);
         let first = cursor.peek().expect("two requests");

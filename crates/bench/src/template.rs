@@ -372,6 +372,7 @@ impl Template {
     }
 
     /// The length of each request, where all have the same.
+    #[cfg(test)]
     pub fn fixed_len(&self) -> Option<usize> {
         self.fixed_len
     }

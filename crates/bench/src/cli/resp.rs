@@ -1,6 +1,7 @@
 //! resp-benchmark 0.1.7's command line and output, and its automatic number of connections.
 
-use super::options::{self, Settings};
+use super::options::Settings;
+pub use super::options::cores;
 use super::target;
 use crate::engine::{self, INTERRUPTED, Observer, Progress, Recorder, RunResult};
 use crate::plan::Plan;
@@ -39,18 +40,31 @@ const HELP: &str = "Usage: resp-benchmark [OPTIONS] [COMMAND]
 /// What resp-benchmark's command line, or the Python class, asks for.
 #[derive(Clone, Debug)]
 pub struct RespSettings {
+    /// Server's name or address.
     pub host: String,
+    /// Server's port.
     pub port: u16,
+    /// User to authenticate as; empty for none.
     pub username: String,
+    /// Password; empty for none.
     pub password: String,
+    /// Route requests over a cluster.
     pub cluster: bool,
+    /// Cores to use, one thread on each; empty for all.
     pub cores: Vec<usize>,
+    /// The request, in the template language.
     pub command: String,
+    /// Connections; 0 for as many as raise the rate.
     pub connections: usize,
+    /// Requests in flight per connection.
     pub pipeline: usize,
+    /// Requests in total; 0 for no limit.
     pub count: u64,
+    /// Seconds; 0 for no limit.
     pub seconds: u64,
+    /// Load data: every request once, errors end it.
     pub load: bool,
+    /// Print nothing.
     pub quiet: bool,
 }
 
@@ -77,9 +91,13 @@ impl Default for RespSettings {
 /// What the Python class gives back.
 #[derive(Clone, Debug, Default)]
 pub struct RespResult {
+    /// Requests per second.
     pub qps: f64,
+    /// Mean latency.
     pub avg_latency_ms: f64,
+    /// 99th percentile of latency.
     pub p99_latency_ms: f64,
+    /// Connections, as given or found.
     pub connections: usize,
 }
 
@@ -98,7 +116,7 @@ fn parse(arguments: &[String]) -> Result<Option<RespSettings>, String> {
             "-u" => settings.username = value()?.clone(),
             "-a" => settings.password = value()?.clone(),
             "-c" => settings.connections = number("-c", value()?)?,
-            "--cores" => settings.cores = options::cores(value()?)?,
+            "--cores" => settings.cores = cores(value()?)?,
             "--cluster" => settings.cluster = true,
             "-n" => settings.count = number("-n", value()?)?,
             "-s" => settings.seconds = number("-s", value()?)?,
@@ -150,15 +168,7 @@ pub fn main(arguments: &[String]) -> i32 {
 }
 
 fn plan(settings: &RespSettings, connections: usize) -> Result<Plan, String> {
-    let classic = Settings {
-        host: settings.host.clone(),
-        port: settings.port,
-        user: Some(settings.username.clone()).filter(|u| !u.is_empty()),
-        password: Some(settings.password.clone()).filter(|p| !p.is_empty()),
-        cluster: settings.cluster,
-        ..Settings::default()
-    };
-    let mut target = target::resolve(&classic)?;
+    let mut target = target::resolve(&connection(settings))?;
     if settings.cluster {
         target::spread(&mut target)?;
     }
@@ -178,6 +188,31 @@ fn plan(settings: &RespSettings, connections: usize) -> Result<Plan, String> {
     }
     plan.seed = crate::run::fresh_seed();
     Ok(plan)
+}
+
+/// Sends one command; the text of its reply.
+///
+/// # Errors
+/// When the server cannot be reached, or answers an error: its text.
+pub fn send(settings: &RespSettings, command: &[String]) -> Result<String, String> {
+    let target = target::resolve(&connection(settings))?;
+    let reply = target::control(&target)?.command(command).map_err(|e| e.to_string())?;
+    match reply.is_error() {
+        true => Err(crate::control::error_text(&reply)),
+        false => Ok(reply.text().map_or(String::new(), |text| String::from_utf8_lossy(text).into_owned())),
+    }
+}
+
+/// What the settings say about the server.
+fn connection(settings: &RespSettings) -> Settings {
+    Settings {
+        host: settings.host.clone(),
+        port: settings.port,
+        user: Some(settings.username.clone()).filter(|u| !u.is_empty()),
+        password: Some(settings.password.clone()).filter(|p| !p.is_empty()),
+        cluster: settings.cluster,
+        ..Settings::default()
+    }
 }
 
 /// Runs one benchmark or load; the second value says why it ended before its time.
