@@ -224,6 +224,9 @@ impl Worker {
         if error {
             let text = "UNBLOCKED client unblocked via CLIENT UNBLOCK";
             reply.error(text);
+            if let Some(Hold::Blocked(blocked)) = &connection.hold {
+                self.stats().commands[blocked.command].failed.add(1);
+            }
             self.count_error(text);
         } else {
             on_timeout.write(&mut reply);
@@ -269,7 +272,7 @@ impl Worker {
             self.forget_wait(connection);
         }
         self.end_postponement(connection);
-        self.unwatch_all(&mut connection.session);
+        self.unwatch_all(connection);
         self.unsubscribe_all(connection);
         self.stop_tracking(connection);
         self.stop_monitoring(connection);

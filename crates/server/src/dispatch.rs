@@ -225,7 +225,7 @@ impl Worker {
         let mut text = error.to_bytes();
         if entry.is_some_and(|e| e.spec.name == "exec") {
             crate::transaction::end_transaction(connection);
-            self.unwatch_all(&mut connection.session);
+            self.unwatch_all(connection);
             let reason = text.strip_prefix(b"ERR ").unwrap_or(&text);
             text = [b"EXECABORT Transaction discarded because of: ", reason].concat();
         } else if let Some(transaction) = &mut connection.session.transaction {

@@ -8,7 +8,7 @@ use martlet_protocol::request::Args;
 
 use crate::clients::flag;
 use crate::commands::{Call, ServerCommand, ServerHandler};
-use crate::connection::{Connection, Session, Transaction, Watched, special};
+use crate::connection::{Connection, Transaction, Watched, special};
 use crate::registry::Entry;
 use crate::worker::Worker;
 
@@ -56,7 +56,7 @@ fn exec(call: &mut Call<'_>) -> Outcome {
         run_held(call, &transaction);
         Ok(())
     };
-    call.worker.unwatch_all(&mut call.connection.session);
+    call.worker.unwatch_all(call.connection);
     outcome
 }
 
@@ -144,7 +144,7 @@ fn discard(call: &mut Call<'_>) -> Outcome {
     if end_transaction(call.connection).is_none() {
         return Err(Error::Fixed("ERR DISCARD without MULTI"));
     }
-    call.worker.unwatch_all(&mut call.connection.session);
+    call.worker.unwatch_all(call.connection);
     call.reply.ok();
     Ok(())
 }
@@ -193,7 +193,7 @@ static UNWATCH: ServerCommand = command("unwatch", 1, unwatch as ServerHandler)
     .doc(Group::Transactions, "2.2.0", "O(1)", "Forgets all watched keys.");
 
 fn unwatch(call: &mut Call<'_>) -> Outcome {
-    call.worker.unwatch_all(&mut call.connection.session);
+    call.worker.unwatch_all(call.connection);
     call.reply.ok();
     Ok(())
 }
@@ -228,7 +228,8 @@ impl Worker {
     }
 
     /// Forgets what a session watches.
-    pub(crate) fn unwatch_all(&mut self, session: &mut Session) {
+    pub(crate) fn unwatch_all(&mut self, connection: &mut Connection) {
+        let session = &mut connection.session;
         for watched in std::mem::take(&mut session.watched) {
             let key = Key::new(&watched.key);
             let flag = session.watch_flag.clone();
@@ -237,6 +238,7 @@ impl Worker {
             });
         }
         session.watch_flag.clear();
+        connection.info.watching.store(0, Ordering::Relaxed);
     }
 
     /// Runs `work` with the key's shard held, whatever is held now.

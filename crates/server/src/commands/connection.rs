@@ -245,7 +245,7 @@ static RESET: ServerCommand = command("reset", 1, reset as ServerHandler)
 
 fn reset(call: &mut Call<'_>) -> Outcome {
     end_transaction(call.connection);
-    call.worker.unwatch_all(&mut call.connection.session);
+    call.worker.unwatch_all(call.connection);
     call.worker.unsubscribe_all(call.connection);
     call.worker.stop_tracking(call.connection);
     call.worker.stop_monitoring(call.connection);
