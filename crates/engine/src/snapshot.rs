@@ -257,15 +257,13 @@ impl Walk {
         out.clear();
         let snapshot = &self.engine.snapshot;
         std::mem::swap(out, &mut snapshot.saved());
-        if !out.is_empty() {
-            return true;
-        }
+        // However fast writers save, the walk goes on.
         let shard = match self.shard {
             Some(shard) => shard,
             None => {
                 let next = snapshot.next_shard.fetch_add(1, Ordering::Relaxed);
                 if next >= SHARD_COUNT {
-                    return false;
+                    return !out.is_empty();
                 }
                 self.shard = Some(next);
                 next
@@ -304,8 +302,8 @@ impl Walk {
             }
         }
         snapshot.is_on.store(false, Ordering::Relaxed);
-        out.clear();
-        std::mem::swap(out, &mut snapshot.saved());
+        // The buffers have been as large as the writers were fast: they go.
+        *out = std::mem::take(&mut *snapshot.saved());
     }
 
     /// Runs `work` with a shard locked, inside the gate.
@@ -325,13 +323,14 @@ impl Walk {
 /// Takes about [`SLICE_KEYS`] keys of a held shard; whether that was the end of it. What is done with goes to `finished`, to be dropped when
 /// the shard is not held any more.
 fn take_slice(part: &mut Part, shard: &Shard, out: &mut SavedKeys, finished: &mut Vec<Pending>) -> bool {
+    let enough = out.len() + SLICE_KEYS;
     while let Some(pending) = part.pending.last_mut() {
         let (cut_db, passed_over) = (pending.cut_db, &pending.passed_over);
         let db = match &pending.place {
             Place::Now(now) => shard.db(*now),
             Place::Gone(content) => content,
         };
-        while pending.from < ORDERS && out.len() < SLICE_KEYS {
+        while pending.from < ORDERS && out.len() < enough {
             pending.from = db.walk(pending.from, |entry| {
                 if passed_over.is_empty() || !passed_over.contains(entry.key()) {
                     out.push(cut_db, &entry);
