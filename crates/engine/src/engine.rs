@@ -50,7 +50,7 @@ pub struct Engine {
     /// How much clients' caches are known to hold.
     pub tracking: TrackingTotals,
     /// The snapshot under way, if there is one.
-    pub snapshot: Snapshot,
+    pub snapshot: CachePadded<Snapshot>,
     parts: Box<[PartCell]>,
 }
 
@@ -117,7 +117,7 @@ impl Engine {
             counters: (0..threads).map(|_| CachePadded::new(Counters::default())).collect(),
             lazy_free: LazyFree::start()?,
             tracking: TrackingTotals::default(),
-            snapshot: Snapshot::default(),
+            snapshot: CachePadded::default(),
             parts: (0..SHARD_COUNT).map(|_| PartCell::default()).collect(),
         })
     }

@@ -11,6 +11,7 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use crossbeam_utils::CachePadded;
 use martlet_base::limits::SHARD_COUNT;
 use martlet_keyspace::{Db, Entry, Key, ORDERS, Shard, StrValue, Value};
 
@@ -167,6 +168,13 @@ pub struct Snapshot {
     is_on: AtomicBool,
     /// Counts them.
     epoch: AtomicU64,
+    /// On a line of its own: every change reads the words above.
+    progress: CachePadded<Progress>,
+}
+
+/// What changes while a snapshot is walked.
+#[derive(Default)]
+struct Progress {
     /// The next shard to be walked.
     next_shard: AtomicUsize,
     /// Shards that have been walked.
@@ -185,14 +193,14 @@ impl Snapshot {
     /// Begins a snapshot: this instant is the cut. The gate is closed and no other is under way.
     pub fn cut(&self) {
         self.epoch.fetch_add(1, Ordering::Relaxed);
-        self.next_shard.store(0, Ordering::Relaxed);
-        self.walked.store(0, Ordering::Relaxed);
+        self.progress.next_shard.store(0, Ordering::Relaxed);
+        self.progress.walked.store(0, Ordering::Relaxed);
         self.is_on.store(true, Ordering::Relaxed);
     }
 
     fn saved(&self) -> std::sync::MutexGuard<'_, SavedKeys> {
         // Nothing that can panic happens while it is held.
-        self.saved.lock().unwrap_or_else(PoisonError::into_inner)
+        self.progress.saved.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Before a change of a key of a held shard.
@@ -261,7 +269,7 @@ impl Walk {
         let shard = match self.shard {
             Some(shard) => shard,
             None => {
-                let next = snapshot.next_shard.fetch_add(1, Ordering::Relaxed);
+                let next = snapshot.progress.next_shard.fetch_add(1, Ordering::Relaxed);
                 if next >= SHARD_COUNT {
                     return !out.is_empty();
                 }
@@ -282,7 +290,7 @@ impl Walk {
         if is_done {
             self.shard = None;
             // Release: who sees that all were walked sees what writers have saved.
-            snapshot.walked.fetch_add(1, Ordering::Release);
+            snapshot.progress.walked.fetch_add(1, Ordering::Release);
         }
         true
     }
@@ -291,7 +299,7 @@ impl Walk {
     /// last into `out`.
     pub fn end(self, out: &mut SavedKeys) {
         let snapshot = &self.engine.snapshot;
-        if snapshot.walked.load(Ordering::Acquire) < SHARD_COUNT {
+        if snapshot.progress.walked.load(Ordering::Acquire) < SHARD_COUNT {
             for shard in 0..SHARD_COUNT {
                 let rest = self.hold(shard, |_, part| {
                     // Not to be taken up by the next change.
