@@ -9,6 +9,7 @@ pub mod glob;
 pub mod hash;
 pub mod limits;
 pub mod number;
+pub mod prefetch;
 pub mod publish;
 pub mod random;
 pub mod sync;

@@ -9,12 +9,13 @@
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
 
+use martlet_base::prefetch::{CACHE_LINE_BYTES, prefetch};
+
 use crate::entry::RawEntry;
 
 /// Slots in a bucket: one cache line.
 pub(crate) const BUCKET_SLOTS: usize = 8;
 const BUCKET_BYTES: usize = 64;
-const CACHE_LINE_BYTES: usize = 64;
 const ADDRESS: u64 = (1 << 48) - 1;
 
 /// A bucket's slots, as a cache line.
@@ -389,18 +390,6 @@ impl Segment {
             self.buckets = std::ptr::null_mut();
         }
     }
-}
-
-/// Asks the processor to load the line at `address`, which need not be valid.
-#[inline]
-pub(crate) fn prefetch(address: *const u8) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: a prefetch never faults.
-    unsafe {
-        std::arch::x86_64::_mm_prefetch(address.cast::<i8>(), std::arch::x86_64::_MM_HINT_T0);
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = address;
 }
 
 #[cfg(test)]

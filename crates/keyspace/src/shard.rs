@@ -1,9 +1,9 @@
 //! A shard: its part of every database.
 
 use martlet_base::limits::SHARD_BITS;
+use martlet_base::prefetch::prefetch;
 
 use crate::db::{Db, Entry};
-use crate::segment::prefetch;
 use crate::table::DIRECTORY_BITS;
 
 /// Bits of a scan position within a shard; a cursor has the shard's number above them.

@@ -112,6 +112,9 @@ pub trait Sink {
     /// Bytes arrived. `data` is never empty and valid for the call only; a poll may deliver several pieces.
     fn received(&mut self, token: Token, data: &[u8]);
 
+    /// Bytes will be reported for this connection soon. A hint: fetch what will be needed then.
+    fn soon(&self, _token: Token) {}
+
     /// A buffer comes back: written whole, or not (then nothing more can be sent on the connection).
     fn sent(&mut self, token: Token, buffer: Vec<u8>, result: io::Result<()>);
 

@@ -150,6 +150,11 @@ fn become_server(
     for warning in backlog_warning(config.tcp_backlog).into_iter().chain(system_warnings()) {
         tracing::warn!("{warning}");
     }
+    if config.disable_thp
+        && let Err(error) = rustix::thread::disable_transparent_huge_pages(true)
+    {
+        tracing::warn!("Can't disable transparent huge pages: {}", error_text(&error.into()));
+    }
     let pid_file = PidFile::create(config.pidfile.as_deref(), is_background);
     if config.set_proc_title {
         title.show(&config, config_file.as_deref())?;

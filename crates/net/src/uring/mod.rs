@@ -36,6 +36,8 @@ const SEND_BYTES_MAX: usize = 1 << 30;
 /// How many received bytes one poll reports before it lets their replies leave: what is read and written on the way should stay
 /// in the processor's nearest caches.
 const REPORT_BYTES: usize = 8 << 10;
+/// How many completions before its own a connection's state is fetched.
+const LOOK_AHEAD: usize = 2;
 /// How often one poll goes on with queued buffers before it reports.
 const FOLLOW_UPS: usize = 16;
 
@@ -283,6 +285,16 @@ impl Uring {
         }
     }
 
+    /// Says that a completion will be handled soon.
+    fn expect(&self, completion: &cqueue::Entry, sink: &dyn Sink) {
+        let tag = Tag::unpack(completion.user_data());
+        if tag.kind == Kind::Receive
+            && let Some(slot) = self.slots.get(tag.index as usize)
+        {
+            sink.soon(slot.token);
+        }
+    }
+
     fn handle(&mut self, completion: &cqueue::Entry, sink: &mut dyn Sink) {
         let tag = Tag::unpack(completion.user_data());
         match tag.kind {
@@ -323,6 +335,9 @@ impl Uring {
         let mut completions = std::mem::take(&mut self.completions);
         let (mut handled, mut bytes) = (0, 0);
         for completion in &completions {
+            if let Some(later) = completions.get(handled + LOOK_AHEAD) {
+                self.expect(later, sink);
+            }
             self.handle(completion, sink);
             handled += 1;
             bytes += usize::try_from(completion.result()).unwrap_or(0);

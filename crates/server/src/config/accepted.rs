@@ -69,9 +69,6 @@ parameter_table! {
         Moot("a crash leaves the kernel's core dump and a panic's own message");
     /// Text that a crash log shows
     debug_context: String = String::new() => "debug-context", TEXT, MODIFIABLE|HIDDEN, DEBUGGING;
-    /// Switch transparent huge pages off
-    disable_thp: bool = true
-        => "disable-thp", YesNo, IMMUTABLE, Moot("nothing forks, so huge pages are never copied on write");
     /// Raise hz with the number of clients
     dynamic_hz: bool = true
         => "dynamic-hz", YesNo, MODIFIABLE, Moot("each I/O thread looks after its own clients");

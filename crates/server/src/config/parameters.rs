@@ -97,6 +97,8 @@ parameter_table! {
         => "proc-title-template", Text(proc_title_template), MODIFIABLE, Honoured;
     /// Adjust the kernel's OOM score
     oom_score_adj: OomScoreAdj = OomScoreAdj::No => "oom-score-adj", OomScoreAdj::KIND, MODIFIABLE, Honoured;
+    /// Have no transparent huge pages: filling one takes milliseconds
+    disable_thp: bool = true => "disable-thp", YesNo, IMMUTABLE, Honoured;
     /// OOM scores of a primary, a replica and a background child
     oom_score_adj_values: [i32; 3] = [0, 200, 800] => "oom-score-adj-values", OomScores, MODIFIABLE|MULTI, Honoured;
     /// What SIGINT does besides stopping the server

@@ -5,6 +5,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use martlet_base::prefetch::prefetch_object;
 use martlet_net::{Sink, Token};
 
 use super::{Action, UNIX, Worker};
@@ -45,6 +46,12 @@ impl Sink for Worker {
             self.feed(&mut connection, data);
         }
         self.finish(connection);
+    }
+
+    fn soon(&self, token: Token) {
+        if let Some(Some(connection)) = self.connections.get(token.index()) {
+            prefetch_object(std::ptr::from_ref(&**connection));
+        }
     }
 
     fn sent(&mut self, token: Token, mut buffer: Vec<u8>, result: io::Result<()>) {

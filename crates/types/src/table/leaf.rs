@@ -17,6 +17,7 @@ use super::entry::{self, Entry, NewEntry, TIMED_BYTES};
 use super::group::{GROUP_BYTES, GROUP_SLOTS, Group, tag_of};
 use super::{Kind, NO_EXPIRY};
 use crate::size_class::{class_bytes, class_of};
+use martlet_base::prefetch::prefetch;
 use martlet_base::sync::RefCount;
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
@@ -632,17 +633,4 @@ impl Leaf {
         assert_eq!(bytes, self.live_bytes());
         assert!(self.used() <= self.allocated_bytes());
     }
-}
-
-/// Asks for a cache line; a hint without effect on what the program means.
-#[inline(always)]
-fn prefetch(address: *const u8) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: a prefetch reads nothing, whatever the address.
-    unsafe {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_T0>(address.cast());
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = address;
 }

@@ -88,13 +88,8 @@ impl<H> Shared<H> {
 
     #[inline]
     fn prefetch_byte(&self, offset: usize) {
-        #[cfg(target_arch = "x86_64")]
-        {
-            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            let start = self.0.as_ptr().map_addr(|address| address & !(TAGS - 1)).cast::<i8>();
-            // SAFETY: a prefetch reads nothing, whatever the address.
-            unsafe { _mm_prefetch::<_MM_HINT_T0>(start.wrapping_add(offset)) };
-        }
+        let start = self.0.as_ptr().map_addr(|address| address & !(TAGS - 1)).cast::<u8>();
+        martlet_base::prefetch::prefetch(start.wrapping_add(offset));
     }
 }
 
