@@ -96,6 +96,9 @@ fn entries<'a>(reply: &mut Reply, entries: impl ExactSizeIterator<Item = Entry<'
         if with_scores {
             reply.double(entry.score);
         }
+        if reply.is_full() {
+            break;
+        }
     }
 }
 

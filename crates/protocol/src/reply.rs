@@ -5,6 +5,8 @@
 pub struct Reply {
     out: Vec<u8>,
     resp3: bool,
+    /// Bytes above which nobody will get to see the reply; 0 for no limit.
+    limit: usize,
 }
 
 /// A place where an aggregate's header goes once its length is known; see [`Reply::defer`].
@@ -15,12 +17,22 @@ pub struct Deferred(usize);
 impl Reply {
     /// A writer that appends to `out`.
     pub fn new(out: Vec<u8>, resp3: bool) -> Reply {
-        Reply { out, resp3 }
+        Reply { out, resp3, limit: 0 }
     }
 
     /// Whether the connection speaks RESP3.
     pub fn is_resp3(&self) -> bool {
         self.resp3
+    }
+
+    /// Says above how many bytes the client is closed without getting them; 0 for no limit.
+    pub fn set_limit(&mut self, bytes: usize) {
+        self.limit = bytes;
+    }
+
+    /// Whether there is more than the client can get: what makes a reply of any length then stops.
+    pub fn is_full(&self) -> bool {
+        self.limit != 0 && self.out.len() > self.limit
     }
 
     /// Changes the protocol version for what follows (HELLO).

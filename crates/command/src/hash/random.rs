@@ -50,6 +50,9 @@ fn hrandfield(ctx: &mut Context<'_>) -> Outcome {
                 if let Some(field) = hash.random(now_ms, &mut random) {
                     one(reply, field, with_values);
                 }
+                if reply.is_full() {
+                    break;
+                }
             }
         }
         (Some(hash), Some(count)) => {

@@ -141,6 +141,9 @@ fn srandmember(ctx: &mut Context<'_>) -> Outcome {
             reply.array(count.unsigned_abs() as usize);
             for _ in 0..count.unsigned_abs() {
                 random_member(set, &mut random, |member| bulk(reply, member));
+                if reply.is_full() {
+                    break;
+                }
             }
         }
         (Some(set), Some(count)) => {

@@ -89,7 +89,7 @@ impl Worker {
     /// Subscribes a client, unless it is already.
     pub(crate) fn subscribe(&mut self, connection: &mut Connection, kind: Kind, name: &[u8]) {
         let subscriptions = connection.session.subscriptions.get_or_insert_with(|| {
-            self.shared.hub.clients.fetch_add(1, Ordering::Relaxed);
+            self.shared.hub.clients.fetch_add(1, Ordering::SeqCst);
             Box::default()
         });
         let names = subscriptions.of_mut(kind);
@@ -135,6 +135,9 @@ impl Worker {
     /// Publishes a message; to how many clients.
     pub(crate) fn publish(&mut self, kind: Kind, channel: &[u8], payload: &[u8]) -> usize {
         let (shared, me) = (self.shared, self.thread);
+        if shared.hub.clients.load(Ordering::Acquire) == 0 {
+            return 0;
+        }
         let (mut to_self, mut is_flood) = (false, false);
         let count = shared.hub.publish(kind, channel, payload, |thread, delivery| {
             if thread == me {
@@ -152,6 +155,9 @@ impl Worker {
 
     /// Publishes key events, in Redis' order of channels: of the key, then of the event.
     pub(crate) fn publish_events(&mut self, events: Vec<KeyEvent>) {
+        if self.shared.hub.clients.load(Ordering::Acquire) == 0 {
+            return;
+        }
         let wanted = self.keys.effects.wanted_events;
         for event in events {
             let name = event.name.as_bytes();

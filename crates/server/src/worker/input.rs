@@ -158,6 +158,7 @@ impl Worker {
             out = self.pool.pop().unwrap_or_default();
         }
         let mut reply = Reply::new(out, connection.session.resp3);
+        reply.set_limit(self.hard_limit(connection));
         let mut consumed = 0;
         let mut ran = 0;
         loop {

@@ -32,15 +32,15 @@ impl Worker {
         self.dirty = dirty;
     }
 
+    /// Bytes of output above which the connection will be closed at once; 0 for no limit.
+    pub(super) fn hard_limit(&self, connection: &Connection) -> usize {
+        self.config.current().client_output_buffer_limits[output_class(connection)].hard_bytes as usize
+    }
+
     /// Ends a connection whose unread replies exceed `client-output-buffer-limit`.
     pub(crate) fn check_output_limit(&mut self, connection: &mut Connection) {
         let bytes = connection.output_bytes() as u64;
-        let class = match (connection.is_monitor, connection.is_subscriber()) {
-            (true, _) => 1,
-            (_, true) => 2,
-            _ => 0,
-        };
-        let limit = &self.config.current().client_output_buffer_limits[class];
+        let limit = &self.config.current().client_output_buffer_limits[output_class(connection)];
         if bytes <= limit.soft_bytes || limit.soft_bytes == 0 {
             connection.soft_limit_since_ms = None;
         }
@@ -61,5 +61,14 @@ impl Worker {
             connection.in_flight.clear();
             connection.closing = true;
         }
+    }
+}
+
+/// The class of `client-output-buffer-limit` that a connection is in.
+fn output_class(connection: &Connection) -> usize {
+    match (connection.is_monitor, connection.is_subscriber()) {
+        (true, _) => 1,
+        (_, true) => 2,
+        _ => 0,
     }
 }
