@@ -2,7 +2,8 @@
 
 use crate::cli::options::Settings;
 use crate::compare::{free_port, start};
-use crate::own::{Job, Line, clear_line};
+use crate::live::Line;
+use crate::own::Job;
 use std::time::Duration;
 
 /// The canonical workload: name, load, request, pipeline.
@@ -19,7 +20,6 @@ pub fn main(settings: &Settings) -> i32 {
     match run(settings) {
         Ok(()) => 0,
         Err(error) => {
-            clear_line();
             eprintln!("{error}");
             1
         }
@@ -45,8 +45,7 @@ fn run(settings: &Settings) -> Result<(), String> {
         };
         let job = Job::new(&own)?;
         let plan = job.plan(&job.target)?;
-        let measured = job.measure(&plan, &mut Line::new(name))?;
-        clear_line();
+        let measured = job.measure(&plan, &mut Line::new(name, &plan))?;
         let all = measured.result.all_latencies();
         let cost = measured.cost.unwrap_or_default();
         println!(

@@ -13,6 +13,7 @@ mod distribution;
 mod engine;
 mod explore;
 mod latency;
+mod live;
 mod null;
 mod own;
 mod pacing;

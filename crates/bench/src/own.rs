@@ -3,12 +3,12 @@
 use crate::cli::options::{Settings, duration};
 use crate::cli::target;
 use crate::cost::{Cost, Meter};
-use crate::engine::{self, INTERRUPTED, Observer, Progress, Recorder, RunResult};
+use crate::engine::{self, INTERRUPTED, Observer, RunResult};
+use crate::live::{Line, Live};
 use crate::plan::{Pacing, Plan, Target, Workload};
 use crate::replay::Capture;
 use crate::report::Report;
 use crate::workload::{self, WorkloadFile};
-use std::io::{IsTerminal, Write};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -182,51 +182,11 @@ impl<'a> Job<'a> {
     }
 }
 
-/// The progress line of our runs: on a terminal only.
-pub struct Line {
-    last: (u64, Duration),
-    label: String,
-}
-
-impl Line {
-    pub fn new(label: &str) -> Line {
-        Line { last: (0, Duration::ZERO), label: label.into() }
-    }
-}
-
-impl Observer for Line {
-    fn tick(&mut self, progress: &Progress, elapsed: Duration, recorder: &Recorder) {
-        if !std::io::stderr().is_terminal() {
-            return;
-        }
-        let requests = progress.requests.load(Ordering::Relaxed);
-        let rate = (requests - self.last.0) as f64 / (elapsed - self.last.1).as_secs_f64().max(1e-9);
-        self.last = (requests, elapsed);
-        let rows = recorder.last_rows(1);
-        let p99 = rows.last().map_or(0.0, |r| r.percentiles_ms.get(2).copied().unwrap_or(0.0));
-        eprint!(
-            "\x1b[2K{} {:.0} s  {rate:.0} requests/s  p99 {p99:.3} ms  errors {}\r",
-            self.label,
-            elapsed.as_secs_f64(),
-            progress.errors.load(Ordering::Relaxed)
-        );
-        let _ = std::io::stderr().flush();
-    }
-}
-
-/// Clears the progress line.
-pub fn clear_line() {
-    if std::io::stderr().is_terminal() {
-        eprint!("\x1b[2K\r");
-    }
-}
-
 /// Runs what the settings ask for; gives the exit code.
 pub fn main(settings: &Settings) -> i32 {
     match dispatch(settings) {
         Ok(code) => code,
         Err(error) => {
-            clear_line();
             eprintln!("{error}");
             1
         }
@@ -252,8 +212,10 @@ fn dispatch(settings: &Settings) -> Result<i32, String> {
     }
     let plan = job.plan(&job.target)?;
     job.load(&job.target)?;
-    let measured = job.measure(&plan, &mut Line::new(""))?;
-    clear_line();
+    let measured = match settings.live.then(|| Live::start(&plan)).flatten() {
+        Some(mut screen) => job.measure(&plan, &mut screen)?,
+        None => job.measure(&plan, &mut Line::new("", &plan))?,
+    };
     let report = Report::of(&job, &plan, &measured);
     print!("{}", report.text());
     report.write_files(&job.settings)?;
