@@ -102,7 +102,7 @@ pub fn row(setup: &Setup, row: &Row) -> Result<()> {
         let found = match row.kind {
             Kind::BytesPerKey(keys) | Kind::Memory(keys) => memory(setup, row, &server, keys)?,
             Kind::IdleConnections(count) => idle_connections(setup, &server, count)?,
-            Kind::SlowLog => slow_log(setup, row, &server)?,
+            Kind::SlowFill | Kind::SlowRequest => slow_log(setup, row, &server)?,
             Kind::ExpiryLag => expiry_lag(setup, &server)?,
             Kind::Cpu | Kind::ManyConnections(_) => Found::default(),
         };
@@ -201,6 +201,9 @@ fn slow_log(setup: &Setup, row: &Row, server: &Measured) -> Result<Found> {
     client.command(&["CONFIG", "SET", "slowlog-log-slower-than", "1000"])?;
     client.command(&["SLOWLOG", "RESET"])?;
     fill(setup, row, server)?;
+    if row.kind == Kind::SlowRequest {
+        client.command(&["SLOWLOG", "RESET"])?;
+    }
     let words: Vec<&str> = row.template.split(' ').collect();
     let start = Instant::now();
     client.command(&words)?;

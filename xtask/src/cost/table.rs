@@ -62,7 +62,7 @@ fn line(row: &Row, readings: &[Reading]) -> Option<String> {
         }
         Kind::IdleConnections(_) => (" B", 1.0, String::new(), format!("≤ {} B", row.target)),
         Kind::ManyConnections(_) => ("", 1.0, String::new(), format!("≥ {}", row.target)),
-        Kind::SlowLog => (" slow", 1.0, String::new(), format!("≤ {}", row.target)),
+        Kind::SlowFill | Kind::SlowRequest => (" slow", 1.0, String::new(), format!("≤ {}", row.target)),
         Kind::ExpiryLag => (" ms", 1.0, String::new(), format!("≤ {} ms", row.target)),
     };
     let request = if row.template == "PING" { String::new() } else { request };
