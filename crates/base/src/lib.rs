@@ -13,3 +13,4 @@ pub mod prefetch;
 pub mod publish;
 pub mod random;
 pub mod sync;
+pub mod thread;

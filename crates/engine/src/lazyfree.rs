@@ -35,6 +35,7 @@ impl LazyFree {
         let counts = Arc::new(Counts::default());
         let shared = counts.clone();
         std::thread::Builder::new().name("lazyfree".into()).spawn(move || {
+            martlet_base::thread::give_way();
             loop {
                 match jobs.recv_timeout(PURGE_INTERVAL) {
                     Ok((objects, job)) => {

@@ -73,7 +73,10 @@ impl Background {
     pub fn start_thread(&self, shared: &'static Shared) -> std::io::Result<()> {
         let (sender, jobs) = channel::<Job>();
         *lock(&self.jobs) = Some(sender);
-        let body = move || jobs.iter().for_each(|job| run(shared, job));
+        let body = move || {
+            martlet_base::thread::give_way();
+            jobs.iter().for_each(|job| run(shared, job));
+        };
         std::thread::Builder::new().name("snapshot".into()).spawn(body)?;
         Ok(())
     }
