@@ -49,6 +49,10 @@ impl SlowLog {
         client_name: Vec<u8>,
         max_len: usize,
     ) {
+        if max_len == 0 {
+            // Not even a number is spent, as since Redis 7.2.
+            return;
+        }
         let args = shorten(args);
         let mut inner = lock(&self.0);
         let id = inner.next_id;
@@ -118,6 +122,9 @@ mod tests {
         assert!(entries[0].args[0].ends_with(b"... (72 more bytes)"));
         assert_eq!(entries[0].args[31], b"... (9 more arguments)");
         log.reset();
+        log.add(&args.view(), 5, 0, String::new(), Vec::new(), 0);
         assert!(log.is_empty());
+        log.add(&args.view(), 6, 0, String::new(), Vec::new(), 3);
+        assert_eq!(log.get(None).iter().map(|e| e.id).collect::<Vec<_>>(), [5]);
     }
 }
