@@ -32,3 +32,19 @@ fn a_pipeline_longer_than_the_query_buffer_is_answered_whole() {
         assert!(replies.chunks(REPLY.len()).all(|reply| reply == REPLY), "{backend}");
     }
 }
+
+#[test]
+fn time_goes_on_within_a_pipeline() {
+    for backend in ["auto", "epoll"] {
+        let arguments = ["server", "--io-backend", backend, "--enable-debug-command", "yes"];
+        let server = Server::start(Path::new(env!("CARGO_BIN_EXE_martlet")), &arguments).unwrap();
+        let mut stream = TcpStream::connect(server.address()).unwrap();
+        stream.write_all(b"DEBUG SET-ACTIVE-EXPIRE 0\r\nSETRANGE long 67108864 x\r\n").unwrap();
+        stream.read_exact(&mut [0; b"+OK\r\n:67108865\r\n".len()]).unwrap();
+        // In one piece, so that all of it is read ahead; counting takes longer than the key lives.
+        stream.write_all(b"SET k v PX 1\r\nBITCOUNT long\r\nGET k\r\nQUIT\r\n").unwrap();
+        let mut replies = String::new();
+        stream.read_to_string(&mut replies).unwrap();
+        assert_eq!(replies, "+OK\r\n:4\r\n$-1\r\n+OK\r\n", "{backend}");
+    }
+}

@@ -13,6 +13,9 @@ use crate::connection::{Connection, ReplyMode, special};
 use crate::registry::{Entry, Run};
 use crate::worker::Worker;
 
+/// After a command that took longer, the requests read ahead with it run at a later time.
+const STALE_NS: u64 = 100_000;
+
 impl Worker {
     /// Runs one request of a connection and writes its reply.
     #[inline]
@@ -33,7 +36,7 @@ impl Worker {
             self.keys.hold_one(key.shard());
             self.run(connection, reply, entry, args, Some((index, hash)), false);
             self.release_keys();
-            self.after_command(connection, reply, entry, args);
+            self.after_command(connection, entry);
             return;
         }
         self.request_with_checks(connection, reply, args, entry);
@@ -78,7 +81,7 @@ impl Worker {
         } else {
             self.execute(connection, reply, entry, args, false);
             self.feed_monitors(connection, entry, args);
-            self.after_command(connection, reply, entry, args);
+            self.after_command(connection, entry);
         }
         reply.set_resp3(connection.session.resp3);
         self.apply_reply_mode(connection, reply, entry, begin);
@@ -184,6 +187,9 @@ impl Worker {
         let end = self.shared.clock.raw();
         let ns = self.shared.clock.elapsed_ns(self.mark, end);
         self.mark = end;
+        if ns >= STALE_NS {
+            self.advance_time();
+        }
         let stats = &self.shared.threads[self.thread];
         stats.total_commands.add(1);
         stats.commands[entry.told_as].record(ns, self.tracks_latency());
@@ -240,13 +246,7 @@ impl Worker {
 
     /// What follows a command once its keys are released: counters, events, blocked clients that it can serve.
     #[inline]
-    pub(crate) fn after_command(
-        &mut self,
-        connection: &mut Connection,
-        _reply: &mut Reply,
-        entry: &Entry,
-        _args: &Args<'_>,
-    ) {
+    pub(crate) fn after_command(&mut self, connection: &mut Connection, entry: &Entry) {
         let info = &connection.info;
         info.last_command.store(entry.told_as + 1, Ordering::Relaxed);
         info.commands.store(info.commands.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);

@@ -190,7 +190,7 @@ impl Worker {
 
     /// Sets the time to the end of the last command, without reading a clock.
     #[inline]
-    fn advance_time(&mut self) {
+    pub(crate) fn advance_time(&mut self) {
         let (wall_ms, raw) = self.anchor;
         self.now_ms = wall_ms + (self.shared.clock.elapsed_ns(raw, self.mark) / 1_000_000) as i64;
         self.keys.now_ms = self.now_ms;
