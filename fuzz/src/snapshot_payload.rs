@@ -1,16 +1,15 @@
 //! RESTORE's decoder on any bytes: it never panics, and what it accepts goes round.
 
 use martlet_snapshot::crc64::crc64;
-use martlet_snapshot::{Limits, Source, Value, payload};
-use martlet_types::element::Element;
+use martlet_snapshot::{Limits, payload};
 
 /// The input is type byte and value; version and checksum are added, for Redis and for Valkey.
 pub fn check(data: &[u8]) {
     for version in [payload::VERSION_MAX, payload::VERSION_VALKEY] {
         let Ok(value) = payload::restore(&sealed(data, version), &Limits::default()) else { continue };
-        let again = payload::dump(source(&value), true);
+        let again = payload::dump(value.source(), true);
         let back = payload::restore(&again, &Limits::default()).expect("what was written is read");
-        assert_eq!(payload::dump(source(&back), false).len(), payload::dump(source(&value), false).len());
+        assert_eq!(payload::dump(back.source(), false).len(), payload::dump(value.source(), false).len());
     }
 }
 
@@ -19,14 +18,4 @@ fn sealed(body: &[u8], version: u16) -> Vec<u8> {
     let sum = crc64(0, &payload);
     payload.extend(sum.to_le_bytes());
     payload
-}
-
-fn source(value: &Value) -> Source<'_> {
-    match value {
-        Value::String(bytes) => Source::String(Element::parse(bytes)),
-        Value::List(list) => Source::List(list),
-        Value::Set(set) => Source::Set(set),
-        Value::ZSet(zset) => Source::ZSet(zset),
-        Value::Hash(hash) => Source::Hash(hash),
-    }
 }

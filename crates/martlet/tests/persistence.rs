@@ -75,7 +75,7 @@ fn what_was_saved_is_there_after_a_restart() {
     let directory = tempfile::tempdir().unwrap();
     let server = start(directory.path(), &["--rdbcompression", "no"]).unwrap();
     let digest = fill(&server);
-    assert_eq!(run(&server, "SAVE"), run(&server, "DEBUG RELOAD"));
+    assert_eq!((run(&server, "SAVE"), run(&server, "DEBUG RELOAD")), ("OK".into(), "OK".into()));
     assert_eq!(run(&server, "DEBUG DIGEST"), digest);
     let _ = Client::connect(server.address()).unwrap().command(&["SHUTDOWN"]);
     assert!(server.wait().unwrap());

@@ -22,8 +22,6 @@ use crate::registry::Entry;
 use crate::shared::{Mail, lock};
 use crate::worker::Worker;
 
-/// Keys that may be forgotten for the sake of `tracking-table-max-keys` before other work gets its turn.
-const EVICT_SLICE: usize = 1000;
 /// The channel that a redirection to a RESP2 subscriber uses.
 const CHANNEL: &[u8] = b"__redis__:invalidate";
 
@@ -198,7 +196,8 @@ impl Worker {
         self.limit_tracking();
     }
 
-    /// Forgets keys above `tracking-table-max-keys`, telling those who cache them. Nothing is held.
+    /// Forgets keys above `tracking-table-max-keys`, at most one of each shard before other work gets its turn, telling those who cache
+    /// them. Nothing is held.
     pub(crate) fn limit_tracking(&mut self) {
         let limit = self.config().tracking_table_max_keys as usize;
         let totals = &self.shared.engine.tracking;
@@ -206,7 +205,7 @@ impl Worker {
             return;
         }
         let first = self.keys.random.below(SHARD_COUNT as u64) as usize;
-        for i in 0..EVICT_SLICE.max(SHARD_COUNT) {
+        for i in 0..SHARD_COUNT {
             if totals.keys.load(Ordering::Relaxed) <= limit {
                 break;
             }

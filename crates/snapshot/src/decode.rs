@@ -7,6 +7,7 @@ use martlet_types::list::{End, List, ListLimit};
 use martlet_types::set::{Set, SetLimits};
 use martlet_types::zset::{Added, ZSet, ZSetLimits};
 
+use crate::encode::Source;
 use crate::input::Input;
 use crate::kind::Kind;
 use crate::string::{read_bytes, read_count, read_plain_length};
@@ -38,6 +39,19 @@ pub enum Value {
     ZSet(ZSet),
     /// A hash.
     Hash(Hash),
+}
+
+impl Value {
+    /// The value as something to be encoded.
+    pub fn source(&self) -> Source<'_> {
+        match self {
+            Value::String(bytes) => Source::String(Element::parse(bytes)),
+            Value::List(list) => Source::List(list),
+            Value::Set(set) => Source::Set(set),
+            Value::ZSet(zset) => Source::ZSet(zset),
+            Value::Hash(hash) => Source::Hash(hash),
+        }
+    }
 }
 
 /// The version from which type 22 is Valkey's.

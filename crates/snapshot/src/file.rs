@@ -302,7 +302,6 @@ pub fn write_record<K: AsRef<[u8]>>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use martlet_types::element::Element;
 
     const FILES: [&[u8]; 2] =
         [include_bytes!("../tests/redis_7_0.rdb"), include_bytes!("../tests/valkey_8.rdb")];
@@ -317,16 +316,6 @@ mod tests {
             Ok(())
         })?;
         Ok(records)
-    }
-
-    fn source(value: &Value) -> Source<'_> {
-        match value {
-            Value::String(bytes) => Source::String(Element::parse(bytes)),
-            Value::List(list) => Source::List(list),
-            Value::Set(set) => Source::Set(set),
-            Value::ZSet(zset) => Source::ZSet(zset),
-            Value::Hash(hash) => Source::Hash(hash),
-        }
     }
 
     #[test]
@@ -346,7 +335,7 @@ mod tests {
                     key: key.clone(),
                     expiry_ms,
                     access,
-                    value: source(&record.value),
+                    value: record.value.source(),
                 });
             }
             let again = read(&writer.finish().unwrap()).unwrap();

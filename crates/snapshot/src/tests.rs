@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 use crate::crc64::crc64;
 use crate::payload::{self, Refused};
-use crate::{Limits, Source, Value};
+use crate::{Limits, Value};
 
 /// A value's type, encoding and content: elements in order for lists and sorted sets, sorted for others.
 fn show(value: &Value) -> (&'static str, Vec<String>) {
@@ -34,16 +34,6 @@ fn show(value: &Value) -> (&'static str, Vec<String>) {
     (encoding, lines)
 }
 
-fn source(value: &Value) -> Source<'_> {
-    match value {
-        Value::String(bytes) => Source::String(Element::parse(bytes)),
-        Value::List(list) => Source::List(list),
-        Value::Set(set) => Source::Set(set),
-        Value::ZSet(zset) => Source::ZSet(zset),
-        Value::Hash(hash) => Source::Hash(hash),
-    }
-}
-
 fn restore(payload: &[u8]) -> Result<Value, Refused> {
     payload::restore(payload, &Limits::default())
 }
@@ -58,8 +48,8 @@ fn seal(body: &[u8], version: u16) -> Vec<u8> {
 
 fn goes_round(value: &Value) -> Result<(), TestCaseError> {
     for compress in [false, true] {
-        let payload = payload::dump(source(value), compress);
-        prop_assert_eq!(payload.len() - 11, crate::encoded_len(source(value), compress));
+        let payload = payload::dump(value.source(), compress);
+        prop_assert_eq!(payload.len() - 11, crate::encoded_len(value.source(), compress));
         let back = restore(&payload).map_err(|error| TestCaseError::fail(error.to_string()))?;
         prop_assert_eq!(show(&back), show(value));
     }

@@ -141,9 +141,7 @@ static PUBLISH: ServerCommand = command("publish", 3, publish as ServerHandler).
 );
 
 fn publish(call: &mut Call<'_>) -> Outcome {
-    let count = call.worker.publish(Kind::Channel, call.arg(1), call.arg(2));
-    call.reply.count(count);
-    Ok(())
+    send(call, Kind::Channel)
 }
 
 static SPUBLISH: ServerCommand = command("spublish", 3, spublish as ServerHandler)
@@ -157,7 +155,11 @@ static SPUBLISH: ServerCommand = command("spublish", 3, spublish as ServerHandle
     );
 
 fn spublish(call: &mut Call<'_>) -> Outcome {
-    let count = call.worker.publish(Kind::Shard, call.arg(1), call.arg(2));
+    send(call, Kind::Shard)
+}
+
+fn send(call: &mut Call<'_>, kind: Kind) -> Outcome {
+    let count = call.worker.publish(kind, call.arg(1), call.arg(2));
     call.reply.count(count);
     Ok(())
 }

@@ -63,12 +63,9 @@ impl<M: Mux> Worker<'_, M> {
         let Some(step) = plan.workload.units.first().and_then(|u| u.steps.first()) else { return };
         let node = self.core.node_of(slot, self.index, self.threads);
         let Some(connection) = self.core.connections.get_mut(slot) else { return };
-        let Some(buffer) = (match connection.tls {
-            Some(_) => Some(&mut connection.plain),
-            None => self.mux.buffer(slot),
-        }) else {
-            return;
-        };
+        let plain = connection.tls.is_some().then_some(&mut connection.plain);
+        // What is there may be patched: it is kept.
+        let Some(buffer) = open_buffer(plain, &mut self.mux, slot, true) else { return };
         let mut range_low = 0;
         let mut draw = Draw {
             random: &mut self.random,
@@ -101,15 +98,8 @@ impl<M: Mux> Worker<'_, M> {
         let units = &plan.workload.units;
         let node = self.core.node_of(slot, self.index, self.threads);
         let Some(connection) = self.core.connections.get_mut(slot) else { return };
-        let Some(buffer) = (match connection.tls {
-            Some(_) => Some(&mut connection.plain),
-            None => self.mux.buffer(slot),
-        }) else {
-            return;
-        };
-        if !connection.dirty && connection.tls.is_none() {
-            buffer.clear();
-        }
+        let plain = connection.tls.is_some().then_some(&mut connection.plain);
+        let Some(buffer) = open_buffer(plain, &mut self.mux, slot, connection.dirty) else { return };
         let (unit_index, step_index) = connection.session.take().unwrap_or_else(|| {
             let mut drawn = if units.len() > 1 { self.random.below(self.total_weight) } else { 0 };
             let chosen = units.iter().position(|u| {
@@ -327,15 +317,8 @@ impl<M: Mux> Worker<'_, M> {
             if full || connection.sending || connection.phase != Phase::Ready {
                 break;
             }
-            let Some(buffer) = (match connection.tls {
-                Some(_) => Some(&mut connection.plain),
-                None => self.mux.buffer(slot),
-            }) else {
-                break;
-            };
-            if !connection.dirty && connection.tls.is_none() {
-                buffer.clear();
-            }
+            let plain = connection.tls.is_some().then_some(&mut connection.plain);
+            let Some(buffer) = open_buffer(plain, &mut self.mux, slot, connection.dirty) else { break };
             buffer.extend_from_slice(request.bytes);
             let since_ns = if open_loop { request.due_ns } else { u64::MAX };
             connection.in_flight.push_back(InFlight { since_ns, command: request.command });
@@ -351,4 +334,22 @@ impl<M: Mux> Worker<'_, M> {
         self.replay = Some(cursor);
         timeout
     }
+}
+
+/// Where a connection's requests are appended: what TLS will encrypt, else what the multiplexer sends. The latter is begun anew
+/// unless it is to be kept.
+fn open_buffer<'b, M: Mux>(
+    plain: Option<&'b mut Vec<u8>>,
+    mux: &'b mut M,
+    slot: usize,
+    keep: bool,
+) -> Option<&'b mut Vec<u8>> {
+    if plain.is_some() {
+        return plain;
+    }
+    let buffer = mux.buffer(slot)?;
+    if !keep {
+        buffer.clear();
+    }
+    Some(buffer)
 }
