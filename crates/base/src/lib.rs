@@ -1,10 +1,11 @@
-//! What every other crate may use: clock, randomness, hashing, number text, memory accounting, limits.
+//! What every other crate may use: clock, disk, randomness, hashing, number text, memory accounting, limits.
 //!
-//! Nothing here knows of keys, clients or commands. Clock and randomness are passed in by value so that the
+//! Nothing here knows of keys, clients or commands. Clock, disk and randomness are passed in so that the
 //! same engine runs against real time and in a seeded simulation.
 
 pub mod alloc;
 pub mod clock;
+pub mod disk;
 pub mod glob;
 pub mod hash;
 pub mod limits;

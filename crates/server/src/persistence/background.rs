@@ -98,7 +98,7 @@ impl Worker {
         };
         shared.persistence.background_began(self.now_ms);
         let tag = format!("bg-{}", std::process::id());
-        let new = match create(&config, &tag) {
+        let new = match create(&shared.persistence.disk, &config, &tag) {
             Ok(new) => new,
             Err(message) => {
                 tracing::warn!("{message}");

@@ -8,8 +8,10 @@ pub mod file;
 pub mod load;
 pub mod save;
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use martlet_base::disk::{Disk, RealDisk};
 
 use crate::config::{Config, SavePoint};
 use crate::shared::{Shared, lock};
@@ -54,6 +56,8 @@ pub struct Facts {
 
 /// See the module's page. One per server.
 pub struct Persistence {
+    /// Where files are changed.
+    pub disk: Arc<dyn Disk>,
     /// Loading.
     pub load: LoadProgress,
     /// Saving in the background.
@@ -75,6 +79,7 @@ impl Persistence {
             background_began_ms: 0,
         };
         Persistence {
+            disk: Arc::new(RealDisk),
             load: LoadProgress::default(),
             background: Background::default(),
             refuses_writes: AtomicBool::new(false),

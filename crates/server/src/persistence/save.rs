@@ -1,5 +1,8 @@
 //! Writing all keys to the RDB file at once, behind the closed gate: SAVE, SHUTDOWN, DEBUG RELOAD.
 
+use std::sync::Arc;
+
+use martlet_base::disk::Disk;
 use martlet_base::limits::SHARD_COUNT;
 use martlet_command::generic::encodable;
 use martlet_engine::Keys;
@@ -111,8 +114,10 @@ fn write(file: &mut FileWriter<NewFile>, db: usize, entry: &Entry<'_>, access: K
 }
 
 /// Creates a new version of the file; why not, as a line for the log.
-pub fn create(config: &Config, tag: &str) -> Result<NewFile, String> {
-    let new = NewFile::create(&config.dir, &config.dbfilename, tag, config.rdb_save_incremental_fsync);
+pub fn create(disk: &Arc<dyn Disk>, config: &Config, tag: &str) -> Result<NewFile, String> {
+    let (directory, name) = (&config.dir, &config.dbfilename);
+    let temporary = format!("temp-{tag}.rdb");
+    let new = NewFile::create(disk.clone(), directory, name, &temporary, config.rdb_save_incremental_fsync);
     new.map_err(|error| {
         let (name, directory) = (config.dbfilename.display(), config.dir.display());
         format!(
@@ -122,8 +127,14 @@ pub fn create(config: &Config, tag: &str) -> Result<NewFile, String> {
     })
 }
 
-fn write_all(keys: &Keys, config: &Config, now_ms: i64, tag: &str) -> Result<(), String> {
-    let new = create(config, tag)?;
+fn write_all(
+    disk: &Arc<dyn Disk>,
+    keys: &Keys,
+    config: &Config,
+    now_ms: i64,
+    tag: &str,
+) -> Result<(), String> {
+    let new = create(disk, config, tag)?;
     let access = KeptAccess::of(config);
     let totals = totals(keys, config.databases as usize);
     let mut file = begin(new, config, &totals, now_ms);
@@ -151,7 +162,8 @@ impl Worker {
     pub fn save(&mut self) -> Result<(), SaveFailed> {
         let config = self.config().clone();
         let tag = std::process::id().to_string();
-        if let Err(message) = write_all(&self.keys, &config, self.now_ms, &tag) {
+        let disk = &self.shared.persistence.disk;
+        if let Err(message) = write_all(disk, &self.keys, &config, self.now_ms, &tag) {
             tracing::warn!("{message}");
             return Err(SaveFailed);
         }
