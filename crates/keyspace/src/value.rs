@@ -6,7 +6,7 @@ use martlet_base::number::{NumberBuffer, format_i64};
 use triomphe::Arc;
 
 /// Bytes that an entry reserves for an object; each object type fits.
-pub(crate) const OBJECT_BYTES: usize = 16;
+pub(crate) const OBJECT_BYTES: usize = 8;
 
 /// A string value as it is stored.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]

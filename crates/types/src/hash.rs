@@ -17,6 +17,7 @@ use crate::packed::Packed;
 use crate::set::Selection;
 use crate::size_class::allocated_bytes;
 use crate::table::{Fields, Table, hash_field};
+use crate::tagged::{TaggedBox, one_word};
 use martlet_base::random::Random;
 use std::collections::HashSet;
 use timed::Timed;
@@ -76,14 +77,15 @@ const SAMPLE_WALK_FACTOR: usize = 3;
 /// A hash; see the module's description.
 #[derive(Clone)]
 pub struct Hash {
-    form: Form,
+    form: Word,
 }
 
-#[derive(Clone)]
-enum Form {
-    Packed(Packed),
-    Timed(Box<Timed>),
-    Table(Box<Large>),
+one_word! {
+    Word, Form, FormMut {
+        Packed(Packed),
+        Timed(TaggedBox<Timed, 1>),
+        Table(TaggedBox<Large, 2>),
+    }
 }
 
 #[derive(Clone)]
@@ -96,13 +98,13 @@ struct Large {
 impl Hash {
     /// An empty hash.
     pub fn new() -> Hash {
-        Hash { form: Form::Packed(Packed::new()) }
+        Hash { form: Packed::new().into() }
     }
 
     /// Number of fields, expired ones that were not collected included.
     #[inline]
     pub fn len(&self) -> usize {
-        match &self.form {
+        match self.form.get() {
             Form::Packed(packed) => packed.len() / 2,
             Form::Timed(timed) => timed.len(),
             Form::Table(large) => large.table.len(),
@@ -125,7 +127,7 @@ impl Hash {
 
     /// What OBJECT ENCODING answers.
     pub fn encoding(&self) -> &'static str {
-        match &self.form {
+        match self.form.get() {
             Form::Packed(_) => "listpack",
             Form::Timed(_) => "listpackex",
             Form::Table(_) => "hashtable",
@@ -134,7 +136,7 @@ impl Hash {
 
     /// Bytes that the allocator gave.
     pub fn heap_bytes(&self) -> usize {
-        match &self.form {
+        match self.form.get() {
             Form::Packed(packed) => packed.heap_bytes(),
             Form::Timed(timed) => allocated_bytes(size_of::<Timed>()) + timed.heap_bytes(),
             Form::Table(large) => allocated_bytes(size_of::<Large>()) + large.table.heap_bytes(),
@@ -153,7 +155,7 @@ impl Hash {
     /// The field, if it has not expired by `now_ms`.
     #[inline]
     pub fn get(&self, name: &[u8], now_ms: i64) -> Option<Field<'_>> {
-        let field = match &self.form {
+        let field = match self.form.get() {
             Form::Table(large) => Field::from(large.table.get(hash_field(name), name)?),
             Form::Packed(packed) => {
                 let pos = packed.find_pos(name, 2)?;
@@ -174,7 +176,7 @@ impl Hash {
     /// Asks for the memory that a search for a field will read; worthwhile for tables only.
     #[inline]
     pub fn prefetch(&self, name: &[u8]) {
-        if let Form::Table(large) = &self.form {
+        if let Form::Table(large) = self.form.get() {
             large.table.prefetch(hash_field(name));
         }
     }
@@ -189,8 +191,8 @@ impl Hash {
         limits: HashLimits,
         now_ms: i64,
     ) -> bool {
-        match &mut self.form {
-            Form::Table(large) => set_in_table(&mut large.table, name, value, expiry, now_ms),
+        match self.form.get_mut() {
+            FormMut::Table(large) => set_in_table(&mut large.table, name, value, expiry, now_ms),
             _ => self.set_compact(name, value, expiry, limits, now_ms),
         }
     }
@@ -210,10 +212,10 @@ impl Hash {
         } else if let FieldExpiry::At(_) = expiry {
             self.convert_to_timed();
         }
-        let is_new = match &mut self.form {
-            Form::Table(large) => return set_in_table(&mut large.table, name, value, expiry, now_ms),
-            Form::Timed(timed) => timed.set(Element::parse(name), value, expiry, now_ms),
-            Form::Packed(packed) => set_in_packed(packed, Element::parse(name), value),
+        let is_new = match self.form.get_mut() {
+            FormMut::Table(large) => return set_in_table(&mut large.table, name, value, expiry, now_ms),
+            FormMut::Timed(timed) => timed.set(Element::parse(name), value, expiry, now_ms),
+            FormMut::Packed(packed) => set_in_packed(packed, Element::parse(name), value),
         };
         if self.len() > limits.listpack_max_entries {
             self.convert_to_table();
@@ -222,7 +224,7 @@ impl Hash {
     }
 
     fn has_room(&self, text_bytes: usize) -> bool {
-        match &self.form {
+        match self.form.get() {
             Form::Packed(packed) => packed.has_room(2, text_bytes),
             Form::Timed(timed) => timed.has_room(text_bytes),
             Form::Table(_) => true,
@@ -232,16 +234,16 @@ impl Hash {
     /// Removes a field that has not expired by `now_ms`, or any field where that is `i64::MIN`; whether there was one.
     #[inline]
     pub fn remove(&mut self, name: &[u8], now_ms: i64) -> bool {
-        match &mut self.form {
-            Form::Packed(packed) => match packed.find_pos(name, 2) {
+        match self.form.get_mut() {
+            FormMut::Packed(packed) => match packed.find_pos(name, 2) {
                 Some(pos) => {
                     packed.remove_at(pos, 2);
                     true
                 }
                 None => false,
             },
-            Form::Timed(timed) => timed.remove(Element::parse(name), now_ms),
-            Form::Table(large) => {
+            FormMut::Timed(timed) => timed.remove(Element::parse(name), now_ms),
+            FormMut::Table(large) => {
                 let (hash, table) = (hash_field(name), &mut large.table);
                 if table.next_expiry_ms() <= now_ms
                     && table.get(hash, name).is_none_or(|entry| entry.expire_at_ms <= now_ms)
@@ -263,7 +265,7 @@ impl Hash {
 
     /// All fields, expired ones included, in no order that means anything.
     pub fn iter(&self) -> Iter<'_> {
-        match &self.form {
+        match self.form.get() {
             Form::Packed(packed) => Iter::Packed(packed.iter()),
             Form::Timed(timed) => Iter::Timed(timed.iter()),
             Form::Table(large) => Iter::Table(large.table.iter()),
@@ -278,7 +280,7 @@ impl Hash {
                 f(field);
             }
         };
-        match &self.form {
+        match self.form.get() {
             Form::Table(large) => large.table.scan(cursor, count, |entry| live(Field::from(entry))),
             _ => {
                 self.iter().for_each(live);
@@ -295,7 +297,7 @@ impl Hash {
             let nth = index(random, live);
             return self.iter().filter(|field| field.is_live(now_ms)).nth(nth);
         }
-        match &self.form {
+        match self.form.get() {
             Form::Packed(packed) => {
                 let pos = packed.seek(2 * index(random, packed.len() / 2))?;
                 let value = packed.at(packed.next(pos)?);
@@ -316,7 +318,7 @@ impl Hash {
         mut f: impl FnMut(Field<'a>),
     ) {
         let len = self.live_len(now_ms);
-        match &self.form {
+        match self.form.get() {
             Form::Table(large)
                 if len == large.table.len() && count.saturating_mul(SAMPLE_WALK_FACTOR) <= len =>
             {
@@ -338,7 +340,7 @@ impl Hash {
 
     /// Changes the expiry time of a field, [`NO_EXPIRY`] for none; whether there is such a field, expired or not.
     pub fn set_expiry(&mut self, name: &[u8], expire_at_ms: i64) -> bool {
-        if let Form::Packed(packed) = &self.form {
+        if let Form::Packed(packed) = self.form.get() {
             if packed.find_pos(name, 2).is_none() {
                 return false;
             }
@@ -347,17 +349,17 @@ impl Hash {
             }
             self.convert_to_timed();
         }
-        match &mut self.form {
-            Form::Packed(_) => false,
-            Form::Timed(timed) => timed.set_expiry(Element::parse(name), expire_at_ms),
-            Form::Table(large) => large.table.set_expiry(hash_field(name), name, expire_at_ms),
+        match self.form.get_mut() {
+            FormMut::Packed(_) => false,
+            FormMut::Timed(timed) => timed.set_expiry(Element::parse(name), expire_at_ms),
+            FormMut::Table(large) => large.table.set_expiry(hash_field(name), name, expire_at_ms),
         }
     }
 
     /// A time before which no field expires; [`NO_EXPIRY`] if no field has an expiry time. O(1).
     #[inline]
     pub fn next_expiry_ms(&self) -> i64 {
-        match &self.form {
+        match self.form.get() {
             Form::Packed(_) => NO_EXPIRY,
             Form::Timed(timed) => timed.next_expiry_ms(),
             Form::Table(large) => large.table.next_expiry_ms(),
@@ -367,10 +369,12 @@ impl Hash {
     /// Removes fields that have expired by `now_ms`, at most `limit`, and hands each to `f` before. Returns how many.
     /// If fewer than `limit`, [`Hash::next_expiry_ms`] is later than `now_ms` afterwards.
     pub fn collect_expired(&mut self, now_ms: i64, limit: usize, mut f: impl FnMut(Field<'_>)) -> usize {
-        match &mut self.form {
-            Form::Packed(_) => 0,
-            Form::Timed(timed) => timed.collect_expired(now_ms, limit, f),
-            Form::Table(large) => large.table.collect_expired(now_ms, limit, |entry| f(Field::from(entry))),
+        match self.form.get_mut() {
+            FormMut::Packed(_) => 0,
+            FormMut::Timed(timed) => timed.collect_expired(now_ms, limit, f),
+            FormMut::Table(large) => {
+                large.table.collect_expired(now_ms, limit, |entry| f(Field::from(entry)))
+            }
         }
     }
 
@@ -378,7 +382,7 @@ impl Hash {
     /// not. The hash only keeps it, through clones and conversions too.
     #[inline]
     pub fn indexed_expiry_ms(&self) -> i64 {
-        match &self.form {
+        match self.form.get() {
             Form::Packed(_) => NO_EXPIRY,
             Form::Timed(timed) => timed.indexed_ms,
             Form::Table(large) => large.indexed_ms,
@@ -388,24 +392,24 @@ impl Hash {
     /// Notes under which time the owner has put this hash in its index; see [`Hash::indexed_expiry_ms`]. A hash that
     /// has never had an expiring field cannot be in it.
     pub fn set_indexed_expiry_ms(&mut self, at_ms: i64) {
-        match &mut self.form {
-            Form::Packed(_) => debug_assert_eq!(at_ms, NO_EXPIRY),
-            Form::Timed(timed) => timed.indexed_ms = at_ms,
-            Form::Table(large) => large.indexed_ms = at_ms,
+        match self.form.get_mut() {
+            FormMut::Packed(_) => debug_assert_eq!(at_ms, NO_EXPIRY),
+            FormMut::Timed(timed) => timed.indexed_ms = at_ms,
+            FormMut::Table(large) => large.indexed_ms = at_ms,
         }
     }
 
     /// Gives a large hash up, to be freed in slices; a small one is freed at once.
-    pub fn into_reclaim(self) -> Option<Reclaim<Fields>> {
-        match self.form {
-            Form::Table(large) => Some(large.table.into_reclaim()),
+    pub fn into_reclaim(mut self) -> Option<Reclaim<Fields>> {
+        match self.form.get_mut() {
+            FormMut::Table(large) => Some(std::mem::take(&mut large.table).into_reclaim()),
             _ => None,
         }
     }
 
     #[cold]
     fn convert_to_table(&mut self) {
-        if let Form::Table(_) = self.form {
+        if let Form::Table(_) = self.form.get() {
             return;
         }
         let mut table = Table::new();
@@ -415,15 +419,15 @@ impl Hash {
             table.insert(hash_field(name), name, value, field.expire_at_ms);
         }
         let indexed_ms = self.indexed_expiry_ms();
-        self.form = Form::Table(Box::new(Large { table, indexed_ms }));
+        self.form = TaggedBox::new(Large { table, indexed_ms }).into();
     }
 
     /// Makes a listpackex of a listpack, or a hashtable where the third elements have no room.
     #[cold]
     fn convert_to_timed(&mut self) {
-        let Form::Packed(packed) = &self.form else { return };
+        let Form::Packed(packed) = self.form.get() else { return };
         match Timed::from_pairs(packed) {
-            Some(timed) => self.form = Form::Timed(Box::new(timed)),
+            Some(timed) => self.form = TaggedBox::new(timed).into(),
             None => self.convert_to_table(),
         }
     }

@@ -14,6 +14,7 @@
 mod tests;
 
 use crate::size_class::{allocate, class_bytes, class_of, release};
+use crate::tagged::{Tagged, tag, untag};
 use std::fmt;
 use std::ptr::NonNull;
 
@@ -31,13 +32,19 @@ struct Header {
 /// A sorted set of integers in one block; see the module's description.
 #[repr(transparent)]
 pub struct Intset {
-    block: NonNull<u8>,
+    /// The block, tagged.
+    word: NonNull<u8>,
 }
 
 // SAFETY: an `Intset` owns its block alone, and the block is plain integers.
 unsafe impl Send for Intset {}
 // SAFETY: as above; shared access only reads.
 unsafe impl Sync for Intset {}
+
+// SAFETY: the word is a block's address, aligned to eight, with this tag.
+unsafe impl Tagged for Intset {
+    const TAG: usize = 1;
+}
 
 /// The integers at their width.
 #[derive(Clone, Copy)]
@@ -70,7 +77,7 @@ impl Intset {
     /// Room for `members` of `width` bytes each.
     fn with_capacity(members: usize, width: u8) -> Intset {
         let class = class_of(HEADER_BYTES + members * usize::from(width));
-        let mut set = Intset { block: allocate(class) };
+        let mut set = Intset { word: tag(allocate(class), Intset::TAG) };
         set.set_header(Header { count: 0, class, width, spare: 0 });
         set
     }
@@ -198,7 +205,7 @@ impl Intset {
         assert!(index < count, "index {index} of {count}");
         // SAFETY: both ranges are among the `count` members.
         unsafe {
-            let hole = self.block.as_ptr().add(HEADER_BYTES + index * width);
+            let hole = self.block().as_ptr().add(HEADER_BYTES + index * width);
             std::ptr::copy(hole.add(width), hole, (count - index - 1) * width);
         }
         self.set_header(Header { count: header.count - 1, ..header });
@@ -208,27 +215,15 @@ impl Intset {
         }
     }
 
-    /// The pointer, to be kept elsewhere and given to [`Intset::from_raw`] once. Its low three bits are zero.
-    #[inline]
-    pub fn into_raw(self) -> NonNull<u8> {
-        let block = self.block;
-        std::mem::forget(self);
-        block
-    }
-
-    /// The set behind a pointer.
-    ///
-    /// # Safety
-    /// `block` came from [`Intset::into_raw`] and this is the only value made of it since.
-    #[inline]
-    pub unsafe fn from_raw(block: NonNull<u8>) -> Intset {
-        Intset { block }
+    #[inline(always)]
+    fn block(&self) -> NonNull<u8> {
+        untag(self.word, Intset::TAG)
     }
 
     #[inline(always)]
     fn header(&self) -> Header {
         // SAFETY: the header is initialised and the block aligned to eight.
-        unsafe { self.block.cast::<Header>().read() }
+        unsafe { self.block().cast::<Header>().read() }
     }
 
     #[inline(always)]
@@ -237,7 +232,7 @@ impl Intset {
             HEADER_BYTES + header.count as usize * usize::from(header.width) <= class_bytes(header.class)
         );
         // SAFETY: every block is at least eight bytes, aligned to eight, and owned by `self`.
-        unsafe { self.block.cast::<Header>().write(header) }
+        unsafe { self.block().cast::<Header>().write(header) }
     }
 
     #[inline(always)]
@@ -246,7 +241,7 @@ impl Intset {
         let count = count as usize;
         // SAFETY: `count` members of `width` bytes follow the header, at an address that is a multiple of eight.
         unsafe {
-            let members = self.block.as_ptr().add(HEADER_BYTES);
+            let members = self.block().as_ptr().add(HEADER_BYTES);
             match width {
                 2 => Slice::I16(std::slice::from_raw_parts(members.cast(), count)),
                 4 => Slice::I32(std::slice::from_raw_parts(members.cast(), count)),
@@ -263,7 +258,7 @@ impl Intset {
         let width = self.header().width;
         // SAFETY: in the block and aligned, by the caller's promise.
         unsafe {
-            let members = self.block.as_ptr().add(HEADER_BYTES);
+            let members = self.block().as_ptr().add(HEADER_BYTES);
             match width {
                 2 => members.cast::<i16>().add(index).write(member as i16),
                 4 => members.cast::<i32>().add(index).write(member as i32),
@@ -278,7 +273,7 @@ impl Intset {
         assert!(HEADER_BYTES + (count + 1) * width <= self.heap_bytes());
         // SAFETY: both ranges are in the block, by the assertion.
         unsafe {
-            let gap = self.block.as_ptr().add(HEADER_BYTES + index * width);
+            let gap = self.block().as_ptr().add(HEADER_BYTES + index * width);
             std::ptr::copy(gap, gap.add(width), (count - index) * width);
         }
     }
@@ -287,10 +282,10 @@ impl Intset {
     #[cold]
     fn reallocate(&mut self, class: u8) {
         assert!(self.bytes_used() <= class_bytes(class));
-        let mut moved = Intset { block: allocate(class) };
+        let mut moved = Intset { word: tag(allocate(class), Intset::TAG) };
         // SAFETY: the blocks are distinct and both hold the bytes used.
         unsafe {
-            std::ptr::copy_nonoverlapping(self.block.as_ptr(), moved.block.as_ptr(), self.bytes_used());
+            std::ptr::copy_nonoverlapping(self.block().as_ptr(), moved.block().as_ptr(), self.bytes_used());
         }
         moved.set_header(Header { class, ..self.header() });
         *self = moved;
@@ -299,7 +294,7 @@ impl Intset {
     /// Moves to a block of `class` with members of `width` bytes.
     #[cold]
     fn widen(&mut self, width: u8, class: u8) {
-        let mut wide = Intset { block: allocate(class) };
+        let mut wide = Intset { word: tag(allocate(class), Intset::TAG) };
         wide.set_header(Header { count: 0, class, width, spare: 0 });
         assert!(HEADER_BYTES + self.len() * usize::from(width) <= class_bytes(class));
         for (index, member) in self.iter().enumerate() {
@@ -314,7 +309,7 @@ impl Intset {
 impl Drop for Intset {
     fn drop(&mut self) {
         // SAFETY: the block is of its class, owned by `self`, and not used after this.
-        unsafe { release(self.block, self.header().class) }
+        unsafe { release(self.block(), self.header().class) }
     }
 }
 
@@ -324,7 +319,7 @@ impl Clone for Intset {
         let class = copy.header().class;
         // SAFETY: the blocks are distinct and both hold the bytes used.
         unsafe {
-            std::ptr::copy_nonoverlapping(self.block.as_ptr(), copy.block.as_ptr(), self.bytes_used());
+            std::ptr::copy_nonoverlapping(self.block().as_ptr(), copy.block().as_ptr(), self.bytes_used());
         }
         copy.set_header(Header { class, ..self.header() });
         copy

@@ -8,4 +8,5 @@ pub mod packed;
 pub mod set;
 pub mod size_class;
 pub mod table;
+mod tagged;
 pub mod zset;

@@ -20,6 +20,7 @@ mod tree;
 use crate::element::Element;
 use crate::packed::encoding::{Encoded, listpack_entry_bytes};
 use crate::packed::{Packed, Pos};
+use crate::tagged::{TaggedBox, one_word};
 use chunked::Chunked;
 pub use debris::Debris;
 pub use iter::Iter;
@@ -68,25 +69,26 @@ impl Default for ListLimit {
 /// A list; see the module's description.
 #[derive(Clone)]
 pub struct List {
-    form: Form,
+    form: Word,
 }
 
-#[derive(Clone)]
-enum Form {
-    Packed(Packed),
-    Chunked(Box<Chunked>),
+one_word! {
+    Word, Form, FormMut {
+        Packed(Packed),
+        Chunked(TaggedBox<Chunked, 1>),
+    }
 }
 
 impl List {
     /// An empty list.
     pub fn new() -> List {
-        List { form: Form::Packed(Packed::new()) }
+        List { form: Packed::new().into() }
     }
 
     /// Number of elements.
     #[inline]
     pub fn len(&self) -> usize {
-        match &self.form {
+        match self.form.get() {
             Form::Packed(packed) => packed.len(),
             Form::Chunked(chunked) => chunked.len() as usize,
         }
@@ -104,7 +106,7 @@ impl List {
     }
 
     fn counts_as_listpack(&self) -> bool {
-        match &self.form {
+        match self.form.get() {
             Form::Packed(_) => true,
             Form::Chunked(chunked) => chunked.is_listpack,
         }
@@ -112,7 +114,7 @@ impl List {
 
     /// Bytes that the allocator gave for the list, estimated from a sample where it is long.
     pub fn heap_bytes(&self) -> usize {
-        match &self.form {
+        match self.form.get() {
             Form::Packed(packed) => packed.heap_bytes(),
             Form::Chunked(chunked) => chunked.heap_bytes(),
         }
@@ -124,15 +126,15 @@ impl List {
         let element = element.into();
         let code = Encoded::new(element);
         loop {
-            match &mut self.form {
-                Form::Chunked(chunked) => return chunked.push(end, &code),
-                Form::Packed(packed) if fits_packed(packed, code.size()) => {
+            match self.form.get_mut() {
+                FormMut::Chunked(chunked) => return chunked.push(end, &code),
+                FormMut::Packed(packed) if fits_packed(packed, code.size()) => {
                     return match end {
                         End::Head => packed.push_front(element),
                         End::Tail => packed.push_back(element),
                     };
                 }
-                Form::Packed(_) => self.chunk(),
+                FormMut::Packed(_) => self.chunk(),
             }
         }
     }
@@ -149,8 +151,8 @@ impl List {
     /// Removes the element at an end and returns what `show` made of it.
     #[inline]
     pub fn pop_with<R>(&mut self, end: End, show: impl FnOnce(Element<'_>) -> R) -> Option<R> {
-        match &mut self.form {
-            Form::Packed(packed) => {
+        match self.form.get_mut() {
+            FormMut::Packed(packed) => {
                 let pos = match end {
                     End::Head => packed.first()?,
                     End::Tail => packed.seek(packed.len().checked_sub(1)?)?,
@@ -159,8 +161,8 @@ impl List {
                 packed.remove_at(pos, 1);
                 Some(result)
             }
-            Form::Chunked(chunked) if chunked.len() > 0 => Some(chunked.pop(end, show)),
-            Form::Chunked(_) => None,
+            FormMut::Chunked(chunked) if chunked.len() > 0 => Some(chunked.pop(end, show)),
+            FormMut::Chunked(_) => None,
         }
     }
 
@@ -172,7 +174,7 @@ impl List {
     /// The element at `index`, counted from the head.
     #[inline]
     pub fn get(&self, index: usize) -> Option<Element<'_>> {
-        match &self.form {
+        match self.form.get() {
             Form::Packed(packed) => packed.get(index),
             Form::Chunked(chunked) => ((index as u64) < chunked.len()).then(|| chunked.get(index as u64)),
         }
@@ -183,13 +185,13 @@ impl List {
         assert!(index < self.len(), "element {index} of {}", self.len());
         let element = element.into();
         let code = Encoded::new(element);
-        if let Form::Packed(packed) = &mut self.form {
+        if let FormMut::Packed(packed) = self.form.get_mut() {
             if packed.bytes_used() + code.size() <= PACKED_MAX_BYTES {
                 return packed.replace(index, element);
             }
             self.chunk();
         }
-        if let Form::Chunked(chunked) = &mut self.form {
+        if let FormMut::Chunked(chunked) = self.form.get_mut() {
             chunked.set(index as u64, &code);
         }
     }
@@ -199,20 +201,20 @@ impl List {
         assert!(index <= self.len(), "element {index} of {}", self.len());
         let element = element.into();
         let code = Encoded::new(element);
-        if let Form::Packed(packed) = &mut self.form {
+        if let FormMut::Packed(packed) = self.form.get_mut() {
             if fits_packed(packed, code.size()) {
                 return packed.insert(index, element);
             }
             self.chunk();
         }
-        if let Form::Chunked(chunked) = &mut self.form {
+        if let FormMut::Chunked(chunked) = self.form.get_mut() {
             chunked.insert(index as u64, &code);
         }
     }
 
     /// The index of the first element equal to `needle` among those in `range`.
     pub fn find(&self, needle: &[u8], range: std::ops::Range<usize>) -> Option<usize> {
-        match &self.form {
+        match self.form.get() {
             Form::Packed(packed) => {
                 let mut found = packed.iter().enumerate().skip(range.start).take(range.len());
                 found.find(|(_, element)| element.eq_bytes(needle)).map(|(index, _)| index)
@@ -226,7 +228,7 @@ impl List {
 
     /// The index of the last element equal to `needle` among those in `range`.
     pub fn rfind(&self, needle: &[u8], range: std::ops::Range<usize>) -> Option<usize> {
-        match &self.form {
+        match self.form.get() {
             Form::Packed(packed) => {
                 let found = packed.iter().enumerate().skip(range.start).take(range.len());
                 found.filter(|(_, element)| element.eq_bytes(needle)).last().map(|(index, _)| index)
@@ -244,12 +246,12 @@ impl List {
 
     /// Removes up to `most` elements equal to `needle`, from the head on or from the tail on; how many.
     pub fn remove_matches(&mut self, needle: &[u8], most: usize, from: End) -> usize {
-        match &mut self.form {
-            Form::Chunked(chunked) => {
+        match self.form.get_mut() {
+            FormMut::Chunked(chunked) => {
                 let code = Encoded::new(Element::parse(needle));
                 chunked.remove_matches(&code, most as u64, from) as usize
             }
-            Form::Packed(packed) => {
+            FormMut::Packed(packed) => {
                 let mut matching: Vec<Pos> = packed.positions();
                 matching.retain(|&pos| packed.at(pos).eq_bytes(needle));
                 match from {
@@ -269,12 +271,12 @@ impl List {
     pub fn cut(&mut self, end: End, count: usize) -> Option<Debris> {
         let len = self.len();
         let count = count.min(len);
-        match &mut self.form {
-            Form::Packed(packed) => {
+        match self.form.get_mut() {
+            FormMut::Packed(packed) => {
                 packed.remove_range(if end == End::Head { 0 } else { len - count }, count);
                 None
             }
-            Form::Chunked(chunked) => {
+            FormMut::Chunked(chunked) => {
                 let mut parts = Vec::new();
                 chunked.cut(end, count as u64, &mut parts);
                 Debris::unless_small(parts)
@@ -313,7 +315,7 @@ impl List {
     pub fn before_growth(&mut self, limit: ListLimit, elements: usize, bytes: usize) {
         if self.counts_as_listpack() && self.exceeds(limit, elements, bytes) {
             self.chunk();
-            if let Form::Chunked(chunked) = &mut self.form {
+            if let FormMut::Chunked(chunked) = self.form.get_mut() {
                 chunked.is_listpack = false;
             }
         }
@@ -323,7 +325,7 @@ impl List {
     /// the limit, as in Redis, and returns to one block if it is small.
     #[inline]
     pub fn after_shrink(&mut self, limit: ListLimit) {
-        if let Form::Chunked(chunked) = &self.form {
+        if let Form::Chunked(chunked) = self.form.get() {
             let is_listpack = chunked.is_listpack || !self.exceeds_half(limit);
             self.settle(is_listpack);
         }
@@ -339,10 +341,12 @@ impl List {
     }
 
     /// Frees the list in slices; see [`Debris`]. A list that is one block is freed at once.
-    pub fn into_debris(self) -> Option<Debris> {
-        match self.form {
-            Form::Packed(_) => None,
-            Form::Chunked(chunked) => Debris::unless_small(chunked.into_parts()),
+    pub fn into_debris(mut self) -> Option<Debris> {
+        match self.form.get_mut() {
+            FormMut::Packed(_) => None,
+            FormMut::Chunked(chunked) => {
+                Debris::unless_small(std::mem::replace(&mut **chunked, Chunked::new()).into_parts())
+            }
         }
     }
 
@@ -370,7 +374,7 @@ impl List {
     }
 
     fn listpack_bytes_exceed(&self, bytes: usize) -> bool {
-        match &self.form {
+        match self.form.get() {
             Form::Chunked(chunked) => chunked.listpack_bytes_exceed(bytes),
             Form::Packed(packed) => {
                 // An entry takes up to four bytes more there than here: five-byte integers and the back-length.
@@ -389,21 +393,21 @@ impl List {
     /// Goes from one block to chunks.
     #[cold]
     fn chunk(&mut self) {
-        let Form::Packed(packed) = &self.form else { return };
-        let mut chunked = Box::new(Chunked::new());
+        let Form::Packed(packed) = self.form.get() else { return };
+        let mut chunked = Chunked::new();
         packed.iter().for_each(|element| chunked.push(End::Tail, &Encoded::new(element)));
-        self.form = Form::Chunked(chunked);
+        self.form = TaggedBox::new(chunked).into();
     }
 
     /// Notes whether the list counts as a listpack, and goes back to one block if it is small.
     fn settle(&mut self, is_listpack: bool) {
-        let Form::Chunked(chunked) = &mut self.form else { return };
+        let FormMut::Chunked(chunked) = self.form.get_mut() else { return };
         chunked.is_listpack = is_listpack;
         if !is_listpack || chunked.len() > UNCHUNK_MAX_LEN as u64 {
             return;
         }
         if !chunked.listpack_bytes_exceed(UNCHUNK_MAX_BYTES) {
-            self.form = Form::Packed(self.iter().collect());
+            self.form = self.iter().collect::<Packed>().into();
         }
     }
 }

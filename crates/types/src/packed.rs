@@ -21,6 +21,7 @@ mod tests;
 
 use crate::element::Element;
 use crate::size_class::{allocate, class_bytes, class_of, release};
+use crate::tagged::Tagged;
 use encoding::{Encoded, decode_at, size_at};
 use std::fmt;
 use std::ptr::NonNull;
@@ -42,6 +43,11 @@ pub struct Packed {
 unsafe impl Send for Packed {}
 // SAFETY: as above; shared access only reads.
 unsafe impl Sync for Packed {}
+
+// SAFETY: a block is aligned to eight.
+unsafe impl Tagged for Packed {
+    const TAG: usize = 0;
+}
 
 impl Packed {
     /// Most bytes that all elements may take, their own one to five header bytes included.
@@ -274,23 +280,6 @@ impl Packed {
         if class < self.class() {
             self.reallocate(class, self.used(), 0, 0);
         }
-    }
-
-    /// The pointer, to be kept elsewhere and given to [`Packed::from_raw`] once. Its low three bits are zero.
-    #[inline]
-    pub fn into_raw(self) -> NonNull<u8> {
-        let block = self.block;
-        std::mem::forget(self);
-        block
-    }
-
-    /// The sequence behind a pointer.
-    ///
-    /// # Safety
-    /// `block` came from [`Packed::into_raw`] and this is the only value made of it since.
-    #[inline]
-    pub unsafe fn from_raw(block: NonNull<u8>) -> Packed {
-        Packed { block }
     }
 
     #[inline(always)]

@@ -12,6 +12,7 @@ use crate::element::{Element, IntBuffer, int_text_len};
 use crate::intset::Intset;
 use crate::packed::Packed;
 use crate::table::{Members, NO_EXPIRY, Table, hash_field};
+use crate::tagged::{TaggedBox, one_word};
 use martlet_base::random::Random;
 use std::collections::HashSet;
 
@@ -49,37 +50,38 @@ const SAMPLE_WALK_FACTOR: usize = 3;
 /// A set; see the module's description.
 #[derive(Clone)]
 pub struct Set {
-    form: Form,
+    form: Word,
 }
 
-#[derive(Clone)]
-enum Form {
-    Intset(Intset),
-    Packed(Packed),
-    Table(Box<Table<Members>>),
+one_word! {
+    Word, Form, FormMut {
+        Packed(Packed),
+        Intset(Intset),
+        Table(TaggedBox<Table<Members>, 2>),
+    }
 }
 
 impl Set {
     /// An empty set, an intset; see [`Set::prepare`].
     pub fn new() -> Set {
-        Set { form: Form::Intset(Intset::new()) }
+        Set { form: Intset::new().into() }
     }
 
     /// An empty set, a listpack.
     pub fn new_listpack() -> Set {
-        Set { form: Form::Packed(Packed::new()) }
+        Set { form: Packed::new().into() }
     }
 
     /// An empty set, a hashtable.
     pub fn new_hashtable() -> Set {
-        Set { form: Form::Table(Box::default()) }
+        Set { form: TaggedBox::new(Table::new()).into() }
     }
 
     /// To be called before about `count` members are added: an empty set takes the encoding that Redis creates for
     /// `first`, another becomes a hashtable if so many members are beyond its encoding.
     #[inline]
     pub fn prepare(&mut self, first: &[u8], count: usize, limits: SetLimits) {
-        match &self.form {
+        match self.form.get() {
             Form::Table(_) => {}
             Form::Intset(ints) if ints.is_empty() => {
                 if count <= limits.intset_max_entries && Element::Bytes(first).as_int().is_some() {
@@ -100,7 +102,7 @@ impl Set {
     /// Number of members.
     #[inline]
     pub fn len(&self) -> usize {
-        match &self.form {
+        match self.form.get() {
             Form::Intset(ints) => ints.len(),
             Form::Packed(packed) => packed.len(),
             Form::Table(table) => table.len(),
@@ -115,7 +117,7 @@ impl Set {
 
     /// What OBJECT ENCODING answers.
     pub fn encoding(&self) -> &'static str {
-        match &self.form {
+        match self.form.get() {
             Form::Intset(_) => "intset",
             Form::Packed(_) => "listpack",
             Form::Table(_) => "hashtable",
@@ -124,7 +126,7 @@ impl Set {
 
     /// Bytes that the allocator gave.
     pub fn heap_bytes(&self) -> usize {
-        match &self.form {
+        match self.form.get() {
             Form::Intset(ints) => ints.heap_bytes(),
             Form::Packed(packed) => packed.heap_bytes(),
             Form::Table(table) => {
@@ -136,7 +138,7 @@ impl Set {
     /// Whether `member` is in the set.
     #[inline]
     pub fn contains(&self, member: Element<'_>) -> bool {
-        match &self.form {
+        match self.form.get() {
             Form::Table(table) => {
                 let mut buffer = IntBuffer::new();
                 let bytes = member.as_bytes(&mut buffer);
@@ -150,7 +152,7 @@ impl Set {
     /// Asks for the memory that a search for `member` will read; worthwhile for tables only.
     #[inline]
     pub fn prefetch(&self, member: &[u8]) {
-        if let Form::Table(table) = &self.form {
+        if let Form::Table(table) = self.form.get() {
             table.prefetch(hash_field(member));
         }
     }
@@ -158,16 +160,16 @@ impl Set {
     /// Adds a member; whether it was absent.
     #[inline]
     pub fn add(&mut self, member: Element<'_>, limits: SetLimits) -> bool {
-        if let Form::Table(table) = &mut self.form {
+        if let FormMut::Table(table) = self.form.get_mut() {
             return add_to_table(table, member);
         }
         self.add_compact(member, limits)
     }
 
     fn add_compact(&mut self, member: Element<'_>, limits: SetLimits) -> bool {
-        match &mut self.form {
-            Form::Table(table) => add_to_table(table, member),
-            Form::Intset(ints) => {
+        match self.form.get_mut() {
+            FormMut::Table(table) => add_to_table(table, member),
+            FormMut::Intset(ints) => {
                 let Some(int) = member.as_int() else {
                     self.leave_intset(member, limits);
                     return true;
@@ -183,7 +185,7 @@ impl Set {
                 }
                 added
             }
-            Form::Packed(packed) => {
+            FormMut::Packed(packed) => {
                 if packed.find_pos(member, 1).is_some() {
                     return false;
                 }
@@ -200,7 +202,7 @@ impl Set {
 
     /// Adds a member that is no integer to an intset.
     fn leave_intset(&mut self, member: Element<'_>, limits: SetLimits) {
-        let Form::Intset(ints) = &self.form else { return };
+        let Form::Intset(ints) = self.form.get() else { return };
         let longest = [ints.first(), ints.last()].into_iter().flatten().map(int_text_len).max().unwrap_or(0);
         let packed_fits = ints.len() < limits.listpack_max_entries
             && longest <= limits.listpack_max_value_bytes
@@ -213,43 +215,44 @@ impl Set {
         }
         let mut packed: Packed = ints.iter().map(Element::Int).collect();
         packed.push_back(member);
-        self.form = Form::Packed(packed);
+        self.form = packed.into();
     }
 
     #[cold]
     fn convert_to_table(&mut self) {
-        let mut table = Box::<Table<Members>>::default();
+        let mut table = Table::new();
         for member in self.iter() {
             add_to_table(&mut table, member);
         }
-        self.form = Form::Table(table);
+        self.form = TaggedBox::new(table).into();
     }
 
     /// Makes an intset of the set if all members are integers and they are within the limit, as Redis does with the
     /// result of SINTERSTORE.
     pub fn convert_to_intset_if_all_ints(&mut self, limits: SetLimits) {
-        if matches!(self.form, Form::Intset(_)) || self.len() > limits.intset_max_entries.min(INTSET_HARD_MAX)
+        if matches!(self.form.get(), Form::Intset(_))
+            || self.len() > limits.intset_max_entries.min(INTSET_HARD_MAX)
         {
             return;
         }
         let ints: Option<Vec<i64>> = self.iter().map(|member| member.as_int()).collect();
         if let Some(mut ints) = ints {
             ints.sort_unstable();
-            self.form = Form::Intset(Intset::from_sorted(&ints));
+            self.form = Intset::from_sorted(&ints).into();
         }
     }
 
     /// Removes a member; whether it was present.
     #[inline]
     pub fn remove(&mut self, member: Element<'_>) -> bool {
-        match &mut self.form {
-            Form::Table(table) => {
+        match self.form.get_mut() {
+            FormMut::Table(table) => {
                 let mut buffer = IntBuffer::new();
                 let bytes = member.as_bytes(&mut buffer);
                 table.remove(hash_field(bytes), bytes)
             }
-            Form::Intset(ints) => member.as_int().is_some_and(|int| ints.remove(int)),
-            Form::Packed(packed) => match packed.find_pos(member, 1) {
+            FormMut::Intset(ints) => member.as_int().is_some_and(|int| ints.remove(int)),
+            FormMut::Packed(packed) => match packed.find_pos(member, 1) {
                 Some(pos) => {
                     packed.remove_at(pos, 1);
                     true
@@ -261,7 +264,7 @@ impl Set {
 
     /// All members: ascending in an intset, else in no order that means anything.
     pub fn iter(&self) -> Iter<'_> {
-        match &self.form {
+        match self.form.get() {
             Form::Intset(ints) => Iter::Intset(ints.iter()),
             Form::Packed(packed) => Iter::Packed(packed.iter()),
             Form::Table(table) => Iter::Table(table.iter()),
@@ -271,7 +274,7 @@ impl Set {
     /// Hands about `count` members to `f` and returns the cursor to go on from, 0 at the end: [`Table::scan`] for a
     /// table; all members at once, whatever the cursor, for the others.
     pub fn scan(&self, cursor: u64, count: usize, mut f: impl FnMut(Element<'_>)) -> u64 {
-        match &self.form {
+        match self.form.get() {
             Form::Table(table) => table.scan(cursor, count, |entry| f(Element::Bytes(entry.field))),
             _ => {
                 self.iter().for_each(f);
@@ -283,7 +286,7 @@ impl Set {
     /// A member chosen uniformly; none if the set is empty.
     pub fn random(&self, random: &mut Random) -> Option<Element<'_>> {
         let index = |random: &mut Random, len: usize| random.below(len as u64) as usize;
-        match &self.form {
+        match self.form.get() {
             Form::Intset(ints) => ints.get(index(random, ints.len())).map(Element::Int),
             Form::Packed(packed) => packed.get(index(random, packed.len())),
             Form::Table(table) => table.random(random).map(|entry| Element::Bytes(entry.field)),
@@ -294,7 +297,7 @@ impl Set {
     /// is not random.
     pub fn sample<'a>(&'a self, count: usize, random: &mut Random, mut f: impl FnMut(Element<'a>)) {
         let len = self.len();
-        match &self.form {
+        match self.form.get() {
             Form::Table(table) if count.saturating_mul(SAMPLE_WALK_FACTOR) <= len => {
                 let mut chosen = HashSet::with_capacity(count);
                 while chosen.len() < count {
@@ -313,20 +316,20 @@ impl Set {
 
     /// Removes a member chosen uniformly and hands it to `f`.
     pub fn pop<R>(&mut self, random: &mut Random, f: impl FnOnce(Element<'_>) -> R) -> Option<R> {
-        match &mut self.form {
-            Form::Intset(ints) => {
+        match self.form.get_mut() {
+            FormMut::Intset(ints) => {
                 let index = random.below(ints.len() as u64) as usize;
                 let int = ints.get(index)?;
                 ints.remove_index(index);
                 Some(f(Element::Int(int)))
             }
-            Form::Packed(packed) => {
+            FormMut::Packed(packed) => {
                 let pos = packed.seek(random.below(packed.len() as u64) as usize)?;
                 let result = f(packed.at(pos));
                 packed.remove_at(pos, 1);
                 Some(result)
             }
-            Form::Table(table) => {
+            FormMut::Table(table) => {
                 let mut member = Vec::new();
                 table.pop_random(random, &mut member).then(|| f(Element::Bytes(&member)))
             }
@@ -344,8 +347,8 @@ impl Set {
     ) {
         let len = self.len();
         let remaining = len - count.min(len);
-        match &mut self.form {
-            Form::Intset(ints) => {
+        match self.form.get_mut() {
+            FormMut::Intset(ints) => {
                 let mut choice = Selection::new(count, len);
                 let keep = |int: &i64| {
                     let taken = choice.next(random);
@@ -357,7 +360,7 @@ impl Set {
                 let kept: Vec<i64> = ints.iter().filter(keep).collect();
                 *ints = Intset::from_sorted(&kept);
             }
-            Form::Packed(packed) => {
+            FormMut::Packed(packed) => {
                 let mut choice = Selection::new(count, len);
                 let keep = |member: &Element<'_>| {
                     let taken = choice.next(random);
@@ -368,7 +371,7 @@ impl Set {
                 };
                 *packed = packed.iter().filter(keep).collect();
             }
-            Form::Table(table) if remaining.saturating_mul(MOVE_REMAINING_FACTOR) > count => {
+            FormMut::Table(table) if remaining.saturating_mul(MOVE_REMAINING_FACTOR) > count => {
                 let mut member = Vec::new();
                 for _ in 0..count {
                     if table.pop_random(random, &mut member) {
@@ -376,7 +379,7 @@ impl Set {
                     }
                 }
             }
-            Form::Table(table) => {
+            FormMut::Table(table) => {
                 let mut kept = Set::new_listpack();
                 let mut member = Vec::new();
                 for _ in 0..remaining {
@@ -391,9 +394,9 @@ impl Set {
     }
 
     /// Gives a large set up, to be freed in slices; a small one is freed at once.
-    pub fn into_reclaim(self) -> Option<Reclaim<Members>> {
-        match self.form {
-            Form::Table(table) => Some(table.into_reclaim()),
+    pub fn into_reclaim(mut self) -> Option<Reclaim<Members>> {
+        match self.form.get_mut() {
+            FormMut::Table(table) => Some(std::mem::take(&mut **table).into_reclaim()),
             _ => None,
         }
     }

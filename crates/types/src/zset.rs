@@ -25,20 +25,23 @@ pub use range::Entries;
 
 use crate::element::Element;
 use crate::packed::Packed;
+use crate::tagged::{TaggedArc, one_word};
 use full::Full;
 use martlet_base::random::Random;
 use std::fmt;
 use std::ops::Range;
-use triomphe::Arc;
 
 /// A sorted set; see the module's description.
 #[derive(Clone)]
-pub struct ZSet(Repr);
+pub struct ZSet {
+    form: Word,
+}
 
-#[derive(Clone)]
-enum Repr {
-    Packed(Packed),
-    Full(Arc<Full>),
+one_word! {
+    Word, Form, FormMut {
+        Packed(Packed),
+        Full(TaggedArc<Full, 1>),
+    }
 }
 
 /// Up to which size a set stays in the small encoding.
@@ -148,7 +151,7 @@ impl Default for ZSet {
 impl ZSet {
     /// An empty set, packed.
     pub fn new() -> ZSet {
-        ZSet(Repr::Packed(Packed::new()))
+        ZSet { form: Packed::new().into() }
     }
 
     /// An empty set in the encoding that `entries` of them, the longest member of `longest_bytes`, will need.
@@ -170,9 +173,9 @@ impl ZSet {
     /// Number of entries.
     #[inline]
     pub fn len(&self) -> usize {
-        match &self.0 {
-            Repr::Packed(packed) => compact::len(packed),
-            Repr::Full(full) => full.len(),
+        match self.form.get() {
+            Form::Packed(packed) => compact::len(packed),
+            Form::Full(full) => full.len(),
         }
     }
 
@@ -184,44 +187,44 @@ impl ZSet {
 
     /// The name that OBJECT ENCODING answers.
     pub fn encoding(&self) -> &'static str {
-        match &self.0 {
-            Repr::Packed(_) => "listpack",
-            Repr::Full(_) => "skiplist",
+        match self.form.get() {
+            Form::Packed(_) => "listpack",
+            Form::Full(_) => "skiplist",
         }
     }
 
     /// Bytes that the allocator gave for this set, shared ones included.
     pub fn heap_bytes(&self) -> usize {
-        match &self.0 {
-            Repr::Packed(packed) => packed.heap_bytes(),
-            Repr::Full(full) => full.heap_bytes(),
+        match self.form.get() {
+            Form::Packed(packed) => packed.heap_bytes(),
+            Form::Full(full) => full.heap_bytes(),
         }
     }
 
     /// The score of a member.
     #[inline]
     pub fn score(&self, member: &[u8]) -> Option<f64> {
-        match &self.0 {
-            Repr::Packed(packed) => compact::find(packed, member).map(|(_, score)| score),
-            Repr::Full(full) => full.find(member).ok().map(|found| found.score),
+        match self.form.get() {
+            Form::Packed(packed) => compact::find(packed, member).map(|(_, score)| score),
+            Form::Full(full) => full.find(member).ok().map(|found| found.score),
         }
     }
 
     /// The rank of a member, counted from the lowest, and its score.
     pub fn rank(&self, member: &[u8]) -> Option<(usize, f64)> {
-        match &self.0 {
-            Repr::Packed(packed) => {
+        match self.form.get() {
+            Form::Packed(packed) => {
                 compact::find(packed, member).map(|(pos, score)| (compact::rank(packed, pos), score))
             }
-            Repr::Full(full) => full.find(member).ok().map(|found| (full.rank(found, member), found.score)),
+            Form::Full(full) => full.find(member).ok().map(|found| (full.rank(found, member), found.score)),
         }
     }
 
     /// Adds a member or changes its score; `score` is not NaN.
     pub fn add(&mut self, member: &[u8], score: f64, options: AddOptions, limits: ZSetLimits) -> Added {
         debug_assert!(!score.is_nan());
-        match &mut self.0 {
-            Repr::Packed(packed) => {
+        match self.form.get_mut() {
+            FormMut::Packed(packed) => {
                 if let Some((pos, old)) = compact::find(packed, member) {
                     let outcome = decide(old, score, options);
                     if let Added::Updated(new) = outcome {
@@ -242,17 +245,17 @@ impl ZSet {
                 }
                 Added::Added
             }
-            Repr::Full(full) => match full.find_to_add(member, score) {
+            FormMut::Full(full) => match full.find_to_add(member, score) {
                 Ok(found) => {
                     let outcome = decide(found.score, score, options);
                     if let Added::Updated(new) = outcome {
-                        Arc::make_mut(full).update(found, member, new);
+                        full.make_mut().update(found, member, new);
                     }
                     outcome
                 }
                 Err(_) if options.xx => Added::Skipped,
                 Err(hash) => {
-                    Arc::make_mut(full).insert(hash, member, score);
+                    full.make_mut().insert(hash, member, score);
                     Added::Added
                 }
             },
@@ -269,8 +272,8 @@ impl ZSet {
         let mut buffer = crate::element::IntBuffer::new();
         for entry in entries {
             let member = entry.member.as_bytes(&mut buffer);
-            match &mut self.0 {
-                Repr::Packed(packed) if compact::has_room(packed, limits, member) => {
+            match self.form.get_mut() {
+                FormMut::Packed(packed) if compact::has_room(packed, limits, member) => {
                     compact::insert_last(packed, member, entry.score);
                 }
                 _ => self.unpack().insert(martlet_base::hash::hash_bytes(member), member, entry.score),
@@ -280,15 +283,15 @@ impl ZSet {
 
     /// Removes a member and returns its score.
     pub fn remove(&mut self, member: &[u8]) -> Option<f64> {
-        match &mut self.0 {
-            Repr::Packed(packed) => {
+        match self.form.get_mut() {
+            FormMut::Packed(packed) => {
                 let (pos, score) = compact::find(packed, member)?;
                 compact::remove(packed, pos);
                 Some(score)
             }
-            Repr::Full(full) => {
+            FormMut::Full(full) => {
                 let found = full.find(member).ok()?;
-                Arc::make_mut(full).remove(found, member);
+                full.make_mut().remove(found, member);
                 Some(found.score)
             }
         }
@@ -306,8 +309,8 @@ impl ZSet {
 
     /// The ranks of entries with a score from `min` to `max`; empty where there is none.
     pub fn ranks_by_score(&self, min: ScoreBound, max: ScoreBound) -> Range<usize> {
-        let (start, end) = match &self.0 {
-            Repr::Packed(packed) => (
+        let (start, end) = match self.form.get() {
+            Form::Packed(packed) => (
                 compact::partition(packed, |entry| {
                     if min.exclusive { entry.score <= min.score } else { entry.score < min.score }
                 }),
@@ -315,7 +318,7 @@ impl ZSet {
                     if max.exclusive { entry.score < max.score } else { entry.score <= max.score }
                 }),
             ),
-            Repr::Full(full) => {
+            Form::Full(full) => {
                 (full.rank_of_score(min.score, min.exclusive), full.rank_of_score(max.score, !max.exclusive))
             }
         };
@@ -325,15 +328,15 @@ impl ZSet {
     /// The ranks of entries with a member from `min` to `max`, in a set whose scores are all equal; empty where
     /// there is none. With different scores some range is returned.
     pub fn ranks_by_lex(&self, min: LexBound<'_>, max: LexBound<'_>) -> Range<usize> {
-        let (start, end) = match &self.0 {
-            Repr::Packed(packed) => {
+        let (start, end) = match self.form.get() {
+            Form::Packed(packed) => {
                 let mut buffer = crate::element::IntBuffer::new();
                 (
                     compact::partition(packed, |entry| min.is_after(entry.member.as_bytes(&mut buffer))),
                     compact::partition(packed, |entry| max.is_not_before(entry.member.as_bytes(&mut buffer))),
                 )
             }
-            Repr::Full(full) => (
+            Form::Full(full) => (
                 full.rank_of_member(|member| min.is_after(member)),
                 full.rank_of_member(|member| max.is_not_before(member)),
             ),
@@ -345,13 +348,13 @@ impl ZSet {
     pub fn remove_range(&mut self, ranks: Range<usize>, mut f: impl FnMut(Entry<'_>)) -> usize {
         let end = ranks.end.min(self.len());
         let start = ranks.start.min(end);
-        match &mut self.0 {
-            Repr::Packed(packed) => {
+        match self.form.get_mut() {
+            FormMut::Packed(packed) => {
                 compact::pairs(packed).take(end).skip(start).for_each(f);
                 packed.remove_range(start * 2, (end - start) * 2);
             }
-            Repr::Full(full) => {
-                let full = Arc::make_mut(full);
+            FormMut::Full(full) => {
+                let full = full.make_mut();
                 for _ in start..end {
                     full.remove_rank(start, &mut |member, score| {
                         f(Entry { member: Element::Bytes(member), score });
@@ -365,12 +368,12 @@ impl ZSet {
     /// Calls `f` with entries from `cursor` on, 0 at the start, until at least `count` were given, and returns
     /// the cursor to go on with, 0 at the end. An entry that is there from the first call to the last is given.
     pub fn scan(&self, cursor: u64, count: usize, mut f: impl FnMut(Entry<'_>)) -> u64 {
-        match &self.0 {
-            Repr::Packed(packed) => {
+        match self.form.get() {
+            Form::Packed(packed) => {
                 compact::pairs(packed).for_each(f);
                 0
             }
-            Repr::Full(full) => full.scan(cursor, count, &mut |member, score| {
+            Form::Full(full) => full.scan(cursor, count, &mut |member, score| {
                 f(Entry { member: Element::Bytes(member), score });
             }),
         }
@@ -378,7 +381,7 @@ impl ZSet {
 
     /// Packs a set that was just built, if it is within the limits (as ZUNIONSTORE and its like do).
     pub fn pack_if_small(&mut self, limits: ZSetLimits) {
-        if self.len() > limits.listpack_max_entries || matches!(self.0, Repr::Packed(_)) {
+        if self.len() > limits.listpack_max_entries || matches!(self.form.get(), Form::Packed(_)) {
             return;
         }
         let mut packed = Packed::new();
@@ -389,15 +392,15 @@ impl ZSet {
             }
             compact::insert_last(&mut packed, member, entry.score);
         }
-        self.0 = Repr::Packed(packed);
+        self.form = packed.into();
     }
 
     /// Drops up to about `budget` allocations; whether all are gone. The set is empty afterwards, or of no use
     /// but to be freed further.
     pub fn free_some(&mut self, budget: usize) -> bool {
-        let done = match &mut self.0 {
-            Repr::Packed(_) => true,
-            Repr::Full(full) => Arc::get_mut(full).is_none_or(|full| full.free_some(budget)),
+        let done = match self.form.get_mut() {
+            FormMut::Packed(_) => true,
+            FormMut::Full(full) => full.get_mut().is_none_or(|full| full.free_some(budget)),
         };
         if done {
             *self = ZSet::new();
@@ -407,7 +410,7 @@ impl ZSet {
 
     /// Moves to the full encoding.
     fn unpack(&mut self) -> &mut Full {
-        if let Repr::Packed(packed) = &self.0 {
+        if let Form::Packed(packed) = self.form.get() {
             let mut full = Full::new();
             let mut buffer = crate::element::IntBuffer::new();
             for entry in compact::pairs(packed) {
@@ -416,11 +419,11 @@ impl ZSet {
                     full.insert(hash, member, entry.score);
                 }
             }
-            self.0 = Repr::Full(Arc::new(full));
+            self.form = TaggedArc::new(full).into();
         }
-        match &mut self.0 {
-            Repr::Full(full) => Arc::make_mut(full),
-            Repr::Packed(_) => unreachable!("the set was just made full"),
+        match self.form.get_mut() {
+            FormMut::Full(full) => full.make_mut(),
+            FormMut::Packed(_) => unreachable!("the set was just made full"),
         }
     }
 }

@@ -26,7 +26,7 @@ enum Source<'a> {
 
 impl<'a> Iter<'a> {
     pub(super) fn forward(list: &'a List, start: usize) -> Iter<'a> {
-        let source = match &list.form {
+        let source = match list.form.get() {
             Form::Packed(packed) => {
                 Source::Packed(packed.iter_from(packed.seek(start).unwrap_or(packed.end())))
             }
@@ -39,7 +39,7 @@ impl<'a> Iter<'a> {
 
     pub(super) fn backward(list: &'a List, start: usize) -> Iter<'a> {
         let left = start.saturating_add(1).min(list.len());
-        let source = match &list.form {
+        let source = match list.form.get() {
             Form::Packed(packed) => {
                 let mut places = packed.positions();
                 places.truncate(left);

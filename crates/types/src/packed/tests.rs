@@ -33,7 +33,6 @@ enum Op {
     Find(Vec<u8>, usize),
     ShrinkToFit,
     Clone,
-    Raw,
 }
 
 fn text() -> impl Strategy<Value = Vec<u8>> {
@@ -59,7 +58,6 @@ fn op() -> impl Strategy<Value = Op> {
         2 => (text(), 1usize..3).prop_map(|(text, step)| Op::Find(text, step)),
         1 => Just(Op::ShrinkToFit),
         1 => Just(Op::Clone),
-        1 => Just(Op::Raw),
     ]
 }
 
@@ -118,12 +116,6 @@ fn apply(packed: &mut Packed, model: &mut Vec<Vec<u8>>, op: Op) {
             let copy = packed.clone();
             assert_eq!(copy, *packed);
             *packed = copy;
-        }
-        Op::Raw => {
-            let raw = std::mem::take(packed).into_raw();
-            assert_eq!(raw.as_ptr() as usize % 8, 0);
-            // SAFETY: the pointer was made by `into_raw` just now.
-            *packed = unsafe { Packed::from_raw(raw) };
         }
         Op::Replace(..) | Op::Remove(..) => {}
     }

@@ -3,7 +3,7 @@
 use super::compact::{self, Pairs};
 use super::full::Full;
 use super::leaf::Leaf;
-use super::{Entry, Repr, ZSet};
+use super::{Entry, Form, ZSet};
 use crate::element::Element;
 use crate::packed::{Packed, Pos};
 use std::ops::Range;
@@ -98,19 +98,19 @@ impl ZSet {
     pub fn range(&self, ranks: Range<usize>, reverse: bool) -> Entries<'_> {
         let end = ranks.end.min(self.len());
         let start = ranks.start.min(end);
-        let source = match &self.0 {
-            Repr::Packed(packed) if reverse => {
+        let source = match self.form.get() {
+            Form::Packed(packed) if reverse => {
                 let mut positions = packed.positions();
                 positions.truncate(end * 2);
                 positions.drain(..start * 2);
                 Source::Backward(packed, positions)
             }
-            Repr::Packed(packed) => {
+            Form::Packed(packed) => {
                 let mut elements = packed.iter();
                 elements.by_ref().take(start * 2).for_each(drop);
                 Source::Forward(Pairs(elements))
             }
-            Repr::Full(full) => {
+            Form::Full(full) => {
                 let rank = if reverse { end.wrapping_sub(1) } else { start };
                 Source::Full(Walk { full, leaf: None, at: 0, rank, start, end, reverse })
             }

@@ -192,7 +192,7 @@ fn encodings_change_at_the_limits() {
 
 #[test]
 fn sizes_are_as_promised() {
-    assert_eq!(size_of::<ZSet>(), 16);
+    assert_eq!(size_of::<ZSet>(), 8);
 }
 
 #[test]
