@@ -17,15 +17,15 @@ const EDGES: &[(&str, &[&str])] = &[
     ("types", &["base"]),
     ("keyspace", &["base", "types"]),
     ("snapshot", &["base", "types"]),
-    ("engine", &["base", "keyspace", "types"]),
-    ("journal", &["base"]),
+    ("engine", &["base", "journal", "keyspace", "protocol", "types"]),
+    ("journal", &["base", "protocol"]),
     ("command", &["base", "types", "keyspace", "engine", "protocol", "snapshot", "journal"]),
     ("server", &["base", "types", "keyspace", "engine", "command", "protocol", "net", "snapshot", "journal"]),
     ("client", &["base", "protocol"]),
     ("testkit", &["base", "client", "protocol"]),
     ("bench", &["base", "client", "protocol"]),
     ("cli", &["base", "client", "protocol"]),
-    ("martlet", &["base", "server", "snapshot", "bench", "cli"]),
+    ("martlet", &["base", "server", "snapshot", "journal", "bench", "cli"]),
 ];
 
 /// Prints every finding and fails when there is one.

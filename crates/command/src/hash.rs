@@ -415,11 +415,11 @@ fn hincrbyfloat(ctx: &mut Context<'_>) -> Outcome {
     let sum = old.checked_add(increase).ok_or(too_large)?.to_text();
     let expire_at_ms = store_sum(ctx, &key, name, Element::Bytes(&sum))?;
     // Recorded as its result, so that a replica's arithmetic does not matter.
-    let effects = &mut ctx.keys.effects;
+    let (effects, db) = (&mut ctx.keys.effects, ctx.keys.db);
     if expire_at_ms == NO_EXPIRY {
-        effects.replace(|| [b"HSET", key.bytes, name, &sum]);
+        effects.replace(db, || [b"HSET", key.bytes, name, &sum]);
     } else {
-        effects.replace(|| [b"HSETEX", key.bytes, b"KEEPTTL", b"FIELDS", b"1", name, &sum]);
+        effects.replace(db, || [b"HSETEX", key.bytes, b"KEEPTTL", b"FIELDS", b"1", name, &sum]);
     }
     note(ctx.keys, &key, "hincrbyfloat");
     ctx.reply.bulk(&sum);

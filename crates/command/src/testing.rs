@@ -14,11 +14,12 @@
 use std::sync::{Mutex, PoisonError};
 
 use martlet_base::random::Random;
-use martlet_engine::{Engine, ExpiredField, Keys};
+use martlet_engine::{Engine, Keys};
+use martlet_journal::effects;
 use martlet_keyspace::Key;
 use martlet_protocol::quote;
 use martlet_protocol::reply::Reply;
-use martlet_protocol::request::{Args, OwnedArgs};
+use martlet_protocol::request::{Args, OwnedArgs, Partial, RequestLimits, parse};
 
 use crate::context::{Block, Context, Settings};
 use crate::error::Error;
@@ -153,29 +154,23 @@ impl Fixture {
         };
         self.dirty = self.keys.dirty;
         self.effects.clear();
-        for (db, key) in self.keys.effects.take_expired() {
-            self.effects.push(format!("expired {db} {}", String::from_utf8_lossy(&key)));
-        }
-        for ExpiredField { db, key, field } in self.keys.effects.take_expired_fields() {
-            let (key, field) = (String::from_utf8_lossy(&key), String::from_utf8_lossy(&field));
-            self.effects.push(format!("expired {db} {key} {field}"));
-        }
-        match self.keys.effects.take_commands() {
-            Some(commands) => {
-                let lines = commands.iter().map(|words| text(&mut words.iter().map(Vec::as_slice)));
-                self.effects.extend(lines);
+        self.keys.effects.request_ended(self.keys.db, args, self.dirty > 0);
+        let pending = self.keys.effects.pending();
+        if let Some((tag, payload)) = pending.record() {
+            for effect in effects(tag, payload) {
+                let (mut partial, mut spans) = (Partial::default(), Vec::new());
+                parse(effect.command, 0, &RequestLimits::default(), &mut partial, &mut spans).expect("RESP");
+                self.effects.push(text(&mut Args::new(effect.command, &spans).iter()));
             }
-            None if self.dirty > 0 => self.effects.push(text(&mut args.iter())),
-            None => {}
         }
+        pending.clear();
         let events = self.keys.effects.take_news().events;
         self.events =
             events.iter().map(|e| format!("{} {}", e.name, String::from_utf8_lossy(&e.key))).collect();
     }
 
-    /// What the journal would get for the last request: `expired DB KEY` for each key found expired,
-    /// `expired DB KEY FIELD` for each field of a hash, then the commands
-    /// that stand for the request, or the request itself if it changed anything and no others were recorded.
+    /// What the journal would get for the last request: `DEL KEY` for each key found expired, `HDEL KEY FIELD` for each field of a
+    /// hash, then the commands that stand for the request, or the request itself if it changed anything and no others were recorded.
     pub fn effects(&self) -> &[String] {
         &self.effects
     }

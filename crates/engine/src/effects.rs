@@ -4,6 +4,9 @@
 //! something else when it is replayed later, records the commands that have the same effect (as Redis propagates it:
 //! SPOP as SREM, EXPIRE as PEXPIREAT).
 
+use martlet_journal::{Pending, encode, encode_request};
+use martlet_protocol::request::Args;
+
 /// Classes of key events; the bits of `notify-keyspace-events`.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct EventClass(pub u32);
@@ -79,63 +82,60 @@ pub struct Effects {
     pub recording: bool,
     /// Event classes that somebody wants; 0 when nobody does.
     pub wanted_events: u32,
+    /// The request is not to be recorded: something else stands for it.
     replaced: bool,
-    commands: Vec<Vec<Vec<u8>>>,
+    pending: Pending,
     /// There is something in `news`.
     has_news: bool,
     news: News,
-    expired: Vec<(usize, Vec<u8>)>,
-    expired_fields: Vec<ExpiredField>,
-}
-
-/// A hash field that was deleted because its time had come.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ExpiredField {
-    /// The database.
-    pub db: usize,
-    /// The key.
-    pub key: Vec<u8>,
-    /// The field.
-    pub field: Vec<u8>,
 }
 
 impl Effects {
-    /// Records a command that stands for what was done; the request itself is then not recorded.
+    /// Records a command that stands for what was done in this database; the request itself is then not recorded.
     /// The arguments are only built when somebody follows.
-    pub fn replace<A: AsRef<[u8]>, I: IntoIterator<Item = A>>(&mut self, command: impl FnOnce() -> I) {
+    pub fn replace<A: AsRef<[u8]>, I: IntoIterator<Item = A>>(
+        &mut self,
+        db: usize,
+        command: impl FnOnce() -> I,
+    ) {
         if self.recording {
             self.replaced = true;
-            self.commands.push(command().into_iter().map(|a| a.as_ref().to_vec()).collect());
+            self.record(db, command());
         }
     }
 
-    /// Says that the request had no effect worth recording, or that all of it was recorded by [`Effects::replace`].
-    pub fn suppress(&mut self) {
-        self.replaced = true;
+    /// Records a command beside whatever else the request does.
+    fn record<A: AsRef<[u8]>, I: IntoIterator<Item = A>>(&mut self, db: usize, command: I) {
+        let args: Vec<A> = command.into_iter().collect();
+        self.pending.push(db, |out| encode(out, args.iter().map(AsRef::as_ref)));
     }
 
-    /// Records the deletion of a key whose time had come, besides whatever the command itself did.
+    /// Records the deletion of a key whose time had come, besides whatever the command itself does.
     pub fn expired(&mut self, db: usize, key: &[u8]) {
         if self.recording {
-            self.expired.push((db, key.to_vec()));
+            self.record(db, [b"DEL", key]);
         }
     }
 
-    /// The keys deleted because they had expired, with their databases. Clears them.
-    pub fn take_expired(&mut self) -> Vec<(usize, Vec<u8>)> {
-        std::mem::take(&mut self.expired)
-    }
-
-    /// Records the deletion of a hash field whose time had come, besides whatever the command itself did and before it.
+    /// Records the deletion of a hash field whose time had come, besides whatever the command itself does.
     pub fn expired_field(&mut self, db: usize, key: &[u8], field: &[u8]) {
         if self.recording {
-            self.expired_fields.push(ExpiredField { db, key: key.to_vec(), field: field.to_vec() });
+            self.record(db, [b"HDEL", key, field]);
         }
     }
 
-    /// The hash fields deleted because they had expired, in order; HDEL has the same effect. Clears them.
-    pub fn take_expired_fields(&mut self) -> Vec<ExpiredField> {
-        std::mem::take(&mut self.expired_fields)
+    /// Ends a request: it is recorded itself if it has changed something and nothing stands for it.
+    #[inline]
+    pub fn request_ended(&mut self, db: usize, args: &Args<'_>, has_changed: bool) {
+        if self.recording && !std::mem::take(&mut self.replaced) && has_changed {
+            self.pending.push(db, |out| encode_request(out, args));
+        }
+    }
+
+    /// What is to be recorded. It stays until [`Pending::clear`].
+    #[inline]
+    pub fn pending(&mut self) -> &mut Pending {
+        &mut self.pending
     }
 
     /// Notes an event of a key.
@@ -145,12 +145,6 @@ impl Effects {
             self.has_news = true;
             self.news.events.push(KeyEvent { class, name, db, key: key.to_vec() });
         }
-    }
-
-    /// The recorded commands; `None` when the request itself is to be recorded. Clears them.
-    pub fn take_commands(&mut self) -> Option<Vec<Vec<Vec<u8>>>> {
-        let replaced = std::mem::take(&mut self.replaced);
-        replaced.then(|| std::mem::take(&mut self.commands))
     }
 
     /// Notes a key that clients have cached and that has changed.

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use crossbeam_utils::CachePadded;
 use martlet_base::limits::SHARD_COUNT;
 use martlet_base::sync::RawLock;
+use martlet_journal::Journal;
 use martlet_keyspace::{Key, Shard};
 
 use crate::counters::Counters;
@@ -49,6 +50,8 @@ pub struct Engine {
     pub lazy_free: LazyFree,
     /// How much clients' caches are known to hold.
     pub tracking: TrackingTotals,
+    /// What is done to the keys, in order.
+    pub journal: Journal,
     /// The snapshot under way, if there is one.
     pub snapshot: CachePadded<Snapshot>,
     parts: Box<[PartCell]>,
@@ -117,6 +120,7 @@ impl Engine {
             counters: (0..threads).map(|_| CachePadded::new(Counters::default())).collect(),
             lazy_free: LazyFree::start()?,
             tracking: TrackingTotals::default(),
+            journal: Journal::default(),
             snapshot: CachePadded::default(),
             parts: (0..SHARD_COUNT).map(|_| PartCell::default()).collect(),
         })

@@ -163,10 +163,24 @@ impl Keys {
         self.held = Held::All;
     }
 
-    /// Unlocks what is held.
+    /// Unlocks what is held, after what was done to it has been recorded.
     #[inline]
     pub fn release(&mut self) {
+        if !self.effects.pending().is_empty() {
+            self.record();
+        }
         self.engine.release(&mut self.held);
+    }
+
+    /// Appends what was done to the journal, while all that it was done to is held.
+    fn record(&mut self) {
+        let (journal, pending) = (&self.engine.journal, self.effects.pending());
+        if let Some((tag, payload)) = pending.record()
+            && journal.is_on()
+        {
+            journal.append(tag, payload);
+            pending.clear();
+        }
     }
 
     /// Whether all shards are held.

@@ -65,6 +65,29 @@ impl<'a> Args<'a> {
         self.spans.iter().map(move |s| buffer.get(s.start as usize..s.end as usize).unwrap_or(&[]))
     }
 
+    /// The bytes of the request as they were received, if that was as the canonical array of these arguments.
+    pub fn encoded(&self) -> Option<&'a [u8]> {
+        /// Bytes of a line with a number: kind, digits, CR LF.
+        fn line(number: usize) -> usize {
+            1 + number.checked_ilog10().map_or(1, |log| log as usize + 1) + 2
+        }
+        let (first, last) = (self.spans.first()?, self.spans.last()?);
+        let len = |span: &Span| (span.end - span.start) as usize;
+        let begin = (first.start as usize).checked_sub(line(self.spans.len()) + line(len(first)))?;
+        let bytes = self.buffer.get(begin..last.end as usize + 2)?;
+        let mut at = begin + line(self.spans.len());
+        // What ends a line or an argument is skipped unread by the parser.
+        let is_end = |at: usize| self.buffer[at - 2..at] == *b"\r\n";
+        let is_canonical = bytes[0] == b'*'
+            && is_end(at)
+            && self.spans.iter().all(|span| {
+                let start = at + line(len(span));
+                at = span.end as usize + 2;
+                start == span.start as usize && is_end(start) && is_end(at)
+            });
+        is_canonical.then_some(bytes)
+    }
+
     /// A copy that owns its bytes, for requests that outlive their buffer (MULTI, blocked clients).
     pub fn to_owned(&self) -> OwnedArgs {
         OwnedArgs::from_slices(self.iter())

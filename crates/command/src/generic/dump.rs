@@ -123,7 +123,7 @@ fn restore(ctx: &mut Context<'_>) -> Outcome {
     if expiry_ms.is_some_and(|at_ms| at_ms <= now_ms) {
         if deleted {
             ctx.keys.changed(&key, EventClass::GENERIC, "del");
-            ctx.keys.effects.replace(|| [b"DEL".to_vec(), key.bytes.to_vec()]);
+            ctx.keys.effects.replace(ctx.keys.db, || [b"DEL".to_vec(), key.bytes.to_vec()]);
         }
         ctx.reply.ok();
         return Ok(());
@@ -135,7 +135,7 @@ fn restore(ctx: &mut Context<'_>) -> Outcome {
     ctx.keys.changed(&key, EventClass::GENERIC, "restore");
     if let Some(at_ms) = expiry_ms.filter(|_| !options.absolute) {
         let args = &ctx.args;
-        ctx.keys.effects.replace(|| {
+        ctx.keys.effects.replace(ctx.keys.db, || {
             let mut words: Vec<Vec<u8>> = args.iter().map(<[u8]>::to_vec).collect();
             if let Some(ttl) = words.get_mut(2) {
                 *ttl = at_ms.to_string().into_bytes();

@@ -68,7 +68,8 @@ fn hgetdel(ctx: &mut Context<'_>) -> Outcome {
     }
     if !deleted.is_empty() {
         keys.dirty += deleted.len() as u64;
-        keys.effects.replace(|| [b"HDEL".as_slice(), key.bytes].into_iter().chain(deleted.iter().copied()));
+        keys.effects
+            .replace(keys.db, || [b"HDEL".as_slice(), key.bytes].into_iter().chain(deleted.iter().copied()));
         note(keys, &key, "hdel");
         delete_if_empty(keys, &key);
     }
@@ -108,7 +109,7 @@ fn hgetex(ctx: &mut Context<'_>) -> Outcome {
             if changed > 0 {
                 let count = names.len().to_string();
                 keys.dirty += changed as u64;
-                keys.effects.replace(|| {
+                keys.effects.replace(keys.db, || {
                     let head = [b"HPERSIST".as_slice(), key.bytes, b"FIELDS", count.as_bytes()];
                     head.into_iter().chain(names.iter())
                 });
@@ -268,7 +269,7 @@ fn set_fields(ctx: &mut Context<'_>, key: &Key<'_>, options: &SetOptions<'_>) ->
 fn record_set(keys: &mut Keys, key: &Key<'_>, options: &SetOptions<'_>, at_ms: i64) {
     let (time, count) = (at_ms.to_string(), (options.pairs.len() / 2).to_string());
     let condition = options.if_exist.map(|if_exist| if if_exist { b"FXX".as_slice() } else { b"FNX" });
-    keys.effects.replace(|| {
+    keys.effects.replace(keys.db, || {
         let head = [b"HSETEX".as_slice(), key.bytes].into_iter().chain(condition);
         let time = [b"PXAT".as_slice(), time.as_bytes(), b"FIELDS", count.as_bytes()];
         head.chain(time).chain(options.pairs.iter())
@@ -288,7 +289,7 @@ fn delete_instead(keys: &mut Keys, key: &Key<'_>, options: &SetOptions<'_>) -> O
     keys.dirty += fields;
     keys.counters().expired_fields.add(fields);
     for name in options.names() {
-        keys.effects.replace(|| [b"HDEL", key.bytes, name]);
+        keys.effects.replace(keys.db, || [b"HDEL", key.bytes, name]);
     }
     note(keys, key, "hset");
     note(keys, key, "hdel");

@@ -238,13 +238,13 @@ pub(super) fn record_times(
     condition: Option<&[u8]>,
 ) {
     for name in &changed.deleted {
-        keys.effects.replace(|| [b"HDEL", key.bytes, name]);
+        keys.effects.replace(keys.db, || [b"HDEL", key.bytes, name]);
     }
     if changed.updated.is_empty() {
         return;
     }
     let (time, count) = (at_ms.to_string(), changed.updated.len().to_string());
-    keys.effects.replace(|| {
+    keys.effects.replace(keys.db, || {
         let head = [b"HPEXPIREAT".as_slice(), key.bytes, time.as_bytes()].into_iter().chain(condition);
         head.chain([b"FIELDS".as_slice(), count.as_bytes()]).chain(changed.updated.iter().copied())
     });

@@ -276,18 +276,18 @@ fn fields_met_after_their_time_are_deleted() {
         assert_eq!(t.run("HGET h a"), "nil");
         assert_eq!(
             (t.effects(), t.events()),
-            (["expired 0 h a"].map(String::from).as_slice(), ["hexpired h"].map(String::from).as_slice())
+            (["HDEL h a"].map(String::from).as_slice(), ["hexpired h"].map(String::from).as_slice())
         );
         assert_eq!((t.dirty, t.run("HLEN h")), (0, ":5".into()));
         assert_eq!(t.run("HINCRBY h b 1"), ":1");
-        assert_eq!(t.effects(), ["expired 0 h b", "HINCRBY h b 1"]);
+        assert_eq!(t.effects(), ["HDEL h b", "HINCRBY h b 1"]);
         assert_eq!(t.run("HTTL h FIELDS 2 b c"), "[:-1 :-2]");
         assert_eq!(t.run("HMGET h c f"), r#"[nil "6"]"#);
-        assert_eq!(t.effects(), ["expired 0 h c"]);
+        assert_eq!(t.effects(), ["HDEL h c"]);
         assert_eq!(t.run("HEXPIRE h 10 FIELDS 1 d"), "[:-2]");
         assert_eq!(t.run("HDEL h d"), ":1");
         assert_eq!(sorted(&t.run("HRANDFIELD h 9")), ["b", "f"]);
-        assert_eq!(t.effects(), ["expired 0 h e"]);
+        assert_eq!(t.effects(), ["HDEL h e"]);
         assert_eq!(t.run("HLEN h"), ":2");
         // The last fields take the key with them.
         assert_eq!(t.run("HPEXPIRE h 5 FIELDS 2 b f"), "[:1 :1]");
@@ -357,7 +357,7 @@ fn getting_and_deleting() {
     t.run("HPEXPIRE h 5 FIELDS 1 a");
     t.advance_ms(5);
     assert_eq!(t.run("HGETDEL h FIELDS 2 a b"), r#"[nil "2"]"#);
-    assert_eq!(t.effects(), ["expired 0 h a", "HDEL h b"]);
+    assert_eq!(t.effects(), ["HDEL h a", "HDEL h b"]);
     assert_eq!(t.events(), ["hexpired h", "hdel h", "del h"]);
 }
 
@@ -415,7 +415,7 @@ fn setting_with_expiry() {
     assert_eq!(t.run("HSETEX h FNX FIELDS 1 c 8"), ":1");
     t.advance_ms(50);
     assert_eq!(t.run("HSETEX h FNX FIELDS 2 a 1 b 2"), ":1");
-    assert_eq!(t.effects(), ["expired 0 h a", "expired 0 h b", "HSETEX h FNX FIELDS 2 a 1 b 2"]);
+    assert_eq!(t.effects(), ["HDEL h a", "HDEL h b", "HSETEX h FNX FIELDS 2 a 1 b 2"]);
     assert_eq!(t.run("HSETEX h PXAT 1 FIELDS 2 a 1 new 2"), ":1");
     assert_eq!(t.effects(), ["HDEL h a", "HDEL h new"]);
     assert_eq!(t.events(), ["hset h", "hdel h"]);

@@ -148,7 +148,9 @@ fn pop_with_key(ctx: &mut Context<'_>, index: usize, end: End, count: i64) -> Ou
     ctx.reply.bulk(key.bytes);
     array(ctx.reply, elements_at(list, end, count));
     let removed = remove_counted(ctx.keys, &key, end, count, ctx.settings.list_limit)?;
-    ctx.keys.effects.replace(|| [effect(end).to_vec(), key.bytes.to_vec(), removed.to_string().into_bytes()]);
+    ctx.keys.effects.replace(ctx.keys.db, || {
+        [effect(end).to_vec(), key.bytes.to_vec(), removed.to_string().into_bytes()]
+    });
     Ok(())
 }
 
@@ -265,6 +267,6 @@ fn blocking_pop(ctx: &mut Context<'_>, end: End) -> Outcome {
     list.pop_with(end, |element| bulk(ctx.reply, element));
     list.after_shrink(ctx.settings.list_limit);
     after_removal(ctx.keys, &key, event(end), 1);
-    ctx.keys.effects.replace(|| [effect(end), key.bytes]);
+    ctx.keys.effects.replace(ctx.keys.db, || [effect(end), key.bytes]);
     Ok(())
 }

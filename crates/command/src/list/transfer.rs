@@ -67,9 +67,9 @@ fn blmove(ctx: &mut Context<'_>) -> Outcome {
         return wait(ctx, deadline_ms);
     }
     let args = ctx.args;
-    ctx.keys
-        .effects
-        .replace(|| std::iter::once(b"LMOVE".as_slice()).chain((1..5).map(move |index| args.at(index))));
+    ctx.keys.effects.replace(ctx.keys.db, || {
+        std::iter::once(b"LMOVE".as_slice()).chain((1..5).map(move |index| args.at(index)))
+    });
     Ok(())
 }
 
@@ -90,7 +90,7 @@ fn brpoplpush(ctx: &mut Context<'_>) -> Outcome {
         return wait(ctx, deadline_ms);
     }
     let args = ctx.args;
-    ctx.keys.effects.replace(|| [b"RPOPLPUSH", args.at(1), args.at(2)]);
+    ctx.keys.effects.replace(ctx.keys.db, || [b"RPOPLPUSH", args.at(1), args.at(2)]);
     Ok(())
 }
 

@@ -54,7 +54,7 @@ fn spop_one(ctx: &mut Context<'_>) -> Outcome {
     };
     let keys = &mut *ctx.keys;
     keys.dirty += 1;
-    keys.effects.replace(|| [b"SREM".to_vec(), key.bytes.to_vec(), member.unwrap_or_default()]);
+    keys.effects.replace(keys.db, || [b"SREM".to_vec(), key.bytes.to_vec(), member.unwrap_or_default()]);
     note(keys, &key, "spop");
     delete_if_empty(keys, &key);
     Ok(())
@@ -85,7 +85,7 @@ fn spop_many(ctx: &mut Context<'_>) -> Outcome {
         if let Some(set) = keys.write::<Set>(&key)? {
             set.iter().for_each(|member| bulk(reply, member));
         }
-        keys.effects.replace(|| [b"DEL".to_vec(), key.bytes.to_vec()]);
+        keys.effects.replace(keys.db, || [b"DEL".to_vec(), key.bytes.to_vec()]);
         keys.delete(&key);
         keys.effects.event(EventClass::GENERIC, "del", keys.db, key.bytes);
         return Ok(());
@@ -105,7 +105,7 @@ fn spop_many(ctx: &mut Context<'_>) -> Outcome {
     })?;
     for batch in popped.chunks(SREM_BATCH) {
         let command = [b"SREM".as_slice(), key.bytes];
-        keys.effects.replace(|| command.into_iter().chain(batch.iter().map(Vec::as_slice)));
+        keys.effects.replace(keys.db, || command.into_iter().chain(batch.iter().map(Vec::as_slice)));
     }
     Ok(())
 }

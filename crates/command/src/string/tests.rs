@@ -80,7 +80,7 @@ fn set_effects() {
     t.run("SET k v PX 10");
     t.advance_ms(10);
     assert_eq!(t.run("GET k"), "nil");
-    assert_eq!(t.effects(), ["expired 0 k"]);
+    assert_eq!(t.effects(), ["DEL k"]);
 }
 
 #[test]

@@ -169,7 +169,7 @@ fn set_with_options(ctx: &mut Context<'_>) -> Outcome {
             ctx.keys.changed(&key, EventClass::STRING, "set");
             if options.get || matches!(options.condition, Condition::Equal(_)) {
                 let keep: &[&[u8]] = if options.keep_expiry { &[b"KEEPTTL"] } else { &[] };
-                ctx.keys.effects.replace(|| [&[b"SET", key.bytes, value], keep].concat());
+                ctx.keys.effects.replace(ctx.keys.db, || [&[b"SET", key.bytes, value], keep].concat());
             }
         }
     }
@@ -194,7 +194,7 @@ fn set_until(keys: &mut Keys, key: &Key<'_>, value: &[u8], at_ms: i64) {
     keys.set_str(key, value, ExpiryChange::At(at_ms));
     keys.changed(key, EventClass::STRING, "set");
     keys.effects.event(EventClass::GENERIC, "expire", keys.db, key.bytes);
-    keys.effects.replace(|| {
+    keys.effects.replace(keys.db, || {
         let mut buffer = NumberBuffer::new();
         [b"SET", key.bytes, value, b"PXAT", format_i64(at_ms, &mut buffer)].map(<[u8]>::to_vec)
     });
@@ -204,7 +204,7 @@ fn set_until(keys: &mut Keys, key: &Key<'_>, value: &[u8], at_ms: i64) {
 pub(crate) fn delete_expired_now(keys: &mut Keys, key: &Key<'_>) {
     if keys.delete(key) {
         keys.changed(key, EventClass::GENERIC, "del");
-        keys.effects.replace(|| [b"DEL", key.bytes]);
+        keys.effects.replace(keys.db, || [b"DEL", key.bytes]);
     }
 }
 
@@ -269,7 +269,7 @@ fn getset(ctx: &mut Context<'_>) -> Outcome {
     get_old(ctx, &key)?;
     ctx.keys.set_str(&key, value, ExpiryChange::Clear);
     ctx.keys.changed(&key, EventClass::STRING, "set");
-    ctx.keys.effects.replace(|| [b"SET", key.bytes, value]);
+    ctx.keys.effects.replace(ctx.keys.db, || [b"SET", key.bytes, value]);
     Ok(())
 }
 
@@ -325,7 +325,7 @@ fn getex(ctx: &mut Context<'_>) -> Outcome {
             if ctx.keys.expiry_ms(&key).is_some() {
                 ctx.keys.set_expiry(&key, None);
                 ctx.keys.changed(&key, EventClass::GENERIC, "persist");
-                ctx.keys.effects.replace(|| [b"PERSIST", key.bytes]);
+                ctx.keys.effects.replace(ctx.keys.db, || [b"PERSIST", key.bytes]);
             }
         }
         GetexOption::Expire(expiry) => {
@@ -344,7 +344,7 @@ pub(crate) fn expire_at(keys: &mut Keys, key: &Key<'_>, at_ms: i64) {
     }
     keys.set_expiry(key, Some(at_ms));
     keys.changed(key, EventClass::GENERIC, "expire");
-    keys.effects.replace(|| {
+    keys.effects.replace(keys.db, || {
         let mut buffer = NumberBuffer::new();
         [b"PEXPIREAT", key.bytes, format_i64(at_ms, &mut buffer)].map(<[u8]>::to_vec)
     });

@@ -145,7 +145,8 @@ fn pop_with_key(ctx: &mut Context<'_>, index: usize, side: Side, count: usize) -
             reply.double(entry.score);
         }
     })?;
-    keys.effects.replace(|| [side.effect().to_vec(), key.bytes.to_vec(), popped.to_string().into_bytes()]);
+    keys.effects
+        .replace(keys.db, || [side.effect().to_vec(), key.bytes.to_vec(), popped.to_string().into_bytes()]);
     Ok(())
 }
 
@@ -269,6 +270,6 @@ fn blocking_pop(ctx: &mut Context<'_>, side: Side) -> Outcome {
             reply.double(entry.score);
         }
     })?;
-    keys.effects.replace(|| [side.effect(), key.bytes]);
+    keys.effects.replace(keys.db, || [side.effect(), key.bytes]);
     Ok(())
 }

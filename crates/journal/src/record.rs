@@ -1,0 +1,220 @@
+//! What a record holds, how it is put together, and what stream of commands the records make.
+//!
+//! ```text
+//! one effect:       tag = database            payload = the command, as a RESP array
+//! several effects:  tag = BLOCK               payload = ( length 4 │ database 4 │ command )…
+//! ```
+//!
+//! Several effects of one command or transaction are one record, and become a MULTI … EXEC in the stream.
+
+use martlet_protocol::request::Args;
+
+/// The tag of a record with several effects; databases are below.
+const BLOCK: u32 = 1 << 23;
+/// Bytes before each effect of those that are put together.
+const HEADING: usize = 8;
+
+/// One effect of a record.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Effect<'a> {
+    /// The database that it concerns.
+    pub db: u32,
+    /// The command, a RESP array.
+    pub command: &'a [u8],
+}
+
+/// Effects that will be one record.
+#[derive(Debug, Default)]
+pub struct Pending {
+    bytes: Vec<u8>,
+    count: usize,
+}
+
+/// A buffer of more bytes is not kept for the next record.
+const KEPT_BYTES: usize = 64 << 10;
+
+impl Pending {
+    /// Whether there is none.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Adds one, which `write` appends as a RESP array.
+    #[inline]
+    pub fn push(&mut self, db: usize, write: impl FnOnce(&mut Vec<u8>)) {
+        let begin = self.bytes.len();
+        self.bytes.extend_from_slice(&[0; HEADING]);
+        write(&mut self.bytes);
+        let len = (self.bytes.len() - begin - HEADING) as u32;
+        self.bytes[begin..begin + 4].copy_from_slice(&len.to_le_bytes());
+        self.bytes[begin + 4..begin + HEADING].copy_from_slice(&(db as u32).to_le_bytes());
+        self.count += 1;
+    }
+
+    /// The record's tag and payload; `None` if there is nothing to record.
+    #[inline]
+    pub fn record(&self) -> Option<(u32, &[u8])> {
+        match self.count {
+            0 => None,
+            1 => {
+                let db = [self.bytes[4], self.bytes[5], self.bytes[6], self.bytes[7]];
+                Some((u32::from_le_bytes(db), &self.bytes[HEADING..]))
+            }
+            _ => Some((BLOCK, &self.bytes)),
+        }
+    }
+
+    /// Forgets them.
+    #[inline]
+    pub fn clear(&mut self) {
+        self.count = 0;
+        if self.bytes.capacity() > KEPT_BYTES {
+            self.bytes = Vec::new();
+        } else {
+            self.bytes.clear();
+        }
+    }
+}
+
+/// Appends the RESP array of these arguments.
+pub fn encode<'a>(out: &mut Vec<u8>, args: impl ExactSizeIterator<Item = &'a [u8]>) {
+    number_line(out, b'*', args.len());
+    for arg in args {
+        number_line(out, b'$', arg.len());
+        out.extend_from_slice(arg);
+        out.extend_from_slice(b"\r\n");
+    }
+}
+
+/// Appends a request as a RESP array: as it came, if it came as one.
+#[inline]
+pub fn encode_request(out: &mut Vec<u8>, args: &Args<'_>) {
+    match args.encoded() {
+        Some(bytes) => out.extend_from_slice(bytes),
+        None => encode(out, args.iter()),
+    }
+}
+
+fn number_line(out: &mut Vec<u8>, kind: u8, number: usize) {
+    out.push(kind);
+    out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
+    out.extend_from_slice(b"\r\n");
+}
+
+/// The effects of a record, in order.
+pub fn effects(tag: u32, payload: &[u8]) -> impl Iterator<Item = Effect<'_>> {
+    let mut rest = payload;
+    let is_block = tag & BLOCK != 0;
+    let mut single = (!is_block).then_some(Effect { db: tag, command: payload });
+    std::iter::from_fn(move || {
+        if !is_block {
+            return single.take();
+        }
+        let (heading, behind) = rest.split_at_checked(HEADING)?;
+        let number = |bytes: &[u8]| bytes.iter().rev().fold(0, |sum, &byte| sum << 8 | u32::from(byte));
+        let (command, behind) = behind.split_at_checked(number(&heading[..4]) as usize)?;
+        rest = behind;
+        Some(Effect { db: number(&heading[4..]), command })
+    })
+}
+
+/// The stream of commands that records make: with SELECT where the database changes, and MULTI and EXEC around what belongs together.
+#[derive(Debug, Default)]
+pub struct Stream {
+    db: Option<u32>,
+}
+
+impl Stream {
+    /// Appends a record's commands to `out`.
+    #[inline]
+    pub fn extend(&mut self, out: &mut Vec<u8>, tag: u32, payload: &[u8]) {
+        if tag & BLOCK == 0 {
+            self.select(out, tag);
+            out.extend_from_slice(payload);
+        } else {
+            self.extend_block(out, tag, payload);
+        }
+    }
+
+    fn extend_block(&mut self, out: &mut Vec<u8>, tag: u32, payload: &[u8]) {
+        let mut effects = effects(tag, payload).peekable();
+        if let Some(first) = effects.peek() {
+            self.select(out, first.db);
+        }
+        out.extend_from_slice(b"*1\r\n$5\r\nMULTI\r\n");
+        for effect in effects {
+            self.select(out, effect.db);
+            out.extend_from_slice(effect.command);
+        }
+        out.extend_from_slice(b"*1\r\n$4\r\nEXEC\r\n");
+    }
+
+    #[inline]
+    fn select(&mut self, out: &mut Vec<u8>, db: u32) {
+        if self.db != Some(db) {
+            self.db = Some(db);
+            encode(out, [b"SELECT".as_slice(), itoa::Buffer::new().format(db).as_bytes()].into_iter());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use martlet_protocol::request::{OwnedArgs, Partial, RequestLimits, parse};
+
+    fn push(pending: &mut Pending, db: usize, words: &[&str]) {
+        pending.push(db, |out| encode(out, words.iter().map(|word| word.as_bytes())));
+    }
+
+    fn text(stream: &mut Stream, pending: &Pending) -> String {
+        let mut out = Vec::new();
+        let (tag, payload) = pending.record().unwrap();
+        stream.extend(&mut out, tag, payload);
+        String::from_utf8(out).unwrap().replace("\r\n", " ")
+    }
+
+    #[test]
+    fn the_stream_selects_and_wraps() {
+        let (mut pending, mut stream) = (Pending::default(), Stream::default());
+        assert!(pending.record().is_none());
+        push(&mut pending, 0, &["SET", "k", "1"]);
+        assert_eq!(text(&mut stream, &pending), "*2 $6 SELECT $1 0 *3 $3 SET $1 k $1 1 ");
+        assert_eq!(text(&mut stream, &pending), "*3 $3 SET $1 k $1 1 ");
+        push(&mut pending, 11, &["DEL", "k"]);
+        assert_eq!(
+            text(&mut stream, &pending),
+            "*1 $5 MULTI *3 $3 SET $1 k $1 1 *2 $6 SELECT $2 11 *2 $3 DEL $1 k *1 $4 EXEC "
+        );
+        pending.clear();
+        assert!(pending.is_empty());
+        push(&mut pending, 11, &["DEL", "k"]);
+        assert_eq!(text(&mut stream, &pending), "*2 $3 DEL $1 k ");
+    }
+
+    #[test]
+    fn requests_are_recorded_as_they_came() {
+        let encoded = |args: &Args<'_>| {
+            let mut out = Vec::new();
+            encode_request(&mut out, args);
+            String::from_utf8(out).unwrap()
+        };
+        for input in [
+            "*2\r\n$3\r\nGET\r\n$10\r\n0123456789\r\n",
+            "*1\r\n$4\r\nPING\r\n",
+            "*2\r\n$1\r\na\r\n$0\r\n\r\n",
+        ] {
+            let before = format!("*1\r\n$4\r\nPING\r\n{input}rest");
+            let mut spans = Vec::new();
+            parse(before.as_bytes(), 14, &RequestLimits::default(), &mut Partial::default(), &mut spans)
+                .unwrap();
+            let args = Args::new(before.as_bytes(), &spans);
+            assert_eq!(args.encoded(), Some(input.as_bytes()));
+            assert_eq!(encoded(&args), input);
+            assert_eq!(encoded(&args.to_owned().view()), input);
+        }
+        let owned = OwnedArgs::from_slices([b"*2\r\n$1\r\nxxxxxxx".as_slice(), b"y"]);
+        assert_eq!(owned.view().encoded(), None);
+    }
+}
