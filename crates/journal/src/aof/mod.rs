@@ -11,6 +11,8 @@
 
 mod commands;
 mod manifest;
+mod writer;
 
 pub use commands::{CommandError, CommandReader, Item};
 pub use manifest::{FileInfo, FileKind, Manifest, ManifestError};
+pub use writer::{StepError, SyncPolicy, Terms, Writer};

@@ -1,0 +1,177 @@
+//! The writer on disks that fail: nothing is lost, and what counts as durable survives a loss of power.
+
+use std::path::{Path, PathBuf};
+
+use martlet_base::disk::Disk;
+use martlet_base::disk::faults::{Fault, FaultyDisk, Operation, errno};
+use martlet_base::random::Random;
+use proptest::prelude::*;
+
+use super::*;
+use crate::aof::{CommandReader, Item};
+use crate::journal::Mode;
+use crate::record::{Pending, encode};
+
+/// Appends `SET key<n> <fill>`; its end.
+fn append(journal: &Journal, n: usize, len: usize) -> Position {
+    let mut pending = Pending::default();
+    let (key, fill) = (format!("key{n}"), vec![b'x'; len]);
+    pending.push(0, |out| encode(out, [b"SET".as_slice(), key.as_bytes(), &fill].into_iter()));
+    let (tag, payload) = pending.record().unwrap();
+    journal.append(tag, payload)
+}
+
+/// The numbers of the keys that the file sets, in order, and whether something else follows.
+fn keys(path: &Path) -> (Vec<usize>, bool) {
+    let mut reader = CommandReader::new(std::fs::File::open(path).unwrap(), 0);
+    let mut keys = Vec::new();
+    loop {
+        match reader.next() {
+            Ok(Some(Item::Command(args))) if args.at(0) == b"SET" => {
+                keys.push(String::from_utf8_lossy(&args.at(1)[3..]).parse().unwrap());
+            }
+            Ok(Some(_)) => {}
+            Ok(None) => return (keys, false),
+            Err(_) => return (keys, true),
+        }
+    }
+}
+
+struct Scene {
+    journal: &'static Journal,
+    directory: tempfile::TempDir,
+    disk: FaultyDisk,
+}
+
+impl Scene {
+    fn new() -> (Scene, Writer<'static>) {
+        let journal: &'static Journal = Box::leak(Box::default());
+        let writer = Writer::new(journal).unwrap();
+        journal.set_mode(Mode::On);
+        let disk = FaultyDisk::new(|_, _, _| None);
+        (Scene { journal, directory: tempfile::tempdir().unwrap(), disk }, writer)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn switch(&self, writer: &mut Writer<'_>, name: &str) {
+        let file = self.disk.append(&self.path(name)).unwrap();
+        self.disk.sync_directory(self.directory.path()).unwrap();
+        writer.switch(self.journal.end(), Some((file, 0)));
+    }
+}
+
+const ALWAYS: Terms = Terms { policy: SyncPolicy::Always, now_ms: 5000, timestamps: false };
+
+#[test]
+fn records_go_to_the_file_of_their_time() {
+    let (scene, mut writer) = Scene::new();
+    append(scene.journal, 0, 1);
+    scene.switch(&mut writer, "a");
+    append(scene.journal, 1, 300_000);
+    append(scene.journal, 2, 1);
+    scene.switch(&mut writer, "b");
+    let end = append(scene.journal, 3, 1);
+    assert!(writer.step(end, &ALWAYS).unwrap());
+    assert!(!writer.step(end, &ALWAYS).unwrap());
+    assert_eq!(keys(&scene.path("a")), (vec![1, 2], false));
+    assert_eq!(keys(&scene.path("b")), (vec![3], false));
+    assert!(!scene.journal.is_behind());
+    writer.switch(scene.journal.end(), None);
+    append(scene.journal, 4, 1);
+    writer.step(scene.journal.end(), &ALWAYS).unwrap();
+    assert_eq!(keys(&scene.path("b")).0, [3]);
+    assert!(!scene.journal.is_behind());
+}
+
+#[test]
+fn the_time_is_noted_once_a_second() {
+    let (scene, mut writer) = Scene::new();
+    scene.switch(&mut writer, "a");
+    for now_ms in [5000, 5999, 6000] {
+        append(scene.journal, 0, 1);
+        writer.step(scene.journal.end(), &Terms { now_ms, timestamps: true, ..ALWAYS }).unwrap();
+    }
+    let text = std::fs::read_to_string(scene.path("a")).unwrap();
+    assert_eq!(text.matches("#TS:").count(), 2);
+    assert!(text.starts_with("#TS:5\r\n") && text.contains("#TS:6\r\n"));
+}
+
+#[test]
+fn every_second_means_every_second() {
+    let (scene, mut writer) = Scene::new();
+    scene.switch(&mut writer, "a");
+    let mut durable_at = |now_ms: i64| {
+        append(scene.journal, 0, 1);
+        let terms = Terms { policy: SyncPolicy::EverySecond, now_ms, timestamps: false };
+        writer.step(scene.journal.end(), &terms).unwrap();
+        !scene.journal.is_behind()
+    };
+    let times = [10_000, 10_500, 10_999, 11_000, 11_999, 12_000, 2000];
+    assert_eq!(times.map(&mut durable_at), [true, false, false, true, false, true, true]);
+}
+
+#[test]
+fn after_a_failed_synchronisation_only_a_rewrite_is_trusted() {
+    let (scene, mut writer) = Scene::new();
+    scene.switch(&mut writer, "a");
+    append(scene.journal, 0, 1);
+    scene.disk.plan(|_, operation, _| (operation == Operation::Sync).then_some(Fault::Refuse(errno::EIO)));
+    assert!(matches!(writer.step(scene.journal.end(), &ALWAYS), Err(StepError::Sync(_))));
+    scene.disk.plan(|_, _, _| None);
+    append(scene.journal, 1, 1);
+    writer.step(scene.journal.end(), &ALWAYS).unwrap();
+    assert!(writer.is_doubtful() && scene.journal.is_behind());
+    scene.switch(&mut writer, "b");
+    let cut = scene.journal.end();
+    append(scene.journal, 2, 1);
+    writer.step(scene.journal.end(), &ALWAYS).unwrap();
+    assert_eq!(keys(&scene.path("b")).0, [2]);
+    assert!(scene.journal.durable() < cut);
+    writer.rewritten(cut);
+    assert_eq!(scene.journal.durable(), cut);
+    writer.step(scene.journal.end(), &ALWAYS).unwrap();
+    assert!(!scene.journal.is_behind());
+}
+
+proptest! {
+    #[test]
+    fn a_disk_that_refuses_and_then_loses_power_keeps_what_was_durable(
+        sizes in proptest::collection::vec(0_usize..3000, 1..60),
+        seed: u64,
+    ) {
+        let (scene, mut writer) = Scene::new();
+        scene.switch(&mut writer, "a");
+        let mut chance = Random::seeded(seed);
+        scene.disk.plan(move |_, operation, _| match (operation, chance.below(6)) {
+            (Operation::Write, 0) => Some(Fault::Refuse(errno::ENOSPC)),
+            (Operation::Write, 1) => Some(Fault::Short),
+            (Operation::Write, 2) => Some(Fault::Torn(errno::ENOSPC)),
+            _ => None,
+        });
+        let mut random = Random::seeded(!seed);
+        let mut ends = Vec::new();
+        for (n, &size) in sizes.iter().enumerate() {
+            ends.push(append(scene.journal, n, size));
+            if random.below(3) == 0 {
+                let policy = if random.below(2) == 0 { SyncPolicy::Always } else { SyncPolicy::Never };
+                match writer.step(scene.journal.end(), &Terms { policy, ..ALWAYS }) {
+                    Ok(_) | Err(StepError::Write(_)) => {}
+                    Err(StepError::Sync(error)) => panic!("{error}"),
+                }
+            }
+        }
+        let durable = ends.iter().filter(|&&end| end <= scene.journal.durable()).count();
+        let after = tempfile::tempdir().unwrap();
+        scene.disk.lose_power(seed, scene.directory.path(), after.path()).unwrap();
+        let (kept, _) = keys(&after.path().join("a"));
+        prop_assert!(kept.len() >= durable, "{} of {durable} are left", kept.len());
+        prop_assert!(kept.iter().copied().take(durable).eq(0..durable));
+        scene.disk.plan(|_, _, _| None);
+        writer.step(scene.journal.end(), &ALWAYS).unwrap();
+        prop_assert_eq!(keys(&scene.path("a")), ((0..sizes.len()).collect(), false));
+        prop_assert!(!scene.journal.is_behind());
+    }
+}
