@@ -66,6 +66,8 @@ pub enum TimeoutReply {
     Null,
     /// The integer 0.
     Zero,
+    /// Two integers: whether the disk has come to this position of the journal, and 0.
+    OnDisk(u64),
 }
 
 /// See the module's page.
@@ -161,7 +163,7 @@ impl<'a> Context<'a> {
         on_timeout: TimeoutReply,
     ) -> Outcome {
         if self.deny_blocking {
-            on_timeout.write(self.reply);
+            on_timeout.write(self.reply, 0);
         } else {
             let key_indexes = key_indexes.into_iter().collect();
             self.block = Some(Block { key_indexes, deadline_ms, on_timeout });
@@ -171,12 +173,17 @@ impl<'a> Context<'a> {
 }
 
 impl TimeoutReply {
-    /// Writes the answer.
-    pub fn write(self, reply: &mut Reply) {
+    /// Writes the answer, given how far the disk has come.
+    pub fn write(self, reply: &mut Reply, durable: u64) {
         match self {
             TimeoutReply::NullArray => reply.null_array(),
             TimeoutReply::Null => reply.null(),
             TimeoutReply::Zero => reply.int(0),
+            TimeoutReply::OnDisk(position) => {
+                reply.array(2);
+                reply.int(i64::from(durable >= position));
+                reply.int(0);
+            }
         }
     }
 }

@@ -117,6 +117,11 @@ impl Waiter {
         self.state.store(if served { ENDED } else { WAITING }, Ordering::Release);
     }
 
+    /// Whether it was served or given up.
+    pub fn has_ended(&self) -> bool {
+        self.state.load(Ordering::Acquire) == ENDED
+    }
+
     /// Ends the wait (timeout, CLIENT UNBLOCK, disconnection): true for exactly one caller, and never once it has been
     /// served. Waits for a service that is under way, which is short.
     pub fn cancel(&self) -> bool {

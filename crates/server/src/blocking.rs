@@ -14,6 +14,7 @@ use martlet_protocol::request::{Args, OwnedArgs};
 
 use crate::clients::flag;
 use crate::connection::{Blocked, Connection, Hold};
+use crate::dispatch::shards_of;
 use crate::registry::{Entry, Run};
 use crate::shared::{Mail, lock};
 use crate::worker::Worker;
@@ -103,7 +104,7 @@ impl Worker {
         let (Run::Data(handler), args) = (request.entry.run, request.args.view()) else {
             return false;
         };
-        let Some(shards) = self.shards_of(request.entry, &args) else { return false };
+        let Some(shards) = shards_of(request.entry, &args) else { return false };
         self.keys.hold_many(shards);
         if !waiter.serve_begin() {
             self.keys.release();
@@ -127,7 +128,10 @@ impl Worker {
             deny_blocking: false,
             block: None,
         };
+        let dirty = context.keys.dirty;
         let outcome = handler(&mut context);
+        let keys = &mut *context.keys;
+        keys.effects.request_ended(keys.db, &args, keys.dirty != dirty);
         let blocks = context.block.is_some() && outcome.is_ok();
         if let Err(error) = &outcome {
             self.count_error(&error.to_string());
@@ -157,6 +161,28 @@ impl Worker {
         // The call was counted when it blocked.
         self.stats().commands[request.entry.told_as].ns.add(ns);
         exhausted
+    }
+
+    /// Answers the clients that WAITAOF as far as the disk has come.
+    pub(crate) fn serve_disk_waiters(&mut self) {
+        // Before the look at what is durable: whoever makes more of it durable then wakes this thread.
+        self.shared.wait_for_disk(self.thread);
+        let durable = self.shared.engine.journal.durable();
+        let (due, rest): (Vec<_>, Vec<_>) = std::mem::take(&mut self.disk_waiters)
+            .into_iter()
+            .partition(|(position, _)| *position <= durable);
+        self.disk_waiters = rest;
+        self.disk_waiters.retain(|(_, waiter)| !waiter.has_ended());
+        for (position, waiter) in due {
+            if waiter.serve_begin() {
+                waiter.serve_end(true);
+                let mut reply = Reply::new(Vec::new(), false);
+                TimeoutReply::OnDisk(position).write(&mut reply, durable);
+                self.enter();
+                self.served(&waiter, &reply.into_bytes());
+            }
+        }
+        self.shared.engine.journal.nudge();
     }
 
     /// A client's wait was ended by whoever served it.
@@ -229,7 +255,7 @@ impl Worker {
             }
             self.count_error(text);
         } else {
-            on_timeout.write(&mut reply);
+            on_timeout.write(&mut reply, self.shared.engine.journal.durable());
         }
         connection.out = reply.into_bytes();
         self.stop_waiting(connection);

@@ -159,14 +159,21 @@ fn allowed_while_subscribed(_: &Worker, connection: &Connection, entry: &Entry, 
     ))
 }
 
-/// The last save in the background has failed, and no more may be lost than is.
+/// The disk does not take what is appended, or the last save in the background has failed: no more may be lost than is.
 fn disk_accepts_writes(worker: &Worker, connection: &Connection, entry: &Entry, _: &Args<'_>) -> Outcome {
-    if !worker.shared.persistence.refuses_writes.load(std::sync::atomic::Ordering::Relaxed) {
+    use std::sync::atomic::Ordering::Relaxed;
+    let persistence = &worker.shared.persistence;
+    let (refuses, log_refuses) =
+        (persistence.refuses_writes.load(Relaxed), persistence.log.refuses_writes.load(Relaxed));
+    if !refuses && !log_refuses {
         return Ok(());
     }
     let queued =
         entry.spec.name == "exec" && connection.session.transaction.as_ref().is_some_and(|t| t.writes);
     if queued || entry.spec.flags.has(Flags::WRITE) || entry.spec.name == "ping" {
+        if !refuses {
+            return Err(Error::Text(persistence.log.refusal()));
+        }
         return Err(Error::Fixed(
             "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk. Commands that may modify the data set are disabled, because this instance is configured to report errors during writes if RDB snapshotting fails (stop-writes-on-bgsave-error option). Please check the Redis logs for details about the RDB error.",
         ));

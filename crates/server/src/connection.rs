@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use martlet_command::Block;
 use martlet_engine::{Waiter, WatchFlag};
+use martlet_journal::Position;
 use martlet_net::Token;
 use martlet_protocol::request::{OwnedArgs, Partial};
 
@@ -163,6 +164,8 @@ pub struct Connection {
     pub in_flight_bytes: usize,
     /// Is in the thread's list of connections to flush.
     pub is_dirty: bool,
+    /// Its output waits until the disk has come to this position.
+    pub held_until: Position,
     /// Is in the thread's list of connections with input left to process.
     pub is_ready: bool,
     /// Why input waits.
@@ -200,6 +203,7 @@ impl Connection {
             in_flight: VecDeque::new(),
             in_flight_bytes: 0,
             is_dirty: false,
+            held_until: 0,
             is_ready: false,
             hold: None,
             closing: false,

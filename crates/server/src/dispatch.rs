@@ -16,6 +16,20 @@ use crate::worker::Worker;
 /// After a command that took longer, the requests read ahead with it run at a later time.
 const STALE_NS: u64 = 100_000;
 
+/// The shards of a command's keys; `None` if it must run alone.
+pub(crate) fn shards_of(entry: &Entry, args: &Args<'_>) -> Option<Vec<usize>> {
+    let spec = entry.spec;
+    if spec.flags.has(Flags::EXCLUSIVE) || spec.undeclared_keys.is_some_and(|touches| touches(args)) {
+        return None;
+    }
+    let mut indexes = Vec::new();
+    if !spec.key_indexes(args, &mut indexes) {
+        // The handler says what is wrong with the arguments, before it touches any key.
+        return Some(Vec::new());
+    }
+    Some(indexes.into_iter().map(|index| Key::new(args.at(index)).shard()).collect())
+}
+
 impl Worker {
     /// Runs one request of a connection and writes its reply.
     #[inline]
@@ -106,9 +120,10 @@ impl Worker {
             self.keys.touch = martlet_engine::Touch::Nothing;
         }
         let keep_expired = self.keys.keep_expired;
-        // While CLIENT PAUSE lasts nothing is deleted.
-        self.keys.keep_expired |= self.shared.paused(self.now_ms).is_some();
-        match self.shards_of(entry, args) {
+        // While CLIENT PAUSE lasts, or the disk does not take what would have to be recorded, nothing is deleted.
+        self.keys.keep_expired |= self.shared.paused(self.now_ms).is_some()
+            || self.shared.persistence.log.refuses_writes.load(Ordering::Relaxed);
+        match shards_of(entry, args) {
             Some(shards) => {
                 match shards.as_slice() {
                     [] => {}
@@ -128,20 +143,6 @@ impl Worker {
         self.keys.touch = touch;
     }
 
-    /// The shards of a command's keys; `None` if it must run alone.
-    pub(crate) fn shards_of(&self, entry: &Entry, args: &Args<'_>) -> Option<Vec<usize>> {
-        let spec = entry.spec;
-        if spec.flags.has(Flags::EXCLUSIVE) || spec.undeclared_keys.is_some_and(|touches| touches(args)) {
-            return None;
-        }
-        let mut indexes = Vec::new();
-        if !spec.key_indexes(args, &mut indexes) {
-            // The handler says what is wrong with the arguments, before it touches any key.
-            return Some(Vec::new());
-        }
-        Some(indexes.into_iter().map(|index| Key::new(args.at(index)).shard()).collect())
-    }
-
     /// Runs a command whose keys are held; statistics, slow log, errors.
     #[inline]
     pub(crate) fn run(
@@ -154,6 +155,7 @@ impl Worker {
         deny_blocking: bool,
     ) {
         let begin = reply.len();
+        let dirty = self.keys.dirty;
         // Only errors leave the place where they are made: whatever moves is read back in wider pieces than it was written in.
         let error = match entry.run {
             Run::Data(handler) => {
@@ -166,7 +168,7 @@ impl Worker {
                     deny_blocking,
                     block: None,
                 };
-                match handler(&mut context) {
+                let error = match handler(&mut context) {
                     Ok(()) => {
                         if context.block.is_some()
                             && let Some(block) = context.block.take()
@@ -176,7 +178,9 @@ impl Worker {
                         None
                     }
                     Err(error) => Some(Box::new(error)),
-                }
+                };
+                self.keys.effects.request_ended(self.keys.db, args, self.keys.dirty != dirty);
+                error
             }
             Run::Server(handler) => {
                 let mut call = Call { worker: self, connection, reply, args: *args, entry, deny_blocking };

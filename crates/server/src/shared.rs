@@ -90,6 +90,8 @@ struct Mailbox {
     /// Bytes of messages that it has not read.
     message_bytes: AtomicUsize,
     waker: OnceLock<Waker>,
+    /// The thread wants to be woken when the disk has come further.
+    waits_for_disk: AtomicBool,
 }
 
 /// CLIENT PAUSE.
@@ -305,6 +307,27 @@ impl Shared {
     /// Whether that is so for any thread.
     pub fn is_any_flooded(&self) -> bool {
         (0..self.thread_count()).any(|thread| self.is_flooded(thread))
+    }
+
+    /// A thread wants to be woken when the disk has come further than it finds after this.
+    pub fn wait_for_disk(&self, thread: usize) {
+        self.mailboxes[thread].waits_for_disk.store(true, Ordering::SeqCst);
+    }
+
+    /// A thread does not care any more.
+    pub fn wait_no_more(&self, thread: usize) {
+        self.mailboxes[thread].waits_for_disk.store(false, Ordering::Relaxed);
+    }
+
+    /// Wakes the threads that wait for the disk, which has come further.
+    pub fn wake_those_held(&self) {
+        for mailbox in self.mailboxes.iter() {
+            if mailbox.waits_for_disk.swap(false, Ordering::SeqCst)
+                && let Some(waker) = mailbox.waker.get()
+            {
+                waker.wake();
+            }
+        }
     }
 
     /// Wakes all threads.

@@ -1,6 +1,7 @@
 //! The end of the server, by SHUTDOWN or by a signal: the data is saved if that is asked for, and nothing runs after that.
 
 use crate::config::{Config, ShutdownFlags};
+use crate::persistence::aof::Phase;
 use crate::persistence::save::SaveFailed;
 use crate::process::ShutdownSignal;
 use crate::shared::{Mail, Shared};
@@ -46,7 +47,23 @@ impl Worker {
             background.wait();
             self.enter();
         }
+        let log = &self.shared.persistence.log;
+        if log.cancel_rewrite() {
+            tracing::warn!("There is a rewrite of the AOF in the background. It is cancelled.");
+            self.leave();
+            log.wait_for_rewrite();
+            self.enter();
+        }
         self.alone(|worker| {
+            if worker.shared.persistence.log.facts().phase != Phase::Off {
+                tracing::info!("Calling fsync() on the AOF file.");
+                if worker.finish_log().is_err() {
+                    tracing::warn!("The AOF file cannot be forced to disk.");
+                    if !flags.force {
+                        return Err(SaveFailed);
+                    }
+                }
+            }
             let saves = saves(worker.config(), flags) && !worker.shared.persistence.is_loading();
             if saves {
                 tracing::info!("Saving the final RDB snapshot before exiting.");

@@ -9,6 +9,7 @@ use martlet_protocol::request::Args;
 use crate::clients::flag;
 use crate::commands::{Call, ServerCommand, ServerHandler};
 use crate::connection::{Connection, Transaction, Watched, special};
+use crate::dispatch::shards_of as shards_of_request;
 use crate::registry::Entry;
 use crate::worker::Worker;
 
@@ -90,7 +91,7 @@ fn shards_of(call: &Call<'_>, transaction: &Transaction) -> Option<Vec<usize>> {
         if entry.spec.flags.has(Flags::WALK) {
             return None;
         }
-        shards.extend(call.worker.shards_of(entry, &args.view())?);
+        shards.extend(shards_of_request(entry, &args.view())?);
     }
     Some(shards)
 }

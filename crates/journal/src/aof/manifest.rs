@@ -132,9 +132,9 @@ impl Manifest {
         self.files().last() == Some(file)
     }
 
-    /// Makes up a name for the next base and lists it in place of the present one, which becomes history.
-    pub fn new_base(&mut self, name: &str, is_rdb: bool) -> FileInfo {
-        let number = self.base.as_ref().map_or(0, |base| base.number) + 1;
+    /// Makes up a name for the next base, with a number above `spent`, and lists it in place of the present one, which becomes history.
+    pub fn new_base(&mut self, name: &str, is_rdb: bool, spent: u64) -> FileInfo {
+        let number = self.base.as_ref().map_or(0, |base| base.number).max(spent) + 1;
         let suffix = if is_rdb { "rdb" } else { "aof" };
         let new = FileInfo { name: format!("{name}.{number}.base.{suffix}"), number, kind: FileKind::Base };
         let old = self.base.replace(new.clone());
@@ -205,13 +205,13 @@ mod tests {
     #[test]
     fn what_is_written_is_read() {
         let mut manifest = Manifest::default();
-        manifest.new_base("a b.aof", true);
+        manifest.new_base("a b.aof", true, 0);
         manifest.new_increment("a b.aof");
         let text = "file \"a b.aof.1.base.rdb\" seq 1 type b\nfile \"a b.aof.1.incr.aof\" seq 1 type i\n";
         assert_eq!(manifest.to_text(), text);
         assert_eq!(Manifest::parse(text), Ok(manifest.clone()));
         let second = manifest.new_increment("x");
-        manifest.new_base("x", false);
+        manifest.new_base("x", false, 1);
         manifest.retire_before(&second);
         assert_eq!(
             manifest.to_text(),

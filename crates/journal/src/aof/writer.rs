@@ -124,6 +124,11 @@ impl<'j> Writer<'j> {
         self.journal.set_durable(position);
     }
 
+    /// The end of the records that were taken out.
+    pub fn position(&self) -> Position {
+        self.reader.position()
+    }
+
     /// Bytes of the file that is written.
     pub fn file_bytes(&self) -> u64 {
         self.output.as_ref().map_or(0, |output| output.bytes)

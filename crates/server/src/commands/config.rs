@@ -36,12 +36,10 @@ fn get(call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
-static SET: ServerCommand = command("config|set", -4, set as ServerHandler).flags(FLAGS).doc(
-    Group::Server,
-    "2.0.0",
-    "O(N) for N parameters",
-    "Sets parameters, all of them or none.",
-);
+// Alone: what it changes, the append-only file among it, begins and ends for all threads at once.
+static SET: ServerCommand = command("config|set", -4, set as ServerHandler)
+    .flags(FLAGS.with(Flags::EXCLUSIVE))
+    .doc(Group::Server, "2.0.0", "O(N) for N parameters", "Sets parameters, all of them or none.");
 
 fn set(call: &mut Call<'_>) -> Outcome {
     if call.argc() % 2 == 1 {
@@ -56,6 +54,11 @@ fn set(call: &mut Call<'_>) -> Outcome {
     call.worker.shared.config.set(&pairs, setter).map_err(|error| Error::Text(error.to_string()))?;
     // What this client sends next runs under the new configuration, even within this batch.
     call.worker.follow_config();
+    if let Err(why) = call.worker.follow_appendonly() {
+        return Err(Error::Text(format!(
+            "ERR CONFIG SET failed (possibly related to argument 'appendonly') - {why}"
+        )));
+    }
     call.reply.ok();
     Ok(())
 }

@@ -11,7 +11,7 @@ use martlet_command::{Acl, Error, Flags, Group, KeyFlags, KeyPart, Outcome, comm
 use martlet_keyspace::{ExpiryChange, Key};
 
 use super::digest::{DIGEST, DIGEST_VALUE};
-use super::persistence::RELOAD;
+use super::persistence::{LOADAOF, RELOAD};
 use super::{Call, ServerCommand, ServerHandler};
 use crate::config::memory;
 use crate::shared::{lock, random_id};
@@ -25,6 +25,7 @@ static DEBUG: ServerCommand = container(
     "debug",
     -2,
     &[
+        &AOF_FLUSH_SLEEP,
         &CHANGE_REPL_ID,
         &DIGEST,
         &DIGEST_VALUE,
@@ -32,6 +33,7 @@ static DEBUG: ServerCommand = container(
         &HELP,
         &HTSTATS,
         &LISTPACK,
+        &LOADAOF,
         &LOG,
         &OBJECT,
         &PAUSE_CRON,
@@ -47,6 +49,21 @@ static DEBUG: ServerCommand = container(
 )
 .flags(FLAGS)
 .doc(Group::Server, "1.0.0", "Depends on subcommand", "A container for debugging commands.");
+
+static AOF_FLUSH_SLEEP: ServerCommand =
+    command("debug|aof-flush-sleep", 3, aof_flush_sleep as ServerHandler).flags(FLAGS).doc(
+        Group::Server,
+        "7.0.0",
+        "O(1)",
+        "Waits some microseconds before each write to the append-only file.",
+    );
+
+fn aof_flush_sleep(call: &mut Call<'_>) -> Outcome {
+    let sleep_us = parse_i64(call.arg(2)).and_then(|us| u64::try_from(us).ok()).ok_or(Error::NotInteger)?;
+    call.worker.shared.persistence.log.flush_sleep_us.store(sleep_us, Ordering::Relaxed);
+    call.reply.ok();
+    Ok(())
+}
 
 static SLEEP: ServerCommand = command("debug|sleep", 3, sleep as ServerHandler)
     .flags(FLAGS.with(Flags::EXCLUSIVE))

@@ -127,6 +127,9 @@ fn stats(call: &mut Call<'_>) -> Outcome {
     }
     let keys: usize = dbs.iter().map(|db| db.0).sum();
     let tables: usize = dbs.iter().map(|db| db.1).sum();
+    let shared = call.worker.shared;
+    let log_buffer = shared.persistence.log.buffered_bytes.load(std::sync::atomic::Ordering::Relaxed)
+        + shared.engine.journal.backlog();
     let overhead = startup + clients as i64 + tables as i64;
     let dataset = (used - overhead).max(0);
     let used_dbs: Vec<(usize, usize)> =
@@ -140,7 +143,7 @@ fn stats(call: &mut Call<'_>) -> Outcome {
         ("clients.slaves", 0),
         ("clients.normal", clients as i64),
         ("cluster.links", 0),
-        ("aof.buffer", 0),
+        ("aof.buffer", log_buffer as i64),
         ("lua.caches", 0),
         ("functions.caches", 0),
     ];

@@ -1,13 +1,17 @@
 //! Saving and loading on request: SAVE, LASTSAVE, DEBUG RELOAD.
 
-use martlet_command::{Acl, Error, Flags, Group, Outcome, command};
+use martlet_base::number::parse_i64;
+use martlet_command::{Acl, Block, Error, Flags, Group, Outcome, TimeoutReply, command};
+use martlet_engine::Keys;
 
 use super::{Call, ServerCommand, ServerHandler};
+use crate::connection::Hold;
+use crate::persistence::aof::{self, Phase};
 use crate::persistence::load;
 use crate::persistence::save::SaveFailed;
 
 /// The family.
-pub static COMMANDS: &[&ServerCommand] = &[&BGSAVE, &LASTSAVE, &SAVE];
+pub static COMMANDS: &[&ServerCommand] = &[&BGREWRITEAOF, &BGSAVE, &LASTSAVE, &SAVE, &WAITAOF];
 
 static SAVE: ServerCommand = command("save", 1, save as ServerHandler)
     .flags(
@@ -45,6 +49,10 @@ fn bgsave(call: &mut Call<'_>) -> Outcome {
         1 => {}
         2 if call.is(1, "schedule") => {}
         2 if call.is(1, "cancel") => {
+            if background.schedule(false) {
+                call.reply.simple("Scheduled background saving cancelled");
+                return Ok(());
+            }
             if !background.cancel() {
                 return Err(Error::Fixed("ERR Background saving is currently not in progress or scheduled"));
             }
@@ -56,8 +64,122 @@ fn bgsave(call: &mut Call<'_>) -> Outcome {
     if background.running().is_some() {
         return Err(UNDER_WAY);
     }
+    if call.worker.shared.persistence.log.is_rewriting() {
+        if call.argc() == 1 {
+            return Err(Error::Fixed(
+                "ERR Another child process is active (AOF?): can't BGSAVE right now. Use BGSAVE SCHEDULE in order to schedule a BGSAVE whenever possible.",
+            ));
+        }
+        background.schedule(true);
+        call.reply.simple("Background saving scheduled");
+        return Ok(());
+    }
     call.worker.start_background_save();
     call.reply.simple("Background saving started");
+    Ok(())
+}
+
+static BGREWRITEAOF: ServerCommand = command("bgrewriteaof", 1, bgrewriteaof as ServerHandler)
+    .flags(Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::NO_ASYNC_LOADING))
+    .doc(Group::Server, "1.0.0", "O(1)", "Writes the append-only file anew while clients are served.");
+
+fn bgrewriteaof(call: &mut Call<'_>) -> Outcome {
+    let shared = call.worker.shared;
+    let log = &shared.persistence.log;
+    if log.is_rewriting() {
+        return Err(Error::Fixed("ERR Background append only file rewriting already in progress"));
+    }
+    if shared.persistence.background.running().is_some() || !log.may_rewrite() {
+        log.schedule_rewrite();
+        call.reply.simple("Background append only file rewriting scheduled");
+        return Ok(());
+    }
+    aof::rewrite::begin(shared).map_err(|why| Error::Text(format!("ERR {why}")))?;
+    call.reply.simple("Background append only file rewriting started");
+    Ok(())
+}
+
+static WAITAOF: ServerCommand =
+    command("waitaof", 4, waitaof as ServerHandler).flags(Flags::BLOCKING).acl(Acl::CONNECTION).doc(
+        Group::Generic,
+        "7.2.0",
+        "O(1)",
+        "Waits until what was written is in the append-only file on disk, here or with replicas.",
+    );
+
+fn waitaof(call: &mut Call<'_>) -> Outcome {
+    let local = range(call.arg(1), 0..=1, "ERR value is out of range, must be between 0 and 1")?;
+    let replicas = range(call.arg(2), 0..=i64::MAX, "ERR value is out of range, must be positive")?;
+    let not_int = Error::Fixed("ERR timeout is not an integer or out of range");
+    let timeout_ms = parse_i64(call.arg(3)).ok_or(not_int)?;
+    if timeout_ms < 0 {
+        return Err(Error::Fixed("ERR timeout is negative"));
+    }
+    let deadline_ms = call.worker.now_ms.checked_add(timeout_ms);
+    let deadline_ms = deadline_ms.ok_or(Error::Fixed("ERR timeout is out of range"))?;
+    let shared = call.worker.shared;
+    if local > 0 && shared.persistence.log.facts().phase == Phase::Off {
+        return Err(Error::Fixed(
+            "ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.",
+        ));
+    }
+    let journal = &shared.engine.journal;
+    let (end, is_on_disk) = (journal.end(), !journal.is_behind());
+    let is_met = i64::from(is_on_disk) >= local && replicas == 0;
+    if is_met || call.deny_blocking {
+        TimeoutReply::OnDisk(end).write(call.reply, journal.durable());
+        return Ok(());
+    }
+    let block = Block {
+        key_indexes: Vec::new(),
+        deadline_ms: (timeout_ms > 0).then_some(deadline_ms),
+        on_timeout: TimeoutReply::OnDisk(end),
+    };
+    call.worker.block(call.connection, call.entry, &call.args, block);
+    if let (0, Some(Hold::Blocked(blocked))) = (replicas, &call.connection.hold) {
+        call.worker.disk_waiters.push((end, blocked.waiter.clone()));
+        call.worker.serve_disk_waiters();
+    }
+    Ok(())
+}
+
+fn range(text: &[u8], allowed: std::ops::RangeInclusive<i64>, refusal: &'static str) -> Result<i64, Error> {
+    let value = parse_i64(text).ok_or(Error::NotInteger)?;
+    if allowed.contains(&value) { Ok(value) } else { Err(Error::Fixed(refusal)) }
+}
+
+/// A subcommand of DEBUG.
+pub(super) static LOADAOF: ServerCommand = command("debug|loadaof", 2, loadaof as ServerHandler)
+    .flags(super::debug::FLAGS.with(Flags::EXCLUSIVE))
+    .doc(
+        Group::Server,
+        "2.6.0",
+        "O(N) for N commands",
+        "Forces the append-only file to disk, empties the data and loads it from there.",
+    );
+
+fn loadaof(call: &mut Call<'_>) -> Outcome {
+    let worker = &mut *call.worker;
+    let (shared, config) = (worker.shared, worker.config().clone());
+    if worker.finish_log().is_err() {
+        return Err(Error::Fixed("ERR Error trying to load the AOF files, check server logs."));
+    }
+    let effects = &mut worker.keys.effects;
+    let (recording, events) =
+        (std::mem::take(&mut effects.recording), std::mem::take(&mut effects.wanted_events));
+    let (db, now_ms) = (worker.keys.db, worker.keys.now_ms);
+    worker.keys.flush(None, true);
+    let mut alone = |keys: &mut Keys, work: &mut dyn FnMut(&mut Keys)| work(keys);
+    let loaded = aof::load::load(shared, &mut worker.keys, &config, &mut alone, &mut || true);
+    (worker.keys.db, worker.keys.now_ms) = (db, now_ms);
+    (worker.keys.effects.recording, worker.keys.effects.wanted_events) = (recording, events);
+    worker.keys.dirty = 0;
+    if let Err(why) = loaded {
+        tracing::warn!("{why}");
+        return Err(Error::Fixed("ERR Error trying to load the AOF files, check server logs."));
+    }
+    tracing::warn!("Append Only File loaded by DEBUG LOADAOF");
+    call.reply.ok();
     Ok(())
 }
 

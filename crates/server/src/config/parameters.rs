@@ -16,7 +16,6 @@ use super::value::{MemoryLimit, TEXT};
 const ACL: super::Effect = Absent("this version has no access control lists beyond requirepass");
 const CLUSTER: super::Effect = Absent("this version has no cluster mode");
 const EVICTION: super::Effect = Absent("this version does not evict keys");
-const JOURNAL: super::Effect = Absent("this version keeps no append-only file");
 const REPLICATION: super::Effect = Absent("this version does not replicate");
 const SCRIPTS: super::Effect = Absent("this version runs no scripts");
 const STREAMS: super::Effect = Absent("this version has no streams");
@@ -265,31 +264,31 @@ parameter_table! {
     // Append-only file.
 
     /// Log every write to disk
-    appendonly: bool = false => "appendonly", YesNo, MODIFIABLE|SWITCH, JOURNAL;
+    appendonly: bool = false => "appendonly", YesNo, MODIFIABLE|SWITCH, Honoured;
     /// Base name of the files
-    appendfilename: PathBuf = "appendonly.aof".into() => "appendfilename", Text(appendfilename), IMMUTABLE, JOURNAL;
+    appendfilename: PathBuf = "appendonly.aof".into() => "appendfilename", Text(appendfilename), IMMUTABLE, Honoured;
     /// Directory of the files in `dir`
-    appenddirname: PathBuf = "appendonlydir".into() => "appenddirname", Text(appenddirname), IMMUTABLE, JOURNAL;
+    appenddirname: PathBuf = "appendonlydir".into() => "appenddirname", Text(appenddirname), IMMUTABLE, Honoured;
     /// When writes are forced to disk
-    appendfsync: AppendFsync = AppendFsync::Everysec => "appendfsync", AppendFsync::KIND, MODIFIABLE, JOURNAL;
+    appendfsync: AppendFsync = AppendFsync::Everysec => "appendfsync", AppendFsync::KIND, MODIFIABLE, Honoured;
     /// Do not force to disk while a rewrite or save runs
-    no_appendfsync_on_rewrite: bool = false => "no-appendfsync-on-rewrite", YesNo, MODIFIABLE, JOURNAL;
+    no_appendfsync_on_rewrite: bool = false => "no-appendfsync-on-rewrite", YesNo, MODIFIABLE, Honoured;
     /// Growth in percent that starts a rewrite; 0 starts none
     auto_aof_rewrite_percentage: u32 = 100
-        => "auto-aof-rewrite-percentage", Integer(0, INT_MAX), MODIFIABLE, JOURNAL;
+        => "auto-aof-rewrite-percentage", Integer(0, INT_MAX), MODIFIABLE, Honoured;
     /// Size below which no rewrite starts
     auto_aof_rewrite_min_size_bytes: u64 = 64 << 20
-        => "auto-aof-rewrite-min-size", Memory(0, LONG_MAX), MODIFIABLE, JOURNAL;
+        => "auto-aof-rewrite-min-size", Memory(0, LONG_MAX), MODIFIABLE, Honoured;
     /// Load a file whose end is missing
-    aof_load_truncated: bool = true => "aof-load-truncated", YesNo, MODIFIABLE, JOURNAL;
+    aof_load_truncated: bool = true => "aof-load-truncated", YesNo, MODIFIABLE, Honoured;
     /// Write the base file as RDB
-    aof_use_rdb_preamble: bool = true => "aof-use-rdb-preamble", YesNo, MODIFIABLE, JOURNAL;
+    aof_use_rdb_preamble: bool = true => "aof-use-rdb-preamble", YesNo, MODIFIABLE, Honoured;
     /// Write the time into the files
-    aof_timestamp_enabled: bool = false => "aof-timestamp-enabled", YesNo, MODIFIABLE, JOURNAL;
+    aof_timestamp_enabled: bool = false => "aof-timestamp-enabled", YesNo, MODIFIABLE, Honoured;
     /// Force a rewrite to disk while it is written
-    aof_rewrite_incremental_fsync: bool = true => "aof-rewrite-incremental-fsync", YesNo, MODIFIABLE, JOURNAL;
+    aof_rewrite_incremental_fsync: bool = true => "aof-rewrite-incremental-fsync", YesNo, MODIFIABLE, Honoured;
     /// Keep files that a rewrite made superfluous
-    aof_disable_auto_gc: bool = false => "aof-disable-auto-gc", YesNo, MODIFIABLE|HIDDEN, JOURNAL;
+    aof_disable_auto_gc: bool = false => "aof-disable-auto-gc", YesNo, MODIFIABLE|HIDDEN, Honoured;
 
     // Replication.
 

@@ -42,6 +42,8 @@ struct Job {
 pub struct Background {
     running: Mutex<Option<Running>>,
     ended: Condvar,
+    /// One is to begin when the rewrite of the append-only file has ended.
+    is_scheduled: AtomicBool,
     jobs: Mutex<Option<Sender<Job>>>,
 }
 
@@ -56,6 +58,11 @@ impl Background {
         let running = lock(&self.running);
         running.iter().for_each(|running| running.is_cancelled.store(true, Ordering::Relaxed));
         running.is_some()
+    }
+
+    /// Says whether one is to begin when the rewrite of the append-only file has ended; what was said before.
+    pub fn schedule(&self, on: bool) -> bool {
+        self.is_scheduled.swap(on, Ordering::Relaxed)
     }
 
     /// Waits until none is under way. The gate must be open: a save passes it.
@@ -105,7 +112,7 @@ impl Worker {
                 return end(shared, &running, Outcome::Failed);
             }
         };
-        let mut file = begin(new, &config, &totals, self.now_ms);
+        let mut file = begin(new, &config, &totals, self.now_ms, false);
         for (db, total) in totals.iter().enumerate().filter(|(_, total)| total.keys > 0) {
             file.database(db as u64, total.keys as u64, total.expiring as u64);
         }
@@ -136,11 +143,12 @@ fn run(shared: &'static Shared, job: Job) {
     let mut is_whole = false;
     while is_wanted() && file.is_sound() && !is_whole {
         is_whole = !walk.take(&mut taken);
-        write(&mut file, &taken, access, &running);
+        write(&mut file, &taken, access, running.began_ms);
+        running.written.fetch_add(taken.len() as u64, Ordering::Relaxed);
         super::delay(shared.config.snapshot().rdb_key_save_delay_us, taken.len(), is_wanted);
     }
     walk.end(&mut taken);
-    write(&mut file, &taken, access, &running);
+    write(&mut file, &taken, access, running.began_ms);
     drop(taken);
     let cancelled = || std::io::Error::from(std::io::ErrorKind::Interrupted);
     let finished = if is_wanted() { file.finish().and_then(NewFile::sync) } else { Err(cancelled()) };
@@ -161,7 +169,8 @@ fn run(shared: &'static Shared, job: Job) {
     background.ended.notify_all();
 }
 
-fn write(file: &mut FileWriter<NewFile>, taken: &SavedKeys, access: KeptAccess, running: &Running) {
+/// Writes keys that were taken out of a snapshot.
+pub fn write(file: &mut FileWriter<NewFile>, taken: &SavedKeys, access: KeptAccess, now_ms: i64) {
     taken.for_each(|saved| {
         let value = match saved.value {
             SavedValue::Str(text) => encodable_text(text),
@@ -171,11 +180,10 @@ fn write(file: &mut FileWriter<NewFile>, taken: &SavedKeys, access: KeptAccess, 
             db: saved.db as u64,
             key: saved.key,
             expiry_ms: saved.expiry_ms,
-            access: access.encode(saved.lru, running.began_ms),
+            access: access.encode(saved.lru, now_ms),
             value,
         });
     });
-    running.written.fetch_add(taken.len() as u64, Ordering::Relaxed);
 }
 
 /// Notes how a save ended.

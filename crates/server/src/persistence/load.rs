@@ -11,11 +11,14 @@ use martlet_base::random::Random;
 use martlet_command::Settings;
 use martlet_command::generic::{decoding_limits, into_value};
 use martlet_engine::{Keys, Touch};
+use martlet_journal::aof::Manifest;
 use martlet_keyspace::{ExpiryChange, Key};
 use martlet_snapshot::file::{Access, FileError, Item, ReadOptions, Record, read_file};
 use martlet_snapshot::{Error, Value};
 
 use super::LoadProgress;
+use super::aof::Phase;
+use super::aof::load::LoadedLog;
 use crate::config::{Config, RdbVersionCheck, error_text};
 use crate::shared::Shared;
 
@@ -185,9 +188,38 @@ pub fn load(
     Ok(loaded)
 }
 
-/// Bytes of the file that will be loaded at the start; 0 if there is none.
+/// Loads the base of the append-only file at `path`, as [`load`]; where it ends, or `None` when `pause` has ended it. What has expired is loaded:
+/// it is deleted when the commands that follow say so.
+///
+/// # Errors
+/// [`LoadError`].
+pub fn load_base(
+    shared: &Shared,
+    keys: &mut Keys,
+    config: &Config,
+    path: &Path,
+    pause: &mut dyn FnMut() -> bool,
+) -> Result<Option<u64>, LoadError> {
+    let now_ms = std::mem::replace(&mut keys.now_ms, 0);
+    let loaded = load(shared, keys, config, path, false, pause);
+    keys.now_ms = now_ms;
+    match loaded {
+        Ok(_) => Ok(Some(std::fs::metadata(path)?.len())),
+        Err(LoadError::Damaged(FileError { error: Error::Interrupted, .. })) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Bytes of the files that will be loaded at the start; 0 if there are none.
 pub fn size_at_start(config: &Config) -> u64 {
-    std::fs::metadata(path(config)).map_or(0, |facts| facts.len())
+    let size = |path: PathBuf| std::fs::metadata(path).map_or(0, |facts| facts.len());
+    let log = if config.appendonly {
+        super::aof::files::read_manifest(config).unwrap_or_default()
+    } else {
+        Manifest::default()
+    };
+    let bytes: u64 = log.files().map(|file| size(super::aof::files::path(config, file))).sum();
+    if bytes > 0 { bytes } else { size(path(config)) }
 }
 
 /// Says that loading begins, so that commands are refused; to be called before the first client can connect.
@@ -201,11 +233,17 @@ pub fn announce(shared: &Shared) {
 ///
 /// # Errors
 /// Why the server must not start, as a line for the log.
-pub fn load_at_start(shared: &Shared, config: &Config) -> Result<(), String> {
+pub fn load_at_start(shared: &'static Shared, config: &Config) -> Result<(), String> {
     let thread = shared.helper();
     let gate = &shared.engine.gate;
     let mut keys = Keys::new(shared.engine, thread, Random::from_entropy());
     keys.now_ms = shared.clock.unix_ms();
+    if config.appendonly && !load_log_at_start(shared, &mut keys, config)? {
+        return Ok(());
+    }
+    if config.appendonly && shared.persistence.log.facts().phase == Phase::On {
+        return end_of_start(shared);
+    }
     let began_us = shared.clock.unix_us();
     gate.enter(thread);
     let loaded = load(shared, &mut keys, config, &path(config), false, || {
@@ -235,7 +273,51 @@ pub fn load_at_start(shared: &Shared, config: &Config) -> Result<(), String> {
             return Err("Fatal error loading the DB, check server logs. Exiting.".into());
         }
     }
+    if config.appendonly {
+        super::aof::start::open(shared, &mut keys, config)?;
+    }
+    end_of_start(shared)
+}
+
+/// Lets clients in.
+fn end_of_start(shared: &Shared) -> Result<(), String> {
     shared.persistence.load.is_on.store(false, Ordering::SeqCst);
     shared.detour.fetch_sub(1, Ordering::SeqCst);
     Ok(())
+}
+
+/// Loads the append-only file, if there is one, and goes on writing it; false if the server was told to stop meanwhile.
+fn load_log_at_start(shared: &'static Shared, keys: &mut Keys, config: &Config) -> Result<bool, String> {
+    let (thread, gate) = (shared.helper(), &shared.engine.gate);
+    let began_us = shared.clock.unix_us();
+    shared.persistence.load.began_ms.store(keys.now_ms, Ordering::Relaxed);
+    gate.enter(thread);
+    let mut alone = |keys: &mut Keys, work: &mut dyn FnMut(&mut Keys)| {
+        gate.leave(thread);
+        gate.closed(|| {
+            keys.hold_all();
+            work(keys);
+            keys.release();
+        });
+        gate.enter(thread);
+    };
+    let mut pause = || {
+        gate.leave(thread);
+        let is_wanted = || !shared.stopping.load(Ordering::Relaxed);
+        super::delay(shared.config.snapshot().key_load_delay_us, SLICE_RECORDS as usize, is_wanted);
+        gate.enter(thread);
+        is_wanted()
+    };
+    let loaded = super::aof::load::load(shared, keys, config, &mut alone, &mut pause);
+    gate.leave(thread);
+    match loaded? {
+        LoadedLog::Whole => {
+            let seconds = (shared.clock.unix_us() - began_us) as f64 / 1e6;
+            tracing::info!("DB loaded from append only file: {seconds:.3} seconds");
+            super::aof::start::open(shared, keys, config)?;
+            Ok(true)
+        }
+        LoadedLog::Missing => Ok(true),
+        LoadedLog::Interrupted => Ok(false),
+    }
 }

@@ -3,6 +3,7 @@
 //! What always holds: a file of that name is either the last whole one or not there. It is written beside it, forced to disk, and only
 //! then takes its name.
 
+pub mod aof;
 pub mod background;
 pub mod file;
 pub mod load;
@@ -16,6 +17,7 @@ use martlet_base::disk::{Disk, RealDisk};
 use crate::config::{Config, SavePoint};
 use crate::shared::{Shared, lock};
 use crate::worker::Worker;
+use aof::AppendLog;
 use background::Background;
 
 /// How far loading has come.
@@ -62,6 +64,8 @@ pub struct Persistence {
     pub load: LoadProgress,
     /// Saving in the background.
     pub background: Background,
+    /// The append-only file.
+    pub log: AppendLog,
     /// Writes are refused since the last save in the background failed. Counts in `Shared::detour`.
     pub refuses_writes: AtomicBool,
     facts: Mutex<Facts>,
@@ -82,6 +86,7 @@ impl Persistence {
             disk: Arc::new(RealDisk),
             load: LoadProgress::default(),
             background: Background::default(),
+            log: AppendLog::default(),
             refuses_writes: AtomicBool::new(false),
             facts: Mutex::new(facts),
         }
@@ -182,7 +187,15 @@ impl Worker {
     pub(crate) fn save_by_rule(&mut self) {
         let persistence = &self.shared.persistence;
         let config = self.config().clone();
-        if config.save.0.is_empty() || persistence.is_loading() || persistence.background.running().is_some()
+        let is_free = persistence.background.running().is_none() && !persistence.log.is_rewriting();
+        if is_free && persistence.background.schedule(false) {
+            self.alone(Worker::start_background_save);
+            return;
+        }
+        if config.save.0.is_empty()
+            || persistence.is_loading()
+            || persistence.background.running().is_some()
+            || persistence.log.is_rewriting()
         {
             return;
         }

@@ -84,8 +84,14 @@ pub fn totals(keys: &Keys, databases: usize) -> Vec<Totals> {
     totals
 }
 
-/// Begins a file: what wrote it, and when.
-pub fn begin(file: NewFile, config: &Config, totals: &[Totals], now_ms: i64) -> FileWriter<NewFile> {
+/// Begins a file, which may be the base of the append-only file: what wrote it, and when.
+pub fn begin(
+    file: NewFile,
+    config: &Config,
+    totals: &[Totals],
+    now_ms: i64,
+    is_base: bool,
+) -> FileWriter<NewFile> {
     let version = if totals.iter().any(|total| total.timed > 0) { VERSION_TIMED } else { VERSION };
     let bits = usize::BITS.to_string();
     let created_s = (now_ms / 1000).to_string();
@@ -95,7 +101,7 @@ pub fn begin(file: NewFile, config: &Config, totals: &[Totals], now_ms: i64) -> 
         ("redis-bits", &bits),
         ("ctime", &created_s),
         ("used-mem", &memory),
-        ("aof-base", "0"),
+        ("aof-base", if is_base { "1" } else { "0" }),
     ];
     FileWriter::new(file, version, &aux, config.rdbcompression, config.rdbchecksum)
 }
@@ -137,7 +143,7 @@ fn write_all(
     let new = create(disk, config, tag)?;
     let access = KeptAccess::of(config);
     let totals = totals(keys, config.databases as usize);
-    let mut file = begin(new, config, &totals, now_ms);
+    let mut file = begin(new, config, &totals, now_ms, false);
     for (db, total) in totals.iter().enumerate().filter(|(_, total)| total.keys > 0) {
         file.database(db as u64, total.keys as u64, total.expiring as u64);
         for shard in 0..SHARD_COUNT {

@@ -42,7 +42,10 @@ impl Worker {
     /// Deletes the keys that are due. Any thread does it for any shard: whoever is awake.
     fn expire(&mut self) {
         let engine = self.shared.engine;
-        if !self.shared.active_expire.load(Ordering::Relaxed) || self.shared.paused(self.now_ms).is_some() {
+        if !self.shared.active_expire.load(Ordering::Relaxed)
+            || self.shared.paused(self.now_ms).is_some()
+            || self.shared.persistence.log.refuses_writes.load(Ordering::Relaxed)
+        {
             return;
         }
         let clock = &self.shared.clock;
@@ -81,6 +84,7 @@ impl Worker {
             self.end_broadcasting();
             self.note_memory_limit();
             self.save_by_rule();
+            self.rewrite_by_rule();
             self.sample();
         }
     }

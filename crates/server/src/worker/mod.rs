@@ -8,7 +8,7 @@ mod mail;
 mod output;
 mod sink;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,8 @@ use std::time::Duration;
 use martlet_base::limits::SHARD_COUNT;
 use martlet_base::random::Random;
 use martlet_command::Settings;
-use martlet_engine::{Keys, Touch};
+use martlet_engine::{Keys, Touch, Waiter};
+use martlet_journal::Position;
 use martlet_net::{Backend, Token};
 
 use crate::config::{Config, ConfigReader, MaxmemoryPolicy};
@@ -70,6 +71,10 @@ pub struct Worker {
     free: Vec<u32>,
     /// Connections with output to hand over.
     dirty: Vec<Token>,
+    /// Connections whose output waits for the disk, each with the end of the journal when it did, ascending.
+    held: VecDeque<(Position, Token)>,
+    /// Clients that WAITAOF.
+    pub(crate) disk_waiters: Vec<(Position, Arc<Waiter>)>,
     /// Connections with input left to process.
     ready: Vec<Token>,
     /// Connections that wait for the end of CLIENT PAUSE.
@@ -115,6 +120,8 @@ impl Worker {
             generations: Vec::new(),
             free: Vec::new(),
             dirty: Vec::new(),
+            held: VecDeque::new(),
+            disk_waiters: Vec::new(),
             ready: Vec::new(),
             paused: Vec::new(),
             deadlines: BTreeSet::new(),
@@ -217,6 +224,7 @@ impl Worker {
             self.shared.engine.gate.enter(self.thread);
             self.is_inside = true;
             self.refresh_time();
+            self.keys.effects.recording = self.shared.engine.journal.is_on();
             // What arrives after a CONFIG SET was answered, on whichever thread, runs under the new configuration.
             self.follow_config();
         }
@@ -303,6 +311,9 @@ impl Worker {
             self.read_mail();
             self.process_ready();
             self.tick();
+            if !self.disk_waiters.is_empty() {
+                self.serve_disk_waiters();
+            }
             if !self.broadcasts.is_empty() {
                 // Before the replies to what changed them: who has such a reply finds the notice.
                 self.send_broadcasts();

@@ -2,14 +2,52 @@
 
 use std::sync::atomic::Ordering;
 
+use martlet_journal::Position;
 use martlet_net::Backend;
 
 use super::Worker;
 use crate::connection::Connection;
 
 impl Worker {
+    /// Takes connections whose output has to wait for the disk out of those to flush, and puts back those whose output need not any more.
+    ///
+    /// All output waits for all that was recorded before it left, whoever wrote it: what a client reads is not lost either.
+    #[cold]
+    fn wait_for_disk(&mut self) {
+        let journal = &self.shared.engine.journal;
+        let holds = journal.holds_replies();
+        let end = journal.end();
+        // Before the look at what is durable: whoever makes more of it durable then wakes this thread.
+        self.shared.wait_for_disk(self.thread);
+        let durable = if holds { journal.durable() } else { Position::MAX };
+        let dirty = if durable < end { std::mem::take(&mut self.dirty) } else { Vec::new() };
+        while let Some(&(position, token)) = self.held.front().filter(|(position, _)| *position <= durable) {
+            self.held.pop_front();
+            // Its later output, if there is some, is held at a later position.
+            let is_last = |c: &Connection| c.token == token && c.held_until == position;
+            if self.connections.get(token.index()).and_then(Option::as_deref).is_some_and(is_last) {
+                self.dirty.push(token);
+            }
+        }
+        for token in dirty {
+            let Some(mut connection) = self.take(token) else { continue };
+            connection.is_dirty = false;
+            connection.held_until = end;
+            self.put(connection);
+            self.held.push_back((end, token));
+        }
+        if !self.held.is_empty() {
+            journal.nudge();
+        } else if self.disk_waiters.is_empty() {
+            self.shared.wait_no_more(self.thread);
+        }
+    }
+
     /// Hands every connection's output to the backend.
     pub(super) fn flush(&mut self, backend: &mut dyn Backend) {
+        if self.shared.engine.journal.holds_replies() || !self.held.is_empty() {
+            self.wait_for_disk();
+        }
         self.has_closing = false;
         let mut dirty = std::mem::take(&mut self.dirty);
         for token in dirty.drain(..) {

@@ -1,8 +1,9 @@
 //! INFO's section on the data set on disk.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::Text;
+use crate::persistence::aof::{Phase, Rewrite};
 use crate::worker::Worker;
 
 pub(super) fn persistence(worker: &mut Worker, text: &mut Text) {
@@ -34,18 +35,31 @@ pub(super) fn persistence(worker: &mut Worker, text: &mut Text) {
     text.field("rdb_last_cow_size", 0);
     text.field("rdb_last_load_keys_expired", load.expired.load(Ordering::Relaxed));
     text.field("rdb_last_load_keys_loaded", load.keys.load(Ordering::Relaxed));
-    text.field("aof_enabled", 0);
-    text.field("aof_rewrite_in_progress", 0);
-    text.field("aof_rewrite_scheduled", 0);
-    text.field("aof_last_rewrite_time_sec", -1);
-    text.field("aof_current_rewrite_time_sec", -1);
-    text.field("aof_last_bgrewrite_status", "ok");
-    text.field("aof_rewrites", 0);
-    text.field("aof_rewrites_consecutive_failures", 0);
-    text.field("aof_last_write_status", "ok");
+    let log = &shared.persistence.log;
+    let facts = log.facts();
+    let status = |is_sound| if is_sound { "ok" } else { "err" };
+    let rewriting_s = |rewrite: &Rewrite| (shared.clock.unix_ms() - rewrite.began_ms) / 1000;
+    text.field("aof_enabled", u8::from(facts.phase != Phase::Off));
+    text.field("aof_rewrite_in_progress", u8::from(facts.rewrite.is_some()));
+    text.field("aof_rewrite_scheduled", u8::from(facts.is_scheduled));
+    text.field("aof_last_rewrite_time_sec", facts.last_s.unwrap_or(-1));
+    text.field("aof_current_rewrite_time_sec", facts.rewrite.as_ref().map_or(-1, rewriting_s));
+    text.field("aof_last_bgrewrite_status", status(facts.is_sound));
+    text.field("aof_rewrites", facts.rewrites);
+    text.field("aof_rewrites_consecutive_failures", facts.failures);
+    text.field("aof_last_write_status", status(!log.refuses_writes.load(Ordering::Relaxed)));
     text.field("aof_last_cow_size", 0);
     text.field("module_fork_in_progress", 0);
     text.field("module_fork_last_cow_size", 0);
+    if facts.phase != Phase::Off {
+        let bytes = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        text.field("aof_current_size", bytes(&log.current_bytes));
+        text.field("aof_base_size", bytes(&log.base_bytes));
+        text.field("aof_pending_rewrite", 0);
+        text.field("aof_buffer_length", bytes(&log.buffered_bytes) + shared.engine.journal.backlog());
+        text.field("aof_pending_bio_fsync", bytes(&log.syncing));
+        text.field("aof_delayed_fsync", 0);
+    }
     if is_loading {
         loading(worker, text);
     }

@@ -1,0 +1,82 @@
+//! The directory with the files, and the manifest that lists them.
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use martlet_base::disk::Disk;
+use martlet_journal::aof::{FileInfo, Manifest};
+use std::sync::Arc;
+
+use crate::config::{Config, error_text};
+use crate::persistence::file::NewFile;
+
+/// The directory of the files.
+pub fn directory(config: &Config) -> PathBuf {
+    config.dir.join(&config.appenddirname)
+}
+
+/// What the files' names begin with.
+pub fn name(config: &Config) -> String {
+    config.appendfilename.to_string_lossy().into_owned()
+}
+
+/// The path of a file.
+pub fn path(config: &Config, file: &FileInfo) -> PathBuf {
+    directory(config).join(&file.name)
+}
+
+/// The path of the manifest.
+pub fn manifest_path(config: &Config) -> PathBuf {
+    directory(config).join(format!("{}.manifest", name(config)))
+}
+
+/// Reads the manifest; an empty one if there is none.
+///
+/// # Errors
+/// Why it cannot be read, as a line for the log.
+pub fn read_manifest(config: &Config) -> Result<Manifest, String> {
+    let path = manifest_path(config);
+    match std::fs::read_to_string(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Manifest::default()),
+        Err(error) => Err(format!(
+            "Fatal error: can't open the AOF manifest file {} for reading: {}",
+            path.display(),
+            error_text(&error)
+        )),
+        Ok(text) => Manifest::parse(&text).map_err(|error| {
+            format!("Reading the manifest file, at line {}: '{}'. {}", error.line, error.text, error.reason)
+        }),
+    }
+}
+
+/// Replaces the manifest on disk.
+///
+/// # Errors
+/// When the disk refuses; the old one is still there, unless only the directory could not be forced to disk.
+pub fn write_manifest(disk: &Arc<dyn Disk>, config: &Config, manifest: &Manifest) -> io::Result<()> {
+    let name = format!("{}.manifest", name(config));
+    let temporary = format!("temp-{name}");
+    let mut file = NewFile::create(disk.clone(), &directory(config), Path::new(&name), &temporary, false)?;
+    file.write_all(manifest.to_text().as_bytes())?;
+    file.sync()?.publish()
+}
+
+/// Removes the files that the manifest lists as history, and takes them out of it.
+pub fn remove_history(disk: &Arc<dyn Disk>, config: &Config, manifest: &mut Manifest) {
+    if config.aof_disable_auto_gc || manifest.history.is_empty() {
+        return;
+    }
+    for file in std::mem::take(&mut manifest.history) {
+        tracing::info!("Removing the history file {} in the background", file.name);
+        match disk.remove(&path(config, &file)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                tracing::warn!("Cannot remove {}: {}", file.name, error_text(&error));
+            }
+            _ => {}
+        }
+    }
+    // Should it fail, they are listed as history, which is not loaded.
+    if let Err(error) = write_manifest(disk, config, manifest) {
+        tracing::warn!("Cannot write the AOF manifest: {}", error_text(&error));
+    }
+}

@@ -1,0 +1,281 @@
+//! Reading the append-only file: at the start, and for DEBUG LOADAOF.
+
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::Path;
+use std::sync::atomic::Ordering;
+
+use martlet_engine::Keys;
+use martlet_journal::aof::{CommandError, CommandReader, FileInfo, FileKind, Item, Manifest};
+
+use super::replay::{Alone, Refusal, Replay};
+use super::{AppendLog, files};
+use crate::config::{Config, error_text};
+use crate::persistence::load as rdb;
+use crate::shared::{Shared, lock};
+
+/// Commands after which a thread that loads lets others close the gate.
+const SLICE_COMMANDS: u64 = 1024;
+
+/// Loading has ended.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum LoadedLog {
+    /// All of it is there; perhaps without an incomplete end, which has been cut off.
+    Whole,
+    /// There are no files.
+    Missing,
+    /// The server was told to stop meanwhile.
+    Interrupted,
+}
+
+/// The work that loading does in between: lets others close the gate, and says whether to go on.
+pub type Pause<'a> = dyn FnMut() -> bool + 'a;
+
+/// Loads the files that the manifest lists. `keys` holds all shards, or none. What comes first in `dir` under the old name of a single file is
+/// moved into the directory before.
+///
+/// # Errors
+/// Why the data cannot be had, as a line for the log; a part may have been loaded.
+pub fn load(
+    shared: &'static Shared,
+    keys: &mut Keys,
+    config: &Config,
+    alone: &mut Alone<'_>,
+    pause: &mut Pause<'_>,
+) -> Result<LoadedLog, String> {
+    let mut manifest = files::read_manifest(config)?;
+    upgrade(shared, config, &mut manifest)?;
+    lock(&shared.persistence.log.facts).manifest = manifest.clone();
+    if manifest.is_empty() {
+        return Ok(LoadedLog::Missing);
+    }
+    let mut total = 0;
+    for file in manifest.files() {
+        let facts = std::fs::metadata(files::path(config, file)).map_err(|error| {
+            format!("Unable to obtain the AOF file {} length. stat: {}", file.name, error_text(&error))
+        })?;
+        total += facts.len();
+    }
+    shared.persistence.load.total_bytes.store(total, Ordering::Relaxed);
+    shared.persistence.load.read_bytes.store(0, Ordering::Relaxed);
+    let mut loading = Loading { shared, config, keys, alone, pause, before: 0 };
+    for file in manifest.files() {
+        let began_us = shared.clock.unix_us();
+        let is_last = manifest.is_last(file);
+        if !loading.file(file, is_last)? {
+            return Ok(LoadedLog::Interrupted);
+        }
+        let kind = if file.kind == FileKind::Base { "base" } else { "incr" };
+        let seconds = (shared.clock.unix_us() - began_us) as f64 / 1e6;
+        tracing::info!("DB loaded from {kind} file {}: {seconds:.3} seconds", file.name);
+        loading.before = shared.persistence.load.read_bytes.load(Ordering::Relaxed);
+    }
+    note_sizes(&shared.persistence.log, config, &manifest);
+    Ok(LoadedLog::Whole)
+}
+
+fn note_sizes(log: &AppendLog, config: &Config, manifest: &Manifest) {
+    let size = |file: &FileInfo| std::fs::metadata(files::path(config, file)).map_or(0, |facts| facts.len());
+    let total: u64 = manifest.files().map(size).sum();
+    log.current_bytes.store(total, Ordering::Relaxed);
+    log.base_bytes.store(manifest.base.as_ref().map_or(0, size), Ordering::Relaxed);
+}
+
+/// Takes the single file of versions before 7 into the directory, as the base.
+fn upgrade(shared: &Shared, config: &Config, manifest: &mut Manifest) -> Result<(), String> {
+    let old = config.dir.join(&config.appendfilename);
+    let name = files::name(config);
+    let is_listed =
+        manifest.increments.is_empty() && manifest.base.as_ref().is_some_and(|base| base.name == name);
+    let base = FileInfo { name: name.clone(), number: 1, kind: FileKind::Base };
+    let new = files::path(config, &base);
+    if !old.is_file() || !(manifest.is_empty() || is_listed && !new.exists()) {
+        return Ok(());
+    }
+    let disk = &shared.persistence.disk;
+    let directory = files::directory(config);
+    disk.create_directory(&directory).map_err(|error| {
+        format!(
+            "Can't open or create append-only dir {}: {}",
+            config.appenddirname.display(),
+            error_text(&error)
+        )
+    })?;
+    manifest.base = Some(base);
+    files::write_manifest(disk, config, manifest)
+        .map_err(|error| format!("Can't write the AOF manifest: {}", error_text(&error)))?;
+    let moved = disk.rename(&old, &new).and_then(|()| disk.sync_directory(&directory));
+    moved.map_err(|error| {
+        let directory = config.appenddirname.display();
+        format!("Error trying to move the old AOF file {name} into dir {directory}: {}", error_text(&error))
+    })?;
+    tracing::info!(
+        "Successfully migrated an old-style AOF file ({name}) into the AOF directory ({}).",
+        config.appenddirname.display()
+    );
+    Ok(())
+}
+
+/// Loading under way.
+struct Loading<'a, 'b> {
+    shared: &'static Shared,
+    config: &'a Config,
+    keys: &'a mut Keys,
+    alone: &'a mut Alone<'b>,
+    pause: &'a mut Pause<'b>,
+    /// Bytes of the files before this one.
+    before: u64,
+}
+
+impl Loading<'_, '_> {
+    /// Loads one file; false when the server was told to stop.
+    fn file(&mut self, info: &FileInfo, is_last: bool) -> Result<bool, String> {
+        let path = files::path(self.config, info);
+        let open = |error: io::Error| {
+            format!(
+                "Fatal error: can't open the append log file {} for reading: {}",
+                info.name,
+                error_text(&error)
+            )
+        };
+        let mut file = File::open(&path).map_err(open)?;
+        let len = file.metadata().map_err(open)?.len();
+        let mut begin = [0; 5];
+        let mut offset = 0;
+        if len >= 5 && file.read_exact(&mut begin).is_ok() && begin == *b"REDIS" || begin == *b"VALKE" {
+            match self.rdb(&path, info)? {
+                Some(end) => offset = end,
+                None => return Ok(false),
+            }
+        }
+        self.note_read(offset);
+        file.seek(SeekFrom::Start(offset)).map_err(open)?;
+        self.commands(file, offset, &path, info, is_last)
+    }
+
+    fn note_read(&self, bytes: u64) {
+        self.shared.persistence.load.read_bytes.store(self.before + bytes, Ordering::Relaxed);
+    }
+
+    /// Loads what the file has as RDB; where that ends.
+    fn rdb(&mut self, path: &Path, info: &FileInfo) -> Result<Option<u64>, String> {
+        let is_old = self.config.appendfilename == Path::new(&info.name);
+        tracing::info!(
+            "{}",
+            match is_old {
+                true => "Reading RDB preamble from AOF file...",
+                false => "Reading RDB base file on AOF loading...",
+            }
+        );
+        match rdb::load_base(self.shared, self.keys, self.config, path, &mut *self.pause) {
+            Ok(end) => Ok(end),
+            Err(error) => {
+                tracing::warn!("{}: {error}", path.display());
+                Err(format!(
+                    "Error reading the RDB {} file {}, AOF loading aborted",
+                    if is_old { "preamble of the AOF" } else { "base" },
+                    info.name
+                ))
+            }
+        }
+    }
+
+    fn commands(
+        &mut self,
+        file: File,
+        offset: u64,
+        path: &Path,
+        info: &FileInfo,
+        is_last: bool,
+    ) -> Result<bool, String> {
+        let settings = crate::settings::from_config(self.config);
+        let mut replay = Replay::new(self.shared.registry, &settings, self.shared.clock.unix_ms());
+        let mut reader = CommandReader::new(file, offset);
+        let (mut commands, mut failures) = (0_u64, 0_u64);
+        // The end of the last command that is no part of an incomplete transaction.
+        let mut whole = offset;
+        let torn = loop {
+            match reader.next() {
+                Ok(Some(Item::Command(args))) => match replay.run(self.keys, &args, self.alone) {
+                    Ok(()) => {}
+                    Err(Refusal::Unknown(name)) => {
+                        let name = name.escape_default();
+                        return Err(format!(
+                            "Unknown command '{name}' reading the append only file {} at offset {}",
+                            info.name,
+                            reader.offset()
+                        ));
+                    }
+                    Err(Refusal::Failed(why)) => {
+                        failures += 1;
+                        if failures <= 10 {
+                            tracing::warn!(
+                                "A command before offset {} of {} failed: {why}",
+                                reader.offset(),
+                                info.name
+                            );
+                        }
+                    }
+                },
+                Ok(Some(_)) => {}
+                Ok(None) => break replay.is_inside_transaction(),
+                Err(CommandError::Torn(_)) => break true,
+                Err(error @ CommandError::Format { .. }) => {
+                    return Err(format!(
+                        "Bad file format reading the append only file {}: make a backup of your AOF file, then use ./redis-check-aof --fix <filename.manifest>. ({error})",
+                        info.name
+                    ));
+                }
+                Err(CommandError::Io(error)) => {
+                    return Err(format!(
+                        "Unrecoverable error reading the append only file {}: {}",
+                        info.name,
+                        error_text(&error)
+                    ));
+                }
+            }
+            if !replay.is_inside_transaction() {
+                whole = reader.offset();
+            }
+            commands += 1;
+            if commands.is_multiple_of(SLICE_COMMANDS) {
+                self.note_read(whole);
+                if !(self.pause)() {
+                    return Ok(false);
+                }
+            }
+        };
+        self.note_read(reader.offset());
+        if failures > 0 {
+            tracing::warn!("{failures} commands of {} failed", info.name);
+        }
+        if torn {
+            if replay.is_inside_transaction() {
+                tracing::warn!("Revert incomplete MULTI/EXEC transaction in AOF file {}", info.name);
+            }
+            self.cut_off(path, info, whole, is_last)?;
+        }
+        Ok(true)
+    }
+
+    /// Removes an incomplete end, if that is allowed.
+    fn cut_off(&self, path: &Path, info: &FileInfo, whole: u64, is_last: bool) -> Result<(), String> {
+        let name = &info.name;
+        if !self.config.aof_load_truncated {
+            return Err(format!(
+                "Unexpected end of file reading the append only file {name}. You can: 1) Make a backup of your AOF file, then use ./redis-check-aof --fix <filename.manifest>. 2) Alternatively you can set the 'aof-load-truncated' configuration option to yes and restart the server."
+            ));
+        }
+        if !is_last {
+            return Err(format!("Fatal error: the truncated file is not the last file ({name})"));
+        }
+        tracing::warn!("!!! Warning: short read while loading the AOF file {name}!!!");
+        tracing::warn!("!!! Truncating the AOF {name} at offset {whole} !!!");
+        let mut file = self.shared.persistence.disk.append(path).map_err(|error| error_text(&error))?;
+        file.set_len(whole)
+            .and_then(|()| file.sync_data())
+            .map_err(|error| format!("Error truncating the AOF file {name}: {}", error_text(&error)))?;
+        tracing::warn!("AOF {name} loaded anyway because aof-load-truncated is enabled");
+        Ok(())
+    }
+}

@@ -1,0 +1,327 @@
+//! The append-only file: who writes it, when it is rewritten, and what INFO tells of it.
+//!
+//! Threads that serve clients only append to the journal. One thread ([`writer`]) writes what it holds to the file; another, while there is one
+//! ([`rewrite`]), writes a new base. What always holds: the manifest on disk lists files that together, in order, have every write that a
+//! synchronisation has covered.
+
+pub mod files;
+pub mod load;
+pub mod replay;
+pub mod rewrite;
+pub mod start;
+pub mod writer;
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+
+use martlet_base::disk::DiskFile;
+use martlet_journal::aof::Manifest;
+use martlet_journal::{Mode, Position};
+
+use crate::config::{AppendFsync, Config};
+use crate::persistence::save::SaveFailed;
+use crate::shared::{Shared, lock};
+use crate::worker::Worker;
+
+/// Whether there is an append-only file.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub enum Phase {
+    /// No.
+    #[default]
+    Off,
+    /// It was switched on: writes are recorded, and its first base is being written.
+    Starting,
+    /// Yes.
+    On,
+}
+
+/// A rewrite under way.
+#[derive(Clone, Debug)]
+pub struct Rewrite {
+    /// When it began, Unix milliseconds.
+    pub began_ms: i64,
+    /// Ends it.
+    is_cancelled: Arc<AtomicBool>,
+}
+
+/// What is known of the append-only file and its rewrites.
+#[derive(Clone, Debug)]
+pub struct Facts {
+    /// Whether there is one.
+    pub phase: Phase,
+    /// The rewrite under way.
+    pub rewrite: Option<Rewrite>,
+    /// A rewrite is to begin as soon as it can.
+    pub is_scheduled: bool,
+    /// Seconds that the last rewrite took.
+    pub last_s: Option<i64>,
+    /// Whether the last rewrite ended well.
+    pub is_sound: bool,
+    /// Rewrites begun.
+    pub rewrites: u64,
+    /// How many have failed since the last that ended well.
+    pub failures: u64,
+    /// When the last one ended, Unix milliseconds.
+    ended_ms: i64,
+    /// The files.
+    manifest: Manifest,
+    /// Numbers of bases up to this one have been used.
+    spent_bases: u64,
+}
+
+/// What the writer's thread is asked for.
+enum Order {
+    /// From `from` on, records go to this file, or nowhere.
+    Switch { from: Position, file: Option<(Box<dyn DiskFile>, u64)> },
+    /// Everything up to this position is on disk, in a new base.
+    Rewritten(Position),
+    /// Write everything, force it to disk, and tell whether that went well.
+    Flush(Sender<bool>),
+}
+
+/// See the module's page. One per server.
+pub struct AppendLog {
+    facts: Mutex<Facts>,
+    rewrite_ended: Condvar,
+    orders: Mutex<VecDeque<Order>>,
+    has_writer: AtomicBool,
+    /// Bytes of all files.
+    pub current_bytes: AtomicU64,
+    /// Bytes after the last rewrite.
+    pub base_bytes: AtomicU64,
+    /// Bytes of files that are not written any more.
+    closed_bytes: AtomicU64,
+    /// Bytes of commands that wait for the disk.
+    pub buffered_bytes: AtomicU64,
+    /// DEBUG AOF-FLUSH-SLEEP: microseconds to wait before each write, for tests.
+    pub flush_sleep_us: AtomicU64,
+    /// Synchronisations under way: 0 or 1.
+    pub syncing: AtomicU64,
+    /// The disk refuses, and so writes are refused. Counts in `Shared::detour`.
+    pub refuses_writes: AtomicBool,
+    /// Why.
+    refusal: Mutex<String>,
+}
+
+impl Default for AppendLog {
+    fn default() -> AppendLog {
+        let facts = Facts {
+            phase: Phase::Off,
+            rewrite: None,
+            is_scheduled: false,
+            last_s: None,
+            is_sound: true,
+            rewrites: 0,
+            failures: 0,
+            ended_ms: 0,
+            manifest: Manifest::default(),
+            spent_bases: 0,
+        };
+        AppendLog {
+            facts: Mutex::new(facts),
+            rewrite_ended: Condvar::new(),
+            orders: Mutex::default(),
+            has_writer: AtomicBool::new(false),
+            current_bytes: AtomicU64::new(0),
+            base_bytes: AtomicU64::new(0),
+            closed_bytes: AtomicU64::new(0),
+            buffered_bytes: AtomicU64::new(0),
+            flush_sleep_us: AtomicU64::new(0),
+            syncing: AtomicU64::new(0),
+            refuses_writes: AtomicBool::new(false),
+            refusal: Mutex::default(),
+        }
+    }
+}
+
+impl AppendLog {
+    /// What is known.
+    pub fn facts(&self) -> Facts {
+        lock(&self.facts).clone()
+    }
+
+    /// Whether a rewrite is under way.
+    pub fn is_rewriting(&self) -> bool {
+        lock(&self.facts).rewrite.is_some()
+    }
+
+    /// Whether rewrites have not failed so often that the next has to wait.
+    pub fn may_rewrite(&self) -> bool {
+        lock(&self.facts).failures == 0
+    }
+
+    /// Has a rewrite begin as soon as it can.
+    pub fn schedule_rewrite(&self) {
+        lock(&self.facts).is_scheduled = true;
+    }
+
+    /// The text for clients whose writes are refused.
+    pub fn refusal(&self) -> String {
+        format!("MISCONF Errors writing to the AOF file: {}", lock(&self.refusal))
+    }
+
+    /// Cancels the rewrite under way, which ends soon; whether there was one.
+    pub fn cancel_rewrite(&self) -> bool {
+        let facts = lock(&self.facts);
+        facts.rewrite.iter().for_each(|rewrite| rewrite.is_cancelled.store(true, Ordering::Relaxed));
+        facts.rewrite.is_some()
+    }
+
+    /// Waits until no rewrite is under way. The gate must be open: a rewrite passes it.
+    pub fn wait_for_rewrite(&self) {
+        let mut facts = lock(&self.facts);
+        while facts.rewrite.is_some() {
+            facts = self.rewrite_ended.wait(facts).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn order(&self, order: Order) {
+        lock(&self.orders).push_back(order);
+    }
+}
+
+/// What is expected of the journal under this configuration while there is an append-only file.
+fn mode(config: &Config) -> Mode {
+    if config.appendfsync == AppendFsync::Always { Mode::Held } else { Mode::On }
+}
+
+impl Shared {
+    /// Notes whether the disk takes what is written, and if not, why.
+    fn note_log_state(&self, refusal: Option<String>) {
+        let log = &self.persistence.log;
+        let refuses = refusal.is_some();
+        if let Some(text) = refusal {
+            *lock(&log.refusal) = text;
+        }
+        if log.refuses_writes.swap(refuses, Ordering::SeqCst) != refuses {
+            match refuses {
+                true => self.detour.fetch_add(1, Ordering::SeqCst),
+                false => self.detour.fetch_sub(1, Ordering::SeqCst),
+            };
+        }
+    }
+
+    /// Writes everything that was recorded and forces it to disk; whether that went well.
+    pub fn flush_log(&self) -> bool {
+        let log = &self.persistence.log;
+        if !log.has_writer.load(Ordering::SeqCst) {
+            return true;
+        }
+        let (sender, done) = std::sync::mpsc::channel();
+        log.order(Order::Flush(sender));
+        self.engine.journal.nudge();
+        done.recv().unwrap_or(false)
+    }
+}
+
+impl Worker {
+    /// Brings the append-only file in line with the configuration after it was changed: begins or ends it. All shards are held.
+    ///
+    /// # Errors
+    /// What the disk has refused, for the client; it is as before then.
+    pub fn follow_appendonly(&mut self) -> Result<(), String> {
+        let shared = self.shared;
+        let (log, journal) = (&shared.persistence.log, &shared.engine.journal);
+        let phase = log.facts().phase;
+        match (self.config().appendonly, phase) {
+            (true, Phase::Off) => {
+                writer::start(shared).map_err(|error| error.to_string())?;
+                lock(&log.facts).phase = Phase::Starting;
+                if shared.persistence.background.running().is_some() {
+                    tracing::warn!(
+                        "AOF was enabled but there is already another background operation. An AOF background was scheduled to start when possible."
+                    );
+                    log.schedule_rewrite();
+                    return Ok(());
+                }
+                rewrite::begin(shared)
+            }
+            (false, Phase::Starting | Phase::On) => {
+                log.cancel_rewrite();
+                if phase == Phase::On && !shared.flush_log() {
+                    tracing::warn!("Failed to fsync the AOF file");
+                }
+                let end = journal.end();
+                log.order(Order::Switch { from: end, file: None });
+                journal.set_mode(Mode::Off);
+                self.keys.effects.recording = false;
+                {
+                    let mut facts = lock(&log.facts);
+                    facts.phase = Phase::Off;
+                    facts.is_scheduled = false;
+                }
+                shared.note_log_state(None);
+                log.current_bytes.store(0, Ordering::Relaxed);
+                journal.nudge();
+                Ok(())
+            }
+            (true, _) => {
+                if journal.is_on() {
+                    journal.set_mode(mode(self.config()));
+                    journal.nudge();
+                }
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Starts rewrites that are due: asked for, or needed by the file's growth or the disk's failure.
+    pub(crate) fn rewrite_by_rule(&mut self) {
+        let (shared, config) = (self.shared, self.config().clone());
+        let log = &shared.persistence.log;
+        let facts = log.facts();
+        if facts.phase == Phase::Off && !facts.is_scheduled
+            || facts.rewrite.is_some()
+            || shared.persistence.is_loading()
+            || shared.persistence.background.running().is_some()
+        {
+            return;
+        }
+        let grown = facts.phase == Phase::On && has_grown(log, &config) && !is_held_back(&facts, self.now_ms);
+        if grown {
+            tracing::info!("Starting automatic rewriting of AOF");
+        }
+        let is_retry = facts.phase == Phase::Starting && !is_held_back(&facts, self.now_ms);
+        if (facts.is_scheduled && !is_held_back(&facts, self.now_ms)) || grown || is_retry {
+            // It has logged what went wrong, and is tried again.
+            let _ = rewrite::begin(shared);
+        }
+    }
+
+    /// Forces everything recorded to disk before the end.
+    ///
+    /// # Errors
+    /// The disk refuses; the log says why.
+    pub(crate) fn finish_log(&mut self) -> Result<(), SaveFailed> {
+        match self.shared.persistence.log.facts().phase {
+            Phase::Off => Ok(()),
+            _ if self.shared.flush_log() => Ok(()),
+            _ => Err(SaveFailed),
+        }
+    }
+}
+
+/// Whether the files have grown by as much as the configuration wants rewritten.
+fn has_grown(log: &AppendLog, config: &Config) -> bool {
+    let (current, base) = (log.current_bytes.load(Ordering::Relaxed), log.base_bytes.load(Ordering::Relaxed));
+    let percentage = u128::from(config.auto_aof_rewrite_percentage);
+    percentage > 0
+        && current > config.auto_aof_rewrite_min_size_bytes
+        && u128::from(current.saturating_sub(base)) * 100 >= percentage * u128::from(base.max(1))
+}
+
+/// Rewrites that keep failing are tried less and less often.
+fn is_held_back(facts: &Facts, now_ms: i64) -> bool {
+    /// Failures that are tried again at once (Redis: `AOF_REWRITE_LIMITE_THRESHOLD`).
+    const FREE: u64 = 3;
+    /// Longest delay, in minutes (Redis: `AOF_REWRITE_LIMITE_MAX_MINUTES`).
+    const MOST_MINUTES: i64 = 60;
+    let minutes = match facts.failures {
+        0..FREE => return facts.failures > 0 && now_ms - facts.ended_ms < 1000,
+        more => 1_i64.checked_shl((more - FREE) as u32).unwrap_or(MOST_MINUTES).clamp(1, MOST_MINUTES),
+    };
+    now_ms - facts.ended_ms < minutes * 60_000
+}

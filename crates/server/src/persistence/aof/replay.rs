@@ -1,0 +1,147 @@
+//! Running the commands of a file again.
+//!
+//! What always holds: nothing expires meanwhile, whatever the clock says: a key is deleted when the file says so. An incomplete transaction
+//! changes nothing.
+
+use martlet_command::{Context, Settings};
+use martlet_engine::Keys;
+use martlet_protocol::reply::Reply;
+use martlet_protocol::request::{Args, OwnedArgs};
+
+use crate::dispatch::shards_of;
+use crate::registry::{Entry, Registry, Run};
+
+/// Why a command cannot be run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// There is no such command.
+    Unknown(String),
+    /// It has failed.
+    Failed(String),
+}
+
+/// Closes the gate around the work that it is given, with all shards held; whoever replays holds none.
+pub type Alone<'a> = dyn FnMut(&mut Keys, &mut dyn FnMut(&mut Keys)) + 'a;
+
+/// See the module's page.
+pub struct Replay<'a> {
+    registry: &'static Registry,
+    settings: &'a Settings,
+    db: usize,
+    now_ms: i64,
+    /// The commands since MULTI.
+    queue: Option<Vec<(&'static Entry, OwnedArgs)>>,
+    reply: Vec<u8>,
+}
+
+impl<'a> Replay<'a> {
+    /// Begins with the first database, at this time.
+    pub fn new(registry: &'static Registry, settings: &'a Settings, now_ms: i64) -> Replay<'a> {
+        Replay { registry, settings, db: 0, now_ms, queue: None, reply: Vec::new() }
+    }
+
+    /// Whether a transaction has begun that has not ended.
+    pub fn is_inside_transaction(&self) -> bool {
+        self.queue.is_some()
+    }
+
+    /// Runs a command.
+    ///
+    /// # Errors
+    /// [`Refusal`].
+    pub fn run(&mut self, keys: &mut Keys, args: &Args<'_>, alone: &mut Alone<'_>) -> Result<(), Refusal> {
+        let entry = self.registry.resolve(args);
+        let unknown = || Refusal::Unknown(String::from_utf8_lossy(args.at(0)).into_owned());
+        let entry = entry.ok_or_else(unknown)?;
+        match (entry.spec.name, &mut self.queue) {
+            ("multi", _) => self.queue = Some(Vec::new()),
+            ("exec", _) => {
+                for (entry, args) in self.queue.take().unwrap_or_default() {
+                    self.execute(keys, entry, &args.view(), alone)?;
+                }
+            }
+            ("discard", _) => self.queue = None,
+            (_, Some(queue)) => queue.push((entry, args.to_owned())),
+            _ => self.execute(keys, entry, args, alone)?,
+        }
+        Ok(())
+    }
+
+    fn execute(
+        &mut self,
+        keys: &mut Keys,
+        entry: &'static Entry,
+        args: &Args<'_>,
+        alone: &mut Alone<'_>,
+    ) -> Result<(), Refusal> {
+        let failed = |text: String| Err(Refusal::Failed(format!("'{}': {text}", entry.spec.full_name)));
+        if !entry.spec.takes(args.len()) {
+            return failed("wrong number of arguments".into());
+        }
+        if entry.spec.name == "select" {
+            let db = std::str::from_utf8(args.at(1)).ok().and_then(|text| text.parse().ok());
+            match db.filter(|&db: &usize| db < self.settings.databases) {
+                Some(db) => self.db = db,
+                None => return failed("DB index is out of range".into()),
+            }
+            return Ok(());
+        }
+        let Run::Data(handler) = entry.run else {
+            // Of the rest, none changes the data.
+            return Ok(());
+        };
+        let mut outcome = Ok(());
+        let mut run = |keys: &mut Keys| {
+            keys.db = self.db;
+            // Nothing is due at time 0; only what is told relative to now needs the time.
+            keys.now_ms = if is_relative(entry, args) { self.now_ms } else { 0 };
+            let mut reply = Reply::new(std::mem::take(&mut self.reply), false);
+            let mut context = Context {
+                args: *args,
+                keys,
+                reply: &mut reply,
+                settings: self.settings,
+                first_key: None,
+                deny_blocking: true,
+                block: None,
+            };
+            outcome = handler(&mut context);
+            self.reply = reply.into_bytes();
+            self.reply.clear();
+        };
+        if keys.holds_all() {
+            run(keys);
+        } else {
+            match shards_of(entry, args) {
+                None => alone(keys, &mut run),
+                Some(shards) => {
+                    match shards.as_slice() {
+                        [] => {}
+                        [shard] => keys.hold_one(*shard),
+                        _ => keys.hold_many(shards),
+                    }
+                    run(keys);
+                    keys.release();
+                }
+            }
+        }
+        keys.ready.clear();
+        match outcome {
+            Ok(()) => Ok(()),
+            Err(error) => failed(error.to_string()),
+        }
+    }
+}
+
+/// Whether a command tells times relative to now. What Redis and Martlet write does not; older files and other hands may.
+fn is_relative(entry: &Entry, args: &Args<'_>) -> bool {
+    let has = |options: &[&[u8]]| {
+        args.iter().skip(2).any(|arg| options.iter().any(|o| arg.eq_ignore_ascii_case(o)))
+    };
+    match entry.spec.name {
+        "expire" | "pexpire" | "setex" | "psetex" | "hexpire" | "hpexpire" => true,
+        "set" | "getex" | "hsetex" | "hgetex" => has(&[b"ex", b"px"]),
+        "restore" => args.at(2) != b"0" && !has(&[b"absttl"]),
+        _ => false,
+    }
+}

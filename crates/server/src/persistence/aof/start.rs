@@ -1,0 +1,70 @@
+//! Opening the append-only file for writing, once what it holds has been loaded.
+
+use std::io;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use martlet_engine::Keys;
+use martlet_journal::aof::FileInfo;
+
+use super::{Order, Phase, files, mode, rewrite, writer};
+use crate::config::{Config, error_text};
+use crate::persistence::save;
+use crate::shared::{Shared, lock};
+
+/// Begins to record what is done, in the last file of commands or in a new one; before that, everything there is becomes the base if there is
+/// none. Called outside the gate, before the first client is served.
+///
+/// # Errors
+/// What the disk refuses, as a line for the log.
+pub fn open(shared: &'static Shared, keys: &mut Keys, config: &Config) -> Result<(), String> {
+    let (log, disk) = (&shared.persistence.log, &shared.persistence.disk);
+    let failed = |what: &str, error: &io::Error| format!("{what}: {}", error_text(error));
+    let directory = files::directory(config);
+    disk.create_directory(&directory).map_err(|error| {
+        failed(&format!("Can't open or create append-only dir {}", config.appenddirname.display()), &error)
+    })?;
+    let mut manifest = lock(&log.facts).manifest.clone();
+    if manifest.is_empty() {
+        let totals = shared.engine.gate.closed(|| {
+            keys.hold_all();
+            let totals = save::totals(keys, config.databases as usize);
+            keys.release();
+            shared.engine.snapshot.cut();
+            totals
+        });
+        let base = manifest.new_base(&files::name(config), config.aof_use_rdb_preamble, 0);
+        tracing::info!("Creating AOF base file {} on server start", base.name);
+        rewrite::write_base(shared, config, &base, &totals, &AtomicBool::new(false))
+            .and_then(|new| new.publish())
+            .map_err(|error| failed("Can't create the AOF base file", &error))?;
+    }
+    let last = manifest.increments.last().cloned().unwrap_or_else(|| {
+        let new = manifest.new_increment(&files::name(config));
+        tracing::info!("Creating AOF incr file {} on server start", new.name);
+        new
+    });
+    let path = files::path(config, &last);
+    let file = disk
+        .append(&path)
+        .map_err(|error| failed(&format!("Can't open the append-only file {}", last.name), &error))?;
+    files::write_manifest(disk, config, &manifest)
+        .map_err(|error| failed("Can't write the AOF manifest", &error))?;
+    let size = |path: &Path| std::fs::metadata(path).map_or(0, |facts| facts.len());
+    let of = |file: &FileInfo| size(&files::path(config, file));
+    let (total, last_bytes): (u64, u64) = (manifest.files().map(of).sum(), size(&path));
+    log.closed_bytes.store(total - last_bytes, Ordering::Relaxed);
+    log.current_bytes.store(total, Ordering::Relaxed);
+    log.base_bytes.store(manifest.base.as_ref().map_or(0, of), Ordering::Relaxed);
+    writer::start(shared).map_err(|error| failed("Can't start the thread for the AOF", &error))?;
+    shared.engine.gate.closed(|| {
+        let from = shared.engine.journal.end();
+        log.order(Order::Switch { from, file: Some((file, last_bytes)) });
+        shared.engine.journal.set_mode(mode(config));
+    });
+    files::remove_history(disk, config, &mut manifest);
+    let mut facts = lock(&log.facts);
+    facts.manifest = manifest;
+    facts.phase = Phase::On;
+    Ok(())
+}

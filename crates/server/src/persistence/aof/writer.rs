@@ -1,0 +1,146 @@
+//! The thread that writes the append-only file.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use martlet_journal::aof::{StepError, SyncPolicy, Terms, Writer};
+
+use super::{AppendLog, Order};
+use crate::config::{AppendFsync, error_text};
+use crate::shared::{Shared, lock};
+
+/// How long the thread lets records gather, while there are some, unless somebody waits for the disk.
+const GATHER: Duration = Duration::from_millis(10);
+/// After the disk has refused, it is tried again after so long.
+const RETRY: Duration = Duration::from_millis(500);
+/// A synchronisation that is owed is looked at after so long.
+const OWED: Duration = Duration::from_millis(100);
+/// How long it sleeps when nothing is to be done.
+const IDLE: Duration = Duration::from_secs(3600);
+
+/// Starts the thread, unless it is there.
+///
+/// # Errors
+/// When the operating system has no memory for the journal or refuses the thread.
+pub fn start(shared: &'static Shared) -> io::Result<()> {
+    if shared.persistence.log.has_writer.load(Ordering::SeqCst) {
+        return Ok(());
+    }
+    let writer = Writer::new(&shared.engine.journal)?;
+    std::thread::Builder::new().name("aof".into()).spawn(move || run(shared, writer))?;
+    shared.persistence.log.has_writer.store(true, Ordering::SeqCst);
+    Ok(())
+}
+
+fn terms(shared: &Shared) -> Terms {
+    let config = shared.config.snapshot();
+    let log = &shared.persistence.log;
+    let saves = || shared.persistence.background.running().is_some() || log.is_rewriting();
+    let policy = match config.appendfsync {
+        _ if config.no_appendfsync_on_rewrite && saves() => SyncPolicy::Never,
+        AppendFsync::Always => SyncPolicy::Always,
+        AppendFsync::Everysec => SyncPolicy::EverySecond,
+        AppendFsync::No => SyncPolicy::Never,
+    };
+    Terms { policy, now_ms: shared.clock.unix_ms(), timestamps: config.aof_timestamp_enabled }
+}
+
+fn run(shared: &'static Shared, mut writer: Writer<'static>) {
+    let (log, journal) = (&shared.persistence.log, &shared.engine.journal);
+    let mut was_busy = false;
+    // Flushes asked for: the next step's records are those that came before them.
+    let mut waiting = Vec::new();
+    loop {
+        // Read first: a switch that is asked for later begins at this position or behind it.
+        let end = journal.end();
+        let terms = terms(shared);
+        let flushes = std::mem::replace(&mut waiting, take_orders(log, &mut writer));
+        let durable = journal.durable();
+        let sleep_us = log.flush_sleep_us.load(Ordering::Relaxed);
+        if sleep_us > 0 && end > writer.position() {
+            std::thread::sleep(Duration::from_micros(sleep_us));
+        }
+        log.syncing.store(1, Ordering::Relaxed);
+        let result = match flushes.is_empty() {
+            true => writer.step(end, &terms),
+            false => writer.flush(end, &terms).map(|()| true),
+        };
+        log.syncing.store(0, Ordering::Relaxed);
+        if terms.policy == SyncPolicy::Never && journal.holds_replies() && result.is_ok() {
+            // The configuration leaves it to the operating system while the disk is busy with a save.
+            journal.set_durable(end);
+        }
+        note_sizes(log, &writer);
+        note_result(shared, &writer, result.as_ref().err());
+        for flush in &flushes {
+            // Whoever asked may have given up.
+            let _ = flush.send(result.is_ok() && !writer.is_doubtful());
+        }
+        if journal.durable() > durable {
+            shared.wake_those_held();
+        }
+        if !waiting.is_empty() {
+            continue;
+        }
+        let is_asked = || !lock(&log.orders).is_empty();
+        let has_more = || is_asked() || journal.end() > writer.position();
+        match result {
+            Err(_) => journal.sleep(false, RETRY, is_asked),
+            Ok(true) if journal.holds_replies() => {}
+            // Who waits for the disk nudges.
+            Ok(_) if journal.holds_replies() => journal.sleep(false, OWED, has_more),
+            Ok(is_busy) if is_busy || was_busy => {
+                was_busy = is_busy;
+                journal.sleep(false, GATHER, is_asked);
+            }
+            Ok(_) if writer.is_unsynced() => journal.sleep(true, OWED, has_more),
+            Ok(_) => journal.sleep(true, IDLE, has_more),
+        }
+    }
+}
+
+/// Does what does not depend on the records; answers who waits for a flush.
+fn take_orders(log: &AppendLog, writer: &mut Writer<'_>) -> Vec<std::sync::mpsc::Sender<bool>> {
+    let orders: VecDeque<Order> = std::mem::take(&mut *lock(&log.orders));
+    let mut flushes = Vec::new();
+    for order in orders {
+        match order {
+            Order::Switch { from, file } => writer.switch(from, file),
+            Order::Rewritten(position) => writer.rewritten(position),
+            Order::Flush(sender) => flushes.push(sender),
+        }
+    }
+    flushes
+}
+
+fn note_sizes(log: &AppendLog, writer: &Writer<'_>) {
+    let bytes = log.closed_bytes.load(Ordering::Relaxed) + writer.file_bytes();
+    log.current_bytes.store(bytes, Ordering::Relaxed);
+    log.buffered_bytes.store(writer.buffered_bytes() as u64, Ordering::Relaxed);
+}
+
+/// Logs what has changed in how the disk behaves, and has writes refused while it does not take them.
+fn note_result(shared: &Shared, writer: &Writer<'_>, error: Option<&StepError>) {
+    let log = &shared.persistence.log;
+    let was_refused = log.refuses_writes.load(Ordering::SeqCst);
+    match error {
+        Some(StepError::Write(error)) => {
+            if !was_refused {
+                tracing::warn!("Error writing to the AOF file: {}", error_text(error));
+            }
+            shared.note_log_state(Some(error_text(error)));
+        }
+        Some(StepError::Sync(error)) => {
+            tracing::warn!("Fail to fsync the AOF file: {}. It is rewritten.", error_text(error));
+            shared.note_log_state(Some(error_text(error)));
+            lock(&log.facts).is_scheduled = true;
+        }
+        None if was_refused && !writer.is_doubtful() => {
+            tracing::warn!("AOF write error looks solved, The server can write again.");
+            shared.note_log_state(None);
+        }
+        None => {}
+    }
+}
