@@ -75,7 +75,7 @@ impl<R: Read> CommandReader<R> {
     ///
     /// # Errors
     /// [`CommandError`]. [`CommandReader::offset`] is then where what cannot be read begins.
-    pub fn next(&mut self) -> Result<Option<Item<'_>>, CommandError> {
+    pub fn read(&mut self) -> Result<Option<Item<'_>>, CommandError> {
         let end = loop {
             match self.find()? {
                 Some(end) => break end,
@@ -140,11 +140,14 @@ mod tests {
     use crate::encode;
     use proptest::prelude::*;
 
-    fn read(bytes: &[u8]) -> (Vec<Vec<Vec<u8>>>, Vec<i64>, u64, Option<CommandError>) {
+    type Command = Vec<Vec<u8>>;
+
+    /// Commands, times, the offset that was reached, and why no further.
+    fn read(bytes: &[u8]) -> (Vec<Command>, Vec<i64>, u64, Option<CommandError>) {
         let mut reader = CommandReader::new(bytes, 100);
         let (mut commands, mut times) = (Vec::new(), Vec::new());
         let error = loop {
-            match reader.next() {
+            match reader.read() {
                 Ok(Some(Item::Command(args))) => commands.push(args.iter().map(<[u8]>::to_vec).collect()),
                 Ok(Some(Item::Time(seconds))) => times.push(seconds),
                 Ok(Some(Item::Comment)) => {}

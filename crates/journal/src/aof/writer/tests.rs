@@ -26,7 +26,7 @@ fn keys(path: &Path) -> (Vec<usize>, bool) {
     let mut reader = CommandReader::new(std::fs::File::open(path).unwrap(), 0);
     let mut keys = Vec::new();
     loop {
-        match reader.next() {
+        match reader.read() {
             Ok(Some(Item::Command(args))) if args.at(0) == b"SET" => {
                 keys.push(String::from_utf8_lossy(&args.at(1)[3..]).parse().unwrap());
             }

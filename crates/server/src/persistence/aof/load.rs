@@ -195,7 +195,7 @@ impl Loading<'_, '_> {
         // The end of the last command that is no part of an incomplete transaction.
         let mut whole = offset;
         let torn = loop {
-            match reader.next() {
+            match reader.read() {
                 Ok(Some(Item::Command(args))) => match replay.run(self.keys, &args, self.alone) {
                     Ok(()) => {}
                     Err(Refusal::Unknown(name)) => {
