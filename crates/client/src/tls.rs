@@ -80,7 +80,7 @@ fn suite_matches(suite: &rustls::SupportedCipherSuite, name: &str) -> bool {
     let ours = flat(suite.suite().as_str().unwrap_or_default());
     let theirs = flat(name);
     ours == theirs
-        || ours.strip_prefix("TLS13") == theirs.strip_prefix("TLS")
+        || ours.strip_prefix("TLS13").is_some_and(|o| theirs.strip_prefix("TLS") == Some(o))
         || ours.strip_prefix("TLS").is_some_and(|o| {
             o.replace("WITHAES128GCM", "AES128GCM")
                 .replace("WITHAES256GCM", "AES256GCM")
