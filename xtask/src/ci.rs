@@ -1,7 +1,7 @@
 //! `./x ci`: everything that a change must pass, from a clean clone; `.ci/run` installs what it needs and runs this.
 
 use crate::run::{Outcome, cargo, is_installed, root};
-use crate::{checks, cost, fuzz, tools};
+use crate::{checks, cost, fuzz, report_page, tools};
 use clap::Parser;
 use martlet_testkit::server::Server;
 use std::process::Command;
@@ -31,6 +31,7 @@ pub fn bench_smoke() -> Outcome {
     }
     drop(server);
     calibrate(&program)?;
+    report_page::run(&parse(&["bench-report"]))?;
     if !is_installed("redis-server", "--version") {
         eprintln!("x: redis-server is NOT installed; the cost measurement is left out");
         return Ok(());

@@ -2,10 +2,12 @@
 
 mod checks;
 mod ci;
+mod client_cpu;
 mod clients;
 mod cost;
 mod docs;
 mod fuzz;
+mod report_page;
 mod run;
 mod tidy;
 mod tools;
@@ -44,6 +46,13 @@ enum Chore {
     BenchSmoke,
     /// Server CPU per request and memory, against a peer.
     BenchCost(cost::Options),
+    /// The load tester's HTML report, in headless Chromium.
+    BenchReport(report_page::Options),
+    /// What a request costs the load tester, against redis-benchmark, resp-benchmark and the kernel's share.
+    BenchClient(client_cpu::Options),
+    /// Sends and receives batches and does nothing else: the kernel's share in `bench-client`.
+    #[command(hide = true)]
+    BenchFloor(client_cpu::floor::Options),
     /// Sizes, openings, SAFETY lines, edges between crates.
     Tidy,
     /// The raw-wire suite against a running server, or the recording of a server's replies.
@@ -62,6 +71,9 @@ fn main() {
         Chore::Fuzz(options) => fuzz::run(&options),
         Chore::BenchSmoke => ci::bench_smoke(),
         Chore::BenchCost(options) => cost::run(&options),
+        Chore::BenchReport(options) => report_page::run(&options),
+        Chore::BenchClient(options) => client_cpu::run(&options),
+        Chore::BenchFloor(options) => client_cpu::floor::run(&options),
         Chore::Tidy => tidy::run(),
         Chore::Wire(options) => wire::run(&options),
     };

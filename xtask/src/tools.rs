@@ -197,7 +197,7 @@ pub fn quick(port: &str) -> Outcome {
 }
 
 /// Installs resp-benchmark 0.1.7 below `target/`; false, with a word, where there is no Python.
-fn prepare_resp_benchmark() -> Result<bool, Box<dyn std::error::Error>> {
+pub fn prepare_resp_benchmark() -> Result<bool, Box<dyn std::error::Error>> {
     if !is_installed("python3", "--version") {
         eprintln!("x: python3 is NOT installed; resp-benchmark is left out");
         return Ok(false);
@@ -211,7 +211,8 @@ fn prepare_resp_benchmark() -> Result<bool, Box<dyn std::error::Error>> {
     Ok(true)
 }
 
-fn tools_environment() -> PathBuf {
+/// Where it is installed.
+pub fn tools_environment() -> PathBuf {
     root().join("target/tools")
 }
 

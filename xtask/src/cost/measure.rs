@@ -281,7 +281,8 @@ fn append(setup: &Setup, row: &Row, server: &Measured, run: u64, round: usize, f
     Ok(())
 }
 
-fn version(server: &Measured) -> Result<String> {
+/// Name and version of a server.
+pub fn version(server: &Measured) -> Result<String> {
     let info = server.client()?.command(&["INFO", "server"])?;
     let info = String::from_utf8_lossy(info.text().unwrap_or_default()).into_owned();
     let field =
@@ -291,7 +292,8 @@ fn version(server: &Measured) -> Result<String> {
     Ok(martlet.or(redis).unwrap_or_default())
 }
 
-fn machine() -> String {
+/// Kernel and processor.
+pub fn machine() -> String {
     let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let processors = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = processors.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or_default();

@@ -4,8 +4,8 @@
 //! CPU time from the kernel's accounts, divided by the requests answered: unlike throughput it hardly moves with what
 //! else the machine does. Every reading is a line of JSON under `results/`, and the table is made from those lines.
 
-mod measure;
-mod process;
+pub mod measure;
+pub mod process;
 mod rows;
 mod table;
 

@@ -1,0 +1,231 @@
+//! `./x bench-report`: the load tester's HTML report in headless Chromium, offline. Three reports are made against a server of our
+//! own (a mix of commands, a sweep, a comparison) and opened; a page passes when its script has run to its end, the console has
+//! seen nothing, and every plot holds a line for each of its series, with the points of the JSON beside it.
+
+use crate::run::{Outcome, root};
+use martlet_testkit::server::Server;
+use serde_json::Value;
+use std::error::Error;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Names under which distributions install it.
+const BROWSERS: &[&str] = &["chromium", "chromium-browser", "google-chrome", "chrome"];
+
+/// What is opened.
+#[derive(clap::Args)]
+pub struct Options {
+    /// The load tester's program, which is also the server's.
+    #[arg(long, default_value = "target/release/martlet")]
+    ours: PathBuf,
+    /// Keep pages and screenshots here.
+    #[arg(long)]
+    keep: Option<PathBuf>,
+}
+
+/// One report: its name, the load tester's arguments, and titles that its plots must have.
+type Report = (&'static str, &'static [&'static str], &'static [&'static str]);
+
+const REPORTS: &[Report] = &[
+    (
+        "mix",
+        &[
+            "--duration",
+            "3s",
+            "--command",
+            "9:GET {key uniform 1000}",
+            "--command",
+            "1:SET {key uniform 1000} {value 64}",
+        ],
+        &["Throughput over time", "Latency over time: GET", "Latency over time: SET", "Latency distribution"],
+    ),
+    (
+        "sweep",
+        &[
+            "--duration",
+            "500ms",
+            "--sweep",
+            "pipeline=1,8,16",
+            "--sweep",
+            "connections=1,10",
+            "GET {key uniform 1000}",
+        ],
+        &["Sweep over pipeline", "Sweep over pipeline: latency", "Sweep over connections"],
+    ),
+    (
+        "comparison",
+        &["--duration", "500ms", "--rounds", "3", "GET {key uniform 1000}"],
+        &["Throughput over time", " against B ("],
+    ),
+];
+
+/// Makes the reports and looks at them; without a browser it says so and passes.
+pub fn run(options: &Options) -> Outcome {
+    let Some(browser) = browser() else {
+        eprintln!("x: chromium is NOT installed; the HTML report has not been opened");
+        return Ok(());
+    };
+    let program = root().join(&options.ours);
+    let directory = match &options.keep {
+        Some(directory) => directory.clone(),
+        None => std::env::temp_dir().join(format!("martlet-report-{}", std::process::id())),
+    };
+    std::fs::create_dir_all(&directory)?;
+    let servers = [Server::start(&program, &["server"])?, Server::start(&program, &["server"])?];
+    let ports = servers.each_ref().map(|server| server.address().port().to_string());
+    for (name, arguments, titles) in REPORTS {
+        let page = directory.join(format!("{name}.html"));
+        let json = directory.join(format!("{name}.json"));
+        let mut command = Command::new(&program);
+        command.args(["bench", "-p", &ports[0], "--html"]).arg(&page).arg("--json").arg(&json);
+        if *name == "comparison" {
+            command.args(["--vs", &format!("127.0.0.1:{}", ports[1])]);
+        }
+        let made = command.args(*arguments).output()?;
+        if !made.status.success() {
+            return Err(format!("{name}: {}{}", text(&made.stdout), text(&made.stderr)).into());
+        }
+        let dom = open(browser, &page, options.keep.is_some())?;
+        let report: Value = serde_json::from_slice(&std::fs::read(&json)?)?;
+        let plots = check(&dom, titles, &report).map_err(|error| format!("{name}: {error}"))?;
+        println!("ok      {name}: {plots} plots drawn, nothing on the console");
+    }
+    if options.keep.is_none() {
+        std::fs::remove_dir_all(&directory)?;
+    }
+    Ok(())
+}
+
+fn browser() -> Option<&'static str> {
+    BROWSERS.iter().copied().find(|name| crate::run::is_installed(name, "--version"))
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Opens a page without a network; gives its elements after the script has run.
+fn open(browser: &str, page: &Path, screenshot: bool) -> Result<String, Box<dyn Error>> {
+    let profile = page.with_extension("profile");
+    let base = || {
+        let mut command = Command::new("timeout");
+        command.args([
+            "60",
+            browser,
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-dev-shm-usage",
+        ]);
+        command.args([
+            "--host-resolver-rules=MAP * ~NOTFOUND",
+            "--enable-logging=stderr",
+            "--window-size=1160,2600",
+        ]);
+        command.arg(format!("--user-data-dir={}", profile.display()));
+        command
+    };
+    let address = format!("file://{}", std::fs::canonicalize(page)?.display());
+    let opened = base().args(["--dump-dom", &address]).output()?;
+    let log = text(&opened.stderr);
+    if !opened.status.success() {
+        return Err(format!("{browser}: {}\n{log}", opened.status).into());
+    }
+    if let Some(line) = log.lines().find(|line| line.contains("CONSOLE")) {
+        return Err(format!("on the console of {}: {line}", page.display()).into());
+    }
+    if screenshot {
+        base()
+            .arg(format!("--screenshot={}", page.with_extension("png").display()))
+            .arg(&address)
+            .output()?;
+    }
+    let _ = std::fs::remove_dir_all(profile);
+    Ok(text(&opened.stdout))
+}
+
+/// Whether the page shows what the report holds; gives the number of plots.
+fn check(dom: &str, titles: &[&str], report: &Value) -> Result<usize, String> {
+    if !dom.contains("data-ready=\"yes\"") {
+        return Err("the page's script did not come to its end".into());
+    }
+    let plots: Vec<(&str, Vec<usize>)> = dom.split("<svg").skip(1).map(plot).collect::<Result<_, _>>()?;
+    for title in titles {
+        if !plots.iter().any(|(name, _)| name.contains(title)) {
+            return Err(format!(
+                "no plot '{title}'; there are {:?}",
+                plots.iter().map(|p| p.0).collect::<Vec<_>>()
+            ));
+        }
+    }
+    for (name, lines) in &plots {
+        if lines.is_empty() || lines.contains(&0) {
+            return Err(format!("plot '{name}' has a line without points, or no line: {lines:?}"));
+        }
+    }
+    // One point for each second of each command.
+    let seconds = report["seconds"].as_array().map_or(0, Vec::len);
+    let drawn: usize =
+        plots.iter().filter(|(name, _)| *name == "Throughput over time").flat_map(|(_, lines)| lines).sum();
+    if seconds != drawn {
+        return Err(format!("{seconds} rows of seconds, but {drawn} points of throughput"));
+    }
+    for command in report["commands"].as_array().into_iter().flatten() {
+        let name = command["name"].as_str().unwrap_or_default();
+        if !dom.contains(&format!("<td>{name}</td>")) {
+            return Err(format!("the table of commands lacks {name}"));
+        }
+    }
+    Ok(plots.len())
+}
+
+/// A plot's title and the numbers of points of its lines.
+fn plot(svg: &str) -> Result<(&str, Vec<usize>), String> {
+    let svg = svg.split("</svg>").next().unwrap_or_default();
+    let title = attribute(svg, "aria-label").ok_or("a plot without a title")?;
+    let lines = svg.split("<polyline").skip(1).map(|line| {
+        let points = attribute(line, "points").unwrap_or_default();
+        let numbers: Result<Vec<f64>, _> =
+            points.split([' ', ',']).filter(|n| !n.is_empty()).map(str::parse).collect();
+        match numbers {
+            Ok(numbers) if numbers.iter().all(|n| n.is_finite() && (-1.0..=1001.0).contains(n)) => {
+                Ok(numbers.len() / 2)
+            }
+            _ => Err(format!("plot '{title}' has points outside of it: {points}")),
+        }
+    });
+    Ok((title, lines.collect::<Result<_, _>>()?))
+}
+
+fn attribute<'a>(element: &'a str, name: &str) -> Option<&'a str> {
+    let (_, rest) = element.split_once(&format!(" {name}=\""))?;
+    rest.split('"').next()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_are_read_and_faults_named() {
+        let page = |points: &str| {
+            format!(
+                "<body data-ready=\"yes\"><td>GET</td><svg role=\"img\" aria-label=\"Throughput over time\"><polyline fill=\"none\" points=\"{points}\"></polyline></svg>"
+            )
+        };
+        let report = serde_json::json!({ "seconds": [{}, {}], "commands": [{ "name": "GET" }] });
+        let titles = &["Throughput over time"];
+        assert_eq!(check(&page("1.0,2.0 3.0,4.0"), titles, &report), Ok(1));
+        for (dom, fault) in [
+            ("<body>".to_string(), "did not come to its end"),
+            (page("1.0,2.0"), "2 rows of seconds, but 1"),
+            (page("1.0,NaN 2.0,3.0"), "outside"),
+            (page(""), "without points"),
+            (page("1.0,2.0 3.0,4.0").replace("GET", "SET"), "lacks GET"),
+            (page("1,2 3,4").replace("Throughput", "Through"), "no plot"),
+        ] {
+            let error = check(&dom, titles, &report).expect_err(fault);
+            assert!(error.contains(fault), "{error}");
+        }
+    }
+}
