@@ -3,6 +3,7 @@
 pub(crate) mod classic;
 pub(crate) mod options;
 pub mod resp;
+pub(crate) mod settings;
 pub(crate) mod target;
 
 use std::ffi::OsString;

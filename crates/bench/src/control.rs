@@ -16,6 +16,7 @@ impl<T: Read + Write + Send> Stream for T {}
 
 /// The connection.
 pub struct Control {
+    address: Address,
     stream: Box<dyn Stream>,
     tls: Option<TlsSession>,
     received: Vec<u8>,
@@ -37,8 +38,12 @@ impl Control {
                 Box::new(stream)
             }
         };
-        let mut control =
-            Control { stream, tls: tls.map(TlsSettings::session).transpose()?, received: Vec::new() };
+        let mut control = Control {
+            address: address.clone(),
+            stream,
+            tls: tls.map(TlsSettings::session).transpose()?,
+            received: Vec::new(),
+        };
         while control.tls.as_ref().is_some_and(TlsSession::is_handshaking) {
             control.write(b"")?;
             control.read_some()?;
@@ -87,12 +92,17 @@ impl Control {
         }
     }
 
-    /// Sends one request and waits for its reply.
+    /// Sends one request and waits for its reply. An error names the server.
     pub fn command<A: AsRef<[u8]>>(&mut self, arguments: &[A]) -> io::Result<Reply> {
         let mut request = Vec::new();
         resp::encode_request(arguments, &mut request);
-        self.write(&request)?;
-        self.read_reply()
+        self.write(&request).and_then(|()| self.read_reply()).map_err(|error| {
+            let text = match error.kind() {
+                io::ErrorKind::UnexpectedEof => "Server closed the connection".to_string(),
+                _ => plain_error(&error),
+            };
+            io::Error::new(error.kind(), format!("Error: {text} ({})", self.address))
+        })
     }
 
     /// A command whose reply is text; `None` when it is not, as with an error.
@@ -117,6 +127,12 @@ impl Control {
             None => Err(reply),
         })
     }
+}
+
+/// The message without Rust's " (os error N)".
+pub fn plain_error(error: &io::Error) -> String {
+    let text = error.to_string();
+    text.split(" (os error").next().unwrap_or(&text).to_string()
 }
 
 /// The message of an error reply.

@@ -1,5 +1,5 @@
 //! What a request costs the server: CPU time and memory, from the process accounting where the server is on this
-//! machine, and from INFO where it is not.
+//! machine, and from INFO where it is not. A cluster's cost is the sum over its primaries.
 
 use crate::cli::target;
 use crate::control::info_field;
@@ -42,47 +42,49 @@ pub struct Cost {
     pub from_process: bool,
 }
 
-/// Reads one server's accounting.
+/// Reads the accounting of a target's nodes.
 pub struct Meter {
+    nodes: Vec<Metered>,
+}
+
+/// One node: how to ask it, and its process when that is here.
+struct Metered {
     target: Target,
     pid: Option<u32>,
 }
 
 impl Meter {
-    /// Finds out how the server can be measured; `pid` overrides.
+    /// Finds out how the servers can be measured; `pid` overrides where there is one node.
     pub fn new(target: &Target, pid: Option<u32>) -> Meter {
-        let mut target = target.clone();
-        target.nodes.truncate(1);
-        let pid = pid.or_else(|| local_pid(&target));
-        Meter { target, pid }
-    }
-
-    /// The server's process, when it is on this machine.
-    pub fn pid(&self) -> Option<u32> {
-        self.pid
-    }
-
-    /// The server's INFO text.
-    pub fn info(&self) -> Option<String> {
-        target::control(&self.target).ok()?.text(&["INFO"]).ok()?
-    }
-
-    /// The accounting now.
-    pub fn read(&self) -> Option<Usage> {
-        let info = self.info();
-        let number = |name: &str| {
-            info.as_deref().and_then(|i| info_field(i, name)).and_then(|v| v.parse::<f64>().ok())
+        let single = target.nodes.len() == 1;
+        let metered = |node: &crate::plan::Node| {
+            let target = Target { nodes: vec![node.clone()], ..target.clone() };
+            let pid = pid.filter(|_| single).or_else(|| local_pid(&target));
+            Metered { target, pid }
         };
-        let used_bytes = number("used_memory").unwrap_or(0.0) as u64;
-        if let Some(pid) = self.pid {
-            let (user_s, system_s) = process_cpu(pid)?;
-            return Some(Usage { user_s, system_s, resident_bytes: process_resident(pid), used_bytes });
-        }
-        Some(Usage {
-            user_s: number("used_cpu_user")?,
-            system_s: number("used_cpu_sys")?,
-            resident_bytes: number("used_memory_rss").unwrap_or(0.0) as u64,
-            used_bytes,
+        Meter { nodes: target.nodes.iter().map(metered).collect() }
+    }
+
+    /// The first node's process, when it is on this machine.
+    pub fn pid(&self) -> Option<u32> {
+        self.nodes.first()?.pid
+    }
+
+    /// The first node's INFO text.
+    pub fn info(&self) -> Option<String> {
+        self.nodes.first()?.info()
+    }
+
+    /// The accounting now, over all nodes; `None` if one cannot be asked.
+    pub fn read(&self) -> Option<Usage> {
+        self.nodes.iter().map(Metered::read).try_fold(Usage::default(), |sum, usage| {
+            let usage = usage?;
+            Some(Usage {
+                user_s: sum.user_s + usage.user_s,
+                system_s: sum.system_s + usage.system_s,
+                resident_bytes: sum.resident_bytes + usage.resident_bytes,
+                used_bytes: sum.used_bytes + usage.used_bytes,
+            })
         })
     }
 
@@ -100,8 +102,32 @@ impl Meter {
             sent_bytes: result.sent_bytes as f64 / requests,
             received_bytes: result.received_bytes as f64 / requests,
             client_us: client.as_secs_f64() * 1e6 / requests,
-            from_process: self.pid.is_some(),
+            from_process: self.nodes.iter().all(|node| node.pid.is_some()),
         }
+    }
+}
+
+impl Metered {
+    fn info(&self) -> Option<String> {
+        target::control(&self.target).ok()?.text(&["INFO"]).ok()?
+    }
+
+    fn read(&self) -> Option<Usage> {
+        let info = self.info();
+        let number = |name: &str| {
+            info.as_deref().and_then(|i| info_field(i, name)).and_then(|v| v.parse::<f64>().ok())
+        };
+        let used_bytes = number("used_memory").unwrap_or(0.0) as u64;
+        if let Some(pid) = self.pid {
+            let (user_s, system_s) = process_cpu(pid)?;
+            return Some(Usage { user_s, system_s, resident_bytes: process_resident(pid), used_bytes });
+        }
+        Some(Usage {
+            user_s: number("used_cpu_user")?,
+            system_s: number("used_cpu_sys")?,
+            resident_bytes: number("used_memory_rss").unwrap_or(0.0) as u64,
+            used_bytes,
+        })
     }
 }
 

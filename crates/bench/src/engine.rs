@@ -49,6 +49,8 @@ pub struct RunResult {
     pub commands: Vec<CommandResult>,
     /// Per second and command.
     pub seconds: Vec<SecondRow>,
+    /// The instant that open loop counts from.
+    pub began: Option<Instant>,
     /// The measured time.
     pub elapsed: Duration,
     /// Bytes sent.
@@ -299,7 +301,7 @@ pub fn run(plan: &Plan, observer: &mut dyn Observer) -> Result<RunResult, String
     let pool = crate::template::value_pool(plan.seed);
     let use_epoll = plan.epoll || !uring_works();
     let mut result = RunResult { io: if use_epoll { "epoll" } else { "io_uring" }, ..Default::default() };
-    let (mut outcomes, mut began, mut cpu_start) = (Vec::new(), None, Default::default());
+    let (mut outcomes, mut cpu_start) = (Vec::new(), Default::default());
     std::thread::scope(|scope| {
         let workers: Vec<_> = (0..threads)
             .map(|index| {
@@ -314,7 +316,7 @@ pub fn run(plan: &Plan, observer: &mut dyn Observer) -> Result<RunResult, String
         shared.ready.wait();
         cpu_start = rusage(libc::RUSAGE_SELF);
         let start = Instant::now();
-        began = Some(start);
+        result.began = Some(start);
         *shared.start.lock().unwrap_or_else(PoisonError::into_inner) = Some(start);
         shared.ready.wait();
         shared.progress.started.store(true, Ordering::Relaxed);
@@ -380,7 +382,7 @@ fn collect(result: &mut RunResult, outcomes: Vec<worker::Outcome>) {
 
 /// Whether the client, not the server, was the limit, and why.
 pub fn client_limit(plan: &Plan, result: &RunResult) -> Option<String> {
-    if result.busiest_thread > 0.9 && plan.spin.is_zero() {
+    if result.busiest_thread > 0.9 && plan.spin.is_none_or(|spin| spin.is_zero()) {
         return Some(format!(
             "a client thread was on the CPU {:.0} % of the time: the client may be the limit, not the server; use more --threads",
             result.busiest_thread * 100.0

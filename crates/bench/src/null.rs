@@ -1,10 +1,24 @@
 //! The null responder: answers `+OK` to every request and does nothing else, so that what a run against it costs is
-//! the client's and the kernel's share. It can delay replies by known times and stall once, for `calibrate`.
+//! the client's and the kernel's share. It can delay replies by known times and stall once, for `calibrate`, and then keeps
+//! the instants that really were: when the kernel had each request, and when its reply left.
 
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::net::{TcpListener, TcpStream};
-use std::sync::Arc;
+use std::os::fd::AsRawFd;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+/// A request that was answered.
+#[derive(Clone, Copy, Debug)]
+pub struct Served {
+    /// When the kernel received it, whether or not the responder ran then.
+    pub arrived: Instant,
+    /// When its reply was handed to the kernel.
+    pub replied: Instant,
+}
+
+/// What was answered, in no order.
+pub type Log = Arc<Mutex<Vec<Served>>>;
 
 /// What the responder does beside answering.
 #[derive(Clone, Debug, Default)]
@@ -13,6 +27,8 @@ pub struct Behaviour {
     pub delays: Vec<Duration>,
     /// When, after the first request, all replies stop, and for how long.
     pub stall: Option<(Duration, Duration)>,
+    /// Where requests are written down; none are without.
+    pub log: Option<Log>,
 }
 
 /// Listens on `port` of the loopback address (0: any) and serves until the process ends; gives the port.
@@ -82,8 +98,10 @@ fn respond(mut stream: TcpStream, behaviour: &Behaviour, first: &std::sync::Once
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
     let (mut requests, mut buffer, mut replies) = (Requests::default(), vec![0; 64 * 1024], Vec::new());
     let mut served = 0usize;
-    while let Ok(count @ 1..) = stream.read(&mut buffer) {
-        let arrived = Instant::now();
+    if behaviour.log.is_some() {
+        stamp_arrivals(&stream);
+    }
+    while let Ok((count @ 1.., arrived)) = receive(&stream, &mut buffer) {
         let found = requests.feed(buffer.get(..count).unwrap_or_default());
         let began = *first.get_or_init(|| arrived);
         replies.clear();
@@ -102,10 +120,57 @@ fn respond(mut stream: TcpStream, behaviour: &Behaviour, first: &std::sync::Once
                 pause_until(end);
             }
         }
+        let replied = Instant::now();
         if stream.write_all(&replies).is_err() {
             return;
         }
+        if let Some(log) = &behaviour.log {
+            let mut log = log.lock().unwrap_or_else(PoisonError::into_inner);
+            log.extend(std::iter::repeat_n(Served { arrived, replied }, found));
+        }
     }
+}
+
+/// Has the kernel note when data arrives. Where it cannot, requests count from when the responder reads them.
+fn stamp_arrivals(stream: &TcpStream) {
+    let on: libc::c_int = 1;
+    // SAFETY: the option's value lives during the call and has the size that is given.
+    unsafe {
+        libc::setsockopt(
+            stream.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_TIMESTAMPNS,
+            (&raw const on).cast(),
+            size_of::<libc::c_int>() as libc::socklen_t,
+        )
+    };
+}
+
+/// Reads once; gives the number of bytes and the instant at which the last of them arrived.
+fn receive(stream: &TcpStream, buffer: &mut [u8]) -> io::Result<(usize, Instant)> {
+    let mut part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
+    // Aligned as the kernel's control messages want it.
+    let mut control = [0u64; 16];
+    // SAFETY: msghdr is plain data, zeroes are valid; all that it points to lives and is writable during the call.
+    let (count, header) = unsafe {
+        let mut header: libc::msghdr = std::mem::zeroed();
+        (header.msg_iov, header.msg_iovlen) = (&raw mut part, 1);
+        (header.msg_control, header.msg_controllen) = (control.as_mut_ptr().cast(), size_of_val(&control));
+        (libc::recvmsg(stream.as_raw_fd(), &raw mut header, 0), header)
+    };
+    let count = usize::try_from(count).map_err(|_| io::Error::last_os_error())?;
+    let (now, today) = (Instant::now(), std::time::SystemTime::now());
+    // SAFETY: the header was filled by recvmsg; a message of this kind holds a timespec.
+    let stamp = unsafe {
+        let message = libc::CMSG_FIRSTHDR(&raw const header);
+        (!message.is_null() && (*message).cmsg_type == libc::SCM_TIMESTAMPNS)
+            .then(|| libc::CMSG_DATA(message).cast::<libc::timespec>().read_unaligned())
+    };
+    let age = stamp.and_then(|stamp| {
+        let arrived = std::time::UNIX_EPOCH + Duration::new(stamp.tv_sec as u64, stamp.tv_nsec as u32);
+        today.duration_since(arrived).ok()
+    });
+    Ok((count, now.checked_sub(age.unwrap_or_default()).unwrap_or(now)))
 }
 
 /// Sleeps, and polls the clock for the last part, which a sleep would overshoot.

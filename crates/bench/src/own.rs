@@ -120,7 +120,10 @@ impl<'a> Job<'a> {
         plan.pacing = match (settings.rate, &workload.replay) {
             (Some(rate), None) => Pacing::Open { rate, poisson: settings.poisson },
             // A replay at the capture's speed is open loop with instants of its own.
-            (_, Some(_)) if settings.speed != Some(0.0) => Pacing::Open { rate: 1.0, poisson: false },
+            (_, Some(capture)) if settings.speed != Some(0.0) => {
+                let gap = capture.mean_gap().max(Duration::from_nanos(1));
+                Pacing::Open { rate: gap.as_secs_f64().recip(), poisson: false }
+            }
             _ => Pacing::Closed,
         };
         plan.requests = settings.requests.unwrap_or(0);

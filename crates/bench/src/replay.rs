@@ -3,6 +3,7 @@
 use martlet_client::resp;
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A parsed capture.
 pub struct Capture {
@@ -106,6 +107,12 @@ impl Capture {
         }
         capture.clients = clients.len();
         if capture.requests.is_empty() { Err("the capture holds no request".into()) } else { Ok(capture) }
+    }
+
+    /// Mean time between two requests.
+    pub fn mean_gap(&self) -> Duration {
+        let span_ns = self.requests.iter().map(|r| r.due_ns).max().unwrap_or(0);
+        Duration::from_nanos(span_ns / (self.requests.len() as u64).max(1))
     }
 
     /// The place where a thread begins.

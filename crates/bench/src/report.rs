@@ -27,8 +27,11 @@ pub struct Report {
     pub connections: usize,
     pub threads: usize,
     pub pipeline: usize,
-    /// Requests per second that were asked for, in open loop.
+    /// Requests per second that were asked for, in open loop; a replay's is its capture's mean.
     pub asked_rate: Option<f64>,
+    /// The requests were a capture's; in open loop they were due when they are in it.
+    #[serde(default)]
+    pub replay: bool,
     pub io: String,
     pub elapsed_s: f64,
     pub requests: u64,
@@ -91,8 +94,8 @@ fn environment(job: &Job<'_>) -> Environment {
     };
     let version =
         ["martlet_version", "valkey_version", "redis_version"].into_iter().map(field).find(|v| !v.is_empty());
-    let command =
-        meter.pid().map(|pid| read(&format!("/proc/{pid}/cmdline")).replace('\0', " ")).unwrap_or_default();
+    let command = meter.pid().map(|pid| read(&format!("/proc/{pid}/cmdline"))).unwrap_or_default();
+    let command = without_passwords(command.split('\0').map(str::to_string)).join(" ");
     Environment {
         kernel: read("/proc/sys/kernel/osrelease").trim().into(),
         cpu: cpu.trim_start_matches([' ', '\t', ':']).into(),
@@ -100,6 +103,22 @@ fn environment(job: &Job<'_>) -> Environment {
         server: format!("{name} {}", version.unwrap_or_default()).trim().into(),
         server_command_line: command.trim().into(),
     }
+}
+
+/// The words of a command line, passwords replaced: reports are passed on.
+fn without_passwords(words: impl Iterator<Item = String>) -> Vec<String> {
+    let mut previous = String::new();
+    let mut shown = Vec::new();
+    for word in words {
+        let hidden = match (previous.as_str(), word.split_once("://").zip(word.rsplit_once('@'))) {
+            ("-a" | "--requirepass" | "requirepass" | "--masterauth" | "masterauth", _) => "***".to_string(),
+            (_, Some(((scheme, _), (_, host)))) => format!("{scheme}://***@{host}"),
+            _ => word.clone(),
+        };
+        shown.push(hidden);
+        previous = word;
+    }
+    shown
 }
 
 impl Report {
@@ -123,15 +142,16 @@ impl Report {
             tool: format!("martlet bench {}", env!("CARGO_PKG_VERSION")),
             time_unix_s: now.as_secs(),
             environment: environment(job),
-            command_line: std::env::args().collect(),
+            command_line: without_passwords(std::env::args()),
             seed: plan.seed,
             connections: plan.connections,
             threads: plan.threads,
             pipeline: plan.pipeline,
             asked_rate: match plan.pacing {
-                Pacing::Open { rate, .. } if plan.workload.replay.is_none() => Some(rate),
-                _ => None,
+                Pacing::Open { rate, .. } => Some(rate),
+                Pacing::Closed => None,
             },
+            replay: plan.workload.replay.is_some(),
             io: result.io.into(),
             elapsed_s: result.elapsed.as_secs_f64(),
             requests: result.requests(),
@@ -170,9 +190,13 @@ impl Report {
             self.threads,
             if self.threads == 1 { "" } else { "s" },
             self.pipeline,
-            match self.asked_rate {
-                Some(rate) => format!("open loop at {rate:.0} requests/s"),
-                None => "closed loop".into(),
+            match (self.asked_rate, self.replay) {
+                (Some(rate), false) => format!("open loop at {rate:.0} requests/s"),
+                (Some(rate), true) => {
+                    format!("open loop at the capture's instants (mean {rate:.0} requests/s)")
+                }
+                (None, false) => "closed loop".into(),
+                (None, true) => "closed loop over a capture".into(),
             },
             self.elapsed_s,
             self.environment.server,
@@ -458,6 +482,13 @@ fn render(arguments: &[String]) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn reports_hold_no_passwords() {
+        let line = "bench -a secret -u redis://me:secret@host:1/2 --uri GET a@b";
+        let shown = without_passwords(line.split(' ').map(str::to_string)).join(" ");
+        assert_eq!(shown, "bench -a *** -u redis://***@host:1/2 --uri GET a@b");
+    }
 
     pub(super) fn sample(requests: u64) -> Report {
         let mut latencies = Latencies::new();

@@ -14,7 +14,7 @@ const RAND_INT_DIGITS: usize = 12;
 const RAND_INT: &str = "__rand_int__";
 const TAG: &str = "{tag}";
 /// Bytes of the pool that values are cut from, and the longest value.
-const POOL_BYTES: usize = 1 << 20;
+const POOL_BYTES: usize = 1 << 18;
 /// Longest value that a template may ask for.
 pub const MAX_VALUE_BYTES: u64 = 512 << 20;
 /// Variables that a session may bind.

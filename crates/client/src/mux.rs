@@ -45,11 +45,6 @@ pub trait Mux: Sized {
     /// Hands queued sends to the kernel, sleeps until something happens or `timeout` is over (`None`: no limit),
     /// and passes on all events. A signal ends the sleep early without an error.
     fn wait(&mut self, timeout: Option<Duration>, handler: &mut impl Handler) -> io::Result<()>;
-    /// Lets a wait last until `events` have happened, but once one has, at most `at_most` longer: one wake-up then
-    /// serves several connections. Where the kernel cannot do that, a wait ends with the first event.
-    fn gather(&mut self, events: usize, at_most: Duration) {
-        let _ = (events, at_most);
-    }
     /// "io_uring" or "epoll", as reports show it.
     fn name(&self) -> &'static str;
 }

@@ -1,7 +1,7 @@
 //! From settings to a server: URI, address, prelude, TLS, cluster nodes.
 
 use super::options::Settings;
-use crate::control::{Control, error_text};
+use crate::control::{Control, error_text, plain_error};
 use crate::plan::{Node, Target};
 use martlet_client::address::Address;
 use martlet_client::resp;
@@ -116,11 +116,7 @@ pub fn control(target: &Target) -> Result<Control, String> {
 
 /// The same to one node.
 pub fn control_at(target: &Target, address: &Address) -> Result<Control, String> {
-    let failed = |e: std::io::Error| {
-        let text = e.to_string();
-        let text = text.split(" (os error").next().unwrap_or(&text).to_string();
-        format!("Could not connect to server at {address}: {text}")
-    };
+    let failed = |e: std::io::Error| format!("Could not connect to server at {address}: {}", plain_error(&e));
     let mut control = Control::connect(address, target.tls.as_ref()).map_err(failed)?;
     control.write(&target.prelude).map_err(failed)?;
     for _ in 0..target.prelude_replies {

@@ -120,9 +120,6 @@ pub struct UringMux {
     /// Memory of operations whose connection was closed while they were in flight, until their completion.
     retired: HashMap<u64, Retired>,
     generation: u32,
-    /// See `Mux::gather`.
-    gather_events: usize,
-    gather_us: u32,
 }
 
 /// Kept only so that the kernel never reads freed memory.
@@ -260,8 +257,6 @@ impl Mux for UringMux {
             completions: Vec::new(),
             retired: HashMap::new(),
             generation: 0,
-            gather_events: 1,
-            gather_us: 0,
         })
     }
 
@@ -326,8 +321,7 @@ impl Mux for UringMux {
             }),
             Some(timeout) => {
                 let spec = Timespec::from(timeout);
-                let arguments = SubmitArgs::new().timespec(&spec).min_wait_usec(self.gather_us);
-                self.ring.submitter().submit_with_args(self.gather_events, &arguments)
+                self.ring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(&spec))
             }
         };
         handler.woken();
@@ -345,12 +339,6 @@ impl Mux for UringMux {
         completions.clear();
         self.completions = completions;
         Ok(())
-    }
-
-    fn gather(&mut self, events: usize, at_most: Duration) {
-        if self.ring.params().is_feature_min_timeout() && events > 1 {
-            (self.gather_events, self.gather_us) = (events, at_most.as_micros() as u32);
-        }
     }
 
     fn name(&self) -> &'static str {

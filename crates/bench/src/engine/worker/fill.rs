@@ -177,8 +177,9 @@ impl<M: Mux> Worker<'_, M> {
             return;
         }
         self.sent_bytes += buffer.len() as u64;
-        // Without a notice, a connection's buffer is free when all its replies are in.
-        let notify = self.notify || connection.phase != Phase::Ready;
+        // Without a notice, a connection's buffer is free when all its replies are in. With TLS something else may have to be sent before:
+        // the end of the handshake, an answer to a change of keys.
+        let notify = self.notify || connection.phase != Phase::Ready || connection.tls.is_some();
         connection.sending = !self.mux.send(slot, notify);
     }
 
@@ -248,9 +249,8 @@ impl<M: Mux> Worker<'_, M> {
     /// How long the thread may sleep before the next request is due.
     fn until_due(&self) -> Duration {
         let Some(schedule) = &self.schedule else { return TICK };
-        let spin = self.core.plan.spin.as_nanos() as u64;
         let gap = schedule.peek().saturating_sub(self.core.start.elapsed().as_nanos() as u64);
-        if gap <= spin { Duration::ZERO } else { Duration::from_nanos(gap - spin) }
+        Duration::from_nanos(gap.saturating_sub(self.spin_ns))
     }
 
     /// Sends the next step of each session whose last one is answered.
@@ -307,7 +307,7 @@ impl<M: Mux> Worker<'_, M> {
         let mut timeout = TICK;
         while let Some(request) = cursor.peek() {
             if open_loop && request.due_ns > now {
-                timeout = Duration::from_nanos(request.due_ns - now);
+                timeout = Duration::from_nanos((request.due_ns - now).saturating_sub(self.spin_ns));
                 break;
             }
             let slot = request.client % own;
@@ -320,6 +320,9 @@ impl<M: Mux> Worker<'_, M> {
             let plain = connection.tls.is_some().then_some(&mut connection.plain);
             let Some(buffer) = open_buffer(plain, &mut self.mux, slot, connection.dirty) else { break };
             buffer.extend_from_slice(request.bytes);
+            if open_loop {
+                self.send_lag.record(now - request.due_ns.max(connection.since_ns).min(now), 1);
+            }
             let since_ns = if open_loop { request.due_ns } else { u64::MAX };
             connection.in_flight.push_back(InFlight { since_ns, command: request.command });
             connection.outstanding += 1;

@@ -8,14 +8,14 @@ mod route;
 
 use super::connection::{Connection, InFlight, Phase};
 use super::{INTERRUPTED, Shared};
+use crate::control::plain_error;
 use crate::latency::Latencies;
 use crate::pacing::Schedule;
-use crate::plan::{Pacing, Plan, Unit};
+use crate::plan::{DEFAULT_SPIN, Pacing, Plan, Unit};
 use crate::template::{Draw, MAX_VARIABLES, Patches};
 use martlet_base::random::Random;
 use martlet_client::mux::{Handler, Mux};
 use martlet_client::scan::{ReplyKind, ReplySink};
-use replies::plain_error;
 use route::Router;
 use std::collections::VecDeque;
 use std::io;
@@ -33,11 +33,6 @@ const TICK: Duration = Duration::from_millis(100);
 const GRACE: Duration = Duration::from_secs(10);
 /// How long all connections together may take to open.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(60);
-/// In closed loop a wake-up waits for the replies of up to this share of the connections, or so many, but no longer
-/// than this: within the tool's tolerance of 20 µs, and a fraction of the latency that so many connections cause.
-const GATHER_SHARE: usize = 6;
-const GATHER_MOST: usize = 8;
-const GATHER_TIME: Duration = Duration::from_micros(20);
 /// Different error texts that are kept.
 const MAX_ERROR_TEXTS: usize = 32;
 
@@ -121,6 +116,8 @@ struct Worker<'a, M> {
     retry: VecDeque<(Instant, usize)>,
     sent_bytes: u64,
     send_lag: Latencies,
+    /// Open loop: how long before a request is due the thread polls instead of sleeping.
+    spin_ns: u64,
     end_ns: Option<u64>,
     exhausted: bool,
     /// Sends must tell when they are done.
@@ -248,6 +245,7 @@ impl<'a, M: Mux> Worker<'a, M> {
             retry: VecDeque::new(),
             sent_bytes: 0,
             send_lag: Latencies::new(),
+            spin_ns: 0,
             end_ns: plan.duration.map(|d| (plan.warmup + d).as_nanos() as u64),
             exhausted: false,
             notify: plan.reconnect_every > 0
@@ -321,17 +319,15 @@ impl<'a, M: Mux> Worker<'a, M> {
         self.core.start = start.unwrap_or_else(Instant::now);
         self.core.record_from_ns = plan.warmup.as_nanos() as u64;
         self.core.received_bytes = 0;
-        if plan.pacing == Pacing::Closed && self.replay.is_none() {
-            let events = (self.core.connections.len() / GATHER_SHARE).clamp(1, GATHER_MOST);
-            self.mux.gather(events, GATHER_TIME);
-        }
-        if let Pacing::Open { rate, poisson } = plan.pacing
-            && self.replay.is_none()
-        {
+        if let Pacing::Open { rate, poisson } = plan.pacing {
             // The default slack of 50 µs would show in every latency.
             // SAFETY: a system call without pointers.
             unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
-            self.schedule = Some(Schedule::new(rate, self.threads, self.index, poisson, plan.seed));
+            let gap = Duration::from_secs_f64(self.threads as f64 / rate);
+            self.spin_ns = plan.spin.unwrap_or(DEFAULT_SPIN.min(gap / 4)).as_nanos() as u64;
+            if self.replay.is_none() {
+                self.schedule = Some(Schedule::new(rate, self.threads, self.index, poisson, plan.seed));
+            }
         }
         self.core.woken();
     }

@@ -1,6 +1,7 @@
 //! What arrives: connections that open or break, replies that are matched with their requests and counted.
 
 use super::*;
+use crate::control::plain_error;
 
 /// Counts the replies of one chunk.
 #[derive(Default)]
@@ -284,10 +285,4 @@ impl Handler for Core<'_> {
             _ => self.fail(format!("Could not connect to server at {address}: {text}")),
         }
     }
-}
-
-/// The message without Rust's " (os error N)".
-pub(super) fn plain_error(error: &io::Error) -> String {
-    let text = error.to_string();
-    text.split(" (os error").next().unwrap_or(&text).to_string()
 }
