@@ -144,16 +144,18 @@ impl Manifest {
 
     /// Makes up a name for the next file of commands and lists it.
     pub fn new_increment(&mut self, name: &str) -> FileInfo {
-        let number = self.increments.last().map_or(0, |last| last.number) + 1;
+        let is_one = |file: &&FileInfo| file.name.ends_with(".aof") && file.name.contains(".incr.");
+        let spent = self.history.iter().filter(is_one).chain(&self.increments).map(|file| file.number).max();
+        let number = spent.unwrap_or(0) + 1;
         let kind = FileKind::Incremental;
         let new = FileInfo { name: format!("{name}.{number}.incr.aof"), number, kind };
         self.increments.push(new.clone());
         new
     }
 
-    /// Makes all files of commands but those from `first` on history.
-    pub fn retire_before(&mut self, first: &FileInfo) {
-        let is_old = |file: &mut FileInfo| file.number < first.number;
+    /// Makes all files of commands but those from number `first` on history.
+    pub fn retire_before(&mut self, first: u64) {
+        let is_old = |file: &mut FileInfo| file.number < first;
         let old: Vec<_> = self.increments.extract_if(.., is_old).collect();
         self.history.extend(old.into_iter().map(|file| FileInfo { kind: FileKind::History, ..file }));
     }
@@ -212,7 +214,7 @@ mod tests {
         assert_eq!(Manifest::parse(text), Ok(manifest.clone()));
         let second = manifest.new_increment("x");
         manifest.new_base("x", false, 1);
-        manifest.retire_before(&second);
+        manifest.retire_before(second.number);
         assert_eq!(
             manifest.to_text(),
             "file x.2.base.aof seq 2 type b\nfile \"a b.aof.1.base.rdb\" seq 1 type h\n\

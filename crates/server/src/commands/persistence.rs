@@ -86,6 +86,10 @@ static BGREWRITEAOF: ServerCommand = command("bgrewriteaof", 1, bgrewriteaof as 
 fn bgrewriteaof(call: &mut Call<'_>) -> Outcome {
     let shared = call.worker.shared;
     let log = &shared.persistence.log;
+    if log.follow_cancelled() {
+        call.reply.simple("Background append only file rewriting started");
+        return Ok(());
+    }
     if log.is_rewriting() {
         return Err(Error::Fixed("ERR Background append only file rewriting already in progress"));
     }

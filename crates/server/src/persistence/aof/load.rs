@@ -45,7 +45,7 @@ pub fn load(
 ) -> Result<LoadedLog, String> {
     let mut manifest = files::read_manifest(config)?;
     upgrade(shared, config, &mut manifest)?;
-    lock(&shared.persistence.log.facts).manifest = manifest.clone();
+    lock(&shared.persistence.log.listed).manifest = manifest.clone();
     if manifest.is_empty() {
         return Ok(LoadedLog::Missing);
     }

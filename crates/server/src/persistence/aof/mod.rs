@@ -4,6 +4,7 @@
 //! ([`rewrite`]), writes a new base. What always holds: the manifest on disk lists files that together, in order, have every write that a
 //! synchronisation has covered.
 
+pub mod commands;
 pub mod files;
 pub mod load;
 pub mod replay;
@@ -44,6 +45,8 @@ pub struct Rewrite {
     pub began_ms: i64,
     /// Ends it.
     is_cancelled: Arc<AtomicBool>,
+    /// Another is to follow at once: it was asked for after this one was cancelled.
+    is_followed: bool,
 }
 
 /// What is known of the append-only file and its rewrites.
@@ -65,7 +68,11 @@ pub struct Facts {
     pub failures: u64,
     /// When the last one ended, Unix milliseconds.
     ended_ms: i64,
-    /// The files.
+}
+
+/// The files as they are listed on disk.
+#[derive(Debug, Default)]
+struct Listed {
     manifest: Manifest,
     /// Numbers of bases up to this one have been used.
     spent_bases: u64,
@@ -84,6 +91,8 @@ enum Order {
 /// See the module's page. One per server.
 pub struct AppendLog {
     facts: Mutex<Facts>,
+    /// Held while the disk works on the list; nobody who serves clients waits for it.
+    listed: Mutex<Listed>,
     rewrite_ended: Condvar,
     orders: Mutex<VecDeque<Order>>,
     has_writer: AtomicBool,
@@ -116,11 +125,10 @@ impl Default for AppendLog {
             rewrites: 0,
             failures: 0,
             ended_ms: 0,
-            manifest: Manifest::default(),
-            spent_bases: 0,
         };
         AppendLog {
             facts: Mutex::new(facts),
+            listed: Mutex::default(),
             rewrite_ended: Condvar::new(),
             orders: Mutex::default(),
             has_writer: AtomicBool::new(false),
@@ -167,6 +175,13 @@ impl AppendLog {
         let facts = lock(&self.facts);
         facts.rewrite.iter().for_each(|rewrite| rewrite.is_cancelled.store(true, Ordering::Relaxed));
         facts.rewrite.is_some()
+    }
+
+    /// If the rewrite under way was cancelled, has another follow it; whether it was.
+    pub fn follow_cancelled(&self) -> bool {
+        let mut facts = lock(&self.facts);
+        let cancelled = facts.rewrite.as_mut().filter(|rewrite| rewrite.is_cancelled.load(Ordering::Relaxed));
+        cancelled.map(|rewrite| rewrite.is_followed = true).is_some()
     }
 
     /// Waits until no rewrite is under way. The gate must be open: a rewrite passes it.
@@ -229,7 +244,7 @@ impl Worker {
             (true, Phase::Off) => {
                 writer::start(shared).map_err(|error| error.to_string())?;
                 lock(&log.facts).phase = Phase::Starting;
-                if shared.persistence.background.running().is_some() {
+                if shared.persistence.background.running().is_some() || log.is_rewriting() {
                     tracing::warn!(
                         "AOF was enabled but there is already another background operation. An AOF background was scheduled to start when possible."
                     );
@@ -239,7 +254,9 @@ impl Worker {
                 rewrite::begin(shared)
             }
             (false, Phase::Starting | Phase::On) => {
-                log.cancel_rewrite();
+                if log.cancel_rewrite() {
+                    tracing::info!("Killing the running AOF rewrite, a thread rather than a child");
+                }
                 if phase == Phase::On && !shared.flush_log() {
                     tracing::warn!("Failed to fsync the AOF file");
                 }

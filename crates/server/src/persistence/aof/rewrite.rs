@@ -8,7 +8,7 @@
 //!
 //! The manifest on disk lists a new increment before anything is written to it, and a new base after all of it is on disk.
 
-use std::io;
+use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,7 +19,8 @@ use martlet_engine::{Keys, SavedKeys, Walk};
 use martlet_journal::Position;
 use martlet_journal::aof::{FileInfo, Manifest};
 
-use super::{Facts, Order, Phase, Rewrite, files, mode};
+use super::commands::CommandBase;
+use super::{Facts, Listed, Order, Phase, Rewrite, files, mode};
 use crate::config::{Config, error_text};
 use crate::persistence::file::NewFile;
 use crate::persistence::{background, save};
@@ -46,18 +47,12 @@ impl From<io::Error> for Ended {
 /// # Errors
 /// When the operating system refuses the thread.
 pub fn begin(shared: &'static Shared) -> Result<(), String> {
-    let log = &shared.persistence.log;
-    let rewrite = Rewrite { began_ms: shared.clock.unix_ms(), is_cancelled: Arc::default() };
-    let is_cancelled = rewrite.is_cancelled.clone();
-    {
-        let mut facts = lock(&log.facts);
-        facts.rewrite = Some(rewrite);
-        facts.is_scheduled = false;
-        facts.rewrites += 1;
-    }
+    let mut next = Some(note_beginning(shared, &mut lock(&shared.persistence.log.facts)));
     let body = move || {
         martlet_base::thread::give_way();
-        run(shared, &is_cancelled);
+        while let Some(is_cancelled) = next.take() {
+            next = run(shared, &is_cancelled);
+        }
     };
     let started = std::thread::Builder::new().name("rewrite".into()).spawn(body);
     started.map(drop).map_err(|error| {
@@ -68,7 +63,18 @@ pub fn begin(shared: &'static Shared) -> Result<(), String> {
     })
 }
 
-fn run(shared: &'static Shared, is_cancelled: &AtomicBool) {
+/// Notes that a rewrite begins; what cancels it.
+fn note_beginning(shared: &Shared, facts: &mut Facts) -> Arc<AtomicBool> {
+    let is_cancelled: Arc<AtomicBool> = Arc::default();
+    let began_ms = shared.clock.unix_ms();
+    facts.rewrite = Some(Rewrite { began_ms, is_cancelled: is_cancelled.clone(), is_followed: false });
+    facts.is_scheduled = false;
+    facts.rewrites += 1;
+    is_cancelled
+}
+
+/// Rewrites; if another is to follow at once, what cancels that.
+fn run(shared: &'static Shared, is_cancelled: &AtomicBool) -> Option<Arc<AtomicBool>> {
     tracing::info!("Background append only file rewriting started by pid {}", std::process::id());
     let result = rewrite(shared, is_cancelled);
     match &result {
@@ -77,16 +83,15 @@ fn run(shared: &'static Shared, is_cancelled: &AtomicBool) {
         Err(Ended::Waits) => tracing::info!("Background append only file rewriting waits for the save"),
         Err(Ended::Failed(why)) => tracing::warn!("Background AOF rewrite terminated with error: {why}"),
     }
-    ended(shared, &result);
+    ended(shared, &result)
 }
 
-fn ended(shared: &Shared, result: &Result<(), Ended>) {
+fn ended(shared: &Shared, result: &Result<(), Ended>) -> Option<Arc<AtomicBool>> {
     let log = &shared.persistence.log;
     let mut facts = lock(&log.facts);
     let now_ms = shared.clock.unix_ms();
-    if let Some(rewrite) = facts.rewrite.take() {
-        facts.last_s = Some((now_ms - rewrite.began_ms) / 1000);
-    }
+    let ended = facts.rewrite.take();
+    facts.last_s = ended.as_ref().map(|rewrite| (now_ms - rewrite.began_ms) / 1000).or(facts.last_s);
     match result {
         Ok(()) => (facts.is_sound, facts.failures) = (true, 0),
         Err(Ended::Waits) => {
@@ -99,11 +104,14 @@ fn ended(shared: &Shared, result: &Result<(), Ended>) {
             facts.failures += 1;
         }
     }
+    let is_followed = ended.is_some_and(|rewrite| rewrite.is_followed);
+    let next = is_followed.then(|| note_beginning(shared, &mut facts));
     drop(facts);
     log.rewrite_ended.notify_all();
+    next
 }
 
-/// The increment that begins at the cut.
+/// The increment that begins at the cut; there is none while the file is switched off, and only a base is asked for.
 struct Increment {
     info: FileInfo,
     file: Box<dyn DiskFile>,
@@ -119,13 +127,17 @@ fn rewrite(shared: &'static Shared, is_cancelled: &AtomicBool) -> Result<(), End
         let name = config.appenddirname.display();
         Ended::Failed(format!("Can't open or create append-only dir {name}: {}", error_text(&error)))
     })?;
-    let Increment { info, file, temporary } = open_increment(shared, &config)?;
-    let result = cut(shared, &config, file).and_then(|(position, totals)| {
-        let base = new_base(&lock(&shared.persistence.log.facts), &config).1;
+    let phase = shared.persistence.log.facts().phase;
+    let (info, file, temporary) = match open_increment(shared, &config, phase)? {
+        Some(Increment { info, file, temporary }) => (Some(info), Some(file), temporary),
+        None => (None, None, None),
+    };
+    let result = cut(shared, &config, phase, file).and_then(|(position, totals)| {
+        let base = new_base(&lock(&shared.persistence.log.listed), &config).1;
         let new = write_base(shared, &config, &base, &totals, is_cancelled).map_err(|error| {
             if error.kind() == io::ErrorKind::Interrupted { Ended::Cancelled } else { error.into() }
         })?;
-        go_over(shared, &config, new, (&info, temporary.as_deref()), position)
+        go_over(shared, &config, phase, new, info.as_ref().map(|info| (info, temporary.as_deref())), position)
     });
     if let (Err(_), Some(name)) = (&result, &temporary) {
         tracing::info!("Removing the temp incr aof file {name} in the background");
@@ -136,31 +148,35 @@ fn rewrite(shared: &'static Shared, is_cancelled: &AtomicBool) -> Result<(), End
 }
 
 /// Creates the file for what comes after the cut; once it is listed, nothing more is to be done for it.
-fn open_increment(shared: &Shared, config: &Config) -> Result<Increment, Ended> {
+fn open_increment(shared: &Shared, config: &Config, phase: Phase) -> Result<Option<Increment>, Ended> {
+    if phase == Phase::Off {
+        return Ok(None);
+    }
     let (log, disk) = (&shared.persistence.log, &shared.persistence.disk);
-    let mut facts = lock(&log.facts);
-    let mut manifest = facts.manifest.clone();
+    let mut listed = lock(&log.listed);
+    let mut manifest = listed.manifest.clone();
     let info = manifest.new_increment(&files::name(config));
     let failed = |error: io::Error| {
         Ended::Failed(format!("Can't open the append-only file {}: {}", info.name, error_text(&error)))
     };
-    if facts.phase == Phase::Starting {
+    if phase == Phase::Starting {
         let name = format!("temp-{}.incr", files::name(config));
         let file = disk.create(&files::directory(config).join(&name)).map_err(failed)?;
-        return Ok(Increment { info, file, temporary: Some(name) });
+        return Ok(Some(Increment { info, file, temporary: Some(name) }));
     }
     tracing::info!("Creating AOF incr file {} on background rewrite", info.name);
     let file = disk.create(&files::path(config, &info)).map_err(failed)?;
     files::write_manifest(disk, config, &manifest).map_err(failed)?;
-    facts.manifest = manifest;
-    Ok(Increment { info, file, temporary: None })
+    listed.manifest = manifest;
+    Ok(Some(Increment { info, file, temporary: None }))
 }
 
 /// The instant that the new base is of: behind the closed gate, so that no command is in two files, or in none.
 fn cut(
     shared: &'static Shared,
     config: &Config,
-    file: Box<dyn DiskFile>,
+    phase: Phase,
+    file: Option<Box<dyn DiskFile>>,
 ) -> Result<(Position, Vec<save::Totals>), Ended> {
     let (log, journal) = (&shared.persistence.log, &shared.engine.journal);
     let mut keys = Keys::new(shared.engine, shared.saver(), Random::from_entropy());
@@ -169,7 +185,7 @@ fn cut(
             return Err(Ended::Waits);
         }
         let facts = lock(&log.facts);
-        if facts.phase == Phase::Off {
+        if facts.phase != phase {
             return Err(Ended::Cancelled);
         }
         keys.hold_all();
@@ -177,9 +193,11 @@ fn cut(
         keys.release();
         shared.engine.snapshot.cut();
         let position = journal.end();
-        log.order(Order::Switch { from: position, file: Some((file, 0)) });
-        log.closed_bytes.store(log.current_bytes.load(Ordering::Relaxed), Ordering::Relaxed);
-        if facts.phase == Phase::Starting {
+        if let Some(file) = file {
+            log.order(Order::Switch { from: position, file: Some((file, 0)) });
+            log.closed_bytes.store(log.current_bytes.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+        if phase == Phase::Starting {
             journal.set_mode(mode(config));
         }
         Ok((position, totals))
@@ -206,34 +224,79 @@ pub fn write_base(
         &format!("temp-rewriteaof-bg-{}.aof", std::process::id()),
         config.aof_rewrite_incremental_fsync,
     );
+    let new = new.inspect_err(|_| Walk::new(shared.engine, shared.saver()).end(&mut SavedKeys::default()))?;
+    match config.aof_use_rdb_preamble {
+        true => write_rdb(shared, config, new, totals, is_cancelled),
+        false => write_commands(shared, config, new, is_cancelled),
+    }
+    .and_then(NewFile::sync)
+}
+
+fn write_rdb(
+    shared: &'static Shared,
+    config: &Config,
+    new: NewFile,
+    totals: &[save::Totals],
+    is_cancelled: &AtomicBool,
+) -> io::Result<NewFile> {
     let now_ms = shared.clock.unix_ms();
     let access = save::KeptAccess::of(config);
-    let mut file = save::begin(new?, config, totals, now_ms, true);
+    let mut file = save::begin(new, config, totals, now_ms, true);
     for (db, total) in totals.iter().enumerate().filter(|(_, total)| total.keys > 0) {
         file.database(db as u64, total.keys as u64, total.expiring as u64);
     }
+    walk(shared, is_cancelled, |taken| {
+        background::write(&mut file, taken, access, now_ms);
+        file.is_sound()
+    })?;
+    file.finish()
+}
+
+fn write_commands(
+    shared: &'static Shared,
+    config: &Config,
+    mut new: NewFile,
+    is_cancelled: &AtomicBool,
+) -> io::Result<NewFile> {
+    let mut base = CommandBase::default();
+    if config.aof_timestamp_enabled {
+        base.bytes.extend_from_slice(format!("#TS:{}\r\n", shared.clock.unix_ms() / 1000).as_bytes());
+    }
+    let mut result = Ok(());
+    walk(shared, is_cancelled, |taken| {
+        taken.for_each(|saved| base.key(&saved));
+        result = new.write_all(&base.bytes);
+        base.bytes.clear();
+        result.is_ok()
+    })?;
+    result?;
+    Ok(new)
+}
+
+/// Hands over what the keyspace held at the cut, some keys at a time, as long as `write` goes on.
+fn walk(
+    shared: &'static Shared,
+    is_cancelled: &AtomicBool,
+    mut write: impl FnMut(&SavedKeys) -> bool,
+) -> io::Result<()> {
     let mut walk = Walk::new(shared.engine, shared.saver());
     let mut taken = SavedKeys::default();
     let is_wanted = || !is_cancelled.load(Ordering::Relaxed);
-    let mut is_whole = false;
-    while is_wanted() && file.is_sound() && !is_whole {
+    let (mut is_whole, mut goes_on) = (false, true);
+    while is_wanted() && goes_on && !is_whole {
         is_whole = !walk.take(&mut taken);
-        background::write(&mut file, &taken, access, now_ms);
+        goes_on = write(&taken);
         crate::persistence::delay(shared.config.snapshot().rdb_key_save_delay_us, taken.len(), is_wanted);
     }
     walk.end(&mut taken);
-    background::write(&mut file, &taken, access, now_ms);
-    drop(taken);
-    if !is_wanted() {
-        return Err(io::ErrorKind::Interrupted.into());
-    }
-    file.finish().and_then(NewFile::sync)
+    write(&taken);
+    if is_wanted() { Ok(()) } else { Err(io::ErrorKind::Interrupted.into()) }
 }
 
 /// The list with the next base in place of the present one, and that base.
-fn new_base(facts: &Facts, config: &Config) -> (Manifest, FileInfo) {
-    let mut manifest = facts.manifest.clone();
-    let base = manifest.new_base(&files::name(config), config.aof_use_rdb_preamble, facts.spent_bases);
+fn new_base(listed: &Listed, config: &Config) -> (Manifest, FileInfo) {
+    let mut manifest = listed.manifest.clone();
+    let base = manifest.new_base(&files::name(config), config.aof_use_rdb_preamble, listed.spent_bases);
     (manifest, base)
 }
 
@@ -241,35 +304,41 @@ fn new_base(facts: &Facts, config: &Config) -> (Manifest, FileInfo) {
 fn go_over(
     shared: &Shared,
     config: &Config,
+    phase: Phase,
     new: NewFile,
-    (increment, temporary): (&FileInfo, Option<&str>),
+    increment: Option<(&FileInfo, Option<&str>)>,
     position: Position,
 ) -> Result<(), Ended> {
     let (log, disk) = (&shared.persistence.log, &shared.persistence.disk);
-    let mut facts = lock(&log.facts);
-    if facts.phase == Phase::Off {
+    let mut listed = lock(&log.listed);
+    if log.facts().phase != phase {
         return Err(Ended::Cancelled);
     }
-    let (mut manifest, base) = new_base(&facts, config);
-    if let Some(temporary) = temporary {
+    let (mut manifest, base) = new_base(&listed, config);
+    if let Some((increment, Some(temporary))) = increment {
         disk.rename(&files::directory(config).join(temporary), &files::path(config, increment))?;
         manifest.increments.push(increment.clone());
     }
-    manifest.retire_before(increment);
+    manifest.retire_before(increment.map_or(u64::MAX, |(increment, _)| increment.number));
     // Should the list be on disk although it seems not to be, another base must not take this one's name.
-    facts.spent_bases = base.number;
+    listed.spent_bases = base.number;
     new.publish()?;
     tracing::info!("Successfully created the AOF base file {}", base.name);
     files::write_manifest(disk, config, &manifest)?;
-    let base_bytes = std::fs::metadata(files::path(config, &base)).map_or(0, |facts| facts.len());
-    let increment_bytes = std::fs::metadata(files::path(config, increment)).map_or(0, |facts| facts.len());
+    let size = |file: &FileInfo| std::fs::metadata(files::path(config, file)).map_or(0, |facts| facts.len());
+    let (base_bytes, all_bytes) = (size(&base), manifest.files().map(size).sum());
     log.closed_bytes.store(base_bytes, Ordering::Relaxed);
-    log.base_bytes.store(base_bytes + increment_bytes, Ordering::Relaxed);
-    log.current_bytes.store(base_bytes + increment_bytes, Ordering::Relaxed);
+    log.base_bytes.store(all_bytes, Ordering::Relaxed);
+    log.current_bytes.store(all_bytes, Ordering::Relaxed);
     log.order(Order::Rewritten(position));
     shared.engine.journal.nudge();
-    facts.phase = Phase::On;
+    {
+        let mut facts = lock(&log.facts);
+        if facts.phase == Phase::Starting {
+            facts.phase = Phase::On;
+        }
+    }
     files::remove_history(disk, config, &mut manifest);
-    facts.manifest = manifest;
+    listed.manifest = manifest;
     Ok(())
 }

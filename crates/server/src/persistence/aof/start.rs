@@ -24,7 +24,8 @@ pub fn open(shared: &'static Shared, keys: &mut Keys, config: &Config) -> Result
     disk.create_directory(&directory).map_err(|error| {
         failed(&format!("Can't open or create append-only dir {}", config.appenddirname.display()), &error)
     })?;
-    let mut manifest = lock(&log.facts).manifest.clone();
+    let mut listed = lock(&log.listed);
+    let manifest = &mut listed.manifest;
     if manifest.is_empty() {
         let totals = shared.engine.gate.closed(|| {
             keys.hold_all();
@@ -48,7 +49,7 @@ pub fn open(shared: &'static Shared, keys: &mut Keys, config: &Config) -> Result
     let file = disk
         .append(&path)
         .map_err(|error| failed(&format!("Can't open the append-only file {}", last.name), &error))?;
-    files::write_manifest(disk, config, &manifest)
+    files::write_manifest(disk, config, manifest)
         .map_err(|error| failed("Can't write the AOF manifest", &error))?;
     let size = |path: &Path| std::fs::metadata(path).map_or(0, |facts| facts.len());
     let of = |file: &FileInfo| size(&files::path(config, file));
@@ -62,9 +63,7 @@ pub fn open(shared: &'static Shared, keys: &mut Keys, config: &Config) -> Result
         log.order(Order::Switch { from, file: Some((file, last_bytes)) });
         shared.engine.journal.set_mode(mode(config));
     });
-    files::remove_history(disk, config, &mut manifest);
-    let mut facts = lock(&log.facts);
-    facts.manifest = manifest;
-    facts.phase = Phase::On;
+    files::remove_history(disk, config, manifest);
+    lock(&log.facts).phase = Phase::On;
     Ok(())
 }

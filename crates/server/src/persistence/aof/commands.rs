@@ -1,0 +1,78 @@
+//! Keys as the commands that make them: the base of an append-only file without `aof-use-rdb-preamble`.
+
+use martlet_base::number::{NumberBuffer, format_f64_seventeen};
+use martlet_engine::{SavedKey, SavedValue};
+use martlet_journal::encode;
+use martlet_keyspace::Value;
+use martlet_types::element::{Element, IntBuffer};
+use martlet_types::hash::NO_EXPIRY;
+
+/// Elements of a collection that one command adds (Redis: `AOF_REWRITE_ITEMS_PER_CMD`).
+const ELEMENTS: usize = 64;
+
+/// Writes keys as commands.
+#[derive(Debug, Default)]
+pub struct CommandBase {
+    db: Option<usize>,
+    /// What was written.
+    pub bytes: Vec<u8>,
+}
+
+fn text(element: Element<'_>) -> Vec<u8> {
+    element.as_bytes(&mut IntBuffer::new()).to_vec()
+}
+
+fn number(value: impl ToString) -> Vec<u8> {
+    value.to_string().into_bytes()
+}
+
+impl CommandBase {
+    /// Appends what makes the key.
+    pub fn key(&mut self, saved: &SavedKey<'_>) {
+        if self.db.replace(saved.db) != Some(saved.db) {
+            self.command(&[b"SELECT", &number(saved.db)]);
+        }
+        match saved.value {
+            SavedValue::Str(value) => self.command(&[b"SET", saved.key, &value.to_vec()]),
+            SavedValue::Shared(value) => self.value(saved.key, value),
+        }
+        if let Some(at_ms) = saved.expiry_ms {
+            self.command(&[b"PEXPIREAT", saved.key, &number(at_ms)]);
+        }
+    }
+
+    fn value(&mut self, key: &[u8], value: &Value) {
+        match value {
+            Value::Int(value) => self.command(&[b"SET", key, &number(value)]),
+            Value::Str { bytes, .. } => self.command(&[b"SET", key, bytes]),
+            Value::List(list) => self.elements(b"RPUSH", key, list.iter().map(|element| [text(element)])),
+            Value::Set(set) => self.elements(b"SADD", key, set.iter().map(|member| [text(member)])),
+            Value::ZSet(zset) => {
+                let pair = |score: f64, member| {
+                    [format_f64_seventeen(score, &mut NumberBuffer::new()).to_vec(), text(member)]
+                };
+                self.elements(b"ZADD", key, zset.iter().map(|entry| pair(entry.score, entry.member)));
+            }
+            Value::Hash(hash) => {
+                self.elements(b"HMSET", key, hash.iter().map(|field| [text(field.name), text(field.value)]));
+                for field in hash.iter().filter(|field| field.expire_at_ms != NO_EXPIRY) {
+                    let at_ms = number(field.expire_at_ms);
+                    self.command(&[b"HPEXPIREAT", key, &at_ms, b"FIELDS", b"1", &text(field.name)]);
+                }
+            }
+        }
+    }
+
+    fn elements<const N: usize>(&mut self, name: &[u8], key: &[u8], all: impl Iterator<Item = [Vec<u8>; N]>) {
+        let mut all = all.peekable();
+        while all.peek().is_some() {
+            let some: Vec<_> = all.by_ref().take(ELEMENTS).flatten().collect();
+            let args: Vec<&[u8]> = [name, key].into_iter().chain(some.iter().map(Vec::as_slice)).collect();
+            self.command(&args);
+        }
+    }
+
+    fn command(&mut self, args: &[&[u8]]) {
+        encode(&mut self.bytes, args.iter().copied());
+    }
+}
