@@ -162,3 +162,19 @@ pub fn payloads() -> Vec<Vec<u8>> {
     ];
     recorded.filter(|bytes| bytes.len() < 2048).chain(older.map(<[u8]>::to_vec)).collect()
 }
+
+/// Whole RDB files: of real servers, and of our own encoded values one by one, in several versions.
+pub fn files() -> Vec<Vec<u8>> {
+    let recorded: [&[u8]; 2] = [
+        include_bytes!("../../crates/snapshot/tests/redis_7_0.rdb"),
+        include_bytes!("../../crates/snapshot/tests/valkey_8.rdb"),
+    ];
+    let small = payloads().into_iter().flat_map(|value| {
+        [b"REDIS0003", b"REDIS0012", b"VALKEY080"].map(|header| {
+            let (kind, value) = value.split_at(1);
+            let before: &[u8] = b"\xfa\x01a\x01b\xfe\x02\xfb\x01\x00\xfc\0\0\0\0\0\x01\0\0\xf9\x07";
+            [header, before, kind, b"\x03key", value, b"\xf8\x05\x00\x01s\xc0\x07\xff\0\0\0\0\0\0\0\0"].concat()
+        })
+    });
+    recorded.into_iter().map(<[u8]>::to_vec).chain(small).collect()
+}

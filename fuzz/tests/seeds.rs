@@ -39,6 +39,11 @@ fn reply_decoder() {
 }
 
 #[test]
+fn snapshot_file() {
+    replay("snapshot_file");
+}
+
+#[test]
 fn snapshot_payload() {
     replay("snapshot_payload");
 }
