@@ -25,7 +25,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("testkit", &["base", "client", "protocol"]),
     ("bench", &["base", "client", "protocol"]),
     ("cli", &["base", "client", "protocol"]),
-    ("martlet", &["base", "server", "snapshot", "journal", "bench", "cli"]),
+    ("martlet", &["base", "types", "server", "snapshot", "journal", "bench", "cli"]),
 ];
 
 /// Prints every finding and fails when there is one.

@@ -1,6 +1,7 @@
 //! The multi-call binary: `martlet TOOL …`, or the tool that the name it is called by says.
 
 mod check_rdb;
+mod convert;
 
 use std::ffi::OsString;
 
@@ -26,6 +27,7 @@ fn run(program: &OsString, arguments: &[OsString]) -> i32 {
     match arguments.first().and_then(|first| first.to_str()) {
         Some("bench") => martlet_bench::cli::main("bench", &arguments[1..]),
         Some("check-rdb") => check_rdb::main("martlet check-rdb", &arguments[1..]),
+        Some("convert") => convert::main(&arguments[1..]),
         Some("server") => martlet_server::server::main(&name, &arguments[1..]),
         _ => martlet_server::server::main(&name, arguments),
     }

@@ -1,0 +1,270 @@
+//! `martlet convert`: an RDB file to another version of the format, or to lines of JSON.
+//!
+//! The input is read twice, a key at a time: first to its end, so that a damaged file is refused before anything is written and the
+//! lowest version that holds the data is known. What always holds: the output has its name only when it is whole.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use martlet_snapshot::file::{Access, FileWriter, Item, ReadOptions, Record, read_file};
+use martlet_snapshot::payload::{VERSION_MAX, VERSION_MIN};
+use martlet_snapshot::{Error, Form, Limits, Source, VERSION_OLDEST, Value, lowest_version};
+use martlet_types::element::Element;
+use martlet_types::hash::NO_EXPIRY;
+
+const USAGE: &str = "\
+Usage: martlet convert IN OUT [--rdb-version N | --json-lines]
+
+Reads the RDB file IN, of any version that is known, and writes OUT:
+  --rdb-version N  an RDB file of version N, 6 to 12; without it the lowest from 10
+                   on that holds the data
+  --json-lines     a line of JSON for each key; OUT may be - for the standard output:
+                   {\"db\":0,\"key\":KEY,\"type\":\"hash\",\"expiry_ms\":null,\"value\":VALUE}
+                   string: TEXT; list, set: [TEXT, ...]; zset: [[TEXT, score], ...];
+                   hash: [[TEXT, TEXT], ...] with the expiry time third if a field has one.
+                   A TEXT that is no UTF-8 is {\"hex\":\"...\"}; an infinite score is \"inf\" or \"-inf\";
+                   \"idle_s\" or \"frequency\" are there if the file has them.
+";
+
+/// What is to be done.
+struct Task {
+    input: PathBuf,
+    output: PathBuf,
+    /// The version to write; `None` for the lowest.
+    version: Option<u16>,
+    is_json: bool,
+}
+
+/// What the first reading finds.
+#[derive(Default)]
+struct Found {
+    aux: Vec<(String, String)>,
+    /// Keys and expiring keys of each database.
+    totals: BTreeMap<u64, (u64, u64)>,
+    /// The lowest version that holds the data, and the first key that needs it.
+    version: u16,
+    key: Vec<u8>,
+}
+
+/// Runs the tool with what follows its name. Returns the exit status: 0 for a file that was converted.
+pub fn main(arguments: &[OsString]) -> i32 {
+    if arguments.iter().any(|argument| argument == "--help" || argument == "-h") {
+        print!("{USAGE}");
+        return 0;
+    }
+    let Some(task) = parse(arguments) else {
+        eprint!("{USAGE}");
+        return 1;
+    };
+    match convert(&task) {
+        Ok(()) => 0,
+        Err(message) => {
+            eprintln!("martlet convert: {message}");
+            1
+        }
+    }
+}
+
+fn parse(arguments: &[OsString]) -> Option<Task> {
+    let (mut paths, mut version, mut is_json) = (Vec::new(), None, false);
+    let mut arguments = arguments.iter();
+    while let Some(argument) = arguments.next() {
+        match argument.to_str() {
+            Some("--json-lines") => is_json = true,
+            Some("--rdb-version") => {
+                let number = arguments.next()?.to_str()?.parse().ok()?;
+                version = Some(number).filter(|number| (VERSION_OLDEST..=VERSION_MAX).contains(number));
+                version?;
+            }
+            Some(option) if option.starts_with("--") => return None,
+            _ => paths.push(PathBuf::from(argument)),
+        }
+    }
+    let [input, output] = <[PathBuf; 2]>::try_from(paths).ok()?;
+    (!is_json || version.is_none()).then_some(Task { input, output, version, is_json })
+}
+
+/// Reads the file and hands over what it holds.
+fn read(path: &Path, found: impl FnMut(Item, u64) -> Result<(), Error>) -> Result<(), String> {
+    let shown = path.display();
+    let file = File::open(path).map_err(|error| format!("cannot open {shown}: {error}"))?;
+    let len = file.metadata().map_err(|error| format!("cannot read {shown}: {error}"))?.len();
+    let options = ReadOptions { verify: true, any_version: false, limits: Limits::default() };
+    read_file(file, len, &options, found).map_err(|error| format!("{shown}: {error}"))
+}
+
+fn convert(task: &Task) -> Result<(), String> {
+    let found = look_through(&task.input)?;
+    if let Some(version) = task.version.filter(|&version| version < found.version) {
+        return Err(format!(
+            "version {version} cannot hold the hash '{}', whose fields expire: that takes version {}",
+            String::from_utf8_lossy(&found.key),
+            found.version
+        ));
+    }
+    let shown = task.output.display();
+    let failed = |error: io::Error| format!("cannot write {shown}: {error}");
+    if task.is_json && task.output == Path::new("-") {
+        return write_json(&task.input, &mut io::stdout().lock())?.map_err(failed);
+    }
+    let mut temporary = task.output.clone().into_os_string();
+    temporary.push(format!(".temp-{}", std::process::id()));
+    let temporary = PathBuf::from(temporary);
+    let file = File::create(&temporary).map_err(failed)?;
+    let written = if task.is_json {
+        write_json(&task.input, &mut BufWriter::new(&file))
+    } else {
+        write_rdb(task, &found, &file)
+    };
+    let ended = written.and_then(|written| {
+        let published = written.and_then(|()| file.sync_all());
+        published.and_then(|()| std::fs::rename(&temporary, &task.output)).map_err(failed)
+    });
+    if ended.is_err() {
+        let _ = std::fs::remove_file(&temporary);
+    }
+    ended
+}
+
+fn look_through(input: &Path) -> Result<Found, String> {
+    let mut found = Found { version: VERSION_OLDEST, ..Found::default() };
+    read(input, |item, _| {
+        match item {
+            Item::Aux { name, text } => {
+                let [name, text] = [name, text].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+                found.aux.push((name, text));
+            }
+            Item::Record(record) => {
+                let total = found.totals.entry(record.db).or_default();
+                total.0 += 1;
+                total.1 += u64::from(record.expiry_ms.is_some());
+                let lowest = lowest_version(record.value.source());
+                if lowest > found.version {
+                    (found.version, found.key) = (lowest, record.key);
+                }
+            }
+        }
+        Ok(())
+    })?;
+    Ok(found)
+}
+
+/// Writes the RDB file; the outer error is the input's.
+fn write_rdb(task: &Task, found: &Found, file: &File) -> Result<io::Result<()>, String> {
+    let version = task.version.unwrap_or(found.version.max(VERSION_MIN));
+    let aux: Vec<(&str, &str)> =
+        found.aux.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
+    let mut writer = FileWriter::new(file, Form { version, compress: true }, &aux, true);
+    let mut db = None;
+    read(&task.input, |item, _| {
+        let Item::Record(record) = item else { return Ok(()) };
+        if let (true, Some(&(keys, expiring))) = (db != Some(record.db), found.totals.get(&record.db)) {
+            writer.database(record.db, keys, expiring);
+            db = Some(record.db);
+        }
+        let Record { db, key, expiry_ms, access, value } = &record;
+        let (db, expiry_ms, access) = (*db, *expiry_ms, *access);
+        writer.record(&Record { db, key, expiry_ms, access, value: value.source() });
+        // The error itself is told at the end.
+        if writer.is_sound() { Ok(()) } else { Err(Error::Interrupted) }
+    })
+    .or_else(|message| if writer.is_sound() { Err(message) } else { Ok(()) })?;
+    Ok(writer.finish().map(|_| ()))
+}
+
+/// Writes a line for each key; the outer error is the input's.
+fn write_json(input: &Path, out: &mut impl Write) -> Result<io::Result<()>, String> {
+    let mut written = Ok(());
+    read(input, |item, _| {
+        let Item::Record(record) = item else { return Ok(()) };
+        written = write_line(out, &record);
+        if written.is_ok() { Ok(()) } else { Err(Error::Interrupted) }
+    })
+    .or_else(|message| if written.is_ok() { Err(message) } else { Ok(()) })?;
+    Ok(written.and_then(|()| out.flush()))
+}
+
+fn write_line(out: &mut impl Write, record: &Record<Value>) -> io::Result<()> {
+    let source = record.value.source();
+    let kind = match source {
+        Source::String(_) => "string",
+        Source::List(_) => "list",
+        Source::Set(_) => "set",
+        Source::ZSet(_) => "zset",
+        Source::Hash(_) => "hash",
+    };
+    write!(out, "{{\"db\":{},\"key\":", record.db)?;
+    write_text(out, &record.key)?;
+    write!(out, ",\"type\":\"{kind}\",\"expiry_ms\":")?;
+    match record.expiry_ms {
+        Some(at_ms) => write!(out, "{at_ms}")?,
+        None => write!(out, "null")?,
+    }
+    match record.access {
+        Some(Access::IdleSeconds(idle_s)) => write!(out, ",\"idle_s\":{idle_s}")?,
+        Some(Access::Frequency(count)) => write!(out, ",\"frequency\":{count}")?,
+        None => {}
+    }
+    write!(out, ",\"value\":")?;
+    write_value(out, source)?;
+    out.write_all(b"}\n")
+}
+
+fn write_value(out: &mut impl Write, source: Source<'_>) -> io::Result<()> {
+    match source {
+        Source::String(text) => write_text(out, &text.to_vec()),
+        Source::List(list) => write_array(out, list.iter(), |out, element| write_element(out, element)),
+        Source::Set(set) => write_array(out, set.iter(), |out, member| write_element(out, member)),
+        Source::ZSet(zset) => write_array(out, zset.iter(), |out, entry| {
+            out.write_all(b"[")?;
+            write_element(out, entry.member)?;
+            match entry.score {
+                f64::INFINITY => write!(out, ",\"inf\"]"),
+                f64::NEG_INFINITY => write!(out, ",\"-inf\"]"),
+                score => write!(out, ",{score:?}]"),
+            }
+        }),
+        Source::Hash(hash) => write_array(out, hash.iter(), |out, field| {
+            out.write_all(b"[")?;
+            write_element(out, field.name)?;
+            out.write_all(b",")?;
+            write_element(out, field.value)?;
+            match field.expire_at_ms {
+                NO_EXPIRY => out.write_all(b"]"),
+                at_ms => write!(out, ",{at_ms}]"),
+            }
+        }),
+    }
+}
+
+fn write_array<T, W: Write>(
+    out: &mut W,
+    elements: impl Iterator<Item = T>,
+    mut write: impl FnMut(&mut W, T) -> io::Result<()>,
+) -> io::Result<()> {
+    for (index, element) in elements.enumerate() {
+        out.write_all(if index == 0 { b"[" } else { b"," })?;
+        write(out, element)?;
+    }
+    // No collection is empty.
+    out.write_all(b"]")
+}
+
+fn write_element(out: &mut impl Write, element: Element<'_>) -> io::Result<()> {
+    write_text(out, &element.to_vec())
+}
+
+/// A text as JSON: a string if it is UTF-8, else an object with its bytes.
+fn write_text(out: &mut impl Write, bytes: &[u8]) -> io::Result<()> {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => serde_json::to_writer(out, text).map_err(io::Error::from),
+        Err(_) => {
+            write!(out, "{{\"hex\":\"")?;
+            bytes.iter().try_for_each(|byte| write!(out, "{byte:02x}"))?;
+            write!(out, "\"}}")
+        }
+    }
+}
