@@ -215,6 +215,17 @@ impl Engine {
         Shard::prefetch_header(cell.state.get().cast::<Shard>());
     }
 
+    /// Asks the processor for a key's place in the directory, if the shard is free at this instant; its header should have arrived by
+    /// now. Before [`Engine::prefetch_bucket`], for many keys at once.
+    pub fn prefetch_place(&self, db: usize, hash: u64) {
+        let cell = &self.cells[hash as usize & (SHARD_COUNT - 1)];
+        if cell.lock.try_lock() {
+            // SAFETY: the lock is held.
+            unsafe { &*cell.state.get() }.keys.db(db).prefetch_place(hash);
+            cell.lock.unlock();
+        }
+    }
+
     /// Asks the processor for a key's bucket, if the shard is free at this instant and its database large enough for
     /// that to pay; whether it did.
     #[inline]

@@ -248,14 +248,21 @@ impl Snapshot {
 /// Takes a snapshot's keys out of the engine. Several threads may walk at once, each with a number of its own at the gate.
 pub struct Walk {
     engine: &'static Engine,
-    thread: usize,
+    /// `None` behind the closed gate.
+    thread: Option<usize>,
     shard: Option<usize>,
 }
 
 impl Walk {
     /// A walk by the thread of this number.
     pub fn new(engine: &'static Engine, thread: usize) -> Walk {
-        Walk { engine, thread, shard: None }
+        Walk { engine, thread: Some(thread), shard: None }
+    }
+
+    /// A walk behind the closed gate, on behalf of the thread for which it is closed and which touches nothing meanwhile. Its own
+    /// threads keep apart by the shards' locks.
+    pub fn behind_gate(engine: &'static Engine) -> Walk {
+        Walk { engine, thread: None, shard: None }
     }
 
     /// Takes some keys into `out`, whose content is dropped before; false when there are no more. Nothing is held between calls.
@@ -317,13 +324,13 @@ impl Walk {
     /// Runs `work` with a shard locked, inside the gate.
     fn hold<R>(&self, shard: usize, work: impl FnOnce(&Shard, &mut Part) -> R) -> R {
         let engine = self.engine;
-        engine.gate.enter(self.thread);
+        self.thread.iter().for_each(|&thread| engine.gate.enter(thread));
         engine.lock(shard);
         let mut held = Held::One(shard);
         let (state, part) = engine.state_and_part(&mut held, shard);
         let result = work(&state.keys, part);
         engine.release(&mut held);
-        engine.gate.leave(self.thread);
+        self.thread.iter().for_each(|&thread| engine.gate.leave(thread));
         result
     }
 }

@@ -239,6 +239,11 @@ impl Db {
         self.table.heap_bytes()
     }
 
+    /// Asks the processor for what tells where the key's bucket is.
+    pub fn prefetch_place(&self, hash: u64) {
+        self.table.prefetch_place(hash);
+    }
+
     /// Asks the processor for the key's bucket.
     #[inline]
     pub fn prefetch(&self, hash: u64) {

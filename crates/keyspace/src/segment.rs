@@ -340,11 +340,7 @@ impl Segment {
     /// Splits into two of one more bit of depth: `goes_right` tells for each entry.
     pub(crate) fn split(mut self, goes_right: impl Fn(RawEntry) -> bool) -> (Segment, Segment) {
         let mut halves: [Vec<u64>; 2] = [Vec::with_capacity(self.len()), Vec::with_capacity(self.len())];
-        for at in 0..self.slots() {
-            if self.slot(at) != 0 {
-                prefetch((self.slot(at) & ADDRESS) as *const u8);
-            }
-        }
+        self.prefetch_entries();
         for at in 0..self.slots() {
             let slot = self.slot(at);
             if slot != 0 {
@@ -364,6 +360,15 @@ impl Segment {
             half
         });
         (left, right)
+    }
+
+    /// Asks the processor for all entries, which are about to be visited in turn: of each the line that it begins in and the next.
+    pub(crate) fn prefetch_entries(&self) {
+        for slot in (0..self.slots()).map(|at| self.slot(at)).filter(|&slot| slot != 0) {
+            let entry = (slot & ADDRESS) as *const u8;
+            prefetch(entry);
+            prefetch(entry.wrapping_add(CACHE_LINE_BYTES));
+        }
     }
 
     /// The entries with their tags, in no particular order.

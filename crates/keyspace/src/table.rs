@@ -72,6 +72,13 @@ impl Table {
         at >> spare << spare
     }
 
+    /// Asks for the directory place of a hash, without looking at it.
+    #[inline]
+    pub(crate) fn prefetch_place(&self, hash: u64) {
+        let at = ((hash << 16) >> 1 >> (63 - self.depth)) as usize;
+        martlet_base::prefetch::prefetch(self.directory.as_ptr().wrapping_add(at).cast());
+    }
+
     #[inline]
     pub(crate) fn prefetch(&self, hash: u64) {
         self.directory[self.index(hash)].prefetch(tag(hash));
@@ -201,6 +208,7 @@ impl Table {
         let segment = &self.directory[index];
         // Segments may have been joined since the walk came by, as when the table was emptied.
         let is_whole = (index as u64) << place_bits >= from;
+        segment.prefetch_entries();
         for (_, entry) in segment.iter() {
             if is_whole || order(hash_of(entry.key())) >= from {
                 visit(entry);

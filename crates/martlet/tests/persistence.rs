@@ -260,3 +260,82 @@ fn writes_are_refused_while_the_disk_refuses() {
     let names: Vec<_> = fs::read_dir(directory.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
     assert_eq!(names.len(), 2, "{names:?}");
 }
+
+#[test]
+fn the_version_that_is_asked_for_is_written() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = start(directory.path(), &[]).unwrap();
+    let file = directory.path().join("dump.rdb");
+    let header = || String::from_utf8(fs::read(&file).unwrap()[..9].to_vec()).unwrap();
+    fill(&server);
+    run(&server, "SAVE");
+    assert_eq!(header(), "REDIS0012");
+    run(&server, "CONFIG SET rdb-version 11");
+    assert!(run(&server, "SAVE").starts_with("Error") && !save_in_background(&server));
+    assert!(server.log().contains("database 0 has hashes whose fields expire"), "{}", server.log());
+    run(&server, "CONFIG SET stop-writes-on-bgsave-error no");
+    for (count, db) in [(3, 0), (700, 0), (40, 3), (10, 9)] {
+        let mut client = Client::connect(server.address()).unwrap();
+        client.command(&["SELECT", &db.to_string()]).unwrap();
+        client.command(&["DEL", &format!("hx{count}")]).unwrap();
+    }
+    let digest = run(&server, "DEBUG DIGEST");
+    for (version, written) in
+        [("6", "0006"), ("7", "0007"), ("9", "0009"), ("11", "0011"), ("lowest", "0010")]
+    {
+        run(&server, &format!("CONFIG SET rdb-version {version}"));
+        assert_eq!(run(&server, "DEBUG RELOAD"), "OK", "{version}");
+        assert_eq!((header(), run(&server, "DEBUG DIGEST")), (format!("REDIS{written}"), digest.clone()));
+        assert!(save_in_background(&server) && check(&file).0, "{version}");
+    }
+    assert!(run(&server, "CONFIG SET rdb-version 5").starts_with("Error"));
+}
+
+fn convert(arguments: &[&std::ffi::OsStr]) -> (bool, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_martlet")).arg("convert").args(arguments).output().unwrap();
+    let text = [output.stdout, output.stderr].concat();
+    (output.status.success(), String::from_utf8(text).unwrap())
+}
+
+#[test]
+fn files_are_converted_between_versions_and_to_json() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = start(directory.path(), &[]).unwrap();
+    let digest = fill(&server);
+    run(&server, "SET text naïve\\n\"");
+    let mut client = Client::connect(server.address()).unwrap();
+    client.command(&[b"ZADD".as_slice(), b"bytes\xff", b"-inf", b"\xfe\x00"]).unwrap();
+    client.command(&["SET", "short", "1", "PXAT", "4000000000001"]).unwrap();
+    run(&server, "SAVE");
+    let path = directory.path();
+    let (from, to) = (path.join("dump.rdb"), path.join("other"));
+    let (_, json) = convert(&[from.as_ref(), "-".as_ref(), "--json-lines".as_ref()]);
+    for line in [
+        r#"{"db":0,"key":"text","type":"string","expiry_ms":null,"value":"naïve\\n\""}"#,
+        r#"{"db":0,"key":{"hex":"6279746573ff"},"type":"zset","expiry_ms":null,"value":[[{"hex":"fe00"},"-inf"]]}"#,
+        r#"{"db":0,"key":"short","type":"string","expiry_ms":4000000000001,"value":"1"}"#,
+        r#"{"db":0,"key":"i3","type":"set","expiry_ms":null,"value":["0","1","2"]}"#,
+        r#"{"db":0,"key":"hx3","type":"hash","expiry_ms":null,"value":[["0","",4000000000000],["1","vv",4000000000000],["2","vvvv",4000000000000]]}"#,
+    ] {
+        assert!(json.lines().any(|found| found == line), "{line}\n{json}");
+    }
+    assert_ne!(digest, run(&server, "DEBUG DIGEST"));
+    let digest = run(&server, "DEBUG DIGEST");
+    let (is_done, message) = convert(&[from.as_ref(), to.as_ref(), "--rdb-version".as_ref(), "10".as_ref()]);
+    assert!(!is_done && message.contains("that takes version 12") && !to.exists(), "{message}");
+    assert_eq!(convert(&[from.as_ref(), to.as_ref()]), (true, String::new()));
+    assert_eq!(&fs::read(&to).unwrap()[..9], b"REDIS0012");
+    fs::rename(&to, &from).unwrap();
+    run(&server, "DEBUG RELOAD NOSAVE");
+    assert_eq!(run(&server, "DEBUG DIGEST"), digest);
+
+    let file = fs::read(&from).unwrap();
+    fs::write(&from, &file[..file.len() / 2]).unwrap();
+    let (is_done, message) = convert(&[from.as_ref(), to.as_ref()]);
+    assert!(!is_done && message.contains("unexpected end, at offset"), "{message}");
+    let (is_done, message) = convert(&[to.as_ref(), "--rdb-version".as_ref(), "5".as_ref()]);
+    assert!(!is_done && message.contains("Usage:"), "{message}");
+    assert!(convert(&["--help".as_ref()]).0);
+    let names: Vec<_> = fs::read_dir(path).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(names.len(), 2, "{names:?}");
+}

@@ -70,6 +70,7 @@ fn serve(prepared: Prepared) -> Result<(), String> {
         return Err("Configured to not listen anywhere, exiting.".into());
     }
     shared.persistence.background.start_thread(shared).map_err(|e| e.to_string())?;
+    shared.persistence.crew.start(threads).map_err(|e| e.to_string())?;
     let addresses = tcp.iter().map(|l| l.name.clone()).collect();
     crate::reconfigure::install(shared);
     announce(shared);

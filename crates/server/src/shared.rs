@@ -196,8 +196,8 @@ pub struct Shared {
     mailboxes: Box<[CachePadded<Mailbox>]>,
 }
 
-/// Threads besides those that serve clients that may touch keys: one loads, one saves.
-const HELPERS: usize = 2;
+/// Threads that may touch keys for each that serves clients: itself, one that loads and one that saves.
+const NUMBERS_PER_THREAD: usize = 3;
 
 /// 40 random hexadecimal digits.
 pub fn random_id(random: &mut martlet_base::random::Random) -> String {
@@ -216,7 +216,7 @@ impl Shared {
         config_file: Option<std::path::PathBuf>,
     ) -> std::io::Result<Shared> {
         let clock = Clock::real();
-        let engine: &'static Engine = Box::leak(Box::new(Engine::new(threads + HELPERS)?));
+        let engine: &'static Engine = Box::leak(Box::new(Engine::new(threads * NUMBERS_PER_THREAD)?));
         let mut random = martlet_base::random::Random::from_entropy();
         let run_id = random_id(&mut random);
         let replication_id = Mutex::new(random_id(&mut random));
@@ -258,14 +258,14 @@ impl Shared {
         self.mailboxes.len()
     }
 
-    /// The number, to the engine, of the thread that loads.
-    pub fn helper(&self) -> usize {
-        self.thread_count()
+    /// The number, to the engine, of the thread that loads; there are as many of them as of those that serve.
+    pub fn loader(&self, index: usize) -> usize {
+        self.thread_count() + index
     }
 
-    /// The number, to the engine, of the thread that saves.
-    pub fn saver(&self) -> usize {
-        self.thread_count() + 1
+    /// The number, to the engine, of the thread that saves, likewise.
+    pub fn saver(&self, index: usize) -> usize {
+        2 * self.thread_count() + index
     }
 
     /// Says how to wake a thread.

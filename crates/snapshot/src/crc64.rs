@@ -45,9 +45,49 @@ pub fn crc64(mut crc: u64, bytes: &[u8]) -> u64 {
     crc
 }
 
+/// The product of two polynomials, the highest bit of each the constant, modulo Jones'.
+const fn product(left: u64, right: u64) -> u64 {
+    let (mut left, mut right, mut sum) = (left, right, 0);
+    while left != 0 {
+        if left >> 63 == 1 {
+            sum ^= right;
+        }
+        left <<= 1;
+        right = (right >> 1) ^ if right & 1 == 1 { POLYNOMIAL } else { 0 };
+    }
+    sum
+}
+
+/// `POWERS[n]`: what `2^n` zero bytes multiply a checksum by.
+static POWERS: [u64; 64] = {
+    let mut powers = [1 << (63 - 8); 64];
+    let mut n = 1;
+    while n < 64 {
+        powers[n] = product(powers[n - 1], powers[n - 1]);
+        n += 1;
+    }
+    powers
+};
+
+/// The checksum of what `crc` is the checksum of, followed by so many zero bytes. Since a checksum is linear, that of two pieces one
+/// after the other is that of the first, followed by as many zeros as the second is long, xor that of the second.
+pub fn followed_by_zeros(crc: u64, mut zeros: u64) -> u64 {
+    let mut sum = crc;
+    for power in &POWERS {
+        if zeros == 0 {
+            break;
+        }
+        if zeros & 1 == 1 {
+            sum = product(*power, sum);
+        }
+        zeros >>= 1;
+    }
+    sum
+}
+
 #[cfg(test)]
 mod tests {
-    use super::crc64;
+    use super::{crc64, followed_by_zeros};
     use proptest::prelude::*;
 
     #[test]
@@ -60,6 +100,8 @@ mod tests {
         fn pieces_give_the_whole(bytes in prop::collection::vec(any::<u8>(), 0..200), at in 0usize..200) {
             let (left, right) = bytes.split_at(at.min(bytes.len()));
             prop_assert_eq!(crc64(crc64(0, left), right), crc64(0, &bytes));
+            let joined = followed_by_zeros(crc64(0, left), right.len() as u64) ^ crc64(0, right);
+            prop_assert_eq!(joined, crc64(0, &bytes));
         }
     }
 }

@@ -55,7 +55,7 @@ impl Value {
 }
 
 /// The version from which type 22 is Valkey's.
-const VALKEY_VERSION_MIN: u16 = 80;
+pub(crate) const VALKEY_VERSION_MIN: u16 = 80;
 /// Redis refuses field expiry times beyond (`EB_EXPIRE_TIME_MAX`).
 const EXPIRY_MAX_MS: u64 = (1 << 48) - 2;
 

@@ -1,7 +1,7 @@
 //! Values to bytes.
 //!
-//! The kinds written are those that Redis 7.0 reads, but for hashes with field expiry, which it does not have: a set that is
-//! a listpack is written as strings, and becomes one again where it is read.
+//! A value is written in the form nearest to how it is held that the version of the format has ([`Form`]). What has none, as a set that is a
+//! listpack before version 11, is written as strings, and becomes a listpack again where it is read.
 
 use martlet_base::number::{NumberBuffer, format_f64};
 use martlet_types::element::Element;
@@ -57,15 +57,50 @@ const PLAIN_MIN_BYTES: usize = 1 << 30;
 /// Bytes around an element in a listpack, at most.
 const AROUND_BYTES: usize = 10;
 
-/// The kind as which [`write_value`] writes the value.
-pub fn encoded_kind(value: Source<'_>) -> Kind {
+/// How values are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Form {
+    /// For readers of this version of the format, at least [`VERSION_OLDEST`].
+    pub version: u16,
+    /// Compress strings where that pays.
+    pub compress: bool,
+}
+
+/// The oldest version that is written: Redis 2.6's.
+pub const VERSION_OLDEST: u16 = 6;
+/// The first with listpacks: Redis 7.0's.
+const VERSION_LISTPACKS: u16 = 10;
+/// The first with sets that are listpacks: Redis 7.2's.
+const VERSION_SET_LISTPACKS: u16 = 11;
+/// The first with binary scores: Redis 4.0's.
+const VERSION_BINARY_SCORES: u16 = 8;
+/// The first with fields that expire: Redis 7.4's.
+pub const VERSION_TIMED: u16 = 12;
+
+/// The oldest version that can hold the value: [`VERSION_OLDEST`] but for hashes with fields that expire.
+pub fn lowest_version(value: Source<'_>) -> u16 {
+    match value {
+        Source::Hash(hash) if hash.next_expiry_ms() != NO_EXPIRY => VERSION_TIMED,
+        _ => VERSION_OLDEST,
+    }
+}
+
+/// The kind as which [`write_value`] writes the value for readers of `version`; one of [`VERSION_TIMED`] if no older one can hold it.
+pub fn encoded_kind(value: Source<'_>, version: u16) -> Kind {
+    let packs = version >= VERSION_LISTPACKS;
     match value {
         Source::String(_) => Kind::String,
-        Source::List(_) => Kind::ListQuicklist2,
+        Source::List(_) if packs => Kind::ListQuicklist2,
+        Source::List(_) => Kind::List,
         Source::Set(set) if set.encoding() == "intset" => Kind::SetIntset,
+        Source::Set(set) if version >= VERSION_SET_LISTPACKS && set.encoding() == "listpack" => {
+            Kind::SetListpack
+        }
         Source::Set(_) => Kind::Set,
-        Source::ZSet(zset) if zset.encoding() == "listpack" => Kind::ZSetListpack,
-        Source::ZSet(_) => Kind::ZSet2,
+        Source::ZSet(zset) if packs && zset.encoding() == "listpack" => Kind::ZSetListpack,
+        Source::ZSet(_) if version >= VERSION_BINARY_SCORES => Kind::ZSet2,
+        Source::ZSet(_) => Kind::ZSet,
+        Source::Hash(hash) if !packs && hash.next_expiry_ms() == NO_EXPIRY => Kind::Hash,
         Source::Hash(hash) => match (hash.encoding(), hash.next_expiry_ms() != NO_EXPIRY) {
             ("hashtable", false) => Kind::Hash,
             ("hashtable", true) => Kind::HashTimed,
@@ -76,25 +111,38 @@ pub fn encoded_kind(value: Source<'_>) -> Kind {
 }
 
 /// Writes the value, without its type byte, as [`encoded_kind`] tells.
-pub fn write_value(out: &mut impl Sink, value: Source<'_>, compress: bool) {
-    match (value, encoded_kind(value)) {
+pub fn write_value(out: &mut impl Sink, value: Source<'_>, form: Form) {
+    let compress = form.compress;
+    match (value, encoded_kind(value, form.version)) {
         (Source::String(text), _) => write_element(out, text, compress),
+        (Source::List(list), Kind::List) => {
+            write_length(out, list.len() as u64);
+            list.iter().for_each(|element| write_element(out, element, compress));
+        }
         (Source::List(list), _) => write_list(out, list, compress),
         (Source::Set(set), Kind::SetIntset) => {
             let ints: Vec<i64> = set.iter().filter_map(|member| member.as_int()).collect();
             write_bytes(out, &intset::write(&ints), compress);
+        }
+        (Source::Set(set), Kind::SetListpack) => {
+            let mut listpack = listpack::Writer::new();
+            set.iter().for_each(|member| listpack.push(member));
+            write_bytes(out, &listpack.finish(), compress);
         }
         (Source::Set(set), _) => {
             write_length(out, set.len() as u64);
             set.iter().for_each(|member| write_element(out, member, compress));
         }
         (Source::ZSet(zset), Kind::ZSetListpack) => write_zset_listpack(out, zset, compress),
-        (Source::ZSet(zset), _) => {
+        (Source::ZSet(zset), kind) => {
             write_length(out, zset.len() as u64);
             // From the highest on, as Redis does: whoever reads it inserts at the head each time.
             for entry in zset.range(0..usize::MAX, true) {
                 write_element(out, entry.member, compress);
-                out.put(&entry.score.to_le_bytes());
+                match kind {
+                    Kind::ZSet => write_text_score(out, entry.score),
+                    _ => out.put(&entry.score.to_le_bytes()),
+                }
             }
         }
         (Source::Hash(hash), Kind::HashListpack) => {
@@ -117,10 +165,22 @@ pub fn write_value(out: &mut impl Sink, value: Source<'_>, compress: bool) {
     }
 }
 
+/// A score before version 8.
+fn write_text_score(out: &mut impl Sink, score: f64) {
+    if score.is_infinite() {
+        return out.put(&[if score > 0.0 { 254 } else { 255 }]);
+    }
+    let mut buffer = NumberBuffer::new();
+    let text = format_f64(score, &mut buffer);
+    // No number takes more than some twenty digits.
+    out.put(&[text.len() as u8]);
+    out.put(text);
+}
+
 /// Bytes that [`write_value`] would write.
-pub fn encoded_len(value: Source<'_>, compress: bool) -> usize {
+pub fn encoded_len(value: Source<'_>, form: Form) -> usize {
     let mut counter = Counter(0);
-    write_value(&mut counter, value, compress);
+    write_value(&mut counter, value, form);
     counter.0
 }
 

@@ -6,13 +6,16 @@
 //! ```
 //! `VALKEY` and three digits may stand in place of the first two. A checksum of 0 means that there is none.
 
+pub mod chunks;
+pub mod split;
+
 use std::io::{Read, Write};
 
 use crate::Error;
-use crate::crc64::crc64;
+use crate::crc64::{crc64, followed_by_zeros};
 use crate::decode::{Limits, Value, read_value};
-use crate::encode::{Sink, Source, encoded_kind, write_value};
-use crate::input::{FileInput, Input};
+use crate::encode::{Form, Sink, Source, encoded_kind, write_value};
+use crate::input::Input;
 use crate::kind::Kind;
 use crate::payload::reads_version;
 use crate::string::{read_bytes, read_plain_length, write_bytes, write_length};
@@ -101,8 +104,12 @@ pub fn read_file(
     options: &ReadOptions,
     mut found: impl FnMut(Item, u64) -> Result<(), Error>,
 ) -> Result<(), FileError> {
-    let mut input = FileInput::new(file, len, options.verify);
-    read_items(&mut input, options, &mut found).map_err(|error| FileError { error, offset: input.offset() })
+    let mut splitter = split::Splitter::new(file, len, options.clone())?;
+    while let Some(item) = splitter.next_item()? {
+        let offset = splitter.offset();
+        found(item, offset).map_err(|error| FileError { error, offset })?;
+    }
+    splitter.verify(0)
 }
 
 fn read_version(input: &mut impl Input, any: bool) -> Result<u16, Error> {
@@ -115,64 +122,85 @@ fn read_version(input: &mut impl Input, any: bool) -> Result<u16, Error> {
         .ok_or(Error::Corrupt("unknown version"))
 }
 
-fn read_items<R: Read>(
-    input: &mut FileInput<R>,
+/// What the file has said about records that follow.
+#[derive(Clone, Copy, Debug, Default)]
+struct State {
+    db: u64,
+    expiry_ms: Option<i64>,
+    access: Option<Access>,
+}
+
+impl State {
+    /// Nothing but the database was said of the next record.
+    fn is_between_records(self) -> bool {
+        self.expiry_ms.is_none() && self.access.is_none()
+    }
+}
+
+/// One step through a file.
+enum Step {
+    /// Something was said about what follows.
+    Nothing,
+    Item(Item),
+    /// The end, but for the checksum.
+    End,
+}
+
+/// Reads what `opcode` says about the records that follow; false if it is none of that kind.
+fn read_prefix(opcode: u8, input: &mut impl Input, state: &mut State) -> Result<bool, Error> {
+    match opcode {
+        SELECT => state.db = read_plain_length(input)?,
+        EXPIRY_MS => state.expiry_ms = Some(i64::from_le_bytes(input.array()?)),
+        EXPIRY_S => state.expiry_ms = Some(i64::from(i32::from_le_bytes(input.array()?)) * 1000),
+        IDLE => state.access = Some(Access::IdleSeconds(read_plain_length(input)?)),
+        FREQUENCY => state.access = Some(Access::Frequency(input.byte()?)),
+        RESIZE | SLOT_INFO => {
+            for _ in 0..if opcode == RESIZE { 2 } else { 3 } {
+                read_plain_length(input)?;
+            }
+        }
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
+fn read_step(
+    input: &mut impl Input,
+    version: u16,
     options: &ReadOptions,
-    found: &mut impl FnMut(Item, u64) -> Result<(), Error>,
-) -> Result<(), Error> {
-    let version = read_version(input, options.any_version)?;
-    let mut scratch = Vec::new();
-    let (mut db, mut expiry_ms, mut access) = (0, None, None);
-    loop {
-        match input.byte()? {
-            SELECT => db = read_plain_length(input)?,
-            EXPIRY_MS => expiry_ms = Some(i64::from_le_bytes(input.array()?)),
-            EXPIRY_S => expiry_ms = Some(i64::from(i32::from_le_bytes(input.array()?)) * 1000),
-            IDLE => access = Some(Access::IdleSeconds(read_plain_length(input)?)),
-            FREQUENCY => access = Some(Access::Frequency(input.byte()?)),
-            opcode @ (RESIZE | SLOT_INFO) => {
-                for _ in 0..if opcode == RESIZE { 2 } else { 3 } {
-                    read_plain_length(input)?;
-                }
-            }
-            AUX => {
-                let name = read_bytes(input, &mut scratch)?.to_vec();
-                let text = read_bytes(input, &mut scratch)?.to_vec();
-                found(Item::Aux { name, text }, input.offset())?;
-            }
-            FUNCTION | FUNCTION_OLD => return Err(Error::Unknown("function")),
-            MODULE_AUX => return Err(Error::Unknown("module")),
-            END => return read_end(input, version, options.verify),
-            byte => {
-                let kind = Kind::from_byte(byte)?;
-                let key = read_bytes(input, &mut scratch)?.to_vec();
-                let (expiry_ms, access) = (expiry_ms.take(), access.take());
-                match read_value(input, kind, version, &options.limits) {
-                    Ok(value) => {
-                        let record = Record { db, key, expiry_ms, access, value };
-                        found(Item::Record(record), input.offset())?;
-                    }
-                    Err(Error::Empty(_)) => {}
-                    Err(error) => return Err(error),
-                }
+    state: &mut State,
+    scratch: &mut Vec<u8>,
+) -> Result<Step, Error> {
+    let byte = input.byte()?;
+    if read_prefix(byte, input, state)? {
+        return Ok(Step::Nothing);
+    }
+    match byte {
+        AUX => {
+            let name = read_bytes(input, scratch)?.to_vec();
+            let text = read_bytes(input, scratch)?.to_vec();
+            Ok(Step::Item(Item::Aux { name, text }))
+        }
+        FUNCTION | FUNCTION_OLD => Err(Error::Unknown("function")),
+        MODULE_AUX => Err(Error::Unknown("module")),
+        END => Ok(Step::End),
+        _ => {
+            let kind = Kind::from_byte(byte)?;
+            let key = read_bytes(input, scratch)?.to_vec();
+            let (db, expiry_ms, access) = (state.db, state.expiry_ms.take(), state.access.take());
+            match read_value(input, kind, version, &options.limits) {
+                Ok(value) => Ok(Step::Item(Item::Record(Record { db, key, expiry_ms, access, value }))),
+                Err(Error::Empty(_)) => Ok(Step::Nothing),
+                Err(error) => Err(error),
             }
         }
     }
 }
 
-fn read_end<R: Read>(input: &mut FileInput<R>, version: u16, verify: bool) -> Result<(), Error> {
-    const CHECKSUM_SINCE: u16 = 5;
-    if version < CHECKSUM_SINCE {
-        return Ok(());
-    }
-    let sum = input.checksum();
-    let stored = u64::from_le_bytes(input.array()?);
-    if verify && stored != 0 && stored != sum {
-        Err(Error::Corrupt("wrong checksum (RDB CRC error)"))
-    } else {
-        Ok(())
-    }
-}
+/// The first version with auxiliary fields and sizes of databases.
+const VERSION_AUX: u16 = 7;
+/// The first that tells how a key was used.
+const VERSION_ACCESS: u16 = 9;
 
 /// Bytes collected before they are written.
 const BUFFER_BYTES: usize = 1 << 16;
@@ -183,7 +211,7 @@ pub struct FileWriter<W> {
     buffer: Vec<u8>,
     crc: u64,
     wants_sum: bool,
-    compress: bool,
+    form: Form,
     /// The selected database.
     db: Option<u64>,
     result: std::io::Result<()>,
@@ -199,21 +227,15 @@ impl<W: Write> Sink for FileWriter<W> {
 }
 
 impl<W: Write> FileWriter<W> {
-    /// Begins a file of `version` with auxiliary fields.
-    pub fn new(
-        file: W,
-        version: u16,
-        aux: &[(&str, &str)],
-        compress: bool,
-        wants_sum: bool,
-    ) -> FileWriter<W> {
+    /// Begins a file with auxiliary fields, which versions before 7 do not have.
+    pub fn new(file: W, form: Form, aux: &[(&str, &str)], wants_sum: bool) -> FileWriter<W> {
         let mut writer =
-            FileWriter { file, buffer: Vec::new(), crc: 0, wants_sum, compress, db: None, result: Ok(()) };
-        writer.put(format!("REDIS{version:04}").as_bytes());
-        for (name, text) in aux {
+            FileWriter { file, buffer: Vec::new(), crc: 0, wants_sum, form, db: None, result: Ok(()) };
+        writer.put(format!("REDIS{:04}", form.version).as_bytes());
+        for (name, text) in aux.iter().filter(|_| form.version >= VERSION_AUX) {
             writer.put(&[AUX]);
-            write_bytes(&mut writer, name.as_bytes(), compress);
-            write_bytes(&mut writer, text.as_bytes(), compress);
+            write_bytes(&mut writer, name.as_bytes(), form.compress);
+            write_bytes(&mut writer, text.as_bytes(), form.compress);
         }
         writer
     }
@@ -228,8 +250,26 @@ impl<W: Write> FileWriter<W> {
         self.buffer.clear();
     }
 
+    /// Adds a piece that was written elsewhere, starting without a selected database, and whose checksum is `sum`.
+    fn chunk(&mut self, bytes: &[u8], sum: u64) {
+        if bytes.is_empty() {
+            return;
+        }
+        self.db = None;
+        self.flush();
+        if self.wants_sum {
+            self.crc = followed_by_zeros(self.crc, bytes.len() as u64) ^ sum;
+        }
+        if self.result.is_ok() {
+            self.result = self.file.write_all(bytes);
+        }
+    }
+
     /// Announces a database with so many keys, of which some expire; its records follow.
     pub fn database(&mut self, db: u64, keys: u64, expiring: u64) {
+        if self.form.version < VERSION_AUX {
+            return;
+        }
         self.db = Some(db);
         self.put(&[SELECT]);
         write_length(self, db);
@@ -240,15 +280,9 @@ impl<W: Write> FileWriter<W> {
 
     /// Writes a key; its database is selected if it is another than before.
     pub fn record<K: AsRef<[u8]>>(&mut self, record: &Record<Source<'_>, K>) {
-        let (mut db, compress) = (self.db, self.compress);
-        write_record(self, record, &mut db, compress);
+        let (mut db, form) = (self.db, self.form);
+        write_record(self, record, &mut db, form);
         self.db = db;
-    }
-
-    /// Adds what [`write_record`] wrote elsewhere, starting without a selected database.
-    pub fn block(&mut self, bytes: &[u8]) {
-        self.db = None;
-        self.put(bytes);
     }
 
     /// Whether writing still goes well.
@@ -275,7 +309,7 @@ pub fn write_record<K: AsRef<[u8]>>(
     out: &mut impl Sink,
     record: &Record<Source<'_>, K>,
     selected: &mut Option<u64>,
-    compress: bool,
+    form: Form,
 ) {
     if *selected != Some(record.db) {
         *selected = Some(record.db);
@@ -286,7 +320,7 @@ pub fn write_record<K: AsRef<[u8]>>(
         out.put(&[EXPIRY_MS]);
         out.put(&at_ms.to_le_bytes());
     }
-    match record.access {
+    match record.access.filter(|_| form.version >= VERSION_ACCESS) {
         Some(Access::IdleSeconds(seconds)) => {
             out.put(&[IDLE]);
             write_length(out, seconds);
@@ -294,9 +328,9 @@ pub fn write_record<K: AsRef<[u8]>>(
         Some(Access::Frequency(count)) => out.put(&[FREQUENCY, count]),
         None => {}
     }
-    out.put(&[encoded_kind(record.value) as u8]);
-    write_bytes(out, record.key.as_ref(), compress);
-    write_value(out, record.value, compress);
+    out.put(&[encoded_kind(record.value, form.version) as u8]);
+    write_bytes(out, record.key.as_ref(), form.compress);
+    write_value(out, record.value, form);
 }
 
 #[cfg(test)]
@@ -305,6 +339,8 @@ mod tests {
 
     const FILES: [&[u8]; 2] =
         [include_bytes!("../tests/redis_7_0.rdb"), include_bytes!("../tests/valkey_8.rdb")];
+
+    const FORM: Form = Form { version: 10, compress: true };
 
     fn read(bytes: &[u8]) -> Result<Vec<Record<Value>>, FileError> {
         let mut records = Vec::new();
@@ -326,7 +362,7 @@ mod tests {
             let expiring = records.iter().find(|record| record.key == b"s_text").unwrap();
             assert_eq!(expiring.expiry_ms, Some(4_000_000_000_000));
             assert!(records.iter().any(|record| record.db == 3 && record.key == b"k"));
-            let mut writer = FileWriter::new(Vec::new(), 10, &[("redis-ver", "7.0.15")], true, true);
+            let mut writer = FileWriter::new(Vec::new(), FORM, &[("redis-ver", "7.0.15")], true);
             for record in &records {
                 let Record { db, ref key, expiry_ms, .. } = *record;
                 let access = Some(Access::IdleSeconds(7));
@@ -343,6 +379,33 @@ mod tests {
                 assert_eq!((left.db, &left.key, left.expiry_ms), (right.db, &right.key, right.expiry_ms));
                 assert_eq!(format!("{:?}", left.value).len(), format!("{:?}", right.value).len());
                 assert_eq!(right.access, Some(Access::IdleSeconds(7)));
+            }
+        }
+    }
+
+    #[test]
+    fn every_version_holds_the_values_and_only_kinds_that_it_has() {
+        for bytes in FILES {
+            let records = read(bytes).unwrap();
+            for version in crate::VERSION_OLDEST..=12 {
+                let form = Form { version, compress: version % 2 == 0 };
+                let mut writer = FileWriter::new(Vec::new(), form, &[("redis-ver", "7.0.15")], true);
+                writer.database(0, 20, 1);
+                for record in &records {
+                    let (value, kind) = (record.value.source(), encoded_kind(record.value.source(), version));
+                    assert!(kind.since_version() <= version, "{kind:?} in {version}");
+                    let Record { db, ref key, expiry_ms, .. } = *record;
+                    let access = Some(Access::Frequency(9));
+                    writer.record(&Record { db, key: key.as_slice(), expiry_ms, access, value });
+                }
+                let again = read(&writer.finish().unwrap()).unwrap();
+                assert_eq!(records.len(), again.len());
+                for (left, right) in records.iter().zip(&again) {
+                    assert_eq!((left.db, &left.key, left.expiry_ms), (right.db, &right.key, right.expiry_ms));
+                    let bytes = |record: &Record<Value>| crate::payload::dump(record.value.source(), false);
+                    assert_eq!(bytes(left).len(), bytes(right).len(), "{version}: {left:?}");
+                    assert_eq!(right.access.is_some(), version >= VERSION_ACCESS);
+                }
             }
         }
     }

@@ -3,7 +3,7 @@
 use std::io::Read;
 
 use crate::Error;
-use crate::crc64::crc64;
+use crate::crc64::{crc64, followed_by_zeros};
 
 /// Bytes in order, of which it is known how many are left.
 pub trait Input {
@@ -66,6 +66,8 @@ pub struct FileInput<R> {
     /// Bytes of `buffer` before it are in `crc`.
     summed: usize,
     crc: u64,
+    /// The checksum of what was taken before that, as if zeros followed to the end of the file.
+    earlier: u64,
     wants_sum: bool,
     /// Bytes that are not in the buffer yet.
     unread: u64,
@@ -76,7 +78,17 @@ pub struct FileInput<R> {
 impl<R: Read> FileInput<R> {
     /// The `len` bytes of `file`; the checksum is kept if `wants_sum`.
     pub fn new(file: R, len: u64, wants_sum: bool) -> FileInput<R> {
-        FileInput { file, buffer: Vec::new(), at: 0, summed: 0, crc: 0, wants_sum, unread: len, gone: 0 }
+        FileInput {
+            file,
+            buffer: Vec::new(),
+            at: 0,
+            summed: 0,
+            crc: 0,
+            earlier: 0,
+            wants_sum,
+            unread: len,
+            gone: 0,
+        }
     }
 
     /// Bytes taken so far.
@@ -84,17 +96,45 @@ impl<R: Read> FileInput<R> {
         self.gone + self.at as u64
     }
 
-    /// The checksum of the bytes taken so far.
-    pub fn checksum(&mut self) -> u64 {
+    fn sum_up(&mut self) {
         if self.wants_sum {
             self.crc = crc64(self.crc, self.buffer.get(self.summed..self.at).unwrap_or(&[]));
         }
         self.summed = self.at;
-        self.crc
+    }
+
+    /// The checksum of the bytes taken so far, without those given away, as if zeros followed to the end of the file, and zeros were in
+    /// place of those.
+    pub fn sum_as_if_zeros_followed(&mut self) -> u64 {
+        self.sum_up();
+        if self.wants_sum {
+            self.earlier ^= followed_by_zeros(self.crc, self.remaining());
+            self.crc = 0;
+        }
+        self.earlier
+    }
+
+    /// The next `want` bytes, or all that are left, without taking them.
+    ///
+    /// # Errors
+    /// As [`Input::take`], but not [`Error::Truncated`] for a file as long as it was said to be.
+    pub fn window(&mut self, want: usize) -> Result<&[u8], Error> {
+        let want = (want as u64).min(self.remaining()) as usize;
+        if self.buffer.len() - self.at < want {
+            self.fill(want)?;
+        }
+        self.buffer.get(self.at..self.at + want).ok_or(Error::Truncated)
+    }
+
+    /// Takes `len` bytes of the last window without adding them to the checksum: somebody else does.
+    pub fn give_away(&mut self, len: usize) {
+        self.sum_as_if_zeros_followed();
+        self.at = (self.at + len).min(self.buffer.len());
+        self.summed = self.at;
     }
 
     fn fill(&mut self, len: usize) -> Result<(), Error> {
-        self.checksum();
+        self.sum_up();
         self.buffer.drain(..self.at);
         self.gone += self.at as u64;
         (self.at, self.summed) = (0, 0);

@@ -13,13 +13,16 @@ mod kind;
 mod listpack;
 mod lzf;
 pub mod payload;
+mod skip;
 mod string;
 #[cfg(test)]
 mod tests;
 mod ziplist;
 
 pub use decode::{Limits, Value, read_value};
-pub use encode::{Sink, Source, encoded_kind, encoded_len, write_value};
+pub use encode::{
+    Form, Sink, Source, VERSION_OLDEST, VERSION_TIMED, encoded_kind, encoded_len, lowest_version, write_value,
+};
 pub use kind::Kind;
 pub use string::{Length, read_bytes, read_length, read_plain_length, write_bytes, write_length};
 

@@ -6,6 +6,8 @@
 //! 111ooooo LLLLLLLL oooooooo    copy L + 9 bytes from o + 1 back
 //! ```
 
+use std::cell::RefCell;
+
 use crate::Error;
 
 /// Entries of the table of earlier places, a power of two.
@@ -28,17 +30,41 @@ fn three(text: &[u8], at: usize) -> Option<[u8; 3]> {
     text.get(at..)?.first_chunk::<3>().copied()
 }
 
+/// Earlier places of three bytes, by their hash. Places are counted on from text to text, so that those of an earlier one are
+/// recognised and nothing has to be cleared.
+struct Table {
+    places: Vec<u32>,
+    /// The first place of the text; above all of earlier ones, and not 0.
+    base: u32,
+}
+
+thread_local! {
+    static TABLE: RefCell<Table> = const { RefCell::new(Table { places: Vec::new(), base: 1 }) };
+}
+
 /// `text` compressed, if that takes at least four bytes less.
 pub(crate) fn compress(text: &[u8]) -> Option<Vec<u8>> {
+    TABLE.with_borrow_mut(|table| {
+        let end = u32::try_from(text.len()).ok().and_then(|len| table.base.checked_add(len));
+        if end.is_none() || table.places.is_empty() {
+            table.places = vec![0; 1 << TABLE_BITS];
+            table.base = 1;
+        }
+        let packed = compress_with(text, &mut table.places, table.base);
+        // One that is longer than can be counted begins anew, whatever stands here.
+        table.base = table.base.saturating_add(u32::try_from(text.len()).unwrap_or(u32::MAX));
+        packed
+    })
+}
+
+fn compress_with(text: &[u8], table: &mut [u32], base: u32) -> Option<Vec<u8>> {
     let most = text.len().checked_sub(4)?;
-    // Places are kept plus one: 0 is none.
-    let mut table = vec![0u32; 1 << TABLE_BITS];
     let mut out = Vec::with_capacity(most);
     let (mut at, mut literals_from) = (0, 0);
     while let Some(bytes) = three(text, at) {
         let place = table.get_mut(slot(bytes))?;
-        let before = (*place as usize).checked_sub(1);
-        *place = u32::try_from(at + 1).ok()?;
+        let before = place.checked_sub(base).map(|before| before as usize);
+        *place = u32::try_from(at).ok()?.checked_add(base)?;
         match before.filter(|&before| at - before <= DISTANCE_MAX && three(text, before) == Some(bytes)) {
             None => at += 1,
             Some(before) => {

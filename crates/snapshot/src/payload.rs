@@ -6,7 +6,7 @@
 
 use crate::crc64::crc64;
 use crate::decode::{Limits, Value, read_value};
-use crate::encode::{Source, encoded_kind, write_value};
+use crate::encode::{Form, Source, encoded_kind, write_value};
 use crate::input::Input;
 use crate::kind::Kind;
 
@@ -35,11 +35,17 @@ pub fn reads_version(version: u16) -> bool {
     version <= VERSION_MAX || version == VERSION_VALKEY
 }
 
+/// How DUMP writes: for Redis 7.0, if that can hold the value.
+pub fn dump_form(compress: bool) -> Form {
+    Form { version: VERSION_MIN, compress }
+}
+
 /// What DUMP answers.
 pub fn dump(value: Source<'_>, compress: bool) -> Vec<u8> {
-    let kind = encoded_kind(value);
+    let form = dump_form(compress);
+    let kind = encoded_kind(value, form.version);
     let mut out = vec![kind as u8];
-    write_value(&mut out, value, compress);
+    write_value(&mut out, value, form);
     out.extend(kind.since_version().max(VERSION_MIN).to_le_bytes());
     let sum = crc64(0, &out);
     out.extend(sum.to_le_bytes());

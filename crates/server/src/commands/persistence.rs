@@ -7,7 +7,7 @@ use martlet_engine::Keys;
 use super::{Call, ServerCommand, ServerHandler};
 use crate::connection::Hold;
 use crate::persistence::aof::{self, Phase};
-use crate::persistence::load;
+use crate::persistence::load::{self, LoadError, Source};
 use crate::persistence::save::SaveFailed;
 
 /// The family.
@@ -232,7 +232,12 @@ fn reload(call: &mut Call<'_>) -> Outcome {
     }
     let (shared, config) = (worker.shared, worker.config().clone());
     let path = load::path(&config);
-    if let Err(error) = load::load(shared, &mut worker.keys, &config, &path, merges, || true) {
+    let source = Source::open(&path).map_err(LoadError::Open);
+    let loaded = source.and_then(|source| {
+        source.announce(&shared.persistence.load, worker.keys.now_ms);
+        Ok(load::load(shared, &mut worker.keys, &config, source, merges)?)
+    });
+    if let Err(error) = loaded {
         tracing::warn!("The RDB file {} cannot be loaded: {error}", path.display());
         return Err(Error::Fixed("ERR Error trying to load the RDB dump, check server logs."));
     }

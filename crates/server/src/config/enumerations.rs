@@ -234,6 +234,25 @@ enumerations! {
         /// It is read as far as possible.
         Relaxed = "relaxed",
     }
+    /// The version of the RDB format that is written.
+    RdbVersion {
+        /// The lowest that holds the data, from Redis 7.0's on.
+        Lowest = "lowest",
+        /// Redis 2.6's.
+        V6 = "6",
+        /// Redis 3.2's.
+        V7 = "7",
+        /// Redis 4.0's.
+        V8 = "8",
+        /// Redis 5.0's.
+        V9 = "9",
+        /// Redis 7.0's.
+        V10 = "10",
+        /// Redis 7.2's and Valkey 8's.
+        V11 = "11",
+        /// Redis 7.4's.
+        V12 = "12",
+    }
     /// How the I/O threads talk to the kernel.
     IoBackend {
         /// io_uring where the kernel allows it, else epoll.
@@ -299,5 +318,21 @@ impl Value for ShutdownFlags {
 
     fn lines(&self, default: &Self, _: &Kind) -> Lines {
         Lines::one(self.text().into(), self != default)
+    }
+}
+
+impl RdbVersion {
+    /// The version asked for, if one is.
+    pub fn number(self) -> Option<u16> {
+        match self {
+            RdbVersion::Lowest => None,
+            RdbVersion::V6 => Some(6),
+            RdbVersion::V7 => Some(7),
+            RdbVersion::V8 => Some(8),
+            RdbVersion::V9 => Some(9),
+            RdbVersion::V10 => Some(10),
+            RdbVersion::V11 => Some(11),
+            RdbVersion::V12 => Some(12),
+        }
     }
 }

@@ -2,16 +2,15 @@
 //!
 //! What always holds: there is one such save at a time, and once it was cancelled it does not touch the RDB file any more.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Condvar, Mutex, PoisonError};
 
-use martlet_command::generic::{encodable_text, encodable_value};
-use martlet_engine::{SavedKeys, SavedValue, Walk};
-use martlet_snapshot::file::{FileWriter, Record};
+use martlet_snapshot::file::FileWriter;
 
 use super::file::NewFile;
-use super::save::{KeptAccess, begin, create, totals};
+use super::save::{Cut, create, totals, write_cut};
 use crate::config::error_text;
 use crate::shared::{Shared, lock};
 use crate::worker::Worker;
@@ -25,16 +24,14 @@ pub struct Running {
     changes: u64,
     /// Keys at the cut.
     pub keys: u64,
-    /// Keys written so far.
-    pub written: Arc<AtomicU64>,
-    is_cancelled: Arc<AtomicBool>,
+    /// Its way to the file.
+    pub cut: Cut,
 }
 
 /// What the thread gets.
 struct Job {
     running: Running,
     file: FileWriter<NewFile>,
-    access: KeptAccess,
 }
 
 /// See the module's page.
@@ -56,7 +53,7 @@ impl Background {
     /// Cancels the save under way, which ends soon; whether there was one.
     pub fn cancel(&self) -> bool {
         let running = lock(&self.running);
-        running.iter().for_each(|running| running.is_cancelled.store(true, Ordering::Relaxed));
+        running.iter().for_each(|running| running.cut.is_cancelled.store(true, Ordering::Relaxed));
         running.is_some()
     }
 
@@ -100,27 +97,22 @@ impl Worker {
             began_ms: self.now_ms,
             changes,
             keys: totals.iter().map(|total| total.keys as u64).sum(),
-            written: Arc::default(),
-            is_cancelled: Arc::default(),
+            cut: Cut::new(&config, self.now_ms, false),
         };
         shared.persistence.background_began(self.now_ms);
         let tag = format!("bg-{}", std::process::id());
-        let new = match create(&shared.persistence.disk, &config, &tag) {
-            Ok(new) => new,
+        let file = match create(shared, &config, &totals, self.now_ms, &tag) {
+            Ok(file) => file,
             Err(message) => {
                 tracing::warn!("{message}");
                 return end(shared, &running, Outcome::Failed);
             }
         };
-        let mut file = begin(new, &config, &totals, self.now_ms, false);
-        for (db, total) in totals.iter().enumerate().filter(|(_, total)| total.keys > 0) {
-            file.database(db as u64, total.keys as u64, total.expiring as u64);
-        }
         let background = &shared.persistence.background;
         *lock(&background.running) = Some(running.clone());
         shared.engine.snapshot.cut();
         tracing::info!("Background saving started by pid {}", std::process::id());
-        let job = Job { running, file, access: KeptAccess::of(&config) };
+        let job = Job { running, file };
         // The thread lives as long as the process.
         if let Some(jobs) = &*lock(&background.jobs) {
             let _ = jobs.send(job);
@@ -136,22 +128,10 @@ enum Outcome {
 
 /// Writes a snapshot, on the thread.
 fn run(shared: &'static Shared, job: Job) {
-    let Job { running, mut file, access } = job;
-    let mut walk = Walk::new(shared.engine, shared.saver());
-    let mut taken = SavedKeys::default();
-    let is_wanted = || !running.is_cancelled.load(Ordering::Relaxed);
-    let mut is_whole = false;
-    while is_wanted() && file.is_sound() && !is_whole {
-        is_whole = !walk.take(&mut taken);
-        write(&mut file, &taken, access, running.began_ms);
-        running.written.fetch_add(taken.len() as u64, Ordering::Relaxed);
-        super::delay(shared.config.snapshot().rdb_key_save_delay_us, taken.len(), is_wanted);
-    }
-    walk.end(&mut taken);
-    write(&mut file, &taken, access, running.began_ms);
-    drop(taken);
-    let cancelled = || std::io::Error::from(std::io::ErrorKind::Interrupted);
-    let finished = if is_wanted() { file.finish().and_then(NewFile::sync) } else { Err(cancelled()) };
+    let Job { running, file } = job;
+    let finished = write_cut(shared, file, &running.cut).and_then(NewFile::sync);
+    let is_wanted = || running.cut.is_wanted();
+    let cancelled = || io::Error::from(io::ErrorKind::Interrupted);
     let background = &shared.persistence.background;
     // While this is held nobody can cancel.
     let mut slot = lock(&background.running);
@@ -167,23 +147,6 @@ fn run(shared: &'static Shared, job: Job) {
     *slot = None;
     drop(slot);
     background.ended.notify_all();
-}
-
-/// Writes keys that were taken out of a snapshot.
-pub fn write(file: &mut FileWriter<NewFile>, taken: &SavedKeys, access: KeptAccess, now_ms: i64) {
-    taken.for_each(|saved| {
-        let value = match saved.value {
-            SavedValue::Str(text) => encodable_text(text),
-            SavedValue::Shared(value) => encodable_value(value),
-        };
-        file.record(&Record {
-            db: saved.db as u64,
-            key: saved.key,
-            expiry_ms: saved.expiry_ms,
-            access: access.encode(saved.lru, now_ms),
-            value,
-        });
-    });
 }
 
 /// Notes how a save ended.

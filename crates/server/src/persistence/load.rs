@@ -1,11 +1,13 @@
 //! Reading the RDB file into the keyspace: at the start, while clients are told to wait, and for DEBUG RELOAD.
 //!
+//! At the start every thread of the crew takes batches of records and stores them; for DEBUG RELOAD one thread does, behind the gate.
 //! What always holds: a file that cannot be read to its end is refused, naming the offset and what is wrong there.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
 use martlet_base::random::Random;
 use martlet_command::Settings;
@@ -13,14 +15,15 @@ use martlet_command::generic::{decoding_limits, into_value};
 use martlet_engine::{Keys, Touch};
 use martlet_journal::aof::Manifest;
 use martlet_keyspace::{ExpiryChange, Key};
-use martlet_snapshot::file::{Access, FileError, Item, ReadOptions, Record, read_file};
-use martlet_snapshot::{Error, Value};
+use martlet_snapshot::file::split::{Decoded, Piece, Records, Splitter, read_batch};
+use martlet_snapshot::file::{Access, FileError, Item, ReadOptions, Record};
+use martlet_snapshot::{Error, Limits, Value};
 
 use super::LoadProgress;
 use super::aof::Phase;
 use super::aof::load::LoadedLog;
 use crate::config::{Config, RdbVersionCheck, error_text};
-use crate::shared::Shared;
+use crate::shared::{Shared, lock};
 
 /// Records after which a thread that loads lets others close the gate.
 const SLICE_RECORDS: u64 = 256;
@@ -43,6 +46,35 @@ impl LoadError {
     }
 }
 
+/// Where a snapshot is read from.
+pub struct Source {
+    /// What gives its bytes.
+    pub reader: Box<dyn Read + Send>,
+    /// How many there are, at most: something else may follow.
+    pub len: u64,
+    /// Where in its file it begins, for what is said of damage.
+    pub offset: u64,
+}
+
+impl Source {
+    /// The file at `path`.
+    ///
+    /// # Errors
+    /// When it cannot be opened.
+    pub fn open(path: &Path) -> io::Result<Source> {
+        let file = File::open(path)?;
+        let len = file.metadata()?.len();
+        Ok(Source { reader: Box::new(file), len, offset: 0 })
+    }
+
+    /// Says that this is what will be loaded.
+    pub fn announce(&self, progress: &LoadProgress, now_ms: i64) {
+        progress.began_ms.store(now_ms, Ordering::Relaxed);
+        progress.total_bytes.store(self.offset + self.len, Ordering::Relaxed);
+        progress.read_bytes.store(0, Ordering::Relaxed);
+    }
+}
+
 /// What was loaded.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Loaded {
@@ -50,30 +82,155 @@ pub struct Loaded {
     pub keys: u64,
     /// Keys left out, since their time had come.
     pub expired: u64,
+    /// Bytes that the snapshot takes of its source.
+    pub bytes: u64,
 }
 
-/// Where records go.
-struct Loader<'a> {
-    keys: &'a mut Keys,
-    settings: &'a Settings,
-    progress: &'a LoadProgress,
+/// A file being read, shared by those who do.
+struct Reading {
+    splitter: Mutex<Splitter<Box<dyn Read + Send>>>,
+    settings: Settings,
+    limits: Limits,
+    touch: Touch,
+    now_ms: i64,
     /// A key that is there already is replaced; else the file is refused.
     replaces: bool,
-    loaded: Loaded,
+    offset: u64,
+    /// Of what is wrong, what comes first in the file.
+    damage: Mutex<Option<FileError>>,
+    is_damaged: AtomicBool,
+    total: Mutex<Total>,
 }
 
-impl Loader<'_> {
-    fn item(&mut self, item: Item, offset: u64) -> Result<(), Error> {
-        match item {
-            Item::Aux { name, text } => {
-                self.note(&name, &text);
-                Ok(())
-            }
-            Item::Record(record) => {
-                self.progress.read_bytes.store(offset, Ordering::Relaxed);
-                self.record(record)
+#[derive(Default)]
+struct Total {
+    loaded: Loaded,
+    /// What batches add to the checksum.
+    sums: u64,
+}
+
+impl Reading {
+    /// With `now_ms` as the time by which keys have expired; `unix_ms` is the time.
+    fn begin(
+        source: Source,
+        config: &Config,
+        now_ms: i64,
+        unix_ms: i64,
+        replaces: bool,
+    ) -> Result<Reading, FileError> {
+        let settings = crate::settings::from_config(config);
+        let limits = decoding_limits(&settings);
+        let any_version = config.rdb_version_check == RdbVersionCheck::Relaxed;
+        let options = ReadOptions { verify: config.rdbchecksum, any_version, limits };
+        let splitter = Splitter::new(source.reader, source.len, options)?;
+        Ok(Reading {
+            splitter: Mutex::new(splitter),
+            settings,
+            limits,
+            touch: crate::settings::touch(config, unix_ms),
+            now_ms,
+            replaces,
+            offset: source.offset,
+            damage: Mutex::default(),
+            is_damaged: AtomicBool::new(false),
+            total: Mutex::default(),
+        })
+    }
+
+    /// Notes what is wrong, unless something before it in the file is.
+    fn refuse(&self, error: FileError) {
+        let mut damage = lock(&self.damage);
+        if damage.is_none_or(|known| error.offset < known.offset) {
+            *damage = Some(error);
+        }
+        self.is_damaged.store(true, Ordering::Relaxed);
+    }
+
+    /// What was loaded, after all who read have ended.
+    fn end(&self, progress: &LoadProgress) -> Result<Loaded, FileError> {
+        let total = lock(&self.total);
+        let splitter = lock(&self.splitter);
+        let loaded = Loaded { bytes: splitter.offset(), ..total.loaded };
+        progress.keys.store(loaded.keys, Ordering::Relaxed);
+        progress.expired.store(loaded.expired, Ordering::Relaxed);
+        let damage = lock(&self.damage).or(splitter.verify(total.sums).err());
+        match damage {
+            Some(damage) => Err(FileError { offset: damage.offset + self.offset, ..damage }),
+            None => {
+                tracing::info!(
+                    "Done loading RDB, keys loaded: {}, keys expired: {}.",
+                    loaded.keys,
+                    loaded.expired
+                );
+                Ok(loaded)
             }
         }
+    }
+}
+
+/// One thread's part in reading a file.
+struct Loader<'a> {
+    keys: &'a mut Keys,
+    reading: &'a Reading,
+    progress: &'a LoadProgress,
+    /// Called after each [`SLICE_RECORDS`] records; false ends it.
+    pause: &'a mut dyn FnMut() -> bool,
+    records: u64,
+    /// Of the keys that come next.
+    hashes: Vec<u64>,
+    total: Total,
+}
+
+impl<'a> Loader<'a> {
+    /// Reads along until the file ends or is refused.
+    fn run(
+        keys: &'a mut Keys,
+        reading: &'a Reading,
+        progress: &'a LoadProgress,
+        pause: &'a mut dyn FnMut() -> bool,
+    ) {
+        let mut loader = Loader {
+            keys,
+            reading,
+            progress,
+            pause,
+            records: 0,
+            hashes: Vec::new(),
+            total: Total::default(),
+        };
+        if let Err(error) = loader.read() {
+            reading.refuse(error);
+        }
+        let mut total = lock(&reading.total);
+        total.loaded.keys += loader.total.loaded.keys;
+        total.loaded.expired += loader.total.loaded.expired;
+        total.sums ^= loader.total.sums;
+    }
+
+    fn read(&mut self) -> Result<(), FileError> {
+        let reading = self.reading;
+        let mut bytes = Vec::new();
+        while !reading.is_damaged.load(Ordering::Relaxed) {
+            let (piece, offset) = {
+                let mut splitter = lock(&reading.splitter);
+                (splitter.next(&mut bytes)?, splitter.offset())
+            };
+            self.progress.read_bytes.fetch_max(reading.offset + offset, Ordering::Relaxed);
+            match piece {
+                None => break,
+                Some(Piece::Batch(batch)) => {
+                    self.total.sums ^= read_batch(&batch, &bytes, &reading.limits, self)?;
+                }
+                Some(Piece::Item(Item::Aux { name, text }, _)) => self.note(&name, &text),
+                Some(Piece::Item(Item::Record(record), offset)) => {
+                    let Record { db, key, expiry_ms, access, value } = record;
+                    let value = Decoded::Value(value);
+                    self.record(Record { db, key: key.as_slice(), expiry_ms, access, value })
+                        .map_err(|error| FileError { error, offset })?;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Logs what the file says of itself.
@@ -87,23 +244,46 @@ impl Loader<'_> {
                 tracing::info!("RDB memory usage when created {:.2} Mb", number() as f64 / (1 << 20) as f64);
                 self.progress.memory_bytes.store(number().max(0) as u64, Ordering::Relaxed);
             }
+            b"aof-base" if number() != 0 => tracing::info!("RDB is base AOF"),
             b"aof-preamble" if number() != 0 => tracing::info!("RDB has an AOF tail"),
             _ => {}
         }
     }
+}
 
-    fn record(&mut self, record: Record<Value>) -> Result<(), Error> {
+impl Records for Loader<'_> {
+    fn coming(&mut self, db: u64, keys: &[&[u8]]) {
+        let engine = self.keys.engine();
+        let Ok(db) = usize::try_from(db) else { return };
+        if db >= self.reading.settings.databases || self.keys.holds_all() {
+            return;
+        }
+        self.hashes.clear();
+        self.hashes.extend(keys.iter().map(|key| Key::new(key).hash));
+        self.hashes.iter().for_each(|&hash| engine.prefetch_shard(hash));
+        self.hashes.iter().for_each(|&hash| engine.prefetch_place(db, hash));
+        self.hashes.iter().for_each(|&hash| {
+            engine.prefetch_bucket(db, hash, 0);
+        });
+    }
+
+    fn record(&mut self, record: Record<Decoded<'_>, &[u8]>) -> Result<(), Error> {
+        self.records += 1;
+        if self.records.is_multiple_of(SLICE_RECORDS) && !(self.pause)() {
+            return Err(Error::Interrupted);
+        }
         if record.expiry_ms.is_some_and(|at_ms| at_ms <= self.keys.now_ms) {
-            self.loaded.expired += 1;
+            self.total.loaded.expired += 1;
             return Ok(());
         }
-        let db = usize::try_from(record.db).ok().filter(|&db| db < self.settings.databases);
+        let databases = self.reading.settings.databases;
+        let db = usize::try_from(record.db).ok().filter(|&db| db < databases);
         let db = db.ok_or(Error::Corrupt("a database beyond what the directive databases allows"))?;
-        self.loaded.keys += 1;
-        let key = Key::new(&record.key);
+        self.total.loaded.keys += 1;
+        let key = Key::new(record.key);
         let shard = key.shard();
         self.keys.db = db;
-        let replaces = self.replaces;
+        let replaces = self.reading.replaces;
         let is_alone = self.keys.with_shard(shard, |keys| {
             let before = keys.shard(shard).keys.db(db).len();
             store(keys, &key, record.value, record.expiry_ms);
@@ -116,12 +296,12 @@ impl Loader<'_> {
     }
 }
 
-fn store(keys: &mut Keys, key: &Key<'_>, value: Value, expiry_ms: Option<i64>) {
+fn store(keys: &mut Keys, key: &Key<'_>, value: Decoded<'_>, expiry_ms: Option<i64>) {
+    let expiry = expiry_ms.map_or(ExpiryChange::Clear, ExpiryChange::At);
     match value {
-        Value::String(bytes) => {
-            keys.set_str(key, &bytes, expiry_ms.map_or(ExpiryChange::Clear, ExpiryChange::At));
-        }
-        value => keys.set_value(key, into_value(value), expiry_ms),
+        Decoded::Text(bytes) => keys.set_str(key, bytes, expiry),
+        Decoded::Value(Value::String(bytes)) => keys.set_str(key, &bytes, expiry),
+        Decoded::Value(value) => keys.set_value(key, into_value(value), expiry_ms),
     }
 }
 
@@ -143,70 +323,90 @@ pub fn path(config: &Config) -> PathBuf {
     config.dir.join(&config.dbfilename)
 }
 
-/// Loads the file at `path`. `keys` holds all shards, or none; `pause` is called after each [`SLICE_RECORDS`] records, and may end it.
+/// Loads a snapshot by this thread alone. `keys` holds all shards.
 ///
 /// # Errors
-/// [`LoadError`]; what came before the damage has been loaded.
+/// [`FileError`]; what came before the damage has been loaded.
 pub fn load(
     shared: &Shared,
     keys: &mut Keys,
     config: &Config,
-    path: &Path,
+    source: Source,
     replaces: bool,
-    mut pause: impl FnMut() -> bool,
-) -> Result<Loaded, LoadError> {
-    let file = File::open(path)?;
-    let len = file.metadata()?.len();
-    let settings = crate::settings::from_config(config);
+) -> Result<Loaded, FileError> {
     let progress = &shared.persistence.load;
-    progress.began_ms.store(keys.now_ms, Ordering::Relaxed);
-    progress.total_bytes.store(len, Ordering::Relaxed);
-    progress.read_bytes.store(0, Ordering::Relaxed);
-    let (db, touched) =
-        (keys.db, std::mem::replace(&mut keys.touch, crate::settings::touch(config, keys.now_ms)));
+    let reading = Reading::begin(source, config, keys.now_ms, shared.clock.unix_ms(), replaces)?;
+    let (db, touched) = (keys.db, std::mem::replace(&mut keys.touch, reading.touch));
     let events = std::mem::take(&mut keys.effects.wanted_events);
-    let options = ReadOptions {
-        verify: config.rdbchecksum,
-        any_version: config.rdb_version_check == RdbVersionCheck::Relaxed,
-        limits: decoding_limits(&settings),
-    };
-    let mut loader = Loader { keys, settings: &settings, progress, replaces, loaded: Loaded::default() };
-    let mut records = 0;
-    let result = read_file(file, len, &options, |item, offset| {
-        records += 1;
-        if records % SLICE_RECORDS == 0 && !pause() {
-            return Err(Error::Interrupted);
-        }
-        loader.item(item, offset)
-    });
-    let loaded = loader.loaded;
+    Loader::run(keys, &reading, progress, &mut || true);
     (keys.db, keys.touch, keys.effects.wanted_events) = (db, touched, events);
-    progress.keys.store(loaded.keys, Ordering::Relaxed);
-    progress.expired.store(loaded.expired, Ordering::Relaxed);
-    result?;
-    tracing::info!("Done loading RDB, keys loaded: {}, keys expired: {}.", loaded.keys, loaded.expired);
-    Ok(loaded)
+    reading.end(progress)
 }
 
-/// Loads the base of the append-only file at `path`, as [`load`]; where it ends, or `None` when `pause` has ended it. What has expired is loaded:
-/// it is deleted when the commands that follow say so.
+/// Loads a snapshot with every thread of the crew, beside those that serve, until the server is told to stop; without what had expired at
+/// `now_ms`.
+///
+/// # Errors
+/// [`FileError`]; what came before the damage has been loaded, and some of what is behind it.
+fn load_with_crew(
+    shared: &'static Shared,
+    config: &Config,
+    source: Source,
+    now_ms: i64,
+) -> Result<Loaded, FileError> {
+    let progress = &shared.persistence.load;
+    let reading = Reading::begin(source, config, now_ms, shared.clock.unix_ms(), false)?;
+    let reading = Arc::new(reading);
+    let parts = reading.clone();
+    let is_whole = shared.persistence.crew.run(Arc::new(move |index| load_part(shared, &parts, index)));
+    let loaded = reading.end(progress)?;
+    // A thread that panics ends the process.
+    if is_whole { Ok(loaded) } else { Err(FileError { error: Error::Interrupted, offset: 0 }) }
+}
+
+/// One thread's part.
+fn load_part(shared: &'static Shared, reading: &Reading, index: usize) {
+    let (gate, thread) = (&shared.engine.gate, shared.loader(index));
+    let mut keys = Keys::new(shared.engine, thread, Random::from_entropy());
+    (keys.now_ms, keys.touch) = (reading.now_ms, reading.touch);
+    gate.enter(thread);
+    Loader::run(&mut keys, reading, &shared.persistence.load, &mut || {
+        gate.leave(thread);
+        let is_wanted = || !shared.stopping.load(Ordering::Relaxed);
+        super::delay(shared.config.snapshot().key_load_delay_us, SLICE_RECORDS as usize, is_wanted);
+        gate.enter(thread);
+        is_wanted()
+    });
+    gate.leave(thread);
+}
+
+/// Loads the base of the append-only file at `path`; where it ends, or `None` when the server was told to stop meanwhile. `keys` holds all
+/// shards, or is loader 0's, inside the gate, which it passes meanwhile. What has expired is loaded: it is deleted when the commands that
+/// follow say so.
 ///
 /// # Errors
 /// [`LoadError`].
 pub fn load_base(
-    shared: &Shared,
+    shared: &'static Shared,
     keys: &mut Keys,
     config: &Config,
     path: &Path,
-    pause: &mut dyn FnMut() -> bool,
 ) -> Result<Option<u64>, LoadError> {
-    let now_ms = std::mem::replace(&mut keys.now_ms, 0);
-    let loaded = load(shared, keys, config, path, false, pause);
-    keys.now_ms = now_ms;
+    let source = Source::open(path)?;
+    let loaded = if keys.holds_all() {
+        let now_ms = std::mem::replace(&mut keys.now_ms, 0);
+        let loaded = load(shared, keys, config, source, false);
+        keys.now_ms = now_ms;
+        loaded
+    } else {
+        let loaded = load_with_crew(shared, config, source, 0);
+        shared.engine.gate.enter(shared.loader(0));
+        loaded
+    };
     match loaded {
-        Ok(_) => Ok(Some(std::fs::metadata(path)?.len())),
-        Err(LoadError::Damaged(FileError { error: Error::Interrupted, .. })) => Ok(None),
-        Err(error) => Err(error),
+        Ok(loaded) => Ok(Some(loaded.bytes)),
+        Err(FileError { error: Error::Interrupted, .. }) => Ok(None),
+        Err(error) => Err(error.into()),
     }
 }
 
@@ -228,15 +428,13 @@ pub fn announce(shared: &Shared) {
     shared.detour.fetch_add(1, Ordering::SeqCst);
 }
 
-/// Loads the RDB file at the start, on a thread of its own beside those that serve; [`announce`] came before. A server that was told to
+/// Loads the RDB file at the start, on a thread of its own and the crew's, beside those that serve; [`announce`] came before. A server that was told to
 /// stop meanwhile has loaded a part, which it will not serve.
 ///
 /// # Errors
 /// Why the server must not start, as a line for the log.
 pub fn load_at_start(shared: &'static Shared, config: &Config) -> Result<(), String> {
-    let thread = shared.helper();
-    let gate = &shared.engine.gate;
-    let mut keys = Keys::new(shared.engine, thread, Random::from_entropy());
+    let mut keys = Keys::new(shared.engine, shared.loader(0), Random::from_entropy());
     keys.now_ms = shared.clock.unix_ms();
     if config.appendonly && !load_log_at_start(shared, &mut keys, config)? {
         return Ok(());
@@ -245,15 +443,11 @@ pub fn load_at_start(shared: &'static Shared, config: &Config) -> Result<(), Str
         return end_of_start(shared);
     }
     let began_us = shared.clock.unix_us();
-    gate.enter(thread);
-    let loaded = load(shared, &mut keys, config, &path(config), false, || {
-        gate.leave(thread);
-        let is_wanted = || !shared.stopping.load(Ordering::Relaxed);
-        super::delay(shared.config.snapshot().key_load_delay_us, SLICE_RECORDS as usize, is_wanted);
-        gate.enter(thread);
-        !shared.stopping.load(Ordering::Relaxed)
+    let source = Source::open(&path(config)).map_err(LoadError::Open);
+    let loaded = source.and_then(|source| {
+        source.announce(&shared.persistence.load, keys.now_ms);
+        Ok(load_with_crew(shared, config, source, keys.now_ms)?)
     });
-    gate.leave(thread);
     match loaded {
         Ok(_) => {
             let seconds = (shared.clock.unix_us() - began_us) as f64 / 1e6;
@@ -288,7 +482,7 @@ fn end_of_start(shared: &Shared) -> Result<(), String> {
 
 /// Loads the append-only file, if there is one, and goes on writing it; false if the server was told to stop meanwhile.
 fn load_log_at_start(shared: &'static Shared, keys: &mut Keys, config: &Config) -> Result<bool, String> {
-    let (thread, gate) = (shared.helper(), &shared.engine.gate);
+    let (thread, gate) = (shared.loader(0), &shared.engine.gate);
     let began_us = shared.clock.unix_us();
     shared.persistence.load.began_ms.store(keys.now_ms, Ordering::Relaxed);
     gate.enter(thread);

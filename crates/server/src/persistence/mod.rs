@@ -5,6 +5,7 @@
 
 pub mod aof;
 pub mod background;
+pub mod crew;
 pub mod file;
 pub mod load;
 pub mod save;
@@ -19,6 +20,7 @@ use crate::shared::{Shared, lock};
 use crate::worker::Worker;
 use aof::AppendLog;
 use background::Background;
+use crew::Crew;
 
 /// How far loading has come.
 #[derive(Debug, Default)]
@@ -66,6 +68,8 @@ pub struct Persistence {
     pub background: Background,
     /// The append-only file.
     pub log: AppendLog,
+    /// Who helps.
+    pub crew: Crew,
     /// Writes are refused since the last save in the background failed. Counts in `Shared::detour`.
     pub refuses_writes: AtomicBool,
     facts: Mutex<Facts>,
@@ -87,6 +91,7 @@ impl Persistence {
             load: LoadProgress::default(),
             background: Background::default(),
             log: AppendLog::default(),
+            crew: Crew::default(),
             refuses_writes: AtomicBool::new(false),
             facts: Mutex::new(facts),
         }

@@ -1,22 +1,22 @@
-//! Writing all keys to the RDB file at once, behind the closed gate: SAVE, SHUTDOWN, DEBUG RELOAD.
+//! Writing all keys to an RDB file: [`write_cut`] what a snapshot has, with all threads of the crew; for SAVE, SHUTDOWN and DEBUG RELOAD
+//! behind the closed gate.
 
-use std::sync::Arc;
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use martlet_base::disk::Disk;
 use martlet_base::limits::SHARD_COUNT;
-use martlet_command::generic::encodable;
-use martlet_engine::Keys;
-use martlet_keyspace::Entry;
+use martlet_command::generic::{encodable, encodable_text, encodable_value};
+use martlet_engine::{Keys, SavedKeys, SavedValue, Walk};
+use martlet_snapshot::file::chunks::ChunkWriter;
 use martlet_snapshot::file::{Access, FileWriter, Record};
+use martlet_snapshot::payload::VERSION_MIN;
+use martlet_snapshot::{Form, VERSION_TIMED};
 
 use super::file::NewFile;
 use crate::config::{Config, MaxmemoryPolicy, REDIS_VERSION, error_text};
+use crate::shared::Shared;
 use crate::worker::Worker;
-
-/// The version that all values fit but hashes with expiring fields; Redis 7.0 reads it.
-const VERSION: u16 = 10;
-/// The first version with expiring fields.
-const VERSION_TIMED: u16 = 12;
 
 /// What of a key's use is written: as much as the policy for eviction goes by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,15 +84,35 @@ pub fn totals(keys: &Keys, databases: usize) -> Vec<Totals> {
     totals
 }
 
-/// Begins a file, which may be the base of the append-only file: what wrote it, and when.
+/// The lowest version of the format that holds the data, from Redis 7.0's on.
+pub fn lowest_version(totals: &[Totals]) -> u16 {
+    if totals.iter().any(|total| total.timed > 0) { VERSION_TIMED } else { VERSION_MIN }
+}
+
+/// The version of the format to be written: the one that is asked for, or the lowest.
+///
+/// # Errors
+/// The one asked for cannot hold the data; why, as a line for the log.
+fn version(config: &Config, totals: &[Totals]) -> Result<u16, String> {
+    let Some(asked) = config.rdb_version.number() else { return Ok(lowest_version(totals)) };
+    match totals.iter().position(|total| total.timed > 0) {
+        Some(db) if asked < VERSION_TIMED => Err(format!(
+            "Can't write RDB version {asked} as rdb-version asks for: database {db} has hashes whose fields expire, which only \
+             version {VERSION_TIMED} holds"
+        )),
+        _ => Ok(asked),
+    }
+}
+
+/// Begins a file, which may be the base of the append-only file: what wrote it, when, and how much of each database will come.
 pub fn begin(
     file: NewFile,
     config: &Config,
+    version: u16,
     totals: &[Totals],
-    now_ms: i64,
     is_base: bool,
+    now_ms: i64,
 ) -> FileWriter<NewFile> {
-    let version = if totals.iter().any(|total| total.timed > 0) { VERSION_TIMED } else { VERSION };
     let bits = usize::BITS.to_string();
     let created_s = (now_ms / 1000).to_string();
     let memory = martlet_base::alloc::used_bytes().to_string();
@@ -103,61 +123,158 @@ pub fn begin(
         ("used-mem", &memory),
         ("aof-base", if is_base { "1" } else { "0" }),
     ];
-    FileWriter::new(file, version, &aux, config.rdbcompression, config.rdbchecksum)
-}
-
-/// Writes one entry of a database.
-fn write(file: &mut FileWriter<NewFile>, db: usize, entry: &Entry<'_>, access: KeptAccess, now_ms: i64) {
-    if let Some(value) = encodable(entry) {
-        file.record(&Record {
-            db: db as u64,
-            key: entry.key(),
-            expiry_ms: entry.expiry_ms(),
-            access: access.encode(entry.lru(), now_ms),
-            value,
-        });
-    }
-}
-
-/// Creates a new version of the file; why not, as a line for the log.
-pub fn create(disk: &Arc<dyn Disk>, config: &Config, tag: &str) -> Result<NewFile, String> {
-    let (directory, name) = (&config.dir, &config.dbfilename);
-    let temporary = format!("temp-{tag}.rdb");
-    let new = NewFile::create(disk.clone(), directory, name, &temporary, config.rdb_save_incremental_fsync);
-    new.map_err(|error| {
-        let (name, directory) = (config.dbfilename.display(), config.dir.display());
-        format!(
-            "Failed opening the temp RDB file for {name} (in server root dir {directory}) for saving: {}",
-            error_text(&error)
-        )
-    })
-}
-
-fn write_all(
-    disk: &Arc<dyn Disk>,
-    keys: &Keys,
-    config: &Config,
-    now_ms: i64,
-    tag: &str,
-) -> Result<(), String> {
-    let new = create(disk, config, tag)?;
-    let access = KeptAccess::of(config);
-    let totals = totals(keys, config.databases as usize);
-    let mut file = begin(new, config, &totals, now_ms, false);
+    let form = Form { version, compress: config.rdbcompression };
+    let mut file = FileWriter::new(file, form, &aux, config.rdbchecksum);
     for (db, total) in totals.iter().enumerate().filter(|(_, total)| total.keys > 0) {
         file.database(db as u64, total.keys as u64, total.expiring as u64);
-        for shard in 0..SHARD_COUNT {
-            for entry in keys.shard(shard).keys.db(db).iter() {
-                write(&mut file, db, &entry, access, now_ms);
-                super::delay(config.rdb_key_save_delay_us, 1, || true);
-            }
-            if !file.is_sound() {
-                break;
-            }
+    }
+    file
+}
+
+/// A snapshot on its way to a file.
+#[derive(Clone, Debug)]
+pub struct Cut {
+    /// What of keys' use is written.
+    pub access: KeptAccess,
+    /// When it was, Unix milliseconds.
+    pub began_ms: i64,
+    /// Keys written so far.
+    pub written: Arc<AtomicU64>,
+    /// Raised by who does not want it any more.
+    pub is_cancelled: Arc<AtomicBool>,
+    /// The gate is closed meanwhile, by the thread that waits for this.
+    pub is_behind_gate: bool,
+}
+
+impl Cut {
+    /// A snapshot that begins now; `engine.snapshot.cut()` has been called.
+    pub fn new(config: &Config, now_ms: i64, is_behind_gate: bool) -> Cut {
+        let (written, is_cancelled) = (Arc::default(), Arc::default());
+        Cut { access: KeptAccess::of(config), began_ms: now_ms, written, is_cancelled, is_behind_gate }
+    }
+
+    /// Whether somebody still wants it.
+    pub fn is_wanted(&self) -> bool {
+        !self.is_cancelled.load(Ordering::Relaxed)
+    }
+
+    fn walk(&self, shared: &Shared, index: usize) -> Walk {
+        match self.is_behind_gate {
+            true => Walk::behind_gate(shared.engine),
+            false => Walk::new(shared.engine, shared.saver(index)),
         }
     }
-    let published = file.finish().and_then(NewFile::sync).and_then(NewFile::publish);
-    published.map_err(|error| format!("Write error saving DB on disk: {}", error_text(&error)))
+
+    fn write(&self, chunks: &mut ChunkWriter<'_, NewFile>, taken: &SavedKeys) {
+        taken.for_each(|saved| {
+            let value = match saved.value {
+                SavedValue::Str(text) => encodable_text(text),
+                SavedValue::Shared(value) => encodable_value(value),
+            };
+            chunks.record(&Record {
+                db: saved.db as u64,
+                key: saved.key,
+                expiry_ms: saved.expiry_ms,
+                access: self.access.encode(saved.lru, self.began_ms),
+                value,
+            });
+        });
+        self.written.fetch_add(taken.len() as u64, Ordering::Relaxed);
+    }
+
+    /// One thread's part.
+    fn write_part(&self, shared: &Shared, file: &Mutex<FileWriter<NewFile>>, index: usize) {
+        let mut walk = self.walk(shared, index);
+        let mut taken = SavedKeys::default();
+        let mut chunks = ChunkWriter::new(file);
+        while self.is_wanted() && chunks.go_on() && walk.take(&mut taken) {
+            self.write(&mut chunks, &taken);
+            super::delay(shared.config.snapshot().rdb_key_save_delay_us, taken.len(), || self.is_wanted());
+        }
+        chunks.finish();
+    }
+}
+
+/// Writes the keyspace of the snapshot under way to `file`, which [`begin`] has begun, with every thread of the crew, and ends both. The file
+/// is neither forced to disk nor published yet.
+///
+/// # Errors
+/// The disk's refusal; [`io::ErrorKind::Interrupted`] if it was cancelled.
+pub fn write_cut(shared: &'static Shared, file: FileWriter<NewFile>, cut: &Cut) -> io::Result<NewFile> {
+    let file = Arc::new(Mutex::new(file));
+    let (part, part_file) = (cut.clone(), file.clone());
+    let is_whole =
+        shared.persistence.crew.run(Arc::new(move |index| part.write_part(shared, &part_file, index)));
+    let mut taken = SavedKeys::default();
+    cut.walk(shared, 0).end(&mut taken);
+    let mut chunks = ChunkWriter::new(&file);
+    cut.write(&mut chunks, &taken);
+    chunks.finish();
+    if !cut.is_wanted() {
+        return Err(io::ErrorKind::Interrupted.into());
+    }
+    let file = Arc::into_inner(file).filter(|_| is_whole);
+    let file = file.ok_or_else(|| io::Error::other("a thread that saves has failed"))?;
+    file.into_inner().unwrap_or_else(PoisonError::into_inner).finish()
+}
+
+/// Begins a new version of the RDB file; why not, as a line for the log.
+pub fn create(
+    shared: &Shared,
+    config: &Config,
+    totals: &[Totals],
+    now_ms: i64,
+    tag: &str,
+) -> Result<FileWriter<NewFile>, String> {
+    let version = version(config, totals)?;
+    let (disk, directory, name) = (&shared.persistence.disk, &config.dir, &config.dbfilename);
+    let temporary = format!("temp-{tag}.rdb");
+    let new = NewFile::create(disk.clone(), directory, name, &temporary, config.rdb_save_incremental_fsync);
+    let new = new.map_err(|error| {
+        format!(
+            "Failed opening the temp RDB file for {} (in server root dir {}) for saving: {}",
+            name.display(),
+            directory.display(),
+            error_text(&error)
+        )
+    })?;
+    Ok(begin(new, config, version, totals, false, now_ms))
+}
+
+impl Worker {
+    fn write_all(&self, config: &Config) -> Result<(), String> {
+        let shared = self.shared;
+        let totals = totals(&self.keys, config.databases as usize);
+        let tag = std::process::id().to_string();
+        let file = create(shared, config, &totals, self.now_ms, &tag)?;
+        let persistence = &shared.persistence;
+        let written = if persistence.background.running().is_some() || persistence.log.is_rewriting() {
+            // That has a snapshot under way, or will have, and its threads wait at the gate.
+            self.write_directly(file, config)
+        } else {
+            shared.engine.snapshot.cut();
+            write_cut(shared, file, &Cut::new(config, self.now_ms, true))
+        };
+        let published = written.and_then(NewFile::sync).and_then(NewFile::publish);
+        published.map_err(|error| format!("Write error saving DB on disk: {}", error_text(&error)))
+    }
+
+    /// Writes what there is without a snapshot, alone.
+    fn write_directly(&self, mut file: FileWriter<NewFile>, config: &Config) -> io::Result<NewFile> {
+        let access = KeptAccess::of(config);
+        for shard in 0..SHARD_COUNT {
+            let shard = &self.keys.shard(shard).keys;
+            for db in shard.used() {
+                for entry in shard.db(db).iter() {
+                    let Some(value) = encodable(&entry) else { continue };
+                    let access = access.encode(entry.lru(), self.now_ms);
+                    let (db, key, expiry_ms) = (db as u64, entry.key(), entry.expiry_ms());
+                    file.record(&Record { db, key, expiry_ms, access, value });
+                }
+            }
+        }
+        file.finish()
+    }
 }
 
 impl Worker {
@@ -167,9 +284,7 @@ impl Worker {
     /// The disk's refusal, which has been logged; the old file is still there.
     pub fn save(&mut self) -> Result<(), SaveFailed> {
         let config = self.config().clone();
-        let tag = std::process::id().to_string();
-        let disk = &self.shared.persistence.disk;
-        if let Err(message) = write_all(disk, &self.keys, &config, self.now_ms, &tag) {
+        if let Err(message) = self.write_all(&config) {
             tracing::warn!("{message}");
             return Err(SaveFailed);
         }

@@ -167,7 +167,7 @@ impl Loading<'_, '_> {
                 false => "Reading RDB base file on AOF loading...",
             }
         );
-        match rdb::load_base(self.shared, self.keys, self.config, path, &mut *self.pause) {
+        match rdb::load_base(self.shared, self.keys, self.config, path) {
             Ok(end) => Ok(end),
             Err(error) => {
                 tracing::warn!("{}: {error}", path.display());

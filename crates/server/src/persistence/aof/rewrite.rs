@@ -23,7 +23,7 @@ use super::commands::CommandBase;
 use super::{Facts, Listed, Order, Phase, Rewrite, files, mode};
 use crate::config::{Config, error_text};
 use crate::persistence::file::NewFile;
-use crate::persistence::{background, save};
+use crate::persistence::save;
 use crate::shared::{Shared, lock};
 
 /// Why a rewrite has not come to its end.
@@ -74,7 +74,7 @@ fn note_beginning(shared: &Shared, facts: &mut Facts) -> Arc<AtomicBool> {
 }
 
 /// Rewrites; if another is to follow at once, what cancels that.
-fn run(shared: &'static Shared, is_cancelled: &AtomicBool) -> Option<Arc<AtomicBool>> {
+fn run(shared: &'static Shared, is_cancelled: &Arc<AtomicBool>) -> Option<Arc<AtomicBool>> {
     tracing::info!("Background append only file rewriting started by pid {}", std::process::id());
     let result = rewrite(shared, is_cancelled);
     match &result {
@@ -119,7 +119,7 @@ struct Increment {
     temporary: Option<String>,
 }
 
-fn rewrite(shared: &'static Shared, is_cancelled: &AtomicBool) -> Result<(), Ended> {
+fn rewrite(shared: &'static Shared, is_cancelled: &Arc<AtomicBool>) -> Result<(), Ended> {
     let config = shared.config.snapshot();
     let disk = &shared.persistence.disk;
     let directory = files::directory(&config);
@@ -179,7 +179,7 @@ fn cut(
     file: Option<Box<dyn DiskFile>>,
 ) -> Result<(Position, Vec<save::Totals>), Ended> {
     let (log, journal) = (&shared.persistence.log, &shared.engine.journal);
-    let mut keys = Keys::new(shared.engine, shared.saver(), Random::from_entropy());
+    let mut keys = Keys::new(shared.engine, shared.saver(0), Random::from_entropy());
     let result = shared.engine.gate.closed(|| {
         if shared.persistence.background.running().is_some() {
             return Err(Ended::Waits);
@@ -215,7 +215,7 @@ pub fn write_base(
     config: &Config,
     base: &FileInfo,
     totals: &[save::Totals],
-    is_cancelled: &AtomicBool,
+    is_cancelled: &Arc<AtomicBool>,
 ) -> io::Result<NewFile> {
     let new = NewFile::create(
         shared.persistence.disk.clone(),
@@ -224,7 +224,8 @@ pub fn write_base(
         &format!("temp-rewriteaof-bg-{}.aof", std::process::id()),
         config.aof_rewrite_incremental_fsync,
     );
-    let new = new.inspect_err(|_| Walk::new(shared.engine, shared.saver()).end(&mut SavedKeys::default()))?;
+    let new =
+        new.inspect_err(|_| Walk::new(shared.engine, shared.saver(0)).end(&mut SavedKeys::default()))?;
     match config.aof_use_rdb_preamble {
         true => write_rdb(shared, config, new, totals, is_cancelled),
         false => write_commands(shared, config, new, is_cancelled),
@@ -237,26 +238,20 @@ fn write_rdb(
     config: &Config,
     new: NewFile,
     totals: &[save::Totals],
-    is_cancelled: &AtomicBool,
+    is_cancelled: &Arc<AtomicBool>,
 ) -> io::Result<NewFile> {
     let now_ms = shared.clock.unix_ms();
-    let access = save::KeptAccess::of(config);
-    let mut file = save::begin(new, config, totals, now_ms, true);
-    for (db, total) in totals.iter().enumerate().filter(|(_, total)| total.keys > 0) {
-        file.database(db as u64, total.keys as u64, total.expiring as u64);
-    }
-    walk(shared, is_cancelled, |taken| {
-        background::write(&mut file, taken, access, now_ms);
-        file.is_sound()
-    })?;
-    file.finish()
+    let file = save::begin(new, config, save::lowest_version(totals), totals, true, now_ms);
+    let mut cut = save::Cut::new(config, now_ms, false);
+    cut.is_cancelled = is_cancelled.clone();
+    save::write_cut(shared, file, &cut)
 }
 
 fn write_commands(
     shared: &'static Shared,
     config: &Config,
     mut new: NewFile,
-    is_cancelled: &AtomicBool,
+    is_cancelled: &Arc<AtomicBool>,
 ) -> io::Result<NewFile> {
     let mut base = CommandBase::default();
     if config.aof_timestamp_enabled {
@@ -276,10 +271,10 @@ fn write_commands(
 /// Hands over what the keyspace held at the cut, some keys at a time, as long as `write` goes on.
 fn walk(
     shared: &'static Shared,
-    is_cancelled: &AtomicBool,
+    is_cancelled: &Arc<AtomicBool>,
     mut write: impl FnMut(&SavedKeys) -> bool,
 ) -> io::Result<()> {
-    let mut walk = Walk::new(shared.engine, shared.saver());
+    let mut walk = Walk::new(shared.engine, shared.saver(0));
     let mut taken = SavedKeys::default();
     let is_wanted = || !is_cancelled.load(Ordering::Relaxed);
     let (mut is_whole, mut goes_on) = (false, true);

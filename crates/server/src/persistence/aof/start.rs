@@ -2,7 +2,8 @@
 
 use std::io;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use martlet_engine::Keys;
 use martlet_journal::aof::FileInfo;
@@ -36,7 +37,7 @@ pub fn open(shared: &'static Shared, keys: &mut Keys, config: &Config) -> Result
         });
         let base = manifest.new_base(&files::name(config), config.aof_use_rdb_preamble, 0);
         tracing::info!("Creating AOF base file {} on server start", base.name);
-        rewrite::write_base(shared, config, &base, &totals, &AtomicBool::new(false))
+        rewrite::write_base(shared, config, &base, &totals, &Arc::default())
             .and_then(|new| new.publish())
             .map_err(|error| failed("Can't create the AOF base file", &error))?;
     }

@@ -1,0 +1,94 @@
+//! How long an encoded value is, without building it: only lengths are looked at.
+
+use crate::Error;
+use crate::decode::VALKEY_VERSION_MIN;
+use crate::input::Input;
+use crate::kind::Kind;
+use crate::string::{Length, read_count, read_length, read_plain_length};
+
+/// Passes over a string.
+///
+/// # Errors
+/// [`Error`]; [`Error::Truncated`] if the slice ends within it.
+pub(crate) fn skip_bytes(input: &mut &[u8]) -> Result<(), Error> {
+    let len = match read_length(input)? {
+        Length::Plain(len) => len,
+        Length::Special(0) => 1,
+        Length::Special(1) => 2,
+        Length::Special(2) => 4,
+        Length::Special(3) => {
+            let packed = read_plain_length(input)?;
+            read_plain_length(input)?;
+            packed
+        }
+        Length::Special(_) => return Err(Error::Corrupt("unknown string encoding")),
+    };
+    let len = input.count(len)?;
+    input.take(len).map(|_| ())
+}
+
+fn skip_score(input: &mut &[u8]) -> Result<(), Error> {
+    match input.byte()? {
+        253..=255 => Ok(()),
+        len => input.take(usize::from(len)).map(|_| ()),
+    }
+}
+
+/// Passes over a value of `kind` that `version` of the format has written.
+///
+/// # Errors
+/// [`Error`]; [`Error::Truncated`] if the slice ends within it.
+pub(crate) fn skip_value(input: &mut &[u8], kind: Kind, version: u16) -> Result<(), Error> {
+    match kind {
+        Kind::String
+        | Kind::HashZipmap
+        | Kind::ListZiplist
+        | Kind::SetIntset
+        | Kind::ZSetZiplist
+        | Kind::HashZiplist
+        | Kind::HashListpack
+        | Kind::ZSetListpack
+        | Kind::SetListpack
+        | Kind::HashListpackTimedOld => return skip_bytes(input),
+        Kind::HashListpackTimed => {
+            input.take(8)?;
+            return skip_bytes(input);
+        }
+        Kind::HashTimed => {
+            input.take(8)?;
+        }
+        _ => {}
+    }
+    for _ in 0..read_count(input)? {
+        match kind {
+            Kind::ZSet => {
+                skip_bytes(input)?;
+                skip_score(input)?;
+            }
+            Kind::ZSet2 => {
+                skip_bytes(input)?;
+                input.take(8)?;
+            }
+            Kind::Hash => {
+                skip_bytes(input)?;
+                skip_bytes(input)?;
+            }
+            Kind::ListQuicklist2 => {
+                read_plain_length(input)?;
+                skip_bytes(input)?;
+            }
+            Kind::HashTimedOld if version >= VALKEY_VERSION_MIN => {
+                skip_bytes(input)?;
+                skip_bytes(input)?;
+                input.take(8)?;
+            }
+            Kind::HashTimed | Kind::HashTimedOld => {
+                read_plain_length(input)?;
+                skip_bytes(input)?;
+                skip_bytes(input)?;
+            }
+            _ => skip_bytes(input)?,
+        }
+    }
+    Ok(())
+}
