@@ -5,6 +5,7 @@ mod ci;
 mod client_cpu;
 mod clients;
 mod cost;
+mod crash;
 mod docs;
 mod fuzz;
 mod report_page;
@@ -36,6 +37,8 @@ enum Chore {
     Tools(tools::Options),
     /// Valkey's own Tcl suite against a running server.
     Valkey(valkey::Options),
+    /// Kills servers under load and looks at what is left.
+    Crash(crash::Options),
     /// That the pages which are made from something agree with it.
     Docs,
     /// Everything that a change must pass.
@@ -66,6 +69,7 @@ fn main() {
         Chore::Clients(options) => clients::run(&options),
         Chore::Tools(options) => tools::run(&options),
         Chore::Valkey(options) => valkey::run(&options),
+        Chore::Crash(options) => crash::run(&options),
         Chore::Docs => docs::check(),
         Chore::Ci => ci::run(),
         Chore::Fuzz(options) => fuzz::run(&options),

@@ -45,6 +45,8 @@ impl Worker {
         if !self.shared.active_expire.load(Ordering::Relaxed)
             || self.shared.paused(self.now_ms).is_some()
             || self.shared.persistence.log.refuses_writes.load(Ordering::Relaxed)
+            // What is due is deleted when the file that is being loaded says so.
+            || self.shared.persistence.is_loading()
         {
             return;
         }
