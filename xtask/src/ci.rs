@@ -46,18 +46,21 @@ pub fn bench_smoke() -> Outcome {
     cost::run(&parse(&["bench-cost", "--quick", "--rows", "set-p16,get-p16,memory-20", "--output", &output]))
 }
 
-/// The load tester against responders of known delays. It must run to its end; what it reads is shown but decides nothing, since on
-/// a machine that others share the delays themselves are late.
+/// How often calibrate may try. A machine that others share can be late in one of its readings; a tool that reads wrongly does so
+/// every time.
+const CALIBRATE_TRIES: usize = 4;
+
+/// The load tester against responders of known delays.
 fn calibrate(program: &std::path::Path) -> Outcome {
-    let status = Command::new(program).args(["bench", "calibrate"]).status()?;
-    match status.code() {
-        Some(0) => Ok(()),
-        Some(1) => {
-            eprintln!("x: calibrate was out of tolerance here; it counts on a machine of one's own");
-            Ok(())
+    for _ in 0..CALIBRATE_TRIES {
+        let status = Command::new(program).args(["bench", "calibrate"]).status()?;
+        match status.code() {
+            Some(0) => return Ok(()),
+            Some(1) => eprintln!("x: calibrate was out of tolerance"),
+            _ => return Err(format!("bench calibrate: {status}").into()),
         }
-        _ => Err(format!("bench calibrate: {status}").into()),
     }
+    Err(format!("calibrate was out of tolerance {CALIBRATE_TRIES} times").into())
 }
 
 /// The options of a chore, as its command line gives them.

@@ -22,9 +22,11 @@ const ABSOLUTE_MS: f64 = 0.020;
 const STALL: Duration = Duration::from_millis(200);
 const STALL_RATE: f64 = 2000.0;
 const DELAYS_RATE: f64 = 300.0;
-/// Delay of the replies by which the path is measured, and their number.
+const DELAYS_REQUESTS: u64 = 2000;
+const OPEN_CONNECTIONS: usize = 10;
+/// Delay of the replies by which the path is measured, and its rate as a share of the run's: the two drift past each other.
 const PATH_DELAY: Duration = Duration::from_millis(1);
-const PATH_REQUESTS: usize = 1000;
+const PATH_RATE_SHARE: f64 = 0.97;
 const LOW_MS: f64 = 1.0;
 const HIGH_MS: f64 = 5.0;
 
@@ -71,25 +73,22 @@ impl Responder {
         served
     }
 
-    /// What its replies took from the request's arrival: what a closed loop sees, but for the path.
-    fn service(&self) -> Latencies {
-        let mut latencies = Latencies::new();
-        for served in self.served() {
-            record(&mut latencies, served.replied.saturating_duration_since(served.arrived));
-        }
-        latencies
+    /// What its replies took from the request's arrival.
+    fn service(&self) -> Vec<Duration> {
+        self.served().iter().map(|served| served.replied.saturating_duration_since(served.arrived)).collect()
     }
 
     /// What its replies took from the instants at which the requests were due. Requests leave in the order in which they are
     /// due, so the k-th that arrives is the k-th that was due.
-    fn since_due(&self, result: &RunResult, rate: f64) -> Latencies {
-        let mut latencies = Latencies::new();
-        let Some(began) = result.began else { return latencies };
-        for (number, served) in self.served().iter().enumerate() {
-            let due = began + Duration::from_secs_f64(number as f64 / rate);
-            record(&mut latencies, served.replied.saturating_duration_since(due));
-        }
-        latencies
+    fn since_due(&self, result: &RunResult, rate: f64) -> Vec<Duration> {
+        let Some(began) = result.began else { return Vec::new() };
+        let due = |number: usize| began + Duration::from_secs_f64(number as f64 / rate);
+        let served = self.served();
+        served
+            .iter()
+            .enumerate()
+            .map(|(number, s)| s.replied.saturating_duration_since(due(number)))
+            .collect()
     }
 }
 
@@ -103,6 +102,19 @@ fn run(plan: &Plan) -> Result<RunResult, String> {
         None => Ok(result),
         Some(reason) => Err(reason.clone()),
     }
+}
+
+/// Runs a plan and takes a sample of the path at the same time, so that the machine treats both alike.
+fn run_beside(
+    plan: &Plan,
+    path: impl FnOnce() -> Result<Path, String> + Send,
+) -> Result<(RunResult, Path), String> {
+    std::thread::scope(|scope| {
+        let path = scope.spawn(path);
+        let result = run(plan)?;
+        let path = path.join().map_err(|_| "the thread that measures the path panicked")??;
+        Ok((result, path))
+    })
 }
 
 /// Runs all checks; gives the exit code.
@@ -148,24 +160,77 @@ fn wake_up_lag() -> Latencies {
     lag
 }
 
-/// The median cost of the way there and back: what a plain blocking client sees beyond the responder's delay.
-fn path_ms() -> Result<f64, String> {
-    let responder = Responder::start(vec![PATH_DELAY], None)?;
-    let mut seen = Latencies::new();
-    let mut measure = || -> std::io::Result<()> {
-        let mut stream = TcpStream::connect(("127.0.0.1", responder.port))?;
-        stream.set_nodelay(true)?;
-        let mut reply = [0; 5];
-        for _ in 0..PATH_REQUESTS {
-            let sent = Instant::now();
-            stream.write_all(b"*1\r\n$4\r\nPING\r\n")?;
-            stream.read_exact(&mut reply)?;
-            record(&mut seen, sent.elapsed());
+/// What lies between a client and the responder, as a plain blocking client sees it: a sample of the ways there and back.
+struct Path {
+    there: Vec<Duration>,
+    back: Vec<Duration>,
+}
+
+impl Path {
+    /// Takes the sample over as many connections in turn as the run has, one request after the other or at `rate`: what has not run
+    /// for longer takes longer to wake.
+    fn measure(
+        connections: usize,
+        rate: Option<f64>,
+        delays: Vec<Duration>,
+        requests: u64,
+    ) -> Result<Path, String> {
+        let responder = Responder::start(delays, None)?;
+        let mut seen = Vec::new();
+        let mut measure = || -> std::io::Result<()> {
+            let mut streams = Vec::new();
+            for _ in 0..connections {
+                let stream = TcpStream::connect(("127.0.0.1", responder.port))?;
+                stream.set_nodelay(true)?;
+                streams.push(stream);
+            }
+            let (mut reply, began) = ([0; 5], Instant::now());
+            for number in 0..requests {
+                let Some(stream) = streams.get_mut(number as usize % connections) else { break };
+                if let Some(rate) = rate {
+                    null::pause_until(began + Duration::from_secs_f64(number as f64 / rate));
+                }
+                let sent = Instant::now();
+                stream.write_all(b"*1\r\n$4\r\nPING\r\n")?;
+                stream.read_exact(&mut reply)?;
+                seen.push((sent, Instant::now()));
+            }
+            Ok(())
+        };
+        measure().map_err(|error| format!("the path cannot be measured: {error}"))?;
+        let (mut there, mut back) = (Vec::new(), Vec::new());
+        for (served, (sent, read)) in responder.served().iter().zip(seen) {
+            there.push(served.arrived.saturating_duration_since(sent));
+            back.push(read.saturating_duration_since(served.replied));
         }
-        Ok(())
-    };
-    measure().map_err(|error| format!("the path cannot be measured: {error}"))?;
-    Ok((seen.percentile_ms(50.0) - responder.service().percentile_ms(50.0)).max(0.0))
+        if back.is_empty() {
+            return Err("the path cannot be measured: no replies".into());
+        }
+        Ok(Path { there, back })
+    }
+
+    /// What a client must see where the responder took `times`: each of them and a way back of the sample, and with `both` a way there.
+    fn seen_from(&self, times: &[Duration], both: bool) -> Latencies {
+        let mut latencies = Latencies::new();
+        let ways = self.there.iter().zip(&self.back).cycle();
+        for (time, (there, back)) in times.iter().zip(ways) {
+            record(&mut latencies, *time + *back + if both { *there } else { Duration::ZERO });
+        }
+        latencies
+    }
+
+    fn show(&self, rhythm: &str) {
+        let median_us = |ways: &[Duration]| {
+            let mut sorted = ways.to_vec();
+            sorted.sort_unstable();
+            sorted.get(sorted.len() / 2).map_or(0.0, |way| way.as_secs_f64() * 1e6)
+        };
+        println!(
+            "a plain blocking client, {rhythm}: {:.0} us there, {:.0} us back (p50)",
+            median_us(&self.there),
+            median_us(&self.back)
+        );
+    }
 }
 
 fn checks() -> Result<Vec<Check>, String> {
@@ -176,8 +241,6 @@ fn checks() -> Result<Vec<Check>, String> {
         lag.percentile_ms(90.0) * 1e3,
         lag.percentile_ms(99.0) * 1e3
     );
-    let path_ms = path_ms()?;
-    println!("there and back, by a plain blocking client: {:.0} us (p50)", path_ms * 1e3);
     let mut checks = Vec::new();
 
     // Nine replies of 1 ms, one of 5 ms.
@@ -189,7 +252,7 @@ fn checks() -> Result<Vec<Check>, String> {
             checks.push(Check {
                 name: format!("{name} p{percent}"),
                 nominal_ms: *nominal_ms,
-                true_ms: truth.percentile_ms(*percent) + path_ms,
+                true_ms: truth.percentile_ms(*percent),
                 measured_ms: all.percentile_ms(*percent),
             });
         }
@@ -197,30 +260,38 @@ fn checks() -> Result<Vec<Check>, String> {
     let expected = [(50.0, LOW_MS), (80.0, LOW_MS), (95.0, HIGH_MS), (99.0, HIGH_MS)];
     let responder = Responder::start(delays.clone(), None)?;
     let mut slow = responder.plan();
-    (slow.connections, slow.requests) = (2, 3000);
-    let result = run(&slow)?;
-    compare("closed loop, delays 1 and 5 ms,", &result, &responder.service(), &expected);
+    (slow.connections, slow.requests) = (1, DELAYS_REQUESTS);
+    let (result, path) = run_beside(&slow, || Path::measure(1, None, delays.clone(), DELAYS_REQUESTS))?;
+    path.show("one request after the other");
+    let truth = path.seen_from(&responder.service(), true);
+    compare("closed loop, delays 1 and 5 ms,", &result, &truth, &expected);
 
-    let responder = Responder::start(delays, None)?;
+    let paced = |seconds: f64| {
+        let rate = DELAYS_RATE * PATH_RATE_SHARE;
+        Path::measure(OPEN_CONNECTIONS, Some(rate), vec![PATH_DELAY], (rate * seconds) as u64)
+    };
+    let responder = Responder::start(delays.clone(), None)?;
     let mut slow = responder.plan();
     slow.pacing = Pacing::Open { rate: DELAYS_RATE, poisson: false };
-    (slow.connections, slow.duration) = (20, Some(Duration::from_secs(5)));
-    let result = run(&slow)?;
-    compare("open loop, delays 1 and 5 ms,", &result, &responder.since_due(&result, DELAYS_RATE), &expected);
+    (slow.connections, slow.duration) = (OPEN_CONNECTIONS, Some(Duration::from_secs(5)));
+    let (result, path) = run_beside(&slow, || paced(5.0))?;
+    path.show("at the open loop's rate");
     println!(
         "open loop: requests left {:.0} us after they were due (p50)",
         result.send_lag.percentile_ms(50.0) * 1e3
     );
+    let truth = path.seen_from(&responder.since_due(&result, DELAYS_RATE), false);
+    compare("open loop, delays 1 and 5 ms,", &result, &truth, &expected);
 
     // A stall of 200 ms in 4 s at 2,000/s: 400 of 8,000 requests were due in it and waited 200 ms … 0, so that the
     // 97.5th percentile is about its middle; how fast the rest drains is in the responder's own account.
     let responder = Responder::start(Vec::new(), Some((Duration::from_secs(1), STALL)))?;
     let mut stalled = responder.plan();
     stalled.pacing = Pacing::Open { rate: STALL_RATE, poisson: false };
-    (stalled.connections, stalled.duration) = (10, Some(Duration::from_secs(4)));
-    let result = run(&stalled)?;
+    (stalled.connections, stalled.duration) = (OPEN_CONNECTIONS, Some(Duration::from_secs(4)));
+    let (result, path) = run_beside(&stalled, || paced(4.0))?;
     let stall_ms = STALL.as_secs_f64() * 1e3;
-    let expected = [(97.5, stall_ms / 2.0), (100.0, stall_ms)];
-    compare("stall of 200 ms,", &result, &responder.since_due(&result, STALL_RATE), &expected);
+    let truth = path.seen_from(&responder.since_due(&result, STALL_RATE), false);
+    compare("stall of 200 ms,", &result, &truth, &[(97.5, stall_ms / 2.0), (100.0, stall_ms)]);
     Ok(checks)
 }

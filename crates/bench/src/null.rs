@@ -174,7 +174,7 @@ fn receive(stream: &TcpStream, buffer: &mut [u8]) -> io::Result<(usize, Instant)
 }
 
 /// Sleeps, and polls the clock for the last part, which a sleep would overshoot.
-fn pause_until(instant: Instant) {
+pub fn pause_until(instant: Instant) {
     const POLLED: Duration = Duration::from_micros(80);
     let left = instant.saturating_duration_since(Instant::now());
     if left > POLLED {
