@@ -154,6 +154,9 @@ pub fn catch_interrupt() {
     }
 }
 
+/// Most rows of seconds that a run keeps: some 20 MB, or two days of one command.
+const MAX_ROWS: usize = 200_000;
+
 /// Collects seconds from all threads. A second is closed, and its histogram freed, when every thread has left it.
 pub struct Recorder {
     inner: Mutex<Collected>,
@@ -252,7 +255,23 @@ impl Collected {
                 });
             }
         }
+        if self.rows.len() > MAX_ROWS {
+            thin(&mut self.rows);
+        }
     }
+}
+
+/// Drops every other second of the older half, so that a run of any length keeps a series of bounded size: coarse where it
+/// is old. What remains is as it was measured, and totals do not come from it.
+fn thin(rows: &mut Vec<SecondRow>) {
+    let middle = rows.get(rows.len() / 2).map_or(0, |row| row.second);
+    let (mut last, mut keep) = (None, false);
+    rows.retain(|row| {
+        if last != Some(row.second) {
+            (last, keep) = (Some(row.second), !keep);
+        }
+        keep || row.second >= middle
+    });
 }
 
 /// What all threads of a run share.
@@ -286,9 +305,26 @@ fn rusage(who: libc::c_int) -> (Duration, Duration) {
     (time(usage.ru_utime), time(usage.ru_stime))
 }
 
+/// How many files this process may have open.
+fn open_file_limit() -> u64 {
+    // SAFETY: rlimit is plain data, zeroes are valid; getrlimit fills it.
+    unsafe {
+        let mut limit: libc::rlimit = std::mem::zeroed();
+        libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit);
+        limit.rlim_cur
+    }
+}
+
 /// Runs the plan to its end. An error means that it never began; later trouble is in `RunResult::partial`.
 pub fn run(plan: &Plan, observer: &mut dyn Observer) -> Result<RunResult, String> {
     let threads = plan.threads.clamp(1, plan.connections.max(1));
+    let open_files = open_file_limit();
+    if plan.connections as u64 >= open_files {
+        return Err(format!(
+            "{} connections need as many open files, and this process may have {open_files} (ulimit -n)",
+            plan.connections
+        ));
+    }
     let shared = Shared {
         progress: Progress::default(),
         recorder: Recorder::new(&plan.workload.commands, threads),
@@ -398,4 +434,44 @@ pub fn client_limit(plan: &Plan, result: &RunResult) -> Option<String> {
         }
     }
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A run of ten days, one command, two threads: histograms are freed as seconds close, rows stay bounded.
+    #[test]
+    fn memory_does_not_grow_with_the_length_of_a_run() {
+        let recorder = Recorder::new(&["GET".into()], 2);
+        let days = 10;
+        {
+            // Rows as `take` would make them; the histograms of so many seconds would take minutes.
+            let mut inner = recorder.lock();
+            for second in 0..days * 86_400 {
+                inner.rows.push(SecondRow { second, requests: 1, ..Default::default() });
+                if inner.rows.len() > MAX_ROWS {
+                    thin(&mut inner.rows);
+                }
+            }
+            assert!(inner.rows.len() <= MAX_ROWS);
+            assert!(inner.rows.is_sorted_by(|a, b| a.second < b.second));
+            let last: Vec<u32> = inner.rows.iter().rev().take(3).map(|row| row.second).collect();
+            assert_eq!(last, [days * 86_400 - 1, days * 86_400 - 2, days * 86_400 - 3]);
+        }
+        for second in days * 86_400..days * 86_400 + 50 {
+            for thread in 0..2 {
+                let mut tally = [worker::Tally::default()];
+                tally[0].latencies.record(1_000_000, 10);
+                recorder.take(thread, second, second + 1, &mut tally);
+                assert!(
+                    recorder.lock().open.len() <= 2,
+                    "at most the second that a slower thread is in stays open"
+                );
+            }
+        }
+        let (totals, rows) = recorder.finish();
+        assert_eq!(totals[0].latencies.count(), 50 * 2 * 10);
+        assert_eq!(rows.last().map(|row| (row.second, row.requests)), Some((days * 86_400 + 49, 20)));
+    }
 }

@@ -43,7 +43,9 @@ impl<'a> Job<'a> {
             let text = String::from_utf8_lossy(&read(path)?).into_owned();
             file = workload::parse_file(&text).map_err(|e| format!("{}: {e}", path.display()))?;
             // What the file says holds where the command line says nothing.
-            settings.clients = file.connections.unwrap_or(settings.clients);
+            if let Some(connections) = file.connections.filter(|_| !settings.clients_given) {
+                settings.clients = connections;
+            }
             settings.threads = settings.threads.or(file.threads);
             settings.pipeline =
                 if settings.pipeline == 1 { file.pipeline.unwrap_or(1) } else { settings.pipeline };
@@ -88,19 +90,10 @@ impl<'a> Job<'a> {
         }
         let text = match settings.command.as_slice() {
             [] => {
-                let keys = settings.keyspace.unwrap_or(100_000).max(1);
-                let name = settings.tests.as_ref().and_then(|t| t.first()).map_or("set", String::as_str);
-                match name {
-                    "set" => format!("SET {{key uniform {keys}}} {{value {}}}", settings.data_bytes),
-                    "get" => format!("GET {{key uniform {keys}}}"),
-                    "incr" => format!("INCR {{key uniform {keys}}}"),
-                    "ping" | "ping_mbulk" => "PING".into(),
-                    other => {
-                        return Err(format!(
-                            "-t {other}: give the request itself, as --command 'GET {{key uniform 1000}}'"
-                        ));
-                    }
-                }
+                let named = settings.tests.clone().unwrap_or_else(|| vec!["set".into()]);
+                let templates: Result<Vec<String>, String> =
+                    named.iter().map(|name| self.test(name)).collect();
+                return workload::from_templates(&templates?);
             }
             [one] => one.clone(),
             words => words
@@ -110,6 +103,22 @@ impl<'a> Job<'a> {
                 .join(" "),
         };
         workload::from_templates(&[text])
+    }
+
+    /// The request of one of the classic tests; several make a mix.
+    fn test(&self, name: &str) -> Result<String, String> {
+        let keys = self.settings.keyspace.unwrap_or(100_000).max(1);
+        Ok(match name {
+            "set" => format!("SET {{key uniform {keys}}} {{value {}}}", self.settings.data_bytes),
+            "get" => format!("GET {{key uniform {keys}}}"),
+            "incr" => format!("INCR {{key uniform {keys}}}"),
+            "ping" | "ping_mbulk" => "PING".into(),
+            other => {
+                return Err(format!(
+                    "-t {other}: give the request itself, as --command 'GET {{key uniform 1000}}'"
+                ));
+            }
+        })
     }
 
     /// A plan of the settings against `target`.

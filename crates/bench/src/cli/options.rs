@@ -159,7 +159,7 @@ static OPTIONS: &[Option_] = &[
         "-c",
         "CLIENTS",
         |s, v| {
-            s.clients = between(v, 1, MAX_CONNECTIONS)?;
+            (s.clients, s.clients_given) = (between(v, 1, MAX_CONNECTIONS)?, true);
             Ok(())
         },
         "connections (50)",

@@ -17,6 +17,8 @@ pub struct Settings {
     pub tls: bool,
     pub tls_options: TlsOptions,
     pub clients: usize,
+    /// `-c` was on the command line.
+    pub clients_given: bool,
     pub requests: Option<u64>,
     pub data_bytes: usize,
     pub database: u64,
@@ -81,6 +83,7 @@ impl Default for Settings {
             tls: false,
             tls_options: TlsOptions::default(),
             clients: 50,
+            clients_given: false,
             requests: None,
             data_bytes: 3,
             database: 0,
