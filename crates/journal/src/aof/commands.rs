@@ -94,6 +94,24 @@ impl<R: Read> CommandReader<R> {
         Ok(Some(seconds.map_or(Item::Comment, Item::Time)))
     }
 
+    /// Shows the next commands, at most `most`, as far as they have come from the file, without handing them over.
+    pub fn ahead(&self, most: usize, mut show: impl FnMut(&Args<'_>)) {
+        let (limits, mut spans, mut at) = (RequestLimits::default(), Vec::new(), self.start);
+        for _ in 0..most {
+            spans.clear();
+            if self.buffer.get(at) != Some(&b'*') {
+                break;
+            }
+            match parse(&self.buffer, at, &limits, &mut Partial::default(), &mut spans) {
+                Ok(Parsed::Complete(end)) if !spans.is_empty() => {
+                    show(&Args::new(&self.buffer, &spans));
+                    at = end;
+                }
+                _ => break,
+            }
+        }
+    }
+
     /// The end in the buffer of what begins at `start`, if all of it is there.
     fn find(&mut self) -> Result<Option<usize>, CommandError> {
         let offset = self.offset();
@@ -164,6 +182,19 @@ mod tests {
         assert_eq!((commands.len(), times.as_slice(), offset), (1, [12].as_slice(), 33));
         assert!(error.is_none());
         assert!(read(&[b'#'; 2000]).3.is_some());
+    }
+
+    #[test]
+    fn what_comes_is_seen_ahead_and_then_read() {
+        let mut reader =
+            CommandReader::new(b"*1\r\n$1\r\na\r\n*1\r\n$1\r\nb\r\n*1\r\n$1\r\nc\r\n".as_slice(), 0);
+        assert!(reader.read().unwrap().is_some());
+        for most in [0, 1, 2, 3] {
+            let mut seen = Vec::new();
+            reader.ahead(most, |args| seen.extend_from_slice(args.at(0)));
+            assert_eq!(seen, &b"bc"[..most.min(2)]);
+        }
+        assert!(matches!(reader.read(), Ok(Some(Item::Command(args))) if args.at(0) == b"b"));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use martlet_engine::Keys;
 use martlet_journal::aof::{CommandError, CommandReader, FileInfo, FileKind, Item, Manifest};
 
-use super::replay::{Alone, Refusal, Replay};
+use super::replay::{AHEAD, Alone, Refusal, Replay};
 use super::{AppendLog, files};
 use crate::config::{Config, error_text};
 use crate::persistence::load as rdb;
@@ -236,6 +236,9 @@ impl Loading<'_, '_> {
             }
             if !replay.is_inside_transaction() {
                 whole = reader.offset();
+            }
+            if commands.is_multiple_of(AHEAD as u64) {
+                replay.prefetch(self.keys, &reader);
             }
             commands += 1;
             if commands.is_multiple_of(SLICE_COMMANDS) {

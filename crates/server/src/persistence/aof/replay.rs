@@ -3,8 +3,12 @@
 //! What always holds: nothing expires meanwhile, whatever the clock says: a key is deleted when the file says so. An incomplete transaction
 //! changes nothing.
 
+use std::io::Read;
+
+use martlet_base::hash::hash_bytes;
 use martlet_command::{Context, Settings};
 use martlet_engine::Keys;
+use martlet_journal::aof::CommandReader;
 use martlet_protocol::reply::Reply;
 use martlet_protocol::request::{Args, OwnedArgs};
 
@@ -23,6 +27,9 @@ pub enum Refusal {
 /// Closes the gate around the work that it is given, with all shards held; whoever replays holds none.
 pub type Alone<'a> = dyn FnMut(&mut Keys, &mut dyn FnMut(&mut Keys)) + 'a;
 
+/// Commands that [`Replay::prefetch`] looks ahead.
+pub const AHEAD: usize = 32;
+
 /// See the module's page.
 pub struct Replay<'a> {
     registry: &'static Registry,
@@ -32,12 +39,30 @@ pub struct Replay<'a> {
     /// The commands since MULTI.
     queue: Option<Vec<(&'static Entry, OwnedArgs)>>,
     reply: Vec<u8>,
+    /// Of the keys of the commands that follow.
+    hashes: Vec<u64>,
 }
 
 impl<'a> Replay<'a> {
     /// Begins with the first database, at this time.
     pub fn new(registry: &'static Registry, settings: &'a Settings, now_ms: i64) -> Replay<'a> {
-        Replay { registry, settings, db: 0, now_ms, queue: None, reply: Vec::new() }
+        Replay { registry, settings, db: 0, now_ms, queue: None, reply: Vec::new(), hashes: Vec::new() }
+    }
+
+    /// Lets the cache misses of the keys of the commands that follow overlap.
+    pub fn prefetch<R: Read>(&mut self, keys: &Keys, reader: &CommandReader<R>) {
+        let (engine, db) = (keys.engine(), self.db);
+        self.hashes.clear();
+        reader.ahead(AHEAD, |args| {
+            let key = self.registry.resolve(args).and_then(|entry| args.get(entry.single_key?));
+            self.hashes.extend(key.map(hash_bytes));
+        });
+        self.hashes.iter().for_each(|&hash| engine.prefetch_shard(hash));
+        for &hash in &self.hashes {
+            // However few keys there are: there will be more.
+            engine.prefetch_bucket(db, hash, 0);
+        }
+        self.hashes.iter().for_each(|&hash| engine.prefetch_entry(db, hash));
     }
 
     /// Whether a transaction has begun that has not ended.
