@@ -17,6 +17,7 @@ mod live;
 mod null;
 mod own;
 mod pacing;
+mod persistence;
 mod plan;
 mod replay;
 mod report;

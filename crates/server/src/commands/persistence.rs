@@ -165,6 +165,9 @@ pub(super) static LOADAOF: ServerCommand = command("debug|loadaof", 2, loadaof a
 fn loadaof(call: &mut Call<'_>) -> Outcome {
     let worker = &mut *call.worker;
     let (shared, config) = (worker.shared, worker.config().clone());
+    if shared.persistence.is_loading() {
+        return Err(Error::Fixed("LOADING Redis is loading the dataset in memory"));
+    }
     if worker.finish_log().is_err() {
         return Err(Error::Fixed("ERR Error trying to load the AOF files, check server logs."));
     }

@@ -239,6 +239,10 @@ impl Worker {
     pub fn follow_appendonly(&mut self) -> Result<(), String> {
         let shared = self.shared;
         let (log, journal) = (&shared.persistence.log, &shared.engine.journal);
+        if shared.persistence.is_loading() {
+            // Looked at again once the data is there.
+            return Ok(());
+        }
         let phase = log.facts().phase;
         match (self.config().appendonly, phase) {
             (true, Phase::Off) => {
@@ -290,6 +294,13 @@ impl Worker {
         let (shared, config) = (self.shared, self.config().clone());
         let log = &shared.persistence.log;
         let facts = log.facts();
+        if config.appendonly != (facts.phase != Phase::Off) && !shared.persistence.is_loading() {
+            // It was switched while data was loaded.
+            if let Err(why) = self.alone(Worker::follow_appendonly) {
+                tracing::warn!("{why}");
+            }
+            return;
+        }
         if facts.phase == Phase::Off && !facts.is_scheduled
             || facts.rewrite.is_some()
             || shared.persistence.is_loading()

@@ -1,0 +1,331 @@
+//! `martlet bench persistence`: what each way to persist costs a server that writes, and how long it takes to come back.
+//!
+//! Each row is a server of its own, started with an empty directory, written to, stopped and started again. What always holds: a row's
+//! directory is removed with it, and a server that cannot be started, or comes back with other keys than it had, ends the run.
+
+use crate::cli::options::Settings;
+use crate::compare::{Started, free_port, start};
+use crate::control::{Control, error_text, info_field};
+use crate::live::Line;
+use crate::own::Job;
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+const HELP: &str = "\
+Usage: martlet bench persistence [OPTIONS] [SERVER...]
+
+Writes to a server under each way to persist, then stops it and measures how long it takes to come back.
+SERVER is a command line, such as 'redis-server' or 'martlet server --io-threads 1'; several are measured in turn
+for each row. Without one, this program's own server is measured.
+
+  -n N           Writes per row (default 400000): keys of 20 bytes, values of 1 byte
+  -c N           Connections (default 50)
+  -P N           Pipeline of the rows that have one (default 1000)
+  --dir PATH     Where the servers' directories are made (default: the system's place for temporary files)
+  --only TEXT    Only rows whose name contains this
+  --json FILE    Writes the rows there as well
+  --help         This text";
+
+/// The ways to persist: name and options of the server.
+const MODES: [(&str, &[&str]); 5] = [
+    ("none", &["--save", "", "--appendonly", "no"]),
+    ("RDB rules", &["--save", "900 1 300 10 60 10000", "--appendonly", "no"]),
+    ("AOF no", &["--save", "", "--appendonly", "yes", "--appendfsync", "no"]),
+    ("AOF everysec", &["--save", "", "--appendonly", "yes", "--appendfsync", "everysec"]),
+    ("AOF always", &["--save", "", "--appendonly", "yes", "--appendfsync", "always"]),
+];
+
+/// What was measured.
+#[derive(Debug, Serialize)]
+struct Row {
+    server: String,
+    mode: &'static str,
+    pipeline: usize,
+    writes: u64,
+    seconds: f64,
+    rate: f64,
+    p50_ms: f64,
+    p99_ms: f64,
+    /// Server CPU per write.
+    server_us: f64,
+    /// The most that was resident, bytes.
+    peak_bytes: u64,
+    /// INFO's `latest_fork_usec`.
+    fork_us: u64,
+    /// Keys at the end.
+    keys: u64,
+    /// From the start of the process until it serves them again; none where nothing is kept.
+    recovery_s: Option<f64>,
+}
+
+struct Options {
+    servers: Vec<String>,
+    writes: u64,
+    clients: usize,
+    pipeline: usize,
+    directory: PathBuf,
+    only: String,
+    json: Option<PathBuf>,
+}
+
+fn parse(arguments: &[String]) -> Result<Option<Options>, String> {
+    let mut options = Options {
+        servers: Vec::new(),
+        writes: 400_000,
+        clients: 50,
+        pipeline: 1000,
+        directory: std::env::temp_dir(),
+        only: String::new(),
+        json: None,
+    };
+    let mut rest = arguments.iter();
+    while let Some(argument) = rest.next() {
+        let mut value = || rest.next().ok_or(format!("{argument} needs a value"));
+        let number = |text: &String| match text.parse::<u64>() {
+            Ok(number @ 1..) => Ok(number),
+            _ => Err(format!("{argument}: '{text}' is not a number above 0")),
+        };
+        match argument.as_str() {
+            "--help" | "-h" => return Ok(None),
+            "-n" => options.writes = number(value()?)?,
+            "-c" => options.clients = number(value()?)? as usize,
+            "-P" => options.pipeline = number(value()?)? as usize,
+            "--dir" => options.directory = value()?.into(),
+            "--only" => options.only = value()?.clone(),
+            "--json" => options.json = Some(value()?.into()),
+            other if other.starts_with('-') => return Err(format!("unknown option '{other}'")),
+            server => options.servers.push(server.to_owned()),
+        }
+    }
+    Ok(Some(options))
+}
+
+/// Runs the matrix; gives the exit code.
+pub fn main(arguments: &[String]) -> i32 {
+    let result = match parse(arguments) {
+        Ok(None) => {
+            println!("{HELP}");
+            Ok(())
+        }
+        Ok(Some(options)) => run(&options),
+        Err(error) => Err(format!("{error}\n\n{HELP}")),
+    };
+    match result {
+        Ok(()) => 0,
+        Err(error) => {
+            eprintln!("{error}");
+            1
+        }
+    }
+}
+
+fn run(options: &Options) -> Result<(), String> {
+    let own = std::env::current_exe().map_err(|e| format!("this program cannot be found: {e}"))?;
+    let servers = match options.servers.as_slice() {
+        [] => vec![format!("{} server", own.display())],
+        some => some.to_vec(),
+    };
+    println!(
+        "{:<22} {:<14} {:>6} {:>9} {:>11} {:>9} {:>9} {:>10} {:>9} {:>8} {:>10}",
+        "server",
+        "mode",
+        "P",
+        "seconds",
+        "writes/s",
+        "p50 ms",
+        "p99 ms",
+        "server us",
+        "peak MB",
+        "fork us",
+        "recovery s"
+    );
+    let mut rows = Vec::new();
+    for pipeline in [1, options.pipeline] {
+        for (mode, modes_options) in MODES {
+            if !mode.contains(&options.only) {
+                continue;
+            }
+            for server in &servers {
+                let row = measure(options, server, (mode, modes_options), pipeline)?;
+                println!("{}", text(&row));
+                rows.push(row);
+            }
+        }
+    }
+    if let Some(path) = &options.json {
+        let json = serde_json::to_string_pretty(&rows).map_err(|e| e.to_string())?;
+        std::fs::write(path, json + "\n").map_err(|e| format!("{}: {e}", path.display()))?;
+    }
+    Ok(())
+}
+
+fn text(row: &Row) -> String {
+    let name = row.server.rsplit('/').next().unwrap_or(&row.server);
+    let recovery = row.recovery_s.map_or("-".into(), |seconds| format!("{seconds:.3}"));
+    format!(
+        "{:<22.22} {:<14} {:>6} {:>9.3} {:>11.0} {:>9.3} {:>9.3} {:>10.2} {:>9.1} {:>8} {:>10}",
+        name,
+        row.mode,
+        row.pipeline,
+        row.seconds,
+        row.rate,
+        row.p50_ms,
+        row.p99_ms,
+        row.server_us,
+        row.peak_bytes as f64 / 1e6,
+        row.fork_us,
+        recovery
+    )
+}
+
+/// A directory that is removed with this value.
+struct Directory(PathBuf);
+
+impl Directory {
+    fn create(parent: &Path, port: u16) -> Result<Directory, String> {
+        let path = parent.join(format!("martlet-bench-{}-{port}", std::process::id()));
+        std::fs::create_dir(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+        Ok(Directory(path))
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        // What is left behind is in a place for temporary files.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn launch(server: &str, options: &[&str], directory: &Directory, port: u16) -> Result<Started, String> {
+    let mut words = server.split_whitespace().map(String::from);
+    let program = words.next().ok_or("a server without a program")?;
+    let mut arguments: Vec<String> = words.collect();
+    arguments.extend(["--port".into(), port.to_string()]);
+    arguments.extend(["--dir".into(), directory.0.display().to_string()]);
+    arguments.extend(options.iter().map(|&word| word.to_owned()));
+    start(program.as_ref(), &arguments, port)
+}
+
+/// The number that a command answers.
+fn number(control: &mut Control, command: &[&str]) -> Result<u64, String> {
+    let reply = control.command(command).map_err(|e| e.to_string())?;
+    reply
+        .integer()
+        .map(|value| value as u64)
+        .ok_or_else(|| format!("{}: {}", command.join(" "), error_text(&reply)))
+}
+
+fn measure(
+    options: &Options,
+    server: &str,
+    (mode, mode_options): (&'static str, &[&str]),
+    pipeline: usize,
+) -> Result<Row, String> {
+    let port = free_port()?;
+    let directory = Directory::create(&options.directory, port)?;
+    let started = launch(server, mode_options, &directory, port)?;
+    let mut settings = Settings { port, pipeline, clients: options.clients, ..Settings::default() };
+    settings.requests = Some(options.writes);
+    // Such a key has 14 bytes.
+    settings.templates = vec![format!("SET bench:{{key sequence {}}} x", options.writes)];
+    let job = Job::new(&settings)?;
+    let plan = job.plan(&job.target)?;
+    let measured = job.measure(&plan, &mut Line::new(mode, &plan))?;
+    if let Some(reason) = measured.result.partial {
+        return Err(format!("{server}, {mode}: PARTIAL RESULT: {reason}"));
+    }
+    let pid = crate::cost::Meter::new(&job.target, None).pid();
+    let mut control = crate::cli::target::control(&job.target)?;
+    let info = control.text(&["INFO"]).map_err(|e| e.to_string())?.unwrap_or_default();
+    let keys = number(&mut control, &["DBSIZE"])?;
+    let all = measured.result.all_latencies();
+    let cost = measured.cost.unwrap_or_default();
+    let mut row = Row {
+        server: server.to_owned(),
+        mode,
+        pipeline,
+        writes: measured.result.requests(),
+        seconds: measured.result.elapsed.as_secs_f64(),
+        rate: measured.result.rate(),
+        p50_ms: all.percentile_ms(50.0),
+        p99_ms: all.percentile_ms(99.0),
+        server_us: cost.user_us + cost.system_us,
+        peak_bytes: pid.map_or(0, peak_bytes),
+        fork_us: info_field(&info, "latest_fork_usec").and_then(|text| text.parse().ok()).unwrap_or(0),
+        keys,
+        recovery_s: None,
+    };
+    if mode != "none" {
+        let how = if mode.starts_with("RDB") { "SAVE" } else { "NOSAVE" };
+        // It answers with the end of the connection.
+        let _ = control.command(&["SHUTDOWN", how]);
+        await_end(port)?;
+        drop(started);
+        row.recovery_s = Some(recover(server, mode_options, &directory, &job, port, keys)?);
+    }
+    Ok(row)
+}
+
+/// Waits until nobody listens on the port.
+fn await_end(port: u16) -> Result<(), String> {
+    let limit = Instant::now() + Duration::from_secs(120);
+    while std::net::TcpStream::connect(("127.0.0.1", port)).is_ok() {
+        if Instant::now() > limit {
+            return Err(format!("the server on port {port} does not end"));
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    Ok(())
+}
+
+/// Starts the server again; seconds until it serves all its keys.
+fn recover(
+    server: &str,
+    options: &[&str],
+    directory: &Directory,
+    job: &Job<'_>,
+    port: u16,
+    keys: u64,
+) -> Result<f64, String> {
+    let began = Instant::now();
+    let _started = launch(server, options, directory, port)?;
+    let mut control = crate::cli::target::control(&job.target)?;
+    loop {
+        let reply = control.command(&["DBSIZE"]).map_err(|e| e.to_string())?;
+        match reply.integer() {
+            Some(found) if found as u64 == keys => return Ok(began.elapsed().as_secs_f64()),
+            Some(found) => return Err(format!("{server} came back with {found} keys instead of {keys}")),
+            None if error_text(&reply).starts_with("LOADING") => std::thread::sleep(Duration::from_millis(5)),
+            None => return Err(format!("{server}: {}", error_text(&reply))),
+        }
+    }
+}
+
+/// The most that a process has had resident, in bytes.
+fn peak_bytes(pid: u32) -> u64 {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or_default();
+    line.trim().trim_end_matches("kB").trim().parse::<u64>().unwrap_or(0) * 1024
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_read_and_bad_ones_named() {
+        let parse = |line: &str| parse(&line.split(' ').map(String::from).collect::<Vec<_>>());
+        let options = parse("-n 5 -c 2 redis-server --only AOF").unwrap().unwrap();
+        assert_eq!((options.writes, options.clients, options.pipeline), (5, 2, 1000));
+        assert_eq!((options.servers, options.only.as_str()), (vec!["redis-server".to_string()], "AOF"));
+        assert!(parse("--help").unwrap().is_none());
+        for (line, error) in [
+            ("-n 0", "-n: '0' is not a number above 0"),
+            ("-n", "-n needs a value"),
+            ("--nope", "unknown option '--nope'"),
+        ] {
+            assert_eq!(parse(line).err().unwrap(), error);
+        }
+    }
+}
