@@ -60,8 +60,8 @@ const fn classic(name: &'static str, server: &'static str, test: &'static str, p
     Row { name, server, tool: "redis-benchmark", line, pipeline, requests }
 }
 
-const SET: &[&str] = &["-c", "50", "--cores", "1", "SET {key uniform 100000} {value 64}"];
-const GET: &[&str] = &["-c", "50", "--cores", "1", "GET {key uniform 100000}"];
+const SET: &[&str] = &["-c", "50", "SET {key uniform 100000} {value 64}"];
+const GET: &[&str] = &["-c", "50", "GET {key uniform 100000}"];
 
 const ROWS: &[Row] = &[
     classic("set-p1-redis", "redis", "set", 1),
