@@ -7,8 +7,9 @@ use std::fs::File;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use martlet_snapshot::file::{Item, ReadOptions, read_file};
-use martlet_snapshot::{Error, Limits};
+use martlet_snapshot::Limits;
+use martlet_snapshot::file::split::Splitter;
+use martlet_snapshot::file::{FileError, Item, ReadOptions};
 
 /// What was seen so far.
 #[derive(Default)]
@@ -59,7 +60,7 @@ pub fn main(program: &str, arguments: &[OsString]) -> i32 {
         return 0;
     }
     match check(Path::new(path)) {
-        Ok(is_whole) => i32::from(!is_whole),
+        Ok(end) => i32::from(end.is_none()),
         Err(error) => {
             eprintln!("Cannot open file '{}': {error}", path.to_string_lossy());
             1
@@ -67,8 +68,11 @@ pub fn main(program: &str, arguments: &[OsString]) -> i32 {
     }
 }
 
-/// Whether the file is whole; what is wrong has been printed.
-fn check(path: &Path) -> std::io::Result<bool> {
+/// Where what the file has as RDB ends, if that is whole; what is wrong has been printed.
+///
+/// # Errors
+/// When the file cannot be opened.
+pub fn check(path: &Path) -> std::io::Result<Option<u64>> {
     let file = File::open(path)?;
     let len = file.metadata()?.len();
     // A clock before 1970 finds nothing expired.
@@ -76,14 +80,11 @@ fn check(path: &Path) -> std::io::Result<bool> {
     println!("[offset 0] Checking RDB file {}", path.display());
     let mut seen = Seen::default();
     let options = ReadOptions { verify: true, any_version: false, limits: Limits::default() };
-    let result = read_file(file, len, &options, |item, offset| {
-        seen.item(item, offset, now_ms);
-        Ok::<(), Error>(())
-    });
+    let result = read(file, len, options, |item, offset| seen.item(item, offset, now_ms));
     match &result {
-        Ok(()) => {
-            println!("[offset {len}] Checksum OK");
-            println!("[offset {len}] \\o/ RDB looks OK! \\o/");
+        Ok(end) => {
+            println!("[offset {end}] Checksum OK");
+            println!("[offset {end}] \\o/ RDB looks OK! \\o/");
         }
         Err(damage) => {
             println!("--- RDB ERROR DETECTED ---");
@@ -94,5 +95,19 @@ fn check(path: &Path) -> std::io::Result<bool> {
         }
     }
     seen.print();
-    Ok(result.is_ok())
+    Ok(result.ok())
+}
+
+/// Hands over what a file of `len` bytes has as RDB; where that ends.
+fn read(
+    file: File,
+    len: u64,
+    options: ReadOptions,
+    mut found: impl FnMut(Item, u64),
+) -> Result<u64, FileError> {
+    let mut splitter = Splitter::new(file, len, options)?;
+    while let Some(item) = splitter.next_item()? {
+        found(item, splitter.offset());
+    }
+    splitter.verify(0).map(|()| splitter.offset())
 }

@@ -1,5 +1,6 @@
 //! The multi-call binary: `martlet TOOL …`, or the tool that the name it is called by says.
 
+mod check_aof;
 mod check_rdb;
 mod convert;
 
@@ -21,11 +22,15 @@ fn run(program: &OsString, arguments: &[OsString]) -> i32 {
     if let Some(tool @ ("redis-benchmark" | "resp-benchmark")) = link {
         return martlet_bench::cli::main(tool, arguments);
     }
+    if let Some(tool @ ("redis-check-aof" | "valkey-check-aof")) = link {
+        return check_aof::main(tool, arguments);
+    }
     if let Some(tool @ ("redis-check-rdb" | "valkey-check-rdb")) = link {
         return check_rdb::main(tool, arguments);
     }
     match arguments.first().and_then(|first| first.to_str()) {
         Some("bench") => martlet_bench::cli::main("bench", &arguments[1..]),
+        Some("check-aof") => check_aof::main("martlet check-aof", &arguments[1..]),
         Some("check-rdb") => check_rdb::main("martlet check-rdb", &arguments[1..]),
         Some("convert") => convert::main(&arguments[1..]),
         Some("server") => martlet_server::server::main(&name, &arguments[1..]),

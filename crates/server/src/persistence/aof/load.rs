@@ -43,25 +43,31 @@ pub fn load(
     alone: &mut Alone<'_>,
     pause: &mut Pause<'_>,
 ) -> Result<LoadedLog, String> {
+    // A rewrite that ends meanwhile, as it may under DEBUG LOADAOF, would replace the list and remove files of it.
+    let mut listed = lock(&shared.persistence.log.listed);
     let mut manifest = files::read_manifest(config)?;
     upgrade(shared, config, &mut manifest)?;
-    lock(&shared.persistence.log.listed).manifest = manifest.clone();
+    listed.manifest = manifest.clone();
     if manifest.is_empty() {
         return Ok(LoadedLog::Missing);
     }
-    let mut total = 0;
+    let (mut total, mut last) = (0, None);
     for file in manifest.files() {
         let facts = std::fs::metadata(files::path(config, file)).map_err(|error| {
             format!("Unable to obtain the AOF file {} length. stat: {}", file.name, error_text(&error))
         })?;
         total += facts.len();
+        // A rewrite lists its file of commands before the one before it is closed: only this one's end can be missing.
+        if last.is_none() || facts.len() > 0 {
+            last = Some(file);
+        }
     }
     shared.persistence.load.total_bytes.store(total, Ordering::Relaxed);
     shared.persistence.load.read_bytes.store(0, Ordering::Relaxed);
     let mut loading = Loading { shared, config, keys, alone, pause, before: 0 };
     for file in manifest.files() {
         let began_us = shared.clock.unix_us();
-        let is_last = manifest.is_last(file);
+        let is_last = last == Some(file);
         if !loading.file(file, is_last)? {
             return Ok(LoadedLog::Interrupted);
         }

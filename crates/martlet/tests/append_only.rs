@@ -1,0 +1,248 @@
+//! The append-only file of whole processes: files that other servers wrote and read, a torn end, and the tool that checks them.
+
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use martlet_client::blocking::Client;
+use martlet_client::resp::Reply;
+use martlet_testkit::server::Server;
+
+const OURS: &str = env!("CARGO_BIN_EXE_martlet");
+
+/// Starts a server of ours, or another one, with an append-only file in `directory`.
+fn start(program: &str, directory: &Path, arguments: &[&str]) -> std::io::Result<Server> {
+    let mut all = if program == OURS { vec!["server", "--enable-debug-command", "yes"] } else { vec![] };
+    all.extend(["--appendonly", "yes", "--appendfsync", "always", "--save", ""]);
+    all.extend(arguments);
+    Server::start_in(directory, Path::new(program), &all)
+}
+
+fn run(server: &Server, db: usize, line: &str) -> Reply {
+    let mut client = Client::connect(server.address()).unwrap();
+    client.command(&["SELECT", &db.to_string()]).unwrap();
+    client.command(&line.split(' ').collect::<Vec<_>>()).unwrap()
+}
+
+/// Commands that both sides know, in three databases: every type, in its short encoding and its long one, with and without expiry.
+fn fill(server: &Server) {
+    let mut client = Client::connect(server.address()).unwrap();
+    let mut ask = |line: &str| {
+        let reply = client.command(&line.split(' ').collect::<Vec<_>>()).unwrap();
+        assert!(!reply.is_error(), "{line}: {reply:?}");
+    };
+    for db in [0, 3, 9] {
+        ask(&format!("SELECT {db}"));
+        for i in 0..if db == 3 { 700 } else { 12 } {
+            let long = "v".repeat(i);
+            ask(&format!("SET s:{i} {long}x"));
+            ask(&format!("INCRBY n {i}"));
+            ask(&format!("RPUSH l {i} {long}x"));
+            ask(&format!("SADD ints {i}"));
+            ask(&format!("SADD texts t{i}"));
+            ask(&format!("ZADD z {i}.5 m{i}"));
+            ask(&format!("HSET h f{i} {long}x"));
+        }
+        ask("PEXPIREAT s:1 4000000000000");
+        ask("EXPIRE l 100000000");
+        ask("SET gone x PX 1");
+        ask("SPOP ints 2");
+        ask("LPOP l");
+        ask("DEL s:2");
+    }
+    for line in ["MULTI", "SELECT 3", "INCR n", "SELECT 0", "RENAME s:3 s:4", "EXEC"] {
+        ask(line);
+    }
+}
+
+/// Everything in a server, as text in a fixed order.
+fn dump(server: &Server) -> Vec<String> {
+    let mut client = Client::connect(server.address()).unwrap();
+    let mut lines = Vec::new();
+    for db in 0..10 {
+        client.command(&["SELECT", &db.to_string()]).unwrap();
+        let keys = client.command(&["KEYS", "*"]).unwrap();
+        let mut keys: Vec<Vec<u8>> =
+            keys.items().unwrap().iter().map(|key| key.text().unwrap().to_vec()).collect();
+        keys.sort();
+        for key in keys {
+            let key = String::from_utf8(key).unwrap();
+            let kind = client.command(&["TYPE", &key]).unwrap();
+            let words: &[&str] = match kind.text() {
+                Some(b"string") => &["GET", &key],
+                Some(b"list") => &["LRANGE", &key, "0", "-1"],
+                Some(b"set") => &["SORT", &key, "ALPHA"],
+                Some(b"zset") => &["ZRANGE", &key, "0", "-1", "WITHSCORES"],
+                Some(b"hash") => &["HGETALL", &key],
+                // It has expired meanwhile.
+                _ => continue,
+            };
+            let mut value = client.command(words).unwrap();
+            if let (Some(b"hash"), Reply::Array(items)) = (kind.text(), &mut value) {
+                items.sort_by_key(|item| format!("{item:?}"));
+            }
+            let at = client.command(&["PEXPIRETIME", &key]).unwrap();
+            lines.push(format!("{db} {key} {at:?} {value:?}"));
+        }
+    }
+    lines
+}
+
+fn stop(server: Server) {
+    let _ = Client::connect(server.address()).unwrap().command(&["SHUTDOWN"]);
+    assert!(server.wait().unwrap());
+}
+
+#[test]
+fn files_go_from_server_to_server() {
+    if !Command::new("redis-server").arg("--version").output().is_ok_and(|output| output.status.success()) {
+        println!("redis-server is not installed: files are not exchanged with it");
+        return;
+    }
+    for preamble in ["yes", "no"] {
+        for (writer, reader) in [("redis-server", OURS), (OURS, "redis-server"), (OURS, OURS)] {
+            let directory = tempfile::tempdir().unwrap();
+            let options = ["--aof-use-rdb-preamble", preamble, "--appendfsync", "everysec"];
+            let server = start(writer, directory.path(), &options).unwrap();
+            fill(&server);
+            assert!(!run(&server, 0, "BGREWRITEAOF").is_error());
+            let idle = || {
+                let info = run(&server, 0, "INFO persistence");
+                let text = String::from_utf8_lossy(info.text().unwrap()).into_owned();
+                text.contains("aof_rewrite_in_progress:0") && text.contains("aof_rewrite_scheduled:0")
+            };
+            while !idle() {}
+            run(&server, 9, "RPUSH l behind the base");
+            run(&server, 1, "SET other 1 PXAT 4000000000000");
+            let before = dump(&server);
+            stop(server);
+            let server = start(reader, directory.path(), &options).unwrap();
+            assert_eq!(dump(&server), before, "{writer} to {reader}, preamble {preamble}");
+            run(&server, 2, "SET and 2");
+            let before = dump(&server);
+            stop(server);
+            let server = start(writer, directory.path(), &options).unwrap();
+            assert_eq!(dump(&server), before, "{writer} to {reader} and back, preamble {preamble}");
+        }
+    }
+}
+
+#[test]
+fn a_single_file_of_old_is_taken_over() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = start(OURS, directory.path(), &[]).unwrap();
+    fill(&server);
+    run(&server, 0, "SAVE");
+    let before = dump(&server);
+    stop(server);
+    fs::remove_dir_all(directory.path().join("appendonlydir")).unwrap();
+    let mut single = fs::read(directory.path().join("dump.rdb")).unwrap();
+    single
+        .extend_from_slice(b"*2\r\n$6\r\nSELECT\r\n$1\r\n0\r\n*3\r\n$3\r\nSET\r\n$4\r\ntail\r\n$1\r\n1\r\n");
+    fs::write(directory.path().join("appendonly.aof"), &single).unwrap();
+    fs::remove_file(directory.path().join("dump.rdb")).unwrap();
+    let (status, text) = check(&[directory.path().join("appendonly.aof").to_str().unwrap()], "");
+    assert!(status == 0 && text.contains("RDB preamble is OK, proceeding with AOF tail"), "{text}");
+    let server = start(OURS, directory.path(), &[]).unwrap();
+    let after = dump(&server);
+    let tail = after.iter().filter(|line| !before.contains(line)).collect::<Vec<_>>();
+    assert!(tail.len() == 1 && tail[0].starts_with("0 tail") && after.len() == before.len() + 1, "{tail:?}");
+}
+
+#[test]
+fn a_torn_end_is_cut_off_also_before_a_file_that_was_only_listed() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = start(OURS, directory.path(), &[]).unwrap();
+    run(&server, 0, "SET k 1");
+    drop(server);
+    let files = directory.path().join("appendonlydir");
+    let append = |name: &str, text: &str| {
+        let mut file = fs::OpenOptions::new().append(true).create(true).open(files.join(name)).unwrap();
+        file.write_all(text.as_bytes()).unwrap();
+    };
+    append(
+        "appendonly.aof.1.incr.aof",
+        "*1\r\n$5\r\nMULTI\r\n*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1\r\n2\r\n*3\r\n$3",
+    );
+    append("appendonly.aof.2.incr.aof", "");
+    append("appendonly.aof.manifest", "file appendonly.aof.2.incr.aof seq 2 type i\n");
+    assert!(start(OURS, directory.path(), &["--aof-load-truncated", "no"]).is_err());
+    let server = start(OURS, directory.path(), &[]).unwrap();
+    assert_eq!(run(&server, 0, "GET k").text(), Some(b"1".as_slice()), "{}", server.log());
+    run(&server, 0, "SET k 3");
+    drop(server);
+    let server = start(OURS, directory.path(), &["--aof-load-truncated", "no"]).unwrap();
+    assert_eq!(run(&server, 0, "GET k").text(), Some(b"3".as_slice()));
+    drop(server);
+    append("appendonly.aof.1.incr.aof", "*1\r\n$4");
+    let error = start(OURS, directory.path(), &[]).err().expect("the file in the middle is damaged");
+    assert!(error.to_string().contains("is not the last file"), "{error}");
+}
+
+/// What `check-aof` prints with these arguments and this input, and its status.
+fn check(arguments: &[&str], input: &str) -> (i32, String) {
+    let mut all = vec!["check-aof"];
+    all.extend(arguments);
+    output(Command::new(OURS).args(all), input)
+}
+
+fn output(command: &mut Command, input: &str) -> (i32, String) {
+    let mut child =
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    // Who does not ask has closed its end.
+    let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+    let Output { status, stdout, stderr } = child.wait_with_output().unwrap();
+    let text = String::from_utf8_lossy(&stdout).into_owned() + &String::from_utf8_lossy(&stderr);
+    (status.code().unwrap(), text)
+}
+
+#[test]
+fn the_tool_says_what_redis_check_aof_says() {
+    const SET: &str = "*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1\r\n1\r\n";
+    let is_installed = Command::new("redis-check-aof").arg("-v").output().is_ok();
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("file.aof");
+    let name = path.to_str().unwrap();
+    for (content, arguments, input, status, sign) in [
+        (SET.into(), &[][..], "", 0, "is valid"),
+        (String::new(), &[], "", 0, "is empty"),
+        (format!("{SET}!!!"), &[], "", 1, "ok_up_to_line=8, diff=3"),
+        (format!("{SET}*3\r\n$3\r\nSET"), &[], "", 1, "Expected to read 5 bytes, got 3 bytes"),
+        (format!("{SET}*3\r\n+3\r\nSET\r\n"), &[], "", 1, "Expected prefix '$', got: '+'"),
+        (format!("{SET}*1\r\n$5\r\nMULTI\r\n{SET}"), &[], "", 1, "Reached EOF before reading EXEC for MULTI"),
+        (format!("{SET}*1\r\n$4\r\nexec\r\n"), &[], "", 1, "Unexpected EXEC in AOF"),
+        ("*1\r\n$5\r\nMULTI\r\n*1\r\n$5\r\nMULTI\r\n".into(), &[], "", 1, "Unexpected MULTI in AOF"),
+        (format!("{SET}*1\r\n$4\r\nPINGxx"), &[], "", 1, "Expected \\r\\n, got: 7878"),
+        (format!("{SET}*1\r\n$-5\r\n"), &[], "", 1, "is not in the suitable range"),
+        (format!("{SET}*1\r\n$99999999\r\nabc"), &[], "", 1, "got 3 bytes"),
+        (format!("{SET}!!!"), &["--fix"], "n\n", 1, "Aborting..."),
+        (format!("{SET}!!!"), &["--fix"], "", 1, "Aborting..."),
+        (format!("{SET}!!!"), &["--fix"], "y\n", 0, "Successfully truncated AOF"),
+        (format!("#TS:5\r\n{SET}#TS:7\r\n{SET}"), &["--truncate-to-timestamp", "6"], "", 0, "to timestamp 6"),
+        (
+            format!("#TS:5\r\n{SET}"),
+            &["--truncate-to-timestamp", "4"],
+            "",
+            1,
+            "has nothing before timestamp 4",
+        ),
+        (format!("#TS:5\r\n{SET}"), &["--truncate-to-timestamp", "9"], "", 0, "Truncate nothing in AOF"),
+        (SET.into(), &["--truncate-to-timestamp", "x"], "", 1, "Invalid timestamp, aborting..."),
+        (SET.into(), &["--mend"], "", 1, "Usage: "),
+    ] {
+        let mut all = arguments.to_vec();
+        all.push(name);
+        fs::write(&path, &content).unwrap();
+        let (ours, text) = check(&all, input);
+        let left = fs::read(&path).unwrap();
+        assert!(ours == status && text.contains(sign), "{content:?}: {ours}, {text}");
+        if is_installed {
+            fs::write(&path, &content).unwrap();
+            let (theirs, their_text) = output(Command::new("redis-check-aof").args(&all), input);
+            assert_eq!((ours, &left), (theirs, &fs::read(&path).unwrap()), "{content:?}: {their_text}");
+            let text = text.replace("martlet check-aof", "redis-check-aof");
+            assert_eq!(text, their_text, "{content:?}");
+        }
+    }
+}
