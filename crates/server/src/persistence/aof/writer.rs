@@ -12,7 +12,7 @@ use crate::config::{AppendFsync, error_text};
 use crate::shared::{Shared, lock};
 
 /// How long the thread lets records gather, while there are some, unless somebody waits for the disk.
-const GATHER: Duration = Duration::from_millis(10);
+const GATHER: Duration = Duration::from_millis(1);
 /// After the disk has refused, it is tried again after so long.
 const RETRY: Duration = Duration::from_millis(500);
 /// A synchronisation that is owed is looked at after so long.
