@@ -7,6 +7,7 @@ mod clients;
 mod cost;
 mod crash;
 mod docs;
+mod durability;
 mod fuzz;
 mod report_page;
 mod run;
@@ -56,6 +57,8 @@ enum Chore {
     /// Sends and receives batches and does nothing else: the kernel's share in `bench-client`.
     #[command(hide = true)]
     BenchFloor(client_cpu::floor::Options),
+    /// Saving and loading RDB files, against a peer: time, CPU, memory, latency meanwhile.
+    PersistenceCost(durability::Options),
     /// Sizes, openings, SAFETY lines, edges between crates.
     Tidy,
     /// The raw-wire suite against a running server, or the recording of a server's replies.
@@ -78,6 +81,7 @@ fn main() {
         Chore::BenchReport(options) => report_page::run(&options),
         Chore::BenchClient(options) => client_cpu::run(&options),
         Chore::BenchFloor(options) => client_cpu::floor::run(&options),
+        Chore::PersistenceCost(options) => durability::run(&options),
         Chore::Tidy => tidy::run(),
         Chore::Wire(options) => wire::run(&options),
     };

@@ -40,6 +40,21 @@ impl Measured {
         Ok(Measured { server: Server::start(Path::new("taskset"), &line)?, name })
     }
 
+    /// Starts a server on any core, in a directory that outlives it.
+    pub fn start_in(
+        name: &'static str,
+        program: &Path,
+        arguments: &[&str],
+        directory: &Path,
+    ) -> Result<Measured, Box<dyn Error>> {
+        Ok(Measured { server: Server::start_in(directory, program, arguments)?, name })
+    }
+
+    /// What it has logged.
+    pub fn log(&self) -> String {
+        self.server.log()
+    }
+
     /// Where it listens.
     pub fn address(&self) -> std::net::SocketAddr {
         self.server.address()
@@ -78,7 +93,27 @@ impl Measured {
     }
 }
 
+impl Measured {
+    /// Resident bytes, and those of other processes that it has started as far as they are not shared with it.
+    pub fn resident_with_children(&self) -> Result<u64, Box<dyn Error>> {
+        let pid = self.server.pid();
+        let children =
+            std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+        let private = children.split_whitespace().filter_map(|child| {
+            // It may have ended meanwhile.
+            let text = std::fs::read_to_string(format!("/proc/{child}/smaps_rollup")).ok()?;
+            let lines = text.lines().filter(|line| line.starts_with("Private_"));
+            let kilobytes = lines.filter_map(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok());
+            Some(kilobytes.sum::<u64>() * 1024)
+        });
+        Ok(self.resident_bytes()? + private.sum::<u64>())
+    }
+}
+
 impl CpuTime {
+    /// That of a process that has just started.
+    pub const ZERO: CpuTime = CpuTime { on_core_ns: 0, stat_ns: 0 };
+
     /// The time between two readings, in nanoseconds: the finer account where the kernel keeps it.
     pub fn since(self, earlier: CpuTime) -> u64 {
         let fine = self.on_core_ns.saturating_sub(earlier.on_core_ns);
