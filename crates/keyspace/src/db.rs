@@ -566,7 +566,7 @@ impl Db {
 
     /// Visits keys in traversal order; see `Table::scan` for positions and the guarantee.
     pub(crate) fn scan(&self, position: u64, want: usize, mut visit: impl FnMut(Entry<'_>)) -> Option<u64> {
-        self.table.scan(position, want, &mut |raw| visit(Entry::new(raw)))
+        self.table.scan(position, want, &|key: &[u8]| hash_bytes(key), &mut |raw| visit(Entry::new(raw)))
     }
 
     /// Visits keys whose order ([`Key::order`]) is `from` or above, some hundred at most; returns the order from which to go on,

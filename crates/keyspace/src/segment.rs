@@ -371,6 +371,24 @@ impl Segment {
         }
     }
 
+    /// One segment of this one and the one beside it.
+    pub(crate) fn join(mut self, mut other: Segment) -> Segment {
+        let mut joined = Segment::empty(self.depth - 1);
+        let len = self.len() + other.len();
+        if len > 0 {
+            joined.resize(joined.size_for(len + 1));
+        }
+        for half in [&mut self, &mut other] {
+            (0..half.slots())
+                .map(|at| half.slot(at))
+                .filter(|&slot| slot != 0)
+                .for_each(|slot| joined.place(slot));
+            half.free_buckets();
+        }
+        joined.len = len as u32;
+        joined
+    }
+
     /// The entries with their tags, in no particular order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u16, RawEntry)> + '_ {
         (0..self.slots()).map(|at| self.slot(at)).filter(|&slot| slot != 0).map(|slot| {

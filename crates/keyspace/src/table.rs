@@ -4,8 +4,12 @@
 //! first), and the lowest bits chose the shard already. A segment grows in steps to 128 slots and then splits in two,
 //! so no insert pays for more than 128 entries. (Keys whose hashes
 //! agree in more bits than chance would have it, which somebody may have sought out, do not drive the directory: see
-//! [`Table::may_split`].) When a segment's depth is less than the directory's, only the first
+//! [`Table::may_split`].) Two that became small are joined, and the directory is halved when none needs its last bit.
+//!
+//! When a segment's depth is less than the directory's, only the first
 //! of its directory places holds it; the others hold just its depth.
+
+use martlet_base::hash::spread;
 
 use crate::entry::RawEntry;
 use crate::segment::{Place, Segment};
@@ -16,14 +20,22 @@ const TAG_SHIFT: u32 = 48;
 /// below 2^53: some clients keep cursors in doubles.
 pub(crate) const DIRECTORY_BITS: u32 = 26;
 
+/// Bits of the largest directory: one is left for the mark in a [`Position`].
+const DEPTH_MAX: u32 = DIRECTORY_BITS - 1;
+
 /// Places that a directory may have whatever the number of entries.
 const SMALL_DIRECTORY: usize = 64;
+/// Two segments that together have no more entries than this are joined. Far below what a split leaves, so that a segment
+/// does not go back and forth.
+const JOIN_LEN: usize = 40;
 /// Slots of the largest segment but those of colliding keys.
 const USUAL_SLOTS: usize = 128;
 
 pub(crate) struct Table {
     directory: Vec<Segment>,
     depth: u8,
+    /// Segments of the directory's depth.
+    deepest: u32,
     len: usize,
 }
 
@@ -37,10 +49,16 @@ pub(crate) struct Spot {
 /// Every [`order`] is below.
 pub const ORDERS: u64 = 1 << DIRECTORY_BITS;
 
+/// A hash's directory bits, the first of them highest. Uneven ([`spread`]), so that segments of all sizes exist at any time.
+#[inline]
+fn path(hash: u64) -> u64 {
+    spread(hash << (64 - TAG_SHIFT))
+}
+
 /// By what segments are ordered: a hash's directory bits. Segments cover ranges of it that do not overlap, however the table grows.
 #[inline]
 pub(crate) fn order(hash: u64) -> u64 {
-    (hash << 16) >> (64 - DIRECTORY_BITS)
+    path(hash) >> (64 - DIRECTORY_BITS)
 }
 
 #[inline]
@@ -48,9 +66,35 @@ fn tag(hash: u64) -> u16 {
     (hash >> TAG_SHIFT) as u16
 }
 
+/// A place in traversal order, from where on a scan goes: the lowest [`order`] of a segment, and a tag in it. With the tag 0
+/// nothing of the segment has been visited. Else the bit below those that all its keys share is set as well: which
+/// tells afterwards whether the segment has been joined with another, of which the tags below have not been visited.
+struct Position {
+    start: u64,
+    tag: u16,
+    /// The segment's depth then; 0 with the tag 0.
+    depth: u8,
+}
+
+impl Position {
+    fn decode(position: u64) -> Position {
+        let (tag, bits) = (position as u16, position >> 16);
+        if tag == 0 || bits == 0 {
+            return Position { start: bits, tag: 0, depth: 0 };
+        }
+        let depth = (DIRECTORY_BITS - 1).saturating_sub(bits.trailing_zeros());
+        Position { start: bits & (bits - 1), tag, depth: depth as u8 }
+    }
+
+    fn encode(&self) -> u64 {
+        let mark = if self.tag == 0 { 0 } else { 1 << (DIRECTORY_BITS - 1 - u32::from(self.depth)) };
+        (self.start | mark) << 16 | u64::from(self.tag)
+    }
+}
+
 impl Table {
     pub(crate) fn new() -> Table {
-        Table { directory: vec![Segment::empty(0)], depth: 0, len: 0 }
+        Table { directory: vec![Segment::empty(0)], depth: 0, deepest: 1, len: 0 }
     }
 
     #[inline]
@@ -61,8 +105,8 @@ impl Table {
     /// The directory place that holds the segment of a hash.
     #[inline]
     fn index(&self, hash: u64) -> usize {
-        // The directory's bits are those just below the tag; shifting by 64 is avoided for depth 0.
-        let at = ((hash << 16) >> 1 >> (63 - self.depth)) as usize;
+        // Shifting by 64 is avoided for depth 0.
+        let at = (path(hash) >> 1 >> (63 - self.depth)) as usize;
         self.first_place(at)
     }
 
@@ -128,7 +172,7 @@ impl Table {
         let segment = &self.directory[index];
         let in_proportion = self.directory.len() * 2 <= SMALL_DIRECTORY + self.len / 4;
         segment.depth < self.depth
-            || (u32::from(self.depth) < DIRECTORY_BITS && (in_proportion || segment.is_largest()))
+            || (u32::from(self.depth) < DEPTH_MAX && (in_proportion || segment.is_largest()))
     }
 
     fn split(&mut self, index: usize, hash_of: &impl Fn(&[u8]) -> u64) {
@@ -138,10 +182,12 @@ impl Table {
             self.directory =
                 self.directory.iter().flat_map(|&segment| [segment, Segment::empty(segment.depth)]).collect();
             self.depth += 1;
+            self.deepest = 0;
             index *= 2;
         }
-        let bit = TAG_SHIFT - 1 - u32::from(depth);
-        let (left, right) = self.directory[index].split(|entry| hash_of(entry.key()) >> bit & 1 == 1);
+        self.deepest += if depth + 1 == self.depth { 2 } else { 0 };
+        let bit = 63 - u32::from(depth);
+        let (left, right) = self.directory[index].split(|entry| path(hash_of(entry.key())) >> bit & 1 == 1);
         let half = 1usize << (self.depth - depth - 1);
         for at in index..index + 2 * half {
             self.directory[at] = Segment::empty(depth + 1);
@@ -154,45 +200,85 @@ impl Table {
     pub(crate) fn remove(&mut self, spot: Spot) -> RawEntry {
         let entry = self.directory[spot.segment as usize].remove(spot.place);
         self.len -= 1;
-        if self.len == 0 {
-            *self = Table::new();
-        }
+        self.join_small(spot.segment as usize);
         entry
     }
 
-    /// Calls `visit` for at least `want` entries at or after `position` in traversal order, if there are as many;
-    /// `None` when the end was reached, else where to go on. A position is `directory bits << 16 | tag`. An entry that
-    /// is in the table throughout a traversal from 0 is visited: positions order keys by hash bits that growth,
-    /// shrinking and splits of segments do not change.
-    pub(crate) fn scan(&self, position: u64, want: usize, visit: &mut impl FnMut(RawEntry)) -> Option<u64> {
-        let mut position = position;
-        let mut visited = 0;
+    /// Joins the segment at `index` with the one beside it as long as both are small, and halves the directory when no segment
+    /// needs its last bit any more.
+    fn join_small(&mut self, mut index: usize) {
         loop {
-            let at = (position >> 16 >> (DIRECTORY_BITS - u32::from(self.depth))) as usize;
-            if at >= self.directory.len() {
-                return None;
+            let Segment { depth, .. } = self.directory[index];
+            if depth == 0 || self.directory[index].len() > JOIN_LEN {
+                return;
             }
+            let places = 1usize << (self.depth - depth);
+            let (left, right) = (index & !places, index | places);
+            let (one, other) = (self.directory[left], self.directory[right]);
+            if one.depth != other.depth || one.len() + other.len() > JOIN_LEN {
+                return;
+            }
+            self.deepest -= if depth == self.depth { 2 } else { 0 };
+            self.directory[left..right + places].fill(Segment::empty(depth - 1));
+            self.directory[left] = one.join(other);
+            index = left;
+            while self.deepest == 0 {
+                self.directory = self.directory.iter().step_by(2).copied().collect();
+                self.depth -= 1;
+                self.deepest = self.count_deepest();
+                index /= 2;
+            }
+        }
+    }
+
+    /// Segments of the directory's depth. (Places that hold no segment know the depth of the one that covers them, which is less.)
+    fn count_deepest(&self) -> u32 {
+        self.directory.iter().filter(|segment| segment.depth == self.depth).count() as u32
+    }
+
+    /// Calls `visit` for at least `want` entries at or after `position` in traversal order, if there are as many;
+    /// `None` when the end was reached, else where to go on. A position is that of an encoded [`Position`]. An entry that
+    /// is in the table throughout a traversal from 0 is visited: positions order keys by hash bits that growth,
+    /// shrinking and splits of segments do not change; and of a segment that has been joined since, all is visited that is not
+    /// before the position's. Positions only rise, so a traversal ends however the table changes.
+    pub(crate) fn scan(
+        &self,
+        position: u64,
+        want: usize,
+        hash_of: &impl Fn(&[u8]) -> u64,
+        visit: &mut impl FnMut(RawEntry),
+    ) -> Option<u64> {
+        let place_bits = DIRECTORY_BITS - u32::from(self.depth);
+        let Position { start, mut tag, mut depth } = Position::decode(position);
+        let mut at = (start >> place_bits) as usize;
+        let mut visited = 0;
+        while at < self.directory.len() {
             let index = self.first_place(at);
             let segment = &self.directory[index];
-            let next_segment = (index + (1usize << (self.depth - segment.depth))) as u64;
-            let next = next_segment << (DIRECTORY_BITS - u32::from(self.depth)) << 16;
-            let from = (position & 0xffff) as u16;
-            let mut found: Vec<(u16, RawEntry)> = segment.iter().filter(|(tag, _)| *tag >= from).collect();
+            let begins = (index as u64) << place_bits;
+            let was_joined = begins < start || segment.depth < depth;
+            let is_due = |other: u16, entry: RawEntry| {
+                if was_joined { order(hash_of(entry.key())) >= start } else { other >= tag }
+            };
+            let mut found: Vec<(u16, RawEntry)> =
+                segment.iter().filter(|&(other, entry)| is_due(other, entry)).collect();
             if visited + found.len() > want {
                 found.sort_unstable_by_key(|(tag, _)| *tag);
             }
-            for (i, (tag, entry)) in found.iter().enumerate() {
-                if visited >= want && i > 0 && *tag != found[i - 1].0 {
-                    return Some((position & !0xffff) | u64::from(*tag));
+            for (i, &(tag, entry)) in found.iter().enumerate() {
+                if visited >= want && i > 0 && tag != found[i - 1].0 && !was_joined {
+                    return Some(Position { start: begins, tag, depth: segment.depth }.encode());
                 }
-                visit(*entry);
+                visit(entry);
                 visited += 1;
             }
-            position = next;
-            if visited >= want {
-                return (next_segment < self.directory.len() as u64).then_some(next);
+            at = index + (1usize << (self.depth - segment.depth));
+            (tag, depth) = (0, 0);
+            if visited >= want && at < self.directory.len() {
+                return Some(Position { start: (at as u64) << place_bits, tag: 0, depth: 0 }.encode());
             }
         }
+        None
     }
 
     /// Calls `visit` for the entries of one segment whose order ([`order`]) is `from` or above: that of the segment which `from` falls
@@ -206,7 +292,7 @@ impl Table {
         let place_bits = DIRECTORY_BITS - u32::from(self.depth);
         let index = self.first_place((from >> place_bits) as usize);
         let segment = &self.directory[index];
-        // Segments may have been joined since the walk came by, as when the table was emptied.
+        // Segments may have been joined since the walk came by.
         let is_whole = (index as u64) << place_bits >= from;
         segment.prefetch_entries();
         for (_, entry) in segment.iter() {
@@ -263,7 +349,7 @@ impl Drop for Table {
 
 #[cfg(test)]
 mod tests {
-    use super::Table;
+    use super::{Position, Table};
     use crate::entry::{NewStr, RawEntry};
     use std::collections::HashSet;
 
@@ -285,7 +371,7 @@ mod tests {
         let mut seen = HashSet::new();
         let mut position = Some(0);
         while let Some(at) = position {
-            position = table.scan(at, 10, &mut |entry| {
+            position = table.scan(at, 10, &colliding, &mut |entry| {
                 seen.insert(entry.key().to_vec());
             });
         }
@@ -304,5 +390,46 @@ mod tests {
         }
         assert_eq!(table.len(), 0);
         assert_eq!(table.directory.len(), 1);
+    }
+
+    #[test]
+    fn a_table_that_shrinks_gives_its_directory_back() {
+        let hash = |key: &[u8]| martlet_base::hash::hash_bytes(key);
+        let mut table = Table::new();
+        let keys: Vec<String> = (0..20_000).map(|i| i.to_string()).collect();
+        for (i, key) in keys.iter().enumerate() {
+            let entry = RawEntry::new_str(key.as_bytes(), NewStr::encode(b"v"), 0, None);
+            table.insert(hash(key.as_bytes()), entry, &hash);
+            if i.is_multiple_of(1000) {
+                assert_eq!(table.deepest, table.count_deepest());
+            }
+        }
+        let full = table.directory.len();
+        assert!(full >= 256, "{full} places");
+        for (left, key) in (0..keys.len()).rev().zip(&keys) {
+            let spot = table.find(hash(key.as_bytes()), |entry| entry.key() == key.as_bytes());
+            let Some(spot) = spot else { panic!("{key} is lost") };
+            table.remove(spot).drop_entry();
+            if left.is_multiple_of(100) {
+                assert_eq!(table.iter().count(), left);
+                assert_eq!(table.deepest, table.count_deepest());
+                assert!(table.directory.len() <= 8 + left / 4, "{} places for {left}", table.directory.len());
+            }
+        }
+        assert_eq!((table.directory.len(), table.depth), (1, 0));
+    }
+
+    #[test]
+    fn positions_come_back_as_they_went() {
+        for depth in 0..=super::DEPTH_MAX as u8 {
+            for (start, tag) in [(0, 1), (0, 0xffff), (1, 7), ((1 << depth) - 1, 3)] {
+                let start = (start % (1u64 << depth)) << (super::DIRECTORY_BITS - u32::from(depth));
+                let position = Position { start, tag, depth }.encode();
+                assert!(position < 1 << (super::DIRECTORY_BITS + 16));
+                let back = Position::decode(position);
+                assert_eq!((back.start, back.tag, back.depth), (start, tag, depth));
+            }
+        }
+        assert_eq!(Position::decode(5).tag, 0, "a cursor that nobody was given");
     }
 }

@@ -165,6 +165,42 @@ proptest! {
             prop_assert!(seen.contains(&key(i)), "k{} was present throughout and is missing", i);
         }
     }
+
+    /// Between the calls nearly all keys go, so that segments are joined under the cursor, and come back.
+    #[test]
+    fn a_scan_returns_what_stays_while_the_table_shrinks_and_grows(
+        keys in 300u32..2500, stays_in in 2u32..40, want in 10usize..150, steps in proptest::collection::vec(0usize..300, 1..20),
+    ) {
+        let mut shard = Shard::default();
+        let key = |i: u32| format!("k{i}").into_bytes();
+        let set = |shard: &mut Shard, i| {
+            shard.db_mut(0).set_str(&Key::new(&key(i)), b"v", ExpiryChange::Clear, 0);
+        };
+        (0..keys).for_each(|i| set(&mut shard, i));
+        let going: Vec<u32> = (0..keys).filter(|i| !i.is_multiple_of(stays_in)).collect();
+        // Down to the keys that stay, up again, and so on.
+        let mut turns = (0..).flat_map(|turn| going.iter().map(move |&i| (turn % 2 == 1, i)));
+        let mut steps = steps.iter().cycle();
+        let mut seen = HashSet::new();
+        let (mut position, mut calls) = (Some(0), 0);
+        while let Some(at) = position {
+            position = shard.scan(0, at, want, |entry| {
+                seen.insert(entry.key().to_vec());
+            });
+            calls += 1;
+            prop_assert!(calls < 3_000, "the scan does not end");
+            for (add, i) in turns.by_ref().take(*steps.next().unwrap()) {
+                if add {
+                    set(&mut shard, i);
+                } else {
+                    shard.db_mut(0).delete(&Key::new(&key(i)), 0);
+                }
+            }
+        }
+        for i in (0..keys).filter(|i| i.is_multiple_of(stays_in)) {
+            prop_assert!(seen.contains(&key(i)), "k{} was present throughout and is missing", i);
+        }
+    }
 }
 
 #[test]

@@ -31,7 +31,7 @@ pub use reclaim::Reclaim;
 pub use walk::Iter;
 
 use leaf::Leaf;
-use martlet_base::hash::hash_bytes;
+use martlet_base::hash::{hash_bytes, spread};
 use node::{Child, Slot};
 use std::marker::PhantomData;
 
@@ -58,17 +58,6 @@ pub trait Kind: 'static {
 #[inline(always)]
 pub fn hash_field(field: &[u8]) -> u64 {
     spread(hash_bytes(field))
-}
-
-/// Maps even hashes to uneven ones: x + x (1 - x) / 3 of a fraction x, close to log2(1 + x).
-///
-/// The prefixes at the upper end get twice the entries of those at the lower end. Were all alike, all leaves would
-/// fill, grow and split at about the same time, and the blocks that they leave behind would lie idle until the table
-/// has doubled; so, leaves of every size exist at any time, and what one leaves another takes.
-#[inline(always)]
-fn spread(hash: u64) -> u64 {
-    let high = |a: u64, b: u64| ((u128::from(a) * u128::from(b)) >> 64) as u64;
-    hash + high(high(hash, !hash), u64::MAX / 3)
 }
 
 /// Members of a set.

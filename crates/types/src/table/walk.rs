@@ -2,7 +2,8 @@
 
 use super::leaf::Leaf;
 use super::node::{Child, Node, Slot};
-use super::{DEPTH_MAX, Entry, Kind, Table, spread};
+use super::{DEPTH_MAX, Entry, Kind, Table};
+use martlet_base::hash::spread;
 use martlet_base::random::Random;
 use std::marker::PhantomData;
 
