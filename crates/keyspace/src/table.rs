@@ -105,9 +105,13 @@ impl Table {
     /// The directory place that holds the segment of a hash.
     #[inline]
     fn index(&self, hash: u64) -> usize {
+        self.first_place(self.place_of(hash))
+    }
+
+    #[inline]
+    fn place_of(&self, hash: u64) -> usize {
         // Shifting by 64 is avoided for depth 0.
-        let at = (path(hash) >> 1 >> (63 - self.depth)) as usize;
-        self.first_place(at)
+        (path(hash) >> 1 >> (63 - self.depth)) as usize
     }
 
     #[inline]
@@ -119,7 +123,7 @@ impl Table {
     /// Asks for the directory place of a hash, without looking at it.
     #[inline]
     pub(crate) fn prefetch_place(&self, hash: u64) {
-        let at = ((hash << 16) >> 1 >> (63 - self.depth)) as usize;
+        let at = self.place_of(hash);
         martlet_base::prefetch::prefetch(self.directory.as_ptr().wrapping_add(at).cast());
     }
 
