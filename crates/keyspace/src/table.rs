@@ -110,8 +110,8 @@ impl Table {
 
     #[inline]
     fn place_of(&self, hash: u64) -> usize {
-        // Shifting by 64 is avoided for depth 0.
-        (path(hash) >> 1 >> (63 - self.depth)) as usize
+        // Most tables of small databases are one segment.
+        if self.depth == 0 { 0 } else { (path(hash) >> (64 - self.depth)) as usize }
     }
 
     #[inline]
