@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use martlet_base::random::Random;
 use martlet_client::blocking::Client;
@@ -12,6 +12,8 @@ use super::model::{Keys, Op, Times, agrees};
 
 /// Accounts of which the sum stays.
 pub const ACCOUNTS: u64 = 8;
+/// A server that is silent for longer hangs; machines may be stopped for less.
+pub const PATIENCE: Duration = Duration::from_secs(240);
 /// Databases that clients use.
 pub const DATABASES: u64 = 3;
 
@@ -91,6 +93,7 @@ impl Actor {
     /// Works until the server is gone.
     pub fn run(&mut self, address: SocketAddr, watch: &dyn Watch) {
         let Ok(mut client) = Client::connect(address) else { return };
+        client.set_timeout(PATIENCE);
         let Ok(reply) = client.command(&["SELECT".to_owned(), self.db().to_string()]) else { return };
         assert_eq!(reply, Reply::Simple(b"OK".to_vec()));
         while self.batch(&mut client, watch).is_some() {}
@@ -132,7 +135,6 @@ impl Actor {
             (sent.is_safe, sent.is_safe_soon) = (before.0 && after.0, before.1 && after.1);
             watch.replied();
         }
-        // What was answered is known to be done: the model follows, so that a strange reply is seen at once.
         Some(())
     }
 

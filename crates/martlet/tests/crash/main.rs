@@ -15,7 +15,7 @@ use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use client::{Actor, Watch, now_ms};
+use client::{Actor, PATIENCE, Watch, now_ms};
 use martlet_base::random::Random;
 use martlet_client::blocking::Client;
 use martlet_client::resp::Reply;
@@ -170,6 +170,7 @@ impl Life {
 
     fn cause(&self, event: Event) -> std::io::Result<()> {
         let mut client = Client::connect(self.address)?;
+        client.set_timeout(PATIENCE);
         let mut run = |line: &str| client.command(&line.split(' ').collect::<Vec<_>>());
         let good = |reply: Reply| match reply {
             Reply::Error(text) => Err(std::io::Error::other(String::from_utf8_lossy(&text).into_owned())),
