@@ -173,8 +173,25 @@ pub fn files() -> Vec<Vec<u8>> {
         [b"REDIS0003", b"REDIS0012", b"VALKEY080"].map(|header| {
             let (kind, value) = value.split_at(1);
             let before: &[u8] = b"\xfa\x01a\x01b\xfe\x02\xfb\x01\x00\xfc\0\0\0\0\0\x01\0\0\xf9\x07";
-            [header, before, kind, b"\x03key", value, b"\xf8\x05\x00\x01s\xc0\x07\xff\0\0\0\0\0\0\0\0"].concat()
+            [header, before, kind, b"\x03key", value, b"\xf8\x05\x00\x01s\xc0\x07\xff\0\0\0\0\0\0\0\0"]
+                .concat()
         })
     });
     recorded.into_iter().map(<[u8]>::to_vec).chain(small).collect()
+}
+
+/// Files of commands, and manifests.
+pub fn logs() -> Vec<Vec<u8>> {
+    let set = "*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$3\r\n\r\n1\r\n";
+    [
+        format!("*2\r\n$6\r\nSELECT\r\n$1\r\n0\r\n{set}*1\r\n$5\r\nMULTI\r\n{set}{set}*1\r\n$4\r\nEXEC\r\n"),
+        format!("#TS:1700000000\r\n{set}# a comment\n{set}*1\r\n$4\r\nPI"),
+        "*1\r\n$536870912\r\nabc".into(),
+        "*1048576\r\n$1\r\na\r\n".into(),
+        "file a.1.base.rdb seq 1 type b\nfile a.1.incr.aof seq 1 type i\nfile a.0.incr.aof seq 1 type h\n"
+            .into(),
+        "# x\nfile \"a \\x00b\" seq 2 type i startoffset 7\n".into(),
+    ]
+    .map(String::into_bytes)
+    .to_vec()
 }

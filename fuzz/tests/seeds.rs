@@ -44,6 +44,11 @@ fn snapshot_file() {
 }
 
 #[test]
+fn append_log() {
+    replay("append_log");
+}
+
+#[test]
 fn snapshot_payload() {
     replay("snapshot_payload");
 }
