@@ -94,6 +94,8 @@ pub struct AppendLog {
     /// Held while the disk works on the list; nobody who serves clients waits for it.
     listed: Mutex<Listed>,
     rewrite_ended: Condvar,
+    /// To the thread that rewrites, once there is one.
+    rewriter: Mutex<Option<Sender<Arc<AtomicBool>>>>,
     orders: Mutex<VecDeque<Order>>,
     has_writer: AtomicBool,
     /// Bytes of all files.
@@ -130,6 +132,7 @@ impl Default for AppendLog {
             facts: Mutex::new(facts),
             listed: Mutex::default(),
             rewrite_ended: Condvar::new(),
+            rewriter: Mutex::default(),
             orders: Mutex::default(),
             has_writer: AtomicBool::new(false),
             current_bytes: AtomicU64::new(0),

@@ -12,6 +12,7 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Sender, channel};
 
 use martlet_base::disk::DiskFile;
 use martlet_base::random::Random;
@@ -42,25 +43,47 @@ impl From<io::Error> for Ended {
     }
 }
 
-/// Begins a rewrite on a thread of its own; none may be under way.
+/// Begins a rewrite on the thread for that; none may be under way.
 ///
 /// # Errors
 /// When the operating system refuses the thread.
 pub fn begin(shared: &'static Shared) -> Result<(), String> {
-    let mut next = Some(note_beginning(shared, &mut lock(&shared.persistence.log.facts)));
+    let log = &shared.persistence.log;
+    let is_cancelled = note_beginning(shared, &mut lock(&log.facts));
+    let mut rewriter = lock(&log.rewriter);
+    let sender = match rewriter.as_ref() {
+        Some(sender) => Ok(sender),
+        None => start_thread(shared).map(|sender| &*rewriter.insert(sender)),
+    };
+    match sender {
+        Ok(sender) => {
+            // The thread lives as long as the process.
+            let _ = sender.send(is_cancelled);
+            Ok(())
+        }
+        Err(error) => {
+            let text = format!("Can't rewrite append only file in background: {}", error_text(&error));
+            tracing::warn!("{text}");
+            ended(shared, &Err(Ended::Failed(text.clone())));
+            Err(text)
+        }
+    }
+}
+
+/// Starts the thread that rewrites; it is sent what cancels each rewrite.
+fn start_thread(shared: &'static Shared) -> io::Result<Sender<Arc<AtomicBool>>> {
+    let (sender, begun) = channel::<Arc<AtomicBool>>();
     let body = move || {
         martlet_base::thread::give_way();
-        while let Some(is_cancelled) = next.take() {
-            next = run(shared, &is_cancelled);
+        for is_cancelled in begun {
+            let mut next = Some(is_cancelled);
+            while let Some(is_cancelled) = next.take() {
+                next = run(shared, &is_cancelled);
+            }
         }
     };
-    let started = std::thread::Builder::new().name("rewrite".into()).spawn(body);
-    started.map(drop).map_err(|error| {
-        let text = format!("Can't rewrite append only file in background: {}", error_text(&error));
-        tracing::warn!("{text}");
-        ended(shared, &Err(Ended::Failed(text.clone())));
-        text
-    })
+    std::thread::Builder::new().name("rewrite".into()).spawn(body)?;
+    Ok(sender)
 }
 
 /// Notes that a rewrite begins; what cancels it.
