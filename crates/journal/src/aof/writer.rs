@@ -81,8 +81,8 @@ pub struct Writer<'j> {
     /// The end of the records whose commands are in the file or the buffer.
     taken: Position,
     synced_ms: i64,
-    /// A synchronisation has failed: what is on disk is not known.
-    is_doubtful: bool,
+    /// A synchronisation has failed: of what was recorded before this position it is not known what is on disk.
+    doubtful_until: Option<Position>,
 }
 
 impl<'j> Writer<'j> {
@@ -101,7 +101,7 @@ impl<'j> Writer<'j> {
             buffer: Vec::new(),
             done: 0,
             synced_ms: 0,
-            is_doubtful: false,
+            doubtful_until: None,
         })
     }
 
@@ -118,9 +118,9 @@ impl<'j> Writer<'j> {
         self.switches.push_back(Switch { from, output });
     }
 
-    /// A rewrite has ended, whose base and list are on disk: everything up to `position` is.
+    /// A rewrite has ended, whose base and list are on disk: everything up to `position` is. What was recorded since may still be in doubt.
     pub fn rewritten(&mut self, position: Position) {
-        self.is_doubtful = false;
+        self.doubtful_until = self.doubtful_until.filter(|&until| until > position);
         self.journal.set_durable(position);
     }
 
@@ -146,7 +146,7 @@ impl<'j> Writer<'j> {
 
     /// Whether it is unknown what is on disk.
     pub fn is_doubtful(&self) -> bool {
-        self.is_doubtful
+        self.doubtful_until.is_some()
     }
 
     /// Does what there is to do with the records before `end`, which was read before the last switch was asked for; whether there was
@@ -263,12 +263,12 @@ impl<'j> Writer<'j> {
     fn sync(&mut self) -> Result<(), StepError> {
         if let Some(output) = self.output.as_mut().filter(|output| !output.is_synced) {
             if let Err(error) = output.file.sync_data() {
-                self.is_doubtful = true;
+                self.doubtful_until = Some(self.taken);
                 return Err(StepError::Sync(error));
             }
             output.is_synced = true;
         }
-        if !self.is_doubtful {
+        if !self.is_doubtful() {
             self.journal.set_durable(self.taken);
         }
         Ok(())

@@ -130,8 +130,16 @@ fn after_a_failed_synchronisation_only_a_rewrite_is_trusted() {
     writer.step(scene.journal.end(), &ALWAYS).unwrap();
     assert_eq!(keys(&scene.path("b")).0, [2]);
     assert!(scene.journal.durable() < cut);
+    scene.disk.plan(|_, operation, _| (operation == Operation::Sync).then_some(Fault::Refuse(errno::EIO)));
+    append(scene.journal, 3, 1);
+    assert!(matches!(writer.step(scene.journal.end(), &ALWAYS), Err(StepError::Sync(_))));
+    scene.disk.plan(|_, _, _| None);
     writer.rewritten(cut);
-    assert_eq!(scene.journal.durable(), cut);
+    writer.step(scene.journal.end(), &ALWAYS).unwrap();
+    assert_eq!((scene.journal.durable(), writer.is_doubtful()), (cut, true));
+    scene.switch(&mut writer, "c");
+    writer.step(scene.journal.end(), &ALWAYS).unwrap();
+    writer.rewritten(scene.journal.end());
     writer.step(scene.journal.end(), &ALWAYS).unwrap();
     assert!(!scene.journal.is_behind());
 }

@@ -150,6 +150,10 @@ fn rewrite(shared: &'static Shared, is_cancelled: &Arc<AtomicBool>) -> Result<()
         let name = config.appenddirname.display();
         Ended::Failed(format!("Can't open or create append-only dir {name}: {}", error_text(&error)))
     })?;
+    if shared.persistence.background.running().is_some() {
+        // Looked at again at the cut; by then there would be a file for nothing.
+        return Err(Ended::Waits);
+    }
     let phase = shared.persistence.log.facts().phase;
     let (info, file, temporary) = match open_increment(shared, &config, phase)? {
         Some(Increment { info, file, temporary }) => (Some(info), Some(file), temporary),

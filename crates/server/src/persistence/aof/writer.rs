@@ -108,7 +108,12 @@ fn take_orders(log: &AppendLog, writer: &mut Writer<'_>) -> Vec<std::sync::mpsc:
     for order in orders {
         match order {
             Order::Switch { from, file } => writer.switch(from, file),
-            Order::Rewritten(position) => writer.rewritten(position),
+            Order::Rewritten(position) => {
+                writer.rewritten(position);
+                if writer.is_doubtful() {
+                    log.schedule_rewrite();
+                }
+            }
             Order::Flush(sender) => flushes.push(sender),
         }
     }
