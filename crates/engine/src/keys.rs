@@ -5,6 +5,7 @@ mod fields;
 
 use martlet_base::limits::SHARD_COUNT;
 use martlet_base::random::Random;
+use martlet_journal::Position;
 use martlet_keyspace::{Access, Db, Detached, Entry, ExpiryChange, Key, Kind, Object, StrValue, Value};
 use martlet_types::hash::NO_EXPIRY;
 
@@ -101,6 +102,8 @@ pub struct Keys {
     pub dirty: u64,
     /// Effects for the journal and for subscribers.
     pub effects: Effects,
+    /// The end of the last record that was appended to the journal; whoever takes note sets it to 0.
+    pub recorded: Position,
     /// FLUSHALL has run: what was saved before is to be replaced. Whoever ran it takes note.
     pub flushed_all: bool,
     /// Keys that somebody is blocked on and that have changed.
@@ -121,6 +124,7 @@ impl Keys {
             touch: Touch::Nothing,
             keep_expired: false,
             dirty: 0,
+            recorded: 0,
             flushed_all: false,
             effects: Effects::default(),
             ready: Vec::new(),
@@ -178,7 +182,7 @@ impl Keys {
         if let Some((tag, payload)) = pending.record()
             && journal.is_on()
         {
-            journal.append(tag, payload);
+            self.recorded = journal.append(tag, payload);
             pending.clear();
         }
     }

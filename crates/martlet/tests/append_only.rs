@@ -246,3 +246,81 @@ fn the_tool_says_what_redis_check_aof_says() {
         }
     }
 }
+
+/// How large files may become that a process writes, in bytes; a full disk, as far as it can tell.
+fn limit_files(server: &Server, bytes: Option<u64>) {
+    use rustix::process::{Pid, Resource, Rlimit, prlimit};
+    let pid = Pid::from_raw(server.pid() as i32);
+    prlimit(pid, Resource::Fsize, Rlimit { current: bytes, maximum: None }).unwrap();
+}
+
+/// Asks until the reply begins so.
+fn ask_until(server: &Server, line: &str, begins: &str) {
+    let mut client = Client::connect(server.address()).unwrap();
+    let words: Vec<_> = line.split(' ').collect();
+    for _ in 0..1_000_000 {
+        let reply = client.command(&words).unwrap();
+        let text = match &reply {
+            Reply::Error(text) => String::from_utf8_lossy(text).into_owned(),
+            other => String::from_utf8_lossy(other.text().unwrap_or_default()).into_owned(),
+        };
+        if text.starts_with(begins) {
+            return;
+        }
+    }
+    panic!("{line} never answers {begins}");
+}
+
+#[test]
+fn a_full_disk_refuses_writes_and_loses_none_that_it_took() {
+    const REFUSAL: &str = "MISCONF Errors writing to the AOF file: File too large";
+    for policy in ["always", "everysec"] {
+        let directory = tempfile::tempdir().unwrap();
+        let server = start(OURS, directory.path(), &["--appendfsync", policy]).unwrap();
+        run(&server, 0, "SET before 1");
+        limit_files(&server, Some(20_000));
+        // More than fits: of the replies to these, those that the disk did not take are owed.
+        let mut writer = Client::connect(server.address()).unwrap();
+        let value = "v".repeat(1000);
+        for i in 0..40 {
+            writer.send(&["SET", &format!("k{i}"), &value]).unwrap();
+        }
+        ask_until(&server, "SET probe 1", REFUSAL);
+        ask_until(&server, "PING", "MISCONF");
+        ask_until(&server, "GET before", "1");
+        assert!(
+            String::from_utf8_lossy(run(&server, 0, "INFO persistence").text().unwrap())
+                .contains("aof_last_write_status:err")
+        );
+        limit_files(&server, None);
+        ask_until(&server, "SET probe 2", "OK");
+        let mut taken = Vec::new();
+        for i in 0..40 {
+            match writer.read_reply().unwrap() {
+                Reply::Error(text) => assert!(text.starts_with(b"MISCONF"), "{text:?}"),
+                _ => taken.push(format!("k{i}")),
+            }
+        }
+        assert!(!taken.is_empty());
+        let log = server.log();
+        assert!(log.contains("Error writing to the AOF file") && log.contains("looks solved"), "{log}");
+        // With `always` what was answered is on disk, however the process ends.
+        if policy == "always" {
+            drop(server)
+        } else {
+            stop(server)
+        }
+        let server = start(OURS, directory.path(), &[]).unwrap();
+        for key in taken.iter().map(String::as_str).chain(["before", "probe"]) {
+            assert_eq!(run(&server, 0, &format!("EXISTS {key}")).integer(), Some(1), "{policy}: {key}");
+        }
+    }
+}
+
+#[test]
+fn a_directory_that_cannot_be_made_refuses_the_start() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("appendonlydir"), "a file").unwrap();
+    assert!(start(OURS, directory.path(), &[]).is_err());
+    assert_eq!(fs::read(directory.path().join("appendonlydir")).unwrap(), b"a file");
+}

@@ -192,6 +192,7 @@ impl Worker {
         let is_its = matches!(&connection.hold, Some(Hold::Blocked(b)) if Arc::ptr_eq(&b.waiter, waiter));
         if is_its {
             connection.out.extend_from_slice(reply);
+            connection.recorded = self.shared.engine.journal.end();
             self.stop_waiting(&mut connection);
             self.check_output_limit(&mut connection);
         }

@@ -164,6 +164,8 @@ pub struct Connection {
     pub in_flight_bytes: usize,
     /// Is in the thread's list of connections to flush.
     pub is_dirty: bool,
+    /// The end of what was recorded for its own requests.
+    pub recorded: Position,
     /// Its output waits until the disk has come to this position.
     pub held_until: Position,
     /// Is in the thread's list of connections with input left to process.
@@ -203,6 +205,7 @@ impl Connection {
             in_flight: VecDeque::new(),
             in_flight_bytes: 0,
             is_dirty: false,
+            recorded: 0,
             held_until: 0,
             is_ready: false,
             hold: None,

@@ -258,6 +258,9 @@ impl Worker {
             self.keys.counters().dirty.add(self.keys.dirty);
             self.keys.dirty = 0;
         }
+        if self.keys.recorded != 0 {
+            connection.recorded = std::mem::take(&mut self.keys.recorded);
+        }
         if !self.keys.ready.is_empty() {
             self.serve_ready();
         }

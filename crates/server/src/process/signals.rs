@@ -7,7 +7,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use signal_hook::consts::{SIGHUP, SIGINT, SIGPIPE, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGPIPE, SIGTERM, SIGXFSZ};
 use signal_hook::iterator::Signals;
 
 use super::system;
@@ -21,10 +21,11 @@ pub enum ShutdownSignal {
     Terminate,
 }
 
-/// Ignores the signals of a terminal or peer that went away.
+/// Ignores the signals of a terminal or peer that went away, and of a file that may not grow: the write says so itself.
 pub fn ignore_hangups() {
     system::ignore_signal(SIGHUP);
     system::ignore_signal(SIGPIPE);
+    system::ignore_signal(SIGXFSZ);
 }
 
 /// Calls `handler` for each SIGINT and SIGTERM, and exits with status 1 at the second SIGINT.

@@ -11,30 +11,36 @@ use crate::connection::Connection;
 impl Worker {
     /// Takes connections whose output has to wait for the disk out of those to flush, and puts back those whose output need not any more.
     ///
-    /// All output waits for all that was recorded before it left, whoever wrote it: what a client reads is not lost either.
+    /// All output waits for all that was recorded before it left, whoever wrote it: what a client reads is not lost either. While the disk
+    /// refuses, only what acknowledges a client's own writes waits: everybody else is served, and told of it.
     #[cold]
     fn wait_for_disk(&mut self) {
         let journal = &self.shared.engine.journal;
-        let holds = journal.holds_replies();
         let end = journal.end();
         // Before the look at what is durable: whoever makes more of it durable then wakes this thread.
         self.shared.wait_for_disk(self.thread);
-        let durable = if holds { journal.durable() } else { Position::MAX };
-        let dirty = if durable < end { std::mem::take(&mut self.dirty) } else { Vec::new() };
-        while let Some(&(position, token)) = self.held.front().filter(|(position, _)| *position <= durable) {
+        let durable = if journal.holds_replies() { journal.durable() } else { Position::MAX };
+        let refuses = self.shared.persistence.log.refuses_writes.load(Ordering::Relaxed);
+        let mut waiting = if durable < end { std::mem::take(&mut self.dirty) } else { Vec::new() };
+        while let Some(&(position, token)) = self.held.front().filter(|(at, _)| refuses || *at <= durable) {
             self.held.pop_front();
             // Its later output, if there is some, is held at a later position.
             let is_last = |c: &Connection| c.token == token && c.held_until == position;
             if self.connections.get(token.index()).and_then(Option::as_deref).is_some_and(is_last) {
-                self.dirty.push(token);
+                if position <= durable { self.dirty.push(token) } else { waiting.push(token) }
             }
         }
-        for token in dirty {
+        for token in waiting {
             let Some(mut connection) = self.take(token) else { continue };
-            connection.is_dirty = false;
-            connection.held_until = end;
+            let until = if refuses { connection.recorded } else { end };
+            if until <= durable {
+                self.dirty.push(token);
+            } else {
+                connection.is_dirty = false;
+                connection.held_until = until;
+                self.held.push_back((until, token));
+            }
             self.put(connection);
-            self.held.push_back((end, token));
         }
         if !self.held.is_empty() {
             journal.nudge();
