@@ -20,7 +20,10 @@ pub fn check(data: &[u8]) {
     if let Ok(manifest) = Manifest::parse(&text)
         && !(manifest.is_empty() && manifest.history.is_empty())
     {
-        assert_eq!(Manifest::parse(&manifest.to_text()), Ok(manifest));
+        let text = manifest.to_text();
+        // Whoever writes a manifest refuses one whose quoted names make lines that are too long.
+        let is_readable = text.split_inclusive('\n').all(|line| line.len() <= 1024);
+        assert!(!is_readable || Manifest::parse(&text) == Ok(manifest), "{text}");
     }
 }
 

@@ -54,10 +54,15 @@ pub fn read_manifest(config: &Config) -> Result<Manifest, String> {
 /// # Errors
 /// When the disk refuses; the old one is still there, unless only the directory could not be forced to disk.
 pub fn write_manifest(disk: &Arc<dyn Disk>, config: &Config, manifest: &Manifest) -> io::Result<()> {
+    let text = manifest.to_text();
+    if Manifest::parse(&text).as_ref() != Ok(manifest) {
+        // A name that is near the file system's limit and has to be quoted makes a line that nobody reads.
+        return Err(io::Error::new(io::ErrorKind::InvalidFilename, "the AOF's file names are too long"));
+    }
     let name = format!("{}.manifest", name(config));
     let temporary = format!("temp-{name}");
     let mut file = NewFile::create(disk.clone(), &directory(config), Path::new(&name), &temporary, false)?;
-    file.write_all(manifest.to_text().as_bytes())?;
+    file.write_all(text.as_bytes())?;
     file.sync()?.publish()
 }
 
