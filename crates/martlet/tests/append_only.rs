@@ -322,3 +322,41 @@ fn a_directory_that_cannot_be_made_refuses_the_start() {
     assert!(start(OURS, directory.path(), &[]).is_err());
     assert_eq!(fs::read(directory.path().join("appendonlydir")).unwrap(), b"a file");
 }
+
+#[test]
+fn a_transaction_that_switches_the_file_off_leaves_nothing_for_the_next() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = start(OURS, directory.path(), &[]).unwrap();
+    let mut client = Client::connect(server.address()).unwrap();
+    let mut ask = |line: &str| client.command(&line.split(' ').collect::<Vec<_>>()).unwrap();
+    for line in ["MULTI", "SET k old", "CONFIG SET appendonly no", "EXEC", "SET k new"] {
+        assert!(!ask(line).is_error(), "{line}");
+    }
+    assert!(!ask("CONFIG SET appendonly yes").is_error());
+    ask_until(&server, "INFO persistence", "aof_rewrite_in_progress:0\r\naof_rewrite_scheduled:0");
+    assert!(!ask("SET other 1").is_error());
+    drop(server);
+    let server = start(OURS, directory.path(), &[]).unwrap();
+    assert_eq!(run(&server, 0, "GET k").text(), Some(b"new".as_slice()));
+    assert_eq!(run(&server, 0, "GET other").text(), Some(b"1".as_slice()));
+}
+
+#[test]
+fn what_a_full_disk_did_not_take_was_not_answered() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = start(OURS, directory.path(), &[]).unwrap();
+    run(&server, 0, "SET before 1");
+    limit_files(&server, Some(20_000));
+    let mut writer = Client::connect(server.address()).unwrap();
+    let value = "v".repeat(1000);
+    for i in 0..40 {
+        writer.send(&["SET", &format!("k{i}"), &value]).unwrap();
+    }
+    ask_until(&server, "INFO persistence", "aof_last_write_status:err");
+    drop(server);
+    let replies = writer.read_to_end().unwrap();
+    let answered = replies.windows(5).filter(|bytes| bytes == b"+OK\r\n").count();
+    let server = start(OURS, directory.path(), &[]).unwrap();
+    let kept = run(&server, 0, "DBSIZE").integer().unwrap();
+    assert!(kept < 41 && answered as i64 <= kept - 1, "{answered} answered, {kept} kept");
+}

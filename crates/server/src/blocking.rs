@@ -182,7 +182,6 @@ impl Worker {
                 self.served(&waiter, &reply.into_bytes());
             }
         }
-        self.shared.engine.journal.nudge();
     }
 
     /// A client's wait was ended by whoever served it.

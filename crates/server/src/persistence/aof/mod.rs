@@ -270,7 +270,9 @@ impl Worker {
                 let end = journal.end();
                 log.order(Order::Switch { from: end, file: None });
                 journal.set_mode(Mode::Off);
+                // What a transaction has done before this in it must not be appended when the file is switched on again.
                 self.keys.effects.recording = false;
+                self.keys.effects.pending().clear();
                 {
                     let mut facts = lock(&log.facts);
                     facts.phase = Phase::Off;
