@@ -120,7 +120,12 @@ impl Metered {
         let used_bytes = number("used_memory").unwrap_or(0.0) as u64;
         if let Some(pid) = self.pid {
             let (user_s, system_s) = process_cpu(pid)?;
-            return Some(Usage { user_s, system_s, resident_bytes: process_resident(pid), used_bytes });
+            return Some(Usage {
+                user_s,
+                system_s,
+                resident_bytes: process_bytes(pid, "VmRSS:"),
+                used_bytes,
+            });
         }
         Some(Usage {
             user_s: number("used_cpu_user")?,
@@ -196,10 +201,10 @@ pub fn process_cpu(pid: u32) -> Option<(f64, f64)> {
     Some((seconds(11)?, seconds(12)?))
 }
 
-/// Resident bytes of a process.
-fn process_resident(pid: u32) -> u64 {
+/// A size that the kernel tells of a process, such as `VmRSS:`, in bytes; 0 if it does not.
+pub fn process_bytes(pid: u32, name: &str) -> u64 {
     let text = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let line = text.lines().find_map(|l| l.strip_prefix("VmRSS:")).unwrap_or_default();
+    let line = text.lines().find_map(|l| l.strip_prefix(name)).unwrap_or_default();
     line.trim().trim_end_matches(" kB").trim().parse::<u64>().unwrap_or(0) * 1024
 }
 
@@ -211,7 +216,7 @@ mod tests {
     fn the_own_process_can_be_read() {
         let pid = std::process::id();
         assert!(process_cpu(pid).is_some());
-        assert!(process_resident(pid) > 1 << 20);
+        assert!(process_bytes(pid, "VmRSS:") > 1 << 20);
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
         let port = listener.local_addr().expect("bound").port();
         assert_eq!(listening_inode(port).and_then(socket_owner), Some(pid));

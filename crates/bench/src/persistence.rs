@@ -251,7 +251,7 @@ fn measure(
         p50_ms: all.percentile_ms(50.0),
         p99_ms: all.percentile_ms(99.0),
         server_us: cost.user_us + cost.system_us,
-        peak_bytes: pid.map_or(0, peak_bytes),
+        peak_bytes: pid.map_or(0, |pid| crate::cost::process_bytes(pid, "VmHWM:")),
         fork_us: info_field(&info, "latest_fork_usec").and_then(|text| text.parse().ok()).unwrap_or(0),
         keys,
         recovery_s: None,
@@ -302,13 +302,6 @@ fn recover(
             Err(_) => std::thread::sleep(Duration::from_millis(5)),
         }
     }
-}
-
-/// The most that a process has had resident, in bytes.
-fn peak_bytes(pid: u32) -> u64 {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or_default();
-    line.trim().trim_end_matches("kB").trim().parse::<u64>().unwrap_or(0) * 1024
 }
 
 #[cfg(test)]

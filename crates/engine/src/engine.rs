@@ -215,9 +215,19 @@ impl Engine {
         Shard::prefetch_header(cell.state.get().cast::<Shard>());
     }
 
+    /// Lets the cache misses of storing many keys in a database overlap: their shards, places in the directories, buckets.
+    pub fn prefetch_places(&self, db: usize, hashes: &[u64]) {
+        hashes.iter().for_each(|&hash| self.prefetch_shard(hash));
+        hashes.iter().for_each(|&hash| self.prefetch_place(db, hash));
+        for &hash in hashes {
+            // However few keys there are: there will be more.
+            self.prefetch_bucket(db, hash, 0);
+        }
+    }
+
     /// Asks the processor for a key's place in the directory, if the shard is free at this instant; its header should have arrived by
     /// now. Before [`Engine::prefetch_bucket`], for many keys at once.
-    pub fn prefetch_place(&self, db: usize, hash: u64) {
+    fn prefetch_place(&self, db: usize, hash: u64) {
         let cell = &self.cells[hash as usize & (SHARD_COUNT - 1)];
         if cell.lock.try_lock() {
             // SAFETY: the lock is held.

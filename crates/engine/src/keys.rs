@@ -161,6 +161,16 @@ impl Keys {
         self.held = Held::Many(shards);
     }
 
+    /// Locks these shards, however many there are. Nothing may be held.
+    #[inline]
+    pub fn hold(&mut self, shards: Vec<usize>) {
+        match shards.as_slice() {
+            [] => {}
+            [shard] => self.hold_one(*shard),
+            _ => self.hold_many(shards),
+        }
+    }
+
     /// Says that the gate is closed and this thread the one inside. Ends with [`Keys::release`].
     pub fn hold_all(&mut self) {
         debug_assert!(matches!(self.held, Held::Nothing));

@@ -64,15 +64,6 @@ impl Journal {
         Ok(unsafe { ring.reader() })
     }
 
-    /// What is expected now.
-    pub fn mode(&self) -> Mode {
-        match self.mode.load(Ordering::Acquire) {
-            0 => Mode::Off,
-            1 => Mode::On,
-            _ => Mode::Held,
-        }
-    }
-
     /// Whether effects are recorded.
     #[inline]
     pub fn is_on(&self) -> bool {

@@ -125,11 +125,7 @@ impl Worker {
             || self.shared.persistence.log.refuses_writes.load(Ordering::Relaxed);
         match shards_of(entry, args) {
             Some(shards) => {
-                match shards.as_slice() {
-                    [] => {}
-                    [shard] => self.keys.hold_one(*shard),
-                    _ => self.keys.hold_many(shards),
-                }
+                self.keys.hold(shards);
                 self.run(connection, reply, entry, args, None, deny_blocking);
                 self.after_held(connection, entry, args);
                 self.release_keys();

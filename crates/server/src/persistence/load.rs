@@ -260,11 +260,7 @@ impl Records for Loader<'_> {
         }
         self.hashes.clear();
         self.hashes.extend(keys.iter().map(|key| Key::new(key).hash));
-        self.hashes.iter().for_each(|&hash| engine.prefetch_shard(hash));
-        self.hashes.iter().for_each(|&hash| engine.prefetch_place(db, hash));
-        self.hashes.iter().for_each(|&hash| {
-            engine.prefetch_bucket(db, hash, 0);
-        });
+        engine.prefetch_places(db, &self.hashes);
     }
 
     fn record(&mut self, record: Record<Decoded<'_>, &[u8]>) -> Result<(), Error> {

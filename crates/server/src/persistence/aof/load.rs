@@ -8,8 +8,8 @@ use std::sync::atomic::Ordering;
 use martlet_engine::Keys;
 use martlet_journal::aof::{CommandError, CommandReader, FileInfo, FileKind, Item, Manifest};
 
+use super::files;
 use super::replay::{AHEAD, Alone, Refusal, Replay};
-use super::{AppendLog, files};
 use crate::config::{Config, error_text};
 use crate::persistence::load as rdb;
 use crate::shared::{Shared, lock};
@@ -76,15 +76,7 @@ pub fn load(
         tracing::info!("DB loaded from {kind} file {}: {seconds:.3} seconds", file.name);
         loading.before = shared.persistence.load.read_bytes.load(Ordering::Relaxed);
     }
-    note_sizes(&shared.persistence.log, config, &manifest);
     Ok(LoadedLog::Whole)
-}
-
-fn note_sizes(log: &AppendLog, config: &Config, manifest: &Manifest) {
-    let size = |file: &FileInfo| std::fs::metadata(files::path(config, file)).map_or(0, |facts| facts.len());
-    let total: u64 = manifest.files().map(size).sum();
-    log.current_bytes.store(total, Ordering::Relaxed);
-    log.base_bytes.store(manifest.base.as_ref().map_or(0, size), Ordering::Relaxed);
 }
 
 /// Takes the single file of versions before 7 into the directory, as the base.

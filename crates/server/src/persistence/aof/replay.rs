@@ -57,11 +57,7 @@ impl<'a> Replay<'a> {
             let key = self.registry.resolve(args).and_then(|entry| args.get(entry.single_key?));
             self.hashes.extend(key.map(hash_bytes));
         });
-        self.hashes.iter().for_each(|&hash| engine.prefetch_shard(hash));
-        for &hash in &self.hashes {
-            // However few keys there are: there will be more.
-            engine.prefetch_bucket(db, hash, 0);
-        }
+        engine.prefetch_places(db, &self.hashes);
         self.hashes.iter().for_each(|&hash| engine.prefetch_entry(db, hash));
     }
 
@@ -140,11 +136,7 @@ impl<'a> Replay<'a> {
             match shards_of(entry, args) {
                 None => alone(keys, &mut run),
                 Some(shards) => {
-                    match shards.as_slice() {
-                        [] => {}
-                        [shard] => keys.hold_one(*shard),
-                        _ => keys.hold_many(shards),
-                    }
+                    keys.hold(shards);
                     run(keys);
                     keys.release();
                 }
