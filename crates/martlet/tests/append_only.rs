@@ -360,3 +360,44 @@ fn what_a_full_disk_did_not_take_was_not_answered() {
     let kept = run(&server, 0, "DBSIZE").integer().unwrap();
     assert!(kept < 41 && (answered as i64) < kept, "{answered} answered, {kept} kept");
 }
+
+#[test]
+fn waitaof_answers_when_the_disk_has_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = start(OURS, directory.path(), &["--appendfsync", "everysec"]).unwrap();
+    for i in 0..3 {
+        run(&server, 0, &format!("SET k{i} 1"));
+        let reply = run(&server, 0, "WAITAOF 1 0 0");
+        let counts: Vec<_> = reply.items().unwrap().iter().map(|item| item.integer().unwrap()).collect();
+        assert_eq!(counts, [1, 0]);
+    }
+    assert!(run(&server, 0, "WAITAOF 2 0 0").is_error() && run(&server, 0, "WAITAOF 0 -1 0").is_error());
+    // Nobody replicates: only the time ends it.
+    assert_eq!(run(&server, 0, "WAITAOF 0 1 1").items().unwrap()[1].integer(), Some(0));
+    run(&server, 0, "CONFIG SET appendonly no");
+    assert!(run(&server, 0, "WAITAOF 1 0 0").is_error());
+}
+
+#[test]
+fn a_file_that_has_grown_is_rewritten() {
+    let directory = tempfile::tempdir().unwrap();
+    let rule = ["--auto-aof-rewrite-percentage", "100", "--auto-aof-rewrite-min-size", "4kb"];
+    let server = start(OURS, directory.path(), &rule).unwrap();
+    let rewrites = |server: &Server| {
+        let report = run(server, 0, "INFO persistence");
+        let text = String::from_utf8_lossy(report.text().unwrap()).into_owned();
+        text.lines().find_map(|line| line.strip_prefix("aof_rewrites:")?.parse::<u64>().ok()).unwrap()
+    };
+    let mut writes = 0;
+    while rewrites(&server) == 0 {
+        writes += 1;
+        run(&server, 0, &format!("SET k {writes}-{}", "v".repeat(1000)));
+    }
+    assert!(writes >= 3, "four kilobytes were asked for, and {writes} writes of one were rewritten");
+    ask_until(&server, "INFO persistence", "aof_rewrite_in_progress:0");
+    drop(server);
+    let text = fs::read_to_string(directory.path().join("appendonlydir/appendonly.aof.manifest")).unwrap();
+    assert!(!text.contains("appendonly.aof.1.base.rdb"), "{text}");
+    let server = start(OURS, directory.path(), &[]).unwrap();
+    assert!(run(&server, 0, "GET k").text().unwrap().starts_with(format!("{writes}-").as_bytes()));
+}
