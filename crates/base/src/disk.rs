@@ -6,6 +6,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
+use std::os::fd::AsRawFd;
 use std::path::Path;
 
 #[cfg(any(test, feature = "testing"))]
@@ -63,6 +64,13 @@ pub trait DiskFile: Write + Send {
     /// # Errors
     /// When it cannot.
     fn set_len(&mut self, len: u64) -> io::Result<()>;
+
+    /// Has the disk set aside `bytes` from the offset `from` on, for writes to come; the length stays. What is left of them goes with
+    /// [`DiskFile::set_len`].
+    ///
+    /// # Errors
+    /// When the disk has no room, or the file system does not know the like; nothing depends on it.
+    fn reserve(&mut self, from: u64, bytes: u64) -> io::Result<()>;
 }
 
 /// The operating system's.
@@ -105,5 +113,14 @@ impl DiskFile for File {
 
     fn set_len(&mut self, len: u64) -> io::Result<()> {
         File::set_len(self, len)
+    }
+
+    fn reserve(&mut self, from: u64, bytes: u64) -> io::Result<()> {
+        let (from, bytes) = (from.min(i64::MAX as u64) as i64, bytes.min(i64::MAX as u64) as i64);
+        // SAFETY: the descriptor is open as long as `self` is, and no memory is handed over.
+        match unsafe { libc::fallocate(self.as_raw_fd(), libc::FALLOC_FL_KEEP_SIZE, from, bytes) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
     }
 }

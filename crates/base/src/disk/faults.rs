@@ -19,6 +19,7 @@ pub enum Operation {
     Append,
     Write,
     SetLen,
+    Reserve,
     Sync,
     Rename,
     Remove,
@@ -337,6 +338,13 @@ impl DiskFile for FaultyFile {
             change.apply(&mut inode.durable, usize::MAX);
         }
         self.real.sync_data()
+    }
+
+    fn reserve(&mut self, from: u64, bytes: u64) -> io::Result<()> {
+        match self.disk.state().ask(Operation::Reserve, &self.path) {
+            Some(Fault::Refuse(number)) => Err(refused(number)),
+            _ => self.real.reserve(from, bytes),
+        }
     }
 
     fn set_len(&mut self, len: u64) -> io::Result<()> {

@@ -15,6 +15,9 @@ use crate::ring::{Position, Reader};
 
 /// Bytes written at once, about.
 const CHUNK_BYTES: usize = 256 << 10;
+/// Bytes of the file that are set aside at once where each write is forced to disk: then the file system need not look for room, nor note what
+/// it found, each time.
+const RESERVED_BYTES: u64 = 4 << 20;
 /// A buffer that had to hold more is not kept.
 const KEPT_BYTES: usize = 1 << 20;
 
@@ -56,11 +59,32 @@ struct Output {
     file: Box<dyn DiskFile>,
     stream: Stream,
     bytes: u64,
+    /// Up to where room has been set aside; the greatest number where that is not possible.
+    reserved: u64,
     /// The time noted last, Unix seconds.
     noted_s: i64,
     is_synced: bool,
     /// A write has failed: more of it than was told may be in the file.
     is_torn: bool,
+}
+
+impl Output {
+    /// Sets room aside for so many bytes more.
+    fn reserve(&mut self, bytes: u64) {
+        if self.bytes.saturating_add(bytes) > self.reserved {
+            let room = bytes.saturating_add(RESERVED_BYTES);
+            self.reserved = self.file.reserve(self.bytes, room).map_or(u64::MAX, |()| self.bytes + room);
+        }
+    }
+}
+
+impl Drop for Output {
+    fn drop(&mut self) {
+        if self.reserved > self.bytes && self.reserved < u64::MAX {
+            // Room that stays set aside is lost to others, and nothing else.
+            let _ = self.file.set_len(self.bytes);
+        }
+    }
 }
 
 /// From a position on, records go to another file, or nowhere.
@@ -111,6 +135,7 @@ impl<'j> Writer<'j> {
             file,
             stream: Stream::default(),
             bytes,
+            reserved: 0,
             noted_s: 0,
             is_synced: true,
             is_torn: false,
@@ -159,7 +184,7 @@ impl<'j> Writer<'j> {
         loop {
             let has_taken = self.take(end, terms);
             has_worked |= has_taken;
-            self.write().map_err(StepError::Write)?;
+            self.write(terms.policy).map_err(StepError::Write)?;
             if !has_taken && !self.follow_switch()? {
                 break;
             }
@@ -216,12 +241,15 @@ impl<'j> Writer<'j> {
     }
 
     /// Writes what is buffered.
-    fn write(&mut self) -> io::Result<()> {
+    fn write(&mut self, policy: SyncPolicy) -> io::Result<()> {
         let Some(output) = &mut self.output else { return Ok(()) };
+        if policy == SyncPolicy::Always && self.done < self.buffer.len() {
+            output.reserve((self.buffer.len() - self.done) as u64);
+        }
         while self.done < self.buffer.len() {
             if output.is_torn {
                 output.file.set_len(output.bytes)?;
-                output.is_torn = false;
+                (output.is_torn, output.reserved) = (false, 0);
             }
             match output.file.write(&self.buffer[self.done..]) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),

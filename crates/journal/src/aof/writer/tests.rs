@@ -87,6 +87,41 @@ fn records_go_to_the_file_of_their_time() {
 }
 
 #[test]
+fn room_is_set_aside_where_each_write_is_forced_to_disk() {
+    use std::os::unix::fs::MetadataExt;
+    let blocks = |path: &Path| std::fs::metadata(path).unwrap().blocks() * 512;
+    let (scene, mut writer) = Scene::new();
+    scene.switch(&mut writer, "a");
+    for n in 0..10 {
+        append(scene.journal, n, 1);
+        writer.step(scene.journal.end(), &ALWAYS).unwrap();
+    }
+    let asked =
+        |scene: &Scene| scene.disk.operations().iter().filter(|&&asked| asked == Operation::Reserve).count();
+    assert_eq!(asked(&scene), 1);
+    // A file system that knows no such thing is no fault.
+    let has_room = blocks(&scene.path("a")) >= RESERVED_BYTES;
+    append(scene.journal, 10, RESERVED_BYTES as usize);
+    writer.step(scene.journal.end(), &ALWAYS).unwrap();
+    assert!(!has_room || asked(&scene) > 1);
+    scene.switch(&mut writer, "b");
+    writer.step(scene.journal.end(), &ALWAYS).unwrap();
+    assert!(blocks(&scene.path("a")) < RESERVED_BYTES * 3 / 2, "the rest is given back");
+    assert_eq!(keys(&scene.path("a")), ((0..=10).collect(), false));
+
+    let before = asked(&scene);
+    scene
+        .disk
+        .plan(|_, operation, _| (operation == Operation::Reserve).then_some(Fault::Refuse(errno::ENOSPC)));
+    for n in 0..10 {
+        append(scene.journal, n, 1);
+        writer.step(scene.journal.end(), &ALWAYS).unwrap();
+    }
+    assert_eq!((asked(&scene) - before, scene.journal.is_behind()), (1, false));
+    assert_eq!(keys(&scene.path("b")), ((0..10).collect(), false));
+}
+
+#[test]
 fn the_time_is_noted_once_a_second() {
     let (scene, mut writer) = Scene::new();
     scene.switch(&mut writer, "a");
