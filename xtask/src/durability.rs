@@ -1,8 +1,9 @@
 //! `./x persistence-cost`: what saving and loading cost, ours against a peer, in one run.
 //!
-//! Three rows. `small-keys`: SAVE and the load at the start of many keys of 20 bytes with values of 1 byte, A B A B. `bgsave`: memory,
+//! Four rows. `small-keys`: SAVE and the load at the start of many keys of 20 bytes with values of 1 byte, A B A B. `bgsave`: memory,
 //! latency and the slow log while a save in the background goes on under load, beside the same load without one. `big-key`: the same
-//! for one key of each type with many members, which its own readers wait for. Every reading is a line of `results/persistence.jsonl`.
+//! for one key of each type with many members, which its own readers wait for. `always`: writes of 50 clients with `appendfsync always`, beside
+//! what the disk does at most if nothing but a file of groups of 50 is written. Every reading is a line of `results/persistence.jsonl`.
 
 use crate::cost::measure::{machine, version};
 use crate::cost::process::{CpuTime, Measured};
@@ -16,15 +17,17 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+mod always;
+
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 /// What is measured.
 #[derive(clap::Args)]
 pub struct Options {
-    /// Rows by name, separated by commas; all when absent: small-keys, bgsave, big-key.
-    #[arg(long, default_value = "small-keys,bgsave,big-key")]
+    /// Rows by name, separated by commas; all when absent: small-keys, bgsave, big-key, always.
+    #[arg(long, default_value = "small-keys,bgsave,big-key,always")]
     rows: String,
-    /// Readings of each server in `small-keys`.
+    /// Readings of each server in `small-keys`, `bgsave` and `always`.
     #[arg(long, default_value_t = 5)]
     rounds: usize,
     /// Keys of `small-keys` and `bgsave`, members of `big-key`, in thousands.
@@ -72,6 +75,20 @@ struct Reading {
     /// The longest entry of the slow log, without and with.
     #[serde(skip_serializing_if = "Option::is_none")]
     slowest_us: Option<[i64; 2]>,
+    /// Entries of the slow log beyond 2 ms, without and with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    over_2_ms: Option<[usize; 2]>,
+    /// The longest time for which the save held a shard: as it passed, and of processor time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    longest_hold_us: Option<[i64; 2]>,
+    /// Requests in a pipeline.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pipeline: Option<usize>,
+    /// Writes per second; of `disk`, synchronisations.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    per_s: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    p99_ms: Option<f64>,
     /// INFO's `latest_fork_usec`.
     #[serde(skip_serializing_if = "Option::is_none")]
     fork_us: Option<i64>,
@@ -100,6 +117,7 @@ pub fn run(options: &Options) -> Outcome {
             "small-keys" => small_keys(&setup)?,
             "bgsave" => bgsave(&setup)?,
             "big-key" => big_keys(&setup)?,
+            "always" => always::measure(&setup)?,
             _ => return Err(format!("no row {row}").into()),
         }
     }
@@ -112,25 +130,26 @@ impl Setup<'_> {
     }
 
     fn start(&self, name: &'static str, directory: &Path) -> Result<Measured> {
-        let common = ["--save", "", "--appendonly", "no"];
+        self.start_with(name, directory, &["--save", "", "--appendonly", "no"])
+    }
+
+    fn start_with(&self, name: &'static str, directory: &Path, common: &[&str]) -> Result<Measured> {
         match name {
-            "peer" => Measured::start_in(name, &self.options.peer, &common, directory),
+            "peer" => Measured::start_in(name, &self.options.peer, common, directory),
             _ => {
-                let arguments = [&["server", "--io-threads", "2"], &common[..]].concat();
+                let arguments = [&["server", "--io-threads", "2"], common].concat();
                 Measured::start_in(name, &self.ours, &arguments, directory)
             }
         }
     }
 
     fn append(&self, server: &Measured, reading: Reading) -> Result<()> {
-        let reading = Reading {
-            run: self.run,
-            server: server.name.into(),
-            load_average: load_average(),
-            version: version(server)?,
-            machine: machine(),
-            ..reading
-        };
+        self.append_of(server.name, version(server)?, reading)
+    }
+
+    fn append_of(&self, server: &str, version: String, reading: Reading) -> Result<()> {
+        let (server, load_average, machine) = (server.into(), load_average(), machine());
+        let reading = Reading { run: self.run, server, load_average, version, machine, ..reading };
         let line = serde_json::to_string(&reading)?;
         eprintln!("{line}");
         let path = root().join(&self.options.output);
@@ -194,13 +213,15 @@ struct Span {
     p999_ms: f64,
     max_ms: f64,
     slowest_us: i64,
+    over_2_ms: usize,
     resident_bytes: u64,
 }
 
 /// Runs the load tester in open loop, with a save in the background beginning in it if `saves`.
 fn span(setup: &Setup<'_>, server: &Measured, commands: &[String], saves: bool) -> Result<Span> {
     let mut client = server.client()?;
-    for words in [["CONFIG", "SET", "slowlog-log-slower-than", "500"].as_slice(), &["SLOWLOG", "RESET"]] {
+    let setting = ["CONFIG", "SET", "slowlog-log-slower-than", "500", "slowlog-max-len", "100000"];
+    for words in [setting.as_slice(), &["SLOWLOG", "RESET"]] {
         client.command(words)?;
     }
     let report = tempfile::NamedTempFile::new()?;
@@ -218,7 +239,8 @@ fn span(setup: &Setup<'_>, server: &Measured, commands: &[String], saves: bool) 
         std::thread::sleep(Duration::from_millis(50));
     }
     let (p999_ms, max_ms) = latencies(&std::fs::read_to_string(report.path())?)?;
-    Ok(Span { p999_ms, max_ms, slowest_us: slowest_us(&mut client)?, resident_bytes })
+    let (slowest_us, over_2_ms) = slow_entries(&mut client)?;
+    Ok(Span { p999_ms, max_ms, slowest_us, over_2_ms, resident_bytes })
 }
 
 fn start_load(setup: &Setup<'_>, server: &Measured, commands: &[String], report: &Path) -> Result<Child> {
@@ -232,6 +254,13 @@ fn start_load(setup: &Setup<'_>, server: &Measured, commands: &[String], report:
 
 /// The 99.9th percentile and the maximum over all commands of a report, in milliseconds.
 fn latencies(report: &str) -> Result<(f64, f64)> {
+    let (high, max, _) = quantile(report, 1000)?;
+    Ok((high, max))
+}
+
+/// All but one in `fold` requests of a report were answered within the first figure, all within the second, in milliseconds; and how many
+/// there were.
+fn quantile(report: &str, fold: u64) -> Result<(f64, f64, u64)> {
     let report: serde_json::Value = serde_json::from_str(report)?;
     let mut counts: Vec<(u64, u64)> = Vec::new();
     for command in report["commands"].as_array().ok_or("a report without commands")? {
@@ -240,13 +269,13 @@ fn latencies(report: &str) -> Result<(f64, f64)> {
     }
     counts.sort_unstable();
     let total: u64 = counts.iter().map(|(_, count)| count).sum();
-    let mut left = total - total / 1000;
+    let mut left = total - total / fold;
     let at = counts.iter().find(|(_, count)| {
         left = left.saturating_sub(*count);
         left == 0
     });
     let ms = |pair: Option<&(u64, u64)>| pair.map_or(0.0, |(ns, _)| *ns as f64 / 1e6);
-    Ok((ms(at), ms(counts.last())))
+    Ok((ms(at), ms(counts.last()), total))
 }
 
 fn info(client: &mut Client, field: &str) -> Result<i64> {
@@ -256,10 +285,10 @@ fn info(client: &mut Client, field: &str) -> Result<i64> {
     Ok(found.trim().parse()?)
 }
 
-/// The longest entry of the slow log but for what this asked for itself.
-fn slowest_us(client: &mut Client) -> Result<i64> {
+/// The longest entry of the slow log but for what this asked for itself, and how many exceed 2 ms.
+fn slow_entries(client: &mut Client) -> Result<(i64, usize)> {
     use martlet_client::resp::Reply;
-    let Reply::Array(entries) = client.command(&["SLOWLOG", "GET", "-1"])? else { return Ok(0) };
+    let Reply::Array(entries) = client.command(&["SLOWLOG", "GET", "-1"])? else { return Ok((0, 0)) };
     let asked: &[&[u8]] = &[b"BGSAVE", b"INFO", b"SLOWLOG", b"CONFIG", b"PING"];
     let slow = entries.iter().filter_map(|entry| {
         let Reply::Array(fields) = entry else { return None };
@@ -267,22 +296,35 @@ fn slowest_us(client: &mut Client) -> Result<i64> {
         let name = words.first()?.text()?.to_ascii_uppercase();
         (!asked.contains(&name.as_slice())).then(|| fields.get(2)?.integer())?
     });
-    Ok(slow.max().unwrap_or(0))
+    let slow: Vec<i64> = slow.collect();
+    Ok((slow.iter().copied().max().unwrap_or(0), slow.iter().filter(|&&us| us > 2000).count()))
 }
 
 /// The load without a save, then with one.
-fn pair(setup: &Setup<'_>, server: &Measured, row: &str, size: u64, commands: &[String]) -> Result<()> {
+fn pair(
+    setup: &Setup<'_>,
+    server: &Measured,
+    (row, round): (&str, usize),
+    size: u64,
+    commands: &[String],
+) -> Result<()> {
     std::thread::sleep(Duration::from_secs(2));
     let without = span(setup, server, commands, false)?;
     let with = span(setup, server, commands, true)?;
+    let mut client = server.client()?;
+    let hold =
+        ["rdb_longest_hold_usec:", "rdb_longest_hold_cpu_usec:"].map(|field| info(&mut client, field).ok());
     let reading = Reading {
         row: row.into(),
+        round,
         size,
+        over_2_ms: Some([without.over_2_ms, with.over_2_ms]),
+        longest_hold_us: hold[0].zip(hold[1]).map(|(wall, cpu)| [wall, cpu]),
         resident_bytes: Some([without.resident_bytes, with.resident_bytes]),
         p999_ms: Some([without.p999_ms, with.p999_ms]),
         max_ms: Some([without.max_ms, with.max_ms]),
         slowest_us: Some([without.slowest_us, with.slowest_us]),
-        fork_us: Some(info(&mut server.client()?, "latest_fork_usec:")?),
+        fork_us: Some(info(&mut client, "latest_fork_usec:")?),
         ..Reading::default()
     };
     setup.append(server, reading)
@@ -296,7 +338,9 @@ fn bgsave(setup: &Setup<'_>) -> Result<()> {
         let directory = tempfile::tempdir()?;
         let server = setup.start(name, directory.path())?;
         fill(&server, &format!("SET {{key sequence {size}}} {{value 64}}"), size)?;
-        pair(setup, &server, "bgsave", size, &commands)?;
+        for round in 0..setup.options.rounds {
+            pair(setup, &server, ("bgsave", round), size, &commands)?;
+        }
     }
     Ok(())
 }
@@ -322,13 +366,13 @@ fn big_keys(setup: &Setup<'_>) -> Result<()> {
             let server = setup.start(name, directory.path())?;
             fill(&server, &fills.replace('N', &size.to_string()), size)?;
             let commands = [format!("1:{reads}"), format!("1:{}", writes.replace('N', &size.to_string()))];
-            pair(setup, &server, &format!("big-{kind}"), size, &commands)?;
+            pair(setup, &server, (&format!("big-{kind}"), 0), size, &commands)?;
             let mut client = server.client()?;
             client.command(&["SLOWLOG", "RESET"])?;
             let began = Instant::now();
             client.command(&["DEL", "big"])?;
             let (row, wall_s) = (format!("del-{kind}"), Some(began.elapsed().as_secs_f64()));
-            let slowest_us = Some([0, slowest_us(&mut client)?]);
+            let slowest_us = Some([0, slow_entries(&mut client)?.0]);
             setup.append(&server, Reading { row, size, wall_s, slowest_us, ..Reading::default() })?;
         }
     }

@@ -10,9 +10,11 @@
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
 
 use crossbeam_utils::CachePadded;
 use martlet_base::limits::SHARD_COUNT;
+use martlet_base::thread::cpu_ns;
 use martlet_keyspace::{Db, Entry, Key, ORDERS, Shard, StrValue, Value};
 
 use crate::engine::{Engine, Held};
@@ -181,6 +183,8 @@ struct Progress {
     walked: AtomicUsize,
     /// What writers saved.
     saved: Mutex<SavedKeys>,
+    /// The longest time for which a walk held a shard, nanoseconds: as it passed, and of the thread's processor time.
+    longest_hold: [AtomicU64; 2],
 }
 
 impl Snapshot {
@@ -190,11 +194,18 @@ impl Snapshot {
         self.is_on.load(Ordering::Relaxed)
     }
 
+    /// The longest time for which the last walk, or the one under way, has held a shard beside those who serve, nanoseconds: as it passed, and
+    /// without what others ran on its core meanwhile.
+    pub fn longest_hold_ns(&self) -> [u64; 2] {
+        self.progress.longest_hold.each_ref().map(|ns| ns.load(Ordering::Relaxed))
+    }
+
     /// Begins a snapshot: this instant is the cut. The gate is closed and no other is under way.
     pub fn cut(&self) {
         self.epoch.fetch_add(1, Ordering::Relaxed);
         self.progress.next_shard.store(0, Ordering::Relaxed);
         self.progress.walked.store(0, Ordering::Relaxed);
+        self.progress.longest_hold.iter().for_each(|ns| ns.store(0, Ordering::Relaxed));
         self.is_on.store(true, Ordering::Relaxed);
     }
 
@@ -326,10 +337,18 @@ impl Walk {
         let engine = self.engine;
         self.thread.iter().for_each(|&thread| engine.gate.enter(thread));
         engine.lock(shard);
+        // Behind the gate nobody waits for a single shard.
+        let began = self.thread.map(|_| (Instant::now(), cpu_ns()));
         let mut held = Held::One(shard);
         let (state, part) = engine.state_and_part(&mut held, shard);
         let result = work(&state.keys, part);
         engine.release(&mut held);
+        if let Some((instant, cpu)) = began {
+            let took = [instant.elapsed().as_nanos() as u64, cpu_ns() - cpu];
+            for (longest, ns) in engine.snapshot.progress.longest_hold.iter().zip(took) {
+                longest.fetch_max(ns, Ordering::Relaxed);
+            }
+        }
         self.thread.iter().for_each(|&thread| engine.gate.leave(thread));
         result
     }

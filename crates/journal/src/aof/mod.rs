@@ -10,9 +10,11 @@
 //! ```
 
 mod commands;
+mod gather;
 mod manifest;
 mod writer;
 
 pub use commands::{CommandError, CommandReader, Item};
+pub use gather::Gather;
 pub use manifest::{FileInfo, FileKind, Manifest, ManifestError};
 pub use writer::{StepError, SyncPolicy, Terms, Writer};

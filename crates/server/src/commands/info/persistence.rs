@@ -33,6 +33,9 @@ pub(super) fn persistence(worker: &mut Worker, text: &mut Text) {
     text.field("rdb_current_bgsave_time_sec", running_s);
     text.field("rdb_saves", facts.saves);
     text.field("rdb_last_cow_size", 0);
+    let [hold_ns, hold_cpu_ns] = shared.engine.snapshot.longest_hold_ns();
+    text.field("rdb_longest_hold_usec", hold_ns / 1000);
+    text.field("rdb_longest_hold_cpu_usec", hold_cpu_ns / 1000);
     text.field("rdb_last_load_keys_expired", load.expired.load(Ordering::Relaxed));
     text.field("rdb_last_load_keys_loaded", load.keys.load(Ordering::Relaxed));
     let log = &shared.persistence.log;

@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 use std::io;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use martlet_journal::aof::{StepError, SyncPolicy, Terms, Writer};
+use martlet_journal::aof::{Gather, StepError, SyncPolicy, Terms, Writer};
 
 use super::{AppendLog, Order};
 use crate::config::{AppendFsync, error_text};
@@ -52,7 +52,15 @@ fn run(shared: &'static Shared, mut writer: Writer<'static>) {
     let mut was_busy = false;
     // Flushes asked for: the next step's records are those that came before them.
     let mut waiting = Vec::new();
+    let mut gather = Gather::default();
     loop {
+        let is_asked = || !lock(&log.orders).is_empty();
+        if journal.holds_replies() {
+            let began = Instant::now();
+            while !is_asked() && gather.waits(journal.end() - writer.position(), began.elapsed()) {
+                std::thread::sleep(gather.slice());
+            }
+        }
         // Read first: a switch that is asked for later begins at this position or behind it.
         let end = journal.end();
         let terms = terms(shared);
@@ -63,11 +71,15 @@ fn run(shared: &'static Shared, mut writer: Writer<'static>) {
             std::thread::sleep(Duration::from_micros(sleep_us));
         }
         log.syncing.store(1, Ordering::Relaxed);
+        let (began, group_bytes) = (Instant::now(), end - writer.position());
         let result = match flushes.is_empty() {
             true => writer.step(end, &terms),
             false => writer.flush(end, &terms).map(|()| true),
         };
         log.syncing.store(0, Ordering::Relaxed);
+        if terms.policy == SyncPolicy::Always {
+            gather.synced(group_bytes, journal.end() - end, began.elapsed());
+        }
         if terms.policy == SyncPolicy::Never && journal.holds_replies() && result.is_ok() {
             // The configuration leaves it to the operating system while the disk is busy with a save.
             journal.set_durable(end);
@@ -84,7 +96,6 @@ fn run(shared: &'static Shared, mut writer: Writer<'static>) {
         if !waiting.is_empty() {
             continue;
         }
-        let is_asked = || !lock(&log.orders).is_empty();
         let has_more = || is_asked() || journal.end() > writer.position();
         match result {
             Err(_) => journal.sleep(false, RETRY, is_asked),
