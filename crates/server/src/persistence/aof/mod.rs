@@ -95,7 +95,7 @@ pub struct AppendLog {
     listed: Mutex<Listed>,
     rewrite_ended: Condvar,
     /// To the thread that rewrites, once there is one.
-    rewriter: Mutex<Option<Sender<Arc<AtomicBool>>>>,
+    rewriter: Mutex<Option<Sender<rewrite::Begun>>>,
     orders: Mutex<VecDeque<Order>>,
     has_writer: AtomicBool,
     /// Bytes of all files.

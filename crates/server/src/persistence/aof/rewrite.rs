@@ -49,7 +49,7 @@ impl From<io::Error> for Ended {
 /// When the operating system refuses the thread.
 pub fn begin(shared: &'static Shared) -> Result<(), String> {
     let log = &shared.persistence.log;
-    let is_cancelled = note_beginning(shared, &mut lock(&log.facts));
+    let order = note_beginning(shared, &mut lock(&log.facts));
     let mut rewriter = lock(&log.rewriter);
     let sender = match rewriter.as_ref() {
         Some(sender) => Ok(sender),
@@ -58,7 +58,7 @@ pub fn begin(shared: &'static Shared) -> Result<(), String> {
     match sender {
         Ok(sender) => {
             // The thread lives as long as the process.
-            let _ = sender.send(is_cancelled);
+            let _ = sender.send(order);
             Ok(())
         }
         Err(error) => {
@@ -70,15 +70,15 @@ pub fn begin(shared: &'static Shared) -> Result<(), String> {
     }
 }
 
-/// Starts the thread that rewrites; it is sent what cancels each rewrite.
-fn start_thread(shared: &'static Shared) -> io::Result<Sender<Arc<AtomicBool>>> {
-    let (sender, begun) = channel::<Arc<AtomicBool>>();
+/// Starts the thread that rewrites.
+fn start_thread(shared: &'static Shared) -> io::Result<Sender<Begun>> {
+    let (sender, begun) = channel::<Begun>();
     let body = move || {
         martlet_base::thread::give_way();
-        for is_cancelled in begun {
-            let mut next = Some(is_cancelled);
-            while let Some(is_cancelled) = next.take() {
-                next = run(shared, &is_cancelled);
+        for begun in begun {
+            let mut next = Some(begun);
+            while let Some(begun) = next.take() {
+                next = run(shared, &begun);
             }
         }
     };
@@ -86,20 +86,27 @@ fn start_thread(shared: &'static Shared) -> io::Result<Sender<Arc<AtomicBool>>> 
     Ok(sender)
 }
 
-/// Notes that a rewrite begins; what cancels it.
-fn note_beginning(shared: &Shared, facts: &mut Facts) -> Arc<AtomicBool> {
+/// A rewrite that INFO tells of.
+pub(super) struct Begun {
+    is_cancelled: Arc<AtomicBool>,
+    /// As it was then: what is set while it runs concerns the next.
+    config: Arc<Config>,
+}
+
+/// Notes that a rewrite begins.
+fn note_beginning(shared: &Shared, facts: &mut Facts) -> Begun {
     let is_cancelled: Arc<AtomicBool> = Arc::default();
     let began_ms = shared.clock.unix_ms();
     facts.rewrite = Some(Rewrite { began_ms, is_cancelled: is_cancelled.clone(), is_followed: false });
     facts.is_scheduled = false;
     facts.rewrites += 1;
-    is_cancelled
+    Begun { is_cancelled, config: shared.config.snapshot() }
 }
 
-/// Rewrites; if another is to follow at once, what cancels that.
-fn run(shared: &'static Shared, is_cancelled: &Arc<AtomicBool>) -> Option<Arc<AtomicBool>> {
+/// Rewrites; the one that is to follow at once, if one is.
+fn run(shared: &'static Shared, begun: &Begun) -> Option<Begun> {
     tracing::info!("Background append only file rewriting started by pid {}", std::process::id());
-    let result = rewrite(shared, is_cancelled);
+    let result = rewrite(shared, begun);
     match &result {
         Ok(()) => tracing::info!("Background AOF rewrite finished successfully"),
         Err(Ended::Cancelled) => tracing::info!("Background AOF rewrite cancelled"),
@@ -109,7 +116,7 @@ fn run(shared: &'static Shared, is_cancelled: &Arc<AtomicBool>) -> Option<Arc<At
     ended(shared, &result)
 }
 
-fn ended(shared: &Shared, result: &Result<(), Ended>) -> Option<Arc<AtomicBool>> {
+fn ended(shared: &Shared, result: &Result<(), Ended>) -> Option<Begun> {
     let log = &shared.persistence.log;
     let mut facts = lock(&log.facts);
     let now_ms = shared.clock.unix_ms();
@@ -142,10 +149,10 @@ struct Increment {
     temporary: Option<String>,
 }
 
-fn rewrite(shared: &'static Shared, is_cancelled: &Arc<AtomicBool>) -> Result<(), Ended> {
-    let config = shared.config.snapshot();
+fn rewrite(shared: &'static Shared, begun: &Begun) -> Result<(), Ended> {
+    let Begun { is_cancelled, config } = begun;
     let disk = &shared.persistence.disk;
-    let directory = files::directory(&config);
+    let directory = files::directory(config);
     disk.create_directory(&directory).map_err(|error| {
         let name = config.appenddirname.display();
         Ended::Failed(format!("Can't open or create append-only dir {name}: {}", error_text(&error)))
@@ -155,16 +162,16 @@ fn rewrite(shared: &'static Shared, is_cancelled: &Arc<AtomicBool>) -> Result<()
         return Err(Ended::Waits);
     }
     let phase = shared.persistence.log.facts().phase;
-    let (info, file, temporary) = match open_increment(shared, &config, phase)? {
+    let (info, file, temporary) = match open_increment(shared, config, phase)? {
         Some(Increment { info, file, temporary }) => (Some(info), Some(file), temporary),
         None => (None, None, None),
     };
-    let result = cut(shared, &config, phase, file).and_then(|(position, totals)| {
-        let base = new_base(&lock(&shared.persistence.log.listed), &config).1;
-        let new = write_base(shared, &config, &base, &totals, is_cancelled).map_err(|error| {
+    let result = cut(shared, config, phase, file).and_then(|(position, totals)| {
+        let base = new_base(&lock(&shared.persistence.log.listed), config).1;
+        let new = write_base(shared, config, &base, &totals, is_cancelled).map_err(|error| {
             if error.kind() == io::ErrorKind::Interrupted { Ended::Cancelled } else { error.into() }
         })?;
-        go_over(shared, &config, phase, new, info.as_ref().map(|info| (info, temporary.as_deref())), position)
+        go_over(shared, config, phase, new, info.as_ref().map(|info| (info, temporary.as_deref())), position)
     });
     if let (Err(_), Some(name)) = (&result, &temporary) {
         tracing::info!("Removing the temp incr aof file {name} in the background");
@@ -268,7 +275,7 @@ fn write_rdb(
     is_cancelled: &Arc<AtomicBool>,
 ) -> io::Result<NewFile> {
     let now_ms = shared.clock.unix_ms();
-    let file = save::begin(new, config, save::lowest_version(totals), totals, true, now_ms);
+    let file = save::begin(new, config, save::base_version(config, totals), totals, true, now_ms);
     let mut cut = save::Cut::new(config, now_ms, false);
     cut.is_cancelled = is_cancelled.clone();
     save::write_cut(shared, file, &cut)
