@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use martlet_snapshot::file::{Access, FileWriter, Item, ReadOptions, Record, read_file};
 use martlet_snapshot::payload::{VERSION_MAX, VERSION_MIN};
-use martlet_snapshot::{Error, Form, Limits, Source, VERSION_OLDEST, Value, lowest_version};
+use martlet_snapshot::{Error, Form, Limits, Source, VERSION_OLDEST, VERSION_VALKEY, Value, lowest_version};
 use martlet_types::element::Element;
 use martlet_types::hash::NO_EXPIRY;
 
@@ -19,8 +19,8 @@ const USAGE: &str = "\
 Usage: martlet convert IN OUT [--rdb-version N | --json-lines]
 
 Reads the RDB file IN, of any version that is known, and writes OUT:
-  --rdb-version N  an RDB file of version N, 6 to 12; without it the lowest from 10
-                   on that holds the data
+  --rdb-version N  an RDB file of version N, 6 to 12, or 80, which is Valkey 9's; without
+                   it the lowest from 10 on that holds the data
   --json-lines     a line of JSON for each key; OUT may be - for the standard output:
                    {\"db\":0,\"key\":KEY,\"type\":\"hash\",\"expiry_ms\":null,\"value\":VALUE}
                    string: TEXT; list, set: [TEXT, ...]; zset: [[TEXT, score], ...];
@@ -76,7 +76,10 @@ fn parse(arguments: &[OsString]) -> Option<Task> {
             Some("--json-lines") => is_json = true,
             Some("--rdb-version") => {
                 let number = arguments.next()?.to_str()?.parse().ok()?;
-                version = Some(number).filter(|number| (VERSION_OLDEST..=VERSION_MAX).contains(number));
+                let is_known = |number: &u16| {
+                    (VERSION_OLDEST..=VERSION_MAX).contains(number) || *number == VERSION_VALKEY
+                };
+                version = Some(number).filter(is_known);
                 version?;
             }
             Some(option) if option.starts_with("--") => return None,

@@ -1,4 +1,4 @@
-//! The append-only file of whole processes: files that other servers wrote and read, a torn end, and the tool that checks them.
+//! The append-only file of whole processes: an old one that is taken over, a torn end, and the tool that checks them.
 
 use std::fs;
 use std::io::Write;
@@ -7,6 +7,7 @@ use std::process::{Command, Output, Stdio};
 
 use martlet_client::blocking::Client;
 use martlet_client::resp::Reply;
+use martlet_testkit::content::{Size, dump, fill};
 use martlet_testkit::server::Server;
 
 const OURS: &str = env!("CARGO_BIN_EXE_martlet");
@@ -19,74 +20,14 @@ fn start(program: &str, directory: &Path, arguments: &[&str]) -> std::io::Result
     Server::start_in(directory, Path::new(program), &all)
 }
 
+fn connect(server: &Server) -> Client {
+    Client::connect(server.address()).unwrap()
+}
+
 fn run(server: &Server, db: usize, line: &str) -> Reply {
-    let mut client = Client::connect(server.address()).unwrap();
+    let mut client = connect(server);
     client.command(&["SELECT", &db.to_string()]).unwrap();
     client.command(&line.split(' ').collect::<Vec<_>>()).unwrap()
-}
-
-/// Commands that both sides know, in three databases: every type, in its short encoding and its long one, with and without expiry.
-fn fill(server: &Server) {
-    let mut client = Client::connect(server.address()).unwrap();
-    let mut ask = |line: &str| {
-        let reply = client.command(&line.split(' ').collect::<Vec<_>>()).unwrap();
-        assert!(!reply.is_error(), "{line}: {reply:?}");
-    };
-    for db in [0, 3, 9] {
-        ask(&format!("SELECT {db}"));
-        for i in 0..if db == 3 { 700 } else { 12 } {
-            let long = "v".repeat(i);
-            ask(&format!("SET s:{i} {long}x"));
-            ask(&format!("INCRBY n {i}"));
-            ask(&format!("RPUSH l {i} {long}x"));
-            ask(&format!("SADD ints {i}"));
-            ask(&format!("SADD texts t{i}"));
-            ask(&format!("ZADD z {i}.5 m{i}"));
-            ask(&format!("HSET h f{i} {long}x"));
-        }
-        ask("PEXPIREAT s:1 4000000000000");
-        ask("EXPIRE l 100000000");
-        ask("SET gone x PX 1");
-        ask("SPOP ints 2");
-        ask("LPOP l");
-        ask("DEL s:2");
-    }
-    for line in ["MULTI", "SELECT 3", "INCR n", "SELECT 0", "RENAME s:3 s:4", "EXEC"] {
-        ask(line);
-    }
-}
-
-/// Everything in a server, as text in a fixed order.
-fn dump(server: &Server) -> Vec<String> {
-    let mut client = Client::connect(server.address()).unwrap();
-    let mut lines = Vec::new();
-    for db in 0..10 {
-        client.command(&["SELECT", &db.to_string()]).unwrap();
-        let keys = client.command(&["KEYS", "*"]).unwrap();
-        let mut keys: Vec<Vec<u8>> =
-            keys.items().unwrap().iter().map(|key| key.text().unwrap().to_vec()).collect();
-        keys.sort();
-        for key in keys {
-            let key = String::from_utf8(key).unwrap();
-            let kind = client.command(&["TYPE", &key]).unwrap();
-            let words: &[&str] = match kind.text() {
-                Some(b"string") => &["GET", &key],
-                Some(b"list") => &["LRANGE", &key, "0", "-1"],
-                Some(b"set") => &["SORT", &key, "ALPHA"],
-                Some(b"zset") => &["ZRANGE", &key, "0", "-1", "WITHSCORES"],
-                Some(b"hash") => &["HGETALL", &key],
-                // It has expired meanwhile.
-                _ => continue,
-            };
-            let mut value = client.command(words).unwrap();
-            if let (Some(b"hash"), Reply::Array(items)) = (kind.text(), &mut value) {
-                items.sort_by_key(|item| format!("{item:?}"));
-            }
-            let at = client.command(&["PEXPIRETIME", &key]).unwrap();
-            lines.push(format!("{db} {key} {at:?} {value:?}"));
-        }
-    }
-    lines
 }
 
 fn stop(server: Server) {
@@ -95,46 +36,12 @@ fn stop(server: Server) {
 }
 
 #[test]
-fn files_go_from_server_to_server() {
-    if !Command::new("redis-server").arg("--version").output().is_ok_and(|output| output.status.success()) {
-        println!("redis-server is not installed: files are not exchanged with it");
-        return;
-    }
-    for preamble in ["yes", "no"] {
-        for (writer, reader) in [("redis-server", OURS), (OURS, "redis-server"), (OURS, OURS)] {
-            let directory = tempfile::tempdir().unwrap();
-            let options = ["--aof-use-rdb-preamble", preamble, "--appendfsync", "everysec"];
-            let server = start(writer, directory.path(), &options).unwrap();
-            fill(&server);
-            assert!(!run(&server, 0, "BGREWRITEAOF").is_error());
-            let idle = || {
-                let info = run(&server, 0, "INFO persistence");
-                let text = String::from_utf8_lossy(info.text().unwrap()).into_owned();
-                text.contains("aof_rewrite_in_progress:0") && text.contains("aof_rewrite_scheduled:0")
-            };
-            while !idle() {}
-            run(&server, 9, "RPUSH l behind the base");
-            run(&server, 1, "SET other 1 PXAT 4000000000000");
-            let before = dump(&server);
-            stop(server);
-            let server = start(reader, directory.path(), &options).unwrap();
-            assert_eq!(dump(&server), before, "{writer} to {reader}, preamble {preamble}");
-            run(&server, 2, "SET and 2");
-            let before = dump(&server);
-            stop(server);
-            let server = start(writer, directory.path(), &options).unwrap();
-            assert_eq!(dump(&server), before, "{writer} to {reader} and back, preamble {preamble}");
-        }
-    }
-}
-
-#[test]
 fn a_single_file_of_old_is_taken_over() {
     let directory = tempfile::tempdir().unwrap();
     let server = start(OURS, directory.path(), &[]).unwrap();
-    fill(&server);
+    fill(&mut connect(&server), Size::Small, true).unwrap();
     run(&server, 0, "SAVE");
-    let before = dump(&server);
+    let before = dump(&mut connect(&server)).unwrap();
     stop(server);
     fs::remove_dir_all(directory.path().join("appendonlydir")).unwrap();
     let mut single = fs::read(directory.path().join("dump.rdb")).unwrap();
@@ -145,7 +52,7 @@ fn a_single_file_of_old_is_taken_over() {
     let (status, text) = check(&[directory.path().join("appendonly.aof").to_str().unwrap()], "");
     assert!(status == 0 && text.contains("RDB preamble is OK, proceeding with AOF tail"), "{text}");
     let server = start(OURS, directory.path(), &[]).unwrap();
-    let after = dump(&server);
+    let after = dump(&mut connect(&server)).unwrap();
     let tail = after.iter().filter(|line| !before.contains(line)).collect::<Vec<_>>();
     assert!(tail.len() == 1 && tail[0].starts_with("0 tail") && after.len() == before.len() + 1, "{tail:?}");
 }

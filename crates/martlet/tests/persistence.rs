@@ -123,6 +123,9 @@ fn a_file_that_cannot_be_read_refuses_the_start() {
         (b"REDIS0010\xfe\x20\0\x01k\x01v\xff\0\0\0\0\0\0\0\0", "databases allows, at offset 16"),
         (b"REDIS0010\0\x01k\x01v\0\x01k\x01v\xff\0\0\0\0\0\0\0\0", "a key that is there already, at offset"),
         (b"REDIS0010\x0f\x01k", "values of type stream cannot be held, at offset 10"),
+        (b"REDIS0010\xf5\x05#!lua", "values of type function cannot be held, at offset 10"),
+        (b"REDIS0012\x00\x01k\x01v\xf7\x81", "values of type module cannot be held, at offset 15"),
+        (b"REDIS0010\x07\x01k", "values of type module cannot be held, at offset 10"),
     ] {
         fs::write(&file, damaged).unwrap();
         let error = start(directory.path(), &[]).err().expect("refused").to_string();
@@ -270,6 +273,10 @@ fn the_version_that_is_asked_for_is_written() {
     fill(&server);
     run(&server, "SAVE");
     assert_eq!(header(), "REDIS0012");
+    run(&server, "CONFIG SET rdb-version 80");
+    let digest = run(&server, "DEBUG DIGEST");
+    assert_eq!((run(&server, "DEBUG RELOAD"), run(&server, "DEBUG DIGEST")), ("OK".into(), digest));
+    assert_eq!(header(), "VALKEY080");
     run(&server, "CONFIG SET rdb-version 11");
     assert!(run(&server, "SAVE").starts_with("Error") && !save_in_background(&server));
     assert!(server.log().contains("database 0 has hashes whose fields expire"), "{}", server.log());

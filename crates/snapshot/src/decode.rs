@@ -7,7 +7,7 @@ use martlet_types::list::{End, List, ListLimit};
 use martlet_types::set::{Set, SetLimits};
 use martlet_types::zset::{Added, ZSet, ZSetLimits};
 
-use crate::encode::Source;
+use crate::encode::{Source, VERSION_VALKEY};
 use crate::input::Input;
 use crate::kind::Kind;
 use crate::string::{read_bytes, read_count, read_plain_length};
@@ -54,8 +54,6 @@ impl Value {
     }
 }
 
-/// The version from which type 22 is Valkey's.
-pub(crate) const VALKEY_VERSION_MIN: u16 = 80;
 /// Redis refuses field expiry times beyond (`EB_EXPIRE_TIME_MAX`).
 const EXPIRY_MAX_MS: u64 = (1 << 48) - 2;
 
@@ -97,7 +95,7 @@ pub fn read_value(input: &mut impl Input, kind: Kind, version: u16, limits: &Lim
             Value::Hash(read_hash(input, Times::Relative(earliest_ms), limits.hash)?)
         }
         Kind::HashTimedOld => {
-            let times = if version >= VALKEY_VERSION_MIN { Times::After } else { Times::Absolute };
+            let times = if version >= VERSION_VALKEY { Times::After } else { Times::Absolute };
             Value::Hash(read_hash(input, times, limits.hash)?)
         }
         Kind::HashZipmap => {

@@ -77,6 +77,9 @@ const VERSION_BINARY_SCORES: u16 = 8;
 /// The first with fields that expire: Redis 7.4's.
 pub const VERSION_TIMED: u16 = 12;
 
+/// Of Valkey 9, which reads none from [`VERSION_TIMED`] on but this.
+pub const VERSION_VALKEY: u16 = 80;
+
 /// The oldest version that can hold the value: [`VERSION_OLDEST`] but for hashes with fields that expire.
 pub fn lowest_version(value: Source<'_>) -> u16 {
     match value {
@@ -103,6 +106,7 @@ pub fn encoded_kind(value: Source<'_>, version: u16) -> Kind {
         Source::Hash(hash) if !packs && hash.next_expiry_ms() == NO_EXPIRY => Kind::Hash,
         Source::Hash(hash) => match (hash.encoding(), hash.next_expiry_ms() != NO_EXPIRY) {
             ("hashtable", false) => Kind::Hash,
+            (_, true) if version >= VERSION_VALKEY => Kind::HashTimedOld,
             ("hashtable", true) => Kind::HashTimed,
             (_, false) => Kind::HashListpack,
             (_, true) => Kind::HashListpackTimed,
@@ -155,6 +159,7 @@ pub fn write_value(out: &mut impl Sink, value: Source<'_>, form: Form) {
         }
         (Source::Hash(hash), Kind::HashListpackTimed) => write_timed_listpack(out, hash, compress),
         (Source::Hash(hash), Kind::HashTimed) => write_timed_hash(out, hash, compress),
+        (Source::Hash(hash), Kind::HashTimedOld) => write_timed_hash_of_valkey(out, hash, compress),
         (Source::Hash(hash), _) => {
             write_length(out, hash.len() as u64);
             for field in hash.iter() {
@@ -269,5 +274,15 @@ fn write_timed_hash(out: &mut impl Sink, hash: &Hash, compress: bool) {
         write_length(out, relative);
         write_element(out, field.name, compress);
         write_element(out, field.value, compress);
+    }
+}
+
+fn write_timed_hash_of_valkey(out: &mut impl Sink, hash: &Hash, compress: bool) {
+    write_length(out, hash.len() as u64);
+    for field in hash.iter() {
+        write_element(out, field.name, compress);
+        write_element(out, field.value, compress);
+        let at_ms = if field.expire_at_ms == NO_EXPIRY { -1 } else { field.expire_at_ms };
+        out.put(&at_ms.to_le_bytes());
     }
 }

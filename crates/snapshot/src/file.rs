@@ -14,7 +14,7 @@ use std::io::{Read, Write};
 use crate::Error;
 use crate::crc64::{crc64, followed_by_zeros};
 use crate::decode::{Limits, Value, read_value};
-use crate::encode::{Form, Sink, Source, encoded_kind, write_value};
+use crate::encode::{Form, Sink, Source, VERSION_VALKEY, encoded_kind, write_value};
 use crate::input::Input;
 use crate::kind::Kind;
 use crate::payload::reads_version;
@@ -231,7 +231,11 @@ impl<W: Write> FileWriter<W> {
     pub fn new(file: W, form: Form, aux: &[(&str, &str)], wants_sum: bool) -> FileWriter<W> {
         let mut writer =
             FileWriter { file, buffer: Vec::new(), crc: 0, wants_sum, form, db: None, result: Ok(()) };
-        writer.put(format!("REDIS{:04}", form.version).as_bytes());
+        let signature = match form.version {
+            VERSION_VALKEY.. => format!("VALKEY{:03}", form.version),
+            _ => format!("REDIS{:04}", form.version),
+        };
+        writer.put(signature.as_bytes());
         for (name, text) in aux.iter().filter(|_| form.version >= VERSION_AUX) {
             writer.put(&[AUX]);
             write_bytes(&mut writer, name.as_bytes(), form.compress);

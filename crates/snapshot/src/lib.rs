@@ -21,7 +21,8 @@ mod ziplist;
 
 pub use decode::{Limits, Value, read_value};
 pub use encode::{
-    Form, Sink, Source, VERSION_OLDEST, VERSION_TIMED, encoded_kind, encoded_len, lowest_version, write_value,
+    Form, Sink, Source, VERSION_OLDEST, VERSION_TIMED, VERSION_VALKEY, encoded_kind, encoded_len,
+    lowest_version, write_value,
 };
 pub use kind::Kind;
 pub use string::{Length, read_bytes, read_length, read_plain_length, write_bytes, write_length};

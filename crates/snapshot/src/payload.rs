@@ -6,7 +6,7 @@
 
 use crate::crc64::crc64;
 use crate::decode::{Limits, Value, read_value};
-use crate::encode::{Form, Source, encoded_kind, write_value};
+use crate::encode::{Form, Source, VERSION_VALKEY, encoded_kind, write_value};
 use crate::input::Input;
 use crate::kind::Kind;
 
@@ -14,8 +14,6 @@ use crate::kind::Kind;
 pub const VERSION_MIN: u16 = 10;
 /// The latest of Redis that is read.
 pub const VERSION_MAX: u16 = 12;
-/// Of Valkey 9.
-pub const VERSION_VALKEY: u16 = 80;
 
 const FOOTER_BYTES: usize = 10;
 

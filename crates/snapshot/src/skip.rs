@@ -1,7 +1,7 @@
 //! How long an encoded value is, without building it: only lengths are looked at.
 
 use crate::Error;
-use crate::decode::VALKEY_VERSION_MIN;
+use crate::encode::VERSION_VALKEY;
 use crate::input::Input;
 use crate::kind::Kind;
 use crate::string::{Length, read_count, read_length, read_plain_length};
@@ -77,7 +77,7 @@ pub(crate) fn skip_value(input: &mut &[u8], kind: Kind, version: u16) -> Result<
                 read_plain_length(input)?;
                 skip_bytes(input)?;
             }
-            Kind::HashTimedOld if version >= VALKEY_VERSION_MIN => {
+            Kind::HashTimedOld if version >= VERSION_VALKEY => {
                 skip_bytes(input)?;
                 skip_bytes(input)?;
                 input.take(8)?;

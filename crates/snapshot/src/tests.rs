@@ -53,6 +53,15 @@ fn goes_round(value: &Value) -> Result<(), TestCaseError> {
         let back = restore(&payload).map_err(|error| TestCaseError::fail(error.to_string()))?;
         prop_assert_eq!(show(&back), show(value));
     }
+    let form = crate::Form { version: crate::VERSION_VALKEY, compress: true };
+    let kind = crate::encoded_kind(value.source(), form.version);
+    let mut bytes = Vec::new();
+    crate::write_value(&mut bytes, value.source(), form);
+    let mut rest = bytes.as_slice();
+    let back = crate::read_value(&mut rest, kind, form.version, &Limits::default());
+    prop_assert!(rest.is_empty() && show(&back.unwrap()).1 == show(value).1, "{kind:?}");
+    let mut rest = bytes.as_slice();
+    prop_assert!(crate::skip::skip_value(&mut rest, kind, form.version).is_ok() && rest.is_empty());
     Ok(())
 }
 

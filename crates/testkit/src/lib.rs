@@ -1,6 +1,7 @@
 //! What tests are made of: server processes, the raw-wire suite, and a load generator that a server cannot outrun.
 //! Nothing here links the server: it is always another process, behind a socket.
 
+pub mod content;
 pub mod load;
 pub mod server;
 pub mod wire;

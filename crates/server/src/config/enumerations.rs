@@ -252,6 +252,8 @@ enumerations! {
         V11 = "11",
         /// Redis 7.4's.
         V12 = "12",
+        /// Valkey 9's.
+        Valkey80 = "80",
     }
     /// How the I/O threads talk to the kernel.
     IoBackend {
@@ -333,6 +335,7 @@ impl RdbVersion {
             RdbVersion::V10 => Some(10),
             RdbVersion::V11 => Some(11),
             RdbVersion::V12 => Some(12),
+            RdbVersion::Valkey80 => Some(80),
         }
     }
 }

@@ -250,7 +250,7 @@ parameter_table! {
     /// How strictly an RDB file's version is checked
     rdb_version_check: RdbVersionCheck = RdbVersionCheck::Strict
         => "rdb-version-check", RdbVersionCheck::KIND, MODIFIABLE, Honoured;
-    /// Version of the RDB format that is written; `lowest` is 10, or 12 if fields of hashes expire
+    /// Version of the RDB format that is written; `lowest` is 10, or 12 if fields of hashes expire; 80 is Valkey 9's
     rdb_version: RdbVersion = RdbVersion::Lowest => "rdb-version", RdbVersion::KIND, MODIFIABLE, Honoured;
     /// Refuse writes after a failed background save
     stop_writes_on_bgsave_error: bool = true => "stop-writes-on-bgsave-error", YesNo, MODIFIABLE, Honoured;

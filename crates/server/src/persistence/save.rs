@@ -11,7 +11,7 @@ use martlet_engine::{Keys, SavedKeys, SavedValue, Walk};
 use martlet_snapshot::file::chunks::ChunkWriter;
 use martlet_snapshot::file::{Access, FileWriter, Record};
 use martlet_snapshot::payload::VERSION_MIN;
-use martlet_snapshot::{Form, VERSION_TIMED};
+use martlet_snapshot::{Form, VERSION_TIMED, VERSION_VALKEY};
 
 use super::file::NewFile;
 use crate::config::{Config, MaxmemoryPolicy, REDIS_VERSION, error_text};
@@ -85,8 +85,13 @@ pub fn totals(keys: &Keys, databases: usize) -> Vec<Totals> {
 }
 
 /// The lowest version of the format that holds the data, from Redis 7.0's on.
-pub fn lowest_version(totals: &[Totals]) -> u16 {
+fn lowest_version(totals: &[Totals]) -> u16 {
     if totals.iter().any(|total| total.timed > 0) { VERSION_TIMED } else { VERSION_MIN }
+}
+
+/// The version of a base of the append-only file: the one that is asked for if it can hold the data, or the lowest.
+pub fn base_version(config: &Config, totals: &[Totals]) -> u16 {
+    version(config, totals).unwrap_or_else(|_| lowest_version(totals))
 }
 
 /// The version of the format to be written: the one that is asked for, or the lowest.
@@ -98,7 +103,7 @@ fn version(config: &Config, totals: &[Totals]) -> Result<u16, String> {
     match totals.iter().position(|total| total.timed > 0) {
         Some(db) if asked < VERSION_TIMED => Err(format!(
             "Can't write RDB version {asked} as rdb-version asks for: database {db} has hashes whose fields expire, which only \
-             version {VERSION_TIMED} holds"
+             versions {VERSION_TIMED} and {VERSION_VALKEY} hold"
         )),
         _ => Ok(asked),
     }

@@ -1,0 +1,356 @@
+//! Files that go from server to server: what another server wrote is read here to the last field's expiry, and ours there, and back.
+//!
+//! The other servers are the `redis-server` in the path and those that `MARTLET_PEERS` names (programs, separated by colons). Files of
+//! servers that are seldom at hand are recorded in `files/`; `write_files` records them anew.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use martlet_client::blocking::Client;
+use martlet_client::resp::Reply;
+use martlet_testkit::content::{EXPIRY_MS, Size, dump, fill, has_field_expiry};
+use martlet_testkit::server::Server;
+
+const OURS: &str = env!("CARGO_BIN_EXE_martlet");
+
+/// A server program.
+#[derive(Clone, Debug)]
+struct Program {
+    path: PathBuf,
+    /// Such as `redis` or `valkey`.
+    kind: String,
+    version: (u32, u32),
+    arguments: Vec<String>,
+}
+
+impl Program {
+    fn ours() -> Program {
+        let arguments = ["server", "--enable-debug-command", "yes"].map(String::from).to_vec();
+        Program { path: OURS.into(), kind: "martlet".into(), version: (0, 0), arguments }
+    }
+
+    /// Asks a program what it is; none if it cannot be run.
+    fn find(path: &Path) -> Option<Program> {
+        let output = Command::new(path).arg("--version").output().ok()?;
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let kind = text.split_whitespace().next()?.to_lowercase();
+        let words = || text.split_whitespace();
+        let version = words().find_map(|word| word.strip_prefix("v=")).or_else(|| words().nth(3))?;
+        let mut numbers = version.split('.').map_while(|number| number.parse().ok());
+        let version = match (numbers.next()?, numbers.next()?) {
+            // Between two releases: Valkey 8.0 and 8.1, or Redis 7.4 and 8.0, are those that are exchanged with.
+            (255, _) => (8, if kind == "valkey" { 1 } else { 0 }),
+            version => version,
+        };
+        Some(Program { path: path.into(), kind, version, arguments: Vec::new() })
+    }
+
+    /// This program with more arguments.
+    fn with(&self, arguments: &[&str]) -> Program {
+        let mut program = self.clone();
+        program.arguments.extend(arguments.iter().map(|argument| (*argument).to_string()));
+        program
+    }
+
+    fn name(&self) -> String {
+        format!("{} {}.{}", self.kind, self.version.0, self.version.1)
+    }
+
+    /// `rdb-version` for files that it reads.
+    fn rdb_version(&self) -> &'static str {
+        match (self.kind.as_str(), self.version) {
+            ("valkey", (9.., _)) => "80",
+            ("valkey", _) | (_, (7, 2 | 3)) => "11",
+            (_, (7, 0 | 1)) => "10",
+            (_, (7.., _)) => "12",
+            (_, (5.., _)) => "9",
+            (_, (4, _)) => "8",
+            (_, (3, 2)) => "7",
+            _ => "6",
+        }
+    }
+
+    /// Starts it over the directory's files.
+    fn start(&self, directory: &Path) -> Server {
+        let mut arguments = self.arguments.clone();
+        arguments.extend(["--save".to_string(), String::new()]);
+        Server::start_in(directory, &self.path, &arguments)
+            .unwrap_or_else(|error| panic!("{}: {error}", self.name()))
+    }
+
+    /// Why it refuses to start over the directory's files.
+    fn refusal(&self, directory: &Path) -> String {
+        let server = Server::start_in(directory, &self.path, &self.arguments);
+        server.err().expect("the start is refused").to_string()
+    }
+}
+
+/// The servers that files are exchanged with.
+fn peers() -> Vec<Program> {
+    let mut peers = Vec::new();
+    match Program::find(Path::new("redis-server")) {
+        Some(peer) => peers.push(peer),
+        None => println!("redis-server is not installed: files are not exchanged with it"),
+    }
+    match std::env::var_os("MARTLET_PEERS").filter(|paths| !paths.is_empty()) {
+        None => println!("MARTLET_PEERS is not set: files are not exchanged with other versions"),
+        Some(paths) => {
+            for path in std::env::split_paths(&paths) {
+                peers
+                    .push(Program::find(&path).unwrap_or_else(|| panic!("{} cannot be run", path.display())));
+            }
+        }
+    }
+    peers
+}
+
+fn connect(server: &Server) -> Client {
+    Client::connect(server.address()).unwrap()
+}
+
+fn run(server: &Server, line: &str) -> Reply {
+    connect(server).command(&line.split(' ').collect::<Vec<_>>()).unwrap()
+}
+
+fn content(server: &Server) -> Vec<String> {
+    dump(&mut connect(server)).unwrap()
+}
+
+/// Waits until INFO says this.
+fn wait_for(server: &Server, line: &str) {
+    let says = || String::from_utf8_lossy(run(server, "INFO").text().unwrap()).contains(line);
+    while !says() {}
+}
+
+/// Saves in the background, as far as that is not the tool's own way, and stops.
+fn save_and_stop(server: Server) {
+    assert!(!run(&server, "BGSAVE").is_error(), "{}", server.log());
+    wait_for(&server, "bgsave_in_progress:0");
+    wait_for(&server, "last_bgsave_status:ok");
+    stop(server);
+}
+
+fn stop(server: Server) {
+    let _ = connect(&server).command(&["SHUTDOWN"]);
+    assert!(server.wait().unwrap());
+}
+
+/// The same lines, or what differs.
+fn assert_same(found: &[String], expected: &[String], what: &str) {
+    for (found, expected) in found.iter().zip(expected) {
+        assert_eq!(found, expected, "{what}");
+    }
+    assert_eq!(found.len(), expected.len(), "{what}");
+}
+
+/// How each key is encoded.
+fn encodings(server: &Server) -> Vec<String> {
+    let mut client = connect(server);
+    let mut lines = Vec::new();
+    for db in 0..10 {
+        client.command(&["SELECT", &db.to_string()]).unwrap();
+        let keys = client.command(&["KEYS", "*"]).unwrap();
+        for key in keys.items().unwrap() {
+            let key = key.text().unwrap();
+            let encoding = client.command(&[b"OBJECT", b"ENCODING".as_slice(), key]).unwrap();
+            lines.push(format!("{db} {} {:?}", key.escape_ascii(), encoding));
+        }
+    }
+    lines.sort();
+    lines
+}
+
+/// Takes data from one server to the other, changes it there, and takes it back.
+fn goes_there_and_back(writer: &Program, reader: &Program, has_timed: bool, save: impl Fn(Server)) {
+    let what = format!("{} to {}", writer.name(), reader.name());
+    println!("{what}");
+    let directory = tempfile::tempdir().unwrap();
+    let server = writer.start(directory.path());
+    fill(&mut connect(&server), Size::Large, has_timed).unwrap();
+    let (before, encoded) = (content(&server), encodings(&server));
+    assert!(before.len() > 100);
+    save(server);
+    let server = reader.start(directory.path());
+    assert_same(&content(&server), &before, &what);
+    for line in
+        ["SET s:2 changed", "RPUSH l12 9 end", "SADD i16_12 x", "ZADD z12 8 m8", "HSET h12 f8 v", "DEL s:3"]
+    {
+        assert!(!run(&server, line).is_error(), "{line}");
+    }
+    let changed = content(&server);
+    save(server);
+    let server = writer.start(directory.path());
+    assert_same(&content(&server), &changed, &format!("{what} and back"));
+    if writer.kind == "martlet" {
+        let apart = ["s:2 ", "l12 ", "i16_12 ", "z12 ", "h12 ", "s:3 "];
+        let same = |line: &&String| !apart.iter().any(|key| line.contains(&format!("0 {key}")));
+        let again = encodings(&server);
+        let (again, encoded): (Vec<_>, Vec<_>) =
+            (again.iter().filter(same).collect(), encoded.iter().filter(same).collect());
+        assert_eq!(again, encoded, "{what} and back");
+    }
+    stop(server);
+}
+
+/// Whether hashes of this program have fields that expire.
+fn knows_field_expiry(program: &Program) -> bool {
+    let directory = tempfile::tempdir().unwrap();
+    let server = program.start(directory.path());
+    has_field_expiry(&mut connect(&server)).unwrap()
+}
+
+#[test]
+fn rdb_files_go_both_ways() {
+    for peer in peers() {
+        let has_timed = knows_field_expiry(&peer);
+        let ours = Program::ours().with(&["--rdb-version", peer.rdb_version()]);
+        goes_there_and_back(&peer, &ours, has_timed, save_and_stop);
+        goes_there_and_back(&ours, &peer, has_timed, save_and_stop);
+        // Nothing has to be said for Redis 7.0 and later, nor for Valkey 8; it is for Valkey's own version.
+        if peer.version >= (7, 0) && peer.rdb_version() != "80" {
+            goes_there_and_back(&Program::ours(), &peer, has_timed, save_and_stop);
+        }
+    }
+}
+
+#[test]
+fn append_only_files_go_both_ways() {
+    let ours = Program::ours();
+    let mut pairs = vec![(ours.clone(), ours.clone(), true)];
+    for peer in peers().into_iter().filter(|peer| peer.version >= (7, 0)) {
+        let has_timed = knows_field_expiry(&peer);
+        let ours = ours.with(&["--rdb-version", peer.rdb_version()]);
+        pairs.extend([(peer.clone(), ours.clone(), has_timed), (ours, peer, has_timed)]);
+    }
+    for (writer, reader, has_timed) in pairs {
+        for preamble in ["yes", "no"] {
+            let options = ["--appendonly", "yes", "--aof-use-rdb-preamble", preamble];
+            let rewrite_and_stop = |server: Server| {
+                assert!(!run(&server, "BGREWRITEAOF").is_error());
+                wait_for(&server, "aof_rewrite_scheduled:0");
+                wait_for(&server, "aof_rewrite_in_progress:0");
+                // Behind the base.
+                run(&server, "RPUSH l12 behind");
+                run(&server, "LREM l12 1 behind");
+                stop(server);
+            };
+            goes_there_and_back(&writer.with(&options), &reader.with(&options), has_timed, rewrite_and_stop);
+            // Without a rewrite: every command as it was recorded.
+            goes_there_and_back(&writer.with(&options), &reader.with(&options), has_timed, stop);
+        }
+    }
+}
+
+#[test]
+fn how_keys_were_used_goes_both_ways() {
+    for peer in peers().into_iter().filter(|peer| peer.version >= (5, 0)) {
+        let ours = Program::ours().with(&["--rdb-version", peer.rdb_version()]);
+        for (writer, reader) in [(&peer, &ours), (&ours, &peer)] {
+            for (policy, option, ask, least, most) in [
+                ("allkeys-lru", "IDLETIME", "IDLETIME", 10_000, 11_000),
+                ("volatile-lfu", "FREQ", "FREQ", 77, 77),
+            ] {
+                let options = ["--maxmemory-policy", policy, "--lfu-decay-time", "0"];
+                let directory = tempfile::tempdir().unwrap();
+                let server = writer.with(&options).start(directory.path());
+                let mut client = connect(&server);
+                client.command(&["SET", "source", "v"]).unwrap();
+                let payload = client.command(&["DUMP", "source"]).unwrap();
+                let payload = payload.text().unwrap();
+                let used = least.to_string();
+                let words = [b"RESTORE".as_slice(), b"k", b"0", payload, option.as_bytes(), used.as_bytes()];
+                assert!(!client.command(&words).unwrap().is_error());
+                save_and_stop(server);
+                let server = reader.with(&options).start(directory.path());
+                let found = run(&server, &format!("OBJECT {ask} k")).integer().unwrap();
+                let what = format!("{} to {}: {found}", writer.name(), reader.name());
+                assert!((least..=most).contains(&found), "{what}");
+                stop(server);
+            }
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_held_refuses_the_start_by_name_and_offset() {
+    for peer in peers().into_iter().filter(|peer| peer.version >= (7, 0)) {
+        for (words, name) in [
+            (&["XADD", "stream", "1-1", "f", "v"][..], "stream"),
+            (
+                &["FUNCTION", "LOAD", "#!lua name=lib\nredis.register_function('f', function() end)"],
+                "function",
+            ),
+        ] {
+            let directory = tempfile::tempdir().unwrap();
+            let server = peer.start(directory.path());
+            run(&server, "SET before 1");
+            let reply = connect(&server).command(words).unwrap();
+            assert!(!reply.is_error(), "{reply:?}");
+            save_and_stop(server);
+            let file = directory.path().join("dump.rdb");
+            let written = fs::read(&file).unwrap();
+            let refusal = Program::ours().refusal(directory.path());
+            let sign = format!("values of type {name} cannot be held, at offset ");
+            assert!(refusal.contains(&sign), "{}: {refusal}", peer.name());
+            assert_eq!(fs::read(&file).unwrap(), written);
+        }
+    }
+}
+
+/// The recorded files, each of the server that its name tells.
+fn files() -> Vec<PathBuf> {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/exchange/files");
+    let mut files: Vec<_> = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    files
+}
+
+#[test]
+fn files_of_every_version_are_read() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Program::ours().start(directory.path());
+    let mut client = connect(&server);
+    fill(&mut client, Size::Small, true).unwrap();
+    let timed = content(&server);
+    let without: Vec<String> = timed.iter().filter(|line| !line.contains(" hx")).cloned().collect();
+    let files = files();
+    assert!(files.len() >= 9, "{files:?}");
+    for file in files {
+        fs::copy(&file, directory.path().join("dump.rdb")).unwrap();
+        let name = file.file_stem().unwrap().to_str().unwrap();
+        for line in ["DEBUG RELOAD NOSAVE", "DEBUG RELOAD"] {
+            let reply = run(&server, line);
+            assert!(!reply.is_error(), "{name}: {reply:?} {}", server.log());
+            let found = content(&server);
+            let expected = if found.iter().any(|line| line.contains(" hx")) { &timed } else { &without };
+            // Redis 2.4 knows whole seconds only.
+            let (exact, whole) = (format!(" {EXPIRY_MS} "), format!(" {} ", EXPIRY_MS / 1000 * 1000));
+            let in_seconds = |line: &String| line.replace(&exact, &whole);
+            let expected = match name {
+                "redis_2_4" => expected.iter().map(in_seconds).collect(),
+                _ => expected.clone(),
+            };
+            assert_same(&found, &expected, name);
+        }
+        let has_timed = content(&server).len() == timed.len();
+        assert_eq!(has_timed, ["redis_7_4", "redis_8_2", "valkey_9_1"].contains(&name), "{name}");
+    }
+}
+
+#[test]
+#[ignore = "records the files of all peers anew"]
+fn write_files() {
+    for peer in peers() {
+        let directory = tempfile::tempdir().unwrap();
+        let server = peer.start(directory.path());
+        let mut client = connect(&server);
+        let has_timed = has_field_expiry(&mut client).unwrap();
+        fill(&mut client, Size::Small, has_timed).unwrap();
+        assert!(!run(&server, "SAVE").is_error());
+        stop(server);
+        let name = format!("{}_{}_{}.rdb", peer.kind, peer.version.0, peer.version.1);
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/exchange/files");
+        fs::copy(directory.path().join("dump.rdb"), folder.join(name)).unwrap();
+    }
+}
