@@ -1,10 +1,13 @@
 //! Checks under load: what is read is what was written, and no increment of a hot key is lost.
 
+use crate::cli::options::Settings;
 use crate::cli::target;
-use crate::control::{Control, error_text};
-use crate::engine::{self, INTERRUPTED, Silent};
-use crate::own::Job;
+use crate::control::{Control, error_text, plain_error};
+use crate::cost::Meter;
+use crate::engine::{self, CommandResult, INTERRUPTED, RunResult, Silent};
+use crate::own::{Job, Measured};
 use crate::plan::Pacing;
+use crate::report::{Check, Report};
 use crate::workload;
 use martlet_base::random::Random;
 use martlet_client::resp::{self, Reply};
@@ -18,8 +21,13 @@ const KEYS_PER_CONNECTION: usize = 200;
 const MAX_VERIFY_CONNECTIONS: usize = 256;
 
 /// N clients INCR one key; the final value must equal the sum. Gives the exit code.
-pub fn hot_key(job: &Job<'_>) -> Result<i32, String> {
-    let mut control = target::control(&job.target)?;
+pub fn hot_key(job: &Job) -> Result<i32, String> {
+    let slot = usize::from(martlet_client::slot::slot_of(HOT_KEY.as_bytes()));
+    let holder = job.target.nodes.iter().find(|node| node.slots.get(slot) == Some(&true));
+    let mut control = match holder {
+        Some(node) => target::control_at(&job.target, &node.address)?,
+        None => target::control(&job.target)?,
+    };
     let mut value = |command: &[&str]| -> Result<i64, String> {
         let reply = control.command(command).map_err(|e| e.to_string())?;
         if reply.is_error() { Err(error_text(&reply)) } else { Ok(reply.integer().unwrap_or(0)) }
@@ -39,9 +47,23 @@ pub fn hot_key(job: &Job<'_>) -> Result<i32, String> {
     }
     (plan.duration, plan.warmup) = (None, Duration::ZERO);
     let measured = job.measure(&plan, &mut Silent)?;
-    let after = value(&["GET", HOT_KEY])?;
     let result = &measured.result;
-    let report = crate::report::Report::of(job, &plan, &measured);
+    let mut report = Report::of(job, &plan, &measured);
+    let after = match value(&["GET", HOT_KEY]) {
+        Ok(after) => after,
+        Err(error) => {
+            print!("{}", report.text());
+            eprintln!("the sum cannot be checked: {error}");
+            report.partial.get_or_insert(error);
+            return report.write_files(&job.settings).map(|()| 1);
+        }
+    };
+    let check = Check {
+        kind: "hot-key".into(),
+        expected: result.requests(),
+        found: after - before,
+        first_wrong: None,
+    };
     print!("{}", report.text());
     println!(
         "{} clients, {:.1} INCR each, {:.1} ms; {:.0} increments/s",
@@ -61,15 +83,16 @@ pub fn hot_key(job: &Job<'_>) -> Result<i32, String> {
             println!("{name}: {}", crate::control::info_field(&info, name).unwrap_or("unknown"));
         }
     }
-    report.write_files(&job.settings)?;
-    let counted = after - before;
-    let exact = counted == result.requests() as i64;
     println!(
-        "sum: {} increments answered, value grew by {counted}: {}",
-        result.requests(),
-        if exact { "equal" } else { "NOT EQUAL" }
+        "sum: {} increments answered, value grew by {}: {}",
+        check.expected,
+        check.found,
+        if check.is_right() { "equal" } else { "NOT EQUAL" }
     );
-    Ok(i32::from(!exact || crate::own::exit_code(&measured) != 0))
+    let code = i32::from(!check.is_right() || crate::own::exit_code(&measured) != 0);
+    report.check = Some(check);
+    report.write_files(&job.settings)?;
+    Ok(code)
 }
 
 /// The value of a key's version: it names both, and is padded to the size by a pattern of them.
@@ -86,116 +109,203 @@ fn value_of(connection: usize, key: usize, version: u32, size: usize) -> Vec<u8>
 /// What one connection found.
 #[derive(Default)]
 struct Verified {
-    writes: u64,
-    reads: u64,
+    /// Writes, then reads: answered as they must be.
+    commands: [CommandResult; 2],
     wrong: u64,
     first: Option<String>,
+    /// Bytes sent.
+    sent_bytes: u64,
+    /// Why it ended early.
+    broken: Option<String>,
 }
 
-/// One connection's part: batches of SET and GET on its own keys, in order, each reply compared.
-fn verify_one(
-    control: &mut Control,
-    connection: usize,
-    job: &Job<'_>,
+impl Verified {
+    fn add(&mut self, other: Verified) {
+        for (own, other) in self.commands.iter_mut().zip(&other.commands) {
+            own.latencies.add(&other.latencies);
+            own.errors += other.errors;
+        }
+        self.wrong += other.wrong;
+        self.sent_bytes += other.sent_bytes;
+        self.first = self.first.take().or(other.first);
+        self.broken = self.broken.take().or(other.broken);
+    }
+
+    fn replies(&self) -> u64 {
+        self.commands.iter().map(|c| c.latencies.count()).sum::<u64>() + self.wrong
+    }
+}
+
+/// One connection of a verification.
+struct Verifier<'a> {
+    control: Control,
+    number: usize,
+    /// A hash tag that keeps its keys on its node, in cluster mode; else empty.
+    tag: String,
+    settings: &'a Settings,
     until: Instant,
     quota: u64,
-) -> Result<Verified, String> {
-    let settings = &job.settings;
-    let mut random = Random::seeded(settings.seed.unwrap_or(1).wrapping_add(connection as u64));
-    let mut versions = vec![0u32; KEYS_PER_CONNECTION];
-    let (mut found, mut batch, mut expected) = (Verified::default(), Vec::new(), Vec::new());
-    let size = settings.data_bytes.max(16);
-    while Instant::now() < until && !INTERRUPTED.load(Ordering::Relaxed) && found.reads + found.writes < quota
-    {
-        batch.clear();
-        expected.clear();
-        for _ in 0..settings.pipeline {
+}
+
+impl Verifier<'_> {
+    /// Batches of SET and GET on keys of its own, in order, each reply compared.
+    fn run(mut self) -> Verified {
+        let mut random = Random::seeded(self.settings.seed.unwrap_or(1).wrapping_add(self.number as u64));
+        let mut versions = vec![0u32; KEYS_PER_CONNECTION];
+        let mut found = Verified::default();
+        while Instant::now() < self.until
+            && !INTERRUPTED.load(Ordering::Relaxed)
+            && found.replies() < self.quota
+        {
+            if let Err(error) = self.batch(&mut random, &mut versions, &mut found) {
+                found.broken = Some(format!("connection {}: {error}", self.number));
+                break;
+            }
+        }
+        found
+    }
+
+    fn batch(
+        &mut self,
+        random: &mut Random,
+        versions: &mut [u32],
+        found: &mut Verified,
+    ) -> Result<(), String> {
+        let size = self.settings.data_bytes.max(16);
+        let (mut batch, mut expected) = (Vec::new(), Vec::new());
+        for _ in 0..self.settings.pipeline {
             let key = random.below(KEYS_PER_CONNECTION as u64) as usize;
-            let name = format!("martlet:verify:{connection}:{key}");
+            let name = format!("martlet:verify:{}{}:{key}", self.tag, self.number);
             let Some(version) = versions.get_mut(key) else { continue };
             if random.below(2) == 0 {
                 *version += 1;
-                let value = value_of(connection, key, *version, size);
+                let value = value_of(self.number, key, *version, size);
                 resp::encode_request(&[b"SET", name.as_bytes(), &value], &mut batch);
                 expected.push((name, None));
             } else if *version > 0 {
                 resp::encode_request(&[b"GET", name.as_bytes()], &mut batch);
-                expected.push((name, Some(value_of(connection, key, *version, size))));
+                expected.push((name, Some(value_of(self.number, key, *version, size))));
             }
         }
-        control.write(&batch).map_err(|e| e.to_string())?;
+        found.sent_bytes += batch.len() as u64;
+        let sent = Instant::now();
+        self.control.write(&batch).map_err(|e| plain_error(&e))?;
         for (name, wanted) in &expected {
-            let reply = control.read_reply().map_err(|e| format!("connection {connection}: {e}"))?;
+            let reply = self.control.read_reply().map_err(|e| plain_error(&e))?;
             let right = match wanted {
-                None => {
-                    found.writes += 1;
-                    reply == Reply::Simple(b"OK".to_vec())
-                }
-                Some(value) => {
-                    found.reads += 1;
-                    reply.text() == Some(value)
-                }
+                None => reply == Reply::Simple(b"OK".to_vec()),
+                Some(value) => reply.text() == Some(value),
             };
-            if !right {
-                found.wrong += 1;
-                found.first.get_or_insert_with(|| {
-                    let wanted =
-                        wanted.as_ref().map_or("OK".into(), |w| String::from_utf8_lossy(w).into_owned());
-                    format!("{name}: expected {wanted:.60}, got {:.80}", format!("{reply:?}"))
-                });
+            let [writes, reads] = &mut found.commands;
+            let command = if wanted.is_none() { writes } else { reads };
+            if right {
+                command.latencies.record(sent.elapsed().as_nanos() as u64, 1);
+                continue;
             }
+            command.errors += u64::from(reply.is_error());
+            found.wrong += 1;
+            found.first.get_or_insert_with(|| {
+                let wanted = wanted.as_ref().map_or("OK".into(), |w| String::from_utf8_lossy(w).into_owned());
+                format!("{name}: expected {wanted:.60}, got {:.80}", format!("{reply:?}"))
+            });
         }
+        Ok(())
     }
-    Ok(found)
+}
+
+/// The connections of a verification: spread over a cluster's nodes, each with keys that its node holds.
+fn verifiers(job: &Job, connections: usize) -> Result<Vec<Verifier<'_>>, String> {
+    let settings = &job.settings;
+    let time = settings.duration.unwrap_or(match settings.requests {
+        Some(_) => Duration::from_secs(86_400),
+        None => Duration::from_secs(10),
+    });
+    let quota = settings.requests.map_or(u64::MAX, |n| n.div_ceil(connections as u64));
+    let mut verifiers = Vec::with_capacity(connections);
+    for number in 0..connections {
+        let node = job.target.nodes.get(number % job.target.nodes.len().max(1)).ok_or("no server")?;
+        let tag = node.tags.first().map(|tag| format!("{{{}}}", String::from_utf8_lossy(tag)));
+        verifiers.push(Verifier {
+            control: target::control_at(&job.target, &node.address)?,
+            number,
+            tag: tag.unwrap_or_default(),
+            settings,
+            until: Instant::now(),
+            quota,
+        });
+    }
+    let until = Instant::now() + time;
+    verifiers.iter_mut().for_each(|verifier| verifier.until = until);
+    Ok(verifiers)
 }
 
 /// Reads and writes on disjoint keys, every reply compared. Gives the exit code.
-pub fn verify(job: &Job<'_>) -> Result<i32, String> {
-    let settings = &job.settings;
-    let connections = settings.clients.min(MAX_VERIFY_CONNECTIONS);
-    let time = settings.duration.unwrap_or(if settings.requests.is_some() {
-        Duration::from_secs(86_400)
-    } else {
-        Duration::from_secs(10)
-    });
-    let quota = settings.requests.map_or(u64::MAX, |n| n.div_ceil(connections as u64));
-    let mut controls =
-        (0..connections).map(|_| target::control(&job.target)).collect::<Result<Vec<_>, _>>()?;
-    let start = Instant::now();
-    let outcomes: Vec<Result<Verified, String>> = std::thread::scope(|scope| {
-        let threads: Vec<_> = controls
-            .iter_mut()
-            .enumerate()
-            .map(|(n, control)| scope.spawn(move || verify_one(control, n, job, start + time, quota)))
-            .collect();
-        threads.into_iter().map(|t| t.join().unwrap_or_else(|_| Err("a thread panicked".into()))).collect()
-    });
-    let (mut total, mut broken) = (Verified::default(), None);
-    for outcome in outcomes {
-        match outcome {
-            Ok(one) => {
-                total.writes += one.writes;
-                total.reads += one.reads;
-                total.wrong += one.wrong;
-                total.first = total.first.or(one.first);
-            }
-            Err(error) => broken = broken.or(Some(error)),
-        }
+pub fn verify(job: &Job) -> Result<i32, String> {
+    let connections = job.settings.clients;
+    if connections > MAX_VERIFY_CONNECTIONS {
+        return Err(format!(
+            "--verify: -c {connections} is more than {MAX_VERIFY_CONNECTIONS}: each has a thread"
+        ));
     }
+    let mut plan = job.plan(&job.target)?;
+    (plan.threads, plan.route) = (connections, false);
+    let meter = Meter::new(&job.target, job.settings.server_pid);
+    let verifiers = verifiers(job, connections)?;
+    let before = meter.read();
+    let (start, cpu_before) = (Instant::now(), engine::own_cpu());
+    let mut total = Verified::default();
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = verifiers.into_iter().map(|one| scope.spawn(move || one.run())).collect();
+        for thread in threads {
+            total.add(thread.join().unwrap_or_else(|_| Verified {
+                broken: Some("a thread panicked".into()),
+                ..Verified::default()
+            }));
+        }
+    });
+    let cpu = engine::own_cpu();
+    let result = result_of(&mut total, start.elapsed(), (cpu.0 - cpu_before.0, cpu.1 - cpu_before.1));
+    let cost = before.zip(meter.read()).map(|(before, after)| meter.cost(before, after, &result));
+    let check = Check {
+        kind: "verify".into(),
+        expected: total.replies(),
+        found: (total.replies() - total.wrong) as i64,
+        first_wrong: total.first.clone(),
+    };
+    let mut report = Report::of(job, &plan, &Measured { result, cost, warning: None });
+    print!("{}", report.text());
+    let [writes, reads] = &total.commands;
     println!(
         "verified {} writes and {} reads over {connections} connections in {:.1} s: {} wrong",
-        total.writes,
-        total.reads,
-        start.elapsed().as_secs_f64(),
+        writes.latencies.count(),
+        reads.latencies.count(),
+        report.elapsed_s,
         total.wrong
     );
     if let Some(first) = &total.first {
         println!("first wrong reply: {first}");
     }
-    if let Some(error) = &broken {
-        println!("PARTIAL RESULT: {error}");
+    let code = i32::from(!check.is_right() || report.partial.is_some() || report.requests == 0);
+    report.check = Some(check);
+    report.write_files(&job.settings)?;
+    Ok(code)
+}
+
+/// The run's figures in the form of any other run.
+fn result_of(total: &mut Verified, elapsed: Duration, client_cpu: (Duration, Duration)) -> RunResult {
+    for (command, name) in total.commands.iter_mut().zip(["SET", "GET"]) {
+        command.name = name.into();
     }
-    Ok(i32::from(total.wrong > 0 || broken.is_some() || engine::INTERRUPTED.load(Ordering::Relaxed)))
+    let interrupted = INTERRUPTED.load(Ordering::Relaxed).then(|| "interrupted".to_string());
+    RunResult {
+        commands: total.commands.to_vec(),
+        elapsed,
+        sent_bytes: total.sent_bytes,
+        client_cpu,
+        partial: total.broken.take().or(interrupted),
+        io: "blocking",
+        ..RunResult::default()
+    }
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 
 use crate::engine::Silent;
 use crate::own::{Job, Measured};
-use crate::plan::Target;
+use crate::plan::{Plan, Target};
 use crate::report::Report;
 use crate::stats::{Ratio, ratio};
 use martlet_client::address::Address;
@@ -214,7 +214,7 @@ pub fn start(program: &std::ffi::OsStr, arguments: &[String], port: u16) -> Resu
 /// server, and Redis' spin: who wants them says so in the command.)
 const SHARED_CONFIG: [&str; 5] = ["save", "appendonly", "appendfsync", "maxmemory", "maxmemory-policy"];
 
-fn second(job: &Job<'_>) -> Result<(Target, Option<Started>, String), String> {
+fn second(job: &Job) -> Result<(Target, Option<Started>, String), String> {
     let mut target = job.target.clone();
     let (address, started, name) = match (&job.settings.vs, &job.settings.vs_start) {
         (Some(text), _) => {
@@ -249,7 +249,7 @@ fn second(job: &Job<'_>) -> Result<(Target, Option<Started>, String), String> {
 }
 
 /// Runs the comparison; gives the exit code.
-pub fn main(job: &Job<'_>) -> Result<i32, String> {
+pub fn main(job: &Job) -> Result<i32, String> {
     let conditions = job.settings.require.iter().map(|t| condition(t)).collect::<Result<Vec<_>, _>>()?;
     let (other, _started, other_name) = second(job)?;
     let plans = [job.plan(&job.target)?, job.plan(&other)?];
@@ -258,41 +258,77 @@ pub fn main(job: &Job<'_>) -> Result<i32, String> {
         crate::cli::target::control(&plan.target)?;
         job.load(&plan.target)?;
     }
-    let [plan_a, plan_b] = &plans;
-    let (mut pairs, mut last) = (Vec::new(), None);
-    for round in 0..job.settings.rounds {
-        let a = job.measure(plan_a, &mut Silent)?;
-        let b = job.measure(plan_b, &mut Silent)?;
-        for (name, measured) in [("A", &a), ("B", &b)] {
-            if let Some(warning) = &measured.warning
-                && round == 0
-            {
-                eprintln!("WARNING ({name}): {warning}");
-            }
-        }
-        let broken = [&a, &b].iter().find_map(|m| m.result.partial.clone());
-        pairs.push(Pair { a: figures(&a), b: figures(&b) });
-        last = Some(a);
-        if let Some(reason) = broken {
-            eprintln!("PARTIAL RESULT: {reason}");
-            return Ok(1);
-        }
-    }
+    let Rounds { pairs, last, broken } = rounds(job, &plans)?;
     let a_name = job.target.nodes.first().map_or(String::new(), |n| n.address.to_string());
     let comparison = Comparison::new(a_name, other_name, pairs, job.settings.seed.unwrap_or(1));
     print!("{}", comparison.text());
-    let mut code = 0;
+    let mut code = i32::from(broken.is_some());
     for (text, condition) in job.settings.require.iter().zip(&conditions) {
         let holds = condition.holds(&comparison);
         println!("require {text}: {}", if holds { "holds" } else { "FAILS" });
         code |= i32::from(!holds);
     }
-    if let Some(measured) = last {
-        let mut report = Report::of(job, plan_a, &measured);
-        report.comparison = Some(comparison);
-        report.write_files(&job.settings)?;
+    if let Some(reason) = &broken {
+        println!("PARTIAL RESULT: {reason}");
     }
+    let [plan_a, _] = &plans;
+    let mut report = Report::of(job, plan_a, &last);
+    report.comparison = Some(comparison);
+    report.partial = broken;
+    report.write_files(&job.settings)?;
     Ok(code)
+}
+
+/// What the rounds gave until they ended.
+struct Rounds {
+    /// Whole pairs only.
+    pairs: Vec<Pair>,
+    /// The first server's last run.
+    last: Measured,
+    /// Why they ended early.
+    broken: Option<String>,
+}
+
+/// Measures A B A B. What ends a round early ends all; an error means that not even the first run began.
+fn rounds(job: &Job, [plan_a, plan_b]: &[Plan; 2]) -> Result<Rounds, String> {
+    let mut rounds = Rounds { pairs: Vec::new(), last: job.measure(plan_a, &mut Silent)?, broken: None };
+    for round in 0..job.settings.rounds {
+        if round > 0 {
+            match job.measure(plan_a, &mut Silent) {
+                Ok(a) => rounds.last = a,
+                Err(error) => rounds.broken = Some(error),
+            }
+        }
+        rounds.broken = rounds.broken.or_else(|| rounds.last.result.partial.clone());
+        let mut server = "A";
+        if rounds.broken.is_none() {
+            server = "B";
+            match job.measure(plan_b, &mut Silent) {
+                Ok(b) => {
+                    if round == 0 {
+                        warn("A", &rounds.last);
+                        warn("B", &b);
+                    }
+                    rounds.broken = b.result.partial.clone();
+                    if rounds.broken.is_none() {
+                        rounds.pairs.push(Pair { a: figures(&rounds.last), b: figures(&b) });
+                    }
+                }
+                Err(error) => rounds.broken = Some(error),
+            }
+        }
+        if let Some(reason) = rounds.broken.take() {
+            rounds.broken = Some(format!("pair {}, server {server}: {reason}", round + 1));
+            break;
+        }
+    }
+    Ok(rounds)
+}
+
+fn warn(server: &str, measured: &Measured) {
+    if let Some(warning) = &measured.warning {
+        eprintln!("WARNING ({server}): {warning}");
+    }
 }
 
 #[cfg(test)]

@@ -3,10 +3,13 @@
 //! broke off is kept and marked as partial.
 
 mod connection;
+mod limit;
 mod worker;
 
+pub use limit::client_limit;
+
 use crate::latency::Latencies;
-use crate::plan::{Pacing, Plan};
+use crate::plan::Plan;
 use martlet_client::mux::{EpollMux, UringMux, uring_works};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Barrier, Mutex, PoisonError};
@@ -42,6 +45,15 @@ pub struct SecondRow {
     pub percentiles_ms: [f64; 5],
 }
 
+/// A thread's time, as shares of the measured time.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ThreadTime {
+    /// On a CPU.
+    pub busy: f64,
+    /// Able to run, but without a core to run on.
+    pub waited: f64,
+}
+
 /// What a run measured.
 #[derive(Clone, Default)]
 pub struct RunResult {
@@ -71,8 +83,8 @@ pub struct RunResult {
     pub partial: Option<String>,
     /// CPU time of this process, user and system.
     pub client_cpu: (Duration, Duration),
-    /// Time that the busiest thread was on a CPU, as a share of the run.
-    pub busiest_thread: f64,
+    /// What each thread made of the measured time.
+    pub threads: Vec<ThreadTime>,
     /// "io_uring" or "epoll".
     pub io: &'static str,
 }
@@ -122,6 +134,8 @@ pub struct Progress {
 pub trait Observer {
     /// Called about every `interval` from the calling thread; the `Recorder` has the seconds so far.
     fn tick(&mut self, progress: &Progress, elapsed: Duration, recorder: &Recorder);
+    /// The measured time begins: connections are open and the warm-up is over.
+    fn measuring(&mut self) {}
     /// Time between two calls.
     fn interval(&self) -> Duration {
         Duration::from_millis(250)
@@ -305,6 +319,11 @@ fn rusage(who: libc::c_int) -> (Duration, Duration) {
     (time(usage.ru_utime), time(usage.ru_stime))
 }
 
+/// This process' CPU time so far, user and system.
+pub fn own_cpu() -> (Duration, Duration) {
+    rusage(libc::RUSAGE_SELF)
+}
+
 /// How many files this process may have open.
 fn open_file_limit() -> u64 {
     // SAFETY: rlimit is plain data, zeroes are valid; getrlimit fills it.
@@ -350,13 +369,22 @@ pub fn run(plan: &Plan, observer: &mut dyn Observer) -> Result<RunResult, String
             .collect();
         // All connections are open, or one has failed.
         shared.ready.wait();
-        cpu_start = rusage(libc::RUSAGE_SELF);
+        if plan.warmup.is_zero() {
+            observer.measuring();
+            cpu_start = own_cpu();
+        }
         let start = Instant::now();
         result.began = Some(start);
         *shared.start.lock().unwrap_or_else(PoisonError::into_inner) = Some(start);
         shared.ready.wait();
         shared.progress.started.store(true, Ordering::Relaxed);
-        watch(&shared, observer, start, &|| workers.iter().all(|w| w.is_finished()));
+        let finished = || workers.iter().all(|w| w.is_finished());
+        if !plan.warmup.is_zero() {
+            watch(&shared, observer, start, &|| start.elapsed() >= plan.warmup || finished());
+            observer.measuring();
+            cpu_start = own_cpu();
+        }
+        watch(&shared, observer, start, &finished);
         for worker in workers {
             match worker.join() {
                 Ok(outcome) => outcomes.push(outcome),
@@ -364,25 +392,34 @@ pub fn run(plan: &Plan, observer: &mut dyn Observer) -> Result<RunResult, String
             }
         }
     });
-    let cpu_end = rusage(libc::RUSAGE_SELF);
+    let cpu_end = own_cpu();
     result.client_cpu = (cpu_end.0.saturating_sub(cpu_start.0), cpu_end.1.saturating_sub(cpu_start.1));
     result.partial = shared.failure.lock().unwrap_or_else(PoisonError::into_inner).clone();
     (result.commands, result.seconds) = shared.recorder.finish();
     collect(&mut result, outcomes);
-    if result.requests() + result.errors() == 0
-        && let Some(reason) = result.partial.take()
-    {
-        return Err(reason);
-    }
     if INTERRUPTED.load(Ordering::Relaxed) && result.partial.is_none() {
         result.partial = Some("interrupted".into());
+    }
+    if result.requests() + result.errors() == 0 && !plan.idle {
+        let silence = || format!("the server answered no request in {:.1} s", result.elapsed.as_secs_f64());
+        return Err(result.partial.take().unwrap_or_else(silence));
+    }
+    if result.partial.is_none() {
+        result.partial = error_replies(&result);
     }
     Ok(result)
 }
 
-/// Calls the observer until the workers are done, waking often enough at the end to be exact.
+/// Error replies make a result partial: what they cost is in no latency.
+fn error_replies(result: &RunResult) -> Option<String> {
+    let (text, _) = result.error_texts.iter().max_by_key(|(_, count)| *count)?;
+    let (errors, total) = (result.errors(), result.requests() + result.errors());
+    (errors > 0).then(|| format!("{errors} of {total} replies were errors, such as: {text}"))
+}
+
+/// Calls the observer until `finished`, waking often enough to be exact about that.
 fn watch(shared: &Shared, observer: &mut dyn Observer, start: Instant, finished: &dyn Fn() -> bool) {
-    let mut next = start + observer.interval();
+    let mut next = Instant::now() + observer.interval();
     while !finished() {
         let now = Instant::now();
         if INTERRUPTED.load(Ordering::Relaxed) {
@@ -405,8 +442,7 @@ fn collect(result: &mut RunResult, outcomes: Vec<worker::Outcome>) {
         result.redirects += outcome.redirects;
         result.lost += outcome.lost;
         result.send_lag.add(&outcome.send_lag);
-        let busy = outcome.cpu.as_secs_f64() / outcome.elapsed.as_secs_f64().max(1e-9);
-        result.busiest_thread = result.busiest_thread.max(busy);
+        result.threads.push(outcome.time);
         for (text, count) in outcome.error_texts {
             match result.error_texts.iter_mut().find(|(t, _)| *t == text) {
                 Some((_, total)) => *total += count,
@@ -414,26 +450,6 @@ fn collect(result: &mut RunResult, outcomes: Vec<worker::Outcome>) {
             }
         }
     }
-}
-
-/// Whether the client, not the server, was the limit, and why.
-pub fn client_limit(plan: &Plan, result: &RunResult) -> Option<String> {
-    if result.busiest_thread > 0.9 && plan.spin.is_none_or(|spin| spin.is_zero()) {
-        return Some(format!(
-            "a client thread was on the CPU {:.0} % of the time: the client may be the limit, not the server; use more --threads",
-            result.busiest_thread * 100.0
-        ));
-    }
-    if let Pacing::Open { rate, .. } = plan.pacing {
-        let lag = result.send_lag.percentile_ms(99.0);
-        if lag > 1.0 {
-            return Some(format!(
-                "1 % of requests left the client {lag:.3} ms or more after they were due although a connection was free: \
-                 the client cannot hold {rate:.0} requests/s; use more --threads"
-            ));
-        }
-    }
-    None
 }
 
 #[cfg(test)]

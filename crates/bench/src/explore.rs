@@ -2,7 +2,7 @@
 
 use crate::engine::Silent;
 use crate::own::{Job, Measured};
-use crate::plan::Pacing;
+use crate::plan::{MAX_CONNECTIONS, MAX_DATA_BYTES, MAX_PIPELINE, MAX_THREADS, Pacing, Plan};
 use crate::report::Report;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -43,69 +43,78 @@ fn point(name: &str, value: f64, measured: &Measured) -> Point {
 /// `pipeline=1,8,16` as name and values.
 fn parse(text: &str) -> Result<(String, Vec<usize>), String> {
     let (name, list) = text.split_once('=').ok_or_else(|| format!("--sweep: '{text}' is not NAME=LIST"))?;
-    if !["connections", "pipeline", "payload", "threads"].contains(&name) {
-        return Err(format!("--sweep: '{name}' is none of connections, pipeline, payload, threads"));
-    }
+    let most = match name {
+        "connections" => MAX_CONNECTIONS,
+        "pipeline" => MAX_PIPELINE,
+        "payload" => MAX_DATA_BYTES,
+        "threads" => MAX_THREADS,
+        _ => return Err(format!("--sweep: '{name}' is none of connections, pipeline, payload, threads")),
+    };
     let values: Result<Vec<usize>, _> = list.split(',').map(str::parse).collect();
     match values {
-        Ok(values) if values.iter().all(|v| *v > 0) && !values.is_empty() => Ok((name.into(), values)),
-        _ => Err(format!("--sweep: '{list}' is not a list of numbers above 0")),
+        Ok(values) if values.iter().all(|v| (1..=most).contains(v)) => Ok((name.into(), values)),
+        _ => Err(format!("--sweep: '{list}' is not a list of numbers from 1 to {most}")),
     }
 }
 
-/// Runs all sweeps, one after the other; gives the exit code.
-pub fn sweep(job: &Job<'_>) -> Result<i32, String> {
+/// Runs all sweeps, one after the other; gives the exit code. What ends a run early ends all; the points so far are kept.
+pub fn sweep(job: &Job) -> Result<i32, String> {
     let sweeps = job.settings.sweeps.iter().map(|s| parse(s)).collect::<Result<Vec<_>, _>>()?;
     job.load(&job.target)?;
-    let (mut points, mut last) = (Vec::new(), None);
-    for (name, values) in &sweeps {
+    let (mut points, mut last, mut broken) = (Vec::new(), None, None);
+    'all: for (name, values) in &sweeps {
         println!("{:>12} {:>12} {:>9} {:>9} {:>12}", name, "requests/s", "p50 ms", "p99 ms", "server us/req");
         for &value in values {
-            let mut one = Job {
-                settings: job.settings.clone(),
-                file: Default::default(),
-                target: job.target.clone(),
-                original: job.original,
-            };
-            one.settings.duration = one.settings.duration.or(one.settings.requests.is_none().then_some(STEP));
-            match name.as_str() {
-                "connections" => one.settings.clients = value,
-                "pipeline" => one.settings.pipeline = value,
-                "threads" => one.settings.threads = Some(value),
-                _ => set_payload(&mut one, value),
-            }
-            if job.settings.workload.is_some() {
-                one.file = crate::workload::parse_file(
-                    &std::fs::read_to_string(job.settings.workload.as_deref().unwrap_or("".as_ref()))
-                        .map_err(|e| e.to_string())?,
-                )?;
-            }
+            let one = job_at(job, name, value);
             let plan = one.plan(&one.target)?;
-            let measured = one.measure(&plan, &mut Silent)?;
+            let measured = match one.measure(&plan, &mut Silent) {
+                Ok(measured) => measured,
+                Err(error) if points.is_empty() => return Err(error),
+                Err(error) => {
+                    broken = Some(error);
+                    break 'all;
+                }
+            };
             let p = point(name, value as f64, &measured);
             println!("{value:>12} {:>12.0} {:>9.3} {:>9.3} {:>12.2}", p.rate, p.p50_ms, p.p99_ms, p.cpu_us);
             points.push(p);
-            let stop = crate::own::exit_code(&measured) != 0;
+            broken = measured.result.partial.as_ref().map(|reason| format!("{name} {value}: {reason}"));
             last = Some((plan, measured));
-            if stop {
-                break;
+            if broken.is_some() {
+                break 'all;
             }
         }
     }
-    let Some((plan, measured)) = last else { return Ok(1) };
+    let Some((plan, measured)) = last else { return Err("--sweep: there is no value to try".into()) };
     let mut report = Report::of(job, &plan, &measured);
-    report.sweep = points;
+    (report.sweep, report.partial) = (points, broken);
     report.write_files(&job.settings)?;
     if let Some(reason) = &report.partial {
-        eprintln!("PARTIAL RESULT: {reason}");
+        println!("PARTIAL RESULT: {reason}");
     }
-    Ok(crate::own::exit_code(&measured))
+    Ok(i32::from(report.partial.is_some()))
+}
+
+/// The job with one parameter at a value of its sweep.
+fn job_at(job: &Job, name: &str, value: usize) -> Job {
+    let mut one = job.clone();
+    one.settings.duration = one.settings.duration.or(one.settings.requests.is_none().then_some(STEP));
+    match name {
+        "connections" => one.settings.clients = value,
+        "pipeline" => one.settings.pipeline = value,
+        "threads" => one.settings.threads = Some(value),
+        _ => set_payload(&mut one, value),
+    }
+    one
 }
 
 /// Sets the size of values: of the built-in request, and of each `{value …}`.
-fn set_payload(job: &mut Job<'_>, bytes: usize) {
+fn set_payload(job: &mut Job, bytes: usize) {
     job.settings.data_bytes = bytes;
-    for text in job.settings.templates.iter_mut().chain(job.settings.command.iter_mut()) {
+    let given = job.settings.templates.iter_mut().chain(job.settings.command.iter_mut());
+    let file = job.file.command.iter_mut().map(|entry| &mut entry.template);
+    let sessions = job.file.session.iter_mut().flat_map(|entry| entry.steps.iter_mut());
+    for text in given.chain(file).chain(sessions) {
         let (mut out, mut rest) = (String::new(), text.as_str());
         while let Some((before, after)) = rest.split_once("{value ") {
             let tail = after.split_once('}').map_or("", |(_, tail)| tail);
@@ -139,7 +148,7 @@ fn target(text: &str) -> Result<Target, String> {
 }
 
 /// Climbs, then bisects; gives the exit code.
-pub fn slo(job: &Job<'_>) -> Result<i32, String> {
+pub fn slo(job: &Job) -> Result<i32, String> {
     let targets = job.settings.slo.iter().map(|t| target(t)).collect::<Result<Vec<_>, _>>()?;
     job.load(&job.target)?;
     let (mut good, mut bad, mut rate) = (0.0, f64::INFINITY, job.settings.rate.unwrap_or(FIRST_RATE));
@@ -150,7 +159,10 @@ pub fn slo(job: &Job<'_>) -> Result<i32, String> {
         plan.pacing = Pacing::Open { rate, poisson: job.settings.poisson };
         plan.requests = 0;
         plan.duration = Some(job.settings.duration.unwrap_or(STEP));
-        let measured = job.measure(&plan, &mut Silent)?;
+        let measured = match job.measure(&plan, &mut Silent) {
+            Ok(measured) => measured,
+            Err(error) => return broken(job, best, points, error),
+        };
         let all = measured.result.all_latencies();
         let kept = measured.result.rate() >= rate * 0.98
             && measured.result.errors() == 0
@@ -165,8 +177,8 @@ pub fn slo(job: &Job<'_>) -> Result<i32, String> {
             if holds { "holds" } else { "broken" }
         );
         points.push(p);
-        if measured.result.partial.is_some() {
-            return Err(measured.result.partial.unwrap_or_default());
+        if let Some(reason) = measured.result.partial.clone() {
+            return broken(job, Some((plan, measured)), points, format!("at {rate:.0} requests/s: {reason}"));
         }
         if holds {
             good = rate;
@@ -191,6 +203,21 @@ pub fn slo(job: &Job<'_>) -> Result<i32, String> {
     Ok(0)
 }
 
+/// Ends a search whose last step broke off: what it found so far is written.
+fn broken(
+    job: &Job,
+    last: Option<(Plan, Measured)>,
+    points: Vec<Point>,
+    reason: String,
+) -> Result<i32, String> {
+    let Some((plan, measured)) = last else { return Err(reason) };
+    println!("PARTIAL RESULT: {reason}");
+    let mut report = Report::of(job, &plan, &measured);
+    (report.sweep, report.partial) = (points, Some(reason));
+    report.write_files(&job.settings)?;
+    Ok(1)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -198,7 +225,7 @@ mod tests {
     #[test]
     fn sweeps_and_targets_are_parsed() {
         assert_eq!(parse("pipeline=1,8"), Ok(("pipeline".into(), vec![1, 8])));
-        for text in ["pipeline", "foo=1", "pipeline=a", "pipeline=0"] {
+        for text in ["pipeline", "foo=1", "pipeline=a", "pipeline=0", "pipeline=9999999999"] {
             assert!(parse(text).expect_err(text).contains("--sweep"));
         }
         let t = target("p99.9<1ms").expect("valid");

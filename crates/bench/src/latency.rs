@@ -59,6 +59,11 @@ impl Latencies {
         self.0.mean() / 1e6
     }
 
+    /// Smallest value in milliseconds; 0 when empty.
+    pub fn min_ms(&self) -> f64 {
+        if self.0.is_empty() { 0.0 } else { self.0.min() as f64 / 1e6 }
+    }
+
     /// Largest value in milliseconds.
     pub fn max_ms(&self) -> f64 {
         self.0.max() as f64 / 1e6

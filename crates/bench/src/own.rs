@@ -1,19 +1,23 @@
 //! Runs that redis-benchmark does not know: mixes, sessions, replay, open loop, comparisons, sweeps, targets.
 
-use crate::cli::options::{Settings, duration};
+use crate::cli::classic;
+use crate::cli::options::{Settings, duration, run_time};
 use crate::cli::target;
-use crate::cost::{Cost, Meter};
-use crate::engine::{self, INTERRUPTED, Observer, RunResult};
+use crate::cost::{Cost, Meter, Usage};
+use crate::engine::{self, INTERRUPTED, Observer, Progress, Recorder, RunResult};
 use crate::live::{Line, Live};
 use crate::plan::{Pacing, Plan, Target, Workload};
 use crate::replay::Capture;
 use crate::report::Report;
+use crate::template::Template;
 use crate::workload::{self, WorkloadFile};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// Runs without a number or a time last so long.
 const DEFAULT_DURATION: Duration = Duration::from_secs(10);
+/// Keys where the command line says nothing.
+const DEFAULT_KEYS: u64 = 100_000;
 
 /// One measured run.
 pub struct Measured {
@@ -23,55 +27,102 @@ pub struct Measured {
 }
 
 /// What the command line and the workload file ask for, ready to make plans.
-pub struct Job<'a> {
+#[derive(Clone)]
+pub struct Job {
     pub settings: Settings,
     pub file: WorkloadFile,
     pub target: Target,
-    pub original: &'a Settings,
+    /// What `-x` read: the command's last argument, as it is.
+    last_argument: Option<Vec<u8>>,
 }
 
 fn read(path: &std::path::Path) -> Result<Vec<u8>, String> {
     std::fs::read(path).map_err(|e| format!("{}: {e}", path.display()))
 }
 
-impl<'a> Job<'a> {
+/// What the file says holds where the command line says nothing.
+fn apply_file(settings: &mut Settings, file: &WorkloadFile) -> Result<(), String> {
+    file.check()?;
+    if let Some(connections) = file.connections.filter(|_| !settings.clients_given) {
+        settings.clients = connections;
+    }
+    settings.threads = settings.threads.or(file.threads);
+    settings.pipeline = if settings.pipeline == 1 { file.pipeline.unwrap_or(1) } else { settings.pipeline };
+    settings.requests = settings.requests.or(file.requests);
+    settings.rate = settings.rate.or(file.rate);
+    settings.poisson |= file.poisson.unwrap_or(false);
+    settings.seed = settings.seed.or(file.seed);
+    if settings.churn == 0 {
+        settings.churn = file.churn.unwrap_or(0);
+    }
+    if let (None, Some(text)) = (settings.duration, &file.duration) {
+        settings.duration = Some(run_time(text).map_err(|e| format!("duration: {e}"))?);
+    }
+    if let (true, Some(text)) = (settings.warmup.is_zero(), &file.warmup) {
+        settings.warmup = duration(text).map_err(|e| format!("warmup: {e}"))?;
+    }
+    Ok(())
+}
+
+/// The requests of the classic tests that `-t` names: a mix of them, with what they need loaded before.
+fn tests(settings: &mut Settings) -> Result<Vec<String>, String> {
+    let Some(names) = settings.tests.clone() else { return Ok(Vec::new()) };
+    let named = !settings.templates.is_empty() || !settings.command.is_empty();
+    if named || settings.workload.is_some() || settings.replay.is_some() {
+        eprintln!("WARNING: Option -t is ignored.");
+        return Ok(Vec::new());
+    }
+    let keys = *settings.keyspace.get_or_insert(DEFAULT_KEYS);
+    let mut templates = Vec::new();
+    for name in names {
+        let found = classic::templates_of(&name, settings.data_bytes, keys.max(1));
+        if found.is_empty() {
+            return Err(format!("-t {name}: there is no such test"));
+        }
+        templates.extend(found);
+        if name.starts_with("lrange") {
+            settings.load.push(format!("RPUSH mylist {{value {}}}", settings.data_bytes));
+        }
+    }
+    Ok(templates)
+}
+
+/// Makes redis-benchmark's `__rand_int__` a placeholder, everywhere.
+fn expand(settings: &mut Settings, file: &mut WorkloadFile, keys: u64) {
+    let given = settings.templates.iter_mut().chain(&mut settings.command).chain(&mut settings.load);
+    let mixed = file.command.iter_mut().map(|entry| &mut entry.template);
+    let steps = file.session.iter_mut().flat_map(|entry| &mut entry.steps);
+    let loads = file.load.iter_mut().map(|load| &mut load.template);
+    for text in given.chain(mixed).chain(steps).chain(loads) {
+        *text = text.replace("__rand_int__", &format!("{{rand_int {keys}}}"));
+    }
+}
+
+impl Job {
     /// Reads files and resolves the server.
-    pub fn new(original: &'a Settings) -> Result<Job<'a>, String> {
+    pub fn new(original: &Settings) -> Result<Job, String> {
         let mut settings = original.clone();
         let mut file = WorkloadFile::default();
-        if let Some(path) = &settings.workload {
-            let text = String::from_utf8_lossy(&read(path)?).into_owned();
+        if let Some(path) = settings.workload.clone() {
+            let text = String::from_utf8_lossy(&read(&path)?).into_owned();
             file = workload::parse_file(&text).map_err(|e| format!("{}: {e}", path.display()))?;
-            // What the file says holds where the command line says nothing.
-            if let Some(connections) = file.connections.filter(|_| !settings.clients_given) {
-                settings.clients = connections;
-            }
-            settings.threads = settings.threads.or(file.threads);
-            settings.pipeline =
-                if settings.pipeline == 1 { file.pipeline.unwrap_or(1) } else { settings.pipeline };
-            settings.requests = settings.requests.or(file.requests);
-            settings.rate = settings.rate.or(file.rate);
-            settings.poisson |= file.poisson.unwrap_or(false);
-            settings.seed = settings.seed.or(file.seed);
-            if settings.churn == 0 {
-                settings.churn = file.churn.unwrap_or(0);
-            }
-            if let (None, Some(text)) = (settings.duration, &file.duration) {
-                settings.duration = Some(duration(text)?);
-            }
-            if let (true, Some(text)) = (settings.warmup.is_zero(), &file.warmup) {
-                settings.warmup = duration(text)?;
-            }
-        }
-        if settings.clients == 0 || settings.pipeline == 0 {
-            return Err("connections and pipeline must be above 0".into());
+            apply_file(&mut settings, &file).map_err(|e| format!("{}: {e}", path.display()))?;
         }
         settings.seed = Some(settings.seed.unwrap_or_else(crate::run::fresh_seed));
+        let mut tests = tests(&mut settings)?;
+        settings.templates.append(&mut tests);
+        if let Some(keys) = settings.keyspace {
+            expand(&mut settings, &mut file, keys.max(1));
+        }
+        let last_argument = match settings.last_from_stdin && !settings.command.is_empty() {
+            true => Some(classic::standard_input()?),
+            false => None,
+        };
         let mut target = target::resolve(&settings)?;
         if settings.cluster {
             target::spread(&mut target)?;
         }
-        Ok(Job { settings, file, target, original })
+        Ok(Job { settings, file, target, last_argument })
     }
 
     fn workload(&self) -> Result<Workload, String> {
@@ -88,12 +139,17 @@ impl<'a> Job<'a> {
         if !settings.templates.is_empty() {
             return workload::from_templates(&settings.templates);
         }
+        if let Some(last) = &self.last_argument {
+            let arguments: Vec<&[u8]> =
+                settings.command.iter().map(String::as_bytes).chain([last.as_slice()]).collect();
+            let name = workload::command_name(settings.command.first().map_or("", String::as_str));
+            let template = Template::classic(&arguments, settings.keyspace, false);
+            return Ok(workload::single(&name, template));
+        }
         let text = match settings.command.as_slice() {
             [] => {
-                let named = settings.tests.clone().unwrap_or_else(|| vec!["set".into()]);
-                let templates: Result<Vec<String>, String> =
-                    named.iter().map(|name| self.test(name)).collect();
-                return workload::from_templates(&templates?);
+                let keys = settings.keyspace.unwrap_or(DEFAULT_KEYS).max(1);
+                format!("SET {{key uniform {keys}}} {{value {}}}", settings.data_bytes)
             }
             [one] => one.clone(),
             words => words
@@ -105,27 +161,11 @@ impl<'a> Job<'a> {
         workload::from_templates(&[text])
     }
 
-    /// The request of one of the classic tests; several make a mix.
-    fn test(&self, name: &str) -> Result<String, String> {
-        let keys = self.settings.keyspace.unwrap_or(100_000).max(1);
-        Ok(match name {
-            "set" => format!("SET {{key uniform {keys}}} {{value {}}}", self.settings.data_bytes),
-            "get" => format!("GET {{key uniform {keys}}}"),
-            "incr" => format!("INCR {{key uniform {keys}}}"),
-            "ping" | "ping_mbulk" => "PING".into(),
-            other => {
-                return Err(format!(
-                    "-t {other}: give the request itself, as --command 'GET {{key uniform 1000}}'"
-                ));
-            }
-        })
-    }
-
     /// A plan of the settings against `target`.
     pub fn plan(&self, target: &Target) -> Result<Plan, String> {
         let settings = &self.settings;
         let workload = self.workload()?;
-        let mut plan = Plan::single(target.clone(), "", crate::template::Template::raw(b""));
+        let mut plan = Plan::single(target.clone(), "", Template::raw(b""));
         plan.pacing = match (settings.rate, &workload.replay) {
             (Some(rate), None) => Pacing::Open { rate, poisson: settings.poisson },
             // A replay at the capture's speed is open loop with instants of its own.
@@ -167,8 +207,11 @@ impl<'a> Job<'a> {
 
     /// Runs the load phases against a target.
     pub fn load(&self, target: &Target) -> Result<(), String> {
-        let from_options =
-            self.settings.load.iter().map(|t| (t.as_str(), self.settings.keyspace.unwrap_or(100_000), 16));
+        let from_options = self
+            .settings
+            .load
+            .iter()
+            .map(|t| (t.as_str(), self.settings.keyspace.unwrap_or(DEFAULT_KEYS), 16));
         let from_file = self.file.load.iter().map(|l| (l.template.as_str(), l.requests, l.pipeline.max(1)));
         for (template, requests, pipeline) in from_options.chain(from_file) {
             let mut plan = self.plan(target)?;
@@ -183,29 +226,55 @@ impl<'a> Job<'a> {
         Ok(())
     }
 
-    /// Runs a plan between two readings of the server's accounting.
+    /// Runs a plan; the server's accounting is read when the measured time begins and when it is over.
     pub fn measure(&self, plan: &Plan, observer: &mut dyn Observer) -> Result<Measured, String> {
         let meter = Meter::new(&plan.target, self.settings.server_pid);
-        let before = meter.read();
-        let result = engine::run(plan, observer)?;
-        let cost = before.zip(meter.read()).map(|(before, after)| meter.cost(before, after, &result));
+        let mut metering = Metering { meter: &meter, before: None, observer };
+        let result = engine::run(plan, &mut metering)?;
+        let cost =
+            metering.before.zip(meter.read()).map(|(before, after)| meter.cost(before, after, &result));
         let warning = engine::client_limit(plan, &result);
         Ok(Measured { result, cost, warning })
     }
 }
 
+/// Reads the accounting when the measured time begins.
+struct Metering<'a> {
+    meter: &'a Meter,
+    before: Option<Usage>,
+    observer: &'a mut dyn Observer,
+}
+
+impl Observer for Metering<'_> {
+    fn tick(&mut self, progress: &Progress, elapsed: Duration, recorder: &Recorder) {
+        self.observer.tick(progress, elapsed, recorder);
+    }
+
+    fn measuring(&mut self) {
+        self.before = self.meter.read();
+        self.observer.measuring();
+    }
+
+    fn interval(&self) -> Duration {
+        self.observer.interval()
+    }
+}
+
 /// Runs what the settings ask for; gives the exit code.
 pub fn main(settings: &Settings) -> i32 {
-    match dispatch(settings) {
-        Ok(code) => code,
-        Err(error) => {
+    loop {
+        let code = dispatch(settings).unwrap_or_else(|error| {
             eprintln!("{error}");
             1
+        });
+        if !settings.repeat || code != 0 || INTERRUPTED.load(Ordering::Relaxed) {
+            return code;
         }
     }
 }
 
 fn dispatch(settings: &Settings) -> Result<i32, String> {
+    crate::report::check_files(settings)?;
     let job = Job::new(settings)?;
     if settings.hot_key {
         return crate::check::hot_key(&job);
@@ -229,7 +298,14 @@ fn dispatch(settings: &Settings) -> Result<i32, String> {
         None => job.measure(&plan, &mut Line::new("", &plan))?,
     };
     let report = Report::of(&job, &plan, &measured);
-    print!("{}", report.text());
+    if settings.csv || settings.quiet {
+        print!("{}", report.brief(settings.csv));
+        let partial = report.partial.iter().map(|reason| format!("PARTIAL RESULT: {reason}"));
+        let warning = report.warning.iter().map(|warning| format!("WARNING: {warning}"));
+        partial.chain(warning).for_each(|line| eprintln!("{line}"));
+    } else {
+        print!("{}", report.text());
+    }
     report.write_files(&job.settings)?;
     Ok(exit_code(&measured))
 }

@@ -284,7 +284,7 @@ fn recover(
     server: &str,
     options: &[&str],
     directory: &Directory,
-    job: &Job<'_>,
+    job: &Job,
     port: u16,
     keys: u64,
 ) -> Result<f64, String> {

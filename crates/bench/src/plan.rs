@@ -13,6 +13,8 @@ pub const MAX_CONNECTIONS: usize = 1_000_000;
 pub const MAX_THREADS: usize = 500;
 /// Deepest pipeline.
 pub const MAX_PIPELINE: usize = 100_000;
+/// Most bytes of a value in the built-in tests.
+pub const MAX_DATA_BYTES: usize = 1 << 30;
 
 /// How late a sleeping thread is woken on common machines, virtual ones included: it polls for so long instead.
 pub const DEFAULT_SPIN: Duration = Duration::from_micros(60);
@@ -135,10 +137,9 @@ impl Plan {
 
     /// A plan with one request for one server and all else at its default.
     pub fn single(target: Target, name: &str, template: Template) -> Plan {
-        let unit = Unit { steps: vec![Step { template, command: 0 }], weight: 1, variables: Vec::new() };
         Plan {
             target,
-            workload: Workload { units: vec![unit], commands: vec![name.into()], replay: None },
+            workload: crate::workload::single(name, template),
             pacing: Pacing::Closed,
             connections: 50,
             threads: 1,

@@ -3,6 +3,7 @@
 
 mod html;
 
+use crate::cli::classic;
 use crate::cli::options::Settings;
 use crate::cost::Cost;
 use crate::engine::SecondRow;
@@ -51,6 +52,28 @@ pub struct Report {
     pub comparison: Option<crate::compare::Comparison>,
     #[serde(default)]
     pub sweep: Vec<crate::explore::Point>,
+    #[serde(default)]
+    pub check: Option<Check>,
+}
+
+/// What a check under load found: `--verify` or `--hot-key`.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Check {
+    /// `verify` or `hot-key`.
+    pub kind: String,
+    /// Replies that were compared; for the hot key, increments that were answered.
+    pub expected: u64,
+    /// Replies that were as they must be; for the hot key, what its value grew by.
+    pub found: i64,
+    /// The first reply that was not.
+    pub first_wrong: Option<String>,
+}
+
+impl Check {
+    /// Whether everything was as it must be.
+    pub fn is_right(&self) -> bool {
+        i64::try_from(self.expected) == Ok(self.found)
+    }
 }
 
 /// The machine and the server.
@@ -81,7 +104,7 @@ impl CommandReport {
     }
 }
 
-fn environment(job: &Job<'_>) -> Environment {
+fn environment(job: &Job) -> Environment {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let cpuinfo = read("/proc/cpuinfo");
     let cpu = cpuinfo.lines().find_map(|l| l.strip_prefix("model name")).unwrap_or_default();
@@ -123,7 +146,7 @@ fn without_passwords(words: impl Iterator<Item = String>) -> Vec<String> {
 
 impl Report {
     /// The report of one run.
-    pub fn of(job: &Job<'_>, plan: &Plan, measured: &Measured) -> Report {
+    pub fn of(job: &Job, plan: &Plan, measured: &Measured) -> Report {
         let result = &measured.result;
         let commands = result
             .commands
@@ -168,7 +191,24 @@ impl Report {
             error_texts: result.error_texts.clone(),
             comparison: None,
             sweep: Vec::new(),
+            check: None,
         }
+    }
+
+    /// One line per command, as redis-benchmark's `-q` or `--csv`.
+    pub fn brief(&self, csv: bool) -> String {
+        let mut out = if csv { format!("{}\n", classic::CSV_HEADER) } else { String::new() };
+        for command in &self.commands {
+            let l = command.latencies();
+            let p = |percent| l.percentile_ms(percent);
+            let rate = l.count() as f64 / self.elapsed_s.max(1e-9);
+            let latencies = [l.mean_ms(), l.min_ms(), p(50.0), p(95.0), p(99.0), l.max_ms()];
+            out += &match csv {
+                true => classic::csv_line(&command.name, rate, latencies),
+                false => classic::quiet_line(&command.name, rate, p(50.0)),
+            };
+        }
+        out
     }
 
     /// Latencies of all commands together.
@@ -312,6 +352,9 @@ impl Report {
                 l.max_ms()
             );
         }
+        if let Some(reason) = &self.partial {
+            let _ = writeln!(out, "partial,,{},,,,,,,,", quoted(reason));
+        }
         out
     }
 
@@ -340,6 +383,9 @@ impl Report {
         let _ =
             writeln!(out, "#[Mean    = {:12.6}, StdDeviation   = {:12.6}]", all.mean_ms(), all.stdev_ms());
         let _ = writeln!(out, "#[Max     = {:12.6}, Total count    = {total:12}]", all.max_ms());
+        if let Some(reason) = &self.partial {
+            let _ = writeln!(out, "#[Partial = {}]", reason.replace('\n', " "));
+        }
         out
     }
 
@@ -424,6 +470,18 @@ impl Report {
             }
         }
     }
+}
+
+/// Makes sure, before anything is measured, that the files that the settings name can be written.
+pub fn check_files(settings: &Settings) -> Result<(), String> {
+    for path in [&settings.json, &settings.csv_file, &settings.hgrm, &settings.html].into_iter().flatten() {
+        std::fs::OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(path)
+            .map_err(|e| format!("{}: {e}", path.display()))?;
+    }
+    Ok(())
 }
 
 fn quoted(text: &str) -> String {

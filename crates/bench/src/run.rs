@@ -11,7 +11,7 @@ pub fn fresh_seed() -> u64 {
 
 /// Runs the settings; gives the exit code.
 pub fn main(program: &str, settings: &Settings) -> i32 {
-    if settings.is_own() {
+    if settings.is_own() && !settings.idle {
         return own::main(settings);
     }
     let nothing_named = !settings.address_given && settings.command.is_empty() && settings.tests.is_none();
@@ -21,12 +21,15 @@ pub fn main(program: &str, settings: &Settings) -> i32 {
     {
         return demo::main(settings);
     }
+    if settings.idle {
+        return classic::main(settings);
+    }
     // A command with placeholders is in the language of ours.
-    if settings
-        .command
-        .iter()
-        .any(|word| ["{key ", "{value ", "{rand ", "{range ", "{int "].iter().any(|p| word.contains(p)))
-    {
+    if settings.command.iter().any(|word| {
+        ["{key ", "{value ", "{rand ", "{range ", "{int ", "{ttl ", "{number ", "{rand_int "]
+            .iter()
+            .any(|p| word.contains(p))
+    }) {
         return own::main(settings);
     }
     classic::main(settings)

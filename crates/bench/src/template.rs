@@ -547,6 +547,7 @@ pub fn parse_field(words: &[&str], variables: &[String]) -> Result<Option<Field>
         ["key", rest @ ..] => Field::Key(Distribution::parse(rest)?),
         ["value", rest @ ..] => Field::Value(Size::parse(rest)?),
         ["rand", size] => Field::Number(Distribution::Uniform(parse_size(size)?), 0),
+        ["rand_int", size] => Field::RandInt(Distribution::Uniform(parse_size(size)?)),
         ["number", rest @ ..] => Field::Number(Distribution::parse(rest)?, 0),
         ["int" | "ttl", low, high] => {
             let parse =
@@ -558,7 +559,7 @@ pub fn parse_field(words: &[&str], variables: &[String]) -> Result<Option<Field>
         }
         ["range", size, width] => Field::Range(parse_size(size)?, parse_size(width)?, false),
         ["tag"] => Field::Tag,
-        ["rand" | "range" | "int" | "ttl", ..] => {
+        ["rand" | "rand_int" | "range" | "int" | "ttl", ..] => {
             return Err(format!("wrong number of parameters for '{}'", words.first().unwrap_or(&"")));
         }
         [name] => match variables.iter().position(|v| v == name) {
@@ -566,7 +567,10 @@ pub fn parse_field(words: &[&str], variables: &[String]) -> Result<Option<Field>
             None => return Ok(None),
         },
         _ => {
-            return Err("unknown placeholder: key, value, rand, number, int, ttl, range or a variable".into());
+            return Err(
+                "unknown placeholder: key, value, rand, rand_int, number, int, ttl, range or a variable"
+                    .into(),
+            );
         }
     };
     Ok(Some(field))

@@ -1,6 +1,7 @@
 //! Workloads of one's own: mixes from the command line, and TOML files with mixes, sessions and load phases.
 
-use crate::plan::{Step, Unit, Workload};
+use crate::cli::options::is_possible_rate;
+use crate::plan::{MAX_CONNECTIONS, MAX_PIPELINE, MAX_THREADS, Step, Unit, Workload};
 use crate::replay::Capture;
 use crate::template::{Field, MAX_VARIABLES, Template, parse_field};
 use serde::Deserialize;
@@ -8,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// A workload file.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WorkloadFile {
     /// Templates run once over their sequence before the measured time.
@@ -33,7 +34,7 @@ pub struct WorkloadFile {
 }
 
 /// One load phase.
-#[derive(Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LoadPhase {
     pub template: String,
@@ -51,7 +52,7 @@ fn one() -> u64 {
 }
 
 /// One request of a mix.
-#[derive(Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CommandEntry {
     pub template: String,
@@ -61,7 +62,7 @@ pub struct CommandEntry {
 }
 
 /// One session.
-#[derive(Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SessionEntry {
     pub name: String,
@@ -76,6 +77,32 @@ pub struct SessionEntry {
 /// Reads a file's text.
 pub fn parse_file(text: &str) -> Result<WorkloadFile, String> {
     toml::from_str(text).map_err(|error| error.to_string().trim_end().to_string())
+}
+
+impl WorkloadFile {
+    /// Refuses numbers that no run could have, by their names.
+    pub fn check(&self) -> Result<(), String> {
+        let between = |name: &str, value: Option<u64>, low: u64, high: usize| match value {
+            Some(value) if value < low || value > high as u64 => {
+                Err(format!("{name}: {value} is not a number from {low} to {high}"))
+            }
+            _ => Ok(()),
+        };
+        between("connections", self.connections.map(|n| n as u64), 1, MAX_CONNECTIONS)?;
+        between("threads", self.threads.map(|n| n as u64), 1, MAX_THREADS)?;
+        between("pipeline", self.pipeline.map(|n| n as u64), 1, MAX_PIPELINE)?;
+        between("requests", self.requests, 1, usize::MAX)?;
+        for load in &self.load {
+            between("load: requests", Some(load.requests), 1, usize::MAX)?;
+            between("load: pipeline", Some(load.pipeline as u64), 1, MAX_PIPELINE)?;
+        }
+        match self.rate {
+            Some(rate) if !is_possible_rate(rate) => Err(format!(
+                "rate: {rate} is no rate that can be kept: above 0 and at most 100,000,000 requests/s"
+            )),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// The first word of a template, in capitals.
@@ -157,6 +184,12 @@ pub fn from_templates(templates: &[String]) -> Result<Workload, String> {
     builder.build()
 }
 
+/// One request, compiled already.
+pub fn single(name: &str, template: Template) -> Workload {
+    let unit = Unit { steps: vec![Step { template, command: 0 }], weight: 1, variables: Vec::new() };
+    Workload { units: vec![unit], commands: vec![name.into()], replay: None }
+}
+
 /// The workload of a file.
 pub fn from_file(file: &WorkloadFile) -> Result<Workload, String> {
     let mut builder = Builder::default();
@@ -210,8 +243,17 @@ mod tests {
             ("[[session]]\nname = \"a\"\nsteps = [\"GET {x y z}\"]", "step 1"),
             ("", "no request"),
             ("x = ", "expected"),
+            ("rate = -5.0", "rate: -5 is no rate"),
+            ("rate = nan", "rate: NaN is no rate"),
+            ("connections = 0", "connections: 0 is not a number from 1"),
+            ("pipeline = 10000000", "pipeline: 10000000 is not"),
+            ("threads = 9999", "threads: 9999 is not"),
+            ("requests = 0", "requests: 0 is not"),
+            ("[[load]]\ntemplate = \"GET a\"\nrequests = 0", "load: requests: 0 is not"),
         ] {
-            let error = parse_file(text).and_then(|f| from_file(&f).map(|_| ())).expect_err(text);
+            let error = parse_file(text)
+                .and_then(|f| f.check().and_then(|()| from_file(&f).map(|_| ())))
+                .expect_err(text);
             assert!(error.contains(message), "{text}: {error}");
         }
     }

@@ -7,6 +7,7 @@ use crate::plan::{Plan, Target};
 use crate::template::Template;
 use martlet_client::resp::Reply;
 use std::io::{Read, Write};
+use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -103,6 +104,54 @@ static TESTS: &[Test] = &[
     Test { selectors: &["xadd"], title: "XADD", arguments: &["XADD", "mystream@", "*", "myfield", "$"] },
 ];
 
+/// The requests of a test as templates: `keys` for `__rand_int__`, values of `data_bytes`. Empty if there is no such test.
+/// An inline PING is one as any other there, and what only prepares LRANGE is left out.
+pub fn templates_of(name: &str, data_bytes: usize, keys: u64) -> Vec<String> {
+    let number = format!("{{rand_int {keys}}}");
+    let mut templates: Vec<String> = TESTS
+        .iter()
+        .filter(|test| test.selectors.contains(&name) && !test.title.contains("(needed"))
+        .map(|test| {
+            let words = test.arguments.iter().map(|argument| match *argument {
+                "$" => format!("{{value {data_bytes}}}"),
+                "?" => number.clone(),
+                other => other.replace('@', "").replace("__rand_int__", &number),
+            });
+            words.collect::<Vec<_>>().join(" ")
+        })
+        .map(|words| if words.is_empty() { "PING".into() } else { words })
+        .collect();
+    templates.dedup();
+    templates
+}
+
+/// What `-x` reads; it is there for each turn of `-l`.
+pub fn standard_input() -> Result<Vec<u8>, String> {
+    static READ: OnceLock<Vec<u8>> = OnceLock::new();
+    if let Some(bytes) = READ.get() {
+        return Ok(bytes.clone());
+    }
+    let mut bytes = Vec::new();
+    std::io::stdin().read_to_end(&mut bytes).map_err(|e| format!("standard input: {e}"))?;
+    Ok(READ.get_or_init(|| bytes).clone())
+}
+
+/// The lines of `--csv`.
+pub const CSV_HEADER: &str = "\"test\",\"rps\",\"avg_latency_ms\",\"min_latency_ms\",\"p50_latency_ms\",\"p95_latency_ms\",\
+                              \"p99_latency_ms\",\"max_latency_ms\"";
+
+/// A line of `--csv`: mean, minimum, percentiles 50, 95, 99 and maximum in milliseconds.
+pub fn csv_line(title: &str, rate: f64, [avg, min, p50, p95, p99, max]: [f64; 6]) -> String {
+    format!(
+        "\"{title}\",\"{rate:.2}\",\"{avg:.3}\",\"{min:.3}\",\"{p50:.3}\",\"{p95:.3}\",\"{p99:.3}\",\"{max:.3}\"\n"
+    )
+}
+
+/// The line of `-q`.
+pub fn quiet_line(title: &str, rate: f64, p50: f64) -> String {
+    format!("{title}: {rate:.2} requests per second, p50={p50:.3} msec\n")
+}
+
 /// The bytes of a value: printable, always the same, as every classic test uses one value throughout.
 fn test_data(bytes: usize) -> Vec<u8> {
     let mut state = 1234u32;
@@ -194,10 +243,7 @@ impl<'a> Session<'a> {
             return self.idle();
         }
         if settings.csv {
-            println!(
-                "\"test\",\"rps\",\"avg_latency_ms\",\"min_latency_ms\",\"p50_latency_ms\",\"p95_latency_ms\",\
-                 \"p99_latency_ms\",\"max_latency_ms\""
-            );
+            println!("{CSV_HEADER}");
         }
         loop {
             if settings.command.is_empty() {
@@ -230,12 +276,16 @@ impl<'a> Session<'a> {
     }
 
     fn idle(&mut self) -> Result<(), String> {
+        let until = match self.settings.duration {
+            Some(time) => format!("for {time:?}"),
+            None => "forever".into(),
+        };
         println!(
-            "Creating {} idle connections and waiting forever (Ctrl+C when done)",
+            "Creating {} idle connections and waiting {until} (Ctrl+C when done)",
             self.settings.clients
         );
         let mut plan = self.plan("idle", Template::raw(b""));
-        (plan.idle, plan.requests) = (true, 0);
+        (plan.idle, plan.requests, plan.duration) = (true, 0, self.settings.duration);
         match engine::run(&plan, &mut IdleView) {
             Ok(_) => Ok(()),
             Err(_) if INTERRUPTED.load(Ordering::Relaxed) => Ok(()),
@@ -248,9 +298,7 @@ impl<'a> Session<'a> {
         let title = settings.command.join(" ");
         let mut arguments: Vec<Vec<u8>> = settings.command.iter().map(|a| a.clone().into_bytes()).collect();
         if settings.last_from_stdin {
-            let mut last = Vec::new();
-            std::io::stdin().read_to_end(&mut last).map_err(|e| format!("standard input: {e}"))?;
-            arguments.push(last);
+            arguments.push(standard_input()?);
         }
         let mut encoded = Vec::new();
         martlet_client::resp::encode_request(&arguments, &mut encoded);
@@ -313,19 +361,11 @@ impl<'a> Session<'a> {
         let classic = Classic::new(result, settings.precision);
         let mut text = String::new();
         if settings.csv {
-            let [avg, min, p50, p95, p99, max] = classic.summary();
-            text = format!(
-                "\"{title}\",\"{:.2}\",\"{avg:.3}\",\"{min:.3}\",\"{p50:.3}\",\"{p95:.3}\",\"{p99:.3}\",\"{max:.3}\"\n",
-                result.rate()
-            );
+            text = csv_line(title, result.rate(), classic.summary());
         } else {
             text.push_str(&format!("{:>last_bytes$}\r", " "));
             if settings.quiet {
-                let p50 = classic.summary()[2];
-                text.push_str(&format!(
-                    "{title}: {:.2} requests per second, p50={p50:.3} msec\n",
-                    result.rate()
-                ));
+                text.push_str(&quiet_line(title, result.rate(), classic.summary()[2]));
             } else {
                 self.long_report(title, payload, result, &classic, &mut text);
             }

@@ -2,12 +2,9 @@
 //! Parser and help are derived from it.
 
 pub use super::settings::Settings;
-use crate::plan::{MAX_CONNECTIONS, MAX_PIPELINE, MAX_THREADS};
+use crate::plan::{MAX_CONNECTIONS, MAX_DATA_BYTES, MAX_PIPELINE, MAX_THREADS};
 use std::path::PathBuf;
 use std::time::Duration;
-
-/// Most bytes of a value in the built-in tests.
-const MAX_DATA_BYTES: usize = 1 << 30;
 
 /// What a command line asks for.
 pub enum Parsed {
@@ -89,6 +86,28 @@ pub fn cores(text: &str) -> Result<Vec<usize>, String> {
     Ok(all)
 }
 
+fn above_zero(text: &str) -> Result<u64, String> {
+    number(text).ok().filter(|n| *n > 0).ok_or_else(|| format!("'{text}' is not a number above 0"))
+}
+
+/// A duration that something can be measured in.
+pub fn run_time(text: &str) -> Result<Duration, String> {
+    let time = duration(text)?;
+    if time.is_zero() { Err(format!("'{text}' leaves no time to measure in")) } else { Ok(time) }
+}
+
+fn speed(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(value) if value >= 0.0 && value.is_finite() => Ok(value),
+        _ => Err(format!("'{text}' is no speed: a factor such as 2, or 0 for as fast as replies come")),
+    }
+}
+
+/// Whether a rate can be kept at all.
+pub fn is_possible_rate(rate: f64) -> bool {
+    rate > 0.0 && rate <= 1e8
+}
+
 fn rate(text: &str) -> Result<f64, String> {
     let (digits, factor) = match text.strip_suffix(['k', 'K']) {
         Some(digits) => (digits, 1e3),
@@ -98,7 +117,7 @@ fn rate(text: &str) -> Result<f64, String> {
         },
     };
     match digits.parse::<f64>() {
-        Ok(value) if value > 0.0 && value * factor <= 1e8 => Ok(value * factor),
+        Ok(value) if is_possible_rate(value * factor) => Ok(value * factor),
         _ => Err(format!("'{text}' is no rate that can be kept: above 0 and at most 100,000,000 requests/s")),
     }
 }
@@ -168,7 +187,7 @@ static OPTIONS: &[Option_] = &[
         "-n",
         "REQUESTS",
         |s, v| {
-            s.requests = Some(number(v)?);
+            s.requests = Some(above_zero(v)?);
             Ok(())
         },
         "requests (100000)",
@@ -383,7 +402,7 @@ static OPTIONS: &[Option_] = &[
         "--speed",
         "FACTOR",
         |s, v| {
-            s.speed = Some(number::<f64>(v)?).filter(|f| *f >= 0.0);
+            s.speed = Some(speed(v)?);
             Ok(())
         },
         "replay: times the capture's speed (1); 0 as fast as replies come",
@@ -392,7 +411,7 @@ static OPTIONS: &[Option_] = &[
         "--duration",
         "TIME",
         |s, v| {
-            s.duration = Some(duration(v)?);
+            s.duration = Some(run_time(v)?);
             Ok(())
         },
         "run for a time such as 30s",
@@ -591,7 +610,54 @@ pub fn parse(arguments: &[String]) -> Result<Parsed, String> {
             }
         }
     }
+    check(&settings)?;
     Ok(Parsed::Run(Box::new(settings)))
+}
+
+/// Options that mean nothing without another one: whoever gives them alone expects something that would not happen.
+fn check(s: &Settings) -> Result<(), String> {
+    if let [template, next, ..] = s.command.as_slice()
+        && template.contains(char::is_whitespace)
+    {
+        return Err(format!("'{next}' comes after the command '{template}': options belong before it"));
+    }
+    let compared = s.vs.is_some() || s.vs_start.is_some();
+    let paced = s.rate.is_some() || s.workload.is_some() || !s.slo.is_empty();
+    for (given, met, name, needed) in [
+        (!s.require.is_empty(), compared, "--require", "--vs or --vs-start"),
+        (s.poisson, paced, "--poisson", "--rate"),
+        (s.spin.is_some(), paced || s.replay.is_some(), "--spin", "--rate"),
+        (s.speed.is_some(), s.replay.is_some(), "--speed", "--replay"),
+    ] {
+        if given && !met {
+            return Err(format!("{name} means nothing without {needed}"));
+        }
+    }
+    let kinds = [
+        (s.verify, "--verify"),
+        (s.hot_key, "--hot-key"),
+        (compared, "--vs"),
+        (!s.sweeps.is_empty(), "--sweep"),
+        (!s.slo.is_empty(), "--slo"),
+    ];
+    let mut chosen = kinds.iter().filter(|(given, _)| *given).map(|(_, name)| *name);
+    if let (Some(one), Some(other)) = (chosen.next(), chosen.next()) {
+        return Err(format!("{one} and {other} are runs of different kinds: give one of them"));
+    }
+    let sources = [
+        (s.workload.is_some(), "--workload"),
+        (s.replay.is_some(), "--replay"),
+        (!s.templates.is_empty(), "--command"),
+        (!s.command.is_empty() && s.is_own(), "a command at the end"),
+        // These two bring requests of their own.
+        (s.verify, "--verify"),
+        (s.hot_key, "--hot-key"),
+    ];
+    let mut chosen = sources.iter().filter(|(given, _)| *given).map(|(_, name)| *name);
+    if let (Some(one), Some(other)) = (chosen.next(), chosen.next()) {
+        return Err(format!("{one} and {other} both say what is sent: give one of them"));
+    }
+    Ok(())
 }
 
 /// The help text.
@@ -613,6 +679,12 @@ pub fn help(program: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_follows_a_template_is_named() {
+        let words = ["GET {key uniform 5}", "--json", "x"].map(String::from);
+        assert!(parse(&words).err().expect("bad").contains("'--json' comes after the command"));
+    }
 
     fn settings(line: &str) -> Result<Settings, String> {
         let words: Vec<String> = line.split(' ').map(Into::into).collect();
@@ -645,6 +717,16 @@ mod tests {
             ("-p 99999", "Invalid server port."),
             ("--rate 0", "--rate: '0' is no rate"),
             ("--rate -5", "is no rate"),
+            ("--rate inf get", "is no rate"),
+            ("-n 0", "-n: '0' is not a number above 0"),
+            ("--duration 0", "--duration: '0' leaves no time"),
+            ("--replay f --speed -1", "--speed: '-1' is no speed"),
+            ("--speed 2", "--speed means nothing without --replay"),
+            ("--poisson -t get", "--poisson means nothing without --rate"),
+            ("--require cpu_ratio>=1", "--require means nothing without --vs"),
+            ("--verify --hot-key", "--verify and --hot-key are runs of different kinds"),
+            ("--hot-key GET k", "both say what is sent"),
+            ("--workload f --replay g", "--workload and --replay both say what is sent"),
             ("--duration 5y", "unit"),
         ] {
             let error = settings(line).expect_err(line);

@@ -140,6 +140,9 @@ impl Settings {
     /// Whether anything asks for more than redis-benchmark has: then the report is ours, too.
     pub fn is_own(&self) -> bool {
         !self.templates.is_empty()
+            || !self.load.is_empty()
+            || !self.warmup.is_zero()
+            || self.survive
             || self.workload.is_some()
             || self.replay.is_some()
             || self.duration.is_some()

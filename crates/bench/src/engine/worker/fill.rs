@@ -24,7 +24,6 @@ impl<M: Mux> Worker<'_, M> {
     }
 
     fn fill_closed(&mut self) {
-        let plan = self.core.plan;
         while let Some(slot) = self.core.ready.pop_front() {
             let Some(connection) = self.core.connections.get_mut(slot) else { continue };
             connection.listed = false;
@@ -35,43 +34,54 @@ impl<M: Mux> Worker<'_, M> {
                 self.append_unit(slot, None);
                 continue;
             }
-            let mut count = plan.pipeline as u64;
-            if plan.requests > 0 {
-                let before = self.core.shared.issued.fetch_add(count, Ordering::Relaxed);
-                if before >= plan.requests {
-                    self.exhausted = true;
-                    continue;
-                }
-                count = count.min(plan.requests - before);
-            }
+            let pipeline = self.core.plan.pipeline as u64;
             if self.core.simple {
-                self.render(slot, count as usize);
-            } else {
-                for _ in 0..count {
-                    self.append_unit(slot, None);
-                    if self.core.connections.get(slot).is_some_and(|c| c.session.is_some()) {
-                        break;
-                    }
+                let count = self.take_quota(pipeline);
+                if count > 0 {
+                    self.render(slot, count as usize);
+                }
+                continue;
+            }
+            for _ in 0..pipeline {
+                if self.take_quota(1) == 0 {
+                    break;
+                }
+                self.append_unit(slot, None);
+                if self.core.connections.get(slot).is_some_and(|c| c.session.is_some()) {
+                    break;
                 }
             }
         }
+    }
+
+    /// Takes up to `count` of the requests that the plan still asks for; 0 when all are taken. What the warm-up sends does
+    /// not count.
+    pub(super) fn take_quota(&mut self, count: u64) -> u64 {
+        let requests = self.core.plan.requests;
+        if requests == 0 || !self.measuring {
+            return count;
+        }
+        let before = self.core.shared.issued.fetch_add(count, Ordering::Relaxed);
+        self.exhausted |= before >= requests;
+        count.min(requests.saturating_sub(before))
     }
 
     /// The simple case: one template, a whole batch, patched where that is possible.
     fn render(&mut self, slot: usize, count: usize) {
         let plan = self.core.plan;
         let Some(step) = plan.workload.units.first().and_then(|u| u.steps.first()) else { return };
-        let node = self.core.node_of(slot, self.index, self.threads);
+        let node = self.core.node_of(slot);
         let Some(connection) = self.core.connections.get_mut(slot) else { return };
         let plain = connection.tls.is_some().then_some(&mut connection.plain);
         // What is there may be patched: it is kept.
         let Some(buffer) = open_buffer(plain, &mut self.mux, slot, true) else { return };
         let mut range_low = 0;
+        let tag = draw_tag(plan, node, &mut self.random);
         let mut draw = Draw {
             random: &mut self.random,
             pool: &self.pool,
             variables: &[0; MAX_VARIABLES],
-            tags: plan.target.nodes.get(node).map_or(&[], |n| &n.tags),
+            tags: tag.as_slice(),
             range_low: &mut range_low,
         };
         let whole = count == plan.pipeline;
@@ -96,7 +106,7 @@ impl<M: Mux> Worker<'_, M> {
     fn append_unit(&mut self, slot: usize, due_ns: Option<u64>) {
         let plan = self.core.plan;
         let units = &plan.workload.units;
-        let node = self.core.node_of(slot, self.index, self.threads);
+        let node = self.core.node_of(slot);
         let Some(connection) = self.core.connections.get_mut(slot) else { return };
         let plain = connection.tls.is_some().then_some(&mut connection.plain);
         let Some(buffer) = open_buffer(plain, &mut self.mux, slot, connection.dirty) else { return };
@@ -117,11 +127,12 @@ impl<M: Mux> Worker<'_, M> {
             }
         }
         let mut range_low = 0;
+        let tag = draw_tag(plan, node, &mut self.random);
         let mut draw = Draw {
             random: &mut self.random,
             pool: &self.pool,
             variables: &connection.variables,
-            tags: plan.target.nodes.get(node).map_or(&[], |n| &n.tags),
+            tags: tag.as_slice(),
             range_low: &mut range_low,
         };
         step.template.append(buffer, &mut self.scratch, &mut draw);
@@ -213,7 +224,6 @@ impl<M: Mux> Worker<'_, M> {
 
     /// Open loop: all requests that are due go to connections that have room.
     fn fill_open(&mut self) -> Duration {
-        let plan = self.core.plan;
         self.continue_sessions();
         let now = self.core.start.elapsed().as_nanos() as u64;
         if self.core.router.is_some() {
@@ -231,8 +241,7 @@ impl<M: Mux> Worker<'_, M> {
                 blocked = true;
                 break;
             };
-            if plan.requests > 0 && self.core.shared.issued.fetch_add(1, Ordering::Relaxed) >= plan.requests {
-                self.exhausted = true;
+            if self.take_quota(1) == 0 {
                 break;
             }
             // Waiting for a connection is the server's doing, waking late is ours.
@@ -337,6 +346,12 @@ impl<M: Mux> Worker<'_, M> {
         self.replay = Some(cursor);
         timeout
     }
+}
+
+/// A tag of a slot that the node holds, in cluster mode. A batch has one: several keys of one request must be of one slot.
+pub(super) fn draw_tag(plan: &Plan, node: usize, random: &mut Random) -> Option<[u8; 3]> {
+    let tags = plan.target.nodes.get(node).map(|node| &node.tags).filter(|tags| !tags.is_empty())?;
+    tags.get(random.below(tags.len() as u64) as usize).copied()
 }
 
 /// Where a connection's requests are appended: what TLS will encrypt, else what the multiplexer sends. The latter is begun anew

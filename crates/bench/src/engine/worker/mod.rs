@@ -7,7 +7,7 @@ mod replies;
 mod route;
 
 use super::connection::{Connection, InFlight, Phase};
-use super::{INTERRUPTED, Shared};
+use super::{INTERRUPTED, Shared, ThreadTime};
 use crate::control::plain_error;
 use crate::latency::Latencies;
 use crate::pacing::Schedule;
@@ -61,7 +61,7 @@ pub(super) struct Outcome {
     pub redirects: u64,
     pub send_lag: Latencies,
     pub error_texts: Vec<(String, u64)>,
-    pub cpu: Duration,
+    pub time: ThreadTime,
 }
 
 /// Everything that a wait's events touch.
@@ -96,13 +96,14 @@ struct Core<'a> {
     /// In cluster mode, where requests go.
     router: Option<Router>,
     failed: bool,
+    /// This thread's number, and how many there are.
+    index: usize,
+    threads: usize,
 }
 
 struct Worker<'a, M> {
     mux: M,
     core: Core<'a>,
-    index: usize,
-    threads: usize,
     random: Random,
     pool: Arc<[u8]>,
     scratch: Vec<u8>,
@@ -122,6 +123,9 @@ struct Worker<'a, M> {
     exhausted: bool,
     /// Sends must tell when they are done.
     notify: bool,
+    /// Since the warm-up: before, requests count neither as measured nor towards a number that was asked for.
+    measuring: bool,
+    clock: ThreadClock,
 }
 
 /// Runs one thread to the end of the plan.
@@ -164,9 +168,29 @@ fn pin(core: usize) {
     }
 }
 
-fn thread_cpu() -> Duration {
-    let (user, system) = super::rusage(libc::RUSAGE_THREAD);
-    user + system
+/// What this thread has run, and how long it could have but had no core, at an instant.
+struct ThreadClock {
+    at: Instant,
+    cpu: Duration,
+    waited: Duration,
+}
+
+impl ThreadClock {
+    fn read() -> ThreadClock {
+        let (user, system) = super::rusage(libc::RUSAGE_THREAD);
+        // Nanoseconds run, nanoseconds waited, times scheduled; kernels without these accounts have no such file.
+        let accounts = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+        let waited_ns = accounts.split_whitespace().nth(1).and_then(|n| n.parse().ok()).unwrap_or(0);
+        ThreadClock { at: Instant::now(), cpu: user + system, waited: Duration::from_nanos(waited_ns) }
+    }
+
+    /// What the thread made of the time since this reading.
+    fn shares(&self) -> ThreadTime {
+        let now = ThreadClock::read();
+        let wall = (now.at - self.at).as_secs_f64().max(1e-9);
+        let share = |now: Duration, then: Duration| now.saturating_sub(then).as_secs_f64() / wall;
+        ThreadTime { busy: share(now.cpu, self.cpu), waited: share(now.waited, self.waited) }
+    }
 }
 
 impl Outcome {
@@ -180,7 +204,7 @@ impl Outcome {
             redirects: 0,
             send_lag: Latencies::new(),
             error_texts: Vec::new(),
-            cpu: Duration::ZERO,
+            time: ThreadTime::default(),
         }
     }
 }
@@ -224,6 +248,8 @@ impl<'a, M: Mux> Worker<'a, M> {
             simple,
             router,
             failed: false,
+            index,
+            threads,
         };
         let patches = match (simple, units.first().and_then(|u| u.steps.first())) {
             (true, Some(step)) => step.template.patches(plan.pipeline),
@@ -232,8 +258,6 @@ impl<'a, M: Mux> Worker<'a, M> {
         Ok(Worker {
             mux: M::new(own)?,
             core,
-            index,
-            threads,
             random: Random::seeded(plan.seed.wrapping_mul(0x9E37_79B9).wrapping_add(index as u64)),
             pool,
             scratch: Vec::new(),
@@ -252,12 +276,14 @@ impl<'a, M: Mux> Worker<'a, M> {
                 || plan.survive_disconnects
                 || plan.workload.replay.is_some()
                 || (plan.pacing != Pacing::Closed && plan.pipeline > 1),
+            measuring: false,
+            clock: ThreadClock::read(),
         })
     }
 
     fn source_of(&self, slot: usize) -> Option<std::net::IpAddr> {
         let plan = self.core.plan;
-        let number = slot * self.threads + self.index;
+        let number = slot * self.core.threads + self.core.index;
         match plan.sources.as_slice() {
             [] => plan.target.nodes.first()?.address.loopback_source(number / CONNECTIONS_PER_SOURCE),
             sources => sources.get(number % sources.len()).copied(),
@@ -266,7 +292,7 @@ impl<'a, M: Mux> Worker<'a, M> {
 
     fn open(&mut self, slot: usize) {
         let plan = self.core.plan;
-        let node = self.core.node_of(slot, self.index, self.threads);
+        let node = self.core.node_of(slot);
         let Some(node) = plan.target.nodes.get(node) else { return };
         if let Some(connection) = self.core.connections.get_mut(slot) {
             connection.reset();
@@ -318,15 +344,15 @@ impl<'a, M: Mux> Worker<'a, M> {
         let start = *self.core.shared.start.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         self.core.start = start.unwrap_or_else(Instant::now);
         self.core.record_from_ns = plan.warmup.as_nanos() as u64;
-        self.core.received_bytes = 0;
         if let Pacing::Open { rate, poisson } = plan.pacing {
             // The default slack of 50 µs would show in every latency.
             // SAFETY: a system call without pointers.
             unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
-            let gap = Duration::from_secs_f64(self.threads as f64 / rate);
+            let gap = Duration::from_secs_f64(self.core.threads as f64 / rate);
             self.spin_ns = plan.spin.unwrap_or(DEFAULT_SPIN.min(gap / 4)).as_nanos() as u64;
             if self.replay.is_none() {
-                self.schedule = Some(Schedule::new(rate, self.threads, self.index, poisson, plan.seed));
+                self.schedule =
+                    Some(Schedule::new(rate, self.core.threads, self.core.index, poisson, plan.seed));
             }
         }
         self.core.woken();
@@ -346,6 +372,11 @@ impl<'a, M: Mux> Worker<'a, M> {
             if self.core.failed || self.finished() {
                 break;
             }
+            if !self.measuring && self.core.now_ns >= self.core.record_from_ns {
+                self.measuring = true;
+                (self.sent_bytes, self.core.received_bytes) = (0, 0);
+                self.clock = ThreadClock::read();
+            }
             self.reconnect();
             let timeout = self.fill();
             self.flush();
@@ -354,7 +385,7 @@ impl<'a, M: Mux> Worker<'a, M> {
         }
         self.publish();
         let core = &mut self.core;
-        core.shared.recorder.take(self.index, second, u32::MAX, &mut core.tallies);
+        core.shared.recorder.take(core.index, second, u32::MAX, &mut core.tallies);
     }
 
     /// Whether all work is done, or its time is over.
@@ -387,7 +418,7 @@ impl<'a, M: Mux> Worker<'a, M> {
         let current = (measured / 1_000_000_000) as u32;
         if current > second {
             let core = &mut self.core;
-            core.shared.recorder.take(self.index, second, current, &mut core.tallies);
+            core.shared.recorder.take(core.index, second, current, &mut core.tallies);
         }
         current
     }
@@ -429,7 +460,7 @@ impl<'a, M: Mux> Worker<'a, M> {
         let end = self.end_ns.map_or(now, |end| now.min(Duration::from_nanos(end)));
         let unsent = match (&self.schedule, self.end_ns) {
             (Some(schedule), Some(end)) if !core.failed => {
-                let gap = self.threads as f64 * 1e9
+                let gap = core.threads as f64 * 1e9
                     / match core.plan.pacing {
                         Pacing::Open { rate, .. } => rate,
                         Pacing::Closed => 1.0,
@@ -448,7 +479,7 @@ impl<'a, M: Mux> Worker<'a, M> {
             redirects: core.router.as_ref().map_or(0, |router| router.redirects),
             send_lag: self.send_lag,
             error_texts: std::mem::take(&mut core.error_texts),
-            cpu: thread_cpu(),
+            time: self.clock.shares(),
         }
     }
 }

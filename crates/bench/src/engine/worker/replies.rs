@@ -37,8 +37,13 @@ impl Core<'_> {
         self.shared.fail(reason);
     }
 
-    pub(super) fn node_of(&self, slot: usize, index: usize, threads: usize) -> usize {
-        (slot * threads + index) % self.plan.target.nodes.len().max(1)
+    /// The index of the node that a connection is for.
+    pub(super) fn node_of(&self, slot: usize) -> usize {
+        (slot * self.threads + self.index) % self.plan.target.nodes.len().max(1)
+    }
+
+    fn address_of(&self, slot: usize) -> String {
+        self.plan.target.nodes.get(self.node_of(slot)).map_or(String::new(), |node| node.address.to_string())
     }
 
     pub(super) fn make_ready(&mut self, slot: usize) {
@@ -90,10 +95,7 @@ impl Core<'_> {
             self.count(slot, chunk, total);
         }
         if let Err(error) = scanned {
-            self.fail(format!(
-                "{error} from {}",
-                self.plan.target.nodes.first().map_or(String::new(), |n| n.address.to_string())
-            ));
+            self.fail(format!("{error} from {}", self.address_of(slot)));
         }
     }
 
@@ -264,7 +266,7 @@ impl Handler for Core<'_> {
         let lost = connection.reset();
         self.outstanding -= u64::from(lost);
         self.lost += u64::from(lost);
-        let address = self.plan.target.nodes.first().map_or(String::new(), |n| n.address.to_string());
+        let address = self.address_of(slot);
         let text = error.map_or("Server closed the connection".to_string(), |e| plain_error(&e));
         match phase {
             Phase::Ready => {

@@ -132,7 +132,7 @@ impl<M: Mux> Worker<'_, M> {
         let plan = self.core.plan;
         let mut starved = VecDeque::new();
         while let Some(slot) = self.core.ready.pop_front() {
-            let node = self.core.node_of(slot, self.index, self.threads);
+            let node = self.core.node_of(slot);
             let Some(connection) = self.core.connections.get_mut(slot) else { continue };
             connection.listed = false;
             if connection.phase != Phase::Ready || connection.sending {
@@ -161,12 +161,7 @@ impl<M: Mux> Worker<'_, M> {
             if router.parked.get(node).is_some_and(|queue| !queue.is_empty()) {
                 return true;
             }
-            let requests = self.core.plan.requests;
-            if router.is_full() || self.exhausted {
-                return false;
-            }
-            if requests > 0 && self.core.shared.issued.fetch_add(1, Ordering::Relaxed) >= requests {
-                self.exhausted = true;
+            if router.is_full() || self.exhausted || self.take_quota(1) == 0 {
                 return false;
             }
             self.draw(node, u64::MAX);
@@ -184,11 +179,12 @@ impl<M: Mux> Worker<'_, M> {
         });
         let Some(step) = chosen.and_then(|unit| unit.steps.first()) else { return };
         let mut range_low = 0;
+        let tag = fill::draw_tag(self.core.plan, node, &mut self.random);
         let mut draw = Draw {
             random: &mut self.random,
             pool: &self.pool,
             variables: &[0; MAX_VARIABLES],
-            tags: self.core.plan.target.nodes.get(node).map_or(&[], |n| &n.tags),
+            tags: tag.as_slice(),
             range_low: &mut range_low,
         };
         let mut bytes = Vec::new();
@@ -239,12 +235,8 @@ impl<M: Mux> Worker<'_, M> {
         loop {
             let due = schedule.peek();
             let full = self.core.router.as_ref().is_none_or(Router::is_full);
-            if full || due > now || self.end_ns.is_some_and(|end| due >= end) || self.exhausted {
-                break;
-            }
-            let requests = self.core.plan.requests;
-            if requests > 0 && self.core.shared.issued.fetch_add(1, Ordering::Relaxed) >= requests {
-                self.exhausted = true;
+            let over = due > now || self.end_ns.is_some_and(|end| due >= end);
+            if full || over || self.exhausted || self.take_quota(1) == 0 {
                 break;
             }
             self.draw(0, due);
@@ -253,7 +245,7 @@ impl<M: Mux> Worker<'_, M> {
         self.schedule = Some(schedule);
         let mut idle = Vec::new();
         while let Some(slot) = self.next_connection() {
-            let node = self.core.node_of(slot, self.index, self.threads);
+            let node = self.core.node_of(slot);
             let mut sent = false;
             while self
                 .core

@@ -1,0 +1,98 @@
+//! Whether the client, not the server, was the limit of a run, and whose fault that was: the client's own work, or a machine
+//! that had no core for it. More threads help against the first only.
+
+use super::{RunResult, ThreadTime};
+use crate::plan::{Pacing, Plan};
+
+/// From this share of its time on, a thread that runs has no room left.
+const FULL: f64 = 0.9;
+/// From this share on, waiting for a core explains what was late.
+const STARVED: f64 = 0.01;
+/// A client that sends this many of a hundred requests late by [`LATE_MS`] does not hold its schedule.
+const LATE_PERCENT: f64 = 1.0;
+const LATE_MS: f64 = 1.0;
+
+/// A warning where the client may have been the limit.
+pub fn client_limit(plan: &Plan, result: &RunResult) -> Option<String> {
+    let most = |share: fn(&ThreadTime) -> f64| result.threads.iter().map(share).fold(0.0, f64::max);
+    let (busy, waited, wanted) = (most(|t| t.busy), most(|t| t.waited), most(|t| t.busy + t.waited));
+    // Polling fills a core on purpose.
+    let polls = plan.spin.is_some_and(|spin| !spin.is_zero());
+    if busy > FULL && !polls {
+        return Some(format!(
+            "a client thread was on the CPU {:.0} % of the time: the client may be the limit, not the server; use more --threads",
+            busy * 100.0
+        ));
+    }
+    if wanted > FULL && waited > STARVED && !polls {
+        return Some(format!(
+            "a client thread had work {:.0} % of the time, but waited {:.0} % of it for a core: this machine was the limit, \
+             neither client nor server; leave the client a core of its own (--cores)",
+            wanted * 100.0,
+            waited * 100.0
+        ));
+    }
+    let Pacing::Open { rate, .. } = plan.pacing else { return None };
+    let lag_ms = result.send_lag.percentile_ms(100.0 - LATE_PERCENT);
+    if lag_ms <= LATE_MS {
+        return None;
+    }
+    let late = format!(
+        "{LATE_PERCENT} % of requests left the client {lag_ms:.3} ms or more after they were due although a connection was free"
+    );
+    Some(match () {
+        () if waited > STARVED => format!(
+            "{late}: other work on this machine kept the client waiting for a core {:.0} % of the time, and the latencies \
+             contain that; neither client nor server was the limit",
+            waited * 100.0
+        ),
+        () if busy > FULL / 2.0 => {
+            format!("{late}: the client cannot hold {rate:.0} requests/s; use more --threads")
+        }
+        () => format!(
+            "{late}: the client was idle, so this machine wakes it late (martlet bench calibrate shows how late); \
+             the latencies contain that"
+        ),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::latency::Latencies;
+    use crate::plan::Target;
+    use crate::template::Template;
+    use std::time::Duration;
+
+    fn warning(busy: f64, waited: f64, lag_ms: u64, rate: Option<f64>) -> Option<String> {
+        let target = Target { nodes: Vec::new(), prelude: Vec::new(), prelude_replies: 0, tls: None };
+        let mut plan = Plan::single(target, "GET", Template::raw(b""));
+        if let Some(rate) = rate {
+            plan.pacing = Pacing::Open { rate, poisson: false };
+        }
+        let mut send_lag = Latencies::new();
+        send_lag.record(lag_ms * 1_000_000, 100);
+        let threads = vec![ThreadTime { busy: 0.1, waited: 0.0 }, ThreadTime { busy, waited }];
+        let result =
+            RunResult { send_lag, threads, elapsed: Duration::from_secs(10), ..RunResult::default() };
+        client_limit(&plan, &result)
+    }
+
+    #[test]
+    fn the_one_at_fault_is_named() {
+        for (busy, waited, lag_ms, rate, expected) in [
+            (0.5, 0.3, 0, None, None),
+            (0.95, 0.0, 0, None, Some("use more --threads")),
+            // Half a core each for two: more threads would not help.
+            (0.5, 0.48, 0, None, Some("this machine was the limit")),
+            (0.2, 0.0, 0, Some(1000.0), None),
+            (0.8, 0.0, 5, Some(1000.0), Some("cannot hold 1000 requests/s; use more --threads")),
+            (0.2, 0.2, 5, Some(1000.0), Some("kept the client waiting for a core 20 %")),
+            (0.2, 0.0, 5, Some(1000.0), Some("wakes it late")),
+        ] {
+            let got = warning(busy, waited, lag_ms, rate);
+            assert_eq!(got.is_some(), expected.is_some(), "{busy} {waited} {lag_ms}: {got:?}");
+            assert!(expected.is_none_or(|e| got.clone().unwrap_or_default().contains(e)), "{got:?}");
+        }
+    }
+}
