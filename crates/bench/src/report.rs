@@ -412,6 +412,8 @@ impl Report {
         let Some((first, rest)) = reports.split_first() else { return Err("no report to merge".into()) };
         let mut merged = first.clone();
         for other in rest {
+            merged.command_line.push("+".into());
+            merged.command_line.extend(other.command_line.iter().cloned());
             merged.connections += other.connections;
             merged.threads += other.threads;
             merged.elapsed_s = merged.elapsed_s.max(other.elapsed_s);
@@ -582,6 +584,47 @@ mod tests {
         let merged = Report::merge(&[one, sample(300)]).expect("two");
         assert_eq!((merged.requests, merged.rate, merged.seconds[0].requests), (400, 400.0, 400));
         assert_eq!(merged.all_latencies().count(), 400);
+    }
+
+    /// The paths of all values below `value`, as docs/bench.md writes them.
+    fn paths(value: &serde_json::Value, at: &str, out: &mut std::collections::BTreeSet<String>) {
+        match value {
+            serde_json::Value::Object(fields) => {
+                for (name, inner) in fields {
+                    let name = if at.ends_with("ratios") { "*" } else { name };
+                    paths(inner, &format!("{at}{}{name}", if at.is_empty() { "" } else { "." }), out);
+                }
+            }
+            serde_json::Value::Array(elements) => {
+                assert!(!elements.is_empty(), "{at} has no element to look at");
+                elements.iter().for_each(|inner| paths(inner, &format!("{at}[]"), out));
+            }
+            _ => drop(out.insert(at.into())),
+        }
+    }
+
+    #[test]
+    fn every_field_is_documented_and_no_other() {
+        let mut report = sample(10);
+        report.cost = Some(Cost::default());
+        report.command_line = vec!["bench".into()];
+        report.error_texts = vec![("ERR".into(), 1)];
+        report.sweep = vec![Default::default()];
+        report.check = Some(Check::default());
+        let figures = crate::compare::Figures { rate: 1.0, ..Default::default() };
+        let pairs = vec![crate::compare::Pair { a: figures, b: figures }; 3];
+        report.comparison = Some(crate::compare::Comparison::new("a".into(), "b".into(), pairs, 1));
+        let mut written = std::collections::BTreeSet::new();
+        paths(&serde_json::to_value(&report).expect("JSON"), "", &mut written);
+        let page = include_str!("../../../docs/bench.md");
+        let table = page.split("### The JSON form").nth(1).and_then(|rest| rest.split("## ").next());
+        let documented: std::collections::BTreeSet<String> = table
+            .expect("the page has the table")
+            .lines()
+            .filter_map(|line| line.strip_prefix("| `")?.split(" | ").next())
+            .flat_map(|cell| cell.split(", ").map(|path| path.trim_matches(['`', ' ', '|']).to_string()))
+            .collect();
+        assert_eq!(written, documented);
     }
 
     #[test]
