@@ -3,6 +3,7 @@
 The class has resp-benchmark's interface: ``from martlet_bench import Benchmark`` is the only line to change.
 """
 
+import os
 import sys
 from dataclasses import dataclass
 
@@ -21,6 +22,20 @@ class Result:
     connections: int
 
 
+def _core_list(text: str) -> list[int]:
+    """``0,2-4`` as [0, 2, 3, 4]; an empty text is all cores of this machine."""
+    if not text:
+        return list(range(os.cpu_count() or 1))
+    cores = set()
+    for part in filter(None, text.split(",")):
+        low, _, high = part.partition("-")
+        try:
+            cores.update(range(int(low), int(high or low) + 1))
+        except ValueError:
+            raise ValueError(f"Invalid cores range: {text}.") from None
+    return sorted(cores)
+
+
 class Benchmark:
     """Benchmarks of one server. Errors of the server or in a command raise RuntimeError or ValueError."""
 
@@ -32,11 +47,12 @@ class Benchmark:
         self.password = password
         self.cluster = cluster
         self.timeout = timeout
-        self.cores = cores
+        self.cores = _core_list(cores)
 
     def _run(self, command, connections, pipeline, count, seconds, load, quiet):
         return Result(*_martlet_bench.benchmark(
-            self.host, self.port, self.username, self.password, self.cluster, self.cores,
+            self.host, self.port, self.username, self.password, self.cluster,
+            ",".join(map(str, self.cores)),
             command, connections, pipeline, count, seconds, load, quiet))
 
     def bench(self, command: str, connections: int = 0, pipeline: int = 1, count: int = 0, seconds: int = 0,

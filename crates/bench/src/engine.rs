@@ -400,9 +400,14 @@ pub fn run(plan: &Plan, observer: &mut dyn Observer) -> Result<RunResult, String
     if INTERRUPTED.load(Ordering::Relaxed) && result.partial.is_none() {
         result.partial = Some("interrupted".into());
     }
-    if result.requests() + result.errors() == 0 && !plan.idle {
-        let silence = || format!("the server answered no request in {:.1} s", result.elapsed.as_secs_f64());
-        return Err(result.partial.take().unwrap_or_else(silence));
+    if result.requests() + result.errors() == 0 {
+        if let Some(reason) = result.partial.take() {
+            return Err(reason);
+        }
+        if !plan.idle {
+            let seconds = result.elapsed.as_secs_f64();
+            return Err(format!("the server answered no request in {seconds:.1} s"));
+        }
     }
     if result.partial.is_none() {
         result.partial = error_replies(&result);

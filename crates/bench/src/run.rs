@@ -11,7 +11,10 @@ pub fn fresh_seed() -> u64 {
 
 /// Runs the settings; gives the exit code.
 pub fn main(program: &str, settings: &Settings) -> i32 {
-    if settings.is_own() && !settings.idle {
+    if settings.idle {
+        return classic::main(settings);
+    }
+    if settings.is_own() {
         return own::main(settings);
     }
     let nothing_named = !settings.address_given && settings.command.is_empty() && settings.tests.is_none();
@@ -20,9 +23,6 @@ pub fn main(program: &str, settings: &Settings) -> i32 {
         && std::net::TcpStream::connect(("127.0.0.1", settings.port)).is_err()
     {
         return demo::main(settings);
-    }
-    if settings.idle {
-        return classic::main(settings);
     }
     // A command with placeholders is in the language of ours.
     if settings.command.iter().any(|word| {

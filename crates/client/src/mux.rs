@@ -49,6 +49,12 @@ pub trait Mux: Sized {
     fn name(&self) -> &'static str;
 }
 
+/// Whether a send failed because the peer has closed: its last words may still be unread, so that the receiving side, which hands
+/// them over first, tells the end.
+fn peer_is_gone(error: i32) -> bool {
+    matches!(error, libc::EPIPE | libc::ECONNRESET)
+}
+
 /// Whether this process may use io_uring as `UringMux` needs it.
 pub fn uring_works() -> bool {
     UringMux::new(1).is_ok()

@@ -229,6 +229,9 @@ impl Mux for EpollMux {
             },
             Err(error) => error,
         };
+        if error.raw_os_error().is_some_and(super::peer_is_gone) {
+            return false;
+        }
         self.failed.push((slot, generation, error));
         false
     }

@@ -201,6 +201,9 @@ impl UringMux {
         if result < 0 {
             // The buffer is ours again; `close` must not retire it.
             (entry.sending, entry.unconfirmed) = (false, false);
+            if super::peer_is_gone(-result) {
+                return;
+            }
             return self.fail(slot, Some(io::Error::from_raw_os_error(-result)), handler);
         }
         entry.sent_bytes += result as usize;

@@ -102,7 +102,11 @@ impl Core<'_> {
     fn count(&mut self, slot: usize, mut chunk: Chunk, total: u64) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
         if total > u64::from(connection.outstanding) {
-            return self.fail("the server sent a reply that no request asked for".into());
+            // A server that takes no more connections says so before it closes them.
+            return self.fail(match chunk.texts.first() {
+                Some(text) => format!("Error from server: {}", String::from_utf8_lossy(text)),
+                None => "the server sent a reply that no request asked for".into(),
+            });
         }
         connection.outstanding -= total as u32;
         connection.served += total;

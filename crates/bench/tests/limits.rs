@@ -1,0 +1,90 @@
+//! What the load tester itself takes: memory with ten thousand connections, and what it says where the system has no room for more.
+//! Without redis-server these tests say so and pass.
+
+use martlet_testkit::server::Server;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+const OURS: &str = env!("CARGO_BIN_EXE_martlet-bench");
+const CONNECTIONS: usize = 10_000;
+/// What a run of any length may take with that many.
+const MOST_MEMORY_KB: u64 = 200 * 1024;
+
+/// The most files that a process may open here.
+fn file_limit() -> usize {
+    let limits = std::fs::read_to_string("/proc/self/limits").expect("Linux");
+    let line = limits.lines().find(|line| line.starts_with("Max open files")).expect("a limit");
+    line.split_whitespace().nth(4).and_then(|hard| hard.parse().ok()).unwrap_or(usize::MAX)
+}
+
+/// A process' peak of resident memory so far; `None` once it has ended.
+fn peak_kb(pid: u32) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    line.trim().trim_end_matches(" kB").parse().ok()
+}
+
+#[test]
+fn ten_thousand_connections_fit_into_200_mb() {
+    if Command::new("redis-server").arg("--version").stdout(Stdio::null()).status().is_err()
+        || file_limit() < CONNECTIONS + 1000
+    {
+        eprintln!("redis-server is NOT installed, or too few files may be opened: memory is not tested");
+        return;
+    }
+    let clients = (CONNECTIONS + 100).to_string();
+    let server = Server::start(Path::new("redis-server"), &["--maxclients", &clients]).expect("starts");
+    let port = server.address().port().to_string();
+    for io in [&[][..], &["--epoll"]] {
+        // Two commands with a pipeline: requests in flight are kept one by one. The rows of seconds have a test of their own.
+        let mut child = Command::new(OURS)
+            .args(["-p", &port, "-c", &CONNECTIONS.to_string(), "-P", "8", "-n", "400000"])
+            .args(["--command", "SET {key uniform 1000} {value 10-100}", "--command", "PING"])
+            .args(io)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("starts");
+        let mut peak = 0;
+        while child.try_wait().expect("waits").is_none() {
+            peak = peak_kb(child.id()).unwrap_or(peak).max(peak);
+        }
+        let output = child.wait_with_output().expect("ends");
+        let text =
+            String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && text.contains("10000 connections"), "{text}");
+        println!("{peak} kB");
+        assert!((1000..MOST_MEMORY_KB).contains(&peak), "{peak} kB");
+    }
+}
+
+#[test]
+fn a_server_that_takes_no_more_connections_is_quoted() {
+    if Command::new("redis-server").arg("--version").stdout(Stdio::null()).status().is_err() {
+        eprintln!("redis-server is NOT installed: refused connections are not tested");
+        return;
+    }
+    let server = Server::start(Path::new("redis-server"), &["--maxclients", "20"]).expect("starts");
+    let port = server.address().port().to_string();
+    for arguments in [&["-I"][..], &["-t", "set", "-q"], &["--duration", "1h", "--command", "PING"]] {
+        let output =
+            Command::new(OURS).args(["-p", &port, "-c", "50"]).args(arguments).output().expect("runs");
+        let text =
+            String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout);
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {text}");
+        assert!(text.contains("max number of clients reached"), "{arguments:?}: {text}");
+    }
+}
+
+#[test]
+fn too_many_connections_are_refused_with_the_limit() {
+    let limit = file_limit();
+    if limit >= 900_000 {
+        return;
+    }
+    let output =
+        Command::new(OURS).args(["-p", "1", "-c", "950000", "--command", "PING"]).output().expect("runs");
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.contains(&format!("this process may have {limit} (ulimit -n)")), "{text}");
+}

@@ -1,0 +1,64 @@
+"""The class beside resp-benchmark's own: signatures, attributes, what a load writes and what a run gives.
+
+Usage: python same_class.py PORT, with both wheels installed and a server on PORT that holds nothing of value.
+"""
+
+import dataclasses
+import inspect
+import socket
+import sys
+
+import martlet_bench
+import resp_benchmark
+
+PORT = int(sys.argv[1])
+TEMPLATES = [
+    "GET {key uniform 1000}",
+    "GET {key zipfian 1000}",
+    "GET {key sequence 1000}",
+    "SET {key uniform 1000} {value 64}",
+    "ZADD scores {rand 70000} {key uniform 10000}",
+]
+
+
+def ask(*words: str) -> bytes:
+    request = f"*{len(words)}\r\n" + "".join(f"${len(word)}\r\n{word}\r\n" for word in words)
+    with socket.create_connection(("127.0.0.1", PORT)) as connection:
+        connection.sendall(request.encode())
+        return connection.recv(4096)
+
+
+def signature(function) -> list:
+    return [(p.name, p.default, p.annotation) for p in inspect.signature(function).parameters.values()]
+
+
+def check(condition: bool, what: str) -> None:
+    if not condition:
+        sys.exit(f"FAILED: {what}")
+
+
+for method in ["__init__", "bench", "load_data", "flushall"]:
+    theirs, ours = (signature(getattr(m.Benchmark, method)) for m in (resp_benchmark, martlet_bench))
+    check(theirs == ours, f"{method}: {theirs} is not {ours}")
+fields = [[f.name for f in dataclasses.fields(m.Result)] for m in (resp_benchmark, martlet_bench)]
+check(fields[0] == fields[1], f"Result: {fields}")
+for cores in ["", "0", "0-1"]:
+    attributes = [vars(m.Benchmark(port=PORT, cores=cores)) for m in (resp_benchmark, martlet_bench)]
+    check(attributes[0] == attributes[1], f"attributes: {attributes}")
+for module in (resp_benchmark, martlet_bench):
+    benchmark = module.Benchmark(host="127.0.0.1", port=PORT, cores="0")
+    benchmark.flushall()
+    benchmark.load_data(command="SET {key sequence 1000} {value 64}", count=1000, connections=16, quiet=True)
+    check(ask("DBSIZE") == b":1000\r\n", f"{module.__name__}: 1000 keys are loaded")
+    check(ask("STRLEN", "key_0000000007") == b":64\r\n", f"{module.__name__}: values of 64 bytes")
+    for template in TEMPLATES:
+        result = benchmark.bench(template, seconds=1, connections=4, quiet=True)
+        check(result.qps > 0 and result.avg_latency_ms > 0 and result.connections == 4, f"{template}: {result}")
+        check(result.p99_latency_ms >= result.avg_latency_ms / 10, f"{template}: {result}")
+for command, expected in [("GET {key foo 5}", "unknown distribution 'foo'"), ("INCR key_0000000001", "not an integer")]:
+    try:
+        martlet_bench.Benchmark(port=PORT).bench(command, seconds=1, connections=1, quiet=True)
+        check(False, f"{command} raises nothing")
+    except RuntimeError as error:
+        check(expected in str(error), f"{command}: {error}")
+print("the class is resp-benchmark's")
