@@ -213,6 +213,7 @@ fn llen(ctx: &mut Context<'_>) -> Outcome {
 }
 
 static LINDEX: Command<Handler> = command("lindex", 3, lindex as Handler)
+    .member(2)
     .flags(Flags::READONLY)
     .keys(&[KeyPart::one(1, RO_ACCESS)])
     .acl(Acl::LIST)
@@ -238,6 +239,7 @@ fn lindex(ctx: &mut Context<'_>) -> Outcome {
 }
 
 static LSET: Command<Handler> = command("lset", 4, lset as Handler)
+    .member(2)
     .flags(Flags::WRITE.with(Flags::DENYOOM))
     .keys(&[KeyPart::one(1, KeyFlags::RW.with(KeyFlags::UPDATE))])
     .acl(Acl::LIST)

@@ -377,7 +377,7 @@ pub struct Spec {
     /// True for arguments with which the command touches keys that it does not name: it then runs with all shards
     /// held.
     pub undeclared_keys: Option<fn(&Args<'_>) -> bool>,
-    /// The argument that names the member or field that the command looks for, where asking for its memory ahead pays.
+    /// The argument that names the member, the field or the index that the command looks for, where asking for its memory ahead pays.
     pub member: Option<usize>,
 }
 

@@ -116,6 +116,7 @@ fn store(ctx: &mut Context<'_>, destination: &Key<'_>, result: ZSet, event: &'st
 }
 
 static ZADD: Command<Handler> = command("zadd", -4, zadd as Handler)
+    .member(3)
     .flags(ADDS)
     .keys(&[KeyPart::one(1, KeyFlags::RW.with(KeyFlags::UPDATE))])
     .acl(Acl::SORTED_SET)
@@ -131,6 +132,7 @@ fn zadd(ctx: &mut Context<'_>) -> Outcome {
 }
 
 static ZINCRBY: Command<Handler> = command("zincrby", 4, zincrby as Handler)
+    .member(3)
     .flags(ADDS)
     .keys(&[KeyPart::one(1, KeyFlags::RW.with(KeyFlags::ACCESS).with(KeyFlags::UPDATE))])
     .acl(Acl::SORTED_SET)
@@ -227,6 +229,7 @@ fn add(ctx: &mut Context<'_>, options: AddOptions) -> Outcome {
 }
 
 static ZREM: Command<Handler> = command("zrem", -3, zrem as Handler)
+    .member(2)
     .flags(Flags::WRITE.with(Flags::FAST))
     .keys(&[KeyPart::one(1, RW_DELETE)])
     .acl(Acl::SORTED_SET)
@@ -253,6 +256,7 @@ fn zrem(ctx: &mut Context<'_>) -> Outcome {
 }
 
 static ZSCORE: Command<Handler> = command("zscore", 3, zscore as Handler)
+    .member(2)
     .flags(READS_FAST)
     .keys(ONE_TO_READ)
     .acl(Acl::SORTED_SET)
@@ -336,6 +340,7 @@ fn zlexcount(ctx: &mut Context<'_>) -> Outcome {
 }
 
 static ZRANK: Command<Handler> = command("zrank", -3, zrank as Handler)
+    .member(2)
     .flags(READS_FAST)
     .keys(ONE_TO_READ)
     .acl(Acl::SORTED_SET)
@@ -346,6 +351,7 @@ fn zrank(ctx: &mut Context<'_>) -> Outcome {
 }
 
 static ZREVRANK: Command<Handler> = command("zrevrank", -3, zrevrank as Handler)
+    .member(2)
     .flags(READS_FAST)
     .keys(ONE_TO_READ)
     .acl(Acl::SORTED_SET)

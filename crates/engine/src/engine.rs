@@ -5,9 +5,10 @@ use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 
 use crossbeam_utils::CachePadded;
 use martlet_base::limits::SHARD_COUNT;
+use martlet_base::prefetch::Wanted;
 use martlet_base::sync::RawLock;
 use martlet_journal::Journal;
-use martlet_keyspace::{Key, Shard};
+use martlet_keyspace::{Db, Shard};
 
 use crate::counters::Counters;
 use crate::gate::Gate;
@@ -215,64 +216,26 @@ impl Engine {
         Shard::prefetch_header(cell.state.get().cast::<Shard>());
     }
 
+    /// Looks into a shard if it is free at this instant: for what is worth little, such as what to ask the processor for.
+    #[inline]
+    pub fn peek<R>(&self, hash: u64, look: impl FnOnce(&Shard) -> R) -> Option<R> {
+        let cell = &self.cells[hash as usize & (SHARD_COUNT - 1)];
+        cell.lock.try_lock().then(|| {
+            // SAFETY: the lock is held.
+            let result = look(&unsafe { &*cell.state.get() }.keys);
+            cell.lock.unlock();
+            result
+        })
+    }
+
     /// Lets the cache misses of storing many keys in a database overlap: their shards, places in the directories, buckets.
-    pub fn prefetch_places(&self, db: usize, hashes: &[u64]) {
+    pub fn prefetch_places(&self, db: usize, hashes: &[u64], wanted: &mut Wanted) {
         hashes.iter().for_each(|&hash| self.prefetch_shard(hash));
-        hashes.iter().for_each(|&hash| self.prefetch_place(db, hash));
-        for &hash in hashes {
-            // However few keys there are: there will be more.
-            self.prefetch_bucket(db, hash, 0);
-        }
-    }
-
-    /// Asks the processor for a key's place in the directory, if the shard is free at this instant; its header should have arrived by
-    /// now. Before [`Engine::prefetch_bucket`], for many keys at once.
-    fn prefetch_place(&self, db: usize, hash: u64) {
-        let cell = &self.cells[hash as usize & (SHARD_COUNT - 1)];
-        if cell.lock.try_lock() {
-            // SAFETY: the lock is held.
-            unsafe { &*cell.state.get() }.keys.db(db).prefetch_place(hash);
-            cell.lock.unlock();
-        }
-    }
-
-    /// Asks the processor for a key's bucket, if the shard is free at this instant and its database large enough for
-    /// that to pay; whether it did.
-    #[inline]
-    pub fn prefetch_bucket(&self, db: usize, hash: u64, worthwhile_keys: usize) -> bool {
-        let cell = &self.cells[hash as usize & (SHARD_COUNT - 1)];
-        if !cell.lock.try_lock() {
-            return false;
-        }
-        // SAFETY: the lock is held.
-        let db = unsafe { &*cell.state.get() }.keys.db(db);
-        let large = db.len() >= worthwhile_keys;
-        if large {
-            db.prefetch(hash);
-        }
-        cell.lock.unlock();
-        large
-    }
-
-    /// Asks the processor for a key's entry; its bucket should have arrived by now.
-    #[inline]
-    pub fn prefetch_entry(&self, db: usize, hash: u64) {
-        let cell = &self.cells[hash as usize & (SHARD_COUNT - 1)];
-        if cell.lock.try_lock() {
-            // SAFETY: the lock is held.
-            unsafe { &*cell.state.get() }.keys.db(db).prefetch_entry(hash);
-            cell.lock.unlock();
-        }
-    }
-
-    /// Asks the processor for a member's place in the collection of a key, if the shard is free at this instant.
-    #[inline]
-    pub fn prefetch_member(&self, db: usize, key: &Key<'_>, member: &[u8]) {
-        let cell = &self.cells[key.shard()];
-        if cell.lock.try_lock() {
-            // SAFETY: the lock is held.
-            unsafe { &*cell.state.get() }.keys.db(db).prefetch_member(key, member);
-            cell.lock.unlock();
+        for look in [Db::want_place, Db::want_bucket] {
+            for &hash in hashes {
+                self.peek(hash, |shard| look(shard.db(db), hash, wanted));
+            }
+            wanted.ask();
         }
     }
 

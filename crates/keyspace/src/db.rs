@@ -4,9 +4,12 @@
 
 use martlet_base::hash::hash_bytes;
 use martlet_base::limits::STRING_INLINE_MAX_BYTES;
-use martlet_base::number::NumberBuffer;
+use martlet_base::number::{NumberBuffer, parse_i64};
+use martlet_base::prefetch::Wanted;
 use martlet_types::hash::Hash;
+use martlet_types::list::List;
 use martlet_types::set::Set;
+use martlet_types::zset::ZSet;
 use triomphe::Arc;
 
 use crate::entry::{NewStr, RawEntry, Store};
@@ -239,31 +242,41 @@ impl Db {
         self.table.heap_bytes()
     }
 
-    /// Asks the processor for what tells where the key's bucket is.
-    pub fn prefetch_place(&self, hash: u64) {
-        self.table.prefetch_place(hash);
+    /// Notes what tells where the key's bucket is.
+    pub fn want_place(&self, hash: u64, wanted: &mut Wanted) {
+        self.table.want_place(hash, wanted);
     }
 
-    /// Asks the processor for the key's bucket.
+    /// Notes the key's bucket.
     #[inline]
-    pub fn prefetch(&self, hash: u64) {
-        self.table.prefetch(hash);
+    pub fn want_bucket(&self, hash: u64, wanted: &mut Wanted) {
+        self.table.want_bucket(hash, wanted);
     }
 
-    /// Asks the processor for the key's entry, whose bucket should be there by now.
+    /// Notes the key's entry, whose bucket should be there by now.
     #[inline]
-    pub fn prefetch_entry(&self, hash: u64) {
-        self.table.prefetch_entry(hash);
+    pub fn want_entry(&self, hash: u64, wanted: &mut Wanted) {
+        self.table.want_entry(hash, wanted);
     }
 
-    /// Asks the processor for a member's place in the set or hash that the key holds.
+    /// Notes what tells the place of a member, a field or an element of this index in the collection that the key holds; if `is_known`, because that should be there by now, the place.
     #[inline]
-    pub fn prefetch_member(&self, key: &Key<'_>, member: &[u8]) {
+    pub fn want_member(&self, key: &Key<'_>, member: &[u8], is_known: bool, wanted: &mut Wanted) {
         let Some(spot) = self.spot(key) else { return };
         let entry = self.table.entry(spot);
         match entry.kind() {
-            Kind::Set => entry.object::<Set>().into_iter().for_each(|set| set.prefetch(member)),
-            Kind::Hash => entry.object::<Hash>().into_iter().for_each(|hash| hash.prefetch(member)),
+            Kind::Set => entry.object::<Set>().into_iter().for_each(|set| set.want(member, is_known, wanted)),
+            Kind::Hash => {
+                entry.object::<Hash>().into_iter().for_each(|hash| hash.want(member, is_known, wanted))
+            }
+            Kind::ZSet => {
+                entry.object::<ZSet>().into_iter().for_each(|zset| zset.want(member, is_known, wanted))
+            }
+            Kind::List => {
+                let (Some(list), Some(index)) = (entry.object::<List>(), parse_i64(member)) else { return };
+                let index = if index < 0 { index.saturating_add(list.len() as i64) } else { index };
+                usize::try_from(index).into_iter().for_each(|index| list.want(index, is_known, wanted));
+            }
             _ => {}
         }
     }

@@ -9,7 +9,7 @@
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
 
-use martlet_base::prefetch::{CACHE_LINE_BYTES, prefetch};
+use martlet_base::prefetch::{CACHE_LINE_BYTES, Wanted, prefetch};
 
 use crate::entry::RawEntry;
 
@@ -137,18 +137,18 @@ impl Segment {
         unsafe { *self.buckets.add(at) = value }
     }
 
-    /// Asks the processor to load the home bucket of a tag.
+    /// Notes the home bucket of a tag.
     #[inline]
-    pub(crate) fn prefetch(&self, tag: u16) {
+    pub(crate) fn want_bucket(&self, tag: u16, wanted: &mut Wanted) {
         if self.bucket_count != 0 {
-            prefetch(self.buckets.wrapping_add(self.home(tag) * BUCKET_SLOTS).cast());
+            wanted.add(self.buckets.wrapping_add(self.home(tag) * BUCKET_SLOTS).cast());
         }
     }
 
-    /// Asks the processor to load the entries that may be the key's: of each the line that it begins in and the next, where the
+    /// Notes the entries that may be the key's: of each the line that it begins in and the next, where the
     /// value of most short strings ends.
     #[inline]
-    pub(crate) fn prefetch_entry(&self, tag: u16) {
+    pub(crate) fn want_entry(&self, tag: u16, wanted: &mut Wanted) {
         if self.bucket_count == 0 {
             return;
         }
@@ -156,8 +156,8 @@ impl Segment {
         let mut candidates = slots_with_tag(bucket, tag);
         while candidates != 0 {
             let entry = (bucket.0[candidates.trailing_zeros() as usize] & ADDRESS) as *const u8;
-            prefetch(entry);
-            prefetch(entry.wrapping_add(CACHE_LINE_BYTES));
+            wanted.add(entry);
+            wanted.add(entry.wrapping_add(CACHE_LINE_BYTES));
             candidates &= candidates - 1;
         }
     }

@@ -10,6 +10,7 @@
 //! of its directory places holds it; the others hold just its depth.
 
 use martlet_base::hash::spread;
+use martlet_base::prefetch::Wanted;
 
 use crate::entry::RawEntry;
 use crate::segment::{Place, Segment};
@@ -122,19 +123,19 @@ impl Table {
 
     /// Asks for the directory place of a hash, without looking at it.
     #[inline]
-    pub(crate) fn prefetch_place(&self, hash: u64) {
+    pub(crate) fn want_place(&self, hash: u64, wanted: &mut Wanted) {
         let at = self.place_of(hash);
-        martlet_base::prefetch::prefetch(self.directory.as_ptr().wrapping_add(at).cast());
+        wanted.add(self.directory.as_ptr().wrapping_add(at).cast());
     }
 
     #[inline]
-    pub(crate) fn prefetch(&self, hash: u64) {
-        self.directory[self.index(hash)].prefetch(tag(hash));
+    pub(crate) fn want_bucket(&self, hash: u64, wanted: &mut Wanted) {
+        self.directory[self.index(hash)].want_bucket(tag(hash), wanted);
     }
 
     #[inline]
-    pub(crate) fn prefetch_entry(&self, hash: u64) {
-        self.directory[self.index(hash)].prefetch_entry(tag(hash));
+    pub(crate) fn want_entry(&self, hash: u64, wanted: &mut Wanted) {
+        self.directory[self.index(hash)].want_entry(tag(hash), wanted);
     }
 
     #[inline]

@@ -18,6 +18,7 @@ use crate::set::Selection;
 use crate::size_class::allocated_bytes;
 use crate::table::{Fields, Table, hash_field};
 use crate::tagged::{TaggedBox, one_word};
+use martlet_base::prefetch::Wanted;
 use martlet_base::random::Random;
 use std::collections::HashSet;
 use timed::Timed;
@@ -173,11 +174,11 @@ impl Hash {
         self.get(name, now_ms).is_some()
     }
 
-    /// Asks for the memory that a search for a field will read; worthwhile for tables only.
+    /// Notes what a search will read first, and if `is_known`, because that should be there by now, what comes then; worthwhile for tables only.
     #[inline]
-    pub fn prefetch(&self, name: &[u8]) {
+    pub fn want(&self, name: &[u8], is_known: bool, wanted: &mut Wanted) {
         if let Form::Table(large) = self.form.get() {
-            large.table.prefetch(hash_field(name));
+            large.table.want(hash_field(name), is_known, wanted);
         }
     }
 

@@ -24,6 +24,7 @@ use crate::tagged::{TaggedBox, one_word};
 use chunked::Chunked;
 pub use debris::Debris;
 pub use iter::Iter;
+use martlet_base::prefetch::Wanted;
 use std::fmt;
 pub use tree::End;
 
@@ -169,6 +170,18 @@ impl List {
     /// Removes the element at an end and returns its bytes.
     pub fn pop(&mut self, end: End) -> Option<Vec<u8>> {
         self.pop_with(end, |element| element.to_vec())
+    }
+
+    /// Notes what a look at `index`, counted from the head, will read first, and if `is_known`, because that should be there by now, what comes
+    /// then; worthwhile for long lists only.
+    #[inline]
+    pub fn want(&self, index: usize, is_known: bool, wanted: &mut Wanted) {
+        if let Form::Chunked(chunked) = self.form.get()
+            && (index as u64) < chunked.len()
+        {
+            let (chunk, within) = chunked.locate(index as u64);
+            chunk.want(within, is_known, wanted);
+        }
     }
 
     /// The element at `index`, counted from the head.

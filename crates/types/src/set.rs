@@ -13,6 +13,7 @@ use crate::intset::Intset;
 use crate::packed::Packed;
 use crate::table::{Members, NO_EXPIRY, Table, hash_field};
 use crate::tagged::{TaggedBox, one_word};
+use martlet_base::prefetch::Wanted;
 use martlet_base::random::Random;
 use std::collections::HashSet;
 
@@ -149,11 +150,11 @@ impl Set {
         }
     }
 
-    /// Asks for the memory that a search for `member` will read; worthwhile for tables only.
+    /// Notes what a search will read first, and if `is_known`, because that should be there by now, what comes then; worthwhile for tables only.
     #[inline]
-    pub fn prefetch(&self, member: &[u8]) {
+    pub fn want(&self, member: &[u8], is_known: bool, wanted: &mut Wanted) {
         if let Form::Table(table) = self.form.get() {
-            table.prefetch(hash_field(member));
+            table.want(hash_field(member), is_known, wanted);
         }
     }
 

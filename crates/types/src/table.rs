@@ -32,6 +32,7 @@ pub use walk::Iter;
 
 use leaf::Leaf;
 use martlet_base::hash::{hash_bytes, spread};
+use martlet_base::prefetch::Wanted;
 use node::{Child, Slot};
 use std::marker::PhantomData;
 
@@ -156,11 +157,11 @@ impl<K: Kind> Table<K> {
         Some(leaf.entry::<K>(leaf.find::<K>(hash, field)?))
     }
 
-    /// Asks for the memory that a search of `hash` will read.
+    /// Notes what a search of `hash` will read first; if `is_known`, because that should be there by now, the entry.
     #[inline]
-    pub fn prefetch(&self, hash: u64) {
+    pub fn want(&self, hash: u64, is_known: bool, wanted: &mut Wanted) {
         if let Some(leaf) = self.leaf(hash) {
-            leaf.prefetch(hash);
+            if is_known { leaf.want_entry::<K>(hash, wanted) } else { leaf.want_group(hash, wanted) }
         }
     }
 }

@@ -27,6 +27,7 @@ use crate::element::Element;
 use crate::packed::Packed;
 use crate::tagged::{TaggedArc, one_word};
 use full::Full;
+use martlet_base::prefetch::Wanted;
 use martlet_base::random::Random;
 use std::fmt;
 use std::ops::Range;
@@ -198,6 +199,15 @@ impl ZSet {
         match self.form.get() {
             Form::Packed(packed) => packed.heap_bytes(),
             Form::Full(full) => full.heap_bytes(),
+        }
+    }
+
+    /// Notes what a search for a member will read first, and if `is_known`, because that should be there by now, what comes then; worthwhile for
+    /// large sets only.
+    #[inline]
+    pub fn want(&self, member: &[u8], is_known: bool, wanted: &mut Wanted) {
+        if let Form::Full(full) = self.form.get() {
+            full.want(member, is_known, wanted);
         }
     }
 

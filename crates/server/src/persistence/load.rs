@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
+use martlet_base::prefetch::Wanted;
 use martlet_base::random::Random;
 use martlet_command::Settings;
 use martlet_command::generic::{decoding_limits, into_value};
@@ -178,6 +179,7 @@ struct Loader<'a> {
     records: u64,
     /// Of the keys that come next.
     hashes: Vec<u64>,
+    wanted: Wanted,
     total: Total,
 }
 
@@ -196,6 +198,7 @@ impl<'a> Loader<'a> {
             pause,
             records: 0,
             hashes: Vec::new(),
+            wanted: Wanted::default(),
             total: Total::default(),
         };
         if let Err(error) = loader.read() {
@@ -260,7 +263,7 @@ impl Records for Loader<'_> {
         }
         self.hashes.clear();
         self.hashes.extend(keys.iter().map(|key| Key::new(key).hash));
-        engine.prefetch_places(db, &self.hashes);
+        engine.prefetch_places(db, &self.hashes, &mut self.wanted);
     }
 
     fn record(&mut self, record: Record<Decoded<'_>, &[u8]>) -> Result<(), Error> {

@@ -9,6 +9,7 @@ use martlet_base::hash::hash_bytes;
 use martlet_base::limits::{
     BATCH_REQUESTS, SLICE_REQUESTS, UNAUTHENTICATED_ARGUMENTS_MAX, UNAUTHENTICATED_BULK_MAX_BYTES,
 };
+use martlet_base::prefetch::Wanted;
 use martlet_keyspace::Key;
 use martlet_net::Token;
 use martlet_protocol::reply::Reply;
@@ -48,6 +49,7 @@ struct Request {
 pub(super) struct Batch {
     spans: Vec<Span>,
     requests: Vec<Request>,
+    wanted: Wanted,
 }
 
 /// Room for a request that announces `wanted` bytes and of which `present` are there: all of it, unless it is long and hardly
@@ -164,7 +166,7 @@ impl Worker {
         loop {
             let error = self.parse_batch(connection, input, consumed, &mut batch).err();
             if batch.requests.len() > 1 {
-                self.prefetch(connection.session.db, input, &batch);
+                self.prefetch(connection.session.db, input, &mut batch);
             }
             let done = self.run_batch(connection, &mut reply, input, &batch, &mut consumed);
             ran += batch.requests.len();
@@ -253,29 +255,43 @@ impl Worker {
     }
 
     /// Lets the cache misses of a batch's keys overlap.
-    fn prefetch(&self, db: usize, input: &[u8], batch: &Batch) {
+    fn prefetch(&self, db: usize, input: &[u8], batch: &mut Batch) {
         let engine = self.shared.engine;
-        let hashes = || batch.requests.iter().filter(|r| r.entry.is_some_and(|e| e.is_plain)).map(|r| r.hash);
+        let Batch { spans, requests, wanted } = batch;
+        let plain = || requests.iter().filter_map(|r| r.entry.filter(|e| e.is_plain).map(|entry| (r, entry)));
+        let hashes = || plain().map(|(request, _)| request.hash);
         hashes().for_each(|hash| engine.prefetch_shard(hash));
-        let mut large = false;
         for hash in hashes() {
-            large = engine.prefetch_bucket(db, hash, PREFETCH_KEYS_PER_SHARD);
-            if !large {
+            let is_large = engine.peek(hash, |shard| {
+                let db = shard.db(db);
+                let is_large = db.len() >= PREFETCH_KEYS_PER_SHARD;
+                is_large.then(|| db.want_bucket(hash, wanted));
+                is_large
+            });
+            if is_large == Some(false) {
                 break;
             }
         }
-        if large {
-            hashes().for_each(|hash| engine.prefetch_entry(db, hash));
+        if !wanted.is_empty() {
+            wanted.ask();
+            for hash in hashes() {
+                engine.peek(hash, |shard| shard.db(db).want_entry(hash, wanted));
+            }
+            wanted.ask();
         }
-        for request in batch.requests.iter().filter(|r| r.entry.is_some_and(|e| e.is_plain)) {
-            let Some((key, member)) = request.entry.and_then(|e| Some((e.single_key?, e.spec.member?)))
-            else {
-                continue;
-            };
-            let first = request.first_span as usize;
-            let args = Args::new(input, &batch.spans[first..first + request.span_count as usize]);
-            let key = Key { bytes: args.at(key), hash: request.hash };
-            engine.prefetch_member(db, &key, args.at(member));
+        for is_known in [false, true] {
+            for (request, entry) in plain() {
+                let (Some(key), Some(member)) = (entry.single_key, entry.spec.member) else { continue };
+                let first = request.first_span as usize;
+                let args = Args::new(input, &spans[first..first + request.span_count as usize]);
+                let key = Key { bytes: args.at(key), hash: request.hash };
+                let member = args.at(member);
+                engine.peek(key.hash, |shard| shard.db(db).want_member(&key, member, is_known, wanted));
+            }
+            if wanted.is_empty() {
+                break;
+            }
+            wanted.ask();
         }
     }
 

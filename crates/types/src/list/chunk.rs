@@ -17,6 +17,7 @@
 use crate::element::Element;
 use crate::packed::encoding::{Encoded, decode_at, listpack_entry_bytes, size_at};
 use crate::size_class::{allocated_bytes, class_bytes, class_of};
+use martlet_base::prefetch::Wanted;
 use std::ops::Range;
 use triomphe::ThinArc;
 
@@ -128,6 +129,18 @@ impl Chunk {
     /// Bytes that the allocator gave for this chunk, whoever shares it.
     pub fn heap_bytes(&self) -> usize {
         allocated_bytes(OVERHEAD_BYTES + self.bytes().len())
+    }
+
+    /// Notes the header and the slot of an index; or if these should be there by now the element.
+    #[inline]
+    pub fn want(&self, index: usize, is_known: bool, wanted: &mut Wanted) {
+        let block = self.page.heap_ptr().cast::<u8>();
+        if !is_known {
+            wanted.add(block);
+            wanted.add(block.wrapping_add(OVERHEAD_BYTES + index * SLOT_BYTES));
+        } else if !self.is_large() && index < self.len() {
+            wanted.add(self.bytes().as_ptr().wrapping_add(slot(self.bytes(), index)));
+        }
     }
 
     /// The element at `index`, which is below the length.

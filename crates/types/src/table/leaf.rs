@@ -17,7 +17,7 @@ use super::entry::{self, Entry, NewEntry, TIMED_BYTES};
 use super::group::{GROUP_BYTES, GROUP_SLOTS, Group, tag_of};
 use super::{Kind, NO_EXPIRY};
 use crate::size_class::{class_bytes, class_of};
-use martlet_base::prefetch::prefetch;
+use martlet_base::prefetch::{CACHE_LINE_BYTES, Wanted, prefetch};
 use martlet_base::sync::RefCount;
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
@@ -238,13 +238,28 @@ impl Leaf {
         unsafe { dealloc(self.base.as_ptr(), layout((*self.header()).class)) }
     }
 
-    /// Asks for the cache lines that a search of `hash` reads first.
+    /// Notes the cache line that a search of `hash` reads first.
     #[inline(always)]
-    pub fn prefetch(self, hash: u64) {
-        prefetch(self.base.as_ptr().wrapping_add(self.home(hash) * GROUP_BYTES));
+    pub fn want_group(self, hash: u64, wanted: &mut Wanted) {
+        wanted.add(self.base.as_ptr().wrapping_add(self.home(hash) * GROUP_BYTES));
     }
 
-    /// As [`Leaf::prefetch`], for a reference count about to change.
+    /// Notes the entries that may be the one with `hash`.
+    #[inline]
+    pub fn want_entry<K: Kind>(self, hash: u64, wanted: &mut Wanted) {
+        let group = self.group(self.home(hash));
+        let mut candidates = group.matching(tag_of(hash));
+        while candidates != 0 {
+            let entry = self.address(group.offset(candidates.trailing_zeros() as usize));
+            wanted.add(entry);
+            if K::HAS_VALUES {
+                wanted.add(entry.wrapping_add(CACHE_LINE_BYTES));
+            }
+            candidates &= candidates - 1;
+        }
+    }
+
+    /// Asks for the line of a reference count about to change.
     pub fn prefetch_header(self) {
         prefetch(self.header().cast());
     }

@@ -132,7 +132,13 @@ impl Chunk {
     /// Asks the processor for the line in which a key's entry is most likely.
     #[inline]
     pub fn prefetch(&self, key: u64) {
-        self.0.prefetch(self.home(key));
+        martlet_base::prefetch::prefetch(self.home_address(key));
+    }
+
+    /// Where the entry with the key is most likely.
+    #[inline]
+    pub fn home_address(&self, key: u64) -> *const u8 {
+        self.0.address(self.home(key))
     }
 
     /// Adds an entry; false if there is no room.

@@ -8,6 +8,7 @@ use super::leaf::Leaf;
 use super::slots::Slots;
 use super::tree::{Inner, Store, Target};
 use martlet_base::hash::hash_bytes;
+use martlet_base::prefetch::Wanted;
 
 /// See the module's description.
 #[derive(Clone)]
@@ -46,6 +47,20 @@ impl Full {
     #[inline]
     pub fn find(&self, member: &[u8]) -> Result<Found, u64> {
         self.find_hashed(hash_bytes(member), member)
+    }
+
+    /// Notes the index' line for a member, or if that is known what it leads to.
+    #[inline]
+    pub fn want(&self, member: &[u8], is_known: bool, wanted: &mut Wanted) {
+        let hash = hash_bytes(member);
+        if is_known {
+            let place = self.store.index.find(hash, |_| true);
+            place
+                .into_iter()
+                .for_each(|place| self.store.leaf(place.leaf).want(usize::from(place.slot), wanted));
+        } else {
+            self.store.index.want(hash, wanted);
+        }
     }
 
     /// As [`Full::find`], where an addition at `score` may follow: what it needs of memory is fetched meanwhile.

@@ -16,6 +16,7 @@
 //! an entry's home and the entry no word is empty.
 
 use super::chunk::{Chunk, EMPTY, HOME_BITS, MERGE_LEN, PATH_BITS, REF_BITS, SLOT_BITS};
+use martlet_base::prefetch::Wanted;
 use std::ops::ControlFlow;
 use triomphe::Arc;
 
@@ -176,6 +177,14 @@ impl Index {
     pub fn prefetch(&self, hash: u64) {
         if let Some(chunk) = self.chunk(key_of(hash)) {
             chunk.prefetch(key_of(hash));
+        }
+    }
+
+    /// As [`Index::prefetch`], to be asked for later.
+    #[inline]
+    pub fn want(&self, hash: u64, wanted: &mut Wanted) {
+        if let Some(chunk) = self.chunk(key_of(hash)) {
+            wanted.add(chunk.home_address(key_of(hash)));
         }
     }
 

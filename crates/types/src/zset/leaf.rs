@@ -16,6 +16,7 @@
 
 use super::shared::{COUNTS_BYTES, Shared};
 use crate::size_class::{class_bytes, class_of};
+use martlet_base::prefetch::Wanted;
 use std::cmp::Ordering;
 use std::ops::Range;
 use triomphe::Arc;
@@ -159,6 +160,13 @@ impl Leaf {
         for word in (0..LEAF_MAX).step_by(8) {
             self.0.prefetch(word);
         }
+    }
+
+    /// Notes the score and the cell in `slot`.
+    #[inline]
+    pub fn want(&self, slot: usize, wanted: &mut Wanted) {
+        wanted.add(self.0.address(slot));
+        wanted.add(self.0.address(self.cell(slot).start));
     }
 
     /// Asks the processor for all of the leaf, as far as most leaves go.

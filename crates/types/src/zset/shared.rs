@@ -74,22 +74,27 @@ impl<H> Shared<H> {
         &self.block().slice
     }
 
+    /// Where the word at `index` is, which may be any number.
+    #[inline]
+    pub fn address(&self, index: usize) -> *const u8 {
+        self.start().wrapping_add(COUNTS_BYTES + size_of::<H>() + index * 8)
+    }
+
     /// Asks the processor for the line that holds the word at `index`, which may be any number.
     #[inline]
     pub fn prefetch(&self, index: usize) {
-        self.prefetch_byte(COUNTS_BYTES + size_of::<H>() + index * 8);
+        martlet_base::prefetch::prefetch(self.address(index));
     }
 
     /// Asks the processor for the first line of the block.
     #[inline]
     pub fn prefetch_header(&self) {
-        self.prefetch_byte(0);
+        martlet_base::prefetch::prefetch(self.start());
     }
 
     #[inline]
-    fn prefetch_byte(&self, offset: usize) {
-        let start = self.0.as_ptr().map_addr(|address| address & !(TAGS - 1)).cast::<u8>();
-        martlet_base::prefetch::prefetch(start.wrapping_add(offset));
+    fn start(&self) -> *const u8 {
+        self.0.as_ptr().map_addr(|address| address & !(TAGS - 1)).cast::<u8>()
     }
 }
 

@@ -6,6 +6,7 @@
 use std::io::Read;
 
 use martlet_base::hash::hash_bytes;
+use martlet_base::prefetch::Wanted;
 use martlet_command::{Context, Settings};
 use martlet_engine::Keys;
 use martlet_journal::aof::CommandReader;
@@ -41,12 +42,22 @@ pub struct Replay<'a> {
     reply: Vec<u8>,
     /// Of the keys of the commands that follow.
     hashes: Vec<u64>,
+    wanted: Wanted,
 }
 
 impl<'a> Replay<'a> {
     /// Begins with the first database, at this time.
     pub fn new(registry: &'static Registry, settings: &'a Settings, now_ms: i64) -> Replay<'a> {
-        Replay { registry, settings, db: 0, now_ms, queue: None, reply: Vec::new(), hashes: Vec::new() }
+        Replay {
+            registry,
+            settings,
+            db: 0,
+            now_ms,
+            queue: None,
+            reply: Vec::new(),
+            hashes: Vec::new(),
+            wanted: Wanted::default(),
+        }
     }
 
     /// Lets the cache misses of the keys of the commands that follow overlap.
@@ -57,8 +68,11 @@ impl<'a> Replay<'a> {
             let key = self.registry.resolve(args).and_then(|entry| args.get(entry.single_key?));
             self.hashes.extend(key.map(hash_bytes));
         });
-        engine.prefetch_places(db, &self.hashes);
-        self.hashes.iter().for_each(|&hash| engine.prefetch_entry(db, hash));
+        engine.prefetch_places(db, &self.hashes, &mut self.wanted);
+        for &hash in &self.hashes {
+            engine.peek(hash, |shard| shard.db(db).want_entry(hash, &mut self.wanted));
+        }
+        self.wanted.ask();
     }
 
     /// Whether a transaction has begun that has not ended.
