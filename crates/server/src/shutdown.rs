@@ -39,6 +39,15 @@ impl Worker {
     /// The data was to be saved and could not be, and `flags` do not force the end: the server goes on.
     pub fn shut_down(&mut self, flags: ShutdownFlags) -> Result<(), SaveFailed> {
         tracing::warn!("User requested shutdown...");
+        let facts = self.shared.persistence.log.facts();
+        if facts.phase == Phase::Starting && facts.rewrite.is_some() {
+            // What was loaded the next time would be what an earlier file holds, or nothing.
+            if !flags.force {
+                tracing::warn!("Writing initial AOF, can't exit.");
+                return Err(SaveFailed);
+            }
+            tracing::warn!("Writing initial AOF. Exit anyway.");
+        }
         let background = &self.shared.persistence.background;
         if background.cancel() {
             tracing::warn!("There is a save in the background. It is cancelled.");

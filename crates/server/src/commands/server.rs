@@ -82,7 +82,7 @@ fn shutdown(call: &mut Call<'_>) -> Outcome {
             _ => return Err(Error::Syntax),
         }
     }
-    if (flags.save && flags.nosave) || (abort && call.argc() > 2) {
+    if (flags.save && flags.nosave) || (abort && flags != ShutdownFlags::default()) {
         return Err(Error::Syntax);
     }
     if abort {
