@@ -14,7 +14,7 @@ pub mod faults;
 
 /// Where files are changed. Methods return what the operating system says.
 pub trait Disk: Send + Sync {
-    /// A new file, or the emptied old one, to be written from its start.
+    /// A new file, or the emptied old one; what is written goes to its end, also after it was cut off. Where the file system knows locks, it is locked until it is closed.
     ///
     /// # Errors
     /// When it cannot be created.
@@ -79,7 +79,11 @@ pub struct RealDisk;
 
 impl Disk for RealDisk {
     fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
-        Ok(Box::new(File::create(path)?))
+        let file = OpenOptions::new().append(true).create(true).open(path)?;
+        file.set_len(0)?;
+        // Nobody has to; it tells who looks for what was left behind that somebody still writes this one.
+        let _ = file.try_lock();
+        Ok(Box::new(file))
     }
 
     fn append(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {

@@ -68,9 +68,11 @@ impl Change {
     fn apply(&self, content: &mut Vec<u8>, len: usize) {
         match self {
             Change::Write { at, bytes } => {
-                let to = at + len.min(bytes.len());
-                content.resize(content.len().max(to), 0);
-                content[*at..to].copy_from_slice(&bytes[..to - at]);
+                let bytes = &bytes[..len.min(bytes.len())];
+                content.resize(content.len().max(*at), 0);
+                let (over, behind) = bytes.split_at(bytes.len().min(content.len() - at));
+                content[*at..at + over.len()].copy_from_slice(over);
+                content.extend_from_slice(behind);
             }
             Change::SetLen(len) => content.resize(*len, 0),
         }
