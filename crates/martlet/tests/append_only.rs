@@ -230,6 +230,71 @@ fn a_directory_that_cannot_be_made_refuses_the_start() {
     assert_eq!(fs::read(directory.path().join("appendonlydir")).unwrap(), b"a file");
 }
 
+/// Starts a server to which the modes of files and directories apply, also if it is root's; `None` if there is no way to.
+fn start_unprivileged(directory: &Path, arguments: &[&str]) -> Option<std::io::Result<Server>> {
+    let mut all = vec!["--bounding-set=-dac_override,-dac_read_search", OURS, "server"];
+    let is_installed = Command::new("setpriv").arg("--version").output().is_ok();
+    let program = match rustix::process::geteuid().is_root() {
+        true if !is_installed => return None,
+        true => "setpriv",
+        false => all.remove(1),
+    };
+    if program == OURS {
+        all.remove(0);
+    }
+    all.extend(arguments);
+    Some(Server::start_in(directory, Path::new(program), &all))
+}
+
+fn set_mode(path: &Path, mode: u32) {
+    use std::os::unix::fs::PermissionsExt;
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+#[test]
+fn a_directory_that_may_not_be_written_refuses_the_start_and_later_only_what_needs_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let (path, files) = (directory.path(), directory.path().join("appendonlydir"));
+    let options = ["--appendonly", "yes", "--appendfsync", "always", "--save", "3600 1000000"];
+    let start = || start_unprivileged(path, &options);
+    set_mode(path, 0o555);
+    let Some(refused) = start() else {
+        set_mode(path, 0o755);
+        return println!("setpriv is not installed: root may write everywhere");
+    };
+    let text = refused.err().expect("there is no place for the files").to_string();
+    assert!(text.contains("Can't open or create append-only dir appendonlydir: Permission denied"), "{text}");
+    set_mode(path, 0o755);
+    let server = start().unwrap().unwrap();
+    run(&server, 0, "SET before 1");
+    set_mode(&files, 0o555);
+    for i in 0..3 {
+        run(&server, 0, "BGREWRITEAOF");
+        ask_until(&server, "INFO persistence", "aof_last_bgrewrite_status:err");
+        assert!(!run(&server, 0, &format!("SET during{i} 1")).is_error());
+    }
+    assert!(server.log().contains("incr.aof: Permission denied"), "{}", server.log());
+    set_mode(path, 0o555);
+    run(&server, 0, "BGSAVE");
+    ask_until(&server, "SET probe 1", "MISCONF Redis is configured to save RDB snapshots");
+    assert_eq!(run(&server, 0, "GET during2").text(), Some(b"1".as_slice()));
+    set_mode(path, 0o755);
+    run(&server, 0, "BGSAVE");
+    ask_until(&server, "SET probe 1", "OK");
+    drop(server);
+    let server = start().unwrap().expect("the files are there, and nothing has to be made");
+    run(&server, 0, "SET after 1");
+    set_mode(&files, 0o755);
+    run(&server, 0, "BGREWRITEAOF");
+    ask_until(&server, "INFO persistence", "aof_rewrite_in_progress:0\r\naof_rewrite_scheduled:0");
+    drop(server);
+    let server = start().unwrap().unwrap();
+    for key in ["before", "during0", "during1", "during2", "probe", "after"] {
+        assert_eq!(run(&server, 0, &format!("EXISTS {key}")).integer(), Some(1), "{key}");
+    }
+    assert_eq!(fs::read_dir(&files).unwrap().count(), 3);
+}
+
 #[test]
 fn a_transaction_that_switches_the_file_off_leaves_nothing_for_the_next() {
     let directory = tempfile::tempdir().unwrap();

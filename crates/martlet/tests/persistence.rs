@@ -346,3 +346,35 @@ fn files_are_converted_between_versions_and_to_json() {
     let names: Vec<_> = fs::read_dir(path).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(names.len(), 2, "{names:?}");
 }
+
+/// Names in a directory that begin with this.
+fn names(directory: &Path, begin: &str) -> Vec<String> {
+    let entries = fs::read_dir(directory).unwrap();
+    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    names.filter(|name| name.starts_with(begin)).collect()
+}
+
+#[test]
+fn what_a_killed_save_or_rewrite_has_left_is_removed_at_the_next_start() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path();
+    let log = path.join("appendonlydir");
+    let options = ["--appendonly", "yes", "--rdb-key-save-delay", "100000000"];
+    for (command, place, begin) in
+        [("BGSAVE", path, "temp-bg-"), ("BGREWRITEAOF", &log, "temp-rewriteaof-bg-")]
+    {
+        let server = start(path, &options).unwrap();
+        run(&server, "MSET a 1 b 2 c 3");
+        assert!(run(&server, command).contains("started"), "{}", server.log());
+        while names(place, begin).is_empty() {}
+        let theirs = names(place, "temp-");
+        let other = start(path, &[]).unwrap();
+        assert_eq!(names(place, "temp-"), theirs, "they are being written: {}", other.log());
+        drop(other);
+        drop(server);
+        assert_eq!(names(place, "temp-"), theirs);
+        let server = start(path, &options).unwrap();
+        assert_eq!(run(&server, "DBSIZE"), "3");
+        assert!(names(path, "temp-").is_empty() && names(&log, "temp-").is_empty(), "{}", server.log());
+    }
+}

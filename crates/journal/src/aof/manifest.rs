@@ -132,9 +132,11 @@ impl Manifest {
         self.files().last() == Some(file)
     }
 
-    /// Makes up a name for the next base, with a number above `spent`, and lists it in place of the present one, which becomes history.
-    pub fn new_base(&mut self, name: &str, is_rdb: bool, spent: u64) -> FileInfo {
-        let number = self.base.as_ref().map_or(0, |base| base.number).max(spent) + 1;
+    /// Makes up a name for the next base and lists it in place of the present one, which becomes history.
+    pub fn new_base(&mut self, name: &str, is_rdb: bool) -> FileInfo {
+        let is_one = |file: &&FileInfo| file.name.contains(".base.");
+        let spent = self.history.iter().filter(is_one).chain(&self.base).map(|file| file.number).max();
+        let number = spent.unwrap_or(0) + 1;
         let suffix = if is_rdb { "rdb" } else { "aof" };
         let new = FileInfo { name: format!("{name}.{number}.base.{suffix}"), number, kind: FileKind::Base };
         let old = self.base.replace(new.clone());
@@ -207,13 +209,13 @@ mod tests {
     #[test]
     fn what_is_written_is_read() {
         let mut manifest = Manifest::default();
-        manifest.new_base("a b.aof", true, 0);
+        manifest.new_base("a b.aof", true);
         manifest.new_increment("a b.aof");
         let text = "file \"a b.aof.1.base.rdb\" seq 1 type b\nfile \"a b.aof.1.incr.aof\" seq 1 type i\n";
         assert_eq!(manifest.to_text(), text);
         assert_eq!(Manifest::parse(text), Ok(manifest.clone()));
         let second = manifest.new_increment("x");
-        manifest.new_base("x", false, 1);
+        manifest.new_base("x", false);
         manifest.retire_before(second.number);
         assert_eq!(
             manifest.to_text(),
@@ -222,6 +224,8 @@ mod tests {
         );
         assert_eq!(Manifest::parse(&manifest.to_text()), Ok(manifest.clone()));
         assert!(manifest.is_last(&second) && !manifest.is_empty());
+        manifest.history.push(FileInfo { name: "x.7.base.rdb".into(), number: 7, kind: FileKind::History });
+        assert_eq!(manifest.new_base("x", true).number, 8, "a name that was given is not given again");
     }
 
     #[test]

@@ -93,8 +93,8 @@ fn bgrewriteaof(call: &mut Call<'_>) -> Outcome {
     if log.is_rewriting() {
         return Err(Error::Fixed("ERR Background append only file rewriting already in progress"));
     }
-    if shared.persistence.background.running().is_some() || !log.may_rewrite() {
-        log.schedule_rewrite();
+    if shared.persistence.background.running().is_some() {
+        log.ask_for_rewrite();
         call.reply.simple("Background append only file rewriting scheduled");
         return Ok(());
     }

@@ -10,6 +10,7 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use martlet_snapshot::file::FileWriter;
 
 use super::file::NewFile;
+use super::leftovers::Kind;
 use super::save::{Cut, create, totals, write_cut};
 use crate::config::error_text;
 use crate::shared::{Shared, lock};
@@ -100,8 +101,7 @@ impl Worker {
             cut: Cut::new(&config, self.now_ms, false),
         };
         shared.persistence.background_began(self.now_ms);
-        let tag = format!("bg-{}", std::process::id());
-        let file = match create(shared, &config, &totals, self.now_ms, &tag) {
+        let file = match create(shared, &config, &totals, self.now_ms, Kind::BackgroundSave) {
             Ok(file) => file,
             Err(message) => {
                 tracing::warn!("{message}");

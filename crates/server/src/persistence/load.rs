@@ -20,9 +20,9 @@ use martlet_snapshot::file::split::{Decoded, Piece, Records, Splitter, read_batc
 use martlet_snapshot::file::{Access, FileError, Item, ReadOptions, Record};
 use martlet_snapshot::{Error, Limits, Value};
 
-use super::LoadProgress;
 use super::aof::Phase;
 use super::aof::load::LoadedLog;
+use super::{LoadProgress, leftovers};
 use crate::config::{Config, RdbVersionCheck, error_text};
 use crate::shared::{Shared, lock};
 
@@ -439,7 +439,7 @@ pub fn load_at_start(shared: &'static Shared, config: &Config) -> Result<(), Str
         return Ok(());
     }
     if config.appendonly && shared.persistence.log.facts().phase == Phase::On {
-        return end_of_start(shared);
+        return end_of_start(shared, config);
     }
     let began_us = shared.clock.unix_us();
     let source = Source::open(&path(config)).map_err(LoadError::Open);
@@ -469,11 +469,13 @@ pub fn load_at_start(shared: &'static Shared, config: &Config) -> Result<(), Str
     if config.appendonly {
         super::aof::start::open(shared, &mut keys, config)?;
     }
-    end_of_start(shared)
+    end_of_start(shared, config)
 }
 
 /// Lets clients in.
-fn end_of_start(shared: &Shared) -> Result<(), String> {
+fn end_of_start(shared: &Shared, config: &Config) -> Result<(), String> {
+    // Before anything can be saved: a file of this process' own id is not its own yet.
+    leftovers::remove(shared.persistence.disk.as_ref(), config);
     shared.persistence.load.is_on.store(false, Ordering::SeqCst);
     shared.detour.fetch_sub(1, Ordering::SeqCst);
     Ok(())

@@ -7,6 +7,7 @@ pub mod aof;
 pub mod background;
 pub mod crew;
 pub mod file;
+pub mod leftovers;
 pub mod load;
 pub mod save;
 

@@ -14,6 +14,7 @@ use martlet_snapshot::payload::VERSION_MIN;
 use martlet_snapshot::{Form, VERSION_TIMED, VERSION_VALKEY};
 
 use super::file::NewFile;
+use super::leftovers::{self, Kind};
 use crate::config::{Config, MaxmemoryPolicy, REDIS_VERSION, error_text};
 use crate::shared::Shared;
 use crate::worker::Worker;
@@ -229,11 +230,11 @@ pub fn create(
     config: &Config,
     totals: &[Totals],
     now_ms: i64,
-    tag: &str,
+    kind: Kind,
 ) -> Result<FileWriter<NewFile>, String> {
     let version = version(config, totals)?;
     let (disk, directory, name) = (&shared.persistence.disk, &config.dir, &config.dbfilename);
-    let temporary = format!("temp-{tag}.rdb");
+    let temporary = leftovers::name(kind, std::process::id());
     let new = NewFile::create(disk.clone(), directory, name, &temporary, config.rdb_save_incremental_fsync);
     let new = new.map_err(|error| {
         format!(
@@ -250,8 +251,7 @@ impl Worker {
     fn write_all(&self, config: &Config) -> Result<(), String> {
         let shared = self.shared;
         let totals = totals(&self.keys, config.databases as usize);
-        let tag = std::process::id().to_string();
-        let file = create(shared, config, &totals, self.now_ms, &tag)?;
+        let file = create(shared, config, &totals, self.now_ms, Kind::Save)?;
         let persistence = &shared.persistence;
         let written = if persistence.background.running().is_some() || persistence.log.is_rewriting() {
             // That has a snapshot under way, or will have, and its threads wait at the gate.

@@ -74,8 +74,15 @@ pub struct Facts {
 #[derive(Debug, Default)]
 struct Listed {
     manifest: Manifest,
-    /// Numbers of bases up to this one have been used.
-    spent_bases: u64,
+    last: Option<LastIncrement>,
+}
+
+/// What is known of a file of commands that was listed while nothing was in it.
+#[derive(Debug)]
+struct LastIncrement {
+    number: u64,
+    /// Where in the journal it begins, once records go to it.
+    begins: Option<Position>,
 }
 
 /// What the writer's thread is asked for.
@@ -158,14 +165,15 @@ impl AppendLog {
         lock(&self.facts).rewrite.is_some()
     }
 
-    /// Whether rewrites have not failed so often that the next has to wait.
-    pub fn may_rewrite(&self) -> bool {
-        lock(&self.facts).failures == 0
-    }
-
     /// Has a rewrite begin as soon as it can.
     pub fn schedule_rewrite(&self) {
         lock(&self.facts).is_scheduled = true;
+    }
+
+    /// The same because somebody asks for it: failures before count no longer.
+    pub fn ask_for_rewrite(&self) {
+        let mut facts = lock(&self.facts);
+        (facts.is_scheduled, facts.failures) = (true, 0);
     }
 
     /// The text for clients whose writes are refused.
@@ -346,15 +354,22 @@ fn has_grown(log: &AppendLog, config: &Config) -> bool {
         && u128::from(current.saturating_sub(base)) * 100 >= percentage * u128::from(base.max(1))
 }
 
-/// Rewrites that keep failing are tried less and less often.
-fn is_held_back(facts: &Facts, now_ms: i64) -> bool {
-    /// Failures that are tried again at once (Redis: `AOF_REWRITE_LIMITE_THRESHOLD`).
-    const FREE: u64 = 3;
+/// For how many minutes after so many failures no rewrite begins by itself: 1, 2, 4 and so on from the third on.
+fn held_back_minutes(failures: u64) -> i64 {
+    /// Failures from which on it has to wait (Redis: `AOF_REWRITE_LIMITE_THRESHOLD`).
+    const THRESHOLD: u64 = 3;
     /// Longest delay, in minutes (Redis: `AOF_REWRITE_LIMITE_MAX_MINUTES`).
     const MOST_MINUTES: i64 = 60;
-    let minutes = match facts.failures {
-        0..FREE => return facts.failures > 0 && now_ms - facts.ended_ms < 1000,
-        more => 1_i64.checked_shl((more - FREE) as u32).unwrap_or(MOST_MINUTES).clamp(1, MOST_MINUTES),
-    };
-    now_ms - facts.ended_ms < minutes * 60_000
+    failures.checked_sub(THRESHOLD).map_or(0, |more| MOST_MINUTES.min(1 << more.min(6)))
 }
+
+/// Rewrites that keep failing are tried less and less often.
+fn is_held_back(facts: &Facts, now_ms: i64) -> bool {
+    let minutes = held_back_minutes(facts.failures);
+    // Even the first that fails is not tried again in every round.
+    let most_ms = if minutes > 0 { minutes * 60_000 } else { 1000 };
+    facts.failures > 0 && now_ms - facts.ended_ms < most_ms
+}
+
+#[cfg(test)]
+mod tests;

@@ -6,6 +6,7 @@
 //!   end        base 2,              increment 2      base 1 and increment 1 are history, and removed
 //! ```
 //!
+//! A rewrite that does not come to its end leaves increment 2 in the list; if nothing is in it by then, the next one takes it up.
 //! The manifest on disk lists a new increment before anything is written to it, and a new base after all of it is on disk.
 
 use std::io::{self, Write};
@@ -14,16 +15,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
 
-use martlet_base::disk::DiskFile;
+use martlet_base::disk::{Disk, DiskFile};
 use martlet_base::random::Random;
 use martlet_engine::{Keys, SavedKeys, Walk};
 use martlet_journal::Position;
 use martlet_journal::aof::{FileInfo, Manifest};
 
 use super::commands::CommandBase;
-use super::{Facts, Listed, Order, Phase, Rewrite, files, mode};
+use super::{Facts, LastIncrement, Listed, Order, Phase, Rewrite, files, mode};
 use crate::config::{Config, error_text};
 use crate::persistence::file::NewFile;
+use crate::persistence::leftovers::{self, Kind};
 use crate::persistence::save;
 use crate::shared::{Shared, lock};
 
@@ -33,6 +35,8 @@ enum Ended {
     Cancelled,
     /// Another snapshot is being written: it begins when that has ended.
     Waits,
+    /// Something was recorded for the increment that was to be taken up.
+    Outrun,
     /// The disk refuses.
     Failed(String),
 }
@@ -110,7 +114,9 @@ fn run(shared: &'static Shared, begun: &Begun) -> Option<Begun> {
     match &result {
         Ok(()) => tracing::info!("Background AOF rewrite finished successfully"),
         Err(Ended::Cancelled) => tracing::info!("Background AOF rewrite cancelled"),
-        Err(Ended::Waits) => tracing::info!("Background append only file rewriting waits for the save"),
+        Err(Ended::Waits | Ended::Outrun) => {
+            tracing::info!("Background append only file rewriting waits for the save");
+        }
         Err(Ended::Failed(why)) => tracing::warn!("Background AOF rewrite terminated with error: {why}"),
     }
     ended(shared, &result)
@@ -124,7 +130,7 @@ fn ended(shared: &Shared, result: &Result<(), Ended>) -> Option<Begun> {
     facts.last_s = ended.as_ref().map(|rewrite| (now_ms - rewrite.began_ms) / 1000).or(facts.last_s);
     match result {
         Ok(()) => (facts.is_sound, facts.failures) = (true, 0),
-        Err(Ended::Waits) => {
+        Err(Ended::Waits | Ended::Outrun) => {
             facts.is_scheduled = true;
             facts.rewrites -= 1;
         }
@@ -132,6 +138,12 @@ fn ended(shared: &Shared, result: &Result<(), Ended>) -> Option<Begun> {
         Err(Ended::Failed(_)) => {
             (facts.is_sound, facts.ended_ms) = (false, now_ms);
             facts.failures += 1;
+            let minutes = super::held_back_minutes(facts.failures);
+            if minutes > 0 {
+                tracing::warn!(
+                    "Background AOF rewrite has repeatedly failed and triggered the limit, will retry in {minutes} minutes"
+                );
+            }
         }
     }
     let is_followed = ended.is_some_and(|rewrite| rewrite.is_followed);
@@ -144,9 +156,27 @@ fn ended(shared: &Shared, result: &Result<(), Ended>) -> Option<Begun> {
 /// The increment that begins at the cut; there is none while the file is switched off, and only a base is asked for.
 struct Increment {
     info: FileInfo,
-    file: Box<dyn DiskFile>,
     /// Its name until its first base is there: it is not listed before, so that what an earlier file holds stays what is loaded.
     temporary: Option<String>,
+}
+
+impl Increment {
+    /// Removes it after its rewrite has failed, unless it is listed already.
+    fn give_up(&self, shared: &Shared, config: &Config) {
+        if let Some(name) = &self.temporary {
+            tracing::info!("Removing the temp incr aof file {name} in the background");
+            // It may be gone already.
+            let _ = shared.persistence.disk.remove(&files::directory(config).join(name));
+        }
+    }
+}
+
+/// How records come to go to an increment.
+enum Records {
+    /// From the cut on they go to this file.
+    Switch(Box<dyn DiskFile>),
+    /// They do already, and there were none up to this position.
+    Since(Position),
 }
 
 fn rewrite(shared: &'static Shared, begun: &Begun) -> Result<(), Ended> {
@@ -162,47 +192,108 @@ fn rewrite(shared: &'static Shared, begun: &Begun) -> Result<(), Ended> {
         return Err(Ended::Waits);
     }
     let phase = shared.persistence.log.facts().phase;
-    let (info, file, temporary) = match open_increment(shared, config, phase)? {
-        Some(Increment { info, file, temporary }) => (Some(info), Some(file), temporary),
-        None => (None, None, None),
+    let begun = match begin_increment(shared, config, phase, true) {
+        Err(Ended::Outrun) => begin_increment(shared, config, phase, false),
+        begun => begun,
     };
-    let result = cut(shared, config, phase, file).and_then(|(position, totals)| {
-        let base = new_base(&lock(&shared.persistence.log.listed), config).1;
-        let new = write_base(shared, config, &base, &totals, is_cancelled).map_err(|error| {
-            if error.kind() == io::ErrorKind::Interrupted { Ended::Cancelled } else { error.into() }
-        })?;
-        go_over(shared, config, phase, new, info.as_ref().map(|info| (info, temporary.as_deref())), position)
+    let (increment, position, totals) = begun?;
+    let base = new_base(&lock(&shared.persistence.log.listed), config).1;
+    let written = write_base(shared, config, &base, &totals, is_cancelled).map_err(|error| {
+        if error.kind() == io::ErrorKind::Interrupted { Ended::Cancelled } else { error.into() }
     });
-    if let (Err(_), Some(name)) = (&result, &temporary) {
-        tracing::info!("Removing the temp incr aof file {name} in the background");
-        // It may be gone already.
-        let _ = disk.remove(&directory.join(name));
+    let result = written.and_then(|new| go_over(shared, config, phase, new, increment.as_ref(), position));
+    if let (Err(_), Some(increment)) = (&result, &increment) {
+        increment.give_up(shared, config);
     }
     result
 }
 
-/// Creates the file for what comes after the cut; once it is listed, nothing more is to be done for it.
-fn open_increment(shared: &Shared, config: &Config, phase: Phase) -> Result<Option<Increment>, Ended> {
+/// Makes the cut, from which on records go to an increment of their own; with `takes_up` that is the last one, if it is empty.
+fn begin_increment(
+    shared: &'static Shared,
+    config: &Config,
+    phase: Phase,
+    takes_up: bool,
+) -> Result<(Option<Increment>, Position, Vec<save::Totals>), Ended> {
+    let (increment, records) = open_increment(shared, config, phase, takes_up)?.unzip();
+    match (cut(shared, config, phase, records), increment) {
+        (Ok((position, totals)), increment) => {
+            if let (Some(increment), Phase::On) = (&increment, phase) {
+                let last = LastIncrement { number: increment.info.number, begins: Some(position) };
+                lock(&shared.persistence.log.listed).last = Some(last);
+            }
+            Ok((increment, position, totals))
+        }
+        (Err(ended), increment) => {
+            increment.iter().for_each(|increment| increment.give_up(shared, config));
+            Err(ended)
+        }
+    }
+}
+
+/// Creates the file for what comes after the cut, or finds it; once it is listed, nothing more is to be done for it.
+fn open_increment(
+    shared: &Shared,
+    config: &Config,
+    phase: Phase,
+    takes_up: bool,
+) -> Result<Option<(Increment, Records)>, Ended> {
     if phase == Phase::Off {
         return Ok(None);
     }
-    let (log, disk) = (&shared.persistence.log, &shared.persistence.disk);
-    let mut listed = lock(&log.listed);
+    let disk = &shared.persistence.disk;
+    let mut listed = lock(&shared.persistence.log.listed);
+    if let (true, Some(left)) = (takes_up, left_increment(shared, config, &listed)?) {
+        return Ok(Some(left));
+    }
     let mut manifest = listed.manifest.clone();
     let info = manifest.new_increment(&files::name(config));
-    let failed = |error: io::Error| {
-        Ended::Failed(format!("Can't open the append-only file {}: {}", info.name, error_text(&error)))
-    };
     if phase == Phase::Starting {
-        let name = format!("temp-{}.incr", files::name(config));
-        let file = disk.create(&files::directory(config).join(&name)).map_err(failed)?;
-        return Ok(Some(Increment { info, file, temporary: Some(name) }));
+        let name = files::temporary_increment(config);
+        let path = files::directory(config).join(&name);
+        // What an earlier attempt has left may still be written to.
+        let file = match disk.remove(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => disk.create(&path),
+        };
+        let file = file.map_err(|error| not_opened(&info, &error))?;
+        return Ok(Some((Increment { info, temporary: Some(name) }, Records::Switch(file))));
     }
     tracing::info!("Creating AOF incr file {} on background rewrite", info.name);
-    let file = disk.create(&files::path(config, &info)).map_err(failed)?;
-    files::write_manifest(disk, config, &manifest).map_err(failed)?;
+    let file = disk.create(&files::path(config, &info)).map_err(|error| not_opened(&info, &error))?;
+    if let Err(error) = files::write_manifest(disk, config, &manifest) {
+        let refusal = not_opened(&info, &error);
+        files::abandon(disk, config, &mut listed.manifest, vec![info]);
+        return Err(refusal);
+    }
     listed.manifest = manifest;
-    Ok(Some(Increment { info, file, temporary: None }))
+    listed.last = Some(LastIncrement { number: info.number, begins: None });
+    Ok(Some((Increment { info, temporary: None }, Records::Switch(file))))
+}
+
+fn not_opened(file: &FileInfo, error: &io::Error) -> Ended {
+    Ended::Failed(format!("Can't open the append-only file {}: {}", file.name, error_text(error)))
+}
+
+/// The last increment, if it was made for a rewrite that did not come to its end, and nothing is in it: they must not pile up.
+fn left_increment(
+    shared: &Shared,
+    config: &Config,
+    listed: &Listed,
+) -> Result<Option<(Increment, Records)>, Ended> {
+    let [_, .., info] = listed.manifest.increments.as_slice() else { return Ok(None) };
+    let records = match &listed.last {
+        Some(LastIncrement { number, begins }) if *number == info.number => match *begins {
+            None => {
+                let file = shared.persistence.disk.create(&files::path(config, info));
+                Records::Switch(file.map_err(|error| not_opened(info, &error))?)
+            }
+            Some(position) if position == shared.engine.journal.end() => Records::Since(position),
+            Some(_) => return Ok(None),
+        },
+        _ => return Ok(None),
+    };
+    Ok(Some((Increment { info: info.clone(), temporary: None }, records)))
 }
 
 /// The instant that the new base is of: behind the closed gate, so that no command is in two files, or in none.
@@ -210,7 +301,7 @@ fn cut(
     shared: &'static Shared,
     config: &Config,
     phase: Phase,
-    file: Option<Box<dyn DiskFile>>,
+    records: Option<Records>,
 ) -> Result<(Position, Vec<save::Totals>), Ended> {
     let (log, journal) = (&shared.persistence.log, &shared.engine.journal);
     let mut keys = Keys::new(shared.engine, shared.saver(0), Random::from_entropy());
@@ -222,12 +313,17 @@ fn cut(
         if facts.phase != phase {
             return Err(Ended::Cancelled);
         }
+        let position = journal.end();
+        if let Some(Records::Since(since)) = records
+            && since != position
+        {
+            return Err(Ended::Outrun);
+        }
         keys.hold_all();
         let totals = save::totals(&keys, config.databases as usize);
         keys.release();
         shared.engine.snapshot.cut();
-        let position = journal.end();
-        if let Some(file) = file {
+        if let Some(Records::Switch(file)) = records {
             log.order(Order::Switch { from: position, file: Some((file, 0)) });
             log.closed_bytes.store(log.current_bytes.load(Ordering::Relaxed), Ordering::Relaxed);
         }
@@ -255,7 +351,7 @@ pub fn write_base(
         shared.persistence.disk.clone(),
         &files::directory(config),
         Path::new(&base.name),
-        &format!("temp-rewriteaof-bg-{}.aof", std::process::id()),
+        &leftovers::name(Kind::Base, std::process::id()),
         config.aof_rewrite_incremental_fsync,
     );
     let new =
@@ -291,41 +387,43 @@ fn write_commands(
     if config.aof_timestamp_enabled {
         base.bytes.extend_from_slice(format!("#TS:{}\r\n", shared.clock.unix_ms() / 1000).as_bytes());
     }
-    let mut result = Ok(());
     walk(shared, is_cancelled, |taken| {
         taken.for_each(|saved| base.key(&saved));
-        result = new.write_all(&base.bytes);
+        let result = new.write_all(&base.bytes);
         base.bytes.clear();
-        result.is_ok()
+        result
     })?;
-    result?;
     Ok(new)
 }
 
-/// Hands over what the keyspace held at the cut, some keys at a time, as long as `write` goes on.
+/// Hands over what the keyspace held at the cut, some keys at a time, until `write` fails.
+///
+/// # Errors
+/// That of `write`; [`io::ErrorKind::Interrupted`] if it was cancelled.
 fn walk(
     shared: &'static Shared,
     is_cancelled: &Arc<AtomicBool>,
-    mut write: impl FnMut(&SavedKeys) -> bool,
+    mut write: impl FnMut(&SavedKeys) -> io::Result<()>,
 ) -> io::Result<()> {
     let mut walk = Walk::new(shared.engine, shared.saver(0));
     let mut taken = SavedKeys::default();
     let is_wanted = || !is_cancelled.load(Ordering::Relaxed);
-    let (mut is_whole, mut goes_on) = (false, true);
-    while is_wanted() && goes_on && !is_whole {
+    let (mut is_whole, mut written) = (false, Ok(()));
+    while is_wanted() && written.is_ok() && !is_whole {
         is_whole = !walk.take(&mut taken);
-        goes_on = write(&taken);
+        written = write(&taken);
         crate::persistence::delay(shared.config.snapshot().rdb_key_save_delay_us, taken.len(), is_wanted);
     }
     walk.end(&mut taken);
-    write(&taken);
+    // Its part may be written after one that was refused, and the refusal must not be forgotten over it.
+    written.and_then(|()| write(&taken))?;
     if is_wanted() { Ok(()) } else { Err(io::ErrorKind::Interrupted.into()) }
 }
 
 /// The list with the next base in place of the present one, and that base.
 fn new_base(listed: &Listed, config: &Config) -> (Manifest, FileInfo) {
     let mut manifest = listed.manifest.clone();
-    let base = manifest.new_base(&files::name(config), config.aof_use_rdb_preamble, listed.spent_bases);
+    let base = manifest.new_base(&files::name(config), config.aof_use_rdb_preamble);
     (manifest, base)
 }
 
@@ -335,7 +433,7 @@ fn go_over(
     config: &Config,
     phase: Phase,
     new: NewFile,
-    increment: Option<(&FileInfo, Option<&str>)>,
+    increment: Option<&Increment>,
     position: Position,
 ) -> Result<(), Ended> {
     let (log, disk) = (&shared.persistence.log, &shared.persistence.disk);
@@ -344,16 +442,12 @@ fn go_over(
         return Err(Ended::Cancelled);
     }
     let (mut manifest, base) = new_base(&listed, config);
-    if let Some((increment, Some(temporary))) = increment {
-        disk.rename(&files::directory(config).join(temporary), &files::path(config, increment))?;
-        manifest.increments.push(increment.clone());
+    let mut made = Vec::new();
+    if let Err(error) = publish(disk, config, new, increment, &mut manifest, &mut made) {
+        files::abandon(disk, config, &mut listed.manifest, made);
+        return Err(error.into());
     }
-    manifest.retire_before(increment.map_or(u64::MAX, |(increment, _)| increment.number));
-    // Should the list be on disk although it seems not to be, another base must not take this one's name.
-    listed.spent_bases = base.number;
-    new.publish()?;
     tracing::info!("Successfully created the AOF base file {}", base.name);
-    files::write_manifest(disk, config, &manifest)?;
     let size = |file: &FileInfo| std::fs::metadata(files::path(config, file)).map_or(0, |facts| facts.len());
     let (base_bytes, all_bytes) = (size(&base), manifest.files().map(size).sum());
     log.closed_bytes.store(base_bytes, Ordering::Relaxed);
@@ -370,4 +464,24 @@ fn go_over(
     files::remove_history(disk, config, &mut manifest);
     listed.manifest = manifest;
     Ok(())
+}
+
+/// Gives what a rewrite has made its names, and replaces the list on disk; `made` tells which files have been named.
+fn publish(
+    disk: &Arc<dyn Disk>,
+    config: &Config,
+    new: NewFile,
+    increment: Option<&Increment>,
+    manifest: &mut Manifest,
+    made: &mut Vec<FileInfo>,
+) -> io::Result<()> {
+    if let Some(Increment { info, temporary: Some(temporary) }) = increment {
+        disk.rename(&files::directory(config).join(temporary), &files::path(config, info))?;
+        made.push(info.clone());
+        manifest.increments.push(info.clone());
+    }
+    manifest.retire_before(increment.map_or(u64::MAX, |increment| increment.info.number));
+    made.extend(manifest.base.clone());
+    new.publish()?;
+    files::write_manifest(disk, config, manifest)
 }

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use martlet_engine::Keys;
 use martlet_journal::aof::FileInfo;
 
-use super::{Order, Phase, files, mode, rewrite, writer};
+use super::{LastIncrement, Order, Phase, files, mode, rewrite, writer};
 use crate::config::{Config, error_text};
 use crate::persistence::save;
 use crate::shared::{Shared, lock};
@@ -26,6 +26,7 @@ pub fn open(shared: &'static Shared, keys: &mut Keys, config: &Config) -> Result
         failed(&format!("Can't open or create append-only dir {}", config.appenddirname.display()), &error)
     })?;
     let mut listed = lock(&log.listed);
+    let loaded = listed.manifest.clone();
     let manifest = &mut listed.manifest;
     if manifest.is_empty() {
         let totals = shared.engine.gate.closed(|| {
@@ -35,7 +36,7 @@ pub fn open(shared: &'static Shared, keys: &mut Keys, config: &Config) -> Result
             shared.engine.snapshot.cut();
             totals
         });
-        let base = manifest.new_base(&files::name(config), config.aof_use_rdb_preamble, 0);
+        let base = manifest.new_base(&files::name(config), config.aof_use_rdb_preamble);
         tracing::info!("Creating AOF base file {} on server start", base.name);
         rewrite::write_base(shared, config, &base, &totals, &Arc::default())
             .and_then(|new| new.publish())
@@ -50,8 +51,12 @@ pub fn open(shared: &'static Shared, keys: &mut Keys, config: &Config) -> Result
     let file = disk
         .append(&path)
         .map_err(|error| failed(&format!("Can't open the append-only file {}", last.name), &error))?;
-    files::write_manifest(disk, config, manifest)
-        .map_err(|error| failed("Can't write the AOF manifest", &error))?;
+    let listing = match *manifest == loaded {
+        // Before anything is written that only this list knows of.
+        true => disk.sync_directory(&directory),
+        false => files::write_manifest(disk, config, manifest),
+    };
+    listing.map_err(|error| failed("Can't write the AOF manifest", &error))?;
     let size = |path: &Path| std::fs::metadata(path).map_or(0, |facts| facts.len());
     let of = |file: &FileInfo| size(&files::path(config, file));
     let (total, last_bytes): (u64, u64) = (manifest.files().map(of).sum(), size(&path));
@@ -59,12 +64,15 @@ pub fn open(shared: &'static Shared, keys: &mut Keys, config: &Config) -> Result
     log.current_bytes.store(total, Ordering::Relaxed);
     log.base_bytes.store(manifest.base.as_ref().map_or(0, of), Ordering::Relaxed);
     writer::start(shared).map_err(|error| failed("Can't start the thread for the AOF", &error))?;
-    shared.engine.gate.closed(|| {
+    let from = shared.engine.gate.closed(|| {
         let from = shared.engine.journal.end();
         log.order(Order::Switch { from, file: Some((file, last_bytes)) });
         shared.engine.journal.set_mode(mode(config));
+        from
     });
     files::remove_history(disk, config, manifest);
+    let begins = (last_bytes == 0).then_some(from);
+    listed.last = begins.map(|from| LastIncrement { number: last.number, begins: Some(from) });
     lock(&log.facts).phase = Phase::On;
     Ok(())
 }

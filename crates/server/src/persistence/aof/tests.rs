@@ -1,0 +1,365 @@
+//! Rewrites on a disk that refuses one step after another, that lies, or that loses power: the server goes on, what was acknowledged is
+//! loaded, the next rewrite ends well, and no files pile up.
+
+use std::fs;
+use std::path::Path;
+
+use martlet_base::disk::faults::{Fault, FaultyDisk, Operation, errno};
+use martlet_base::number::NumberBuffer;
+use martlet_keyspace::Key;
+use martlet_protocol::request::OwnedArgs;
+
+use super::*;
+use crate::config::ConfigStore;
+use crate::persistence::load::load_at_start;
+use crate::registry::Registry;
+use replay::Replay;
+
+/// The key that is written.
+const TEXT: &[u8] = b"text";
+
+/// A server without clients.
+struct House {
+    shared: &'static Shared,
+    worker: Worker,
+    disk: FaultyDisk,
+    _directory: tempfile::TempDir,
+    /// The numbers from 0 on that were appended to a text.
+    written: usize,
+    /// So many of them are on disk for certain.
+    acknowledged: usize,
+}
+
+fn shared(config: Config, disk: Arc<dyn martlet_base::disk::Disk>) -> &'static Shared {
+    let registry = Box::leak(Box::new(Registry::new(&[]).unwrap()));
+    let mut shared = Shared::new(ConfigStore::new(config), registry, 1, None).unwrap();
+    shared.persistence.disk = disk;
+    Box::leak(Box::new(shared))
+}
+
+impl House {
+    fn new(change: impl FnOnce(&mut Config)) -> House {
+        let directory = tempfile::tempdir().unwrap();
+        let mut config = Config { dir: directory.path().into(), appendonly: true, ..Config::default() };
+        config.appendfsync = AppendFsync::Always;
+        change(&mut config);
+        let disk = FaultyDisk::new(|_, _, _| None);
+        let shared = shared(config.clone(), Arc::new(disk.clone()));
+        crate::persistence::load::announce(shared);
+        load_at_start(shared, &config).unwrap();
+        let worker = Worker::new(shared, 0);
+        let mut house = House { shared, worker, disk, _directory: directory, written: 0, acknowledged: 0 };
+        house.write(10);
+        assert!(house.flush());
+        house
+    }
+
+    fn log(&self) -> &'static AppendLog {
+        &self.shared.persistence.log
+    }
+
+    fn files(&self) -> std::path::PathBuf {
+        files::directory(&self.shared.config.snapshot())
+    }
+
+    fn write(&mut self, count: usize) {
+        let settings = crate::settings::from_config(&self.shared.config.snapshot());
+        let mut replay = Replay::new(self.shared.registry, &settings, 0);
+        for _ in 0..count {
+            let number = format!("{},", self.written);
+            let args = OwnedArgs::from_slices([b"APPEND".as_slice(), TEXT, number.as_bytes()]);
+            let keys = &mut self.worker.keys;
+            self.shared.engine.gate.enter(0);
+            keys.effects.recording = self.shared.engine.journal.is_on();
+            replay.run(keys, &args.view(), &mut |_, _| ()).unwrap();
+            keys.with_shard(0, |keys| keys.effects.request_ended(0, &args.view(), true));
+            self.shared.engine.gate.leave(0);
+            self.written += 1;
+        }
+    }
+
+    /// Whether all that was written is on disk.
+    fn flush(&mut self) -> bool {
+        let is_done = self.shared.flush_log();
+        if is_done {
+            self.acknowledged = self.written;
+        }
+        is_done
+    }
+
+    /// Has a step of what comes fail once; whether it has come to that.
+    fn fail_at(&self, step: usize, fault: Fault) -> Arc<AtomicBool> {
+        let first = self.disk.operations().len();
+        let is_hit = Arc::new(AtomicBool::new(false));
+        let hit = is_hit.clone();
+        self.disk.plan(move |at, operation, _| {
+            let is_here = at == first + step;
+            hit.fetch_or(is_here, Ordering::SeqCst);
+            let is_apt = operation == Operation::Write || !matches!(fault, Fault::Torn(_) | Fault::Short);
+            (is_here && is_apt).then_some(fault)
+        });
+        is_hit
+    }
+
+    fn fail_no_more(&self) {
+        self.disk.plan(|_, _, _| None);
+    }
+
+    /// Rewrites; whether that went well.
+    fn rewrite(&self) -> bool {
+        rewrite::begin(self.shared).unwrap();
+        self.log().wait_for_rewrite();
+        self.log().facts().is_sound
+    }
+
+    /// Switches the file on or off.
+    fn switch(&mut self, on: bool) {
+        let mut config = (*self.shared.config.snapshot()).clone();
+        config.appendonly = on;
+        self.shared.config.publish(config);
+        self.worker.follow_config();
+        let worker = &mut self.worker;
+        self.shared.engine.gate.closed(|| {
+            worker.keys.hold_all();
+            worker.follow_appendonly().unwrap();
+            worker.keys.release();
+        });
+        self.log().wait_for_rewrite();
+    }
+
+    fn names(&self) -> Vec<String> {
+        let entries = fs::read_dir(self.files()).unwrap();
+        let mut names: Vec<_> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    /// Once the disk is sound again, everything is as if nothing had happened.
+    fn recover(&mut self, reader: &mut Reader, about: &str) {
+        self.fail_no_more();
+        assert!(self.rewrite(), "{about}");
+        assert!(self.flush(), "{about}");
+        assert_eq!(self.names().len(), 3, "{about}: {:?}", self.names());
+        self.write(1);
+        assert!(self.flush(), "{about}");
+        self.check(reader, &self.files(), about);
+    }
+
+    /// Loads the files as they are: all that was acknowledged is there, and nothing that was not written, or in another order.
+    fn check(&self, reader: &mut Reader, files: &Path, about: &str) {
+        let loaded = reader.load(files).unwrap_or_else(|error| panic!("{about}: {error}"));
+        let count = loaded.matches(',').count();
+        assert!((self.acknowledged..=self.written).contains(&count), "{about}: {loaded} of {}", self.written);
+        assert_eq!(loaded, (0..count).map(|number| format!("{number},")).collect::<String>(), "{about}");
+    }
+}
+
+/// Another server, that loads what the first has left.
+struct Reader {
+    shared: &'static Shared,
+    keys: martlet_engine::Keys,
+}
+
+impl Reader {
+    fn new() -> Reader {
+        let shared = shared(Config::default(), Arc::new(martlet_base::disk::RealDisk));
+        let random = martlet_base::random::Random::seeded(1);
+        Reader { shared, keys: martlet_engine::Keys::new(shared.engine, 0, random) }
+    }
+
+    fn load(&mut self, files: &Path) -> Result<String, String> {
+        let directory = tempfile::tempdir().unwrap();
+        let config = Config { dir: directory.path().into(), ..Config::default() };
+        let copy = files::directory(&config);
+        fs::create_dir(&copy).unwrap();
+        for entry in fs::read_dir(files).unwrap() {
+            let entry = entry.unwrap();
+            fs::copy(entry.path(), copy.join(entry.file_name())).unwrap();
+        }
+        let (shared, keys) = (self.shared, &mut self.keys);
+        shared.engine.gate.closed(|| {
+            keys.hold_all();
+            keys.flush(None, true);
+            let loaded = load::load(shared, keys, &config, &mut |keys, work| work(keys), &mut || true);
+            let text = keys.read_str(&Key::new(TEXT)).unwrap();
+            let text = text.map(|text| text.bytes(&mut NumberBuffer::new()).to_vec()).unwrap_or_default();
+            keys.release();
+            loaded.map(|_| String::from_utf8(text).unwrap())
+        })
+    }
+}
+
+const FAULTS: [Fault; 5] = [
+    Fault::Refuse(errno::EIO),
+    Fault::Refuse(errno::ENOSPC),
+    Fault::Torn(errno::ENOSPC),
+    Fault::Short,
+    Fault::Lie,
+];
+
+#[test]
+fn whichever_step_of_a_rewrite_fails_the_server_goes_on() {
+    let mut reader = Reader::new();
+    for preamble in [true, false] {
+        let mut house = House::new(|config| config.aof_use_rdb_preamble = preamble);
+        for fault in FAULTS {
+            let mut refused = 0;
+            for step in 0.. {
+                let about = format!("preamble {preamble}, step {step}, {fault:?}");
+                house.write(2);
+                assert!(house.flush(), "{about}");
+                let is_hit = house.fail_at(step, fault);
+                let is_sound = house.rewrite();
+                house.check(&mut reader, &house.files(), &about);
+                house.write(2);
+                let is_trusted = house.flush();
+                if !is_hit.load(Ordering::SeqCst) {
+                    assert!(is_sound && is_trusted && step >= 20, "{about}: there are no more steps");
+                    break;
+                }
+                refused += usize::from(!is_sound);
+                assert!(is_sound || matches!(fault, Fault::Refuse(_) | Fault::Torn(_)), "{about}");
+                assert!(house.names().len() <= 6, "{about}: {:?}", house.names());
+                house.check(&mut reader, &house.files(), &about);
+                house.recover(&mut reader, &about);
+            }
+            let expected = match fault {
+                Fault::Refuse(_) => 14..,
+                Fault::Torn(_) => 3..,
+                Fault::Short | Fault::Lie => 0..,
+            };
+            assert!(expected.contains(&refused), "{fault:?}: {refused}");
+        }
+    }
+}
+
+#[test]
+fn power_may_fail_at_each_step_of_a_rewrite() {
+    let mut reader = Reader::new();
+    for preamble in [true, false] {
+        let mut house = House::new(|config| config.aof_use_rdb_preamble = preamble);
+        for stop in 0.. {
+            house.write(2);
+            assert!(house.flush());
+            let first = house.disk.operations().len();
+            house.disk.plan(move |at, _, _| (at >= first + stop).then_some(Fault::Refuse(errno::EIO)));
+            let is_sound = house.rewrite();
+            house.write(1);
+            let is_whole = house.disk.operations().len() < first + stop;
+            for seed in 0..8 {
+                let left = tempfile::tempdir().unwrap();
+                house.disk.lose_power(seed, &house.files(), left.path()).unwrap();
+                let about = format!("preamble {preamble}, power lost at {stop}, {seed}");
+                house.check(&mut reader, left.path(), &about);
+            }
+            house.recover(&mut reader, &format!("preamble {preamble}, stopped at {stop}"));
+            if is_whole {
+                assert!(is_sound && stop >= 20, "{stop}");
+                break;
+            }
+        }
+    }
+}
+
+#[test]
+fn whichever_step_of_switching_it_on_fails_the_old_files_or_the_new_ones_load() {
+    let mut reader = Reader::new();
+    let mut house = House::new(|_| ());
+    for fault in [Fault::Refuse(errno::EIO), Fault::Torn(errno::ENOSPC)] {
+        for step in 0.. {
+            let about = format!("step {step}, {fault:?}");
+            house.switch(false);
+            house.write(2);
+            let is_hit = house.fail_at(step, fault);
+            house.switch(true);
+            house.write(2);
+            if house.log().facts().phase == Phase::On {
+                house.flush();
+            }
+            house.check(&mut reader, &house.files(), &about);
+            house.recover(&mut reader, &about);
+            assert_eq!(house.log().facts().phase, Phase::On, "{about}");
+            if !is_hit.load(Ordering::SeqCst) {
+                assert!(step >= 10, "{about}");
+                break;
+            }
+        }
+    }
+}
+
+#[test]
+fn increments_of_rewrites_that_do_not_end_do_not_pile_up() {
+    let mut reader = Reader::new();
+    let mut house = House::new(|_| ());
+    let is_base = |path: &Path| path.to_string_lossy().contains("temp-rewriteaof");
+    let refuse = move |_: usize, operation: Operation, path: &Path| {
+        (operation == Operation::Create && is_base(path)).then_some(Fault::Refuse(errno::ENOSPC))
+    };
+    house.disk.plan(refuse);
+    let increments = |house: &House| lock(&house.log().listed).manifest.increments.len();
+    for round in 0..4 {
+        for _ in 0..5 {
+            assert!(!house.rewrite());
+            assert_eq!(increments(&house), round + 2);
+        }
+        // What is in one stays in it.
+        house.write(1);
+        assert!(house.flush());
+        house.check(&mut reader, &house.files(), "after failures");
+    }
+    house.fail_no_more();
+    let mut config = (*house.shared.config.snapshot()).clone();
+    config.rdb_key_save_delay_us = 10_000_000;
+    house.shared.config.publish(config.clone());
+    let before = increments(&house);
+    for _ in 0..5 {
+        rewrite::begin(house.shared).unwrap();
+        house.log().cancel_rewrite();
+        house.log().wait_for_rewrite();
+        assert!(increments(&house) <= before + 1);
+    }
+    config.rdb_key_save_delay_us = 0;
+    house.shared.config.publish(config);
+    house.recover(&mut reader, "after cancellations");
+    assert_eq!(increments(&house), 1);
+}
+
+#[test]
+fn rewrites_that_keep_failing_wait_longer_and_longer() {
+    let minutes: Vec<_> = (0..11).map(held_back_minutes).collect();
+    assert_eq!(minutes, [0, 0, 0, 1, 2, 4, 8, 16, 32, 60, 60]);
+    assert_eq!(held_back_minutes(u64::MAX), 60);
+    let mut facts = AppendLog::default().facts();
+    for (failures, wait_ms) in [(0, 0), (1, 1000), (2, 1000), (3, 60_000), (4, 120_000), (100, 3_600_000)] {
+        (facts.failures, facts.ended_ms) = (failures, 5);
+        assert!(!is_held_back(&facts, 5 + wait_ms), "{failures}");
+        assert_eq!(is_held_back(&facts, 4 + wait_ms), failures > 0, "{failures}");
+    }
+}
+
+#[test]
+fn the_disk_is_left_alone_during_a_rewrite_if_that_is_wanted() {
+    for (spares, expected) in [(true, 0), (false, 1)] {
+        let mut house = House::new(|config| config.no_appendfsync_on_rewrite = spares);
+        let syncs = |house: &House| {
+            house.disk.operations().iter().filter(|&&operation| operation == Operation::Sync).count()
+        };
+        let write = |house: &mut House| {
+            let before = syncs(house);
+            house.write(1);
+            house.shared.engine.journal.nudge();
+            // Replies leave: what the configuration leaves to the operating system is as good as on disk.
+            while house.shared.engine.journal.is_behind() {
+                std::thread::yield_now();
+            }
+            syncs(house) - before
+        };
+        assert_eq!(write(&mut house), 1);
+        let rewrite = Rewrite { began_ms: 0, is_cancelled: Arc::default(), is_followed: false };
+        lock(&house.log().facts).rewrite = Some(rewrite);
+        assert_eq!(write(&mut house), expected);
+        lock(&house.log().facts).rewrite = None;
+        assert_eq!(write(&mut house), 1);
+    }
+}

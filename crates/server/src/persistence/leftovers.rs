@@ -1,0 +1,168 @@
+//! Temporary files that a save or a rewrite has left behind because its process was killed.
+//!
+//! What always holds: a file is only removed if its name is to the letter one that this server gives, if the process in the name does not
+//! live, or is this one, which has not begun to save yet, and if nobody holds the lock that [`Disk::create`] takes. So servers may share a
+//! directory, also from within containers that do not see each other's processes.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::path::Path;
+
+use martlet_base::disk::Disk;
+use rustix::process::{Pid, test_kill_process};
+
+use super::aof::files;
+use crate::config::{Config, error_text};
+
+/// What is written under a temporary name with the process' id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// An RDB file while everything stands still.
+    Save,
+    /// An RDB file in the background.
+    BackgroundSave,
+    /// The base of an append-only file.
+    Base,
+}
+
+impl Kind {
+    const ALL: [Kind; 3] = [Kind::Save, Kind::BackgroundSave, Kind::Base];
+
+    /// What is before and behind the id.
+    fn around(self) -> (&'static str, &'static str) {
+        match self {
+            Kind::Save => ("temp-", ".rdb"),
+            Kind::BackgroundSave => ("temp-bg-", ".rdb"),
+            Kind::Base => ("temp-rewriteaof-bg-", ".aof"),
+        }
+    }
+}
+
+/// The temporary name of a file that the process of this id writes.
+pub fn name(kind: Kind, pid: u32) -> String {
+    let (before, behind) = kind.around();
+    format!("{before}{pid}{behind}")
+}
+
+/// The process that has given a file this name.
+fn maker(name: &str) -> Option<u32> {
+    Kind::ALL.into_iter().find_map(|kind| {
+        let (before, behind) = kind.around();
+        let pid = name.strip_prefix(before)?.strip_suffix(behind)?.parse().ok()?;
+        (self::name(kind, pid) == name).then_some(pid)
+    })
+}
+
+fn is_alive(pid: u32) -> bool {
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    pid.is_some_and(|pid| test_kill_process(pid) != Err(rustix::io::Errno::SRCH))
+}
+
+/// Removes what was left behind in the directories of the data, before this process saves for the first time.
+pub fn remove(disk: &dyn Disk, config: &Config) {
+    let is_left = |name: &str| maker(name).is_some_and(|pid| pid == std::process::id() || !is_alive(pid));
+    remove_from(disk, &config.dir, is_left);
+    let without_id = [files::temporary_increment(config), files::temporary_manifest(config)];
+    let is_left = |name: &str| is_left(name) || without_id.iter().any(|other| other == name);
+    remove_from(disk, &files::directory(config), is_left);
+}
+
+fn remove_from(disk: &dyn Disk, directory: &Path, is_left: impl Fn(&str) -> bool) {
+    // A directory that is not there has nothing in it; one that cannot be read is not this function's concern.
+    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let is_file = || entry.file_type().is_ok_and(|kind| kind.is_file());
+        if !name.to_str().is_some_and(&is_left) || !is_file() {
+            continue;
+        }
+        let removed = nobody_writes(&entry.path()).and_then(|locked| {
+            disk.remove(&entry.path())?;
+            drop(locked);
+            Ok(())
+        });
+        match removed {
+            Ok(()) => tracing::info!("Removed {}, which a process that was killed has left", name.display()),
+            Err(error) => tracing::warn!("{} is left where it is: {}", name.display(), error_text(&error)),
+        }
+    }
+}
+
+/// The file, locked.
+///
+/// # Errors
+/// Somebody writes it, or that cannot be told.
+fn nobody_writes(path: &Path) -> io::Result<File> {
+    let file = OpenOptions::new().append(true).open(path)?;
+    file.try_lock().map_err(io::Error::from)?;
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use martlet_base::disk::RealDisk;
+    use std::process::{Command, Stdio};
+
+    /// The id of a process that has ended.
+    fn dead() -> u32 {
+        let mut child = Command::new("true").stdin(Stdio::null()).spawn().unwrap();
+        child.wait().unwrap();
+        child.id()
+    }
+
+    #[test]
+    fn only_what_a_dead_process_has_left_is_removed() {
+        let directory = tempfile::tempdir().unwrap();
+        let config = Config { dir: directory.path().into(), ..Config::default() };
+        let log = files::directory(&config);
+        fs::create_dir(&log).unwrap();
+        let (dead, own) = (dead(), std::process::id());
+        let parent = std::os::unix::process::parent_id();
+        let gone: Vec<_> =
+            Kind::ALL.into_iter().flat_map(|kind| [name(kind, dead), name(kind, own)]).collect();
+        let others = [
+            name(Kind::BackgroundSave, parent),
+            format!("temp-{dead}.rdb.bak"),
+            format!("temp-0{dead}.rdb"),
+            format!("temp-+{dead}.rdb"),
+            format!("temp-rewriteaof-{dead}.aof"),
+            "temp-x.rdb".into(),
+            "temp-.rdb".into(),
+            "temp-other.aof.incr".into(),
+            "temp-4000000000.rdb.".into(),
+            "dump.rdb".into(),
+        ];
+        let mut left: Vec<_> = others.iter().map(|name| config.dir.join(name)).collect();
+        for name in gone.iter().chain(&others) {
+            fs::write(config.dir.join(name), "x").unwrap();
+            fs::write(log.join(name), "x").unwrap();
+        }
+        left.extend(others.iter().map(|name| log.join(name)));
+        for name in ["temp-appendonly.aof.incr", "temp-appendonly.aof.manifest"] {
+            fs::write(config.dir.join(name), "not where they are made").unwrap();
+            fs::write(log.join(name), "x").unwrap();
+            left.push(config.dir.join(name));
+        }
+        remove(&RealDisk, &config);
+        left.push(log.clone());
+        left.sort();
+        let entries = |path: &Path| fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path());
+        let mut found: Vec<_> = entries(&config.dir).chain(entries(&log)).collect();
+        found.sort();
+        assert_eq!(found, left);
+    }
+
+    #[test]
+    fn what_somebody_writes_is_left_to_them() {
+        let directory = tempfile::tempdir().unwrap();
+        let config = Config { dir: directory.path().into(), ..Config::default() };
+        // As of a process in another container, with an id of which nobody is here.
+        let path = config.dir.join(name(Kind::BackgroundSave, dead()));
+        let file = RealDisk.create(&path).unwrap();
+        remove(&RealDisk, &config);
+        assert!(path.exists());
+        drop(file);
+        remove(&RealDisk, &config);
+        assert!(!path.exists());
+    }
+}
