@@ -7,6 +7,7 @@ pub mod clients;
 pub mod commands;
 pub mod config;
 pub mod connection;
+mod crash;
 mod dispatch;
 pub mod latency;
 mod listeners;

@@ -83,14 +83,18 @@ impl Log {
         *self.style.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write(&self, level: LogLevel, message: &str) {
-        let line = line(self.style(), level, SystemTime::now(), message);
+    /// Writes text as it is, without a time.
+    pub fn raw(&self, text: &str) {
         // A log that cannot be written is no reason to fail, and there is nowhere to say so.
         let _ = match &self.file {
-            None => std::io::stdout().lock().write_all(line.as_bytes()),
+            None => std::io::stdout().lock().write_all(text.as_bytes()),
             Some(path) => (std::fs::OpenOptions::new().append(true).create(true).open(path))
-                .and_then(|mut file| file.write_all(line.as_bytes())),
+                .and_then(|mut file| file.write_all(text.as_bytes())),
         };
+    }
+
+    fn write(&self, level: LogLevel, message: &str) {
+        self.raw(&line(self.style(), level, SystemTime::now(), message));
         if let Some(syslog) = &self.syslog {
             let priority = match level {
                 LogLevel::Debug => libc::LOG_DEBUG,

@@ -8,6 +8,7 @@ use martlet_net::Backend;
 use crate::config::{IoBackend, Surroundings};
 use crate::listeners::{self, Listener};
 use crate::persistence::load::{announce, load_at_start, size_at_start};
+use crate::process::guard_thread;
 use crate::registry::Registry;
 use crate::shared::Shared;
 use crate::startup::{Prepared, Serving, Start, prepare};
@@ -48,7 +49,6 @@ pub fn main(program: &str, arguments: &[OsString]) -> i32 {
 }
 
 fn serve(prepared: Prepared) -> Result<(), String> {
-    end_on_panic();
     let config = prepared.store.snapshot();
     let renames: Vec<(String, String)> = prepared
         .renames
@@ -63,6 +63,8 @@ fn serve(prepared: Prepared) -> Result<(), String> {
     let shared = Shared::new(prepared.store.clone(), registry, threads, file).map_err(|e| e.to_string())?;
     let shared: &'static Shared = Box::leak(Box::new(shared));
     shared.port.store(u32::from(config.port), Ordering::Relaxed);
+    crate::crash::install(shared, &prepared.log)?;
+    guard_thread();
 
     let tcp = listeners::tcp(&config)?;
     let unix = listeners::unix(&config)?;
@@ -119,17 +121,6 @@ fn serve(prepared: Prepared) -> Result<(), String> {
     result.map_err(|e| format!("The I/O backend has failed: {e}"))
 }
 
-/// Makes a panic end the process: a thread that died with a shard locked would leave a server that hangs.
-fn end_on_panic() {
-    std::panic::set_hook(Box::new(|panic| {
-        tracing::error!(
-            "Martlet has met a defect and ends: {panic}\n{}",
-            std::backtrace::Backtrace::force_capture()
-        );
-        std::process::abort();
-    }));
-}
-
 /// The first thread's loop: it has the listeners.
 fn run_first(
     shared: &'static Shared,
@@ -157,6 +148,7 @@ fn start_others(
     for thread in 1..shared.thread_count() {
         let ready = ready.clone();
         let body = move || {
+            guard_thread();
             let mut backend = match kind.open() {
                 Ok(backend) => backend,
                 Err(error) => {

@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 /// How long a server may take until it answers PING.
@@ -53,6 +53,11 @@ impl Server {
     /// Waits until the process has ended on its own: whether it did so in order.
     pub fn wait(mut self) -> io::Result<bool> {
         Ok(self.child.wait()?.success())
+    }
+
+    /// Waits until the process has ended on its own: how, and what it said.
+    pub fn end(mut self) -> io::Result<(ExitStatus, String)> {
+        Ok((self.child.wait()?, self.log()))
     }
 
     /// Where it listens.

@@ -26,6 +26,7 @@ static DEBUG: ServerCommand = container(
     -2,
     &[
         &AOF_FLUSH_SLEEP,
+        &ASSERT,
         &CHANGE_REPL_ID,
         &DIGEST,
         &DIGEST_VALUE,
@@ -36,11 +37,13 @@ static DEBUG: ServerCommand = container(
         &LOADAOF,
         &LOG,
         &OBJECT,
+        &PANIC,
         &PAUSE_CRON,
         &POPULATE,
         &PROTOCOL,
         &QUICKLIST_PACKED_THRESHOLD,
         &RELOAD,
+        &SEGFAULT,
         &SET_ACTIVE_EXPIRE,
         &SET_DISABLE_DENY_SCRIPTS,
         &SLEEP,
@@ -62,6 +65,41 @@ fn aof_flush_sleep(call: &mut Call<'_>) -> Outcome {
     let sleep_us = parse_i64(call.arg(2)).and_then(|us| u64::try_from(us).ok()).ok_or(Error::NotInteger)?;
     call.worker.shared.persistence.log.flush_sleep_us.store(sleep_us, Ordering::Relaxed);
     call.reply.ok();
+    Ok(())
+}
+
+static ASSERT: ServerCommand = command("debug|assert", 2, assert as ServerHandler).flags(FLAGS).doc(
+    Group::Server,
+    "5.0.0",
+    "O(1)",
+    "Ends the server as a failed assertion does.",
+);
+
+fn assert(_: &mut Call<'_>) -> Outcome {
+    assert!(std::hint::black_box(false), "assertion failed: asked for by DEBUG ASSERT");
+    Ok(())
+}
+
+static PANIC: ServerCommand = command("debug|panic", 2, panic as ServerHandler).flags(FLAGS).doc(
+    Group::Server,
+    "5.0.0",
+    "O(1)",
+    "Ends the server as a defect does.",
+);
+
+fn panic(_: &mut Call<'_>) -> Outcome {
+    panic!("asked for by DEBUG PANIC");
+}
+
+static SEGFAULT: ServerCommand = command("debug|segfault", 2, segfault as ServerHandler).flags(FLAGS).doc(
+    Group::Server,
+    "1.0.0",
+    "O(1)",
+    "Ends the server by an access to memory that it may not write.",
+);
+
+fn segfault(_: &mut Call<'_>) -> Outcome {
+    crate::process::segfault();
     Ok(())
 }
 

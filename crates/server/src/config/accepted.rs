@@ -61,14 +61,9 @@ parameter_table! {
         => "aof-rewrite-cpulist" | "aof_rewrite_cpulist", TEXT, IMMUTABLE, CPU_LISTS;
     /// CPUs of a background save
     bgsave_cpulist: Option<String> = None => "bgsave-cpulist" | "bgsave_cpulist", TEXT, IMMUTABLE, CPU_LISTS;
-    /// Log the state of a crashing server
-    crash_log_enabled: bool = true
-        => "crash-log-enabled", YesNo, MODIFIABLE, Moot("a crash leaves the kernel's core dump and a panic's own message");
     /// Test memory after a crash
     crash_memcheck_enabled: bool = true => "crash-memcheck-enabled", YesNo, MODIFIABLE,
-        Moot("a crash leaves the kernel's core dump and a panic's own message");
-    /// Text that a crash log shows
-    debug_context: String = String::new() => "debug-context", TEXT, MODIFIABLE|HIDDEN, DEBUGGING;
+        Moot("a crash report does not test the memory");
     /// Raise hz with the number of clients
     dynamic_hz: bool = true
         => "dynamic-hz", YesNo, MODIFIABLE, Moot("each I/O thread looks after its own clients");
@@ -118,8 +113,6 @@ parameter_table! {
     /// TLS connections accepted before commands run again
     max_new_tls_connections_per_cycle: u32 = 1
         => "max-new-tls-connections-per-cycle", Integer(1, 1000), MODIFIABLE, FAIR_ACCEPT;
-    /// Exit instead of abort on a panic
-    use_exit_on_panic: bool = false => "use-exit-on-panic", YesNo, MODIFIABLE|HIDDEN, DEBUGGING;
     /// Milliseconds after which a stall is logged
     watchdog_period_ms: u32 = 0 => "watchdog-period", Integer(0, INT_MAX), MODIFIABLE|HIDDEN, DEBUGGING;
     /// Let clients write keys that expired, to import data

@@ -113,6 +113,17 @@ pub fn get(config: &Config, patterns: &[&[u8]]) -> Vec<(Vec<u8>, Vec<u8>)> {
     found
 }
 
+/// The parameters that are set to another value than their default, as lines; no secrets.
+pub fn parameters_set(config: &Config) -> String {
+    let default = Config::default();
+    let set = parameters().filter(|parameter| !parameter.is_same(config, &default));
+    let line = |parameter: &Parameter| match parameter.has(super::table::SENSITIVE) {
+        true => format!("{} (redacted)\n", parameter.name),
+        false => format!("{} {}\n", parameter.name, String::from_utf8_lossy(&parameter.get(config))),
+    };
+    set.map(line).collect()
+}
+
 /// Whether a value of that parameter must not be shown in logs: CONFIG SET's argument after it is redacted.
 pub fn is_sensitive(name: &[u8]) -> bool {
     find(name).is_some_and(|parameter| parameter.has(super::table::SENSITIVE))

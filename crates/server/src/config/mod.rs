@@ -20,7 +20,7 @@ mod value;
 mod words;
 
 pub use accepted::Accepted;
-pub use change::{Changed, Hook, SetError, Setter, get, is_sensitive};
+pub use change::{Changed, Hook, SetError, Setter, get, is_sensitive, parameters_set};
 pub use command_line::{CommandLine, CommandLineError, Invocation, USAGE, parse_command_line, version_text};
 pub use enumerations::*;
 pub use load::{AnySurroundings, LoadError, Loaded, REDIS_VERSION, Sources, Surroundings, load};

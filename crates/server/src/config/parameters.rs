@@ -115,6 +115,12 @@ parameter_table! {
     loglevel: LogLevel = LogLevel::Notice => "loglevel", LogLevel::KIND, MODIFIABLE, Honoured;
     /// File to log to; empty is standard output
     logfile: PathBuf = PathBuf::new() => "logfile", TEXT, IMMUTABLE, Honoured;
+    /// Log where all threads are, INFO and the configuration when the server crashes
+    crash_log_enabled: bool = true => "crash-log-enabled", YesNo, MODIFIABLE, Honoured;
+    /// Text that a crash report shows
+    debug_context: String = String::new() => "debug-context", TEXT, MODIFIABLE|HIDDEN, Honoured;
+    /// Exit instead of abort on a panic
+    use_exit_on_panic: bool = false => "use-exit-on-panic", YesNo, MODIFIABLE|HIDDEN, Honoured;
     /// Form of a log line
     log_format: LogFormat = LogFormat::Legacy => "log-format", LogFormat::KIND, MODIFIABLE, Honoured;
     /// Form of a log line's time

@@ -80,6 +80,7 @@ impl Background {
         *lock(&self.jobs) = Some(sender);
         let body = move || {
             martlet_base::thread::give_way();
+            crate::process::guard_thread();
             jobs.iter().for_each(|job| run(shared, job));
         };
         std::thread::Builder::new().name("snapshot".into()).spawn(body)?;

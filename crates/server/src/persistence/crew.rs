@@ -30,6 +30,7 @@ impl Crew {
             let (sender, tasks) = channel::<Task>();
             let body = move || {
                 martlet_base::thread::give_way();
+                crate::process::guard_thread();
                 for task in tasks {
                     (task.work)(index);
                     // Before the leader hears of it, who may want what it shares alone.

@@ -4,6 +4,7 @@
 //! background, taking over the title's memory) asserts that there is none.
 
 mod background;
+mod crash;
 mod limits;
 mod notify;
 mod oom;
@@ -13,6 +14,9 @@ mod title;
 mod usage;
 
 pub use background::{PidFile, daemonize};
+pub(crate) use crash::{
+    Cause, Signal, Trace, end_after_panic, guard_thread, other_traces, segfault, watch_crashes,
+};
 pub use limits::{OpenFiles, RESERVED_FILES, adjust_open_files, backlog_warning, system_warnings};
 pub use notify::{Supervisor, find_supervisor};
 pub use oom::OomScore;

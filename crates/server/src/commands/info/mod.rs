@@ -84,6 +84,13 @@ pub(crate) fn render<'s>(worker: &mut Worker, wanted: impl Iterator<Item = &'s [
     text.0
 }
 
+/// The names of all sections; those that ask every shard come last.
+pub(crate) fn section_names() -> impl Iterator<Item = &'static str> {
+    let asks_shards = |name: &str| matches!(name, "clients" | "memory" | "keyspace");
+    let names = SECTIONS.iter().map(|section| section.name);
+    names.clone().filter(move |name| !asks_shards(name)).chain(names.filter(move |name| asks_shards(name)))
+}
+
 /// Bytes for people, as Redis writes them.
 pub(crate) fn human(bytes: u64) -> String {
     const UNITS: [&str; 6] = ["B", "K", "M", "G", "T", "P"];

@@ -79,6 +79,7 @@ fn start_thread(shared: &'static Shared) -> io::Result<Sender<Begun>> {
     let (sender, begun) = channel::<Begun>();
     let body = move || {
         martlet_base::thread::give_way();
+        crate::process::guard_thread();
         for begun in begun {
             let mut next = Some(begun);
             while let Some(begun) = next.take() {

@@ -29,7 +29,11 @@ pub fn start(shared: &'static Shared) -> io::Result<()> {
         return Ok(());
     }
     let writer = Writer::new(&shared.engine.journal)?;
-    std::thread::Builder::new().name("aof".into()).spawn(move || run(shared, writer))?;
+    let body = move || {
+        crate::process::guard_thread();
+        run(shared, writer);
+    };
+    std::thread::Builder::new().name("aof".into()).spawn(body)?;
     shared.persistence.log.has_writer.store(true, Ordering::SeqCst);
     Ok(())
 }

@@ -1,0 +1,106 @@
+//! What a crash leaves in the log, and how the process ends.
+
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+
+use martlet_client::blocking::Client;
+use martlet_testkit::server::Server;
+use rustix::process::{Pid, Signal, kill_process};
+
+fn start(arguments: &[&str]) -> Server {
+    let mut all = vec!["server", "--enable-debug-command", "yes", "--io-threads", "2"];
+    all.extend(arguments);
+    Server::start(Path::new(env!("CARGO_BIN_EXE_martlet")), &all).unwrap()
+}
+
+fn send(server: &Server, signal: Signal) {
+    kill_process(Pid::from_raw(server.pid() as i32).unwrap(), signal).unwrap();
+}
+
+/// Asks for something that may have no answer.
+fn ask(server: &Server, line: &str) {
+    let mut client = Client::connect(server.address()).unwrap();
+    let _ = client.command(&line.split(' ').collect::<Vec<_>>());
+}
+
+/// All of these are in the text, in this order.
+fn assert_in_order(text: &str, signs: &[&str]) {
+    let mut rest = text;
+    for sign in signs {
+        let at = rest.find(sign).unwrap_or_else(|| panic!("no {sign} in its place in:\n{text}"));
+        rest = &rest[at + sign.len()..];
+    }
+}
+
+#[test]
+fn a_signal_is_reported_and_ends_the_process() {
+    let server = start(&["--timeout", "77"]);
+    let mut client = Client::connect(server.address()).unwrap();
+    client.command(&["CONFIG", "SET", "requirepass", "secret-word"]).unwrap();
+    let _ = client.command(&["DEBUG", "SEGFAULT"]);
+    let (status, log) = server.end().unwrap();
+    assert_eq!(status.signal(), Some(11));
+    let signs = [
+        "=== REDIS BUG REPORT START: Cut & paste starting from here ===\n",
+        "crashed by signal: 11, si_code: ",
+        "Accessing address: 0x",
+        "------ STACK TRACE ------",
+        " *\n0x",
+        "segfault",
+        "------ STACK TRACE DONE ------",
+        "------ INFO OUTPUT ------\n# Server\n",
+        "# Keyspace\n",
+        "------ CONFIG OUTPUT ------",
+        "timeout 77\n",
+        "requirepass (redacted)\n",
+        "=== REDIS BUG REPORT END.",
+    ];
+    assert_in_order(&log, &signs);
+    assert!(!log.contains("secret-word") && log.matches("STACK TRACE -").count() == 1, "{log}");
+    assert!(log.contains(" io-1\n"), "{log}");
+}
+
+#[test]
+fn a_signal_from_outside_is_reported_unless_that_is_switched_off() {
+    for is_wanted in ["yes", "no"] {
+        let server = start(&["--crash-log-enabled", is_wanted]);
+        send(&server, Signal::ABORT);
+        let (status, log) = server.end().unwrap();
+        assert_eq!(status.signal(), Some(6));
+        assert_eq!(log.contains("crashed by signal: 6"), is_wanted == "yes", "{log}");
+        assert_eq!(log.contains("Killed by PID: "), is_wanted == "yes", "{log}");
+    }
+}
+
+#[test]
+fn a_defect_is_reported_and_ends_the_process() {
+    let server = start(&[]);
+    ask(&server, "DEBUG PANIC");
+    let (status, log) = server.end().unwrap();
+    assert_eq!(status.signal(), Some(6));
+    assert_in_order(
+        &log,
+        &["BUG REPORT START", "Guru Meditation: asked for by DEBUG PANIC #", "INFO OUTPUT"],
+    );
+
+    let server = start(&["--use-exit-on-panic", "yes", "--crash-log-enabled", "no"]);
+    ask(&server, "DEBUG ASSERT");
+    let (status, log) = server.end().unwrap();
+    assert_eq!(status.code(), Some(1));
+    assert_in_order(&log, &["=== ASSERTION FAILED ===", "debug.rs:"]);
+    assert!(!log.contains("BUG REPORT"), "{log}");
+}
+
+#[test]
+fn an_alarm_shows_where_all_threads_are_and_stops_nothing() {
+    let server = start(&[]);
+    for round in 1..=3 {
+        // An alarm during the last one's report is let go.
+        while server.log().matches("STACK TRACE DONE").count() < round {
+            send(&server, Signal::ALARM);
+        }
+        let mut client = Client::connect(server.address()).unwrap();
+        assert_eq!(client.command(&["PING"]).unwrap().text(), Some(b"PONG".as_slice()));
+    }
+    assert_in_order(&server.log(), &["WATCHDOG TIMER EXPIRED", "Received SIGALRM from PID", "poll"]);
+}

@@ -1,0 +1,126 @@
+//! The report that a crash leaves in the log: in the order of Redis' report, and with its headings.
+//!
+//! What always holds: what may be out of reach because the crashed thread holds it comes last; what was written before stays.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use crate::commands::info;
+use crate::config::parameters_set;
+use crate::logging::Log;
+use crate::process::{Cause, Signal, Trace, end_after_panic, other_traces, watch_crashes};
+use crate::shared::Shared;
+use crate::worker::Worker;
+
+/// Reports signals that end the process, and panics, from now on.
+///
+/// # Errors
+/// When the operating system refuses what that takes; a line for the log.
+pub fn install(shared: &'static Shared, log: &Arc<Log>) -> Result<(), String> {
+    let log = Arc::clone(log);
+    watch_crashes(move |cause, trace| report(shared, &log, cause, trace))
+        .map_err(|error| format!("Can't watch for crashes: {error}"))?;
+    // A thread that died with a shard locked would leave a server that hangs.
+    std::panic::set_hook(Box::new(move |panic| {
+        let payload = panic.payload();
+        let message = (payload.downcast_ref::<String>().map(String::as_str))
+            .or_else(|| payload.downcast_ref::<&str>().copied())
+            .unwrap_or("a panic without a text");
+        let place = panic.location().map(ToString::to_string).unwrap_or_default();
+        end_after_panic(message.to_owned(), place, shared.config.snapshot().use_exit_on_panic);
+    }));
+    Ok(())
+}
+
+fn report(shared: &'static Shared, log: &Log, cause: &Cause, trace: &Trace) {
+    let is_wanted = shared.config.snapshot().crash_log_enabled;
+    match cause {
+        Cause::Alarm(signal) => {
+            log.raw("\n--- WATCHDOG TIMER EXPIRED ---\n");
+            if let Some((pid, uid)) = signal.sender {
+                tracing::warn!("Received SIGALRM from PID: {pid}, UID: {uid}");
+            }
+            log.raw(&stack_traces(trace));
+            log.raw("------\n");
+            return;
+        }
+        _ if is_wanted => {
+            log.raw("\n\n=== REDIS BUG REPORT START: Cut & paste starting from here ===\n");
+        }
+        _ => {}
+    }
+    match cause {
+        Cause::Panic(message, place) => tell_panic(message, place),
+        Cause::Signal(signal) if is_wanted => tell_signal(signal),
+        _ => {}
+    }
+    if is_wanted {
+        log.raw(&stack_traces(trace));
+        log.raw("\n------ INFO OUTPUT ------\n");
+        let mut worker = Worker::new(shared, shared.saver(0));
+        for name in info::section_names() {
+            log.raw(&info::render(&mut worker, [name.as_bytes()].into_iter()).replace('\r', ""));
+        }
+        log.raw("\n------ CONFIG OUTPUT ------\n");
+        log.raw(&parameters_set(&shared.config.snapshot()));
+        log.raw(
+            "\n=== REDIS BUG REPORT END. Make sure to include from START to END. ===\n\n       \
+             Please report the crash with all of this to the makers of Martlet.\n\n",
+        );
+    }
+}
+
+fn tell_signal(signal: &Signal) {
+    let Signal { number, code, instruction, address, sender } = signal;
+    let version = env!("CARGO_PKG_VERSION");
+    tracing::error!("Martlet {version} crashed by signal: {number}, si_code: {code}");
+    match sender {
+        Some((pid, uid)) => tracing::error!("Killed by PID: {pid}, UID: {uid}"),
+        None => tracing::error!("Accessing address: {address:#x}"),
+    }
+    tracing::error!("Crashed running the instruction at: {instruction:#x}");
+}
+
+/// A panic in the words that Redis has for it: assertions are one thing, whatever else another.
+fn tell_panic(message: &str, place: &str) {
+    if message.starts_with("assertion") {
+        tracing::error!("=== ASSERTION FAILED ===");
+        tracing::error!("==> {place} '{message}'");
+    } else {
+        tracing::error!("------------------------------------------------");
+        tracing::error!("!!! Software Failure. Press left mouse button to continue");
+        tracing::error!("Guru Meditation: {message} #{place}");
+        tracing::error!("------------------------------------------------");
+    }
+}
+
+/// Where each thread is; the one that met the cause has a star.
+fn stack_traces(trace: &Trace) -> String {
+    let mut text = String::from("\n------ STACK TRACE ------\n");
+    add_trace(&mut text, trace, " *");
+    for other in other_traces(trace.thread) {
+        add_trace(&mut text, &other, "");
+    }
+    text.push_str("\n------ STACK TRACE DONE ------\n");
+    text
+}
+
+fn add_trace(text: &mut String, trace: &Trace, mark: &str) {
+    // Writing to a string cannot fail.
+    let _ = writeln!(text, "\n{} {}{mark}", trace.thread, trace.name);
+    for &address in &trace.addresses {
+        let mut is_named = false;
+        backtrace::resolve(address as *mut std::ffi::c_void, |symbol| {
+            is_named = true;
+            let name = symbol.name().map(|name| format!("{name:#}")).unwrap_or_else(|| "?".into());
+            let _ = write!(text, "{address:#x} {name}");
+            if let (Some(file), Some(line)) = (symbol.filename(), symbol.lineno()) {
+                let _ = write!(text, " at {}:{line}", file.display());
+            }
+            text.push('\n');
+        });
+        if !is_named {
+            let _ = writeln!(text, "{address:#x}");
+        }
+    }
+}
