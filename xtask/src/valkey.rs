@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The files that are run; streams, scripting and what restarts its server are not among them.
+/// The files that are run; streams and scripting are not among them.
 const UNITS: &[&str] = &[
     "unit/type/string",
     "unit/type/incr",
@@ -40,6 +40,19 @@ const UNITS: &[&str] = &[
     "unit/slowlog",
     "unit/lazyfree",
     "unit/obuf-limits",
+];
+/// The files that start every server themselves, so that they are run with `--native` only.
+const NATIVE_UNITS: &[&str] = &[
+    "unit/aofrw",
+    "integration/aof",
+    "integration/aof-multi-part",
+    "integration/aof-race",
+    "integration/rdb",
+    "integration/convert-zipmap-hash-on-load",
+    "integration/convert-ziplist-hash-on-load",
+    "integration/convert-ziplist-zset-on-load",
+    "integration/shutdown",
+    "integration/logging",
 ];
 /// Tags of tests that need what the server does not have yet.
 const DENIED_TAGS: &str = "-needs:repl -needs:pfdebug -scripting -cluster";
@@ -87,9 +100,9 @@ pub fn run(options: &Options) -> Outcome {
         None => suite.clone(),
     };
     let native = options.native.is_some();
-    println!("{:26} {:>6} {:>6}   {:>6} {:>6}", "file", "passed", "failed", "peer +", "peer -");
+    println!("{:42} {:>6} {:>6}   {:>6} {:>6}", "file", "passed", "failed", "peer +", "peer -");
     let mut ours_alone = 0;
-    for unit in UNITS {
+    for unit in UNITS.iter().chain(NATIVE_UNITS.iter().filter(|_| native)) {
         if !options.units.is_empty() && !options.units.iter().any(|chosen| chosen == unit) {
             continue;
         }
@@ -99,7 +112,7 @@ pub fn run(options: &Options) -> Outcome {
             None => None,
         };
         let shown = peer.as_ref().map(|peer| format!("{:>6} {:>6}", peer.passed, peer.failed.len()));
-        println!("{unit:26} {:>6} {:>6}   {}", ours.passed, ours.failed.len(), shown.unwrap_or_default());
+        println!("{unit:42} {:>6} {:>6}   {}", ours.passed, ours.failed.len(), shown.unwrap_or_default());
         let peer_failed = peer.as_ref().map(|peer| peer.failed.clone()).unwrap_or_default();
         for test in ours.failed.difference(&peer_failed) {
             println!("    {test}");
@@ -139,15 +152,8 @@ fn suite_for(
         }
     }
     if let Some(server) = server {
-        // The harness waits for a line of Valkey's log.
-        let binary = server.canonicalize()?;
-        let script = format!(
-            "#!/bin/sh\necho \" PID: $$ Server initialized\"\nexec '{}' server \"$@\"\n",
-            binary.display()
-        );
-        let path = copy.join("src/valkey-server");
-        std::fs::write(&path, script)?;
-        std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
+        // By this name it is the server.
+        std::os::unix::fs::symlink(server.canonicalize()?, copy.join("src/valkey-server"))?;
     }
     let harness = copy.join("tests/support/server.tcl");
     let text = std::fs::read_to_string(&harness)?;
@@ -172,8 +178,11 @@ fn unit_on(
         command.args(["--host", "127.0.0.1", "--port", &port]);
         tags.push_str(DENIED_EXTERNALLY);
     }
+    if !NATIVE_UNITS.contains(&unit) {
+        command.args(["--ignore-encoding", "--ignore-digest"]);
+    }
     let output = command
-        .args(["--single", unit, "--ignore-encoding", "--ignore-digest", "--no-latency", "--tags", &tags])
+        .args(["--single", unit, "--no-latency", "--tags", &tags])
         .arg("--skipfile")
         .arg(skips)
         .current_dir(suite)

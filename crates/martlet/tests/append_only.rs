@@ -87,6 +87,44 @@ fn a_torn_end_is_cut_off_also_before_a_file_that_was_only_listed() {
     assert!(error.to_string().contains("is not the last file"), "{error}");
 }
 
+#[test]
+fn rewrites_that_fail_leave_a_list_that_loads() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = start(OURS, directory.path(), &[]).unwrap();
+    fill(&mut connect(&server), Size::Small, true).unwrap();
+    let files = directory.path().join("appendonlydir");
+    let listed = || fs::read_to_string(files.join("appendonly.aof.manifest")).unwrap();
+    // No file can be made by this name.
+    let obstacle = files.join(format!("temp-rewriteaof-bg-{}.aof", server.pid()));
+    fs::create_dir(&obstacle).unwrap();
+    for failure in 1..=2 {
+        assert!(!run(&server, 0, "BGREWRITEAOF").is_error());
+        // The second waits a second after the first's failure.
+        for line in ["rewrite_scheduled:0", "rewrite_in_progress:0", "last_bgrewrite_status:err"] {
+            ask_until(&server, "INFO persistence", &format!("aof_{line}"));
+        }
+        run(&server, 0, &format!("SET behind:{failure} 1"));
+    }
+    let increments = listed().lines().count() - 1;
+    assert!(increments >= 3, "{}", server.log());
+    let line = |i| format!("file appendonly.aof.{i}.incr.aof seq {i} type i\n");
+    let all: String = (1..=increments).map(line).collect();
+    assert_eq!(listed(), format!("file appendonly.aof.1.base.rdb seq 1 type b\n{all}"));
+    let before = dump(&mut connect(&server)).unwrap();
+    drop(server);
+    let server = start(OURS, directory.path(), &[]).unwrap();
+    assert_eq!(dump(&mut connect(&server)).unwrap(), before);
+    assert!(!run(&server, 0, "BGREWRITEAOF").is_error());
+    ask_until(&server, "INFO persistence", "aof_last_bgrewrite_status:ok");
+    ask_until(&server, "INFO persistence", "aof_rewrite_in_progress:0");
+    let rewritten = listed();
+    assert_eq!(rewritten.lines().count(), 2, "{rewritten}");
+    assert!(rewritten.starts_with("file appendonly.aof.2.base.rdb seq 2 type b\n"), "{rewritten}");
+    drop(server);
+    let server = start(OURS, directory.path(), &[]).unwrap();
+    assert_eq!(dump(&mut connect(&server)).unwrap(), before);
+}
+
 /// What `check-aof` prints with these arguments and this input, and its status.
 fn check(arguments: &[&str], input: &str) -> (i32, String) {
     let mut all = vec!["check-aof"];
