@@ -83,6 +83,16 @@ fn a_defect_is_reported_and_ends_the_process() {
         &["BUG REPORT START", "Guru Meditation: asked for by DEBUG PANIC #", "INFO OUTPUT"],
     );
 
+    // In a transaction, which holds its keys: the report comes to its end nevertheless.
+    let server = start(&[]);
+    let mut client = Client::connect(server.address()).unwrap();
+    for line in ["MULTI", "MSET a 1 b 2", "DEBUG PANIC"] {
+        client.command(&line.split(' ').collect::<Vec<_>>()).unwrap();
+    }
+    let _ = client.command(&["EXEC"]);
+    let (_, log) = server.end().unwrap();
+    assert_in_order(&log, &["BUG REPORT START", "# Server", "CONFIG OUTPUT", "BUG REPORT END"]);
+
     let server = start(&["--use-exit-on-panic", "yes", "--crash-log-enabled", "no"]);
     ask(&server, "DEBUG ASSERT");
     let (status, log) = server.end().unwrap();

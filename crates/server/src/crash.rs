@@ -1,9 +1,11 @@
 //! The report that a crash leaves in the log: in the order of Redis' report, and with its headings.
 //!
-//! What always holds: what may be out of reach because the crashed thread holds it comes last; what was written before stays.
+//! What always holds: what may be out of reach because the crashed thread holds it is waited for no longer than [`INFO_LIMIT`].
 
 use std::fmt::Write as _;
 use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Duration;
 
 use crate::commands::info;
 use crate::config::parameters_set;
@@ -11,6 +13,9 @@ use crate::logging::Log;
 use crate::process::{Cause, Signal, Trace, end_after_panic, other_traces, watch_crashes};
 use crate::shared::Shared;
 use crate::worker::Worker;
+
+/// How long one section of INFO may take.
+const INFO_LIMIT: Duration = Duration::from_secs(1);
 
 /// Reports signals that end the process, and panics, from now on.
 ///
@@ -57,16 +62,38 @@ fn report(shared: &'static Shared, log: &Log, cause: &Cause, trace: &Trace) {
     if is_wanted {
         log.raw(&stack_traces(trace));
         log.raw("\n------ INFO OUTPUT ------\n");
-        let mut worker = Worker::new(shared, shared.saver(0));
-        for name in info::section_names() {
-            log.raw(&info::render(&mut worker, [name.as_bytes()].into_iter()).replace('\r', ""));
-        }
+        tell_info(shared, log);
         log.raw("\n------ CONFIG OUTPUT ------\n");
         log.raw(&parameters_set(&shared.config.snapshot()));
         log.raw(
             "\n=== REDIS BUG REPORT END. Make sure to include from START to END. ===\n\n       \
              Please report the crash with all of this to the makers of Martlet.\n\n",
         );
+    }
+}
+
+/// Writes INFO as far as it goes: what the crashed thread holds is never given back.
+fn tell_info(shared: &'static Shared, log: &Log) {
+    let (sender, sections) = channel();
+    let body = move || {
+        let mut worker = Worker::new(shared, shared.saver(0));
+        for name in info::section_names() {
+            let text = info::render(&mut worker, [name.as_bytes()].into_iter());
+            // Nobody waits any more.
+            let _ = sender.send(text.replace('\r', ""));
+        }
+    };
+    if let Err(error) = std::thread::Builder::new().name("crash-info".into()).spawn(body) {
+        return log.raw(&format!("not to be had: {error}\n"));
+    }
+    loop {
+        match sections.recv_timeout(INFO_LIMIT) {
+            Ok(text) => log.raw(&text),
+            Err(RecvTimeoutError::Disconnected) => return,
+            Err(RecvTimeoutError::Timeout) => {
+                return log.raw("The rest is not to be had: the crashed thread holds what it takes.\n");
+            }
+        }
     }
 }
 
