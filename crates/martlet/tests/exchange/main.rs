@@ -243,6 +243,30 @@ fn append_only_files_go_both_ways() {
 }
 
 #[test]
+fn single_append_only_files_are_taken_over() {
+    for peer in peers().into_iter().filter(|peer| peer.version < (7, 0)) {
+        let preambles: &[&[&str]] = match peer.version {
+            (4.., _) => &[&["--aof-use-rdb-preamble", "yes"], &["--aof-use-rdb-preamble", "no"]],
+            _ => &[&[]],
+        };
+        for preamble in preambles {
+            println!("{} to ours, {preamble:?}", peer.name());
+            let directory = tempfile::tempdir().unwrap();
+            let server = peer.with(&["--appendonly", "yes"]).with(preamble).start(directory.path());
+            fill(&mut connect(&server), Size::Large, false).unwrap();
+            assert!(!run(&server, "BGREWRITEAOF").is_error());
+            wait_for(&server, "aof_rewrite_scheduled:0");
+            wait_for(&server, "aof_rewrite_in_progress:0");
+            run(&server, "RPUSH l12 behind the base");
+            let before = content(&server);
+            stop(server);
+            let server = Program::ours().with(&["--appendonly", "yes"]).start(directory.path());
+            assert_same(&content(&server), &before, &peer.name());
+        }
+    }
+}
+
+#[test]
 fn how_keys_were_used_goes_both_ways() {
     for peer in peers().into_iter().filter(|peer| peer.version >= (5, 0)) {
         let ours = Program::ours().with(&["--rdb-version", peer.rdb_version()]);
