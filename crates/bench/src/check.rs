@@ -113,8 +113,8 @@ struct Verified {
     commands: [CommandResult; 2],
     wrong: u64,
     first: Option<String>,
-    /// Bytes sent.
-    sent_bytes: u64,
+    /// Bytes sent and received.
+    bytes: (u64, u64),
     /// Why it ended early.
     broken: Option<String>,
 }
@@ -126,7 +126,7 @@ impl Verified {
             own.errors += other.errors;
         }
         self.wrong += other.wrong;
-        self.sent_bytes += other.sent_bytes;
+        self.bytes = (self.bytes.0 + other.bytes.0, self.bytes.1 + other.bytes.1);
         self.first = self.first.take().or(other.first);
         self.broken = self.broken.take().or(other.broken);
     }
@@ -153,6 +153,7 @@ impl Verifier<'_> {
         let mut random = Random::seeded(self.settings.seed.unwrap_or(1).wrapping_add(self.number as u64));
         let mut versions = vec![0u32; KEYS_PER_CONNECTION];
         let mut found = Verified::default();
+        let received = self.control.received_bytes;
         while Instant::now() < self.until
             && !INTERRUPTED.load(Ordering::Relaxed)
             && found.replies() < self.quota
@@ -162,6 +163,7 @@ impl Verifier<'_> {
                 break;
             }
         }
+        found.bytes.1 = self.control.received_bytes - received;
         found
     }
 
@@ -187,7 +189,7 @@ impl Verifier<'_> {
                 expected.push((name, Some(value_of(self.number, key, *version, size))));
             }
         }
-        found.sent_bytes += batch.len() as u64;
+        found.bytes.0 += batch.len() as u64;
         let sent = Instant::now();
         self.control.write(&batch).map_err(|e| plain_error(&e))?;
         for (name, wanted) in &expected {
@@ -300,7 +302,8 @@ fn result_of(total: &mut Verified, elapsed: Duration, client_cpu: (Duration, Dur
     RunResult {
         commands: total.commands.to_vec(),
         elapsed,
-        sent_bytes: total.sent_bytes,
+        sent_bytes: total.bytes.0,
+        received_bytes: total.bytes.1,
         client_cpu,
         partial: total.broken.take().or(interrupted),
         io: "blocking",

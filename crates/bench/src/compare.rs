@@ -10,6 +10,7 @@ use martlet_client::address::Address;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -180,6 +181,25 @@ impl Drop for Started {
     }
 }
 
+/// A directory that is removed with this value.
+pub struct Directory(pub PathBuf);
+
+impl Directory {
+    /// Makes it inside of `parent`.
+    pub fn create(parent: &Path, port: u16) -> Result<Directory, String> {
+        let path = parent.join(format!("martlet-bench-{}-{port}", std::process::id()));
+        std::fs::create_dir(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+        Ok(Directory(path))
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        // What is left behind is in a place for temporary files.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
 /// A port of this machine that nobody listens on.
 pub fn free_port() -> Result<u16, String> {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").map_err(|e| e.to_string())?;
@@ -214,7 +234,10 @@ pub fn start(program: &std::ffi::OsStr, arguments: &[String], port: u16) -> Resu
 /// server, and Redis' spin: who wants them says so in the command.)
 const SHARED_CONFIG: [&str; 5] = ["save", "appendonly", "appendfsync", "maxmemory", "maxmemory-policy"];
 
-fn second(job: &Job) -> Result<(Target, Option<Started>, String), String> {
+/// A server that was started for a comparison, and then its directory.
+type OwnServer = (Started, Directory);
+
+fn second(job: &Job) -> Result<(Target, Option<OwnServer>, String), String> {
     let mut target = job.target.clone();
     let (address, started, name) = match (&job.settings.vs, &job.settings.vs_start) {
         (Some(text), _) => {
@@ -236,7 +259,12 @@ fn second(job: &Job) -> Result<(Target, Option<Started>, String), String> {
                     arguments.extend([format!("--{name}"), value]);
                 }
             }
-            let started = start(program.as_ref(), &arguments, port)?;
+            // What it writes, and what it finds when it starts, is nobody else's.
+            let directory = Directory::create(&std::env::temp_dir(), port)?;
+            if !arguments.iter().any(|a| a == "--dir") {
+                arguments.extend(["--dir".into(), directory.0.display().to_string()]);
+            }
+            let started = (start(program.as_ref(), &arguments, port)?, directory);
             (Address::resolve("127.0.0.1", port).map_err(|e| e.to_string())?, Some(started), line.clone())
         }
         (None, None) => return Err("no second server is named".into()),

@@ -20,6 +20,8 @@ pub struct Control {
     stream: Box<dyn Stream>,
     tls: Option<TlsSession>,
     received: Vec<u8>,
+    /// Bytes that have come in, encrypted ones where TLS is on.
+    pub received_bytes: u64,
 }
 
 impl Control {
@@ -43,6 +45,7 @@ impl Control {
             stream,
             tls: tls.map(TlsSettings::session).transpose()?,
             received: Vec::new(),
+            received_bytes: 0,
         };
         while control.tls.as_ref().is_some_and(TlsSession::is_handshaking) {
             control.write(b"")?;
@@ -67,6 +70,7 @@ impl Control {
         let mut chunk = [0; 16 * 1024];
         let count = self.stream.read(&mut chunk)?;
         let data = chunk.get(..count).filter(|d| !d.is_empty()).ok_or(io::ErrorKind::UnexpectedEof)?;
+        self.received_bytes += count as u64;
         match self.tls.as_mut() {
             None => self.received.extend_from_slice(data),
             Some(session) => {

@@ -4,12 +4,12 @@
 //! directory is removed with it, and a server that cannot be started, or comes back with other keys than it had, ends the run.
 
 use crate::cli::options::Settings;
-use crate::compare::{Started, free_port, start};
+use crate::compare::{Directory, Started, free_port, start};
 use crate::control::{Control, error_text, info_field};
 use crate::live::Line;
 use crate::own::Job;
 use serde::Serialize;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 const HELP: &str = "\
@@ -177,24 +177,6 @@ fn text(row: &Row) -> String {
         row.fork_us,
         recovery
     )
-}
-
-/// A directory that is removed with this value.
-struct Directory(PathBuf);
-
-impl Directory {
-    fn create(parent: &Path, port: u16) -> Result<Directory, String> {
-        let path = parent.join(format!("martlet-bench-{}-{port}", std::process::id()));
-        std::fs::create_dir(&path).map_err(|e| format!("{}: {e}", path.display()))?;
-        Ok(Directory(path))
-    }
-}
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        // What is left behind is in a place for temporary files.
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
 }
 
 fn launch(server: &str, options: &[&str], directory: &Directory, port: u16) -> Result<Started, String> {

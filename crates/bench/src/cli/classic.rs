@@ -182,13 +182,19 @@ fn server_config(target: &Target, node: usize) -> Result<Option<ServerConfig>, S
     let Some(node) = target.nodes.get(node) else { return Ok(None) };
     let mut control = target::control_at(target, &node.address)?;
     let mut ask = |name| control.config(name).map_err(|e| e.to_string());
-    match (ask("save")?, ask("appendonly")?) {
-        (Ok(save), Ok(appendonly)) => Ok(Some(ServerConfig { save, appendonly })),
-        (Err(Reply::Error(text)), _) if text.starts_with(b"NOAUTH") => {
-            Err(format!("Node {} replied with error:\n{}", node.address, String::from_utf8_lossy(&text)))
+    let save = match ask("save")? {
+        Ok(save) => save,
+        Err(Reply::Error(text)) if text.starts_with(b"NOAUTH") => {
+            return Err(format!(
+                "Node {} replied with error:\n{}",
+                node.address,
+                String::from_utf8_lossy(&text)
+            ));
         }
-        _ => Ok(None),
-    }
+        // A server that takes no more connections answers this way, too: the run will say so.
+        Err(_) => return Ok(None),
+    };
+    Ok(ask("appendonly")?.ok().map(|appendonly| ServerConfig { save, appendonly }))
 }
 
 /// Runs what the settings ask for; gives the exit code.
