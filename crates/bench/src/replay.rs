@@ -52,7 +52,17 @@ impl Cursor {
 
     /// The next request of this thread.
     pub fn peek(&self) -> Option<Request<'_>> {
-        let entry = self.capture.requests.get(self.at)?;
+        self.request(self.at)
+    }
+
+    /// Where the next request lies in the capture.
+    pub fn place(&self) -> usize {
+        self.at
+    }
+
+    /// The request at a place where this cursor has been.
+    pub fn request(&self, place: usize) -> Option<Request<'_>> {
+        let entry = self.capture.requests.get(place)?;
         let bytes = self.capture.bytes.get(entry.start..entry.start + entry.len)?;
         Some(Request {
             due_ns: entry.due_ns,

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 /// How a server answers its requests, all of which are PINGs of 14 bytes.
 #[derive(Clone, Copy)]
@@ -21,6 +22,8 @@ enum Answers {
     DiesAfter(u64),
     /// Bytes that are no reply.
     Nonsense,
+    /// `+PONG`, but nothing for this long before the hundredth.
+    Stalls(Duration),
     /// Nothing at all.
     Silence,
 }
@@ -67,6 +70,12 @@ fn serve(mut stream: TcpStream, answers: Answers, served: &AtomicU64) {
             match answers {
                 Answers::DiesAfter(n) if number > n => return,
                 Answers::Silence => {}
+                Answers::Stalls(time) => {
+                    if number == 100 {
+                        std::thread::sleep(time);
+                    }
+                    out.extend_from_slice(b"+PONG\r\n");
+                }
                 Answers::Nonsense => out.extend_from_slice(b"HTTP/1.1 400 Bad Request\r\n"),
                 Answers::ErrorsAfter(n) if number > n => out.extend_from_slice(REFUSAL),
                 Answers::ErrorEach(n) if number.is_multiple_of(n) => out.extend_from_slice(REFUSAL),
@@ -152,6 +161,31 @@ fn a_server_that_dies_leaves_what_was_measured() {
         let json = partial(&stub.port, arguments, &stub.port);
         let requests = json["requests"].as_u64().unwrap_or(0);
         assert!((1..=500).contains(&requests), "{arguments:?}: {requests}");
+    }
+}
+
+/// Requests that had to wait for a connection while the server stalled are late by the server's fault: the stall is in their latency, and
+/// no warning says that the client sent them late.
+#[test]
+fn a_stall_is_charged_to_the_server() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let json = directory.path().join("run.json").to_string_lossy().into_owned();
+    let capture = directory.path().join("capture.txt").to_string_lossy().into_owned();
+    let line = |n: u32| format!("{}.{:06} [0 127.0.0.1:{}] \"PING\"\n", n / 1000, n % 1000 * 1000, n % 4);
+    std::fs::write(&capture, (0..1500).map(line).collect::<String>()).expect("written");
+    for arguments in [&["--rate", "1000", "-n", "1500", "--command", "PING"][..], &["--replay", &capture]] {
+        let stub = Stub::start(Answers::Stalls(Duration::from_millis(600)));
+        let output = bench(&stub.port, &[&["-c", "1", "--json", &json], arguments].concat());
+        assert!(output.status.success(), "{}", said(&output));
+        let report: serde_json::Value =
+            serde_json::from_slice(&std::fs::read(&json).expect("written")).expect("JSON");
+        let longest =
+            report["commands"][0]["histogram"].as_array().and_then(|pairs| pairs.last()?[0].as_f64());
+        assert!(longest.is_some_and(|ns| ns > 590e6), "{longest:?}");
+        let warning = report["warning"].as_str().unwrap_or_default();
+        let late_ms =
+            warning.split_once("left the client ").and_then(|(_, rest)| rest.split(' ').next()?.parse().ok());
+        assert!(late_ms.is_none_or(|ms: f64| ms < 300.0), "{warning}");
     }
 }
 

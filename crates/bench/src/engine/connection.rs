@@ -34,6 +34,8 @@ pub(super) struct Connection {
     pub outstanding: u32,
     /// When the batch was sent; all its requests have this instant in the simple case.
     pub since_ns: u64,
+    /// Since when it has had room for one more request.
+    pub free_ns: u64,
     /// The requests in flight, where they differ.
     pub in_flight: VecDeque<InFlight>,
     /// Their bytes, in cluster mode: a reply may point elsewhere.
@@ -63,6 +65,7 @@ impl Connection {
             scanner: ReplyScanner::default(),
             outstanding: 0,
             since_ns: 0,
+            free_ns: 0,
             in_flight: VecDeque::new(),
             requests: VecDeque::new(),
             session: None,

@@ -1,6 +1,7 @@
 //! What leaves: the requests of closed loop, open loop and replay, given to connections and to the kernel.
 
 use super::*;
+use crate::replay::Cursor;
 
 impl<M: Mux> Worker<'_, M> {
     /// Gives requests to connections; gives the time that the thread may sleep.
@@ -141,7 +142,13 @@ impl<M: Mux> Worker<'_, M> {
         }
         // u64::MAX: set when the request is handed to the kernel.
         let since_ns = due_ns.unwrap_or(u64::MAX);
-        connection.in_flight.push_back(InFlight { since_ns, command: step.command as u16 });
+        self.enqueue(slot, InFlight { since_ns, command: step.command as u16 });
+    }
+
+    /// Counts a request that was appended to a connection's output, which is sent in this loop.
+    pub(super) fn enqueue(&mut self, slot: usize, request: InFlight) {
+        let Some(connection) = self.core.connections.get_mut(slot) else { return };
+        connection.in_flight.push_back(request);
         connection.outstanding += 1;
         self.core.outstanding += 1;
         if !connection.dirty {
@@ -245,8 +252,8 @@ impl<M: Mux> Worker<'_, M> {
                 break;
             }
             // Waiting for a connection is the server's doing, waking late is ours.
-            self.send_lag
-                .record(now - due.max(self.core.connections.get(slot).map_or(0, |c| c.since_ns)).min(now), 1);
+            let free_ns = self.core.connections.get(slot).map_or(0, |c| c.free_ns);
+            self.send_lag.record(now.saturating_sub(due.max(free_ns)), 1);
             self.append_unit(slot, Some(due));
             schedule.advance();
             self.relist(slot);
@@ -306,45 +313,68 @@ impl<M: Mux> Worker<'_, M> {
         }
     }
 
-    /// Replay: the capture's requests, each on the connection of the client that sent it.
+    /// Replay: the capture's requests, each on the connection of the client that sent it. In open loop a client that waits for a
+    /// reply holds up nobody else; in closed loop the capture's order is kept over all clients.
     fn fill_replay(&mut self) -> Duration {
         let Some(mut cursor) = self.replay.take() else { return TICK };
         let open_loop = matches!(self.core.plan.pacing, Pacing::Open { .. });
         let now = self.core.start.elapsed().as_nanos() as u64;
         let own = self.core.connections.len().max(1);
-        self.core.ready.clear();
+        self.delayed.resize(own, VecDeque::new());
+        while let Some(slot) = self.core.ready.pop_front() {
+            if let Some(connection) = self.core.connections.get_mut(slot) {
+                connection.listed = false;
+            }
+            while let Some(place) = self.delayed.get(slot).and_then(|queue| queue.front().copied())
+                && self.append_captured(&cursor, place, slot, now)
+            {
+                self.delayed.get_mut(slot).and_then(VecDeque::pop_front);
+            }
+        }
         let mut timeout = TICK;
-        while let Some(request) = cursor.peek() {
-            if open_loop && request.due_ns > now {
-                timeout = Duration::from_nanos((request.due_ns - now).saturating_sub(self.spin_ns));
+        while let Some((due_ns, client)) = cursor.peek().map(|request| (request.due_ns, request.client)) {
+            if open_loop && due_ns > now {
+                timeout = Duration::from_nanos((due_ns - now).saturating_sub(self.spin_ns));
                 break;
             }
-            let slot = request.client % own;
-            let Some(connection) = self.core.connections.get_mut(slot) else { break };
-            connection.listed = false;
-            let full = connection.outstanding as usize >= self.core.plan.pipeline;
-            if full || connection.sending || connection.phase != Phase::Ready {
-                break;
-            }
-            let plain = connection.tls.is_some().then_some(&mut connection.plain);
-            let Some(buffer) = open_buffer(plain, &mut self.mux, slot, connection.dirty) else { break };
-            buffer.extend_from_slice(request.bytes);
-            if open_loop {
-                self.send_lag.record(now - request.due_ns.max(connection.since_ns).min(now), 1);
-            }
-            let since_ns = if open_loop { request.due_ns } else { u64::MAX };
-            connection.in_flight.push_back(InFlight { since_ns, command: request.command });
-            connection.outstanding += 1;
-            self.core.outstanding += 1;
-            if !connection.dirty {
-                connection.dirty = true;
-                self.launched.push(slot);
+            let (slot, place) = (client % own, cursor.place());
+            let is_behind = self.delayed.get(slot).is_some_and(|queue| !queue.is_empty());
+            if is_behind || !self.append_captured(&cursor, place, slot, now) {
+                if !open_loop {
+                    break;
+                }
+                if let Some(queue) = self.delayed.get_mut(slot) {
+                    queue.push_back(place);
+                }
             }
             cursor.advance();
         }
-        self.exhausted = cursor.peek().is_none();
+        self.exhausted = cursor.peek().is_none() && self.delayed.iter().all(VecDeque::is_empty);
         self.replay = Some(cursor);
         timeout
+    }
+
+    /// Appends a request of the capture to its connection; false if that has no room.
+    fn append_captured(&mut self, cursor: &Cursor, place: usize, slot: usize, now: u64) -> bool {
+        let open_loop = matches!(self.core.plan.pacing, Pacing::Open { .. });
+        let (Some(request), Some(connection)) = (cursor.request(place), self.core.connections.get_mut(slot))
+        else {
+            return false;
+        };
+        let full = connection.outstanding as usize >= self.core.plan.pipeline;
+        if full || connection.sending || connection.phase != Phase::Ready {
+            return false;
+        }
+        let plain = connection.tls.is_some().then_some(&mut connection.plain);
+        let Some(buffer) = open_buffer(plain, &mut self.mux, slot, connection.dirty) else { return false };
+        buffer.extend_from_slice(request.bytes);
+        if open_loop {
+            self.send_lag.record(now.saturating_sub(request.due_ns.max(connection.free_ns)), 1);
+        }
+        let since_ns = if open_loop { request.due_ns } else { u64::MAX };
+        let in_flight = InFlight { since_ns, command: request.command };
+        self.enqueue(slot, in_flight);
+        true
     }
 }
 

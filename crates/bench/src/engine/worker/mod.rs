@@ -110,6 +110,8 @@ struct Worker<'a, M> {
     patches: Option<Patches>,
     schedule: Option<Schedule>,
     replay: Option<crate::replay::Cursor>,
+    /// Replay: requests that are due, by the connection whose last reply they wait for.
+    delayed: Vec<VecDeque<usize>>,
     total_weight: u64,
     /// Connections that were filled in this loop.
     launched: Vec<usize>,
@@ -264,6 +266,7 @@ impl<'a, M: Mux> Worker<'a, M> {
             patches,
             schedule: None,
             replay: plan.workload.replay.clone().map(|capture| capture.cursor(index, threads)),
+            delayed: Vec::new(),
             total_weight: units.iter().map(|u| u.weight).sum(),
             launched: Vec::new(),
             retry: VecDeque::new(),

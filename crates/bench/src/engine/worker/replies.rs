@@ -108,6 +108,9 @@ impl Core<'_> {
                 None => "the server sent a reply that no request asked for".into(),
             });
         }
+        if connection.outstanding as usize >= self.plan.pipeline {
+            connection.free_ns = self.now_ns;
+        }
         connection.outstanding -= total as u32;
         connection.served += total;
         self.outstanding -= total;
@@ -179,6 +182,9 @@ impl Core<'_> {
     fn now_open(&mut self, slot: usize) {
         self.opening = self.opening.saturating_sub(1);
         self.open += 1;
+        if let Some(connection) = self.connections.get_mut(slot) {
+            connection.free_ns = self.now_ns;
+        }
         self.shared.progress.connections.fetch_add(1, Ordering::Relaxed);
         self.make_ready(slot);
     }

@@ -218,14 +218,8 @@ impl<M: Mux> Worker<'_, M> {
             self.core.outstanding += 1;
         }
         buffer.extend_from_slice(&request.bytes);
-        connection.in_flight.push_back(InFlight { since_ns: request.since_ns, command: request.command });
         connection.requests.push_back(request.bytes);
-        connection.outstanding += 1;
-        self.core.outstanding += 1;
-        if !connection.dirty {
-            connection.dirty = true;
-            self.launched.push(slot);
-        }
+        self.enqueue(slot, InFlight { since_ns: request.since_ns, command: request.command });
         true
     }
 
