@@ -322,6 +322,35 @@ fn what_cannot_be_held_refuses_the_start_by_name_and_offset() {
     }
 }
 
+#[test]
+fn a_command_that_is_not_known_refuses_the_start_by_name_and_offset() {
+    for peer in peers().into_iter().filter(|peer| peer.version >= (7, 0)) {
+        for words in [
+            &["XADD", "stream", "1-1", "f", "v"][..],
+            &["FUNCTION", "LOAD", "#!lua name=lib\nredis.register_function('f', function() end)"],
+        ] {
+            let directory = tempfile::tempdir().unwrap();
+            let options = ["--appendonly", "yes"];
+            let server = peer.with(&options).start(directory.path());
+            run(&server, "SET before 1");
+            let increment = directory.path().join("appendonlydir/appendonly.aof.1.incr.aof");
+            let name = words[0];
+            assert!(!connect(&server).command(words).unwrap().is_error());
+            stop(server);
+            let written = fs::read(&increment).unwrap();
+            let at = written.windows(name.len()).position(|found| found == name.as_bytes()).unwrap();
+            // Before the name stand the counts of words and of its bytes.
+            let at = at - format!("*{}\r\n${}\r\n", words.len(), name.len()).len();
+            let refusal = Program::ours().with(&options).refusal(directory.path());
+            let sign = format!(
+                "Unknown command '{name}' reading the append only file appendonly.aof.1.incr.aof at offset {at}\n"
+            );
+            assert!(refusal.contains(&sign), "{}: {refusal}", peer.name());
+            assert_eq!(fs::read(&increment).unwrap(), written);
+        }
+    }
+}
+
 /// The recorded files, each of the server that its name tells.
 fn files() -> Vec<PathBuf> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/exchange/files");

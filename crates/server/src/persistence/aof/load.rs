@@ -193,15 +193,15 @@ impl Loading<'_, '_> {
         // The end of the last command that is no part of an incomplete transaction.
         let mut whole = offset;
         let torn = loop {
+            let began = reader.offset();
             match reader.read() {
                 Ok(Some(Item::Command(args))) => match replay.run(self.keys, &args, self.alone) {
                     Ok(()) => {}
                     Err(Refusal::Unknown(name)) => {
                         let name = name.escape_default();
                         return Err(format!(
-                            "Unknown command '{name}' reading the append only file {} at offset {}",
-                            info.name,
-                            reader.offset()
+                            "Unknown command '{name}' reading the append only file {} at offset {began}",
+                            info.name
                         ));
                     }
                     Err(Refusal::Failed(why)) => {
