@@ -99,7 +99,6 @@ fn rewrites_that_fail_leave_a_list_that_loads() {
     fs::create_dir(&obstacle).unwrap();
     for failure in 1..=2 {
         assert!(!run(&server, 0, "BGREWRITEAOF").is_error());
-        // The second waits a second after the first's failure.
         for line in ["rewrite_scheduled:0", "rewrite_in_progress:0", "last_bgrewrite_status:err"] {
             ask_until(&server, "INFO persistence", &format!("aof_{line}"));
         }
