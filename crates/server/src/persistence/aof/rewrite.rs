@@ -244,7 +244,11 @@ fn open_increment(
     }
     let disk = &shared.persistence.disk;
     let mut listed = lock(&shared.persistence.log.listed);
-    if let (true, Some(left)) = (takes_up, left_increment(shared, config, &listed)?) {
+    // One that ended when the file was switched off lacks what was done since.
+    if takes_up
+        && phase == Phase::On
+        && let Some(left) = left_increment(shared, config, &listed)?
+    {
         return Ok(Some(left));
     }
     let mut manifest = listed.manifest.clone();

@@ -326,6 +326,25 @@ fn increments_of_rewrites_that_do_not_end_do_not_pile_up() {
 }
 
 #[test]
+fn an_increment_does_not_go_on_over_what_was_done_while_the_file_was_off() {
+    let mut reader = Reader::new();
+    let mut house = House::new(|_| ());
+    house.disk.plan(|_, operation, path: &Path| {
+        let is_base = path.to_string_lossy().contains("temp-rewriteaof");
+        (operation == Operation::Create && is_base).then_some(Fault::Refuse(errno::ENOSPC))
+    });
+    assert!(!house.rewrite());
+    house.switch(false);
+    house.write(2);
+    house.switch(true);
+    assert_eq!(house.log().facts().phase, Phase::Starting);
+    house.write(2);
+    assert!(house.shared.flush_log());
+    house.check(&mut reader, &house.files(), "switched on again");
+    house.recover(&mut reader, "switched on again");
+}
+
+#[test]
 fn rewrites_that_keep_failing_wait_longer_and_longer() {
     let minutes: Vec<_> = (0..11).map(held_back_minutes).collect();
     assert_eq!(minutes, [0, 0, 0, 1, 2, 4, 8, 16, 32, 60, 60]);
