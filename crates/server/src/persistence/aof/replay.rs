@@ -7,7 +7,7 @@ use std::io::Read;
 
 use martlet_base::hash::hash_bytes;
 use martlet_base::prefetch::Wanted;
-use martlet_command::{Context, Settings};
+use martlet_command::{Context, Flags, Settings};
 use martlet_engine::Keys;
 use martlet_journal::aof::CommandReader;
 use martlet_protocol::reply::Reply;
@@ -121,8 +121,8 @@ impl<'a> Replay<'a> {
             }
             return Ok(());
         }
-        let Run::Data(handler) = entry.run else {
-            // Of the rest, none changes the data.
+        let (Run::Data(handler), true) = (entry.run, entry.spec.flags.has(Flags::WRITE)) else {
+            // Of the rest, none changes the data; a reply can be as long as who made the file likes.
             return Ok(());
         };
         let mut outcome = Ok(());
