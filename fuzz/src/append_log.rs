@@ -1,14 +1,25 @@
 //! Files of commands and manifests of any bytes: no panic, no room for what a length only claims, the same whatever pieces the file comes
-//! in, and what was read is read again.
+//! in, what was read is read again, and it is replayed into a keyspace as at the start.
 
+use std::cell::RefCell;
 use std::io::Read;
 
+use martlet_base::random::Random;
+use martlet_command::Settings;
+use martlet_engine::{Engine, Keys};
 use martlet_journal::aof::{CommandReader, Item, Manifest};
 use martlet_journal::encode;
+use martlet_protocol::request::OwnedArgs;
+use martlet_server::persistence::aof::replay::Replay;
+use martlet_server::registry::Registry;
+
+/// Longest string: a command may ask for one of that length.
+const STRING_MAX_BYTES: usize = 1 << 20;
 
 /// The input is a file of commands, and a manifest.
 pub fn check(data: &[u8]) {
     let (commands, whole, error) = read(data);
+    KEYSPACE.with_borrow_mut(|keyspace| keyspace.replay(&commands));
     assert!(whole <= data.len() as u64 && (error.is_none() == (whole == data.len() as u64)));
     assert_eq!(read(Slow(data)), (commands.clone(), whole, error));
     let mut again = Vec::new();
@@ -28,6 +39,41 @@ pub fn check(data: &[u8]) {
 }
 
 type Command = Vec<Vec<u8>>;
+
+/// What commands are replayed into.
+struct Keyspace {
+    registry: &'static Registry,
+    keys: Keys,
+}
+
+thread_local! {
+    static KEYSPACE: RefCell<Keyspace> = RefCell::new(Keyspace::new());
+}
+
+impl Keyspace {
+    fn new() -> Keyspace {
+        let registry = Box::leak(Box::new(Registry::new(&[]).expect("the table is sound")));
+        let engine: &'static Engine = Box::leak(Box::new(Engine::new(1).expect("threads can be started")));
+        Keyspace { registry, keys: Keys::new(engine, 0, Random::seeded(1)) }
+    }
+
+    /// Runs the commands, with everything held, in an empty keyspace.
+    fn replay(&mut self, commands: &[Command]) {
+        let settings = Settings { string_max_bytes: STRING_MAX_BYTES, ..Settings::default() };
+        let mut replay = Replay::new(self.registry, &settings, 1_700_000_000_000);
+        let keys = &mut self.keys;
+        keys.engine().gate.closed(|| {
+            keys.hold_all();
+            keys.flush(None, false);
+            for command in commands.iter().filter(|command| !command.is_empty()) {
+                let args = OwnedArgs::from_slices(command.iter().map(Vec::as_slice));
+                // What cannot be run is told to who starts the server.
+                let _ = replay.run(keys, &args.view(), &mut |keys, work| work(keys));
+            }
+            keys.release();
+        });
+    }
+}
 
 /// Commands, where what follows them begins, and why that cannot be read.
 fn read(file: impl Read) -> (Vec<Command>, u64, Option<String>) {

@@ -180,12 +180,40 @@ pub fn files() -> Vec<Vec<u8>> {
     recorded.into_iter().map(<[u8]>::to_vec).chain(small).collect()
 }
 
+fn command(words: &[&str]) -> String {
+    let mut bytes = Vec::new();
+    martlet_journal::encode(&mut bytes, words.iter().map(|word| word.as_bytes()));
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
 /// Files of commands, and manifests.
 pub fn logs() -> Vec<Vec<u8>> {
     let set = "*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$3\r\n\r\n1\r\n";
     [
         format!("*2\r\n$6\r\nSELECT\r\n$1\r\n0\r\n{set}*1\r\n$5\r\nMULTI\r\n{set}{set}*1\r\n$4\r\nEXEC\r\n"),
         format!("#TS:1700000000\r\n{set}# a comment\n{set}*1\r\n$4\r\nPI"),
+        [
+            &["SELECT", "3"][..],
+            &["RPUSH", "l", "a", "b"],
+            &["MULTI"],
+            &["LPOP", "l"],
+            &["SELECT", "0"],
+            &["EXEC"],
+        ]
+        .into_iter()
+        .chain([
+            &["PEXPIREAT", "l", "1"][..],
+            &["HSET", "h", "f", "v"],
+            &["HPEXPIREAT", "h", "9", "FIELDS", "1", "f"],
+        ])
+        .chain([
+            &["SETEX", "k", "10", "v"][..],
+            &["ZADD", "z", "1.5", "m"],
+            &["SPOP", "s"],
+            &["SETRANGE", "k", "9", "x"],
+        ])
+        .map(command)
+        .collect(),
         "*1\r\n$536870912\r\nabc".into(),
         "*1048576\r\n$1\r\na\r\n".into(),
         "file a.1.base.rdb seq 1 type b\nfile a.1.incr.aof seq 1 type i\nfile a.0.incr.aof seq 1 type h\n"

@@ -1,11 +1,11 @@
 //! RESTORE's decoder on any bytes: it never panics, and what it accepts goes round.
 
 use martlet_snapshot::crc64::crc64;
-use martlet_snapshot::{Limits, payload};
+use martlet_snapshot::{Limits, VERSION_VALKEY, payload};
 
 /// The input is type byte and value; version and checksum are added, for Redis and for Valkey.
 pub fn check(data: &[u8]) {
-    for version in [payload::VERSION_MAX, payload::VERSION_VALKEY] {
+    for version in [payload::VERSION_MAX, VERSION_VALKEY] {
         let Ok(value) = payload::restore(&sealed(data, version), &Limits::default()) else { continue };
         let again = payload::dump(value.source(), true);
         let back = payload::restore(&again, &Limits::default()).expect("what was written is read");
