@@ -14,7 +14,7 @@ use triomphe::Arc;
 
 use crate::entry::{NewStr, RawEntry, Store};
 use crate::expiry::ExpiryIndex;
-use crate::table::{Spot, Table, order};
+use crate::table::{Plan, Spot, Table, order};
 use crate::value::{Kind, Object, StrValue, Value, clone_object, object_facts};
 
 /// A key with its hash.
@@ -240,6 +240,11 @@ impl Db {
     /// Bytes of the table itself, entries apart.
     pub fn table_heap_bytes(&self) -> usize {
         self.table.heap_bytes()
+    }
+
+    /// Makes room for the keys of a plan, if there have been none yet.
+    pub fn reserve(&mut self, plan: &Plan) {
+        self.table.reserve(plan);
     }
 
     /// Notes what tells where the key's bucket is.

@@ -14,5 +14,5 @@ mod value;
 
 pub use db::{Access, Db, Detached, Entry, ExpiryChange, Key};
 pub use shard::{SCAN_POSITION_BITS, Shard};
-pub use table::ORDERS;
+pub use table::{ORDERS, Plan};
 pub use value::{Kind, Object, StrValue, Value};

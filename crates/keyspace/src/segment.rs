@@ -314,6 +314,13 @@ impl Segment {
         self.resize(next_size(self.bucket_count));
     }
 
+    /// An empty segment with room for so many entries.
+    pub(crate) fn with_room(depth: u8, len: usize) -> Segment {
+        let mut segment = Segment::empty(depth);
+        segment.resize(segment.size_for(len));
+        segment
+    }
+
     /// Moves all slots to fresh buckets.
     fn resize(&mut self, bucket_count: u16) {
         let mut old = *self;

@@ -93,7 +93,64 @@ impl Position {
     }
 }
 
+/// The segments that a table of so many keys will come to have, made out ahead: by depth and keys, in order.
+#[derive(Clone, Debug)]
+pub struct Plan(Vec<(u8, usize)>);
+
+impl Plan {
+    /// For a table of about `keys`, whose hashes are as chance has them.
+    pub fn new(keys: usize) -> Plan {
+        let mut plan = Plan(Vec::new());
+        plan.divide(0, 0, keys);
+        plan
+    }
+
+    /// Keys of the segment that `path` and its `depth` highest bits stand for: as many as are expected, or half of them in each of two.
+    fn divide(&mut self, path: u64, depth: u8, keys: usize) {
+        // Somewhat more than the mean: most segments then need no step more.
+        let wanted = keys + keys.isqrt();
+        if wanted * 8 < USUAL_SLOTS * 7 || u32::from(depth) == DEPTH_MAX {
+            return self.0.push((depth, wanted));
+        }
+        let half = path | 1 << (63 - depth);
+        let (from, to) =
+            (unspread(path), unspread(path | u64::MAX.checked_shr(u32::from(depth)).unwrap_or(0)));
+        let left = keys as f64 * (unspread(half) - from) as f64 / (to - from).max(1) as f64;
+        self.divide(path, depth + 1, left as usize);
+        self.divide(half, depth + 1, keys - left as usize);
+    }
+
+    /// Bits of the directory.
+    fn depth(&self) -> u8 {
+        self.0.iter().map(|(depth, _)| *depth).max().unwrap_or(0)
+    }
+}
+
+/// The lowest number that [`spread`] takes to `image` or above.
+fn unspread(image: u64) -> u64 {
+    (0..64)
+        .rev()
+        .fold(0, |low, bit| if spread(low | ((1 << bit) - 1)) < image { low | 1 << bit } else { low })
+}
+
 impl Table {
+    /// Makes room for the keys of a plan, if the table has had none yet.
+    pub(crate) fn reserve(&mut self, plan: &Plan) {
+        if self.len > 0 || self.depth > 0 {
+            return;
+        }
+        self.depth = plan.depth();
+        self.directory.iter_mut().for_each(Segment::free_buckets);
+        self.directory.clear();
+        self.directory.reserve(1 << self.depth);
+        for &(depth, keys) in &plan.0 {
+            self.directory.push(Segment::with_room(depth, keys));
+            let places = self.directory.len() - 1 + (1 << (self.depth - depth));
+            self.directory.resize(places, Segment::empty(depth));
+        }
+        self.deepest = self.count_deepest();
+    }
+
     pub(crate) fn new() -> Table {
         Table { directory: vec![Segment::empty(0)], depth: 0, deepest: 1, len: 0 }
     }
@@ -354,7 +411,7 @@ impl Drop for Table {
 
 #[cfg(test)]
 mod tests {
-    use super::{Position, Table};
+    use super::{Plan, Position, Table, spread, unspread};
     use crate::entry::{NewStr, RawEntry};
     use std::collections::HashSet;
 
@@ -422,6 +479,53 @@ mod tests {
             }
         }
         assert_eq!((table.directory.len(), table.depth), (1, 0));
+    }
+
+    #[test]
+    fn unspread_turns_spread_back() {
+        for i in 0..10_000u64 {
+            let hash = i.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+            let image = spread(hash);
+            let back = unspread(image);
+            assert!(back <= hash && spread(back) == image);
+        }
+        assert_eq!((unspread(0), spread(unspread(u64::MAX))), (0, u64::MAX));
+    }
+
+    #[test]
+    fn a_table_made_out_ahead_is_what_it_comes_to() {
+        use martlet_base::hash::hash_bytes;
+        let late = Plan::new(1_000_000);
+        for keys in [1usize, 100, 111, 1000, 4000, 50_000] {
+            let names: Vec<String> = (0..keys).map(|i| format!("key:{i}")).collect();
+            let fill = |table: &mut Table| {
+                for name in &names {
+                    let entry = RawEntry::new_str(name.as_bytes(), NewStr::encode(b"v"), 0, None);
+                    table.insert(hash_bytes(name.as_bytes()), entry, &|key| hash_bytes(key));
+                }
+            };
+            let (mut grown, mut planned) = (Table::new(), Table::new());
+            fill(&mut grown);
+            planned.reserve(&Plan::new(keys));
+            let (before, depth) = (planned.heap_bytes(), planned.depth);
+            fill(&mut planned);
+            assert!(
+                planned.heap_bytes() <= before + before / 8,
+                "{keys}: {before}, {}",
+                planned.heap_bytes()
+            );
+            assert!(planned.heap_bytes() <= grown.heap_bytes() * 5 / 4 + 1024, "{keys}");
+            assert!(planned.depth <= depth + 1 && planned.len() == keys);
+            assert_eq!(planned.deepest, planned.count_deepest());
+            for name in &names {
+                let hash = hash_bytes(name.as_bytes());
+                let spot = planned.find(hash, |entry| entry.key() == name.as_bytes()).expect("it was stored");
+                // It is too late for a plan now.
+                planned.reserve(&late);
+                planned.remove(spot).drop_entry();
+            }
+            assert_eq!((planned.len(), planned.deepest), (0, planned.count_deepest()));
+        }
     }
 
     #[test]

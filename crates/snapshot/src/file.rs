@@ -128,6 +128,8 @@ struct State {
     db: u64,
     expiry_ms: Option<i64>,
     access: Option<Access>,
+    /// How many keys of the database will come.
+    keys: Option<u64>,
 }
 
 impl State {
@@ -154,8 +156,12 @@ fn read_prefix(opcode: u8, input: &mut impl Input, state: &mut State) -> Result<
         EXPIRY_S => state.expiry_ms = Some(i64::from(i32::from_le_bytes(input.array()?)) * 1000),
         IDLE => state.access = Some(Access::IdleSeconds(read_plain_length(input)?)),
         FREQUENCY => state.access = Some(Access::Frequency(input.byte()?)),
-        RESIZE | SLOT_INFO => {
-            for _ in 0..if opcode == RESIZE { 2 } else { 3 } {
+        RESIZE => {
+            state.keys = Some(read_plain_length(input)?);
+            read_plain_length(input)?;
+        }
+        SLOT_INFO => {
+            for _ in 0..3 {
                 read_plain_length(input)?;
             }
         }

@@ -9,13 +9,14 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
+use martlet_base::limits::SHARD_COUNT;
 use martlet_base::prefetch::Wanted;
 use martlet_base::random::Random;
 use martlet_command::Settings;
 use martlet_command::generic::{decoding_limits, into_value};
 use martlet_engine::{Keys, Touch};
 use martlet_journal::aof::Manifest;
-use martlet_keyspace::{ExpiryChange, Key};
+use martlet_keyspace::{ExpiryChange, Key, Plan};
 use martlet_snapshot::file::split::{Decoded, Piece, Records, Splitter, read_batch};
 use martlet_snapshot::file::{Access, FileError, Item, ReadOptions, Record};
 use martlet_snapshot::{Error, Limits, Value};
@@ -86,6 +87,9 @@ pub struct Loaded {
     /// Bytes that the snapshot takes of its source.
     pub bytes: u64,
 }
+
+/// For fewer keys no room is made ahead.
+const RESERVED_KEYS_PER_SHARD: usize = 100;
 
 /// A file being read, shared by those who do.
 struct Reading {
@@ -222,6 +226,7 @@ impl<'a> Loader<'a> {
             match piece {
                 None => break,
                 Some(Piece::Batch(batch)) => {
+                    batch.coming.into_iter().for_each(|(db, keys)| self.reserve(db, keys));
                     self.total.sums ^= read_batch(&batch, &bytes, &reading.limits, self)?;
                 }
                 Some(Piece::Item(Item::Aux { name, text }, _)) => self.note(&name, &text),
@@ -234,6 +239,19 @@ impl<'a> Loader<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Makes room for the keys of a database.
+    fn reserve(&mut self, db: u64, keys: u64) {
+        let per_shard = keys as usize / SHARD_COUNT;
+        let Ok(db) = usize::try_from(db) else { return };
+        if db >= self.reading.settings.databases || per_shard < RESERVED_KEYS_PER_SHARD {
+            return;
+        }
+        let plan = Plan::new(per_shard);
+        for shard in 0..SHARD_COUNT {
+            self.keys.with_shard(shard, |keys| keys.shard_mut(shard).keys.db_mut(db).reserve(&plan));
+        }
     }
 
     /// Logs what the file says of itself.

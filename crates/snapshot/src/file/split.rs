@@ -20,6 +20,9 @@ const BATCH_BYTES: usize = 1 << 17;
 /// A record beyond this is read under the lock.
 const BATCH_MAX_BYTES: usize = 1 << 20;
 
+/// No record is shorter: its kind, the lengths of key and value, and what lies behind a length of 0 in a value.
+const RECORD_MIN_BYTES: u64 = 3;
+
 /// What a thread has to do next.
 #[derive(Debug)]
 pub enum Piece {
@@ -38,6 +41,8 @@ pub struct Batch {
     version: u16,
     /// Bytes of the file behind it, if the checksum is wanted.
     behind: Option<u64>,
+    /// The largest database that begins in it, and how many keys the file says it has; no more than the file has room for.
+    pub coming: Option<(u64, u64)>,
 }
 
 /// A value of a batch.
@@ -192,10 +197,13 @@ impl<R: Read> Splitter<R> {
                 bytes.clear();
                 bytes.extend_from_slice(window.get(..measured.len).ok_or(Error::Truncated)?);
                 let (offset, db) = (self.input.offset(), self.state.db);
+                // However many it says: no record is shorter than this.
+                let most = self.input.remaining() / RECORD_MIN_BYTES;
+                let coming = measured.coming.map(|(db, keys)| (db, keys.min(most)));
                 self.input.give_away(measured.len);
                 self.state.db = measured.db;
                 let behind = self.options.verify.then(|| self.input.remaining());
-                return Ok(Some(Batch { offset, db, version: self.version, behind }));
+                return Ok(Some(Batch { offset, db, version: self.version, behind, coming }));
             }
             if !measured.is_cut || window.len() < want {
                 break;
@@ -213,15 +221,24 @@ struct Measured {
     db: u64,
     /// Whether it is the piece's end that ends them.
     is_cut: bool,
+    /// See [`Batch::coming`].
+    coming: Option<(u64, u64)>,
 }
 
 fn measure(window: &[u8], version: u16, db: u64) -> Measured {
     let mut rest = window;
     let mut state = State { db, ..State::default() };
-    let mut measured = Measured { len: 0, db, is_cut: false };
+    let mut measured = Measured { len: 0, db, is_cut: false, coming: None };
     loop {
         match skip_step(&mut rest, version, &mut state) {
-            Ok(true) => (measured.len, measured.db) = (window.len() - rest.len(), state.db),
+            Ok(true) => {
+                (measured.len, measured.db) = (window.len() - rest.len(), state.db);
+                if let Some(keys) = state.keys.take()
+                    && measured.coming.is_none_or(|(_, most)| keys > most)
+                {
+                    measured.coming = Some((state.db, keys));
+                }
+            }
             Ok(false) => {}
             Err(error) => {
                 measured.is_cut = error == Error::Truncated;
