@@ -69,6 +69,7 @@ const FILL_100K: &[Fill] = &[Fill { template: "SET {key sequence 100000} {value 
 const FILL_1M: &[Fill] = &[Fill { template: "SET {key sequence 1000000} {value 64}", requests: 1_000_000 }];
 const FILL_10M: &[Fill] =
     &[Fill { template: "SET {key sequence 10000000} {value 64}", requests: 10_000_000 }];
+const FILL_100_KEYS: &[Fill] = &[Fill { template: "SET {key uniform 100} {value 64}", requests: 10_000_000 }];
 const FILL_ZSET: &[Fill] =
     &[Fill { template: "ZADD {key sequence 100} {rand 70000} {key sequence 10007}", requests: 1_000_700 }];
 const FILL_HASH: &[Fill] =
@@ -185,6 +186,15 @@ pub const ROWS: &[Row] = &[
         ..PLAIN
     },
     Row { name: "growth", target: 0.0, kind: Kind::SlowFill, fill: FILL_10M, template: "DBSIZE", ..PLAIN },
+    // As many requests by which nothing grows: what the machine's own stalls leave in the slow log.
+    Row {
+        name: "no-growth",
+        target: 0.0,
+        kind: Kind::SlowFill,
+        fill: FILL_100_KEYS,
+        template: "DBSIZE",
+        ..PLAIN
+    },
     Row {
         name: "big-delete",
         target: 0.0,
