@@ -333,7 +333,8 @@ fn cut(
             log.closed_bytes.store(log.current_bytes.load(Ordering::Relaxed), Ordering::Relaxed);
         }
         if phase == Phase::Starting {
-            journal.set_mode(mode(config));
+            // By what is set now: `appendfsync` may have been changed since the rewrite began.
+            journal.set_mode(mode(&shared.config.snapshot()));
         }
         Ok((position, totals))
     });

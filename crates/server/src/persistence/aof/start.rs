@@ -67,7 +67,8 @@ pub fn open(shared: &'static Shared, keys: &mut Keys, config: &Config) -> Result
     let from = shared.engine.gate.closed(|| {
         let from = shared.engine.journal.end();
         log.order(Order::Switch { from, file: Some((file, last_bytes)) });
-        shared.engine.journal.set_mode(mode(config));
+        // By what is set now: `appendfsync` may have been changed while data was loaded.
+        shared.engine.journal.set_mode(mode(&shared.config.snapshot()));
         from
     });
     files::remove_history(disk, config, manifest);

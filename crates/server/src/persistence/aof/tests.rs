@@ -382,3 +382,25 @@ fn the_disk_is_left_alone_during_a_rewrite_if_that_is_wanted() {
         assert_eq!(write(&mut house), 1);
     }
 }
+
+#[test]
+fn replies_are_held_by_what_is_set_when_records_begin() {
+    let mut house = House::new(|config| config.appendfsync = AppendFsync::Everysec);
+    house.switch(false);
+    let (shared, worker) = (house.shared, &mut house.worker);
+    // The rewrite that begins has to wait with its cut until the gate opens.
+    shared.engine.gate.closed(|| {
+        worker.keys.hold_all();
+        let mut config = (*shared.config.snapshot()).clone();
+        config.appendonly = true;
+        for appendfsync in [AppendFsync::Everysec, AppendFsync::Always] {
+            config.appendfsync = appendfsync;
+            shared.config.publish(config.clone());
+            worker.follow_config();
+            worker.follow_appendonly().unwrap();
+        }
+        worker.keys.release();
+    });
+    house.log().wait_for_rewrite();
+    assert!(house.log().facts().is_sound && shared.engine.journal.holds_replies());
+}
