@@ -24,8 +24,9 @@ impl Worker {
         let mut waiting = if durable < end { std::mem::take(&mut self.dirty) } else { Vec::new() };
         while let Some(&(position, token)) = self.held.front().filter(|(at, _)| refuses || *at <= durable) {
             self.held.pop_front();
-            // Its later output, if there is some, is held at a later position.
-            let is_last = |c: &Connection| c.token == token && c.held_until == position;
+            // Its later output, if there is some, is held at a later position, or about to be: it has to wait for that then, since all of it
+            // leaves at once.
+            let is_last = |c: &Connection| c.token == token && c.held_until == position && !c.is_dirty;
             if self.connections.get(token.index()).and_then(Option::as_deref).is_some_and(is_last) {
                 if position <= durable { self.dirty.push(token) } else { waiting.push(token) }
             }
