@@ -166,8 +166,12 @@ pub struct Connection {
     pub is_dirty: bool,
     /// The end of what was recorded for its own requests.
     pub recorded: Position,
-    /// Its output waits until the disk has come to this position.
-    pub held_until: Position,
+    /// Bytes of output that have left `out`, so the place of its first byte in all that the client is sent.
+    pub gone: u64,
+    /// The place up to which output has waited for the disk, or waits.
+    pub held: u64,
+    /// The place up to which it may leave.
+    pub released: u64,
     /// Is in the thread's list of connections with input left to process.
     pub is_ready: bool,
     /// Why input waits.
@@ -206,7 +210,9 @@ impl Connection {
             in_flight_bytes: 0,
             is_dirty: false,
             recorded: 0,
-            held_until: 0,
+            gone: 0,
+            held: 0,
+            released: 0,
             is_ready: false,
             hold: None,
             closing: false,
@@ -226,6 +232,27 @@ impl Connection {
     /// Bytes of input that wait to be parsed.
     pub fn query_bytes(&self) -> usize {
         self.query.len() - self.query_start
+    }
+
+    /// The place behind the last byte of output, in all that the client is sent.
+    pub fn output_end(&self) -> u64 {
+        self.gone + self.out.len() as u64
+    }
+
+    /// Takes the output that need not wait for the disk.
+    pub fn take_output(&mut self) -> Vec<u8> {
+        let waiting =
+            if self.held > self.released { self.output_end().saturating_sub(self.released) } else { 0 };
+        let rest = self.out.split_off(self.out.len().saturating_sub(waiting as usize));
+        let taken = std::mem::replace(&mut self.out, rest);
+        self.gone += taken.len() as u64;
+        taken
+    }
+
+    /// Drops the output that was not handed to the backend yet.
+    pub fn discard_output(&mut self) {
+        self.gone = self.output_end();
+        self.out = Vec::new();
     }
 
     /// Bytes that wait to be sent.

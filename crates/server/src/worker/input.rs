@@ -136,7 +136,7 @@ impl Worker {
             self.shared.stats.query_buffer_disconnections.fetch_add(1, Ordering::Relaxed);
             connection.query = Vec::new();
             connection.query_start = 0;
-            connection.out.clear();
+            connection.discard_output();
             connection.closing = true;
         }
     }

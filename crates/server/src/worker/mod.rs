@@ -71,8 +71,8 @@ pub struct Worker {
     free: Vec<u32>,
     /// Connections with output to hand over.
     dirty: Vec<Token>,
-    /// Connections whose output waits for the disk, each with the end of the journal when it did, ascending.
-    held: VecDeque<(Position, Token)>,
+    /// Output that waits for the disk, by ascending position.
+    held: VecDeque<output::Held>,
     /// Clients that WAITAOF.
     pub(crate) disk_waiters: Vec<(Position, Arc<Waiter>)>,
     /// Connections with input left to process.

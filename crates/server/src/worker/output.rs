@@ -3,13 +3,22 @@
 use std::sync::atomic::Ordering;
 
 use martlet_journal::Position;
-use martlet_net::Backend;
+use martlet_net::{Backend, Token};
 
 use super::Worker;
 use crate::connection::Connection;
 
+/// Output that waits for the disk.
+pub(super) struct Held {
+    /// The end of the journal when it was there.
+    position: Position,
+    token: Token,
+    /// Up to where it is that, in all that the client is sent.
+    place: u64,
+}
+
 impl Worker {
-    /// Takes connections whose output has to wait for the disk out of those to flush, and puts back those whose output need not any more.
+    /// Has output wait for the disk that has to, and puts back connections of which some need not any more.
     ///
     /// All output waits for all that was recorded before it left, whoever wrote it: what a client reads is not lost either. While the disk
     /// refuses, only what acknowledges a client's own writes waits: everybody else is served, and told of it.
@@ -21,28 +30,30 @@ impl Worker {
         self.shared.wait_for_disk(self.thread);
         let durable = if journal.holds_replies() { journal.durable() } else { Position::MAX };
         let refuses = self.shared.persistence.log.refuses_writes.load(Ordering::Relaxed);
-        let mut waiting = if durable < end { std::mem::take(&mut self.dirty) } else { Vec::new() };
-        while let Some(&(position, token)) = self.held.front().filter(|(at, _)| refuses || *at <= durable) {
-            self.held.pop_front();
-            // Its later output, if there is some, is held at a later position, or about to be: it has to wait for that then, since all of it
-            // leaves at once.
-            let is_last = |c: &Connection| c.token == token && c.held_until == position && !c.is_dirty;
-            if self.connections.get(token.index()).and_then(Option::as_deref).is_some_and(is_last) {
-                if position <= durable { self.dirty.push(token) } else { waiting.push(token) }
+        if durable < end {
+            for token in std::mem::take(&mut self.dirty) {
+                let Some(mut connection) = self.take(token) else { continue };
+                connection.is_dirty = false;
+                connection.held = connection.output_end();
+                self.held.push_back(Held { position: end, token, place: connection.held });
+                self.put(connection);
             }
         }
-        for token in waiting {
-            let Some(mut connection) = self.take(token) else { continue };
-            let until = if refuses { connection.recorded } else { end };
-            if until <= durable {
-                self.dirty.push(token);
+        let mut waiting = Vec::new();
+        while let Some(held) = self.held.pop_front_if(|held| refuses || held.position <= durable) {
+            let Some(mut connection) = self.take(held.token) else { continue };
+            if held.position.min(if refuses { connection.recorded } else { Position::MAX }) > durable {
+                waiting.push(held);
             } else {
-                connection.is_dirty = false;
-                connection.held_until = until;
-                self.held.push_back((until, token));
+                connection.released = connection.released.max(held.place);
+                if !connection.is_dirty {
+                    connection.is_dirty = true;
+                    self.dirty.push(held.token);
+                }
             }
             self.put(connection);
         }
+        self.held.extend(waiting);
         if !self.held.is_empty() {
             journal.nudge();
         } else if self.disk_waiters.is_empty() {
@@ -60,14 +71,14 @@ impl Worker {
         for token in dirty.drain(..) {
             let Some(mut connection) = self.take(token) else { continue };
             connection.is_dirty = false;
-            if !connection.out.is_empty() {
-                let buffer = std::mem::take(&mut connection.out);
+            let buffer = connection.take_output();
+            if !buffer.is_empty() {
                 let bytes = buffer.len();
                 connection.in_flight.push_back(bytes);
                 connection.in_flight_bytes += bytes;
                 self.stats().net_output_bytes.add(bytes as u64);
                 connection.info.net_output_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
-                connection.info.output_bytes.store(connection.in_flight_bytes, Ordering::Relaxed);
+                connection.info.output_bytes.store(connection.output_bytes(), Ordering::Relaxed);
                 backend.send(token, buffer);
             }
             self.has_closing |= connection.closing;
@@ -101,7 +112,7 @@ impl Worker {
                 connection.info.peer
             );
             self.shared.stats.output_buffer_disconnections.fetch_add(1, Ordering::Relaxed);
-            connection.out = Vec::new();
+            connection.discard_output();
             connection.in_flight_bytes = 0;
             connection.in_flight.clear();
             connection.closing = true;
@@ -117,3 +128,6 @@ fn output_class(connection: &Connection) -> usize {
         _ => 0,
     }
 }
+
+#[cfg(test)]
+mod tests;
