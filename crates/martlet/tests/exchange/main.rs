@@ -1,7 +1,8 @@
 //! Files that go from server to server: what another server wrote is read here to the last field's expiry, and ours there, and back.
 //!
 //! The other servers are the `redis-server` in the path and those that `MARTLET_PEERS` names (programs, separated by colons). Files of
-//! servers that are seldom at hand are recorded in `files/`; `write_files` records them anew.
+//! servers that are seldom at hand are recorded in `files/`; with `MARTLET_WRITE_FILES=1` the peers
+//! at hand record theirs anew, before the files are read.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -352,9 +353,27 @@ fn a_command_that_is_not_known_refuses_the_start_by_name_and_offset() {
 }
 
 /// The recorded files, each of the server that its name tells.
+/// Has a peer save what the tests compare with.
+fn write_file(peer: &Program, folder: &Path) {
+    let directory = tempfile::tempdir().unwrap();
+    let server = peer.start(directory.path());
+    let mut client = connect(&server);
+    let has_timed = has_field_expiry(&mut client).unwrap();
+    fill(&mut client, Size::Small, has_timed).unwrap();
+    assert!(!run(&server, "SAVE").is_error());
+    stop(server);
+    let name = format!("{}_{}_{}.rdb", peer.kind, peer.version.0, peer.version.1);
+    fs::copy(directory.path().join("dump.rdb"), folder.join(name)).unwrap();
+}
+
+/// The recorded files.
 fn files() -> Vec<PathBuf> {
-    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/exchange/files");
-    let mut files: Vec<_> = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/exchange/files");
+    if std::env::var_os("MARTLET_WRITE_FILES").is_some() {
+        fs::create_dir_all(&folder).unwrap();
+        peers().iter().for_each(|peer| write_file(peer, &folder));
+    }
+    let mut files: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort();
     files
 }
@@ -388,22 +407,5 @@ fn files_of_every_version_are_read() {
         }
         let has_timed = content(&server).len() == timed.len();
         assert_eq!(has_timed, ["redis_7_4", "redis_8_2", "valkey_9_1"].contains(&name), "{name}");
-    }
-}
-
-#[test]
-#[ignore = "records the files of all peers anew"]
-fn write_files() {
-    for peer in peers() {
-        let directory = tempfile::tempdir().unwrap();
-        let server = peer.start(directory.path());
-        let mut client = connect(&server);
-        let has_timed = has_field_expiry(&mut client).unwrap();
-        fill(&mut client, Size::Small, has_timed).unwrap();
-        assert!(!run(&server, "SAVE").is_error());
-        stop(server);
-        let name = format!("{}_{}_{}.rdb", peer.kind, peer.version.0, peer.version.1);
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/exchange/files");
-        fs::copy(directory.path().join("dump.rdb"), folder.join(name)).unwrap();
     }
 }
