@@ -12,7 +12,7 @@ use crate::latency::Latencies;
 use crate::plan::Plan;
 use martlet_client::mux::{EpollMux, UringMux, uring_works};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Barrier, Mutex, PoisonError};
+use std::sync::{Barrier, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// What one command did.
@@ -360,7 +360,7 @@ pub fn run(plan: &Plan, observer: &mut dyn Observer) -> Result<RunResult, String
     std::thread::scope(|scope| {
         let workers: Vec<_> = (0..threads)
             .map(|index| {
-                let (shared, pool) = (&shared, Arc::clone(&pool));
+                let (shared, pool) = (&shared, pool.clone());
                 scope.spawn(move || match use_epoll {
                     true => worker::run::<EpollMux>(plan, shared, index, threads, pool),
                     false => worker::run::<UringMux>(plan, shared, index, threads, pool),

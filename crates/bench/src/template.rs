@@ -13,8 +13,10 @@ const KEY_DIGITS: usize = 10;
 const RAND_INT_DIGITS: usize = 12;
 const RAND_INT: &str = "__rand_int__";
 const TAG: &str = "{tag}";
-/// Bytes of the pool that values are cut from, and the longest value.
+/// Bytes of the pool that values are cut from.
 const POOL_BYTES: usize = 1 << 18;
+/// Most bytes between one value's end and the next one's start in the pool, and one more.
+const POOL_STRIDE: u64 = 64;
 /// Longest value that a template may ask for.
 pub const MAX_VALUE_BYTES: u64 = 512 << 20;
 /// Variables that a session may bind.
@@ -123,8 +125,8 @@ pub enum Field {
 pub struct Draw<'a> {
     /// The thread's generator.
     pub random: &'a mut Random,
-    /// Random alphanumerics that values are cut from.
-    pub pool: &'a [u8],
+    /// What values are cut from.
+    pub pool: &'a mut Pool,
     /// Values of the session's variables.
     pub variables: &'a [u64; MAX_VARIABLES],
     /// Tags of slots that the connection's node holds.
@@ -133,8 +135,34 @@ pub struct Draw<'a> {
     pub range_low: &'a mut u64,
 }
 
-/// A pool of random alphanumerics to cut values from.
-pub fn value_pool(seed: u64) -> Arc<[u8]> {
+/// Random alphanumerics that values are cut from, shared by all threads. Each walks through them by small random steps: a
+/// cut at a random place each time would miss the caches of pages and lines, which costs more than the copy.
+#[derive(Clone)]
+pub struct Pool {
+    characters: Arc<[u8]>,
+    /// Where the last value ended.
+    at: usize,
+}
+
+impl Pool {
+    fn fill(&mut self, mut out: &mut [u8], random: &mut Random) {
+        while !out.is_empty() {
+            let take = out.len().min(self.characters.len() / 2);
+            let near = self.at + random.below(POOL_STRIDE) as usize;
+            let start = match self.characters.len() - take {
+                last if near <= last => near,
+                last => random.below(last as u64 + 1) as usize,
+            };
+            let (head, tail) = out.split_at_mut(take);
+            head.copy_from_slice(&self.characters[start..start + take]);
+            self.at = start + take;
+            out = tail;
+        }
+    }
+}
+
+/// A pool with what this seed gives.
+pub fn value_pool(seed: u64) -> Pool {
     const ALPHABET: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
     let mut random = Random::seeded(seed ^ 0x9E37_79B9_7F4A_7C15);
     let mut pool = Vec::with_capacity(POOL_BYTES + 8);
@@ -147,7 +175,8 @@ pub fn value_pool(seed: u64) -> Arc<[u8]> {
         }
     }
     pool.truncate(POOL_BYTES);
-    pool.into()
+    // The end: the first value begins at a random place.
+    Pool { characters: pool.into(), at: POOL_BYTES }
 }
 
 fn write_digits(mut value: u64, out: &mut [u8]) {
@@ -164,16 +193,6 @@ fn write_digits(mut value: u64, out: &mut [u8]) {
     }
     if let [first] = chunks.into_remainder() {
         *first = b'0' + (value % 10) as u8;
-    }
-}
-
-fn fill_value(mut out: &mut [u8], draw: &mut Draw<'_>) {
-    while !out.is_empty() && !draw.pool.is_empty() {
-        let take = out.len().min(draw.pool.len() / 2).max(1);
-        let start = draw.random.below((draw.pool.len() - take + 1) as u64) as usize;
-        let (head, tail) = out.split_at_mut(take);
-        head.copy_from_slice(&draw.pool[start..start + take]);
-        out = tail;
     }
 }
 
@@ -199,7 +218,7 @@ impl Field {
                 write_digits(value, digits);
             }
             Field::RandInt(distribution) => write_digits(distribution.draw(draw.random), out),
-            Field::Value(_) => fill_value(out, draw),
+            Field::Value(_) => draw.pool.fill(out, draw.random),
             Field::Tag => {
                 out.copy_from_slice(TAG.as_bytes());
                 if !draw.tags.is_empty() {
@@ -237,7 +256,7 @@ impl Field {
             Field::Value(size) => {
                 let len = size.draw(draw.random);
                 out.resize(start + len, 0);
-                return fill_value(&mut out[start..], draw);
+                return draw.pool.fill(&mut out[start..], draw.random);
             }
             Field::Key(_) | Field::RandInt(_) | Field::Tag => {
                 out.resize(start + self.width().unwrap_or(0), 0);

@@ -4,12 +4,12 @@ use super::*;
 use martlet_client::resp;
 
 fn render(template: &Template, count: usize) -> Vec<Vec<String>> {
-    let (mut random, pool) = (Random::seeded(5), value_pool(5));
+    let (mut random, mut pool) = (Random::seeded(5), value_pool(5));
     let (mut low, mut out, mut scratch) = (0, Vec::new(), Vec::new());
     let variables = [77; MAX_VARIABLES];
     let mut draw = Draw {
         random: &mut random,
-        pool: &pool,
+        pool: &mut pool,
         variables: &variables,
         tags: &[*b"abc"],
         range_low: &mut low,
@@ -55,11 +55,11 @@ fn every_placeholder_prints_what_the_language_says() {
 fn patching_draws_as_appending_does() {
     let template = Template::parse("SET {key uniform 100000} {value 16}", &[]).expect("valid");
     let patches = template.patches(4).expect("fixed width");
-    let (mut random, pool) = (Random::seeded(5), value_pool(5));
+    let (mut random, mut pool) = (Random::seeded(5), value_pool(5));
     let (mut low, mut out, mut scratch) = (0, Vec::new(), Vec::new());
     let variables = [0; MAX_VARIABLES];
     let mut draw =
-        Draw { random: &mut random, pool: &pool, variables: &variables, tags: &[], range_low: &mut low };
+        Draw { random: &mut random, pool: &mut pool, variables: &variables, tags: &[], range_low: &mut low };
     for _ in 0..4 {
         template.append(&mut out, &mut scratch, &mut draw);
     }
@@ -90,6 +90,21 @@ fn sizes_follow_their_law() {
     let mut sizes: Vec<usize> = render(&template, 4001).iter().map(|r| r[2].len()).collect();
     sizes.sort_unstable();
     assert!((95..=105).contains(&sizes[2000]), "seed 5: median {}", sizes[2000]);
+}
+
+#[test]
+fn values_differ_whatever_their_size() {
+    for size in [16, 5_000, 100_000, 200_000] {
+        let template = Template::parse(&format!("SET k {{value {size}}}"), &[]).expect("valid");
+        let mut values: Vec<String> =
+            render(&template, 400_000 / size).iter().map(|request| request[2].clone()).collect();
+        assert!(values.iter().all(|v| v.len() == size && v.bytes().all(|b| b.is_ascii_alphanumeric())));
+        let drawn = values.len();
+        values.sort_unstable();
+        values.dedup();
+        // 25,000 draws of 262,000 places: some 5 % meet.
+        assert!(values.len() * 10 >= drawn * 9, "seed 5: {} of {drawn} values of {size} bytes", values.len());
+    }
 }
 
 #[test]

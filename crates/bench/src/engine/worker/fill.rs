@@ -80,7 +80,7 @@ impl<M: Mux> Worker<'_, M> {
         let tag = draw_tag(plan, node, &mut self.random);
         let mut draw = Draw {
             random: &mut self.random,
-            pool: &self.pool,
+            pool: &mut self.pool,
             variables: &[0; MAX_VARIABLES],
             tags: tag.as_slice(),
             range_low: &mut range_low,
@@ -131,7 +131,7 @@ impl<M: Mux> Worker<'_, M> {
         let tag = draw_tag(plan, node, &mut self.random);
         let mut draw = Draw {
             random: &mut self.random,
-            pool: &self.pool,
+            pool: &mut self.pool,
             variables: &connection.variables,
             tags: tag.as_slice(),
             range_low: &mut range_low,

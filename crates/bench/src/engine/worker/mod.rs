@@ -12,14 +12,13 @@ use crate::control::plain_error;
 use crate::latency::Latencies;
 use crate::pacing::Schedule;
 use crate::plan::{DEFAULT_SPIN, Pacing, Plan, Unit};
-use crate::template::{Draw, MAX_VARIABLES, Patches};
+use crate::template::{Draw, MAX_VARIABLES, Patches, Pool};
 use martlet_base::random::Random;
 use martlet_client::mux::{Handler, Mux};
 use martlet_client::scan::{ReplyKind, ReplySink};
 use route::Router;
 use std::collections::VecDeque;
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -105,7 +104,7 @@ struct Worker<'a, M> {
     mux: M,
     core: Core<'a>,
     random: Random,
-    pool: Arc<[u8]>,
+    pool: Pool,
     scratch: Vec<u8>,
     patches: Option<Patches>,
     schedule: Option<Schedule>,
@@ -131,13 +130,7 @@ struct Worker<'a, M> {
 }
 
 /// Runs one thread to the end of the plan.
-pub(super) fn run<M: Mux>(
-    plan: &Plan,
-    shared: &Shared,
-    index: usize,
-    threads: usize,
-    pool: Arc<[u8]>,
-) -> Outcome {
+pub(super) fn run<M: Mux>(plan: &Plan, shared: &Shared, index: usize, threads: usize, pool: Pool) -> Outcome {
     if let Some(core) = plan.cores.get(index % plan.cores.len().max(1)) {
         pin(*core);
     }
@@ -217,7 +210,7 @@ impl<'a, M: Mux> Worker<'a, M> {
         shared: &'a Shared,
         index: usize,
         threads: usize,
-        pool: Arc<[u8]>,
+        pool: Pool,
         own: usize,
     ) -> io::Result<Self> {
         let units = &plan.workload.units;

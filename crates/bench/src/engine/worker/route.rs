@@ -182,7 +182,7 @@ impl<M: Mux> Worker<'_, M> {
         let tag = fill::draw_tag(self.core.plan, node, &mut self.random);
         let mut draw = Draw {
             random: &mut self.random,
-            pool: &self.pool,
+            pool: &mut self.pool,
             variables: &[0; MAX_VARIABLES],
             tags: tag.as_slice(),
             range_low: &mut range_low,
