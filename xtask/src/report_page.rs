@@ -1,5 +1,5 @@
-//! `./x bench-report`: the load tester's HTML report in headless Chromium, offline. Three reports are made against a server of our
-//! own (a mix of commands, a sweep, a comparison) and opened; a page passes when its script has run to its end, the console has
+//! `./x bench-report`: the load tester's HTML report in headless Chromium, offline. Reports are made against a server of our
+//! own (a mix of commands, a sweep, a comparison, a search, a merged one) and opened; a page passes when its script has run to its end, the console has
 //! seen nothing, and every plot holds a line for each of its series, with the points of the JSON beside it.
 
 use crate::run::{Outcome, root};
@@ -57,7 +57,16 @@ const REPORTS: &[Report] = &[
         &["--duration", "500ms", "--rounds", "3", "GET {key uniform 1000}"],
         &["Latency distribution", " against B ("],
     ),
+    (
+        "search",
+        &["--duration", "300ms", "--slo", "p99<1h", "GET {key uniform 1000}"],
+        &["Search for the highest rate", "Search for the highest rate: latency"],
+    ),
 ];
+
+/// The reports that are merged into one more page, and that page's titles.
+const MERGED: (&[&str], &[&str]) =
+    (&["mix", "search"], &["Throughput over time", "Latency over time: SET", "Latency distribution"]);
 
 /// Makes the reports and looks at them; without a browser it says so and passes.
 pub fn run(options: &Options) -> Outcome {
@@ -81,18 +90,37 @@ pub fn run(options: &Options) -> Outcome {
         if *name == "comparison" {
             command.args(["--vs", &format!("127.0.0.1:{}", ports[1])]);
         }
-        let made = command.args(*arguments).output()?;
-        if !made.status.success() {
-            return Err(format!("{name}: {}{}", text(&made.stdout), text(&made.stderr)).into());
-        }
-        let dom = open(browser, &page, options.keep.is_some())?;
-        let report: Value = serde_json::from_slice(&std::fs::read(&json)?)?;
-        let plots = check(&dom, titles, &report).map_err(|error| format!("{name}: {error}"))?;
-        println!("ok      {name}: {plots} plots drawn, nothing on the console");
+        command.args(*arguments);
+        look(browser, name, &mut command, titles, &directory, options)?;
     }
+    let (parts, titles) = MERGED;
+    let mut command = Command::new(&program);
+    command.args(["bench", "report"]).args(parts.iter().map(|name| directory.join(format!("{name}.json"))));
+    command.arg("--html").arg(directory.join("merged.html")).arg("--json").arg(directory.join("merged.json"));
+    look(browser, "merged", &mut command, titles, &directory, options)?;
     if options.keep.is_none() {
         std::fs::remove_dir_all(&directory)?;
     }
+    Ok(())
+}
+
+/// Makes a report with `command` and opens its page.
+fn look(
+    browser: &str,
+    name: &str,
+    command: &mut Command,
+    titles: &[&str],
+    directory: &Path,
+    options: &Options,
+) -> Outcome {
+    let made = command.output()?;
+    if !made.status.success() {
+        return Err(format!("{name}: {}{}", text(&made.stdout), text(&made.stderr)).into());
+    }
+    let dom = open(browser, &directory.join(format!("{name}.html")), options.keep.is_some())?;
+    let report: Value = serde_json::from_slice(&std::fs::read(directory.join(format!("{name}.json")))?)?;
+    let plots = check(&dom, titles, &report).map_err(|error| format!("{name}: {error}"))?;
+    println!("ok      {name}: {plots} plots drawn, nothing on the console");
     Ok(())
 }
 
