@@ -425,14 +425,23 @@ impl Report {
             merged.asked_rate = merged.asked_rate.zip(other.asked_rate).map(|(a, b)| a + b);
             merged.partial = merged.partial.take().or_else(|| other.partial.clone());
             merged.warning = merged.warning.take().or_else(|| other.warning.clone());
-            // CPU of one server would be counted twice: with several clients nobody's share is known.
-            merged.cost = None;
+            for (text, count) in &other.error_texts {
+                match merged.error_texts.iter_mut().find(|(known, _)| known == text) {
+                    Some((_, known)) => *known += count,
+                    None => merged.error_texts.push((text.clone(), *count)),
+                }
+            }
+            // CPU of one server would be counted twice: with several clients nobody's share is known. What else a run found is
+            // of that run alone.
+            (merged.cost, merged.comparison, merged.check) = (None, None, None);
+            merged.sweep.clear();
             for command in &other.commands {
                 merged.add_command(command);
             }
             merged.add_seconds(other);
         }
         merged.rate = merged.requests as f64 / merged.elapsed_s.max(1e-9);
+        merged.seconds.sort_by_key(|row| (row.second, row.command));
         Ok(merged)
     }
 
@@ -584,6 +593,55 @@ mod tests {
         let merged = Report::merge(&[one, sample(300)]).expect("two");
         assert_eq!((merged.requests, merged.rate, merged.seconds[0].requests), (400, 400.0, 400));
         assert_eq!(merged.all_latencies().count(), 400);
+    }
+
+    /// A run of so many seconds with one command, every second alike.
+    fn run_of(seconds: u32, name: &str, per_second: u64, error: &str) -> Report {
+        let mut report = sample(per_second * u64::from(seconds));
+        report.elapsed_s = f64::from(seconds);
+        report.commands[0].name = name.into();
+        let row = SecondRow { requests: per_second, ..report.seconds[0].clone() };
+        report.seconds = (0..seconds).map(|second| SecondRow { second, ..row.clone() }).collect();
+        report.error_texts = vec![(error.into(), 1)];
+        report.sweep = vec![Default::default()];
+        report
+    }
+
+    #[test]
+    fn runs_of_different_lengths_merge() {
+        let runs =
+            [run_of(2, "GET", 50, "ERR a"), run_of(5, "SET", 10, "ERR b"), run_of(3, "GET", 100, "ERR a")];
+        let merged = Report::merge(&runs).expect("three");
+        assert_eq!((merged.elapsed_s, merged.requests, merged.rate), (5.0, 450, 90.0));
+        let rows: Vec<_> = merged
+            .seconds
+            .iter()
+            .map(|row| {
+                let name = merged.commands[row.command as usize].name.as_str();
+                (row.second, name, row.requests)
+            })
+            .collect();
+        let expected = [
+            (0, "GET", 150),
+            (0, "SET", 10),
+            (1, "GET", 150),
+            (1, "SET", 10),
+            (2, "GET", 100),
+            (2, "SET", 10),
+            (3, "SET", 10),
+            (4, "SET", 10),
+        ];
+        assert_eq!(rows, expected);
+        assert_eq!(merged.error_texts, [("ERR a".to_string(), 2), ("ERR b".to_string(), 1)]);
+        assert!(merged.sweep.is_empty(), "a sweep is one run's own");
+        // As if one histogram had taken everything: GET has 10 µs, 20 µs, … to 1 ms and to 3 ms.
+        let mut all = Latencies::new();
+        [100, 300].iter().for_each(|count| (1..=*count).for_each(|n: u64| all.record(n * 10_000, 1)));
+        let get = merged.commands.iter().find(|c| c.name == "GET").expect("GET").latencies();
+        for percent in [1.0, 50.0, 75.0, 90.0, 99.0, 99.9, 100.0] {
+            assert_eq!(get.percentile_ms(percent), all.percentile_ms(percent), "p{percent}");
+        }
+        assert_eq!(merged.commands.iter().map(|c| c.requests).sum::<u64>(), 450);
     }
 
     /// The paths of all values below `value`, as docs/bench.md writes them.
