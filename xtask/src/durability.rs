@@ -3,7 +3,7 @@
 //! Four rows. `small-keys`: SAVE and the load at the start of many keys of 20 bytes with values of 1 byte, A B A B. `bgsave`: memory,
 //! latency and the slow log while a save in the background goes on under load, beside the same load without one. `big-key`: the same
 //! for one key of each type with many members, which its own readers wait for. `always`: writes of 50 clients with `appendfsync always`, beside
-//! what the disk does at most if nothing but a file of groups of 50 is written. Every reading is a line of `results/persistence.jsonl`.
+//! what the disk does at most if nothing but a file of groups of 50 is written, and (`always-not`) what the servers do without waiting for it. Every reading is a line of `results/persistence.jsonl`.
 
 use crate::cost::measure::{machine, version};
 use crate::cost::process::{CpuTime, Measured};
@@ -84,6 +84,9 @@ struct Reading {
     /// Requests in a pipeline.
     #[serde(skip_serializing_if = "Option::is_none")]
     pipeline: Option<usize>,
+    /// What each synchronisation took longer than the disk needs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    delay_ms: Option<u64>,
     /// Writes per second; of `disk`, synchronisations.
     #[serde(skip_serializing_if = "Option::is_none")]
     per_s: Option<f64>,

@@ -1,4 +1,5 @@
-//! The row `always`: throughput with `appendfsync always`, beside what the disk does at most.
+//! The row `always`: throughput with `appendfsync always`, beside what bounds it: how often the disk can be forced to take what it is given,
+//! and what the servers reach when they do not wait for it. On the disk as it is, and as if it took longer (`DEBUG AOF-FLUSH-SLEEP`).
 
 use super::{Reading, Result, Setup, quantile};
 use crate::cost::process::Measured;
@@ -12,39 +13,53 @@ const CLIENTS: usize = 50;
 /// A write as the file has it: `*3 $3 SET $16 key $64 value`.
 const WRITE_BYTES: usize = 115;
 const SECONDS: u64 = 4;
+/// What each synchronisation takes longer than the disk needs.
+const DELAYS_MS: [u64; 3] = [0, 5, 20];
 
 /// Clients that each wait for the reply to `pipeline` writes cannot be answered faster than the disk is forced to take such groups.
 pub(super) fn measure(setup: &Setup<'_>) -> Result<()> {
     let directories = [tempfile::tempdir()?, tempfile::tempdir()?, tempfile::tempdir()?];
     let mut servers = Vec::new();
-    let arguments = ["--save", "", "--appendonly", "yes", "--appendfsync", "always"];
+    let arguments =
+        ["--save", "", "--appendonly", "yes", "--appendfsync", "always", "--enable-debug-command", "yes"];
     let arguments = [&arguments[..], &["--auto-aof-rewrite-percentage", "0"]].concat();
     for (name, directory) in ["peer", "ours"].into_iter().zip(&directories) {
         servers.push(setup.start_with(name, directory.path(), &arguments)?);
     }
-    for pipeline in [1, 16] {
-        for round in 0..setup.options.rounds {
-            let probe = Probe { group_bytes: CLIENTS * pipeline * WRITE_BYTES };
+    for (round, pipeline) in (0..setup.options.rounds).flat_map(|round| [(round, 1), (round, 16)]) {
+        let of_row =
+            || Reading { row: "always".into(), round, pipeline: Some(pipeline), ..Reading::default() };
+        for delay_ms in DELAYS_MS {
+            let of_row = || Reading { delay_ms: Some(delay_ms), ..of_row() };
+            let probe = Probe {
+                group_bytes: CLIENTS * pipeline * WRITE_BYTES,
+                delay: Duration::from_millis(delay_ms),
+            };
             for (server, reserves) in [("disk", false), ("disk-reserved", true)] {
                 let per_s = Some(probe.run(&directories[2].path().join(server), reserves)?);
-                let reading = Reading {
-                    row: "always".into(),
-                    round,
-                    pipeline: Some(pipeline),
-                    per_s,
-                    ..Reading::default()
-                };
-                setup.append_of(server, String::new(), reading)?;
+                setup.append_of(server, String::new(), Reading { per_s, ..of_row() })?;
             }
             for server in &servers {
-                load(setup, server, round, pipeline)?;
+                ask(server, &["DEBUG", "AOF-FLUSH-SLEEP", &(delay_ms * 1000).to_string()])?;
+                load(setup, server, pipeline, of_row())?;
             }
+        }
+        for server in &servers {
+            ask(server, &["DEBUG", "AOF-FLUSH-SLEEP", "0"])?;
+            ask(server, &["CONFIG", "SET", "appendfsync", "no"])?;
+            load(setup, server, pipeline, Reading { row: "always-not".into(), ..of_row() })?;
+            ask(server, &["CONFIG", "SET", "appendfsync", "always"])?;
         }
     }
     Ok(())
 }
 
-fn load(setup: &Setup<'_>, server: &Measured, round: usize, pipeline: usize) -> Result<()> {
+fn ask(server: &Measured, request: &[&str]) -> Result<()> {
+    let reply = server.client()?.command(request)?;
+    if reply.is_error() { Err(format!("{request:?}: {reply:?}").into()) } else { Ok(()) }
+}
+
+fn load(setup: &Setup<'_>, server: &Measured, pipeline: usize, of_row: Reading) -> Result<()> {
     let report = tempfile::NamedTempFile::new()?;
     let before = server.cpu_time()?;
     let status = Command::new(&setup.ours)
@@ -60,15 +75,12 @@ fn load(setup: &Setup<'_>, server: &Measured, round: usize, pipeline: usize) -> 
     }
     let (p99_ms, max_ms, writes) = quantile(&std::fs::read_to_string(report.path())?, 100)?;
     let reading = Reading {
-        row: "always".into(),
-        round,
         size: writes,
-        pipeline: Some(pipeline),
         per_s: Some(writes as f64 / SECONDS as f64),
         p99_ms: Some(p99_ms),
         max_ms: Some([max_ms; 2]),
         cpu_s: Some(server.cpu_time()?.since(before) as f64 / 1e9),
-        ..Reading::default()
+        ..of_row
     };
     setup.append(server, reading)
 }
@@ -76,6 +88,7 @@ fn load(setup: &Setup<'_>, server: &Measured, round: usize, pipeline: usize) -> 
 /// Nothing but groups appended to a file, each forced to disk.
 struct Probe {
     group_bytes: usize,
+    delay: Duration,
 }
 
 impl Probe {
@@ -90,6 +103,7 @@ impl Probe {
         let group = vec![b'x'; self.group_bytes];
         let (began, mut groups) = (Instant::now(), 0);
         while began.elapsed() < Duration::from_secs(SECONDS) {
+            std::thread::sleep(self.delay);
             file.write_all(&group)?;
             file.sync_data()?;
             groups += 1;

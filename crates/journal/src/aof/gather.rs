@@ -11,6 +11,8 @@ use std::time::Duration;
 const LEAST: Duration = Duration::from_micros(150);
 /// Nobody waits longer, however slow the disk is.
 const MOST: Duration = Duration::from_millis(5);
+/// The longest sleep between two looks: what the last to come back waits for in vain.
+const LONGEST_SLICE: Duration = Duration::from_micros(200);
 /// Groups for which waiting is left out at most.
 const MOST_SKIPPED: u32 = 256;
 
@@ -42,7 +44,7 @@ impl Gather {
 
     /// How long to sleep between two looks.
     pub fn slice(&self) -> Duration {
-        self.takes / 16
+        (self.takes / 16).min(LONGEST_SLICE)
     }
 
     /// A group of so many bytes is on disk after `took`; `arrived` have come meanwhile.

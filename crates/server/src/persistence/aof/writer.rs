@@ -70,12 +70,13 @@ fn run(shared: &'static Shared, mut writer: Writer<'static>) {
         let terms = terms(shared);
         let flushes = std::mem::replace(&mut waiting, take_orders(log, &mut writer));
         let durable = journal.durable();
+        let (began, group_bytes) = (Instant::now(), end - writer.position());
         let sleep_us = log.flush_sleep_us.load(Ordering::Relaxed);
-        if sleep_us > 0 && end > writer.position() {
+        if sleep_us > 0 && group_bytes > 0 {
+            // As if the disk took longer.
             std::thread::sleep(Duration::from_micros(sleep_us));
         }
         log.syncing.store(1, Ordering::Relaxed);
-        let (began, group_bytes) = (Instant::now(), end - writer.position());
         let result = match flushes.is_empty() {
             true => writer.step(end, &terms),
             false => writer.flush(end, &terms).map(|()| true),
