@@ -16,6 +16,8 @@ const TARGETS: &[&str] =
     &["append_log", "request_parser", "reply_decoder", "snapshot_file", "snapshot_payload", "commands"];
 /// Longest input, in bytes.
 const MAX_LEN: usize = 4096;
+/// Most that one allocation may ask for, in MB: an input is small, so who asks for more believes what it announces.
+const ALLOCATION_MB: usize = 256;
 
 /// What to fuzz, and how long.
 #[derive(clap::Args)]
@@ -52,6 +54,7 @@ pub fn run(options: &Options) -> Outcome {
                 .arg(format!("-max_total_time={}", options.seconds))
                 .arg(format!("-max_len={MAX_LEN}"))
                 .arg(format!("-artifact_prefix={}/", artifacts.display()))
+                .arg(format!("-malloc_limit_mb={ALLOCATION_MB}"))
                 .args(["-print_final_stats=1", "-verbosity=0", "-timeout=20", "-rss_limit_mb=4096"]),
         )?;
     }

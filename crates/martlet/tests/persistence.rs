@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use martlet_client::blocking::Client;
 use martlet_client::resp::Reply;
 use martlet_testkit::server::Server;
+use martlet_testkit::small_disk::SmallDisk;
 
 fn start(directory: &Path, arguments: &[&str]) -> std::io::Result<Server> {
     let mut all = vec!["server", "--enable-debug-command", "yes"];
@@ -124,6 +125,11 @@ fn a_file_that_cannot_be_read_refuses_the_start() {
         (b"REDIS0010\0\x01k\x01v\0\x01k\x01v\xff\0\0\0\0\0\0\0\0", "a key that is there already, at offset"),
         (b"REDIS0010\x0f\x01k", "values of type stream cannot be held, at offset 10"),
         (b"REDIS0010\xf5\x05#!lua", "values of type function cannot be held, at offset 10"),
+        (b"REDIS0013\0\x01k\x01v\xff\0\0\0\0\0\0\0\0", "Can't handle RDB format version 13, at offset 9"),
+        (b"REDIS0079\xff\0\0\0\0\0\0\0\0", "Can't handle RDB format version 79, at offset 9"),
+        (b"VALKEY081\xff\0\0\0\0\0\0\0\0", "Can't handle RDB format version 81, at offset 9"),
+        (b"REDIS0000\xff\0\0\0\0\0\0\0\0", "Can't handle RDB format version 0, at offset 9"),
+        (b"REDIS00a1\xff\0\0\0\0\0\0\0\0", "Can't handle RDB format version 0, at offset 9"),
         (b"REDIS0012\x00\x01k\x01v\xf7\x81", "values of type module cannot be held, at offset 15"),
         (b"REDIS0010\x07\x01k", "values of type module cannot be held, at offset 10"),
     ] {
@@ -262,6 +268,48 @@ fn writes_are_refused_while_the_disk_refuses() {
     assert!(!refused("SET k 3"));
     let names: Vec<_> = fs::read_dir(directory.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
     assert_eq!(names.len(), 2, "{names:?}");
+}
+
+#[test]
+fn a_full_file_system_refuses_a_save_and_keeps_the_last() {
+    let directory = tempfile::tempdir().unwrap();
+    let Some(disk) = SmallDisk::mount(directory.path(), 32 << 20) else { return };
+    let options = ["--save", "3600 1", "--rdbcompression", "no"];
+    let refused = |server: &Server, line: &str| {
+        let reply = run(server, line);
+        let begin = "Error MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk.";
+        assert!(reply.starts_with(begin) || !reply.starts_with("Error"), "{reply}");
+        reply.starts_with("Error")
+    };
+    let server = start(directory.path(), &options).unwrap();
+    run(&server, "SET before 1");
+    assert!(save_in_background(&server));
+    disk.leave(4 << 20).unwrap();
+    let value = "v".repeat(250_000);
+    for i in 0..40 {
+        run(&server, &format!("SET k{i} {value}"));
+    }
+    for _ in 0..2 {
+        assert!(!save_in_background(&server));
+        assert!(refused(&server, "SET before 2") && refused(&server, "PING") && !refused(&server, "GET k39"));
+        assert!(run(&server, "SAVE").starts_with("Error") && run(&server, "SHUTDOWN").starts_with("Error"));
+        assert!(names(directory.path(), "temp-").is_empty());
+    }
+    drop(server);
+    // The last save that went well is whole.
+    let server = start(directory.path(), &options).unwrap();
+    assert_eq!((run(&server, "DBSIZE"), run(&server, "GET before")), ("1".into(), "1".into()));
+    for i in 0..40 {
+        run(&server, &format!("SET k{i} {value}"));
+    }
+    assert!(!save_in_background(&server) && refused(&server, "SET before 2"));
+    disk.free().unwrap();
+    assert!(save_in_background(&server) && !refused(&server, "SET before 2"));
+    assert_eq!(run(&server, "SAVE"), "OK");
+    drop(server);
+    let server = start(directory.path(), &options).unwrap();
+    assert_eq!((run(&server, "DBSIZE"), run(&server, "GET before")), ("41".into(), "2".into()));
+    assert!((0..40).all(|i| run(&server, &format!("GET k{i}")) == value));
 }
 
 #[test]

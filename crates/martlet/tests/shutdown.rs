@@ -1,5 +1,6 @@
-//! SHUTDOWN of whole processes, with an append-only file, with saves that fail, and while something is being written: the replies, the exit
-//! and the files that are left are redis-server's, which is asked too if it is installed.
+//! SHUTDOWN of whole processes, with an append-only file, with saves that fail, and while something is being written, signals that ask for
+//! it, and saves that a transaction asks for: the replies, the exit and the files that are left are redis-server's, which is asked too if it
+//! is installed.
 
 use std::fs;
 use std::path::Path;
@@ -8,6 +9,7 @@ use std::process::Command;
 use martlet_client::blocking::Client;
 use martlet_client::resp::Reply;
 use martlet_testkit::server::Server;
+use rustix::process::{Pid, Signal, kill_process};
 
 const OURS: &str = env!("CARGO_BIN_EXE_martlet");
 const SYNTAX: &str = "ERR syntax error";
@@ -71,6 +73,12 @@ const CASES: &[Case] = &[
     ),
 ];
 
+/// Ours, and redis-server if it is installed.
+fn programs() -> Vec<&'static str> {
+    let is_installed = Command::new("redis-server").arg("--version").output().is_ok();
+    if is_installed { vec![OURS, "redis-server"] } else { vec![OURS] }
+}
+
 /// The files below a directory that are not the test's, without what only one server removes at its end.
 fn files(directory: &Path) -> Vec<String> {
     let mut names = Vec::new();
@@ -114,11 +122,93 @@ fn go_through(program: &str, (options, steps): &Case) -> Vec<String> {
 
 #[test]
 fn a_server_ends_as_redis_does() {
-    let is_installed = Command::new("redis-server").arg("--version").output().is_ok();
     for case in CASES {
-        let left = go_through(OURS, case);
-        if is_installed {
-            assert_eq!(left, go_through("redis-server", case), "{case:?}");
+        let left: Vec<_> = programs().into_iter().map(|program| go_through(program, case)).collect();
+        assert!(left.iter().all(|files| *files == left[0]), "{case:?}: {left:?}");
+    }
+}
+
+/// Has a server get signals, the next when the one before has come to what the log is to say then so many times; how it ends.
+fn signal(program: &str, options: &[&str], blocks: bool, steps: &[(Signal, &str, usize)]) -> Option<i32> {
+    let directory = tempfile::tempdir().unwrap();
+    let mut all = if program == OURS { vec!["server"] } else { vec![] };
+    all.extend(options);
+    let mut server = Server::start_in(directory.path(), Path::new(program), &all).unwrap();
+    Client::connect(server.address()).unwrap().command(&["MSET", "k", "1", "l", "1"]).unwrap();
+    if blocks {
+        fs::create_dir(directory.path().join("dump.rdb")).unwrap();
+    }
+    for (signal, sign, count) in steps {
+        assert!(!server.has_exited(), "{program}: {}", server.log());
+        kill_process(Pid::from_raw(server.pid() as i32).unwrap(), *signal).unwrap();
+        while server.log().matches(sign).count() < *count && !server.has_exited() {}
+        assert_eq!(server.log().matches(sign).count(), *count, "{program} {signal:?}: {}", server.log());
+    }
+    if blocks {
+        assert!(!server.has_exited());
+        Client::connect(server.address()).unwrap().command(&["SET", "k", "2"]).unwrap();
+        fs::remove_dir(directory.path().join("dump.rdb")).unwrap();
+        kill_process(Pid::from_raw(server.pid() as i32).unwrap(), Signal::TERM).unwrap();
+    }
+    let (status, log) = server.end().unwrap();
+    let names: Vec<_> = fs::read_dir(directory.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
+    assert_eq!(names.len(), if blocks { 2 } else { 1 }, "{program}: {names:?}, {log}");
+    status.code()
+}
+
+#[test]
+fn an_interrupt_ends_at_once_what_a_signal_has_begun_to_end() {
+    const SAVING: &str = "Saving the final RDB snapshot";
+    const INSISTING: &str = "You insist... exiting now.";
+    const REFUSED: &str = "Errors trying to shut down the server";
+    for program in programs() {
+        for steps in [
+            [(Signal::INT, SAVING, 1), (Signal::TERM, "Received SIGTERM", 1), (Signal::INT, INSISTING, 1)]
+                .as_slice(),
+            &[(Signal::TERM, SAVING, 1), (Signal::TERM, "Received SIGTERM", 2), (Signal::INT, INSISTING, 1)],
+        ] {
+            assert_eq!(signal(program, SLOW, false, steps), Some(1), "{program} {steps:?}");
         }
+        // Each begins anew if the one before could not end it.
+        let steps = [(Signal::INT, REFUSED, 1), (Signal::INT, REFUSED, 2), (Signal::TERM, REFUSED, 3)];
+        assert_eq!(signal(program, SAVES, true, &steps), Some(0), "{program}");
+    }
+}
+
+#[test]
+fn what_is_asked_for_in_a_transaction_begins_after_it() {
+    const AOF: &str = "Background append only file rewriting scheduled";
+    const RDB: &str = "Background saving scheduled";
+    for program in programs() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut all = if program == OURS { vec!["server"] } else { vec![] };
+        all.extend(BOTH);
+        let server = Server::start_in(directory.path(), Path::new(program), &all).unwrap();
+        let mut client = Client::connect(server.address()).unwrap();
+        for line in [
+            &["MULTI"][..],
+            &["BGREWRITEAOF"],
+            &["BGSAVE"],
+            &["SET", "k", "1"],
+            &["BGREWRITEAOF"],
+            &["BGSAVE", "SCHEDULE"],
+        ] {
+            client.command(line).unwrap();
+        }
+        let replies = client.command(&["EXEC"]).unwrap();
+        let texts: Vec<_> =
+            replies.items().unwrap().iter().map(|reply| reply.text().unwrap_or_default()).collect();
+        assert_eq!(texts, [AOF, RDB, "OK", AOF, RDB].map(str::as_bytes), "{program}");
+        let mut report = || {
+            let reply = client.command(&["INFO", "persistence"]).unwrap();
+            String::from_utf8_lossy(reply.text().unwrap_or_default()).into_owned()
+        };
+        let signs = [
+            "aof_rewrites:1\r\n",
+            "rdb_saves:1\r\n",
+            "aof_rewrite_in_progress:0",
+            "rdb_bgsave_in_progress:0",
+        ];
+        while !signs.iter().all(|sign| report().contains(sign)) {}
     }
 }

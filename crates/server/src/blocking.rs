@@ -8,13 +8,16 @@ use std::sync::atomic::Ordering;
 
 use martlet_command::{Block, Context, Group, TimeoutReply};
 use martlet_engine::{ReadyKey, Waiter};
+use martlet_journal::Position;
 use martlet_keyspace::{Key, Kind};
 use martlet_protocol::reply::Reply;
 use martlet_protocol::request::{Args, OwnedArgs};
 
 use crate::clients::flag;
+use crate::commands::persistence::WITHOUT_LOG;
 use crate::connection::{Blocked, Connection, Hold};
 use crate::dispatch::shards_of;
+use crate::persistence::aof::Phase;
 use crate::registry::{Entry, Run};
 use crate::shared::{Mail, lock};
 use crate::worker::Worker;
@@ -29,6 +32,15 @@ struct WaitingRequest {
     resp3: bool,
     /// The client, if it tracks keys.
     origin: u64,
+}
+
+/// A client that WAITAOF for this server's disk.
+pub(crate) struct DiskWaiter {
+    pub(crate) waiter: Arc<Waiter>,
+    /// How far the disk has to come.
+    pub(crate) position: Position,
+    /// It waits for nothing else: no replica.
+    pub(crate) is_all: bool,
 }
 
 impl Worker {
@@ -163,21 +175,26 @@ impl Worker {
         exhausted
     }
 
-    /// Answers the clients that WAITAOF as far as the disk has come.
+    /// Answers the clients that WAITAOF as far as the disk has come, and all of them if there is no append-only file any more.
     pub(crate) fn serve_disk_waiters(&mut self) {
         // Before the look at what is durable: whoever makes more of it durable then wakes this thread.
         self.shared.wait_for_disk(self.thread);
+        // Before it likewise: what is switched off is as good as durable.
+        let is_off = self.shared.persistence.log.facts().phase == Phase::Off;
         let durable = self.shared.engine.journal.durable();
-        let (due, rest): (Vec<_>, Vec<_>) = std::mem::take(&mut self.disk_waiters)
-            .into_iter()
-            .partition(|(position, _)| *position <= durable);
-        self.disk_waiters = rest;
-        self.disk_waiters.retain(|(_, waiter)| !waiter.has_ended());
-        for (position, waiter) in due {
+        let is_due = |of: &mut DiskWaiter| is_off || (of.is_all && of.position <= durable);
+        let due: Vec<_> = self.disk_waiters.extract_if(.., is_due).collect();
+        self.disk_waiters.retain(|of| !of.waiter.has_ended());
+        for DiskWaiter { waiter, position, .. } in due {
             if waiter.serve_begin() {
                 waiter.serve_end(true);
                 let mut reply = Reply::new(Vec::new(), false);
-                TimeoutReply::OnDisk(position).write(&mut reply, durable);
+                if is_off {
+                    reply.error(WITHOUT_LOG);
+                    self.count_error(WITHOUT_LOG);
+                } else {
+                    TimeoutReply::OnDisk(position).write(&mut reply, durable);
+                }
                 self.enter();
                 self.served(&waiter, &reply.into_bytes());
             }

@@ -171,6 +171,8 @@ pub struct Shared {
     pub blocked_clients: AtomicU64,
     /// Raised for the end: threads leave their loops.
     pub stopping: AtomicBool,
+    /// A signal has asked for the end, and that has not failed.
+    pub is_asked_to_stop: AtomicBool,
     /// Memory in use is above `maxmemory`, and nothing may be evicted; counts in `detour`.
     pub is_memory_full: AtomicBool,
     /// Anything that takes requests off the shortest path (monitors, a pause): see `dispatch`.
@@ -237,6 +239,7 @@ impl Shared {
             pause: Pause::default(),
             blocked_clients: AtomicU64::new(0),
             stopping: AtomicBool::new(false),
+            is_asked_to_stop: AtomicBool::new(false),
             is_memory_full: AtomicBool::new(false),
             detour: AtomicU32::new(0),
             run_id,

@@ -1,18 +1,31 @@
 //! The end of the server, by SHUTDOWN or by a signal: the data is saved if that is asked for, and nothing runs after that.
 
+use std::sync::atomic::Ordering;
+
 use crate::config::{Config, ShutdownFlags};
 use crate::persistence::aof::Phase;
+use crate::persistence::leftovers;
 use crate::persistence::save::SaveFailed;
-use crate::process::ShutdownSignal;
+use crate::process::{ShutdownSignal, exit_at_once};
 use crate::shared::{Mail, Shared};
 use crate::worker::Worker;
 
-/// Ends the server on a signal, as the configuration says.
+/// Ends the server on a signal, as the configuration says; at once, without saving, on SIGINT while it is ending because of another signal.
 pub fn on_signal(shared: &'static Shared, signal: ShutdownSignal) {
+    let ends_already = shared.is_asked_to_stop.swap(true, Ordering::SeqCst);
+    if ends_already && signal == ShutdownSignal::Interrupt {
+        tracing::warn!("You insist... exiting now.");
+        leftovers::remove_own(&*shared.persistence.disk, &shared.config.snapshot());
+        exit_at_once();
+    }
     if shared.persistence.is_loading() {
-        tracing::warn!("Received a signal to stop during loading, exiting now.");
+        tracing::warn!("Received shutdown signal during loading, exiting now.");
         shared.stop();
         return;
+    }
+    match signal {
+        ShutdownSignal::Interrupt => tracing::warn!("Received SIGINT scheduling shutdown..."),
+        ShutdownSignal::Terminate => tracing::warn!("Received SIGTERM scheduling shutdown..."),
     }
     let end = move |worker: &mut Worker| {
         let config = worker.config();
@@ -22,6 +35,7 @@ pub fn on_signal(shared: &'static Shared, signal: ShutdownSignal) {
         };
         if worker.shut_down(flags).is_err() {
             tracing::warn!("Errors trying to shut down the server. Check the logs for more information.");
+            worker.shared.is_asked_to_stop.store(false, Ordering::SeqCst);
         }
     };
     shared.send(0, Mail::Run(Box::new(end)));

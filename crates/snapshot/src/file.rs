@@ -116,10 +116,9 @@ fn read_version(input: &mut impl Input, any: bool) -> Result<u16, Error> {
     let header: [u8; 9] = input.array()?;
     let digits = header.strip_prefix(b"REDIS").or_else(|| header.strip_prefix(b"VALKEY"));
     let digits = digits.ok_or(Error::Corrupt("wrong signature"))?;
-    let version = std::str::from_utf8(digits).ok().and_then(|text| text.parse().ok());
-    version
-        .filter(|&version| version > 0 && (any || reads_version(version)))
-        .ok_or(Error::Corrupt("unknown version"))
+    // What is no number is version 0, as Redis reads it.
+    let version = std::str::from_utf8(digits).ok().and_then(|text| text.parse().ok()).unwrap_or(0);
+    if version > 0 && (any || reads_version(version)) { Ok(version) } else { Err(Error::Version(version)) }
 }
 
 /// What the file has said about records that follow.
@@ -439,7 +438,7 @@ mod tests {
         let file = b"REDIS0011\x0f\x01k";
         let error = read(file).unwrap_err();
         assert_eq!(error.to_string(), "values of type stream cannot be held, at offset 10");
-        assert_eq!(read(b"REDIS0099").unwrap_err().error, Error::Corrupt("unknown version"));
+        assert_eq!(read(b"REDIS0099").unwrap_err().error, Error::Version(99));
         assert!(read(b"VALKEY080\xff\0\0\0\0\0\0\0\0").unwrap().is_empty());
     }
 }

@@ -36,6 +36,9 @@ pub enum Error {
     /// The bytes contradict themselves; the text says where.
     #[error("{0}")]
     Corrupt(&'static str),
+    /// A file of a version that is not known, as Redis says it.
+    #[error("Can't handle RDB format version {0}")]
+    Version(u16),
     /// A collection without elements, which Redis never keeps.
     #[error("empty {0}")]
     Empty(&'static str),

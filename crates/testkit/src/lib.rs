@@ -4,4 +4,5 @@
 pub mod content;
 pub mod load;
 pub mod server;
+pub mod small_disk;
 pub mod wire;

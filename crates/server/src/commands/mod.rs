@@ -11,7 +11,7 @@ pub(crate) mod info;
 mod memory;
 mod module;
 mod observe;
-mod persistence;
+pub(crate) mod persistence;
 mod pubsub;
 mod server;
 mod tips;

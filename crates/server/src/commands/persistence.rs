@@ -3,8 +3,10 @@
 use martlet_base::number::parse_i64;
 use martlet_command::{Acl, Block, Error, Flags, Group, Outcome, TimeoutReply, command};
 use martlet_engine::Keys;
+use martlet_journal::Position;
 
 use super::{Call, ServerCommand, ServerHandler};
+use crate::blocking::DiskWaiter;
 use crate::connection::Hold;
 use crate::persistence::aof::{self, Phase};
 use crate::persistence::load::{self, LoadError, Source};
@@ -64,8 +66,10 @@ fn bgsave(call: &mut Call<'_>) -> Outcome {
     if background.running().is_some() {
         return Err(UNDER_WAY);
     }
-    if call.worker.shared.persistence.log.is_rewriting() {
-        if call.argc() == 1 {
+    let is_rewriting = call.worker.shared.persistence.log.is_rewriting();
+    if is_rewriting || call.deny_blocking {
+        // In a transaction it waits for the end of it.
+        if call.argc() == 1 && !call.deny_blocking {
             return Err(Error::Fixed(
                 "ERR Another child process is active (AOF?): can't BGSAVE right now. Use BGSAVE SCHEDULE in order to schedule a BGSAVE whenever possible.",
             ));
@@ -93,7 +97,8 @@ fn bgrewriteaof(call: &mut Call<'_>) -> Outcome {
     if log.is_rewriting() {
         return Err(Error::Fixed("ERR Background append only file rewriting already in progress"));
     }
-    if shared.persistence.background.running().is_some() {
+    // In a transaction it waits for the end of it.
+    if shared.persistence.background.running().is_some() || call.deny_blocking {
         log.ask_for_rewrite();
         call.reply.simple("Background append only file rewriting scheduled");
         return Ok(());
@@ -102,6 +107,10 @@ fn bgrewriteaof(call: &mut Call<'_>) -> Outcome {
     call.reply.simple("Background append only file rewriting started");
     Ok(())
 }
+
+/// The answer to WAITAOF that waits for this server's disk, also if the file is switched off meanwhile.
+pub(crate) const WITHOUT_LOG: &str =
+    "ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.";
 
 static WAITAOF: ServerCommand =
     command("waitaof", 4, waitaof as ServerHandler).flags(Flags::BLOCKING).acl(Acl::CONNECTION).doc(
@@ -112,8 +121,12 @@ static WAITAOF: ServerCommand =
     );
 
 fn waitaof(call: &mut Call<'_>) -> Outcome {
-    let local = range(call.arg(1), 0..=1, "ERR value is out of range, must be between 0 and 1")?;
-    let replicas = range(call.arg(2), 0..=i64::MAX, "ERR value is out of range, must be positive")?;
+    let local = parse_i64(call.arg(1)).ok_or(Error::NotInteger)?;
+    if !(0..=1).contains(&local) {
+        return Err(Error::Fixed("ERR value is out of range, value must between 0 and 1"));
+    }
+    let replicas = parse_i64(call.arg(2)).filter(|&count| count >= 0);
+    let replicas = replicas.ok_or(Error::Fixed("ERR value is out of range, must be positive"))?;
     let not_int = Error::Fixed("ERR timeout is not an integer or out of range");
     let timeout_ms = parse_i64(call.arg(3)).ok_or(not_int)?;
     if timeout_ms < 0 {
@@ -122,13 +135,14 @@ fn waitaof(call: &mut Call<'_>) -> Outcome {
     let deadline_ms = call.worker.now_ms.checked_add(timeout_ms);
     let deadline_ms = deadline_ms.ok_or(Error::Fixed("ERR timeout is out of range"))?;
     let shared = call.worker.shared;
-    if local > 0 && shared.persistence.log.facts().phase == Phase::Off {
-        return Err(Error::Fixed(
-            "ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.",
-        ));
+    let is_off = shared.persistence.log.facts().phase == Phase::Off;
+    if local > 0 && is_off {
+        return Err(Error::Fixed(WITHOUT_LOG));
     }
     let journal = &shared.engine.journal;
-    let (end, is_on_disk) = (journal.end(), !journal.is_behind());
+    // Without a file nothing comes to be on disk.
+    let (end, is_on_disk) =
+        if is_off { (Position::MAX, false) } else { (journal.end(), !journal.is_behind()) };
     let is_met = i64::from(is_on_disk) >= local && replicas == 0;
     if is_met || call.deny_blocking {
         TimeoutReply::OnDisk(end).write(call.reply, journal.durable());
@@ -140,16 +154,12 @@ fn waitaof(call: &mut Call<'_>) -> Outcome {
         on_timeout: TimeoutReply::OnDisk(end),
     };
     call.worker.block(call.connection, call.entry, &call.args, block);
-    if let (0, Some(Hold::Blocked(blocked))) = (replicas, &call.connection.hold) {
-        call.worker.disk_waiters.push((end, blocked.waiter.clone()));
+    if let (1, Some(Hold::Blocked(blocked))) = (local, &call.connection.hold) {
+        let waiter = blocked.waiter.clone();
+        call.worker.disk_waiters.push(DiskWaiter { waiter, position: end, is_all: replicas == 0 });
         call.worker.serve_disk_waiters();
     }
     Ok(())
-}
-
-fn range(text: &[u8], allowed: std::ops::RangeInclusive<i64>, refusal: &'static str) -> Result<i64, Error> {
-    let value = parse_i64(text).ok_or(Error::NotInteger)?;
-    if allowed.contains(&value) { Ok(value) } else { Err(Error::Fixed(refusal)) }
 }
 
 /// A subcommand of DEBUG.

@@ -67,6 +67,15 @@ pub fn remove(disk: &dyn Disk, config: &Config) {
     remove_from(disk, &files::directory(config), is_left);
 }
 
+/// Removes what this process is writing, which ends without finishing it.
+pub fn remove_own(disk: &dyn Disk, config: &Config) {
+    for kind in Kind::ALL {
+        let directory = if kind == Kind::Base { files::directory(config) } else { config.dir.clone() };
+        // Most of them are not there.
+        let _ = disk.remove(&directory.join(name(kind, std::process::id())));
+    }
+}
+
 fn remove_from(disk: &dyn Disk, directory: &Path, is_left: impl Fn(&str) -> bool) {
     // A directory that is not there has nothing in it; one that cannot be read is not this function's concern.
     for entry in fs::read_dir(directory).into_iter().flatten().flatten() {

@@ -20,7 +20,7 @@ pub(crate) use crash::{
 pub use limits::{OpenFiles, RESERVED_FILES, adjust_open_files, backlog_warning, system_warnings};
 pub use notify::{Supervisor, find_supervisor};
 pub use oom::OomScore;
-pub use signals::{ShutdownSignal, ignore_hangups, watch_signals};
+pub use signals::{ShutdownSignal, exit_at_once, ignore_hangups, watch_signals};
 pub(crate) use system::{LocalTime, Syslog, local_time};
 pub use system::{process_umask, set_socket_owner};
 pub use title::{ProcessTitle, title_text};

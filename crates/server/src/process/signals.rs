@@ -1,11 +1,8 @@
 //! Signals that stop the server.
 //!
-//! What always holds: the handler given runs on a thread of its own, never in a signal's context; a second SIGINT ends the
-//! process at once, whatever that thread does.
+//! What always holds: the handler given runs on a thread of its own, never in a signal's context.
 
 use std::io;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGPIPE, SIGTERM, SIGXFSZ};
 use signal_hook::iterator::Signals;
@@ -28,25 +25,24 @@ pub fn ignore_hangups() {
     system::ignore_signal(SIGXFSZ);
 }
 
-/// Calls `handler` for each SIGINT and SIGTERM, and exits with status 1 at the second SIGINT.
+/// Calls `handler` for each SIGINT and SIGTERM.
 ///
 /// # Errors
 /// When the handlers or the thread cannot be set up.
 pub fn watch_signals(mut handler: impl FnMut(ShutdownSignal) + Send + 'static) -> io::Result<()> {
-    let interrupted = Arc::new(AtomicBool::new(false));
-    // The order counts: the first SIGINT finds the flag down and raises it.
-    signal_hook::flag::register_conditional_shutdown(SIGINT, 1, Arc::clone(&interrupted))?;
-    signal_hook::flag::register(SIGINT, interrupted)?;
     let mut signals = Signals::new([SIGINT, SIGTERM])?;
     std::thread::Builder::new().name("signals".into()).spawn(move || {
         for signal in signals.forever() {
-            let (signal, name) = match signal {
-                SIGINT => (ShutdownSignal::Interrupt, "SIGINT"),
-                _ => (ShutdownSignal::Terminate, "SIGTERM"),
-            };
-            tracing::warn!("Received {name} scheduling shutdown...");
-            handler(signal);
+            handler(match signal {
+                SIGINT => ShutdownSignal::Interrupt,
+                _ => ShutdownSignal::Terminate,
+            });
         }
     })?;
     Ok(())
+}
+
+/// Ends the process at once, with status 1, whatever its threads do.
+pub fn exit_at_once() -> ! {
+    signal_hook::low_level::exit(1)
 }

@@ -16,10 +16,11 @@ use std::time::Duration;
 use martlet_base::limits::SHARD_COUNT;
 use martlet_base::random::Random;
 use martlet_command::Settings;
-use martlet_engine::{Keys, Touch, Waiter};
+use martlet_engine::{Keys, Touch};
 use martlet_journal::Position;
 use martlet_net::{Backend, Token};
 
+use crate::blocking::DiskWaiter;
 use crate::config::{Config, ConfigReader, MaxmemoryPolicy};
 use crate::connection::Connection;
 use crate::shared::Shared;
@@ -74,7 +75,7 @@ pub struct Worker {
     /// Output that waits for the disk, by ascending position.
     held: VecDeque<output::Held>,
     /// Clients that WAITAOF.
-    pub(crate) disk_waiters: Vec<(Position, Arc<Waiter>)>,
+    pub(crate) disk_waiters: Vec<DiskWaiter>,
     /// Connections with input left to process.
     ready: Vec<Token>,
     /// Connections that wait for the end of CLIENT PAUSE.

@@ -272,6 +272,8 @@ impl Worker {
                 if log.cancel_rewrite() {
                     tracing::info!("Killing the running AOF rewrite, a thread rather than a child");
                 }
+                // Before the disk comes further once more: whoever waits for it is told that there is no file now.
+                lock(&log.facts).phase = Phase::Off;
                 if phase == Phase::On && !shared.flush_log() {
                     tracing::warn!("Failed to fsync the AOF file");
                 }
@@ -281,14 +283,11 @@ impl Worker {
                 // What a transaction has done before this in it must not be appended when the file is switched on again.
                 self.keys.effects.recording = false;
                 self.keys.effects.pending().clear();
-                {
-                    let mut facts = lock(&log.facts);
-                    facts.phase = Phase::Off;
-                    facts.is_scheduled = false;
-                }
+                lock(&log.facts).is_scheduled = false;
                 shared.note_log_state(None);
                 log.current_bytes.store(0, Ordering::Relaxed);
                 journal.nudge();
+                shared.wake_those_held();
                 Ok(())
             }
             (true, _) => {

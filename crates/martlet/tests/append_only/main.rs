@@ -1,14 +1,21 @@
-//! The append-only file of whole processes: an old one that is taken over, a torn end, and the tool that checks them.
+//! The append-only file of whole processes: what is taken over, cut off or refused at the start, what happens while the disk refuses, when it
+//! is rewritten, who waits for it, and the tool that checks it.
 
 use std::fs;
 use std::io::Write;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::Command;
 
 use martlet_client::blocking::Client;
 use martlet_client::resp::Reply;
 use martlet_testkit::content::{Size, dump, fill};
 use martlet_testkit::server::Server;
+
+mod full_disk;
+mod rules;
+mod tool;
+
+use tool::check;
 
 const OURS: &str = env!("CARGO_BIN_EXE_martlet");
 
@@ -33,6 +40,23 @@ fn run(server: &Server, db: usize, line: &str) -> Reply {
 fn stop(server: Server) {
     let _ = Client::connect(server.address()).unwrap().command(&["SHUTDOWN"]);
     assert!(server.wait().unwrap());
+}
+
+/// Asks until the reply has this text.
+fn ask_until(server: &Server, line: &str, wanted: &str) {
+    let mut client = Client::connect(server.address()).unwrap();
+    let words: Vec<_> = line.split(' ').collect();
+    for _ in 0..1_000_000 {
+        let reply = client.command(&words).unwrap();
+        let text = match &reply {
+            Reply::Error(text) => String::from_utf8_lossy(text).into_owned(),
+            other => String::from_utf8_lossy(other.text().unwrap_or_default()).into_owned(),
+        };
+        if text.contains(wanted) {
+            return;
+        }
+    }
+    panic!("{line} never answers {wanted}");
 }
 
 #[test]
@@ -124,141 +148,6 @@ fn rewrites_that_fail_leave_a_list_that_loads() {
     assert_eq!(dump(&mut connect(&server)).unwrap(), before);
 }
 
-/// What `check-aof` prints with these arguments and this input, and its status.
-fn check(arguments: &[&str], input: &str) -> (i32, String) {
-    let mut all = vec!["check-aof"];
-    all.extend(arguments);
-    output(Command::new(OURS).args(all), input)
-}
-
-fn output(command: &mut Command, input: &str) -> (i32, String) {
-    let mut child =
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    // Who does not ask has closed its end.
-    let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
-    let Output { status, stdout, stderr } = child.wait_with_output().unwrap();
-    let text = String::from_utf8_lossy(&stdout).into_owned() + &String::from_utf8_lossy(&stderr);
-    (status.code().unwrap(), text)
-}
-
-#[test]
-fn the_tool_says_what_redis_check_aof_says() {
-    const SET: &str = "*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1\r\n1\r\n";
-    let is_installed = Command::new("redis-check-aof").arg("-v").output().is_ok();
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("file.aof");
-    let name = path.to_str().unwrap();
-    for (content, arguments, input, status, sign) in [
-        (SET.into(), &[][..], "", 0, "is valid"),
-        (String::new(), &[], "", 0, "is empty"),
-        (format!("{SET}!!!"), &[], "", 1, "ok_up_to_line=8, diff=3"),
-        (format!("{SET}*3\r\n$3\r\nSET"), &[], "", 1, "Expected to read 5 bytes, got 3 bytes"),
-        (format!("{SET}*3\r\n+3\r\nSET\r\n"), &[], "", 1, "Expected prefix '$', got: '+'"),
-        (format!("{SET}*1\r\n$5\r\nMULTI\r\n{SET}"), &[], "", 1, "Reached EOF before reading EXEC for MULTI"),
-        (format!("{SET}*1\r\n$4\r\nexec\r\n"), &[], "", 1, "Unexpected EXEC in AOF"),
-        ("*1\r\n$5\r\nMULTI\r\n*1\r\n$5\r\nMULTI\r\n".into(), &[], "", 1, "Unexpected MULTI in AOF"),
-        (format!("{SET}*1\r\n$4\r\nPINGxx"), &[], "", 1, "Expected \\r\\n, got: 7878"),
-        (format!("{SET}*1\r\n$-5\r\n"), &[], "", 1, "is not in the suitable range"),
-        (format!("{SET}*1\r\n$99999999\r\nabc"), &[], "", 1, "got 3 bytes"),
-        (format!("{SET}!!!"), &["--fix"], "n\n", 1, "Aborting..."),
-        (format!("{SET}!!!"), &["--fix"], "", 1, "Aborting..."),
-        (format!("{SET}!!!"), &["--fix"], "y\n", 0, "Successfully truncated AOF"),
-        (format!("#TS:5\r\n{SET}#TS:7\r\n{SET}"), &["--truncate-to-timestamp", "6"], "", 0, "to timestamp 6"),
-        (
-            format!("#TS:5\r\n{SET}"),
-            &["--truncate-to-timestamp", "4"],
-            "",
-            1,
-            "has nothing before timestamp 4",
-        ),
-        (format!("#TS:5\r\n{SET}"), &["--truncate-to-timestamp", "9"], "", 0, "Truncate nothing in AOF"),
-        (SET.into(), &["--truncate-to-timestamp", "x"], "", 1, "Invalid timestamp, aborting..."),
-        (SET.into(), &["--mend"], "", 1, "Usage: "),
-    ] {
-        let mut all = arguments.to_vec();
-        all.push(name);
-        fs::write(&path, &content).unwrap();
-        let (ours, text) = check(&all, input);
-        let left = fs::read(&path).unwrap();
-        assert!(ours == status && text.contains(sign), "{content:?}: {ours}, {text}");
-        if is_installed {
-            fs::write(&path, &content).unwrap();
-            let (theirs, their_text) = output(Command::new("redis-check-aof").args(&all), input);
-            assert_eq!((ours, &left), (theirs, &fs::read(&path).unwrap()), "{content:?}: {their_text}");
-            let text = text.replace("martlet check-aof", "redis-check-aof");
-            assert_eq!(text, their_text, "{content:?}");
-        }
-    }
-}
-
-/// How large files may become that a process writes, in bytes; a full disk, as far as it can tell.
-fn limit_files(server: &Server, bytes: Option<u64>) {
-    use rustix::process::{Pid, Resource, Rlimit, prlimit};
-    let pid = Pid::from_raw(server.pid() as i32);
-    prlimit(pid, Resource::Fsize, Rlimit { current: bytes, maximum: None }).unwrap();
-}
-
-/// Asks until the reply has this text.
-fn ask_until(server: &Server, line: &str, wanted: &str) {
-    let mut client = Client::connect(server.address()).unwrap();
-    let words: Vec<_> = line.split(' ').collect();
-    for _ in 0..1_000_000 {
-        let reply = client.command(&words).unwrap();
-        let text = match &reply {
-            Reply::Error(text) => String::from_utf8_lossy(text).into_owned(),
-            other => String::from_utf8_lossy(other.text().unwrap_or_default()).into_owned(),
-        };
-        if text.contains(wanted) {
-            return;
-        }
-    }
-    panic!("{line} never answers {wanted}");
-}
-
-#[test]
-fn a_full_disk_refuses_writes_and_loses_none_that_it_took() {
-    const REFUSAL: &str = "MISCONF Errors writing to the AOF file: File too large";
-    for policy in ["always", "everysec"] {
-        let directory = tempfile::tempdir().unwrap();
-        let server = start(OURS, directory.path(), &["--appendfsync", policy]).unwrap();
-        run(&server, 0, "SET before 1");
-        limit_files(&server, Some(20_000));
-        // More than fits: of the replies to these, those that the disk did not take are owed.
-        let mut writer = Client::connect(server.address()).unwrap();
-        let value = "v".repeat(1000);
-        for i in 0..40 {
-            writer.send(&["SET", &format!("k{i}"), &value]).unwrap();
-        }
-        // A write that came before the refusal was known would not be answered, since the disk has not taken it.
-        ask_until(&server, "INFO persistence", "aof_last_write_status:err");
-        ask_until(&server, "SET probe 1", REFUSAL);
-        ask_until(&server, "PING", "MISCONF");
-        ask_until(&server, "GET before", "1");
-        limit_files(&server, None);
-        ask_until(&server, "SET probe 2", "OK");
-        let mut taken = Vec::new();
-        for i in 0..40 {
-            match writer.read_reply().unwrap() {
-                Reply::Error(text) => assert!(text.starts_with(b"MISCONF"), "{text:?}"),
-                _ => taken.push(format!("k{i}")),
-            }
-        }
-        assert!(!taken.is_empty());
-        let log = server.log();
-        assert!(log.contains("Error writing to the AOF file") && log.contains("looks solved"), "{log}");
-        // With `always` what was answered is on disk, however the process ends.
-        if policy == "always" {
-            drop(server)
-        } else {
-            stop(server)
-        }
-        let server = start(OURS, directory.path(), &[]).unwrap();
-        for key in taken.iter().map(String::as_str).chain(["before", "probe"]) {
-            assert_eq!(run(&server, 0, &format!("EXISTS {key}")).integer(), Some(1), "{policy}: {key}");
-        }
-    }
-}
-
 #[test]
 fn a_directory_that_cannot_be_made_refuses_the_start() {
     let directory = tempfile::tempdir().unwrap();
@@ -348,65 +237,4 @@ fn a_transaction_that_switches_the_file_off_leaves_nothing_for_the_next() {
     let server = start(OURS, directory.path(), &[]).unwrap();
     assert_eq!(run(&server, 0, "GET k").text(), Some(b"new".as_slice()));
     assert_eq!(run(&server, 0, "GET other").text(), Some(b"1".as_slice()));
-}
-
-#[test]
-fn what_a_full_disk_did_not_take_was_not_answered() {
-    let directory = tempfile::tempdir().unwrap();
-    let server = start(OURS, directory.path(), &[]).unwrap();
-    run(&server, 0, "SET before 1");
-    limit_files(&server, Some(20_000));
-    let mut writer = Client::connect(server.address()).unwrap();
-    let value = "v".repeat(1000);
-    for i in 0..40 {
-        writer.send(&["SET", &format!("k{i}"), &value]).unwrap();
-    }
-    ask_until(&server, "INFO persistence", "aof_last_write_status:err");
-    drop(server);
-    let replies = writer.read_to_end().unwrap();
-    let answered = replies.windows(5).filter(|bytes| bytes == b"+OK\r\n").count();
-    let server = start(OURS, directory.path(), &[]).unwrap();
-    let kept = run(&server, 0, "DBSIZE").integer().unwrap();
-    assert!(kept < 41 && (answered as i64) < kept, "{answered} answered, {kept} kept");
-}
-
-#[test]
-fn waitaof_answers_when_the_disk_has_it() {
-    let directory = tempfile::tempdir().unwrap();
-    let server = start(OURS, directory.path(), &["--appendfsync", "everysec"]).unwrap();
-    for i in 0..3 {
-        run(&server, 0, &format!("SET k{i} 1"));
-        let reply = run(&server, 0, "WAITAOF 1 0 0");
-        let counts: Vec<_> = reply.items().unwrap().iter().map(|item| item.integer().unwrap()).collect();
-        assert_eq!(counts, [1, 0]);
-    }
-    assert!(run(&server, 0, "WAITAOF 2 0 0").is_error() && run(&server, 0, "WAITAOF 0 -1 0").is_error());
-    // Nobody replicates: only the time ends it.
-    assert_eq!(run(&server, 0, "WAITAOF 0 1 1").items().unwrap()[1].integer(), Some(0));
-    run(&server, 0, "CONFIG SET appendonly no");
-    assert!(run(&server, 0, "WAITAOF 1 0 0").is_error());
-}
-
-#[test]
-fn a_file_that_has_grown_is_rewritten() {
-    let directory = tempfile::tempdir().unwrap();
-    let rule = ["--auto-aof-rewrite-percentage", "100", "--auto-aof-rewrite-min-size", "4kb"];
-    let server = start(OURS, directory.path(), &rule).unwrap();
-    let rewrites = |server: &Server| {
-        let report = run(server, 0, "INFO persistence");
-        let text = String::from_utf8_lossy(report.text().unwrap()).into_owned();
-        text.lines().find_map(|line| line.strip_prefix("aof_rewrites:")?.parse::<u64>().ok()).unwrap()
-    };
-    let mut writes = 0;
-    while rewrites(&server) == 0 {
-        writes += 1;
-        run(&server, 0, &format!("SET k {writes}-{}", "v".repeat(1000)));
-    }
-    assert!(writes >= 3, "four kilobytes were asked for, and {writes} writes of one were rewritten");
-    ask_until(&server, "INFO persistence", "aof_rewrite_in_progress:0");
-    drop(server);
-    let text = fs::read_to_string(directory.path().join("appendonlydir/appendonly.aof.manifest")).unwrap();
-    assert!(!text.contains("appendonly.aof.1.base.rdb"), "{text}");
-    let server = start(OURS, directory.path(), &[]).unwrap();
-    assert!(run(&server, 0, "GET k").text().unwrap().starts_with(format!("{writes}-").as_bytes()));
 }
