@@ -9,6 +9,7 @@ mod crash;
 mod docs;
 mod durability;
 mod fuzz;
+mod python;
 mod report_page;
 mod run;
 mod tidy;
@@ -52,6 +53,8 @@ enum Chore {
     BenchCost(cost::Options),
     /// The load tester's HTML report, in headless Chromium.
     BenchReport(report_page::Options),
+    /// The load tester's Python wheel: built, installed and compared with resp-benchmark's class.
+    BenchPython(python::Options),
     /// What a request costs the load tester, against redis-benchmark, resp-benchmark and the kernel's share.
     BenchClient(client_cpu::Options),
     /// Sends and receives batches and does nothing else: the kernel's share in `bench-client`.
@@ -79,6 +82,7 @@ fn main() {
         Chore::BenchSmoke => ci::bench_smoke(),
         Chore::BenchCost(options) => cost::run(&options),
         Chore::BenchReport(options) => report_page::run(&options),
+        Chore::BenchPython(options) => python::run(&options),
         Chore::BenchClient(options) => client_cpu::run(&options),
         Chore::BenchFloor(options) => client_cpu::floor::run(&options),
         Chore::PersistenceCost(options) => durability::run(&options),
