@@ -8,7 +8,7 @@ use crate::engine::{self, RunResult, Silent};
 use crate::latency::Latencies;
 use crate::null::{self, Behaviour, Log, Served};
 use crate::plan::{Node, Pacing, Plan, Target};
-use crate::template::Template;
+use crate::template::{Template, Words};
 use martlet_client::address::Address;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -63,7 +63,7 @@ impl Responder {
         let address = Address::Tcp(([127, 0, 0, 1], self.port).into());
         let node = Node { address, tags: Arc::new([]), slots: Arc::new([]) };
         let target = Target { nodes: vec![node], prelude: Vec::new(), prelude_replies: 0, tls: None };
-        Plan::single(target, "PING", Template::classic(&["PING"], None, false))
+        Plan::single(target, "PING", Template::classic(&["PING"], &Words::default()))
     }
 
     /// All that it has answered, in the order of arrival.

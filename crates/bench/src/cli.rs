@@ -9,7 +9,7 @@ pub(crate) mod target;
 use std::ffi::OsString;
 
 /// Runs `martlet bench` with the arguments that follow the tool's name; gives the exit code.
-/// `program` is the name that the tool was called by: `bench`, `redis-benchmark` or `resp-benchmark`.
+/// `program` is the name that the tool was called by: `bench`, `redis-benchmark`, `valkey-benchmark` or `resp-benchmark`.
 pub fn main(program: &str, arguments: &[OsString]) -> i32 {
     crate::engine::catch_interrupt();
     raise_file_limit();
@@ -22,7 +22,7 @@ pub fn main(program: &str, arguments: &[OsString]) -> i32 {
         ("bench", Some("null")) => crate::null::main(arguments.get(1..).unwrap_or_default()),
         ("bench", Some("persistence")) => crate::persistence::main(arguments.get(1..).unwrap_or_default()),
         ("bench", Some("calibrate")) => crate::calibrate::main(arguments.get(1..).unwrap_or_default()),
-        _ => match options::parse(&arguments) {
+        _ => match options::parse(program, &arguments) {
             Ok(options::Parsed::Run(settings)) => crate::run::main(program, &settings),
             Ok(options::Parsed::Help) => {
                 print!("{}", options::help(program));

@@ -5,7 +5,7 @@ fn main() {
     let program = arguments.next().unwrap_or_default();
     let name = std::path::Path::new(&program).file_name().map(|n| n.to_string_lossy().into_owned());
     let name = match name.as_deref() {
-        Some(known @ ("redis-benchmark" | "resp-benchmark")) => known.to_string(),
+        Some(known @ ("redis-benchmark" | "valkey-benchmark" | "resp-benchmark")) => known.to_string(),
         _ => "bench".to_string(),
     };
     std::process::exit(martlet_bench::cli::main(&name, &arguments.collect::<Vec<_>>()));

@@ -9,7 +9,7 @@ use crate::live::{Line, Live};
 use crate::plan::{Pacing, Plan, Target, Workload};
 use crate::replay::Capture;
 use crate::report::Report;
-use crate::template::Template;
+use crate::template::{Template, Words};
 use crate::workload::{self, WorkloadFile};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -143,7 +143,8 @@ impl Job {
             let arguments: Vec<&[u8]> =
                 settings.command.iter().map(String::as_bytes).chain([last.as_slice()]).collect();
             let name = workload::command_name(settings.command.first().map_or("", String::as_str));
-            let template = Template::classic(&arguments, settings.keyspace, false);
+            let template =
+                Template::classic(&arguments, &Words { keyspace: settings.keyspace, ..Words::default() });
             return Ok(workload::single(&name, template));
         }
         let text = match settings.command.as_slice() {

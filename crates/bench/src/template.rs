@@ -3,6 +3,10 @@
 //! `__rand_int__` is redis-benchmark's. A compiled template whose every placeholder has a fixed width is rendered
 //! once and then patched in place; any other is appended anew for each request.
 
+mod classic;
+
+pub use classic::{Words, commands};
+
 use crate::distribution::{Distribution, parse_size};
 use martlet_base::random::Random;
 use std::sync::Arc;
@@ -109,6 +113,8 @@ pub enum Field {
     Key(Distribution),
     /// Twelve digits.
     RandInt(Distribution),
+    /// Twelve digits of a number with this place, the same at each occurrence: the first draws it (`true`).
+    Shared(usize, Distribution, bool),
     /// Random alphanumerics.
     Value(Size),
     /// A number, in as many digits as it has.
@@ -131,8 +137,16 @@ pub struct Draw<'a> {
     pub variables: &'a [u64; MAX_VARIABLES],
     /// Tags of slots that the connection's node holds.
     pub tags: &'a [[u8; 3]],
+    /// What later placeholders repeat.
+    pub drawn: &'a mut Drawn,
+}
+
+/// Numbers that were drawn for one placeholder and stand in others, too.
+#[derive(Default)]
+pub struct Drawn {
     /// The lower number of the range placeholder drawn last.
-    pub range_low: &'a mut u64,
+    range_low: u64,
+    shared: [u64; 9],
 }
 
 /// Random alphanumerics that values are cut from, shared by all threads. Each walks through them by small random steps: a
@@ -201,7 +215,7 @@ impl Field {
     fn width(&self) -> Option<usize> {
         match self {
             Field::Key(_) => Some(4 + KEY_DIGITS),
-            Field::RandInt(_) => Some(RAND_INT_DIGITS),
+            Field::RandInt(_) | Field::Shared(..) => Some(RAND_INT_DIGITS),
             Field::Value(Size::Fixed(size)) => Some(*size),
             Field::Tag => Some(TAG.len()),
             _ => None,
@@ -218,6 +232,13 @@ impl Field {
                 write_digits(value, digits);
             }
             Field::RandInt(distribution) => write_digits(distribution.draw(draw.random), out),
+            Field::Shared(place, distribution, draws) => {
+                let Some(number) = draw.drawn.shared.get_mut(*place) else { return };
+                if *draws {
+                    *number = distribution.draw(draw.random);
+                }
+                write_digits(*number, out);
+            }
             Field::Value(_) => draw.pool.fill(out, draw.random),
             Field::Tag => {
                 out.copy_from_slice(TAG.as_bytes());
@@ -246,19 +267,21 @@ impl Field {
         let number = match self {
             Field::Number(distribution, low) => low.wrapping_add_unsigned(distribution.draw(draw.random)),
             Field::Range(size, width, false) => {
-                *draw.range_low = draw.random.below(*size);
+                let low = draw.random.below(*size);
                 // Kept inside the range where the width allows it.
-                *draw.range_low = (*draw.range_low).min(size.saturating_sub(1).saturating_sub(*width));
-                *draw.range_low as i64
+                draw.drawn.range_low = low.min(size.saturating_sub(1).saturating_sub(*width));
+                draw.drawn.range_low as i64
             }
-            Field::Range(size, width, true) => (*draw.range_low + width).min(size.saturating_sub(1)) as i64,
+            Field::Range(size, width, true) => {
+                (draw.drawn.range_low + width).min(size.saturating_sub(1)) as i64
+            }
             Field::Variable(index) => draw.variables.get(*index).copied().unwrap_or(0) as i64,
             Field::Value(size) => {
                 let len = size.draw(draw.random);
                 out.resize(start + len, 0);
                 return draw.pool.fill(&mut out[start..], draw.random);
             }
-            Field::Key(_) | Field::RandInt(_) | Field::Tag => {
+            Field::Key(_) | Field::RandInt(_) | Field::Shared(..) | Field::Tag => {
                 out.resize(start + self.width().unwrap_or(0), 0);
                 return self.patch(&mut out[start..], draw);
             }
@@ -300,10 +323,11 @@ enum Part {
     Field(Field),
 }
 
-/// A compiled request.
+/// A compiled request, or several that always leave together.
 pub struct Template {
     ops: Vec<Op>,
     fixed_len: Option<usize>,
+    requests: usize,
 }
 
 /// Places in a rendered pipeline that change from request to request.
@@ -314,27 +338,7 @@ pub struct Patches {
 impl Template {
     /// Bytes sent as they are, such as an inline command.
     pub fn raw(bytes: &[u8]) -> Template {
-        Template { ops: vec![Op::Literal(bytes.to_vec())], fixed_len: Some(bytes.len()) }
-    }
-
-    /// Compiles arguments in which only `__rand_int__` (when `keyspace` is given) and, in cluster mode, `{tag}` are
-    /// placeholders: redis-benchmark's language.
-    pub fn classic<A: AsRef<[u8]>>(arguments: &[A], keyspace: Option<u64>, cluster: bool) -> Template {
-        let arguments: Vec<Vec<Part>> = arguments
-            .iter()
-            .map(|argument| {
-                let mut parts = vec![Part::Literal(argument.as_ref().to_vec())];
-                if let Some(size) = keyspace {
-                    let field = Field::RandInt(Distribution::Uniform(size.max(1)));
-                    parts = replace(parts, RAND_INT.as_bytes(), &field);
-                }
-                if cluster {
-                    parts = replace(parts, TAG.as_bytes(), &Field::Tag);
-                }
-                parts
-            })
-            .collect();
-        Template::compile(&arguments)
+        Template { ops: vec![Op::Literal(bytes.to_vec())], fixed_len: Some(bytes.len()), requests: 1 }
     }
 
     /// Compiles a command line in the placeholder language; `variables` are the names that a session binds.
@@ -387,7 +391,7 @@ impl Template {
                 Op::Argument(_) => None,
             })
             .sum();
-        Template { ops, fixed_len }
+        Template { ops, fixed_len, requests: 1 }
     }
 
     /// The length of each request, where all have the same.
@@ -396,7 +400,12 @@ impl Template {
         self.fixed_len
     }
 
-    /// Appends one request. `scratch` is working memory.
+    /// How many requests it holds.
+    pub fn requests(&self) -> usize {
+        self.requests
+    }
+
+    /// Appends its requests, mostly one. `scratch` is working memory.
     pub fn append(&self, out: &mut Vec<u8>, scratch: &mut Vec<u8>, draw: &mut Draw<'_>) {
         for op in &self.ops {
             match op {
@@ -420,12 +429,12 @@ impl Template {
         }
     }
 
-    /// Where the fixed fields of `count` requests in a row lie; `None` if a width varies.
+    /// Where the fixed fields of `count` requests in a row lie, a multiple of its own number; `None` if a width varies.
     pub fn patches(&self, count: usize) -> Option<Patches> {
         let len = self.fixed_len?;
         let mut places = Vec::new();
-        for request in 0..count {
-            let mut at = request * len;
+        for turn in 0..count / self.requests.max(1) {
+            let mut at = turn * len;
             for (index, op) in self.ops.iter().enumerate() {
                 match op {
                     Op::Literal(bytes) => at += bytes.len(),

@@ -233,3 +233,88 @@ fn the_tests_do_to_the_server_what_redis_benchmarks_do() {
     assert_eq!(without_xadd, seen[0].0.iter().filter(|line| !line.contains("xadd")).collect::<Vec<_>>());
     assert_eq!(ours.1[..4], seen[0].1[..4]);
 }
+
+/// A server, and what redis-cli says of it.
+fn fresh(port: &str) -> impl Fn(&str) -> String {
+    let port = port.to_string();
+    move |line| {
+        let output = Command::new("redis-cli").args(["-p", &port]).args(line.split(' ')).output();
+        String::from_utf8_lossy(&output.expect("redis-cli runs").stdout).trim().to_string()
+    }
+}
+
+fn calls(cli: &impl Fn(&str) -> String, command: &str) -> u64 {
+    let all = cli("info commandstats");
+    let line = all.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{command}:calls=")));
+    line.and_then(|rest| rest.split(',').next()).map_or(0, |number_of| number(number_of) as u64)
+}
+
+/// What Valkey's own suite asks of valkey-benchmark's newer words.
+#[test]
+fn valkey_benchmarks_words_do_what_its_suite_expects() {
+    let Some(server) = server() else { return };
+    let port = server.address().port().to_string();
+    let cli = fresh(&port);
+    let bench = |line: &str| {
+        cli("flushall");
+        cli("config resetstat");
+        let output = run(OURS, &["-p", &port, "-q"], line, "");
+        assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
+    };
+    bench("-n 12 -- incr foo ; 3 incr bar");
+    assert_eq!((cli("get foo"), cli("get bar"), calls(&cli, "incr")), ("3".into(), "9".into(), 12));
+    bench("-n 1 -d 42 -- set k value:__data__");
+    assert_eq!(cli("strlen k"), "48");
+    bench("-r 50 -t set -n 50 --sequential");
+    assert_eq!((cli("dbsize"), calls(&cli, "set")), ("50".into(), 50));
+    bench("-r 50 -n 1000 --sequential -- set j__rand_int__ rain ; set k__rand_1st__ rain");
+    assert_eq!((cli("dbsize"), calls(&cli, "set")), ("100".into(), 1000));
+    bench("-r 100 -n 100 --sequential -- set rain__rand_int__ rain__rand_int__");
+    assert_eq!((cli("dbsize"), cli("get rain000000000042")), ("50".into(), "rain000000000043".into()));
+    bench("-r 100 -n 100 -P 5 --threads 2 --sequential -- set rain__rand_1st__ rain__rand_1st__");
+    assert_eq!((cli("dbsize"), cli("get rain000000000042")), ("100".into(), "rain000000000042".into()));
+    bench("-r 50 -n 50 --sequential -t zadd");
+    assert_eq!((cli("dbsize"), cli("zcard myzset"), calls(&cli, "zadd")), ("1".into(), "50".into(), 50));
+    bench("-n 8 -P 2 -- multi ; set a __data__ ; incr n ; exec");
+    assert_eq!((cli("get n"), calls(&cli, "exec")), ("2".into(), 2));
+    bench("-n 8 -k 0 -- set a 1 ; incr a");
+    assert_eq!(calls(&cli, "incr"), 4);
+}
+
+#[test]
+fn a_limited_rate_keeps_the_classic_report() {
+    let Some(server) = server() else { return };
+    let port = server.address().port().to_string();
+    let limited = run(OURS, &["-p", &port], "-n 100 -t set --rps 200", "");
+    let free = run(OURS, &["-p", &port], "-n 100 -t set", "");
+    let [limited, free] = [limited, free].map(|output| parse(&String::from_utf8_lossy(&output.stdout)));
+    assert_eq!(limited[0].shape, free[0].shape);
+    // 100 requests at 200 per second: the last is due after 495 ms, however fast the server is.
+    assert!(limited[0].rate < 203.0, "{}", limited[0].rate);
+}
+
+#[test]
+fn called_valkey_benchmark_durations_are_classic() {
+    let Some(server) = server() else { return };
+    let port = server.address().port().to_string();
+    let directory = tempfile::tempdir().expect("a directory");
+    let link = directory.path().join("valkey-benchmark");
+    std::os::unix::fs::symlink(OURS, &link).expect("a link");
+    let link = link.to_string_lossy();
+    let output = run(&link, &["-p", &port], "-t set,get --warmup 0.2 --duration 0.5", "");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let seconds: Vec<f64> = text
+        .lines()
+        .filter_map(|line| line.trim().split_once(" requests completed in "))
+        .map(|(_, rest)| number(rest.trim_end_matches(" seconds")))
+        .collect();
+    assert!(output.status.success() && seconds.len() == 2, "{text}");
+    assert!(seconds.iter().all(|s| (0.4..5.0).contains(s)), "{seconds:?}");
+    let output = run(&link, &["-p", &port], "-n 10 -q SET a 1 ; GET a", "");
+    assert!(String::from_utf8_lossy(&output.stdout).contains("SET a 1 ; GET a: "), "{output:?}");
+    let output = run(&link, &["-p", &port], "-n 5 --duration 1 -t set", "");
+    assert!(
+        String::from_utf8_lossy(&output.stderr).contains("Options -n and --duration are mutually exclusive")
+    );
+    assert_ne!(output.status.code(), Some(0));
+}

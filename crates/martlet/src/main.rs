@@ -19,7 +19,7 @@ fn main() {
 fn run(program: &OsString, arguments: &[OsString]) -> i32 {
     let name = program.to_string_lossy();
     let link = std::path::Path::new(program).file_name().and_then(|name| name.to_str());
-    if let Some(tool @ ("redis-benchmark" | "resp-benchmark")) = link {
+    if let Some(tool @ ("redis-benchmark" | "valkey-benchmark" | "resp-benchmark")) = link {
         return martlet_bench::cli::main(tool, arguments);
     }
     if let Some(tool @ ("redis-check-aof" | "valkey-check-aof")) = link {

@@ -3,8 +3,8 @@
 use super::options::Settings;
 use super::target;
 use crate::engine::{self, INTERRUPTED, Observer, Progress, Recorder, RunResult};
-use crate::plan::{Plan, Target};
-use crate::template::Template;
+use crate::plan::{MAX_PIPELINE, Pacing, Plan, Target};
+use crate::template::{self, Template, Words};
 use martlet_client::resp::Reply;
 use std::io::{Read, Write};
 use std::sync::OnceLock;
@@ -263,22 +263,34 @@ impl<'a> Session<'a> {
         }
     }
 
-    fn plan(&self, title: &str, template: Template) -> Plan {
+    fn plan(&self, title: &str, template: Template) -> Result<Plan, String> {
         let settings = self.settings;
+        let sequence = template.requests().max(1);
         let mut plan = Plan::single(self.target.clone(), title, template);
         plan.connections = settings.clients;
         plan.threads = self.threads.max(1);
-        plan.pipeline = settings.pipeline;
+        plan.pipeline = settings.pipeline * sequence;
+        if plan.pipeline > MAX_PIPELINE {
+            return Err(format!("{} requests at once are more than {MAX_PIPELINE}", plan.pipeline));
+        }
         // Whole pipelines, as redis-benchmark sends them.
-        let requests = settings.requests.unwrap_or(100_000);
-        plan.requests = requests.div_ceil(settings.pipeline as u64) * settings.pipeline as u64;
-        plan.reconnect_every = if settings.keep_alive { settings.churn } else { 1 };
+        if settings.duration.is_none() {
+            plan.requests = settings.requests.unwrap_or(100_000).next_multiple_of(plan.pipeline as u64);
+        }
+        (plan.duration, plan.warmup) = (settings.duration, settings.warmup);
+        if let Some(rate) = settings.limit {
+            if sequence > 1 {
+                return Err("--rps: a sequence of commands leaves at once, and cannot be paced".into());
+            }
+            plan.pacing = Pacing::Open { rate, poisson: false };
+        }
+        plan.reconnect_every = if settings.keep_alive { settings.churn } else { sequence as u64 };
         plan.stop_on_error = true;
         plan.seed = settings.seed.unwrap_or_else(crate::run::fresh_seed);
         plan.cores = settings.cores.clone();
         plan.sources = settings.sources.clone();
         plan.epoll = settings.epoll;
-        plan
+        Ok(plan)
     }
 
     fn idle(&mut self) -> Result<(), String> {
@@ -290,7 +302,7 @@ impl<'a> Session<'a> {
             "Creating {} idle connections and waiting {until} (Ctrl+C when done)",
             self.settings.clients
         );
-        let mut plan = self.plan("idle", Template::raw(b""));
+        let mut plan = self.plan("idle", Template::raw(b""))?;
         (plan.idle, plan.requests, plan.duration) = (true, 0, self.settings.duration);
         match engine::run(&plan, &mut IdleView) {
             Ok(_) => Ok(()),
@@ -302,14 +314,40 @@ impl<'a> Session<'a> {
     fn command(&mut self) -> Result<(), String> {
         let settings = self.settings;
         let title = settings.command.join(" ");
-        let mut arguments: Vec<Vec<u8>> = settings.command.iter().map(|a| a.clone().into_bytes()).collect();
-        if settings.last_from_stdin {
+        let commands = match settings.sequence {
+            true => template::commands(&settings.command)?,
+            false => vec![(1, settings.command.clone())],
+        };
+        let bytes = |words: Vec<String>| words.into_iter().map(String::into_bytes).collect::<Vec<_>>();
+        let mut commands: Vec<(usize, Vec<Vec<u8>>)> =
+            commands.into_iter().map(|(times, words)| (times, bytes(words))).collect();
+        if settings.last_from_stdin
+            && let Some((_, arguments)) = commands.last_mut()
+        {
             arguments.push(standard_input()?);
         }
+        let total =
+            commands.iter().map(|(times, _)| times).fold(0usize, |sum, times| sum.saturating_add(*times));
+        if total > MAX_PIPELINE {
+            return Err(format!("a sequence of {total} commands is longer than {MAX_PIPELINE}"));
+        }
         let mut encoded = Vec::new();
-        martlet_client::resp::encode_request(&arguments, &mut encoded);
-        let template = Template::classic(&arguments, settings.keyspace, settings.cluster);
+        for (_, arguments) in &commands {
+            martlet_client::resp::encode_request(arguments, &mut encoded);
+        }
+        let data = test_data(settings.data_bytes);
+        let template = Template::sequence(&commands, &self.words(&data));
         self.test(&title, template, encoded.len())
+    }
+
+    fn words<'d>(&self, data: &'d [u8]) -> Words<'d> {
+        let settings = self.settings;
+        Words {
+            keyspace: settings.keyspace,
+            sequential: settings.sequential,
+            cluster: settings.cluster,
+            data,
+        }
     }
 
     fn suite(&mut self) -> Result<(), String> {
@@ -324,7 +362,12 @@ impl<'a> Session<'a> {
             if !selected {
                 continue;
             }
-            let score: &[u8] = if settings.keyspace.is_some() { b"__rand_int__" } else { b"0" };
+            let score: &[u8] = match (settings.keyspace, settings.sequential) {
+                (None, _) => b"0",
+                (Some(_), false) => b"__rand_int__",
+                // A counter of its own, so that no member is left out.
+                (Some(_), true) => b"__rand_1st__",
+            };
             let arguments: Vec<Vec<u8>> = test
                 .arguments
                 .iter()
@@ -336,7 +379,7 @@ impl<'a> Session<'a> {
                 .collect();
             let template = match test.arguments {
                 [] => Template::raw(b"PING\r\n"),
-                _ => Template::classic(&arguments, settings.keyspace, settings.cluster),
+                _ => Template::classic(&arguments, &self.words(&data)),
             };
             self.test(test.title, template, settings.data_bytes)?;
             if self.failed || INTERRUPTED.load(Ordering::Relaxed) {
@@ -350,7 +393,7 @@ impl<'a> Session<'a> {
     }
 
     fn test(&mut self, title: &str, template: Template, payload: usize) -> Result<(), String> {
-        let plan = self.plan(title, template);
+        let plan = self.plan(title, template)?;
         let mut view = View::new(title, self.settings.csv);
         let result = engine::run(&plan, &mut view)?;
         self.report(title, payload, &result, view.last_bytes);

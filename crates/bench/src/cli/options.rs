@@ -289,6 +289,20 @@ static OPTIONS: &[Option_] = &[
         "seed of all random choices",
     ),
     flag(
+        "--sequential",
+        |s| s.sequential = true,
+        "numbers below -r follow each other instead of being random",
+    ),
+    value(
+        "--rps",
+        "N",
+        |s, v| {
+            s.limit = if v == "0" { None } else { Some(rate(v)?) };
+            Ok(())
+        },
+        "requests per second in total, as --rate, with the classic report (0: no limit)",
+    ),
+    flag(
         "-e",
         |_| {
             eprintln!(
@@ -577,14 +591,20 @@ static OPTIONS: &[Option_] = &[
     ),
 ];
 
-/// Parses the arguments that follow the tool's name.
-pub fn parse(arguments: &[String]) -> Result<Parsed, String> {
-    let mut settings = Settings::default();
+/// Parses the arguments that follow the tool's name, `program`.
+pub fn parse(program: &str, arguments: &[String]) -> Result<Parsed, String> {
+    let valkey = program == "valkey-benchmark";
+    let mut settings = Settings { valkey, sequence: valkey, ..Settings::default() };
     let mut rest = arguments.iter();
     while let Some(argument) = rest.next() {
         match argument.as_str() {
             "--help" => return Ok(Parsed::Help),
             "-v" | "--version" => return Ok(Parsed::Version),
+            "--" => {
+                settings.sequence = true;
+                settings.command.extend(rest.cloned());
+                break;
+            }
             _ => {}
         }
         let (name, attached) = match argument.split_once('=') {
@@ -628,10 +648,23 @@ fn check(s: &Settings) -> Result<(), String> {
         (s.poisson, paced, "--poisson", "--rate"),
         (s.spin.is_some(), paced || s.replay.is_some(), "--spin", "--rate"),
         (s.speed.is_some(), s.replay.is_some(), "--speed", "--replay"),
+        (s.sequential, s.keyspace.is_some(), "--sequential", "-r"),
     ] {
         if given && !met {
             return Err(format!("{name} means nothing without {needed}"));
         }
+    }
+    if s.valkey && s.requests.is_some() && s.duration.is_some() {
+        return Err("Options -n and --duration are mutually exclusive".into());
+    }
+    if s.is_own() && (s.limit.is_some() || s.sequential) {
+        let name = if s.sequential { "--sequential" } else { "--rps" };
+        return Err(format!(
+            "{name} belongs to the classic report: beside our own options there are --rate and {{key sequence N}}"
+        ));
+    }
+    if s.is_own() && s.sequence && s.command.iter().any(|word| word == ";") {
+        return Err("';' separates commands in the classic report only: give --command several times".into());
     }
     let kinds = [
         (s.verify, "--verify"),
@@ -683,12 +716,12 @@ mod tests {
     #[test]
     fn what_follows_a_template_is_named() {
         let words = ["GET {key uniform 5}", "--json", "x"].map(String::from);
-        assert!(parse(&words).err().expect("bad").contains("'--json' comes after the command"));
+        assert!(parse("bench", &words).err().expect("bad").contains("'--json' comes after the command"));
     }
 
     fn settings(line: &str) -> Result<Settings, String> {
         let words: Vec<String> = line.split(' ').map(Into::into).collect();
-        match parse(&words)? {
+        match parse("bench", &words)? {
             Parsed::Run(settings) => Ok(*settings),
             _ => Err("no run".into()),
         }

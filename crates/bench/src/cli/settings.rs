@@ -37,6 +37,14 @@ pub struct Settings {
     pub idle: bool,
     pub last_from_stdin: bool,
     pub seed: Option<u64>,
+    // valkey-benchmark's.
+    /// Called by its name: durations and warm-ups leave the classic report as it is.
+    pub valkey: bool,
+    pub sequential: bool,
+    /// `--rps`: requests per second in total.
+    pub limit: Option<f64>,
+    /// `;` in the command separates several.
+    pub sequence: bool,
     // Ours.
     pub templates: Vec<String>,
     pub load: Vec<String>,
@@ -102,6 +110,10 @@ impl Default for Settings {
             idle: false,
             last_from_stdin: false,
             seed: None,
+            valkey: false,
+            sequential: false,
+            limit: None,
+            sequence: false,
             templates: Vec::new(),
             load: Vec::new(),
             workload: None,
@@ -141,11 +153,10 @@ impl Settings {
     pub fn is_own(&self) -> bool {
         !self.templates.is_empty()
             || !self.load.is_empty()
-            || !self.warmup.is_zero()
+            || (!self.valkey && (self.duration.is_some() || !self.warmup.is_zero()))
             || self.survive
             || self.workload.is_some()
             || self.replay.is_some()
-            || self.duration.is_some()
             || self.rate.is_some()
             || self.vs.is_some()
             || self.vs_start.is_some()

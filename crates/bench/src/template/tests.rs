@@ -5,14 +5,14 @@ use martlet_client::resp;
 
 fn render(template: &Template, count: usize) -> Vec<Vec<String>> {
     let (mut random, mut pool) = (Random::seeded(5), value_pool(5));
-    let (mut low, mut out, mut scratch) = (0, Vec::new(), Vec::new());
+    let (mut drawn, mut out, mut scratch) = (Drawn::default(), Vec::new(), Vec::new());
     let variables = [77; MAX_VARIABLES];
     let mut draw = Draw {
         random: &mut random,
         pool: &mut pool,
         variables: &variables,
         tags: &[*b"abc"],
-        range_low: &mut low,
+        drawn: &mut drawn,
     };
     for _ in 0..count {
         template.append(&mut out, &mut scratch, &mut draw);
@@ -56,10 +56,10 @@ fn patching_draws_as_appending_does() {
     let template = Template::parse("SET {key uniform 100000} {value 16}", &[]).expect("valid");
     let patches = template.patches(4).expect("fixed width");
     let (mut random, mut pool) = (Random::seeded(5), value_pool(5));
-    let (mut low, mut out, mut scratch) = (0, Vec::new(), Vec::new());
+    let (mut drawn, mut out, mut scratch) = (Drawn::default(), Vec::new(), Vec::new());
     let variables = [0; MAX_VARIABLES];
     let mut draw =
-        Draw { random: &mut random, pool: &mut pool, variables: &variables, tags: &[], range_low: &mut low };
+        Draw { random: &mut random, pool: &mut pool, variables: &variables, tags: &[], drawn: &mut drawn };
     for _ in 0..4 {
         template.append(&mut out, &mut scratch, &mut draw);
     }
@@ -74,11 +74,59 @@ fn patching_draws_as_appending_does() {
 
 #[test]
 fn classic_arguments_know_only_the_classic_placeholders() {
-    let arguments = ["MSET", "key:{tag}:__rand_int__", "{key uniform 5}"];
-    let plain = render(&Template::classic(&arguments, None, false), 1);
-    assert_eq!(plain[0], arguments);
-    let random = render(&Template::classic(&arguments, Some(1), true), 1);
-    assert_eq!(random[0], ["MSET", "key:{abc}:000000000000", "{key uniform 5}"]);
+    let arguments = ["MSET", "key:{tag}:__rand_int__", "{key uniform 5}", "<__data__>"];
+    let plain = render(&Template::classic(&arguments, &Words::default()), 1);
+    assert_eq!(plain[0][..3], arguments[..3]);
+    assert_eq!(plain[0][3], "<>");
+    let words = Words { keyspace: Some(1), cluster: true, data: b"xyz", ..Words::default() };
+    let random = render(&Template::classic(&arguments, &words), 1);
+    assert_eq!(random[0], ["MSET", "key:{abc}:000000000000", "{key uniform 5}", "<xyz>"]);
+}
+
+fn line(text: &str) -> Vec<String> {
+    text.split(' ').map(String::from).collect()
+}
+
+#[test]
+fn a_sequence_shares_its_numbered_placeholders() {
+    let words = Words { keyspace: Some(1_000_000_000), ..Words::default() };
+    let commands = commands(&line("set a__rand_1st__ __rand_int__ ; 2 get a__rand_1st__ ; get __rand_2nd__"))
+        .expect("valid");
+    assert_eq!(commands.iter().map(|c| c.0).collect::<Vec<_>>(), [1, 2, 1]);
+    let template = Template::sequence(&commands, &words);
+    assert_eq!((template.requests(), render(&template, 1).len()), (4, 4));
+    let requests = render(&template, 2);
+    for turn in requests.chunks(4) {
+        assert_eq!(turn[0][1], turn[1][1]);
+        assert_eq!(turn[1], turn[2]);
+        assert_ne!(turn[0][2], turn[0][1][1..]);
+        assert_ne!(turn[3][1], turn[0][1][1..]);
+    }
+    assert_ne!(requests[0][1], requests[4][1]);
+    // Patched in place as appended.
+    let patches = template.patches(8).expect("fixed width");
+    assert_eq!(patches.places.len(), 2 * 5);
+}
+
+#[test]
+fn sequential_numbers_follow_each_other_for_each_placeholder() {
+    let words = Words { keyspace: Some(5), sequential: true, ..Words::default() };
+    let template =
+        Template::classic(&["SET", "__rand_int__", "__rand_int__", "__rand_1st__", "__rand_1st__"], &words);
+    let numbers: Vec<Vec<u64>> = render(&template, 3)
+        .iter()
+        .map(|request| request[1..].iter().map(|word| word.parse().expect("digits")).collect())
+        .collect();
+    assert_eq!(numbers, [[0, 1, 0, 0], [2, 3, 1, 1], [4, 0, 2, 2]]);
+}
+
+#[test]
+fn a_malformed_sequence_is_named() {
+    for text in ["get a ;", "; get a", "get a ; ; get b"] {
+        assert!(commands(&line(text)).expect_err(text).contains("a command is missing"), "{text}");
+    }
+    assert!(commands(&line("0 get a")).expect_err("none").contains("'0' does not say how often"));
+    assert_eq!(commands(&line("5")).expect("a command"), [(1, vec!["5".to_string()])]);
 }
 
 #[test]

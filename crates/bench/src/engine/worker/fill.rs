@@ -76,21 +76,21 @@ impl<M: Mux> Worker<'_, M> {
         let plain = connection.tls.is_some().then_some(&mut connection.plain);
         // What is there may be patched: it is kept.
         let Some(buffer) = open_buffer(plain, &mut self.mux, slot, true) else { return };
-        let mut range_low = 0;
+        let mut drawn = Drawn::default();
         let tag = draw_tag(plan, node, &mut self.random);
         let mut draw = Draw {
             random: &mut self.random,
             pool: &mut self.pool,
             variables: &[0; MAX_VARIABLES],
             tags: tag.as_slice(),
-            range_low: &mut range_low,
+            drawn: &mut drawn,
         };
         let whole = count == plan.pipeline;
         match &self.patches {
             Some(patches) if connection.rendered && whole => step.template.patch(patches, buffer, &mut draw),
             _ => {
                 buffer.clear();
-                for _ in 0..count {
+                for _ in 0..count / step.template.requests().max(1) {
                     step.template.append(buffer, &mut self.scratch, &mut draw);
                 }
                 // With TLS the buffer is consumed by encryption.
@@ -127,14 +127,14 @@ impl<M: Mux> Worker<'_, M> {
                 *variable = field.draw_number(&mut self.random);
             }
         }
-        let mut range_low = 0;
+        let mut drawn = Drawn::default();
         let tag = draw_tag(plan, node, &mut self.random);
         let mut draw = Draw {
             random: &mut self.random,
             pool: &mut self.pool,
             variables: &connection.variables,
             tags: tag.as_slice(),
-            range_low: &mut range_low,
+            drawn: &mut drawn,
         };
         step.template.append(buffer, &mut self.scratch, &mut draw);
         if step_index + 1 < unit.steps.len() {

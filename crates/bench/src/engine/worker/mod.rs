@@ -12,7 +12,7 @@ use crate::control::plain_error;
 use crate::latency::Latencies;
 use crate::pacing::Schedule;
 use crate::plan::{DEFAULT_SPIN, Pacing, Plan, Unit};
-use crate::template::{Draw, MAX_VARIABLES, Patches, Pool};
+use crate::template::{Draw, Drawn, MAX_VARIABLES, Patches, Pool};
 use martlet_base::random::Random;
 use martlet_client::mux::{Handler, Mux};
 use martlet_client::scan::{ReplyKind, ReplySink};

@@ -178,14 +178,14 @@ impl<M: Mux> Worker<'_, M> {
             hit
         });
         let Some(step) = chosen.and_then(|unit| unit.steps.first()) else { return };
-        let mut range_low = 0;
+        let mut drawn = Drawn::default();
         let tag = fill::draw_tag(self.core.plan, node, &mut self.random);
         let mut draw = Draw {
             random: &mut self.random,
             pool: &mut self.pool,
             variables: &[0; MAX_VARIABLES],
             tags: tag.as_slice(),
-            range_low: &mut range_low,
+            drawn: &mut drawn,
         };
         let mut bytes = Vec::new();
         step.template.append(&mut bytes, &mut self.scratch, &mut draw);
