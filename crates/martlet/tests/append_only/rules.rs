@@ -216,32 +216,34 @@ fn growth_is_counted_from_where_redis_counts_it() {
     }
 }
 
-/// Writes a kilobyte; the size of the file then.
+/// Writes a kilobyte to one of ten keys; the size of the file then.
 fn write_kilobyte(server: &Server, number: u64) -> u64 {
-    assert!(!run(server, 0, &format!("SET k {number}-{}", "v".repeat(1000))).is_error());
+    let line = format!("SET k{} {number}-{}", number % 10, "v".repeat(1000));
+    assert!(!run(server, 0, &line).is_error());
     info(server, "aof_current_size")
 }
 
 #[test]
 fn a_file_that_has_grown_is_rewritten() {
-    const MIN_BYTES: u64 = 4096;
     let directory = tempfile::tempdir().unwrap();
-    let rule = ["--auto-aof-rewrite-percentage", "0", "--auto-aof-rewrite-min-size", "4kb"];
-    let server = start(OURS, directory.path(), &rule).unwrap();
+    let rule = "--auto-aof-rewrite-percentage 0 --auto-aof-rewrite-min-size 4kb --rdbcompression no";
+    let server = start(OURS, directory.path(), &rule.split(' ').collect::<Vec<_>>()).unwrap();
     // Switched off: although it has grown by more than the rules will ask for.
     let mut writes = 0;
-    while write_kilobyte(&server, writes) < 4 * MIN_BYTES {
+    while write_kilobyte(&server, writes) < 30_000 {
         writes += 1;
     }
     assert_eq!(info(&server, "aof_rewrites"), 0);
     run(&server, 0, "CONFIG SET auto-aof-rewrite-percentage 100");
     ask_until(&server, "INFO persistence", "aof_rewrites:1");
     ask_until(&server, "INFO persistence", "aof_rewrite_in_progress:0");
-    // The smallest size counts where the base is smaller, and then the percentage of the base.
-    for (rewrites, percentage) in [(1, 100), (2, 300)] {
+    // The percentage of the base counts, or the smallest size where that is more.
+    for (rewrites, percentage, min_bytes) in [(1, 100, 4096), (2, 300, 4096), (3, 1, 60_000)] {
+        run(&server, 0, &format!("CONFIG SET auto-aof-rewrite-min-size {min_bytes}"));
         run(&server, 0, &format!("CONFIG SET auto-aof-rewrite-percentage {percentage}"));
         let base = info(&server, "aof_base_size");
-        let due = MIN_BYTES.max(base + base * percentage / 100);
+        assert!((9_000..30_000).contains(&base), "{base}");
+        let due = min_bytes.max(base + base * percentage / 100);
         let mut bytes = 0;
         while info(&server, "aof_rewrites") == rewrites {
             writes += 1;
@@ -252,12 +254,13 @@ fn a_file_that_has_grown_is_rewritten() {
         assert_eq!(info(&server, "aof_rewrites"), rewrites + 1);
         ask_until(&server, "INFO persistence", "aof_rewrite_in_progress:0");
     }
-    assert_eq!(server.log().matches("Starting automatic rewriting of AOF").count(), 3);
+    assert_eq!(server.log().matches("Starting automatic rewriting of AOF").count(), 4);
     drop(server);
     let text = fs::read_to_string(directory.path().join("appendonlydir/appendonly.aof.manifest")).unwrap();
-    assert!(text.starts_with("file appendonly.aof.4.base.rdb seq 4 type b\n"), "{text}");
+    assert!(text.starts_with("file appendonly.aof.5.base.rdb seq 5 type b\n"), "{text}");
     let server = start(OURS, directory.path(), &[]).unwrap();
-    assert!(run(&server, 0, "GET k").text().unwrap().starts_with(format!("{writes}-").as_bytes()));
+    let last = run(&server, 0, &format!("GET k{}", writes % 10));
+    assert!(last.text().unwrap().starts_with(format!("{writes}-").as_bytes()));
 }
 
 /// Counts two keys up, always together, until told to stop; how far, as far as was answered.
