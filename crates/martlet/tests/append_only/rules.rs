@@ -72,6 +72,8 @@ fn waitaof_waits_while_the_disk_refuses() {
     let server = start(OURS, directory.path(), &["--appendfsync", "everysec"]).unwrap();
     let mut ours = Client::connect(server.address()).unwrap();
     let mut ask = |line: &str| ours.command(&line.split(' ').collect::<Vec<_>>()).unwrap();
+    ask("SET k 0");
+    assert_eq!(on_disk(&ask("WAITAOF 1 0 0")), 1);
     limit_files(&server, Some(0));
     ask("SET k 1");
     ask_until(&server, "INFO persistence", "aof_last_write_status:err");
