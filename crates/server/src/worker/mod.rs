@@ -17,7 +17,6 @@ use martlet_base::limits::SHARD_COUNT;
 use martlet_base::random::Random;
 use martlet_command::Settings;
 use martlet_engine::{Keys, Touch};
-use martlet_journal::Position;
 use martlet_net::{Backend, Token};
 
 use crate::blocking::DiskWaiter;
