@@ -32,6 +32,7 @@ impl<M: Mux> Worker<'_, M> {
                 continue;
             }
             if connection.session.is_some() {
+                self.count_step();
                 self.append_unit(slot, None);
                 continue;
             }
@@ -65,6 +66,11 @@ impl<M: Mux> Worker<'_, M> {
         let before = self.core.shared.issued.fetch_add(count, Ordering::Relaxed);
         self.exhausted |= before >= requests;
         count.min(requests.saturating_sub(before))
+    }
+
+    /// A session's later steps count as requests, too, but a session that has begun goes on to its end.
+    fn count_step(&mut self) {
+        let _ = self.take_quota(1);
     }
 
     /// The simple case: one template, a whole batch, patched where that is possible.
@@ -279,6 +285,7 @@ impl<M: Mux> Worker<'_, M> {
             let Some(connection) = self.core.connections.get_mut(slot) else { continue };
             if connection.session.is_some() && connection.outstanding == 0 {
                 connection.listed = false;
+                self.count_step();
                 self.append_unit(slot, None);
             } else {
                 rest.push_back(slot);
