@@ -197,10 +197,12 @@ fn write_docs(reply: &mut Reply, registry: &Registry, entry: &Entry) {
     reply.bulk(spec.full_name.as_bytes());
     let arguments = syntax::of(spec.full_name);
     let deprecated = super::deprecated::of(spec.full_name);
+    let history = super::history::of(spec.full_name);
     let is_internal = spec.full_name == "debug";
     reply.map(
         4 + usize::from(deprecated.is_some() || is_internal)
             + 2 * usize::from(deprecated.is_some())
+            + usize::from(!history.is_empty())
             + usize::from(!arguments.is_empty())
             + usize::from(!entry.told_subcommands().is_empty()),
     );
@@ -222,6 +224,15 @@ fn write_docs(reply: &mut Reply, registry: &Registry, entry: &Entry) {
     if let Some((since, replacement)) = deprecated {
         for text in ["deprecated_since", since, "replaced_by", replacement] {
             reply.bulk(text.as_bytes());
+        }
+    }
+    if !history.is_empty() {
+        reply.bulk(b"history");
+        reply.set(history.len());
+        for (version, change) in history {
+            reply.array(2);
+            reply.bulk(version.as_bytes());
+            reply.bulk(change.as_bytes());
         }
     }
     if !arguments.is_empty() {

@@ -7,6 +7,7 @@ mod connection;
 mod debug;
 mod deprecated;
 mod digest;
+mod history;
 pub(crate) mod info;
 mod memory;
 mod module;
