@@ -203,10 +203,10 @@ impl Engine {
         self.next_due_ms[shard].store(at_ms, Ordering::Relaxed);
     }
 
-    /// Whether something in the shard may be due by `now_ms`.
+    /// When something in the shard may be due at the earliest, Unix milliseconds; `i64::MAX` if nothing is.
     #[inline]
-    pub fn is_due(&self, shard: usize, now_ms: i64) -> bool {
-        self.next_due_ms[shard].load(Ordering::Relaxed) <= now_ms
+    pub fn due_ms(&self, shard: usize) -> i64 {
+        self.next_due_ms[shard].load(Ordering::Relaxed)
     }
 
     /// Asks the processor for a shard's header.

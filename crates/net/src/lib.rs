@@ -50,6 +50,22 @@ impl Token {
     }
 }
 
+/// Bytes that have arrived on a connection.
+#[derive(Copy, Clone, Debug)]
+pub struct Arrival<'a> {
+    /// The connection.
+    pub token: Token,
+    /// What arrived; never empty.
+    pub data: &'a [u8],
+}
+
+impl Arrival<'_> {
+    /// The bytes that are announced together at most, and of how many connections.
+    const AHEAD_BYTES: usize = 8 << 10;
+    const AHEAD: usize = 16;
+    const NONE: Arrival<'static> = Arrival { token: Token(u64::MAX), data: &[] };
+}
+
 /// The sockets of one I/O thread.
 ///
 /// Calls on a token that is not adopted, or is closed already, do nothing. A backend is used by one thread, the first
@@ -112,8 +128,9 @@ pub trait Sink {
     /// Bytes arrived. `data` is never empty and valid for the call only; a poll may deliver several pieces.
     fn received(&mut self, token: Token, data: &[u8]);
 
-    /// Bytes will be reported for this connection soon. A hint: fetch what will be needed then.
-    fn soon(&self, _token: Token) {}
+    /// These will be reported next, in this order, each by [`Sink::received`]. A hint: ask for what will be needed then, so that
+    /// their cache misses overlap.
+    fn soon(&mut self, _arrivals: &[Arrival<'_>]) {}
 
     /// A buffer comes back: written whole, or not (then nothing more can be sent on the connection).
     fn sent(&mut self, token: Token, buffer: Vec<u8>, result: io::Result<()>);

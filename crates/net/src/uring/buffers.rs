@@ -78,11 +78,21 @@ impl Buffers {
     #[inline]
     pub fn received(&self, completion: &cqueue::Entry) -> &[u8] {
         let Some((id, length)) = self.buffer_of(completion) else { return &[] };
-        let offset = self.offsets[id as usize] as usize;
-        let length = length.min(self.shape.bytes as usize - offset);
+        self.filled(id, self.offsets[id as usize], length)
+    }
+
+    /// `length` bytes of a buffer from `offset` on, which the kernel has filled.
+    #[inline]
+    fn filled(&self, id: u16, offset: u32, length: usize) -> &[u8] {
+        let length = length.min((self.shape.bytes - offset) as usize);
         // SAFETY: buffer `id` is in bounds and so is the range in it; the kernel wrote it and does not touch it before the
         // buffer is given back, which takes `&mut self`.
-        unsafe { std::slice::from_raw_parts(self.data.add(self.start_of(id) + offset), length) }
+        unsafe { std::slice::from_raw_parts(self.data.add(self.start_of(id) + offset as usize), length) }
+    }
+
+    /// A look at completions that are not released yet, in their order.
+    pub fn ahead(&self) -> Ahead<'_> {
+        Ahead { buffers: self, id: self.shape.count, offset: 0 }
     }
 
     /// Notes that the bytes of `completion` are used. Full buffers go back to the kernel with [`Buffers::publish`].
@@ -149,6 +159,29 @@ impl Buffers {
     pub fn receives(&self) -> usize {
         let bytes_each = if self.incremental { USUAL_RECEIVE_BYTES } else { self.shape.bytes };
         self.shape.count as usize * (self.shape.bytes / bytes_each) as usize
+    }
+}
+
+/// See [`Buffers::ahead`]. Completions fill one buffer after the other, so one offset is enough.
+pub struct Ahead<'a> {
+    buffers: &'a Buffers,
+    id: u16,
+    offset: u32,
+}
+
+impl<'a> Ahead<'a> {
+    /// The bytes that the next completion brought.
+    #[inline]
+    pub fn received(&mut self, completion: &cqueue::Entry) -> &'a [u8] {
+        let Some((id, length)) = self.buffers.buffer_of(completion) else { return &[] };
+        if id != self.id {
+            (self.id, self.offset) = (id, self.buffers.offsets[id as usize]);
+        }
+        let data = self.buffers.filled(id, self.offset, length);
+        if self.buffers.incremental {
+            self.offset += data.len() as u32;
+        }
+        data
     }
 }
 

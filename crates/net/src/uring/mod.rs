@@ -25,7 +25,7 @@ use io_uring::{cqueue, opcode, squeue};
 use rustix::io::Errno;
 
 use crate::outgoing::Outgoing;
-use crate::{Backend, Sink, Token, Waker};
+use crate::{Arrival, Backend, Sink, Token, Waker};
 use batching::{Batching, PATIENCE};
 use buffers::Buffers;
 use listeners::Listeners;
@@ -35,9 +35,7 @@ use ring::Ring;
 const SEND_BYTES_MAX: usize = 1 << 30;
 /// How many received bytes one poll reports before it lets their replies leave: what is read and written on the way should stay
 /// in the processor's nearest caches.
-const REPORT_BYTES: usize = 8 << 10;
-/// How many completions before its own a connection's state is fetched.
-const LOOK_AHEAD: usize = 2;
+const REPORT_BYTES: usize = Arrival::AHEAD_BYTES;
 /// How often one poll goes on with queued buffers before it reports.
 const FOLLOW_UPS: usize = 16;
 
@@ -285,13 +283,28 @@ impl Uring {
         }
     }
 
-    /// Says that a completion will be handled soon.
-    fn expect(&self, completion: &cqueue::Entry, sink: &dyn Sink) {
-        let tag = Tag::unpack(completion.user_data());
-        if tag.kind == Kind::Receive
-            && let Some(slot) = self.slots.get(tag.index as usize)
-        {
-            sink.soon(slot.token);
+    /// Says what is received by the next completions. Of one alone there is nothing to say.
+    fn announce(&self, completions: &[cqueue::Entry], sink: &mut dyn Sink) {
+        let mut arrivals = [Arrival::NONE; Arrival::AHEAD];
+        let (mut count, mut bytes) = (0, 0);
+        let mut ahead = self.buffers.ahead();
+        for (arrival, completion) in arrivals.iter_mut().zip(completions) {
+            let tag = Tag::unpack(completion.user_data());
+            let data = ahead.received(completion);
+            let slot = self.slots.get(tag.index as usize).filter(|slot| slot.is(tag) && !slot.ended);
+            if let Some(slot) = slot.filter(|_| tag.kind == Kind::Receive && !data.is_empty()) {
+                *arrival = Arrival { token: slot.token, data };
+                count += 1;
+                bytes += data.len();
+            } else {
+                break;
+            }
+            if bytes >= REPORT_BYTES {
+                break;
+            }
+        }
+        if count > 1 {
+            sink.soon(&arrivals[..count]);
         }
     }
 
@@ -333,10 +346,11 @@ impl Uring {
     /// Handles completions in order until they have brought [`REPORT_BYTES`]; the others stay for the next poll.
     fn report(&mut self, sink: &mut dyn Sink) {
         let mut completions = std::mem::take(&mut self.completions);
-        let (mut handled, mut bytes) = (0, 0);
+        let (mut handled, mut bytes, mut announced) = (0, 0, 0);
         for completion in &completions {
-            if let Some(later) = completions.get(handled + LOOK_AHEAD) {
-                self.expect(later, sink);
+            if handled == announced {
+                announced += Arrival::AHEAD;
+                self.announce(&completions[handled..], sink);
             }
             self.handle(completion, sink);
             handled += 1;

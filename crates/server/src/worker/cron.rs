@@ -1,4 +1,4 @@
-//! What happens by time: expiry every 10 ms, timeouts of blocked clients, idle clients, samples of rates.
+//! What happens by time: expiry every 10 ms or when something is due, timeouts of blocked clients, idle clients, samples of rates.
 
 use std::sync::atomic::Ordering;
 
@@ -8,10 +8,12 @@ use super::Worker;
 use crate::connection::Hold;
 use crate::shared::lock;
 
-/// How often due keys are looked for.
+/// How often due keys are looked for by a thread that works, and at the latest by one that does not.
 const TICK_MS: i64 = 10;
-/// How often the rest is done.
+const IDLE_TICK_MS: i64 = 1000;
+/// How often the rest is done, and how often by a thread that has nobody to look after.
 const CRON_MS: i64 = 100;
+const IDLE_CRON_MS: i64 = 1000;
 /// Keys expired per hold of a shard: some tens of microseconds.
 const EXPIRE_SLICE: usize = 64;
 /// Most time that one tick spends on expiring before requests get their turn, in nanoseconds.
@@ -27,37 +29,54 @@ impl Worker {
             self.refresh_time();
             self.time_out_blocked();
         }
+        if self.has_worked || self.next_cron_ms > now_ms + IDLE_CRON_MS {
+            // A thread that rested has work again, or the clock was set back.
+            self.next_tick_ms = self.next_tick_ms.min(now_ms + TICK_MS);
+            self.next_cron_ms = self.next_cron_ms.min(now_ms + CRON_MS);
+        }
         if now_ms >= self.next_tick_ms {
-            self.next_tick_ms = now_ms + TICK_MS;
-            self.expire();
+            let has_worked = std::mem::take(&mut self.has_worked);
+            let due_ms = self.expire();
+            // Keys that others give an expiry are looked after by them as well: they have worked.
+            let latest_ms = now_ms + if has_worked || self.has_worked { TICK_MS } else { IDLE_TICK_MS };
+            self.next_tick_ms = due_ms.min(latest_ms);
         }
         if now_ms >= self.next_cron_ms {
-            self.next_cron_ms = now_ms + CRON_MS;
+            let is_alone = self.thread > 0 && self.connections.len() == self.free.len();
+            self.next_cron_ms = now_ms + if is_alone { IDLE_CRON_MS } else { CRON_MS };
+            let has_worked = self.has_worked;
             self.enter();
             self.refresh_time();
             self.cron();
+            self.has_worked = has_worked;
         }
     }
 
-    /// Deletes the keys that are due. Any thread does it for any shard: whoever is awake.
-    fn expire(&mut self) {
+    /// Deletes the keys that are due; when the next one will be, as far as can be told. Any thread does it for any shard: whoever is awake.
+    fn expire(&mut self) -> i64 {
+        let now_ms = self.looked_ms;
         let engine = self.shared.engine;
-        if !self.shared.active_expire.load(Ordering::Relaxed)
-            || self.shared.paused(self.now_ms).is_some()
+        if !self.shared.active_expire.load(Ordering::Relaxed) {
+            return i64::MAX;
+        }
+        if self.shared.paused(now_ms).is_some()
             || self.shared.persistence.log.refuses_writes.load(Ordering::Relaxed)
             // What is due is deleted when the file that is being loaded says so.
             || self.shared.persistence.is_loading()
         {
-            return;
+            return now_ms + TICK_MS;
         }
         let clock = &self.shared.clock;
         let began = clock.raw();
         let stats = self.stats();
+        let mut next_ms = i64::MAX;
         // Threads begin at different places, so that they do not queue at the same shards.
         let first = self.thread * SHARD_COUNT / self.shared.thread_count();
         for i in 0..SHARD_COUNT {
             let shard = (first + i) % SHARD_COUNT;
-            if !engine.is_due(shard, clock_now(self)) {
+            let due_ms = engine.due_ms(shard);
+            if due_ms > now_ms {
+                next_ms = next_ms.min(due_ms);
                 continue;
             }
             self.enter();
@@ -71,11 +90,12 @@ impl Worker {
                 }
             }
             if clock.elapsed_ns(began, clock.raw()) > EXPIRE_BUDGET_NS {
-                self.next_tick_ms = 0;
+                next_ms = 0;
                 break;
             }
         }
         self.serve_ready();
+        next_ms
     }
 
     fn cron(&mut self) {
@@ -138,8 +158,4 @@ impl Worker {
             }
         }
     }
-}
-
-fn clock_now(worker: &Worker) -> i64 {
-    worker.now_ms.max(worker.shared.clock.unix_ms())
 }

@@ -10,7 +10,6 @@ use martlet_base::limits::{
     BATCH_REQUESTS, SLICE_REQUESTS, UNAUTHENTICATED_ARGUMENTS_MAX, UNAUTHENTICATED_BULK_MAX_BYTES,
 };
 use martlet_base::prefetch::Wanted;
-use martlet_keyspace::Key;
 use martlet_net::Token;
 use martlet_protocol::reply::Reply;
 use martlet_protocol::request::{
@@ -23,8 +22,6 @@ use crate::registry::Entry;
 
 /// A slice also ends when it has produced this much output.
 const SLICE_OUTPUT_BYTES: usize = 1024 * 1024;
-/// Databases with fewer keys fit the caches: nothing is prefetched for them.
-const PREFETCH_KEYS_PER_SHARD: usize = 24;
 /// What is reserved at once for a request that is announced.
 const RESERVE_MAX_BYTES: usize = 1024 * 1024;
 /// A connection whose requests arrive faster than they run receives nothing while more than this waits.
@@ -34,22 +31,22 @@ const QUERY_MAX_BYTES: u64 = u32::MAX as u64 - (1 << 24);
 
 /// A request parsed ahead.
 #[derive(Copy, Clone)]
-struct Request {
-    first_span: u32,
-    span_count: u32,
-    start: u32,
-    end: u32,
-    entry: Option<&'static Entry>,
+pub(super) struct Request {
+    pub first_span: u32,
+    pub span_count: u32,
+    pub start: u32,
+    pub end: u32,
+    pub entry: Option<&'static Entry>,
     /// Hash of the only key; meaningful for plain commands.
-    hash: u64,
+    pub hash: u64,
 }
 
 /// Requests parsed ahead; reused from batch to batch.
 #[derive(Default)]
 pub(super) struct Batch {
-    spans: Vec<Span>,
-    requests: Vec<Request>,
-    wanted: Wanted,
+    pub spans: Vec<Span>,
+    pub requests: Vec<Request>,
+    pub wanted: Wanted,
 }
 
 /// Room for a request that announces `wanted` bytes and of which `present` are there: all of it, unless it is long and hardly
@@ -166,7 +163,7 @@ impl Worker {
         loop {
             let error = self.parse_batch(connection, input, consumed, &mut batch).err();
             if batch.requests.len() > 1 {
-                self.prefetch(connection.session.db, input, &mut batch);
+                self.prefetch_batch(connection.session.db, input, &mut batch);
             }
             let done = self.run_batch(connection, &mut reply, input, &batch, &mut consumed);
             ran += batch.requests.len();
@@ -252,47 +249,6 @@ impl Worker {
             }
         }
         Ok(())
-    }
-
-    /// Lets the cache misses of a batch's keys overlap.
-    fn prefetch(&self, db: usize, input: &[u8], batch: &mut Batch) {
-        let engine = self.shared.engine;
-        let Batch { spans, requests, wanted } = batch;
-        let plain = || requests.iter().filter_map(|r| r.entry.filter(|e| e.is_plain).map(|entry| (r, entry)));
-        let hashes = || plain().map(|(request, _)| request.hash);
-        hashes().for_each(|hash| engine.prefetch_shard(hash));
-        for hash in hashes() {
-            let is_large = engine.peek(hash, |shard| {
-                let db = shard.db(db);
-                let is_large = db.len() >= PREFETCH_KEYS_PER_SHARD;
-                is_large.then(|| db.want_bucket(hash, wanted));
-                is_large
-            });
-            if is_large == Some(false) {
-                break;
-            }
-        }
-        if !wanted.is_empty() {
-            wanted.ask();
-            for hash in hashes() {
-                engine.peek(hash, |shard| shard.db(db).want_entry(hash, wanted));
-            }
-            wanted.ask();
-        }
-        for is_known in [false, true] {
-            for (request, entry) in plain() {
-                let (Some(key), Some(member)) = (entry.single_key, entry.spec.member) else { continue };
-                let first = request.first_span as usize;
-                let args = Args::new(input, &spans[first..first + request.span_count as usize]);
-                let key = Key { bytes: args.at(key), hash: request.hash };
-                let member = args.at(member);
-                engine.peek(key.hash, |shard| shard.db(db).want_member(&key, member, is_known, wanted));
-            }
-            if wanted.is_empty() {
-                break;
-            }
-            wanted.ask();
-        }
     }
 
     /// Runs a batch, or as much of it as makes a slice's output; false when the connection waits or closes before its end.

@@ -2,6 +2,7 @@
 //!
 //! A worker touches its backend only between polls; during one it is the backend's sink and notes what to do.
 
+mod ahead;
 mod cron;
 mod input;
 mod mail;
@@ -96,6 +97,8 @@ pub struct Worker {
     pub(crate) broadcasts: BTreeMap<Vec<u8>, u64>,
     /// What was published now waits in a mailbox that has too much.
     pub(crate) is_flooding: bool,
+    /// Was inside the gate since the last look for due keys.
+    has_worked: bool,
     next_tick_ms: i64,
     next_cron_ms: i64,
 }
@@ -134,6 +137,7 @@ impl Worker {
             origin: 0,
             broadcasts: BTreeMap::new(),
             is_flooding: false,
+            has_worked: false,
             next_tick_ms: 0,
             next_cron_ms: 0,
         };
@@ -223,6 +227,7 @@ impl Worker {
         if !self.is_inside {
             self.shared.engine.gate.enter(self.thread);
             self.is_inside = true;
+            self.has_worked = true;
             self.refresh_time();
             self.keys.effects.recording = self.shared.engine.journal.is_on();
             // What arrives after a CONFIG SET was answered, on whichever thread, runs under the new configuration.

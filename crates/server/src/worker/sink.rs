@@ -5,8 +5,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use martlet_base::prefetch::prefetch_object;
-use martlet_net::{Sink, Token};
+use martlet_net::{Arrival, Sink, Token};
 
 use super::{Action, UNIX, Worker};
 use crate::clients::{ClientDetails, ClientInfo};
@@ -48,10 +47,8 @@ impl Sink for Worker {
         self.finish(connection);
     }
 
-    fn soon(&self, token: Token) {
-        if let Some(Some(connection)) = self.connections.get(token.index()) {
-            prefetch_object(std::ptr::from_ref(&**connection));
-        }
+    fn soon(&mut self, arrivals: &[Arrival<'_>]) {
+        self.look_ahead(arrivals);
     }
 
     fn sent(&mut self, token: Token, mut buffer: Vec<u8>, result: io::Result<()>) {
