@@ -41,6 +41,7 @@ both! {
     close_abandons_a_blocked_send,
     reset_fails_sends,
     many_buffers_leave_in_order,
+    what_arrives_together_is_announced,
     pause_and_resume,
     wakes_from_many_threads,
     serves_thousands_at_once,
@@ -240,6 +241,20 @@ fn many_buffers_leave_in_order(kind: Kind) {
         let lengths = of_token.iter().map(|(_, buffer, _)| buffer.len()).filter(|length| *length > 0);
         assert!(lengths.eq((1..50).map(|piece| piece * 97)));
     }
+}
+
+/// The harness checks that what is received is what was announced.
+fn what_arrives_together_is_announced(kind: Kind) {
+    let mut harness = Harness::new(kind);
+    let mut peers: Vec<_> = (0..40).map(|_| harness.connect()).collect();
+    for round in 1..=20_usize {
+        for (at, (_, peer)) in peers.iter_mut().enumerate() {
+            peer.write_all(&pattern(at as u64, round * 31)).unwrap();
+        }
+        let bytes: usize = (1..=round).map(|round| 40 * round * 31).sum();
+        harness.until("all of them", |recorder| recorder.total_received == bytes);
+    }
+    assert_eq!(harness.recorder.total_announced > 0, kind == Kind::Uring);
 }
 
 fn pause_and_resume(kind: Kind) {

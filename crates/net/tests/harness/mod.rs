@@ -1,12 +1,12 @@
 //! A backend with a sink that writes everything down, and peers to talk to it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use martlet_net::{Backend, Kind, Sink, Token, listen_tcp, probe};
+use martlet_net::{Arrival, Backend, Kind, Sink, Token, listen_tcp, probe};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// How long nothing at all may happen before a test fails.
@@ -34,6 +34,9 @@ pub struct Recorder {
     pub sent: Vec<(Token, Vec<u8>, io::Result<()>)>,
     pub closed: Vec<(Token, Option<io::ErrorKind>)>,
     pub woken: u32,
+    pub total_announced: usize,
+    /// Announced and not received yet.
+    announced: VecDeque<(Token, Vec<u8>)>,
     /// Received and not echoed yet.
     echo: Vec<(Token, Vec<u8>)>,
 }
@@ -56,9 +59,18 @@ impl Sink for Recorder {
     fn received(&mut self, token: Token, data: &[u8]) {
         assert!(!data.is_empty());
         assert!(!self.closed.iter().any(|(closed, _)| *closed == token), "data after the end");
+        if let Some(announced) = self.announced.pop_front() {
+            assert!(announced == (token, data.to_vec()), "something else was announced");
+        }
         self.received.entry(token).or_default().extend_from_slice(data);
         self.total_received += data.len();
         self.echo.push((token, data.to_vec()));
+    }
+
+    fn soon(&mut self, arrivals: &[Arrival<'_>]) {
+        assert!(arrivals.len() > 1);
+        self.announced = arrivals.iter().map(|arrival| (arrival.token, arrival.data.to_vec())).collect();
+        self.total_announced += arrivals.len();
     }
 
     fn sent(&mut self, token: Token, buffer: Vec<u8>, result: io::Result<()>) {
