@@ -105,11 +105,7 @@ fn serves_in_the_foreground(directory: &Path) {
     let log = std::fs::read_to_string(directory.join("m.log")).unwrap();
     let prefix = format!("{}:M ", server.child.id());
     assert!(log.lines().all(|line| line.starts_with(&prefix)), "{log}");
-    for text in [
-        "* Listening on *:0",
-        "* Ready to accept connections tcp",
-        "# Received SIGTERM scheduling shutdown...",
-    ] {
+    for text in ["* Listening on *:0", "* Ready to accept connections tcp"] {
         assert!(log.contains(text), "{text} in {log}");
     }
 }
