@@ -1,7 +1,7 @@
 //! `./x ci`: everything that a change must pass, from a clean clone; `.ci/run` installs what it needs and runs this.
 
 use crate::run::{Outcome, cargo, is_installed, root};
-use crate::{checks, cost, fuzz, python, report_page, tools};
+use crate::{checks, cost, docs, fuzz, python, report_page, tools};
 use clap::Parser;
 use martlet_testkit::server::Server;
 use std::process::Command;
@@ -12,6 +12,7 @@ const FUZZ_SECONDS: &str = "15";
 /// In this order: what fails fastest comes first.
 pub fn run() -> Outcome {
     checks::check()?;
+    docs::check()?;
     cargo(&["build", "--workspace"])?;
     cargo(&["test", "--workspace"])?;
     python::run(&parse(&["bench-python"]))?;
