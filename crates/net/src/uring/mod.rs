@@ -283,8 +283,9 @@ impl Uring {
         }
     }
 
-    /// Says what is received by the next completions. Of one alone there is nothing to say.
-    fn announce(&self, completions: &[cqueue::Entry], sink: &mut dyn Sink) {
+    /// Says what is received by the next completions, up to the first that brings nothing; how many it has looked at. Of one alone there is
+    /// nothing to say.
+    fn announce(&self, completions: &[cqueue::Entry], sink: &mut dyn Sink) -> usize {
         let mut arrivals = [Arrival::NONE; Arrival::AHEAD];
         let (mut count, mut bytes) = (0, 0);
         let mut ahead = self.buffers.ahead();
@@ -306,6 +307,7 @@ impl Uring {
         if count > 1 {
             sink.soon(&arrivals[..count]);
         }
+        count.max(1)
     }
 
     fn handle(&mut self, completion: &cqueue::Entry, sink: &mut dyn Sink) {
@@ -349,8 +351,7 @@ impl Uring {
         let (mut handled, mut bytes, mut announced) = (0, 0, 0);
         for completion in &completions {
             if handled == announced {
-                announced += Arrival::AHEAD;
-                self.announce(&completions[handled..], sink);
+                announced += self.announce(&completions[handled..], sink);
             }
             self.handle(completion, sink);
             handled += 1;
