@@ -308,6 +308,7 @@ fn append_number(out: &mut Vec<u8>, value: i64) {
     out.extend_from_slice(&digits[at..]);
 }
 
+#[derive(Clone)]
 enum Op {
     /// Bytes as they are.
     Literal(Vec<u8>),
@@ -324,6 +325,7 @@ enum Part {
 }
 
 /// A compiled request, or several that always leave together.
+#[derive(Clone)]
 pub struct Template {
     ops: Vec<Op>,
     fixed_len: Option<usize>,

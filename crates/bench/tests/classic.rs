@@ -1,6 +1,9 @@
 //! The classic command line beside redis-benchmark itself, against a real redis-server: one parser reads the output of both, and what
 //! it finds must be the same but for the numbers. Without Redis' programs these tests say so and pass.
 
+mod common;
+
+use common::calls;
 use martlet_testkit::server::Server;
 use std::io::Write;
 use std::path::Path;
@@ -202,10 +205,7 @@ fn the_tests_do_to_the_server_what_redis_benchmarks_do() {
     let port = server.address().port().to_string();
     let mut seen = Vec::new();
     for program in [THEIRS, OURS] {
-        let cli = |line: &str| {
-            let output = Command::new("redis-cli").args(["-p", &port]).args(line.split(' ')).output();
-            String::from_utf8_lossy(&output.expect("redis-cli runs").stdout).into_owned()
-        };
+        let cli = |line: &str| common::cli(&port, &line.split(' ').collect::<Vec<_>>());
         cli("flushall");
         cli("config resetstat");
         let output = run(program, &["-p", &port], "-n 64 -P 4 -r 2 -d 10 -q", "");
@@ -234,27 +234,12 @@ fn the_tests_do_to_the_server_what_redis_benchmarks_do() {
     assert_eq!(ours.1[..4], seen[0].1[..4]);
 }
 
-/// A server, and what redis-cli says of it.
-fn fresh(port: &str) -> impl Fn(&str) -> String {
-    let port = port.to_string();
-    move |line| {
-        let output = Command::new("redis-cli").args(["-p", &port]).args(line.split(' ')).output();
-        String::from_utf8_lossy(&output.expect("redis-cli runs").stdout).trim().to_string()
-    }
-}
-
-fn calls(cli: &impl Fn(&str) -> String, command: &str) -> u64 {
-    let all = cli("info commandstats");
-    let line = all.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{command}:calls=")));
-    line.and_then(|rest| rest.split(',').next()).map_or(0, |number_of| number(number_of) as u64)
-}
-
 /// What Valkey's own suite asks of valkey-benchmark's newer words.
 #[test]
 fn valkey_benchmarks_words_do_what_its_suite_expects() {
     let Some(server) = server() else { return };
     let port = server.address().port().to_string();
-    let cli = fresh(&port);
+    let cli = |line: &str| common::cli(&port, &line.split(' ').collect::<Vec<_>>());
     let bench = |line: &str| {
         cli("flushall");
         cli("config resetstat");
@@ -262,23 +247,23 @@ fn valkey_benchmarks_words_do_what_its_suite_expects() {
         assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
     };
     bench("-n 12 -- incr foo ; 3 incr bar");
-    assert_eq!((cli("get foo"), cli("get bar"), calls(&cli, "incr")), ("3".into(), "9".into(), 12));
+    assert_eq!((cli("get foo"), cli("get bar"), calls(&port, "incr")), ("3".into(), "9".into(), 12));
     bench("-n 1 -d 42 -- set k value:__data__");
     assert_eq!(cli("strlen k"), "48");
     bench("-r 50 -t set -n 50 --sequential");
-    assert_eq!((cli("dbsize"), calls(&cli, "set")), ("50".into(), 50));
+    assert_eq!((cli("dbsize"), calls(&port, "set")), ("50".into(), 50));
     bench("-r 50 -n 1000 --sequential -- set j__rand_int__ rain ; set k__rand_1st__ rain");
-    assert_eq!((cli("dbsize"), calls(&cli, "set")), ("100".into(), 1000));
+    assert_eq!((cli("dbsize"), calls(&port, "set")), ("100".into(), 1000));
     bench("-r 100 -n 100 --sequential -- set rain__rand_int__ rain__rand_int__");
     assert_eq!((cli("dbsize"), cli("get rain000000000042")), ("50".into(), "rain000000000043".into()));
     bench("-r 100 -n 100 -P 5 --threads 2 --sequential -- set rain__rand_1st__ rain__rand_1st__");
     assert_eq!((cli("dbsize"), cli("get rain000000000042")), ("100".into(), "rain000000000042".into()));
     bench("-r 50 -n 50 --sequential -t zadd");
-    assert_eq!((cli("dbsize"), cli("zcard myzset"), calls(&cli, "zadd")), ("1".into(), "50".into(), 50));
+    assert_eq!((cli("dbsize"), cli("zcard myzset"), calls(&port, "zadd")), ("1".into(), "50".into(), 50));
     bench("-n 8 -P 2 -- multi ; set a __data__ ; incr n ; exec");
-    assert_eq!((cli("get n"), calls(&cli, "exec")), ("2".into(), 2));
+    assert_eq!((cli("get n"), calls(&port, "exec")), ("2".into(), 2));
     bench("-n 8 -k 0 -- set a 1 ; incr a");
-    assert_eq!(calls(&cli, "incr"), 4);
+    assert_eq!(calls(&port, "incr"), 4);
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! What each kind of workload does to a real redis-server, seen from the server's side: its counters, keys, times to live and
 //! connections. Without Redis' programs these tests say so and pass.
 
+mod common;
+
 use martlet_testkit::server::Server;
 use serde_json::Value;
 use std::path::Path;
@@ -33,14 +35,11 @@ impl Bed {
     }
 
     fn cli(&self, words: &[&str]) -> String {
-        let output = Command::new("redis-cli").args(["-p", &self.port()]).args(words).output();
-        String::from_utf8_lossy(&output.expect("redis-cli runs").stdout).trim().to_string()
+        common::cli(&self.port(), words)
     }
 
     fn calls(&self, command: &str) -> u64 {
-        let all = self.cli(&["info", "commandstats"]);
-        let line = all.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{command}:calls=")));
-        line.and_then(|rest| rest.split(',').next()).map_or(0, |calls| calls.parse().expect("a number"))
+        common::calls(&self.port(), command)
     }
 
     fn run(&self, arguments: &[&str]) -> Output {

@@ -71,8 +71,9 @@ impl Template {
         for (times, arguments) in commands {
             let arguments: Vec<Vec<Part>> =
                 arguments.iter().map(|argument| parts(argument.as_ref(), &fields, words.data)).collect();
+            let compiled = Template::compile(&arguments);
             for _ in 0..*times {
-                whole.push(Template::compile(&arguments), &mut drawn);
+                whole.push(compiled.clone(), &mut drawn);
             }
         }
         whole
