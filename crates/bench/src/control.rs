@@ -133,10 +133,20 @@ impl Control {
     }
 }
 
-/// The message without Rust's " (os error N)".
+/// The message without Rust's " (os error N)"; where a limit of the system is behind it, with that limit's name.
 pub fn plain_error(error: &io::Error) -> String {
     let text = error.to_string();
-    text.split(" (os error").next().unwrap_or(&text).to_string()
+    let text = text.split(" (os error").next().unwrap_or(&text);
+    let limit = match error.raw_os_error() {
+        Some(libc::EADDRNOTAVAIL) => {
+            ": the source address is not of this machine, or none of its ports is left \
+             (net.ipv4.ip_local_port_range; --source names more addresses)"
+        }
+        Some(libc::EMFILE) => " (ulimit -n)",
+        Some(libc::ENFILE) => " (fs.file-max)",
+        _ => "",
+    };
+    format!("{text}{limit}")
 }
 
 /// The message of an error reply.

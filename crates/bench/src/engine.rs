@@ -324,6 +324,9 @@ pub fn own_cpu() -> (Duration, Duration) {
     rusage(libc::RUSAGE_SELF)
 }
 
+/// Files that a process has open beside its connections, at most.
+const SPARE_FILES: u64 = 100;
+
 /// How many files this process may have open.
 fn open_file_limit() -> u64 {
     // SAFETY: rlimit is plain data, zeroes are valid; getrlimit fills it.
@@ -334,16 +337,25 @@ fn open_file_limit() -> u64 {
     }
 }
 
-/// Runs the plan to its end. An error means that it never began; later trouble is in `RunResult::partial`.
-pub fn run(plan: &Plan, observer: &mut dyn Observer) -> Result<RunResult, String> {
-    let threads = plan.threads.clamp(1, plan.connections.max(1));
-    let open_files = open_file_limit();
-    if plan.connections as u64 >= open_files {
+/// How many threads a plan gets. With epoll each connection is an open file of this process, so that their limit bounds the sum; with
+/// io_uring it is the size of one thread's table, so that more connections take more threads.
+fn threads_for(plan: &Plan, use_epoll: bool, open_files: u64) -> Result<usize, String> {
+    let connections = plan.connections as u64;
+    if use_epoll && connections + SPARE_FILES > open_files {
         return Err(format!(
-            "{} connections need as many open files, and this process may have {open_files} (ulimit -n)",
-            plan.connections
+            "{connections} connections by epoll need as many open files, and this process may have {open_files} (ulimit -n): \
+             root can allow it more (ulimit -n {}), and by io_uring connections are not bounded by it",
+            connections + SPARE_FILES
         ));
     }
+    let tables = connections.div_ceil(open_files.max(1)) as usize;
+    Ok(plan.threads.max(tables).clamp(1, plan.connections.max(1)))
+}
+
+/// Runs the plan to its end. An error means that it never began; later trouble is in `RunResult::partial`.
+pub fn run(plan: &Plan, observer: &mut dyn Observer) -> Result<RunResult, String> {
+    let use_epoll = plan.epoll || !uring_works();
+    let threads = threads_for(plan, use_epoll, open_file_limit())?;
     let shared = Shared {
         progress: Progress::default(),
         recorder: Recorder::new(&plan.workload.commands, threads),
@@ -354,7 +366,6 @@ pub fn run(plan: &Plan, observer: &mut dyn Observer) -> Result<RunResult, String
         start: Mutex::new(None),
     };
     let pool = crate::template::value_pool(plan.seed);
-    let use_epoll = plan.epoll || !uring_works();
     let mut result = RunResult { io: if use_epoll { "epoll" } else { "io_uring" }, ..Default::default() };
     let (mut outcomes, mut cpu_start) = (Vec::new(), Default::default());
     std::thread::scope(|scope| {

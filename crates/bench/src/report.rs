@@ -168,7 +168,7 @@ impl Report {
             command_line: without_passwords(std::env::args()),
             seed: plan.seed,
             connections: plan.connections,
-            threads: plan.threads,
+            threads: plan.threads.max(result.threads.len()),
             pipeline: plan.pipeline,
             asked_rate: match plan.pacing {
                 Pacing::Open { rate, .. } => Some(rate),

@@ -308,7 +308,8 @@ fn bad_arguments_are_named_before_anything_is_sent() {
         (&["--vs", "127.0.0.1:x", "PING"], "'127.0.0.1:x' is not HOST:PORT"),
         (&["--vs", "127.0.0.1:1", "--require", "foo>1", "PING"], "--require: "),
         (&["-t", "nothing", "--duration", "1s"], "-t nothing: there is no such test"),
-        (&["-c", "900000", "--command", "PING"], "open files"),
+        (&["-c", "900000", "--epoll", "--command", "PING"], "open files"),
+        (&["--source", "192.0.2.1", "--command", "PING"], "source address is not of this machine"),
     ] {
         let output = bench(&stub.port, arguments);
         let text = said(&output);

@@ -40,7 +40,7 @@ pub trait Mux: Sized {
     /// all of it or, without `notify`, the caller will not touch the buffer before the last request in it has
     /// its reply, which tells as much and spares the thread a wake-up.
     fn send(&mut self, slot: usize, notify: bool) -> bool;
-    /// Ends a connection without an event; the slot can be opened again at once.
+    /// Ends a connection without an event; the slot can be opened again at once. The peer hears of it in the next `wait` at the latest.
     fn close(&mut self, slot: usize);
     /// Hands queued sends to the kernel, sleeps until something happens or `timeout` is over (`None`: no limit),
     /// and passes on all events. A signal ends the sleep early without an error.

@@ -69,6 +69,7 @@ fn exchange<M: Mux>() {
         assert_eq!(mux.buffer(2).expect("free again"), &payload);
         mux.close(2);
     }
+    mux.wait(Some(Duration::ZERO), &mut Seen::default()).expect("the wait works");
     server.join().expect("both connections ended");
 }
 

@@ -1,14 +1,16 @@
 //! The io_uring implementation: one ring per thread, one multishot receive per connection into provided buffers,
 //! one submit-and-wait per loop. Completions of an earlier connection in a slot are known by their generation.
+//! Sockets stand in the ring's own table alone: a connection takes no descriptor of the process, whose limit bounds one ring's
+//! table but not the sum of them.
 
 use super::{Handler, Mux};
 use crate::address::{Address, RawAddress, raw_address, socket_for};
-use io_uring::types::{BufRingEntry, Fixed, SubmitArgs, Timespec};
+use io_uring::types::{BufRingEntry, CancelBuilder, Fixed, SubmitArgs, Timespec};
 use io_uring::{IoUring, cqueue, opcode, squeue};
 use std::collections::HashMap;
 use std::io;
 use std::net::IpAddr;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
@@ -100,7 +102,7 @@ impl Drop for ReceiveBuffers {
 
 #[derive(Default)]
 struct Slot {
-    fd: Option<OwnedFd>,
+    open: bool,
     generation: u32,
     out: Vec<u8>,
     sent_bytes: usize,
@@ -228,7 +230,7 @@ impl UringMux {
     fn dispatch(&mut self, cqe: &cqueue::Entry, handler: &mut impl Handler) {
         let data = cqe.user_data();
         let (slot, generation) = (((data & 0xffff_ffff) >> 2) as usize, (data >> 32) as u32);
-        let current = self.slots.get(slot).is_some_and(|s| s.fd.is_some() && s.generation == generation);
+        let current = self.slots.get(slot).is_some_and(|s| s.open && s.generation == generation);
         match data & KIND_MASK {
             KIND_RECV => self.on_receive(cqe, slot, current, handler),
             _ if !current => {
@@ -274,7 +276,7 @@ impl Mux for UringMux {
             .user_data(user_data(KIND_CONNECT, slot, generation));
         let Some(place) = self.slots.get_mut(slot) else { return Ok(()) };
         place.generation = generation;
-        place.fd = Some(fd);
+        place.open = true;
         place.address = Some(raw);
         (place.sending, place.sent_bytes) = (false, 0);
         self.push(&entry);
@@ -295,10 +297,9 @@ impl Mux for UringMux {
 
     fn close(&mut self, slot: usize) {
         let Some(entry) = self.slots.get_mut(slot) else { return };
-        let Some(fd) = entry.fd.take() else { return };
-        // The armed receive holds the socket open: only a shutdown tells the peer.
-        // SAFETY: a system call on a descriptor that we own.
-        unsafe { libc::shutdown(fd.as_raw_fd(), libc::SHUT_RDWR) };
+        if !std::mem::take(&mut entry.open) {
+            return;
+        }
         if entry.sending || std::mem::take(&mut entry.unconfirmed) {
             let copy = entry.out.clone();
             let retired = Retired { _out: std::mem::replace(&mut entry.out, copy), _address: None };
@@ -309,7 +310,9 @@ impl Mux for UringMux {
             let retired = Retired { _out: Vec::new(), _address: Some(address) };
             self.retired.insert(user_data(KIND_CONNECT, slot, entry.generation), retired);
         }
-        // A failed update leaves the closed socket in the table until the slot is opened again.
+        // What is under way holds the socket open. Nothing may be, so this can find nothing; and a failed update leaves the socket in
+        // the table until the slot is opened again.
+        let _ = self.ring.submitter().register_sync_cancel(None, CancelBuilder::fd(Fixed(slot as u32)).all());
         let _ = self.ring.submitter().register_files_update(slot as u32, &[-1]);
     }
 

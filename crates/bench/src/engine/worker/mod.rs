@@ -22,10 +22,12 @@ use std::io;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// Connections that may be in the middle of connecting at once, per thread: the listen backlog is bounded.
+/// Connections that may be in the middle of connecting at once, over all threads: the listen backlog is bounded.
 const OPENING_AT_ONCE: usize = 256;
-/// Connections that share one loopback source address.
-const CONNECTIONS_PER_SOURCE: usize = 20_000;
+/// Connections that one loopback source address can have at most. Up to here there is only one: servers may refuse others.
+const MOST_PER_SOURCE: usize = 20_000;
+/// Connections of each address where there are several: the kernel searches long for a port once half of them are taken.
+const CONNECTIONS_PER_SOURCE: usize = 10_000;
 /// How often a thread looks at the time of day and publishes its figures.
 const TICK: Duration = Duration::from_millis(100);
 /// How long an open-loop run waits for replies after its end.
@@ -281,6 +283,7 @@ impl<'a, M: Mux> Worker<'a, M> {
         let plan = self.core.plan;
         let number = slot * self.core.threads + self.core.index;
         match plan.sources.as_slice() {
+            [] if plan.connections <= MOST_PER_SOURCE => None,
             [] => plan.target.nodes.first()?.address.loopback_source(number / CONNECTIONS_PER_SOURCE),
             sources => sources.get(number % sources.len()).copied(),
         }
@@ -307,9 +310,9 @@ impl<'a, M: Mux> Worker<'a, M> {
     /// Opens all connections, some at a time.
     fn open_all(&mut self) {
         let (total, limit) = (self.core.connections.len(), Instant::now() + OPEN_TIMEOUT);
-        let mut next = 0;
+        let (mut next, at_once) = (0, (OPENING_AT_ONCE / self.core.threads).max(1));
         while self.core.open < total && !self.stopped() {
-            while next < total && self.core.opening < OPENING_AT_ONCE && !self.core.failed {
+            while next < total && self.core.opening < at_once && !self.core.failed {
                 self.open(next);
                 next += 1;
             }
