@@ -40,6 +40,29 @@ const UNITS: &[&str] = &[
     "unit/slowlog",
     "unit/lazyfree",
     "unit/obuf-limits",
+    "unit/replybufsize",
+    "unit/info-command",
+    "unit/other",
+    "unit/quit",
+    "unit/violations",
+    "unit/limits",
+    "unit/client-eviction",
+    "unit/maxmemory",
+    "unit/memefficiency",
+    "unit/networking",
+    "unit/oom-score-adj",
+    "unit/shutdown",
+    "unit/wait",
+    "unit/acl",
+    "unit/acl-v2",
+    "unit/tls",
+    "unit/hyperloglog",
+    "unit/geo",
+    "integration/valkey-cli",
+    "integration/valkey-benchmark",
+    "integration/dismiss-mem",
+    "integration/corrupt-dump",
+    "integration/corrupt-dump-fuzzer",
 ];
 /// The files that start every server themselves, so that they are run with `--native` only.
 const NATIVE_UNITS: &[&str] = &[
@@ -173,12 +196,10 @@ fn unit_on(
     let port = port.to_string();
     let mut tags = DENIED_TAGS.to_string();
     if native {
-        command.args(["--baseport", &port, "--portcount", "100", "--clients", "1"]);
+        command.args(["--baseport", &port, "--portcount", "100", "--clients", "1", "--durable"]);
     } else {
         command.args(["--host", "127.0.0.1", "--port", &port]);
         tags.push_str(DENIED_EXTERNALLY);
-    }
-    if !NATIVE_UNITS.contains(&unit) {
         command.args(["--ignore-encoding", "--ignore-digest"]);
     }
     let output = command

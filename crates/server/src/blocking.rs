@@ -73,8 +73,7 @@ impl Worker {
         connection.info.commands.fetch_sub(1, Ordering::Relaxed);
         connection.info.flags.fetch_or(flag::BLOCKED, Ordering::Relaxed);
         *lock(&connection.info.waiter) = Some(waiter.clone());
-        let since = self.shared.clock.raw();
-        connection.hold = Some(Hold::Blocked(Box::new(Blocked { waiter, block, command: entry.id, since })));
+        connection.hold = Some(Hold::Blocked(Box::new(Blocked { waiter, block, command: entry.id, ns: 0 })));
     }
 
     /// Serves those who wait for keys that have changed, until none is left. Nothing is held.
@@ -158,20 +157,18 @@ impl Worker {
         }
         let exhausted = self.keys.get(&key).is_none();
         waiter.serve_end(!blocks);
-        if !blocks {
-            // The reply comes before the news of what the request has changed.
-            self.shared
-                .send(waiter.thread, Mail::Served { waiter: waiter.clone(), reply: reply.into_bytes() });
-        }
-        let origin = std::mem::replace(&mut self.origin, request.origin);
-        self.release_keys();
-        self.origin = origin;
         let clock = &self.shared.clock;
         let end = clock.raw();
         let ns = clock.elapsed_ns(self.mark, end);
         self.mark = end;
-        // The call was counted when it blocked.
-        self.stats().commands[request.entry.told_as].ns.add(ns);
+        if !blocks {
+            // The reply comes before the news of what the request has changed.
+            let served = Mail::Served { waiter: waiter.clone(), reply: reply.into_bytes(), ns };
+            self.shared.send(waiter.thread, served);
+        }
+        let origin = std::mem::replace(&mut self.origin, request.origin);
+        self.release_keys();
+        self.origin = origin;
         exhausted
     }
 
@@ -196,20 +193,20 @@ impl Worker {
                     TimeoutReply::OnDisk(position).write(&mut reply, durable);
                 }
                 self.enter();
-                self.served(&waiter, &reply.into_bytes());
+                self.served(&waiter, &reply.into_bytes(), 0);
             }
         }
     }
 
-    /// A client's wait was ended by whoever served it.
-    pub(crate) fn served(&mut self, waiter: &Arc<Waiter>, reply: &[u8]) {
+    /// A client's wait was ended by whoever served it, which took `ns`.
+    pub(crate) fn served(&mut self, waiter: &Arc<Waiter>, reply: &[u8], ns: u64) {
         let token = martlet_net::Token(waiter.token);
         let Some(mut connection) = self.take(token) else { return };
         let is_its = matches!(&connection.hold, Some(Hold::Blocked(b)) if Arc::ptr_eq(&b.waiter, waiter));
         if is_its {
             connection.out.extend_from_slice(reply);
             connection.recorded = self.shared.engine.journal.end();
-            self.stop_waiting(&mut connection);
+            self.stop_waiting(&mut connection, ns);
             self.check_output_limit(&mut connection);
         }
         self.finish(connection);
@@ -275,7 +272,7 @@ impl Worker {
             on_timeout.write(&mut reply, self.shared.engine.journal.durable());
         }
         connection.out = reply.into_bytes();
-        self.stop_waiting(connection);
+        self.stop_waiting(connection, 0);
     }
 
     fn remove_waiter(&mut self, waiter: &Arc<Waiter>) {
@@ -287,9 +284,15 @@ impl Worker {
         }
     }
 
-    /// Lets a client go on after its wait.
-    fn stop_waiting(&mut self, connection: &mut Connection) {
+    /// Lets a client go on after its wait, at whose end its request ran for `ns`. Only now has the command been run.
+    fn stop_waiting(&mut self, connection: &mut Connection, ns: u64) {
         connection.info.commands.fetch_add(1, Ordering::Relaxed);
+        if let Some(Hold::Blocked(blocked)) = &connection.hold {
+            let (waiter, ns) = (blocked.waiter.clone(), blocked.ns + ns);
+            if let Some(WaitingRequest { entry, args, .. }) = waiter.request.downcast_ref() {
+                self.count_run(connection, entry, &args.view(), ns);
+            }
+        }
         self.forget_wait(connection);
         self.mark_ready(connection);
     }

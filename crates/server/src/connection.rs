@@ -126,8 +126,8 @@ pub struct Blocked {
     pub block: Block,
     /// The command.
     pub command: usize,
-    /// Since when, a raw reading of the clock.
-    pub since: u64,
+    /// How long its request had run until it waited, in nanoseconds.
+    pub ns: u64,
 }
 
 /// Why nothing is read from a connection's input for now.

@@ -9,7 +9,7 @@ use martlet_protocol::request::Args;
 
 use crate::checks;
 use crate::commands::Call;
-use crate::connection::{Connection, ReplyMode, special};
+use crate::connection::{Connection, Hold, ReplyMode, special};
 use crate::registry::{Entry, Run};
 use crate::worker::Worker;
 
@@ -190,15 +190,25 @@ impl Worker {
         if ns >= STALE_NS {
             self.advance_time();
         }
+        match &mut connection.hold {
+            // It has not run yet: it counts once the wait is over.
+            Some(Hold::Blocked(blocked)) => blocked.ns = ns,
+            _ => self.count_run(connection, entry, args, ns),
+        }
+        if let Some(error) = &error {
+            reply.truncate(begin);
+            self.fail(reply, entry, error);
+        }
+    }
+
+    /// Counts a request that has run for `ns`.
+    #[inline]
+    pub(crate) fn count_run(&mut self, connection: &Connection, entry: &Entry, args: &Args<'_>, ns: u64) {
         let stats = &self.shared.threads[self.thread];
         stats.total_commands.add(1);
         stats.commands[entry.told_as].record(ns, self.tracks_latency());
         if ns >= self.slow_ns || ns >= self.latency_ns {
             self.note_slow(connection, entry, args, ns);
-        }
-        if let Some(error) = &error {
-            reply.truncate(begin);
-            self.fail(reply, entry, error);
         }
     }
 

@@ -54,6 +54,8 @@ pub enum Mail {
         waiter: Arc<Waiter>,
         /// The reply.
         reply: Vec<u8>,
+        /// How long its request ran, in nanoseconds.
+        ns: u64,
     },
     /// End a blocked client's wait: as a timeout, or with an error.
     Unblock {

@@ -320,20 +320,21 @@ fn list(call: &mut Call<'_>) -> Outcome {
         5 if call.is(2, "filterby") && call.is(3, "module") => Box::new(|_| false),
         _ => return Err(Error::Syntax),
     };
-    let with_subcommands = call.argc() > 2;
-    let mut names: Vec<&str> = Vec::new();
-    for (_, entry) in sorted(registry) {
-        if keep(entry) {
-            names.push(entry.spec.full_name);
-        }
-        if with_subcommands {
-            let subs = entry.told_subcommands().iter().map(|&id| &registry.entries()[id]);
-            names.extend(subs.filter(|sub| keep(sub)).map(|sub| sub.spec.full_name));
-        }
-    }
+    let names = names_of(registry, keep.as_ref());
     call.reply.array(names.len());
     names.iter().for_each(|name| call.reply.bulk(name.as_bytes()));
     Ok(())
+}
+
+/// The full names of the commands to `keep`, each before its subcommands.
+fn names_of(registry: &Registry, keep: &dyn Fn(&Entry) -> bool) -> Vec<&'static str> {
+    let mut names = Vec::new();
+    for (_, entry) in sorted(registry) {
+        let subcommands = entry.told_subcommands().iter().map(|&id| &registry.entries()[id]);
+        let kept = std::iter::once(entry).chain(subcommands).filter(|one| keep(one));
+        names.extend(kept.map(|one| one.spec.full_name));
+    }
+    names
 }
 
 static GETKEYS: ServerCommand = command("command|getkeys", -3, getkeys as ServerHandler)
@@ -419,4 +420,21 @@ static HELP: ServerCommand = command("command|help", 2, help as ServerHandler)
 fn help(call: &mut Call<'_>) -> Outcome {
     super::write_help(call, "COMMAND");
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::names_of;
+    use crate::registry::Registry;
+
+    #[test]
+    fn names_are_listed_with_those_of_subcommands() {
+        let registry = Registry::new(&[]).unwrap();
+        let names = names_of(&registry, &|_| true);
+        for name in ["set", "client", "client|list", "command|getkeys"] {
+            assert_eq!(names.iter().filter(|one| **one == name).count(), 1, "{name}");
+        }
+        let few = names_of(&registry, &|entry| entry.spec.full_name.starts_with("config|s"));
+        assert_eq!(few, ["config|set"]);
+    }
 }

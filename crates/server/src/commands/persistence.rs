@@ -156,8 +156,8 @@ fn waitaof(call: &mut Call<'_>) -> Outcome {
     call.worker.block(call.connection, call.entry, &call.args, block);
     if let (1, Some(Hold::Blocked(blocked))) = (local, &call.connection.hold) {
         let waiter = blocked.waiter.clone();
+        // Whoever is due by now is served at the end of this loop, when the connection is in its place again.
         call.worker.disk_waiters.push(DiskWaiter { waiter, position: end, is_all: replicas == 0 });
-        call.worker.serve_disk_waiters();
     }
     Ok(())
 }

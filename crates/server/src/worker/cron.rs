@@ -14,6 +14,8 @@ const IDLE_TICK_MS: i64 = 1000;
 /// How often the rest is done, and how often by a thread that has nobody to look after.
 const CRON_MS: i64 = 100;
 const IDLE_CRON_MS: i64 = 1000;
+/// How soon a client is looked at again that would be closed for its idleness if it did not subscribe, monitor or wait.
+const IDLE_LOOK_MS: i64 = 1000;
 /// Keys expired per hold of a shard: some tens of microseconds.
 const EXPIRE_SLICE: usize = 64;
 /// Most time that one tick spends on expiring before requests get their turn, in nanoseconds.
@@ -129,33 +131,50 @@ impl Worker {
         }
     }
 
-    /// Closes clients that were idle for `timeout`, and those above their soft output limit for too long.
+    /// Closes clients that were idle for `timeout`, and those above their soft output limit for too long. Walks the
+    /// connections only where one of these can be due.
     fn close_idle(&mut self) {
         let timeout_ms = i64::from(self.config.current().timeout_s) * 1000;
-        let mut ends = Vec::new();
-        for connection in self.connections.iter().flatten() {
-            let waits = matches!(connection.hold, Some(Hold::Blocked(_)));
-            let idle_ms = self.now_ms - connection.last_active_ms.max(connection.info.created_ms);
-            if timeout_ms > 0
-                && idle_ms > timeout_ms
-                && !connection.is_monitor
-                && !connection.is_subscriber()
-                && !waits
-            {
-                tracing::debug!("Closing idle client");
-                ends.push((connection.token, true));
-            } else if connection.soft_limit_since_ms.is_some() {
-                ends.push((connection.token, false));
-            }
+        // A time further off than that was reckoned before the clock was set back, or under another timeout.
+        let is_due = self.now_ms >= self.next_idle_ms || self.next_idle_ms > self.now_ms + timeout_ms + 1;
+        if timeout_ms > 0 && is_due {
+            self.close_idle_for(timeout_ms);
         }
-        for (token, idle) in ends {
-            let Some(mut connection) = self.take(token) else { continue };
-            if idle {
-                self.drop_connection(connection);
-            } else {
+        // Whoever still is above the limit sets it again.
+        if std::mem::take(&mut self.has_soft_limited) {
+            let over = self.connections.iter().flatten().filter(|one| one.soft_limit_since_ms.is_some());
+            for token in over.map(|one| one.token).collect::<Vec<_>>() {
+                let Some(mut connection) = self.take(token) else { continue };
                 self.check_output_limit(&mut connection);
                 self.finish(connection);
             }
         }
     }
+
+    /// Closes clients without a request for longer than `timeout_ms`, and notes when the next one may have been.
+    fn close_idle_for(&mut self, timeout_ms: i64) {
+        let mut next_ms = self.now_ms + timeout_ms + 1;
+        let mut ends = Vec::new();
+        for connection in self.connections.iter().flatten() {
+            let waits = matches!(connection.hold, Some(Hold::Blocked(_)));
+            let due_ms = connection.last_active_ms.max(connection.info.created_ms) + timeout_ms + 1;
+            if due_ms > self.now_ms {
+                next_ms = next_ms.min(due_ms);
+            } else if connection.is_monitor || connection.is_subscriber() || waits {
+                // Is idle as soon as it does none of these any more.
+                next_ms = next_ms.min(self.now_ms + IDLE_LOOK_MS);
+            } else {
+                ends.push(connection.token);
+            }
+        }
+        self.next_idle_ms = next_ms;
+        for token in ends {
+            let Some(connection) = self.take(token) else { continue };
+            tracing::debug!("Closing idle client");
+            self.drop_connection(connection);
+        }
+    }
 }
+
+#[cfg(test)]
+mod tests;

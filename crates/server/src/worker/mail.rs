@@ -29,7 +29,7 @@ impl Worker {
                         self.drop_connection(connection);
                     }
                 }
-                Mail::Served { waiter, reply } => self.served(&waiter, &reply),
+                Mail::Served { waiter, reply, ns } => self.served(&waiter, &reply, ns),
                 Mail::Unblock { waiter, error } => self.unblocked(&waiter, error),
                 Mail::Recheck => self.resume_paused(),
                 Mail::Run(work) => work(self),

@@ -101,6 +101,10 @@ pub struct Worker {
     has_worked: bool,
     next_tick_ms: i64,
     next_cron_ms: i64,
+    /// When a client may first have been idle for `timeout`.
+    next_idle_ms: i64,
+    /// A connection may be above its soft output limit.
+    has_soft_limited: bool,
 }
 
 impl Worker {
@@ -140,6 +144,8 @@ impl Worker {
             has_worked: false,
             next_tick_ms: 0,
             next_cron_ms: 0,
+            next_idle_ms: 0,
+            has_soft_limited: false,
         };
         worker.apply_config();
         worker

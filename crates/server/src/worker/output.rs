@@ -103,6 +103,7 @@ impl Worker {
         let hard = limit.hard_bytes > 0 && bytes > limit.hard_bytes;
         let soft = limit.soft_bytes > 0 && bytes > limit.soft_bytes && {
             let since_ms = *connection.soft_limit_since_ms.get_or_insert(self.now_ms);
+            self.has_soft_limited = true;
             self.now_ms - since_ms > limit.soft_seconds as i64 * 1000
         };
         if hard || soft {
