@@ -2,7 +2,7 @@
 
 use crate::cli::options::Settings;
 use crate::cli::target;
-use crate::control::{Control, error_text, plain_error};
+use crate::control::{Control, plain_error, reply_text};
 use crate::cost::Meter;
 use crate::engine::{self, CommandResult, INTERRUPTED, RunResult, Silent};
 use crate::own::{Job, Measured};
@@ -30,7 +30,7 @@ pub fn hot_key(job: &Job) -> Result<i32, String> {
     };
     let mut value = |command: &[&str]| -> Result<i64, String> {
         let reply = control.command(command).map_err(|e| e.to_string())?;
-        if reply.is_error() { Err(error_text(&reply)) } else { Ok(reply.integer().unwrap_or(0)) }
+        if reply.is_error() { Err(reply_text(&reply)) } else { Ok(reply.integer().unwrap_or(0)) }
     };
     let before = value(&["GET", HOT_KEY])?;
     let mut plan = job.plan(&job.target)?;
@@ -106,6 +106,15 @@ fn value_of(connection: usize, key: usize, version: u32, size: usize) -> Vec<u8>
     value
 }
 
+/// Versions of one key.
+#[derive(Clone, Copy, Default)]
+struct Version {
+    /// The last that was sent.
+    sent: u32,
+    /// The last that the server took; 0 if none.
+    written: u32,
+}
+
 /// What one connection found.
 #[derive(Default)]
 struct Verified {
@@ -151,7 +160,7 @@ impl Verifier<'_> {
     /// Batches of SET and GET on keys of its own, in order, each reply compared.
     fn run(mut self) -> Verified {
         let mut random = Random::seeded(self.settings.seed.unwrap_or(1).wrapping_add(self.number as u64));
-        let mut versions = vec![0u32; KEYS_PER_CONNECTION];
+        let mut versions = vec![Version::default(); KEYS_PER_CONNECTION];
         let mut found = Verified::default();
         let received = self.control.received_bytes;
         while Instant::now() < self.until
@@ -170,7 +179,7 @@ impl Verifier<'_> {
     fn batch(
         &mut self,
         random: &mut Random,
-        versions: &mut [u32],
+        versions: &mut [Version],
         found: &mut Verified,
     ) -> Result<(), String> {
         let size = self.settings.data_bytes.max(16);
@@ -180,26 +189,36 @@ impl Verifier<'_> {
             let name = format!("martlet:verify:{}{}:{key}", self.tag, self.number);
             let Some(version) = versions.get_mut(key) else { continue };
             if random.below(2) == 0 {
-                *version += 1;
-                let value = value_of(self.number, key, *version, size);
+                version.sent += 1;
+                let value = value_of(self.number, key, version.sent, size);
                 resp::encode_request(&[b"SET", name.as_bytes(), &value], &mut batch);
-                expected.push((name, None));
-            } else if *version > 0 {
+                expected.push((name, key, Some(version.sent)));
+            } else if version.sent > 0 {
                 resp::encode_request(&[b"GET", name.as_bytes()], &mut batch);
-                expected.push((name, Some(value_of(self.number, key, *version, size))));
+                expected.push((name, key, None));
             }
         }
         found.bytes.0 += batch.len() as u64;
         let sent = Instant::now();
         self.control.write(&batch).map_err(|e| plain_error(&e))?;
-        for (name, wanted) in &expected {
+        for (name, key, sent_version) in &expected {
             let reply = self.control.read_reply().map_err(|e| plain_error(&e))?;
-            let right = match wanted {
-                None => reply == Reply::Simple(b"OK".to_vec()),
-                Some(value) => reply.text() == Some(value),
+            let Some(version) = versions.get_mut(*key) else { continue };
+            let wanted = match sent_version {
+                Some(_) => b"OK".to_vec(),
+                None => value_of(self.number, *key, version.written, size),
+            };
+            let right = match sent_version {
+                Some(sent) => {
+                    let done = reply == Reply::Simple(wanted.clone());
+                    version.written = if done { *sent } else { version.written };
+                    done
+                }
+                // No write was taken: the key may be there from before.
+                None => version.written == 0 || reply.text() == Some(&wanted),
             };
             let [writes, reads] = &mut found.commands;
-            let command = if wanted.is_none() { writes } else { reads };
+            let command = if sent_version.is_some() { writes } else { reads };
             if right {
                 command.latencies.record(sent.elapsed().as_nanos() as u64, 1);
                 continue;
@@ -207,8 +226,11 @@ impl Verifier<'_> {
             command.errors += u64::from(reply.is_error());
             found.wrong += 1;
             found.first.get_or_insert_with(|| {
-                let wanted = wanted.as_ref().map_or("OK".into(), |w| String::from_utf8_lossy(w).into_owned());
-                format!("{name}: expected {wanted:.60}, got {:.80}", format!("{reply:?}"))
+                format!(
+                    "{name}: expected {:.60}, got {:.80}",
+                    String::from_utf8_lossy(&wanted),
+                    reply_text(&reply)
+                )
             });
         }
         Ok(())

@@ -149,15 +149,33 @@ pub fn plain_error(error: &io::Error) -> String {
     format!("{text}{limit}")
 }
 
-/// The message of an error reply.
-pub fn error_text(reply: &Reply) -> String {
-    match reply.text() {
-        Some(text) => String::from_utf8_lossy(text).into_owned(),
-        None => format!("unexpected reply {reply:?}"),
+/// A reply as a message shows it: an error's or a string's text.
+pub fn reply_text(reply: &Reply) -> String {
+    match reply {
+        Reply::Error(text) => String::from_utf8_lossy(text).into_owned(),
+        _ => match reply.text() {
+            Some(text) => String::from_utf8_lossy(text).into_owned(),
+            None => format!("{reply:?}"),
+        },
     }
 }
 
 /// A field of INFO's text.
 pub fn info_field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
     info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn replies_and_errors_are_shown_as_text() {
+        assert_eq!(reply_text(&Reply::Error(b"ERR no".to_vec())), "ERR no");
+        assert_eq!(reply_text(&Reply::Bulk(b"a".to_vec())), "a");
+        assert_eq!(reply_text(&Reply::NullBulk), "NullBulk");
+        assert_eq!(plain_error(&io::Error::from_raw_os_error(libc::ECONNREFUSED)), "Connection refused");
+        let full = plain_error(&io::Error::from_raw_os_error(libc::ENFILE));
+        assert_eq!(full, "Too many open files in system (fs.file-max)");
+    }
 }

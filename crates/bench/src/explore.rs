@@ -151,17 +151,17 @@ fn target(text: &str) -> Result<Target, String> {
 pub fn slo(job: &Job) -> Result<i32, String> {
     let targets = job.settings.slo.iter().map(|t| target(t)).collect::<Result<Vec<_>, _>>()?;
     job.load(&job.target)?;
-    let (mut good, mut bad, mut rate) = (0.0, f64::INFINITY, job.settings.rate.unwrap_or(FIRST_RATE));
-    let (mut points, mut best) = (Vec::new(), None);
+    let mut search = Search::from(job.settings.rate.unwrap_or(FIRST_RATE));
+    let (mut points, mut best, mut last) = (Vec::new(), None, None);
     println!("{:>12} {:>12} {:>9} {:>9}  target", "asked", "achieved", "p50 ms", "p99 ms");
-    while bad / f64::max(good, 1.0) > CLOSE && (1.0..HIGHEST_RATE).contains(&rate) {
+    while let Some(rate) = search.next_rate() {
         let mut plan = job.plan(&job.target)?;
         plan.pacing = Pacing::Open { rate, poisson: job.settings.poisson };
         plan.requests = 0;
         plan.duration = Some(job.settings.duration.unwrap_or(STEP));
         let measured = match job.measure(&plan, &mut Silent) {
             Ok(measured) => measured,
-            Err(error) => return broken(job, best, points, error),
+            Err(error) => return broken(job, best.or(last), points, error),
         };
         let all = measured.result.all_latencies();
         let kept = measured.result.rate() >= rate * 0.98
@@ -180,27 +180,52 @@ pub fn slo(job: &Job) -> Result<i32, String> {
         if let Some(reason) = measured.result.partial.clone() {
             return broken(job, Some((plan, measured)), points, format!("at {rate:.0} requests/s: {reason}"));
         }
-        if holds {
-            good = rate;
-            best = Some((plan, measured));
-        } else {
-            bad = rate;
-        }
-        rate = match (good > 0.0, bad.is_finite()) {
-            (_, false) => rate * 2.0,
-            (false, true) => rate / 2.0,
-            (true, true) => (good * bad).sqrt(),
-        };
+        search.learn(holds);
+        *(if holds { &mut best } else { &mut last }) = Some((plan, measured));
     }
-    let Some((plan, measured)) = best else {
-        println!("no rate holds {}", job.settings.slo.join(" and "));
-        return Ok(1);
-    };
-    println!("highest rate that holds {}: {good:.0} requests/s", job.settings.slo.join(" and "));
+    let conditions = job.settings.slo.join(" and ");
+    match best {
+        Some(_) => println!("highest rate that holds {conditions}: {:.0} requests/s", search.good),
+        None => println!("no rate holds {conditions}"),
+    }
+    let code = i32::from(best.is_none());
+    let Some((plan, measured)) = best.or(last) else { return Err("--slo: there is no rate to try".into()) };
     let mut report = Report::of(job, &plan, &measured);
     report.sweep = points;
     report.write_files(&job.settings)?;
-    Ok(0)
+    Ok(code)
+}
+
+/// The search for the highest rate that holds: it climbs, or descends, by doubling until it has a bound on each side, then halves
+/// what is between them on a logarithmic scale.
+struct Search {
+    /// Highest rate that held; 0 if none has.
+    good: f64,
+    /// Lowest rate that did not.
+    bad: f64,
+    rate: f64,
+}
+
+impl Search {
+    fn from(rate: f64) -> Search {
+        Search { good: 0.0, bad: f64::INFINITY, rate }
+    }
+
+    /// The rate to try next; `None` when the bounds are close, or nothing sensible is left.
+    fn next_rate(&self) -> Option<f64> {
+        let is_open = self.bad / f64::max(self.good, 1.0) > CLOSE;
+        (is_open && (1.0..HIGHEST_RATE).contains(&self.rate)).then_some(self.rate)
+    }
+
+    /// Whether the rate that was tried held.
+    fn learn(&mut self, holds: bool) {
+        *(if holds { &mut self.good } else { &mut self.bad }) = self.rate;
+        self.rate = match (self.good > 0.0, self.bad.is_finite()) {
+            (_, false) => self.rate * 2.0,
+            (false, true) => self.rate / 2.0,
+            (true, true) => (self.good * self.bad).sqrt(),
+        };
+    }
 }
 
 /// Ends a search whose last step broke off: what it found so far is written.
@@ -221,6 +246,29 @@ fn broken(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Servers that hold every rate below theirs, 2 to 17 million requests per second, and none above.
+    #[test]
+    fn the_search_ends_within_its_margin_below_the_limit() {
+        for start in [1.0, 1000.0, 4e7] {
+            for step in 0..370 {
+                let limit = 2.1 * 1.044f64.powi(step);
+                let (mut search, mut tries) = (Search::from(start), 0);
+                while let Some(rate) = search.next_rate() {
+                    search.learn(rate < limit);
+                    tries += 1;
+                }
+                let found = search.good;
+                assert!(found < limit && limit <= found * CLOSE, "from {start}, {limit}: {found}");
+                assert!(tries < 40, "from {start}, {limit}: {tries} tries");
+            }
+        }
+        let mut nothing_holds = Search::from(1000.0);
+        while nothing_holds.next_rate().is_some() {
+            nothing_holds.learn(false);
+        }
+        assert_eq!(nothing_holds.good, 0.0);
+    }
 
     #[test]
     fn sweeps_and_targets_are_parsed() {

@@ -5,7 +5,7 @@
 
 use crate::cli::options::Settings;
 use crate::compare::{Directory, Started, free_port, start};
-use crate::control::{Control, error_text, info_field};
+use crate::control::{Control, info_field, reply_text};
 use crate::live::Line;
 use crate::own::Job;
 use serde::Serialize;
@@ -195,7 +195,7 @@ fn number(control: &mut Control, command: &[&str]) -> Result<u64, String> {
     reply
         .integer()
         .map(|value| value as u64)
-        .ok_or_else(|| format!("{}: {}", command.join(" "), error_text(&reply)))
+        .ok_or_else(|| format!("{}: {}", command.join(" "), reply_text(&reply)))
 }
 
 fn measure(

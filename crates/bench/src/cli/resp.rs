@@ -198,7 +198,7 @@ pub fn send(settings: &RespSettings, command: &[String]) -> Result<String, Strin
     let target = target::resolve(&connection(settings))?;
     let reply = target::control(&target)?.command(command).map_err(|e| e.to_string())?;
     match reply.is_error() {
-        true => Err(crate::control::error_text(&reply)),
+        true => Err(crate::control::reply_text(&reply)),
         false => Ok(reply.text().map_or(String::new(), |text| String::from_utf8_lossy(text).into_owned())),
     }
 }

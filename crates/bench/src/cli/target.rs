@@ -1,7 +1,7 @@
 //! From settings to a server: URI, address, prelude, TLS, cluster nodes.
 
 use super::options::Settings;
-use crate::control::{Control, error_text, plain_error};
+use crate::control::{Control, plain_error, reply_text};
 use crate::plan::{Node, Target};
 use martlet_client::address::Address;
 use martlet_client::resp;
@@ -140,7 +140,7 @@ pub fn primaries(control: &mut Control, asked: &Address) -> Result<Vec<Primary>,
     let reply = control.command(&["CLUSTER", "NODES"]).map_err(|e| e.to_string())?;
     let text = match reply.text() {
         Some(text) => String::from_utf8_lossy(text).into_owned(),
-        None => return Err(format!("Cluster node {asked} replied with error:\n{}", error_text(&reply))),
+        None => return Err(format!("Cluster node {asked} replied with error:\n{}", reply_text(&reply))),
     };
     let mut nodes = Vec::new();
     for line in text.lines() {
