@@ -10,7 +10,10 @@ pub struct Clock(Source);
 
 #[derive(Clone, Debug)]
 enum Source {
-    Real(quanta::Clock),
+    /// The processor's time-stamp counter, and nanoseconds per count as a fraction of 2^32.
+    Counter(u64),
+    /// The system's monotonic clock, where the counter is not reliable.
+    System(quanta::Clock),
     /// Nanoseconds since the Unix epoch, moved by the test or the simulation.
     Manual(Arc<AtomicU64>),
 }
@@ -18,7 +21,11 @@ enum Source {
 impl Clock {
     /// The machine's clocks (the processor's time-stamp counter where it is reliable).
     pub fn real() -> Clock {
-        Clock(Source::Real(quanta::Clock::new()))
+        let clock = quanta::Clock::new();
+        Clock(match counter_scale(&clock) {
+            Some(scale) => Source::Counter(scale),
+            None => Source::System(clock),
+        })
     }
 
     /// A clock that stands still until its counter (nanoseconds since the Unix epoch) is changed.
@@ -29,7 +36,7 @@ impl Clock {
     /// Microseconds since the Unix epoch.
     pub fn unix_us(&self) -> i64 {
         match &self.0 {
-            Source::Real(_) => {
+            Source::Counter(_) | Source::System(_) => {
                 SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_micros() as i64)
             }
             Source::Manual(ns) => (ns.load(Ordering::Relaxed) / 1_000) as i64,
@@ -45,7 +52,8 @@ impl Clock {
     #[inline]
     pub fn raw(&self) -> u64 {
         match &self.0 {
-            Source::Real(clock) => clock.raw(),
+            Source::Counter(_) => read_counter(),
+            Source::System(clock) => clock.raw(),
             Source::Manual(ns) => ns.load(Ordering::Relaxed),
         }
     }
@@ -54,8 +62,61 @@ impl Clock {
     #[inline]
     pub fn elapsed_ns(&self, start: u64, end: u64) -> u64 {
         match &self.0 {
-            Source::Real(clock) => clock.delta_as_nanos(start, end),
+            Source::Counter(scale) => scaled(end.saturating_sub(start), *scale),
+            Source::System(clock) => clock.delta_as_nanos(start, end),
             Source::Manual(_) => end.saturating_sub(start),
+        }
+    }
+}
+
+/// Counts as nanoseconds.
+#[inline(always)]
+fn scaled(counts: u64, scale: u64) -> u64 {
+    ((u128::from(counts) * u128::from(scale)) >> 32) as u64
+}
+
+/// The processor's time-stamp counter; 0 where there is none that we know.
+#[inline(always)]
+fn read_counter() -> u64 {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: every x86-64 processor has the instruction.
+    unsafe {
+        std::arch::x86_64::_rdtsc()
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    0
+}
+
+/// What `quanta` measured the counter's pace to be, if it found the counter reliable.
+fn counter_scale(clock: &quanta::Clock) -> Option<u64> {
+    let before = read_counter();
+    let raw = clock.raw();
+    let is_counter = before != 0 && (before..=read_counter()).contains(&raw);
+    is_counter.then(|| clock.delta_as_nanos(0, 1 << 32)).filter(|scale| *scale > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_counter_goes_at_the_pace_of_the_systems_clock() {
+        let reference = quanta::Clock::new();
+        let Some(scale) = counter_scale(&reference) else { return };
+        for counts in [0, 1, 3, 1_000, 1 << 32, 1 << 50] {
+            let expected = reference.delta_as_nanos(0, counts);
+            let tolerance = 1 + expected / 1_000_000_000;
+            assert!(scaled(counts, scale).abs_diff(expected) <= tolerance, "{counts}: {expected}");
+        }
+    }
+
+    #[test]
+    fn readings_out_of_order_are_no_time() {
+        let (real, manual) = (Clock::real(), Clock::manual(Arc::default()));
+        for clock in [real, manual] {
+            assert_eq!((clock.elapsed_ns(5, 4), clock.elapsed_ns(7, 7)), (0, 0));
+            let first = clock.raw();
+            assert!(clock.raw() >= first);
         }
     }
 }

@@ -142,11 +142,21 @@ impl Engine {
     #[inline]
     pub(crate) fn release(&self, held: &mut Held) {
         match held {
-            Held::One(shard) => self.unlock(*shard),
-            Held::Many(shards) => shards.iter().for_each(|&shard| self.unlock(shard)),
-            Held::Nothing | Held::All => {}
+            Held::One(shard) => {
+                self.unlock(*shard);
+                // One shard owns nothing: there is nothing to drop.
+                std::mem::forget(std::mem::replace(held, Held::Nothing));
+            }
+            Held::Nothing => {}
+            _ => self.release_many(held),
         }
-        *held = Held::Nothing;
+    }
+
+    #[inline(never)]
+    fn release_many(&self, held: &mut Held) {
+        if let Held::Many(shards) = std::mem::replace(held, Held::Nothing) {
+            shards.into_iter().for_each(|shard| self.unlock(shard));
+        }
     }
 
     /// The state of a shard that `held` covers.

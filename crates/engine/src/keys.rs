@@ -149,7 +149,8 @@ impl Keys {
     pub fn hold_one(&mut self, shard: usize) {
         debug_assert!(matches!(self.held, Held::Nothing));
         self.engine.lock(shard);
-        self.held = Held::One(shard);
+        // Nothing is held, so there is nothing to drop.
+        std::mem::forget(std::mem::replace(&mut self.held, Held::One(shard)));
     }
 
     /// Locks several shards, in any order and with repetitions. Nothing may be held.

@@ -232,7 +232,71 @@ pub enum Parsed {
 
 /// Parses one request that begins at `start` of `buffer`, appending its arguments' spans (offsets into `buffer`) to
 /// `spans`. Give the `partial` of the last attempt back when more bytes have arrived; it may be a default one.
+#[inline]
 pub fn parse(
+    buffer: &[u8],
+    start: usize,
+    limits: &RequestLimits,
+    partial: &mut Partial,
+    spans: &mut Vec<Span>,
+) -> Result<Parsed, ProtocolError> {
+    if partial.remaining == 0
+        && let Some(end) = parse_common(buffer, start, limits, spans)
+    {
+        return Ok(Parsed::Complete(end));
+    }
+    parse_any(buffer, start, limits, partial, spans)
+}
+
+/// Parses a request as nearly all are: whole, few arguments, all of them short; the offset of its end. `None` leaves everything
+/// as it was.
+#[inline(always)]
+fn parse_common(buffer: &[u8], start: usize, limits: &RequestLimits, spans: &mut Vec<Span>) -> Option<usize> {
+    let (count, mut at) = read_short_number(buffer, start, b'*')?;
+    if count > COMMON_ARGUMENTS_MAX || count as i64 > limits.arguments_max {
+        return None;
+    }
+    let first_span = spans.len();
+    for _ in 0..count {
+        let found = read_short_number(buffer, at, b'$').filter(|(length, begin)| {
+            *length as i64 <= limits.bulk_max_bytes && begin + length + 2 <= buffer.len()
+        });
+        let Some((length, begin)) = found else {
+            spans.truncate(first_span);
+            return None;
+        };
+        let end = begin + length;
+        spans.push(Span { start: begin as u32, end: end as u32 });
+        at = end + 2;
+    }
+    Some(at)
+}
+
+/// Most arguments of what [`parse_common`] takes.
+const COMMON_ARGUMENTS_MAX: usize = 8;
+
+/// Reads a positive number of one to three digits behind `kind`, and what ends its line; the number and the offset behind.
+#[inline(always)]
+fn read_short_number(buffer: &[u8], at: usize, kind: u8) -> Option<(usize, usize)> {
+    let bytes: &[u8; 4] = buffer.get(at..)?.first_chunk()?;
+    let line = u32::from_le_bytes(*bytes);
+    let digit = |index: u32| usize::from(((line >> (8 * index)) as u8).wrapping_sub(b'0'));
+    let first = digit(1);
+    if line & 0xffff_00ff == u32::from_le_bytes([kind, 0, b'\r', b'\n']) {
+        return (1..=9).contains(&first).then_some((first, at + 4));
+    }
+    let two = first * 10 + digit(2);
+    let are_digits = (1..=9).contains(&first) && digit(2) <= 9;
+    if line & 0xff00_00ff == u32::from_le_bytes([kind, 0, 0, b'\r']) {
+        return are_digits.then_some((two, at + 5));
+    }
+    let is_three = bytes[0] == kind && are_digits && digit(3) <= 9 && buffer.get(at + 4) == Some(&b'\r');
+    is_three.then(|| (two * 10 + digit(3), at + 6))
+}
+
+/// As [`parse`], for requests of every kind.
+#[inline(never)]
+fn parse_any(
     buffer: &[u8],
     start: usize,
     limits: &RequestLimits,
@@ -389,7 +453,6 @@ enum Number {
 }
 
 /// Reads a decimal number that ends with `\r` and one more byte.
-#[inline]
 fn read_number(buffer: &[u8], position: usize) -> Number {
     let mut value: i64 = 0;
     let mut at = position;

@@ -117,6 +117,43 @@ fn a_long_request_in_pieces_stays_out_of_the_batch_until_it_is_whole() {
 }
 
 proptest! {
+    /// What is read the short way is what is read the long way, whatever the bytes.
+    #[test]
+    fn common_requests_are_read_as_any(
+        requests in prop::collection::vec(prop::collection::vec(prop::collection::vec(any::<u8>(), 0..130), 1..11), 1..3),
+        changes in prop::collection::vec((any::<prop::sample::Index>(), prop::sample::select(b"*$\r\n019a".to_vec())), 0..4),
+        cut in any::<prop::sample::Index>(),
+        arguments_max in 1i64..12,
+        bulk_max_bytes in 1i64..140,
+    ) {
+        let mut input = encode(&requests);
+        for (at, byte) in changes {
+            let at = at.index(input.len());
+            input[at] = byte;
+        }
+        input.truncate(cut.index(input.len()) + 1);
+        let limits = RequestLimits { bulk_max_bytes, arguments_max, unauthenticated: false };
+        let before = Span { start: 7, end: 9 };
+        let (mut short, mut long) = (vec![before], vec![before]);
+        let end = parse_common(&input, 0, &limits, &mut short);
+        let parsed = parse_any(&input, 0, &limits, &mut Partial::default(), &mut long);
+        match end {
+            Some(end) => {
+                prop_assert!(matches!(parsed, Ok(Parsed::Complete(at)) if at == end), "{parsed:?}");
+                prop_assert_eq!(short, long);
+            }
+            None => prop_assert_eq!(short, vec![before]),
+        }
+    }
+
+    #[test]
+    fn common_requests_are_read_the_short_way(
+        request in prop::collection::vec(prop::collection::vec(any::<u8>(), 1..999), 1..=COMMON_ARGUMENTS_MAX),
+    ) {
+        let input = encode(&vec![request]);
+        prop_assert_eq!(parse_common(&input, 0, &RequestLimits::default(), &mut Vec::new()), Some(input.len()));
+    }
+
     #[test]
     fn any_fragmentation_gives_the_same_requests(
         requests in proptest::collection::vec(proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..30), 1..6), 0..6),

@@ -31,7 +31,7 @@ pub(crate) fn shards_of(entry: &Entry, args: &Args<'_>) -> Option<Vec<usize>> {
 }
 
 impl Worker {
-    /// Runs one request of a connection and writes its reply.
+    /// Runs one request of a connection and writes its reply. `hash` is that of a plain command's key.
     #[inline]
     pub(crate) fn request(
         &mut self,
@@ -39,16 +39,17 @@ impl Worker {
         reply: &mut Reply,
         args: &Args<'_>,
         entry: Option<&'static Entry>,
-        hash: Option<u64>,
+        hash: u64,
     ) {
         let Some(entry) = entry else { return self.unknown_command(connection, reply, args) };
-        let plain = entry.is_plain && connection.session.special == 0;
-        if plain && self.shared.detour.load(Ordering::Relaxed) == 0 && entry.spec.takes(args.len()) {
-            let (Some(index), Some(hash)) = (entry.single_key, hash) else { return };
+        if let Some(index) = entry.plain_key
+            && connection.session.special == 0
+            && self.shared.detour.load(Ordering::Relaxed) == 0
+            && entry.spec.takes(args.len())
+        {
             self.keys.db = connection.session.db;
-            let key = Key { bytes: args.at(index), hash };
-            self.keys.hold_one(key.shard());
-            self.run(connection, reply, entry, args, Some((index, hash)), false);
+            self.keys.hold_one(Key { bytes: &[], hash }.shard());
+            self.run_here(connection, reply, entry, args, Some((index, hash)), false);
             self.release_keys();
             self.after_command(connection, entry);
             return;
@@ -126,12 +127,12 @@ impl Worker {
         match shards_of(entry, args) {
             Some(shards) => {
                 self.keys.hold(shards);
-                self.run(connection, reply, entry, args, None, deny_blocking);
+                self.run(connection, reply, entry, args, deny_blocking);
                 self.after_held(connection, entry, args);
                 self.release_keys();
             }
             None => self.alone(|worker| {
-                worker.run(connection, reply, entry, args, None, deny_blocking);
+                worker.run(connection, reply, entry, args, deny_blocking);
                 worker.after_held(connection, entry, args);
             }),
         }
@@ -140,8 +141,20 @@ impl Worker {
     }
 
     /// Runs a command whose keys are held; statistics, slow log, errors.
-    #[inline]
     pub(crate) fn run(
+        &mut self,
+        connection: &mut Connection,
+        reply: &mut Reply,
+        entry: &'static Entry,
+        args: &Args<'_>,
+        deny_blocking: bool,
+    ) {
+        self.run_here(connection, reply, entry, args, None, deny_blocking);
+    }
+
+    /// As [`Worker::run`], made part of the caller: once, where most requests come by.
+    #[inline(always)]
+    fn run_here(
         &mut self,
         connection: &mut Connection,
         reply: &mut Reply,
@@ -204,17 +217,12 @@ impl Worker {
     /// Counts a request that has run for `ns`.
     #[inline]
     pub(crate) fn count_run(&mut self, connection: &Connection, entry: &Entry, args: &Args<'_>, ns: u64) {
-        let stats = &self.shared.threads[self.thread];
+        let stats = self.stats();
         stats.total_commands.add(1);
-        stats.commands[entry.told_as].record(ns, self.tracks_latency());
+        stats.commands[entry.told_as].record(ns, self.tracks_latency);
         if ns >= self.slow_ns || ns >= self.latency_ns {
             self.note_slow(connection, entry, args, ns);
         }
-    }
-
-    #[inline]
-    fn tracks_latency(&self) -> bool {
-        self.config.current().latency_tracking
     }
 
     #[cold]

@@ -34,8 +34,9 @@ pub struct Entry {
     pub parent: Option<usize>,
     /// [`Spec::single_key`], computed once.
     pub single_key: Option<usize>,
-    /// Runs with one key's shard held and nothing special: the path that the hot commands take.
-    pub is_plain: bool,
+    /// The only key's argument, if the command runs with that key's shard held and nothing special: the path that the hot
+    /// commands take.
+    pub plain_key: Option<usize>,
 }
 
 impl Entry {
@@ -137,12 +138,13 @@ impl Registry {
             subcommands: Vec::new(),
             parent,
             single_key: spec.single_key(),
-            is_plain: matches!(run, Run::Data(_))
-                && spec.single_key().is_some()
-                && command.subcommands.is_empty()
-                && parent.is_none()
-                && spec.undeclared_keys.is_none()
-                && !special,
+            plain_key: spec.single_key().filter(|_| {
+                matches!(run, Run::Data(_))
+                    && command.subcommands.is_empty()
+                    && parent.is_none()
+                    && spec.undeclared_keys.is_none()
+                    && !special
+            }),
         });
         id
     }

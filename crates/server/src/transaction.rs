@@ -112,7 +112,7 @@ fn run_unless_changed(call: &mut Call<'_>, transaction: &Transaction) {
         if connection.session.special & special::NO_TOUCH != 0 && !crate::checks::tells_of_access(entry) {
             worker.keys.touch = martlet_engine::Touch::Nothing;
         }
-        worker.run(connection, reply, entry, &args, None, true);
+        worker.run(connection, reply, entry, &args, true);
         worker.after_held(connection, entry, &args);
         if worker.keys.effects.has_news() {
             worker.tell_news();

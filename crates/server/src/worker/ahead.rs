@@ -12,36 +12,55 @@ use martlet_protocol::request::{Args, Parsed, Partial, RequestLimits, parse};
 use super::Worker;
 use super::input::{Batch, Request};
 use crate::connection::Connection;
-use crate::registry::Entry;
 
 /// Databases with fewer keys fit the caches: nothing is prefetched for them.
 const PREFETCH_KEYS_PER_SHARD: usize = 24;
 
-/// A plain command's request.
+/// The key of a plain command's request.
 #[derive(Copy, Clone)]
-struct Planned<'a> {
+struct Planned {
     db: usize,
     hash: u64,
-    entry: &'static Entry,
-    args: Args<'a>,
 }
 
-impl<'a> Planned<'a> {
-    /// What `request` will ask of the keys, if it is a plain command's; its arguments are in `input`.
-    fn new(db: usize, input: &'a [u8], batch: &'a Batch, request: &Request) -> Option<Planned<'a>> {
-        let entry = request.entry.filter(|entry| entry.is_plain)?;
+/// The member, within its key's value, of a plain command's request.
+#[derive(Copy, Clone)]
+struct Member<'a> {
+    db: usize,
+    key: Key<'a>,
+    bytes: &'a [u8],
+}
+
+impl<'a> Member<'a> {
+    /// What `request` looks for, if it is something; its arguments are in `input`.
+    fn new(db: usize, input: &'a [u8], batch: &Batch, request: &Request) -> Option<Member<'a>> {
+        let entry = request.entry?;
+        let (key, member) = (entry.plain_key?, entry.spec.member?);
         let first = request.first_span as usize;
         let spans = batch.spans.get(first..first + request.span_count as usize)?;
-        Some(Planned { db, hash: request.hash, entry, args: Args::new(input, spans) })
+        let arg = |index: usize| {
+            let span = spans.get(index)?;
+            input.get(span.start as usize..span.end as usize)
+        };
+        Some(Member { db, key: Key { bytes: arg(key)?, hash: request.hash }, bytes: arg(member)? })
     }
+}
+
+fn is_plain(request: &Request) -> bool {
+    request.entry.is_some_and(|entry| entry.plain_key.is_some())
 }
 
 impl Worker {
     /// Lets the cache misses of a batch's keys overlap.
     pub(super) fn prefetch_batch(&self, db: usize, input: &[u8], batch: &mut Batch) {
         let mut wanted = std::mem::take(&mut batch.wanted);
-        let planned = batch.requests.iter().filter_map(|request| Planned::new(db, input, batch, request));
-        self.prefetch(planned, &mut wanted);
+        let plain = batch.requests.iter().filter(|request| is_plain(request));
+        self.prefetch_keys(plain.map(|request| Planned { db, hash: request.hash }), &mut wanted);
+        if batch.names_members {
+            let requests = batch.requests.iter();
+            let members = requests.filter_map(|request| Member::new(db, input, batch, request));
+            self.prefetch_members(members, &mut wanted);
+        }
         batch.wanted = wanted;
     }
 
@@ -55,6 +74,7 @@ impl Worker {
         let mut batch = std::mem::take(&mut self.batch);
         batch.spans.clear();
         batch.requests.clear();
+        batch.names_members = false;
         for (at, arrival) in arrivals.iter().enumerate() {
             let Some(connection) = self.connection_at(arrival.token) else { continue };
             prefetch_object(&raw const *connection.info);
@@ -64,12 +84,18 @@ impl Worker {
             }
         }
         let mut wanted = std::mem::take(&mut batch.wanted);
-        let planned = batch.requests.iter().filter_map(|request| {
+        let plain = batch.requests.iter().filter_map(|request| {
             let arrival = arrivals.get(request.start as usize)?;
-            let db = self.connection_at(arrival.token)?.session.db;
-            Planned::new(db, arrival.data, &batch, request)
+            Some((self.connection_at(arrival.token)?.session.db, arrival.data, request))
         });
-        self.prefetch(planned, &mut wanted);
+        self.prefetch_keys(
+            plain.clone().map(|(db, _, request)| Planned { db, hash: request.hash }),
+            &mut wanted,
+        );
+        if batch.names_members {
+            let members = plain.filter_map(|(db, data, request)| Member::new(db, data, &batch, request));
+            self.prefetch_members(members, &mut wanted);
+        }
         batch.wanted = wanted;
         self.batch = batch;
     }
@@ -84,22 +110,24 @@ impl Worker {
         };
         let args = Args::new(data, &batch.spans[first_span..]);
         let entry = self.shared.registry.resolve(&args);
-        let Some(key) = entry.filter(|entry| entry.is_plain).and_then(|entry| entry.single_key) else {
+        let Some((entry, key)) = entry.and_then(|entry| Some((entry, entry.plain_key?))) else {
             return batch.spans.truncate(first_span);
         };
+        batch.names_members |= entry.spec.member.is_some();
         let span_count = (batch.spans.len() - first_span) as u32;
         let (first_span, hash) = (first_span as u32, hash_bytes(args.at(key)));
-        batch.requests.push(Request { first_span, span_count, start: arrival, end: end as u32, entry, hash });
+        let (end, entry) = (end as u32, Some(entry));
+        batch.requests.push(Request { first_span, span_count, start: arrival, end, entry, hash });
     }
 
     fn connection_at(&self, token: Token) -> Option<&Connection> {
         self.connections.get(token.index())?.as_deref()
     }
 
-    fn prefetch<'a>(&self, planned: impl Iterator<Item = Planned<'a>> + Clone, wanted: &mut Wanted) {
+    fn prefetch_keys(&self, planned: impl Iterator<Item = Planned> + Clone, wanted: &mut Wanted) {
         let engine = self.shared.engine;
-        planned.clone().for_each(|request| engine.prefetch_shard(request.hash));
-        for Planned { hash, db, .. } in planned.clone() {
+        planned.clone().for_each(|Planned { hash, .. }| engine.prefetch_shard(hash));
+        for Planned { hash, db } in planned.clone() {
             let is_large = engine.peek(hash, |shard| {
                 let db = shard.db(db);
                 let is_large = db.len() >= PREFETCH_KEYS_PER_SHARD;
@@ -112,17 +140,19 @@ impl Worker {
         }
         if !wanted.is_empty() {
             wanted.ask();
-            for Planned { hash, db, .. } in planned.clone() {
+            for Planned { hash, db } in planned {
                 engine.peek(hash, |shard| shard.db(db).want_entry(hash, wanted));
             }
             wanted.ask();
         }
+    }
+
+    fn prefetch_members<'a>(&self, members: impl Iterator<Item = Member<'a>> + Clone, wanted: &mut Wanted) {
         for is_known in [false, true] {
-            for Planned { db, hash, entry, args } in planned.clone() {
-                let (Some(key), Some(member)) = (entry.single_key, entry.spec.member) else { continue };
-                let key = Key { bytes: args.at(key), hash };
-                let member = args.at(member);
-                engine.peek(hash, |shard| shard.db(db).want_member(&key, member, is_known, wanted));
+            for Member { db, key, bytes } in members.clone() {
+                self.shared
+                    .engine
+                    .peek(key.hash, |shard| shard.db(db).want_member(&key, bytes, is_known, wanted));
             }
             if wanted.is_empty() {
                 break;

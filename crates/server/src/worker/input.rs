@@ -37,8 +37,34 @@ pub(super) struct Request {
     pub start: u32,
     pub end: u32,
     pub entry: Option<&'static Entry>,
-    /// Hash of the only key; meaningful for plain commands.
+    /// Hash of a plain command's key.
     pub hash: u64,
+}
+
+/// A short name as a number: its bytes and their count. 0 for one that cannot be told that way.
+#[inline(always)]
+fn name_word(input: &[u8], name: Span) -> u64 {
+    let len = name.end.wrapping_sub(name.start);
+    let following = input.get(name.start as usize..).and_then(|rest| rest.first_chunk());
+    let Some(bytes) = following.filter(|_| (1..8).contains(&len)) else { return 0 };
+    u64::from_le_bytes(*bytes) << (64 - 8 * len) | u64::from(len)
+}
+
+/// A command's name and what it stands for. Pipelines repeat a command: the last one is looked at first.
+#[derive(Default)]
+struct Named<'a> {
+    /// See [`name_word`]; 0 for none.
+    word: u64,
+    /// Where `word` does not tell it.
+    name: &'a [u8],
+    entry: Option<&'static Entry>,
+}
+
+impl<'a> Named<'a> {
+    #[inline(always)]
+    fn is(&self, word: u64, name: impl FnOnce() -> &'a [u8]) -> bool {
+        if word != 0 { word == self.word } else { !self.name.is_empty() && self.name == name() }
+    }
 }
 
 /// Requests parsed ahead; reused from batch to batch.
@@ -46,6 +72,8 @@ pub(super) struct Request {
 pub(super) struct Batch {
     pub spans: Vec<Span>,
     pub requests: Vec<Request>,
+    /// A request's command looks for a member of its key's value.
+    pub names_members: bool,
     pub wanted: Wanted,
 }
 
@@ -216,33 +244,34 @@ impl Worker {
         // Before authentication the limits may change with every request.
         let most = if limits.unauthenticated { 1 } else { BATCH_REQUESTS };
         let mut at = start;
-        // Pipelines repeat a command: the name of the last is looked at first, unless it is one of a container's.
-        let mut last: (&[u8], Option<&'static Entry>) = (&[], None);
+        let mut last = Named::default();
+        batch.names_members = false;
         while batch.requests.len() < most {
             let first_span = batch.spans.len();
             match parse(input, at, &limits, &mut connection.partial, &mut batch.spans)? {
                 Parsed::Incomplete => break,
                 Parsed::Complete(end) => {
-                    let args = Args::new(input, &batch.spans[first_span..]);
-                    let span = batch.spans.get(first_span);
-                    let name = span.and_then(|s| input.get(s.start as usize..s.end as usize)).unwrap_or(&[]);
-                    if name != last.0 || name.is_empty() {
+                    let spans = &batch.spans[first_span..];
+                    let args = Args::new(input, spans);
+                    let name = spans.first().copied().unwrap_or(Span { start: 0, end: 0 });
+                    let word = name_word(input, name);
+                    let name = || input.get(name.start as usize..name.end as usize).unwrap_or(&[]);
+                    if !last.is(word, name) {
                         let entry = self.shared.registry.resolve(&args);
+                        // A container's subcommands are not told by its name.
                         let is_all = entry.is_some_and(|e| e.parent.is_none() && !e.is_container());
-                        last = (if is_all { name } else { &[] }, entry);
+                        let (word, name) = if is_all { (word, name()) } else { (0, &[][..]) };
+                        last = Named { word, name, entry };
+                        batch.names_members |= entry.is_some_and(|e| e.spec.member.is_some());
                     }
-                    let entry = last.1;
-                    let hash = match entry.and_then(|e| e.single_key) {
-                        Some(index) => hash_bytes(args.at(index)),
-                        None => 0,
-                    };
+                    let key = last.entry.and_then(|entry| entry.plain_key);
                     batch.requests.push(Request {
                         first_span: first_span as u32,
-                        span_count: (batch.spans.len() - first_span) as u32,
+                        span_count: spans.len() as u32,
                         start: at as u32,
                         end: end as u32,
-                        entry,
-                        hash,
+                        entry: last.entry,
+                        hash: key.map_or(0, |index| hash_bytes(args.at(index))),
                     });
                     at = end;
                 }
@@ -272,13 +301,12 @@ impl Worker {
                 if let Some(words) = inline_words(bytes) {
                     let args = words.view();
                     let entry = self.shared.registry.resolve(&args);
-                    let hash = entry.and_then(|e| e.single_key).map(|index| hash_bytes(args.at(index)));
+                    let key = entry.and_then(|entry| entry.plain_key);
+                    let hash = key.map_or(0, |index| hash_bytes(args.at(index)));
                     self.request(connection, reply, &args, entry, hash);
                 }
             } else {
-                let args = Args::new(input, spans);
-                let hash = request.entry.and_then(|e| e.single_key).map(|_| request.hash);
-                self.request(connection, reply, &args, request.entry, hash);
+                self.request(connection, reply, &Args::new(input, spans), request.entry, request.hash);
             }
             if let Some(Hold::Paused) = connection.hold {
                 // The request itself is run again when the pause is over.

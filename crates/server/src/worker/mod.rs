@@ -49,6 +49,8 @@ pub struct Worker {
     pub shared: &'static Shared,
     /// This thread's number.
     pub thread: usize,
+    /// This thread's counters.
+    stats: &'static ThreadStats,
     /// This thread's view of the keys.
     pub keys: Keys,
     /// The configuration as of this loop.
@@ -67,6 +69,8 @@ pub struct Worker {
     pub slow_ns: u64,
     /// Commands slower than this go to the latency monitor, in nanoseconds.
     pub latency_ns: u64,
+    /// Whether commands' times are kept as histograms.
+    pub tracks_latency: bool,
     connections: Vec<Option<Box<Connection>>>,
     generations: Vec<u32>,
     free: Vec<u32>,
@@ -114,6 +118,7 @@ impl Worker {
         let mut worker = Worker {
             shared,
             thread,
+            stats: &shared.threads[thread],
             keys: Keys::new(shared.engine, thread, Random::from_entropy()),
             settings: Arc::default(),
             config,
@@ -123,6 +128,7 @@ impl Worker {
             looked_ms: 0,
             slow_ns: u64::MAX,
             latency_ns: u64::MAX,
+            tracks_latency: true,
             connections: Vec::new(),
             generations: Vec::new(),
             free: Vec::new(),
@@ -154,7 +160,7 @@ impl Worker {
     /// This thread's counters.
     #[inline]
     pub fn stats(&self) -> &'static ThreadStats {
-        &self.shared.threads[self.thread]
+        self.stats
     }
 
     /// The configuration as of this loop.
@@ -175,6 +181,7 @@ impl Worker {
             0 => u64::MAX,
             ms => ms.saturating_mul(1_000_000),
         };
+        self.tracks_latency = config.latency_tracking;
         self.note_memory_limit();
         self.shared.note_disk_state();
         self.keys.effects.wanted_events = crate::settings::wanted_events(&config);
