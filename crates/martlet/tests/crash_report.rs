@@ -114,3 +114,23 @@ fn an_alarm_shows_where_all_threads_are_and_stops_nothing() {
     }
     assert_in_order(&server.log(), &["WATCHDOG TIMER EXPIRED", "Received SIGALRM from PID", "poll"]);
 }
+
+#[test]
+fn the_watchdog_shows_what_a_thread_is_busy_with() {
+    let server = start(&["--watchdog-period", "1"]);
+    let mut client = Client::connect(server.address()).unwrap();
+    let mut command = |line: &str| client.command(&line.split(' ').collect::<Vec<_>>()).unwrap();
+    // Two background steps are the least, as in Redis.
+    let is_set = |reply: martlet_client::resp::Reply, value: &str| {
+        assert_eq!(reply.items().unwrap()[1].text(), Some(value.as_bytes()));
+    };
+    is_set(command("CONFIG GET watchdog-period"), "200");
+    command("CONFIG SET hz 100");
+    command("CONFIG SET watchdog-period 30");
+    is_set(command("CONFIG GET watchdog-period"), "30");
+    while !server.log().contains("STACK TRACE DONE") {
+        assert_eq!(command("DEBUG SLEEP 0.2").text(), Some(b"OK".as_slice()));
+    }
+    assert_in_order(&server.log(), &["WATCHDOG TIMER EXPIRED", "STACK TRACE", " *", "debug::sleep", "poll"]);
+    assert!(!server.log().contains("Received SIGALRM"));
+}

@@ -42,7 +42,8 @@ fn report(shared: &'static Shared, log: &Log, cause: &Cause, trace: &Trace) {
     match cause {
         Cause::Alarm(signal) => {
             log.raw("\n--- WATCHDOG TIMER EXPIRED ---\n");
-            if let Some((pid, uid)) = signal.sender {
+            // Otherwise the watchdog of this process has sent it.
+            if let Some((pid, uid)) = signal.sender.filter(|&(pid, _)| pid as u32 != std::process::id()) {
                 tracing::warn!("Received SIGALRM from PID: {pid}, UID: {uid}");
             }
             log.raw(&stack_traces(trace));

@@ -27,4 +27,5 @@ pub mod startup;
 pub mod stats;
 pub mod tracking;
 mod transaction;
+mod watchdog;
 pub mod worker;

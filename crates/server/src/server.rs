@@ -65,6 +65,7 @@ fn serve(prepared: Prepared) -> Result<(), String> {
     shared.port.store(u32::from(config.port), Ordering::Relaxed);
     crate::crash::install(shared, &prepared.log)?;
     guard_thread();
+    crate::watchdog::install(shared);
 
     let tcp = listeners::tcp(&config)?;
     let unix = listeners::unix(&config)?;

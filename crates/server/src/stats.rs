@@ -1,7 +1,7 @@
 //! What is counted: per thread and command without locks, once for all where it is rare.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock};
 
 use martlet_engine::Counter;
@@ -81,6 +81,10 @@ pub struct ThreadStats {
     pub net_input_bytes: Counter,
     /// Bytes sent.
     pub net_output_bytes: Counter,
+    /// Rises whenever it begins something that may take long, or has ended it: odd while it is busy.
+    pub turns: AtomicU64,
+    /// The kernel's number of the thread; 0 until it begins.
+    pub kernel_id: AtomicI32,
     /// Loops, and microseconds in them.
     pub loops: Counter,
     /// Microseconds between waking and sleeping.
@@ -106,6 +110,8 @@ impl ThreadStats {
             connections_received: Counter::default(),
             net_input_bytes: Counter::default(),
             net_output_bytes: Counter::default(),
+            turns: AtomicU64::new(0),
+            kernel_id: AtomicI32::new(0),
             loops: Counter::default(),
             loop_us: Counter::default(),
             reads_processed: Counter::default(),
@@ -114,6 +120,18 @@ impl ThreadStats {
             expired_active: Counter::default(),
             expired_lag_ms: Histogram::default(),
         }
+    }
+
+    /// The thread is busy from now on: with something else, if it was.
+    #[inline]
+    pub fn begin(&self) {
+        self.turns.store((self.turns.load(Ordering::Relaxed) + 1) | 1, Ordering::Relaxed);
+    }
+
+    /// The thread rests.
+    #[inline]
+    pub fn rest(&self) {
+        self.turns.store((self.turns.load(Ordering::Relaxed) + 1) & !1, Ordering::Relaxed);
     }
 
     /// Notes that a key was deleted `lag_ms` after its time.

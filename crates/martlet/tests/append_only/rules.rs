@@ -26,13 +26,19 @@ fn on_disk(reply: &Reply) -> i64 {
     items[0].integer().unwrap()
 }
 
+/// Writes, and asks for as long as this whether that is on disk.
+fn write_and_wait(client: &mut Client, line: &str, timeout_ms: &str) -> Reply {
+    assert!(!client.command(&line.split(' ').collect::<Vec<_>>()).unwrap().is_error());
+    client.command(&["WAITAOF", "1", "0", timeout_ms]).unwrap()
+}
+
 #[test]
 fn waitaof_answers_when_the_disk_has_it() {
     let directory = tempfile::tempdir().unwrap();
     let server = start(OURS, directory.path(), &["--appendfsync", "everysec"]).unwrap();
+    let mut client = Client::connect(server.address()).unwrap();
     for i in 0..3 {
-        run(&server, 0, &format!("SET k{i} 1"));
-        assert_eq!(on_disk(&run(&server, 0, "WAITAOF 1 0 0")), 1);
+        assert_eq!(on_disk(&write_and_wait(&mut client, &format!("SET k{i} 1"), "0")), 1);
     }
     // Nobody replicates: only the time ends it.
     assert_eq!(on_disk(&run(&server, 0, "WAITAOF 0 1 1")), 1);
@@ -56,10 +62,16 @@ fn waitaof_answers_when_the_disk_has_it() {
 
 const WITHOUT_FILE: &str = "ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.";
 
-/// A client that has asked for something and is blocked now, as the one after `before` others; and its id.
-fn blocked(server: &Server, before: u64, resp3: bool, line: &str) -> (Client, i64) {
+/// A client that has written something.
+fn writer(server: &Server, resp3: bool) -> Client {
     let mut client = Client::connect(server.address()).unwrap();
     client.command(&["HELLO", if resp3 { "3" } else { "2" }]).unwrap();
+    assert!(!client.command(&["SET", "k", "written"]).unwrap().is_error());
+    client
+}
+
+/// Has a client ask for something and be blocked, as the one after `before` others; it, and its id.
+fn blocked(server: &Server, mut client: Client, before: u64, line: &str) -> (Client, i64) {
     let id = client.command(&["CLIENT", "ID"]).unwrap().integer().unwrap();
     client.send(&line.split(' ').collect::<Vec<_>>()).unwrap();
     ask_until(server, "INFO clients", &format!("blocked_clients:{}\r\n", before + 1));
@@ -74,17 +86,22 @@ fn waitaof_waits_while_the_disk_refuses() {
     let mut ask = |line: &str| ours.command(&line.split(' ').collect::<Vec<_>>()).unwrap();
     ask("SET k 0");
     assert_eq!(on_disk(&ask("WAITAOF 1 0 0")), 1);
+    // What these write is not forced to disk by itself.
+    ask("CONFIG SET appendfsync no");
+    let [first, second, third, fourth] = [true, false, true, false].map(|resp3| writer(&server, resp3));
     limit_files(&server, Some(0));
     ask("SET k 1");
     ask_until(&server, "INFO persistence", "aof_last_write_status:err");
-    let (mut waiting, _) = blocked(&server, 0, true, "WAITAOF 1 0 0");
-    let (mut second, _) = blocked(&server, 1, false, "WAITAOF 1 0 0");
+    let (mut waiting, _) = blocked(&server, first, 0, "WAITAOF 1 0 0");
+    let (mut second, _) = blocked(&server, second, 1, "WAITAOF 1 0 0");
+    // Who has written nothing has nothing to wait for, whatever others have.
+    assert_eq!(on_disk(&run(&server, 0, "WAITAOF 1 0 0")), 1);
     // Its time, or another client, ends the wait.
     assert_eq!(on_disk(&ask("WAITAOF 1 0 20")), 0);
-    let (mut unblocked, id) = blocked(&server, 2, true, "WAITAOF 1 0 0");
+    let (mut unblocked, id) = blocked(&server, third, 2, "WAITAOF 1 0 0");
     assert_eq!(ask(&format!("CLIENT UNBLOCK {id}")).integer(), Some(1));
     assert_eq!(unblocked.read_raw(12).unwrap(), b"*2\r\n:0\r\n:0\r\n");
-    let (mut unblocked, id) = blocked(&server, 2, false, "WAITAOF 1 0 0");
+    let (mut unblocked, id) = blocked(&server, fourth, 2, "WAITAOF 1 0 0");
     assert_eq!(ask(&format!("CLIENT UNBLOCK {id} ERROR")).integer(), Some(1));
     let text = "UNBLOCKED client unblocked via CLIENT UNBLOCK";
     assert_eq!(unblocked.read_reply().unwrap(), Reply::Error(text.into()));
@@ -97,6 +114,7 @@ fn waitaof_waits_while_the_disk_refuses() {
         replies.items().unwrap().iter().map(on_disk).collect::<Vec<_>>()
     };
     assert_eq!(in_transaction(), [0, 0]);
+    run(&server, 0, "CONFIG SET appendfsync everysec");
     limit_files(&server, None);
     assert_eq!(waiting.read_raw(12).unwrap(), b"*2\r\n:1\r\n:0\r\n");
     assert_eq!(on_disk(&second.read_reply().unwrap()), 1);
@@ -109,12 +127,11 @@ fn waitaof_ends_when_the_file_is_switched_off() {
     let directory = tempfile::tempdir().unwrap();
     let options = ["--appendfsync", "no", "--io-threads", "2"];
     let server = start(OURS, directory.path(), &options).unwrap();
-    run(&server, 0, "SET k 1");
     // Nothing is forced to disk by itself.
     let mut clients: Vec<_> = ["WAITAOF 1 0 0", "WAITAOF 1 1 0", "WAITAOF 1 0 0", "WAITAOF 0 1 0"]
         .iter()
         .zip(0..)
-        .map(|(line, before)| blocked(&server, before, before % 2 == 0, line))
+        .map(|(line, before)| blocked(&server, writer(&server, before % 2 == 0), before, line))
         .collect();
     run(&server, 0, "CONFIG SET appendonly no");
     let (mut for_replica, id) = clients.pop().unwrap();
@@ -132,11 +149,11 @@ fn nothing_is_forced_to_disk_during_a_rewrite_or_a_save_if_that_is_wanted() {
     let options = ["--appendfsync", "everysec", "--no-appendfsync-on-rewrite", "yes"];
     let server = start(OURS, directory.path(), &options).unwrap();
     run(&server, 0, "DEBUG POPULATE 2000");
+    let mut client = Client::connect(server.address()).unwrap();
     for (command, field) in
         [("BGSAVE", "rdb_bgsave_in_progress"), ("BGREWRITEAOF", "aof_rewrite_in_progress")]
     {
-        run(&server, 0, "SET k before");
-        assert_eq!(on_disk(&run(&server, 0, "WAITAOF 1 0 0")), 1);
+        assert_eq!(on_disk(&write_and_wait(&mut client, "SET k before", "0")), 1);
         run(&server, 0, "CONFIG SET rdb-key-save-delay 20000");
         let files = || listed_bytes(directory.path());
         let before = files();
@@ -148,13 +165,12 @@ fn nothing_is_forced_to_disk_during_a_rewrite_or_a_save_if_that_is_wanted() {
             run(&server, 0, "SET k meanwhile");
         }
         // Longer than a second, after which it would be forced to disk otherwise.
-        assert_eq!(on_disk(&run(&server, 0, "WAITAOF 1 0 1500")), 0, "{command}");
+        assert_eq!(on_disk(&write_and_wait(&mut client, "SET k meanwhile", "1500")), 0, "{command}");
         run(&server, 0, "CONFIG SET no-appendfsync-on-rewrite no");
-        assert_eq!(on_disk(&run(&server, 0, "WAITAOF 1 0 0")), 1, "{command}");
+        assert_eq!(on_disk(&client.command(&["WAITAOF", "1", "0", "0"]).unwrap()), 1, "{command}");
         assert_eq!(info(&server, field), 1);
         run(&server, 0, "CONFIG SET no-appendfsync-on-rewrite yes");
-        run(&server, 0, "SET k behind");
-        let (mut waiting, _) = blocked(&server, 0, false, "WAITAOF 1 0 0");
+        let (mut waiting, _) = blocked(&server, writer(&server, false), 0, "WAITAOF 1 0 0");
         run(&server, 0, "CONFIG SET rdb-key-save-delay 0");
         // Its end has it forced to disk.
         assert_eq!(on_disk(&waiting.read_reply().unwrap()), 1, "{command}");

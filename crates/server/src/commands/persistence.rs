@@ -135,14 +135,19 @@ fn waitaof(call: &mut Call<'_>) -> Outcome {
     let deadline_ms = call.worker.now_ms.checked_add(timeout_ms);
     let deadline_ms = deadline_ms.ok_or(Error::Fixed("ERR timeout is out of range"))?;
     let shared = call.worker.shared;
-    let is_off = shared.persistence.log.facts().phase == Phase::Off;
-    if local > 0 && is_off {
+    let phase = shared.persistence.log.facts().phase;
+    if local > 0 && phase == Phase::Off {
         return Err(Error::Fixed(WITHOUT_LOG));
     }
     let journal = &shared.engine.journal;
-    // Without a file nothing comes to be on disk.
-    let (end, is_on_disk) =
-        if is_off { (Position::MAX, false) } else { (journal.end(), !journal.is_behind()) };
+    let end = match phase {
+        // Without a file nothing comes to be on disk.
+        Phase::Off => Position::MAX,
+        // What the client wrote before it was switched on is in the base that is being written.
+        Phase::Starting => journal.end(),
+        Phase::On => call.connection.recorded,
+    };
+    let is_on_disk = end <= journal.durable();
     let is_met = i64::from(is_on_disk) >= local && replicas == 0;
     if is_met || call.deny_blocking {
         TimeoutReply::OnDisk(end).write(call.reply, journal.durable());

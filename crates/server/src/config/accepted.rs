@@ -113,8 +113,6 @@ parameter_table! {
     /// TLS connections accepted before commands run again
     max_new_tls_connections_per_cycle: u32 = 1
         => "max-new-tls-connections-per-cycle", Integer(1, 1000), MODIFIABLE, FAIR_ACCEPT;
-    /// Milliseconds after which a stall is logged
-    watchdog_period_ms: u32 = 0 => "watchdog-period", Integer(0, INT_MAX), MODIFIABLE|HIDDEN, DEBUGGING;
     /// Let clients write keys that expired, to import data
     import_mode: bool = false
         => "import-mode", YesNo, MODIFIABLE, Moot("an expired key is always gone; import with RESTORE");

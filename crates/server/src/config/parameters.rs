@@ -198,6 +198,8 @@ parameter_table! {
 
     /// Background steps per second, kept between 1 and 500
     hz: u32 = 10 => "hz", Integer(0, INT_MAX), MODIFIABLE, Honoured;
+    /// Milliseconds for which a thread may be busy before the log shows where all are, two background steps at least; 0 for ever
+    watchdog_period_ms: u32 = 0 => "watchdog-period", Integer(0, INT_MAX), MODIFIABLE|HIDDEN, Honoured;
     /// Microseconds above which a command enters the slow log; negative logs none
     slowlog_log_slower_than_us: i64 = 10_000 => "slowlog-log-slower-than" | "commandlog-execution-slower-than",
         Integer(-1, LONG_MAX), MODIFIABLE, Honoured;
@@ -484,6 +486,9 @@ impl Config {
     /// Brings values that are only hints into their range.
     pub(super) fn normalise(&mut self) {
         self.hz = self.hz.clamp(1, 500);
+        if self.watchdog_period_ms > 0 {
+            self.watchdog_period_ms = self.watchdog_period_ms.max(2 * (1000 / self.hz));
+        }
     }
 }
 

@@ -143,7 +143,8 @@ fn name_of(thread: i32) -> String {
     name.trim_end().to_owned()
 }
 
-fn this_thread() -> i32 {
+/// The kernel's number of the calling thread.
+pub fn this_thread() -> i32 {
     // SAFETY: it has no conditions.
     unsafe { libc::gettid() }
 }
@@ -342,6 +343,12 @@ pub fn other_traces(but: i32) -> Vec<Trace> {
     let mut traces: Vec<Trace> = threads.filter(is_ours).map(trace_of).collect();
     traces.sort_by_key(|trace| trace.thread);
     traces
+}
+
+/// Has the alarm's report begin with this thread of the process: see [`Cause::Alarm`].
+pub fn alarm(thread: i32) {
+    // SAFETY: the handler was set up before any thread that is known by its number; one that is gone is refused.
+    unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, libc::SIGALRM) };
 }
 
 fn trace_of(thread: i32) -> Trace {

@@ -15,7 +15,8 @@ mod usage;
 
 pub use background::{PidFile, daemonize};
 pub(crate) use crash::{
-    Cause, Signal, Trace, end_after_panic, guard_thread, other_traces, segfault, watch_crashes,
+    Cause, Signal, Trace, alarm, end_after_panic, guard_thread, other_traces, segfault, this_thread,
+    watch_crashes,
 };
 pub use limits::{OpenFiles, RESERVED_FILES, adjust_open_files, backlog_warning, system_warnings};
 pub use notify::{Supervisor, find_supervisor};

@@ -87,6 +87,8 @@ impl Worker {
                 self.keys.hold_one(shard);
                 let more = self.keys.expire_due(shard, EXPIRE_SLICE, |lag_ms| stats.record_expiry(lag_ms));
                 self.release_keys();
+                // It is no client's own write.
+                self.keys.recorded = 0;
                 if !more || clock.elapsed_ns(began, clock.raw()) > EXPIRE_BUDGET_NS {
                     break;
                 }

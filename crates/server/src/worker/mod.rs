@@ -240,6 +240,7 @@ impl Worker {
         if !self.is_inside {
             self.shared.engine.gate.enter(self.thread);
             self.is_inside = true;
+            self.stats().begin();
             self.has_worked = true;
             self.refresh_time();
             self.keys.effects.recording = self.shared.engine.journal.is_on();
@@ -252,6 +253,7 @@ impl Worker {
     #[inline]
     pub fn leave(&mut self) {
         if self.is_inside {
+            self.stats().rest();
             self.shared.engine.gate.leave(self.thread);
             self.is_inside = false;
         }
@@ -260,6 +262,7 @@ impl Worker {
     /// Runs `work` alone: behind the closed gate, with all shards held.
     pub fn alone<R>(&mut self, work: impl FnOnce(&mut Worker) -> R) -> R {
         self.leave();
+        self.stats().begin();
         let gate = &self.shared.engine.gate;
         let result = gate.closed(|| {
             self.keys.hold_all();
@@ -320,6 +323,7 @@ impl Worker {
     /// # Errors
     /// When the backend breaks.
     pub fn run_loop(&mut self, backend: &mut dyn Backend) -> std::io::Result<()> {
+        self.stats().kernel_id.store(crate::process::this_thread(), std::sync::atomic::Ordering::Relaxed);
         while !self.shared.stopping.load(std::sync::atomic::Ordering::Relaxed) {
             let timeout = self.sleep();
             self.leave();

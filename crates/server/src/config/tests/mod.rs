@@ -34,6 +34,8 @@ fn other_value(parameter: &Parameter) -> String {
         |texts: &[&str]| texts.iter().find(|text| !is_default(text)).copied().unwrap_or_default().to_string();
     match parameter.kind {
         Kind::YesNo => choose(&["yes", "no"]),
+        // What is less than two background steps is raised.
+        Kind::Integer(..) if parameter.name == "watchdog-period" => "1007".into(),
         Kind::Integer(min, max) => choose(&[&(min + 7).min(max).to_string(), &(min + 1).to_string()]),
         Kind::Octal(..) => "640".into(),
         Kind::Memory(min, _) => (min + 3).to_string(),
