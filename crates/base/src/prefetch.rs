@@ -35,6 +35,11 @@ impl Wanted {
         self.0.is_empty()
     }
 
+    /// How many are noted.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
     /// Asks for all that were noted, and forgets them.
     #[inline]
     pub fn ask(&mut self) {

@@ -10,17 +10,22 @@
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crossbeam_utils::CachePadded;
 use martlet_base::limits::SHARD_COUNT;
+use martlet_base::prefetch::Wanted;
 use martlet_base::thread::cpu_ns;
 use martlet_keyspace::{Db, Entry, Key, ORDERS, Shard, StrValue, Value};
 
 use crate::engine::{Engine, Held};
 
-/// Keys that are taken under one hold of a shard's lock, about: some tens of microseconds.
+/// Keys that are taken under one hold of a shard's lock, about: some microseconds.
 const SLICE_KEYS: usize = 64;
+
+/// How long a walk goes on before it lets others run while it holds nothing. The kernel lets a thread that has just begun go on for
+/// longer than that (1.4 ms with two cores), so that it is not while a shard is held that others take its place.
+const REST_INTERVAL: Duration = Duration::from_micros(700);
 
 /// The content of a key at the cut.
 #[derive(Copy, Clone, Debug)]
@@ -262,18 +267,22 @@ pub struct Walk {
     /// `None` behind the closed gate.
     thread: Option<usize>,
     shard: Option<usize>,
+    /// Room for what the next slice will look at.
+    wanted: Wanted,
+    /// When others were last let run.
+    rested: Instant,
 }
 
 impl Walk {
     /// A walk by the thread of this number.
     pub fn new(engine: &'static Engine, thread: usize) -> Walk {
-        Walk { engine, thread: Some(thread), shard: None }
+        Walk { engine, thread: Some(thread), shard: None, wanted: Wanted::default(), rested: Instant::now() }
     }
 
     /// A walk behind the closed gate, on behalf of the thread for which it is closed and which touches nothing meanwhile. Its own
     /// threads keep apart by the shards' locks.
     pub fn behind_gate(engine: &'static Engine) -> Walk {
-        Walk { engine, thread: None, shard: None }
+        Walk { engine, thread: None, shard: None, wanted: Wanted::default(), rested: Instant::now() }
     }
 
     /// Takes some keys into `out`, whose content is dropped before; false when there are no more. Nothing is held between calls.
@@ -283,6 +292,7 @@ impl Walk {
         out.clear();
         let snapshot = &self.engine.snapshot;
         std::mem::swap(out, &mut snapshot.saved());
+        self.rest();
         // However fast writers save, the walk goes on.
         let shard = match self.shard {
             Some(shard) => shard,
@@ -295,6 +305,7 @@ impl Walk {
                 next
             }
         };
+        self.look_ahead(shard);
         let mut finished = Vec::new();
         let is_done = self.hold(shard, |state, part| {
             part.follow(snapshot.epoch.load(Ordering::Relaxed), state);
@@ -311,6 +322,26 @@ impl Walk {
             snapshot.progress.walked.fetch_add(1, Ordering::Release);
         }
         true
+    }
+
+    /// Lets others run, if it is time for that.
+    fn rest(&mut self) {
+        if self.thread.is_some() && self.rested.elapsed() >= REST_INTERVAL {
+            std::thread::yield_now();
+            self.rested = Instant::now();
+        }
+    }
+
+    /// Has the processor fetch what the next slice will copy while nobody waits for the shard: most of a slice's time goes for that.
+    fn look_ahead(&mut self, shard: usize) {
+        let mut wanted = std::mem::take(&mut self.wanted);
+        let epoch = self.engine.snapshot.epoch.load(Ordering::Relaxed);
+        self.hold(shard, |state, part| {
+            part.follow(epoch, state);
+            want_slice(part, state, &mut wanted);
+        });
+        wanted.ask();
+        self.wanted = wanted;
     }
 
     /// Ends the snapshot, after each walk's [`Walk::take`] has returned false or when nobody wants the rest. Takes what writers have saved
@@ -336,14 +367,16 @@ impl Walk {
     fn hold<R>(&self, shard: usize, work: impl FnOnce(&Shard, &mut Part) -> R) -> R {
         let engine = self.engine;
         self.thread.iter().for_each(|&thread| engine.gate.enter(thread));
+        // Behind the gate nobody waits for a single shard. Asking for the processor time takes longer than a short hold.
+        let cpu = self.thread.map(|_| cpu_ns());
         engine.lock(shard);
-        // Behind the gate nobody waits for a single shard.
-        let began = self.thread.map(|_| (Instant::now(), cpu_ns()));
+        let began = cpu.map(|cpu| (Instant::now(), cpu));
         let mut held = Held::One(shard);
         let (state, part) = engine.state_and_part(&mut held, shard);
         let result = work(&state.keys, part);
         engine.release(&mut held);
         if let Some((instant, cpu)) = began {
+            // The second has what the thread spun in as well.
             let took = [instant.elapsed().as_nanos() as u64, cpu_ns() - cpu];
             for (longest, ns) in engine.snapshot.progress.longest_hold.iter().zip(took) {
                 longest.fetch_max(ns, Ordering::Relaxed);
@@ -351,6 +384,19 @@ impl Walk {
         }
         self.thread.iter().for_each(|&thread| engine.gate.leave(thread));
         result
+    }
+}
+
+/// Notes what [`take_slice`] will look at first.
+fn want_slice(part: &Part, shard: &Shard, wanted: &mut Wanted) {
+    let Some(pending) = part.pending.last() else { return };
+    let db = match &pending.place {
+        Place::Now(now) => shard.db(*now),
+        Place::Gone(content) => content,
+    };
+    let mut from = pending.from;
+    while from < ORDERS && wanted.len() < 2 * SLICE_KEYS {
+        from = db.want_walk(from, wanted);
     }
 }
 

@@ -593,6 +593,11 @@ impl Db {
         self.table.walk_segment(from, &|key: &[u8]| hash_bytes(key), &mut |raw| visit(Entry::new(raw)))
     }
 
+    /// Notes the keys that [`Db::walk`] from here would visit first; returns the order from which to go on.
+    pub fn want_walk(&self, from: u64, wanted: &mut Wanted) -> u64 {
+        self.table.want_segment(from, wanted)
+    }
+
     /// All entries, in no particular order.
     pub fn iter(&self) -> impl Iterator<Item = Entry<'_>> {
         self.table.iter().map(Entry::new)

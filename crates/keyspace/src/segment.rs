@@ -378,6 +378,15 @@ impl Segment {
         }
     }
 
+    /// Notes all entries, of each what [`Segment::prefetch_entries`] asks for.
+    pub(crate) fn want_entries(&self, wanted: &mut Wanted) {
+        for slot in (0..self.slots()).map(|at| self.slot(at)).filter(|&slot| slot != 0) {
+            let entry = (slot & ADDRESS) as *const u8;
+            wanted.add(entry);
+            wanted.add(entry.wrapping_add(CACHE_LINE_BYTES));
+        }
+    }
+
     /// One segment of this one and the one beside it.
     pub(crate) fn join(mut self, mut other: Segment) -> Segment {
         let mut joined = Segment::empty(self.depth - 1);

@@ -365,6 +365,15 @@ impl Table {
         (index as u64 + (1 << (self.depth - segment.depth))) << place_bits
     }
 
+    /// Notes the entries of the segment that `from` falls into; returns the order up to which it goes.
+    pub(crate) fn want_segment(&self, from: u64, wanted: &mut Wanted) -> u64 {
+        let place_bits = DIRECTORY_BITS - u32::from(self.depth);
+        let index = self.first_place((from >> place_bits) as usize);
+        let segment = &self.directory[index];
+        segment.want_entries(wanted);
+        (index as u64 + (1 << (self.depth - segment.depth))) << place_bits
+    }
+
     /// All entries.
     pub(crate) fn iter(&self) -> impl Iterator<Item = RawEntry> + '_ {
         self.directory.iter().flat_map(|segment| segment.iter().map(|(_, entry)| entry))
@@ -411,8 +420,9 @@ impl Drop for Table {
 
 #[cfg(test)]
 mod tests {
-    use super::{Plan, Position, Table, spread, unspread};
+    use super::{ORDERS, Plan, Position, Table, spread, unspread};
     use crate::entry::{NewStr, RawEntry};
+    use martlet_base::prefetch::Wanted;
     use std::collections::HashSet;
 
     /// The hash of a key that is a number, for keys chosen to collide: all bits but the tag and one are alike.
@@ -479,6 +489,28 @@ mod tests {
             }
         }
         assert_eq!((table.directory.len(), table.depth), (1, 0));
+    }
+
+    #[test]
+    fn what_is_asked_for_ahead_of_a_walk_is_what_it_visits() {
+        let hash = |key: &[u8]| martlet_base::hash::hash_bytes(key);
+        let mut table = Table::new();
+        for i in 0..5000 {
+            let key = i.to_string();
+            let entry = RawEntry::new_str(key.as_bytes(), NewStr::encode(b"v"), 0, None);
+            table.insert(hash(key.as_bytes()), entry, &hash);
+        }
+        let (mut from, mut visited) = (0, 0);
+        while from < ORDERS {
+            let mut wanted = Wanted::default();
+            let next = table.want_segment(from, &mut wanted);
+            let mut count = 0;
+            assert_eq!(table.walk_segment(from, &hash, &mut |_| count += 1), next);
+            // Two lines of each.
+            assert_eq!(wanted.len(), 2 * count);
+            (from, visited) = (next, visited + count);
+        }
+        assert_eq!(visited, 5000);
     }
 
     #[test]

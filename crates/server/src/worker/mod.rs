@@ -323,6 +323,7 @@ impl Worker {
     /// # Errors
     /// When the backend breaks.
     pub fn run_loop(&mut self, backend: &mut dyn Backend) -> std::io::Result<()> {
+        martlet_base::thread::be_woken_on_time();
         self.stats().kernel_id.store(crate::process::this_thread(), std::sync::atomic::Ordering::Relaxed);
         while !self.shared.stopping.load(std::sync::atomic::Ordering::Relaxed) {
             let timeout = self.sleep();
