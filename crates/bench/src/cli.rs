@@ -33,7 +33,8 @@ pub fn main(program: &str, arguments: &[OsString]) -> i32 {
                 0
             }
             Err(error) => {
-                eprintln!("{error}\n\n{}", options::help(program));
+                // Not the whole list: it would push the message off the screen.
+                eprintln!("{error}\n\n{}", options::usage(program));
                 1
             }
         },

@@ -135,6 +135,11 @@ impl Control {
 
 /// The message without Rust's " (os error N)"; where a limit of the system is behind it, with that limit's name.
 pub fn plain_error(error: &io::Error) -> String {
+    // What a read that waits too long gives, and a connect; ETIMEDOUT is the kernel's own patience.
+    let waited = error.kind() == io::ErrorKind::TimedOut && error.raw_os_error().is_none();
+    if waited || error.kind() == io::ErrorKind::WouldBlock {
+        return format!("no answer within {} s", TIMEOUT.as_secs());
+    }
     let text = error.to_string();
     let text = text.split(" (os error").next().unwrap_or(&text);
     let limit = match error.raw_os_error() {
@@ -175,6 +180,8 @@ mod tests {
         assert_eq!(reply_text(&Reply::Bulk(b"a".to_vec())), "a");
         assert_eq!(reply_text(&Reply::NullBulk), "NullBulk");
         assert_eq!(plain_error(&io::Error::from_raw_os_error(libc::ECONNREFUSED)), "Connection refused");
+        let silent = plain_error(&io::ErrorKind::WouldBlock.into());
+        assert_eq!(silent, "no answer within 10 s");
         let full = plain_error(&io::Error::from_raw_os_error(libc::ENFILE));
         assert_eq!(full, "Too many open files in system (fs.file-max)");
     }

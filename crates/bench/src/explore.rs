@@ -77,6 +77,9 @@ pub fn sweep(job: &Job) -> Result<i32, String> {
             };
             let p = point(name, value as f64, &measured);
             println!("{value:>12} {:>12.0} {:>9.3} {:>9.3} {:>12.2}", p.rate, p.p50_ms, p.p99_ms, p.cpu_us);
+            if let Some(warning) = &measured.warning {
+                println!("{:>12} WARNING: {warning}", "");
+            }
             points.push(p);
             broken = measured.result.partial.as_ref().map(|reason| format!("{name} {value}: {reason}"));
             last = Some((plan, measured));
@@ -176,6 +179,9 @@ pub fn slo(job: &Job) -> Result<i32, String> {
             p.p99_ms,
             if holds { "holds" } else { "broken" }
         );
+        if let Some(warning) = measured.warning.as_ref().filter(|_| !holds) {
+            println!("{:>12} WARNING: {warning}", "");
+        }
         points.push(p);
         if let Some(reason) = measured.result.partial.clone() {
             return broken(job, Some((plan, measured)), points, format!("at {rate:.0} requests/s: {reason}"));

@@ -396,10 +396,15 @@ impl<'a> Session<'a> {
         let plan = self.plan(title, template)?;
         let mut view = View::new(title, self.settings.csv);
         let result = engine::run(&plan, &mut view)?;
-        self.report(title, payload, &result, view.last_bytes);
+        if result.requests() > 0 {
+            self.report(title, payload, &result, view.last_bytes);
+        }
         if let Some(reason) = &result.partial {
-            eprintln!("{reason}");
-            eprintln!("PARTIAL RESULT: {} of {} requests were measured.", result.requests(), plan.requests);
+            let asked = match plan.requests {
+                0 => String::new(),
+                asked => format!(" of {asked}"),
+            };
+            eprintln!("{reason}\nPARTIAL RESULT: {}{asked} requests were measured.", result.requests());
             self.failed = true;
         }
         Ok(())

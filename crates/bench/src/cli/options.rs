@@ -693,10 +693,22 @@ fn check(s: &Settings) -> Result<(), String> {
     Ok(())
 }
 
+/// What the user has typed to call the tool by this name.
+fn called(program: &str) -> &str {
+    if program == "bench" { "martlet bench" } else { program }
+}
+
+/// How the tool is called, in short.
+pub fn usage(program: &str) -> String {
+    let program = called(program);
+    format!("Usage: {program} [OPTIONS] [COMMAND ARGS...]   ({program} --help lists the options)")
+}
+
 /// The help text.
 pub fn help(program: &str) -> String {
+    let program = called(program);
     let mut text = format!(
-        "Usage: {program} [OPTIONS] [COMMAND ARGS...]\n       martlet bench resp|report|null|calibrate …   (each with --help)\n\nOptions:\n"
+        "Usage: {program} [OPTIONS] [COMMAND ARGS...]\n       martlet bench resp|report|null|calibrate|persistence …   (each with --help)\n\nOptions:\n"
     );
     for option in OPTIONS {
         let left = match option.take {

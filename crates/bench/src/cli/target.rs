@@ -140,7 +140,12 @@ pub fn primaries(control: &mut Control, asked: &Address) -> Result<Vec<Primary>,
     let reply = control.command(&["CLUSTER", "NODES"]).map_err(|e| e.to_string())?;
     let text = match reply.text() {
         Some(text) => String::from_utf8_lossy(text).into_owned(),
-        None => return Err(format!("Cluster node {asked} replied with error:\n{}", reply_text(&reply))),
+        None => {
+            return Err(format!(
+                "Cluster node {asked} replied with error:\n{}\nFailed to fetch cluster configuration from {asked}",
+                reply_text(&reply)
+            ));
+        }
     };
     let mut nodes = Vec::new();
     for line in text.lines() {
