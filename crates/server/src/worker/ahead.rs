@@ -7,7 +7,7 @@ use martlet_base::hash::hash_bytes;
 use martlet_base::prefetch::{Wanted, prefetch_object};
 use martlet_keyspace::Key;
 use martlet_net::{Arrival, Token};
-use martlet_protocol::request::{Args, Parsed, Partial, RequestLimits, parse};
+use martlet_protocol::request::{Args, Parsed, Partial, RequestLimits, Span, parse};
 
 use super::Worker;
 use super::input::{Batch, Request};
@@ -71,7 +71,7 @@ impl Worker {
         }
         // Shards are touched inside the gate only.
         self.enter();
-        let mut batch = std::mem::take(&mut self.batch);
+        let mut batch = self.batch.take().unwrap_or_default();
         batch.spans.clear();
         batch.requests.clear();
         batch.names_members = false;
@@ -97,11 +97,11 @@ impl Worker {
             self.prefetch_members(members, &mut wanted);
         }
         batch.wanted = wanted;
-        self.batch = batch;
+        self.batch = Some(batch);
     }
 
     /// Adds the request that `data` is, if it is one and names a key; `start` is where it says which arrival it is of.
-    fn parse_only_request(&self, arrival: u32, data: &[u8], batch: &mut Batch) {
+    fn parse_only_request(&mut self, arrival: u32, data: &[u8], batch: &mut Batch) {
         let first_span = batch.spans.len();
         let parsed = parse(data, 0, &RequestLimits::default(), &mut Partial::default(), &mut batch.spans);
         let end = match parsed {
@@ -109,7 +109,8 @@ impl Worker {
             _ => return batch.spans.truncate(first_span),
         };
         let args = Args::new(data, &batch.spans[first_span..]);
-        let entry = self.shared.registry.resolve(&args);
+        let name = batch.spans.get(first_span).copied().unwrap_or(Span { start: 0, end: 0 });
+        let entry = self.names.entry(data, name, || self.shared.registry.resolve(&args));
         let Some((entry, key)) = entry.and_then(|entry| Some((entry, entry.plain_key?))) else {
             return batch.spans.truncate(first_span);
         };

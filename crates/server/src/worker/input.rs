@@ -41,32 +41,6 @@ pub(super) struct Request {
     pub hash: u64,
 }
 
-/// A short name as a number: its bytes and their count. 0 for one that cannot be told that way.
-#[inline(always)]
-fn name_word(input: &[u8], name: Span) -> u64 {
-    let len = name.end.wrapping_sub(name.start);
-    let following = input.get(name.start as usize..).and_then(|rest| rest.first_chunk());
-    let Some(bytes) = following.filter(|_| (1..8).contains(&len)) else { return 0 };
-    u64::from_le_bytes(*bytes) << (64 - 8 * len) | u64::from(len)
-}
-
-/// A command's name and what it stands for. Pipelines repeat a command: the last one is looked at first.
-#[derive(Default)]
-struct Named<'a> {
-    /// See [`name_word`]; 0 for none.
-    word: u64,
-    /// Where `word` does not tell it.
-    name: &'a [u8],
-    entry: Option<&'static Entry>,
-}
-
-impl<'a> Named<'a> {
-    #[inline(always)]
-    fn is(&self, word: u64, name: impl FnOnce() -> &'a [u8]) -> bool {
-        if word != 0 { word == self.word } else { !self.name.is_empty() && self.name == name() }
-    }
-}
-
 /// Requests parsed ahead; reused from batch to batch.
 #[derive(Default)]
 pub(super) struct Batch {
@@ -179,7 +153,7 @@ impl Worker {
 
     /// Runs the requests in `input`; how many bytes of it are done with.
     fn process(&mut self, connection: &mut Connection, input: &[u8]) -> usize {
-        let mut batch = std::mem::take(&mut self.batch);
+        let mut batch = self.batch.take().unwrap_or_default();
         let mut out = std::mem::take(&mut connection.out);
         if out.capacity() == 0 {
             out = self.pool.pop().unwrap_or_default();
@@ -226,13 +200,13 @@ impl Worker {
             self.keep_buffer(std::mem::take(&mut connection.out));
         }
         self.check_output_limit(connection);
-        self.batch = batch;
+        self.batch = Some(batch);
         consumed
     }
 
     /// Parses requests from `start` on until the input ends or the batch is full.
     fn parse_batch(
-        &self,
+        &mut self,
         connection: &mut Connection,
         input: &[u8],
         start: usize,
@@ -244,9 +218,8 @@ impl Worker {
         // Before authentication the limits may change with every request.
         let most = if limits.unauthenticated { 1 } else { BATCH_REQUESTS };
         let mut at = start;
-        let mut last = Named::default();
         batch.names_members = false;
-        while batch.requests.len() < most {
+        while at < input.len() && batch.requests.len() < most {
             let first_span = batch.spans.len();
             match parse(input, at, &limits, &mut connection.partial, &mut batch.spans)? {
                 Parsed::Incomplete => break,
@@ -254,23 +227,15 @@ impl Worker {
                     let spans = &batch.spans[first_span..];
                     let args = Args::new(input, spans);
                     let name = spans.first().copied().unwrap_or(Span { start: 0, end: 0 });
-                    let word = name_word(input, name);
-                    let name = || input.get(name.start as usize..name.end as usize).unwrap_or(&[]);
-                    if !last.is(word, name) {
-                        let entry = self.shared.registry.resolve(&args);
-                        // A container's subcommands are not told by its name.
-                        let is_all = entry.is_some_and(|e| e.parent.is_none() && !e.is_container());
-                        let (word, name) = if is_all { (word, name()) } else { (0, &[][..]) };
-                        last = Named { word, name, entry };
-                        batch.names_members |= entry.is_some_and(|e| e.spec.member.is_some());
-                    }
-                    let key = last.entry.and_then(|entry| entry.plain_key);
+                    let entry = self.names.entry(input, name, || self.shared.registry.resolve(&args));
+                    batch.names_members |= entry.is_some_and(|entry| entry.spec.member.is_some());
+                    let key = entry.and_then(|entry| entry.plain_key);
                     batch.requests.push(Request {
                         first_span: first_span as u32,
                         span_count: spans.len() as u32,
                         start: at as u32,
                         end: end as u32,
-                        entry: last.entry,
+                        entry,
                         hash: key.map_or(0, |index| hash_bytes(args.at(index))),
                     });
                     at = end;

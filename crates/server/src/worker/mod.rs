@@ -6,6 +6,7 @@ mod ahead;
 mod cron;
 mod input;
 mod mail;
+mod names;
 mod output;
 mod sink;
 
@@ -27,6 +28,7 @@ use crate::shared::Shared;
 use crate::stats::ThreadStats;
 
 use input::Batch;
+use names::Names;
 
 /// Listener tags: TCP sockets, the unix socket.
 pub const TCP: u32 = 0;
@@ -69,6 +71,8 @@ pub struct Worker {
     pub slow_ns: u64,
     /// Commands slower than this go to the latency monitor, in nanoseconds.
     pub latency_ns: u64,
+    /// So much output may wait whatever the client's class.
+    output_free_bytes: u64,
     /// Whether commands' times are kept as histograms.
     pub tracks_latency: bool,
     connections: Vec<Option<Box<Connection>>>,
@@ -87,7 +91,9 @@ pub struct Worker {
     /// Deadlines of blocked clients, Unix milliseconds.
     pub(crate) deadlines: BTreeSet<(i64, Token)>,
     actions: Vec<Action>,
-    batch: Batch,
+    /// `None` while it is in use.
+    batch: Option<Box<Batch>>,
+    names: Names,
     /// Empty buffers for output.
     pool: Vec<Vec<u8>>,
     is_inside: bool,
@@ -128,6 +134,7 @@ impl Worker {
             looked_ms: 0,
             slow_ns: u64::MAX,
             latency_ns: u64::MAX,
+            output_free_bytes: 0,
             tracks_latency: true,
             connections: Vec::new(),
             generations: Vec::new(),
@@ -139,7 +146,8 @@ impl Worker {
             paused: Vec::new(),
             deadlines: BTreeSet::new(),
             actions: Vec::new(),
-            batch: Batch::default(),
+            batch: None,
+            names: Names::default(),
             pool: Vec::new(),
             is_inside: false,
             has_closing: false,
@@ -182,6 +190,8 @@ impl Worker {
             ms => ms.saturating_mul(1_000_000),
         };
         self.tracks_latency = config.latency_tracking;
+        let limits = config.client_output_buffer_limits.iter().flat_map(|of| [of.soft_bytes, of.hard_bytes]);
+        self.output_free_bytes = limits.filter(|bytes| *bytes > 0).min().unwrap_or(u64::MAX);
         self.note_memory_limit();
         self.shared.note_disk_state();
         self.keys.effects.wanted_events = crate::settings::wanted_events(&config);

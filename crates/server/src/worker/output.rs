@@ -96,6 +96,9 @@ impl Worker {
     /// Ends a connection whose unread replies exceed `client-output-buffer-limit`.
     pub(crate) fn check_output_limit(&mut self, connection: &mut Connection) {
         let bytes = connection.output_bytes() as u64;
+        if bytes <= self.output_free_bytes && connection.soft_limit_since_ms.is_none() {
+            return;
+        }
         let limit = &self.config.current().client_output_buffer_limits[output_class(connection)];
         if bytes <= limit.soft_bytes || limit.soft_bytes == 0 {
             connection.soft_limit_since_ms = None;
