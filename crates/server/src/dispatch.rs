@@ -215,7 +215,7 @@ impl Worker {
     }
 
     /// Counts a request that has run for `ns`.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn count_run(&mut self, connection: &Connection, entry: &Entry, args: &Args<'_>, ns: u64) {
         let stats = self.stats();
         stats.total_commands.add(1);

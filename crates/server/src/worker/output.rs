@@ -94,11 +94,16 @@ impl Worker {
     }
 
     /// Ends a connection whose unread replies exceed `client-output-buffer-limit`.
+    #[inline]
     pub(crate) fn check_output_limit(&mut self, connection: &mut Connection) {
         let bytes = connection.output_bytes() as u64;
-        if bytes <= self.output_free_bytes && connection.soft_limit_since_ms.is_none() {
-            return;
+        if bytes > self.output_free_bytes || connection.soft_limit_since_ms.is_some() {
+            self.compare_with_output_limit(connection, bytes);
         }
+    }
+
+    #[inline(never)]
+    fn compare_with_output_limit(&mut self, connection: &mut Connection, bytes: u64) {
         let limit = &self.config.current().client_output_buffer_limits[output_class(connection)];
         if bytes <= limit.soft_bytes || limit.soft_bytes == 0 {
             connection.soft_limit_since_ms = None;
