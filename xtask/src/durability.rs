@@ -2,7 +2,8 @@
 //!
 //! Four rows. `small-keys`: SAVE and the load at the start of many keys of 20 bytes with values of 1 byte, A B A B. `bgsave`: memory,
 //! latency and the slow log while a save in the background goes on under load, beside the same load without one. `big-key`: the same
-//! for one key of each type with many members, which its own readers wait for. `always`: writes of 50 clients with `appendfsync always`, beside
+//! for one key of each type with many members, which its own readers wait for, then with a rewrite, and how long its DEL takes; `big-list`
+//! and so on are one type each. `always`: writes of 50 clients with `appendfsync always`, beside
 //! what the disk does at most if nothing but a file of groups of 50 is written, and (`always-not`) what the servers do without waiting for it. Every reading is a line of `results/persistence.jsonl`.
 
 use crate::cost::measure::{machine, version};
@@ -24,7 +25,8 @@ type Result<T> = std::result::Result<T, Box<dyn Error>>;
 /// What is measured.
 #[derive(clap::Args)]
 pub struct Options {
-    /// Rows by name, separated by commas; all when absent: small-keys, bgsave, big-key, always.
+    /// Rows by name, separated by commas; all when absent: small-keys, bgsave, big-key (or big-string, big-list, big-set, big-hash,
+    /// big-timed, big-zset), always.
     #[arg(long, default_value = "small-keys,bgsave,big-key,always")]
     rows: String,
     /// Readings of each server in `small-keys`, `bgsave` and `always`.
@@ -119,9 +121,12 @@ pub fn run(options: &Options) -> Outcome {
         match row {
             "small-keys" => small_keys(&setup)?,
             "bgsave" => bgsave(&setup)?,
-            "big-key" => big_keys(&setup)?,
+            "big-key" => BIG.iter().try_for_each(|kind| big_key(&setup, kind))?,
             "always" => always::measure(&setup)?,
-            _ => return Err(format!("no row {row}").into()),
+            _ => match BIG.iter().find(|kind| row.strip_prefix("big-") == Some(kind.name)) {
+                Some(kind) => big_key(&setup, kind)?,
+                None => return Err(format!("no row {row}").into()),
+            },
         }
     }
     Ok(())
@@ -220,8 +225,14 @@ struct Span {
     resident_bytes: u64,
 }
 
-/// Runs the load tester in open loop, with a save in the background beginning in it if `saves`.
-fn span(setup: &Setup<'_>, server: &Measured, commands: &[String], saves: bool) -> Result<Span> {
+/// What begins in a span, and INFO's field that says that it goes on.
+type Work = (&'static str, &'static str);
+
+const SAVE: Work = ("BGSAVE", "rdb_bgsave_in_progress:");
+const REWRITE: Work = ("BGREWRITEAOF", "aof_rewrite_in_progress:");
+
+/// Runs the load tester in open loop, with work in the background beginning in it if there is any.
+fn span(setup: &Setup<'_>, server: &Measured, commands: &[String], work: Option<Work>) -> Result<Span> {
     let mut client = server.client()?;
     let setting = ["CONFIG", "SET", "slowlog-log-slower-than", "500", "slowlog-max-len", "100000"];
     for words in [setting.as_slice(), &["SLOWLOG", "RESET"]] {
@@ -230,16 +241,18 @@ fn span(setup: &Setup<'_>, server: &Measured, commands: &[String], saves: bool) 
     let report = tempfile::NamedTempFile::new()?;
     let mut load = start_load(setup, server, commands, report.path())?;
     std::thread::sleep(Duration::from_secs(1));
-    if saves {
-        client.command(&["BGSAVE"])?;
+    if let Some((command, _)) = work {
+        client.command(&[command])?;
     }
     let mut resident_bytes = 0;
     while load.try_wait()?.is_none() {
         resident_bytes = resident_bytes.max(server.resident_with_children()?);
         std::thread::sleep(Duration::from_millis(20));
     }
-    while saves && info(&mut client, "rdb_bgsave_in_progress:")? == 1 {
-        std::thread::sleep(Duration::from_millis(50));
+    if let Some((_, field)) = work {
+        while info(&mut client, field)? == 1 {
+            std::thread::sleep(Duration::from_millis(50));
+        }
     }
     let (p999_ms, max_ms) = latencies(&std::fs::read_to_string(report.path())?)?;
     let (slowest_us, over_2_ms) = slow_entries(&mut client)?;
@@ -292,7 +305,7 @@ fn info(client: &mut Client, field: &str) -> Result<i64> {
 fn slow_entries(client: &mut Client) -> Result<(i64, usize)> {
     use martlet_client::resp::Reply;
     let Reply::Array(entries) = client.command(&["SLOWLOG", "GET", "-1"])? else { return Ok((0, 0)) };
-    let asked: &[&[u8]] = &[b"BGSAVE", b"INFO", b"SLOWLOG", b"CONFIG", b"PING"];
+    let asked: &[&[u8]] = &[b"BGSAVE", b"BGREWRITEAOF", b"INFO", b"SLOWLOG", b"CONFIG", b"PING"];
     let slow = entries.iter().filter_map(|entry| {
         let Reply::Array(fields) = entry else { return None };
         let Reply::Array(words) = fields.get(3)? else { return None };
@@ -303,17 +316,18 @@ fn slow_entries(client: &mut Client) -> Result<(i64, usize)> {
     Ok((slow.iter().copied().max().unwrap_or(0), slow.iter().filter(|&&us| us > 2000).count()))
 }
 
-/// The load without a save, then with one.
+/// The load without work in the background, then with it.
 fn pair(
     setup: &Setup<'_>,
     server: &Measured,
     (row, round): (&str, usize),
     size: u64,
     commands: &[String],
+    work: Work,
 ) -> Result<()> {
     std::thread::sleep(Duration::from_secs(2));
-    let without = span(setup, server, commands, false)?;
-    let with = span(setup, server, commands, true)?;
+    let without = span(setup, server, commands, None)?;
+    let with = span(setup, server, commands, Some(work))?;
     let mut client = server.client()?;
     let hold =
         ["rdb_longest_hold_usec:", "rdb_longest_hold_cpu_usec:"].map(|field| info(&mut client, field).ok());
@@ -342,42 +356,71 @@ fn bgsave(setup: &Setup<'_>) -> Result<()> {
         let server = setup.start(name, directory.path())?;
         fill(&server, &format!("SET {{key sequence {size}}} {{value 64}}"), size)?;
         for round in 0..setup.options.rounds {
-            pair(setup, &server, ("bgsave", round), size, &commands)?;
+            pair(setup, &server, ("bgsave", round), size, &commands, SAVE)?;
         }
     }
     Ok(())
 }
 
-/// What fills a big key, what asks for its length, and what changes it, each with the key `big`.
-const BIG: &[(&str, &str, &str, &str)] = &[
-    ("list", "RPUSH big {value 8}", "LLEN big", "LSET big 0 {value 8}"),
-    ("set", "SADD big {key sequence N}", "SCARD big", "SADD big {key uniform N}"),
-    ("hash", "HSET big {key sequence N} {value 8}", "HLEN big", "HSET big {key uniform N} {value 8}"),
-    (
+/// A big key's type, and what fills it, asks for its length and changes it, each with the key `big` and `#` members.
+struct Big {
+    name: &'static str,
+    fills: &'static str,
+    reads: &'static str,
+    writes: &'static str,
+    /// Requests that fill it, if not as many as it has members.
+    requests: Option<u64>,
+    /// The peer has it too.
+    is_peers: bool,
+}
+
+const BIG: &[Big] = &[
+    Big {
+        requests: Some(1),
+        ..big("string", "SETRANGE big # x", "STRLEN big", "SETRANGE big {rand 1000000} {value 8}")
+    },
+    big("list", "RPUSH big {value 8}", "LLEN big", "LSET big 0 {value 8}"),
+    big("set", "SADD big {key sequence #}", "SCARD big", "SADD big {key uniform #}"),
+    big("hash", "HSET big {key sequence #} {value 8}", "HLEN big", "HSET big {key uniform #} {value 8}"),
+    Big {
+        is_peers: false,
+        ..big(
+            "timed",
+            "HSETEX big EX 100000 FIELDS 1 {key sequence #} {value 8}",
+            "HLEN big",
+            "HSETEX big EX 100000 FIELDS 1 {key uniform #} {value 8}",
+        )
+    },
+    big(
         "zset",
-        "ZADD big {rand 1000000} {key sequence N}",
+        "ZADD big {rand 1000000} {key sequence #}",
         "ZCARD big",
-        "ZADD big {rand 1000000} {key uniform N}",
+        "ZADD big {rand 1000000} {key uniform #}",
     ),
 ];
 
-fn big_keys(setup: &Setup<'_>) -> Result<()> {
+const fn big(name: &'static str, fills: &'static str, reads: &'static str, writes: &'static str) -> Big {
+    Big { name, fills, reads, writes, requests: None, is_peers: true }
+}
+
+fn big_key(setup: &Setup<'_>, kind: &Big) -> Result<()> {
     let size = setup.size(10_000_000);
-    for (kind, fills, reads, writes) in BIG {
-        for name in ["peer", "ours"] {
-            let directory = tempfile::tempdir()?;
-            let server = setup.start(name, directory.path())?;
-            fill(&server, &fills.replace('N', &size.to_string()), size)?;
-            let commands = [format!("1:{reads}"), format!("1:{}", writes.replace('N', &size.to_string()))];
-            pair(setup, &server, (&format!("big-{kind}"), 0), size, &commands)?;
-            let mut client = server.client()?;
-            client.command(&["SLOWLOG", "RESET"])?;
-            let began = Instant::now();
-            client.command(&["DEL", "big"])?;
-            let (row, wall_s) = (format!("del-{kind}"), Some(began.elapsed().as_secs_f64()));
-            let slowest_us = Some([0, slow_entries(&mut client)?.0]);
-            setup.append(&server, Reading { row, size, wall_s, slowest_us, ..Reading::default() })?;
+    let with_size = |text: &str| text.replace('#', &size.to_string());
+    for name in ["peer", "ours"].into_iter().filter(|name| kind.is_peers || *name == "ours") {
+        let directory = tempfile::tempdir()?;
+        let server = setup.start(name, directory.path())?;
+        fill(&server, &with_size(kind.fills), kind.requests.unwrap_or(size))?;
+        let commands = [format!("1:{}", kind.reads), format!("1:{}", with_size(kind.writes))];
+        for (row, work) in [("big", SAVE), ("rewrite", REWRITE)] {
+            pair(setup, &server, (&format!("{row}-{}", kind.name), 0), size, &commands, work)?;
         }
+        let mut client = server.client()?;
+        client.command(&["SLOWLOG", "RESET"])?;
+        let began = Instant::now();
+        client.command(&["DEL", "big"])?;
+        let (row, wall_s) = (format!("del-{}", kind.name), Some(began.elapsed().as_secs_f64()));
+        let slowest_us = Some([0, slow_entries(&mut client)?.0]);
+        setup.append(&server, Reading { row, size, wall_s, slowest_us, ..Reading::default() })?;
     }
     Ok(())
 }
