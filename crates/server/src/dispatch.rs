@@ -200,7 +200,8 @@ impl Worker {
         let end = self.shared.clock.raw();
         let ns = self.shared.clock.elapsed_ns(self.mark, end);
         self.mark = end;
-        if ns >= STALE_NS {
+        // In a transaction the time stands still.
+        if ns >= STALE_NS && !deny_blocking {
             self.advance_time();
         }
         match &mut connection.hold {

@@ -54,7 +54,10 @@ fn exec(call: &mut Call<'_>) -> Outcome {
     let outcome = if transaction.aborted {
         Err(Error::Fixed("EXECABORT Transaction discarded because of previous errors."))
     } else {
+        let began = call.worker.mark;
         run_held(call, &transaction);
+        // EXEC takes as long as all that it runs.
+        call.worker.mark = began;
         Ok(())
     };
     call.worker.unwatch_all(call.connection);

@@ -79,6 +79,20 @@ fn elements(most: usize) -> impl Strategy<Value = Vec<Vec<u8>>> {
     prop_oneof![prop::collection::vec(element(), 1..20), prop::collection::vec(element(), 1..most)]
 }
 
+#[test]
+fn a_wrong_checksum_is_refused_and_may_be_looked_over() {
+    for (_, payload) in golden() {
+        let mut wrong = payload.to_vec();
+        *wrong.last_mut().unwrap() ^= 1;
+        assert_eq!(restore(&wrong).err(), Some(Refused::Footer));
+        assert!(payload::restore_unsummed(&wrong, &Limits::default()).is_ok());
+    }
+    for short in [&b""[..], b"\x00", &[0; 9]] {
+        assert_eq!(restore(short).err(), Some(Refused::Footer));
+        assert_eq!(payload::restore_unsummed(short, &Limits::default()).err(), Some(Refused::Footer));
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use martlet_base::glob;
 use martlet_base::limits::SHARD_COUNT;
 use martlet_base::number::{parse_f64, parse_i64};
-use martlet_command::generic::encodable;
+use martlet_command::generic::{IGNORES_CHECKSUMS, encodable};
 use martlet_command::{Acl, Error, Flags, Group, KeyFlags, KeyPart, Outcome, command, container};
 use martlet_keyspace::{ExpiryChange, Key};
 
@@ -46,6 +46,7 @@ static DEBUG: ServerCommand = container(
         &SEGFAULT,
         &SET_ACTIVE_EXPIRE,
         &SET_DISABLE_DENY_SCRIPTS,
+        &SET_SKIP_CHECKSUM_VALIDATION,
         &SLEEP,
         &STRINGMATCH_LEN,
     ],
@@ -125,6 +126,18 @@ static SET_ACTIVE_EXPIRE: ServerCommand = command(
 fn set_active_expire(call: &mut Call<'_>) -> Outcome {
     let on = parse_i64(call.arg(2)).unwrap_or(0) != 0;
     call.worker.shared.active_expire.store(on, Ordering::Relaxed);
+    call.reply.ok();
+    Ok(())
+}
+
+static SET_SKIP_CHECKSUM_VALIDATION: ServerCommand =
+    command("debug|set-skip-checksum-validation", 3, set_skip_checksum_validation as ServerHandler)
+        .flags(FLAGS)
+        .doc(Group::Server, "7.0.0", "O(1)", "Lets RESTORE take payloads with wrong checksums, or not.");
+
+fn set_skip_checksum_validation(call: &mut Call<'_>) -> Outcome {
+    let on = parse_i64(call.arg(2)).unwrap_or(0) != 0;
+    IGNORES_CHECKSUMS.store(on, Ordering::Relaxed);
     call.reply.ok();
     Ok(())
 }
