@@ -398,6 +398,8 @@ fn want_slice(part: &Part, shard: &Shard, wanted: &mut Wanted) {
     while from < ORDERS && wanted.len() < 2 * SLICE_KEYS {
         from = db.want_walk(from, wanted);
     }
+    // For the slice after this one: reading its buckets would take most of the time that the shard is held to look ahead.
+    db.want_walk_buckets(from, wanted);
 }
 
 /// Takes about [`SLICE_KEYS`] keys of a held shard; whether that was the end of it. What is done with goes to `finished`, to be dropped when

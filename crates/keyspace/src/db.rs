@@ -598,6 +598,11 @@ impl Db {
         self.table.want_segment(from, wanted)
     }
 
+    /// Notes where [`Db::want_walk`] from here would find what it notes.
+    pub fn want_walk_buckets(&self, from: u64, wanted: &mut Wanted) {
+        self.table.want_buckets(from, wanted);
+    }
+
     /// All entries, in no particular order.
     pub fn iter(&self) -> impl Iterator<Item = Entry<'_>> {
         self.table.iter().map(Entry::new)

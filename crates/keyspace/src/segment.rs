@@ -378,6 +378,13 @@ impl Segment {
         }
     }
 
+    /// Notes all buckets.
+    pub(crate) fn want_buckets(&self, wanted: &mut Wanted) {
+        for bucket in 0..self.slots() / BUCKET_SLOTS {
+            wanted.add(self.buckets.cast::<u8>().wrapping_add(bucket * BUCKET_BYTES).cast_const());
+        }
+    }
+
     /// Notes all entries, of each what [`Segment::prefetch_entries`] asks for.
     pub(crate) fn want_entries(&self, wanted: &mut Wanted) {
         for slot in (0..self.slots()).map(|at| self.slot(at)).filter(|&slot| slot != 0) {

@@ -365,6 +365,19 @@ impl Table {
         (index as u64 + (1 << (self.depth - segment.depth))) << place_bits
     }
 
+    /// Notes the buckets of the segment that `from` falls into, and of the one after it.
+    pub(crate) fn want_buckets(&self, from: u64, wanted: &mut Wanted) {
+        let mut at = (from >> (DIRECTORY_BITS - u32::from(self.depth))) as usize;
+        for _ in 0..2 {
+            if at < self.directory.len() {
+                let index = self.first_place(at);
+                let segment = &self.directory[index];
+                segment.want_buckets(wanted);
+                at = index + (1 << (self.depth - segment.depth));
+            }
+        }
+    }
+
     /// Notes the entries of the segment that `from` falls into; returns the order up to which it goes.
     pub(crate) fn want_segment(&self, from: u64, wanted: &mut Wanted) -> u64 {
         let place_bits = DIRECTORY_BITS - u32::from(self.depth);
@@ -511,6 +524,14 @@ mod tests {
             (from, visited) = (next, visited + count);
         }
         assert_eq!(visited, 5000);
+        // A segment, with the one after it while there is one.
+        let of = |from: u64| {
+            let mut wanted = Wanted::default();
+            table.want_buckets(from, &mut wanted);
+            wanted.len()
+        };
+        assert!(of(0) > of(ORDERS - 1) && of(ORDERS - 1) > 0);
+        assert_eq!(of(ORDERS), 0);
     }
 
     #[test]
