@@ -45,6 +45,12 @@ enum Action {
     Unlisten(u32),
 }
 
+/// Where a worker counts that is no I/O thread's: one that tells of the server, or loads a file. Nobody sums it up.
+#[cold]
+fn uncounted(shared: &Shared) -> &'static ThreadStats {
+    Box::leak(Box::new(ThreadStats::new(shared.registry.entries().len())))
+}
+
 /// See the module's page.
 pub struct Worker {
     /// What all threads share.
@@ -124,7 +130,7 @@ impl Worker {
         let mut worker = Worker {
             shared,
             thread,
-            stats: &shared.threads[thread],
+            stats: shared.threads.get(thread).map_or_else(|| uncounted(shared), |stats| &**stats),
             keys: Keys::new(shared.engine, thread, Random::from_entropy()),
             settings: Arc::default(),
             config,
