@@ -1,7 +1,9 @@
 //! The listening sockets: TCP addresses of `bind`, the unix socket.
 
+use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
 
 use crate::config::Config;
 use crate::process::set_socket_owner;
@@ -14,12 +16,17 @@ pub struct Listener {
     pub name: String,
 }
 
-/// Listens on every address of `bind`. An address with `-` in front may be unavailable; a wildcard's family may be
+/// How long a start waits for an address that is in use. The kernel takes io_uring's rings apart after a process has ended: a server that
+/// was killed holds its address for some milliseconds more.
+pub const START_PATIENCE: Duration = Duration::from_millis(500);
+const RETRY: Duration = Duration::from_millis(2);
+
+/// Listens on every address of `bind`, waiting for each that is in use up to `patience`. An address with `-` in front may be unavailable; a wildcard's family may be
 /// unsupported as long as another address is not.
 ///
 /// # Errors
 /// The message to log, in Redis' words.
-pub fn tcp(config: &Config) -> Result<Vec<Listener>, String> {
+pub fn tcp(config: &Config, patience: Duration) -> Result<Vec<Listener>, String> {
     if config.port == 0 {
         return Ok(Vec::new());
     }
@@ -28,7 +35,7 @@ pub fn tcp(config: &Config) -> Result<Vec<Listener>, String> {
         let optional = spec.starts_with('-');
         let host = spec.strip_prefix('-').unwrap_or(spec);
         for address in resolve(host, config.port)? {
-            match martlet_net::listen_tcp(address, config.tcp_backlog as i32) {
+            match listen(address, config.tcp_backlog as i32, patience) {
                 Ok(socket) => listeners.push(Listener { socket, name: address.to_string() }),
                 Err(error) => {
                     tracing::warn!(
@@ -51,6 +58,18 @@ pub fn tcp(config: &Config) -> Result<Vec<Listener>, String> {
         return Err(format!("Failed listening on port {} (tcp), aborting.", config.port));
     }
     Ok(listeners)
+}
+
+fn listen(address: SocketAddr, backlog: i32, patience: Duration) -> std::io::Result<OwnedFd> {
+    let deadline = Instant::now() + patience;
+    loop {
+        match martlet_net::listen_tcp(address, backlog) {
+            Err(error) if error.kind() == ErrorKind::AddrInUse && Instant::now() < deadline => {
+                std::thread::sleep(RETRY);
+            }
+            result => return result,
+        }
+    }
 }
 
 fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, String> {
@@ -92,4 +111,21 @@ pub fn unix(config: &Config) -> Result<Option<OwnedFd>, String> {
 fn text(error: &std::io::Error) -> String {
     let full = error.to_string();
     full.split(" (os error").next().unwrap_or(&full).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_start_waits_for_an_address_that_is_given_up() {
+        let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let theirs = std::net::TcpListener::bind(any).unwrap();
+        let address = theirs.local_addr().unwrap();
+        let error = listen(address, 1, Duration::ZERO).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::AddrInUse);
+        let waiting = std::thread::spawn(move || listen(address, 1, Duration::from_secs(3600)).map(drop));
+        drop(theirs);
+        waiting.join().unwrap().unwrap();
+    }
 }

@@ -1,6 +1,7 @@
 //! Side effects of CONFIG SET that concern sockets: what listens where.
 
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use crate::config::Config;
 use crate::listeners;
@@ -18,7 +19,7 @@ fn relisten(shared: &'static Shared, old: &Config, new: &Config) -> Result<(), S
         true => "Unable to listen on this port. Check server logs.",
         false => "Failed to bind to specified addresses.",
     };
-    let listeners = listeners::tcp(new).map_err(|_| refusal.to_owned())?;
+    let listeners = listeners::tcp(new, Duration::ZERO).map_err(|_| refusal.to_owned())?;
     shared.port.store(u32::from(new.port), Ordering::Relaxed);
     shared.send(
         0,

@@ -67,7 +67,7 @@ fn serve(prepared: Prepared) -> Result<(), String> {
     guard_thread();
     crate::watchdog::install(shared);
 
-    let tcp = listeners::tcp(&config)?;
+    let tcp = listeners::tcp(&config, listeners::START_PATIENCE)?;
     let unix = listeners::unix(&config)?;
     if tcp.is_empty() && unix.is_none() {
         return Err("Configured to not listen anywhere, exiting.".into());
