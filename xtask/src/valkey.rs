@@ -50,7 +50,6 @@ const UNITS: &[&str] = &[
     "unit/networking",
     "unit/oom-score-adj",
     "unit/shutdown",
-    "unit/wait",
     "integration/valkey-cli",
     "integration/valkey-benchmark",
     "integration/dismiss-mem",
