@@ -7,7 +7,7 @@ use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::os::fd::AsRawFd;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 
 const OURS: &str = env!("CARGO_BIN_EXE_martlet-bench");
 const CONNECTIONS: usize = 10_000;
@@ -29,6 +29,19 @@ fn peak_kb(pid: u32) -> Option<u64> {
     line.trim().trim_end_matches(" kB").parse().ok()
 }
 
+/// Runs it to its end: how that was, what it said on both outputs, and its peak of resident memory in kB.
+fn run_measured(command: &mut Command) -> (Output, String, u64) {
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("starts");
+    let mut peak = 0;
+    while child.try_wait().expect("waits").is_none() {
+        peak = peak_kb(child.id()).unwrap_or(peak).max(peak);
+    }
+    let output = child.wait_with_output().expect("ends");
+    let text =
+        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    (output, text, peak)
+}
+
 #[test]
 fn ten_thousand_connections_fit_into_200_mb() {
     if Command::new("redis-server").arg("--version").stdout(Stdio::null()).status().is_err()
@@ -42,21 +55,12 @@ fn ten_thousand_connections_fit_into_200_mb() {
     let port = server.address().port().to_string();
     for io in [&[][..], &["--epoll"]] {
         // Two commands with a pipeline: requests in flight are kept one by one. The rows of seconds have a test of their own.
-        let mut child = Command::new(OURS)
-            .args(["-p", &port, "-c", &CONNECTIONS.to_string(), "-P", "8", "-n", "400000"])
-            .args(["--command", "SET {key uniform 1000} {value 10-100}", "--command", "PING"])
-            .args(io)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("starts");
-        let mut peak = 0;
-        while child.try_wait().expect("waits").is_none() {
-            peak = peak_kb(child.id()).unwrap_or(peak).max(peak);
-        }
-        let output = child.wait_with_output().expect("ends");
-        let text =
-            String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+        let (output, text, peak) = run_measured(
+            Command::new(OURS)
+                .args(["-p", &port, "-c", &CONNECTIONS.to_string(), "-P", "8", "-n", "400000"])
+                .args(["--command", "SET {key uniform 1000} {value 10-100}", "--command", "PING"])
+                .args(io),
+        );
         assert!(output.status.success() && text.contains("10000 connections"), "{text}");
         println!("{peak} kB");
         assert!((1000..MOST_MEMORY_KB).contains(&peak), "{peak} kB");
@@ -109,19 +113,15 @@ fn sixty_thousand_idle_connections_fit_into_200_mb() {
         return;
     }
     let (port, server) = keeper(MANY);
-    let mut child = Command::new(OURS)
-        .args(["-p", &port, "-I", "-c", &MANY.to_string(), "--duration", "500ms"])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("starts");
-    let mut peak = 0;
-    while child.try_wait().expect("waits").is_none() {
-        peak = peak_kb(child.id()).unwrap_or(peak).max(peak);
-    }
-    let output = child.wait_with_output().expect("ends");
-    let text =
-        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    let (output, text, peak) = run_measured(Command::new(OURS).args([
+        "-p",
+        &port,
+        "-I",
+        "-c",
+        &MANY.to_string(),
+        "--duration",
+        "500ms",
+    ]));
     assert!(output.status.success() && text.contains(&format!("clients: {MANY}")), "{text}");
     assert_eq!(server.join().map(|rings| rings.len()).expect("all were taken"), 6);
     println!("{peak} kB");

@@ -35,7 +35,7 @@ pub fn tcp(config: &Config, patience: Duration) -> Result<Vec<Listener>, String>
         let optional = spec.starts_with('-');
         let host = spec.strip_prefix('-').unwrap_or(spec);
         for address in resolve(host, config.port)? {
-            match listen(address, config.tcp_backlog as i32, patience) {
+            match patiently(patience, || martlet_net::listen_tcp(address, config.tcp_backlog as i32)) {
                 Ok(socket) => listeners.push(Listener { socket, name: address.to_string() }),
                 Err(error) => {
                     tracing::warn!(
@@ -60,10 +60,11 @@ pub fn tcp(config: &Config, patience: Duration) -> Result<Vec<Listener>, String>
     Ok(listeners)
 }
 
-fn listen(address: SocketAddr, backlog: i32, patience: Duration) -> std::io::Result<OwnedFd> {
+/// Tries again while the address is in use, until `patience` is over; at least once.
+fn patiently<T>(patience: Duration, mut attempt: impl FnMut() -> std::io::Result<T>) -> std::io::Result<T> {
     let deadline = Instant::now() + patience;
     loop {
-        match martlet_net::listen_tcp(address, backlog) {
+        match attempt() {
             Err(error) if error.kind() == ErrorKind::AddrInUse && Instant::now() < deadline => {
                 std::thread::sleep(RETRY);
             }
@@ -117,15 +118,26 @@ fn text(error: &std::io::Error) -> String {
 mod tests {
     use super::*;
 
+    /// How an attempt ends that fails so the first `failures` times, and how many there were.
+    fn attempts(patience: Duration, failures: usize, kind: ErrorKind) -> (Result<(), ErrorKind>, usize) {
+        let mut made = 0;
+        let result = patiently(patience, || {
+            made += 1;
+            if made > failures { Ok(()) } else { Err(kind.into()) }
+        });
+        (result.map_err(|error| error.kind()), made)
+    }
+
     #[test]
     fn a_start_waits_for_an_address_that_is_given_up() {
-        let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        let theirs = std::net::TcpListener::bind(any).unwrap();
-        let address = theirs.local_addr().unwrap();
-        let error = listen(address, 1, Duration::ZERO).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::AddrInUse);
-        let waiting = std::thread::spawn(move || listen(address, 1, Duration::from_secs(3600)).map(drop));
-        drop(theirs);
-        waiting.join().unwrap().unwrap();
+        let hour = Duration::from_secs(3600);
+        let (in_use, denied) = (ErrorKind::AddrInUse, ErrorKind::PermissionDenied);
+        assert_eq!(attempts(hour, 3, in_use), (Ok(()), 4));
+        assert_eq!(attempts(Duration::ZERO, 3, in_use), (Err(in_use), 1));
+        assert_eq!(attempts(hour, 3, denied), (Err(denied), 1));
+        // What the kernel says of an address that somebody has is what is waited for.
+        let theirs = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let error = martlet_net::listen_tcp(theirs.local_addr().unwrap(), 1).unwrap_err();
+        assert_eq!(error.kind(), in_use);
     }
 }
