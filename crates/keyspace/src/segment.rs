@@ -59,6 +59,13 @@ fn slots_with_tag_by_slot(bucket: &Bucket, tag: u16) -> u32 {
     bucket.0.iter().enumerate().map(bit).sum()
 }
 
+/// Of a slot's entry the line that it begins in and the next, where the value of most short strings ends.
+#[inline]
+fn lines(slot: u64) -> [*const u8; 2] {
+    let entry = (slot & ADDRESS) as *const u8;
+    [entry, entry.wrapping_add(CACHE_LINE_BYTES)]
+}
+
 /// Bucket counts that segments grow through; each size is one of the allocator's, so nothing is lost to rounding.
 const SIZES: [u16; 12] = [0, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16];
 /// The last of them: a larger segment should be split.
@@ -145,8 +152,7 @@ impl Segment {
         }
     }
 
-    /// Notes the entries that may be the key's: of each the line that it begins in and the next, where the
-    /// value of most short strings ends.
+    /// Notes the entries that may be the key's.
     #[inline]
     pub(crate) fn want_entry(&self, tag: u16, wanted: &mut Wanted) {
         if self.bucket_count == 0 {
@@ -155,9 +161,9 @@ impl Segment {
         let bucket = self.bucket(self.home(tag));
         let mut candidates = slots_with_tag(bucket, tag);
         while candidates != 0 {
-            let entry = (bucket.0[candidates.trailing_zeros() as usize] & ADDRESS) as *const u8;
-            wanted.add(entry);
-            wanted.add(entry.wrapping_add(CACHE_LINE_BYTES));
+            lines(bucket.0[candidates.trailing_zeros() as usize])
+                .into_iter()
+                .for_each(|line| wanted.add(line));
             candidates &= candidates - 1;
         }
     }
@@ -347,7 +353,7 @@ impl Segment {
     /// Splits into two of one more bit of depth: `goes_right` tells for each entry.
     pub(crate) fn split(mut self, goes_right: impl Fn(RawEntry) -> bool) -> (Segment, Segment) {
         let mut halves: [Vec<u64>; 2] = [Vec::with_capacity(self.len()), Vec::with_capacity(self.len())];
-        self.prefetch_entries();
+        self.entry_lines().for_each(prefetch);
         for at in 0..self.slots() {
             let slot = self.slot(at);
             if slot != 0 {
@@ -369,28 +375,15 @@ impl Segment {
         (left, right)
     }
 
-    /// Asks the processor for all entries, which are about to be visited in turn: of each the line that it begins in and the next.
-    pub(crate) fn prefetch_entries(&self) {
-        for slot in (0..self.slots()).map(|at| self.slot(at)).filter(|&slot| slot != 0) {
-            let entry = (slot & ADDRESS) as *const u8;
-            prefetch(entry);
-            prefetch(entry.wrapping_add(CACHE_LINE_BYTES));
-        }
+    /// The lines of all entries, which are about to be visited in turn.
+    pub(crate) fn entry_lines(&self) -> impl Iterator<Item = *const u8> {
+        (0..self.slots()).map(|at| self.slot(at)).filter(|&slot| slot != 0).flat_map(lines)
     }
 
     /// Notes all buckets.
     pub(crate) fn want_buckets(&self, wanted: &mut Wanted) {
         for bucket in 0..self.slots() / BUCKET_SLOTS {
             wanted.add(self.buckets.cast::<u8>().wrapping_add(bucket * BUCKET_BYTES).cast_const());
-        }
-    }
-
-    /// Notes all entries, of each what [`Segment::prefetch_entries`] asks for.
-    pub(crate) fn want_entries(&self, wanted: &mut Wanted) {
-        for slot in (0..self.slots()).map(|at| self.slot(at)).filter(|&slot| slot != 0) {
-            let entry = (slot & ADDRESS) as *const u8;
-            wanted.add(entry);
-            wanted.add(entry.wrapping_add(CACHE_LINE_BYTES));
         }
     }
 

@@ -343,6 +343,15 @@ impl Table {
         None
     }
 
+    /// The segment that an order falls into: the lowest order of it, itself, and the order up to which it goes.
+    fn segment_at(&self, order: u64) -> (u64, &Segment, u64) {
+        let place_bits = DIRECTORY_BITS - u32::from(self.depth);
+        let index = self.first_place((order >> place_bits) as usize);
+        let segment = &self.directory[index];
+        let next = index as u64 + (1 << (self.depth - segment.depth));
+        ((index as u64) << place_bits, segment, next << place_bits)
+    }
+
     /// Calls `visit` for the entries of one segment whose order ([`order`]) is `from` or above: that of the segment which `from` falls
     /// into. Returns the order up to which that was all; [`ORDERS`] at the end.
     pub(crate) fn walk_segment(
@@ -351,40 +360,33 @@ impl Table {
         hash_of: &impl Fn(&[u8]) -> u64,
         visit: &mut impl FnMut(RawEntry),
     ) -> u64 {
-        let place_bits = DIRECTORY_BITS - u32::from(self.depth);
-        let index = self.first_place((from >> place_bits) as usize);
-        let segment = &self.directory[index];
+        let (begins, segment, next) = self.segment_at(from);
         // Segments may have been joined since the walk came by.
-        let is_whole = (index as u64) << place_bits >= from;
-        segment.prefetch_entries();
+        let is_whole = begins >= from;
         for (_, entry) in segment.iter() {
             if is_whole || order(hash_of(entry.key())) >= from {
                 visit(entry);
             }
         }
-        (index as u64 + (1 << (self.depth - segment.depth))) << place_bits
+        next
     }
 
     /// Notes the buckets of the segment that `from` falls into, and of the one after it.
-    pub(crate) fn want_buckets(&self, from: u64, wanted: &mut Wanted) {
-        let mut at = (from >> (DIRECTORY_BITS - u32::from(self.depth))) as usize;
+    pub(crate) fn want_buckets(&self, mut from: u64, wanted: &mut Wanted) {
         for _ in 0..2 {
-            if at < self.directory.len() {
-                let index = self.first_place(at);
-                let segment = &self.directory[index];
+            if from < ORDERS {
+                let (_, segment, next) = self.segment_at(from);
                 segment.want_buckets(wanted);
-                at = index + (1 << (self.depth - segment.depth));
+                from = next;
             }
         }
     }
 
     /// Notes the entries of the segment that `from` falls into; returns the order up to which it goes.
     pub(crate) fn want_segment(&self, from: u64, wanted: &mut Wanted) -> u64 {
-        let place_bits = DIRECTORY_BITS - u32::from(self.depth);
-        let index = self.first_place((from >> place_bits) as usize);
-        let segment = &self.directory[index];
-        segment.want_entries(wanted);
-        (index as u64 + (1 << (self.depth - segment.depth))) << place_bits
+        let (_, segment, next) = self.segment_at(from);
+        segment.entry_lines().for_each(|line| wanted.add(line));
+        next
     }
 
     /// All entries.
