@@ -2,6 +2,7 @@
 //!
 //! Built once at start (renames applied) and never changed afterwards.
 
+use martlet_base::hash::hash_bytes;
 use martlet_command::{Command, Flags, Handler, Spec};
 use martlet_protocol::request::Args;
 
@@ -44,6 +45,12 @@ impl Entry {
     #[inline]
     pub fn is_container(&self) -> bool {
         !self.subcommands.is_empty()
+    }
+
+    /// The hash of the only key among `args`, if there is a [`Entry::plain_key`].
+    #[inline]
+    pub fn plain_key_hash(&self, args: &Args<'_>) -> Option<u64> {
+        self.plain_key.map(|index| hash_bytes(args.at(index)))
     }
 }
 

@@ -3,15 +3,15 @@
 //!
 //! Nothing here changes anything: what is asked for in vain costs a little time.
 
-use martlet_base::hash::hash_bytes;
 use martlet_base::prefetch::{Wanted, prefetch_object};
 use martlet_keyspace::Key;
 use martlet_net::{Arrival, Token};
-use martlet_protocol::request::{Args, Parsed, Partial, RequestLimits, Span, parse};
+use martlet_protocol::request::{Args, Parsed, Partial, RequestLimits, parse};
 
 use super::Worker;
 use super::input::{Batch, Request};
 use crate::connection::Connection;
+use crate::registry::Entry;
 
 /// Databases with fewer keys fit the caches: nothing is prefetched for them.
 const PREFETCH_KEYS_PER_SHARD: usize = 24;
@@ -108,16 +108,15 @@ impl Worker {
             Ok(Parsed::Complete(end)) if end == data.len() => end,
             _ => return batch.spans.truncate(first_span),
         };
-        let args = Args::new(data, &batch.spans[first_span..]);
-        let name = batch.spans.get(first_span).copied().unwrap_or(Span { start: 0, end: 0 });
-        let entry = self.names.entry(data, name, || self.shared.registry.resolve(&args));
-        let Some((entry, key)) = entry.and_then(|entry| Some((entry, entry.plain_key?))) else {
+        let spans = &batch.spans[first_span..];
+        let entry = self.names.resolve(self.shared.registry, data, spans);
+        let hash = |entry: &Entry| entry.plain_key_hash(&Args::new(data, spans));
+        let Some((entry, hash)) = entry.and_then(|entry| Some((entry, hash(entry)?))) else {
             return batch.spans.truncate(first_span);
         };
         batch.names_members |= entry.spec.member.is_some();
         let span_count = (batch.spans.len() - first_span) as u32;
-        let (first_span, hash) = (first_span as u32, hash_bytes(args.at(key)));
-        let (end, entry) = (end as u32, Some(entry));
+        let (first_span, end, entry) = (first_span as u32, end as u32, Some(entry));
         batch.requests.push(Request { first_span, span_count, start: arrival, end, entry, hash });
     }
 

@@ -5,7 +5,6 @@
 
 use std::sync::atomic::Ordering;
 
-use martlet_base::hash::hash_bytes;
 use martlet_base::limits::{
     BATCH_REQUESTS, SLICE_REQUESTS, UNAUTHENTICATED_ARGUMENTS_MAX, UNAUTHENTICATED_BULK_MAX_BYTES,
 };
@@ -225,18 +224,16 @@ impl Worker {
                 Parsed::Incomplete => break,
                 Parsed::Complete(end) => {
                     let spans = &batch.spans[first_span..];
-                    let args = Args::new(input, spans);
-                    let name = spans.first().copied().unwrap_or(Span { start: 0, end: 0 });
-                    let entry = self.names.entry(input, name, || self.shared.registry.resolve(&args));
+                    let entry = self.names.resolve(self.shared.registry, input, spans);
                     batch.names_members |= entry.is_some_and(|entry| entry.spec.member.is_some());
-                    let key = entry.and_then(|entry| entry.plain_key);
+                    let hash = entry.and_then(|entry| entry.plain_key_hash(&Args::new(input, spans)));
                     batch.requests.push(Request {
                         first_span: first_span as u32,
                         span_count: spans.len() as u32,
                         start: at as u32,
                         end: end as u32,
                         entry,
-                        hash: key.map_or(0, |index| hash_bytes(args.at(index))),
+                        hash: hash.unwrap_or(0),
                     });
                     at = end;
                 }
@@ -266,9 +263,8 @@ impl Worker {
                 if let Some(words) = inline_words(bytes) {
                     let args = words.view();
                     let entry = self.shared.registry.resolve(&args);
-                    let key = entry.and_then(|entry| entry.plain_key);
-                    let hash = key.map_or(0, |index| hash_bytes(args.at(index)));
-                    self.request(connection, reply, &args, entry, hash);
+                    let hash = entry.and_then(|entry| entry.plain_key_hash(&args));
+                    self.request(connection, reply, &args, entry, hash.unwrap_or(0));
                 }
             } else {
                 self.request(connection, reply, &Args::new(input, spans), request.entry, request.hash);

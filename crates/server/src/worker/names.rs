@@ -1,8 +1,8 @@
 //! The commands that this thread was asked for lately, by their names as they were written: most clients write a few, always alike.
 
-use martlet_protocol::request::Span;
+use martlet_protocol::request::{Args, Span};
 
-use crate::registry::Entry;
+use crate::registry::{Entry, Registry};
 
 /// Names remembered at most, each in a place of its own.
 const PLACES: usize = 16;
@@ -41,20 +41,22 @@ impl Written {
 pub(super) struct Names([(Written, Option<&'static Entry>); PLACES]);
 
 impl Names {
-    /// What the name stands for; `resolve` tells it if the name is not remembered.
+    /// As [`Registry::resolve`] of the arguments that `spans` mark in `input`; always to be called with the same registry.
     #[inline(always)]
-    pub(super) fn entry(
+    pub(super) fn resolve(
         &mut self,
+        registry: &'static Registry,
         input: &[u8],
-        name: Span,
-        resolve: impl FnOnce() -> Option<&'static Entry>,
+        spans: &[Span],
     ) -> Option<&'static Entry> {
-        let Some(written) = Written::new(input, name) else { return resolve() };
+        let args = Args::new(input, spans);
+        let written = spans.first().and_then(|name| Written::new(input, *name));
+        let Some(written) = written else { return registry.resolve(&args) };
         let known = &mut self.0[written.place()];
         if known.0 == written {
             return known.1;
         }
-        let entry = resolve();
+        let entry = registry.resolve(&args);
         // A container's name does not tell which of its subcommands is called.
         if entry.is_some_and(|entry| entry.parent.is_none() && !entry.is_container()) {
             *known = (written, entry);
@@ -65,11 +67,13 @@ impl Names {
 
 #[cfg(test)]
 mod tests {
-    use martlet_protocol::request::Args;
+    use std::sync::LazyLock;
+
     use proptest::prelude::*;
 
     use super::*;
-    use crate::registry::Registry;
+
+    static REGISTRY: LazyLock<Registry> = LazyLock::new(|| Registry::new(&[]).unwrap());
 
     proptest! {
         /// What is remembered is what the registry says, whatever was asked for before.
@@ -80,15 +84,13 @@ mod tests {
                 1..200,
             ),
         ) {
-            let registry: &'static Registry = Box::leak(Box::new(Registry::new(&[]).unwrap()));
             let mut names = Names::default();
             for (name, following) in calls {
                 let input = [&name.clone().into_bytes()[..], &[b'x'; 12][..following]].concat();
-                let span = Span { start: 0, end: name.len() as u32 };
-                let spans = [span];
-                let resolve = || registry.resolve(&Args::new(&input, &spans));
-                let expected = resolve().map(|entry| entry.id);
-                prop_assert_eq!(names.entry(&input, span, resolve).map(|entry| entry.id), expected, "{}", name);
+                let spans = [Span { start: 0, end: name.len() as u32 }];
+                let expected = REGISTRY.resolve(&Args::new(&input, &spans)).map(|entry| entry.id);
+                let found = names.resolve(&REGISTRY, &input, &spans).map(|entry| entry.id);
+                prop_assert_eq!(found, expected, "{}", name);
             }
         }
     }
