@@ -30,6 +30,9 @@ pub struct Settings {
     pub zset_limits: ZSetLimits,
     /// Whether strings are compressed in DUMP and files (`rdbcompression`).
     pub rdb_compression: bool,
+    /// Whether small numbers count as one object each that all keys share (OBJECT REFCOUNT): not where each key has an
+    /// LRU or LFU clock that matters (`maxmemory`, `maxmemory-policy`).
+    pub shared_integers: bool,
 }
 
 impl Default for Settings {
@@ -42,6 +45,7 @@ impl Default for Settings {
             hash_limits: HashLimits::default(),
             zset_limits: ZSetLimits::default(),
             rdb_compression: true,
+            shared_integers: true,
         }
     }
 }

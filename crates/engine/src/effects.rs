@@ -53,6 +53,17 @@ pub struct KeyEvent {
     pub key: Vec<u8>,
 }
 
+/// What a change came from.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// The command that runs.
+    Command,
+    /// The time of a key, or of fields in it, had come, whether a command found that or not.
+    Expiry,
+    /// The table of cached keys was full.
+    Eviction,
+}
+
 /// A key that clients have cached and that has changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Invalidation {
@@ -62,6 +73,8 @@ pub struct Invalidation {
     pub clients: Vec<u64>,
     /// Clients that want to know of all keys, or of those with a prefix, are to be told too.
     pub broadcast: bool,
+    /// What the change came from.
+    pub cause: Cause,
 }
 
 /// What others are to be told of.

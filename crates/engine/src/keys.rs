@@ -10,7 +10,7 @@ use martlet_keyspace::{Access, Db, Detached, Entry, ExpiryChange, Key, Kind, Obj
 use martlet_types::hash::NO_EXPIRY;
 
 use crate::counters::Counters;
-use crate::effects::{Effects, EventClass};
+use crate::effects::{Cause, Effects, EventClass};
 use crate::engine::{Engine, Held, ShardState};
 use crate::hooks::{Hooks, ReadyKey, Watcher};
 use crate::lazyfree::LazyFree;
@@ -530,18 +530,25 @@ impl Keys {
     #[inline]
     pub fn signal(&mut self, key: &Key<'_>) {
         if !self.engine.state(&self.held, key.shard()).hooks.is_empty() {
-            self.signal_hooks(key);
+            self.signal_hooks(key, Cause::Command);
+        }
+    }
+
+    /// Tells watchers and waiters that the time of a key, or of fields in it, had come.
+    fn signal_expiry(&mut self, key: &Key<'_>) {
+        if !self.engine.state(&self.held, key.shard()).hooks.is_empty() {
+            self.signal_hooks(key, Cause::Expiry);
         }
     }
 
     #[cold]
-    fn signal_hooks(&mut self, key: &Key<'_>) {
+    fn signal_hooks(&mut self, key: &Key<'_>, cause: Cause) {
         let state = self.engine.state(&self.held, key.shard());
         let is_there = state.keys.db(self.db).get(key).is_some();
         if state.hooks.changed(self.db, key.bytes, is_there) {
             self.note_ready(self.db, key.bytes);
         }
-        self.invalidate_cached(key);
+        self.invalidate_cached(key, cause);
     }
 
     fn note_ready(&mut self, db: usize, key: &[u8]) {
@@ -585,7 +592,7 @@ impl Keys {
         self.counters.expired_keys.add(1);
         self.effects.event(EventClass::EXPIRED, "expired", self.db, key.bytes);
         self.effects.expired(self.db, key.bytes);
-        self.signal(key);
+        self.signal_expiry(key);
     }
 
     /// Deletes up to `limit` keys and hash fields of a held shard that are due, calling `lag` with how late each is, in milliseconds;

@@ -13,7 +13,7 @@ mod lazyfree;
 mod snapshot;
 
 pub use counters::{Counter, Counters};
-pub use effects::{Effects, EventClass, Invalidation, KeyEvent, News};
+pub use effects::{Cause, Effects, EventClass, Invalidation, KeyEvent, News};
 pub use engine::{Engine, Held, ShardState, TrackingTotals};
 pub use gate::Gate;
 pub use hooks::{Hooks, ReadyKey, Waiter, WatchFlag};

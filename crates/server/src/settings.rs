@@ -29,7 +29,14 @@ pub fn from_config(config: &Config) -> Settings {
             listpack_max_value_bytes: config.zset_max_listpack_value,
         },
         rdb_compression: config.rdbcompression,
+        shared_integers: config.maxmemory_bytes == 0 || !has_clocks(config.maxmemory_policy),
     }
+}
+
+/// Whether keys are evicted by when, or how often, each was used.
+fn has_clocks(policy: MaxmemoryPolicy) -> bool {
+    use MaxmemoryPolicy::{AllkeysLfu, AllkeysLru, VolatileLfu, VolatileLru};
+    matches!(policy, AllkeysLru | AllkeysLfu | VolatileLru | VolatileLfu)
 }
 
 /// How accesses to keys are noted under the configured policy.

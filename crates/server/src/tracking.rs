@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 use hashbrown::HashMap;
 use martlet_base::limits::SHARD_COUNT;
 use martlet_command::Flags;
-use martlet_engine::News;
+use martlet_engine::{Cause, News};
 use martlet_keyspace::Key;
 use martlet_net::Token;
 use martlet_protocol::reply::Reply;
@@ -239,7 +239,9 @@ impl Worker {
                 self.tell_tracker(&tracker, notice);
             }
             if invalidation.broadcast {
-                self.broadcasts.insert(invalidation.key.clone(), self.origin);
+                // An expiry is nobody's own change: who follows prefixes is told of it under NOLOOP, too.
+                let origin = if invalidation.cause == Cause::Expiry { 0 } else { self.origin };
+                self.broadcasts.insert(invalidation.key.clone(), origin);
             }
         }
         if news.flushed && self.shared.tracking.count.load(Ordering::Relaxed) > 0 {

@@ -102,7 +102,9 @@ fn refcount(ctx: &mut Context<'_>) -> Outcome {
     let key = ctx.key(2);
     match ctx.keys.inspect(&key).map(|entry| entry.str()) {
         None => ctx.reply.null(),
-        Some(Some(StrValue::Int(0..SHARED_INTEGERS))) => ctx.reply.int(SHARED_REFERENCES),
+        Some(Some(StrValue::Int(0..SHARED_INTEGERS))) if ctx.settings.shared_integers => {
+            ctx.reply.int(SHARED_REFERENCES)
+        }
         Some(_) => ctx.reply.int(1),
     }
     Ok(())

@@ -6,7 +6,7 @@ use martlet_base::limits::SHARD_COUNT;
 use martlet_keyspace::Key;
 
 use super::Keys;
-use crate::effects::Invalidation;
+use crate::effects::{Cause, Invalidation};
 
 impl Keys {
     /// Remembers that a client caches a held key.
@@ -18,7 +18,7 @@ impl Keys {
     }
 
     /// Notes that those who cache a key that has changed are to be told.
-    pub(super) fn invalidate_cached(&mut self, key: &Key<'_>) {
+    pub(super) fn invalidate_cached(&mut self, key: &Key<'_>, cause: Cause) {
         let hooks = self.hooks_mut(key);
         let broadcast = hooks.is_broadcast();
         let clients = hooks.take_cached(key.bytes);
@@ -27,7 +27,7 @@ impl Keys {
         }
         if broadcast || clients.is_some() {
             let clients = clients.unwrap_or_default();
-            self.effects.invalidate(Invalidation { key: key.bytes.to_vec(), clients, broadcast });
+            self.effects.invalidate(Invalidation { key: key.bytes.to_vec(), clients, broadcast, cause });
         }
     }
 
@@ -37,7 +37,7 @@ impl Keys {
         let Some(key) = hooks.any_cached().map(<[u8]>::to_vec) else { return false };
         let clients = hooks.take_cached(&key).unwrap_or_default();
         self.engine.tracking.removed(1, clients.len());
-        self.effects.invalidate(Invalidation { key, clients, broadcast: false });
+        self.effects.invalidate(Invalidation { key, clients, broadcast: false, cause: Cause::Eviction });
         true
     }
 
@@ -95,7 +95,8 @@ mod tests {
             keys.remember_cached(&Key::new(b"a"), client);
         }
         assert_eq!(totals(&keys), (1, 2));
-        let told = Invalidation { key: b"a".to_vec(), clients: vec![3, 7], broadcast: false };
+        let told =
+            Invalidation { key: b"a".to_vec(), clients: vec![3, 7], broadcast: false, cause: Cause::Command };
         assert_eq!(set(&mut keys, b"a"), [told]);
         assert_eq!((set(&mut keys, b"a"), totals(&keys)), (vec![], (0, 0)));
         assert!(keys.hooks_mut(&Key::new(b"a")).is_empty());
@@ -119,7 +120,8 @@ mod tests {
         keys.broadcast_changes(true);
         keys.remember_cached(&key, 1);
         assert!(keys.evict_cached(key.shard()) && !keys.evict_cached(key.shard()));
-        let told = Invalidation { key: b"a".to_vec(), clients: vec![1], broadcast: false };
+        let told =
+            Invalidation { key: b"a".to_vec(), clients: vec![1], broadcast: false, cause: Cause::Eviction };
         assert_eq!(keys.effects.take_news().invalidations, [told]);
         assert!(set(&mut keys, b"b")[0].broadcast);
         keys.broadcast_changes(false);

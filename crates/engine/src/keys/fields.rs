@@ -81,7 +81,7 @@ impl Keys {
         }
         self.counters.expired_fields.add(expired as u64);
         self.effects.event(EventClass::HASH, "hexpired", self.db, key.bytes);
-        self.signal(key);
+        self.signal_expiry(key);
         if self.delete_if_empty::<Hash>(key) {
             self.effects.event(EventClass::GENERIC, "del", self.db, key.bytes);
         }

@@ -1,13 +1,17 @@
 //! MEMORY: what takes how much.
 
+use std::sync::atomic::Ordering;
+
 use martlet_base::limits::SHARD_COUNT;
 use martlet_base::number::parse_i64;
 use martlet_command::generic::memory_usage;
 use martlet_command::{Acl, Error, Flags, Group, KeyFlags, KeyPart, Outcome, command, container};
 use martlet_keyspace::Key;
+use martlet_protocol::reply::Reply;
 
 use super::{Call, ServerCommand, ServerHandler};
 use crate::process::resident_bytes;
+use crate::worker::Worker;
 
 /// The family.
 pub static COMMANDS: &[&ServerCommand] = &[&MEMORY];
@@ -53,7 +57,7 @@ static DOCTOR: ServerCommand = command("memory|doctor", 2, doctor as ServerHandl
 fn doctor(call: &mut Call<'_>) -> Outcome {
     let used = martlet_base::alloc::used_bytes() as u64;
     let resident = resident_bytes();
-    let peak = call.worker.shared.stats.memory_peak.load(std::sync::atomic::Ordering::Relaxed).max(used);
+    let peak = call.worker.shared.stats.memory_peak.load(Ordering::Relaxed).max(used);
     let text = if used < 5 << 20 {
         "Hi Sam, this instance is empty or is using very little memory, my issue detector can't be used in these conditions. Please, leave for your mission on Earth and fill it with some data. The new Sam and I will be back to our programming as soon as I finished rebooting.\n".to_owned()
     } else if peak > used * 3 / 2 {
@@ -107,76 +111,136 @@ static STATS: ServerCommand = command("memory|stats", 2, stats as ServerHandler)
     "Returns figures on memory use.",
 );
 
+/// What takes how much, as MEMORY STATS and INFO tell it, in bytes.
+pub(super) struct Figures {
+    /// Allocated now, counted by the allocator.
+    pub used: u64,
+    /// The most that was allocated at any time.
+    pub peak: u64,
+    /// Allocated when the start was over.
+    pub startup: u64,
+    /// Resident, as the system counts it.
+    pub resident: u64,
+    /// What connections hold.
+    pub clients: u64,
+    /// What waits to be written to the append-only file.
+    pub log_buffer: u64,
+    /// Keys and bytes of the table of each database that has keys, by index.
+    pub databases: Vec<(usize, usize, usize)>,
+}
+
+impl Figures {
+    /// Counts; takes one shard at a time.
+    pub fn of(worker: &mut Worker) -> Figures {
+        let mut databases = vec![(0, 0); worker.settings.databases];
+        for shard in 0..SHARD_COUNT {
+            worker.keys.with_shard(shard, |keys| {
+                let keys = &keys.shard(shard).keys;
+                for db in keys.used() {
+                    databases[db].0 += keys.db(db).len();
+                    databases[db].1 += keys.db(db).table_heap_bytes();
+                }
+            });
+        }
+        let shared = worker.shared;
+        let used = martlet_base::alloc::used_bytes() as u64;
+        let log_buffer = &shared.persistence.log.buffered_bytes;
+        Figures {
+            used,
+            peak: shared.stats.memory_peak.load(Ordering::Relaxed).max(used),
+            startup: shared.memory_at_start.load(Ordering::Relaxed),
+            resident: resident_bytes(),
+            clients: shared.clients.all().iter().map(|c| c.heap_bytes()).sum::<usize>() as u64,
+            log_buffer: log_buffer.load(Ordering::Relaxed) + shared.engine.journal.backlog(),
+            databases: (0..).zip(databases).filter(|(_, d)| d.0 > 0).map(|(i, d)| (i, d.0, d.1)).collect(),
+        }
+    }
+
+    /// What is not data: the start's, clients' and tables'.
+    pub fn overhead(&self) -> u64 {
+        let tables: usize = self.databases.iter().map(|db| db.2).sum();
+        (self.startup + self.clients + tables as u64).min(self.used)
+    }
+
+    /// What is data.
+    pub fn dataset(&self) -> u64 {
+        self.used - self.overhead()
+    }
+}
+
+/// A value in the reply of MEMORY STATS.
+enum Figure {
+    Int(i64),
+    Double(f64),
+    /// The bytes of a database's table.
+    Table(usize),
+}
+
 fn stats(call: &mut Call<'_>) -> Outcome {
-    let shared = call.worker.shared;
-    let used = martlet_base::alloc::used_bytes() as i64;
-    let relaxed = std::sync::atomic::Ordering::Relaxed;
-    let peak = (shared.stats.memory_peak.load(relaxed) as i64).max(used);
-    let startup = shared.memory_at_start.load(relaxed) as i64;
-    let resident = resident_bytes() as i64;
-    let clients: usize = shared.clients.all().iter().map(|c| c.heap_bytes()).sum();
-    let mut dbs = vec![(0usize, 0usize); call.worker.settings.databases];
-    for shard in 0..SHARD_COUNT {
-        call.worker.keys.with_shard(shard, |keys| {
-            let keys = &keys.shard(shard).keys;
-            for db in keys.used() {
-                dbs[db].0 += keys.db(db).len();
-                dbs[db].1 += keys.db(db).table_heap_bytes();
-            }
-        });
-    }
-    let keys: usize = dbs.iter().map(|db| db.0).sum();
-    let tables: usize = dbs.iter().map(|db| db.1).sum();
-    let shared = call.worker.shared;
-    let log_buffer = shared.persistence.log.buffered_bytes.load(std::sync::atomic::Ordering::Relaxed)
-        + shared.engine.journal.backlog();
-    let overhead = startup + clients as i64 + tables as i64;
-    let dataset = (used - overhead).max(0);
-    let used_dbs: Vec<(usize, usize)> =
-        dbs.iter().enumerate().filter(|(_, db)| db.0 > 0).map(|(i, db)| (i, db.1)).collect();
-    let reply = &mut *call.reply;
-    let ints = [
-        ("peak.allocated", peak),
-        ("total.allocated", used),
-        ("startup.allocated", startup),
-        ("replication.backlog", 0),
-        ("clients.slaves", 0),
-        ("clients.normal", clients as i64),
-        ("cluster.links", 0),
-        ("aof.buffer", log_buffer as i64),
-        ("lua.caches", 0),
-        ("functions.caches", 0),
+    use Figure::{Double, Int, Table};
+    let figures = Figures::of(call.worker);
+    let int = |bytes: u64| Int(bytes as i64);
+    let ratio = |part: u64, whole: u64| part as f64 / whole.max(1) as f64;
+    let Figures { used, peak, startup, resident, .. } = figures;
+    let keys: usize = figures.databases.iter().map(|db| db.1).sum();
+    let beyond_start = used.saturating_sub(startup);
+    let unused = Int(resident as i64 - used as i64);
+    let mut all = vec![
+        ("peak.allocated", int(peak)),
+        ("total.allocated", int(used)),
+        ("startup.allocated", int(startup)),
+        ("replication.backlog", Int(0)),
+        ("replica.fullsync.buffer", Int(0)),
+        ("clients.slaves", Int(0)),
+        ("clients.normal", int(figures.clients)),
+        ("cluster.links", Int(0)),
+        ("aof.buffer", int(figures.log_buffer)),
+        ("lua.caches", Int(0)),
+        ("functions.caches", Int(0)),
+        ("script.VMs", Int(0)),
     ];
-    let more = [
-        ("overhead.total", overhead),
-        ("keys.count", keys as i64),
-        ("keys.bytes-per-key", (used - startup).max(0) / keys.max(1) as i64),
-        ("dataset.bytes", dataset),
-    ];
-    reply.map(ints.len() + used_dbs.len() + more.len() + 6);
-    let int = |reply: &mut martlet_protocol::reply::Reply, name: &str, value: i64| {
-        reply.bulk(name.as_bytes());
-        reply.int(value);
-    };
-    ints.iter().for_each(|(name, value)| int(reply, name, *value));
-    for (index, bytes) in used_dbs {
-        reply.bulk(format!("db.{index}").as_bytes());
-        reply.map(2);
-        int(reply, "overhead.hashtable.main", bytes as i64);
-        int(reply, "overhead.hashtable.expires", 0);
-    }
-    more.iter().for_each(|(name, value)| int(reply, name, *value));
-    let share = |part: i64, whole: i64| part as f64 * 100.0 / whole.max(1) as f64;
-    reply.bulk(b"dataset.percentage");
-    reply.double(share(dataset, used - startup));
-    reply.bulk(b"peak.percentage");
-    reply.double(share(used, peak));
-    int(reply, "allocator.allocated", used);
-    int(reply, "allocator.resident", resident);
-    reply.bulk(b"fragmentation");
-    reply.double(resident as f64 / used.max(1) as f64);
-    int(reply, "fragmentation.bytes", resident - used);
+    let names: Vec<String> = figures.databases.iter().map(|db| format!("db.{}", db.0)).collect();
+    all.extend(names.iter().zip(&figures.databases).map(|(name, db)| (name.as_str(), Table(db.2))));
+    all.extend([
+        ("overhead.db.hashtable.lut", Int(0)),
+        ("overhead.db.hashtable.rehashing", Int(0)),
+        ("overhead.total", int(figures.overhead())),
+        ("db.dict.rehashing.count", Int(0)),
+        ("keys.count", Int(keys as i64)),
+        ("keys.bytes-per-key", int(beyond_start.checked_div(keys as u64).unwrap_or(0))),
+        ("dataset.bytes", int(figures.dataset())),
+        ("dataset.percentage", Double(ratio(figures.dataset() * 100, beyond_start))),
+        ("peak.percentage", Double(ratio(used * 100, peak))),
+        // The allocator does not say what it keeps: all that is resident counts as active.
+        ("allocator.allocated", int(used)),
+        ("allocator.active", int(resident)),
+        ("allocator.resident", int(resident)),
+        ("allocator.muzzy", Int(0)),
+        ("allocator-fragmentation.ratio", Double(ratio(resident, used))),
+        ("allocator-fragmentation.bytes", int(resident.saturating_sub(used))),
+        ("allocator-rss.ratio", Double(1.0)),
+        ("allocator-rss.bytes", Int(0)),
+        ("rss-overhead.ratio", Double(1.0)),
+        ("rss-overhead.bytes", Int(0)),
+        ("fragmentation", Double(ratio(resident, used))),
+        ("fragmentation.bytes", unused),
+    ]);
+    call.reply.map(all.len());
+    all.iter().for_each(|(name, figure)| write_figure(call.reply, name, figure));
     Ok(())
+}
+
+fn write_figure(reply: &mut Reply, name: &str, figure: &Figure) {
+    reply.bulk(name.as_bytes());
+    match figure {
+        Figure::Int(value) => reply.int(*value),
+        Figure::Double(value) => reply.double(*value),
+        Figure::Table(bytes) => {
+            reply.map(2);
+            write_figure(reply, "overhead.hashtable.main", &Figure::Int(*bytes as i64));
+            write_figure(reply, "overhead.hashtable.expires", &Figure::Int(0));
+        }
+    }
 }
 
 static HELP: ServerCommand = command("memory|help", 2, help as ServerHandler)

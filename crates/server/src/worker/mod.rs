@@ -15,7 +15,6 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use martlet_base::limits::SHARD_COUNT;
 use martlet_base::random::Random;
 use martlet_command::Settings;
 use martlet_engine::{Keys, Touch};
@@ -234,15 +233,6 @@ impl Worker {
         let (wall_ms, raw) = self.anchor;
         self.now_ms = wall_ms + (self.shared.clock.elapsed_ns(raw, self.mark) / 1_000_000) as i64;
         self.keys.now_ms = self.now_ms;
-    }
-
-    /// Bytes of the keyspace's tables, entries apart; takes one shard at a time.
-    pub fn table_bytes(&mut self) -> usize {
-        let of_shard = |keys: &mut Keys, shard: usize| -> usize {
-            let shard = &keys.shard(shard).keys;
-            shard.used().map(|db| shard.db(db).table_heap_bytes()).sum()
-        };
-        (0..SHARD_COUNT).map(|i| self.keys.with_shard(i, |keys| of_shard(keys, i))).sum()
     }
 
     /// How accesses to keys are noted under the configured policy.

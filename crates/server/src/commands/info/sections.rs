@@ -6,7 +6,8 @@ use martlet_base::limits::SHARD_COUNT;
 
 use super::{Text, human};
 use crate::commands::connection::REDIS_VERSION;
-use crate::process::{Whose, cpu_time, resident_bytes, system_memory_bytes};
+use crate::commands::memory::Figures;
+use crate::process::{Whose, cpu_time, system_memory_bytes};
 use crate::shared::lock;
 use crate::worker::Worker;
 
@@ -44,8 +45,21 @@ pub(super) fn server(worker: &mut Worker, text: &mut Text) {
     text.field("lru_clock", (now_us / 1_000_000) & 0xff_ffff);
     text.field("executable", std::env::current_exe().unwrap_or_default().display());
     text.field("config_file", shared.config_file.as_deref().unwrap_or(std::path::Path::new("")).display());
+    listeners(worker, text);
     text.field("io_threads_active", u8::from(shared.thread_count() > 1));
     text.field("io_threads", shared.thread_count());
+}
+
+/// What the server listens on, by kind.
+fn listeners(worker: &Worker, text: &mut Text) {
+    let config = worker.config();
+    if config.port > 0 {
+        let binds: String = config.bind.iter().map(|address| format!(",bind={address}")).collect();
+        text.field("listener0", format!("name=tcp{binds},port={}", config.port));
+    }
+    if let Some(path) = &config.unixsocket {
+        text.field("listener1", format!("name=unix,bind={}", path.display()));
+    }
 }
 
 pub(super) fn clients(worker: &mut Worker, text: &mut Text) {
@@ -89,17 +103,12 @@ pub(super) fn clients(worker: &mut Worker, text: &mut Text) {
 }
 
 pub(super) fn memory(worker: &mut Worker, text: &mut Text) {
-    let shared = worker.shared;
-    let used = martlet_base::alloc::used_bytes() as u64;
-    let peak = shared.stats.memory_peak.load(Ordering::Relaxed).max(used);
-    let resident = resident_bytes();
-    let clients: usize = shared.clients.all().iter().map(|c| c.heap_bytes()).sum();
-    let startup = shared.memory_at_start.load(Ordering::Relaxed);
-    let tables = worker.table_bytes() as u64;
-    let overhead = (startup + tables + clients as u64).min(used);
-    let dataset = used - overhead;
+    let figures = Figures::of(worker);
+    let Figures { used, peak, startup, resident, clients, .. } = figures;
+    let (overhead, dataset) = (figures.overhead(), figures.dataset());
     let share = |part: u64, whole: u64| format!("{:.2}%", part as f64 * 100.0 / whole.max(1) as f64);
     let ratio = |a: u64, b: u64| format!("{:.2}", a as f64 / b.max(1) as f64);
+    let shared = worker.shared;
     let config = worker.config();
     let total = system_memory_bytes();
     text.title("Memory");
@@ -118,8 +127,10 @@ pub(super) fn memory(worker: &mut Worker, text: &mut Text) {
     text.field("allocator_allocated", used);
     text.field("allocator_active", resident);
     text.field("allocator_resident", resident);
+    text.field("allocator_muzzy", 0);
     text.field("total_system_memory", total);
     text.field("total_system_memory_human", human(total));
+    scripts_memory(text);
     text.field("maxmemory", config.maxmemory_bytes);
     text.field("maxmemory_human", human(config.maxmemory_bytes));
     let policy = crate::config::find(b"maxmemory-policy").map(|p| p.get(config)).unwrap_or_default();
@@ -134,15 +145,39 @@ pub(super) fn memory(worker: &mut Worker, text: &mut Text) {
     text.field("mem_fragmentation_bytes", resident as i64 - used as i64);
     text.field("mem_not_counted_for_evict", 0);
     text.field("mem_replication_backlog", 0);
+    text.field("mem_replica_full_sync_buffer", 0);
     text.field("mem_total_replication_buffers", 0);
     text.field("mem_clients_slaves", 0);
     text.field("mem_clients_normal", clients);
     text.field("mem_cluster_links", 0);
-    text.field("mem_aof_buffer", 0);
+    text.field("mem_aof_buffer", figures.log_buffer);
     text.field("mem_allocator", "mimalloc");
     text.field("active_defrag_running", 0);
+    text.field("mem_overhead_db_hashtable_rehashing", 0);
     text.field("lazyfree_pending_objects", shared.engine.lazy_free.pending());
     text.field("lazyfreed_objects", shared.engine.lazy_free.freed());
+}
+
+/// What scripts and functions take: there are none.
+fn scripts_memory(text: &mut Text) {
+    for name in ["used_memory_lua", "used_memory_vm_eval"] {
+        text.field(name, 0);
+    }
+    text.field("used_memory_lua_human", human(0));
+    for name in [
+        "used_memory_scripts_eval",
+        "number_of_cached_scripts",
+        "number_of_functions",
+        "number_of_libraries",
+        "used_memory_vm_functions",
+        "used_memory_vm_total",
+    ] {
+        text.field(name, 0);
+    }
+    text.field("used_memory_vm_total_human", human(0));
+    text.field("used_memory_functions", 0);
+    text.field("used_memory_scripts", 0);
+    text.field("used_memory_scripts_human", human(0));
 }
 
 pub(super) fn replication(worker: &mut Worker, text: &mut Text) {

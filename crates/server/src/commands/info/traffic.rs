@@ -86,6 +86,9 @@ pub(super) fn stats(worker: &mut Worker, text: &mut Text) {
     text.field("eventloop_cycles", thread(|t| t.loops.get()));
     text.field("eventloop_duration_sum", thread(|t| t.loop_us.get()));
     text.field("acl_access_denied_auth", stats.auth_failures.load(Ordering::Relaxed));
+    for name in ["acl_access_denied_cmd", "acl_access_denied_key", "acl_access_denied_channel"] {
+        text.field(name, 0);
+    }
 }
 
 pub(super) fn commandstats(worker: &mut Worker, text: &mut Text) {
