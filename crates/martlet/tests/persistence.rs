@@ -136,6 +136,9 @@ fn a_file_that_cannot_be_read_refuses_the_start() {
         fs::write(&file, damaged).unwrap();
         let error = start(directory.path(), &[]).err().expect("refused").to_string();
         assert!(error.contains(reason), "{error}");
+        let is_header = reason.ends_with("offset 9") || reason.ends_with("offset 0");
+        let is_told = error.contains("# Terminating server after rdb file reading failure.");
+        assert_eq!(is_told, !is_header, "{error}");
         let (is_whole, report) = check(&file);
         // How many databases and which keys there are is the server's affair.
         let is_shape = !reason.contains("database") && !reason.contains("already");

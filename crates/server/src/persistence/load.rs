@@ -30,6 +30,9 @@ use crate::shared::{Shared, lock};
 /// Records after which a thread that loads lets others close the gate.
 const SLICE_RECORDS: u64 = 256;
 
+/// Bytes of the signature and the version that an RDB file begins with.
+const HEADER_BYTES: u64 = 9;
+
 /// Why nothing, or not all, was loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
@@ -481,6 +484,10 @@ pub fn load_at_start(shared: &'static Shared, config: &Config) -> Result<(), Str
         }
         Err(LoadError::Damaged(error)) => {
             tracing::warn!("The RDB file {} cannot be loaded: {error}", path(config).display());
+            if error.offset > HEADER_BYTES {
+                // Who watches logs of Redis looks for this.
+                tracing::warn!("Terminating server after rdb file reading failure.");
+            }
             return Err("Fatal error loading the DB, check server logs. Exiting.".into());
         }
     }
