@@ -3,6 +3,7 @@
 //! At the start every thread of the crew takes batches of records and stores them; for DEBUG RELOAD one thread does, behind the gate.
 //! What always holds: a file that cannot be read to its end is refused, naming the offset and what is wrong there.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -108,6 +109,8 @@ struct Reading {
     damage: Mutex<Option<FileError>>,
     is_damaged: AtomicBool,
     total: Mutex<Total>,
+    /// By database, what will come to be in each shard. A batch is known here before the next one is taken.
+    plans: Mutex<BTreeMap<usize, Arc<Plan>>>,
 }
 
 #[derive(Default)]
@@ -142,7 +145,17 @@ impl Reading {
             damage: Mutex::default(),
             is_damaged: AtomicBool::new(false),
             total: Mutex::default(),
+            plans: Mutex::default(),
         })
+    }
+
+    /// Takes note that so many keys of a database come.
+    fn expect(&self, db: u64, keys: u64) {
+        let per_shard = keys as usize / SHARD_COUNT;
+        let db = usize::try_from(db).ok().filter(|&db| db < self.settings.databases);
+        if let Some(db) = db.filter(|_| per_shard >= RESERVED_KEYS_PER_SHARD) {
+            lock(&self.plans).insert(db, Arc::new(Plan::new(per_shard)));
+        }
     }
 
     /// Notes what is wrong, unless something before it in the file is.
@@ -187,6 +200,8 @@ struct Loader<'a> {
     /// Of the keys that come next.
     hashes: Vec<u64>,
     wanted: Wanted,
+    /// The plan of the database that keys come for.
+    plan: Option<Arc<Plan>>,
     total: Total,
 }
 
@@ -206,6 +221,7 @@ impl<'a> Loader<'a> {
             records: 0,
             hashes: Vec::new(),
             wanted: Wanted::default(),
+            plan: None,
             total: Total::default(),
         };
         if let Err(error) = loader.read() {
@@ -223,13 +239,17 @@ impl<'a> Loader<'a> {
         while !reading.is_damaged.load(Ordering::Relaxed) {
             let (piece, offset) = {
                 let mut splitter = lock(&reading.splitter);
-                (splitter.next(&mut bytes)?, splitter.offset())
+                let piece = splitter.next(&mut bytes)?;
+                // Before anybody can take keys of that database: room is made in a shard by whoever stores its first.
+                if let Some(Piece::Batch(batch)) = &piece {
+                    batch.coming.into_iter().for_each(|(db, keys)| reading.expect(db, keys));
+                }
+                (piece, splitter.offset())
             };
             self.progress.read_bytes.fetch_max(reading.offset + offset, Ordering::Relaxed);
             match piece {
                 None => break,
                 Some(Piece::Batch(batch)) => {
-                    batch.coming.into_iter().for_each(|(db, keys)| self.reserve(db, keys));
                     self.total.sums ^= read_batch(&batch, &bytes, &reading.limits, self)?;
                 }
                 Some(Piece::Item(Item::Aux { name, text }, _)) => self.note(&name, &text),
@@ -242,19 +262,6 @@ impl<'a> Loader<'a> {
             }
         }
         Ok(())
-    }
-
-    /// Makes room for the keys of a database.
-    fn reserve(&mut self, db: u64, keys: u64) {
-        let per_shard = keys as usize / SHARD_COUNT;
-        let Ok(db) = usize::try_from(db) else { return };
-        if db >= self.reading.settings.databases || per_shard < RESERVED_KEYS_PER_SHARD {
-            return;
-        }
-        let plan = Plan::new(per_shard);
-        for shard in 0..SHARD_COUNT {
-            self.keys.with_shard(shard, |keys| keys.shard_mut(shard).keys.db_mut(db).reserve(&plan));
-        }
     }
 
     /// Logs what the file says of itself.
@@ -279,6 +286,7 @@ impl Records for Loader<'_> {
     fn coming(&mut self, db: u64, keys: &[&[u8]]) {
         let engine = self.keys.engine();
         let Ok(db) = usize::try_from(db) else { return };
+        self.plan = lock(&self.reading.plans).get(&db).cloned();
         if db >= self.reading.settings.databases || self.keys.holds_all() {
             return;
         }
@@ -303,9 +311,12 @@ impl Records for Loader<'_> {
         let key = Key::new(record.key);
         let shard = key.shard();
         self.keys.db = db;
-        let replaces = self.reading.replaces;
+        let (replaces, plan) = (self.reading.replaces, self.plan.as_deref());
         let is_alone = self.keys.with_shard(shard, |keys| {
             let before = keys.shard(shard).keys.db(db).len();
+            if let Some(plan) = plan.filter(|_| before == 0) {
+                keys.shard_mut(shard).keys.db_mut(db).reserve(plan);
+            }
             store(keys, &key, record.value, record.expiry_ms);
             if let Some(lru) = access_bits(keys, record.access) {
                 keys.set_lru(&key, lru);
