@@ -1,8 +1,8 @@
 //! Whole RDB files of any bytes: reading them record by record and by batches ends alike, and what is whole goes round.
 
-use martlet_snapshot::file::split::{Decoded, Piece, Records, Splitter, read_batch};
-use martlet_snapshot::file::{FileWriter, Item, ReadOptions, Record, read_file};
-use martlet_snapshot::{Error, Form, Limits, VERSION_TIMED, Value, payload};
+use martlet_snapshot::file::split::{BatchReader, Decoded, Found, Piece, Records, Splitter};
+use martlet_snapshot::file::{FileError, FileWriter, Item, ReadOptions, Record, read_file};
+use martlet_snapshot::{Form, Limits, VERSION_TIMED, Value, payload};
 
 /// The input is a file; its checksum is not looked at, or hardly any change of a seed would be read further.
 pub fn check(data: &[u8]) {
@@ -49,16 +49,22 @@ fn one_by_one(data: &[u8]) -> (Vec<Seen>, Result<(), String>) {
 struct Taker<'a>(&'a mut Vec<Seen>);
 
 impl Records for Taker<'_> {
-    fn coming(&mut self, _: u64, _: &[&[u8]]) {}
+    fn mark(&mut self, key: &[u8]) -> u64 {
+        key.len() as u64
+    }
 
-    fn record(&mut self, record: Record<Decoded<'_>, &[u8]>) -> Result<(), Error> {
-        let Record { db, key, expiry_ms, access, value } = record;
-        let value = match value {
-            Decoded::Text(text) => Value::String(text.to_vec()),
-            Decoded::Value(value) => value,
-        };
-        self.0.push(seen(&Record { db, key, expiry_ms, access, value }));
-        Ok(())
+    fn take(&mut self, found: &mut Found<'_>) -> Result<(), FileError> {
+        found.places().iter().try_for_each(|place| {
+            found.read(place, |Record { db, key, expiry_ms, access, value }| {
+                assert_eq!(place.mark, key.len() as u64);
+                let value = match value {
+                    Decoded::Text(text) => Value::String(text.to_vec()),
+                    Decoded::Value(value) => value,
+                };
+                self.0.push(seen(&Record { db, key, expiry_ms, access, value }));
+                Ok(())
+            })
+        })
     }
 }
 
@@ -69,13 +75,15 @@ fn by_batches(data: &[u8]) -> (Vec<Seen>, Result<(), String>) {
 }
 
 fn read_batches(data: &[u8], all: &mut Vec<Seen>) -> Result<(), String> {
-    let text = |error: martlet_snapshot::file::FileError| error.to_string();
+    let text = |error: FileError| error.to_string();
     let mut splitter = Splitter::new(data, data.len() as u64, options()).map_err(text)?;
     let mut bytes = Vec::new();
+    let limits = Limits::default();
+    let mut reader = BatchReader::new(&limits);
     while let Some(piece) = splitter.next(&mut bytes).map_err(text)? {
         match piece {
             Piece::Batch(batch) => {
-                read_batch(&batch, &bytes, &Limits::default(), &mut Taker(all)).map_err(text)?;
+                reader.read(&batch, &bytes, &mut Taker(all)).map_err(text)?;
             }
             Piece::Item(Item::Record(record), _) => all.push(seen(&record)),
             Piece::Item(Item::Aux { .. }, _) => {}

@@ -20,6 +20,7 @@ pub trait Input {
     ///
     /// # Errors
     /// As [`Input::take`].
+    #[inline]
     fn array<const N: usize>(&mut self) -> Result<[u8; N], Error> {
         self.take(N)?.first_chunk::<N>().copied().ok_or(Error::Truncated)
     }
@@ -28,6 +29,7 @@ pub trait Input {
     ///
     /// # Errors
     /// As [`Input::take`].
+    #[inline]
     fn byte(&mut self) -> Result<u8, Error> {
         self.array::<1>().map(|[byte]| byte)
     }
@@ -36,6 +38,7 @@ pub trait Input {
     ///
     /// # Errors
     /// [`Error::Truncated`] if there cannot be as many.
+    #[inline]
     fn count(&self, count: u64) -> Result<usize, Error> {
         if count > self.remaining() {
             return Err(Error::Truncated);
@@ -45,10 +48,12 @@ pub trait Input {
 }
 
 impl Input for &[u8] {
+    #[inline]
     fn remaining(&self) -> u64 {
         self.len() as u64
     }
 
+    #[inline]
     fn take(&mut self, len: usize) -> Result<&[u8], Error> {
         self.split_off(..len).ok_or(Error::Truncated)
     }

@@ -10,6 +10,7 @@ use crate::string::{Length, read_count, read_length, read_plain_length};
 ///
 /// # Errors
 /// [`Error`]; [`Error::Truncated`] if the slice ends within it.
+#[inline]
 pub(crate) fn skip_bytes(input: &mut &[u8]) -> Result<(), Error> {
     let len = match read_length(input)? {
         Length::Plain(len) => len,
@@ -38,10 +39,17 @@ fn skip_score(input: &mut &[u8]) -> Result<(), Error> {
 ///
 /// # Errors
 /// [`Error`]; [`Error::Truncated`] if the slice ends within it.
+#[inline]
 pub(crate) fn skip_value(input: &mut &[u8], kind: Kind, version: u16) -> Result<(), Error> {
     match kind {
-        Kind::String
-        | Kind::HashZipmap
+        Kind::String => skip_bytes(input),
+        _ => skip_collection(input, kind, version),
+    }
+}
+
+fn skip_collection(input: &mut &[u8], kind: Kind, version: u16) -> Result<(), Error> {
+    match kind {
+        Kind::HashZipmap
         | Kind::ListZiplist
         | Kind::SetIntset
         | Kind::ZSetZiplist

@@ -28,6 +28,7 @@ pub enum Length {
 ///
 /// # Errors
 /// [`Error`], for ends and for prefixes that are not in use.
+#[inline]
 pub fn read_length(input: &mut impl Input) -> Result<Length, Error> {
     let first = input.byte()?;
     Ok(Length::Plain(match (first >> 6, first & 0x3f) {
@@ -84,6 +85,26 @@ pub fn read_bytes<'a>(input: &'a mut impl Input, scratch: &'a mut Vec<u8>) -> Re
         Length::Special(_) => return Err(Error::Corrupt("unknown string encoding")),
     }
     Ok(scratch)
+}
+
+/// As [`read_bytes`], for what lasts beyond the next one.
+#[inline]
+pub(crate) fn take_bytes<'s, 'a: 's>(
+    rest: &mut &'a [u8],
+    scratch: &'s mut Vec<u8>,
+) -> Result<&'s [u8], Error> {
+    let mut behind = *rest;
+    match read_length(&mut behind) {
+        Ok(Length::Plain(length)) => {
+            *rest = behind;
+            let length = rest.count(length)?;
+            rest.split_off(..length).ok_or(Error::Truncated)
+        }
+        _ => {
+            read_bytes(rest, scratch)?;
+            Ok(scratch)
+        }
+    }
 }
 
 /// Writes a length.

@@ -17,8 +17,8 @@ use martlet_command::Settings;
 use martlet_command::generic::{decoding_limits, into_value};
 use martlet_engine::{Keys, Touch};
 use martlet_journal::aof::Manifest;
-use martlet_keyspace::{ExpiryChange, Key, Plan};
-use martlet_snapshot::file::split::{Decoded, Piece, Records, Splitter, read_batch};
+use martlet_keyspace::{Db, ExpiryChange, Key, Plan};
+use martlet_snapshot::file::split::{BatchReader, Decoded, Found, Piece, Place, Records, Splitter};
 use martlet_snapshot::file::{Access, FileError, Item, ReadOptions, Record};
 use martlet_snapshot::{Error, Limits, Value};
 
@@ -196,32 +196,77 @@ struct Loader<'a> {
     progress: &'a LoadProgress,
     /// Called after each [`SLICE_RECORDS`] records; false ends it.
     pause: &'a mut dyn FnMut() -> bool,
+    /// Records since then.
     records: u64,
-    /// Of the keys that come next.
-    hashes: Vec<u64>,
+    /// The shard that it begins with in each batch, so that threads do not follow each other through the shards.
+    first_shard: usize,
+    by_shard: ByShard,
     wanted: Wanted,
-    /// The plan of the database that keys come for.
-    plan: Option<Arc<Plan>>,
     total: Total,
 }
 
+/// Records sorted by their keys' shards, in the file's order within each.
+#[derive(Default)]
+struct ByShard {
+    places: Vec<Place>,
+    /// Where the next of each shard goes.
+    next: Vec<u32>,
+}
+
+impl ByShard {
+    fn sort(&mut self, places: &[Place]) {
+        let Some(&any) = places.first() else { return self.places.clear() };
+        self.next.clear();
+        self.next.resize(SHARD_COUNT, 0);
+        for place in places {
+            self.next[shard(place)] += 1;
+        }
+        let mut sum = 0;
+        for next in &mut self.next {
+            sum += std::mem::replace(next, sum);
+        }
+        self.places.resize(places.len(), any);
+        for place in places {
+            let next = &mut self.next[shard(place)];
+            self.places[*next as usize] = *place;
+            *next += 1;
+        }
+    }
+
+    /// The records of each shard, from this one on and around.
+    fn groups(&self, first_shard: usize) -> Vec<&[Place]> {
+        let (behind, before) =
+            self.places.split_at(self.places.partition_point(|place| shard(place) < first_shard));
+        let is_same = |a: &Place, b: &Place| shard(a) == shard(b);
+        before.chunk_by(is_same).chain(behind.chunk_by(is_same)).collect()
+    }
+}
+
+/// The shard of a record's key: what it is marked with is the key's hash.
+fn shard(place: &Place) -> usize {
+    place.mark as usize & (SHARD_COUNT - 1)
+}
+
 impl<'a> Loader<'a> {
-    /// Reads along until the file ends or is refused.
+    /// Reads along until the file ends or is refused; the thread is the `index`th of those who do.
     fn run(
         keys: &'a mut Keys,
         reading: &'a Reading,
         progress: &'a LoadProgress,
+        index: usize,
         pause: &'a mut dyn FnMut() -> bool,
     ) {
+        // Far from each other, however many there are: the golden ratio.
+        let first_shard = index * (SHARD_COUNT * 5 / 8 + 1) % SHARD_COUNT;
         let mut loader = Loader {
             keys,
             reading,
             progress,
             pause,
             records: 0,
-            hashes: Vec::new(),
+            first_shard,
+            by_shard: ByShard::default(),
             wanted: Wanted::default(),
-            plan: None,
             total: Total::default(),
         };
         if let Err(error) = loader.read() {
@@ -236,6 +281,7 @@ impl<'a> Loader<'a> {
     fn read(&mut self) -> Result<(), FileError> {
         let reading = self.reading;
         let mut bytes = Vec::new();
+        let mut reader = BatchReader::new(&reading.limits);
         while !reading.is_damaged.load(Ordering::Relaxed) {
             let (piece, offset) = {
                 let mut splitter = lock(&reading.splitter);
@@ -250,18 +296,57 @@ impl<'a> Loader<'a> {
             match piece {
                 None => break,
                 Some(Piece::Batch(batch)) => {
-                    self.total.sums ^= read_batch(&batch, &bytes, &reading.limits, self)?;
+                    self.total.sums ^= reader.read(&batch, &bytes, self)?;
                 }
                 Some(Piece::Item(Item::Aux { name, text }, _)) => self.note(&name, &text),
                 Some(Piece::Item(Item::Record(record), offset)) => {
-                    let Record { db, key, expiry_ms, access, value } = record;
-                    let value = Decoded::Value(value);
-                    self.record(Record { db, key: key.as_slice(), expiry_ms, access, value })
-                        .map_err(|error| FileError { error, offset })?;
+                    let refuse = |error| FileError { error, offset };
+                    let db = self.db(record.db).map_err(refuse)?;
+                    let Record { db: number, key, expiry_ms, access, value } = record;
+                    let (key, value) = (Key::new(&key), Decoded::Value(value));
+                    let record = Record { db: number, key: key.bytes, expiry_ms, access, value };
+                    self.keys.db = db;
+                    let Loader { keys, reading, total, .. } = self;
+                    keys.with_shard(key.shard(), |keys| {
+                        store(keys, reading, &key, record, &mut total.loaded)
+                    })
+                    .map_err(refuse)?;
+                    self.pause_after(1).map_err(refuse)?;
                 }
             }
         }
         Ok(())
+    }
+
+    fn db(&self, db: u64) -> Result<usize, Error> {
+        let db = usize::try_from(db).ok().filter(|&db| db < self.reading.settings.databases);
+        db.ok_or(Error::Corrupt("a database beyond what the directive databases allows"))
+    }
+
+    /// Lets others close the gate now and then.
+    fn pause_after(&mut self, records: usize) -> Result<(), Error> {
+        self.records += records as u64;
+        if self.records < SLICE_RECORDS {
+            return Ok(());
+        }
+        self.records = 0;
+        if (self.pause)() { Ok(()) } else { Err(Error::Interrupted) }
+    }
+
+    /// Has the processor fetch what the next groups of keys will meet: the places in the directory two groups ahead, the buckets one ahead.
+    fn look_ahead(&mut self, db: usize, groups: &[&[Place]]) {
+        let (engine, wanted) = (self.keys.engine(), &mut self.wanted);
+        let looks: [fn(&Db, u64, &mut Wanted); 2] = [Db::want_bucket, Db::want_place];
+        for (group, look) in groups.iter().skip(1).zip(looks) {
+            let Some(first) = group.first() else { continue };
+            engine.peek(first.mark, |shard| {
+                group.iter().for_each(|place| look(shard.db(db), place.mark, wanted));
+            });
+        }
+        if let Some(first) = groups.get(3).and_then(|group| group.first()) {
+            engine.prefetch_shard(first.mark);
+        }
+        wanted.ask();
     }
 
     /// Logs what the file says of itself.
@@ -283,57 +368,83 @@ impl<'a> Loader<'a> {
 }
 
 impl Records for Loader<'_> {
-    fn coming(&mut self, db: u64, keys: &[&[u8]]) {
-        let engine = self.keys.engine();
-        let Ok(db) = usize::try_from(db) else { return };
-        self.plan = lock(&self.reading.plans).get(&db).cloned();
-        if db >= self.reading.settings.databases || self.keys.holds_all() {
-            return;
-        }
-        self.hashes.clear();
-        self.hashes.extend(keys.iter().map(|key| Key::new(key).hash));
-        engine.prefetch_places(db, &self.hashes, &mut self.wanted);
+    #[inline]
+    fn mark(&mut self, key: &[u8]) -> u64 {
+        Key::new(key).hash
     }
 
-    fn record(&mut self, record: Record<Decoded<'_>, &[u8]>) -> Result<(), Error> {
-        self.records += 1;
-        if self.records.is_multiple_of(SLICE_RECORDS) && !(self.pause)() {
-            return Err(Error::Interrupted);
-        }
-        if record.expiry_ms.is_some_and(|at_ms| at_ms <= self.keys.now_ms) {
-            self.total.loaded.expired += 1;
-            return Ok(());
-        }
-        let databases = self.reading.settings.databases;
-        let db = usize::try_from(record.db).ok().filter(|&db| db < databases);
-        let db = db.ok_or(Error::Corrupt("a database beyond what the directive databases allows"))?;
-        self.total.loaded.keys += 1;
-        let key = Key::new(record.key);
-        let shard = key.shard();
+    fn take(&mut self, found: &mut Found<'_>) -> Result<(), FileError> {
+        let db = match self.db(found.db()) {
+            Ok(db) => db,
+            Err(error) => {
+                let first = found.places().first();
+                return first.map_or(Ok(()), |first| found.read(first, |_| Err(error)));
+            }
+        };
         self.keys.db = db;
-        let (replaces, plan) = (self.reading.replaces, self.plan.as_deref());
-        let is_alone = self.keys.with_shard(shard, |keys| {
-            let before = keys.shard(shard).keys.db(db).len();
-            if let Some(plan) = plan.filter(|_| before == 0) {
-                keys.shard_mut(shard).keys.db_mut(db).reserve(plan);
+        let plan = lock(&self.reading.plans).get(&db).cloned();
+        let mut by_shard = std::mem::take(&mut self.by_shard);
+        by_shard.sort(found.places());
+        let groups = by_shard.groups(self.first_shard);
+        let mut damage: Option<FileError> = None;
+        for (i, group) in groups.iter().enumerate() {
+            if !self.keys.holds_all() {
+                self.look_ahead(db, &groups[i..]);
             }
-            store(keys, &key, record.value, record.expiry_ms);
-            if let Some(lru) = access_bits(keys, record.access) {
-                keys.set_lru(&key, lru);
-            }
-            replaces || keys.shard(shard).keys.db(db).len() > before
-        });
-        if is_alone { Ok(()) } else { Err(Error::Corrupt("a key that is there already")) }
+            groups
+                .get(i + 1)
+                .into_iter()
+                .for_each(|next| next.iter().for_each(|place| found.prefetch(place)));
+            let Loader { keys, reading, total, .. } = &mut *self;
+            let shard = group.first().map_or(0, shard);
+            keys.with_shard(shard, |keys| {
+                let table = keys.shard_mut(shard).keys.db_mut(db);
+                if let Some(plan) = plan.as_deref().filter(|_| table.is_empty()) {
+                    table.reserve(plan);
+                }
+                for place in *group {
+                    let result = found.read(place, |record| {
+                        let key = Key { bytes: record.key, hash: place.mark };
+                        store(keys, reading, &key, record, &mut total.loaded)
+                    });
+                    let first = |error: &FileError| damage.is_none_or(|known| error.offset < known.offset);
+                    damage = result.err().filter(first).or(damage);
+                }
+            });
+            self.pause_after(group.len()).map_err(|error| FileError { error, offset: 0 })?;
+        }
+        self.by_shard = by_shard;
+        damage.map_or(Ok(()), Err)
     }
 }
 
-fn store(keys: &mut Keys, key: &Key<'_>, value: Decoded<'_>, expiry_ms: Option<i64>) {
-    let expiry = expiry_ms.map_or(ExpiryChange::Clear, ExpiryChange::At);
-    match value {
+/// Stores a record in the database of `keys`, unless its time has come.
+#[inline]
+fn store(
+    keys: &mut Keys,
+    reading: &Reading,
+    key: &Key<'_>,
+    record: Record<Decoded<'_>, &[u8]>,
+    loaded: &mut Loaded,
+) -> Result<(), Error> {
+    if record.expiry_ms.is_some_and(|at_ms| at_ms <= keys.now_ms) {
+        loaded.expired += 1;
+        return Ok(());
+    }
+    loaded.keys += 1;
+    let len = |keys: &Keys| keys.shard(key.shard()).keys.db(keys.db).len();
+    let before = len(keys);
+    let expiry = record.expiry_ms.map_or(ExpiryChange::Clear, ExpiryChange::At);
+    match record.value {
         Decoded::Text(bytes) => keys.set_str(key, bytes, expiry),
         Decoded::Value(Value::String(bytes)) => keys.set_str(key, &bytes, expiry),
-        Decoded::Value(value) => keys.set_value(key, into_value(value), expiry_ms),
+        Decoded::Value(value) => keys.set_value(key, into_value(value), record.expiry_ms),
     }
+    if let Some(lru) = access_bits(keys, record.access) {
+        keys.set_lru(key, lru);
+    }
+    let is_alone = reading.replaces || len(keys) > before;
+    if is_alone { Ok(()) } else { Err(Error::Corrupt("a key that is there already")) }
 }
 
 /// What the file tells of a key's use, as far as the policy goes by it.
@@ -369,7 +480,7 @@ pub fn load(
     let reading = Reading::begin(source, config, keys.now_ms, shared.clock.unix_ms(), replaces)?;
     let (db, touched) = (keys.db, std::mem::replace(&mut keys.touch, reading.touch));
     let events = std::mem::take(&mut keys.effects.wanted_events);
-    Loader::run(keys, &reading, progress, &mut || true);
+    Loader::run(keys, &reading, progress, 0, &mut || true);
     (keys.db, keys.touch, keys.effects.wanted_events) = (db, touched, events);
     reading.end(progress)
 }
@@ -401,7 +512,7 @@ fn load_part(shared: &'static Shared, reading: &Reading, index: usize) {
     let mut keys = Keys::new(shared.engine, thread, Random::from_entropy());
     (keys.now_ms, keys.touch) = (reading.now_ms, reading.touch);
     gate.enter(thread);
-    Loader::run(&mut keys, reading, &shared.persistence.load, &mut || {
+    Loader::run(&mut keys, reading, &shared.persistence.load, index, &mut || {
         gate.leave(thread);
         let is_wanted = || !shared.stopping.load(Ordering::Relaxed);
         super::delay(shared.config.snapshot().key_load_delay_us, SLICE_RECORDS as usize, is_wanted);

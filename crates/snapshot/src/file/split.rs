@@ -1,10 +1,12 @@
 //! One file read by several threads: whoever is free takes the next batch of whole records, and decodes it with nothing held.
 //!
 //! Under the file's lock records are only passed over; what is too large for a batch, and whatever is no record, is read there and then.
-//! What always holds: batches are in the file's order, all that is wrong is met by [`read_batch`] or by the splitter, each at its
+//! What always holds: batches are in the file's order, all that is wrong is met by a [`BatchReader`] or by the splitter, each at its
 //! offset, and no batch is longer than [`BATCH_MAX_BYTES`].
 
 use std::io::Read;
+
+use martlet_base::prefetch::prefetch;
 
 use super::{FileError, Item, ReadOptions, Record, State, Step, read_prefix, read_step, read_version};
 use crate::Error;
@@ -13,10 +15,10 @@ use crate::decode::{Limits, Value, read_value};
 use crate::input::{FileInput, Input};
 use crate::kind::Kind;
 use crate::skip::{skip_bytes, skip_value};
-use crate::string::{Length, read_bytes, read_length};
+use crate::string::take_bytes;
 
-/// Bytes of a batch, about.
-const BATCH_BYTES: usize = 1 << 17;
+/// Bytes of a batch, about: of small keys some ten for each shard, and no more than the processor's caches hold.
+const BATCH_BYTES: usize = 1 << 18;
 /// A record beyond this is read under the lock.
 const BATCH_MAX_BYTES: usize = 1 << 20;
 
@@ -26,7 +28,7 @@ const RECORD_MIN_BYTES: u64 = 3;
 /// What a thread has to do next.
 #[derive(Debug)]
 pub enum Piece {
-    /// Records to be decoded with [`read_batch`].
+    /// Records to be decoded with a [`BatchReader`].
     Batch(Batch),
     /// What was read already, and the offset behind it.
     Item(Item, u64),
@@ -263,132 +265,178 @@ fn skip_step(rest: &mut &[u8], version: u16, state: &mut State) -> Result<bool, 
 
 /// What takes a batch's records.
 pub trait Records {
-    /// Says that records of these keys come next in a database, so that the places they go to can be asked for all at once. Keys that
-    /// are not written out may be missing.
-    fn coming(&mut self, db: u64, keys: &[&[u8]]);
+    /// What a record goes by, made of its key.
+    fn mark(&mut self, key: &[u8]) -> u64;
 
-    /// Takes a record.
+    /// Takes records of one database, which follow each other in the file. Those that are not read are left out.
     ///
     /// # Errors
-    /// Why it is refused.
-    fn record(&mut self, record: Record<Decoded<'_>, &[u8]>) -> Result<(), Error>;
+    /// What [`Found::read`] gave; of several the first in the file.
+    fn take(&mut self, found: &mut Found<'_>) -> Result<(), FileError>;
 }
 
-/// Reads the records of a batch and hands them over in order; empty collections are left out. Returns what it adds to the file's
-/// checksum.
-///
-/// # Errors
-/// [`FileError`], also when `records` refuses one; those before it have been handed over.
-pub fn read_batch(
-    batch: &Batch,
-    bytes: &[u8],
-    limits: &Limits,
-    records: &mut impl Records,
-) -> Result<u64, FileError> {
-    let mut rest = bytes;
-    let mut reader = RecordReader {
-        state: State { db: batch.db, ..State::default() },
-        version: batch.version,
-        limits,
-        scratch: Default::default(),
-    };
-    let mut keys = Vec::with_capacity(GROUP);
-    while !rest.is_empty() {
-        keys.clear();
-        let mut left = look_ahead(rest, reader.version, reader.state, &mut keys, records).max(1);
-        while left > 0 && !rest.is_empty() {
-            match reader.read(&mut rest, records) {
-                Ok(is_record) => left -= usize::from(is_record),
-                Err(error) => {
-                    let offset = batch.offset + (bytes.len() - rest.len()) as u64;
-                    return Err(FileError { error, offset });
-                }
-            }
-        }
+/// A record in a batch, with what else was said of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    /// What [`Records::mark`] made of its key.
+    pub mark: u64,
+    /// Where it begins in the batch.
+    at: u32,
+}
+
+/// Records of one database that were found in a batch, and are decoded when they are asked for.
+pub struct Found<'b> {
+    db: u64,
+    places: &'b [Place],
+    /// Where the batch begins in its file.
+    offset: u64,
+    bytes: &'b [u8],
+    version: u16,
+    limits: &'b Limits,
+    scratch: &'b mut [Vec<u8>; 2],
+}
+
+impl<'b> Found<'b> {
+    /// Their database.
+    pub fn db(&self) -> u64 {
+        self.db
     }
-    Ok(batch.behind.map_or(0, |behind| followed_by_zeros(crc64(0, bytes), behind)))
-}
 
-/// Records that are announced at once.
-const GROUP: usize = 32;
+    /// Where they are, in the file's order.
+    pub fn places(&self) -> &'b [Place] {
+        self.places
+    }
 
-/// Announces the next records, up to [`GROUP`], of one database; how many.
-fn look_ahead<'b>(
-    rest: &'b [u8],
-    version: u16,
-    mut state: State,
-    keys: &mut Vec<&'b [u8]>,
-    records: &mut impl Records,
-) -> usize {
-    let mut rest = rest;
-    let mut count = 0;
-    let db = loop {
-        let db = state.db;
-        let mut next = || -> Result<Option<&'b [u8]>, Error> {
-            let byte = rest.byte()?;
-            if read_prefix(byte, &mut rest, &mut state)? {
-                return Ok(None);
-            }
-            let kind = Kind::from_byte(byte)?;
-            let mut key = rest;
-            skip_bytes(&mut rest)?;
-            let text = match read_length(&mut key)? {
-                Length::Plain(len) => key.get(..len as usize),
-                Length::Special(_) => None,
-            };
-            skip_value(&mut rest, kind, version)?;
-            Ok(Some(text.unwrap_or_default()))
-        };
-        match next() {
-            Ok(Some(key)) => {
-                count += 1;
-                keys.push(key);
-            }
-            Ok(None) if count > 0 && state.db != db => break db,
-            Ok(None) => continue,
-            // What is wrong is met when it is read.
-            Err(_) => break db,
-        }
-        if count == GROUP {
-            break db;
-        }
-    };
-    records.coming(db, keys);
-    count
-}
+    /// Has the processor fetch a record that will be read soon.
+    #[inline]
+    pub fn prefetch(&self, place: &Place) {
+        prefetch(self.bytes.as_ptr().wrapping_add(place.at as usize));
+    }
 
-/// Reads records from a batch.
-struct RecordReader<'l> {
-    state: State,
-    version: u16,
-    limits: &'l Limits,
-    scratch: [Vec<u8>; 2],
-}
+    /// Decodes a record and hands it over, unless it is an empty collection.
+    ///
+    /// # Errors
+    /// [`FileError`], also when `take` refuses the record.
+    #[inline]
+    pub fn read(
+        &mut self,
+        place: &Place,
+        take: impl FnOnce(Record<Decoded<'_>, &[u8]>) -> Result<(), Error>,
+    ) -> Result<(), FileError> {
+        let mut rest = self.bytes.get(place.at as usize..).unwrap_or_default();
+        let result = self.decode(&mut rest, take);
+        result.map_err(|error| FileError { error, offset: position(self.offset, self.bytes, rest) })
+    }
 
-impl RecordReader<'_> {
-    /// Reads a record, true, or something that may precede one.
-    fn read(&mut self, rest: &mut &[u8], records: &mut impl Records) -> Result<bool, Error> {
-        let [key, scratch] = &mut self.scratch;
-        let byte = rest.byte()?;
-        if read_prefix(byte, rest, &mut self.state)? {
-            return Ok(false);
-        }
-        let kind = Kind::from_byte(byte)?;
-        key.clear();
-        key.extend_from_slice(read_bytes(rest, scratch)?);
-        let State { db, .. } = self.state;
-        let (expiry_ms, access) = (self.state.expiry_ms.take(), self.state.access.take());
+    #[inline]
+    fn decode(
+        &mut self,
+        rest: &mut &[u8],
+        take: impl FnOnce(Record<Decoded<'_>, &[u8]>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let [key, text] = &mut *self.scratch;
+        let mut state = State { db: self.db, ..State::default() };
+        let kind = read_kind(rest, &mut state)?;
+        let key = take_bytes(rest, key)?;
         let value = match kind {
-            Kind::String => Ok(Decoded::Text(read_bytes(rest, scratch)?)),
+            Kind::String => Ok(Decoded::Text(take_bytes(rest, text)?)),
             _ => read_value(rest, kind, self.version, self.limits).map(Decoded::Value),
         };
+        let State { db, expiry_ms, access, .. } = state;
         match value {
-            Ok(value) => {
-                records.record(Record { db, key: key.as_slice(), expiry_ms, access, value }).map(|()| true)
-            }
-            Err(Error::Empty(_)) => Ok(true),
+            Ok(value) => take(Record { db, key, expiry_ms, access, value }),
+            Err(Error::Empty(_)) => Ok(()),
             Err(error) => Err(error),
         }
+    }
+}
+
+fn position(offset: u64, bytes: &[u8], rest: &[u8]) -> u64 {
+    offset + (bytes.len() - rest.len()) as u64
+}
+
+/// Reads what precedes a record, and its kind.
+#[inline]
+fn read_kind(rest: &mut &[u8], state: &mut State) -> Result<Kind, Error> {
+    loop {
+        let byte = rest.byte()?;
+        // Most records are strings of which nothing else is said.
+        if byte == Kind::String as u8 || !read_prefix(byte, rest, state)? {
+            return Kind::from_byte(byte);
+        }
+    }
+}
+
+/// Reads batches.
+#[derive(Debug)]
+pub struct BatchReader<'l> {
+    limits: &'l Limits,
+    scratch: [Vec<u8>; 2],
+    places: Vec<Place>,
+}
+
+impl<'l> BatchReader<'l> {
+    /// With the limits at which collections change their encoding.
+    pub fn new(limits: &'l Limits) -> BatchReader<'l> {
+        BatchReader { limits, scratch: Default::default(), places: Vec::new() }
+    }
+
+    /// Finds the records of a batch and hands them over, one database after the other. Returns what it adds to the file's checksum.
+    ///
+    /// # Errors
+    /// [`FileError`]: the first that `records` gave, or what is wrong behind what was handed over.
+    pub fn read(
+        &mut self,
+        batch: &Batch,
+        bytes: &[u8],
+        records: &mut impl Records,
+    ) -> Result<u64, FileError> {
+        let mut rest = bytes;
+        let mut state = State { db: batch.db, ..State::default() };
+        while !rest.is_empty() {
+            self.places.clear();
+            let mut ended = Ok(());
+            let db = loop {
+                let (from, before) = (rest, state);
+                match self.find(&mut rest, &mut state, batch, records) {
+                    Ok(mark) if self.places.is_empty() || state.db == before.db => {
+                        self.places.push(Place { mark, at: (bytes.len() - from.len()) as u32 });
+                    }
+                    // The next database begins with it.
+                    Ok(_) => {
+                        (rest, state) = (from, before);
+                        break before.db;
+                    }
+                    Err(error) => {
+                        ended = Err(FileError { error, offset: position(batch.offset, bytes, rest) });
+                        break before.db;
+                    }
+                }
+                if rest.is_empty() {
+                    break state.db;
+                }
+            };
+            let (offset, version, limits) = (batch.offset, batch.version, self.limits);
+            let (places, scratch) = (self.places.as_slice(), &mut self.scratch);
+            records.take(&mut Found { db, places, offset, bytes, version, limits, scratch })?;
+            ended?;
+        }
+        Ok(batch.behind.map_or(0, |behind| followed_by_zeros(crc64(0, bytes), behind)))
+    }
+
+    /// Passes over a record; what its key is marked with.
+    #[inline]
+    fn find(
+        &mut self,
+        rest: &mut &[u8],
+        state: &mut State,
+        batch: &Batch,
+        records: &mut impl Records,
+    ) -> Result<u64, Error> {
+        let kind = read_kind(rest, state)?;
+        let mark = records.mark(take_bytes(rest, &mut self.scratch[0])?);
+        skip_value(rest, kind, batch.version)?;
+        Ok(mark)
     }
 }
 
@@ -399,31 +447,56 @@ mod tests {
 
     struct Taker<'a> {
         records: &'a mut Vec<String>,
-        announced: Vec<(u64, Vec<u8>)>,
+        /// All of a database's are decoded from the last to the first.
+        backwards: bool,
+    }
+
+    fn sum(key: &[u8]) -> u64 {
+        key.iter().fold(7, |sum, &byte| sum * 31 % 1_000_003 + u64::from(byte))
     }
 
     impl Records for Taker<'_> {
-        fn coming(&mut self, db: u64, keys: &[&[u8]]) {
-            assert!(self.announced.is_empty() && keys.len() <= GROUP);
-            self.announced = keys.iter().rev().map(|key| (db, key.to_vec())).collect();
+        fn mark(&mut self, key: &[u8]) -> u64 {
+            sum(key)
         }
 
-        fn record(&mut self, record: Record<Decoded<'_>, &[u8]>) -> Result<(), Error> {
-            let (db, key) = self.announced.pop().unwrap();
-            assert!(db == record.db && (key.is_empty() || key == record.key));
-            let value = match &record.value {
-                Decoded::Text(text) => Value::String(text.to_vec()),
-                Decoded::Value(value) => value.clone(),
-            };
-            let Record { db, key, expiry_ms, access, .. } = record;
-            self.records.push(format!("{:?}", Record { db, key, expiry_ms, access, value }));
-            Ok(())
+        fn take(&mut self, found: &mut Found<'_>) -> Result<(), FileError> {
+            let (mut texts, mut first) = (Vec::new(), Ok(()));
+            let mut places: Vec<Place> = found.places().to_vec();
+            if self.backwards {
+                places.reverse();
+            }
+            for place in &places {
+                let result = found.read(place, |record| {
+                    assert_eq!(place.mark, sum(record.key));
+                    let value = match &record.value {
+                        Decoded::Text(text) => Value::String(text.to_vec()),
+                        Decoded::Value(value) => value.clone(),
+                    };
+                    let Record { db, key, expiry_ms, access, .. } = record;
+                    texts.push(format!("{:?}", Record { db, key, expiry_ms, access, value }));
+                    Ok(())
+                });
+                if result.is_err() {
+                    first = result;
+                    if !self.backwards {
+                        break;
+                    }
+                }
+            }
+            if self.backwards {
+                texts.reverse();
+            }
+            self.records.append(&mut texts);
+            first
         }
     }
 
     /// Records of a file as text, in order, by batches.
-    fn by_batches(bytes: &[u8]) -> Result<Vec<String>, FileError> {
+    fn by_batches(bytes: &[u8], backwards: bool) -> Result<Vec<String>, FileError> {
         let options = ReadOptions { verify: true, any_version: false, limits: Limits::default() };
+        let limits = Limits::default();
+        let mut reader = BatchReader::new(&limits);
         let mut splitter = Splitter::new(bytes, bytes.len() as u64, options)?;
         let (mut batch, mut records, mut sums) = (Vec::new(), Vec::new(), 0);
         while let Some(piece) = splitter.next(&mut batch)? {
@@ -433,9 +506,7 @@ mod tests {
                 }
                 Piece::Item(Item::Aux { .. }, _) => {}
                 Piece::Batch(taken) => {
-                    let mut taker = Taker { records: &mut records, announced: Vec::new() };
-                    sums ^= read_batch(&taken, &batch, &Limits::default(), &mut taker)?;
-                    assert!(taker.announced.is_empty());
+                    sums ^= reader.read(&taken, &batch, &mut Taker { records: &mut records, backwards })?;
                 }
             }
         }
@@ -484,14 +555,19 @@ mod tests {
         let recorded: [&[u8]; 2] =
             [include_bytes!("../../tests/redis_7_0.rdb"), include_bytes!("../../tests/valkey_8.rdb")];
         for bytes in recorded.into_iter().chain([large.as_slice()]) {
-            assert!(by_batches(bytes).unwrap() == one_by_one(bytes).unwrap());
+            for backwards in [false, true] {
+                assert!(by_batches(bytes, backwards).unwrap() == one_by_one(bytes).unwrap());
+            }
             let step = if bytes.len() > 1 << 20 { bytes.len() / 5 } else { bytes.len() / 40 + 1 };
             for at in (9..bytes.len()).step_by(step) {
-                let cut = by_batches(&bytes[..at]).unwrap_err();
-                assert_eq!(cut.to_string(), one_by_one(&bytes[..at]).unwrap_err().to_string());
+                let cut = one_by_one(&bytes[..at]).unwrap_err().to_string();
                 let mut damaged = bytes.to_vec();
                 damaged[at] ^= 0x10;
-                assert!(by_batches(&damaged).is_err() && one_by_one(&damaged).is_err(), "the byte at {at}");
+                assert!(one_by_one(&damaged).is_err(), "the byte at {at}");
+                for backwards in [false, true] {
+                    assert_eq!(by_batches(&bytes[..at], backwards).unwrap_err().to_string(), cut);
+                    assert!(by_batches(&damaged, backwards).is_err(), "the byte at {at}");
+                }
             }
         }
     }
