@@ -3,6 +3,8 @@
 mod caching;
 mod fields;
 
+use std::ops::Range;
+
 use martlet_base::limits::SHARD_COUNT;
 use martlet_base::random::Random;
 use martlet_journal::Position;
@@ -432,19 +434,46 @@ impl Keys {
         self.discard(old);
     }
 
-    /// A string's bytes, to be changed without changing their number; see [`Db::str_bytes_mut`]. Look the key up first.
-    pub fn str_bytes_mut(&mut self, key: &Key<'_>) -> Option<&mut [u8]> {
+    /// Changes bytes of a string without changing their number, of which it touches only these; see [`Db::str_bytes_mut`]. `None`, and nothing was done, if it has no
+    /// bytes that can be changed so. Look the key up first.
+    pub fn change_bytes<R>(
+        &mut self,
+        key: &Key<'_>,
+        touched: Range<usize>,
+        change: impl FnOnce(&mut [u8]) -> R,
+    ) -> Option<R> {
         self.preserve(key);
-        self.db_of_mut(key).str_bytes_mut(key)
+        self.change_str(key, &touched, |db| db.str_bytes_mut(key).map(change))
     }
 
-    /// Changes a string's bytes in place, an empty one if the key is absent; see [`Db::update_str`]. The key must hold
-    /// a string or be absent: look it up first.
-    pub fn update_str<R>(&mut self, key: &Key<'_>, change: impl FnOnce(&mut Vec<u8>) -> R) -> R {
+    /// Changes a string's bytes in place, an empty one if the key is absent; see [`Db::update_str`]. Of those that are there it touches only these, and it
+    /// does not make them fewer. The key must hold a string or be absent: look it up first.
+    pub fn update_str<R>(
+        &mut self,
+        key: &Key<'_>,
+        touched: Range<usize>,
+        change: impl FnOnce(&mut Vec<u8>) -> R,
+    ) -> R {
         self.preserve(key);
         self.note_new(key);
         let lru = self.lru_to_store(key);
-        self.db_of_mut(key).update_str(key, lru, change)
+        self.change_str(key, &touched, |db| db.update_str(key, lru, change))
+    }
+
+    #[inline]
+    fn change_str<R>(
+        &mut self,
+        key: &Key<'_>,
+        touched: &Range<usize>,
+        change: impl FnOnce(&mut Db) -> R,
+    ) -> R {
+        let (db, snapshot) = (self.db, &self.engine.snapshot);
+        let shard = &mut self.engine.state_mut(&mut self.held, key.shard()).keys;
+        if snapshot.is_on() {
+            snapshot.change_str(shard, db, key, touched, change)
+        } else {
+            change(shard.db_mut(db))
+        }
     }
 
     /// Stores a value of any type; what the key held is discarded.

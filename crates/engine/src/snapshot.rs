@@ -7,7 +7,11 @@
 //!
 //! All that a change pays while there is no snapshot is one test of a flag that nobody writes.
 
+mod pins;
+
 use std::collections::HashSet;
+use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -19,6 +23,7 @@ use martlet_base::thread::cpu_ns;
 use martlet_keyspace::{Db, Entry, Key, ORDERS, Shard, StrValue, Value};
 
 use crate::engine::{Engine, Held};
+use pins::{Pin, Pins};
 
 /// Keys that are taken under one hold of a shard's lock, about: some microseconds.
 const SLICE_KEYS: usize = 64;
@@ -57,6 +62,7 @@ enum StoredValue {
     /// So many bytes of the text, behind the key.
     Bytes(usize),
     Shared(Value),
+    Pinned(Arc<Pin>),
 }
 
 #[derive(Debug)]
@@ -76,7 +82,8 @@ pub struct SavedKeys {
 }
 
 impl SavedKeys {
-    fn push(&mut self, db: usize, entry: &Entry<'_>) {
+    /// Long strings are pinned if there are `pins`.
+    fn push(&mut self, db: usize, entry: &Entry<'_>, pins: Option<&Pins>) {
         self.text.extend_from_slice(entry.key());
         let value = match entry.str() {
             Some(StrValue::Int(number)) => StoredValue::Int(number),
@@ -84,7 +91,10 @@ impl SavedKeys {
                 self.text.extend_from_slice(bytes);
                 StoredValue::Bytes(bytes.len())
             }
-            _ => StoredValue::Shared(entry.value()),
+            _ => match pins.and_then(|pins| pins.pin(entry)) {
+                Some(pin) => StoredValue::Pinned(pin),
+                None => StoredValue::Shared(entry.value()),
+            },
         };
         let (expiry_ms, lru) = (entry.expiry_ms(), entry.lru());
         self.keys.push(Stored { db, key_len: entry.key().len(), expiry_ms, lru, value });
@@ -100,12 +110,13 @@ impl SavedKeys {
         self.keys.is_empty()
     }
 
-    /// Hands them over in order.
+    /// Hands them over in order, once.
     pub fn for_each(&self, mut f: impl FnMut(SavedKey<'_>)) {
         let mut rest = self.text.as_slice();
         for stored in &self.keys {
             let (key, behind) = rest.split_at(stored.key_len);
             rest = behind;
+            let mut long = Vec::new();
             let value = match &stored.value {
                 StoredValue::Int(number) => SavedValue::Str(StrValue::Int(*number)),
                 StoredValue::Bytes(len) => {
@@ -114,6 +125,10 @@ impl SavedKeys {
                     SavedValue::Str(StrValue::Bytes(bytes))
                 }
                 StoredValue::Shared(value) => SavedValue::Shared(value),
+                StoredValue::Pinned(pin) => {
+                    pin.copy(&mut long);
+                    SavedValue::Str(StrValue::Bytes(&long))
+                }
             };
             f(SavedKey { db: stored.db, key, expiry_ms: stored.expiry_ms, lru: stored.lru, value });
         }
@@ -188,6 +203,8 @@ struct Progress {
     walked: AtomicUsize,
     /// What writers saved.
     saved: Mutex<SavedKeys>,
+    /// Long strings that were taken and not copied yet.
+    pins: Pins,
     /// The longest time for which a walk held a shard, nanoseconds: as it passed, and of the thread's processor time.
     longest_hold: [AtomicU64; 2],
 }
@@ -211,6 +228,8 @@ impl Snapshot {
         self.progress.next_shard.store(0, Ordering::Relaxed);
         self.progress.walked.store(0, Ordering::Relaxed);
         self.progress.longest_hold.iter().for_each(|ns| ns.store(0, Ordering::Relaxed));
+        // A change that was under way at the end of the last one may have put its pin back.
+        self.progress.pins.clear();
         self.is_on.store(true, Ordering::Relaxed);
     }
 
@@ -228,7 +247,29 @@ impl Snapshot {
         }
         pending.passed_over.insert(key.bytes.into());
         if let Some(entry) = shard.db(db).get(key) {
-            self.saved().push(pending.cut_db, &entry);
+            self.saved().push(pending.cut_db, &entry, Some(&self.progress.pins));
+        }
+    }
+
+    /// Runs a change in place of these bytes of a key's string, in a held shard, that does not make it shorter. Of a long one that the snapshot has,
+    /// only the pieces that it touches are copied.
+    pub(crate) fn change_str<R>(
+        &self,
+        shard: &mut Shard,
+        db: usize,
+        key: &Key<'_>,
+        touched: &Range<usize>,
+        change: impl FnOnce(&mut Db) -> R,
+    ) -> R {
+        let pins = &self.progress.pins;
+        let pinned = shard.db(db).get(key).and_then(|entry| pins.of(&entry));
+        match pinned.as_ref().and_then(|(address, pin)| Some((*address, pin, pin.open(touched)?))) {
+            None => change(shard.db_mut(db)),
+            Some((address, pin, mut state)) => {
+                let result = change(shard.db_mut(db));
+                pins.put_back(pin, &mut state, address, shard.db(db).get(key));
+                result
+            }
         }
     }
 
@@ -307,9 +348,11 @@ impl Walk {
         };
         self.look_ahead(shard);
         let mut finished = Vec::new();
+        // Behind the gate nobody changes them.
+        let pins = self.thread.map(|_| &snapshot.progress.pins);
         let is_done = self.hold(shard, |state, part| {
             part.follow(snapshot.epoch.load(Ordering::Relaxed), state);
-            take_slice(part, state, out, &mut finished)
+            take_slice(part, state, out, pins, &mut finished)
         });
         for pending in finished {
             if let Place::Gone(content) = pending.place {
@@ -359,6 +402,7 @@ impl Walk {
             }
         }
         snapshot.is_on.store(false, Ordering::Relaxed);
+        snapshot.progress.pins.clear();
         // The buffers have been as large as the writers were fast: they go.
         *out = std::mem::take(&mut *snapshot.saved());
     }
@@ -404,7 +448,13 @@ fn want_slice(part: &Part, shard: &Shard, wanted: &mut Wanted) {
 
 /// Takes about [`SLICE_KEYS`] keys of a held shard; whether that was the end of it. What is done with goes to `finished`, to be dropped when
 /// the shard is not held any more.
-fn take_slice(part: &mut Part, shard: &Shard, out: &mut SavedKeys, finished: &mut Vec<Pending>) -> bool {
+fn take_slice(
+    part: &mut Part,
+    shard: &Shard,
+    out: &mut SavedKeys,
+    pins: Option<&Pins>,
+    finished: &mut Vec<Pending>,
+) -> bool {
     let enough = out.len() + SLICE_KEYS;
     while let Some(pending) = part.pending.last_mut() {
         let (cut_db, passed_over) = (pending.cut_db, &pending.passed_over);
@@ -415,7 +465,7 @@ fn take_slice(part: &mut Part, shard: &Shard, out: &mut SavedKeys, finished: &mu
         while pending.from < ORDERS && out.len() < enough {
             pending.from = db.walk(pending.from, |entry| {
                 if passed_over.is_empty() || !passed_over.contains(entry.key()) {
-                    out.push(cut_db, &entry);
+                    out.push(cut_db, &entry, pins);
                 }
             });
         }

@@ -35,10 +35,11 @@ fn bitfield(ctx: &mut Context<'_>) -> Outcome {
     let len = end.div_ceil(8) as usize;
     let grows = old_len.is_none_or(|old| old < len);
     let run = |bytes: &mut [u8]| operations.iter().map(|o| o.run(bytes)).collect::<Vec<_>>();
-    let in_place = if grows { None } else { ctx.keys.str_bytes_mut(&key) };
+    let from = operations.iter().map(|o| (o.offset / 8) as usize).min().unwrap_or(0);
+    let in_place = if grows { None } else { ctx.keys.change_bytes(&key, from..len, run) };
     let results = match in_place {
-        Some(bytes) => run(bytes),
-        None => ctx.keys.update_str(&key, |bytes| {
+        Some(results) => results,
+        None => ctx.keys.update_str(&key, from..len, |bytes| {
             if bytes.len() < len {
                 bytes.resize(len, 0);
             }

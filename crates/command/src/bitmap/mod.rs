@@ -59,10 +59,13 @@ fn setbit(ctx: &mut Context<'_>) -> Outcome {
         *place = if on { *place | mask } else { *place & !mask };
         was
     };
-    let in_place = if old_len.is_some_and(|len| byte < len) { ctx.keys.str_bytes_mut(&key) } else { None };
-    let was = match in_place.and_then(|bytes| bytes.get_mut(byte)) {
-        Some(place) => set(place),
-        None => ctx.keys.update_str(&key, |bytes| {
+    let touched = byte..byte + 1;
+    let fits = old_len.is_some_and(|len| byte < len);
+    let in_place =
+        if fits { ctx.keys.change_bytes(&key, touched.clone(), |bytes| set(&mut bytes[byte])) } else { None };
+    let was = match in_place {
+        Some(was) => was,
+        None => ctx.keys.update_str(&key, touched, |bytes| {
             if bytes.len() <= byte {
                 bytes.resize(byte + 1, 0);
             }

@@ -31,7 +31,7 @@ fn append(ctx: &mut Context<'_>) -> Outcome {
         }
         Some(old_len) => {
             check_len(ctx, old_len, addition.len())?;
-            ctx.keys.update_str(&key, |bytes| {
+            ctx.keys.update_str(&key, old_len..old_len, |bytes| {
                 bytes.extend_from_slice(addition);
                 bytes.len()
             })
@@ -82,15 +82,15 @@ fn setrange(ctx: &mut Context<'_>) -> Outcome {
     }
     check_len(ctx, offset, patch.len())?;
     let end = offset + patch.len();
-    let in_place = if end <= old_len { ctx.keys.str_bytes_mut(&key) } else { None };
-    match in_place.and_then(|bytes| bytes.get_mut(offset..end)) {
-        Some(place) => place.copy_from_slice(patch),
-        None => ctx.keys.update_str(&key, |bytes| {
+    let write = |bytes: &mut [u8]| bytes[offset..end].copy_from_slice(patch);
+    let in_place = end <= old_len && ctx.keys.change_bytes(&key, offset..end, write).is_some();
+    if !in_place {
+        ctx.keys.update_str(&key, offset..end, |bytes| {
             if bytes.len() < end {
                 bytes.resize(end, 0);
             }
-            bytes[offset..end].copy_from_slice(patch);
-        }),
+            write(bytes);
+        });
     }
     ctx.keys.changed(&key, EventClass::STRING, "setrange");
     ctx.reply.count(old_len.max(end));

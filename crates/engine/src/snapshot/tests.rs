@@ -51,7 +51,7 @@ fn content(keys: &Keys) -> Content {
     for shard in 0..SHARD_COUNT {
         let shard = &keys.shard(shard).keys;
         for db in shard.used() {
-            shard.db(db).iter().for_each(|entry| all.push(db, &entry));
+            shard.db(db).iter().for_each(|entry| all.push(db, &entry, None));
         }
     }
     collect(&all, &mut content);
@@ -70,6 +70,8 @@ fn collect(taken: &SavedKeys, content: &mut Content) {
 enum Step {
     Set(usize, u16, usize),
     Append(usize, u16),
+    Overwrite(usize, u16, usize),
+    Copy(usize, u16, u16),
     Add(usize, u16, u16),
     Expire(usize, u16, Option<i64>),
     Delete(usize, u16),
@@ -84,8 +86,10 @@ fn step() -> impl Strategy<Value = Step> {
     let db = 0..3usize;
     let key = 0..60u16;
     prop_oneof![
-        4 => (db.clone(), key.clone(), prop_oneof![0..30usize, 900..1100usize]).prop_map(|(d, k, n)| Step::Set(d, k, n)),
+        4 => (db.clone(), key.clone(), prop_oneof![3 => 0..30usize, 3 => 900..1100usize, 1 => Just(90_000)]).prop_map(|(d, k, n)| Step::Set(d, k, n)),
         2 => (db.clone(), key.clone()).prop_map(|(d, k)| Step::Append(d, k)),
+        8 => (db.clone(), key.clone(), 0..90_000usize).prop_map(|(d, k, at)| Step::Overwrite(d, k, at)),
+        1 => (db.clone(), key.clone(), key.clone()).prop_map(|(d, k, l)| Step::Copy(d, k, l)),
         3 => (db.clone(), key.clone(), 0..500u16).prop_map(|(d, k, m)| Step::Add(d, k, m)),
         2 => (db.clone(), key.clone(), prop::option::of(1000..2000i64)).prop_map(|(d, k, t)| Step::Expire(d, k, t)),
         3 => (db.clone(), key.clone()).prop_map(|(d, k)| Step::Delete(d, k)),
@@ -107,8 +111,21 @@ fn apply(keys: &mut Keys, step: &Step) {
         Step::Append(db, k) => {
             keys.db = db;
             if !matches!(keys.read_str(&Key::new(&name(k))), Err(crate::WrongType)) {
-                keys.update_str(&Key::new(&name(k)), |text| text.extend(b"appended"));
+                keys.update_str(&Key::new(&name(k)), 0..0, |text| text.extend(b"appended"));
             }
+        }
+        Step::Overwrite(db, k, at) => {
+            keys.db = db;
+            let name = name(k);
+            let key = Key::new(&name);
+            let len = keys.read_str(&key).ok().flatten().map_or(0, |text| text.len());
+            let touched = at.min(len)..(at + 40_000).min(len);
+            keys.change_bytes(&key, touched.clone(), |bytes| bytes[touched].fill(b'y'));
+        }
+        Step::Copy(db, from, to) => {
+            keys.db = db;
+            let value = keys.get(&Key::new(&name(from))).map(|entry| entry.value());
+            value.into_iter().for_each(|value| keys.set_value(&Key::new(&name(to)), value, None));
         }
         Step::Add(db, k, member) => {
             keys.db = db;
@@ -168,10 +185,12 @@ proptest! {
             for step in &during {
                 alone(&mut keys, |keys| apply(keys, step));
                 if matches!(step, Step::Walk) {
-                    walk.take(&mut taken);
+                    // What was taken is written out while more is changed.
                     collect(&taken, &mut found);
+                    walk.take(&mut taken);
                 }
             }
+            collect(&taken, &mut found);
             while walk.take(&mut taken) {
                 collect(&taken, &mut found);
             }
