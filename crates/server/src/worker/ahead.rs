@@ -4,7 +4,6 @@
 //! Nothing here changes anything: what is asked for in vain costs a little time.
 
 use martlet_base::prefetch::{Wanted, prefetch_object};
-use martlet_keyspace::Key;
 use martlet_net::{Arrival, Token};
 use martlet_protocol::request::{Args, Parsed, Partial, RequestLimits, parse};
 
@@ -27,22 +26,19 @@ struct Planned {
 #[derive(Copy, Clone)]
 struct Member<'a> {
     db: usize,
-    key: Key<'a>,
+    key_hash: u64,
     bytes: &'a [u8],
 }
 
 impl<'a> Member<'a> {
     /// What `request` looks for, if it is something; its arguments are in `input`.
-    fn new(db: usize, input: &'a [u8], batch: &Batch, request: &Request) -> Option<Member<'a>> {
+    fn new(db: usize, input: &'a [u8], batch: &'a Batch, request: &Request) -> Option<Member<'a>> {
         let entry = request.entry?;
-        let (key, member) = (entry.plain_key?, entry.spec.member?);
+        entry.plain_key?;
         let first = request.first_span as usize;
         let spans = batch.spans.get(first..first + request.span_count as usize)?;
-        let arg = |index: usize| {
-            let span = spans.get(index)?;
-            input.get(span.start as usize..span.end as usize)
-        };
-        Some(Member { db, key: Key { bytes: arg(key)?, hash: request.hash }, bytes: arg(member)? })
+        let bytes = Args::new(input, spans).get(entry.spec.member?)?;
+        Some(Member { db, key_hash: request.hash, bytes })
     }
 }
 
@@ -149,10 +145,9 @@ impl Worker {
 
     fn prefetch_members<'a>(&self, members: impl Iterator<Item = Member<'a>> + Clone, wanted: &mut Wanted) {
         for is_known in [false, true] {
-            for Member { db, key, bytes } in members.clone() {
-                self.shared
-                    .engine
-                    .peek(key.hash, |shard| shard.db(db).want_member(&key, bytes, is_known, wanted));
+            for Member { db, key_hash, bytes } in members.clone() {
+                let engine = self.shared.engine;
+                engine.peek(key_hash, |shard| shard.db(db).want_member(key_hash, bytes, is_known, wanted));
             }
             if wanted.is_empty() {
                 break;
