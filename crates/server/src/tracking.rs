@@ -287,7 +287,8 @@ impl Worker {
         let Some(redirect) = tracker.options.redirect else {
             return self.notify(&tracker.info, Notice::Invalidate(keys.clone()));
         };
-        match self.shared.clients.get(redirect) {
+        let target = self.shared.clients.get(redirect);
+        match target.filter(|info| info.flags.load(Ordering::Relaxed) & flag::CLOSING == 0) {
             Some(info) => self.notify(&info, Notice::Redirected(keys.clone())),
             None => {
                 tracker.info.flags.fetch_or(flag::TRACKING_BROKEN, Ordering::Relaxed);

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use martlet_net::{Arrival, Sink, Token};
 
 use super::{Action, UNIX, Worker};
-use crate::clients::{ClientDetails, ClientInfo};
+use crate::clients::{ClientDetails, ClientInfo, flag};
 use crate::connection::{Connection, Session};
 use crate::shared::Mail;
 
@@ -141,13 +141,18 @@ impl Worker {
     }
 
     /// Puts a connection back after work on it, or ends it if it is done.
-    pub(crate) fn finish(&mut self, connection: Box<Connection>) {
+    pub(crate) fn finish(&mut self, mut connection: Box<Connection>) {
         if connection.closing && connection.output_bytes() == 0 {
             self.drop_connection(connection);
             return;
         }
         if connection.closing {
             self.has_closing = true;
+            if connection.info.flags.fetch_or(flag::CLOSING, Ordering::Relaxed) & flag::CLOSING == 0 {
+                // Who reads its last reply finds that nothing is sent to it any more.
+                self.enter();
+                self.abandon_session(&mut connection);
+            }
         }
         self.mark_dirty(connection);
     }
