@@ -6,12 +6,10 @@ use martlet_base::number::parse_i64;
 use martlet_command::{Acl, Error, Flags, Group, Outcome, command};
 
 use super::{Call, ServerCommand, ServerHandler};
+use crate::config::REDIS_VERSION;
 use crate::connection::{ReplyMode, special};
 use crate::shared::lock;
 use crate::transaction::end_transaction;
-
-/// The version that INFO and HELLO report, for clients that decide by it.
-pub const REDIS_VERSION: &str = "7.2.4";
 
 /// The family.
 pub static COMMANDS: &[&ServerCommand] =

@@ -34,7 +34,7 @@ fn lolwut(call: &mut Call<'_>) -> Outcome {
     }
     // The heraldic martlet has no feet, since it never needs to land.
     let art = "        __\n  _____/ o>\n /  __   |\n<__/  \\__/\n    \\/\\/\n";
-    let text = format!("{art}\nRedis ver. {}\n", super::connection::REDIS_VERSION);
+    let text = format!("{art}\nRedis ver. {}\n", crate::config::REDIS_VERSION);
     call.reply.verbatim("txt", text.as_bytes());
     Ok(())
 }

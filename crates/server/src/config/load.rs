@@ -12,8 +12,8 @@ use super::table::{Effect, MULTI, Parameter, find};
 use super::value::beneath;
 use super::{Config, words};
 
-/// The version that answers to clients and messages name.
-pub const REDIS_VERSION: &str = "7.2.4";
+/// The version of Redis whose commands there are: what INFO, HELLO and messages name, for clients that decide by it.
+pub const REDIS_VERSION: &str = "8.0.0";
 /// How deep `include` may nest.
 const MAX_INCLUDE_DEPTH: usize = 32;
 /// Directives without effect that Redis still takes, with one argument.

@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 use martlet_base::limits::SHARD_COUNT;
 
 use super::{Text, human};
-use crate::commands::connection::REDIS_VERSION;
 use crate::commands::memory::Figures;
+use crate::config::REDIS_VERSION;
 use crate::process::{Whose, cpu_time, system_memory_bytes};
 use crate::shared::lock;
 use crate::worker::Worker;
