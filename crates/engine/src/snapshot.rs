@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_utils::CachePadded;
 use martlet_base::limits::SHARD_COUNT;
+use martlet_base::number::NumberBuffer;
 use martlet_base::prefetch::Wanted;
 use martlet_base::thread::cpu_ns;
 use martlet_keyspace::{Db, Entry, Key, ORDERS, Shard, StrValue, Value};
@@ -263,10 +264,13 @@ impl Snapshot {
     ) -> R {
         let pins = &self.progress.pins;
         let pinned = shard.db(db).get(key).and_then(|entry| pins.of(&entry));
-        match pinned.as_ref().and_then(|(address, pin)| Some((*address, pin, pin.open(touched)?))) {
+        match pinned.as_ref().and_then(|(address, pin)| Some((*address, pin, pin.open(*address, touched)?))) {
             None => change(shard.db_mut(db)),
             Some((address, pin, mut state)) => {
+                let seen = |db: &Db| cfg!(debug_assertions).then(|| untouched(db, key, touched, pin.len()));
+                let before = seen(shard.db(db));
                 let result = change(shard.db_mut(db));
+                assert!(before == seen(shard.db(db)), "only what is told is changed");
                 pins.put_back(pin, &mut state, address, shard.db(db).get(key));
                 result
             }
@@ -300,6 +304,16 @@ impl Snapshot {
     pub(crate) fn follow(&self, part: &mut Part, shard: &Shard) {
         part.follow(self.epoch.load(Ordering::Relaxed), shard);
     }
+}
+
+/// A key's string without the bytes of a range, of the first `len`.
+fn untouched(db: &Db, key: &Key<'_>, range: &Range<usize>, len: usize) -> Vec<u8> {
+    let mut buffer = NumberBuffer::new();
+    let entry = db.get(key);
+    let bytes = entry.as_ref().and_then(Entry::str).map_or(&[][..], |text| text.bytes(&mut buffer));
+    let bytes = bytes.get(..len.min(bytes.len())).unwrap_or_default();
+    let before = bytes.get(..range.start.min(bytes.len())).unwrap_or_default();
+    [before, bytes.get(range.end..).unwrap_or_default()].concat()
 }
 
 /// Takes a snapshot's keys out of the engine. Several threads may walk at once, each with a number of its own at the gate.

@@ -28,14 +28,14 @@ pub(super) static BITFIELD: Command<Handler> = command("bitfield", -2, bitfield 
 fn bitfield(ctx: &mut Context<'_>) -> Outcome {
     let operations = parse(ctx)?;
     let end_of = |o: &Operation| o.offset + u64::from(o.field.bits);
-    let writes = operations.iter().filter(|o| !matches!(o.action, Action::Get));
-    let Some(end) = writes.map(end_of).max() else { return read_all(ctx, &operations) };
+    let writes = || operations.iter().filter(|o| !matches!(o.action, Action::Get));
+    let Some(end) = writes().map(end_of).max() else { return read_all(ctx, &operations) };
     let key = ctx.key(1);
     let old_len = ctx.keys.read_str_for_write(&key)?.map(|value| value.len());
     let len = end.div_ceil(8) as usize;
     let grows = old_len.is_none_or(|old| old < len);
     let run = |bytes: &mut [u8]| operations.iter().map(|o| o.run(bytes)).collect::<Vec<_>>();
-    let from = operations.iter().map(|o| (o.offset / 8) as usize).min().unwrap_or(0);
+    let from = writes().map(|o| (o.offset / 8) as usize).min().unwrap_or(0);
     let in_place = if grows { None } else { ctx.keys.change_bytes(&key, from..len, run) };
     let results = match in_place {
         Some(results) => results,

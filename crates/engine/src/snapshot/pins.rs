@@ -2,12 +2,12 @@
 //!
 //! A pin keeps a string's block. Whoever changes a part of that saves what the part held at the cut, unless it has been copied out, takes the
 //! block out of the pin for the change, so that its only owner changes it in place, and puts it back. What always holds: of what has not been copied out,
-//! `earlier` has the pieces that were changed since the cut, and the block has the others as they were.
+//! `earlier` has the pieces that were changed since the cut, and the block has the others as they were. Who holds a pin's state may take the table of pins,
+//! and never waits the other way round.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Instant;
 
 use martlet_keyspace::{Entry, StrValue, Value};
@@ -55,6 +55,14 @@ fn bytes(value: &Value) -> &[u8] {
     }
 }
 
+/// Where a string's block is.
+fn address(value: &Value) -> Option<usize> {
+    match value {
+        Value::Str { bytes, .. } => Some(std::ptr::from_ref::<Vec<u8>>(bytes).addr()),
+        _ => None,
+    }
+}
+
 /// Where the block of an entry's long string is, and that.
 fn long(entry: &Entry<'_>) -> Option<(usize, Value)> {
     match entry.str() {
@@ -62,19 +70,16 @@ fn long(entry: &Entry<'_>) -> Option<(usize, Value)> {
         _ => return None,
     }
     let value = entry.value();
-    let address = match &value {
-        Value::Str { bytes, .. } => std::ptr::from_ref::<Vec<u8>>(bytes).addr(),
-        _ => return None,
-    };
-    Some((address, value))
+    Some((address(&value)?, value))
 }
 
 impl Pins {
-    /// Pins the string of an entry of a held shard, if it is long. `None` also if its block is pinned for another key.
+    /// Pins the string of an entry of a held shard, if it is long. `None` also if its block is pinned for another key, which may be changing it: then it has
+    /// more than one owner, and whoever changes it copies it.
     pub(crate) fn pin(&self, entry: &Entry<'_>) -> Option<Arc<Pin>> {
         let (address, value) = long(entry)?;
         let mut pins = lock(&self.0);
-        if pins.get(&address).is_some_and(|pin| lock(&pin.state).block.is_some()) {
+        if pins.get(&address).is_some_and(|pin| pin.is_in_use()) {
             return None;
         }
         let len = bytes(&value).len();
@@ -103,7 +108,9 @@ impl Pins {
         state.block = Some(value);
         if address != before {
             let mut pins = lock(&self.0);
-            pins.remove(&before);
+            if pins.get(&before).is_some_and(|there| Arc::ptr_eq(there, pin)) {
+                pins.remove(&before);
+            }
             pins.insert(address, pin.clone());
         }
     }
@@ -115,12 +122,26 @@ impl Pins {
 }
 
 impl Pin {
-    /// To be called before a change of these bytes, whose shard is held: saves what they held at the cut, and gives the block up until
-    /// [`Pins::put_back`]. `None` if the string was copied out.
-    pub(crate) fn open(&self, changes: &Range<usize>) -> Option<MutexGuard<'_, State>> {
+    /// Bytes that the string had at the cut.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether it has its string, or somebody is changing or copying that just now.
+    fn is_in_use(&self) -> bool {
+        match self.state.try_lock() {
+            Ok(state) => state.block.is_some(),
+            Err(TryLockError::Poisoned(state)) => state.into_inner().block.is_some(),
+            Err(TryLockError::WouldBlock) => true,
+        }
+    }
+
+    /// To be called before a change of these bytes of the block at `place`, whose shard is held: saves what they held at the cut, and gives the block up
+    /// until [`Pins::put_back`]. `None` if the string was copied out, or has moved since, so that the block is another string's.
+    pub(crate) fn open(&self, place: usize, changes: &Range<usize>) -> Option<MutexGuard<'_, State>> {
         let mut state = lock(&self.state);
         let State { block, taken, earlier } = &mut *state;
-        let value = block.take()?;
+        let value = block.take_if(|value| address(value) == Some(place))?;
         let (from, to) = (changes.start.max(*taken), changes.end.min(self.len));
         if from < to {
             for piece in from / PIECE_BYTES..=(to - 1) / PIECE_BYTES {
@@ -159,6 +180,7 @@ impl Pin {
             (None, Some(value)) => bytes(value).get(from..to).unwrap_or_default(),
             (None, None) => &[],
         };
+        debug_assert_eq!(content.len(), place.len(), "what was not copied out is in the block or saved");
         if content.len() == place.len() {
             place.copy_from_slice(content);
         }
@@ -243,6 +265,65 @@ mod tests {
             write(&snapshot, &mut shard, &(0..1), 7);
             prop_assert!(block(&shard) == before);
         }
+    }
+
+    /// Two keys that share one block, in shards of their own, as COPY leaves them: one is changed while the other is pinned or changed, and blocks of
+    /// other strings come to lie where theirs were.
+    #[test]
+    fn keys_that_share_a_block_are_changed_by_several_threads() {
+        const ROUNDS: usize = 300;
+        let key = Key::new(NAME);
+        for round in 0..ROUNDS {
+            let snapshot = Snapshot::default();
+            let pins = &snapshot.progress.pins;
+            let at_cut = vec![round as u8; PINNED_MIN_BYTES];
+            let mut shards = [Shard::default(), Shard::default()];
+            shards[0].db_mut(0).set_bytes(&key, &at_cut, true, ExpiryChange::Clear, 0);
+            let shared = value(&shards[0]);
+            shards[1].db_mut(0).set_value(&key, shared, None, 0);
+            let start = std::sync::Barrier::new(shards.len());
+            std::thread::scope(|scope| {
+                for (i, shard) in shards.iter_mut().enumerate() {
+                    let (snapshot, start, at_cut, key) = (&snapshot, &start, &at_cut, &key);
+                    scope.spawn(move || {
+                        start.wait();
+                        let saved = value(shard);
+                        let pin = pins.pin(&shard.db(0).get(key).unwrap());
+                        // With a pin the block may be changed where it is, without one it has another owner.
+                        let other = pin.is_none().then_some(saved);
+                        write(snapshot, shard, &(0..100 + i), 201);
+                        let mut copy = Vec::new();
+                        if let Some(pin) = &pin {
+                            pin.copy_piece(&mut copy);
+                        }
+                        write(snapshot, shard, &(0..PINNED_MIN_BYTES), 202);
+                        // Another string, which is in no snapshot, where the old one was.
+                        let text = vec![203; PINNED_MIN_BYTES];
+                        shard.db_mut(0).set_bytes(key, &text, true, ExpiryChange::Clear, 0);
+                        write(snapshot, shard, &(0..PINNED_MIN_BYTES), 204);
+                        match (pin, other) {
+                            (Some(pin), _) => {
+                                while pin.copy_piece(&mut copy) {}
+                                assert!(copy == *at_cut);
+                            }
+                            (None, Some(other)) => assert!(bytes(&other) == at_cut.as_slice()),
+                            (None, None) => unreachable!(),
+                        }
+                        assert!(bytes(&value(shard)).iter().all(|&byte| byte == 204));
+                    });
+                }
+            });
+        }
+    }
+
+    #[test]
+    fn a_pin_whose_block_has_moved_is_not_opened_for_the_string_in_its_old_place() {
+        let (snapshot, mut shard, key) = (Snapshot::default(), Shard::default(), Key::new(NAME));
+        shard.db_mut(0).set_bytes(&key, &[1; PINNED_MIN_BYTES], true, ExpiryChange::Clear, 0);
+        let pin = snapshot.progress.pins.pin(&shard.db(0).get(&key).unwrap()).unwrap();
+        let place = address(&value(&shard)).unwrap();
+        assert!(pin.open(place + 8, &(0..1)).is_none());
+        assert!(pin.open(place, &(0..1)).is_some());
     }
 
     #[test]
