@@ -122,7 +122,18 @@ fn a_file_that_cannot_be_read_refuses_the_start() {
         (&whole[..whole.len() - 1], "unexpected end, at offset"),
         (b"", "unexpected end, at offset 0"),
         (b"REDIS0010\xfe\x20\0\x01k\x01v\xff\0\0\0\0\0\0\0\0", "databases allows, at offset 16"),
+        // An empty collection before it is no key and hides none.
+        (b"REDIS0010\xfe\x20\x02\x01e\0\0\x01k\x01v\xff\0\0\0\0\0\0\0\0", "databases allows, at offset 20"),
         (b"REDIS0010\0\x01k\x01v\0\x01k\x01v\xff\0\0\0\0\0\0\0\0", "a key that is there already, at offset"),
+        // Of two faults in different shards the first in the file, whichever shard is read first.
+        (
+            b"REDIS0010\0\x01a\x01v\0\x01a\x01v\0\x01b\x01v\0\x01b\x01v\xff\0\0\0\0\0\0\0\0",
+            "a key that is there already, at offset 19",
+        ),
+        (
+            b"REDIS0010\0\x01b\x01v\0\x01b\x01v\0\x01a\x01v\0\x01a\x01v\xff\0\0\0\0\0\0\0\0",
+            "a key that is there already, at offset 19",
+        ),
         (b"REDIS0010\x0f\x01k", "values of type stream cannot be held, at offset 10"),
         (b"REDIS0010\xf5\x05#!lua", "values of type function cannot be held, at offset 10"),
         (b"REDIS0013\0\x01k\x01v\xff\0\0\0\0\0\0\0\0", "Can't handle RDB format version 13, at offset 9"),

@@ -194,8 +194,8 @@ struct Loader<'a> {
     keys: &'a mut Keys,
     reading: &'a Reading,
     progress: &'a LoadProgress,
-    /// Called after each [`SLICE_RECORDS`] records; false ends it.
-    pause: &'a mut dyn FnMut() -> bool,
+    /// Called after [`SLICE_RECORDS`] records or somewhat more, with their number; false ends it.
+    pause: &'a mut dyn FnMut(u64) -> bool,
     /// Records since then.
     records: u64,
     /// The shard that it begins with in each batch, so that threads do not follow each other through the shards.
@@ -233,12 +233,13 @@ impl ByShard {
         }
     }
 
-    /// The records of each shard, from this one on and around.
+    /// The records of each shard, from this one on and around, so many at a time that others may close the gate between.
     fn groups(&self, first_shard: usize) -> Vec<&[Place]> {
         let (behind, before) =
             self.places.split_at(self.places.partition_point(|place| shard(place) < first_shard));
         let is_same = |a: &Place, b: &Place| shard(a) == shard(b);
-        before.chunk_by(is_same).chain(behind.chunk_by(is_same)).collect()
+        let shards = before.chunk_by(is_same).chain(behind.chunk_by(is_same));
+        shards.flat_map(|places| places.chunks(SLICE_RECORDS as usize)).collect()
     }
 }
 
@@ -254,7 +255,7 @@ impl<'a> Loader<'a> {
         reading: &'a Reading,
         progress: &'a LoadProgress,
         index: usize,
-        pause: &'a mut dyn FnMut() -> bool,
+        pause: &'a mut dyn FnMut(u64) -> bool,
     ) {
         // Far from each other, however many there are: the golden ratio.
         let first_shard = index * (SHARD_COUNT * 5 / 8 + 1) % SHARD_COUNT;
@@ -287,8 +288,8 @@ impl<'a> Loader<'a> {
                 let mut splitter = lock(&reading.splitter);
                 let piece = splitter.next(&mut bytes)?;
                 // Before anybody can take keys of that database: room is made in a shard by whoever stores its first.
-                if let Some(Piece::Batch(batch)) = &piece {
-                    batch.coming.into_iter().for_each(|(db, keys)| reading.expect(db, keys));
+                if let Some(Piece::Batch(_)) = &piece {
+                    splitter.take_announced().for_each(|(db, keys)| reading.expect(db, keys));
                 }
                 (piece, splitter.offset())
             };
@@ -329,8 +330,8 @@ impl<'a> Loader<'a> {
         if self.records < SLICE_RECORDS {
             return Ok(());
         }
-        self.records = 0;
-        if (self.pause)() { Ok(()) } else { Err(Error::Interrupted) }
+        let records = std::mem::take(&mut self.records);
+        if (self.pause)(records) { Ok(()) } else { Err(Error::Interrupted) }
     }
 
     /// Has the processor fetch what the next groups of keys will meet: the places in the directory two groups ahead, the buckets one ahead.
@@ -376,9 +377,9 @@ impl Records for Loader<'_> {
     fn take(&mut self, found: &mut Found<'_>) -> Result<(), FileError> {
         let db = match self.db(found.db()) {
             Ok(db) => db,
+            // An empty collection is no key, wherever it is.
             Err(error) => {
-                let first = found.places().first();
-                return first.map_or(Ok(()), |first| found.read(first, |_| Err(error)));
+                return found.places().iter().try_for_each(|place| found.read(place, |_| Err(error)));
             }
         };
         self.keys.db = db;
@@ -480,7 +481,7 @@ pub fn load(
     let reading = Reading::begin(source, config, keys.now_ms, shared.clock.unix_ms(), replaces)?;
     let (db, touched) = (keys.db, std::mem::replace(&mut keys.touch, reading.touch));
     let events = std::mem::take(&mut keys.effects.wanted_events);
-    Loader::run(keys, &reading, progress, 0, &mut || true);
+    Loader::run(keys, &reading, progress, 0, &mut |_| true);
     (keys.db, keys.touch, keys.effects.wanted_events) = (db, touched, events);
     reading.end(progress)
 }
@@ -512,10 +513,10 @@ fn load_part(shared: &'static Shared, reading: &Reading, index: usize) {
     let mut keys = Keys::new(shared.engine, thread, Random::from_entropy());
     (keys.now_ms, keys.touch) = (reading.now_ms, reading.touch);
     gate.enter(thread);
-    Loader::run(&mut keys, reading, &shared.persistence.load, index, &mut || {
+    Loader::run(&mut keys, reading, &shared.persistence.load, index, &mut |records| {
         gate.leave(thread);
         let is_wanted = || !shared.stopping.load(Ordering::Relaxed);
-        super::delay(shared.config.snapshot().key_load_delay_us, SLICE_RECORDS as usize, is_wanted);
+        super::delay(shared.config.snapshot().key_load_delay_us, records as usize, is_wanted);
         gate.enter(thread);
         is_wanted()
     });

@@ -25,6 +25,9 @@ const BATCH_MAX_BYTES: usize = 1 << 20;
 /// No record is shorter: its kind, the lengths of key and value, and what lies behind a length of 0 in a value.
 const RECORD_MIN_BYTES: u64 = 3;
 
+/// What is announced beyond that before anybody asks is forgotten.
+const MAX_ANNOUNCED: usize = 1024;
+
 /// What a thread has to do next.
 #[derive(Debug)]
 pub enum Piece {
@@ -43,8 +46,6 @@ pub struct Batch {
     version: u16,
     /// Bytes of the file behind it, if the checksum is wanted.
     behind: Option<u64>,
-    /// The largest database that begins in it, and how many keys the file says it has; no more than the file has room for.
-    pub coming: Option<(u64, u64)>,
 }
 
 /// A value of a batch.
@@ -76,6 +77,12 @@ pub struct Splitter<R> {
     scratch: Vec<u8>,
     has_ended: bool,
     sums: Option<Sums>,
+    /// See [`Splitter::take_announced`].
+    announced: Vec<(u64, u64)>,
+    /// Keys that may still be announced: no record is shorter than [`RECORD_MIN_BYTES`].
+    room: u64,
+    /// Up to here there is no record.
+    bare_until: u64,
 }
 
 impl<R: Read> Splitter<R> {
@@ -88,7 +95,19 @@ impl<R: Read> Splitter<R> {
         let version = read_version(&mut input, options.any_version);
         let version = version.map_err(|error| FileError { error, offset: input.offset() })?;
         let (state, scratch) = (State::default(), Vec::new());
-        Ok(Splitter { input, version, options, state, scratch, has_ended: false, sums: None })
+        let (has_ended, sums, announced, room) = (false, None, Vec::new(), len / RECORD_MIN_BYTES);
+        Ok(Splitter {
+            input,
+            version,
+            options,
+            state,
+            scratch,
+            has_ended,
+            sums,
+            announced,
+            room,
+            bare_until: 0,
+        })
     }
 
     /// The version of the format that the file is of.
@@ -99,6 +118,20 @@ impl<R: Read> Splitter<R> {
     /// Bytes read so far, batches that were handed out included; at the end, what the snapshot takes of the file.
     pub fn offset(&self) -> u64 {
         self.input.offset()
+    }
+
+    /// Databases that were begun since this was asked last, and how many keys the file says they have: in all databases together no more than it has
+    /// room for.
+    pub fn take_announced(&mut self) -> impl Iterator<Item = (u64, u64)> {
+        self.announced.drain(..)
+    }
+
+    fn announce(&mut self, db: u64, keys: u64) {
+        let keys = keys.min(self.room);
+        self.room -= keys;
+        if keys > 0 && self.announced.len() < MAX_ANNOUNCED {
+            self.announced.push((db, keys));
+        }
     }
 
     /// The next piece, a batch's bytes in `bytes`; `None` at the end, and after an error.
@@ -174,6 +207,9 @@ impl<R: Read> Splitter<R> {
         if let Step::End = step {
             self.end()?;
         }
+        if let Some(keys) = self.state.keys.take() {
+            self.announce(self.state.db, keys);
+        }
         Ok(step)
     }
 
@@ -189,25 +225,26 @@ impl<R: Read> Splitter<R> {
 
     /// The records that lie next in the file, unless something else does or the first is too large.
     fn next_batch(&mut self, bytes: &mut Vec<u8>) -> Result<Option<Batch>, Error> {
-        if !self.state.is_between_records() {
+        if !self.state.is_between_records() || self.input.offset() < self.bare_until {
             return Ok(None);
         }
         for want in [BATCH_BYTES, BATCH_MAX_BYTES] {
+            let offset = self.input.offset();
             let window = self.input.window(want)?;
             let measured = measure(window, self.version, self.state.db);
             if measured.len > 0 {
                 bytes.clear();
                 bytes.extend_from_slice(window.get(..measured.len).ok_or(Error::Truncated)?);
-                let (offset, db) = (self.input.offset(), self.state.db);
-                // However many it says: no record is shorter than this.
-                let most = self.input.remaining() / RECORD_MIN_BYTES;
-                let coming = measured.coming.map(|(db, keys)| (db, keys.min(most)));
+                let db = self.state.db;
+                measured.announced.into_iter().for_each(|(db, keys)| self.announce(db, keys));
                 self.input.give_away(measured.len);
                 self.state.db = measured.db;
                 let behind = self.options.verify.then(|| self.input.remaining());
-                return Ok(Some(Batch { offset, db, version: self.version, behind, coming }));
+                return Ok(Some(Batch { offset, db, version: self.version, behind }));
             }
-            if !measured.is_cut || window.len() < want {
+            let is_whole = !measured.is_cut || window.len() < want;
+            self.bare_until = offset + measured.passed as u64;
+            if is_whole {
                 break;
             }
         }
@@ -223,26 +260,30 @@ struct Measured {
     db: u64,
     /// Whether it is the piece's end that ends them.
     is_cut: bool,
-    /// See [`Batch::coming`].
-    coming: Option<(u64, u64)>,
+    /// Bytes of them and of what precedes others.
+    passed: usize,
+    /// See [`Splitter::take_announced`].
+    announced: Vec<(u64, u64)>,
 }
 
 fn measure(window: &[u8], version: u16, db: u64) -> Measured {
     let mut rest = window;
     let mut state = State { db, ..State::default() };
-    let mut measured = Measured { len: 0, db, is_cut: false, coming: None };
+    let mut measured = Measured { len: 0, db, is_cut: false, passed: 0, announced: Vec::new() };
+    let mut announced = 0;
     loop {
         match skip_step(&mut rest, version, &mut state) {
-            Ok(true) => {
-                (measured.len, measured.db) = (window.len() - rest.len(), state.db);
-                if let Some(keys) = state.keys.take()
-                    && measured.coming.is_none_or(|(_, most)| keys > most)
-                {
-                    measured.coming = Some((state.db, keys));
+            Ok(is_record) => {
+                measured.passed = window.len() - rest.len();
+                measured.announced.extend(state.keys.take().map(|keys| (state.db, keys)));
+                if is_record {
+                    (measured.len, measured.db) = (measured.passed, state.db);
+                    announced = measured.announced.len();
                 }
             }
-            Ok(false) => {}
             Err(error) => {
+                // What follows the last record is read again.
+                measured.announced.truncate(announced);
                 measured.is_cut = error == Error::Truncated;
                 return measured;
             }
@@ -530,6 +571,47 @@ mod tests {
             Ok(())
         })?;
         Ok(records)
+    }
+
+    /// Databases as they are announced until the file ends, and the number of pieces.
+    fn announced(bytes: &[u8]) -> (Vec<(u64, u64)>, usize) {
+        let options = ReadOptions { verify: true, any_version: false, limits: Limits::default() };
+        let mut splitter = Splitter::new(bytes, bytes.len() as u64, options).unwrap();
+        let (mut found, mut batch, mut pieces) = (Vec::new(), Vec::new(), 0);
+        while splitter.next(&mut batch).unwrap().is_some() {
+            pieces += 1;
+            found.extend(splitter.take_announced());
+        }
+        (found, pieces)
+    }
+
+    #[test]
+    fn all_databases_are_announced_with_no_more_keys_than_the_file_has_room_for() {
+        // Both before any record, as we write it; and each before its own.
+        let head = b"REDIS0010\xfe\x00\xfb\x02\x00";
+        let ours = [
+            &head[..],
+            b"\xfe\x09\xfb\x01\x00\xfe\x00\x00\x01a\x01x\x00\x01b\x01x\xfe\x09\x00\x01c\x01x\xff",
+            &[0; 8],
+        ];
+        assert_eq!(announced(&ours.concat()), (vec![(0, 2), (9, 1)], 1));
+        let theirs =
+            [&head[..], b"\x00\x01a\x01x\x00\x01b\x01x\xfe\x09\xfb\x01\x00\x00\x01c\x01x\xff", &[0; 8]];
+        assert_eq!(announced(&theirs.concat()), (vec![(0, 2), (9, 1)], 1));
+        // Behind something that is no record, too; and what is announced last is cut down.
+        let liar = [&head[..], b"\xfa\x01a\x01b\xfe\x09\xfb\x3f\x00\x00\x01c\x01x\xff", &[0; 8]].concat();
+        let room = liar.len() as u64 / RECORD_MIN_BYTES;
+        assert_eq!(announced(&liar), (vec![(0, 2), (9, room - 2)], 2));
+    }
+
+    #[test]
+    fn a_file_that_announces_and_has_nothing_is_read_once() {
+        let mut bytes = b"REDIS0010".to_vec();
+        // Reading on for a record at each of them would take minutes.
+        bytes.extend(b"\xfe\x00".repeat(2_000_000));
+        bytes.extend(b"\x00\x01a\x01x\xff");
+        bytes.extend([0; 8]);
+        assert_eq!(announced(&bytes).1, 1);
     }
 
     #[test]
