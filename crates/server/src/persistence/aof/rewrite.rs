@@ -202,7 +202,8 @@ fn rewrite(shared: &'static Shared, begun: &Begun) -> Result<(), Ended> {
     let written = write_base(shared, config, &base, &totals, is_cancelled).map_err(|error| {
         if error.kind() == io::ErrorKind::Interrupted { Ended::Cancelled } else { error.into() }
     });
-    let result = written.and_then(|new| go_over(shared, config, phase, new, increment.as_ref(), position));
+    let go_over = |new| go_over(shared, config, phase, new, increment.as_ref(), position, is_cancelled);
+    let result = written.and_then(go_over);
     if let (Err(_), Some(increment)) = (&result, &increment) {
         increment.give_up(shared, config);
     }
@@ -441,6 +442,7 @@ fn go_over(
     new: NewFile,
     increment: Option<&Increment>,
     position: Position,
+    is_cancelled: &AtomicBool,
 ) -> Result<(), Ended> {
     let (log, disk) = (&shared.persistence.log, &shared.persistence.disk);
     let mut listed = lock(&log.listed);
@@ -462,8 +464,10 @@ fn go_over(
     log.order(Order::Rewritten(position));
     shared.engine.journal.nudge();
     {
+        // Only if it was this rewrite that records were switched on for: the file may have been switched on, or off and on, since this was looked at above.
         let mut facts = lock(&log.facts);
-        if facts.phase == Phase::Starting {
+        let is_ours = phase == Phase::Starting && !is_cancelled.load(Ordering::SeqCst);
+        if is_ours && facts.phase == Phase::Starting {
             facts.phase = Phase::On;
         }
     }

@@ -349,6 +349,33 @@ fn an_increment_does_not_go_on_over_what_was_done_while_the_file_was_off() {
     house.recover(&mut reader, "switched on again");
 }
 
+/// A rewrite that was asked for while the file was off makes a base alone; records are switched on by the next one's cut.
+#[test]
+fn a_rewrite_that_began_while_the_file_was_off_does_not_end_switching_it_on() {
+    let mut reader = Reader::new();
+    let mut house = House::new(|_| ());
+    house.write(2);
+    house.switch(false);
+    let log = house.log();
+    // As CONFIG SET appendonly yes on another thread, at the last moment.
+    let mut is_first = true;
+    house.disk.plan(move |_, operation, _| {
+        if operation == Operation::Rename && std::mem::take(&mut is_first) {
+            lock(&log.facts).phase = Phase::Starting;
+        }
+        None
+    });
+    assert!(house.rewrite());
+    assert_eq!(log.facts().phase, Phase::Starting, "nothing is recorded yet");
+    house.fail_no_more();
+    lock(&log.facts).phase = Phase::Off;
+    house.switch(true);
+    assert_eq!(log.facts().phase, Phase::On);
+    house.write(2);
+    assert!(house.shared.flush_log());
+    house.check(&mut reader, &house.files(), "switched on during a rewrite");
+}
+
 #[test]
 fn rewrites_that_keep_failing_wait_longer_and_longer() {
     let minutes: Vec<_> = (0..11).map(held_back_minutes).collect();
