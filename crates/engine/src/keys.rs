@@ -434,8 +434,8 @@ impl Keys {
         self.discard(old);
     }
 
-    /// Changes bytes of a string without changing their number, of which it touches only these; see [`Db::str_bytes_mut`]. `None`, and nothing was done, if it has no
-    /// bytes that can be changed so. Look the key up first.
+    /// Changes bytes of a string without changing their number, of which it touches only these; see [`Db::str_bytes_mut`].
+    /// `None`, and nothing was done, if it has no bytes that can be changed so. Look the key up first.
     pub fn change_bytes<R>(
         &mut self,
         key: &Key<'_>,
@@ -446,8 +446,8 @@ impl Keys {
         self.change_str(key, &touched, |db| db.str_bytes_mut(key).map(change))
     }
 
-    /// Changes a string's bytes in place, an empty one if the key is absent; see [`Db::update_str`]. Of those that are there it touches only these, and it
-    /// does not make them fewer. The key must hold a string or be absent: look it up first.
+    /// Changes a string's bytes in place, an empty one if the key is absent; see [`Db::update_str`]. Of those that are there
+    /// it touches only these, and it does not make them fewer. The key must hold a string or be absent: look it up first.
     pub fn update_str<R>(
         &mut self,
         key: &Key<'_>,

@@ -264,7 +264,8 @@ impl Db {
         self.table.want_entry(hash, wanted);
     }
 
-    /// Notes what tells the place of a member, a field or an element of this index in the collection that the key with this hash holds; if `is_known`, because that should be there by now, the place.
+    /// Notes what tells the place of a member, a field or an element of this index in the collection that the key with this
+    /// hash holds; if `is_known`, because that should be there by now, the place.
     /// Names are not compared: an entry that shares the key's tag by chance costs lines that nobody needs.
     #[inline]
     pub fn want_member(&self, hash: u64, member: &[u8], is_known: bool, wanted: &mut Wanted) {
