@@ -8,12 +8,11 @@
 
 use crate::cost::measure::{machine, version};
 use crate::cost::process::{CpuTime, Measured};
-use crate::run::{Outcome, root};
+use crate::run::{Outcome, append_line, built, in_root};
 use martlet_client::blocking::Client;
 use martlet_testkit::load::{Load, Template, Until};
 use serde::Serialize;
 use std::error::Error;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -42,13 +41,13 @@ pub struct Options {
     #[arg(long, default_value_t = 20)]
     seconds: u64,
     /// Our program.
-    #[arg(long, default_value = "target/release/martlet")]
+    #[arg(long, default_value_os_t = in_root("target/release/martlet"))]
     ours: PathBuf,
     /// The peer's program.
     #[arg(long, default_value = "redis-server")]
     peer: PathBuf,
     /// Where the readings are appended.
-    #[arg(long, default_value = "results/persistence.jsonl")]
+    #[arg(long, default_value_os_t = in_root("results/persistence.jsonl"))]
     output: PathBuf,
 }
 
@@ -111,10 +110,7 @@ struct Setup<'o> {
 
 /// Measures the rows.
 pub fn run(options: &Options) -> Outcome {
-    let ours = root().join(&options.ours);
-    if !ours.exists() {
-        return Err(format!("{} is not built: cargo build --release", ours.display()).into());
-    }
+    let ours = built(&options.ours)?;
     let run = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
     let setup = Setup { options, run, ours };
     for row in options.rows.split(',') {
@@ -160,9 +156,7 @@ impl Setup<'_> {
         let reading = Reading { run: self.run, server, load_average, version, machine, ..reading };
         let line = serde_json::to_string(&reading)?;
         eprintln!("{line}");
-        let path = root().join(&self.options.output);
-        let mut file = std::fs::OpenOptions::new().create(true).append(true).open(path)?;
-        Ok(writeln!(file, "{line}")?)
+        append_line(&self.options.output, &line)
     }
 }
 

@@ -2,7 +2,7 @@
 //! below `target/`, and the two classes are compared against a server of our own: signatures, attributes, what a load writes, what a
 //! run gives. The wheel shares the workspace's debug build, so that only the module itself is compiled anew.
 
-use crate::run::{Outcome, root, step};
+use crate::run::{Outcome, built, in_root, root, step};
 use crate::tools::{prepare_resp_benchmark, tools_environment};
 use martlet_testkit::server::Server;
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use std::process::Command;
 #[derive(clap::Args)]
 pub struct Options {
     /// The server's program.
-    #[arg(long, default_value = "target/debug/martlet")]
+    #[arg(long, default_value_os_t = in_root("target/debug/martlet"))]
     ours: PathBuf,
 }
 
@@ -47,7 +47,7 @@ pub fn run(options: &Options) -> Outcome {
             .args(["-m", "pip", "install", "-q", "--no-deps", "--force-reinstall"])
             .arg(&wheel),
     )?;
-    let server = Server::start(&root().join(&options.ours), &["server"])?;
+    let server = Server::start(&built(&options.ours)?, &["server"])?;
     let port = server.address().port().to_string();
     step(Command::new(&python).arg(root().join("python/tests/same_class.py")).arg(port))
 }

@@ -2,7 +2,7 @@
 //! own (a mix of commands, a sweep, a comparison, a search, a merged one) and opened; a page passes when its script has run to its end, the console has
 //! seen nothing, and every plot holds a line for each of its series, with the points of the JSON beside it.
 
-use crate::run::{Outcome, root};
+use crate::run::{Outcome, built, in_root};
 use martlet_testkit::server::Server;
 use serde_json::Value;
 use std::error::Error;
@@ -16,7 +16,7 @@ const BROWSERS: &[&str] = &["chromium", "chromium-browser", "google-chrome", "ch
 #[derive(clap::Args)]
 pub struct Options {
     /// The load tester's program, which is also the server's.
-    #[arg(long, default_value = "target/release/martlet")]
+    #[arg(long, default_value_os_t = in_root("target/release/martlet"))]
     ours: PathBuf,
     /// Keep pages and screenshots here.
     #[arg(long)]
@@ -74,7 +74,7 @@ pub fn run(options: &Options) -> Outcome {
         eprintln!("x: chromium is NOT installed; the HTML report has not been opened");
         return Ok(());
     };
-    let program = root().join(&options.ours);
+    let program = built(&options.ours)?;
     let directory = match &options.keep {
         Some(directory) => directory.clone(),
         None => std::env::temp_dir().join(format!("martlet-report-{}", std::process::id())),

@@ -1,6 +1,7 @@
 //! Running other programs: the command is shown before it runs, and a failure names it.
 
 use std::error::Error;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
@@ -11,6 +12,35 @@ pub type Outcome = Result<(), Box<dyn Error>>;
 /// The repository's root.
 pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().map(Path::to_path_buf).unwrap_or_default()
+}
+
+/// Where a path of the repository is, wherever `x` was started: what options default to. One that is given stands for itself.
+pub fn in_root(path: &str) -> PathBuf {
+    root().join(path)
+}
+
+/// The program that an option names, by a path that needs no search and holds in any directory.
+pub fn built(program: &Path) -> Result<PathBuf, Box<dyn Error>> {
+    let program = std::path::absolute(program)?;
+    if program.exists() {
+        return Ok(program);
+    }
+    Err(format!("{} is not built: cargo build --release", program.display()).into())
+}
+
+/// Appends a line to a file of readings, which is made if it is not there.
+pub fn append_line(path: &Path, line: &str) -> Outcome {
+    let append = || {
+        std::fs::create_dir_all(std::path::absolute(path)?.parent().unwrap_or(path))?;
+        let mut file = std::fs::OpenOptions::new().create(true).append(true).open(path)?;
+        writeln!(file, "{line}")
+    };
+    append().map_err(|error: std::io::Error| format!("{}: {error}", path.display()).into())
+}
+
+/// The text of a file; a failure names it.
+pub fn text_of(path: &Path) -> Result<String, Box<dyn Error>> {
+    std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()).into())
 }
 
 /// Runs cargo in the root.

@@ -43,7 +43,8 @@ impl Server {
             .stdin(Stdio::null())
             .stderr(log.try_clone()?)
             .stdout(log)
-            .spawn()?;
+            .spawn()
+            .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", program.display())))?;
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let mut server = Server { child, address, log: path, _directory: None };
         server.await_ready()?;

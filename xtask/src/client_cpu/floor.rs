@@ -4,6 +4,7 @@
 
 use crate::run::Outcome;
 use rustix::event::epoll;
+use rustix::io::Errno;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
@@ -45,7 +46,10 @@ pub fn run(options: &Options) -> Outcome {
     let mut events = Vec::with_capacity(connections.len());
     while batches > 0 {
         events.clear();
-        epoll::wait(&poll, rustix::buffer::spare_capacity(&mut events), None)?;
+        match epoll::wait(&poll, rustix::buffer::spare_capacity(&mut events), None) {
+            Err(Errno::INTR) => continue,
+            waited => waited?,
+        };
         for event in &events {
             let Some(connection) = connections.get_mut(event.data.u64() as usize) else { continue };
             let count = connection.stream.read(&mut buffer)?;

@@ -6,11 +6,10 @@ pub mod floor;
 
 use crate::cost::measure::{machine, version};
 use crate::cost::process::Measured;
-use crate::run::{Outcome, is_installed, root};
+use crate::run::{Outcome, append_line, built, in_root, is_installed, text_of};
 use crate::tools::{prepare_resp_benchmark, tools_environment};
 use serde::{Deserialize, Serialize};
 use std::error::Error;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -25,7 +24,7 @@ pub struct Options {
     #[arg(long, default_value_t = 5)]
     rounds: usize,
     /// Our program.
-    #[arg(long, default_value = "target/release/martlet")]
+    #[arg(long, default_value_os_t = in_root("target/release/martlet"))]
     ours: PathBuf,
     /// Core of the server.
     #[arg(long, default_value_t = 0)]
@@ -34,7 +33,7 @@ pub struct Options {
     #[arg(long, default_value_t = 1)]
     load_core: usize,
     /// Where the readings are appended.
-    #[arg(long, default_value = "results/bench/client-cpu.jsonl")]
+    #[arg(long, default_value_os_t = in_root("results/bench/client-cpu.jsonl"))]
     output: PathBuf,
     /// Only show the table of the readings already there.
     #[arg(long)]
@@ -122,12 +121,8 @@ impl Reading {
 
 /// Measures, then prints the table of the last run of each row.
 pub fn run(options: &Options) -> Outcome {
-    let output = root().join(&options.output);
     if !options.table {
-        let ours = root().join(&options.ours);
-        if !ours.exists() {
-            return Err(format!("{} is not built: cargo build --release", ours.display()).into());
-        }
+        let ours = built(&options.ours)?;
         for tool in ["redis-server", "redis-benchmark"] {
             if !is_installed(tool, "--version") {
                 return Err(format!("{tool} is not installed").into());
@@ -136,15 +131,15 @@ pub fn run(options: &Options) -> Outcome {
         let resp = prepare_resp_benchmark()?;
         for row in ROWS.iter().filter(|row| row.name.starts_with(&options.rows)) {
             if resp || row.tool != "resp-benchmark" {
-                measure(options, &ours, row, &output)?;
+                measure(options, &ours, row)?;
             }
         }
     }
-    print!("{}", table(&std::fs::read_to_string(&output)?)?);
+    print!("{}", table(&text_of(&options.output)?)?);
     Ok(())
 }
 
-fn measure(options: &Options, ours: &Path, row: &Row, output: &Path) -> Outcome {
+fn measure(options: &Options, ours: &Path, row: &Row) -> Outcome {
     let server = match row.server {
         "redis" => {
             Measured::start("peer", Path::new("redis-server"), &["--appendonly", "no"], options.server_core)?
@@ -170,10 +165,6 @@ fn measure(options: &Options, ours: &Path, row: &Row, output: &Path) -> Outcome 
             clients.push(("floor", vec![&myself, "bench-floor", &port, &pipeline, &requests]));
         }
     }
-    if let Some(directory) = output.parent() {
-        std::fs::create_dir_all(directory)?;
-    }
-    let mut file = std::fs::OpenOptions::new().create(true).append(true).open(output)?;
     for round in 0..options.rounds {
         for (client, line) in &clients {
             // resp-benchmark pins itself, and panics where it may not use every core.
@@ -193,7 +184,7 @@ fn measure(options: &Options, ours: &Path, row: &Row, output: &Path) -> Outcome 
                 command: same.join(" "),
             };
             eprintln!("{} {client} {:.3} us", row.name, reading.total_us());
-            writeln!(file, "{}", serde_json::to_string(&reading)?)?;
+            append_line(&options.output, &serde_json::to_string(&reading)?)?;
         }
     }
     Ok(())

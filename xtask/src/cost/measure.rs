@@ -2,11 +2,11 @@
 
 use super::process::Measured;
 use super::rows::{Kind, Row};
+use crate::run::append_line;
 use martlet_client::blocking::Client;
 use martlet_testkit::load::{Load, Template, Until};
 use serde::{Deserialize, Serialize};
 use std::error::Error;
-use std::io::Write;
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -273,12 +273,7 @@ fn append(setup: &Setup, row: &Row, server: &Measured, run: u64, round: usize, f
         quick: setup.quick,
     };
     eprintln!("  {} {:.1}", server.name, found.value);
-    if let Some(directory) = setup.output.parent() {
-        std::fs::create_dir_all(directory)?;
-    }
-    let mut file = std::fs::OpenOptions::new().create(true).append(true).open(&setup.output)?;
-    writeln!(file, "{}", serde_json::to_string(&reading)?)?;
-    Ok(())
+    append_line(&setup.output, &serde_json::to_string(&reading)?)
 }
 
 /// Name and version of a server.

@@ -9,10 +9,13 @@ pub mod process;
 mod rows;
 mod table;
 
-use crate::run::{Outcome, root};
+use crate::run::{Outcome, built, in_root, root, text_of};
 use measure::Setup;
 use std::path::PathBuf;
 use std::time::Duration;
+
+/// The readings that the repository keeps.
+const READINGS: &str = "results/cost.jsonl";
 
 /// What is measured and how long.
 #[derive(clap::Args)]
@@ -30,7 +33,7 @@ pub struct Options {
     #[arg(long)]
     quick: bool,
     /// Our server's program.
-    #[arg(long, default_value = "target/release/martlet")]
+    #[arg(long, default_value_os_t = in_root("target/release/martlet"))]
     ours: PathBuf,
     /// The peer's program.
     #[arg(long, default_value = "redis-server")]
@@ -42,7 +45,7 @@ pub struct Options {
     #[arg(long, default_value_t = 1)]
     load_core: usize,
     /// Where the readings are appended.
-    #[arg(long, default_value = "results/cost.jsonl")]
+    #[arg(long, default_value_os_t = in_root(READINGS))]
     output: PathBuf,
     /// Only make the table from readings already there.
     #[arg(long)]
@@ -51,24 +54,20 @@ pub struct Options {
 
 /// Measures, then prints the table.
 pub fn run(options: &Options) -> Outcome {
-    let output = root().join(&options.output);
     if options.rows == "list" {
         rows::ROWS.iter().for_each(|row| println!("{:18} {}", row.name, row.template));
         return Ok(());
     }
     if !options.table {
         let setup = Setup {
-            ours: root().join(&options.ours),
+            ours: built(&options.ours)?,
             peer: options.peer.clone(),
             server_core: options.server_core,
             rounds: if options.quick { 3 } else { options.rounds },
             span: Duration::from_secs_f64(if options.quick { 0.25 } else { options.seconds }),
             quick: options.quick,
-            output: output.clone(),
+            output: options.output.clone(),
         };
-        if !setup.ours.exists() {
-            return Err(format!("{} is not built: cargo build --release", setup.ours.display()).into());
-        }
         process::raise_open_files();
         process::pin_load(options.load_core)?;
         let chosen: Vec<&str> = options.rows.split(',').filter(|name| !name.is_empty()).collect();
@@ -78,9 +77,10 @@ pub fn run(options: &Options) -> Outcome {
             }
         }
     }
-    let table = table::from_readings(&std::fs::read_to_string(&output)?)?;
+    let table = table::from_readings(&text_of(&options.output)?)?;
     println!("{table}");
-    if !options.quick {
+    // Pages show the readings that the repository keeps.
+    if !options.quick && std::path::absolute(&options.output)? == in_root(READINGS) {
         table::put_into_pages(&root(), &table)?;
     }
     Ok(())
@@ -88,6 +88,6 @@ pub fn run(options: &Options) -> Outcome {
 
 /// Whether README shows the table of the readings there are; without readings there is nothing to show.
 pub fn table_is_current(root: &std::path::Path) -> Result<bool, Box<dyn std::error::Error>> {
-    let Ok(readings) = std::fs::read_to_string(root.join("results/cost.jsonl")) else { return Ok(true) };
+    let Ok(readings) = std::fs::read_to_string(root.join(READINGS)) else { return Ok(true) };
     Ok(std::fs::read_to_string(root.join("README.md"))?.contains(&table::from_readings(&readings)?))
 }

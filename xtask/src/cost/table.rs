@@ -2,6 +2,7 @@
 
 use super::measure::Reading;
 use super::rows::{Kind, ROWS, Row};
+use crate::run::text_of;
 use std::error::Error;
 use std::path::Path;
 
@@ -94,7 +95,7 @@ fn median(values: &[f64]) -> Option<f64> {
 /// Replaces the table in the pages that show it.
 pub fn put_into_pages(root: &Path, table: &str) -> Result<(), Box<dyn Error>> {
     let page = root.join("README.md");
-    let text = std::fs::read_to_string(&page)?;
+    let text = text_of(&page)?;
     let (Some(begin), Some(end)) = (text.find(BEGIN), text.find(END)) else { return Ok(()) };
     let text = format!("{}{BEGIN}\n\n{table}\n{}", &text[..begin], &text[end..]);
     std::fs::write(page, text)?;

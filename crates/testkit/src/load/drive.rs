@@ -3,6 +3,7 @@
 use super::count::Counter;
 use super::template::Template;
 use rustix::event::epoll;
+use rustix::io::Errno;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
@@ -90,7 +91,11 @@ impl Load {
         let mut events = Vec::with_capacity(self.connections.len());
         while awaited_connections > 0 {
             let limit = rustix::time::Timespec { tv_sec: STALL_LIMIT.as_secs() as i64, tv_nsec: 0 };
-            epoll::wait(&self.poll, rustix::buffer::spare_capacity(&mut events), Some(&limit))?;
+            match epoll::wait(&self.poll, rustix::buffer::spare_capacity(&mut events), Some(&limit)) {
+                // A process that is stopped and goes on is told so here, whatever the signal's disposition.
+                Err(Errno::INTR) => continue,
+                waited => waited?,
+            };
             if events.is_empty() {
                 return Err(io::Error::new(io::ErrorKind::TimedOut, "the server answers nothing"));
             }
