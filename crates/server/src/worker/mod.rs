@@ -272,6 +272,8 @@ impl Worker {
         let gate = &self.shared.engine.gate;
         let result = gate.closed(|| {
             self.keys.hold_all();
+            // It may have been switched on or off while this thread waited.
+            self.keys.effects.recording = self.shared.engine.journal.is_on();
             let result = work(self);
             if std::mem::take(&mut self.keys.flushed_all) {
                 self.save_nothing();

@@ -376,6 +376,32 @@ fn a_rewrite_that_began_while_the_file_was_off_does_not_end_switching_it_on() {
     house.check(&mut reader, &house.files(), "switched on during a rewrite");
 }
 
+/// A thread that waits for the gate may find that the file was switched on or off when it comes to run alone.
+#[test]
+fn who_runs_alone_records_by_what_is_set_then() {
+    let mut reader = Reader::new();
+    let mut house = House::new(|_| ());
+    let append = |house: &mut House| {
+        let number = format!("{},", house.written);
+        let args = OwnedArgs::from_slices([b"APPEND".as_slice(), TEXT, number.as_bytes()]);
+        house.worker.alone(|worker| {
+            let text = number.as_bytes();
+            worker.keys.update_str(&Key::new(TEXT), 0..0, |bytes| bytes.extend_from_slice(text));
+            worker.keys.effects.request_ended(0, &args.view(), true);
+        });
+        house.worker.leave();
+        house.written += 1;
+    };
+    house.worker.enter();
+    house.worker.leave();
+    house.switch(false);
+    append(&mut house);
+    house.switch(true);
+    append(&mut house);
+    assert!(house.flush());
+    house.check(&mut reader, &house.files(), "switched off and on");
+}
+
 #[test]
 fn rewrites_that_keep_failing_wait_longer_and_longer() {
     let minutes: Vec<_> = (0..11).map(held_back_minutes).collect();
