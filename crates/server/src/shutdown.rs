@@ -78,6 +78,8 @@ impl Worker {
             self.enter();
         }
         self.alone(|worker| {
+            // One that has begun since then would take the name of the file that is written here.
+            worker.shared.persistence.background.cancel();
             if worker.shared.persistence.log.facts().phase != Phase::Off {
                 tracing::info!("Calling fsync() on the AOF file.");
                 if worker.finish_log().is_err() {

@@ -89,10 +89,14 @@ impl Background {
 }
 
 impl Worker {
-    /// Begins a save in the background with what the keyspace holds now; all shards are held and none is under way. If the disk refuses
-    /// already, that is noted as for a save that fails later.
-    pub fn start_background_save(&mut self) {
+    /// Begins a save in the background with what the keyspace holds now, unless one is under way, or a rewrite, which may have begun since
+    /// whoever asks has looked: there is one snapshot at a time. All shards are held. False if nothing was begun; if the disk refuses already,
+    /// that is noted as for a save that fails later.
+    pub fn start_background_save(&mut self) -> bool {
         let (shared, config) = (self.shared, self.config().clone());
+        if shared.persistence.background.running().is_some() || shared.persistence.log.is_rewriting() {
+            return false;
+        }
         let totals = totals(&self.keys, config.databases as usize);
         let changes = self.changes();
         let running = Running {
@@ -106,7 +110,8 @@ impl Worker {
             Ok(file) => file,
             Err(message) => {
                 tracing::warn!("{message}");
-                return end(shared, &running, Outcome::Failed);
+                end(shared, &running, Outcome::Failed);
+                return true;
             }
         };
         let background = &shared.persistence.background;
@@ -118,6 +123,7 @@ impl Worker {
         if let Some(jobs) = &*lock(&background.jobs) {
             let _ = jobs.send(job);
         }
+        true
     }
 }
 
@@ -167,4 +173,55 @@ fn end(shared: &Shared, running: &Running, outcome: Outcome) {
         shared.persistence.background_ended(matches!(outcome, Outcome::Saved), seconds);
     }
     shared.note_disk_state();
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering;
+
+    use martlet_keyspace::{ExpiryChange, Key};
+
+    use crate::config::{Config, ConfigStore};
+    use crate::persistence::load::{Source, load, path};
+    use crate::registry::Registry;
+    use crate::shared::Shared;
+    use crate::worker::Worker;
+
+    const KEYS: u64 = 5000;
+
+    fn server(config: Config) -> (&'static Shared, Worker) {
+        let registry = Box::leak(Box::new(Registry::new(&[]).unwrap()));
+        let shared = Shared::new(ConfigStore::new(config), registry, 1, None).unwrap();
+        let shared: &'static Shared = Box::leak(Box::new(shared));
+        (shared, Worker::new(shared, 0))
+    }
+
+    /// A rule and a client may ask at once: whoever comes second finds the first's save under way.
+    #[test]
+    fn saves_that_are_asked_for_at_once_are_one() {
+        let directory = tempfile::tempdir().unwrap();
+        let config = Config { dir: directory.path().into(), rdb_key_save_delay_us: 100, ..Config::default() };
+        let (shared, mut worker) = server(config.clone());
+        let background = &shared.persistence.background;
+        background.start_thread(shared).unwrap();
+        worker.alone(|worker| {
+            for i in 0..KEYS {
+                worker.keys.set_str(&Key::new(&i.to_le_bytes()), b"x", ExpiryChange::Clear);
+            }
+        });
+        assert!(worker.alone(Worker::start_background_save));
+        while background.running().is_some_and(|running| running.cut.written.load(Ordering::Relaxed) == 0) {
+            std::thread::yield_now();
+        }
+        assert!(!worker.alone(Worker::start_background_save));
+        worker.leave();
+        background.wait();
+        let (reader, mut reads) = server(config.clone());
+        reads.alone(|reads| {
+            let source = Source::open(&path(&config)).unwrap();
+            let loaded = load(reader, &mut reads.keys, &config, source, false).unwrap();
+            assert_eq!(loaded.keys, KEYS);
+        });
+        assert_eq!(shared.persistence.facts().saves, 1);
+    }
 }

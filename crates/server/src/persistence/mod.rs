@@ -195,7 +195,10 @@ impl Worker {
         let config = self.config().clone();
         let is_free = persistence.background.running().is_none() && !persistence.log.is_rewriting();
         if is_free && persistence.background.schedule(false) {
-            self.alone(Worker::start_background_save);
+            if !self.alone(Worker::start_background_save) {
+                // Another was faster.
+                persistence.background.schedule(true);
+            }
             return;
         }
         if config.save.0.is_empty()

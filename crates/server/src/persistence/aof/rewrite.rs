@@ -47,13 +47,19 @@ impl From<io::Error> for Ended {
     }
 }
 
-/// Begins a rewrite on the thread for that; none may be under way.
+/// Begins a rewrite on the thread for that.
 ///
 /// # Errors
-/// When the operating system refuses the thread.
+/// When one is under way, or the operating system refuses the thread.
 pub fn begin(shared: &'static Shared) -> Result<(), String> {
     let log = &shared.persistence.log;
-    let order = note_beginning(shared, &mut lock(&log.facts));
+    let order = {
+        let mut facts = lock(&log.facts);
+        if facts.rewrite.is_some() {
+            return Err("Background append only file rewriting already in progress".into());
+        }
+        note_beginning(shared, &mut facts)
+    };
     let mut rewriter = lock(&log.rewriter);
     let sender = match rewriter.as_ref() {
         Some(sender) => Ok(sender),

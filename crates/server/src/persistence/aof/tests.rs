@@ -403,6 +403,16 @@ fn who_runs_alone_records_by_what_is_set_then() {
 }
 
 #[test]
+fn rewrites_that_are_asked_for_at_once_are_one() {
+    let house = House::new(|config| config.rdb_key_save_delay_us = 10_000_000);
+    rewrite::begin(house.shared).unwrap();
+    assert!(rewrite::begin(house.shared).is_err());
+    assert!(house.log().cancel_rewrite());
+    house.log().wait_for_rewrite();
+    assert_eq!(house.log().facts().rewrites, 1);
+}
+
+#[test]
 fn rewrites_that_keep_failing_wait_longer_and_longer() {
     let minutes: Vec<_> = (0..11).map(held_back_minutes).collect();
     assert_eq!(minutes, [0, 0, 0, 1, 2, 4, 8, 16, 32, 60, 60]);
