@@ -129,9 +129,9 @@ impl<'j> Writer<'j> {
         })
     }
 
-    /// From `from` on, which is the end of the journal while nobody appends, records go to this file of so many bytes, or nowhere.
-    pub fn switch(&mut self, from: Position, file: Option<(Box<dyn DiskFile>, u64)>) {
-        let output = file.map(|(file, bytes)| Output {
+    /// From `from` on, which is the end of the journal while nobody appends, records go to this file of so many bytes.
+    pub fn switch(&mut self, from: Position, file: Box<dyn DiskFile>, bytes: u64) {
+        let output = Some(Output {
             file,
             stream: Stream::default(),
             bytes,
@@ -141,6 +141,15 @@ impl<'j> Writer<'j> {
             is_torn: false,
         });
         self.switches.push_back(Switch { from, output });
+    }
+
+    /// From `from` on likewise, records go nowhere. What the disk has refused of those before is given up, and nothing is in doubt any more: it is not
+    /// waited for.
+    pub fn stop(&mut self, from: Position) {
+        (self.output, self.doubtful_until, self.done) = (None, None, 0);
+        self.buffer.clear();
+        self.switches.clear();
+        self.switches.push_back(Switch { from, output: None });
     }
 
     /// A rewrite has ended, whose base and list are on disk: everything up to `position` is. What was recorded since may still be in doubt.

@@ -59,7 +59,7 @@ impl Scene {
     fn switch(&self, writer: &mut Writer<'_>, name: &str) {
         let file = self.disk.append(&self.path(name)).unwrap();
         self.disk.sync_directory(self.directory.path()).unwrap();
-        writer.switch(self.journal.end(), Some((file, 0)));
+        writer.switch(self.journal.end(), file, 0);
     }
 }
 
@@ -79,7 +79,7 @@ fn records_go_to_the_file_of_their_time() {
     assert_eq!(keys(&scene.path("a")), (vec![1, 2], false));
     assert_eq!(keys(&scene.path("b")), (vec![3], false));
     assert!(!scene.journal.is_behind());
-    writer.switch(scene.journal.end(), None);
+    writer.stop(scene.journal.end());
     append(scene.journal, 4, 1);
     writer.step(scene.journal.end(), &ALWAYS).unwrap();
     assert_eq!(keys(&scene.path("b")).0, [3]);

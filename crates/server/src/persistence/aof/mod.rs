@@ -87,8 +87,10 @@ struct LastIncrement {
 
 /// What the writer's thread is asked for.
 enum Order {
-    /// From `from` on, records go to this file, or nowhere.
-    Switch { from: Position, file: Option<(Box<dyn DiskFile>, u64)> },
+    /// From `from` on, records go to this file of so many bytes.
+    Switch { from: Position, file: Box<dyn DiskFile>, bytes: u64 },
+    /// From this position on, records go nowhere.
+    Stop(Position),
     /// Everything up to this position is on disk, in a new base.
     Rewritten(Position),
     /// Write everything, force it to disk, and tell whether that went well.
@@ -277,8 +279,7 @@ impl Worker {
                 if phase == Phase::On && !shared.flush_log() {
                     tracing::warn!("Failed to fsync the AOF file");
                 }
-                let end = journal.end();
-                log.order(Order::Switch { from: end, file: None });
+                log.order(Order::Stop(journal.end()));
                 journal.set_mode(Mode::Off);
                 // What a transaction has done before this in it must not be appended when the file is switched on again.
                 self.keys.effects.recording = false;

@@ -336,7 +336,7 @@ fn cut(
         keys.release();
         shared.engine.snapshot.cut();
         if let Some(Records::Switch(file)) = records {
-            log.order(Order::Switch { from: position, file: Some((file, 0)) });
+            log.order(Order::Switch { from: position, file, bytes: 0 });
             log.closed_bytes.store(log.current_bytes.load(Ordering::Relaxed), Ordering::Relaxed);
         }
         if phase == Phase::Starting {

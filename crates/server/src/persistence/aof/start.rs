@@ -66,7 +66,7 @@ pub fn open(shared: &'static Shared, keys: &mut Keys, config: &Config) -> Result
     writer::start(shared).map_err(|error| failed("Can't start the thread for the AOF", &error))?;
     let from = shared.engine.gate.closed(|| {
         let from = shared.engine.journal.end();
-        log.order(Order::Switch { from, file: Some((file, last_bytes)) });
+        log.order(Order::Switch { from, file, bytes: last_bytes });
         // By what is set now: `appendfsync` may have been changed while data was loaded.
         shared.engine.journal.set_mode(mode(&shared.config.snapshot()));
         from

@@ -413,6 +413,28 @@ fn rewrites_that_are_asked_for_at_once_are_one() {
 }
 
 #[test]
+fn what_the_disk_refuses_is_given_up_when_the_file_is_switched_off() {
+    let mut reader = Reader::new();
+    for apt in [Operation::Write, Operation::Sync] {
+        let mut house = House::new(|_| ());
+        house.disk.plan(move |_, operation, _| (operation == apt).then_some(Fault::Refuse(errno::EIO)));
+        house.write(2);
+        assert!(!house.shared.flush_log(), "{apt:?}");
+        assert!(house.log().refuses_writes.load(Ordering::SeqCst), "{apt:?}");
+        house.switch(false);
+        house.shared.flush_log();
+        assert!(!house.log().refuses_writes.load(Ordering::SeqCst), "{apt:?}");
+        house.fail_no_more();
+        house.write(1);
+        house.switch(true);
+        assert_eq!(house.log().facts().phase, Phase::On, "{apt:?}");
+        house.write(1);
+        assert!(house.flush(), "{apt:?}");
+        house.check(&mut reader, &house.files(), &format!("{apt:?}"));
+    }
+}
+
+#[test]
 fn rewrites_that_keep_failing_wait_longer_and_longer() {
     let minutes: Vec<_> = (0..11).map(held_back_minutes).collect();
     assert_eq!(minutes, [0, 0, 0, 1, 2, 4, 8, 16, 32, 60, 60]);

@@ -123,7 +123,8 @@ fn take_orders(log: &AppendLog, writer: &mut Writer<'_>) -> Vec<std::sync::mpsc:
     let mut flushes = Vec::new();
     for order in orders {
         match order {
-            Order::Switch { from, file } => writer.switch(from, file),
+            Order::Switch { from, file, bytes } => writer.switch(from, file, bytes),
+            Order::Stop(from) => writer.stop(from),
             Order::Rewritten(position) => {
                 writer.rewritten(position);
                 if writer.is_doubtful() {
