@@ -167,6 +167,9 @@ fn waitaof(call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
+/// The answer to subcommands of DEBUG that would save or load what is being loaded.
+const LOADING: Error = Error::Fixed("LOADING Redis is loading the dataset in memory");
+
 /// A subcommand of DEBUG.
 pub(super) static LOADAOF: ServerCommand = command("debug|loadaof", 2, loadaof as ServerHandler)
     .flags(super::debug::FLAGS.with(Flags::EXCLUSIVE))
@@ -181,7 +184,7 @@ fn loadaof(call: &mut Call<'_>) -> Outcome {
     let worker = &mut *call.worker;
     let (shared, config) = (worker.shared, worker.config().clone());
     if shared.persistence.is_loading() {
-        return Err(Error::Fixed("LOADING Redis is loading the dataset in memory"));
+        return Err(LOADING);
     }
     if worker.finish_log().is_err() {
         return Err(Error::Fixed("ERR Error trying to load the AOF files, check server logs."));
@@ -240,6 +243,9 @@ fn reload(call: &mut Call<'_>) -> Outcome {
         }
     }
     let worker = &mut *call.worker;
+    if worker.shared.persistence.is_loading() {
+        return Err(LOADING);
+    }
     // Its file would be older than what follows.
     worker.shared.persistence.background.cancel();
     if saves {
