@@ -1,6 +1,7 @@
 //! `./x bench-client`: what a request costs the load tester itself, A B A B in one run: redis-benchmark or resp-benchmark, ours with the
-//! same command line, and the kernel's share of it (`floor`). Clients run on one core, the server on the other. The figure is user and
-//! system time of the client's process over its requests, start and end included. Every reading is a line of JSON under `results/`.
+//! same command line, and the kernel's share of it (`floor`) by read and write and by io_uring. Clients run on one core, the server on
+//! the other. The figure is user and system time of the client's process over its requests, start and end included. Every reading is a
+//! line of JSON under `results/`.
 
 pub mod floor;
 
@@ -48,6 +49,8 @@ struct Row {
     line: &'static [&'static str],
     pipeline: usize,
     requests: usize,
+    /// Over a unix socket instead of TCP.
+    unix: bool,
 }
 
 const fn classic(name: &'static str, server: &'static str, test: &'static str, pipeline: usize) -> Row {
@@ -56,7 +59,11 @@ const fn classic(name: &'static str, server: &'static str, test: &'static str, p
         _ => &["-t", "get", "-d", "64", "-r", "100000", "-q"],
     };
     let requests = if pipeline == 1 { 150_000 } else { 1_500_000 };
-    Row { name, server, tool: "redis-benchmark", line, pipeline, requests }
+    Row { name, server, tool: "redis-benchmark", line, pipeline, requests, unix: false }
+}
+
+const fn unix(name: &'static str, pipeline: usize) -> Row {
+    Row { unix: true, ..classic(name, "redis", "set", pipeline) }
 }
 
 const SET: &[&str] = &["-c", "50", "--cores", "1", "SET {key uniform 100000} {value 64}"];
@@ -67,6 +74,8 @@ const ROWS: &[Row] = &[
     classic("get-p1-redis", "redis", "get", 1),
     classic("set-p16-redis", "redis", "set", 16),
     classic("get-p16-redis", "redis", "get", 16),
+    unix("set-p1-unix", 1),
+    unix("set-p16-unix", 16),
     classic("set-p1-martlet", "martlet", "set", 1),
     classic("get-p1-martlet", "martlet", "get", 1),
     classic("set-p16-martlet", "martlet", "set", 16),
@@ -78,6 +87,7 @@ const ROWS: &[Row] = &[
         line: SET,
         pipeline: 1,
         requests: 150_000,
+        unix: false,
     },
     Row {
         name: "resp-get-redis",
@@ -86,6 +96,7 @@ const ROWS: &[Row] = &[
         line: GET,
         pipeline: 1,
         requests: 150_000,
+        unix: false,
     },
     Row {
         name: "resp-set-p16-redis",
@@ -94,8 +105,14 @@ const ROWS: &[Row] = &[
         line: SET,
         pipeline: 16,
         requests: 1_000_000,
+        unix: false,
     },
 ];
+
+/// The kernel's share, by read and write and by io_uring.
+const FLOORS: [&str; 2] = ["floor", "floor-io-uring"];
+/// Name of the redis-server's other listener.
+const UNIX_SOCKET: &str = "redis.sock";
 
 /// One line of the results; times are microseconds of client CPU per request.
 #[derive(Serialize, Deserialize)]
@@ -140,16 +157,23 @@ pub fn run(options: &Options) -> Outcome {
 }
 
 fn measure(options: &Options, ours: &Path, row: &Row) -> Outcome {
+    // Clients run in it, so that the name alone leads them to the socket.
+    let directory = tempfile::tempdir()?;
+    let socket = directory.path().join(UNIX_SOCKET).to_string_lossy().into_owned();
     let server = match row.server {
-        "redis" => {
-            Measured::start("peer", Path::new("redis-server"), &["--appendonly", "no"], options.server_core)?
-        }
+        "redis" => Measured::start(
+            "peer",
+            Path::new("redis-server"),
+            &["--appendonly", "no", "--unixsocket", &socket],
+            options.server_core,
+        )?,
         _ => Measured::start("ours", ours, &["server", "--io-threads", "1"], options.server_core)?,
     };
     let run = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
     let (version, port) = (version(&server)?, server.address().port().to_string());
     let (requests, pipeline) = (row.requests.to_string(), row.pipeline.to_string());
-    let mut same = vec!["-p", &port, "-n", &requests, "-P", &pipeline];
+    let target = if row.unix { UNIX_SOCKET } else { &port };
+    let mut same = vec![if row.unix { "-s" } else { "-p" }, target, "-n", &requests, "-P", &pipeline];
     same.extend(row.line);
     let own = ours.to_string_lossy().into_owned();
     let myself = std::env::current_exe()?.to_string_lossy().into_owned();
@@ -162,14 +186,16 @@ fn measure(options: &Options, ours: &Path, row: &Row) -> Outcome {
         clients.push(("redis-benchmark", [&["redis-benchmark"], &same[..]].concat()));
         clients.push(("martlet", [&[own.as_str(), "bench"], &same[..]].concat()));
         if row.name.starts_with("set") {
-            clients.push(("floor", vec![&myself, "bench-floor", &port, &pipeline, &requests]));
+            let floor = vec![myself.as_str(), "bench-floor", target, &pipeline, &requests];
+            clients.push((FLOORS[1], [&floor[..], &["--io-uring"]].concat()));
+            clients.push((FLOORS[0], floor));
         }
     }
     for round in 0..options.rounds {
         for (client, line) in &clients {
             // resp-benchmark pins itself, and panics where it may not use every core.
             let core = (row.tool == "redis-benchmark").then_some(options.load_core);
-            let (user_s, system_s) = cpu_of(line, core)?;
+            let (user_s, system_s) = cpu_of(line, core, directory.path())?;
             let per_request = |seconds: f64| seconds * 1e6 / row.requests as f64;
             let reading = Reading {
                 run,
@@ -190,8 +216,8 @@ fn measure(options: &Options, ours: &Path, row: &Row) -> Outcome {
     Ok(())
 }
 
-/// Runs a client to its end, on `core` if one is given; gives its user and system seconds.
-fn cpu_of(line: &[&str], core: Option<usize>) -> Result<(f64, f64), Box<dyn Error>> {
+/// Runs a client in `directory` to its end, on `core` if one is given; gives its user and system seconds.
+fn cpu_of(line: &[&str], core: Option<usize>, directory: &Path) -> Result<(f64, f64), Box<dyn Error>> {
     let before = children_cpu();
     let mut command = match core {
         Some(_) => Command::new("taskset"),
@@ -200,7 +226,7 @@ fn cpu_of(line: &[&str], core: Option<usize>) -> Result<(f64, f64), Box<dyn Erro
     if let Some(core) = core {
         command.args(["-c", &core.to_string()]);
     }
-    command.args(line).stdin(Stdio::null());
+    command.args(line).current_dir(directory).stdin(Stdio::null());
     let done = command.output()?;
     if !done.status.success() {
         return Err(format!("{}: {}", line.join(" "), String::from_utf8_lossy(&done.stderr)).into());
@@ -221,7 +247,7 @@ fn children_cpu() -> (f64, f64) {
     (seconds(usage.ru_utime), seconds(usage.ru_stime))
 }
 
-/// Medians of the last run of each row, and ours as a share of the other tool's.
+/// Medians of the last run of each row, and ours as a share of the other tool's. The kernel's share is the lower of the two ways.
 fn table(readings: &str) -> Result<String, Box<dyn Error>> {
     let readings: Vec<Reading> = readings.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
     let mut text = format!(
@@ -234,7 +260,8 @@ fn table(readings: &str) -> Result<String, Box<dyn Error>> {
         let of = |client: &str| -> Vec<f64> {
             of_row().filter(|r| r.run == last && r.client == client).map(Reading::total_us).collect()
         };
-        let (theirs, ours, floor) = (of(row.tool), of("martlet"), of("floor"));
+        let (theirs, ours) = (of(row.tool), of("martlet"));
+        let floor = FLOORS.iter().filter_map(|client| median(&of(client))).min_by(f64::total_cmp);
         let mut ratios: Vec<f64> = ours.iter().zip(&theirs).map(|(ours, theirs)| ours / theirs).collect();
         ratios.sort_by(f64::total_cmp);
         let (low, high) = (ratios.first().copied().unwrap_or(0.0), ratios.last().copied().unwrap_or(0.0));
@@ -244,10 +271,10 @@ fn table(readings: &str) -> Result<String, Box<dyn Error>> {
             row.name,
             shown(median(&theirs)),
             shown(median(&ours)),
-            shown(median(&floor)),
+            shown(floor),
             shown(median(&ratios)),
             format!("{low:.2}-{high:.2}"),
-            shown(median(&floor).zip(median(&theirs)).map(|(floor, theirs)| floor / theirs)),
+            shown(floor.zip(median(&theirs)).map(|(floor, theirs)| floor / theirs)),
         ));
     }
     Ok(text)
@@ -287,7 +314,13 @@ mod tests {
             (2, "redis-benchmark", 40.0),
         ]
         .into_iter()
-        .chain([(2, "martlet", 5.0), (2, "martlet", 6.0), (2, "martlet", 10.0), (2, "floor", 3.0)])
+        .chain([
+            (2, "martlet", 5.0),
+            (2, "martlet", 6.0),
+            (2, "martlet", 10.0),
+            (2, "floor", 3.0),
+            (2, "floor-io-uring", 4.0),
+        ])
         .map(|(run, client, us)| reading(run, client, us))
         .collect();
         let table = table(&lines.join("\n")).expect("readable");
