@@ -40,6 +40,11 @@ const REPORTS: &[Report] = &[
         &["Throughput over time", "Latency over time: GET", "Latency over time: SET", "Latency distribution"],
     ),
     (
+        "reads",
+        &["--duration", "2s", "GET {key uniform 1000}"],
+        &["Throughput over time", "Latency over time: GET", "Latency distribution"],
+    ),
+    (
         "sweep",
         &[
             "--duration",
@@ -66,7 +71,7 @@ const REPORTS: &[Report] = &[
 
 /// The reports that are merged into one more page, and that page's titles.
 const MERGED: (&[&str], &[&str]) =
-    (&["mix", "search"], &["Throughput over time", "Latency over time: SET", "Latency distribution"]);
+    (&["mix", "reads"], &["Throughput over time", "Latency over time: SET", "Latency distribution"]);
 
 /// Makes the reports and looks at them; without a browser it says so and passes.
 pub fn run(options: &Options) -> Outcome {

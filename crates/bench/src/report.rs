@@ -407,9 +407,28 @@ impl Report {
         write(&settings.html, &|| self.html())
     }
 
+    /// What it holds that is of one run alone and has no sum over several.
+    fn of_one_run(&self) -> Option<&'static str> {
+        let found = [
+            (self.comparison.is_some(), "a comparison"),
+            (!self.sweep.is_empty(), "a sweep"),
+            (self.check.is_some(), "a check"),
+        ];
+        found.into_iter().find_map(|(holds, what)| holds.then_some(what))
+    }
+
     /// One result of several that ran at the same time, as from several load machines.
     pub fn merge(reports: &[Report]) -> Result<Report, String> {
         let Some((first, rest)) = reports.split_first() else { return Err("no report to merge".into()) };
+        if !rest.is_empty()
+            && let Some((report, what)) =
+                reports.iter().find_map(|report| Some((report, report.of_one_run()?)))
+        {
+            return Err(format!(
+                "{what} is of one run alone, it cannot be merged: {}",
+                report.command_line.join(" ")
+            ));
+        }
         let mut merged = first.clone();
         for other in rest {
             merged.command_line.push("+".into());
@@ -431,10 +450,8 @@ impl Report {
                     None => merged.error_texts.push((text.clone(), *count)),
                 }
             }
-            // CPU of one server would be counted twice: with several clients nobody's share is known. What else a run found is
-            // of that run alone.
-            (merged.cost, merged.comparison, merged.check) = (None, None, None);
-            merged.sweep.clear();
+            // CPU of one server would be counted twice: with several clients nobody's share is known.
+            merged.cost = None;
             for command in &other.commands {
                 merged.add_command(command);
             }
@@ -603,7 +620,6 @@ mod tests {
         let row = SecondRow { requests: per_second, ..report.seconds[0].clone() };
         report.seconds = (0..seconds).map(|second| SecondRow { second, ..row.clone() }).collect();
         report.error_texts = vec![(error.into(), 1)];
-        report.sweep = vec![Default::default()];
         report
     }
 
@@ -633,7 +649,6 @@ mod tests {
         ];
         assert_eq!(rows, expected);
         assert_eq!(merged.error_texts, [("ERR a".to_string(), 2), ("ERR b".to_string(), 1)]);
-        assert!(merged.sweep.is_empty(), "a sweep is one run's own");
         // As if one histogram had taken everything: GET has 10 µs, 20 µs, … to 1 ms and to 3 ms.
         let mut all = Latencies::new();
         [100, 300].iter().for_each(|count| (1..=*count).for_each(|n: u64| all.record(n * 10_000, 1)));
@@ -642,6 +657,18 @@ mod tests {
             assert_eq!(get.percentile_ms(percent), all.percentile_ms(percent), "p{percent}");
         }
         assert_eq!(merged.commands.iter().map(|c| c.requests).sum::<u64>(), 450);
+    }
+
+    #[test]
+    fn what_is_of_one_run_alone_is_not_lost_in_a_merge() {
+        let plain = sample(10);
+        let mut checked = sample(10);
+        checked.command_line = vec!["bench".into(), "--verify".into()];
+        checked.check = Some(Check::default());
+        assert!(Report::merge(std::slice::from_ref(&checked)).is_ok());
+        let refusal = Report::merge(&[plain, checked]).err();
+        let expected = "a check is of one run alone, it cannot be merged: bench --verify";
+        assert_eq!(refusal.as_deref(), Some(expected));
     }
 
     /// The paths of all values below `value`, as docs/bench.md writes them.
