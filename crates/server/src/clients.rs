@@ -191,6 +191,11 @@ impl Clients {
         self.assigned[thread].fetch_add(change as usize, Ordering::Relaxed);
     }
 
+    /// Connections of a thread.
+    pub fn of_thread(&self, thread: usize) -> usize {
+        self.assigned[thread].load(Ordering::Relaxed)
+    }
+
     /// A fresh id.
     pub fn next_id(&self) -> u64 {
         self.next_id.fetch_add(1, Ordering::Relaxed) + 1

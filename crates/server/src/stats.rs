@@ -85,10 +85,22 @@ pub struct ThreadStats {
     pub turns: AtomicU64,
     /// The kernel's number of the thread; 0 until it begins.
     pub kernel_id: AtomicI32,
-    /// Loops, and microseconds in them.
+    /// Turns of its loop.
     pub loops: Counter,
-    /// Microseconds between waking and sleeping.
-    pub loop_us: Counter,
+    /// Nanoseconds of them, without the sleep.
+    pub loop_ns: Counter,
+    /// The most of one turn.
+    pub loop_ns_max: Counter,
+    /// The most requests that ran in one turn.
+    pub loop_commands_max: Counter,
+    /// Nanoseconds for what happens by time, expiry included.
+    pub tick_ns: Counter,
+    /// Nanoseconds of requests within an EXEC, which counts them as well.
+    pub nested_ns: Counter,
+    /// How often the memory of several requests' keys was asked for together, and of how many.
+    pub prefetch_batches: Counter,
+    /// See above.
+    pub prefetch_entries: Counter,
     /// Reads and writes that were processed.
     pub reads_processed: Counter,
     /// See above.
@@ -113,7 +125,13 @@ impl ThreadStats {
             turns: AtomicU64::new(0),
             kernel_id: AtomicI32::new(0),
             loops: Counter::default(),
-            loop_us: Counter::default(),
+            loop_ns: Counter::default(),
+            loop_ns_max: Counter::default(),
+            loop_commands_max: Counter::default(),
+            tick_ns: Counter::default(),
+            nested_ns: Counter::default(),
+            prefetch_batches: Counter::default(),
+            prefetch_entries: Counter::default(),
             reads_processed: Counter::default(),
             writes_processed: Counter::default(),
             error_replies: Counter::default(),
@@ -132,6 +150,25 @@ impl ThreadStats {
     #[inline]
     pub fn rest(&self) {
         self.turns.store((self.turns.load(Ordering::Relaxed) + 1) & !1, Ordering::Relaxed);
+    }
+
+    /// Notes a turn of the loop that took `ns` and ran so many requests.
+    #[inline]
+    pub fn record_loop(&self, ns: u64, commands: u64) {
+        self.loops.add(1);
+        self.loop_ns.add(ns);
+        if ns > self.loop_ns_max.get() {
+            self.loop_ns_max.set(ns);
+        }
+        if commands > self.loop_commands_max.get() {
+            self.loop_commands_max.set(commands);
+        }
+    }
+
+    /// Nanoseconds of all requests, each once.
+    pub fn command_ns(&self) -> u64 {
+        let all: u64 = self.commands.iter().map(|command| command.ns.get()).sum();
+        all.saturating_sub(self.nested_ns.get())
     }
 
     /// Notes that a key was deleted `lag_ms` after its time.
@@ -156,7 +193,13 @@ impl ThreadStats {
             &self.net_input_bytes,
             &self.net_output_bytes,
             &self.loops,
-            &self.loop_us,
+            &self.loop_ns,
+            &self.loop_ns_max,
+            &self.loop_commands_max,
+            &self.tick_ns,
+            &self.nested_ns,
+            &self.prefetch_batches,
+            &self.prefetch_entries,
             &self.reads_processed,
             &self.writes_processed,
             &self.error_replies,
@@ -292,30 +335,59 @@ impl ServerStats {
 
 const RATE_SAMPLES: usize = 16;
 
+/// What there are rates of.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Requests run.
+    pub commands: u64,
+    /// Bytes received.
+    pub input_bytes: u64,
+    /// Bytes sent.
+    pub output_bytes: u64,
+    /// Turns of the threads' loops.
+    pub loops: u64,
+    /// Nanoseconds of them.
+    pub loop_ns: u64,
+}
+
+impl Totals {
+    /// Each of the counts of two, combined.
+    fn with(self, other: Totals, combine: impl Fn(u64, u64) -> u64) -> Totals {
+        Totals {
+            commands: combine(self.commands, other.commands),
+            input_bytes: combine(self.input_bytes, other.input_bytes),
+            output_bytes: combine(self.output_bytes, other.output_bytes),
+            loops: combine(self.loops, other.loops),
+            loop_ns: combine(self.loop_ns, other.loop_ns),
+        }
+    }
+}
+
 /// Averages over the last 16 samples of counts that only grow, as Redis keeps its `instantaneous_*`.
 #[derive(Clone, Debug, Default)]
 pub struct Rates {
-    last: Option<(i64, [u64; 3])>,
-    samples: [[u64; 3]; RATE_SAMPLES],
+    last: Option<(i64, Totals)>,
+    samples: [Totals; RATE_SAMPLES],
     next: usize,
 }
 
 impl Rates {
-    /// Adds a sample: commands, input bytes and output bytes so far.
-    pub fn sample(&mut self, now_us: i64, totals: [u64; 3]) {
+    /// Adds a sample: the counts so far.
+    pub fn sample(&mut self, now_us: i64, totals: Totals) {
         if let Some((before_us, before)) = self.last {
             let elapsed_us = (now_us - before_us).max(1) as u64;
-            let rate = |i: usize| totals[i].saturating_sub(before[i]).saturating_mul(1_000_000) / elapsed_us;
-            self.samples[self.next] = [rate(0), rate(1), rate(2)];
+            let rate =
+                |now: u64, before: u64| now.saturating_sub(before).saturating_mul(1_000_000) / elapsed_us;
+            self.samples[self.next] = totals.with(before, rate);
             self.next = (self.next + 1) % RATE_SAMPLES;
         }
         self.last = Some((now_us, totals));
     }
 
-    /// Commands, input bytes and output bytes per second.
-    pub fn per_second(&self) -> [u64; 3] {
-        let mean = |i: usize| self.samples.iter().map(|s| s[i]).sum::<u64>() / RATE_SAMPLES as u64;
-        [mean(0), mean(1), mean(2)]
+    /// All of it per second.
+    pub fn per_second(&self) -> Totals {
+        let sum = self.samples.iter().fold(Totals::default(), |sum, one| sum.with(*one, |a, b| a + b));
+        sum.with(Totals::default(), |sum, _| sum / RATE_SAMPLES as u64)
     }
 }
 
@@ -353,8 +425,10 @@ mod tests {
     fn rates_average() {
         let mut rates = Rates::default();
         for i in 0..40u64 {
-            rates.sample(i as i64 * 100_000, [i * 100, i * 1000, 0]);
+            let totals = Totals { commands: i * 100, input_bytes: i * 1000, loops: i, ..Totals::default() };
+            rates.sample(i as i64 * 100_000, totals);
         }
-        assert_eq!(rates.per_second(), [1000, 10_000, 0]);
+        let expected = Totals { commands: 1000, input_bytes: 10_000, loops: 10, ..Totals::default() };
+        assert_eq!(rates.per_second(), expected);
     }
 }

@@ -115,7 +115,10 @@ fn run_unless_changed(call: &mut Call<'_>, transaction: &Transaction) {
         if connection.session.special & special::NO_TOUCH != 0 && !crate::checks::tells_of_access(entry) {
             worker.keys.touch = martlet_engine::Touch::Nothing;
         }
+        let began = worker.mark;
         worker.run(connection, reply, entry, &args, true);
+        let ns = worker.shared.clock.elapsed_ns(began, worker.mark);
+        worker.stats().nested_ns.add(ns);
         worker.after_held(connection, entry, &args);
         if worker.keys.effects.has_news() {
             worker.tell_news();

@@ -135,6 +135,8 @@ impl Worker {
             }
         }
         if !wanted.is_empty() {
+            self.stats().prefetch_batches.add(1);
+            self.stats().prefetch_entries.add(wanted.len() as u64);
             wanted.ask();
             for Planned { hash, db } in planned {
                 engine.peek(hash, |shard| shard.db(db).want_entry(hash, wanted));

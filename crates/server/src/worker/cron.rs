@@ -7,6 +7,7 @@ use martlet_base::limits::SHARD_COUNT;
 use super::Worker;
 use crate::connection::Hold;
 use crate::shared::lock;
+use crate::stats::{ThreadStats, Totals};
 
 /// How often due keys are looked for by a thread that works, and at the latest by one that does not.
 const TICK_MS: i64 = 10;
@@ -36,6 +37,10 @@ impl Worker {
             self.next_tick_ms = self.next_tick_ms.min(now_ms + TICK_MS);
             self.next_cron_ms = self.next_cron_ms.min(now_ms + CRON_MS);
         }
+        if now_ms < self.next_tick_ms.min(self.next_cron_ms) {
+            return;
+        }
+        let began = self.shared.clock.raw();
         if now_ms >= self.next_tick_ms {
             let has_worked = std::mem::take(&mut self.has_worked);
             let due_ms = self.expire();
@@ -52,6 +57,8 @@ impl Worker {
             self.cron();
             self.has_worked = has_worked;
         }
+        let clock = &self.shared.clock;
+        self.stats().tick_ns.add(clock.elapsed_ns(began, clock.raw()));
     }
 
     /// Deletes the keys that are due; when the next one will be, as far as can be told. Any thread does it for any shard: whoever is awake.
@@ -117,13 +124,14 @@ impl Worker {
 
     fn sample(&mut self) {
         let threads = &self.shared.threads;
-        let total =
-            |counter: fn(&crate::stats::ThreadStats) -> u64| threads.iter().map(|t| counter(t)).sum::<u64>();
-        let totals = [
-            total(|t| t.total_commands.get()),
-            total(|t| t.net_input_bytes.get()),
-            total(|t| t.net_output_bytes.get()),
-        ];
+        let total = |counter: fn(&ThreadStats) -> u64| threads.iter().map(|t| counter(t)).sum::<u64>();
+        let totals = Totals {
+            commands: total(|t| t.total_commands.get()),
+            input_bytes: total(|t| t.net_input_bytes.get()),
+            output_bytes: total(|t| t.net_output_bytes.get()),
+            loops: total(|t| t.loops.get()),
+            loop_ns: total(|t| t.loop_ns.get()),
+        };
         let stats = &self.shared.stats;
         lock(&stats.rates).sample(self.shared.clock.unix_us(), totals);
         let used = martlet_base::alloc::used_bytes() as u64;

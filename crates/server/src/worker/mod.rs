@@ -70,6 +70,8 @@ pub struct Worker {
     pub mark: u64,
     /// The wall clock, Unix milliseconds, and the raw reading at the same instant, as of this loop's first work.
     anchor: (i64, u64),
+    /// When this turn of the loop began: a raw reading, once it did something.
+    turn_began: Option<u64>,
     /// The wall clock as of this loop's last look.
     looked_ms: i64,
     /// Commands slower than this go to the slow log, in nanoseconds.
@@ -136,6 +138,7 @@ impl Worker {
             now_ms: shared.clock.unix_ms(),
             mark: shared.clock.raw(),
             anchor: (0, 0),
+            turn_began: None,
             looked_ms: 0,
             slow_ns: u64::MAX,
             latency_ns: u64::MAX,
@@ -249,6 +252,7 @@ impl Worker {
             self.stats().begin();
             self.has_worked = true;
             self.refresh_time();
+            self.turn_began.get_or_insert(self.mark);
             self.keys.effects.recording = self.shared.engine.journal.is_on();
             // What arrives after a CONFIG SET was answered, on whichever thread, runs under the new configuration.
             self.follow_config();
@@ -336,8 +340,10 @@ impl Worker {
         while !self.shared.stopping.load(std::sync::atomic::Ordering::Relaxed) {
             let timeout = self.sleep();
             self.leave();
+            let commands = self.stats().total_commands.get();
+            self.turn_began = None;
             backend.poll(Some(timeout), self)?;
-            let began = self.shared.clock.raw();
+            let began = self.turn_began.unwrap_or_else(|| self.shared.clock.raw());
             self.follow_config();
             self.read_mail();
             self.process_ready();
@@ -354,8 +360,9 @@ impl Worker {
             self.flush(backend);
             self.act(backend);
             let clock = &self.shared.clock;
-            self.stats().loops.add(1);
-            self.stats().loop_us.add(clock.elapsed_ns(began, clock.raw()) / 1000);
+            let (ns, stats) = (clock.elapsed_ns(began, clock.raw()), self.stats());
+            // CONFIG RESETSTAT may have been among them.
+            stats.record_loop(ns, stats.total_commands.get().saturating_sub(commands));
         }
         self.leave();
         // What was answered last (SHUTDOWN's error replies, say) still leaves.

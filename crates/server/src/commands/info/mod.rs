@@ -17,27 +17,40 @@ static INFO: ServerCommand = command("info", -1, info as ServerHandler)
     .acl(martlet_command::Acl::DANGEROUS)
     .doc(Group::Server, "1.0.0", "O(1)", "Tells the server's state and statistics.");
 
-/// A section: its name, whether plain INFO shows it, and what writes it.
+/// When a section is shown besides by its name.
+#[derive(Copy, Clone, PartialEq, Eq)]
+enum Shown {
+    /// By plain INFO.
+    Plain,
+    /// By INFO ALL.
+    All,
+    /// Not at all.
+    Named,
+}
+
+/// A section: its name, when it is shown, and what writes it.
 struct Section {
     name: &'static str,
-    is_default: bool,
+    shown: Shown,
     write: fn(&mut Worker, &mut Text),
 }
 
 const SECTIONS: &[Section] = &[
-    Section { name: "server", is_default: true, write: sections::server },
-    Section { name: "clients", is_default: true, write: sections::clients },
-    Section { name: "memory", is_default: true, write: sections::memory },
-    Section { name: "persistence", is_default: true, write: persistence::persistence },
-    Section { name: "stats", is_default: true, write: traffic::stats },
-    Section { name: "replication", is_default: true, write: sections::replication },
-    Section { name: "cpu", is_default: true, write: sections::cpu },
-    Section { name: "modules", is_default: true, write: sections::modules },
-    Section { name: "commandstats", is_default: false, write: traffic::commandstats },
-    Section { name: "errorstats", is_default: true, write: traffic::errorstats },
-    Section { name: "latencystats", is_default: false, write: traffic::latencystats },
-    Section { name: "cluster", is_default: true, write: sections::cluster },
-    Section { name: "keyspace", is_default: true, write: sections::keyspace },
+    Section { name: "server", shown: Shown::Plain, write: sections::server },
+    Section { name: "clients", shown: Shown::Plain, write: sections::clients },
+    Section { name: "memory", shown: Shown::Plain, write: sections::memory },
+    Section { name: "persistence", shown: Shown::Plain, write: persistence::persistence },
+    Section { name: "threads", shown: Shown::Plain, write: traffic::threads },
+    Section { name: "stats", shown: Shown::Plain, write: traffic::stats },
+    Section { name: "replication", shown: Shown::Plain, write: sections::replication },
+    Section { name: "cpu", shown: Shown::Plain, write: sections::cpu },
+    Section { name: "modules", shown: Shown::Plain, write: sections::modules },
+    Section { name: "commandstats", shown: Shown::All, write: traffic::commandstats },
+    Section { name: "errorstats", shown: Shown::Plain, write: traffic::errorstats },
+    Section { name: "latencystats", shown: Shown::All, write: traffic::latencystats },
+    Section { name: "cluster", shown: Shown::Plain, write: sections::cluster },
+    Section { name: "keyspace", shown: Shown::Plain, write: sections::keyspace },
+    Section { name: "debug", shown: Shown::Named, write: traffic::debug },
 ];
 
 /// INFO's text as it grows.
@@ -77,7 +90,12 @@ pub(crate) fn render<'s>(worker: &mut Worker, wanted: impl Iterator<Item = &'s [
     let default = names.is_empty() || named("default");
     let mut text = Text::default();
     for section in SECTIONS {
-        if all || (default && section.is_default) || named(section.name) {
+        let is_wanted = match section.shown {
+            Shown::Plain => all || default,
+            Shown::All => all,
+            Shown::Named => false,
+        };
+        if is_wanted || named(section.name) {
             (section.write)(worker, &mut text);
         }
     }

@@ -15,18 +15,20 @@ pub(super) fn stats(worker: &mut Worker, text: &mut Text) {
     let stats = &shared.stats;
     let thread = |counter: fn(&ThreadStats) -> u64| shared.threads.iter().map(|t| counter(t)).sum::<u64>();
     let engine = |counter: fn(&Counters) -> u64| shared.engine.sum(counter);
-    let [ops, input, output] = lock(&stats.rates).per_second();
+    let beyond_first =
+        |counter: fn(&ThreadStats) -> u64| shared.threads.iter().skip(1).map(|t| counter(t)).sum::<u64>();
+    let rates = lock(&stats.rates).per_second();
     let kbps = |bytes: u64| format!("{:.2}", bytes as f64 / 1024.0);
     text.title("Stats");
     text.field("total_connections_received", thread(|t| t.connections_received.get()));
     text.field("total_commands_processed", thread(|t| t.total_commands.get()));
-    text.field("instantaneous_ops_per_sec", ops);
+    text.field("instantaneous_ops_per_sec", rates.commands);
     text.field("total_net_input_bytes", thread(|t| t.net_input_bytes.get()));
     text.field("total_net_output_bytes", thread(|t| t.net_output_bytes.get()));
     text.field("total_net_repl_input_bytes", 0);
     text.field("total_net_repl_output_bytes", 0);
-    text.field("instantaneous_input_kbps", kbps(input));
-    text.field("instantaneous_output_kbps", kbps(output));
+    text.field("instantaneous_input_kbps", kbps(rates.input_bytes));
+    text.field("instantaneous_output_kbps", kbps(rates.output_bytes));
     text.field("instantaneous_input_repl_kbps", "0.00");
     text.field("instantaneous_output_repl_kbps", "0.00");
     text.field("rejected_connections", stats.rejected_connections.load(Ordering::Relaxed));
@@ -71,8 +73,10 @@ pub(super) fn stats(worker: &mut Worker, text: &mut Text) {
     text.field("dump_payload_sanitizations", 0);
     text.field("total_reads_processed", thread(|t| t.reads_processed.get()));
     text.field("total_writes_processed", thread(|t| t.writes_processed.get()));
-    text.field("io_threaded_reads_processed", 0);
-    text.field("io_threaded_writes_processed", 0);
+    text.field("io_threaded_reads_processed", beyond_first(|t| t.reads_processed.get()));
+    text.field("io_threaded_writes_processed", beyond_first(|t| t.writes_processed.get()));
+    text.field("io_threaded_total_prefetch_batches", thread(|t| t.prefetch_batches.get()));
+    text.field("io_threaded_total_prefetch_entries", thread(|t| t.prefetch_entries.get()));
     text.field(
         "client_query_buffer_limit_disconnections",
         stats.query_buffer_disconnections.load(Ordering::Relaxed),
@@ -84,11 +88,43 @@ pub(super) fn stats(worker: &mut Worker, text: &mut Text) {
     text.field("reply_buffer_shrinks", 0);
     text.field("reply_buffer_expands", 0);
     text.field("eventloop_cycles", thread(|t| t.loops.get()));
-    text.field("eventloop_duration_sum", thread(|t| t.loop_us.get()));
+    text.field("eventloop_duration_sum", thread(|t| t.loop_ns.get()) / 1000);
+    text.field("eventloop_duration_cmd_sum", thread(ThreadStats::command_ns) / 1000);
+    text.field("instantaneous_eventloop_cycles_per_sec", rates.loops);
+    let loop_us = rates.loop_ns.checked_div(rates.loops).unwrap_or(0) / 1000;
+    text.field("instantaneous_eventloop_duration_usec", loop_us);
     text.field("acl_access_denied_auth", stats.auth_failures.load(Ordering::Relaxed));
     for name in ["acl_access_denied_cmd", "acl_access_denied_key", "acl_access_denied_channel"] {
         text.field(name, 0);
     }
+}
+
+/// The threads that run commands, each with its share of the connections.
+pub(super) fn threads(worker: &mut Worker, text: &mut Text) {
+    text.title("Threads");
+    for (number, stats) in worker.shared.threads.iter().enumerate() {
+        text.field(
+            &format!("io_thread_{number}"),
+            format!(
+                "clients={},reads={},writes={}",
+                worker.shared.clients.of_thread(number),
+                stats.reads_processed.get(),
+                stats.writes_processed.get()
+            ),
+        );
+    }
+}
+
+/// What the threads' loops spend their time on, beyond `stats`.
+pub(super) fn debug(worker: &mut Worker, text: &mut Text) {
+    let threads = &worker.shared.threads;
+    let most = |counter: fn(&ThreadStats) -> u64| threads.iter().map(|t| counter(t)).max().unwrap_or(0);
+    text.title("Debug");
+    // The append-only file has a thread of its own: no loop waits for it.
+    text.field("eventloop_duration_aof_sum", 0);
+    text.field("eventloop_duration_cron_sum", threads.iter().map(|t| t.tick_ns.get()).sum::<u64>() / 1000);
+    text.field("eventloop_duration_max", most(|t| t.loop_ns_max.get()) / 1000);
+    text.field("eventloop_cmd_per_cycle_max", most(|t| t.loop_commands_max.get()));
 }
 
 pub(super) fn commandstats(worker: &mut Worker, text: &mut Text) {
