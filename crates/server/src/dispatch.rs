@@ -131,7 +131,7 @@ impl Worker {
                 self.after_held(connection, entry, args);
                 self.release_keys();
             }
-            None => self.alone(|worker| {
+            None => self.alone_for(connection, |worker, connection| {
                 worker.run(connection, reply, entry, args, deny_blocking);
                 worker.after_held(connection, entry, args);
             }),

@@ -71,7 +71,7 @@ fn run_held(call: &mut Call<'_>, transaction: &Transaction) {
         None => {
             let Call { worker, connection, reply, args, entry, deny_blocking } = call;
             let (args, entry, deny_blocking) = (*args, *entry, *deny_blocking);
-            worker.alone(|worker| {
+            worker.alone_for(connection, |worker, connection| {
                 let mut inner = Call { worker, connection, reply, args, entry, deny_blocking };
                 run_unless_changed(&mut inner, transaction);
             });

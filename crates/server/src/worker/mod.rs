@@ -289,6 +289,22 @@ impl Worker {
         result
     }
 
+    /// As [`Worker::alone`] for a client's request. If the server has ended while this thread waited, it is not run, and the client not answered: what ran now would be
+    /// missing from the file that was saved last.
+    pub(crate) fn alone_for(
+        &mut self,
+        connection: &mut Connection,
+        work: impl FnOnce(&mut Worker, &mut Connection),
+    ) {
+        self.alone(|worker| {
+            if worker.shared.stopping.load(std::sync::atomic::Ordering::Relaxed) {
+                connection.closing = true;
+            } else {
+                work(worker, connection);
+            }
+        });
+    }
+
     /// The connection at `token`, taken out to be worked on; it is put back by [`Worker::put`].
     pub(crate) fn take(&mut self, token: Token) -> Option<Box<Connection>> {
         let slot = self.connections.get_mut(token.index())?;

@@ -123,6 +123,20 @@ fn a_later_reply_does_not_leave_with_the_one_that_became_durable() {
     assert!(house.worker.held.is_empty());
 }
 
+/// A request that waits for the gate while the server saves its data and ends comes too late.
+#[test]
+fn who_comes_to_run_alone_after_the_end_is_not_answered() {
+    let mut house = House::new();
+    let client = house.client();
+    let mut connection = house.worker.take(client).unwrap();
+    let mut runs = 0;
+    house.worker.alone_for(&mut connection, |_, _| runs += 1);
+    assert!(runs == 1 && !connection.closing);
+    house.shared.stop();
+    house.worker.alone_for(&mut connection, |_, _| runs += 1);
+    assert!(runs == 1 && connection.closing);
+}
+
 #[test]
 fn who_streams_without_a_pause_is_answered_all_along() {
     let mut house = House::new();
