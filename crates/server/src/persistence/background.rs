@@ -39,6 +39,8 @@ struct Job {
 #[derive(Default)]
 pub struct Background {
     running: Mutex<Option<Running>>,
+    /// Held while one takes the file's name: the disk works meanwhile, so nobody waits for this but who cancels. Before `running`.
+    publishing: Mutex<()>,
     ended: Condvar,
     /// One is to begin when the rewrite of the append-only file has ended.
     is_scheduled: AtomicBool,
@@ -53,6 +55,7 @@ impl Background {
 
     /// Cancels the save under way, which ends soon; whether there was one.
     pub fn cancel(&self) -> bool {
+        let _publishing = lock(&self.publishing);
         let running = lock(&self.running);
         running.iter().for_each(|running| running.cut.is_cancelled.store(true, Ordering::Relaxed));
         running.is_some()
@@ -141,7 +144,7 @@ fn run(shared: &'static Shared, job: Job) {
     let cancelled = || io::Error::from(io::ErrorKind::Interrupted);
     let background = &shared.persistence.background;
     // While this is held nobody can cancel.
-    let mut slot = lock(&background.running);
+    let publishing = lock(&background.publishing);
     let outcome = match finished.and_then(|new| if is_wanted() { new.publish() } else { Err(cancelled()) }) {
         Ok(()) => Outcome::Saved,
         Err(_) if !is_wanted() => Outcome::Cancelled,
@@ -151,8 +154,8 @@ fn run(shared: &'static Shared, job: Job) {
         }
     };
     end(shared, &running, outcome);
-    *slot = None;
-    drop(slot);
+    *lock(&background.running) = None;
+    drop(publishing);
     background.ended.notify_all();
 }
 
@@ -177,8 +180,10 @@ fn end(shared: &Shared, running: &Running, outcome: Outcome) {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::Ordering;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
 
+    use martlet_base::disk::faults::{FaultyDisk, Operation};
     use martlet_keyspace::{ExpiryChange, Key};
 
     use crate::config::{Config, ConfigStore};
@@ -189,9 +194,10 @@ mod tests {
 
     const KEYS: u64 = 5000;
 
-    fn server(config: Config) -> (&'static Shared, Worker) {
+    fn server(config: Config, disk: &FaultyDisk) -> (&'static Shared, Worker) {
         let registry = Box::leak(Box::new(Registry::new(&[]).unwrap()));
-        let shared = Shared::new(ConfigStore::new(config), registry, 1, None).unwrap();
+        let mut shared = Shared::new(ConfigStore::new(config), registry, 1, None).unwrap();
+        shared.persistence.disk = Arc::new(disk.clone());
         let shared: &'static Shared = Box::leak(Box::new(shared));
         (shared, Worker::new(shared, 0))
     }
@@ -201,7 +207,8 @@ mod tests {
     fn saves_that_are_asked_for_at_once_are_one() {
         let directory = tempfile::tempdir().unwrap();
         let config = Config { dir: directory.path().into(), rdb_key_save_delay_us: 100, ..Config::default() };
-        let (shared, mut worker) = server(config.clone());
+        let disk = FaultyDisk::new(|_, _, _| None);
+        let (shared, mut worker) = server(config.clone(), &disk);
         let background = &shared.persistence.background;
         background.start_thread(shared).unwrap();
         worker.alone(|worker| {
@@ -216,12 +223,36 @@ mod tests {
         assert!(!worker.alone(Worker::start_background_save));
         worker.leave();
         background.wait();
-        let (reader, mut reads) = server(config.clone());
+        let (reader, mut reads) = server(config.clone(), &disk);
         reads.alone(|reads| {
             let source = Source::open(&path(&config)).unwrap();
             let loaded = load(reader, &mut reads.keys, &config, source, false).unwrap();
             assert_eq!(loaded.keys, KEYS);
         });
         assert_eq!(shared.persistence.facts().saves, 1);
+    }
+
+    /// Threads that serve clients look at it all the time.
+    #[test]
+    fn who_looks_for_a_save_does_not_wait_for_the_disk() {
+        let directory = tempfile::tempdir().unwrap();
+        let disk = FaultyDisk::new(|_, _, _| None);
+        let config = Config { dir: directory.path().into(), ..Config::default() };
+        let (shared, mut worker) = server(config, &disk);
+        let background = &shared.persistence.background;
+        background.start_thread(shared).unwrap();
+        let has_looked: Arc<AtomicBool> = Arc::default();
+        let looks = has_looked.clone();
+        disk.plan(move |_, operation, _| {
+            if matches!(operation, Operation::Rename | Operation::SyncDirectory) {
+                assert!(background.running().is_some());
+                looks.store(true, Ordering::SeqCst);
+            }
+            None
+        });
+        assert!(worker.alone(Worker::start_background_save));
+        worker.leave();
+        background.wait();
+        assert!(has_looked.load(Ordering::SeqCst));
     }
 }
