@@ -167,7 +167,7 @@ impl<'a> Context<'a> {
         on_timeout: TimeoutReply,
     ) -> Outcome {
         if self.deny_blocking {
-            on_timeout.write(self.reply, 0);
+            on_timeout.write(self.reply, None);
         } else {
             let key_indexes = key_indexes.into_iter().collect();
             self.block = Some(Block { key_indexes, deadline_ms, on_timeout });
@@ -177,15 +177,15 @@ impl<'a> Context<'a> {
 }
 
 impl TimeoutReply {
-    /// Writes the answer, given how far the disk has come.
-    pub fn write(self, reply: &mut Reply, durable: u64) {
+    /// Writes the answer, given how far the disk has come, if what is there counts.
+    pub fn write(self, reply: &mut Reply, durable: Option<u64>) {
         match self {
             TimeoutReply::NullArray => reply.null_array(),
             TimeoutReply::Null => reply.null(),
             TimeoutReply::Zero => reply.int(0),
             TimeoutReply::OnDisk(position) => {
                 reply.array(2);
-                reply.int(i64::from(durable >= position));
+                reply.int(i64::from(durable.is_some_and(|durable| durable >= position)));
                 reply.int(0);
             }
         }

@@ -177,9 +177,10 @@ impl Worker {
         // Before the look at what is durable: whoever makes more of it durable then wakes this thread.
         self.shared.wait_for_disk(self.thread);
         // Before it likewise: what is switched off is as good as durable.
-        let is_off = self.shared.persistence.log.facts().phase == Phase::Off;
-        let durable = self.shared.engine.journal.durable();
-        let is_due = |of: &mut DiskWaiter| is_off || (of.is_all && of.position <= durable);
+        let phase = self.shared.persistence.log.facts().phase;
+        let (is_off, durable) = (phase == Phase::Off, self.shared.durable_in(phase));
+        let is_met = |position: Position| durable.is_some_and(|durable| position <= durable);
+        let is_due = |of: &mut DiskWaiter| is_off || (of.is_all && is_met(of.position));
         let due: Vec<_> = self.disk_waiters.extract_if(.., is_due).collect();
         self.disk_waiters.retain(|of| !of.waiter.has_ended());
         for DiskWaiter { waiter, position, .. } in due {
@@ -269,7 +270,8 @@ impl Worker {
             }
             self.count_error(text);
         } else {
-            on_timeout.write(&mut reply, self.shared.engine.journal.durable());
+            let durable = self.shared.durable_in(self.shared.persistence.log.facts().phase);
+            on_timeout.write(&mut reply, durable);
         }
         connection.out = reply.into_bytes();
         self.stop_waiting(connection, 0);

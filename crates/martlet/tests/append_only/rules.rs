@@ -146,6 +146,22 @@ fn waitaof_ends_when_the_file_is_switched_off() {
 }
 
 #[test]
+fn waitaof_waits_for_the_first_base() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = ["--appendonly", "no", "--rdb-key-save-delay", "20000"];
+    let server = start(OURS, directory.path(), &options).unwrap();
+    run(&server, 0, "DEBUG POPULATE 2000");
+    let mut client = writer(&server, false);
+    run(&server, 0, "CONFIG SET appendonly yes");
+    assert_eq!(on_disk(&client.command(&["WAITAOF", "1", "0", "20"]).unwrap()), 0);
+    assert_eq!(on_disk(&write_and_wait(&mut client, "SET k meanwhile", "20")), 0);
+    let (mut waiting, _) = blocked(&server, client, 0, "WAITAOF 1 0 0");
+    run(&server, 0, "CONFIG SET rdb-key-save-delay 0");
+    assert_eq!(on_disk(&waiting.read_reply().unwrap()), 1);
+    assert_eq!(listed_bytes(directory.path()).len(), 2);
+}
+
+#[test]
 fn nothing_is_forced_to_disk_during_a_rewrite_or_a_save_if_that_is_wanted() {
     let directory = tempfile::tempdir().unwrap();
     let options = ["--appendfsync", "everysec", "--no-appendfsync-on-rewrite", "yes"];

@@ -139,18 +139,18 @@ fn waitaof(call: &mut Call<'_>) -> Outcome {
     if local > 0 && phase == Phase::Off {
         return Err(Error::Fixed(WITHOUT_LOG));
     }
-    let journal = &shared.engine.journal;
     let end = match phase {
         // Without a file nothing comes to be on disk.
         Phase::Off => Position::MAX,
         // What the client wrote before it was switched on is in the base that is being written.
-        Phase::Starting => journal.end(),
+        Phase::Starting => shared.engine.journal.end(),
         Phase::On => call.connection.recorded,
     };
-    let is_on_disk = end <= journal.durable();
+    let durable = shared.durable_in(phase);
+    let is_on_disk = durable.is_some_and(|durable| end <= durable);
     let is_met = i64::from(is_on_disk) >= local && replicas == 0;
     if is_met || call.deny_blocking {
-        TimeoutReply::OnDisk(end).write(call.reply, journal.durable());
+        TimeoutReply::OnDisk(end).write(call.reply, durable);
         return Ok(());
     }
     let block = Block {

@@ -231,6 +231,11 @@ impl Shared {
         }
     }
 
+    /// How far the disk has come with what would be loaded: without a first base nothing would be.
+    pub fn durable_in(&self, phase: Phase) -> Option<Position> {
+        (phase == Phase::On).then(|| self.engine.journal.durable())
+    }
+
     /// Writes everything that was recorded and forces it to disk; whether that went well.
     pub fn flush_log(&self) -> bool {
         let log = &self.persistence.log;

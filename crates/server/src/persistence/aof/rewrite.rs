@@ -477,6 +477,8 @@ fn go_over(
             facts.phase = Phase::On;
         }
     }
+    // What they wait for may be durable for long, and counts from now on.
+    shared.wake_those_held();
     files::remove_history(disk, config, &mut manifest);
     listed.manifest = manifest;
     Ok(())
