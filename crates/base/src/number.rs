@@ -50,6 +50,13 @@ pub fn format_i64(value: i64, buffer: &mut NumberBuffer) -> &[u8] {
     buffer.integer.format(value).as_bytes()
 }
 
+/// Number of bytes that [`format_i64`] writes.
+#[inline]
+pub fn decimal_len(value: i64) -> usize {
+    let digits = value.unsigned_abs().checked_ilog10().map_or(1, |log| log as usize + 1);
+    digits + usize::from(value < 0)
+}
+
 /// Reads a canonical decimal integer: no sign but a leading `-`, no leading zero, no blank, no `-0`,
 /// within the range of `i64`. Every text accepted is the one that [`format_i64`] writes.
 #[inline]

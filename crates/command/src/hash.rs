@@ -148,14 +148,16 @@ fn set_pairs(ctx: &mut Context<'_>, command: &'static str) -> Result<usize, Erro
     let key = ctx.key(1);
     let limits = ctx.settings.hash_limits;
     let now_ms = ctx.keys.now_ms;
-    let hash = ctx.keys.create::<Hash>(&key)?;
+    let mut hash = ctx.keys.create::<Hash>(&key)?;
     hash.before_growth(pairs.len() / 2, longest(&pairs), limits);
     let mut created = 0;
     for at in (0..pairs.len()).step_by(2) {
         let value = Element::Bytes(pairs.at(at + 1));
         created += usize::from(hash.set(pairs.at(at), value, FieldExpiry::Clear, limits, now_ms));
     }
-    if is_misindexed(hash) {
+    let misindexed = is_misindexed(&hash);
+    drop(hash);
+    if misindexed {
         ctx.keys.index_fields(&key);
     }
     ctx.keys.dirty += (pairs.len() / 2) as u64;
@@ -184,9 +186,10 @@ fn hsetnx(ctx: &mut Context<'_>) -> Outcome {
         return Ok(());
     }
     let now_ms = ctx.keys.now_ms;
-    let hash = ctx.keys.create::<Hash>(&key)?;
+    let mut hash = ctx.keys.create::<Hash>(&key)?;
     hash.before_growth(1, name.len().max(value.len()), limits);
     hash.set(name, Element::Bytes(value), FieldExpiry::Clear, limits, now_ms);
+    drop(hash);
     ctx.keys.dirty += 1;
     note(ctx.keys, &key, "hset");
     ctx.reply.int(1);
@@ -245,13 +248,14 @@ static HDEL: Command<Handler> = command("hdel", -3, hdel as Handler)
 
 fn hdel(ctx: &mut Context<'_>) -> Outcome {
     let key = ctx.key(1);
-    let mut deleted = 0;
-    if let Some(hash) = ctx.keys.write::<Hash>(&key)? {
+    let (mut deleted, mut misindexed) = (0, false);
+    if let Some(mut hash) = ctx.keys.write::<Hash>(&key)? {
         // Expired fields count too, as in Redis.
         deleted = ctx.args.from(2).iter().filter(|name| hash.remove(name, i64::MIN)).count();
-        if is_misindexed(hash) {
-            ctx.keys.index_fields(&key);
-        }
+        misindexed = is_misindexed(&hash);
+    }
+    if misindexed {
+        ctx.keys.index_fields(&key);
     }
     if deleted > 0 {
         ctx.keys.dirty += deleted as u64;
@@ -380,9 +384,10 @@ fn hincrby(ctx: &mut Context<'_>) -> Outcome {
 fn store_sum(ctx: &mut Context<'_>, key: &Key<'_>, name: &[u8], sum: Element<'_>) -> Result<i64, Error> {
     let limits = ctx.settings.hash_limits;
     let now_ms = ctx.keys.now_ms;
-    let hash = ctx.keys.create::<Hash>(key)?;
+    let mut hash = ctx.keys.create::<Hash>(key)?;
     hash.set(name, sum, FieldExpiry::Keep, limits, now_ms);
     let expire_at_ms = hash.get(name, now_ms).map_or(NO_EXPIRY, |field| field.expire_at_ms);
+    drop(hash);
     ctx.keys.dirty += 1;
     Ok(expire_at_ms)
 }

@@ -181,7 +181,7 @@ fn push(ctx: &mut Context<'_>, end: End, only_existing: bool) -> Outcome {
     let key = ctx.key(1);
     let limit = ctx.settings.list_limit;
     let elements = ctx.args.from(2);
-    let list = if only_existing {
+    let mut list = if only_existing {
         match ctx.keys.write::<List>(&key)? {
             Some(list) => list,
             None => {
@@ -195,6 +195,7 @@ fn push(ctx: &mut Context<'_>, end: End, only_existing: bool) -> Outcome {
     list.before_growth(limit, elements.len(), elements.iter().map(<[u8]>::len).sum());
     elements.iter().for_each(|element| list.push(end, element));
     ctx.reply.count(list.len());
+    drop(list);
     ctx.keys.dirty += elements.len() as u64;
     note(ctx.keys, &key, if end == End::Head { "lpush" } else { "rpush" });
     Ok(())
@@ -254,11 +255,13 @@ fn lset(ctx: &mut Context<'_>) -> Outcome {
     let (key, value) = (ctx.key(1), ctx.arg(3));
     let index = ctx.int(2);
     let limit = ctx.settings.list_limit;
-    let list = ctx.keys.write::<List>(&key)?.ok_or(Error::NoSuchKey)?;
+    let mut list = ctx.keys.write::<List>(&key)?.ok_or(Error::NoSuchKey)?;
     let index = index?;
     list.before_growth(limit, 1, value.len());
-    list.set(place(index, list.len()).ok_or(Error::IndexOutOfRange)?, value);
+    let place = place(index, list.len()).ok_or(Error::IndexOutOfRange)?;
+    list.set(place, value);
     list.after_shrink(limit);
+    drop(list);
     ctx.reply.ok();
     ctx.keys.changed(&key, EventClass::LIST, "lset");
     Ok(())
@@ -300,14 +303,17 @@ static LTRIM: Command<Handler> = command("ltrim", 4, ltrim as Handler)
 fn ltrim(ctx: &mut Context<'_>) -> Outcome {
     let (start, stop) = (ctx.int(2)?, ctx.int(3)?);
     let key = ctx.key(1);
-    if let Some(list) = ctx.keys.write::<List>(&key)? {
-        let (start, count) = range(start, stop, list.len());
-        let removed = list.len() - count;
-        let debris = list.trim(start, count);
-        list.after_shrink(ctx.settings.list_limit);
-        discard(ctx.keys, debris);
-        after_removal(ctx.keys, &key, "ltrim", removed);
-    }
+    let Some(mut list) = ctx.keys.write::<List>(&key)? else {
+        ctx.reply.ok();
+        return Ok(());
+    };
+    let (start, count) = range(start, stop, list.len());
+    let removed = list.len() - count;
+    let debris = list.trim(start, count);
+    list.after_shrink(ctx.settings.list_limit);
+    drop(list);
+    discard(ctx.keys, debris);
+    after_removal(ctx.keys, &key, "ltrim", removed);
     ctx.reply.ok();
     Ok(())
 }
@@ -327,13 +333,15 @@ fn lrem(ctx: &mut Context<'_>) -> Outcome {
     let count = symmetric(ctx.arg(2))?;
     let (key, value) = (ctx.key(1), ctx.arg(3));
     let mut removed = 0;
-    if let Some(list) = ctx.keys.write::<List>(&key)? {
+    if let Some(mut list) = ctx.keys.write::<List>(&key)? {
         let most = if count == 0 { usize::MAX } else { count.unsigned_abs() as usize };
         removed = list.remove_matches(value, most, if count < 0 { End::Tail } else { End::Head });
         if removed > 0 {
             list.after_shrink(ctx.settings.list_limit);
-            after_removal(ctx.keys, &key, "lrem", removed);
         }
+    }
+    if removed > 0 {
+        after_removal(ctx.keys, &key, "lrem", removed);
     }
     ctx.reply.count(removed);
     Ok(())
@@ -357,7 +365,7 @@ fn linsert(ctx: &mut Context<'_>) -> Outcome {
         () => return Err(Error::Syntax),
     };
     let (key, pivot, value) = (ctx.key(1), ctx.arg(3), ctx.arg(4));
-    let Some(list) = ctx.keys.write::<List>(&key)? else {
+    let Some(mut list) = ctx.keys.write::<List>(&key)? else {
         ctx.reply.int(0);
         return Ok(());
     };
@@ -369,6 +377,7 @@ fn linsert(ctx: &mut Context<'_>) -> Outcome {
     };
     list.insert(at + after, value);
     ctx.reply.count(list.len());
+    drop(list);
     ctx.keys.changed(&key, EventClass::LIST, "linsert");
     Ok(())
 }

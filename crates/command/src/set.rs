@@ -73,9 +73,10 @@ fn sadd(ctx: &mut Context<'_>) -> Outcome {
     let key = ctx.key(1);
     let members = ctx.args.from(2);
     let limits = ctx.settings.set_limits;
-    let set = ctx.keys.create::<Set>(&key)?;
+    let mut set = ctx.keys.create::<Set>(&key)?;
     set.prepare(members.at(0), members.len(), limits);
     let added = members.iter().filter(|member| set.add(Element::Bytes(member), limits)).count();
+    drop(set);
     if added > 0 {
         ctx.keys.dirty += added as u64;
         note(ctx.keys, &key, "sadd");
@@ -99,7 +100,7 @@ static SREM: Command<Handler> = command("srem", -3, srem as Handler)
 fn srem(ctx: &mut Context<'_>) -> Outcome {
     let key = ctx.key(1);
     let mut removed = 0;
-    if let Some(set) = ctx.keys.write::<Set>(&key)? {
+    if let Some(mut set) = ctx.keys.write::<Set>(&key)? {
         removed = ctx.args.from(2).iter().filter(|member| set.remove(Element::Bytes(member))).count();
     }
     if removed > 0 {
@@ -202,15 +203,17 @@ fn smove(ctx: &mut Context<'_>) -> Outcome {
     if !has_member || source.bytes == destination.bytes {
         return Ok(());
     }
-    if let Some(set) = ctx.keys.write::<Set>(&source)? {
+    if let Some(mut set) = ctx.keys.write::<Set>(&source)? {
         set.remove(member);
     }
     ctx.keys.dirty += 1;
     note(ctx.keys, &source, "srem");
     delete_if_empty(ctx.keys, &source);
-    let set = ctx.keys.create::<Set>(&destination)?;
+    let mut set = ctx.keys.create::<Set>(&destination)?;
     set.prepare(text, 1, limits);
-    if set.add(member, limits) {
+    let added = set.add(member, limits);
+    drop(set);
+    if added {
         ctx.keys.dirty += 1;
         note(ctx.keys, &destination, "sadd");
     }

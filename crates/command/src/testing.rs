@@ -193,11 +193,31 @@ impl Fixture {
     }
 }
 
+impl Fixture {
+    /// What is counted of the keys' sizes is what the keys have.
+    fn check_sizes(&mut self) {
+        for shard in 0..martlet_base::limits::SHARD_COUNT {
+            self.keys.with_shard(shard, |keys| {
+                let shard = &keys.shard(shard).keys;
+                for db in shard.used().map(|index| shard.db(index)) {
+                    assert_eq!(
+                        db.sizes(),
+                        Some(&db.iter().collect()),
+                        "in shard of {:?}",
+                        db.iter().next().map(|e| e.key())
+                    );
+                }
+            });
+        }
+    }
+}
+
 impl Drop for Fixture {
     fn drop(&mut self) {
         if std::thread::panicking() {
             return;
         }
+        self.check_sizes();
         self.keys.hold_all();
         self.keys.flush(None, false);
         self.keys.release();

@@ -194,12 +194,12 @@ fn add(ctx: &mut Context<'_>, options: AddOptions) -> Outcome {
     }
     let (key, limits) = (ctx.key(1), ctx.settings.zset_limits);
     let Context { keys, reply, args, .. } = ctx;
-    let set = match options.xx {
+    let mut set = match options.xx {
         true => keys.write::<ZSet>(&key)?,
         false => Some(keys.create::<ZSet>(&key)?),
     };
     let (mut added, mut updated, mut result) = (0, 0, None);
-    if let Some(set) = set {
+    if let Some(set) = &mut set {
         set.prepare(1 + more_scores.len(), args.at(first + 1).len(), limits);
         let scores = std::iter::once(first_score).chain(more_scores);
         for (score, index) in scores.zip((first + 1..).step_by(2)) {
@@ -216,6 +216,7 @@ fn add(ctx: &mut Context<'_>, options: AddOptions) -> Outcome {
             updated += usize::from(matches!(outcome, Added::Updated(_)));
         }
     }
+    drop(set);
     match (options.incr, result) {
         (true, Some(score)) => reply.double(score),
         (true, None) => reply.null(),
@@ -243,7 +244,7 @@ static ZREM: Command<Handler> = command("zrem", -3, zrem as Handler)
 fn zrem(ctx: &mut Context<'_>) -> Outcome {
     let key = ctx.key(1);
     let mut removed = 0;
-    if let Some(set) = ctx.keys.write::<ZSet>(&key)? {
+    if let Some(mut set) = ctx.keys.write::<ZSet>(&key)? {
         removed = ctx.args.from(2).iter().filter(|member| set.remove(member).is_some()).count();
     }
     if removed > 0 {

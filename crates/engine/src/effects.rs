@@ -113,27 +113,22 @@ impl Effects {
     ) {
         if self.recording {
             self.replaced = true;
-            self.record(db, command());
+            let args: Vec<A> = command().into_iter().collect();
+            self.pending.push(db, |out| encode(out, args.iter().map(AsRef::as_ref)));
         }
-    }
-
-    /// Records a command beside whatever else the request does.
-    fn record<A: AsRef<[u8]>, I: IntoIterator<Item = A>>(&mut self, db: usize, command: I) {
-        let args: Vec<A> = command.into_iter().collect();
-        self.pending.push(db, |out| encode(out, args.iter().map(AsRef::as_ref)));
     }
 
     /// Records the deletion of a key whose time had come, besides whatever the command itself does.
     pub fn expired(&mut self, db: usize, key: &[u8]) {
         if self.recording {
-            self.record(db, [b"DEL", key]);
+            self.pending.push_loose(db, |out| encode(out, [b"DEL", key].into_iter()));
         }
     }
 
     /// Records the deletion of a hash field whose time had come, besides whatever the command itself does.
     pub fn expired_field(&mut self, db: usize, key: &[u8], field: &[u8]) {
         if self.recording {
-            self.record(db, [b"HDEL", key, field]);
+            self.pending.push_loose(db, |out| encode(out, [b"HDEL", key, field].into_iter()));
         }
     }
 

@@ -8,7 +8,9 @@ use std::ops::Range;
 use martlet_base::limits::SHARD_COUNT;
 use martlet_base::random::Random;
 use martlet_journal::Position;
-use martlet_keyspace::{Access, Db, Detached, Entry, ExpiryChange, Key, Kind, Object, StrValue, Value};
+use martlet_keyspace::{
+    Access, Db, Detached, Entry, ExpiryChange, Key, Kind, Object, ObjectMut, StrValue, Value,
+};
 use martlet_types::hash::NO_EXPIRY;
 
 use crate::counters::Counters;
@@ -354,21 +356,21 @@ impl Keys {
 
     /// A collection to change, if the key is there.
     #[inline]
-    pub fn write<T: Object>(&mut self, key: &Key<'_>) -> Result<Option<&mut T>, WrongType> {
+    pub fn write<T: Object>(&mut self, key: &Key<'_>) -> Result<Option<ObjectMut<'_, T>>, WrongType> {
         self.preserve(key);
         let Some(found) = self.access(key) else { return Ok(None) };
-        // SAFETY: as in `lookup`; the borrow of `self` is exclusive.
-        unsafe { found.object_mut::<T>() }.map(Some).ok_or(WrongType)
+        // SAFETY: nothing has changed the database since.
+        unsafe { found.object_mut::<T>(self.db_of_mut(key)) }.map(Some).ok_or(WrongType)
     }
 
     /// A collection to change, created empty if the key is absent. The caller puts something into it, or calls
     /// [`Keys::delete_if_empty`].
     #[inline]
-    pub fn create<T: Object>(&mut self, key: &Key<'_>) -> Result<&mut T, WrongType> {
+    pub fn create<T: Object>(&mut self, key: &Key<'_>) -> Result<ObjectMut<'_, T>, WrongType> {
         self.preserve(key);
         if let Some(found) = self.access(key) {
             // SAFETY: as in `write`.
-            return unsafe { found.object_mut::<T>() }.ok_or(WrongType);
+            return unsafe { found.object_mut::<T>(self.db_of_mut(key)) }.ok_or(WrongType);
         }
         self.effects.event(EventClass::NEW, "new", self.db, key.bytes);
         let lru = self.touch.initial(self.now_ms);

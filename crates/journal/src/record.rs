@@ -5,12 +5,15 @@
 //! several effects:  tag = BLOCK               payload = ( length 4 │ database 4 │ command )…
 //! ```
 //!
-//! Several effects of one command or transaction are one record, and become a MULTI … EXEC in the stream.
+//! Several effects of one command or transaction are one record, and become a MULTI … EXEC in the stream; several
+//! expirations alone, which nothing holds together, do not.
 
 use martlet_protocol::request::Args;
 
 /// The tag of a record with several effects; databases are below.
 const BLOCK: u32 = 1 << 23;
+/// Beside [`BLOCK`]: each effect stands for itself.
+const LOOSE: u32 = 1;
 /// Bytes before each effect of those that are put together.
 const HEADING: usize = 8;
 
@@ -28,6 +31,8 @@ pub struct Effect<'a> {
 pub struct Pending {
     bytes: Vec<u8>,
     count: usize,
+    /// Some are of a command, with which all are to happen at once.
+    together: bool,
 }
 
 /// A buffer of more bytes is not kept for the next record.
@@ -40,9 +45,16 @@ impl Pending {
         self.count == 0
     }
 
-    /// Adds one, which `write` appends as a RESP array.
+    /// Adds one of a command, which `write` appends as a RESP array.
     #[inline]
     pub fn push(&mut self, db: usize, write: impl FnOnce(&mut Vec<u8>)) {
+        self.push_loose(db, write);
+        self.together = true;
+    }
+
+    /// Adds one that would have happened without a command.
+    #[inline]
+    pub fn push_loose(&mut self, db: usize, write: impl FnOnce(&mut Vec<u8>)) {
         let begin = self.bytes.len();
         self.bytes.extend_from_slice(&[0; HEADING]);
         write(&mut self.bytes);
@@ -61,7 +73,8 @@ impl Pending {
                 let db = [self.bytes[4], self.bytes[5], self.bytes[6], self.bytes[7]];
                 Some((u32::from_le_bytes(db), &self.bytes[HEADING..]))
             }
-            _ => Some((BLOCK, &self.bytes)),
+            _ if self.together => Some((BLOCK, &self.bytes)),
+            _ => Some((BLOCK | LOOSE, &self.bytes)),
         }
     }
 
@@ -69,6 +82,7 @@ impl Pending {
     #[inline]
     pub fn clear(&mut self) {
         self.count = 0;
+        self.together = false;
         if self.bytes.capacity() > KEPT_BYTES {
             self.bytes = Vec::new();
         } else {
@@ -142,12 +156,17 @@ impl Stream {
         if let Some(first) = effects.peek() {
             self.select(out, first.db);
         }
-        out.extend_from_slice(b"*1\r\n$5\r\nMULTI\r\n");
+        let together = tag & LOOSE == 0;
+        if together {
+            out.extend_from_slice(b"*1\r\n$5\r\nMULTI\r\n");
+        }
         for effect in effects {
             self.select(out, effect.db);
             out.extend_from_slice(effect.command);
         }
-        out.extend_from_slice(b"*1\r\n$4\r\nEXEC\r\n");
+        if together {
+            out.extend_from_slice(b"*1\r\n$4\r\nEXEC\r\n");
+        }
     }
 
     #[inline]
@@ -191,6 +210,26 @@ mod tests {
         assert!(pending.is_empty());
         push(&mut pending, 11, &["DEL", "k"]);
         assert_eq!(text(&mut stream, &pending), "*2 $3 DEL $1 k ");
+    }
+
+    #[test]
+    fn expirations_alone_are_not_wrapped() {
+        let (mut pending, mut stream) = (Pending::default(), Stream::default());
+        let expire = |pending: &mut Pending, key: &str| {
+            pending.push_loose(0, |out| encode(out, ["DEL", key].into_iter().map(str::as_bytes)));
+        };
+        expire(&mut pending, "a");
+        expire(&mut pending, "b");
+        assert_eq!(text(&mut stream, &pending), "*2 $6 SELECT $1 0 *2 $3 DEL $1 a *2 $3 DEL $1 b ");
+        push(&mut pending, 0, &["SET", "a", "1"]);
+        assert_eq!(
+            text(&mut stream, &pending),
+            "*1 $5 MULTI *2 $3 DEL $1 a *2 $3 DEL $1 b *3 $3 SET $1 a $1 1 *1 $4 EXEC "
+        );
+        pending.clear();
+        expire(&mut pending, "a");
+        expire(&mut pending, "b");
+        assert_eq!(text(&mut stream, &pending), "*2 $3 DEL $1 a *2 $3 DEL $1 b ");
     }
 
     #[test]

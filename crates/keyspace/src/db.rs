@@ -4,7 +4,7 @@
 
 use martlet_base::hash::hash_bytes;
 use martlet_base::limits::STRING_INLINE_MAX_BYTES;
-use martlet_base::number::{NumberBuffer, parse_i64};
+use martlet_base::number::{NumberBuffer, decimal_len, parse_i64};
 use martlet_base::prefetch::Wanted;
 use martlet_types::hash::Hash;
 use martlet_types::list::List;
@@ -14,6 +14,7 @@ use triomphe::Arc;
 
 use crate::entry::{NewStr, RawEntry, Store};
 use crate::expiry::ExpiryIndex;
+use crate::sizes::{ObjectMut, Sizes};
 use crate::table::{Plan, Spot, Table, order};
 use crate::value::{Kind, Object, StrValue, Value, clone_object, object_facts};
 
@@ -99,6 +100,11 @@ impl<'a> Entry<'a> {
         self.raw.object::<T>().map(|object| &*object)
     }
 
+    /// Bytes of a string, elements of a collection.
+    pub fn size(&self) -> usize {
+        self.raw.size()
+    }
+
     /// When the key expires, Unix milliseconds.
     #[inline]
     pub fn expiry_ms(&self) -> Option<i64> {
@@ -170,10 +176,10 @@ impl Detached {
     /// The entry's collection for changes, if it is a `T`.
     ///
     /// # Safety
-    /// The database has not been changed since the entry was detached, and nobody else uses it for as long as 'a.
+    /// The entry is one of `db`, which has not been changed since it was detached.
     #[inline]
-    pub unsafe fn object_mut<'a, T: Object>(self) -> Option<&'a mut T> {
-        self.0.object::<T>()
+    pub unsafe fn object_mut<'a, T: Object>(self, db: &'a mut Db) -> Option<ObjectMut<'a, T>> {
+        self.0.object::<T>().map(|object| ObjectMut::new(object, &mut db.figures_mut().sizes))
     }
 }
 
@@ -195,8 +201,16 @@ pub struct Db {
     expiries: ExpiryIndex,
     /// Hashes that have fields with an expiry; see the module `fields`.
     pub(crate) field_expiries: ExpiryIndex,
+    /// There once the first key was; apart, so that a shard fits into its two cache lines.
+    figures: Option<Box<Figures>>,
+}
+
+/// What is counted of a database's keys.
+#[derive(Default)]
+struct Figures {
     /// Keys that have an expiry.
     expiring: usize,
+    sizes: Sizes,
 }
 
 impl Default for Db {
@@ -205,7 +219,7 @@ impl Default for Db {
             table: Table::new(),
             expiries: ExpiryIndex::default(),
             field_expiries: ExpiryIndex::default(),
-            expiring: 0,
+            figures: None,
         }
     }
 }
@@ -224,7 +238,17 @@ impl Db {
 
     /// Number of keys that have an expiry.
     pub fn expiring_len(&self) -> usize {
-        self.expiring
+        self.figures.as_ref().map_or(0, |figures| figures.expiring)
+    }
+
+    /// How large the keys are; `None` when there have never been any.
+    pub fn sizes(&self) -> Option<&Sizes> {
+        self.figures.as_ref().map(|figures| &figures.sizes)
+    }
+
+    #[inline]
+    fn figures_mut(&mut self) -> &mut Figures {
+        self.figures.get_or_insert_default()
     }
 
     /// When the next key expires.
@@ -317,9 +341,15 @@ impl Db {
 
     /// The key's collection for changes; `None` when there is no key or it is no `T`.
     #[inline]
-    pub fn object_mut<T: Object>(&mut self, key: &Key<'_>) -> Option<&mut T> {
+    pub fn object_mut<T: Object>(&mut self, key: &Key<'_>) -> Option<ObjectMut<'_, T>> {
         let spot = self.spot(key)?;
-        self.table.entry(spot).object::<T>()
+        self.object_at(spot)
+    }
+
+    #[inline]
+    fn object_at<T: Object>(&mut self, spot: Spot) -> Option<ObjectMut<'_, T>> {
+        let object = self.table.entry(spot).object::<T>()?;
+        Some(ObjectMut::new(object, &mut self.figures_mut().sizes))
     }
 
     /// Notes an access: the 24 bits of LRU or LFU information.
@@ -382,7 +412,11 @@ impl Db {
             ExpiryChange::Clear => !old.expires(),
             ExpiryChange::At(_) => false,
         };
+        let old_number = old.number();
         if expiry_stays && old.overwrite_alike(value, lru) {
+            if let (Some(old), NewStr::Int(new)) = (old_number, value) {
+                self.figures_mut().sizes.resize(Kind::String, decimal_len(old), decimal_len(new));
+            }
             return None;
         }
         self.set_over(key, spot, value, expiry, lru)
@@ -406,7 +440,9 @@ impl Db {
         if old_expiry != new_expiry {
             self.reindex_expiry(key.hash, old_expiry, new_expiry);
         }
+        let old_size = old.size();
         if old.overwrite_str(value, new_expiry.is_some()) {
+            self.figures_mut().sizes.resize(Kind::String, old_size, old.size());
             if let Some(at_ms) = new_expiry {
                 old.overwrite_expiry(at_ms);
             }
@@ -414,7 +450,7 @@ impl Db {
             return None;
         }
         self.forget_field_expiry(key.hash, old);
-        self.table.replace(spot, RawEntry::new_str(key.bytes, value, lru, new_expiry));
+        self.replace(spot, RawEntry::new_str(key.bytes, value, lru, new_expiry));
         match old.store() {
             Store::Boxed | Store::Object => Some(old.into_value()),
             _ => {
@@ -442,6 +478,7 @@ impl Db {
             return result;
         };
         let entry = self.table.entry(spot);
+        let old_size = entry.size();
         let mut change = Some(change);
         let in_place = entry.with_boxed(|arc| {
             let bytes = Arc::make_mut(arc);
@@ -450,6 +487,7 @@ impl Db {
         });
         if let Some((Some(result), true)) = in_place {
             entry.set_lru(lru);
+            self.figures_mut().sizes.resize(Kind::String, old_size, entry.size());
             return result;
         }
         let (mut bytes, result) = match (entry.str_value(), in_place) {
@@ -466,6 +504,7 @@ impl Db {
         }
         let value = Value::Str { bytes: Arc::new(bytes), raw: true };
         let fresh = RawEntry::new_value(key.bytes, value, lru, entry.expiry_ms());
+        self.figures_mut().sizes.resize(Kind::String, old_size, fresh.size());
         self.table.replace(spot, fresh);
         entry.drop_entry();
         match result {
@@ -489,7 +528,7 @@ impl Db {
 
     /// The key's collection, created empty if the key is absent; `None` if it holds another type.
     #[inline]
-    pub fn object_or_insert<T: Object>(&mut self, key: &Key<'_>, lru: u32) -> Option<&mut T> {
+    pub fn object_or_insert<T: Object>(&mut self, key: &Key<'_>, lru: u32) -> Option<ObjectMut<'_, T>> {
         let spot = match self.spot(key) {
             Some(spot) => spot,
             None => {
@@ -497,16 +536,27 @@ impl Db {
                 self.spot(key)?
             }
         };
-        self.table.entry(spot).object::<T>()
+        self.object_at(spot)
     }
 
     fn insert_raw(&mut self, key: &Key<'_>, entry: RawEntry) {
+        let figures = self.figures.get_or_insert_default();
+        figures.sizes.enter(entry);
         if let Some(at_ms) = entry.expiry_ms() {
+            figures.expiring += 1;
             self.expiries.insert(at_ms, key.hash);
-            self.expiring += 1;
         }
         self.note_field_expiry(key.hash, entry);
         self.table.insert(key.hash, entry, &|key: &[u8]| hash_bytes(key));
+    }
+
+    /// Puts an entry in the place of another, which is the caller's to free.
+    fn replace(&mut self, spot: Spot, entry: RawEntry) {
+        let old = self.table.entry(spot);
+        let sizes = &mut self.figures_mut().sizes;
+        sizes.leave(old);
+        sizes.enter(entry);
+        self.table.replace(spot, entry);
     }
 
     /// Deletes the key and gives its value.
@@ -529,17 +579,18 @@ impl Db {
             self.reindex_expiry(hash, Some(at_ms), None);
         }
         self.forget_field_expiry(hash, entry);
+        self.figures_mut().sizes.leave(entry);
         self.table.remove(spot)
     }
 
     fn reindex_expiry(&mut self, hash: u64, old: Option<i64>, new: Option<i64>) {
         if let Some(at_ms) = old {
             self.expiries.remove(at_ms, hash);
-            self.expiring -= 1;
+            self.figures_mut().expiring -= 1;
         }
         if let Some(at_ms) = new {
             self.expiries.insert(at_ms, hash);
-            self.expiring += 1;
+            self.figures_mut().expiring += 1;
         }
     }
 

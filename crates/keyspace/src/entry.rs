@@ -19,10 +19,10 @@ use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
 
 use martlet_base::limits::{EMBSTR_MAX_BYTES, STRING_INLINE_MAX_BYTES};
-use martlet_base::number::parse_i64;
+use martlet_base::number::{decimal_len, parse_i64};
 use triomphe::Arc;
 
-use crate::value::{Kind, OBJECT_BYTES, Object, StrValue, Value, drop_object, read_object};
+use crate::value::{Kind, OBJECT_BYTES, Object, StrValue, Value, drop_object, object_len, read_object};
 
 const HAS_EXPIRY: u8 = 1;
 const WIDE_KEY: u8 = 2;
@@ -279,6 +279,23 @@ impl RawEntry {
             }
             Store::Object => return None,
         })
+    }
+
+    /// The number, if it is stored as one.
+    #[inline]
+    pub(crate) fn number(self) -> Option<i64> {
+        (self.store() == Store::Int).then(|| self.read(self.shape().value_at()))
+    }
+
+    /// Bytes of a string, elements of a collection.
+    #[inline]
+    pub(crate) fn size(self) -> usize {
+        match self.str_value() {
+            Some(StrValue::Int(number)) => decimal_len(number),
+            Some(StrValue::Bytes(bytes)) => bytes.len(),
+            // SAFETY: the kind tells what the entry holds; nobody changes it during the call.
+            None => unsafe { object_len(self.kind(), self.object_at()) },
+        }
     }
 
     /// The boxed string's owner, for changes in place; `None` when the string is not boxed.

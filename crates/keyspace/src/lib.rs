@@ -9,10 +9,12 @@ mod expiry;
 mod fields;
 mod segment;
 mod shard;
+mod sizes;
 mod table;
 mod value;
 
 pub use db::{Access, Db, Detached, Entry, ExpiryChange, Key};
 pub use shard::{SCAN_POSITION_BITS, Shard};
+pub use sizes::{ObjectMut, SIZE_BINS, Sizes};
 pub use table::{ORDERS, Plan};
 pub use value::{Kind, Object, StrValue, Value};

@@ -179,6 +179,19 @@ macro_rules! objects {
             }
         }
 
+        /// Number of an object's elements.
+        ///
+        /// # Safety
+        /// `place` holds an object of `kind`; nobody changes it meanwhile.
+        #[inline]
+        pub(crate) unsafe fn object_len(kind: Kind, place: *mut u8) -> usize {
+            match kind {
+                // SAFETY: the caller vouches for the type.
+                $(Kind::$variant => unsafe { &*place.cast::<$type>() }.element_count(),)*
+                Kind::String => unreachable!("{place:p}: strings are not objects"),
+            }
+        }
+
         /// # Safety
         /// As [`read_object`].
         pub(crate) unsafe fn drop_object(kind: Kind, place: *mut u8) {

@@ -39,6 +39,19 @@ fn a_reply_to_a_blocked_client_counts_against_its_output_limit() {
 }
 
 #[test]
+fn who_has_not_authenticated_and_reads_no_replies_is_disconnected() {
+    for backend in ["auto", "epoll"] {
+        let server = start(backend);
+        let mut other = Client::connect(server.address()).unwrap();
+        other.command(&["CONFIG", "SET", "requirepass", "secret"]).unwrap();
+        let mut stranger = TcpStream::connect(server.address()).unwrap();
+        // Until the connection is reset: sockets hold some megabytes of replies.
+        while stranger.write_all(&b"SET x 5\r\n".repeat(1000)).is_ok() {}
+        assert_eq!(info(&mut other, "client_output_buffer_limit_disconnections"), 1, "{backend}");
+    }
+}
+
+#[test]
 fn a_length_that_is_announced_costs_nothing_until_it_is_sent() {
     for backend in ["auto", "epoll"] {
         let server = start(backend);

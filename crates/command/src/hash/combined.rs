@@ -52,19 +52,23 @@ fn hgetdel(ctx: &mut Context<'_>) -> Outcome {
     let now_ms = keys.now_ms;
     reply.array(names.len());
     let mut deleted: Vec<&[u8]> = Vec::new();
-    match keys.write::<Hash>(&key)? {
-        None => names.iter().for_each(|_| reply.null()),
-        Some(hash) => {
+    let misindexed = match keys.write::<Hash>(&key)? {
+        None => {
+            names.iter().for_each(|_| reply.null());
+            false
+        }
+        Some(mut hash) => {
             for name in names.iter() {
                 value_or_null(reply, hash.get(name, now_ms));
                 if hash.remove(name, now_ms) {
                     deleted.push(name);
                 }
             }
-            if is_misindexed(hash) {
-                keys.index_fields(&key);
-            }
+            is_misindexed(&hash)
         }
+    };
+    if misindexed {
+        keys.index_fields(&key);
     }
     if !deleted.is_empty() {
         keys.dirty += deleted.len() as u64;
@@ -98,6 +102,9 @@ fn hgetex(ctx: &mut Context<'_>) -> Outcome {
     let key = ctx.key(1);
     ctx.keys.write::<Hash>(&key)?;
     let (new_time, fields_at) = parse_new_time(ctx)?;
+    if fields_at + 1 >= ctx.argc() {
+        return Err(Error::Arity("hgetex"));
+    }
     let names = parse_some_fields(ctx, fields_at)?;
     let Context { keys, reply, .. } = ctx;
     expire_first(keys, &key, &names)?;
@@ -224,11 +231,12 @@ fn hsetex(ctx: &mut Context<'_>) -> Outcome {
     let now_ms = keys.now_ms;
     if let Some(if_exist) = options.if_exist {
         if keys.write::<Hash>(&key)?.is_some_and(|hash| hash.next_expiry_ms() <= now_ms) {
-            keys.expire_fields(&key, options.names());
+            keys.expire_fields_only(&key, options.names());
         }
         let hash = keys.get(&key).and_then(|entry| entry.object::<Hash>());
         let exists = |name: &[u8]| hash.is_some_and(|hash| hash.contains(name, now_ms));
         if !options.names().all(|name| exists(name) == if_exist) {
+            keys.delete_without_fields(&key);
             ctx.reply.int(0);
             return Ok(());
         }
@@ -248,12 +256,14 @@ fn set_fields(ctx: &mut Context<'_>, key: &Key<'_>, options: &SetOptions<'_>) ->
     let keys = &mut *ctx.keys;
     let now_ms = keys.now_ms;
     let pairs = options.pairs;
-    let hash = keys.create::<Hash>(key)?;
+    let mut hash = keys.create::<Hash>(key)?;
     hash.before_growth(pairs.len() / 2, longest(&pairs), limits);
     for at in (0..pairs.len()).step_by(2) {
         hash.set(pairs.at(at), Element::Bytes(pairs.at(at + 1)), options.expiry, limits, now_ms);
     }
-    if is_misindexed(hash) {
+    let misindexed = is_misindexed(&hash);
+    drop(hash);
+    if misindexed {
         keys.index_fields(key);
     }
     keys.dirty += (pairs.len() / 2) as u64;
@@ -278,11 +288,13 @@ fn record_set(keys: &mut Keys, key: &Key<'_>, options: &SetOptions<'_>, at_ms: i
 
 /// Fields set with a time that has passed are gone at once.
 fn delete_instead(keys: &mut Keys, key: &Key<'_>, options: &SetOptions<'_>) -> Outcome {
-    let hash = keys.create::<Hash>(key)?;
+    let mut hash = keys.create::<Hash>(key)?;
     for name in options.names() {
         hash.remove(name, i64::MIN);
     }
-    if is_misindexed(hash) {
+    let misindexed = is_misindexed(&hash);
+    drop(hash);
+    if misindexed {
         keys.index_fields(key);
     }
     let fields = options.pairs.len() as u64 / 2;

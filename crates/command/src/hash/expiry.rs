@@ -203,7 +203,7 @@ fn set_times<'a>(
     let now_ms = keys.now_ms;
     // Where expired data is kept, the deletion is somebody else's to decide.
     let has_passed = at_ms <= now_ms && !keys.keep_expired;
-    let Some(hash) = keys.write::<Hash>(key)? else { return Ok(changed) };
+    let Some(mut hash) = keys.write::<Hash>(key)? else { return Ok(changed) };
     for name in names.iter() {
         let result = match hash.get(name, now_ms).map(|field| field.expire_at_ms) {
             None => NO_FIELD,
@@ -221,7 +221,9 @@ fn set_times<'a>(
         };
         changed.results.push(result);
     }
-    if is_misindexed(hash) {
+    let misindexed = is_misindexed(&hash);
+    drop(hash);
+    if misindexed {
         keys.index_fields(key);
     }
     keys.dirty += (changed.updated.len() + changed.deleted.len()) as u64;
@@ -339,7 +341,7 @@ fn hpersist(ctx: &mut Context<'_>) -> Outcome {
 /// Removes the times of fields: an answer for each, and how many had one.
 pub(super) fn persist(keys: &mut Keys, key: &Key<'_>, names: Args<'_>) -> Result<(Vec<i64>, usize), Error> {
     let now_ms = keys.now_ms;
-    let Some(hash) = keys.write::<Hash>(key)? else { return Ok((vec![NO_FIELD; names.len()], 0)) };
+    let Some(mut hash) = keys.write::<Hash>(key)? else { return Ok((vec![NO_FIELD; names.len()], 0)) };
     let mut remove = |name: &[u8]| match hash.get(name, now_ms).map(|field| field.expire_at_ms) {
         None => NO_FIELD,
         Some(NO_EXPIRY) => NO_TIME,
@@ -349,7 +351,9 @@ pub(super) fn persist(keys: &mut Keys, key: &Key<'_>, names: Args<'_>) -> Result
         }
     };
     let results: Vec<i64> = names.iter().map(&mut remove).collect();
-    if is_misindexed(hash) {
+    let misindexed = is_misindexed(&hash);
+    drop(hash);
+    if misindexed {
         keys.index_fields(key);
     }
     let changed = results.iter().filter(|result| **result == DONE).count();

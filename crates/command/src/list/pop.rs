@@ -71,7 +71,7 @@ fn pop(ctx: &mut Context<'_>, end: End, name: &'static str) -> Outcome {
         _ => return Err(Error::Arity(name)),
     };
     let key = ctx.key(1);
-    let Some(list) = ctx.keys.write::<List>(&key)? else {
+    let Some(mut list) = ctx.keys.write::<List>(&key)? else {
         match count {
             Some(_) => ctx.reply.null_array(),
             None => ctx.reply.null(),
@@ -84,13 +84,14 @@ fn pop(ctx: &mut Context<'_>, end: End, name: &'static str) -> Outcome {
             Ok(())
         }
         Some(count) => {
-            let range = elements_at(list, end, count);
-            array(ctx.reply, range);
+            array(ctx.reply, elements_at(&list, end, count));
+            drop(list);
             remove_counted(ctx.keys, &key, end, count, ctx.settings.list_limit).map(drop)
         }
         None => {
             list.pop_with(end, |element| bulk(ctx.reply, element));
             list.after_shrink(ctx.settings.list_limit);
+            drop(list);
             after_removal(ctx.keys, &key, event(end), 1);
             Ok(())
         }
@@ -118,10 +119,11 @@ fn remove_counted(
     count: i64,
     limit: ListLimit,
 ) -> Result<usize, Error> {
-    let Some(list) = keys.write::<List>(key)? else { return Ok(0) };
+    let Some(mut list) = keys.write::<List>(key)? else { return Ok(0) };
     let removed = list.len().min(count as usize);
     let debris = list.cut(end, removed);
     list.after_shrink(limit);
+    drop(list);
     discard(keys, debris);
     after_removal(keys, key, event(end), removed);
     Ok(removed)
@@ -146,7 +148,8 @@ fn pop_with_key(ctx: &mut Context<'_>, index: usize, end: End, count: i64) -> Ou
     let Some(list) = ctx.keys.write::<List>(&key)? else { return Ok(()) };
     ctx.reply.array(2);
     ctx.reply.bulk(key.bytes);
-    array(ctx.reply, elements_at(list, end, count));
+    array(ctx.reply, elements_at(&list, end, count));
+    drop(list);
     let removed = remove_counted(ctx.keys, &key, end, count, ctx.settings.list_limit)?;
     ctx.keys.effects.replace(ctx.keys.db, || {
         [effect(end).to_vec(), key.bytes.to_vec(), removed.to_string().into_bytes()]
@@ -261,11 +264,12 @@ fn blocking_pop(ctx: &mut Context<'_>, end: End) -> Outcome {
         return ctx.block_on(1..last, deadline_ms, TimeoutReply::NullArray);
     };
     let key = ctx.key(index);
-    let Some(list) = ctx.keys.write::<List>(&key)? else { return Ok(()) };
+    let Some(mut list) = ctx.keys.write::<List>(&key)? else { return Ok(()) };
     ctx.reply.array(2);
     ctx.reply.bulk(key.bytes);
     list.pop_with(end, |element| bulk(ctx.reply, element));
     list.after_shrink(ctx.settings.list_limit);
+    drop(list);
     after_removal(ctx.keys, &key, event(end), 1);
     ctx.keys.effects.replace(ctx.keys.db, || [effect(end), key.bytes]);
     Ok(())

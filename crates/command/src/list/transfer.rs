@@ -109,11 +109,12 @@ fn transfer(ctx: &mut Context<'_>, from: End, to: End) -> Result<bool, Error> {
     }
     // The destination's type counts before anything is changed.
     ctx.keys.write::<List>(&destination)?;
-    let Some(list) = ctx.keys.write::<List>(&source)? else { return Ok(false) };
+    let Some(mut list) = ctx.keys.write::<List>(&source)? else { return Ok(false) };
     let Some(value) = list.pop(from) else { return Ok(false) };
+    drop(list);
     ctx.reply.bulk(&value);
     put(ctx, &destination, to, &value)?;
-    if let Some(list) = ctx.keys.write::<List>(&source)? {
+    if let Some(mut list) = ctx.keys.write::<List>(&source)? {
         list.after_shrink(limit);
     }
     after_removal(ctx.keys, &source, event(from), 1);
@@ -121,9 +122,10 @@ fn transfer(ctx: &mut Context<'_>, from: End, to: End) -> Result<bool, Error> {
 }
 
 fn put(ctx: &mut Context<'_>, key: &Key<'_>, end: End, value: &[u8]) -> Result<(), WrongType> {
-    let list = ctx.keys.create::<List>(key)?;
+    let mut list = ctx.keys.create::<List>(key)?;
     list.before_growth(ctx.settings.list_limit, 1, value.len());
     list.push(end, value);
+    drop(list);
     note(ctx.keys, key, if end == End::Head { "lpush" } else { "rpush" });
     Ok(())
 }

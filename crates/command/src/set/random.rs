@@ -42,7 +42,7 @@ fn spop_one(ctx: &mut Context<'_>) -> Outcome {
     let Context { keys, reply, .. } = ctx;
     let recording = keys.effects.recording;
     let popped = with_random(keys, |keys, random| {
-        let Some(set) = keys.write::<Set>(&key)? else { return Ok(None) };
+        let Some(mut set) = keys.write::<Set>(&key)? else { return Ok(None) };
         Ok::<_, Error>(set.pop(random, |member| {
             bulk(reply, member);
             recording.then(|| member.to_vec())
@@ -93,7 +93,7 @@ fn spop_many(ctx: &mut Context<'_>) -> Outcome {
     let recording = keys.effects.recording;
     let mut popped: Vec<Vec<u8>> = Vec::new();
     with_random(keys, |keys, random| {
-        if let Some(set) = keys.write::<Set>(&key)? {
+        if let Some(mut set) = keys.write::<Set>(&key)? {
             set.pop_many(count, limits, random, |member| {
                 bulk(reply, member);
                 if recording {

@@ -48,7 +48,7 @@ fn pop(
     count: usize,
     write: impl FnOnce(&mut Reply, martlet_types::zset::Entries<'_>),
 ) -> Result<usize, Error> {
-    let Some(set) = keys.write::<ZSet>(key)? else { return Ok(0) };
+    let Some(mut set) = keys.write::<ZSet>(key)? else { return Ok(0) };
     let count = count.min(set.len());
     let ranks = match side {
         Side::Min => 0..count,
@@ -56,6 +56,7 @@ fn pop(
     };
     write(reply, set.range(ranks.clone(), side == Side::Max));
     set.remove_range(ranks, |_| ());
+    drop(set);
     keys.dirty += count as u64;
     note(keys, key, side.event());
     delete_if_empty(keys, key);

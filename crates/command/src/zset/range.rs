@@ -263,21 +263,25 @@ fn zrangestore(ctx: &mut Context<'_>) -> Outcome {
 fn remove(ctx: &mut Context<'_>, by: By, event: &'static str) -> Outcome {
     let ends = Ends::parse(ctx, by, 2, 3)?;
     let key = ctx.key(1);
-    let Some(set) = ctx.keys.write::<ZSet>(&key)? else {
+    let Some(mut set) = ctx.keys.write::<ZSet>(&key)? else {
         ctx.reply.int(0);
         return Ok(());
     };
-    let (ranks, len) = (ends.ranks(set, false), set.len());
+    let ranks = ends.ranks(&set, false);
     let removed = ranks.len();
-    if removed == len {
+    if removed == set.len() {
+        drop(set);
         // The key goes as a whole, and a large set is freed in the background.
         ctx.keys.delete(&key);
         note(ctx.keys, &key, event);
         ctx.keys.effects.event(EventClass::GENERIC, "del", ctx.keys.db, key.bytes);
     } else if removed > 0 {
         set.remove_range(ranks, |_| ());
+        drop(set);
         note(ctx.keys, &key, event);
         delete_if_empty(ctx.keys, &key);
+    } else {
+        drop(set);
     }
     ctx.keys.dirty += removed as u64;
     ctx.reply.count(removed);

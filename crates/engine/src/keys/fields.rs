@@ -17,20 +17,43 @@ impl Keys {
     /// Deletes those of the fields that have expired (unless expired data is to be kept), and the key with the last
     /// field. Returns how many.
     pub fn expire_fields<'n>(&mut self, key: &Key<'_>, names: impl IntoIterator<Item = &'n [u8]>) -> usize {
+        let expired = self.expire_fields_only(key, names);
+        if expired > 0 {
+            self.delete_without_fields(key);
+        }
+        expired
+    }
+
+    /// As [`Keys::expire_fields`], but leaves a hash without fields to the caller, who puts some into it or calls
+    /// [`Keys::delete_without_fields`].
+    pub fn expire_fields_only<'n>(
+        &mut self,
+        key: &Key<'_>,
+        names: impl IntoIterator<Item = &'n [u8]>,
+    ) -> usize {
         if self.keep_expired {
             return 0;
         }
         let (db, now_ms) = (self.db, self.now_ms);
         let mut expired = 0;
         for name in names {
-            let Some(hash) = self.db_of_mut(key).object_mut::<Hash>(key) else { break };
-            if hash.remove_expired(name, now_ms) {
+            let Some(mut hash) = self.db_of_mut(key).object_mut::<Hash>(key) else { break };
+            let removed = hash.remove_expired(name, now_ms);
+            drop(hash);
+            if removed {
                 expired += 1;
                 self.effects.expired_field(db, key.bytes, name);
             }
         }
         self.after_fields_expired(key, expired);
         expired
+    }
+
+    /// Deletes the key if its hash has no fields left.
+    pub fn delete_without_fields(&mut self, key: &Key<'_>) {
+        if self.delete_if_empty::<Hash>(key) {
+            self.effects.event(EventClass::GENERIC, "del", self.db, key.bytes);
+        }
     }
 
     /// Deletes all fields that have expired (unless expired data is to be kept), and the key with the last field.
@@ -61,7 +84,7 @@ impl Keys {
     fn collect_fields(&mut self, key: &Key<'_>, limit: usize, mut seen: impl FnMut(i64)) -> usize {
         let (db, now_ms) = (self.db, self.now_ms);
         let state = self.engine.state_mut(&mut self.held, key.shard());
-        let Some(hash) = state.keys.db_mut(db).object_mut::<Hash>(key) else { return 0 };
+        let Some(mut hash) = state.keys.db_mut(db).object_mut::<Hash>(key) else { return 0 };
         let effects = &mut self.effects;
         let expired = hash.collect_expired(now_ms, limit, |field| {
             seen(field.expire_at_ms);
@@ -69,7 +92,11 @@ impl Keys {
                 effects.expired_field(db, key.bytes, &field.name.to_vec());
             }
         });
+        drop(hash);
         self.after_fields_expired(key, expired);
+        if expired > 0 {
+            self.delete_without_fields(key);
+        }
         expired
     }
 
@@ -82,8 +109,5 @@ impl Keys {
         self.counters.expired_fields.add(expired as u64);
         self.effects.event(EventClass::HASH, "hexpired", self.db, key.bytes);
         self.signal_expiry(key);
-        if self.delete_if_empty::<Hash>(key) {
-            self.effects.event(EventClass::GENERIC, "del", self.db, key.bytes);
-        }
     }
 }

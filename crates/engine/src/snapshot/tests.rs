@@ -129,7 +129,7 @@ fn apply(keys: &mut Keys, step: &Step) {
         }
         Step::Add(db, k, member) => {
             keys.db = db;
-            if let Ok(set) = keys.create::<Set>(&Key::new(&name(k))) {
+            if let Ok(mut set) = keys.create::<Set>(&Key::new(&name(k))) {
                 set.add(Element::Int(i64::from(member)), SetLimits::default());
             }
         }

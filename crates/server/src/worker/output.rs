@@ -93,11 +93,15 @@ impl Worker {
         self.config.current().client_output_buffer_limits[output_class(connection)].hard_bytes as usize
     }
 
-    /// Ends a connection whose unread replies exceed `client-output-buffer-limit`.
+    /// Ends a connection whose unread replies exceed `client-output-buffer-limit`, or what one may have before it has
+    /// authenticated.
     #[inline]
     pub(crate) fn check_output_limit(&mut self, connection: &mut Connection) {
         let bytes = connection.output_bytes() as u64;
-        if bytes > self.output_free_bytes || connection.soft_limit_since_ms.is_some() {
+        if bytes > self.output_free_bytes
+            || connection.soft_limit_since_ms.is_some()
+            || !connection.session.authenticated
+        {
             self.compare_with_output_limit(connection, bytes);
         }
     }
@@ -108,7 +112,8 @@ impl Worker {
         if bytes <= limit.soft_bytes || limit.soft_bytes == 0 {
             connection.soft_limit_since_ms = None;
         }
-        let hard = limit.hard_bytes > 0 && bytes > limit.hard_bytes;
+        let hard = limit.hard_bytes > 0 && bytes > limit.hard_bytes
+            || !connection.session.authenticated && bytes > UNAUTHENTICATED_MAX_BYTES;
         let soft = limit.soft_bytes > 0 && bytes > limit.soft_bytes && {
             let since_ms = *connection.soft_limit_since_ms.get_or_insert(self.now_ms);
             self.has_soft_limited = true;
@@ -128,6 +133,9 @@ impl Worker {
         }
     }
 }
+
+/// Most bytes of replies that may wait for who has not authenticated: in Redis, too, a reply buffer (16 KB) and 1,024 bytes.
+const UNAUTHENTICATED_MAX_BYTES: u64 = 17 << 10;
 
 /// The class of `client-output-buffer-limit` that a connection is in.
 fn output_class(connection: &Connection) -> usize {

@@ -1,5 +1,6 @@
 //! INFO: the server's state as text, in Redis' sections and under Redis' field names.
 
+mod keysizes;
 mod persistence;
 mod sections;
 mod traffic;
@@ -50,6 +51,7 @@ const SECTIONS: &[Section] = &[
     Section { name: "latencystats", shown: Shown::All, write: traffic::latencystats },
     Section { name: "cluster", shown: Shown::Plain, write: sections::cluster },
     Section { name: "keyspace", shown: Shown::Plain, write: sections::keyspace },
+    Section { name: "keysizes", shown: Shown::Plain, write: keysizes::keysizes },
     Section { name: "debug", shown: Shown::Named, write: traffic::debug },
 ];
 
@@ -104,7 +106,7 @@ pub(crate) fn render<'s>(worker: &mut Worker, wanted: impl Iterator<Item = &'s [
 
 /// The names of all sections; those that ask every shard come last.
 pub(crate) fn section_names() -> impl Iterator<Item = &'static str> {
-    let asks_shards = |name: &str| matches!(name, "clients" | "memory" | "keyspace");
+    let asks_shards = |name: &str| matches!(name, "clients" | "memory" | "keyspace" | "keysizes");
     let names = SECTIONS.iter().map(|section| section.name);
     names.clone().filter(move |name| !asks_shards(name)).chain(names.filter(move |name| asks_shards(name)))
 }

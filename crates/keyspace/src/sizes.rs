@@ -1,0 +1,113 @@
+//! How large the keys of a database are: how many of each type have how many bytes or elements, by powers of two.
+//!
+//! Invariant: [`Sizes`] counts each entry of the table once, under the size that it has; while an [`ObjectMut`] lives,
+//! its collection counts under the size that it had before.
+
+use std::ops::{Deref, DerefMut};
+
+use crate::db::Entry;
+use crate::entry::RawEntry;
+use crate::value::{Kind, Object};
+
+/// Sizes that are told apart: 0, then from 2^(i-1) up to the next power of two; no memory holds more than the last.
+pub const SIZE_BINS: usize = 48;
+/// Types of values.
+const KINDS: usize = 5;
+
+/// Number of keys by type and size; INFO's `keysizes`.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Sizes([[u32; SIZE_BINS]; KINDS]);
+
+impl Default for Sizes {
+    fn default() -> Self {
+        Sizes([[0; SIZE_BINS]; KINDS])
+    }
+}
+
+#[inline]
+fn bin(size: usize) -> usize {
+    (usize::BITS - size.leading_zeros()) as usize
+}
+
+impl Sizes {
+    /// Number of keys of this type by size: below 1, 2, 4, 8 and so on.
+    pub fn of(&self, kind: Kind) -> &[u32; SIZE_BINS] {
+        &self.0[kind as usize]
+    }
+
+    #[inline]
+    fn add(&mut self, kind: Kind, size: usize, change: i32) {
+        let count = &mut self.0[kind as usize][bin(size)];
+        debug_assert!(change > 0 || *count > 0, "no {kind:?} of size {size} is there");
+        *count = count.wrapping_add_signed(change);
+    }
+
+    /// An entry comes into the table.
+    #[inline]
+    pub(crate) fn enter(&mut self, entry: RawEntry) {
+        self.add(entry.kind(), entry.size(), 1);
+    }
+
+    /// An entry leaves the table.
+    #[inline]
+    pub(crate) fn leave(&mut self, entry: RawEntry) {
+        self.add(entry.kind(), entry.size(), -1);
+    }
+
+    /// An entry of this type has another size.
+    #[inline]
+    pub(crate) fn resize(&mut self, kind: Kind, old: usize, new: usize) {
+        if bin(old) != bin(new) {
+            self.add(kind, old, -1);
+            self.add(kind, new, 1);
+        }
+    }
+}
+
+/// Counts entries anew, as a check.
+impl<'a> FromIterator<Entry<'a>> for Sizes {
+    fn from_iter<I: IntoIterator<Item = Entry<'a>>>(entries: I) -> Self {
+        let mut sizes = Sizes::default();
+        entries.into_iter().for_each(|entry| sizes.add(entry.kind(), entry.size(), 1));
+        sizes
+    }
+}
+
+/// A collection of a database to be changed; its size is counted anew when this ends.
+pub struct ObjectMut<'a, T: Object> {
+    object: &'a mut T,
+    old: usize,
+    sizes: &'a mut Sizes,
+}
+
+impl<'a, T: Object> ObjectMut<'a, T> {
+    #[inline]
+    pub(crate) fn new(object: &'a mut T, sizes: &'a mut Sizes) -> Self {
+        ObjectMut { old: object.element_count(), object, sizes }
+    }
+}
+
+impl<T: Object> Deref for ObjectMut<'_, T> {
+    type Target = T;
+    #[inline]
+    fn deref(&self) -> &T {
+        self.object
+    }
+}
+
+impl<T: Object> DerefMut for ObjectMut<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        self.object
+    }
+}
+
+impl<T: Object> Drop for ObjectMut<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        let new = self.object.element_count();
+        if new != self.old {
+            self.sizes.resize(T::KIND, self.old, new);
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! The section Keysizes: how many keys of each type have how many bytes or elements.
+
+use std::collections::BTreeMap;
+
+use martlet_base::limits::SHARD_COUNT;
+use martlet_keyspace::{Kind, SIZE_BINS};
+
+use super::Text;
+use crate::worker::Worker;
+
+const FIELDS: [(Kind, &str); 5] = [
+    (Kind::String, "distrib_strings_sizes"),
+    (Kind::List, "distrib_lists_items"),
+    (Kind::Set, "distrib_sets_items"),
+    (Kind::ZSet, "distrib_zsets_items"),
+    (Kind::Hash, "distrib_hashes_items"),
+];
+
+/// Writes a field for each database and type of which there are keys, such as `db0_distrib_strings_sizes:16=3,1K=1`: each number is
+/// that of the keys from this size up to the next power of two.
+pub(super) fn keysizes(worker: &mut Worker, text: &mut Text) {
+    let mut totals: BTreeMap<usize, [[u64; SIZE_BINS]; FIELDS.len()]> = BTreeMap::new();
+    for shard in 0..SHARD_COUNT {
+        worker.keys.with_shard(shard, |keys| {
+            let shard = &keys.shard(shard).keys;
+            for index in shard.used() {
+                let Some(sizes) = shard.db(index).sizes() else { continue };
+                let total = totals.entry(index).or_insert([[0; SIZE_BINS]; FIELDS.len()]);
+                for (sums, (kind, _)) in total.iter_mut().zip(FIELDS) {
+                    sums.iter_mut().zip(sizes.of(kind)).for_each(|(sum, count)| *sum += u64::from(*count));
+                }
+            }
+        });
+    }
+    text.title("Keysizes");
+    for (index, total) in &totals {
+        for (counts, (_, name)) in total.iter().zip(FIELDS) {
+            let bins: Vec<String> = counts
+                .iter()
+                .enumerate()
+                .filter(|(_, count)| **count > 0)
+                .map(|(bin, count)| format!("{}={count}", label(bin)))
+                .collect();
+            if !bins.is_empty() {
+                text.field(&format!("db{index}_{name}"), bins.join(","));
+            }
+        }
+    }
+}
+
+/// The least size of a bin: 0, 1, 2 … 512, 1K, 2K and so on.
+fn label(bin: usize) -> String {
+    let Some(exponent) = bin.checked_sub(1) else { return "0".to_string() };
+    let unit = ["", "K", "M", "G", "T", "P", "E"][exponent / 10];
+    format!("{}{unit}", 1 << (exponent % 10))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::label;
+
+    #[test]
+    fn bins_are_labelled_by_powers_of_two() {
+        let labels: Vec<String> = [0, 1, 2, 10, 11, 12, 21, 31, 47].into_iter().map(label).collect();
+        assert_eq!(labels, ["0", "1", "2", "512", "1K", "2K", "1M", "1G", "64T"]);
+    }
+}
