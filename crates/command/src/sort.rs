@@ -286,11 +286,17 @@ fn resolve(keys: &mut Keys, pattern: &[u8], element: &Element<'_>) -> Option<Vec
     element.write_to(&mut name);
     name.extend_from_slice(suffix);
     let now_ms = keys.now_ms;
-    let entry = keys.lookup(&Key::new(&name))?;
-    match field {
-        Some(field) => entry.object::<Hash>()?.get(field, now_ms).map(|found| found.value.to_vec()),
-        None => entry.str().map(|value| value.bytes(&mut NumberBuffer::new()).to_vec()),
+    let key = Key::new(&name);
+    let entry = keys.lookup(&key)?;
+    let Some(field) = field else {
+        return entry.str().map(|value| value.bytes(&mut NumberBuffer::new()).to_vec());
+    };
+    let hash = entry.object::<Hash>()?;
+    let value = hash.get(field, now_ms).map(|found| found.value.to_vec());
+    if value.is_none() && hash.next_expiry_ms() <= now_ms {
+        keys.expire_fields(&key, [field]);
     }
+    value
 }
 
 fn answer(ctx: &mut Context<'_>, request: &Request<'_>, items: &[Item<'_>]) {

@@ -131,3 +131,13 @@ fn by_fields_of_hashes() {
     set(&mut t, &[("h1->", "x")]);
     assert_eq!(t.run("SORT l GET h*->"), r#"["x" nil nil]"#);
 }
+
+#[test]
+fn a_field_whose_time_has_come_is_deleted_where_a_pattern_meets_it() {
+    let mut t =
+        with(&["RPUSH ids 1 2", "HSET u:1 score 5 name a", "HSETEX u:2 PX 10 FIELDS 2 score 1 name b"]);
+    t.advance_ms(20);
+    assert_eq!(t.run("SORT ids BY u:*->score GET u:*->name"), r#"[nil "a"]"#);
+    assert_eq!(t.effects(), ["HDEL u:2 score", "HDEL u:2 name"]);
+    assert_eq!(t.run("EXISTS u:1 u:2"), ":1");
+}
