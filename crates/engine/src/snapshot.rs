@@ -111,17 +111,17 @@ impl SavedKeys {
         self.keys.is_empty()
     }
 
-    /// Hands them over in order, once.
-    pub fn for_each(&self, mut f: impl FnMut(SavedKey<'_>)) {
+    /// Takes them out in order.
+    pub fn drain(&mut self, mut f: impl FnMut(SavedKey<'_>)) {
         let mut rest = self.text.as_slice();
-        for stored in &self.keys {
+        for stored in self.keys.drain(..) {
             let (key, behind) = rest.split_at(stored.key_len);
             rest = behind;
             let mut long = Vec::new();
             let value = match &stored.value {
-                StoredValue::Int(number) => SavedValue::Str(StrValue::Int(*number)),
-                StoredValue::Bytes(len) => {
-                    let (bytes, behind) = rest.split_at(*len);
+                &StoredValue::Int(number) => SavedValue::Str(StrValue::Int(number)),
+                &StoredValue::Bytes(len) => {
+                    let (bytes, behind) = rest.split_at(len);
                     rest = behind;
                     SavedValue::Str(StrValue::Bytes(bytes))
                 }
@@ -133,6 +133,7 @@ impl SavedKeys {
             };
             f(SavedKey { db: stored.db, key, expiry_ms: stored.expiry_ms, lru: stored.lru, value });
         }
+        self.text.clear();
     }
 
     fn clear(&mut self) {

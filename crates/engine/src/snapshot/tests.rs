@@ -54,12 +54,12 @@ fn content(keys: &Keys) -> Content {
             shard.db(db).iter().for_each(|entry| all.push(db, &entry, None));
         }
     }
-    collect(&all, &mut content);
+    collect(&mut all, &mut content);
     content
 }
 
-fn collect(taken: &SavedKeys, content: &mut Content) {
-    taken.for_each(|saved| {
+fn collect(taken: &mut SavedKeys, content: &mut Content) {
+    taken.drain(|saved| {
         let name = (saved.db, saved.key.to_vec());
         let before = content.insert(name, shown(&saved.value, saved.expiry_ms));
         assert_eq!(before, None, "taken twice");
@@ -186,16 +186,16 @@ proptest! {
                 alone(&mut keys, |keys| apply(keys, step));
                 if matches!(step, Step::Walk) {
                     // What was taken is written out while more is changed.
-                    collect(&taken, &mut found);
+                    collect(&mut taken, &mut found);
                     walk.take(&mut taken);
                 }
             }
-            collect(&taken, &mut found);
+            collect(&mut taken, &mut found);
             while walk.take(&mut taken) {
-                collect(&taken, &mut found);
+                collect(&mut taken, &mut found);
             }
             walk.end(&mut taken);
-            collect(&taken, &mut found);
+            collect(&mut taken, &mut found);
             prop_assert!(cut == found, "{} keys at the cut, {} found", cut.len(), found.len());
         }
     }
@@ -267,17 +267,17 @@ fn snapshots_are_consistent_under_writers() {
             alone(&mut keys, |_| engine.snapshot.cut());
             let (mut walk, mut taken) = (Walk::new(engine, WRITERS + 1), SavedKeys::default());
             let mut found = BTreeMap::new();
-            let mut add = |taken: &SavedKeys| {
-                taken.for_each(|saved| {
+            let mut add = |taken: &mut SavedKeys| {
+                taken.drain(|saved| {
                     let SavedValue::Str(StrValue::Int(amount)) = saved.value else { panic!("{saved:?}") };
                     assert_eq!(found.insert(saved.key.to_vec(), amount), None, "taken twice");
                 });
             };
             while walk.take(&mut taken) {
-                add(&taken);
+                add(&mut taken);
             }
             walk.end(&mut taken);
-            add(&taken);
+            add(&mut taken);
             assert_eq!((found.len() as u64, found.values().sum::<i64>()), (ACCOUNTS, 100 * ACCOUNTS as i64));
         }
         stop.store(true, Ordering::Relaxed);

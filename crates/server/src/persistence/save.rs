@@ -171,8 +171,10 @@ impl Cut {
         }
     }
 
-    fn write(&self, chunks: &mut ChunkWriter<'_, NewFile>, taken: &SavedKeys) {
-        taken.for_each(|saved| {
+    /// Writes what was taken; how many keys those were.
+    fn write(&self, chunks: &mut ChunkWriter<'_, NewFile>, taken: &mut SavedKeys) -> usize {
+        let count = taken.len();
+        taken.drain(|saved| {
             let value = match saved.value {
                 SavedValue::Str(text) => encodable_text(text),
                 SavedValue::Shared(value) => encodable_value(value),
@@ -185,7 +187,8 @@ impl Cut {
                 value,
             });
         });
-        self.written.fetch_add(taken.len() as u64, Ordering::Relaxed);
+        self.written.fetch_add(count as u64, Ordering::Relaxed);
+        count
     }
 
     /// One thread's part.
@@ -194,8 +197,8 @@ impl Cut {
         let mut taken = SavedKeys::default();
         let mut chunks = ChunkWriter::new(file);
         while self.is_wanted() && chunks.go_on() && walk.take(&mut taken) {
-            self.write(&mut chunks, &taken);
-            super::delay(shared.config.snapshot().rdb_key_save_delay_us, taken.len(), || self.is_wanted());
+            let count = self.write(&mut chunks, &mut taken);
+            super::delay(shared.config.snapshot().rdb_key_save_delay_us, count, || self.is_wanted());
         }
         chunks.finish();
     }
@@ -214,7 +217,7 @@ pub fn write_cut(shared: &'static Shared, file: FileWriter<NewFile>, cut: &Cut) 
     let mut taken = SavedKeys::default();
     cut.walk(shared, 0).end(&mut taken);
     let mut chunks = ChunkWriter::new(&file);
-    cut.write(&mut chunks, &taken);
+    cut.write(&mut chunks, &mut taken);
     chunks.finish();
     if !cut.is_wanted() {
         return Err(io::ErrorKind::Interrupted.into());

@@ -401,7 +401,7 @@ fn write_commands(
         base.bytes.extend_from_slice(format!("#TS:{}\r\n", shared.clock.unix_ms() / 1000).as_bytes());
     }
     walk(shared, is_cancelled, |taken| {
-        taken.for_each(|saved| base.key(&saved));
+        taken.drain(|saved| base.key(&saved));
         let result = new.write_all(&base.bytes);
         base.bytes.clear();
         result
@@ -416,7 +416,7 @@ fn write_commands(
 fn walk(
     shared: &'static Shared,
     is_cancelled: &Arc<AtomicBool>,
-    mut write: impl FnMut(&SavedKeys) -> io::Result<()>,
+    mut write: impl FnMut(&mut SavedKeys) -> io::Result<()>,
 ) -> io::Result<()> {
     let mut walk = Walk::new(shared.engine, shared.saver(0));
     let mut taken = SavedKeys::default();
@@ -424,12 +424,13 @@ fn walk(
     let (mut is_whole, mut written) = (false, Ok(()));
     while is_wanted() && written.is_ok() && !is_whole {
         is_whole = !walk.take(&mut taken);
-        written = write(&taken);
-        crate::persistence::delay(shared.config.snapshot().rdb_key_save_delay_us, taken.len(), is_wanted);
+        let count = taken.len();
+        written = write(&mut taken);
+        crate::persistence::delay(shared.config.snapshot().rdb_key_save_delay_us, count, is_wanted);
     }
     walk.end(&mut taken);
     // Its part may be written after one that was refused, and the refusal must not be forgotten over it.
-    written.and_then(|()| write(&taken))?;
+    written.and_then(|()| write(&mut taken))?;
     if is_wanted() { Ok(()) } else { Err(io::ErrorKind::Interrupted.into()) }
 }
 
