@@ -309,7 +309,7 @@ impl<'a> Loader<'a> {
                     self.keys.db = db;
                     let Loader { keys, reading, total, .. } = self;
                     keys.with_shard(key.shard(), |keys| {
-                        store(keys, reading, &key, record, &mut total.loaded)
+                        store(keys, reading, None, &key, record, &mut total.loaded)
                     })
                     .map_err(refuse)?;
                     self.pause_after(1).map_err(refuse)?;
@@ -399,14 +399,10 @@ impl Records for Loader<'_> {
             let Loader { keys, reading, total, .. } = &mut *self;
             let shard = group.first().map_or(0, shard);
             keys.with_shard(shard, |keys| {
-                let table = keys.shard_mut(shard).keys.db_mut(db);
-                if let Some(plan) = plan.as_deref().filter(|_| table.is_empty()) {
-                    table.reserve(plan);
-                }
                 for place in *group {
                     let result = found.read(place, |record| {
                         let key = Key { bytes: record.key, hash: place.mark };
-                        store(keys, reading, &key, record, &mut total.loaded)
+                        store(keys, reading, plan.as_deref(), &key, record, &mut total.loaded)
                     });
                     let first = |error: &FileError| damage.is_none_or(|known| error.offset < known.offset);
                     damage = result.err().filter(first).or(damage);
@@ -419,11 +415,12 @@ impl Records for Loader<'_> {
     }
 }
 
-/// Stores a record in the database of `keys`, unless its time has come.
+/// Stores a record in the database of `keys`, unless its time has come, and makes room there by `plan` before the first.
 #[inline]
 fn store(
     keys: &mut Keys,
     reading: &Reading,
+    plan: Option<&Plan>,
     key: &Key<'_>,
     record: Record<Decoded<'_>, &[u8]>,
     loaded: &mut Loaded,
@@ -435,6 +432,10 @@ fn store(
     loaded.keys += 1;
     let len = |keys: &Keys| keys.shard(key.shard()).keys.db(keys.db).len();
     let before = len(keys);
+    if let (0, Some(plan)) = (before, plan) {
+        let db = keys.db;
+        keys.shard_mut(key.shard()).keys.db_mut(db).reserve(plan);
+    }
     let expiry = record.expiry_ms.map_or(ExpiryChange::Clear, ExpiryChange::At);
     match record.value {
         Decoded::Text(bytes) => keys.set_str(key, bytes, expiry),
@@ -662,5 +663,51 @@ fn load_log_at_start(shared: &'static Shared, keys: &mut Keys, config: &Config) 
         }
         LoadedLog::Missing => Ok(true),
         LoadedLog::Interrupted => Ok(false),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use martlet_command::generic::encodable_text;
+    use martlet_keyspace::StrValue;
+    use martlet_snapshot::Form;
+    use martlet_snapshot::file::FileWriter;
+    use martlet_snapshot::payload::VERSION_MIN;
+
+    use super::*;
+    use crate::config::ConfigStore;
+    use crate::registry::Registry;
+
+    #[test]
+    fn room_is_made_for_what_is_stored_only() {
+        let registry = Box::leak(Box::new(Registry::new(&[]).unwrap()));
+        let shared = Shared::new(ConfigStore::new(Config::default()), registry, 1, None).unwrap();
+        let mut keys = Keys::new(shared.engine, 0, Random::seeded(1));
+        let form = Form { version: VERSION_MIN, compress: false };
+        let mut file = FileWriter::new(Vec::new(), form, &[], true);
+        let many = (SHARD_COUNT * RESERVED_KEYS_PER_SHARD) as u64;
+        file.database(3, many, many);
+        // No more is believed than the bytes that follow have room for.
+        let text = [b'x'; 400];
+        for n in 0..1000 {
+            let (key, value) = (n.to_string(), encodable_text(StrValue::Bytes(&text)));
+            let (key, expiry_ms) = (key.as_bytes(), Some(1000));
+            file.record(&Record { db: 3, key, expiry_ms, access: None, value });
+        }
+        let bytes = file.finish().unwrap();
+        let room = |keys: &Keys| -> usize {
+            (0..SHARD_COUNT).map(|shard| keys.shard(shard).keys.db(3).table_heap_bytes()).sum()
+        };
+        keys.hold_all();
+        let none = room(&keys);
+        for (now_ms, stored) in [(2000, 0), (500, 1000)] {
+            keys.now_ms = now_ms;
+            let reader = Box::new(io::Cursor::new(bytes.clone()));
+            let source = Source { reader, len: bytes.len() as u64, offset: 0 };
+            let loaded = load(&shared, &mut keys, &Config::default(), source, false).unwrap();
+            assert_eq!((loaded.keys, loaded.expired), (stored, 1000 - stored));
+            assert_eq!(room(&keys) > none, stored > 0);
+        }
+        keys.release();
     }
 }
