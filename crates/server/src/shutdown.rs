@@ -105,3 +105,56 @@ impl Worker {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use martlet_engine::Keys;
+    use martlet_keyspace::{ExpiryChange, Key};
+
+    use super::*;
+    use crate::config::ConfigStore;
+    use crate::persistence::load::path;
+    use crate::registry::Registry;
+
+    fn set(keys: &mut Keys, value: &[u8]) {
+        keys.set_str(&Key::new(b"key"), value, ExpiryChange::Clear);
+    }
+
+    #[test]
+    fn a_save_that_began_at_the_last_moment_does_not_replace_the_last_one() {
+        let directory = tempfile::tempdir().unwrap();
+        let config = Config { dir: directory.path().into(), ..Config::default() };
+        let registry = Box::leak(Box::new(Registry::new(&[]).unwrap()));
+        let shared = Shared::new(ConfigStore::new(config.clone()), registry, 2, None).unwrap();
+        let shared: &'static Shared = Box::leak(Box::new(shared));
+        shared.persistence.background.start_thread(shared).unwrap();
+        let mut worker = Worker::new(shared, 0);
+        worker.alone(|worker| set(&mut worker.keys, b"before the cut"));
+        worker.leave();
+        let (closed, is_closed) = std::sync::mpsc::channel();
+        let turns = || shared.threads[0].turns.load(Ordering::Relaxed);
+        let at_rest = turns();
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                let mut other = Worker::new(shared, 1);
+                shared.engine.gate.closed(|| {
+                    closed.send(()).unwrap();
+                    // Until the first worker has looked and waits for the gate.
+                    while turns() == at_rest {
+                        std::thread::yield_now();
+                    }
+                    other.keys.hold_all();
+                    assert!(other.start_background_save());
+                    set(&mut other.keys, b"behind the cut");
+                    other.keys.release();
+                });
+            });
+            is_closed.recv().unwrap();
+            worker.shut_down(ShutdownFlags { save: true, ..ShutdownFlags::default() }).unwrap();
+        });
+        worker.leave();
+        shared.persistence.background.wait();
+        let file = std::fs::read(path(&config)).unwrap();
+        assert!(file.windows(14).any(|text| text == b"behind the cut"));
+    }
+}

@@ -68,8 +68,8 @@ fn run(shared: &'static Shared, mut writer: Writer<'static>) {
         // Read first: a switch that is asked for later begins at this position or behind it.
         let end = journal.end();
         let terms = terms(shared);
-        let flushes = std::mem::replace(&mut waiting, take_orders(log, &mut writer));
         let durable = journal.durable();
+        let flushes = std::mem::replace(&mut waiting, take_orders(log, &mut writer));
         let (began, group_bytes) = (Instant::now(), end - writer.position());
         let sleep_us = log.flush_sleep_us.load(Ordering::Relaxed);
         if sleep_us > 0 && group_bytes > 0 {
