@@ -10,8 +10,10 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use martlet_snapshot::file::{Access, FileWriter, Item, ReadOptions, Record, read_file};
-use martlet_snapshot::payload::{VERSION_MAX, VERSION_MIN};
-use martlet_snapshot::{Error, Form, Limits, Source, VERSION_OLDEST, VERSION_VALKEY, Value, lowest_version};
+use martlet_snapshot::payload::VERSION_MIN;
+use martlet_snapshot::{
+    Error, Form, Limits, Source, VERSION_OLDEST, VERSION_TIMED, VERSION_VALKEY, Value, lowest_version,
+};
 use martlet_types::element::Element;
 use martlet_types::hash::NO_EXPIRY;
 
@@ -77,7 +79,7 @@ fn parse(arguments: &[OsString]) -> Option<Task> {
             Some("--rdb-version") => {
                 let number = arguments.next()?.to_str()?.parse().ok()?;
                 let is_known = |number: &u16| {
-                    (VERSION_OLDEST..=VERSION_MAX).contains(number) || *number == VERSION_VALKEY
+                    (VERSION_OLDEST..=VERSION_TIMED).contains(number) || *number == VERSION_VALKEY
                 };
                 version = Some(number).filter(is_known);
                 version?;

@@ -20,6 +20,8 @@ use crate::kind::Kind;
 use crate::payload::reads_version;
 use crate::string::{read_bytes, read_plain_length, write_bytes, write_length};
 
+/// What modules keep with the key that follows.
+const MODULE_KEY: u8 = 243;
 const FUNCTION: u8 = 245;
 const FUNCTION_OLD: u8 = 246;
 const MODULE_AUX: u8 = 247;
@@ -187,7 +189,7 @@ fn read_step(
             Ok(Step::Item(Item::Aux { name, text }))
         }
         FUNCTION | FUNCTION_OLD => Err(Error::Unknown("function")),
-        MODULE_AUX => Err(Error::Unknown("module")),
+        MODULE_AUX | MODULE_KEY => Err(Error::Unknown("module")),
         END => Ok(Step::End),
         _ => {
             let kind = Kind::from_byte(byte)?;

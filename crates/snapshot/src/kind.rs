@@ -53,7 +53,7 @@ impl Kind {
     pub fn from_byte(byte: u8) -> Result<Kind, Error> {
         match byte {
             6 | 7 => Err(Error::Unknown("module")),
-            15 | 19 | 21 => Err(Error::Unknown("stream")),
+            15 | 19 | 21 | 26 => Err(Error::Unknown("stream")),
             _ => Kind::known(byte).ok_or(Error::Corrupt("unknown type of value")),
         }
     }
