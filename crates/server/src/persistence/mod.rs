@@ -160,9 +160,11 @@ impl Facts {
 impl Shared {
     /// Looks whether writes must be refused, after a save in the background or a change of the configuration.
     pub fn note_disk_state(&self) {
+        // Held until it is noted: of two who look at once the later has the last word.
+        let facts = lock(&self.persistence.facts);
         let config = self.config.snapshot();
-        let is_sound = self.persistence.facts().is_background_sound;
-        let refuses = !is_sound && config.stop_writes_on_bgsave_error && !config.save.0.is_empty();
+        let refuses =
+            !facts.is_background_sound && config.stop_writes_on_bgsave_error && !config.save.0.is_empty();
         if self.persistence.refuses_writes.swap(refuses, Ordering::SeqCst) == refuses {
             return;
         }
