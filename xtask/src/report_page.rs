@@ -182,6 +182,10 @@ fn check(dom: &str, titles: &[&str], report: &Value) -> Result<usize, String> {
     if !dom.contains("data-ready=\"yes\"") {
         return Err("the page's script did not come to its end".into());
     }
+    let is_of_several = !report["comparison"].is_null() || report["sweep"] != Value::Array(Vec::new());
+    if is_of_several && !dom.contains("<p>These figures are of ") {
+        return Err("the page does not say which of the runs its figures are of".into());
+    }
     let plots: Vec<(&str, Vec<usize>)> = dom.split("<svg").skip(1).map(plot).collect::<Result<_, _>>()?;
     for title in titles {
         if !plots.iter().any(|(name, _)| name.contains(title)) {
