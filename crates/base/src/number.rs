@@ -53,8 +53,19 @@ pub fn format_i64(value: i64, buffer: &mut NumberBuffer) -> &[u8] {
 /// Number of bytes that [`format_i64`] writes.
 #[inline]
 pub fn decimal_len(value: i64) -> usize {
-    let digits = value.unsigned_abs().checked_ilog10().map_or(1, |log| log as usize + 1);
-    digits + usize::from(value < 0)
+    const POWERS: [u64; 20] = {
+        let mut powers = [1; 20];
+        let mut i = 1;
+        while i < powers.len() {
+            powers[i] = powers[i - 1] * 10;
+            i += 1;
+        }
+        powers
+    };
+    let magnitude = value.unsigned_abs() | 1;
+    // 1,233 / 4,096 is the logarithm of 2; what it gives is one too few where the power is reached.
+    let least = ((u64::BITS - magnitude.leading_zeros()) * 1233 >> 12) as usize;
+    least + usize::from(magnitude >= POWERS[least]) + usize::from(value < 0)
 }
 
 /// Reads a canonical decimal integer: no sign but a leading `-`, no leading zero, no blank, no `-0`,

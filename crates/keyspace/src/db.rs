@@ -12,9 +12,9 @@ use martlet_types::set::Set;
 use martlet_types::zset::ZSet;
 use triomphe::Arc;
 
-use crate::entry::{NewStr, RawEntry, Store};
+use crate::entry::{NewStr, Overwritten, RawEntry, Store};
 use crate::expiry::ExpiryIndex;
-use crate::sizes::{ObjectMut, Sizes};
+use crate::sizes::{ObjectMut, Sizes, bin};
 use crate::table::{Plan, Spot, Table, order};
 use crate::value::{Kind, Object, StrValue, Value, clone_object, object_facts};
 
@@ -179,7 +179,7 @@ impl Detached {
     /// The entry is one of `db`, which has not been changed since it was detached.
     #[inline]
     pub unsafe fn object_mut<'a, T: Object>(self, db: &'a mut Db) -> Option<ObjectMut<'a, T>> {
-        self.0.object::<T>().map(|object| ObjectMut::new(object, &mut db.figures_mut().sizes))
+        self.0.object::<T>().map(|object| ObjectMut::new(object, db))
     }
 }
 
@@ -249,6 +249,14 @@ impl Db {
     #[inline]
     fn figures_mut(&mut self) -> &mut Figures {
         self.figures.get_or_insert_default()
+    }
+
+    /// Counts a key of this type anew whose size has changed.
+    #[inline]
+    pub(crate) fn resized(&mut self, kind: Kind, old: usize, new: usize) {
+        if bin(old) != bin(new) {
+            self.figures_mut().sizes.resize(kind, old, new);
+        }
     }
 
     /// When the next key expires.
@@ -348,8 +356,7 @@ impl Db {
 
     #[inline]
     fn object_at<T: Object>(&mut self, spot: Spot) -> Option<ObjectMut<'_, T>> {
-        let object = self.table.entry(spot).object::<T>()?;
-        Some(ObjectMut::new(object, &mut self.figures_mut().sizes))
+        self.table.entry(spot).object::<T>().map(|object| ObjectMut::new(object, self))
     }
 
     /// Notes an access: the 24 bits of LRU or LFU information.
@@ -412,12 +419,15 @@ impl Db {
             ExpiryChange::Clear => !old.expires(),
             ExpiryChange::At(_) => false,
         };
-        let old_number = old.number();
-        if expiry_stays && old.overwrite_alike(value, lru) {
-            if let (Some(old), NewStr::Int(new)) = (old_number, value) {
-                self.figures_mut().sizes.resize(Kind::String, decimal_len(old), decimal_len(new));
+        if expiry_stays {
+            match old.overwrite_alike(value, lru) {
+                Overwritten::No => {}
+                Overwritten::Bytes => return None,
+                Overwritten::Number { old, new } => {
+                    self.resized(Kind::String, decimal_len(old), decimal_len(new));
+                    return None;
+                }
             }
-            return None;
         }
         self.set_over(key, spot, value, expiry, lru)
     }
@@ -442,7 +452,7 @@ impl Db {
         }
         let old_size = old.size();
         if old.overwrite_str(value, new_expiry.is_some()) {
-            self.figures_mut().sizes.resize(Kind::String, old_size, old.size());
+            self.resized(Kind::String, old_size, old.size());
             if let Some(at_ms) = new_expiry {
                 old.overwrite_expiry(at_ms);
             }
@@ -487,7 +497,7 @@ impl Db {
         });
         if let Some((Some(result), true)) = in_place {
             entry.set_lru(lru);
-            self.figures_mut().sizes.resize(Kind::String, old_size, entry.size());
+            self.resized(Kind::String, old_size, entry.size());
             return result;
         }
         let (mut bytes, result) = match (entry.str_value(), in_place) {
@@ -504,7 +514,7 @@ impl Db {
         }
         let value = Value::Str { bytes: Arc::new(bytes), raw: true };
         let fresh = RawEntry::new_value(key.bytes, value, lru, entry.expiry_ms());
-        self.figures_mut().sizes.resize(Kind::String, old_size, fresh.size());
+        self.resized(Kind::String, old_size, fresh.size());
         self.table.replace(spot, fresh);
         entry.drop_entry();
         match result {

@@ -96,6 +96,16 @@ impl<'a> NewStr<'a> {
     }
 }
 
+/// What [`RawEntry::overwrite_alike`] did.
+pub(crate) enum Overwritten {
+    /// Nothing: the entry holds something else.
+    No,
+    /// As many bytes are there as before.
+    Bytes,
+    /// A number is there in the place of another.
+    Number { old: i64, new: i64 },
+}
+
 /// A pointer to an entry's allocation. Owned by exactly one table slot.
 #[derive(Copy, Clone, PartialEq, Eq)]
 pub(crate) struct RawEntry(NonNull<u8>);
@@ -281,12 +291,6 @@ impl RawEntry {
         })
     }
 
-    /// The number, if it is stored as one.
-    #[inline]
-    pub(crate) fn number(self) -> Option<i64> {
-        (self.store() == Store::Int).then(|| self.read(self.shape().value_at()))
-    }
-
     /// Bytes of a string, elements of a collection.
     #[inline]
     pub(crate) fn size(self) -> usize {
@@ -412,14 +416,19 @@ impl RawEntry {
     }
 
     /// Writes a number over a number or bytes over as many bytes, and the access information with them; the expiry
-    /// stays. False when this entry holds anything else. What SET and INCR do most, made short.
+    /// stays. What SET and INCR do most, made short.
     #[inline]
-    pub(crate) fn overwrite_alike(self, value: NewStr<'_>, lru: u32) -> bool {
+    pub(crate) fn overwrite_alike(self, value: NewStr<'_>, lru: u32) -> Overwritten {
         let (meta, flags) = (self.meta(), self.flags());
         let old = Store::from_bits((meta >> 4) & 15);
         let at = Shape { flags, key_len: self.key_len(), store: old, inline_len: 0 }.value_at();
+        let mut overwritten = Overwritten::Bytes;
         match (value, old) {
-            (NewStr::Int(number), Store::Int) => self.write(at, number),
+            (NewStr::Int(new), Store::Int) => {
+                let old = self.read(at);
+                self.write(at, new);
+                overwritten = Overwritten::Number { old, new };
+            }
             (NewStr::Bytes(bytes, _), Store::Embstr | Store::Raw) => {
                 let (len, from) = if flags & WIDE_VALUE == 0 {
                     (usize::from(self.read::<u8>(at)), at + 1)
@@ -427,15 +436,15 @@ impl RawEntry {
                     (self.read::<u32>(at) as usize, at + 4)
                 };
                 if len != bytes.len() {
-                    return false;
+                    return Overwritten::No;
                 }
                 // SAFETY: the entry's own bytes, as many as the new ones; the two never overlap.
                 unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.0.as_ptr().add(from), len) };
             }
-            _ => return false,
+            _ => return Overwritten::No,
         }
         self.write(0, (meta & 15) | ((value.store() as u32) << 4) | (lru << 8));
-        true
+        overwritten
     }
 
     /// Whether the entry has an expiry.

@@ -5,7 +5,7 @@
 
 use std::ops::{Deref, DerefMut};
 
-use crate::db::Entry;
+use crate::db::{Db, Entry};
 use crate::entry::RawEntry;
 use crate::value::{Kind, Object};
 
@@ -24,8 +24,9 @@ impl Default for Sizes {
     }
 }
 
+/// The bin that a size belongs to.
 #[inline]
-fn bin(size: usize) -> usize {
+pub(crate) fn bin(size: usize) -> usize {
     (usize::BITS - size.leading_zeros()) as usize
 }
 
@@ -55,12 +56,9 @@ impl Sizes {
     }
 
     /// An entry of this type has another size.
-    #[inline]
     pub(crate) fn resize(&mut self, kind: Kind, old: usize, new: usize) {
-        if bin(old) != bin(new) {
-            self.add(kind, old, -1);
-            self.add(kind, new, 1);
-        }
+        self.add(kind, old, -1);
+        self.add(kind, new, 1);
     }
 }
 
@@ -77,13 +75,13 @@ impl<'a> FromIterator<Entry<'a>> for Sizes {
 pub struct ObjectMut<'a, T: Object> {
     object: &'a mut T,
     old: usize,
-    sizes: &'a mut Sizes,
+    db: &'a mut Db,
 }
 
 impl<'a, T: Object> ObjectMut<'a, T> {
     #[inline]
-    pub(crate) fn new(object: &'a mut T, sizes: &'a mut Sizes) -> Self {
-        ObjectMut { old: object.element_count(), object, sizes }
+    pub(crate) fn new(object: &'a mut T, db: &'a mut Db) -> Self {
+        ObjectMut { old: object.element_count(), object, db }
     }
 }
 
@@ -105,9 +103,6 @@ impl<T: Object> DerefMut for ObjectMut<'_, T> {
 impl<T: Object> Drop for ObjectMut<'_, T> {
     #[inline]
     fn drop(&mut self) {
-        let new = self.object.element_count();
-        if new != self.old {
-            self.sizes.resize(T::KIND, self.old, new);
-        }
+        self.db.resized(T::KIND, self.old, self.object.element_count());
     }
 }

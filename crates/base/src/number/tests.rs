@@ -27,6 +27,15 @@ fn c_parse_f64(text: &[u8]) -> Option<f64> {
 }
 
 #[test]
+fn lengths_are_those_of_the_text() {
+    let powers = (0..19).map(|i| 10i64.pow(i));
+    let values = powers.flat_map(|p| [p - 1, p, p + 1, -p, 1 - p, -p - 1]).chain([i64::MIN, i64::MAX]);
+    for value in values {
+        assert_eq!(decimal_len(value), value.to_string().len(), "{value}");
+    }
+}
+
+#[test]
 fn integers_are_canonical() {
     for (text, value) in [
         ("0", Some(0)),

@@ -85,7 +85,8 @@ fn run(shared: &'static Shared, mut writer: Writer<'static>) {
         if terms.policy == SyncPolicy::Always {
             gather.synced(group_bytes, journal.end() - end, began.elapsed());
         }
-        if terms.policy == SyncPolicy::Never && journal.holds_replies() && result.is_ok() {
+        let is_good = result.is_ok() && !writer.is_doubtful();
+        if terms.policy == SyncPolicy::Never && journal.holds_replies() && is_good {
             // The configuration leaves it to the operating system while the disk is busy with a save.
             journal.set_durable(end);
         }
@@ -93,7 +94,7 @@ fn run(shared: &'static Shared, mut writer: Writer<'static>) {
         note_result(shared, &writer, result.as_ref().err());
         for flush in &flushes {
             // Whoever asked may have given up.
-            let _ = flush.send(result.is_ok() && !writer.is_doubtful());
+            let _ = flush.send(is_good);
         }
         if journal.durable() > durable {
             shared.wake_those_held();
