@@ -474,6 +474,20 @@ fn the_disk_is_left_alone_during_a_rewrite_if_that_is_wanted() {
 }
 
 #[test]
+fn a_file_in_doubt_makes_nothing_durable_while_the_disk_is_left_alone() {
+    let mut house = House::new(|config| config.no_appendfsync_on_rewrite = true);
+    house.disk.plan(|_, operation, _| (operation == Operation::Sync).then_some(Fault::Refuse(errno::EIO)));
+    house.write(1);
+    assert!(!house.shared.flush_log());
+    house.fail_no_more();
+    let rewrite = Rewrite { began_ms: 0, is_cancelled: Arc::default(), is_followed: false };
+    lock(&house.log().facts).rewrite = Some(rewrite);
+    house.write(1);
+    assert!(!house.shared.flush_log());
+    assert!(house.shared.engine.journal.is_behind());
+}
+
+#[test]
 fn replies_are_held_by_what_is_set_when_records_begin() {
     let mut house = House::new(|config| config.appendfsync = AppendFsync::Everysec);
     house.switch(false);
