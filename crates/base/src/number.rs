@@ -64,7 +64,7 @@ pub fn decimal_len(value: i64) -> usize {
     };
     let magnitude = value.unsigned_abs() | 1;
     // 1,233 / 4,096 is the logarithm of 2; what it gives is one too few where the power is reached.
-    let least = ((u64::BITS - magnitude.leading_zeros()) * 1233 >> 12) as usize;
+    let least = ((u64::BITS - magnitude.leading_zeros()) * 1233 / 4096) as usize;
     least + usize::from(magnitude >= POWERS[least]) + usize::from(value < 0)
 }
 
