@@ -182,7 +182,8 @@ fn check(dom: &str, titles: &[&str], report: &Value) -> Result<usize, String> {
     if !dom.contains("data-ready=\"yes\"") {
         return Err("the page's script did not come to its end".into());
     }
-    let is_of_several = !report["comparison"].is_null() || report["sweep"] != Value::Array(Vec::new());
+    let is_sweep = report["sweep"].as_array().is_some_and(|points| !points.is_empty());
+    let is_of_several = is_sweep || !report["comparison"].is_null();
     if is_of_several && !dom.contains("<p>These figures are of ") {
         return Err("the page does not say which of the runs its figures are of".into());
     }
@@ -265,6 +266,14 @@ mod tests {
         ] {
             let error = check(&dom, titles, &report).expect_err(fault);
             assert!(error.contains(fault), "{error}");
+        }
+        let said = page("1.0,2.0 3.0,4.0") + "<p>These figures are of one run";
+        for (name, runs) in [("sweep", serde_json::json!([{}])), ("comparison", serde_json::json!({}))] {
+            let mut report = report.clone();
+            report[name] = runs;
+            let error = check(&page("1.0,2.0 3.0,4.0"), titles, &report).expect_err(name);
+            assert!(error.contains("which of the runs"), "{error}");
+            assert_eq!(check(&said, titles, &report), Ok(1), "{name}");
         }
     }
 }
