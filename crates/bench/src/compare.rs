@@ -55,6 +55,8 @@ fn figures(measured: &Measured) -> Figures {
 
 type Read = fn(&Figures) -> f64;
 
+/// Pairs of runs, unless `--rounds` says otherwise.
+const DEFAULT_ROUNDS: usize = 5;
 /// Names of ratios, what they compare, and whether less is better.
 const RATIOS: [(&str, Read, bool); 5] = [
     ("throughput_ratio", |f| f.rate, false),
@@ -320,7 +322,7 @@ struct Rounds {
 /// Measures A B A B. What ends a round early ends all; an error means that not even the first run began.
 fn rounds(job: &Job, [plan_a, plan_b]: &[Plan; 2]) -> Result<Rounds, String> {
     let mut rounds = Rounds { pairs: Vec::new(), last: job.measure(plan_a, &mut Silent)?, broken: None };
-    for round in 0..job.settings.rounds {
+    for round in 0..job.settings.rounds.unwrap_or(DEFAULT_ROUNDS) {
         if round > 0 {
             match job.measure(plan_a, &mut Silent) {
                 Ok(a) => rounds.last = a,

@@ -187,6 +187,7 @@ fn errors_and_exit_codes_are_the_same() {
         ("-n 100 -q -t set --dbnum 99", "DB index is out of range"),
         ("--nosuchoption", "Invalid option \"--nosuchoption\" or option argument missing"),
         ("-c", "Invalid option \"-c\" or option argument missing"),
+        ("-c 1 -n 1 -t ping_mbulk --threads 501", "WARNING: Too many threads, limiting threads to 500."),
         ("--help", "Usage: "),
     ] {
         let [theirs, ours] = [THEIRS, OURS].map(|program| run(program, &["-p", &port], line, ""));

@@ -215,7 +215,11 @@ static OPTIONS: &[Option_] = &[
         "--threads",
         "N",
         |s, v| {
-            s.threads = Some(number::<usize>(v)?.min(MAX_THREADS));
+            let asked = number::<usize>(v)?;
+            if asked > MAX_THREADS {
+                eprintln!("WARNING: Too many threads, limiting threads to {MAX_THREADS}.");
+            }
+            s.threads = Some(asked.min(MAX_THREADS));
             Ok(())
         },
         "client threads (1)",
@@ -509,7 +513,7 @@ static OPTIONS: &[Option_] = &[
         "--rounds",
         "N",
         |s, v| {
-            s.rounds = between(v, 2, 1000)?;
+            s.rounds = Some(between(v, 2, 1000)?);
             Ok(())
         },
         "pairs of a comparison (5)",
@@ -645,6 +649,7 @@ fn check(s: &Settings) -> Result<(), String> {
     let paced = s.rate.is_some() || s.workload.is_some() || !s.slo.is_empty();
     for (given, met, name, needed) in [
         (!s.require.is_empty(), compared, "--require", "--vs or --vs-start"),
+        (s.rounds.is_some(), compared, "--rounds", "--vs or --vs-start"),
         (s.poisson, paced, "--poisson", "--rate"),
         (s.spin.is_some(), paced || s.replay.is_some(), "--spin", "--rate"),
         (s.speed.is_some(), s.replay.is_some(), "--speed", "--replay"),
@@ -665,6 +670,10 @@ fn check(s: &Settings) -> Result<(), String> {
     }
     if s.is_own() && s.sequence && s.command.iter().any(|word| word == ";") {
         return Err("';' separates commands in the classic report only: give --command several times".into());
+    }
+    let paces = [(s.replay.is_some(), "--replay"), (s.verify, "--verify"), (s.hot_key, "--hot-key")];
+    if let Some((_, name)) = paces.iter().find(|(given, _)| *given && s.rate.is_some()) {
+        return Err(format!("--rate means nothing with {name}, which has a pace of its own"));
     }
     let kinds = [
         (s.verify, "--verify"),
@@ -769,6 +778,10 @@ mod tests {
             ("--speed 2", "--speed means nothing without --replay"),
             ("--poisson -t get", "--poisson means nothing without --rate"),
             ("--require cpu_ratio>=1", "--require means nothing without --vs"),
+            ("--rounds 3 get", "--rounds means nothing without --vs"),
+            ("--replay f --rate 5", "--rate means nothing with --replay"),
+            ("--verify --rate 5", "--rate means nothing with --verify"),
+            ("--hot-key --rate 5", "--rate means nothing with --hot-key"),
             ("--verify --hot-key", "--verify and --hot-key are runs of different kinds"),
             ("--hot-key GET k", "both say what is sent"),
             ("--workload f --replay g", "--workload and --replay both say what is sent"),
