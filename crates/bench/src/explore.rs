@@ -146,7 +146,14 @@ fn target(text: &str) -> Result<Target, String> {
             .filter(|p| (0.0..=100.0).contains(p))
             .ok_or_else(bad)?,
     };
-    let limit = crate::cli::options::duration(limit.trim_start_matches('=').trim()).map_err(|_| bad())?;
+    let limit = limit.trim_start_matches('=').trim();
+    if limit.ends_with(|c: char| c.is_ascii_digit()) {
+        return Err(format!("--slo: '{text}' needs a unit, as in '{text}ms'"));
+    }
+    let limit = crate::cli::options::duration(limit).map_err(|_| bad())?;
+    if limit.is_zero() {
+        return Err(format!("--slo: '{text}' is held by no request"));
+    }
     Ok(Target { percentile, limit_ms: limit.as_secs_f64() * 1e3 })
 }
 
@@ -284,8 +291,16 @@ mod tests {
         }
         let t = target("p99.9<1ms").expect("valid");
         assert_eq!((t.percentile, t.limit_ms), (99.9, 1.0));
-        for text in ["p99", "x<1ms", "p101<1ms", "p99<1y"] {
-            assert!(target(text).err().expect(text).contains("--slo"));
+        for (text, message) in [
+            ("p99", "is not of the form"),
+            ("x<1ms", "is not of the form"),
+            ("p101<1ms", "is not of the form"),
+            ("p99<1y", "is not of the form"),
+            ("p99<1", "--slo: 'p99<1' needs a unit, as in 'p99<1ms'"),
+            ("p99<0ms", "--slo: 'p99<0ms' is held by no request"),
+        ] {
+            let error = target(text).err().expect(text);
+            assert!(error.contains("--slo") && error.contains(message), "{error}");
         }
     }
 }

@@ -133,8 +133,8 @@ impl Job {
                 Capture::parse(&read(path)?, speed).map_err(|e| format!("{}: {e}", path.display()))?;
             return Ok(workload::from_capture(capture));
         }
-        if settings.workload.is_some() {
-            return workload::from_file(&self.file);
+        if let Some(path) = &settings.workload {
+            return workload::from_file(&self.file).map_err(|e| format!("{}: {e}", path.display()));
         }
         if !settings.templates.is_empty() {
             return workload::from_templates(&settings.templates);

@@ -220,6 +220,16 @@ impl Report {
         all
     }
 
+    /// When requests were sent.
+    fn pacing(&self) -> String {
+        match (self.asked_rate, self.replay) {
+            (Some(rate), false) => format!("open loop at {rate:.0} requests/s"),
+            (Some(rate), true) => format!("open loop at the capture's instants (mean {rate:.0} requests/s)"),
+            (None, false) => "closed loop".into(),
+            (None, true) => "closed loop over a capture".into(),
+        }
+    }
+
     /// The text form.
     pub fn text(&self) -> String {
         let mut out = String::new();
@@ -230,14 +240,7 @@ impl Report {
             self.threads,
             if self.threads == 1 { "" } else { "s" },
             self.pipeline,
-            match (self.asked_rate, self.replay) {
-                (Some(rate), false) => format!("open loop at {rate:.0} requests/s"),
-                (Some(rate), true) => {
-                    format!("open loop at the capture's instants (mean {rate:.0} requests/s)")
-                }
-                (None, false) => "closed loop".into(),
-                (None, true) => "closed loop over a capture".into(),
-            },
+            self.pacing(),
             self.elapsed_s,
             self.environment.server,
         );
@@ -427,6 +430,15 @@ impl Report {
             return Err(format!(
                 "{what} is of one run alone, it cannot be merged: {}",
                 report.command_line.join(" ")
+            ));
+        }
+        let kind = |report: &Report| (report.asked_rate.is_some(), report.replay);
+        if let Some(other) = rest.iter().find(|other| kind(other) != kind(first)) {
+            return Err(format!(
+                "latencies of {} and of {} are not the same thing, they cannot be merged: {}",
+                first.pacing(),
+                other.pacing(),
+                other.command_line.join(" ")
             ));
         }
         let mut merged = first.clone();
@@ -669,6 +681,34 @@ mod tests {
         let refusal = Report::merge(&[plain, checked]).err();
         let expected = "a check is of one run alone, it cannot be merged: bench --verify";
         assert_eq!(refusal.as_deref(), Some(expected));
+    }
+
+    #[test]
+    fn open_and_closed_loop_are_not_merged() {
+        let asking = |rate, replay| Report {
+            asked_rate: rate,
+            replay,
+            command_line: vec!["bench".into()],
+            ..sample(10)
+        };
+        let merged = Report::merge(&[asking(Some(5.0), false), asking(Some(7.0), false)]).expect("alike");
+        assert_eq!(merged.asked_rate, Some(12.0));
+        for (one, other, message) in [
+            (
+                asking(None, false),
+                asking(Some(5.0), false),
+                "closed loop and of open loop at 5 requests/s are",
+            ),
+            (
+                asking(Some(5.0), false),
+                asking(None, false),
+                "open loop at 5 requests/s and of closed loop are",
+            ),
+            (asking(None, false), asking(None, true), "closed loop and of closed loop over a capture are"),
+        ] {
+            let error = Report::merge(&[one, other]).expect_err(message);
+            assert!(error.contains(message) && error.ends_with("cannot be merged: bench"), "{error}");
+        }
     }
 
     /// The paths of all values below `value`, as docs/bench.md writes them.

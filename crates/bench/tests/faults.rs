@@ -286,6 +286,7 @@ fn bad_arguments_are_named_before_anything_is_sent() {
     let unknown = toml("unknown.toml", "conections = 5");
     let rate = toml("rate.toml", "rate = -1.0\n[[command]]\ntemplate = \"PING\"");
     let template = toml("template.toml", "[[command]]\ntemplate = \"GET {key unifrom 5}\"");
+    let empty = toml("empty.toml", "");
     let capture = toml("capture.txt", "OK\nnot a capture\n");
     let stub = Stub::start(Answers::Well);
     for (arguments, expected) in [
@@ -299,16 +300,19 @@ fn bad_arguments_are_named_before_anything_is_sent() {
         (&["--workload", &malformed], "malformed.toml: "),
         (&["--workload", &unknown], "conections"),
         (&["--workload", &rate], "rate.toml: rate: -1 is no rate"),
-        (&["--workload", &template], "unknown distribution 'unifrom'"),
+        (&["--workload", &template], "template.toml: template 'GET {key unifrom 5}': placeholder"),
+        (&["--workload", &empty], "empty.toml: the workload has no request"),
         (&["--workload", "/nonexistent.toml"], "/nonexistent.toml"),
         (&["--replay", &capture], "line 2 is not of a MONITOR capture"),
         (&["--json", "/nonexistent/run.json", "PING"], "/nonexistent/run.json"),
         (&["--sweep", "foo=1", "PING"], "'foo' is none of"),
         (&["--slo", "p99", "PING"], "'p99' is not of the form"),
+        (&["--slo", "p99<1", "PING"], "'p99<1' needs a unit"),
         (&["--vs", "127.0.0.1:x", "PING"], "'127.0.0.1:x' is not HOST:PORT"),
         (&["--vs", "127.0.0.1:1", "--require", "foo>1", "PING"], "--require: "),
         (&["-t", "nothing", "--duration", "1s"], "-t nothing: there is no such test"),
         (&["-c", "900000", "--epoll", "--command", "PING"], "open files"),
+        (&["--cores", "4095", "--command", "PING"], "--cores: a thread cannot be pinned to core 4095"),
         (&["--source", "192.0.2.1", "--command", "PING"], "source address is not of this machine"),
     ] {
         let output = bench(&stub.port, arguments);

@@ -133,8 +133,10 @@ struct Worker<'a, M> {
 
 /// Runs one thread to the end of the plan.
 pub(super) fn run<M: Mux>(plan: &Plan, shared: &Shared, index: usize, threads: usize, pool: Pool) -> Outcome {
-    if let Some(core) = plan.cores.get(index % plan.cores.len().max(1)) {
-        pin(*core);
+    if let Some(core) = plan.cores.get(index % plan.cores.len().max(1))
+        && let Err(error) = pin(*core)
+    {
+        shared.fail(format!("--cores: a thread cannot be pinned to core {core}: {}", plain_error(&error)));
     }
     let own = plan.connections / threads + usize::from(index < plan.connections % threads);
     let mut worker = match Worker::<M>::new(plan, shared, index, threads, pool, own) {
@@ -154,15 +156,17 @@ pub(super) fn run<M: Mux>(plan: &Plan, shared: &Shared, index: usize, threads: u
     worker.finish()
 }
 
-fn pin(core: usize) {
-    // SAFETY: cpu_set_t is plain data; the call reads it during the call. A core that does not exist is ignored.
-    unsafe {
+fn pin(core: usize) -> io::Result<()> {
+    // SAFETY: cpu_set_t is plain data; the call reads it during the call.
+    let pinned = unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
+        // A core beyond the set's size leaves it empty, which the kernel refuses.
         if core < libc::CPU_SETSIZE as usize {
             libc::CPU_SET(core, &mut set);
-            libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set);
         }
-    }
+        libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set)
+    };
+    if pinned == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// What this thread has run, and how long it could have but had no core, at an instant.
