@@ -1,5 +1,7 @@
 //! Asking the processor for memory that will be used soon: hints without effect on what the program means.
 
+use crate::hash::hash_bytes;
+
 /// What the processor loads at a time.
 pub const CACHE_LINE_BYTES: usize = 64;
 
@@ -15,6 +17,40 @@ pub fn prefetch(address: *const u8) {
     let _ = address;
 }
 
+/// What a command looks for in a collection.
+#[derive(Clone, Copy, Debug)]
+pub enum Name {
+    /// A member or a field.
+    Text {
+        /// Its [`hash_bytes`].
+        hash: u64,
+        /// Its length in bytes.
+        len: usize,
+    },
+    /// An element's place in a list, counted from the tail if it is negative.
+    Index(i64),
+}
+
+/// One of the looks ahead for a name: it reads what those before it asked for, and notes what the next one or the command will read.
+#[derive(Clone, Copy, Debug)]
+pub struct Look {
+    /// What is looked for.
+    pub name: Name,
+    /// Whether the command may add the name.
+    pub is_write: bool,
+    /// How many looks came before.
+    pub step: usize,
+}
+
+/// Whether another look would find more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sight {
+    /// This was the last.
+    Whole,
+    /// There is more behind what was noted.
+    Partial,
+}
+
 /// Addresses, to be asked for together.
 ///
 /// A processor without an address' translation at hand looks for that before it is done with a prefetch, several at a time if it may; but a locked instruction waits for all before it,
@@ -23,11 +59,28 @@ pub fn prefetch(address: *const u8) {
 #[derive(Debug, Default)]
 pub struct Wanted(Vec<usize>);
 
+impl Name {
+    /// The name of a member or a field.
+    #[inline]
+    pub fn text(bytes: &[u8]) -> Name {
+        Name::Text { hash: hash_bytes(bytes), len: bytes.len() }
+    }
+}
+
 impl Wanted {
     /// Notes an address, which need not be valid.
     #[inline(always)]
     pub fn add(&mut self, address: *const u8) {
         self.0.push(address.addr());
+    }
+
+    /// Notes where `len` bytes at an address begin and, if that is another line, end; those between are left to the processor.
+    #[inline(always)]
+    pub fn add_lines(&mut self, address: *const u8, len: usize) {
+        self.add(address);
+        if address.addr() % CACHE_LINE_BYTES + len > CACHE_LINE_BYTES {
+            self.add(address.wrapping_add(len - 1));
+        }
     }
 
     /// Whether none is noted.

@@ -4,8 +4,8 @@
 
 use martlet_base::hash::hash_bytes;
 use martlet_base::limits::STRING_INLINE_MAX_BYTES;
-use martlet_base::number::{NumberBuffer, decimal_len, parse_i64};
-use martlet_base::prefetch::Wanted;
+use martlet_base::number::{NumberBuffer, decimal_len};
+use martlet_base::prefetch::{Look, Sight, Wanted};
 use martlet_types::hash::Hash;
 use martlet_types::list::List;
 use martlet_types::set::Set;
@@ -296,28 +296,20 @@ impl Db {
         self.table.want_entry(hash, wanted);
     }
 
-    /// Notes what tells the place of a member, a field or an element of this index in the collection that the key with this
-    /// hash holds; if `is_known`, because that should be there by now, the place.
-    /// Names are not compared: an entry that shares the key's tag by chance costs lines that nobody needs.
+    /// Looks ahead for a name in the collection that the key with this hash holds.
+    /// Keys are not compared: an entry that shares the key's tag by chance costs lines that nobody needs.
     #[inline]
-    pub fn want_member(&self, hash: u64, member: &[u8], is_known: bool, wanted: &mut Wanted) {
-        let Some(spot) = self.table.find(hash, |_| true) else { return };
+    pub fn want_member(&self, hash: u64, look: Look, wanted: &mut Wanted) -> Sight {
+        let Some(spot) = self.table.find(hash, |_| true) else { return Sight::Whole };
         let entry = self.table.entry(spot);
-        match entry.kind() {
-            Kind::Set => entry.object::<Set>().into_iter().for_each(|set| set.want(member, is_known, wanted)),
-            Kind::Hash => {
-                entry.object::<Hash>().into_iter().for_each(|hash| hash.want(member, is_known, wanted))
-            }
-            Kind::ZSet => {
-                entry.object::<ZSet>().into_iter().for_each(|zset| zset.want(member, is_known, wanted))
-            }
-            Kind::List => {
-                let (Some(list), Some(index)) = (entry.object::<List>(), parse_i64(member)) else { return };
-                let index = if index < 0 { index.saturating_add(list.len() as i64) } else { index };
-                usize::try_from(index).into_iter().for_each(|index| list.want(index, is_known, wanted));
-            }
-            _ => {}
-        }
+        let sight = match entry.kind() {
+            Kind::Set => entry.object::<Set>().map(|set| set.want(look, wanted)),
+            Kind::Hash => entry.object::<Hash>().map(|hash| hash.want(look, wanted)),
+            Kind::ZSet => entry.object::<ZSet>().map(|zset| zset.want(look, wanted)),
+            Kind::List => entry.object::<List>().map(|list| list.want(look, wanted)),
+            _ => None,
+        };
+        sight.unwrap_or(Sight::Whole)
     }
 
     #[inline]

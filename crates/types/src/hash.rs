@@ -18,7 +18,7 @@ use crate::set::Selection;
 use crate::size_class::allocated_bytes;
 use crate::table::{Fields, Table, hash_field};
 use crate::tagged::{TaggedBox, one_word};
-use martlet_base::prefetch::Wanted;
+use martlet_base::prefetch::{Look, Sight, Wanted};
 use martlet_base::random::Random;
 use std::collections::HashSet;
 use timed::Timed;
@@ -174,11 +174,12 @@ impl Hash {
         self.get(name, now_ms).is_some()
     }
 
-    /// Notes what a search will read first, and if `is_known`, because that should be there by now, what comes then; worthwhile for tables only.
+    /// Looks ahead for what a search will read; worthwhile for tables only.
     #[inline]
-    pub fn want(&self, name: &[u8], is_known: bool, wanted: &mut Wanted) {
-        if let Form::Table(large) = self.form.get() {
-            large.table.want(hash_field(name), is_known, wanted);
+    pub fn want(&self, look: Look, wanted: &mut Wanted) -> Sight {
+        match self.form.get() {
+            Form::Table(large) => large.table.want(look, wanted),
+            _ => Sight::Whole,
         }
     }
 

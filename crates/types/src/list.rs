@@ -24,7 +24,7 @@ use crate::tagged::{TaggedBox, one_word};
 use chunked::Chunked;
 pub use debris::Debris;
 pub use iter::Iter;
-use martlet_base::prefetch::Wanted;
+use martlet_base::prefetch::{Look, Name, Sight, Wanted};
 use std::fmt;
 pub use tree::End;
 
@@ -172,15 +172,18 @@ impl List {
         self.pop_with(end, |element| element.to_vec())
     }
 
-    /// Notes what a look at `index`, counted from the head, will read first, and if `is_known`, because that should be there by now, what comes
-    /// then; worthwhile for long lists only.
+    /// Looks ahead for an element by its index; worthwhile for long lists only.
     #[inline]
-    pub fn want(&self, index: usize, is_known: bool, wanted: &mut Wanted) {
-        if let Form::Chunked(chunked) = self.form.get()
-            && (index as u64) < chunked.len()
-        {
-            let (chunk, within) = chunked.locate(index as u64);
-            chunk.want(within, is_known, wanted);
+    pub fn want(&self, look: Look, wanted: &mut Wanted) -> Sight {
+        let Name::Index(index) = look.name else { return Sight::Whole };
+        let index = if index < 0 { index.saturating_add(self.len() as i64) } else { index };
+        let Ok(index) = usize::try_from(index) else { return Sight::Whole };
+        match self.form.get() {
+            Form::Chunked(chunked) if (index as u64) < chunked.len() => {
+                let (chunk, within) = chunked.locate(index as u64);
+                chunk.want(within, look, wanted)
+            }
+            _ => Sight::Whole,
         }
     }
 

@@ -13,7 +13,7 @@ use crate::intset::Intset;
 use crate::packed::Packed;
 use crate::table::{Members, NO_EXPIRY, Table, hash_field};
 use crate::tagged::{TaggedBox, one_word};
-use martlet_base::prefetch::Wanted;
+use martlet_base::prefetch::{Look, Sight, Wanted};
 use martlet_base::random::Random;
 use std::collections::HashSet;
 
@@ -150,11 +150,12 @@ impl Set {
         }
     }
 
-    /// Notes what a search will read first, and if `is_known`, because that should be there by now, what comes then; worthwhile for tables only.
+    /// Looks ahead for what a search will read; worthwhile for tables only.
     #[inline]
-    pub fn want(&self, member: &[u8], is_known: bool, wanted: &mut Wanted) {
-        if let Form::Table(table) = self.form.get() {
-            table.want(hash_field(member), is_known, wanted);
+    pub fn want(&self, look: Look, wanted: &mut Wanted) -> Sight {
+        match self.form.get() {
+            Form::Table(table) => table.want(look, wanted),
+            _ => Sight::Whole,
         }
     }
 

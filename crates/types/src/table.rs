@@ -32,7 +32,7 @@ pub use walk::Iter;
 
 use leaf::Leaf;
 use martlet_base::hash::{hash_bytes, spread};
-use martlet_base::prefetch::Wanted;
+use martlet_base::prefetch::{Look, Name, Sight, Wanted};
 use node::{Child, Slot};
 use std::marker::PhantomData;
 
@@ -157,11 +157,38 @@ impl<K: Kind> Table<K> {
         Some(leaf.entry::<K>(leaf.find::<K>(hash, field)?))
     }
 
-    /// Notes what a search of `hash` will read first; if `is_known`, because that should be there by now, the entry.
+    /// Looks ahead for an entry by its field: for the slots on the way to its leaf, one after the other, then for the leaf's group, then
+    /// for the entry. The first node is passed at once: its slots are few enough to be at hand.
     #[inline]
-    pub fn want(&self, hash: u64, is_known: bool, wanted: &mut Wanted) {
-        if let Some(leaf) = self.leaf(hash) {
-            if is_known { leaf.want_entry::<K>(hash, wanted) } else { leaf.want_group(hash, wanted) }
+    pub fn want(&self, look: Look, wanted: &mut Wanted) -> Sight {
+        let Name::Text { hash, len } = look.name else { return Sight::Whole };
+        let hash = spread(hash);
+        let (mut slot, mut rest, mut step) = (self.root, hash, look.step);
+        if let Child::Node(node) = slot.child() {
+            slot = node.slot(node.index(rest));
+            rest <<= node.bits();
+        }
+        loop {
+            match (slot.child(), step) {
+                (Child::Empty, _) => return Sight::Whole,
+                (Child::Leaf(leaf), 0) => {
+                    leaf.want_group(hash, look.is_write, wanted);
+                    return Sight::Partial;
+                }
+                (Child::Leaf(leaf), _) => {
+                    leaf.want_entry::<K>(hash, len, look.is_write, wanted);
+                    return Sight::Whole;
+                }
+                (Child::Node(node), 0) => {
+                    node.want_slot(node.index(rest), wanted);
+                    return Sight::Partial;
+                }
+                (Child::Node(node), _) => {
+                    slot = node.slot(node.index(rest));
+                    rest <<= node.bits();
+                    step -= 1;
+                }
+            }
         }
     }
 }

@@ -27,7 +27,7 @@ use crate::element::Element;
 use crate::packed::Packed;
 use crate::tagged::{TaggedArc, one_word};
 use full::Full;
-use martlet_base::prefetch::Wanted;
+use martlet_base::prefetch::{Look, Sight, Wanted};
 use martlet_base::random::Random;
 use std::fmt;
 use std::ops::Range;
@@ -202,12 +202,12 @@ impl ZSet {
         }
     }
 
-    /// Notes what a search for a member will read first, and if `is_known`, because that should be there by now, what comes then; worthwhile for
-    /// large sets only.
+    /// Looks ahead for what a search for a member will read; worthwhile for large sets only.
     #[inline]
-    pub fn want(&self, member: &[u8], is_known: bool, wanted: &mut Wanted) {
-        if let Form::Full(full) = self.form.get() {
-            full.want(member, is_known, wanted);
+    pub fn want(&self, look: Look, wanted: &mut Wanted) -> Sight {
+        match self.form.get() {
+            Form::Full(full) => full.want(look, wanted),
+            Form::Packed(_) => Sight::Whole,
         }
     }
 

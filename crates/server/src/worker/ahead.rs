@@ -3,9 +3,11 @@
 //!
 //! Nothing here changes anything: what is asked for in vain costs a little time.
 
-use martlet_base::prefetch::{Wanted, prefetch_object};
+use martlet_base::number::parse_i64;
+use martlet_base::prefetch::{Look, Name, Sight, Wanted, prefetch_object};
+use martlet_command::{Flags, Group};
 use martlet_net::{Arrival, Token};
-use martlet_protocol::request::{Args, Parsed, Partial, RequestLimits, parse};
+use martlet_protocol::request::{Args, Parsed, Partial, RequestLimits, Span, parse};
 
 use super::Worker;
 use super::input::{Batch, Request};
@@ -15,6 +17,9 @@ use crate::registry::Entry;
 /// Databases with fewer keys fit the caches: nothing is prefetched for them.
 const PREFETCH_KEYS_PER_SHARD: usize = 24;
 
+/// Looks ahead for a member: what the largest collections take, and a limit.
+const MEMBER_LOOKS_MAX: usize = 6;
+
 /// The key of a plain command's request.
 #[derive(Copy, Clone)]
 struct Planned {
@@ -22,23 +27,30 @@ struct Planned {
     hash: u64,
 }
 
-/// The member, within its key's value, of a plain command's request.
+/// What a plain command's request looks for within its key's value.
 #[derive(Copy, Clone)]
-struct Member<'a> {
+pub(super) struct Member {
     db: usize,
     key_hash: u64,
-    bytes: &'a [u8],
+    name: Name,
+    /// Whether the command may add it.
+    is_write: bool,
 }
 
-impl<'a> Member<'a> {
+impl Member {
     /// What `request` looks for, if it is something; its arguments are in `input`.
-    fn new(db: usize, input: &'a [u8], batch: &'a Batch, request: &Request) -> Option<Member<'a>> {
+    fn new(db: usize, input: &[u8], spans: &[Span], request: &Request) -> Option<Member> {
         let entry = request.entry?;
         entry.plain_key?;
         let first = request.first_span as usize;
-        let spans = batch.spans.get(first..first + request.span_count as usize)?;
+        let spans = spans.get(first..first + request.span_count as usize)?;
         let bytes = Args::new(input, spans).get(entry.spec.member?)?;
-        Some(Member { db, key_hash: request.hash, bytes })
+        let name = match entry.spec.group {
+            Group::List => Name::Index(parse_i64(bytes)?),
+            _ => Name::text(bytes),
+        };
+        let is_write = entry.spec.flags.has(Flags::WRITE);
+        Some(Member { db, key_hash: request.hash, name, is_write })
     }
 }
 
@@ -49,15 +61,14 @@ fn is_plain(request: &Request) -> bool {
 impl Worker {
     /// Lets the cache misses of a batch's keys overlap.
     pub(super) fn prefetch_batch(&self, db: usize, input: &[u8], batch: &mut Batch) {
-        let mut wanted = std::mem::take(&mut batch.wanted);
-        let plain = batch.requests.iter().filter(|request| is_plain(request));
-        self.prefetch_keys(plain.map(|request| Planned { db, hash: request.hash }), &mut wanted);
-        if batch.names_members {
-            let requests = batch.requests.iter();
-            let members = requests.filter_map(|request| Member::new(db, input, batch, request));
-            self.prefetch_members(members, &mut wanted);
+        let Batch { spans, requests, names_members, members, wanted } = batch;
+        let plain = requests.iter().filter(|request| is_plain(request));
+        self.prefetch_keys(plain.map(|request| Planned { db, hash: request.hash }), wanted);
+        if *names_members {
+            members.clear();
+            members.extend(requests.iter().filter_map(|request| Member::new(db, input, spans, request)));
+            self.prefetch_members(members, wanted);
         }
-        batch.wanted = wanted;
     }
 
     /// Lets the cache misses of requests overlap that arrived on several connections and run next.
@@ -79,20 +90,17 @@ impl Worker {
                 self.parse_only_request(at as u32, arrival.data, &mut batch);
             }
         }
-        let mut wanted = std::mem::take(&mut batch.wanted);
-        let plain = batch.requests.iter().filter_map(|request| {
+        let Batch { spans, requests, names_members, members, wanted } = &mut *batch;
+        let plain = requests.iter().filter_map(|request| {
             let arrival = arrivals.get(request.start as usize)?;
             Some((self.connection_at(arrival.token)?.session.db, arrival.data, request))
         });
-        self.prefetch_keys(
-            plain.clone().map(|(db, _, request)| Planned { db, hash: request.hash }),
-            &mut wanted,
-        );
-        if batch.names_members {
-            let members = plain.filter_map(|(db, data, request)| Member::new(db, data, &batch, request));
-            self.prefetch_members(members, &mut wanted);
+        self.prefetch_keys(plain.clone().map(|(db, _, request)| Planned { db, hash: request.hash }), wanted);
+        if *names_members {
+            members.clear();
+            members.extend(plain.filter_map(|(db, data, request)| Member::new(db, data, spans, request)));
+            self.prefetch_members(members, wanted);
         }
-        batch.wanted = wanted;
         self.batch = Some(batch);
     }
 
@@ -145,16 +153,18 @@ impl Worker {
         }
     }
 
-    fn prefetch_members<'a>(&self, members: impl Iterator<Item = Member<'a>> + Clone, wanted: &mut Wanted) {
-        for is_known in [false, true] {
-            for Member { db, key_hash, bytes } in members.clone() {
-                let engine = self.shared.engine;
-                engine.peek(key_hash, |shard| shard.db(db).want_member(key_hash, bytes, is_known, wanted));
-            }
-            if wanted.is_empty() {
+    fn prefetch_members(&self, members: &mut Vec<Member>, wanted: &mut Wanted) {
+        let engine = self.shared.engine;
+        for step in 0..MEMBER_LOOKS_MAX {
+            members.retain(|&Member { db, key_hash, name, is_write }| {
+                let look = Look { name, is_write, step };
+                engine.peek(key_hash, |shard| shard.db(db).want_member(key_hash, look, wanted))
+                    == Some(Sight::Partial)
+            });
+            wanted.ask();
+            if members.is_empty() {
                 break;
             }
-            wanted.ask();
         }
     }
 }

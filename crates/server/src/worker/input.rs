@@ -15,6 +15,7 @@ use martlet_protocol::request::{
     Args, Parsed, Partial, ProtocolError, RequestLimits, Span, inline_words, parse,
 };
 
+use super::ahead::Member;
 use super::{Action, Worker};
 use crate::connection::{Connection, Hold, special};
 use crate::registry::Entry;
@@ -47,6 +48,8 @@ pub(super) struct Batch {
     pub requests: Vec<Request>,
     /// A request's command looks for a member of its key's value.
     pub names_members: bool,
+    /// What they look for, as far as it is not in sight yet.
+    pub members: Vec<Member>,
     pub wanted: Wanted,
 }
 

@@ -17,7 +17,7 @@
 use crate::element::Element;
 use crate::packed::encoding::{Encoded, decode_at, listpack_entry_bytes, size_at};
 use crate::size_class::{allocated_bytes, class_bytes, class_of};
-use martlet_base::prefetch::Wanted;
+use martlet_base::prefetch::{Look, Sight, Wanted};
 use std::ops::Range;
 use triomphe::ThinArc;
 
@@ -133,14 +133,17 @@ impl Chunk {
 
     /// Notes the header and the slot of an index; or if these should be there by now the element.
     #[inline]
-    pub fn want(&self, index: usize, is_known: bool, wanted: &mut Wanted) {
+    pub fn want(&self, index: usize, look: Look, wanted: &mut Wanted) -> Sight {
         let block = self.page.heap_ptr().cast::<u8>();
-        if !is_known {
+        if look.step == 0 {
             wanted.add(block);
             wanted.add(block.wrapping_add(OVERHEAD_BYTES + index * SLOT_BYTES));
-        } else if !self.is_large() && index < self.len() {
+            return Sight::Partial;
+        }
+        if !self.is_large() && index < self.len() {
             wanted.add(self.bytes().as_ptr().wrapping_add(slot(self.bytes(), index)));
         }
+        Sight::Whole
     }
 
     /// The element at `index`, which is below the length.

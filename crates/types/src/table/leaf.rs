@@ -238,24 +238,27 @@ impl Leaf {
         unsafe { dealloc(self.base.as_ptr(), layout((*self.header()).class)) }
     }
 
-    /// Notes the cache line that a search of `hash` reads first.
+    /// Notes the cache line that a search of `hash` reads first, and the header if an addition may follow.
     #[inline(always)]
-    pub fn want_group(self, hash: u64, wanted: &mut Wanted) {
+    pub fn want_group(self, hash: u64, is_write: bool, wanted: &mut Wanted) {
         wanted.add(self.base.as_ptr().wrapping_add(self.home(hash) * GROUP_BYTES));
+        if is_write {
+            wanted.add(self.header().cast());
+        }
     }
 
-    /// Notes the entries that may be the one with `hash`.
+    /// Notes the entries that may be the one with `hash`, and if an addition may follow the arena's end.
     #[inline]
-    pub fn want_entry<K: Kind>(self, hash: u64, wanted: &mut Wanted) {
+    pub fn want_entry<K: Kind>(self, hash: u64, field_len: usize, is_write: bool, wanted: &mut Wanted) {
         let group = self.group(self.home(hash));
         let mut candidates = group.matching(tag_of(hash));
         while candidates != 0 {
             let entry = self.address(group.offset(candidates.trailing_zeros() as usize));
-            wanted.add(entry);
-            if K::HAS_VALUES {
-                wanted.add(entry.wrapping_add(CACHE_LINE_BYTES));
-            }
+            wanted.add_lines(entry, if K::HAS_VALUES { field_len + CACHE_LINE_BYTES } else { 1 + field_len });
             candidates &= candidates - 1;
+        }
+        if is_write {
+            wanted.add_lines(self.address(self.used()), 1 + field_len);
         }
     }
 

@@ -365,3 +365,33 @@ fn clones_are_read_and_dropped_by_other_threads() {
     });
     table.validate();
 }
+
+#[test]
+#[cfg_attr(miri, ignore = "takes too long")]
+fn looks_ahead_end_at_the_entry() {
+    let field = |i: usize| format!("field:{i}").into_bytes();
+    let looks = |table: &Table<Members>, name: &[u8], is_write| {
+        let mut wanted = Wanted::default();
+        for step in 0..6 {
+            let before = wanted.len();
+            let sight = table.want(Look { name: Name::text(name), is_write, step }, &mut wanted);
+            if sight == Sight::Whole {
+                return step + 1;
+            }
+            assert!(wanted.len() > before, "look {step} found nothing");
+        }
+        panic!("there is no end");
+    };
+    let mut table = Table::<Members>::new();
+    assert_eq!(looks(&table, b"absent", true), 1);
+    let mut most = Vec::new();
+    for i in 0..100_000 {
+        table.insert(hash_field(&field(i)), &field(i), &[], NO_EXPIRY);
+        if [39, 4_999, 99_999].contains(&i) {
+            most.push((0..=i).map(|i| looks(&table, &field(i), i % 2 == 0)).max());
+            assert!(looks(&table, b"absent", true) <= 3);
+        }
+    }
+    // A leaf, a node of leaves, nodes below a node.
+    assert_eq!(most, [Some(2), Some(2), Some(3)]);
+}

@@ -8,7 +8,7 @@ use super::leaf::Leaf;
 use super::slots::Slots;
 use super::tree::{Inner, Store, Target};
 use martlet_base::hash::hash_bytes;
-use martlet_base::prefetch::Wanted;
+use martlet_base::prefetch::{Look, Name, Sight, Wanted};
 
 /// See the module's description.
 #[derive(Clone)]
@@ -51,15 +51,17 @@ impl Full {
 
     /// Notes the index' line for a member, or if that is known what it leads to.
     #[inline]
-    pub fn want(&self, member: &[u8], is_known: bool, wanted: &mut Wanted) {
-        let hash = hash_bytes(member);
-        if is_known {
+    pub fn want(&self, look: Look, wanted: &mut Wanted) -> Sight {
+        let Name::Text { hash, .. } = look.name else { return Sight::Whole };
+        if look.step > 0 {
             let place = self.store.index.find(hash, |_| true);
             place
                 .into_iter()
                 .for_each(|place| self.store.leaf(place.leaf).want(usize::from(place.slot), wanted));
+            Sight::Whole
         } else {
             self.store.index.want(hash, wanted);
+            Sight::Partial
         }
     }
 
