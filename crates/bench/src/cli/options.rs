@@ -640,10 +640,16 @@ pub fn parse(program: &str, arguments: &[String]) -> Result<Parsed, String> {
 
 /// Options that mean nothing without another one: whoever gives them alone expects something that would not happen.
 fn check(s: &Settings) -> Result<(), String> {
-    if let [template, next, ..] = s.command.as_slice()
-        && template.contains(char::is_whitespace)
-    {
-        return Err(format!("'{next}' comes after the command '{template}': options belong before it"));
+    if let [command, rest @ ..] = s.command.as_slice() {
+        let is_template = command.contains(char::is_whitespace);
+        let is_option =
+            |word: &str| word.starts_with("--") && OPTIONS.iter().any(|option| option.name == word);
+        // Of the classic tool's words all that follow the command are its arguments.
+        if let Some(misplaced) = rest.iter().find(|word| is_template || s.is_own() && is_option(word)) {
+            return Err(format!(
+                "'{misplaced}' comes after the command '{command}': options belong before it"
+            ));
+        }
     }
     let compared = s.vs.is_some() || s.vs_start.is_some();
     let paced = s.rate.is_some() || s.workload.is_some() || !s.slo.is_empty();
@@ -738,6 +744,9 @@ mod tests {
     fn what_follows_a_template_is_named() {
         let words = ["GET {key uniform 5}", "--json", "x"].map(String::from);
         assert!(parse("bench", &words).err().expect("bad").contains("'--json' comes after the command"));
+        let misplaced = settings("--duration 1s PING --json x").expect_err("misplaced");
+        assert!(misplaced.contains("'--json' comes after the command 'PING'"), "{misplaced}");
+        assert!(settings("-n 5 SET a --csv").is_ok() && settings("--duration 1s SET a --").is_ok());
     }
 
     fn settings(line: &str) -> Result<Settings, String> {
