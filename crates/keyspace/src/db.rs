@@ -442,8 +442,7 @@ impl Db {
         if old_expiry != new_expiry {
             self.reindex_expiry(key.hash, old_expiry, new_expiry);
         }
-        let old_size = old.size();
-        if old.overwrite_str(value, new_expiry.is_some()) {
+        if let Some(old_size) = old.overwrite_str(value, new_expiry.is_some()) {
             self.resized(Kind::String, old_size, old.size());
             if let Some(at_ms) = new_expiry {
                 old.overwrite_expiry(at_ms);

@@ -453,22 +453,24 @@ impl RawEntry {
         self.flags() & HAS_EXPIRY != 0
     }
 
-    /// Writes a string over this entry's string where the new one needs the same allocation; false when it does not.
+    /// Writes a string over this entry's string where the new one needs the same allocation, and answers the old one's size; `None`
+    /// when it does not.
     #[inline]
-    pub(crate) fn overwrite_str(self, value: NewStr<'_>, expires: bool) -> bool {
+    pub(crate) fn overwrite_str(self, value: NewStr<'_>, expires: bool) -> Option<usize> {
         let old = self.shape();
         if matches!(old.store, Store::Boxed | Store::Object) || (old.flags & HAS_EXPIRY != 0) != expires {
-            return false;
+            return None;
         }
         let store = value.store();
         let new = Shape::new(old.key_len, expires, store, value.inline_len());
         if store == Store::Boxed || new.total() != old.total() {
-            return false;
+            return None;
         }
+        let old_size = self.size();
         self.write(0, (self.meta() & 0xffff_ff0f) | ((store as u32) << 4));
         self.write(4, new.flags);
         self.write_str(&new, value);
-        true
+        Some(old_size)
     }
 
     /// A new entry that holds `value`, which moves into it.
