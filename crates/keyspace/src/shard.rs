@@ -80,6 +80,11 @@ impl Shard {
         *self.db_mut(a) = other;
     }
 
+    /// Databases that there are, with keys or without: their indexes, ascending.
+    pub fn made(&self) -> impl Iterator<Item = usize> + '_ {
+        std::iter::once(0).chain(self.others().iter().map(|(index, _)| *index))
+    }
+
     /// Databases that may hold keys: their indexes, ascending.
     pub fn used(&self) -> impl Iterator<Item = usize> + '_ {
         let others = self.others().iter().filter(|(_, db)| !db.is_empty()).map(|(index, _)| *index);

@@ -415,9 +415,9 @@ impl Table {
         }
     }
 
-    /// Bytes of directory and segments.
+    /// Bytes of directory and segments, without the one place that a table begins with.
     pub(crate) fn heap_bytes(&self) -> usize {
-        self.directory.capacity() * size_of::<Segment>()
+        (self.directory.capacity() - 1) * size_of::<Segment>()
             + self.directory.iter().map(Segment::heap_bytes).sum::<usize>()
     }
 }

@@ -125,20 +125,21 @@ pub(super) struct Figures {
     pub clients: u64,
     /// What waits to be written to the append-only file.
     pub log_buffer: u64,
-    /// Keys and bytes of the table of each database that has keys, by index.
+    /// Keys and bytes of the table of each database that was ever used, by index.
     pub databases: Vec<(usize, usize, usize)>,
 }
 
 impl Figures {
     /// Counts; takes one shard at a time.
     pub fn of(worker: &mut Worker) -> Figures {
-        let mut databases = vec![(0, 0); worker.settings.databases];
+        let mut databases = std::collections::BTreeMap::<usize, (usize, usize)>::new();
         for shard in 0..SHARD_COUNT {
             worker.keys.with_shard(shard, |keys| {
                 let keys = &keys.shard(shard).keys;
-                for db in keys.used() {
-                    databases[db].0 += keys.db(db).len();
-                    databases[db].1 += keys.db(db).table_heap_bytes();
+                for db in keys.made() {
+                    let (len, table_bytes) = databases.entry(db).or_default();
+                    *len += keys.db(db).len();
+                    *table_bytes += keys.db(db).table_heap_bytes();
                 }
             });
         }
@@ -152,7 +153,7 @@ impl Figures {
             resident: resident_bytes(),
             clients: shared.clients.all().iter().map(|c| c.heap_bytes()).sum::<usize>() as u64,
             log_buffer: log_buffer.load(Ordering::Relaxed) + shared.engine.journal.backlog(),
-            databases: (0..).zip(databases).filter(|(_, d)| d.0 > 0).map(|(i, d)| (i, d.0, d.1)).collect(),
+            databases: databases.into_iter().map(|(db, (len, table_bytes))| (db, len, table_bytes)).collect(),
         }
     }
 
