@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 use hashbrown::HashMap;
+use hashbrown::hash_map::Entry;
 
 /// Raised when a watched key has changed; one per client.
 #[derive(Debug, Default)]
@@ -189,11 +190,17 @@ impl Hooks {
         }
     }
 
-    /// Adds a watcher, once; `was_expired` if the key is there but has expired.
-    pub fn watch(&mut self, db: usize, key: &[u8], flag: &Arc<WatchFlag>, was_expired: bool) {
+    /// Adds a watcher, `was_expired` if the key is there but has expired; false if the client watches the key already.
+    pub fn watch(&mut self, db: usize, key: &[u8], flag: &Arc<WatchFlag>, was_expired: bool) -> bool {
         let flags = self.tables.get_or_insert_default().watchers.entry((db, key.to_vec())).or_default();
         let watcher = || Watcher { flag: flag.clone(), was_expired: AtomicBool::new(was_expired) };
-        flags.entry(client_flag(flag)).or_insert_with(watcher);
+        match flags.entry(client_flag(flag)) {
+            Entry::Occupied(_) => false,
+            Entry::Vacant(place) => {
+                place.insert(watcher());
+                true
+            }
+        }
     }
 
     /// Whether the key had expired when this client watched it, and nothing has happened to it since.

@@ -94,3 +94,43 @@ fn a_long_argument_arrives_whole_in_small_pieces() {
     stream.read_exact(&mut reply).unwrap();
     assert!(reply.starts_with(head.as_bytes()) && reply[head.len()..].starts_with(&value));
 }
+
+#[test]
+fn what_multi_queues_counts_as_input() {
+    for backend in ["auto", "epoll"] {
+        let server = start(backend);
+        let mut other = Client::connect(server.address()).unwrap();
+        other.command(&["CONFIG", "SET", "client-query-buffer-limit", "1mb"]).unwrap();
+        let mut stream = TcpStream::connect(server.address()).unwrap();
+        stream.write_all(b"MULTI\r\n").unwrap();
+        let request = format!("SET x {}\r\n", "x".repeat(1000));
+        // Until the connection is reset.
+        while stream.write_all(request.as_bytes()).is_ok() {}
+        assert_eq!(info(&mut other, "client_query_buffer_limit_disconnections"), 1, "{backend}");
+    }
+}
+
+#[test]
+fn an_emptied_database_has_a_small_table() {
+    let server = start("auto");
+    let mut client = Client::connect(server.address()).unwrap();
+    client.command(&["SELECT", "9"]).unwrap();
+    let table_bytes = |client: &mut Client| {
+        let stats = client.command(&["MEMORY", "STATS"]).unwrap();
+        let stats = stats.items().unwrap();
+        let at = stats
+            .iter()
+            .position(|name| name.text() == Some(b"db.9".as_slice()))
+            .expect("the database is told of");
+        let Some([_, main, ..]) = stats[at + 1].items() else { panic!("no figures") };
+        main.integer().expect("a number")
+    };
+    for key in 0..128 {
+        client.command(&["SET", &key.to_string(), "a"]).unwrap();
+    }
+    assert!(table_bytes(&mut client) > 400);
+    for key in 0..128 {
+        client.command(&["DEL", &key.to_string()]).unwrap();
+    }
+    assert!(table_bytes(&mut client) < 400);
+}

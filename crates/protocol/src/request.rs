@@ -88,9 +88,13 @@ impl<'a> Args<'a> {
         is_canonical.then_some(bytes)
     }
 
-    /// A copy that owns its bytes, for requests that outlive their buffer (MULTI, blocked clients).
+    /// A copy that owns its bytes, and takes no more memory than they do, for requests that outlive their buffer (MULTI, blocked clients).
     pub fn to_owned(&self) -> OwnedArgs {
-        OwnedArgs::from_slices(self.iter())
+        let bytes = self.iter().map(<[u8]>::len).sum();
+        let mut owned =
+            OwnedArgs { buffer: Vec::with_capacity(bytes), spans: Vec::with_capacity(self.len()) };
+        self.iter().for_each(|argument| owned.push(argument));
+        owned
     }
 }
 

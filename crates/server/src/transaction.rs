@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use martlet_command::{Acl, Error, Flags, Group, KeyFlags, KeyPart, Outcome, command};
 use martlet_keyspace::Key;
-use martlet_protocol::request::Args;
+use martlet_protocol::request::{Args, OwnedArgs};
 
 use crate::clients::flag;
 use crate::commands::{Call, ServerCommand, ServerHandler};
@@ -178,16 +178,14 @@ fn watch(call: &mut Call<'_>) -> Outcome {
             // EXEC will fail anyway.
             break;
         }
-        if session.watched.iter().any(|w| w.db == db && w.key == name) {
-            continue;
-        }
         let key = Key::new(name);
         let keys = &mut call.worker.keys;
         let now_ms = keys.now_ms;
         let entry = keys.shard(key.shard()).keys.db(db).get(&key);
         let was_expired = entry.and_then(|e| e.expiry_ms()).is_some_and(|at_ms| at_ms <= now_ms);
-        keys.hooks_mut(&key).watch(db, name, &session.watch_flag, was_expired);
-        session.watched.push(Watched { db, key: name.to_vec() });
+        if keys.hooks_mut(&key).watch(db, name, &session.watch_flag, was_expired) {
+            session.watched.push(Watched { db, key: name.to_vec() });
+        }
     }
     call.connection.info.watching.store(call.connection.session.watched.len(), Ordering::Relaxed);
     call.reply.ok();
@@ -226,7 +224,8 @@ impl Worker {
         }
         let owned = args.to_owned();
         let info = &connection.info;
-        info.multi_bytes.fetch_add(owned.heap_bytes(), Ordering::Relaxed);
+        let bytes = owned.heap_bytes() + size_of::<(usize, OwnedArgs)>();
+        info.multi_bytes.fetch_add(bytes, Ordering::Relaxed);
         transaction.writes |=
             entry.spec.flags.has(Flags::WRITE) || entry.spec.flags.has(Flags::MAY_REPLICATE);
         transaction.grows |= entry.spec.flags.has(Flags::DENYOOM);

@@ -126,13 +126,14 @@ impl Worker {
         info.query_bytes.store(connection.query_bytes(), Ordering::Relaxed);
         info.query_capacity.store(connection.query.capacity(), Ordering::Relaxed);
         let limit = self.config.current().client_query_buffer_limit_bytes.min(QUERY_MAX_BYTES);
-        // What waits for its turn only is bounded by the throttle.
-        if connection.query_bytes() as u64 > limit && !connection.is_ready {
+        // What waits for its turn only is bounded by the throttle; MULTI's queue counts as input that waits.
+        let waiting = if connection.is_ready { 0 } else { connection.query_bytes() };
+        let queued = info.multi_bytes.load(Ordering::Relaxed);
+        if (waiting + queued) as u64 > limit {
             tracing::warn!(
-                "Closing client that reached max query buffer length: id={} addr={} (qbuf={})",
+                "Closing client that reached max query buffer length: id={} addr={} (qbuf={waiting}, multi-mem={queued})",
                 info.id,
-                info.peer,
-                connection.query_bytes()
+                info.peer
             );
             self.shared.stats.query_buffer_disconnections.fetch_add(1, Ordering::Relaxed);
             connection.query = Vec::new();
