@@ -111,15 +111,34 @@ fn check_overlap(prefixes: &[Vec<u8>], existing: &[Vec<u8>]) -> Outcome {
         let end = b"'. Prefixes for a single client must not overlap.";
         Err(Error::Bytes([&text.concat()[..], end].concat()))
     };
-    for (i, prefix) in prefixes.iter().enumerate() {
-        if let Some(other) = existing.iter().find(|other| overlap(other, prefix)) {
-            return refuse(prefix, "an existing", other);
-        }
-        if let Some(other) = prefixes[i + 1..].iter().find(|other| overlap(prefix, other)) {
-            return refuse(prefix, "another provided", other);
-        }
+    let Some((prefix, after)) = first_overlapping(prefixes, existing) else { return Ok(()) };
+    if let Some(other) = existing.iter().find(|other| overlap(other, prefix)) {
+        return refuse(prefix, "an existing", other);
     }
-    Ok(())
+    let other = after.iter().find(|other| overlap(other, prefix));
+    other.map_or(Ok(()), |other| refuse(prefix, "another provided", other))
+}
+
+/// The first of `prefixes` that begins with another one, or with which another begins, and those after it.
+///
+/// In ascending order those that begin with a prefix follow it, so each is compared with the nearest before it that it may begin with.
+fn first_overlapping<'a>(
+    prefixes: &'a [Vec<u8>],
+    existing: &[Vec<u8>],
+) -> Option<(&'a Vec<u8>, &'a [Vec<u8>])> {
+    let existing = existing.iter().map(|prefix| (prefix, usize::MAX));
+    let mut all: Vec<(&Vec<u8>, usize)> = prefixes.iter().zip(0..).chain(existing).collect();
+    all.sort_unstable();
+    let mut first = usize::MAX;
+    let mut around: Vec<(&Vec<u8>, usize)> = Vec::new();
+    for (prefix, index) in all {
+        while around.pop_if(|(outer, _)| !prefix.starts_with(outer)).is_some() {}
+        if let Some((_, outer)) = around.last() {
+            first = first.min(index).min(*outer);
+        }
+        around.push((prefix, index));
+    }
+    prefixes.get(first..)?.split_first()
 }
 
 pub(super) static CACHING: ServerCommand = command("client|caching", 3, caching as ServerHandler)
@@ -212,4 +231,39 @@ fn trackinginfo(call: &mut Call<'_>) -> Outcome {
     reply.array(prefixes.len());
     prefixes.iter().for_each(|prefix| reply.bulk(prefix));
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use martlet_base::random::Random;
+
+    #[test]
+    fn the_first_overlap_is_that_of_all_pairs() {
+        let mut random = Random::seeded(11);
+        let mut some = |most: u64| -> Vec<Vec<u8>> {
+            let mut one = || (0..random.below(7)).map(|_| b'a' + random.below(3) as u8).collect();
+            (0..most).map(|_| one()).collect()
+        };
+        for round in 0..2_000 {
+            let (prefixes, mut existing) = (some(round % 6), some(round % 4));
+            let overlap = |a: &Vec<u8>, b: &Vec<u8>| a.starts_with(b) || b.starts_with(a);
+            // Those that a client has do not overlap.
+            while let Some(at) = (1..existing.len())
+                .find(|&at| existing[..at].iter().any(|other| overlap(other, &existing[at])))
+            {
+                existing.remove(at);
+            }
+            let expected = (0..prefixes.len()).find(|&at| {
+                let others = prefixes.iter().enumerate().filter(|(other, _)| *other != at);
+                others.map(|(_, other)| other).chain(&existing).any(|other| overlap(other, &prefixes[at]))
+            });
+            let found = first_overlapping(&prefixes, &existing);
+            assert_eq!(
+                found.map(|(_, after)| prefixes.len() - after.len() - 1),
+                expected,
+                "{prefixes:?} {existing:?}"
+            );
+        }
+    }
 }
