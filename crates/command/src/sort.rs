@@ -309,6 +309,9 @@ fn answer(ctx: &mut Context<'_>, request: &Request<'_>, items: &[Item<'_>]) {
             let value = resolve(ctx.keys, pattern, &item.element);
             ctx.reply.bulk_or_null(value.as_deref());
         }
+        if ctx.reply.is_full() {
+            break;
+        }
     }
 }
 

@@ -20,6 +20,7 @@ mod walk;
 
 pub use dump::{IGNORES_CHECKSUMS, decoding_limits, encodable, encodable_text, encodable_value, into_value};
 pub use object::memory_usage;
+pub use transfer::database;
 pub(crate) use walk::parse_cursor;
 
 /// The family.

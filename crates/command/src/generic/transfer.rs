@@ -1,5 +1,6 @@
 //! Keys that change their name or database: RENAME, COPY, MOVE.
 
+use martlet_base::number::parse_i64;
 use martlet_engine::{EventClass, Keys};
 use martlet_keyspace::Key;
 
@@ -76,7 +77,7 @@ pub(super) static MOVE: Command<Handler> = command("move", 3, move_key as Handle
     .doc(Group::Generic, "1.0.0", "O(1)", "Moves a key to another database if it does not exist there.");
 
 fn move_key(ctx: &mut Context<'_>) -> Outcome {
-    let to_db = database(ctx, 2)?;
+    let to_db = database(ctx.arg(2), ctx.settings.databases)?;
     let from_db = ctx.keys.db;
     if to_db == from_db {
         return Err(SAME_OBJECT);
@@ -96,14 +97,17 @@ fn move_key(ctx: &mut Context<'_>) -> Outcome {
     Ok(())
 }
 
-/// A database's number.
-fn database(ctx: &Context<'_>, index: usize) -> Result<usize, Error> {
-    let number = ctx.int(index)?;
+/// A database's number, of which there are `databases`.
+///
+/// # Errors
+/// Redis' three texts for what is no integer, none of 32 bits, or no database.
+pub fn database(text: &[u8], databases: usize) -> Result<usize, Error> {
+    let number = parse_i64(text).ok_or(Error::NotInteger)?;
     if i32::try_from(number).is_err() {
         let text = format!("ERR value is out of range, value must between {} and {}", i32::MIN, i32::MAX);
         return Err(Error::Text(text));
     }
-    let db = usize::try_from(number).ok().filter(|db| *db < ctx.settings.databases);
+    let db = usize::try_from(number).ok().filter(|db| *db < databases);
     db.ok_or(Error::Fixed("ERR DB index is out of range"))
 }
 
@@ -130,7 +134,7 @@ fn copy(ctx: &mut Context<'_>) -> Outcome {
             replace = true;
         } else if ctx.is(index, "db") && index + 1 < ctx.argc() {
             index += 1;
-            to_db = database(ctx, index)?;
+            to_db = database(ctx.arg(index), ctx.settings.databases)?;
         } else {
             return Err(Error::Syntax);
         }

@@ -73,7 +73,8 @@ fn lcs(ctx: &mut Context<'_>) -> Outcome {
         let text = "ERR Insufficient memory, transient memory for LCS exceeds proto-max-bulk-len";
         return Err(Error::Fixed(text));
     }
-    let lengths = Lengths::new(a, b);
+    let no_room = Error::Fixed("ERR Insufficient memory, failed allocating transient memory for LCS");
+    let lengths = Lengths::new(a, b).ok_or(no_room)?;
     let total = lengths.at(a.len(), b.len());
     if options.idx {
         write_matches(ctx.reply, &options, &lengths.matches(a, b), total);
@@ -100,9 +101,12 @@ struct Match {
 }
 
 impl Lengths {
-    fn new(a: &[u8], b: &[u8]) -> Lengths {
+    /// `None` if there is not the memory for it.
+    fn new(a: &[u8], b: &[u8]) -> Option<Lengths> {
         let width = b.len() + 1;
-        let mut cells = vec![0u32; (a.len() + 1) * width];
+        let mut cells = Vec::new();
+        cells.try_reserve_exact((a.len() + 1).checked_mul(width)?).ok()?;
+        cells.resize((a.len() + 1) * width, 0u32);
         let mut rows = cells.chunks_exact_mut(width);
         let mut above: &mut [u32] = rows.next().unwrap_or(&mut []);
         for (&x, row) in a.iter().zip(rows) {
@@ -113,7 +117,7 @@ impl Lengths {
             }
             above = row;
         }
-        Lengths { cells, width }
+        Some(Lengths { cells, width })
     }
 
     /// The length for the first `i` bytes of one string and the first `j` of the other.

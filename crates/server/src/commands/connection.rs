@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use martlet_base::number::parse_i64;
+use martlet_command::generic::database;
 use martlet_command::{Acl, Error, Flags, Group, Outcome, command};
 
 use super::{Call, ServerCommand, ServerHandler};
@@ -52,12 +53,9 @@ static SELECT: ServerCommand = command("select", 2, select as ServerHandler)
     .doc(Group::Connection, "1.0.0", "O(1)", "Changes the database of the connection.");
 
 fn select(call: &mut Call<'_>) -> Outcome {
-    let index = parse_i64(call.arg(1)).filter(|i| i32::try_from(*i).is_ok()).ok_or(Error::NotInteger)?;
-    if index < 0 || index as usize >= call.worker.settings.databases {
-        return Err(Error::Fixed("ERR DB index is out of range"));
-    }
-    call.connection.session.db = index as usize;
-    call.connection.info.db.store(index as usize, Ordering::Relaxed);
+    let index = database(call.arg(1), call.worker.settings.databases)?;
+    call.connection.session.db = index;
+    call.connection.info.db.store(index, Ordering::Relaxed);
     call.reply.ok();
     Ok(())
 }
