@@ -28,16 +28,13 @@ pub static COMMANDS: &[&Command<Handler>] = &[&SORT, &SORT_RO];
 
 const CATEGORIES: Acl = Acl::SET.with(Acl::SORTED_SET).with(Acl::LIST).with(Acl::DANGEROUS);
 const SOURCE: KeyPart = KeyPart::one(1, KeyFlags::RO.with(KeyFlags::ACCESS));
-const PATTERNS: KeyPart = KeyPart {
-    begin: Begin::Unknown,
-    find: Find::Unknown,
-    flags: KeyFlags::RO.with(KeyFlags::ACCESS).with(KeyFlags::INCOMPLETE),
-};
+const PATTERNS: KeyPart =
+    KeyPart { begin: Begin::Unknown, find: Find::Unknown, flags: KeyFlags::RO.with(KeyFlags::ACCESS) };
 const DESTINATION: KeyPart = KeyPart {
     // The last one counts.
     begin: Begin::Keyword("STORE", -2),
     find: Find::Range { last: 0, step: 1, limit: 0 },
-    flags: KeyFlags::OW.with(KeyFlags::UPDATE).with(KeyFlags::INCOMPLETE),
+    flags: KeyFlags::OW.with(KeyFlags::UPDATE),
 };
 
 static SORT: Command<Handler> = command("sort", -2, sort as Handler)

@@ -84,7 +84,7 @@ bits! {
         /// Allowed before authentication.
         NO_AUTH = 13, "no_auth";
         /// May be sent to replicas although it does not write.
-        MAY_REPLICATE = 14, "may_replicate";
+        MAY_REPLICATE = 14, "";
         /// Valid without any key although it takes keys.
         NO_MANDATORY_KEYS = 15, "no_mandatory_keys";
         /// Not while data is loaded asynchronously.

@@ -86,8 +86,7 @@ impl Conditions {
             } else if ctx.is(index, "lt") {
                 conditions.earlier = true;
             } else {
-                let option = String::from_utf8_lossy(ctx.arg(index));
-                return Err(Error::Text(format!("ERR Unsupported option {option}")));
+                return Err(Error::quoting("ERR Unsupported option ", ctx.arg(index), ""));
             }
         }
         if conditions.none && (conditions.some || conditions.later || conditions.earlier) {

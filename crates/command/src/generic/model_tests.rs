@@ -164,9 +164,10 @@ impl Model {
             Op::GetRange(key, start, end) => {
                 let text = self.text(*key);
                 let len = text.len() as i64;
-                let at = |index: i64| if index < 0 { index + len } else { index };
+                let at = |index: i64| if index < 0 { (index + len).max(0) } else { index };
+                let crossed = *start < 0 && *end < 0 && start > end;
                 let part: Vec<u8> = (at(*start)..=at(*end))
-                    .filter(|_| at(*end) >= 0)
+                    .filter(|_| !crossed)
                     .filter_map(|i| text.get(usize::try_from(i).ok()?).copied())
                     .collect();
                 let request = words(&["GETRANGE", &name(key), &start.to_string(), &end.to_string()]);

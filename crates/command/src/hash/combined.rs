@@ -193,8 +193,7 @@ impl<'a> SetOptions<'a> {
                 }
                 if_exist = Some(ctx.is(index, "fxx"));
             } else if index < ctx.argc() {
-                let word = String::from_utf8_lossy(ctx.arg(index));
-                return Err(Error::Text(format!("ERR unknown argument: {word}")));
+                return Err(Error::quoting("ERR unknown argument: ", ctx.arg(index), ""));
             } else {
                 return Err(arity);
             }

@@ -6,7 +6,7 @@ use martlet_keyspace::Key;
 use martlet_protocol::request::Args;
 use martlet_types::hash::{Hash, NO_EXPIRY};
 
-use super::{BY_FIELDS, READS_FAST, RO_ACCESS, RW_UPDATE, WRITES_FAST, delete_if_empty, is_misindexed, note};
+use super::{BY_FIELDS, READS_FAST, RO_ACCESS, RW_UPDATE, delete_if_empty, is_misindexed, note};
 use crate::Handler;
 use crate::context::Context;
 use crate::error::{Error, Outcome};
@@ -105,8 +105,11 @@ impl Condition {
     }
 }
 
+/// Setting a time is not refused for want of memory.
+const EXPIRES: Flags = Flags::WRITE.with(Flags::FAST);
+
 pub(super) static HEXPIRE: Command<Handler> = command("hexpire", -6, hexpire as Handler)
-    .flags(WRITES_FAST)
+    .flags(EXPIRES)
     .keys(RW_UPDATE)
     .acl(Acl::HASH)
     .doc(Group::Hash, "7.4.0", BY_FIELDS, "Sets after how many seconds fields of a hash expire.");
@@ -116,7 +119,7 @@ fn hexpire(ctx: &mut Context<'_>) -> Outcome {
 }
 
 pub(super) static HPEXPIRE: Command<Handler> = command("hpexpire", -6, hpexpire as Handler)
-    .flags(WRITES_FAST)
+    .flags(EXPIRES)
     .keys(RW_UPDATE)
     .acl(Acl::HASH)
     .doc(Group::Hash, "7.4.0", BY_FIELDS, "Sets after how many milliseconds fields of a hash expire.");
@@ -126,7 +129,7 @@ fn hpexpire(ctx: &mut Context<'_>) -> Outcome {
 }
 
 pub(super) static HEXPIREAT: Command<Handler> = command("hexpireat", -6, hexpireat as Handler)
-    .flags(WRITES_FAST)
+    .flags(EXPIRES)
     .keys(RW_UPDATE)
     .acl(Acl::HASH)
     .doc(Group::Hash, "7.4.0", BY_FIELDS, "Sets at which Unix time, in seconds, fields of a hash expire.");
@@ -136,7 +139,7 @@ fn hexpireat(ctx: &mut Context<'_>) -> Outcome {
 }
 
 pub(super) static HPEXPIREAT: Command<Handler> =
-    command("hpexpireat", -6, hpexpireat as Handler).flags(WRITES_FAST).keys(RW_UPDATE).acl(Acl::HASH).doc(
+    command("hpexpireat", -6, hpexpireat as Handler).flags(EXPIRES).keys(RW_UPDATE).acl(Acl::HASH).doc(
         Group::Hash,
         "7.4.0",
         BY_FIELDS,

@@ -112,15 +112,13 @@ fn getrange(ctx: &mut Context<'_>) -> Outcome {
     let value = ctx.keys.read_str(&key)?;
     let bytes = value.map_or(&[][..], |value| value.bytes(&mut buffer));
     let len = bytes.len() as i64;
-    let start = if start < 0 { start + len } else { start };
-    let end = if end < 0 { end + len } else { end };
-    if start >= len || end < 0 || start > end {
-        ctx.reply.bulk(b"");
-        return Ok(());
-    }
-    // Both are within 0..len now.
-    let (start, end) = (start.max(0) as usize, end.min(len - 1) as usize);
-    ctx.reply.bulk(bytes.get(start..=end).unwrap_or(&[]));
+    let from_end = |at: i64| if at < 0 { (at + len).max(0) } else { at };
+    // An end before the first byte counts as this one, unless start is behind it.
+    let covered = match start < 0 && end < 0 && start > end {
+        true => None,
+        false => bytes.get(from_end(start) as usize..=from_end(end).min(len - 1) as usize),
+    };
+    ctx.reply.bulk(covered.unwrap_or(&[]));
     Ok(())
 }
 
