@@ -70,10 +70,12 @@ fn subcommand_error(what: &str, args: &Args<'_>) -> Error {
 }
 
 fn subcommand_exists(_: &Worker, _: &Connection, entry: &Entry, args: &Args<'_>) -> Outcome {
-    if !entry.subcommands.is_empty() && matches!(entry.run, Run::Nothing) && args.len() > 1 {
-        return Err(unknown_subcommand(entry, args));
-    }
-    Ok(())
+    if names_command(entry, args) { Ok(()) } else { Err(unknown_subcommand(entry, args)) }
+}
+
+/// Whether the words name the entry, and not a subcommand that its container lacks.
+pub fn names_command(entry: &Entry, args: &Args<'_>) -> bool {
+    entry.subcommands.is_empty() || !matches!(entry.run, Run::Nothing) || args.len() < 2
 }
 
 fn arity(worker: &Worker, _: &Connection, entry: &Entry, args: &Args<'_>) -> Outcome {
@@ -201,7 +203,7 @@ fn not_monitoring(_: &Worker, connection: &Connection, entry: &Entry, _: &Args<'
 
 /// Commands that run at once inside MULTI.
 pub fn runs_inside_multi(entry: &Entry) -> bool {
-    matches!(entry.spec.name, "exec" | "discard" | "multi" | "watch" | "quit" | "reset")
+    matches!(entry.spec.full_name, "exec" | "discard" | "multi" | "watch" | "quit" | "reset")
 }
 
 /// Commands to which CLIENT NO-TOUCH means nothing: TOUCH, which is there to touch, and OBJECT, which never does.

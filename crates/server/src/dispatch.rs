@@ -59,6 +59,16 @@ impl Worker {
 
     #[cold]
     fn unknown_command(&mut self, connection: &mut Connection, reply: &mut Reply, args: &Args<'_>) {
+        if [b"host:".as_slice(), b"post"].iter().any(|word| args.at(0).eq_ignore_ascii_case(word)) {
+            tracing::warn!(
+                "Possible SECURITY ATTACK detected: a POST or Host: line of HTTP came from {}. Connection aborted.",
+                connection.info.peer
+            );
+            reply.truncate(0);
+            connection.discard_output();
+            connection.closing = true;
+            return;
+        }
         let error = checks::unknown_command(args);
         self.reject(connection, reply, None, &error);
     }
@@ -79,7 +89,11 @@ impl Worker {
         }
         connection.info.last_command.store(entry.told_as + 1, Ordering::Relaxed);
         if let Err(error) = checks::before(self, connection, entry, args) {
-            self.reject(connection, reply, Some(entry), &error);
+            if entry.spec.name == "exec" {
+                // MONITOR shows the end of the transaction even so.
+                self.feed_monitors(connection, entry, args);
+            }
+            self.reject(connection, reply, checks::names_command(entry, args).then_some(entry), &error);
             self.apply_reply_mode(connection, reply, entry, begin);
             return;
         }

@@ -10,7 +10,7 @@ use martlet_base::number::parse_i64;
 use martlet_command::{Acl, Error, Flags, Group, Outcome, command, container};
 
 use super::connection::{INVALID_NAME, is_valid_name};
-use super::{Call, ServerCommand, ServerHandler};
+use super::{Call, ServerCommand, ServerHandler, wrong_subcommand_arguments};
 use crate::clients::flag;
 use crate::connection::{ReplyMode, special};
 use crate::shared::{Mail, lock};
@@ -189,7 +189,7 @@ fn unblock(call: &mut Call<'_>) -> Outcome {
         4 if call.is(3, "timeout") => false,
         4 if call.is(3, "error") => true,
         4 => return Err(Error::Fixed("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR")),
-        _ => return Err(Error::Arity("client|unblock")),
+        _ => return Err(wrong_subcommand_arguments(call)),
     };
     let id = call.int(2)?;
     let client = call.worker.shared.clients.get(id as u64);
@@ -216,7 +216,7 @@ fn pause(call: &mut Call<'_>) -> Outcome {
         4 if call.is(3, "all") => true,
         4 if call.is(3, "write") => false,
         4 => return Err(Error::Fixed("ERR CLIENT PAUSE mode must be WRITE or ALL")),
-        _ => return Err(Error::Arity("client|pause")),
+        _ => return Err(wrong_subcommand_arguments(call)),
     };
     let milliseconds =
         parse_i64(call.arg(2)).ok_or(Error::Fixed("ERR timeout is not an integer or out of range"))?;

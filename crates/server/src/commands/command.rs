@@ -100,7 +100,11 @@ fn write_info(reply: &mut Reply, registry: &Registry, name: &[u8], entry: &Entry
     tips.iter().for_each(|tip| reply.bulk(tip.as_bytes()));
     reply.set(spec.keys.len());
     spec.keys.iter().for_each(|part| write_key_part(reply, part));
-    reply.set(entry.told_subcommands().len());
+    // As in Redis, an array if there are any.
+    match entry.told_subcommands().len() {
+        0 => reply.set(0),
+        count => reply.array(count),
+    }
     for &id in entry.told_subcommands() {
         let sub = &registry.entries()[id];
         write_info(reply, registry, sub.spec.full_name.as_bytes(), sub);
@@ -377,9 +381,14 @@ fn getkeysandflags(call: &mut Call<'_>) -> Outcome {
 fn find_keys<'a>(call: &Call<'a>) -> Result<(Args<'a>, Vec<(usize, KeyFlags)>), Error> {
     let args = call.args.from(2);
     let registry = call.worker.shared.registry;
+    let invalid = Error::Fixed("ERR Invalid command specified");
     let Some(entry) = registry.resolve(&args) else {
-        return Err(Error::Fixed("ERR Invalid command specified"));
+        return Err(invalid);
     };
+    // What resolves to a container names none of its subcommands.
+    if !entry.subcommands.is_empty() && args.len() > 1 {
+        return Err(invalid);
+    }
     if entry.spec.keys.is_empty() {
         return Err(Error::Fixed("ERR The command has no key arguments"));
     }

@@ -51,7 +51,7 @@ fn set(call: &mut Call<'_>) -> Outcome {
         is_local: call.connection.is_local(),
         is_loading: call.worker.shared.persistence.is_loading(),
     };
-    call.worker.shared.config.set(&pairs, setter).map_err(|error| Error::Text(error.to_string()))?;
+    call.worker.shared.config.set(&pairs, setter).map_err(|error| Error::Bytes(error.reply()))?;
     // What this client sends next runs under the new configuration, even within this batch.
     call.worker.follow_config();
     if let Err(why) = call.worker.follow_appendonly() {

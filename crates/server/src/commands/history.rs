@@ -50,6 +50,7 @@ const HISTORY: &[(&str, &[Change])] = &[
             ("7.0.3", "Field `ssub`."),
             ("7.2.0", "Fields `lib-name` and `lib-ver`."),
             ("7.4.0", "Field `watch`."),
+            ("8.0.0", "Field `io-thread`."),
         ],
     ),
     ("client|pause", &[("6.2.0", "Argument `mode`, and with it `WRITE`.")]),

@@ -3,7 +3,7 @@
 use martlet_base::number::parse_i64;
 use martlet_command::{Acl, Error, Flags, Group, Outcome, command, container};
 
-use super::{Call, ServerCommand, ServerHandler};
+use super::{Call, ServerCommand, ServerHandler, wrong_subcommand_arguments};
 use crate::latency::EventSeries;
 use crate::stats::{bucket_top_ns, command_totals};
 
@@ -32,7 +32,7 @@ fn slowlog_get(call: &mut Call<'_>) -> Outcome {
             Some(count @ 0..) => Some(count as usize),
             _ => return Err(Error::Fixed("ERR count should be greater than or equal to -1")),
         },
-        _ => return Err(Error::Arity("slowlog|get")),
+        _ => return Err(wrong_subcommand_arguments(call)),
     };
     let entries = call.worker.shared.slowlog.get(count);
     let reply = &mut *call.reply;

@@ -137,6 +137,10 @@ pub(super) const OUTPUT_LIMITS: [OutputLimit; 3] = [
 impl Value for [OutputLimit; 3] {
     fn parse(words: &[&[u8]], previous: &Self, _: bool, _: &Kind) -> Result<Self, String> {
         let mut limits = *previous;
+        // An empty text changes nothing.
+        if let [[]] = words {
+            return Ok(limits);
+        }
         if !words.len().is_multiple_of(4) {
             return Err("Wrong number of arguments in buffer limit configuration.".into());
         }

@@ -78,8 +78,8 @@ pub(super) fn parse_list(call: &Call<'_>) -> Result<Filter, Error> {
         4 if call.is(2, "type") => filter.kind = Some(client_type(call, 3)?),
         4.. if call.is(2, "id") => {
             let ids = (3..call.argc()).map(|i| {
-                let id = parse_i64(call.arg(i)).filter(|id| *id > 0);
-                id.map(|id| id as u64).ok_or(Error::Fixed("ERR Invalid client ID"))
+                // Nobody has an id below 1.
+                parse_i64(call.arg(i)).map(|id| id as u64).ok_or(Error::Fixed("ERR Invalid client ID"))
             });
             filter.ids = Some(ids.collect::<Result<_, _>>()?);
         }

@@ -50,7 +50,8 @@ pub(super) fn line(worker: &Worker, client: &ClientInfo) -> Vec<u8> {
     out.extend(&details.lib_version);
     out.extend(
         format!(
-            " tot-net-in={} tot-net-out={} tot-cmds={}",
+            " io-thread={} tot-net-in={} tot-net-out={} tot-cmds={}",
+            client.thread,
             client.net_input_bytes.load(Relaxed),
             client.net_output_bytes.load(Relaxed),
             client.commands.load(Relaxed)
