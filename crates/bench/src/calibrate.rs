@@ -120,8 +120,10 @@ fn run_beside(
 /// Runs all checks; gives the exit code.
 pub fn main(arguments: &[String]) -> i32 {
     if !arguments.is_empty() {
-        println!("Usage: martlet bench calibrate\n\nTests the tool against responders of known behaviour.");
-        return i32::from(arguments.first().is_none_or(|a| a != "--help"));
+        return crate::cli::usage(
+            arguments,
+            "Usage: martlet bench calibrate\n\nTests the tool against responders of known behaviour.",
+        );
     }
     match checks() {
         Err(error) => {

@@ -52,3 +52,17 @@ fn raise_file_limit() {
         }
     }
 }
+
+/// Shows how a tool is called, to whoever asks or has typed something else; gives the exit code.
+pub fn usage(arguments: &[String], help: &str) -> i32 {
+    match arguments {
+        [asked] if asked == "--help" => {
+            println!("{help}");
+            0
+        }
+        arguments => {
+            eprintln!("Invalid option \"{}\" or option argument missing\n\n{help}", arguments.join(" "));
+            1
+        }
+    }
+}

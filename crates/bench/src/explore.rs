@@ -147,7 +147,7 @@ fn target(text: &str) -> Result<Target, String> {
             .ok_or_else(bad)?,
     };
     let limit = limit.trim_start_matches('=').trim();
-    if limit.ends_with(|c: char| c.is_ascii_digit()) {
+    if crate::cli::options::lacks_unit(limit) {
         return Err(format!("--slo: '{text}' needs a unit, as in '{text}ms'"));
     }
     let limit = crate::cli::options::duration(limit).map_err(|_| bad())?;

@@ -185,6 +185,10 @@ pub fn pause_until(instant: Instant) {
     }
 }
 
+const HELP: &str = "Usage: martlet bench null [-p PORT]
+
+Answers +OK to every request; stops with Ctrl-C. Default port 6390.";
+
 /// `martlet bench null [-p PORT]`: serves until it is ended.
 pub fn main(arguments: &[String]) -> i32 {
     let port = match arguments {
@@ -196,12 +200,7 @@ pub fn main(arguments: &[String]) -> i32 {
                 return 1;
             }
         },
-        _ => {
-            println!(
-                "Usage: martlet bench null [-p PORT]\n\nAnswers +OK to every request; stops with Ctrl-C. Default port 6390."
-            );
-            return i32::from(arguments.first().is_none_or(|a| a != "--help"));
-        }
+        arguments => return crate::cli::usage(arguments, HELP),
     };
     match serve(port, Behaviour::default()) {
         Ok(port) => println!("null responder on 127.0.0.1:{port}"),

@@ -326,5 +326,11 @@ fn bad_arguments_are_named_before_anything_is_sent() {
         .expect("runs");
     assert_eq!(output.status.code(), Some(1));
     assert!(said(&output).contains("Invalid command: placeholder {key foo 5}: unknown distribution 'foo'"));
+    for tool in ["null", "calibrate"] {
+        let output =
+            Command::new(env!("CARGO_BIN_EXE_martlet-bench")).args([tool, "--foo"]).output().expect("runs");
+        assert_eq!(output.status.code(), Some(1), "{tool}");
+        assert!(said(&output).contains("Invalid option \"--foo\""), "{}", said(&output));
+    }
     assert_eq!(stub.served.load(Ordering::SeqCst), 0, "nothing was sent");
 }

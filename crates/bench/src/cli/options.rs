@@ -2,6 +2,7 @@
 //! Parser and help are derived from it.
 
 pub use super::settings::Settings;
+use crate::cost::process_cpu;
 use crate::plan::{MAX_CONNECTIONS, MAX_DATA_BYTES, MAX_PIPELINE, MAX_THREADS};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -67,6 +68,11 @@ pub fn duration(text: &str) -> Result<Duration, String> {
         Ok(value) if value >= 0.0 && value * factor < 1e8 => Ok(Duration::from_secs_f64(value * factor)),
         _ => Err(format!("'{text}' is not a duration")),
     }
+}
+
+/// Whether a duration would be taken as seconds where they are hardly meant.
+pub fn lacks_unit(text: &str) -> bool {
+    text.ends_with(|c: char| c.is_ascii_digit())
 }
 
 /// `0,2-4` as 0, 2, 3, 4.
@@ -457,7 +463,11 @@ static OPTIONS: &[Option_] = &[
         "--spin",
         "TIME",
         |s, v| {
-            s.spin = Some(duration(v)?);
+            let spin = duration(v)?;
+            if !spin.is_zero() && lacks_unit(v) {
+                return Err(format!("'{v}' needs a unit, as in '{v}us'"));
+            }
+            s.spin = Some(spin);
             Ok(())
         },
         "open loop: poll instead of sleeping this long before a request is due (60us, at most a quarter of the gap)",
@@ -588,7 +598,11 @@ static OPTIONS: &[Option_] = &[
         "--server-pid",
         "PID",
         |s, v| {
-            s.server_pid = Some(number(v)?);
+            let pid = number(v)?;
+            if process_cpu(pid).is_none() {
+                return Err(format!("there is no process {pid} on this machine"));
+            }
+            s.server_pid = Some(pid);
             Ok(())
         },
         "process to charge, when INFO does not tell",
@@ -791,6 +805,8 @@ mod tests {
             ("--replay f --rate 5", "--rate means nothing with --replay"),
             ("--verify --rate 5", "--rate means nothing with --verify"),
             ("--hot-key --rate 5", "--rate means nothing with --hot-key"),
+            ("--rate 5 --spin 5 get", "--spin: '5' needs a unit, as in '5us'"),
+            ("--server-pid 0 get", "--server-pid: there is no process 0 on this machine"),
             ("--verify --hot-key", "--verify and --hot-key are runs of different kinds"),
             ("--hot-key GET k", "both say what is sent"),
             ("--workload f --replay g", "--workload and --replay both say what is sent"),
