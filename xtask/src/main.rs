@@ -9,6 +9,7 @@ mod crash;
 mod docs;
 mod durability;
 mod fuzz;
+mod miri;
 mod python;
 mod report_page;
 mod run;
@@ -47,6 +48,8 @@ enum Chore {
     Ci,
     /// Fuzz targets: their seeds on the stable toolchain, then libFuzzer.
     Fuzz(fuzz::Options),
+    /// Unit tests of the crates with unsafe code, under Miri.
+    Miri(miri::Options),
     /// That the server takes load and the measuring tools run.
     BenchSmoke,
     /// Server CPU per request and memory, against a peer.
@@ -79,6 +82,7 @@ fn main() {
         Chore::Docs => docs::check(),
         Chore::Ci => ci::run(),
         Chore::Fuzz(options) => fuzz::run(&options),
+        Chore::Miri(options) => miri::run(&options),
         Chore::BenchSmoke => ci::bench_smoke(),
         Chore::BenchCost(options) => cost::run(&options),
         Chore::BenchReport(options) => report_page::run(&options),

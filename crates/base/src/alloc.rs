@@ -154,6 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[cfg_attr(miri, ignore = "calls the allocator, which is C")]
     fn blocks_are_aligned() {
         for size in 1..3000 {
             for align in [1, 2, 4, 8, 16, 32, 64, 4096] {

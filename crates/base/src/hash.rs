@@ -52,6 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[cfg_attr(miri, ignore = "takes too long")]
     fn equal_bytes_hash_alike_and_bits_spread() {
         let mut low = [0u32; 16];
         let mut high = [0u32; 16];

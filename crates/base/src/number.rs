@@ -6,7 +6,8 @@
 
 mod long_double;
 mod scan;
-#[cfg(test)]
+// They ask C, which Miri cannot run; there is no unsafe code here.
+#[cfg(all(test, not(miri)))]
 mod tests;
 
 pub use long_double::LongDouble;

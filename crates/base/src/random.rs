@@ -61,6 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[cfg_attr(miri, ignore = "takes too long")]
     fn below_covers_its_range_evenly() {
         let mut random = Random::seeded(7);
         let mut counts = [0u32; 10];

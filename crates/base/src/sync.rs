@@ -122,6 +122,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "takes too long")]
     fn excludes_with_more_threads_than_cores() {
         let lock = RawLock::new();
         let counter = std::sync::atomic::AtomicU64::new(0);

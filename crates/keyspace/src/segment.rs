@@ -436,6 +436,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[cfg_attr(miri, ignore = "takes too long")]
     fn tags_are_found_as_slot_by_slot() {
         let mut random = martlet_base::random::Random::seeded(3);
         for _ in 0..20_000 {

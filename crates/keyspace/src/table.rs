@@ -447,6 +447,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "takes too long")]
     fn keys_that_collide_do_not_grow_the_directory_and_are_all_found() {
         let mut table = Table::new();
         let keys: Vec<String> = (0..3000).map(|i| i.to_string()).collect();
@@ -480,6 +481,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "takes too long")]
     fn a_table_that_shrinks_gives_its_directory_back() {
         let hash = |key: &[u8]| martlet_base::hash::hash_bytes(key);
         let mut table = Table::new();
@@ -537,6 +539,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "takes too long")]
     fn unspread_turns_spread_back() {
         for i in 0..10_000u64 {
             let hash = i.wrapping_mul(0x9E37_79B9_7F4A_7C15);
@@ -548,6 +551,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "takes too long")]
     fn a_table_made_out_ahead_is_what_it_comes_to() {
         use martlet_base::hash::hash_bytes;
         let late = Plan::new(1_000_000);

@@ -130,9 +130,9 @@ fn check(db: &Db, model: &HashMap<Vec<u8>, (Vec<u8>, Option<i64>)>) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 1 } else { 64 }))]
     #[test]
-    fn behaves_as_a_map(ops in proptest::collection::vec(op(200), 1..400)) {
+    fn behaves_as_a_map(ops in proptest::collection::vec(op(200), 1..if cfg!(miri) { 60 } else { 400 })) {
         let mut db = Db::default();
         let mut model = HashMap::new();
         for op in ops {
@@ -142,6 +142,7 @@ proptest! {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "takes too long")]
     fn a_scan_returns_all_that_is_present_throughout(
         initial in 0u32..2000, want in 1usize..50, churn in proptest::collection::vec((any::<bool>(), 0u32..5000), 0..3000),
     ) {
@@ -175,6 +176,7 @@ proptest! {
 
     /// Between the calls nearly all keys go, so that segments are joined under the cursor, and come back.
     #[test]
+    #[cfg_attr(miri, ignore = "takes too long")]
     fn a_scan_returns_what_stays_while_the_table_shrinks_and_grows(
         keys in 300u32..2500, stays_in in 2u32..40, want in 10usize..150, steps in proptest::collection::vec(0usize..300, 1..20),
     ) {
@@ -211,6 +213,7 @@ proptest! {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "takes too long")]
 fn many_keys_come_and_go() {
     let mut db = Db::default();
     for i in 0..50_000u32 {
@@ -234,6 +237,7 @@ fn many_keys_come_and_go() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "takes too long")]
 fn every_key_is_as_likely_to_be_picked() {
     const KEYS: usize = 700;
     const PICKS: usize = 140_000;

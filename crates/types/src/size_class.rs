@@ -72,6 +72,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "takes too long")]
     fn each_class_is_the_smallest_that_fits() {
         for bytes in 1..100_000 {
             let class = class_of(bytes);

@@ -390,6 +390,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "takes too long")]
     fn power_takes_only_what_was_not_synchronised() {
         let (at, left) = (directory("from"), directory("into"));
         std::fs::write(at.join("x"), "old").unwrap();

@@ -153,16 +153,19 @@ fn run(ops: Vec<Op>, limits: HashLimits) {
     pinned.iter().for_each(|(hash, model)| check(hash, model, now_ms, &mut random));
 }
 
+/// Most steps of a random test.
+const STEPS: usize = if cfg!(miri) { 10 } else { 80 };
+
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 1 } else { 64 }))]
 
     #[test]
-    fn agrees_with_model(ops in prop::collection::vec(op(), 1..80)) {
+    fn agrees_with_model(ops in prop::collection::vec(op(), 1..STEPS)) {
         run(ops, HashLimits::default());
     }
 
     #[test]
-    fn agrees_with_model_at_small_limits(ops in prop::collection::vec(op(), 1..80)) {
+    fn agrees_with_model_at_small_limits(ops in prop::collection::vec(op(), 1..STEPS)) {
         run(ops, SMALL);
     }
 }
@@ -177,6 +180,7 @@ fn filled(fields: usize) -> Hash {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "takes too long")]
 fn encodings_are_those_of_redis() {
     assert_eq!(filled(512).encoding(), "listpack");
     assert_eq!(filled(513).encoding(), "hashtable");
@@ -218,6 +222,7 @@ fn an_expiry_time_makes_a_listpackex() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "takes too long")]
 fn many_fields_expire_in_slices() {
     let mut hash = filled(20_000);
     for i in 0..20_000 {

@@ -175,7 +175,7 @@ impl Pair {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 2 } else { 96 }))]
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 1 } else { 96 }))]
 
     #[test]
     fn behaves_as_a_queue(ops in prop::collection::vec(op(), 0..if cfg!(miri) { 20 } else { 150 })) {
@@ -254,6 +254,7 @@ fn long_lists_keep_every_index() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "takes too long")]
 fn a_write_after_a_pin_copies_a_path_only() {
     let mut list = numbers(100_000);
     let pin = list.clone();
@@ -270,6 +271,7 @@ fn a_write_after_a_pin_copies_a_path_only() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "takes too long")]
 fn inserting_at_one_place_fills_its_chunks() {
     let mut list = numbers(1000);
     for _ in 0..20_000 {
@@ -280,6 +282,7 @@ fn inserting_at_one_place_fills_its_chunks() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "takes too long")]
 fn removing_most_elements_gives_memory_back() {
     let mut list: List = (0..100_000).map(|int| if int % 100 == 0 { int } else { -1 }).collect();
     let before = list.heap_bytes();
@@ -299,6 +302,7 @@ fn small_lists_are_one_block_again() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "takes too long")]
 fn debris_is_freed_in_slices() {
     let mut list = numbers(100_000);
     let pin = list.clone();

@@ -123,7 +123,7 @@ fn apply(packed: &mut Packed, model: &mut Vec<Vec<u8>>, op: Op) {
 
 proptest! {
     #[test]
-    fn behaves_as_a_vector(ops in prop::collection::vec(op(), 0..120)) {
+    fn behaves_as_a_vector(ops in prop::collection::vec(op(), 0..if cfg!(miri) { 20 } else { 120 })) {
         let (mut packed, mut model) = (Packed::new(), Vec::new());
         for op in ops {
             apply(&mut packed, &mut model, op);
@@ -155,6 +155,7 @@ fn ten_small_fields_take_one_byte_each_beside_their_text() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "takes too long")]
 fn room_ends_at_the_limits() {
     let mut packed = Packed::new();
     assert!(packed.has_room(1, Packed::MAX_BYTES - 5));
@@ -168,6 +169,7 @@ fn room_ends_at_the_limits() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "takes too long")]
 #[should_panic(expected = "65536 elements")]
 fn pushing_past_the_count_limit_panics() {
     let mut packed = Packed::new();

@@ -115,16 +115,19 @@ fn run(ops: Vec<Op>, limits: SetLimits) {
     pinned.iter().for_each(|(set, model)| check(set, model, &mut random));
 }
 
+/// Most steps of a random test.
+const STEPS: usize = if cfg!(miri) { 10 } else { 80 };
+
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 1 } else { 64 }))]
 
     #[test]
-    fn agrees_with_model(ops in prop::collection::vec(op(), 1..80)) {
+    fn agrees_with_model(ops in prop::collection::vec(op(), 1..STEPS)) {
         run(ops, SetLimits::default());
     }
 
     #[test]
-    fn agrees_with_model_at_small_limits(ops in prop::collection::vec(op(), 1..80)) {
+    fn agrees_with_model_at_small_limits(ops in prop::collection::vec(op(), 1..STEPS)) {
         run(ops, SMALL);
     }
 }
@@ -215,6 +218,7 @@ fn popping_most_of_a_table_leaves_a_listpack() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "takes too long")]
 fn combinations_are_equally_likely() {
     for set in [built(&["1", "2", "3", "4"], SetLimits::default()), {
         let mut set = Set::new_hashtable();

@@ -200,7 +200,7 @@ mod tests {
     proptest! {
         #[test]
         fn behaves_as_a_map_with_lowest_ids_first(
-            steps in prop::collection::vec((0..10u32, any::<u32>()), 1..600),
+            steps in prop::collection::vec((0..10u32, any::<u32>()), 1..if cfg!(miri) { 40 } else { 600 }),
             pin_at in 0..600usize,
         ) {
             let mut slots = Slots::new();
@@ -237,6 +237,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "takes too long")]
     fn grows_by_levels() {
         let mut slots = Slots::new();
         for id in 0..10_000u32 {
