@@ -14,6 +14,16 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 trait Stream: Read + Write + Send {}
 impl<T: Read + Write + Send> Stream for T {}
 
+/// Calls again what a signal has interrupted: the kernel's work on an io_uring that has just been closed, say.
+fn uninterrupted<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    loop {
+        match call() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            result => return result,
+        }
+    }
+}
+
 /// The connection.
 pub struct Control {
     address: Address,
@@ -35,7 +45,7 @@ impl Control {
                 Box::new(stream)
             }
             Address::Unix(path) => {
-                let stream = UnixStream::connect(path)?;
+                let stream = uninterrupted(|| UnixStream::connect(path))?;
                 stream.set_read_timeout(Some(TIMEOUT))?;
                 Box::new(stream)
             }
@@ -68,7 +78,7 @@ impl Control {
 
     fn read_some(&mut self) -> io::Result<()> {
         let mut chunk = [0; 16 * 1024];
-        let count = self.stream.read(&mut chunk)?;
+        let count = uninterrupted(|| self.stream.read(&mut chunk))?;
         let data = chunk.get(..count).filter(|d| !d.is_empty()).ok_or(io::ErrorKind::UnexpectedEof)?;
         self.received_bytes += count as u64;
         match self.tls.as_mut() {

@@ -348,7 +348,7 @@ fn where_only_info_tells_the_cost_is_taken_from_it() {
     assert_eq!(
         (&cost["from_process"], &cost["user_us"], &cost["system_us"], &cost["memory_bytes"]),
         (&Value::from(false), &Value::from(1000.0), &Value::from(2000.0), &Value::from(10.0)),
-        "one INFO before and one after 1,000 requests: {cost}"
+        "one INFO before and one after 1,000 requests: {cost}\n{text}"
     );
     assert_eq!(cost["resident_bytes"], 5_000_000);
     assert!(text.contains("INFO"), "it says where the figures are from: {text}");
