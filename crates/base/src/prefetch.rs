@@ -4,6 +4,8 @@ use crate::hash::hash_bytes;
 
 /// What the processor loads at a time.
 pub const CACHE_LINE_BYTES: usize = 64;
+/// Lines of one thing that are asked for: what follows, the processor sees coming.
+const LINES_MAX: usize = 4;
 
 /// Asks for the line at `address`, which need not be valid.
 #[inline(always)]
@@ -74,12 +76,12 @@ impl Wanted {
         self.0.push(address.addr());
     }
 
-    /// Notes where `len` bytes at an address begin and, if that is another line, end; those between are left to the processor.
+    /// Notes the lines that `len` bytes at an address are in, the first [`LINES_MAX`] of them.
     #[inline(always)]
     pub fn add_lines(&mut self, address: *const u8, len: usize) {
-        self.add(address);
-        if address.addr() % CACHE_LINE_BYTES + len > CACHE_LINE_BYTES {
-            self.add(address.wrapping_add(len - 1));
+        let covered = address.addr() % CACHE_LINE_BYTES + len;
+        for offset in (0..covered).step_by(CACHE_LINE_BYTES).take(LINES_MAX) {
+            self.add(address.wrapping_add(offset));
         }
     }
 
@@ -105,5 +107,30 @@ impl Wanted {
 pub fn prefetch_object<T>(object: *const T) {
     for offset in (0..size_of::<T>()).step_by(CACHE_LINE_BYTES) {
         prefetch(object.cast::<u8>().wrapping_add(offset));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_line_is_noted_once() {
+        let lines = |at: usize, len: usize| -> Vec<usize> {
+            let mut wanted = Wanted::default();
+            wanted.add_lines(std::ptr::without_provenance(at), len);
+            wanted.0.iter().map(|address| address / CACHE_LINE_BYTES).collect()
+        };
+        for (at, len, expected) in [
+            (640, 1, &[10][..]),
+            (640, 64, &[10]),
+            (640, 65, &[10, 11]),
+            (703, 1, &[10]),
+            (703, 2, &[10, 11]),
+            (703, 66, &[10, 11, 12]),
+            (640, 10_000, &[10, 11, 12, 13]),
+        ] {
+            assert_eq!(lines(at, len), expected, "{len} bytes at {at}");
+        }
     }
 }

@@ -12,6 +12,14 @@ fn start(backend: &str) -> Server {
     Server::start(Path::new(env!("CARGO_BIN_EXE_martlet")), &arguments).unwrap()
 }
 
+/// A server with a parameter set, and a client of it.
+fn start_with(backend: &str, parameter: &str, value: &str) -> (Server, Client) {
+    let server = start(backend);
+    let mut client = Client::connect(server.address()).unwrap();
+    client.command(&["CONFIG", "SET", parameter, value]).unwrap();
+    (server, client)
+}
+
 /// A field of INFO.
 fn info(client: &mut Client, field: &str) -> u64 {
     let reply = client.command(&["INFO"]).unwrap();
@@ -23,9 +31,7 @@ fn info(client: &mut Client, field: &str) -> u64 {
 #[test]
 fn a_reply_to_a_blocked_client_counts_against_its_output_limit() {
     for backend in ["auto", "epoll"] {
-        let server = start(backend);
-        let mut other = Client::connect(server.address()).unwrap();
-        other.command(&["CONFIG", "SET", "client-output-buffer-limit", "normal 1mb 0 0"]).unwrap();
+        let (server, mut other) = start_with(backend, "client-output-buffer-limit", "normal 1mb 0 0");
         let mut blocked = TcpStream::connect(server.address()).unwrap();
         blocked.write_all(b"BLPOP queue 0\r\n").unwrap();
         while info(&mut other, "blocked_clients") == 0 {}
@@ -41,9 +47,7 @@ fn a_reply_to_a_blocked_client_counts_against_its_output_limit() {
 #[test]
 fn who_has_not_authenticated_and_reads_no_replies_is_disconnected() {
     for backend in ["auto", "epoll"] {
-        let server = start(backend);
-        let mut other = Client::connect(server.address()).unwrap();
-        other.command(&["CONFIG", "SET", "requirepass", "secret"]).unwrap();
+        let (server, mut other) = start_with(backend, "requirepass", "secret");
         let mut stranger = TcpStream::connect(server.address()).unwrap();
         // Until the connection is reset: sockets hold some megabytes of replies.
         while stranger.write_all(&b"SET x 5\r\n".repeat(1000)).is_ok() {}
@@ -98,9 +102,7 @@ fn a_long_argument_arrives_whole_in_small_pieces() {
 #[test]
 fn what_multi_queues_counts_as_input() {
     for backend in ["auto", "epoll"] {
-        let server = start(backend);
-        let mut other = Client::connect(server.address()).unwrap();
-        other.command(&["CONFIG", "SET", "client-query-buffer-limit", "1mb"]).unwrap();
+        let (server, mut other) = start_with(backend, "client-query-buffer-limit", "1mb");
         let mut stream = TcpStream::connect(server.address()).unwrap();
         stream.write_all(b"MULTI\r\n").unwrap();
         let request = format!("SET x {}\r\n", "x".repeat(1000));

@@ -250,15 +250,16 @@ impl Leaf {
     /// Notes the entries that may be the one with `hash`, and if an addition may follow the arena's end.
     #[inline]
     pub fn want_entry<K: Kind>(self, hash: u64, field_len: usize, is_write: bool, wanted: &mut Wanted) {
+        // With a value of some length, for nobody knows it yet.
+        let len = 1 + field_len + if K::HAS_VALUES { CACHE_LINE_BYTES } else { 0 };
         let group = self.group(self.home(hash));
         let mut candidates = group.matching(tag_of(hash));
         while candidates != 0 {
-            let entry = self.address(group.offset(candidates.trailing_zeros() as usize));
-            wanted.add_lines(entry, if K::HAS_VALUES { field_len + CACHE_LINE_BYTES } else { 1 + field_len });
+            wanted.add_lines(self.address(group.offset(candidates.trailing_zeros() as usize)), len);
             candidates &= candidates - 1;
         }
         if is_write {
-            wanted.add_lines(self.address(self.used()), 1 + field_len);
+            wanted.add_lines(self.address(self.used()), len);
         }
     }
 
