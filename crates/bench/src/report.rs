@@ -551,6 +551,7 @@ fn render(arguments: &[String]) -> Result<(), String> {
         return if arguments.is_empty() { Err("no file is named".into()) } else { Ok(()) };
     }
     let (mut settings, mut reports, mut rest) = (Settings::default(), Vec::new(), arguments.iter());
+    let mut files: Vec<(String, &str)> = Vec::new();
     while let Some(argument) = rest.next() {
         let mut file =
             || rest.next().map(|f| Some(f.into())).ok_or_else(|| format!("{argument} needs a file"));
@@ -568,6 +569,11 @@ fn render(arguments: &[String]) -> Result<(), String> {
                 if report.schema != SCHEMA {
                     return Err(format!("{path}: schema {} is not {SCHEMA}", report.schema));
                 }
+                // A run that counts twice would look like two load machines.
+                if let Some((_, other)) = files.iter().find(|(known, _)| *known == text) {
+                    return Err(format!("{other} and {path} are the same run: give it once"));
+                }
+                files.push((text, path));
                 reports.push(report);
             }
         }
@@ -681,6 +687,23 @@ mod tests {
         let refusal = Report::merge(&[plain, checked]).err();
         let expected = "a check is of one run alone, it cannot be merged: bench --verify";
         assert_eq!(refusal.as_deref(), Some(expected));
+    }
+
+    #[test]
+    fn a_run_is_not_counted_twice() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let file = |name: &str, report: Report| {
+            let path = directory.path().join(name).to_string_lossy().into_owned();
+            std::fs::write(&path, report.json().expect("writes")).expect("written");
+            path
+        };
+        let (one, copy, other) =
+            (file("one", sample(10)), file("copy", sample(10)), file("other", sample(20)));
+        for (again, expected) in [(&one, format!("{one} and {one}")), (&copy, format!("{one} and {copy}"))] {
+            let error = render(&[one.clone(), other.clone(), again.clone()]).expect_err("twice");
+            assert_eq!(error, format!("{expected} are the same run: give it once"));
+        }
+        assert_eq!(render(&[one, other]), Ok(()));
     }
 
     #[test]

@@ -154,6 +154,8 @@ fn a_server_that_dies_leaves_what_was_measured() {
         &["-n", "100000", "-P", "4", "--command", "PING"],
         &["-n", "100000", "--epoll", "--command", "PING"],
         &["--rate", "5000", "--duration", "30s", "--command", "PING"],
+        // It is looked for until the end.
+        &["--reconnect", "--duration", "1s", "--command", "PING"],
         &["-n", "100000", "--sweep", "connections=2", "--command", "PING"],
         &["--rate", "5000", "--slo", "p99<1h", "--duration", "30s", "--command", "PING"],
     ] {

@@ -45,7 +45,7 @@ fn number<T: std::str::FromStr>(text: &str) -> Result<T, String> {
     text.parse().map_err(|_| format!("'{text}' is not a number it can take"))
 }
 
-fn between(text: &str, low: usize, high: usize) -> Result<usize, String> {
+pub(super) fn between(text: &str, low: usize, high: usize) -> Result<usize, String> {
     match text.parse::<usize>() {
         Ok(value) if (low..=high).contains(&value) => Ok(value),
         _ => Err(format!("'{text}' is not a number from {low} to {high}")),
@@ -202,7 +202,7 @@ static OPTIONS: &[Option_] = &[
         "-d",
         "BYTES",
         |s, v| {
-            s.data_bytes = number::<i64>(v)?.clamp(1, MAX_DATA_BYTES as i64) as usize;
+            s.data_bytes = between(v, 1, MAX_DATA_BYTES)?;
             Ok(())
         },
         "size of values (3)",
@@ -249,7 +249,7 @@ static OPTIONS: &[Option_] = &[
         "-r",
         "KEYS",
         |s, v| {
-            s.keyspace = Some(number::<i64>(v)?.max(0) as u64);
+            s.keyspace = Some(number(v)?);
             Ok(())
         },
         "replace __rand_int__ by 12 digits below KEYS",
@@ -258,7 +258,7 @@ static OPTIONS: &[Option_] = &[
         "-P",
         "DEPTH",
         |s, v| {
-            s.pipeline = number::<i64>(v)?.clamp(1, MAX_PIPELINE as i64) as usize;
+            s.pipeline = between(v, 1, MAX_PIPELINE)?;
             Ok(())
         },
         "requests in flight per connection (1)",
@@ -268,10 +268,7 @@ static OPTIONS: &[Option_] = &[
         "--precision",
         "DIGITS",
         |s, v| {
-            s.precision = match number::<i64>(v)? {
-                v if v < 0 => 3,
-                v => v.clamp(1, 4) as u8,
-            };
+            s.precision = between(v, 1, 4)? as u8;
             Ok(())
         },
         "significant digits of latencies in the classic report (3)",
@@ -674,6 +671,7 @@ fn check(s: &Settings) -> Result<(), String> {
         (s.spin.is_some(), paced || s.replay.is_some(), "--spin", "--rate"),
         (s.speed.is_some(), s.replay.is_some(), "--speed", "--replay"),
         (s.sequential, s.keyspace.is_some(), "--sequential", "-r"),
+        (s.churn > 0, s.keep_alive, "--churn", "-k 1"),
     ] {
         if given && !met {
             return Err(format!("{name} means nothing without {needed}"));
@@ -796,6 +794,13 @@ mod tests {
             ("--rate -5", "is no rate"),
             ("--rate inf get", "is no rate"),
             ("-n 0", "-n: '0' is not a number above 0"),
+            ("-P 100001", "-P: '100001' is not a number from 1 to 100000"),
+            ("-P 0", "-P: '0' is not a number from 1 to"),
+            ("-d 0", "-d: '0' is not a number from 1 to"),
+            ("-d 1073741825", "-d: '1073741825' is not a number from 1 to 1073741824"),
+            ("-r -1", "-r: '-1' is not a number"),
+            ("--precision 5", "--precision: '5' is not a number from 1 to 4"),
+            ("--churn 5 -k 0", "--churn means nothing without -k 1"),
             ("--duration 0", "--duration: '0' leaves no time"),
             ("--replay f --speed -1", "--speed: '-1' is no speed"),
             ("--speed 2", "--speed means nothing without --replay"),

@@ -1,10 +1,10 @@
 //! resp-benchmark 0.1.7's command line and output, and its automatic number of connections.
 
-use super::options::Settings;
 pub use super::options::cores;
+use super::options::{Settings, between};
 use super::target;
 use crate::engine::{self, INTERRUPTED, Observer, Progress, Recorder, RunResult};
-use crate::plan::Plan;
+use crate::plan::{MAX_CONNECTIONS, MAX_PIPELINE, Plan};
 use crate::template::Template;
 use std::io::{IsTerminal, Write};
 use std::sync::atomic::Ordering;
@@ -110,17 +110,20 @@ fn parse(arguments: &[String]) -> Result<Option<RespSettings>, String> {
         fn number<T: std::str::FromStr>(name: &str, text: &str) -> Result<T, String> {
             text.parse().map_err(|_| format!("argument {name}: invalid int value: '{text}'"))
         }
+        let within = |name: &str, text: &str, low, high| {
+            between(text, low, high).map_err(|error| format!("argument {name}: {error}"))
+        };
         match argument.as_str() {
             "-h" => settings.host = value()?.clone(),
             "-p" => settings.port = number("-p", value()?)?,
             "-u" => settings.username = value()?.clone(),
             "-a" => settings.password = value()?.clone(),
-            "-c" => settings.connections = number("-c", value()?)?,
+            "-c" => settings.connections = within("-c", value()?, 0, MAX_CONNECTIONS)?,
             "--cores" => settings.cores = cores(value()?)?,
             "--cluster" => settings.cluster = true,
             "-n" => settings.count = number("-n", value()?)?,
             "-s" => settings.seconds = number("-s", value()?)?,
-            "-P" => settings.pipeline = number::<usize>("-P", value()?)?.max(1),
+            "-P" => settings.pipeline = within("-P", value()?, 1, MAX_PIPELINE)?,
             "--load" => settings.load = true,
             "--help" => {
                 print!("{HELP}");

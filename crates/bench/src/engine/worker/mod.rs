@@ -89,6 +89,8 @@ struct Core<'a> {
     done_errors: u64,
     received_bytes: u64,
     disconnects: u64,
+    /// Why the last attempt to open a connection anew came to nothing; none once one has succeeded.
+    unreachable: Option<String>,
     lost: u64,
     error_texts: Vec<(String, u64)>,
     decrypted: Vec<u8>,
@@ -243,6 +245,7 @@ impl<'a, M: Mux> Worker<'a, M> {
             done_errors: 0,
             received_bytes: 0,
             disconnects: 0,
+            unreachable: None,
             lost: 0,
             error_texts: Vec::new(),
             decrypted: Vec::new(),
@@ -303,11 +306,7 @@ impl<'a, M: Mux> Worker<'a, M> {
         }
         self.core.opening += 1;
         if let Err(error) = self.mux.open(slot, &node.address, self.source_of(slot)) {
-            self.core.fail(format!(
-                "Could not connect to server at {}: {}",
-                node.address,
-                plain_error(&error)
-            ));
+            self.core.fail(replies::could_not_connect(&node.address, &plain_error(&error)));
         }
     }
 
@@ -459,6 +458,9 @@ impl<'a, M: Mux> Worker<'a, M> {
 
     fn finish(mut self) -> Outcome {
         let core = &mut self.core;
+        if let Some(reason) = core.unreachable.take().filter(|_| core.open == 0) {
+            core.fail(reason);
+        }
         let now = core.start.elapsed();
         let end = self.end_ns.map_or(now, |end| now.min(Duration::from_nanos(end)));
         let unsent = match (&self.schedule, self.end_ns) {

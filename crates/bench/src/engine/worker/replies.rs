@@ -31,6 +31,10 @@ impl ReplySink for Chunk {
     }
 }
 
+pub(super) fn could_not_connect(address: &dyn std::fmt::Display, reason: &str) -> String {
+    format!("Could not connect to server at {address}: {reason}")
+}
+
 impl Core<'_> {
     pub(super) fn fail(&mut self, reason: String) {
         self.failed = true;
@@ -182,6 +186,7 @@ impl Core<'_> {
     fn now_open(&mut self, slot: usize) {
         self.opening = self.opening.saturating_sub(1);
         self.open += 1;
+        self.unreachable = None;
         if let Some(connection) = self.connections.get_mut(slot) {
             connection.free_ns = self.now_ns;
         }
@@ -293,8 +298,9 @@ impl Handler for Core<'_> {
                 self.opening = self.opening.saturating_sub(1);
                 self.disconnects += 1;
                 self.reopen.push(slot);
+                self.unreachable = Some(could_not_connect(&address, &text));
             }
-            _ => self.fail(format!("Could not connect to server at {address}: {text}")),
+            _ => self.fail(could_not_connect(&address, &text)),
         }
     }
 }
