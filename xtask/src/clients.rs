@@ -14,6 +14,7 @@ pub struct Options {
     #[arg(long)]
     port: Option<u16>,
     /// Only these libraries.
+    #[arg(value_parser = clap::builder::PossibleValuesParser::new(LIBRARIES.iter().map(|l| l.name)))]
     only: Vec<String>,
 }
 

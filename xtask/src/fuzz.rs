@@ -23,6 +23,7 @@ const ALLOCATION_MB: usize = 256;
 #[derive(clap::Args)]
 pub struct Options {
     /// One target; all in turn when absent.
+    #[arg(value_parser = clap::builder::PossibleValuesParser::new(TARGETS))]
     target: Option<String>,
     /// Seconds for each target.
     #[arg(long, default_value_t = 30)]

@@ -98,3 +98,21 @@ fn main() {
         std::process::exit(1);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_unknown_is_no_chore_that_passes() {
+        for (line, unknown) in [
+            ("x miri --package martlet-nothing", "martlet-nothing"),
+            ("x fuzz nothing", "nothing"),
+            ("x clients redis-py nothing", "nothing"),
+        ] {
+            let error = Arguments::try_parse_from(line.split(' ')).err().expect(line).to_string();
+            assert!(error.contains(&format!("'{unknown}'")) && error.contains("possible values"), "{error}");
+        }
+        assert!(Arguments::try_parse_from(["x", "miri", "--package", "martlet-types"]).is_ok());
+    }
+}

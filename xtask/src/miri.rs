@@ -30,7 +30,7 @@ const PROPERTY_CASES: &str = "1";
 #[derive(clap::Args)]
 pub struct Options {
     /// One crate; all in turn when absent.
-    #[arg(long)]
+    #[arg(long, value_parser = clap::builder::PossibleValuesParser::new(CRATES.iter().map(|c| c.package)))]
     package: Option<String>,
     /// Only the tests whose names contain this.
     test: Option<String>,

@@ -184,6 +184,9 @@ pub fn run(options: &Options) -> Outcome {
     }
     if let Some(only) = &options.only {
         checks.retain(|check| format!("{} {}", check.program, check.line).contains(only.as_str()));
+        if checks.is_empty() {
+            return Err(format!("no check has '{only}' in its line").into());
+        }
     }
     if let Some(port) = options.port {
         return run_checks(&checks, &port.to_string());
