@@ -241,7 +241,10 @@ impl Worker {
             if invalidation.broadcast {
                 // An expiry is nobody's own change: who follows prefixes is told of it under NOLOOP, too.
                 let origin = if invalidation.cause == Cause::Expiry { 0 } else { self.origin };
-                self.broadcasts.entry(invalidation.key.clone()).or_insert(origin);
+                let change = self.broadcasts.entry(invalidation.key.clone()).or_insert(origin);
+                if *change != origin {
+                    *change = 0;
+                }
             }
         }
         if news.flushed && self.shared.tracking.count.load(Ordering::Relaxed) > 0 {

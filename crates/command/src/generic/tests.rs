@@ -273,6 +273,9 @@ fn walks_hide_and_delete_expired_keys() {
     assert_eq!(t.run("RANDOMKEY"), "nil");
     t.run("SET a 1 PX 10");
     t.advance_ms(10);
+    t.keys.keep_expired = true;
+    assert_eq!(t.run("RANDOMKEY"), "\"a\"");
+    t.keys.keep_expired = false;
     assert_eq!(t.run("RANDOMKEY"), "nil");
 }
 

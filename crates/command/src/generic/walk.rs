@@ -226,15 +226,24 @@ const RANDOM_ATTEMPTS: usize = 100;
 /// Shards of this many keys or more hold about equally many, so that one chosen at random will do.
 const EVEN_SHARD_KEYS: usize = 256;
 
+/// Where expired keys are kept and no other is found, one of these is the answer, as in Redis.
 fn randomkey(ctx: &mut Context<'_>) -> Outcome {
+    let mut kept = None;
     for _ in 0..RANDOM_ATTEMPTS {
         let Some(shard) = random_shard(ctx.keys) else { break };
-        if let Some(name) = ctx.keys.with_shard(shard, |keys| random_key_in(keys, shard)) {
-            ctx.reply.bulk(&name);
-            return Ok(());
+        match ctx.keys.with_shard(shard, |keys| random_key_in(keys, shard)) {
+            Some((name, false)) => {
+                ctx.reply.bulk(&name);
+                return Ok(());
+            }
+            Some((name, true)) if ctx.keys.keep_expired => kept = Some(name),
+            _ => {}
         }
     }
-    ctx.reply.null();
+    match kept {
+        Some(name) => ctx.reply.bulk(&name),
+        None => ctx.reply.null(),
+    }
     Ok(())
 }
 
@@ -256,13 +265,16 @@ fn random_shard(keys: &mut Keys) -> Option<usize> {
     })
 }
 
-/// A random key of a held shard; an expired one is deleted and not returned.
-fn random_key_in(keys: &mut Keys, shard: usize) -> Option<Vec<u8>> {
+/// A random key of a held shard, and whether it has expired; such a one is deleted, unless those are kept.
+fn random_key_in(keys: &mut Keys, shard: usize) -> Option<(Vec<u8>, bool)> {
     let mut random = keys.random.clone();
     let db = keys.shard(shard).keys.db(keys.db);
     let name = db.random(|bound| random.below(bound as u64) as usize).map(|entry| entry.key().to_vec());
     keys.random = random;
-    name.filter(|name| !keys.delete_if_expired(&Key::new(name)))
+    name.map(|name| {
+        let expired = keys.delete_if_expired(&Key::new(&name));
+        (name, expired)
+    })
 }
 
 pub(super) static DBSIZE: Command<Handler> = command("dbsize", 1, dbsize as Handler)

@@ -110,7 +110,7 @@ pub struct Worker {
     pub(crate) has_mail: bool,
     /// The tracking client whose request runs; 0 if none does.
     pub(crate) origin: u64,
-    /// Changed keys that are told of at the end of the loop, each with `origin` as it was.
+    /// Changed keys that are told of at the end of the loop, each with `origin` as it was, or 0 if it was not always the same.
     pub(crate) broadcasts: BTreeMap<Vec<u8>, u64>,
     /// What was published now waits in a mailbox that has too much.
     pub(crate) is_flooding: bool,
