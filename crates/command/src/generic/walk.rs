@@ -26,17 +26,13 @@ struct Filter<'a> {
 enum KindFilter {
     Any,
     Only(Kind),
-    /// A type that Redis has and that no key here holds.
+    /// A type that no key here holds.
     Nothing,
 }
 
 impl KindFilter {
-    fn parse(name: &[u8]) -> Result<KindFilter, Error> {
-        match Kind::from_name(name) {
-            Some(kind) => Ok(KindFilter::Only(kind)),
-            None if name.eq_ignore_ascii_case(b"stream") => Ok(KindFilter::Nothing),
-            None => Err(Error::quoting("ERR unknown type name '", name, "'")),
-        }
+    fn named(name: &[u8]) -> KindFilter {
+        Kind::from_name(name).map_or(KindFilter::Nothing, KindFilter::Only)
     }
 
     fn passes(self, kind: Kind) -> bool {
@@ -98,14 +94,12 @@ fn walk_slice(
         let shard = &keys.shard(place.shard).keys;
         let next = shard.scan(db, place.position, want.min(SLICE_KEYS), |entry| {
             visited += 1;
-            if !filter.kind.passes(entry.kind())
-                || filter.pattern.is_some_and(|pattern| !glob::matches(pattern, entry.key(), false))
-            {
+            if filter.pattern.is_some_and(|pattern| !glob::matches(pattern, entry.key(), false)) {
                 return;
             }
             if entry.expiry_ms().is_some_and(|at_ms| at_ms <= now_ms) {
                 expired.push(entry.key().to_vec());
-            } else {
+            } else if filter.kind.passes(entry.kind()) {
                 found(entry.key());
             }
         });
@@ -186,7 +180,7 @@ fn parse_scan_options<'a>(ctx: &Context<'a>) -> Result<(Filter<'a>, usize), Erro
         } else if ctx.is(index, "match") && has_value {
             filter.pattern = Filter::by_pattern(ctx.arg(index + 1)).pattern;
         } else if ctx.is(index, "type") && has_value {
-            filter.kind = KindFilter::parse(ctx.arg(index + 1))?;
+            filter.kind = KindFilter::named(ctx.arg(index + 1));
         } else if ctx.is(index, "novalues") {
             return Err(Error::Fixed("ERR NOVALUES option can only be used in HSCAN"));
         } else {
