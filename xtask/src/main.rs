@@ -38,7 +38,7 @@ enum Chore {
     Clients(clients::Options),
     /// redis-cli, redis-benchmark and resp-benchmark in all their modes, likewise.
     Tools(tools::Options),
-    /// Valkey's own Tcl suite against a running server.
+    /// Valkey's or Redis' own Tcl suite against a running server, or one that it starts.
     Valkey(valkey::Options),
     /// Kills servers under load and looks at what is left.
     Crash(crash::Options),

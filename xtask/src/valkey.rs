@@ -1,6 +1,6 @@
-//! `./x valkey`: the Tcl suite of a Valkey source tree against a running server, file by file, in its external mode;
-//! with `--peer-port` against a real Valkey too, so that only what Valkey itself passes counts against us. With `--native`
-//! the suite starts and configures servers itself, which tests marked `external:skip` need.
+//! `./x valkey`: the Tcl suite of a Valkey or Redis source tree against a running server, file by file, in its external
+//! mode; with `--peer-port` against the real server too, so that only what that itself passes counts against us. With
+//! `--native` the suite starts and configures servers itself, which tests marked `external:skip` need.
 //! The tree, built, is the caller's (`--suite-dir` or `MARTLET_VALKEY_DIR`): nothing is fetched.
 
 use crate::run::{Outcome, root, step};
@@ -8,7 +8,8 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The files that are run unless others are named; those about what the server does not have yet are not among them.
+/// The files that are run, where the tree has them, unless others are named; those about what the server does not have yet
+/// are not among them. In Redis' tree `valkey` is `redis` in their names.
 const UNITS: &[&str] = &[
     "unit/type/string",
     "unit/type/incr",
@@ -18,10 +19,13 @@ const UNITS: &[&str] = &[
     "unit/type/set",
     "unit/type/zset",
     "unit/type/hash",
+    "unit/type/hash-field-expire",
+    "unit/hashexpire",
     "unit/keyspace",
     "unit/expire",
     "unit/scan",
     "unit/info",
+    "unit/info-keysizes",
     "unit/auth",
     "unit/pubsub",
     "unit/pubsubshard",
@@ -77,16 +81,16 @@ const UNIT_LIMIT_SECONDS: &str = "300";
 /// Which tree, which servers, which files.
 #[derive(clap::Args)]
 pub struct Options {
-    /// A built Valkey source tree.
+    /// A built source tree of Valkey or Redis.
     #[arg(long, env = "MARTLET_VALKEY_DIR")]
     suite_dir: PathBuf,
     /// The server's port; everything on it is flushed. With `--native`, the first of 100 ports for servers.
     #[arg(long)]
     port: u16,
-    /// Let the suite start servers of this binary, on ports from `--port` on; with `--peer-port`, Valkey's from there on.
+    /// Let the suite start servers of this binary, on ports from `--port` on; with `--peer-port`, the tree's from there on.
     #[arg(long, value_name = "BINARY")]
     native: Option<PathBuf>,
-    /// A real Valkey's port, for comparison.
+    /// The port of a real server of the tree's version, for comparison.
     #[arg(long)]
     peer_port: Option<u16>,
     /// These files instead of all, such as unit/type/list.
@@ -103,20 +107,20 @@ struct Result {
 
 /// Prints a table of files; fails when a test fails here that passes on the peer.
 pub fn run(options: &Options) -> Outcome {
-    let skips = root().join("target/valkey-skip.txt");
-    let text = std::fs::read_to_string(root().join("tests/valkey/skip.txt"))?;
-    let lines: Vec<&str> = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')).collect();
-    std::fs::write(&skips, lines.join("\n"))?;
-    let suite = suite_for(options, options.native.as_deref(), "valkey-suite")?;
+    let brand = brand_of(&options.suite_dir);
+    let skips = skip_file(brand)?;
+    let suite = suite_for(options, options.native.as_deref(), brand, "suite")?;
     let peer_suite = match options.native {
-        Some(_) => suite_for(options, None, "valkey-peer-suite")?,
+        Some(_) => suite_for(options, None, brand, "peer-suite")?,
         None => suite.clone(),
     };
     let native = options.native.is_some();
     println!("{:42} {:>6} {:>6}   {:>6} {:>6}", "file", "passed", "failed", "peer +", "peer -");
     let mut ours_alone = 0;
-    let all = UNITS.iter().chain(NATIVE_UNITS.iter().filter(|_| native)).map(ToString::to_string);
-    let units = if options.units.is_empty() { all.collect() } else { options.units.clone() };
+    let all =
+        UNITS.iter().chain(NATIVE_UNITS.iter().filter(|_| native)).map(|unit| unit.replace("valkey", brand));
+    let in_tree = all.filter(|unit| suite.join(format!("tests/{unit}.tcl")).exists());
+    let units = if options.units.is_empty() { in_tree.collect() } else { options.units.clone() };
     for unit in &units {
         let ours = unit_on(&suite, unit, options.port, native, &skips)?;
         let peer = match options.peer_port {
@@ -142,34 +146,59 @@ pub fn run(options: &Options) -> Outcome {
     }
 }
 
-/// A copy of the tree's tests whose harness does not fail on a server without FUNCTION, which it flushes before each file,
-/// and which starts `server` where there is one.
+/// What the tree's programs, configuration file and files of tests are called after.
+fn brand_of(tree: &Path) -> &'static str {
+    if tree.join("redis.conf").exists() { "redis" } else { "valkey" }
+}
+
+/// The list of tests that are left out, in the suite's own format: those of both brands and those of this one.
+fn skip_file(brand: &str) -> std::result::Result<PathBuf, std::io::Error> {
+    let mut names = String::new();
+    for list in ["skip.txt".to_string(), format!("skip-{brand}.txt")] {
+        let text = std::fs::read_to_string(root().join("tests/valkey").join(list))?;
+        for line in text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
+            names.push_str(line);
+            names.push('\n');
+        }
+    }
+    let path = root().join(format!("target/{brand}-skip.txt"));
+    std::fs::write(&path, names.trim_end())?;
+    Ok(path)
+}
+
+/// A copy of the tree's tests whose harness does not fail on a server without FUNCTION and SCRIPT, which it flushes before
+/// each file, and which starts `server` where there is one.
 fn suite_for(
     options: &Options,
     server: Option<&Path>,
+    brand: &str,
     name: &str,
 ) -> std::result::Result<PathBuf, Box<dyn std::error::Error>> {
-    let copy = root().join("target").join(name);
+    let copy = root().join(format!("target/{brand}-{name}"));
+    let program = format!("{brand}-server");
     let _ = std::fs::remove_dir_all(&copy);
     std::fs::create_dir_all(copy.join("src"))?;
     let suite = options.suite_dir.canonicalize()?;
     step(Command::new("cp").arg("-r").arg(suite.join("tests")).arg(suite.join("runtest")).arg(&copy))?;
-    for shared in ["utils", "valkey.conf"] {
-        std::os::unix::fs::symlink(suite.join(shared), copy.join(shared))?;
+    for shared in ["utils".to_string(), format!("{brand}.conf")] {
+        std::os::unix::fs::symlink(suite.join(&shared), copy.join(&shared))?;
     }
     for file in std::fs::read_dir(suite.join("src"))? {
         let file = file?;
-        if server.is_none() || file.file_name() != "valkey-server" {
+        if server.is_none() || file.file_name() != *program {
             std::os::unix::fs::symlink(file.path(), copy.join("src").join(file.file_name()))?;
         }
     }
     if let Some(server) = server {
         // By this name it is the server.
-        std::os::unix::fs::symlink(server.canonicalize()?, copy.join("src/valkey-server"))?;
+        std::os::unix::fs::symlink(server.canonicalize()?, copy.join("src").join(program))?;
     }
     let harness = copy.join("tests/support/server.tcl");
-    let text = std::fs::read_to_string(&harness)?;
-    std::fs::write(&harness, text.replace("r function flush", "catch {r function flush}"))?;
+    let mut text = std::fs::read_to_string(&harness)?;
+    for flush in ["r function flush", "r script flush"] {
+        text = text.replace(flush, &format!("catch {{{flush}}}"));
+    }
+    std::fs::write(&harness, text)?;
     Ok(copy)
 }
 
