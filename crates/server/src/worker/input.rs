@@ -59,6 +59,13 @@ fn worth_reserving(wanted: usize, present: usize) -> usize {
     wanted.min(present.saturating_mul(2).max(RESERVE_MAX_BYTES))
 }
 
+/// The capacity that a query buffer of `capacity` bytes gets for `present` ones of a request that will have `wanted`, if they do not
+/// fit. It grows by half at least: a request is not copied again for each part of it that arrives.
+fn grown(capacity: usize, present: usize, wanted: usize) -> Option<usize> {
+    let least = present.max(capacity + capacity / 2);
+    (present > capacity).then(|| worth_reserving(wanted, present).max(least))
+}
+
 impl Worker {
     /// Takes in bytes for a connection that is not closing.
     pub(super) fn feed(&mut self, connection: &mut Connection, data: &[u8]) {
@@ -77,9 +84,9 @@ impl Worker {
             }
         } else {
             let present = connection.query.len() + data.len();
-            let wanted = worth_reserving(connection.query_start + connection.partial.wanted_bytes(), present);
-            if connection.query.capacity() < wanted {
-                connection.query.reserve_exact(wanted - connection.query.len());
+            let wanted = connection.query_start + connection.partial.wanted_bytes();
+            if let Some(capacity) = grown(connection.query.capacity(), present, wanted) {
+                connection.query.reserve_exact(capacity - connection.query.len());
             }
             connection.query.extend_from_slice(data);
             if connection.hold.is_none() && !connection.is_ready {
@@ -332,5 +339,42 @@ impl Worker {
             connection.closing = true;
         }
         self.finish(connection);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How often a buffer that takes `total` bytes in parts is copied, in bytes, and its capacity in the end.
+    fn copied(total: usize, part: usize, wanted: impl Fn(usize) -> usize) -> (usize, usize) {
+        let (mut capacity, mut copied) = (0, 0);
+        for present in (part..=total).step_by(part) {
+            if let Some(larger) = grown(capacity, present, wanted(present)) {
+                assert!(larger >= present, "{larger} for {present}");
+                (capacity, copied) = (larger, copied + present - part);
+            }
+        }
+        (copied, capacity)
+    }
+
+    #[test]
+    fn a_long_request_is_copied_a_few_times_over_whatever_its_parts() {
+        for total in [1 << 20, 200 << 20, 512 << 20] {
+            // One long value; many short ones, of which only the next is announced; nothing announced.
+            let announced: [&dyn Fn(usize) -> usize; 3] = [&|_| total + 40, &|present| present + 100, &|_| 0];
+            for wanted in announced {
+                let (bytes, capacity) = copied(total, 16 << 10, wanted);
+                assert!(bytes <= 3 * total, "{bytes} bytes were copied for {total}");
+                assert!(capacity <= 2 * total, "{capacity} for {total}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_announced_and_not_sent_takes_no_room() {
+        assert_eq!(grown(0, 1000, 512 << 20), Some(RESERVE_MAX_BYTES));
+        assert_eq!(grown(1 << 20, 2 << 20, 512 << 20), Some(4 << 20));
+        assert_eq!(grown(1 << 20, 1 << 20, 512 << 20), None);
     }
 }
