@@ -31,8 +31,7 @@ const SOURCE: KeyPart = KeyPart::one(1, KeyFlags::RO.with(KeyFlags::ACCESS));
 const PATTERNS: KeyPart =
     KeyPart { begin: Begin::Unknown, find: Find::Unknown, flags: KeyFlags::RO.with(KeyFlags::ACCESS) };
 const DESTINATION: KeyPart = KeyPart {
-    // The last one counts.
-    begin: Begin::Keyword("STORE", -2),
+    begin: Begin::Keyword("STORE"),
     find: Find::Range { last: 0, step: 1, limit: 0 },
     flags: KeyFlags::OW.with(KeyFlags::UPDATE),
 };

@@ -238,8 +238,8 @@ impl Group {
 pub enum Begin {
     /// At this argument.
     Index(usize),
-    /// After this word, searched from an argument (counted from the end if negative).
-    Keyword(&'static str, isize),
+    /// After the last such word, wherever it stands, so that clients are told `unknown` (SORT's STORE).
+    Keyword(&'static str),
     /// Not to be told from the arguments (SORT's GET patterns).
     Unknown,
 }
@@ -303,7 +303,7 @@ impl KeyPart {
         let begin = match self.begin {
             Begin::Index(index) => index,
             Begin::Unknown => return true,
-            Begin::Keyword(word, from) => match find_keyword(args, word, from) {
+            Begin::Keyword(word) => match find_keyword(args, word) {
                 Some(at) => at + 1,
                 None => return true,
             },
@@ -341,14 +341,10 @@ impl KeyPart {
     }
 }
 
-fn find_keyword(args: &Args<'_>, word: &str, from: isize) -> Option<usize> {
-    let is = |at: &usize| args.at(*at).eq_ignore_ascii_case(word.as_bytes());
-    if from >= 0 {
-        (from as usize..args.len()).find(is)
-    } else {
-        let start = args.len().checked_sub(from.unsigned_abs())?;
-        (1..=start).rev().find(is)
-    }
+/// Where `word` stands last with an argument behind it.
+fn find_keyword(args: &Args<'_>, word: &str) -> Option<usize> {
+    let last = args.len().checked_sub(2)?;
+    (1..=last).rev().find(|at| args.at(*at).eq_ignore_ascii_case(word.as_bytes()))
 }
 
 /// What is said of a command besides what runs it.

@@ -5,6 +5,11 @@ pub fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\n' | b'\r' | 0x0b | 0x0c)
 }
 
+/// Whether it ends a word outside of quotes: of C's spaces the vertical tab and the form feed only separate words, they do not end one.
+pub fn ends_word(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t' | b'\n' | b'\r' | 0)
+}
+
 /// Splits a line into words: plain, `"…"` with `\n \r \t \b \a \xHH` escapes, `'…'` with `\'`.
 /// `None` when quotes do not close or a closing quote is followed by anything but a space.
 pub fn split(line: &[u8]) -> Option<Vec<Vec<u8>>> {
@@ -25,7 +30,7 @@ pub fn split(line: &[u8]) -> Option<Vec<Vec<u8>>> {
 
 /// Reads one word from `at`; the offset after it.
 fn read_word(line: &[u8], mut at: usize, word: &mut Vec<u8>) -> Option<usize> {
-    while at < line.len() && !is_space(line[at]) && line[at] != 0 {
+    while at < line.len() && !ends_word(line[at]) {
         match line[at] {
             b'"' => return read_double_quoted(line, at + 1, word),
             b'\'' => return read_single_quoted(line, at + 1, word),
@@ -128,6 +133,7 @@ mod tests {
         assert_eq!(split("\"a"), None);
         assert_eq!(split("'a'b"), None);
         assert_eq!(split("\"a\"b"), None);
+        assert_eq!(split("\x0ba\x0bb \x0c\"c\"\x0bd\x0c").unwrap(), ["a\x0bb", "c", "d\x0c"]);
     }
 
     proptest! {

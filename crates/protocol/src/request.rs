@@ -509,11 +509,13 @@ fn parse_inline(
     spans: &mut Vec<Span>,
 ) -> Result<Parsed, ProtocolError> {
     let from = start + partial.position;
-    let Some(at) = memchr::memchr(b'\n', buffer.get(from..).unwrap_or(&[])) else {
+    let rest = buffer.get(from..).unwrap_or(&[]);
+    // As Redis, which looks for the end of a C string: behind a NUL there is none.
+    let Some(at) = memchr::memchr2(b'\n', 0, rest).filter(|at| rest[*at] == b'\n') else {
         if buffer.len() - start > INLINE_MAX_BYTES {
             return Err(ProtocolError::InlineTooBig);
         }
-        partial.position = buffer.len() - start;
+        partial.position = memchr::memchr(0, rest).map_or(buffer.len(), |at| from + at) - start;
         return Ok(Parsed::Incomplete);
     };
     *partial = Partial::default();
@@ -531,7 +533,8 @@ fn parse_inline(
     }
     let mut word: Option<usize> = None;
     for (i, byte) in line.iter().enumerate() {
-        match (word, quote::is_space(*byte) || *byte == 0) {
+        let is_between = if word.is_some() { quote::ends_word(*byte) } else { quote::is_space(*byte) };
+        match (word, is_between) {
             (None, false) => word = Some(i),
             (Some(w), true) => {
                 spans.push(Span { start: (start + w) as u32, end: (start + i) as u32 });

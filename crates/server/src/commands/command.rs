@@ -137,25 +137,13 @@ fn write_key_part(reply: &mut Reply, part: &KeyPart) {
             reply.bulk(b"spec");
             pairs(reply, &[("index", index as i64)]);
         }
-        Begin::Keyword(word, from) => {
-            reply.bulk(b"keyword");
-            reply.bulk(b"spec");
-            reply.map(2);
-            reply.bulk(b"keyword");
-            reply.bulk(word.as_bytes());
-            reply.bulk(b"startfrom");
-            reply.int(from as i64);
-        }
-        Begin::Unknown => {
-            reply.bulk(b"unknown");
-            reply.bulk(b"spec");
-            reply.map(0);
-        }
+        Begin::Keyword(_) | Begin::Unknown => unknown(reply),
     }
     reply.bulk(b"find_keys");
     reply.map(2);
     reply.bulk(b"type");
     match part.find {
+        _ if matches!(part.begin, Begin::Keyword(_)) => unknown(reply),
         Find::Range { last, step, limit } => {
             reply.bulk(b"range");
             reply.bulk(b"spec");
@@ -169,12 +157,14 @@ fn write_key_part(reply: &mut Reply, part: &KeyPart) {
                 &[("keynumidx", count as i64), ("firstkey", first as i64), ("keystep", step as i64)],
             );
         }
-        Find::Unknown => {
-            reply.bulk(b"unknown");
-            reply.bulk(b"spec");
-            reply.map(0);
-        }
+        Find::Unknown => unknown(reply),
     }
+}
+
+fn unknown(reply: &mut Reply) {
+    reply.bulk(b"unknown");
+    reply.bulk(b"spec");
+    reply.map(0);
 }
 
 static DOCS: ServerCommand = command("command|docs", -2, docs as ServerHandler)
@@ -433,8 +423,22 @@ fn help(call: &mut Call<'_>) -> Outcome {
 
 #[cfg(test)]
 mod tests {
-    use super::names_of;
+    use super::{names_of, write_key_part};
     use crate::registry::Registry;
+    use martlet_protocol::reply::Reply;
+
+    /// In Redis it is no keyword spec, for the word may stand anywhere.
+    #[test]
+    fn where_sort_stores_is_unknown_to_clients() {
+        let registry = Registry::new(&[]).unwrap();
+        let entry = registry.find_full(b"sort").unwrap();
+        let mut reply = Reply::new(Vec::new(), false);
+        write_key_part(&mut reply, entry.spec.keys.last().unwrap());
+        let unknown = "*4\r\n$4\r\ntype\r\n$7\r\nunknown\r\n$4\r\nspec\r\n*0\r\n";
+        let flags = "*6\r\n$5\r\nflags\r\n*2\r\n+OW\r\n+update\r\n";
+        let expected = format!("{flags}$12\r\nbegin_search\r\n{unknown}$9\r\nfind_keys\r\n{unknown}");
+        assert_eq!(String::from_utf8_lossy(&reply.into_bytes()), expected);
+    }
 
     #[test]
     fn names_are_listed_with_those_of_subcommands() {
