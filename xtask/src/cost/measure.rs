@@ -97,16 +97,19 @@ pub fn row(setup: &Setup, row: &Row) -> Result<()> {
         }
         return Ok(());
     }
-    for name in ["peer", "ours"] {
-        let server = start(setup, row, name)?;
-        let found = match row.kind {
-            Kind::BytesPerKey(keys) | Kind::Memory(keys) => memory(setup, row, &server, keys)?,
-            Kind::IdleConnections(count) => idle_connections(setup, &server, count)?,
-            Kind::SlowFill | Kind::SlowRequest => slow_log(setup, row, &server)?,
-            Kind::ExpiryLag => expiry_lag(setup, &server)?,
-            Kind::Cpu | Kind::ManyConnections(_) => Found::default(),
-        };
-        append(setup, row, &server, run, 0, &found)?;
+    let rounds = if row.kind.is_slow_log() { setup.rounds } else { 1 };
+    for round in 0..rounds {
+        for name in ["peer", "ours"] {
+            let server = start(setup, row, name)?;
+            let found = match row.kind {
+                Kind::BytesPerKey(keys) | Kind::Memory(keys) => memory(setup, row, &server, keys)?,
+                Kind::IdleConnections(count) => idle_connections(setup, &server, count)?,
+                Kind::SlowFill | Kind::SlowRequest => slow_log(setup, row, &server)?,
+                Kind::ExpiryLag => expiry_lag(setup, &server)?,
+                Kind::Cpu | Kind::ManyConnections(_) => Found::default(),
+            };
+            append(setup, row, &server, run, round, &found)?;
+        }
     }
     Ok(())
 }

@@ -1,4 +1,5 @@
-//! The table that people read, from the readings: the newest run of each row, medians, and the spread.
+//! The table that people read, from the readings: the newest run of each row, medians, and the spread;
+//! of the slow log the least.
 
 use super::measure::Reading;
 use super::rows::{Kind, ROWS, Row};
@@ -42,9 +43,10 @@ fn line(row: &Row, readings: &[Reading]) -> Option<String> {
         chosen.collect()
     };
     let (peer, ours) = (of("peer"), of("ours"));
-    let (peer_median, ours_median) = (median(&peer)?, median(&ours)?);
+    let typical = if row.kind.is_slow_log() { least_of } else { median };
+    let (peer_typical, ours_typical) = (typical(&peer)?, typical(&ours)?);
     let ratios: Vec<f64> = peer.iter().zip(&ours).map(|(peer, ours)| peer / ours).collect();
-    let least = ratios.iter().copied().fold(f64::INFINITY, f64::min);
+    let least = least_of(&ratios)?;
     let most = ratios.iter().copied().fold(0.0, f64::max);
     let request = match row.pipeline {
         1 => format!("`{}`", row.template),
@@ -52,14 +54,14 @@ fn line(row: &Row, readings: &[Reading]) -> Option<String> {
     };
     let (unit, divisor, ratio, target) = match row.kind {
         Kind::Cpu => {
-            let ratio = format!("**{:.2}** ({least:.2} – {most:.2})", peer_median / ours_median);
+            let ratio = format!("**{:.2}** ({least:.2} – {most:.2})", peer_typical / ours_typical);
             (" µs", 1000.0, ratio, format!("≥ {}", row.target))
         }
         Kind::Memory(_) => {
-            (" B", 1.0, format!("**{:.2}**", peer_median / ours_median), format!("≥ {:.2}", row.target))
+            (" B", 1.0, format!("**{:.2}**", peer_typical / ours_typical), format!("≥ {:.2}", row.target))
         }
         Kind::BytesPerKey(_) => {
-            (" B", 1.0, format!("{:.2}", peer_median / ours_median), format!("≤ {} B", row.target))
+            (" B", 1.0, format!("{:.2}", peer_typical / ours_typical), format!("≤ {} B", row.target))
         }
         Kind::IdleConnections(_) => (" B", 1.0, String::new(), format!("≤ {} B", row.target)),
         Kind::ManyConnections(_) => ("", 1.0, String::new(), format!("≥ {}", row.target)),
@@ -71,8 +73,8 @@ fn line(row: &Row, readings: &[Reading]) -> Option<String> {
     Some(format!(
         "| {} | {request} | {} | {} | {ratio} | {target} |\n",
         row.name,
-        shown(peer_median),
-        shown(ours_median)
+        shown(peer_typical),
+        shown(ours_typical)
     ))
 }
 
@@ -92,6 +94,10 @@ fn median(values: &[f64]) -> Option<f64> {
     sorted.get(sorted.len() / 2).copied()
 }
 
+fn least_of(values: &[f64]) -> Option<f64> {
+    values.iter().copied().min_by(f64::total_cmp)
+}
+
 /// Replaces the table in the pages that show it.
 pub fn put_into_pages(root: &Path, table: &str) -> Result<(), Box<dyn Error>> {
     let page = root.join("README.md");
@@ -106,24 +112,37 @@ pub fn put_into_pages(root: &Path, table: &str) -> Result<(), Box<dyn Error>> {
 mod tests {
     use super::*;
 
+    fn reading(row: &str, run: u64, server: &str, round: usize, value: f64) -> String {
+        format!(
+            r#"{{"run":{run},"row":"{row}","server":"{server}","round":{round},"value":{value},"requests":1,"elapsed_s":1,"stat_cpu_ns":1,"version":"v","machine":"m","quick":false}}"#
+        )
+    }
+
     #[test]
     fn the_newest_run_counts_by_its_median() {
-        let reading = |run: u64, server: &str, round: usize, value: f64| {
-            format!(
-                r#"{{"run":{run},"row":"get-p1","server":"{server}","round":{round},"value":{value},"requests":1,"elapsed_s":1,"stat_cpu_ns":1,"version":"v","machine":"m","quick":false}}"#
-            )
-        };
         let lines = [
-            reading(1, "peer", 0, 1.0),
-            reading(1, "ours", 0, 1.0),
-            reading(2, "peer", 0, 8000.0),
-            reading(2, "ours", 0, 4000.0),
-            reading(2, "peer", 1, 9000.0),
-            reading(2, "ours", 1, 3000.0),
-            reading(2, "peer", 2, 8000.0),
-            reading(2, "ours", 2, 4000.0),
+            reading("get-p1", 1, "peer", 0, 1.0),
+            reading("get-p1", 1, "ours", 0, 1.0),
+            reading("get-p1", 2, "peer", 0, 8000.0),
+            reading("get-p1", 2, "ours", 0, 4000.0),
+            reading("get-p1", 2, "peer", 1, 9000.0),
+            reading("get-p1", 2, "ours", 1, 3000.0),
+            reading("get-p1", 2, "peer", 2, 8000.0),
+            reading("get-p1", 2, "ours", 2, 4000.0),
         ];
         let table = from_readings(&lines.join("\n")).unwrap();
         assert!(table.contains("| 8.00 µs | 4.00 µs | **2.00** (2.00 – 3.00) | ≥ 1.4 |"), "{table}");
+    }
+
+    #[test]
+    fn slow_requests_count_if_every_round_has_them() {
+        let lines = [
+            reading("growth", 1, "peer", 0, 4.0),
+            reading("growth", 1, "ours", 0, 2.0),
+            reading("growth", 1, "peer", 1, 3.0),
+            reading("growth", 1, "ours", 1, 0.0),
+        ];
+        let table = from_readings(&lines.join("\n")).unwrap();
+        assert!(table.contains("| 3.00 slow | 0.00 slow |  | ≤ 0 |"), "{table}");
     }
 }
