@@ -35,6 +35,19 @@ struct Cell {
 
 const _: () = assert!(size_of::<Cell>() == 128);
 
+impl Cell {
+    /// # Safety
+    /// The caller holds the lock for as long as it uses the keys.
+    #[inline(always)]
+    unsafe fn keys(&self) -> &Shard {
+        // SAFETY: the lock is held.
+        &unsafe { &*self.state.get() }.keys
+    }
+}
+
+/// Shards that are peeked at together: as many looks as a processor works on at a time, and nobody waits long for one of them.
+const PEEKS_TOGETHER: usize = 4;
+
 // SAFETY: `state` is only reached through a held lock or behind the closed gate (see `Held`).
 unsafe impl Sync for Cell {}
 
@@ -219,32 +232,80 @@ impl Engine {
         self.next_due_ms[shard].load(Ordering::Relaxed)
     }
 
+    #[inline(always)]
+    fn cell_of(&self, hash: u64) -> &Cell {
+        &self.cells[hash as usize & (SHARD_COUNT - 1)]
+    }
+
     /// Asks the processor for a shard's header.
     #[inline]
     pub fn prefetch_shard(&self, hash: u64) {
-        let cell = &self.cells[hash as usize & (SHARD_COUNT - 1)];
+        let cell = self.cell_of(hash);
         Shard::prefetch_header(cell.state.get().cast::<Shard>());
     }
 
     /// Looks into a shard if it is free at this instant: for what is worth little, such as what to ask the processor for.
     #[inline]
     pub fn peek<R>(&self, hash: u64, look: impl FnOnce(&Shard) -> R) -> Option<R> {
-        let cell = &self.cells[hash as usize & (SHARD_COUNT - 1)];
+        let cell = self.cell_of(hash);
         cell.lock.try_lock().then(|| {
             // SAFETY: the lock is held.
-            let result = look(&unsafe { &*cell.state.get() }.keys);
+            let result = look(unsafe { cell.keys() });
             cell.lock.unlock();
             result
         })
+    }
+
+    /// As [`Engine::peek`] at the shards of many hashes, in order; items whose shards others hold are passed over.
+    ///
+    /// Several shards are locked before the first of them is looked at: a locked instruction waits for all that was
+    /// read before it, so that looks with one between them would not overlap.
+    #[inline]
+    pub fn peek_each<T: Copy>(
+        &self,
+        items: impl IntoIterator<Item = T>,
+        hash: impl Fn(T) -> u64,
+        mut look: impl FnMut(&Shard, T),
+    ) {
+        let mut items = items.into_iter().fuse();
+        loop {
+            let mut peeks: [Option<(&Cell, T)>; PEEKS_TOGETHER] = [None; PEEKS_TOGETHER];
+            let mut locked = [false; PEEKS_TOGETHER];
+            let mut len = 0;
+            while len < PEEKS_TOGETHER
+                && let Some(item) = items.next()
+            {
+                let cell = self.cell_of(hash(item));
+                locked[len] = cell.lock.try_lock();
+                if locked[len] || peeks[..len].iter().flatten().any(|(other, _)| std::ptr::eq(*other, cell)) {
+                    peeks[len] = Some((cell, item));
+                    len += 1;
+                }
+            }
+            if len == 0 {
+                return;
+            }
+            for &(cell, item) in peeks.iter().flatten() {
+                // SAFETY: the lock is held, by this peek or by one before it.
+                look(unsafe { cell.keys() }, item);
+            }
+            for (&(cell, _), locked) in peeks.iter().flatten().zip(locked) {
+                if locked {
+                    cell.lock.unlock();
+                }
+            }
+        }
     }
 
     /// Lets the cache misses of storing many keys in a database overlap: their shards, places in the directories, buckets.
     pub fn prefetch_places(&self, db: usize, hashes: &[u64], wanted: &mut Wanted) {
         hashes.iter().for_each(|&hash| self.prefetch_shard(hash));
         for look in [Db::want_place, Db::want_bucket] {
-            for &hash in hashes {
-                self.peek(hash, |shard| look(shard.db(db), hash, wanted));
-            }
+            self.peek_each(
+                hashes.iter().copied(),
+                |hash| hash,
+                |shard, hash| look(shard.db(db), hash, wanted),
+            );
             wanted.ask();
         }
     }
@@ -252,5 +313,28 @@ impl Engine {
     /// Counters of one kind summed over the threads.
     pub fn sum(&self, counter: impl Fn(&Counters) -> u64) -> u64 {
         self.counters.iter().map(|c| counter(c)).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_is_peeked_at_once_but_in_shards_that_others_hold() {
+        let engine = Engine::new(1).unwrap();
+        // Some shards more than once, in one group and in several.
+        let hashes: Vec<u64> = (0..100).map(|number| number * number % 37).collect();
+        let is_held = |hash: &u64| hash % 5 == 0;
+        hashes.iter().filter(|hash| is_held(hash)).for_each(|&hash| {
+            engine.cell_of(hash).lock.try_lock();
+        });
+        let mut seen = Vec::new();
+        engine.peek_each(0..hashes.len(), |at| hashes[at], |_, at| seen.push(hashes[at]));
+        let free: Vec<u64> = hashes.iter().copied().filter(|hash| !is_held(hash)).collect();
+        assert_eq!(seen, free);
+        for hash in free {
+            assert!(engine.peek(hash, |_| ()).is_some(), "shard {hash} is still locked");
+        }
     }
 }

@@ -3,6 +3,8 @@
 //!
 //! Nothing here changes anything: what is asked for in vain costs a little time.
 
+use std::cell::Cell;
+
 use martlet_base::number::parse_i64;
 use martlet_base::prefetch::{Look, Name, Sight, Wanted, prefetch_object};
 use martlet_command::{Flags, Group};
@@ -51,6 +53,12 @@ impl Member {
         };
         let is_write = entry.spec.flags.has(Flags::WRITE);
         Some(Member { db, key_hash: request.hash, name, is_write })
+    }
+}
+
+impl Planned {
+    fn hash(self) -> u64 {
+        self.hash
     }
 }
 
@@ -131,36 +139,44 @@ impl Worker {
     fn prefetch_keys(&self, planned: impl Iterator<Item = Planned> + Clone, wanted: &mut Wanted) {
         let engine = self.shared.engine;
         planned.clone().for_each(|Planned { hash, .. }| engine.prefetch_shard(hash));
-        for Planned { hash, db } in planned.clone() {
-            let is_large = engine.peek(hash, |shard| {
-                let db = shard.db(db);
-                let is_large = db.len() >= PREFETCH_KEYS_PER_SHARD;
-                is_large.then(|| db.want_bucket(hash, wanted));
-                is_large
-            });
-            if is_large == Some(false) {
-                break;
+        let is_small = Cell::new(false);
+        let until_small = planned.clone().take_while(|_| !is_small.get());
+        engine.peek_each(until_small, Planned::hash, |shard, Planned { hash, db }| {
+            let db = shard.db(db);
+            if db.len() >= PREFETCH_KEYS_PER_SHARD {
+                db.want_bucket(hash, wanted);
+            } else {
+                is_small.set(true);
             }
-        }
+        });
         if !wanted.is_empty() {
             self.stats().prefetch_batches.add(1);
             self.stats().prefetch_entries.add(wanted.len() as u64);
             wanted.ask();
-            for Planned { hash, db } in planned {
-                engine.peek(hash, |shard| shard.db(db).want_entry(hash, wanted));
-            }
+            engine.peek_each(planned, Planned::hash, |shard, Planned { hash, db }| {
+                shard.db(db).want_entry(hash, wanted);
+            });
             wanted.ask();
         }
     }
 
     fn prefetch_members(&self, members: &mut Vec<Member>, wanted: &mut Wanted) {
-        let engine = self.shared.engine;
         for step in 0..MEMBER_LOOKS_MAX {
-            members.retain(|&Member { db, key_hash, name, is_write }| {
-                let look = Look { name, is_write, step };
-                engine.peek(key_hash, |shard| shard.db(db).want_member(key_hash, look, wanted))
-                    == Some(Sight::Partial)
-            });
+            let mut partial = 0;
+            let cells = Cell::from_mut(members.as_mut_slice()).as_slice_of_cells();
+            self.shared.engine.peek_each(
+                cells,
+                |member| member.get().key_hash,
+                |shard, member| {
+                    let Member { db, key_hash, name, is_write } = member.get();
+                    let look = Look { name, is_write, step };
+                    if shard.db(db).want_member(key_hash, look, wanted) == Sight::Partial {
+                        cells[partial].set(member.get());
+                        partial += 1;
+                    }
+                },
+            );
+            members.truncate(partial);
             wanted.ask();
             if members.is_empty() {
                 break;

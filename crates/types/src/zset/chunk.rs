@@ -25,7 +25,7 @@ const CHUNK_MAX_BYTES: usize = if cfg!(test) { 512 } else { 2048 };
 /// Chunks that have fewer entries together become one.
 pub(super) const MERGE_LEN: usize = CHUNK_MAX_BYTES / 32;
 
-/// Words of a chunk by tag.
+/// Words of a chunk by tag, which the largest may exceed.
 const WORDS: [usize; TAGS] = {
     let mut words = [0; TAGS];
     let mut tag = 0;
@@ -88,6 +88,18 @@ impl Chunk {
     #[inline]
     pub fn words(&self) -> &[u64] {
         self.0.words()
+    }
+
+    /// The words from a key's home on.
+    ///
+    /// How many there are lies in another line than the home: it is read after the last word that the tag promises.
+    #[inline]
+    pub fn words_from_home(&self, key: u64) -> impl Iterator<Item = u64> + '_ {
+        let promised = WORDS[self.0.tag()];
+        // SAFETY: a chunk has no fewer words than its tag promises, and its homes are among these.
+        let first = unsafe { self.0.words_at(self.home(key)..promised) };
+        let rest = move || self.words()[promised..].iter();
+        first.iter().chain(std::iter::once_with(rest).flatten()).copied()
     }
 
     pub fn len(&self) -> usize {

@@ -82,9 +82,11 @@ impl Full {
     fn find_hashed(&self, hash: u64, member: &[u8]) -> Result<Found, u64> {
         let mut score = 0.0;
         let place = self.store.index.find(hash, |place| {
-            let (leaf, slot) = (self.store.leaf(place.leaf), usize::from(place.slot));
-            score = leaf.score(slot);
-            leaf.member(slot) == member
+            let leaf = self.store.leaf(place.leaf);
+            // SAFETY: the index names places of entries only.
+            let (found, name) = unsafe { leaf.entry_in_use(usize::from(place.slot)) };
+            score = found;
+            name == member
         });
         match place {
             Some(place) => Ok(Found { hash, place, score }),

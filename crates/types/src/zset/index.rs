@@ -145,7 +145,7 @@ impl Index {
     pub fn find(&self, hash: u64, mut is_it: impl FnMut(Place) -> bool) -> Option<Place> {
         let key = key_of(hash);
         let chunk = self.chunk(key)?;
-        for &word in chunk.words().get(chunk.home(key)..)? {
+        for word in chunk.words_from_home(key) {
             // An empty word has the largest key of all.
             if word >> REF_BITS >= key {
                 if word >> REF_BITS > key || word == EMPTY {

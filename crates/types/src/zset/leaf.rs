@@ -199,7 +199,25 @@ impl Leaf {
 
     #[inline]
     pub fn member(&self, slot: usize) -> &[u8] {
-        match as_bytes(&self.words()[self.cell(slot)]) {
+        self.member_in(&self.words()[self.cell(slot)])
+    }
+
+    /// Score and member of the entry in `slot`, from their two lines alone.
+    ///
+    /// # Safety
+    /// The slot is in use.
+    #[inline]
+    pub unsafe fn entry_in_use(&self, slot: usize) -> (f64, &[u8]) {
+        debug_assert!(self.header().used >> slot & 1 == 1, "slot {slot} is free");
+        // SAFETY: a slot in use has a score and a cell.
+        let (score, cell) = unsafe { (self.0.words_at(slot..slot + 1), self.0.words_at(self.cell(slot))) };
+        (f64::from_bits(score[0]), self.member_in(cell))
+    }
+
+    /// The member that a cell of this leaf holds.
+    #[inline]
+    fn member_in<'a>(&'a self, cell: &'a [u64]) -> &'a [u8] {
+        match as_bytes(cell) {
             [ELSEWHERE, number, ..] => {
                 let long = self.header().long.as_ref().and_then(|long| long.get(*number));
                 long.map_or(&[], |member| &member[..])

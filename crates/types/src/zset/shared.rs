@@ -6,6 +6,7 @@
 use std::ffi::c_void;
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
+use std::ops::Range;
 use std::ptr::NonNull;
 use triomphe::{Arc, HeaderSlice, HeaderSliceWithLengthProtected, HeaderWithLength, ThinArc};
 
@@ -74,10 +75,22 @@ impl<H> Shared<H> {
         &self.block().slice
     }
 
+    /// Some of the words, without reading how many there are, which lies in another line.
+    ///
+    /// # Safety
+    /// The range lies within [`Shared::words`].
+    #[inline]
+    pub unsafe fn words_at(&self, range: Range<usize>) -> &[u64] {
+        debug_assert!(range.start <= range.end && range.end <= self.words().len());
+        // SAFETY: the words of the block lie there, as the caller says.
+        unsafe { std::slice::from_raw_parts(self.address(range.start).cast(), range.len()) }
+    }
+
     /// Where the word at `index` is, which may be any number.
     #[inline]
     pub fn address(&self, index: usize) -> *const u8 {
-        self.start().wrapping_add(COUNTS_BYTES + size_of::<H>() + index * 8)
+        // The reference count comes first.
+        self.start().wrapping_add(size_of::<usize>() + size_of::<HeaderWithLength<H>>() + index * 8)
     }
 
     /// Asks the processor for the line that holds the word at `index`, which may be any number.
@@ -142,6 +155,8 @@ mod tests {
                 body.slice_mut()[1] = 9;
             });
             first.edit(|body| body.slice_mut()[2] = 8);
+            // SAFETY: there are three words.
+            assert_eq!(unsafe { first.words_at(1..3) }, &[9, 8]);
             assert_eq!((first.tag(), *first.header(), first.words()), (tag, 8, &[1, 9, 8][..]));
             assert_eq!((second.tag(), *second.header(), second.words()), (tag, 7, &[1, 2, 3][..]));
         }

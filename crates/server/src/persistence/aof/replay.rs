@@ -69,9 +69,9 @@ impl<'a> Replay<'a> {
             self.hashes.extend(key.map(hash_bytes));
         });
         engine.prefetch_places(db, &self.hashes, &mut self.wanted);
-        for &hash in &self.hashes {
-            engine.peek(hash, |shard| shard.db(db).want_entry(hash, &mut self.wanted));
-        }
+        let wanted = &mut self.wanted;
+        let hashes = self.hashes.iter().copied();
+        engine.peek_each(hashes, |hash| hash, |shard, hash| shard.db(db).want_entry(hash, wanted));
         self.wanted.ask();
     }
 
