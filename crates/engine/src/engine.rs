@@ -325,7 +325,7 @@ mod tests {
         let engine = Engine::new(1).unwrap();
         // Some shards more than once, in one group and in several.
         let hashes: Vec<u64> = (0..100).map(|number| number * number % 37).collect();
-        let is_held = |hash: &u64| hash % 5 == 0;
+        let is_held = |hash: &u64| hash.is_multiple_of(5);
         hashes.iter().filter(|hash| is_held(hash)).for_each(|&hash| {
             engine.cell_of(hash).lock.try_lock();
         });
