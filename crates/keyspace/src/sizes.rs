@@ -14,15 +14,13 @@ pub const SIZE_BINS: usize = 48;
 /// Types of values.
 const KINDS: usize = 5;
 
-/// Number of keys by type and size; INFO's `keysizes`.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Sizes([[u32; SIZE_BINS]; KINDS]);
+/// Number of keys by type and size; INFO's `keysizes`. Types of which there has been no key take no room: of each
+/// database there is one of these per shard.
+#[derive(Debug, Default)]
+pub struct Sizes([Option<Box<Counts>>; KINDS]);
 
-impl Default for Sizes {
-    fn default() -> Self {
-        Sizes([[0; SIZE_BINS]; KINDS])
-    }
-}
+/// Number of keys by size.
+type Counts = [u32; SIZE_BINS];
 
 /// The bin that a size belongs to.
 #[inline]
@@ -33,12 +31,17 @@ pub(crate) fn bin(size: usize) -> usize {
 impl Sizes {
     /// Number of keys of this type by size: below 1, 2, 4, 8 and so on.
     pub fn of(&self, kind: Kind) -> &[u32; SIZE_BINS] {
-        &self.0[kind as usize]
+        self.counts(kind as usize)
+    }
+
+    fn counts(&self, kind: usize) -> &Counts {
+        self.0[kind].as_deref().unwrap_or(&[0; SIZE_BINS])
     }
 
     #[inline]
     fn add(&mut self, kind: Kind, size: usize, change: i32) {
-        let count = &mut self.0[kind as usize][bin(size)];
+        let counts = self.0[kind as usize].get_or_insert_with(|| Box::new([0; SIZE_BINS]));
+        let count = &mut counts[bin(size)];
         debug_assert!(change > 0 || *count > 0, "no {kind:?} of size {size} is there");
         *count = count.wrapping_add_signed(change);
     }
@@ -59,6 +62,12 @@ impl Sizes {
     pub(crate) fn resize(&mut self, kind: Kind, old: usize, new: usize) {
         self.add(kind, old, -1);
         self.add(kind, new, 1);
+    }
+}
+
+impl PartialEq for Sizes {
+    fn eq(&self, other: &Sizes) -> bool {
+        (0..KINDS).all(|kind| self.counts(kind) == other.counts(kind))
     }
 }
 

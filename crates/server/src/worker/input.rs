@@ -24,6 +24,8 @@ use crate::registry::Entry;
 const SLICE_OUTPUT_BYTES: usize = 1024 * 1024;
 /// What is reserved at once for a request that is announced.
 const RESERVE_MAX_BYTES: usize = 1024 * 1024;
+/// A longer request is given this many times the room of what is there of it: memory that nobody writes to is not taken yet.
+const RESERVED_PER_PRESENT: usize = 8;
 /// A connection whose requests arrive faster than they run receives nothing while more than this waits.
 const THROTTLE_BYTES: usize = 256 * 1024;
 /// Offsets of arguments are 32 bits wide: a query buffer stays below that whatever the configuration allows.
@@ -56,7 +58,7 @@ pub(super) struct Batch {
 /// Room for a request that announces `wanted` bytes and of which `present` are there: all of it, unless it is long and hardly
 /// begun. What a client announces and never sends costs no memory.
 fn worth_reserving(wanted: usize, present: usize) -> usize {
-    wanted.min(present.saturating_mul(2).max(RESERVE_MAX_BYTES))
+    wanted.min(present.saturating_mul(RESERVED_PER_PRESENT).max(RESERVE_MAX_BYTES))
 }
 
 /// The capacity that a query buffer of `capacity` bytes gets for `present` ones of a request that will have `wanted`, if they do not
@@ -374,7 +376,7 @@ mod tests {
     #[test]
     fn what_is_announced_and_not_sent_takes_no_room() {
         assert_eq!(grown(0, 1000, 512 << 20), Some(RESERVE_MAX_BYTES));
-        assert_eq!(grown(1 << 20, 2 << 20, 512 << 20), Some(4 << 20));
+        assert_eq!(grown(1 << 20, 2 << 20, 512 << 20), Some(16 << 20));
         assert_eq!(grown(1 << 20, 1 << 20, 512 << 20), None);
     }
 }
