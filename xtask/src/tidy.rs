@@ -20,7 +20,13 @@ const EDGES: &[(&str, &[&str])] = &[
     ("engine", &["base", "journal", "keyspace", "protocol", "types"]),
     ("journal", &["base", "protocol"]),
     ("command", &["base", "types", "keyspace", "engine", "protocol", "snapshot", "journal"]),
-    ("server", &["base", "types", "keyspace", "engine", "command", "protocol", "net", "snapshot", "journal"]),
+    (
+        "server",
+        &[
+            "base", "types", "keyspace", "engine", "command", "protocol", "net", "snapshot", "journal",
+            "client",
+        ],
+    ),
     ("client", &["base", "protocol"]),
     ("testkit", &["base", "client", "protocol"]),
     ("bench", &["base", "client", "protocol"]),

@@ -23,9 +23,22 @@ pub struct Client {
 impl Client {
     /// Connects; the address is anything that resolves, such as `("127.0.0.1", 6379)`.
     pub fn connect(address: impl ToSocketAddrs) -> io::Result<Self> {
+        Client::open(address, CONNECT_TIMEOUT)
+    }
+
+    /// As [`Client::connect`], where neither connecting nor any later step of sending or receiving may take longer than
+    /// `timeout`, which is not zero.
+    pub fn connect_within(address: impl ToSocketAddrs, timeout: Duration) -> io::Result<Self> {
+        let mut client = Client::open(address, timeout)?;
+        client.stream.set_write_timeout(Some(timeout))?;
+        client.set_timeout(timeout);
+        Ok(client)
+    }
+
+    fn open(address: impl ToSocketAddrs, timeout: Duration) -> io::Result<Self> {
         let mut last = io::Error::new(io::ErrorKind::NotFound, "the address names no host");
         for address in address.to_socket_addrs()? {
-            match TcpStream::connect_timeout(&address, CONNECT_TIMEOUT) {
+            match TcpStream::connect_timeout(&address, timeout) {
                 Ok(stream) => {
                     stream.set_nodelay(true)?;
                     return Ok(Self { stream, received: Vec::new(), timeout: DEFAULT_TIMEOUT });

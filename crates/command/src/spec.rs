@@ -238,6 +238,8 @@ impl Group {
 pub enum Begin {
     /// At this argument.
     Index(usize),
+    /// After the first such word from this argument on (MIGRATE's KEYS).
+    FirstKeyword(&'static str, usize),
     /// After the last such word, wherever it stands, so that clients are told `unknown` (SORT's STORE).
     Keyword(&'static str),
     /// Not to be told from the arguments (SORT's GET patterns).
@@ -292,6 +294,11 @@ impl KeyPart {
         KeyPart { begin: Begin::Index(first), find: Find::Range { last, step, limit: 0 }, flags }
     }
 
+    /// All arguments after the first `word` from argument `index` on.
+    pub const fn after(word: &'static str, index: usize, flags: KeyFlags) -> KeyPart {
+        KeyPart { begin: Begin::FirstKeyword(word, index), ..KeyPart::range(index, -1, 1, flags) }
+    }
+
     /// A count at argument `index`, followed by as many keys.
     pub const fn counted(index: usize, flags: KeyFlags) -> KeyPart {
         KeyPart { begin: Begin::Index(index), find: Find::Count { count: 0, first: 1, step: 1 }, flags }
@@ -303,13 +310,19 @@ impl KeyPart {
         let begin = match self.begin {
             Begin::Index(index) => index,
             Begin::Unknown => return true,
+            Begin::FirstKeyword(word, from) => {
+                match (from..argc).find(|at| args.at(*at).eq_ignore_ascii_case(word.as_bytes())) {
+                    Some(at) => at + 1,
+                    None => return true,
+                }
+            }
             Begin::Keyword(word) => match find_keyword(args, word) {
                 Some(at) => at + 1,
                 None => return true,
             },
         };
         if begin >= argc {
-            return matches!(self.begin, Begin::Keyword(..));
+            return matches!(self.begin, Begin::Keyword(..) | Begin::FirstKeyword(..));
         }
         match self.find {
             Find::Unknown => true,

@@ -10,6 +10,7 @@ use martlet_engine::{Engine, Waiter};
 use martlet_net::{Token, Waker};
 
 use crate::clients::Clients;
+use crate::commands::migrate::KeptConnections;
 use crate::config::ConfigStore;
 use crate::persistence::Persistence;
 use crate::pubsub::{Delivery, Hub};
@@ -163,6 +164,8 @@ pub struct Shared {
     pub hub: Hub,
     /// Clients that cache keys.
     pub tracking: Tracking,
+    /// Connections of MIGRATE.
+    pub migrations: KeptConnections,
     /// Clients that MONITOR: thread, connection, id.
     pub monitors: Mutex<Vec<(usize, Token, u64)>>,
     /// Number of monitors.
@@ -236,6 +239,7 @@ impl Shared {
             latency: crate::latency::LatencyMonitor::default(),
             hub: Hub::default(),
             tracking: Tracking::default(),
+            migrations: KeptConnections::default(),
             monitors: Mutex::default(),
             monitor_count: AtomicU32::new(0),
             pause: Pause::default(),

@@ -137,6 +137,16 @@ fn write_key_part(reply: &mut Reply, part: &KeyPart) {
             reply.bulk(b"spec");
             pairs(reply, &[("index", index as i64)]);
         }
+        Begin::FirstKeyword(word, _) => {
+            reply.bulk(b"keyword");
+            reply.bulk(b"spec");
+            reply.map(2);
+            reply.bulk(b"keyword");
+            reply.bulk(word.as_bytes());
+            reply.bulk(b"startfrom");
+            // From behind, as Redis tells it.
+            reply.int(-2);
+        }
         Begin::Keyword(_) | Begin::Unknown => unknown(reply),
     }
     reply.bulk(b"find_keys");

@@ -10,6 +10,7 @@ mod digest;
 mod history;
 pub(crate) mod info;
 mod memory;
+pub(crate) mod migrate;
 mod module;
 mod observe;
 pub(crate) mod persistence;
@@ -106,6 +107,7 @@ pub static FAMILIES: &[&[&ServerCommand]] = &[
     debug::COMMANDS,
     info::COMMANDS,
     memory::COMMANDS,
+    migrate::COMMANDS,
     module::COMMANDS,
     observe::COMMANDS,
     pubsub::COMMANDS,

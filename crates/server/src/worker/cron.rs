@@ -115,6 +115,7 @@ impl Worker {
             self.shared.end_pause(Some(self.now_ms));
             self.limit_tracking();
             self.end_broadcasting();
+            self.shared.migrations.close_old(self.now_ms);
             self.note_memory_limit();
             self.save_by_rule();
             self.rewrite_by_rule();

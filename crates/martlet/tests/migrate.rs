@@ -1,0 +1,126 @@
+//! MIGRATE between two servers.
+
+use martlet_client::blocking::Client;
+use martlet_client::resp::Reply;
+use martlet_testkit::server::Server;
+use std::net::TcpListener;
+use std::path::Path;
+
+fn start(arguments: &[&str]) -> (Server, Client) {
+    let all = [&["server", "--io-threads", "2"], arguments].concat();
+    let server = Server::start(Path::new(env!("CARGO_BIN_EXE_martlet")), &all).unwrap();
+    let client = Client::connect(server.address()).unwrap();
+    (server, client)
+}
+
+/// The reply as text, `nil` for none.
+fn ask(client: &mut Client, request: &str) -> String {
+    // Two quotes stand for an empty argument.
+    let words: Vec<&str> = request.split(' ').map(|word| if word == "''" { "" } else { word }).collect();
+    let reply = client.command(&words).unwrap();
+    match &reply {
+        Reply::Error(text) => String::from_utf8_lossy(text).into_owned(),
+        Reply::Int(number) => number.to_string(),
+        _ => reply.text().map_or("nil".into(), |text| String::from_utf8_lossy(text).into_owned()),
+    }
+}
+
+fn migrate(client: &mut Client, to: &Server, rest: &str) -> String {
+    let address = to.address();
+    ask(client, &format!("MIGRATE {} {} {rest}", address.ip(), address.port()))
+}
+
+#[test]
+fn keys_of_every_type_arrive_with_their_times() {
+    let (_from, mut here) = start(&["--appendonly", "yes"]);
+    let (to, mut there) = start(&[]);
+    for request in [
+        "SET string 12345",
+        "PEXPIRE string 1000000",
+        "RPUSH list a b c",
+        "SADD set 1 2 x",
+        "ZADD zset 1.5 a 2 b",
+        "HSET hash f v",
+    ] {
+        ask(&mut here, request);
+    }
+    let digest = ["string", "list", "set", "zset", "hash"].map(|key| ask(&mut here, &format!("DUMP {key}")));
+    assert_eq!(migrate(&mut here, &to, "'' 9 5000 KEYS string list missing set zset hash"), "OK");
+    assert_eq!(ask(&mut here, "DBSIZE"), "0");
+    assert_eq!(ask(&mut there, "SELECT 9"), "OK");
+    assert_eq!(
+        ["string", "list", "set", "zset", "hash"].map(|key| ask(&mut there, &format!("DUMP {key}"))),
+        digest
+    );
+    let ttl: i64 = ask(&mut there, "PTTL string").parse().unwrap();
+    assert!((1..=1_000_000).contains(&ttl), "{ttl}");
+    assert_eq!(migrate(&mut here, &to, "string 9 5000"), "NOKEY");
+    // The deletions are on record: they hold after a restart, too.
+    ask(&mut here, "DEBUG LOADAOF");
+    assert_eq!(ask(&mut here, "DBSIZE"), "0");
+}
+
+#[test]
+fn a_copy_stays_and_an_old_key_is_replaced_only_on_demand() {
+    let (_from, mut here) = start(&[]);
+    let (to, mut there) = start(&[]);
+    ask(&mut here, "MSET a new b new");
+    ask(&mut there, "SET a old");
+    let busy = "ERR Target instance replied with error: BUSYKEY Target key name already exists.";
+    // What could be moved has been moved.
+    assert_eq!(migrate(&mut here, &to, "'' 0 5000 KEYS a b"), busy);
+    assert_eq!((ask(&mut here, "GET a"), ask(&mut here, "EXISTS b")), ("new".into(), "0".into()));
+    assert_eq!((ask(&mut there, "GET a"), ask(&mut there, "GET b")), ("old".into(), "new".into()));
+    assert_eq!(migrate(&mut here, &to, "a 0 5000 COPY REPLACE"), "OK");
+    assert_eq!((ask(&mut here, "GET a"), ask(&mut there, "GET a")), ("new".into(), "new".into()));
+    assert_eq!(migrate(&mut here, &to, "a 0 5000 REPLACE"), "OK");
+    assert_eq!(ask(&mut here, "EXISTS a"), "0");
+    assert!(ask(&mut here, "INFO stats").contains("migrate_cached_sockets:1"));
+}
+
+#[test]
+fn passwords_are_sent_and_refusals_told() {
+    let (_from, mut here) = start(&[]);
+    let (to, mut there) = start(&[]);
+    ask(&mut there, "CONFIG SET requirepass keys");
+    ask(&mut here, "SET key value");
+    assert!(
+        migrate(&mut here, &to, "key 0 5000").starts_with("ERR Target instance replied with error: NOAUTH")
+    );
+    assert!(migrate(&mut here, &to, "key 0 5000 AUTH wrong").contains("WRONGPASS"));
+    assert_eq!(ask(&mut here, "GET key"), "value");
+    assert_eq!(migrate(&mut here, &to, "key 0 5000 AUTH keys"), "OK");
+    ask(&mut here, "MSET key value '' empty");
+    assert_eq!(migrate(&mut here, &to, "'' 0 5000 AUTH2 default keys REPLACE KEYS key"), "OK");
+    assert_eq!(migrate(&mut here, &to, "'' 0 5000 AUTH keys COPY"), "OK");
+    ask(&mut there, "AUTH keys");
+    assert_eq!(ask(&mut there, "MGET key"), "nil");
+    assert_eq!((ask(&mut there, "GET key"), ask(&mut there, "GET ''")), ("value".into(), "empty".into()));
+    assert!(migrate(&mut here, &to, "'' 99 5000 AUTH keys").contains("DB index is out of range"));
+    assert_eq!(ask(&mut here, "GET ''"), "empty");
+}
+
+#[test]
+fn a_server_that_is_gone_or_silent_costs_no_key() {
+    let (_from, mut here) = start(&[]);
+    ask(&mut here, "SET key value");
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = silent.local_addr().unwrap().port();
+    let request = format!("MIGRATE 127.0.0.1 {port} key 0 20");
+    assert_eq!(ask(&mut here, &request), "IOERR error or timeout reading to target instance");
+    drop(silent);
+    assert_eq!(ask(&mut here, &request), "IOERR error or timeout connecting to the client");
+    assert_eq!(ask(&mut here, "GET key"), "value");
+    let none = "MIGRATE 127.0.0.1 port key 0 20";
+    assert_eq!(ask(&mut here, none), "IOERR error or timeout connecting to the client");
+    let keys = "ERR When using MIGRATE KEYS option, the key argument must be set to the empty string";
+    assert_eq!(ask(&mut here, "MIGRATE 127.0.0.1 1 key 0 20 KEYS a"), keys);
+    assert_eq!(ask(&mut here, "MIGRATE 127.0.0.1 1 key 0 20 AUTH"), "ERR syntax error");
+    assert_eq!(ask(&mut here, "MIGRATE 127.0.0.1 1 key x 20"), "ERR value is not an integer or out of range");
+    // A connection that was kept, and that the other side has closed, is made anew.
+    let (to, mut there) = start(&[]);
+    assert_eq!(migrate(&mut here, &to, "key 0 5000 COPY"), "OK");
+    assert_eq!(ask(&mut there, "CLIENT KILL TYPE normal SKIPME yes"), "1");
+    assert_eq!(migrate(&mut here, &to, "key 0 5000 REPLACE"), "OK");
+    assert_eq!(ask(&mut there, "GET key"), "value");
+}
