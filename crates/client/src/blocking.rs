@@ -30,9 +30,14 @@ impl Client {
     /// `timeout`, which is not zero.
     pub fn connect_within(address: impl ToSocketAddrs, timeout: Duration) -> io::Result<Self> {
         let mut client = Client::open(address, timeout)?;
-        client.stream.set_write_timeout(Some(timeout))?;
-        client.set_timeout(timeout);
+        client.limit_steps(timeout)?;
         Ok(client)
+    }
+
+    /// Limits how long each step of sending and `read_reply` may take; `timeout` is not zero.
+    pub fn limit_steps(&mut self, timeout: Duration) -> io::Result<()> {
+        self.timeout = timeout;
+        self.stream.set_write_timeout(Some(timeout))
     }
 
     fn open(address: impl ToSocketAddrs, timeout: Duration) -> io::Result<Self> {

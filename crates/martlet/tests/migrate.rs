@@ -3,6 +3,7 @@
 use martlet_client::blocking::Client;
 use martlet_client::resp::Reply;
 use martlet_testkit::server::Server;
+use std::io::{ErrorKind, Read, Write};
 use std::net::TcpListener;
 use std::path::Path;
 
@@ -123,4 +124,46 @@ fn a_server_that_is_gone_or_silent_costs_no_key() {
     assert_eq!(ask(&mut there, "CLIENT KILL TYPE normal SKIPME yes"), "1");
     assert_eq!(migrate(&mut here, &to, "key 0 5000 REPLACE"), "OK");
     assert_eq!(ask(&mut there, "GET key"), "value");
+}
+
+#[test]
+fn a_connection_that_ends_between_two_answers_is_not_tried_again() {
+    let (_from, mut here) = start(&[]);
+    ask(&mut here, "MSET a 1 b 2");
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let other = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        for _ in 0..2 {
+            let _ = stream.read(&mut [0; 4096]).unwrap();
+            stream.write_all(b"+OK\r\n").unwrap();
+        }
+        listener
+    });
+    assert_eq!(ask(&mut here, &format!("MIGRATE 127.0.0.1 {port} a 0 5000 COPY")), "OK");
+    let failure = ask(&mut here, &format!("MIGRATE 127.0.0.1 {port} '' 0 5000 COPY KEYS a b"));
+    assert_eq!(failure, "IOERR error or timeout reading to target instance");
+    let listener = other.join().unwrap();
+    listener.set_nonblocking(true).unwrap();
+    assert_eq!(listener.accept().unwrap_err().kind(), ErrorKind::WouldBlock);
+}
+
+#[test]
+fn a_kept_connection_obeys_the_timeout_of_each_command() {
+    let (_from, mut here) = start(&[]);
+    ask(&mut here, "SET a 1");
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let other = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let _ = stream.read(&mut [0; 4096]).unwrap();
+        stream.write_all(b"+OK\r\n").unwrap();
+        // Silent from now on, and open until the end.
+        let _ = stream.read_to_end(&mut Vec::new());
+    });
+    assert_eq!(ask(&mut here, &format!("MIGRATE 127.0.0.1 {port} a 0 3600000 COPY")), "OK");
+    let failure = ask(&mut here, &format!("MIGRATE 127.0.0.1 {port} a 0 20 COPY"));
+    assert_eq!(failure, "IOERR error or timeout reading to target instance");
+    // The connection was given up: what comes late on it answers nothing.
+    other.join().unwrap();
 }

@@ -52,6 +52,14 @@ pub(super) fn between(text: &str, low: usize, high: usize) -> Result<usize, Stri
     }
 }
 
+/// As redis-benchmark, takes what is below 1 for 1; what is above `high` is refused.
+fn up_to(text: &str, high: usize) -> Result<usize, String> {
+    match text.parse::<i64>() {
+        Ok(..1) => Ok(1),
+        _ => between(text, 1, high),
+    }
+}
+
 /// `10s`, `500ms`, `2m`, or seconds without a unit.
 pub fn duration(text: &str) -> Result<Duration, String> {
     let split = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
@@ -202,7 +210,7 @@ static OPTIONS: &[Option_] = &[
         "-d",
         "BYTES",
         |s, v| {
-            s.data_bytes = between(v, 1, MAX_DATA_BYTES)?;
+            s.data_bytes = up_to(v, MAX_DATA_BYTES)?;
             Ok(())
         },
         "size of values (3)",
@@ -249,7 +257,7 @@ static OPTIONS: &[Option_] = &[
         "-r",
         "KEYS",
         |s, v| {
-            s.keyspace = Some(number(v)?);
+            s.keyspace = Some(number::<i64>(v)?.max(0) as u64);
             Ok(())
         },
         "replace __rand_int__ by 12 digits below KEYS",
@@ -258,7 +266,7 @@ static OPTIONS: &[Option_] = &[
         "-P",
         "DEPTH",
         |s, v| {
-            s.pipeline = between(v, 1, MAX_PIPELINE)?;
+            s.pipeline = up_to(v, MAX_PIPELINE)?;
             Ok(())
         },
         "requests in flight per connection (1)",
@@ -268,7 +276,11 @@ static OPTIONS: &[Option_] = &[
         "--precision",
         "DIGITS",
         |s, v| {
-            s.precision = between(v, 1, 4)? as u8;
+            // As redis-benchmark.
+            s.precision = match number::<i64>(v)? {
+                ..0 => 3,
+                digits => digits.clamp(1, 4) as u8,
+            };
             Ok(())
         },
         "significant digits of latencies in the classic report (3)",
@@ -782,6 +794,14 @@ mod tests {
         assert_eq!(s.command, ["script", "load", "-q"]);
     }
 
+    /// Seen of redis-benchmark 7.0.15, which runs with each of these.
+    #[test]
+    fn numbers_that_redis_benchmark_corrects_are_corrected() {
+        let s = settings("-P 0 -d -1 -r -1 --precision 9").expect("valid");
+        assert_eq!((s.pipeline, s.data_bytes, s.keyspace, s.precision), (1, 1, Some(0), 4));
+        assert_eq!(settings("--precision -2").expect("valid").precision, 3);
+    }
+
     #[test]
     fn bad_arguments_are_named() {
         for (line, message) in [
@@ -795,11 +815,8 @@ mod tests {
             ("--rate inf get", "is no rate"),
             ("-n 0", "-n: '0' is not a number above 0"),
             ("-P 100001", "-P: '100001' is not a number from 1 to 100000"),
-            ("-P 0", "-P: '0' is not a number from 1 to"),
-            ("-d 0", "-d: '0' is not a number from 1 to"),
             ("-d 1073741825", "-d: '1073741825' is not a number from 1 to 1073741824"),
-            ("-r -1", "-r: '-1' is not a number"),
-            ("--precision 5", "--precision: '5' is not a number from 1 to 4"),
+            ("-P x", "-P: 'x' is not a number from 1 to 100000"),
             ("--churn 5 -k 0", "--churn means nothing without -k 1"),
             ("--duration 0", "--duration: '0' leaves no time"),
             ("--replay f --speed -1", "--speed: '-1' is no speed"),

@@ -199,7 +199,7 @@ pub(super) const SYNTAX: &[(&str, &str)] = &[
     ("mget", "*key:k0"),
     (
         "migrate",
-        "host port:i key-selector(key:k0|empty-string:x=\"\") destination-db:i timeout:i ?COPY^3.0.0 ?REPLACE^3.0.0 ?authentication(auth/password=AUTH^4.0.7|auth2=AUTH2(username password)^6.0.0) ?*keys:k1/key=KEYS^3.0.6",
+        "host port:i key-selector(key:k0|empty-string:x=) destination-db:i timeout:i ?COPY^3.0.0 ?REPLACE^3.0.0 ?authentication(auth/password=AUTH^4.0.7|auth2=AUTH2(username password)^6.0.0) ?*keys:k1/key=KEYS^3.0.6",
     ),
     ("module|load", "path ?*arg"),
     ("module|loadex", "path ?*+configs=CONFIG(name value) ?*args=ARGS"),

@@ -69,6 +69,15 @@ const HISTORY: &[(&str, &[Change])] = &[
     ("lpop", POP_COUNT),
     ("lpush", SEVERAL_ELEMENTS_2),
     ("lpushx", SEVERAL_ELEMENTS_4),
+    (
+        "migrate",
+        &[
+            ("3.0.0", "`COPY` and `REPLACE`."),
+            ("3.0.6", "`KEYS`."),
+            ("4.0.7", "`AUTH`."),
+            ("6.0.0", "`AUTH2`."),
+        ],
+    ),
     ("pexpire", EXPIRE_OPTIONS),
     ("pexpireat", EXPIRE_OPTIONS),
     ("pttl", MISSING_KEY),

@@ -155,9 +155,18 @@ impl<'a> Request<'a> {
     }
 }
 
+/// How far the keys have come.
+#[derive(Default)]
+struct Progress<'a> {
+    /// The other server has answered for a key.
+    is_answered: bool,
+    /// Those that were deleted here.
+    moved: Vec<&'a [u8]>,
+}
+
 /// Why nothing, or no more, was moved.
 enum Failure {
-    /// The connection failed; nothing was heard of it.
+    /// The connection was closed.
     Closed(Error),
     /// No answer in time, or none that is one.
     Broken(Error),
@@ -195,7 +204,7 @@ impl Target {
 
     /// Makes the connection ready for keys.
     fn prepare(&mut self, request: &Request<'_>) -> Result<(), Failure> {
-        self.client.set_timeout(request.timeout);
+        self.client.limit_steps(request.timeout).map_err(|error| Failure::of(&error, NOT_SENT))?;
         if !request.credentials.is_empty() {
             let words: Vec<&[u8]> =
                 [b"AUTH".as_slice()].into_iter().chain(request.credentials.iter().copied()).collect();
@@ -225,7 +234,7 @@ fn migrate(call: &mut Call<'_>) -> Outcome {
         return Ok(());
     }
     let (shared, now_ms) = (call.worker.shared, call.worker.now_ms);
-    let mut moved = Vec::new();
+    let mut progress = Progress::default();
     let mut kept = shared.migrations.take(request.host, request.port);
     let result = loop {
         let was_kept = kept.is_some();
@@ -233,10 +242,10 @@ fn migrate(call: &mut Call<'_>) -> Outcome {
             Some(target) => target,
             None => request.connect(now_ms)?,
         };
-        let result = transfer(call, &request, &keys, &mut target, &mut moved);
+        let result = transfer(call, &request, &keys, &mut target, &mut progress);
         match result {
             // A connection that was kept may have been closed by the other side since.
-            Err(Failure::Closed(_)) if was_kept && moved.is_empty() => continue,
+            Err(Failure::Closed(_)) if was_kept && !progress.is_answered => continue,
             Ok(()) | Err(Failure::Refused(_)) => {
                 target.used_ms = now_ms;
                 shared.migrations.keep(target);
@@ -246,8 +255,8 @@ fn migrate(call: &mut Call<'_>) -> Outcome {
         break result;
     };
     let keys = &mut call.worker.keys;
-    if !moved.is_empty() {
-        keys.effects.replace(keys.db, || [b"DEL".as_slice()].into_iter().chain(moved));
+    if !progress.moved.is_empty() {
+        keys.effects.replace(keys.db, || [b"DEL".as_slice()].into_iter().chain(progress.moved));
     }
     keys.effects.request_ended(keys.db, &call.args, false);
     match result {
@@ -257,7 +266,7 @@ fn migrate(call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
-/// Sends the keys and deletes those that have arrived, unless they are to be copied; `moved` gets their names.
+/// Sends the keys and deletes those that have arrived, unless they are to be copied.
 ///
 /// # Errors
 /// The first that happened; keys that arrived all the same are deleted even so.
@@ -266,7 +275,7 @@ fn transfer<'a>(
     request: &Request<'_>,
     keys: &[&'a [u8]],
     target: &mut Target,
-    moved: &mut Vec<&'a [u8]>,
+    progress: &mut Progress<'a>,
 ) -> Result<(), Failure> {
     target.prepare(request)?;
     let mut first_refusal = Ok(());
@@ -284,13 +293,15 @@ fn transfer<'a>(
         }
         target.send(&portion)?;
         for name in sent {
-            match target.answer() {
+            let answer = target.answer();
+            progress.is_answered |= matches!(answer, Ok(()) | Err(Failure::Refused(_)));
+            match answer {
                 Ok(()) if request.copy => {}
                 Ok(()) => {
                     let (key, keys) = (Key::new(name), &mut call.worker.keys);
                     if keys.delete(&key) {
                         keys.changed(&key, EventClass::GENERIC, "del");
-                        moved.push(name);
+                        progress.moved.push(name);
                     }
                 }
                 Err(Failure::Refused(error)) => {

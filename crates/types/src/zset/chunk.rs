@@ -285,3 +285,23 @@ impl Chunk {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_words_from_home_on_are_given_whatever_the_block() {
+        // Of one key, as where the path's bits are used up: the last are more than any tag promises.
+        for entries in [1, 10, 40, 300] {
+            let mut chunk = Chunk::with_room(entries, 0, 0);
+            (0..entries as u64).for_each(|place| assert!(chunk.insert(place)));
+            assert_eq!(chunk.len(), entries);
+            for key in [0, 1 << (PATH_BITS + HOME_BITS - 1), (1 << (PATH_BITS + HOME_BITS)) - 1] {
+                let words: Vec<u64> = chunk.words_from_home(key).collect();
+                assert_eq!(words, chunk.words()[chunk.home(key)..], "{entries} entries, key {key}");
+            }
+        }
+        assert!(Chunk::with_room(300, 0, 0).words().len() > WORDS[TAGS - 1]);
+    }
+}
