@@ -30,6 +30,8 @@ pub struct Settings {
     pub zset_limits: ZSetLimits,
     /// Whether strings are compressed in DUMP and files (`rdbcompression`).
     pub rdb_compression: bool,
+    /// Whether FLUSHALL and FLUSHDB answer before what they removed is freed, unless they are told (`lazyfree-lazy-user-flush`).
+    pub lazy_user_flush: bool,
     /// Whether small numbers count as one object each that all keys share (OBJECT REFCOUNT): not where each key has an
     /// LRU or LFU clock that matters (`maxmemory`, `maxmemory-policy`).
     pub shared_integers: bool,
@@ -45,6 +47,7 @@ impl Default for Settings {
             hash_limits: HashLimits::default(),
             zset_limits: ZSetLimits::default(),
             rdb_compression: true,
+            lazy_user_flush: false,
             shared_integers: true,
         }
     }
@@ -55,6 +58,8 @@ impl Default for Settings {
 pub struct Block {
     /// The arguments that are the keys to wait for.
     pub key_indexes: Vec<usize>,
+    /// Whether to wait until what was removed is freed.
+    pub until_freed: bool,
     /// When to give up, Unix milliseconds; `None` for never.
     pub deadline_ms: Option<i64>,
     /// What a timeout answers.
@@ -70,6 +75,8 @@ pub enum TimeoutReply {
     Null,
     /// The integer 0.
     Zero,
+    /// OK.
+    Ok,
     /// Two integers: whether the disk has come to this position of the journal, and 0.
     OnDisk(u64),
 }
@@ -170,9 +177,19 @@ impl<'a> Context<'a> {
             on_timeout.write(self.reply, None);
         } else {
             let key_indexes = key_indexes.into_iter().collect();
-            self.block = Some(Block { key_indexes, deadline_ms, on_timeout });
+            self.block = Some(Block { key_indexes, until_freed: false, deadline_ms, on_timeout });
         }
         Ok(())
+    }
+
+    /// Ends a command with OK, which is sent once what it has removed is freed; at once where waiting is not allowed.
+    pub fn ok_when_freed(&mut self) {
+        if self.deny_blocking {
+            self.reply.ok();
+        } else {
+            let (key_indexes, on_timeout) = (Vec::new(), TimeoutReply::Ok);
+            self.block = Some(Block { key_indexes, until_freed: true, deadline_ms: None, on_timeout });
+        }
     }
 }
 
@@ -183,6 +200,7 @@ impl TimeoutReply {
             TimeoutReply::NullArray => reply.null_array(),
             TimeoutReply::Null => reply.null(),
             TimeoutReply::Zero => reply.int(0),
+            TimeoutReply::Ok => reply.ok(),
             TimeoutReply::OnDisk(position) => {
                 reply.array(2);
                 reply.int(i64::from(durable.is_some_and(|durable| durable >= position)));

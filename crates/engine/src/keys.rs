@@ -666,8 +666,9 @@ impl Keys {
         (0..SHARD_COUNT).map(|i| self.with_shard(i, |keys| keys.shard(i).keys.db(db).len())).sum()
     }
 
-    /// Empties one database or, with `None`, all; all shards must be held. Returns how many keys there were.
-    pub fn flush(&mut self, db: Option<usize>, background: bool) -> usize {
+    /// Empties one database or, with `None`, all; all shards must be held. Returns how many keys there were. They are freed
+    /// in the background, and count as lazily freed if `counted`.
+    pub fn flush(&mut self, db: Option<usize>, counted: bool) -> usize {
         debug_assert!(self.holds_all());
         let mut removed = 0;
         for i in 0..SHARD_COUNT {
@@ -689,10 +690,8 @@ impl Keys {
                 let len = old.len();
                 removed += len;
                 let old = if snapshot.is_on() { snapshot.keep(part, db, old) } else { Some(old) };
-                if let Some(old) = old
-                    && background
-                {
-                    self.engine.lazy_free.free(len, Box::new(old));
+                if let Some(old) = old {
+                    self.engine.lazy_free.free(if counted { len } else { 0 }, Box::new(old));
                 }
             }
             if db.is_none() {

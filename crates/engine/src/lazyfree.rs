@@ -3,16 +3,24 @@
 use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{RecvTimeoutError, SendError, Sender, channel};
 use std::time::Duration;
 
 /// How often the idle thread gives memory that was freed back to the system.
 const PURGE_INTERVAL: Duration = Duration::from_secs(1);
 
+/// What the thread is asked to do, in the order in which it is asked.
+enum Job {
+    /// Drop this, which counts as so many objects.
+    Drop(usize, Box<dyn Any + Send>),
+    /// Tell somebody that what was left to it before is freed.
+    Tell(Box<dyn FnOnce() + Send>),
+}
+
 /// A queue of things to drop, drained by one background thread that ends with the last handle.
 #[derive(Clone, Debug)]
 pub struct LazyFree {
-    queue: Sender<(usize, Box<dyn Any + Send>)>,
+    queue: Sender<Job>,
     counts: Arc<Counts>,
 }
 
@@ -31,18 +39,19 @@ impl LazyFree {
     /// # Errors
     /// When the operating system refuses a thread.
     pub fn start() -> std::io::Result<LazyFree> {
-        let (queue, jobs) = channel::<(usize, Box<dyn Any + Send>)>();
+        let (queue, jobs) = channel::<Job>();
         let counts = Arc::new(Counts::default());
         let shared = counts.clone();
         std::thread::Builder::new().name("lazyfree".into()).spawn(move || {
             martlet_base::thread::give_way();
             loop {
                 match jobs.recv_timeout(PURGE_INTERVAL) {
-                    Ok((objects, job)) => {
-                        drop(job);
+                    Ok(Job::Drop(objects, it)) => {
+                        drop(it);
                         shared.pending.fetch_sub(objects as u64, Ordering::Relaxed);
                         shared.freed.fetch_add(objects as u64, Ordering::Relaxed);
                     }
+                    Ok(Job::Tell(tell)) => tell(),
                     Err(RecvTimeoutError::Timeout) => martlet_base::alloc::purge_old(),
                     Err(RecvTimeoutError::Disconnected) => break,
                 }
@@ -52,11 +61,18 @@ impl LazyFree {
     }
 
     /// Leaves something to the thread; it counts as `objects` objects in INFO.
-    pub fn free(&self, objects: usize, job: Box<dyn Any + Send>) {
+    pub fn free(&self, objects: usize, it: Box<dyn Any + Send>) {
         self.counts.pending.fetch_add(objects as u64, Ordering::Relaxed);
-        if self.queue.send((objects, job)).is_err() {
-            // The thread is gone (it panicked while dropping): the job was dropped here instead.
+        if self.queue.send(Job::Drop(objects, it)).is_err() {
+            // The thread is gone (it panicked while dropping): it was dropped here instead.
             self.counts.pending.fetch_sub(objects as u64, Ordering::Relaxed);
+        }
+    }
+
+    /// Calls `tell`, on the thread, once everything that was left to it before is freed.
+    pub fn when_freed(&self, tell: Box<dyn FnOnce() + Send>) {
+        if let Err(SendError(Job::Tell(tell))) = self.queue.send(Job::Tell(tell)) {
+            tell();
         }
     }
 
@@ -73,5 +89,27 @@ impl LazyFree {
     /// Forgets how many were freed (CONFIG RESETSTAT).
     pub fn reset_freed(&self) {
         self.counts.freed.store(0, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use super::LazyFree;
+
+    #[test]
+    fn who_waits_is_told_after_all_that_was_left_before() {
+        let lazy = LazyFree::start().unwrap();
+        let (told, wait) = channel();
+        for round in 1..=3 {
+            lazy.free(1000, Box::new(vec![vec![7u8; 100]; 1000]));
+            lazy.free(0, Box::new([7u8; 100]));
+            let (told, seen) = (told.clone(), lazy.clone());
+            lazy.when_freed(Box::new(move || told.send((seen.freed(), seen.pending())).unwrap()));
+            assert_eq!(wait.recv(), Ok((1000 * round, 0)));
+        }
+        lazy.reset_freed();
+        assert_eq!(lazy.freed(), 0);
     }
 }

@@ -65,6 +65,16 @@ impl Worker {
             let key = Key::new(key);
             self.keys.hooks_mut(&key).block(db, key.bytes, &waiter);
         }
+        if block.until_freed {
+            let (shared, waiter) = (self.shared, waiter.clone());
+            self.shared.engine.lazy_free.when_freed(Box::new(move || {
+                if waiter.serve_begin() {
+                    waiter.serve_end(true);
+                    let reply = b"+OK\r\n".to_vec();
+                    shared.send(waiter.thread, Mail::Served { waiter, reply, ns: 0 });
+                }
+            }));
+        }
         if let Some(at_ms) = block.deadline_ms {
             self.deadlines.insert((at_ms, connection.token));
         }
@@ -205,7 +215,9 @@ impl Worker {
         let Some(mut connection) = self.take(token) else { return };
         let is_its = matches!(&connection.hold, Some(Hold::Blocked(b)) if Arc::ptr_eq(&b.waiter, waiter));
         if is_its {
-            connection.out.extend_from_slice(reply);
+            if connection.session.shows_reply() {
+                connection.out.extend_from_slice(reply);
+            }
             connection.recorded = self.shared.engine.journal.end();
             self.stop_waiting(&mut connection, ns);
             self.check_output_limit(&mut connection);
@@ -262,6 +274,7 @@ impl Worker {
     ) {
         self.remove_waiter(waiter);
         let mut reply = Reply::new(std::mem::take(&mut connection.out), connection.session.resp3);
+        let begin = reply.len();
         if error {
             let text = "UNBLOCKED client unblocked via CLIENT UNBLOCK";
             reply.error(text);
@@ -272,6 +285,9 @@ impl Worker {
         } else {
             let durable = self.shared.durable_in(self.shared.persistence.log.facts().phase);
             on_timeout.write(&mut reply, durable);
+        }
+        if !connection.session.shows_reply() {
+            reply.truncate(begin);
         }
         connection.out = reply.into_bytes();
         self.stop_waiting(connection, 0);

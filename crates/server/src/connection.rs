@@ -112,6 +112,21 @@ impl Session {
         }
     }
 
+    /// Whether the reply to the command that has just run is to be sent (CLIENT REPLY). To be asked once for each.
+    pub fn shows_reply(&mut self) -> bool {
+        match self.reply_mode {
+            ReplyMode::On => return true,
+            ReplyMode::Off => {}
+            // This was CLIENT REPLY SKIP itself.
+            ReplyMode::SkipNext => self.reply_mode = ReplyMode::SkipThis,
+            ReplyMode::SkipThis => {
+                self.reply_mode = ReplyMode::On;
+                self.set_special(special::REPLY_MODE, false);
+            }
+        }
+        false
+    }
+
     /// Sets or clears a bit of [`special`].
     pub fn set_special(&mut self, bit: u32, on: bool) {
         if on { self.special |= bit } else { self.special &= !bit }

@@ -9,7 +9,7 @@ use martlet_protocol::request::Args;
 
 use crate::checks;
 use crate::commands::Call;
-use crate::connection::{Connection, Hold, ReplyMode, special};
+use crate::connection::{Connection, Hold, special};
 use crate::registry::{Entry, Run};
 use crate::worker::Worker;
 
@@ -331,20 +331,10 @@ impl Worker {
         if crate::commands::answers_with_messages(entry) {
             return;
         }
-        let session = &mut connection.session;
-        match session.reply_mode {
-            ReplyMode::On => {}
-            ReplyMode::Off => reply.truncate(begin),
-            ReplyMode::SkipNext => {
-                // This was CLIENT REPLY SKIP itself.
-                reply.truncate(begin);
-                session.reply_mode = ReplyMode::SkipThis;
-            }
-            ReplyMode::SkipThis => {
-                reply.truncate(begin);
-                session.reply_mode = ReplyMode::On;
-                session.set_special(special::REPLY_MODE, false);
-            }
+        // Who waits has no reply yet.
+        let waits = matches!(connection.hold, Some(Hold::Blocked(_)));
+        if !waits && !connection.session.shows_reply() {
+            reply.truncate(begin);
         }
     }
 

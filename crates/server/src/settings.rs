@@ -29,6 +29,7 @@ pub fn from_config(config: &Config) -> Settings {
             listpack_max_value_bytes: config.zset_max_listpack_value,
         },
         rdb_compression: config.rdbcompression,
+        lazy_user_flush: config.lazyfree_lazy_user_flush,
         shared_integers: config.maxmemory_bytes == 0 || !has_clocks(config.maxmemory_policy),
     }
 }

@@ -1,5 +1,5 @@
 //! Whole databases: emptying and exchanging them. These run alone, with all shards held; what they remove is freed in
-//! the background.
+//! the background, for which SYNC waits without holding anything.
 
 use crate::Handler;
 use crate::context::Context;
@@ -30,18 +30,21 @@ fn flushall(ctx: &mut Context<'_>) -> Outcome {
 }
 
 fn flush(ctx: &mut Context<'_>, db: Option<usize>) -> Outcome {
-    let fits = match ctx.argc() {
-        1 => true,
-        2 => ctx.is(1, "sync") || ctx.is(1, "async"),
-        _ => false,
+    let waits = match ctx.argc() {
+        1 => !ctx.settings.lazy_user_flush,
+        2 if ctx.is(1, "sync") => true,
+        2 if ctx.is(1, "async") => false,
+        _ => return Err(Error::Syntax),
     };
-    if !fits {
-        return Err(Error::Syntax);
-    }
-    let removed = ctx.keys.flush(db, true);
+    // Who may not wait is answered first all the same; in Redis that is not lazy, and does not count as such.
+    let removed = ctx.keys.flush(db, !(waits && ctx.deny_blocking));
     // Followers flush even if there was nothing here.
     ctx.keys.dirty += removed.max(1) as u64;
-    ctx.reply.ok();
+    if waits {
+        ctx.ok_when_freed();
+    } else {
+        ctx.reply.ok();
+    }
     Ok(())
 }
 

@@ -318,14 +318,22 @@ fn whole_databases() {
             ("DBSIZE", ":2"),
             ("FLUSHDB ASYNC", "+OK"),
             ("DBSIZE", ":0"),
-            ("FLUSHDB", "+OK"),
         ],
+    );
+    assert_eq!(
+        (t.run("FLUSHDB"), t.block.take().map(|block| block.until_freed)),
+        (String::new(), Some(true))
     );
     assert_eq!(t.effects(), ["FLUSHDB"]);
     t.keys.db = 0;
     assert_eq!(t.run("GET c"), "\"3\"");
-    assert_eq!(t.run("FLUSHALL SYNC"), "+OK");
+    assert_eq!((t.run("FLUSHALL SYNC"), t.block.take().is_some()), (String::new(), true));
     assert_eq!(t.run("DBSIZE"), ":0");
+    t.deny_blocking = true;
+    assert_eq!(t.run("FLUSHALL SYNC"), "+OK");
+    t.deny_blocking = false;
+    t.settings.lazy_user_flush = true;
+    assert_eq!((t.run("FLUSHALL"), t.block.take()), ("+OK".into(), None));
 }
 
 #[test]

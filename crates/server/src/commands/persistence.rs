@@ -155,6 +155,7 @@ fn waitaof(call: &mut Call<'_>) -> Outcome {
     }
     let block = Block {
         key_indexes: Vec::new(),
+        until_freed: false,
         deadline_ms: (timeout_ms > 0).then_some(deadline_ms),
         on_timeout: TimeoutReply::OnDisk(end),
     };
@@ -193,7 +194,7 @@ fn loadaof(call: &mut Call<'_>) -> Outcome {
     let (recording, events) =
         (std::mem::take(&mut effects.recording), std::mem::take(&mut effects.wanted_events));
     let (db, now_ms) = (worker.keys.db, worker.keys.now_ms);
-    worker.keys.flush(None, true);
+    worker.keys.flush(None, false);
     let mut alone = |keys: &mut Keys, work: &mut dyn FnMut(&mut Keys)| work(keys);
     let loaded = aof::load::load(shared, &mut worker.keys, &config, &mut alone, &mut || true);
     (worker.keys.db, worker.keys.now_ms) = (db, now_ms);
@@ -252,7 +253,7 @@ fn reload(call: &mut Call<'_>) -> Outcome {
         worker.save().map_err(|SaveFailed| Error::Fixed("ERR"))?;
     }
     if flushes {
-        worker.keys.flush(None, true);
+        worker.keys.flush(None, false);
     }
     let (shared, config) = (worker.shared, worker.config().clone());
     let path = load::path(&config);

@@ -96,8 +96,6 @@ parameter_table! {
     lazyfree_lazy_server_del: bool = false => "lazyfree-lazy-server-del", YesNo, MODIFIABLE, BACKGROUND_FREE;
     /// Let DEL free in the background
     lazyfree_lazy_user_del: bool = false => "lazyfree-lazy-user-del", YesNo, MODIFIABLE, BACKGROUND_FREE;
-    /// Let FLUSHALL free in the background
-    lazyfree_lazy_user_flush: bool = false => "lazyfree-lazy-user-flush", YesNo, MODIFIABLE, BACKGROUND_FREE;
     /// Delete expired keys that a nested command meets
     lazyexpire_nested_arbitrary_keys: bool = true => "lazyexpire-nested-arbitrary-keys", YesNo, MODIFIABLE|HIDDEN,
         Moot("every command sees an expired key as gone");

@@ -241,6 +241,9 @@ parameter_table! {
     /// Minutes after which a key's access counter is halved
     lfu_decay_time_minutes: u32 = 1 => "lfu-decay-time", Integer(0, INT_MAX), MODIFIABLE, EVICTION;
 
+    /// Let FLUSHALL and FLUSHDB answer before what they removed is freed, unless they are told SYNC
+    lazyfree_lazy_user_flush: bool = false => "lazyfree-lazy-user-flush", YesNo, MODIFIABLE, Honoured;
+
     // RDB files.
 
     /// Save points: seconds and changes
