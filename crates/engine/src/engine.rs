@@ -110,7 +110,7 @@ pub enum Held {
 
 impl Held {
     #[inline]
-    fn covers(&self, shard: usize) -> bool {
+    pub(crate) fn covers(&self, shard: usize) -> bool {
         match self {
             Held::Nothing => false,
             Held::One(held) => *held == shard,

@@ -207,10 +207,9 @@ impl Keys {
         matches!(self.held, Held::All)
     }
 
-    /// Runs `work` on one shard, which is locked for it unless all are held already. For commands that walk: nothing
-    /// else may be held.
+    /// Runs `work` on one shard, which is locked for it unless it is held already. If it is not, nothing else may be.
     pub fn with_shard<R>(&mut self, shard: usize, work: impl FnOnce(&mut Self) -> R) -> R {
-        if self.holds_all() {
+        if self.held.covers(shard) {
             return work(self);
         }
         self.hold_one(shard);

@@ -233,27 +233,16 @@ impl Worker {
         info.multi.store(transaction.queue.len() as i64, Ordering::Relaxed);
     }
 
-    /// Forgets what a session watches.
+    /// Forgets what a session watches. EXEC, within which UNWATCH may run, holds it all.
     pub(crate) fn unwatch_all(&mut self, connection: &mut Connection) {
         let session = &mut connection.session;
         for watched in std::mem::take(&mut session.watched) {
             let key = Key::new(&watched.key);
             let flag = session.watch_flag.clone();
-            self.with_key_held(&key, |worker| {
-                worker.keys.hooks_mut(&key).unwatch(watched.db, key.bytes, &flag)
-            });
+            self.keys
+                .with_shard(key.shard(), |keys| keys.hooks_mut(&key).unwatch(watched.db, key.bytes, &flag));
         }
         session.watch_flag.clear();
         connection.info.watching.store(0, Ordering::Relaxed);
-    }
-
-    /// Runs `work` with the key's shard held, whatever is held now.
-    fn with_key_held(&mut self, key: &Key<'_>, work: impl FnOnce(&mut Worker)) {
-        if self.keys.holds_all() {
-            return work(self);
-        }
-        self.keys.hold_one(key.shard());
-        work(self);
-        self.keys.release();
     }
 }
