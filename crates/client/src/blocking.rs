@@ -18,6 +18,7 @@ pub struct Client {
     stream: TcpStream,
     received: Vec<u8>,
     timeout: Duration,
+    reply_max_bytes: usize,
 }
 
 impl Client {
@@ -46,7 +47,8 @@ impl Client {
             match TcpStream::connect_timeout(&address, timeout) {
                 Ok(stream) => {
                     stream.set_nodelay(true)?;
-                    return Ok(Self { stream, received: Vec::new(), timeout: DEFAULT_TIMEOUT });
+                    let (timeout, reply_max_bytes) = (DEFAULT_TIMEOUT, usize::MAX);
+                    return Ok(Self { stream, received: Vec::new(), timeout, reply_max_bytes });
                 }
                 Err(error) => last = error,
             }
@@ -57,6 +59,11 @@ impl Client {
     /// Limits how long `read_reply` waits.
     pub fn set_timeout(&mut self, timeout: Duration) {
         self.timeout = timeout;
+    }
+
+    /// Limits what `read_reply` keeps of a reply that has no end yet.
+    pub fn limit_replies(&mut self, max_bytes: usize) {
+        self.reply_max_bytes = max_bytes;
     }
 
     /// Sends one request and waits for one reply.
@@ -78,7 +85,7 @@ impl Client {
     }
 
     /// The next reply. `UnexpectedEof` when the server closed the connection, `TimedOut` when it stays silent,
-    /// `InvalidData` when what it sent is not RESP.
+    /// `InvalidData` when what it sent is not RESP, or longer than `limit_replies` says.
     pub fn read_reply(&mut self) -> io::Result<Reply> {
         let deadline = Instant::now() + self.timeout;
         loop {
@@ -86,6 +93,9 @@ impl Client {
                 Ok(Some((reply, length))) => {
                     self.received.drain(..length);
                     return Ok(reply);
+                }
+                Ok(None) if self.received.len() > self.reply_max_bytes => {
+                    return Err(io::Error::new(io::ErrorKind::InvalidData, "a reply beyond the limit"));
                 }
                 Ok(None) => self.receive(deadline)?,
                 Err(error) => return Err(io::Error::new(io::ErrorKind::InvalidData, error)),

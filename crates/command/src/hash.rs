@@ -59,8 +59,8 @@ pub static COMMANDS: &[&Command<Handler>] = &[
 const WRITES_FAST: Flags = Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST);
 const READS_FAST: Flags = Flags::READONLY.with(Flags::FAST);
 const RW_UPDATE: &[KeyPart] = &[KeyPart::one(1, KeyFlags::RW.with(KeyFlags::UPDATE))];
-const RW_ACCESS_UPDATE: &[KeyPart] =
-    &[KeyPart::one(1, KeyFlags::RW.with(KeyFlags::ACCESS).with(KeyFlags::UPDATE))];
+const UPDATED: KeyPart = KeyPart::one(1, KeyFlags::RW.with(KeyFlags::ACCESS).with(KeyFlags::UPDATE));
+const RW_ACCESS_UPDATE: &[KeyPart] = &[UPDATED];
 const RO_ACCESS: &[KeyPart] = &[KeyPart::one(1, KeyFlags::RO.with(KeyFlags::ACCESS))];
 const RO: &[KeyPart] = &[KeyPart::one(1, KeyFlags::RO)];
 const BY_FIELDS: &str = "O(N), N being the number of fields given";

@@ -28,13 +28,14 @@ pub static COMMANDS: &[&Command<Handler>] = &[&SORT, &SORT_RO];
 
 const CATEGORIES: Acl = Acl::SET.with(Acl::SORTED_SET).with(Acl::LIST).with(Acl::DANGEROUS);
 const SOURCE: KeyPart = KeyPart::one(1, KeyFlags::RO.with(KeyFlags::ACCESS));
-const PATTERNS: KeyPart =
-    KeyPart { begin: Begin::Unknown, find: Find::Unknown, flags: KeyFlags::RO.with(KeyFlags::ACCESS) };
-const DESTINATION: KeyPart = KeyPart {
-    begin: Begin::Keyword("STORE"),
-    find: Find::Range { last: 0, step: 1, limit: 0 },
-    flags: KeyFlags::OW.with(KeyFlags::UPDATE),
-};
+const PATTERNS: KeyPart = KeyPart::new(Begin::Unknown, Find::Unknown, KeyFlags::RO.with(KeyFlags::ACCESS))
+    .notes("The keys of BY and GET: unknown, because what is sorted makes their names.");
+const DESTINATION: KeyPart = KeyPart::new(
+    Begin::Keyword("STORE"),
+    Find::Range { last: 0, step: 1, limit: 0 },
+    KeyFlags::OW.with(KeyFlags::UPDATE),
+)
+.notes("The key of STORE: unknown, because the word may be any of the arguments.");
 
 static SORT: Command<Handler> = command("sort", -2, sort as Handler)
     .flags(Flags::WRITE.with(Flags::DENYOOM).with(Flags::MOVABLE_KEYS))

@@ -3,7 +3,7 @@
 //! Dispatch, arity checks, key routing, COMMAND and its subcommands, ACL and the documentation are derived from these
 //! entries; nothing about a command is said anywhere else.
 
-use std::ops::BitOr;
+use std::ops::{BitOr, Range};
 
 use martlet_protocol::request::Args;
 
@@ -238,8 +238,8 @@ impl Group {
 pub enum Begin {
     /// At this argument.
     Index(usize),
-    /// After the first such word from this argument on (MIGRATE's KEYS).
-    FirstKeyword(&'static str, usize),
+    /// After the first such word, as clients are told; the command's [`Spec::find_keys`] knows better (MIGRATE's KEYS).
+    FirstKeyword(&'static str),
     /// After the last such word, wherever it stands, so that clients are told `unknown` (SORT's STORE).
     Keyword(&'static str),
     /// Not to be told from the arguments (SORT's GET patterns).
@@ -281,9 +281,22 @@ pub struct KeyPart {
     pub find: Find,
     /// What is done with them.
     pub flags: KeyFlags,
+    /// What clients are told besides; empty if nothing is.
+    pub notes: &'static str,
 }
 
 impl KeyPart {
+    /// Keys that are found so.
+    pub const fn new(begin: Begin, find: Find, flags: KeyFlags) -> KeyPart {
+        KeyPart { begin, find, flags, notes: "" }
+    }
+
+    /// Says what clients are told besides.
+    pub const fn notes(mut self, notes: &'static str) -> KeyPart {
+        self.notes = notes;
+        self
+    }
+
     /// One key, at argument `index`.
     pub const fn one(index: usize, flags: KeyFlags) -> KeyPart {
         KeyPart::range(index, 0, 1, flags)
@@ -291,17 +304,17 @@ impl KeyPart {
 
     /// Keys from argument `first`, every `step`-th one, to `last`: relative to `first`, or to the end if negative.
     pub const fn range(first: usize, last: isize, step: usize, flags: KeyFlags) -> KeyPart {
-        KeyPart { begin: Begin::Index(first), find: Find::Range { last, step, limit: 0 }, flags }
+        KeyPart::new(Begin::Index(first), Find::Range { last, step, limit: 0 }, flags)
     }
 
-    /// All arguments after the first `word` from argument `index` on.
-    pub const fn after(word: &'static str, index: usize, flags: KeyFlags) -> KeyPart {
-        KeyPart { begin: Begin::FirstKeyword(word, index), ..KeyPart::range(index, -1, 1, flags) }
+    /// All arguments after the first `word`; see [`Begin::FirstKeyword`].
+    pub const fn after(word: &'static str, flags: KeyFlags) -> KeyPart {
+        KeyPart::new(Begin::FirstKeyword(word), Find::Range { last: -1, step: 1, limit: 0 }, flags)
     }
 
     /// A count at argument `index`, followed by as many keys.
     pub const fn counted(index: usize, flags: KeyFlags) -> KeyPart {
-        KeyPart { begin: Begin::Index(index), find: Find::Count { count: 0, first: 1, step: 1 }, flags }
+        KeyPart::new(Begin::Index(index), Find::Count { count: 0, first: 1, step: 1 }, flags)
     }
 
     /// Appends the indexes of the keys in `args`; false when the arguments do not fit the spec.
@@ -309,20 +322,14 @@ impl KeyPart {
         let argc = args.len();
         let begin = match self.begin {
             Begin::Index(index) => index,
-            Begin::Unknown => return true,
-            Begin::FirstKeyword(word, from) => {
-                match (from..argc).find(|at| args.at(*at).eq_ignore_ascii_case(word.as_bytes())) {
-                    Some(at) => at + 1,
-                    None => return true,
-                }
-            }
+            Begin::Unknown | Begin::FirstKeyword(_) => return true,
             Begin::Keyword(word) => match find_keyword(args, word) {
                 Some(at) => at + 1,
                 None => return true,
             },
         };
         if begin >= argc {
-            return matches!(self.begin, Begin::Keyword(..) | Begin::FirstKeyword(..));
+            return matches!(self.begin, Begin::Keyword(_));
         }
         match self.find {
             Find::Unknown => true,
@@ -360,6 +367,9 @@ fn find_keyword(args: &Args<'_>, word: &str) -> Option<usize> {
     (1..=last).rev().find(|at| args.at(*at).eq_ignore_ascii_case(word.as_bytes()))
 }
 
+/// See [`Spec::find_keys`].
+pub type FindKeys = fn(&Args<'_>) -> Option<Range<usize>>;
+
 /// What is said of a command besides what runs it.
 #[derive(Clone, Debug)]
 pub struct Spec {
@@ -373,6 +383,9 @@ pub struct Spec {
     pub flags: Flags,
     /// Where the keys are.
     pub keys: &'static [KeyPart],
+    /// Which arguments are the keys, for a command whose options its key spec cannot tell from them; `None` when the
+    /// arguments do not fit.
+    pub find_keys: Option<FindKeys>,
     /// Categories besides those that follow from the flags.
     acl: Acl,
     /// Group.
@@ -433,7 +446,10 @@ impl Spec {
 
     /// Appends the indexes of all keys; false when the arguments do not fit the spec (the handler will say why).
     pub fn key_indexes(&self, args: &Args<'_>, out: &mut Vec<usize>) -> bool {
-        self.keys.iter().all(|part| part.find_in(args, out))
+        let Some(find) = self.find_keys else { return self.keys.iter().all(|part| part.find_in(args, out)) };
+        let found = find(args);
+        out.extend(found.clone().into_iter().flatten());
+        found.is_some()
     }
 
     /// COMMAND's first key, last key and step, as it tells them for simple specs.
@@ -488,6 +504,7 @@ const fn blank(full_name: &'static str, arity: i32) -> Spec {
         arity,
         flags: Flags::NONE,
         keys: &[],
+        find_keys: None,
         acl: Acl::NONE,
         group: Group::Generic,
         since: "",
@@ -523,6 +540,12 @@ impl<H: Copy> Command<H> {
     /// Sets the key spec.
     pub const fn keys(mut self, keys: &'static [KeyPart]) -> Self {
         self.spec.keys = keys;
+        self
+    }
+
+    /// See [`Spec::find_keys`].
+    pub const fn find_keys(mut self, find: FindKeys) -> Self {
+        self.spec.find_keys = Some(find);
         self
     }
 

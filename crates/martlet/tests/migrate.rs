@@ -6,6 +6,7 @@ use martlet_testkit::server::Server;
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpListener;
 use std::path::Path;
+use std::thread::JoinHandle;
 
 fn start(arguments: &[&str]) -> (Server, Client) {
     let all = [&["server", "--io-threads", "2"], arguments].concat();
@@ -148,22 +149,38 @@ fn a_connection_that_ends_between_two_answers_is_not_tried_again() {
     assert_eq!(listener.accept().unwrap_err().kind(), ErrorKind::WouldBlock);
 }
 
-#[test]
-fn a_kept_connection_obeys_the_timeout_of_each_command() {
-    let (_from, mut here) = start(&[]);
-    ask(&mut here, "SET a 1");
+/// A port where one connection is accepted, whose first request gets `answer`, and nothing more comes until it is closed.
+fn answer_once(answer: Vec<u8>) -> (u16, JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let other = std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
         let _ = stream.read(&mut [0; 4096]).unwrap();
-        stream.write_all(b"+OK\r\n").unwrap();
-        // Silent from now on, and open until the end.
+        stream.write_all(&answer).unwrap();
         let _ = stream.read_to_end(&mut Vec::new());
     });
+    (port, other)
+}
+
+#[test]
+fn a_kept_connection_obeys_the_timeout_of_each_command() {
+    let (_from, mut here) = start(&[]);
+    ask(&mut here, "SET a 1");
+    let (port, other) = answer_once(b"+OK\r\n".into());
     assert_eq!(ask(&mut here, &format!("MIGRATE 127.0.0.1 {port} a 0 3600000 COPY")), "OK");
     let failure = ask(&mut here, &format!("MIGRATE 127.0.0.1 {port} a 0 20 COPY"));
     assert_eq!(failure, "IOERR error or timeout reading to target instance");
     // The connection was given up: what comes late on it answers nothing.
+    other.join().unwrap();
+}
+
+#[test]
+fn an_answer_without_an_end_is_not_waited_for() {
+    let (_from, mut here) = start(&[]);
+    ask(&mut here, "SET a 1");
+    let (port, other) = answer_once(vec![b'+'; 200_000]);
+    let failure = ask(&mut here, &format!("MIGRATE 127.0.0.1 {port} a 0 3600000"));
+    assert_eq!(failure, "IOERR error or timeout reading to target instance");
+    assert_eq!(ask(&mut here, "GET a"), "1");
     other.join().unwrap();
 }

@@ -16,7 +16,8 @@ pub(super) static BITFIELD: Command<Handler> = command("bitfield", -2, bitfield 
     .keys(&[KeyPart::one(
         1,
         KeyFlags::RW.with(KeyFlags::UPDATE).with(KeyFlags::ACCESS).with(KeyFlags::VARIABLE_FLAGS),
-    )])
+    )
+    .notes("Its operations may read the key, change it, or both.")])
     .acl(Acl::BITMAP)
     .doc(
         Group::Bitmap,

@@ -140,8 +140,6 @@ static BITCOUNT: Command<Handler> = command("bitcount", -2, bitcount as Handler)
 fn bitcount(ctx: &mut Context<'_>) -> Outcome {
     let range = match ctx.argc() {
         2 => None,
-        // The end may be left out, as in Valkey.
-        3 => Some(Range { start: ctx.int(2)?, end: -1, in_bits: false }),
         4 => Some(Range { start: ctx.int(2)?, end: ctx.int(3)?, in_bits: false }),
         5 => {
             let (start, end) = (ctx.int(2)?, ctx.int(3)?);

@@ -5,7 +5,7 @@ use martlet_engine::{EventClass, Keys};
 use martlet_keyspace::{ExpiryChange, Key};
 use martlet_protocol::request::Args;
 
-use super::UPDATES;
+use super::{UPDATED, UPDATES};
 use crate::Handler;
 use crate::context::Context;
 use crate::error::{Error, Outcome};
@@ -19,7 +19,8 @@ pub(super) static SET: Command<Handler> = command("set", -3, set as Handler)
     .keys(&[KeyPart::one(
         1,
         KeyFlags::RW.with(KeyFlags::ACCESS).with(KeyFlags::UPDATE).with(KeyFlags::VARIABLE_FLAGS),
-    )])
+    )
+    .notes("With GET the key is read, too.")])
     .acl(Acl::STRING)
     .doc(Group::String, "1.0.0", "O(1)", "Sets a key to a string value, whatever it held.");
 
@@ -288,7 +289,7 @@ fn getdel(ctx: &mut Context<'_>) -> Outcome {
 
 pub(super) static GETEX: Command<Handler> = command("getex", -2, getex as Handler)
     .flags(Flags::WRITE.with(Flags::FAST))
-    .keys(UPDATES)
+    .keys(&[UPDATED.notes("It is written, too, because its expiry may change.")])
     .acl(Acl::STRING)
     .doc(Group::String, "6.2.0", "O(1)", "Returns the string value of a key and changes when it expires.");
 

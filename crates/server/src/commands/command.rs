@@ -124,7 +124,11 @@ fn write_key_part(reply: &mut Reply, part: &KeyPart) {
         }
     };
     let flags: Vec<&str> = part.flags.names().collect();
-    reply.map(3);
+    reply.map(3 + usize::from(!part.notes.is_empty()));
+    if !part.notes.is_empty() {
+        reply.bulk(b"notes");
+        reply.bulk(part.notes.as_bytes());
+    }
     reply.bulk(b"flags");
     reply.set(flags.len());
     flags.iter().for_each(|flag| reply.simple(flag));
@@ -137,7 +141,7 @@ fn write_key_part(reply: &mut Reply, part: &KeyPart) {
             reply.bulk(b"spec");
             pairs(reply, &[("index", index as i64)]);
         }
-        Begin::FirstKeyword(word, _) => {
+        Begin::FirstKeyword(word) => {
             reply.bulk(b"keyword");
             reply.bulk(b"spec");
             reply.map(2);
@@ -396,9 +400,15 @@ fn find_keys<'a>(call: &Call<'a>) -> Result<(Args<'a>, Vec<(usize, KeyFlags)>), 
         return Err(Error::Fixed("ERR Invalid number of arguments specified for command"));
     }
     let mut keys = Vec::new();
-    for part in entry.spec.keys {
+    // Where keys are found in another way, the first part tells what is done with all of them.
+    let parts = if entry.spec.find_keys.is_some() { &entry.spec.keys[..1] } else { entry.spec.keys };
+    for part in parts {
         let mut indexes = Vec::new();
-        if !part.find_in(&args, &mut indexes) {
+        let fits = match entry.spec.find_keys {
+            Some(_) => entry.spec.key_indexes(&args, &mut indexes),
+            None => part.find_in(&args, &mut indexes),
+        };
+        if !fits {
             return Err(Error::Fixed("ERR Invalid arguments specified for command"));
         }
         let flags = flags_by_arguments(entry, &args).unwrap_or(part.flags);
@@ -445,8 +455,10 @@ mod tests {
         let mut reply = Reply::new(Vec::new(), false);
         write_key_part(&mut reply, entry.spec.keys.last().unwrap());
         let unknown = "*4\r\n$4\r\ntype\r\n$7\r\nunknown\r\n$4\r\nspec\r\n*0\r\n";
-        let flags = "*6\r\n$5\r\nflags\r\n*2\r\n+OW\r\n+update\r\n";
-        let expected = format!("{flags}$12\r\nbegin_search\r\n{unknown}$9\r\nfind_keys\r\n{unknown}");
+        let part = entry.spec.keys.last().unwrap();
+        let notes = format!("*8\r\n$5\r\nnotes\r\n${}\r\n{}\r\n", part.notes.len(), part.notes);
+        let flags = "$5\r\nflags\r\n*2\r\n+OW\r\n+update\r\n";
+        let expected = format!("{notes}{flags}$12\r\nbegin_search\r\n{unknown}$9\r\nfind_keys\r\n{unknown}");
         assert_eq!(String::from_utf8_lossy(&reply.into_bytes()), expected);
     }
 

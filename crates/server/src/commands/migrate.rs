@@ -4,6 +4,7 @@
 //! long that takes the command's timeout bounds, for each step of connecting, sending and receiving.
 
 use std::io::{self, ErrorKind};
+use std::ops::Range;
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -13,6 +14,7 @@ use martlet_command::generic::encodable;
 use martlet_command::{Acl, Error, Flags, Group, KeyFlags, KeyPart, Outcome, command};
 use martlet_engine::EventClass;
 use martlet_keyspace::Key;
+use martlet_protocol::request::Args;
 use martlet_snapshot::payload;
 
 use super::{Call, ServerCommand, ServerHandler};
@@ -26,6 +28,8 @@ const KEPT_MAX: usize = 64;
 const KEPT_MS: i64 = 10_000;
 /// Keys are sent in portions of about so many bytes, each answered before the next.
 const PORTION_BYTES: usize = 1024 * 1024;
+/// Of an answer, no more than this is taken in: it is a line.
+const ANSWER_MAX_BYTES: usize = 64 * 1024;
 /// What a timeout of 0 stands for.
 const DEFAULT_TIMEOUT_MS: i64 = 1000;
 
@@ -37,8 +41,8 @@ const KEY_FLAGS: KeyFlags = KeyFlags::RW.with(KeyFlags::ACCESS).with(KeyFlags::D
 
 static MIGRATE: ServerCommand = command("migrate", -6, migrate as ServerHandler)
     .flags(Flags::WRITE)
-    // More than the keys may be found, an empty one or a word behind AUTH: then more is held than would have to be.
-    .keys(&[KeyPart::one(3, KEY_FLAGS), KeyPart::after("KEYS", 6, KEY_FLAGS.with(KeyFlags::INCOMPLETE))])
+    .keys(&[KeyPart::one(3, KEY_FLAGS), KeyPart::after("KEYS", KEY_FLAGS.with(KeyFlags::INCOMPLETE))])
+    .find_keys(find_keys)
     .acl(Acl::KEYSPACE.with(Acl::DANGEROUS))
     .doc(
         Group::Generic,
@@ -87,6 +91,27 @@ impl KeptConnections {
     }
 }
 
+/// The arguments that an option takes.
+fn operands(option: &[u8]) -> usize {
+    match option {
+        _ if option.eq_ignore_ascii_case(b"auth") => 1,
+        _ if option.eq_ignore_ascii_case(b"auth2") => 2,
+        _ => 0,
+    }
+}
+
+/// The keys: those behind KEYS, or argument 3. An argument behind AUTH is none, whatever it is. As in Redis, an only option is not KEYS.
+fn find_keys(args: &Args<'_>) -> Option<Range<usize>> {
+    let mut at = if args.len() > 7 { 6 } else { args.len() };
+    while at < args.len() {
+        if args.at(at).eq_ignore_ascii_case(b"keys") {
+            return args.at(3).is_empty().then_some(at + 1..args.len());
+        }
+        at += 1 + operands(args.at(at));
+    }
+    Some(3..4)
+}
+
 /// What the arguments ask for.
 struct Request<'a> {
     host: &'a [u8],
@@ -119,12 +144,11 @@ impl<'a> Request<'a> {
                 request.copy = true;
             } else if call.is(at, "replace") {
                 request.replace = true;
-            } else if call.is(at, "auth") && left >= 1 {
-                request.credentials = vec![call.arg(at + 1)];
-                at += 1;
-            } else if call.is(at, "auth2") && left >= 2 {
-                request.credentials = vec![call.arg(at + 1), call.arg(at + 2)];
-                at += 2;
+            } else if let taken @ 1.. = operands(call.arg(at))
+                && left >= taken
+            {
+                request.credentials = (at + 1..=at + taken).map(|index| call.arg(index)).collect();
+                at += taken;
             } else if call.is(at, "keys") {
                 if !call.arg(3).is_empty() {
                     return Err(Error::Fixed(
@@ -148,7 +172,8 @@ impl<'a> Request<'a> {
     fn connect(&self, now_ms: i64) -> Result<Target, Error> {
         let text = |bytes: &'a [u8]| std::str::from_utf8(bytes).map_err(|_| NO_CONNECTION);
         let (host, port) = (text(self.host)?, text(self.port)?.parse::<u16>().map_err(|_| NO_CONNECTION)?);
-        let client = Client::connect_within((host, port), self.timeout).map_err(|_| NO_CONNECTION)?;
+        let mut client = Client::connect_within((host, port), self.timeout).map_err(|_| NO_CONNECTION)?;
+        client.limit_replies(ANSWER_MAX_BYTES);
         let (host, port) = (self.host.to_vec(), self.port.to_vec());
         // A new connection is in database 0.
         Ok(Target { host, port, client, db: 0, used_ms: now_ms })

@@ -9,6 +9,7 @@ mod deprecated;
 mod digest;
 mod history;
 pub(crate) mod info;
+mod lolwut;
 mod memory;
 pub(crate) mod migrate;
 mod module;
@@ -106,6 +107,7 @@ pub static FAMILIES: &[&[&ServerCommand]] = &[
     connection::COMMANDS,
     debug::COMMANDS,
     info::COMMANDS,
+    lolwut::COMMANDS,
     memory::COMMANDS,
     migrate::COMMANDS,
     module::COMMANDS,

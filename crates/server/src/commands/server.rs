@@ -1,6 +1,5 @@
-//! The server as a whole: TIME, LOLWUT, ROLE, SHUTDOWN.
+//! The server as a whole: TIME, ROLE, SHUTDOWN.
 
-use martlet_base::number::parse_i64;
 use martlet_command::{Acl, Error, Flags, Group, Outcome, command};
 
 use super::{Call, ServerCommand, ServerHandler};
@@ -8,7 +7,7 @@ use crate::config::ShutdownFlags;
 use crate::persistence::save::SaveFailed;
 
 /// The family.
-pub static COMMANDS: &[&ServerCommand] = &[&TIME, &LOLWUT, &ROLE, &SHUTDOWN];
+pub static COMMANDS: &[&ServerCommand] = &[&TIME, &ROLE, &SHUTDOWN];
 
 static TIME: ServerCommand = command("time", 1, time as ServerHandler)
     .flags(Flags::LOADING.with(Flags::STALE).with(Flags::FAST))
@@ -20,22 +19,6 @@ fn time(call: &mut Call<'_>) -> Outcome {
     call.reply.array(2);
     call.reply.bulk_int(now_us / 1_000_000);
     call.reply.bulk_int(now_us % 1_000_000);
-    Ok(())
-}
-
-static LOLWUT: ServerCommand = command("lolwut", -1, lolwut as ServerHandler)
-    .flags(Flags::READONLY.with(Flags::FAST))
-    .acl(Acl::NONE)
-    .doc(Group::Server, "5.0.0", "O(1)", "Draws a martlet and tells the version.");
-
-fn lolwut(call: &mut Call<'_>) -> Outcome {
-    if call.argc() >= 3 && call.is(1, "version") {
-        parse_i64(call.arg(2)).ok_or(Error::NotInteger)?;
-    }
-    // The heraldic martlet has no feet, since it never needs to land.
-    let art = "        __\n  _____/ o>\n /  __   |\n<__/  \\__/\n    \\/\\/\n";
-    let text = format!("{art}\nRedis ver. {}\n", crate::config::REDIS_VERSION);
-    call.reply.verbatim("txt", text.as_bytes());
     Ok(())
 }
 

@@ -155,6 +155,7 @@ impl ConfigStore {
                 .map_err(|why| SetError::Refused(own_name(parameter, name).into(), why))?;
         }
         new.normalise();
+        new.raise_changed(&old);
         let changed: Vec<_> =
             entries.into_iter().filter(|parameter| !parameter.is_same(&old, &new)).collect();
         apply(&hooks, &changed, &old, &new)?;

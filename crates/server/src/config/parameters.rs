@@ -25,6 +25,8 @@ const INT_MIN: i128 = i32::MIN as i128;
 const INT_MAX: i128 = i32::MAX as i128;
 const LONG_MAX: i128 = i64::MAX as i128;
 const ULONG_MAX: i128 = u64::MAX as i128;
+/// Redis: `CONFIG_REPL_BACKLOG_MIN_SIZE`.
+const REPL_BACKLOG_MIN_BYTES: u64 = 16 * 1024;
 
 /// The I/O threads of a server that is not told how many: one for each core that the process may use.
 fn cores() -> usize {
@@ -343,7 +345,7 @@ parameter_table! {
     /// Seconds of lag after which a replica does not count
     min_replicas_max_lag_s: u32 = 10
         => "min-replicas-max-lag" | "min-slaves-max-lag", Integer(0, INT_MAX), MODIFIABLE, REPLICATION;
-    /// Bytes of the replication backlog
+    /// Bytes of the replication backlog; CONFIG SET makes it 16 KB at least
     repl_backlog_size_bytes: u64 = 1 << 20 => "repl-backlog-size", Memory(1, LONG_MAX), MODIFIABLE, REPLICATION;
     /// Seconds that the backlog outlives the last replica
     repl_backlog_ttl_s: u64 = 3600 => "repl-backlog-ttl", Integer(0, LONG_MAX), MODIFIABLE, REPLICATION;
@@ -491,6 +493,13 @@ impl Config {
         self.hz = self.hz.clamp(1, 500);
         if self.watchdog_period_ms > 0 {
             self.watchdog_period_ms = self.watchdog_period_ms.max(2 * (1000 / self.hz));
+        }
+    }
+
+    /// Raises what CONFIG SET has changed to the least that is of use; the start takes any, as in Redis.
+    pub(super) fn raise_changed(&mut self, old: &Config) {
+        if self.repl_backlog_size_bytes != old.repl_backlog_size_bytes {
+            self.repl_backlog_size_bytes = self.repl_backlog_size_bytes.max(REPL_BACKLOG_MIN_BYTES);
         }
     }
 }

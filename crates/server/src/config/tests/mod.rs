@@ -38,6 +38,8 @@ fn other_value(parameter: &Parameter) -> String {
         Kind::Integer(..) if parameter.name == "watchdog-period" => "1007".into(),
         Kind::Integer(min, max) => choose(&[&(min + 7).min(max).to_string(), &(min + 1).to_string()]),
         Kind::Octal(..) => "640".into(),
+        // What is less than 16 KB is raised.
+        Kind::Memory(..) if parameter.name == "repl-backlog-size" => "16387".into(),
         Kind::Memory(min, _) => (min + 3).to_string(),
         Kind::MemoryOrPercent(_) => "12%".into(),
         Kind::OneOf(words) => choose(words),
