@@ -5,6 +5,7 @@
 
 pub mod alloc;
 pub mod clock;
+pub mod copy;
 pub mod disk;
 pub mod glob;
 pub mod hash;

@@ -89,7 +89,7 @@ impl SavedKeys {
         let value = match entry.str() {
             Some(StrValue::Int(number)) => StoredValue::Int(number),
             Some(StrValue::Bytes(bytes)) if bytes.len() <= martlet_base::limits::STRING_INLINE_MAX_BYTES => {
-                self.text.extend_from_slice(bytes);
+                martlet_base::copy::extend(&mut self.text, bytes);
                 StoredValue::Bytes(bytes.len())
             }
             _ => match pins.and_then(|pins| pins.pin(entry)) {

@@ -8,6 +8,7 @@
 //! Several effects of one command or transaction are one record, and become a MULTI … EXEC in the stream; several
 //! expirations alone, which nothing holds together, do not.
 
+use martlet_base::copy;
 use martlet_protocol::request::Args;
 
 /// The tag of a record with several effects; databases are below.
@@ -96,7 +97,7 @@ pub fn encode<'a>(out: &mut Vec<u8>, args: impl ExactSizeIterator<Item = &'a [u8
     number_line(out, b'*', args.len());
     for arg in args {
         number_line(out, b'$', arg.len());
-        out.extend_from_slice(arg);
+        copy::extend(out, arg);
         out.extend_from_slice(b"\r\n");
     }
 }
@@ -105,7 +106,7 @@ pub fn encode<'a>(out: &mut Vec<u8>, args: impl ExactSizeIterator<Item = &'a [u8
 #[inline]
 pub fn encode_request(out: &mut Vec<u8>, args: &Args<'_>) {
     match args.encoded() {
-        Some(bytes) => out.extend_from_slice(bytes),
+        Some(bytes) => copy::extend(out, bytes),
         None => encode(out, args.iter()),
     }
 }
@@ -145,7 +146,7 @@ impl Stream {
     pub fn extend(&mut self, out: &mut Vec<u8>, tag: u32, payload: &[u8]) {
         if tag & BLOCK == 0 {
             self.select(out, tag);
-            out.extend_from_slice(payload);
+            copy::extend(out, payload);
         } else {
             self.extend_block(out, tag, payload);
         }
@@ -162,7 +163,7 @@ impl Stream {
         }
         for effect in effects {
             self.select(out, effect.db);
-            out.extend_from_slice(effect.command);
+            copy::extend(out, effect.command);
         }
         if together {
             out.extend_from_slice(b"*1\r\n$4\r\nEXEC\r\n");

@@ -18,6 +18,7 @@
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
 
+use martlet_base::copy;
 use martlet_base::limits::{EMBSTR_MAX_BYTES, STRING_INLINE_MAX_BYTES};
 use martlet_base::number::{decimal_len, parse_i64};
 use triomphe::Arc;
@@ -397,7 +398,7 @@ impl RawEntry {
         match (value, shape.store) {
             (NewStr::Int(number), _) => self.write(at, number),
             (NewStr::Bytes(bytes, _), Store::Boxed) => {
-                self.write(at, Arc::into_raw(Arc::new(bytes.to_vec())));
+                self.write(at, Arc::into_raw(Arc::new(copy::to_vec(bytes))));
             }
             (NewStr::Bytes(bytes, _), _) => {
                 let from = if shape.flags & WIDE_VALUE == 0 {
@@ -408,9 +409,7 @@ impl RawEntry {
                     at + 4
                 };
                 // SAFETY: the shape was made for these bytes, so they fit; source and entry never overlap.
-                unsafe {
-                    std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.0.as_ptr().add(from), bytes.len())
-                };
+                unsafe { copy::copy(bytes.as_ptr(), self.0.as_ptr().add(from), bytes.len()) };
             }
         }
     }
@@ -439,7 +438,7 @@ impl RawEntry {
                     return Overwritten::No;
                 }
                 // SAFETY: the entry's own bytes, as many as the new ones; the two never overlap.
-                unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.0.as_ptr().add(from), len) };
+                unsafe { copy::copy(bytes.as_ptr(), self.0.as_ptr().add(from), len) };
             }
             _ => return Overwritten::No,
         }

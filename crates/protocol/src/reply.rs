@@ -1,5 +1,7 @@
 //! The reply writer: typed answers become RESP2 or RESP3 bytes at the end of a connection's output buffer.
 
+use martlet_base::copy;
+
 /// Writes replies in the connection's protocol version.
 #[derive(Debug, Default)]
 pub struct Reply {
@@ -124,7 +126,7 @@ impl Reply {
         } else {
             self.header(b'$', bytes.len() as i64);
         }
-        self.out.extend_from_slice(bytes);
+        copy::extend(&mut self.out, bytes);
         self.out.extend_from_slice(b"\r\n");
     }
 
@@ -216,7 +218,7 @@ impl Reply {
             self.header(b'=', text.len() as i64 + 4);
             self.out.extend_from_slice(format.as_bytes());
             self.out.push(b':');
-            self.out.extend_from_slice(text);
+            copy::extend(&mut self.out, text);
             self.out.extend_from_slice(b"\r\n");
         } else {
             self.bulk(text);

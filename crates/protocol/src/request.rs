@@ -124,7 +124,7 @@ impl OwnedArgs {
     /// Appends one argument.
     pub fn push(&mut self, slice: &[u8]) {
         let start = self.buffer.len() as u32;
-        self.buffer.extend_from_slice(slice);
+        martlet_base::copy::extend(&mut self.buffer, slice);
         self.spans.push(Span { start, end: self.buffer.len() as u32 });
     }
 

@@ -216,7 +216,7 @@ impl Worker {
         let is_its = matches!(&connection.hold, Some(Hold::Blocked(b)) if Arc::ptr_eq(&b.waiter, waiter));
         if is_its {
             if connection.session.shows_reply() {
-                connection.out.extend_from_slice(reply);
+                martlet_base::copy::extend(&mut connection.out, reply);
             }
             connection.recorded = self.shared.engine.journal.end();
             self.stop_waiting(&mut connection, ns);

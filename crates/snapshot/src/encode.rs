@@ -22,7 +22,7 @@ pub trait Sink {
 
 impl Sink for Vec<u8> {
     fn put(&mut self, bytes: &[u8]) {
-        self.extend_from_slice(bytes);
+        martlet_base::copy::extend(self, bytes);
     }
 }
 

@@ -11,6 +11,8 @@ pub mod split;
 
 use std::io::{Read, Write};
 
+use martlet_base::copy;
+
 use crate::Error;
 use crate::crc64::{crc64, followed_by_zeros};
 use crate::decode::{Limits, Value, read_value};
@@ -226,7 +228,7 @@ pub struct FileWriter<W> {
 
 impl<W: Write> Sink for FileWriter<W> {
     fn put(&mut self, bytes: &[u8]) {
-        self.buffer.extend_from_slice(bytes);
+        copy::extend(&mut self.buffer, bytes);
         if self.buffer.len() >= BUFFER_BYTES {
             self.flush();
         }

@@ -32,7 +32,7 @@ fn append(ctx: &mut Context<'_>) -> Outcome {
         Some(old_len) => {
             check_len(ctx, old_len, addition.len())?;
             ctx.keys.update_str(&key, old_len..old_len, |bytes| {
-                bytes.extend_from_slice(addition);
+                martlet_base::copy::extend(bytes, addition);
                 bytes.len()
             })
         }

@@ -4,6 +4,7 @@ use std::io;
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
 
+use martlet_base::copy;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
 /// Bytes in words of 8. Who may touch which of them when is the queue's affair.
@@ -54,7 +55,7 @@ impl Memory {
     pub unsafe fn write(&self, offset: usize, bytes: &[u8]) {
         self.check(offset, bytes.len());
         // SAFETY: inside the mapping; that nobody touches it is the caller's promise.
-        unsafe { self.start.as_ptr().add(offset).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) }
+        unsafe { copy::copy(bytes.as_ptr(), self.start.as_ptr().add(offset), bytes.len()) }
     }
 
     /// The `len` bytes at `offset`.

@@ -1,5 +1,7 @@
 //! The ring itself, on whatever atomics and memory the module above provides.
 
+use martlet_base::copy;
+
 use super::atomic::{AtomicU64, Ordering, relax};
 use super::memory::Memory;
 
@@ -227,8 +229,8 @@ impl Reader<'_> {
         self.scratch.clear();
         // SAFETY: as in `next`.
         unsafe {
-            self.scratch.extend_from_slice(self.ring.memory.read(offset, first));
-            self.scratch.extend_from_slice(self.ring.memory.read(0, len - first));
+            copy::extend(&mut self.scratch, self.ring.memory.read(offset, first));
+            copy::extend(&mut self.scratch, self.ring.memory.read(0, len - first));
         }
     }
 

@@ -179,7 +179,7 @@ impl Worker {
                 let subscriptions = connection.session.subscriptions.as_ref();
                 if subscriptions.is_some_and(|s| s.of(delivery.kind).contains(&*delivery.name)) {
                     let begin = connection.out.len();
-                    connection.out.extend_from_slice(&delivery.bytes);
+                    martlet_base::copy::extend(&mut connection.out, &delivery.bytes);
                     if connection.session.resp3 {
                         connection.out[begin] = b'>';
                     }

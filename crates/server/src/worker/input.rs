@@ -5,6 +5,7 @@
 
 use std::sync::atomic::Ordering;
 
+use martlet_base::copy;
 use martlet_base::limits::{
     BATCH_REQUESTS, SLICE_REQUESTS, UNAUTHENTICATED_ARGUMENTS_MAX, UNAUTHENTICATED_BULK_MAX_BYTES,
 };
@@ -82,7 +83,7 @@ impl Worker {
             if !left.is_empty() {
                 let wanted = worth_reserving(connection.partial.wanted_bytes(), left.len());
                 connection.query.reserve(wanted.max(left.len()));
-                connection.query.extend_from_slice(left);
+                copy::extend(&mut connection.query, left);
             }
         } else {
             let present = connection.query.len() + data.len();
@@ -90,7 +91,7 @@ impl Worker {
             if let Some(capacity) = grown(connection.query.capacity(), present, wanted) {
                 connection.query.reserve_exact(capacity - connection.query.len());
             }
-            connection.query.extend_from_slice(data);
+            copy::extend(&mut connection.query, data);
             if connection.hold.is_none() && !connection.is_ready {
                 self.process_query(connection);
             }

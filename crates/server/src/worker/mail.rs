@@ -2,6 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
+use martlet_base::copy;
 use martlet_net::Token;
 
 use super::Worker;
@@ -20,7 +21,7 @@ impl Worker {
             match mail {
                 Mail::Adopt { socket, listener } => self.adopt(socket, listener),
                 Mail::Push { token, client, bytes } => {
-                    self.push_with(token, client, |connection| connection.out.extend_from_slice(&bytes))
+                    self.push_with(token, client, |connection| copy::extend(&mut connection.out, &bytes))
                 }
                 Mail::Notice { token, client, notice } => self.hand_notice(token, client, &notice),
                 Mail::Message(delivery) => self.deliver(&delivery),

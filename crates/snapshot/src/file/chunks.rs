@@ -6,6 +6,8 @@
 use std::io::Write;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use martlet_base::copy;
+
 use super::{FileWriter, Record, write_record};
 use crate::crc64::crc64;
 use crate::encode::{Form, Sink, Source};
@@ -88,12 +90,12 @@ impl<'a, W: Write> ChunkWriter<'a, W> {
 impl<W: Write> Sink for ChunkWriter<'_, W> {
     fn put(&mut self, bytes: &[u8]) {
         if self.chunk.len() + bytes.len() <= CHUNK_BYTES {
-            self.chunk.extend_from_slice(bytes);
+            copy::extend(&mut self.chunk, bytes);
         } else if bytes.len() >= CHUNK_BYTES / 2 {
             self.hand_over(bytes);
         } else {
             self.hand_over(&[]);
-            self.chunk.extend_from_slice(bytes);
+            copy::extend(&mut self.chunk, bytes);
         }
     }
 }

@@ -108,7 +108,7 @@ impl<'a> Encoded<'a> {
         // SAFETY: head and body are distinct from `out`, which has room for both, by the caller's promise.
         unsafe {
             std::ptr::copy_nonoverlapping(self.head.as_ptr(), out, head_len);
-            std::ptr::copy_nonoverlapping(self.body.as_ptr(), out.add(head_len), self.body.len());
+            martlet_base::copy::copy(self.body.as_ptr(), out.add(head_len), self.body.len());
         }
     }
 

@@ -156,7 +156,7 @@ unsafe fn write_text(text: &[u8], at: *mut u8) -> *mut u8 {
             at.add(1).cast::<*const c_void>().write_unaligned(blob.into_raw());
             return at.add(1 + POINTER_BYTES);
         };
-        start.copy_from_nonoverlapping(text.as_ptr(), len);
+        martlet_base::copy::copy(text.as_ptr(), start, len);
         start.add(len)
     }
 }
