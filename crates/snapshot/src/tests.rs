@@ -249,6 +249,14 @@ fn older_kinds_are_read() {
     let fields = [format!("b=hello {none}"), format!("foo=bar {none}")].to_vec();
     assert_eq!(read(9, &blob(zipmap), 1), Some(("listpack", fields)));
     assert_eq!(read(9, &blob(&zipmap[..12]), 1), None);
+    let with_field = |length: &[u8], field: &[u8]| [b"\x01", length, field, b"\x01\0v\xff"].concat();
+    let long = vec![b'f'; 254];
+    let fields = vec![format!("{}=v {none}", "f".repeat(254))];
+    assert_eq!(
+        read(9, &[b"\x41\x08", &with_field(b"\xfe\xfe\0\0\0", &long)[..]].concat(), 1).map(|read| read.1),
+        Some(fields)
+    );
+    assert_eq!(read(9, &blob(&with_field(b"\xfe\x03\0\0\0", b"foo")), 1), None);
 }
 
 #[test]
