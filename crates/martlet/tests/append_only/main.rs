@@ -238,3 +238,27 @@ fn a_transaction_that_switches_the_file_off_leaves_nothing_for_the_next() {
     assert_eq!(run(&server, 0, "GET k").text(), Some(b"new".as_slice()));
     assert_eq!(run(&server, 0, "GET other").text(), Some(b"1".as_slice()));
 }
+
+#[test]
+fn commands_in_a_file_that_is_not_listed_are_not_taken_over() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = start(OURS, directory.path(), &[]).unwrap();
+    run(&server, 0, "SET kept 1");
+    run(&server, 0, "CONFIG SET appendonly no");
+    // Without records there is a base alone.
+    run(&server, 0, "BGREWRITEAOF");
+    ask_until(&server, "INFO persistence", "aof_rewrite_in_progress:0");
+    stop(server);
+    let files = directory.path().join("appendonlydir");
+    let manifest = fs::read_to_string(files.join("appendonly.aof.manifest")).unwrap();
+    assert_eq!(manifest, "file appendonly.aof.2.base.rdb seq 2 type b\n");
+    // What a crash leaves that comes between the naming of the next file of commands and its listing.
+    fs::write(files.join("appendonly.aof.1.incr.aof"), "*3\r\n$3\r\nSET\r\n$5\r\nghost\r\n$1\r\n1\r\n")
+        .unwrap();
+    for _ in 0..2 {
+        let server = start(OURS, directory.path(), &[]).unwrap();
+        assert_eq!(run(&server, 0, "GET kept").text(), Some(b"1".as_slice()));
+        assert_eq!(run(&server, 0, "GET ghost").text(), None);
+        stop(server);
+    }
+}

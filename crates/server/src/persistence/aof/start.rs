@@ -42,15 +42,18 @@ pub fn open(shared: &'static Shared, keys: &mut Keys, config: &Config) -> Result
             .and_then(|new| new.publish())
             .map_err(|error| failed("Can't create the AOF base file", &error))?;
     }
-    let last = manifest.increments.last().cloned().unwrap_or_else(|| {
+    let left = manifest.increments.last().cloned();
+    let is_new = left.is_none();
+    let last = left.unwrap_or_else(|| {
         let new = manifest.new_increment(&files::name(config));
         tracing::info!("Creating AOF incr file {} on server start", new.name);
         new
     });
     let path = files::path(config, &last);
-    let file = disk
-        .append(&path)
-        .map_err(|error| failed(&format!("Can't open the append-only file {}", last.name), &error))?;
+    // What has the name of a new one is not in the list: a crash left it between its naming and its listing.
+    let file = if is_new { disk.create(&path) } else { disk.append(&path) };
+    let file =
+        file.map_err(|error| failed(&format!("Can't open the append-only file {}", last.name), &error))?;
     let listing = match *manifest == loaded {
         // Before anything is written that only this list knows of.
         true => disk.sync_directory(&directory),
