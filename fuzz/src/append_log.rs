@@ -71,6 +71,7 @@ impl Keyspace {
             }
             // Nothing stays for the end, where the search for leaks takes no tagged pointer for one.
             keys.flush(None, false);
+            keys.engine().lazy_free.wait();
             keys.release();
         });
     }

@@ -11,7 +11,6 @@
 //! assert_eq!(t.effects(), ["SET k v PXAT 1700000010000"]);
 //! ```
 
-use std::sync::mpsc::channel;
 use std::sync::{Mutex, PoisonError};
 
 use martlet_base::random::Random;
@@ -222,10 +221,7 @@ impl Drop for Fixture {
         self.keys.hold_all();
         self.keys.flush(None, false);
         self.keys.release();
-        // What is left to the background is freed before the test ends: it is no leak.
-        let (freed, wait) = channel::<()>();
-        self.keys.engine().lazy_free.when_freed(Box::new(move || drop(freed)));
-        let _ = wait.recv();
+        self.keys.engine().lazy_free.wait();
         let mut engines = ENGINES.lock().unwrap_or_else(PoisonError::into_inner);
         engines.push(self.keys.engine());
     }

@@ -76,6 +76,13 @@ impl LazyFree {
         }
     }
 
+    /// Waits until everything that was left to the thread before is freed. For tests, in which it would be taken for a leak.
+    pub fn wait(&self) {
+        let (freed, wait) = channel::<()>();
+        self.when_freed(Box::new(move || drop(freed)));
+        let _ = wait.recv();
+    }
+
     /// Objects not freed yet.
     pub fn pending(&self) -> u64 {
         self.counts.pending.load(Ordering::Relaxed)
