@@ -286,6 +286,9 @@ pub struct KeyPart {
 }
 
 impl KeyPart {
+    /// One key, the first argument: what it holds is told, and changed.
+    pub const UPDATED: KeyPart = KeyPart::one(1, KeyFlags::RW.with(KeyFlags::ACCESS).with(KeyFlags::UPDATE));
+
     /// Keys that are found so.
     pub const fn new(begin: Begin, find: Find, flags: KeyFlags) -> KeyPart {
         KeyPart { begin, find, flags, notes: "" }

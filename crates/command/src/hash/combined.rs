@@ -10,7 +10,7 @@ use martlet_types::hash::{FieldExpiry, Hash};
 
 use super::expiry::{TimeUnit, parse_some_fields, persist, record_times, set_times_always};
 use super::{
-    BY_FIELDS, RW_UPDATE, UPDATED, WRITES_FAST, delete_if_empty, is_misindexed, longest, note, value_or_null,
+    BY_FIELDS, RW_UPDATE, WRITES_FAST, delete_if_empty, is_misindexed, longest, note, value_or_null,
 };
 use crate::Handler;
 use crate::context::Context;
@@ -88,7 +88,7 @@ enum NewTime {
 
 pub(super) static HGETEX: Command<Handler> = command("hgetex", -5, hgetex as Handler)
     .flags(Flags::WRITE.with(Flags::FAST))
-    .keys(&[UPDATED.notes("It is written, too, because the expiry of fields may change.")])
+    .keys(&[KeyPart::UPDATED.notes("It is written, too, because the expiry of fields may change.")])
     .acl(Acl::HASH)
     .doc(
         Group::Hash,

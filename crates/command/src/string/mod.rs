@@ -46,8 +46,7 @@ pub static COMMANDS: &[&Command<Handler>] = &[
 /// The key of a command that returns its value.
 const READS: &[KeyPart] = &[KeyPart::one(1, KeyFlags::RO.with(KeyFlags::ACCESS))];
 /// The key of a command that returns its value and changes it.
-const UPDATED: KeyPart = KeyPart::one(1, KeyFlags::RW.with(KeyFlags::ACCESS).with(KeyFlags::UPDATE));
-const UPDATES: &[KeyPart] = &[UPDATED];
+const UPDATES: &[KeyPart] = &[KeyPart::UPDATED];
 
 static GET: Command<Handler> = command("get", 2, get as Handler)
     .flags(Flags::READONLY.with(Flags::FAST))

@@ -5,7 +5,7 @@ use martlet_engine::{EventClass, Keys};
 use martlet_keyspace::{ExpiryChange, Key};
 use martlet_protocol::request::Args;
 
-use super::{UPDATED, UPDATES};
+use super::UPDATES;
 use crate::Handler;
 use crate::context::Context;
 use crate::error::{Error, Outcome};
@@ -289,7 +289,7 @@ fn getdel(ctx: &mut Context<'_>) -> Outcome {
 
 pub(super) static GETEX: Command<Handler> = command("getex", -2, getex as Handler)
     .flags(Flags::WRITE.with(Flags::FAST))
-    .keys(&[UPDATED.notes("It is written, too, because its expiry may change.")])
+    .keys(&[KeyPart::UPDATED.notes("It is written, too, because its expiry may change.")])
     .acl(Acl::STRING)
     .doc(Group::String, "6.2.0", "O(1)", "Returns the string value of a key and changes when it expires.");
 

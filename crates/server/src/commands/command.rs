@@ -381,6 +381,20 @@ fn getkeysandflags(call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
+/// The keys of each part of a spec; `None` when the arguments do not fit it.
+fn keys_by_part(entry: &Entry, args: &Args<'_>) -> Option<Vec<(&'static KeyPart, Vec<usize>)>> {
+    let spec = entry.spec;
+    let mut indexes = Vec::new();
+    if spec.find_keys.is_some() {
+        // Where keys are found in another way, the first part tells what is done with all of them.
+        return spec.key_indexes(args, &mut indexes).then(|| spec.keys.iter().zip([indexes]).collect());
+    }
+    let of = |part: &'static KeyPart| {
+        part.find_in(args, &mut indexes).then(|| (part, std::mem::take(&mut indexes)))
+    };
+    spec.keys.iter().map(of).collect()
+}
+
 /// The keys of the command in the arguments, with the flags of the part that each is of.
 fn find_keys<'a>(call: &Call<'a>) -> Result<(Args<'a>, Vec<(usize, KeyFlags)>), Error> {
     let args = call.args.from(2);
@@ -400,17 +414,8 @@ fn find_keys<'a>(call: &Call<'a>) -> Result<(Args<'a>, Vec<(usize, KeyFlags)>), 
         return Err(Error::Fixed("ERR Invalid number of arguments specified for command"));
     }
     let mut keys = Vec::new();
-    // Where keys are found in another way, the first part tells what is done with all of them.
-    let parts = if entry.spec.find_keys.is_some() { &entry.spec.keys[..1] } else { entry.spec.keys };
-    for part in parts {
-        let mut indexes = Vec::new();
-        let fits = match entry.spec.find_keys {
-            Some(_) => entry.spec.key_indexes(&args, &mut indexes),
-            None => part.find_in(&args, &mut indexes),
-        };
-        if !fits {
-            return Err(Error::Fixed("ERR Invalid arguments specified for command"));
-        }
+    let found = keys_by_part(entry, &args);
+    for (part, indexes) in found.ok_or(Error::Fixed("ERR Invalid arguments specified for command"))? {
         let flags = flags_by_arguments(entry, &args).unwrap_or(part.flags);
         let flags = flags.without(KeyFlags::VARIABLE_FLAGS).without(KeyFlags::INCOMPLETE);
         keys.extend(indexes.into_iter().map(|index| (index, flags)));
