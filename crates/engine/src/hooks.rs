@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
-use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
+use hashbrown::{HashMap, HashSet};
 
 /// Raised when a watched key has changed; one per client.
 #[derive(Debug, Default)]
@@ -143,6 +143,35 @@ pub struct ReadyKey {
     pub db: usize,
     /// Its name.
     pub key: Vec<u8>,
+}
+
+/// Keys that somebody is blocked on and that have changed: each once, in the order in which they did.
+#[derive(Debug, Default)]
+pub struct ReadyKeys {
+    keys: Vec<ReadyKey>,
+    noted: HashSet<ReadyKey>,
+}
+
+impl ReadyKeys {
+    /// Whether there are none.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.keys.is_empty()
+    }
+
+    /// Notes one, unless it is noted already.
+    pub(crate) fn note(&mut self, db: usize, key: &[u8]) {
+        let ready = ReadyKey { db, key: key.to_vec() };
+        if self.noted.insert(ready.clone()) {
+            self.keys.push(ready);
+        }
+    }
+
+    /// Takes them; from here on they may be noted again.
+    pub fn take(&mut self) -> Vec<ReadyKey> {
+        self.noted.clear();
+        std::mem::take(&mut self.keys)
+    }
 }
 
 /// The watchers and waiters of one shard's keys. Nobody watches or waits most of the time, which is one null pointer.
@@ -336,7 +365,7 @@ impl Hooks {
 
 #[cfg(test)]
 mod tests {
-    use super::{Hooks, Waiter, WatchFlag};
+    use super::{Hooks, ReadyKeys, Waiter, WatchFlag};
     use std::sync::Arc;
 
     fn waiter(keys: &[&[u8]]) -> Arc<Waiter> {
@@ -361,6 +390,19 @@ mod tests {
         assert!(rest.iter().zip(&all[4..]).all(|(a, b)| Arc::ptr_eq(a, b)));
         all.iter().for_each(|waiter| hooks.unblock(0, b"k", waiter));
         assert!(hooks.is_empty());
+    }
+
+    #[test]
+    fn keys_that_are_ready_are_taken_once_each_in_their_order() {
+        let mut ready = ReadyKeys::default();
+        for (db, key) in [(0, b"b"), (0, b"a"), (1, b"b"), (0, b"b"), (0, b"a")] {
+            ready.note(db, key);
+        }
+        let taken: Vec<_> = ready.take().into_iter().map(|ready| (ready.db, ready.key)).collect();
+        assert_eq!(taken, [(0, b"b".to_vec()), (0, b"a".to_vec()), (1, b"b".to_vec())]);
+        assert!(ready.is_empty());
+        ready.note(0, b"b");
+        assert_eq!(ready.take().len(), 1);
     }
 
     #[test]

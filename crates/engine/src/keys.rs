@@ -16,7 +16,7 @@ use martlet_types::hash::NO_EXPIRY;
 use crate::counters::Counters;
 use crate::effects::{Cause, Effects, EventClass};
 use crate::engine::{Engine, Held, ShardState};
-use crate::hooks::{Hooks, ReadyKey, Watcher};
+use crate::hooks::{Hooks, ReadyKeys, Watcher};
 use crate::lazyfree::LazyFree;
 
 /// The key holds a value of another type.
@@ -111,7 +111,7 @@ pub struct Keys {
     /// FLUSHALL has run: what was saved before is to be replaced. Whoever ran it takes note.
     pub flushed_all: bool,
     /// Keys that somebody is blocked on and that have changed.
-    pub ready: Vec<ReadyKey>,
+    pub ready: ReadyKeys,
     /// For random choices.
     pub random: Random,
 }
@@ -131,7 +131,7 @@ impl Keys {
             recorded: 0,
             flushed_all: false,
             effects: Effects::default(),
-            ready: Vec::new(),
+            ready: ReadyKeys::default(),
             random,
         }
     }
@@ -576,16 +576,9 @@ impl Keys {
         let state = self.engine.state(&self.held, key.shard());
         let is_there = state.keys.db(self.db).get(key).is_some();
         if state.hooks.changed(self.db, key.bytes, is_there) {
-            self.note_ready(self.db, key.bytes);
+            self.ready.note(self.db, key.bytes);
         }
         self.invalidate_cached(key, cause);
-    }
-
-    fn note_ready(&mut self, db: usize, key: &[u8]) {
-        let ready = ReadyKey { db, key: key.to_vec() };
-        if !self.ready.contains(&ready) {
-            self.ready.push(ready);
-        }
     }
 
     /// Drops a value, in the background if that takes long.
@@ -720,16 +713,12 @@ impl Keys {
                 }
             }
             state.keys.swap(a, b);
-            let mut ready = Vec::new();
             for db in [a, b] {
                 for key in state.hooks.blocked_keys(db) {
                     if state.keys.db(db).get(&Key::new(key)).is_some() {
-                        ready.push((db, key.to_vec()));
+                        self.ready.note(db, key);
                     }
                 }
-            }
-            for (db, key) in ready {
-                self.note_ready(db, &key);
             }
         }
     }

@@ -16,7 +16,7 @@ pub use counters::{Counter, Counters};
 pub use effects::{Cause, Effects, EventClass, Invalidation, KeyEvent, News};
 pub use engine::{Engine, Held, ShardState, TrackingTotals};
 pub use gate::Gate;
-pub use hooks::{Hooks, ReadyKey, Waiter, WatchFlag};
+pub use hooks::{Hooks, ReadyKey, ReadyKeys, Waiter, WatchFlag};
 pub use keys::{Keys, Touch, WrongType};
 pub use lazyfree::LazyFree;
 pub use snapshot::{SavedKey, SavedKeys, SavedValue, Snapshot, Walk};

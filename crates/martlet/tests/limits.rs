@@ -5,7 +5,7 @@ use martlet_testkit::server::Server;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 fn start(backend: &str) -> Server {
     let arguments = ["server", "--io-threads", "2", "--io-backend", backend];
@@ -42,6 +42,77 @@ fn a_reply_to_a_blocked_client_counts_against_its_output_limit() {
         assert!(received.is_empty(), "{backend}: {} bytes", received.len());
         assert_eq!(info(&mut other, "client_output_buffer_limit_disconnections"), 1, "{backend}");
     }
+}
+
+/// Bytes that the server's process has had resident at most.
+fn most_resident(server: &Server) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
+}
+
+/// Of what nobody will get nothing is kept: not within a command, nor within a transaction.
+#[test]
+fn a_reply_above_the_output_limit_is_not_made() {
+    let value = "x".repeat(1 << 20);
+    let many = ["MGET"].into_iter().chain(std::iter::repeat_n("k", 500)).collect::<Vec<_>>().join(" ");
+    let transaction = format!("MULTI\r\n{}EXEC", "GET k\r\n".repeat(500));
+    for request in [many, transaction] {
+        let (server, mut other) = start_with("auto", "client-output-buffer-limit", "normal 4mb 0 0");
+        other.command(&["SET", "k", &value]).unwrap();
+        let before = most_resident(&server);
+        let mut stream = TcpStream::connect(server.address()).unwrap();
+        stream.write_all(request.as_bytes()).unwrap();
+        stream.write_all(b"\r\n").unwrap();
+        let mut received = Vec::new();
+        // Closed, or reset.
+        let _ = stream.read_to_end(&mut received);
+        assert!(received.len() < 1 << 20, "{} bytes", received.len());
+        assert_eq!(info(&mut other, "client_output_buffer_limit_disconnections"), 1);
+        let grown = most_resident(&server) - before;
+        assert!(grown < 64 << 20, "{grown} bytes for {:.20}", request);
+    }
+}
+
+/// One client with many patterns, and a message that all of them match, are no more than its own limit.
+#[test]
+fn a_message_for_many_patterns_is_not_there_as_many_times() {
+    for backend in ["auto", "epoll"] {
+        let (server, mut other) = start_with(backend, "client-output-buffer-limit", "pubsub 4mb 0 0");
+        let mut subscriber = TcpStream::connect(server.address()).unwrap();
+        let patterns: Vec<String> = (1..=400).map(|stars| "*".repeat(stars)).collect();
+        subscriber.write_all(format!("PSUBSCRIBE {}\r\n", patterns.join(" ")).as_bytes()).unwrap();
+        while info(&mut other, "pubsub_patterns") < 400 {}
+        let before = most_resident(&server);
+        other.command(&["PUBLISH", "news", &"x".repeat(1 << 20)]).unwrap();
+        while info(&mut other, "client_output_buffer_limit_disconnections") == 0 {}
+        let grown = most_resident(&server) - before;
+        assert!(grown < 64 << 20, "{backend}: {grown} bytes");
+    }
+}
+
+/// What many waiting keys cost who changes them grows with their number, not with its square.
+#[test]
+fn many_keys_that_a_client_waits_for_are_changed_at_once() {
+    const KEYS: usize = 40_000;
+    let server = start("auto");
+    let mut other = Client::connect(server.address()).unwrap();
+    let keys: Vec<String> = (0..KEYS).map(|number| format!("k{number}")).collect();
+    let mut blocked = TcpStream::connect(server.address()).unwrap();
+    let bulk = |word: &str| format!("${}\r\n{word}\r\n", word.len());
+    let request: String = keys.iter().map(|key| bulk(key)).collect();
+    blocked.write_all(format!("*{}\r\n$5\r\nBLPOP\r\n{request}$1\r\n0\r\n", KEYS + 2).as_bytes()).unwrap();
+    while info(&mut other, "blocked_clients") == 0 {}
+    let pairs = keys.iter().flat_map(|key| [key.as_str(), "v"]);
+    let request: Vec<&str> = ["MSET"].into_iter().chain(pairs).collect();
+    let began = Instant::now();
+    other.command(&request).unwrap();
+    assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+    assert_eq!(info(&mut other, "blocked_clients"), 1);
+    other.command(&["DEL", "k7"]).unwrap();
+    other.command(&["RPUSH", "k7", "x"]).unwrap();
+    let mut reply = [0; b"*2\r\n$2\r\nk7\r\n$1\r\nx\r\n".len()];
+    blocked.read_exact(&mut reply).unwrap();
 }
 
 #[test]

@@ -5,6 +5,7 @@ use martlet_testkit::server::Server;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::path::Path;
+use std::time::Duration;
 
 /// Requests of one pipeline: small ones, so that as many as one receive takes in need many slices to run.
 const REQUESTS: usize = 600_000;
@@ -46,5 +47,35 @@ fn time_goes_on_within_a_pipeline() {
         let mut replies = String::new();
         stream.read_to_string(&mut replies).unwrap();
         assert_eq!(replies, "+OK\r\n:4\r\n$-1\r\n+OK\r\n", "{backend}");
+    }
+}
+
+/// The peer's end is noticed while its requests still run: what the last of them waits for must not be taken for nobody.
+#[test]
+fn who_is_gone_by_the_time_it_would_wait_does_not_wait() {
+    for backend in ["auto", "epoll"] {
+        let server = Server::start(
+            Path::new(env!("CARGO_BIN_EXE_martlet")),
+            &["server", "--io-threads", "1", "--io-backend", backend],
+        )
+        .unwrap();
+        for attempt in 0..10 {
+            let mut stream = TcpStream::connect(server.address()).unwrap();
+            stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+            stream.write_all(&REQUEST.repeat(6000)).unwrap();
+            stream.write_all(b"BLPOP queue 0\r\n").unwrap();
+            stream.shutdown(Shutdown::Write).unwrap();
+            let mut replies = Vec::new();
+            stream.read_to_end(&mut replies).unwrap_or_else(|error| {
+                panic!("{backend}, {attempt}: the connection stays: {error}\n{}", server.log())
+            });
+            // Who is seen to be gone only once it waits gets nothing more.
+            assert!(replies.len() <= REPLY.len() * 6000, "{backend}, {attempt}");
+        }
+        let mut stream = TcpStream::connect(server.address()).unwrap();
+        stream.write_all(b"RPUSH queue a\r\nLLEN queue\r\nQUIT\r\n").unwrap();
+        let mut replies = String::new();
+        stream.read_to_string(&mut replies).unwrap();
+        assert_eq!(replies, ":1\r\n:1\r\n+OK\r\n", "{backend}");
     }
 }

@@ -27,7 +27,8 @@ impl Reply {
         self.resp3
     }
 
-    /// Says above how many bytes the client is closed without getting them; 0 for no limit.
+    /// Says above how many bytes the client is closed without getting them; 0 for no limit. Beyond it bulk strings are left out: whoever
+    /// finds the reply full in the end ([`Reply::is_full`]) must not send it.
     pub fn set_limit(&mut self, bytes: usize) {
         self.limit = bytes;
     }
@@ -114,6 +115,9 @@ impl Reply {
     /// A bulk string.
     #[inline]
     pub fn bulk(&mut self, bytes: &[u8]) {
+        if self.is_full() {
+            return;
+        }
         self.out.reserve(bytes.len() + 16);
         if bytes.len() < 100 {
             let (tens, ones) = (bytes.len() / 10, bytes.len() % 10);
@@ -320,6 +324,17 @@ mod tests {
             r.error("ERR a\r\nb");
         });
         assert_eq!(text, "+OK\r\n*2\r\n:1\r\n:200\r\n-ERR a  b\r\n");
+    }
+
+    #[test]
+    fn a_full_reply_grows_no_more_and_what_is_taken_back_makes_room() {
+        let mut reply = Reply::default();
+        reply.set_limit(1000);
+        (0..100).for_each(|_| reply.bulk(&[b'x'; 600]));
+        assert!(reply.is_full() && reply.len() < 2000);
+        reply.truncate(0);
+        reply.bulk(b"x");
+        assert_eq!(reply.as_bytes(), b"$1\r\nx\r\n");
     }
 
     #[test]

@@ -83,13 +83,17 @@ impl Worker {
         connection.info.commands.fetch_sub(1, Ordering::Relaxed);
         connection.info.flags.fetch_or(flag::BLOCKED, Ordering::Relaxed);
         *lock(&connection.info.waiter) = Some(waiter.clone());
+        if connection.info.killed.load(Ordering::Acquire) {
+            // Whoever has killed it may have looked before. The keys are still held: nothing has been served to it.
+            waiter.cancel();
+        }
         connection.hold = Some(Hold::Blocked(Box::new(Blocked { waiter, block, command: entry.id, ns: 0 })));
     }
 
     /// Serves those who wait for keys that have changed, until none is left. Nothing is held.
     pub(crate) fn serve_ready(&mut self) {
         while !self.keys.ready.is_empty() {
-            for ready in std::mem::take(&mut self.keys.ready) {
+            for ready in self.keys.ready.take() {
                 self.serve_key(&ready);
             }
             if self.keys.dirty != 0 {
@@ -104,12 +108,16 @@ impl Worker {
         let mut after = 0;
         loop {
             self.keys.hold_one(key.shard());
+            let kind = self.keys.in_db(ready.db, |keys| keys.kind(&key));
             let waiters = self.keys.hooks_mut(&key).waiters(ready.db, key.bytes, after, WAITERS_AT_ONCE);
             self.keys.release();
-            let Some(last) = waiters.last() else { return };
+            let Some(last) = waiters.last().filter(|_| kind.is_some()) else { return };
             after = last.number();
             for waiter in waiters {
-                if self.serve(&waiter, ready) {
+                // All keys of one that waits for another type may be many, and need not be held to see that.
+                let request = waiter.request.downcast_ref::<WaitingRequest>();
+                let is_meant = request.is_some_and(|request| awaited_kind(request.entry) == kind);
+                if is_meant && self.serve(&waiter, ready) {
                     return;
                 }
             }

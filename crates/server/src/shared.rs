@@ -295,7 +295,7 @@ impl Shared {
     pub fn leave(&self, thread: usize, mail: Mail) {
         let mailbox = &self.mailboxes[thread];
         if let Mail::Message(delivery) = &mail {
-            mailbox.message_bytes.fetch_add(delivery.bytes.len(), Ordering::Relaxed);
+            mailbox.message_bytes.fetch_add(delivery.len_bytes(), Ordering::Relaxed);
         }
         let mut mails = lock(&mailbox.mails);
         mails.push(mail);

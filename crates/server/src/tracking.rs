@@ -4,6 +4,7 @@
 //! nobody pays for it elsewhere. The notices travel as mail, which a thread reads before it takes in more input.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 
@@ -263,13 +264,14 @@ impl Worker {
             return;
         }
         let changed = std::mem::take(&mut self.broadcasts);
-        let table = lock(&self.shared.tracking.prefixes).clone();
-        for (prefix, clients) in table {
-            let keys: Vec<(&Vec<u8>, &u64)> =
-                changed.range(prefix.clone()..).take_while(|(key, _)| key.starts_with(&prefix)).collect();
-            if keys.is_empty() {
-                continue;
-            }
+        // There may be very many prefixes: those are copied for which something has changed.
+        let table = lock(&self.shared.tracking.prefixes);
+        let is_due = |(prefix, _): &(&Vec<u8>, &Vec<u64>)| with_prefix(&changed, prefix).next().is_some();
+        let due: Vec<_> =
+            table.iter().filter(is_due).map(|(p, clients)| (p.clone(), clients.clone())).collect();
+        drop(table);
+        for (prefix, clients) in due {
+            let keys: Vec<(&Vec<u8>, &u64)> = with_prefix(&changed, &prefix).collect();
             let all = array_of(keys.iter().map(|(key, _)| key.as_slice()));
             for id in clients {
                 let Some(tracker) = self.shared.tracking.get(id) else { continue };
@@ -336,6 +338,15 @@ impl Worker {
             connection.out = reply.into_bytes();
         });
     }
+}
+
+/// The changed keys that begin so.
+fn with_prefix<'a>(
+    changed: &'a BTreeMap<Vec<u8>, u64>,
+    prefix: &'a [u8],
+) -> impl Iterator<Item = (&'a Vec<u8>, &'a u64)> {
+    let behind = changed.range::<[u8], _>((Bound::Included(prefix), Bound::Unbounded));
+    behind.take_while(move |(key, _)| key.starts_with(prefix))
 }
 
 fn write_invalidation(reply: &mut Reply, keys: &[u8]) {

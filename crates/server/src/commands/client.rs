@@ -131,13 +131,11 @@ static LIST: ServerCommand = command("client|list", -2, client_list as ServerHan
     .doc(Group::Connection, "2.4.0", "O(N) for N clients", "Lists the connected clients.");
 
 fn client_list(call: &mut Call<'_>) -> Outcome {
-    let filter = filter::parse_list(call)?;
+    let clients = filter::listed(call)?;
     let mut text = Vec::new();
-    for client in call.worker.shared.clients.all() {
-        if filter.matches(&client, call.connection.info.id) {
-            text.extend(list::line(call.worker, &client));
-            text.push(b'\n');
-        }
+    for client in clients {
+        text.extend(list::line(call.worker, &client));
+        text.push(b'\n');
     }
     call.reply.verbatim("txt", &text);
     Ok(())

@@ -10,6 +10,7 @@ use hashbrown::HashMap;
 use martlet_base::glob::matches;
 use martlet_base::hash::hash_bytes;
 use martlet_net::Token;
+use martlet_protocol::reply::Reply;
 
 use crate::shared::lock;
 
@@ -45,8 +46,49 @@ pub struct Delivery {
     pub kind: Kind,
     /// See above.
     pub name: Arc<[u8]>,
-    /// The message as RESP2 has it; in RESP3 its first byte is another.
+    /// The message as RESP2 has it, or its beginning; in RESP3 its first byte is another.
     pub bytes: Arc<Vec<u8>>,
+    /// The rest, if the payload is long: all who get it share that.
+    pub rest: Option<Arc<Vec<u8>>>,
+}
+
+impl Delivery {
+    /// How long the message is.
+    pub fn len_bytes(&self) -> usize {
+        self.bytes.len() + self.rest.as_ref().map_or(0, |rest| rest.len())
+    }
+}
+
+/// From so many bytes on a payload is there once, however many patterns match its channel.
+const SHARED_MIN_BYTES: usize = 256;
+
+/// What is published.
+struct Payload<'a> {
+    bytes: &'a [u8],
+    /// As it ends a message, if it is long and somebody gets it.
+    rest: Option<Arc<Vec<u8>>>,
+}
+
+impl Payload<'_> {
+    /// The message of these words and the payload: what differs from others', and the rest.
+    fn message(&mut self, words: &[&[u8]]) -> (Arc<Vec<u8>>, Option<Arc<Vec<u8>>>) {
+        let is_shared = self.bytes.len() >= SHARED_MIN_BYTES;
+        let own = if is_shared { 0 } else { self.bytes.len() };
+        let len: usize = words.iter().map(|word| word.len() + 16).sum();
+        let mut head = Reply::new(Vec::with_capacity(len + own + 32), false);
+        head.array(words.len() + 1);
+        words.iter().for_each(|word| head.bulk(word));
+        if !is_shared {
+            head.bulk(self.bytes);
+            return (Arc::new(head.into_bytes()), None);
+        }
+        let rest = self.rest.get_or_insert_with(|| {
+            let mut rest = Reply::default();
+            rest.bulk(self.bytes);
+            Arc::new(rest.into_bytes())
+        });
+        (Arc::new(head.into_bytes()), Some(rest.clone()))
+    }
 }
 
 /// The subscribers of one channel or pattern, by I/O thread.
@@ -170,17 +212,17 @@ impl Hub {
         mut send: impl FnMut(usize, Delivery),
     ) -> usize {
         let stripe = self.of(kind).stripe(channel);
+        let mut payload = Payload { bytes: payload, rest: None };
         let mut count = 0;
         if let Some((name, topic)) = stripe.get_key_value(channel) {
             let word: &[u8] = if kind == Kind::Shard { b"smessage" } else { b"message" };
-            let bytes = message(&[word, channel, payload]);
-            count += send_to(topic, kind, name, &bytes, &mut send);
+            count += send_to(topic, kind, name, payload.message(&[word, channel]), &mut send);
         }
         if kind == Kind::Channel && self.pattern_count.load(Ordering::Acquire) > 0 {
             for (pattern, topic) in self.patterns().iter() {
                 if matches(pattern, channel, false) {
-                    let bytes = message(&[b"pmessage", pattern, channel, payload]);
-                    count += send_to(topic, Kind::Pattern, pattern, &bytes, &mut send);
+                    let message = payload.message(&[b"pmessage", pattern, channel]);
+                    count += send_to(topic, Kind::Pattern, pattern, message, &mut send);
                 }
             }
         }
@@ -211,24 +253,14 @@ fn send_to(
     topic: &Topic,
     kind: Kind,
     name: &Arc<[u8]>,
-    bytes: &Arc<Vec<u8>>,
+    (bytes, rest): (Arc<Vec<u8>>, Option<Arc<Vec<u8>>>),
     send: &mut impl FnMut(usize, Delivery),
 ) -> usize {
     for (thread, receivers) in &topic.threads {
-        let delivery =
-            Delivery { receivers: receivers.clone(), kind, name: name.clone(), bytes: bytes.clone() };
-        send(*thread, delivery);
+        let (receivers, name) = (receivers.clone(), name.clone());
+        send(*thread, Delivery { receivers, kind, name, bytes: bytes.clone(), rest: rest.clone() });
     }
     topic.count()
-}
-
-/// An array of bulk strings.
-fn message(parts: &[&[u8]]) -> Arc<Vec<u8>> {
-    let bytes = parts.iter().map(|part| part.len() + 16).sum();
-    let mut reply = martlet_protocol::reply::Reply::new(Vec::with_capacity(bytes), false);
-    reply.array(parts.len());
-    parts.iter().for_each(|part| reply.bulk(part));
-    Arc::new(reply.into_bytes())
 }
 
 #[cfg(test)]
@@ -242,7 +274,10 @@ mod tests {
     fn publish(hub: &Hub, kind: Kind, channel: &str, payload: &str) -> (usize, Vec<(usize, usize, String)>) {
         let mut sent = Vec::new();
         let count = hub.publish(kind, channel.as_bytes(), payload.as_bytes(), |thread, delivery| {
-            let text = String::from_utf8(delivery.bytes.to_vec()).unwrap();
+            let rest = delivery.rest.iter().flat_map(|rest| rest.iter());
+            let bytes = delivery.bytes.iter().chain(rest).copied().collect();
+            assert_eq!(Vec::len(&bytes), delivery.len_bytes());
+            let text = String::from_utf8(bytes).unwrap();
             sent.push((thread, delivery.receivers.len(), text));
         });
         (count, sent)
@@ -276,6 +311,25 @@ mod tests {
         let (count, sent) = publish(&hub, Kind::Shard, "abc", "x");
         assert_eq!((count, sent.len()), (1, 1));
         assert!(sent[0].2.contains("smessage"));
+    }
+
+    /// Whoever subscribes to many patterns must not make the server hold a payload as many times.
+    #[test]
+    fn a_long_payload_is_there_once_for_all_patterns() {
+        let hub = Hub::default();
+        for stars in 1..=100 {
+            hub.subscribe(Kind::Pattern, &Arc::from("*".repeat(stars).as_bytes()), 0, receiver(1));
+        }
+        for length in [SHARED_MIN_BYTES - 1, SHARED_MIN_BYTES, 100_000] {
+            let text = "x".repeat(length);
+            let (count, sent) = publish(&hub, Kind::Channel, "abc", &text);
+            assert_eq!(count, 100);
+            let end = format!("\r\n$3\r\nabc\r\n${length}\r\n{text}\r\n");
+            assert!(sent.iter().all(|(_, _, sent)| sent.ends_with(&end)));
+        }
+        let mut rests = Vec::new();
+        hub.publish(Kind::Channel, b"abc", &[b'x'; 1000], |_, delivery| rests.extend(delivery.rest));
+        assert!(rests.len() == 100 && rests.iter().all(|rest| Arc::ptr_eq(rest, &rests[0])));
     }
 
     #[test]

@@ -180,6 +180,9 @@ impl Worker {
                 if subscriptions.is_some_and(|s| s.of(delivery.kind).contains(&*delivery.name)) {
                     let begin = connection.out.len();
                     martlet_base::copy::extend(&mut connection.out, &delivery.bytes);
+                    if let Some(rest) = &delivery.rest {
+                        martlet_base::copy::extend(&mut connection.out, rest);
+                    }
                     if connection.session.resp3 {
                         connection.out[begin] = b'>';
                     }

@@ -208,11 +208,17 @@ impl Worker {
                 break;
             }
         }
+        let is_full = reply.is_full();
         connection.out = reply.into_bytes();
         if connection.out.is_empty() {
             self.keep_buffer(std::mem::take(&mut connection.out));
         }
-        self.check_output_limit(connection);
+        if is_full {
+            // Not all of it has been kept, whatever the limit may be by now.
+            self.end_for_output(connection);
+        } else {
+            self.check_output_limit(connection);
+        }
         self.batch = Some(batch);
         consumed
     }
@@ -338,7 +344,9 @@ impl Worker {
             self.process_query(&mut connection);
         }
         self.throttle(&mut connection);
-        if connection.input_ended && !connection.is_ready && connection.hold.is_none() {
+        // Nobody tells once more that the peer is gone: what its last request waits for would come to nobody.
+        let is_paused = matches!(connection.hold, Some(Hold::Paused));
+        if connection.input_ended && !connection.is_ready && !is_paused {
             connection.closing = true;
         }
         self.finish(connection);

@@ -90,3 +90,6 @@ impl Worker {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

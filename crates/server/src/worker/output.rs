@@ -120,17 +120,24 @@ impl Worker {
             self.now_ms - since_ms > limit.soft_seconds as i64 * 1000
         };
         if hard || soft {
-            tracing::warn!(
-                "Client id={} addr={} (omem={bytes}) scheduled to be closed ASAP for overcoming of output buffer limits.",
-                connection.info.id,
-                connection.info.peer
-            );
-            self.shared.stats.output_buffer_disconnections.fetch_add(1, Ordering::Relaxed);
-            connection.discard_output();
-            connection.in_flight_bytes = 0;
-            connection.in_flight.clear();
-            connection.closing = true;
+            self.end_for_output(connection);
         }
+    }
+
+    /// Ends a connection that has too much output, which it does not get.
+    #[cold]
+    pub(super) fn end_for_output(&mut self, connection: &mut Connection) {
+        tracing::warn!(
+            "Client id={} addr={} (omem={}) scheduled to be closed ASAP for overcoming of output buffer limits.",
+            connection.info.id,
+            connection.info.peer,
+            connection.output_bytes()
+        );
+        self.shared.stats.output_buffer_disconnections.fetch_add(1, Ordering::Relaxed);
+        connection.discard_output();
+        connection.in_flight_bytes = 0;
+        connection.in_flight.clear();
+        connection.closing = true;
     }
 }
 

@@ -1,5 +1,6 @@
 //! Which clients CLIENT LIST and CLIENT KILL mean.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use martlet_base::number::parse_i64;
@@ -21,7 +22,7 @@ enum ClientType {
 /// Conditions that must all hold.
 #[derive(Debug, Default)]
 pub(super) struct Filter {
-    ids: Option<Vec<u64>>,
+    id: Option<u64>,
     peer: Option<String>,
     local: Option<String>,
     user: Option<String>,
@@ -36,23 +37,26 @@ pub(super) struct Filter {
 impl Filter {
     /// Whether the filter means this client; `me` is the one that asks.
     pub(super) fn matches(&self, client: &ClientInfo, me: u64) -> bool {
-        let flags = client.flags.load(Ordering::Relaxed);
-        let type_of = if flags & flag::MONITOR != 0 {
-            ClientType::Replica
-        } else if flags & flag::PUBSUB != 0 {
-            ClientType::Pubsub
-        } else {
-            ClientType::Normal
-        };
         let age_s = (self.now_ms - client.created_ms) / 1000;
         !client.killed.load(Ordering::Acquire)
-            && self.ids.as_ref().is_none_or(|ids| ids.contains(&client.id))
+            && self.id.is_none_or(|id| id == client.id)
             && self.peer.as_ref().is_none_or(|peer| *peer == client.peer)
             && self.local.as_ref().is_none_or(|local| *local == client.local)
             && self.user.as_ref().is_none_or(|user| *user == lock(&client.details).user)
-            && self.kind.is_none_or(|kind| kind == type_of)
+            && self.kind.is_none_or(|kind| kind == type_of(client))
             && self.max_age_s.is_none_or(|least| age_s >= least)
             && !(self.skip_me && client.id == me)
+    }
+}
+
+fn type_of(client: &ClientInfo) -> ClientType {
+    let flags = client.flags.load(Ordering::Relaxed);
+    if flags & flag::MONITOR != 0 {
+        ClientType::Replica
+    } else if flags & flag::PUBSUB != 0 {
+        ClientType::Pubsub
+    } else {
+        ClientType::Normal
     }
 }
 
@@ -70,22 +74,26 @@ fn client_type(call: &Call<'_>, index: usize) -> Result<ClientType, Error> {
     }
 }
 
-/// CLIENT LIST's arguments.
-pub(super) fn parse_list(call: &Call<'_>) -> Result<Filter, Error> {
-    let mut filter = Filter { now_ms: call.worker.now_ms, ..Filter::default() };
+/// The clients that CLIENT LIST is asked for: with ID those of the ids, in their order, and as often as each is named.
+pub(super) fn listed(call: &Call<'_>) -> Result<Vec<Arc<ClientInfo>>, Error> {
+    let clients = &call.worker.shared.clients;
+    let is_listed = |client: &Arc<ClientInfo>| !client.killed.load(Ordering::Acquire);
     match call.argc() {
-        2 => {}
-        4 if call.is(2, "type") => filter.kind = Some(client_type(call, 3)?),
-        4.. if call.is(2, "id") => {
-            let ids = (3..call.argc()).map(|i| {
-                // Nobody has an id below 1.
-                parse_i64(call.arg(i)).map(|id| id as u64).ok_or(Error::Fixed("ERR Invalid client ID"))
-            });
-            filter.ids = Some(ids.collect::<Result<_, _>>()?);
+        2 => Ok(clients.all().into_iter().filter(is_listed).collect()),
+        4 if call.is(2, "type") => {
+            let kind = client_type(call, 3)?;
+            let is_meant = |client: &Arc<ClientInfo>| is_listed(client) && type_of(client) == kind;
+            Ok(clients.all().into_iter().filter(is_meant).collect())
         }
-        _ => return Err(Error::Syntax),
+        4.. if call.is(2, "id") => {
+            let ids = call.args.iter().skip(3);
+            let ids: Option<Vec<i64>> = ids.map(parse_i64).collect();
+            let ids = ids.ok_or(Error::Fixed("ERR Invalid client ID"))?;
+            // Nobody has an id below 1.
+            Ok(ids.into_iter().filter_map(|id| clients.get(id as u64)).filter(is_listed).collect())
+        }
+        _ => Err(Error::Syntax),
     }
-    Ok(filter)
 }
 
 /// CLIENT KILL's arguments.
@@ -107,7 +115,7 @@ pub(super) fn parse_kill(call: &Call<'_>) -> Result<Filter, Error> {
             b"id" => {
                 let id = parse_i64(call.arg(value)).filter(|id| *id > 0);
                 let id = id.ok_or(Error::Fixed("ERR client-id should be greater than 0"))?;
-                filter.ids.get_or_insert_default().push(id as u64);
+                filter.id = Some(id as u64);
             }
             b"maxage" => {
                 let age = parse_i64(call.arg(value))

@@ -156,7 +156,7 @@ impl<'a> Replay<'a> {
                 }
             }
         }
-        keys.ready.clear();
+        keys.ready.take();
         match outcome {
             Ok(()) => Ok(()),
             Err(error) => failed(error.to_string()),
