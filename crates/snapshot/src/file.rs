@@ -253,6 +253,13 @@ impl<W: Write> FileWriter<W> {
         writer
     }
 
+    /// What follows is of `db`.
+    fn select(&mut self, db: u64) {
+        let mut selected = self.db;
+        select(self, db, &mut selected);
+        self.db = selected;
+    }
+
     fn flush(&mut self) {
         if self.wants_sum {
             self.crc = crc64(self.crc, &self.buffer);
@@ -263,12 +270,11 @@ impl<W: Write> FileWriter<W> {
         self.buffer.clear();
     }
 
-    /// Adds a piece that was written elsewhere, starting without a selected database, and whose checksum is `sum`.
+    /// Adds a piece that was written elsewhere, and whose checksum is `sum`.
     fn chunk(&mut self, bytes: &[u8], sum: u64) {
         if bytes.is_empty() {
             return;
         }
-        self.db = None;
         self.flush();
         if self.wants_sum {
             self.crc = followed_by_zeros(self.crc, bytes.len() as u64) ^ sum;
@@ -317,6 +323,15 @@ impl<W: Write> FileWriter<W> {
     }
 }
 
+/// Selects `db`, unless it is the last that was, `selected`.
+fn select(out: &mut impl Sink, db: u64, selected: &mut Option<u64>) {
+    if *selected != Some(db) {
+        *selected = Some(db);
+        out.put(&[SELECT]);
+        write_length(out, db);
+    }
+}
+
 /// Writes a key; its database is selected if it is another than the last, `selected`.
 pub fn write_record<K: AsRef<[u8]>>(
     out: &mut impl Sink,
@@ -324,11 +339,7 @@ pub fn write_record<K: AsRef<[u8]>>(
     selected: &mut Option<u64>,
     form: Form,
 ) {
-    if *selected != Some(record.db) {
-        *selected = Some(record.db);
-        out.put(&[SELECT]);
-        write_length(out, record.db);
-    }
+    select(out, record.db, selected);
     if let Some(at_ms) = record.expiry_ms {
         out.put(&[EXPIRY_MS]);
         out.put(&at_ms.to_le_bytes());

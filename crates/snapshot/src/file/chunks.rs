@@ -1,7 +1,7 @@
 //! One file written by several threads: each collects whole records into a chunk of its own, and whoever's is full adds it.
 //!
-//! What always holds: a record lies in one piece, and a chunk's first record selects its database, so chunks may come in any order.
-//! A record that outgrows its chunk keeps the file until it has ended; no thread holds more than a chunk.
+//! What always holds: a record lies in one piece, and the database of a chunk's first record is selected, if it is another than that of
+//! the chunk before it, where the chunk is added, so chunks may come in any order, and a file of one database selects it once. A record that outgrows its chunk keeps the file until it has ended; no thread holds more than a chunk.
 
 use std::io::Write;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -21,6 +21,9 @@ pub struct ChunkWriter<'a, W: Write> {
     /// The file, from the moment at which a record outgrew the chunk to the record's end.
     held: Option<MutexGuard<'a, FileWriter<W>>>,
     chunk: Vec<u8>,
+    /// The database of the chunk's first record, until it is selected in the file.
+    first: Option<u64>,
+    /// The database of its last one.
     selected: Option<u64>,
     form: Form,
     wants_sum: bool,
@@ -35,11 +38,14 @@ impl<'a, W: Write> ChunkWriter<'a, W> {
             (file.form, file.wants_sum)
         };
         let chunk = Vec::with_capacity(CHUNK_BYTES);
-        ChunkWriter { file, held: None, chunk, selected: None, form, wants_sum, is_sound: true }
+        ChunkWriter { file, held: None, chunk, first: None, selected: None, form, wants_sum, is_sound: true }
     }
 
     /// Writes a key.
     pub fn record<K: AsRef<[u8]>>(&mut self, record: &Record<Source<'_>, K>) {
+        if self.selected.is_none() {
+            (self.first, self.selected) = (Some(record.db), Some(record.db));
+        }
         let (mut selected, form) = (self.selected, self.form);
         write_record(self, record, &mut selected, form);
         self.selected = selected;
@@ -55,8 +61,12 @@ impl<'a, W: Write> ChunkWriter<'a, W> {
         // Before the file is taken: others may write meanwhile.
         let (chunk_sum, more_sum) = (sum(&self.chunk), sum(more));
         let file = self.held.get_or_insert_with(|| self.file.lock().unwrap_or_else(PoisonError::into_inner));
+        if let Some(first) = self.first.take() {
+            file.select(first);
+        }
         file.chunk(&self.chunk, chunk_sum);
         file.chunk(more, more_sum);
+        file.db = self.selected.or(file.db);
         self.is_sound = file.is_sound();
         self.chunk.clear();
     }
@@ -107,6 +117,35 @@ mod tests {
     use crate::decode::Limits;
     use crate::file::{Item, ReadOptions, read_file};
     use martlet_types::element::Element;
+
+    #[test]
+    fn one_database_is_selected_once() {
+        let form = Form { version: 10, compress: false };
+        let long = vec![b'l'; CHUNK_BYTES];
+        let records: Vec<_> = [3, 400_000, 5, 150_000, 150_000, 90, 600_000]
+            .iter()
+            .enumerate()
+            .map(|(i, &len)| {
+                let text = if len < CHUNK_BYTES { &long[..len] } else { &long };
+                let value = Source::String(Element::Bytes(text));
+                Record { db: 4, key: i.to_string(), expiry_ms: None, access: None, value }
+            })
+            .collect();
+        let mut plain = FileWriter::new(Vec::new(), form, &[], true);
+        plain.database(4, 7, 0);
+        records.iter().for_each(|record| plain.record(record));
+
+        let mut file = FileWriter::new(Vec::new(), form, &[], true);
+        file.database(4, 7, 0);
+        let file = Mutex::new(file);
+        let mut chunks = ChunkWriter::new(&file);
+        for record in &records {
+            chunks.record(record);
+            assert!(chunks.go_on());
+        }
+        chunks.finish();
+        assert!(file.into_inner().unwrap().finish().unwrap() == plain.finish().unwrap());
+    }
 
     #[test]
     fn threads_write_one_file() {
