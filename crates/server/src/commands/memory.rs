@@ -59,7 +59,7 @@ fn doctor(call: &mut Call<'_>) -> Outcome {
     let resident = resident_bytes();
     let peak = call.worker.shared.stats.memory_peak.load(Ordering::Relaxed).max(used);
     let text = if used < 5 << 20 {
-        "Hi Sam, this instance is empty or is using very little memory, my issue detector can't be used in these conditions. Please, leave for your mission on Earth and fill it with some data. The new Sam and I will be back to our programming as soon as I finished rebooting.\n".to_owned()
+        "Hi Sam, this instance is empty or is using very little memory, my issues detector can't be used in these conditions. Please, leave for your mission on Earth and fill it with some data. The new Sam and I will be back to our programming as soon as I finished rebooting.\n".to_owned()
     } else if peak > used * 3 / 2 {
         format!(
             "Peak memory was {peak} bytes, half as much again as the {used} in use now: the allocator may keep what was freed.\n"

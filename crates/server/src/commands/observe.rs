@@ -272,21 +272,22 @@ fn latency_histogram(call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
-/// Cumulative counts up to each power of two of microseconds at which they grow.
+/// Cumulative counts up to about each power of two of nanoseconds from 1,024, where they grow, by microseconds: Redis' buckets have 128
+/// parts in a power of two, and the one that begins at it counts, too, so the bounds are 1, 2, 4, 8, 16, 33, 66, 132, ….
 fn by_powers_of_two(histogram: &[u64]) -> Vec<(u64, u64)> {
     let total: u64 = histogram.iter().sum();
     let mut rows: Vec<(u64, u64)> = Vec::new();
-    let mut limit_us = 1u64;
-    while rows.last().is_none_or(|(_, count)| *count < total) {
-        let below = |(bucket, _): &(usize, &u64)| bucket_top_ns(*bucket) / 1000 <= limit_us;
+    for level_ns in (10..50).map(|power| 1u64 << power) {
+        let top_ns = level_ns + level_ns / 128 - 1;
+        let below = |(bucket, _): &(usize, &u64)| bucket_top_ns(*bucket) <= top_ns;
         let count: u64 = histogram.iter().enumerate().filter(below).map(|(_, n)| *n).sum();
-        if rows.last().map_or(count > 0, |(_, before)| count > *before) {
-            rows.push((limit_us, count));
+        let before = rows.last().map_or(0, |(_, count)| *count);
+        if count > before {
+            rows.push((top_ns / 1000, count));
         }
-        if limit_us > 1 << 50 {
+        if count == total {
             break;
         }
-        limit_us *= 2;
     }
     rows
 }
@@ -324,5 +325,18 @@ mod tests {
         let text = graph("command", &series, 200);
         assert!(text.starts_with("command - high 12 ms, low 1 ms (all time high 40 ms)\n"), "{text}");
         assert!(text.contains("\n119\n00m\nss\n") || text.contains("\n1"), "{text}");
+    }
+
+    #[test]
+    fn times_are_told_by_the_bounds_of_redis() {
+        let once_each = vec![1; 1100];
+        let rows = by_powers_of_two(&once_each);
+        let bounds: Vec<u64> = rows.iter().map(|(us, _)| *us).collect();
+        let known =
+            [1, 2, 4, 8, 16, 33, 66, 132, 264, 528, 1056, 2113, 4227, 8454, 16908, 33816, 67633, 135_266];
+        assert_eq!(bounds[..known.len()], known);
+        assert!(rows.is_sorted_by(|one, next| one.1 < next.1));
+        assert_eq!(rows.last().map(|(_, count)| *count), Some(1100));
+        assert_eq!(by_powers_of_two(&[0; 1100]), []);
     }
 }
