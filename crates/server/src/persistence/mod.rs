@@ -148,7 +148,8 @@ const RETRY_MS: i64 = 5000;
 impl Facts {
     /// The rule of the directive `save` that asks for a save now, if there is one.
     fn due(&self, config: &Config, changes: u64, now_ms: i64) -> Option<SavePoint> {
-        if !self.is_background_sound && now_ms - self.background_began_ms <= RETRY_MS {
+        // A clock that was set back must not put it off: writes may be refused until then.
+        if !self.is_background_sound && (0..=RETRY_MS).contains(&(now_ms - self.background_began_ms)) {
             return None;
         }
         let elapsed_s = (now_ms / 1000 - self.saved_at_s).max(0) as u64;
@@ -236,6 +237,8 @@ mod tests {
         facts.is_background_sound = false;
         facts.background_began_ms = 10_000;
         assert_eq!(facts.due(&config, 1000, 15_000), None);
+        assert_eq!(facts.due(&config, 1000, 15_001), Some(point(10, 1000)));
+        facts.background_began_ms = 3_600_000;
         assert_eq!(facts.due(&config, 1000, 15_001), Some(point(10, 1000)));
     }
 }

@@ -373,7 +373,8 @@ fn is_held_back(facts: &Facts, now_ms: i64) -> bool {
     let minutes = held_back_minutes(facts.failures);
     // Even the first that fails is not tried again in every round.
     let most_ms = if minutes > 0 { minutes * 60_000 } else { 1000 };
-    facts.failures > 0 && now_ms - facts.ended_ms < most_ms
+    // A clock that was set back must not put it off: while the disk is in doubt writes are refused.
+    facts.failures > 0 && (0..most_ms).contains(&(now_ms - facts.ended_ms))
 }
 
 #[cfg(test)]
