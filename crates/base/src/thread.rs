@@ -4,7 +4,7 @@
 /// share (`SCHED_BATCH`). For threads that work for those which serve clients, on what may be the same core. Where the
 /// kernel refuses, the thread stays as it is.
 pub fn give_way() {
-    #[cfg(target_os = "linux")]
+    #[cfg(all(target_os = "linux", not(miri)))]
     // SAFETY: an all-zero `sched_param` is valid (some libraries give it more fields), and it is read during the call only.
     unsafe {
         let parameters: libc::sched_param = std::mem::zeroed();
@@ -23,6 +23,9 @@ pub fn be_woken_on_time() {
 
 /// The processor time of the calling thread so far, in nanoseconds: what passes while others run on its core does not count. A system call.
 pub fn cpu_ns() -> u64 {
+    if cfg!(miri) {
+        return 0;
+    }
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: it writes to `time` during the call only.
     unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
