@@ -8,6 +8,8 @@ pub const SHARD_BITS: u32 = SHARD_COUNT.trailing_zeros();
 pub const STRING_MAX_BYTES: usize = 512 * 1024 * 1024;
 /// A string up to this length lives in its entry's allocation; a longer one has its own, shared by reference count.
 pub const STRING_INLINE_MAX_BYTES: usize = 1024;
+/// An argument of this length that arrives in parts is received into a buffer of its own, which becomes the value that it is stored as.
+pub const LONG_ARGUMENT_MIN_BYTES: usize = 128 * 1024;
 /// Longest string for which OBJECT ENCODING answers `embstr` (Redis: `OBJ_ENCODING_EMBSTR_SIZE_LIMIT`).
 pub const EMBSTR_MAX_BYTES: usize = 44;
 /// Longest inline request (Redis: `PROTO_INLINE_MAX_SIZE`).

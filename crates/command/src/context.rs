@@ -2,7 +2,7 @@
 
 use martlet_base::number::{parse_f64, parse_i64};
 use martlet_engine::Keys;
-use martlet_keyspace::Key;
+use martlet_keyspace::{ExpiryChange, Key};
 use martlet_protocol::reply::Reply;
 use martlet_protocol::request::Args;
 use martlet_types::hash::HashLimits;
@@ -104,6 +104,15 @@ impl<'a> Context<'a> {
     #[inline]
     pub fn arg(&self, index: usize) -> &'a [u8] {
         self.args.at(index)
+    }
+
+    /// Stores the argument at `index` as a string, whatever the key held. A long one becomes the value without being copied.
+    #[inline]
+    pub fn set_str(&mut self, key: &Key<'_>, index: usize, expiry: ExpiryChange) {
+        match self.args.shared(index) {
+            Some(bytes) => self.keys.set_shared(key, bytes, expiry),
+            None => self.keys.set_str(key, self.args.at(index), expiry),
+        }
     }
 
     /// Number of arguments, the command's name included.

@@ -12,6 +12,7 @@ use martlet_keyspace::{
     Access, Db, Detached, Entry, ExpiryChange, Key, Kind, Object, ObjectMut, StrValue, Value,
 };
 use martlet_types::hash::NO_EXPIRY;
+use triomphe::Arc;
 
 use crate::counters::Counters;
 use crate::effects::{Cause, Effects, EventClass};
@@ -403,6 +404,21 @@ impl Keys {
     /// key need not be looked up before.
     #[inline]
     pub fn set_str(&mut self, key: &Key<'_>, bytes: &[u8], expiry: ExpiryChange) {
+        self.replace_str(key, expiry, |db, lru| db.set_str(key, bytes, expiry, lru));
+    }
+
+    /// As [`Keys::set_str`]; a long value shares the bytes.
+    pub fn set_shared(&mut self, key: &Key<'_>, bytes: &Arc<Vec<u8>>, expiry: ExpiryChange) {
+        self.replace_str(key, expiry, |db, lru| db.set_shared(key, bytes, expiry, lru));
+    }
+
+    #[inline(always)]
+    fn replace_str(
+        &mut self,
+        key: &Key<'_>,
+        expiry: ExpiryChange,
+        set: impl FnOnce(&mut Db, u32) -> Option<Value>,
+    ) {
         self.preserve(key);
         self.note_new(key);
         self.note_expiry(key, expiry);
@@ -410,7 +426,7 @@ impl Keys {
             self.access(key);
         }
         let lru = self.lru_to_store(key);
-        let old = self.db_of_mut(key).set_str(key, bytes, expiry, lru);
+        let old = set(self.db_of_mut(key), lru);
         self.discard(old);
     }
 

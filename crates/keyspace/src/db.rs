@@ -384,6 +384,20 @@ impl Db {
         self.set_new_str(key, NewStr::Bytes(bytes, raw), expiry, lru)
     }
 
+    /// As [`Db::set_str`]; the value shares the bytes if they are too long to lie in an entry.
+    pub fn set_shared(
+        &mut self,
+        key: &Key<'_>,
+        bytes: &Arc<Vec<u8>>,
+        expiry: ExpiryChange,
+        lru: u32,
+    ) -> Option<Value> {
+        if bytes.len() <= STRING_INLINE_MAX_BYTES {
+            return self.set_str(key, bytes, expiry, lru);
+        }
+        self.set_new_str(key, NewStr::Shared(bytes), expiry, lru)
+    }
+
     /// Stores an integer.
     pub fn set_int(&mut self, key: &Key<'_>, value: i64, expiry: ExpiryChange, lru: u32) -> Option<Value> {
         self.set_new_str(key, NewStr::Int(value), expiry, lru)

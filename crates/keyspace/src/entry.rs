@@ -63,6 +63,8 @@ pub(crate) enum NewStr<'a> {
     Int(i64),
     /// The bytes, and whether OBJECT ENCODING must say `raw` however short they are.
     Bytes(&'a [u8], bool),
+    /// Bytes that are too long for an entry, to be shared.
+    Shared(&'a Arc<Vec<u8>>),
 }
 
 impl<'a> NewStr<'a> {
@@ -85,13 +87,14 @@ impl<'a> NewStr<'a> {
             NewStr::Bytes(bytes, _) if bytes.len() > STRING_INLINE_MAX_BYTES => Store::Boxed,
             NewStr::Bytes(bytes, raw) if *raw || bytes.len() > EMBSTR_MAX_BYTES => Store::Raw,
             NewStr::Bytes(..) => Store::Embstr,
+            NewStr::Shared(_) => Store::Boxed,
         }
     }
 
     #[inline]
     fn inline_len(&self) -> usize {
         match self {
-            NewStr::Int(_) => 0,
+            NewStr::Int(_) | NewStr::Shared(_) => 0,
             NewStr::Bytes(bytes, _) => bytes.len(),
         }
     }
@@ -397,6 +400,7 @@ impl RawEntry {
         let at = shape.value_at();
         match (value, shape.store) {
             (NewStr::Int(number), _) => self.write(at, number),
+            (NewStr::Shared(bytes), _) => self.write(at, Arc::into_raw(Arc::clone(bytes))),
             (NewStr::Bytes(bytes, _), Store::Boxed) => {
                 self.write(at, Arc::into_raw(Arc::new(copy::to_vec(bytes))));
             }

@@ -223,6 +223,7 @@ impl Value {
     pub fn from_bytes(bytes: &[u8]) -> Value {
         match crate::entry::NewStr::encode(bytes) {
             crate::entry::NewStr::Int(number) => Value::Int(number),
+            crate::entry::NewStr::Shared(bytes) => Value::Str { bytes: Arc::clone(bytes), raw: true },
             crate::entry::NewStr::Bytes(bytes, raw) => {
                 Value::Str { bytes: Arc::new(martlet_base::copy::to_vec(bytes)), raw }
             }

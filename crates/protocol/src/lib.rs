@@ -2,6 +2,8 @@
 //!
 //! Nothing here touches sockets or keys; the server and the client tools share it.
 
+pub mod long;
 pub mod quote;
 pub mod reply;
 pub mod request;
+pub mod room;

@@ -5,7 +5,9 @@
 
 use martlet_base::limits::INLINE_MAX_BYTES;
 use thiserror::Error;
+use triomphe::Arc;
 
+use crate::long::LongArguments;
 use crate::quote;
 
 /// Where an argument lies in its buffer, in bytes.
@@ -17,17 +19,70 @@ pub struct Span {
     pub end: u32,
 }
 
-/// The arguments of one request: spans over the buffer that they were parsed from.
+impl Span {
+    /// The start of all that lie in no buffer; their end is a long argument's number.
+    const APART: u32 = u32::MAX;
+
+    const fn apart(number: usize) -> Span {
+        Span { start: Span::APART, end: number as u32 }
+    }
+
+    const fn is_apart(self) -> bool {
+        self.start == Span::APART
+    }
+
+    /// The same bytes, where the buffer begins `by` later.
+    fn back(self, by: u32) -> Span {
+        if self.is_apart() { self } else { Span { start: self.start - by, end: self.end - by } }
+    }
+
+    /// The same bytes, where the buffer begins `by` sooner.
+    fn forth(self, by: u32) -> Span {
+        if self.is_apart() { self } else { Span { start: self.start + by, end: self.end + by } }
+    }
+}
+
+/// The arguments of one request: spans over the buffer that they were parsed from, and the long ones that lie apart.
 #[derive(Copy, Clone)]
 pub struct Args<'a> {
     buffer: &'a [u8],
     spans: &'a [Span],
+    long: Option<&'a LongArguments>,
 }
 
 impl<'a> Args<'a> {
     /// The arguments that `spans` mark in `buffer`.
     pub fn new(buffer: &'a [u8], spans: &'a [Span]) -> Args<'a> {
-        Args { buffer, spans }
+        Args { buffer, spans, long: None }
+    }
+
+    /// With those that were received apart; see [`Partial::take_long`].
+    pub fn with_long(self, long: Option<&'a LongArguments>) -> Args<'a> {
+        Args { long, ..self }
+    }
+
+    #[inline]
+    fn bytes(&self, span: Span) -> Option<&'a [u8]> {
+        match self.buffer.get(span.start as usize..span.end as usize) {
+            None => self.bytes_apart(span),
+            bytes => bytes,
+        }
+    }
+
+    #[cold]
+    fn bytes_apart(&self, span: Span) -> Option<&'a [u8]> {
+        self.long_argument(span).map(|bytes| bytes.as_slice())
+    }
+
+    fn long_argument(&self, span: Span) -> Option<&'a Arc<Vec<u8>>> {
+        self.long.filter(|_| span.is_apart())?.get(span.end as usize)
+    }
+
+    /// The argument at `index`, if it has a buffer of its own, which may be kept.
+    #[inline]
+    pub fn shared(&self, index: usize) -> Option<&'a Arc<Vec<u8>>> {
+        self.long?;
+        self.long_argument(*self.spans.get(index)?)
     }
 
     /// How many there are, the command's name included.
@@ -44,8 +99,7 @@ impl<'a> Args<'a> {
     /// The argument at `index`, if there is one.
     #[inline]
     pub fn get(&self, index: usize) -> Option<&'a [u8]> {
-        let span = self.spans.get(index)?;
-        self.buffer.get(span.start as usize..span.end as usize)
+        self.bytes(*self.spans.get(index)?)
     }
 
     /// The argument at `index`; empty when out of range (arity is checked before handlers run).
@@ -56,13 +110,13 @@ impl<'a> Args<'a> {
 
     /// The arguments from `first` on.
     pub fn from(&self, first: usize) -> Args<'a> {
-        Args { buffer: self.buffer, spans: self.spans.get(first..).unwrap_or(&[]) }
+        Args { spans: self.spans.get(first..).unwrap_or(&[]), ..*self }
     }
 
     /// All arguments in order.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &'a [u8]> + ExactSizeIterator + use<'a> {
-        let buffer = self.buffer;
-        self.spans.iter().map(move |s| buffer.get(s.start as usize..s.end as usize).unwrap_or(&[]))
+        let args = *self;
+        self.spans.iter().map(move |span| args.bytes(*span).unwrap_or(&[]))
     }
 
     /// The bytes of the request as they were received, if that was as the canonical array of these arguments.
@@ -70,6 +124,9 @@ impl<'a> Args<'a> {
         /// Bytes of a line with a number: kind, digits, CR LF.
         fn line(number: usize) -> usize {
             1 + number.checked_ilog10().map_or(1, |log| log as usize + 1) + 2
+        }
+        if self.long.is_some() {
+            return None;
         }
         let (first, last) = (self.spans.first()?, self.spans.last()?);
         let len = |span: &Span| (span.end - span.start) as usize;
@@ -130,7 +187,7 @@ impl OwnedArgs {
 
     /// The arguments as a view.
     pub fn view(&self) -> Args<'_> {
-        Args { buffer: &self.buffer, spans: &self.spans }
+        Args::new(&self.buffer, &self.spans)
     }
 
     /// Bytes held.
@@ -201,8 +258,10 @@ pub struct Partial {
     remaining: i64,
     /// Length of the argument being read, if its length line has been.
     bulk_bytes: Option<usize>,
-    /// Bytes read so far.
+    /// Bytes read so far; 0 when nothing has been.
     position: usize,
+    /// Arguments that are received apart.
+    long: Option<Box<LongArguments>>,
 }
 
 impl Partial {
@@ -213,7 +272,62 @@ impl Partial {
 
     /// Bytes held besides the buffer.
     pub fn heap_bytes(&self) -> usize {
-        self.spans.capacity() * size_of::<Span>()
+        self.spans.capacity() * size_of::<Span>() + self.long.as_ref().map_or(0, |long| long.heap_bytes())
+    }
+
+    /// The length in bytes of the argument that is under way, and how much of the request lies before it.
+    pub fn pending(&self) -> Option<(usize, usize)> {
+        self.bulk_bytes.map(|len| (len, self.position))
+    }
+
+    /// Has the argument under way received into a buffer of its own, of which `present` are all bytes that are there. What comes next
+    /// belongs to [`Partial::receive`], and none of it to the request's buffer, which ends where the argument begins.
+    pub fn set_apart(&mut self, present: &[u8]) {
+        if let Some((len, position)) = self.pending() {
+            self.long.get_or_insert_default().begin(position, len);
+            self.receive(present);
+        }
+    }
+
+    /// Whether an argument is received apart just now.
+    #[inline]
+    pub fn is_apart(&self) -> bool {
+        self.long.as_ref().is_some_and(|long| long.is_under_way())
+    }
+
+    /// Takes in what belongs to the argument that is received apart; the rest belongs to the request's buffer. Without such an
+    /// argument all of it does.
+    pub fn receive<'d>(&mut self, data: &'d [u8]) -> &'d [u8] {
+        let Some(long) = self.long.as_mut().filter(|long| long.is_under_way()) else { return data };
+        let rest = long.receive(data);
+        if !long.is_under_way() {
+            self.spans.push(Span::apart(long.count() - 1));
+            self.bulk_bytes = None;
+            self.remaining -= 1;
+        }
+        rest
+    }
+
+    /// Bytes that were received apart.
+    pub fn long_bytes(&self) -> usize {
+        self.long.as_ref().map_or(0, |long| long.len_bytes())
+    }
+
+    /// Those of the request's arguments that lie apart.
+    #[inline]
+    pub fn long(&self) -> Option<&LongArguments> {
+        self.long.as_deref()
+    }
+
+    /// Takes the arguments that lie apart out of a request that is complete.
+    #[inline]
+    pub fn take_long(&mut self) -> Option<Box<LongArguments>> {
+        self.long.take()
+    }
+
+    /// The request was read to its end; its arguments that lie apart are still to be taken.
+    fn forget_progress(&mut self) {
+        *self = Partial { long: self.long.take(), ..Partial::default() };
     }
 
     /// Notes where the reading of the request that begins at `start` stopped.
@@ -244,7 +358,7 @@ pub fn parse(
     partial: &mut Partial,
     spans: &mut Vec<Span>,
 ) -> Result<Parsed, ProtocolError> {
-    if partial.remaining == 0
+    if partial.position == 0
         && let Some(end) = parse_common(buffer, start, limits, spans)
     {
         return Ok(Parsed::Complete(end));
@@ -311,7 +425,7 @@ fn parse_any(
     if first != b'*' {
         return parse_inline(buffer, start, partial, spans);
     }
-    if partial.remaining != 0 {
+    if partial.position != 0 {
         return resume(buffer, start, limits, partial, spans);
     }
     let (remaining, position) = match read_number(buffer, start + 1) {
@@ -338,7 +452,7 @@ fn parse_any(
     let shift = start as u32;
     let found = spans.drain(first_span..);
     partial.spans.clear();
-    partial.spans.extend(found.map(|s| Span { start: s.start - shift, end: s.end - shift }));
+    partial.spans.extend(found.map(|span| span.back(shift)));
     partial.save(&progress, start);
     Ok(Parsed::Incomplete)
 }
@@ -363,8 +477,8 @@ fn resume(
         return Ok(Parsed::Incomplete);
     }
     let shift = start as u32;
-    spans.extend(partial.spans.iter().map(|s| Span { start: s.start + shift, end: s.end + shift }));
-    *partial = Partial::default();
+    spans.extend(partial.spans.iter().map(|span| span.forth(shift)));
+    partial.forget_progress();
     Ok(Parsed::Complete(progress.position))
 }
 
@@ -518,7 +632,7 @@ fn parse_inline(
         partial.position = memchr::memchr(0, rest).map_or(buffer.len(), |at| from + at) - start;
         return Ok(Parsed::Incomplete);
     };
-    *partial = Partial::default();
+    partial.forget_progress();
     let end = from + at;
     let mut line_end = end;
     if line_end > start && buffer[line_end - 1] == b'\r' {

@@ -7,6 +7,11 @@ type Requests = Vec<Vec<Vec<u8>>>;
 
 /// Feeds `input` in pieces that end at `cuts` and collects all requests.
 fn feed(input: &[u8], cuts: &[usize]) -> Result<Requests, ProtocolError> {
+    feed_apart(input, cuts, usize::MAX)
+}
+
+/// As [`feed`], and incomplete arguments of `apart_bytes` or more are received apart.
+fn feed_apart(input: &[u8], cuts: &[usize], apart_bytes: usize) -> Result<Requests, ProtocolError> {
     let limits = RequestLimits::default();
     let mut buffer = Vec::new();
     let mut partial = Partial::default();
@@ -14,8 +19,11 @@ fn feed(input: &[u8], cuts: &[usize]) -> Result<Requests, ProtocolError> {
     let mut fed = 0;
     for cut in cuts.iter().copied().chain([input.len()]) {
         let cut = cut.clamp(fed, input.len());
-        buffer.extend_from_slice(&input[fed..cut]);
+        buffer.extend_from_slice(partial.receive(&input[fed..cut]));
         fed = cut;
+        if partial.is_apart() {
+            continue;
+        }
         let mut start = 0;
         loop {
             let mut spans = Vec::new();
@@ -26,7 +34,17 @@ fn feed(input: &[u8], cuts: &[usize]) -> Result<Requests, ProtocolError> {
                             .map(|o| o.view().iter().map(<[u8]>::to_vec).collect())
                             .unwrap_or_default()
                     } else {
-                        Args::new(&buffer, &spans).iter().map(<[u8]>::to_vec).collect()
+                        let long = partial.take_long();
+                        let args = Args::new(&buffer, &spans).with_long(long.as_deref());
+                        let words: Vec<Vec<u8>> = args.iter().map(<[u8]>::to_vec).collect();
+                        if let Some(long) = &long {
+                            assert_eq!(long.unfold(&buffer[start..end]), encode(&vec![words.clone()]));
+                            assert_eq!(args.encoded(), None);
+                        }
+                        for (index, word) in words.iter().enumerate() {
+                            assert!(args.shared(index).is_none_or(|bytes| **bytes == *word));
+                        }
+                        words
                     };
                     if !request.is_empty() {
                         requests.push(request);
@@ -37,6 +55,10 @@ fn feed(input: &[u8], cuts: &[usize]) -> Result<Requests, ProtocolError> {
             }
         }
         buffer.drain(..start);
+        if let Some((_, at)) = partial.pending().filter(|(len, _)| *len >= apart_bytes) {
+            partial.set_apart(&buffer[at..]);
+            buffer.truncate(at);
+        }
     }
     Ok(requests)
 }
@@ -163,7 +185,35 @@ proptest! {
         let input = encode(&requests);
         prop_assert_eq!(feed(&input, &cuts).unwrap(), requests.clone());
         let every: Vec<usize> = (0..input.len()).collect();
-        prop_assert_eq!(feed(&input, &every).unwrap(), requests);
+        prop_assert_eq!(feed(&input, &every).unwrap(), requests.clone());
+        for apart_bytes in [0, 1, 20] {
+            prop_assert_eq!(feed_apart(&input, &cuts, apart_bytes).unwrap(), requests.clone());
+            prop_assert_eq!(feed_apart(&input, &every, apart_bytes).unwrap(), requests.clone());
+        }
+    }
+
+    /// What lies apart is the first request's, however many are read ahead of it.
+    #[test]
+    fn requests_behind_one_with_a_long_argument_leave_it_that(
+        long in proptest::collection::vec(any::<u8>(), 1..30),
+        behind in prop::sample::select(vec![&b"PING\r\n"[..], b"*1\r\n$4\r\nPING\r\n", b"*0\r\n", b"PI", b"*2\r\n$4\r\nEC"]),
+    ) {
+        let mut input = encode(&vec![vec![b"SET".to_vec(), b"key".to_vec(), long.clone()]]);
+        let (limits, mut partial, mut spans) = (RequestLimits::default(), Partial::default(), Vec::new());
+        let begin = input.len() - long.len() - 2;
+        let parsed = parse(&input[..begin], 0, &limits, &mut partial, &mut spans);
+        prop_assert!(matches!(parsed, Ok(Parsed::Incomplete)));
+        partial.set_apart(b"");
+        input.extend_from_slice(behind);
+        let rest = partial.receive(&input[begin..]);
+        prop_assert_eq!(rest, behind);
+        let buffer = [&input[..begin], behind].concat();
+        let parsed = parse(&buffer, 0, &limits, &mut partial, &mut spans);
+        prop_assert!(matches!(parsed, Ok(Parsed::Complete(end)) if end == begin), "{parsed:?}");
+        let _ = parse(&buffer, begin, &limits, &mut partial, &mut Vec::new()).unwrap();
+        let taken = partial.take_long();
+        let args = Args::new(&buffer, &spans).with_long(taken.as_deref());
+        prop_assert_eq!(args.at(2), long);
     }
 
     #[test]

@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use martlet_base::limits::LONG_ARGUMENT_MIN_BYTES;
 use martlet_command::Block;
 use martlet_engine::{Waiter, WatchFlag};
 use martlet_journal::Position;
@@ -246,7 +247,21 @@ impl Connection {
 
     /// Bytes of input that wait to be parsed.
     pub fn query_bytes(&self) -> usize {
-        self.query.len() - self.query_start
+        self.query.len() - self.query_start + self.partial.long_bytes()
+    }
+
+    /// Bytes of memory that input takes.
+    pub fn query_capacity(&self) -> usize {
+        self.query.capacity() + self.partial.heap_bytes()
+    }
+
+    /// Has an argument of the request that `left` begins received apart, if it is long and incomplete; what of `left` belongs into the
+    /// query buffer.
+    pub fn set_long_apart<'d>(&mut self, left: &'d [u8]) -> &'d [u8] {
+        let long = self.partial.pending().filter(|(len, _)| *len >= LONG_ARGUMENT_MIN_BYTES);
+        let Some((before, present)) = long.and_then(|(_, at)| left.split_at_checked(at)) else { return left };
+        self.partial.set_apart(present);
+        before
     }
 
     /// The place behind the last byte of output, in all that the client is sent.
@@ -279,8 +294,7 @@ impl Connection {
     pub fn heap_bytes(&self) -> usize {
         size_of::<Connection>()
             + size_of::<ClientInfo>()
-            + self.query.capacity()
-            + self.partial.heap_bytes()
+            + self.query_capacity()
             + self.out.capacity()
             + self.in_flight_bytes
     }

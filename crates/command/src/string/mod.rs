@@ -136,7 +136,7 @@ fn require_pairs(ctx: &Context<'_>, name: &'static str) -> Outcome {
 fn set_pairs(ctx: &mut Context<'_>) {
     for index in (1..ctx.argc()).step_by(2) {
         let key = ctx.key(index);
-        ctx.keys.set_str(&key, ctx.args.at(index + 1), martlet_keyspace::ExpiryChange::Clear);
+        ctx.set_str(&key, index + 1, martlet_keyspace::ExpiryChange::Clear);
         ctx.keys.changed(&key, EventClass::STRING, "set");
     }
 }

@@ -26,7 +26,7 @@ fn append(ctx: &mut Context<'_>) -> Outcome {
     let old_len = ctx.keys.read_str_for_write(&key)?.map(|value| value.len());
     let len = match old_len {
         None => {
-            ctx.keys.set_str(&key, addition, ExpiryChange::Clear);
+            ctx.set_str(&key, 2, ExpiryChange::Clear);
             addition.len()
         }
         Some(old_len) => {

@@ -29,7 +29,7 @@ fn set(ctx: &mut Context<'_>) -> Outcome {
         return set_with_options(ctx);
     }
     let key = ctx.key(1);
-    ctx.keys.set_str(&key, ctx.args.at(2), ExpiryChange::Clear);
+    ctx.set_str(&key, 2, ExpiryChange::Clear);
     ctx.keys.changed(&key, EventClass::STRING, "set");
     ctx.reply.ok();
     Ok(())
@@ -163,10 +163,10 @@ fn set_with_options(ctx: &mut Context<'_>) -> Outcome {
         ctx.reply.ok();
     }
     match at_ms {
-        Some(at_ms) => set_until(ctx.keys, &key, value, at_ms),
+        Some(at_ms) => set_until(ctx, &key, 2, at_ms),
         None => {
             let change = if options.keep_expiry { ExpiryChange::Keep } else { ExpiryChange::Clear };
-            ctx.keys.set_str(&key, value, change);
+            ctx.set_str(&key, 2, change);
             ctx.keys.changed(&key, EventClass::STRING, "set");
             if options.get || matches!(options.condition, Condition::Equal(_)) {
                 let keep: &[&[u8]] = if options.keep_expiry { &[b"KEEPTTL"] } else { &[] };
@@ -186,13 +186,14 @@ fn get_old(ctx: &mut Context<'_>, key: &Key<'_>) -> Outcome {
     Ok(())
 }
 
-/// Sets a value that expires. One whose time has passed already is not stored: what the key held goes.
-fn set_until(keys: &mut Keys, key: &Key<'_>, value: &[u8], at_ms: i64) {
-    if at_ms <= keys.now_ms && !keys.keep_expired {
-        delete_expired_now(keys, key);
+/// Sets the argument at `index` as a value that expires. One whose time has passed already is not stored: what the key held goes.
+fn set_until(ctx: &mut Context<'_>, key: &Key<'_>, index: usize, at_ms: i64) {
+    if at_ms <= ctx.keys.now_ms && !ctx.keys.keep_expired {
+        delete_expired_now(ctx.keys, key);
         return;
     }
-    keys.set_str(key, value, ExpiryChange::At(at_ms));
+    ctx.set_str(key, index, ExpiryChange::At(at_ms));
+    let (keys, value) = (&mut *ctx.keys, ctx.args.at(index));
     keys.changed(key, EventClass::STRING, "set");
     keys.effects.event(EventClass::GENERIC, "expire", keys.db, key.bytes);
     keys.effects.replace(keys.db, || {
@@ -219,7 +220,7 @@ fn setnx(ctx: &mut Context<'_>) -> Outcome {
     let key = ctx.key(1);
     let absent = ctx.keys.lookup_write(&key).is_none();
     if absent {
-        ctx.keys.set_str(&key, ctx.args.at(2), ExpiryChange::Clear);
+        ctx.set_str(&key, 2, ExpiryChange::Clear);
         ctx.keys.changed(&key, EventClass::STRING, "set");
     }
     ctx.reply.int(i64::from(absent));
@@ -253,8 +254,8 @@ fn psetex(ctx: &mut Context<'_>) -> Outcome {
 
 fn set_expiring(ctx: &mut Context<'_>, option: ExpiryOption, name: &str) -> Outcome {
     let at_ms = Expiry { option, text: ctx.arg(2) }.at_ms(ctx.keys.now_ms, name)?;
-    let (key, value) = (ctx.key(1), ctx.arg(3));
-    set_until(ctx.keys, &key, value, at_ms);
+    let key = ctx.key(1);
+    set_until(ctx, &key, 3, at_ms);
     ctx.reply.ok();
     Ok(())
 }
@@ -268,7 +269,7 @@ pub(super) static GETSET: Command<Handler> = command("getset", 3, getset as Hand
 fn getset(ctx: &mut Context<'_>) -> Outcome {
     let (key, value) = (ctx.key(1), ctx.arg(2));
     get_old(ctx, &key)?;
-    ctx.keys.set_str(&key, value, ExpiryChange::Clear);
+    ctx.set_str(&key, 2, ExpiryChange::Clear);
     ctx.keys.changed(&key, EventClass::STRING, "set");
     ctx.keys.effects.replace(ctx.keys.db, || [b"SET", key.bytes, value]);
     Ok(())

@@ -15,6 +15,7 @@ use martlet_protocol::reply::Reply;
 use martlet_protocol::request::{
     Args, Parsed, Partial, ProtocolError, RequestLimits, Span, inline_words, parse,
 };
+use martlet_protocol::room;
 
 use super::ahead::Member;
 use super::{Action, Worker};
@@ -23,10 +24,6 @@ use crate::registry::Entry;
 
 /// A slice also ends when it has produced this much output.
 const SLICE_OUTPUT_BYTES: usize = 1024 * 1024;
-/// What is reserved at once for a request that is announced.
-const RESERVE_MAX_BYTES: usize = 1024 * 1024;
-/// A longer request is given this many times the room of what is there of it: memory that nobody writes to is not taken yet.
-const RESERVED_PER_PRESENT: usize = 8;
 /// A connection whose requests arrive faster than they run receives nothing while more than this waits.
 const THROTTLE_BYTES: usize = 256 * 1024;
 /// Offsets of arguments are 32 bits wide: a query buffer stays below that whatever the configuration allows.
@@ -56,19 +53,6 @@ pub(super) struct Batch {
     pub wanted: Wanted,
 }
 
-/// Room for a request that announces `wanted` bytes and of which `present` are there: all of it, unless it is long and hardly
-/// begun. What a client announces and never sends costs no memory.
-fn worth_reserving(wanted: usize, present: usize) -> usize {
-    wanted.min(present.saturating_mul(RESERVED_PER_PRESENT).max(RESERVE_MAX_BYTES))
-}
-
-/// The capacity that a query buffer of `capacity` bytes gets for `present` ones of a request that will have `wanted`, if they do not
-/// fit. It grows by half at least: a request is not copied again for each part of it that arrives.
-fn grown(capacity: usize, present: usize, wanted: usize) -> Option<usize> {
-    let least = present.max(capacity + capacity / 2);
-    (present > capacity).then(|| worth_reserving(wanted, present).max(least))
-}
-
 impl Worker {
     /// Takes in bytes for a connection that is not closing.
     pub(super) fn feed(&mut self, connection: &mut Connection, data: &[u8]) {
@@ -79,19 +63,16 @@ impl Worker {
         connection.last_active_ms = self.now_ms;
         if connection.query.is_empty() && connection.hold.is_none() && !connection.is_ready {
             let consumed = self.process(connection, data);
-            let left = &data[consumed..];
+            let left = connection.set_long_apart(&data[consumed..]);
             if !left.is_empty() {
-                let wanted = worth_reserving(connection.partial.wanted_bytes(), left.len());
-                connection.query.reserve(wanted.max(left.len()));
+                room::reserve(&mut connection.query, left.len(), connection.partial.wanted_bytes());
                 copy::extend(&mut connection.query, left);
             }
         } else {
-            let present = connection.query.len() + data.len();
+            let rest = connection.partial.receive(data);
             let wanted = connection.query_start + connection.partial.wanted_bytes();
-            if let Some(capacity) = grown(connection.query.capacity(), present, wanted) {
-                connection.query.reserve_exact(capacity - connection.query.len());
-            }
-            copy::extend(&mut connection.query, data);
+            room::reserve(&mut connection.query, rest.len(), wanted);
+            copy::extend(&mut connection.query, rest);
             if connection.hold.is_none() && !connection.is_ready {
                 self.process_query(connection);
             }
@@ -99,14 +80,19 @@ impl Worker {
         self.note_input(connection, data.len());
     }
 
-    /// Processes what is in a connection's query buffer.
+    /// Processes what is in a connection's query buffer, unless what comes next is received apart.
     pub(crate) fn process_query(&mut self, connection: &mut Connection) {
+        if connection.partial.is_apart() {
+            return;
+        }
         let mut query = std::mem::take(&mut connection.query);
         let start = std::mem::take(&mut connection.query_start);
         let consumed = start + self.process(connection, &query[start..]);
         if consumed == query.len() {
             return;
         }
+        let left = connection.set_long_apart(&query[consumed..]).len();
+        query.truncate(consumed + left);
         // Moving the rest to the front pays once it is no longer than what goes.
         if consumed >= query.len() / 2 {
             query.drain(..consumed);
@@ -134,7 +120,7 @@ impl Worker {
         info.net_input_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
         info.last_active_ms.store(self.now_ms, Ordering::Relaxed);
         info.query_bytes.store(connection.query_bytes(), Ordering::Relaxed);
-        info.query_capacity.store(connection.query.capacity(), Ordering::Relaxed);
+        info.query_capacity.store(connection.query_capacity(), Ordering::Relaxed);
         let limit = self.config.current().client_query_buffer_limit_bytes.min(QUERY_MAX_BYTES);
         // What waits for its turn only is bounded by the throttle; MULTI's queue counts as input that waits.
         let waiting = if connection.is_ready { 0 } else { connection.query_bytes() };
@@ -246,7 +232,8 @@ impl Worker {
                     let spans = &batch.spans[first_span..];
                     let entry = self.names.resolve(self.shared.registry, input, spans);
                     batch.names_members |= entry.is_some_and(|entry| entry.spec.member.is_some());
-                    let hash = entry.and_then(|entry| entry.plain_key_hash(&Args::new(input, spans)));
+                    let args = Args::new(input, spans).with_long(connection.partial.long());
+                    let hash = entry.and_then(|entry| entry.plain_key_hash(&args));
                     batch.requests.push(Request {
                         first_span: first_span as u32,
                         span_count: spans.len() as u32,
@@ -275,6 +262,8 @@ impl Worker {
             return true;
         }
         self.advance_time();
+        // They are the first request's: none is set apart before all that came before is done with.
+        let mut long = connection.partial.take_long();
         for request in &batch.requests {
             let spans =
                 &batch.spans[request.first_span as usize..(request.first_span + request.span_count) as usize];
@@ -287,11 +276,19 @@ impl Worker {
                     self.request(connection, reply, &args, entry, hash.unwrap_or(0));
                 }
             } else {
-                self.request(connection, reply, &Args::new(input, spans), request.entry, request.hash);
+                let args = Args::new(input, spans).with_long(long.as_deref());
+                self.request(connection, reply, &args, request.entry, request.hash);
             }
             if let Some(Hold::Paused) = connection.hold {
                 // The request itself is run again when the pause is over.
+                if let Some(long) = long {
+                    connection.query = long.unfold(&input[request.start as usize..]);
+                    *consumed = input.len();
+                }
                 return false;
+            }
+            if long.is_some() {
+                long = None;
             }
             *consumed = request.end as usize;
             if connection.hold.is_some() || connection.closing {
@@ -350,42 +347,5 @@ impl Worker {
             connection.closing = true;
         }
         self.finish(connection);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// How often a buffer that takes `total` bytes in parts is copied, in bytes, and its capacity in the end.
-    fn copied(total: usize, part: usize, wanted: impl Fn(usize) -> usize) -> (usize, usize) {
-        let (mut capacity, mut copied) = (0, 0);
-        for present in (part..=total).step_by(part) {
-            if let Some(larger) = grown(capacity, present, wanted(present)) {
-                assert!(larger >= present, "{larger} for {present}");
-                (capacity, copied) = (larger, copied + present - part);
-            }
-        }
-        (copied, capacity)
-    }
-
-    #[test]
-    fn a_long_request_is_copied_a_few_times_over_whatever_its_parts() {
-        for total in [1 << 20, 200 << 20, 512 << 20] {
-            // One long value; many short ones, of which only the next is announced; nothing announced.
-            let announced: [&dyn Fn(usize) -> usize; 3] = [&|_| total + 40, &|present| present + 100, &|_| 0];
-            for wanted in announced {
-                let (bytes, capacity) = copied(total, 16 << 10, wanted);
-                assert!(bytes <= 3 * total, "{bytes} bytes were copied for {total}");
-                assert!(capacity <= 2 * total, "{capacity} for {total}");
-            }
-        }
-    }
-
-    #[test]
-    fn what_is_announced_and_not_sent_takes_no_room() {
-        assert_eq!(grown(0, 1000, 512 << 20), Some(RESERVE_MAX_BYTES));
-        assert_eq!(grown(1 << 20, 2 << 20, 512 << 20), Some(16 << 20));
-        assert_eq!(grown(1 << 20, 1 << 20, 512 << 20), None);
     }
 }
