@@ -1,7 +1,7 @@
 //! Bytes to values, strictly: what Redis refuses with `sanitize-dump-payload yes` is refused, for every source.
 
 use martlet_base::number::parse_f64;
-use martlet_types::element::Element;
+use martlet_types::element::{Element, IntBuffer};
 use martlet_types::hash::{FieldExpiry, Hash, HashLimits, NO_EXPIRY};
 use martlet_types::list::{End, List, ListLimit};
 use martlet_types::set::{Set, SetLimits};
@@ -83,11 +83,11 @@ pub fn read_value(input: &mut impl Input, kind: Kind, version: u16, limits: &Lim
         Kind::ZSet | Kind::ZSet2 => Value::ZSet(read_zset(input, kind, limits.zset)?),
         Kind::ZSetListpack => {
             let elements = listpack::read(read_bytes(input, &mut scratch)?)?;
-            Value::ZSet(zset_of_pairs(elements, limits.zset)?)
+            Value::ZSet(zset_of_pairs(elements.element_bytes(), elements, limits.zset)?)
         }
         Kind::ZSetZiplist => {
             let elements = ziplist::read(read_bytes(input, &mut scratch)?)?;
-            Value::ZSet(zset_of_pairs(elements.into_iter().map(Ok), limits.zset)?)
+            Value::ZSet(zset_of_pairs(0, elements.into_iter().map(Ok), limits.zset)?)
         }
         Kind::Hash => Value::Hash(read_hash(input, Times::Absent, limits.hash)?),
         Kind::HashTimed => {
@@ -100,20 +100,22 @@ pub fn read_value(input: &mut impl Input, kind: Kind, version: u16, limits: &Lim
         }
         Kind::HashZipmap => {
             let elements = ziplist::read_zipmap(read_bytes(input, &mut scratch)?)?;
-            Value::Hash(hash_of(elements.into_iter().map(Ok), false, limits.hash)?)
+            Value::Hash(hash_of(0, elements.into_iter().map(Ok), false, limits.hash)?)
         }
         Kind::HashZiplist => {
             let elements = ziplist::read(read_bytes(input, &mut scratch)?)?;
-            Value::Hash(hash_of(elements.into_iter().map(Ok), false, limits.hash)?)
+            Value::Hash(hash_of(0, elements.into_iter().map(Ok), false, limits.hash)?)
         }
         Kind::HashListpack => {
-            Value::Hash(hash_of(listpack::read(read_bytes(input, &mut scratch)?)?, false, limits.hash)?)
+            let elements = listpack::read(read_bytes(input, &mut scratch)?)?;
+            Value::Hash(hash_of(elements.element_bytes(), elements, false, limits.hash)?)
         }
         Kind::HashListpackTimed | Kind::HashListpackTimedOld => {
             if kind == Kind::HashListpackTimed {
                 input.array::<8>()?;
             }
-            Value::Hash(hash_of(listpack::read(read_bytes(input, &mut scratch)?)?, true, limits.hash)?)
+            let elements = listpack::read(read_bytes(input, &mut scratch)?)?;
+            Value::Hash(hash_of(elements.element_bytes(), elements, true, limits.hash)?)
         }
     })
 }
@@ -149,6 +151,7 @@ fn read_quicklist(input: &mut impl Input, kind: Kind, limits: &Limits) -> Result
     finish_list(list, limits)
 }
 
+const DUPLICATE_ENTRY: Error = Error::Corrupt("duplicate sorted set member");
 const DUPLICATE_MEMBER: Error = Error::Corrupt("duplicate set member");
 
 /// An empty set in the encoding that Redis starts with for so many members.
@@ -182,8 +185,9 @@ fn read_intset(bytes: &[u8], limits: SetLimits) -> Result<Set, Error> {
 }
 
 fn set_of_listpack(bytes: &[u8], limits: SetLimits) -> Result<Set, Error> {
-    let mut set = Set::new_listpack();
-    for member in listpack::read(bytes)? {
+    let members = listpack::read(bytes)?;
+    let mut set = Set::with_capacity(members.element_bytes());
+    for member in members {
         if !set.add(member?, limits) {
             return Err(DUPLICATE_MEMBER);
         }
@@ -197,7 +201,7 @@ fn add_entry(zset: &mut ZSet, member: &[u8], score: f64, limits: ZSetLimits) -> 
     }
     match zset.insert(member, score, limits) {
         Added::Added => Ok(()),
-        _ => Err(Error::Corrupt("duplicate sorted set member")),
+        _ => Err(DUPLICATE_ENTRY),
     }
 }
 
@@ -228,11 +232,15 @@ fn read_text_score(input: &mut impl Input) -> Result<f64, Error> {
     }
 }
 
+/// A sorted set of members and scores, one after another, of about so many bytes. Redis writes them in order, but need not have.
 fn zset_of_pairs<'a>(
+    bytes: usize,
     mut elements: impl Iterator<Item = Result<Element<'a>, Error>>,
     limits: ZSetLimits,
 ) -> Result<ZSet, Error> {
-    let mut zset = ZSet::new();
+    let mut zset = ZSet::with_capacity(bytes);
+    let mut last: Option<(f64, Element<'a>)> = None;
+    let mut buffer = IntBuffer::new();
     while let Some(member) = elements.next() {
         let member = member?;
         let score = elements.next().ok_or(Error::Corrupt("sorted set member without score"))??;
@@ -240,7 +248,14 @@ fn zset_of_pairs<'a>(
             Element::Int(int) => int as f64,
             Element::Bytes(text) => parse_f64(text).unwrap_or(f64::NAN),
         };
-        add_entry(&mut zset, &member.to_vec(), score, limits)?;
+        let ascends = last.is_none_or(|(before, above)| before < score || before == score && above < member);
+        last = Some((score, member));
+        let member = member.as_bytes(&mut buffer);
+        if !ascends || score.is_nan() {
+            add_entry(&mut zset, member, score, limits)?;
+        } else if !zset.push(member, score, limits) {
+            return Err(DUPLICATE_ENTRY);
+        }
     }
     if zset.is_empty() { Err(Error::Empty("sorted set")) } else { Ok(zset) }
 }
@@ -257,6 +272,11 @@ impl Fields {
         let mut hash = Hash::new();
         hash.before_growth(count, 0, limits);
         Fields { hash, limits }
+    }
+
+    /// For fields and values of about so many bytes, few enough for a listpack.
+    fn with_capacity(bytes: usize, limits: HashLimits) -> Fields {
+        Fields { hash: Hash::with_capacity(bytes), limits }
     }
 
     fn add(&mut self, name: &[u8], value: Element<'_>, expiry: FieldExpiry) -> Result<(), Error> {
@@ -332,14 +352,16 @@ fn read_hash(input: &mut impl Input, times: Times, limits: HashLimits) -> Result
     fields.finish()
 }
 
-/// A hash of fields and values, one after another, with times after each pair if `timed`.
+/// A hash of fields and values, one after another, of about so many bytes, with times after each pair if `timed`.
 fn hash_of<'a>(
+    bytes: usize,
     mut elements: impl Iterator<Item = Result<Element<'a>, Error>>,
     timed: bool,
     limits: HashLimits,
 ) -> Result<Hash, Error> {
     const PARTIAL: Error = Error::Corrupt("hash field without value");
-    let mut fields = Fields::new(0, limits);
+    let mut fields = Fields::with_capacity(bytes, limits);
+    let mut buffer = IntBuffer::new();
     while let Some(name) = elements.next() {
         let name = name?;
         let value = elements.next().ok_or(PARTIAL)??;
@@ -350,7 +372,7 @@ fn hash_of<'a>(
                 field_expiry(at_ms.unwrap_or(u64::MAX))?
             }
         };
-        fields.add(&name.to_vec(), value, expiry)?;
+        fields.add(name.as_bytes(&mut buffer), value, expiry)?;
     }
     let mut hash = fields.finish()?;
     if timed && hash.encoding() == "listpack" {

@@ -6,7 +6,8 @@
 use martlet_base::number::{NumberBuffer, format_f64};
 use martlet_types::element::Element;
 use martlet_types::hash::{Field, Hash, NO_EXPIRY};
-use martlet_types::list::List;
+use martlet_types::list::{List, Run};
+use martlet_types::packed::Packed;
 use martlet_types::set::Set;
 use martlet_types::zset::ZSet;
 
@@ -54,8 +55,6 @@ pub enum Source<'a> {
 const NODE_MAX_BYTES: usize = 8192;
 /// An element from here on is a node of its own and not a listpack. Redis: `packed_threshold`.
 const PLAIN_MIN_BYTES: usize = 1 << 30;
-/// Bytes around an element in a listpack, at most.
-const AROUND_BYTES: usize = 10;
 
 /// How values are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,15 +128,15 @@ pub fn write_value(out: &mut impl Sink, value: Source<'_>, form: Form) {
             write_bytes(out, &intset::write(&ints), compress);
         }
         (Source::Set(set), Kind::SetListpack) => {
-            let mut listpack = listpack::Writer::new();
-            set.iter().for_each(|member| listpack.push(member));
-            write_bytes(out, &listpack.finish(), compress);
+            write_packed(out, set.packed(), set.iter(), compress);
         }
         (Source::Set(set), _) => {
             write_length(out, set.len() as u64);
             set.iter().for_each(|member| write_element(out, member, compress));
         }
-        (Source::ZSet(zset), Kind::ZSetListpack) => write_zset_listpack(out, zset, compress),
+        (Source::ZSet(zset), Kind::ZSetListpack) => {
+            write_packed(out, zset.packed(), std::iter::empty(), compress);
+        }
         (Source::ZSet(zset), kind) => {
             write_length(out, zset.len() as u64);
             // From the highest on, as Redis does: whoever reads it inserts at the head each time.
@@ -150,12 +149,8 @@ pub fn write_value(out: &mut impl Sink, value: Source<'_>, form: Form) {
             }
         }
         (Source::Hash(hash), Kind::HashListpack) => {
-            let mut listpack = listpack::Writer::new();
-            for field in hash.iter() {
-                listpack.push(field.name);
-                listpack.push(field.value);
-            }
-            write_bytes(out, &listpack.finish(), compress);
+            let elements = hash.iter().flat_map(|field| [field.name, field.value]);
+            write_packed(out, hash.packed(), elements, compress);
         }
         (Source::Hash(hash), Kind::HashListpackTimed) => write_timed_listpack(out, hash, compress),
         (Source::Hash(hash), Kind::HashTimed) => write_timed_hash(out, hash, compress),
@@ -189,58 +184,61 @@ pub fn encoded_len(value: Source<'_>, form: Form) -> usize {
     counter.0
 }
 
-/// What a node of a quicklist is.
-#[derive(Clone, Copy)]
-enum Node {
-    Plain = 1,
-    Listpack = 2,
-}
+/// A quicklist's node that is one element.
+const PLAIN: u64 = 1;
+/// A quicklist's node that is a listpack.
+const PACKED: u64 = 2;
 
-/// The number of nodes stands in front, so the list is walked twice: once for sizes only.
+/// The number of nodes stands in front, so it is walked twice: once for sizes only. A node is as many whole runs as fit.
 fn write_list(out: &mut impl Sink, list: &List, compress: bool) {
-    let mut nodes = 0;
-    split_list(list, false, |_, _| nodes += 1);
+    let (mut nodes, mut used) = (0, 0);
+    list.runs(|run| nodes += u64::from(starts_node(&mut used, run)));
     write_length(out, nodes);
-    split_list(list, true, |kind, bytes| {
-        write_length(out, kind as u64);
-        write_bytes(out, bytes, compress);
-    });
-}
-
-/// Hands the nodes that the list is written as to `f`; their bytes only if wanted.
-fn split_list(list: &List, wants_bytes: bool, mut f: impl FnMut(Node, &[u8])) {
     let mut node = listpack::Writer::new();
-    let mut size = 0;
-    for element in list.iter() {
-        let len = element.byte_len();
-        let plain = len >= PLAIN_MIN_BYTES;
-        if size > 0 && (plain || size + len + AROUND_BYTES > NODE_MAX_BYTES) {
-            f(Node::Listpack, &std::mem::replace(&mut node, listpack::Writer::new()).finish());
-            size = 0;
+    used = 0;
+    list.runs(|run| {
+        if starts_node(&mut used, run) {
+            write_node(out, &mut node, compress);
         }
-        match element {
-            Element::Bytes(bytes) if plain => f(Node::Plain, bytes),
-            _ => {
-                size += len + AROUND_BYTES;
-                if wants_bytes {
-                    node.push(element);
-                }
+        match run.first() {
+            Some(Element::Bytes(text)) if text.len() >= PLAIN_MIN_BYTES => {
+                write_length(out, PLAIN);
+                write_bytes(out, text, compress);
             }
+            _ => node.extend(run.len(), |bytes| run.write_listpack(bytes)),
         }
-    }
-    if size > 0 {
-        f(Node::Listpack, &node.finish());
+    });
+    write_node(out, &mut node, compress);
+}
+
+/// Whether a run does not fit into the node of those before, which take `used` bytes of it.
+fn starts_node(used: &mut usize, run: Run<'_>) -> bool {
+    let bytes = run.listpack_bytes();
+    let starts = *used == 0 || *used + bytes > NODE_MAX_BYTES - listpack::EMPTY_BYTES;
+    *used = if starts { bytes } else { *used + bytes };
+    starts
+}
+
+fn write_node(out: &mut impl Sink, node: &mut listpack::Writer, compress: bool) {
+    if !node.is_empty() {
+        write_length(out, PACKED);
+        node.finish(|bytes| write_bytes(out, bytes, compress));
     }
 }
 
-fn write_zset_listpack(out: &mut impl Sink, zset: &ZSet, compress: bool) {
+/// A listpack of the elements, which are those of the block if there is one: they are all but listpack's entries there.
+fn write_packed<'a>(
+    out: &mut impl Sink,
+    packed: Option<&Packed>,
+    elements: impl Iterator<Item = Element<'a>>,
+    compress: bool,
+) {
     let mut listpack = listpack::Writer::new();
-    let mut buffer = NumberBuffer::new();
-    for entry in zset.iter() {
-        listpack.push(entry.member);
-        listpack.push(Element::Bytes(format_f64(entry.score, &mut buffer)));
+    match packed {
+        Some(packed) => listpack.extend(packed.len(), |bytes| packed.write_listpack(bytes)),
+        None => elements.for_each(|element| listpack.push(element)),
     }
-    write_bytes(out, &listpack.finish(), compress);
+    listpack.finish(|bytes| write_bytes(out, bytes, compress));
 }
 
 /// When the first field expires.
@@ -259,7 +257,7 @@ fn write_timed_listpack(out: &mut impl Sink, hash: &Hash, compress: bool) {
         listpack.push(field.value);
         listpack.push(Element::Int(if field.expire_at_ms == NO_EXPIRY { 0 } else { field.expire_at_ms }));
     }
-    write_bytes(out, &listpack.finish(), compress);
+    listpack.finish(|bytes| write_bytes(out, bytes, compress));
 }
 
 fn write_timed_hash(out: &mut impl Sink, hash: &Hash, compress: bool) {

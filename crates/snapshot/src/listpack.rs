@@ -12,11 +12,14 @@
 //! ```
 
 use martlet_types::element::Element;
+use martlet_types::packed::listpack::{BACK_LENGTH_BYTE_MAX, put_back_length, put_entry};
 
 use crate::Error;
 use crate::input::Input;
 
 const HEADER_BYTES: usize = 6;
+/// Bytes of a listpack without elements.
+pub(crate) const EMPTY_BYTES: usize = HEADER_BYTES + 1;
 const END: u8 = 0xff;
 const BAD: Error = Error::Corrupt("listpack integrity check failed");
 
@@ -33,72 +36,30 @@ impl Writer {
 
     /// Adds an element, of less than 4 GB.
     pub fn push(&mut self, element: Element<'_>) {
-        let from = self.bytes.len();
-        match (element.as_int(), element) {
-            (Some(int), _) => self.put_int(int),
-            (None, Element::Bytes(bytes)) => self.put_bytes(bytes),
-            (None, Element::Int(_)) => {}
-        }
-        let len = self.bytes.len() - from;
-        put_back_length(&mut self.bytes, len);
-        self.count += 1;
+        self.extend(1, |out| put_entry(out, element));
     }
 
-    fn put_int(&mut self, int: i64) {
-        let le = int.to_le_bytes();
-        let [a, b, c, d, ..] = le;
-        match int {
-            0..=127 => self.bytes.push(a),
-            -4096..=4095 => self.bytes.extend([0xc0 | (b & 0x1f), a]),
-            -0x8000..=0x7fff => self.bytes.extend([0xf1, a, b]),
-            -0x80_0000..=0x7f_ffff => self.bytes.extend([0xf2, a, b, c]),
-            -0x8000_0000..=0x7fff_ffff => self.bytes.extend([0xf3, a, b, c, d]),
-            _ => {
-                self.bytes.push(0xf4);
-                self.bytes.extend(le);
-            }
-        }
+    /// Adds `count` elements, whose entries `write` appends.
+    pub fn extend(&mut self, count: usize, write: impl FnOnce(&mut Vec<u8>)) {
+        write(&mut self.bytes);
+        self.count += count;
     }
 
-    fn put_bytes(&mut self, bytes: &[u8]) {
-        match bytes.len() {
-            len @ 0..64 => self.bytes.push(0x80 | len as u8),
-            len @ 64..4096 => self.bytes.extend((0xe000 | len as u16).to_be_bytes()),
-            len => {
-                self.bytes.push(0xf0);
-                self.bytes.extend((len as u32).to_le_bytes());
-            }
-        }
-        self.bytes.extend_from_slice(bytes);
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
     }
 
-    /// The whole listpack.
-    pub fn finish(mut self) -> Vec<u8> {
+    /// Shows the whole listpack and begins another one.
+    pub fn finish<R>(&mut self, show: impl FnOnce(&[u8]) -> R) -> R {
         self.bytes.push(END);
         let total = self.bytes.len() as u32;
         let count = u16::try_from(self.count).unwrap_or(u16::MAX);
         let header = total.to_le_bytes().into_iter().chain(count.to_le_bytes());
         self.bytes.iter_mut().zip(header).for_each(|(place, byte)| *place = byte);
-        self.bytes
-    }
-}
-
-/// Bytes that an element's length takes behind it. The bounds, one lower than seems right, are Redis'.
-fn back_length_bytes(len: usize) -> usize {
-    match len {
-        0..=127 => 1,
-        128..16_383 => 2,
-        16_383..2_097_151 => 3,
-        2_097_151..268_435_455 => 4,
-        _ => 5,
-    }
-}
-
-/// All bytes but the first have the high bit: it says, to who comes from the end, that there are more.
-fn put_back_length(out: &mut Vec<u8>, len: usize) {
-    for place in (0..back_length_bytes(len)).rev() {
-        let more = if place == back_length_bytes(len) - 1 { 0 } else { 0x80 };
-        out.push((len >> (7 * place)) as u8 & 0x7f | more);
+        let result = show(&self.bytes);
+        self.bytes.truncate(HEADER_BYTES);
+        self.count = 0;
+        result
     }
 }
 
@@ -124,7 +85,13 @@ pub(crate) fn read(listpack: &[u8]) -> Result<Reader<'_>, Error> {
 }
 
 impl<'a> Reader<'a> {
+    /// About the bytes that the elements take without their lengths.
+    pub fn element_bytes(&self) -> usize {
+        (self.rest.len() - 1).saturating_sub(self.announced.unwrap_or(0))
+    }
+
     /// The next element, `None` at the end.
+    #[inline]
     fn step(&mut self) -> Result<Option<Element<'a>>, Error> {
         let start = self.rest;
         let [first, ..] = *start else { return Err(BAD) };
@@ -135,17 +102,27 @@ impl<'a> Reader<'a> {
         let mut rest = start;
         let element = read_element(&mut rest)?;
         let len = start.len() - rest.len();
-        let mut expected = Vec::with_capacity(5);
-        put_back_length(&mut expected, len);
-        self.rest = rest.strip_prefix(expected.as_slice()).ok_or(BAD)?;
+        self.rest = match rest.split_first() {
+            Some((&back, rest)) if len <= BACK_LENGTH_BYTE_MAX && usize::from(back) == len => rest,
+            _ => skip_back_length(rest, len)?,
+        };
         self.count += 1;
         Ok(Some(element))
     }
 }
 
+/// What follows the length of an element of `len` bytes.
+#[cold]
+fn skip_back_length(rest: &[u8], len: usize) -> Result<&[u8], Error> {
+    let mut expected = Vec::new();
+    put_back_length(&mut expected, len);
+    rest.strip_prefix(expected.as_slice()).ok_or(BAD)
+}
+
 impl<'a> Iterator for Reader<'a> {
     type Item = Result<Element<'a>, Error>;
 
+    #[inline]
     fn next(&mut self) -> Option<Self::Item> {
         if self.failed {
             return None;
@@ -156,6 +133,7 @@ impl<'a> Iterator for Reader<'a> {
     }
 }
 
+#[inline]
 fn read_element<'a>(rest: &mut &'a [u8]) -> Result<Element<'a>, Error> {
     let mut next = |len: usize| rest.split_off(..len).ok_or(BAD);
     let [first] = *next(1)? else { return Err(BAD) };

@@ -102,6 +102,11 @@ impl Hash {
         Hash { form: Packed::new().into() }
     }
 
+    /// An empty hash, packed, with room for `bytes` of fields and values.
+    pub fn with_capacity(bytes: usize) -> Hash {
+        Hash { form: Packed::with_capacity(bytes).into() }
+    }
+
     /// Number of fields, expired ones that were not collected included.
     #[inline]
     pub fn len(&self) -> usize {
@@ -124,6 +129,14 @@ impl Hash {
             return self.len();
         }
         self.iter().filter(|field| field.is_live(now_ms)).count()
+    }
+
+    /// The block of field, value, field, value… if the hash is one, and no field expires.
+    pub fn packed(&self) -> Option<&Packed> {
+        match self.form.get() {
+            Form::Packed(packed) => Some(packed),
+            _ => None,
+        }
     }
 
     /// What OBJECT ENCODING answers.

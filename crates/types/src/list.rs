@@ -13,19 +13,22 @@ mod chunk;
 mod chunked;
 mod debris;
 mod iter;
+mod run;
 #[cfg(test)]
 mod tests;
 mod tree;
 
 use crate::element::Element;
-use crate::packed::encoding::{Encoded, listpack_entry_bytes};
+use crate::packed::encoding::Encoded;
 use crate::packed::{Packed, Pos};
 use crate::tagged::{TaggedBox, one_word};
 use chunked::Chunked;
 pub use debris::Debris;
 pub use iter::Iter;
 use martlet_base::prefetch::{Look, Name, Sight, Wanted};
+pub use run::Run;
 use std::fmt;
+use std::ops::ControlFlow;
 pub use tree::End;
 
 /// Most elements of a list held in one packed block.
@@ -325,6 +328,19 @@ impl List {
         self.iter_from(0)
     }
 
+    /// Shows all elements, head first, in runs.
+    pub fn runs(&self, mut show: impl FnMut(Run<'_>)) {
+        match self.form.get() {
+            Form::Packed(packed) => show(Run::of_packed(packed)),
+            Form::Chunked(chunked) => {
+                let _ = chunked.visit(&mut |chunk| {
+                    show(Run::of_chunk(chunk));
+                    ControlFlow::Continue(())
+                });
+            }
+        }
+    }
+
     /// To be called before `elements` of `bytes` in all are added or put in place of others: the list stops being a
     /// listpack if with them it would be above the limit, as in Redis.
     #[inline]
@@ -394,14 +410,8 @@ impl List {
             Form::Chunked(chunked) => chunked.listpack_bytes_exceed(bytes),
             Form::Packed(packed) => {
                 // An entry takes up to four bytes more there than here: five-byte integers and the back-length.
-                if packed.bytes_used() + 4 * packed.len() <= bytes {
-                    return false;
-                }
-                let entry = |element| {
-                    let code = Encoded::new(element);
-                    listpack_entry_bytes(code.size(), code.head()[0])
-                };
-                packed.iter().map(entry).sum::<usize>() > bytes
+                packed.bytes_used() + 4 * packed.len() > bytes
+                    && Run::of_packed(packed).listpack_bytes() > bytes
             }
         }
     }

@@ -16,6 +16,7 @@
 //! leave this encoding when it says no; insertions past a limit panic.
 
 pub(crate) mod encoding;
+pub mod listpack;
 #[cfg(test)]
 mod tests;
 
@@ -23,6 +24,7 @@ use crate::element::Element;
 use crate::size_class::{allocate, class_bytes, class_of, release};
 use crate::tagged::Tagged;
 use encoding::{Encoded, decode_at, size_at};
+use listpack::put_entry_at;
 use std::fmt;
 use std::ptr::NonNull;
 
@@ -109,6 +111,17 @@ impl Packed {
     #[inline]
     pub fn iter(&self) -> Iter<'_> {
         Iter { data: self.data(), at: 0, left: self.len() }
+    }
+
+    /// Appends the elements to `out` as the entries of Redis' listpack.
+    pub fn write_listpack(&self, out: &mut Vec<u8>) {
+        let data = self.data();
+        // The size behind each, nearly always in one byte, is what they have more than here.
+        out.reserve(data.len() + self.len());
+        let mut at = 0;
+        while at < data.len() {
+            at += put_entry_at(out, data, at);
+        }
     }
 
     /// The elements from `pos` to the end.

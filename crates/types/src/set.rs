@@ -70,7 +70,12 @@ impl Set {
 
     /// An empty set, a listpack.
     pub fn new_listpack() -> Set {
-        Set { form: Packed::new().into() }
+        Set::with_capacity(0)
+    }
+
+    /// An empty set, a listpack with room for `bytes` of members.
+    pub fn with_capacity(bytes: usize) -> Set {
+        Set { form: Packed::with_capacity(bytes).into() }
     }
 
     /// An empty set, a hashtable.
@@ -114,6 +119,14 @@ impl Set {
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// The block of members if the set is one.
+    pub fn packed(&self) -> Option<&Packed> {
+        match self.form.get() {
+            Form::Packed(packed) => Some(packed),
+            _ => None,
+        }
     }
 
     /// What OBJECT ENCODING answers.

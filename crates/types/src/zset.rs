@@ -155,6 +155,11 @@ impl ZSet {
         ZSet { form: Packed::new().into() }
     }
 
+    /// An empty set, packed, with room for `bytes` of entries.
+    pub fn with_capacity(bytes: usize) -> ZSet {
+        ZSet { form: Packed::with_capacity(bytes).into() }
+    }
+
     /// An empty set in the encoding that `entries` of them, the longest member of `longest_bytes`, will need.
     pub fn with_hint(entries: usize, longest_bytes: usize, limits: ZSetLimits) -> ZSet {
         let mut set = ZSet::new();
@@ -184,6 +189,14 @@ impl ZSet {
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// The block of member, score, member, score… if the set is one.
+    pub fn packed(&self) -> Option<&Packed> {
+        match self.form.get() {
+            Form::Packed(packed) => Some(packed),
+            _ => None,
+        }
     }
 
     /// The name that OBJECT ENCODING answers.
@@ -288,6 +301,21 @@ impl ZSet {
                 }
                 _ => self.unpack().insert(martlet_base::hash::hash_bytes(member), member, entry.score),
             }
+        }
+    }
+
+    /// Adds an entry that is after all others, unless its member is there already; whether it was not.
+    pub fn push(&mut self, member: &[u8], score: f64, limits: ZSetLimits) -> bool {
+        debug_assert!(!score.is_nan());
+        match self.form.get_mut() {
+            FormMut::Packed(packed) if compact::has_room(packed, limits, member) => {
+                let absent = compact::find(packed, member).is_none();
+                if absent {
+                    compact::insert_last(packed, member, score);
+                }
+                absent
+            }
+            _ => matches!(self.insert(member, score, limits), Added::Added),
         }
     }
 

@@ -15,7 +15,8 @@
 //! above it, and `live` is the sum of their sizes. A page shared with a snapshot is copied before it is changed.
 
 use crate::element::Element;
-use crate::packed::encoding::{Encoded, decode_at, listpack_entry_bytes, size_at};
+use crate::packed::encoding::{Encoded, decode_at, size_at};
+use crate::packed::listpack::{entry_bytes, put_entry, put_entry_at};
 use crate::size_class::{allocated_bytes, class_bytes, class_of};
 use martlet_base::prefetch::{Look, Sight, Wanted};
 use std::ops::Range;
@@ -110,9 +111,21 @@ impl Chunk {
     pub fn listpack_bytes(&self) -> usize {
         if self.is_large() {
             let code = Encoded::new(Element::Bytes(self.bytes()));
-            listpack_entry_bytes(code.size(), code.head()[0])
+            entry_bytes(code.size(), code.head()[0])
         } else {
             usize::from(self.header().listpack_bytes)
+        }
+    }
+
+    /// Appends the elements to `out` as the entries of Redis' listpack.
+    pub fn write_listpack(&self, out: &mut Vec<u8>) {
+        let bytes = self.bytes();
+        if self.is_large() {
+            return put_entry(out, Element::Bytes(bytes));
+        }
+        out.reserve(self.listpack_bytes());
+        for index in 0..self.len() {
+            put_entry_at(out, bytes, slot(bytes, index));
         }
     }
 
@@ -354,7 +367,7 @@ impl Chunk {
         assert!(places.iter().all(|&at| at >= usize::from(header.data_start)));
         assert!(self.len() * SLOT_BYTES <= usize::from(header.data_start));
         assert_eq!(sizes.iter().sum::<usize>(), usize::from(header.live));
-        let listpack = places.iter().zip(&sizes).map(|(&at, &size)| listpack_entry_bytes(size, bytes[at]));
+        let listpack = places.iter().zip(&sizes).map(|(&at, &size)| entry_bytes(size, bytes[at]));
         assert_eq!(listpack.sum::<usize>(), usize::from(header.listpack_bytes));
         assert!(bytes.len() <= PAGE_MAX_BYTES && self.len() <= CHUNK_MAX_LEN);
     }
@@ -396,15 +409,15 @@ impl PageMut<'_> {
         let (head, body) = self.open(index, code.size()).split_at_mut(code.head().len());
         head.copy_from_slice(code.head());
         body.copy_from_slice(code.body);
-        self.header.listpack_bytes += listpack_entry_bytes(code.size(), code.head()[0]) as u16;
+        self.header.listpack_bytes += entry_bytes(code.size(), code.head()[0]) as u16;
     }
 
     /// Writes an element over the one at `index`, which is not smaller; what is left of that becomes a hole.
     fn overwrite(&mut self, index: usize, code: &Encoded<'_>) {
         let at = slot(self.bytes, index);
         let old_size = size_at(self.bytes, at);
-        self.header.listpack_bytes -= listpack_entry_bytes(old_size, self.bytes[at]) as u16;
-        self.header.listpack_bytes += listpack_entry_bytes(code.size(), code.head()[0]) as u16;
+        self.header.listpack_bytes -= entry_bytes(old_size, self.bytes[at]) as u16;
+        self.header.listpack_bytes += entry_bytes(code.size(), code.head()[0]) as u16;
         self.header.live -= (old_size - code.size()) as u16;
         let (head, body) = self.bytes[at..at + code.size()].split_at_mut(code.head().len());
         head.copy_from_slice(code.head());
@@ -413,7 +426,7 @@ impl PageMut<'_> {
 
     fn insert_bytes(&mut self, index: usize, encoded: &[u8]) {
         self.open(index, encoded.len()).copy_from_slice(encoded);
-        self.header.listpack_bytes += listpack_entry_bytes(encoded.len(), encoded[0]) as u16;
+        self.header.listpack_bytes += entry_bytes(encoded.len(), encoded[0]) as u16;
     }
 
     #[inline]
@@ -423,7 +436,7 @@ impl PageMut<'_> {
             let at = slot(self.bytes, index);
             let size = size_at(self.bytes, at);
             self.header.live -= size as u16;
-            self.header.listpack_bytes -= listpack_entry_bytes(size, self.bytes[at]) as u16;
+            self.header.listpack_bytes -= entry_bytes(size, self.bytes[at]) as u16;
             if at == usize::from(self.header.data_start) {
                 self.header.data_start += size as u16;
             }

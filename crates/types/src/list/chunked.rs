@@ -319,7 +319,7 @@ impl Chunked {
     }
 
     /// Shows the chunks in order until the visitor breaks.
-    fn visit(&self, visitor: &mut dyn FnMut(&Chunk) -> ControlFlow<()>) -> ControlFlow<()> {
+    pub fn visit(&self, visitor: &mut dyn FnMut(&Chunk) -> ControlFlow<()>) -> ControlFlow<()> {
         if let Some(chunk) = &self.ends[0] {
             visitor(chunk)?;
         }

@@ -16,6 +16,15 @@ fn check(list: &List, model: &Model) {
 
 /// All that reads: each index, both directions from everywhere, ends.
 fn check_reads(list: &List, model: &Model) {
+    let (mut in_runs, mut entries) = (Vec::new(), Vec::new());
+    list.runs(|run| {
+        let before = in_runs.len();
+        run.write_listpack(&mut in_runs);
+        assert_eq!(in_runs.len() - before, run.listpack_bytes());
+        assert!(run.len() > 0 || list.is_empty());
+    });
+    model.iter().for_each(|text| crate::packed::listpack::put_entry(&mut entries, Element::parse(text)));
+    assert_eq!(in_runs, entries);
     check(list, model);
     for (index, text) in model.iter().enumerate() {
         assert!(list.get(index).is_some_and(|element| element.eq_bytes(text)));

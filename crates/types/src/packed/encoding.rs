@@ -20,7 +20,6 @@ const INT_13: u8 = 0xC0;
 const MEDIUM_STRING: u8 = 0xE0;
 const LONG_STRING: u8 = 0xF0;
 const INT_16: u8 = 0xF1;
-const INT_32: u8 = 0xF3;
 
 const SHORT_STRING_MAX: usize = 63;
 const MEDIUM_STRING_MAX: usize = 4095;
@@ -170,22 +169,6 @@ fn long_size_at(data: &[u8], at: usize) -> usize {
 
 fn long_string_len(data: &[u8], at: usize) -> usize {
     u32::from_le_bytes([data[at + 1], data[at + 2], data[at + 3], data[at + 4]]) as usize
-}
-
-/// Bytes that an element takes in Redis' listpack, given its size and first byte here. What OBJECT ENCODING answers
-/// for a list depends on them.
-#[inline]
-pub(crate) fn listpack_entry_bytes(size: usize, tag: u8) -> usize {
-    // A listpack has no integers of five to seven bytes; else the forms are as long as here.
-    let size = if tag > INT_32 { 9 } else { size };
-    let back_length = match size {
-        0..=127 => 1,
-        128..16_383 => 2,
-        16_383..2_097_151 => 3,
-        2_097_151..268_435_455 => 4,
-        _ => 5,
-    };
-    size + back_length
 }
 
 /// The element encoded at `at`, and its size.
