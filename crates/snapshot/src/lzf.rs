@@ -18,70 +18,105 @@ const DISTANCE_MAX: usize = 1 << 13;
 const COPY_MAX: usize = 264;
 /// Longest run of literals.
 const LITERALS_MAX: usize = 32;
+/// What short pieces are copied by.
+const WORD_BYTES: usize = 8;
+/// What may be written behind a text: the longest run of literals, and less than a word behind a copy.
+const SLACK_BYTES: usize = LITERALS_MAX;
 /// A copy's three bytes give at most [`COPY_MAX`].
 const EXPANSION_MAX: usize = COPY_MAX / 3;
 
-fn slot(bytes: [u8; 3]) -> usize {
-    let [a, b, c] = bytes.map(u32::from);
-    ((a << 16 | b << 8 | c).wrapping_mul(0x9e37_79b1) >> (32 - TABLE_BITS)) as usize
+/// After so many places without a copy, one more is passed over at each step: what does not repeat is not searched for long.
+const PATIENCE_BITS: u32 = 6;
+
+/// The four bytes at a place, the first the lowest.
+#[inline(always)]
+fn four(text: &[u8], at: usize) -> Option<u32> {
+    text.get(at..)?.first_chunk::<4>().map(|bytes| u32::from_le_bytes(*bytes))
 }
 
-fn three(text: &[u8], at: usize) -> Option<[u8; 3]> {
-    text.get(at..)?.first_chunk::<3>().copied()
+/// Where the first three of four bytes stand in the table.
+#[inline(always)]
+fn slot(four: u32) -> usize {
+    ((four << 8).wrapping_mul(0x9e37_79b1) >> (32 - TABLE_BITS)) as usize
 }
 
 /// Earlier places of three bytes, by their hash. Places are counted on from text to text, so that those of an earlier one are
 /// recognised and nothing has to be cleared.
 struct Table {
-    places: Vec<u32>,
+    places: Option<Box<Places>>,
     /// The first place of the text; above all of earlier ones, and not 0.
     base: u32,
 }
 
+type Places = [u32; 1 << TABLE_BITS];
+
 thread_local! {
-    static TABLE: RefCell<Table> = const { RefCell::new(Table { places: Vec::new(), base: 1 }) };
+    static TABLE: RefCell<Table> = const { RefCell::new(Table { places: None, base: 1 }) };
 }
 
 /// `text` compressed, if that takes at least four bytes less.
 pub(crate) fn compress(text: &[u8]) -> Option<Vec<u8>> {
+    let len = u32::try_from(text.len()).ok()?;
     TABLE.with_borrow_mut(|table| {
-        let end = u32::try_from(text.len()).ok().and_then(|len| table.base.checked_add(len));
-        if end.is_none() || table.places.is_empty() {
-            table.places = vec![0; 1 << TABLE_BITS];
+        let end = table.base.checked_add(len);
+        if end.is_none() {
+            table.places = None;
             table.base = 1;
         }
-        let packed = compress_with(text, &mut table.places, table.base);
+        let places = table.places.get_or_insert_with(|| Box::new([0; 1 << TABLE_BITS]));
+        let packed = compress_with(text, places, table.base);
         // One that is longer than can be counted begins anew, whatever stands here.
-        table.base = table.base.saturating_add(u32::try_from(text.len()).unwrap_or(u32::MAX));
+        table.base = table.base.saturating_add(len);
         packed
     })
 }
 
-fn compress_with(text: &[u8], table: &mut [u32], base: u32) -> Option<Vec<u8>> {
+fn compress_with(text: &[u8], table: &mut Places, base: u32) -> Option<Vec<u8>> {
     let most = text.len().checked_sub(4)?;
     let mut out = Vec::with_capacity(most);
     let (mut at, mut literals_from) = (0, 0);
-    while let Some(bytes) = three(text, at) {
-        let place = table.get_mut(slot(bytes))?;
-        let before = place.checked_sub(base).map(|before| before as usize);
-        *place = u32::try_from(at).ok()?.checked_add(base)?;
-        match before.filter(|&before| at - before <= DISTANCE_MAX && three(text, before) == Some(bytes)) {
-            None => at += 1,
-            Some(before) => {
-                put_literals(&mut out, text.get(literals_from..at)?);
-                let ahead = text.get(at..)?.iter().zip(text.get(before..)?);
-                let len = ahead.take(COPY_MAX).take_while(|(new, old)| new == old).count();
-                put_copy(&mut out, at - before - 1, len);
-                at += len;
-                literals_from = at;
+    while let Some(bytes) = four(text, at) {
+        let place = &mut table[slot(bytes)];
+        let before = place.wrapping_sub(base) as usize;
+        *place = base.wrapping_add(at as u32);
+        // Places of earlier texts wrap round to beyond this one's.
+        let distance = at.wrapping_sub(before);
+        if distance.wrapping_sub(1) >= DISTANCE_MAX
+            || four(text, before).is_none_or(|earlier| (earlier ^ bytes) << 8 != 0)
+        {
+            let missed = at - literals_from;
+            at += 1 + (missed >> PATIENCE_BITS);
+            if out.len() + missed > most {
+                return None;
             }
+            continue;
         }
-        if out.len() > most {
-            return None;
-        }
+        put_literals(&mut out, text.get(literals_from..at)?);
+        let len = 3 + common_len(text.get(before + 3..)?, text.get(at + 3..)?, COPY_MAX - 3);
+        put_copy(&mut out, distance - 1, len);
+        at += len;
+        literals_from = at;
     }
     put_literals(&mut out, text.get(literals_from..)?);
     (out.len() <= most).then_some(out)
+}
+
+/// In how many bytes the two begin alike, up to `most`.
+#[inline(always)]
+fn common_len(left: &[u8], right: &[u8], most: usize) -> usize {
+    let most = most.min(left.len()).min(right.len());
+    let (left, right) = (&left[..most], &right[..most]);
+    let (left_words, _) = left.as_chunks::<8>();
+    let (right_words, _) = right.as_chunks::<8>();
+    let mut len = 0;
+    for (left, right) in left_words.iter().zip(right_words) {
+        let differing = u64::from_le_bytes(*left) ^ u64::from_le_bytes(*right);
+        if differing != 0 {
+            return len + (differing.trailing_zeros() / 8) as usize;
+        }
+        len += 8;
+    }
+    len + left[len..].iter().zip(&right[len..]).take_while(|(left, right)| left == right).count()
 }
 
 fn put_literals(out: &mut Vec<u8>, literals: &[u8]) {
@@ -107,43 +142,63 @@ pub(crate) fn decompress(packed: &[u8], len: usize, out: &mut Vec<u8>) -> Result
     if len > packed.len().saturating_mul(EXPANSION_MAX) {
         return Err(BAD);
     }
-    out.reserve(len);
     let start = out.len();
-    let mut input = packed.iter();
-    while let Some(&control) = input.next() {
-        let mut next = || input.next().copied().map(usize::from).ok_or(BAD);
+    // Room behind the end lets short pieces be copied whole words at a time.
+    out.resize(start + len + SLACK_BYTES, 0);
+    let (mut input, mut at) = (packed, 0);
+    let text = &mut out[start..];
+    while let Some((&control, rest)) = input.split_first() {
+        input = rest;
         if control < 32 {
             let run = usize::from(control) + 1;
-            let literals = input.as_slice().get(..run).ok_or(BAD)?;
-            out.extend_from_slice(literals);
-            input = input.as_slice().get(run..).ok_or(BAD)?.iter();
+            if at + run > len {
+                return Err(BAD);
+            }
+            put_run(&mut text[at..], input, run).ok_or(BAD)?;
+            input = &input[run..];
+            at += run;
         } else {
+            let mut next = || input.split_off_first().copied().map(usize::from).ok_or(BAD);
             let copied = match usize::from(control >> 5) {
                 7 => next()? + 9,
                 short => short + 2,
             };
             let distance = (usize::from(control & 31) << 8 | next()?) + 1;
-            copy_back(out, start, distance, copied).ok_or(BAD)?;
-        }
-        if out.len() - start > len {
-            return Err(BAD);
+            if at + copied > len || distance > at {
+                return Err(BAD);
+            }
+            copy_back(text, at, distance, copied);
+            at += copied;
         }
     }
-    if out.len() - start == len { Ok(()) } else { Err(BAD) }
+    out.truncate(start + len);
+    if at == len { Ok(()) } else { Err(BAD) }
 }
 
-/// Appends `len` bytes from `distance` back, which may overlap with what is appended.
-fn copy_back(out: &mut Vec<u8>, start: usize, distance: usize, len: usize) -> Option<()> {
-    let from = out.len().checked_sub(distance).filter(|&from| from >= start)?;
-    if distance >= len {
-        out.extend_from_within(from..from + len);
-    } else {
-        for at in from..from + len {
-            let byte = *out.get(at)?;
-            out.push(byte);
-        }
+/// Writes the first `run` bytes of `input`, up to 32, to the start of `text`; `None` if it has fewer.
+#[inline(always)]
+fn put_run(text: &mut [u8], input: &[u8], run: usize) -> Option<()> {
+    match (text.first_chunk_mut::<SLACK_BYTES>(), input.first_chunk::<SLACK_BYTES>()) {
+        (Some(place), Some(words)) => *place = *words,
+        _ => text[..run].copy_from_slice(input.get(..run)?),
     }
     Some(())
+}
+
+/// Writes `len` bytes to `at`, copied from `distance` back, which may overlap with what is written.
+#[inline(always)]
+fn copy_back(text: &mut [u8], at: usize, distance: usize, len: usize) {
+    let from = at - distance;
+    if distance < WORD_BYTES {
+        for place in at..at + len {
+            text[place] = text[place - distance];
+        }
+        return;
+    }
+    // Each word lies before the place that it is written to.
+    for step in (0..len).step_by(WORD_BYTES) {
+        text.copy_within(from + step..from + step + WORD_BYTES, at + step);
+    }
 }
 
 #[cfg(test)]
