@@ -254,6 +254,9 @@ fn format_f64_fraction(value: f64, buffer: &mut NumberBuffer) -> &[u8] {
     if value == 0.0 {
         return b"-0";
     }
+    if let Some(length) = format_short_decimal(value, &mut buffer.text) {
+        return buffer.text.get(..length).unwrap_or(&[]);
+    }
     let shortest = buffer.shortest.format_finite(value).as_bytes();
     let (digits, count, power) = split_shortest(shortest);
     let mut writer = Writer { text: &mut buffer.text, length: 0 };
@@ -263,6 +266,37 @@ fn format_f64_fraction(value: f64, buffer: &mut NumberBuffer) -> &[u8] {
     writer.decimal(digits.get(..count).unwrap_or(&[]), power);
     let length = writer.length;
     buffer.text.get(..length).unwrap_or(&[])
+}
+
+/// Writes a double that is a whole number of millionths, of up to fifteen digits, but not whole; how many bytes. Of all decimals
+/// with as many digits no two are the nearest to one double, so the one found is the shortest.
+fn format_short_decimal(value: f64, text: &mut [u8; F64_TEXT_MAX_BYTES]) -> Option<usize> {
+    const SCALE: f64 = 1e6;
+    const DIGITS: usize = 6;
+    let scaled = (value * SCALE).round();
+    // Two exact numbers: the quotient is the double nearest to the decimal.
+    if scaled.abs() >= 1e15 || scaled / SCALE != value {
+        return None;
+    }
+    let millionths = (scaled as i64).unsigned_abs();
+    let (whole, mut fraction) = (millionths / 1_000_000, millionths % 1_000_000);
+    if fraction == 0 {
+        return None;
+    }
+    let mut digits = [b'0'; DIGITS];
+    for digit in digits.iter_mut().rev() {
+        *digit = b'0' + (fraction % 10) as u8;
+        fraction /= 10;
+    }
+    let count = digits.iter().rposition(|digit| *digit != b'0').map_or(0, |last| last + 1);
+    let mut writer = Writer { text, length: 0 };
+    if value < 0.0 {
+        writer.push(b'-');
+    }
+    writer.extend(itoa::Buffer::new().format(whole).as_bytes());
+    writer.push(b'.');
+    writer.extend(digits.get(..count).unwrap_or(&[]));
+    Some(writer.length)
 }
 
 /// Takes `1.25`, `125000.0` or `1.25e-7` apart: the significant digits, how many they are, and the

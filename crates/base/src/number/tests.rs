@@ -248,6 +248,12 @@ proptest! {
     }
 
     #[test]
+    fn few_decimals_are_written_as_they_are_spelled(digits in -999_999_999_999_999i64..1_000_000_000_000_000, shift in 0u32..40, decimals in 0i32..7) {
+        let value: f64 = format!("{}e-{decimals}", digits >> shift).parse().expect("a number");
+        prop_assert_eq!(text_f64(value), value.to_string());
+    }
+
+    #[test]
     fn short_doubles_round_trip(digits in -1_000_000_000_000i64..1_000_000_000_000, power in -12i32..3) {
         let value: f64 = format!("{digits}e{power}").parse().expect("a number");
         prop_assert_eq!(parse_f64(text_f64(value).as_bytes()), Some(value));
