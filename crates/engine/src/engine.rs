@@ -102,10 +102,43 @@ pub enum Held {
     Nothing,
     /// The lock of one shard.
     One(usize),
-    /// The locks of several shards, ascending.
-    Many(Vec<usize>),
+    /// The locks of several shards.
+    Many(Box<ShardSet>),
     /// All of them: the gate is closed and this thread is the one inside.
     All,
+}
+
+/// Shards, a bit for each: whether one is among a thousand is asked for each of their keys several times.
+#[derive(Debug, Default)]
+pub struct ShardSet([u64; SHARD_COUNT / 64]);
+
+impl ShardSet {
+    #[inline]
+    fn contains(&self, shard: usize) -> bool {
+        self.0[shard / 64] >> (shard % 64) & 1 == 1
+    }
+
+    /// The shards, ascending.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = usize> + '_ {
+        self.0.iter().enumerate().flat_map(|(at, word)| {
+            let mut left = *word;
+            std::iter::from_fn(move || {
+                let bit = left.trailing_zeros() as usize;
+                (left != 0).then(|| {
+                    left &= left - 1;
+                    at * 64 + bit
+                })
+            })
+        })
+    }
+}
+
+impl FromIterator<usize> for ShardSet {
+    fn from_iter<I: IntoIterator<Item = usize>>(shards: I) -> ShardSet {
+        let mut set = ShardSet::default();
+        shards.into_iter().for_each(|shard| set.0[shard / 64] |= 1 << (shard % 64));
+        set
+    }
 }
 
 impl Held {
@@ -114,7 +147,7 @@ impl Held {
         match self {
             Held::Nothing => false,
             Held::One(held) => *held == shard,
-            Held::Many(held) => held.binary_search(&shard).is_ok(),
+            Held::Many(held) => held.contains(shard),
             Held::All => true,
         }
     }
@@ -168,7 +201,7 @@ impl Engine {
     #[inline(never)]
     fn release_many(&self, held: &mut Held) {
         if let Held::Many(shards) = std::mem::replace(held, Held::Nothing) {
-            shards.into_iter().for_each(|shard| self.unlock(shard));
+            shards.iter().for_each(|shard| self.unlock(shard));
         }
     }
 

@@ -16,7 +16,7 @@ use triomphe::Arc;
 
 use crate::counters::Counters;
 use crate::effects::{Cause, Effects, EventClass};
-use crate::engine::{Engine, Held, ShardState};
+use crate::engine::{Engine, Held, ShardSet, ShardState};
 use crate::hooks::{Hooks, ReadyKeys, Watcher};
 use crate::lazyfree::LazyFree;
 
@@ -159,11 +159,10 @@ impl Keys {
     }
 
     /// Locks several shards, in any order and with repetitions. Nothing may be held.
-    pub fn hold_many(&mut self, mut shards: Vec<usize>) {
+    pub fn hold_many(&mut self, shards: Vec<usize>) {
         debug_assert!(matches!(self.held, Held::Nothing));
-        shards.sort_unstable();
-        shards.dedup();
-        shards.iter().for_each(|&shard| self.engine.lock(shard));
+        let shards: Box<ShardSet> = Box::new(shards.into_iter().collect());
+        shards.iter().for_each(|shard| self.engine.lock(shard));
         self.held = Held::Many(shards);
     }
 
