@@ -463,7 +463,7 @@ impl Keys {
     }
 
     /// Changes a string's bytes in place, an empty one if the key is absent; see [`Db::update_str`]. Of those that are there
-    /// it touches only these, and it does not make them fewer. The key must hold a string or be absent: look it up first.
+    /// it touches only these, and it does not make them fewer; it makes room for all these. The key must hold a string or be absent: look it up first.
     pub fn update_str<R>(
         &mut self,
         key: &Key<'_>,
@@ -473,7 +473,7 @@ impl Keys {
         self.preserve(key);
         self.note_new(key);
         let lru = self.lru_to_store(key);
-        self.change_str(key, &touched, |db| db.update_str(key, lru, change))
+        self.change_str(key, &touched, |db| db.update_str(key, lru, touched.end, change))
     }
 
     #[inline]

@@ -484,7 +484,14 @@ impl Db {
 
     /// Changes a string's bytes in place (APPEND, SETRANGE, SETBIT, BITFIELD): `change` gets them in a growable vector,
     /// empty if there was no key. The result is `raw`; expiry stays. The key must hold a string or be absent.
-    pub fn update_str<R>(&mut self, key: &Key<'_>, lru: u32, change: impl FnOnce(&mut Vec<u8>) -> R) -> R {
+    /// A long one that is shared is copied with room for `len` bytes.
+    pub fn update_str<R>(
+        &mut self,
+        key: &Key<'_>,
+        lru: u32,
+        len: usize,
+        change: impl FnOnce(&mut Vec<u8>) -> R,
+    ) -> R {
         let Some(spot) = self.spot(key) else {
             let mut bytes = Vec::new();
             let result = change(&mut bytes);
@@ -496,6 +503,12 @@ impl Db {
         let old_size = entry.size();
         let mut change = Some(change);
         let in_place = entry.with_boxed(|arc| {
+            if !arc.is_unique() {
+                // A copy without room would be copied again as it grows.
+                let mut copy = Vec::with_capacity(len.max(arc.len()));
+                martlet_base::copy::extend(&mut copy, arc);
+                *arc = Arc::new(copy);
+            }
             let bytes = Arc::make_mut(arc);
             let result = change.take().map(|change| change(bytes));
             (result, bytes.len() > STRING_INLINE_MAX_BYTES)

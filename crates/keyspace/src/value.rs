@@ -219,6 +219,16 @@ objects! {
 }
 
 impl Value {
+    /// As [`Value::from_bytes`], without copying a long string.
+    pub fn from_vec(bytes: Vec<u8>) -> Value {
+        let raw = match crate::entry::NewStr::encode(&bytes) {
+            crate::entry::NewStr::Int(number) => return Value::Int(number),
+            crate::entry::NewStr::Bytes(_, raw) => raw,
+            crate::entry::NewStr::Shared(_) => true,
+        };
+        Value::Str { bytes: Arc::new(bytes), raw }
+    }
+
     /// A string value of these bytes, stored as a number when they spell one.
     pub fn from_bytes(bytes: &[u8]) -> Value {
         match crate::entry::NewStr::encode(bytes) {

@@ -59,7 +59,7 @@ fn apply(db: &mut Db, model: &mut HashMap<Vec<u8>, (Vec<u8>, Option<i64>)>, op: 
         }
         Op::Append(k, bytes) => {
             let k = name(k);
-            let len = db.update_str(&Key::new(&k), 5, |v| {
+            let len = db.update_str(&Key::new(&k), 5, 0, |v| {
                 v.extend_from_slice(&bytes);
                 v.len()
             });

@@ -45,7 +45,7 @@ pub fn encodable_value(value: &Value) -> Source<'_> {
 /// A decoded value as the keyspace holds it.
 pub fn into_value(decoded: Decoded) -> Value {
     match decoded {
-        Decoded::String(bytes) => Value::from_bytes(&bytes),
+        Decoded::String(bytes) => Value::from_vec(bytes),
         Decoded::List(list) => Value::List(list),
         Decoded::Set(set) => Value::Set(set),
         Decoded::ZSet(zset) => Value::ZSet(zset),

@@ -31,7 +31,7 @@ fn append(ctx: &mut Context<'_>) -> Outcome {
         }
         Some(old_len) => {
             check_len(ctx, old_len, addition.len())?;
-            ctx.keys.update_str(&key, old_len..old_len, |bytes| {
+            ctx.keys.update_str(&key, old_len..old_len + addition.len(), |bytes| {
                 martlet_base::copy::extend(bytes, addition);
                 bytes.len()
             })

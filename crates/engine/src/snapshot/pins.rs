@@ -242,7 +242,7 @@ mod tests {
                     4 => {
                         let touched = now.len()..now.len();
                         snapshot.change_str(&mut shard, 0, &key, &touched, |db| {
-                            db.update_str(&key, 0, |bytes| bytes.extend(vec![byte; count]));
+                            db.update_str(&key, 0, 0, |bytes| bytes.extend(vec![byte; count]));
                         });
                         now.extend(vec![byte; count]);
                     }
