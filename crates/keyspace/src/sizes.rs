@@ -29,9 +29,9 @@ pub(crate) fn bin(size: usize) -> usize {
 }
 
 impl Sizes {
-    /// Number of keys of this type by size: below 1, 2, 4, 8 and so on.
-    pub fn of(&self, kind: Kind) -> &[u32; SIZE_BINS] {
-        self.counts(kind as usize)
+    /// Number of keys of this type by size: below 1, 2, 4, 8 and so on; `None` if there has been no such key.
+    pub fn of(&self, kind: Kind) -> Option<&[u32; SIZE_BINS]> {
+        self.0[kind as usize].as_deref()
     }
 
     fn counts(&self, kind: usize) -> &Counts {

@@ -122,7 +122,7 @@ fn check(db: &Db, model: &HashMap<Vec<u8>, (Vec<u8>, Option<i64>)>) {
     assert_eq!(db.iter().count(), model.len());
     let counted = |size: usize| model.values().filter(|(bytes, _)| bytes.len() == size).count() as u32;
     if let Some(sizes) = db.sizes() {
-        let bins = sizes.of(Kind::String);
+        let bins = sizes.of(Kind::String).expect("strings");
         assert_eq!([bins[0], bins[1], bins[2]], [counted(0), counted(1), counted(2) + counted(3)]);
         assert_eq!(bins.iter().sum::<u32>() as usize, model.len());
         assert_eq!(*sizes, db.iter().collect::<Sizes>());

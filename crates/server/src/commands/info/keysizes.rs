@@ -25,9 +25,10 @@ pub(super) fn keysizes(worker: &mut Worker, text: &mut Text) {
             let shard = &keys.shard(shard).keys;
             for index in shard.used() {
                 let Some(sizes) = shard.db(index).sizes() else { continue };
-                let total = totals.entry(index).or_insert([[0; SIZE_BINS]; FIELDS.len()]);
+                let total = totals.entry(index).or_insert_with(|| [[0; SIZE_BINS]; FIELDS.len()]);
                 for (sums, (kind, _)) in total.iter_mut().zip(FIELDS) {
-                    sums.iter_mut().zip(sizes.of(kind)).for_each(|(sum, count)| *sum += u64::from(*count));
+                    let Some(counts) = sizes.of(kind) else { continue };
+                    sums.iter_mut().zip(counts).for_each(|(sum, count)| *sum += u64::from(*count));
                 }
             }
         });
