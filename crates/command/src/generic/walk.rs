@@ -217,8 +217,11 @@ pub(super) static RANDOMKEY: Command<Handler> = command("randomkey", 1, randomke
 
 /// How often RANDOMKEY looks for a key that has not expired.
 const RANDOM_ATTEMPTS: usize = 100;
-/// Shards of this many keys or more hold about equally many, so that one chosen at random will do.
+/// Shards of this many keys or more hold about equally many, so that one chosen at random will do. One of fewer is taken as often as it
+/// has keys among so many.
 const EVEN_SHARD_KEYS: usize = 256;
+/// Shards that are tried before all are counted.
+const SHARD_ATTEMPTS: usize = 32;
 
 /// Where expired keys are kept and no other is found, one of these is the answer, as in Redis.
 fn randomkey(ctx: &mut Context<'_>) -> Outcome {
@@ -246,9 +249,11 @@ fn random_shard(keys: &mut Keys) -> Option<usize> {
     let len = |keys: &mut Keys, shard: usize| {
         keys.with_shard(shard, |keys| keys.shard(shard).keys.db(keys.db).len())
     };
-    let shard = keys.random.below(SHARD_COUNT as u64) as usize;
-    if len(keys, shard) >= EVEN_SHARD_KEYS {
-        return Some(shard);
+    for _ in 0..SHARD_ATTEMPTS {
+        let shard = keys.random.below(SHARD_COUNT as u64) as usize;
+        if (keys.random.below(EVEN_SHARD_KEYS as u64) as usize) < len(keys, shard) {
+            return Some(shard);
+        }
     }
     let lens: Vec<usize> = (0..SHARD_COUNT).map(|shard| len(keys, shard)).collect();
     let mut left = keys.random.below(lens.iter().sum::<usize>() as u64) as usize;
