@@ -275,18 +275,17 @@ fn latency_histogram(call: &mut Call<'_>) -> Outcome {
 /// Cumulative counts up to about each power of two of nanoseconds from 1,024, where they grow, by microseconds: Redis' buckets have 128
 /// parts in a power of two, and the one that begins at it counts, too, so the bounds are 1, 2, 4, 8, 16, 33, 66, 132, ….
 fn by_powers_of_two(histogram: &[u64]) -> Vec<(u64, u64)> {
-    let total: u64 = histogram.iter().sum();
     let mut rows: Vec<(u64, u64)> = Vec::new();
-    for level_ns in (10..50).map(|power| 1u64 << power) {
-        let top_ns = level_ns + level_ns / 128 - 1;
-        let below = |(bucket, _): &(usize, &u64)| bucket_top_ns(*bucket) <= top_ns;
-        let count: u64 = histogram.iter().enumerate().filter(below).map(|(_, n)| *n).sum();
-        let before = rows.last().map_or(0, |(_, count)| *count);
-        if count > before {
-            rows.push((top_ns / 1000, count));
+    let (mut level_ns, mut total) = (1u64 << 10, 0);
+    for (bucket, count) in histogram.iter().enumerate().filter(|(_, count)| **count > 0) {
+        while bucket_top_ns(bucket) > level_ns + level_ns / 128 - 1 {
+            level_ns *= 2;
         }
-        if count == total {
-            break;
+        total += count;
+        let limit_us = (level_ns + level_ns / 128 - 1) / 1000;
+        match rows.last_mut() {
+            Some((limit, count)) if *limit == limit_us => *count = total,
+            _ => rows.push((limit_us, total)),
         }
     }
     rows
