@@ -11,6 +11,7 @@ use crate::encode::{Source, VERSION_VALKEY};
 use crate::input::Input;
 use crate::kind::Kind;
 use crate::string::{read_bytes, read_count, read_plain_length};
+use crate::together::Together;
 use crate::{Error, intset, listpack, ziplist};
 
 /// When collections change their encoding.
@@ -167,9 +168,14 @@ fn read_set(input: &mut impl Input, limits: SetLimits) -> Result<Set, Error> {
     let count = read_count(input)?;
     let mut scratch = Vec::new();
     let mut set = empty_set(count, limits);
-    for _ in 0..count {
-        if !set.add(Element::parse(read_bytes(input, &mut scratch)?), limits) {
-            return Err(DUPLICATE_MEMBER);
+    let mut members = Together::new(count);
+    for left in (0..count).rev() {
+        let end = members.text(read_bytes(input, &mut scratch)?);
+        members.push(end, end, ());
+        if left == 0 || members.is_full() {
+            members.add(&mut set, Set::want, |set, member, _, ()| {
+                if set.add(Element::parse(member), limits) { Ok(()) } else { Err(DUPLICATE_MEMBER) }
+            })?;
         }
     }
     if set.is_empty() { Err(Error::Empty("set")) } else { Ok(set) }
@@ -208,16 +214,20 @@ fn add_entry(zset: &mut ZSet, member: &[u8], score: f64, limits: ZSetLimits) -> 
 fn read_zset(input: &mut impl Input, kind: Kind, limits: ZSetLimits) -> Result<ZSet, Error> {
     let count = read_count(input)?;
     let mut scratch = Vec::new();
-    let mut member = Vec::new();
     let mut zset = ZSet::with_hint(count, 0, limits);
-    for _ in 0..count {
-        member.clear();
-        member.extend_from_slice(read_bytes(input, &mut scratch)?);
+    let mut entries = Together::new(count);
+    for left in (0..count).rev() {
+        let end = entries.text(read_bytes(input, &mut scratch)?);
         let score = match kind {
             Kind::ZSet2 => f64::from_le_bytes(input.array()?),
             _ => read_text_score(input)?,
         };
-        add_entry(&mut zset, &member, score, limits)?;
+        entries.push(end, end, score);
+        if left == 0 || entries.is_full() {
+            entries.add(&mut zset, ZSet::want, |zset, member, _, score| {
+                add_entry(zset, member, score, limits)
+            })?;
+        }
     }
     if zset.is_empty() { Err(Error::Empty("sorted set")) } else { Ok(zset) }
 }
@@ -337,17 +347,23 @@ impl Times {
 fn read_hash(input: &mut impl Input, times: Times, limits: HashLimits) -> Result<Hash, Error> {
     let count = read_count(input)?;
     let mut fields = Fields::new(count, limits);
-    let (mut name, mut value, mut scratch) = (Vec::new(), Vec::new(), Vec::new());
-    for _ in 0..count {
+    let mut scratch = Vec::new();
+    let mut pairs = Together::new(count);
+    for left in (0..count).rev() {
         let mut expiry = times.before(input)?;
-        for text in [&mut name, &mut value] {
-            text.clear();
-            text.extend_from_slice(read_bytes(input, &mut scratch)?);
-        }
+        let name_end = pairs.text(read_bytes(input, &mut scratch)?);
+        let value_end = pairs.text(read_bytes(input, &mut scratch)?);
         if let Times::After = times {
             expiry = Times::after(input)?;
         }
-        fields.add(&name, Element::parse(&value), expiry)?;
+        pairs.push(name_end, value_end, expiry);
+        if left == 0 || pairs.is_full() {
+            pairs.add(
+                &mut fields,
+                |fields, look, wanted| fields.hash.want(look, wanted),
+                |fields, name, value, expiry| fields.add(name, Element::parse(value), expiry),
+            )?;
+        }
     }
     fields.finish()
 }

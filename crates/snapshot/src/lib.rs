@@ -17,6 +17,7 @@ mod skip;
 mod string;
 #[cfg(test)]
 mod tests;
+mod together;
 mod ziplist;
 
 pub use decode::{Limits, Value, read_value};

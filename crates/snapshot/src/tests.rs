@@ -65,6 +65,42 @@ fn goes_round(value: &Value) -> Result<(), TestCaseError> {
     Ok(())
 }
 
+/// So many entries are added together as they are read.
+#[test]
+fn large_collections_go_round() {
+    const ENTRIES: usize = 10_001;
+    // One text in a thousand fills what is read together.
+    let text =
+        |i: usize| if i % 1000 == 7 { format!("{i:020000}") } else { format!("{}", i * i) }.into_bytes();
+    let (mut set, mut zset, mut hash) = (Set::new_hashtable(), ZSet::new(), Hash::new());
+    for i in 0..ENTRIES {
+        set.add(Element::parse(&text(i)), SetLimits::default());
+        zset.insert(&text(i), i as f64 / 3.0, ZSetLimits::default());
+        hash.set(&text(i), Element::parse(&text(i + 1)), FieldExpiry::Clear, HashLimits::default(), 0);
+    }
+    let mut timed = hash.clone();
+    (0..ENTRIES).step_by(3).for_each(|i| {
+        timed.set_expiry(&text(i), 1 << 40 | i as i64);
+    });
+    for value in [Value::Set(set), Value::ZSet(zset), Value::Hash(hash), Value::Hash(timed)] {
+        goes_round(&value).unwrap();
+    }
+}
+
+#[test]
+fn a_member_that_comes_twice_in_a_large_set_is_refused() {
+    let member = |i: usize| blob(format!("member {i}").as_bytes());
+    let payload = |last: usize| {
+        let members = (0..5000).chain([last]).flat_map(member);
+        let count = [0x80].into_iter().chain(5001u32.to_be_bytes());
+        seal(&[2].into_iter().chain(count).chain(members).collect::<Vec<u8>>(), 11)
+    };
+    assert!(restore(&payload(5000)).is_ok());
+    for repeated in [0, 4990, 4999] {
+        assert!(restore(&payload(repeated)).is_err(), "{repeated}");
+    }
+}
+
 /// Texts of every length class, and integers of every width.
 fn element() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![

@@ -20,6 +20,7 @@ use crate::size_class::{class_bytes, class_of};
 use martlet_base::prefetch::{CACHE_LINE_BYTES, Wanted, prefetch};
 use martlet_base::sync::RefCount;
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 
 /// A leaf above this many bytes is split rather than grown.
@@ -86,6 +87,23 @@ pub(super) enum Lack {
     Nothing,
     Slots,
     Bytes,
+}
+
+/// An entry on its way from one leaf to another.
+struct Move {
+    hash: u64,
+    offset: usize,
+    size: usize,
+    blobs: u8,
+    timed: bool,
+}
+
+impl Move {
+    /// The hash's bit, counted from the highest.
+    #[inline(always)]
+    fn side(&self, bit: u32) -> usize {
+        (self.hash >> (63 - bit)) as usize & 1
+    }
 }
 
 fn layout(class: u8) -> Layout {
@@ -574,7 +592,7 @@ impl Leaf {
     /// A leaf of one reference with the same entries, more groups, and room for `room` bytes more.
     pub fn regrouped<K: Kind>(self, room: usize) -> Leaf {
         let mut copy = Leaf::allocate((self.log_groups + 1).min(MAX_LOG_GROUPS), self.live_bytes() + room);
-        copy.take_entries::<K>(self, |_| true);
+        copy.take_entries::<K>(self);
         self.moved::<K>();
         copy
     }
@@ -586,51 +604,60 @@ impl Leaf {
 
     /// Two leaves, of the entries whose hash has bit `bit` (counted from the highest) clear and set.
     pub fn split<K: Kind>(self, bit: u32) -> (Leaf, Leaf) {
-        let mask = 1u64 << (63 - bit);
-        let mut bytes = [0; 2];
-        let mut counts = [0; 2];
+        // Hashing is most of a split: each entry is read once.
+        let mut moves = [const { MaybeUninit::<Move>::uninit() }; entries_max(MAX_LOG_GROUPS)];
+        let (mut bytes, mut counts) = ([0; 2], [0; 2]);
+        let mut rest = moves.iter_mut();
         self.each_offset(|offset| {
-            // SAFETY: a slot in use points to an entry.
-            let (entry, size) = unsafe { entry::read::<K>(self.address(offset)) };
-            let side = usize::from(K::hash(entry.field) & mask != 0);
-            bytes[side] += size;
+            let entry = self.entry_to_move::<K>(offset);
+            let side = entry.side(bit);
+            bytes[side] += entry.size;
             counts[side] += 1;
+            let place = rest.next();
+            place.unwrap_or_else(|| panic!("leaf of {} entries", self.count())).write(entry);
         });
-        let mut clear = Leaf::allocate(log_groups_for(counts[0]), bytes[0]);
-        let mut set = Leaf::allocate(log_groups_for(counts[1]), bytes[1]);
-        clear.take_entries::<K>(self, |hash| hash & mask == 0);
-        set.take_entries::<K>(self, |hash| hash & mask != 0);
+        let left = rest.len();
+        let mut halves = [0, 1].map(|side| Leaf::allocate(log_groups_for(counts[side]), bytes[side]));
+        for entry in &moves[..moves.len() - left] {
+            // SAFETY: as many were written above.
+            let entry = unsafe { entry.assume_init_ref() };
+            halves[entry.side(bit)].take_entry(self, entry);
+        }
         self.moved::<K>();
-        (clear, set)
+        halves.into()
     }
 
     /// One leaf of the entries of two.
     pub fn merged<K: Kind>(self, other: Leaf) -> Leaf {
         let groups = log_groups_for(self.count() + other.count());
         let mut both = Leaf::allocate(groups, self.live_bytes() + other.live_bytes());
-        both.take_entries::<K>(self, |_| true);
-        both.take_entries::<K>(other, |_| true);
+        both.take_entries::<K>(self);
+        both.take_entries::<K>(other);
         self.moved::<K>();
         other.moved::<K>();
         both
     }
 
-    /// Copies entries of `from`, chosen by hash, byte by byte. Room and slots must suffice.
-    fn take_entries<K: Kind>(&mut self, from: Leaf, mut choose: impl FnMut(u64) -> bool) {
-        from.each_offset(|offset| {
-            let source = from.address(offset);
-            // SAFETY: a slot in use points to an entry.
-            let (entry, size) = unsafe { entry::read::<K>(source) };
-            let hash = K::hash(entry.field);
-            if !choose(hash) {
-                return;
-            }
-            let end = self.used();
-            assert!(self.lack(true, size) == Lack::Nothing, "leaf without room");
-            // SAFETY: `size` bytes from `used` are free, and the blocks are distinct.
-            unsafe { source.copy_to_nonoverlapping(self.address(end), size) };
-            self.adopt(hash, end, size, entry.as_new().blobs(), entry.expire_at_ms != NO_EXPIRY);
-        });
+    /// Copies the entries of `from` byte by byte. Room and slots must suffice.
+    fn take_entries<K: Kind>(&mut self, from: Leaf) {
+        from.each_offset(|offset| self.take_entry(from, &from.entry_to_move::<K>(offset)));
+    }
+
+    #[inline(always)]
+    fn entry_to_move<K: Kind>(self, offset: usize) -> Move {
+        // SAFETY: a slot in use points to an entry.
+        let (entry, size) = unsafe { entry::read::<K>(self.address(offset)) };
+        let timed = entry.expire_at_ms != NO_EXPIRY;
+        Move { hash: K::hash(entry.field), offset, size, blobs: entry.as_new().blobs(), timed }
+    }
+
+    #[inline(always)]
+    fn take_entry(&mut self, from: Leaf, entry: &Move) {
+        let end = self.used();
+        assert!(self.lack(true, entry.size) == Lack::Nothing, "leaf without room");
+        // SAFETY: `size` bytes from `used` are free, and the blocks are distinct.
+        unsafe { from.address(entry.offset).copy_to_nonoverlapping(self.address(end), entry.size) };
+        self.adopt(entry.hash, end, entry.size, entry.blobs, entry.timed);
     }
 
     /// Panics where the module's invariants do not hold.

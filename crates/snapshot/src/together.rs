@@ -1,0 +1,97 @@
+//! Entries that were read and are added to a collection together: in a large one each touches memory that is in no cache, and what
+//! several will touch is asked for while none of them waits for it.
+
+use martlet_base::prefetch::{Look, Name, Sight, Wanted};
+
+use crate::Error;
+
+/// So many are added together.
+const ENTRIES: usize = 32;
+/// Fewer, if they have so many bytes.
+const TEXT_BYTES: usize = 16 << 10;
+/// Looks ahead for one of them, at most.
+const LOOKS_MAX: usize = 8;
+/// A collection of fewer entries stays in the caches while it is built.
+const WORTHWHILE: usize = 4096;
+
+/// See the module's page. An entry is a name, a value that may be empty, and what else there is to it.
+pub(crate) struct Together<T> {
+    texts: Vec<u8>,
+    entries: Vec<Waiting<T>>,
+    names: Vec<Name>,
+    wanted: Wanted,
+    looks_ahead: bool,
+}
+
+struct Waiting<T> {
+    name_end: usize,
+    value_end: usize,
+    rest: T,
+}
+
+impl<T> Together<T> {
+    /// For a collection that will have `count` entries.
+    pub fn new(count: usize) -> Together<T> {
+        Together {
+            texts: Vec::new(),
+            entries: Vec::new(),
+            names: Vec::new(),
+            wanted: Wanted::default(),
+            looks_ahead: count >= WORTHWHILE,
+        }
+    }
+
+    /// Takes in a name, or the value that follows it, and says where it ends.
+    pub fn text(&mut self, bytes: &[u8]) -> usize {
+        self.texts.extend_from_slice(bytes);
+        self.texts.len()
+    }
+
+    /// Ends an entry, whose name and value end there.
+    pub fn push(&mut self, name_end: usize, value_end: usize, rest: T) {
+        self.entries.push(Waiting { name_end, value_end, rest });
+    }
+
+    /// Whether they should be added now.
+    pub fn is_full(&self) -> bool {
+        !self.looks_ahead || self.entries.len() >= ENTRIES || self.texts.len() >= TEXT_BYTES
+    }
+
+    /// Adds all that wait to `collection`.
+    pub fn add<C>(
+        &mut self,
+        collection: &mut C,
+        want: impl Fn(&C, Look, &mut Wanted) -> Sight,
+        mut add: impl FnMut(&mut C, &[u8], &[u8], T) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        if self.looks_ahead {
+            self.look_ahead(|look, wanted| want(collection, look, wanted));
+        }
+        let mut start = 0;
+        for Waiting { name_end, value_end, rest } in self.entries.drain(..) {
+            let (name, value) = (&self.texts[start..name_end], &self.texts[name_end..value_end]);
+            add(collection, name, value, rest)?;
+            start = value_end;
+        }
+        self.texts.clear();
+        Ok(())
+    }
+
+    fn look_ahead(&mut self, want: impl Fn(Look, &mut Wanted) -> Sight) {
+        let mut start = 0;
+        self.names.clear();
+        for entry in &self.entries {
+            self.names.push(Name::text(&self.texts[start..entry.name_end]));
+            start = entry.value_end;
+        }
+        for step in 0..LOOKS_MAX {
+            let wanted = &mut self.wanted;
+            self.names
+                .retain(|name| want(Look { name: *name, is_write: true, step }, wanted) == Sight::Partial);
+            wanted.ask();
+            if self.names.is_empty() {
+                break;
+            }
+        }
+    }
+}
