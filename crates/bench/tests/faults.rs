@@ -227,7 +227,8 @@ fn what_is_no_server_is_named() {
     let output = bench(&stub.port, &["--duration", "200ms", "--command", "PING"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(said(&output).contains("answered no request"), "{}", said(&output));
-    let refused = martlet_testkit::server::free_port().expect("a port").to_string();
+    let port = martlet_testkit::server::RefusingPort::take().expect("a port");
+    let refused = port.port().to_string();
     for arguments in
         [&["-t", "ping"][..], &["--command", "PING"], &["--verify"], &["--slo", "p99<1ms", "PING"]]
     {

@@ -1,9 +1,11 @@
 //! A server process for the length of a test: started on a free port, in a directory of its own, killed when dropped.
 
 use martlet_client::blocking::Client;
+use rustix::net::{AddressFamily, SocketType};
 use std::ffi::OsStr;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
@@ -105,6 +107,27 @@ impl Drop for Server {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+/// A TCP port that is taken, and where connections are refused, as long as this is there.
+pub struct RefusingPort(OwnedFd);
+
+impl RefusingPort {
+    /// Takes one.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn take() -> io::Result<RefusingPort> {
+        let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None)?;
+        rustix::net::bind(&socket, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0))?;
+        Ok(RefusingPort(socket))
+    }
+
+    /// Its number.
+    pub fn port(&self) -> u16 {
+        let address = rustix::net::getsockname(&self.0).ok().and_then(|any| SocketAddrV4::try_from(any).ok());
+        address.map_or(0, |address| address.port())
     }
 }
 
