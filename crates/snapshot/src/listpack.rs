@@ -87,7 +87,7 @@ pub(crate) fn read(listpack: &[u8]) -> Result<Reader<'_>, Error> {
 impl<'a> Reader<'a> {
     /// About the bytes that the elements take without their lengths.
     pub fn element_bytes(&self) -> usize {
-        (self.rest.len() - 1).saturating_sub(self.announced.unwrap_or(0))
+        self.rest.len().saturating_sub(1 + self.announced.unwrap_or(0))
     }
 
     /// The next element, `None` at the end.
