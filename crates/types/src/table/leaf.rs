@@ -20,7 +20,6 @@ use crate::size_class::{class_bytes, class_of};
 use martlet_base::prefetch::{CACHE_LINE_BYTES, Wanted, prefetch};
 use martlet_base::sync::RefCount;
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
-use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 
 /// A leaf above this many bytes is split rather than grown.
@@ -90,6 +89,7 @@ pub(super) enum Lack {
 }
 
 /// An entry on its way from one leaf to another.
+#[derive(Clone, Copy)]
 struct Move {
     hash: u64,
     offset: usize,
@@ -99,6 +99,8 @@ struct Move {
 }
 
 impl Move {
+    const NONE: Move = Move { hash: 0, offset: 0, size: 0, blobs: 0, timed: false };
+
     /// The hash's bit, counted from the highest.
     #[inline(always)]
     fn side(&self, bit: u32) -> usize {
@@ -605,22 +607,18 @@ impl Leaf {
     /// Two leaves, of the entries whose hash has bit `bit` (counted from the highest) clear and set.
     pub fn split<K: Kind>(self, bit: u32) -> (Leaf, Leaf) {
         // Hashing is most of a split: each entry is read once.
-        let mut moves = [const { MaybeUninit::<Move>::uninit() }; entries_max(MAX_LOG_GROUPS)];
-        let (mut bytes, mut counts) = ([0; 2], [0; 2]);
-        let mut rest = moves.iter_mut();
+        let mut moves = [Move::NONE; entries_max(MAX_LOG_GROUPS)];
+        let (mut count, mut counts, mut bytes) = (0, [0; 2], [0; 2]);
         self.each_offset(|offset| {
             let entry = self.entry_to_move::<K>(offset);
             let side = entry.side(bit);
             bytes[side] += entry.size;
             counts[side] += 1;
-            let place = rest.next();
-            place.unwrap_or_else(|| panic!("leaf of {} entries", self.count())).write(entry);
+            moves[count] = entry;
+            count += 1;
         });
-        let left = rest.len();
         let mut halves = [0, 1].map(|side| Leaf::allocate(log_groups_for(counts[side]), bytes[side]));
-        for entry in &moves[..moves.len() - left] {
-            // SAFETY: as many were written above.
-            let entry = unsafe { entry.assume_init_ref() };
+        for entry in &moves[..count] {
             halves[entry.side(bit)].take_entry(self, entry);
         }
         self.moved::<K>();
