@@ -5,6 +5,8 @@
 use martlet_base::number::{NumberBuffer, format_i64};
 use triomphe::Arc;
 
+use crate::entry::NewStr;
+
 /// Bytes that an entry reserves for an object; each object type fits.
 pub(crate) const OBJECT_BYTES: usize = 8;
 
@@ -219,24 +221,19 @@ objects! {
 }
 
 impl Value {
-    /// As [`Value::from_bytes`], without copying a long string.
-    pub fn from_vec(bytes: Vec<u8>) -> Value {
-        let raw = match crate::entry::NewStr::encode(&bytes) {
-            crate::entry::NewStr::Int(number) => return Value::Int(number),
-            crate::entry::NewStr::Bytes(_, raw) => raw,
-            crate::entry::NewStr::Shared(_) => true,
-        };
-        Value::Str { bytes: Arc::new(bytes), raw }
-    }
-
     /// A string value of these bytes, stored as a number when they spell one.
     pub fn from_bytes(bytes: &[u8]) -> Value {
-        match crate::entry::NewStr::encode(bytes) {
-            crate::entry::NewStr::Int(number) => Value::Int(number),
-            crate::entry::NewStr::Shared(bytes) => Value::Str { bytes: Arc::clone(bytes), raw: true },
-            crate::entry::NewStr::Bytes(bytes, raw) => {
-                Value::Str { bytes: Arc::new(martlet_base::copy::to_vec(bytes)), raw }
-            }
+        match NewStr::encode(bytes) {
+            NewStr::Int(number) => Value::Int(number),
+            _ => Value::Str { bytes: Arc::new(martlet_base::copy::to_vec(bytes)), raw: false },
+        }
+    }
+
+    /// As [`Value::from_bytes`], without copying a long string.
+    pub fn from_vec(bytes: Vec<u8>) -> Value {
+        match NewStr::encode(&bytes) {
+            NewStr::Int(number) => Value::Int(number),
+            _ => Value::Str { bytes: Arc::new(bytes), raw: false },
         }
     }
 }

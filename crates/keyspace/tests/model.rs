@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use martlet_keyspace::{Db, ExpiryChange, Key, Kind, Shard, Sizes, Value};
+use martlet_keyspace::{Db, ExpiryChange, Key, Kind, Shard, Sizes, StrValue, Value};
 use proptest::prelude::*;
 
 #[derive(Clone, Debug)]
@@ -256,6 +256,24 @@ fn every_key_is_as_likely_to_be_picked() {
     let chi_square = counts.values().map(|&n| (n as f64 - expected).powi(2) / expected).sum::<f64>() + missed;
     // 699 degrees of freedom: a standard deviation of 37. Segments of different depth chosen alike give thousands.
     assert!(chi_square < 699.0 + 8.0 * 37.0, "{chi_square}");
+}
+
+/// A long value is the bytes that it was given, and a change copies them as long as somebody else has them.
+#[test]
+fn a_long_string_is_shared_until_it_is_changed() {
+    let (mut shard, key) = (Shard::default(), Key::new(b"k"));
+    let db = shard.db_mut(0);
+    let bytes = triomphe::Arc::new(vec![b'x'; 200_000]);
+    let old = db.set_shared(&key, &bytes, ExpiryChange::Clear, 0);
+    assert!(old.is_none() && triomphe::Arc::count(&bytes) == 2);
+    assert_eq!(db.get(&key).unwrap().str().unwrap(), StrValue::Bytes(&bytes));
+    db.update_str(&key, 0, 200_001, |text| text.push(b'y'));
+    assert_eq!(triomphe::Arc::count(&bytes), 1);
+    assert_eq!(db.get(&key).unwrap().str().unwrap().len(), 200_001);
+    // What fits into an entry lies there.
+    let short = triomphe::Arc::new(b"12".to_vec());
+    db.set_shared(&key, &short, ExpiryChange::Clear, 0);
+    assert!(triomphe::Arc::count(&short) == 1 && db.get(&key).unwrap().str() == Some(StrValue::Int(12)));
 }
 
 #[test]
