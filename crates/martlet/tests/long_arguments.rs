@@ -72,6 +72,12 @@ impl Cutter {
         list.lines().any(|line| !line.contains(" qbuf=0 ") && !line.contains("cmd=client"))
     }
 
+    /// Whether a client has so many bytes of input that wait.
+    fn has_input(&mut self, bytes: usize) -> bool {
+        let reply = self.other.command(&["CLIENT", "LIST"]).unwrap();
+        String::from_utf8_lossy(reply.text().unwrap()).contains(&format!(" qbuf={bytes} "))
+    }
+
     fn expect(&mut self, reply: &[u8]) {
         let mut received = vec![0; reply.len()];
         self.stream.read_exact(&mut received).unwrap();
@@ -187,14 +193,6 @@ fn a_request_that_a_pause_holds_up_is_run_whole_afterwards() {
         cutter.other.command(&["CLIENT", "UNPAUSE"]).unwrap();
         cutter.expect(b"+OK\r\n$5\r\nshort\r\n");
         assert!(cutter.value(b"1") == a && cutter.value(b"2") == b, "{backend}");
-    }
-}
-
-impl Cutter {
-    /// Whether a client has so many bytes of input that wait.
-    fn has_input(&mut self, bytes: usize) -> bool {
-        let reply = self.other.command(&["CLIENT", "LIST"]).unwrap();
-        String::from_utf8_lossy(reply.text().unwrap()).contains(&format!(" qbuf={bytes} "))
     }
 }
 

@@ -111,7 +111,11 @@ impl Drop for Server {
 }
 
 /// A TCP port that is taken, and where connections are refused, as long as this is there.
-pub struct RefusingPort(OwnedFd);
+pub struct RefusingPort {
+    /// Bound, and not listening.
+    _socket: OwnedFd,
+    port: u16,
+}
 
 impl RefusingPort {
     /// Takes one.
@@ -121,13 +125,13 @@ impl RefusingPort {
     pub fn take() -> io::Result<RefusingPort> {
         let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None)?;
         rustix::net::bind(&socket, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0))?;
-        Ok(RefusingPort(socket))
+        let address = SocketAddrV4::try_from(rustix::net::getsockname(&socket)?)?;
+        Ok(RefusingPort { _socket: socket, port: address.port() })
     }
 
     /// Its number.
     pub fn port(&self) -> u16 {
-        let address = rustix::net::getsockname(&self.0).ok().and_then(|any| SocketAddrV4::try_from(any).ok());
-        address.map_or(0, |address| address.port())
+        self.port
     }
 }
 
