@@ -15,7 +15,7 @@ pub fn on_signal(shared: &'static Shared, signal: ShutdownSignal) {
     let ends_already = shared.is_asked_to_stop.swap(true, Ordering::SeqCst);
     if ends_already && signal == ShutdownSignal::Interrupt {
         tracing::warn!("You insist... exiting now.");
-        leftovers::remove_own(&*shared.persistence.disk, &shared.config.snapshot());
+        let _nothing_is_begun = leftovers::remove_own(&*shared.persistence.disk, &shared.config.snapshot());
         exit_at_once();
     }
     if shared.persistence.is_loading() {

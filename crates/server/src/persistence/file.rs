@@ -6,6 +6,8 @@ use std::sync::Arc;
 
 use martlet_base::disk::{Disk, DiskFile};
 
+use super::leftovers;
+
 /// Bytes after which what has been written is sent to the disk, so that the end does not wait for all of it.
 const SYNC_BYTES: usize = 4 << 20;
 
@@ -36,7 +38,7 @@ impl NewFile {
     ) -> io::Result<NewFile> {
         let temporary = directory.join(temporary);
         Ok(NewFile {
-            file: disk.create(&temporary)?,
+            file: leftovers::create(&*disk, &temporary)?,
             disk,
             directory: directory.into(),
             temporary,

@@ -7,8 +7,9 @@
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use martlet_base::disk::Disk;
+use martlet_base::disk::{Disk, DiskFile};
 use rustix::process::{Pid, test_kill_process};
 
 use super::aof::files;
@@ -67,13 +68,28 @@ pub fn remove(disk: &dyn Disk, config: &Config) {
     remove_from(disk, &files::directory(config), is_left);
 }
 
-/// Removes what this process is writing, which ends without finishing it.
-pub fn remove_own(disk: &dyn Disk, config: &Config) {
+/// Held while a file gets a temporary name.
+static NAMING: Mutex<()> = Mutex::new(());
+
+/// Begins a file under a temporary name.
+///
+/// # Errors
+/// When it cannot be created.
+pub fn create(disk: &dyn Disk, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+    let _naming = NAMING.lock().unwrap_or_else(PoisonError::into_inner);
+    disk.create(path)
+}
+
+/// Removes what this process is writing, which ends without finishing it. Another thread that is about to begin a file waits as long as
+/// what is returned is held: to the end.
+pub fn remove_own(disk: &dyn Disk, config: &Config) -> MutexGuard<'static, ()> {
+    let naming = NAMING.lock().unwrap_or_else(PoisonError::into_inner);
     for kind in Kind::ALL {
         let directory = if kind == Kind::Base { files::directory(config) } else { config.dir.clone() };
         // Most of them are not there.
         let _ = disk.remove(&directory.join(name(kind, std::process::id())));
     }
+    naming
 }
 
 fn remove_from(disk: &dyn Disk, directory: &Path, is_left: impl Fn(&str) -> bool) {
@@ -110,7 +126,9 @@ fn nobody_writes(path: &Path) -> io::Result<File> {
 mod tests {
     use super::*;
     use martlet_base::disk::RealDisk;
+    use martlet_base::disk::faults::{FaultyDisk, Operation};
     use std::process::{Command, Stdio};
+    use std::sync::TryLockError;
 
     /// The id of a process that has ended.
     fn dead() -> u32 {
@@ -159,6 +177,23 @@ mod tests {
         let mut found: Vec<_> = entries(&config.dir).chain(entries(&log)).collect();
         found.sort();
         assert_eq!(found, left);
+    }
+
+    #[test]
+    fn a_file_that_is_begun_while_own_ones_are_removed_is_not_left() {
+        let directory = tempfile::tempdir().unwrap();
+        let config = Config { dir: directory.path().into(), ..Config::default() };
+        let path = config.dir.join(name(Kind::Save, std::process::id()));
+        let others_wait = || matches!(NAMING.try_lock(), Err(TryLockError::WouldBlock));
+        let slow = FaultyDisk::new(move |_, operation, _| {
+            assert_eq!((operation, others_wait()), (Operation::Create, true));
+            None
+        });
+        create(&slow, &path).unwrap();
+        let naming = remove_own(&RealDisk, &config);
+        assert!(others_wait());
+        drop(naming);
+        assert!(!path.exists());
     }
 
     #[test]
