@@ -2,7 +2,7 @@
 
 use martlet_client::blocking::Client;
 use martlet_client::resp::Reply;
-use martlet_testkit::server::{Server, free_port};
+use martlet_testkit::server::{ReservedPort, Server};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -11,6 +11,8 @@ const SLOTS: [[&str; 2]; 3] = [["0", "5460"], ["5461", "10922"], ["10923", "1638
 
 struct Cluster {
     nodes: Vec<Server>,
+    /// Of the nodes' bus.
+    _bus: Vec<ReservedPort>,
 }
 
 fn ask(node: &Server, words: &[&str]) -> String {
@@ -39,16 +41,16 @@ impl Cluster {
             eprintln!("redis-server is NOT installed: cluster mode is not tested");
             return None;
         }
-        let bus: Vec<String> = (0..3).map(|_| free_port().expect("a port").to_string()).collect();
-        let start = |port: &String| {
-            let arguments = ["--cluster-enabled", "yes", "--cluster-port", port];
+        let bus: Vec<ReservedPort> = (0..3).map(|_| ReservedPort::take().expect("a port")).collect();
+        let start = |port: &ReservedPort| {
+            let arguments = ["--cluster-enabled", "yes", "--cluster-port", &port.number().to_string()];
             Server::start(Path::new("redis-server"), &arguments).expect("redis-server starts")
         };
         let nodes: Vec<Server> = bus.iter().map(start).collect();
         for ((node, [first, last]), bus) in nodes.iter().zip(SLOTS).zip(&bus) {
             ask(node, &["CLUSTER", "ADDSLOTSRANGE", first, last]);
             let port = node.address().port().to_string();
-            ask(&nodes[0], &["CLUSTER", "MEET", "127.0.0.1", &port, bus]);
+            ask(&nodes[0], &["CLUSTER", "MEET", "127.0.0.1", &port, &bus.number().to_string()]);
         }
         let is_whole = |node: &Server| {
             let info = ask(node, &["CLUSTER", "INFO"]);
@@ -59,7 +61,7 @@ impl Cluster {
             assert!(std::time::Instant::now() < deadline, "the cluster does not form");
             std::thread::yield_now();
         }
-        Some(Cluster { nodes })
+        Some(Cluster { nodes, _bus: bus })
     }
 
     /// The load tester, given the address of the first node only.

@@ -176,18 +176,19 @@ fn a_stall_is_charged_to_the_server() {
     let line = |n: u32| format!("{}.{:06} [0 127.0.0.1:{}] \"PING\"\n", n / 1000, n % 1000 * 1000, n % 4);
     std::fs::write(&capture, (0..1500).map(line).collect::<String>()).expect("written");
     for arguments in [&["--rate", "1000", "-n", "1500", "--command", "PING"][..], &["--replay", &capture]] {
-        let stub = Stub::start(Answers::Stalls(Duration::from_millis(600)));
+        let stub = Stub::start(Answers::Stalls(Duration::from_millis(1500)));
         let output = bench(&stub.port, &[&["-c", "1", "--json", &json], arguments].concat());
         assert!(output.status.success(), "{}", said(&output));
         let report: serde_json::Value =
             serde_json::from_slice(&std::fs::read(&json).expect("written")).expect("JSON");
         let longest =
             report["commands"][0]["histogram"].as_array().and_then(|pairs| pairs.last()?[0].as_f64());
-        assert!(longest.is_some_and(|ns| ns > 590e6), "{longest:?}");
+        assert!(longest.is_some_and(|ns| ns > 1490e6), "{longest:?}");
         let warning = report["warning"].as_str().unwrap_or_default();
         let late_ms =
             warning.split_once("left the client ").and_then(|(_, rest)| rest.split(' ').next()?.parse().ok());
-        assert!(late_ms.is_none_or(|ms: f64| ms < 300.0), "{warning}");
+        // Not even half of it, whatever else held the client up.
+        assert!(late_ms.is_none_or(|ms: f64| ms < 700.0), "{warning}");
     }
 }
 
@@ -227,8 +228,8 @@ fn what_is_no_server_is_named() {
     let output = bench(&stub.port, &["--duration", "200ms", "--command", "PING"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(said(&output).contains("answered no request"), "{}", said(&output));
-    let port = martlet_testkit::server::RefusingPort::take().expect("a port");
-    let refused = port.port().to_string();
+    let port = martlet_testkit::server::ReservedPort::take().expect("a port");
+    let refused = port.number().to_string();
     for arguments in
         [&["-t", "ping"][..], &["--command", "PING"], &["--verify"], &["--slo", "p99<1ms", "PING"]]
     {

@@ -1,7 +1,7 @@
 //! TLS against a real redis-server, with certificates of the test's own: what a right configuration does, and what a wrong one
 //! says. Without redis-server or openssl these tests say so and pass.
 
-use martlet_testkit::server::{Server, free_port};
+use martlet_testkit::server::{ReservedPort, Server};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -9,7 +9,7 @@ use std::process::{Command, Output, Stdio};
 struct Secured {
     _server: Server,
     directory: tempfile::TempDir,
-    port: String,
+    port: ReservedPort,
 }
 
 fn is_installed(program: &str, argument: &str) -> bool {
@@ -54,11 +54,11 @@ impl Secured {
                 ),
             );
         }
-        let port = free_port().expect("a port").to_string();
+        let port = ReservedPort::take().expect("a port");
         let file = |name: &str| at.join(name).to_string_lossy().into_owned();
         let arguments = [
             "--tls-port".into(),
-            port.clone(),
+            port.number().to_string(),
             "--tls-cert-file".into(),
             file("server.crt"),
             "--tls-key-file".into(),
@@ -82,7 +82,8 @@ impl Secured {
         });
         let program = env!("CARGO_BIN_EXE_martlet-bench");
         let mut command = Command::new(program);
-        command.args(["-h", "localhost", "-p", &self.port, "-n", "200", "-c", "4", "-P", "2"]);
+        let port = self.port.number().to_string();
+        command.args(["-h", "localhost", "-p", &port, "-n", "200", "-c", "4", "-P", "2"]);
         command.args(words).output().expect("runs")
     }
 }

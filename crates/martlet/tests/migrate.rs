@@ -2,7 +2,7 @@
 
 use martlet_client::blocking::Client;
 use martlet_client::resp::Reply;
-use martlet_testkit::server::{RefusingPort, Server};
+use martlet_testkit::server::{ReservedPort, Server};
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpListener;
 use std::path::Path;
@@ -110,8 +110,11 @@ fn a_server_that_is_gone_or_silent_costs_no_key() {
     let request = |port: u16| format!("MIGRATE 127.0.0.1 {port} key 0 20");
     let silent_port = silent.local_addr().unwrap().port();
     assert_eq!(ask(&mut here, &request(silent_port)), "IOERR error or timeout reading to target instance");
-    let refusing = RefusingPort::take().unwrap();
-    assert_eq!(ask(&mut here, &request(refusing.port())), "IOERR error or timeout connecting to the client");
+    let refusing = ReservedPort::take().unwrap();
+    assert_eq!(
+        ask(&mut here, &request(refusing.number())),
+        "IOERR error or timeout connecting to the client"
+    );
     assert_eq!(ask(&mut here, "GET key"), "value");
     let none = "MIGRATE 127.0.0.1 port key 0 20";
     assert_eq!(ask(&mut here, none), "IOERR error or timeout connecting to the client");

@@ -1,10 +1,10 @@
 //! A server process for the length of a test: started on a free port, in a directory of its own, killed when dropped.
 
 use martlet_client::blocking::Client;
-use rustix::net::{AddressFamily, SocketType};
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use std::ffi::OsStr;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -16,7 +16,7 @@ const START_LIMIT: Duration = Duration::from_secs(120);
 /// A running server; dropping it kills the process and removes its directory.
 pub struct Server {
     child: Child,
-    address: SocketAddr,
+    port: ReservedPort,
     log: PathBuf,
     /// Removed with the server.
     _directory: Option<tempfile::TempDir>,
@@ -35,20 +35,19 @@ impl Server {
 
     /// Starts `program` with `arguments` followed by `--port` and `--dir` in a directory that outlives it, and waits until it answers.
     pub fn start_in(directory: &Path, program: &Path, arguments: &[impl AsRef<OsStr>]) -> io::Result<Server> {
-        let port = free_port()?;
+        let port = ReservedPort::take()?;
         let path = directory.join("server.log");
         let log = std::fs::File::create(&path)?;
         let child = Command::new(program)
             .args(arguments)
-            .args(["--port", &port.to_string(), "--dir"])
+            .args(["--port", &port.number().to_string(), "--dir"])
             .arg(directory)
             .stdin(Stdio::null())
             .stderr(log.try_clone()?)
             .stdout(log)
             .spawn()
             .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", program.display())))?;
-        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        let mut server = Server { child, address, log: path, _directory: None };
+        let mut server = Server { child, port, log: path, _directory: None };
         server.await_ready()?;
         Ok(server)
     }
@@ -65,7 +64,7 @@ impl Server {
 
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
-        self.address
+        SocketAddr::from((Ipv4Addr::LOCALHOST, self.port.number()))
     }
 
     /// The process.
@@ -87,10 +86,12 @@ impl Server {
     fn await_ready(&mut self) -> io::Result<()> {
         let deadline = Instant::now() + START_LIMIT;
         loop {
-            if let Ok(mut client) = Client::connect(self.address)
+            if let Ok(mut client) = Client::connect(self.address())
                 && client.command(&["PING"]).is_ok_and(|reply| !reply.is_error())
             {
-                return Ok(());
+                // Who asks for the clients then finds only the test's own.
+                client.command(&["QUIT"])?;
+                return client.read_to_end().map(drop);
             }
             if self.has_exited() || Instant::now() > deadline {
                 return Err(io::Error::other(format!(
@@ -110,32 +111,30 @@ impl Drop for Server {
     }
 }
 
-/// A TCP port that is taken, and where connections are refused, as long as this is there.
-pub struct RefusingPort {
-    /// Bound, and not listening.
+/// A TCP port that the system gives to nobody else as long as this is there. Connections to it are refused until who was told of it
+/// listens there.
+pub struct ReservedPort {
+    /// Bound, and not listening: so others may bind to it by its number, with SO_REUSEADDR as servers have it.
     _socket: OwnedFd,
-    port: u16,
+    number: u16,
 }
 
-impl RefusingPort {
+impl ReservedPort {
     /// Takes one.
     ///
     /// # Errors
     /// The kernel's.
-    pub fn take() -> io::Result<RefusingPort> {
-        let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None)?;
+    pub fn take() -> io::Result<ReservedPort> {
+        let socket =
+            rustix::net::socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+        rustix::net::sockopt::set_socket_reuseaddr(&socket, true)?;
         rustix::net::bind(&socket, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0))?;
         let address = SocketAddrV4::try_from(rustix::net::getsockname(&socket)?)?;
-        Ok(RefusingPort { _socket: socket, port: address.port() })
+        Ok(ReservedPort { _socket: socket, number: address.port() })
     }
 
     /// Its number.
-    pub fn port(&self) -> u16 {
-        self.port
+    pub fn number(&self) -> u16 {
+        self.number
     }
-}
-
-/// A TCP port that nobody listens on at the moment.
-pub fn free_port() -> io::Result<u16> {
-    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
 }

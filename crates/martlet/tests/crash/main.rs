@@ -19,7 +19,7 @@ use client::{Actor, PATIENCE, Watch, now_ms};
 use martlet_base::random::Random;
 use martlet_client::blocking::Client;
 use martlet_client::resp::Reply;
-use martlet_testkit::server::{Server, free_port};
+use martlet_testkit::server::{ReservedPort, Server};
 use model::Value;
 
 /// What `everysec` may lose, in milliseconds by the clients' clocks: a second, and some for getting there.
@@ -84,11 +84,11 @@ impl Setting {
 
     /// Starts a server and kills it while it loads, after so many attempts to reach it.
     fn start_and_kill(&self, directory: &Path, attempts: u64) {
-        let port = free_port().unwrap();
+        let port = ReservedPort::take().unwrap();
         let mut child = Command::new(env!("CARGO_BIN_EXE_martlet"))
             .arg("server")
             .args(&self.arguments)
-            .args(["--port", &port.to_string(), "--dir"])
+            .args(["--port", &port.number().to_string(), "--dir"])
             .arg(directory)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -97,7 +97,7 @@ impl Setting {
             .unwrap();
         for _ in 0..attempts {
             // Refused or not, it takes some time.
-            let address = SocketAddr::from(([127, 0, 0, 1], port));
+            let address = SocketAddr::from(([127, 0, 0, 1], port.number()));
             if Client::connect(address).and_then(|mut client| client.command(&["PING"])).is_err() {
                 std::thread::yield_now();
             }
