@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 /// How long a polled reply or a blocked client may take to appear.
-const POLL_LIMIT: Duration = Duration::from_secs(10);
+const POLL_LIMIT: Duration = Duration::from_secs(60);
 /// Pause between polls.
 const POLL_PAUSE: Duration = Duration::from_millis(2);
 /// Requests longer than this are sent whole when a case is replayed in fragments.
