@@ -74,6 +74,8 @@ pub fn open(shared: &'static Shared, keys: &mut Keys, config: &Config) -> Result
         shared.engine.journal.set_mode(mode(&shared.config.snapshot()));
         from
     });
+    // The thread may be asleep already, and what it has noted of sizes is without this file.
+    shared.engine.journal.nudge();
     files::remove_history(disk, config, manifest);
     let begins = (last_bytes == 0).then_some(from);
     listed.last = begins.map(|from| LastIncrement { number: last.number, begins: Some(from) });
