@@ -14,8 +14,8 @@ use crate::process::{Cause, Signal, Trace, end_after_panic, other_traces, watch_
 use crate::shared::Shared;
 use crate::worker::Worker;
 
-/// How long one section of INFO may take.
-const INFO_LIMIT: Duration = Duration::from_secs(1);
+/// How long one section of INFO may take: more than a machine with other work to do holds a thread up.
+const INFO_LIMIT: Duration = Duration::from_secs(3);
 
 /// Reports signals that end the process, and panics, from now on.
 ///

@@ -14,9 +14,9 @@ use std::time::{Duration, Instant};
 use libc::{c_int, c_void, siginfo_t};
 
 /// How long a crashed thread waits for the report.
-const PATIENCE_MS: c_int = 10_000;
+const PATIENCE_MS: c_int = 20_000;
 /// How long one thread may take to note its trace.
-const TRACE_LIMIT: Duration = Duration::from_millis(200);
+const TRACE_LIMIT: Duration = Duration::from_millis(500);
 /// Frames of a trace, at most.
 const FRAMES: usize = 100;
 /// The stack that handlers run on: its thread's own may have overflowed.
