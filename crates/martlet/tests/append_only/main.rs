@@ -200,10 +200,13 @@ fn a_directory_that_may_not_be_written_refuses_the_start_and_later_only_what_nee
         assert!(!run(&server, 0, &format!("SET during{i} 1")).is_error());
     }
     assert!(server.log().contains("incr.aof: Permission denied"), "{}", server.log());
+    // What has failed is said a moment before there is room for the next save.
+    ask_until(&server, "INFO persistence", "aof_rewrite_in_progress:0");
     set_mode(path, 0o555);
     run(&server, 0, "BGSAVE");
     ask_until(&server, "SET probe 1", "MISCONF Redis is configured to save RDB snapshots");
     assert_eq!(run(&server, 0, "GET during2").text(), Some(b"1".as_slice()));
+    ask_until(&server, "INFO persistence", "rdb_bgsave_in_progress:0");
     set_mode(path, 0o755);
     run(&server, 0, "BGSAVE");
     ask_until(&server, "SET probe 1", "OK");
