@@ -7,7 +7,7 @@ use std::net::{TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant};
 
 /// How long a reply may take unless `set_timeout` says otherwise.
-pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
+pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long opening the connection may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Bytes asked of the socket at once.

@@ -5,6 +5,7 @@ use std::fs;
 use std::io::Write;
 use std::path::Path;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use martlet_client::blocking::Client;
 use martlet_client::resp::Reply;
@@ -42,11 +43,15 @@ fn stop(server: Server) {
     assert!(server.wait().unwrap());
 }
 
+/// How long anything may take. The disk may be busy with what other processes have written.
+const PATIENCE: Duration = Duration::from_secs(240);
+
 /// Asks until the reply has this text.
 fn ask_until(server: &Server, line: &str, wanted: &str) {
     let mut client = Client::connect(server.address()).unwrap();
     let words: Vec<_> = line.split(' ').collect();
-    for _ in 0..1_000_000 {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
         let reply = client.command(&words).unwrap();
         let text = match &reply {
             Reply::Error(text) => String::from_utf8_lossy(text).into_owned(),
@@ -55,8 +60,8 @@ fn ask_until(server: &Server, line: &str, wanted: &str) {
         if text.contains(wanted) {
             return;
         }
+        assert!(Instant::now() < deadline, "{line} never answers {wanted}, but {text}\n{}", server.log());
     }
-    panic!("{line} never answers {wanted}");
 }
 
 #[test]
