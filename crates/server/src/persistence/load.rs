@@ -584,7 +584,8 @@ pub fn load_at_start(shared: &'static Shared, config: &Config) -> Result<(), Str
         return Ok(());
     }
     if config.appendonly && shared.persistence.log.facts().phase == Phase::On {
-        return end_of_start(shared, config);
+        end_of_start(shared, config);
+        return Ok(());
     }
     let began_us = shared.clock.unix_us();
     let source = Source::open(&path(config)).map_err(LoadError::Open);
@@ -618,16 +619,23 @@ pub fn load_at_start(shared: &'static Shared, config: &Config) -> Result<(), Str
     if config.appendonly {
         super::aof::start::open(shared, &mut keys, config)?;
     }
-    end_of_start(shared, config)
+    end_of_start(shared, config);
+    Ok(())
 }
 
 /// Lets clients in.
-fn end_of_start(shared: &Shared, config: &Config) -> Result<(), String> {
+fn end_of_start(shared: &'static Shared, config: &Config) {
     // Before anything can be saved: a file of this process' own id is not its own yet.
     leftovers::remove(shared.persistence.disk.as_ref(), config);
-    shared.persistence.load.is_on.store(false, Ordering::SeqCst);
-    shared.detour.fetch_sub(1, Ordering::SeqCst);
-    Ok(())
+    // Nobody sees the end of loading without what CONFIG SET has asked for meanwhile.
+    let followed = shared.engine.gate.closed(|| {
+        shared.persistence.load.is_on.store(false, Ordering::SeqCst);
+        shared.detour.fetch_sub(1, Ordering::SeqCst);
+        shared.follow_appendonly(&shared.config.snapshot())
+    });
+    if let Err(why) = followed {
+        tracing::warn!("{why}");
+    }
 }
 
 /// Loads the append-only file, if there is one, and goes on writing it; false if the server was told to stop meanwhile.

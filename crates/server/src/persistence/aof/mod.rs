@@ -247,58 +247,38 @@ impl Shared {
         self.engine.journal.nudge();
         done.recv().unwrap_or(false)
     }
-}
 
-impl Worker {
-    /// Brings the append-only file in line with the configuration after it was changed: begins or ends it. All shards are held.
+    /// Brings the append-only file in line with the configuration after it was changed: begins or ends it. The gate is closed.
     ///
     /// # Errors
     /// What the disk has refused, for the client; it is as before then.
-    pub fn follow_appendonly(&mut self) -> Result<(), String> {
-        let shared = self.shared;
-        let (log, journal) = (&shared.persistence.log, &shared.engine.journal);
-        if shared.persistence.is_loading() {
+    pub fn follow_appendonly(&'static self, config: &Config) -> Result<(), String> {
+        let (log, journal) = (&self.persistence.log, &self.engine.journal);
+        if self.persistence.is_loading() {
             // Looked at again once the data is there.
             return Ok(());
         }
         let phase = log.facts().phase;
-        match (self.config().appendonly, phase) {
+        match (config.appendonly, phase) {
             (true, Phase::Off) => {
-                writer::start(shared).map_err(|error| error.to_string())?;
+                writer::start(self).map_err(|error| error.to_string())?;
                 lock(&log.facts).phase = Phase::Starting;
-                if shared.persistence.background.running().is_some() || log.is_rewriting() {
+                if self.persistence.background.running().is_some() || log.is_rewriting() {
                     tracing::warn!(
                         "AOF was enabled but there is already another background operation. An AOF background was scheduled to start when possible."
                     );
                     log.schedule_rewrite();
                     return Ok(());
                 }
-                rewrite::begin(shared)
+                rewrite::begin(self)
             }
             (false, Phase::Starting | Phase::On) => {
-                if log.cancel_rewrite() {
-                    tracing::info!("Killing the running AOF rewrite, a thread rather than a child");
-                }
-                // Before the disk comes further once more: whoever waits for it is told that there is no file now.
-                lock(&log.facts).phase = Phase::Off;
-                if phase == Phase::On && !shared.flush_log() {
-                    tracing::warn!("Failed to fsync the AOF file");
-                }
-                log.order(Order::Stop(journal.end()));
-                journal.set_mode(Mode::Off);
-                // What a transaction has done before this in it must not be appended when the file is switched on again.
-                self.keys.effects.recording = false;
-                self.keys.effects.pending().clear();
-                lock(&log.facts).is_scheduled = false;
-                shared.note_log_state(None);
-                log.current_bytes.store(0, Ordering::Relaxed);
-                journal.nudge();
-                shared.wake_those_held();
+                self.end_log(phase);
                 Ok(())
             }
             (true, _) => {
                 if journal.is_on() {
-                    journal.set_mode(mode(self.config()));
+                    journal.set_mode(mode(config));
                     journal.nudge();
                 }
                 Ok(())
@@ -307,13 +287,49 @@ impl Worker {
         }
     }
 
+    /// Ends the append-only file, which is in this phase.
+    fn end_log(&self, phase: Phase) {
+        let (log, journal) = (&self.persistence.log, &self.engine.journal);
+        if log.cancel_rewrite() {
+            tracing::info!("Killing the running AOF rewrite, a thread rather than a child");
+        }
+        // Before the disk comes further once more: whoever waits for it is told that there is no file now.
+        lock(&log.facts).phase = Phase::Off;
+        if phase == Phase::On && !self.flush_log() {
+            tracing::warn!("Failed to fsync the AOF file");
+        }
+        log.order(Order::Stop(journal.end()));
+        journal.set_mode(Mode::Off);
+        lock(&log.facts).is_scheduled = false;
+        self.note_log_state(None);
+        log.current_bytes.store(0, Ordering::Relaxed);
+        journal.nudge();
+        self.wake_those_held();
+    }
+}
+
+impl Worker {
+    /// See [`Shared::follow_appendonly`]. All shards are held.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn follow_appendonly(&mut self) -> Result<(), String> {
+        let followed = self.shared.follow_appendonly(self.config());
+        if !self.shared.engine.journal.is_on() {
+            // What a transaction has done before this in it must not be appended when the file is switched on again.
+            self.keys.effects.recording = false;
+            self.keys.effects.pending().clear();
+        }
+        followed
+    }
+
     /// Starts rewrites that are due: asked for, or needed by the file's growth or the disk's failure.
     pub(crate) fn rewrite_by_rule(&mut self) {
         let (shared, config) = (self.shared, self.config().clone());
         let log = &shared.persistence.log;
         let facts = log.facts();
         if config.appendonly != (facts.phase != Phase::Off) && !shared.persistence.is_loading() {
-            // It was switched while data was loaded.
+            // It could not be followed at once.
             if let Err(why) = self.alone(Worker::follow_appendonly) {
                 tracing::warn!("{why}");
             }

@@ -509,3 +509,21 @@ fn replies_are_held_by_what_is_set_when_records_begin() {
     house.log().wait_for_rewrite();
     assert!(house.log().facts().is_sound && shared.engine.journal.holds_replies());
 }
+
+#[test]
+fn what_was_set_while_loading_holds_once_it_ends() {
+    for was_on in [false, true] {
+        let directory = tempfile::tempdir().unwrap();
+        let config = Config { dir: directory.path().into(), appendonly: was_on, ..Config::default() };
+        let shared = shared(config.clone(), Arc::new(FaultyDisk::new(|_, _, _| None)));
+        crate::persistence::load::announce(shared);
+        let mut worker = Worker::new(shared, 0);
+        shared.config.publish(Config { appendonly: !was_on, ..config.clone() });
+        worker.follow_config();
+        shared.engine.gate.closed(|| worker.follow_appendonly()).unwrap();
+        assert_eq!(shared.persistence.log.facts().phase, Phase::Off, "loading has not ended");
+        load_at_start(shared, &config).unwrap();
+        assert_eq!(shared.persistence.log.facts().phase != Phase::Off, !was_on);
+        shared.persistence.log.wait_for_rewrite();
+    }
+}
