@@ -18,9 +18,11 @@ const DISTANCE_MAX: usize = 1 << 13;
 const COPY_MAX: usize = 264;
 /// Longest run of literals.
 const LITERALS_MAX: usize = 32;
-/// What short pieces are copied by.
+/// Short runs of literals are copied by so many, and copies from near by.
 const WORD_BYTES: usize = 8;
-/// What may be written behind a text: the longest run of literals, and less than a word behind a copy.
+/// Copies from further back are by so many.
+const BLOCK_BYTES: usize = 16;
+/// What may be written behind a text: the longest run of literals, and less than a block behind a copy.
 const SLACK_BYTES: usize = LITERALS_MAX;
 /// A copy's three bytes give at most [`COPY_MAX`].
 const EXPANSION_MAX: usize = COPY_MAX / 3;
@@ -136,17 +138,16 @@ fn put_copy(out: &mut Vec<u8>, distance: usize, len: usize) {
     out.push(distance as u8);
 }
 
-/// Appends the `len` bytes that `packed` stands for to `out`.
+/// Makes `out` the `len` bytes that `packed` stands for.
 pub(crate) fn decompress(packed: &[u8], len: usize, out: &mut Vec<u8>) -> Result<(), Error> {
     const BAD: Error = Error::Corrupt("invalid LZF compressed string");
     if len > packed.len().saturating_mul(EXPANSION_MAX) {
         return Err(BAD);
     }
-    let start = out.len();
-    // Room behind the end lets short pieces be copied whole words at a time.
-    out.resize(start + len + SLACK_BYTES, 0);
+    // Room behind the end lets short pieces be copied whole words at a time. What is there already is written over.
+    out.resize(len + SLACK_BYTES, 0);
     let (mut input, mut at) = (packed, 0);
-    let text = &mut out[start..];
+    let text = out.as_mut_slice();
     while let Some((&control, rest)) = input.split_first() {
         input = rest;
         if control < 32 {
@@ -171,14 +172,21 @@ pub(crate) fn decompress(packed: &[u8], len: usize, out: &mut Vec<u8>) -> Result
             at += copied;
         }
     }
-    out.truncate(start + len);
+    out.truncate(len);
     if at == len { Ok(()) } else { Err(BAD) }
 }
 
-/// Writes the first `run` bytes of `input`, up to 32, to the start of `text`; `None` if it has fewer.
+/// Writes the first `run` bytes of `input`, up to 32, to the start of `text`; `None` if it has fewer. What is read soon, and it is, should have been
+/// written in pieces no longer than need be.
 #[inline(always)]
 fn put_run(text: &mut [u8], input: &[u8], run: usize) -> Option<()> {
-    match (text.first_chunk_mut::<SLACK_BYTES>(), input.first_chunk::<SLACK_BYTES>()) {
+    if run <= WORD_BYTES
+        && let (Some(place), Some(word)) = (text.first_chunk_mut::<WORD_BYTES>(), input.first_chunk())
+    {
+        *place = *word;
+        return Some(());
+    }
+    match (text.first_chunk_mut::<SLACK_BYTES>(), input.first_chunk()) {
         (Some(place), Some(words)) => *place = *words,
         _ => text[..run].copy_from_slice(input.get(..run)?),
     }
@@ -188,16 +196,18 @@ fn put_run(text: &mut [u8], input: &[u8], run: usize) -> Option<()> {
 /// Writes `len` bytes to `at`, copied from `distance` back, which may overlap with what is written.
 #[inline(always)]
 fn copy_back(text: &mut [u8], at: usize, distance: usize, len: usize) {
-    let from = at - distance;
-    if distance < WORD_BYTES {
-        for place in at..at + len {
-            text[place] = text[place - distance];
-        }
-        return;
+    match distance {
+        BLOCK_BYTES.. => copy_pieces::<BLOCK_BYTES>(text, at, distance, len),
+        WORD_BYTES.. => copy_pieces::<WORD_BYTES>(text, at, distance, len),
+        _ => copy_pieces::<1>(text, at, distance, len),
     }
-    // Each word lies before the place that it is written to.
-    for step in (0..len).step_by(WORD_BYTES) {
-        text.copy_within(from + step..from + step + WORD_BYTES, at + step);
+}
+
+/// The same, `PIECE` bytes at a time, which are no more than `distance`: each piece lies before the place that it is written to.
+#[inline(always)]
+fn copy_pieces<const PIECE: usize>(text: &mut [u8], at: usize, distance: usize, len: usize) {
+    for to in (at..at + len).step_by(PIECE) {
+        text.copy_within(to - distance..to - distance + PIECE, to);
     }
 }
 
@@ -223,9 +233,9 @@ mod tests {
         fn round_trip(text in text()) {
             if let Some(packed) = compress(&text) {
                 prop_assert!(packed.len() + 4 <= text.len());
-                let mut out = vec![1, 2];
+                let mut out = vec![1; 100];
                 decompress(&packed, text.len(), &mut out).unwrap();
-                prop_assert_eq!(&out[2..], &text[..]);
+                prop_assert_eq!(out, text);
             }
         }
 

@@ -79,7 +79,6 @@ pub fn read_bytes<'a>(input: &'a mut impl Input, scratch: &'a mut Vec<u8>) -> Re
             let packed = read_plain_length(input)?;
             let length = usize::try_from(read_plain_length(input)?).map_err(|_| Error::Truncated)?;
             let packed = input.count(packed)?;
-            scratch.clear();
             lzf::decompress(input.take(packed)?, length, scratch)?;
         }
         Length::Special(_) => return Err(Error::Corrupt("unknown string encoding")),
