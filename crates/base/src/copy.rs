@@ -66,6 +66,22 @@ fn extend_long(out: &mut Vec<u8>, bytes: &[u8]) {
     }
 }
 
+/// What short pieces are copied by.
+const BLOCK_BYTES: usize = 32;
+
+/// Appends the first `len` bytes of `from`: without a call if they are few and enough others follow them there.
+#[inline(always)]
+pub fn extend_prefix(out: &mut Vec<u8>, from: &[u8], len: usize) {
+    match from.first_chunk::<BLOCK_BYTES>() {
+        Some(block) if len <= BLOCK_BYTES => {
+            let end = out.len() + len;
+            out.extend_from_slice(block);
+            out.truncate(end);
+        }
+        _ => extend(out, &from[..len]),
+    }
+}
+
 /// A copy of `bytes`.
 pub fn to_vec(bytes: &[u8]) -> Vec<u8> {
     let mut copy = Vec::with_capacity(bytes.len());
@@ -76,6 +92,16 @@ pub fn to_vec(bytes: &[u8]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn prefixes_of_every_length_are_appended() {
+        let bytes: Vec<u8> = (0..=255).collect();
+        for (len, behind) in (0..100).flat_map(|len| [0, 1, 31, 100].map(|behind| (len, behind))) {
+            let mut out = b"before".to_vec();
+            extend_prefix(&mut out, &bytes[..len + behind], len);
+            assert!(out.strip_prefix(b"before") == Some(&bytes[..len]), "{len} {behind}");
+        }
+    }
 
     #[test]
     fn every_length_is_copied_whole() {

@@ -3,7 +3,7 @@
 use martlet_base::number::parse_f64;
 use martlet_types::element::{Element, IntBuffer};
 use martlet_types::hash::{FieldExpiry, Hash, HashLimits, NO_EXPIRY};
-use martlet_types::list::{End, List, ListLimit};
+use martlet_types::list::{List, ListBuilder, ListLimit};
 use martlet_types::set::{Set, SetLimits};
 use martlet_types::zset::{Added, ZSet, ZSetLimits};
 
@@ -67,14 +67,15 @@ pub fn read_value(input: &mut impl Input, kind: Kind, version: u16, limits: &Lim
     Ok(match kind {
         Kind::String => Value::String(read_bytes(input, &mut scratch)?.to_vec()),
         Kind::List => {
-            let mut list = List::new();
+            let mut list = ListBuilder::new();
             for _ in 0..read_count(input)? {
-                list.push(End::Tail, Element::parse(read_bytes(input, &mut scratch)?));
+                list.push(read_bytes(input, &mut scratch)?);
             }
             Value::List(finish_list(list, limits)?)
         }
         Kind::ListZiplist => {
-            let list = ziplist::read(read_bytes(input, &mut scratch)?)?.into_iter().collect();
+            let mut list = ListBuilder::new();
+            list.extend(ziplist::read(read_bytes(input, &mut scratch)?)?);
             Value::List(finish_list(list, limits)?)
         }
         Kind::ListQuicklist | Kind::ListQuicklist2 => Value::List(read_quicklist(input, kind, limits)?),
@@ -121,7 +122,8 @@ pub fn read_value(input: &mut impl Input, kind: Kind, version: u16, limits: &Lim
     })
 }
 
-fn finish_list(mut list: List, limits: &Limits) -> Result<List, Error> {
+fn finish_list(list: ListBuilder, limits: &Limits) -> Result<List, Error> {
+    let mut list = list.finish();
     if list.is_empty() {
         return Err(Error::Empty("list"));
     }
@@ -133,17 +135,24 @@ fn read_quicklist(input: &mut impl Input, kind: Kind, limits: &Limits) -> Result
     const PLAIN: u64 = 1;
     const PACKED: u64 = 2;
     let mut scratch = Vec::new();
-    let mut list = List::new();
+    let mut list = ListBuilder::new();
     for _ in 0..read_count(input)? {
         let container = if kind == Kind::ListQuicklist2 { Some(read_plain_length(input)?) } else { None };
         let node = read_bytes(input, &mut scratch)?;
         match container {
             _ if node.is_empty() => return Err(Error::Corrupt("empty quicklist node")),
-            None => ziplist::read(node)?.into_iter().for_each(|element| list.push(End::Tail, element)),
-            Some(PLAIN) => list.push(End::Tail, Element::parse(node)),
+            None => list.extend(ziplist::read(node)?),
+            Some(PLAIN) => list.push(node),
             Some(PACKED) => {
-                for element in listpack::read(node)? {
-                    list.push(End::Tail, element?);
+                let mut elements = listpack::read(node)?;
+                loop {
+                    while let Some((entry, size)) = elements.short_text() {
+                        list.push_packed_text(entry, size);
+                    }
+                    match elements.next() {
+                        Some(element) => list.push(element?),
+                        None => break,
+                    }
                 }
             }
             Some(_) => return Err(Error::Corrupt("unknown quicklist container")),

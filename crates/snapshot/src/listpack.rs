@@ -90,6 +90,22 @@ impl<'a> Reader<'a> {
         self.rest.len().saturating_sub(1 + self.announced.unwrap_or(0))
     }
 
+    /// The next entry and what follows it, and its size without its length back, if it is a text of up to 63 bytes that cannot be an integer:
+    /// then it is well-formed, and passed.
+    #[inline(always)]
+    pub fn short_text(&mut self) -> Option<(&'a [u8], usize)> {
+        let [head @ 0x80..0xc0, first, ..] = *self.rest else { return None };
+        let size = 1 + usize::from(head & 0x3f);
+        // Of an empty text, it is the length back.
+        if matches!(first, b'0'..=b'9' | b'-') || usize::from(*self.rest.get(size)?) != size {
+            return None;
+        }
+        let entry = self.rest;
+        self.rest = &entry[size + 1..];
+        self.count += 1;
+        Some((entry, size))
+    }
+
     /// The next element, `None` at the end.
     #[inline]
     fn step(&mut self) -> Result<Option<Element<'a>>, Error> {

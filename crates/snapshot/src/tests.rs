@@ -146,6 +146,35 @@ proptest! {
     }
 
     #[test]
+    fn lists_are_read_however_they_are_cut_into_nodes(
+        nodes in prop::collection::vec((elements(300), any::<bool>()), 1..6),
+    ) {
+        let long = |len: usize| [&[0x80][..], &(len as u32).to_be_bytes()].concat();
+        let mut body = vec![18];
+        let count: usize = nodes.iter().map(|(node, plain)| if *plain { node.len() } else { 1 }).sum();
+        body.extend(long(count));
+        for (node, plain) in &nodes {
+            for texts in node.chunks(if *plain { 1 } else { node.len() }) {
+                let mut packed = crate::listpack::Writer::new();
+                texts.iter().for_each(|text| packed.push(Element::parse(text)));
+                // An empty string cannot be a plain node.
+                let (container, bytes) = match texts {
+                    [text] if *plain && !text.is_empty() => (1, text.clone()),
+                    _ => (2, packed.finish(<[u8]>::to_vec)),
+                };
+                body.push(container);
+                body.extend(long(bytes.len()));
+                body.extend(bytes);
+            }
+        }
+        let texts = nodes.iter().flat_map(|(node, _)| node);
+        let lines: Vec<String> = texts.map(|text| text.escape_ascii().to_string()).collect();
+        let value = restore(&seal(&body, 11)).map_err(|error| TestCaseError::fail(error.to_string()))?;
+        prop_assert_eq!(show(&value).1, lines);
+        goes_round(&value)?;
+    }
+
+    #[test]
     fn sets_go_round(members in elements(300), ints in prop::collection::vec((any::<i64>(), 0u32..64), 1..40)) {
         for only_ints in [false, true] {
             let mut set = Set::new();

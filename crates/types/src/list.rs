@@ -9,6 +9,7 @@
 //! What always holds: a packed list counts as `listpack`. A clone shares the chunks and costs the same for any
 //! length; writes to either copy copy what they touch.
 
+mod builder;
 mod chunk;
 mod chunked;
 mod debris;
@@ -22,6 +23,7 @@ use crate::element::Element;
 use crate::packed::encoding::Encoded;
 use crate::packed::{Packed, Pos};
 use crate::tagged::{TaggedBox, one_word};
+pub use builder::ListBuilder;
 use chunked::Chunked;
 pub use debris::Debris;
 pub use iter::Iter;
@@ -458,9 +460,9 @@ impl fmt::Debug for List {
 
 impl<'e, E: Into<Element<'e>>> FromIterator<E> for List {
     fn from_iter<I: IntoIterator<Item = E>>(elements: I) -> List {
-        let mut list = List::new();
-        elements.into_iter().for_each(|element| list.push(End::Tail, element));
-        list
+        let mut builder = ListBuilder::new();
+        builder.extend(elements);
+        builder.finish()
     }
 }
 

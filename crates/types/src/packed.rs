@@ -28,7 +28,7 @@ use listpack::put_entry_at;
 use std::fmt;
 use std::ptr::NonNull;
 
-const HEADER_BYTES: usize = 6;
+pub(crate) const HEADER_BYTES: usize = 6;
 const USED_MASK: u32 = 0x00FF_FFFF;
 
 /// Place of an element: valid until the sequence is next changed, and in the sequence that gave it.

@@ -14,6 +14,7 @@
 //! What always holds: slots 0 to `count` are below `data_start`, each is the offset of a well-formed element at or
 //! above it, and `live` is the sum of their sizes. A page shared with a snapshot is copied before it is changed.
 
+use super::builder::Gathered;
 use crate::element::Element;
 use crate::packed::encoding::{Encoded, decode_at, size_at};
 use crate::packed::listpack::{entry_bytes, put_entry, put_entry_at};
@@ -32,7 +33,7 @@ const OVERHEAD_BYTES: usize = 24;
 /// Largest page: with its overhead, a block of eight kilobytes.
 pub(super) const PAGE_MAX_BYTES: usize = 8192 - OVERHEAD_BYTES;
 const PAGE_MIN_BYTES: usize = 256 - OVERHEAD_BYTES;
-const SLOT_BYTES: usize = 2;
+pub(super) const SLOT_BYTES: usize = 2;
 
 static ZEROS: [u8; PAGE_MAX_BYTES] = [0; PAGE_MAX_BYTES];
 
@@ -83,6 +84,26 @@ impl Chunk {
         let mut chunk = Chunk::with_capacity(capacity.max(code.size() + SLOT_BYTES));
         let inserted = chunk.insert(0, code);
         debug_assert!(inserted);
+        chunk
+    }
+
+    /// A chunk of elements that were gathered for one.
+    pub fn of_gathered(elements: &Gathered) -> Chunk {
+        let Gathered { bytes, places, listpack_bytes } = elements;
+        let mut chunk = Chunk::with_capacity(bytes.len() + places.len() * SLOT_BYTES);
+        chunk.with_page(|page| {
+            let start = page.bytes.len() - bytes.len();
+            page.bytes[start..].copy_from_slice(bytes);
+            for (slot, place) in page.bytes.as_chunks_mut::<SLOT_BYTES>().0.iter_mut().zip(places) {
+                *slot = (start as u16 + place).to_le_bytes();
+            }
+            *page.header = Header {
+                count: places.len() as u16,
+                data_start: start as u16,
+                live: bytes.len() as u16,
+                listpack_bytes: *listpack_bytes as u16,
+            };
+        });
         chunk
     }
 

@@ -108,18 +108,29 @@ impl Chunked {
             self.end_lens[other] += 1;
             return;
         }
-        let capacity = self.ends[which].as_ref().map_or(FIRST_PAGE_BYTES, |full| full.packed_bytes());
-        if let Some(mut full) = self.ends[which].take() {
-            full.shrink_to_fit();
-            if self.tree.is_none() && self.ends[other].is_none() {
-                self.end_lens[other] = full.len() as u32;
-                self.ends[other] = Some(full);
-            } else {
-                self.push_to_tree(end, full);
-            }
+        let full = self.ends[which].as_mut();
+        let capacity = full.as_ref().map_or(FIRST_PAGE_BYTES, |full| full.packed_bytes());
+        full.map(Chunk::shrink_to_fit);
+        self.put_outermost(end, Chunk::of(code, capacity));
+    }
+
+    /// Adds a chunk, which is not empty, behind all others.
+    pub fn push_chunk(&mut self, chunk: Chunk) {
+        self.len += chunk.len() as u64;
+        self.put_outermost(End::Tail, chunk);
+    }
+
+    /// Makes a chunk the outermost, whose elements are counted already.
+    fn put_outermost(&mut self, end: End, chunk: Chunk) {
+        let (which, other) = (end as usize, 1 - end as usize);
+        self.end_lens[which] = chunk.len() as u32;
+        let Some(before) = self.ends[which].replace(chunk) else { return };
+        if self.tree.is_none() && self.ends[other].is_none() {
+            self.end_lens[other] = before.len() as u32;
+            self.ends[other] = Some(before);
+        } else {
+            self.push_to_tree(end, before);
         }
-        self.ends[which] = Some(Chunk::of(code, capacity));
-        self.end_lens[which] = 1;
     }
 
     fn push_to_tree(&mut self, end: End, chunk: Chunk) {

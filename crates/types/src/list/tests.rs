@@ -200,6 +200,27 @@ proptest! {
     }
 
     #[test]
+    fn what_is_built_is_what_pushes_make(
+        runs in prop::collection::vec((text(), 1usize..200), 0..12),
+        ops in prop::collection::vec(op(), 0..if cfg!(miri) { 5 } else { 20 }),
+    ) {
+        let texts = || runs.iter().flat_map(|(text, count)| std::iter::repeat_n(text, *count));
+        let (mut built, mut pushed) = (texts().collect::<List>(), List::new());
+        texts().for_each(|text| pushed.push(End::Tail, text));
+        check_reads(&built, &texts().cloned().collect());
+        prop_assert_eq!(matches!(built.form.get(), Form::Packed(_)), matches!(pushed.form.get(), Form::Packed(_)));
+        prop_assert!(built.heap_bytes() <= pushed.heap_bytes(), "{} > {}", built.heap_bytes(), pushed.heap_bytes());
+        built.after_building(ListLimit::default());
+        pushed.after_building(ListLimit::default());
+        prop_assert_eq!(built.encoding(), pushed.encoding());
+        let mut pair = Pair { list: built, model: texts().cloned().collect(), pins: Vec::new() };
+        for op in ops {
+            pair.apply(op);
+            check(&pair.list, &pair.model);
+        }
+    }
+
+    #[test]
     fn encoding_changes_where_redis_changes_it(
         limit in -5i32..20,
         texts in prop::collection::vec(text(), 0..60),

@@ -3,6 +3,7 @@
 
 use super::encoding::{Encoded, decode_at, size_at};
 use crate::element::Element;
+use martlet_base::copy;
 
 /// The highest first byte that means the same in both.
 const SAME_TAG_MAX: u8 = 0xF3;
@@ -62,7 +63,7 @@ pub(crate) fn put_entry_at(out: &mut Vec<u8>, data: &[u8], at: usize) -> usize {
     if data[at] > SAME_TAG_MAX || size > BACK_LENGTH_BYTE_MAX {
         put_entry(out, decode_at(data, at).0);
     } else {
-        out.extend_from_slice(&data[at..at + size]);
+        copy::extend_prefix(out, &data[at..], size);
         out.push(size as u8);
     }
     size
