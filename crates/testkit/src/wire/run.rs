@@ -8,7 +8,7 @@ use martlet_client::resp::{Reply, encode_request};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{Shutdown, SocketAddr};
 use std::time::{Duration, Instant};
 
 /// How long a polled reply or a blocked client may take to appear.
@@ -185,7 +185,8 @@ pub fn run_case(
     for (name, old) in saved {
         let _ = session.control.command(&[&b"CONFIG"[..], b"SET", name.as_bytes(), &old]);
     }
-    outcome.map(|()| session.passed)
+    let passed = session.end();
+    outcome.map(|()| passed)
 }
 
 struct Connection {
@@ -206,6 +207,17 @@ struct Session {
 }
 
 impl Session {
+    /// Waits until the server has noticed the end of all connections, so that the next case finds none of them; the expectations met.
+    fn end(self) -> usize {
+        let connections = self.connections.into_values().map(|connection| connection.client);
+        for mut client in connections.chain([self.control]) {
+            // One that has ended already is as good.
+            let _ = client.stream().shutdown(Shutdown::Write);
+            let _ = client.read_to_end();
+        }
+        self.passed
+    }
+
     fn connection(&mut self, number: usize) -> io::Result<&mut Connection> {
         if !self.connections.contains_key(&number) {
             let mut client = Client::connect(self.address)?;
