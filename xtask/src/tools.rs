@@ -4,9 +4,12 @@
 
 use crate::clients::for_each_configuration;
 use crate::run::{Outcome, is_installed, root, step};
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs::File;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 /// Which server.
 #[derive(clap::Args)]
@@ -23,7 +26,7 @@ struct Check {
     program: &'static str,
     line: &'static str,
     input: &'static str,
-    /// Interrupted (SIGINT) after this many seconds; 0 if it ends by itself.
+    /// Interrupted (SIGINT) after this many seconds, once it has said what it must; 0 if it ends by itself.
     seconds: u32,
     expects: &'static [&'static str],
 }
@@ -250,13 +253,12 @@ fn run_check(check: &Check, port: &str) -> std::io::Result<Output> {
         "resp-benchmark" => tools_environment().join("bin/resp-benchmark"),
         name => PathBuf::from(name),
     };
-    let mut command = Command::new("timeout");
-    match check.seconds {
-        0 => command.arg("120"),
-        // What does not end after the interrupt is killed; what it has said so far must be out by then.
-        seconds => command.args(["-k", "2", "-s", "INT", &seconds.to_string(), "stdbuf", "-o0"]),
+    let mut command = match check.seconds {
+        0 => Command::new("timeout"),
+        // What it says must be out before it ends.
+        _ => Command::new("stdbuf"),
     };
-    command.arg(program).args(["-p", port]);
+    command.arg(if check.seconds == 0 { "120" } else { "-o0" }).arg(program).args(["-p", port]);
     if check.program == "resp-benchmark" {
         // The template is one argument.
         let at = check.line.find(|c: char| c.is_ascii_uppercase() && c != 'P').unwrap_or(check.line.len());
@@ -264,10 +266,40 @@ fn run_check(check: &Check, port: &str) -> std::io::Result<Output> {
     } else {
         command.args(check.line.split_whitespace());
     }
+    if check.seconds > 0 {
+        return watch(&mut command, check);
+    }
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     if let Some(mut input) = child.stdin.take() {
         // A tool that reads nothing may be gone already.
         let _ = input.write_all(check.input.as_bytes());
     }
     child.wait_with_output()
+}
+
+/// Runs a tool that goes on: for the check's seconds, and on until it has said what it must, a minute at most. What does not end soon
+/// after the interrupt is killed.
+fn watch(command: &mut Command, check: &Check) -> std::io::Result<Output> {
+    let (most, end, step) = (Duration::from_secs(60), Duration::from_secs(2), Duration::from_millis(20));
+    let path = root().join("target/watched.txt");
+    let file = File::create(&path)?;
+    let mut child = command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file).spawn()?;
+    let began = Instant::now();
+    let mut interrupted: Option<Instant> = None;
+    let status = loop {
+        if let Some(status) = child.try_wait()? {
+            break status;
+        }
+        let said = String::from_utf8_lossy(&std::fs::read(&path)?).into_owned();
+        let is_due = began.elapsed() >= Duration::from_secs(check.seconds.into())
+            && check.expects.iter().all(|expected| said.contains(expected));
+        if began.elapsed() > most || interrupted.is_some_and(|at| at.elapsed() > end) {
+            child.kill()?;
+        } else if is_due && interrupted.is_none() {
+            kill_process(Pid::from_child(&child), Signal::INT)?;
+            interrupted = Some(Instant::now());
+        }
+        std::thread::sleep(step);
+    };
+    Ok(Output { status, stdout: std::fs::read(&path)?, stderr: Vec::new() })
 }
