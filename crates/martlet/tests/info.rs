@@ -92,4 +92,9 @@ fn keys_that_are_asked_for_together_are_counted() {
     pipeline(&mut client, &[get; 16]);
     assert_eq!(field(&mut client, "stats", "io_threaded_total_prefetch_batches"), 1);
     assert_eq!(field(&mut client, "stats", "io_threaded_total_prefetch_entries"), 16);
+    // The keys of one request, too, if they are several.
+    pipeline(&mut client, &[&["MGET", "key:1", "key:2", "key:3"]]);
+    assert_eq!(field(&mut client, "stats", "io_threaded_total_prefetch_batches"), 1);
+    pipeline(&mut client, &[&["DEL", "key:1", "key:2", "key:3", "key:4", "no:1"]]);
+    assert_eq!(field(&mut client, "stats", "io_threaded_total_prefetch_batches"), 2);
 }

@@ -16,8 +16,8 @@ use crate::worker::Worker;
 /// After a command that took longer, the requests read ahead with it run at a later time.
 const STALE_NS: u64 = 100_000;
 
-/// The shards of a command's keys; `None` if it must run alone.
-pub(crate) fn shards_of(entry: &Entry, args: &Args<'_>) -> Option<Vec<usize>> {
+/// The hashes of a command's keys; `None` if it must run alone.
+fn hashes_of(entry: &Entry, args: &Args<'_>) -> Option<Vec<u64>> {
     let spec = entry.spec;
     if spec.flags.has(Flags::EXCLUSIVE) || spec.undeclared_keys.is_some_and(|touches| touches(args)) {
         return None;
@@ -27,7 +27,16 @@ pub(crate) fn shards_of(entry: &Entry, args: &Args<'_>) -> Option<Vec<usize>> {
         // The handler says what is wrong with the arguments, before it touches any key.
         return Some(Vec::new());
     }
-    Some(indexes.into_iter().map(|index| Key::new(args.at(index)).shard()).collect())
+    Some(indexes.into_iter().map(|index| Key::new(args.at(index)).hash).collect())
+}
+
+fn shards(hashes: Vec<u64>) -> Vec<usize> {
+    hashes.into_iter().map(|hash| Key { bytes: &[], hash }.shard()).collect()
+}
+
+/// The shards of a command's keys; `None` if it must run alone.
+pub(crate) fn shards_of(entry: &Entry, args: &Args<'_>) -> Option<Vec<usize>> {
+    hashes_of(entry, args).map(shards)
 }
 
 impl Worker {
@@ -138,9 +147,10 @@ impl Worker {
         // While CLIENT PAUSE lasts, or the disk does not take what would have to be recorded, nothing is deleted.
         self.keys.keep_expired |= self.shared.paused(self.now_ms).is_some()
             || self.shared.persistence.log.refuses_writes.load(Ordering::Relaxed);
-        match shards_of(entry, args) {
-            Some(shards) => {
-                self.keys.hold(shards);
+        match hashes_of(entry, args) {
+            Some(hashes) => {
+                self.prefetch_many(self.keys.db, &hashes);
+                self.keys.hold(shards(hashes));
                 self.run(connection, reply, entry, args, deny_blocking);
                 self.after_held(connection, entry, args);
                 self.release_keys();

@@ -1,5 +1,5 @@
 //! Asking for memory before the requests that need it run, so that their cache misses overlap: those of one connection's pipeline,
-//! and those of several connections that each sent one request.
+//! those of several connections that each sent one request, and those of one request for many keys.
 //!
 //! Nothing here changes anything: what is asked for in vain costs a little time.
 
@@ -21,6 +21,11 @@ const PREFETCH_KEYS_PER_SHARD: usize = 24;
 
 /// Looks ahead for a member: what the largest collections take, and a limit.
 const MEMBER_LOOKS_MAX: usize = 6;
+
+/// One request's keys are looked ahead for if there are so many.
+const MANY_KEYS: usize = 4;
+/// Of more, what the first ones need would have left the caches before they are run.
+const MANY_KEYS_MAX: usize = 4096;
 
 /// The key of a plain command's request.
 #[derive(Copy, Clone)]
@@ -76,6 +81,15 @@ impl Worker {
             members.clear();
             members.extend(requests.iter().filter_map(|request| Member::new(db, input, spans, request)));
             self.prefetch_members(members, wanted);
+        }
+    }
+
+    /// Lets the cache misses of one request's keys overlap.
+    pub(crate) fn prefetch_many(&self, db: usize, hashes: &[u64]) {
+        let hashes = &hashes[..hashes.len().min(MANY_KEYS_MAX)];
+        if hashes.len() >= MANY_KEYS {
+            let planned = hashes.iter().map(|&hash| Planned { db, hash });
+            self.prefetch_keys(planned, &mut Wanted::default());
         }
     }
 
