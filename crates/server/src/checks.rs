@@ -211,6 +211,25 @@ pub fn tells_of_access(entry: &Entry) -> bool {
     entry.spec.name == "touch" || entry.spec.full_name.starts_with("object|")
 }
 
+/// Which arguments of MIGRATE name a user or a password. Options end at the first word that is none, as KEYS, behind which any
+/// word is a key.
+fn credentials_of_migrate(args: &Args<'_>) -> Vec<usize> {
+    let mut hidden = Vec::new();
+    let mut at = 6;
+    while at < args.len() {
+        let option = args.at(at).to_ascii_lowercase();
+        let secrets = match option.as_slice() {
+            b"copy" | b"replace" => 0,
+            b"auth" => 1,
+            b"auth2" => 2,
+            _ => break,
+        };
+        hidden.extend((at + 1..=at + secrets).filter(|&i| i < args.len()));
+        at += 1 + secrets;
+    }
+    hidden
+}
+
 /// The arguments as logs may show them, if some must not be shown.
 pub fn redacted(entry: &Entry, args: &Args<'_>) -> Option<OwnedArgs> {
     let hidden: Vec<usize> = match entry.spec.full_name {
@@ -223,6 +242,7 @@ pub fn redacted(entry: &Entry, args: &Args<'_>) -> Option<OwnedArgs> {
             let sensitive = |i: &usize| crate::config::is_sensitive(args.at(*i));
             (2..args.len()).step_by(2).filter(sensitive).map(|i| i + 1).collect()
         }
+        "migrate" => credentials_of_migrate(args),
         _ => return None,
     };
     if hidden.is_empty() {
