@@ -42,6 +42,18 @@ fn presence() {
 }
 
 #[test]
+fn seconds_are_told_rounded() {
+    let mut t = Fixture::new();
+    for (ms, seconds) in [(499, 0), (500, 1), (1499, 1), (1500, 2), (100_000, 100)] {
+        t.run(&format!("SET k v PX {ms}"));
+        assert_eq!(t.run("TTL k"), format!(":{seconds}"), "{ms} ms");
+        let at_ms = START_MS + ms;
+        t.run(&format!("PEXPIREAT k {at_ms}"));
+        assert_eq!(t.run("EXPIRETIME k"), format!(":{}", (at_ms + 500) / 1000), "{at_ms} ms");
+    }
+}
+
+#[test]
 fn expiry() {
     let mut t = Fixture::new();
     check(

@@ -113,6 +113,15 @@ fn wrong_types() {
 }
 
 #[test]
+fn seconds_are_told_rounded_up() {
+    let mut t = with(&["HSET h f 1"]);
+    for (ms, seconds) in [(1, 1), (999, 1), (1000, 1), (1001, 2), (100_000, 100)] {
+        t.run(&format!("HPEXPIRE h {ms} FIELDS 1 f"));
+        assert_eq!(t.run("HTTL h FIELDS 1 f"), format!("[:{seconds}]"), "{ms} ms");
+    }
+}
+
+#[test]
 fn encodings() {
     let mut t = with(&["HSET s a 1"]);
     assert_eq!(t.run("OBJECT ENCODING s"), "\"listpack\"");
