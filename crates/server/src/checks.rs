@@ -3,6 +3,7 @@
 use martlet_command::{Error, Flags, Outcome};
 use martlet_protocol::request::{Args, OwnedArgs};
 
+use crate::commands::migrate;
 use crate::connection::{Connection, special};
 use crate::registry::{Entry, Run};
 use crate::worker::Worker;
@@ -211,27 +212,9 @@ pub fn tells_of_access(entry: &Entry) -> bool {
     entry.spec.name == "touch" || entry.spec.full_name.starts_with("object|")
 }
 
-/// Which arguments of MIGRATE name a user or a password. Options end at the first word that is none, as KEYS, behind which any
-/// word is a key.
-fn credentials_of_migrate(args: &Args<'_>) -> Vec<usize> {
-    let mut hidden = Vec::new();
-    let mut at = 6;
-    while at < args.len() {
-        let option = args.at(at).to_ascii_lowercase();
-        let secrets = match option.as_slice() {
-            b"copy" | b"replace" => 0,
-            b"auth" => 1,
-            b"auth2" => 2,
-            _ => break,
-        };
-        hidden.extend((at + 1..=at + secrets).filter(|&i| i < args.len()));
-        at += 1 + secrets;
-    }
-    hidden
-}
-
 /// The arguments as logs may show them, if some must not be shown.
 pub fn redacted(entry: &Entry, args: &Args<'_>) -> Option<OwnedArgs> {
+    // In their order.
     let hidden: Vec<usize> = match entry.spec.full_name {
         "auth" => (1..args.len()).collect(),
         "hello" => {
@@ -242,12 +225,13 @@ pub fn redacted(entry: &Entry, args: &Args<'_>) -> Option<OwnedArgs> {
             let sensitive = |i: &usize| crate::config::is_sensitive(args.at(*i));
             (2..args.len()).step_by(2).filter(sensitive).map(|i| i + 1).collect()
         }
-        "migrate" => credentials_of_migrate(args),
+        "migrate" => migrate::credentials(args),
         _ => return None,
     };
     if hidden.is_empty() {
         return None;
     }
-    let shown = args.iter().enumerate().map(|(i, arg)| if hidden.contains(&i) { b"(redacted)" } else { arg });
+    let is_hidden = |i: usize| hidden.binary_search(&i).is_ok();
+    let shown = args.iter().enumerate().map(|(i, arg)| if is_hidden(i) { b"(redacted)" } else { arg });
     Some(OwnedArgs::from_slices(shown))
 }

@@ -100,16 +100,28 @@ fn operands(option: &[u8]) -> usize {
     }
 }
 
+/// Where the options are. Behind KEYS, which is one, are keys.
+fn options<'a>(args: &'a Args<'_>) -> impl Iterator<Item = usize> + 'a {
+    let option = |at: usize| (at < args.len()).then_some(at);
+    std::iter::successors(option(6), move |&at| option(at + 1 + operands(args.at(at))))
+}
+
+fn is_keys(args: &Args<'_>, at: usize) -> bool {
+    args.at(at).eq_ignore_ascii_case(b"keys")
+}
+
 /// The keys: those behind KEYS, or argument 3. An argument behind AUTH is none, whatever it is. As in Redis, an only option is not KEYS.
 fn find_keys(args: &Args<'_>) -> Option<Range<usize>> {
-    let mut at = if args.len() > 7 { 6 } else { args.len() };
-    while at < args.len() {
-        if args.at(at).eq_ignore_ascii_case(b"keys") {
-            return args.at(3).is_empty().then_some(at + 1..args.len());
-        }
-        at += 1 + operands(args.at(at));
+    match options(args).find(|&at| args.len() > 7 && is_keys(args, at)) {
+        Some(at) => args.at(3).is_empty().then_some(at + 1..args.len()),
+        None => Some(3..4),
     }
-    Some(3..4)
+}
+
+/// The arguments that name a user or a password, which logs must not show, in their order.
+pub fn credentials(args: &Args<'_>) -> Vec<usize> {
+    let before_keys = options(args).take_while(|&at| !is_keys(args, at));
+    before_keys.flat_map(|at| at + 1..args.len().min(at + 1 + operands(args.at(at)))).collect()
 }
 
 /// What the arguments ask for.
