@@ -8,7 +8,7 @@ use martlet_base::limits::SHARD_COUNT;
 use martlet_base::prefetch::Wanted;
 use martlet_base::sync::RawLock;
 use martlet_journal::Journal;
-use martlet_keyspace::{Db, Shard};
+use martlet_keyspace::{Db, Shard, shard_of};
 
 use crate::counters::Counters;
 use crate::gate::Gate;
@@ -267,7 +267,7 @@ impl Engine {
 
     #[inline(always)]
     fn cell_of(&self, hash: u64) -> &Cell {
-        &self.cells[hash as usize & (SHARD_COUNT - 1)]
+        &self.cells[shard_of(hash)]
     }
 
     /// Asks the processor for a shard's header.

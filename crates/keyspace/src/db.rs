@@ -43,8 +43,14 @@ impl<'a> Key<'a> {
     /// The shard that the key lives in, below `SHARD_COUNT`.
     #[inline]
     pub fn shard(&self) -> usize {
-        self.hash as usize & (martlet_base::limits::SHARD_COUNT - 1)
+        shard_of(self.hash)
     }
+}
+
+/// The shard that a key of this hash lives in, below `SHARD_COUNT`.
+#[inline]
+pub fn shard_of(hash: u64) -> usize {
+    hash as usize & (martlet_base::limits::SHARD_COUNT - 1)
 }
 
 /// What storing a string does to the key's expiry.

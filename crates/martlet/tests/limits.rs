@@ -103,7 +103,6 @@ fn cpu_s(client: &mut Client) -> f64 {
 fn change_waiting_keys(count: usize) -> f64 {
     let server = start("auto");
     let mut other = Client::connect(server.address()).unwrap();
-    other.set_timeout(Duration::from_secs(60));
     let keys: Vec<String> = (0..count).map(|number| format!("k{number}")).collect();
     let mut blocked = TcpStream::connect(server.address()).unwrap();
     let bulk = |word: &str| format!("${}\r\n{word}\r\n", word.len());

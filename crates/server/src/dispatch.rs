@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use martlet_command::{Context, Error, Flags, Outcome};
-use martlet_keyspace::Key;
+use martlet_keyspace::{Key, shard_of};
 use martlet_protocol::reply::Reply;
 use martlet_protocol::request::Args;
 
@@ -31,7 +31,7 @@ fn hashes_of(entry: &Entry, args: &Args<'_>) -> Option<Vec<u64>> {
 }
 
 fn shards(hashes: Vec<u64>) -> Vec<usize> {
-    hashes.into_iter().map(|hash| Key { bytes: &[], hash }.shard()).collect()
+    hashes.into_iter().map(shard_of).collect()
 }
 
 /// The shards of a command's keys; `None` if it must run alone.
@@ -57,7 +57,7 @@ impl Worker {
             && entry.spec.takes(args.len())
         {
             self.keys.db = connection.session.db;
-            self.keys.hold_one(Key { bytes: &[], hash }.shard());
+            self.keys.hold_one(shard_of(hash));
             self.run_here(connection, reply, entry, args, Some((index, hash)), false);
             self.release_keys();
             self.after_command(connection, entry);
