@@ -7,15 +7,15 @@ pub mod mutate;
 pub mod reply_decoder;
 pub mod request_parser;
 pub mod seeds;
-pub mod snapshot_file;
-pub mod snapshot_payload;
+pub mod rdb_file;
+pub mod rdb_payload;
 
 /// Every target: its name, its check, its seeds.
 pub const TARGETS: &[(&str, fn(&[u8]), fn() -> Vec<Vec<u8>>)] = &[
     ("append_log", append_log::check, seeds::logs),
     ("request_parser", request_parser::check, seeds::requests),
     ("reply_decoder", reply_decoder::check, seeds::replies),
-    ("snapshot_file", snapshot_file::check, seeds::files),
-    ("snapshot_payload", snapshot_payload::check, seeds::payloads),
+    ("rdb_file", rdb_file::check, seeds::files),
+    ("rdb_payload", rdb_payload::check, seeds::payloads),
     ("commands", commands::check, seeds::commands),
 ];

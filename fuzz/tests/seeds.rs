@@ -39,8 +39,8 @@ fn reply_decoder() {
 }
 
 #[test]
-fn snapshot_file() {
-    replay("snapshot_file");
+fn rdb_file() {
+    replay("rdb_file");
 }
 
 #[test]
@@ -49,8 +49,8 @@ fn append_log() {
 }
 
 #[test]
-fn snapshot_payload() {
-    replay("snapshot_payload");
+fn rdb_payload() {
+    replay("rdb_payload");
 }
 
 #[test]

@@ -16,22 +16,19 @@ const EDGES: &[(&str, &[&str])] = &[
     ("net", &["base"]),
     ("types", &["base"]),
     ("keyspace", &["base", "types"]),
-    ("snapshot", &["base", "types"]),
+    ("rdb", &["base", "types"]),
     ("engine", &["base", "journal", "keyspace", "protocol", "types"]),
     ("journal", &["base", "protocol"]),
-    ("command", &["base", "types", "keyspace", "engine", "protocol", "snapshot", "journal"]),
+    ("command", &["base", "types", "keyspace", "engine", "protocol", "rdb", "journal"]),
     (
         "server",
-        &[
-            "base", "types", "keyspace", "engine", "command", "protocol", "net", "snapshot", "journal",
-            "client",
-        ],
+        &["base", "types", "keyspace", "engine", "command", "protocol", "net", "rdb", "journal", "client"],
     ),
     ("client", &["base", "protocol"]),
     ("testkit", &["base", "client", "protocol"]),
     ("bench", &["base", "client", "protocol"]),
     ("cli", &["base", "client", "protocol"]),
-    ("martlet", &["base", "types", "server", "snapshot", "journal", "bench", "cli"]),
+    ("martlet", &["base", "types", "server", "rdb", "journal", "bench", "cli"]),
 ];
 
 /// Prints every finding and fails when there is one.

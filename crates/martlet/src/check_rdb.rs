@@ -7,9 +7,9 @@ use std::fs::File;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use martlet_snapshot::Limits;
-use martlet_snapshot::file::split::Splitter;
-use martlet_snapshot::file::{FileError, Item, ReadOptions};
+use martlet_rdb::Limits;
+use martlet_rdb::file::split::Splitter;
+use martlet_rdb::file::{FileError, Item, ReadOptions};
 
 /// What was seen so far.
 #[derive(Default)]

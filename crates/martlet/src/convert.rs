@@ -9,9 +9,9 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use martlet_snapshot::file::{Access, FileWriter, Item, ReadOptions, Record, read_file};
-use martlet_snapshot::payload::VERSION_MIN;
-use martlet_snapshot::{
+use martlet_rdb::file::{Access, FileWriter, Item, ReadOptions, Record, read_file};
+use martlet_rdb::payload::VERSION_MIN;
+use martlet_rdb::{
     Error, Form, Limits, Source, VERSION_OLDEST, VERSION_TIMED, VERSION_VALKEY, Value, lowest_version,
 };
 use martlet_types::element::Element;

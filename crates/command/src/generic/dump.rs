@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use martlet_engine::{EventClass, Touch};
 use martlet_keyspace::{Entry, StrValue, Value};
-use martlet_snapshot::{Limits, Source, Value as Decoded, payload};
+use martlet_rdb::{Limits, Source, Value as Decoded, payload};
 use martlet_types::element::Element;
 
 use crate::Handler;

@@ -253,8 +253,8 @@ fn object(call: &mut Call<'_>) -> Outcome {
     let encoding = entry.encoding();
     let lru = entry.lru();
     let compress = worker.settings.rdb_compression;
-    let form = martlet_snapshot::payload::dump_form(compress);
-    let bytes = encodable(&entry).map_or(0, |value| martlet_snapshot::encoded_len(value, form));
+    let form = martlet_rdb::payload::dump_form(compress);
+    let bytes = encodable(&entry).map_or(0, |value| martlet_rdb::encoded_len(value, form));
     let idle_s = ((worker.now_ms / 1000) as u32 & 0xff_ffff).saturating_sub(lru);
     let text = format!(
         "Value at:0x0 refcount:1 encoding:{encoding} serializedlength:{bytes} lru:{lru} lru_seconds_idle:{idle_s}"

@@ -15,7 +15,7 @@ use martlet_command::{Acl, Error, Flags, Group, KeyFlags, KeyPart, Outcome, comm
 use martlet_engine::EventClass;
 use martlet_keyspace::Key;
 use martlet_protocol::request::Args;
-use martlet_snapshot::payload;
+use martlet_rdb::payload;
 
 use super::{Call, ServerCommand, ServerHandler};
 use crate::shared::lock;

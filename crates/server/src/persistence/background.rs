@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Condvar, Mutex, PoisonError};
 
-use martlet_snapshot::file::FileWriter;
+use martlet_rdb::file::FileWriter;
 
 use super::file::NewFile;
 use super::leftovers::Kind;

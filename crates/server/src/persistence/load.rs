@@ -18,9 +18,9 @@ use martlet_command::generic::{decoding_limits, into_value};
 use martlet_engine::{Keys, Touch};
 use martlet_journal::aof::Manifest;
 use martlet_keyspace::{Db, ExpiryChange, Key, Plan};
-use martlet_snapshot::file::split::{BatchReader, Decoded, Found, Piece, Place, Records, Splitter};
-use martlet_snapshot::file::{Access, FileError, Item, ReadOptions, Record};
-use martlet_snapshot::{Error, Limits, Value};
+use martlet_rdb::file::split::{BatchReader, Decoded, Found, Piece, Place, Records, Splitter};
+use martlet_rdb::file::{Access, FileError, Item, ReadOptions, Record};
+use martlet_rdb::{Error, Limits, Value};
 
 use super::aof::Phase;
 use super::aof::load::LoadedLog;
@@ -678,9 +678,9 @@ fn load_log_at_start(shared: &'static Shared, keys: &mut Keys, config: &Config) 
 mod tests {
     use martlet_command::generic::encodable_text;
     use martlet_keyspace::StrValue;
-    use martlet_snapshot::Form;
-    use martlet_snapshot::file::FileWriter;
-    use martlet_snapshot::payload::VERSION_MIN;
+    use martlet_rdb::Form;
+    use martlet_rdb::file::FileWriter;
+    use martlet_rdb::payload::VERSION_MIN;
 
     use super::*;
     use crate::config::ConfigStore;

@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use martlet_base::limits::SHARD_COUNT;
 use martlet_command::generic::{encodable, encodable_text, encodable_value};
 use martlet_engine::{Keys, SavedKeys, SavedValue, Walk};
-use martlet_snapshot::file::chunks::ChunkWriter;
-use martlet_snapshot::file::{Access, FileWriter, Record};
-use martlet_snapshot::payload::VERSION_MIN;
-use martlet_snapshot::{Form, VERSION_TIMED, VERSION_VALKEY};
+use martlet_rdb::file::chunks::ChunkWriter;
+use martlet_rdb::file::{Access, FileWriter, Record};
+use martlet_rdb::payload::VERSION_MIN;
+use martlet_rdb::{Form, VERSION_TIMED, VERSION_VALKEY};
 
 use super::file::NewFile;
 use super::leftovers::{self, Kind};

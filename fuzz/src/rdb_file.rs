@@ -1,8 +1,8 @@
 //! Whole RDB files of any bytes: reading them record by record and by batches ends alike, and what is whole goes round.
 
-use martlet_snapshot::file::split::{BatchReader, Decoded, Found, Piece, Records, Splitter};
-use martlet_snapshot::file::{FileError, FileWriter, Item, ReadOptions, Record, read_file};
-use martlet_snapshot::{Form, Limits, VERSION_TIMED, Value, payload};
+use martlet_rdb::file::split::{BatchReader, Decoded, Found, Piece, Records, Splitter};
+use martlet_rdb::file::{FileError, FileWriter, Item, ReadOptions, Record, read_file};
+use martlet_rdb::{Form, Limits, VERSION_TIMED, Value, payload};
 
 /// The input is a file; its checksum is not looked at, or hardly any change of a seed would be read further.
 pub fn check(data: &[u8]) {

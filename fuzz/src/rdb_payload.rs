@@ -1,7 +1,7 @@
 //! RESTORE's decoder on any bytes: it never panics, and what it accepts goes round.
 
-use martlet_snapshot::crc64::crc64;
-use martlet_snapshot::{Limits, VERSION_VALKEY, payload};
+use martlet_rdb::crc64::crc64;
+use martlet_rdb::{Limits, VERSION_VALKEY, payload};
 
 /// The input is type byte and value; version and checksum are added, for Redis and for Valkey.
 pub fn check(data: &[u8]) {

@@ -1,4 +1,0 @@
-#![no_main]
-//! The target `snapshot_payload`; what it checks is in the library.
-
-libfuzzer_sys::fuzz_target!(|data: &[u8]| martlet_fuzz::snapshot_payload::check(data));
