@@ -20,5 +20,8 @@ pub const UNAUTHENTICATED_ARGUMENTS_MAX: i64 = 10;
 pub const UNAUTHENTICATED_BULK_MAX_BYTES: i64 = 16 * 1024;
 /// Requests of one connection run in one slice before others get their turn.
 pub const SLICE_REQUESTS: usize = 1024;
+/// A slice also ends once its requests have run for so long, in nanoseconds: others' replies wait for the slice of each
+/// connection that sends without end, whatever its commands cost.
+pub const SLICE_NS: u64 = 500_000;
 /// Requests parsed ahead so that their keys' cache misses overlap.
 pub const BATCH_REQUESTS: usize = 32;

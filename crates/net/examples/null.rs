@@ -71,7 +71,7 @@ impl Sink for Server {
         self.accepted.push(socket);
     }
 
-    fn received(&mut self, token: Token, data: &[u8]) {
+    fn received(&mut self, token: Token, data: &[u8]) -> bool {
         let client = &mut self.clients[token.index()];
         if client.partial.is_empty() {
             let used = answer(data, &mut client.output);
@@ -85,6 +85,7 @@ impl Sink for Server {
             client.dirty = true;
             self.dirty.push(token);
         }
+        true
     }
 
     fn sent(&mut self, token: Token, mut buffer: Vec<u8>, _result: io::Result<()>) {

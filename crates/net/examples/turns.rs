@@ -30,7 +30,7 @@ impl Sink for Server {
         self.accepted.push(socket);
     }
 
-    fn received(&mut self, token: Token, data: &[u8]) {
+    fn received(&mut self, token: Token, data: &[u8]) -> bool {
         // Touches the data as a parser would.
         let lines = data.iter().filter(|byte| **byte == b'\n').count();
         let pending = &mut self.pending[token.index()];
@@ -39,6 +39,7 @@ impl Sink for Server {
         }
         *pending += lines;
         self.received += data.len();
+        true
     }
 
     fn sent(&mut self, _token: Token, buffer: Vec<u8>, result: io::Result<()>) {

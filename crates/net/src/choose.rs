@@ -109,8 +109,9 @@ struct Probe {
 impl Sink for Probe {
     fn accepted(&mut self, _tag: u32, _socket: OwnedFd) {}
 
-    fn received(&mut self, _token: Token, data: &[u8]) {
+    fn received(&mut self, _token: Token, data: &[u8]) -> bool {
         self.received.extend_from_slice(data);
+        true
     }
 
     fn sent(&mut self, _token: Token, buffer: Vec<u8>, result: io::Result<()>) {

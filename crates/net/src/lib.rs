@@ -126,7 +126,9 @@ pub trait Sink {
     fn accepted(&mut self, tag: u32, socket: OwnedFd);
 
     /// Bytes arrived. `data` is never empty and valid for the call only; a poll may deliver several pieces.
-    fn received(&mut self, token: Token, data: &[u8]);
+    /// Returns whether they were worked on; false if they were only kept for the connection's next turn, so that the
+    /// poll goes on to other connections at once.
+    fn received(&mut self, token: Token, data: &[u8]) -> bool;
 
     /// These will be reported next, in this order, each by [`Sink::received`]. A hint: ask for what will be needed then, so that
     /// their cache misses overlap.

@@ -33,7 +33,7 @@ use ring::Ring;
 
 /// The most bytes one send operation is given; the kernel's limit is just under 2 GiB.
 const SEND_BYTES_MAX: usize = 1 << 30;
-/// How many received bytes one poll reports before it lets their replies leave. Replies that leave in a row find a client awake
+/// How many received bytes one poll has worked on before it lets their replies leave. Replies that leave in a row find a client awake
 /// that a single one would have to wake, which costs more than several requests; what is read and written until then should
 /// stay in the processor's own caches.
 const REPORT_BYTES: usize = 64 << 10;
@@ -311,23 +311,26 @@ impl Uring {
         count.max(1)
     }
 
-    fn handle(&mut self, completion: &cqueue::Entry, sink: &mut dyn Sink) {
+    /// Handles a completion; how many received bytes the sink has worked on.
+    fn handle(&mut self, completion: &cqueue::Entry, sink: &mut dyn Sink) -> usize {
         let tag = Tag::unpack(completion.user_data());
         match tag.kind {
-            Kind::Receive => self.receive_completed(tag, completion, sink),
+            Kind::Receive => return self.receive_completed(tag, completion, sink),
             Kind::Accept => self.listeners.completed(tag, completion, sink),
             Kind::Wake => self.waker_armed = cqueue::more(completion.flags()),
             Kind::Send | Kind::Ignore => {}
         }
+        0
     }
 
-    fn receive_completed(&mut self, tag: Tag, completion: &cqueue::Entry, sink: &mut dyn Sink) {
+    fn receive_completed(&mut self, tag: Tag, completion: &cqueue::Entry, sink: &mut dyn Sink) -> usize {
+        let mut worked_bytes = 0;
         if let Some(slot) = self.slots.get_mut(tag.index as usize).filter(|slot| slot.is(tag)) {
             let result = completion.result();
             if result > 0 {
                 let data = self.buffers.received(completion);
-                if !slot.ended && !data.is_empty() {
-                    sink.received(slot.token, data);
+                if !slot.ended && !data.is_empty() && sink.received(slot.token, data) {
+                    worked_bytes = data.len();
                 }
             }
             if !cqueue::more(completion.flags()) {
@@ -344,9 +347,12 @@ impl Uring {
             }
         }
         self.buffers.release(completion);
+        worked_bytes
     }
 
-    /// Handles completions in order until they have brought [`REPORT_BYTES`]; the others stay for the next poll.
+    /// Handles completions in order until the sink has worked on [`REPORT_BYTES`]; the others stay for the next poll. Bytes
+    /// that the sink only keeps do not count: those of one connection that sends faster than it is served must not make
+    /// the others, whose completions lie behind them, wait for its slices.
     fn report(&mut self, sink: &mut dyn Sink) {
         let mut completions = std::mem::take(&mut self.completions);
         let (mut handled, mut bytes, mut announced) = (0, 0, 0);
@@ -354,9 +360,8 @@ impl Uring {
             if handled == announced {
                 announced += self.announce(&completions[handled..], sink);
             }
-            self.handle(completion, sink);
+            bytes += self.handle(completion, sink);
             handled += 1;
-            bytes += usize::try_from(completion.result()).unwrap_or(0);
             if bytes >= REPORT_BYTES {
                 break;
             }

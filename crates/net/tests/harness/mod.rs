@@ -56,7 +56,7 @@ impl Sink for Recorder {
         self.accepted.push((tag, socket));
     }
 
-    fn received(&mut self, token: Token, data: &[u8]) {
+    fn received(&mut self, token: Token, data: &[u8]) -> bool {
         assert!(!data.is_empty());
         assert!(!self.closed.iter().any(|(closed, _)| *closed == token), "data after the end");
         if let Some(announced) = self.announced.pop_front() {
@@ -65,6 +65,7 @@ impl Sink for Recorder {
         self.received.entry(token).or_default().extend_from_slice(data);
         self.total_received += data.len();
         self.echo.push((token, data.to_vec()));
+        true
     }
 
     fn soon(&mut self, arrivals: &[Arrival<'_>]) {

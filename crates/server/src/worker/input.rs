@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 
 use martlet_base::copy;
 use martlet_base::limits::{
-    BATCH_REQUESTS, SLICE_REQUESTS, UNAUTHENTICATED_ARGUMENTS_MAX, UNAUTHENTICATED_BULK_MAX_BYTES,
+    BATCH_REQUESTS, SLICE_NS, SLICE_REQUESTS, UNAUTHENTICATED_ARGUMENTS_MAX, UNAUTHENTICATED_BULK_MAX_BYTES,
 };
 use martlet_base::prefetch::Wanted;
 use martlet_net::Token;
@@ -161,12 +161,13 @@ impl Worker {
         reply.set_limit(self.hard_limit(connection));
         let mut consumed = 0;
         let mut ran = 0;
+        let slice_began = self.mark;
         loop {
             let error = self.parse_batch(connection, input, consumed, &mut batch).err();
             if batch.requests.len() > 1 {
                 self.prefetch_batch(connection.session.db, input, &mut batch);
             }
-            let done = self.run_batch(connection, &mut reply, input, &batch, &mut consumed);
+            let done = self.run_batch(connection, &mut reply, input, &batch, &mut consumed, slice_began);
             ran += batch.requests.len();
             if !done {
                 // A client that waits or closes reads no further; what was read ahead is read again.
@@ -188,7 +189,7 @@ impl Worker {
             if batch.requests.is_empty() || consumed == input.len() {
                 break;
             }
-            if ran >= SLICE_REQUESTS || reply.len() >= SLICE_OUTPUT_BYTES {
+            if ran >= SLICE_REQUESTS || self.is_slice_over(&reply, slice_began) {
                 connection.partial = Partial::default();
                 self.mark_ready(connection);
                 break;
@@ -249,7 +250,13 @@ impl Worker {
         Ok(())
     }
 
-    /// Runs a batch, or as much of it as makes a slice's output; false when the connection waits or closes before its end.
+    /// Whether a slice has produced its output or has had its time.
+    #[inline]
+    fn is_slice_over(&self, reply: &Reply, slice_began: u64) -> bool {
+        reply.len() >= SLICE_OUTPUT_BYTES || self.shared.clock.elapsed_ns(slice_began, self.mark) >= SLICE_NS
+    }
+
+    /// Runs a batch, or as much of it as a slice has room and time for; false when the connection waits or closes before its end.
     fn run_batch(
         &mut self,
         connection: &mut Connection,
@@ -257,6 +264,7 @@ impl Worker {
         input: &[u8],
         batch: &Batch,
         consumed: &mut usize,
+        slice_began: u64,
     ) -> bool {
         if batch.requests.is_empty() {
             return true;
@@ -294,7 +302,7 @@ impl Worker {
             if connection.hold.is_some() || connection.closing {
                 return false;
             }
-            if reply.len() >= SLICE_OUTPUT_BYTES {
+            if self.is_slice_over(reply, slice_began) {
                 break;
             }
         }

@@ -31,7 +31,7 @@ impl Sink for Worker {
         }
     }
 
-    fn received(&mut self, token: Token, data: &[u8]) {
+    fn received(&mut self, token: Token, data: &[u8]) -> bool {
         self.enter();
         self.stats().net_input_bytes.add(data.len() as u64);
         self.stats().reads_processed.add(1);
@@ -40,11 +40,13 @@ impl Sink for Worker {
             self.has_mail = true;
             self.read_mail();
         }
-        let Some(mut connection) = self.take(token) else { return };
+        let Some(mut connection) = self.take(token) else { return false };
+        let is_kept = connection.is_ready || connection.hold.is_some();
         if !connection.closing {
             self.feed(&mut connection, data);
         }
         self.finish(connection);
+        !is_kept
     }
 
     fn soon(&mut self, arrivals: &[Arrival<'_>]) {
