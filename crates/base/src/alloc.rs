@@ -8,15 +8,17 @@ use std::alloc::{GlobalAlloc, Layout};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 
-/// More threads than this share counters. An update that runs at the instant when the first of those threads starts may
-/// get lost; after that sharing is only contended.
-const COUNTERS: usize = 64;
+/// Counters. The threads that start first, those that serve clients among them, have one each; all that start once these
+/// are taken share the last.
+const COUNTERS: usize = 256;
+const SHARED: usize = COUNTERS - 1;
 
 #[repr(align(128))]
 struct Counter(AtomicI64);
 
 static USED: [Counter; COUNTERS] = [const { Counter(AtomicI64::new(0)) }; COUNTERS];
-static NEXT: AtomicUsize = AtomicUsize::new(0);
+/// Threads that have been given a counter.
+static THREADS: AtomicUsize = AtomicUsize::new(0);
 const UNASSIGNED: usize = usize::MAX;
 
 thread_local! {
@@ -28,23 +30,26 @@ fn add(bytes: i64) {
     let index = MINE.try_with(|mine| {
         let mut index = mine.get();
         if index == UNASSIGNED {
-            index = NEXT.fetch_add(1, Ordering::Relaxed) % COUNTERS;
+            index = THREADS.fetch_add(1, Ordering::Relaxed).min(SHARED);
             mine.set(index);
         }
         index
     });
-    let counter = &USED[index.unwrap_or(0)].0;
-    if NEXT.load(Ordering::Relaxed) <= COUNTERS {
-        // Only this thread writes this counter: no locked instruction is needed.
-        counter.store(counter.load(Ordering::Relaxed) + bytes, Ordering::Relaxed);
-    } else {
+    let index = index.unwrap_or(SHARED);
+    let counter = &USED[index].0;
+    if index == SHARED {
         counter.fetch_add(bytes, Ordering::Relaxed);
+    } else {
+        // Only this thread writes this counter: no locked instruction is needed, however many threads have started.
+        counter.store(counter.load(Ordering::Relaxed) + bytes, Ordering::Relaxed);
     }
 }
 
 /// Bytes requested from the allocator and not yet freed, over all threads.
 pub fn used_bytes() -> usize {
-    USED.iter().map(|c| c.0.load(Ordering::Relaxed)).sum::<i64>().max(0) as usize
+    let assigned = THREADS.load(Ordering::Relaxed).min(SHARED);
+    let counters = USED[..assigned].iter().chain([&USED[SHARED]]);
+    counters.map(|counter| counter.0.load(Ordering::Relaxed)).sum::<i64>().max(0) as usize
 }
 
 /// Every block of mimalloc is aligned to a word. (To 16 bytes as it comes, but see `.cargo/config.toml`.)
@@ -155,10 +160,34 @@ pub fn purge() {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::Mutex;
+
+    /// Held by whoever makes the sum of the counters move.
+    static COUNTING: Mutex<()> = Mutex::new(());
+
+    #[test]
+    #[cfg_attr(miri, ignore = "takes too long")]
+    fn the_sum_is_right_with_more_threads_than_counters() {
+        let _counting = COUNTING.lock();
+        let before = used_bytes();
+        let count = || {
+            (0..1_000).for_each(|_| add(3));
+            MINE.get()
+        };
+        let indexes: Vec<usize> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..2 * COUNTERS).map(|_| scope.spawn(count)).collect();
+            threads.into_iter().map(|thread| thread.join().expect("it counts")).collect()
+        });
+        assert_eq!(used_bytes() - before, 2 * COUNTERS * 3_000);
+        let mut own: Vec<usize> = indexes.into_iter().filter(|index| *index != SHARED).collect();
+        own.sort_unstable();
+        assert!(own.len() < COUNTERS && own.is_sorted_by(|a, b| a < b), "a counter has two writers");
+    }
 
     #[test]
     #[cfg_attr(miri, ignore = "calls the allocator, which is C")]
     fn blocks_are_aligned() {
+        let _counting = COUNTING.lock();
         for size in 1..3000 {
             for align in [1, 2, 4, 8, 16, 32, 64, 4096] {
                 let layout = Layout::from_size_align(size, align).expect("a valid layout");
