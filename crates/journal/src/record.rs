@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! one effect:       tag = database            payload = the command, as a RESP array
-//! several effects:  tag = BLOCK               payload = ( length 4 │ database 4 │ command )…
+//! several effects:  tag = BLOCK               payload = ( length 8 │ database 4 │ command )…
 //! ```
 //!
 //! Several effects of one command or transaction are one record, and become a MULTI … EXEC in the stream; several
@@ -16,7 +16,7 @@ const BLOCK: u32 = 1 << 23;
 /// Beside [`BLOCK`]: each effect stands for itself.
 const LOOSE: u32 = 1;
 /// Bytes before each effect of those that are put together.
-const HEADING: usize = 8;
+const HEADING: usize = 12;
 
 /// One effect of a record.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -59,9 +59,8 @@ impl Pending {
         let begin = self.bytes.len();
         self.bytes.extend_from_slice(&[0; HEADING]);
         write(&mut self.bytes);
-        let len = (self.bytes.len() - begin - HEADING) as u32;
-        self.bytes[begin..begin + 4].copy_from_slice(&len.to_le_bytes());
-        self.bytes[begin + 4..begin + HEADING].copy_from_slice(&(db as u32).to_le_bytes());
+        let len = self.bytes.len() - begin - HEADING;
+        self.bytes[begin..begin + HEADING].copy_from_slice(&heading(len, db as u32));
         self.count += 1;
     }
 
@@ -71,8 +70,8 @@ impl Pending {
         match self.count {
             0 => None,
             1 => {
-                let db = [self.bytes[4], self.bytes[5], self.bytes[6], self.bytes[7]];
-                Some((u32::from_le_bytes(db), &self.bytes[HEADING..]))
+                let (first, command) = self.bytes.split_first_chunk()?;
+                Some((read_heading(first).1, command))
             }
             _ if self.together => Some((BLOCK, &self.bytes)),
             _ => Some((BLOCK | LOOSE, &self.bytes)),
@@ -90,6 +89,22 @@ impl Pending {
             self.bytes.clear();
         }
     }
+}
+
+/// What stands before each effect: the length of its command in bytes, which may exceed 4 GB, and its database.
+#[inline]
+fn heading(len: usize, db: u32) -> [u8; HEADING] {
+    let mut heading = [0; HEADING];
+    heading[..8].copy_from_slice(&(len as u64).to_le_bytes());
+    heading[8..].copy_from_slice(&db.to_le_bytes());
+    heading
+}
+
+/// The length and the database that [`heading`] wrote.
+#[inline]
+fn read_heading(heading: &[u8; HEADING]) -> (usize, u32) {
+    let number = |bytes: &[u8]| bytes.iter().rev().fold(0, |sum, &byte| sum << 8 | u64::from(byte));
+    (number(&heading[..8]) as usize, number(&heading[8..]) as u32)
 }
 
 /// Appends the RESP array of these arguments.
@@ -126,11 +141,11 @@ pub fn effects(tag: u32, payload: &[u8]) -> impl Iterator<Item = Effect<'_>> {
         if !is_block {
             return single.take();
         }
-        let (heading, behind) = rest.split_at_checked(HEADING)?;
-        let number = |bytes: &[u8]| bytes.iter().rev().fold(0, |sum, &byte| sum << 8 | u32::from(byte));
-        let (command, behind) = behind.split_at_checked(number(&heading[..4]) as usize)?;
+        let (heading, behind) = rest.split_first_chunk()?;
+        let (len, db) = read_heading(heading);
+        let (command, behind) = behind.split_at_checked(len)?;
         rest = behind;
-        Some(Effect { db: number(&heading[4..]), command })
+        Some(Effect { db, command })
     })
 }
 
@@ -193,6 +208,13 @@ mod tests {
         let (tag, payload) = pending.record().unwrap();
         stream.extend(&mut out, tag, payload);
         String::from_utf8(out).unwrap().replace("\r\n", " ")
+    }
+
+    #[test]
+    fn a_heading_tells_lengths_over_4_gb() {
+        for (len, db) in [(0, 0), (1, 15), (u32::MAX as usize, u32::MAX), ((1 << 32) + 7, 3)] {
+            assert_eq!(read_heading(&heading(len, db)), (len, db));
+        }
     }
 
     #[test]
