@@ -77,17 +77,17 @@ pub fn run(options: &Options) -> Outcome {
             }
         }
     }
-    let table = table::from_readings(&text_of(&options.output)?)?;
-    println!("{table}");
+    let readings = text_of(&options.output)?;
+    println!("{}", table::from_readings(&readings, &[])?);
     // Pages show the readings that the repository keeps.
     if !options.quick && std::path::absolute(&options.output)? == in_root(READINGS) {
-        table::put_into_pages(&root(), &table)?;
+        table::put_into_pages(&root(), &readings)?;
     }
     Ok(())
 }
 
-/// Whether README shows the table of the readings there are; without readings there is nothing to show.
-pub fn table_is_current(root: &std::path::Path) -> Result<bool, Box<dyn std::error::Error>> {
-    let Ok(readings) = std::fs::read_to_string(root.join(READINGS)) else { return Ok(true) };
-    Ok(std::fs::read_to_string(root.join("README.md"))?.contains(&table::from_readings(&readings)?))
+/// The pages whose table is not the one of the readings there are; without readings there is nothing to show.
+pub fn outdated_pages(root: &std::path::Path) -> Result<Vec<&'static str>, Box<dyn std::error::Error>> {
+    let Ok(readings) = std::fs::read_to_string(root.join(READINGS)) else { return Ok(Vec::new()) };
+    table::outdated_pages(root, &readings)
 }

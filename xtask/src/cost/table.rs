@@ -7,19 +7,41 @@ use crate::run::text_of;
 use std::error::Error;
 use std::path::Path;
 
-/// Between these lines of a page the table is put.
-const BEGIN: &str = "<!-- cost table: ./x bench-cost --table -->";
-const END: &str = "<!-- end of cost table -->";
+/// A page that shows a table, between two lines of its own.
+pub struct Page {
+    /// The file, below the root.
+    pub file: &'static str,
+    begin: &'static str,
+    end: &'static str,
+    /// The rows that it shows; all if there are none.
+    rows: &'static [&'static str],
+}
 
-/// A markdown table of every row that has been measured.
-pub fn from_readings(text: &str) -> Result<String, Box<dyn Error>> {
+/// Every page with a table.
+pub const PAGES: &[Page] = &[
+    Page {
+        file: "docs/performance.md",
+        begin: "<!-- cost table: ./x bench-cost --table -->",
+        end: "<!-- end of cost table -->",
+        rows: &[],
+    },
+    Page {
+        file: "README.md",
+        begin: "<!-- headline table: ./x bench-cost --table -->",
+        end: "<!-- end of headline table -->",
+        rows: &["get-p1", "set-p16", "get-p64", "wp-zadd", "memory-20-1"],
+    },
+];
+
+/// A markdown table of every row that has been measured, or of those of `names` if there are any.
+pub fn from_readings(text: &str, names: &[&str]) -> Result<String, Box<dyn Error>> {
     let mut readings: Vec<Reading> = Vec::new();
     for line in text.lines().filter(|line| !line.is_empty()) {
         readings.push(serde_json::from_str(line)?);
     }
     let mut out = String::from("| row | request | peer | ours | peer ÷ ours (least – most) | target |\n");
     out.push_str("|---|---|---|---|---|---|\n");
-    for row in ROWS {
+    for row in ROWS.iter().filter(|row| names.is_empty() || names.contains(&row.name)) {
         if let Some(line) = line(row, &readings) {
             out.push_str(&line);
         }
@@ -98,14 +120,30 @@ fn least_of(values: &[f64]) -> Option<f64> {
     values.iter().copied().min_by(f64::total_cmp)
 }
 
-/// Replaces the table in the pages that show it.
-pub fn put_into_pages(root: &Path, table: &str) -> Result<(), Box<dyn Error>> {
-    let page = root.join("README.md");
-    let text = text_of(&page)?;
-    let (Some(begin), Some(end)) = (text.find(BEGIN), text.find(END)) else { return Ok(()) };
-    let text = format!("{}{BEGIN}\n\n{table}\n{}", &text[..begin], &text[end..]);
-    std::fs::write(page, text)?;
+/// Replaces the tables in the pages that show them.
+pub fn put_into_pages(root: &Path, readings: &str) -> Result<(), Box<dyn Error>> {
+    for page in PAGES {
+        let path = root.join(page.file);
+        let text = text_of(&path)?;
+        let (Some(begin), Some(end)) = (text.find(page.begin), text.find(page.end)) else {
+            return Err(format!("{}: no line says where its table goes", page.file).into());
+        };
+        let table = from_readings(readings, page.rows)?;
+        let text = format!("{}{}\n\n{table}\n{}", &text[..begin], page.begin, &text[end..]);
+        std::fs::write(path, text)?;
+    }
     Ok(())
+}
+
+/// The pages whose table is not the one of these readings.
+pub fn outdated_pages(root: &Path, readings: &str) -> Result<Vec<&'static str>, Box<dyn Error>> {
+    let mut outdated = Vec::new();
+    for page in PAGES {
+        if !text_of(&root.join(page.file))?.contains(&from_readings(readings, page.rows)?) {
+            outdated.push(page.file);
+        }
+    }
+    Ok(outdated)
 }
 
 #[cfg(test)]
@@ -130,8 +168,17 @@ mod tests {
             reading("get-p1", 2, "peer", 2, 8000.0),
             reading("get-p1", 2, "ours", 2, 4000.0),
         ];
-        let table = from_readings(&lines.join("\n")).unwrap();
+        let table = from_readings(&lines.join("\n"), &[]).unwrap();
         assert!(table.contains("| 8.00 µs | 4.00 µs | **2.00** (2.00 – 3.00) | ≥ 1.4 |"), "{table}");
+    }
+
+    #[test]
+    fn a_page_may_show_some_rows() {
+        let lines = ["get-p1", "get-p16"].map(|row| {
+            format!("{}\n{}", reading(row, 1, "peer", 0, 2000.0), reading(row, 1, "ours", 0, 1000.0))
+        });
+        let table = from_readings(&lines.join("\n"), &["get-p16"]).unwrap();
+        assert!(table.contains("| get-p16 |") && !table.contains("| get-p1 |"), "{table}");
     }
 
     #[test]
@@ -142,7 +189,7 @@ mod tests {
             reading("growth", 1, "peer", 1, 3.0),
             reading("growth", 1, "ours", 1, 0.0),
         ];
-        let table = from_readings(&lines.join("\n")).unwrap();
+        let table = from_readings(&lines.join("\n"), &[]).unwrap();
         assert!(table.contains("| 3.00 slow | 0.00 slow |  | ≤ 0 |"), "{table}");
     }
 }
