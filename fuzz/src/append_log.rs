@@ -1,5 +1,6 @@
-//! Files of commands and manifests of any bytes: no panic, no room for what a length only claims, the same whatever pieces the file comes
-//! in, what was read is read again, and it is replayed into a keyspace as at the start.
+//! Files of commands and manifests of any bytes: no panic, no room for what a length only claims, the same
+//! whatever pieces the file comes in, what was read is read again, and it is replayed into a keyspace as at
+//! the start.
 
 use std::cell::RefCell;
 use std::io::Read;

@@ -19,7 +19,8 @@ impl Mutator {
         (self.state % bound.max(1) as u64) as usize
     }
 
-    /// One to eight changes of `seed`: bytes flipped, removed, doubled, replaced; pieces of `other` spliced in.
+    /// One to eight changes of `seed`: bytes flipped, removed, doubled, replaced; pieces of `other` spliced
+    /// in.
     pub fn mutate(&mut self, seed: &[u8], other: &[u8]) -> Vec<u8> {
         let mut bytes = seed.to_vec();
         for _ in 0..=self.below(8) {

@@ -1,4 +1,5 @@
-//! Whole RDB files of any bytes: reading them record by record and by batches ends alike, and what is whole goes round.
+//! Whole RDB files of any bytes: reading them record by record and by batches ends alike, and what is whole
+//! goes round.
 
 use martlet_rdb::file::split::{BatchReader, Decoded, Found, Piece, Records, Splitter};
 use martlet_rdb::file::{FileError, FileWriter, Item, ReadOptions, Record, read_file};

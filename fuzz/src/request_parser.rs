@@ -22,8 +22,8 @@ pub fn check(data: &[u8]) {
     }
 }
 
-/// The requests found when the input arrives in pieces, and the error that ended them. Incomplete arguments of `apart_bytes` or more are
-/// received apart.
+/// The requests found when the input arrives in pieces, and the error that ended them. Incomplete arguments
+/// of `apart_bytes` or more are received apart.
 fn feed(input: &[u8], piece: usize, apart_bytes: usize) -> (Requests, Result<(), (usize, ProtocolError)>) {
     let (mut buffer, mut partial, mut requests) = (Vec::new(), Partial::default(), Requests::new());
     for bytes in input.chunks(piece) {

@@ -1,4 +1,5 @@
-//! The load tester's resp-benchmark side as a Python module. The interpreter's lock is free while a run goes on.
+//! The load tester's resp-benchmark side as a Python module. The interpreter's lock is free while a run goes
+//! on.
 
 use martlet_bench::cli::resp::{self, RespSettings};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};

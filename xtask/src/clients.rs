@@ -50,7 +50,8 @@ pub fn run(options: &Options) -> Outcome {
     for_each_configuration(|port| tour(port, &options.only))
 }
 
-/// Builds our server and runs `work` with the port of one that has each of the configurations; all are run, whatever fails.
+/// Builds our server and runs `work` with the port of one that has each of the configurations; all are run,
+/// whatever fails.
 pub fn for_each_configuration(mut work: impl FnMut(&str) -> Outcome) -> Outcome {
     cargo(&["build", "-p", "martlet"])?;
     let program = root().join("target/debug/martlet");

@@ -1,10 +1,12 @@
 //! `./x persistence-cost`: what saving and loading cost, ours against a peer, in one run.
 //!
-//! Four rows. `small-keys`: SAVE and the load at the start of many keys of 20 bytes with values of 1 byte, A B A B. `bgsave`: memory,
-//! latency and the slow log while a save in the background goes on under load, beside the same load without one. `big-key`: the same
-//! for one key of each type with many members, which its own readers wait for, then with a rewrite, and how long its DEL takes; `big-list`
-//! and so on are one type each. `always`: writes of 50 clients with `appendfsync always`, beside
-//! what the disk does at most if nothing but a file of groups of 50 is written, and (`always-not`) what the servers do without waiting for it. Every reading is a line of `results/persistence.jsonl`.
+//! Four rows. `small-keys`: SAVE and the load at the start of many keys of 20 bytes with values of 1 byte, A
+//! B A B. `bgsave`: memory, latency and the slow log while a save in the background goes on under load,
+//! beside the same load without one. `big-key`: the same for one key of each type with many members, which
+//! its own readers wait for, then with a rewrite, and how long its DEL takes; `big-list` and so on are one
+//! type each. `always`: writes of 50 clients with `appendfsync always`, beside what the disk does at most if
+//! nothing but a file of groups of 50 is written, and (`always-not`) what the servers do without waiting for
+//! it. Every reading is a line of `results/persistence.jsonl`.
 
 use crate::cost::measure::{machine, version};
 use crate::cost::process::{CpuTime, Measured};
@@ -24,8 +26,8 @@ type Result<T> = std::result::Result<T, Box<dyn Error>>;
 /// What is measured.
 #[derive(clap::Args)]
 pub struct Options {
-    /// Rows by name, separated by commas; all when absent: small-keys, bgsave, big-key (or big-string, big-list, big-set, big-hash,
-    /// big-timed, big-zset), always.
+    /// Rows by name, separated by commas; all when absent: small-keys, bgsave, big-key (or big-string,
+    /// big-list, big-set, big-hash, big-timed, big-zset), always.
     #[arg(long, default_value = "small-keys,bgsave,big-key,always")]
     rows: String,
     /// Readings of each server in `small-keys`, `bgsave` and `always`.
@@ -268,8 +270,8 @@ fn latencies(report: &str) -> Result<(f64, f64)> {
     Ok((high, max))
 }
 
-/// All but one in `fold` requests of a report were answered within the first figure, all within the second, in milliseconds; and how many
-/// there were.
+/// All but one in `fold` requests of a report were answered within the first figure, all within the second,
+/// in milliseconds; and how many there were.
 fn quantile(report: &str, fold: u64) -> Result<(f64, f64, u64)> {
     let report: serde_json::Value = serde_json::from_str(report)?;
     let mut counts: Vec<(u64, u64)> = Vec::new();
@@ -356,7 +358,8 @@ fn bgsave(setup: &Setup<'_>) -> Result<()> {
     Ok(())
 }
 
-/// A big key's type, and what fills it, asks for its length and changes it, each with the key `big` and `#` members.
+/// A big key's type, and what fills it, asks for its length and changes it, each with the key `big` and `#`
+/// members.
 struct Big {
     name: &'static str,
     fills: &'static str,

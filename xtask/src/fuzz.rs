@@ -1,7 +1,8 @@
 //! `./x fuzz`: the targets of `fuzz/` under libFuzzer, guided by coverage.
 //!
-//! The flags are those that cargo-fuzz gives. Coverage instrumentation works on the stable toolchain too; with a nightly
-//! one the address sanitizer joins in. Where the instrumented build fails, the seeds and mutations of them still run.
+//! The flags are those that cargo-fuzz gives. Coverage instrumentation works on the stable toolchain too;
+//! with a nightly one the address sanitizer joins in. Where the instrumented build fails, the seeds and
+//! mutations of them still run.
 
 use crate::run::{Outcome, is_installed, root, step};
 use std::process::Command;
@@ -16,7 +17,8 @@ const TARGETS: &[&str] =
     &["append_log", "request_parser", "reply_decoder", "rdb_file", "rdb_payload", "commands"];
 /// Longest input, in bytes.
 const MAX_LEN: usize = 4096;
-/// Most that one allocation may ask for, in MB: an input is small, so who asks for more believes what it announces.
+/// Most that one allocation may ask for, in MB: an input is small, so who asks for more believes what it
+/// announces.
 const ALLOCATION_MB: usize = 256;
 
 /// What to fuzz, and how long.

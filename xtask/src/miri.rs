@@ -1,6 +1,8 @@
-//! `./x miri`: the tests of the crates with unsafe code under Miri, which finds undefined behaviour that no test notices.
+//! `./x miri`: the tests of the crates with unsafe code under Miri, which finds undefined behaviour that no
+//! test notices.
 //!
-//! Tests are some thousand times slower there: those with many steps take few of them under `cfg(miri)`, those that need many, or call C, are ignored.
+//! Tests are some thousand times slower there: those with many steps take few of them under `cfg(miri)`,
+//! those that need many, or call C, are ignored.
 
 use crate::run::{Outcome, root, step};
 use std::process::Command;
@@ -12,7 +14,8 @@ struct Tested {
     flags: &'static str,
 }
 
-/// The crates whose unsafe code works on memory of their own, and calls nothing that Miri does not know. Clocks, files and randomness are the machine's.
+/// The crates whose unsafe code works on memory of their own, and calls nothing that Miri does not know.
+/// Clocks, files and randomness are the machine's.
 const CRATES: &[Tested] = &[
     Tested { package: "martlet-base", targets: &["--lib"], flags: "-Zmiri-disable-isolation" },
     Tested { package: "martlet-types", targets: &["--lib"], flags: "-Zmiri-disable-isolation" },

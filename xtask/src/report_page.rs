@@ -1,6 +1,7 @@
-//! `./x bench-report`: the load tester's HTML report in headless Chromium, offline. Reports are made against a server of our
-//! own (a mix of commands, a sweep, a comparison, a search, a merged one) and opened; a page passes when its script has run to its end, the console has
-//! seen nothing, and every plot holds a line for each of its series, with the points of the JSON beside it.
+//! `./x bench-report`: the load tester's HTML report in headless Chromium, offline. Reports are made against
+//! a server of our own (a mix of commands, a sweep, a comparison, a search, a merged one) and opened; a page
+//! passes when its script has run to its end, the console has seen nothing, and every plot holds a line for
+//! each of its series, with the points of the JSON beside it.
 
 use crate::run::{Outcome, built, in_root};
 use martlet_testkit::server::Server;

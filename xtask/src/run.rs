@@ -14,7 +14,8 @@ pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().map(Path::to_path_buf).unwrap_or_default()
 }
 
-/// Where a path of the repository is, wherever `x` was started: what options default to. One that is given stands for itself.
+/// Where a path of the repository is, wherever `x` was started: what options default to. One that is given
+/// stands for itself.
 pub fn in_root(path: &str) -> PathBuf {
     root().join(path)
 }

@@ -9,7 +9,8 @@ const MOST_LINES: usize = 900;
 /// Lines above an `unsafe` block in which its SAFETY line may stand.
 const SAFETY_REACH_LINES: usize = 6;
 
-/// Which crate may depend on which, by the names of the folders below `crates/`. Edges not listed are not allowed.
+/// Which crate may depend on which, by the names of the folders below `crates/`. Edges not listed are not
+/// allowed.
 const EDGES: &[(&str, &[&str])] = &[
     ("base", &[]),
     ("protocol", &["base"]),

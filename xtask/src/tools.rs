@@ -1,6 +1,7 @@
-//! `./x tools`: Redis' own tools and resp-benchmark against a server: every mode of redis-cli and redis-benchmark that needs
-//! neither scripts, replication nor a cluster, and the white paper's command lines. A check passes when the tool ends well and
-//! says what it says against Redis. Everything on the server is flushed.
+//! `./x tools`: Redis' own tools and resp-benchmark against a server: every mode of redis-cli and
+//! redis-benchmark that needs neither scripts, replication nor a cluster, and the white paper's command
+//! lines. A check passes when the tool ends well and says what it says against Redis. Everything on the
+//! server is flushed.
 
 use crate::clients::for_each_configuration;
 use crate::run::{Outcome, is_installed, root, step};
@@ -277,8 +278,8 @@ fn run_check(check: &Check, port: &str) -> std::io::Result<Output> {
     child.wait_with_output()
 }
 
-/// Runs a tool that goes on: for the check's seconds, and on until it has said what it must, a minute at most. What does not end soon
-/// after the interrupt is killed.
+/// Runs a tool that goes on: for the check's seconds, and on until it has said what it must, a minute at
+/// most. What does not end soon after the interrupt is killed.
 fn watch(command: &mut Command, check: &Check) -> std::io::Result<Output> {
     let (most, end, step) = (Duration::from_secs(60), Duration::from_secs(2), Duration::from_millis(20));
     let path = root().join("target/watched.txt");

@@ -1,15 +1,16 @@
-//! `./x valkey`: the Tcl suite of a Valkey or Redis source tree against a running server, file by file, in its external
-//! mode; with `--peer-port` against the real server too, so that only what that itself passes counts against us. With
-//! `--native` the suite starts and configures servers itself, which tests marked `external:skip` need.
-//! The tree, built, is the caller's (`--suite-dir` or `MARTLET_VALKEY_DIR`): nothing is fetched.
+//! `./x valkey`: the Tcl suite of a Valkey or Redis source tree against a running server, file by file, in
+//! its external mode; with `--peer-port` against the real server too, so that only what that itself passes
+//! counts against us. With `--native` the suite starts and configures servers itself, which tests marked
+//! `external:skip` need. The tree, built, is the caller's (`--suite-dir` or `MARTLET_VALKEY_DIR`): nothing is
+//! fetched.
 
 use crate::run::{Outcome, root, step};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The files that are run, where the tree has them, unless others are named; those about what the server does not have yet
-/// are not among them. In Redis' tree `valkey` is `redis` in their names.
+/// The files that are run, where the tree has them, unless others are named; those about what the server does
+/// not have yet are not among them. In Redis' tree `valkey` is `redis` in their names.
 const UNITS: &[&str] = &[
     "unit/type/string",
     "unit/type/incr",
@@ -87,7 +88,8 @@ pub struct Options {
     /// The server's port; everything on it is flushed. With `--native`, the first of 100 ports for servers.
     #[arg(long)]
     port: u16,
-    /// Let the suite start servers of this binary, on ports from `--port` on; with `--peer-port`, the tree's from there on.
+    /// Let the suite start servers of this binary, on ports from `--port` on; with `--peer-port`, the tree's
+    /// from there on.
     #[arg(long, value_name = "BINARY")]
     native: Option<PathBuf>,
     /// The port of a real server of the tree's version, for comparison.
@@ -151,7 +153,8 @@ fn brand_of(tree: &Path) -> &'static str {
     if tree.join("redis.conf").exists() { "redis" } else { "valkey" }
 }
 
-/// The list of tests that are left out, in the suite's own format: those of both brands and those of this one.
+/// The list of tests that are left out, in the suite's own format: those of both brands and those of this
+/// one.
 fn skip_file(brand: &str) -> std::result::Result<PathBuf, std::io::Error> {
     let mut names = String::new();
     for list in ["skip.txt".to_string(), format!("skip-{brand}.txt")] {
@@ -166,8 +169,8 @@ fn skip_file(brand: &str) -> std::result::Result<PathBuf, std::io::Error> {
     Ok(path)
 }
 
-/// A copy of the tree's tests whose harness does not fail on a server without FUNCTION and SCRIPT, which it flushes before
-/// each file, and which starts `server` where there is one.
+/// A copy of the tree's tests whose harness does not fail on a server without FUNCTION and SCRIPT, which it
+/// flushes before each file, and which starts `server` where there is one.
 fn suite_for(
     options: &Options,
     server: Option<&Path>,

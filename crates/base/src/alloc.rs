@@ -1,15 +1,16 @@
-//! The counting allocator: mimalloc with exact accounting of requested bytes, so that `used_memory` costs no lock.
+//! The counting allocator: mimalloc with exact accounting of requested bytes, so that `used_memory` costs no
+//! lock.
 //!
-//! Each thread adds to a counter of its own; [`used_bytes`] sums them. A block may be freed by another thread than
-//! the one that allocated it, so single counters may be negative; the sum is right.
+//! Each thread adds to a counter of its own; [`used_bytes`] sums them. A block may be freed by another thread
+//! than the one that allocated it, so single counters may be negative; the sum is right.
 
 use libmimalloc_sys as ffi;
 use std::alloc::{GlobalAlloc, Layout};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 
-/// Counters. The threads that start first, those that serve clients among them, have one each; all that start once these
-/// are taken share the last.
+/// Counters. The threads that start first, those that serve clients among them, have one each; all that start
+/// once these are taken share the last.
 const COUNTERS: usize = 256;
 const SHARED: usize = COUNTERS - 1;
 
@@ -40,7 +41,8 @@ fn add(bytes: i64) {
     if index == SHARED {
         counter.fetch_add(bytes, Ordering::Relaxed);
     } else {
-        // Only this thread writes this counter: no locked instruction is needed, however many threads have started.
+        // Only this thread writes this counter: no locked instruction is needed, however many threads have
+        // started.
         counter.store(counter.load(Ordering::Relaxed) + bytes, Ordering::Relaxed);
     }
 }
@@ -62,8 +64,8 @@ fn is_natural(layout: Layout) -> bool {
     layout.align() <= NATURAL_ALIGN && layout.align() <= layout.size()
 }
 
-/// Whether a plain request may give the alignment: mimalloc begins its pages at 128 bytes past a large boundary, so blocks that
-/// are whole cache lines mostly lie on them.
+/// Whether a plain request may give the alignment: mimalloc begins its pages at 128 bytes past a large
+/// boundary, so blocks that are whole cache lines mostly lie on them.
 #[inline(always)]
 fn may_be_natural(layout: Layout) -> bool {
     layout.align() <= 128 && layout.size().is_multiple_of(layout.align())
@@ -76,7 +78,8 @@ unsafe fn aligned_block(
     plain: unsafe extern "C" fn(usize) -> *mut std::ffi::c_void,
     aligned: unsafe extern "C" fn(usize, usize) -> *mut std::ffi::c_void,
 ) -> *mut u8 {
-    // SAFETY: the caller keeps GlobalAlloc's contract; a block that is not aligned goes back before anyone sees it.
+    // SAFETY: the caller keeps GlobalAlloc's contract; a block that is not aligned goes back before anyone
+    // sees it.
     unsafe {
         if may_be_natural(layout) {
             let block = plain(layout.size());
@@ -141,8 +144,8 @@ unsafe impl GlobalAlloc for Accounting {
     }
 }
 
-/// Gives back to the system what was freed some time ago (mimalloc's `purge_delay`); to be called now and then, since the
-/// allocator only looks when it is used.
+/// Gives back to the system what was freed some time ago (mimalloc's `purge_delay`); to be called now and
+/// then, since the allocator only looks when it is used.
 pub fn purge_old() {
     // SAFETY: as in `purge`. Miri cannot call it, and needs no memory given back.
     #[cfg(not(miri))]

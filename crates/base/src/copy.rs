@@ -1,10 +1,11 @@
 //! Copies of bytes that may be long.
 //!
-//! glibc's memcpy copies what is longer than 2,112 bytes with `rep movsb` where the processor calls it fast. On Zen 3 and Zen 4 that
-//! takes 15 times as long when the destination begins a few bytes behind the source, modulo 4,096: just as a reply begins a few bytes behind
-//! the value that it tells, since long blocks of memory begin at pages. (glibc bug 30994. Measured on an EPYC of Zen 4, glibc 2.36: 2.5 to 3.3 GB/s
-//! instead of 35 for distances of 1 to 15 bytes, up to 1 MB.) There the bytes are copied in pieces, for which memcpy uses vectors; beyond,
-//! `rep movsb` is the faster of the two, since it need not read what it overwrites.
+//! glibc's memcpy copies what is longer than 2,112 bytes with `rep movsb` where the processor calls it fast.
+//! On Zen 3 and Zen 4 that takes 15 times as long when the destination begins a few bytes behind the source,
+//! modulo 4,096: just as a reply begins a few bytes behind the value that it tells, since long blocks of
+//! memory begin at pages. (glibc bug 30994. Measured on an EPYC of Zen 4, glibc 2.36: 2.5 to 3.3 GB/s instead
+//! of 35 for distances of 1 to 15 bytes, up to 1 MB.) There the bytes are copied in pieces, for which memcpy
+//! uses vectors; beyond, `rep movsb` is the faster of the two, since it need not read what it overwrites.
 
 /// The longest piece that memcpy copies by vectors.
 const PIECE_BYTES: usize = 2048;
@@ -59,7 +60,8 @@ pub fn extend(out: &mut Vec<u8>, bytes: &[u8]) {
 #[inline(never)]
 fn extend_long(out: &mut Vec<u8>, bytes: &[u8]) {
     out.reserve(bytes.len());
-    // SAFETY: there is room for the bytes behind those that `out` has, and they are written before they count.
+    // SAFETY: there is room for the bytes behind those that `out` has, and they are written before they
+    // count.
     unsafe {
         copy_long(bytes.as_ptr(), out.as_mut_ptr().add(out.len()), bytes.len());
         out.set_len(out.len() + bytes.len());
@@ -69,7 +71,8 @@ fn extend_long(out: &mut Vec<u8>, bytes: &[u8]) {
 /// What short pieces are copied by.
 const BLOCK_BYTES: usize = 32;
 
-/// Appends the first `len` bytes of `from`: without a call if they are few and enough others follow them there.
+/// Appends the first `len` bytes of `from`: without a call if they are few and enough others follow them
+/// there.
 #[inline(always)]
 pub fn extend_prefix(out: &mut Vec<u8>, from: &[u8], len: usize) {
     match from.first_chunk::<BLOCK_BYTES>() {
@@ -123,7 +126,8 @@ mod tests {
             extend(&mut out, &bytes);
             assert!(out.strip_prefix(b"before") == Some(&bytes), "{len}");
             for shift in [0, 1, 10, 63, 64, 4000] {
-                // Source and destination in blocks of their own, each from a page's begin: the shift is their distance.
+                // Source and destination in blocks of their own, each from a page's begin: the shift is their
+                // distance.
                 let page = |block: &[u8]| block.as_ptr().addr().wrapping_neg() % PAGE_BYTES;
                 let (mut source, mut place) = (vec![0; len + PAGE_BYTES], vec![7; len + 3 * PAGE_BYTES]);
                 let (from, to) = (page(&source), page(&place) + PAGE_BYTES + shift);

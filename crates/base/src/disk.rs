@@ -1,8 +1,9 @@
-//! Changes of files, behind a trait: what saves and logs go through this, so that tests can have a disk that fails.
+//! Changes of files, behind a trait: what saves and logs go through this, so that tests can have a disk that
+//! fails.
 //!
-//! What always holds: nothing is promised of bytes before [`DiskFile::sync_data`] has said yes to them, nor of a name that was
-//! given, taken or removed before [`Disk::sync_directory`] has said yes to its directory. Reading needs no such interface: files
-//! are read with `std::fs`.
+//! What always holds: nothing is promised of bytes before [`DiskFile::sync_data`] has said yes to them, nor
+//! of a name that was given, taken or removed before [`Disk::sync_directory`] has said yes to its directory.
+//! Reading needs no such interface: files are read with `std::fs`.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -14,7 +15,8 @@ pub mod faults;
 
 /// Where files are changed. Methods return what the operating system says.
 pub trait Disk: Send + Sync {
-    /// A new file, or the emptied old one; what is written goes to its end, also after it was cut off. Where the file system knows locks, it is locked until it is closed.
+    /// A new file, or the emptied old one; what is written goes to its end, also after it was cut off. Where
+    /// the file system knows locks, it is locked until it is closed.
     ///
     /// # Errors
     /// When it cannot be created.
@@ -65,8 +67,8 @@ pub trait DiskFile: Write + Send {
     /// When it cannot.
     fn set_len(&mut self, len: u64) -> io::Result<()>;
 
-    /// Has the disk set aside `bytes` from the offset `from` on, for writes to come; the length stays. What is left of them goes with
-    /// [`DiskFile::set_len`].
+    /// Has the disk set aside `bytes` from the offset `from` on, for writes to come; the length stays. What
+    /// is left of them goes with [`DiskFile::set_len`].
     ///
     /// # Errors
     /// When the disk has no room, or the file system does not know the like; nothing depends on it.

@@ -1,7 +1,7 @@
 //! Redis' glob patterns: `*`, `?`, `[a-z]`, `[^…]` and backslash escapes (as documented for KEYS).
 
-/// Stars that a pattern may have before its last element; at one more nothing matches (Redis: the nesting limit of
-/// `stringmatchlen`).
+/// Stars that a pattern may have before its last element; at one more nothing matches (Redis: the nesting
+/// limit of `stringmatchlen`).
 const STARS_MAX: usize = 1000;
 
 /// Whether `text` matches `pattern`. With `nocase`, ASCII letters match in either case.
@@ -55,7 +55,8 @@ fn match_one(pattern: &[u8], p: usize, byte: u8, nocase: bool) -> Option<usize> 
     }
 }
 
-/// Matches one byte against the class whose content begins at `p`; a class never closed ends with the pattern.
+/// Matches one byte against the class whose content begins at `p`; a class never closed ends with the
+/// pattern.
 fn match_class(pattern: &[u8], mut p: usize, byte: u8, nocase: bool) -> Option<usize> {
     let fold = |b: u8| if nocase { b.to_ascii_lowercase() } else { b };
     let negated = pattern.get(p) == Some(&b'^');

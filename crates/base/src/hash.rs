@@ -35,12 +35,13 @@ pub fn hash_bytes(bytes: &[u8]) -> u64 {
     }
 }
 
-/// Maps even hashes to uneven ones, keeping their order: x + x (1 - x) / 3 of a fraction x, close to log2(1 + x).
+/// Maps even hashes to uneven ones, keeping their order: x + x (1 - x) / 3 of a fraction x, close to log2(1 +
+/// x).
 ///
-/// Where a hash's upper bits choose a block that grows, splits and frees what it had, the prefixes at the upper end get twice
-/// the entries of those at the lower end. Were all alike, all blocks would fill, grow and split at about the same time,
-/// and what they leave behind would lie idle until the table has doubled; so, blocks of every size exist at any time,
-/// and what one leaves another takes.
+/// Where a hash's upper bits choose a block that grows, splits and frees what it had, the prefixes at the
+/// upper end get twice the entries of those at the lower end. Were all alike, all blocks would fill, grow and
+/// split at about the same time, and what they leave behind would lie idle until the table has doubled; so,
+/// blocks of every size exist at any time, and what one leaves another takes.
 #[inline(always)]
 pub fn spread(hash: u64) -> u64 {
     let high = |a: u64, b: u64| ((u128::from(a) * u128::from(b)) >> 64) as u64;

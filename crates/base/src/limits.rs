@@ -6,9 +6,11 @@ pub const SHARD_COUNT: usize = 1024;
 pub const SHARD_BITS: u32 = SHARD_COUNT.trailing_zeros();
 /// Longest string value or key, as Redis' `proto-max-bulk-len` default.
 pub const STRING_MAX_BYTES: usize = 512 * 1024 * 1024;
-/// A string up to this length lives in its entry's allocation; a longer one has its own, shared by reference count.
+/// A string up to this length lives in its entry's allocation; a longer one has its own, shared by reference
+/// count.
 pub const STRING_INLINE_MAX_BYTES: usize = 1024;
-/// An argument of this length that arrives in parts is received into a buffer of its own, which becomes the value that it is stored as.
+/// An argument of this length that arrives in parts is received into a buffer of its own, which becomes the
+/// value that it is stored as.
 pub const LONG_ARGUMENT_MIN_BYTES: usize = 128 * 1024;
 /// Longest string for which OBJECT ENCODING answers `embstr` (Redis: `OBJ_ENCODING_EMBSTR_SIZE_LIMIT`).
 pub const EMBSTR_MAX_BYTES: usize = 44;
@@ -20,8 +22,8 @@ pub const UNAUTHENTICATED_ARGUMENTS_MAX: i64 = 10;
 pub const UNAUTHENTICATED_BULK_MAX_BYTES: i64 = 16 * 1024;
 /// Requests of one connection run in one slice before others get their turn.
 pub const SLICE_REQUESTS: usize = 1024;
-/// A slice also ends once its requests have run for so long, in nanoseconds: others' replies wait for the slice of each
-/// connection that sends without end, whatever its commands cost.
+/// A slice also ends once its requests have run for so long, in nanoseconds: others' replies wait for the
+/// slice of each connection that sends without end, whatever its commands cost.
 pub const SLICE_NS: u64 = 500_000;
 /// Requests parsed ahead so that their keys' cache misses overlap.
 pub const BATCH_REQUESTS: usize = 32;

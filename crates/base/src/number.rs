@@ -150,8 +150,8 @@ fn parse_f64_any(text: &[u8]) -> Option<f64> {
     convert(scan::scan(text)?).ok()
 }
 
-/// As [`parse_f64`], but a number too large is infinite, and one too small is zero: how Redis reads the bounds of
-/// ranges of scores.
+/// As [`parse_f64`], but a number too large is infinite, and one too small is zero: how Redis reads the
+/// bounds of ranges of scores.
 pub fn parse_f64_saturating(text: &[u8]) -> Option<f64> {
     Some(convert(scan::scan(text)?).unwrap_or_else(|beyond| beyond))
 }
@@ -194,8 +194,8 @@ fn double_from_bits(bits: u128, exponent: i64, inexact: bool) -> Option<f64> {
 /// with the fewest digits that read back as the same number, in scientific notation only where it is
 /// far shorter; `inf`, `-inf`, `nan`, and `-0` keeps its sign.
 ///
-/// Redis finds its digits with Grisu2, which in about one of a thousand random doubles is one digit longer than needed;
-/// here they are always the shortest. Both texts read back as the same double.
+/// Redis finds its digits with Grisu2, which in about one of a thousand random doubles is one digit longer
+/// than needed; here they are always the shortest. Both texts read back as the same double.
 #[inline]
 pub fn format_f64(value: f64, buffer: &mut NumberBuffer) -> &[u8] {
     const INTEGER_LIMIT: f64 = (i64::MAX / 2) as f64;
@@ -208,8 +208,8 @@ pub fn format_f64(value: f64, buffer: &mut NumberBuffer) -> &[u8] {
     format_f64_fraction(value, buffer)
 }
 
-/// Writes a double with seventeen significant digits, trailing zeros removed, as C's `%.17g` and as Redis does in
-/// ZSCAN for large sorted sets.
+/// Writes a double with seventeen significant digits, trailing zeros removed, as C's `%.17g` and as Redis
+/// does in ZSCAN for large sorted sets.
 pub fn format_f64_seventeen(value: f64, buffer: &mut NumberBuffer) -> &[u8] {
     if !value.is_finite() || value == 0.0 {
         return format_f64(value, buffer);
@@ -234,8 +234,8 @@ pub fn format_f64_seventeen(value: f64, buffer: &mut NumberBuffer) -> &[u8] {
     buffer.text.get(..length).unwrap_or(&[])
 }
 
-/// Writes a double with the fewest digits that read back as the same number, large integers in scientific notation too,
-/// as Redis' `fpconv_dtoa` does.
+/// Writes a double with the fewest digits that read back as the same number, large integers in scientific
+/// notation too, as Redis' `fpconv_dtoa` does.
 pub fn format_f64_shortest(value: f64, buffer: &mut NumberBuffer) -> &[u8] {
     if value == 0.0 && value.is_sign_positive() {
         return b"0";
@@ -268,8 +268,9 @@ fn format_f64_fraction(value: f64, buffer: &mut NumberBuffer) -> &[u8] {
     buffer.text.get(..length).unwrap_or(&[])
 }
 
-/// Writes a double that is a whole number of millionths, of up to fifteen digits, but not whole; how many bytes. Of all decimals
-/// with as many digits no two are the nearest to one double, so the one found is the shortest.
+/// Writes a double that is a whole number of millionths, of up to fifteen digits, but not whole; how many
+/// bytes. Of all decimals with as many digits no two are the nearest to one double, so the one found is the
+/// shortest.
 fn format_short_decimal(value: f64, text: &mut [u8; F64_TEXT_MAX_BYTES]) -> Option<usize> {
     const SCALE: f64 = 1e6;
     const DIGITS: usize = 6;

@@ -33,7 +33,8 @@ pub enum Name {
     Index(i64),
 }
 
-/// One of the looks ahead for a name: it reads what those before it asked for, and notes what the next one or the command will read.
+/// One of the looks ahead for a name: it reads what those before it asked for, and notes what the next one or
+/// the command will read.
 #[derive(Clone, Copy, Debug)]
 pub struct Look {
     /// What is looked for.
@@ -55,9 +56,10 @@ pub enum Sight {
 
 /// Addresses, to be asked for together.
 ///
-/// A processor without an address' translation at hand looks for that before it is done with a prefetch, several at a time if it may; but a locked instruction waits for all before it,
-/// and lets nothing after it begin. So what is found under locks is noted here, and asked for when there is none between: measured, that is
-/// a third of what HGET costs where the data is spread over many pages.
+/// A processor without an address' translation at hand looks for that before it is done with a prefetch,
+/// several at a time if it may; but a locked instruction waits for all before it, and lets nothing after it
+/// begin. So what is found under locks is noted here, and asked for when there is none between: measured,
+/// that is a third of what HGET costs where the data is spread over many pages.
 #[derive(Debug, Default)]
 pub struct Wanted(Vec<usize>);
 

@@ -1,8 +1,9 @@
 //! The only lock of the data path: a one-word lock whose release is a plain store.
 //!
-//! A waiter spins briefly, then sleeps in short steps, so that more threads than cores make progress. It never yields: that lets
-//! whoever else runs on its core use up a time slice, which need not be the holder, and costs the waiter its own turn. Shards are held for microseconds, hence no queue of waiters: an uncontended
-//! acquire and release costs one locked instruction in all, half of what a parking lock needs.
+//! A waiter spins briefly, then sleeps in short steps, so that more threads than cores make progress. It
+//! never yields: that lets whoever else runs on its core use up a time slice, which need not be the holder,
+//! and costs the waiter its own turn. Shards are held for microseconds, hence no queue of waiters: an
+//! uncontended acquire and release costs one locked instruction in all, half of what a parking lock needs.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -62,8 +63,8 @@ impl RawLock {
 
 /// Count of the references to a block that is copied when written while shared.
 ///
-/// Only the holder of a block's single reference may write it; whoever sees one reference, and holds it, knows that
-/// nobody else can take another.
+/// Only the holder of a block's single reference may write it; whoever sees one reference, and holds it,
+/// knows that nobody else can take another.
 #[repr(transparent)]
 #[derive(Debug)]
 pub struct RefCount(AtomicU32);

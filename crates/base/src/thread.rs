@@ -1,11 +1,12 @@
 //! What a thread asks of the kernel for itself.
 
-/// Marks the calling thread as one that has time: waking it does not interrupt whoever runs on its core, though it gets its fair
-/// share (`SCHED_BATCH`). For threads that work for those which serve clients, on what may be the same core. Where the
-/// kernel refuses, the thread stays as it is.
+/// Marks the calling thread as one that has time: waking it does not interrupt whoever runs on its core,
+/// though it gets its fair share (`SCHED_BATCH`). For threads that work for those which serve clients, on
+/// what may be the same core. Where the kernel refuses, the thread stays as it is.
 pub fn give_way() {
     #[cfg(all(target_os = "linux", not(miri)))]
-    // SAFETY: an all-zero `sched_param` is valid (some libraries give it more fields), and it is read during the call only.
+    // SAFETY: an all-zero `sched_param` is valid (some libraries give it more fields), and it is read during
+    // the call only.
     unsafe {
         let parameters: libc::sched_param = std::mem::zeroed();
         libc::sched_setscheduler(0, libc::SCHED_BATCH, &raw const parameters);
@@ -21,7 +22,8 @@ pub fn be_woken_on_time() {
     }
 }
 
-/// The processor time of the calling thread so far, in nanoseconds: what passes while others run on its core does not count. A system call.
+/// The processor time of the calling thread so far, in nanoseconds: what passes while others run on its core
+/// does not count. A system call.
 pub fn cpu_ns() -> u64 {
     if cfg!(miri) {
         return 0;

@@ -1,8 +1,8 @@
-//! Tests the tool itself: against a responder of known delays its percentiles must be right, and a known stall must
-//! appear at its true size in open loop.
-//! What is right is not what the responder was told to do, since a machine may wake it late, but what it really did: it keeps
-//! when the kernel had each request and when the reply left. What lies outside of it, the way there and back, is
-//! measured by a plain blocking client that shares no code with the engine.
+//! Tests the tool itself: against a responder of known delays its percentiles must be right, and a known
+//! stall must appear at its true size in open loop. What is right is not what the responder was told to do,
+//! since a machine may wake it late, but what it really did: it keeps when the kernel had each request and
+//! when the reply left. What lies outside of it, the way there and back, is measured by a plain blocking
+//! client that shares no code with the engine.
 
 use crate::engine::{self, RunResult, Silent};
 use crate::latency::Latencies;
@@ -24,7 +24,8 @@ const STALL_RATE: f64 = 2000.0;
 const DELAYS_RATE: f64 = 300.0;
 const DELAYS_REQUESTS: u64 = 2000;
 const OPEN_CONNECTIONS: usize = 10;
-/// Delay of the replies by which the path is measured, and its rate as a share of the run's: the two drift past each other.
+/// Delay of the replies by which the path is measured, and its rate as a share of the run's: the two drift
+/// past each other.
 const PATH_DELAY: Duration = Duration::from_millis(1);
 const PATH_RATE_SHARE: f64 = 0.97;
 const LOW_MS: f64 = 1.0;
@@ -78,8 +79,8 @@ impl Responder {
         self.served().iter().map(|served| served.replied.saturating_duration_since(served.arrived)).collect()
     }
 
-    /// What its replies took from the instants at which the requests were due. Requests leave in the order in which they are
-    /// due, so the k-th that arrives is the k-th that was due.
+    /// What its replies took from the instants at which the requests were due. Requests leave in the order in
+    /// which they are due, so the k-th that arrives is the k-th that was due.
     fn since_due(&self, result: &RunResult, rate: f64) -> Vec<Duration> {
         let Some(began) = result.began else { return Vec::new() };
         let due = |number: usize| began + Duration::from_secs_f64(number as f64 / rate);
@@ -151,7 +152,8 @@ pub fn main(arguments: &[String]) -> i32 {
     }
 }
 
-/// How late a thread is woken that sleeps for a millisecond: the machine's own error, which no tool can be without.
+/// How late a thread is woken that sleeps for a millisecond: the machine's own error, which no tool can be
+/// without.
 fn wake_up_lag() -> Latencies {
     let mut lag = Latencies::new();
     for _ in 0..300 {
@@ -162,15 +164,16 @@ fn wake_up_lag() -> Latencies {
     lag
 }
 
-/// What lies between a client and the responder, as a plain blocking client sees it: a sample of the ways there and back.
+/// What lies between a client and the responder, as a plain blocking client sees it: a sample of the ways
+/// there and back.
 struct Path {
     there: Vec<Duration>,
     back: Vec<Duration>,
 }
 
 impl Path {
-    /// Takes the sample over as many connections in turn as the run has, one request after the other or at `rate`: what has not run
-    /// for longer takes longer to wake.
+    /// Takes the sample over as many connections in turn as the run has, one request after the other or at
+    /// `rate`: what has not run for longer takes longer to wake.
     fn measure(
         connections: usize,
         rate: Option<f64>,
@@ -211,7 +214,8 @@ impl Path {
         Ok(Path { there, back })
     }
 
-    /// What a client must see where the responder took `times`: each of them and a way back of the sample, and with `both` a way there.
+    /// What a client must see where the responder took `times`: each of them and a way back of the sample,
+    /// and with `both` a way there.
     fn seen_from(&self, times: &[Duration], both: bool) -> Latencies {
         let mut latencies = Latencies::new();
         let ways = self.there.iter().zip(&self.back).cycle();
@@ -285,8 +289,9 @@ fn checks() -> Result<Vec<Check>, String> {
     let truth = path.seen_from(&responder.since_due(&result, DELAYS_RATE), false);
     compare("open loop, delays 1 and 5 ms,", &result, &truth, &expected);
 
-    // A stall of 200 ms in 4 s at 2,000/s: 400 of 8,000 requests were due in it and waited 200 ms … 0, so that the
-    // 97.5th percentile is about its middle; how fast the rest drains is in the responder's own account.
+    // A stall of 200 ms in 4 s at 2,000/s: 400 of 8,000 requests were due in it and waited 200 ms … 0, so
+    // that the 97.5th percentile is about its middle; how fast the rest drains is in the responder's own
+    // account.
     let responder = Responder::start(Vec::new(), Some((Duration::from_secs(1), STALL)))?;
     let mut stalled = responder.plan();
     stalled.pacing = Pacing::Open { rate: STALL_RATE, poisson: false };

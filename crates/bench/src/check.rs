@@ -20,8 +20,8 @@ const KEYS_PER_CONNECTION: usize = 200;
 /// Connections of a verification, each with a thread of its own.
 const MAX_VERIFY_CONNECTIONS: usize = 256;
 
-/// Whether the sum is right; `None` where that cannot be told: a run that broke off leaves increments under way, which the server
-/// may have done.
+/// Whether the sum is right; `None` where that cannot be told: a run that broke off leaves increments under
+/// way, which the server may have done.
 fn sum_verdict(check: &Check, is_cut: bool) -> Option<bool> {
     let is_more = i64::try_from(check.expected).is_ok_and(|answered| check.found > answered);
     if is_cut && is_more { None } else { Some(check.is_right()) }

@@ -8,8 +8,8 @@ pub(crate) mod target;
 
 use std::ffi::OsString;
 
-/// Runs `martlet bench` with the arguments that follow the tool's name; gives the exit code.
-/// `program` is the name that the tool was called by: `bench`, `redis-benchmark`, `valkey-benchmark` or `resp-benchmark`.
+/// Runs `martlet bench` with the arguments that follow the tool's name; gives the exit code. `program` is the
+/// name that the tool was called by: `bench`, `redis-benchmark`, `valkey-benchmark` or `resp-benchmark`.
 pub fn main(program: &str, arguments: &[OsString]) -> i32 {
     crate::engine::catch_interrupt();
     raise_file_limit();

@@ -1,5 +1,5 @@
-//! Comparison of two servers: A B A B in one run, per-pair ratios with confidence intervals, a verdict, conditions.
-//! Every ratio is so turned that above 1 the first server, the one of -h and -p, is better.
+//! Comparison of two servers: A B A B in one run, per-pair ratios with confidence intervals, a verdict,
+//! conditions. Every ratio is so turned that above 1 the first server, the one of -h and -p, is better.
 
 use crate::engine::Silent;
 use crate::own::{Job, Measured};
@@ -232,8 +232,8 @@ pub fn start(program: &std::ffi::OsStr, arguments: &[String], port: u16) -> Resu
     Ok(started)
 }
 
-/// Parameters of the first server that a server started for the comparison gets, too. (`io-threads` means another thing in each
-/// server, and Redis' spin: who wants them says so in the command.)
+/// Parameters of the first server that a server started for the comparison gets, too. (`io-threads` means
+/// another thing in each server, and Redis' spin: who wants them says so in the command.)
 const SHARED_CONFIG: [&str; 5] = ["save", "appendonly", "appendfsync", "maxmemory", "maxmemory-policy"];
 
 /// A server that was started for a comparison, and then its directory.

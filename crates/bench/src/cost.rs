@@ -1,5 +1,5 @@
-//! What a request costs the server: CPU time and memory, from the process accounting where the server is on this
-//! machine, and from INFO where it is not. A cluster's cost is the sum over its primaries.
+//! What a request costs the server: CPU time and memory, from the process accounting where the server is on
+//! this machine, and from INFO where it is not. A cluster's cost is the sum over its primaries.
 
 use crate::cli::target;
 use crate::control::info_field;

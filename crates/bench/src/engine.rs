@@ -1,6 +1,6 @@
-//! Runs a plan: starts the threads, collects their figures, and ends them.
-//! A request is counted once: as answered (with a latency), as an error, or as lost. What was measured before a run
-//! broke off is kept and marked as partial.
+//! Runs a plan: starts the threads, collects their figures, and ends them. A request is counted once: as
+//! answered (with a latency), as an error, or as lost. What was measured before a run broke off is kept and
+//! marked as partial.
 
 mod connection;
 mod limit;
@@ -171,7 +171,8 @@ pub fn catch_interrupt() {
 /// Most rows of seconds that a run keeps: some 20 MB, or two days of one command.
 const MAX_ROWS: usize = 200_000;
 
-/// Collects seconds from all threads. A second is closed, and its histogram freed, when every thread has left it.
+/// Collects seconds from all threads. A second is closed, and its histogram freed, when every thread has left
+/// it.
 pub struct Recorder {
     inner: Mutex<Collected>,
     threads: usize,
@@ -275,8 +276,8 @@ impl Collected {
     }
 }
 
-/// Drops every other second of the older half, so that a run of any length keeps a series of bounded size: coarse where it
-/// is old. What remains is as it was measured, and totals do not come from it.
+/// Drops every other second of the older half, so that a run of any length keeps a series of bounded size:
+/// coarse where it is old. What remains is as it was measured, and totals do not come from it.
 fn thin(rows: &mut Vec<SecondRow>) {
     let middle = rows.get(rows.len() / 2).map_or(0, |row| row.second);
     let (mut last, mut keep) = (None, false);
@@ -337,8 +338,9 @@ fn open_file_limit() -> u64 {
     }
 }
 
-/// How many threads a plan gets. With epoll each connection is an open file of this process, so that their limit bounds the sum; with
-/// io_uring it is the size of one thread's table, so that more connections take more threads.
+/// How many threads a plan gets. With epoll each connection is an open file of this process, so that their
+/// limit bounds the sum; with io_uring it is the size of one thread's table, so that more connections take
+/// more threads.
 fn threads_for(plan: &Plan, use_epoll: bool, open_files: u64) -> Result<usize, String> {
     let connections = plan.connections as u64;
     if use_epoll && connections + SPARE_FILES > open_files {

@@ -57,7 +57,8 @@ fn parse(text: &str) -> Result<(String, Vec<usize>), String> {
     }
 }
 
-/// Runs all sweeps, one after the other; gives the exit code. What ends a run early ends all; the points so far are kept.
+/// Runs all sweeps, one after the other; gives the exit code. What ends a run early ends all; the points so
+/// far are kept.
 pub fn sweep(job: &Job) -> Result<i32, String> {
     let sweeps = job.settings.sweeps.iter().map(|s| parse(s)).collect::<Result<Vec<_>, _>>()?;
     job.load(&job.target)?;
@@ -209,8 +210,8 @@ pub fn slo(job: &Job) -> Result<i32, String> {
     Ok(code)
 }
 
-/// The search for the highest rate that holds: it climbs, or descends, by doubling until it has a bound on each side, then halves
-/// what is between them on a logarithmic scale.
+/// The search for the highest rate that holds: it climbs, or descends, by doubling until it has a bound on
+/// each side, then halves what is between them on a logarithmic scale.
 struct Search {
     /// Highest rate that held; 0 if none has.
     good: f64,

@@ -1,5 +1,6 @@
-//! Latency histograms: HDR, nanoseconds, three significant digits. A histogram can be written as pairs of value and
-//! count and read back without loss, so results of several threads, seconds or machines merge exactly.
+//! Latency histograms: HDR, nanoseconds, three significant digits. A histogram can be written as pairs of
+//! value and count and read back without loss, so results of several threads, seconds or machines merge
+//! exactly.
 
 use hdrhistogram::Histogram;
 

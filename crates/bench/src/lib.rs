@@ -1,6 +1,6 @@
-//! The load tester: drop-in for redis-benchmark and resp-benchmark, with an honest clock.
-//! A plan says what is sent and when, the engine runs it, and everything else is asking for plans or showing results.
-//! The crate never links the server.
+//! The load tester: drop-in for redis-benchmark and resp-benchmark, with an honest clock. A plan says what is
+//! sent and when, the engine runs it, and everything else is asking for plans or showing results. The crate
+//! never links the server.
 
 mod calibrate;
 mod check;

@@ -1,6 +1,7 @@
-//! The null responder: answers `+OK` to every request and does nothing else, so that what a run against it costs is
-//! the client's and the kernel's share. It can delay replies by known times and stall once, for `calibrate`, and then keeps
-//! the instants that really were: when the kernel had each request, and when its reply left.
+//! The null responder: answers `+OK` to every request and does nothing else, so that what a run against it
+//! costs is the client's and the kernel's share. It can delay replies by known times and stall once, for
+//! `calibrate`, and then keeps the instants that really were: when the kernel had each request, and when its
+//! reply left.
 
 use std::io::{self, Write};
 use std::net::{TcpListener, TcpStream};
@@ -151,7 +152,8 @@ fn receive(stream: &TcpStream, buffer: &mut [u8]) -> io::Result<(usize, Instant)
     let mut part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
     // Aligned as the kernel's control messages want it.
     let mut control = [0u64; 16];
-    // SAFETY: msghdr is plain data, zeroes are valid; all that it points to lives and is writable during the call.
+    // SAFETY: msghdr is plain data, zeroes are valid; all that it points to lives and is writable during the
+    // call.
     let (count, header) = unsafe {
         let mut header: libc::msghdr = std::mem::zeroed();
         (header.msg_iov, header.msg_iovlen) = (&raw mut part, 1);

@@ -1,5 +1,6 @@
-//! The instants at which requests are due in open loop. They depend on the rate and the seed alone, never on how the
-//! server does: a request that could not be sent in time keeps its instant, and its latency runs from there.
+//! The instants at which requests are due in open loop. They depend on the rate and the seed alone, never on
+//! how the server does: a request that could not be sent in time keeps its instant, and its latency runs from
+//! there.
 
 use martlet_base::random::Random;
 
@@ -11,8 +12,8 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// `rate` requests per second over `threads` threads, of which this is the `thread`-th; equal gaps are staggered
-    /// between threads. Instants count in nanoseconds from the run's start.
+    /// `rate` requests per second over `threads` threads, of which this is the `thread`-th; equal gaps are
+    /// staggered between threads. Instants count in nanoseconds from the run's start.
     pub fn new(rate: f64, threads: usize, thread: usize, poisson: bool, seed: u64) -> Schedule {
         let gap_ns = 1e9 * threads as f64 / rate;
         let mut random = poisson.then(|| Random::seeded(seed ^ 0x5DEE_CE66 ^ ((thread as u64) << 40)));

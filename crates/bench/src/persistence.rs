@@ -1,7 +1,9 @@
-//! `martlet bench persistence`: what each way to persist costs a server that writes, and how long it takes to come back.
+//! `martlet bench persistence`: what each way to persist costs a server that writes, and how long it takes to
+//! come back.
 //!
-//! Each row is a server of its own, started with an empty directory, written to, stopped and started again. What always holds: a row's
-//! directory is removed with it, and a server that cannot be started, or comes back with other keys than it had, ends the run.
+//! Each row is a server of its own, started with an empty directory, written to, stopped and started again.
+//! What always holds: a row's directory is removed with it, and a server that cannot be started, or comes
+//! back with other keys than it had, ends the run.
 
 use crate::cli::options::Settings;
 use crate::compare::{Directory, Started, free_port, start};

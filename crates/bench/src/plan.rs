@@ -1,5 +1,5 @@
-//! What a run does: the server, the requests, the load and when it ends. Everything is resolved and compiled here,
-//! so that the engine only draws, sends and counts.
+//! What a run does: the server, the requests, the load and when it ends. Everything is resolved and compiled
+//! here, so that the engine only draws, sends and counts.
 
 use crate::template::{Field, Template};
 use martlet_client::address::Address;
@@ -16,7 +16,8 @@ pub const MAX_PIPELINE: usize = 100_000;
 /// Most bytes of a value in the built-in tests.
 pub const MAX_DATA_BYTES: usize = 1 << 30;
 
-/// How late a sleeping thread is woken on common machines, virtual ones included: it polls for so long instead.
+/// How late a sleeping thread is woken on common machines, virtual ones included: it polls for so long
+/// instead.
 pub const DEFAULT_SPIN: Duration = Duration::from_micros(60);
 
 /// A server, and what each connection says before its first request.
@@ -123,13 +124,14 @@ pub struct Plan {
     pub sources: Vec<IpAddr>,
     /// Use epoll even where io_uring works.
     pub epoll: bool,
-    /// Open loop: how long before a due instant the thread stops sleeping and polls; `None`: [`DEFAULT_SPIN`], but at most
-    /// a quarter of the mean gap, so that three quarters of the core stay free.
+    /// Open loop: how long before a due instant the thread stops sleeping and polls; `None`:
+    /// [`DEFAULT_SPIN`], but at most a quarter of the mean gap, so that three quarters of the core stay free.
     pub spin: Option<Duration>,
 }
 
 impl Plan {
-    /// Sends each request to the node of a cluster that holds its key; every thread has a connection to each node.
+    /// Sends each request to the node of a cluster that holds its key; every thread has a connection to each
+    /// node.
     pub fn spread(&mut self) {
         self.route = true;
         self.connections = self.connections.max(self.target.nodes.len() * self.threads);

@@ -80,8 +80,8 @@ impl Cursor {
 }
 
 impl Capture {
-    /// Parses MONITOR's lines; `speed` divides the time between them. Lines that are no requests, such as the first
-    /// `OK`, are left out.
+    /// Parses MONITOR's lines; `speed` divides the time between them. Lines that are no requests, such as the
+    /// first `OK`, are left out.
     pub fn parse(text: &[u8], speed: f64) -> Result<Capture, String> {
         let mut capture =
             Capture { requests: Vec::new(), bytes: Vec::new(), commands: Vec::new(), clients: 0 };

@@ -1,7 +1,7 @@
-//! Requests with placeholders, compiled once: rendering one allocates nothing.
-//! The language is resp-benchmark's, `SET {key uniform 1000} {value 64}`, with more distributions and sizes;
-//! `__rand_int__` is redis-benchmark's. A compiled template whose every placeholder has a fixed width is rendered
-//! once and then patched in place; any other is appended anew for each request.
+//! Requests with placeholders, compiled once: rendering one allocates nothing. The language is
+//! resp-benchmark's, `SET {key uniform 1000} {value 64}`, with more distributions and sizes; `__rand_int__`
+//! is redis-benchmark's. A compiled template whose every placeholder has a fixed width is rendered once and
+//! then patched in place; any other is appended anew for each request.
 
 mod classic;
 
@@ -149,8 +149,9 @@ pub struct Drawn {
     shared: [u64; 9],
 }
 
-/// Random alphanumerics that values are cut from, shared by all threads. Each walks through them by small random steps: a
-/// cut at a random place each time would miss the caches of pages and lines, which costs more than the copy.
+/// Random alphanumerics that values are cut from, shared by all threads. Each walks through them by small
+/// random steps: a cut at a random place each time would miss the caches of pages and lines, which costs more
+/// than the copy.
 #[derive(Clone)]
 pub struct Pool {
     characters: Arc<[u8]>,
@@ -431,7 +432,8 @@ impl Template {
         }
     }
 
-    /// Where the fixed fields of `count` requests in a row lie, a multiple of its own number; `None` if a width varies.
+    /// Where the fixed fields of `count` requests in a row lie, a multiple of its own number; `None` if a
+    /// width varies.
     pub fn patches(&self, count: usize) -> Option<Patches> {
         let len = self.fixed_len?;
         let mut places = Vec::new();
@@ -487,8 +489,8 @@ fn replace(parts: Vec<Part>, pattern: &[u8], field: &Field) -> Vec<Part> {
     replaced
 }
 
-/// Splits at spaces outside braces and quotes. Quotes group only where they open a word, and unlike a shell's they
-/// may hold placeholders; a backslash takes the next character as it is.
+/// Splits at spaces outside braces and quotes. Quotes group only where they open a word, and unlike a shell's
+/// they may hold placeholders; a backslash takes the next character as it is.
 fn split_words(text: &str) -> Result<Vec<String>, String> {
     let (mut words, mut word, mut open) = (Vec::new(), String::new(), false);
     let (mut quote, mut depth) = (None, 0u32);

@@ -1,5 +1,6 @@
-//! What the tool finds out by itself: a server that loses or garbles what it was given, the rate that a server can keep, and what a
-//! request costs where only INFO tells. The servers are of the test's own, so that what must be found is known exactly.
+//! What the tool finds out by itself: a server that loses or garbles what it was given, the rate that a
+//! server can keep, and what a request costs where only INFO tells. The servers are of the test's own, so
+//! that what must be found is known exactly.
 
 use martlet_client::resp::{Reply, decode};
 use serde_json::Value;
@@ -223,8 +224,8 @@ fn a_lost_increment_of_the_hot_key_is_found() {
     }
 }
 
-/// A server that keeps up to so many requests of a run, and holds up each connection once beyond that: by more than any pause of the
-/// machine, so that what must be found does not depend on how fast that is.
+/// A server that keeps up to so many requests of a run, and holds up each connection once beyond that: by
+/// more than any pause of the machine, so that what must be found does not depend on how fast that is.
 struct Limited {
     most: u64,
     /// The connections of requests, in order of their first; each run has `CONNECTIONS`.
@@ -257,7 +258,8 @@ impl Server for Limited {
     }
 }
 
-/// 800 requests in half a second: 1,600 per second, and up to 1 % more, which the 99th percentile does not see.
+/// 800 requests in half a second: 1,600 per second, and up to 1 % more, which the 99th percentile does not
+/// see.
 #[test]
 fn the_highest_rate_is_found_within_its_margin() {
     let port = start(Limited { most: 800, seen: Vec::new(), runs: Vec::new() });
@@ -307,7 +309,8 @@ fn the_highest_rate_is_found_within_its_margin() {
     assert!(json["sweep"].as_array().is_some_and(|steps| !steps.is_empty()), "{}", json["sweep"]);
 }
 
-/// A server whose process cannot be seen: each INFO says that it has used one second of user and two of system time more.
+/// A server whose process cannot be seen: each INFO says that it has used one second of user and two of
+/// system time more.
 struct Remote {
     told: u64,
 }

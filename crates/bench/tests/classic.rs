@@ -1,5 +1,6 @@
-//! The classic command line beside redis-benchmark itself, against a real redis-server: one parser reads the output of both, and what
-//! it finds must be the same but for the numbers. Without Redis' programs these tests say so and pass.
+//! The classic command line beside redis-benchmark itself, against a real redis-server: one parser reads the
+//! output of both, and what it finds must be the same but for the numbers. Without Redis' programs these
+//! tests say so and pass.
 
 mod common;
 

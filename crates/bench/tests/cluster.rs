@@ -105,7 +105,8 @@ fn the_cost_of_a_request_is_the_sum_over_the_nodes() {
     assert_eq!(cost["from_process"], true);
     let field = |name: &str| cost[name].as_f64().unwrap_or_default();
     let told = (field("user_us") + field("system_us")) * 0.3;
-    // The kernel's account for a process has steps of 10 ms, two for each node; INFO's also holds the connections' beginning.
+    // The kernel's account for a process has steps of 10 ms, two for each node; INFO's also holds the
+    // connections' beginning.
     assert!((told - spent).abs() <= 0.06 + 0.25 * spent, "told {told} s, spent {spent} s\n{text}");
     assert_eq!((report["requests"].as_u64(), report["errors"].as_u64()), (Some(300_000), Some(0)));
     let keys = cluster.keys();
@@ -129,7 +130,8 @@ fn every_way_to_load_reaches_the_right_nodes() {
     }
 }
 
-/// A slot moves while requests for its key are under way: ASK and MOVED are followed and counted, no request is lost.
+/// A slot moves while requests for its key are under way: ASK and MOVED are followed and counted, no request
+/// is lost.
 #[test]
 fn a_slot_that_moves_is_followed() {
     let Some(cluster) = Cluster::start() else { return };

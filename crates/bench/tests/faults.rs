@@ -1,5 +1,6 @@
-//! What bad input and broken servers get: a message that names the argument or the reply, the part that was measured, marked as
-//! partial in every form, and an exit code that is not 0. The servers here are of the test's own and misbehave on purpose.
+//! What bad input and broken servers get: a message that names the argument or the reply, the part that was
+//! measured, marked as partial in every form, and an exit code that is not 0. The servers here are of the
+//! test's own and misbehave on purpose.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -102,7 +103,8 @@ fn said(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
-/// Runs with all files written; checks that text and files say what is expected and call the result partial. Gives the JSON.
+/// Runs with all files written; checks that text and files say what is expected and call the result partial.
+/// Gives the JSON.
 fn partial(port: &str, arguments: &[&str], reason: &str) -> serde_json::Value {
     let directory = tempfile::tempdir().expect("a directory");
     let file = |name: &str| directory.path().join(name).to_string_lossy().into_owned();
@@ -166,8 +168,8 @@ fn a_server_that_dies_leaves_what_was_measured() {
     }
 }
 
-/// Requests that had to wait for a connection while the server stalled are late by the server's fault: the stall is in their latency, and
-/// no warning says that the client sent them late.
+/// Requests that had to wait for a connection while the server stalled are late by the server's fault: the
+/// stall is in their latency, and no warning says that the client sent them late.
 #[test]
 fn a_stall_is_charged_to_the_server() {
     let directory = tempfile::tempdir().expect("a directory");

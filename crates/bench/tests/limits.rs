@@ -1,5 +1,5 @@
-//! What the load tester itself takes: memory with ten thousand connections, and what it says where the system has no room for more.
-//! Without redis-server these tests say so and pass.
+//! What the load tester itself takes: memory with ten thousand connections, and what it says where the system
+//! has no room for more. Without redis-server these tests say so and pass.
 
 use io_uring::{opcode, types};
 use martlet_testkit::server::Server;
@@ -54,7 +54,8 @@ fn ten_thousand_connections_fit_into_200_mb() {
     let server = Server::start(Path::new("redis-server"), &["--maxclients", &clients]).expect("starts");
     let port = server.address().port().to_string();
     for io in [&[][..], &["--epoll"]] {
-        // Two commands with a pipeline: requests in flight are kept one by one. The rows of seconds have a test of their own.
+        // Two commands with a pipeline: requests in flight are kept one by one. The rows of seconds have a
+        // test of their own.
         let (output, text, peak) = run_measured(
             Command::new(OURS)
                 .args(["-p", &port, "-c", &CONNECTIONS.to_string(), "-P", "8", "-n", "400000"])
@@ -67,8 +68,9 @@ fn ten_thousand_connections_fit_into_200_mb() {
     }
 }
 
-/// A server that takes so many connections, none of which is a descriptor of this process, and keeps them: rings of `RING_FILES` each. The
-/// first connection, which is the tool's control connection, is refused everything.
+/// A server that takes so many connections, none of which is a descriptor of this process, and keeps them:
+/// rings of `RING_FILES` each. The first connection, which is the tool's control connection, is refused
+/// everything.
 fn keeper(connections: usize) -> (String, std::thread::JoinHandle<Vec<io_uring::IoUring>>) {
     const RING_FILES: usize = 10_000;
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");

@@ -1,5 +1,5 @@
-//! TLS against a real redis-server, with certificates of the test's own: what a right configuration does, and what a wrong one
-//! says. Without redis-server or openssl these tests say so and pass.
+//! TLS against a real redis-server, with certificates of the test's own: what a right configuration does, and
+//! what a wrong one says. Without redis-server or openssl these tests say so and pass.
 
 use martlet_testkit::server::{ReservedPort, Server};
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! What each kind of workload does to a real redis-server, seen from the server's side: its counters, keys, times to live and
-//! connections. Without Redis' programs these tests say so and pass.
+//! What each kind of workload does to a real redis-server, seen from the server's side: its counters, keys,
+//! times to live and connections. Without Redis' programs these tests say so and pass.
 
 mod common;
 

@@ -27,8 +27,8 @@ impl Client {
         Client::open(address, CONNECT_TIMEOUT)
     }
 
-    /// As [`Client::connect`], where neither connecting nor any later step of sending or receiving may take longer than
-    /// `timeout`, which is not zero.
+    /// As [`Client::connect`], where neither connecting nor any later step of sending or receiving may take
+    /// longer than `timeout`, which is not zero.
     pub fn connect_within(address: impl ToSocketAddrs, timeout: Duration) -> io::Result<Self> {
         let mut client = Client::open(address, timeout)?;
         client.limit_steps(timeout)?;
@@ -84,8 +84,8 @@ impl Client {
         self.stream.write_all(bytes)
     }
 
-    /// The next reply. `UnexpectedEof` when the server closed the connection, `TimedOut` when it stays silent,
-    /// `InvalidData` when what it sent is not RESP, or longer than `limit_replies` says.
+    /// The next reply. `UnexpectedEof` when the server closed the connection, `TimedOut` when it stays
+    /// silent, `InvalidData` when what it sent is not RESP, or longer than `limit_replies` says.
     pub fn read_reply(&mut self) -> io::Result<Reply> {
         let deadline = Instant::now() + self.timeout;
         loop {

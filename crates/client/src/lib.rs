@@ -1,4 +1,5 @@
-//! A RESP client, blocking and pipelined: the tools' and the tests' side of the wire, with no server code in it.
+//! A RESP client, blocking and pipelined: the tools' and the tests' side of the wire, with no server code in
+//! it.
 
 pub mod address;
 pub mod blocking;

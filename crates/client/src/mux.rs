@@ -36,21 +36,22 @@ pub trait Mux: Sized {
     fn open(&mut self, slot: usize, address: &Address, source: Option<IpAddr>) -> io::Result<()>;
     /// The output buffer of a slot, to be filled or patched; `None` while it is being sent.
     fn buffer(&mut self, slot: usize) -> Option<&mut Vec<u8>>;
-    /// Sends the whole output buffer, which keeps its contents. True when no `sent` follows: the kernel has taken
-    /// all of it or, without `notify`, the caller will not touch the buffer before the last request in it has
-    /// its reply, which tells as much and spares the thread a wake-up.
+    /// Sends the whole output buffer, which keeps its contents. True when no `sent` follows: the kernel has
+    /// taken all of it or, without `notify`, the caller will not touch the buffer before the last request in
+    /// it has its reply, which tells as much and spares the thread a wake-up.
     fn send(&mut self, slot: usize, notify: bool) -> bool;
-    /// Ends a connection without an event; the slot can be opened again at once. The peer hears of it in the next `wait` at the latest.
+    /// Ends a connection without an event; the slot can be opened again at once. The peer hears of it in the
+    /// next `wait` at the latest.
     fn close(&mut self, slot: usize);
-    /// Hands queued sends to the kernel, sleeps until something happens or `timeout` is over (`None`: no limit),
-    /// and passes on all events. A signal ends the sleep early without an error.
+    /// Hands queued sends to the kernel, sleeps until something happens or `timeout` is over (`None`: no
+    /// limit), and passes on all events. A signal ends the sleep early without an error.
     fn wait(&mut self, timeout: Option<Duration>, handler: &mut impl Handler) -> io::Result<()>;
     /// "io_uring" or "epoll", as reports show it.
     fn name(&self) -> &'static str;
 }
 
-/// Whether a send failed because the peer has closed: its last words may still be unread, so that the receiving side, which hands
-/// them over first, tells the end.
+/// Whether a send failed because the peer has closed: its last words may still be unread, so that the
+/// receiving side, which hands them over first, tells the end.
 fn peer_is_gone(error: i32) -> bool {
     matches!(error, libc::EPIPE | libc::ECONNRESET)
 }

@@ -18,7 +18,8 @@ pub enum ReplyKind {
 
 /// Takes what a scanner finds, in order.
 pub trait ReplySink {
-    /// A top-level reply is complete; `text` is the message without type byte when it is an error, else empty.
+    /// A top-level reply is complete; `text` is the message without type byte when it is an error, else
+    /// empty.
     fn reply(&mut self, kind: ReplyKind, text: &[u8]);
 }
 

@@ -30,10 +30,11 @@ pub struct Settings {
     pub zset_limits: ZSetLimits,
     /// Whether strings are compressed in DUMP and files (`rdbcompression`).
     pub rdb_compression: bool,
-    /// Whether FLUSHALL and FLUSHDB answer before what they removed is freed, unless they are told (`lazyfree-lazy-user-flush`).
+    /// Whether FLUSHALL and FLUSHDB answer before what they removed is freed, unless they are told
+    /// (`lazyfree-lazy-user-flush`).
     pub lazy_user_flush: bool,
-    /// Whether small numbers count as one object each that all keys share (OBJECT REFCOUNT): not where each key has an
-    /// LRU or LFU clock that matters (`maxmemory`, `maxmemory-policy`).
+    /// Whether small numbers count as one object each that all keys share (OBJECT REFCOUNT): not where each
+    /// key has an LRU or LFU clock that matters (`maxmemory`, `maxmemory-policy`).
     pub shared_integers: bool,
 }
 
@@ -106,7 +107,8 @@ impl<'a> Context<'a> {
         self.args.at(index)
     }
 
-    /// Stores the argument at `index` as a string, whatever the key held. A long one becomes the value without being copied.
+    /// Stores the argument at `index` as a string, whatever the key held. A long one becomes the value
+    /// without being copied.
     #[inline]
     pub fn set_str(&mut self, key: &Key<'_>, index: usize, expiry: ExpiryChange) {
         match self.args.shared(index) {
@@ -174,8 +176,9 @@ impl<'a> Context<'a> {
         deadline.map(Some).ok_or(Error::Fixed("ERR timeout is out of range"))
     }
 
-    /// Ends a blocking command that found nothing: waits for a change of the keys at `key_indexes`, after which the
-    /// handler is run again from its start; or, where waiting is not allowed, answers as if the time were up.
+    /// Ends a blocking command that found nothing: waits for a change of the keys at `key_indexes`, after
+    /// which the handler is run again from its start; or, where waiting is not allowed, answers as if the
+    /// time were up.
     pub fn block_on(
         &mut self,
         key_indexes: impl IntoIterator<Item = usize>,
@@ -191,7 +194,8 @@ impl<'a> Context<'a> {
         Ok(())
     }
 
-    /// Ends a command with OK, which is sent once what it has removed is freed; at once where waiting is not allowed.
+    /// Ends a command with OK, which is sent once what it has removed is freed; at once where waiting is not
+    /// allowed.
     pub fn ok_when_freed(&mut self) {
         if self.deny_blocking {
             self.reply.ok();

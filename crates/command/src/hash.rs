@@ -1,5 +1,5 @@
-//! Hashes: setting, reading, deleting, counting with fields. Random choice is in `random`, expiry of fields in `expiry`,
-//! commands that combine expiry with reading or writing in `combined`.
+//! Hashes: setting, reading, deleting, counting with fields. Random choice is in `random`, expiry of fields
+//! in `expiry`, commands that combine expiry with reading or writing in `combined`.
 //!
 //! A field whose time has come reads as absent; a command that meets it deletes it, as in Redis.
 

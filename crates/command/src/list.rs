@@ -86,8 +86,8 @@ fn discard(keys: &Keys, debris: Option<Debris>) {
     }
 }
 
-/// The part of a list of `len` elements that Redis' inclusive indexes, negative ones from the end, stand for: where it
-/// starts and how many elements it has.
+/// The part of a list of `len` elements that Redis' inclusive indexes, negative ones from the end, stand for:
+/// where it starts and how many elements it has.
 fn range(start: i64, stop: i64, len: usize) -> (usize, usize) {
     let len = len as i64;
     let from_end = |index: i64| if index < 0 { len.saturating_add(index) } else { index };

@@ -1,7 +1,8 @@
-//! SORT and SORT_RO: the elements of a list, set or sorted set in order of themselves or of values of other keys.
+//! SORT and SORT_RO: the elements of a list, set or sorted set in order of themselves or of values of other
+//! keys.
 //!
-//! Keys that a pattern makes of an element cannot be told from the arguments: with such patterns the command runs with
-//! all shards held. Strings compare bytewise; no locale is asked.
+//! Keys that a pattern makes of an element cannot be told from the arguments: with such patterns the command
+//! runs with all shards held. Strings compare bytewise; no locale is asked.
 
 #[cfg(test)]
 mod tests;
@@ -69,8 +70,8 @@ fn sort_ro(ctx: &mut Context<'_>) -> Outcome {
     run(ctx, true)
 }
 
-/// Whether these arguments may name keys that the spec does not find: those of patterns, or the destination where the
-/// word before it is there twice (as a pattern, or because the last one counts).
+/// Whether these arguments may name keys that the spec does not find: those of patterns, or the destination
+/// where the word before it is there twice (as a pattern, or because the last one counts).
 fn touches_other_keys(args: &Args<'_>) -> bool {
     let options = || args.iter().skip(2);
     let is = |word: &'static str| move |arg: &&[u8]| arg.eq_ignore_ascii_case(word.as_bytes());
@@ -161,7 +162,8 @@ struct Item<'a> {
 
 fn run(ctx: &mut Context<'_>, read_only: bool) -> Outcome {
     let mut request = Request::parse(ctx, read_only)?;
-    // A clone shares the elements, which then stay while other keys are looked up and the destination is replaced.
+    // A clone shares the elements, which then stay while other keys are looked up and the destination is
+    // replaced.
     let source = match ctx.keys.lookup(&ctx.key(1)) {
         Some(entry) => Source::new(entry.value())?,
         None => Source::List(List::new()),
@@ -266,8 +268,8 @@ fn compare(request: &Request<'_>, left: &Item<'_>, right: &Item<'_>) -> Ordering
     if request.descending { order.reverse() } else { order }
 }
 
-/// The value that a pattern stands for: `#` the element itself, else that of the key named by the pattern with the element in
-/// the place of the first `*`, or of a field of the hash at that key (`key*->field`).
+/// The value that a pattern stands for: `#` the element itself, else that of the key named by the pattern
+/// with the element in the place of the first `*`, or of a field of the hash at that key (`key*->field`).
 fn resolve(keys: &mut Keys, pattern: &[u8], element: &Element<'_>) -> Option<Vec<u8>> {
     if pattern == b"#" {
         return Some(element.to_vec());

@@ -1,7 +1,7 @@
 //! What a command is: name, arity, flags, where its keys are, ACL categories, one-line documentation.
 //!
-//! Dispatch, arity checks, key routing, COMMAND and its subcommands, ACL and the documentation are derived from these
-//! entries; nothing about a command is said anywhere else.
+//! Dispatch, arity checks, key routing, COMMAND and its subcommands, ACL and the documentation are derived
+//! from these entries; nothing about a command is said anywhere else.
 
 use std::ops::{BitOr, Range};
 
@@ -238,7 +238,8 @@ impl Group {
 pub enum Begin {
     /// At this argument.
     Index(usize),
-    /// After the first such word, as clients are told; the command's [`Spec::find_keys`] knows better (MIGRATE's KEYS).
+    /// After the first such word, as clients are told; the command's [`Spec::find_keys`] knows better
+    /// (MIGRATE's KEYS).
     FirstKeyword(&'static str),
     /// After the last such word, wherever it stands, so that clients are told `unknown` (SORT's STORE).
     Keyword(&'static str),
@@ -249,8 +250,8 @@ pub enum Begin {
 /// How the keys of a part follow from where it begins.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Find {
-    /// Every `step`-th argument up to `last`, which is relative to the beginning or, if negative, to the end. With a
-    /// `limit` of n > 1, only the first 1/n of what is left counts.
+    /// Every `step`-th argument up to `last`, which is relative to the beginning or, if negative, to the end.
+    /// With a `limit` of n > 1, only the first 1/n of what is left counts.
     Range {
         /// See above.
         last: isize,
@@ -305,7 +306,8 @@ impl KeyPart {
         KeyPart::range(index, 0, 1, flags)
     }
 
-    /// Keys from argument `first`, every `step`-th one, to `last`: relative to `first`, or to the end if negative.
+    /// Keys from argument `first`, every `step`-th one, to `last`: relative to `first`, or to the end if
+    /// negative.
     pub const fn range(first: usize, last: isize, step: usize, flags: KeyFlags) -> KeyPart {
         KeyPart::new(Begin::Index(first), Find::Range { last, step, limit: 0 }, flags)
     }
@@ -386,8 +388,8 @@ pub struct Spec {
     pub flags: Flags,
     /// Where the keys are.
     pub keys: &'static [KeyPart],
-    /// Which arguments are the keys, for a command whose options its key spec cannot tell from them; `None` when the
-    /// arguments do not fit.
+    /// Which arguments are the keys, for a command whose options its key spec cannot tell from them; `None`
+    /// when the arguments do not fit.
     pub find_keys: Option<FindKeys>,
     /// Categories besides those that follow from the flags.
     acl: Acl,
@@ -399,10 +401,11 @@ pub struct Spec {
     pub complexity: &'static str,
     /// One line.
     pub summary: &'static str,
-    /// True for arguments with which the command touches keys that it does not name: it then runs with all shards
-    /// held.
+    /// True for arguments with which the command touches keys that it does not name: it then runs with all
+    /// shards held.
     pub undeclared_keys: Option<fn(&Args<'_>) -> bool>,
-    /// The argument that names the member, the field or the index that the command looks for, where asking for its memory ahead pays.
+    /// The argument that names the member, the field or the index that the command looks for, where asking
+    /// for its memory ahead pays.
     pub member: Option<usize>,
 }
 
@@ -447,7 +450,8 @@ impl Spec {
         }
     }
 
-    /// Appends the indexes of all keys; false when the arguments do not fit the spec (the handler will say why).
+    /// Appends the indexes of all keys; false when the arguments do not fit the spec (the handler will say
+    /// why).
     pub fn key_indexes(&self, args: &Args<'_>, out: &mut Vec<usize>) -> bool {
         let Some(find) = self.find_keys else { return self.keys.iter().all(|part| part.find_in(args, out)) };
         let found = find(args);
@@ -475,8 +479,8 @@ impl Spec {
     }
 }
 
-/// A command: its spec and what runs it. `H` is the type of handler, which differs between commands that work on data
-/// and those that work on the server.
+/// A command: its spec and what runs it. `H` is the type of handler, which differs between commands that work
+/// on data and those that work on the server.
 pub struct Command<H: 'static> {
     /// What it is.
     pub spec: Spec,

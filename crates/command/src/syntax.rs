@@ -1,5 +1,5 @@
-//! The arguments that each command takes, for COMMAND DOCS and the hints of a command line: a line of syntax per command,
-//! and the tree that it stands for.
+//! The arguments that each command takes, for COMMAND DOCS and the hints of a command line: a line of syntax
+//! per command, and the tree that it stands for.
 //!
 //! ```text
 //! key:k0            an argument: name and type; a key, with the number of its part of the key spec

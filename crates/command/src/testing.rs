@@ -1,8 +1,10 @@
-//! A fixture for tests without a server: runs requests through the command table against an engine of its own.
+//! A fixture for tests without a server: runs requests through the command table against an engine of its
+//! own.
 //!
-//! What always holds: a request goes the way that the server takes: it is looked up in [`FAMILIES`], its arity is
-//! checked, its keys are found by the spec alone, their shards are held while the handler runs and released after it. A
-//! handler that fails must have left the data alone, and one that only reads must not have changed anything.
+//! What always holds: a request goes the way that the server takes: it is looked up in [`FAMILIES`], its
+//! arity is checked, its keys are found by the spec alone, their shards are held while the handler runs and
+//! released after it. A handler that fails must have left the data alone, and one that only reads must not
+//! have changed anything.
 //!
 //! ```ignore
 //! let mut t = Fixture::new();
@@ -34,7 +36,8 @@ static ENGINES: Mutex<Vec<&'static Engine>> = Mutex::new(Vec::new());
 
 /// A client with a keyspace of its own, at a time that stands still until [`Fixture::advance_ms`].
 pub struct Fixture {
-    /// The view of the keyspace; its `db`, `touch` and the like may be set, and nothing is held between requests.
+    /// The view of the keyspace; its `db`, `touch` and the like may be set, and nothing is held between
+    /// requests.
     pub keys: Keys,
     /// Settings that handlers see.
     pub settings: Settings,
@@ -80,7 +83,8 @@ impl Fixture {
         }
     }
 
-    /// Runs a request written as a line (words may be quoted as in redis-cli) and shows its reply; see [`show`].
+    /// Runs a request written as a line (words may be quoted as in redis-cli) and shows its reply; see
+    /// [`show`].
     pub fn run(&mut self, line: &str) -> String {
         let words = quote::split(line.as_bytes()).expect("balanced quotes");
         show(&self.run_args(&words))
@@ -169,8 +173,9 @@ impl Fixture {
             events.iter().map(|e| format!("{} {}", e.name, String::from_utf8_lossy(&e.key))).collect();
     }
 
-    /// What the journal would get for the last request: `DEL KEY` for each key found expired, `HDEL KEY FIELD` for each field of a
-    /// hash, then the commands that stand for the request, or the request itself if it changed anything and no others were recorded.
+    /// What the journal would get for the last request: `DEL KEY` for each key found expired,
+    /// `HDEL KEY FIELD` for each field of a hash, then the commands that stand for the request, or the
+    /// request itself if it changed anything and no others were recorded.
     pub fn effects(&self) -> &[String] {
         &self.effects
     }
@@ -246,8 +251,8 @@ fn find(args: &Args<'_>) -> Result<&'static Command<Handler>, Error> {
     })
 }
 
-/// Replies as readable text: `+OK`, `-ERR …`, `:1`, `"bulk"` (escaped), `nil`, `nil-array`, `[a b]`, `~[a b]` for sets,
-/// `{k v}` for maps, `,1.5`, `#t`, `(123`, `=txt:…`; several replies, or none, separated by spaces.
+/// Replies as readable text: `+OK`, `-ERR …`, `:1`, `"bulk"` (escaped), `nil`, `nil-array`, `[a b]`, `~[a b]`
+/// for sets, `{k v}` for maps, `,1.5`, `#t`, `(123`, `=txt:…`; several replies, or none, separated by spaces.
 pub fn show(bytes: &[u8]) -> String {
     let mut rest = bytes;
     let mut shown = Vec::new();

@@ -1,5 +1,5 @@
-//! Sorted sets: adding, removing, asking for members and counts. Ranges are in `range`, popping in `pop`, random
-//! choice in `random`, set algebra in `algebra`.
+//! Sorted sets: adding, removing, asking for members and counts. Ranges are in `range`, popping in `pop`,
+//! random choice in `random`, set algebra in `algebra`.
 
 mod algebra;
 mod bounds;
@@ -84,7 +84,8 @@ fn delete_if_empty(keys: &mut Keys, key: &Key<'_>) {
     }
 }
 
-/// Writes entries as an array of members, or of members and scores: one after the other in RESP2, in pairs in RESP3.
+/// Writes entries as an array of members, or of members and scores: one after the other in RESP2, in pairs in
+/// RESP3.
 fn entries<'a>(reply: &mut Reply, entries: impl ExactSizeIterator<Item = Entry<'a>>, with_scores: bool) {
     let in_pairs = with_scores && reply.is_resp3();
     reply.array(entries.len() * if with_scores && !in_pairs { 2 } else { 1 });
@@ -102,8 +103,8 @@ fn entries<'a>(reply: &mut Reply, entries: impl ExactSizeIterator<Item = Entry<'
     }
 }
 
-/// Stores a result in place of whatever the destination held, or deletes that if the result is empty; answers how many
-/// members there are.
+/// Stores a result in place of whatever the destination held, or deletes that if the result is empty; answers
+/// how many members there are.
 fn store(ctx: &mut Context<'_>, destination: &Key<'_>, result: ZSet, event: &'static str) {
     let Context { keys, reply, .. } = ctx;
     reply.count(result.len());
@@ -406,7 +407,8 @@ fn zscan(ctx: &mut Context<'_>) -> Outcome {
         return Ok(());
     };
     let options = options?;
-    // As in Redis, where a large set writes its scores with seventeen digits here, and a small one as it holds them.
+    // As in Redis, where a large set writes its scores with seventeen digits here, and a small one as it
+    // holds them.
     let large = set.encoding() == "skiplist";
     collection_scan::answer(reply, |reply| {
         let mut count = 0;

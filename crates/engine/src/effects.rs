@@ -1,8 +1,8 @@
 //! What a command did, for those who follow: canonical effects for the journal, key events for subscribers.
 //!
-//! A handler that says nothing has its request recorded as it came. One whose request is not deterministic, or means
-//! something else when it is replayed later, records the commands that have the same effect (as Redis propagates it:
-//! SPOP as SREM, EXPIRE as PEXPIREAT).
+//! A handler that says nothing has its request recorded as it came. One whose request is not deterministic,
+//! or means something else when it is replayed later, records the commands that have the same effect (as
+//! Redis propagates it: SPOP as SREM, EXPIRE as PEXPIREAT).
 
 use martlet_journal::{Pending, encode, encode_request};
 use martlet_protocol::request::Args;
@@ -104,8 +104,8 @@ pub struct Effects {
 }
 
 impl Effects {
-    /// Records a command that stands for what was done in this database; the request itself is then not recorded.
-    /// The arguments are only built when somebody follows.
+    /// Records a command that stands for what was done in this database; the request itself is then not
+    /// recorded. The arguments are only built when somebody follows.
     pub fn replace<A: AsRef<[u8]>, I: IntoIterator<Item = A>>(
         &mut self,
         db: usize,

@@ -45,7 +45,8 @@ impl Cell {
     }
 }
 
-/// Shards that are peeked at together: as many looks as a processor works on at a time, and nobody waits long for one of them.
+/// Shards that are peeked at together: as many looks as a processor works on at a time, and nobody waits long
+/// for one of them.
 const PEEKS_TOGETHER: usize = 4;
 
 // SAFETY: `state` is only reached through a held lock or behind the closed gate (see `Held`).
@@ -215,7 +216,8 @@ impl Engine {
             held.covers(shard),
             "shard {shard} is not held: a key is missing from the command's key spec"
         );
-        // SAFETY: `held` covers the shard, so no other thread touches it, and borrows through `held` are shared.
+        // SAFETY: `held` covers the shard, so no other thread touches it, and borrows through `held` are
+        // shared.
         unsafe { &*self.cells[shard].state.get() }
     }
 
@@ -229,7 +231,8 @@ impl Engine {
             held.covers(shard),
             "shard {shard} is not held: a key is missing from the command's key spec"
         );
-        // SAFETY: `held` covers the shard, so no other thread touches it, and the borrow of `held` is exclusive.
+        // SAFETY: `held` covers the shard, so no other thread touches it, and the borrow of `held` is
+        // exclusive.
         unsafe { &mut *self.cells[shard].state.get() }
     }
 
@@ -277,7 +280,8 @@ impl Engine {
         Shard::prefetch_header(cell.state.get().cast::<Shard>());
     }
 
-    /// Looks into a shard if it is free at this instant: for what is worth little, such as what to ask the processor for.
+    /// Looks into a shard if it is free at this instant: for what is worth little, such as what to ask the
+    /// processor for.
     #[inline]
     pub fn peek<R>(&self, hash: u64, look: impl FnOnce(&Shard) -> R) -> Option<R> {
         let cell = self.cell_of(hash);
@@ -289,10 +293,11 @@ impl Engine {
         })
     }
 
-    /// As [`Engine::peek`] at the shards of many hashes, in order; items whose shards others hold are passed over.
+    /// As [`Engine::peek`] at the shards of many hashes, in order; items whose shards others hold are passed
+    /// over.
     ///
-    /// Several shards are locked before the first of them is looked at: a locked instruction waits for all that was
-    /// read before it, so that looks with one between them would not overlap.
+    /// Several shards are locked before the first of them is looked at: a locked instruction waits for all
+    /// that was read before it, so that looks with one between them would not overlap.
     #[inline]
     pub fn peek_each<T: Copy>(
         &self,
@@ -330,7 +335,8 @@ impl Engine {
         }
     }
 
-    /// Lets the cache misses of storing many keys in a database overlap: their shards, places in the directories, buckets.
+    /// Lets the cache misses of storing many keys in a database overlap: their shards, places in the
+    /// directories, buckets.
     pub fn prefetch_places(&self, db: usize, hashes: &[u64], wanted: &mut Wanted) {
         hashes.iter().for_each(|&hash| self.prefetch_shard(hash));
         for look in [Db::want_place, Db::want_bucket] {

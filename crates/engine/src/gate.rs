@@ -1,8 +1,9 @@
 //! The gate: threads pass in and out once per batch of requests; closing it gives one thread the whole store.
 //!
-//! Each thread has a flag on a cache line of its own, so passing costs one exchange on an uncontended line. The closer
-//! raises `closed` and waits for all flags to fall; a thread that finds the gate closed takes its flag back and waits.
-//! Both sides write their own word, then read the other's, all sequentially consistent: one of them sees the other.
+//! Each thread has a flag on a cache line of its own, so passing costs one exchange on an uncontended line.
+//! The closer raises `closed` and waits for all flags to fall; a thread that finds the gate closed takes its
+//! flag back and waits. Both sides write their own word, then read the other's, all sequentially consistent:
+//! one of them sees the other.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};

@@ -50,8 +50,8 @@ impl Watcher {
         self.changed(false);
     }
 
-    /// The database was exchanged for another: whether the key was there, and whether the one that takes its place,
-    /// if there is one, has expired.
+    /// The database was exchanged for another: whether the key was there, and whether the one that takes its
+    /// place, if there is one, has expired.
     pub fn exchanged(&self, was_there: bool, replaced_by_expired: Option<bool>) {
         match (self.was_expired.load(Ordering::Relaxed), replaced_by_expired) {
             (true, None) => self.was_expired.store(false, Ordering::Relaxed),
@@ -89,7 +89,8 @@ pub struct Waiter {
 }
 
 impl Waiter {
-    /// A waiter that nobody has claimed. Made with the shards of its keys held, like the queueing that follows.
+    /// A waiter that nobody has claimed. Made with the shards of its keys held, like the queueing that
+    /// follows.
     pub fn new(
         thread: usize,
         token: u64,
@@ -107,8 +108,9 @@ impl Waiter {
         self.number
     }
 
-    /// Begins to run the request for it; false when the wait has ended. [`Waiter::serve_end`] must follow. Both are called
-    /// with the shards of all its keys held, so that no change of one of them falls between two servers.
+    /// Begins to run the request for it; false when the wait has ended. [`Waiter::serve_end`] must follow.
+    /// Both are called with the shards of all its keys held, so that no change of one of them falls between
+    /// two servers.
     pub fn serve_begin(&self) -> bool {
         self.state.compare_exchange(WAITING, SERVING, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
@@ -123,8 +125,8 @@ impl Waiter {
         self.state.load(Ordering::Acquire) == ENDED
     }
 
-    /// Ends the wait (timeout, CLIENT UNBLOCK, disconnection): true for exactly one caller, and never once it has been
-    /// served. Waits for a service that is under way, which is short.
+    /// Ends the wait (timeout, CLIENT UNBLOCK, disconnection): true for exactly one caller, and never once it
+    /// has been served. Waits for a service that is under way, which is short.
     pub fn cancel(&self) -> bool {
         loop {
             match self.state.compare_exchange(WAITING, ENDED, Ordering::AcqRel, Ordering::Acquire) {
@@ -174,7 +176,8 @@ impl ReadyKeys {
     }
 }
 
-/// The watchers and waiters of one shard's keys. Nobody watches or waits most of the time, which is one null pointer.
+/// The watchers and waiters of one shard's keys. Nobody watches or waits most of the time, which is one null
+/// pointer.
 #[derive(Default)]
 pub struct Hooks {
     tables: Option<Box<Tables>>,
@@ -219,7 +222,8 @@ impl Hooks {
         }
     }
 
-    /// Adds a watcher, `was_expired` if the key is there but has expired; false if the client watches the key already.
+    /// Adds a watcher, `was_expired` if the key is there but has expired; false if the client watches the key
+    /// already.
     pub fn watch(&mut self, db: usize, key: &[u8], flag: &Arc<WatchFlag>, was_expired: bool) -> bool {
         let flags = self.tables.get_or_insert_default().watchers.entry((db, key.to_vec())).or_default();
         let watcher = || Watcher { flag: flag.clone(), was_expired: AtomicBool::new(was_expired) };
@@ -277,7 +281,8 @@ impl Hooks {
         self.tidy();
     }
 
-    /// The next `most` waiters of a key after the one with the number `after` (0: from the first), first come first.
+    /// The next `most` waiters of a key after the one with the number `after` (0: from the first), first come
+    /// first.
     pub fn waiters(&self, db: usize, key: &[u8], after: u64, most: usize) -> Vec<Arc<Waiter>> {
         let queue = self.tables.as_ref().and_then(|tables| tables.waiters.get(&(db, key.to_vec())));
         let Some(queue) = queue else { return Vec::new() };
@@ -285,7 +290,8 @@ impl Hooks {
         queue.range(from..).take(most).cloned().collect()
     }
 
-    /// Tells watchers of a change, after which the key is there or not; true if somebody is blocked on the key.
+    /// Tells watchers of a change, after which the key is there or not; true if somebody is blocked on the
+    /// key.
     pub fn changed(&self, db: usize, key: &[u8], is_there: bool) -> bool {
         let Some(tables) = &self.tables else { return false };
         let place = (db, key.to_vec());

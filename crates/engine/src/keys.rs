@@ -207,7 +207,8 @@ impl Keys {
         matches!(self.held, Held::All)
     }
 
-    /// Runs `work` on one shard, which is locked for it unless it is held already. If it is not, nothing else may be.
+    /// Runs `work` on one shard, which is locked for it unless it is held already. If it is not, nothing else
+    /// may be.
     pub fn with_shard<R>(&mut self, shard: usize, work: impl FnOnce(&mut Self) -> R) -> R {
         if self.held.covers(shard) {
             return work(self);
@@ -260,7 +261,8 @@ impl Keys {
         self.db_of(key).get(key).filter(|entry| entry.expiry_ms().is_none_or(|at_ms| at_ms > now_ms))
     }
 
-    /// The entry for a command that reads: notes the access, counts a hit or miss, deletes it if it has expired.
+    /// The entry for a command that reads: notes the access, counts a hit or miss, deletes it if it has
+    /// expired.
     #[inline]
     pub fn lookup(&mut self, key: &Key<'_>) -> Option<Entry<'_>> {
         let Some(found) = self.access(key) else {
@@ -269,12 +271,13 @@ impl Keys {
             return None;
         };
         self.counters.keyspace_hits.add(1);
-        // SAFETY: nothing has changed the database since `access` found the entry, and the borrow of `self`, which
-        // holds its shard, lasts as long as the entry's.
+        // SAFETY: nothing has changed the database since `access` found the entry, and the borrow of `self`,
+        // which holds its shard, lasts as long as the entry's.
         Some(unsafe { found.attach() })
     }
 
-    /// As [`Keys::lookup`] without noting the access, for commands that ask about a key rather than for its value.
+    /// As [`Keys::lookup`] without noting the access, for commands that ask about a key rather than for its
+    /// value.
     pub fn lookup_quietly(&mut self, key: &Key<'_>) -> Option<Entry<'_>> {
         let touch = std::mem::replace(&mut self.touch, Touch::Nothing);
         self.lookup(key);
@@ -362,8 +365,8 @@ impl Keys {
         unsafe { found.object_mut::<T>(self.db_of_mut(key)) }.map(Some).ok_or(WrongType)
     }
 
-    /// A collection to change, created empty if the key is absent. The caller puts something into it, or calls
-    /// [`Keys::delete_if_empty`].
+    /// A collection to change, created empty if the key is absent. The caller puts something into it, or
+    /// calls [`Keys::delete_if_empty`].
     #[inline]
     pub fn create<T: Object>(&mut self, key: &Key<'_>) -> Result<ObjectMut<'_, T>, WrongType> {
         self.preserve(key);
@@ -376,8 +379,8 @@ impl Keys {
         self.db_of_mut(key).object_or_insert::<T>(key, lru).ok_or(WrongType)
     }
 
-    /// What a key's access information becomes when a value is stored: under LFU, and where accesses are not noted, a
-    /// key that is there keeps its own.
+    /// What a key's access information becomes when a value is stored: under LFU, and where accesses are not
+    /// noted, a key that is there keeps its own.
     #[inline]
     fn lru_to_store(&self, key: &Key<'_>) -> u32 {
         match self.touch {
@@ -399,8 +402,8 @@ impl Keys {
         }
     }
 
-    /// Stores a string whatever the key held, as SET does; an integer if it spells one. This notes the access, so a
-    /// key need not be looked up before.
+    /// Stores a string whatever the key held, as SET does; an integer if it spells one. This notes the
+    /// access, so a key need not be looked up before.
     #[inline]
     pub fn set_str(&mut self, key: &Key<'_>, bytes: &[u8], expiry: ExpiryChange) {
         self.replace_str(key, expiry, |db, lru| db.set_str(key, bytes, expiry, lru));
@@ -439,8 +442,8 @@ impl Keys {
         self.discard(old);
     }
 
-    /// Stores a string as bytes even if they spell an integer, whatever the key held; with `raw`, OBJECT ENCODING says so
-    /// however short they are.
+    /// Stores a string as bytes even if they spell an integer, whatever the key held; with `raw`, OBJECT
+    /// ENCODING says so however short they are.
     pub fn set_bytes(&mut self, key: &Key<'_>, bytes: &[u8], raw: bool, expiry: ExpiryChange) {
         self.preserve(key);
         self.note_new(key);
@@ -450,8 +453,9 @@ impl Keys {
         self.discard(old);
     }
 
-    /// Changes bytes of a string without changing their number, of which it touches only these; see [`Db::str_bytes_mut`].
-    /// `None`, and nothing was done, if it has no bytes that can be changed so. Look the key up first.
+    /// Changes bytes of a string without changing their number, of which it touches only these; see
+    /// [`Db::str_bytes_mut`]. `None`, and nothing was done, if it has no bytes that can be changed so. Look
+    /// the key up first.
     pub fn change_bytes<R>(
         &mut self,
         key: &Key<'_>,
@@ -462,8 +466,9 @@ impl Keys {
         self.change_str(key, &touched, |db| db.str_bytes_mut(key).map(change))
     }
 
-    /// Changes a string's bytes in place, an empty one if the key is absent; see [`Db::update_str`]. Of those that are there
-    /// it touches only these, and it does not make them fewer; it makes room for all these. The key must hold a string or be absent: look it up first.
+    /// Changes a string's bytes in place, an empty one if the key is absent; see [`Db::update_str`]. Of those
+    /// that are there it touches only these, and it does not make them fewer; it makes room for all these.
+    /// The key must hold a string or be absent: look it up first.
     pub fn update_str<R>(
         &mut self,
         key: &Key<'_>,
@@ -633,8 +638,8 @@ impl Keys {
         self.signal_expiry(key);
     }
 
-    /// Deletes up to `limit` keys and hash fields of a held shard that are due, calling `lag` with how late each is, in milliseconds;
-    /// whether more are due.
+    /// Deletes up to `limit` keys and hash fields of a held shard that are due, calling `lag` with how late
+    /// each is, in milliseconds; whether more are due.
     pub fn expire_due(&mut self, shard: usize, limit: usize, mut lag: impl FnMut(i64)) -> bool {
         let now_ms = self.now_ms;
         let used: Vec<usize> = self.shard(shard).keys.used().collect();
@@ -673,8 +678,8 @@ impl Keys {
         (0..SHARD_COUNT).map(|i| self.with_shard(i, |keys| keys.shard(i).keys.db(db).len())).sum()
     }
 
-    /// Empties one database or, with `None`, all; all shards must be held. Returns how many keys there were. They are freed
-    /// in the background, and count as lazily freed if `counted`.
+    /// Empties one database or, with `None`, all; all shards must be held. Returns how many keys there were.
+    /// They are freed in the background, and count as lazily freed if `counted`.
     pub fn flush(&mut self, db: Option<usize>, counted: bool) -> usize {
         debug_assert!(self.holds_all());
         let mut removed = 0;

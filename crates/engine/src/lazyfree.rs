@@ -1,4 +1,5 @@
-//! The thread that frees large values, so that nobody who holds a shard waits for it, and that gives freed memory back.
+//! The thread that frees large values, so that nobody who holds a shard waits for it, and that gives freed
+//! memory back.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -76,7 +77,8 @@ impl LazyFree {
         }
     }
 
-    /// Waits until everything that was left to the thread before is freed. For tests, in which it would be taken for a leak.
+    /// Waits until everything that was left to the thread before is freed. For tests, in which it would be
+    /// taken for a leak.
     pub fn wait(&self) {
         let (freed, wait) = channel::<()>();
         self.when_freed(Box::new(move || drop(freed)));

@@ -1,9 +1,10 @@
 //! The keyspace as it was at one instant, read while it changes.
 //!
-//! At the cut, behind the closed gate, every database of every shard is *pending*. A [`Walk`] takes the entries of pending databases,
-//! segment by segment, under their shard's lock. Who changes a key that the walk has not come to saves its old content first, and marks the
-//! key, so that the walk passes over it. What always holds: a key of the cut is handed out once, as it was then, and no other key is; but a
-//! key or field whose time has come since may be missing.
+//! At the cut, behind the closed gate, every database of every shard is *pending*. A [`Walk`] takes the
+//! entries of pending databases, segment by segment, under their shard's lock. Who changes a key that the
+//! walk has not come to saves its old content first, and marks the key, so that the walk passes over it. What
+//! always holds: a key of the cut is handed out once, as it was then, and no other key is; but a key or field
+//! whose time has come since may be missing.
 //!
 //! All that a change pays while there is no snapshot is one test of a flag that nobody writes.
 
@@ -29,8 +30,9 @@ use pins::{Pin, Pins};
 /// Keys that are taken under one hold of a shard's lock, about: some microseconds.
 const SLICE_KEYS: usize = 64;
 
-/// How long a walk goes on before it lets others run while it holds nothing. The kernel lets a thread that has just begun go on for
-/// longer than that (1.4 ms with two cores), so that it is not while a shard is held that others take its place.
+/// How long a walk goes on before it lets others run while it holds nothing. The kernel lets a thread that
+/// has just begun go on for longer than that (1.4 ms with two cores), so that it is not while a shard is held
+/// that others take its place.
 const REST_INTERVAL: Duration = Duration::from_micros(700);
 
 /// The content of a key at the cut.
@@ -207,7 +209,8 @@ struct Progress {
     saved: Mutex<SavedKeys>,
     /// Long strings that were taken and not copied yet.
     pins: Pins,
-    /// The longest time for which a walk held a shard, nanoseconds: as it passed, and of the thread's processor time.
+    /// The longest time for which a walk held a shard, nanoseconds: as it passed, and of the thread's
+    /// processor time.
     longest_hold: [AtomicU64; 2],
 }
 
@@ -218,8 +221,8 @@ impl Snapshot {
         self.is_on.load(Ordering::Relaxed)
     }
 
-    /// The longest time for which the last walk, or the one under way, has held a shard beside those who serve, nanoseconds: as it passed, and
-    /// without what others ran on its core meanwhile.
+    /// The longest time for which the last walk, or the one under way, has held a shard beside those who
+    /// serve, nanoseconds: as it passed, and without what others ran on its core meanwhile.
     pub fn longest_hold_ns(&self) -> [u64; 2] {
         self.progress.longest_hold.each_ref().map(|ns| ns.load(Ordering::Relaxed))
     }
@@ -253,8 +256,8 @@ impl Snapshot {
         }
     }
 
-    /// Runs a change in place of these bytes of a key's string, in a held shard, that does not make it shorter. Of a long one that the snapshot has,
-    /// only the pieces that it touches are copied.
+    /// Runs a change in place of these bytes of a key's string, in a held shard, that does not make it
+    /// shorter. Of a long one that the snapshot has, only the pieces that it touches are copied.
     pub(crate) fn change_str<R>(
         &self,
         shard: &mut Shard,
@@ -290,7 +293,8 @@ impl Snapshot {
         }
     }
 
-    /// Takes what a database of a held shard holds, all of which is to be deleted, if the walk has not come to its end; else gives it back.
+    /// Takes what a database of a held shard holds, all of which is to be deleted, if the walk has not come
+    /// to its end; else gives it back.
     pub(crate) fn keep(&self, part: &mut Part, db: usize, content: Db) -> Option<Db> {
         match part.at(db) {
             Some(pending) => {
@@ -317,7 +321,8 @@ fn untouched(db: &Db, key: &Key<'_>, range: &Range<usize>, len: usize) -> Vec<u8
     [before, bytes.get(range.end..).unwrap_or_default()].concat()
 }
 
-/// Takes a snapshot's keys out of the engine. Several threads may walk at once, each with a number of its own at the gate.
+/// Takes a snapshot's keys out of the engine. Several threads may walk at once, each with a number of its own
+/// at the gate.
 pub struct Walk {
     engine: &'static Engine,
     /// `None` behind the closed gate.
@@ -335,13 +340,14 @@ impl Walk {
         Walk { engine, thread: Some(thread), shard: None, wanted: Wanted::default(), rested: Instant::now() }
     }
 
-    /// A walk behind the closed gate, on behalf of the thread for which it is closed and which touches nothing meanwhile. Its own
-    /// threads keep apart by the shards' locks.
+    /// A walk behind the closed gate, on behalf of the thread for which it is closed and which touches
+    /// nothing meanwhile. Its own threads keep apart by the shards' locks.
     pub fn behind_gate(engine: &'static Engine) -> Walk {
         Walk { engine, thread: None, shard: None, wanted: Wanted::default(), rested: Instant::now() }
     }
 
-    /// Takes some keys into `out`, whose content is dropped before; false when there are no more. Nothing is held between calls.
+    /// Takes some keys into `out`, whose content is dropped before; false when there are no more. Nothing is
+    /// held between calls.
     ///
     /// What writers saved comes with the rest, to whoever walks: all of it once the last walk has ended.
     pub fn take(&mut self, out: &mut SavedKeys) -> bool {
@@ -390,7 +396,8 @@ impl Walk {
         }
     }
 
-    /// Has the processor fetch what the next slice will copy while nobody waits for the shard: most of a slice's time goes for that.
+    /// Has the processor fetch what the next slice will copy while nobody waits for the shard: most of a
+    /// slice's time goes for that.
     fn look_ahead(&mut self, shard: usize) {
         let mut wanted = std::mem::take(&mut self.wanted);
         let epoch = self.engine.snapshot.epoch.load(Ordering::Relaxed);
@@ -402,8 +409,8 @@ impl Walk {
         self.wanted = wanted;
     }
 
-    /// Ends the snapshot, after each walk's [`Walk::take`] has returned false or when nobody wants the rest. Takes what writers have saved
-    /// last into `out`.
+    /// Ends the snapshot, after each walk's [`Walk::take`] has returned false or when nobody wants the rest.
+    /// Takes what writers have saved last into `out`.
     pub fn end(self, out: &mut SavedKeys) {
         let snapshot = &self.engine.snapshot;
         if snapshot.progress.walked.load(Ordering::Acquire) < SHARD_COUNT {
@@ -426,7 +433,8 @@ impl Walk {
     fn hold<R>(&self, shard: usize, work: impl FnOnce(&Shard, &mut Part) -> R) -> R {
         let engine = self.engine;
         self.thread.iter().for_each(|&thread| engine.gate.enter(thread));
-        // Behind the gate nobody waits for a single shard. Asking for the processor time takes longer than a short hold.
+        // Behind the gate nobody waits for a single shard. Asking for the processor time takes longer than a
+        // short hold.
         let cpu = self.thread.map(|_| cpu_ns());
         engine.lock(shard);
         let began = cpu.map(|cpu| (Instant::now(), cpu));
@@ -457,12 +465,13 @@ fn want_slice(part: &Part, shard: &Shard, wanted: &mut Wanted) {
     while from < ORDERS && wanted.len() < 2 * SLICE_KEYS {
         from = db.want_walk(from, wanted);
     }
-    // For the slice after this one: reading its buckets would take most of the time that the shard is held to look ahead.
+    // For the slice after this one: reading its buckets would take most of the time that the shard is held to
+    // look ahead.
     db.want_walk_buckets(from, wanted);
 }
 
-/// Takes about [`SLICE_KEYS`] keys of a held shard; whether that was the end of it. What is done with goes to `finished`, to be dropped when
-/// the shard is not held any more.
+/// Takes about [`SLICE_KEYS`] keys of a held shard; whether that was the end of it. What is done with goes to
+/// `finished`, to be dropped when the shard is not held any more.
 fn take_slice(
     part: &mut Part,
     shard: &Shard,

@@ -139,8 +139,9 @@ impl Journal {
         }
     }
 
-    /// Puts the reader's thread to sleep until it is nudged, at most for so long; with `until_appended` also until something is appended, if
-    /// nothing is there yet. `has_work` is asked once more when nobody can miss the sleep any more.
+    /// Puts the reader's thread to sleep until it is nudged, at most for so long; with `until_appended` also
+    /// until something is appended, if nothing is there yet. `has_work` is asked once more when nobody can
+    /// miss the sleep any more.
     pub fn sleep(&self, until_appended: bool, most: Duration, has_work: impl FnOnce() -> bool) {
         *self.sleeper.lock().unwrap_or_else(PoisonError::into_inner) = Some(std::thread::current());
         self.sleep.store(if until_appended { ASLEEP } else { WAITS }, Ordering::SeqCst);

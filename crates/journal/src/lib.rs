@@ -1,7 +1,9 @@
-//! The journal: one ordered record of the effects of all writes, and the append-only file that it is written to.
+//! The journal: one ordered record of the effects of all writes, and the append-only file that it is written
+//! to.
 //!
-//! Who changes keys appends what it did while it holds them ([`Journal::append`]), so that records of one key lie in the order of its
-//! changes. One thread takes the records out in their order and makes the byte stream of them that Redis replays ([`Stream`]).
+//! Who changes keys appends what it did while it holds them ([`Journal::append`]), so that records of one key
+//! lie in the order of its changes. One thread takes the records out in their order and makes the byte stream
+//! of them that Redis replays ([`Stream`]).
 
 pub mod aof;
 mod journal;

@@ -5,8 +5,8 @@
 //! several effects:  tag = BLOCK               payload = ( length 8 │ database 4 │ command )…
 //! ```
 //!
-//! Several effects of one command or transaction are one record, and become a MULTI … EXEC in the stream; several
-//! expirations alone, which nothing holds together, do not.
+//! Several effects of one command or transaction are one record, and become a MULTI … EXEC in the stream;
+//! several expirations alone, which nothing holds together, do not.
 
 use martlet_base::copy;
 use martlet_protocol::request::Args;
@@ -91,7 +91,8 @@ impl Pending {
     }
 }
 
-/// What stands before each effect: the length of its command in bytes, which may exceed 4 GB, and its database.
+/// What stands before each effect: the length of its command in bytes, which may exceed 4 GB, and its
+/// database.
 #[inline]
 fn heading(len: usize, db: u32) -> [u8; HEADING] {
     let mut heading = [0; HEADING];
@@ -149,7 +150,8 @@ pub fn effects(tag: u32, payload: &[u8]) -> impl Iterator<Item = Effect<'_>> {
     })
 }
 
-/// The stream of commands that records make: with SELECT where the database changes, and MULTI and EXEC around what belongs together.
+/// The stream of commands that records make: with SELECT where the database changes, and MULTI and EXEC
+/// around what belongs together.
 #[derive(Debug, Default)]
 pub struct Stream {
     db: Option<u32>,

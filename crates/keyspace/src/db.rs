@@ -329,7 +329,8 @@ impl Db {
         self.spot(key).map(|spot| Entry::new(self.table.entry(spot)))
     }
 
-    /// The key's entry for a command at `now_ms`, whose access is noted: `lru` makes the 24 bits from the old ones.
+    /// The key's entry for a command at `now_ms`, whose access is noted: `lru` makes the 24 bits from the old
+    /// ones.
     #[inline]
     pub fn access(&mut self, key: &Key<'_>, now_ms: i64, lru: impl FnOnce(u32) -> u32) -> Access<'_> {
         let Some(spot) = self.spot(key) else { return Access::Absent };
@@ -370,15 +371,15 @@ impl Db {
         }
     }
 
-    /// Stores a string, an integer if it spells one; what the key held before is given back unless it was a short
-    /// string, so that the caller can free it elsewhere.
+    /// Stores a string, an integer if it spells one; what the key held before is given back unless it was a
+    /// short string, so that the caller can free it elsewhere.
     #[inline]
     pub fn set_str(&mut self, key: &Key<'_>, bytes: &[u8], expiry: ExpiryChange, lru: u32) -> Option<Value> {
         self.set_new_str(key, NewStr::encode(bytes), expiry, lru)
     }
 
-    /// As [`Db::set_str`], stored as bytes even if they spell an integer, and with `raw` so that OBJECT ENCODING says so
-    /// however short they are.
+    /// As [`Db::set_str`], stored as bytes even if they spell an integer, and with `raw` so that OBJECT
+    /// ENCODING says so however short they are.
     pub fn set_bytes(
         &mut self,
         key: &Key<'_>,
@@ -481,16 +482,17 @@ impl Db {
         }
     }
 
-    /// A string's bytes, to be changed without changing their number (SETBIT, SETRANGE, BITFIELD); the string is `raw`
-    /// afterwards. `None` when there is no key or it holds no string, or one that is stored as a number.
+    /// A string's bytes, to be changed without changing their number (SETBIT, SETRANGE, BITFIELD); the string
+    /// is `raw` afterwards. `None` when there is no key or it holds no string, or one that is stored as a
+    /// number.
     pub fn str_bytes_mut(&mut self, key: &Key<'_>) -> Option<&mut [u8]> {
         let spot = self.spot(key)?;
         self.table.entry(spot).str_bytes_mut()
     }
 
-    /// Changes a string's bytes in place (APPEND, SETRANGE, SETBIT, BITFIELD): `change` gets them in a growable vector,
-    /// empty if there was no key. The result is `raw`; expiry stays. The key must hold a string or be absent.
-    /// A long one that is shared is copied with room for `len` bytes.
+    /// Changes a string's bytes in place (APPEND, SETRANGE, SETBIT, BITFIELD): `change` gets them in a
+    /// growable vector, empty if there was no key. The result is `raw`; expiry stays. The key must hold a
+    /// string or be absent. A long one that is shared is copied with room for `len` bytes.
     pub fn update_str<R>(
         &mut self,
         key: &Key<'_>,
@@ -599,8 +601,8 @@ impl Db {
         Some(self.take(key.hash, spot).into_value())
     }
 
-    /// Deletes the key; its value is dropped here unless freeing it takes more than `effort` steps, in which case it
-    /// is given to the caller. `None` when there was no key.
+    /// Deletes the key; its value is dropped here unless freeing it takes more than `effort` steps, in which
+    /// case it is given to the caller. `None` when there was no key.
     pub fn delete(&mut self, key: &Key<'_>, effort: usize) -> Option<Option<Value>> {
         let spot = self.spot(key)?;
         let entry = self.take(key.hash, spot);
@@ -646,8 +648,8 @@ impl Db {
         true
     }
 
-    /// Takes out one key that is due by `now_ms`, handing its bytes to `expired` first; its value is dropped or kept
-    /// as in [`Db::delete`]. `None` when nothing is due.
+    /// Takes out one key that is due by `now_ms`, handing its bytes to `expired` first; its value is dropped
+    /// or kept as in [`Db::delete`]. `None` when nothing is due.
     pub fn expire_next(
         &mut self,
         now_ms: i64,
@@ -674,8 +676,9 @@ impl Db {
         self.table.scan(position, want, &|key: &[u8]| hash_bytes(key), &mut |raw| visit(Entry::new(raw)))
     }
 
-    /// Visits keys whose order ([`Key::order`]) is `from` or above, some hundred at most; returns the order from which to go on,
-    /// [`crate::ORDERS`] at the end. However the table changes between calls, a walk from 0 meets each key that stays in it once.
+    /// Visits keys whose order ([`Key::order`]) is `from` or above, some hundred at most; returns the order
+    /// from which to go on, [`crate::ORDERS`] at the end. However the table changes between calls, a walk
+    /// from 0 meets each key that stays in it once.
     pub fn walk(&self, from: u64, mut visit: impl FnMut(Entry<'_>)) -> u64 {
         self.table.walk_segment(from, &|key: &[u8]| hash_bytes(key), &mut |raw| visit(Entry::new(raw)))
     }

@@ -176,7 +176,8 @@ impl RawEntry {
 
     #[inline]
     fn read<T: Copy>(self, at: usize) -> T {
-        // SAFETY: offsets come from the entry's own shape, so they lie in its allocation; reads are unaligned-safe.
+        // SAFETY: offsets come from the entry's own shape, so they lie in its allocation; reads are
+        // unaligned-safe.
         unsafe { self.0.as_ptr().add(at).cast::<T>().read_unaligned() }
     }
 
@@ -244,8 +245,8 @@ impl RawEntry {
     #[inline]
     pub(crate) fn key<'a>(self) -> &'a [u8] {
         let at = Shape { flags: self.flags(), key_len: 0, store: Store::Int, inline_len: 0 }.key_at();
-        // SAFETY: the key's bytes lie in the allocation and are never changed while it lives; callers bound 'a by a
-        // borrow of the table that owns the entry.
+        // SAFETY: the key's bytes lie in the allocation and are never changed while it lives; callers bound
+        // 'a by a borrow of the table that owns the entry.
         unsafe { std::slice::from_raw_parts(self.0.as_ptr().add(at), self.key_len()) }
     }
 
@@ -288,7 +289,8 @@ impl RawEntry {
             }
             Store::Boxed => {
                 let boxed: *const Vec<u8> = self.read(at);
-                // SAFETY: the pointer came from Arc::into_raw when the entry was built and is released only with it.
+                // SAFETY: the pointer came from Arc::into_raw when the entry was built and is released only
+                // with it.
                 StrValue::Bytes(unsafe { &*boxed }.as_slice())
             }
             Store::Object => return None,
@@ -312,7 +314,8 @@ impl RawEntry {
             return None;
         }
         let at = self.shape().value_at();
-        // SAFETY: the pointer came from Arc::into_raw; the Arc made here is put back below before anyone else looks.
+        // SAFETY: the pointer came from Arc::into_raw; the Arc made here is put back below before anyone else
+        // looks.
         let mut arc = unsafe { Arc::from_raw(self.read::<*const Vec<u8>>(at)) };
         let result = change(&mut arc);
         self.write(at, Arc::into_raw(arc));
@@ -327,7 +330,8 @@ impl RawEntry {
             Store::Embstr | Store::Raw => {
                 self.write(0, (self.meta() & 0xffff_ff0f) | ((Store::Raw as u32) << 4));
                 let from = at + if shape.flags & WIDE_VALUE == 0 { 1 } else { 4 };
-                // SAFETY: the shape's bytes lie in the allocation; callers bound 'a by exclusive access to the table.
+                // SAFETY: the shape's bytes lie in the allocation; callers bound 'a by exclusive access to
+                // the table.
                 Some(unsafe { std::slice::from_raw_parts_mut(self.0.as_ptr().add(from), shape.inline_len) })
             }
             Store::Boxed => {
@@ -335,7 +339,8 @@ impl RawEntry {
                     Arc::make_mut(bytes);
                 });
                 let boxed: *mut Vec<u8> = self.read(at);
-                // SAFETY: as in `str_value`; `make_mut` left this entry the only owner, and access is exclusive.
+                // SAFETY: as in `str_value`; `make_mut` left this entry the only owner, and access is
+                // exclusive.
                 Some(unsafe { &mut *boxed }.as_mut_slice())
             }
             Store::Int | Store::Object => None,
@@ -352,7 +357,8 @@ impl RawEntry {
     /// The object, if the entry holds a `T`.
     #[inline]
     pub(crate) fn object<'a, T: Object>(self) -> Option<&'a mut T> {
-        // SAFETY: the kind says which type was written there; callers hand out `&mut` only from exclusive access.
+        // SAFETY: the kind says which type was written there; callers hand out `&mut` only from exclusive
+        // access.
         (self.kind() == T::KIND).then(|| unsafe { &mut *self.object_at().cast::<T>() })
     }
 
@@ -418,8 +424,8 @@ impl RawEntry {
         }
     }
 
-    /// Writes a number over a number or bytes over as many bytes, and the access information with them; the expiry
-    /// stays. What SET and INCR do most, made short.
+    /// Writes a number over a number or bytes over as many bytes, and the access information with them; the
+    /// expiry stays. What SET and INCR do most, made short.
     #[inline]
     pub(crate) fn overwrite_alike(self, value: NewStr<'_>, lru: u32) -> Overwritten {
         let (meta, flags) = (self.meta(), self.flags());
@@ -456,8 +462,8 @@ impl RawEntry {
         self.flags() & HAS_EXPIRY != 0
     }
 
-    /// Writes a string over this entry's string where the new one needs the same allocation, and answers the old one's size; `None`
-    /// when it does not.
+    /// Writes a string over this entry's string where the new one needs the same allocation, and answers the
+    /// old one's size; `None` when it does not.
     #[inline]
     pub(crate) fn overwrite_str(self, value: NewStr<'_>, expires: bool) -> Option<usize> {
         let old = self.shape();
@@ -549,8 +555,8 @@ impl RawEntry {
             Store::Embstr | Store::Raw => old.inline_len + if old.flags & WIDE_VALUE == 0 { 1 } else { 4 },
             Store::Object => OBJECT_BYTES,
         };
-        // SAFETY: both shapes hold `bytes` value bytes at their `value_at`; the value is moved bit by bit and the old
-        // block freed without dropping it.
+        // SAFETY: both shapes hold `bytes` value bytes at their `value_at`; the value is moved bit by bit and
+        // the old block freed without dropping it.
         unsafe {
             let from = self.0.as_ptr().add(old.value_at());
             std::ptr::copy_nonoverlapping(from, entry.0.as_ptr().add(shape.value_at()), bytes);

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 /// Pairs of time (Unix milliseconds) and key hash, ordered; what is due is a prefix.
 ///
-/// Hashes stand for keys: who takes a due pair out looks the key up by its hash and time, so two keys with one hash
-/// are both found.
+/// Hashes stand for keys: who takes a due pair out looks the key up by its hash and time, so two keys with
+/// one hash are both found.
 #[derive(Debug, Default)]
 pub(crate) struct ExpiryIndex {
     due: BTreeSet<(i64, u64)>,
@@ -37,7 +37,8 @@ impl ExpiryIndex {
         Some(first)
     }
 
-    /// Sum over the next `sample` times of milliseconds left, 0 for those that have passed, and how many times those are.
+    /// Sum over the next `sample` times of milliseconds left, 0 for those that have passed, and how many
+    /// times those are.
     pub(crate) fn ttl_sum_ms(&self, now_ms: i64, sample: usize) -> (u128, usize) {
         let mut sum = 0u128;
         let mut count = 0;

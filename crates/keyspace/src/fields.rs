@@ -1,8 +1,9 @@
 //! The index of hashes whose fields expire, ordered by the time of the next field that does.
 //!
-//! Invariant: between commands the index holds exactly the pairs (time, key's hash) that the hashes themselves say they
-//! are indexed under ([`Hash::indexed_expiry_ms`]), and a hash with expiring fields is in it under a time that is not
-//! later than the first of them. Who changes a hash in a way that may change that time calls [`Db::index_fields`].
+//! Invariant: between commands the index holds exactly the pairs (time, key's hash) that the hashes
+//! themselves say they are indexed under ([`Hash::indexed_expiry_ms`]), and a hash with expiring fields is in
+//! it under a time that is not later than the first of them. Who changes a hash in a way that may change that
+//! time calls [`Db::index_fields`].
 
 use martlet_base::hash::hash_bytes;
 use martlet_types::hash::{Hash, NO_EXPIRY};
@@ -36,8 +37,8 @@ impl Db {
         (new_ms != NO_EXPIRY).then_some(new_ms)
     }
 
-    /// A key whose hash has fields that are due by `now_ms`, as far as the index knows. It stays in the index until
-    /// [`Db::index_fields`] is called.
+    /// A key whose hash has fields that are due by `now_ms`, as far as the index knows. It stays in the index
+    /// until [`Db::index_fields`] is called.
     pub fn next_due_hash(&mut self, now_ms: i64) -> Option<Vec<u8>> {
         while let Some((at_ms, hash)) = self.field_expiries.pop_due(now_ms) {
             let due = |entry: RawEntry| {

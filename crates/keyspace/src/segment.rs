@@ -1,10 +1,11 @@
-//! A segment: tagged entry pointers in cache-line buckets, up to 128 of them unless their hashes are too alike to be split. All raw slot access lives in this file.
+//! A segment: tagged entry pointers in cache-line buckets, up to 128 of them unless their hashes are too
+//! alike to be split. All raw slot access lives in this file.
 //!
-//! A slot is a u64: 16 bits of the key's hash (the tag) above the entry's 48-bit address; 0 is empty. A bucket is one
-//! cache line of 8 slots, filled from the front, so that a bucket is full exactly if its last slot is. A key's home
-//! bucket is `tag * buckets / 65536`; it lies in the first bucket from there on, cyclically, that had room. Hence:
-//! every bucket between a key's home and its place is full.
-//! Because home is monotone in the tag, the order of tags is an order of traversal that survives growth.
+//! A slot is a u64: 16 bits of the key's hash (the tag) above the entry's 48-bit address; 0 is empty. A
+//! bucket is one cache line of 8 slots, filled from the front, so that a bucket is full exactly if its last
+//! slot is. A key's home bucket is `tag * buckets / 65536`; it lies in the first bucket from there on,
+//! cyclically, that had room. Hence: every bucket between a key's home and its place is full. Because home is
+//! monotone in the tag, the order of tags is an order of traversal that survives growth.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
@@ -66,7 +67,8 @@ fn lines(slot: u64) -> [*const u8; 2] {
     [entry, entry.wrapping_add(CACHE_LINE_BYTES)]
 }
 
-/// Bucket counts that segments grow through; each size is one of the allocator's, so nothing is lost to rounding.
+/// Bucket counts that segments grow through; each size is one of the allocator's, so nothing is lost to
+/// rounding.
 const SIZES: [u16; 12] = [0, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16];
 /// The last of them: a larger segment should be split.
 const LARGEST: u16 = SIZES[SIZES.len() - 1];

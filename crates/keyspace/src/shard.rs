@@ -10,7 +10,8 @@ use crate::table::DIRECTORY_BITS;
 pub const SCAN_POSITION_BITS: u32 = DIRECTORY_BITS + 16;
 const _: () = assert!(SCAN_POSITION_BITS + SHARD_BITS <= 53, "a cursor must be exact in a double");
 
-/// One shard's part of all databases. Database 0 lies in the shard itself, the others are made when first used.
+/// One shard's part of all databases. Database 0 lies in the shard itself, the others are made when first
+/// used.
 #[derive(Default)]
 #[repr(C)]
 pub struct Shard {
@@ -19,7 +20,8 @@ pub struct Shard {
     others: Option<Box<Others>>,
 }
 
-/// Those of the databases 1 and above that have been used, by ascending index: how high an index is costs nothing.
+/// Those of the databases 1 and above that have been used, by ascending index: how high an index is costs
+/// nothing.
 #[derive(Default)]
 struct Others(Vec<(usize, Box<Db>)>);
 
@@ -97,8 +99,8 @@ impl Shard {
         prefetch(shard.cast());
     }
 
-    /// Visits at least `want` entries of a database from `position` on, if there are as many; `None` at the end of the
-    /// shard, else the position to go on from.
+    /// Visits at least `want` entries of a database from `position` on, if there are as many; `None` at the
+    /// end of the shard, else the position to go on from.
     pub fn scan(&self, db: usize, position: u64, want: usize, visit: impl FnMut(Entry<'_>)) -> Option<u64> {
         self.db(db).scan(position, want, visit)
     }

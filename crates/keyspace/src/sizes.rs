@@ -1,7 +1,8 @@
-//! How large the keys of a database are: how many of each type have how many bytes or elements, by powers of two.
+//! How large the keys of a database are: how many of each type have how many bytes or elements, by powers of
+//! two.
 //!
-//! Invariant: [`Sizes`] counts each entry of the table once, under the size that it has; while an [`ObjectMut`] lives,
-//! its collection counts under the size that it had before.
+//! Invariant: [`Sizes`] counts each entry of the table once, under the size that it has; while an
+//! [`ObjectMut`] lives, its collection counts under the size that it had before.
 
 use std::ops::{Deref, DerefMut};
 
@@ -9,13 +10,14 @@ use crate::db::{Db, Entry};
 use crate::entry::RawEntry;
 use crate::value::{Kind, Object};
 
-/// Sizes that are told apart: 0, then from 2^(i-1) up to the next power of two; no memory holds more than the last.
+/// Sizes that are told apart: 0, then from 2^(i-1) up to the next power of two; no memory holds more than the
+/// last.
 pub const SIZE_BINS: usize = 48;
 /// Types of values.
 const KINDS: usize = 5;
 
-/// Number of keys by type and size; INFO's `keysizes`. Types of which there has been no key take no room: of each
-/// database there is one of these per shard.
+/// Number of keys by type and size; INFO's `keysizes`. Types of which there has been no key take no room: of
+/// each database there is one of these per shard.
 #[derive(Debug, Default)]
 pub struct Sizes([Option<Box<Counts>>; KINDS]);
 

@@ -1,10 +1,11 @@
 //! The table of one database within one shard: extendible hashing over [`Segment`]s.
 //!
-//! Of a key's 64-bit hash, the top 16 bits are its tag, the bits below them choose the segment (most significant bit
-//! first), and the lowest bits chose the shard already. A segment grows in steps to 128 slots and then splits in two,
-//! so no insert pays for more than 128 entries. (Keys whose hashes
-//! agree in more bits than chance would have it, which somebody may have sought out, do not drive the directory: see
-//! [`Table::may_split`].) Two that became small are joined, and the directory is halved when none needs its last bit.
+//! Of a key's 64-bit hash, the top 16 bits are its tag, the bits below them choose the segment (most
+//! significant bit first), and the lowest bits chose the shard already. A segment grows in steps to 128 slots
+//! and then splits in two, so no insert pays for more than 128 entries. (Keys whose hashes agree in more bits
+//! than chance would have it, which somebody may have sought out, do not drive the directory: see
+//! [`Table::may_split`].) Two that became small are joined, and the directory is halved when none needs its
+//! last bit.
 //!
 //! When a segment's depth is less than the directory's, only the first
 //! of its directory places holds it; the others hold just its depth.
@@ -17,8 +18,8 @@ use crate::segment::{Place, Segment};
 
 /// The lowest bit of the tag.
 const TAG_SHIFT: u32 = 48;
-/// Bits of a directory position in a scan cursor; more segments than this a shard cannot have. With them a cursor stays
-/// below 2^53: some clients keep cursors in doubles.
+/// Bits of a directory position in a scan cursor; more segments than this a shard cannot have. With them a
+/// cursor stays below 2^53: some clients keep cursors in doubles.
 pub(crate) const DIRECTORY_BITS: u32 = 26;
 
 /// Bits of the largest directory: one is left for the mark in a [`Position`].
@@ -26,8 +27,8 @@ const DEPTH_MAX: u32 = DIRECTORY_BITS - 1;
 
 /// Places that a directory may have whatever the number of entries.
 const SMALL_DIRECTORY: usize = 64;
-/// Two segments that together have no more entries than this are joined. Far below what a split leaves, so that a segment
-/// does not go back and forth.
+/// Two segments that together have no more entries than this are joined. Far below what a split leaves, so
+/// that a segment does not go back and forth.
 const JOIN_LEN: usize = 40;
 /// Slots of the largest segment but those of colliding keys.
 const USUAL_SLOTS: usize = 128;
@@ -50,13 +51,15 @@ pub(crate) struct Spot {
 /// Every [`order`] is below.
 pub const ORDERS: u64 = 1 << DIRECTORY_BITS;
 
-/// A hash's directory bits, the first of them highest. Uneven ([`spread`]), so that segments of all sizes exist at any time.
+/// A hash's directory bits, the first of them highest. Uneven ([`spread`]), so that segments of all sizes
+/// exist at any time.
 #[inline]
 fn path(hash: u64) -> u64 {
     spread(hash << (64 - TAG_SHIFT))
 }
 
-/// By what segments are ordered: a hash's directory bits. Segments cover ranges of it that do not overlap, however the table grows.
+/// By what segments are ordered: a hash's directory bits. Segments cover ranges of it that do not overlap,
+/// however the table grows.
 #[inline]
 pub(crate) fn order(hash: u64) -> u64 {
     path(hash) >> (64 - DIRECTORY_BITS)
@@ -67,9 +70,10 @@ fn tag(hash: u64) -> u16 {
     (hash >> TAG_SHIFT) as u16
 }
 
-/// A place in traversal order, from where on a scan goes: the lowest [`order`] of a segment, and a tag in it. With the tag 0
-/// nothing of the segment has been visited. Else the bit below those that all its keys share is set as well: which
-/// tells afterwards whether the segment has been joined with another, of which the tags below have not been visited.
+/// A place in traversal order, from where on a scan goes: the lowest [`order`] of a segment, and a tag in it.
+/// With the tag 0 nothing of the segment has been visited. Else the bit below those that all its keys share
+/// is set as well: which tells afterwards whether the segment has been joined with another, of which the tags
+/// below have not been visited.
 struct Position {
     start: u64,
     tag: u16,
@@ -105,7 +109,8 @@ impl Plan {
         plan
     }
 
-    /// Keys of the segment that `path` and its `depth` highest bits stand for: as many as are expected, or half of them in each of two.
+    /// Keys of the segment that `path` and its `depth` highest bits stand for: as many as are expected, or
+    /// half of them in each of two.
     fn divide(&mut self, path: u64, depth: u8, keys: usize) {
         // Somewhat more than the mean: most segments then need no step more.
         let wanted = keys + keys.isqrt();
@@ -227,9 +232,10 @@ impl Table {
         self.len += 1;
     }
 
-    /// Whether a full segment is split rather than grown beyond its usual size: always while the directory stays as it is;
-    /// and when it doubles, if that is in proportion to the entries. Hashes drawn at random never come near the bound, so only
-    /// keys chosen to collide make a long segment, and pay for it with their own lookups.
+    /// Whether a full segment is split rather than grown beyond its usual size: always while the directory
+    /// stays as it is; and when it doubles, if that is in proportion to the entries. Hashes drawn at random
+    /// never come near the bound, so only keys chosen to collide make a long segment, and pay for it with
+    /// their own lookups.
     fn may_split(&self, index: usize) -> bool {
         let segment = &self.directory[index];
         let in_proportion = self.directory.len() * 2 <= SMALL_DIRECTORY + self.len / 4;
@@ -266,8 +272,8 @@ impl Table {
         entry
     }
 
-    /// Joins the segment at `index` with the one beside it as long as both are small, and halves the directory when no segment
-    /// needs its last bit any more.
+    /// Joins the segment at `index` with the one beside it as long as both are small, and halves the
+    /// directory when no segment needs its last bit any more.
     fn join_small(&mut self, mut index: usize) {
         loop {
             let Segment { depth, .. } = self.directory[index];
@@ -293,16 +299,18 @@ impl Table {
         }
     }
 
-    /// Segments of the directory's depth. (Places that hold no segment know the depth of the one that covers them, which is less.)
+    /// Segments of the directory's depth. (Places that hold no segment know the depth of the one that covers
+    /// them, which is less.)
     fn count_deepest(&self) -> u32 {
         self.directory.iter().filter(|segment| segment.depth == self.depth).count() as u32
     }
 
-    /// Calls `visit` for at least `want` entries at or after `position` in traversal order, if there are as many;
-    /// `None` when the end was reached, else where to go on. A position is that of an encoded [`Position`]. An entry that
-    /// is in the table throughout a traversal from 0 is visited: positions order keys by hash bits that growth,
-    /// shrinking and splits of segments do not change; and of a segment that has been joined since, all is visited that is not
-    /// before the position's. Positions only rise, so a traversal ends however the table changes.
+    /// Calls `visit` for at least `want` entries at or after `position` in traversal order, if there are as
+    /// many; `None` when the end was reached, else where to go on. A position is that of an encoded
+    /// [`Position`]. An entry that is in the table throughout a traversal from 0 is visited: positions order
+    /// keys by hash bits that growth, shrinking and splits of segments do not change; and of a segment that
+    /// has been joined since, all is visited that is not before the position's. Positions only rise, so a
+    /// traversal ends however the table changes.
     pub(crate) fn scan(
         &self,
         position: u64,
@@ -343,7 +351,8 @@ impl Table {
         None
     }
 
-    /// The segment that an order falls into: the lowest order of it, itself, and the order up to which it goes.
+    /// The segment that an order falls into: the lowest order of it, itself, and the order up to which it
+    /// goes.
     fn segment_at(&self, order: u64) -> (u64, &Segment, u64) {
         let place_bits = DIRECTORY_BITS - u32::from(self.depth);
         let index = self.first_place((order >> place_bits) as usize);
@@ -352,8 +361,8 @@ impl Table {
         ((index as u64) << place_bits, segment, next << place_bits)
     }
 
-    /// Calls `visit` for the entries of one segment whose order ([`order`]) is `from` or above: that of the segment which `from` falls
-    /// into. Returns the order up to which that was all; [`ORDERS`] at the end.
+    /// Calls `visit` for the entries of one segment whose order ([`order`]) is `from` or above: that of the
+    /// segment which `from` falls into. Returns the order up to which that was all; [`ORDERS`] at the end.
     pub(crate) fn walk_segment(
         &self,
         from: u64,
@@ -400,8 +409,8 @@ impl Table {
             return None;
         }
         loop {
-            // The first of a segment's places stands for it, the others look empty: so each segment has the same chance,
-            // and each slot of the usual largest size has it too.
+            // The first of a segment's places stands for it, the others look empty: so each segment has the
+            // same chance, and each slot of the usual largest size has it too.
             let segment = &self.directory[pick(self.directory.len())];
             if segment.len() == 0 {
                 continue;
@@ -440,7 +449,8 @@ mod tests {
     use martlet_base::prefetch::Wanted;
     use std::collections::HashSet;
 
-    /// The hash of a key that is a number, for keys chosen to collide: all bits but the tag and one are alike.
+    /// The hash of a key that is a number, for keys chosen to collide: all bits but the tag and one are
+    /// alike.
     fn colliding(key: &[u8]) -> u64 {
         let number = key.iter().fold(0u64, |n, digit| n * 10 + u64::from(digit - b'0'));
         number << 48 | 0x5555_5555_5400 | (number & 1)

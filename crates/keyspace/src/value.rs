@@ -1,6 +1,8 @@
-//! What a key can hold: the owned [`Value`], the typed [`Object`]s that live inside entries, and views of strings.
+//! What a key can hold: the owned [`Value`], the typed [`Object`]s that live inside entries, and views of
+//! strings.
 //!
-//! The list of object types stands once, in the `objects!` call below; kinds, names and the raw moves follow from it.
+//! The list of object types stands once, in the `objects!` call below; kinds, names and the raw moves follow
+//! from it.
 
 use martlet_base::number::{NumberBuffer, format_i64};
 use triomphe::Arc;
@@ -100,7 +102,8 @@ macro_rules! objects {
             }
         }
 
-        /// A value that owns what it holds. Cloning shares: strings by reference count, collections copy on write.
+        /// A value that owns what it holds. Cloning shares: strings by reference count, collections copy on
+        /// write.
         #[derive(Clone, Debug)]
         pub enum Value {
             /// A string stored as a number.
@@ -127,14 +130,15 @@ macro_rules! objects {
             /// Moves an object to `place`; strings are not moved this way.
             pub(crate) fn write_object(self, place: *mut u8) {
                 match self {
-                    // SAFETY: the entry reserves OBJECT_BYTES, 8-aligned, at `place`; see the assertion below.
+                    // SAFETY: the entry reserves OBJECT_BYTES, 8-aligned, at `place`; see the assertion
+                    // below.
                     $(Value::$variant(object) => unsafe { place.cast::<$type>().write(object) },)*
                     Value::Int(_) | Value::Str { .. } => unreachable!("strings are not objects"),
                 }
             }
 
-            /// How many allocations freeing this value takes, roughly: what decides whether it is freed in the
-            /// background.
+            /// How many allocations freeing this value takes, roughly: what decides whether it is freed in
+            /// the background.
             pub fn free_effort(&self) -> usize {
                 match self {
                     Value::Int(_) | Value::Str { .. } => 1,

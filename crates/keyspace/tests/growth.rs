@@ -1,7 +1,8 @@
-//! No single insertion or removal pays for growth or shrinking: what each allocates is counted, up to a million entries.
+//! No single insertion or removal pays for growth or shrinking: what each allocates is counted, up to a
+//! million entries.
 //!
-//! Every structure is made of blocks, and moves entries within blocks that it has and into those that it makes: so what a step
-//! allocates bounds what it moves, too. Nothing here looks at a clock.
+//! Every structure is made of blocks, and moves entries within blocks that it has and into those that it
+//! makes: so what a step allocates bounds what it moves, too. Nothing here looks at a clock.
 
 use martlet_base::random::Random;
 use martlet_keyspace::{Db, ExpiryChange, Key};
@@ -73,7 +74,8 @@ fn work_of(step: impl FnOnce()) -> Work {
     Work { bytes: after.bytes - before.bytes, blocks: after.blocks - before.blocks }
 }
 
-/// Takes a step for each number below `count`, and fails when one needs more than `most` allows with so many entries.
+/// Takes a step for each number below `count`, and fails when one needs more than `most` allows with so many
+/// entries.
 fn each_within(what: &str, count: usize, most: impl Fn(usize) -> Work, mut step: impl FnMut(usize, &[u8])) {
     let mut name = Vec::new();
     let mut worst = Work::default();
@@ -107,7 +109,8 @@ fn a_key() {
     each_within("SET", ENTRIES, most, |_, name| {
         db.set_str(&Key::new(name), &VALUE, ExpiryChange::At(1_000_000), 0);
     });
-    // The directory is halved when the last segment of its depth goes: how late that is depends on the hashes' seed.
+    // The directory is halved when the last segment of its depth goes: how late that is depends on the
+    // hashes' seed.
     let left = |gone: usize| most(4 * (ENTRIES - gone));
     each_within("DEL", ENTRIES, left, |_, name| {
         db.delete(&Key::new(name), usize::MAX);

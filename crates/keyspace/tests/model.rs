@@ -254,7 +254,8 @@ fn every_key_is_as_likely_to_be_picked() {
     let expected = PICKS as f64 / KEYS as f64;
     let missed = (KEYS - counts.len()) as f64 * expected;
     let chi_square = counts.values().map(|&n| (n as f64 - expected).powi(2) / expected).sum::<f64>() + missed;
-    // 699 degrees of freedom: a standard deviation of 37. Segments of different depth chosen alike give thousands.
+    // 699 degrees of freedom: a standard deviation of 37. Segments of different depth chosen alike give
+    // thousands.
     assert!(chi_square < 699.0 + 8.0 * 37.0, "{chi_square}");
 }
 

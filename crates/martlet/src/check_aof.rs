@@ -1,8 +1,8 @@
-//! `martlet check-aof`, also by the name redis-check-aof: reads an append-only file to its end, says up to where it is whole, and cuts off
-//! the rest if asked to.
+//! `martlet check-aof`, also by the name redis-check-aof: reads an append-only file to its end, says up to
+//! where it is whole, and cuts off the rest if asked to.
 //!
-//! It prints what redis-check-aof prints and exits with its status. What always holds: only the last file is ever cut, and only after a
-//! yes, or at a time that was asked for.
+//! It prints what redis-check-aof prints and exits with its status. What always holds: only the last file is
+//! ever cut, and only after a yes, or at a time that was asked for.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -46,7 +46,8 @@ macro_rules! abort {
     }};
 }
 
-/// Runs the tool with what follows its name. Returns the exit status: 0 for a file that is whole, or is so now.
+/// Runs the tool with what follows its name. Returns the exit status: 0 for a file that is whole, or is so
+/// now.
 pub fn main(program: &str, arguments: &[OsString]) -> i32 {
     let texts: Vec<_> = arguments.iter().map(|argument| argument.to_string_lossy()).collect();
     let texts: Vec<&str> = texts.iter().map(AsRef::as_ref).collect();

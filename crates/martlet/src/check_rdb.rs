@@ -1,4 +1,5 @@
-//! `martlet check-rdb`, also by the name redis-check-rdb: reads an RDB file to its end and says what is wrong with it, and where.
+//! `martlet check-rdb`, also by the name redis-check-rdb: reads an RDB file to its end and says what is wrong
+//! with it, and where.
 //!
 //! It prints what redis-check-rdb prints, as far as scripts read that, and exits with its status.
 

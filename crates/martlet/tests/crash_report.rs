@@ -128,8 +128,8 @@ fn the_watchdog_shows_what_a_thread_is_busy_with() {
     command("CONFIG SET hz 100");
     command("CONFIG SET watchdog-period 30");
     is_set(command("CONFIG GET watchdog-period"), "30");
-    // Each sleep is several periods long; the report may be written a moment after it.
-    // A machine that is busy with something else may have held up another command for as long, which is reported, too.
+    // Each sleep is several periods long; the report may be written a moment after it. A machine that is busy
+    // with something else may have held up another command for as long, which is reported, too.
     let is_reported = (0..50).any(|_| {
         assert_eq!(command("DEBUG SLEEP 0.2").text(), Some(b"OK".as_slice()));
         let log = server.log();

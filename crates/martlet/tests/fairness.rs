@@ -1,5 +1,5 @@
-//! One client's requests do not hold up another's: what is counted is turns, as the server's own statistics tell them,
-//! not time.
+//! One client's requests do not hold up another's: what is counted is turns, as the server's own statistics
+//! tell them, not time.
 
 use martlet_client::blocking::Client;
 use martlet_client::resp::Reply;
@@ -9,7 +9,8 @@ use std::path::Path;
 
 /// Costly requests that lie before the server at once: more than one receive takes in.
 const COSTLY: usize = 4_000;
-/// So many of them may run before a request that arrived behind them all; a slice of 0.5 ms has room for far fewer.
+/// So many of them may run before a request that arrived behind them all; a slice of 0.5 ms has room for far
+/// fewer.
 const BEFORE_OTHERS_MAX: usize = 600;
 
 /// Calls of SORT, as `INFO commandstats` has them.

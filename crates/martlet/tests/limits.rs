@@ -99,7 +99,8 @@ fn cpu_s(client: &mut Client) -> f64 {
     used("used_cpu_user:").unwrap() + used("used_cpu_sys:").unwrap()
 }
 
-/// Has a client wait for so many keys and another change all of them: the processor time that this takes the server.
+/// Has a client wait for so many keys and another change all of them: the processor time that this takes the
+/// server.
 fn change_waiting_keys(count: usize) -> f64 {
     let server = start("auto");
     let mut other = Client::connect(server.address()).unwrap();
@@ -122,7 +123,8 @@ fn change_waiting_keys(count: usize) -> f64 {
     cost
 }
 
-/// What many waiting keys cost who changes them grows with their number, not with its square, which is 400 times as much.
+/// What many waiting keys cost who changes them grows with their number, not with its square, which is 400
+/// times as much.
 #[test]
 fn many_keys_that_a_client_waits_for_are_changed_in_proportion() {
     let (few, many) = (change_waiting_keys(1000), change_waiting_keys(20_000));

@@ -1,5 +1,5 @@
-//! Arguments that are received into buffers of their own: every command finds them whole, wherever the request is cut, and what was
-//! stored is not changed by what comes later.
+//! Arguments that are received into buffers of their own: every command finds them whole, wherever the
+//! request is cut, and what was stored is not changed by what comes later.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

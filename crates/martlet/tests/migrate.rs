@@ -152,7 +152,8 @@ fn a_connection_that_ends_between_two_answers_is_not_tried_again() {
     assert_eq!(listener.accept().unwrap_err().kind(), ErrorKind::WouldBlock);
 }
 
-/// A port where one connection is accepted, whose first request gets `answer`, and nothing more comes until it is closed.
+/// A port where one connection is accepted, whose first request gets `answer`, and nothing more comes until
+/// it is closed.
 fn answer_once(answer: Vec<u8>) -> (u16, JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();

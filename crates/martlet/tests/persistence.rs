@@ -1,5 +1,5 @@
-//! The data set on disk, of whole processes: what one saved the next has, a save in the background is of one instant, and a damaged file
-//! is refused.
+//! The data set on disk, of whole processes: what one saved the next has, a save in the background is of one
+//! instant, and a damaged file is refused.
 
 use std::fs;
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! A pipeline that a client writes faster than the server runs it: nothing is lost, nothing is closed, and what waits
-//! in the server stays bounded.
+//! A pipeline that a client writes faster than the server runs it: nothing is lost, nothing is closed, and
+//! what waits in the server stays bounded.
 
 use martlet_testkit::server::Server;
 use std::io::{Read, Write};
@@ -50,7 +50,8 @@ fn time_goes_on_within_a_pipeline() {
     }
 }
 
-/// The peer's end is noticed while its requests still run: what the last of them waits for must not be taken for nobody.
+/// The peer's end is noticed while its requests still run: what the last of them waits for must not be taken
+/// for nobody.
 #[test]
 fn who_is_gone_by_the_time_it_would_wait_does_not_wait() {
     for backend in ["auto", "epoll"] {

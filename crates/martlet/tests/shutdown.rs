@@ -1,6 +1,6 @@
-//! SHUTDOWN of whole processes, with an append-only file, with saves that fail, and while something is being written, signals that ask for
-//! it, and saves that a transaction asks for: the replies, the exit and the files that are left are redis-server's, which is asked too if it
-//! is installed.
+//! SHUTDOWN of whole processes, with an append-only file, with saves that fail, and while something is being
+//! written, signals that ask for it, and saves that a transaction asks for: the replies, the exit and the
+//! files that are left are redis-server's, which is asked too if it is installed.
 
 use std::fs;
 use std::path::Path;
@@ -26,7 +26,8 @@ const SLOW_LOG: &[&str] = &["--save", "", "--appendonly", "yes", "--rdb-key-save
 const SLOW: &[&str] = &["--save", "3600 1", "--rdb-key-save-delay", "10000000"];
 const REWRITES: &str = "Background append only file rewriting started";
 
-/// What a server is started with, and the commands that it gets, each on a connection of its own, with the reply.
+/// What a server is started with, and the commands that it gets, each on a connection of its own, with the
+/// reply.
 type Case = (&'static [&'static str], &'static [(&'static str, &'static str)]);
 
 const CASES: &[Case] = &[
@@ -128,7 +129,8 @@ fn a_server_ends_as_redis_does() {
     }
 }
 
-/// Has a server get signals, the next when the one before has come to what the log is to say then so many times; how it ends.
+/// Has a server get signals, the next when the one before has come to what the log is to say then so many
+/// times; how it ends.
 fn signal(program: &str, options: &[&str], blocks: bool, steps: &[(Signal, &str, usize)]) -> Option<i32> {
     let directory = tempfile::tempdir().unwrap();
     let mut all = if program == OURS { vec!["server"] } else { vec![] };

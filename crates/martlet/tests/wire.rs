@@ -37,7 +37,8 @@ fn main() {
     libtest_mimic::run(&arguments, trials).exit();
 }
 
-/// Leaves out the cases of `tests/wire/pending.txt`: `FILE: CASE`, one a line, what the server does not do yet.
+/// Leaves out the cases of `tests/wire/pending.txt`: `FILE: CASE`, one a line, what the server does not do
+/// yet.
 fn without_pending(root: &Path, mut file: CaseFile) -> CaseFile {
     let pending = std::fs::read_to_string(root.join("tests/wire/pending.txt")).unwrap_or_default();
     let stem = file.path.file_stem().unwrap_or_default().to_string_lossy().into_owned();

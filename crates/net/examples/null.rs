@@ -1,6 +1,7 @@
 //! A server that parses just enough RESP to count requests and answers `+OK` to each: what I/O alone costs.
 //!
-//! `cargo run --release -p martlet-net --example null -- [--uring | --epoll] [PORT]`; figures in `docs/internals/net.md`.
+//! `cargo run --release -p martlet-net --example null -- [--uring | --epoll] [PORT]`; figures in
+//! `docs/internals/net.md`.
 
 use std::collections::HashMap;
 use std::io;
@@ -30,7 +31,8 @@ struct Server {
     closed: Vec<Token>,
 }
 
-/// The length of the request at the start of `data`; `None` when it is not all there. An odd request counts as one byte.
+/// The length of the request at the start of `data`; `None` when it is not all there. An odd request counts
+/// as one byte.
 fn request_length(data: &[u8]) -> Option<usize> {
     if data.first()? != &b'*' {
         return Some(1);

@@ -1,7 +1,8 @@
 //! Which backend to use: what was asked for, and what this kernel, in this container, really does.
 //!
-//! io_uring may be missing, forbidden by a system setting or by a seccomp filter, or lack what we build on. A list of feature
-//! bits would not tell all of it, so the probe runs the backend on a pair of sockets and looks at what comes out.
+//! io_uring may be missing, forbidden by a system setting or by a seccomp filter, or lack what we build on. A
+//! list of feature bits would not tell all of it, so the probe runs the backend on a pair of sockets and
+//! looks at what comes out.
 
 use std::io;
 use std::os::fd::OwnedFd;

@@ -1,9 +1,9 @@
 //! The epoll backend: one `epoll_wait` per loop, one `recv` per readable connection, `send` at once.
 //!
-//! Connections are watched edge-triggered, which spares the kernel a second look at each ready socket per wait. What keeps edges
-//! from being lost: a `recv` that fills the buffer, or comes with a hang-up, puts its connection on the
-//! `ready` list, which is read again by the next poll; a pause remembers that an edge came. Writability is watched
-//! only while a send is blocked. Listeners are level-triggered.
+//! Connections are watched edge-triggered, which spares the kernel a second look at each ready socket per
+//! wait. What keeps edges from being lost: a `recv` that fills the buffer, or comes with a hang-up, puts its
+//! connection on the `ready` list, which is read again by the next poll; a pause remembers that an edge came.
+//! Writability is watched only while a send is blocked. Listeners are level-triggered.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -405,7 +405,8 @@ impl Backend for Epoll {
     }
 }
 
-/// The timeout rounded up to what plain `epoll_wait` takes; the newer call with nanoseconds is often forbidden by seccomp.
+/// The timeout rounded up to what plain `epoll_wait` takes; the newer call with nanoseconds is often
+/// forbidden by seccomp.
 fn whole_milliseconds(timeout: Duration) -> Timespec {
     let milliseconds = timeout.as_nanos().div_ceil(1_000_000).min(i32::MAX as u128) as i64;
     Timespec { tv_sec: milliseconds / 1000, tv_nsec: milliseconds % 1000 * 1_000_000 }

@@ -1,8 +1,8 @@
 //! I/O backends: io_uring and epoll behind one trait.
 //!
-//! One backend belongs to one I/O thread. The thread's loop is `poll`, run what arrived, `send` once per connection
-//! that has replies, `poll` again. A backend knows sockets and bytes, never commands. What always holds:
-//! buffers given to [`Backend::send`] leave in order and come back, whole, through [`Sink::sent`];
+//! One backend belongs to one I/O thread. The thread's loop is `poll`, run what arrived, `send` once per
+//! connection that has replies, `poll` again. A backend knows sockets and bytes, never commands. What always
+//! holds: buffers given to [`Backend::send`] leave in order and come back, whole, through [`Sink::sent`];
 //! nothing is reported for a token after [`Backend::close`] of it.
 
 mod accept;
@@ -23,10 +23,11 @@ pub use listen::{listen_tcp, listen_unix, set_keepalive, set_nodelay};
 pub use uring::Uring;
 pub use waker::Waker;
 
-/// A connection's place in its thread's tables, chosen by the server and unique among the thread's live connections.
+/// A connection's place in its thread's tables, chosen by the server and unique among the thread's live
+/// connections.
 ///
-/// The low 32 bits are an index: backends keep an array by it, so it must be dense (reuse freed indexes). The high 32
-/// bits are a generation that tells one user of the index from the next.
+/// The low 32 bits are an index: backends keep an array by it, so it must be dense (reuse freed indexes). The
+/// high 32 bits are a generation that tells one user of the index from the next.
 #[derive(Copy, Clone, Eq, PartialEq, Hash, Debug, PartialOrd, Ord)]
 pub struct Token(pub u64);
 
@@ -68,14 +69,15 @@ impl Arrival<'_> {
 
 /// The sockets of one I/O thread.
 ///
-/// Calls on a token that is not adopted, or is closed already, do nothing. A backend is used by one thread, the first
-/// one that calls anything but [`Backend::waker`].
+/// Calls on a token that is not adopted, or is closed already, do nothing. A backend is used by one thread,
+/// the first one that calls anything but [`Backend::waker`].
 pub trait Backend {
     /// `io_uring` or `epoll`, as INFO shows it.
     fn name(&self) -> &'static str;
 
-    /// Accepts from `listener` until [`Backend::unlisten`]; each accepted socket arrives at [`Sink::accepted`] with
-    /// `tag`. When accepting fails (out of descriptors, say) the backend pauses briefly and tries again.
+    /// Accepts from `listener` until [`Backend::unlisten`]; each accepted socket arrives at
+    /// [`Sink::accepted`] with `tag`. When accepting fails (out of descriptors, say) the backend pauses
+    /// briefly and tries again.
     ///
     /// # Errors
     /// The kernel's, when the descriptor cannot be watched.
@@ -93,27 +95,27 @@ pub trait Backend {
     /// Queues `buffer` behind what was sent before. Any number may be queued; each comes back through
     /// [`Sink::sent`], in order (an empty one possibly sooner).
     ///
-    /// A buffer that the kernel takes at once is reported by the next `poll`, but does not by itself end its sleep; one
-    /// that had to wait for the reader does. So who acts on the end of a send (closes after a last
+    /// A buffer that the kernel takes at once is reported by the next `poll`, but does not by itself end its
+    /// sleep; one that had to wait for the reader does. So who acts on the end of a send (closes after a last
     /// reply, sends the next piece of a long one) gives that poll a timeout of zero, once.
     fn send(&mut self, token: Token, buffer: Vec<u8>);
 
-    /// Stops receiving; what the backend has received already may still be delivered. While paused, the peer's close
-    /// goes unnoticed.
+    /// Stops receiving; what the backend has received already may still be delivered. While paused, the
+    /// peer's close goes unnoticed.
     fn pause(&mut self, token: Token);
 
     /// Receives again after [`Backend::pause`].
     fn resume(&mut self, token: Token);
 
-    /// Cancels what is under way and closes. Nothing is reported for the token from here on, and its index may be reused.
-    /// Buffers that the kernel still reads stay alive until it is done.
+    /// Cancels what is under way and closes. Nothing is reported for the token from here on, and its index
+    /// may be reused. Buffers that the kernel still reads stay alive until it is done.
     fn close(&mut self, token: Token);
 
     /// A handle that ends this backend's sleep in `poll` from any thread.
     fn waker(&self) -> Waker;
 
-    /// Starts what was queued, sleeps until there is something to report, a waker wakes or `timeout` has passed
-    /// (`None`: no limit; zero: does not sleep), and reports.
+    /// Starts what was queued, sleeps until there is something to report, a waker wakes or `timeout` has
+    /// passed (`None`: no limit; zero: does not sleep), and reports.
     ///
     /// # Errors
     /// Only when the backend itself is broken; a connection's errors go to the sink.
@@ -126,20 +128,20 @@ pub trait Sink {
     fn accepted(&mut self, tag: u32, socket: OwnedFd);
 
     /// Bytes arrived. `data` is never empty and valid for the call only; a poll may deliver several pieces.
-    /// Returns whether they were worked on; false if they were only kept for the connection's next turn, so that the
-    /// poll goes on to other connections at once.
+    /// Returns whether they were worked on; false if they were only kept for the connection's next turn, so
+    /// that the poll goes on to other connections at once.
     fn received(&mut self, token: Token, data: &[u8]) -> bool;
 
-    /// These will be reported next, in this order, each by [`Sink::received`]. A hint: ask for what will be needed then, so that
-    /// their cache misses overlap.
+    /// These will be reported next, in this order, each by [`Sink::received`]. A hint: ask for what will be
+    /// needed then, so that their cache misses overlap.
     fn soon(&mut self, _arrivals: &[Arrival<'_>]) {}
 
     /// A buffer comes back: written whole, or not (then nothing more can be sent on the connection).
     fn sent(&mut self, token: Token, buffer: Vec<u8>, result: io::Result<()>);
 
-    /// Nothing more will be received: the peer ended its stream (`None`) or the connection failed. After `None`,
-    /// sending still works, unless a send has failed: the kernel reports a connection's error once, here or there.
-    /// The connection stays adopted until [`Backend::close`].
+    /// Nothing more will be received: the peer ended its stream (`None`) or the connection failed. After
+    /// `None`, sending still works, unless a send has failed: the kernel reports a connection's error once,
+    /// here or there. The connection stays adopted until [`Backend::close`].
     fn closed(&mut self, token: Token, reason: Option<io::Error>);
 
     /// A [`Waker`] was used since the last poll returned.

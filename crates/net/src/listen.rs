@@ -1,7 +1,7 @@
 //! Listening sockets, and the options of connected ones.
 //!
-//! Linux hands `TCP_NODELAY` and the keep-alive options of a listening socket down to the sockets it accepts, so both can be
-//! set once on the listener instead of at the price of a system call or four per connection.
+//! Linux hands `TCP_NODELAY` and the keep-alive options of a listening socket down to the sockets it accepts,
+//! so both can be set once on the listener instead of at the price of a system call or four per connection.
 
 use std::io;
 use std::net::SocketAddr;
@@ -19,7 +19,8 @@ const KEEPALIVE_MAX_SECS: u32 = 32_767;
 /// Unanswered probes before the peer is given up, as Redis has it.
 const KEEPALIVE_PROBES: u32 = 3;
 
-/// A non-blocking socket that listens on `address`; IPv6 ones take IPv6 alone, and accepted sockets have `TCP_NODELAY`.
+/// A non-blocking socket that listens on `address`; IPv6 ones take IPv6 alone, and accepted sockets have
+/// `TCP_NODELAY`.
 ///
 /// # Errors
 /// The kernel's, of `socket`, `bind` or `listen`.
@@ -36,7 +37,8 @@ pub fn listen_tcp(address: SocketAddr, backlog: i32) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// A non-blocking socket that listens at `path`, whose file gets the permission bits `mode` (0: as the umask has it).
+/// A non-blocking socket that listens at `path`, whose file gets the permission bits `mode` (0: as the umask
+/// has it).
 ///
 /// A file that is there already is an error; removing a stale one is the caller's decision.
 ///

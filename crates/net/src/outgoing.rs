@@ -1,7 +1,7 @@
 //! What one connection still has to send: the buffer under way, and those that wait behind it.
 //!
-//! `front` is empty exactly when nothing is under way; then nothing waits either. A buffer's bytes never move while it is here
-//! (only its `Vec` does), so the kernel may hold a pointer to them.
+//! `front` is empty exactly when nothing is under way; then nothing waits either. A buffer's bytes never move
+//! while it is here (only its `Vec` does), so the kernel may hold a pointer to them.
 
 use std::collections::VecDeque;
 

@@ -1,7 +1,7 @@
 //! One suite, run against both backends over real sockets.
 //!
-//! Where io_uring does not work, its half is skipped, and says so past the capture of test output. No test sleeps: they
-//! wait for what they expect, and fail when nothing at all happens for a long time.
+//! Where io_uring does not work, its half is skipped, and says so past the capture of test output. No test
+//! sleeps: they wait for what they expect, and fail when nothing at all happens for a long time.
 
 mod harness;
 
@@ -418,7 +418,8 @@ fn sockets_inherit_their_options(kind: Kind) {
     assert!(!sockopt::socket_keepalive(&socket).unwrap());
 }
 
-/// A server that cannot have more than a few descriptors, in a process of its own since the limit is the process's.
+/// A server that cannot have more than a few descriptors, in a process of its own since the limit is the
+/// process's.
 fn survives_running_out_of_descriptors(kind: Kind) {
     const CONNECTIONS: usize = 60;
     let mut server = Command::new(std::env::current_exe().unwrap())

@@ -1,4 +1,5 @@
-//! RESP2 and RESP3 without I/O: [`request`] turns received bytes into arguments, [`reply`] turns answers into bytes.
+//! RESP2 and RESP3 without I/O: [`request`] turns received bytes into arguments, [`reply`] turns answers into
+//! bytes.
 //!
 //! Nothing here touches sockets or keys; the server and the client tools share it.
 

@@ -1,4 +1,5 @@
-//! Long arguments, each received into a buffer of its own, which a command may keep: what a client stores is copied once less.
+//! Long arguments, each received into a buffer of its own, which a command may keep: what a client stores is
+//! copied once less.
 
 use triomphe::Arc;
 

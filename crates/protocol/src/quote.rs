@@ -5,7 +5,8 @@ pub fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\n' | b'\r' | 0x0b | 0x0c)
 }
 
-/// Whether it ends a word outside of quotes: of C's spaces the vertical tab and the form feed only separate words, they do not end one.
+/// Whether it ends a word outside of quotes: of C's spaces the vertical tab and the form feed only separate
+/// words, they do not end one.
 pub fn ends_word(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\n' | b'\r' | 0)
 }
@@ -94,7 +95,8 @@ fn read_single_quoted(line: &[u8], mut at: usize, word: &mut Vec<u8>) -> Option<
     }
 }
 
-/// Appends `bytes` in double quotes with escapes such that [`split`] gives them back (MONITOR, logs, CONFIG REWRITE).
+/// Appends `bytes` in double quotes with escapes such that [`split`] gives them back (MONITOR, logs, CONFIG
+/// REWRITE).
 pub fn append_quoted(out: &mut Vec<u8>, bytes: &[u8]) {
     out.push(b'"');
     for &byte in bytes {

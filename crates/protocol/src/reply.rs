@@ -27,8 +27,8 @@ impl Reply {
         self.resp3
     }
 
-    /// Says above how many bytes the client is closed without getting them; 0 for no limit. Beyond it bulk strings are left out: whoever
-    /// finds the reply full in the end ([`Reply::is_full`]) must not send it.
+    /// Says above how many bytes the client is closed without getting them; 0 for no limit. Beyond it bulk
+    /// strings are left out: whoever finds the reply full in the end ([`Reply::is_full`]) must not send it.
     pub fn set_limit(&mut self, bytes: usize) {
         self.limit = bytes;
     }

@@ -1,7 +1,8 @@
 //! The request parser: multi-bulk and inline commands from any fragmentation of the input.
 //!
-//! Arguments are spans into the caller's buffer; nothing is copied or allocated per request. A request that is not
-//! complete yet leaves its progress in a [`Partial`], so that bytes are looked at once however they arrive.
+//! Arguments are spans into the caller's buffer; nothing is copied or allocated per request. A request that
+//! is not complete yet leaves its progress in a [`Partial`], so that bytes are looked at once however they
+//! arrive.
 
 use martlet_base::limits::INLINE_MAX_BYTES;
 use thiserror::Error;
@@ -42,7 +43,8 @@ impl Span {
     }
 }
 
-/// The arguments of one request: spans over the buffer that they were parsed from, and the long ones that lie apart.
+/// The arguments of one request: spans over the buffer that they were parsed from, and the long ones that lie
+/// apart.
 #[derive(Copy, Clone)]
 pub struct Args<'a> {
     buffer: &'a [u8],
@@ -145,7 +147,8 @@ impl<'a> Args<'a> {
         is_canonical.then_some(bytes)
     }
 
-    /// A copy that owns its bytes, and takes no more memory than they do, for requests that outlive their buffer (MULTI, blocked clients).
+    /// A copy that owns its bytes, and takes no more memory than they do, for requests that outlive their
+    /// buffer (MULTI, blocked clients).
     pub fn to_owned(&self) -> OwnedArgs {
         let bytes = self.iter().map(<[u8]>::len).sum();
         let mut owned =
@@ -265,7 +268,8 @@ pub struct Partial {
 }
 
 impl Partial {
-    /// Bytes that the request will have at least, counted from its start: what the buffer should have room for.
+    /// Bytes that the request will have at least, counted from its start: what the buffer should have room
+    /// for.
     pub fn wanted_bytes(&self) -> usize {
         self.position + self.bulk_bytes.map_or(0, |n| n + 2)
     }
@@ -280,8 +284,9 @@ impl Partial {
         self.bulk_bytes.map(|len| (len, self.position))
     }
 
-    /// Has the argument under way received into a buffer of its own, of which `present` are all bytes that are there. What comes next
-    /// belongs to [`Partial::receive`], and none of it to the request's buffer, which ends where the argument begins.
+    /// Has the argument under way received into a buffer of its own, of which `present` are all bytes that
+    /// are there. What comes next belongs to [`Partial::receive`], and none of it to the request's buffer,
+    /// which ends where the argument begins.
     pub fn set_apart(&mut self, present: &[u8]) {
         if let Some((len, position)) = self.pending() {
             self.long.get_or_insert_default().begin(position, len);
@@ -295,8 +300,8 @@ impl Partial {
         self.long.as_ref().is_some_and(|long| long.is_under_way())
     }
 
-    /// Takes in what belongs to the argument that is received apart; the rest belongs to the request's buffer. Without such an
-    /// argument all of it does.
+    /// Takes in what belongs to the argument that is received apart; the rest belongs to the request's
+    /// buffer. Without such an argument all of it does.
     pub fn receive<'d>(&mut self, data: &'d [u8]) -> &'d [u8] {
         let Some(long) = self.long.as_mut().filter(|long| long.is_under_way()) else { return data };
         let rest = long.receive(data);
@@ -341,15 +346,16 @@ impl Partial {
 /// Outcome of [`parse`].
 #[derive(Debug)]
 pub enum Parsed {
-    /// A request ends at this offset of the buffer. Its spans have been appended; it has no arguments if it was an
-    /// empty line or an empty array, which are skipped silently.
+    /// A request ends at this offset of the buffer. Its spans have been appended; it has no arguments if it
+    /// was an empty line or an empty array, which are skipped silently.
     Complete(usize),
     /// The buffer ends before the request does.
     Incomplete,
 }
 
-/// Parses one request that begins at `start` of `buffer`, appending its arguments' spans (offsets into `buffer`) to
-/// `spans`. Give the `partial` of the last attempt back when more bytes have arrived; it may be a default one.
+/// Parses one request that begins at `start` of `buffer`, appending its arguments' spans (offsets into
+/// `buffer`) to `spans`. Give the `partial` of the last attempt back when more bytes have arrived; it may be
+/// a default one.
 #[inline]
 pub fn parse(
     buffer: &[u8],
@@ -366,8 +372,8 @@ pub fn parse(
     parse_any(buffer, start, limits, partial, spans)
 }
 
-/// Parses a request as nearly all are: whole, few arguments, all of them short; the offset of its end. `None` leaves everything
-/// as it was.
+/// Parses a request as nearly all are: whole, few arguments, all of them short; the offset of its end. `None`
+/// leaves everything as it was.
 #[inline(always)]
 fn parse_common(buffer: &[u8], start: usize, limits: &RequestLimits, spans: &mut Vec<Span>) -> Option<usize> {
     let (count, mut at) = read_short_number(buffer, start, b'*')?;
@@ -393,7 +399,8 @@ fn parse_common(buffer: &[u8], start: usize, limits: &RequestLimits, spans: &mut
 /// Most arguments of what [`parse_common`] takes.
 const COMMON_ARGUMENTS_MAX: usize = 8;
 
-/// Reads a positive number of one to three digits behind `kind`, and what ends its line; the number and the offset behind.
+/// Reads a positive number of one to three digits behind `kind`, and what ends its line; the number and the
+/// offset behind.
 #[inline(always)]
 fn read_short_number(buffer: &[u8], at: usize, kind: u8) -> Option<(usize, usize)> {
     let bytes: &[u8; 4] = buffer.get(at..)?.first_chunk()?;
@@ -457,8 +464,8 @@ fn parse_any(
     Ok(Parsed::Incomplete)
 }
 
-/// Goes on with a request whose beginning was read before. The spans stay in `partial` until it is whole, so that no attempt
-/// costs more than the bytes that are new.
+/// Goes on with a request whose beginning was read before. The spans stay in `partial` until it is whole, so
+/// that no attempt costs more than the bytes that are new.
 #[cold]
 fn resume(
     buffer: &[u8],
@@ -489,7 +496,8 @@ struct Progress {
     bulk_bytes: Option<usize>,
 }
 
-/// Reads arguments until all are there, or until the buffer ends; true for the former. Spans are relative to `origin`.
+/// Reads arguments until all are there, or until the buffer ends; true for the former. Spans are relative to
+/// `origin`.
 #[inline(always)]
 fn read_arguments(
     buffer: &[u8],
@@ -612,9 +620,9 @@ fn read_odd_number(buffer: &[u8], position: usize) -> Number {
     value.map_or(Number::Invalid, |v| Number::Value(v, position + end + 2))
 }
 
-/// An inline request: words on a line, quoted as redis-cli quotes. Unquoted words are spans into `buffer` as they
-/// stand; a line with quotes has no spans in `buffer`, so the caller is given [`Parsed::Complete`] with none and finds
-/// the words through [`inline_words`].
+/// An inline request: words on a line, quoted as redis-cli quotes. Unquoted words are spans into `buffer` as
+/// they stand; a line with quotes has no spans in `buffer`, so the caller is given [`Parsed::Complete`] with
+/// none and finds the words through [`inline_words`].
 #[cold]
 fn parse_inline(
     buffer: &[u8],
@@ -663,8 +671,8 @@ fn parse_inline(
     Ok(Parsed::Complete(end + 1))
 }
 
-/// The words of an inline request with quotes, for a request of which [`parse`] said `Complete` without spans.
-/// `None` when the bytes are no such line.
+/// The words of an inline request with quotes, for a request of which [`parse`] said `Complete` without
+/// spans. `None` when the bytes are no such line.
 pub fn inline_words(request: &[u8]) -> Option<OwnedArgs> {
     if request.first() == Some(&b'*') {
         return None;

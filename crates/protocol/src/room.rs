@@ -1,10 +1,12 @@
 //! How much room a buffer gets for what a client announces.
 //!
-//! A request is not copied again for each part of it that arrives, and what is announced and never sent takes no memory.
+//! A request is not copied again for each part of it that arrives, and what is announced and never sent takes
+//! no memory.
 
 /// What is reserved at once for a request that is announced.
 const RESERVE_MAX_BYTES: usize = 1024 * 1024;
-/// A longer request is given this many times the room of what is there of it: memory that nobody writes to is not taken yet.
+/// A longer request is given this many times the room of what is there of it: memory that nobody writes to is
+/// not taken yet.
 const RESERVED_PER_PRESENT: usize = 8;
 
 /// Makes room for `more` bytes of a buffer that will have `wanted` bytes at least.
@@ -14,8 +16,8 @@ pub fn reserve(buffer: &mut Vec<u8>, more: usize, wanted: usize) {
     }
 }
 
-/// The capacity that a buffer of `capacity` bytes gets for `present` ones of what will have `wanted` at least, if they do not
-/// fit. It grows by half at least.
+/// The capacity that a buffer of `capacity` bytes gets for `present` ones of what will have `wanted` at
+/// least, if they do not fit. It grows by half at least.
 pub(crate) fn grown(capacity: usize, present: usize, wanted: usize) -> Option<usize> {
     let worth = wanted.min(present.saturating_mul(RESERVED_PER_PRESENT).max(RESERVE_MAX_BYTES));
     let least = present.max(capacity + capacity / 2);

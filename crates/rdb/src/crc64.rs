@@ -1,6 +1,7 @@
 //! CRC-64 as Redis uses it: Jones' polynomial, reflected, starting at 0 and not inverted.
 //!
-//! Where the processor multiplies without carries, long pieces are folded into 16 bytes of the same checksum first; the tables do the rest.
+//! Where the processor multiplies without carries, long pieces are folded into 16 bytes of the same checksum
+//! first; the tables do the rest.
 
 /// Jones' polynomial 0xad93d23594c935a9, bits reversed.
 const POLYNOMIAL: u64 = 0x95ac_9329_ac4b_c9b5;
@@ -82,8 +83,9 @@ static POWERS: [u64; 64] = {
     powers
 };
 
-/// The checksum of what `crc` is the checksum of, followed by so many zero bytes. Since a checksum is linear, that of two pieces one
-/// after the other is that of the first, followed by as many zeros as the second is long, xor that of the second.
+/// The checksum of what `crc` is the checksum of, followed by so many zero bytes. Since a checksum is linear,
+/// that of two pieces one after the other is that of the first, followed by as many zeros as the second is
+/// long, xor that of the second.
 pub fn followed_by_zeros(crc: u64, mut zeros: u64) -> u64 {
     let mut sum = crc;
     for power in &POWERS {
@@ -98,8 +100,9 @@ pub fn followed_by_zeros(crc: u64, mut zeros: u64) -> u64 {
     sum
 }
 
-/// A message may be replaced by any that leaves the same remainder: a block that `n` bits follow, by its two halves, multiplied by the
-/// powers of x that they stand before, which are taken modulo the polynomial, added to a block that is `n` bits later.
+/// A message may be replaced by any that leaves the same remainder: a block that `n` bits follow, by its two
+/// halves, multiplied by the powers of x that they stand before, which are taken modulo the polynomial, added
+/// to a block that is `n` bits later.
 #[cfg(target_arch = "x86_64")]
 mod folding {
     use std::arch::x86_64::{
@@ -128,8 +131,9 @@ mod folding {
         result
     }
 
-    /// What the lower and the upper half of a block are multiplied by that moves by so many bytes. (The product of two numbers with the
-    /// constant at the top has it one bit further down, hence one power less.)
+    /// What the lower and the upper half of a block are multiplied by that moves by so many bytes. (The
+    /// product of two numbers with the constant at the top has it one bit further down, hence one power
+    /// less.)
     const fn factors(bytes: usize) -> [i64; 2] {
         let bits = bytes as u64 * 8;
         [power(bits + 63).cast_signed(), power(bits - 1).cast_signed()]
@@ -138,8 +142,8 @@ mod folding {
     const FAR: [i64; 2] = factors(LANES * BLOCK_BYTES);
     const NEAR: [i64; 2] = factors(BLOCK_BYTES);
 
-    /// Sixteen bytes with the checksum, from 0, of all but the rest of `bytes`, which follow what `crc` is the checksum of; and that rest.
-    /// There are at least [`MIN_BYTES`].
+    /// Sixteen bytes with the checksum, from 0, of all but the rest of `bytes`, which follow what `crc` is
+    /// the checksum of; and that rest. There are at least [`MIN_BYTES`].
     #[target_feature(enable = "pclmulqdq")]
     pub fn fold(crc: u64, bytes: &[u8]) -> ([u8; BLOCK_BYTES], &[u8]) {
         let (far, near) = (_mm_set_epi64x(FAR[1], FAR[0]), _mm_set_epi64x(NEAR[1], NEAR[0]));

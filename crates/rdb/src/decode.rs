@@ -1,4 +1,5 @@
-//! Bytes to values, strictly: what Redis refuses with `sanitize-dump-payload yes` is refused, for every source.
+//! Bytes to values, strictly: what Redis refuses with `sanitize-dump-payload yes` is refused, for every
+//! source.
 
 use martlet_base::number::parse_f64;
 use martlet_types::element::{Element, IntBuffer};
@@ -251,7 +252,8 @@ fn read_text_score(input: &mut impl Input) -> Result<f64, Error> {
     }
 }
 
-/// A sorted set of members and scores, one after another, of about so many bytes. Redis writes them in order, but need not have.
+/// A sorted set of members and scores, one after another, of about so many bytes. Redis writes them in order,
+/// but need not have.
 fn zset_of_pairs<'a>(
     bytes: usize,
     mut elements: impl Iterator<Item = Result<Element<'a>, Error>>,
@@ -377,7 +379,8 @@ fn read_hash(input: &mut impl Input, times: Times, limits: HashLimits) -> Result
     fields.finish()
 }
 
-/// A hash of fields and values, one after another, of about so many bytes, with times after each pair if `timed`.
+/// A hash of fields and values, one after another, of about so many bytes, with times after each pair if
+/// `timed`.
 fn hash_of<'a>(
     bytes: usize,
     mut elements: impl Iterator<Item = Result<Element<'a>, Error>>,

@@ -1,7 +1,8 @@
 //! Values to bytes.
 //!
-//! A value is written in the form nearest to how it is held that the version of the format has ([`Form`]). What has none, as a set that is a
-//! listpack before version 11, is written as strings, and becomes a listpack again where it is read.
+//! A value is written in the form nearest to how it is held that the version of the format has ([`Form`]).
+//! What has none, as a set that is a listpack before version 11, is written as strings, and becomes a
+//! listpack again where it is read.
 
 use martlet_base::number::{NumberBuffer, format_f64};
 use martlet_types::element::Element;
@@ -87,7 +88,8 @@ pub fn lowest_version(value: Source<'_>) -> u16 {
     }
 }
 
-/// The kind as which [`write_value`] writes the value for readers of `version`; one of [`VERSION_TIMED`] if no older one can hold it.
+/// The kind as which [`write_value`] writes the value for readers of `version`; one of [`VERSION_TIMED`] if
+/// no older one can hold it.
 pub fn encoded_kind(value: Source<'_>, version: u16) -> Kind {
     let packs = version >= VERSION_LISTPACKS;
     match value {
@@ -189,7 +191,8 @@ const PLAIN: u64 = 1;
 /// A quicklist's node that is a listpack.
 const PACKED: u64 = 2;
 
-/// The number of nodes stands in front, so it is walked twice: once for sizes only. A node is as many whole runs as fit.
+/// The number of nodes stands in front, so it is walked twice: once for sizes only. A node is as many whole
+/// runs as fit.
 fn write_list(out: &mut impl Sink, list: &List, compress: bool) {
     let (mut nodes, mut used) = (0, 0);
     list.runs(|run| nodes += u64::from(starts_node(&mut used, run)));
@@ -226,7 +229,8 @@ fn write_node(out: &mut impl Sink, node: &mut listpack::Writer, compress: bool) 
     }
 }
 
-/// A listpack of the elements, which are those of the block if there is one: they are all but listpack's entries there.
+/// A listpack of the elements, which are those of the block if there is one: they are all but listpack's
+/// entries there.
 fn write_packed<'a>(
     out: &mut impl Sink,
     packed: Option<&Packed>,

@@ -97,8 +97,8 @@ pub struct FileError {
     pub offset: u64,
 }
 
-/// Reads a file of `len` bytes and hands over what it holds in order, with the offset that was reached; empty collections are left
-/// out, as Redis does.
+/// Reads a file of `len` bytes and hands over what it holds in order, with the offset that was reached; empty
+/// collections are left out, as Redis does.
 ///
 /// # Errors
 /// [`FileError`], also when `found` refuses an item; those before it have been handed over.

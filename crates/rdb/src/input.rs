@@ -108,8 +108,8 @@ impl<R: Read> FileInput<R> {
         self.summed = self.at;
     }
 
-    /// The checksum of the bytes taken so far, without those given away, as if zeros followed to the end of the file, and zeros were in
-    /// place of those.
+    /// The checksum of the bytes taken so far, without those given away, as if zeros followed to the end of
+    /// the file, and zeros were in place of those.
     pub fn sum_as_if_zeros_followed(&mut self) -> u64 {
         self.sum_up();
         if self.wants_sum {

@@ -1,5 +1,5 @@
-//! Intsets, as they lie in encoded values: width in bytes and count, 4 bytes each, then the integers, ascending, all
-//! little-endian.
+//! Intsets, as they lie in encoded values: width in bytes and count, 4 bytes each, then the integers,
+//! ascending, all little-endian.
 
 use crate::Error;
 use crate::input::Input;

@@ -1,7 +1,8 @@
 //! Serialised values: the encoding of RDB files and of DUMP, with its checksum and compression.
 //!
-//! It knows values of `types` and bytes, neither keys' places nor clients. What always holds: reading trusts no length; a
-//! damaged input gives an [`Error`], never a panic, and never more memory than a fixed multiple of its own size.
+//! It knows values of `types` and bytes, neither keys' places nor clients. What always holds: reading trusts
+//! no length; a damaged input gives an [`Error`], never a panic, and never more memory than a fixed multiple
+//! of its own size.
 
 pub mod crc64;
 mod decode;

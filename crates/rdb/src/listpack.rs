@@ -90,8 +90,8 @@ impl<'a> Reader<'a> {
         self.rest.len().saturating_sub(1 + self.announced.unwrap_or(0))
     }
 
-    /// The next entry and what follows it, and its size without its length back, if it is a text of up to 63 bytes that cannot be an integer:
-    /// then it is well-formed, and passed.
+    /// The next entry and what follows it, and its size without its length back, if it is a text of up to 63
+    /// bytes that cannot be an integer: then it is well-formed, and passed.
     #[inline(always)]
     pub fn short_text(&mut self) -> Option<(&'a [u8], usize)> {
         let [head @ 0x80..0xc0, first, ..] = *self.rest else { return None };

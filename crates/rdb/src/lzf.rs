@@ -27,7 +27,8 @@ const SLACK_BYTES: usize = LITERALS_MAX;
 /// A copy's three bytes give at most [`COPY_MAX`].
 const EXPANSION_MAX: usize = COPY_MAX / 3;
 
-/// After so many places without a copy, one more is passed over at each step: what does not repeat is not searched for long.
+/// After so many places without a copy, one more is passed over at each step: what does not repeat is not
+/// searched for long.
 const PATIENCE_BITS: u32 = 6;
 
 /// The four bytes at a place, the first the lowest.
@@ -42,8 +43,8 @@ fn slot(four: u32) -> usize {
     ((four << 8).wrapping_mul(0x9e37_79b1) >> (32 - TABLE_BITS)) as usize
 }
 
-/// Earlier places of three bytes, by their hash. Places are counted on from text to text, so that those of an earlier one are
-/// recognised and nothing has to be cleared.
+/// Earlier places of three bytes, by their hash. Places are counted on from text to text, so that those of an
+/// earlier one are recognised and nothing has to be cleared.
 struct Table {
     places: Option<Box<Places>>,
     /// The first place of the text; above all of earlier ones, and not 0.
@@ -144,7 +145,8 @@ pub(crate) fn decompress(packed: &[u8], len: usize, out: &mut Vec<u8>) -> Result
     if len > packed.len().saturating_mul(EXPANSION_MAX) {
         return Err(BAD);
     }
-    // Room behind the end lets short pieces be copied whole words at a time. What is there already is written over.
+    // Room behind the end lets short pieces be copied whole words at a time. What is there already is written
+    // over.
     out.resize(len + SLACK_BYTES, 0);
     let (mut input, mut at) = (packed, 0);
     let text = out.as_mut_slice();
@@ -176,8 +178,8 @@ pub(crate) fn decompress(packed: &[u8], len: usize, out: &mut Vec<u8>) -> Result
     if at == len { Ok(()) } else { Err(BAD) }
 }
 
-/// Writes the first `run` bytes of `input`, up to 32, to the start of `text`; `None` if it has fewer. What is read soon, and it is, should have been
-/// written in pieces no longer than need be.
+/// Writes the first `run` bytes of `input`, up to 32, to the start of `text`; `None` if it has fewer. What is
+/// read soon, and it is, should have been written in pieces no longer than need be.
 #[inline(always)]
 fn put_run(text: &mut [u8], input: &[u8], run: usize) -> Option<()> {
     if run <= WORD_BYTES
@@ -203,7 +205,8 @@ fn copy_back(text: &mut [u8], at: usize, distance: usize, len: usize) {
     }
 }
 
-/// The same, `PIECE` bytes at a time, which are no more than `distance`: each piece lies before the place that it is written to.
+/// The same, `PIECE` bytes at a time, which are no more than `distance`: each piece lies before the place
+/// that it is written to.
 #[inline(always)]
 fn copy_pieces<const PIECE: usize>(text: &mut [u8], at: usize, distance: usize, len: usize) {
     for to in (at..at + len).step_by(PIECE) {

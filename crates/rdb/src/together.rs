@@ -1,5 +1,5 @@
-//! Entries that were read and are added to a collection together: in a large one each touches memory that is in no cache, and what
-//! several will touch is asked for while none of them waits for it.
+//! Entries that were read and are added to a collection together: in a large one each touches memory that is
+//! in no cache, and what several will touch is asked for while none of them waits for it.
 
 use martlet_base::prefetch::{Look, Name, Sight, Wanted};
 

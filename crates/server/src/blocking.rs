@@ -1,7 +1,7 @@
 //! Clients that wait for a key: queued under the key's shard, served in the order in which they came.
 //!
-//! Who changes a key that somebody is blocked on runs the first waiter's request for it, on its own thread, and mails
-//! the reply to the waiter's. A wait ends exactly once; see [`Waiter`].
+//! Who changes a key that somebody is blocked on runs the first waiter's request for it, on its own thread,
+//! and mails the reply to the waiter's. A wait ends exactly once; see [`Waiter`].
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -84,7 +84,8 @@ impl Worker {
         connection.info.flags.fetch_or(flag::BLOCKED, Ordering::Relaxed);
         *lock(&connection.info.waiter) = Some(waiter.clone());
         if connection.info.killed.load(Ordering::Acquire) {
-            // Whoever has killed it may have looked before. The keys are still held: nothing has been served to it.
+            // Whoever has killed it may have looked before. The keys are still held: nothing has been served
+            // to it.
             waiter.cancel();
         }
         connection.hold = Some(Hold::Blocked(Box::new(Blocked { waiter, block, command: entry.id, ns: 0 })));
@@ -124,10 +125,12 @@ impl Worker {
         }
     }
 
-    /// Runs a waiter's request and sends it the reply, if it could be served; whether the key has nothing more to give.
+    /// Runs a waiter's request and sends it the reply, if it could be served; whether the key has nothing
+    /// more to give.
     ///
-    /// The waiter is claimed and given back while the shards of all its keys are held. So a thread that changes another
-    /// of its keys meanwhile finds it unclaimed once it has that key's shard, and nobody's change goes unseen.
+    /// The waiter is claimed and given back while the shards of all its keys are held. So a thread that
+    /// changes another of its keys meanwhile finds it unclaimed once it has that key's shard, and nobody's
+    /// change goes unseen.
     fn serve(&mut self, waiter: &Arc<Waiter>, ready: &ReadyKey) -> bool {
         let Some(request) = waiter.request.downcast_ref::<WaitingRequest>() else { return false };
         let (Run::Data(handler), args) = (request.entry.run, request.args.view()) else {
@@ -190,7 +193,8 @@ impl Worker {
         exhausted
     }
 
-    /// Answers the clients that WAITAOF as far as the disk has come, and all of them if there is no append-only file any more.
+    /// Answers the clients that WAITAOF as far as the disk has come, and all of them if there is no
+    /// append-only file any more.
     pub(crate) fn serve_disk_waiters(&mut self) {
         // Before the look at what is durable: whoever makes more of it durable then wakes this thread.
         self.shared.wait_for_disk(self.thread);
@@ -310,7 +314,8 @@ impl Worker {
         }
     }
 
-    /// Lets a client go on after its wait, at whose end its request ran for `ns`. Only now has the command been run.
+    /// Lets a client go on after its wait, at whose end its request ran for `ns`. Only now has the command
+    /// been run.
     fn stop_waiting(&mut self, connection: &mut Connection, ns: u64) {
         connection.info.commands.fetch_add(1, Ordering::Relaxed);
         if let Some(Hold::Blocked(blocked)) = &connection.hold {

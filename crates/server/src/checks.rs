@@ -59,7 +59,8 @@ pub fn unknown_subcommand(entry: &Entry, args: &Args<'_>) -> Error {
     }
 }
 
-/// In Redis, DEBUG's subcommands are not in the table: an unknown one and a wrong number of arguments are told alike.
+/// In Redis, DEBUG's subcommands are not in the table: an unknown one and a wrong number of arguments are
+/// told alike.
 fn debug_syntax(args: &Args<'_>) -> Error {
     subcommand_error("unknown subcommand or wrong number of arguments for '", args)
 }
@@ -162,7 +163,8 @@ fn allowed_while_subscribed(_: &Worker, connection: &Connection, entry: &Entry, 
     ))
 }
 
-/// The disk does not take what is appended, or the last save in the background has failed: no more may be lost than is.
+/// The disk does not take what is appended, or the last save in the background has failed: no more may be
+/// lost than is.
 fn disk_accepts_writes(worker: &Worker, connection: &Connection, entry: &Entry, _: &Args<'_>) -> Outcome {
     use std::sync::atomic::Ordering::Relaxed;
     let persistence = &worker.shared.persistence;
@@ -207,7 +209,8 @@ pub fn runs_inside_multi(entry: &Entry) -> bool {
     matches!(entry.spec.full_name, "exec" | "discard" | "multi" | "watch" | "quit" | "reset")
 }
 
-/// Commands to which CLIENT NO-TOUCH means nothing: TOUCH, which is there to touch, and OBJECT, which never does.
+/// Commands to which CLIENT NO-TOUCH means nothing: TOUCH, which is there to touch, and OBJECT, which never
+/// does.
 pub fn tells_of_access(entry: &Entry) -> bool {
     entry.spec.name == "touch" || entry.spec.full_name.starts_with("object|")
 }

@@ -83,7 +83,8 @@ pub struct ClientInfo {
 }
 
 impl ClientInfo {
-    /// A client that has just connected; `ends` are the peer's address, the own one, and whether it is a unix socket.
+    /// A client that has just connected; `ends` are the peer's address, the own one, and whether it is a unix
+    /// socket.
     pub fn new(
         id: u64,
         thread: usize,

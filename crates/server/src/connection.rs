@@ -1,7 +1,7 @@
 //! A connection: its buffers and its session. Owned by one I/O thread.
 //!
-//! A connection at rest holds no buffers: input is parsed where the backend received it, and output buffers are
-//! borrowed from the thread's pool.
+//! A connection at rest holds no buffers: input is parsed where the backend received it, and output buffers
+//! are borrowed from the thread's pool.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -113,7 +113,8 @@ impl Session {
         }
     }
 
-    /// Whether the reply to the command that has just run is to be sent (CLIENT REPLY). To be asked once for each.
+    /// Whether the reply to the command that has just run is to be sent (CLIENT REPLY). To be asked once for
+    /// each.
     pub fn shows_reply(&mut self) -> bool {
         match self.reply_mode {
             ReplyMode::On => return true,
@@ -255,8 +256,8 @@ impl Connection {
         self.query.capacity() + self.partial.heap_bytes()
     }
 
-    /// Has an argument of the request that `left` begins received apart, if it is long and incomplete; what of `left` belongs into the
-    /// query buffer.
+    /// Has an argument of the request that `left` begins received apart, if it is long and incomplete; what
+    /// of `left` belongs into the query buffer.
     pub fn set_long_apart<'d>(&mut self, left: &'d [u8]) -> &'d [u8] {
         let long = self.partial.pending().filter(|(len, _)| *len >= LONG_ARGUMENT_MIN_BYTES);
         let Some((before, present)) = long.and_then(|(_, at)| left.split_at_checked(at)) else { return left };

@@ -144,7 +144,8 @@ impl Worker {
             self.keys.touch = martlet_engine::Touch::Nothing;
         }
         let keep_expired = self.keys.keep_expired;
-        // While CLIENT PAUSE lasts, or the disk does not take what would have to be recorded, nothing is deleted.
+        // While CLIENT PAUSE lasts, or the disk does not take what would have to be recorded, nothing is
+        // deleted.
         self.keys.keep_expired |= self.shared.paused(self.now_ms).is_some()
             || self.shared.persistence.log.refuses_writes.load(Ordering::Relaxed);
         match hashes_of(entry, args) {
@@ -189,7 +190,8 @@ impl Worker {
     ) {
         let begin = reply.len();
         let dirty = self.keys.dirty;
-        // Only errors leave the place where they are made: whatever moves is read back in wider pieces than it was written in.
+        // Only errors leave the place where they are made: whatever moves is read back in wider pieces than
+        // it was written in.
         let error = match entry.run {
             Run::Data(handler) => {
                 let mut context = Context {
@@ -287,7 +289,8 @@ impl Worker {
         }
     }
 
-    /// What follows a command once its keys are released: counters, events, blocked clients that it can serve.
+    /// What follows a command once its keys are released: counters, events, blocked clients that it can
+    /// serve.
     #[inline]
     pub(crate) fn after_command(&mut self, connection: &mut Connection, entry: &Entry) {
         let info = &connection.info;
@@ -312,8 +315,8 @@ impl Worker {
         }
     }
 
-    /// Tells those who follow what was done to the keys that are held, and then releases them: so everybody is told of
-    /// one key's changes in their order.
+    /// Tells those who follow what was done to the keys that are held, and then releases them: so everybody
+    /// is told of one key's changes in their order.
     #[inline]
     pub(crate) fn release_keys(&mut self) {
         if self.keys.effects.has_news() {

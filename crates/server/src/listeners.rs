@@ -16,13 +16,13 @@ pub struct Listener {
     pub name: String,
 }
 
-/// How long a start waits for an address that is in use. The kernel takes io_uring's rings apart after a process has ended: a server that
-/// was killed holds its address for some milliseconds more.
+/// How long a start waits for an address that is in use. The kernel takes io_uring's rings apart after a
+/// process has ended: a server that was killed holds its address for some milliseconds more.
 pub const START_PATIENCE: Duration = Duration::from_millis(500);
 const RETRY: Duration = Duration::from_millis(2);
 
-/// Listens on every address of `bind`, waiting for each that is in use up to `patience`. An address with `-` in front may be unavailable; a wildcard's family may be
-/// unsupported as long as another address is not.
+/// Listens on every address of `bind`, waiting for each that is in use up to `patience`. An address with `-`
+/// in front may be unavailable; a wildcard's family may be unsupported as long as another address is not.
 ///
 /// # Errors
 /// The message to log, in Redis' words.

@@ -1,4 +1,5 @@
-//! The merged command table: data commands and server commands, each with a number, found by name in constant time.
+//! The merged command table: data commands and server commands, each with a number, found by name in constant
+//! time.
 //!
 //! Built once at start (renames applied) and never changed afterwards.
 
@@ -35,8 +36,8 @@ pub struct Entry {
     pub parent: Option<usize>,
     /// [`Spec::single_key`], computed once.
     pub single_key: Option<usize>,
-    /// The only key's argument, if the command runs with that key's shard held and nothing special: the path that the hot
-    /// commands take.
+    /// The only key's argument, if the command runs with that key's shard held and nothing special: the path
+    /// that the hot commands take.
     pub plain_key: Option<usize>,
 }
 
@@ -73,8 +74,8 @@ impl Entry {
 
 const TABLE_SIZE: usize = 2048;
 
-/// A number that names which differ only in the case of letters share. Short names are read in two overlapping words, since
-/// a copy of their bytes into one would have to be complete before it could be read.
+/// A number that names which differ only in the case of letters share. Short names are read in two
+/// overlapping words, since a copy of their bytes into one would have to be complete before it could be read.
 #[inline]
 fn fold(name: &[u8]) -> usize {
     let word = match *name {
@@ -189,7 +190,8 @@ impl Registry {
         }
     }
 
-    /// The command or subcommand that the arguments call; of a container with an unknown subcommand, the container.
+    /// The command or subcommand that the arguments call; of a container with an unknown subcommand, the
+    /// container.
     #[inline]
     pub fn resolve(&self, args: &Args<'_>) -> Option<&Entry> {
         let entry = self.find(args.at(0))?;

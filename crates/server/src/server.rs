@@ -27,7 +27,8 @@ impl Surroundings for KnownCommands {
     }
 }
 
-/// Runs the server tool: `program` is the name it was called by, `arguments` what follows it. Returns the exit status.
+/// Runs the server tool: `program` is the name it was called by, `arguments` what follows it. Returns the
+/// exit status.
 pub fn main(program: &str, arguments: &[OsString]) -> i32 {
     let known = match Registry::new(&[]) {
         Ok(registry) => KnownCommands(registry),

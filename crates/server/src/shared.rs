@@ -1,4 +1,5 @@
-//! What all I/O threads share: the engine, the configuration, the client list, mailboxes, and the rarer state.
+//! What all I/O threads share: the engine, the configuration, the client list, mailboxes, and the rarer
+//! state.
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -357,7 +358,8 @@ impl Shared {
         std::mem::take(&mut *mails)
     }
 
-    /// Ends the server: every thread leaves its loop. No request runs any more once the gate has been closed and opened.
+    /// Ends the server: every thread leaves its loop. No request runs any more once the gate has been closed
+    /// and opened.
     pub fn stop(&self) {
         if !self.stopping.swap(true, Ordering::SeqCst) {
             self.detour.fetch_add(1, Ordering::SeqCst);

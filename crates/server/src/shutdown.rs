@@ -1,4 +1,5 @@
-//! The end of the server, by SHUTDOWN or by a signal: the data is saved if that is asked for, and nothing runs after that.
+//! The end of the server, by SHUTDOWN or by a signal: the data is saved if that is asked for, and nothing
+//! runs after that.
 
 use std::sync::atomic::Ordering;
 
@@ -10,7 +11,8 @@ use crate::process::{ShutdownSignal, exit_at_once};
 use crate::shared::{Mail, Shared};
 use crate::worker::Worker;
 
-/// Ends the server on a signal, as the configuration says; at once, without saving, on SIGINT while it is ending because of another signal.
+/// Ends the server on a signal, as the configuration says; at once, without saving, on SIGINT while it is
+/// ending because of another signal.
 pub fn on_signal(shared: &'static Shared, signal: ShutdownSignal) {
     let ends_already = shared.is_asked_to_stop.swap(true, Ordering::SeqCst);
     if ends_already && signal == ShutdownSignal::Interrupt {

@@ -1,7 +1,8 @@
 //! From the program's arguments to a process that is ready to serve.
 //!
-//! What always holds: [`prepare`] starts no thread, and whatever needs a process without threads (background, title, umask) is done
-//! when it returns; [`Prepared`] outlives the server and takes what it made (the pid file) with it.
+//! What always holds: [`prepare`] starts no thread, and whatever needs a process without threads (background,
+//! title, umask) is done when it returns; [`Prepared`] outlives the server and takes what it made (the pid
+//! file) with it.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -54,8 +55,8 @@ pub struct Serving {
     pub threads: usize,
 }
 
-/// Reads the command line and does what has to be done before the first thread. `arguments` are those after the program's name
-/// (and after the tool's); messages go where Redis writes them.
+/// Reads the command line and does what has to be done before the first thread. `arguments` are those after
+/// the program's name (and after the tool's); messages go where Redis writes them.
 pub fn prepare(program: &str, arguments: &[OsString], surroundings: &dyn Surroundings) -> Start {
     let umask = process_umask();
     let directory = std::env::current_dir().unwrap_or_else(|_| "/".into());
@@ -225,7 +226,8 @@ impl Note {
     }
 }
 
-/// One line for directives that were set and do nothing here, one more as a warning for those on which somebody may rely.
+/// One line for directives that were set and do nothing here, one more as a warning for those on which
+/// somebody may rely.
 fn notes(loaded: &Loaded) -> Vec<Note> {
     let mut quiet: Vec<&str> = loaded.ignored.iter().map(|(name, _)| name.as_str()).collect();
     let mut misleading = Vec::new();

@@ -1,7 +1,8 @@
 //! Client-side caching: clients that are told when keys that they have read, or keys with a prefix, change.
 //!
-//! Which client has read which key stands in the key's shard, so that a change finds it while the shard is held and
-//! nobody pays for it elsewhere. The notices travel as mail, which a thread reads before it takes in more input.
+//! Which client has read which key stands in the key's shard, so that a change finds it while the shard is
+//! held and nobody pays for it elsewhere. The notices travel as mail, which a thread reads before it takes in
+//! more input.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -197,8 +198,8 @@ impl Worker {
         self.limit_tracking();
     }
 
-    /// Forgets keys above `tracking-table-max-keys`, at most one of each shard before other work gets its turn, telling those who cache
-    /// them. Nothing is held.
+    /// Forgets keys above `tracking-table-max-keys`, at most one of each shard before other work gets its
+    /// turn, telling those who cache them. Nothing is held.
     pub(crate) fn limit_tracking(&mut self) {
         let limit = self.config().tracking_table_max_keys as usize;
         let totals = &self.shared.engine.tracking;

@@ -1,6 +1,8 @@
-//! `watchdog-period`: when a thread that serves clients has been busy for longer, the log shows where it and all others are.
+//! `watchdog-period`: when a thread that serves clients has been busy for longer, the log shows where it and
+//! all others are.
 //!
-//! What always holds: each time that a thread is busy is reported once at most. There is no thread for this until a period is set.
+//! What always holds: each time that a thread is busy is reported once at most. There is no thread for this
+//! until a period is set.
 
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};

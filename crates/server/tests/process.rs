@@ -1,8 +1,8 @@
 //! Start-up of a whole process: background, pid file, title, log, signals, supervisor.
 //!
-//! The program tests itself: called with `MARTLET_TEST_PIPE` it is a server without clients, which reports each of its steps as a
-//! line on that pipe; else it starts such servers and reads their lines. It has no test harness, since going to the background takes
-//! a process with one thread.
+//! The program tests itself: called with `MARTLET_TEST_PIPE` it is a server without clients, which reports
+//! each of its steps as a line on that pipe; else it starts such servers and reads their lines. It has no
+//! test harness, since going to the background takes a process with one thread.
 
 use std::ffi::OsString;
 use std::fs::File;

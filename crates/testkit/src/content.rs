@@ -1,14 +1,16 @@
-//! Data that tests take from server to server: every type in every encoding, made by commands that all of them know, and everything
-//! in a server as lines of text.
+//! Data that tests take from server to server: every type in every encoding, made by commands that all of
+//! them know, and everything in a server as lines of text.
 //!
-//! What always holds: two servers that were filled alike give the same lines, whatever their versions and encodings.
+//! What always holds: two servers that were filled alike give the same lines, whatever their versions and
+//! encodings.
 
 use std::io;
 
 use martlet_client::blocking::Client;
 use martlet_client::resp::Reply;
 
-/// When the keys and fields that expire do so: in 2036, and before 2038, which files of Redis 2.4 cannot tell.
+/// When the keys and fields that expire do so: in 2036, and before 2038, which files of Redis 2.4 cannot
+/// tell.
 pub const EXPIRY_MS: i64 = 2_100_000_000_123;
 
 /// How much is filled in.
@@ -65,8 +67,8 @@ fn noise(count: usize) -> Vec<u8> {
     (0..count).map(|_| next()).collect()
 }
 
-/// Fills databases 0, 3 and 9: every type in its short encoding and its long one, with and without expiry; hashes whose fields expire where
-/// `has_timed`.
+/// Fills databases 0, 3 and 9: every type in its short encoding and its long one, with and without expiry;
+/// hashes whose fields expire where `has_timed`.
 ///
 /// # Errors
 /// The connection's, or a command that is refused.

@@ -1,5 +1,5 @@
-//! What tests are made of: server processes, the raw-wire suite, and a load generator that a server cannot outrun.
-//! Nothing here links the server: it is always another process, behind a socket.
+//! What tests are made of: server processes, the raw-wire suite, and a load generator that a server cannot
+//! outrun. Nothing here links the server: it is always another process, behind a socket.
 
 pub mod content;
 pub mod load;

@@ -1,4 +1,5 @@
-//! A server process for the length of a test: started on a free port, in a directory of its own, killed when dropped.
+//! A server process for the length of a test: started on a free port, in a directory of its own, killed when
+//! dropped.
 
 use martlet_client::blocking::Client;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
@@ -23,7 +24,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts `program` with `arguments` followed by `--port`, `--dir` and `--save ""`, and waits until it answers.
+    /// Starts `program` with `arguments` followed by `--port`, `--dir` and `--save ""`, and waits until it
+    /// answers.
     pub fn start(program: &Path, arguments: &[impl AsRef<OsStr>]) -> io::Result<Server> {
         let directory = tempfile::tempdir()?;
         let mut all: Vec<&OsStr> = arguments.iter().map(AsRef::as_ref).collect();
@@ -33,7 +35,8 @@ impl Server {
         Ok(server)
     }
 
-    /// Starts `program` with `arguments` followed by `--port` and `--dir` in a directory that outlives it, and waits until it answers.
+    /// Starts `program` with `arguments` followed by `--port` and `--dir` in a directory that outlives it,
+    /// and waits until it answers.
     pub fn start_in(directory: &Path, program: &Path, arguments: &[impl AsRef<OsStr>]) -> io::Result<Server> {
         let port = ReservedPort::take()?;
         let path = directory.join("server.log");
@@ -111,10 +114,11 @@ impl Drop for Server {
     }
 }
 
-/// A TCP port that the system gives to nobody else as long as this is there. Connections to it are refused until who was told of it
-/// listens there.
+/// A TCP port that the system gives to nobody else as long as this is there. Connections to it are refused
+/// until who was told of it listens there.
 pub struct ReservedPort {
-    /// Bound, and not listening: so others may bind to it by its number, with SO_REUSEADDR as servers have it.
+    /// Bound, and not listening: so others may bind to it by its number, with SO_REUSEADDR as servers have
+    /// it.
     _socket: OwnedFd,
     number: u16,
 }

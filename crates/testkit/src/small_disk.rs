@@ -12,7 +12,8 @@ pub struct SmallDisk {
 }
 
 impl SmallDisk {
-    /// Mounts one of so many bytes at a directory; `None`, and a line that says so, where that is not allowed.
+    /// Mounts one of so many bytes at a directory; `None`, and a line that says so, where that is not
+    /// allowed.
     pub fn mount(path: &Path, bytes: u64) -> Option<SmallDisk> {
         match call("mount", &["-t", "tmpfs", "-o", &format!("size={bytes}"), "none"], path) {
             Ok(()) => Some(SmallDisk { path: path.into(), bytes }),

@@ -1,7 +1,7 @@
 //! An element of a compact encoding: a byte string, or the integer that such a string spells.
 //!
-//! A string that is the canonical text of an `i64` is always held as the integer, so two elements are equal exactly
-//! when their encodings are.
+//! A string that is the canonical text of an `i64` is always held as the integer, so two elements are equal
+//! exactly when their encodings are.
 
 use martlet_base::number::parse_i64;
 use std::cmp::Ordering;

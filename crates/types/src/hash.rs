@@ -1,11 +1,13 @@
 //! `Hash`: fields with values and perhaps expiry times, packed in one block or in a hash table.
 //!
-//! The encoding is the one that OBJECT ENCODING names, and conversions are Redis': `listpack` up to two limits,
-//! `listpackex` if a field of such a hash has had an expiry time, else `hashtable`; nothing converts back. Expiry times
-//! cost something only where they are set: a third element per field in a `listpackex`, nine bytes in a table's entry.
+//! The encoding is the one that OBJECT ENCODING names, and conversions are Redis': `listpack` up to two
+//! limits, `listpackex` if a field of such a hash has had an expiry time, else `hashtable`; nothing converts
+//! back. Expiry times cost something only where they are set: a third element per field in a `listpackex`,
+//! nine bytes in a table's entry.
 //!
-//! What always holds: the value is one pointer, and a clone of a table shares its blocks. A field whose time has come
-//! reads as absent wherever a method takes the time; it stays until it is collected or written again.
+//! What always holds: the value is one pointer, and a clone of a table shares its blocks. A field whose time
+//! has come reads as absent wherever a method takes the time; it stays until it is collected or written
+//! again.
 
 mod iter;
 #[cfg(test)]
@@ -157,8 +159,8 @@ impl Hash {
         }
     }
 
-    /// To be called before up to `fields` fields are set, of which no name or value is longer than `longest_bytes`:
-    /// becomes a hashtable at once if with them it would have to.
+    /// To be called before up to `fields` fields are set, of which no name or value is longer than
+    /// `longest_bytes`: becomes a hashtable at once if with them it would have to.
     #[inline]
     pub fn before_growth(&mut self, fields: usize, longest_bytes: usize, limits: HashLimits) {
         if fields > limits.listpack_max_entries || longest_bytes > limits.listpack_max_value_bytes {
@@ -246,7 +248,8 @@ impl Hash {
         }
     }
 
-    /// Removes a field that has not expired by `now_ms`, or any field where that is `i64::MIN`; whether there was one.
+    /// Removes a field that has not expired by `now_ms`, or any field where that is `i64::MIN`; whether there
+    /// was one.
     #[inline]
     pub fn remove(&mut self, name: &[u8], now_ms: i64) -> bool {
         match self.form.get_mut() {
@@ -287,8 +290,9 @@ impl Hash {
         }
     }
 
-    /// Hands about `count` fields that have not expired by `now_ms` to `f` and returns the cursor to go on from, 0 at
-    /// the end: [`Table::scan`] for a table; all fields at once, whatever the cursor, for the others.
+    /// Hands about `count` fields that have not expired by `now_ms` to `f` and returns the cursor to go on
+    /// from, 0 at the end: [`Table::scan`] for a table; all fields at once, whatever the cursor, for the
+    /// others.
     pub fn scan(&self, cursor: u64, count: usize, now_ms: i64, mut f: impl FnMut(Field<'_>)) -> u64 {
         let mut live = |field: Field<'_>| {
             if field.is_live(now_ms) {
@@ -323,8 +327,8 @@ impl Hash {
         }
     }
 
-    /// Hands `count` distinct fields that have not expired by `now_ms`, or all if there are fewer, to `f`. Each
-    /// combination is equally likely; the order is not random.
+    /// Hands `count` distinct fields that have not expired by `now_ms`, or all if there are fewer, to `f`.
+    /// Each combination is equally likely; the order is not random.
     pub fn sample<'a>(
         &'a self,
         count: usize,
@@ -353,7 +357,8 @@ impl Hash {
         }
     }
 
-    /// Changes the expiry time of a field, [`NO_EXPIRY`] for none; whether there is such a field, expired or not.
+    /// Changes the expiry time of a field, [`NO_EXPIRY`] for none; whether there is such a field, expired or
+    /// not.
     pub fn set_expiry(&mut self, name: &[u8], expire_at_ms: i64) -> bool {
         if let Form::Packed(packed) = self.form.get() {
             if packed.find_pos(name, 2).is_none() {
@@ -381,8 +386,8 @@ impl Hash {
         }
     }
 
-    /// Removes fields that have expired by `now_ms`, at most `limit`, and hands each to `f` before. Returns how many.
-    /// If fewer than `limit`, [`Hash::next_expiry_ms`] is later than `now_ms` afterwards.
+    /// Removes fields that have expired by `now_ms`, at most `limit`, and hands each to `f` before. Returns
+    /// how many. If fewer than `limit`, [`Hash::next_expiry_ms`] is later than `now_ms` afterwards.
     pub fn collect_expired(&mut self, now_ms: i64, limit: usize, mut f: impl FnMut(Field<'_>)) -> usize {
         match self.form.get_mut() {
             FormMut::Packed(_) => 0,
@@ -393,8 +398,8 @@ impl Hash {
         }
     }
 
-    /// The time under which the owner has this hash in its index of hashes with expiring fields; [`NO_EXPIRY`] if it has
-    /// not. The hash only keeps it, through clones and conversions too.
+    /// The time under which the owner has this hash in its index of hashes with expiring fields;
+    /// [`NO_EXPIRY`] if it has not. The hash only keeps it, through clones and conversions too.
     #[inline]
     pub fn indexed_expiry_ms(&self) -> i64 {
         match self.form.get() {
@@ -404,8 +409,8 @@ impl Hash {
         }
     }
 
-    /// Notes under which time the owner has put this hash in its index; see [`Hash::indexed_expiry_ms`]. A hash that
-    /// has never had an expiring field cannot be in it.
+    /// Notes under which time the owner has put this hash in its index; see [`Hash::indexed_expiry_ms`]. A
+    /// hash that has never had an expiring field cannot be in it.
     pub fn set_indexed_expiry_ms(&mut self, at_ms: i64) {
         match self.form.get_mut() {
             FormMut::Packed(_) => debug_assert_eq!(at_ms, NO_EXPIRY),

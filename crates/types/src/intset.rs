@@ -1,14 +1,15 @@
-//! `Intset`: a sorted set of integers in one heap block, the encoding of small sets whose members are all integers.
+//! `Intset`: a sorted set of integers in one heap block, the encoding of small sets whose members are all
+//! integers.
 //!
-//! The value is one pointer. The block holds an eight-byte header and then the integers in ascending order, each as
-//! wide as the widest that was ever added (2, 4 or 8 bytes, native byte order):
+//! The value is one pointer. The block holds an eight-byte header and then the integers in ascending order,
+//! each as wide as the widest that was ever added (2, 4 or 8 bytes, native byte order):
 //!
 //! ```text
 //! | count: 4 bytes | class: 1 byte | width: 1 byte | 0: 2 bytes | integer | integer | … | slack |
 //! ```
 //!
-//! What always holds: `count` integers of `width` bytes follow the header, strictly ascending, and the block is of
-//! its size class. Removal never narrows the integers, as in Redis.
+//! What always holds: `count` integers of `width` bytes follow the header, strictly ascending, and the block
+//! is of its size class. Removal never narrows the integers, as in Redis.
 
 #[cfg(test)]
 mod tests;
@@ -239,7 +240,8 @@ impl Intset {
     fn slice(&self) -> Slice<'_> {
         let Header { count, width, .. } = self.header();
         let count = count as usize;
-        // SAFETY: `count` members of `width` bytes follow the header, at an address that is a multiple of eight.
+        // SAFETY: `count` members of `width` bytes follow the header, at an address that is a multiple of
+        // eight.
         unsafe {
             let members = self.block().as_ptr().add(HEADER_BYTES);
             match width {

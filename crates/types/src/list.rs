@@ -1,13 +1,13 @@
 //! `List`: a Redis list, packed in one block while it is small and in chunks above.
 //!
-//! OBJECT ENCODING's answer, `listpack` or `quicklist`, follows Redis' rules for when a list converts, which depend
-//! on `list-max-listpack-size` and the bytes that a listpack would take ([`List::before_growth`],
+//! OBJECT ENCODING's answer, `listpack` or `quicklist`, follows Redis' rules for when a list converts, which
+//! depend on `list-max-listpack-size` and the bytes that a listpack would take ([`List::before_growth`],
 //! [`List::after_shrink`]). How the list is really held follows from its size alone: up to [`PACKED_MAX_LEN`]
-//! elements and [`PACKED_MAX_BYTES`] in a [`Packed`], where finding an index or the last element walks all before
-//! it, and above that in chunks, where no operation does.
+//! elements and [`PACKED_MAX_BYTES`] in a [`Packed`], where finding an index or the last element walks all
+//! before it, and above that in chunks, where no operation does.
 //!
-//! What always holds: a packed list counts as `listpack`. A clone shares the chunks and costs the same for any
-//! length; writes to either copy copy what they touch.
+//! What always holds: a packed list counts as `listpack`. A clone shares the chunks and costs the same for
+//! any length; writes to either copy copy what they touch.
 
 mod builder;
 mod chunk;
@@ -54,7 +54,8 @@ pub enum ListLimit {
 }
 
 impl ListLimit {
-    /// The limit that the directive's value means: -1 to -5 are 4 to 64 kilobytes, others a count of at least one.
+    /// The limit that the directive's value means: -1 to -5 are 4 to 64 kilobytes, others a count of at least
+    /// one.
     pub const fn from_directive(value: i32) -> ListLimit {
         match value {
             ..=-5 => ListLimit::Bytes(65_536),
@@ -288,7 +289,8 @@ impl List {
         }
     }
 
-    /// Removes up to `count` elements at an end. What is too much to free at once is returned, to be freed in slices.
+    /// Removes up to `count` elements at an end. What is too much to free at once is returned, to be freed in
+    /// slices.
     pub fn cut(&mut self, end: End, count: usize) -> Option<Debris> {
         let len = self.len();
         let count = count.min(len);
@@ -343,8 +345,8 @@ impl List {
         }
     }
 
-    /// To be called before `elements` of `bytes` in all are added or put in place of others: the list stops being a
-    /// listpack if with them it would be above the limit, as in Redis.
+    /// To be called before `elements` of `bytes` in all are added or put in place of others: the list stops
+    /// being a listpack if with them it would be above the limit, as in Redis.
     #[inline]
     pub fn before_growth(&mut self, limit: ListLimit, elements: usize, bytes: usize) {
         if self.counts_as_listpack() && self.exceeds(limit, elements, bytes) {
@@ -355,8 +357,8 @@ impl List {
         }
     }
 
-    /// To be called after elements were removed or replaced: the list becomes a listpack again if it is below half
-    /// the limit, as in Redis, and returns to one block if it is small.
+    /// To be called after elements were removed or replaced: the list becomes a listpack again if it is below
+    /// half the limit, as in Redis, and returns to one block if it is small.
     #[inline]
     pub fn after_shrink(&mut self, limit: ListLimit) {
         if let Form::Chunked(chunked) = self.form.get() {
@@ -411,7 +413,8 @@ impl List {
         match self.form.get() {
             Form::Chunked(chunked) => chunked.listpack_bytes_exceed(bytes),
             Form::Packed(packed) => {
-                // An entry takes up to four bytes more there than here: five-byte integers and the back-length.
+                // An entry takes up to four bytes more there than here: five-byte integers and the
+                // back-length.
                 packed.bytes_used() + 4 * packed.len() > bytes
                     && Run::of_packed(packed).listpack_bytes() > bytes
             }

@@ -1,19 +1,20 @@
-//! `Packed`: a sequence of byte strings in one heap block, the encoding of small lists, hashes, sets and sorted sets.
+//! `Packed`: a sequence of byte strings in one heap block, the encoding of small lists, hashes, sets and
+//! sorted sets.
 //!
-//! The value is one pointer. The block holds a six-byte header and then the elements, one after another, in the
-//! format of [`encoding`]:
+//! The value is one pointer. The block holds a six-byte header and then the elements, one after another, in
+//! the format of [`encoding`]:
 //!
 //! ```text
 //! | used: 3 bytes | class: 1 byte | count: 2 bytes | element | element | … | slack |
 //! ```
 //!
-//! `used` is the length of all elements in bytes, `class` the block's size class. What always holds: `used` bytes
-//! after the header are exactly `count` well-formed elements in their shortest form, and the block is of its class.
-//! The block grows to the next size class that fits and shrinks once it is two classes too large, so an element
-//! pushed and popped at an edge does not allocate each time.
+//! `used` is the length of all elements in bytes, `class` the block's size class. What always holds: `used`
+//! bytes after the header are exactly `count` well-formed elements in their shortest form, and the block is
+//! of its class. The block grows to the next size class that fits and shrinks once it is two classes too
+//! large, so an element pushed and popped at an edge does not allocate each time.
 //!
-//! Limits: [`Packed::MAX_BYTES`] of elements and [`Packed::MAX_LEN`] elements. Callers ask [`Packed::has_room`] and
-//! leave this encoding when it says no; insertions past a limit panic.
+//! Limits: [`Packed::MAX_BYTES`] of elements and [`Packed::MAX_LEN`] elements. Callers ask
+//! [`Packed::has_room`] and leave this encoding when it says no; insertions past a limit panic.
 
 pub(crate) mod encoding;
 pub mod listpack;
@@ -86,8 +87,8 @@ impl Packed {
         self.len() == 0
     }
 
-    /// Whether `elements` more, of `text_bytes` in all, are within the limits. Each costs at most five bytes more
-    /// than its text.
+    /// Whether `elements` more, of `text_bytes` in all, are within the limits. Each costs at most five bytes
+    /// more than its text.
     #[inline]
     pub fn has_room(&self, elements: usize, text_bytes: usize) -> bool {
         let (used, count) = (self.used(), self.len());
@@ -238,7 +239,8 @@ impl Packed {
         self.replace_bytes(pos.0 as usize, 0, 1, &[code]);
     }
 
-    /// Inserts two elements (field and value, member and score) before the one at `pos`, which may be the end.
+    /// Inserts two elements (field and value, member and score) before the one at `pos`, which may be the
+    /// end.
     pub fn insert_pair_at<'a, 'b>(
         &mut self,
         pos: Pos,
@@ -269,7 +271,8 @@ impl Packed {
         self.remove_range(index, 1);
     }
 
-    /// Removes `count` elements from `index` on, fewer where the sequence ends. Panics if `index` is past the end.
+    /// Removes `count` elements from `index` on, fewer where the sequence ends. Panics if `index` is past the
+    /// end.
     pub fn remove_range(&mut self, index: usize, count: usize) {
         let pos = self.seek_or_end(index);
         self.remove_at(pos, count.min(self.len() - index));
@@ -343,7 +346,8 @@ impl Packed {
         self.walk(Pos(0), index)
     }
 
-    /// Writes `codes` over the `old_bytes` at `at`, moving what follows; the length changes by `count_change`.
+    /// Writes `codes` over the `old_bytes` at `at`, moving what follows; the length changes by
+    /// `count_change`.
     #[inline(always)]
     fn replace_bytes(&mut self, at: usize, old_bytes: usize, count_change: isize, codes: &[Encoded<'_>]) {
         let (used, class, count) = (self.used(), self.class(), self.len());
@@ -365,8 +369,8 @@ impl Packed {
                 std::ptr::copy(hole.add(old_bytes), hole.add(new_bytes), used - at - old_bytes);
             }
         }
-        // SAFETY: the hole of `new_bytes` at `at` is inside the block, and no borrowed text can be of this block,
-        // which `self` borrows mutably.
+        // SAFETY: the hole of `new_bytes` at `at` is inside the block, and no borrowed text can be of this
+        // block, which `self` borrows mutably.
         unsafe {
             let mut hole = self.block.as_ptr().add(HEADER_BYTES + at);
             for code in codes {
@@ -382,8 +386,8 @@ impl Packed {
     fn reallocate(&mut self, class: u8, at: usize, old_bytes: usize, new_bytes: usize) {
         let (used, count) = (self.used(), self.len());
         let mut bigger = Packed::with_class(class);
-        // SAFETY: the blocks are distinct; the old one holds `used` bytes, the new one `used - old + new`, as its
-        // class was chosen for them.
+        // SAFETY: the blocks are distinct; the old one holds `used` bytes, the new one `used - old + new`, as
+        // its class was chosen for them.
         unsafe {
             let from = self.block.as_ptr().add(HEADER_BYTES);
             let to = bigger.block.as_ptr().add(HEADER_BYTES);

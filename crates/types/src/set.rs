@@ -1,8 +1,9 @@
 //! `Set`: a set of byte strings, as sorted integers, packed in one block, or in a hash table.
 //!
-//! The encoding is the one that OBJECT ENCODING names, and conversions are Redis 7.2's: a set of integers is an
-//! `intset` up to one limit, another small set a `listpack` up to two, all others are a `hashtable`; removals never
-//! convert back. What always holds: the value is one pointer, and a clone of a table shares its blocks.
+//! The encoding is the one that OBJECT ENCODING names, and conversions are Redis 7.2's: a set of integers is
+//! an `intset` up to one limit, another small set a `listpack` up to two, all others are a `hashtable`;
+//! removals never convert back. What always holds: the value is one pointer, and a clone of a table shares
+//! its blocks.
 
 mod iter;
 #[cfg(test)]
@@ -41,11 +42,12 @@ impl Default for SetLimits {
 /// Redis bounds an intset to so many members, whatever is configured.
 const INTSET_HARD_MAX: usize = 1 << 30;
 
-/// If fewer members than this share of those to be taken would stay, those that stay are moved instead of the others.
-/// Redis: `SPOP_MOVE_STRATEGY_MUL`.
+/// If fewer members than this share of those to be taken would stay, those that stay are moved instead of the
+/// others. Redis: `SPOP_MOVE_STRATEGY_MUL`.
 const MOVE_REMAINING_FACTOR: usize = 5;
 
-/// If more than one in so many members is to be sampled, all members are walked. Redis: `SRANDMEMBER_SUB_STRATEGY_MUL`.
+/// If more than one in so many members is to be sampled, all members are walked. Redis:
+/// `SRANDMEMBER_SUB_STRATEGY_MUL`.
 const SAMPLE_WALK_FACTOR: usize = 3;
 
 /// A set; see the module's description.
@@ -83,8 +85,8 @@ impl Set {
         Set { form: TaggedBox::new(Table::new()).into() }
     }
 
-    /// To be called before about `count` members are added: an empty set takes the encoding that Redis creates for
-    /// `first`, another becomes a hashtable if so many members are beyond its encoding.
+    /// To be called before about `count` members are added: an empty set takes the encoding that Redis
+    /// creates for `first`, another becomes a hashtable if so many members are beyond its encoding.
     #[inline]
     pub fn prepare(&mut self, first: &[u8], count: usize, limits: SetLimits) {
         match self.form.get() {
@@ -242,8 +244,8 @@ impl Set {
         self.form = TaggedBox::new(table).into();
     }
 
-    /// Makes an intset of the set if all members are integers and they are within the limit, as Redis does with the
-    /// result of SINTERSTORE.
+    /// Makes an intset of the set if all members are integers and they are within the limit, as Redis does
+    /// with the result of SINTERSTORE.
     pub fn convert_to_intset_if_all_ints(&mut self, limits: SetLimits) {
         if matches!(self.form.get(), Form::Intset(_))
             || self.len() > limits.intset_max_entries.min(INTSET_HARD_MAX)
@@ -286,8 +288,8 @@ impl Set {
         }
     }
 
-    /// Hands about `count` members to `f` and returns the cursor to go on from, 0 at the end: [`Table::scan`] for a
-    /// table; all members at once, whatever the cursor, for the others.
+    /// Hands about `count` members to `f` and returns the cursor to go on from, 0 at the end: [`Table::scan`]
+    /// for a table; all members at once, whatever the cursor, for the others.
     pub fn scan(&self, cursor: u64, count: usize, mut f: impl FnMut(Element<'_>)) -> u64 {
         match self.form.get() {
             Form::Table(table) => table.scan(cursor, count, |entry| f(Element::Bytes(entry.field))),
@@ -308,8 +310,8 @@ impl Set {
         }
     }
 
-    /// Hands `count` distinct members, or all if there are fewer, to `f`. Each combination is equally likely; the order
-    /// is not random.
+    /// Hands `count` distinct members, or all if there are fewer, to `f`. Each combination is equally likely;
+    /// the order is not random.
     pub fn sample<'a>(&'a self, count: usize, random: &mut Random, mut f: impl FnMut(Element<'a>)) {
         let len = self.len();
         match self.form.get() {
@@ -351,8 +353,8 @@ impl Set {
         }
     }
 
-    /// Removes `count` members, fewer than there are, each combination equally likely, and hands them to `f`. What
-    /// stays may change its encoding, as in Redis.
+    /// Removes `count` members, fewer than there are, each combination equally likely, and hands them to `f`.
+    /// What stays may change its encoding, as in Redis.
     pub fn pop_many(
         &mut self,
         count: usize,

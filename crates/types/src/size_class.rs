@@ -1,8 +1,9 @@
 //! The allocator's size classes, and blocks of exactly such sizes.
 //!
-//! mimalloc, as `.cargo/config.toml` has it built, serves multiples of 8 up to 64, then four classes to each doubling. A block that
-//! is as large as its class wastes nothing that a smaller request would have saved, so compact encodings grow from
-//! one class to the next instead of doubling, and keep the class (one byte) instead of a capacity.
+//! mimalloc, as `.cargo/config.toml` has it built, serves multiples of 8 up to 64, then four classes to each
+//! doubling. A block that is as large as its class wastes nothing that a smaller request would have saved, so
+//! compact encodings grow from one class to the next instead of doubling, and keep the class (one byte)
+//! instead of a capacity.
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr::NonNull;

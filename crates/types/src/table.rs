@@ -1,18 +1,22 @@
 //! `Table`: the full encoding of sets and hashes, a chunked copy-on-write hash table.
 //!
-//! A radix tree over the bits of the members' hashes, highest first. Inner nodes ([`node`]) are 2 to 256 slots wide;
-//! leaves ([`leaf`]) hold up to 72 entries inline in one block, indexed by cache lines of tags and offsets ([`group`]).
-//! A search touches the root's header and slot, which stay in cache, then one line of the leaf's index, then the entry.
+//! A radix tree over the bits of the members' hashes, highest first. Inner nodes ([`node`]) are 2 to 256
+//! slots wide; leaves ([`leaf`]) hold up to 72 entries inline in one block, indexed by cache lines of tags
+//! and offsets ([`group`]). A search touches the root's header and slot, which stay in cache, then one line
+//! of the leaf's index, then the entry.
 //!
 //! - Growth splits one leaf; no insertion pays for more than that and for the widening of one node.
-//! - Every block is reference-counted. A clone shares the root and costs O(1); a write copies the blocks between root
-//!   and entry that are still shared, and nothing else. Reference counts are exact: a block is written only with one.
-//! - Iteration and [`Table::scan`] go in the order of the hash, so a cursor is a position in hash space that splits and
-//!   merges between two calls do not move.
-//! - Expiry times live in the entries that have one; nodes above such entries record the earliest below each slot.
+//! - Every block is reference-counted. A clone shares the root and costs O(1); a write copies the blocks
+//!   between root and entry that are still shared, and nothing else. Reference counts are exact: a block is
+//!   written only with one.
+//! - Iteration and [`Table::scan`] go in the order of the hash, so a cursor is a position in hash space that
+//!   splits and merges between two calls do not move.
+//! - Expiry times live in the entries that have one; nodes above such entries record the earliest below each
+//!   slot.
 //!
-//! What always holds: a leaf or node at depth d contains exactly the entries whose hashes begin with its d-bit prefix;
-//! no node has a leaf as its only child; `len` and `timed` are the numbers of entries and of those with an expiry time.
+//! What always holds: a leaf or node at depth d contains exactly the entries whose hashes begin with its
+//! d-bit prefix; no node has a leaf as its only child; `len` and `timed` are the numbers of entries and of
+//! those with an expiry time.
 
 mod entry;
 mod expiry;
@@ -39,8 +43,8 @@ use std::marker::PhantomData;
 /// The expiry time of an entry that does not expire.
 pub const NO_EXPIRY: i64 = i64::MAX;
 
-/// Hash bits that the tree may tell apart; the others choose a leaf's group and tag. Two members alike in all of these
-/// stay in one leaf: with a random seed, seventy such members are not going to be met.
+/// Hash bits that the tree may tell apart; the others choose a leaf's group and tag. Two members alike in all
+/// of these stay in one leaf: with a random seed, seventy such members are not going to be met.
 const DEPTH_MAX: u32 = 48;
 
 /// What the entries of a table are.
@@ -157,8 +161,9 @@ impl<K: Kind> Table<K> {
         Some(leaf.entry::<K>(leaf.find::<K>(hash, field)?))
     }
 
-    /// Looks ahead for an entry by its field: for the slots on the way to its leaf, one after the other, then for the leaf's group, then
-    /// for the entry. The first node is passed at once: its slots are few enough to be at hand.
+    /// Looks ahead for an entry by its field: for the slots on the way to its leaf, one after the other, then
+    /// for the leaf's group, then for the entry. The first node is passed at once: its slots are few enough
+    /// to be at hand.
     #[inline]
     pub fn want(&self, look: Look, wanted: &mut Wanted) -> Sight {
         let Name::Text { hash, len } = look.name else { return Sight::Whole };

@@ -1,11 +1,13 @@
-//! A collection in one word: a pointer whose low three bits, which alignment leaves free, say what it points to.
+//! A collection in one word: a pointer whose low three bits, which alignment leaves free, say what it points
+//! to.
 //!
-//! An enum of pointers takes two words, and a key's entry holds its collection inline: the second word would be the
-//! difference between two size classes of the allocator for most small collections. Here each kind of pointer keeps
-//! its tag in it at all times, so any of them can be borrowed in place, for reading and for writing.
+//! An enum of pointers takes two words, and a key's entry holds its collection inline: the second word would
+//! be the difference between two size classes of the allocator for most small collections. Here each kind of
+//! pointer keeps its tag in it at all times, so any of them can be borrowed in place, for reading and for
+//! writing.
 //!
-//! What always holds: a word that [`one_word`] made has the tag of exactly one of its forms and is a valid value of it.
-//! All that relies on it is in this file.
+//! What always holds: a word that [`one_word`] made has the tag of exactly one of its forms and is a valid
+//! value of it. All that relies on it is in this file.
 
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
@@ -125,8 +127,8 @@ impl<T, const TAG: usize> TaggedArc<T, TAG> {
 
     /// The value if nobody shares it.
     pub fn get_mut(&mut self) -> Option<&mut T> {
-        // SAFETY: the pointer came from `Arc::into_raw` and stays owned by this value: the Arc made here is not
-        // dropped.
+        // SAFETY: the pointer came from `Arc::into_raw` and stays owned by this value: the Arc made here is
+        // not dropped.
         let mut arc = std::mem::ManuallyDrop::new(unsafe { Arc::from_raw(self.pointer()) });
         let value: *mut T = Arc::get_mut(&mut arc)?;
         // SAFETY: access is exclusive, as `get_mut` says, for as long as `self` is borrowed.
@@ -178,7 +180,8 @@ impl<T, const TAG: usize> Clone for TaggedArc<T, TAG> {
     }
 }
 
-/// Declares a word that holds one of several [`Tagged`] types, and the two enums that its `get` and `get_mut` answer.
+/// Declares a word that holds one of several [`Tagged`] types, and the two enums that its `get` and `get_mut`
+/// answer.
 macro_rules! one_word {
     ($(#[$doc:meta])* $vis:vis $word:ident, $shared:ident, $exclusive:ident { $($variant:ident($type:ty),)+ }) => {
         $(#[$doc])*

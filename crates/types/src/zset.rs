@@ -167,8 +167,8 @@ impl ZSet {
         set
     }
 
-    /// Before `entries` are added, the first member of which has `first_bytes`: leaves the small encoding where Redis
-    /// does, even if fewer will be there in the end.
+    /// Before `entries` are added, the first member of which has `first_bytes`: leaves the small encoding
+    /// where Redis does, even if fewer will be there in the end.
     pub fn prepare(&mut self, entries: usize, first_bytes: usize, limits: ZSetLimits) {
         let too_long = self.is_empty() && first_bytes > limits.listpack_max_value_bytes;
         if entries > limits.listpack_max_entries || too_long {
@@ -363,8 +363,8 @@ impl ZSet {
         start..end.max(start)
     }
 
-    /// The ranks of entries with a member from `min` to `max`, in a set whose scores are all equal; empty where
-    /// there is none. With different scores some range is returned.
+    /// The ranks of entries with a member from `min` to `max`, in a set whose scores are all equal; empty
+    /// where there is none. With different scores some range is returned.
     pub fn ranks_by_lex(&self, min: LexBound<'_>, max: LexBound<'_>) -> Range<usize> {
         let (start, end) = match self.form.get() {
             Form::Packed(packed) => {
@@ -403,8 +403,9 @@ impl ZSet {
         end - start
     }
 
-    /// Calls `f` with entries from `cursor` on, 0 at the start, until at least `count` were given, and returns
-    /// the cursor to go on with, 0 at the end. An entry that is there from the first call to the last is given.
+    /// Calls `f` with entries from `cursor` on, 0 at the start, until at least `count` were given, and
+    /// returns the cursor to go on with, 0 at the end. An entry that is there from the first call to the last
+    /// is given.
     pub fn scan(&self, cursor: u64, count: usize, mut f: impl FnMut(Entry<'_>)) -> u64 {
         match self.form.get() {
             Form::Packed(packed) => {
@@ -433,8 +434,8 @@ impl ZSet {
         self.form = packed.into();
     }
 
-    /// Drops up to about `budget` allocations; whether all are gone. The set is empty afterwards, or of no use
-    /// but to be freed further.
+    /// Drops up to about `budget` allocations; whether all are gone. The set is empty afterwards, or of no
+    /// use but to be freed further.
     pub fn free_some(&mut self, budget: usize) -> bool {
         let done = match self.form.get_mut() {
             FormMut::Packed(_) => true,

@@ -15,7 +15,8 @@ fn member(number: u64) -> Vec<u8> {
     }
 }
 
-/// Adds, changes and removes at random in phases of growth and of shrinking, with clones that must not change.
+/// Adds, changes and removes at random in phases of growth and of shrinking, with clones that must not
+/// change.
 fn run(seed: u64, scores: u64, members: u64) {
     println!("seed {seed}");
     let mut random = Random::seeded(seed);

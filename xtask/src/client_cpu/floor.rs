@@ -1,6 +1,7 @@
-//! The kernel's share of a load tester's work: 50 connections, one send and one receive per batch, one wait for all that
-//! are ready. Batches are built before, with scattered keys so that the server has the same work; replies are counted by their bytes
-//! and never looked at: nobody who speaks to a server by these system calls can do less.
+//! The kernel's share of a load tester's work: 50 connections, one send and one receive per batch, one wait
+//! for all that are ready. Batches are built before, with scattered keys so that the server has the same
+//! work; replies are counted by their bytes and never looked at: nobody who speaks to a server by these
+//! system calls can do less.
 
 use crate::run::Outcome;
 use martlet_client::address::Address;

@@ -1,7 +1,8 @@
-//! `./x bench-client`: what a request costs the load tester itself, A B A B in one run: redis-benchmark or resp-benchmark, ours with the
-//! same command line, and the kernel's share of it (`floor`) by read and write and by io_uring. Clients run on one core, the server on
-//! the other. The figure is user and system time of the client's process over its requests, start and end included. Every reading is a
-//! line of JSON under `results/`.
+//! `./x bench-client`: what a request costs the load tester itself, A B A B in one run: redis-benchmark or
+//! resp-benchmark, ours with the same command line, and the kernel's share of it (`floor`) by read and write
+//! and by io_uring. Clients run on one core, the server on the other. The figure is user and system time of
+//! the client's process over its requests, start and end included. Every reading is a line of JSON under
+//! `results/`.
 
 pub mod floor;
 
@@ -247,7 +248,8 @@ fn children_cpu() -> (f64, f64) {
     (seconds(usage.ru_utime), seconds(usage.ru_stime))
 }
 
-/// Medians of the last run of each row, and ours as a share of the other tool's. The kernel's share is the lower of the two ways.
+/// Medians of the last run of each row, and ours as a share of the other tool's. The kernel's share is the
+/// lower of the two ways.
 fn table(readings: &str) -> Result<String, Box<dyn Error>> {
     let readings: Vec<Reading> = readings.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
     let mut text = format!(

@@ -41,7 +41,8 @@ pub struct Setup {
     pub output: PathBuf,
 }
 
-/// One line of the results. `value` is nanoseconds of server CPU per request, bytes, entries or milliseconds, as the row says.
+/// One line of the results. `value` is nanoseconds of server CPU per request, bytes, entries or milliseconds,
+/// as the row says.
 #[derive(Serialize, Deserialize)]
 pub struct Reading {
     /// Seconds since 1970, one for all readings of a row.

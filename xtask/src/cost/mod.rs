@@ -1,8 +1,9 @@
 //! `./x bench-cost`: server CPU per request and memory, ours against a peer, in one run.
 //!
-//! Both servers are pinned to core 0 with one I/O thread and take turns (A B A B…); the load runs on core 1. The figure is
-//! CPU time from the kernel's accounts, divided by the requests answered: unlike throughput it hardly moves with what
-//! else the machine does. Every reading is a line of JSON under `results/`, and the table is made from those lines.
+//! Both servers are pinned to core 0 with one I/O thread and take turns (A B A B…); the load runs on core 1.
+//! The figure is CPU time from the kernel's accounts, divided by the requests answered: unlike throughput it
+//! hardly moves with what else the machine does. Every reading is a line of JSON under `results/`, and the
+//! table is made from those lines.
 
 pub mod measure;
 pub mod process;

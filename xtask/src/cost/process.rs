@@ -94,7 +94,8 @@ impl Measured {
 }
 
 impl Measured {
-    /// Resident bytes, and those of other processes that it has started as far as they are not shared with it.
+    /// Resident bytes, and those of other processes that it has started as far as they are not shared with
+    /// it.
     pub fn resident_with_children(&self) -> Result<u64, Box<dyn Error>> {
         let pid = self.server.pid();
         let children =

@@ -37,14 +37,15 @@ pub enum Kind {
     Cpu,
     /// Resident bytes per key after the fill; the target is the most bytes of ours.
     BytesPerKey(u64),
-    /// Resident bytes after the fill; the target is the least saving against the peer, as a ratio peer ÷ ours.
+    /// Resident bytes after the fill; the target is the least saving against the peer, as a ratio peer ÷
+    /// ours.
     Memory(u64),
     /// Resident bytes per idle connection; the target is the most bytes of ours.
     IdleConnections(usize),
     /// Server CPU per request with many connections against 50; the target is the least efficiency of ours.
     ManyConnections(usize),
-    /// Entries that the fill left in the slow log at 1,000 µs, the least of all rounds: what the server does comes in
-    /// each of them, what keeps its thread from its core does not. The target is the most.
+    /// Entries that the fill left in the slow log at 1,000 µs, the least of all rounds: what the server does
+    /// comes in each of them, what keeps its thread from its core does not. The target is the most.
     SlowFill,
     /// As `SlowFill`, but that the request left.
     SlowRequest,

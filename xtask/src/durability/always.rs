@@ -1,5 +1,6 @@
-//! The row `always`: throughput with `appendfsync always`, beside what bounds it: how often the disk can be forced to take what it is given,
-//! and what the servers reach when they do not wait for it. On the disk as it is, and as if it took longer (`DEBUG AOF-FLUSH-SLEEP`).
+//! The row `always`: throughput with `appendfsync always`, beside what bounds it: how often the disk can be
+//! forced to take what it is given, and what the servers reach when they do not wait for it. On the disk as
+//! it is, and as if it took longer (`DEBUG AOF-FLUSH-SLEEP`).
 
 use super::{Reading, Result, Setup, quantile};
 use crate::cost::process::Measured;
@@ -16,7 +17,8 @@ const SECONDS: u64 = 4;
 /// What each synchronisation takes longer than the disk needs.
 const DELAYS_MS: [u64; 3] = [0, 5, 20];
 
-/// Clients that each wait for the reply to `pipeline` writes cannot be answered faster than the disk is forced to take such groups.
+/// Clients that each wait for the reply to `pipeline` writes cannot be answered faster than the disk is
+/// forced to take such groups.
 pub(super) fn measure(setup: &Setup<'_>) -> Result<()> {
     let directories = [tempfile::tempdir()?, tempfile::tempdir()?, tempfile::tempdir()?];
     let mut servers = Vec::new();

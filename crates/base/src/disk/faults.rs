@@ -1,7 +1,8 @@
 //! A disk that fails as told, for tests, and that knows what a loss of power could leave.
 //!
-//! Everything is done to real files, too, which are what is read as long as the power stays on. What always holds: what a
-//! successful, honest synchronisation covered is there after [`FaultyDisk::lose_power`]; of the rest any part may be.
+//! Everything is done to real files, too, which are what is read as long as the power stays on. What always
+//! holds: what a successful, honest synchronisation covered is there after [`FaultyDisk::lose_power`]; of the
+//! rest any part may be.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -184,8 +185,9 @@ impl FaultyDisk {
         self.state().operations.clone()
     }
 
-    /// Puts into the directory `into` what could be left of the files in `from` if the power failed now: of what was not
-    /// synchronised, `seed` decides. Each write of a file may be there, or a part of it, or nothing; names change in order.
+    /// Puts into the directory `into` what could be left of the files in `from` if the power failed now: of
+    /// what was not synchronised, `seed` decides. Each write of a file may be there, or a part of it, or
+    /// nothing; names change in order.
     ///
     /// # Errors
     /// The real disk's.

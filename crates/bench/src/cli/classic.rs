@@ -104,8 +104,8 @@ static TESTS: &[Test] = &[
     Test { selectors: &["xadd"], title: "XADD", arguments: &["XADD", "mystream@", "*", "myfield", "$"] },
 ];
 
-/// The requests of a test as templates: `keys` for `__rand_int__`, values of `data_bytes`. Empty if there is no such test.
-/// An inline PING is one as any other there, and what only prepares LRANGE is left out.
+/// The requests of a test as templates: `keys` for `__rand_int__`, values of `data_bytes`. Empty if there is
+/// no such test. An inline PING is one as any other there, and what only prepares LRANGE is left out.
 pub fn templates_of(name: &str, data_bytes: usize, keys: u64) -> Vec<String> {
     let number = format!("{{rand_int {keys}}}");
     let mut templates: Vec<String> = TESTS

@@ -661,7 +661,8 @@ pub fn parse(program: &str, arguments: &[String]) -> Result<Parsed, String> {
     Ok(Parsed::Run(Box::new(settings)))
 }
 
-/// Options that mean nothing without another one: whoever gives them alone expects something that would not happen.
+/// Options that mean nothing without another one: whoever gives them alone expects something that would not
+/// happen.
 fn check(s: &Settings) -> Result<(), String> {
     if let [command, rest @ ..] = s.command.as_slice() {
         let is_template = command.contains(char::is_whitespace);

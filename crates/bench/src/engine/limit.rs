@@ -1,5 +1,5 @@
-//! Whether the client, not the server, was the limit of a run, and whose fault that was: the client's own work, or a machine
-//! that had no core for it. More threads help against the first only.
+//! Whether the client, not the server, was the limit of a run, and whose fault that was: the client's own
+//! work, or a machine that had no core for it. More threads help against the first only.
 
 use super::{RunResult, ThreadTime};
 use crate::plan::{Pacing, Plan};

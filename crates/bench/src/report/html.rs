@@ -1,4 +1,5 @@
-//! The page: one file without any outside resource, its plots drawn by a script of its own from the JSON inside.
+//! The page: one file without any outside resource, its plots drawn by a script of its own from the JSON
+//! inside.
 
 use super::Report;
 

@@ -1,5 +1,5 @@
-//! The language of redis-benchmark and valkey-benchmark: `__rand_int__`, `__rand_1st__` to `__rand_9th__`, `__data__` and, in cluster
-//! mode, `{tag}`; and sequences of commands that leave together.
+//! The language of redis-benchmark and valkey-benchmark: `__rand_int__`, `__rand_1st__` to `__rand_9th__`,
+//! `__data__` and, in cluster mode, `{tag}`; and sequences of commands that leave together.
 
 use super::{Field, Op, Part, RAND_INT, TAG, Template, replace};
 use crate::distribution::Distribution;

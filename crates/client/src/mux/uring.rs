@@ -1,7 +1,7 @@
-//! The io_uring implementation: one ring per thread, one multishot receive per connection into provided buffers,
-//! one submit-and-wait per loop. Completions of an earlier connection in a slot are known by their generation.
-//! Sockets stand in the ring's own table alone: a connection takes no descriptor of the process, whose limit bounds one ring's
-//! table but not the sum of them.
+//! The io_uring implementation: one ring per thread, one multishot receive per connection into provided
+//! buffers, one submit-and-wait per loop. Completions of an earlier connection in a slot are known by their
+//! generation. Sockets stand in the ring's own table alone: a connection takes no descriptor of the process,
+//! whose limit bounds one ring's table but not the sum of them.
 
 use super::{Handler, Mux};
 use crate::address::{Address, RawAddress, raw_address, socket_for};
@@ -73,8 +73,8 @@ impl ReceiveBuffers {
     fn give_back(&mut self, id: u16) {
         let index = usize::from(self.tail & (self.count - 1));
         let start = usize::from(id) * BUFFER_BYTES;
-        // SAFETY: `index` is below `count`, the number of entries of the mapping; `id` came from this ring, so
-        // its buffer lies inside `memory`. The kernel reads an entry only below the published tail.
+        // SAFETY: `index` is below `count`, the number of entries of the mapping; `id` came from this ring,
+        // so its buffer lies inside `memory`. The kernel reads an entry only below the published tail.
         unsafe {
             let entry = &mut *self.entries.add(index);
             entry.set_addr(self.memory.as_mut_ptr().add(start) as u64);
@@ -85,7 +85,8 @@ impl ReceiveBuffers {
     }
 
     fn publish(&mut self) {
-        // SAFETY: the tail lies in the first entry's reserved field and is read by the kernel with acquire order.
+        // SAFETY: the tail lies in the first entry's reserved field and is read by the kernel with acquire
+        // order.
         unsafe {
             let tail = BufRingEntry::tail(self.entries) as *const AtomicU16;
             (*tail).store(self.tail, Ordering::Release);
@@ -137,7 +138,8 @@ fn user_data(kind: u64, slot: usize, generation: u32) -> u64 {
 impl UringMux {
     fn push(&mut self, entry: &squeue::Entry) {
         loop {
-            // SAFETY: buffers and addresses that entries point to live in `slots` or `retired` until completion.
+            // SAFETY: buffers and addresses that entries point to live in `slots` or `retired` until
+            // completion.
             if unsafe { self.ring.submission().push(entry) }.is_ok() {
                 return;
             }
@@ -310,8 +312,8 @@ impl Mux for UringMux {
             let retired = Retired { _out: Vec::new(), _address: Some(address) };
             self.retired.insert(user_data(KIND_CONNECT, slot, entry.generation), retired);
         }
-        // What is under way holds the socket open. Nothing may be, so this can find nothing; and a failed update leaves the socket in
-        // the table until the slot is opened again.
+        // What is under way holds the socket open. Nothing may be, so this can find nothing; and a failed
+        // update leaves the socket in the table until the slot is opened again.
         let _ = self.ring.submitter().register_sync_cancel(None, CancelBuilder::fd(Fixed(slot as u32)).all());
         let _ = self.ring.submitter().register_files_update(slot as u32, &[-1]);
     }

@@ -165,7 +165,8 @@ impl Operation {
         let old = self.field.read(bytes, self.offset);
         let (wanted, overflow) = match self.action {
             Action::Get => return Done { reply: Some(old), changed: false },
-            // A set value means what its own type says: an unsigned field takes its 64 bits as a natural number.
+            // A set value means what its own type says: an unsigned field takes its 64 bits as a natural
+            // number.
             Action::Set(value, overflow) if !self.field.signed => (i128::from(value as u64), overflow),
             Action::Set(value, overflow) => (i128::from(value), overflow),
             Action::Add(increase, overflow) => (i128::from(old) + i128::from(increase), overflow),
@@ -220,7 +221,8 @@ impl Field {
         }
     }
 
-    /// The number that the field holds when `wanted` is to be stored; `None` if it does not fit and must not be changed.
+    /// The number that the field holds when `wanted` is to be stored; `None` if it does not fit and must not
+    /// be changed.
     fn fit(&self, wanted: i128, overflow: Overflow) -> Option<i64> {
         let (low, high) = if self.signed {
             (-(1i128 << (self.bits - 1)), (1i128 << (self.bits - 1)) - 1)

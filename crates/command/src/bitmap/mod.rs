@@ -115,7 +115,8 @@ impl Range {
         }
     }
 
-    /// The bits of a string of `len` bytes that the range covers: begin and past the end. `None` when there are none.
+    /// The bits of a string of `len` bytes that the range covers: begin and past the end. `None` when there
+    /// are none.
     fn within(self, len: usize) -> Option<(u64, u64)> {
         let units = if self.in_bits { len as i64 * 8 } else { len as i64 };
         let from_end = |at: i64| if at < 0 { (at + units).max(0) } else { at };

@@ -1,5 +1,5 @@
-//! Whole databases: emptying and exchanging them. These run alone, with all shards held; what they remove is freed in
-//! the background, for which SYNC waits without holding anything.
+//! Whole databases: emptying and exchanging them. These run alone, with all shards held; what they remove is
+//! freed in the background, for which SYNC waits without holding anything.
 
 use crate::Handler;
 use crate::context::Context;

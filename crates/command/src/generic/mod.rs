@@ -1,6 +1,6 @@
-//! Commands for keys of any type: whether they are there ([`presence`]), when they expire ([`expire`]), moving and
-//! copying them ([`transfer`]), walking over them ([`walk`]), emptying databases ([`flush`]), values as
-//! bytes ([`dump`]), WAIT and OBJECT.
+//! Commands for keys of any type: whether they are there ([`presence`]), when they expire ([`expire`]),
+//! moving and copying them ([`transfer`]), walking over them ([`walk`]), emptying databases ([`flush`]),
+//! values as bytes ([`dump`]), WAIT and OBJECT.
 
 use crate::Handler;
 use crate::spec::Command;

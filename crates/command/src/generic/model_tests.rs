@@ -1,4 +1,5 @@
-//! Random requests of the string and generic commands against a naive model: a map from key to text and expiry.
+//! Random requests of the string and generic commands against a naive model: a map from key to text and
+//! expiry.
 
 use std::collections::BTreeMap;
 

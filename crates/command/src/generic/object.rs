@@ -11,8 +11,8 @@ use crate::spec::{Acl, Command, Flags, Group, KeyFlags, KeyPart, command, contai
 /// Bytes of an entry's place in its table, at the usual load.
 const SLOT_BYTES: usize = 10;
 
-/// Bytes that a key costs: its entry, all that its value has allocated, and its share of the table. `None` if there is
-/// no such key. The shard must be held; no access is noted.
+/// Bytes that a key costs: its entry, all that its value has allocated, and its share of the table. `None` if
+/// there is no such key. The shard must be held; no access is noted.
 pub fn memory_usage(keys: &Keys, key: &Key<'_>) -> Option<usize> {
     keys.get(key).map(|entry| entry.heap_bytes() + SLOT_BYTES)
 }

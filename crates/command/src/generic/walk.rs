@@ -1,5 +1,6 @@
-//! Walks over all keys of a database. They take one shard at a time and hold it for a bounded number of keys only, so
-//! nobody waits long; hence they do not see the database at one instant, but every key that is there throughout.
+//! Walks over all keys of a database. They take one shard at a time and hold it for a bounded number of keys
+//! only, so nobody waits long; hence they do not see the database at one instant, but every key that is there
+//! throughout.
 
 use martlet_base::glob;
 use martlet_base::limits::SHARD_COUNT;
@@ -78,8 +79,9 @@ impl Place {
     }
 }
 
-/// Visits some keys from a place on, at most about [`SLICE_KEYS`] and at least `want` if that many are left in the
-/// shard. Hands those that pass the filter to `found`; answers how many were visited and where to go on.
+/// Visits some keys from a place on, at most about [`SLICE_KEYS`] and at least `want` if that many are left
+/// in the shard. Hands those that pass the filter to `found`; answers how many were visited and where to go
+/// on.
 fn walk_slice(
     keys: &mut Keys,
     place: Place,
@@ -191,7 +193,8 @@ fn parse_scan_options<'a>(ctx: &Context<'a>) -> Result<(Filter<'a>, usize), Erro
     Ok((filter, count))
 }
 
-/// A cursor as C's `strtoull` reads it: blanks and a sign may precede the digits, which must not go past 64 bits.
+/// A cursor as C's `strtoull` reads it: blanks and a sign may precede the digits, which must not go past 64
+/// bits.
 pub(crate) fn parse_cursor(text: &[u8]) -> Option<u64> {
     if let Some(number) = martlet_base::number::parse_i64(text) {
         return u64::try_from(number).ok();
@@ -217,8 +220,8 @@ pub(super) static RANDOMKEY: Command<Handler> = command("randomkey", 1, randomke
 
 /// How often RANDOMKEY looks for a key that has not expired.
 const RANDOM_ATTEMPTS: usize = 100;
-/// Shards of this many keys or more hold about equally many, so that one chosen at random will do. One of fewer is taken as often as it
-/// has keys among so many.
+/// Shards of this many keys or more hold about equally many, so that one chosen at random will do. One of
+/// fewer is taken as often as it has keys among so many.
 const EVEN_SHARD_KEYS: usize = 256;
 /// Shards that are tried before all are counted.
 const SHARD_ATTEMPTS: usize = 32;

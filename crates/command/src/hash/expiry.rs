@@ -50,7 +50,8 @@ impl TimeUnit {
     }
 }
 
-/// The names in `FIELDS count name…` at argument `index` to the end; `bad_count` is the error for a count that is none.
+/// The names in `FIELDS count name…` at argument `index` to the end; `bad_count` is the error for a count
+/// that is none.
 pub(super) fn parse_fields<'a>(
     ctx: &Context<'a>,
     index: usize,

@@ -1,4 +1,5 @@
-//! Popping: one element or several, from one list or the first of several that has any, waiting for one or not.
+//! Popping: one element or several, from one list or the first of several that has any, waiting for one or
+//! not.
 
 use martlet_engine::Keys;
 use martlet_keyspace::Key;

@@ -77,8 +77,8 @@ fn subtract<'a>(sets: &[Option<&'a Set>], mut f: impl FnMut(Element<'a>)) {
     if others.iter().any(|set| std::ptr::eq(*set, *first)) {
         return;
     }
-    // Looking up each member in every other set, or removing every other member from a copy: what is less work, as
-    // Redis reckons.
+    // Looking up each member in every other set, or removing every other member from a copy: what is less
+    // work, as Redis reckons.
     let by_lookup = first.len() * (others.len() + 1) / 2;
     let by_removal = first.len() + others.iter().map(|set| set.len()).sum::<usize>();
     if by_lookup <= by_removal {

@@ -186,7 +186,8 @@ fn get_old(ctx: &mut Context<'_>, key: &Key<'_>) -> Outcome {
     Ok(())
 }
 
-/// Sets the argument at `index` as a value that expires. One whose time has passed already is not stored: what the key held goes.
+/// Sets the argument at `index` as a value that expires. One whose time has passed already is not stored:
+/// what the key held goes.
 fn set_until(ctx: &mut Context<'_>, key: &Key<'_>, index: usize, at_ms: i64) {
     if at_ms <= ctx.keys.now_ms && !ctx.keys.keep_expired {
         delete_expired_now(ctx.keys, key);

@@ -1,4 +1,5 @@
-//! The arguments of each command, one line each, sorted by full name; the notation is on the page of [`super`].
+//! The arguments of each command, one line each, sorted by full name; the notation is on the page of
+//! [`super`].
 
 /// Full names and arguments; commands without arguments are missing.
 pub(super) const SYNTAX: &[(&str, &str)] = &[

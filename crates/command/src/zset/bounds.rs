@@ -14,8 +14,8 @@ pub(super) fn scores(min: &[u8], max: &[u8]) -> Result<(ScoreBound, ScoreBound),
     both.ok_or(Error::Fixed("ERR min or max is not a float"))
 }
 
-/// Redis hands the text to `strtod` and asks only whether all of it was read, up to a zero byte: blanks before the
-/// number and an empty text (zero) pass, and what is too large is infinite.
+/// Redis hands the text to `strtod` and asks only whether all of it was read, up to a zero byte: blanks
+/// before the number and an empty text (zero) pass, and what is too large is infinite.
 fn score(text: &[u8]) -> Option<ScoreBound> {
     let (exclusive, text) = match text {
         [b'(', rest @ ..] => (true, rest),

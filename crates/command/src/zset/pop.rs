@@ -1,5 +1,5 @@
-//! Popping: the lowest or highest members of one sorted set, or of the first of several that has any, waiting for one
-//! or not.
+//! Popping: the lowest or highest members of one sorted set, or of the first of several that has any, waiting
+//! for one or not.
 
 use martlet_engine::Keys;
 use martlet_keyspace::Key;
@@ -38,8 +38,8 @@ impl Side {
     }
 }
 
-/// Removes up to `count` entries of a sorted set that is there, after `write` was given what they are: the set, their
-/// ranks, and whether the highest comes first. Returns how many.
+/// Removes up to `count` entries of a sorted set that is there, after `write` was given what they are: the
+/// set, their ranks, and whether the highest comes first. Returns how many.
 fn pop(
     keys: &mut Keys,
     reply: &mut Reply,

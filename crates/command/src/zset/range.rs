@@ -45,8 +45,8 @@ impl<'a> Ends<'a> {
         })
     }
 
-    /// The ranks, from the lowest score on, that the range has in a set. With `reverse`, ranks that were given count
-    /// from the highest.
+    /// The ranks, from the lowest score on, that the range has in a set. With `reverse`, ranks that were
+    /// given count from the highest.
     fn ranks(self, set: &ZSet, reverse: bool) -> Range<usize> {
         match self {
             Ends::Rank(start, stop) => {
@@ -78,7 +78,8 @@ struct Query<'a> {
 }
 
 impl<'a> Query<'a> {
-    /// Parses the arguments behind the key at `key`. `by` and `reverse` are `None` where options may say them.
+    /// Parses the arguments behind the key at `key`. `by` and `reverse` are `None` where options may say
+    /// them.
     fn parse(
         ctx: &Context<'a>,
         key: usize,

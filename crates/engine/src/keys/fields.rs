@@ -1,4 +1,5 @@
-//! Hash fields whose time has come: deleted when a command meets them, or by the thread that looks after the shard.
+//! Hash fields whose time has come: deleted when a command meets them, or by the thread that looks after the
+//! shard.
 
 use martlet_keyspace::Key;
 use martlet_types::hash::Hash;
@@ -14,8 +15,8 @@ impl Keys {
         }
     }
 
-    /// Deletes those of the fields that have expired (unless expired data is to be kept), and the key with the last
-    /// field. Returns how many.
+    /// Deletes those of the fields that have expired (unless expired data is to be kept), and the key with
+    /// the last field. Returns how many.
     pub fn expire_fields<'n>(&mut self, key: &Key<'_>, names: impl IntoIterator<Item = &'n [u8]>) -> usize {
         let expired = self.expire_fields_only(key, names);
         if expired > 0 {
@@ -24,8 +25,8 @@ impl Keys {
         expired
     }
 
-    /// As [`Keys::expire_fields`], but leaves a hash without fields to the caller, who puts some into it or calls
-    /// [`Keys::delete_without_fields`].
+    /// As [`Keys::expire_fields`], but leaves a hash without fields to the caller, who puts some into it or
+    /// calls [`Keys::delete_without_fields`].
     pub fn expire_fields_only<'n>(
         &mut self,
         key: &Key<'_>,
@@ -56,7 +57,8 @@ impl Keys {
         }
     }
 
-    /// Deletes all fields that have expired (unless expired data is to be kept), and the key with the last field.
+    /// Deletes all fields that have expired (unless expired data is to be kept), and the key with the last
+    /// field.
     pub fn expire_all_fields(&mut self, key: &Key<'_>) {
         if !self.keep_expired {
             self.collect_fields(key, usize::MAX, |_| ());

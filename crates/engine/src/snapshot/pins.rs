@@ -1,9 +1,11 @@
-//! Long strings of a snapshot, which may be changed in place while they are copied out of the keyspace piece by piece.
+//! Long strings of a snapshot, which may be changed in place while they are copied out of the keyspace piece
+//! by piece.
 //!
-//! A pin keeps a string's block. Whoever changes a part of that saves what the part held at the cut, unless it has been copied out, takes the
-//! block out of the pin for the change, so that its only owner changes it in place, and puts it back. What always holds: of what has not been copied out,
-//! `earlier` has the pieces that were changed since the cut, and the block has the others as they were. Who holds a pin's state may take the table of pins,
-//! and never waits the other way round.
+//! A pin keeps a string's block. Whoever changes a part of that saves what the part held at the cut, unless
+//! it has been copied out, takes the block out of the pin for the change, so that its only owner changes it
+//! in place, and puts it back. What always holds: of what has not been copied out, `earlier` has the pieces
+//! that were changed since the cut, and the block has the others as they were. Who holds a pin's state may
+//! take the table of pins, and never waits the other way round.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -14,7 +16,8 @@ use martlet_keyspace::{Entry, StrValue, Value};
 
 use super::REST_INTERVAL;
 
-/// Strings of so many bytes are pinned; shorter ones are copied as a whole when they are changed, in some ten microseconds.
+/// Strings of so many bytes are pinned; shorter ones are copied as a whole when they are changed, in some ten
+/// microseconds.
 pub(crate) const PINNED_MIN_BYTES: usize = 1 << 16;
 
 /// What is copied at a time: some microseconds.
@@ -38,7 +41,8 @@ pub(crate) struct State {
     earlier: BTreeMap<usize, Vec<u8>>,
 }
 
-/// The pins of a snapshot, by their blocks' addresses. One whose string was copied out may stay: another block may have its address by then.
+/// The pins of a snapshot, by their blocks' addresses. One whose string was copied out may stay: another
+/// block may have its address by then.
 #[derive(Debug, Default)]
 pub(crate) struct Pins(Mutex<HashMap<usize, Arc<Pin>>>);
 
@@ -74,8 +78,9 @@ fn long(entry: &Entry<'_>) -> Option<(usize, Value)> {
 }
 
 impl Pins {
-    /// Pins the string of an entry of a held shard, if it is long. `None` also if its block is pinned for another key, which may be changing it: then it has
-    /// more than one owner, and whoever changes it copies it.
+    /// Pins the string of an entry of a held shard, if it is long. `None` also if its block is pinned for
+    /// another key, which may be changing it: then it has more than one owner, and whoever changes it copies
+    /// it.
     pub(crate) fn pin(&self, entry: &Entry<'_>) -> Option<Arc<Pin>> {
         let (address, value) = long(entry)?;
         let mut pins = lock(&self.0);
@@ -136,8 +141,9 @@ impl Pin {
         }
     }
 
-    /// To be called before a change of these bytes of the block at `place`, whose shard is held: saves what they held at the cut, and gives the block up
-    /// until [`Pins::put_back`]. `None` if the string was copied out, or has moved since, so that the block is another string's.
+    /// To be called before a change of these bytes of the block at `place`, whose shard is held: saves what
+    /// they held at the cut, and gives the block up until [`Pins::put_back`]. `None` if the string was copied
+    /// out, or has moved since, so that the block is another string's.
     pub(crate) fn open(&self, place: usize, changes: &Range<usize>) -> Option<MutexGuard<'_, State>> {
         let mut state = lock(&self.state);
         let State { block, taken, earlier } = &mut *state;
@@ -267,8 +273,8 @@ mod tests {
         }
     }
 
-    /// Two keys that share one block, in shards of their own, as COPY leaves them: one is changed while the other is pinned or changed, and blocks of
-    /// other strings come to lie where theirs were.
+    /// Two keys that share one block, in shards of their own, as COPY leaves them: one is changed while the
+    /// other is pinned or changed, and blocks of other strings come to lie where theirs were.
     #[test]
     fn keys_that_share_a_block_are_changed_by_several_threads() {
         const ROUNDS: usize = 300;

@@ -94,7 +94,8 @@ impl<R: Read> CommandReader<R> {
         Ok(Some(seconds.map_or(Item::Comment, Item::Time)))
     }
 
-    /// Shows the next commands, at most `most`, as far as they have come from the file, without handing them over.
+    /// Shows the next commands, at most `most`, as far as they have come from the file, without handing them
+    /// over.
     pub fn ahead(&self, most: usize, mut show: impl FnMut(&Args<'_>)) {
         let (limits, mut spans, mut at) = (RequestLimits::default(), Vec::new(), self.start);
         for _ in 0..most {

@@ -1,9 +1,10 @@
 //! When the next group goes to disk, where replies wait for it.
 //!
-//! Clients that wait for the disk answer a reply with their next request, each a little later than the one before. A writer that begins with the first of
-//! them has the others wait for two synchronisations instead of one. What always holds: nobody is kept waiting longer than half of what
-//! forcing a group to disk takes, and that only as long as waiting pays: each time that it was in vain, it is left out for twice as
-//! many groups.
+//! Clients that wait for the disk answer a reply with their next request, each a little later than the one
+//! before. A writer that begins with the first of them has the others wait for two synchronisations instead
+//! of one. What always holds: nobody is kept waiting longer than half of what forcing a group to disk takes,
+//! and that only as long as waiting pays: each time that it was in vain, it is left out for twice as many
+//! groups.
 
 use std::time::Duration;
 
@@ -31,7 +32,8 @@ pub struct Gather {
 }
 
 impl Gather {
-    /// Whether `pending` bytes should wait for more for another [`Gather::slice`], after having waited for `waited`.
+    /// Whether `pending` bytes should wait for more for another [`Gather::slice`], after having waited for
+    /// `waited`.
     pub fn waits(&mut self, pending: u64, waited: Duration) -> bool {
         let is_enough = pending >= self.expected - self.expected / 8;
         let is_late = waited >= (self.takes / 2).min(MOST);
@@ -72,7 +74,8 @@ mod tests {
 
     const TOOK: Duration = Duration::from_millis(1);
 
-    /// Clients that send again when they are answered, `each` apart; groups that it takes for `rounds` of all of them.
+    /// Clients that send again when they are answered, `each` apart; groups that it takes for `rounds` of all
+    /// of them.
     fn groups(gather: &mut Gather, clients: u64, each: Duration, rounds: u64) -> u64 {
         let (mut waiting, mut returning, mut groups, mut done) = (0, clients, 0, 0);
         while done < rounds * clients {

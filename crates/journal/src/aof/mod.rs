@@ -1,5 +1,5 @@
-//! The append-only file: a directory with a base, which holds everything up to some moment, and files of commands since then. A manifest
-//! names them in order. Layout and names are those of Redis 7.
+//! The append-only file: a directory with a base, which holds everything up to some moment, and files of
+//! commands since then. A manifest names them in order. Layout and names are those of Redis 7.
 //!
 //! ```text
 //! appendonlydir/

@@ -1,8 +1,10 @@
-//! Takes records out of the journal and writes their commands to a file, forcing it to disk as the policy says.
+//! Takes records out of the journal and writes their commands to a file, forcing it to disk as the policy
+//! says.
 //!
-//! What always holds: what is written is a beginning of the stream of commands, whatever the disk does: what a write left undone is written
-//! first by the next. `durable` in the journal only grows over records that an honest synchronisation covered. After a failed one nobody
-//! knows what is on disk, and nothing counts as durable any more until a rewrite has made a new base ([`Writer::rewritten`]).
+//! What always holds: what is written is a beginning of the stream of commands, whatever the disk does: what
+//! a write left undone is written first by the next. `durable` in the journal only grows over records that an
+//! honest synchronisation covered. After a failed one nobody knows what is on disk, and nothing counts as
+//! durable any more until a rewrite has made a new base ([`Writer::rewritten`]).
 
 use std::collections::VecDeque;
 use std::io;
@@ -15,8 +17,8 @@ use crate::ring::{Position, Reader};
 
 /// Bytes written at once, about.
 const CHUNK_BYTES: usize = 256 << 10;
-/// Bytes of the file that are set aside at once where each write is forced to disk: then the file system need not look for room, nor note what
-/// it found, each time.
+/// Bytes of the file that are set aside at once where each write is forced to disk: then the file system need
+/// not look for room, nor note what it found, each time.
 const RESERVED_BYTES: u64 = 4 << 20;
 /// A buffer that had to hold more is not kept.
 const KEPT_BYTES: usize = 1 << 20;
@@ -105,7 +107,8 @@ pub struct Writer<'j> {
     /// The end of the records whose commands are in the file or the buffer.
     taken: Position,
     synced_ms: i64,
-    /// A synchronisation has failed: of what was recorded before this position it is not known what is on disk.
+    /// A synchronisation has failed: of what was recorded before this position it is not known what is on
+    /// disk.
     doubtful_until: Option<Position>,
 }
 
@@ -129,7 +132,8 @@ impl<'j> Writer<'j> {
         })
     }
 
-    /// From `from` on, which is the end of the journal while nobody appends, records go to this file of so many bytes.
+    /// From `from` on, which is the end of the journal while nobody appends, records go to this file of so
+    /// many bytes.
     pub fn switch(&mut self, from: Position, file: Box<dyn DiskFile>, bytes: u64) {
         let output = Some(Output {
             file,
@@ -143,8 +147,8 @@ impl<'j> Writer<'j> {
         self.switches.push_back(Switch { from, output });
     }
 
-    /// From `from` on likewise, records go nowhere. What the disk has refused of those before is given up, and nothing is in doubt any more: it is not
-    /// waited for.
+    /// From `from` on likewise, records go nowhere. What the disk has refused of those before is given up,
+    /// and nothing is in doubt any more: it is not waited for.
     pub fn stop(&mut self, from: Position) {
         (self.output, self.doubtful_until, self.done) = (None, None, 0);
         self.buffer.clear();
@@ -152,7 +156,8 @@ impl<'j> Writer<'j> {
         self.switches.push_back(Switch { from, output: None });
     }
 
-    /// A rewrite has ended, whose base and list are on disk: everything up to `position` is. What was recorded since may still be in doubt.
+    /// A rewrite has ended, whose base and list are on disk: everything up to `position` is. What was
+    /// recorded since may still be in doubt.
     pub fn rewritten(&mut self, position: Position) {
         self.doubtful_until = self.doubtful_until.filter(|&until| until > position);
         self.journal.set_durable(position);
@@ -183,8 +188,8 @@ impl<'j> Writer<'j> {
         self.doubtful_until.is_some()
     }
 
-    /// Does what there is to do with the records before `end`, which was read before the last switch was asked for; whether there was
-    /// anything.
+    /// Does what there is to do with the records before `end`, which was read before the last switch was
+    /// asked for; whether there was anything.
     ///
     /// # Errors
     /// [`StepError`].
@@ -222,7 +227,8 @@ impl<'j> Writer<'j> {
         self.sync()
     }
 
-    /// Puts commands of records before `end` and before the next switch into the buffer, until that is full; whether there were any.
+    /// Puts commands of records before `end` and before the next switch into the buffer, until that is full;
+    /// whether there were any.
     fn take(&mut self, end: Position, terms: &Terms) -> bool {
         let end = self.switches.front().map_or(end, |switch| end.min(switch.from));
         let mut has_taken = false;

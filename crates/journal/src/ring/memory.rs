@@ -42,8 +42,8 @@ impl Memory {
     pub fn word(&self, offset: usize) -> &AtomicU64 {
         self.check(offset, 8);
         debug_assert!(offset.is_multiple_of(8));
-        // SAFETY: inside the mapping, which is aligned to pages; first words of records are only accessed as atomics while others may
-        // look at them.
+        // SAFETY: inside the mapping, which is aligned to pages; first words of records are only accessed as
+        // atomics while others may look at them.
         unsafe { AtomicU64::from_ptr(self.start.as_ptr().add(offset).cast()) }
     }
 
@@ -65,7 +65,8 @@ impl Memory {
     #[inline]
     pub unsafe fn read(&self, offset: usize, len: usize) -> &[u8] {
         self.check(offset, len);
-        // SAFETY: inside the mapping, which is initialised with zeroes; that nobody writes is the caller's promise.
+        // SAFETY: inside the mapping, which is initialised with zeroes; that nobody writes is the caller's
+        // promise.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr().add(offset), len) }
     }
 
@@ -86,7 +87,8 @@ impl Memory {
     /// Nobody else may touch that room meanwhile.
     pub unsafe fn discard(&self, offset: usize, len: usize) {
         self.check(offset, len);
-        // SAFETY: inside the mapping, and nobody uses it. Should the kernel refuse, it stays as it is, which is zeroes too.
+        // SAFETY: inside the mapping, and nobody uses it. Should the kernel refuse, it stays as it is, which
+        // is zeroes too.
         let _ = unsafe { madvise(self.start.as_ptr().add(offset).cast(), len, Advice::LinuxDontNeed) };
     }
 }

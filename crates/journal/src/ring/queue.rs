@@ -5,7 +5,8 @@ use martlet_base::copy;
 use super::atomic::{AtomicU64, Ordering, relax};
 use super::memory::Memory;
 
-/// A place in the journal: bytes of the ring since its beginning. Positions only grow; they are no offsets of any file.
+/// A place in the journal: bytes of the ring since its beginning. Positions only grow; they are no offsets of
+/// any file.
 pub type Position = u64;
 
 /// The record is whole: its first word is never 0 then.
@@ -95,8 +96,8 @@ impl Ring {
         let mask = self.capacity - 1;
         let offset = (begin + WORD) & mask;
         let first = (self.capacity - offset).min(payload.len() as u64) as usize;
-        // SAFETY: `begin..end` was reserved by this thread, lies above `tail` by less than a lap, and the reader does not go beyond its
-        // first word, which is 0.
+        // SAFETY: `begin..end` was reserved by this thread, lies above `tail` by less than a lap, and the
+        // reader does not go beyond its first word, which is 0.
         unsafe {
             self.memory.write(offset as usize, &payload[..first]);
             if first < payload.len() {
@@ -184,7 +185,8 @@ impl Reader<'_> {
         self.ring.head() != self.position
     }
 
-    /// Hands over the next record if it is whole, and then takes it out. Its room is given back by [`Reader::give_back`].
+    /// Hands over the next record if it is whole, and then takes it out. Its room is given back by
+    /// [`Reader::give_back`].
     pub fn next<R>(&mut self, f: impl FnOnce(Record<'_>) -> R) -> Option<R> {
         let ring = self.ring;
         let mask = ring.capacity - 1;
@@ -244,7 +246,8 @@ impl Reader<'_> {
             u64::from_le_bytes(bytes)
         });
         let (address, bytes) = (words.next().unwrap_or(0), words.next().unwrap_or(0));
-        // SAFETY: `append_outside` made the address from a box of so many bytes, and this is the only time that the record is taken.
+        // SAFETY: `append_outside` made the address from a box of so many bytes, and this is the only time
+        // that the record is taken.
         unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(address as *mut u8, bytes as usize)) }
     }
 
@@ -253,8 +256,8 @@ impl Reader<'_> {
         self.ring.tail.0.store(self.position, Ordering::Release);
     }
 
-    /// Goes back to the ring's start if nothing waits, so that a small part of its memory is used over and over; whether it did. Everything
-    /// that was taken must have been given back.
+    /// Goes back to the ring's start if nothing waits, so that a small part of its memory is used over and
+    /// over; whether it did. Everything that was taken must have been given back.
     pub fn rewind(&mut self) -> bool {
         let ring = self.ring;
         let offset = self.position & (ring.capacity - 1);

@@ -11,7 +11,8 @@ mod atomic {
     }
 }
 
-/// Memory whose every word is an atomic of loom's: a read that nothing orders after its write finds an older content.
+/// Memory whose every word is an atomic of loom's: a read that nothing orders after its write finds an older
+/// content.
 mod memory {
     use loom::sync::atomic::{AtomicU64, Ordering};
 
@@ -68,8 +69,8 @@ mod memory {
 #[path = "queue.rs"]
 mod modelled;
 
-/// Threads append while the reader tries `tries` times to take a record, rewinding where it can; without a limit until it has all. Each thread's
-/// records come out in order.
+/// Threads append while the reader tries `tries` times to take a record, rewinding where it can; without a
+/// limit until it has all. Each thread's records come out in order.
 fn scene(capacity: u64, each: u64, writers: u64, tries: Option<usize>) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(2);

@@ -17,7 +17,8 @@ pub fn limit_files(server: &Server, bytes: Option<u64>) {
     prlimit(pid, Resource::Fsize, Rlimit { current: bytes, maximum: None }).unwrap();
 }
 
-/// A disk that gets full: for real, or, without a small one, as far as one process can tell whose files may not grow.
+/// A disk that gets full: for real, or, without a small one, as far as one process can tell whose files may
+/// not grow.
 struct Disk {
     // Unmounted before the directory is removed.
     small: Option<SmallDisk>,
@@ -40,7 +41,8 @@ impl Disk {
         if self.small.is_some() { "No space left on device" } else { "File too large" }
     }
 
-    /// Bytes of each of [`WRITES`]: some of them fit. On the small disk they exceed what is set aside for the file, too.
+    /// Bytes of each of [`WRITES`]: some of them fit. On the small disk they exceed what is set aside for the
+    /// file, too.
     fn value_bytes(&self) -> usize {
         if self.small.is_some() { 250_000 } else { 1000 }
     }
@@ -114,7 +116,8 @@ fn a_full_disk_refuses_writes_and_loses_none_that_it_took() {
             let server = disk.start(policy);
             let mut writer = disk.fill(&server);
             let refusal = format!("MISCONF Errors writing to the AOF file: {}", disk.reason());
-            // A write that came before the refusal was known would not be answered, since the disk has not taken it.
+            // A write that came before the refusal was known would not be answered, since the disk has not
+            // taken it.
             ask_until(&server, "SET probe 1", &refusal);
             ask_until(&server, "PING", "MISCONF");
             ask_until(&server, "GET before", "1");
@@ -131,7 +134,8 @@ fn a_full_disk_refuses_writes_and_loses_none_that_it_took() {
             assert!(taken[0]);
             let log = server.log();
             assert!(log.contains("Error writing to the AOF file") && log.contains("looks solved"), "{log}");
-            // With `always` what was answered is on disk, however the process ends; otherwise what WAITAOF says is.
+            // With `always` what was answered is on disk, however the process ends; otherwise what WAITAOF
+            // says is.
             if policy != "always" {
                 write_and_wait(&server, "probe", "2");
             }

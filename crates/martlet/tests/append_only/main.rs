@@ -1,5 +1,5 @@
-//! The append-only file of whole processes: what is taken over, cut off or refused at the start, what happens while the disk refuses, when it
-//! is rewritten, who waits for it, and the tool that checks it.
+//! The append-only file of whole processes: what is taken over, cut off or refused at the start, what happens
+//! while the disk refuses, when it is rewritten, who waits for it, and the tool that checks it.
 
 use std::fs;
 use std::io::Write;
@@ -161,7 +161,8 @@ fn a_directory_that_cannot_be_made_refuses_the_start() {
     assert_eq!(fs::read(directory.path().join("appendonlydir")).unwrap(), b"a file");
 }
 
-/// Starts a server to which the modes of files and directories apply, also if it is root's; `None` if there is no way to.
+/// Starts a server to which the modes of files and directories apply, also if it is root's; `None` if there
+/// is no way to.
 fn start_unprivileged(directory: &Path, arguments: &[&str]) -> Option<std::io::Result<Server>> {
     let mut all = vec!["--bounding-set=-dac_override,-dac_read_search", OURS, "server"];
     let is_installed = Command::new("setpriv").arg("--version").output().is_ok();

@@ -244,8 +244,8 @@ impl Actor {
         }
     }
 
-    /// Finds the state among those that the history allows that `seen` is, looked at until `seen_ms`, after a crash at `crash_ms`, and goes on
-    /// from it.
+    /// Finds the state among those that the history allows that `seen` is, looked at until `seen_ms`, after a
+    /// crash at `crash_ms`, and goes on from it.
     ///
     /// # Errors
     /// What does not fit.

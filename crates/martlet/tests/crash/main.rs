@@ -1,8 +1,9 @@
-//! The server is killed under load, and started again on what it left: everything that it promised is there, nothing that was never asked
-//! for is, and what is there is what it was at one moment.
+//! The server is killed under load, and started again on what it left: everything that it promised is there,
+//! nothing that was never asked for is, and what is there is what it was at one moment.
 //!
-//! `MARTLET_CRASH_ROUNDS` says how many rounds are run, `MARTLET_CRASH_SEED` the seed of the first; each round has its own. `./x crash` sets
-//! both. The moments of the kills are counted in replies, so that a seed gives the same load, though threads interleave as they like.
+//! `MARTLET_CRASH_ROUNDS` says how many rounds are run, `MARTLET_CRASH_SEED` the seed of the first; each
+//! round has its own. `./x crash` sets both. The moments of the kills are counted in replies, so that a seed
+//! gives the same load, though threads interleave as they like.
 
 mod client;
 mod model;
@@ -29,7 +30,8 @@ const ROUNDS: u64 = 4;
 /// Items in the lists that clients share.
 const ITEMS: u64 = 12;
 
-/// Answered requests, and how many of them were not there after a crash, which `everysec` and a switched-off file allow.
+/// Answered requests, and how many of them were not there after a crash, which `everysec` and a switched-off
+/// file allow.
 static ANSWERED: AtomicU64 = AtomicU64::new(0);
 static LOST: AtomicU64 = AtomicU64::new(0);
 static KILLS: AtomicU64 = AtomicU64::new(0);

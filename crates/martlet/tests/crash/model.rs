@@ -1,8 +1,8 @@
 //! What one client has done to its keys: the model that the keys are compared with after a crash.
 //!
-//! Each client owns its keys, so the model is exact up to what only a reply tells: which member SPOP took, whether a key had expired when
-//! INCR came. An operation therefore has several outcomes, of which the reply selects one; without a reply, what is there after the crash
-//! does.
+//! Each client owns its keys, so the model is exact up to what only a reply tells: which member SPOP took,
+//! whether a key had expired when INCR came. An operation therefore has several outcomes, of which the reply
+//! selects one; without a reply, what is there after the crash does.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 

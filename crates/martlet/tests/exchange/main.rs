@@ -1,8 +1,9 @@
-//! Files that go from server to server: what another server wrote is read here to the last field's expiry, and ours there, and back.
+//! Files that go from server to server: what another server wrote is read here to the last field's expiry,
+//! and ours there, and back.
 //!
-//! The other servers are the `redis-server` in the path and those that `MARTLET_PEERS` names (programs, separated by colons). Files of
-//! servers that are seldom at hand are recorded in `files/`; with `MARTLET_WRITE_FILES=1` the peers
-//! at hand record theirs anew, before the files are read.
+//! The other servers are the `redis-server` in the path and those that `MARTLET_PEERS` names (programs,
+//! separated by colons). Files of servers that are seldom at hand are recorded in `files/`; with
+//! `MARTLET_WRITE_FILES=1` the peers at hand record theirs anew, before the files are read.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -40,7 +41,8 @@ impl Program {
         let version = words().find_map(|word| word.strip_prefix("v=")).or_else(|| words().nth(3))?;
         let mut numbers = version.split('.').map_while(|number| number.parse().ok());
         let version = match (numbers.next()?, numbers.next()?) {
-            // Between two releases: Valkey 8.0 and 8.1, or Redis 7.4 and 8.0, are those that are exchanged with.
+            // Between two releases: Valkey 8.0 and 8.1, or Redis 7.4 and 8.0, are those that are exchanged
+            // with.
             (255, _) => (8, if kind == "valkey" { 1 } else { 0 }),
             version => version,
         };

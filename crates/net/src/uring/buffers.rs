@@ -1,7 +1,7 @@
 //! The buffers that the kernel receives into, chosen by it when data arrives: idle connections hold none.
 //!
-//! With incremental consumption (Linux 6.12) a buffer is filled piece by piece by whichever connection has data, so
-//! that small requests lie close together; before, each receive takes a whole one. Either way the
+//! With incremental consumption (Linux 6.12) a buffer is filled piece by piece by whichever connection has
+//! data, so that small requests lie close together; before, each receive takes a whole one. Either way the
 //! kernel owns the bytes from a buffer's `offset` on, we own those before it, until it is full and recycled.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
@@ -31,7 +31,8 @@ const INCREMENTAL: Shape = Shape { count: 16, bytes: 64 << 10 };
 /// What serves rings that spend a buffer on each receive.
 const WHOLE: Shape = Shape { count: 256, bytes: 16 << 10 };
 
-/// A ring of provided buffers, registered with one io_uring instance, which is told to stop before they are dropped.
+/// A ring of provided buffers, registered with one io_uring instance, which is told to stop before they are
+/// dropped.
 pub struct Buffers {
     entries: *mut BufRingEntry,
     data: *mut u8,
@@ -67,14 +68,16 @@ impl Buffers {
         };
         let flags = if incremental { REGISTER_INCREMENTAL } else { 0 };
         let address = buffers.entries as u64;
-        // SAFETY: the entries are page-aligned, zeroed, as many as announced, and live until the ring is gone.
+        // SAFETY: the entries are page-aligned, zeroed, as many as announced, and live until the ring is
+        // gone.
         unsafe { ring.submitter().register_buf_ring_with_flags(address, shape.count, GROUP, flags)? };
         (0..shape.count).for_each(|id| buffers.give(id));
         buffers.publish();
         Ok(buffers)
     }
 
-    /// The bytes that a completed receive brought. They stay valid until [`Buffers::release`] of the same completion.
+    /// The bytes that a completed receive brought. They stay valid until [`Buffers::release`] of the same
+    /// completion.
     #[inline]
     pub fn received(&self, completion: &cqueue::Entry) -> &[u8] {
         let Some((id, length)) = self.buffer_of(completion) else { return &[] };
@@ -85,8 +88,8 @@ impl Buffers {
     #[inline]
     fn filled(&self, id: u16, offset: u32, length: usize) -> &[u8] {
         let length = length.min((self.shape.bytes - offset) as usize);
-        // SAFETY: buffer `id` is in bounds and so is the range in it; the kernel wrote it and does not touch it before the
-        // buffer is given back, which takes `&mut self`.
+        // SAFETY: buffer `id` is in bounds and so is the range in it; the kernel wrote it and does not touch
+        // it before the buffer is given back, which takes `&mut self`.
         unsafe { std::slice::from_raw_parts(self.data.add(self.start_of(id) + offset as usize), length) }
     }
 
@@ -95,7 +98,8 @@ impl Buffers {
         Ahead { buffers: self, id: self.shape.count, offset: 0 }
     }
 
-    /// Notes that the bytes of `completion` are used. Full buffers go back to the kernel with [`Buffers::publish`].
+    /// Notes that the bytes of `completion` are used. Full buffers go back to the kernel with
+    /// [`Buffers::publish`].
     #[inline]
     pub fn release(&mut self, completion: &cqueue::Entry) {
         let Some((id, length)) = self.buffer_of(completion) else { return };
@@ -118,7 +122,8 @@ impl Buffers {
     /// Lets the kernel see what was released.
     #[inline]
     pub fn publish(&mut self) {
-        // SAFETY: the tail lies in the first entry, which is initialised and aligned; the kernel only reads it.
+        // SAFETY: the tail lies in the first entry, which is initialised and aligned; the kernel only reads
+        // it.
         let tail = unsafe { AtomicU16::from_ptr(BufRingEntry::tail(self.entries).cast_mut()) };
         tail.store(self.tail, Ordering::Release);
     }
@@ -138,8 +143,9 @@ impl Buffers {
     #[inline]
     fn give(&mut self, id: u16) {
         let slot = (self.tail & (self.shape.count - 1)) as usize;
-        // SAFETY: `slot` and `id` are below the count both allocations were made for; the kernel does not read entries from
-        // the published tail on. The tail shares the first entry, whose other fields are written alone.
+        // SAFETY: `slot` and `id` are below the count both allocations were made for; the kernel does not
+        // read entries from the published tail on. The tail shares the first entry, whose other fields are
+        // written alone.
         unsafe {
             let address = self.data.add(self.start_of(id)) as u64;
             let entry = &mut *self.entries.add(slot);

@@ -102,7 +102,8 @@ impl Listeners {
 /// The socket in an accept's completion, which must be looked at once only.
 pub fn accepted(completion: &cqueue::Entry) -> Option<OwnedFd> {
     let is_accept = Tag::unpack(completion.user_data()).kind == Kind::Accept;
-    // SAFETY: an accept's result that is not negative is a descriptor that the kernel made for this completion.
+    // SAFETY: an accept's result that is not negative is a descriptor that the kernel made for this
+    // completion.
     (is_accept && completion.result() >= 0).then(|| unsafe { OwnedFd::from_raw_fd(completion.result()) })
 }
 

@@ -1,14 +1,14 @@
 //! The io_uring backend: one `io_uring_enter` per loop, whatever it starts and waits for.
 //!
-//! Receives and accepts are multishot: armed once per socket, they complete again and again, into buffers that the kernel
-//! takes from a shared ring. A send is tried once, without waiting, as the enter starts it, and completes silently when
-//! the kernel takes it whole: after the enter, no completion means success. So replies cost no completions, and
-//! the enter that carries them can sleep until something new arrives. A send that is cut short completes with its
-//! count and goes on as one that the kernel finishes in its own time.
+//! Receives and accepts are multishot: armed once per socket, they complete again and again, into buffers
+//! that the kernel takes from a shared ring. A send is tried once, without waiting, as the enter starts it,
+//! and completes silently when the kernel takes it whole: after the enter, no completion means success. So
+//! replies cost no completions, and the enter that carries them can sleep until something new arrives. A send
+//! that is cut short completes with its count and goes on as one that the kernel finishes in its own time.
 //!
-//! What keeps memory sound: a buffer given to the kernel stays in its slot (or, after `close`, with `buried`) until the operation
-//! that reads it is over. Every operation carries a [`Tag`]; a slot's epoch tells a connection's operations
-//! from those of the slot's earlier users.
+//! What keeps memory sound: a buffer given to the kernel stays in its slot (or, after `close`, with `buried`)
+//! until the operation that reads it is over. Every operation carries a [`Tag`]; a slot's epoch tells a
+//! connection's operations from those of the slot's earlier users.
 
 mod batching;
 mod buffers;
@@ -33,9 +33,9 @@ use ring::Ring;
 
 /// The most bytes one send operation is given; the kernel's limit is just under 2 GiB.
 const SEND_BYTES_MAX: usize = 1 << 30;
-/// How many received bytes one poll has worked on before it lets their replies leave. Replies that leave in a row find a client awake
-/// that a single one would have to wake, which costs more than several requests; what is read and written until then should
-/// stay in the processor's own caches.
+/// How many received bytes one poll has worked on before it lets their replies leave. Replies that leave in a
+/// row find a client awake that a single one would have to wake, which costs more than several requests; what
+/// is read and written until then should stay in the processor's own caches.
 const REPORT_BYTES: usize = 64 << 10;
 /// How often one poll goes on with queued buffers before it reports.
 const FOLLOW_UPS: usize = 16;
@@ -284,8 +284,8 @@ impl Uring {
         }
     }
 
-    /// Says what is received by the next completions, up to the first that brings nothing; how many it has looked at. Of one alone there is
-    /// nothing to say.
+    /// Says what is received by the next completions, up to the first that brings nothing; how many it has
+    /// looked at. Of one alone there is nothing to say.
     fn announce(&self, completions: &[cqueue::Entry], sink: &mut dyn Sink) -> usize {
         let mut arrivals = [Arrival::NONE; Arrival::AHEAD];
         let (mut count, mut bytes) = (0, 0);
@@ -350,9 +350,9 @@ impl Uring {
         worked_bytes
     }
 
-    /// Handles completions in order until the sink has worked on [`REPORT_BYTES`]; the others stay for the next poll. Bytes
-    /// that the sink only keeps do not count: those of one connection that sends faster than it is served must not make
-    /// the others, whose completions lie behind them, wait for its slices.
+    /// Handles completions in order until the sink has worked on [`REPORT_BYTES`]; the others stay for the
+    /// next poll. Bytes that the sink only keeps do not count: those of one connection that sends faster than
+    /// it is served must not make the others, whose completions lie behind them, wait for its slices.
     fn report(&mut self, sink: &mut dyn Sink) {
         let mut completions = std::mem::take(&mut self.completions);
         let (mut handled, mut bytes, mut announced) = (0, 0, 0);
@@ -419,7 +419,8 @@ fn send_entry(slot: &Slot, flags: i32) -> squeue::Entry {
 fn try_send(ring: &mut Ring, slot: &mut Slot, trying: &mut VecDeque<(u32, Tag)>) {
     slot.sending = Sending::Trying;
     let entry = send_entry(slot, libc::MSG_DONTWAIT).flags(squeue::Flags::SKIP_SUCCESS);
-    // SAFETY: the bytes stay in the slot's queue, or among the buried, until the operation was started; it does not wait.
+    // SAFETY: the bytes stay in the slot's queue, or among the buried, until the operation was started; it
+    // does not wait.
     let number = unsafe { ring.push(&entry) };
     trying.push_back((number, slot.tag(Kind::Send)));
 }

@@ -1,8 +1,8 @@
 //! The two queues of one io_uring instance, and the one system call that serves them.
 //!
-//! `unsafe` is here because queue entries carry raw pointers: who pushes one promises that what it points to outlives
-//! the operation. The ring starts disabled and is enabled by the first thread that enters it, so that it may be
-//! built on another thread than the one it serves.
+//! `unsafe` is here because queue entries carry raw pointers: who pushes one promises that what it points to
+//! outlives the operation. The ring starts disabled and is enabled by the first thread that enters it, so
+//! that it may be built on another thread than the one it serves.
 
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
@@ -124,8 +124,8 @@ impl Ring {
         self.call(0, 0, None)
     }
 
-    /// Starts the queued operations and runs what completes. With `wanted` above zero, sleeps until something has, or
-    /// `timeout`; above one, until so much has completed, or `patience` has passed and something has.
+    /// Starts the queued operations and runs what completes. With `wanted` above zero, sleeps until something
+    /// has, or `timeout`; above one, until so much has completed, or `patience` has passed and something has.
     ///
     /// # Errors
     /// The kernel's, apart from those that merely say that nothing has completed.
@@ -163,8 +163,8 @@ impl Ring {
             Some(arguments) => (std::ptr::from_ref(arguments).cast(), size_of::<SubmitArgs>()),
             None => (std::ptr::null::<u8>(), 0),
         };
-        // SAFETY: the queues are the ring's own; `arguments`, with the time in it, outlives the call; what queued operations
-        // point to is valid as promised to `push`.
+        // SAFETY: the queues are the ring's own; `arguments`, with the time in it, outlives the call; what
+        // queued operations point to is valid as promised to `push`.
         let result = unsafe {
             libc::syscall(libc::SYS_io_uring_enter, self.enter_fd, queued, wait, flags, pointer, size)
         };
@@ -190,7 +190,8 @@ impl Ring {
         self.run().is_ok()
     }
 
-    /// Takes all completions there are, appending them to `completions`; none is left behind for want of room in the ring.
+    /// Takes all completions there are, appending them to `completions`; none is left behind for want of room
+    /// in the ring.
     ///
     /// # Errors
     /// As [`Ring::enter`].
@@ -217,7 +218,8 @@ fn builder() -> io_uring::Builder {
     builder
 }
 
-/// Nothing completed in time, a signal came, or the kernel was short of memory or of room: the next loop tries again.
+/// Nothing completed in time, a signal came, or the kernel was short of memory or of room: the next loop
+/// tries again.
 fn is_passing(error: &io::Error) -> bool {
     let passing = [libc::ETIME, libc::EINTR, libc::EAGAIN, libc::EBUSY, libc::EBADR];
     error.raw_os_error().is_some_and(|code| passing.contains(&code))

@@ -1,7 +1,8 @@
 //! Ends a backend's sleep from another thread, at one system call per sleep.
 //!
-//! The protocol is in `state`. Only the first wake of a sleep costs a system call, and a wake of a thread that is awake
-//! costs one atomic exchange. The owner never reads the descriptor: both backends watch it edge-triggered.
+//! The protocol is in `state`. Only the first wake of a sleep costs a system call, and a wake of a thread
+//! that is awake costs one atomic exchange. The owner never reads the descriptor: both backends watch it
+//! edge-triggered.
 
 mod state;
 
@@ -36,7 +37,8 @@ struct Shared {
 pub struct Waker(Arc<Shared>);
 
 impl Waker {
-    /// A waker whose sleeper is signalled by `signal`: for a backend that sleeps on something else than a descriptor.
+    /// A waker whose sleeper is signalled by `signal`: for a backend that sleeps on something else than a
+    /// descriptor.
     pub fn from_fn(signal: impl Fn() + Send + Sync + 'static) -> Waker {
         Waker(Arc::new(Shared { state: State::new(), signal: Signal::Function(Box::new(signal)) }))
     }

@@ -33,7 +33,8 @@ impl State {
 
     /// The owner runs again. True: it was notified since it last called this.
     pub fn wake_up(&self) -> bool {
-        // The plain load keeps the cache line shared in the usual case that nobody notified an owner that did not sleep.
+        // The plain load keeps the cache line shared in the usual case that nobody notified an owner that did
+        // not sleep.
         self.0.load(Ordering::Relaxed) != AWAKE && self.0.swap(AWAKE, Ordering::AcqRel) == NOTIFIED
     }
 

@@ -14,8 +14,8 @@ mod atomic {
 #[path = "state.rs"]
 mod modelled;
 
-/// Two wakers publish a message each and wake; the owner takes messages until it has both, and sleeps between.
-/// Loom reports a lost wake as a deadlock, and a missing happens-before as a failed assertion.
+/// Two wakers publish a message each and wake; the owner takes messages until it has both, and sleeps
+/// between. Loom reports a lost wake as a deadlock, and a missing happens-before as a failed assertion.
 #[test]
 fn no_interleaving_loses_a_wake() {
     use loom::sync::atomic::{AtomicU32, Ordering};

@@ -1,7 +1,10 @@
-//! One file written by several threads: each collects whole records into a chunk of its own, and whoever's is full adds it.
+//! One file written by several threads: each collects whole records into a chunk of its own, and whoever's is
+//! full adds it.
 //!
-//! What always holds: a record lies in one piece, and the database of a chunk's first record is selected, if it is another than that of
-//! the chunk before it, where the chunk is added, so chunks may come in any order, and a file of one database selects it once. A record that outgrows its chunk keeps the file until it has ended; no thread holds more than a chunk.
+//! What always holds: a record lies in one piece, and the database of a chunk's first record is selected, if
+//! it is another than that of the chunk before it, where the chunk is added, so chunks may come in any order,
+//! and a file of one database selects it once. A record that outgrows its chunk keeps the file until it has
+//! ended; no thread holds more than a chunk.
 
 use std::io::Write;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -77,7 +80,8 @@ impl<'a, W: Write> ChunkWriter<'a, W> {
         self.selected = None;
     }
 
-    /// Adds the chunk if it is nearly full, so that the next record need not keep the file. To be called between records.
+    /// Adds the chunk if it is nearly full, so that the next record need not keep the file. To be called
+    /// between records.
     fn hand_over_full(&mut self) {
         if self.chunk.len() >= CHUNK_BYTES / 8 * 7 {
             self.hand_over(&[]);
@@ -85,7 +89,8 @@ impl<'a, W: Write> ChunkWriter<'a, W> {
         }
     }
 
-    /// Whether writing still goes well, as far as this thread has seen. Also adds a chunk that is nearly full.
+    /// Whether writing still goes well, as far as this thread has seen. Also adds a chunk that is nearly
+    /// full.
     pub fn go_on(&mut self) -> bool {
         self.hand_over_full();
         self.is_sound

@@ -1,8 +1,10 @@
-//! One file read by several threads: whoever is free takes the next batch of whole records, and decodes it with nothing held.
+//! One file read by several threads: whoever is free takes the next batch of whole records, and decodes it
+//! with nothing held.
 //!
-//! Under the file's lock records are only passed over; what is too large for a batch, and whatever is no record, is read there and then.
-//! What always holds: batches are in the file's order, all that is wrong is met by a [`BatchReader`] or by the splitter, each at its
-//! offset, and no batch is longer than [`BATCH_MAX_BYTES`].
+//! Under the file's lock records are only passed over; what is too large for a batch, and whatever is no
+//! record, is read there and then. What always holds: batches are in the file's order, all that is wrong is
+//! met by a [`BatchReader`] or by the splitter, each at its offset, and no batch is longer than
+//! [`BATCH_MAX_BYTES`].
 
 use std::io::Read;
 
@@ -17,12 +19,14 @@ use crate::kind::Kind;
 use crate::skip::{skip_bytes, skip_value};
 use crate::string::take_bytes;
 
-/// Bytes of a batch, about: of small keys some ten for each shard, and no more than the processor's caches hold.
+/// Bytes of a batch, about: of small keys some ten for each shard, and no more than the processor's caches
+/// hold.
 const BATCH_BYTES: usize = 1 << 18;
 /// A record beyond this is read under the lock.
 const BATCH_MAX_BYTES: usize = 1 << 20;
 
-/// No record is shorter: its kind, the lengths of key and value, and what lies behind a length of 0 in a value.
+/// No record is shorter: its kind, the lengths of key and value, and what lies behind a length of 0 in a
+/// value.
 const RECORD_MIN_BYTES: u64 = 3;
 
 /// What is announced beyond that before anybody asks is forgotten.
@@ -115,13 +119,14 @@ impl<R: Read> Splitter<R> {
         self.version
     }
 
-    /// Bytes read so far, batches that were handed out included; at the end, what the snapshot takes of the file.
+    /// Bytes read so far, batches that were handed out included; at the end, what the snapshot takes of the
+    /// file.
     pub fn offset(&self) -> u64 {
         self.input.offset()
     }
 
-    /// Databases that were begun since this was asked last, and how many keys the file says they have: in all databases together no more than it has
-    /// room for.
+    /// Databases that were begun since this was asked last, and how many keys the file says they have: in all
+    /// databases together no more than it has room for.
     pub fn take_announced(&mut self) -> impl Iterator<Item = (u64, u64)> {
         self.announced.drain(..)
     }
@@ -169,7 +174,8 @@ impl<R: Read> Splitter<R> {
         })
     }
 
-    /// Compares the checksum, once the end was reached and all batches are read; `batches` is their sums, xor.
+    /// Compares the checksum, once the end was reached and all batches are read; `batches` is their sums,
+    /// xor.
     ///
     /// # Errors
     /// [`FileError`] if it is another.
@@ -309,7 +315,8 @@ pub trait Records {
     /// What a record goes by, made of its key.
     fn mark(&mut self, key: &[u8]) -> u64;
 
-    /// Takes records of one database, which follow each other in the file. Those that are not read are left out.
+    /// Takes records of one database, which follow each other in the file. Those that are not read are left
+    /// out.
     ///
     /// # Errors
     /// What [`Found::read`] gave; of several the first in the file.
@@ -422,7 +429,8 @@ impl<'l> BatchReader<'l> {
         BatchReader { limits, scratch: Default::default(), places: Vec::new() }
     }
 
-    /// Finds the records of a batch and hands them over, one database after the other. Returns what it adds to the file's checksum.
+    /// Finds the records of a batch and hands them over, one database after the other. Returns what it adds
+    /// to the file's checksum.
     ///
     /// # Errors
     /// [`FileError`]: the first that `records` gave, or what is wrong behind what was handed over.

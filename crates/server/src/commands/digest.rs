@@ -1,5 +1,5 @@
-//! DEBUG DIGEST and DIGEST-VALUE: a SHA-1 over keys and values that is the same as Redis', whatever the encoding, so that
-//! suites can compare data sets.
+//! DEBUG DIGEST and DIGEST-VALUE: a SHA-1 over keys and values that is the same as Redis', whatever the
+//! encoding, so that suites can compare data sets.
 
 use martlet_base::limits::SHARD_COUNT;
 use martlet_base::number::{NumberBuffer, format_f64_shortest};

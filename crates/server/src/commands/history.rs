@@ -1,7 +1,7 @@
 //! How commands have changed since Redis first had them: which version brought what. COMMAND DOCS tells it.
 //!
-//! Clients read it to see what a server of some version understands, so the versions are Redis' own; only what this server does
-//! is listed.
+//! Clients read it to see what a server of some version understands, so the versions are Redis' own; only
+//! what this server does is listed.
 
 /// A version and what came with it, the earliest first.
 pub type Change = (&'static str, &'static str);

@@ -1,7 +1,7 @@
 //! MIGRATE: keys to another server, by what DUMP makes of them here and RESTORE there.
 //!
-//! The shards of the keys are held until the other server has answered, so nobody changes a key that is under way; how
-//! long that takes the command's timeout bounds, for each step of connecting, sending and receiving.
+//! The shards of the keys are held until the other server has answered, so nobody changes a key that is under
+//! way; how long that takes the command's timeout bounds, for each step of connecting, sending and receiving.
 
 use std::io::{self, ErrorKind};
 use std::ops::Range;
@@ -23,7 +23,8 @@ use crate::shared::lock;
 /// The family.
 pub static COMMANDS: &[&ServerCommand] = &[&MIGRATE];
 
-/// Connections that are kept, and for how long, in milliseconds (Redis: `MIGRATE_SOCKET_CACHE_ITEMS`, `_TTL`).
+/// Connections that are kept, and for how long, in milliseconds (Redis: `MIGRATE_SOCKET_CACHE_ITEMS`,
+/// `_TTL`).
 const KEPT_MAX: usize = 64;
 const KEPT_MS: i64 = 10_000;
 /// Keys are sent in portions of about so many bytes, each answered before the next.
@@ -110,7 +111,8 @@ fn is_keys(args: &Args<'_>, at: usize) -> bool {
     args.at(at).eq_ignore_ascii_case(b"keys")
 }
 
-/// The keys: those behind KEYS, or argument 3. An argument behind AUTH is none, whatever it is. As in Redis, an only option is not KEYS.
+/// The keys: those behind KEYS, or argument 3. An argument behind AUTH is none, whatever it is. As in Redis,
+/// an only option is not KEYS.
 fn find_keys(args: &Args<'_>) -> Option<Range<usize>> {
     match options(args).find(|&at| args.len() > 7 && is_keys(args, at)) {
         Some(at) => args.at(3).is_empty().then_some(at + 1..args.len()),

@@ -272,8 +272,9 @@ fn latency_histogram(call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
-/// Cumulative counts up to about each power of two of nanoseconds from 1,024, where they grow, by microseconds: Redis' buckets have 128
-/// parts in a power of two, and the one that begins at it counts, too, so the bounds are 1, 2, 4, 8, 16, 33, 66, 132, ….
+/// Cumulative counts up to about each power of two of nanoseconds from 1,024, where they grow, by
+/// microseconds: Redis' buckets have 128 parts in a power of two, and the one that begins at it counts, too,
+/// so the bounds are 1, 2, 4, 8, 16, 33, 66, 132, ….
 fn by_powers_of_two(histogram: &[u64]) -> Vec<(u64, u64)> {
     let mut rows: Vec<(u64, u64)> = Vec::new();
     let (mut level_ns, mut total) = (1u64 << 10, 0);

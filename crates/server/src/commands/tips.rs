@@ -1,5 +1,5 @@
-//! What COMMAND INFO tells proxies and cluster clients about a command: where to send it and how replies add up.
-//! (Redis' `command_tips`; one line per set of tips, so that what is alike stands together.)
+//! What COMMAND INFO tells proxies and cluster clients about a command: where to send it and how replies add
+//! up. (Redis' `command_tips`; one line per set of tips, so that what is alike stands together.)
 
 /// Tips, and the commands (by full name) that have exactly these, in this order.
 const TIPS: &[(&[&str], &[&str])] = &[

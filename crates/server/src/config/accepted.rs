@@ -1,4 +1,5 @@
-//! Parameters that a configuration may set, and that are shown as set, but that have nothing to act on in this server's design.
+//! Parameters that a configuration may set, and that are shown as set, but that have nothing to act on in
+//! this server's design.
 //!
 //! They are listed in a note at start, each with its reason.
 

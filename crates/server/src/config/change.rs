@@ -1,7 +1,7 @@
 //! CONFIG GET and CONFIG SET over a store.
 //!
-//! What always holds: a set that fails changes nothing, neither the published configuration nor, as far as hooks can undo it, the
-//! process; a set that succeeds is published once, after every hook agreed.
+//! What always holds: a set that fails changes nothing, neither the published configuration nor, as far as
+//! hooks can undo it, the process; a set that succeeds is published once, after every hook agreed.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -14,8 +14,8 @@ use super::{Config, ConfigStore, ProtectedAction};
 
 /// Applies the change from one configuration to another, or says in Redis' words why it cannot.
 ///
-/// It runs while a set is under way: it must not call [`ConfigStore::set`] itself, and reads its two arguments
-/// instead of the store, which still holds the old configuration.
+/// It runs while a set is under way: it must not call [`ConfigStore::set`] itself, and reads its two
+/// arguments instead of the store, which still holds the old configuration.
 pub type Hook = Box<dyn Fn(&Config, &Config) -> Result<(), String> + Send + Sync>;
 
 /// The hooks of a store, and the lock that makes one set at a time.
@@ -85,8 +85,8 @@ impl std::error::Error for SetError {}
 
 /// The parameters that match any of the patterns, each once, with their values.
 ///
-/// A name without wildcards is answered as it was written; a pattern is answered by every name and alias that it matches, in the
-/// table's order, hidden ones aside.
+/// A name without wildcards is answered as it was written; a pattern is answered by every name and alias that
+/// it matches, in the table's order, hidden ones aside.
 pub fn get(config: &Config, patterns: &[&[u8]]) -> Vec<(Vec<u8>, Vec<u8>)> {
     let mut seen = HashSet::new();
     let mut found = Vec::new();
@@ -130,7 +130,8 @@ pub fn is_sensitive(name: &[u8]) -> bool {
 }
 
 impl ConfigStore {
-    /// Runs `hook` whenever one of the named parameters changes; hooks run in the order in which they were added.
+    /// Runs `hook` whenever one of the named parameters changes; hooks run in the order in which they were
+    /// added.
     pub fn on_change(&self, names: &'static [&'static str], hook: Hook) {
         debug_assert!(
             names.iter().all(|name| find(name.as_bytes()).is_some()),
@@ -213,7 +214,8 @@ pub(super) fn assign(config: &mut Config, parameter: &Parameter, value: &[u8]) -
     (parameter.parse)(config, &parameter.kind, &words, false)
 }
 
-/// Runs the hooks of the changed parameters; when one refuses, those that ran already are run the other way round.
+/// Runs the hooks of the changed parameters; when one refuses, those that ran already are run the other way
+/// round.
 fn apply(
     hooks: &[(&'static [&'static str], Hook)],
     changed: &[&'static Parameter],

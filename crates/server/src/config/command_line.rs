@@ -1,6 +1,7 @@
 //! The server's command line: a configuration file, then options, in Redis 7's grammar.
 //!
-//! What always holds: an option becomes a configuration line after the file's, so both have the same meaning and messages.
+//! What always holds: an option becomes a configuration line after the file's, so both have the same meaning
+//! and messages.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Read};
@@ -88,7 +89,8 @@ Examples:
        echo 'maxclients 100' | martlet -
 ";
 
-/// Reads the arguments after the program's name (and after the tool's). Relative paths are found from `directory`.
+/// Reads the arguments after the program's name (and after the tool's). Relative paths are found from
+/// `directory`.
 pub fn parse_command_line(arguments: &[OsString], directory: &Path) -> Result<Invocation, CommandLineError> {
     let arguments: Vec<&[u8]> = arguments.iter().map(|argument| argument.as_bytes()).collect();
     let (check, arguments) = match arguments.as_slice() {
@@ -161,7 +163,8 @@ impl Options {
         if name.eq_ignore_ascii_case(b"sentinel") {
             return Err(CommandLineError::Sentinel);
         }
-        // A program that builds its arguments from an empty list of save points leaves `--save` without a value.
+        // A program that builds its arguments from an empty list of save points leaves `--save` without a
+        // value.
         if is_bare && name.eq_ignore_ascii_case(b"save") && next.is_none_or(|next| next.starts_with(b"--")) {
             self.line.options.extend(b"\"\"");
             self.name_is_complete = true;

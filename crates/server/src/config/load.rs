@@ -1,7 +1,7 @@
 //! Reads configuration files, standard input and command line options into a `Config`.
 //!
-//! What always holds: nothing outside the returned value changes (`dir` is resolved, not entered), and an error names the
-//! file, the line and the directive in Redis' words.
+//! What always holds: nothing outside the returned value changes (`dir` is resolved, not entered), and an
+//! error names the file, the line and the directive in Redis' words.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -12,7 +12,8 @@ use super::table::{Effect, MULTI, Parameter, find};
 use super::value::beneath;
 use super::{Config, words};
 
-/// The version of Redis whose commands there are: what INFO, HELLO and messages name, for clients that decide by it.
+/// The version of Redis whose commands there are: what INFO, HELLO and messages name, for clients that decide
+/// by it.
 pub const REDIS_VERSION: &str = "8.0.0";
 /// How deep `include` may nest.
 const MAX_INCLUDE_DEPTH: usize = 32;
@@ -27,7 +28,8 @@ pub trait Surroundings {
     /// Whether there is a command of that name, as `rename-command` asks; none when nobody knows.
     fn command_exists(&self, name: &[u8]) -> Option<bool>;
 
-    /// Checks the rules of a `user` directive: name, then rules. On error, the index of the word and what is wrong with it.
+    /// Checks the rules of a `user` directive: name, then rules. On error, the index of the word and what is
+    /// wrong with it.
     fn check_user(&self, words: &[Vec<u8>]) -> Result<(), (usize, String)>;
 }
 
@@ -65,7 +67,8 @@ pub struct Loaded {
     pub renames: Vec<(Vec<u8>, Vec<u8>)>,
     /// Users: name and rules.
     pub users: Vec<Vec<Vec<u8>>>,
-    /// Parameters that were set although they do nothing here, each with the name used, in the order of their first appearance.
+    /// Parameters that were set although they do nothing here, each with the name used, in the order of their
+    /// first appearance.
     pub without_effect: Vec<(String, &'static Parameter)>,
     /// Further directives that were accepted without effect, lower case, with the reason.
     pub ignored: Vec<(String, &'static str)>,
@@ -195,7 +198,8 @@ impl Loader<'_> {
     ) -> Result<(), String> {
         let split;
         let arguments = match arguments {
-            // A list may also be given as one word: `save "900 1 300 10"`. An unbalanced quote in it leaves no words.
+            // A list may also be given as one word: `save "900 1 300 10"`. An unbalanced quote in it leaves
+            // no words.
             [whole] if parameter.has(MULTI) && !whole.is_empty() => {
                 split = words::split(whole).unwrap_or_default();
                 split.as_slice()

@@ -1,7 +1,8 @@
 //! The parameters that act, or will act once the feature that they tune is there.
 //!
-//! An entry reads: field, type, default, name, aliases, kind, flags, effect. Names, bounds and defaults are those of Redis 8.0,
-//! and Valkey 8's for what only Valkey has; where the two differ in a default, Redis' stands.
+//! An entry reads: field, type, default, name, aliases, kind, flags, effect. Names, bounds and defaults are
+//! those of Redis 8.0, and Valkey 8's for what only Valkey has; where the two differ in a default, Redis'
+//! stands.
 
 use std::path::PathBuf;
 
@@ -200,7 +201,8 @@ parameter_table! {
 
     /// Background steps per second, kept between 1 and 500
     hz: u32 = 10 => "hz", Integer(0, INT_MAX), MODIFIABLE, Honoured;
-    /// Milliseconds for which a thread may be busy before the log shows where all are, two background steps at least; 0 for ever
+    /// Milliseconds for which a thread may be busy before the log shows where all are, two background steps
+    /// at least; 0 for ever
     watchdog_period_ms: u32 = 0 => "watchdog-period", Integer(0, INT_MAX), MODIFIABLE|HIDDEN, Honoured;
     /// Microseconds above which a command enters the slow log; negative logs none
     slowlog_log_slower_than_us: i64 = 10_000 => "slowlog-log-slower-than" | "commandlog-execution-slower-than",
@@ -263,7 +265,8 @@ parameter_table! {
     /// How strictly an RDB file's version is checked
     rdb_version_check: RdbVersionCheck = RdbVersionCheck::Strict
         => "rdb-version-check", RdbVersionCheck::KIND, MODIFIABLE, Honoured;
-    /// Version of the RDB format that is written; `lowest` is 10, or 12 if fields of hashes expire; 80 is Valkey 9's
+    /// Version of the RDB format that is written; `lowest` is 10, or 12 if fields of hashes expire; 80 is
+    /// Valkey 9's
     rdb_version: RdbVersion = RdbVersion::Lowest => "rdb-version", RdbVersion::KIND, MODIFIABLE, Honoured;
     /// Refuse writes after a failed background save
     stop_writes_on_bgsave_error: bool = true => "stop-writes-on-bgsave-error", YesNo, MODIFIABLE, Honoured;

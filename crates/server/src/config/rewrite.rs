@@ -1,7 +1,8 @@
 //! CONFIG REWRITE: brings a configuration file up to date and leaves the rest of it as it is.
 //!
-//! What always holds: loading the new text gives the configuration that was written; comments, includes and directives that are no
-//! parameters stay where they are; the file on disk is either the old or the new one, whatever happens meanwhile.
+//! What always holds: loading the new text gives the configuration that was written; comments, includes and
+//! directives that are no parameters stay where they are; the file on disk is either the old or the new one,
+//! whatever happens meanwhile.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -21,7 +22,8 @@ const KEPT: [&[u8]; 4] = [b"include", b"rename-command", b"loadmodule", b"sentin
 pub enum UserLines<'a> {
     /// Leaves them as they are.
     Keep,
-    /// Writes these instead: a name and its rules each. None removes all, as when users live in a file of their own.
+    /// Writes these instead: a name and its rules each. None removes all, as when users live in a file of
+    /// their own.
     Replace(&'a [Vec<u8>]),
 }
 

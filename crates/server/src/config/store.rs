@@ -26,7 +26,8 @@ impl ConfigStore {
         Self::with_file(config, None, 0o022)
     }
 
-    /// A store whose configuration came from a file, which CONFIG REWRITE writes with a mode that `umask` limits.
+    /// A store whose configuration came from a file, which CONFIG REWRITE writes with a mode that `umask`
+    /// limits.
     pub fn with_file(config: Config, file: Option<PathBuf>, umask: u32) -> Arc<Self> {
         Arc::new(Self { current: Published::new(config), hooks: Hooks::default(), file, umask })
     }
@@ -72,7 +73,8 @@ impl ConfigStore {
     }
 }
 
-/// One thread's view of the configuration: reads are plain field accesses, `refresh` once per loop costs an atomic load.
+/// One thread's view of the configuration: reads are plain field accesses, `refresh` once per loop costs an
+/// atomic load.
 #[derive(Clone, Debug)]
 pub struct ConfigReader {
     store: Arc<ConfigStore>,

@@ -1,7 +1,7 @@
 //! The shape of a table entry, the macro that turns a list of entries into a struct, and look-up by name.
 //!
-//! A list of entries is the only place that names a parameter: the struct's field, its default, CONFIG GET, SET and REWRITE
-//! and the documentation all come from it.
+//! A list of entries is the only place that names a parameter: the struct's field, its default, CONFIG GET,
+//! SET and REWRITE and the documentation all come from it.
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
@@ -101,7 +101,8 @@ pub(super) trait Section {
     fn of_mut(config: &mut Config) -> &mut Self;
 }
 
-/// Declares a struct with one field per parameter, its defaults, and the entries. The struct is a [`Section`].
+/// Declares a struct with one field per parameter, its defaults, and the entries. The struct is a
+/// [`Section`].
 macro_rules! parameter_table {
     (
         $(#[doc = $struct_doc:literal])*

@@ -1,7 +1,7 @@
 //! How the text of a parameter is read and written, by type.
 //!
-//! What always holds: for every value `v`, parsing what `lines` writes gives `v` again; a refused text changes nothing.
-//! The refusals are Redis' own words, since tools match on them.
+//! What always holds: for every value `v`, parsing what `lines` writes gives `v` again; a refused text
+//! changes nothing. The refusals are Redis' own words, since tools match on them.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -47,8 +47,8 @@ pub enum Kind {
 /// Free text without a check.
 pub(super) const TEXT: Kind = Kind::Text(|_| Ok(()));
 
-/// The lines, without the parameter's name, that CONFIG REWRITE writes for a value; each with whether it must be written
-/// when the file does not name the parameter yet.
+/// The lines, without the parameter's name, that CONFIG REWRITE writes for a value; each with whether it must
+/// be written when the file does not name the parameter yet.
 #[derive(Debug, Default)]
 pub(super) struct Lines(pub Vec<(Vec<u8>, bool)>);
 
@@ -66,8 +66,8 @@ impl Lines {
 
 /// A type that a parameter can have.
 pub(super) trait Value: Sized {
-    /// The value of `words`. `previous` is the value so far; `append` says that the same file already set it, so that a list
-    /// grows instead of being replaced.
+    /// The value of `words`. `previous` is the value so far; `append` says that the same file already set it,
+    /// so that a list grows instead of being replaced.
     fn parse(words: &[&[u8]], previous: &Self, append: bool, kind: &Kind) -> Result<Self, String>;
 
     /// The text that CONFIG GET answers.

@@ -1,6 +1,7 @@
 //! Saving in the background: a thread of its own writes a snapshot to the RDB file while clients are served.
 //!
-//! What always holds: there is one such save at a time, and once it was cancelled it does not touch the RDB file any more.
+//! What always holds: there is one such save at a time, and once it was cancelled it does not touch the RDB
+//! file any more.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -39,7 +40,8 @@ struct Job {
 #[derive(Default)]
 pub struct Background {
     running: Mutex<Option<Running>>,
-    /// Held while one takes the file's name: the disk works meanwhile, so nobody waits for this but who cancels. Before `running`.
+    /// Held while one takes the file's name: the disk works meanwhile, so nobody waits for this but who
+    /// cancels. Before `running`.
     publishing: Mutex<()>,
     ended: Condvar,
     /// One is to begin when the rewrite of the append-only file has ended.
@@ -92,9 +94,10 @@ impl Background {
 }
 
 impl Worker {
-    /// Begins a save in the background with what the keyspace holds now, unless one is under way, or a rewrite, which may have begun since
-    /// whoever asks has looked: there is one snapshot at a time. All shards are held. False if nothing was begun; if the disk refuses already,
-    /// that is noted as for a save that fails later.
+    /// Begins a save in the background with what the keyspace holds now, unless one is under way, or a
+    /// rewrite, which may have begun since whoever asks has looked: there is one snapshot at a time. All
+    /// shards are held. False if nothing was begun; if the disk refuses already, that is noted as for a save
+    /// that fails later.
     pub fn start_background_save(&mut self) -> bool {
         let (shared, config) = (self.shared, self.config().clone());
         if shared.persistence.background.running().is_some() || shared.persistence.log.is_rewriting() {

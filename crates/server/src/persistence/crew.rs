@@ -1,6 +1,7 @@
 //! Threads that save and load beside the one that leads: as many in all as serve clients.
 //!
-//! What always holds: when [`Crew::run`] returns, nobody works on it any more. Whoever runs one work does not run another meanwhile.
+//! What always holds: when [`Crew::run`] returns, nobody works on it any more. Whoever runs one work does not
+//! run another meanwhile.
 
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};

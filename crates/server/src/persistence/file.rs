@@ -24,8 +24,8 @@ pub struct NewFile {
 }
 
 impl NewFile {
-    /// Begins a file that will be `name` in `directory`, and is `temporary` there until then; with `incremental`, what is written goes
-    /// to the disk as it comes.
+    /// Begins a file that will be `name` in `directory`, and is `temporary` there until then; with
+    /// `incremental`, what is written goes to the disk as it comes.
     ///
     /// # Errors
     /// When the file cannot be created.
@@ -60,8 +60,8 @@ impl NewFile {
     /// Gives the file, which has been forced to disk, its name.
     ///
     /// # Errors
-    /// When the disk refuses. What had that name before is still there, unless it was only the directory that could not be forced to
-    /// disk: then it is one of the two.
+    /// When the disk refuses. What had that name before is still there, unless it was only the directory that
+    /// could not be forced to disk: then it is one of the two.
     pub fn publish(mut self) -> io::Result<()> {
         self.disk.rename(&self.temporary, &self.name)?;
         self.is_published = true;

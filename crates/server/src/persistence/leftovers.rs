@@ -1,8 +1,9 @@
 //! Temporary files that a save or a rewrite has left behind because its process was killed.
 //!
-//! What always holds: a file is only removed if its name is to the letter one that this server gives, if the process in the name does not
-//! live, or is this one, which has not begun to save yet, and if nobody holds the lock that [`Disk::create`] takes. So servers may share a
-//! directory, also from within containers that do not see each other's processes.
+//! What always holds: a file is only removed if its name is to the letter one that this server gives, if the
+//! process in the name does not live, or is this one, which has not begun to save yet, and if nobody holds
+//! the lock that [`Disk::create`] takes. So servers may share a directory, also from within containers that
+//! do not see each other's processes.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -80,8 +81,8 @@ pub fn create(disk: &dyn Disk, path: &Path) -> io::Result<Box<dyn DiskFile>> {
     disk.create(path)
 }
 
-/// Removes what this process is writing, which ends without finishing it. Another thread that is about to begin a file waits as long as
-/// what is returned is held: to the end.
+/// Removes what this process is writing, which ends without finishing it. Another thread that is about to
+/// begin a file waits as long as what is returned is held: to the end.
 pub fn remove_own(disk: &dyn Disk, config: &Config) -> MutexGuard<'static, ()> {
     let naming = NAMING.lock().unwrap_or_else(PoisonError::into_inner);
     for kind in Kind::ALL {
@@ -93,7 +94,8 @@ pub fn remove_own(disk: &dyn Disk, config: &Config) -> MutexGuard<'static, ()> {
 }
 
 fn remove_from(disk: &dyn Disk, directory: &Path, is_left: impl Fn(&str) -> bool) {
-    // A directory that is not there has nothing in it; one that cannot be read is not this function's concern.
+    // A directory that is not there has nothing in it; one that cannot be read is not this function's
+    // concern.
     for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
         let name = entry.file_name();
         let is_file = || entry.file_type().is_ok_and(|kind| kind.is_file());

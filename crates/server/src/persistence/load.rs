@@ -1,7 +1,9 @@
-//! Reading the RDB file into the keyspace: at the start, while clients are told to wait, and for DEBUG RELOAD.
+//! Reading the RDB file into the keyspace: at the start, while clients are told to wait, and for DEBUG
+//! RELOAD.
 //!
-//! At the start every thread of the crew takes batches of records and stores them; for DEBUG RELOAD one thread does, behind the gate.
-//! What always holds: a file that cannot be read to its end is refused, naming the offset and what is wrong there.
+//! At the start every thread of the crew takes batches of records and stores them; for DEBUG RELOAD one
+//! thread does, behind the gate. What always holds: a file that cannot be read to its end is refused, naming
+//! the offset and what is wrong there.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -198,7 +200,8 @@ struct Loader<'a> {
     pause: &'a mut dyn FnMut(u64) -> bool,
     /// Records since then.
     records: u64,
-    /// The shard that it begins with in each batch, so that threads do not follow each other through the shards.
+    /// The shard that it begins with in each batch, so that threads do not follow each other through the
+    /// shards.
     first_shard: usize,
     by_shard: ByShard,
     wanted: Wanted,
@@ -233,7 +236,8 @@ impl ByShard {
         }
     }
 
-    /// The records of each shard, from this one on and around, so many at a time that others may close the gate between.
+    /// The records of each shard, from this one on and around, so many at a time that others may close the
+    /// gate between.
     fn groups(&self, first_shard: usize) -> Vec<&[Place]> {
         let (behind, before) =
             self.places.split_at(self.places.partition_point(|place| shard(place) < first_shard));
@@ -287,7 +291,8 @@ impl<'a> Loader<'a> {
             let (piece, offset) = {
                 let mut splitter = lock(&reading.splitter);
                 let piece = splitter.next(&mut bytes)?;
-                // Before anybody can take keys of that database: room is made in a shard by whoever stores its first.
+                // Before anybody can take keys of that database: room is made in a shard by whoever stores
+                // its first.
                 if let Some(Piece::Batch(_)) = &piece {
                     splitter.take_announced().for_each(|(db, keys)| reading.expect(db, keys));
                 }
@@ -334,7 +339,8 @@ impl<'a> Loader<'a> {
         if (self.pause)(records) { Ok(()) } else { Err(Error::Interrupted) }
     }
 
-    /// Has the processor fetch what the next groups of keys will meet: the places in the directory two groups ahead, the buckets one ahead.
+    /// Has the processor fetch what the next groups of keys will meet: the places in the directory two groups
+    /// ahead, the buckets one ahead.
     fn look_ahead(&mut self, db: usize, groups: &[&[Place]]) {
         let (engine, wanted) = (self.keys.engine(), &mut self.wanted);
         let looks: [fn(&Db, u64, &mut Wanted); 2] = [Db::want_bucket, Db::want_place];
@@ -415,7 +421,8 @@ impl Records for Loader<'_> {
     }
 }
 
-/// Stores a record in the database of `keys`, unless its time has come, and makes room there by `plan` before the first.
+/// Stores a record in the database of `keys`, unless its time has come, and makes room there by `plan` before
+/// the first.
 #[inline]
 fn store(
     keys: &mut Keys,
@@ -487,8 +494,8 @@ pub fn load(
     reading.end(progress)
 }
 
-/// Loads a snapshot with every thread of the crew, beside those that serve, until the server is told to stop; without what had expired at
-/// `now_ms`.
+/// Loads a snapshot with every thread of the crew, beside those that serve, until the server is told to stop;
+/// without what had expired at `now_ms`.
 ///
 /// # Errors
 /// [`FileError`]; what came before the damage has been loaded, and some of what is behind it.
@@ -524,9 +531,9 @@ fn load_part(shared: &'static Shared, reading: &Reading, index: usize) {
     gate.leave(thread);
 }
 
-/// Loads the base of the append-only file at `path`; where it ends, or `None` when the server was told to stop meanwhile. `keys` holds all
-/// shards, or is loader 0's, inside the gate, which it passes meanwhile. What has expired is loaded: it is deleted when the commands that
-/// follow say so.
+/// Loads the base of the append-only file at `path`; where it ends, or `None` when the server was told to
+/// stop meanwhile. `keys` holds all shards, or is loader 0's, inside the gate, which it passes meanwhile.
+/// What has expired is loaded: it is deleted when the commands that follow say so.
 ///
 /// # Errors
 /// [`LoadError`].
@@ -572,8 +579,9 @@ pub fn announce(shared: &Shared) {
     shared.detour.fetch_add(1, Ordering::SeqCst);
 }
 
-/// Loads the RDB file at the start, on a thread of its own and the crew's, beside those that serve; [`announce`] came before. A server that was told to
-/// stop meanwhile has loaded a part, which it will not serve.
+/// Loads the RDB file at the start, on a thread of its own and the crew's, beside those that serve;
+/// [`announce`] came before. A server that was told to stop meanwhile has loaded a part, which it will not
+/// serve.
 ///
 /// # Errors
 /// Why the server must not start, as a line for the log.
@@ -638,7 +646,8 @@ fn end_of_start(shared: &'static Shared, config: &Config) {
     }
 }
 
-/// Loads the append-only file, if there is one, and goes on writing it; false if the server was told to stop meanwhile.
+/// Loads the append-only file, if there is one, and goes on writing it; false if the server was told to stop
+/// meanwhile.
 fn load_log_at_start(shared: &'static Shared, keys: &mut Keys, config: &Config) -> Result<bool, String> {
     let (thread, gate) = (shared.loader(0), &shared.engine.gate);
     let began_us = shared.clock.unix_us();

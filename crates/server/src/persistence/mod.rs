@@ -1,7 +1,7 @@
 //! The data set on disk: the RDB file that is written and loaded, and what INFO tells of that.
 //!
-//! What always holds: a file of that name is either the last whole one or not there. It is written beside it, forced to disk, and only
-//! then takes its name.
+//! What always holds: a file of that name is either the last whole one or not there. It is written beside it,
+//! forced to disk, and only then takes its name.
 
 pub mod aof;
 pub mod background;
@@ -128,8 +128,8 @@ impl Persistence {
     }
 }
 
-/// Waits so many microseconds for each of so many keys, or one for each `-us` keys, as long as `is_wanted`: tests see a save or a load under
-/// way. Nothing that others need may be held, unless everything is.
+/// Waits so many microseconds for each of so many keys, or one for each `-us` keys, as long as `is_wanted`:
+/// tests see a save or a load under way. Nothing that others need may be held, unless everything is.
 pub(crate) fn delay(us: i32, keys: usize, is_wanted: impl Fn() -> bool) {
     const STEP_US: u64 = 10_000;
     let keys = keys as u64;

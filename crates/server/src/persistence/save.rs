@@ -1,5 +1,5 @@
-//! Writing all keys to an RDB file: [`write_cut`] what a snapshot has, with all threads of the crew; for SAVE, SHUTDOWN and DEBUG RELOAD
-//! behind the closed gate.
+//! Writing all keys to an RDB file: [`write_cut`] what a snapshot has, with all threads of the crew; for
+//! SAVE, SHUTDOWN and DEBUG RELOAD behind the closed gate.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -90,7 +90,8 @@ fn lowest_version(totals: &[Totals]) -> u16 {
     if totals.iter().any(|total| total.timed > 0) { VERSION_TIMED } else { VERSION_MIN }
 }
 
-/// The version of a base of the append-only file: the one that is asked for if it can hold the data, or the lowest.
+/// The version of a base of the append-only file: the one that is asked for if it can hold the data, or the
+/// lowest.
 pub fn base_version(config: &Config, totals: &[Totals]) -> u16 {
     version(config, totals).unwrap_or_else(|_| lowest_version(totals))
 }
@@ -110,7 +111,8 @@ fn version(config: &Config, totals: &[Totals]) -> Result<u16, String> {
     }
 }
 
-/// Begins a file, which may be the base of the append-only file: what wrote it, when, and how much of each database will come.
+/// Begins a file, which may be the base of the append-only file: what wrote it, when, and how much of each
+/// database will come.
 pub fn begin(
     file: NewFile,
     config: &Config,
@@ -204,8 +206,8 @@ impl Cut {
     }
 }
 
-/// Writes the keyspace of the snapshot under way to `file`, which [`begin`] has begun, with every thread of the crew, and ends both. The file
-/// is neither forced to disk nor published yet.
+/// Writes the keyspace of the snapshot under way to `file`, which [`begin`] has begun, with every thread of
+/// the crew, and ends both. The file is neither forced to disk nor published yet.
 ///
 /// # Errors
 /// The disk's refusal; [`io::ErrorKind::Interrupted`] if it was cancelled.

@@ -8,8 +8,9 @@ use super::system;
 /// Where a server in the background keeps its process id when it is not told.
 const DEFAULT_PIDFILE: &str = "/var/run/redis.pid";
 
-/// Leaves the terminal: the caller goes on in a grandchild that belongs to no session's leader, with its standard streams on
-/// `/dev/null`; the process that called exits with status 0. Must run before the first thread.
+/// Leaves the terminal: the caller goes on in a grandchild that belongs to no session's leader, with its
+/// standard streams on `/dev/null`; the process that called exits with status 0. Must run before the first
+/// thread.
 pub fn daemonize() -> io::Result<()> {
     if !system::fork()? {
         std::process::exit(0);
@@ -33,8 +34,8 @@ pub struct PidFile {
 }
 
 impl PidFile {
-    /// Writes the file when one is configured or the process is in the background. A failure is logged, and no
-    /// reason not to start.
+    /// Writes the file when one is configured or the process is in the background. A failure is logged, and
+    /// no reason not to start.
     pub fn create(configured: Option<&Path>, is_background: bool) -> Option<Self> {
         let default = is_background.then_some(Path::new(DEFAULT_PIDFILE));
         let path = std::path::absolute(configured.or(default)?).ok()?;

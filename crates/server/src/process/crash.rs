@@ -1,8 +1,10 @@
-//! What happens between a crash and the end of the process: the traces of all threads are handed to whoever reports them.
+//! What happens between a crash and the end of the process: the traces of all threads are handed to whoever
+//! reports them.
 //!
-//! What always holds: a handler runs on the thread that the signal came to and only writes to memory set aside, and to a file that
-//! wakes the thread that reports; that one may take locks and memory, and is waited for no longer than [`PATIENCE_MS`]. Then the
-//! signal does what it does by default, so status and core dump are those of the crash.
+//! What always holds: a handler runs on the thread that the signal came to and only writes to memory set
+//! aside, and to a file that wakes the thread that reports; that one may take locks and memory, and is waited
+//! for no longer than [`PATIENCE_MS`]. Then the signal does what it does by default, so status and core dump
+//! are those of the crash.
 
 use std::cell::UnsafeCell;
 use std::io;
@@ -82,7 +84,8 @@ impl Slot {
         }
     }
 
-    /// Notes where the calling thread is, from the instruction `from` on: what is further inside is the handler. If it is not met, all is noted.
+    /// Notes where the calling thread is, from the instruction `from` on: what is further inside is the
+    /// handler. If it is not met, all is noted.
     fn fill(&self, from: usize) {
         let mut len = self.walk(from);
         if len == 0 {
@@ -284,8 +287,8 @@ pub fn guard_thread() {
     }
 }
 
-/// Sets up the handlers, and the thread that calls `report` for each cause with the trace of the thread that met it and what takes those of the
-/// others.
+/// Sets up the handlers, and the thread that calls `report` for each cause with the trace of the thread that
+/// met it and what takes those of the others.
 ///
 /// # Errors
 /// When the operating system refuses the thread or its files.
@@ -347,7 +350,8 @@ pub fn other_traces(but: i32) -> Vec<Trace> {
 
 /// Has the alarm's report begin with this thread of the process: see [`Cause::Alarm`].
 pub fn alarm(thread: i32) {
-    // SAFETY: the handler was set up before any thread that is known by its number; one that is gone is refused.
+    // SAFETY: the handler was set up before any thread that is known by its number; one that is gone is
+    // refused.
     unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, libc::SIGALRM) };
 }
 

@@ -21,7 +21,8 @@ pub enum Supervisor {
     Systemd(OsString),
 }
 
-/// The supervisor that the configuration and the environment name. What is configured but not there is logged.
+/// The supervisor that the configuration and the environment name. What is configured but not there is
+/// logged.
 pub fn find_supervisor(mode: Supervised, environment: impl Fn(&str) -> Option<OsString>) -> Supervisor {
     let upstart = || environment("UPSTART_JOB").map(|_| Supervisor::Upstart);
     let systemd = || environment("NOTIFY_SOCKET").map(Supervisor::Systemd);

@@ -18,7 +18,8 @@ pub enum ShutdownSignal {
     Terminate,
 }
 
-/// Ignores the signals of a terminal or peer that went away, and of a file that may not grow: the write says so itself.
+/// Ignores the signals of a terminal or peer that went away, and of a file that may not grow: the write says
+/// so itself.
 pub fn ignore_hangups() {
     system::ignore_signal(SIGHUP);
     system::ignore_signal(SIGPIPE);

@@ -25,7 +25,8 @@ pub(super) fn fork() -> io::Result<bool> {
 
 /// Ignores a signal.
 pub(super) fn ignore_signal(signal: libc::c_int) {
-    // SAFETY: SIG_IGN runs no code of ours, and the signals given are not ones that Rust's runtime handles otherwise.
+    // SAFETY: SIG_IGN runs no code of ours, and the signals given are not ones that Rust's runtime handles
+    // otherwise.
     unsafe { libc::signal(signal, libc::SIG_IGN) };
 }
 

@@ -1,8 +1,8 @@
 //! The process title: what `ps` and `/proc/<pid>/cmdline` show.
 //!
-//! Linux has no call for it: the title is written over the memory in which the kernel put the arguments and the environment.
-//! What always holds: the title's memory is taken over before any thread exists, after the environment was copied elsewhere, and
-//! afterwards nobody but [`ProcessTitle`] reads or writes it.
+//! Linux has no call for it: the title is written over the memory in which the kernel put the arguments and
+//! the environment. What always holds: the title's memory is taken over before any thread exists, after the
+//! environment was copied elsewhere, and afterwards nobody but [`ProcessTitle`] reads or writes it.
 
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
@@ -18,7 +18,8 @@ pub struct ProcessTitle {
 }
 
 impl ProcessTitle {
-    /// Takes over the memory of the arguments and the environment. `std::env::args` must not be used afterwards.
+    /// Takes over the memory of the arguments and the environment. `std::env::args` must not be used
+    /// afterwards.
     ///
     /// When that memory cannot be found, or a thread exists already, the title stays as it is.
     pub fn take_over(program: String) -> Self {
@@ -92,8 +93,9 @@ fn area() -> Option<&'static mut [u8]> {
         // SAFETY: there is no other thread that could read the environment meanwhile.
         unsafe { std::env::set_var(name, value) };
     }
-    // SAFETY: the kernel laid the two areas out as one writable piece of the main thread's stack that lasts as long as the process.
-    // No other reference to it is left: the environment was copied, and the arguments are not asked for again.
+    // SAFETY: the kernel laid the two areas out as one writable piece of the main thread's stack that lasts
+    // as long as the process. No other reference to it is left: the environment was copied, and the arguments
+    // are not asked for again.
     Some(unsafe {
         std::slice::from_raw_parts_mut(argument_start as *mut u8, environment_end - argument_start)
     })

@@ -1,7 +1,8 @@
 //! Who is subscribed to what: channels, patterns and shard channels of all clients.
 //!
-//! A channel's messages reach the mailboxes of all threads while its stripe is locked, so every subscriber gets them in
-//! the same order. What goes to a thread for a message does not depend on how many of its clients get it.
+//! A channel's messages reach the mailboxes of all threads while its stripe is locked, so every subscriber
+//! gets them in the same order. What goes to a thread for a message does not depend on how many of its
+//! clients get it.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
@@ -202,8 +203,8 @@ impl Hub {
         });
     }
 
-    /// Publishes a message on a channel or shard channel: `send` is called for each thread with subscribers, first those
-    /// of the channel, then those of each pattern that matches. Returns how many clients get it.
+    /// Publishes a message on a channel or shard channel: `send` is called for each thread with subscribers,
+    /// first those of the channel, then those of each pattern that matches. Returns how many clients get it.
     pub fn publish(
         &self,
         kind: Kind,

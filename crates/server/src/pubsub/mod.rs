@@ -1,8 +1,8 @@
 //! Publish and subscribe: the hub, and what a thread does for its own subscribers.
 //!
-//! A publisher puts a message into the mailboxes of the threads that have subscribers, its own included; each thread
-//! appends it to its clients' output when it reads its mail, which it does before it takes in more input. So whoever
-//! has seen the publisher's reply finds the message before anything it asks for afterwards.
+//! A publisher puts a message into the mailboxes of the threads that have subscribers, its own included; each
+//! thread appends it to its clients' output when it reads its mail, which it does before it takes in more
+//! input. So whoever has seen the publisher's reply finds the message before anything it asks for afterwards.
 
 mod hub;
 
@@ -191,8 +191,8 @@ impl Worker {
         }
     }
 
-    /// Ends a client's turn after a request whose messages it may itself get, so that they come right behind its reply;
-    /// and that of a client that publishes faster than threads can follow.
+    /// Ends a client's turn after a request whose messages it may itself get, so that they come right behind
+    /// its reply; and that of a client that publishes faster than threads can follow.
     pub(crate) fn yield_to_mail(&mut self, connection: &mut Connection) {
         connection.is_flooding = std::mem::take(&mut self.is_flooding);
         let follows = connection.session.special & special::GETS_MAIL != 0;

@@ -1,5 +1,6 @@
-//! Asking for memory before the requests that need it run, so that their cache misses overlap: those of one connection's pipeline,
-//! those of several connections that each sent one request, and those of one request for many keys.
+//! Asking for memory before the requests that need it run, so that their cache misses overlap: those of one
+//! connection's pipeline, those of several connections that each sent one request, and those of one request
+//! for many keys.
 //!
 //! Nothing here changes anything: what is asked for in vain costs a little time.
 
@@ -107,8 +108,8 @@ impl Worker {
         for (at, arrival) in arrivals.iter().enumerate() {
             let Some(connection) = self.connection_at(arrival.token) else { continue };
             prefetch_object(&raw const *connection.info);
-            // A pipeline looks ahead itself. What does not begin as requests of clients do may be the middle of a long one, of which the
-            // beginning is among these arrivals too.
+            // A pipeline looks ahead itself. What does not begin as requests of clients do may be the middle
+            // of a long one, of which the beginning is among these arrivals too.
             if connection.query.is_empty() && connection.hold.is_none() && arrival.data.starts_with(b"*") {
                 self.parse_only_request(at as u32, arrival.data, &mut batch);
             }
@@ -127,7 +128,8 @@ impl Worker {
         self.batch = Some(batch);
     }
 
-    /// Adds the request that `data` is, if it is one and names a key; `start` is where it says which arrival it is of.
+    /// Adds the request that `data` is, if it is one and names a key; `start` is where it says which arrival
+    /// it is of.
     fn parse_only_request(&mut self, arrival: u32, data: &[u8], batch: &mut Batch) {
         let first_span = batch.spans.len();
         let parsed = parse(data, 0, &RequestLimits::default(), &mut Partial::default(), &mut batch.spans);

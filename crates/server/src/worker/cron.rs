@@ -1,4 +1,5 @@
-//! What happens by time: expiry every 10 ms or when something is due, timeouts of blocked clients, idle clients, samples of rates.
+//! What happens by time: expiry every 10 ms or when something is due, timeouts of blocked clients, idle
+//! clients, samples of rates.
 
 use std::sync::atomic::Ordering;
 
@@ -15,7 +16,8 @@ const IDLE_TICK_MS: i64 = 1000;
 /// How often the rest is done, and how often by a thread that has nobody to look after.
 const CRON_MS: i64 = 100;
 const IDLE_CRON_MS: i64 = 1000;
-/// How soon a client is looked at again that would be closed for its idleness if it did not subscribe, monitor or wait.
+/// How soon a client is looked at again that would be closed for its idleness if it did not subscribe,
+/// monitor or wait.
 const IDLE_LOOK_MS: i64 = 1000;
 /// Keys expired per hold of a shard: some tens of microseconds.
 const EXPIRE_SLICE: usize = 64;
@@ -61,7 +63,8 @@ impl Worker {
         self.stats().tick_ns.add(clock.elapsed_ns(began, clock.raw()));
     }
 
-    /// Deletes the keys that are due; when the next one will be, as far as can be told. Any thread does it for any shard: whoever is awake.
+    /// Deletes the keys that are due; when the next one will be, as far as can be told. Any thread does it
+    /// for any shard: whoever is awake.
     fn expire(&mut self) -> i64 {
         let now_ms = self.looked_ms;
         let engine = self.shared.engine;
@@ -142,8 +145,8 @@ impl Worker {
         }
     }
 
-    /// Closes clients that were idle for `timeout`, and those above their soft output limit for too long. Walks the
-    /// connections only where one of these can be due.
+    /// Closes clients that were idle for `timeout`, and those above their soft output limit for too long.
+    /// Walks the connections only where one of these can be due.
     fn close_idle(&mut self) {
         let timeout_ms = i64::from(self.config.current().timeout_s) * 1000;
         // A time further off than that was reckoned before the clock was set back, or under another timeout.
@@ -162,7 +165,8 @@ impl Worker {
         }
     }
 
-    /// Closes clients without a request for longer than `timeout_ms`, and notes when the next one may have been.
+    /// Closes clients without a request for longer than `timeout_ms`, and notes when the next one may have
+    /// been.
     fn close_idle_for(&mut self, timeout_ms: i64) {
         let mut next_ms = self.now_ms + timeout_ms + 1;
         let mut ends = Vec::new();

@@ -1,7 +1,8 @@
-//! From received bytes to requests: batches are parsed ahead, their keys hashed and prefetched, then run in order.
+//! From received bytes to requests: batches are parsed ahead, their keys hashed and prefetched, then run in
+//! order.
 //!
-//! Input is parsed where it was received. Only what is left over (an incomplete request, the rest of a long pipeline,
-//! the input of a client that waits) is copied to the connection's query buffer.
+//! Input is parsed where it was received. Only what is left over (an incomplete request, the rest of a long
+//! pipeline, the input of a client that waits) is copied to the connection's query buffer.
 
 use std::sync::atomic::Ordering;
 
@@ -102,8 +103,8 @@ impl Worker {
         connection.query = query;
     }
 
-    /// Stops receiving for a connection whose requests wait for their turn, and receives again when few are left. One that waits
-    /// for anything else keeps receiving, so that its end is noticed.
+    /// Stops receiving for a connection whose requests wait for their turn, and receives again when few are
+    /// left. One that waits for anything else keeps receiving, so that its end is noticed.
     fn throttle(&mut self, connection: &mut Connection) {
         let many = connection.is_ready && connection.query_bytes() > THROTTLE_BYTES;
         if many && !connection.is_throttled {
@@ -256,7 +257,8 @@ impl Worker {
         reply.len() >= SLICE_OUTPUT_BYTES || self.shared.clock.elapsed_ns(slice_began, self.mark) >= SLICE_NS
     }
 
-    /// Runs a batch, or as much of it as a slice has room and time for; false when the connection waits or closes before its end.
+    /// Runs a batch, or as much of it as a slice has room and time for; false when the connection waits or
+    /// closes before its end.
     fn run_batch(
         &mut self,
         connection: &mut Connection,

@@ -1,4 +1,5 @@
-//! One I/O thread's state: its connections, its view of the keys, its buffers. `dispatch` runs requests on it.
+//! One I/O thread's state: its connections, its view of the keys, its buffers. `dispatch` runs requests on
+//! it.
 //!
 //! A worker touches its backend only between polls; during one it is the backend's sink and notes what to do.
 
@@ -44,7 +45,8 @@ enum Action {
     Unlisten(u32),
 }
 
-/// Where a worker counts that is no I/O thread's: one that tells of the server, or loads a file. Nobody sums it up.
+/// Where a worker counts that is no I/O thread's: one that tells of the server, or loads a file. Nobody sums
+/// it up.
 #[cold]
 fn uncounted(shared: &Shared) -> &'static ThreadStats {
     Box::leak(Box::new(ThreadStats::new(shared.registry.entries().len())))
@@ -68,7 +70,8 @@ pub struct Worker {
     pub now_ms: i64,
     /// A raw reading of the clock: when the command that runs now began.
     pub mark: u64,
-    /// The wall clock, Unix milliseconds, and the raw reading at the same instant, as of this loop's first work.
+    /// The wall clock, Unix milliseconds, and the raw reading at the same instant, as of this loop's first
+    /// work.
     anchor: (i64, u64),
     /// When this turn of the loop began: a raw reading, once it did something.
     turn_began: Option<u64>,
@@ -110,7 +113,8 @@ pub struct Worker {
     pub(crate) has_mail: bool,
     /// The tracking client whose request runs; 0 if none does.
     pub(crate) origin: u64,
-    /// Changed keys that are told of at the end of the loop, each with `origin` as it was, or 0 if it was not always the same.
+    /// Changed keys that are told of at the end of the loop, each with `origin` as it was, or 0 if it was not
+    /// always the same.
     pub(crate) broadcasts: BTreeMap<Vec<u8>, u64>,
     /// What was published now waits in a mailbox that has too much.
     pub(crate) is_flooding: bool,
@@ -254,7 +258,8 @@ impl Worker {
             self.refresh_time();
             self.turn_began.get_or_insert(self.mark);
             self.keys.effects.recording = self.shared.engine.journal.is_on();
-            // What arrives after a CONFIG SET was answered, on whichever thread, runs under the new configuration.
+            // What arrives after a CONFIG SET was answered, on whichever thread, runs under the new
+            // configuration.
             self.follow_config();
         }
     }
@@ -289,8 +294,8 @@ impl Worker {
         result
     }
 
-    /// As [`Worker::alone`] for a client's request. If the server has ended while this thread waited, it is not run, and the client not answered: what ran now would be
-    /// missing from the file that was saved last.
+    /// As [`Worker::alone`] for a client's request. If the server has ended while this thread waited, it is
+    /// not run, and the client not answered: what ran now would be missing from the file that was saved last.
     pub(crate) fn alone_for(
         &mut self,
         connection: &mut Connection,

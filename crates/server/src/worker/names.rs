@@ -1,4 +1,5 @@
-//! The commands that this thread was asked for lately, by their names as they were written: most clients write a few, always alike.
+//! The commands that this thread was asked for lately, by their names as they were written: most clients
+//! write a few, always alike.
 
 use martlet_protocol::request::{Args, Span};
 
@@ -41,7 +42,8 @@ impl Written {
 pub(super) struct Names([(Written, Option<&'static Entry>); PLACES]);
 
 impl Names {
-    /// As [`Registry::resolve`] of the arguments that `spans` mark in `input`; always to be called with the same registry.
+    /// As [`Registry::resolve`] of the arguments that `spans` mark in `input`; always to be called with the
+    /// same registry.
     #[inline(always)]
     pub(super) fn resolve(
         &mut self,

@@ -20,8 +20,9 @@ pub(super) struct Held {
 impl Worker {
     /// Has output wait for the disk that has to, and puts back connections of which some need not any more.
     ///
-    /// All output waits for all that was recorded before it left, whoever wrote it: what a client reads is not lost either. While the disk
-    /// refuses, only what acknowledges a client's own writes waits: everybody else is served, and told of it.
+    /// All output waits for all that was recorded before it left, whoever wrote it: what a client reads is
+    /// not lost either. While the disk refuses, only what acknowledges a client's own writes waits: everybody
+    /// else is served, and told of it.
     #[cold]
     fn wait_for_disk(&mut self) {
         let journal = &self.shared.engine.journal;
@@ -93,8 +94,8 @@ impl Worker {
         self.config.current().client_output_buffer_limits[output_class(connection)].hard_bytes as usize
     }
 
-    /// Ends a connection whose unread replies exceed `client-output-buffer-limit`, or what one may have before it has
-    /// authenticated.
+    /// Ends a connection whose unread replies exceed `client-output-buffer-limit`, or what one may have
+    /// before it has authenticated.
     #[inline]
     pub(crate) fn check_output_limit(&mut self, connection: &mut Connection) {
         let bytes = connection.output_bytes() as u64;
@@ -141,7 +142,8 @@ impl Worker {
     }
 }
 
-/// Most bytes of replies that may wait for who has not authenticated: in Redis, too, a reply buffer (16 KB) and 1,024 bytes.
+/// Most bytes of replies that may wait for who has not authenticated: in Redis, too, a reply buffer (16 KB)
+/// and 1,024 bytes.
 const UNAUTHENTICATED_MAX_BYTES: u64 = 17 << 10;
 
 /// The class of `client-output-buffer-limit` that a connection is in.

@@ -21,7 +21,8 @@ pub struct Counted {
 }
 
 impl Counter {
-    /// Reads on; the caller keeps the bytes that were not consumed and passes them again with more behind them.
+    /// Reads on; the caller keeps the bytes that were not consumed and passes them again with more behind
+    /// them.
     pub fn read(&mut self, bytes: &[u8]) -> Counted {
         let mut counted = Counted::default();
         loop {

@@ -1,7 +1,7 @@
 //! The raw-wire suite: plain text files of requests and expected replies that run against any server.
 //!
-//! A file is one command family; a case in it begins with `== name` and runs on an empty server, over connections
-//! of its own. Statements, one a line (`N` is a connection, 1 when absent):
+//! A file is one command family; a case in it begins with `== name` and runs on an empty server, over
+//! connections of its own. Statements, one a line (`N` is a connection, 1 when absent):
 //!
 //! ```text
 //! # comment
@@ -23,8 +23,8 @@
 //! blocked COUNT                    wait until that many clients are blocked
 //! ```
 //!
-//! A case that reads the reply `<int>=id` may send `${id}` later. At the end of a case no connection may hold a reply
-//! that the case did not expect.
+//! A case that reads the reply `<int>=id` may send `${id}` later. At the end of a case no connection may hold
+//! a reply that the case did not expect.
 
 mod case;
 mod pattern;

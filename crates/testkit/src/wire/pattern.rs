@@ -1,5 +1,5 @@
-//! What a reply must be. One pattern serves both protocols: it is written as RESP3 says it, and under RESP2 it stands for
-//! what RESP2 makes of it (a map is a flat array, a double is a string, a boolean an integer).
+//! What a reply must be. One pattern serves both protocols: it is written as RESP3 says it, and under RESP2
+//! it stands for what RESP2 makes of it (a map is a flat array, a double is a string, a boolean an integer).
 //!
 //! ```text
 //! +OK                simple string, to the end of the line at top level      +/O*/      by glob
@@ -95,7 +95,8 @@ impl Text {
 }
 
 impl Pattern {
-    /// Whether `reply` is what this pattern says under `protocol`; names bound on the way are added to `bindings`.
+    /// Whether `reply` is what this pattern says under `protocol`; names bound on the way are added to
+    /// `bindings`.
     pub fn matches(&self, reply: &Reply, protocol: Protocol, bindings: &mut Bindings) -> bool {
         let resp2 = protocol == Protocol::Resp2;
         match (self, reply) {

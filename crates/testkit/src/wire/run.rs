@@ -207,7 +207,8 @@ struct Session {
 }
 
 impl Session {
-    /// Waits until the server has noticed the end of all connections, so that the next case finds none of them; the expectations met.
+    /// Waits until the server has noticed the end of all connections, so that the next case finds none of
+    /// them; the expectations met.
     fn end(self) -> usize {
         let connections = self.connections.into_values().map(|connection| connection.client);
         for mut client in connections.chain([self.control]) {
@@ -380,7 +381,8 @@ impl Session {
         }
     }
 
-    /// RESET is answered whatever state a connection is in; a reply before its own is one that nobody expected.
+    /// RESET is answered whatever state a connection is in; a reply before its own is one that nobody
+    /// expected.
     fn nothing_left(&mut self, case: &Case) -> Result<(), Stop> {
         for (number, connection) in &mut self.connections {
             if connection.opaque || case.unanswered {

@@ -101,7 +101,8 @@ pub fn escape(bytes: &[u8]) -> String {
     out
 }
 
-/// Whether `text` matches `glob`, in which `*` is any run of bytes, `?` any byte and `\` takes the next literally.
+/// Whether `text` matches `glob`, in which `*` is any run of bytes, `?` any byte and `\` takes the next
+/// literally.
 pub fn glob_matches(glob: &[u8], text: &[u8]) -> bool {
     match (glob.split_first(), text.split_first()) {
         (None, None) => true,

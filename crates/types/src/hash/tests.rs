@@ -1,4 +1,5 @@
-//! The hash against a sorted map with expiry times, its encoding against Redis' rules, clones that must not change.
+//! The hash against a sorted map with expiry times, its encoding against Redis' rules, clones that must not
+//! change.
 
 use super::*;
 use proptest::prelude::*;

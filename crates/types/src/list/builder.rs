@@ -1,5 +1,5 @@
-//! A list as it is built from its head to its tail: the elements are gathered until they fill a chunk, which is then made in one piece and as
-//! large as they need.
+//! A list as it is built from its head to its tail: the elements are gathered until they fill a chunk, which
+//! is then made in one piece and as large as they need.
 
 use super::chunk::{CHUNK_MAX_LEN, Chunk, LARGE_BYTES, PAGE_MAX_BYTES, SLOT_BYTES};
 use super::chunked::Chunked;
@@ -68,8 +68,8 @@ impl ListBuilder {
         copy::extend(&mut self.gathered.bytes, code.body);
     }
 
-    /// Adds a text of up to 63 bytes that spells no integer, behind the others: the first `size` bytes of `packed`, which are as they lie both
-    /// here and in a listpack.
+    /// Adds a text of up to 63 bytes that spells no integer, behind the others: the first `size` bytes of
+    /// `packed`, which are as they lie both here and in a listpack.
     #[inline(always)]
     pub fn push_packed_text(&mut self, packed: &[u8], size: usize) {
         debug_assert!(Encoded::new(decode_at(packed, 0).0).is_at(&packed[..size]));

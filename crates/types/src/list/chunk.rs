@@ -1,18 +1,20 @@
 //! `Chunk`: up to a few kilobytes of neighbouring list elements in one reference-counted block.
 //!
-//! A slotted page. Offsets of the elements stand at the page's start in list order, two bytes each; the elements
-//! themselves (in the format of [`crate::packed`]) fill the page from its end downwards, in any order:
+//! A slotted page. Offsets of the elements stand at the page's start in list order, two bytes each; the
+//! elements themselves (in the format of [`crate::packed`]) fill the page from its end downwards, in any
+//! order:
 //!
 //! ```text
 //! | count, data_start, live, listpack_bytes | slot 0 | slot 1 | … | free | element | element | … |
 //! ```
 //!
-//! So the element at an index is found through one slot; an insertion moves slots only, never elements; a removal
-//! leaves a hole that is reclaimed when the page is repacked. An element above [`LARGE_BYTES`] has a page of its own
-//! that is nothing but its bytes.
+//! So the element at an index is found through one slot; an insertion moves slots only, never elements; a
+//! removal leaves a hole that is reclaimed when the page is repacked. An element above [`LARGE_BYTES`] has a
+//! page of its own that is nothing but its bytes.
 //!
-//! What always holds: slots 0 to `count` are below `data_start`, each is the offset of a well-formed element at or
-//! above it, and `live` is the sum of their sizes. A page shared with a snapshot is copied before it is changed.
+//! What always holds: slots 0 to `count` are below `data_start`, each is the offset of a well-formed element
+//! at or above it, and `live` is the sum of their sizes. A page shared with a snapshot is copied before it is
+//! changed.
 
 use super::builder::Gathered;
 use crate::element::Element;

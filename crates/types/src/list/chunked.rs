@@ -1,11 +1,11 @@
 //! `Chunked`: a list too long for one packed block, as chunks.
 //!
-//! The chunks at the two ends are held directly, so pushes and pops touch one page and nothing else; those between
-//! are in a [`Tree`]. A chunk that is full when its end grows moves into the tree, and one is taken out of it when
-//! an end has none left to pop from.
+//! The chunks at the two ends are held directly, so pushes and pops touch one page and nothing else; those
+//! between are in a [`Tree`]. A chunk that is full when its end grows moves into the tree, and one is taken
+//! out of it when an end has none left to pop from.
 //!
-//! What always holds: no chunk is empty, `len` is the sum of all chunks' elements, `end_lens` those of the chunks
-//! at the ends. Where there is one chunk only, it may be at either end.
+//! What always holds: no chunk is empty, `len` is the sum of all chunks' elements, `end_lens` those of the
+//! chunks at the ends. Where there is one chunk only, it may be at either end.
 
 use super::chunk::Chunk;
 use super::tree::{End, Part, Tree};
@@ -140,8 +140,8 @@ impl Chunked {
         }
     }
 
-    /// Which end's chunk has the list's first (or last) element; takes one out of the tree if need be. The list is
-    /// not empty.
+    /// Which end's chunk has the list's first (or last) element; takes one out of the tree if need be. The
+    /// list is not empty.
     #[inline]
     fn settle_end(&mut self, end: End) -> usize {
         let which = end as usize;
@@ -174,8 +174,8 @@ impl Chunked {
         result
     }
 
-    /// Runs `change` on the chunk of the element at `index`, given the element's index in it. Chunks that it returns
-    /// follow the changed one, which is not empty then.
+    /// Runs `change` on the chunk of the element at `index`, given the element's index in it. Chunks that it
+    /// returns follow the changed one, which is not empty then.
     fn edit(&mut self, index: u64, mut change: impl FnMut(&mut Chunk, usize) -> Vec<Chunk>) {
         let (place, within) = self.place(index);
         let Place::End(end) = place else {
@@ -340,7 +340,8 @@ impl Chunked {
         self.ends[1].as_ref().map_or(ControlFlow::Continue(()), visitor)
     }
 
-    /// Whether the elements would take more than `bytes` in a listpack, its header apart. Stops once it knows.
+    /// Whether the elements would take more than `bytes` in a listpack, its header apart. Stops once it
+    /// knows.
     pub fn listpack_bytes_exceed(&self, bytes: usize) -> bool {
         let mut sum = 0;
         self.visit(&mut |chunk| {
@@ -393,8 +394,8 @@ impl Chunked {
     }
 }
 
-/// Inserts an element into a chunk, which is split if it has no room: the chunk keeps the left part, and one or two
-/// that follow it are returned.
+/// Inserts an element into a chunk, which is split if it has no room: the chunk keeps the left part, and one
+/// or two that follow it are returned.
 fn insert_splitting(chunk: &mut Chunk, within: usize, code: &Encoded<'_>) -> Vec<Chunk> {
     if chunk.insert(within, code) {
         return Vec::new();

@@ -28,8 +28,8 @@ impl Debris {
         }
     }
 
-    /// Frees about `chunks` chunks of at most some kilobytes each (a large element alone may be more); whether
-    /// nothing is left.
+    /// Frees about `chunks` chunks of at most some kilobytes each (a large element alone may be more);
+    /// whether nothing is left.
     pub fn free_slice(&mut self, chunks: usize) -> bool {
         for _ in 0..chunks {
             let Some(part) = self.parts.pop() else { break };

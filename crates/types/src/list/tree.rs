@@ -1,11 +1,12 @@
 //! `Tree`: the chunks of a long list, in a counted B+-tree of reference-counted nodes.
 //!
-//! A node has up to [`FANOUT`] children, and beside each the number of elements up to its end, so the chunk of an
-//! index is found by one binary search a level. Nodes and chunks are shared with clones; a change copies the nodes
-//! on the path to the chunk that it touches, where they are shared, and nothing else.
+//! A node has up to [`FANOUT`] children, and beside each the number of elements up to its end, so the chunk
+//! of an index is found by one binary search a level. Nodes and chunks are shared with clones; a change
+//! copies the nodes on the path to the chunk that it touches, where they are shared, and nothing else.
 //!
-//! What always holds: all chunks are at the same depth, none is empty, no node is empty, and each node's counts are
-//! the running sums of its children's elements. Nodes may be sparse: neighbours are merged when both are small.
+//! What always holds: all chunks are at the same depth, none is empty, no node is empty, and each node's
+//! counts are the running sums of its children's elements. Nodes may be sparse: neighbours are merged when
+//! both are small.
 
 use super::chunk::Chunk;
 use std::ops::ControlFlow;
@@ -150,7 +151,8 @@ impl<C: Child> Branch<C> {
         self.ends[at + 1..self.len].iter_mut().for_each(|end| *end += elements);
     }
 
-    /// Inserts one or two children; where there is no room, a right part becomes another branch, which is returned.
+    /// Inserts one or two children; where there is no room, a right part becomes another branch, which is
+    /// returned.
     fn insert_or_split(
         &mut self,
         at: usize,
@@ -298,8 +300,8 @@ impl Node {
         }
     }
 
-    /// Runs `change` on the chunk of the element at `index`, given the element's index in it. Chunks that it returns
-    /// follow the changed one. A node that did not fit beside the others here.
+    /// Runs `change` on the chunk of the element at `index`, given the element's index in it. Chunks that it
+    /// returns follow the changed one. A node that did not fit beside the others here.
     fn edit(&mut self, index: u64, change: &mut dyn FnMut(&mut Chunk, usize) -> Vec<Chunk>) -> Option<Node> {
         match self {
             Node::Leaf(branch) => {
@@ -416,8 +418,8 @@ impl Tree {
         (chunk, self.shrink())
     }
 
-    /// Runs `change` on the chunk of the element at `index`, given the element's index in it. Up to two chunks that
-    /// it returns follow the changed one, which may be empty then only if it returns none.
+    /// Runs `change` on the chunk of the element at `index`, given the element's index in it. Up to two
+    /// chunks that it returns follow the changed one, which may be empty then only if it returns none.
     pub fn edit(
         mut self,
         index: u64,
@@ -473,7 +475,8 @@ impl Tree {
 }
 
 impl Part {
-    /// Frees this part or, where it is a node that nothing else refers to, pushes its children to `out` instead.
+    /// Frees this part or, where it is a node that nothing else refers to, pushes its children to `out`
+    /// instead.
     pub fn dismantle(self, out: &mut Vec<Part>) {
         let node = match self {
             Part::Chunk(chunk) => return drop(chunk),

@@ -9,8 +9,8 @@
 //! | `0xF0` | 4 bytes, bytes | longer string, length little-endian |
 //! | `0xF1` to `0xF7` | 2 to 8 bytes | integer, two's complement, little-endian |
 //!
-//! The shortest form is the only one, so equal elements have equal bytes. No element carries its length at its end:
-//! a walk goes forwards only.
+//! The shortest form is the only one, so equal elements have equal bytes. No element carries its length at
+//! its end: a walk goes forwards only.
 
 use crate::element::Element;
 use martlet_base::number::parse_i64;
@@ -24,7 +24,8 @@ const INT_16: u8 = 0xF1;
 const SHORT_STRING_MAX: usize = 63;
 const MEDIUM_STRING_MAX: usize = 4095;
 
-/// An element's encoding: the head (all of an integer, or a string's tag and length) and the string's own bytes.
+/// An element's encoding: the head (all of an integer, or a string's tag and length) and the string's own
+/// bytes.
 #[derive(Clone, Copy)]
 pub(crate) struct Encoded<'a> {
     head: [u8; 9],

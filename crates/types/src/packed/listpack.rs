@@ -1,5 +1,6 @@
-//! Elements as entries of Redis' listpack, which are those of [`super::encoding`] but for two things: integers of five to
-//! seven bytes take eight, and the entry's size stands behind it, seven bits a byte, to be read from its end.
+//! Elements as entries of Redis' listpack, which are those of [`super::encoding`] but for two things:
+//! integers of five to seven bytes take eight, and the entry's size stands behind it, seven bits a byte, to
+//! be read from its end.
 
 use super::encoding::{Encoded, decode_at, size_at};
 use crate::element::Element;
@@ -12,7 +13,8 @@ const INT_64: u8 = 0xF4;
 /// The largest size of an entry that is told in one byte behind it.
 pub const BACK_LENGTH_BYTE_MAX: usize = 127;
 
-/// Bytes that an element takes, given its size and first byte here. What OBJECT ENCODING answers for a list depends on them.
+/// Bytes that an element takes, given its size and first byte here. What OBJECT ENCODING answers for a list
+/// depends on them.
 #[inline]
 pub(crate) fn entry_bytes(size: usize, tag: u8) -> usize {
     let size = if tag > SAME_TAG_MAX { 9 } else { size };
@@ -31,7 +33,8 @@ fn back_length_bytes(size: usize) -> usize {
     }
 }
 
-/// Appends an entry's size. All bytes but the first have the high bit: it says, to who comes from the end, that there are more.
+/// Appends an entry's size. All bytes but the first have the high bit: it says, to who comes from the end,
+/// that there are more.
 pub fn put_back_length(out: &mut Vec<u8>, size: usize) {
     for place in (0..back_length_bytes(size)).rev() {
         let more = if place == back_length_bytes(size) - 1 { 0 } else { 0x80 };

@@ -1,4 +1,5 @@
-//! The set against a sorted set of byte strings, its encoding against Redis' rules, clones that must not change.
+//! The set against a sorted set of byte strings, its encoding against Redis' rules, clones that must not
+//! change.
 
 use super::*;
 use proptest::prelude::*;

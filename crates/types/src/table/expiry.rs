@@ -1,7 +1,7 @@
 //! Expiry of fields: the earliest time at or below each slot, and collection of what is due.
 //!
-//! Recorded times are lower bounds: removing or prolonging an entry leaves them as they are, and the next collection
-//! that comes by puts them right.
+//! Recorded times are lower bounds: removing or prolonging an entry leaves them as they are, and the next
+//! collection that comes by puts them right.
 
 use super::node::{Child, Node, Slot};
 use super::{Entry, Kind, NO_EXPIRY, Table};
@@ -40,7 +40,8 @@ impl<K: Kind> Table<K> {
         }
     }
 
-    /// Removes entries whose time is `now_ms` or earlier, at most `limit`, and hands each to `f` before. Returns how many.
+    /// Removes entries whose time is `now_ms` or earlier, at most `limit`, and hands each to `f` before.
+    /// Returns how many.
     pub fn collect_expired(&mut self, now_ms: i64, limit: usize, mut f: impl FnMut(Entry<'_>)) -> usize {
         let mut collected = 0;
         while collected < limit && self.next_expiry_ms() <= now_ms {
@@ -106,8 +107,8 @@ impl<K: Kind> Table<K> {
     }
 }
 
-/// A hash whose leaf may hold an entry that is due. Where a recorded time was too early, the way there is as good as
-/// any: the collection puts it right.
+/// A hash whose leaf may hold an entry that is due. Where a recorded time was too early, the way there is as
+/// good as any: the collection puts it right.
 fn first_due(root: Slot, now_ms: i64) -> u64 {
     let mut slot = root;
     let (mut hash, mut depth) = (0u64, 0);

@@ -4,14 +4,14 @@
 //! | group × 1, 2 or 4: 64 bytes each | header: 16 bytes | arena: entries, holes, room |
 //! ```
 //!
-//! A member's hash chooses a group, whose full neighbours follow it in a ring; see [`super::group`]. New entries go to
-//! the arena's end. What always holds: `count` slots are in use, each points to one whole entry, `dead` bytes of the
-//! arena before `used` belong to none, the block is of its size class, and slots and entries change only while the
-//! leaf has one reference.
+//! A member's hash chooses a group, whose full neighbours follow it in a ring; see [`super::group`]. New
+//! entries go to the arena's end. What always holds: `count` slots are in use, each points to one whole
+//! entry, `dead` bytes of the arena before `used` belong to none, the block is of its size class, and slots
+//! and entries change only while the leaf has one reference.
 //!
-//! [`Leaf`] is a bare handle that the tree's slots own; copying it copies no reference. The tree in this module's
-//! parent keeps the rule that makes the safe methods here safe: a handle is used only while its block is alive, and
-//! the methods that change a leaf only on a leaf of one reference ([`Leaf::is_unique`]).
+//! [`Leaf`] is a bare handle that the tree's slots own; copying it copies no reference. The tree in this
+//! module's parent keeps the rule that makes the safe methods here safe: a handle is used only while its
+//! block is alive, and the methods that change a leaf only on a leaf of one reference ([`Leaf::is_unique`]).
 
 use super::entry::{self, Entry, NewEntry, TIMED_BYTES};
 use super::group::{GROUP_BYTES, GROUP_SLOTS, Group, tag_of};
@@ -350,7 +350,8 @@ impl Leaf {
         None
     }
 
-    /// The first place in use at or after the slot numbered `from` (group × 32 + slot), and the number after it.
+    /// The first place in use at or after the slot numbered `from` (group × 32 + slot), and the number after
+    /// it.
     #[inline]
     pub fn next_place(self, from: usize) -> Option<(Place, usize)> {
         let mut group = from / 32;
@@ -488,8 +489,8 @@ impl Leaf {
         if self.lack(false, size) != Lack::Nothing {
             return false;
         }
-        // The old entry goes first: if it is the last, its room is used again. The new texts are not borrowed from it,
-        // since the caller borrows the table mutably.
+        // The old entry goes first: if it is the last, its room is used again. The new texts are not borrowed
+        // from it, since the caller borrows the table mutably.
         self.erase_bytes::<K>(place);
         let offset = self.used();
         // SAFETY: `size` bytes from `used` are free.
@@ -504,11 +505,13 @@ impl Leaf {
         true
     }
 
-    /// Changes the expiry time of the entry at a place, without touching its texts. Returns whether there was room.
+    /// Changes the expiry time of the entry at a place, without touching its texts. Returns whether there was
+    /// room.
     pub fn set_expiry<K: Kind>(&mut self, place: Place, expire_at_ms: i64) -> bool {
         let at = self.address_of(place);
         let offset = self.group(place.group).offset(place.slot);
-        // SAFETY: a slot in use points to an entry; what is written lies inside it, or in free bytes at the end.
+        // SAFETY: a slot in use points to an entry; what is written lies inside it, or in free bytes at the
+        // end.
         unsafe {
             let header = self.header();
             match (entry::is_timed::<K>(at), expire_at_ms != NO_EXPIRY) {
@@ -537,7 +540,8 @@ impl Leaf {
         true
     }
 
-    /// A leaf of one reference with the same entries and room for `room` bytes more; gives up the reference to `self`.
+    /// A leaf of one reference with the same entries and room for `room` bytes more; gives up the reference
+    /// to `self`.
     pub fn resized<K: Kind>(self, room: usize) -> Leaf {
         let mut copy = Leaf::allocate(self.log_groups, self.live_bytes() + room);
         // SAFETY: groups of equally many, in distinct blocks; each live entry's bytes fit the copy's arena.
@@ -578,8 +582,8 @@ impl Leaf {
         unsafe { (*self.header()).used = end as u16 }
     }
 
-    /// Gives up the reference to a leaf whose entries have been copied byte by byte to another: the blobs' references
-    /// go with them, or are doubled where others still hold the leaf.
+    /// Gives up the reference to a leaf whose entries have been copied byte by byte to another: the blobs'
+    /// references go with them, or are doubled where others still hold the leaf.
     fn moved<K: Kind>(self) {
         if self.is_unique() {
             return self.deallocate();

@@ -1,16 +1,18 @@
 //! Inner nodes and the tagged pointers that join the tree.
 //!
-//! A node covers the hashes of one prefix and looks at the next `bits` (1 to 8) of them: `1 << bits` slots. A leaf whose
-//! prefix is shorter fills a run of slots, aligned to its length, which together hold one reference. Nodes grow by
-//! doubling up to 256 slots, then a slot's leaf gives way to a node one level down; such a child fills one slot.
+//! A node covers the hashes of one prefix and looks at the next `bits` (1 to 8) of them: `1 << bits` slots. A
+//! leaf whose prefix is shorter fills a run of slots, aligned to its length, which together hold one
+//! reference. Nodes grow by doubling up to 256 slots, then a slot's leaf gives way to a node one level down;
+//! such a child fills one slot.
 //!
 //! ```text
 //! | header: 16 bytes | slots: 8 bytes each | earliest expiry at or below each slot: 8 bytes each, if any has one |
 //! ```
 //!
-//! The expiry times are lower bounds; a run's is at its first slot, the others hold [`NO_EXPIRY`]. What always holds: a
-//! node without them has no timed entry below it; slots change only while the node has one reference. As in
-//! [`super::leaf`], handles are bare and the tree keeps the rules that make the safe methods safe.
+//! The expiry times are lower bounds; a run's is at its first slot, the others hold [`NO_EXPIRY`]. What
+//! always holds: a node without them has no timed entry below it; slots change only while the node has one
+//! reference. As in [`super::leaf`], handles are bare and the tree keeps the rules that make the safe methods
+//! safe.
 
 use super::leaf::{BLOCK_ALIGN, Leaf};
 use super::{Kind, NO_EXPIRY};
@@ -245,7 +247,8 @@ impl Node {
         (0..self.len()).map(|index| self.expiry(index)).min().unwrap_or(NO_EXPIRY)
     }
 
-    /// Bits of the node that the child at `index` tells apart: 0 if it fills the node, `bits` if it has one slot.
+    /// Bits of the node that the child at `index` tells apart: 0 if it fills the node, `bits` if it has one
+    /// slot.
     #[inline]
     pub fn local_bits(self, index: usize) -> u32 {
         let child = self.slot(index);
@@ -306,7 +309,8 @@ impl Node {
         self.rebuilt(self.has_expiries())
     }
 
-    /// A node of one reference with the same children, whose references move to it, with or without expiry times.
+    /// A node of one reference with the same children, whose references move to it, with or without expiry
+    /// times.
     pub fn rebuilt(self, has_expiries: bool) -> Node {
         Node::build(self.bits, has_expiries, |index| (self.slot(index), self.expiry(index)))
     }

@@ -30,10 +30,11 @@ impl<K: Kind> Table<K> {
         Some((spot.leaf, spot.depth + local))
     }
 
-    /// Hands at least `count` entries to `f` if there are as many from the cursor on, whole leaves at a time, and
-    /// returns the cursor to go on from; 0 at the end, as at the start. Cursors are below 2^48.
+    /// Hands at least `count` entries to `f` if there are as many from the cursor on, whole leaves at a time,
+    /// and returns the cursor to go on from; 0 at the end, as at the start. Cursors are below 2^48.
     ///
-    /// An entry that is in the table from the first to the last call of a full walk is handed out at least once.
+    /// An entry that is in the table from the first to the last call of a full walk is handed out at least
+    /// once.
     pub fn scan(&self, cursor: u64, count: usize, mut f: impl FnMut(Entry<'_>)) -> u64 {
         let mut position = cursor << CURSOR_SHIFT;
         let mut seen = 0;
@@ -54,8 +55,9 @@ impl<K: Kind> Table<K> {
 
     /// An entry chosen uniformly; none if the table is empty.
     ///
-    /// A random hash chooses a leaf as often as hashes fall there; accepting it with a probability in proportion to
-    /// its count over that share makes up for leaves of many or few. Two tries are expected whatever the tree's shape.
+    /// A random hash chooses a leaf as often as hashes fall there; accepting it with a probability in
+    /// proportion to its count over that share makes up for leaves of many or few. Two tries are expected
+    /// whatever the tree's shape.
     pub fn random(&self, random: &mut Random) -> Option<Entry<'_>> {
         if self.is_empty() {
             return None;
@@ -85,8 +87,8 @@ impl<K: Kind> Table<K> {
     }
 }
 
-/// The share of all hashes that agree with this one in the first `depth` bits: the inverse of [`spread`], which is
-/// 2 - sqrt(4 - 3 x), at both ends.
+/// The share of all hashes that agree with this one in the first `depth` bits: the inverse of [`spread`],
+/// which is 2 - sqrt(4 - 3 x), at both ends.
 fn share(hash: u64, depth: u32) -> f64 {
     let mask = u64::MAX >> depth;
     let root = |x: u64| (4.0 - 3.0 * (x as f64 / 2f64.powi(64))).sqrt();

@@ -1,7 +1,7 @@
 //! Insertion and removal: descent, copying of shared blocks, splits and merges.
 //!
-//! Each operation first descends read-only and notes whether a block on the way is shared. Only when there is something
-//! to change are shared blocks copied, so a write that changes nothing copies nothing.
+//! Each operation first descends read-only and notes whether a block on the way is shared. Only when there is
+//! something to change are shared blocks copied, so a write that changes nothing copies nothing.
 
 use super::entry::NewEntry;
 use super::leaf::{LEAF_MAX_BYTES, Lack, Leaf};
@@ -54,8 +54,8 @@ impl<K: Kind> Table<K> {
         }
     }
 
-    /// Adds an entry. In a hash, an entry of the same field is overwritten; in a set, value and time are left out.
-    /// Returns whether the field is new.
+    /// Adds an entry. In a hash, an entry of the same field is overwritten; in a set, value and time are left
+    /// out. Returns whether the field is new.
     pub fn insert(&mut self, hash: u64, field: &[u8], value: &[u8], expire_at_ms: i64) -> bool {
         let new = match K::HAS_VALUES {
             true => NewEntry { field, value, expire_at_ms },
@@ -128,7 +128,8 @@ impl<K: Kind> Table<K> {
         }
     }
 
-    /// Makes progress towards a leaf with room for an entry of `size`: one step, after which the caller looks again.
+    /// Makes progress towards a leaf with room for an entry of `size`: one step, after which the caller looks
+    /// again.
     fn make_room(&mut self, spot: Spot, hash: u64, new_slot: bool, size: usize) {
         if spot.shared {
             return self.copy_shared_nodes(hash);
@@ -277,7 +278,8 @@ impl<K: Kind> Table<K> {
         true
     }
 
-    /// Changes the expiry time of `field`'s entry ([`NO_EXPIRY`] for none); returns whether there is such an entry.
+    /// Changes the expiry time of `field`'s entry ([`NO_EXPIRY`] for none); returns whether there is such an
+    /// entry.
     pub fn set_expiry(&mut self, hash: u64, field: &[u8], expire_at_ms: i64) -> bool {
         loop {
             let Some(mut spot) = self.spot(hash) else { return false };

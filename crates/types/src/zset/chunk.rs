@@ -92,7 +92,8 @@ impl Chunk {
 
     /// The words from a key's home on.
     ///
-    /// How many there are lies in another line than the home: it is read after the last word that the tag promises.
+    /// How many there are lies in another line than the home: it is read after the last word that the tag
+    /// promises.
     #[inline]
     pub fn words_from_home(&self, key: u64) -> impl Iterator<Item = u64> + '_ {
         let promised = WORDS[self.0.tag()];

@@ -1,7 +1,9 @@
-//! The encoding of large sorted sets: a B+-tree of leaves ordered by score and member, and an index by member.
+//! The encoding of large sorted sets: a B+-tree of leaves ordered by score and member, and an index by
+//! member.
 //!
-//! Everything is reached through reference-counted nodes, so a clone costs three small nodes whatever the size, and a
-//! write after it copies the touched path. What always holds: each entry is in exactly one leaf, and the index names its place.
+//! Everything is reached through reference-counted nodes, so a clone costs three small nodes whatever the
+//! size, and a write after it copies the touched path. What always holds: each entry is in exactly one leaf,
+//! and the index names its place.
 
 use super::index::{Index, Place};
 use super::leaf::Leaf;
@@ -65,7 +67,8 @@ impl Full {
         }
     }
 
-    /// As [`Full::find`], where an addition at `score` may follow: what it needs of memory is fetched meanwhile.
+    /// As [`Full::find`], where an addition at `score` may follow: what it needs of memory is fetched
+    /// meanwhile.
     #[inline]
     pub fn find_to_add(&self, member: &[u8], score: f64) -> Result<Found, u64> {
         let hash = hash_bytes(member);
@@ -170,7 +173,8 @@ impl Full {
         })
     }
 
-    /// Drops up to about `budget` allocations; whether all but this one are gone. Nothing else may be asked afterwards.
+    /// Drops up to about `budget` allocations; whether all but this one are gone. Nothing else may be asked
+    /// afterwards.
     pub fn free_some(&mut self, mut budget: usize) -> bool {
         self.store.leaves.free_some(&mut budget)
             && self.store.index.free_some(&mut budget)

@@ -1,10 +1,10 @@
 //! `Index`: from a member's hash to the place of its entry, copied on write, chunk by chunk.
 //!
 //! An entry is one word: 30 bits of hash, the leaf's id (28 bits) and the slot in it (6 bits). The member
-//! itself is not here: whoever looks one up compares it in the leaf. Of the hash, 21 bits lead through a trie of 64
-//! slots a node to a chunk of up to some 200 entries, and the other 9 to the entry's home in it. A chunk that is
-//! full splits in two by its next bit, so no insertion ever moves more than one chunk. In a node, a chunk lies at
-//! the first slot of those that it serves, and the others are empty.
+//! itself is not here: whoever looks one up compares it in the leaf. Of the hash, 21 bits lead through a trie
+//! of 64 slots a node to a chunk of up to some 200 entries, and the other 9 to the entry's home in it. A
+//! chunk that is full splits in two by its next bit, so no insertion ever moves more than one chunk. In a
+//! node, a chunk lies at the first slot of those that it serves, and the others are empty.
 //!
 //! In a chunk, entries ascend: each is at its home or as little behind as that allows. The number of homes
 //! follows from the tag of the pointer to the chunk, so finding an entry reads one line of it in most cases.
@@ -83,7 +83,8 @@ enum Node {
     Chunks([Option<Chunk>; FAN]),
 }
 
-/// The slot in a node at `level` for a path. At the last level three of the six bits are left, and zeros follow.
+/// The slot in a node at `level` for a path. At the last level three of the six bits are left, and zeros
+/// follow.
 #[inline]
 fn digit(path: u64, level: u32) -> usize {
     (path << 3 >> (PATH_BITS + 3 - LEVEL_BITS * (level + 1))) as usize % FAN
@@ -293,8 +294,8 @@ impl Node {
         self.insert(word, level, bytes);
     }
 
-    /// Puts a node of its own under each slot, when the first of its chunks serves one slot only and is full. The
-    /// others are about to be, since hashes are even, and are split until each serves one slot.
+    /// Puts a node of its own under each slot, when the first of its chunks serves one slot only and is full.
+    /// The others are about to be, since hashes are even, and are split until each serves one slot.
     fn deepen(&mut self, bytes: &mut usize) {
         let Node::Chunks(chunks) = self else { return };
         for at in 0..FAN {

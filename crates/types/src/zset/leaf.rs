@@ -4,12 +4,12 @@
 //! | counts | used: bit per slot | … | order: 64 slots by rank | scores: 64 × 8 bytes | cells |
 //! ```
 //!
-//! An entry keeps its slot for as long as the leaf is not rebuilt, so that the hash index can name it; the order
-//! of entries is a permutation of slots, and moving an entry in it moves one byte. A cell holds a member:
-//! its length in one byte and then its bytes, zeros to the cell's end. All cells of a leaf have the size
-//! that its longest member needs, which the pointer's tag tells; a member of more than [`INLINE_MAX`] bytes lies
-//! in an allocation of its own, and its cell holds its number. So, with a slot known, score and cell are too, and are
-//! fetched at once.
+//! An entry keeps its slot for as long as the leaf is not rebuilt, so that the hash index can name it; the
+//! order of entries is a permutation of slots, and moving an entry in it moves one byte. A cell holds a
+//! member: its length in one byte and then its bytes, zeros to the cell's end. All cells of a leaf have the
+//! size that its longest member needs, which the pointer's tag tells; a member of more than [`INLINE_MAX`]
+//! bytes lies in an allocation of its own, and its cell holds its number. So, with a slot known, score and
+//! cell are too, and are fetched at once.
 //!
 //! What always holds: `order[..len]` are exactly the slots whose bit is set in `used`, sorted by entry; the
 //! score of a free slot is NaN, so that comparisons over all slots never count it.

@@ -1,12 +1,13 @@
 //! The B+-tree of a sorted set: inner nodes over leaves, with the number of entries below each child.
 //!
 //! An inner node keeps for each child a separating score, not a separating member: an entry's score decides
-//! almost always, and where it equals the separator, the first entry of the child is looked up by the id of the child's first leaf.
+//! almost always, and where it equals the separator, the first entry of the child is looked up by the id of
+//! the child's first leaf.
 //!
 //! What always holds, for child `i` of a node: `counts[i]` is the number of entries below it and is not zero,
-//! `first_leaf[i]` its first leaf; `scores[i]` is no larger than the score of any entry below it, and no smaller than
-//! that of any entry before. Leaves keep their id for life, and of
-//! two that are joined the left one stays, so a first leaf never changes.
+//! `first_leaf[i]` its first leaf; `scores[i]` is no larger than the score of any entry below it, and no
+//! smaller than that of any entry before. Leaves keep their id for life, and of two that are joined the left
+//! one stays, so a first leaf never changes.
 
 use super::index::{ID_LIMIT, Index, Place};
 use super::leaf::{LEAF_MAX, Leaf};
@@ -46,7 +47,8 @@ pub(super) struct Inner {
     nodes: Option<Box<[Option<Arc<Inner>>; FAN]>>,
 }
 
-/// Bytes of a node below the root with its reference count, and of the pointers to its children, if they are nodes.
+/// Bytes of a node below the root with its reference count, and of the pointers to its children, if they are
+/// nodes.
 const NODE_BYTES: usize = size_of::<Inner>() + 8;
 const POINTERS_BYTES: usize = FAN * 8;
 
@@ -103,8 +105,8 @@ impl Store {
         }
     }
 
-    /// Tells the index that the entries of `parts`, each an old leaf and ranks in it, are now in slots 0, 1, 2… of the
-    /// leaf `id`.
+    /// Tells the index that the entries of `parts`, each an old leaf and ranks in it, are now in slots 0, 1,
+    /// 2… of the leaf `id`.
     fn reindex(&mut self, id: u32, parts: &[Part<'_>]) {
         let mut slot = 0;
         for (old_id, old, ranks) in parts {
@@ -123,7 +125,8 @@ impl Store {
         self.edit_leaf(id, |place| *place = leaf);
     }
 
-    /// Splits a full leaf in two halves and puts an entry into one. The place of the entry, and the right half.
+    /// Splits a full leaf in two halves and puts an entry into one. The place of the entry, and the right
+    /// half.
     fn split_leaf(&mut self, id: u32, rank: usize, score: f64, member: &[u8]) -> (Place, Child) {
         const HALF: usize = LEAF_MAX / 2;
         let old = self.leaf(id).clone();

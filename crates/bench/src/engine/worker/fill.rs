@@ -56,8 +56,8 @@ impl<M: Mux> Worker<'_, M> {
         }
     }
 
-    /// Takes up to `count` of the requests that the plan still asks for; 0 when all are taken. What the warm-up sends does
-    /// not count.
+    /// Takes up to `count` of the requests that the plan still asks for; 0 when all are taken. What the
+    /// warm-up sends does not count.
     pub(super) fn take_quota(&mut self, count: u64) -> u64 {
         let requests = self.core.plan.requests;
         if requests == 0 || !self.measuring {
@@ -108,8 +108,8 @@ impl<M: Mux> Worker<'_, M> {
         self.launched.push(slot);
     }
 
-    /// Appends the next request of a connection: its session's next step, or the first of a unit drawn by weight.
-    /// `due_ns` is when it was due; without, its latency begins when it is sent.
+    /// Appends the next request of a connection: its session's next step, or the first of a unit drawn by
+    /// weight. `due_ns` is when it was due; without, its latency begins when it is sent.
     fn append_unit(&mut self, slot: usize, due_ns: Option<u64>) {
         let plan = self.core.plan;
         let units = &plan.workload.units;
@@ -201,8 +201,8 @@ impl<M: Mux> Worker<'_, M> {
             return;
         }
         self.sent_bytes += buffer.len() as u64;
-        // Without a notice, a connection's buffer is free when all its replies are in. With TLS something else may have to be sent before:
-        // the end of the handshake, an answer to a change of keys.
+        // Without a notice, a connection's buffer is free when all its replies are in. With TLS something
+        // else may have to be sent before: the end of the handshake, an answer to a change of keys.
         let notify = self.notify || connection.phase != Phase::Ready || connection.tls.is_some();
         connection.sending = !self.mux.send(slot, notify);
     }
@@ -320,8 +320,9 @@ impl<M: Mux> Worker<'_, M> {
         }
     }
 
-    /// Replay: the capture's requests, each on the connection of the client that sent it. In open loop a client that waits for a
-    /// reply holds up nobody else; in closed loop the capture's order is kept over all clients.
+    /// Replay: the capture's requests, each on the connection of the client that sent it. In open loop a
+    /// client that waits for a reply holds up nobody else; in closed loop the capture's order is kept over
+    /// all clients.
     fn fill_replay(&mut self) -> Duration {
         let Some(mut cursor) = self.replay.take() else { return TICK };
         let open_loop = matches!(self.core.plan.pacing, Pacing::Open { .. });
@@ -385,14 +386,15 @@ impl<M: Mux> Worker<'_, M> {
     }
 }
 
-/// A tag of a slot that the node holds, in cluster mode. A batch has one: several keys of one request must be of one slot.
+/// A tag of a slot that the node holds, in cluster mode. A batch has one: several keys of one request must be
+/// of one slot.
 pub(super) fn draw_tag(plan: &Plan, node: usize, random: &mut Random) -> Option<[u8; 3]> {
     let tags = plan.target.nodes.get(node).map(|node| &node.tags).filter(|tags| !tags.is_empty())?;
     tags.get(random.below(tags.len() as u64) as usize).copied()
 }
 
-/// Where a connection's requests are appended: what TLS will encrypt, else what the multiplexer sends. The latter is begun anew
-/// unless it is to be kept.
+/// Where a connection's requests are appended: what TLS will encrypt, else what the multiplexer sends. The
+/// latter is begun anew unless it is to be kept.
 fn open_buffer<'b, M: Mux>(
     plain: Option<&'b mut Vec<u8>>,
     mux: &'b mut M,

@@ -1,6 +1,6 @@
-//! One thread of a run: its connections, its schedule and its figures.
-//! The clock is read twice per loop: when the thread wakes, for all replies that have arrived, and just before it
-//! hands its requests to the kernel. Per request it only patches, counts and records.
+//! One thread of a run: its connections, its schedule and its figures. The clock is read twice per loop: when
+//! the thread wakes, for all replies that have arrived, and just before it hands its requests to the kernel.
+//! Per request it only patches, counts and records.
 
 mod fill;
 mod replies;
@@ -22,11 +22,14 @@ use std::io;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// Connections that may be in the middle of connecting at once, over all threads: the listen backlog is bounded.
+/// Connections that may be in the middle of connecting at once, over all threads: the listen backlog is
+/// bounded.
 const OPENING_AT_ONCE: usize = 256;
-/// Connections that one loopback source address can have at most. Up to here there is only one: servers may refuse others.
+/// Connections that one loopback source address can have at most. Up to here there is only one: servers may
+/// refuse others.
 const MOST_PER_SOURCE: usize = 20_000;
-/// Connections of each address where there are several: the kernel searches long for a port once half of them are taken.
+/// Connections of each address where there are several: the kernel searches long for a port once half of them
+/// are taken.
 const CONNECTIONS_PER_SOURCE: usize = 10_000;
 /// How often a thread looks at the time of day and publishes its figures.
 const TICK: Duration = Duration::from_millis(100);
@@ -181,7 +184,8 @@ struct ThreadClock {
 impl ThreadClock {
     fn read() -> ThreadClock {
         let (user, system) = super::rusage(libc::RUSAGE_THREAD);
-        // Nanoseconds run, nanoseconds waited, times scheduled; kernels without these accounts have no such file.
+        // Nanoseconds run, nanoseconds waited, times scheduled; kernels without these accounts have no such
+        // file.
         let accounts = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
         let waited_ns = accounts.split_whitespace().nth(1).and_then(|n| n.parse().ok()).unwrap_or(0);
         ThreadClock { at: Instant::now(), cpu: user + system, waited: Duration::from_nanos(waited_ns) }
@@ -409,7 +413,8 @@ impl<'a, M: Mux> Worker<'a, M> {
         if (self.exhausted || drained) && idle {
             return true;
         }
-        // Requests that were due are sent and waited for, within reason, so that a stall at the end counts too.
+        // Requests that were due are sent and waited for, within reason, so that a stall at the end counts
+        // too.
         over && now >= self.end_ns.unwrap_or(0) + GRACE.as_nanos() as u64
     }
 

@@ -1,5 +1,6 @@
-//! Cluster mode: each request goes to a connection of the node that holds its key's slot, and follows the slots when these move.
-//! What is drawn for another node waits in that node's queue, so that every draw is sent exactly once, whoever drew it.
+//! Cluster mode: each request goes to a connection of the node that holds its key's slot, and follows the
+//! slots when these move. What is drawn for another node waits in that node's queue, so that every draw is
+//! sent exactly once, whoever drew it.
 
 use super::*;
 use martlet_client::slot::{SLOT_COUNT, slot_of};
@@ -78,8 +79,8 @@ impl Router {
         Some(request)
     }
 
-    /// Takes an error reply that points to another node: the request goes there. False if it does not, or nobody knows that
-    /// node.
+    /// Takes an error reply that points to another node: the request goes there. False if it does not, or
+    /// nobody knows that node.
     pub fn redirect(&mut self, plan: &Plan, text: &[u8], request: InFlight, bytes: Vec<u8>) -> bool {
         self.follow(plan, text, request, bytes).is_some()
     }
@@ -127,7 +128,8 @@ impl<'a> Iterator for Arguments<'a> {
 }
 
 impl<M: Mux> Worker<'_, M> {
-    /// Closed loop: fills every connection that is ready with requests of its node, drawing more as long as these lack.
+    /// Closed loop: fills every connection that is ready with requests of its node, drawing more as long as
+    /// these lack.
     pub(super) fn fill_routed(&mut self) {
         let plan = self.core.plan;
         let mut starved = VecDeque::new();

@@ -74,7 +74,8 @@ fn client_type(call: &Call<'_>, index: usize) -> Result<ClientType, Error> {
     }
 }
 
-/// The clients that CLIENT LIST is asked for: with ID those of the ids, in their order, and as often as each is named.
+/// The clients that CLIENT LIST is asked for: with ID those of the ids, in their order, and as often as each
+/// is named.
 pub(super) fn listed(call: &Call<'_>) -> Result<Vec<Arc<ClientInfo>>, Error> {
     let clients = &call.worker.shared.clients;
     let is_listed = |client: &Arc<ClientInfo>| !client.killed.load(Ordering::Acquire);

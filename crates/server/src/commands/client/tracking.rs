@@ -121,7 +121,8 @@ fn check_overlap(prefixes: &[Vec<u8>], existing: &[Vec<u8>]) -> Outcome {
 
 /// The first of `prefixes` that begins with another one, or with which another begins, and those after it.
 ///
-/// In ascending order those that begin with a prefix follow it, so each is compared with the nearest before it that it may begin with.
+/// In ascending order those that begin with a prefix follow it, so each is compared with the nearest before
+/// it that it may begin with.
 fn first_overlapping<'a>(
     prefixes: &'a [Vec<u8>],
     existing: &[Vec<u8>],

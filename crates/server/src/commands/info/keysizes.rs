@@ -16,8 +16,9 @@ const FIELDS: [(Kind, &str); 5] = [
     (Kind::Hash, "distrib_hashes_items"),
 ];
 
-/// Writes a field for each database and type of which there are keys, such as `db0_distrib_strings_sizes:16=3,1K=1`: each number is
-/// that of the keys from this size up to the next power of two.
+/// Writes a field for each database and type of which there are keys, such as
+/// `db0_distrib_strings_sizes:16=3,1K=1`: each number is that of the keys from this size up to the next power
+/// of two.
 pub(super) fn keysizes(worker: &mut Worker, text: &mut Text) {
     let mut totals: BTreeMap<usize, [[u64; SIZE_BINS]; FIELDS.len()]> = BTreeMap::new();
     for shard in 0..SHARD_COUNT {

@@ -351,8 +351,8 @@ proptest::proptest! {
 
 #[test]
 fn reads_the_files_that_distributions_ship() {
-    // The directives that are not comments in redis.conf of Debian's 7.0.15, of Redis 7.9 and in valkey.conf of Valkey 8,
-    // and those that a comment there proposes.
+    // The directives that are not comments in redis.conf of Debian's 7.0.15, of Redis 7.9 and in valkey.conf
+    // of Valkey 8, and those that a comment there proposes.
     let fixture = include_str!("shipped.conf");
     let directory = tempfile::tempdir().unwrap();
     let text = fixture.replace("@DIR@", &directory.path().display().to_string());

@@ -87,8 +87,9 @@ fn remove(disk: &Arc<dyn Disk>, config: &Config, file: &FileInfo) -> bool {
     }
 }
 
-/// Removes files that were made for a list that could not be written. One that the list on disk names all the same becomes history of
-/// `manifest`, the list that holds: it goes when another has been written. Their names are not given again before.
+/// Removes files that were made for a list that could not be written. One that the list on disk names all the
+/// same becomes history of `manifest`, the list that holds: it goes when another has been written. Their
+/// names are not given again before.
 pub fn abandon(disk: &Arc<dyn Disk>, config: &Config, manifest: &mut Manifest, made: Vec<FileInfo>) {
     let on_disk = read_manifest(config);
     let is_named = |file: &FileInfo| {

@@ -31,8 +31,8 @@ pub enum LoadedLog {
 /// The work that loading does in between: lets others close the gate, and says whether to go on.
 pub type Pause<'a> = dyn FnMut() -> bool + 'a;
 
-/// Loads the files that the manifest lists. `keys` holds all shards, or none. What comes first in `dir` under the old name of a single file is
-/// moved into the directory before.
+/// Loads the files that the manifest lists. `keys` holds all shards, or none. What comes first in `dir` under
+/// the old name of a single file is moved into the directory before.
 ///
 /// # Errors
 /// Why the data cannot be had, as a line for the log; a part may have been loaded.
@@ -43,7 +43,8 @@ pub fn load(
     alone: &mut Alone<'_>,
     pause: &mut Pause<'_>,
 ) -> Result<LoadedLog, String> {
-    // A rewrite that ends meanwhile, as it may under DEBUG LOADAOF, would replace the list and remove files of it.
+    // A rewrite that ends meanwhile, as it may under DEBUG LOADAOF, would replace the list and remove files
+    // of it.
     let mut listed = lock(&shared.persistence.log.listed);
     let mut manifest = files::read_manifest(config)?;
     upgrade(shared, config, &mut manifest)?;
@@ -57,7 +58,8 @@ pub fn load(
             format!("Unable to obtain the AOF file {} length. stat: {}", file.name, error_text(&error))
         })?;
         total += facts.len();
-        // A rewrite lists its file of commands before the one before it is closed: only this one's end can be missing.
+        // A rewrite lists its file of commands before the one before it is closed: only this one's end can be
+        // missing.
         if last.is_none() || facts.len() > 0 {
             last = Some(file);
         }

@@ -1,8 +1,8 @@
 //! The append-only file: who writes it, when it is rewritten, and what INFO tells of it.
 //!
-//! Threads that serve clients only append to the journal. One thread ([`writer`]) writes what it holds to the file; another, while there is one
-//! ([`rewrite`]), writes a new base. What always holds: the manifest on disk lists files that together, in order, have every write that a
-//! synchronisation has covered.
+//! Threads that serve clients only append to the journal. One thread ([`writer`]) writes what it holds to the
+//! file; another, while there is one ([`rewrite`]), writes a new base. What always holds: the manifest on
+//! disk lists files that together, in order, have every write that a synchronisation has covered.
 
 pub mod commands;
 pub mod files;
@@ -248,7 +248,8 @@ impl Shared {
         done.recv().unwrap_or(false)
     }
 
-    /// Brings the append-only file in line with the configuration after it was changed: begins or ends it. The gate is closed.
+    /// Brings the append-only file in line with the configuration after it was changed: begins or ends it.
+    /// The gate is closed.
     ///
     /// # Errors
     /// What the disk has refused, for the client; it is as before then.
@@ -316,7 +317,8 @@ impl Worker {
     pub fn follow_appendonly(&mut self) -> Result<(), String> {
         let followed = self.shared.follow_appendonly(self.config());
         if !self.shared.engine.journal.is_on() {
-            // What a transaction has done before this in it must not be appended when the file is switched on again.
+            // What a transaction has done before this in it must not be appended when the file is switched on
+            // again.
             self.keys.effects.recording = false;
             self.keys.effects.pending().clear();
         }
@@ -375,7 +377,8 @@ fn has_grown(log: &AppendLog, config: &Config) -> bool {
         && u128::from(current.saturating_sub(base)) * 100 >= percentage * u128::from(base.max(1))
 }
 
-/// For how many minutes after so many failures no rewrite begins by itself: 1, 2, 4 and so on from the third on.
+/// For how many minutes after so many failures no rewrite begins by itself: 1, 2, 4 and so on from the third
+/// on.
 fn held_back_minutes(failures: u64) -> i64 {
     /// Failures from which on it has to wait (Redis: `AOF_REWRITE_LIMITE_THRESHOLD`).
     const THRESHOLD: u64 = 3;

@@ -1,7 +1,7 @@
 //! Running the commands of a file again.
 //!
-//! What always holds: nothing expires meanwhile, whatever the clock says: a key is deleted when the file says so. An incomplete transaction
-//! changes nothing.
+//! What always holds: nothing expires meanwhile, whatever the clock says: a key is deleted when the file says
+//! so. An incomplete transaction changes nothing.
 
 use std::io::Read;
 
@@ -164,7 +164,8 @@ impl<'a> Replay<'a> {
     }
 }
 
-/// Whether a command tells times relative to now. What Redis and Martlet write does not; older files and other hands may.
+/// Whether a command tells times relative to now. What Redis and Martlet write does not; older files and
+/// other hands may.
 fn is_relative(entry: &Entry, args: &Args<'_>) -> bool {
     let has = |options: &[&[u8]]| {
         args.iter().skip(2).any(|arg| options.iter().any(|o| arg.eq_ignore_ascii_case(o)))

@@ -6,8 +6,9 @@
 //!   end        base 2,              increment 2      base 1 and increment 1 are history, and removed
 //! ```
 //!
-//! A rewrite that does not come to its end leaves increment 2 in the list; if nothing is in it by then, the next one takes it up.
-//! The manifest on disk lists a new increment before anything is written to it, and a new base after all of it is on disk.
+//! A rewrite that does not come to its end leaves increment 2 in the list; if nothing is in it by then, the
+//! next one takes it up. The manifest on disk lists a new increment before anything is written to it, and a
+//! new base after all of it is on disk.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -160,10 +161,12 @@ fn ended(shared: &Shared, result: &Result<(), Ended>) -> Option<Begun> {
     next
 }
 
-/// The increment that begins at the cut; there is none while the file is switched off, and only a base is asked for.
+/// The increment that begins at the cut; there is none while the file is switched off, and only a base is
+/// asked for.
 struct Increment {
     info: FileInfo,
-    /// Its name until its first base is there: it is not listed before, so that what an earlier file holds stays what is loaded.
+    /// Its name until its first base is there: it is not listed before, so that what an earlier file holds
+    /// stays what is loaded.
     temporary: Option<String>,
 }
 
@@ -216,7 +219,8 @@ fn rewrite(shared: &'static Shared, begun: &Begun) -> Result<(), Ended> {
     result
 }
 
-/// Makes the cut, from which on records go to an increment of their own; with `takes_up` that is the last one, if it is empty.
+/// Makes the cut, from which on records go to an increment of their own; with `takes_up` that is the last
+/// one, if it is empty.
 fn begin_increment(
     shared: &'static Shared,
     config: &Config,
@@ -239,7 +243,8 @@ fn begin_increment(
     }
 }
 
-/// Creates the file for what comes after the cut, or finds it; once it is listed, nothing more is to be done for it.
+/// Creates the file for what comes after the cut, or finds it; once it is listed, nothing more is to be done
+/// for it.
 fn open_increment(
     shared: &Shared,
     config: &Config,
@@ -287,7 +292,8 @@ fn not_opened(file: &FileInfo, error: &io::Error) -> Ended {
     Ended::Failed(format!("Can't open the append-only file {}: {}", file.name, error_text(error)))
 }
 
-/// The last increment, if it was made for a rewrite that did not come to its end, and nothing is in it: they must not pile up.
+/// The last increment, if it was made for a rewrite that did not come to its end, and nothing is in it: they
+/// must not pile up.
 fn left_increment(
     shared: &Shared,
     config: &Config,
@@ -308,7 +314,8 @@ fn left_increment(
     Ok(Some((Increment { info: info.clone(), temporary: None }, records)))
 }
 
-/// The instant that the new base is of: behind the closed gate, so that no command is in two files, or in none.
+/// The instant that the new base is of: behind the closed gate, so that no command is in two files, or in
+/// none.
 fn cut(
     shared: &'static Shared,
     config: &Config,
@@ -471,7 +478,8 @@ fn go_over(
     log.order(Order::Rewritten(position));
     shared.engine.journal.nudge();
     {
-        // Only if it was this rewrite that records were switched on for: the file may have been switched on, or off and on, since this was looked at above.
+        // Only if it was this rewrite that records were switched on for: the file may have been switched on,
+        // or off and on, since this was looked at above.
         let mut facts = lock(&log.facts);
         let is_ours = phase == Phase::Starting && !is_cancelled.load(Ordering::SeqCst);
         if is_ours && facts.phase == Phase::Starting {
@@ -485,7 +493,8 @@ fn go_over(
     Ok(())
 }
 
-/// Gives what a rewrite has made its names, and replaces the list on disk; `made` tells which files have been named.
+/// Gives what a rewrite has made its names, and replaces the list on disk; `made` tells which files have been
+/// named.
 fn publish(
     disk: &Arc<dyn Disk>,
     config: &Config,

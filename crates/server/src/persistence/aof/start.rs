@@ -13,8 +13,8 @@ use crate::config::{Config, error_text};
 use crate::persistence::save;
 use crate::shared::{Shared, lock};
 
-/// Begins to record what is done, in the last file of commands or in a new one; before that, everything there is becomes the base if there is
-/// none. Called outside the gate, before the first client is served.
+/// Begins to record what is done, in the last file of commands or in a new one; before that, everything there
+/// is becomes the base if there is none. Called outside the gate, before the first client is served.
 ///
 /// # Errors
 /// What the disk refuses, as a line for the log.

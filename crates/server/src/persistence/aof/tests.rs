@@ -1,5 +1,5 @@
-//! Rewrites on a disk that refuses one step after another, that lies, or that loses power: the server goes on, what was acknowledged is
-//! loaded, the next rewrite ends well, and no files pile up.
+//! Rewrites on a disk that refuses one step after another, that lies, or that loses power: the server goes
+//! on, what was acknowledged is loaded, the next rewrite ends well, and no files pile up.
 
 use std::fs;
 use std::path::Path;
@@ -87,8 +87,8 @@ impl House {
         is_done
     }
 
-    /// Has a step of what comes fail once, counted among those that can fail so: threads interleave, but their writes do not. Whether it has
-    /// come to that.
+    /// Has a step of what comes fail once, counted among those that can fail so: threads interleave, but
+    /// their writes do not. Whether it has come to that.
     fn fail_at(&self, step: usize, fault: Fault) -> Arc<AtomicBool> {
         let is_hit = Arc::new(AtomicBool::new(false));
         let (hit, mut apt) = (is_hit.clone(), 0..);
@@ -146,7 +146,8 @@ impl House {
         self.check(reader, &self.files(), about);
     }
 
-    /// Loads the files as they are: all that was acknowledged is there, and nothing that was not written, or in another order.
+    /// Loads the files as they are: all that was acknowledged is there, and nothing that was not written, or
+    /// in another order.
     fn check(&self, reader: &mut Reader, files: &Path, about: &str) {
         let loaded = reader.load(files).unwrap_or_else(|error| panic!("{about}: {error}"));
         let count = loaded.matches(',').count();
@@ -349,7 +350,8 @@ fn an_increment_does_not_go_on_over_what_was_done_while_the_file_was_off() {
     house.recover(&mut reader, "switched on again");
 }
 
-/// A rewrite that was asked for while the file was off makes a base alone; records are switched on by the next one's cut.
+/// A rewrite that was asked for while the file was off makes a base alone; records are switched on by the
+/// next one's cut.
 #[test]
 fn a_rewrite_that_began_while_the_file_was_off_does_not_end_switching_it_on() {
     let mut reader = Reader::new();

@@ -1,4 +1,5 @@
-//! Who is closed for idleness or for output that is not read, and when this is looked for, on a worker without a backend.
+//! Who is closed for idleness or for output that is not read, and when this is looked for, on a worker
+//! without a backend.
 
 use std::os::unix::net::UnixStream;
 

@@ -1,5 +1,5 @@
-//! CLIENT UNBLOCK of a client that waits for what it has flushed to be freed, and the end of one that is about to wait, on a worker without
-//! a backend.
+//! CLIENT UNBLOCK of a client that waits for what it has flushed to be freed, and the end of one that is
+//! about to wait, on a worker without a backend.
 
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{Sender, channel};
@@ -87,7 +87,8 @@ fn who_waits_for_memory_to_be_freed_is_answered_when_it_is() {
     assert_eq!(house.read(client), "+OK\r\n");
 }
 
-/// Another thread may kill a client after its request was taken in, and look for its wait before there is one.
+/// Another thread may kill a client after its request was taken in, and look for its wait before there is
+/// one.
 #[test]
 fn who_has_been_killed_by_the_time_it_waits_is_served_nothing() {
     let mut house = House::new();

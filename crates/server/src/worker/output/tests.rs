@@ -219,14 +219,16 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// Each reply leaves at the first end of a loop at which what was recorded before its own loop's end is on disk.
+    /// Each reply leaves at the first end of a loop at which what was recorded before its own loop's end is
+    /// on disk.
     #[test]
     fn replies_leave_as_soon_as_they_may_and_never_sooner(steps in proptest::collection::vec(step(), 1..80)) {
         let mut house = House::new();
         let clients = [house.client(), house.client(), house.client()];
         let mut records: Vec<Position> = Vec::new();
         let mut durable = 0;
-        // Of each client: its replies that have not left, each with how many records it waits for once a loop has ended.
+        // Of each client: its replies that have not left, each with how many records it waits for once a loop
+        // has ended.
         let mut waiting: [Vec<(u8, Option<usize>)>; 3] = Default::default();
         for (number, step) in steps.into_iter().enumerate() {
             let reply = number as u8;
