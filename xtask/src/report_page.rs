@@ -184,9 +184,13 @@ fn check(dom: &str, titles: &[&str], report: &Value) -> Result<usize, String> {
         return Err("the page's script did not come to its end".into());
     }
     let is_sweep = report["sweep"].as_array().is_some_and(|points| !points.is_empty());
-    let is_of_several = is_sweep || !report["comparison"].is_null();
-    if is_of_several && !dom.contains("<p>These figures are of ") {
+    let comparison = &report["comparison"];
+    let is_of_several = is_sweep || !comparison.is_null();
+    if is_of_several && !dom.contains("<h2 id=\"whose\">") {
         return Err("the page does not say which of the runs its figures are of".into());
+    }
+    if !comparison.is_null() {
+        check_opening(dom, comparison)?;
     }
     let plots: Vec<(&str, Vec<usize>)> = dom.split("<svg").skip(1).map(plot).collect::<Result<_, _>>()?;
     for title in titles {
@@ -218,6 +222,18 @@ fn check(dom: &str, titles: &[&str], report: &Value) -> Result<usize, String> {
         }
     }
     Ok(plots.len())
+}
+
+/// Whether a comparison's page opens with the verdict and both servers, before any figure of one alone.
+fn check_opening(dom: &str, comparison: &Value) -> Result<(), String> {
+    let opening = dom.split("<h2 id=\"whose\">").next().unwrap_or_default();
+    let name = |server: &str| comparison[server].as_str().unwrap_or_default().to_string();
+    for expected in [name("verdict"), format!("A: {}", name("a_name")), format!("B: {}", name("b_name"))] {
+        if !opening.contains(&format!(">{expected}<")) {
+            return Err(format!("the page does not open with '{expected}'"));
+        }
+    }
+    Ok(())
 }
 
 /// A plot's title and the numbers of points of its lines.
@@ -268,13 +284,19 @@ mod tests {
             let error = check(&dom, titles, &report).expect_err(fault);
             assert!(error.contains(fault), "{error}");
         }
-        let said = page("1.0,2.0 3.0,4.0") + "<p>These figures are of one run";
-        for (name, runs) in [("sweep", serde_json::json!([{}])), ("comparison", serde_json::json!({}))] {
+        let both = "<div>A is better</div><th>A: one</th><th>B: two</th>";
+        let said = |opening: &str| format!("{opening}<h2 id=\"whose\">{}", page("1.0,2.0 3.0,4.0"));
+        let comparison = serde_json::json!({ "verdict": "A is better", "a_name": "one", "b_name": "two" });
+        for (name, runs) in [("sweep", serde_json::json!([{}])), ("comparison", comparison)] {
             let mut report = report.clone();
             report[name] = runs;
             let error = check(&page("1.0,2.0 3.0,4.0"), titles, &report).expect_err(name);
             assert!(error.contains("which of the runs"), "{error}");
-            assert_eq!(check(&said, titles, &report), Ok(1), "{name}");
+            assert_eq!(check(&said(both), titles, &report), Ok(1), "{name}");
+            if name == "comparison" {
+                let error = check(&(said("") + both), titles, &report).expect_err("A alone");
+                assert!(error.contains("does not open with 'A is better'"), "{error}");
+            }
         }
     }
 }

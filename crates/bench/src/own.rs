@@ -6,7 +6,7 @@ use crate::cli::target;
 use crate::cost::{Cost, Meter, Usage};
 use crate::engine::{self, INTERRUPTED, Observer, Progress, Recorder, RunResult};
 use crate::live::{Line, Live};
-use crate::plan::{Pacing, Plan, Target, Workload};
+use crate::plan::{DEFAULT_PATIENCE, Pacing, Plan, Target, Workload};
 use crate::replay::Capture;
 use crate::report::Report;
 use crate::template::{Template, Words};
@@ -188,6 +188,7 @@ impl Job {
         plan.warmup = settings.warmup;
         plan.reconnect_every = if settings.keep_alive { settings.churn } else { 1 };
         plan.survive_disconnects = settings.survive;
+        plan.patience = settings.give_up.unwrap_or(DEFAULT_PATIENCE);
         plan.seed = settings.seed.unwrap_or(1);
         plan.cores = settings.cores.clone();
         plan.sources = settings.sources.clone();

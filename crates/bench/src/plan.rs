@@ -16,6 +16,8 @@ pub const MAX_PIPELINE: usize = 100_000;
 /// Most bytes of a value in the built-in tests.
 pub const MAX_DATA_BYTES: usize = 1 << 30;
 
+/// How long a server that is gone is waited for.
+pub const DEFAULT_PATIENCE: Duration = Duration::from_secs(10);
 /// How late a sleeping thread is woken on common machines, virtual ones included: it polls for so long
 /// instead.
 pub const DEFAULT_SPIN: Duration = Duration::from_micros(60);
@@ -110,6 +112,8 @@ pub struct Plan {
     pub reconnect_every: u64,
     /// Connections that break are opened anew and counted, instead of ending the run.
     pub survive_disconnects: bool,
+    /// With it: how long a thread goes on without any connection before the run ends.
+    pub patience: Duration,
     /// The first error reply ends the run.
     pub stop_on_error: bool,
     /// Cluster: each request goes to the node that holds its key; see [`Plan::spread`].
@@ -151,6 +155,7 @@ impl Plan {
             warmup: Duration::ZERO,
             reconnect_every: 0,
             survive_disconnects: false,
+            patience: DEFAULT_PATIENCE,
             stop_on_error: false,
             idle: false,
             route: false,

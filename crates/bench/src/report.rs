@@ -512,16 +512,23 @@ impl Report {
     }
 }
 
-/// Makes sure, before anything is measured, that the files that the settings name can be written.
+/// Makes sure, before anything is measured, that the files that the settings name can be written. None is left behind: a run that
+/// fails has no report.
 pub fn check_files(settings: &Settings) -> Result<(), String> {
     for path in [&settings.json, &settings.csv_file, &settings.hgrm, &settings.html].into_iter().flatten() {
-        std::fs::OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(path)
-            .map_err(|e| format!("{}: {e}", path.display()))?;
+        check_file(path).map_err(|e| format!("{}: {e}", path.display()))?;
     }
     Ok(())
+}
+
+fn check_file(path: &std::path::Path) -> std::io::Result<()> {
+    match std::fs::OpenOptions::new().write(true).create_new(true).open(path) {
+        Ok(_) => std::fs::remove_file(path),
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+            std::fs::OpenOptions::new().append(true).open(path).map(drop)
+        }
+        Err(error) => Err(error),
+    }
 }
 
 fn quoted(text: &str) -> String {

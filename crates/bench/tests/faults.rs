@@ -158,6 +158,10 @@ fn a_server_that_dies_leaves_what_was_measured() {
         &["--rate", "5000", "--duration", "30s", "--command", "PING"],
         // It is looked for until the end.
         &["--reconnect", "--duration", "1s", "--command", "PING"],
+        // Or for as long as is said: without a duration nothing else would end the run.
+        &["--reconnect", "--give-up", "200ms", "-n", "100000", "--command", "PING"],
+        &["--reconnect", "--give-up", "200ms", "-n", "100000", "--epoll", "--command", "PING"],
+        &["--reconnect", "--give-up", "200ms", "--rate", "5000", "--duration", "1h", "--command", "PING"],
         &["-n", "100000", "--sweep", "connections=2", "--command", "PING"],
         &["--rate", "5000", "--slo", "p99<1h", "--duration", "30s", "--command", "PING"],
     ] {
@@ -232,10 +236,16 @@ fn what_is_no_server_is_named() {
     assert!(said(&output).contains("answered no request"), "{}", said(&output));
     let port = martlet_testkit::server::ReservedPort::take().expect("a port");
     let refused = port.number().to_string();
+    let directory = tempfile::tempdir().expect("a directory");
+    let [kept, none] =
+        ["kept", "none"].map(|name| directory.path().join(name).to_string_lossy().into_owned());
+    std::fs::write(&kept, "an earlier report").expect("written");
     for arguments in
         [&["-t", "ping"][..], &["--command", "PING"], &["--verify"], &["--slo", "p99<1ms", "PING"]]
     {
-        let output = bench(&refused, arguments);
+        let output = bench(&refused, &[&["--json", &none, "--html", &kept], arguments].concat());
+        assert!(!Path::new(&none).exists(), "{arguments:?} left an empty report");
+        assert_eq!(std::fs::read_to_string(&kept).expect("there"), "an earlier report");
         assert_eq!(output.status.code(), Some(1), "{arguments:?}");
         let expected = format!("Could not connect to server at 127.0.0.1:{refused}: Connection refused");
         assert!(said(&output).contains(&expected), "{}", said(&output));

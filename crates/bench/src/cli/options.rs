@@ -511,6 +511,15 @@ static OPTIONS: &[Option_] = &[
     ),
     flag("--reconnect", |s| s.survive = true, "open broken connections anew and go on"),
     value(
+        "--give-up",
+        "TIME",
+        |s, v| {
+            s.give_up = Some(duration(v)?);
+            Ok(())
+        },
+        "with --reconnect: end when no connection can be opened for so long (10s)",
+    ),
+    value(
         "--vs",
         "HOST:PORT",
         |s, v| {
@@ -684,6 +693,7 @@ fn check(s: &Settings) -> Result<(), String> {
         (s.spin.is_some(), paced || s.replay.is_some(), "--spin", "--rate"),
         (s.speed.is_some(), s.replay.is_some(), "--speed", "--replay"),
         (s.sequential, s.keyspace.is_some(), "--sequential", "-r"),
+        (s.give_up.is_some(), s.survive, "--give-up", "--reconnect"),
         (s.churn > 0, s.keep_alive, "--churn", "-k 1"),
     ] {
         if given && !met {
@@ -818,6 +828,7 @@ mod tests {
             ("-P 100001", "-P: '100001' is not a number from 1 to 100000"),
             ("-d 1073741825", "-d: '1073741825' is not a number from 1 to 1073741824"),
             ("-P x", "-P: 'x' is not a number from 1 to 100000"),
+            ("--give-up 5s get", "--give-up means nothing without --reconnect"),
             ("--churn 5 -k 0", "--churn means nothing without -k 1"),
             ("--duration 0", "--duration: '0' leaves no time"),
             ("--replay f --speed -1", "--speed: '-1' is no speed"),

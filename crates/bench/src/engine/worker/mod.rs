@@ -94,6 +94,8 @@ struct Core<'a> {
     disconnects: u64,
     /// Why the last attempt to open a connection anew came to nothing; none once one has succeeded.
     unreachable: Option<String>,
+    /// When a connection was last seen open.
+    seen_open_ns: u64,
     lost: u64,
     error_texts: Vec<(String, u64)>,
     decrypted: Vec<u8>,
@@ -250,6 +252,7 @@ impl<'a, M: Mux> Worker<'a, M> {
             received_bytes: 0,
             disconnects: 0,
             unreachable: None,
+            seen_open_ns: 0,
             lost: 0,
             error_texts: Vec::new(),
             decrypted: Vec::new(),
@@ -349,6 +352,7 @@ impl<'a, M: Mux> Worker<'a, M> {
         let plan = self.core.plan;
         let start = *self.core.shared.start.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         self.core.start = start.unwrap_or_else(Instant::now);
+        self.core.seen_open_ns = 0;
         self.core.record_from_ns = plan.warmup.as_nanos() as u64;
         if let Pacing::Open { rate, poisson } = plan.pacing {
             // The default slack of 50 µs would show in every latency.
@@ -421,6 +425,7 @@ impl<'a, M: Mux> Worker<'a, M> {
     /// Publishes the figures, closes a second when it is over; gives the current second.
     fn tick(&mut self, second: u32) -> u32 {
         self.publish();
+        self.core.check_patience();
         let measured = self.core.now_ns.saturating_sub(self.core.record_from_ns);
         let current = (measured / 1_000_000_000) as u32;
         if current > second {

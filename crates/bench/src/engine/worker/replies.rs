@@ -41,6 +41,19 @@ impl Core<'_> {
         self.shared.fail(reason);
     }
 
+    /// Ends a run whose server has been gone for longer than the plan waits.
+    pub(super) fn check_patience(&mut self) {
+        if self.open > 0 {
+            self.seen_open_ns = self.now_ns;
+        }
+        let gone = Duration::from_nanos(self.now_ns.saturating_sub(self.seen_open_ns));
+        if self.plan.survive_disconnects && !self.connections.is_empty() && gone > self.plan.patience {
+            let reason = self.unreachable.take();
+            let reason = reason.unwrap_or_else(|| could_not_connect(&self.address_of(0), "no answer"));
+            self.fail(format!("{reason}; given up after {gone:.1?}"));
+        }
+    }
+
     /// The index of the node that a connection is for.
     pub(super) fn node_of(&self, slot: usize) -> usize {
         (slot * self.threads + self.index) % self.plan.target.nodes.len().max(1)
@@ -187,6 +200,7 @@ impl Core<'_> {
         self.opening = self.opening.saturating_sub(1);
         self.open += 1;
         self.unreachable = None;
+        self.seen_open_ns = self.now_ns;
         if let Some(connection) = self.connections.get_mut(slot) {
             connection.free_ns = self.now_ns;
         }
