@@ -1,0 +1,51 @@
+//! Which tool the binary is, by its arguments and by the name of a link to it.
+
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// Exit status and all that was said.
+fn run(program: &Path, arguments: &[&str], directory: &Path) -> (Option<i32>, String) {
+    let mut command = Command::new(program);
+    let output = command.args(arguments).current_dir(directory).stdin(Stdio::null()).output().unwrap();
+    let said = [output.stdout, output.stderr].concat();
+    (output.status.code(), String::from_utf8(said).unwrap())
+}
+
+const NAMES: [&str; 5] = ["server", "bench", "check-aof", "check-rdb", "convert"];
+
+#[test]
+fn help_and_version_speak_of_martlet_and_a_links_of_redis() {
+    let directory = tempfile::tempdir().unwrap();
+    let martlet = Path::new(env!("CARGO_BIN_EXE_martlet"));
+    let (status, help) = run(martlet, &["--help"], directory.path());
+    assert_eq!(status, Some(0));
+    for name in NAMES {
+        assert!(help.lines().any(|line| line.trim_start().starts_with(name)), "{name} in {help}");
+    }
+    let (status, version) = run(martlet, &["--version"], directory.path());
+    assert!(status == Some(0) && version.starts_with("Martlet "), "{version}");
+    for link in ["redis-server", "valkey-server"] {
+        let link = directory.path().join(link);
+        symlink(martlet, &link).unwrap();
+        let (status, version) = run(&link, &["--version"], directory.path());
+        assert!(status == Some(0) && version.starts_with("Redis server v="), "{version}");
+        let (status, said) = run(&link, &["bench"], directory.path());
+        assert!(status == Some(1) && said.contains("can't open config file"), "{said}");
+    }
+    let (_, version) = run(martlet, &["server", "--version"], directory.path());
+    assert!(version.starts_with("Redis server v="), "{version}");
+}
+
+#[test]
+fn a_word_that_is_no_tool_is_a_file_or_is_told_the_tools() {
+    let directory = tempfile::tempdir().unwrap();
+    let martlet = Path::new(env!("CARGO_BIN_EXE_martlet"));
+    let (status, said) = run(martlet, &["bnech"], directory.path());
+    assert_eq!(status, Some(1));
+    assert!(said.starts_with("martlet: 'bnech' is none of the tools (server, bench, "), "{said}");
+    assert!(NAMES.iter().all(|name| said.contains(name)), "{said}");
+    std::fs::write(directory.path().join("bnech"), "nonsense here\n").unwrap();
+    let (status, said) = run(martlet, &["bnech"], directory.path());
+    assert!(status == Some(1) && said.contains("Bad directive or wrong number of arguments"), "{said}");
+}
