@@ -42,106 +42,108 @@ pub fn replies() -> Vec<Vec<u8>> {
     texts.iter().map(|text| text.to_vec()).collect()
 }
 
+/// Programs of commands, a family or two each.
+const PROGRAMS: &[&[&str]] = &[
+    &[
+        "SET k value EX 100",
+        "GET k",
+        "APPEND k b",
+        "GETRANGE k 0 -1",
+        "SETRANGE k 10 a",
+        "STRLEN k",
+        "GETDEL k",
+    ],
+    &[
+        "SET k 10",
+        "INCR k",
+        "INCRBY k 9223372036854775807",
+        "DECRBY k 3",
+        "INCRBYFLOAT k 1.5",
+        "SETBIT k 100 1",
+    ],
+    &[
+        "MSET a 1 b 2",
+        "MGET a b c",
+        "MSETNX a 1 c 2",
+        "LCS a b IDX",
+        "BITOP XOR c a b",
+        "BITCOUNT c 0 -1 BIT",
+    ],
+    &["BITFIELD k SET u8 #1 100 OVERFLOW SAT INCRBY i64 0 10", "BITPOS k 1 0 -1 BIT", "GETEX k PX 1000"],
+    &[
+        "RPUSH l a b c",
+        "LINSERT l BEFORE b 1",
+        "LPOS l a RANK -1 COUNT 0",
+        "LRANGE l 0 -1",
+        "LREM l 0 a",
+        "LTRIM l 1 2",
+    ],
+    &["RPUSH l a b c", "LMOVE l m LEFT RIGHT", "LMPOP 2 l m LEFT COUNT 10", "LSET m 0 value", "LPOP m 2"],
+    &[
+        "SADD s 1 2 3",
+        "SADD m 2 a",
+        "SINTERSTORE a s m",
+        "SUNION s m",
+        "SDIFF s m",
+        "SMOVE s m 1",
+        "SPOP m 1",
+    ],
+    &[
+        "HSET h a 1 b 2 field value",
+        "HINCRBY h a 10",
+        "HGETALL h",
+        "HRANDFIELD h -2 WITHVALUES",
+        "HDEL h a",
+    ],
+    &[
+        "HSET h a 1 b 2",
+        "HEXPIRE h 100 FIELDS 2 a b",
+        "HTTL h FIELDS 1 a",
+        "HPERSIST h FIELDS 1 a",
+        "HPEXPIRE h 10 FIELDS 1 b",
+    ],
+    &["HSET h a 1", "HGETEX h EX 100 FIELDS 1 a", "HSETEX h PX 10 FIELDS 1 b 2", "HGETDEL h FIELDS 1 a"],
+    &[
+        "ZADD z 1 a 2 b 1.5 c",
+        "ZRANGE z (1 +inf BYSCORE LIMIT 0 10",
+        "ZINCRBY z 3 a",
+        "ZRANK z a WITHSCORE",
+    ],
+    &[
+        "ZADD z 0 a 0 b 0 c",
+        "ZRANGE z - + BYLEX REV",
+        "ZLEXCOUNT z [a (c",
+        "ZREMRANGEBYLEX z - [a",
+        "ZPOPMAX z 2",
+    ],
+    &[
+        "ZADD z 1 a 2 b",
+        "ZADD m 3 a",
+        "ZUNIONSTORE c 2 z m WEIGHTS 2 3",
+        "ZINTER 2 z m WITHSCORES",
+        "ZDIFF 2 z m",
+    ],
+    &[
+        "SET k value",
+        "COPY k a REPLACE",
+        "RENAME a b",
+        "EXPIRE b 10 NX",
+        "PEXPIRE b 1000 GT",
+        "TTL b",
+        "DEL k b",
+    ],
+    &[
+        "RPUSH l 3 1 2",
+        "SORT l DESC LIMIT 0 2 STORE m",
+        "SORT l BY w_* GET # ALPHA",
+        "SCAN 0 MATCH * COUNT 10",
+        "DUMP l",
+    ],
+];
+
 /// Programs over the command table; names that it does not have are left out.
 pub fn commands() -> Vec<Vec<u8>> {
-    let programs: &[&[&str]] = &[
-        &[
-            "SET k value EX 100",
-            "GET k",
-            "APPEND k b",
-            "GETRANGE k 0 -1",
-            "SETRANGE k 10 a",
-            "STRLEN k",
-            "GETDEL k",
-        ],
-        &[
-            "SET k 10",
-            "INCR k",
-            "INCRBY k 9223372036854775807",
-            "DECRBY k 3",
-            "INCRBYFLOAT k 1.5",
-            "SETBIT k 100 1",
-        ],
-        &[
-            "MSET a 1 b 2",
-            "MGET a b c",
-            "MSETNX a 1 c 2",
-            "LCS a b IDX",
-            "BITOP XOR c a b",
-            "BITCOUNT c 0 -1 BIT",
-        ],
-        &["BITFIELD k SET u8 #1 100 OVERFLOW SAT INCRBY i64 0 10", "BITPOS k 1 0 -1 BIT", "GETEX k PX 1000"],
-        &[
-            "RPUSH l a b c",
-            "LINSERT l BEFORE b 1",
-            "LPOS l a RANK -1 COUNT 0",
-            "LRANGE l 0 -1",
-            "LREM l 0 a",
-            "LTRIM l 1 2",
-        ],
-        &["RPUSH l a b c", "LMOVE l m LEFT RIGHT", "LMPOP 2 l m LEFT COUNT 10", "LSET m 0 value", "LPOP m 2"],
-        &[
-            "SADD s 1 2 3",
-            "SADD m 2 a",
-            "SINTERSTORE a s m",
-            "SUNION s m",
-            "SDIFF s m",
-            "SMOVE s m 1",
-            "SPOP m 1",
-        ],
-        &[
-            "HSET h a 1 b 2 field value",
-            "HINCRBY h a 10",
-            "HGETALL h",
-            "HRANDFIELD h -2 WITHVALUES",
-            "HDEL h a",
-        ],
-        &[
-            "HSET h a 1 b 2",
-            "HEXPIRE h 100 FIELDS 2 a b",
-            "HTTL h FIELDS 1 a",
-            "HPERSIST h FIELDS 1 a",
-            "HPEXPIRE h 10 FIELDS 1 b",
-        ],
-        &["HSET h a 1", "HGETEX h EX 100 FIELDS 1 a", "HSETEX h PX 10 FIELDS 1 b 2", "HGETDEL h FIELDS 1 a"],
-        &[
-            "ZADD z 1 a 2 b 1.5 c",
-            "ZRANGE z (1 +inf BYSCORE LIMIT 0 10",
-            "ZINCRBY z 3 a",
-            "ZRANK z a WITHSCORE",
-        ],
-        &[
-            "ZADD z 0 a 0 b 0 c",
-            "ZRANGE z - + BYLEX REV",
-            "ZLEXCOUNT z [a (c",
-            "ZREMRANGEBYLEX z - [a",
-            "ZPOPMAX z 2",
-        ],
-        &[
-            "ZADD z 1 a 2 b",
-            "ZADD m 3 a",
-            "ZUNIONSTORE c 2 z m WEIGHTS 2 3",
-            "ZINTER 2 z m WITHSCORES",
-            "ZDIFF 2 z m",
-        ],
-        &[
-            "SET k value",
-            "COPY k a REPLACE",
-            "RENAME a b",
-            "EXPIRE b 10 NX",
-            "PEXPIRE b 1000 GT",
-            "TTL b",
-            "DEL k b",
-        ],
-        &[
-            "RPUSH l 3 1 2",
-            "SORT l DESC LIMIT 0 2 STORE m",
-            "SORT l BY w_* GET # ALPHA",
-            "SCAN 0 MATCH * COUNT 10",
-            "DUMP l",
-        ],
-    ];
-    programs.iter().map(|program| encode(program)).collect()
+    PROGRAMS.iter().map(|program| encode(program)).collect()
 }
 
 /// Encoded values: of real servers, and of types that are only read.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// Where time comes from. Cloning is cheap; clones of a manual clock move together.
 #[derive(Clone, Debug)]
@@ -67,6 +67,17 @@ impl Clock {
             Source::Manual(_) => end.saturating_sub(start),
         }
     }
+}
+
+/// A monotonic instant, for deadlines of threads that wait for the machine (the disk, a socket). What decides
+/// something for a client takes its time from a [`Clock`].
+pub fn monotonic() -> Instant {
+    Instant::now()
+}
+
+/// The wall clock, for the lines of a log.
+pub fn wall() -> SystemTime {
+    SystemTime::now()
 }
 
 /// The system's clock; Miri cannot run the instructions that it is made with, and gets one that stands still.

@@ -413,6 +413,11 @@ pub fn run(plan: &Plan, observer: &mut dyn Observer) -> Result<RunResult, String
     if INTERRUPTED.load(Ordering::Relaxed) && result.partial.is_none() {
         result.partial = Some("interrupted".into());
     }
+    judge(result, plan)
+}
+
+/// Refuses a result in which no request was answered, and says of another whether it is partial.
+fn judge(mut result: RunResult, plan: &Plan) -> Result<RunResult, String> {
     if result.requests() + result.errors() == 0 {
         if let Some(reason) = result.partial.take() {
             return Err(reason);

@@ -337,13 +337,25 @@ pub struct Walk {
 impl Walk {
     /// A walk by the thread of this number.
     pub fn new(engine: &'static Engine, thread: usize) -> Walk {
-        Walk { engine, thread: Some(thread), shard: None, wanted: Wanted::default(), rested: Instant::now() }
+        Walk {
+            engine,
+            thread: Some(thread),
+            shard: None,
+            wanted: Wanted::default(),
+            rested: martlet_base::clock::monotonic(),
+        }
     }
 
     /// A walk behind the closed gate, on behalf of the thread for which it is closed and which touches
     /// nothing meanwhile. Its own threads keep apart by the shards' locks.
     pub fn behind_gate(engine: &'static Engine) -> Walk {
-        Walk { engine, thread: None, shard: None, wanted: Wanted::default(), rested: Instant::now() }
+        Walk {
+            engine,
+            thread: None,
+            shard: None,
+            wanted: Wanted::default(),
+            rested: martlet_base::clock::monotonic(),
+        }
     }
 
     /// Takes some keys into `out`, whose content is dropped before; false when there are no more. Nothing is
@@ -392,7 +404,7 @@ impl Walk {
     fn rest(&mut self) {
         if self.thread.is_some() && self.rested.elapsed() >= REST_INTERVAL {
             std::thread::yield_now();
-            self.rested = Instant::now();
+            self.rested = martlet_base::clock::monotonic();
         }
     }
 
@@ -437,7 +449,7 @@ impl Walk {
         // short hold.
         let cpu = self.thread.map(|_| cpu_ns());
         engine.lock(shard);
-        let began = cpu.map(|cpu| (Instant::now(), cpu));
+        let began = cpu.map(|cpu| (martlet_base::clock::monotonic(), cpu));
         let mut held = Held::One(shard);
         let (state, part) = engine.state_and_part(&mut held, shard);
         let result = work(&state.keys, part);

@@ -114,7 +114,7 @@ impl Epoll {
             return Ok(Some(Duration::ZERO));
         }
         let Some(at) = self.accept_again_at else { return Ok(timeout) };
-        let rest = at.saturating_duration_since(Instant::now());
+        let rest = at.saturating_duration_since(martlet_base::clock::monotonic());
         if rest.is_zero() {
             self.accept_again_at = None;
             for index in 0..self.listeners.len() {
@@ -145,7 +145,7 @@ impl Epoll {
                 Err(errno) if is_passing(errno) => {}
                 Err(_) => {
                     listener.watched = epoll::delete(&self.epoll, &listener.socket).is_err();
-                    self.accept_again_at = Some(Instant::now() + ACCEPT_BACKOFF);
+                    self.accept_again_at = Some(martlet_base::clock::monotonic() + ACCEPT_BACKOFF);
                     return;
                 }
             }

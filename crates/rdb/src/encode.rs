@@ -13,20 +13,9 @@ use martlet_types::set::Set;
 use martlet_types::zset::ZSet;
 
 use crate::kind::Kind;
+use crate::sink::Sink;
 use crate::string::{write_bytes, write_element, write_length};
 use crate::{intset, listpack};
-
-/// Where encoded bytes go. It cannot fail: a file keeps its first error for the end.
-pub trait Sink {
-    /// Takes the next bytes.
-    fn put(&mut self, bytes: &[u8]);
-}
-
-impl Sink for Vec<u8> {
-    fn put(&mut self, bytes: &[u8]) {
-        martlet_base::copy::extend(self, bytes);
-    }
-}
 
 /// Counts bytes.
 struct Counter(usize);

@@ -16,10 +16,11 @@ use martlet_base::copy;
 use crate::Error;
 use crate::crc64::{crc64, followed_by_zeros};
 use crate::decode::{Limits, Value, read_value};
-use crate::encode::{Form, Sink, Source, VERSION_VALKEY, encoded_kind, write_value};
+use crate::encode::{Form, Source, VERSION_VALKEY, encoded_kind, write_value};
 use crate::input::Input;
 use crate::kind::Kind;
 use crate::payload::reads_version;
+use crate::sink::Sink;
 use crate::string::{read_bytes, read_plain_length, write_bytes, write_length};
 
 /// What modules keep with the key that follows.

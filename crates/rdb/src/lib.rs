@@ -14,6 +14,7 @@ mod kind;
 mod listpack;
 mod lzf;
 pub mod payload;
+mod sink;
 mod skip;
 mod string;
 #[cfg(test)]
@@ -23,10 +24,11 @@ mod ziplist;
 
 pub use decode::{Limits, Value, read_value};
 pub use encode::{
-    Form, Sink, Source, VERSION_OLDEST, VERSION_TIMED, VERSION_VALKEY, encoded_kind, encoded_len,
-    lowest_version, write_value,
+    Form, Source, VERSION_OLDEST, VERSION_TIMED, VERSION_VALKEY, encoded_kind, encoded_len, lowest_version,
+    write_value,
 };
 pub use kind::Kind;
+pub use sink::Sink;
 pub use string::{Length, read_bytes, read_length, read_plain_length, write_bytes, write_length};
 
 /// Why an encoded value was refused.

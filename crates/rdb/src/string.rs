@@ -11,8 +11,8 @@
 
 use martlet_types::element::{Element, IntBuffer};
 
-use crate::encode::Sink;
 use crate::input::Input;
+use crate::sink::Sink;
 use crate::{Error, lzf};
 
 /// What stands where a length may.

@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::os::fd::OwnedFd;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::config::Config;
 use crate::process::set_socket_owner;
@@ -62,10 +62,12 @@ pub fn tcp(config: &Config, patience: Duration) -> Result<Vec<Listener>, String>
 
 /// Tries again while the address is in use, until `patience` is over; at least once.
 fn patiently<T>(patience: Duration, mut attempt: impl FnMut() -> std::io::Result<T>) -> std::io::Result<T> {
-    let deadline = Instant::now() + patience;
+    let deadline = martlet_base::clock::monotonic() + patience;
     loop {
         match attempt() {
-            Err(error) if error.kind() == ErrorKind::AddrInUse && Instant::now() < deadline => {
+            Err(error)
+                if error.kind() == ErrorKind::AddrInUse && martlet_base::clock::monotonic() < deadline =>
+            {
                 std::thread::sleep(RETRY);
             }
             result => return result,

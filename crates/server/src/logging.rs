@@ -94,7 +94,7 @@ impl Log {
     }
 
     fn write(&self, level: LogLevel, message: &str) {
-        self.raw(&line(self.style(), level, SystemTime::now(), message));
+        self.raw(&line(self.style(), level, martlet_base::clock::wall(), message));
         if let Some(syslog) = &self.syslog {
             let priority = match level {
                 LogLevel::Debug => libc::LOG_DEBUG,
@@ -109,7 +109,7 @@ impl Log {
 
 /// A line for standard output before a log is open, as Redis writes it there.
 pub fn early_line(level: LogLevel, message: &str) -> String {
-    line(Style::of(&Config::default()), level, SystemTime::now(), message)
+    line(Style::of(&Config::default()), level, martlet_base::clock::wall(), message)
 }
 
 /// Redis' name for an event's level.

@@ -51,19 +51,8 @@ pub fn main(program: &str, arguments: &[OsString]) -> i32 {
 
 fn serve(prepared: Prepared) -> Result<(), String> {
     let config = prepared.store.snapshot();
-    let renames: Vec<(String, String)> = prepared
-        .renames
-        .iter()
-        .map(|(old, new)| {
-            (String::from_utf8_lossy(old).into_owned(), String::from_utf8_lossy(new).into_owned())
-        })
-        .collect();
-    let registry: &'static Registry = Box::leak(Box::new(Registry::new(&renames)?));
-    let file = prepared.store.file().map(std::path::Path::to_path_buf);
     let threads = config.io_threads;
-    let shared = Shared::new(prepared.store.clone(), registry, threads, file).map_err(|e| e.to_string())?;
-    let shared: &'static Shared = Box::leak(Box::new(shared));
-    shared.port.store(u32::from(config.port), Ordering::Relaxed);
+    let shared = share(&prepared, &config)?;
     crate::crash::install(shared, &prepared.log)?;
     guard_thread();
     crate::watchdog::install(shared);
@@ -121,6 +110,18 @@ fn serve(prepared: Prepared) -> Result<(), String> {
     loaded?;
     prepared.finish();
     result.map_err(|e| format!("The I/O backend has failed: {e}"))
+}
+
+/// What all threads share, for as long as the process lives.
+fn share(prepared: &Prepared, config: &crate::config::Config) -> Result<&'static Shared, String> {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let renames: Vec<_> = prepared.renames.iter().map(|(old, new)| (text(old), text(new))).collect();
+    let registry: &'static Registry = Box::leak(Box::new(Registry::new(&renames)?));
+    let file = prepared.store.file().map(std::path::Path::to_path_buf);
+    let shared = Shared::new(prepared.store.clone(), registry, config.io_threads, file);
+    let shared: &'static Shared = Box::leak(Box::new(shared.map_err(|e| e.to_string())?));
+    shared.port.store(u32::from(config.port), Ordering::Relaxed);
+    Ok(shared)
 }
 
 /// The first thread's loop: it has the listeners.

@@ -77,7 +77,7 @@ fn watch(shared: &Shared, periods: &Receiver<u32>) {
             0 => periods.recv().map_err(|_| RecvTimeoutError::Disconnected),
             ms => periods.recv_timeout(Duration::from_millis(u64::from(ms)) / LOOKS),
         };
-        let now = Instant::now();
+        let now = martlet_base::clock::monotonic();
         let turns = |thread: &ThreadStats| thread.turns.load(Ordering::Relaxed);
         match next {
             Ok(ms) => {

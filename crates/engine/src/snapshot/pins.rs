@@ -10,7 +10,6 @@
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
-use std::time::Instant;
 
 use martlet_keyspace::{Entry, StrValue, Value};
 
@@ -162,11 +161,11 @@ impl Pin {
     /// Copies the string into `out`, which is empty, letting others run now and then.
     pub(crate) fn copy(&self, out: &mut Vec<u8>) {
         out.reserve_exact(self.len);
-        let mut rested = Instant::now();
+        let mut rested = martlet_base::clock::monotonic();
         while self.copy_piece(out) {
             if rested.elapsed() >= REST_INTERVAL {
                 std::thread::yield_now();
-                rested = Instant::now();
+                rested = martlet_base::clock::monotonic();
             }
         }
     }

@@ -65,7 +65,9 @@ impl Listeners {
         if !self.disarmed {
             return timeout;
         }
-        let rest = self.again_at.map_or(Duration::ZERO, |at| at.saturating_duration_since(Instant::now()));
+        let rest = self
+            .again_at
+            .map_or(Duration::ZERO, |at| at.saturating_duration_since(martlet_base::clock::monotonic()));
         if !rest.is_zero() {
             return Some(timeout.map_or(rest, |timeout| timeout.min(rest)));
         }
@@ -94,7 +96,7 @@ impl Listeners {
         match socket {
             Some(socket) => sink.accepted(listener.tag, socket),
             None if is_passing(Errno::from_raw_os_error(-result)) => {}
-            None => self.again_at = Some(Instant::now() + ACCEPT_BACKOFF),
+            None => self.again_at = Some(martlet_base::clock::monotonic() + ACCEPT_BACKOFF),
         }
     }
 }

@@ -13,7 +13,8 @@ use martlet_base::copy;
 
 use super::{FileWriter, Record, write_record};
 use crate::crc64::crc64;
-use crate::encode::{Form, Sink, Source};
+use crate::encode::{Form, Source};
+use crate::sink::Sink;
 
 /// Bytes of a chunk, about.
 const CHUNK_BYTES: usize = 1 << 18;

@@ -11,7 +11,7 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use libc::{c_int, c_void, siginfo_t};
 
@@ -360,7 +360,7 @@ fn trace_of(thread: i32) -> Trace {
     OTHER.thread.store(thread, Ordering::Release);
     // SAFETY: the handler was set up before anybody could ask for traces; a thread that is gone is refused.
     unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, TRACE_SIGNAL) };
-    let began = Instant::now();
+    let began = martlet_base::clock::monotonic();
     while !OTHER.is_done.load(Ordering::Acquire) && began.elapsed() < TRACE_LIMIT {
         std::thread::sleep(Duration::from_micros(100));
     }

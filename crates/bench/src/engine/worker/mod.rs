@@ -262,10 +262,8 @@ impl<'a, M: Mux> Worker<'a, M> {
             index,
             threads,
         };
-        let patches = match (simple, units.first().and_then(|u| u.steps.first())) {
-            (true, Some(step)) => step.template.patches(plan.pipeline),
-            _ => None,
-        };
+        let first = units.first().and_then(|unit| unit.steps.first()).filter(|_| simple);
+        let patches = first.and_then(|step| step.template.patches(plan.pipeline));
         Ok(Worker {
             mux: M::new(own)?,
             core,

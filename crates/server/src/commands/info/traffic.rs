@@ -15,8 +15,6 @@ pub(super) fn stats(worker: &mut Worker, text: &mut Text) {
     let stats = &shared.stats;
     let thread = |counter: fn(&ThreadStats) -> u64| shared.threads.iter().map(|t| counter(t)).sum::<u64>();
     let engine = |counter: fn(&Counters) -> u64| shared.engine.sum(counter);
-    let beyond_first =
-        |counter: fn(&ThreadStats) -> u64| shared.threads.iter().skip(1).map(|t| counter(t)).sum::<u64>();
     let rates = lock(&stats.rates).per_second();
     let kbps = |bytes: u64| format!("{:.2}", bytes as f64 / 1024.0);
     text.title("Stats");
@@ -65,6 +63,17 @@ pub(super) fn stats(worker: &mut Worker, text: &mut Text) {
     text.field("active_defrag_key_misses", 0);
     text.field("total_active_defrag_time", 0);
     text.field("current_active_defrag_time", 0);
+    tracking_and_traffic(worker, text);
+}
+
+/// The second half of the section: tracking, errors, reads and writes, and the threads' loops.
+fn tracking_and_traffic(worker: &mut Worker, text: &mut Text) {
+    let shared = worker.shared;
+    let stats = &shared.stats;
+    let thread = |counter: fn(&ThreadStats) -> u64| shared.threads.iter().map(|t| counter(t)).sum::<u64>();
+    let beyond_first =
+        |counter: fn(&ThreadStats) -> u64| shared.threads.iter().skip(1).map(|t| counter(t)).sum::<u64>();
+    let rates = lock(&stats.rates).per_second();
     text.field("tracking_total_keys", shared.engine.tracking.keys.load(Ordering::Relaxed));
     text.field("tracking_total_items", shared.engine.tracking.items.load(Ordering::Relaxed));
     text.field("tracking_total_prefixes", shared.tracking.prefix_count());

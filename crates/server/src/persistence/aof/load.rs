@@ -16,6 +16,8 @@ use crate::shared::{Shared, lock};
 
 /// Commands after which a thread that loads lets others close the gate.
 const SLICE_COMMANDS: u64 = 1024;
+/// So many commands of a file that fail are logged one by one.
+const FAILURES_LOGGED: u64 = 10;
 
 /// Loading has ended.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -116,6 +118,20 @@ fn upgrade(shared: &Shared, config: &Config, manifest: &mut Manifest) -> Result<
     Ok(())
 }
 
+/// Why a file's commands cannot be read, as Redis says it.
+fn unreadable(error: &CommandError, info: &FileInfo) -> String {
+    match error {
+        CommandError::Io(error) => {
+            let error = error_text(error);
+            format!("Unrecoverable error reading the append only file {}: {error}", info.name)
+        }
+        _ => format!(
+            "Bad file format reading the append only file {}: make a backup of your AOF file, then use ./redis-check-aof --fix <filename.manifest>. ({error})",
+            info.name
+        ),
+    }
+}
+
 /// Loading under way.
 struct Loading<'a, 'b> {
     shared: &'static Shared,
@@ -208,31 +224,16 @@ impl Loading<'_, '_> {
                     }
                     Err(Refusal::Failed(why)) => {
                         failures += 1;
-                        if failures <= 10 {
-                            tracing::warn!(
-                                "A command before offset {} of {} failed: {why}",
-                                reader.offset(),
-                                info.name
-                            );
+                        if failures <= FAILURES_LOGGED {
+                            let at = reader.offset();
+                            tracing::warn!("A command before offset {at} of {} failed: {why}", info.name);
                         }
                     }
                 },
                 Ok(Some(_)) => {}
                 Ok(None) => break replay.is_inside_transaction(),
                 Err(CommandError::Torn(_)) => break true,
-                Err(error @ CommandError::Format { .. }) => {
-                    return Err(format!(
-                        "Bad file format reading the append only file {}: make a backup of your AOF file, then use ./redis-check-aof --fix <filename.manifest>. ({error})",
-                        info.name
-                    ));
-                }
-                Err(CommandError::Io(error)) => {
-                    return Err(format!(
-                        "Unrecoverable error reading the append only file {}: {}",
-                        info.name,
-                        error_text(&error)
-                    ));
-                }
+                Err(error) => return Err(unreadable(&error, info)),
             }
             if !replay.is_inside_transaction() {
                 whole = reader.offset();

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use martlet_journal::aof::{Gather, StepError, SyncPolicy, Terms, Writer};
 
@@ -60,7 +60,7 @@ fn run(shared: &'static Shared, mut writer: Writer<'static>) {
     loop {
         let is_asked = || !lock(&log.orders).is_empty();
         if journal.holds_replies() {
-            let began = Instant::now();
+            let began = martlet_base::clock::monotonic();
             while !is_asked() && gather.waits(journal.end() - writer.position(), began.elapsed()) {
                 std::thread::sleep(gather.slice());
             }
@@ -70,7 +70,7 @@ fn run(shared: &'static Shared, mut writer: Writer<'static>) {
         let terms = terms(shared);
         let durable = journal.durable();
         let flushes = std::mem::replace(&mut waiting, take_orders(log, &mut writer));
-        let (began, group_bytes) = (Instant::now(), end - writer.position());
+        let (began, group_bytes) = (martlet_base::clock::monotonic(), end - writer.position());
         let sleep_us = log.flush_sleep_us.load(Ordering::Relaxed);
         if sleep_us > 0 && group_bytes > 0 {
             // As if the disk took longer.

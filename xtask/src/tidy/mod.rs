@@ -1,13 +1,12 @@
-//! What the compiler does not check: sizes of files, openings, SAFETY lines, which crate may know which.
-//! `./x tidy` and `cargo test` run it; a finding names its file and line.
+//! What the compiler does not check: sizes of files and functions, openings, SAFETY lines, widths of
+//! comments, which crate and which module may know which. `./x tidy` and `cargo test` run it; a finding names
+//! its file and line.
+
+mod modules;
+mod source;
 
 use crate::run::{Outcome, root};
 use std::path::{Path, PathBuf};
-
-/// Lines of a source file; a family that outgrows them becomes a folder.
-const MOST_LINES: usize = 900;
-/// Lines above an `unsafe` block in which its SAFETY line may stand.
-const SAFETY_REACH_LINES: usize = 6;
 
 /// Which crate may depend on which, by the names of the folders below `crates/`. Edges not listed are not
 /// allowed.
@@ -48,13 +47,15 @@ fn findings(root: &Path) -> Result<Vec<String>, std::io::Error> {
     for path in &sources {
         let text = std::fs::read_to_string(path)?;
         let shown = path.strip_prefix(root).unwrap_or(path).display().to_string();
-        findings.extend(source_findings(&shown, &text));
+        findings.extend(source::findings(&shown, &text));
     }
     for entry in std::fs::read_dir(root.join("crates"))? {
         let manifest = entry?.path().join("Cargo.toml");
         if let Ok(text) = std::fs::read_to_string(&manifest) {
             let folder = manifest.parent().and_then(Path::file_name).unwrap_or_default();
-            findings.extend(edge_findings(&folder.to_string_lossy(), &text));
+            let crate_name = folder.to_string_lossy();
+            findings.extend(edge_findings(&crate_name, &text));
+            findings.extend(modules::findings(&root.join("crates").join(&*crate_name), &crate_name)?);
         }
     }
     Ok(findings)
@@ -72,39 +73,6 @@ fn collect_sources(folder: &Path, sources: &mut Vec<PathBuf>) -> Result<(), std:
         }
     }
     Ok(())
-}
-
-fn source_findings(path: &str, text: &str) -> Vec<String> {
-    let mut findings = Vec::new();
-    let lines: Vec<&str> = text.lines().collect();
-    // A crate root may begin with attributes (fuzz targets must).
-    let opening = lines.iter().find(|line| !line.starts_with("#!["));
-    if !opening.is_some_and(|line| line.starts_with("//!")) {
-        findings
-            .push(format!("{path}:1: a source file opens with //!, what it is and what always holds in it"));
-    }
-    let is_test = path.contains("/tests/") || path.ends_with("tests.rs");
-    let length = lines.iter().position(|line| *line == "mod tests {").unwrap_or(lines.len());
-    if length > MOST_LINES && !is_test {
-        findings.push(format!("{path}: {length} lines; a file has at most {MOST_LINES}, tests apart"));
-    }
-    for (index, line) in lines.iter().enumerate() {
-        if opens_unsafe(line) && !safety_near(&lines, index) {
-            findings.push(format!("{path}:{}: unsafe without a SAFETY line above it", index + 1));
-        }
-    }
-    findings
-}
-
-fn opens_unsafe(line: &str) -> bool {
-    let code = line.split("//").next().unwrap_or_default();
-    let quoted = code.split('"').step_by(2);
-    quoted.into_iter().any(|code| code.contains("unsafe {") || code.contains("unsafe impl"))
-}
-
-fn safety_near(lines: &[&str], index: usize) -> bool {
-    let from = index.saturating_sub(SAFETY_REACH_LINES);
-    lines[from..=index].iter().any(|line| line.contains("SAFETY:") || line.contains("# Safety"))
 }
 
 fn edge_findings(folder: &str, manifest: &str) -> Vec<String> {
@@ -132,12 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn every_rule_finds_something() {
-        assert_eq!(source_findings("a.rs", "fn main() {}\n").len(), 1);
-        assert_eq!(source_findings("a.rs", &format!("//! x\n{}", "\n".repeat(MOST_LINES))).len(), 1);
-        let block = ["un", "safe { f() }"].concat();
-        assert_eq!(source_findings("a.rs", &format!("//! x\n{block}\n")).len(), 1);
-        assert_eq!(source_findings("a.rs", &format!("//! x\n// SAFETY: y\n{block}\n")).len(), 0);
+    fn edges_that_are_not_listed_are_found() {
         assert_eq!(edge_findings("net", "[dependencies]\nmartlet-server.workspace = true\n").len(), 0);
         assert_eq!(edge_findings("net", "\n[dependencies]\nmartlet-server.workspace = true\n").len(), 1);
     }
