@@ -512,8 +512,8 @@ impl Report {
     }
 }
 
-/// Makes sure, before anything is measured, that the files that the settings name can be written. None is left behind: a run that
-/// fails has no report.
+/// Makes sure, before anything is measured, that the files that the settings name can be written. None is
+/// left behind: a run that fails has no report.
 pub fn check_files(settings: &Settings) -> Result<(), String> {
     for path in [&settings.json, &settings.csv_file, &settings.hgrm, &settings.html].into_iter().flatten() {
         check_file(path).map_err(|e| format!("{}: {e}", path.display()))?;

@@ -218,6 +218,12 @@ impl Outcome {
     }
 }
 
+/// Whether one request is sent again and again as fast as replies come.
+fn is_simple(plan: &Plan) -> bool {
+    let single = matches!(plan.workload.units.as_slice(), [Unit { steps, .. }] if steps.len() == 1);
+    single && plan.pacing == Pacing::Closed && plan.workload.replay.is_none()
+}
+
 impl<'a, M: Mux> Worker<'a, M> {
     fn new(
         plan: &'a Plan,
@@ -228,10 +234,8 @@ impl<'a, M: Mux> Worker<'a, M> {
         own: usize,
     ) -> io::Result<Self> {
         let units = &plan.workload.units;
-        let single = matches!(units.as_slice(), [Unit { steps, .. }] if steps.len() == 1);
         let router = Router::new(plan);
-        let simple =
-            single && plan.pacing == Pacing::Closed && plan.workload.replay.is_none() && router.is_none();
+        let simple = is_simple(plan) && router.is_none();
         let core = Core {
             plan,
             shared,
