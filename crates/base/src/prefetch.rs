@@ -33,35 +33,35 @@ pub enum Name {
     Index(i64),
 }
 
-/// One of the looks ahead for a name: it reads what those before it asked for, and notes what the next one or
-/// the command will read.
+/// One step of the probe for a name, before the command runs: it reads what the steps before it prefetched, and
+/// queues what the next step or the command will read.
 #[derive(Clone, Copy, Debug)]
-pub struct Look {
+pub struct ProbeStep {
     /// What is looked for.
     pub name: Name,
     /// Whether the command may add the name.
     pub is_write: bool,
-    /// How many looks came before.
+    /// How many steps came before.
     pub step: usize,
 }
 
-/// Whether another look would find more.
+/// Whether another step would find more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sight {
+pub enum Progress {
     /// This was the last.
-    Whole,
-    /// There is more behind what was noted.
-    Partial,
+    Done,
+    /// There is more behind what was queued.
+    More,
 }
 
-/// Addresses, to be asked for together.
+/// Addresses, to be prefetched together.
 ///
 /// A processor without an address' translation at hand looks for that before it is done with a prefetch,
 /// several at a time if it may; but a locked instruction waits for all before it, and lets nothing after it
-/// begin. So what is found under locks is noted here, and asked for when there is none between: measured,
+/// begin. So what is found under locks is queued here, and issued with no lock between: measured,
 /// that is a third of what HGET costs where the data is spread over many pages.
 #[derive(Debug, Default)]
-pub struct Wanted(Vec<usize>);
+pub struct PrefetchQueue(Vec<usize>);
 
 impl Name {
     /// The name of a member or a field.
@@ -71,14 +71,14 @@ impl Name {
     }
 }
 
-impl Wanted {
-    /// Notes an address, which need not be valid.
+impl PrefetchQueue {
+    /// Queues an address, which need not be valid.
     #[inline(always)]
     pub fn add(&mut self, address: *const u8) {
         self.0.push(address.addr());
     }
 
-    /// Notes the lines that `len` bytes at an address are in, the first [`LINES_MAX`] of them.
+    /// Queues the lines that `len` bytes at an address are in, the first [`LINES_MAX`] of them.
     #[inline(always)]
     pub fn add_lines(&mut self, address: *const u8, len: usize) {
         let covered = address.addr() % CACHE_LINE_BYTES + len;
@@ -87,24 +87,24 @@ impl Wanted {
         }
     }
 
-    /// Whether none is noted.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// How many are noted.
+    /// How many addresses it has.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Asks for all that were noted, and forgets them.
+    /// Prefetches all of them, and is empty then.
     #[inline]
-    pub fn ask(&mut self) {
+    pub fn issue(&mut self) {
         self.0.drain(..).for_each(|address| prefetch(std::ptr::without_provenance(address)));
     }
 }
 
-/// Asks for all lines of an object.
+/// Prefetches all lines of an object.
 #[inline]
 pub fn prefetch_object<T>(object: *const T) {
     for offset in (0..size_of::<T>()).step_by(CACHE_LINE_BYTES) {
@@ -117,11 +117,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_line_is_noted_once() {
+    fn every_line_is_queued_once() {
         let lines = |at: usize, len: usize| -> Vec<usize> {
-            let mut wanted = Wanted::default();
-            wanted.add_lines(std::ptr::without_provenance(at), len);
-            wanted.0.iter().map(|address| address / CACHE_LINE_BYTES).collect()
+            let mut queue = PrefetchQueue::default();
+            queue.add_lines(std::ptr::without_provenance(at), len);
+            queue.0.iter().map(|address| address / CACHE_LINE_BYTES).collect()
         };
         for (at, len, expected) in [
             (640, 1, &[10][..]),

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 
 use crossbeam_utils::CachePadded;
 use martlet_base::limits::SHARD_COUNT;
-use martlet_base::prefetch::Wanted;
+use martlet_base::prefetch::PrefetchQueue;
 use martlet_base::sync::RawLock;
 use martlet_journal::Journal;
 use martlet_keyspace::{Db, Shard, shard_of};
@@ -337,15 +337,15 @@ impl Engine {
 
     /// Lets the cache misses of storing many keys in a database overlap: their shards, places in the
     /// directories, buckets.
-    pub fn prefetch_places(&self, db: usize, hashes: &[u64], wanted: &mut Wanted) {
+    pub fn prefetch_places(&self, db: usize, hashes: &[u64], queue: &mut PrefetchQueue) {
         hashes.iter().for_each(|&hash| self.prefetch_shard(hash));
-        for look in [Db::want_place, Db::want_bucket] {
+        for queue_step in [Db::queue_place, Db::queue_bucket] {
             self.peek_each(
                 hashes.iter().copied(),
                 |hash| hash,
-                |shard, hash| look(shard.db(db), hash, wanted),
+                |shard, hash| queue_step(shard.db(db), hash, queue),
             );
-            wanted.ask();
+            queue.issue();
         }
     }
 

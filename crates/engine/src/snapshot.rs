@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use crossbeam_utils::CachePadded;
 use martlet_base::limits::SHARD_COUNT;
 use martlet_base::number::NumberBuffer;
-use martlet_base::prefetch::Wanted;
+use martlet_base::prefetch::PrefetchQueue;
 use martlet_base::thread::cpu_ns;
 use martlet_keyspace::{Db, Entry, Key, ORDERS, Shard, StrValue, Value};
 
@@ -328,8 +328,8 @@ pub struct Walk {
     /// `None` behind the closed gate.
     thread: Option<usize>,
     shard: Option<usize>,
-    /// Room for what the next slice will look at.
-    wanted: Wanted,
+    /// Room for what the next slice will read.
+    queue: PrefetchQueue,
     /// When others were last let run.
     rested: Instant,
 }
@@ -341,7 +341,7 @@ impl Walk {
             engine,
             thread: Some(thread),
             shard: None,
-            wanted: Wanted::default(),
+            queue: PrefetchQueue::default(),
             rested: martlet_base::clock::monotonic(),
         }
     }
@@ -353,7 +353,7 @@ impl Walk {
             engine,
             thread: None,
             shard: None,
-            wanted: Wanted::default(),
+            queue: PrefetchQueue::default(),
             rested: martlet_base::clock::monotonic(),
         }
     }
@@ -379,7 +379,7 @@ impl Walk {
                 next
             }
         };
-        self.look_ahead(shard);
+        self.prefetch_slice(shard);
         let mut finished = Vec::new();
         // Behind the gate nobody changes them.
         let pins = self.thread.map(|_| &snapshot.progress.pins);
@@ -410,15 +410,15 @@ impl Walk {
 
     /// Has the processor fetch what the next slice will copy while nobody waits for the shard: most of a
     /// slice's time goes for that.
-    fn look_ahead(&mut self, shard: usize) {
-        let mut wanted = std::mem::take(&mut self.wanted);
+    fn prefetch_slice(&mut self, shard: usize) {
+        let mut queue = std::mem::take(&mut self.queue);
         let epoch = self.engine.snapshot.epoch.load(Ordering::Relaxed);
         self.hold(shard, |state, part| {
             part.follow(epoch, state);
-            want_slice(part, state, &mut wanted);
+            queue_slice(part, state, &mut queue);
         });
-        wanted.ask();
-        self.wanted = wanted;
+        queue.issue();
+        self.queue = queue;
     }
 
     /// Ends the snapshot, after each walk's [`Walk::take`] has returned false or when nobody wants the rest.
@@ -466,20 +466,20 @@ impl Walk {
     }
 }
 
-/// Notes what [`take_slice`] will look at first.
-fn want_slice(part: &Part, shard: &Shard, wanted: &mut Wanted) {
+/// Notes what [`take_slice`] will read first.
+fn queue_slice(part: &Part, shard: &Shard, queue: &mut PrefetchQueue) {
     let Some(pending) = part.pending.last() else { return };
     let db = match &pending.place {
         Place::Now(now) => shard.db(*now),
         Place::Gone(content) => content,
     };
     let mut from = pending.from;
-    while from < ORDERS && wanted.len() < 2 * SLICE_KEYS {
-        from = db.want_walk(from, wanted);
+    while from < ORDERS && queue.len() < 2 * SLICE_KEYS {
+        from = db.queue_walk(from, queue);
     }
-    // For the slice after this one: reading its buckets would take most of the time that the shard is held to
-    // look ahead.
-    db.want_walk_buckets(from, wanted);
+    // For the slice after this one: reading its buckets would take most of the time that the shard is locked
+    // for the prefetch.
+    db.queue_walk_buckets(from, queue);
 }
 
 /// Takes about [`SLICE_KEYS`] keys of a held shard; whether that was the end of it. What is done with goes to

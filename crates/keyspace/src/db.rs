@@ -5,7 +5,7 @@
 use martlet_base::hash::hash_bytes;
 use martlet_base::limits::STRING_INLINE_MAX_BYTES;
 use martlet_base::number::{NumberBuffer, decimal_len};
-use martlet_base::prefetch::{Look, Sight, Wanted};
+use martlet_base::prefetch::{PrefetchQueue, ProbeStep, Progress};
 use martlet_types::hash::Hash;
 use martlet_types::list::List;
 use martlet_types::set::Set;
@@ -285,37 +285,37 @@ impl Db {
         self.table.reserve(plan);
     }
 
-    /// Notes what tells where the key's bucket is.
-    pub fn want_place(&self, hash: u64, wanted: &mut Wanted) {
-        self.table.want_place(hash, wanted);
+    /// Queues what tells where the key's bucket is.
+    pub fn queue_place(&self, hash: u64, queue: &mut PrefetchQueue) {
+        self.table.queue_place(hash, queue);
     }
 
-    /// Notes the key's bucket.
+    /// Queues the key's bucket.
     #[inline]
-    pub fn want_bucket(&self, hash: u64, wanted: &mut Wanted) {
-        self.table.want_bucket(hash, wanted);
+    pub fn queue_bucket(&self, hash: u64, queue: &mut PrefetchQueue) {
+        self.table.queue_bucket(hash, queue);
     }
 
-    /// Notes the key's entry, whose bucket should be there by now.
+    /// Queues the key's entry, whose bucket should be there by now.
     #[inline]
-    pub fn want_entry(&self, hash: u64, wanted: &mut Wanted) {
-        self.table.want_entry(hash, wanted);
+    pub fn queue_entry(&self, hash: u64, queue: &mut PrefetchQueue) {
+        self.table.queue_entry(hash, queue);
     }
 
-    /// Looks ahead for a name in the collection that the key with this hash holds.
+    /// One probe step for a name in the collection that the key with this hash holds.
     /// Keys are not compared: an entry that shares the key's tag by chance costs lines that nobody needs.
     #[inline]
-    pub fn want_member(&self, hash: u64, look: Look, wanted: &mut Wanted) -> Sight {
-        let Some(spot) = self.table.find(hash, |_| true) else { return Sight::Whole };
+    pub fn queue_member(&self, hash: u64, probe: ProbeStep, queue: &mut PrefetchQueue) -> Progress {
+        let Some(spot) = self.table.find(hash, |_| true) else { return Progress::Done };
         let entry = self.table.entry(spot);
-        let sight = match entry.kind() {
-            Kind::Set => entry.object::<Set>().map(|set| set.want(look, wanted)),
-            Kind::Hash => entry.object::<Hash>().map(|hash| hash.want(look, wanted)),
-            Kind::ZSet => entry.object::<ZSet>().map(|zset| zset.want(look, wanted)),
-            Kind::List => entry.object::<List>().map(|list| list.want(look, wanted)),
+        let progress = match entry.kind() {
+            Kind::Set => entry.object::<Set>().map(|set| set.queue_probe(probe, queue)),
+            Kind::Hash => entry.object::<Hash>().map(|hash| hash.queue_probe(probe, queue)),
+            Kind::ZSet => entry.object::<ZSet>().map(|zset| zset.queue_probe(probe, queue)),
+            Kind::List => entry.object::<List>().map(|list| list.queue_probe(probe, queue)),
             _ => None,
         };
-        sight.unwrap_or(Sight::Whole)
+        progress.unwrap_or(Progress::Done)
     }
 
     #[inline]
@@ -683,14 +683,14 @@ impl Db {
         self.table.walk_segment(from, &|key: &[u8]| hash_bytes(key), &mut |raw| visit(Entry::new(raw)))
     }
 
-    /// Notes the keys that [`Db::walk`] from here would visit first; returns the order from which to go on.
-    pub fn want_walk(&self, from: u64, wanted: &mut Wanted) -> u64 {
-        self.table.want_segment(from, wanted)
+    /// Queues the keys that [`Db::walk`] from here would visit first; returns the order from which to go on.
+    pub fn queue_walk(&self, from: u64, queue: &mut PrefetchQueue) -> u64 {
+        self.table.queue_segment(from, queue)
     }
 
-    /// Notes where [`Db::want_walk`] from here would find what it notes.
-    pub fn want_walk_buckets(&self, from: u64, wanted: &mut Wanted) {
-        self.table.want_buckets(from, wanted);
+    /// Queues where [`Db::queue_walk`] from here would find what it queues.
+    pub fn queue_walk_buckets(&self, from: u64, queue: &mut PrefetchQueue) {
+        self.table.queue_buckets(from, queue);
     }
 
     /// All entries, in no particular order.

@@ -10,7 +10,7 @@
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
 
-use martlet_base::prefetch::{CACHE_LINE_BYTES, Wanted, prefetch};
+use martlet_base::prefetch::{CACHE_LINE_BYTES, PrefetchQueue, prefetch};
 
 use crate::entry::RawEntry;
 
@@ -146,17 +146,17 @@ impl Segment {
         unsafe { *self.buckets.add(at) = value }
     }
 
-    /// Notes the home bucket of a tag.
+    /// Queues the home bucket of a tag.
     #[inline]
-    pub(crate) fn want_bucket(&self, tag: u16, wanted: &mut Wanted) {
+    pub(crate) fn queue_bucket(&self, tag: u16, queue: &mut PrefetchQueue) {
         if self.bucket_count != 0 {
-            wanted.add(self.buckets.wrapping_add(self.home(tag) * BUCKET_SLOTS).cast());
+            queue.add(self.buckets.wrapping_add(self.home(tag) * BUCKET_SLOTS).cast());
         }
     }
 
-    /// Notes the entries that may be the key's.
+    /// Queues the entries that may be the key's.
     #[inline]
-    pub(crate) fn want_entry(&self, tag: u16, wanted: &mut Wanted) {
+    pub(crate) fn queue_entry(&self, tag: u16, queue: &mut PrefetchQueue) {
         if self.bucket_count == 0 {
             return;
         }
@@ -165,7 +165,7 @@ impl Segment {
         while candidates != 0 {
             lines(bucket.0[candidates.trailing_zeros() as usize])
                 .into_iter()
-                .for_each(|line| wanted.add(line));
+                .for_each(|line| queue.add(line));
             candidates &= candidates - 1;
         }
     }
@@ -382,10 +382,10 @@ impl Segment {
         (0..self.slots()).map(|at| self.slot(at)).filter(|&slot| slot != 0).flat_map(lines)
     }
 
-    /// Notes all buckets.
-    pub(crate) fn want_buckets(&self, wanted: &mut Wanted) {
+    /// Queues all buckets.
+    pub(crate) fn queue_buckets(&self, queue: &mut PrefetchQueue) {
         for bucket in 0..self.slots() / BUCKET_SLOTS {
-            wanted.add(self.buckets.cast::<u8>().wrapping_add(bucket * BUCKET_BYTES).cast_const());
+            queue.add(self.buckets.cast::<u8>().wrapping_add(bucket * BUCKET_BYTES).cast_const());
         }
     }
 

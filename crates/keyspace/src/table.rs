@@ -11,7 +11,7 @@
 //! of its directory places holds it; the others hold just its depth.
 
 use martlet_base::hash::spread;
-use martlet_base::prefetch::Wanted;
+use martlet_base::prefetch::PrefetchQueue;
 
 use crate::entry::RawEntry;
 use crate::segment::{Place, Segment};
@@ -185,19 +185,19 @@ impl Table {
 
     /// Asks for the directory place of a hash, without looking at it.
     #[inline]
-    pub(crate) fn want_place(&self, hash: u64, wanted: &mut Wanted) {
+    pub(crate) fn queue_place(&self, hash: u64, queue: &mut PrefetchQueue) {
         let at = self.place_of(hash);
-        wanted.add(self.directory.as_ptr().wrapping_add(at).cast());
+        queue.add(self.directory.as_ptr().wrapping_add(at).cast());
     }
 
     #[inline]
-    pub(crate) fn want_bucket(&self, hash: u64, wanted: &mut Wanted) {
-        self.directory[self.index(hash)].want_bucket(tag(hash), wanted);
+    pub(crate) fn queue_bucket(&self, hash: u64, queue: &mut PrefetchQueue) {
+        self.directory[self.index(hash)].queue_bucket(tag(hash), queue);
     }
 
     #[inline]
-    pub(crate) fn want_entry(&self, hash: u64, wanted: &mut Wanted) {
-        self.directory[self.index(hash)].want_entry(tag(hash), wanted);
+    pub(crate) fn queue_entry(&self, hash: u64, queue: &mut PrefetchQueue) {
+        self.directory[self.index(hash)].queue_entry(tag(hash), queue);
     }
 
     #[inline]
@@ -381,20 +381,20 @@ impl Table {
     }
 
     /// Notes the buckets of the segment that `from` falls into, and of the one after it.
-    pub(crate) fn want_buckets(&self, mut from: u64, wanted: &mut Wanted) {
+    pub(crate) fn queue_buckets(&self, mut from: u64, queue: &mut PrefetchQueue) {
         for _ in 0..2 {
             if from < ORDERS {
                 let (_, segment, next) = self.segment_at(from);
-                segment.want_buckets(wanted);
+                segment.queue_buckets(queue);
                 from = next;
             }
         }
     }
 
     /// Notes the entries of the segment that `from` falls into; returns the order up to which it goes.
-    pub(crate) fn want_segment(&self, from: u64, wanted: &mut Wanted) -> u64 {
+    pub(crate) fn queue_segment(&self, from: u64, queue: &mut PrefetchQueue) -> u64 {
         let (_, segment, next) = self.segment_at(from);
-        segment.entry_lines().for_each(|line| wanted.add(line));
+        segment.entry_lines().for_each(|line| queue.add(line));
         next
     }
 
@@ -446,7 +446,7 @@ impl Drop for Table {
 mod tests {
     use super::{ORDERS, Plan, Position, Table, spread, unspread};
     use crate::entry::{NewStr, RawEntry};
-    use martlet_base::prefetch::Wanted;
+    use martlet_base::prefetch::PrefetchQueue;
     use std::collections::HashSet;
 
     /// The hash of a key that is a number, for keys chosen to collide: all bits but the tag and one are
@@ -529,20 +529,20 @@ mod tests {
         }
         let (mut from, mut visited) = (0, 0);
         while from < ORDERS {
-            let mut wanted = Wanted::default();
-            let next = table.want_segment(from, &mut wanted);
+            let mut queue = PrefetchQueue::default();
+            let next = table.queue_segment(from, &mut queue);
             let mut count = 0;
             assert_eq!(table.walk_segment(from, &hash, &mut |_| count += 1), next);
             // Two lines of each.
-            assert_eq!(wanted.len(), 2 * count);
+            assert_eq!(queue.len(), 2 * count);
             (from, visited) = (next, visited + count);
         }
         assert_eq!(visited, 5000);
         // A segment, with the one after it while there is one.
         let of = |from: u64| {
-            let mut wanted = Wanted::default();
-            table.want_buckets(from, &mut wanted);
-            wanted.len()
+            let mut queue = PrefetchQueue::default();
+            table.queue_buckets(from, &mut queue);
+            queue.len()
         };
         assert!(of(0) > of(ORDERS - 1) && of(ORDERS - 1) > 0);
         assert_eq!(of(ORDERS), 0);

@@ -183,7 +183,7 @@ fn read_set(input: &mut impl Input, limits: SetLimits) -> Result<Set, Error> {
         let end = members.text(read_bytes(input, &mut scratch)?);
         members.push(end, end, ());
         if left == 0 || members.is_full() {
-            members.add(&mut set, Set::want, |set, member, _, ()| {
+            members.add(&mut set, Set::queue_probe, |set, member, _, ()| {
                 if set.add(Element::parse(member), limits) { Ok(()) } else { Err(DUPLICATE_MEMBER) }
             })?;
         }
@@ -234,7 +234,7 @@ fn read_zset(input: &mut impl Input, kind: Kind, limits: ZSetLimits) -> Result<Z
         };
         entries.push(end, end, score);
         if left == 0 || entries.is_full() {
-            entries.add(&mut zset, ZSet::want, |zset, member, _, score| {
+            entries.add(&mut zset, ZSet::queue_probe, |zset, member, _, score| {
                 add_entry(zset, member, score, limits)
             })?;
         }
@@ -371,7 +371,7 @@ fn read_hash(input: &mut impl Input, times: Times, limits: HashLimits) -> Result
         if left == 0 || pairs.is_full() {
             pairs.add(
                 &mut fields,
-                |fields, look, wanted| fields.hash.want(look, wanted),
+                |fields, probe, queue| fields.hash.queue_probe(probe, queue),
                 |fields, name, value, expiry| fields.add(name, Element::parse(value), expiry),
             )?;
         }

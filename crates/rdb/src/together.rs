@@ -1,7 +1,7 @@
 //! Entries that were read and are added to a collection together: in a large one each touches memory that is
 //! in no cache, and what several will touch is asked for while none of them waits for it.
 
-use martlet_base::prefetch::{Look, Name, Sight, Wanted};
+use martlet_base::prefetch::{Name, PrefetchQueue, ProbeStep, Progress};
 
 use crate::Error;
 
@@ -9,8 +9,8 @@ use crate::Error;
 const ENTRIES: usize = 32;
 /// Fewer, if they have so many bytes.
 const TEXT_BYTES: usize = 16 << 10;
-/// Looks ahead for one of them, at most.
-const LOOKS_MAX: usize = 8;
+/// Probe steps for one of them, at most.
+const PROBE_STEPS_MAX: usize = 8;
 /// A collection of fewer entries stays in the caches while it is built.
 const WORTHWHILE: usize = 4096;
 
@@ -19,8 +19,8 @@ pub(crate) struct Together<T> {
     texts: Vec<u8>,
     entries: Vec<Waiting<T>>,
     names: Vec<Name>,
-    wanted: Wanted,
-    looks_ahead: bool,
+    queue: PrefetchQueue,
+    prefetches: bool,
 }
 
 struct Waiting<T> {
@@ -36,8 +36,8 @@ impl<T> Together<T> {
             texts: Vec::new(),
             entries: Vec::new(),
             names: Vec::new(),
-            wanted: Wanted::default(),
-            looks_ahead: count >= WORTHWHILE,
+            queue: PrefetchQueue::default(),
+            prefetches: count >= WORTHWHILE,
         }
     }
 
@@ -54,18 +54,18 @@ impl<T> Together<T> {
 
     /// Whether they should be added now.
     pub fn is_full(&self) -> bool {
-        !self.looks_ahead || self.entries.len() >= ENTRIES || self.texts.len() >= TEXT_BYTES
+        !self.prefetches || self.entries.len() >= ENTRIES || self.texts.len() >= TEXT_BYTES
     }
 
     /// Adds all that wait to `collection`.
     pub fn add<C>(
         &mut self,
         collection: &mut C,
-        want: impl Fn(&C, Look, &mut Wanted) -> Sight,
+        queue_probe: impl Fn(&C, ProbeStep, &mut PrefetchQueue) -> Progress,
         mut add: impl FnMut(&mut C, &[u8], &[u8], T) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        if self.looks_ahead {
-            self.look_ahead(|look, wanted| want(collection, look, wanted));
+        if self.prefetches {
+            self.prefetch(|probe, queue| queue_probe(collection, probe, queue));
         }
         let mut start = 0;
         for Waiting { name_end, value_end, rest } in self.entries.drain(..) {
@@ -77,18 +77,19 @@ impl<T> Together<T> {
         Ok(())
     }
 
-    fn look_ahead(&mut self, want: impl Fn(Look, &mut Wanted) -> Sight) {
+    fn prefetch(&mut self, queue_probe: impl Fn(ProbeStep, &mut PrefetchQueue) -> Progress) {
         let mut start = 0;
         self.names.clear();
         for entry in &self.entries {
             self.names.push(Name::text(&self.texts[start..entry.name_end]));
             start = entry.value_end;
         }
-        for step in 0..LOOKS_MAX {
-            let wanted = &mut self.wanted;
-            self.names
-                .retain(|name| want(Look { name: *name, is_write: true, step }, wanted) == Sight::Partial);
-            wanted.ask();
+        for step in 0..PROBE_STEPS_MAX {
+            let queue = &mut self.queue;
+            self.names.retain(|name| {
+                queue_probe(ProbeStep { name: *name, is_write: true, step }, queue) == Progress::More
+            });
+            queue.issue();
             if self.names.is_empty() {
                 break;
             }

@@ -20,7 +20,7 @@ use crate::set::Selection;
 use crate::size_class::allocated_bytes;
 use crate::table::{Fields, Table, hash_field};
 use crate::tagged::{TaggedBox, one_word};
-use martlet_base::prefetch::{Look, Sight, Wanted};
+use martlet_base::prefetch::{PrefetchQueue, ProbeStep, Progress};
 use martlet_base::random::Random;
 use std::collections::HashSet;
 use timed::Timed;
@@ -189,12 +189,12 @@ impl Hash {
         self.get(name, now_ms).is_some()
     }
 
-    /// Looks ahead for what a search will read; worthwhile for tables only.
+    /// One probe step for what a search will read; worthwhile for tables only.
     #[inline]
-    pub fn want(&self, look: Look, wanted: &mut Wanted) -> Sight {
+    pub fn queue_probe(&self, probe: ProbeStep, queue: &mut PrefetchQueue) -> Progress {
         match self.form.get() {
-            Form::Table(large) => large.table.want(look, wanted),
-            _ => Sight::Whole,
+            Form::Table(large) => large.table.queue_probe(probe, queue),
+            _ => Progress::Done,
         }
     }
 

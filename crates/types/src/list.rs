@@ -27,7 +27,7 @@ pub use builder::ListBuilder;
 use chunked::Chunked;
 pub use debris::Debris;
 pub use iter::Iter;
-use martlet_base::prefetch::{Look, Name, Sight, Wanted};
+use martlet_base::prefetch::{Name, PrefetchQueue, ProbeStep, Progress};
 pub use run::Run;
 use std::fmt;
 use std::ops::ControlFlow;
@@ -178,18 +178,18 @@ impl List {
         self.pop_with(end, |element| element.to_vec())
     }
 
-    /// Looks ahead for an element by its index; worthwhile for long lists only.
+    /// One probe step for an element by its index; worthwhile for long lists only.
     #[inline]
-    pub fn want(&self, look: Look, wanted: &mut Wanted) -> Sight {
-        let Name::Index(index) = look.name else { return Sight::Whole };
+    pub fn queue_probe(&self, probe: ProbeStep, queue: &mut PrefetchQueue) -> Progress {
+        let Name::Index(index) = probe.name else { return Progress::Done };
         let index = if index < 0 { index.saturating_add(self.len() as i64) } else { index };
-        let Ok(index) = usize::try_from(index) else { return Sight::Whole };
+        let Ok(index) = usize::try_from(index) else { return Progress::Done };
         match self.form.get() {
             Form::Chunked(chunked) if (index as u64) < chunked.len() => {
                 let (chunk, within) = chunked.locate(index as u64);
-                chunk.want(within, look, wanted)
+                chunk.queue_probe(within, probe, queue)
             }
-            _ => Sight::Whole,
+            _ => Progress::Done,
         }
     }
 

@@ -14,7 +14,7 @@ use crate::intset::Intset;
 use crate::packed::Packed;
 use crate::table::{Members, NO_EXPIRY, Table, hash_field};
 use crate::tagged::{TaggedBox, one_word};
-use martlet_base::prefetch::{Look, Sight, Wanted};
+use martlet_base::prefetch::{PrefetchQueue, ProbeStep, Progress};
 use martlet_base::random::Random;
 use std::collections::HashSet;
 
@@ -165,12 +165,12 @@ impl Set {
         }
     }
 
-    /// Looks ahead for what a search will read; worthwhile for tables only.
+    /// One probe step for what a search will read; worthwhile for tables only.
     #[inline]
-    pub fn want(&self, look: Look, wanted: &mut Wanted) -> Sight {
+    pub fn queue_probe(&self, probe: ProbeStep, queue: &mut PrefetchQueue) -> Progress {
         match self.form.get() {
-            Form::Table(table) => table.want(look, wanted),
-            _ => Sight::Whole,
+            Form::Table(table) => table.queue_probe(probe, queue),
+            _ => Progress::Done,
         }
     }
 

@@ -36,7 +36,7 @@ pub use walk::Iter;
 
 use leaf::Leaf;
 use martlet_base::hash::{hash_bytes, spread};
-use martlet_base::prefetch::{Look, Name, Sight, Wanted};
+use martlet_base::prefetch::{Name, PrefetchQueue, ProbeStep, Progress};
 use node::{Child, Slot};
 use std::marker::PhantomData;
 
@@ -161,32 +161,32 @@ impl<K: Kind> Table<K> {
         Some(leaf.entry::<K>(leaf.find::<K>(hash, field)?))
     }
 
-    /// Looks ahead for an entry by its field: for the slots on the way to its leaf, one after the other, then
+    /// One probe step for an entry by its field: for the slots on the way to its leaf, one after the other, then
     /// for the leaf's group, then for the entry. The first node is passed at once: its slots are few enough
     /// to be at hand.
     #[inline]
-    pub fn want(&self, look: Look, wanted: &mut Wanted) -> Sight {
-        let Name::Text { hash, len } = look.name else { return Sight::Whole };
+    pub fn queue_probe(&self, probe: ProbeStep, queue: &mut PrefetchQueue) -> Progress {
+        let Name::Text { hash, len } = probe.name else { return Progress::Done };
         let hash = spread(hash);
-        let (mut slot, mut rest, mut step) = (self.root, hash, look.step);
+        let (mut slot, mut rest, mut step) = (self.root, hash, probe.step);
         if let Child::Node(node) = slot.child() {
             slot = node.slot(node.index(rest));
             rest <<= node.bits();
         }
         loop {
             match (slot.child(), step) {
-                (Child::Empty, _) => return Sight::Whole,
+                (Child::Empty, _) => return Progress::Done,
                 (Child::Leaf(leaf), 0) => {
-                    leaf.want_group(hash, look.is_write, wanted);
-                    return Sight::Partial;
+                    leaf.queue_group(hash, probe.is_write, queue);
+                    return Progress::More;
                 }
                 (Child::Leaf(leaf), _) => {
-                    leaf.want_entry::<K>(hash, len, look.is_write, wanted);
-                    return Sight::Whole;
+                    leaf.queue_entry::<K>(hash, len, probe.is_write, queue);
+                    return Progress::Done;
                 }
                 (Child::Node(node), 0) => {
-                    node.want_slot(node.index(rest), wanted);
-                    return Sight::Partial;
+                    node.queue_slot(node.index(rest), queue);
+                    return Progress::More;
                 }
                 (Child::Node(node), _) => {
                     slot = node.slot(node.index(rest));

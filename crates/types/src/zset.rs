@@ -27,7 +27,7 @@ use crate::element::Element;
 use crate::packed::Packed;
 use crate::tagged::{TaggedArc, one_word};
 use full::Full;
-use martlet_base::prefetch::{Look, Sight, Wanted};
+use martlet_base::prefetch::{PrefetchQueue, ProbeStep, Progress};
 use martlet_base::random::Random;
 use std::fmt;
 use std::ops::Range;
@@ -215,12 +215,12 @@ impl ZSet {
         }
     }
 
-    /// Looks ahead for what a search for a member will read; worthwhile for large sets only.
+    /// One probe step for what a search for a member will read; worthwhile for large sets only.
     #[inline]
-    pub fn want(&self, look: Look, wanted: &mut Wanted) -> Sight {
+    pub fn queue_probe(&self, probe: ProbeStep, queue: &mut PrefetchQueue) -> Progress {
         match self.form.get() {
-            Form::Full(full) => full.want(look, wanted),
-            Form::Packed(_) => Sight::Whole,
+            Form::Full(full) => full.queue_probe(probe, queue),
+            Form::Packed(_) => Progress::Done,
         }
     }
 

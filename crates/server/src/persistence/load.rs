@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use martlet_base::limits::SHARD_COUNT;
-use martlet_base::prefetch::Wanted;
+use martlet_base::prefetch::PrefetchQueue;
 use martlet_base::random::Random;
 use martlet_command::Settings;
 use martlet_command::generic::{decoding_limits, into_value};
@@ -204,7 +204,7 @@ struct Loader<'a> {
     /// shards.
     first_shard: usize,
     by_shard: ByShard,
-    wanted: Wanted,
+    queue: PrefetchQueue,
     total: Total,
 }
 
@@ -271,7 +271,7 @@ impl<'a> Loader<'a> {
             records: 0,
             first_shard,
             by_shard: ByShard::default(),
-            wanted: Wanted::default(),
+            queue: PrefetchQueue::default(),
             total: Total::default(),
         };
         if let Err(error) = loader.read() {
@@ -341,19 +341,19 @@ impl<'a> Loader<'a> {
 
     /// Has the processor fetch what the next groups of keys will meet: the places in the directory two groups
     /// ahead, the buckets one ahead.
-    fn look_ahead(&mut self, db: usize, groups: &[&[Place]]) {
-        let (engine, wanted) = (self.keys.engine(), &mut self.wanted);
-        let looks: [fn(&Db, u64, &mut Wanted); 2] = [Db::want_bucket, Db::want_place];
-        for (group, look) in groups.iter().skip(1).zip(looks) {
+    fn prefetch_groups(&mut self, db: usize, groups: &[&[Place]]) {
+        let (engine, queue) = (self.keys.engine(), &mut self.queue);
+        let steps: [fn(&Db, u64, &mut PrefetchQueue); 2] = [Db::queue_bucket, Db::queue_place];
+        for (group, step) in groups.iter().skip(1).zip(steps) {
             let Some(first) = group.first() else { continue };
             engine.peek(first.mark, |shard| {
-                group.iter().for_each(|place| look(shard.db(db), place.mark, wanted));
+                group.iter().for_each(|place| step(shard.db(db), place.mark, queue));
             });
         }
         if let Some(first) = groups.get(3).and_then(|group| group.first()) {
             engine.prefetch_shard(first.mark);
         }
-        wanted.ask();
+        queue.issue();
     }
 
     /// Logs what the file says of itself.
@@ -396,7 +396,7 @@ impl Records for Loader<'_> {
         let mut damage: Option<FileError> = None;
         for (i, group) in groups.iter().enumerate() {
             if !self.keys.holds_all() {
-                self.look_ahead(db, &groups[i..]);
+                self.prefetch_groups(db, &groups[i..]);
             }
             groups
                 .get(i + 1)

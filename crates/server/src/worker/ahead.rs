@@ -7,7 +7,7 @@
 use std::cell::Cell;
 
 use martlet_base::number::parse_i64;
-use martlet_base::prefetch::{Look, Name, Sight, Wanted, prefetch_object};
+use martlet_base::prefetch::{Name, PrefetchQueue, ProbeStep, Progress, prefetch_object};
 use martlet_command::{Flags, Group};
 use martlet_net::{Arrival, Token};
 use martlet_protocol::request::{Args, Parsed, Partial, RequestLimits, Span, parse};
@@ -20,10 +20,10 @@ use crate::registry::Entry;
 /// Databases with fewer keys fit the caches: nothing is prefetched for them.
 const PREFETCH_KEYS_PER_SHARD: usize = 24;
 
-/// Looks ahead for a member: what the largest collections take, and a limit.
-const MEMBER_LOOKS_MAX: usize = 6;
+/// Probe steps for a member: what the largest collections take, and a limit.
+const MEMBER_STEPS_MAX: usize = 6;
 
-/// One request's keys are looked ahead for if there are so many.
+/// One request's keys are prefetched if there are so many.
 const MANY_KEYS: usize = 4;
 /// Of more, what the first ones need would have left the caches before they are run.
 const MANY_KEYS_MAX: usize = 4096;
@@ -75,13 +75,13 @@ fn is_plain(request: &Request) -> bool {
 impl Worker {
     /// Lets the cache misses of a batch's keys overlap.
     pub(super) fn prefetch_batch(&self, db: usize, input: &[u8], batch: &mut Batch) {
-        let Batch { spans, requests, names_members, members, wanted } = batch;
+        let Batch { spans, requests, names_members, members, queue } = batch;
         let plain = requests.iter().filter(|request| is_plain(request));
-        self.prefetch_keys(plain.map(|request| Planned { db, hash: request.hash }), wanted);
+        self.prefetch_keys(plain.map(|request| Planned { db, hash: request.hash }), queue);
         if *names_members {
             members.clear();
             members.extend(requests.iter().filter_map(|request| Member::new(db, input, spans, request)));
-            self.prefetch_members(members, wanted);
+            self.prefetch_members(members, queue);
         }
     }
 
@@ -90,12 +90,12 @@ impl Worker {
         let hashes = &hashes[..hashes.len().min(MANY_KEYS_MAX)];
         if hashes.len() >= MANY_KEYS {
             let planned = hashes.iter().map(|&hash| Planned { db, hash });
-            self.prefetch_keys(planned, &mut Wanted::default());
+            self.prefetch_keys(planned, &mut PrefetchQueue::default());
         }
     }
 
     /// Lets the cache misses of requests overlap that arrived on several connections and run next.
-    pub(super) fn look_ahead(&mut self, arrivals: &[Arrival<'_>]) {
+    pub(super) fn prefetch_arrivals(&mut self, arrivals: &[Arrival<'_>]) {
         for arrival in arrivals {
             self.connection_at(arrival.token).into_iter().for_each(|connection| prefetch_object(connection));
         }
@@ -108,22 +108,22 @@ impl Worker {
         for (at, arrival) in arrivals.iter().enumerate() {
             let Some(connection) = self.connection_at(arrival.token) else { continue };
             prefetch_object(&raw const *connection.info);
-            // A pipeline looks ahead itself. What does not begin as requests of clients do may be the middle
+            // A pipeline prefetches for itself. What does not begin as requests of clients do may be the middle
             // of a long one, of which the beginning is among these arrivals too.
             if connection.query.is_empty() && connection.hold.is_none() && arrival.data.starts_with(b"*") {
                 self.parse_only_request(at as u32, arrival.data, &mut batch);
             }
         }
-        let Batch { spans, requests, names_members, members, wanted } = &mut *batch;
+        let Batch { spans, requests, names_members, members, queue } = &mut *batch;
         let plain = requests.iter().filter_map(|request| {
             let arrival = arrivals.get(request.start as usize)?;
             Some((self.connection_at(arrival.token)?.session.db, arrival.data, request))
         });
-        self.prefetch_keys(plain.clone().map(|(db, _, request)| Planned { db, hash: request.hash }), wanted);
+        self.prefetch_keys(plain.clone().map(|(db, _, request)| Planned { db, hash: request.hash }), queue);
         if *names_members {
             members.clear();
             members.extend(plain.filter_map(|(db, data, request)| Member::new(db, data, spans, request)));
-            self.prefetch_members(members, wanted);
+            self.prefetch_members(members, queue);
         }
         self.batch = Some(batch);
     }
@@ -153,7 +153,7 @@ impl Worker {
         self.connections.get(token.index())?.as_deref()
     }
 
-    fn prefetch_keys(&self, planned: impl Iterator<Item = Planned> + Clone, wanted: &mut Wanted) {
+    fn prefetch_keys(&self, planned: impl Iterator<Item = Planned> + Clone, queue: &mut PrefetchQueue) {
         let engine = self.shared.engine;
         planned.clone().for_each(|Planned { hash, .. }| engine.prefetch_shard(hash));
         let is_small = Cell::new(false);
@@ -161,24 +161,24 @@ impl Worker {
         engine.peek_each(until_small, Planned::hash, |shard, Planned { hash, db }| {
             let db = shard.db(db);
             if db.len() >= PREFETCH_KEYS_PER_SHARD {
-                db.want_bucket(hash, wanted);
+                db.queue_bucket(hash, queue);
             } else {
                 is_small.set(true);
             }
         });
-        if !wanted.is_empty() {
+        if !queue.is_empty() {
             self.stats().prefetch_batches.add(1);
-            self.stats().prefetch_entries.add(wanted.len() as u64);
-            wanted.ask();
+            self.stats().prefetch_entries.add(queue.len() as u64);
+            queue.issue();
             engine.peek_each(planned, Planned::hash, |shard, Planned { hash, db }| {
-                shard.db(db).want_entry(hash, wanted);
+                shard.db(db).queue_entry(hash, queue);
             });
-            wanted.ask();
+            queue.issue();
         }
     }
 
-    fn prefetch_members(&self, members: &mut Vec<Member>, wanted: &mut Wanted) {
-        for step in 0..MEMBER_LOOKS_MAX {
+    fn prefetch_members(&self, members: &mut Vec<Member>, queue: &mut PrefetchQueue) {
+        for step in 0..MEMBER_STEPS_MAX {
             let mut partial = 0;
             let cells = Cell::from_mut(members.as_mut_slice()).as_slice_of_cells();
             self.shared.engine.peek_each(
@@ -186,15 +186,15 @@ impl Worker {
                 |member| member.get().key_hash,
                 |shard, member| {
                     let Member { db, key_hash, name, is_write } = member.get();
-                    let look = Look { name, is_write, step };
-                    if shard.db(db).want_member(key_hash, look, wanted) == Sight::Partial {
+                    let probe = ProbeStep { name, is_write, step };
+                    if shard.db(db).queue_member(key_hash, probe, queue) == Progress::More {
                         cells[partial].set(member.get());
                         partial += 1;
                     }
                 },
             );
             members.truncate(partial);
-            wanted.ask();
+            queue.issue();
             if members.is_empty() {
                 break;
             }

@@ -10,7 +10,7 @@ use martlet_base::copy;
 use martlet_base::limits::{
     BATCH_REQUESTS, SLICE_NS, SLICE_REQUESTS, UNAUTHENTICATED_ARGUMENTS_MAX, UNAUTHENTICATED_BULK_MAX_BYTES,
 };
-use martlet_base::prefetch::Wanted;
+use martlet_base::prefetch::PrefetchQueue;
 use martlet_net::Token;
 use martlet_protocol::reply::Reply;
 use martlet_protocol::request::{
@@ -49,9 +49,9 @@ pub(super) struct Batch {
     pub requests: Vec<Request>,
     /// A request's command looks for a member of its key's value.
     pub names_members: bool,
-    /// What they look for, as far as it is not in sight yet.
+    /// What they look for, as far as there is more of it to prefetch.
     pub members: Vec<Member>,
-    pub wanted: Wanted,
+    pub queue: PrefetchQueue,
 }
 
 impl Worker {

@@ -50,7 +50,7 @@ impl Sink for Worker {
     }
 
     fn soon(&mut self, arrivals: &[Arrival<'_>]) {
-        self.look_ahead(arrivals);
+        self.prefetch_arrivals(arrivals);
     }
 
     fn sent(&mut self, token: Token, mut buffer: Vec<u8>, result: io::Result<()>) {

@@ -21,7 +21,7 @@ use crate::element::Element;
 use crate::packed::encoding::{Encoded, decode_at, size_at};
 use crate::packed::listpack::{entry_bytes, put_entry, put_entry_at};
 use crate::size_class::{allocated_bytes, class_bytes, class_of};
-use martlet_base::prefetch::{Look, Sight, Wanted};
+use martlet_base::prefetch::{PrefetchQueue, ProbeStep, Progress};
 use std::ops::Range;
 use triomphe::ThinArc;
 
@@ -167,19 +167,19 @@ impl Chunk {
         allocated_bytes(OVERHEAD_BYTES + self.bytes().len())
     }
 
-    /// Notes the header and the slot of an index; or if these should be there by now the element.
+    /// Queues the header and the slot of an index; or if these should be there by now the element.
     #[inline]
-    pub fn want(&self, index: usize, look: Look, wanted: &mut Wanted) -> Sight {
+    pub fn queue_probe(&self, index: usize, probe: ProbeStep, queue: &mut PrefetchQueue) -> Progress {
         let block = self.page.heap_ptr().cast::<u8>();
-        if look.step == 0 {
-            wanted.add(block);
-            wanted.add(block.wrapping_add(OVERHEAD_BYTES + index * SLOT_BYTES));
-            return Sight::Partial;
+        if probe.step == 0 {
+            queue.add(block);
+            queue.add(block.wrapping_add(OVERHEAD_BYTES + index * SLOT_BYTES));
+            return Progress::More;
         }
         if !self.is_large() && index < self.len() {
-            wanted.add(self.bytes().as_ptr().wrapping_add(slot(self.bytes(), index)));
+            queue.add(self.bytes().as_ptr().wrapping_add(slot(self.bytes(), index)));
         }
-        Sight::Whole
+        Progress::Done
     }
 
     /// The element at `index`, which is below the length.

@@ -17,7 +17,7 @@ use super::entry::{self, Entry, NewEntry, TIMED_BYTES};
 use super::group::{GROUP_BYTES, GROUP_SLOTS, Group, tag_of};
 use super::{Kind, NO_EXPIRY};
 use crate::size_class::{class_bytes, class_of};
-use martlet_base::prefetch::{CACHE_LINE_BYTES, Wanted, prefetch};
+use martlet_base::prefetch::{CACHE_LINE_BYTES, PrefetchQueue, prefetch};
 use martlet_base::sync::RefCount;
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
@@ -258,28 +258,34 @@ impl Leaf {
         unsafe { dealloc(self.base.as_ptr(), layout((*self.header()).class)) }
     }
 
-    /// Notes the cache line that a search of `hash` reads first, and the header if an addition may follow.
+    /// Queues the cache line that a search of `hash` reads first, and the header if an addition may follow.
     #[inline(always)]
-    pub fn want_group(self, hash: u64, is_write: bool, wanted: &mut Wanted) {
-        wanted.add(self.base.as_ptr().wrapping_add(self.home(hash) * GROUP_BYTES));
+    pub fn queue_group(self, hash: u64, is_write: bool, queue: &mut PrefetchQueue) {
+        queue.add(self.base.as_ptr().wrapping_add(self.home(hash) * GROUP_BYTES));
         if is_write {
-            wanted.add(self.header().cast());
+            queue.add(self.header().cast());
         }
     }
 
-    /// Notes the entries that may be the one with `hash`, and if an addition may follow the arena's end.
+    /// Queues the entries that may be the one with `hash`, and if an addition may follow the arena's end.
     #[inline]
-    pub fn want_entry<K: Kind>(self, hash: u64, field_len: usize, is_write: bool, wanted: &mut Wanted) {
+    pub fn queue_entry<K: Kind>(
+        self,
+        hash: u64,
+        field_len: usize,
+        is_write: bool,
+        queue: &mut PrefetchQueue,
+    ) {
         // With a value of some length, for nobody knows it yet.
         let len = 1 + field_len + if K::HAS_VALUES { CACHE_LINE_BYTES } else { 0 };
         let group = self.group(self.home(hash));
         let mut candidates = group.matching(tag_of(hash));
         while candidates != 0 {
-            wanted.add_lines(self.address(group.offset(candidates.trailing_zeros() as usize)), len);
+            queue.add_lines(self.address(group.offset(candidates.trailing_zeros() as usize)), len);
             candidates &= candidates - 1;
         }
         if is_write {
-            wanted.add_lines(self.address(self.used()), len);
+            queue.add_lines(self.address(self.used()), len);
         }
     }
 

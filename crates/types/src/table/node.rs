@@ -17,7 +17,7 @@
 use super::leaf::{BLOCK_ALIGN, Leaf};
 use super::{Kind, NO_EXPIRY};
 use crate::size_class::{class_bytes, class_of};
-use martlet_base::prefetch::Wanted;
+use martlet_base::prefetch::PrefetchQueue;
 use martlet_base::sync::RefCount;
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
@@ -219,10 +219,10 @@ impl Node {
         (hash >> (64 - self.bits)) as usize
     }
 
-    /// Notes where the slot at an index is.
+    /// Queues where the slot at an index is.
     #[inline(always)]
-    pub fn want_slot(self, index: usize, wanted: &mut Wanted) {
-        wanted.add(self.slot_at(index).cast());
+    pub fn queue_slot(self, index: usize, queue: &mut PrefetchQueue) {
+        queue.add(self.slot_at(index).cast());
     }
 
     /// The slot at an index.

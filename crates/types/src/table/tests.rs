@@ -372,23 +372,24 @@ fn clones_are_read_and_dropped_by_other_threads() {
 
 #[test]
 #[cfg_attr(miri, ignore = "takes too long")]
-fn looks_ahead_end_at_the_entry() {
+fn probes_end_at_the_entry() {
     let field = |i: usize| format!("field:{i}").into_bytes();
-    // How many looks there are, and how many lines they note.
-    let looks = |table: &Table<Members>, name: &[u8], is_write| {
-        let mut wanted = Wanted::default();
+    // How many steps there are, and how many lines they note.
+    let probe = |table: &Table<Members>, name: &[u8], is_write| {
+        let mut queue = PrefetchQueue::default();
         for step in 0..6 {
-            let before = wanted.len();
-            let sight = table.want(Look { name: Name::text(name), is_write, step }, &mut wanted);
-            if sight == Sight::Whole {
-                return (step + 1, wanted.len());
+            let before = queue.len();
+            let progress =
+                table.queue_probe(ProbeStep { name: Name::text(name), is_write, step }, &mut queue);
+            if progress == Progress::Done {
+                return (step + 1, queue.len());
             }
-            assert!(wanted.len() > before, "look {step} found nothing");
+            assert!(queue.len() > before, "step {step} found nothing");
         }
         panic!("there is no end");
     };
     let mut table = Table::<Members>::new();
-    assert_eq!(looks(&table, b"absent", true), (1, 0));
+    assert_eq!(probe(&table, b"absent", true), (1, 0));
     let mut most = Vec::new();
     for i in 0..100_000 {
         table.insert(hash_field(&field(i)), &field(i), &[], NO_EXPIRY);
@@ -396,8 +397,8 @@ fn looks_ahead_end_at_the_entry() {
             let mut missed = 0;
             for i in 0..=i {
                 let ((steps, lines), write) =
-                    (looks(&table, &field(i), false), looks(&table, &field(i), true));
-                // An entry that found its group full is in another, where nobody looks ahead.
+                    (probe(&table, &field(i), false), probe(&table, &field(i), true));
+                // An entry that found its group full is in another, where no step leads.
                 missed += usize::from(lines < steps);
                 // The place of a new one is a line or goes on in the next.
                 assert!(
@@ -406,8 +407,8 @@ fn looks_ahead_end_at_the_entry() {
                 );
             }
             assert!(missed <= i / 8, "{missed} of {i} entries are not noted");
-            most.push((0..=i).map(|i| looks(&table, &field(i), false).0).max());
-            assert!(looks(&table, b"absent", true).0 <= 3);
+            most.push((0..=i).map(|i| probe(&table, &field(i), false).0).max());
+            assert!(probe(&table, b"absent", true).0 <= 3);
         }
     }
     // A leaf, a node of leaves, nodes below a node.

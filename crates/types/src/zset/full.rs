@@ -10,7 +10,7 @@ use super::leaf::Leaf;
 use super::slots::Slots;
 use super::tree::{Inner, Store, Target};
 use martlet_base::hash::hash_bytes;
-use martlet_base::prefetch::{Look, Name, Sight, Wanted};
+use martlet_base::prefetch::{Name, PrefetchQueue, ProbeStep, Progress};
 
 /// See the module's description.
 #[derive(Clone)]
@@ -51,19 +51,19 @@ impl Full {
         self.find_hashed(hash_bytes(member), member)
     }
 
-    /// Notes the index' line for a member, or if that is known what it leads to.
+    /// Queues the index' line for a member, or if that is known what it leads to.
     #[inline]
-    pub fn want(&self, look: Look, wanted: &mut Wanted) -> Sight {
-        let Name::Text { hash, .. } = look.name else { return Sight::Whole };
-        if look.step > 0 {
+    pub fn queue_probe(&self, probe: ProbeStep, queue: &mut PrefetchQueue) -> Progress {
+        let Name::Text { hash, .. } = probe.name else { return Progress::Done };
+        if probe.step > 0 {
             let place = self.store.index.find(hash, |_| true);
             place
                 .into_iter()
-                .for_each(|place| self.store.leaf(place.leaf).want(usize::from(place.slot), wanted));
-            Sight::Whole
+                .for_each(|place| self.store.leaf(place.leaf).queue_cell(usize::from(place.slot), queue));
+            Progress::Done
         } else {
-            self.store.index.want(hash, wanted);
-            Sight::Partial
+            self.store.index.queue_home(hash, queue);
+            Progress::More
         }
     }
 

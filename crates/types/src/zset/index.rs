@@ -16,7 +16,7 @@
 //! an entry's home and the entry no word is empty.
 
 use super::chunk::{Chunk, EMPTY, HOME_BITS, MERGE_LEN, PATH_BITS, REF_BITS, SLOT_BITS};
-use martlet_base::prefetch::Wanted;
+use martlet_base::prefetch::PrefetchQueue;
 use std::ops::ControlFlow;
 use triomphe::Arc;
 
@@ -183,9 +183,9 @@ impl Index {
 
     /// As [`Index::prefetch`], to be asked for later.
     #[inline]
-    pub fn want(&self, hash: u64, wanted: &mut Wanted) {
+    pub fn queue_home(&self, hash: u64, queue: &mut PrefetchQueue) {
         if let Some(chunk) = self.chunk(key_of(hash)) {
-            wanted.add(chunk.home_address(key_of(hash)));
+            queue.add(chunk.home_address(key_of(hash)));
         }
     }
 

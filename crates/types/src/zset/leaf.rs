@@ -16,7 +16,7 @@
 
 use super::shared::{COUNTS_BYTES, Shared};
 use crate::size_class::{class_bytes, class_of};
-use martlet_base::prefetch::Wanted;
+use martlet_base::prefetch::PrefetchQueue;
 use std::cmp::Ordering;
 use std::ops::Range;
 use triomphe::Arc;
@@ -162,11 +162,11 @@ impl Leaf {
         }
     }
 
-    /// Notes the score and the cell in `slot`.
+    /// Queues the score and the cell in `slot`.
     #[inline]
-    pub fn want(&self, slot: usize, wanted: &mut Wanted) {
-        wanted.add(self.0.address(slot));
-        wanted.add(self.0.address(self.cell(slot).start));
+    pub fn queue_cell(&self, slot: usize, queue: &mut PrefetchQueue) {
+        queue.add(self.0.address(slot));
+        queue.add(self.0.address(self.cell(slot).start));
     }
 
     /// Asks the processor for all of the leaf, as far as most leaves go.

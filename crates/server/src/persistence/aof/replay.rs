@@ -6,7 +6,7 @@
 use std::io::Read;
 
 use martlet_base::hash::hash_bytes;
-use martlet_base::prefetch::Wanted;
+use martlet_base::prefetch::PrefetchQueue;
 use martlet_command::{Context, Flags, Settings};
 use martlet_engine::Keys;
 use martlet_journal::aof::CommandReader;
@@ -28,7 +28,7 @@ pub enum Refusal {
 /// Closes the gate around the work that it is given, with all shards held; whoever replays holds none.
 pub type Alone<'a> = dyn FnMut(&mut Keys, &mut dyn FnMut(&mut Keys)) + 'a;
 
-/// Commands that [`Replay::prefetch`] looks ahead.
+/// Commands that [`Replay::prefetch`] prefetches together.
 pub const AHEAD: usize = 32;
 
 /// See the module's page.
@@ -42,7 +42,7 @@ pub struct Replay<'a> {
     reply: Vec<u8>,
     /// Of the keys of the commands that follow.
     hashes: Vec<u64>,
-    wanted: Wanted,
+    prefetches: PrefetchQueue,
 }
 
 impl<'a> Replay<'a> {
@@ -56,7 +56,7 @@ impl<'a> Replay<'a> {
             queue: None,
             reply: Vec::new(),
             hashes: Vec::new(),
-            wanted: Wanted::default(),
+            prefetches: PrefetchQueue::default(),
         }
     }
 
@@ -68,11 +68,11 @@ impl<'a> Replay<'a> {
             let key = self.registry.resolve(args).and_then(|entry| args.get(entry.single_key?));
             self.hashes.extend(key.map(hash_bytes));
         });
-        engine.prefetch_places(db, &self.hashes, &mut self.wanted);
-        let wanted = &mut self.wanted;
+        engine.prefetch_places(db, &self.hashes, &mut self.prefetches);
+        let prefetches = &mut self.prefetches;
         let hashes = self.hashes.iter().copied();
-        engine.peek_each(hashes, |hash| hash, |shard, hash| shard.db(db).want_entry(hash, wanted));
-        self.wanted.ask();
+        engine.peek_each(hashes, |hash| hash, |shard, hash| shard.db(db).queue_entry(hash, prefetches));
+        self.prefetches.issue();
     }
 
     /// Whether a transaction has begun that has not ended.
