@@ -64,7 +64,7 @@ impl Keyspace {
         let mut replay = Replay::new(self.registry, &settings, 1_700_000_000_000);
         let keys = &mut self.keys;
         keys.engine().gate.closed(|| {
-            keys.hold_all();
+            keys.lock_all_shards();
             for command in commands.iter().filter(|command| !command.is_empty()) {
                 let args = OwnedArgs::from_slices(command.iter().map(Vec::as_slice));
                 // What cannot be run is told to who starts the server.

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 /// Some microseconds.
 const SPINS: u32 = 200;
-/// As long as it is for threads that [`crate::thread::be_woken_on_time`], some 50 µs more for others.
+/// As long as it is for threads that [`crate::thread::minimise_timer_slack`], some 50 µs more for others.
 const NAP: Duration = Duration::from_micros(20);
 
 /// The word: 0 free, 1 held.

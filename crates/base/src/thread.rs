@@ -3,7 +3,7 @@
 /// Marks the calling thread as one that has time: waking it does not interrupt whoever runs on its core,
 /// though it gets its fair share (`SCHED_BATCH`). For threads that work for those which serve clients, on
 /// what may be the same core. Where the kernel refuses, the thread stays as it is.
-pub fn give_way() {
+pub fn use_batch_scheduling() {
     #[cfg(all(target_os = "linux", not(miri)))]
     // SAFETY: an all-zero `sched_param` is valid (some libraries give it more fields), and it is read during
     // the call only.
@@ -14,7 +14,7 @@ pub fn give_way() {
 }
 
 /// Has the calling thread's sleeps end when they are over, not up to 50 µs later as the kernel would have it.
-pub fn be_woken_on_time() {
+pub fn minimise_timer_slack() {
     #[cfg(target_os = "linux")]
     // SAFETY: it concerns the calling thread's timers only, and reads no memory.
     unsafe {

@@ -120,7 +120,7 @@ impl Fixture {
         let Some(handler) = command.handler.filter(|_| spec.takes(args.len())) else {
             return Err(Error::Arity(spec.full_name));
         };
-        self.hold(command, &args);
+        self.lock_keys_of(command, &args);
         let mut context = Context {
             args,
             keys: &mut self.keys,
@@ -139,17 +139,17 @@ impl Fixture {
         outcome
     }
 
-    fn hold(&mut self, command: &Command<Handler>, args: &Args<'_>) {
+    fn lock_keys_of(&mut self, command: &Command<Handler>, args: &Args<'_>) {
         let spec = &command.spec;
         if spec.flags.has(Flags::EXCLUSIVE) || spec.undeclared_keys.is_some_and(|when| when(args)) {
-            return self.keys.hold_all();
+            return self.keys.lock_all_shards();
         }
         if spec.flags.has(Flags::WALK) {
             return;
         }
         let mut indexes = Vec::new();
         spec.key_indexes(args, &mut indexes);
-        self.keys.hold_many(indexes.iter().map(|&i| Key::new(args.at(i)).shard()).collect());
+        self.keys.lock_shards(indexes.iter().map(|&i| Key::new(args.at(i)).shard()).collect());
     }
 
     fn collect(&mut self, args: &Args<'_>) {
@@ -223,7 +223,7 @@ impl Drop for Fixture {
             return;
         }
         self.check_sizes();
-        self.keys.hold_all();
+        self.keys.lock_all_shards();
         self.keys.flush(None, false);
         self.keys.release();
         self.keys.engine().lazy_free.wait();

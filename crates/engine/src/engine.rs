@@ -49,7 +49,7 @@ impl Cell {
 /// for one of them.
 const PEEKS_TOGETHER: usize = 4;
 
-// SAFETY: `state` is only reached through a held lock or behind the closed gate (see `Held`).
+// SAFETY: `state` is only reached through a held lock or behind the closed gate (see `LockedShards`).
 unsafe impl Sync for Cell {}
 
 /// The keyspace and what guards it. One per server.
@@ -95,12 +95,12 @@ impl TrackingTotals {
     }
 }
 
-/// Which shards a thread holds. Not held by anyone else meanwhile, which is what makes access sound.
+/// Which shards a thread has locked. Nobody else has them meanwhile, which is what makes access sound.
 #[derive(Debug, Default)]
-pub enum Held {
+pub enum LockedShards {
     /// None.
     #[default]
-    Nothing,
+    None,
     /// The lock of one shard.
     One(usize),
     /// The locks of several shards.
@@ -142,14 +142,14 @@ impl FromIterator<usize> for ShardSet {
     }
 }
 
-impl Held {
+impl LockedShards {
     #[inline]
     pub(crate) fn covers(&self, shard: usize) -> bool {
         match self {
-            Held::Nothing => false,
-            Held::One(held) => *held == shard,
-            Held::Many(held) => held.contains(shard),
-            Held::All => true,
+            LockedShards::None => false,
+            LockedShards::One(locked) => *locked == shard,
+            LockedShards::Many(locked) => locked.contains(shard),
+            LockedShards::All => true,
         }
     }
 }
@@ -185,53 +185,53 @@ impl Engine {
         self.cells[shard].lock.unlock();
     }
 
-    /// Unlocks what is held and leaves nothing.
+    /// Unlocks them, which leaves none.
     #[inline]
-    pub(crate) fn release(&self, held: &mut Held) {
-        match held {
-            Held::One(shard) => {
+    pub(crate) fn release(&self, locked: &mut LockedShards) {
+        match locked {
+            LockedShards::One(shard) => {
                 self.unlock(*shard);
                 // One shard owns nothing: there is nothing to drop.
-                std::mem::forget(std::mem::replace(held, Held::Nothing));
+                std::mem::forget(std::mem::replace(locked, LockedShards::None));
             }
-            Held::Nothing => {}
-            _ => self.release_many(held),
+            LockedShards::None => {}
+            _ => self.release_many(locked),
         }
     }
 
     #[inline(never)]
-    fn release_many(&self, held: &mut Held) {
-        if let Held::Many(shards) = std::mem::replace(held, Held::Nothing) {
+    fn release_many(&self, locked: &mut LockedShards) {
+        if let LockedShards::Many(shards) = std::mem::replace(locked, LockedShards::None) {
             shards.iter().for_each(|shard| self.unlock(shard));
         }
     }
 
-    /// The state of a shard that `held` covers.
+    /// The state of a shard that `locked` covers.
     #[inline]
-    pub(crate) fn state<'a>(&self, held: &'a Held, shard: usize) -> &'a ShardState
+    pub(crate) fn state<'a>(&self, locked: &'a LockedShards, shard: usize) -> &'a ShardState
     where
         Self: 'a,
     {
         assert!(
-            held.covers(shard),
-            "shard {shard} is not held: a key is missing from the command's key spec"
+            locked.covers(shard),
+            "shard {shard} is not locked: a key is missing from the command's key spec"
         );
-        // SAFETY: `held` covers the shard, so no other thread touches it, and borrows through `held` are
+        // SAFETY: `locked` covers the shard, so no other thread touches it, and borrows through `locked` are
         // shared.
         unsafe { &*self.cells[shard].state.get() }
     }
 
     /// As [`Engine::state`], for changes.
     #[inline]
-    pub(crate) fn state_mut<'a>(&self, held: &'a mut Held, shard: usize) -> &'a mut ShardState
+    pub(crate) fn state_mut<'a>(&self, locked: &'a mut LockedShards, shard: usize) -> &'a mut ShardState
     where
         Self: 'a,
     {
         assert!(
-            held.covers(shard),
-            "shard {shard} is not held: a key is missing from the command's key spec"
+            locked.covers(shard),
+            "shard {shard} is not locked: a key is missing from the command's key spec"
         );
-        // SAFETY: `held` covers the shard, so no other thread touches it, and the borrow of `held` is
+        // SAFETY: `locked` covers the shard, so no other thread touches it, and the borrow of `locked` is
         // exclusive.
         unsafe { &mut *self.cells[shard].state.get() }
     }
@@ -239,18 +239,18 @@ impl Engine {
     /// As [`Engine::state_mut`], with the shard's part of the snapshot.
     pub(crate) fn state_and_part<'a>(
         &self,
-        held: &'a mut Held,
+        locked: &'a mut LockedShards,
         shard: usize,
     ) -> (&'a mut ShardState, &'a mut Part)
     where
         Self: 'a,
     {
-        let state = self.state_mut(held, shard);
-        // SAFETY: `state_mut` has seen that the shard is held, and the borrow of `held` is exclusive.
+        let state = self.state_mut(locked, shard);
+        // SAFETY: `state_mut` has seen that the shard is held, and the borrow of `locked` is exclusive.
         (state, unsafe { &mut *self.parts[shard].0.get() })
     }
 
-    /// Notes that something in a held shard expires at this time.
+    /// Notes that something in a locked shard expires at this time.
     #[inline]
     pub(crate) fn note_due(&self, shard: usize, at_ms: i64) {
         if at_ms < self.next_due_ms[shard].load(Ordering::Relaxed) {

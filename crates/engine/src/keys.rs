@@ -1,4 +1,4 @@
-//! The view of the keyspace that a command handler gets: the shards of its keys are held, time stands still.
+//! The view of the keyspace that a command handler gets: the shards of its keys are locked, time stands still.
 
 mod caching;
 mod fields;
@@ -16,7 +16,7 @@ use triomphe::Arc;
 
 use crate::counters::Counters;
 use crate::effects::{Cause, Effects, EventClass};
-use crate::engine::{Engine, Held, ShardSet, ShardState};
+use crate::engine::{Engine, LockedShards, ShardSet, ShardState};
 use crate::hooks::{Hooks, ReadyKeys, Watcher};
 use crate::lazyfree::LazyFree;
 
@@ -94,7 +94,7 @@ fn next_frequency(old: u32, minutes: u16, log_factor: u32, decay_minutes: u32, r
 pub struct Keys {
     engine: &'static Engine,
     counters: &'static Counters,
-    held: Held,
+    locked: LockedShards,
     /// The database that keys are looked up in.
     pub db: usize,
     /// The time at which the command runs, Unix milliseconds.
@@ -118,12 +118,12 @@ pub struct Keys {
 }
 
 impl Keys {
-    /// The view for one thread; nothing is held yet.
+    /// The view for one thread; nothing is locked yet.
     pub fn new(engine: &'static Engine, thread: usize, random: Random) -> Keys {
         Keys {
             engine,
             counters: &engine.counters[thread],
-            held: Held::Nothing,
+            locked: LockedShards::None,
             db: 0,
             now_ms: 0,
             touch: Touch::Nothing,
@@ -147,51 +147,50 @@ impl Keys {
         self.counters
     }
 
-    // ---- holding ----
+    // ---- locking ----
 
-    /// Locks one shard. Nothing may be held.
+    /// Locks one shard. Nothing may be locked.
     #[inline]
-    pub fn hold_one(&mut self, shard: usize) {
-        debug_assert!(matches!(self.held, Held::Nothing));
+    pub fn lock_shard(&mut self, shard: usize) {
+        debug_assert!(matches!(self.locked, LockedShards::None));
         self.engine.lock(shard);
-        // Nothing is held, so there is nothing to drop.
-        std::mem::forget(std::mem::replace(&mut self.held, Held::One(shard)));
+        // Nothing is locked, so there is nothing to drop.
+        std::mem::forget(std::mem::replace(&mut self.locked, LockedShards::One(shard)));
     }
 
-    /// Locks several shards, in any order and with repetitions. Nothing may be held.
-    pub fn hold_many(&mut self, shards: Vec<usize>) {
-        debug_assert!(matches!(self.held, Held::Nothing));
-        let shards: Box<ShardSet> = Box::new(shards.into_iter().collect());
-        shards.iter().for_each(|shard| self.engine.lock(shard));
-        self.held = Held::Many(shards);
-    }
-
-    /// Locks these shards, however many there are. Nothing may be held.
+    /// Locks these shards, in any order and with repetitions. Nothing may be locked.
     #[inline]
-    pub fn hold(&mut self, shards: Vec<usize>) {
+    pub fn lock_shards(&mut self, shards: Vec<usize>) {
         match shards.as_slice() {
             [] => {}
-            [shard] => self.hold_one(*shard),
-            _ => self.hold_many(shards),
+            [shard] => self.lock_shard(*shard),
+            _ => self.lock_many(shards),
         }
     }
 
-    /// Says that the gate is closed and this thread the one inside. Ends with [`Keys::release`].
-    pub fn hold_all(&mut self) {
-        debug_assert!(matches!(self.held, Held::Nothing));
-        self.held = Held::All;
+    fn lock_many(&mut self, shards: Vec<usize>) {
+        debug_assert!(matches!(self.locked, LockedShards::None));
+        let shards: Box<ShardSet> = Box::new(shards.into_iter().collect());
+        shards.iter().for_each(|shard| self.engine.lock(shard));
+        self.locked = LockedShards::Many(shards);
     }
 
-    /// Unlocks what is held, after what was done to it has been recorded.
+    /// Says that the gate is closed and this thread the one inside. Ends with [`Keys::release`].
+    pub fn lock_all_shards(&mut self) {
+        debug_assert!(matches!(self.locked, LockedShards::None));
+        self.locked = LockedShards::All;
+    }
+
+    /// Unlocks what is locked, after what was done to it has been recorded.
     #[inline]
     pub fn release(&mut self) {
         if !self.effects.pending().is_empty() {
             self.record();
         }
-        self.engine.release(&mut self.held);
+        self.engine.release(&mut self.locked);
     }
 
-    /// Appends what was done to the journal, while all that it was done to is held.
+    /// Appends what was done to the journal, while all that it was done to is locked.
     fn record(&mut self) {
         let (journal, pending) = (&self.engine.journal, self.effects.pending());
         if let Some((tag, payload)) = pending.record()
@@ -202,46 +201,46 @@ impl Keys {
         }
     }
 
-    /// Whether all shards are held.
-    pub fn holds_all(&self) -> bool {
-        matches!(self.held, Held::All)
+    /// Whether this thread has all shards.
+    pub fn has_all_shards(&self) -> bool {
+        matches!(self.locked, LockedShards::All)
     }
 
-    /// Runs `work` on one shard, which is locked for it unless it is held already. If it is not, nothing else
-    /// may be.
+    /// Runs `work` on one shard, which is locked for it unless it is already. If it is not, nothing else may
+    /// be.
     pub fn with_shard<R>(&mut self, shard: usize, work: impl FnOnce(&mut Self) -> R) -> R {
-        if self.held.covers(shard) {
+        if self.locked.covers(shard) {
             return work(self);
         }
-        self.hold_one(shard);
+        self.lock_shard(shard);
         let result = work(self);
         self.release();
         result
     }
 
-    /// A held shard, for reading.
+    /// A locked shard, for reading.
     pub fn shard(&self, shard: usize) -> &ShardState {
-        self.engine.state(&self.held, shard)
+        self.engine.state(&self.locked, shard)
     }
 
-    /// A held shard, for changes that are not those of a command (tests, loading, watching).
+    /// A locked shard, for changes that are not those of a command (tests, loading, watching).
     pub fn shard_mut(&mut self, shard: usize) -> &mut ShardState {
-        self.engine.state_mut(&mut self.held, shard)
+        self.engine.state_mut(&mut self.locked, shard)
     }
 
     #[inline]
     fn db_of(&self, key: &Key<'_>) -> &Db {
-        self.engine.state(&self.held, key.shard()).keys.db(self.db)
+        self.engine.state(&self.locked, key.shard()).keys.db(self.db)
     }
 
     #[inline]
     fn db_of_mut(&mut self, key: &Key<'_>) -> &mut Db {
-        self.engine.state_mut(&mut self.held, key.shard()).keys.db_mut(self.db)
+        self.engine.state_mut(&mut self.locked, key.shard()).keys.db_mut(self.db)
     }
 
     /// The watchers and waiters of the key's shard.
     pub fn hooks_mut(&mut self, key: &Key<'_>) -> &mut Hooks {
-        &mut self.engine.state_mut(&mut self.held, key.shard()).hooks
+        &mut self.engine.state_mut(&mut self.locked, key.shard()).hooks
     }
 
     /// Runs `work` with another database selected.
@@ -306,7 +305,7 @@ impl Keys {
     #[inline]
     fn access(&mut self, key: &Key<'_>) -> Option<Detached> {
         let (now_ms, touch, random) = (self.now_ms, self.touch, &mut self.random);
-        let db = self.engine.state_mut(&mut self.held, key.shard()).keys.db_mut(self.db);
+        let db = self.engine.state_mut(&mut self.locked, key.shard()).keys.db_mut(self.db);
         match db.access(key, now_ms, |old| touch.next(old, random)) {
             Access::Live(entry) => return Some(entry.detach()),
             Access::Absent => {}
@@ -352,7 +351,7 @@ impl Keys {
     #[cold]
     #[inline(never)]
     fn preserve_now(&mut self, key: &Key<'_>) {
-        let (state, part) = self.engine.state_and_part(&mut self.held, key.shard());
+        let (state, part) = self.engine.state_and_part(&mut self.locked, key.shard());
         self.engine.snapshot.preserve(part, &state.keys, self.db, key);
     }
 
@@ -489,7 +488,7 @@ impl Keys {
         change: impl FnOnce(&mut Db) -> R,
     ) -> R {
         let (db, snapshot) = (self.db, &self.engine.snapshot);
-        let shard = &mut self.engine.state_mut(&mut self.held, key.shard()).keys;
+        let shard = &mut self.engine.state_mut(&mut self.locked, key.shard()).keys;
         if snapshot.is_on() {
             snapshot.change_str(shard, db, key, touched, change)
         } else {
@@ -579,21 +578,21 @@ impl Keys {
     /// Tells watchers and waiters that the key was changed.
     #[inline]
     pub fn signal(&mut self, key: &Key<'_>) {
-        if !self.engine.state(&self.held, key.shard()).hooks.is_empty() {
+        if !self.engine.state(&self.locked, key.shard()).hooks.is_empty() {
             self.signal_hooks(key, Cause::Command);
         }
     }
 
     /// Tells watchers and waiters that the time of a key, or of fields in it, had come.
     fn signal_expiry(&mut self, key: &Key<'_>) {
-        if !self.engine.state(&self.held, key.shard()).hooks.is_empty() {
+        if !self.engine.state(&self.locked, key.shard()).hooks.is_empty() {
             self.signal_hooks(key, Cause::Expiry);
         }
     }
 
     #[cold]
     fn signal_hooks(&mut self, key: &Key<'_>, cause: Cause) {
-        let state = self.engine.state(&self.held, key.shard());
+        let state = self.engine.state(&self.locked, key.shard());
         let is_there = state.keys.db(self.db).get(key).is_some();
         if state.hooks.changed(self.db, key.bytes, is_there) {
             self.ready.note(self.db, key.bytes);
@@ -638,7 +637,7 @@ impl Keys {
         self.signal_expiry(key);
     }
 
-    /// Deletes up to `limit` keys and hash fields of a held shard that are due, calling `lag` with how late
+    /// Deletes up to `limit` keys and hash fields of a locked shard that are due, calling `lag` with how late
     /// each is, in milliseconds; whether more are due.
     pub fn expire_due(&mut self, shard: usize, limit: usize, mut lag: impl FnMut(i64)) -> bool {
         let now_ms = self.now_ms;
@@ -649,7 +648,7 @@ impl Keys {
             self.db = db;
             while left > 0 {
                 let mut name = Vec::new();
-                let table = self.engine.state_mut(&mut self.held, shard).keys.db_mut(db);
+                let table = self.engine.state_mut(&mut self.locked, shard).keys.db_mut(db);
                 let Some(kept) = table.expire_next(now_ms, LazyFree::EFFORT, |key, at_ms| {
                     name.extend_from_slice(key);
                     lag(now_ms - at_ms);
@@ -681,10 +680,10 @@ impl Keys {
     /// Empties one database or, with `None`, all; all shards must be held. Returns how many keys there were.
     /// They are freed in the background, and count as lazily freed if `counted`.
     pub fn flush(&mut self, db: Option<usize>, counted: bool) -> usize {
-        debug_assert!(self.holds_all());
+        debug_assert!(self.has_all_shards());
         let mut removed = 0;
         for i in 0..SHARD_COUNT {
-            let (state, part) = self.engine.state_and_part(&mut self.held, i);
+            let (state, part) = self.engine.state_and_part(&mut self.locked, i);
             let dbs: Vec<usize> = match db {
                 Some(db) => vec![db],
                 None => state.keys.used().collect(),
@@ -716,10 +715,10 @@ impl Keys {
 
     /// Exchanges two databases; all shards must be held.
     pub fn swap_databases(&mut self, a: usize, b: usize) {
-        debug_assert!(self.holds_all());
+        debug_assert!(self.has_all_shards());
         let now_ms = self.now_ms;
         for i in 0..SHARD_COUNT {
-            let (state, part) = self.engine.state_and_part(&mut self.held, i);
+            let (state, part) = self.engine.state_and_part(&mut self.locked, i);
             if self.engine.snapshot.is_on() {
                 self.engine.snapshot.before_swap(part, &state.keys, a, b);
             }

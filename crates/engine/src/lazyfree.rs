@@ -44,7 +44,7 @@ impl LazyFree {
         let counts = Arc::new(Counts::default());
         let shared = counts.clone();
         std::thread::Builder::new().name("lazyfree".into()).spawn(move || {
-            martlet_base::thread::give_way();
+            martlet_base::thread::use_batch_scheduling();
             loop {
                 match jobs.recv_timeout(PURGE_INTERVAL) {
                     Ok(Job::Drop(objects, it)) => {

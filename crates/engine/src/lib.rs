@@ -16,7 +16,7 @@ mod snapshot;
 
 pub use counters::{Counter, Counters};
 pub use effects::{Cause, Effects, EventClass, Invalidation, KeyEvent, News};
-pub use engine::{Engine, Held, ShardState, TrackingTotals};
+pub use engine::{Engine, ShardState, TrackingTotals};
 pub use gate::Gate;
 pub use hooks::{Hooks, ReadyKey, ReadyKeys, Waiter, WatchFlag};
 pub use keys::{Keys, Touch, WrongType};

@@ -24,7 +24,7 @@ use martlet_base::prefetch::PrefetchQueue;
 use martlet_base::thread::cpu_ns;
 use martlet_keyspace::{Db, Entry, Key, ORDERS, Shard, StrValue, Value};
 
-use crate::engine::{Engine, Held};
+use crate::engine::{Engine, LockedShards};
 use pins::{Pin, Pins};
 
 /// Keys that are taken under one hold of a shard's lock, about: some microseconds.
@@ -243,7 +243,7 @@ impl Snapshot {
         self.progress.saved.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Before a change of a key of a held shard.
+    /// Before a change of a key of a locked shard.
     pub(crate) fn preserve(&self, part: &mut Part, shard: &Shard, db: usize, key: &Key<'_>) {
         part.follow(self.epoch.load(Ordering::Relaxed), shard);
         let Some(pending) = part.at(db) else { return };
@@ -256,7 +256,7 @@ impl Snapshot {
         }
     }
 
-    /// Runs a change in place of these bytes of a key's string, in a held shard, that does not make it
+    /// Runs a change in place of these bytes of a key's string, in a locked shard, that does not make it
     /// shorter. Of a long one that the snapshot has, only the pieces that it touches are copied.
     pub(crate) fn change_str<R>(
         &self,
@@ -281,7 +281,7 @@ impl Snapshot {
         }
     }
 
-    /// Before two databases of a held shard are exchanged.
+    /// Before two databases of a locked shard are exchanged.
     pub(crate) fn before_swap(&self, part: &mut Part, shard: &Shard, a: usize, b: usize) {
         part.follow(self.epoch.load(Ordering::Relaxed), shard);
         for pending in &mut part.pending {
@@ -293,7 +293,7 @@ impl Snapshot {
         }
     }
 
-    /// Takes what a database of a held shard holds, all of which is to be deleted, if the walk has not come
+    /// Takes what a database of a locked shard holds, all of which is to be deleted, if the walk has not come
     /// to its end; else gives it back.
     pub(crate) fn keep(&self, part: &mut Part, db: usize, content: Db) -> Option<Db> {
         match part.at(db) {
@@ -305,7 +305,7 @@ impl Snapshot {
         }
     }
 
-    /// To be called before a database of a held shard is emptied as a whole.
+    /// To be called before a database of a locked shard is emptied as a whole.
     pub(crate) fn follow(&self, part: &mut Part, shard: &Shard) {
         part.follow(self.epoch.load(Ordering::Relaxed), shard);
     }
@@ -383,7 +383,7 @@ impl Walk {
         let mut finished = Vec::new();
         // Behind the gate nobody changes them.
         let pins = self.thread.map(|_| &snapshot.progress.pins);
-        let is_done = self.hold(shard, |state, part| {
+        let is_done = self.with_shard(shard, |state, part| {
             part.follow(snapshot.epoch.load(Ordering::Relaxed), state);
             take_slice(part, state, out, pins, &mut finished)
         });
@@ -413,7 +413,7 @@ impl Walk {
     fn prefetch_slice(&mut self, shard: usize) {
         let mut queue = std::mem::take(&mut self.queue);
         let epoch = self.engine.snapshot.epoch.load(Ordering::Relaxed);
-        self.hold(shard, |state, part| {
+        self.with_shard(shard, |state, part| {
             part.follow(epoch, state);
             queue_slice(part, state, &mut queue);
         });
@@ -427,7 +427,7 @@ impl Walk {
         let snapshot = &self.engine.snapshot;
         if snapshot.progress.walked.load(Ordering::Acquire) < SHARD_COUNT {
             for shard in 0..SHARD_COUNT {
-                let rest = self.hold(shard, |_, part| {
+                let rest = self.with_shard(shard, |_, part| {
                     // Not to be taken up by the next change.
                     part.epoch = snapshot.epoch.load(Ordering::Relaxed);
                     std::mem::take(&mut part.pending)
@@ -442,7 +442,7 @@ impl Walk {
     }
 
     /// Runs `work` with a shard locked, inside the gate.
-    fn hold<R>(&self, shard: usize, work: impl FnOnce(&Shard, &mut Part) -> R) -> R {
+    fn with_shard<R>(&self, shard: usize, work: impl FnOnce(&Shard, &mut Part) -> R) -> R {
         let engine = self.engine;
         self.thread.iter().for_each(|&thread| engine.gate.enter(thread));
         // Behind the gate nobody waits for a single shard. Asking for the processor time takes longer than a
@@ -450,10 +450,10 @@ impl Walk {
         let cpu = self.thread.map(|_| cpu_ns());
         engine.lock(shard);
         let began = cpu.map(|cpu| (martlet_base::clock::monotonic(), cpu));
-        let mut held = Held::One(shard);
-        let (state, part) = engine.state_and_part(&mut held, shard);
+        let mut locked = LockedShards::One(shard);
+        let (state, part) = engine.state_and_part(&mut locked, shard);
         let result = work(&state.keys, part);
-        engine.release(&mut held);
+        engine.release(&mut locked);
         if let Some((instant, cpu)) = began {
             // The second has what the thread spun in as well.
             let took = [instant.elapsed().as_nanos() as u64, cpu_ns() - cpu];
@@ -482,7 +482,7 @@ fn queue_slice(part: &Part, shard: &Shard, queue: &mut PrefetchQueue) {
     db.queue_walk_buckets(from, queue);
 }
 
-/// Takes about [`SLICE_KEYS`] keys of a held shard; whether that was the end of it. What is done with goes to
+/// Takes about [`SLICE_KEYS`] keys of a locked shard; whether that was the end of it. What is done with goes to
 /// `finished`, to be dropped when the shard is not held any more.
 fn take_slice(
     part: &mut Part,

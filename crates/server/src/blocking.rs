@@ -108,7 +108,7 @@ impl Worker {
         let key = Key::new(&ready.key);
         let mut after = 0;
         loop {
-            self.keys.hold_one(key.shard());
+            self.keys.lock_shard(key.shard());
             let kind = self.keys.in_db(ready.db, |keys| keys.kind(&key));
             let waiters = self.keys.hooks_mut(&key).waiters(ready.db, key.bytes, after, WAITERS_AT_ONCE);
             self.keys.release();
@@ -137,7 +137,7 @@ impl Worker {
             return false;
         };
         let Some(shards) = shards_of(request.entry, &args) else { return false };
-        self.keys.hold_many(shards);
+        self.keys.lock_shards(shards);
         if !waiter.serve_begin() {
             self.keys.release();
             return false;
@@ -308,7 +308,7 @@ impl Worker {
     fn remove_waiter(&mut self, waiter: &Arc<Waiter>) {
         for key in &waiter.keys {
             let key = Key::new(key);
-            self.keys.hold_one(key.shard());
+            self.keys.lock_shard(key.shard());
             self.keys.hooks_mut(&key).unblock(waiter.db, key.bytes, waiter);
             self.keys.release();
         }

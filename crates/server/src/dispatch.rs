@@ -57,7 +57,7 @@ impl Worker {
             && entry.spec.takes(args.len())
         {
             self.keys.db = connection.session.db;
-            self.keys.hold_one(shard_of(hash));
+            self.keys.lock_shard(shard_of(hash));
             self.run_here(connection, reply, entry, args, Some((index, hash)), false);
             self.release_keys();
             self.after_command(connection, entry);
@@ -151,7 +151,7 @@ impl Worker {
         match hashes_of(entry, args) {
             Some(hashes) => {
                 self.prefetch_many(self.keys.db, &hashes);
-                self.keys.hold(shards(hashes));
+                self.keys.lock_shards(shards(hashes));
                 self.run(connection, reply, entry, args, deny_blocking);
                 self.after_held(connection, entry, args);
                 self.release_keys();

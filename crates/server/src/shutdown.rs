@@ -145,7 +145,7 @@ mod tests {
                     while turns() == at_rest {
                         std::thread::yield_now();
                     }
-                    other.keys.hold_all();
+                    other.keys.lock_all_shards();
                     assert!(other.start_background_save());
                     set(&mut other.keys, b"behind the cut");
                     other.keys.release();

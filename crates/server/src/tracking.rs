@@ -212,7 +212,7 @@ impl Worker {
                 break;
             }
             let shard = (first + i) % SHARD_COUNT;
-            self.keys.hold_one(shard);
+            self.keys.lock_shard(shard);
             self.keys.evict_cached(shard);
             self.release_keys();
         }

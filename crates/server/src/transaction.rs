@@ -67,7 +67,7 @@ fn exec(call: &mut Call<'_>) -> Outcome {
 /// Runs a transaction with all its keys and all watched keys held; alone if not all of them are known.
 fn run_held(call: &mut Call<'_>, transaction: &Transaction) {
     match shards_of(call, transaction) {
-        None if call.worker.keys.holds_all() => run_unless_changed(call, transaction),
+        None if call.worker.keys.has_all_shards() => run_unless_changed(call, transaction),
         None => {
             let Call { worker, connection, reply, args, entry, deny_blocking } = call;
             let (args, entry, deny_blocking) = (*args, *entry, *deny_blocking);
@@ -77,7 +77,7 @@ fn run_held(call: &mut Call<'_>, transaction: &Transaction) {
             });
         }
         Some(shards) => {
-            call.worker.keys.hold_many(shards);
+            call.worker.keys.lock_shards(shards);
             run_unless_changed(call, transaction);
             call.worker.release_keys();
         }

@@ -9,7 +9,7 @@ use super::Keys;
 use crate::effects::{Cause, Invalidation};
 
 impl Keys {
-    /// Remembers that a client caches a held key.
+    /// Remembers that a client caches a key of a locked shard.
     pub fn remember_cached(&mut self, key: &Key<'_>, client: u64) {
         let (is_new_key, is_new) = self.hooks_mut(key).cache(key.bytes, client);
         let totals = &self.engine.tracking;
@@ -31,7 +31,7 @@ impl Keys {
         }
     }
 
-    /// Forgets some key of a held shard that clients cache, telling them; false if there is none.
+    /// Forgets some key of a locked shard that clients cache, telling them; false if there is none.
     pub fn evict_cached(&mut self, shard: usize) -> bool {
         let hooks = &mut self.shard_mut(shard).hooks;
         let Some(key) = hooks.any_cached().map(<[u8]>::to_vec) else { return false };
@@ -72,7 +72,7 @@ mod tests {
     fn keys() -> Keys {
         let engine: &'static Engine = Box::leak(Box::new(Engine::new(1).unwrap()));
         let mut keys = Keys::new(engine, 0, Random::from_entropy());
-        keys.hold_all();
+        keys.lock_all_shards();
         keys
     }
 

@@ -65,7 +65,7 @@ impl Keys {
         }
     }
 
-    /// Deletes fields of a held shard that are due, at most `limit`. Returns how many.
+    /// Deletes fields of a locked shard that are due, at most `limit`. Returns how many.
     pub(super) fn expire_due_fields(
         &mut self,
         shard: usize,
@@ -75,7 +75,7 @@ impl Keys {
         let (db, now_ms) = (self.db, self.now_ms);
         let mut expired = 0;
         while expired < limit {
-            let table = self.engine.state_mut(&mut self.held, shard).keys.db_mut(db);
+            let table = self.engine.state_mut(&mut self.locked, shard).keys.db_mut(db);
             let Some(name) = table.next_due_hash(now_ms) else { break };
             expired += self.collect_fields(&Key::new(&name), limit - expired, |at_ms| lag(now_ms - at_ms));
         }
@@ -85,7 +85,7 @@ impl Keys {
     /// Deletes fields of a hash that have expired, at most `limit`, handing the time of each to `seen`.
     fn collect_fields(&mut self, key: &Key<'_>, limit: usize, mut seen: impl FnMut(i64)) -> usize {
         let (db, now_ms) = (self.db, self.now_ms);
-        let state = self.engine.state_mut(&mut self.held, key.shard());
+        let state = self.engine.state_mut(&mut self.locked, key.shard());
         let Some(mut hash) = state.keys.db_mut(db).object_mut::<Hash>(key) else { return 0 };
         let effects = &mut self.effects;
         let expired = hash.collect_expired(now_ms, limit, |field| {

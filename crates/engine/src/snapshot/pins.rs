@@ -77,7 +77,7 @@ fn long(entry: &Entry<'_>) -> Option<(usize, Value)> {
 }
 
 impl Pins {
-    /// Pins the string of an entry of a held shard, if it is long. `None` also if its block is pinned for
+    /// Pins the string of an entry of a locked shard, if it is long. `None` also if its block is pinned for
     /// another key, which may be changing it: then it has more than one owner, and whoever changes it copies
     /// it.
     pub(crate) fn pin(&self, entry: &Entry<'_>) -> Option<Arc<Pin>> {
@@ -140,7 +140,7 @@ impl Pin {
         }
     }
 
-    /// To be called before a change of these bytes of the block at `place`, whose shard is held: saves what
+    /// To be called before a change of these bytes of the block at `place`, whose shard is locked: saves what
     /// they held at the cut, and gives the block up until [`Pins::put_back`]. `None` if the string was copied
     /// out, or has moved since, so that the block is another string's.
     pub(crate) fn open(&self, place: usize, changes: &Range<usize>) -> Option<MutexGuard<'_, State>> {

@@ -19,7 +19,7 @@ fn engine(threads: usize) -> &'static Engine {
 /// Runs `work` alone, with all keys held.
 fn alone<R>(keys: &mut Keys, work: impl FnOnce(&mut Keys) -> R) -> R {
     keys.engine().gate.closed(|| {
-        keys.hold_all();
+        keys.lock_all_shards();
         let result = work(keys);
         keys.release();
         result
@@ -218,9 +218,9 @@ proptest! {
         walk.end(&mut out);
         prop_assert!(!engine.snapshot.is_on());
         for shard in 0..SHARD_COUNT {
-            keys.hold_one(shard);
+            keys.lock_shard(shard);
             keys.release();
-            Walk::new(engine, 1).hold(shard, |_, part| assert!(part.pending.is_empty()));
+            Walk::new(engine, 1).with_shard(shard, |_, part| assert!(part.pending.is_empty()));
         }
     }
 }
@@ -249,7 +249,7 @@ fn snapshots_are_consistent_under_writers() {
                     engine.gate.enter(writer);
                     let (from, to) = (name(random.below(ACCOUNTS)), name(random.below(ACCOUNTS)));
                     let (from, to) = (Key::new(&from), Key::new(&to));
-                    keys.hold_many(vec![from.shard(), to.shard()]);
+                    keys.lock_shards(vec![from.shard(), to.shard()]);
                     for (key, change) in [(from, -1), (to, 1)] {
                         let amount = balance(&mut keys, &key);
                         // An account may be away for a moment, and comes back under the same lock.

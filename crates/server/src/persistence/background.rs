@@ -84,7 +84,7 @@ impl Background {
         let (sender, jobs) = channel::<Job>();
         *lock(&self.jobs) = Some(sender);
         let body = move || {
-            martlet_base::thread::give_way();
+            martlet_base::thread::use_batch_scheduling();
             crate::process::guard_thread();
             jobs.iter().for_each(|job| run(shared, job));
         };

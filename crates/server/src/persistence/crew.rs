@@ -30,7 +30,7 @@ impl Crew {
         for index in 1..count {
             let (sender, tasks) = channel::<Task>();
             let body = move || {
-                martlet_base::thread::give_way();
+                martlet_base::thread::use_batch_scheduling();
                 crate::process::guard_thread();
                 for task in tasks {
                     (task.work)(index);

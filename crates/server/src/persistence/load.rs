@@ -395,7 +395,7 @@ impl Records for Loader<'_> {
         let groups = by_shard.groups(self.first_shard);
         let mut damage: Option<FileError> = None;
         for (i, group) in groups.iter().enumerate() {
-            if !self.keys.holds_all() {
+            if !self.keys.has_all_shards() {
                 self.prefetch_groups(db, &groups[i..]);
             }
             groups
@@ -544,7 +544,7 @@ pub fn load_base(
     path: &Path,
 ) -> Result<Option<u64>, LoadError> {
     let source = Source::open(path)?;
-    let loaded = if keys.holds_all() {
+    let loaded = if keys.has_all_shards() {
         let now_ms = std::mem::replace(&mut keys.now_ms, 0);
         let loaded = load(shared, keys, config, source, false);
         keys.now_ms = now_ms;
@@ -656,7 +656,7 @@ fn load_log_at_start(shared: &'static Shared, keys: &mut Keys, config: &Config) 
     let mut alone = |keys: &mut Keys, work: &mut dyn FnMut(&mut Keys)| {
         gate.leave(thread);
         gate.closed(|| {
-            keys.hold_all();
+            keys.lock_all_shards();
             work(keys);
             keys.release();
         });
@@ -715,7 +715,7 @@ mod tests {
         let room = |keys: &Keys| -> usize {
             (0..SHARD_COUNT).map(|shard| keys.shard(shard).keys.db(3).table_heap_bytes()).sum()
         };
-        keys.hold_all();
+        keys.lock_all_shards();
         let none = room(&keys);
         for (now_ms, stored) in [(2000, 0), (500, 1000)] {
             keys.now_ms = now_ms;

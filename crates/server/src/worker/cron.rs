@@ -94,7 +94,7 @@ impl Worker {
             self.enter();
             self.refresh_time();
             loop {
-                self.keys.hold_one(shard);
+                self.keys.lock_shard(shard);
                 let more = self.keys.expire_due(shard, EXPIRE_SLICE, |lag_ms| stats.record_expiry(lag_ms));
                 self.release_keys();
                 // It is no client's own write.

@@ -280,7 +280,7 @@ impl Worker {
         self.stats().begin();
         let gate = &self.shared.engine.gate;
         let result = gate.closed(|| {
-            self.keys.hold_all();
+            self.keys.lock_all_shards();
             // It may have been switched on or off while this thread waited.
             self.keys.effects.recording = self.shared.engine.journal.is_on();
             let result = work(self);
@@ -356,7 +356,7 @@ impl Worker {
     /// # Errors
     /// When the backend breaks.
     pub fn run_loop(&mut self, backend: &mut dyn Backend) -> std::io::Result<()> {
-        martlet_base::thread::be_woken_on_time();
+        martlet_base::thread::minimise_timer_slack();
         self.stats().kernel_id.store(crate::process::this_thread(), std::sync::atomic::Ordering::Relaxed);
         while !self.shared.stopping.load(std::sync::atomic::Ordering::Relaxed) {
             let timeout = self.sleep();

@@ -144,13 +144,13 @@ impl<'a> Replay<'a> {
             self.reply = reply.into_bytes();
             self.reply.clear();
         };
-        if keys.holds_all() {
+        if keys.has_all_shards() {
             run(keys);
         } else {
             match shards_of(entry, args) {
                 None => alone(keys, &mut run),
                 Some(shards) => {
-                    keys.hold(shards);
+                    keys.lock_shards(shards);
                     run(keys);
                     keys.release();
                 }

@@ -85,7 +85,7 @@ pub fn begin(shared: &'static Shared) -> Result<(), String> {
 fn start_thread(shared: &'static Shared) -> io::Result<Sender<Begun>> {
     let (sender, begun) = channel::<Begun>();
     let body = move || {
-        martlet_base::thread::give_way();
+        martlet_base::thread::use_batch_scheduling();
         crate::process::guard_thread();
         for begun in begun {
             let mut next = Some(begun);
@@ -338,7 +338,7 @@ fn cut(
         {
             return Err(Ended::Outrun);
         }
-        keys.hold_all();
+        keys.lock_all_shards();
         let totals = save::totals(&keys, config.databases as usize);
         keys.release();
         shared.engine.snapshot.cut();

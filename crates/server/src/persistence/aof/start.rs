@@ -30,7 +30,7 @@ pub fn open(shared: &'static Shared, keys: &mut Keys, config: &Config) -> Result
     let manifest = &mut listed.manifest;
     if manifest.is_empty() {
         let totals = shared.engine.gate.closed(|| {
-            keys.hold_all();
+            keys.lock_all_shards();
             let totals = save::totals(keys, config.databases as usize);
             keys.release();
             shared.engine.snapshot.cut();

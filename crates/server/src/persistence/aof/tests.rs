@@ -120,7 +120,7 @@ impl House {
         self.worker.follow_config();
         let worker = &mut self.worker;
         self.shared.engine.gate.closed(|| {
-            worker.keys.hold_all();
+            worker.keys.lock_all_shards();
             worker.follow_appendonly().unwrap();
             worker.keys.release();
         });
@@ -180,7 +180,7 @@ impl Reader {
         }
         let (shared, keys) = (self.shared, &mut self.keys);
         shared.engine.gate.closed(|| {
-            keys.hold_all();
+            keys.lock_all_shards();
             keys.flush(None, true);
             let loaded = load::load(shared, keys, &config, &mut |keys, work| work(keys), &mut || true);
             let text = keys.read_str(&Key::new(TEXT)).unwrap();
@@ -503,7 +503,7 @@ fn replies_are_held_by_what_is_set_when_records_begin() {
     let (shared, worker) = (house.shared, &mut house.worker);
     // The rewrite that begins has to wait with its cut until the gate opens.
     shared.engine.gate.closed(|| {
-        worker.keys.hold_all();
+        worker.keys.lock_all_shards();
         let mut config = (*shared.config.snapshot()).clone();
         config.appendonly = true;
         for appendfsync in [AppendFsync::Everysec, AppendFsync::Always] {
