@@ -33,8 +33,8 @@ pub enum Name {
     Index(i64),
 }
 
-/// One step of the probe for a name, before the command runs: it reads what the steps before it prefetched, and
-/// queues what the next step or the command will read.
+/// One step of the probe for a name, before the command runs: it reads what the steps before it prefetched,
+/// and queues what the next step or the command will read.
 #[derive(Clone, Copy, Debug)]
 pub struct ProbeStep {
     /// What is looked for.

@@ -1,4 +1,5 @@
-//! The view of the keyspace that a command handler gets: the shards of its keys are locked, time stands still.
+//! The view of the keyspace that a command handler gets: the shards of its keys are locked, time stands
+//! still.
 
 mod caching;
 mod fields;

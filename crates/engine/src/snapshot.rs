@@ -482,8 +482,8 @@ fn queue_slice(part: &Part, shard: &Shard, queue: &mut PrefetchQueue) {
     db.queue_walk_buckets(from, queue);
 }
 
-/// Takes about [`SLICE_KEYS`] keys of a locked shard; whether that was the end of it. What is done with goes to
-/// `finished`, to be dropped when the shard is not held any more.
+/// Takes about [`SLICE_KEYS`] keys of a locked shard; whether that was the end of it. What is done with goes
+/// to `finished`, to be dropped when the shard is not held any more.
 fn take_slice(
     part: &mut Part,
     shard: &Shard,

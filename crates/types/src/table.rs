@@ -161,9 +161,9 @@ impl<K: Kind> Table<K> {
         Some(leaf.entry::<K>(leaf.find::<K>(hash, field)?))
     }
 
-    /// One probe step for an entry by its field: for the slots on the way to its leaf, one after the other, then
-    /// for the leaf's group, then for the entry. The first node is passed at once: its slots are few enough
-    /// to be at hand.
+    /// One probe step for an entry by its field: for the slots on the way to its leaf, one after the other,
+    /// then for the leaf's group, then for the entry. The first node is passed at once: its slots are few
+    /// enough to be at hand.
     #[inline]
     pub fn queue_probe(&self, probe: ProbeStep, queue: &mut PrefetchQueue) -> Progress {
         let Name::Text { hash, len } = probe.name else { return Progress::Done };

@@ -108,8 +108,8 @@ impl Worker {
         for (at, arrival) in arrivals.iter().enumerate() {
             let Some(connection) = self.connection_at(arrival.token) else { continue };
             prefetch_object(&raw const *connection.info);
-            // A pipeline prefetches for itself. What does not begin as requests of clients do may be the middle
-            // of a long one, of which the beginning is among these arrivals too.
+            // A pipeline prefetches for itself. What does not begin as requests of clients do may be the
+            // middle of a long one, of which the beginning is among these arrivals too.
             if connection.query.is_empty() && connection.hold.is_none() && arrival.data.starts_with(b"*") {
                 self.parse_only_request(at as u32, arrival.data, &mut batch);
             }
