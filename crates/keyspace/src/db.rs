@@ -703,6 +703,22 @@ impl Db {
         self.table.random(pick).map(Entry::new)
     }
 
+    /// A random entry of those that have an expiry, each with the same chance (but that of two keys with one
+    /// hash and time one is found); see [`Db::random`].
+    pub fn random_expiring(&self, pick: impl FnMut(usize) -> usize) -> Option<Entry<'_>> {
+        self.expiries.random(pick).and_then(|pair| self.expiring(pair))
+    }
+
+    /// The entry that expires first.
+    pub fn first_expiring(&self) -> Option<Entry<'_>> {
+        self.expiries.first().and_then(|pair| self.expiring(pair))
+    }
+
+    fn expiring(&self, (at_ms, hash): (i64, u64)) -> Option<Entry<'_>> {
+        let is = |entry: RawEntry| entry.expiry_ms() == Some(at_ms) && hash_bytes(entry.key()) == hash;
+        self.table.find(hash, is).map(|spot| Entry::new(self.table.entry(spot)))
+    }
+
     /// Deletes everything; the old content is given back to be dropped elsewhere.
     pub fn take_all(&mut self) -> Db {
         std::mem::take(self)
