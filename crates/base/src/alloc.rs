@@ -47,6 +47,15 @@ fn add(bytes: i64) {
     }
 }
 
+/// Bytes that the calling thread has requested, less those that it has freed, whoever requested them: how far
+/// this has grown says how much the thread may have added to [`used_bytes`]. Threads that share a counter
+/// share this.
+#[inline]
+pub fn thread_bytes() -> i64 {
+    let index = MINE.try_with(Cell::get).unwrap_or(SHARED).min(SHARED);
+    USED[index].0.load(Ordering::Relaxed)
+}
+
 /// Bytes requested from the allocator and not yet freed, over all threads.
 pub fn used_bytes() -> usize {
     let assigned = THREADS.load(Ordering::Relaxed).min(SHARED);

@@ -118,8 +118,9 @@ impl Effects {
         }
     }
 
-    /// Records the deletion of a key whose time had come, besides whatever the command itself does.
-    pub fn expired(&mut self, db: usize, key: &[u8]) {
+    /// Records the deletion of a key whose time had come, or that was evicted, besides whatever the command
+    /// itself does.
+    pub fn deleted_by_server(&mut self, db: usize, key: &[u8]) {
         if self.recording {
             self.pending.push_loose(db, |out| encode(out, [b"DEL", key].into_iter()));
         }

@@ -584,8 +584,9 @@ impl Keys {
         }
     }
 
-    /// Tells watchers and waiters that the time of a key, or of fields in it, had come.
-    fn signal_expiry(&mut self, key: &Key<'_>) {
+    /// Tells watchers and waiters of a change that no client asked for: the time of a key, or of fields in
+    /// it, had come, or the key was evicted.
+    pub(crate) fn signal_by_server(&mut self, key: &Key<'_>) {
         if !self.engine.state(&self.locked, key.shard()).hooks.is_empty() {
             self.signal_hooks(key, Cause::Expiry);
         }
@@ -634,8 +635,8 @@ impl Keys {
     fn after_expiry(&mut self, key: &Key<'_>) {
         self.counters.expired_keys.add(1);
         self.effects.event(EventClass::EXPIRED, "expired", self.db, key.bytes);
-        self.effects.expired(self.db, key.bytes);
-        self.signal_expiry(key);
+        self.effects.deleted_by_server(self.db, key.bytes);
+        self.signal_by_server(key);
     }
 
     /// Deletes up to `limit` keys and hash fields of a locked shard that are due, calling `lag` with how late

@@ -8,6 +8,7 @@
 mod counters;
 mod effects;
 mod engine;
+mod evict;
 mod gate;
 mod hooks;
 mod keys;
@@ -17,6 +18,7 @@ mod snapshot;
 pub use counters::{Counter, Counters};
 pub use effects::{Cause, Effects, EventClass, Invalidation, KeyEvent, News};
 pub use engine::{Engine, ShardState, TrackingTotals};
+pub use evict::{EvictFirst, EvictionPolicy, Evictor};
 pub use gate::Gate;
 pub use hooks::{Hooks, ReadyKey, ReadyKeys, Waiter, WatchFlag};
 pub use keys::{Keys, Touch, WrongType};

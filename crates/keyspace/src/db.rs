@@ -703,6 +703,11 @@ impl Db {
         self.table.random(pick).map(Entry::new)
     }
 
+    /// Number of keys that have an expiry, or `most` if there are more; takes no longer than for so many.
+    pub fn expiring_up_to(&self, most: usize) -> usize {
+        self.expiries.len_up_to(most)
+    }
+
     /// A random entry of those that have an expiry, each with the same chance (but that of two keys with one
     /// hash and time one is found); see [`Db::random`].
     pub fn random_expiring(&self, pick: impl FnMut(usize) -> usize) -> Option<Entry<'_>> {

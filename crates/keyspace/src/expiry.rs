@@ -1,8 +1,8 @@
 //! The index of one database's expiring keys within a shard, ordered by time.
 //!
-//! Invariant: the pairs ascend within a chunk and from one chunk to the next, and no chunk is empty or holds more
-//! than [`CHUNK_PAIRS`]. So what is due is a prefix, a pair is found by two binary searches, and one can be drawn at
-//! random with the same chance for each.
+//! Invariant: the pairs ascend within a chunk and from one chunk to the next, and no chunk is empty or holds
+//! more than [`CHUNK_PAIRS`]. So what is due is a prefix, a pair is found by two binary searches, and one can
+//! be drawn at random with the same chance for each.
 
 /// When a key expires, in Unix milliseconds, and the hash that stands for the key.
 type Pair = (i64, u64);
@@ -17,7 +17,6 @@ const CHUNK_PAIRS: usize = 128;
 #[derive(Debug, Default)]
 pub(crate) struct ExpiryIndex {
     chunks: Vec<Vec<Pair>>,
-    len: usize,
 }
 
 impl ExpiryIndex {
@@ -30,7 +29,6 @@ impl ExpiryIndex {
         let pair = (at_ms, hash);
         if self.chunks.is_empty() {
             self.chunks.push(vec![pair]);
-            self.len = 1;
             return;
         }
         let mut index = self.chunk_of(pair);
@@ -46,7 +44,6 @@ impl ExpiryIndex {
             }
         }
         self.chunks[index].insert(place, pair);
-        self.len += 1;
     }
 
     pub(crate) fn remove(&mut self, at_ms: i64, hash: u64) {
@@ -55,7 +52,6 @@ impl ExpiryIndex {
         let Some(chunk) = self.chunks.get_mut(index) else { return };
         let Ok(place) = chunk.binary_search(&pair) else { return };
         chunk.remove(place);
-        self.len -= 1;
         self.shrink(index);
     }
 
@@ -75,9 +71,21 @@ impl ExpiryIndex {
         }
     }
 
-    /// Number of pairs.
+    /// Number of pairs, in time that grows with the number of chunks.
     pub(crate) fn len(&self) -> usize {
-        self.len
+        self.chunks.iter().map(Vec::len).sum()
+    }
+
+    /// As [`ExpiryIndex::len`], but `most` if there are more.
+    pub(crate) fn len_up_to(&self, most: usize) -> usize {
+        let mut len = 0;
+        for chunk in &self.chunks {
+            len += chunk.len();
+            if len >= most {
+                return most;
+            }
+        }
+        len
     }
 
     /// The earliest time, if anything expires at all.
@@ -94,7 +102,6 @@ impl ExpiryIndex {
     pub(crate) fn pop_due(&mut self, now_ms: i64) -> Option<(i64, u64)> {
         let first = self.first().filter(|(at_ms, _)| *at_ms <= now_ms)?;
         self.chunks[0].remove(0);
-        self.len -= 1;
         self.shrink(0);
         Some(first)
     }
@@ -136,6 +143,9 @@ mod tests {
         assert!(index.chunks.iter().all(|chunk| (1..=CHUNK_PAIRS).contains(&chunk.len())));
         assert!(index.chunks.iter().flatten().eq(model.iter()));
         assert_eq!((index.len(), index.first()), (model.len(), model.first().copied()));
+        for most in [0, 1, 200] {
+            assert_eq!(index.len_up_to(most), model.len().min(most));
+        }
         assert_eq!(index.next_ms(), model.first().map(|(at_ms, _)| *at_ms));
     }
 

@@ -110,6 +110,6 @@ impl Keys {
         }
         self.counters.expired_fields.add(expired as u64);
         self.effects.event(EventClass::HASH, "hexpired", self.db, key.bytes);
-        self.signal_expiry(key);
+        self.signal_by_server(key);
     }
 }

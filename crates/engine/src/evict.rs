@@ -1,0 +1,193 @@
+//! Eviction: which key goes when memory is at its limit, by Redis' sampling.
+//!
+//! A round samples some keys of a random shard and keeps the best candidates of this and earlier rounds in a
+//! pool. One shard is locked at a time, for a handful of lookups. Invariant: the pool ascends by score, so
+//! its last candidate goes first; a candidate is only a name, and what became of it since is looked at before
+//! it goes.
+
+use martlet_base::limits::SHARD_COUNT;
+use martlet_base::random::Random;
+use martlet_keyspace::{Entry, Key};
+
+use crate::effects::EventClass;
+use crate::keys::{Keys, Touch};
+
+/// Candidates that are kept (Redis: `EVPOOL_SIZE`).
+const POOL_MAX: usize = 16;
+
+/// What makes a key go before others.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum EvictFirst {
+    /// The time since its last access.
+    LeastRecentlyUsed,
+    /// Few accesses.
+    LeastFrequentlyUsed,
+    /// An early expiry.
+    SoonestExpiry,
+    /// Nothing: any key.
+    Random,
+}
+
+/// Which keys may be evicted, and in which order.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct EvictionPolicy {
+    /// The order.
+    pub first: EvictFirst,
+    /// Only keys that have an expiry.
+    pub volatile_only: bool,
+    /// Keys looked at in a round (`maxmemory-samples`).
+    pub samples: usize,
+}
+
+#[derive(Debug, Default)]
+struct Candidate {
+    /// The higher, the sooner it goes.
+    score: u64,
+    db: usize,
+    key: Vec<u8>,
+}
+
+/// One thread's candidates; reused from round to round.
+#[derive(Debug, Default)]
+pub struct Evictor {
+    pool: Vec<Candidate>,
+    /// The policy that the scores are by.
+    policy: Option<EvictionPolicy>,
+}
+
+impl Evictor {
+    /// Keeps the candidate if it is better than one of those in the pool, or there is room.
+    fn offer(&mut self, score: u64, db: usize, key: &[u8]) {
+        let at = self.pool.partition_point(|candidate| candidate.score < score);
+        let is_full = self.pool.len() == POOL_MAX;
+        if is_full && at == 0 || self.pool.iter().any(|c| c.db == db && c.key == key) {
+            return;
+        }
+        let mut candidate = if is_full { self.pool.remove(0) } else { Candidate::default() };
+        candidate.key.clear();
+        candidate.key.extend_from_slice(key);
+        (candidate.score, candidate.db) = (score, db);
+        self.pool.insert(at - usize::from(is_full), candidate);
+    }
+}
+
+impl Keys {
+    /// Evicts one key; false if there is none that may be. No shard may be locked, and none is afterwards:
+    /// `release` is called with the key's shard locked, to tell of the deletion and to unlock it.
+    pub fn evict_one(
+        &mut self,
+        evictor: &mut Evictor,
+        policy: EvictionPolicy,
+        mut release: impl FnMut(&mut Keys),
+    ) -> bool {
+        if evictor.policy.replace(policy) != Some(policy) {
+            evictor.pool.clear();
+        }
+        let before = self.db;
+        let mut evicted = false;
+        // A pool whose candidates are all gone is filled again once; then the shards have had their say.
+        for _ in 0..2 {
+            self.sample(evictor, policy);
+            while !evicted && let Some(candidate) = evictor.pool.pop() {
+                self.db = candidate.db;
+                let key = Key::new(&candidate.key);
+                self.lock_shard(key.shard());
+                evicted = self.evict(&key, &candidate, policy);
+                release(self);
+            }
+            if evicted {
+                break;
+            }
+        }
+        self.db = before;
+        evicted
+    }
+
+    /// Deletes a candidate that is still what it was.
+    fn evict(&mut self, key: &Key<'_>, candidate: &Candidate, policy: EvictionPolicy) -> bool {
+        let Some(entry) = self.get(key) else {
+            // What has expired meanwhile gives room just as well.
+            return self.delete_if_expired(key);
+        };
+        let is_eligible = !policy.volatile_only || entry.expiry_ms().is_some();
+        if !is_eligible || self.score(&entry, policy) < candidate.score {
+            return false;
+        }
+        self.delete(key);
+        self.counters().evicted_keys.add(1);
+        self.effects.event(EventClass::EVICTED, "evicted", self.db, key.bytes);
+        self.effects.deleted_by_server(self.db, key.bytes);
+        self.signal_by_server(key);
+        true
+    }
+
+    /// Offers some keys to the pool: those of a random shard and, if it has too few, of the shards after it.
+    fn sample(&mut self, evictor: &mut Evictor, policy: EvictionPolicy) {
+        let first = self.random.below(SHARD_COUNT as u64) as usize;
+        let mut left = if policy.first == EvictFirst::Random { 1 } else { policy.samples };
+        for at in 0..SHARD_COUNT {
+            let shard = (first + at) % SHARD_COUNT;
+            self.lock_shard(shard);
+            left -= self.sample_shard(shard, evictor, policy, left);
+            // Nothing was changed.
+            self.release();
+            if left == 0 {
+                return;
+            }
+        }
+    }
+
+    /// Offers up to `most` keys of a locked shard; how many.
+    fn sample_shard(
+        &mut self,
+        shard: usize,
+        evictor: &mut Evictor,
+        policy: EvictionPolicy,
+        most: usize,
+    ) -> usize {
+        let mut random = Random::seeded(self.random.next_u64());
+        let keys = &self.shard(shard).keys;
+        let mut offered = 0;
+        for db_index in keys.used() {
+            let db = keys.db(db_index);
+            let soonest = policy.first == EvictFirst::SoonestExpiry;
+            let left = most - offered;
+            let eligible = match (soonest, policy.volatile_only) {
+                (true, _) => db.expiring_up_to(left.min(1)),
+                (false, true) => db.expiring_up_to(left),
+                (false, false) => db.len().min(left),
+            };
+            for _ in 0..eligible {
+                let pick = |below: usize| random.below(below as u64) as usize;
+                let entry = match (soonest, policy.volatile_only) {
+                    (true, _) => db.first_expiring(),
+                    (false, true) => db.random_expiring(pick),
+                    (false, false) => db.random(pick),
+                };
+                let Some(entry) = entry else { break };
+                offered += 1;
+                evictor.offer(self.score(&entry, policy), db_index, entry.key());
+            }
+        }
+        offered
+    }
+
+    /// The higher, the sooner it goes.
+    fn score(&self, entry: &Entry<'_>, policy: EvictionPolicy) -> u64 {
+        match (policy.first, self.touch) {
+            (EvictFirst::SoonestExpiry, _) => {
+                u64::MAX - entry.expiry_ms().map_or(u64::MAX, |at_ms| at_ms.max(0) as u64)
+            }
+            (EvictFirst::Random, _) => 0,
+            (EvictFirst::LeastFrequentlyUsed, Touch::Lfu { minutes, decay_minutes, .. }) => {
+                u64::from(u8::MAX) - u64::from(Touch::frequency(entry.lru(), minutes, decay_minutes))
+            }
+            (_, Touch::Lru(clock)) => u64::from(clock.wrapping_sub(entry.lru()) & 0xff_ffff),
+            // The clock that the policy goes by does not run yet: all are alike.
+            _ => 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
