@@ -36,6 +36,7 @@ const UNITS: &[&str] = &[
     "unit/sort",
     "unit/bitops",
     "unit/bitfield",
+    "unit/hyperloglog",
     "unit/dump",
     "unit/protocol",
     "unit/querybuf",
@@ -73,7 +74,7 @@ const NATIVE_UNITS: &[&str] = &[
     "integration/logging",
 ];
 /// Tags of tests that need what the server does not have yet.
-const DENIED_TAGS: &str = "-needs:repl -needs:pfdebug -scripting -cluster";
+const DENIED_TAGS: &str = "-needs:repl -scripting -cluster";
 /// Tags of tests that need a server of their own, or one that is no cluster.
 const DENIED_EXTERNALLY: &str = " -external:skip -cluster:only";
 /// A file that takes longer has hung.

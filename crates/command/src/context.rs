@@ -28,6 +28,8 @@ pub struct Settings {
     pub hash_limits: HashLimits,
     /// When a sorted set becomes a skiplist (`zset-max-listpack-entries`, `zset-max-listpack-value`).
     pub zset_limits: ZSetLimits,
+    /// Length up to which a HyperLogLog is sparse, in bytes (`hll-sparse-max-bytes`).
+    pub hll_sparse_max_bytes: usize,
     /// Whether strings are compressed in DUMP and files (`rdbcompression`).
     pub rdb_compression: bool,
     /// Whether FLUSHALL and FLUSHDB answer before what they removed is freed, unless they are told
@@ -47,6 +49,7 @@ impl Default for Settings {
             set_limits: SetLimits::default(),
             hash_limits: HashLimits::default(),
             zset_limits: ZSetLimits::default(),
+            hll_sparse_max_bytes: 3000,
             rdb_compression: true,
             lazy_user_flush: false,
             shared_integers: true,

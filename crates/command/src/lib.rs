@@ -10,6 +10,7 @@ pub mod context;
 pub mod error;
 pub mod generic;
 pub mod hash;
+pub mod hyperloglog;
 pub mod list;
 pub mod set;
 pub mod sort;
@@ -32,6 +33,7 @@ pub static FAMILIES: &[&[&Command<Handler>]] = &[
     bitmap::COMMANDS,
     generic::COMMANDS,
     hash::COMMANDS,
+    hyperloglog::COMMANDS,
     list::COMMANDS,
     set::COMMANDS,
     sort::COMMANDS,

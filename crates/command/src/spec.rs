@@ -322,6 +322,13 @@ impl KeyPart {
         KeyPart::new(Begin::Index(index), Find::Count { count: 0, first: 1, step: 1 }, flags)
     }
 
+    /// Whether the request ends where a part up to its end would begin: there are none of these keys, which
+    /// COMMAND GETKEYS does not allow, and PFMERGE without a source does.
+    fn is_left_out(&self, args: &Args<'_>) -> bool {
+        let is_to_end = matches!(self.find, Find::Range { last: ..0, .. });
+        is_to_end && self.begin == Begin::Index(args.len())
+    }
+
     /// Appends the indexes of the keys in `args`; false when the arguments do not fit the spec.
     pub fn find_in(&self, args: &Args<'_>, out: &mut Vec<usize>) -> bool {
         let argc = args.len();
@@ -453,7 +460,9 @@ impl Spec {
     /// Appends the indexes of all keys; false when the arguments do not fit the spec (the handler will say
     /// why).
     pub fn key_indexes(&self, args: &Args<'_>, out: &mut Vec<usize>) -> bool {
-        let Some(find) = self.find_keys else { return self.keys.iter().all(|part| part.find_in(args, out)) };
+        let Some(find) = self.find_keys else {
+            return self.keys.iter().all(|part| part.is_left_out(args) || part.find_in(args, out));
+        };
         let found = find(args);
         out.extend(found.clone().into_iter().flatten());
         found.is_some()

@@ -133,7 +133,7 @@ impl Fixture {
         let outcome = handler(&mut context);
         self.block = context.block.take();
         self.keys.release();
-        if !spec.flags.has(Flags::WRITE) {
+        if !spec.flags.has(Flags::WRITE) && !spec.flags.has(Flags::MAY_REPLICATE) {
             assert_eq!(self.keys.dirty, 0, "{args:?} is no write command but changed data");
         }
         outcome
@@ -148,7 +148,9 @@ impl Fixture {
             return;
         }
         let mut indexes = Vec::new();
-        spec.key_indexes(args, &mut indexes);
+        if !spec.key_indexes(args, &mut indexes) {
+            return;
+        }
         self.keys.lock_shards(indexes.iter().map(|&i| Key::new(args.at(i)).shard()).collect());
     }
 

@@ -28,6 +28,7 @@ pub fn from_config(config: &Config) -> Settings {
             listpack_max_entries: config.zset_max_listpack_entries,
             listpack_max_value_bytes: config.zset_max_listpack_value,
         },
+        hll_sparse_max_bytes: config.hll_sparse_max_bytes,
         rdb_compression: config.rdbcompression,
         lazy_user_flush: config.lazyfree_lazy_user_flush,
         shared_integers: config.maxmemory_bytes == 0 || !has_clocks(config.maxmemory_policy),

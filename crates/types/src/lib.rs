@@ -2,6 +2,7 @@
 
 pub mod element;
 pub mod hash;
+pub mod hyperloglog;
 pub mod intset;
 pub mod list;
 pub mod packed;

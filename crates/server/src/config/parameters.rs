@@ -184,8 +184,7 @@ parameter_table! {
     zset_max_listpack_value: usize = 64
         => "zset-max-listpack-value" | "zset-max-ziplist-value", Memory(0, LONG_MAX), MODIFIABLE, Honoured;
     /// Bytes up to which a HyperLogLog stays sparse
-    hll_sparse_max_bytes: usize = 3000 => "hll-sparse-max-bytes", Memory(0, LONG_MAX), MODIFIABLE,
-        Absent("this version has no HyperLogLog");
+    hll_sparse_max_bytes: usize = 3000 => "hll-sparse-max-bytes", Memory(0, LONG_MAX), MODIFIABLE, Honoured;
     /// Bytes of a stream node
     stream_node_max_bytes: usize = 4096 => "stream-node-max-bytes", Memory(0, LONG_MAX), MODIFIABLE, STREAMS;
     /// Entries of a stream node
