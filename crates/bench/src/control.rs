@@ -3,16 +3,12 @@
 
 use martlet_client::address::Address;
 use martlet_client::resp::{self, Reply};
-use martlet_client::tls::{TlsSession, TlsSettings};
-use std::io::{self, Read, Write};
-use std::net::TcpStream;
-use std::os::unix::net::UnixStream;
+use martlet_client::stream::Stream;
+use martlet_client::tls::TlsSettings;
+use std::io;
 use std::time::Duration;
 
 const TIMEOUT: Duration = Duration::from_secs(10);
-
-trait Stream: Read + Write + Send {}
-impl<T: Read + Write + Send> Stream for T {}
 
 /// Calls again what a signal has interrupted: the kernel's work on an io_uring that has just been closed,
 /// say.
@@ -28,8 +24,7 @@ fn uninterrupted<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
 /// The connection.
 pub struct Control {
     address: Address,
-    stream: Box<dyn Stream>,
-    tls: Option<TlsSession>,
+    stream: Stream,
     received: Vec<u8>,
     /// Bytes that have come in, encrypted ones where TLS is on.
     pub received_bytes: u64,
@@ -38,60 +33,27 @@ pub struct Control {
 impl Control {
     /// Connects; with `tls`, negotiates.
     pub fn connect(address: &Address, tls: Option<&TlsSettings>) -> io::Result<Control> {
-        let stream: Box<dyn Stream> = match address {
-            Address::Tcp(address) => {
-                let stream = TcpStream::connect_timeout(address, TIMEOUT)?;
-                stream.set_nodelay(true)?;
-                stream.set_read_timeout(Some(TIMEOUT))?;
-                Box::new(stream)
-            }
-            Address::Unix(path) => {
-                let stream = uninterrupted(|| UnixStream::connect(path))?;
-                stream.set_read_timeout(Some(TIMEOUT))?;
-                Box::new(stream)
-            }
-        };
-        let mut control = Control {
-            address: address.clone(),
-            stream,
-            tls: tls.map(TlsSettings::session).transpose()?,
-            received: Vec::new(),
-            received_bytes: 0,
-        };
-        while control.tls.as_ref().is_some_and(TlsSession::is_handshaking) {
-            control.write(b"")?;
-            control.read_some()?;
+        let mut stream = uninterrupted(|| Stream::connect(address, Some(TIMEOUT)))?;
+        stream.set_read_timeout(Some(TIMEOUT))?;
+        if let Some(tls) = tls {
+            stream.secure(tls)?;
         }
-        Ok(control)
+        Ok(Control { address: address.clone(), stream, received: Vec::new(), received_bytes: 0 })
     }
 
     /// Sends bytes as they are.
     pub fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        match self.tls.as_mut() {
-            None => self.stream.write_all(bytes),
-            Some(session) => {
-                let mut out = Vec::new();
-                session.transmit(bytes, &mut out)?;
-                self.stream.write_all(&out)
-            }
-        }
+        self.stream.send(bytes)
     }
 
     fn read_some(&mut self) -> io::Result<()> {
-        let mut chunk = [0; 16 * 1024];
-        let count = uninterrupted(|| self.stream.read(&mut chunk))?;
-        let data = chunk.get(..count).filter(|d| !d.is_empty()).ok_or(io::ErrorKind::UnexpectedEof)?;
-        self.received_bytes += count as u64;
-        match self.tls.as_mut() {
-            None => self.received.extend_from_slice(data),
-            Some(session) => {
-                session.receive(data, &mut self.received)?;
-                if session.wants_write() {
-                    self.write(b"")?;
-                }
+        match uninterrupted(|| self.stream.read_some(&mut self.received))? {
+            0 => Err(io::ErrorKind::UnexpectedEof.into()),
+            count => {
+                self.received_bytes += count as u64;
+                Ok(())
             }
         }
-        Ok(())
     }
 
     /// Waits for one reply.

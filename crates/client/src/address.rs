@@ -4,7 +4,7 @@
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::path::PathBuf;
 
 /// A resolved server address.
@@ -145,9 +145,9 @@ pub(crate) fn socket_for(
     // SAFETY: the kernel has just given us this descriptor.
     let fd = unsafe { OwnedFd::from_raw_fd(fd) };
     if matches!(address, Address::Tcp(_)) {
-        set_option(&fd, libc::IPPROTO_TCP, libc::TCP_NODELAY)?;
+        set_option(&fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1)?;
         if let Some(ip) = source {
-            set_option(&fd, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT)?;
+            set_option(&fd, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1)?;
             let raw = raw_ip(SocketAddr::new(ip, 0));
             // SAFETY: the address is valid for its length during the call.
             check(unsafe { libc::bind(fd.as_raw_fd(), raw.as_ptr(), raw.len()) })?;
@@ -156,16 +156,16 @@ pub(crate) fn socket_for(
     Ok(fd)
 }
 
-fn set_option(fd: &OwnedFd, level: i32, name: i32) -> io::Result<()> {
-    let on: libc::c_int = 1;
+/// Sets a socket's option whose value is an integer.
+pub(crate) fn set_option(fd: &impl AsFd, level: i32, name: i32, value: libc::c_int) -> io::Result<()> {
     // SAFETY: the option's value is an int that lives during the call.
     check(unsafe {
         libc::setsockopt(
-            fd.as_raw_fd(),
+            fd.as_fd().as_raw_fd(),
             level,
             name,
-            (&raw const on).cast(),
-            size_of_val(&on) as libc::socklen_t,
+            (&raw const value).cast(),
+            size_of_val(&value) as libc::socklen_t,
         )
     })?;
     Ok(())

@@ -4,7 +4,10 @@
 pub mod address;
 pub mod blocking;
 pub mod mux;
+pub mod parts;
 pub mod resp;
 pub mod scan;
 pub mod slot;
+pub mod stream;
 pub mod tls;
+pub mod uri;

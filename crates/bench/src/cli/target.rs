@@ -6,59 +6,20 @@ use crate::plan::{Node, Target};
 use martlet_client::address::Address;
 use martlet_client::resp;
 use martlet_client::tls::TlsSettings;
+use martlet_client::uri::Uri;
 use std::sync::Arc;
 
 /// Applies `scheme://user:password@host:port/db`.
 pub fn apply_uri(settings: &mut Settings, uri: &str) -> Result<(), String> {
-    let (scheme, rest) = uri.split_once("://").ok_or("Invalid URI scheme")?;
-    match scheme {
-        "redis" | "valkey" | "martlet" => {}
-        "rediss" | "valkeys" | "martlets" => settings.tls = true,
-        _ => return Err("Invalid URI scheme".into()),
-    }
+    let uri = Uri::parse(uri)?;
     settings.address_given = true;
-    let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
-    let host_port = match authority.rsplit_once('@') {
-        None => authority,
-        Some((credentials, host_port)) => {
-            match credentials.split_once(':') {
-                Some((user, password)) => {
-                    settings.user = Some(percent_decode(user)?).filter(|u| !u.is_empty());
-                    settings.password = Some(percent_decode(password)?);
-                }
-                None => settings.password = Some(percent_decode(credentials)?),
-            }
-            host_port
-        }
-    };
-    let (host, port) = match host_port.rsplit_once(':') {
-        Some((host, port)) if !port.contains(']') => (host, Some(port)),
-        _ => (host_port, None),
-    };
-    if !host.is_empty() {
-        settings.host = host.trim_matches(['[', ']']).into();
-    }
-    if let Some(port) = port {
-        settings.port = port.parse().map_err(|_| "Invalid server port.")?;
-    }
-    if !path.is_empty() {
-        settings.database = path.parse().map_err(|_| format!("'{path}' is no database number"))?;
-    }
+    settings.tls |= uri.tls;
+    settings.user = uri.user.or(settings.user.take());
+    settings.password = uri.password.or(settings.password.take());
+    settings.host = uri.host.unwrap_or(std::mem::take(&mut settings.host));
+    settings.port = uri.port.unwrap_or(settings.port);
+    settings.database = uri.database.unwrap_or(settings.database);
     Ok(())
-}
-
-fn percent_decode(text: &str) -> Result<String, String> {
-    let (mut out, mut bytes) = (Vec::new(), text.bytes());
-    while let Some(byte) = bytes.next() {
-        if byte != b'%' {
-            out.push(byte);
-            continue;
-        }
-        let digits: Vec<u8> = bytes.by_ref().take(2).collect();
-        let value = std::str::from_utf8(&digits).ok().and_then(|d| u8::from_str_radix(d, 16).ok());
-        out.push(value.ok_or_else(|| format!("'{text}' has a broken percent escape"))?);
-    }
-    String::from_utf8(out).map_err(|_| format!("'{text}' is not UTF-8"))
 }
 
 /// The requests that each connection begins with, and their number.
@@ -203,23 +164,4 @@ pub fn spread(target: &mut Target) -> Result<Vec<Primary>, String> {
         })
         .collect();
     Ok(nodes)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_uri_names_everything() {
-        let mut settings = Settings::default();
-        apply_uri(&mut settings, "rediss://me:p%40ss@example.org:7000/3").expect("valid");
-        assert_eq!((settings.host.as_str(), settings.port, settings.database), ("example.org", 7000, 3));
-        assert_eq!((settings.user.as_deref(), settings.password.as_deref()), (Some("me"), Some("p@ss")));
-        assert!(settings.tls);
-        let mut settings = Settings::default();
-        apply_uri(&mut settings, "redis://[::1]").expect("valid");
-        assert_eq!((settings.host.as_str(), settings.port), ("::1", 6379));
-        assert!(apply_uri(&mut settings, "http://x").is_err());
-        assert!(apply_uri(&mut settings, "redis://x:port").is_err());
-    }
 }
