@@ -46,6 +46,12 @@ const TOOLS: &[Tool] = &[
         run: bench,
     },
     Tool {
+        name: "cli",
+        links: &["redis-cli", "valkey-cli"],
+        about: "send commands, typed or from a script; redis-cli's options",
+        run: |call| martlet_cli::main(call.name, call.arguments),
+    },
+    Tool {
         name: "check-aof",
         links: &["redis-check-aof", "valkey-check-aof"],
         about: "say how far an append-only file is whole, and mend it if asked to",

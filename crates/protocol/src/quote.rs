@@ -99,6 +99,12 @@ fn read_single_quoted(line: &[u8], mut at: usize, word: &mut Vec<u8>) -> Option<
 /// REWRITE).
 pub fn append_quoted(out: &mut Vec<u8>, bytes: &[u8]) {
     out.push(b'"');
+    append_escaped(out, bytes);
+    out.push(b'"');
+}
+
+/// What [`append_quoted`] appends, without the quotes: for text that comes in pieces.
+pub fn append_escaped(out: &mut Vec<u8>, bytes: &[u8]) {
     for &byte in bytes {
         match byte {
             b'\\' | b'"' => out.extend([b'\\', byte]),
@@ -114,7 +120,6 @@ pub fn append_quoted(out: &mut Vec<u8>, bytes: &[u8]) {
             }
         }
     }
-    out.push(b'"');
 }
 
 #[cfg(test)]

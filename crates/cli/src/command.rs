@@ -1,0 +1,108 @@
+//! A command on the command line: its words, what comes from standard input, its replies, the exit status.
+
+use crate::connection::plain;
+use crate::session::{Failure, Session};
+use crate::settings::{FromStdin, Mode, Settings};
+use crate::shell;
+use martlet_protocol::quote;
+use std::io::Read;
+
+/// Runs what the settings ask for; gives the exit status.
+pub fn run(settings: &Settings) -> i32 {
+    let outcome = match &settings.mode {
+        Mode::Command if settings.words.is_empty() => shell::run(settings),
+        Mode::Command => words(settings).and_then(|words| issue(settings, &words)),
+        Mode::Eval(file) => script(settings, file).and_then(|words| issue(settings, &words)),
+    };
+    outcome.unwrap_or_else(|message| {
+        eprintln!("{message}");
+        1
+    })
+}
+
+/// The words of the command, complete.
+fn words(settings: &Settings) -> Result<Vec<Vec<u8>>, String> {
+    let mut words = settings.words.clone();
+    if settings.quoted_input {
+        let unquoted: Option<Vec<Vec<u8>>> = words.iter().map(|word| unquote(word)).collect();
+        words = unquoted.ok_or("Invalid quoted string")?;
+    }
+    match &settings.from_stdin {
+        None => {}
+        Some(FromStdin::Last) => words.push(standard_input()?),
+        Some(FromStdin::Tag(tag)) => {
+            let word = words.iter_mut().find(|word| *word == tag);
+            *word.ok_or("Using -X option but stdin tag not match.")? = standard_input()?;
+        }
+    }
+    Ok(words)
+}
+
+/// A quoted string's text: a single word.
+pub fn unquote(quoted: &[u8]) -> Option<Vec<u8>> {
+    <[Vec<u8>; 1]>::try_from(quote::split(quoted)?).ok().map(|[word]| word)
+}
+
+fn standard_input() -> Result<Vec<u8>, String> {
+    let mut input = Vec::new();
+    let read = std::io::stdin().lock().read_to_end(&mut input);
+    read.map_err(|error| format!("Reading from standard input: {}", plain(&error)))?;
+    Ok(input)
+}
+
+/// The EVAL of a script's file: keys and arguments have a comma between.
+fn script(settings: &Settings, file: &std::path::Path) -> Result<Vec<Vec<u8>>, String> {
+    let text = std::fs::read(file)
+        .map_err(|error| format!("Can't open file '{}': {}", file.display(), plain(&error)))?;
+    let keys = settings.words.iter().position(|word| word == b",").unwrap_or(settings.words.len());
+    let mut words = vec![b"EVAL".to_vec(), text, keys.to_string().into_bytes()];
+    words.extend(
+        settings.words.iter().enumerate().filter(|(at, _)| *at != keys).map(|(_, word)| word.clone()),
+    );
+    Ok(words)
+}
+
+/// Runs one command and, if it subscribes, prints what comes for as long as the connection lasts.
+fn issue(settings: &Settings, words: &[Vec<u8>]) -> Result<i32, String> {
+    let mut session = Session::new(settings);
+    let mut issued = session.run(words, settings.repeat);
+    while issued.is_ok() && session.is_subscribed {
+        issued = session.print_reply(false).map(drop);
+    }
+    match issued {
+        Ok(()) => Ok(0),
+        Err(Failure::Exit(status)) => Ok(status),
+        Err(failure) => Err(failure.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quoted_string_is_one_word() {
+        assert_eq!(unquote(br#""a\x00 b""#), Some(b"a\0 b".to_vec()));
+        assert_eq!(unquote(b"plain"), Some(b"plain".to_vec()));
+        assert_eq!(unquote(b"two words"), None);
+        assert_eq!(unquote(b"\"open"), None);
+        assert_eq!(unquote(b""), None);
+    }
+
+    #[test]
+    fn a_comma_divides_keys_from_arguments() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let file = directory.path().join("script.lua");
+        std::fs::write(&file, "return 1").expect("written");
+        let evaluated = |line: &str| {
+            let mut settings = Settings::new(false);
+            settings.words = line.split(' ').map(|word| word.as_bytes().into()).collect();
+            let words = script(&settings, &file).expect("there").into_iter();
+            words.map(|word| String::from_utf8(word).expect("text")).collect::<Vec<_>>()
+        };
+        assert_eq!(evaluated("k1 k2 , a , b"), ["EVAL", "return 1", "2", "k1", "k2", "a", ",", "b"]);
+        assert_eq!(evaluated("k1"), ["EVAL", "return 1", "1", "k1"]);
+        let missing = script(&Settings::new(false), &directory.path().join("none"));
+        assert!(missing.is_err_and(|error| error.ends_with("none': No such file or directory")));
+    }
+}

@@ -1,0 +1,430 @@
+//! The one table of options; parsing and the help come from it. Their names and meanings are redis-cli's.
+
+use crate::format::Output;
+use crate::settings::{FromStdin, Mode, Protocol, Settings};
+use martlet_client::uri::Uri;
+use std::ffi::{OsStr, OsString};
+use std::fmt::Write as _;
+use std::os::unix::ffi::OsStrExt;
+use std::time::Duration;
+
+/// The release of redis-cli whose options these are.
+pub const AS_REDIS_CLI: &str = "8.0.0";
+
+type Set = fn(&mut Settings);
+type Take = fn(&mut Settings, &OsStr) -> Result<(), String>;
+
+/// What an option does.
+enum Act {
+    Flag(Set),
+    /// With a value, by the name that the help gives it.
+    Value(&'static str, Take),
+}
+
+struct Opt {
+    names: &'static [&'static str],
+    act: Act,
+    about: &'static str,
+}
+
+const fn flag(names: &'static [&'static str], set: Set, about: &'static str) -> Opt {
+    Opt { names, act: Act::Flag(set), about }
+}
+
+const fn value(names: &'static [&'static str], what: &'static str, take: Take, about: &'static str) -> Opt {
+    Opt { names, act: Act::Value(what, take), about }
+}
+
+/// A group's title, and its options.
+type Group = (&'static str, &'static [Opt]);
+
+const GROUPS: &[Group] =
+    &[("Connection", CONNECTION), ("TLS", TLS), ("Commands and output", COMMANDS), ("Modes", MODES)];
+
+const CONNECTION: &[Opt] = &[
+    value(&["-h"], "HOST", |s, v| set_text(&mut s.host, v), "server's name or address (127.0.0.1)"),
+    value(&["-p"], "PORT", |s, v| port(v).map(|port| s.port = port), "server's port (6379)"),
+    value(
+        &["-s"],
+        "SOCKET",
+        |s, v| {
+            s.socket = Some(v.into());
+            Ok(())
+        },
+        "server's unix socket, instead of host and port",
+    ),
+    value(&["-u"], "URI", uri, "redis://USER:PASSWORD@HOST:PORT/DB; rediss:// for TLS"),
+    value(&["-a", "--pass"], "PASSWORD", password, "password; the variable REDISCLI_AUTH is safer"),
+    value(
+        &["--user"],
+        "NAME",
+        |s, v| {
+            s.user = Some(v.as_bytes().into());
+            Ok(())
+        },
+        "user to authenticate as, with -a",
+    ),
+    flag(&["--askpass"], |s| s.asks_password = true, "ask for the password on the terminal"),
+    flag(
+        &["--no-auth-warning"],
+        |s| s.warns_of_password = false,
+        "do not warn of a password that others can see",
+    ),
+    value(
+        &["-n"],
+        "DB",
+        |s, v| {
+            s.database = number(v).ok_or("Invalid database number.")?;
+            Ok(())
+        },
+        "database",
+    ),
+    value(
+        &["-t"],
+        "SECONDS",
+        |s, v| {
+            let time = seconds(v).ok_or("Invalid connection timeout for -t.")?;
+            s.connect_timeout = Some(time).filter(|time| !time.is_zero());
+            Ok(())
+        },
+        "how long connecting may take (as long as the system lets it)",
+    ),
+    flag(&["-4"], |s| s.prefers_ipv4 = true, "prefer IPv4 addresses of the name"),
+    flag(&["-6"], |s| s.prefers_ipv6 = true, "prefer IPv6 addresses of the name"),
+    flag(&["-2"], |s| s.protocol = Protocol::Resp2, "begin with RESP2"),
+    flag(&["-3"], |s| s.protocol = Protocol::Resp3, "begin with RESP3"),
+    flag(&["-c"], |s| s.cluster = true, "follow a cluster's redirections"),
+];
+
+const TLS: &[Opt] = &[
+    flag(&["--tls"], |s| s.tls = true, "use TLS"),
+    value(
+        &["--sni"],
+        "HOST",
+        |s, v| set_some_text(&mut s.tls_options.sni, v),
+        "name to ask for and to verify",
+    ),
+    value(&["--cacert"], "FILE", |s, v| set_some(&mut s.tls_options.ca_file, v), "trusted roots"),
+    value(
+        &["--cacertdir"],
+        "DIR",
+        |s, v| set_some(&mut s.tls_options.ca_directory, v),
+        "directory of trusted roots",
+    ),
+    flag(&["--insecure"], |s| s.tls_options.insecure = true, "accept any certificate"),
+    value(&["--cert"], "FILE", |s, v| set_some(&mut s.tls_options.certificate, v), "client's certificate"),
+    value(&["--key"], "FILE", |s, v| set_some(&mut s.tls_options.key, v), "client's private key"),
+    value(
+        &["--tls-ciphers"],
+        "LIST",
+        |s, v| set_some_text(&mut s.tls_options.ciphers, v),
+        "ciphers of TLS 1.2",
+    ),
+    value(
+        &["--tls-ciphersuites"],
+        "LIST",
+        |s, v| set_some_text(&mut s.tls_options.cipher_suites, v),
+        "cipher suites of TLS 1.3",
+    ),
+];
+
+const COMMANDS: &[Opt] = &[
+    value(
+        &["-r"],
+        "N",
+        |s, v| {
+            s.repeat = number(v).ok_or("Invalid repeat count.")?;
+            Ok(())
+        },
+        "run the command N times; for ever if N is negative",
+    ),
+    value(
+        &["-i"],
+        "SECONDS",
+        |s, v| {
+            s.interval = seconds(v).ok_or("Invalid interval.")?;
+            Ok(())
+        },
+        "wait between repetitions, screens of a mode, or 100 steps of a scan",
+    ),
+    flag(&["-x"], |s| s.from_stdin = Some(FromStdin::Last), "read the last argument from standard input"),
+    value(
+        &["-X"],
+        "TAG",
+        |s, v| {
+            s.from_stdin = Some(FromStdin::Tag(v.as_bytes().into()));
+            Ok(())
+        },
+        "read the argument that is TAG from standard input",
+    ),
+    value(
+        &["-d"],
+        "TEXT",
+        |s, v| {
+            s.style.element_delimiter = v.as_bytes().into();
+            Ok(())
+        },
+        "raw output: what stands between elements (a newline)",
+    ),
+    value(
+        &["-D"],
+        "TEXT",
+        |s, v| {
+            s.style.reply_delimiter = v.as_bytes().into();
+            Ok(())
+        },
+        "raw output: what stands after a reply (a newline)",
+    ),
+    flag(&["-e"], |s| s.fails_on_error = true, "end with status 1 at an error reply"),
+    flag(
+        &["--raw"],
+        |s| s.style.output = Output::Raw,
+        "strings as they are (the default unless to a terminal)",
+    ),
+    flag(&["--no-raw"], |s| s.style.output = Output::Standard, "for people (the default on a terminal)"),
+    flag(&["--csv"], |s| s.style.output = Output::Csv, "CSV"),
+    flag(&["--json"], |s| json(s, Output::Json), "JSON, over RESP3 unless -2 is given"),
+    flag(&["--quoted-json"], |s| json(s, Output::QuotedJson), "JSON whose strings are ASCII"),
+    flag(&["--quoted-input"], |s| s.quoted_input = true, "the command's words are quoted strings"),
+    value(&["--show-pushes"], "YES/NO", show_pushes, "show what the server pushes (yes on a terminal)"),
+    flag(&["--verbose"], |_| (), "accepted; there is nothing more to say"),
+];
+
+const MODES: &[Opt] = &[value(
+    &["--eval"],
+    "FILE",
+    |s, v| set_mode(s, Mode::Eval(v.into())),
+    "run the Lua script in FILE; then: KEYS , ARGUMENTS",
+)];
+
+fn set_mode(settings: &mut Settings, mode: Mode) -> Result<(), String> {
+    settings.mode = mode;
+    Ok(())
+}
+
+fn text(value: &OsStr) -> Result<&str, String> {
+    value.to_str().ok_or_else(|| format!("'{}' is not UTF-8", value.to_string_lossy()))
+}
+
+fn set_text(target: &mut String, value: &OsStr) -> Result<(), String> {
+    *target = text(value)?.into();
+    Ok(())
+}
+
+fn set_some_text(target: &mut Option<String>, value: &OsStr) -> Result<(), String> {
+    *target = Some(text(value)?.into());
+    Ok(())
+}
+
+fn set_some(target: &mut Option<std::path::PathBuf>, value: &OsStr) -> Result<(), String> {
+    *target = Some(value.into());
+    Ok(())
+}
+
+fn number<N: std::str::FromStr>(value: &OsStr) -> Option<N> {
+    value.to_str()?.parse().ok()
+}
+
+fn seconds(value: &OsStr) -> Option<Duration> {
+    Duration::try_from_secs_f64(number(value)?).ok()
+}
+
+fn port(value: &OsStr) -> Result<u16, String> {
+    number(value).ok_or_else(|| "Invalid server port.".into())
+}
+
+fn password(settings: &mut Settings, value: &OsStr) -> Result<(), String> {
+    settings.password = Some(value.as_bytes().into());
+    Ok(())
+}
+
+fn uri(settings: &mut Settings, value: &OsStr) -> Result<(), String> {
+    let uri = Uri::parse(text(value)?)?;
+    settings.tls |= uri.tls;
+    settings.user = uri.user.map(String::into_bytes).or(settings.user.take());
+    settings.password = uri.password.map(String::into_bytes).or(settings.password.take());
+    settings.host = uri.host.unwrap_or(std::mem::take(&mut settings.host));
+    settings.port = uri.port.unwrap_or(settings.port);
+    settings.database = uri.database.unwrap_or(settings.database);
+    Ok(())
+}
+
+fn json(settings: &mut Settings, output: Output) {
+    settings.style.output = output;
+    if settings.protocol == Protocol::Default {
+        settings.protocol = Protocol::Resp3IfKnown;
+    }
+}
+
+fn show_pushes(settings: &mut Settings, value: &OsStr) -> Result<(), String> {
+    settings.shows_pushes = match value.as_bytes().first() {
+        Some(b'y' | b'Y') => true,
+        Some(b'n' | b'N') => false,
+        _ => {
+            let value = value.to_string_lossy();
+            return Err(format!("Unknown --show-pushes value '{value}' (valid: '[y]es', '[n]o')"));
+        }
+    };
+    Ok(())
+}
+
+/// What a command line asks for.
+pub enum Parsed {
+    /// The rest.
+    Run(Box<Settings>),
+    /// `--help`
+    Help,
+    /// `--version`
+    Version,
+}
+
+fn find(name: &OsStr) -> Option<&'static Opt> {
+    let options = GROUPS.iter().flat_map(|(_, options)| options.iter());
+    options.into_iter().find(|option| option.names.iter().any(|known| name == *known))
+}
+
+/// Reads the arguments that follow the program's name.
+pub fn parse(arguments: &[OsString], to_terminal: bool) -> Result<Parsed, String> {
+    let mut settings = Settings::new(to_terminal);
+    let mut given: Vec<&str> = Vec::new();
+    let mut rest = arguments.iter();
+    while let Some(argument) = rest.next() {
+        if !argument.as_bytes().starts_with(b"-") {
+            settings.words =
+                std::iter::once(argument).chain(rest).map(|word| word.as_bytes().into()).collect();
+            break;
+        }
+        let is_last = rest.len() == 0;
+        match argument.to_str() {
+            Some("--help") => return Ok(Parsed::Help),
+            Some("-h") if is_last => return Ok(Parsed::Help),
+            Some("-v" | "--version") => return Ok(Parsed::Version),
+            _ => {}
+        }
+        let unknown =
+            || format!("Unrecognized option or bad number of args for: '{}'", argument.to_string_lossy());
+        let option = find(argument).ok_or_else(unknown)?;
+        given.extend(option.names.first());
+        match &option.act {
+            Act::Flag(set) => set(&mut settings),
+            Act::Value(_, take) => take(&mut settings, rest.next().ok_or_else(unknown)?)?,
+        }
+    }
+    check(&given)?;
+    Ok(Parsed::Run(Box::new(settings)))
+}
+
+/// Pairs of options that exclude each other.
+const EXCLUSIVE: &[(&str, &str)] = &[("-c", "-s"), ("-2", "-3"), ("-x", "-X"), ("-4", "-6")];
+
+fn check(given: &[&str]) -> Result<(), String> {
+    for (one, other) in EXCLUSIVE {
+        if given.contains(one) && given.contains(other) {
+            return Err(format!("Options {one} and {other} are mutually exclusive."));
+        }
+    }
+    Ok(())
+}
+
+/// The help text.
+pub fn help(program: &str) -> String {
+    let mut out = format!("Usage: {program} [OPTIONS] [COMMAND ARGUMENTS...]\n");
+    for (title, options) in GROUPS {
+        let _ = write!(out, "\n{title}:\n");
+        for option in *options {
+            let mut left = option.names.join(", ");
+            if let Act::Value(what, _) = option.act {
+                let _ = write!(left, " {what}");
+            }
+            let _ = writeln!(out, "  {left:<24} {}", option.about);
+        }
+    }
+    let _ = write!(
+        out,
+        "  --help                   this text\n  --version                the version\n
+Without a command it reads commands: from the terminal with hints, completion and history, else line by line.
+
+Examples:
+  {program} -u redis://default:PASSWORD@localhost:6379/0
+  {program} -x SET image < image.png
+  {program} -D '' --raw DUMP key > key.dump; {program} -X dump RESTORE copy 0 dump REPLACE < key.dump
+  {program} -r 10 -i 1 --raw INFO memory | grep used_memory_human
+  {program} --quoted-input SET '\"a\\x00b\"' value
+  {program} --eval script.lua key1 key2 , argument1
+"
+    );
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(line: &str) -> Result<Settings, String> {
+        let words: Vec<OsString> = line.split(' ').filter(|word| !word.is_empty()).map(Into::into).collect();
+        match parse(&words, true)? {
+            Parsed::Run(settings) => Ok(*settings),
+            Parsed::Help => Err("help".into()),
+            Parsed::Version => Err("version".into()),
+        }
+    }
+
+    #[test]
+    fn options_end_at_the_command() {
+        let s = parsed("-h 10.0.0.1 -p 7 -n 3 -r -1 -i 0.5 -2 SET key -1 --raw").expect("valid");
+        assert_eq!((s.host.as_str(), s.port, s.database, s.repeat), ("10.0.0.1", 7, 3, -1));
+        assert_eq!((s.interval, s.protocol), (Duration::from_millis(500), Protocol::Resp2));
+        assert_eq!(s.words, [&b"SET"[..], b"key", b"-1", b"--raw"]);
+        assert_eq!(s.style.output, Output::Standard);
+        assert!(parsed("").expect("valid").words.is_empty());
+    }
+
+    #[test]
+    fn json_wants_resp3_unless_told_otherwise() {
+        assert_eq!(parsed("--json").map(|s| s.protocol), Ok(Protocol::Resp3IfKnown));
+        assert_eq!(parsed("--quoted-json -3").map(|s| s.protocol), Ok(Protocol::Resp3));
+        assert_eq!(parsed("-2 --json").map(|s| s.protocol), Ok(Protocol::Resp2));
+    }
+
+    #[test]
+    fn a_uri_leaves_what_it_does_not_say() {
+        let s = parsed("--user me -p 7 -u rediss://host/2").expect("valid");
+        assert_eq!((s.host.as_str(), s.port, s.database, s.tls), ("host", 7, 2, true));
+        assert_eq!(s.user.as_deref(), Some(&b"me"[..]));
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_in_redis_clis_words() {
+        for (line, message) in [
+            ("--foo", "Unrecognized option or bad number of args for: '--foo'"),
+            ("-p", "Unrecognized option or bad number of args for: '-p'"),
+            ("-X", "Unrecognized option or bad number of args for: '-X'"),
+            ("-p 70000", "Invalid server port."),
+            ("-t x", "Invalid connection timeout for -t."),
+            ("-t -1", "Invalid connection timeout for -t."),
+            ("-u http://x", "Invalid URI scheme"),
+            ("-x -X tag", "Options -x and -X are mutually exclusive."),
+            ("-3 -2", "Options -2 and -3 are mutually exclusive."),
+            ("-c -s x", "Options -c and -s are mutually exclusive."),
+            ("-4 -6", "Options -4 and -6 are mutually exclusive."),
+            ("--show-pushes x", "Unknown --show-pushes value 'x' (valid: '[y]es', '[n]o')"),
+            ("-h", "help"),
+            ("-h x --help", "help"),
+            ("-v", "version"),
+        ] {
+            assert_eq!(parsed(line).err().as_deref(), Some(message), "{line}");
+        }
+    }
+
+    #[test]
+    fn every_option_has_its_own_name_and_is_in_the_help() {
+        let mut names: Vec<_> =
+            GROUPS.iter().flat_map(|(_, options)| options.iter().flat_map(|option| option.names)).collect();
+        let help = help("martlet cli");
+        assert!(names.iter().all(|name| help.contains(*name)));
+        let count = names.len();
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), count);
+    }
+}

@@ -1,0 +1,107 @@
+//! What a command line says, after parsing; the defaults are redis-cli's.
+
+use crate::format::{Output, Style};
+use martlet_client::tls::TlsOptions;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Which protocol a session begins with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// What the server begins with: RESP2.
+    Default,
+    /// `-2`
+    Resp2,
+    /// `-3`
+    Resp3,
+    /// RESP3, because the output wants it; a server without it is no error.
+    Resp3IfKnown,
+}
+
+/// Where an argument comes from standard input.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FromStdin {
+    /// `-x`: it is the last one.
+    Last,
+    /// `-X`: it takes the place of this word.
+    Tag(Vec<u8>),
+}
+
+/// What the program does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Runs the command, or reads commands if there is none.
+    Command,
+    /// `--eval`
+    Eval(PathBuf),
+}
+
+/// What the command line says.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    pub host: String,
+    pub port: u16,
+    pub socket: Option<PathBuf>,
+    /// How long connecting may take; as long as the system lets it without one.
+    pub connect_timeout: Option<Duration>,
+    pub user: Option<Vec<u8>>,
+    pub password: Option<Vec<u8>>,
+    /// The password is asked for on the terminal.
+    pub asks_password: bool,
+    pub warns_of_password: bool,
+    pub database: u64,
+    pub tls: bool,
+    pub tls_options: TlsOptions,
+    pub prefers_ipv4: bool,
+    pub prefers_ipv6: bool,
+    pub protocol: Protocol,
+    pub style: Style,
+    /// Whether pushes that nobody asked for are shown.
+    pub shows_pushes: bool,
+    /// Negative: for ever.
+    pub repeat: i64,
+    pub interval: Duration,
+    /// Follows redirections to other nodes.
+    pub cluster: bool,
+    /// An error reply ends the program with status 1.
+    pub fails_on_error: bool,
+    pub from_stdin: Option<FromStdin>,
+    /// The words of the command are quoted strings.
+    pub quoted_input: bool,
+    pub mode: Mode,
+    /// The command and its arguments, or what the mode takes.
+    pub words: Vec<Vec<u8>>,
+}
+
+impl Settings {
+    /// What holds without options, for an output that goes to a terminal or not.
+    pub fn new(to_terminal: bool) -> Settings {
+        let output = if to_terminal { Output::Standard } else { Output::Raw };
+        Settings {
+            host: "127.0.0.1".into(),
+            port: 6379,
+            socket: None,
+            connect_timeout: None,
+            user: None,
+            password: None,
+            asks_password: false,
+            warns_of_password: true,
+            database: 0,
+            tls: false,
+            tls_options: TlsOptions::default(),
+            prefers_ipv4: false,
+            prefers_ipv6: false,
+            protocol: Protocol::Default,
+            style: Style { output, element_delimiter: b"\n".into(), reply_delimiter: b"\n".into() },
+            shows_pushes: to_terminal,
+            repeat: 1,
+            interval: Duration::ZERO,
+            cluster: false,
+            fails_on_error: false,
+            from_stdin: None,
+            quoted_input: false,
+            mode: Mode::Command,
+            words: Vec::new(),
+        }
+    }
+}

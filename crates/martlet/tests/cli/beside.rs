@@ -1,0 +1,115 @@
+//! Each form of output, and what scripts read, to the byte as redis-cli has it.
+
+use super::{ours, responder, run};
+use martlet_testkit::server::Server;
+use std::path::Path;
+use std::process::Command;
+
+fn is_installed() -> bool {
+    let found = Command::new("redis-cli").arg("--version").output().is_ok();
+    if !found {
+        eprintln!("redis-cli is NOT installed: nothing to compare with");
+    }
+    found
+}
+
+/// Runs both, and fails where they differ.
+fn compare(arguments: &[&str], input: &[u8]) {
+    let expected = run(Command::new("redis-cli"), arguments, input);
+    let got = run(ours(), arguments, input);
+    let shown = String::from_utf8_lossy(input);
+    assert_eq!(
+        (got.text(), got.errors(), got.status),
+        (expected.text(), expected.errors(), expected.status),
+        "{arguments:?} with {shown:?}"
+    );
+    assert_eq!(got.out, expected.out, "{arguments:?}");
+}
+
+const FORMS: &[&[&str]] =
+    &[&[], &["--no-raw"], &["--csv"], &["--json"], &["-d", ", ", "-D", ";"], &["-e", "--no-raw"]];
+
+const REPLIES: &[&str] = &[
+    "+OK\r\n",
+    "-ERR \"no\"\r\n",
+    ":-5\r\n",
+    "$-1\r\n",
+    "*-1\r\n",
+    "_\r\n",
+    "$0\r\n\r\n",
+    "$11\r\n\u{1}\t\"é\\\u{7}\u{7f}\r\n.\r\n",
+    "*0\r\n",
+    "%0\r\n",
+    "~0\r\n",
+    "#t\r\n",
+    ",-1.50\r\n",
+    ",inf\r\n",
+    "=7\r\ntxt:a\nb\r\n",
+    "*3\r\n*2\r\n+a\r\n:1\r\n$-1\r\n*1\r\n*1\r\n*0\r\n",
+    "%2\r\n+a\r\n*2\r\n:1\r\n:2\r\n:7\r\n#t\r\n",
+    "%2\r\n+a\r\n*1\r\n%1\r\n+b\r\n*1\r\n:1\r\n*1\r\n:1\r\n*1\r\n*2\r\n:1\r\n:2\r\n",
+    "%1\r\n%1\r\n:1\r\n:2\r\n%1\r\n*2\r\n+x\r\n+y\r\n%2\r\n:1\r\n:2\r\n:3\r\n:4\r\n",
+    "%1\r\n+k\r\n*1\r\n*1\r\n*2\r\n:1\r\n:2\r\n",
+    "~2\r\n$1\r\na\r\n~1\r\n,3\r\n",
+    "*2\r\n-ERR a\r\n_\r\n",
+    "*1\r\n=4\r\ntxt:\r\n",
+    ">2\r\n+a\r\n+b\r\n:1\r\n",
+    "?garbage\r\n",
+];
+
+#[test]
+fn every_reply_in_every_form() {
+    if !is_installed() {
+        return;
+    }
+    let port = responder::start();
+    // Wide numbers, and an array of a hundred.
+    let many = format!("*100\r\n{}", "%1\r\n:1\r\n*2\r\n:1\r\n:2\r\n".repeat(100));
+    for reply in REPLIES.iter().copied().chain([many.as_str()]) {
+        let word = responder::hex(reply.as_bytes());
+        for form in FORMS {
+            for protocol in ["-2", "-3"] {
+                // Over RESP2 redis-cli 7.0 turns JSON's maps into arrays of its own.
+                if protocol == "-2" && form.contains(&"--json") {
+                    continue;
+                }
+                compare(&[&["-p", &port, protocol], *form, &["REPLY", &word]].concat(), b"");
+            }
+        }
+    }
+}
+
+#[test]
+fn commands_of_a_pipe_and_what_goes_wrong_in_it() {
+    if !is_installed() {
+        return;
+    }
+    let server = Server::start(Path::new(env!("CARGO_BIN_EXE_martlet")), &["server"]).unwrap();
+    let port = server.address().port().to_string();
+    let script = b"flushall\nset key \"a\\x00b\"\n\nget key\n  get  'key' \nget \"key\nget \"\"key\n3 incr n\n0 incr n\nnosuch\n\
+        select 3\nset here 1\nmulti\nset here 2\nget here\nexec\nexec\nrpush l a b\nlrange l 0 -1\nselect 99\n\
+        get here\nobject help\nclient reply on\nhgetall nothing\nset k v px\nreset\nping\n";
+    for form in [&[][..], &["--no-raw"], &["--csv"]] {
+        for before in [&[][..], &["-n", "5"], &["-3"]] {
+            compare(&[&["-p", &port], before, form].concat(), script);
+        }
+    }
+    for arguments in [
+        &["-r", "3", "LLEN", "l"][..],
+        &["-e", "NOSUCH"],
+        &["-n", "99", "PING"],
+        &["-a", "wrong", "PING"],
+        &["-a", "wrong", "--no-auth-warning", "PING"],
+        &["--user", "nobody", "--pass", "wrong", "PING"],
+        &["-x", "SET", "key"],
+        &["-X", "here", "SET", "here", "value"],
+        &["--quoted-input", "SET", "\"a\\x00\"", "\"\\xff\""],
+        &["GET", "here"],
+        &["-D", "", "--raw", "DUMP", "key"],
+        &["CLUSTER", "INFO"],
+        &["--no-raw", "MEMORY", "DOCTOR"],
+        &["--no-raw", "LOLWUT", "VERSION", "5", "1", "1", "1"],
+    ] {
+        compare(&[&["-p", &port], arguments].concat(), b"from\0standard input\n");
+    }
+}
