@@ -36,6 +36,7 @@ const UNITS: &[&str] = &[
     "unit/sort",
     "unit/bitops",
     "unit/bitfield",
+    "unit/geo",
     "unit/hyperloglog",
     "unit/dump",
     "unit/protocol",

@@ -9,6 +9,7 @@ mod collection_scan;
 pub mod context;
 pub mod error;
 pub mod generic;
+pub mod geo;
 pub mod hash;
 pub mod hyperloglog;
 pub mod list;
@@ -32,6 +33,7 @@ pub type Handler = fn(&mut Context<'_>) -> Outcome;
 pub static FAMILIES: &[&[&Command<Handler>]] = &[
     bitmap::COMMANDS,
     generic::COMMANDS,
+    geo::COMMANDS,
     hash::COMMANDS,
     hyperloglog::COMMANDS,
     list::COMMANDS,

@@ -3,7 +3,7 @@
 //! Dispatch, arity checks, key routing, COMMAND and its subcommands, ACL and the documentation are derived
 //! from these entries; nothing about a command is said anywhere else.
 
-use std::ops::{BitOr, Range};
+use std::ops::BitOr;
 
 use martlet_protocol::request::Args;
 
@@ -238,9 +238,10 @@ impl Group {
 pub enum Begin {
     /// At this argument.
     Index(usize),
-    /// After the first such word, as clients are told; the command's [`Spec::find_keys`] knows better
-    /// (MIGRATE's KEYS).
-    FirstKeyword(&'static str),
+    /// After the first such word from an argument on; if that is negative, it counts from the end, and the
+    /// search goes backwards. So clients are told; the command's [`Spec::find_keys`] knows better (MIGRATE's
+    /// KEYS, GEORADIUS' STORE).
+    FirstKeyword(&'static str, isize),
     /// After the last such word, wherever it stands, so that clients are told `unknown` (SORT's STORE).
     Keyword(&'static str),
     /// Not to be told from the arguments (SORT's GET patterns).
@@ -313,8 +314,13 @@ impl KeyPart {
     }
 
     /// All arguments after the first `word`; see [`Begin::FirstKeyword`].
-    pub const fn after(word: &'static str, flags: KeyFlags) -> KeyPart {
-        KeyPart::new(Begin::FirstKeyword(word), Find::Range { last: -1, step: 1, limit: 0 }, flags)
+    pub const fn after(word: &'static str, from: isize, flags: KeyFlags) -> KeyPart {
+        KeyPart::new(Begin::FirstKeyword(word, from), Find::Range { last: -1, step: 1, limit: 0 }, flags)
+    }
+
+    /// The argument after the first `word`; see [`Begin::FirstKeyword`].
+    pub const fn behind(word: &'static str, from: isize, flags: KeyFlags) -> KeyPart {
+        KeyPart::new(Begin::FirstKeyword(word, from), Find::Range { last: 0, step: 1, limit: 0 }, flags)
     }
 
     /// A count at argument `index`, followed by as many keys.
@@ -334,14 +340,15 @@ impl KeyPart {
         let argc = args.len();
         let begin = match self.begin {
             Begin::Index(index) => index,
-            Begin::Unknown | Begin::FirstKeyword(_) => return true,
-            Begin::Keyword(word) => match find_keyword(args, word) {
+            Begin::Unknown => return true,
+            Begin::Keyword(word) | Begin::FirstKeyword(word, _) => match find_keyword(args, self.begin, word)
+            {
                 Some(at) => at + 1,
                 None => return true,
             },
         };
         if begin >= argc {
-            return matches!(self.begin, Begin::Keyword(_));
+            return false;
         }
         match self.find {
             Find::Unknown => true,
@@ -373,14 +380,19 @@ impl KeyPart {
     }
 }
 
-/// Where `word` stands last with an argument behind it.
-fn find_keyword(args: &Args<'_>, word: &str) -> Option<usize> {
+/// Where `word` stands with an argument behind it.
+fn find_keyword(args: &Args<'_>, begin: Begin, word: &str) -> Option<usize> {
+    let is = |at: &usize| args.at(*at).eq_ignore_ascii_case(word.as_bytes());
     let last = args.len().checked_sub(2)?;
-    (1..=last).rev().find(|at| args.at(*at).eq_ignore_ascii_case(word.as_bytes()))
+    match begin {
+        Begin::FirstKeyword(_, from @ 0..) => (from as usize..=last).find(is),
+        Begin::FirstKeyword(_, from) => (1..=args.len().checked_add_signed(from)?).rev().find(is),
+        _ => (1..=last).rev().find(is),
+    }
 }
 
 /// See [`Spec::find_keys`].
-pub type FindKeys = fn(&Args<'_>) -> Option<Range<usize>>;
+pub type FindKeys = fn(&Args<'_>, &mut Vec<usize>) -> bool;
 
 /// What is said of a command besides what runs it.
 #[derive(Clone, Debug)]
@@ -395,7 +407,7 @@ pub struct Spec {
     pub flags: Flags,
     /// Where the keys are.
     pub keys: &'static [KeyPart],
-    /// Which arguments are the keys, for a command whose options its key spec cannot tell from them; `None`
+    /// Appends the indexes of the keys, for a command whose options its key spec cannot tell from them; false
     /// when the arguments do not fit.
     pub find_keys: Option<FindKeys>,
     /// Categories besides those that follow from the flags.
@@ -463,9 +475,7 @@ impl Spec {
         let Some(find) = self.find_keys else {
             return self.keys.iter().all(|part| part.is_left_out(args) || part.find_in(args, out));
         };
-        let found = find(args);
-        out.extend(found.clone().into_iter().flatten());
-        found.is_some()
+        find(args, out)
     }
 
     /// COMMAND's first key, last key and step, as it tells them for simple specs.

@@ -14,7 +14,7 @@ use martlet_engine::{EventClass, Keys};
 use martlet_keyspace::Key;
 use martlet_protocol::reply::Reply;
 use martlet_types::element::IntBuffer;
-use martlet_types::zset::{AddOptions, Added, Entry, ZSet};
+use martlet_types::zset::{AddOptions, Added, Entry, ZSet, ZSetLimits};
 
 use crate::Handler;
 use crate::collection_scan::{self, ScanOptions};
@@ -105,7 +105,7 @@ fn entries<'a>(reply: &mut Reply, entries: impl ExactSizeIterator<Item = Entry<'
 
 /// Stores a result in place of whatever the destination held, or deletes that if the result is empty; answers
 /// how many members there are.
-fn store(ctx: &mut Context<'_>, destination: &Key<'_>, result: ZSet, event: &'static str) {
+pub(crate) fn store(ctx: &mut Context<'_>, destination: &Key<'_>, result: ZSet, event: &'static str) {
     let Context { keys, reply, .. } = ctx;
     reply.count(result.len());
     if !result.is_empty() {
@@ -195,17 +195,49 @@ fn add(ctx: &mut Context<'_>, options: AddOptions) -> Outcome {
     }
     let (key, limits) = (ctx.key(1), ctx.settings.zset_limits);
     let Context { keys, reply, args, .. } = ctx;
+    let scores = [first_score].into_iter().chain(more_scores);
+    let members =
+        scores.zip((first + 1..args.len()).step_by(2)).map(|(score, index)| (score, args.at(index)));
+    let Additions { added, updated, score } = add_members(keys, &key, options, limits, members)?;
+    match (options.incr, score) {
+        (true, Some(score)) => reply.double(score),
+        (true, None) => reply.null(),
+        (false, _) => reply.count(if count_changed { added + updated } else { added }),
+    }
+    Ok(())
+}
+
+/// What [`add_members`] did.
+#[derive(Default)]
+pub(crate) struct Additions {
+    /// Members that are new.
+    pub added: usize,
+    /// Members whose score has changed.
+    pub updated: usize,
+    /// The last member's score, unless the conditions forbade its addition.
+    pub score: Option<f64>,
+}
+
+/// Adds members, one at least, each with a score, to a sorted set that is created if need be.
+pub(crate) fn add_members<'a>(
+    keys: &mut Keys,
+    key: &Key<'_>,
+    options: AddOptions,
+    limits: ZSetLimits,
+    members: impl Iterator<Item = (f64, &'a [u8])>,
+) -> Result<Additions, Error> {
     let mut set = match options.xx {
-        true => keys.write::<ZSet>(&key)?,
-        false => Some(keys.create::<ZSet>(&key)?),
+        true => keys.write::<ZSet>(key)?,
+        false => Some(keys.create::<ZSet>(key)?),
     };
-    let (mut added, mut updated, mut result) = (0, 0, None);
+    let mut done = Additions::default();
     if let Some(set) = &mut set {
-        set.prepare(1 + more_scores.len(), args.at(first + 1).len(), limits);
-        let scores = std::iter::once(first_score).chain(more_scores);
-        for (score, index) in scores.zip((first + 1..).step_by(2)) {
-            let outcome = set.add(args.at(index), score, options, limits);
-            result = match outcome {
+        let mut members = members.peekable();
+        let first_len = members.peek().map_or(0, |(_, member)| member.len());
+        set.prepare(members.size_hint().0, first_len, limits);
+        for (score, member) in members {
+            let outcome = set.add(member, score, options, limits);
+            done.score = match outcome {
                 Added::Added => Some(score),
                 Added::Updated(score) | Added::Unchanged(score) => Some(score),
                 Added::Skipped => None,
@@ -213,21 +245,16 @@ fn add(ctx: &mut Context<'_>, options: AddOptions) -> Outcome {
                     return Err(Error::Fixed("ERR resulting score is not a number (NaN)"));
                 }
             };
-            added += usize::from(outcome == Added::Added);
-            updated += usize::from(matches!(outcome, Added::Updated(_)));
+            done.added += usize::from(outcome == Added::Added);
+            done.updated += usize::from(matches!(outcome, Added::Updated(_)));
         }
     }
     drop(set);
-    match (options.incr, result) {
-        (true, Some(score)) => reply.double(score),
-        (true, None) => reply.null(),
-        (false, _) => reply.count(if count_changed { added + updated } else { added }),
+    if done.added + done.updated > 0 {
+        keys.dirty += (done.added + done.updated) as u64;
+        note(keys, key, if options.incr { "zincr" } else { "zadd" });
     }
-    if added + updated > 0 {
-        keys.dirty += (added + updated) as u64;
-        note(keys, &key, if options.incr { "zincr" } else { "zadd" });
-    }
-    Ok(())
+    Ok(done)
 }
 
 static ZREM: Command<Handler> = command("zrem", -3, zrem as Handler)

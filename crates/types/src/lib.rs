@@ -1,6 +1,7 @@
 //! Value types: strings apart, the encodings of list, set, hash and sorted set; no keys, no clients.
 
 pub mod element;
+pub mod geo;
 pub mod hash;
 pub mod hyperloglog;
 pub mod intset;

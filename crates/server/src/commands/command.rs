@@ -141,15 +141,14 @@ fn write_key_part(reply: &mut Reply, part: &KeyPart) {
             reply.bulk(b"spec");
             pairs(reply, &[("index", index as i64)]);
         }
-        Begin::FirstKeyword(word) => {
+        Begin::FirstKeyword(word, from) => {
             reply.bulk(b"keyword");
             reply.bulk(b"spec");
             reply.map(2);
             reply.bulk(b"keyword");
             reply.bulk(word.as_bytes());
             reply.bulk(b"startfrom");
-            // From behind, as Redis tells it.
-            reply.int(-2);
+            reply.int(from as i64);
         }
         Begin::Keyword(_) | Begin::Unknown => unknown(reply),
     }
@@ -206,7 +205,7 @@ fn write_docs(reply: &mut Reply, registry: &Registry, entry: &Entry) {
     let arguments = syntax::of(spec.full_name);
     let deprecated = super::deprecated::of(spec.full_name);
     let history = super::history::of(spec.full_name);
-    let is_internal = spec.full_name == "debug";
+    let is_internal = matches!(spec.full_name, "debug" | "pfdebug" | "pfselftest");
     reply.map(
         4 + usize::from(deprecated.is_some() || is_internal)
             + 2 * usize::from(deprecated.is_some())
@@ -385,8 +384,8 @@ fn getkeysandflags(call: &mut Call<'_>) -> Outcome {
 fn keys_by_part(entry: &Entry, args: &Args<'_>) -> Option<Vec<(&'static KeyPart, Vec<usize>)>> {
     let spec = entry.spec;
     let mut indexes = Vec::new();
-    if spec.find_keys.is_some() {
-        // Where keys are found in another way, the first part tells what is done with all of them.
+    if spec.keys.iter().any(|part| part.flags.has(KeyFlags::INCOMPLETE)) && spec.find_keys.is_some() {
+        // Where the parts do not find all keys, the first one tells what is done with each.
         return spec.key_indexes(args, &mut indexes).then(|| spec.keys.iter().zip([indexes]).collect());
     }
     let of = |part: &'static KeyPart| {

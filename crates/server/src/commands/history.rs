@@ -15,6 +15,8 @@ const SEVERAL_MEMBERS: &[Change] = &[("2.4.0", "Takes several members.")];
 const POP_COUNT: &[Change] = &[("6.2.0", "Argument `count`.")];
 const MISSING_KEY: &[Change] = &[("2.8.0", "Answers -2 when there is no key.")];
 const UNITS: &[Change] = &[("7.0.0", "`BYTE` and `BIT` say what the range counts.")];
+const ANY: Change = ("6.2.0", "Option `ANY` of `COUNT`.");
+const UPPER_CASE_UNITS: Change = ("7.0.0", "Units in upper case, too.");
 const WITH_SCORE: &[Change] = &[("7.2.0", "Argument `WITHSCORE`.")];
 
 /// Full names, sorted.
@@ -62,6 +64,12 @@ const HISTORY: &[(&str, &[Change])] = &[
     ("expireat", EXPIRE_OPTIONS),
     ("flushall", FLUSH_MODES),
     ("flushdb", FLUSH_MODES),
+    ("geoadd", &[("6.2.0", "`CH`, `NX` and `XX`.")]),
+    ("georadius", &[ANY, UPPER_CASE_UNITS]),
+    ("georadius_ro", &[ANY]),
+    ("georadiusbymember", &[UPPER_CASE_UNITS]),
+    ("geosearch", &[UPPER_CASE_UNITS]),
+    ("geosearchstore", &[UPPER_CASE_UNITS]),
     ("hdel", &[("2.4.0", "Takes several fields.")]),
     ("hello", &[("6.2.0", "`protover` may be left out: then only tells of the connection.")]),
     ("hset", &[("4.0.0", "Takes several fields with their values.")]),

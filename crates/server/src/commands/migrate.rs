@@ -4,7 +4,6 @@
 //! way; how long that takes the command's timeout bounds, for each step of connecting, sending and receiving.
 
 use std::io::{self, ErrorKind};
-use std::ops::Range;
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -42,7 +41,7 @@ const KEY_FLAGS: KeyFlags = KeyFlags::RW.with(KeyFlags::ACCESS).with(KeyFlags::D
 
 static MIGRATE: ServerCommand = command("migrate", -6, migrate as ServerHandler)
     .flags(Flags::WRITE)
-    .keys(&[KeyPart::one(3, KEY_FLAGS), KeyPart::after("KEYS", KEY_FLAGS.with(KeyFlags::INCOMPLETE))])
+    .keys(&[KeyPart::one(3, KEY_FLAGS), KeyPart::after("KEYS", -2, KEY_FLAGS.with(KeyFlags::INCOMPLETE))])
     .find_keys(find_keys)
     .acl(Acl::KEYSPACE.with(Acl::DANGEROUS))
     .doc(
@@ -113,11 +112,13 @@ fn is_keys(args: &Args<'_>, at: usize) -> bool {
 
 /// The keys: those behind KEYS, or argument 3. An argument behind AUTH is none, whatever it is. As in Redis,
 /// an only option is not KEYS.
-fn find_keys(args: &Args<'_>) -> Option<Range<usize>> {
+fn find_keys(args: &Args<'_>, out: &mut Vec<usize>) -> bool {
     match options(args).find(|&at| args.len() > 7 && is_keys(args, at)) {
-        Some(at) => args.at(3).is_empty().then_some(at + 1..args.len()),
-        None => Some(3..4),
+        Some(at) if args.at(3).is_empty() => out.extend(at + 1..args.len()),
+        Some(_) => return false,
+        None => out.push(3),
     }
+    true
 }
 
 /// The arguments that name a user or a password, which logs must not show, in their order.

@@ -1,0 +1,443 @@
+//! Searching by circle and rectangle: GEOSEARCH and its older forms, answered or stored.
+
+use std::ops::Range;
+
+use martlet_base::number::parse_i64;
+use martlet_protocol::reply::Reply;
+use martlet_protocol::request::Args;
+use martlet_types::element::{Element, IntBuffer};
+use martlet_types::geo::{Area, Point, Shape};
+use martlet_types::zset::{AddOptions, ScoreBound, ZSet, ZSetLimits};
+
+use super::{READS, number, position, position_of, unit_m, write_distance, write_position};
+use crate::Handler;
+use crate::context::Context;
+use crate::error::{Error, Outcome};
+use crate::list::bulk;
+use crate::spec::{Acl, Command, Flags, Group, KeyFlags, KeyPart, command};
+use crate::zset::store;
+
+const COMPLEXITY: &str =
+    "O(log N + M), N being the number of members and M that of those in the squares around the area";
+const OVERWRITES: KeyFlags = KeyFlags::OW.with(KeyFlags::UPDATE);
+
+/// What differs between the commands.
+#[derive(Copy, Clone, PartialEq, Eq)]
+enum Form {
+    /// GEORADIUS: position and radius at their places.
+    AroundPosition { may_store: bool },
+    /// GEORADIUSBYMEMBER: member and radius at their places.
+    AroundMember { may_store: bool },
+    /// GEOSEARCH: everything is an option.
+    Search,
+    /// GEOSEARCHSTORE: likewise, behind the destination.
+    SearchStore,
+}
+
+impl Form {
+    /// The index of the first option.
+    fn options_from(self) -> usize {
+        match self {
+            Form::AroundPosition { .. } => 6,
+            Form::AroundMember { .. } => 5,
+            Form::Search => 2,
+            Form::SearchStore => 3,
+        }
+    }
+
+    /// The index of the key that is searched.
+    fn source(self) -> usize {
+        if self == Form::SearchStore { 2 } else { 1 }
+    }
+
+    fn is_search(self) -> bool {
+        matches!(self, Form::Search | Form::SearchStore)
+    }
+
+    fn may_store(self) -> bool {
+        matches!(self, Form::AroundPosition { may_store: true } | Form::AroundMember { may_store: true })
+    }
+}
+
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+enum Order {
+    Nearest,
+    Farthest,
+}
+
+/// Where the result goes.
+#[derive(Copy, Clone, Debug)]
+struct Destination {
+    /// The argument that is the key.
+    index: usize,
+    /// Scores become distances.
+    by_distance: bool,
+}
+
+/// The centre, as it was asked for.
+#[derive(Copy, Clone, Debug)]
+enum Centre {
+    Position(Point),
+    /// A member's position; there is none in a key that is not there.
+    Member(Option<Point>),
+}
+
+/// What is asked for.
+#[derive(Default)]
+struct Query {
+    centre: Option<Centre>,
+    shape: Option<Shape>,
+    unit_m: f64,
+    with_distance: bool,
+    with_hash: bool,
+    with_position: bool,
+    order: Option<Order>,
+    /// How many at most.
+    count: Option<usize>,
+    /// Which of them does not matter.
+    any: bool,
+    destination: Option<Destination>,
+}
+
+impl Query {
+    fn parse(args: Args<'_>, form: Form, set: Option<&ZSet>) -> Result<Query, Error> {
+        let mut query = Query::default();
+        match form {
+            Form::AroundPosition { .. } => {
+                query.centre = Some(Centre::Position(position(args, 2)?));
+                query.set_circle(args, 4)?;
+            }
+            // In a key that is not there, neither member nor radius are looked at.
+            Form::AroundMember { .. } if set.is_none() => {}
+            Form::AroundMember { .. } => {
+                query.centre = Some(centre_of(set, args.at(2))?);
+                query.set_circle(args, 3)?;
+            }
+            Form::SearchStore => query.destination = Some(Destination { index: 1, by_distance: false }),
+            Form::Search => {}
+        }
+        let mut at = form.options_from();
+        while at < args.len() {
+            at += match query.take_common_option(args, at)? {
+                Some(words) => words,
+                None if form.is_search() => query.take_search_option(args, at, form, set)?,
+                None if form.may_store() => query.take_store_option(args, at)?,
+                None => return Err(Error::Syntax),
+            };
+        }
+        query.check(args, form)?;
+        Ok(query)
+    }
+
+    /// Takes an option that all forms have; how many words it has.
+    fn take_common_option(&mut self, args: Args<'_>, at: usize) -> Result<Option<usize>, Error> {
+        let is = |word: &str| args.at(at).eq_ignore_ascii_case(word.as_bytes());
+        if is("WITHDIST") {
+            self.with_distance = true;
+        } else if is("WITHHASH") {
+            self.with_hash = true;
+        } else if is("WITHCOORD") {
+            self.with_position = true;
+        } else if is("ANY") {
+            self.any = true;
+        } else if is("ASC") {
+            self.order = Some(Order::Nearest);
+        } else if is("DESC") {
+            self.order = Some(Order::Farthest);
+        } else if is("COUNT") && at + 1 < args.len() {
+            let count = parse_i64(args.at(at + 1)).ok_or(Error::NotInteger)?;
+            let count = usize::try_from(count).ok().filter(|&count| count > 0);
+            self.count = Some(count.ok_or(Error::Fixed("ERR COUNT must be > 0"))?);
+            return Ok(Some(2));
+        } else {
+            return Ok(None);
+        }
+        Ok(Some(1))
+    }
+
+    fn take_search_option(
+        &mut self,
+        args: Args<'_>,
+        at: usize,
+        form: Form,
+        set: Option<&ZSet>,
+    ) -> Result<usize, Error> {
+        let is = |word: &str| args.at(at).eq_ignore_ascii_case(word.as_bytes());
+        let left = args.len() - at - 1;
+        let has_position = matches!(self.centre, Some(Centre::Position(_)));
+        let has_member = matches!(self.centre, Some(Centre::Member(_)));
+        if is("STOREDIST") && form == Form::SearchStore {
+            self.destination = Some(Destination { index: 1, by_distance: true });
+            Ok(1)
+        } else if is("FROMMEMBER") && left >= 1 && !has_position {
+            self.centre = Some(centre_of(set, args.at(at + 1))?);
+            Ok(2)
+        } else if is("FROMLONLAT") && left >= 2 && !has_member {
+            self.centre = Some(Centre::Position(position(args, at + 1)?));
+            Ok(3)
+        } else if is("BYRADIUS") && left >= 2 && !matches!(self.shape, Some(Shape::Rectangle { .. })) {
+            self.set_circle(args, at + 1)?;
+            Ok(3)
+        } else if is("BYBOX") && left >= 3 && !matches!(self.shape, Some(Shape::Circle { .. })) {
+            let width = number(args.at(at + 1), Error::Fixed("ERR need numeric width"))?;
+            let height = number(args.at(at + 2), Error::Fixed("ERR need numeric height"))?;
+            if width < 0.0 || height < 0.0 {
+                return Err(Error::Fixed("ERR height or width cannot be negative"));
+            }
+            self.unit_m = unit_m(args.at(at + 3))?;
+            self.shape = Some(Shape::Rectangle { width, height });
+            Ok(4)
+        } else {
+            Err(Error::Syntax)
+        }
+    }
+
+    fn take_store_option(&mut self, args: Args<'_>, at: usize) -> Result<usize, Error> {
+        let by_distance = store_option(args.at(at)).filter(|_| at + 1 < args.len()).ok_or(Error::Syntax)?;
+        self.destination = Some(Destination { index: at + 1, by_distance });
+        Ok(2)
+    }
+
+    /// Takes a radius and its unit.
+    fn set_circle(&mut self, args: Args<'_>, at: usize) -> Outcome {
+        let radius = number(args.at(at), Error::Fixed("ERR need numeric radius"))?;
+        if radius < 0.0 {
+            return Err(Error::Fixed("ERR radius cannot be negative"));
+        }
+        self.unit_m = unit_m(args.at(at + 1))?;
+        self.shape = Some(Shape::Circle { radius });
+        Ok(())
+    }
+
+    /// Whether what was asked for goes together.
+    fn check(&self, args: Args<'_>, form: Form) -> Outcome {
+        if self.destination.is_some() && (self.with_distance || self.with_hash || self.with_position) {
+            return Err(Error::Fixed(if form.is_search() {
+                "ERR GEOSEARCHSTORE is not compatible with WITHDIST, WITHHASH and WITHCOORD options"
+            } else {
+                "ERR STORE option in GEORADIUS is not compatible with WITHDIST, WITHHASH and WITHCOORD options"
+            }));
+        }
+        let missing = |what: &str| {
+            Err(Error::quoting(&format!("ERR exactly one of {what} can be specified for "), args.at(0), ""))
+        };
+        if form.is_search() && self.centre.is_none() {
+            return missing("FROMMEMBER or FROMLONLAT");
+        }
+        if form.is_search() && self.shape.is_none() {
+            return missing("BYRADIUS and BYBOX");
+        }
+        if self.any && self.count.is_none() {
+            return Err(Error::Fixed("ERR the ANY argument requires COUNT argument"));
+        }
+        Ok(())
+    }
+
+    /// The area; `None` if its centre is a member of a key that is not there.
+    fn area(&self) -> Option<Area> {
+        let (Centre::Position(centre) | Centre::Member(Some(centre))) = self.centre? else { return None };
+        Some(Area::new(centre, self.shape?, self.unit_m))
+    }
+
+    /// Everything inside the area that is asked for, in order.
+    fn search<'a>(&self, set: &'a ZSet, area: &Area) -> Vec<Hit<'a>> {
+        let enough = self.count.filter(|_| self.any).unwrap_or(usize::MAX);
+        let mut hits = Vec::new();
+        'ranges: for Range { start, end } in area.score_ranges() {
+            let min = ScoreBound { score: start as f64, exclusive: false };
+            let max = ScoreBound { score: end as f64, exclusive: true };
+            for entry in set.range(set.ranks_by_score(min, max), false) {
+                if let Some((point, distance_m)) = area.find(entry.score) {
+                    hits.push(Hit { member: entry.member, score: entry.score, point, distance_m });
+                    if hits.len() >= enough {
+                        break 'ranges;
+                    }
+                }
+            }
+        }
+        let wanted = self.count.unwrap_or(usize::MAX);
+        // Those nearest are meant where only so many are.
+        let implied = self.count.filter(|_| !self.any).map(|_| Order::Nearest);
+        if let Some(order) = self.order.or(implied) {
+            sort(&mut hits, order, wanted);
+        }
+        hits.truncate(wanted);
+        hits
+    }
+
+    fn write(&self, reply: &mut Reply, area: &Area, hits: &[Hit<'_>]) {
+        let options = [self.with_distance, self.with_hash, self.with_position];
+        let extras = options.into_iter().filter(|&is| is).count();
+        reply.array(hits.len());
+        for hit in hits {
+            if extras > 0 {
+                reply.array(1 + extras);
+            }
+            bulk(reply, hit.member);
+            if self.with_distance {
+                write_distance(reply, area.in_unit(hit.distance_m));
+            }
+            if self.with_hash {
+                reply.int(hit.score as i64);
+            }
+            if self.with_position {
+                write_position(reply, hit.point);
+            }
+            if reply.is_full() {
+                break;
+            }
+        }
+    }
+}
+
+/// Whether STOREDIST; `None` if it is not STORE either.
+fn store_option(word: &[u8]) -> Option<bool> {
+    [("STORE", false), ("STOREDIST", true)]
+        .into_iter()
+        .find(|(name, _)| word.eq_ignore_ascii_case(name.as_bytes()))
+        .map(|(_, by_distance)| by_distance)
+}
+
+/// A member as a centre.
+fn centre_of(set: Option<&ZSet>, member: &[u8]) -> Result<Centre, Error> {
+    let point = match set {
+        Some(set) => {
+            Some(position_of(set, member).ok_or(Error::Fixed("ERR could not decode requested zset member"))?)
+        }
+        None => None,
+    };
+    Ok(Centre::Member(point))
+}
+
+/// A member inside the area.
+struct Hit<'a> {
+    member: Element<'a>,
+    score: f64,
+    point: Point,
+    distance_m: f64,
+}
+
+/// Sorts by distance the `wanted` hits that come first; the others come somehow behind them. Equal distances
+/// keep their order where all are wanted.
+fn sort(hits: &mut [Hit<'_>], order: Order, wanted: usize) {
+    let compare = |a: &Hit<'_>, b: &Hit<'_>| match order {
+        Order::Nearest => a.distance_m.total_cmp(&b.distance_m),
+        Order::Farthest => b.distance_m.total_cmp(&a.distance_m),
+    };
+    let mut first = hits;
+    if wanted < first.len() {
+        first.select_nth_unstable_by(wanted, compare);
+        first = &mut first[..wanted];
+    }
+    first.sort_by(compare);
+}
+
+fn search(ctx: &mut Context<'_>, form: Form) -> Outcome {
+    let source = ctx.key(form.source());
+    let (args, limits) = (ctx.args, ctx.settings.zset_limits);
+    let Context { keys, reply, .. } = ctx;
+    let set = keys.read::<ZSet>(&source)?;
+    let query = Query::parse(args, form, set)?;
+    let found = set.zip(query.area()).map(|(set, area)| (query.search(set, &area), area));
+    let Some(Destination { index, by_distance }) = query.destination else {
+        match found {
+            Some((hits, area)) => query.write(reply, &area, &hits),
+            None => reply.array(0),
+        }
+        return Ok(());
+    };
+    let result = found.map_or_else(ZSet::new, |(hits, area)| collect(&hits, &area, by_distance, limits));
+    let (destination, len) = (ctx.key(index), result.len() as u64);
+    store(ctx, &destination, result, if form.is_search() { "geosearchstore" } else { "georadiusstore" });
+    ctx.keys.dirty += len.saturating_sub(1);
+    Ok(())
+}
+
+/// The hits as a sorted set, by their scores or distances.
+fn collect(hits: &[Hit<'_>], area: &Area, by_distance: bool, limits: ZSetLimits) -> ZSet {
+    let mut set = ZSet::new();
+    set.prepare(hits.len(), 0, limits);
+    for hit in hits {
+        let score = if by_distance { area.in_unit(hit.distance_m) } else { hit.score };
+        set.add(hit.member.as_bytes(&mut IntBuffer::new()), score, AddOptions::default(), limits);
+    }
+    set
+}
+
+pub(super) static GEOSEARCH: Command<Handler> = command("geosearch", -7, geosearch as Handler)
+    .flags(Flags::READONLY)
+    .keys(&[READS])
+    .acl(Acl::GEO)
+    .doc(Group::Geo, "6.2.0", COMPLEXITY, "Returns the members inside a circle or a rectangle.");
+
+fn geosearch(ctx: &mut Context<'_>) -> Outcome {
+    search(ctx, Form::Search)
+}
+
+pub(super) static GEOSEARCHSTORE: Command<Handler> = command("geosearchstore", -8, geosearchstore as Handler)
+    .flags(Flags::WRITE.with(Flags::DENYOOM))
+    .keys(&[KeyPart::one(1, OVERWRITES), KeyPart::one(2, KeyFlags::RO.with(KeyFlags::ACCESS))])
+    .acl(Acl::GEO)
+    .doc(Group::Geo, "6.2.0", COMPLEXITY, "Stores the members inside a circle or a rectangle in a key.");
+
+fn geosearchstore(ctx: &mut Context<'_>) -> Outcome {
+    search(ctx, Form::SearchStore)
+}
+
+/// The key that is searched, and those of all STORE and STOREDIST, of which the last one counts.
+fn find_keys(args: &Args<'_>, options_from: usize, out: &mut Vec<usize>) -> bool {
+    out.push(1);
+    let mut at = options_from;
+    while at + 1 < args.len() {
+        let stores = store_option(args.at(at)).is_some();
+        if stores {
+            out.push(at + 1);
+        }
+        at += 1 + usize::from(stores);
+    }
+    true
+}
+
+pub(super) static GEORADIUS: Command<Handler> = command("georadius", -6, georadius as Handler)
+    .flags(Flags::WRITE.with(Flags::DENYOOM))
+    .keys(&[READS, KeyPart::behind("STORE", 6, OVERWRITES), KeyPart::behind("STOREDIST", 6, OVERWRITES)])
+    .find_keys(|args, out| find_keys(args, 6, out))
+    .acl(Acl::GEO)
+    .doc(Group::Geo, "3.2.0", COMPLEXITY, "Returns or stores the members within a distance of a position.");
+
+fn georadius(ctx: &mut Context<'_>) -> Outcome {
+    search(ctx, Form::AroundPosition { may_store: true })
+}
+
+pub(super) static GEORADIUS_RO: Command<Handler> = command("georadius_ro", -6, georadius_ro as Handler)
+    .flags(Flags::READONLY)
+    .keys(&[READS])
+    .acl(Acl::GEO)
+    .doc(Group::Geo, "3.2.10", COMPLEXITY, "Returns the members within a distance of a position.");
+
+fn georadius_ro(ctx: &mut Context<'_>) -> Outcome {
+    search(ctx, Form::AroundPosition { may_store: false })
+}
+
+pub(super) static GEORADIUSBYMEMBER: Command<Handler> =
+    command("georadiusbymember", -5, georadiusbymember as Handler)
+        .flags(Flags::WRITE.with(Flags::DENYOOM))
+        .keys(&[READS, KeyPart::behind("STORE", 5, OVERWRITES), KeyPart::behind("STOREDIST", 5, OVERWRITES)])
+        .find_keys(|args, out| find_keys(args, 5, out))
+        .acl(Acl::GEO)
+        .doc(Group::Geo, "3.2.0", COMPLEXITY, "Returns or stores the members within a distance of another.");
+
+fn georadiusbymember(ctx: &mut Context<'_>) -> Outcome {
+    search(ctx, Form::AroundMember { may_store: true })
+}
+
+pub(super) static GEORADIUSBYMEMBER_RO: Command<Handler> =
+    command("georadiusbymember_ro", -5, georadiusbymember_ro as Handler)
+        .flags(Flags::READONLY)
+        .keys(&[READS])
+        .acl(Acl::GEO)
+        .doc(Group::Geo, "3.2.10", COMPLEXITY, "Returns the members within a distance of another.");
+
+fn georadiusbymember_ro(ctx: &mut Context<'_>) -> Outcome {
+    search(ctx, Form::AroundMember { may_store: false })
+}
