@@ -97,10 +97,7 @@ impl Worker {
             for ready in self.keys.ready.take() {
                 self.serve_key(&ready);
             }
-            if self.keys.dirty != 0 {
-                self.keys.counters().dirty.add(self.keys.dirty);
-                self.keys.dirty = 0;
-            }
+            self.count_changes();
         }
     }
 

@@ -151,8 +151,13 @@ pub struct Blocked {
 pub enum Hold {
     /// A blocking command waits.
     Blocked(Box<Blocked>),
-    /// CLIENT PAUSE.
+    /// The request runs again later: CLIENT PAUSE, or a key that is under way to another server.
     Paused,
+    /// MIGRATE waits for the other server. Its request has run for `ns` nanoseconds.
+    Migrating {
+        /// So long.
+        ns: u64,
+    },
     /// Only until mail has been read: the input goes on in the same loop.
     Yields,
 }
@@ -238,6 +243,11 @@ impl Connection {
             is_monitor: false,
             is_flooding: false,
         }
+    }
+
+    /// Whether the reply to the last request is still to come.
+    pub fn awaits_reply(&self) -> bool {
+        matches!(self.hold, Some(Hold::Blocked(_) | Hold::Migrating { .. } | Hold::Paused))
     }
 
     /// Whether the client is on this machine.

@@ -106,7 +106,7 @@ impl Worker {
             self.apply_reply_mode(connection, reply, entry, begin);
             return;
         }
-        if self.must_pause(connection, entry) {
+        if self.must_pause(connection, entry, args) {
             self.postpone(connection);
             return;
         }
@@ -233,6 +233,8 @@ impl Worker {
         match &mut connection.hold {
             // It has not run yet: it counts once the wait is over.
             Some(Hold::Blocked(blocked)) => blocked.ns = ns,
+            Some(Hold::Migrating { ns: so_far }) => *so_far = ns,
+            Some(Hold::Paused) => {}
             _ => self.count_run(connection, entry, args, ns),
         }
         if let Some(error) = &error {
@@ -252,8 +254,9 @@ impl Worker {
         }
     }
 
+    /// Answers with an error, and counts it.
     #[cold]
-    fn fail(&mut self, reply: &mut Reply, entry: &Entry, error: &Error) {
+    pub(crate) fn fail(&mut self, reply: &mut Reply, entry: &Entry, error: &Error) {
         reply.error(error.to_bytes());
         self.stats().commands[entry.told_as].failed.add(1);
         self.count_error(&error.to_string());
@@ -296,15 +299,21 @@ impl Worker {
         let info = &connection.info;
         info.last_command.store(entry.told_as + 1, Ordering::Relaxed);
         info.commands.store(info.commands.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
-        if self.keys.dirty != 0 {
-            self.keys.counters().dirty.add(self.keys.dirty);
-            self.keys.dirty = 0;
-        }
+        self.count_changes();
         if self.keys.recorded != 0 {
             connection.recorded = std::mem::take(&mut self.keys.recorded);
         }
         if !self.keys.ready.is_empty() {
             self.serve_ready();
+        }
+    }
+
+    /// Adds up what has been changed.
+    #[inline]
+    pub(crate) fn count_changes(&mut self) {
+        if self.keys.dirty != 0 {
+            self.keys.counters().dirty.add(self.keys.dirty);
+            self.keys.dirty = 0;
         }
     }
 
@@ -344,15 +353,14 @@ impl Worker {
         if crate::commands::answers_with_messages(entry) {
             return;
         }
-        // Who waits has no reply yet.
-        let waits = matches!(connection.hold, Some(Hold::Blocked(_)));
-        if !waits && !connection.session.shows_reply() {
+        if !connection.awaits_reply() && !connection.session.shows_reply() {
             reply.truncate(begin);
         }
     }
 
-    fn must_pause(&self, connection: &Connection, entry: &Entry) -> bool {
-        let Some(all) = self.shared.paused(self.now_ms) else { return false };
+    /// Whether the request is to run at another time: CLIENT PAUSE is on, or it may change a key that is
+    /// under way to another server.
+    fn must_pause(&self, connection: &Connection, entry: &Entry, args: &Args<'_>) -> bool {
         let may_change = |e: &Entry| {
             e.spec.flags.has(Flags::WRITE)
                 || e.spec.flags.has(Flags::MAY_REPLICATE)
@@ -360,7 +368,21 @@ impl Worker {
         };
         let is_exec = entry.spec.name == "exec";
         let queue_writes = connection.session.transaction.as_ref().is_some_and(|t| t.writes);
-        all || may_change(entry) || (is_exec && queue_writes)
+        let may_change = may_change(entry) || (is_exec && queue_writes);
+        self.shared.paused(self.now_ms).is_some_and(|all| all || may_change)
+            || may_change && self.touches_migrating(connection, entry, args)
+    }
+
+    fn touches_migrating(&self, connection: &Connection, entry: &Entry, args: &Args<'_>) -> bool {
+        let entries = self.shared.registry.entries();
+        let is_migrating = |entry: &Entry, args: &Args<'_>| {
+            self.shared.is_migrating(self.thread, connection.session.db, entry, args)
+        };
+        let queue = connection.session.transaction.iter().flat_map(|transaction| &transaction.queue);
+        match entry.spec.name {
+            "exec" => queue.into_iter().any(|(id, args)| is_migrating(&entries[*id], &args.view())),
+            _ => is_migrating(entry, args),
+        }
     }
 
     #[cold]

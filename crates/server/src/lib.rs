@@ -12,6 +12,7 @@ mod dispatch;
 pub mod latency;
 mod listeners;
 pub mod logging;
+pub mod migration;
 mod monitor;
 pub mod persistence;
 pub mod process;

@@ -11,8 +11,8 @@ use martlet_engine::{Engine, Waiter};
 use martlet_net::{Token, Waker};
 
 use crate::clients::Clients;
-use crate::commands::migrate::KeptConnections;
 use crate::config::ConfigStore;
+use crate::migration::Migrations;
 use crate::persistence::Persistence;
 use crate::pubsub::{Delivery, Hub};
 use crate::registry::Registry;
@@ -165,8 +165,8 @@ pub struct Shared {
     pub hub: Hub,
     /// Clients that cache keys.
     pub tracking: Tracking,
-    /// Connections of MIGRATE.
-    pub migrations: KeptConnections,
+    /// MIGRATE.
+    pub migrations: Migrations,
     /// Clients that MONITOR: thread, connection, id.
     pub monitors: Mutex<Vec<(usize, Token, u64)>>,
     /// Number of monitors.
@@ -240,7 +240,7 @@ impl Shared {
             latency: crate::latency::LatencyMonitor::default(),
             hub: Hub::default(),
             tracking: Tracking::default(),
-            migrations: KeptConnections::default(),
+            migrations: Migrations::default(),
             monitors: Mutex::default(),
             monitor_count: AtomicU32::new(0),
             pause: Pause::default(),

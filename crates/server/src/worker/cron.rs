@@ -6,7 +6,6 @@ use std::sync::atomic::Ordering;
 use martlet_base::limits::SHARD_COUNT;
 
 use super::Worker;
-use crate::connection::Hold;
 use crate::shared::lock;
 use crate::stats::{ThreadStats, Totals};
 
@@ -118,7 +117,7 @@ impl Worker {
             self.shared.end_pause(Some(self.now_ms));
             self.limit_tracking();
             self.end_broadcasting();
-            self.shared.migrations.close_old(self.now_ms);
+            self.shared.migrations.kept.close_old(self.now_ms);
             self.note_memory_limit();
             self.save_by_rule();
             self.rewrite_by_rule();
@@ -171,7 +170,7 @@ impl Worker {
         let mut next_ms = self.now_ms + timeout_ms + 1;
         let mut ends = Vec::new();
         for connection in self.connections.iter().flatten() {
-            let waits = matches!(connection.hold, Some(Hold::Blocked(_)));
+            let waits = connection.awaits_reply();
             let due_ms = connection.last_active_ms.max(connection.info.created_ms) + timeout_ms + 1;
             if due_ms > self.now_ms {
                 next_ms = next_ms.min(due_ms);

@@ -39,7 +39,7 @@ impl Worker {
     }
 
     /// The client at `token`, if it is still this one.
-    fn take_client(&mut self, token: Token, client: u64) -> Option<Box<Connection>> {
+    pub(crate) fn take_client(&mut self, token: Token, client: u64) -> Option<Box<Connection>> {
         let connection = self.take(token)?;
         if connection.info.id == client {
             return Some(connection);
@@ -61,7 +61,7 @@ impl Worker {
         self.finish(connection);
     }
 
-    /// Holds a client for as long as CLIENT PAUSE lasts.
+    /// Has a client's request run again when there is reason to look again.
     pub(crate) fn postpone(&mut self, connection: &mut Connection) {
         connection.hold = Some(Hold::Paused);
         connection.info.flags.fetch_or(flag::POSTPONED, Ordering::Relaxed);
@@ -78,8 +78,11 @@ impl Worker {
         }
     }
 
-    /// Goes on with clients that CLIENT PAUSE has held.
+    /// Goes on with what CLIENT PAUSE, or a key under way to another server, has held up.
     pub(crate) fn resume_paused(&mut self) {
+        for (migration, answers) in std::mem::take(&mut self.paused_migrations) {
+            self.go_on_with(migration, answers);
+        }
         for token in std::mem::take(&mut self.paused) {
             let Some(mut connection) = self.take(token) else { continue };
             if let Some(Hold::Paused) = connection.hold {

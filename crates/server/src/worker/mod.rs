@@ -24,6 +24,7 @@ use martlet_net::{Backend, Token};
 use crate::blocking::DiskWaiter;
 use crate::config::{Config, ConfigReader, MaxmemoryPolicy};
 use crate::connection::Connection;
+use crate::migration::{Answers, Migration};
 use crate::shared::Shared;
 use crate::stats::ThreadStats;
 
@@ -96,8 +97,10 @@ pub struct Worker {
     pub(crate) disk_waiters: Vec<DiskWaiter>,
     /// Connections with input left to process.
     ready: Vec<Token>,
-    /// Connections that wait for the end of CLIENT PAUSE.
+    /// Connections whose request is to run again: see [`Worker::postpone`].
     pub(crate) paused: Vec<Token>,
+    /// What waits likewise to be deleted, as it has arrived at another server.
+    pub(crate) paused_migrations: Vec<(Box<Migration>, Answers)>,
     /// Deadlines of blocked clients, Unix milliseconds.
     pub(crate) deadlines: BTreeSet<(i64, Token)>,
     actions: Vec<Action>,
@@ -156,6 +159,7 @@ impl Worker {
             disk_waiters: Vec::new(),
             ready: Vec::new(),
             paused: Vec::new(),
+            paused_migrations: Vec::new(),
             deadlines: BTreeSet::new(),
             actions: Vec::new(),
             batch: None,

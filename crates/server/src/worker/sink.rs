@@ -9,7 +9,7 @@ use martlet_net::{Arrival, Sink, Token};
 
 use super::{Action, UNIX, Worker};
 use crate::clients::{ClientDetails, ClientInfo, flag};
-use crate::connection::{Connection, Session};
+use crate::connection::{Connection, Hold, Session};
 use crate::shared::Mail;
 
 /// Output buffers up to this capacity are kept for reuse.
@@ -73,10 +73,12 @@ impl Sink for Worker {
         self.enter();
         let Some(mut connection) = self.take(token) else { return };
         connection.input_ended = true;
-        let waits = connection.hold.is_none() && (connection.output_bytes() > 0 || connection.is_ready);
+        let is_migrating = matches!(connection.hold, Some(Hold::Migrating { .. }));
+        let waits = is_migrating
+            || connection.hold.is_none() && (connection.output_bytes() > 0 || connection.is_ready);
         if reason.is_none() && waits {
             // The replies to what came before the end still leave.
-            connection.closing = !connection.is_ready;
+            connection.closing = !connection.is_ready && !is_migrating;
             self.finish(connection);
         } else {
             self.drop_connection(connection);

@@ -55,7 +55,7 @@ pub(super) fn stats(worker: &mut Worker, text: &mut Text) {
     text.field("pubsubshard_channels", shared.hub.count(Kind::Shard));
     text.field("latest_fork_usec", 0);
     text.field("total_forks", 0);
-    text.field("migrate_cached_sockets", shared.migrations.count());
+    text.field("migrate_cached_sockets", shared.migrations.kept.count());
     text.field("slave_expires_tracked_keys", 0);
     text.field("active_defrag_hits", 0);
     text.field("active_defrag_misses", 0);
