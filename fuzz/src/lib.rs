@@ -1,6 +1,7 @@
 //! What the fuzz targets check, as plain functions of bytes, so that the same checks run without a fuzzer:
 //! `cargo test` in this folder replays the seeds and random mutations of them on the stable toolchain.
 
+pub mod acl_rules;
 pub mod append_log;
 pub mod commands;
 pub mod mutate;
@@ -12,6 +13,7 @@ pub mod rdb_payload;
 
 /// Every target: its name, its check, its seeds.
 pub const TARGETS: &[(&str, fn(&[u8]), fn() -> Vec<Vec<u8>>)] = &[
+    ("acl_rules", acl_rules::check, seeds::users),
     ("append_log", append_log::check, seeds::logs),
     ("request_parser", request_parser::check, seeds::requests),
     ("reply_decoder", reply_decoder::check, seeds::replies),

@@ -23,6 +23,18 @@ pub fn requests() -> Vec<Vec<u8>> {
     texts.iter().flat_map(cut).collect()
 }
 
+/// Files of users, right and wrong.
+pub fn users() -> Vec<Vec<u8>> {
+    let texts: &[&[u8]] = &[
+        b"user default on nopass ~* &* +@all\n",
+        b"user a on >pw #7692c3ad3540bb803c020b3aee66cd8887123234ea0c6e7143c0add73ff431ed ~a* %R~b %W~c -@all +get\n",
+        b"user b off (+set %W~w* &c) ( +get|x %R~r* ) +@read -@string db=1,2\n",
+        b"user c resetchannels &x (\"~a)\" +get) clearselectors reset resetpass <a !b\n",
+        b"user d (+get\nuser d on\nusr\n",
+    ];
+    texts.iter().map(|text| text.to_vec()).collect()
+}
+
 /// Replies of every type.
 pub fn replies() -> Vec<Vec<u8>> {
     let texts: &[&[u8]] = &[

@@ -29,6 +29,11 @@ fn replay(name: &str) {
 }
 
 #[test]
+fn acl_rules() {
+    replay("acl_rules");
+}
+
+#[test]
 fn request_parser() {
     replay("request_parser");
 }

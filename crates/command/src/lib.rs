@@ -24,7 +24,9 @@ pub mod zset;
 
 pub use context::{Block, Context, Settings, TimeoutReply};
 pub use error::{Error, Outcome};
-pub use spec::{Acl, Begin, Command, Find, Flags, Group, KeyFlags, KeyPart, Spec, command, container};
+pub use spec::{
+    Acl, Begin, Channels, Command, Databases, Find, Flags, Group, KeyFlags, KeyPart, Spec, command, container,
+};
 
 /// What runs a data command.
 pub type Handler = fn(&mut Context<'_>) -> Outcome;

@@ -330,7 +330,7 @@ impl KeyPart {
 
     /// Whether the request ends where a part up to its end would begin: there are none of these keys, which
     /// COMMAND GETKEYS does not allow, and PFMERGE without a source does.
-    fn is_left_out(&self, args: &Args<'_>) -> bool {
+    pub fn is_left_out(&self, args: &Args<'_>) -> bool {
         let is_to_end = matches!(self.find, Find::Range { last: ..0, .. });
         is_to_end && self.begin == Begin::Index(args.len())
     }
@@ -391,6 +391,43 @@ fn find_keyword(args: &Args<'_>, begin: Begin, word: &str) -> Option<usize> {
     }
 }
 
+/// Which arguments are channels that the command publishes to or subscribes to.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Channels {
+    /// None.
+    None,
+    /// The first.
+    First,
+    /// All.
+    All,
+    /// All, and they are patterns of channels.
+    Patterns,
+}
+
+/// Which databases the command uses besides the selected one.
+#[derive(Copy, Clone)]
+pub enum Databases {
+    /// No other.
+    Selected,
+    /// Those that the arguments at these indexes name.
+    Named(fn(&Args<'_>) -> Vec<usize>),
+    /// All.
+    All,
+}
+
+impl std::fmt::Debug for Databases {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Databases::Selected => "Selected",
+            Databases::Named(_) => "Named",
+            Databases::All => "All",
+        })
+    }
+}
+
+/// See [`Spec::key_flags`].
+pub type FindKeyFlags = fn(&Args<'_>) -> KeyFlags;
+
 /// See [`Spec::find_keys`].
 pub type FindKeys = fn(&Args<'_>, &mut Vec<usize>) -> bool;
 
@@ -410,6 +447,12 @@ pub struct Spec {
     /// Appends the indexes of the keys, for a command whose options its key spec cannot tell from them; false
     /// when the arguments do not fit.
     pub find_keys: Option<FindKeys>,
+    /// What is done with the keys, for a command with which that depends on the arguments.
+    pub key_flags: Option<FindKeyFlags>,
+    /// Channels among the arguments.
+    pub channels: Channels,
+    /// Databases besides the selected one.
+    pub databases: Databases,
     /// Categories besides those that follow from the flags.
     acl: Acl,
     /// Group.
@@ -478,6 +521,40 @@ impl Spec {
         find(args, out)
     }
 
+    /// The indexes of all keys and what is done with each; `None` when the arguments do not fit the spec.
+    pub fn key_accesses(&self, args: &Args<'_>) -> Option<Vec<(usize, KeyFlags)>> {
+        let hidden = KeyFlags::VARIABLE_FLAGS | KeyFlags::INCOMPLETE;
+        let flags_of = |flags: KeyFlags| self.key_flags.map_or(flags, |find| find(args)).without(hidden);
+        let (mut keys, mut indexes) = (Vec::new(), Vec::new());
+        let is_incomplete = self.keys.iter().any(|part| part.flags.has(KeyFlags::INCOMPLETE));
+        // Where the parts do not find all keys, the command's own search is asked alone.
+        if !is_incomplete || self.find_keys.is_none() {
+            for part in self.keys {
+                if !part.is_left_out(args) && !part.find_in(args, &mut indexes) {
+                    return None;
+                }
+                keys.extend(indexes.drain(..).map(|index| (index, flags_of(part.flags))));
+            }
+        }
+        if let Some(find) = self.find_keys {
+            if !find(args, &mut indexes) {
+                return None;
+            }
+            // Of a key that no part finds, all is to be expected.
+            let all = self.keys.iter().fold(KeyFlags::NONE, |all, part| all | part.flags);
+            let flags = flags_of(all);
+            indexes.retain(|index| !keys.iter().any(|(known, _)| known == index));
+            keys.extend(indexes.into_iter().map(|index| (index, flags)));
+        }
+        Some(keys)
+    }
+
+    /// Whether it works on the data of the selected database.
+    pub fn uses_selected_database(&self) -> bool {
+        let has_keys = self.keys.iter().any(|part| !part.flags.has(KeyFlags::NOT_KEY));
+        has_keys || self.flags.has(Flags::READONLY) || self.flags.has(Flags::WRITE)
+    }
+
     /// COMMAND's first key, last key and step, as it tells them for simple specs.
     pub fn legacy_range(&self) -> (i64, i64, i64) {
         let mut range: Option<(i64, i64, i64)> = None;
@@ -531,6 +608,9 @@ const fn blank(full_name: &'static str, arity: i32) -> Spec {
         flags: Flags::NONE,
         keys: &[],
         find_keys: None,
+        key_flags: None,
+        channels: Channels::None,
+        databases: Databases::Selected,
         acl: Acl::NONE,
         group: Group::Generic,
         since: "",
@@ -572,6 +652,24 @@ impl<H: Copy> Command<H> {
     /// See [`Spec::find_keys`].
     pub const fn find_keys(mut self, find: FindKeys) -> Self {
         self.spec.find_keys = Some(find);
+        self
+    }
+
+    /// See [`Spec::key_flags`].
+    pub const fn key_flags(mut self, find: FindKeyFlags) -> Self {
+        self.spec.key_flags = Some(find);
+        self
+    }
+
+    /// See [`Spec::channels`].
+    pub const fn channels(mut self, channels: Channels) -> Self {
+        self.spec.channels = channels;
+        self
+    }
+
+    /// See [`Spec::databases`].
+    pub const fn databases(mut self, databases: Databases) -> Self {
+        self.spec.databases = databases;
         self
     }
 

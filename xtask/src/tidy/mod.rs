@@ -20,9 +20,13 @@ const EDGES: &[(&str, &[&str])] = &[
     ("engine", &["base", "journal", "keyspace", "protocol", "types"]),
     ("journal", &["base", "protocol"]),
     ("command", &["base", "types", "keyspace", "engine", "protocol", "rdb", "journal"]),
+    ("acl", &["base", "command", "protocol"]),
     (
         "server",
-        &["base", "types", "keyspace", "engine", "command", "protocol", "net", "rdb", "journal", "client"],
+        &[
+            "base", "types", "keyspace", "engine", "command", "acl", "protocol", "net", "rdb", "journal",
+            "client",
+        ],
     ),
     ("client", &["base", "protocol"]),
     ("testkit", &["base", "client", "protocol"]),

@@ -2,6 +2,7 @@
 
 use martlet_base::number::{NumberBuffer, parse_i64};
 use martlet_engine::EventClass;
+use martlet_protocol::request::Args;
 
 use super::{READS, parse_offset};
 use crate::Handler;
@@ -18,6 +19,7 @@ pub(super) static BITFIELD: Command<Handler> = command("bitfield", -2, bitfield 
         KeyFlags::RW.with(KeyFlags::UPDATE).with(KeyFlags::ACCESS).with(KeyFlags::VARIABLE_FLAGS),
     )
     .notes("Its operations may read the key, change it, or both.")])
+    .key_flags(key_flags)
     .acl(Acl::BITMAP)
     .doc(
         Group::Bitmap,
@@ -25,6 +27,16 @@ pub(super) static BITFIELD: Command<Handler> = command("bitfield", -2, bitfield 
         COMPLEXITY,
         "Reads and changes integers of any width inside a string value.",
     );
+
+/// Whether BITFIELD only reads.
+fn key_flags(args: &Args<'_>) -> KeyFlags {
+    let changes = |word: &[u8]| word.eq_ignore_ascii_case(b"set") || word.eq_ignore_ascii_case(b"incrby");
+    if args.iter().skip(2).any(changes) {
+        KeyFlags::RW.with(KeyFlags::ACCESS).with(KeyFlags::UPDATE)
+    } else {
+        KeyFlags::RO.with(KeyFlags::ACCESS)
+    }
+}
 
 fn bitfield(ctx: &mut Context<'_>) -> Outcome {
     let operations = parse(ctx)?;

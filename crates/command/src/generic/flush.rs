@@ -4,7 +4,7 @@
 use crate::Handler;
 use crate::context::Context;
 use crate::error::{Error, Outcome};
-use crate::spec::{Acl, Command, Flags, Group, command};
+use crate::spec::{Acl, Command, Databases, Flags, Group, command};
 
 const ACL: Acl = Acl::KEYSPACE.with(Acl::DANGEROUS);
 const COMPLEXITY: &str = "O(1); the keys are freed in the background";
@@ -20,6 +20,7 @@ fn flushdb(ctx: &mut Context<'_>) -> Outcome {
 
 pub(super) static FLUSHALL: Command<Handler> = command("flushall", -1, flushall as Handler)
     .flags(Flags::WRITE.with(Flags::EXCLUSIVE))
+    .databases(Databases::All)
     .acl(ACL)
     .doc(Group::Server, "1.0.0", COMPLEXITY, "Removes all keys of all databases.");
 
@@ -50,6 +51,7 @@ fn flush(ctx: &mut Context<'_>, db: Option<usize>) -> Outcome {
 
 pub(super) static SWAPDB: Command<Handler> = command("swapdb", 3, swapdb as Handler)
     .flags(Flags::WRITE.with(Flags::FAST).with(Flags::EXCLUSIVE))
+    .databases(Databases::Named(|_| vec![1, 2]))
     .acl(ACL)
     .doc(
         Group::Server,

@@ -3,11 +3,12 @@
 use martlet_base::number::parse_i64;
 use martlet_engine::{EventClass, Keys};
 use martlet_keyspace::Key;
+use martlet_protocol::request::Args;
 
 use crate::Handler;
 use crate::context::Context;
 use crate::error::{Error, Outcome};
-use crate::spec::{Acl, Command, Flags, Group, KeyFlags, KeyPart, command};
+use crate::spec::{Acl, Command, Databases, Flags, Group, KeyFlags, KeyPart, command};
 
 const SAME_OBJECT: Error = Error::Fixed("ERR source and destination objects are the same");
 const MOVES: KeyFlags = KeyFlags::RW.with(KeyFlags::ACCESS).with(KeyFlags::DELETE);
@@ -73,6 +74,7 @@ fn transfer(keys: &mut Keys, from: &Key<'_>, to: &Key<'_>, db: usize) {
 pub(super) static MOVE: Command<Handler> = command("move", 3, move_key as Handler)
     .flags(Flags::WRITE.with(Flags::FAST))
     .keys(&[KeyPart::one(1, KeyFlags::RW.with(KeyFlags::ACCESS).with(KeyFlags::UPDATE))])
+    .databases(Databases::Named(|_| vec![2]))
     .acl(Acl::KEYSPACE)
     .doc(Group::Generic, "1.0.0", "O(1)", "Moves a key to another database if it does not exist there.");
 
@@ -117,6 +119,7 @@ pub(super) static COPY: Command<Handler> = command("copy", -3, copy as Handler)
         KeyPart::one(1, KeyFlags::RO.with(KeyFlags::ACCESS)),
         KeyPart::one(2, KeyFlags::OW.with(KeyFlags::UPDATE)),
     ])
+    .databases(Databases::Named(copy_databases))
     .acl(Acl::KEYSPACE)
     .doc(
         Group::Generic,
@@ -124,6 +127,12 @@ pub(super) static COPY: Command<Handler> = command("copy", -3, copy as Handler)
         "O(1): long strings and collections are shared until one of the keys is changed",
         "Copies the value of a key to another key or database.",
     );
+
+/// The arguments that follow DB.
+fn copy_databases(args: &Args<'_>) -> Vec<usize> {
+    let is_named = |index: &usize| args.at(index - 1).eq_ignore_ascii_case(b"db");
+    (4..args.len()).filter(is_named).collect()
+}
 
 fn copy(ctx: &mut Context<'_>) -> Outcome {
     let mut to_db = ctx.keys.db;

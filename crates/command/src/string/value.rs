@@ -21,8 +21,19 @@ pub(super) static SET: Command<Handler> = command("set", -3, set as Handler)
         KeyFlags::RW.with(KeyFlags::ACCESS).with(KeyFlags::UPDATE).with(KeyFlags::VARIABLE_FLAGS),
     )
     .notes("With GET the key is read, too.")])
+    .key_flags(set_key_flags)
     .acl(Acl::STRING)
     .doc(Group::String, "1.0.0", "O(1)", "Sets a key to a string value, whatever it held.");
+
+/// Whether SET reads what it replaces.
+fn set_key_flags(args: &Args<'_>) -> KeyFlags {
+    let reads = args.iter().skip(3).any(|option| option.eq_ignore_ascii_case(b"get"));
+    if reads {
+        KeyFlags::RW.with(KeyFlags::ACCESS).with(KeyFlags::UPDATE)
+    } else {
+        KeyFlags::OW.with(KeyFlags::UPDATE)
+    }
+}
 
 fn set(ctx: &mut Context<'_>) -> Outcome {
     if ctx.argc() > 3 {

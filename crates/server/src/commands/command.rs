@@ -380,20 +380,6 @@ fn getkeysandflags(call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
-/// The keys of each part of a spec; `None` when the arguments do not fit it.
-fn keys_by_part(entry: &Entry, args: &Args<'_>) -> Option<Vec<(&'static KeyPart, Vec<usize>)>> {
-    let spec = entry.spec;
-    let mut indexes = Vec::new();
-    if spec.keys.iter().any(|part| part.flags.has(KeyFlags::INCOMPLETE)) && spec.find_keys.is_some() {
-        // Where the parts do not find all keys, the first one tells what is done with each.
-        return spec.key_indexes(args, &mut indexes).then(|| spec.keys.iter().zip([indexes]).collect());
-    }
-    let of = |part: &'static KeyPart| {
-        part.find_in(args, &mut indexes).then(|| (part, std::mem::take(&mut indexes)))
-    };
-    spec.keys.iter().map(of).collect()
-}
-
 /// The keys of the command in the arguments, with the flags of the part that each is of.
 fn find_keys<'a>(call: &Call<'a>) -> Result<(Args<'a>, Vec<(usize, KeyFlags)>), Error> {
     let args = call.args.from(2);
@@ -412,27 +398,15 @@ fn find_keys<'a>(call: &Call<'a>) -> Result<(Args<'a>, Vec<(usize, KeyFlags)>), 
     if !entry.spec.takes(args.len()) {
         return Err(Error::Fixed("ERR Invalid number of arguments specified for command"));
     }
-    let mut keys = Vec::new();
-    let found = keys_by_part(entry, &args);
-    for (part, indexes) in found.ok_or(Error::Fixed("ERR Invalid arguments specified for command"))? {
-        let flags = flags_by_arguments(entry, &args).unwrap_or(part.flags);
-        let flags = flags.without(KeyFlags::VARIABLE_FLAGS).without(KeyFlags::INCOMPLETE);
-        keys.extend(indexes.into_iter().map(|index| (index, flags)));
+    let invalid_arguments = Error::Fixed("ERR Invalid arguments specified for command");
+    if entry.spec.find_keys.is_none() && entry.spec.keys.iter().any(|part| part.is_left_out(&args)) {
+        return Err(invalid_arguments);
     }
+    let Some(keys) = entry.spec.key_accesses(&args) else { return Err(invalid_arguments) };
     if keys.is_empty() && !entry.spec.flags.has(Flags::NO_MANDATORY_KEYS) {
-        return Err(Error::Fixed("ERR Invalid arguments specified for command"));
+        return Err(invalid_arguments);
     }
     Ok((args, keys))
-}
-
-/// What commands with variable flags do with their key, if it is not what their entry says.
-fn flags_by_arguments(entry: &Entry, args: &Args<'_>) -> Option<KeyFlags> {
-    let has = |word: &str| args.iter().skip(2).any(|arg| arg.eq_ignore_ascii_case(word.as_bytes()));
-    match entry.spec.name {
-        "set" if !has("get") => Some(KeyFlags::OW.with(KeyFlags::UPDATE)),
-        "bitfield" if !has("set") && !has("incrby") => Some(KeyFlags::RO.with(KeyFlags::ACCESS)),
-        _ => None,
-    }
 }
 
 static HELP: ServerCommand = command("command|help", 2, help as ServerHandler)

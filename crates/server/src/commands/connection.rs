@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use martlet_base::number::parse_i64;
 use martlet_command::generic::database;
-use martlet_command::{Acl, Error, Flags, Group, Outcome, command};
+use martlet_command::{Acl, Databases, Error, Flags, Group, Outcome, command};
 
 use super::{Call, ServerCommand, ServerHandler};
 use crate::config::REDIS_VERSION;
@@ -49,6 +49,7 @@ fn echo(call: &mut Call<'_>) -> Outcome {
 
 static SELECT: ServerCommand = command("select", 2, select as ServerHandler)
     .flags(Flags::LOADING.with(Flags::STALE).with(Flags::FAST))
+    .databases(Databases::Named(|_| vec![1]))
     .acl(Acl::CONNECTION)
     .doc(Group::Connection, "1.0.0", "O(1)", "Changes the database of the connection.");
 

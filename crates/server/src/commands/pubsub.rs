@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use martlet_command::{Error, Flags, Group, KeyFlags, KeyPart, Outcome, command, container};
+use martlet_command::{Channels, Error, Flags, Group, KeyFlags, KeyPart, Outcome, command, container};
 
 use super::{Call, ServerCommand, ServerHandler};
 use crate::pubsub::Kind;
@@ -31,19 +31,19 @@ const PUBLISHER: Flags =
     Flags::PUBSUB.with(Flags::LOADING).with(Flags::STALE).with(Flags::FAST).with(Flags::MAY_REPLICATE);
 const QUERY: Flags = Flags::PUBSUB.with(Flags::LOADING).with(Flags::STALE);
 
-static SUBSCRIBE: ServerCommand = command("subscribe", -2, subscribe as ServerHandler).flags(SUBSCRIBER).doc(
-    Group::Pubsub,
-    "2.0.0",
-    "O(N) for N channels",
-    "Listens for messages on channels.",
-);
+static SUBSCRIBE: ServerCommand = command("subscribe", -2, subscribe as ServerHandler)
+    .flags(SUBSCRIBER)
+    .channels(Channels::All)
+    .doc(Group::Pubsub, "2.0.0", "O(N) for N channels", "Listens for messages on channels.");
 
 fn subscribe(call: &mut Call<'_>) -> Outcome {
     add_all(call, Kind::Channel, b"subscribe")
 }
 
-static PSUBSCRIBE: ServerCommand =
-    command("psubscribe", -2, psubscribe as ServerHandler).flags(SUBSCRIBER).doc(
+static PSUBSCRIBE: ServerCommand = command("psubscribe", -2, psubscribe as ServerHandler)
+    .flags(SUBSCRIBER)
+    .channels(Channels::Patterns)
+    .doc(
         Group::Pubsub,
         "2.0.0",
         "O(N) for N patterns",
@@ -57,6 +57,7 @@ fn psubscribe(call: &mut Call<'_>) -> Outcome {
 static SSUBSCRIBE: ServerCommand = command("ssubscribe", -2, ssubscribe as ServerHandler)
     .flags(SUBSCRIBER)
     .keys(&[KeyPart::range(1, -1, 1, KeyFlags::NOT_KEY)])
+    .channels(Channels::All)
     .doc(Group::Pubsub, "7.0.0", "O(N) for N shard channels", "Listens for messages on shard channels.");
 
 fn ssubscribe(call: &mut Call<'_>) -> Outcome {
@@ -133,12 +134,13 @@ fn remove_all(call: &mut Call<'_>, kind: Kind, word: &[u8]) -> Outcome {
     Ok(())
 }
 
-static PUBLISH: ServerCommand = command("publish", 3, publish as ServerHandler).flags(PUBLISHER).doc(
-    Group::Pubsub,
-    "2.0.0",
-    "O(N+M) for N subscribers of the channel and M patterns of all clients",
-    "Sends a message to the subscribers of a channel.",
-);
+static PUBLISH: ServerCommand =
+    command("publish", 3, publish as ServerHandler).flags(PUBLISHER).channels(Channels::First).doc(
+        Group::Pubsub,
+        "2.0.0",
+        "O(N+M) for N subscribers of the channel and M patterns of all clients",
+        "Sends a message to the subscribers of a channel.",
+    );
 
 fn publish(call: &mut Call<'_>) -> Outcome {
     send(call, Kind::Channel)
@@ -147,6 +149,7 @@ fn publish(call: &mut Call<'_>) -> Outcome {
 static SPUBLISH: ServerCommand = command("spublish", 3, spublish as ServerHandler)
     .flags(PUBLISHER)
     .keys(&[KeyPart::one(1, KeyFlags::NOT_KEY)])
+    .channels(Channels::First)
     .doc(
         Group::Pubsub,
         "7.0.0",

@@ -1,0 +1,26 @@
+//! Access control: users, what their rules allow, and the log of what was refused.
+//!
+//! Invariant: a [`User`] and the list of all [`Users`] never change once they are published; a change makes
+//! a copy, and a rule that is wrong leaves no trace. Nothing here knows connections, files or threads.
+
+mod bits;
+mod error;
+mod log;
+mod password;
+mod request;
+mod selector;
+mod table;
+mod user;
+mod users;
+
+pub use error::{Denial, RuleError, SetError};
+pub use log::{Event, Log, LogEntry, Origin, Reason};
+pub use password::Password;
+pub use request::{Request, Rules, is_valid_name};
+pub use selector::{Access, Selector};
+pub use table::{Listed, Table};
+pub use user::User;
+pub use users::{DEFAULT_USER, Users};
+
+#[cfg(test)]
+mod tests;

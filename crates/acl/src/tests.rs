@@ -1,0 +1,423 @@
+//! Users against what a real server answers, and random rules against a naive model of them.
+
+use std::collections::BTreeSet;
+
+use martlet_base::glob;
+use martlet_command::{Channels, Command, Databases, Flags, KeyFlags, KeyPart, command, container};
+use martlet_protocol::request::OwnedArgs;
+use proptest::prelude::*;
+
+use super::*;
+
+static GET: Command<()> = command("get", 2, ())
+    .flags(Flags::READONLY.with(Flags::FAST))
+    .keys(&[KeyPart::one(1, KeyFlags::RO.with(KeyFlags::ACCESS))]);
+static SET: Command<()> =
+    command("set", -3, ()).flags(Flags::WRITE).keys(&[KeyPart::one(1, KeyFlags::OW.with(KeyFlags::UPDATE))]);
+static TOUCH: Command<()> =
+    command("touch", -2, ()).flags(Flags::READONLY).keys(&[KeyPart::range(1, -1, 1, KeyFlags::RO)]);
+static MGET: Command<()> = command("mget", -2, ()).flags(Flags::READONLY).keys(&[KeyPart::range(
+    1,
+    -1,
+    1,
+    KeyFlags::RO.with(KeyFlags::ACCESS),
+)]);
+static SELECT: Command<()> =
+    command("select", 2, ()).flags(Flags::FAST).databases(Databases::Named(|_| vec![1]));
+static PUBLISH: Command<()> = command("publish", 3, ()).flags(Flags::PUBSUB).channels(Channels::First);
+static PSUBSCRIBE: Command<()> =
+    command("psubscribe", -2, ()).flags(Flags::PUBSUB).channels(Channels::Patterns);
+static AUTH: Command<()> = command("auth", -2, ()).flags(Flags::NO_AUTH);
+static CONFIG_GET: Command<()> = command("config|get", -3, ()).flags(Flags::ADMIN);
+static CONFIG_SET: Command<()> = command("config|set", -4, ()).flags(Flags::ADMIN);
+static CONFIG: Command<()> = container("config", -2, &[&CONFIG_GET, &CONFIG_SET]);
+static FLUSHALL: Command<()> = command("flushall", -1, ()).flags(Flags::WRITE).databases(Databases::All);
+
+/// In the order of their places; CONFIG's subcommands follow it.
+static COMMANDS: [&Command<()>; 12] = [
+    &GET,
+    &SET,
+    &TOUCH,
+    &MGET,
+    &SELECT,
+    &PUBLISH,
+    &PSUBSCRIBE,
+    &AUTH,
+    &CONFIG,
+    &CONFIG_GET,
+    &CONFIG_SET,
+    &FLUSHALL,
+];
+
+fn table() -> Table {
+    Table::new(COMMANDS.iter().map(|command| {
+        let parent = command.spec.full_name.starts_with("config|").then_some(8);
+        Listed { spec: &command.spec, parent, is_hidden: false }
+    }))
+}
+
+fn rules(table: &Table) -> Rules<'_> {
+    Rules { table, all_channels: false, databases: 16 }
+}
+
+fn words(text: &str) -> Vec<&[u8]> {
+    text.split(' ').map(str::as_bytes).collect()
+}
+
+/// A user of these rules.
+fn user(text: &str) -> Result<User, SetError> {
+    let table = table();
+    User::new(b"u", &rules(&table)).with_rules(&rules(&table), words(text))
+}
+
+fn described(text: &str) -> String {
+    String::from_utf8(user(text).unwrap().describe()).unwrap()
+}
+
+fn check_in(user: &User, db: usize, request: &str) -> Result<(), Denial> {
+    let args = OwnedArgs::from_slices(words(request));
+    let table = table();
+    let (first, second) = (args.view().at(0).to_vec(), args.view().at(1).to_vec());
+    let place = table.find(&[&first[..], b"|", &second].concat()).or_else(|| table.find(&first)).unwrap();
+    user.check(&Request { place, spec: &COMMANDS[place].spec, args: args.view(), db })
+}
+
+fn check(user: &User, request: &str) -> Result<(), Denial> {
+    check_in(user, 0, request)
+}
+
+fn text(error: SetError) -> String {
+    error.reply().to_string()
+}
+
+#[test]
+fn users_are_described_by_what_makes_them() {
+    for (given, expected) in [
+        ("", "off sanitize-payload resetchannels -@all"),
+        ("on nopass ~* &* +@all", "on nopass sanitize-payload ~* &* +@all"),
+        ("ALLKEYS allchannels ON nopass allcommands", "on nopass sanitize-payload ~* &* +@all"),
+        ("%R~a %W~a %RW~b %wr~c", "off sanitize-payload ~a ~b ~c resetchannels -@all"),
+        ("&x &y &x +get", "off sanitize-payload resetchannels &x &y -@all +get"),
+        ("+@all -config|get -@read +get", "off sanitize-payload resetchannels +@all -config|get -@read +get"),
+        ("+config|get +config", "off sanitize-payload resetchannels -@all +config"),
+        ("+GET +get -set +set -get", "off sanitize-payload resetchannels -@all +set -get"),
+        ("+select|0 +select|0 +select|1", "off sanitize-payload resetchannels -@all +select|0 +select|1"),
+        ("+select|0 +select", "off sanitize-payload resetchannels -@all +select"),
+        ("+@READ +@read -@write", "off sanitize-payload resetchannels -@all +@read -@write"),
+        ("+@read +@all", "off sanitize-payload resetchannels +@all"),
+        ("db=3,1,1", "off sanitize-payload resetchannels db=1,3 -@all"),
+        ("resetdbs", "off sanitize-payload resetchannels resetdbs -@all"),
+        ("db=1 alldbs", "off sanitize-payload resetchannels -@all"),
+        (
+            "(+get ~a ) ( &c +set) clearselectors (+mget)",
+            "off sanitize-payload resetchannels -@all (resetchannels -@all +mget)",
+        ),
+        (
+            "on nopass ~* &* +@all skip-sanitize-payload (+get) reset",
+            "off sanitize-payload resetchannels -@all",
+        ),
+    ] {
+        assert_eq!(described(given), expected, "{given}");
+        assert_eq!(described(expected), expected);
+    }
+}
+
+/// A real server writes a selector of such patterns as what it cannot read.
+#[test]
+fn selectors_of_odd_patterns_survive_a_file() {
+    let (table, word) = (table(), &br#"(~a) "~\"b\\" "&c'd)" +get)"#[..]);
+    let rules = rules(&table);
+    let given = User::new(b"u", &rules).with_rules(&rules, [word]).unwrap();
+    let text = [&given.line()[..], b"\n"].concat();
+    assert!(
+        text.ends_with(
+            br#"("~a)" "~\"b\\" resetchannels "&c'd)" -@all +get)
+"#
+        ),
+        "{}",
+        String::from_utf8_lossy(&text)
+    );
+    assert_eq!(**Users::from_text(&text, "f", &rules).unwrap().get(b"u").unwrap(), given);
+}
+
+#[test]
+fn wrong_rules_get_the_words_of_a_real_server() {
+    for (given, expected) in [
+        ("+nosuch", "'+nosuch': Unknown command or category name in ACL"),
+        ("-select|0", "'-select|0': Unknown command or category name in ACL"),
+        ("+config|nosuch", "'+config|nosuch': Unknown command or category name in ACL"),
+        ("+get|a|b", "'+get|a|b': Unknown command or category name in ACL"),
+        ("+@nosuch", "'+@nosuch': Unknown command or category name in ACL"),
+        ("+", "'+': Unknown command or category name in ACL"),
+        ("+config|get|x", "'+config|get|x': Allowing first-arg of a subcommand is not supported"),
+        ("+select|", "'+select|': Syntax error"),
+        ("%~a", "'%~a': Syntax error"),
+        ("%RR~a", "'%RR~a': Syntax error"),
+        ("%R", "'%R': Syntax error"),
+        ("%X~a", "'%X~a': Syntax error"),
+        ("word", "'word': Syntax error"),
+        (")", "')': Syntax error"),
+        ("(word)", "'(word)': Syntax error"),
+        ("(+get (+set )", "'(+get (+set )': Syntax error"),
+        ("db=", "'db=': Syntax error"),
+        ("db=1,", "'db=1,': Syntax error"),
+        ("db=16", "'db=16': The provided database ID is out of range"),
+        ("db=-1", "'db=-1': The provided database ID is out of range"),
+        ("<pw", "'<pw': The password you are trying to remove from the user does not exist"),
+    ] {
+        assert_eq!(text(user(given).unwrap_err()), format!("ERR Error in ACL SETUSER modifier {expected}"));
+    }
+    for given in ["#abc", "!abc", &format!("#{}", "A".repeat(64)), &format!("#{}", "g".repeat(64))] {
+        assert!(text(user(given).unwrap_err()).ends_with(&RuleError::BadHash.to_string()), "{given}");
+    }
+    assert!(
+        text(user("~* ~a").unwrap_err()).ends_with("Try 'resetkeys' to start with an empty list of patterns")
+    );
+    assert!(
+        text(user("&* &a").unwrap_err())
+            .ends_with("Try 'resetchannels' to start with an empty list of channels")
+    );
+    let unmatched = "ERR Unmatched parenthesis in acl selector starting at '(+get'.";
+    assert_eq!(text(user("on (+get +set").unwrap_err()), unmatched);
+}
+
+#[test]
+fn requests_are_refused_for_the_reason_that_goes_furthest() {
+    let reader = user("+get +mget +select|1 ~a* &news:* +publish +psubscribe").unwrap();
+    for (request, expected) in [
+        ("get a1", Ok(())),
+        ("get b", Err(Denial::Key(1))),
+        ("mget a1 a2 b c", Err(Denial::Key(3))),
+        ("set a1 x", Err(Denial::Command)),
+        ("select 1", Ok(())),
+        ("select 0", Err(Denial::Command)),
+        ("publish news:1 b", Ok(())),
+        ("publish olds b", Err(Denial::Channel(1))),
+        ("psubscribe news:*", Ok(())),
+        ("psubscribe news:* news:1", Err(Denial::Channel(2))),
+        ("config get a", Err(Denial::Command)),
+        ("auth a", Ok(())),
+    ] {
+        assert_eq!(check(&reader, request), expected, "{request}");
+    }
+    let two = user("+mget ~key (+mget ~key ~otherkey)").unwrap();
+    assert_eq!(check(&two, "mget key otherkey someotherkey"), Err(Denial::Key(3)));
+    assert_eq!(check(&two, "get key"), Err(Denial::Command));
+    let apart = user("+@all %R~read* %W~write*").unwrap();
+    for (request, is_allowed) in [
+        ("get read", true),
+        ("get write", false),
+        ("set write 1", true),
+        ("set read 1", false),
+        ("touch read", true),
+        ("touch write", true),
+        ("touch other", false),
+    ] {
+        assert_eq!(check(&apart, request).is_ok(), is_allowed, "{request}");
+    }
+}
+
+#[test]
+fn a_user_of_some_databases_keeps_to_them() {
+    let confined = user("+@all allkeys allchannels db=1,2").unwrap();
+    assert!(!confined.is_unrestricted());
+    assert_eq!(check_in(&confined, 1, "get a"), Ok(()));
+    assert_eq!(check_in(&confined, 0, "get a"), Err(Denial::Database(None)));
+    assert_eq!(check_in(&confined, 0, "select 2"), Ok(()));
+    assert_eq!(check_in(&confined, 0, "select 3"), Err(Denial::Database(Some(1))));
+    assert_eq!(check_in(&confined, 0, "select x"), Ok(()));
+    assert_eq!(check_in(&confined, 1, "flushall"), Err(Denial::Database(None)));
+    assert_eq!(check_in(&confined, 0, "publish a b"), Ok(()));
+    let two = user("db=0 (+get ~x db=1)").unwrap();
+    assert_eq!(check_in(&two, 0, "get x"), Err(Denial::Command));
+    assert_eq!(check_in(&two, 1, "get x"), Ok(()));
+}
+
+#[test]
+fn passwords_are_added_and_removed_by_text_and_by_hash() {
+    let hash = Password::of(b"one").hex();
+    assert_eq!(hash, "7692c3ad3540bb803c020b3aee66cd8887123234ea0c6e7143c0add73ff431ed");
+    let users = user(&format!("on >one #{hash} >two")).unwrap();
+    assert_eq!(users.passwords().len(), 2);
+    assert!(
+        users.accepts(b"one") && users.accepts(b"two") && !users.accepts(b"three") && !users.accepts(b"")
+    );
+    assert!(!user("off nopass").unwrap().accepts(b"one"));
+    let fewer = user(&format!("on >one >two !{hash}")).unwrap();
+    assert!(!fewer.accepts(b"one") && fewer.accepts(b"two"));
+    assert!(user("on >one nopass").unwrap().accepts(b"whatever"));
+    assert!(!user("on nopass resetpass").unwrap().accepts(b""));
+    assert!(!user("on nopass >one").unwrap().accepts(b"two"));
+}
+
+#[test]
+fn a_file_is_read_whole_or_not_at_all() {
+    let table = table();
+    let rules = rules(&table);
+    let read = |text: &str| Users::from_text(text.as_bytes(), "users.acl", &rules);
+    let users = read("\nuser alice on (+get ~rw*)\r\n  \nuser bob on nopass ( +set ~a )\n").unwrap();
+    let names: Vec<_> = users.iter().map(|user| user.name.clone()).collect();
+    assert_eq!(names, [b"alice".to_vec(), b"bob".to_vec(), b"default".to_vec()]);
+    assert!(users.default_user().is_unrestricted() && users.default_user().is_open());
+    let again = read(&String::from_utf8(users.to_text()).unwrap()).unwrap();
+    assert!(users.iter().eq(again.iter()));
+    let end = "WARNING: ACL errors detected, no change to the previously active ACL rules was performed";
+    for (text, expected) in [
+        ("user a on\nuser a off", "WARNING: Duplicate user 'a' found on line 2. "),
+        ("usr a", "users.acl:1 should start with user keyword followed by the username. "),
+        (
+            "\nuser a +nosuch",
+            "users.acl:2: Error in applying operation '+nosuch': Unknown command or category name in ACL. ",
+        ),
+        ("user a x y", "users.acl:1: Syntax error. "),
+        ("user a (+get", "users.acl:1: Unmatched parenthesis in selector definition."),
+    ] {
+        assert_eq!(String::from_utf8(read(text).unwrap_err()).unwrap(), format!("{expected}{end}"));
+    }
+    assert_eq!(read("user default on >pw").unwrap().default_user().passwords().len(), 1);
+}
+
+#[test]
+fn channels_are_kept_where_all_patterns_are() {
+    let keeps = |after: &str, before: &str| user(after).unwrap().keeps_channels_of(&user(before).unwrap());
+    assert!(keeps("&a &b &c", "&a &b"));
+    assert!(keeps("&*", "&a"));
+    assert!(keeps("(&a) &b", "&a (&b)"));
+    assert!(!keeps("&a", "&a &b"));
+    assert!(!keeps("&a", "&*"));
+    assert!(!keeps("", "&a"));
+}
+
+fn event(object: &str) -> Event {
+    Event {
+        reason: Reason::Key,
+        origin: Origin::Toplevel,
+        object: object.into(),
+        user: b"u".to_vec(),
+        client: b"id=1".to_vec(),
+    }
+}
+
+#[test]
+fn the_log_counts_what_is_alike_and_recent() {
+    let mut log = Log::default();
+    for at_ms in [0, 10, 60_010, 120_011] {
+        log.add(event("a"), 3, at_ms);
+    }
+    let counts: Vec<_> = log.iter().map(|e| (e.count, e.id, e.created_ms, e.updated_ms)).collect();
+    assert_eq!(counts, [(1, 1, 120_011, 120_011), (3, 0, 0, 60_010)]);
+    for object in ["b", "c", "d"] {
+        log.add(event(object), 3, 120_011);
+    }
+    let objects: Vec<_> = log.iter().map(|entry| entry.event.object.clone()).collect();
+    assert_eq!(objects, [b"d", b"c", b"b"]);
+    log.add(event("b"), 3, 120_012);
+    assert_eq!(log.iter().next().map(|entry| entry.count), Some(2));
+    assert_eq!(log.iter().len(), 3);
+    log.add(event("b"), 0, 120_012);
+    assert_eq!(log.iter().len(), 0);
+}
+
+/// What a list of rules means, one after the other, for commands and keys.
+#[derive(Default)]
+struct Model {
+    commands: BTreeSet<&'static str>,
+    keys: Vec<(bool, bool, String)>,
+}
+
+impl Model {
+    fn apply(&mut self, rule: &str) {
+        let all = || COMMANDS.iter().map(|command| command.spec.full_name);
+        let matching = |what: &str| -> Vec<&'static str> {
+            match what.strip_prefix('@') {
+                Some("all") => all().collect(),
+                Some(category) => {
+                    let has = |name: &&str| {
+                        let command = COMMANDS.iter().find(|one| one.spec.full_name == *name).unwrap();
+                        command.spec.acl().names().any(|one| one == category)
+                    };
+                    let named: Vec<_> = all().filter(has).collect();
+                    let is_in = |name: &&str| named.iter().any(|one| name.starts_with(&format!("{one}|")));
+                    let below: Vec<_> = all().filter(is_in).collect();
+                    [named, below].concat()
+                }
+                None => all().filter(|name| *name == what || name.starts_with(&format!("{what}|"))).collect(),
+            }
+        };
+        match rule.split_at(1) {
+            ("+", what) => self.commands.extend(matching(what)),
+            ("-", what) => matching(what).iter().for_each(|name| {
+                self.commands.remove(name);
+            }),
+            _ => {
+                let (access, pattern) = rule.split_once('~').unwrap();
+                let all = access.is_empty();
+                self.keys.push((all || access.contains('R'), all || access.contains('W'), pattern.into()));
+            }
+        }
+    }
+
+    fn allows(&self, command: &str, key: &str, reads: bool, writes: bool) -> bool {
+        let matches = |(read, write, pattern): &(bool, bool, String)| {
+            glob::matches(pattern.as_bytes(), key.as_bytes(), false)
+                && (*read || !reads)
+                && (*write || !writes)
+        };
+        // Two rules about one pattern are one of both kinds.
+        let joined = self.keys.iter().map(|(_, _, pattern)| {
+            let same = self.keys.iter().filter(|(_, _, other)| other == pattern);
+            same.fold((false, false, pattern.clone()), |(r, w, p), one| (r | one.0, w | one.1, p))
+        });
+        self.commands.contains(command) && joined.collect::<Vec<_>>().iter().any(matches)
+    }
+}
+
+fn rule() -> impl Strategy<Value = String> {
+    let what = prop::sample::select(vec![
+        "get",
+        "set",
+        "mget",
+        "touch",
+        "config",
+        "config|get",
+        "config|set",
+        "select",
+        "@all",
+        "@read",
+        "@write",
+        "@fast",
+        "@slow",
+        "@admin",
+    ]);
+    let key = ("(%R|%W|%RW|)~", "[ab]|[ab]\\*").prop_map(|(access, pattern)| format!("{access}{pattern}"));
+    prop_oneof![3 => ("[+-]", what).prop_map(|(sign, what)| format!("{sign}{what}")), 1 => key]
+}
+
+proptest! {
+    #[test]
+    fn users_allow_what_the_model_does(all in prop::collection::vec(rule(), 0..20)) {
+        let mut model = Model::default();
+        all.iter().for_each(|rule| model.apply(rule));
+        let given = user(&all.join(" ")).unwrap();
+        let again = user(&String::from_utf8(given.describe()).unwrap()).unwrap();
+        prop_assert_eq!(&given, &again);
+        for key in ["a", "b", "ab", "c"] {
+            prop_assert_eq!(check(&given, &format!("get {key}")).is_ok(), model.allows("get", key, true, false));
+            prop_assert_eq!(check(&given, &format!("set {key} 1")).is_ok(), model.allows("set", key, false, true));
+            prop_assert_eq!(check(&given, &format!("touch {key}")).is_ok(), model.allows("touch", key, false, false));
+        }
+        let configures = check(&given, "config set a b").is_ok();
+        prop_assert_eq!(configures, model.commands.contains("config|set"));
+    }
+
+    #[test]
+    fn any_bytes_make_a_user_or_an_error(all in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..12), 0..6)) {
+        let table = table();
+        let rules = rules(&table);
+        if let Ok(user) = User::new(b"u", &rules).with_rules(&rules, all.iter().map(Vec::as_slice)) {
+            let users = Users::from_text(&user.line(), "f", &rules).unwrap();
+            prop_assert_eq!(&**users.get(b"u").unwrap(), &user);
+        }
+        prop_assert!(Users::from_text(&all.join(&b' '), "f", &rules).is_err() || all.concat().trim_ascii().is_empty());
+    }
+}

@@ -1,0 +1,266 @@
+//! A user: whether it may log in and how, and the selectors of which one has to allow a request.
+//!
+//! Invariant: `is_unrestricted` says whether the first selector allows everything, so that nobody has to ask.
+
+use martlet_protocol::request::inline_words;
+
+use crate::error::{Denial, RuleError, SetError};
+use crate::password::Password;
+use crate::request::{Request, Rules};
+use crate::selector::{Access, Asked, Selector};
+
+/// See the module's page.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct User {
+    /// Its name.
+    pub name: Vec<u8>,
+    /// May log in.
+    pub is_on: bool,
+    /// Any password is right.
+    pub needs_no_password: bool,
+    /// What it restores is looked through.
+    pub sanitizes_payload: bool,
+    passwords: Vec<Password>,
+    /// The first is that of the rules outside parentheses.
+    selectors: Vec<Selector>,
+    is_unrestricted: bool,
+}
+
+impl User {
+    /// A user as it is before any rule: off, without passwords and rights.
+    pub fn new(name: &[u8], rules: &Rules<'_>) -> User {
+        User {
+            name: name.into(),
+            is_on: false,
+            needs_no_password: false,
+            sanitizes_payload: true,
+            passwords: Vec::new(),
+            selectors: vec![Selector::new(rules)],
+            is_unrestricted: false,
+        }
+    }
+
+    /// The user with more rules.
+    ///
+    /// # Errors
+    /// The first rule that is wrong.
+    pub fn with_rules<'r>(
+        &self,
+        rules: &Rules<'_>,
+        words: impl IntoIterator<Item = &'r [u8]>,
+    ) -> Result<User, SetError> {
+        let mut user = self.clone();
+        for (place, rule) in merge_selectors(words)?.into_iter().enumerate() {
+            user.apply(rules, &rule).map_err(|why| SetError::Rule(rule, place, why))?;
+        }
+        Ok(user)
+    }
+
+    /// As [`User::with_rules`], going on after wrong rules, which `refused` is told.
+    ///
+    /// # Errors
+    /// If a selector does not end.
+    pub(crate) fn with_valid_rules<'r>(
+        &self,
+        rules: &Rules<'_>,
+        words: impl IntoIterator<Item = &'r [u8]>,
+        refused: &mut dyn FnMut(&[u8], RuleError),
+    ) -> Result<User, SetError> {
+        let mut user = self.clone();
+        for rule in merge_selectors(words)? {
+            if let Err(why) = user.apply(rules, &rule) {
+                refused(&rule, why);
+            }
+        }
+        Ok(user)
+    }
+
+    /// The user with one password only, or none needed.
+    pub fn with_password(&self, password: Option<&[u8]>) -> User {
+        let passwords = password.map(Password::of).into_iter().collect();
+        User { passwords, needs_no_password: password.is_none(), ..self.clone() }
+    }
+
+    fn apply(&mut self, rules: &Rules<'_>, rule: &[u8]) -> Result<(), RuleError> {
+        match rule.to_ascii_lowercase().as_slice() {
+            b"" => {}
+            b"on" => self.is_on = true,
+            b"off" => self.is_on = false,
+            b"skip-sanitize-payload" => self.sanitizes_payload = false,
+            b"sanitize-payload" => self.sanitizes_payload = true,
+            b"nopass" => {
+                self.needs_no_password = true;
+                self.passwords.clear();
+            }
+            b"resetpass" => {
+                self.needs_no_password = false;
+                self.passwords.clear();
+            }
+            b"clearselectors" => self.selectors.truncate(1),
+            b"reset" => *self = User::new(&self.name, rules),
+            _ => match *rule {
+                [b'>', ref text @ ..] => self.add_password(Password::of(text)),
+                [b'#', ref hex @ ..] => self.add_password(Password::from_hex(hex)?),
+                [b'<', ref text @ ..] => self.remove_password(&Password::of(text))?,
+                [b'!', ref hex @ ..] => self.remove_password(&Password::from_hex(hex)?)?,
+                [b'(', ref inner @ .., b')'] => {
+                    let mut selector = Selector::new(rules);
+                    if let Some(words) = inline_words(inner) {
+                        words.view().iter().try_for_each(|word| selector.apply(rules, word))?;
+                    }
+                    self.selectors.push(selector);
+                }
+                _ => self.selectors.first_mut().map_or(Ok(()), |root| root.apply(rules, rule))?,
+            },
+        }
+        self.is_unrestricted = self.root().allows_all();
+        Ok(())
+    }
+
+    fn add_password(&mut self, password: Password) {
+        self.needs_no_password = false;
+        if !self.passwords.contains(&password) {
+            self.passwords.push(password);
+        }
+    }
+
+    fn remove_password(&mut self, password: &Password) -> Result<(), RuleError> {
+        let at = self.passwords.iter().position(|known| known == password);
+        self.passwords.remove(at.ok_or(RuleError::NoSuchPassword)?);
+        Ok(())
+    }
+
+    /// The selector of the rules outside parentheses.
+    pub fn root(&self) -> &Selector {
+        &self.selectors[0]
+    }
+
+    /// The selectors in parentheses.
+    pub fn selectors(&self) -> &[Selector] {
+        &self.selectors[1..]
+    }
+
+    /// The passwords.
+    pub fn passwords(&self) -> &[Password] {
+        &self.passwords
+    }
+
+    /// Whether it may do everything.
+    #[inline]
+    pub fn is_unrestricted(&self) -> bool {
+        self.is_unrestricted
+    }
+
+    /// Whether a new connection is this user's, if it is the default one, without AUTH.
+    pub fn is_open(&self) -> bool {
+        self.is_on && self.needs_no_password
+    }
+
+    /// Whether somebody with this password may log in.
+    pub fn accepts(&self, password: &[u8]) -> bool {
+        if !self.is_on || self.needs_no_password {
+            return self.is_on;
+        }
+        let given = Password::of(password);
+        // All are compared, so that the time does not tell which was right.
+        self.passwords.iter().fold(false, |right, known| right | known.is_same(&given))
+    }
+
+    /// Whether the user may run the request; if not, what is told of the selectors' reasons: the command if
+    /// none allows it, else the last key or channel that one refuses.
+    ///
+    /// # Errors
+    /// What the user may not do.
+    pub fn check(&self, request: &Request<'_>) -> Result<(), Denial> {
+        if self.is_unrestricted {
+            return Ok(());
+        }
+        let mut asked = Asked::new(request);
+        let mut told: Option<Denial> = None;
+        for selector in &self.selectors {
+            let Err(denial) = selector.check(&mut asked) else { return Ok(()) };
+            if told.is_none_or(|told| weight(denial) > weight(told)) {
+                told = Some(denial);
+            }
+        }
+        told.map_or(Ok(()), Err)
+    }
+
+    /// Whether a selector that allows the request allows to read any key.
+    pub fn may_read_all_keys(&self, request: &Request<'_>) -> bool {
+        if self.is_unrestricted {
+            return true;
+        }
+        let mut asked = Asked::new(request);
+        let read = Access { read: true, write: false };
+        self.selectors.iter().any(|one| one.check(&mut asked).is_ok() && one.allows_all_keys(read))
+    }
+
+    /// Whether a subscription to a channel, or a pattern of them, may stay.
+    pub fn allows_channel(&self, channel: &[u8], is_pattern: bool) -> bool {
+        self.selectors.iter().any(|selector| selector.allows_channel(channel, is_pattern))
+    }
+
+    /// Whether it may use all channels that `before` could, going by the patterns' texts.
+    pub fn keeps_channels_of(&self, before: &User) -> bool {
+        let channels: Option<Vec<_>> = self.selectors.iter().map(Selector::channels).collect();
+        let Some(channels) = channels else { return true };
+        let has = |wanted: &Vec<u8>| channels.iter().any(|known| known.contains(wanted));
+        before.selectors.iter().all(|selector| selector.channels().is_some_and(|all| all.iter().all(has)))
+    }
+
+    /// The flags, as GETUSER tells them.
+    pub fn flags(&self) -> impl Iterator<Item = &'static str> {
+        let sanitizes = if self.sanitizes_payload { "sanitize-payload" } else { "skip-sanitize-payload" };
+        let is_on = if self.is_on { "on" } else { "off" };
+        [Some(is_on), self.needs_no_password.then_some("nopass"), Some(sanitizes)].into_iter().flatten()
+    }
+
+    /// All that makes the user, as rules that make it again.
+    pub fn describe(&self) -> Vec<u8> {
+        let mut parts: Vec<Vec<u8>> = self.flags().map(|flag| flag.as_bytes().to_vec()).collect();
+        parts.extend(self.passwords.iter().map(|password| format!("#{}", password.hex()).into_bytes()));
+        parts.extend(self.root().words());
+        parts.extend(self.selectors().iter().map(Selector::describe_in_parentheses));
+        parts.join(&b' ')
+    }
+
+    /// [`User::describe`] as a line of a file.
+    pub fn line(&self) -> Vec<u8> {
+        [b"user ", &self.name[..], b" ", &self.describe()].concat()
+    }
+}
+
+/// Which of several selectors' reasons is told. A selector of other databases has nothing to say as long as
+/// another one speaks of the request.
+fn weight(denial: Denial) -> (u8, usize) {
+    match denial {
+        Denial::Database(_) => (0, 0),
+        Denial::Command => (1, 0),
+        Denial::Key(index) => (2, index),
+        Denial::Channel(index) => (3, index),
+    }
+}
+
+/// The rules, with those selectors put together that are spread over several words.
+fn merge_selectors<'r>(words: impl IntoIterator<Item = &'r [u8]>) -> Result<Vec<Vec<u8>>, SetError> {
+    let mut rules: Vec<Vec<u8>> = Vec::new();
+    // The first word of a selector that has not ended, and its place.
+    let mut open: Option<(&[u8], usize)> = None;
+    for (place, word) in words.into_iter().enumerate() {
+        match (open, rules.last_mut()) {
+            (Some(_), Some(rule)) => {
+                rule.push(b' ');
+                rule.extend(word);
+            }
+            _ => {
+                open = word.starts_with(b"(").then_some((word, place));
+                rules.push(word.into());
+            }
+        }
+        if word.ends_with(b")") {
+            open = None;
+        }
+    }
+    open.map_or(Ok(rules), |(word, place)| Err(SetError::Unmatched(word.into(), place)))
+}
