@@ -12,6 +12,12 @@ use crate::ring::{Memory, Position, Reader, Ring};
 
 /// Bytes of addresses that the ring has; it takes memory as far as the reader is behind.
 const CAPACITY_BYTES: u64 = 256 << 20;
+/// With more bytes that wait for the reader the journal is full. The rest of the ring is for those who were
+/// about to append when it filled up: a record takes at most 64 KB of it, and no thread begins another
+/// command that writes before there is room.
+const FULL_BYTES: u64 = CAPACITY_BYTES / 2;
+/// With fewer it has room again.
+const ROOM_BYTES: u64 = CAPACITY_BYTES / 4;
 
 /// What is expected of a journal.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -32,6 +38,10 @@ const ASLEEP: u8 = 1;
 /// It sleeps until it is nudged.
 const WAITS: u8 = 2;
 
+/// Is told when the journal fills up (`true`), maybe by a thread that has locked shards, and when there is
+/// room again (`false`).
+type Listener = Box<dyn Fn(bool) + Send + Sync>;
+
 /// See the module's page.
 #[derive(Default)]
 pub struct Journal {
@@ -42,6 +52,9 @@ pub struct Journal {
     durable: CachePadded<AtomicU64>,
     sleep: CachePadded<AtomicU8>,
     sleeper: Mutex<Option<Thread>>,
+    is_full: AtomicBool,
+    /// Locked by whoever changes `is_full`.
+    listener: Mutex<Option<Listener>>,
 }
 
 impl Journal {
@@ -82,15 +95,61 @@ impl Journal {
         self.mode.store(mode as u8, Ordering::Release);
     }
 
-    /// Appends a record while what it tells of is held; its end.
+    /// Appends a record while what it tells of is held; its end. Nobody waits here: while the journal
+    /// [is full](Journal::is_full), commands that write are not begun.
     #[inline]
     pub fn append(&self, tag: u32, payload: &[u8]) -> Position {
         let Some(ring) = self.ring.get() else { return 0 };
-        let end = ring.append(tag, payload);
+        let appended = ring.append(tag, payload);
         if self.sleep.load(Ordering::SeqCst) == ASLEEP {
             self.wake(ASLEEP);
         }
-        end
+        if appended.backlog > FULL_BYTES {
+            self.note_full();
+        }
+        appended.end
+    }
+
+    /// Whether so much waits for the reader that nothing more is to be appended than has begun.
+    #[inline]
+    pub fn is_full(&self) -> bool {
+        self.is_full.load(Ordering::SeqCst)
+    }
+
+    /// Has `listener` told when the journal fills up and when there is room again.
+    pub fn listen(&self, listener: impl Fn(bool) + Send + Sync + 'static) {
+        *self.listener.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(listener));
+    }
+
+    #[cold]
+    fn note_full(&self) {
+        if !self.is_full() {
+            self.settle_fullness();
+        }
+    }
+
+    /// The reader has given room back.
+    pub(crate) fn note_room(&self) {
+        // Whoever fills the journal says so before it looks once more; the reader looks after it gave back.
+        fence(Ordering::SeqCst);
+        if self.is_full() {
+            self.settle_fullness();
+        }
+    }
+
+    /// Brings `is_full` in line with what waits, and tells the listener of each change.
+    fn settle_fullness(&self) {
+        let listener = self.listener.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            let is_full = self.is_full();
+            let limit = if is_full { ROOM_BYTES } else { FULL_BYTES };
+            if (self.backlog() > limit) == is_full {
+                return;
+            }
+            self.is_full.store(!is_full, Ordering::SeqCst);
+            listener.iter().for_each(|tell| tell(!is_full));
+            fence(Ordering::SeqCst);
+        }
     }
 
     /// The end of what has been recorded.

@@ -106,7 +106,7 @@ impl Worker {
             self.apply_reply_mode(connection, reply, entry, begin);
             return;
         }
-        if self.must_pause(connection, entry, args) {
+        if self.must_postpone(connection, entry, args) {
             self.postpone(connection);
             return;
         }
@@ -144,9 +144,9 @@ impl Worker {
             self.keys.touch = martlet_engine::Touch::Nothing;
         }
         let keep_expired = self.keys.keep_expired;
-        // While CLIENT PAUSE lasts, or the disk does not take what would have to be recorded, nothing is
+        // While writes are postponed, or the disk does not take what would have to be recorded, nothing is
         // deleted.
-        self.keys.keep_expired |= self.shared.paused(self.now_ms).is_some()
+        self.keys.keep_expired |= self.shared.postpones(self.now_ms).is_some()
             || self.shared.persistence.log.refuses_writes.load(Ordering::Relaxed);
         match hashes_of(entry, args) {
             Some(hashes) => {
@@ -358,9 +358,9 @@ impl Worker {
         }
     }
 
-    /// Whether the request is to run at another time: CLIENT PAUSE is on, or it may change a key that is
-    /// under way to another server.
-    fn must_pause(&self, connection: &Connection, entry: &Entry, args: &Args<'_>) -> bool {
+    /// Whether the request is to run at another time: CLIENT PAUSE is on, the journal is full, or it may
+    /// change a key that is under way to another server.
+    fn must_postpone(&self, connection: &Connection, entry: &Entry, args: &Args<'_>) -> bool {
         let may_change = |e: &Entry| {
             e.spec.flags.has(Flags::WRITE)
                 || e.spec.flags.has(Flags::MAY_REPLICATE)
@@ -369,7 +369,7 @@ impl Worker {
         let is_exec = entry.spec.name == "exec";
         let queue_writes = connection.session.transaction.as_ref().is_some_and(|t| t.writes);
         let may_change = may_change(entry) || (is_exec && queue_writes);
-        self.shared.paused(self.now_ms).is_some_and(|all| all || may_change)
+        self.shared.postpones(self.now_ms).is_some_and(|all| all || may_change)
             || may_change && self.touches_migrating(connection, entry, args)
     }
 

@@ -388,16 +388,36 @@ impl Shared {
     /// Ends CLIENT PAUSE, or only if its time was up at `due_ms`.
     pub fn end_pause(&self, due_ms: Option<i64>) {
         if self.pause.end(&self.detour, due_ms) {
-            for thread in 0..self.thread_count() {
-                self.send(thread, Mail::Recheck);
-            }
+            self.recheck_postponed();
         }
     }
 
-    /// Whether CLIENT PAUSE is on at `now_ms`: for all commands, or for those that write.
-    pub fn paused(&self, now_ms: i64) -> Option<bool> {
+    /// Has every thread look again at clients that were postponed.
+    fn recheck_postponed(&self) {
+        for thread in 0..self.thread_count() {
+            self.send(thread, Mail::Recheck);
+        }
+    }
+
+    /// Has commands that write wait before they lock anything, as long as the journal is full. It is called
+    /// by whoever fills it, too, with shards locked.
+    pub fn note_journal(&self, is_full: bool) {
+        if is_full {
+            self.detour.fetch_add(1, Ordering::SeqCst);
+        } else {
+            self.detour.fetch_sub(1, Ordering::SeqCst);
+            self.recheck_postponed();
+        }
+    }
+
+    /// Whether commands have to wait at `now_ms`: all (`true`), or those that write. CLIENT PAUSE lasts, or
+    /// the disk is behind.
+    pub fn postpones(&self, now_ms: i64) -> Option<bool> {
         let until_ms = self.pause.until_ms.load(Ordering::Acquire);
-        (until_ms > now_ms).then(|| self.pause.all.load(Ordering::Acquire))
+        if until_ms > now_ms {
+            return Some(self.pause.all.load(Ordering::Acquire));
+        }
+        self.engine.journal.is_full().then_some(false)
     }
 }
 

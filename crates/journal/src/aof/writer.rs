@@ -251,6 +251,7 @@ impl<'j> Writer<'j> {
         if has_taken {
             self.taken = self.reader.position();
             self.reader.give_back();
+            self.journal.note_room();
         }
         has_taken
     }

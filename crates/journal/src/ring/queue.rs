@@ -34,6 +34,15 @@ pub struct Ring {
     outside: Line,
 }
 
+/// What is known once a record has been appended.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Appended {
+    /// Its end.
+    pub end: Position,
+    /// Bytes that wait for the reader, about: what else was appended meanwhile may count or not.
+    pub backlog: u64,
+}
+
 /// On cache lines of its own.
 #[repr(align(128))]
 struct Line(AtomicU64);
@@ -49,7 +58,7 @@ fn padded(len: usize) -> u64 {
 }
 
 impl Ring {
-    /// An empty ring over `memory` of `capacity` zeroes, a power of two. At most as many bytes wait outside.
+    /// An empty ring over `memory` of `capacity` zeroes, a power of two.
     pub fn new(memory: Memory, capacity: u64) -> Ring {
         assert!(capacity.is_power_of_two() && capacity >= 4 * WORD);
         Ring {
@@ -74,9 +83,10 @@ impl Ring {
             + self.outside.0.load(Ordering::Relaxed)
     }
 
-    /// Appends a record with a tag of 24 bits; its end. Waits while there is no room for it.
+    /// Appends a record with a tag of 24 bits. Whoever appends sees to it that there is room: should there be
+    /// none, it is waited for.
     #[inline]
-    pub fn append(&self, tag: u32, payload: &[u8]) -> Position {
+    pub fn append(&self, tag: u32, payload: &[u8]) -> Appended {
         if payload.len() as u64 > self.inside_max {
             return self.append_outside(tag, payload);
         }
@@ -84,14 +94,16 @@ impl Ring {
     }
 
     #[inline]
-    fn put(&self, kind_and_tag: u64, payload: &[u8]) -> Position {
+    fn put(&self, kind_and_tag: u64, payload: &[u8]) -> Appended {
         let bytes = WORD + padded(payload.len());
         let begin = self.head.0.fetch_add(bytes, Ordering::SeqCst);
         let end = begin + bytes;
+        let mut tail = self.tail.0.load(Ordering::Acquire);
         let mut tries = 0;
-        while end > self.tail.0.load(Ordering::Acquire) + self.capacity {
+        while end > tail + self.capacity {
             relax(tries);
             tries += 1;
+            tail = self.tail.0.load(Ordering::Acquire);
         }
         let mask = self.capacity - 1;
         let offset = (begin + WORD) & mask;
@@ -106,33 +118,19 @@ impl Ring {
         }
         let word = WHOLE | kind_and_tag << 32 | payload.len() as u64;
         self.memory.word((begin & mask) as usize).store(word, Ordering::Release);
-        end
+        Appended { end, backlog: end.saturating_sub(tail) }
     }
 
     #[cold]
-    fn append_outside(&self, tag: u32, payload: &[u8]) -> Position {
+    fn append_outside(&self, tag: u32, payload: &[u8]) -> Appended {
         let bytes = payload.len() as u64;
-        let mut tries = 0;
-        // One that is longer than the limit may be there alone.
-        while !self.take_outside(bytes) {
-            relax(tries);
-            tries += 1;
-        }
+        let outside = self.outside.0.fetch_add(bytes, Ordering::Relaxed) + bytes;
         let address = Box::into_raw(Box::<[u8]>::from(payload)).cast::<u8>() as u64;
         let mut place = [0; 16];
         place[..8].copy_from_slice(&address.to_le_bytes());
         place[8..].copy_from_slice(&bytes.to_le_bytes());
-        self.put(OUTSIDE >> 32 | u64::from(tag), &place)
-    }
-
-    fn take_outside(&self, bytes: u64) -> bool {
-        let now = self.outside.0.load(Ordering::Relaxed);
-        let fits = now == 0 || now + bytes <= self.capacity;
-        fits && self
-            .outside
-            .0
-            .compare_exchange(now, now + bytes, Ordering::Relaxed, Ordering::Relaxed)
-            .is_ok()
+        let inside = self.put(OUTSIDE >> 32 | u64::from(tag), &place);
+        Appended { backlog: inside.backlog + outside, ..inside }
     }
 
     /// The one reader.

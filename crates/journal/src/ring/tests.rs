@@ -146,7 +146,7 @@ fn records_of_all_sizes_come_out_as_they_went_in() {
     let mut reader = unsafe { ring.reader() };
     let payload = |i: usize| vec![i as u8; (i * 7919) % 40_000];
     for i in 0..2000 {
-        let end = ring.append(i as u32, &payload(i));
+        let end = ring.append(i as u32, &payload(i)).end;
         let mut seen = Vec::new();
         assert_eq!(take_all(&mut reader, |tag, bytes| seen.push((tag, bytes.to_vec()))), 1);
         assert_eq!(seen, [(i as u32, payload(i))]);

@@ -246,7 +246,7 @@ impl Worker {
 
     /// Goes on with a MIGRATE whose portion has been answered. While CLIENT PAUSE lasts, nothing is deleted.
     pub(crate) fn go_on_with(&mut self, mut migration: Box<Migration>, mut answers: Answers) {
-        if self.shared.paused(self.now_ms).is_some() {
+        if self.shared.postpones(self.now_ms).is_some() {
             return self.paused_migrations.push((migration, answers));
         }
         let clock = &self.shared.clock;

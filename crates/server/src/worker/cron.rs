@@ -70,7 +70,7 @@ impl Worker {
         if !self.shared.active_expire.load(Ordering::Relaxed) {
             return i64::MAX;
         }
-        if self.shared.paused(now_ms).is_some()
+        if self.shared.postpones(now_ms).is_some()
             || self.shared.persistence.log.refuses_writes.load(Ordering::Relaxed)
             // What is due is deleted when the file that is being loaded says so.
             || self.shared.persistence.is_loading()
@@ -121,6 +121,7 @@ impl Worker {
             self.note_memory_limit();
             self.save_by_rule();
             self.rewrite_by_rule();
+            self.shared.log_fullness();
             self.sample();
         }
     }

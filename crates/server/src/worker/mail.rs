@@ -78,7 +78,7 @@ impl Worker {
         }
     }
 
-    /// Goes on with what CLIENT PAUSE, or a key under way to another server, has held up.
+    /// Goes on with what CLIENT PAUSE, a full journal, or a key under way to another server has held up.
     pub(crate) fn resume_paused(&mut self) {
         for (migration, answers) in std::mem::take(&mut self.paused_migrations) {
             self.go_on_with(migration, answers);

@@ -117,6 +117,8 @@ pub struct AppendLog {
     pub buffered_bytes: AtomicU64,
     /// DEBUG AOF-FLUSH-SLEEP: microseconds to wait before each write, for tests.
     pub flush_sleep_us: AtomicU64,
+    /// The log says last that writes wait for the disk.
+    has_logged_fullness: AtomicBool,
     /// Synchronisations under way: 0 or 1.
     pub syncing: AtomicU64,
     /// The disk refuses, and so writes are refused. Counts in `Shared::detour`.
@@ -149,6 +151,7 @@ impl Default for AppendLog {
             closed_bytes: AtomicU64::new(0),
             buffered_bytes: AtomicU64::new(0),
             flush_sleep_us: AtomicU64::new(0),
+            has_logged_fullness: AtomicBool::new(false),
             syncing: AtomicU64::new(0),
             refuses_writes: AtomicBool::new(false),
             refusal: Mutex::default(),
@@ -228,6 +231,19 @@ impl Shared {
                 true => self.detour.fetch_add(1, Ordering::SeqCst),
                 false => self.detour.fetch_sub(1, Ordering::SeqCst),
             };
+        }
+    }
+
+    /// Logs that writes wait for the disk, or go on.
+    pub fn log_fullness(&self) {
+        let is_full = self.engine.journal.is_full();
+        if self.persistence.log.has_logged_fullness.swap(is_full, Ordering::Relaxed) == is_full {
+            return;
+        }
+        if is_full {
+            tracing::warn!("The disk does not keep up with the AOF: commands that write wait until it does.");
+        } else {
+            tracing::info!("The disk has caught up with the AOF: commands that write go on.");
         }
     }
 

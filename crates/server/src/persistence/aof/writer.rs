@@ -29,6 +29,7 @@ pub fn start(shared: &'static Shared) -> io::Result<()> {
         return Ok(());
     }
     let writer = Writer::new(&shared.engine.journal)?;
+    shared.engine.journal.listen(|is_full| shared.note_journal(is_full));
     let body = move || {
         crate::process::guard_thread();
         run(shared, writer);

@@ -1,6 +1,8 @@
 //! CLIENT UNBLOCK of a client that waits for what it has flushed to be freed, and the end of one that is
 //! about to wait, on a worker without a backend.
 
+mod stalled_disk;
+
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{Sender, channel};
 
