@@ -8,6 +8,7 @@ use martlet_protocol::request::Args;
 use martlet_types::hash::HashLimits;
 use martlet_types::list::ListLimit;
 use martlet_types::set::SetLimits;
+use martlet_types::stream::StreamLimits;
 use martlet_types::zset::ZSetLimits;
 
 use crate::error::{Error, Outcome};
@@ -28,6 +29,8 @@ pub struct Settings {
     pub hash_limits: HashLimits,
     /// When a sorted set becomes a skiplist (`zset-max-listpack-entries`, `zset-max-listpack-value`).
     pub zset_limits: ZSetLimits,
+    /// When a node of a stream is full (`stream-node-max-bytes`, `stream-node-max-entries`).
+    pub stream_limits: StreamLimits,
     /// Length up to which a HyperLogLog is sparse, in bytes (`hll-sparse-max-bytes`).
     pub hll_sparse_max_bytes: usize,
     /// Whether strings are compressed in DUMP and files (`rdbcompression`).
@@ -49,6 +52,7 @@ impl Default for Settings {
             set_limits: SetLimits::default(),
             hash_limits: HashLimits::default(),
             zset_limits: ZSetLimits::default(),
+            stream_limits: StreamLimits::default(),
             hll_sparse_max_bytes: 3000,
             rdb_compression: true,
             lazy_user_flush: false,

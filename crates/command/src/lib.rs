@@ -16,6 +16,7 @@ pub mod list;
 pub mod set;
 pub mod sort;
 pub mod spec;
+pub mod stream;
 pub mod string;
 pub mod syntax;
 #[cfg(any(test, feature = "testing"))]
@@ -41,6 +42,7 @@ pub static FAMILIES: &[&[&Command<Handler>]] = &[
     list::COMMANDS,
     set::COMMANDS,
     sort::COMMANDS,
+    stream::COMMANDS,
     string::COMMANDS,
     zset::COMMANDS,
 ];

@@ -205,6 +205,8 @@ pub enum Group {
     Set,
     /// `sorted-set`
     SortedSet,
+    /// `stream`
+    Stream,
     /// `string`
     String,
     /// `transactions`
@@ -227,6 +229,7 @@ impl Group {
             Group::Server => "server",
             Group::Set => "set",
             Group::SortedSet => "sorted-set",
+            Group::Stream => "stream",
             Group::String => "string",
             Group::Transactions => "transactions",
         }

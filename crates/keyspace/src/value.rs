@@ -56,7 +56,7 @@ pub trait Object: Sized {
     const KIND: Kind;
     /// An empty collection in its smallest encoding.
     fn empty() -> Self;
-    /// Number of elements; a collection without any does not stay in the keyspace.
+    /// Number of elements; a collection without any does not stay in the keyspace, unless it is a stream.
     fn element_count(&self) -> usize;
     /// What OBJECT ENCODING answers.
     fn encoding(&self) -> &'static str;
@@ -222,6 +222,7 @@ objects! {
     Set = 2, martlet_types::set::Set, "set", martlet_types::set::Set::new();
     ZSet = 3, martlet_types::zset::ZSet, "zset", martlet_types::zset::ZSet::new();
     Hash = 4, martlet_types::hash::Hash, "hash", martlet_types::hash::Hash::new();
+    Stream = 6, martlet_types::stream::Stream, "stream", martlet_types::stream::Stream::new();
 }
 
 impl Value {

@@ -17,6 +17,7 @@ use martlet_rdb::{
 };
 use martlet_types::element::Element;
 use martlet_types::hash::NO_EXPIRY;
+use martlet_types::stream::Id;
 
 const USAGE: &str = "\
 Usage: martlet convert IN OUT [--rdb-version N | --json-lines]
@@ -27,7 +28,8 @@ Reads the RDB file IN, of any version that is known, and writes OUT:
   --json-lines     a line of JSON for each key; OUT may be - for the standard output:
                    {\"db\":0,\"key\":KEY,\"type\":\"hash\",\"expiry_ms\":null,\"value\":VALUE}
                    string: TEXT; list, set: [TEXT, ...]; zset: [[TEXT, score], ...];
-                   hash: [[TEXT, TEXT], ...] with the expiry time third if a field has one.
+                   hash: [[TEXT, TEXT], ...] with the expiry time third if a field has one;
+                   stream: [[id, TEXT, TEXT, ...], ...], entries alone.
                    A TEXT that is no UTF-8 is {\"hex\":\"...\"}; an infinite score is \"inf\" or \"-inf\";
                    \"idle_s\" or \"frequency\" are there if the file has them.
 ";
@@ -201,6 +203,7 @@ fn write_line(out: &mut impl Write, record: &Record<Value>) -> io::Result<()> {
         Source::Set(_) => "set",
         Source::ZSet(_) => "zset",
         Source::Hash(_) => "hash",
+        Source::Stream(_) => "stream",
     };
     write!(out, "{{\"db\":{},\"key\":", record.db)?;
     write_text(out, &record.key)?;
@@ -243,6 +246,16 @@ fn write_value(out: &mut impl Write, source: Source<'_>) -> io::Result<()> {
                 at_ms => write!(out, ",{at_ms}]"),
             }
         }),
+        Source::Stream(stream) => write_array(out, stream.log().range(Id::MIN, Id::MAX), |out, entry| {
+            write!(out, "[\"{}\"", entry.id)?;
+            for (name, value) in entry.fields {
+                out.write_all(b",")?;
+                write_element(out, name)?;
+                out.write_all(b",")?;
+                write_element(out, value)?;
+            }
+            out.write_all(b"]")
+        }),
     }
 }
 
@@ -251,12 +264,13 @@ fn write_array<T, W: Write>(
     elements: impl Iterator<Item = T>,
     mut write: impl FnMut(&mut W, T) -> io::Result<()>,
 ) -> io::Result<()> {
-    for (index, element) in elements.enumerate() {
-        out.write_all(if index == 0 { b"[" } else { b"," })?;
+    let mut is_empty = true;
+    for element in elements {
+        out.write_all(if is_empty { b"[" } else { b"," })?;
+        is_empty = false;
         write(out, element)?;
     }
-    // No collection is empty.
-    out.write_all(b"]")
+    out.write_all(if is_empty { b"[]" } else { b"]" })
 }
 
 fn write_element(out: &mut impl Write, element: Element<'_>) -> io::Result<()> {

@@ -6,6 +6,7 @@ use martlet_types::element::{Element, IntBuffer};
 use martlet_types::hash::{FieldExpiry, Hash, HashLimits, NO_EXPIRY};
 use martlet_types::list::{List, ListBuilder, ListLimit};
 use martlet_types::set::{Set, SetLimits};
+use martlet_types::stream::Stream;
 use martlet_types::zset::{Added, ZSet, ZSetLimits};
 
 use crate::encode::{Source, VERSION_VALKEY};
@@ -13,7 +14,7 @@ use crate::input::Input;
 use crate::kind::Kind;
 use crate::string::{read_bytes, read_count, read_plain_length};
 use crate::together::Together;
-use crate::{Error, intset, listpack, ziplist};
+use crate::{Error, intset, listpack, stream, ziplist};
 
 /// When collections change their encoding.
 #[derive(Clone, Copy, Debug, Default)]
@@ -41,6 +42,8 @@ pub enum Value {
     ZSet(ZSet),
     /// A hash.
     Hash(Hash),
+    /// A stream.
+    Stream(Stream),
 }
 
 impl Value {
@@ -52,6 +55,7 @@ impl Value {
             Value::Set(set) => Source::Set(set),
             Value::ZSet(zset) => Source::ZSet(zset),
             Value::Hash(hash) => Source::Hash(hash),
+            Value::Stream(stream) => Source::Stream(stream),
         }
     }
 }
@@ -113,6 +117,7 @@ pub fn read_value(input: &mut impl Input, kind: Kind, version: u16, limits: &Lim
             let elements = listpack::read(read_bytes(input, &mut scratch)?)?;
             Value::Hash(hash_of(elements.element_bytes(), elements, false, limits.hash)?)
         }
+        Kind::Stream | Kind::Stream2 | Kind::Stream3 => Value::Stream(stream::read(input, kind)?),
         Kind::HashListpackTimed | Kind::HashListpackTimedOld => {
             if kind == Kind::HashListpackTimed {
                 input.array::<8>()?;

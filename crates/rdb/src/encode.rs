@@ -10,12 +10,13 @@ use martlet_types::hash::{Field, Hash, NO_EXPIRY};
 use martlet_types::list::{List, Run};
 use martlet_types::packed::Packed;
 use martlet_types::set::Set;
+use martlet_types::stream::Stream;
 use martlet_types::zset::ZSet;
 
 use crate::kind::Kind;
 use crate::sink::Sink;
 use crate::string::{write_bytes, write_element, write_length};
-use crate::{intset, listpack};
+use crate::{intset, listpack, stream};
 
 /// Counts bytes.
 struct Counter(usize);
@@ -39,6 +40,8 @@ pub enum Source<'a> {
     ZSet(&'a ZSet),
     /// A hash.
     Hash(&'a Hash),
+    /// A stream.
+    Stream(&'a Stream),
 }
 
 /// Bytes of a quicklist's node, as with `list-max-listpack-size` -2.
@@ -57,9 +60,11 @@ pub struct Form {
 
 /// The oldest version that is written: Redis 2.6's.
 pub const VERSION_OLDEST: u16 = 6;
+/// The first with streams: Redis 5.0's.
+pub const VERSION_STREAMS: u16 = 9;
 /// The first with listpacks: Redis 7.0's.
 const VERSION_LISTPACKS: u16 = 10;
-/// The first with sets that are listpacks: Redis 7.2's.
+/// The first with sets that are listpacks, and times at which consumers were active: Redis 7.2's.
 const VERSION_SET_LISTPACKS: u16 = 11;
 /// The first with binary scores: Redis 4.0's.
 const VERSION_BINARY_SCORES: u16 = 8;
@@ -69,16 +74,18 @@ pub const VERSION_TIMED: u16 = 12;
 /// Of Valkey 9, which reads none from [`VERSION_TIMED`] on but this.
 pub const VERSION_VALKEY: u16 = 80;
 
-/// The oldest version that can hold the value: [`VERSION_OLDEST`] but for hashes with fields that expire.
+/// The oldest version that can hold the value: [`VERSION_OLDEST`] but for hashes with fields that expire
+/// and streams.
 pub fn lowest_version(value: Source<'_>) -> u16 {
     match value {
         Source::Hash(hash) if hash.next_expiry_ms() != NO_EXPIRY => VERSION_TIMED,
+        Source::Stream(_) => VERSION_STREAMS,
         _ => VERSION_OLDEST,
     }
 }
 
-/// The kind as which [`write_value`] writes the value for readers of `version`; one of [`VERSION_TIMED`] if
-/// no older one can hold it.
+/// The kind as which [`write_value`] writes the value for readers of `version`; one of its
+/// [`lowest_version`] if no older one can hold it.
 pub fn encoded_kind(value: Source<'_>, version: u16) -> Kind {
     let packs = version >= VERSION_LISTPACKS;
     match value {
@@ -101,6 +108,9 @@ pub fn encoded_kind(value: Source<'_>, version: u16) -> Kind {
             (_, false) => Kind::HashListpack,
             (_, true) => Kind::HashListpackTimed,
         },
+        Source::Stream(_) if version >= VERSION_SET_LISTPACKS => Kind::Stream3,
+        Source::Stream(_) if packs => Kind::Stream2,
+        Source::Stream(_) => Kind::Stream,
     }
 }
 
@@ -146,6 +156,7 @@ pub fn write_value(out: &mut impl Sink, value: Source<'_>, form: Form) {
         (Source::Hash(hash), Kind::HashListpackTimed) => write_timed_listpack(out, hash, compress),
         (Source::Hash(hash), Kind::HashTimed) => write_timed_hash(out, hash, compress),
         (Source::Hash(hash), Kind::HashTimedOld) => write_timed_hash_of_valkey(out, hash, compress),
+        (Source::Stream(stream), kind) => stream::write(out, stream, kind, compress),
         (Source::Hash(hash), _) => {
             write_length(out, hash.len() as u64);
             for field in hash.iter() {

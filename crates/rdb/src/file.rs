@@ -451,7 +451,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_held_is_named() {
-        let file = b"REDIS0011\x0f\x01k";
+        let file = b"REDIS0011\x1a\x01k";
         let error = read(file).unwrap_err();
         assert_eq!(error.to_string(), "values of type stream cannot be held, at offset 10");
         assert_eq!(read(b"REDIS0099").unwrap_err().error, Error::Version(99));

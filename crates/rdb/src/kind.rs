@@ -35,10 +35,13 @@ kinds! {
     ZSetZiplist = 12, "A sorted set as a ziplist.";
     HashZiplist = 13, "A hash as a ziplist.";
     ListQuicklist = 14, "A list as ziplists.";
+    Stream = 15, "A stream of Redis 5.";
     HashListpack = 16, "A hash as a listpack.";
     ZSetListpack = 17, "A sorted set as a listpack.";
     ListQuicklist2 = 18, "A list as listpacks and plain strings.";
+    Stream2 = 19, "A stream with its counters.";
     SetListpack = 20, "A set as a listpack.";
+    Stream3 = 21, "A stream with the times at which consumers were active.";
     HashTimedOld = 22, "A hash with field expiry: of Redis 7.4's candidates, or of Valkey 9.";
     HashListpackTimedOld = 23, "A listpack with field expiry, of Redis 7.4's candidates.";
     HashTimed = 24, "A hash with field expiry, relative to the earliest.";
@@ -53,7 +56,7 @@ impl Kind {
     pub fn from_byte(byte: u8) -> Result<Kind, Error> {
         match byte {
             6 | 7 => Err(Error::Unknown("module")),
-            15 | 19 | 21 | 26 => Err(Error::Unknown("stream")),
+            26 => Err(Error::Unknown("stream")),
             _ => Kind::known(byte).ok_or(Error::Corrupt("unknown type of value")),
         }
     }
@@ -63,7 +66,8 @@ impl Kind {
         match self as u8 {
             0..=4 | 9..=13 => 6,
             5..=8 => 8,
-            14 | 15 => 7,
+            14 => 7,
+            15 => 9,
             16..=19 => 10,
             20 | 21 => 11,
             _ => 12,

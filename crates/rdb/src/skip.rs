@@ -62,6 +62,7 @@ fn skip_collection(input: &mut &[u8], kind: Kind, version: u16) -> Result<(), Er
             input.take(8)?;
             return skip_bytes(input);
         }
+        Kind::Stream | Kind::Stream2 | Kind::Stream3 => return skip_stream(input, kind),
         Kind::HashTimed => {
             input.take(8)?;
         }
@@ -96,6 +97,34 @@ fn skip_collection(input: &mut &[u8], kind: Kind, version: u16) -> Result<(), Er
                 skip_bytes(input)?;
             }
             _ => skip_bytes(input)?,
+        }
+    }
+    Ok(())
+}
+
+/// Passes over a stream that was written as `kind`.
+fn skip_stream(input: &mut &[u8], kind: Kind) -> Result<(), Error> {
+    let lengths = |input: &mut &[u8], count: usize| -> Result<(), Error> {
+        (0..count).try_for_each(|_| read_plain_length(input).map(|_| ()))
+    };
+    for _ in 0..read_count(input)? {
+        skip_bytes(input)?;
+        skip_bytes(input)?;
+    }
+    lengths(input, if kind == Kind::Stream { 3 } else { 8 })?;
+    for _ in 0..read_count(input)? {
+        skip_bytes(input)?;
+        lengths(input, if kind == Kind::Stream { 2 } else { 3 })?;
+        for _ in 0..read_count(input)? {
+            input.take(16 + 8)?;
+            lengths(input, 1)?;
+        }
+        for _ in 0..read_count(input)? {
+            skip_bytes(input)?;
+            input.take(if kind == Kind::Stream3 { 16 } else { 8 })?;
+            for _ in 0..read_count(input)? {
+                input.take(16)?;
+            }
         }
     }
     Ok(())

@@ -4,6 +4,7 @@ use martlet_types::element::Element;
 use martlet_types::hash::{FieldExpiry, Hash, HashLimits};
 use martlet_types::list::{End, List};
 use martlet_types::set::{Set, SetLimits};
+use martlet_types::stream::{Group, Id, Pending, Stream, StreamLimits};
 use martlet_types::zset::{ZSet, ZSetLimits};
 use proptest::prelude::*;
 
@@ -22,6 +23,7 @@ fn show(value: &Value) -> (&'static str, Vec<String>) {
             let entries = zset.iter().map(|entry| format!("{} {:?}", text(entry.member), entry.score + 0.0));
             return (zset.encoding(), entries.collect());
         }
+        Value::Stream(stream) => return ("stream", vec![format!("{stream:?}")]),
         Value::Set(set) => (set.encoding(), set.iter().map(text).collect()),
         Value::Hash(hash) => {
             let line = |field: martlet_types::hash::Field<'_>| {
@@ -186,6 +188,41 @@ proptest! {
             }
             goes_round(&Value::Set(set))?;
         }
+    }
+
+    #[test]
+    fn streams_go_round(
+        entries in prop::collection::vec((0..5_u64, any::<u16>(), elements(6)), 0..60),
+        deleted in prop::collection::vec(any::<prop::sample::Index>(), 0..20),
+        pending in prop::collection::vec((any::<u16>(), 0..3_u8, any::<i64>()), 0..40),
+    ) {
+        let mut stream = Stream::new();
+        let limits = StreamLimits { node_max_bytes: 4096, node_max_entries: 7 };
+        let mut ids: Vec<Id> = Vec::new();
+        for (ms, seq, texts) in &entries {
+            let last = stream.log().last_id();
+            let seq = u64::from(*seq);
+            let id = if *ms == 0 { last.next().unwrap() } else { Id { ms: last.ms + ms, seq } };
+            let fields: Vec<_> = texts.iter().map(|text| (Element::Bytes(b"n"), Element::Bytes(text))).collect();
+            stream.log_mut().append(id, fields.into_iter(), limits);
+            ids.push(id);
+        }
+        for at in deleted.iter().filter(|_| !ids.is_empty()) {
+            stream.log_mut().delete(ids[at.index(ids.len())]);
+        }
+        for (name, entries_read) in [("one", None), ("two", Some(3)), ("three", Some(0))] {
+            stream.add_group(name.as_bytes(), Group::new(stream.log().last_id(), entries_read));
+        }
+        for (seq, consumer, delivered_ms) in pending {
+            let (_, group) = stream.group_mut(b"two").unwrap();
+            let consumer = group.add_consumer(&[consumer], delivered_ms);
+            let pending = Pending { consumer, delivered_ms, deliveries: u64::from(seq) << 20 };
+            group.set_pending(Id { ms: 1, seq: u64::from(seq) }, pending);
+            let consumer = group.consumer_mut(consumer).unwrap();
+            // Only the newest form tells them apart.
+            consumer.active_ms = consumer.seen_ms;
+        }
+        goes_round(&Value::Stream(stream))?;
     }
 
     #[test]

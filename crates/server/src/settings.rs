@@ -5,6 +5,7 @@ use martlet_engine::Touch;
 use martlet_types::hash::HashLimits;
 use martlet_types::list::ListLimit;
 use martlet_types::set::SetLimits;
+use martlet_types::stream::StreamLimits;
 use martlet_types::zset::ZSetLimits;
 
 use crate::config::{Config, MaxmemoryPolicy};
@@ -27,6 +28,10 @@ pub fn from_config(config: &Config) -> Settings {
         zset_limits: ZSetLimits {
             listpack_max_entries: config.zset_max_listpack_entries,
             listpack_max_value_bytes: config.zset_max_listpack_value,
+        },
+        stream_limits: StreamLimits {
+            node_max_bytes: config.stream_node_max_bytes,
+            node_max_entries: config.stream_node_max_entries,
         },
         hll_sparse_max_bytes: config.hll_sparse_max_bytes,
         rdb_compression: config.rdbcompression,

@@ -1,4 +1,4 @@
-//! Value types: strings apart, the encodings of list, set, hash and sorted set; no keys, no clients.
+//! Value types: strings apart, the encodings of list, set, hash, sorted set and stream; no keys, no clients.
 
 pub mod element;
 pub mod geo;
@@ -6,9 +6,11 @@ pub mod hash;
 pub mod hyperloglog;
 pub mod intset;
 pub mod list;
+pub mod ordered;
 pub mod packed;
 pub mod set;
 pub mod size_class;
+pub mod stream;
 pub mod table;
 mod tagged;
 pub mod zset;

@@ -20,6 +20,7 @@ pub fn encodable<'a>(entry: &Entry<'a>) -> Option<Source<'a>> {
         .or_else(|| entry.object().map(Source::Set))
         .or_else(|| entry.object().map(Source::ZSet))
         .or_else(|| entry.object().map(Source::Hash))
+        .or_else(|| entry.object().map(Source::Stream))
 }
 
 /// A string, to be encoded.
@@ -39,6 +40,7 @@ pub fn encodable_value(value: &Value) -> Source<'_> {
         Value::Set(set) => Source::Set(set),
         Value::ZSet(zset) => Source::ZSet(zset),
         Value::Hash(hash) => Source::Hash(hash),
+        Value::Stream(stream) => Source::Stream(stream),
     }
 }
 
@@ -50,6 +52,7 @@ pub fn into_value(decoded: Decoded) -> Value {
         Decoded::Set(set) => Value::Set(set),
         Decoded::ZSet(zset) => Value::ZSet(zset),
         Decoded::Hash(hash) => Value::Hash(hash),
+        Decoded::Stream(stream) => Value::Stream(stream),
     }
 }
 

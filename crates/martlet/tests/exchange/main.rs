@@ -299,58 +299,49 @@ fn how_keys_were_used_goes_both_ways() {
     }
 }
 
+/// What other servers have and we have not.
+const LOAD_FUNCTION: [&str; 3] =
+    ["FUNCTION", "LOAD", "#!lua name=lib\nredis.register_function('f', function() end)"];
+
 #[test]
 fn what_cannot_be_held_refuses_the_start_by_name_and_offset() {
     for peer in peers().into_iter().filter(|peer| peer.version >= (7, 0)) {
-        for (words, name) in [
-            (&["XADD", "stream", "1-1", "f", "v"][..], "stream"),
-            (
-                &["FUNCTION", "LOAD", "#!lua name=lib\nredis.register_function('f', function() end)"],
-                "function",
-            ),
-        ] {
-            let directory = tempfile::tempdir().unwrap();
-            let server = peer.start(directory.path());
-            run(&server, "SET before 1");
-            let reply = connect(&server).command(words).unwrap();
-            assert!(!reply.is_error(), "{reply:?}");
-            save_and_stop(server);
-            let file = directory.path().join("dump.rdb");
-            let written = fs::read(&file).unwrap();
-            let refusal = Program::ours().refusal(directory.path());
-            let sign = format!("values of type {name} cannot be held, at offset ");
-            assert!(refusal.contains(&sign), "{}: {refusal}", peer.name());
-            assert_eq!(fs::read(&file).unwrap(), written);
-        }
+        let directory = tempfile::tempdir().unwrap();
+        let server = peer.start(directory.path());
+        run(&server, "SET before 1");
+        let reply = connect(&server).command(&LOAD_FUNCTION).unwrap();
+        assert!(!reply.is_error(), "{reply:?}");
+        save_and_stop(server);
+        let file = directory.path().join("dump.rdb");
+        let written = fs::read(&file).unwrap();
+        let refusal = Program::ours().refusal(directory.path());
+        let sign = "values of type function cannot be held, at offset ";
+        assert!(refusal.contains(sign), "{}: {refusal}", peer.name());
+        assert_eq!(fs::read(&file).unwrap(), written);
     }
 }
 
 #[test]
 fn a_command_that_is_not_known_refuses_the_start_by_name_and_offset() {
     for peer in peers().into_iter().filter(|peer| peer.version >= (7, 0)) {
-        for words in [
-            &["XADD", "stream", "1-1", "f", "v"][..],
-            &["FUNCTION", "LOAD", "#!lua name=lib\nredis.register_function('f', function() end)"],
-        ] {
-            let directory = tempfile::tempdir().unwrap();
-            let options = ["--appendonly", "yes"];
-            let server = peer.with(&options).start(directory.path());
-            run(&server, "SET before 1");
-            let increment = directory.path().join("appendonlydir/appendonly.aof.1.incr.aof");
-            let name = words[0];
-            assert!(!connect(&server).command(words).unwrap().is_error());
-            stop(server);
-            let written = fs::read(&increment).unwrap();
-            let at = written.windows(name.len()).position(|found| found == name.as_bytes()).unwrap();
-            // Before the name stand the counts of words and of its bytes.
-            let at = at - format!("*{}\r\n${}\r\n", words.len(), name.len()).len();
-            let refusal = Program::ours().with(&options).refusal(directory.path());
-            let sign = format!(
-                "Unknown command '{name}' reading the append only file appendonly.aof.1.incr.aof at offset {at}\n"
-            );
-            assert!(refusal.contains(&sign), "{}: {refusal}", peer.name());
-            assert_eq!(fs::read(&increment).unwrap(), written);
-        }
+        let directory = tempfile::tempdir().unwrap();
+        let options = ["--appendonly", "yes"];
+        let server = peer.with(&options).start(directory.path());
+        run(&server, "SET before 1");
+        let increment = directory.path().join("appendonlydir/appendonly.aof.1.incr.aof");
+        let name = LOAD_FUNCTION[0];
+        assert!(!connect(&server).command(&LOAD_FUNCTION).unwrap().is_error());
+        stop(server);
+        let written = fs::read(&increment).unwrap();
+        let at = written.windows(name.len()).position(|found| found == name.as_bytes()).unwrap();
+        // Before the name stand the counts of words and of its bytes.
+        let at = at - format!("*{}\r\n${}\r\n", LOAD_FUNCTION.len(), name.len()).len();
+        let refusal = Program::ours().with(&options).refusal(directory.path());
+        let sign = format!(
+            "Unknown command '{name}' reading the append only file appendonly.aof.1.incr.aof at offset {at}\n"
+        );
+        assert!(refusal.contains(&sign), "{}: {refusal}", peer.name());
+        assert_eq!(fs::read(&increment).unwrap(), written);
     }
 }
 

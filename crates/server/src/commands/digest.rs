@@ -9,6 +9,7 @@ use martlet_types::element::{Element, IntBuffer};
 use martlet_types::hash::{Hash, NO_EXPIRY};
 use martlet_types::list::List;
 use martlet_types::set::Set;
+use martlet_types::stream::{Id, Stream};
 use martlet_types::zset::ZSet;
 use sha1::{Digest as _, Sha1};
 
@@ -76,6 +77,14 @@ impl Digest {
                         element.xor(b"!!hexpire!!");
                     }
                 });
+            }
+        } else if let Some(stream) = entry.object::<Stream>() {
+            for entry in stream.log().range(Id::MIN, Id::MAX) {
+                self.mix(format!("{}.{}", entry.id.ms, entry.id.seq).as_bytes());
+                for (name, value) in entry.fields {
+                    self.mix_element(name);
+                    self.mix_element(value);
+                }
             }
         }
         if entry.expiry_ms().is_some() {

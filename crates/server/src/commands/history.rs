@@ -17,6 +17,7 @@ const MISSING_KEY: &[Change] = &[("2.8.0", "Answers -2 when there is no key.")];
 const UNITS: &[Change] = &[("7.0.0", "`BYTE` and `BIT` say what the range counts.")];
 const ANY: Change = ("6.2.0", "Option `ANY` of `COUNT`.");
 const UPPER_CASE_UNITS: Change = ("7.0.0", "Units in upper case, too.");
+const EXCLUSIVE_BOUNDS: &[Change] = &[("6.2.0", "Bounds may be exclusive.")];
 const WITH_SCORE: &[Change] = &[("7.2.0", "Argument `WITHSCORE`.")];
 
 /// Full names, sorted.
@@ -118,6 +119,27 @@ const HISTORY: &[(&str, &[Change])] = &[
     ("srandmember", &[("2.6.0", "Argument `count`, which may be left out.")]),
     ("srem", SEVERAL_MEMBERS),
     ("ttl", MISSING_KEY),
+    (
+        "xadd",
+        &[("6.2.0", "Options `NOMKSTREAM`, `MINID` and `LIMIT`."), ("7.0.0", "An id of the form `<ms>-*`.")],
+    ),
+    ("xinfo|consumers", &[("7.2.0", "Field `inactive`.")]),
+    ("xinfo|groups", &[("7.0.0", "Fields `entries-read` and `lag`.")]),
+    (
+        "xinfo|stream",
+        &[
+            ("6.0.0", "Modifier `FULL`."),
+            (
+                "7.0.0",
+                "Fields `max-deleted-entry-id`, `entries-added`, `recorded-first-entry-id`, `entries-read` and `lag`.",
+            ),
+            ("7.2.0", "Field `active-time`."),
+        ],
+    ),
+    ("xrange", EXCLUSIVE_BOUNDS),
+    ("xrevrange", EXCLUSIVE_BOUNDS),
+    ("xsetid", &[("7.0.0", "Arguments `ENTRIESADDED` and `MAXDELETEDID`.")]),
+    ("xtrim", &[("6.2.0", "Options `MINID` and `LIMIT`.")]),
     (
         "zadd",
         &[

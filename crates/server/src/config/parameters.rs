@@ -19,7 +19,6 @@ const CLUSTER: super::Effect = Absent("this version has no cluster mode");
 const EVICTION: super::Effect = Absent("this version does not evict keys");
 const REPLICATION: super::Effect = Absent("this version does not replicate");
 const SCRIPTS: super::Effect = Absent("this version runs no scripts");
-const STREAMS: super::Effect = Absent("this version has no streams");
 const TLS: super::Effect = Absent("this version does not speak TLS");
 
 const INT_MIN: i128 = i32::MIN as i128;
@@ -186,9 +185,9 @@ parameter_table! {
     /// Bytes up to which a HyperLogLog stays sparse
     hll_sparse_max_bytes: usize = 3000 => "hll-sparse-max-bytes", Memory(0, LONG_MAX), MODIFIABLE, Honoured;
     /// Bytes of a stream node
-    stream_node_max_bytes: usize = 4096 => "stream-node-max-bytes", Memory(0, LONG_MAX), MODIFIABLE, STREAMS;
+    stream_node_max_bytes: usize = 4096 => "stream-node-max-bytes", Memory(0, LONG_MAX), MODIFIABLE, Honoured;
     /// Entries of a stream node
-    stream_node_max_entries: u64 = 100 => "stream-node-max-entries", Integer(0, LONG_MAX), MODIFIABLE, STREAMS;
+    stream_node_max_entries: u64 = 100 => "stream-node-max-entries", Integer(0, LONG_MAX), MODIFIABLE, Honoured;
     /// Classes of keyspace events that are published
     notify_keyspace_events: KeyspaceEvents = KeyspaceEvents::default()
         => "notify-keyspace-events", Events, MODIFIABLE|SWITCH, Honoured;

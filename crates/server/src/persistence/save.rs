@@ -11,7 +11,7 @@ use martlet_engine::{Keys, SavedKeys, SavedValue, Walk};
 use martlet_rdb::file::chunks::ChunkWriter;
 use martlet_rdb::file::{Access, FileWriter, Record};
 use martlet_rdb::payload::VERSION_MIN;
-use martlet_rdb::{Form, VERSION_TIMED, VERSION_VALKEY};
+use martlet_rdb::{Form, VERSION_STREAMS, VERSION_TIMED, VERSION_VALKEY};
 
 use super::file::NewFile;
 use super::leftovers::{self, Kind};
@@ -66,6 +66,8 @@ pub struct Totals {
     pub expiring: usize,
     /// Hashes with expiring fields.
     pub timed: usize,
+    /// Streams.
+    pub streams: usize,
 }
 
 /// The totals of each database; all shards are held.
@@ -79,6 +81,8 @@ pub fn totals(keys: &Keys, databases: usize) -> Vec<Totals> {
                 total.keys += db.len();
                 total.expiring += db.expiring_len();
                 total.timed += db.field_expiring_len();
+                let streams = db.sizes().and_then(|sizes| sizes.of(martlet_keyspace::Kind::Stream));
+                total.streams += streams.map_or(0, |bins| bins.iter().sum::<u32>()) as usize;
             }
         }
     }
@@ -102,13 +106,24 @@ pub fn base_version(config: &Config, totals: &[Totals]) -> u16 {
 /// The one asked for cannot hold the data; why, as a line for the log.
 fn version(config: &Config, totals: &[Totals]) -> Result<u16, String> {
     let Some(asked) = config.rdb_version.number() else { return Ok(lowest_version(totals)) };
-    match totals.iter().position(|total| total.timed > 0) {
-        Some(db) if asked < VERSION_TIMED => Err(format!(
-            "Can't write RDB version {asked} as rdb-version asks for: database {db} has hashes whose fields expire, which only \
-             versions {VERSION_TIMED} and {VERSION_VALKEY} hold"
-        )),
-        _ => Ok(asked),
+    let lacking = |db: usize, what: &str, versions: String| {
+        Err(format!(
+            "Can't write RDB version {asked} as rdb-version asks for: database {db} has {what}, which only \
+             versions {versions} hold"
+        ))
+    };
+    let first = |has: fn(&Totals) -> bool| totals.iter().position(has);
+    if asked < VERSION_TIMED
+        && let Some(db) = first(|total| total.timed > 0)
+    {
+        return lacking(db, "hashes whose fields expire", format!("{VERSION_TIMED} and {VERSION_VALKEY}"));
     }
+    if asked < VERSION_STREAMS
+        && let Some(db) = first(|total| total.streams > 0)
+    {
+        return lacking(db, "streams", format!("from {VERSION_STREAMS} on"));
+    }
+    Ok(asked)
 }
 
 /// Begins a file, which may be the base of the append-only file: what wrote it, when, and how much of each

@@ -6,6 +6,7 @@ use martlet_journal::encode;
 use martlet_keyspace::Value;
 use martlet_types::element::{Element, IntBuffer};
 use martlet_types::hash::NO_EXPIRY;
+use martlet_types::stream::{Group, Id, Stream};
 
 /// Elements of a collection that one command adds (Redis: `AOF_REWRITE_ITEMS_PER_CMD`).
 const ELEMENTS: usize = 64;
@@ -53,12 +54,48 @@ impl CommandBase {
                 };
                 self.elements(b"ZADD", key, zset.iter().map(|entry| pair(entry.score, entry.member)));
             }
+            Value::Stream(stream) => self.stream(key, stream),
             Value::Hash(hash) => {
                 self.elements(b"HMSET", key, hash.iter().map(|field| [text(field.name), text(field.value)]));
                 for field in hash.iter().filter(|field| field.expire_at_ms != NO_EXPIRY) {
                     let at_ms = number(field.expire_at_ms);
                     self.command(&[b"HPEXPIREAT", key, &at_ms, b"FIELDS", b"1", &text(field.name)]);
                 }
+            }
+        }
+    }
+
+    fn stream(&mut self, key: &[u8], stream: &Stream) {
+        let log = stream.log();
+        let last_id = number(log.last_id());
+        if log.is_empty() {
+            // The entry is trimmed as soon as it is added.
+            let id = if log.last_id() == Id::MIN { b"0-1".to_vec() } else { last_id.clone() };
+            self.command(&[b"XADD", key, b"MAXLEN", b"0", &id, b"x", b"y"]);
+        }
+        for entry in log.range(Id::MIN, Id::MAX) {
+            let id = number(entry.id);
+            let fields: Vec<_> = entry.fields.flat_map(|(name, value)| [text(name), text(value)]).collect();
+            let fields = fields.iter().map(Vec::as_slice);
+            self.command(&[b"XADD", key, &id].into_iter().chain(fields).collect::<Vec<_>>());
+        }
+        let (added, deleted) = (number(log.entries_added()), number(log.max_deleted_id()));
+        self.command(&[b"XSETID", key, &last_id, b"ENTRIESADDED", &added, b"MAXDELETEDID", &deleted]);
+        stream.groups().for_each(|(name, group)| self.group(key, name, group));
+    }
+
+    fn group(&mut self, key: &[u8], name: &[u8], group: &Group) {
+        let last_id = number(group.last_id);
+        let read = group.entries_read.map_or_else(|| b"-1".to_vec(), number);
+        self.command(&[b"XGROUP", b"CREATE", key, name, &last_id, b"ENTRIESREAD", &read]);
+        for (_, consumer) in group.consumers() {
+            self.command(&[b"XGROUP", b"CREATECONSUMER", key, name, consumer.name()]);
+            for id in consumer.pending_from(Id::MIN) {
+                let Some(pending) = group.pending(id) else { continue };
+                let (time, count) = (number(pending.delivered_ms), number(pending.deliveries));
+                let options: [&[u8]; 6] = [b"TIME", &time, b"RETRYCOUNT", &count, b"JUSTID", b"FORCE"];
+                let claim = [b"XCLAIM", key, name, consumer.name(), b"0", &number(id)];
+                self.command(&claim.into_iter().chain(options).collect::<Vec<_>>());
             }
         }
     }

@@ -1,0 +1,264 @@
+//! XADD and XTRIM. What is recorded of them names the id that was given, and what whole nodes' trimming left.
+
+use martlet_base::number::{NumberBuffer, format_i64};
+use martlet_engine::Keys;
+use martlet_types::element::Element;
+use martlet_types::stream::{Id, NODE_BYTES_MAX, Stream, Trim};
+
+use super::{IdText, note, parse_id, parse_id_or_star, write_id};
+use crate::Handler;
+use crate::context::{Context, Settings};
+use crate::error::{Error, Outcome};
+use crate::spec::{Acl, Command, Flags, Group, KeyFlags, KeyPart, command};
+
+/// How to trim.
+#[derive(Clone, Copy)]
+struct Trimming {
+    trim: Trim,
+    is_approximate: bool,
+    /// Most entries to remove; 0 for all.
+    limit: u64,
+    /// The argument behind MAXLEN or MINID, and that of the threshold.
+    words: (usize, usize),
+    /// Where LIMIT stands.
+    limit_word: Option<usize>,
+}
+
+/// Options of XADD and XTRIM as they come.
+#[derive(Default)]
+struct Options {
+    trim: Option<(Trim, bool, (usize, usize))>,
+    limit: u64,
+    limit_word: Option<usize>,
+    no_create: bool,
+}
+
+impl Options {
+    /// Takes the option at `at`; where the next one is, or `None` if this is none.
+    fn take(&mut self, ctx: &Context<'_>, at: usize) -> Result<Option<usize>, Error> {
+        let has_more = at + 1 < ctx.argc();
+        if (ctx.is(at, "MAXLEN") || ctx.is(at, "MINID")) && has_more {
+            if self.trim.is_some() {
+                return Err(Error::Fixed(
+                    "ERR syntax error, MAXLEN and MINID options at the same time are not compatible",
+                ));
+            }
+            let has_sign = at + 2 < ctx.argc() && matches!(ctx.arg(at + 1), b"~" | b"=");
+            let is_approximate = has_sign && ctx.arg(at + 1) == b"~";
+            let value = at + 1 + usize::from(has_sign);
+            let trim = if ctx.is(at, "MAXLEN") {
+                let max = u64::try_from(ctx.int(value)?);
+                Trim::MaxLen(max.map_err(|_| Error::Fixed("ERR The MAXLEN argument must be >= 0."))?)
+            } else {
+                Trim::MinId(parse_id(ctx.arg(value), 0)?)
+            };
+            self.trim = Some((trim, is_approximate, (at + 1, value)));
+            Ok(Some(value + 1))
+        } else if ctx.is(at, "LIMIT") && has_more {
+            let limit = u64::try_from(ctx.int(at + 1)?);
+            self.limit = limit.map_err(|_| Error::Fixed("ERR The LIMIT argument must be >= 0."))?;
+            self.limit_word = Some(at);
+            Ok(Some(at + 2))
+        } else {
+            Ok(None)
+        }
+    }
+
+    /// How to trim, if at all; `is_needed` for XTRIM.
+    fn finish(self, settings: &Settings, is_needed: bool) -> Result<Option<Trimming>, Error> {
+        if self.trim.is_none() && self.limit > 0 {
+            return Err(Error::Fixed(
+                "ERR syntax error, LIMIT cannot be used without specifying a trimming strategy",
+            ));
+        }
+        if self.trim.is_none() && is_needed {
+            return Err(Error::Fixed("ERR syntax error, XTRIM must be called with a trimming strategy"));
+        }
+        if self.limit_word.is_some() && !matches!(self.trim, Some((_, true, _))) {
+            return Err(Error::Fixed("ERR syntax error, LIMIT cannot be used without the special ~ option"));
+        }
+        Ok(self.trim.map(|(trim, is_approximate, words)| {
+            let limit = match self.limit_word {
+                Some(_) => self.limit,
+                None if is_approximate => default_limit(settings),
+                None => 0,
+            };
+            Trimming { trim, is_approximate, limit, words, limit_word: self.limit_word }
+        }))
+    }
+}
+
+/// Entries that go at most where approximate trimming names no limit: those of 100 nodes.
+fn default_limit(settings: &Settings) -> u64 {
+    match settings.stream_limits.node_max_entries.saturating_mul(100) {
+        0 => 10_000,
+        limit => limit.min(1_000_000),
+    }
+}
+
+impl Trimming {
+    fn run(&self, stream: &mut Stream) -> u64 {
+        stream.log_mut().trim(self.trim, self.is_approximate, self.limit)
+    }
+
+    /// The threshold that, not being approximate, leaves what is there now.
+    fn outcome(&self, stream: &Stream) -> Vec<u8> {
+        match self.trim {
+            Trim::MaxLen(_) => format_i64(stream.len() as i64, &mut NumberBuffer::new()).to_vec(),
+            Trim::MinId(_) => {
+                let first = stream.log().first_id();
+                IdText::new(if stream.is_empty() { Id::MAX } else { first }).as_ref().to_vec()
+            }
+        }
+    }
+}
+
+/// Records the request with other words in some places, and without LIMIT.
+fn record(ctx: &mut Context<'_>, trimming: Option<(&Trimming, Vec<u8>)>, id: Option<(usize, IdText)>) {
+    let args = ctx.args;
+    ctx.keys.effects.replace(ctx.keys.db, || {
+        let mut words: Vec<Vec<u8>> = args.iter().map(<[u8]>::to_vec).collect();
+        if let Some((at, id)) = id {
+            words[at] = id.as_ref().to_vec();
+        }
+        if let Some((trimming, threshold)) = trimming {
+            words[trimming.words.0] = b"=".to_vec();
+            words[trimming.words.1] = threshold;
+            if let Some(at) = trimming.limit_word {
+                words.drain(at..at + 2);
+            }
+        }
+        words
+    });
+}
+
+pub(super) static XADD: Command<Handler> = command("xadd", -5, xadd as Handler)
+    .flags(Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST))
+    .keys(&[KeyPart::one(1, KeyFlags::RW.with(KeyFlags::UPDATE))])
+    .acl(Acl::STREAM)
+    .doc(
+        Group::Stream,
+        "5.0.0",
+        "O(log N), N being the number of entries; with trimming O(M) besides, M being that of those removed",
+        "Appends an entry to a stream and returns its id. Creates the key if it is not there.",
+    );
+
+/// The id that a new entry asks for: both halves, or the first, or none.
+type AskedId = Option<(u64, Option<u64>)>;
+
+fn xadd(ctx: &mut Context<'_>) -> Outcome {
+    let (mut options, mut at) = (Options::default(), 2);
+    let asked: AskedId = loop {
+        if at >= ctx.argc() {
+            return Err(Error::Arity("xadd"));
+        }
+        if ctx.arg(at) == b"*" {
+            break None;
+        } else if let Some(next) = options.take(ctx, at)? {
+            at = next;
+        } else if ctx.is(at, "NOMKSTREAM") {
+            options.no_create = true;
+            at += 1;
+        } else {
+            break Some(parse_id_or_star(ctx.arg(at), 0)?);
+        }
+    };
+    let no_create = options.no_create;
+    let trimming = options.finish(ctx.settings, false)?;
+    let words = ctx.argc() - at - 1;
+    if words < 2 || !words.is_multiple_of(2) {
+        return Err(Error::Arity("xadd"));
+    }
+    if asked == Some((0, Some(0))) {
+        return Err(Error::Fixed("ERR The ID specified in XADD must be greater than 0-0"));
+    }
+    let key = ctx.key(1);
+    let (args, limits) = (ctx.args, ctx.settings.stream_limits);
+    let fields = (at + 1..args.len())
+        .step_by(2)
+        .map(move |name| (Element::Bytes(args.at(name)), Element::Bytes(args.at(name + 1))));
+    let last_id = ctx.keys.lookup_write(&key).map(|entry| match entry.object::<Stream>() {
+        Some(stream) => Ok(stream.log().last_id()),
+        None => Err(Error::WrongType),
+    });
+    let last_id = match last_id.transpose()? {
+        None if no_create => {
+            ctx.reply.null();
+            return Ok(());
+        }
+        last_id => last_id.unwrap_or(Id::MIN),
+    };
+    let id = next_id(last_id, asked, ctx.keys)?;
+    let bytes: usize = fields.clone().map(|(name, value)| name.byte_len() + value.byte_len()).sum();
+    if bytes > NODE_BYTES_MAX {
+        return Err(Error::Fixed("ERR Elements are too large to be stored"));
+    }
+    let mut stream = ctx.keys.create::<Stream>(&key)?;
+    stream.log_mut().append(id, fields, limits);
+    let trimmed = trimming.as_ref().map_or(0, |trimming| trimming.run(&mut stream));
+    let approximate = trimming.as_ref().filter(|trimming| trimming.is_approximate);
+    let left = approximate.map(|trimming| (trimming, trimming.outcome(&stream)));
+    drop(stream);
+    write_id(ctx.reply, id);
+    note(ctx.keys, &key, "xadd");
+    if trimmed > 0 {
+        ctx.keys.effects.event(martlet_engine::EventClass::STREAM, "xtrim", ctx.keys.db, key.bytes);
+    }
+    let is_whole = matches!(asked, Some((_, Some(_))));
+    if !is_whole || left.is_some() {
+        record(ctx, left, Some((at, IdText::new(id))));
+    }
+    Ok(())
+}
+
+/// The id of an entry that is appended.
+fn next_id(last: Id, asked: AskedId, keys: &Keys) -> Result<Id, Error> {
+    const EXHAUSTED: Error =
+        Error::Fixed("ERR The stream has exhausted the last possible ID, unable to add more items");
+    const TOO_LOW: Error =
+        Error::Fixed("ERR The ID specified in XADD is equal or smaller than the target stream top item");
+    let next = last.next().ok_or(EXHAUSTED)?;
+    let id = match asked {
+        Some((ms, Some(seq))) => Id { ms, seq },
+        Some((ms, None)) if ms == last.ms => Id { ms, seq: last.seq.checked_add(1).ok_or(TOO_LOW)? },
+        Some((ms, None)) => Id { ms, seq: 0 },
+        None => next.max(Id { ms: keys.now_ms as u64, seq: 0 }),
+    };
+    if id > last { Ok(id) } else { Err(TOO_LOW) }
+}
+
+pub(super) static XTRIM: Command<Handler> = command("xtrim", -4, xtrim as Handler)
+    .flags(Flags::WRITE)
+    .keys(&[KeyPart::one(1, KeyFlags::RW.with(KeyFlags::DELETE))])
+    .acl(Acl::STREAM)
+    .doc(
+        Group::Stream,
+        "5.0.0",
+        "O(N), N being the number of entries that are removed",
+        "Removes a stream's first entries and returns how many these were.",
+    );
+
+fn xtrim(ctx: &mut Context<'_>) -> Outcome {
+    let (mut options, mut at) = (Options::default(), 2);
+    while at < ctx.argc() {
+        at = options.take(ctx, at)?.ok_or(Error::Syntax)?;
+    }
+    let trimming = options.finish(ctx.settings, true)?.ok_or(Error::Syntax)?;
+    let key = ctx.key(1);
+    let Some(mut stream) = ctx.keys.write::<Stream>(&key)? else {
+        ctx.reply.int(0);
+        return Ok(());
+    };
+    let removed = trimming.run(&mut stream);
+    let left = trimming.is_approximate.then(|| (&trimming, trimming.outcome(&stream)));
+    drop(stream);
+    ctx.reply.count(removed as usize);
+    if removed > 0 {
+        note(ctx.keys, &key, "xtrim");
+        ctx.keys.dirty += removed - 1;
+        if left.is_some() {
+            record(ctx, left, None);
+        }
+    }
+    Ok(())
+}

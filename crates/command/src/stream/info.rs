@@ -1,0 +1,229 @@
+//! XINFO: what a stream, its groups and their consumers are like.
+
+use martlet_protocol::reply::Reply;
+use martlet_types::stream::{Group, Id, Log, Pending, Stream};
+
+use super::{write_entries, write_entry, write_id};
+use crate::Handler;
+use crate::context::Context;
+use crate::error::{Error, Outcome};
+use crate::spec::{self, Acl, Command, Flags, KeyFlags, KeyPart, command, container};
+
+pub(super) static XINFO: Command<Handler> = container("xinfo", -2, &[&CONSUMERS, &GROUPS, &HELP, &STREAM])
+    .doc(spec::Group::Stream, "5.0.0", "Depends on the subcommand", "Tells about streams and their groups.");
+
+const KEYS: &[KeyPart] = &[KeyPart::one(2, KeyFlags::RO.with(KeyFlags::ACCESS))];
+/// Entries that FULL shows of a stream, a group and a consumer, if it is not told.
+const FULL_COUNT: u64 = 10;
+
+/// The stream that is asked about.
+fn stream_of<'a>(ctx: &'a mut Context<'_>) -> Result<(&'a Stream, &'a mut Reply), Error> {
+    let key = ctx.key(2);
+    let Context { keys, reply, .. } = ctx;
+    let stream = keys.read::<Stream>(&key)?.ok_or(Error::NoSuchKey)?;
+    Ok((stream, reply))
+}
+
+static STREAM: Command<Handler> =
+    command("xinfo|stream", -3, stream as Handler).flags(Flags::READONLY).keys(KEYS).acl(Acl::STREAM).doc(
+        spec::Group::Stream,
+        "5.0.0",
+        "O(1); with FULL O(N), N being the number of entries shown",
+        "Tells about a stream.",
+    );
+
+fn stream(ctx: &mut Context<'_>) -> Outcome {
+    let argc = ctx.argc();
+    let full = match argc {
+        3 => None,
+        4 if ctx.is(3, "FULL") => Some(FULL_COUNT),
+        6 if ctx.is(3, "FULL") && ctx.is(4, "COUNT") => {
+            // Looked at only once the key has been.
+            stream_of(ctx)?;
+            Some(u64::try_from(ctx.int(5)?).unwrap_or(FULL_COUNT))
+        }
+        _ => {
+            stream_of(ctx)?;
+            return Err(super::subcommand_syntax(ctx));
+        }
+    };
+    let (stream, reply) = stream_of(ctx)?;
+    let log = stream.log();
+    reply.map(if full.is_some() { 9 } else { 10 });
+    pair(reply, "length", log.len());
+    pair(reply, "radix-tree-keys", log.node_count() as u64);
+    // One for each node besides the root: where ids part is not counted.
+    pair(reply, "radix-tree-nodes", log.node_count() as u64 + 1);
+    id_pair(reply, "last-generated-id", log.last_id());
+    id_pair(reply, "max-deleted-entry-id", log.max_deleted_id());
+    pair(reply, "entries-added", log.entries_added());
+    id_pair(reply, "recorded-first-entry-id", log.first_id());
+    match full {
+        None => {
+            pair(reply, "groups", stream.group_count() as u64);
+            for (name, entry) in
+                [("first-entry", log.range(Id::MIN, Id::MAX).next()), ("last-entry", log.last_entry())]
+            {
+                reply.bulk(name.as_bytes());
+                match entry {
+                    Some(entry) => write_entry(reply, entry),
+                    None => reply.null(),
+                }
+            }
+        }
+        Some(count) => {
+            let count = Some(count).filter(|&count| count > 0);
+            reply.bulk(b"entries");
+            write_entries(reply, log.range(Id::MIN, Id::MAX), count);
+            reply.bulk(b"groups");
+            reply.array(stream.group_count());
+            for (name, group) in stream.groups() {
+                write_full_group(reply, name, group, log, count.map_or(usize::MAX, |count| count as usize));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn pair(reply: &mut Reply, name: &str, value: u64) {
+    reply.bulk(name.as_bytes());
+    reply.int(value as i64);
+}
+
+fn id_pair(reply: &mut Reply, name: &str, id: Id) {
+    reply.bulk(name.as_bytes());
+    write_id(reply, id);
+}
+
+fn name_pair(reply: &mut Reply, name: &[u8]) {
+    reply.bulk(b"name");
+    reply.bulk(name);
+}
+
+/// How far a group has read, and how much is left.
+fn write_progress(reply: &mut Reply, group: &Group, log: &Log) {
+    for (name, value) in [("entries-read", group.entries_read), ("lag", lag(group, log))] {
+        reply.bulk(name.as_bytes());
+        match value {
+            Some(value) => reply.int(value as i64),
+            None => reply.null(),
+        }
+    }
+}
+
+/// How many entries a group has still to read, where that can be told.
+fn lag(group: &Group, log: &Log) -> Option<u64> {
+    if log.entries_added() == 0 || log.is_empty() {
+        return Some(0);
+    }
+    let first = log.first_id();
+    if group.last_id < first && log.max_deleted_id() < first {
+        return Some(log.len());
+    }
+    let known = group.entries_read.filter(|_| !log.has_gap_from(group.last_id));
+    let read = known.or_else(|| log.entries_up_to(group.last_id))?;
+    Some(log.entries_added().wrapping_sub(read))
+}
+
+fn write_full_group(reply: &mut Reply, name: &[u8], group: &Group, log: &Log, count: usize) {
+    reply.map(7);
+    name_pair(reply, name);
+    id_pair(reply, "last-delivered-id", group.last_id);
+    write_progress(reply, group, log);
+    pair(reply, "pel-count", group.pending_count() as u64);
+    reply.bulk(b"pending");
+    reply.array(group.pending_count().min(count));
+    for (id, pending) in group.pending_from(Id::MIN).take(count) {
+        reply.array(4);
+        write_id(reply, id);
+        reply.bulk(group.consumer(pending.consumer).map_or(b"", |consumer| consumer.name()));
+        write_delivery(reply, pending);
+    }
+    reply.bulk(b"consumers");
+    reply.array(group.consumer_count());
+    for (_, consumer) in group.consumers() {
+        reply.map(5);
+        name_pair(reply, consumer.name());
+        pair(reply, "seen-time", consumer.seen_ms as u64);
+        pair(reply, "active-time", consumer.active_ms as u64);
+        pair(reply, "pel-count", consumer.pending_count() as u64);
+        reply.bulk(b"pending");
+        reply.array(consumer.pending_count().min(count));
+        for id in consumer.pending_from(Id::MIN).take(count) {
+            reply.array(3);
+            write_id(reply, id);
+            if let Some(pending) = group.pending(id) {
+                write_delivery(reply, pending);
+            }
+        }
+    }
+}
+
+fn write_delivery(reply: &mut Reply, pending: &Pending) {
+    reply.int(pending.delivered_ms);
+    reply.int(pending.deliveries as i64);
+}
+
+static GROUPS: Command<Handler> = command("xinfo|groups", 3, groups as Handler)
+    .flags(Flags::READONLY)
+    .keys(KEYS)
+    .acl(Acl::STREAM)
+    .doc(spec::Group::Stream, "5.0.0", "O(N), N being the number of groups", "Lists a stream's groups.");
+
+fn groups(ctx: &mut Context<'_>) -> Outcome {
+    let (stream, reply) = stream_of(ctx)?;
+    reply.array(stream.group_count());
+    for (name, group) in stream.groups() {
+        reply.map(6);
+        name_pair(reply, name);
+        pair(reply, "consumers", group.consumer_count() as u64);
+        pair(reply, "pending", group.pending_count() as u64);
+        id_pair(reply, "last-delivered-id", group.last_id);
+        write_progress(reply, group, stream.log());
+    }
+    Ok(())
+}
+
+static CONSUMERS: Command<Handler> = command("xinfo|consumers", 4, consumers as Handler)
+    .flags(Flags::READONLY)
+    .keys(KEYS)
+    .acl(Acl::STREAM)
+    .doc(spec::Group::Stream, "5.0.0", "O(N), N being the number of consumers", "Lists a group's consumers.");
+
+fn consumers(ctx: &mut Context<'_>) -> Outcome {
+    let (now_ms, args) = (ctx.keys.now_ms, ctx.args);
+    let (stream, reply) = stream_of(ctx)?;
+    let group = stream.group(args.at(3)).ok_or_else(|| super::no_group(args.at(3), args.at(2)))?;
+    reply.array(group.consumer_count());
+    for (_, consumer) in group.consumers() {
+        reply.map(4);
+        name_pair(reply, consumer.name());
+        pair(reply, "pending", consumer.pending_count() as u64);
+        pair(reply, "idle", now_ms.saturating_sub(consumer.seen_ms).max(0) as u64);
+        reply.bulk(b"inactive");
+        reply.int(if consumer.active_ms == -1 { -1 } else { now_ms.saturating_sub(consumer.active_ms) });
+    }
+    Ok(())
+}
+
+static HELP: Command<Handler> = command("xinfo|help", 2, help as Handler)
+    .flags(Flags::LOADING.with(Flags::STALE))
+    .acl(Acl::STREAM)
+    .doc(spec::Group::Stream, "5.0.0", "O(1)", "Lists the subcommands.");
+
+fn help(ctx: &mut Context<'_>) -> Outcome {
+    super::write_help(
+        ctx,
+        &[
+            "XINFO <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+            "CONSUMERS <key> <groupname>",
+            "    List the consumers of a group.",
+            "GROUPS <key>",
+            "    List the groups of a stream.",
+            "STREAM <key> [FULL [COUNT <count>]]",
+            "    Tell about a stream; with FULL about its groups and some entries, too.",
+            "HELP",
+            "    Print this help.",
+        ],
+    )
+}

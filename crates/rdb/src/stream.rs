@@ -1,0 +1,290 @@
+//! Streams: nodes of entries, each a listpack, and consumer groups.
+//!
+//! ```text
+//! nodes:  count, then per node its first id as string of 16 bytes, and a listpack as string
+//! length │ last id │ first id, highest deleted id, entries ever added: from `Stream2` on
+//! groups: count, then per group
+//!   name │ last id │ entries read, -1 if unknown: from `Stream2` on
+//!   pending:   count, then per entry id: 16 │ delivered at, ms: 8 │ deliveries
+//!   consumers: count, then per consumer
+//!     name │ seen at, ms: 8 │ active at, ms: 8, from `Stream3` on │ count, ids: 16 each
+//! ```
+//!
+//! Ids of 16 bytes are big-endian, others two lengths. A node's listpack:
+//!
+//! ```text
+//! entries │ deleted entries │ names' count │ name … │ 0 │ entry …
+//! entry: flags: 1 deleted, 2 has those names │ ms - first ms │ seq - first seq │
+//!        count, if it has names of its own │ value …, or name, value … │ elements before this one
+//! ```
+
+use martlet_types::element::Element;
+use martlet_types::stream::{Entry, Group, Id, NodeView, Pending, Stream};
+
+use crate::Error;
+use crate::input::Input;
+use crate::kind::Kind;
+use crate::listpack;
+use crate::sink::Sink;
+use crate::string::{read_bytes, read_count, read_plain_length, write_bytes, write_length};
+
+const DELETED: i64 = 1;
+const SAME_NAMES: i64 = 2;
+/// Elements of an entry besides names and values: flags and both numbers of the id.
+const ENTRY_ELEMENTS: i64 = 3;
+const BAD_NODE: Error = Error::Corrupt("Stream listpack integrity check failed.");
+const OUT_OF_ORDER: Error = Error::Corrupt("stream entries out of order");
+
+fn write_id(out: &mut impl Sink, id: Id) {
+    write_length(out, id.ms);
+    write_length(out, id.seq);
+}
+
+/// Writes a stream as `kind`.
+pub(crate) fn write(out: &mut impl Sink, stream: &Stream, kind: Kind, compress: bool) {
+    let log = stream.log();
+    write_length(out, log.node_count() as u64);
+    let mut node = listpack::Writer::new();
+    for view in log.nodes() {
+        write_bytes(out, &view.master().to_bytes(), compress);
+        push_node(&mut node, &view);
+        node.finish(|bytes| write_bytes(out, bytes, compress));
+    }
+    write_length(out, log.len());
+    write_id(out, log.last_id());
+    if kind != Kind::Stream {
+        write_id(out, log.first_id());
+        write_id(out, log.max_deleted_id());
+        write_length(out, log.entries_added());
+    }
+    write_length(out, stream.group_count() as u64);
+    for (name, group) in stream.groups() {
+        write_bytes(out, name, compress);
+        write_id(out, group.last_id);
+        if kind != Kind::Stream {
+            write_length(out, group.entries_read.unwrap_or(u64::MAX));
+        }
+        write_group(out, group, kind, compress);
+    }
+}
+
+fn push_node(out: &mut listpack::Writer, node: &NodeView<'_>) {
+    let count = node.name_count() as i64;
+    [i64::from(node.count()), 0, count].into_iter().for_each(|int| out.push(Element::Int(int)));
+    node.names().for_each(|name| out.push(name));
+    out.push(Element::Int(0));
+    let master = node.master();
+    for Entry { id, fields } in node.entries() {
+        let (has_master_names, count) = (fields.has_master_names(), fields.len() as i64);
+        out.push(Element::Int(if has_master_names { SAME_NAMES } else { 0 }));
+        out.push(Element::Int(id.ms.wrapping_sub(master.ms) as i64));
+        out.push(Element::Int(id.seq.wrapping_sub(master.seq) as i64));
+        if !has_master_names {
+            out.push(Element::Int(count));
+        }
+        for (name, value) in fields {
+            if !has_master_names {
+                out.push(name);
+            }
+            out.push(value);
+        }
+        out.push(Element::Int(entry_elements(has_master_names, count)));
+    }
+}
+
+/// Elements of an entry, without the last one, that tells how many they are.
+fn entry_elements(has_master_names: bool, count: i64) -> i64 {
+    ENTRY_ELEMENTS + if has_master_names { count } else { 1 + 2 * count }
+}
+
+fn write_group(out: &mut impl Sink, group: &Group, kind: Kind, compress: bool) {
+    write_length(out, group.pending_count() as u64);
+    for (id, pending) in group.pending_from(Id::MIN) {
+        out.put(&id.to_bytes());
+        out.put(&pending.delivered_ms.to_le_bytes());
+        write_length(out, pending.deliveries);
+    }
+    write_length(out, group.consumer_count() as u64);
+    for (_, consumer) in group.consumers() {
+        write_bytes(out, consumer.name(), compress);
+        out.put(&consumer.seen_ms.to_le_bytes());
+        if kind == Kind::Stream3 {
+            out.put(&consumer.active_ms.to_le_bytes());
+        }
+        write_length(out, consumer.pending_count() as u64);
+        consumer.pending_from(Id::MIN).for_each(|id| out.put(&id.to_bytes()));
+    }
+}
+
+fn read_id(input: &mut impl Input) -> Result<Id, Error> {
+    Ok(Id { ms: read_plain_length(input)?, seq: read_plain_length(input)? })
+}
+
+/// Reads a stream that was written as `kind`.
+pub(crate) fn read(input: &mut impl Input, kind: Kind) -> Result<Stream, Error> {
+    let (mut stream, mut scratch) = (Stream::new(), Vec::new());
+    let mut last = None;
+    for _ in 0..read_count(input)? {
+        let master = read_bytes(input, &mut scratch)?;
+        let master = master
+            .try_into()
+            .map_err(|_| Error::Corrupt("Stream node key entry is not the size of a stream ID"))?;
+        let node = listpack::read(read_bytes(input, &mut scratch)?)?;
+        last = NodeReader { elements: node, master: Id::from_bytes(master), last }.read(&mut stream)?;
+    }
+    let log = stream.log_mut();
+    if read_plain_length(input)? != log.len() {
+        return Err(Error::Corrupt("Stream length inconsistent with rax entries"));
+    }
+    let last_id = read_id(input)?;
+    if last.is_some_and(|last| last > last_id) {
+        return Err(Error::Corrupt("stream entry above the last id"));
+    }
+    log.set_last_id(last_id);
+    log.set_entries_added(log.len());
+    if kind != Kind::Stream {
+        read_id(input)?;
+        log.set_max_deleted_id(read_id(input)?);
+        log.set_entries_added(read_plain_length(input)?);
+    }
+    for _ in 0..read_count(input)? {
+        let name = read_bytes(input, &mut scratch)?.to_vec();
+        let last_id = read_id(input)?;
+        let entries_read = match kind {
+            Kind::Stream => stream.log().entries_up_to(last_id),
+            _ => Some(read_plain_length(input)?).filter(|count| i64::try_from(*count).is_ok()),
+        };
+        let mut group = Group::new(last_id, entries_read);
+        read_group(input, kind, &mut group)?;
+        if !stream.add_group(&name, group) {
+            return Err(Error::Corrupt("Duplicated consumer group name"));
+        }
+    }
+    Ok(stream)
+}
+
+/// A node's listpack being read.
+struct NodeReader<'a> {
+    elements: listpack::Reader<'a>,
+    master: Id,
+    /// The last entry before.
+    last: Option<Id>,
+}
+
+impl<'a> NodeReader<'a> {
+    fn next(&mut self) -> Result<Element<'a>, Error> {
+        self.elements.next().ok_or(BAD_NODE)?
+    }
+
+    fn int(&mut self) -> Result<i64, Error> {
+        self.next()?.as_int().ok_or(BAD_NODE)
+    }
+
+    /// Reads the entries; the last one's id.
+    fn read(mut self, stream: &mut Stream) -> Result<Option<Id>, Error> {
+        let (count, deleted, name_count) = (self.int()?, self.int()?, self.int()?);
+        let names = (0..name_count).map(|_| self.next()).collect::<Result<Vec<Element<'a>>, Error>>()?;
+        let entries = count.checked_add(deleted).filter(|_| count >= 0 && deleted >= 0).ok_or(BAD_NODE)?;
+        if self.int()? != 0 {
+            return Err(BAD_NODE);
+        }
+        if self.last.is_some_and(|last| self.master <= last) {
+            return Err(OUT_OF_ORDER);
+        }
+        let (mut live, mut fields) = (0, Vec::new());
+        for _ in 0..entries {
+            let Some(id) = self.read_entry(&names, &mut fields)? else { continue };
+            if live == 0 {
+                stream.log_mut().start_node(self.master, names.iter().copied());
+            }
+            stream.log_mut().push(id, fields.iter().copied());
+            live += 1;
+        }
+        if live != count || self.elements.next().is_some() {
+            return Err(BAD_NODE);
+        }
+        if live > 0 {
+            stream.log_mut().set_deleted(u32::try_from(deleted).map_err(|_| BAD_NODE)?);
+        }
+        Ok(self.last)
+    }
+
+    /// Reads an entry into `fields`; its id unless it has been deleted.
+    fn read_entry(
+        &mut self,
+        names: &[Element<'a>],
+        fields: &mut Vec<(Element<'a>, Element<'a>)>,
+    ) -> Result<Option<Id>, Error> {
+        let (flags, ms, seq) = (self.int()?, self.int()?, self.int()?);
+        let id =
+            Id { ms: self.master.ms.wrapping_add(ms as u64), seq: self.master.seq.wrapping_add(seq as u64) };
+        let has_master_names = flags & SAME_NAMES != 0;
+        let count = if has_master_names { names.len() as i64 } else { self.int()? };
+        if count <= 0 {
+            return Err(BAD_NODE);
+        }
+        fields.clear();
+        if has_master_names {
+            for &name in names {
+                fields.push((name, self.next()?));
+            }
+        } else {
+            for _ in 0..count {
+                fields.push((self.next()?, self.next()?));
+            }
+        }
+        if self.int()? != entry_elements(has_master_names, count) {
+            return Err(BAD_NODE);
+        }
+        if flags & DELETED != 0 {
+            return Ok(None);
+        }
+        if id < self.master || id == Id::MIN || self.last.is_some_and(|last| id <= last) {
+            return Err(OUT_OF_ORDER);
+        }
+        self.last = Some(id);
+        Ok(Some(id))
+    }
+}
+
+/// What is pending is told twice: with its times, then by consumer. Both must be the same ids.
+fn read_group(input: &mut impl Input, kind: Kind, group: &mut Group) -> Result<(), Error> {
+    let mut pending: Vec<(Id, i64, u64)> = Vec::new();
+    for _ in 0..read_count(input)? {
+        let id = Id::from_bytes(input.array()?);
+        let delivered_ms = i64::from_le_bytes(input.array()?);
+        pending.push((id, delivered_ms, read_plain_length(input)?));
+    }
+    pending.sort_unstable_by_key(|(id, _, _)| *id);
+    if !pending.is_sorted_by(|a, b| a.0 < b.0) {
+        return Err(Error::Corrupt("Duplicated global PEL entry loading stream consumer group"));
+    }
+    let mut scratch = Vec::new();
+    for number in 0..read_count(input)? {
+        let name = read_bytes(input, &mut scratch)?.to_vec();
+        let seen_ms = i64::from_le_bytes(input.array()?);
+        let active_ms = if kind == Kind::Stream3 { i64::from_le_bytes(input.array()?) } else { seen_ms };
+        let consumer = group.add_consumer(&name, seen_ms);
+        if group.consumer_count() != number + 1 {
+            return Err(Error::Corrupt("Duplicate stream consumer detected."));
+        }
+        if let Some(consumer) = group.consumer_mut(consumer) {
+            consumer.active_ms = active_ms;
+        }
+        for _ in 0..read_count(input)? {
+            let id = Id::from_bytes(input.array()?);
+            let at = pending
+                .binary_search_by_key(&id, |(id, _, _)| *id)
+                .map_err(|_| Error::Corrupt("Consumer entry not found in group global PEL"))?;
+            if group.pending(id).is_some() {
+                return Err(Error::Corrupt("Duplicated consumer PEL entry loading a stream consumer group"));
+            }
+            let (_, delivered_ms, deliveries) = pending[at];
+            group.set_pending(id, Pending { consumer, delivered_ms, deliveries });
+        }
+    }
+    if group.pending_count() != pending.len() {
+        return Err(Error::Corrupt("Stream CG PEL entry without consumer"));
+    }
+    Ok(())
+}

@@ -1,0 +1,128 @@
+//! `Stream`: a Redis stream: entries in order of their ids, and the consumer groups that read them.
+//!
+//! Entries lie together in nodes ([`node`]), which a map in order of ids finds; what is said of trimming by
+//! whole nodes follows Redis' rules for when a node is full, so it comes out as there. A clone shares all of
+//! it and costs the same for any size; writes to either copy copy what they touch.
+//!
+//! Invariant: ids ascend and are not above the last id; `len` counts the entries; no node is empty.
+
+mod group;
+mod id;
+mod log;
+mod node;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+
+use triomphe::Arc;
+
+pub use group::{Consumer, Group, Pending};
+pub use id::Id;
+pub use log::{Log, NODE_BYTES_MAX, NodeView, Range, RangeBack, StreamLimits, Trim};
+pub use node::{Entry, Fields};
+
+use crate::ordered::{self, OrderedMap};
+
+/// See the [module docs](self).
+#[derive(Clone)]
+pub struct Stream {
+    inner: Arc<Inner>,
+}
+
+#[derive(Clone, Default)]
+struct Inner {
+    log: Log,
+    groups: OrderedMap<Box<[u8]>, Group>,
+}
+
+impl Stream {
+    /// A stream without entries or groups.
+    pub fn new() -> Stream {
+        Stream { inner: Arc::new(Inner::default()) }
+    }
+
+    /// Number of entries.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.inner.log.len() as usize
+    }
+
+    /// Whether there is no entry; such a stream may stay, unlike other collections.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// What OBJECT ENCODING answers.
+    pub fn encoding(&self) -> &'static str {
+        "stream"
+    }
+
+    /// Bytes that the allocator gave for the stream, about.
+    pub fn heap_bytes(&self) -> usize {
+        let groups = self.groups().map(|(name, group)| name.len() + group.heap_bytes()).sum::<usize>();
+        size_of::<Inner>() + self.inner.log.heap_bytes() + self.inner.groups.heap_bytes() + groups
+    }
+
+    /// The entries.
+    #[inline]
+    pub fn log(&self) -> &Log {
+        &self.inner.log
+    }
+
+    /// The entries, to be changed.
+    #[inline]
+    pub fn log_mut(&mut self) -> &mut Log {
+        &mut Arc::make_mut(&mut self.inner).log
+    }
+
+    /// Number of groups.
+    pub fn group_count(&self) -> usize {
+        self.inner.groups.len()
+    }
+
+    /// Names and groups, in order of names.
+    pub fn groups(&self) -> impl Iterator<Item = (&[u8], &Group)> {
+        let groups: ordered::Iter<'_, Box<[u8]>, Group> = self.inner.groups.iter();
+        groups.map(|(name, group)| (&**name, group))
+    }
+
+    /// The group of this name.
+    pub fn group(&self, name: &[u8]) -> Option<&Group> {
+        self.inner.groups.get(name)
+    }
+
+    /// The entries, and the group of this name to be changed.
+    pub fn group_mut(&mut self, name: &[u8]) -> Option<(&Log, &mut Group)> {
+        self.group(name)?;
+        let inner = Arc::make_mut(&mut self.inner);
+        inner.groups.get_mut(name).map(|group| (&inner.log, group))
+    }
+
+    /// Adds a group; whether there was none of this name.
+    pub fn add_group(&mut self, name: &[u8], group: Group) -> bool {
+        if self.group(name).is_some() {
+            return false;
+        }
+        Arc::make_mut(&mut self.inner).groups.insert(name.into(), group);
+        true
+    }
+
+    /// Removes a group; whether there was one.
+    pub fn remove_group(&mut self, name: &[u8]) -> bool {
+        self.group(name).is_some() && Arc::make_mut(&mut self.inner).groups.remove(name).is_some()
+    }
+}
+
+impl Default for Stream {
+    fn default() -> Stream {
+        Stream::new()
+    }
+}
+
+impl fmt::Debug for Stream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let groups: Vec<(&[u8], &Group)> = self.groups().collect();
+        f.debug_struct("Stream").field("log", self.log()).field("groups", &groups).finish()
+    }
+}
