@@ -8,6 +8,7 @@ mod cost;
 mod crash;
 mod docs;
 mod durability;
+mod fairness;
 mod fuzz;
 mod miri;
 mod python;
@@ -65,6 +66,8 @@ enum Chore {
     BenchFloor(client_cpu::floor::Options),
     /// Saving and loading RDB files, against a peer: time, CPU, memory, latency meanwhile.
     PersistenceCost(durability::Options),
+    /// How long polite clients wait beside others that take all they can get, against a peer.
+    Fairness(fairness::Options),
     /// Sizes, openings, SAFETY lines, edges between crates.
     Tidy,
     /// The raw-wire suite against a running server, or the recording of a server's replies.
@@ -90,6 +93,7 @@ fn main() {
         Chore::BenchClient(options) => client_cpu::run(&options),
         Chore::BenchFloor(options) => client_cpu::floor::run(&options),
         Chore::PersistenceCost(options) => durability::run(&options),
+        Chore::Fairness(options) => fairness::run(&options),
         Chore::Tidy => tidy::run(),
         Chore::Wire(options) => wire::run(&options),
     };
