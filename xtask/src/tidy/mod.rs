@@ -17,6 +17,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("types", &["base"]),
     ("keyspace", &["base", "types"]),
     ("rdb", &["base", "types"]),
+    ("script", &["base", "protocol"]),
     ("engine", &["base", "journal", "keyspace", "protocol", "types"]),
     ("journal", &["base", "protocol"]),
     ("command", &["base", "types", "keyspace", "engine", "protocol", "rdb", "journal"]),
@@ -25,7 +26,7 @@ const EDGES: &[(&str, &[&str])] = &[
         "server",
         &[
             "base", "types", "keyspace", "engine", "command", "acl", "protocol", "net", "rdb", "journal",
-            "client",
+            "client", "script",
         ],
     ),
     ("client", &["base", "protocol"]),

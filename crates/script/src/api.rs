@@ -1,0 +1,377 @@
+//! The `redis` table: what scripts ask of the server.
+
+use std::ffi::c_int;
+
+use martlet_base::number::{NumberBuffer, format_f64_shortest, format_i64};
+use martlet_protocol::reply::Reply;
+use martlet_protocol::request::{Args, Span};
+use mlua_sys::lua_CFunction;
+use sha1::{Digest, Sha1};
+
+use crate::context::{Buffers, Context, Ended};
+use crate::convert::{is_error, push_error, push_field, push_reply, to_integer};
+use crate::host::{Called, LogLevel, Verdict, propagate};
+use crate::stack::{Kind, Raise, Results, Stack, entry};
+
+/// What scripts are told that the server is.
+#[derive(Copy, Clone, Debug)]
+pub struct Version {
+    /// `redis.REDIS_VERSION`
+    pub text: &'static str,
+    /// `redis.REDIS_VERSION_NUM`
+    pub number: u32,
+}
+
+/// Pushes the table, for EVAL's scripts.
+pub fn push(stack: &mut Stack<'_>, version: Version) {
+    let functions: &[(&str, lua_CFunction)] = &[
+        ("call", entry!(call)),
+        ("pcall", entry!(pcall)),
+        ("log", entry!(log)),
+        ("setresp", entry!(setresp)),
+        ("sha1hex", entry!(sha1hex)),
+        ("error_reply", entry!(error_reply)),
+        ("status_reply", entry!(status_reply)),
+        ("set_repl", entry!(set_repl)),
+        ("acl_check_cmd", entry!(acl_check_cmd)),
+    ];
+    let numbers = [
+        ("LOG_DEBUG", 0),
+        ("LOG_VERBOSE", 1),
+        ("LOG_NOTICE", 2),
+        ("LOG_WARNING", 3),
+        ("REPL_NONE", 0),
+        ("REPL_AOF", propagate::LOG),
+        ("REPL_SLAVE", propagate::REPLICAS),
+        ("REPL_REPLICA", propagate::REPLICAS),
+        ("REPL_ALL", propagate::LOG | propagate::REPLICAS),
+        ("REDIS_VERSION_NUM", i64::from(version.number)),
+    ];
+    stack.push_table(0, 32);
+    stack.set_functions(functions);
+    for (name, number) in numbers {
+        stack.push_number(number as f64);
+        stack.set_field(-2, name);
+    }
+    stack.push_bytes(version.text.as_bytes());
+    stack.set_field(-2, "REDIS_VERSION");
+}
+
+/// Adds what only EVAL's scripts have to the table on top.
+pub fn add_debugging(stack: &mut Stack<'_>) {
+    stack.set_functions(&[
+        ("breakpoint", entry!(breakpoint)),
+        ("debug", entry!(debug)),
+        ("replicate_commands", entry!(replicate_commands)),
+    ]);
+}
+
+/// Pushes an error with the code ERR and raises it.
+fn refuse(stack: &mut Stack<'_>, text: &str) -> Results {
+    push_error(stack, format!("ERR {text}").as_bytes(), false);
+    Err(Raise::Top)
+}
+
+/// Raises the error with which the script is to end, if it is.
+pub fn raise_if_ended(stack: &mut Stack<'_>) -> Result<(), Raise> {
+    match Context::of(stack).ended.get() {
+        None => Ok(()),
+        Some(Ended::Killed(text)) => refuse(stack, text).map(|_| ()),
+        Some(Ended::Abandoned) => refuse(stack, "the script cannot go on").map(|_| ()),
+    }
+}
+
+/// Takes all arguments off the stack into the buffers; false if one is neither string nor number.
+fn take_arguments(stack: &mut Stack<'_>, buffers: &mut Buffers) -> bool {
+    let Buffers { arguments, spans, .. } = buffers;
+    arguments.clear();
+    spans.clear();
+    let count = stack.top();
+    let mut fits = true;
+    for index in 1..=count {
+        let start = arguments.len();
+        match stack.kind(index) {
+            Kind::String => {
+                martlet_base::copy::extend(arguments, stack.bytes(index).unwrap_or_default());
+            }
+            Kind::Number => push_number_text(arguments, stack.number(index)),
+            _ => fits = false,
+        }
+        // Offsets are 32 bits wide.
+        fits &= arguments.len() < u32::MAX as usize;
+        spans.push(Span { start: start as u32, end: arguments.len() as u32 });
+    }
+    stack.set_top(0);
+    fits
+}
+
+/// A number as an argument: an integer's digits, or as few as tell it from others.
+fn push_number_text(out: &mut Vec<u8>, number: f64) {
+    let mut buffer = NumberBuffer::new();
+    let integer = to_integer(number);
+    if integer as f64 == number && integer != i64::MIN {
+        out.extend_from_slice(format_i64(integer, &mut buffer));
+    } else {
+        out.extend_from_slice(format_f64_shortest(number, &mut buffer));
+    }
+}
+
+const NO_ARGUMENTS: &str = "Please specify at least one argument for this redis lib call";
+const NO_STRINGS: &str = "Lua redis lib command arguments must be strings or integers";
+
+fn call(stack: &mut Stack<'_>) -> Results {
+    if run(stack)? { Err(Raise::Top) } else { Ok(1) }
+}
+
+fn pcall(stack: &mut Stack<'_>) -> Results {
+    run(stack).map(|_| 1)
+}
+
+/// Runs the command that the arguments are and pushes its reply; whether that is an error.
+fn run(stack: &mut Stack<'_>) -> Result<bool, Raise> {
+    raise_if_ended(stack)?;
+    if stack.top() == 0 {
+        push_error(stack, format!("ERR {NO_ARGUMENTS}").as_bytes(), false);
+        return Ok(true);
+    }
+    let context = Context::of(stack);
+    let mut buffers = context.buffers.take();
+    if !take_arguments(stack, &mut buffers) {
+        context.buffers.replace(buffers);
+        push_error(stack, format!("ERR {NO_STRINGS}").as_bytes(), false);
+        return Ok(true);
+    }
+    let mut out = std::mem::take(&mut buffers.reply);
+    out.clear();
+    let mut reply = Reply::new(out, context.is_resp3.get());
+    let args = Args::new(&buffers.arguments, &buffers.spans);
+    let called = context.with_host(|host| host.call(&args, &mut reply));
+    buffers.reply = reply.into_bytes();
+    let failed = match called {
+        Some(Called::Replied) => {
+            push_reply(stack, &buffers.reply);
+            is_error(&buffers.reply)
+        }
+        Some(Called::Abandon) => {
+            context.ended.set(Some(Ended::Abandoned));
+            end_at_every_line(stack);
+            false
+        }
+        None => {
+            push_error(stack, b"ERR redis.call can only be called inside a script invocation", false);
+            true
+        }
+    };
+    buffers.shrink();
+    context.buffers.replace(buffers);
+    raise_if_ended(stack)?;
+    Ok(failed)
+}
+
+impl Buffers {
+    /// Gives memory back that few calls need.
+    fn shrink(&mut self) {
+        const KEPT_BYTES: usize = 64 << 10;
+        for buffer in [&mut self.arguments, &mut self.reply] {
+            if buffer.capacity() > KEPT_BYTES {
+                *buffer = Vec::new();
+            }
+        }
+        if self.spans.capacity() > KEPT_BYTES / size_of::<Span>() {
+            self.spans = Vec::new();
+        }
+    }
+}
+
+/// From here on every line ends the script again, so that it cannot catch its end.
+fn end_at_every_line(stack: &Stack<'_>) {
+    // SAFETY: the state is alive, and the hook one for states of interpreters.
+    unsafe { mlua_sys::lua_sethook(stack.state(), Some(hook), mlua_sys::LUA_MASKLINE, 0) };
+}
+
+/// What Lua calls from time to time.
+///
+/// # Safety
+/// `state` is one of an `Interpreter`, or a coroutine of it.
+pub unsafe extern "C-unwind" fn hook(state: *mut mlua_sys::lua_State, _: *mut mlua_sys::lua_Debug) {
+    // SAFETY: Lua calls it within a function of this state. It returns only without an error.
+    unsafe { crate::stack::enter(state, check) };
+}
+
+/// Asks whether the script may go on.
+fn check(stack: &mut Stack<'_>) -> Results {
+    let context = Context::of(stack);
+    if context.ended.get().is_none()
+        && let Some(Verdict::Kill(text)) = context.with_host(|host| host.interrupt())
+    {
+        context.ended.set(Some(Ended::Killed(text)));
+    }
+    if context.ended.get().is_some() {
+        end_at_every_line(stack);
+    }
+    raise_if_ended(stack).map(|()| 0)
+}
+
+fn sha1hex(stack: &mut Stack<'_>) -> Results {
+    if stack.top() != 1 {
+        return refuse(stack, "wrong number of arguments");
+    }
+    let digest = Sha1::digest(stack.text(1).unwrap_or_default());
+    stack.push_bytes(format!("{digest:x}").as_bytes());
+    Ok(1)
+}
+
+/// The only argument, which must be a string; otherwise the error is pushed.
+fn only_text(stack: &mut Stack<'_>) -> Option<Vec<u8>> {
+    let text = stack.bytes(1).filter(|_| stack.top() == 1).map(<[u8]>::to_vec);
+    if text.is_none() {
+        push_error(stack, b"ERR wrong number or type of arguments", false);
+    }
+    text
+}
+
+fn error_reply(stack: &mut Stack<'_>) -> Results {
+    let Some(text) = only_text(stack) else { return Ok(1) };
+    let text = text.split(|&byte| byte == 0).next().unwrap_or_default();
+    let text = text.strip_prefix(b"-").unwrap_or(text);
+    // A text without a space is no code with a message.
+    let has_code = text.contains(&b' ');
+    let (code, message) = match text.iter().position(|&byte| byte == b' ') {
+        Some(at) => text.split_at(at + 1),
+        None => (b"ERR ".as_slice(), text),
+    };
+    let is_end = |byte: &u8| matches!(byte, b'\r' | b'\n');
+    let start = message.iter().position(|byte| !is_end(byte)).unwrap_or(message.len());
+    let end = message.iter().rposition(|byte| !is_end(byte)).map_or(start, |last| last + 1);
+    debug_assert!(has_code || code == b"ERR ");
+    push_error(stack, &[code, &message[start..end]].concat(), false);
+    Ok(1)
+}
+
+fn status_reply(stack: &mut Stack<'_>) -> Results {
+    if let Some(text) = only_text(stack) {
+        push_field(stack, "ok", &text);
+    }
+    Ok(1)
+}
+
+fn log(stack: &mut Stack<'_>) -> Results {
+    if stack.top() < 2 {
+        return refuse(stack, "redis.log() requires two arguments or more.");
+    }
+    if !stack.is_numeric(1) {
+        return refuse(stack, "First argument must be a number (log level).");
+    }
+    let level = match to_integer(stack.number(1)) {
+        0 => LogLevel::Debug,
+        1 => LogLevel::Verbose,
+        2 => LogLevel::Notice,
+        3 => LogLevel::Warning,
+        _ => return refuse(stack, "Invalid log level."),
+    };
+    let mut text = Vec::new();
+    for index in 2..=stack.top() {
+        if let Some(part) = stack.text(index) {
+            if !text.is_empty() {
+                text.push(b' ');
+            }
+            text.extend_from_slice(part);
+        }
+    }
+    Context::of(stack).with_host(|host| host.log(level, &text));
+    Ok(0)
+}
+
+/// The only argument as an integer, or the error for any other number of them.
+fn only_integer(stack: &mut Stack<'_>, function: &str) -> Result<i64, Raise> {
+    if stack.top() != 1 {
+        refuse(stack, &format!("redis.{function}() requires one argument."))?;
+    }
+    Ok(to_integer(stack.number(1)))
+}
+
+fn setresp(stack: &mut Stack<'_>) -> Results {
+    let version = only_integer(stack, "setresp")?;
+    if version != 2 && version != 3 {
+        return refuse(stack, "RESP version must be 2 or 3.");
+    }
+    Context::of(stack).is_resp3.set(version == 3);
+    Ok(0)
+}
+
+fn set_repl(stack: &mut Stack<'_>) -> Results {
+    let targets = only_integer(stack, "set_repl")?;
+    if targets & !(propagate::LOG | propagate::REPLICAS) != 0 {
+        return refuse(
+            stack,
+            "Invalid replication flags. Use REPL_AOF, REPL_REPLICA, REPL_ALL or REPL_NONE.",
+        );
+    }
+    Context::of(stack).with_host(|host| host.set_propagation(targets));
+    Ok(0)
+}
+
+fn acl_check_cmd(stack: &mut Stack<'_>) -> Results {
+    if stack.top() == 0 {
+        return refuse(stack, NO_ARGUMENTS);
+    }
+    let context = Context::of(stack);
+    let mut buffers = context.buffers.take();
+    if !take_arguments(stack, &mut buffers) {
+        return refuse(stack, NO_STRINGS);
+    }
+    let args = Args::new(&buffers.arguments, &buffers.spans);
+    let may_call = context.with_host(|host| host.may_call(&args)).flatten();
+    context.buffers.replace(buffers);
+    match may_call {
+        Some(may_call) => stack.push_bool(may_call),
+        None => return refuse(stack, "Invalid command passed to redis.acl_check_cmd()"),
+    }
+    Ok(1)
+}
+
+/// There is no debugger to stop in.
+fn breakpoint(stack: &mut Stack<'_>) -> Results {
+    stack.push_bool(false);
+    Ok(1)
+}
+
+/// There is no debugger that would show it.
+fn debug(_: &mut Stack<'_>) -> Results {
+    Ok(0)
+}
+
+/// Effects are all that is ever recorded.
+fn replicate_commands(stack: &mut Stack<'_>) -> Results {
+    stack.push_bool(true);
+    Ok(1)
+}
+
+/// `math.random`, with a generator of our own.
+pub fn math_random(stack: &mut Stack<'_>) -> Results {
+    let unit = Context::of(stack).random.borrow_mut().next_unit();
+    let interval = |index: c_int, low: f64, high: f64| {
+        if low <= high {
+            Ok((unit * (high - low + 1.0)).floor() + low)
+        } else {
+            Err(Raise::Argument(index, "interval is empty".into()))
+        }
+    };
+    let integer =
+        |stack: &Stack<'_>, index| stack.number_argument(index).map(|n| f64::from(to_integer(n) as i32));
+    let number = match stack.top() {
+        0 => unit,
+        1 => interval(1, 1.0, integer(stack, 1)?)?,
+        2 => interval(2, integer(stack, 1)?, integer(stack, 2)?)?,
+        _ => return Err(Raise::error("wrong number of arguments")),
+    };
+    stack.push_number(number);
+    Ok(1)
+}
+
+/// `math.randomseed`
+pub fn math_randomseed(stack: &mut Stack<'_>) -> Results {
+    let seed = to_integer(stack.number_argument(1)?);
+    Context::of(stack).random.borrow_mut().seed(seed as u32);
+    Ok(0)
+}

@@ -1,0 +1,92 @@
+//! What belongs to one Lua state besides what Lua keeps itself: its memory, the host of the script that runs.
+
+use std::cell::{Cell, RefCell};
+use std::ffi::c_void;
+
+use mlua_sys::{lua_State, lua_getallocf};
+
+use crate::host::Host;
+use crate::memory::Memory;
+use crate::random::Random;
+use crate::stack::Stack;
+
+/// How a script has been ended from outside.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// Its host could not go on with it: it has no reply.
+    Abandoned,
+    /// It was killed, with this error.
+    Killed(&'static str),
+}
+
+/// See the [module docs](self). Begins with the memory, as [`Memory::of`] wants.
+#[repr(C)]
+pub struct Context {
+    pub(crate) memory: Memory,
+    /// Of the script that runs; null if none does.
+    host: Cell<Option<*mut dyn Host>>,
+    /// `redis.setresp(3)` was called.
+    pub(crate) is_resp3: Cell<bool>,
+    /// The script must not go on.
+    pub(crate) ended: Cell<Option<Ended>>,
+    pub(crate) random: RefCell<Random>,
+    pub(crate) buffers: RefCell<Buffers>,
+}
+
+/// Buffers that calls of commands use again and again.
+#[derive(Default)]
+pub(crate) struct Buffers {
+    pub arguments: Vec<u8>,
+    pub spans: Vec<martlet_protocol::request::Span>,
+    pub reply: Vec<u8>,
+}
+
+impl Context {
+    /// The context of a state of which scripts can have so much memory.
+    pub fn new(memory_max_bytes: usize) -> Context {
+        Context {
+            memory: Memory::new(memory_max_bytes),
+            host: Cell::new(None),
+            is_resp3: Cell::new(false),
+            ended: Cell::new(None),
+            random: RefCell::default(),
+            buffers: RefCell::default(),
+        }
+    }
+
+    /// The context of a state.
+    #[inline]
+    pub fn of<'s>(stack: &Stack<'s>) -> &'s Context {
+        // SAFETY: `Interpreter` makes states with a pointer to their context, which outlives them.
+        unsafe { &*Context::address(stack.state()) }
+    }
+
+    /// The address of the context of a state.
+    ///
+    /// # Safety
+    /// The state is one of an `Interpreter`.
+    unsafe fn address(state: *mut lua_State) -> *const Context {
+        let mut data: *mut c_void = std::ptr::null_mut();
+        // SAFETY: the state is alive; the function only writes the pointer that the state was made with.
+        unsafe { lua_getallocf(state, &mut data) };
+        data.cast()
+    }
+
+    /// Says for whom scripts run; who it was before.
+    ///
+    /// # Safety
+    /// The host is there, and not used otherwise, until the one before is put back.
+    pub(crate) unsafe fn set_host(&self, host: Option<*mut dyn Host>) -> Option<*mut dyn Host> {
+        self.host.replace(host)
+    }
+
+    /// Lets `work` use the host; `None` if no script runs, or within such work.
+    #[inline]
+    pub(crate) fn with_host<R>(&self, work: impl FnOnce(&mut dyn Host) -> R) -> Option<R> {
+        let host = self.host.take()?;
+        // SAFETY: whoever set it vouches for it, and nobody else can get it meanwhile, since it was taken.
+        let result = work(unsafe { &mut *host });
+        self.host.set(Some(host));
+        Some(result)
+    }
+}

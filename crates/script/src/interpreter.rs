@@ -1,0 +1,339 @@
+//! One Lua state that compiles and runs scripts.
+//!
+//! Invariant: between two scripts the state's stack holds the same four values: the real globals, the handler
+//! of errors, and the names `KEYS` and `ARGV`.
+
+use std::ffi::c_int;
+
+use martlet_protocol::reply::Reply;
+use mlua_sys as lua;
+use mlua_sys::lua_State;
+
+use crate::api::{self, Version};
+use crate::context::{Context, Ended};
+use crate::convert::write_value;
+use crate::host::Host;
+use crate::memory::allocate;
+use crate::sandbox;
+use crate::stack::{Kind, Results, Stack, entry};
+
+const GLOBALS: c_int = 1;
+const HANDLER: c_int = 2;
+const KEYS: c_int = 3;
+const ARGV: c_int = 4;
+/// Values on the stack while no script runs.
+const FIXED: c_int = 4;
+
+/// Instructions after which a script's host is asked whether it may go on.
+const INTERRUPT_INSTRUCTIONS: c_int = 100_000;
+
+/// A script that a state has compiled; of use for that state only.
+#[derive(Debug)]
+pub struct Compiled(c_int);
+
+/// An error with which a script has ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScriptError {
+    /// The reply, its code included.
+    pub text: Vec<u8>,
+    /// A command has answered it: it has been counted.
+    pub is_counted: bool,
+}
+
+/// How a script has ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Run {
+    /// Its reply has been written.
+    Replied,
+    /// With an error.
+    Failed(ScriptError),
+    /// Its host could not go on.
+    Abandoned,
+}
+
+/// What a script is given.
+#[derive(Copy, Clone, Debug)]
+pub struct Inputs<'a, 'k> {
+    /// The name that errors tell: its digest.
+    pub name: &'a str,
+    /// `KEYS`
+    pub keys: &'a [&'k [u8]],
+    /// `ARGV`
+    pub args: &'a [&'k [u8]],
+}
+
+/// See the [module docs](self).
+pub struct Interpreter {
+    state: *mut lua_State,
+    context: *mut Context,
+}
+
+// SAFETY: a state and its context belong to no thread; only the owner of the interpreter reaches them.
+unsafe impl Send for Interpreter {}
+
+impl Drop for Interpreter {
+    fn drop(&mut self) {
+        // SAFETY: no script runs, and nobody has the state or the context any more.
+        unsafe {
+            (*self.context).memory.set_bounded(false);
+            lua::lua_close(self.state);
+            drop(Box::from_raw(self.context));
+        }
+    }
+}
+
+impl Interpreter {
+    /// A state whose scripts can have so much memory together.
+    pub fn new(version: Version, memory_max_bytes: usize) -> Interpreter {
+        let context = Box::into_raw(Box::new(Context::new(memory_max_bytes)));
+        // SAFETY: the context begins with the memory that `allocate` wants.
+        let state = unsafe { lua::lua_newstate(allocate, context.cast()) };
+        assert!(!state.is_null(), "memory is unbounded");
+        let mut interpreter = Interpreter { state, context };
+        interpreter.set_hook();
+        let mut stack = interpreter.stack();
+        stack.room_for_fixed();
+        sandbox::open_libraries(&mut stack, GLOBALS);
+        api::push(&mut stack, version);
+        api::add_debugging(&mut stack);
+        stack.set_field(GLOBALS, "redis");
+        stack.push_function(entry!(place_error));
+        stack.push_copy(-1);
+        stack.set_field(GLOBALS, "__redis__err__handler");
+        stack.push_bytes(b"KEYS");
+        stack.push_bytes(b"ARGV");
+        sandbox::protect_globals(&mut stack, GLOBALS);
+        // SAFETY: a table is on top; from here on it is where what is compiled looks for its globals.
+        unsafe { lua::lua_replace(state, lua::LUA_GLOBALSINDEX) };
+        debug_assert_eq!(stack.top(), FIXED);
+        interpreter
+    }
+
+    /// Bytes that the state uses.
+    pub fn used_bytes(&self) -> usize {
+        self.context().memory.used_bytes()
+    }
+
+    fn context(&self) -> &Context {
+        // SAFETY: it lives as long as the interpreter, and all that is in it can be changed while shared.
+        unsafe { &*self.context }
+    }
+
+    fn stack(&mut self) -> Stack<'_> {
+        // SAFETY: no script runs, so that memory is unbounded and nobody else works on the state.
+        unsafe { Stack::of(self.state) }
+    }
+
+    fn set_hook(&mut self) {
+        // SAFETY: the state is one of an interpreter.
+        unsafe { lua::lua_sethook(self.state, Some(api::hook), lua::LUA_MASKCOUNT, INTERRUPT_INSTRUCTIONS) };
+    }
+
+    /// Compiles a script.
+    ///
+    /// # Errors
+    /// What Lua says is wrong with it.
+    pub fn compile(&mut self, source: &[u8]) -> Result<Compiled, Vec<u8>> {
+        if sandbox::is_binary(source) {
+            return Err(b"user_script: binary chunks are not loaded".to_vec());
+        }
+        let bytes = source.as_ptr().cast();
+        self.context().memory.set_bounded(true);
+        // SAFETY: the name ends with a zero, and loading catches its errors.
+        let status =
+            unsafe { lua::luaL_loadbuffer(self.state, bytes, source.len(), c"@user_script".as_ptr()) };
+        self.context().memory.set_bounded(false);
+        let mut stack = self.stack();
+        if status != lua::LUA_OK {
+            let text = stack.text(-1).unwrap_or_default().to_vec();
+            stack.set_top(FIXED);
+            return Err(text);
+        }
+        // SAFETY: a function is on top, which is taken.
+        Ok(Compiled(unsafe { lua::luaL_ref(self.state, lua::LUA_REGISTRYINDEX) }))
+    }
+
+    /// Forgets a script that this state has compiled.
+    pub fn forget(&mut self, script: Compiled) {
+        // SAFETY: a reference is given back once, since it cannot be copied.
+        unsafe { lua::luaL_unref(self.state, lua::LUA_REGISTRYINDEX, script.0) };
+    }
+
+    /// Runs a script that this state has compiled, and writes its reply.
+    pub fn run(
+        &mut self,
+        script: &Compiled,
+        inputs: Inputs<'_, '_>,
+        host: &mut dyn Host,
+        reply: &mut Reply,
+    ) -> Run {
+        self.set_inputs(inputs);
+        let mut stack = self.stack();
+        stack.push_copy(HANDLER);
+        // SAFETY: there is room, and the registry is a table.
+        unsafe { lua::lua_rawgeti_(stack.state(), lua::LUA_REGISTRYINDEX, script.0) };
+        let status = self.call(host);
+        let ended = self.context().ended.take();
+        let is_resp3 = self.context().is_resp3.take();
+        if ended.is_some() {
+            self.set_hook();
+        }
+        let mut stack = self.stack();
+        let run = match (ended, status) {
+            (Some(Ended::Abandoned), _) => Run::Abandoned,
+            (_, lua::LUA_OK) => {
+                let error = returned_error(&mut stack);
+                if error.is_none() {
+                    write_value(&mut stack, reply, is_resp3);
+                }
+                error.map_or(Run::Replied, Run::Failed)
+            }
+            _ => Run::Failed(uncaught_error(&mut stack, inputs.name)),
+        };
+        stack.set_top(FIXED);
+        self.collect_if_full();
+        run
+    }
+
+    /// Makes `KEYS` and `ARGV`.
+    fn set_inputs(&mut self, inputs: Inputs<'_, '_>) {
+        let mut stack = self.stack();
+        for (name, values) in [(KEYS, inputs.keys), (ARGV, inputs.args)] {
+            stack.push_copy(name);
+            stack.push_table(values.len(), 0);
+            for (value, element) in values.iter().zip(1..) {
+                stack.push_bytes(value);
+                stack.set_element(-2, element);
+            }
+            stack.set(GLOBALS);
+        }
+    }
+
+    /// Calls the function on top, below which is the handler of errors.
+    fn call(&mut self, host: &mut dyn Host) -> c_int {
+        let host: *mut (dyn Host + '_) = host;
+        // SAFETY: only the lifetime changes; the host is taken back before this one ends.
+        let host: *mut (dyn Host + 'static) = unsafe { std::mem::transmute(host) };
+        let context = self.context();
+        // SAFETY: the caller lends it until the end of this function.
+        let before = unsafe { context.set_host(Some(host)) };
+        context.memory.set_bounded(true);
+        // SAFETY: a function is on top and the handler below it; errors end here.
+        let status = unsafe { lua::lua_pcall(self.state, 0, 1, -2) };
+        context.memory.set_bounded(false);
+        // SAFETY: that is who it was before.
+        unsafe { context.set_host(before) };
+        status
+    }
+
+    /// A script may have stopped the collection of garbage, or left most of the memory in use.
+    fn collect_if_full(&mut self) {
+        if self.context().memory.is_half_full() {
+            // SAFETY: no finalizer runs, since there is no userdata.
+            unsafe {
+                lua::lua_gc(self.state, lua::LUA_GCRESTART, 0);
+                lua::lua_gc(self.state, lua::LUA_GCCOLLECT, 0);
+            }
+        }
+    }
+}
+
+impl Stack<'_> {
+    /// Makes the real globals the first value of an empty stack.
+    fn room_for_fixed(&mut self) {
+        assert!(self.top() == 0 && self.reserve(FIXED));
+        // SAFETY: there is room.
+        unsafe { lua::lua_pushvalue(self.state(), lua::LUA_GLOBALSINDEX) };
+    }
+}
+
+/// The error that a script returned as a table, if it did.
+fn returned_error(stack: &mut Stack<'_>) -> Option<ScriptError> {
+    if stack.kind(-1) != Kind::Table {
+        return None;
+    }
+    stack.get_field(-1, "err");
+    let text = stack.bytes(-1).map(<[u8]>::to_vec);
+    stack.get_field(-2, "ignore_error_stats_update");
+    let is_counted = stack.truth(-1);
+    stack.pop(2);
+    text.map(|text| ScriptError { text, is_counted })
+}
+
+/// The error that [`place_error`] has left on top, as it is answered.
+fn uncaught_error(stack: &mut Stack<'_>, name: &str) -> ScriptError {
+    if stack.kind(-1) != Kind::Table {
+        // Neither memory's end nor that of C's stack goes through the handler.
+        let text = stack.text(-1).unwrap_or(b"execution failure");
+        let text =
+            [b"ERR Error running script ", name.as_bytes(), b", ", &text[..text.len().min(100)]].concat();
+        return ScriptError { text, is_counted: false };
+    }
+    let table = stack.top();
+    stack.get_field(table, "err");
+    let mut text = stack.bytes(-1).unwrap_or(b"ERR unknown error").to_vec();
+    stack.get_field(table, "ignore_error_stats_update");
+    let is_counted = stack.truth(-1);
+    stack.get_field(table, "source");
+    stack.get_field(table, "line");
+    let line = stack.text(-1).map(<[u8]>::to_vec);
+    if let (Some(source), Some(line)) = (stack.bytes(-2), line) {
+        let place = [b" script: ", name.as_bytes(), b", on ", source, b":", &line, b"."].concat();
+        text.extend_from_slice(&place);
+    }
+    ScriptError { text, is_counted }
+}
+
+/// The handler of errors: makes of an error a table that says where it was raised.
+fn place_error(stack: &mut Stack<'_>) -> Results {
+    let place = place_of_caller(stack);
+    stack.push_table(0, 4);
+    let table = stack.top();
+    if stack.kind(1) == Kind::Table {
+        for name in ["err", "ignore_error_stats_update"] {
+            stack.get_field(1, name);
+            stack.set_field(table, name);
+        }
+    } else {
+        let text = match stack.kind(1) {
+            Kind::String | Kind::Number => stack.text(1).unwrap_or_default().to_vec(),
+            Kind::Boolean => stack.truth(1).to_string().into_bytes(),
+            Kind::Nil | Kind::None => b"nil".to_vec(),
+            _ => format!("{}: {:p}", stack.type_name(1), stack.identity(1)).into_bytes(),
+        };
+        stack.push_bytes(&[b"ERR ", text.as_slice()].concat());
+        stack.set_field(table, "err");
+    }
+    if let Some((source, line)) = place {
+        stack.push_bytes(&source);
+        stack.set_field(table, "source");
+        stack.push_number(f64::from(line));
+        stack.set_field(table, "line");
+    }
+    Ok(1)
+}
+
+/// Source and line of the function that has raised an error: of its caller, if it is none of Lua's own.
+fn place_of_caller(stack: &mut Stack<'_>) -> Option<(Vec<u8>, c_int)> {
+    let mut found = None;
+    for level in [1, 2] {
+        // SAFETY: zeroes are valid, and Lua fills it in.
+        let mut record: lua::lua_Debug = unsafe { std::mem::zeroed() };
+        // SAFETY: the record is of the state's stack as it is.
+        let there = unsafe {
+            lua::lua_getstack(stack.state(), level, &mut record) != 0
+                && lua::lua_getinfo(stack.state(), c"Sl".as_ptr(), &mut record) != 0
+        };
+        if !there {
+            break;
+        }
+        // SAFETY: both are strings of Lua's, which live as long as the function.
+        let (what, source) =
+            unsafe { (std::ffi::CStr::from_ptr(record.what), std::ffi::CStr::from_ptr(record.source)) };
+        found = Some((source.to_bytes().to_vec(), record.currentline));
+        if what != c"C" {
+            break;
+        }
+    }
+    found
+}

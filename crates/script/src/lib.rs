@@ -1,0 +1,22 @@
+//! Lua 5.1 as scripts of Redis see it: the sandbox, `redis.*`, conversions of replies and values.
+//!
+//! The crate knows no server: what a script asks for goes through [`Host`].
+
+mod api;
+mod context;
+mod convert;
+pub mod flags;
+pub mod host;
+mod interpreter;
+mod memory;
+mod random;
+mod sandbox;
+mod stack;
+
+pub use api::Version;
+pub use flags::ScriptFlags;
+pub use host::{Called, Host, LogLevel, Verdict};
+pub use interpreter::{Compiled, Inputs, Interpreter, Run, ScriptError};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,257 @@
+//! Scripts against a host that answers what it is told to.
+
+use martlet_protocol::reply::Reply;
+use martlet_protocol::request::Args;
+
+use crate::{Called, Host, Inputs, Interpreter, LogLevel, Run, Verdict, Version};
+
+const MEMORY_MAX_BYTES: usize = 64 << 20;
+
+/// Echoes: `raw X` answers X as it is, `stop` cannot go on, anything else the arguments as an array.
+#[derive(Default)]
+struct Echo {
+    calls: Vec<Vec<Vec<u8>>>,
+    log: Vec<(LogLevel, Vec<u8>)>,
+    interrupts: usize,
+    kill_at: Option<usize>,
+}
+
+impl Host for Echo {
+    fn call(&mut self, args: &Args<'_>, reply: &mut Reply) -> Called {
+        self.calls.push(args.iter().map(<[u8]>::to_vec).collect());
+        match args.at(0) {
+            b"raw" => reply.raw().extend_from_slice(args.at(1)),
+            b"stop" => return Called::Abandon,
+            _ => {
+                reply.array(args.len());
+                args.iter().for_each(|arg| reply.bulk(arg));
+            }
+        }
+        Called::Replied
+    }
+
+    fn may_call(&mut self, args: &Args<'_>) -> Option<bool> {
+        (args.at(0) == b"get").then_some(true)
+    }
+
+    fn interrupt(&mut self) -> Verdict {
+        self.interrupts += 1;
+        match self.kill_at {
+            Some(at) if self.interrupts >= at => Verdict::Kill("Script killed by user with SCRIPT KILL..."),
+            _ => Verdict::Continue,
+        }
+    }
+
+    fn log(&mut self, level: LogLevel, text: &[u8]) {
+        self.log.push((level, text.to_vec()));
+    }
+
+    fn set_propagation(&mut self, _: i64) {}
+}
+
+fn interpreter() -> Interpreter {
+    Interpreter::new(Version { text: "7.0.15", number: 0x0007_000F }, MEMORY_MAX_BYTES)
+}
+
+fn run_on(interpreter: &mut Interpreter, source: &str, host: &mut Echo, resp3: bool) -> String {
+    let script = match interpreter.compile(source.as_bytes()) {
+        Ok(script) => script,
+        Err(text) => return format!("compile: {}", String::from_utf8_lossy(&text)),
+    };
+    let mut reply = Reply::new(Vec::new(), resp3);
+    let inputs = Inputs { name: "sha", keys: &[b"k1"], args: &[b"a1", b"a2"] };
+    let outcome = interpreter.run(&script, inputs, host, &mut reply);
+    interpreter.forget(script);
+    match outcome {
+        Run::Replied => String::from_utf8_lossy(reply.as_bytes()).replace("\r\n", " "),
+        Run::Failed(error) => format!("-{}", String::from_utf8_lossy(&error.text)),
+        Run::Abandoned => "abandoned".into(),
+    }
+}
+
+fn run(source: &str) -> String {
+    run_on(&mut interpreter(), source, &mut Echo::default(), false)
+}
+
+#[test]
+fn values_become_replies() {
+    assert_eq!(
+        run("return {KEYS[1], ARGV[2], 3.99, true, false, {ok='fine'}, {1, nil, 2}}"),
+        "*7 $2 k1 $2 a2 :3 :1 $-1 +fine *1 :1 "
+    );
+    assert_eq!(run("return nil"), "$-1 ");
+    assert_eq!(run("return {err='X y'}"), "-X y");
+    assert_eq!(run("return redis.error_reply('-MY text')"), "-MY text");
+    assert_eq!(run("return redis.error_reply('TEXT')"), "-ERR TEXT");
+    assert_eq!(run("return 2^60"), ":1152921504606846976 ");
+    let mut interpreter = interpreter();
+    let mut resp3 = |source: &str| run_on(&mut interpreter, source, &mut Echo::default(), true);
+    assert_eq!(resp3("return {map={a=true}}"), "%1 $1 a :1 ");
+    assert_eq!(resp3("redis.setresp(3) return {set={a=true}, 1}"), "~1 $1 a ");
+    assert_eq!(resp3("redis.setresp(3) return {true, {double=1.5}, {big_number='12'}}"), "*3 #t ,1.5 (12 ");
+    assert_eq!(resp3("return {verbatim_string={format='txt', string='hi'}}"), "=6 txt:hi ");
+}
+
+#[test]
+fn replies_become_values() {
+    let raw = |reply: &str, show: &str| {
+        let reply = reply.replace(' ', "\\r\\n");
+        run(&format!("redis.setresp(3) local r = redis.call('raw', '{reply}') return {show}"))
+    };
+    assert_eq!(raw("+OK ", "r.ok"), "$2 OK ");
+    assert_eq!(raw(":12 ", "r + 1"), ":13 ");
+    assert_eq!(raw("$-1 ", "r == false"), ":1 ");
+    assert_eq!(raw("_ ", "type(r)"), "$3 nil ");
+    assert_eq!(raw("%1 $1 a :7 ", "r.map.a"), ":7 ");
+    assert_eq!(raw("~1 $1 a ", "r.set.a"), ":1 ");
+    assert_eq!(raw(",1.5 ", "r.double * 2"), ":3 ");
+    assert_eq!(raw("=6 txt:hi ", "r.verbatim_string.string .. r.verbatim_string.format"), "$5 hitxt ");
+    assert_eq!(raw("|1 $1 a :1 *2 :1 $1 b ", "r[2]"), "$1 b ");
+    assert_eq!(raw("%1 _ :7 ", "next(r.map) == nil"), ":1 ");
+    assert_eq!(raw("*3 :1 ", "type(r)"), "$3 nil ");
+}
+
+#[test]
+fn errors_name_their_place() {
+    assert_eq!(run("error('x')"), "-ERR user_script:1: x script: sha, on @user_script:1.");
+    assert_eq!(
+        run("\nlocal x\nx()"),
+        "-ERR user_script:3: attempt to call local 'x' (a nil value) script: sha, on @user_script:3."
+    );
+    assert_eq!(
+        run("return redis.call()"),
+        "-ERR Please specify at least one argument for this redis lib call script: sha, on @user_script:1."
+    );
+    assert_eq!(
+        run("redis.call({})"),
+        "-ERR Lua redis lib command arguments must be strings or integers script: sha, on @user_script:1."
+    );
+    assert_eq!(
+        run("redis.call('raw', '-WRONGTYPE bad\\r\\n')"),
+        "-WRONGTYPE bad script: sha, on @user_script:1."
+    );
+    assert_eq!(run("return {pcall(redis.call, 'raw', '-A b\\r\\n')}"), "*2 $-1 $3 A b ");
+    assert_eq!(run("return redis.pcall('raw', '-A b\\r\\n').err"), "$3 A b ");
+    assert_eq!(run("error({err='X y'})"), "-X y script: sha, on @user_script:1.");
+    assert_eq!(run("error({})"), "-ERR unknown error script: sha, on @user_script:1.");
+    assert_eq!(run("error()"), "-ERR nil script: sha, on @user_script:1.");
+    assert_eq!(run("return +"), "compile: user_script:1: unexpected symbol near '+'");
+    assert_eq!(
+        run("return math.random(0)"),
+        "-ERR user_script:1: bad argument #1 to 'random' (interval is empty) script: sha, on @user_script:1."
+    );
+}
+
+#[test]
+fn nothing_global_can_be_changed() {
+    const PLACED: &str =
+        "-ERR user_script:1: Attempt to modify a readonly table script: sha, on @user_script:1.";
+    const BARE: &str = "-ERR Attempt to modify a readonly table script: sha, on @user_script:1.";
+    let mut interpreter = interpreter();
+    let mut run = |source: &str| run_on(&mut interpreter, source, &mut Echo::default(), false);
+    for source in [
+        "a = 1",
+        "redis = 1",
+        "redis.call = 1",
+        "string.x = 1",
+        "_G.x = 1",
+        "_G = {}",
+        "getmetatable(_G).__index = 1",
+        "getmetatable('').__index = 1",
+        "function f() end",
+    ] {
+        assert_eq!(run(source), PLACED, "{source}");
+    }
+    for source in
+        ["rawset(_G, 'a', 1)", "setmetatable(_G, {})", "table.insert(redis, 1)", "setmetatable(redis, nil)"]
+    {
+        assert_eq!(run(source), BARE, "{source}");
+    }
+    assert_eq!(
+        run("return a"),
+        "-ERR user_script:1: Script attempted to access nonexistent global variable 'a' script: sha, on @user_script:1."
+    );
+    for gone in ["print", "dofile", "loadfile", "newproxy", "getfenv", "setfenv", "require", "io", "debug"] {
+        assert!(run(&format!("return {gone}")).contains("nonexistent global"), "{gone}");
+    }
+    assert_eq!(
+        run("local n = 0 for k in pairs(os) do n = n + 1 end return {n, type(os.clock())}"),
+        "*2 :1 $6 number "
+    );
+    assert_eq!(run("local n = 0 for k in pairs(redis) do n = n + 1 end return n > 15"), ":1 ");
+    assert_eq!(
+        run("return {rawget(redis, 'REPL_ALL'), _G.redis.REPL_ALL, getmetatable(redis) == nil}"),
+        "*3 :3 :3 :1 "
+    );
+    assert_eq!(run("return loadstring('return 1 + 1')()"), ":2 ");
+    assert_eq!(
+        run("local p = {'return ', '5'} local i = 0 return load(function() i = i + 1 return p[i] end)()"),
+        ":5 "
+    );
+    assert!(run("return loadstring(string.dump(function() end))()").contains("attempt to call a nil value"));
+    assert!(run("return load(function() return string.rep('x', 1000000) end)()").starts_with('-'));
+    assert!(
+        run_on(&mut super::tests::interpreter(), "\x1bLua", &mut Echo::default(), false)
+            .starts_with("compile")
+    );
+}
+
+#[test]
+fn arguments_and_the_log_reach_the_host() {
+    let mut host = Echo::default();
+    let mut interpreter = interpreter();
+    let source = "redis.log(redis.LOG_WARNING, 'a', 1, 'b') redis.call('x', 1, 1e15, 0.1, -3) return {redis.acl_check_cmd('get', 'x'), redis.sha1hex('')}";
+    assert_eq!(
+        run_on(&mut interpreter, source, &mut host, false),
+        "*2 :1 $40 da39a3ee5e6b4b0d3255bfef95601890afd80709 "
+    );
+    assert_eq!(
+        host.calls,
+        [[b"x".to_vec(), b"1".to_vec(), b"1000000000000000".to_vec(), b"0.1".to_vec(), b"-3".to_vec()]]
+    );
+    assert_eq!(host.log, [(LogLevel::Warning, b"a 1 b".to_vec())]);
+}
+
+#[test]
+fn a_script_that_must_end_cannot_catch_it() {
+    let mut interpreter = interpreter();
+    let killed = "-ERR Script killed by user with SCRIPT KILL... script: sha, on @user_script:1.";
+    for source in [
+        "while true do end",
+        "while true do pcall(function() while true do end end) end",
+        "local f = coroutine.wrap(function() while true do end end) while true do pcall(f) end",
+        "while true do xpcall(function() while true do end end, function() while true do end end) end",
+    ] {
+        let mut host = Echo { kill_at: Some(3), ..Echo::default() };
+        assert_eq!(run_on(&mut interpreter, source, &mut host, false), killed, "{source}");
+    }
+    let source = "pcall(redis.call, 'stop') redis.call('x') return 1";
+    let mut host = Echo::default();
+    assert_eq!(run_on(&mut interpreter, source, &mut host, false), "abandoned");
+    assert_eq!(host.calls.len(), 1);
+    assert_eq!(run_on(&mut interpreter, "return 1", &mut host, false), ":1 ");
+}
+
+#[test]
+fn memory_is_bounded_and_comes_back() {
+    let mut interpreter = interpreter();
+    let mut run = |source: &str| run_on(&mut interpreter, source, &mut Echo::default(), false);
+    let full = "-ERR Error running script sha, not enough memory";
+    assert_eq!(run("return string.rep('x', 1024 * 1024 * 1024)"), full);
+    assert_eq!(
+        run("collectgarbage('stop') local t = {} while true do t[#t + 1] = {} end"),
+        full
+    );
+    assert_eq!(run("local s = 'x' while true do s = s .. s end"), full);
+    assert_eq!(run("return #string.rep('x', 10 * 1024 * 1024)"), ":10485760 ");
+    assert!(interpreter.used_bytes() < MEMORY_MAX_BYTES);
+}
+
+#[test]
+fn recursion_ends_with_an_error() {
+    assert!(run("local function f() return 1 + f() end return f()").contains("stack overflow"));
+    assert!(
+        run("local t = {} for i = 1, 100000 do t = {t} end return t").contains("reached lua stack limit")
+    );
+    assert!(run("local t = {} t[1] = t return t").contains("reached lua stack limit"));
+}
