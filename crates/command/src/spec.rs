@@ -199,6 +199,8 @@ pub enum Group {
     List,
     /// `pubsub`
     Pubsub,
+    /// `scripting`
+    Scripting,
     /// `server`
     Server,
     /// `set`
@@ -226,6 +228,7 @@ impl Group {
             Group::Hyperloglog => "hyperloglog",
             Group::List => "list",
             Group::Pubsub => "pubsub",
+            Group::Scripting => "scripting",
             Group::Server => "server",
             Group::Set => "set",
             Group::SortedSet => "sorted-set",

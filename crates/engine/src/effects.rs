@@ -168,6 +168,11 @@ impl Effects {
         self.news.flushed = true;
     }
 
+    /// Drops events that were noted: what they tell of is undone. Caches that were to drop a key still do.
+    pub(crate) fn drop_events(&mut self) {
+        self.news.events.clear();
+    }
+
     /// Whether there is something to tell.
     #[inline]
     pub fn has_news(&self) -> bool {

@@ -49,6 +49,10 @@ impl Cell {
 /// for one of them.
 const PEEKS_TOGETHER: usize = 4;
 
+/// How often a shard is asked for that must not be waited for: some microseconds, which most commands take
+/// less than.
+const TRY_SPINS: u32 = 200;
+
 // SAFETY: `state` is only reached through a held lock or behind the closed gate (see `LockedShards`).
 unsafe impl Sync for Cell {}
 
@@ -178,6 +182,17 @@ impl Engine {
     #[inline]
     pub(crate) fn lock(&self, shard: usize) {
         self.cells[shard].lock.lock();
+    }
+
+    /// Locks one shard if whoever has it gives it back at once.
+    pub(crate) fn try_lock(&self, shard: usize) -> bool {
+        (0..TRY_SPINS).any(|_| {
+            let locked = self.cells[shard].lock.try_lock();
+            if !locked {
+                std::hint::spin_loop();
+            }
+            locked
+        })
     }
 
     #[inline]

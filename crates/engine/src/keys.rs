@@ -20,6 +20,7 @@ use crate::effects::{Cause, Effects, EventClass};
 use crate::engine::{Engine, LockedShards, ShardSet, ShardState};
 use crate::hooks::{Hooks, ReadyKeys, Watcher};
 use crate::lazyfree::LazyFree;
+use crate::undo::Undo;
 
 /// The key holds a value of another type.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -116,6 +117,8 @@ pub struct Keys {
     pub ready: ReadyKeys,
     /// For random choices.
     pub random: Random,
+    /// What a script has changed.
+    pub(crate) undo: Undo,
 }
 
 impl Keys {
@@ -135,6 +138,7 @@ impl Keys {
             effects: Effects::default(),
             ready: ReadyKeys::default(),
             random,
+            undo: Undo::default(),
         }
     }
 
@@ -207,6 +211,28 @@ impl Keys {
         matches!(self.locked, LockedShards::All)
     }
 
+    /// Whether a shard is locked.
+    #[inline]
+    pub fn covers(&self, shard: usize) -> bool {
+        self.locked.covers(shard)
+    }
+
+    /// The locked shards, ascending.
+    pub fn locked_shards(&self) -> Vec<usize> {
+        match &self.locked {
+            LockedShards::None => Vec::new(),
+            LockedShards::One(shard) => vec![*shard],
+            LockedShards::Many(shards) => shards.iter().collect(),
+            LockedShards::All => (0..SHARD_COUNT).collect(),
+        }
+    }
+
+    /// Notes that this thread has locked more shards.
+    pub(crate) fn add_locked(&mut self, shards: &[usize]) {
+        let all = self.locked_shards().into_iter().chain(shards.iter().copied());
+        self.locked = LockedShards::Many(Box::new(all.collect()));
+    }
+
     /// Runs `work` on one shard, which is locked for it unless it is already. If it is not, nothing else may
     /// be.
     pub fn with_shard<R>(&mut self, shard: usize, work: impl FnOnce(&mut Self) -> R) -> R {
@@ -235,7 +261,7 @@ impl Keys {
     }
 
     #[inline]
-    fn db_of_mut(&mut self, key: &Key<'_>) -> &mut Db {
+    pub(crate) fn db_of_mut(&mut self, key: &Key<'_>) -> &mut Db {
         self.engine.state_mut(&mut self.locked, key.shard()).keys.db_mut(self.db)
     }
 
@@ -341,10 +367,11 @@ impl Keys {
 
     // ---- changing ----
 
-    /// To be called before a key is changed: a snapshot under way gets what it held.
+    /// To be called before a key is changed: a snapshot under way gets what it held, and whoever may undo the
+    /// change.
     #[inline]
     fn preserve(&mut self, key: &Key<'_>) {
-        if self.engine.snapshot.is_on() {
+        if self.engine.snapshot.is_on() || self.undo.is_on() {
             self.preserve_now(key);
         }
     }
@@ -353,7 +380,12 @@ impl Keys {
     #[inline(never)]
     fn preserve_now(&mut self, key: &Key<'_>) {
         let (state, part) = self.engine.state_and_part(&mut self.locked, key.shard());
-        self.engine.snapshot.preserve(part, &state.keys, self.db, key);
+        if self.undo.is_on() {
+            self.undo.keep(&state.keys, self.db, key);
+        }
+        if self.engine.snapshot.is_on() {
+            self.engine.snapshot.preserve(part, &state.keys, self.db, key);
+        }
     }
 
     /// A collection to change, if the key is there.
@@ -500,18 +532,23 @@ impl Keys {
     /// Stores a value of any type; what the key held is discarded.
     pub fn set_value(&mut self, key: &Key<'_>, value: Value, expiry_ms: Option<i64>) {
         self.preserve(key);
-        if let Some(at_ms) = expiry_ms {
-            self.engine.note_due(key.shard(), at_ms);
-        }
-        if let Value::Hash(hash) = &value
-            && hash.next_expiry_ms() != NO_EXPIRY
-        {
-            self.engine.note_due(key.shard(), hash.next_expiry_ms());
-        }
+        self.note_value_due(key, &value, expiry_ms);
         self.note_new(key);
         let lru = self.lru_to_store(key);
         let old = self.db_of_mut(key).set_value(key, value, expiry_ms, lru);
         self.discard(old);
+    }
+
+    /// Notes when a value that is stored, or a field of it, expires.
+    pub(crate) fn note_value_due(&self, key: &Key<'_>, value: &Value, expiry_ms: Option<i64>) {
+        if let Some(at_ms) = expiry_ms {
+            self.engine.note_due(key.shard(), at_ms);
+        }
+        if let Value::Hash(hash) = value
+            && hash.next_expiry_ms() != NO_EXPIRY
+        {
+            self.engine.note_due(key.shard(), hash.next_expiry_ms());
+        }
     }
 
     /// Deletes the key; whether it was there. An expired one counts as absent.

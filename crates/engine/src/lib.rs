@@ -14,6 +14,7 @@ mod hooks;
 mod keys;
 mod lazyfree;
 mod snapshot;
+mod undo;
 
 pub use counters::{Counter, Counters};
 pub use effects::{Cause, Effects, EventClass, Invalidation, KeyEvent, News};

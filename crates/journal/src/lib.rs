@@ -11,5 +11,5 @@ mod record;
 mod ring;
 
 pub use journal::{Journal, Mode};
-pub use record::{Effect, Pending, Stream, effects, encode, encode_request};
+pub use record::{Effect, Mark, Pending, Stream, effects, encode, encode_request};
 pub use ring::{Position, Reader, Record};

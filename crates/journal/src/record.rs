@@ -8,6 +8,8 @@
 //! Several effects of one command or transaction are one record, and become a MULTI … EXEC in the stream;
 //! several expirations alone, which nothing holds together, do not.
 
+use std::ops::Range;
+
 use martlet_base::copy;
 use martlet_protocol::request::Args;
 
@@ -34,6 +36,16 @@ pub struct Pending {
     count: usize,
     /// Some are of a command, with which all are to happen at once.
     together: bool,
+    /// Where those lie that would have happened without a command.
+    loose: Vec<Range<usize>>,
+}
+
+/// How far pending effects had come; see [`Pending::undo_to`].
+#[derive(Copy, Clone, Debug)]
+pub struct Mark {
+    len_bytes: usize,
+    count: usize,
+    together: bool,
 }
 
 /// A buffer of more bytes is not kept for the next record.
@@ -49,7 +61,7 @@ impl Pending {
     /// Adds one of a command, which `write` appends as a RESP array.
     #[inline]
     pub fn push(&mut self, db: usize, write: impl FnOnce(&mut Vec<u8>)) {
-        self.push_loose(db, write);
+        self.add(db, write);
         self.together = true;
     }
 
@@ -57,11 +69,40 @@ impl Pending {
     #[inline]
     pub fn push_loose(&mut self, db: usize, write: impl FnOnce(&mut Vec<u8>)) {
         let begin = self.bytes.len();
+        self.add(db, write);
+        self.loose.push(begin..self.bytes.len());
+    }
+
+    #[inline]
+    fn add(&mut self, db: usize, write: impl FnOnce(&mut Vec<u8>)) {
+        let begin = self.bytes.len();
         self.bytes.extend_from_slice(&[0; HEADING]);
         write(&mut self.bytes);
         let len = self.bytes.len() - begin - HEADING;
         self.bytes[begin..begin + HEADING].copy_from_slice(&heading(len, db as u32));
         self.count += 1;
+    }
+
+    /// How far they have come.
+    pub fn mark(&self) -> Mark {
+        Mark { len_bytes: self.bytes.len(), count: self.count, together: self.together }
+    }
+
+    /// Forgets those that a command has added since: it was undone. The others stay.
+    pub fn undo_to(&mut self, mark: Mark) {
+        let kept: Vec<Range<usize>> =
+            self.loose.iter().filter(|range| range.start >= mark.len_bytes).cloned().collect();
+        let before = self.loose.len() - kept.len();
+        self.loose.truncate(before);
+        let mut len = mark.len_bytes;
+        for range in &kept {
+            self.bytes.copy_within(range.clone(), len);
+            self.loose.push(len..len + range.len());
+            len += range.len();
+        }
+        self.bytes.truncate(len);
+        self.count = mark.count + kept.len();
+        self.together = mark.together;
     }
 
     /// The record's tag and payload; `None` if there is nothing to record.
@@ -83,6 +124,7 @@ impl Pending {
     pub fn clear(&mut self) {
         self.count = 0;
         self.together = false;
+        self.loose.clear();
         if self.bytes.capacity() > KEPT_BYTES {
             self.bytes = Vec::new();
         } else {

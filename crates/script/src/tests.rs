@@ -189,7 +189,7 @@ fn nothing_global_can_be_changed() {
         ":5 "
     );
     assert!(run("return loadstring(string.dump(function() end))()").contains("attempt to call a nil value"));
-    assert!(run("return load(function() return string.rep('x', 1000000) end)()").starts_with('-'));
+    assert!(run("local done return load(function() if not done then done = true return string.dump(function() end) end end)()").starts_with('-'));
     assert!(
         run_on(&mut super::tests::interpreter(), "\x1bLua", &mut Echo::default(), false)
             .starts_with("compile")
@@ -238,10 +238,7 @@ fn memory_is_bounded_and_comes_back() {
     let mut run = |source: &str| run_on(&mut interpreter, source, &mut Echo::default(), false);
     let full = "-ERR Error running script sha, not enough memory";
     assert_eq!(run("return string.rep('x', 1024 * 1024 * 1024)"), full);
-    assert_eq!(
-        run("collectgarbage('stop') local t = {} while true do t[#t + 1] = {} end"),
-        full
-    );
+    assert_eq!(run("collectgarbage('stop') local t = {} while true do t[#t + 1] = {} end"), full);
     assert_eq!(run("local s = 'x' while true do s = s .. s end"), full);
     assert_eq!(run("return #string.rep('x', 10 * 1024 * 1024)"), ":10485760 ");
     assert!(interpreter.used_bytes() < MEMORY_MAX_BYTES);

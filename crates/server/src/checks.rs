@@ -127,7 +127,12 @@ fn allowed_in_multi(_: &Worker, connection: &Connection, entry: &Entry, _: &Args
 }
 
 /// Memory is above `maxmemory` and the command, or one that EXEC would run, may need more.
-fn within_memory(worker: &Worker, connection: &Connection, entry: &Entry, _: &Args<'_>) -> Outcome {
+pub(crate) fn within_memory(
+    worker: &Worker,
+    connection: &Connection,
+    entry: &Entry,
+    _: &Args<'_>,
+) -> Outcome {
     let queued =
         entry.spec.name == "exec" && connection.session.transaction.as_ref().is_some_and(|t| t.grows);
     let grows = queued || entry.spec.flags.has(Flags::DENYOOM);
@@ -165,7 +170,12 @@ fn allowed_while_subscribed(_: &Worker, connection: &Connection, entry: &Entry, 
 
 /// The disk does not take what is appended, or the last save in the background has failed: no more may be
 /// lost than is.
-fn disk_accepts_writes(worker: &Worker, connection: &Connection, entry: &Entry, _: &Args<'_>) -> Outcome {
+pub(crate) fn disk_accepts_writes(
+    worker: &Worker,
+    connection: &Connection,
+    entry: &Entry,
+    _: &Args<'_>,
+) -> Outcome {
     use std::sync::atomic::Ordering::Relaxed;
     let persistence = &worker.shared.persistence;
     let (refuses, log_refuses) =

@@ -152,12 +152,12 @@ impl Worker {
             Some(hashes) => {
                 self.prefetch_many(self.keys.db, &hashes);
                 self.keys.lock_shards(shards(hashes));
-                self.run(connection, reply, entry, args, deny_blocking);
+                self.run(connection, reply, entry, args, None, deny_blocking);
                 self.after_held(connection, entry, args);
                 self.release_keys();
             }
             None => self.alone_for(connection, |worker, connection| {
-                worker.run(connection, reply, entry, args, deny_blocking);
+                worker.run(connection, reply, entry, args, None, deny_blocking);
                 worker.after_held(connection, entry, args);
             }),
         }
@@ -165,16 +165,18 @@ impl Worker {
         self.keys.touch = touch;
     }
 
-    /// Runs a command whose keys are held; statistics, slow log, errors.
+    /// Runs a command whose keys are held; statistics, slow log, errors. `first_key` is the argument that is
+    /// its only key, and that key's hash, if it is known.
     pub(crate) fn run(
         &mut self,
         connection: &mut Connection,
         reply: &mut Reply,
         entry: &'static Entry,
         args: &Args<'_>,
+        first_key: Option<(usize, u64)>,
         deny_blocking: bool,
     ) {
-        self.run_here(connection, reply, entry, args, None, deny_blocking);
+        self.run_here(connection, reply, entry, args, first_key, deny_blocking);
     }
 
     /// As [`Worker::run`], made part of the caller: once, where most requests come by.

@@ -19,6 +19,7 @@ pub mod process;
 pub mod pubsub;
 mod reconfigure;
 pub mod registry;
+pub mod scripting;
 pub mod server;
 mod settings;
 pub mod shared;

@@ -15,19 +15,39 @@ use crate::worker::Worker;
 impl Worker {
     /// Shows a command to the monitors, if there are any.
     pub(crate) fn feed_monitors(&mut self, connection: &Connection, entry: &Entry, args: &Args<'_>) {
-        if self.shared.monitor_count.load(Ordering::Relaxed) == 0 {
-            return;
+        if !entry.spec.flags.has(Flags::SKIP_MONITOR) && !entry.spec.flags.has(Flags::ADMIN) {
+            self.show_to_monitors(connection, entry, args);
         }
-        if entry.spec.flags.has(Flags::SKIP_MONITOR) || entry.spec.flags.has(Flags::ADMIN) {
-            return;
+    }
+
+    /// As [`Worker::feed_monitors`] whatever the command: one that runs others shows itself first.
+    pub(crate) fn show_to_monitors(&mut self, connection: &Connection, entry: &Entry, args: &Args<'_>) {
+        if self.shared.monitor_count.load(Ordering::Relaxed) > 0 {
+            let peer = if connection.is_unix {
+                "unix:".to_owned() + connection.info.peer.trim_end_matches(":0")
+            } else {
+                connection.info.peer.clone()
+            };
+            self.send_to_monitors(&peer, connection.session.db, entry, args);
         }
+    }
+
+    /// Shows a command of a script to the monitors, if there are any.
+    pub(crate) fn feed_monitors_from_script(
+        &mut self,
+        connection: &Connection,
+        entry: &Entry,
+        args: &Args<'_>,
+    ) {
+        let is_shown = !entry.spec.flags.has(Flags::SKIP_MONITOR) && !entry.spec.flags.has(Flags::ADMIN);
+        if is_shown && self.shared.monitor_count.load(Ordering::Relaxed) > 0 {
+            self.send_to_monitors("lua", connection.session.db, entry, args);
+        }
+    }
+
+    #[cold]
+    fn send_to_monitors(&mut self, peer: &str, db: usize, entry: &Entry, args: &Args<'_>) {
         let now_us = self.shared.clock.unix_us();
-        let db = connection.session.db;
-        let peer = if connection.is_unix {
-            "unix:".to_owned() + connection.info.peer.trim_end_matches(":0")
-        } else {
-            connection.info.peer.clone()
-        };
         let mut line =
             format!("+{}.{:06} [{db} {peer}]", now_us / 1_000_000, now_us % 1_000_000).into_bytes();
         let shown = checks::redacted(entry, args);

@@ -16,6 +16,7 @@ use crate::migration::Migrations;
 use crate::persistence::Persistence;
 use crate::pubsub::{Delivery, Hub};
 use crate::registry::Registry;
+use crate::scripting::ScriptCache;
 use crate::slowlog::SlowLog;
 use crate::stats::{ServerStats, ThreadStats};
 use crate::tracking::{Notice, Tracking};
@@ -167,6 +168,8 @@ pub struct Shared {
     pub tracking: Tracking,
     /// MIGRATE.
     pub migrations: Migrations,
+    /// Scripts.
+    pub scripts: ScriptCache,
     /// Clients that MONITOR: thread, connection, id.
     pub monitors: Mutex<Vec<(usize, Token, u64)>>,
     /// Number of monitors.
@@ -241,6 +244,7 @@ impl Shared {
             hub: Hub::default(),
             tracking: Tracking::default(),
             migrations: Migrations::default(),
+            scripts: ScriptCache::new(threads),
             monitors: Mutex::default(),
             monitor_count: AtomicU32::new(0),
             pause: Pause::default(),

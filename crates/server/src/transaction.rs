@@ -91,7 +91,8 @@ fn shards_of(call: &Call<'_>, transaction: &Transaction) -> Option<Vec<usize>> {
     let mut shards: Vec<usize> = watched.iter().map(|w| Key::new(&w.key).shard()).collect();
     for (id, args) in &transaction.queue {
         let entry = &entries[*id];
-        if entry.spec.flags.has(Flags::WALK) {
+        // A script may touch any key, and what has run before it is not undone.
+        if entry.spec.flags.has(Flags::WALK) || entry.spec.acl().has(Acl::SCRIPTING) {
             return None;
         }
         shards.extend(shards_of_request(entry, &args.view())?);
@@ -116,7 +117,7 @@ fn run_unless_changed(call: &mut Call<'_>, transaction: &Transaction) {
             worker.keys.touch = martlet_engine::Touch::Nothing;
         }
         let began = worker.mark;
-        worker.run(connection, reply, entry, &args, true);
+        worker.run(connection, reply, entry, &args, None, true);
         let ns = worker.shared.clock.elapsed_ns(began, worker.mark);
         worker.stats().nested_ns.add(ns);
         worker.after_held(connection, entry, &args);

@@ -142,14 +142,20 @@ fn set_skip_checksum_validation(call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
-/// There are no scripts whose commands could be denied.
 static SET_DISABLE_DENY_SCRIPTS: ServerCommand = command(
     "debug|set-disable-deny-scripts",
     3,
-    accept as ServerHandler,
+    set_disable_deny_scripts as ServerHandler,
 )
 .flags(FLAGS)
-.doc(Group::Server, "7.0.0", "O(1)", "Accepted; concerns scripts only.");
+.doc(Group::Server, "7.0.0", "O(1)", "Lets scripts call what they may not, or not.");
+
+fn set_disable_deny_scripts(call: &mut Call<'_>) -> Outcome {
+    let on = parse_i64(call.arg(2)).unwrap_or(0) != 0;
+    call.worker.shared.scripts.allows_all.store(on, Ordering::Relaxed);
+    call.reply.ok();
+    Ok(())
+}
 
 /// Periodic work is spread over the I/O threads and never pauses.
 static PAUSE_CRON: ServerCommand = command("debug|pause-cron", 3, accept as ServerHandler).flags(FLAGS).doc(

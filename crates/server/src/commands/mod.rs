@@ -16,6 +16,7 @@ mod module;
 mod observe;
 pub(crate) mod persistence;
 mod pubsub;
+mod scripting;
 mod server;
 mod tips;
 
@@ -114,6 +115,7 @@ pub static FAMILIES: &[&[&ServerCommand]] = &[
     observe::COMMANDS,
     pubsub::COMMANDS,
     persistence::COMMANDS,
+    scripting::COMMANDS,
     server::COMMANDS,
     crate::transaction::COMMANDS,
 ];

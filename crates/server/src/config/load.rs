@@ -15,6 +15,8 @@ use super::{Config, words};
 /// The version of Redis whose commands there are: what INFO, HELLO and messages name, for clients that decide
 /// by it.
 pub const REDIS_VERSION: &str = "8.0.0";
+/// [`REDIS_VERSION`] as a number: a byte for each part.
+pub const REDIS_VERSION_NUMBER: u32 = 0x0008_0000;
 /// How deep `include` may nest.
 const MAX_INCLUDE_DEPTH: usize = 32;
 /// Directives without effect that Redis still takes, with one argument.

@@ -24,7 +24,9 @@ pub use accepted::Accepted;
 pub use change::{Changed, Hook, SetError, Setter, get, is_sensitive, parameters_set};
 pub use command_line::{CommandLine, CommandLineError, Invocation, USAGE, parse_command_line, version_text};
 pub use enumerations::*;
-pub use load::{AnySurroundings, LoadError, Loaded, REDIS_VERSION, Sources, Surroundings, load};
+pub use load::{
+    AnySurroundings, LoadError, Loaded, REDIS_VERSION, REDIS_VERSION_NUMBER, Sources, Surroundings, load,
+};
 pub use parameters::Config;
 pub use rewrite::{Extent, UserLines, rewrite, rewrite_file};
 pub use special::{KeyspaceEvents, OutputClass, OutputLimit, Primary, ReplicaOf, SavePoint, SavePoints};

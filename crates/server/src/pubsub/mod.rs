@@ -16,6 +16,7 @@ pub use hub::{Delivery, Hub, Kind, Receiver};
 
 use crate::clients::flag;
 use crate::connection::{Connection, Hold, special};
+use crate::scripting::HeldMessage;
 use crate::shared::Mail;
 use crate::worker::Worker;
 
@@ -137,6 +138,10 @@ impl Worker {
         let (shared, me) = (self.shared, self.thread);
         if shared.hub.clients.load(Ordering::Acquire) == 0 {
             return 0;
+        }
+        if let Some(held) = &mut self.held_messages {
+            held.push(HeldMessage { kind, channel: channel.to_vec(), payload: payload.to_vec() });
+            return shared.hub.publish(kind, channel, payload, |_, _| ());
         }
         let (mut to_self, mut is_flood) = (false, false);
         let count = shared.hub.publish(kind, channel, payload, |thread, delivery| {

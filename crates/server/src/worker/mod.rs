@@ -25,6 +25,7 @@ use crate::blocking::DiskWaiter;
 use crate::config::{Config, ConfigReader, MaxmemoryPolicy};
 use crate::connection::Connection;
 use crate::migration::{Answers, Migration};
+use crate::scripting::{HeldMessage, Scripting};
 use crate::shared::Shared;
 use crate::stats::ThreadStats;
 
@@ -119,6 +120,10 @@ pub struct Worker {
     /// Changed keys that are told of at the end of the loop, each with `origin` as it was, or 0 if it was not
     /// always the same.
     pub(crate) broadcasts: BTreeMap<Vec<u8>, u64>,
+    /// What this thread has for scripts, once one has run; taken out while one does.
+    pub(crate) scripting: Option<Box<Scripting>>,
+    /// Messages of the script that runs.
+    pub(crate) held_messages: Option<Vec<HeldMessage>>,
     /// What was published now waits in a mailbox that has too much.
     pub(crate) is_flooding: bool,
     /// Was inside the gate since the last look for due keys.
@@ -170,6 +175,8 @@ impl Worker {
             has_mail: false,
             origin: 0,
             broadcasts: BTreeMap::new(),
+            scripting: None,
+            held_messages: None,
             is_flooding: false,
             has_worked: false,
             next_tick_ms: 0,

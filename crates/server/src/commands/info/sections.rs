@@ -130,7 +130,7 @@ pub(super) fn memory(worker: &mut Worker, text: &mut Text) {
     text.field("allocator_muzzy", 0);
     text.field("total_system_memory", total);
     text.field("total_system_memory_human", human(total));
-    scripts_memory(text);
+    scripts_memory(text, &shared.scripts.figures());
     text.field("maxmemory", config.maxmemory_bytes);
     text.field("maxmemory_human", human(config.maxmemory_bytes));
     let policy = crate::config::find(b"maxmemory-policy").map(|p| p.get(config)).unwrap_or_default();
@@ -158,26 +158,22 @@ pub(super) fn memory(worker: &mut Worker, text: &mut Text) {
     text.field("lazyfreed_objects", shared.engine.lazy_free.freed());
 }
 
-/// What scripts and functions take: there are none.
-fn scripts_memory(text: &mut Text) {
-    for name in ["used_memory_lua", "used_memory_vm_eval"] {
-        text.field(name, 0);
-    }
-    text.field("used_memory_lua_human", human(0));
-    for name in [
-        "used_memory_scripts_eval",
-        "number_of_cached_scripts",
-        "number_of_functions",
-        "number_of_libraries",
-        "used_memory_vm_functions",
-        "used_memory_vm_total",
-    ] {
-        text.field(name, 0);
-    }
-    text.field("used_memory_vm_total_human", human(0));
+/// What scripts take; there are no functions.
+fn scripts_memory(text: &mut Text, scripts: &crate::scripting::ScriptFigures) {
+    let vm_bytes = scripts.vm_bytes as u64;
+    text.field("used_memory_lua", vm_bytes);
+    text.field("used_memory_vm_eval", vm_bytes);
+    text.field("used_memory_lua_human", human(vm_bytes));
+    text.field("used_memory_scripts_eval", scripts.bytes);
+    text.field("number_of_cached_scripts", scripts.count);
+    text.field("number_of_functions", 0);
+    text.field("number_of_libraries", 0);
+    text.field("used_memory_vm_functions", 0);
+    text.field("used_memory_vm_total", vm_bytes);
+    text.field("used_memory_vm_total_human", human(vm_bytes));
     text.field("used_memory_functions", 0);
-    text.field("used_memory_scripts", 0);
-    text.field("used_memory_scripts_human", human(0));
+    text.field("used_memory_scripts", scripts.bytes);
+    text.field("used_memory_scripts_human", human(scripts.bytes as u64));
 }
 
 pub(super) fn replication(worker: &mut Worker, text: &mut Text) {

@@ -45,7 +45,7 @@ pub(super) fn stats(worker: &mut Worker, text: &mut Text) {
     text.field("expired_lag_max_ms", percentile(&lag, 100.0));
     text.field("evicted_keys", engine(|c| c.evicted_keys.get()));
     text.field("evicted_clients", 0);
-    text.field("evicted_scripts", 0);
+    text.field("evicted_scripts", shared.scripts.evicted.load(Ordering::Relaxed));
     text.field("total_eviction_exceeded_time", 0);
     text.field("current_eviction_exceeded_time", 0);
     text.field("keyspace_hits", engine(|c| c.keyspace_hits.get()));

@@ -1,0 +1,112 @@
+//! Scripts of whole processes: what they move between keys, declared and not, is neither lost nor seen half
+//! done, whoever looks, and the append-only file tells the same.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use martlet_base::random::Random;
+use martlet_client::blocking::Client;
+use martlet_client::resp::Reply;
+use martlet_testkit::server::Server;
+
+const OURS: &str = env!("CARGO_BIN_EXE_martlet");
+const ACCOUNTS: u64 = 40;
+const OPENING: i64 = 1000;
+const MOVERS: u64 = 6;
+const MOVES: usize = 400;
+
+/// Moves an amount over three accounts; KEYS come before ARGV, and any may be left out of KEYS.
+const MOVE: &str = "local names = {}
+for _, name in ipairs(KEYS) do names[#names + 1] = name end
+for _, name in ipairs(ARGV) do names[#names + 1] = name end
+local amount = tonumber(table.remove(names))
+for at = 1, #names do
+  redis.call('DECRBY', names[at], amount)
+  redis.call('INCRBY', names[at % #names + 1], amount)
+  redis.call('HINCRBY', names[at] .. ':log', 'moves', 1)
+end
+redis.call('DECRBY', names[1], amount)
+redis.call('INCRBY', names[#names], amount)
+return amount";
+
+fn start(directory: &Path) -> Server {
+    let arguments =
+        ["server", "--appendonly", "yes", "--save", "", "--io-threads", "4", "--enable-debug-command", "yes"];
+    Server::start_in(directory, Path::new(OURS), &arguments).unwrap()
+}
+
+fn connect(server: &Server) -> Client {
+    Client::connect(server.address()).unwrap()
+}
+
+fn text(reply: &Reply) -> String {
+    String::from_utf8_lossy(reply.text().unwrap_or_default()).into_owned()
+}
+
+/// Runs moves of three accounts each, so many of them declared.
+fn keep_moving(mut client: Client, random: &mut Random, sha: &str) {
+    for _ in 0..MOVES {
+        let declared = random.below(4);
+        let names: Vec<String> = (0..3).map(|_| format!("account:{}", random.below(ACCOUNTS))).collect();
+        let (count, amount) = (declared.to_string(), random.below(50).to_string());
+        let mut words = vec!["EVALSHA", sha, &count];
+        words.extend(names.iter().map(String::as_str));
+        words.push(&amount);
+        let reply = client.command(&words).unwrap();
+        assert!(reply.integer().is_some(), "{reply:?}");
+    }
+}
+
+/// The sum that a transaction reads.
+fn sum(client: &mut Client) -> i64 {
+    client.command(&["MULTI"]).unwrap();
+    for account in 0..ACCOUNTS {
+        client.command(&["GET", &format!("account:{account}")]).unwrap();
+    }
+    let Reply::Array(balances) = client.command(&["EXEC"]).unwrap() else { panic!("no array") };
+    balances.iter().map(|balance| text(balance).parse::<i64>().unwrap()).sum()
+}
+
+fn digest(server: &Server) -> String {
+    text(&connect(server).command(&["DEBUG", "DIGEST"]).unwrap())
+}
+
+#[test]
+fn what_scripts_move_is_conserved_in_memory_and_on_disk() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = start(directory.path());
+    let mut client = connect(&server);
+    for account in 0..ACCOUNTS {
+        client.command(&["SET", &format!("account:{account}"), &OPENING.to_string()]).unwrap();
+    }
+    let sha = text(&client.command(&["SCRIPT", "LOAD", MOVE]).unwrap());
+    let total = ACCOUNTS as i64 * OPENING;
+    let is_over = AtomicBool::new(false);
+    let seed = Random::from_entropy().next_u64();
+    println!("seed {seed}");
+    std::thread::scope(|scope| {
+        let movers: Vec<_> = (0..MOVERS)
+            .map(|mover| {
+                let (client, sha) = (connect(&server), &sha);
+                scope.spawn(move || keep_moving(client, &mut Random::seeded(seed + mover), sha))
+            })
+            .collect();
+        for _ in 0..2 {
+            let (mut client, is_over) = (connect(&server), &is_over);
+            scope.spawn(move || {
+                while !is_over.load(Ordering::Relaxed) {
+                    assert_eq!(sum(&mut client), total, "seed {seed}");
+                }
+            });
+        }
+        let outcomes: Vec<_> = movers.into_iter().map(std::thread::ScopedJoinHandle::join).collect();
+        is_over.store(true, Ordering::Relaxed);
+        assert!(outcomes.iter().all(Result::is_ok), "seed {seed}");
+    });
+    assert_eq!(sum(&mut client), total, "seed {seed}");
+    let before = digest(&server);
+    let _ = client.command(&["SHUTDOWN"]);
+    assert!(server.wait().unwrap());
+    let server = start(directory.path());
+    assert_eq!((digest(&server), sum(&mut connect(&server))), (before, total), "seed {seed}");
+}

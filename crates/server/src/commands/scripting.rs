@@ -1,0 +1,181 @@
+//! Scripts: EVAL and its kin, SCRIPT.
+
+use martlet_command::{Acl, Error, Flags, Group, KeyFlags, KeyPart, Outcome, command, container};
+
+use super::{Call, ServerCommand, ServerHandler};
+use crate::scripting::{NotKilled, Source, eval as run_script, parse_digest};
+use crate::shared::Mail;
+
+/// The family.
+pub static COMMANDS: &[&ServerCommand] = &[&EVAL, &EVALSHA, &EVAL_RO, &EVALSHA_RO, &SCRIPT];
+
+const RUNS: Flags = Flags::NOSCRIPT
+    .with(Flags::STALE)
+    .with(Flags::SKIP_MONITOR)
+    .with(Flags::NO_MANDATORY_KEYS)
+    .with(Flags::MOVABLE_KEYS);
+const DEPENDS: &str = "Depends on the script that is executed.";
+
+const KEYS: &[KeyPart] = &[KeyPart::counted(2, KeyFlags::RW.with(KeyFlags::ACCESS).with(KeyFlags::UPDATE))
+    .notes("We cannot tell how the keys will be used so we assume the worst, RW and UPDATE")];
+const KEYS_RO: &[KeyPart] = &[KeyPart::counted(2, KeyFlags::RO.with(KeyFlags::ACCESS))
+    .notes("We cannot tell how the keys will be used so we assume the worst, RO and ACCESS")];
+
+static EVAL: ServerCommand = command("eval", -3, eval as ServerHandler)
+    .flags(RUNS.with(Flags::MAY_REPLICATE))
+    .keys(KEYS)
+    .acl(Acl::SCRIPTING)
+    .doc(Group::Scripting, "2.6.0", DEPENDS, "Runs a Lua script.");
+
+fn eval(call: &mut Call<'_>) -> Outcome {
+    run_script(call, Source::Text(call.arg(1)), false)
+}
+
+static EVALSHA: ServerCommand = command("evalsha", -3, evalsha as ServerHandler)
+    .flags(RUNS.with(Flags::MAY_REPLICATE))
+    .keys(KEYS)
+    .acl(Acl::SCRIPTING)
+    .doc(Group::Scripting, "2.6.0", DEPENDS, "Runs a Lua script that the server knows by its SHA1.");
+
+fn evalsha(call: &mut Call<'_>) -> Outcome {
+    run_script(call, Source::Digest(call.arg(1)), false)
+}
+
+static EVAL_RO: ServerCommand = command("eval_ro", -3, eval_ro as ServerHandler)
+    .flags(RUNS.with(Flags::READONLY))
+    .keys(KEYS_RO)
+    .acl(Acl::SCRIPTING)
+    .doc(Group::Scripting, "7.0.0", DEPENDS, "Runs a Lua script that changes nothing.");
+
+fn eval_ro(call: &mut Call<'_>) -> Outcome {
+    run_script(call, Source::Text(call.arg(1)), true)
+}
+
+static EVALSHA_RO: ServerCommand = command("evalsha_ro", -3, evalsha_ro as ServerHandler)
+    .flags(RUNS.with(Flags::READONLY))
+    .keys(KEYS_RO)
+    .acl(Acl::SCRIPTING)
+    .doc(
+        Group::Scripting,
+        "7.0.0",
+        DEPENDS,
+        "Runs a Lua script that changes nothing and that the server knows by its SHA1.",
+    );
+
+fn evalsha_ro(call: &mut Call<'_>) -> Outcome {
+    run_script(call, Source::Digest(call.arg(1)), true)
+}
+
+static SCRIPT: ServerCommand =
+    container("script", -2, &[&DEBUG, &EXISTS, &FLUSH, &HELP, &KILL, &LOAD]).acl(Acl::SCRIPTING).doc(
+        Group::Scripting,
+        "2.6.0",
+        "Depends on subcommand.",
+        "A container for commands on the scripts that the server knows.",
+    );
+
+static DEBUG: ServerCommand = command("script|debug", 3, debug as ServerHandler)
+    .flags(Flags::NOSCRIPT)
+    .acl(Acl::SCRIPTING)
+    .doc(Group::Scripting, "3.2.0", "O(1)", "Sets the debug mode of scripts, of which there is none but NO.");
+
+fn debug(call: &mut Call<'_>) -> Outcome {
+    if call.is(2, "no") {
+        call.reply.ok();
+        return Ok(());
+    }
+    if call.is(2, "yes") || call.is(2, "sync") {
+        return Err(Error::Fixed("ERR this version has no debugger for scripts"));
+    }
+    Err(Error::Fixed("ERR Use SCRIPT DEBUG YES/SYNC/NO"))
+}
+
+static EXISTS: ServerCommand =
+    command("script|exists", -3, exists as ServerHandler).flags(Flags::NOSCRIPT).acl(Acl::SCRIPTING).doc(
+        Group::Scripting,
+        "2.6.0",
+        "O(N) with N being the number of scripts to check",
+        "Tells which scripts the server knows.",
+    );
+
+fn exists(call: &mut Call<'_>) -> Outcome {
+    call.reply.array(call.argc() - 2);
+    for name in call.args.iter().skip(2) {
+        // Digests are stored in lower case, and compared as they are.
+        let is_lower = !name.iter().any(u8::is_ascii_uppercase);
+        let script =
+            parse_digest(name).filter(|_| is_lower).and_then(|d| call.worker.shared.scripts.find(&d));
+        call.reply.int(i64::from(script.is_some()));
+    }
+    Ok(())
+}
+
+static FLUSH: ServerCommand =
+    command("script|flush", -2, flush as ServerHandler).flags(Flags::NOSCRIPT).acl(Acl::SCRIPTING).doc(
+        Group::Scripting,
+        "2.6.0",
+        "O(N) with N being the number of scripts in cache",
+        "Forgets all scripts.",
+    );
+
+fn flush(call: &mut Call<'_>) -> Outcome {
+    let is_known = call.argc() == 2 || (call.argc() == 3 && (call.is(2, "sync") || call.is(2, "async")));
+    if !is_known {
+        return Err(Error::Fixed("ERR SCRIPT FLUSH only support SYNC|ASYNC option"));
+    }
+    let shared = call.worker.shared;
+    shared.scripts.flush();
+    call.worker.drop_scripting();
+    // The other threads drop what they have when they get to it: nobody runs what has left the cache.
+    for thread in (0..shared.thread_count()).filter(|thread| *thread != call.worker.thread) {
+        shared.send(thread, Mail::Run(Box::new(crate::worker::Worker::drop_scripting)));
+    }
+    call.reply.ok();
+    Ok(())
+}
+
+static HELP: ServerCommand = command("script|help", 2, help as ServerHandler)
+    .flags(Flags::LOADING.with(Flags::STALE))
+    .acl(Acl::SCRIPTING)
+    .doc(Group::Scripting, "5.0.0", "O(1)", "Lists the subcommands.");
+
+fn help(call: &mut Call<'_>) -> Outcome {
+    super::write_help(call, "SCRIPT");
+    Ok(())
+}
+
+static KILL: ServerCommand = command("script|kill", 2, kill as ServerHandler)
+    .flags(Flags::NOSCRIPT.with(Flags::ALLOW_BUSY))
+    .acl(Acl::SCRIPTING)
+    .doc(Group::Scripting, "2.6.0", "O(1)", "Ends the script that runs.");
+
+fn kill(call: &mut Call<'_>) -> Outcome {
+    match call.worker.shared.scripts.kill() {
+        Ok(()) => call.reply.ok(),
+        Err(NotKilled::Idle) => {
+            return Err(Error::Fixed("NOTBUSY No scripts in execution right now."));
+        }
+        Err(NotKilled::Writing) => {
+            return Err(Error::Fixed(
+                "UNKILLABLE Sorry the script already executed write commands against the dataset. You can either wait the script termination or kill the server in a hard way using the SHUTDOWN NOSAVE command.",
+            ));
+        }
+    }
+    Ok(())
+}
+
+static LOAD: ServerCommand = command("script|load", 3, load as ServerHandler)
+    .flags(Flags::NOSCRIPT.with(Flags::STALE))
+    .acl(Acl::SCRIPTING)
+    .doc(
+        Group::Scripting,
+        "2.6.0",
+        "O(N) with N being the length in bytes of the script body.",
+        "Makes a script known without running it.",
+    );
+
+fn load(call: &mut Call<'_>) -> Outcome {
+    let script = call.worker.load_script(call.arg(2))?;
+    call.reply.bulk(script.name.as_bytes());
+    Ok(())
+}

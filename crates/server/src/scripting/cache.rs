@@ -1,0 +1,328 @@
+//! The scripts that the server knows, by digest; shared by all threads, which compile them for themselves.
+//!
+//! Invariant: a thread that holds a script learns from the script itself that it has left the cache.
+
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use crossbeam_utils::CachePadded;
+use hashbrown::HashMap;
+use martlet_script::ScriptFlags;
+
+use crate::shared::lock;
+
+/// SHA-1 of a script's source.
+pub type Digest = [u8; 20];
+
+/// Scripts that only EVAL has brought, above which the one that was used least recently leaves.
+const EVAL_SCRIPTS_MAX: usize = 500;
+
+/// The digest that 40 hexadecimal digits stand for.
+pub fn parse_digest(text: &[u8]) -> Option<Digest> {
+    let digits: &[u8; 40] = text.try_into().ok()?;
+    let mut digest = Digest::default();
+    for (byte, pair) in digest.iter_mut().zip(digits.chunks_exact(2)) {
+        let digit = |at: usize| char::from(pair[at]).to_digit(16);
+        *byte = (digit(0)? << 4 | digit(1)?) as u8;
+    }
+    Some(digest)
+}
+
+/// One script.
+pub struct Script {
+    /// Its digest, as 40 hexadecimal digits.
+    pub name: String,
+    /// Its source.
+    pub source: Vec<u8>,
+    /// What its first line promises.
+    pub flags: ScriptFlags,
+    /// Length of that line, which is not Lua.
+    pub first_line_len: usize,
+    /// SCRIPT LOAD has brought it: it stays.
+    is_loaded: AtomicBool,
+    /// It has left the cache.
+    is_gone: AtomicBool,
+    /// Unix milliseconds.
+    used_ms: AtomicI64,
+}
+
+impl Script {
+    /// A script that is in no cache yet.
+    ///
+    /// # Errors
+    /// What is wrong with its first line.
+    pub fn new(digest: &Digest, source: &[u8], now_ms: i64) -> Result<Script, Vec<u8>> {
+        let (flags, first_line_len) = martlet_script::flags::parse_eval(source)?;
+        Ok(Script {
+            name: digest.iter().map(|byte| format!("{byte:02x}")).collect(),
+            source: source.to_vec(),
+            flags,
+            first_line_len,
+            is_loaded: AtomicBool::new(false),
+            is_gone: AtomicBool::new(false),
+            used_ms: AtomicI64::new(now_ms),
+        })
+    }
+
+    /// What Lua compiles: lines keep their numbers.
+    pub fn lua(&self) -> &[u8] {
+        &self.source[self.first_line_len..]
+    }
+
+    /// Whether it has left the cache.
+    #[inline]
+    pub fn is_gone(&self) -> bool {
+        self.is_gone.load(Ordering::Acquire)
+    }
+
+    /// Notes that it is used; others' copies of the line are touched once a millisecond.
+    #[inline]
+    pub fn touch(&self, now_ms: i64) {
+        if self.used_ms.load(Ordering::Relaxed) != now_ms {
+            self.used_ms.store(now_ms, Ordering::Relaxed);
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        size_of::<Script>() + self.source.len() + self.name.len()
+    }
+}
+
+/// What a thread's script is at.
+#[derive(Debug, Default)]
+pub struct Running {
+    state: AtomicU8,
+    /// Bytes of memory of the thread's state.
+    vm_bytes: AtomicUsize,
+}
+
+const IDLE: u8 = 0;
+const READING: u8 = 1;
+const WRITING: u8 = 2;
+const KILLED: u8 = 3;
+
+impl Running {
+    /// A script begins; it has changed nothing.
+    pub fn begin(&self) {
+        self.state.store(READING, Ordering::Release);
+    }
+
+    /// It is about to change data; false if it has been killed.
+    #[inline]
+    pub fn write(&self) -> bool {
+        let state = &self.state;
+        state.load(Ordering::Relaxed) == WRITING
+            || state.compare_exchange(READING, WRITING, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+
+    /// Whether it changes data, or has.
+    pub fn writes(&self) -> bool {
+        self.state.load(Ordering::Acquire) == WRITING
+    }
+
+    /// Whether it is to end.
+    pub fn is_killed(&self) -> bool {
+        self.state.load(Ordering::Acquire) == KILLED
+    }
+
+    /// It has ended, and the thread's state takes so much memory.
+    pub fn end(&self, vm_bytes: usize) {
+        self.state.store(IDLE, Ordering::Release);
+        self.vm_bytes.store(vm_bytes, Ordering::Relaxed);
+    }
+}
+
+/// Why no script was killed.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum NotKilled {
+    /// None runs.
+    Idle,
+    /// It has changed data.
+    Writing,
+}
+
+#[derive(Default)]
+struct Scripts {
+    by_digest: HashMap<Digest, Arc<Script>>,
+    bytes: usize,
+}
+
+impl Scripts {
+    fn remove(&mut self, digest: &Digest) {
+        if let Some(script) = self.by_digest.remove(digest) {
+            self.bytes -= script.bytes();
+            script.is_gone.store(true, Ordering::Release);
+        }
+    }
+
+    /// Makes room for one more of EVAL's; whether one had to leave.
+    fn evict(&mut self) -> bool {
+        let of_eval = self.by_digest.iter().filter(|(_, script)| !script.is_loaded.load(Ordering::Relaxed));
+        if of_eval.clone().count() < EVAL_SCRIPTS_MAX {
+            return false;
+        }
+        let oldest = of_eval.min_by_key(|(_, script)| script.used_ms.load(Ordering::Relaxed));
+        let Some(digest) = oldest.map(|(digest, _)| *digest) else { return false };
+        self.remove(&digest);
+        true
+    }
+}
+
+/// Figures for INFO.
+#[derive(Copy, Clone, Debug, Default)]
+pub struct ScriptFigures {
+    /// Scripts.
+    pub count: usize,
+    /// Bytes of their sources.
+    pub bytes: usize,
+    /// Bytes of all threads' states.
+    pub vm_bytes: usize,
+}
+
+/// See the [module docs](self).
+pub struct ScriptCache {
+    scripts: Mutex<Scripts>,
+    /// Rises with each flush: threads then make their states anew.
+    generation: AtomicU64,
+    /// Scripts that had to leave.
+    pub evicted: AtomicU64,
+    /// By thread.
+    running: Box<[CachePadded<Running>]>,
+    /// DEBUG SET-DISABLE-DENY-SCRIPTS.
+    pub allows_all: AtomicBool,
+}
+
+impl ScriptCache {
+    /// A cache for so many threads.
+    pub fn new(threads: usize) -> ScriptCache {
+        ScriptCache {
+            scripts: Mutex::default(),
+            generation: AtomicU64::new(0),
+            evicted: AtomicU64::new(0),
+            running: (0..threads).map(|_| CachePadded::default()).collect(),
+            allows_all: AtomicBool::new(false),
+        }
+    }
+
+    /// See [`Running`].
+    #[inline]
+    pub fn running(&self, thread: usize) -> &Running {
+        &self.running[thread]
+    }
+
+    /// See the field.
+    #[inline]
+    pub fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    /// The script of this digest.
+    pub fn find(&self, digest: &Digest) -> Option<Arc<Script>> {
+        lock(&self.scripts).by_digest.get(digest).cloned()
+    }
+
+    /// Adds a script that a thread has compiled; another thread may have been first. With `loaded` it stays.
+    pub fn add(&self, digest: Digest, script: Arc<Script>, loaded: bool) -> Arc<Script> {
+        let mut scripts = lock(&self.scripts);
+        let known = scripts.by_digest.get(&digest).cloned();
+        let script = known.unwrap_or_else(|| {
+            if !loaded && scripts.evict() {
+                self.evicted.fetch_add(1, Ordering::Relaxed);
+            }
+            scripts.bytes += script.bytes();
+            scripts.by_digest.insert(digest, script.clone());
+            script
+        });
+        script.is_loaded.fetch_or(loaded, Ordering::Relaxed);
+        script
+    }
+
+    /// Forgets all scripts.
+    pub fn flush(&self) {
+        let mut scripts = lock(&self.scripts);
+        for (_, script) in scripts.by_digest.drain() {
+            script.is_gone.store(true, Ordering::Release);
+        }
+        scripts.bytes = 0;
+        self.generation.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Ends the scripts that run and have changed nothing.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn kill(&self) -> Result<(), NotKilled> {
+        let mut outcome = Err(NotKilled::Idle);
+        for running in &self.running {
+            let swap = running.state.compare_exchange(READING, KILLED, Ordering::AcqRel, Ordering::Acquire);
+            match swap {
+                Ok(_) => outcome = Ok(()),
+                Err(WRITING) if outcome.is_err() => outcome = Err(NotKilled::Writing),
+                Err(_) => {}
+            }
+        }
+        outcome
+    }
+
+    /// See [`ScriptFigures`].
+    pub fn figures(&self) -> ScriptFigures {
+        let vm_bytes = self.running.iter().map(|running| running.vm_bytes.load(Ordering::Relaxed)).sum();
+        let scripts = lock(&self.scripts);
+        ScriptFigures { count: scripts.by_digest.len(), bytes: scripts.bytes, vm_bytes }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn script(number: u8, now_ms: i64) -> (Digest, Arc<Script>) {
+        let digest = [number; 20];
+        (digest, Arc::new(Script::new(&digest, b"return 1", now_ms).unwrap()))
+    }
+
+    #[test]
+    fn digests_are_read_in_any_case() {
+        assert_eq!(parse_digest(&[b'A'; 40]), Some([0xaa; 20]));
+        assert_eq!(parse_digest(&[b'f'; 40]), Some([0xff; 20]));
+        assert_eq!(parse_digest(&[b'g'; 40]), None);
+        assert_eq!(parse_digest(b"ff"), None);
+    }
+
+    #[test]
+    fn evals_scripts_leave_the_least_recently_used_first_and_loaded_ones_stay() {
+        let cache = ScriptCache::new(1);
+        let (loaded, first) = script(0, 0);
+        cache.add(loaded, first, true);
+        for number in 0..=EVAL_SCRIPTS_MAX as i64 {
+            let mut digest = [1; 20];
+            digest[..8].copy_from_slice(&number.to_le_bytes());
+            cache.add(digest, Arc::new(Script::new(&digest, b"return 1", number + 1).unwrap()), false);
+        }
+        assert_eq!(cache.evicted.load(Ordering::Relaxed), 1);
+        let figures = cache.figures();
+        assert_eq!(figures.count, EVAL_SCRIPTS_MAX + 1);
+        let mut oldest = [1; 20];
+        oldest[..8].copy_from_slice(&0i64.to_le_bytes());
+        assert!(cache.find(&oldest).is_none() && cache.find(&loaded).is_some());
+        let held = cache.find(&loaded).unwrap();
+        let before = cache.generation();
+        cache.flush();
+        assert!(held.is_gone() && cache.generation() > before && cache.figures().count == 0);
+    }
+
+    #[test]
+    fn only_scripts_that_have_not_written_are_killed() {
+        let cache = ScriptCache::new(2);
+        assert_eq!(cache.kill(), Err(NotKilled::Idle));
+        cache.running(0).begin();
+        assert!(cache.running(0).write() && cache.running(0).write());
+        assert_eq!(cache.kill(), Err(NotKilled::Writing));
+        cache.running(1).begin();
+        assert_eq!(cache.kill(), Ok(()));
+        assert!(cache.running(1).is_killed() && !cache.running(1).write() && !cache.running(0).is_killed());
+        cache.running(1).end(7);
+        assert!(!cache.running(1).is_killed());
+        assert_eq!(cache.figures().vm_bytes, 7);
+    }
+}

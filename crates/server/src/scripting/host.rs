@@ -1,0 +1,180 @@
+//! The server as a script sees it: its calls of commands, and what they may do.
+
+use std::sync::atomic::Ordering;
+
+use martlet_command::{Acl, Error, Flags};
+use martlet_engine::Touch;
+use martlet_keyspace::shard_of;
+use martlet_protocol::reply::Reply;
+use martlet_protocol::request::Args;
+use martlet_script::host::propagate;
+use martlet_script::{Called, Host, LogLevel, ScriptFlags, Verdict};
+
+use crate::checks;
+use crate::connection::{Connection, special};
+use crate::dispatch::shards_of;
+use crate::registry::{Entry, Run};
+use crate::worker::Worker;
+
+/// What a script needs to go on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Missing {
+    /// Shards that it has not locked.
+    Shards(Vec<usize>),
+    /// The whole store.
+    All,
+}
+
+/// See the [module docs](self).
+pub(super) struct ScriptHost<'a> {
+    pub worker: &'a mut Worker,
+    pub connection: &'a mut Connection,
+    pub flags: ScriptFlags,
+    /// It may not write.
+    pub is_read_only: bool,
+    /// Why it was abandoned.
+    pub missing: Option<Missing>,
+}
+
+const READ_ONLY: Error = Error::Fixed("ERR Write commands are not allowed from read-only scripts.");
+
+impl ScriptHost<'_> {
+    /// The command that is called, if it may be.
+    fn permitted(&self, args: &Args<'_>) -> Result<&'static Entry, Error> {
+        let registry = self.worker.shared.registry;
+        let entry = registry.resolve(args).filter(|entry| checks::names_command(entry, args));
+        let entry = entry.ok_or(Error::Fixed("ERR Unknown Redis command called from script"))?;
+        if !entry.spec.takes(args.len()) {
+            return Err(Error::Fixed("ERR Wrong number of args calling Redis command from script"));
+        }
+        let flags = entry.spec.flags;
+        let allows_all = self.worker.shared.scripts.allows_all.load(Ordering::Relaxed);
+        // A script within a script would need a second state.
+        let is_script = entry.spec.acl().has(Acl::SCRIPTING);
+        if flags.has(Flags::NOSCRIPT) && (is_script || !allows_all) {
+            return Err(Error::Fixed("ERR This Redis command is not allowed from script"));
+        }
+        let may_write = flags.has(Flags::WRITE) || flags.has(Flags::MAY_REPLICATE);
+        if self.is_read_only && may_write {
+            return Err(READ_ONLY);
+        }
+        // A script that has begun to write is let through to its end.
+        if !self.running().writes() {
+            if flags.has(Flags::WRITE) {
+                checks::disk_accepts_writes(self.worker, self.connection, entry, args)?;
+            }
+            if !self.flags.has(ScriptFlags::ALLOW_OOM) {
+                checks::within_memory(self.worker, self.connection, entry, args)?;
+            }
+        }
+        Ok(entry)
+    }
+
+    fn running(&self) -> &'static super::Running {
+        self.worker.shared.scripts.running(self.worker.thread)
+    }
+
+    /// Locks what the command needs besides what is locked; its only key, if it has been hashed on the way.
+    fn lock_for(&mut self, entry: &'static Entry, args: &Args<'_>) -> Result<Option<(usize, u64)>, Missing> {
+        let keys = &mut self.worker.keys;
+        if keys.has_all_shards() {
+            return Ok(None);
+        }
+        if let Some(index) = entry.plain_key
+            && let Some(hash) = entry.plain_key_hash(args)
+            && keys.covers(shard_of(hash))
+        {
+            return Ok(Some((index, hash)));
+        }
+        // What works on the server rather than on keys may look at any of them, unless it is soon done.
+        let is_quick = matches!(entry.run, Run::Data(_)) || entry.spec.flags.has(Flags::FAST);
+        if entry.spec.flags.has(Flags::WALK) || !is_quick {
+            return Err(Missing::All);
+        }
+        let shards = shards_of(entry, args).ok_or(Missing::All)?;
+        if keys.try_lock_more(&shards) { Ok(None) } else { Err(Missing::Shards(shards)) }
+    }
+
+    /// Runs a command whose keys are locked.
+    fn run(
+        &mut self,
+        entry: &'static Entry,
+        args: &Args<'_>,
+        first_key: Option<(usize, u64)>,
+        reply: &mut Reply,
+    ) {
+        let (worker, connection) = (&mut *self.worker, &mut *self.connection);
+        worker.keys.db = connection.session.db;
+        let touch = worker.keys.touch;
+        if connection.session.special & special::NO_TOUCH != 0 && !checks::tells_of_access(entry) {
+            worker.keys.touch = Touch::Nothing;
+        }
+        let began = worker.mark;
+        worker.run(connection, reply, entry, args, first_key, true);
+        let ns = worker.shared.clock.elapsed_ns(began, worker.mark);
+        worker.stats().nested_ns.add(ns);
+        worker.after_held(connection, entry, args);
+        if worker.keys.effects.has_news() {
+            worker.tell_news();
+        }
+        worker.feed_monitors_from_script(connection, entry, args);
+        worker.keys.touch = touch;
+    }
+}
+
+impl Host for ScriptHost<'_> {
+    fn call(&mut self, args: &Args<'_>, reply: &mut Reply) -> Called {
+        let entry = match self.permitted(args) {
+            Ok(entry) => entry,
+            Err(error) => {
+                let text = error.to_bytes();
+                self.worker.count_error(&String::from_utf8_lossy(&text));
+                reply.error(text);
+                return Called::Replied;
+            }
+        };
+        let first_key = match self.lock_for(entry, args) {
+            Ok(first_key) => first_key,
+            Err(missing) => {
+                self.missing = Some(missing);
+                return Called::Abandon;
+            }
+        };
+        if entry.spec.flags.has(Flags::WRITE) && !self.running().write() {
+            // It has just been killed, and must not begin to write.
+            reply.error(super::KILLED);
+            return Called::Replied;
+        }
+        self.run(entry, args, first_key, reply);
+        Called::Replied
+    }
+
+    fn may_call(&mut self, args: &Args<'_>) -> Option<bool> {
+        let entry = self.worker.shared.registry.resolve(args)?;
+        checks::names_command(entry, args).then_some(true)
+    }
+
+    fn interrupt(&mut self) -> Verdict {
+        let stopping = self.worker.shared.stopping.load(Ordering::Relaxed);
+        if self.running().is_killed() || stopping {
+            Verdict::Kill(super::KILLED_TEXT)
+        } else {
+            Verdict::Continue
+        }
+    }
+
+    fn log(&mut self, level: LogLevel, text: &[u8]) {
+        let text = String::from_utf8_lossy(text);
+        match level {
+            LogLevel::Debug => tracing::trace!("{text}"),
+            LogLevel::Verbose => tracing::debug!("{text}"),
+            LogLevel::Notice => tracing::info!("{text}"),
+            LogLevel::Warning => tracing::warn!("{text}"),
+        }
+    }
+
+    fn set_propagation(&mut self, targets: i64) {
+        let wanted = targets & propagate::LOG != 0;
+        self.worker.keys.effects.recording = wanted && self.worker.shared.engine.journal.is_on();
+    }
+}

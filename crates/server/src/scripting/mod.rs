@@ -1,0 +1,325 @@
+//! Running scripts: with the shards of their declared keys locked, and of others as they come to them.
+//!
+//! Invariant: a script that is abandoned because it cannot have a shard leaves no change behind before it
+//! starts again; see [`martlet_engine::Keys::undo`].
+
+mod cache;
+mod host;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use hashbrown::HashMap;
+use martlet_command::{Error, Outcome};
+use martlet_protocol::reply::Reply;
+use martlet_script::{Compiled, Inputs, Interpreter, Run, ScriptFlags, Version};
+
+pub use cache::{Digest, NotKilled, Running, Script, ScriptCache, ScriptFigures, parse_digest};
+
+use crate::commands::Call;
+use crate::config::{REDIS_VERSION, REDIS_VERSION_NUMBER};
+use crate::connection::Connection;
+use crate::pubsub::Kind;
+use crate::worker::Worker;
+use host::{Missing, ScriptHost};
+
+/// What a script that is killed ends with.
+pub(crate) const KILLED_TEXT: &str = "Script killed by user with SCRIPT KILL...";
+const KILLED: &str = "ERR Script killed by user with SCRIPT KILL...";
+
+/// Memory that the scripts of one thread can have together.
+const MEMORY_MAX_BYTES: usize = 1 << 30;
+/// A script that was abandoned so often runs alone.
+const ATTEMPTS_MAX: u32 = 3;
+/// A thread looks for scripts of its own that have left the cache when it has so many more than the cache.
+const STALE_SCRIPTS_MAX: usize = 256;
+
+/// A script that a thread has compiled.
+struct Local {
+    script: Arc<Script>,
+    compiled: Compiled,
+}
+
+/// What one thread has for scripts.
+pub(crate) struct Scripting {
+    interpreter: Interpreter,
+    /// That of the cache when the state was made.
+    generation: u64,
+    local: HashMap<Digest, Local>,
+}
+
+/// Messages that a script publishes wait for its end, since it may be undone.
+pub(crate) struct HeldMessage {
+    pub kind: Kind,
+    pub channel: Vec<u8>,
+    pub payload: Vec<u8>,
+}
+
+impl Scripting {
+    fn new(generation: u64) -> Scripting {
+        let version = Version { text: REDIS_VERSION, number: REDIS_VERSION_NUMBER };
+        Scripting {
+            interpreter: Interpreter::new(version, MEMORY_MAX_BYTES),
+            generation,
+            local: HashMap::new(),
+        }
+    }
+
+    /// Compiles a script, unless this thread has it.
+    fn compile(&mut self, digest: Digest, script: Arc<Script>, cached: usize) -> Result<(), Error> {
+        if self.local.len() > cached + STALE_SCRIPTS_MAX {
+            for (_, stale) in self.local.extract_if(|_, local| local.script.is_gone()) {
+                self.interpreter.forget(stale.compiled);
+            }
+        }
+        let compiled = self.interpreter.compile(script.lua()).map_err(|text| {
+            Error::Bytes([b"ERR Error compiling script (new function): ", text.as_slice()].concat())
+        })?;
+        if let Some(before) = self.local.insert(digest, Local { script, compiled }) {
+            self.interpreter.forget(before.compiled);
+        }
+        Ok(())
+    }
+
+    /// Whether this thread has compiled a script that is still in the cache.
+    #[inline]
+    fn has(&self, digest: &Digest) -> bool {
+        self.local.get(digest).is_some_and(|local| !local.script.is_gone())
+    }
+}
+
+/// Where a script comes from.
+#[derive(Copy, Clone)]
+pub(crate) enum Source<'a> {
+    /// EVAL and SCRIPT LOAD bring it.
+    Text(&'a [u8]),
+    /// EVALSHA names it.
+    Digest(&'a [u8]),
+}
+
+const NO_SCRIPT: Error = Error::Fixed("NOSCRIPT No matching script. Please use EVAL.");
+
+impl Worker {
+    /// The thread's state for scripts, as of the last SCRIPT FLUSH; [`Worker::put_scripting`] puts it back.
+    fn take_scripting(&mut self) -> Box<Scripting> {
+        let generation = self.shared.scripts.generation();
+        let current = self.scripting.take().filter(|scripting| scripting.generation == generation);
+        current.unwrap_or_else(|| Box::new(Scripting::new(generation)))
+    }
+
+    fn put_scripting(&mut self, scripting: Box<Scripting>) {
+        self.scripting = Some(scripting);
+    }
+
+    /// Drops the thread's state for scripts: they were flushed.
+    pub(crate) fn drop_scripting(&mut self) {
+        self.scripting = None;
+        self.shared.scripts.running(self.thread).end(0);
+    }
+
+    /// Puts a script into the cache, and into this thread's state.
+    pub(crate) fn load_script(&mut self, source: &[u8]) -> Result<Arc<Script>, Error> {
+        let mut scripting = self.take_scripting();
+        let digest = self.find_script(&mut scripting, Source::Text(source), true);
+        let script = digest.map(|digest| scripting.local[&digest].script.clone());
+        self.put_scripting(scripting);
+        script
+    }
+
+    /// Makes sure that this thread has compiled a script; its digest.
+    fn find_script(
+        &mut self,
+        scripting: &mut Scripting,
+        source: Source<'_>,
+        loaded: bool,
+    ) -> Result<Digest, Error> {
+        let digest = match source {
+            Source::Text(text) => {
+                sha1::Digest::finalize(sha1::Digest::chain_update(sha1::Sha1::default(), text)).into()
+            }
+            Source::Digest(text) => parse_digest(text).ok_or(NO_SCRIPT)?,
+        };
+        if scripting.has(&digest) && !loaded {
+            return Ok(digest);
+        }
+        let cache = &self.shared.scripts;
+        let cached = cache.figures().count;
+        match (cache.find(&digest), source) {
+            (Some(script), _) if scripting.has(&digest) => {
+                cache.add(digest, script, loaded);
+            }
+            (Some(script), _) => {
+                cache.add(digest, script.clone(), loaded);
+                scripting.compile(digest, script, cached)?;
+            }
+            (None, Source::Digest(_)) => return Err(NO_SCRIPT),
+            (None, Source::Text(text)) => {
+                let script = Script::new(&digest, text, self.now_ms)
+                    .map_err(|text| Error::Bytes([b"ERR ", text.as_slice()].concat()))?;
+                let script = Arc::new(script);
+                scripting.compile(digest, script.clone(), cached)?;
+                let known = cache.add(digest, script, loaded);
+                if let Some(local) = scripting.local.get_mut(&digest) {
+                    local.script = known;
+                }
+            }
+        }
+        Ok(digest)
+    }
+}
+
+/// Runs a script that EVAL or EVALSHA calls. Its declared keys are locked.
+pub(crate) fn eval(call: &mut Call<'_>, source: Source<'_>, is_read_only: bool) -> Outcome {
+    call.worker.show_to_monitors(call.connection, call.entry, &call.args);
+    let numkeys = call.int(2)?;
+    if numkeys > call.argc() as i64 - 3 {
+        return Err(Error::Fixed("ERR Number of keys can't be greater than number of args"));
+    }
+    let Ok(numkeys) = usize::try_from(numkeys) else {
+        return Err(Error::Fixed("ERR Number of keys can't be negative"));
+    };
+    let began = call.worker.mark;
+    let mut scripting = call.worker.take_scripting();
+    let outcome = run_found(call, &mut scripting, source, numkeys, is_read_only);
+    let bytes = scripting.interpreter.used_bytes();
+    call.worker.shared.scripts.running(call.worker.thread).end(bytes);
+    call.worker.put_scripting(scripting);
+    // It takes as long as all that it runs.
+    call.worker.mark = began;
+    outcome
+}
+
+fn run_found(
+    call: &mut Call<'_>,
+    scripting: &mut Scripting,
+    source: Source<'_>,
+    numkeys: usize,
+    is_read_only: bool,
+) -> Outcome {
+    let digest = call.worker.find_script(scripting, source, false)?;
+    let Scripting { interpreter, local, .. } = scripting;
+    let Some(Local { script, compiled }) = local.get(&digest) else { return Err(NO_SCRIPT) };
+    script.touch(call.worker.now_ms);
+    check_before(call, script.flags, is_read_only)?;
+    let words: Vec<&[u8]> = call.args.iter().skip(3).collect();
+    let (keys, args) = words.split_at(numkeys);
+    let mut run = ScriptRun {
+        interpreter,
+        compiled,
+        inputs: Inputs { name: &script.name, keys, args },
+        flags: script.flags,
+        is_read_only: is_read_only || script.flags.has(ScriptFlags::NO_WRITES),
+    };
+    match run.until_done(call) {
+        Run::Failed(error) if !error.is_counted => Err(Error::Bytes(error.text)),
+        Run::Failed(error) => {
+            call.reply.error(error.text);
+            call.worker.stats().commands[call.entry.told_as].failed.add(1);
+            Ok(())
+        }
+        Run::Replied | Run::Abandoned => Ok(()),
+    }
+}
+
+/// What a script's first line says decides whether it may begin at all.
+fn check_before(call: &Call<'_>, flags: ScriptFlags, is_read_only: bool) -> Outcome {
+    if flags.has(ScriptFlags::COMPATIBLE) || flags.has(ScriptFlags::NO_WRITES) {
+        return Ok(());
+    }
+    let persistence = &call.worker.shared.persistence;
+    if persistence.refuses_writes.load(Ordering::Relaxed) {
+        return Err(Error::Fixed(
+            "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk. Writable scripts are blocked. Use 'no-writes' flag for read only scripts.",
+        ));
+    }
+    if persistence.log.refuses_writes.load(Ordering::Relaxed) {
+        let refusal = persistence.log.refusal();
+        let reason = refusal.rsplit(": ").next().unwrap_or_default();
+        return Err(Error::Text(format!(
+            "MISCONF Redis is configured to persist data to AOF, but it's currently unable to persist to disk. Writable scripts are blocked. Use 'no-writes' flag for read only scripts. AOF error: {reason}"
+        )));
+    }
+    if is_read_only {
+        return Err(Error::Fixed("ERR Can not execute a script with write flag using *_ro command."));
+    }
+    if call.worker.shared.is_memory_full.load(Ordering::Relaxed) && !flags.has(ScriptFlags::ALLOW_OOM) {
+        return Err(Error::Fixed(
+            "OOM allow-oom flag is not set on the script, can not run it when used memory > 'maxmemory'",
+        ));
+    }
+    Ok(())
+}
+
+/// A script that is about to run.
+struct ScriptRun<'a, 'k> {
+    interpreter: &'a mut Interpreter,
+    compiled: &'a Compiled,
+    inputs: Inputs<'a, 'k>,
+    flags: ScriptFlags,
+    is_read_only: bool,
+}
+
+impl ScriptRun<'_, '_> {
+    /// Runs the script until it is not abandoned.
+    fn until_done(&mut self, call: &mut Call<'_>) -> Run {
+        let mut attempts = 1;
+        loop {
+            let (run, missing) = self.once(call.worker, call.connection, call.reply);
+            let Some(missing) = missing else { return run };
+            let locked = call.worker.keys.locked_shards();
+            call.worker.release_keys();
+            match missing {
+                Missing::Shards(shards) if attempts < ATTEMPTS_MAX => {
+                    call.worker.keys.lock_shards([locked, shards].concat());
+                }
+                _ => return self.alone(call),
+            }
+            attempts += 1;
+        }
+    }
+
+    fn alone(&mut self, call: &mut Call<'_>) -> Run {
+        let Call { worker, connection, reply, .. } = call;
+        let mut run = Run::Abandoned;
+        worker.alone_for(connection, |worker, connection| run = self.once(worker, connection, reply).0);
+        run
+    }
+
+    /// Runs the script with what is locked; what it needs besides, if it was abandoned.
+    fn once(
+        &mut self,
+        worker: &mut Worker,
+        connection: &mut Connection,
+        reply: &mut Reply,
+    ) -> (Run, Option<Missing>) {
+        let (begin, db, recording) = (reply.len(), connection.session.db, worker.keys.effects.recording);
+        if !worker.keys.has_all_shards() {
+            worker.keys.begin_undo();
+        }
+        worker.held_messages = Some(Vec::new());
+        worker.shared.scripts.running(worker.thread).begin();
+        let mut host = ScriptHost {
+            worker,
+            connection,
+            flags: self.flags,
+            is_read_only: self.is_read_only,
+            missing: None,
+        };
+        let run = self.interpreter.run(self.compiled, self.inputs, &mut host, reply);
+        let ScriptHost { worker, connection, missing, .. } = host;
+        connection.session.db = db;
+        worker.keys.db = db;
+        worker.keys.effects.recording = recording;
+        let messages = worker.held_messages.take();
+        if missing.is_some() {
+            reply.truncate(begin);
+            worker.keys.undo();
+        } else {
+            worker.keys.end_undo();
+            for message in messages.into_iter().flatten() {
+                worker.publish(message.kind, &message.channel, &message.payload);
+            }
+        }
+        (run, missing)
+    }
+}
