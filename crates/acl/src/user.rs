@@ -56,6 +56,25 @@ impl User {
         Ok(user)
     }
 
+    /// Looks through rules of a server that may yet learn more commands and categories.
+    ///
+    /// # Errors
+    /// The first rule that is wrong whatever commands there are.
+    pub fn check_rules<'r>(
+        &self,
+        rules: &Rules<'_>,
+        words: impl IntoIterator<Item = &'r [u8]>,
+    ) -> Result<(), SetError> {
+        let mut user = self.clone();
+        for (place, rule) in merge_selectors(words)?.into_iter().enumerate() {
+            match user.apply(rules, &rule) {
+                Ok(()) | Err(RuleError::Unknown) => {}
+                Err(why) => return Err(SetError::Rule(rule, place, why)),
+            }
+        }
+        Ok(())
+    }
+
     /// As [`User::with_rules`], going on after wrong rules, which `refused` is told.
     ///
     /// # Errors

@@ -72,6 +72,12 @@ impl<T> Follower<T> {
         true
     }
 
+    /// The generation of the last refresh.
+    #[inline]
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
     /// The value of the last refresh, to be kept beyond the next one.
     pub fn value(&self) -> &Arc<T> {
         &self.value

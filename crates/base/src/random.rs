@@ -1,4 +1,5 @@
-//! A small fast generator for choices that need no secrecy (RANDOMKEY, eviction samples, LFU).
+//! A small fast generator for choices that need no secrecy (RANDOMKEY, eviction samples, LFU), and the
+//! operating system's for secrets.
 
 /// xoshiro256++ (Blackman and Vigna, 2019); not for secrets.
 #[derive(Clone, Debug)]
@@ -54,6 +55,18 @@ impl Random {
     pub fn unit_f64(&mut self) -> f64 {
         (self.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }
+}
+
+/// Fills a buffer with bytes that nobody can guess.
+///
+/// # Errors
+/// When the operating system has none.
+pub fn fill_secret(bytes: &mut [u8]) -> std::io::Result<()> {
+    let mut filled = 0;
+    while filled < bytes.len() {
+        filled += rustix::rand::getrandom(&mut bytes[filled..], rustix::rand::GetRandomFlags::empty())?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -101,6 +101,8 @@ pub struct Context<'a> {
     pub settings: &'a Settings,
     /// The first key's argument index and hash, if it has been hashed on the way here.
     pub first_key: Option<(usize, u64)>,
+    /// The user may read any key, also those that the request does not name.
+    pub reads_any_key: bool,
     /// Waiting is not allowed here (inside MULTI or a script): answer as if the time were up.
     pub deny_blocking: bool,
     /// Set by [`Context::block_on`].

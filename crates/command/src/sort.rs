@@ -41,6 +41,7 @@ const DESTINATION: KeyPart = KeyPart::new(
 static SORT: Command<Handler> = command("sort", -2, sort as Handler)
     .flags(Flags::WRITE.with(Flags::DENYOOM).with(Flags::MOVABLE_KEYS))
     .keys(&[SOURCE, PATTERNS, DESTINATION])
+    .find_keys(find_keys)
     .acl(CATEGORIES)
     .undeclared_keys_if(touches_other_keys)
     .doc(
@@ -49,6 +50,25 @@ static SORT: Command<Handler> = command("sort", -2, sort as Handler)
         "O(N*log(N)), N being the number of elements; O(N) where they are not sorted",
         "Returns or stores the elements of a list, set or sorted set, sorted.",
     );
+
+/// The source, and what the last STORE that is an option names.
+fn find_keys(args: &Args<'_>, out: &mut Vec<usize>) -> bool {
+    out.push(1);
+    let (mut at, mut destination) = (2, None);
+    while at < args.len() {
+        let is = |word: &str| args.at(at).eq_ignore_ascii_case(word.as_bytes());
+        if is("STORE") {
+            destination = Some(at + 1).filter(|at| *at < args.len());
+        }
+        at += match () {
+            () if is("LIMIT") => 3,
+            () if is("BY") || is("GET") || is("STORE") => 2,
+            () => 1,
+        };
+    }
+    out.extend(destination);
+    true
+}
 
 fn sort(ctx: &mut Context<'_>) -> Outcome {
     run(ctx, false)
@@ -70,12 +90,9 @@ fn sort_ro(ctx: &mut Context<'_>) -> Outcome {
     run(ctx, true)
 }
 
-/// Whether these arguments may name keys that the spec does not find: those of patterns, or the destination
-/// where the word before it is there twice (as a pattern, or because the last one counts).
+/// Whether these arguments may name keys that the spec does not find: those of patterns.
 fn touches_other_keys(args: &Args<'_>) -> bool {
-    let options = || args.iter().skip(2);
-    let is = |word: &'static str| move |arg: &&[u8]| arg.eq_ignore_ascii_case(word.as_bytes());
-    options().any(|arg| arg.contains(&b'*')) || options().filter(is("STORE")).count() > 1
+    args.iter().skip(2).any(|arg| arg.contains(&b'*'))
 }
 
 /// What to sort by, and how.
@@ -131,7 +148,17 @@ impl<'a> Request<'a> {
                     request.by = Some(pattern);
                     // As in Redis, one constant pattern is enough for the order not to matter.
                     request.unsorted |= !pattern.contains(&b'*');
+                    if !request.unsorted && !ctx.reads_any_key {
+                        return Err(Error::Fixed(
+                            "ERR BY option of SORT denied due to insufficient ACL permissions.",
+                        ));
+                    }
                     1
+                }
+                () if ctx.is(at, "GET") && left >= 1 && !ctx.reads_any_key => {
+                    return Err(Error::Fixed(
+                        "ERR GET option of SORT denied due to insufficient ACL permissions.",
+                    ));
                 }
                 () if ctx.is(at, "GET") && left >= 1 => {
                     request.get.push(ctx.arg(at + 1));

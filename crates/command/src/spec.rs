@@ -532,25 +532,23 @@ impl Spec {
         let hidden = KeyFlags::VARIABLE_FLAGS | KeyFlags::INCOMPLETE;
         let flags_of = |flags: KeyFlags| self.key_flags.map_or(flags, |find| find(args)).without(hidden);
         let (mut keys, mut indexes) = (Vec::new(), Vec::new());
-        let is_incomplete = self.keys.iter().any(|part| part.flags.has(KeyFlags::INCOMPLETE));
-        // Where the parts do not find all keys, the command's own search is asked alone.
-        if !is_incomplete || self.find_keys.is_none() {
-            for part in self.keys {
-                if !part.is_left_out(args) && !part.find_in(args, &mut indexes) {
-                    return None;
-                }
-                keys.extend(indexes.drain(..).map(|index| (index, flags_of(part.flags))));
+        for part in self.keys {
+            let fits = part.is_left_out(args) || part.find_in(args, &mut indexes);
+            if !fits && self.find_keys.is_none() {
+                return None;
             }
+            keys.extend(indexes.drain(..).map(|index| (index, flags_of(part.flags))));
         }
         if let Some(find) = self.find_keys {
             if !find(args, &mut indexes) {
                 return None;
             }
-            // Of a key that no part finds, all is to be expected.
-            let all = self.keys.iter().fold(KeyFlags::NONE, |all, part| all | part.flags);
-            let flags = flags_of(all);
+            // The parts only tell what is done with the keys; of one that none of them finds, all is to be
+            // expected.
+            keys.retain(|(index, _)| indexes.contains(index));
             indexes.retain(|index| !keys.iter().any(|(known, _)| known == index));
-            keys.extend(indexes.into_iter().map(|index| (index, flags)));
+            let all = self.keys.iter().fold(KeyFlags::NONE, |all, part| all | part.flags);
+            keys.extend(indexes.into_iter().map(|index| (index, flags_of(all))));
         }
         Some(keys)
     }

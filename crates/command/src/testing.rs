@@ -127,6 +127,7 @@ impl Fixture {
             reply,
             settings: &self.settings,
             first_key: None,
+            reads_any_key: true,
             deny_blocking: self.deny_blocking,
             block: None,
         };

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use martlet_acl::{Denial, Origin, User};
 use martlet_command::{Block, Context, Group, TimeoutReply};
 use martlet_engine::{ReadyKey, Waiter};
 use martlet_journal::Position;
@@ -30,6 +31,8 @@ struct WaitingRequest {
     entry: &'static Entry,
     args: OwnedArgs,
     resp3: bool,
+    /// As it was when the client was allowed to wait.
+    user: Arc<User>,
     /// The client, if it tracks keys.
     origin: u64,
 }
@@ -41,6 +44,17 @@ pub(crate) struct DiskWaiter {
     pub(crate) position: Position,
     /// It waits for nothing else: no replica.
     pub(crate) is_all: bool,
+}
+
+/// How a wait ends without service.
+#[derive(Copy, Clone, Debug)]
+pub enum WaitEnd {
+    /// Its time is up, or CLIENT UNBLOCK has said so.
+    Timeout,
+    /// CLIENT UNBLOCK, with an error.
+    Unblocked,
+    /// The user may not run the request any more.
+    Refused(Denial),
 }
 
 impl Worker {
@@ -57,6 +71,7 @@ impl Worker {
             entry,
             args: args.to_owned(),
             resp3: connection.session.resp3,
+            user: connection.session.user.clone(),
             origin: self.origin,
         };
         let db = connection.session.db;
@@ -147,6 +162,13 @@ impl Worker {
             self.keys.release();
             return kind.is_none();
         }
+        if let Err(denial) = self.still_permits(request, waiter.db) {
+            waiter.serve_end(true);
+            self.keys.release();
+            let (waiter, end) = (waiter.clone(), WaitEnd::Refused(denial));
+            self.shared.send(waiter.thread, Mail::Unblock { waiter, end });
+            return false;
+        }
         let mut reply = Reply::new(Vec::new(), request.resp3);
         let mut context = Context {
             args,
@@ -154,6 +176,7 @@ impl Worker {
             reply: &mut reply,
             settings: &self.settings,
             first_key: None,
+            reads_any_key: true,
             deny_blocking: false,
             block: None,
         };
@@ -188,6 +211,15 @@ impl Worker {
         self.release_keys();
         self.origin = origin;
         exhausted
+    }
+
+    /// Whether a waiter's user may still run its request.
+    fn still_permits(&self, request: &WaitingRequest, db: usize) -> Result<(), Denial> {
+        match self.users.get(&request.user.name) {
+            Some(user) if Arc::ptr_eq(user, &request.user) => Ok(()),
+            Some(user) => user.check(&crate::access::request(request.entry, &request.args.view(), db)),
+            None => Err(Denial::Command),
+        }
     }
 
     /// Answers the clients that WAITAOF as far as the disk has come, and all of them if there is no
@@ -245,61 +277,87 @@ impl Worker {
             let is_due =
                 matches!(&connection.hold, Some(Hold::Blocked(b)) if b.block.deadline_ms == Some(at_ms));
             if is_due {
-                self.end_wait(&mut connection, false);
+                self.end_wait(&mut connection, WaitEnd::Timeout);
             }
             self.finish(connection);
         }
     }
 
     /// Ends a wait without service, as a timeout or with UNBLOCKED; does nothing if it has just been served.
-    pub(crate) fn end_wait(&mut self, connection: &mut Connection, error: bool) {
+    pub(crate) fn end_wait(&mut self, connection: &mut Connection, end: WaitEnd) {
         let Some(Hold::Blocked(blocked)) = &connection.hold else { return };
         let waiter = blocked.waiter.clone();
         let on_timeout = blocked.block.on_timeout;
         if waiter.cancel() {
-            self.conclude_wait(connection, &waiter, on_timeout, error);
+            self.conclude_wait(connection, &waiter, on_timeout, end);
         }
     }
 
-    /// A client's wait was ended by CLIENT UNBLOCK.
-    pub(crate) fn unblocked(&mut self, waiter: &Arc<Waiter>, error: bool) {
+    /// A client's wait was ended by CLIENT UNBLOCK, or because its user may not go on with it.
+    pub(crate) fn unblocked(&mut self, waiter: &Arc<Waiter>, end: WaitEnd) {
         let Some(mut connection) = self.take(martlet_net::Token(waiter.token)) else { return };
         if let Some(Hold::Blocked(blocked)) = &connection.hold
             && Arc::ptr_eq(&blocked.waiter, waiter)
         {
             let on_timeout = blocked.block.on_timeout;
-            self.conclude_wait(&mut connection, waiter, on_timeout, error);
+            self.conclude_wait(&mut connection, waiter, on_timeout, end);
         }
         self.finish(connection);
     }
 
-    /// Answers a client whose wait was cancelled, and lets it go on.
+    /// Answers a client whose wait was ended without service, and lets it go on.
     fn conclude_wait(
         &mut self,
         connection: &mut Connection,
         waiter: &Arc<Waiter>,
         on_timeout: TimeoutReply,
-        error: bool,
+        end: WaitEnd,
     ) {
         self.remove_waiter(waiter);
         let mut reply = Reply::new(std::mem::take(&mut connection.out), connection.session.resp3);
         let begin = reply.len();
-        if error {
-            let text = "UNBLOCKED client unblocked via CLIENT UNBLOCK";
-            reply.error(text);
-            if let Some(Hold::Blocked(blocked)) = &connection.hold {
-                self.stats().commands[blocked.command].failed.add(1);
+        match end {
+            WaitEnd::Timeout => {
+                let durable = self.shared.durable_in(self.shared.persistence.log.facts().phase);
+                on_timeout.write(&mut reply, durable);
             }
-            self.count_error(text);
-        } else {
-            let durable = self.shared.durable_in(self.shared.persistence.log.facts().phase);
-            on_timeout.write(&mut reply, durable);
+            WaitEnd::Unblocked => {
+                let text = "UNBLOCKED client unblocked via CLIENT UNBLOCK";
+                reply.error(text);
+                if let Some(Hold::Blocked(blocked)) = &connection.hold {
+                    self.stats().commands[blocked.command].failed.add(1);
+                }
+                self.count_error(text);
+            }
+            WaitEnd::Refused(denial) => self.refuse_waiter(connection, &mut reply, waiter, denial),
         }
         if !connection.session.shows_reply() {
             reply.truncate(begin);
         }
         connection.out = reply.into_bytes();
-        self.stop_waiting(connection, 0);
+        if let WaitEnd::Refused(_) = end {
+            // It has not run.
+            self.forget_wait(connection);
+            self.mark_ready(connection);
+        } else {
+            self.stop_waiting(connection, 0);
+        }
+    }
+
+    /// Answers a client whose user may not run any more what it has waited for.
+    fn refuse_waiter(
+        &mut self,
+        connection: &mut Connection,
+        reply: &mut Reply,
+        waiter: &Waiter,
+        denial: Denial,
+    ) {
+        let Some(WaitingRequest { entry, args, user, .. }) = waiter.request.downcast_ref() else { return };
+        self.note_denial(connection, entry, &args.view(), denial, Origin::Toplevel);
+        let text = [b"NOPERM ", &denial.text(&user.name, self.told_name(entry))[..]].concat();
+        reply.error(&text);
+        self.count_error(&String::from_utf8_lossy(&text));
+        self.stats().commands[entry.told_as].rejected.add(1);
     }
 
     fn remove_waiter(&mut self, waiter: &Arc<Waiter>) {

@@ -1,5 +1,6 @@
 //! The checks before a command runs: small functions in Redis' order, the first error is the answer.
 
+use martlet_acl::Origin;
 use martlet_command::{Error, Flags, Outcome};
 use martlet_protocol::request::{Args, OwnedArgs};
 
@@ -17,6 +18,7 @@ const CHECKS: &[Check] = &[
     debug_is_enabled,
     authenticated,
     allowed_in_multi,
+    permitted,
     within_memory,
     disk_accepts_writes,
     allowed_while_subscribed,
@@ -126,6 +128,15 @@ fn allowed_in_multi(_: &Worker, connection: &Connection, entry: &Entry, _: &Args
     Ok(())
 }
 
+/// The user may run the command, with these keys and channels.
+fn permitted(worker: &Worker, connection: &Connection, entry: &Entry, args: &Args<'_>) -> Outcome {
+    let origin = if connection.session.transaction.is_some() { Origin::Multi } else { Origin::Toplevel };
+    worker.check_access(connection, entry, args, origin).map_err(|denial| {
+        let text = denial.text(&connection.session.user.name, worker.told_name(entry));
+        Error::Bytes([b"NOPERM ", &text[..]].concat())
+    })
+}
+
 /// Memory is above `maxmemory` and the command, or one that EXEC would run, may need more.
 pub(crate) fn within_memory(
     worker: &Worker,
@@ -230,6 +241,7 @@ pub fn redacted(entry: &Entry, args: &Args<'_>) -> Option<OwnedArgs> {
     // In their order.
     let hidden: Vec<usize> = match entry.spec.full_name {
         "auth" => (1..args.len()).collect(),
+        "acl|setuser" | "acl|deluser" | "acl|getuser" => (2..args.len()).collect(),
         "hello" => {
             let auth = (1..args.len()).find(|&i| args.at(i).eq_ignore_ascii_case(b"auth"))?;
             vec![auth + 1, auth + 2]

@@ -20,8 +20,8 @@ pub struct ClientDetails {
     pub lib_name: Vec<u8>,
     /// CLIENT SETINFO lib-ver.
     pub lib_version: Vec<u8>,
-    /// User.
-    pub user: String,
+    /// The user that it is logged in as.
+    pub user: Vec<u8>,
 }
 
 /// One client as others see it.

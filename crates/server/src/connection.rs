@@ -6,7 +6,9 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use martlet_acl::{User, Users};
 use martlet_base::limits::LONG_ARGUMENT_MIN_BYTES;
+use martlet_base::publish::Follower;
 use martlet_command::Block;
 use martlet_engine::{Waiter, WatchFlag};
 use martlet_journal::Position;
@@ -33,6 +35,8 @@ pub mod special {
     pub const SUBSCRIBED: u32 = 1 << 5;
     /// CLIENT TRACKING.
     pub const TRACKING: u32 = 1 << 6;
+    /// The user may not do everything.
+    pub const RESTRICTED: u32 = 1 << 7;
     /// May get messages because of its own requests.
     pub const GETS_MAIL: u32 = SUBSCRIBED | TRACKING;
 }
@@ -78,6 +82,10 @@ pub struct Session {
     pub db: usize,
     /// Speaks RESP3.
     pub resp3: bool,
+    /// The user that it is logged in as, or the default one.
+    pub user: Arc<User>,
+    /// The generation of the list of users that `user` is of.
+    pub users_generation: u64,
     /// Has authenticated, or need not.
     pub authenticated: bool,
     /// CLIENT REPLY.
@@ -98,10 +106,14 @@ pub struct Session {
 
 impl Session {
     /// The session of a new connection.
-    pub fn new(authenticated: bool) -> Session {
-        Session {
+    pub fn new(users: &Follower<Users>) -> Session {
+        let user = users.default_user();
+        let authenticated = user.is_open();
+        let mut session = Session {
             db: 0,
             resp3: false,
+            user: user.clone(),
+            users_generation: users.generation(),
             authenticated,
             reply_mode: ReplyMode::On,
             transaction: None,
@@ -110,7 +122,15 @@ impl Session {
             special: if authenticated { 0 } else { special::UNAUTHENTICATED },
             subscriptions: None,
             tracking: None,
-        }
+        };
+        session.become_user(user.clone());
+        session
+    }
+
+    /// Has the user's rights from now on.
+    pub fn become_user(&mut self, user: Arc<User>) {
+        self.set_special(special::RESTRICTED, !user.is_unrestricted());
+        self.user = user;
     }
 
     /// Whether the reply to the command that has just run is to be sent (CLIENT REPLY). To be asked once for

@@ -52,9 +52,10 @@ impl Worker {
     ) {
         let Some(entry) = entry else { return self.unknown_command(connection, reply, args) };
         if let Some(index) = entry.plain_key
-            && connection.session.special == 0
+            && connection.session.special & !special::RESTRICTED == 0
             && self.shared.detour.load(Ordering::Relaxed) == 0
             && entry.spec.takes(args.len())
+            && self.permits(connection, entry, args).is_ok()
         {
             self.keys.db = connection.session.db;
             self.keys.lock_shard(shard_of(hash));
@@ -196,12 +197,14 @@ impl Worker {
         // it was written in.
         let error = match entry.run {
             Run::Data(handler) => {
+                let reads_any_key = first_key.is_some() || self.may_read_all_keys(connection, entry, args);
                 let mut context = Context {
                     args: *args,
                     keys: &mut self.keys,
                     reply,
                     settings: &self.settings,
                     first_key,
+                    reads_any_key,
                     deny_blocking,
                     block: None,
                 };

@@ -1,5 +1,6 @@
 //! Wires the layers: configuration, connections, sessions, introspection.
 
+mod access;
 mod address;
 mod blocking;
 mod checks;

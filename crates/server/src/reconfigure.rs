@@ -1,4 +1,4 @@
-//! Side effects of CONFIG SET that concern sockets: what listens where.
+//! Side effects of CONFIG SET on what threads share: what listens where, the default user's password.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -10,6 +10,11 @@ use crate::worker::TCP;
 
 /// Puts the hooks in place.
 pub fn install(shared: &'static Shared) {
+    let require = move |_: &Config, new: &Config| {
+        shared.access.require_password(new.requirepass.as_deref());
+        Ok(())
+    };
+    shared.config.on_change(&["requirepass"], Box::new(require));
     shared.config.on_change(&["port", "bind"], Box::new(move |old, new| relisten(shared, old, new)));
 }
 

@@ -3,9 +3,11 @@
 use std::ffi::OsString;
 use std::sync::atomic::Ordering;
 
+use martlet_acl::Table;
 use martlet_net::Backend;
 
-use crate::config::{IoBackend, Surroundings};
+use crate::access::{check_declaration, rules, table};
+use crate::config::{Config, IoBackend, Surroundings};
 use crate::listeners::{self, Listener};
 use crate::persistence::load::{announce, load_at_start, size_at_start};
 use crate::process::guard_thread;
@@ -14,16 +16,16 @@ use crate::shared::Shared;
 use crate::startup::{Prepared, Serving, Start, prepare};
 use crate::worker::{TCP, UNIX, Worker};
 
-/// What the configuration's parser may ask: whether a command exists.
-struct KnownCommands(Registry);
+/// What the configuration's parser may ask: which commands exist, and what rules about them are right.
+struct KnownCommands(Registry, Table);
 
 impl Surroundings for KnownCommands {
     fn command_exists(&self, name: &[u8]) -> Option<bool> {
         Some(self.0.find(name).is_some())
     }
 
-    fn check_user(&self, _: &[Vec<u8>]) -> Result<(), (usize, String)> {
-        Ok(())
+    fn check_user(&self, words: &[Vec<u8>]) -> Result<(), (usize, String)> {
+        check_declaration(words, &rules(&self.1, &Config::default()))
     }
 }
 
@@ -31,7 +33,10 @@ impl Surroundings for KnownCommands {
 /// exit status.
 pub fn main(program: &str, arguments: &[OsString]) -> i32 {
     let known = match Registry::new(&[]) {
-        Ok(registry) => KnownCommands(registry),
+        Ok(registry) => {
+            let table = table(&registry);
+            KnownCommands(registry, table)
+        }
         Err(message) => {
             eprintln!("{message}");
             return 1;
@@ -53,6 +58,7 @@ fn serve(prepared: Prepared) -> Result<(), String> {
     let config = prepared.store.snapshot();
     let threads = config.io_threads;
     let shared = share(&prepared, &config)?;
+    shared.access.load_at_start(&config, &prepared.users)?;
     crate::crash::install(shared, &prepared.log)?;
     guard_thread();
     crate::watchdog::install(shared);

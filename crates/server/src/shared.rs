@@ -10,6 +10,8 @@ use martlet_base::clock::Clock;
 use martlet_engine::{Engine, Waiter};
 use martlet_net::{Token, Waker};
 
+use crate::access::AccessControl;
+use crate::blocking::WaitEnd;
 use crate::clients::Clients;
 use crate::config::ConfigStore;
 use crate::migration::Migrations;
@@ -60,12 +62,12 @@ pub enum Mail {
         /// How long its request ran, in nanoseconds.
         ns: u64,
     },
-    /// End a blocked client's wait: as a timeout, or with an error.
+    /// End a blocked client's wait without service.
     Unblock {
-        /// Its waiter, which has been cancelled.
+        /// Its waiter, which has been cancelled, or claimed and ended.
         waiter: Arc<Waiter>,
-        /// With `UNBLOCKED` instead of the timeout's reply.
-        error: bool,
+        /// How it ends.
+        end: WaitEnd,
     },
     /// A notice for a client that caches keys.
     Notice {
@@ -154,6 +156,8 @@ pub struct Shared {
     pub clock: Clock,
     /// Connected clients.
     pub clients: Clients,
+    /// Users and what they may do.
+    pub access: AccessControl,
     /// Counters of the I/O threads.
     pub threads: Box<[CachePadded<ThreadStats>]>,
     /// What is counted once for all.
@@ -235,6 +239,7 @@ impl Shared {
         Ok(Shared {
             engine,
             registry,
+            access: AccessControl::new(registry, &config.snapshot()),
             config,
             clients: Clients::new(threads),
             threads: (0..threads).map(|_| CachePadded::new(ThreadStats::new(commands))).collect(),

@@ -239,9 +239,6 @@ fn notes(loaded: &Loaded) -> Vec<Note> {
             _ => quiet.push(name),
         }
     }
-    if !loaded.users.is_empty() {
-        misleading.push("user (this version has no access control lists beyond requirepass)".into());
-    }
     let mut notes = Vec::new();
     if !quiet.is_empty() {
         let text = format!("Accepted without effect (docs/configuration.md says why): {}", quiet.join(", "));
@@ -328,9 +325,6 @@ mod tests {
         assert_eq!(notes("tls-port 1\n"), [(true, lacking.into())]);
         let quiet = "Accepted without effect (docs/configuration.md says why): slave-priority";
         assert_eq!(notes("slave-priority 7\n"), [(false, quiet.into())]);
-        assert!(
-            matches!(notes("user a on\n").as_slice(), [(true, text)] if text.contains("without effect: user ("))
-        );
     }
 
     #[test]

@@ -286,6 +286,12 @@ pub struct ServerStats {
     pub output_buffer_disconnections: AtomicU64,
     /// Authentication failures.
     pub auth_failures: AtomicU64,
+    /// Commands that a user may not run, keys and channels that it may not access.
+    pub refused_commands: AtomicU64,
+    /// See above.
+    pub refused_keys: AtomicU64,
+    /// See above.
+    pub refused_channels: AtomicU64,
     /// Largest memory use seen, in bytes.
     pub memory_peak: AtomicU64,
     /// When the peak was seen, Unix seconds.
@@ -325,6 +331,9 @@ impl ServerStats {
             &self.query_buffer_disconnections,
             &self.output_buffer_disconnections,
             &self.auth_failures,
+            &self.refused_commands,
+            &self.refused_keys,
+            &self.refused_channels,
         ] {
             counter.store(0, Ordering::Relaxed);
         }

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
+use martlet_acl::Origin;
 use martlet_command::{Acl, Error, Flags, Group, KeyFlags, KeyPart, Outcome, command};
 use martlet_keyspace::Key;
 use martlet_protocol::request::{Args, OwnedArgs};
@@ -115,6 +116,15 @@ fn run_unless_changed(call: &mut Call<'_>, transaction: &Transaction) {
         let touch = worker.keys.touch;
         if connection.session.special & special::NO_TOUCH != 0 && !crate::checks::tells_of_access(entry) {
             worker.keys.touch = martlet_engine::Touch::Nothing;
+        }
+        if let Err(denial) = worker.check_access(connection, entry, &args, Origin::Multi) {
+            let text = format!(
+                "NOPERM ACLs rules changed between the moment the transaction was accumulated and the EXEC call. This command is no longer allowed for the following reason: {}",
+                denial.at_exec()
+            );
+            reply.error(&text);
+            worker.count_error(&text);
+            continue;
         }
         let began = worker.mark;
         worker.run(connection, reply, entry, &args, None, true);

@@ -11,9 +11,12 @@ use martlet_command::{Acl, Error, Flags, Group, Outcome, command, container};
 
 use super::connection::{INVALID_NAME, is_valid_name};
 use super::{Call, ServerCommand, ServerHandler, wrong_subcommand_arguments};
-use crate::clients::flag;
+use crate::blocking::WaitEnd;
+use crate::clients::{ClientInfo, flag};
 use crate::connection::{ReplyMode, special};
 use crate::shared::{Mail, lock};
+
+pub use list::line as client_line;
 
 /// The family.
 pub static COMMANDS: &[&ServerCommand] = &[&CLIENT];
@@ -150,20 +153,8 @@ fn kill(call: &mut Call<'_>) -> Outcome {
     let filter = filter::parse_kill(call)?;
     let mut killed = 0;
     for client in call.worker.shared.clients.all() {
-        if !filter.matches(&client, call.connection.info.id) || client.killed.swap(true, Ordering::AcqRel) {
-            continue;
-        }
-        killed += 1;
-        if client.id == call.connection.info.id {
-            // It still gets its reply.
-            call.connection.closing = true;
-        } else {
-            // From here on it is in no list and served by nobody; its thread closes the connection.
-            call.worker.shared.clients.remove(client.id);
-            if let Some(waiter) = lock(&client.waiter).clone() {
-                waiter.cancel();
-            }
-            call.worker.shared.send(client.thread, Mail::Kill { token: client.token, client: client.id });
+        if filter.matches(&client, call.connection.info.id) && close_client(call, &client) {
+            killed += 1;
         }
     }
     if !filter.is_old_style {
@@ -176,16 +167,35 @@ fn kill(call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
+/// Closes a client's connection; whether that was not under way already.
+pub fn close_client(call: &mut Call<'_>, client: &ClientInfo) -> bool {
+    if client.killed.swap(true, Ordering::AcqRel) {
+        return false;
+    }
+    if client.id == call.connection.info.id {
+        // It still gets its reply.
+        call.connection.closing = true;
+    } else {
+        // From here on it is in no list and served by nobody; its thread closes the connection.
+        call.worker.shared.clients.remove(client.id);
+        if let Some(waiter) = lock(&client.waiter).clone() {
+            waiter.cancel();
+        }
+        call.worker.shared.send(client.thread, Mail::Kill { token: client.token, client: client.id });
+    }
+    true
+}
+
 static UNBLOCK: ServerCommand = command("client|unblock", -3, unblock as ServerHandler)
     .flags(ADMIN)
     .acl(Acl::CONNECTION)
     .doc(Group::Connection, "5.0.0", "O(log N) for N clients", "Ends another client's wait.");
 
 fn unblock(call: &mut Call<'_>) -> Outcome {
-    let error = match call.argc() {
-        3 => false,
-        4 if call.is(3, "timeout") => false,
-        4 if call.is(3, "error") => true,
+    let end = match call.argc() {
+        3 => WaitEnd::Timeout,
+        4 if call.is(3, "timeout") => WaitEnd::Timeout,
+        4 if call.is(3, "error") => WaitEnd::Unblocked,
         4 => return Err(Error::Fixed("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR")),
         _ => return Err(wrong_subcommand_arguments(call)),
     };
@@ -195,7 +205,7 @@ fn unblock(call: &mut Call<'_>) -> Outcome {
     match (client, waiter) {
         // Whoever cancels has ended the wait: nothing can be served to the client after this.
         (Some(client), Some(waiter)) if waiter.cancel() => {
-            call.worker.shared.send(client.thread, Mail::Unblock { waiter, error });
+            call.worker.shared.send(client.thread, Mail::Unblock { waiter, end });
             call.reply.int(1);
         }
         _ => call.reply.int(0),

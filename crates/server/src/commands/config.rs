@@ -71,7 +71,9 @@ static REWRITE: ServerCommand = command("config|rewrite", 2, rewrite as ServerHa
 );
 
 fn rewrite(call: &mut Call<'_>) -> Outcome {
-    call.worker.shared.config.rewrite(UserLines::Keep, Extent::Needed).map_err(Error::Text)?;
+    let shared = call.worker.shared;
+    let users = shared.access.config_lines(call.worker.config());
+    shared.config.rewrite(UserLines::Replace(&users), Extent::Needed).map_err(Error::Text)?;
     call.reply.ok();
     Ok(())
 }

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
+use martlet_acl::{DEFAULT_USER, Origin, Reason};
 use martlet_base::number::parse_i64;
 use martlet_command::generic::database;
 use martlet_command::{Acl, Databases, Error, Flags, Group, Outcome, command};
@@ -82,12 +83,12 @@ fn auth(call: &mut Call<'_>) -> Outcome {
         return Err(Error::Syntax);
     }
     let (user, password) = match call.argc() {
-        2 if call.worker.config().requirepass.is_none() => {
+        2 if call.worker.users.default_user().needs_no_password => {
             return Err(Error::Fixed(
                 "ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?",
             ));
         }
-        2 => (&b"default"[..], call.arg(1)),
+        2 => (DEFAULT_USER, call.arg(1)),
         _ => (call.arg(1), call.arg(2)),
     };
     authenticate(call, user, password)?;
@@ -95,23 +96,14 @@ fn auth(call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
-fn authenticate(call: &mut Call<'_>, user: &[u8], password: &[u8]) -> Outcome {
-    let config = call.worker.config().clone();
-    let right = user == b"default"
-        && config.requirepass.as_ref().is_none_or(|required| same_in_constant_time(required, password));
-    if !right {
-        call.worker.shared.stats.auth_failures.fetch_add(1, Ordering::Relaxed);
+fn authenticate(call: &mut Call<'_>, name: &[u8], password: &[u8]) -> Outcome {
+    let Some(user) = call.worker.users.authenticate(name, password).cloned() else {
+        let origin = if call.deny_blocking { Origin::Multi } else { Origin::Toplevel };
+        call.worker.note_refusal(call.connection, Reason::Auth, origin, call.arg(0), name);
         return Err(WRONG_PASSWORD);
-    }
-    call.connection.session.authenticated = true;
-    call.connection.session.set_special(special::UNAUTHENTICATED, false);
+    };
+    call.worker.log_in(call.connection, user);
     Ok(())
-}
-
-/// Compares without telling by its duration where the first difference is.
-fn same_in_constant_time(a: &[u8], b: &[u8]) -> bool {
-    let difference = a.iter().zip(b).fold(0u8, |acc, (x, y)| acc | (x ^ y));
-    a.len() == b.len() && std::hint::black_box(difference) == 0
 }
 
 static HELLO: ServerCommand = command("hello", -1, hello as ServerHandler)
@@ -246,18 +238,22 @@ fn reset(call: &mut Call<'_>) -> Outcome {
     call.worker.unsubscribe_all(call.connection);
     call.worker.stop_tracking(call.connection);
     call.worker.stop_monitoring(call.connection);
-    let open = call.worker.config().requirepass.is_none();
+    let user = call.worker.users.default_user().clone();
     let session = &mut call.connection.session;
     session.db = 0;
     session.resp3 = false;
-    session.authenticated = open;
+    session.authenticated = user.is_open();
     session.reply_mode = ReplyMode::On;
-    session.special = if open { 0 } else { special::UNAUTHENTICATED };
+    session.special = if user.is_open() { 0 } else { special::UNAUTHENTICATED };
+    session.become_user(user);
     let info = &call.connection.info;
     info.db.store(0, Ordering::Relaxed);
     info.resp.store(2, Ordering::Relaxed);
     info.flags.store(0, Ordering::Relaxed);
-    lock(&info.details).name.clear();
+    let mut details = lock(&info.details);
+    details.name.clear();
+    details.user = DEFAULT_USER.into();
+    drop(details);
     call.reply.set_resp3(false);
     call.reply.simple("RESET");
     Ok(())

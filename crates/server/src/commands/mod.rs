@@ -1,5 +1,6 @@
 //! Commands that work on the server or the connection rather than on keys, one file per family.
 
+mod acl;
 mod client;
 mod command;
 mod config;
@@ -20,6 +21,7 @@ mod scripting;
 mod server;
 mod tips;
 
+pub use client::{client_line, close_client};
 pub use pubsub::answers_with_messages;
 
 use martlet_command::{Command, Outcome};
@@ -102,6 +104,7 @@ pub type ServerCommand = Command<ServerHandler>;
 
 /// All server commands, family by family.
 pub static FAMILIES: &[&[&ServerCommand]] = &[
+    acl::COMMANDS,
     client::COMMANDS,
     command::COMMANDS,
     config::COMMANDS,

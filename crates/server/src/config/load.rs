@@ -30,8 +30,8 @@ pub trait Surroundings {
     /// Whether there is a command of that name, as `rename-command` asks; none when nobody knows.
     fn command_exists(&self, name: &[u8]) -> Option<bool>;
 
-    /// Checks the rules of a `user` directive: name, then rules. On error, the index of the word and what is
-    /// wrong with it.
+    /// Checks the rules of a `user` directive: name, then rules. On error, the place of the rule among them
+    /// and what is wrong with it.
     fn check_user(&self, words: &[Vec<u8>]) -> Result<(), (usize, String)>;
 }
 
@@ -227,11 +227,14 @@ impl Loader<'_> {
             (b"rename-command", [command, target]) => Ok(self.rename(command, target)?),
             (b"user", [_, ..]) => {
                 self.surroundings.check_user(arguments).map_err(|(index, message)| {
-                    // Redis counts the directive itself as the first word.
-                    let word =
-                        if index == 0 { b"user" } else { arguments.get(index).map_or(&b""[..], |word| word) };
-                    format!("Error in user declaration '{}': {message}", String::from_utf8_lossy(word))
+                    // Redis names the word that has this place counted from the directive on.
+                    let before = index.checked_sub(1).and_then(|index| arguments.get(index));
+                    user_error(before.map_or(b"user", |word| word), &message)
                 })?;
+                if self.loaded.users.iter().any(|user| user.first() == arguments.first()) {
+                    let message = "Duplicate user found. A user can only be defined once in config files";
+                    return Err(Problem::Here(user_error(&arguments[0], message)));
+                }
                 self.loaded.users.push(arguments.into());
                 Ok(())
             }
@@ -312,6 +315,11 @@ impl Loader<'_> {
         }
         Ok(self.loaded)
     }
+}
+
+/// What is wrong with a `user` line.
+fn user_error(word: &[u8], message: &str) -> String {
+    format!("Error in user declaration '{}': {message}", String::from_utf8_lossy(word))
 }
 
 /// Whether a file could be opened or made to append to, without making it.

@@ -14,7 +14,6 @@ use super::table::{Section, parameter_table};
 use super::value::Kind::*;
 use super::value::{MemoryLimit, TEXT};
 
-const ACL: super::Effect = Absent("this version has no access control lists beyond requirepass");
 const CLUSTER: super::Effect = Absent("this version has no cluster mode");
 const EVICTION: super::Effect = Absent("this version does not evict keys");
 const REPLICATION: super::Effect = Absent("this version does not replicate");
@@ -150,12 +149,12 @@ parameter_table! {
     enable_debug_command: ProtectedAction = ProtectedAction::No
         => "enable-debug-command", ProtectedAction::KIND, IMMUTABLE, Honoured;
     /// File of ACL users
-    aclfile: PathBuf = PathBuf::new() => "aclfile", TEXT, IMMUTABLE|SWITCH, ACL;
+    aclfile: PathBuf = PathBuf::new() => "aclfile", TEXT, IMMUTABLE|SWITCH, Honoured;
     /// Entries that ACL LOG keeps
-    acllog_max_len: u64 = 128 => "acllog-max-len", Integer(0, LONG_MAX), MODIFIABLE, ACL;
+    acllog_max_len: u64 = 128 => "acllog-max-len", Integer(0, LONG_MAX), MODIFIABLE, Honoured;
     /// Channels of a new ACL user
     acl_pubsub_default: AclPubsubDefault = AclPubsubDefault::Resetchannels
-        => "acl-pubsub-default", AclPubsubDefault::KIND, MODIFIABLE, ACL;
+        => "acl-pubsub-default", AclPubsubDefault::KIND, MODIFIABLE, Honoured;
 
     // Data.
 

@@ -8,7 +8,7 @@ use martlet_base::publish::{Follower, Published};
 
 use super::Config;
 use super::change::Hooks;
-use super::rewrite::{Extent, UserLines, rewrite_file};
+use super::rewrite::{Extent, UserLines, replace_file, rewrite_file};
 use super::special::error_text;
 
 /// The one place that holds the current configuration.
@@ -50,6 +50,14 @@ impl ConfigStore {
         })?;
         tracing::info!("CONFIG REWRITE executed with success.");
         Ok(())
+    }
+
+    /// Replaces a file's content so that a crash leaves either the old or the new one.
+    ///
+    /// # Errors
+    /// Those of the file system; the old content is still there.
+    pub fn replace_file(&self, path: &Path, content: &[u8]) -> std::io::Result<()> {
+        replace_file(path, content, 0o644 & !self.umask)
     }
 
     /// How often a configuration was published; one atomic load.

@@ -236,6 +236,20 @@ impl Hub {
         self.of(kind).names().filter(is_meant).collect()
     }
 
+    /// Calls `f` for each subscription: its kind, what it is to, the client.
+    pub fn for_each_subscription(&self, mut f: impl FnMut(Kind, &[u8], u64)) {
+        let mut each = |kind: Kind, topics: &Topics| {
+            for (name, topic) in topics {
+                let receivers = topic.threads.iter().flat_map(|(_, receivers)| receivers.iter());
+                receivers.for_each(|receiver| f(kind, name, receiver.client));
+            }
+        };
+        each(Kind::Pattern, &self.patterns());
+        for kind in [Kind::Channel, Kind::Shard] {
+            self.of(kind).stripes.iter().for_each(|stripe| each(kind, &lock(stripe)));
+        }
+    }
+
     /// Number of clients subscribed to a channel.
     pub fn subscribers(&self, kind: Kind, name: &[u8]) -> usize {
         self.of(kind).stripe(name).get(name).map_or(0, Topic::count)

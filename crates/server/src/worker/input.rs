@@ -153,6 +153,7 @@ impl Worker {
 
     /// Runs the requests in `input`; how many bytes of it are done with.
     fn process(&mut self, connection: &mut Connection, input: &[u8]) -> usize {
+        self.follow_user(connection);
         let mut batch = self.batch.take().unwrap_or_default();
         let mut out = std::mem::take(&mut connection.out);
         if out.capacity() == 0 {

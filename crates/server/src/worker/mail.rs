@@ -31,7 +31,7 @@ impl Worker {
                     }
                 }
                 Mail::Served { waiter, reply, ns } => self.served(&waiter, &reply, ns),
-                Mail::Unblock { waiter, error } => self.unblocked(&waiter, error),
+                Mail::Unblock { waiter, end } => self.unblocked(&waiter, end),
                 Mail::Recheck => self.resume_paused(),
                 Mail::Run(work) => work(self),
             }

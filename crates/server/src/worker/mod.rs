@@ -16,6 +16,8 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
+use martlet_acl::Users;
+use martlet_base::publish::Follower;
 use martlet_base::random::Random;
 use martlet_command::Settings;
 use martlet_engine::{Keys, Touch};
@@ -66,6 +68,8 @@ pub struct Worker {
     pub keys: Keys,
     /// The configuration as of this loop.
     pub config: ConfigReader,
+    /// The users as of this loop.
+    pub users: Follower<Users>,
     /// What handlers need of it.
     pub settings: Arc<Settings>,
     /// Now, Unix milliseconds, as of this batch.
@@ -146,6 +150,7 @@ impl Worker {
             stats: shared.threads.get(thread).map_or_else(|| uncounted(shared), |stats| &**stats),
             keys: Keys::new(shared.engine, thread, Random::from_entropy()),
             settings: Arc::default(),
+            users: shared.access.follow(),
             config,
             now_ms: shared.clock.unix_ms(),
             mark: shared.clock.raw(),
@@ -228,12 +233,13 @@ impl Worker {
         self.shared.note_memory_limit(if refuses { config.maxmemory_bytes } else { 0 });
     }
 
-    /// Takes up the newest configuration, if it changed.
+    /// Takes up the newest configuration and users, if they changed.
     #[inline]
     pub fn follow_config(&mut self) {
         if self.config.refresh() {
             self.apply_config();
         }
+        self.shared.access.refresh(&mut self.users);
     }
 
     /// Reads the clocks.
@@ -319,6 +325,8 @@ impl Worker {
                 work(worker, connection);
             }
         });
+        // Its user may have changed before the gate was closed.
+        self.follow_user(connection);
     }
 
     /// The connection at `token`, taken out to be worked on; it is put back by [`Worker::put`].

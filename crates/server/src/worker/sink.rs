@@ -5,6 +5,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use martlet_acl::DEFAULT_USER;
 use martlet_net::{Arrival, Sink, Token};
 
 use super::{Action, UNIX, Worker};
@@ -103,16 +104,14 @@ impl Worker {
         self.stats().connections_received.add(1);
         let shared = self.shared;
         // A password set before this client connected must hold for it, whichever thread set it.
-        if self.config.refresh() {
-            self.apply_config();
-        }
+        self.follow_config();
         let config = self.config.current().clone();
         let is_unix = listener == UNIX;
         let refusal: Option<&[u8]> = if shared.clients.count() >= config.maxclients as usize {
             shared.stats.rejected_connections.fetch_add(1, Ordering::Relaxed);
             Some(b"-ERR max number of clients reached\r\n")
         } else {
-            let exposed = config.protected_mode && config.requirepass.is_none() && !is_unix;
+            let exposed = config.protected_mode && self.users.default_user().needs_no_password && !is_unix;
             (exposed && !crate::address::is_loopback(&socket)).then_some(PROTECTED)
         };
         if let Some(text) = refusal {
@@ -136,10 +135,10 @@ impl Worker {
             (peer, local, is_unix),
             socket.as_raw_fd(),
             shared.clock.unix_ms(),
-            ClientDetails { user: "default".into(), ..ClientDetails::default() },
+            ClientDetails { user: DEFAULT_USER.into(), ..ClientDetails::default() },
         ));
         shared.clients.add(info.clone());
-        let session = Session::new(config.requirepass.is_none());
+        let session = Session::new(&self.users);
         self.connections[token.index()] = Some(Box::new(Connection::new(token, info, session)));
         self.actions.push(Action::Adopt(socket, token));
     }

@@ -25,7 +25,7 @@ pub(super) struct Filter {
     id: Option<u64>,
     peer: Option<String>,
     local: Option<String>,
-    user: Option<String>,
+    user: Option<Vec<u8>>,
     kind: Option<ClientType>,
     max_age_s: Option<i64>,
     skip_me: bool,
@@ -130,11 +130,11 @@ pub(super) fn parse_kill(call: &Call<'_>) -> Result<Filter, Error> {
             b"addr" => filter.peer = Some(text(call, value)),
             b"laddr" => filter.local = Some(text(call, value)),
             b"user" => {
-                let user = text(call, value);
-                if user != "default" {
-                    return Err(Error::quoting("ERR No such user '", call.arg(value), "'"));
+                let user = call.arg(value);
+                if call.worker.users.get(user).is_none() {
+                    return Err(Error::quoting("ERR No such user '", user, "'"));
                 }
-                filter.user = Some(user);
+                filter.user = Some(user.to_vec());
             }
             b"skipme" if call.is(value, "yes") => filter.skip_me = true,
             b"skipme" if call.is(value, "no") => filter.skip_me = false,

@@ -7,7 +7,7 @@ use crate::shared::lock;
 use crate::worker::Worker;
 
 /// The line, without a line break.
-pub(super) fn line(worker: &Worker, client: &ClientInfo) -> Vec<u8> {
+pub fn line(worker: &Worker, client: &ClientInfo) -> Vec<u8> {
     let now_ms = worker.shared.clock.unix_ms();
     let details = lock(&client.details).clone();
     let (used, capacity) = (client.query_bytes.load(Relaxed), client.query_capacity.load(Relaxed));
@@ -39,7 +39,7 @@ pub(super) fn line(worker: &Worker, client: &ClientInfo) -> Vec<u8> {
             usize::from(output > 0),
             client.heap_bytes(),
             if output > 0 { "rw" } else { "r" },
-            details.user,
+            String::from_utf8_lossy(&details.user),
             client.redirect.load(Relaxed),
             client.resp.load(Relaxed),
         )

@@ -103,9 +103,9 @@ fn tracking_and_traffic(worker: &mut Worker, text: &mut Text) {
     let loop_us = rates.loop_ns.checked_div(rates.loops).unwrap_or(0) / 1000;
     text.field("instantaneous_eventloop_duration_usec", loop_us);
     text.field("acl_access_denied_auth", stats.auth_failures.load(Ordering::Relaxed));
-    for name in ["acl_access_denied_cmd", "acl_access_denied_key", "acl_access_denied_channel"] {
-        text.field(name, 0);
-    }
+    text.field("acl_access_denied_cmd", stats.refused_commands.load(Ordering::Relaxed));
+    text.field("acl_access_denied_key", stats.refused_keys.load(Ordering::Relaxed));
+    text.field("acl_access_denied_channel", stats.refused_channels.load(Ordering::Relaxed));
 }
 
 /// The threads that run commands, each with its share of the connections.

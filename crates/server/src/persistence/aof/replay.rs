@@ -137,6 +137,7 @@ impl<'a> Replay<'a> {
                 reply: &mut reply,
                 settings: self.settings,
                 first_key: None,
+                reads_any_key: true,
                 deny_blocking: true,
                 block: None,
             };
