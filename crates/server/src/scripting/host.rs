@@ -2,6 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
+use martlet_acl::Origin;
 use martlet_command::{Acl, Error, Flags};
 use martlet_engine::Touch;
 use martlet_keyspace::shard_of;
@@ -54,6 +55,10 @@ impl ScriptHost<'_> {
         if flags.has(Flags::NOSCRIPT) && (is_script || !allows_all) {
             return Err(Error::Fixed("ERR This Redis command is not allowed from script"));
         }
+        self.worker.check_access(self.connection, entry, args, Origin::Lua).map_err(|denial| {
+            let text = denial.text(&self.connection.session.user.name, self.worker.told_name(entry));
+            Error::Bytes([b"ERR ACL failure in script: ", &text[..]].concat())
+        })?;
         let may_write = flags.has(Flags::WRITE) || flags.has(Flags::MAY_REPLICATE);
         if self.is_read_only && may_write {
             return Err(READ_ONLY);
@@ -151,7 +156,8 @@ impl Host for ScriptHost<'_> {
 
     fn may_call(&mut self, args: &Args<'_>) -> Option<bool> {
         let entry = self.worker.shared.registry.resolve(args)?;
-        checks::names_command(entry, args).then_some(true)
+        let is_known = checks::names_command(entry, args);
+        is_known.then(|| self.worker.permits(self.connection, entry, args).is_ok())
     }
 
     fn interrupt(&mut self) -> Verdict {
