@@ -1,13 +1,13 @@
 //! How much room a buffer gets for what a client announces.
 //!
 //! A request is not copied again for each part of it that arrives, and what is announced and never sent takes
-//! no memory.
+//! no memory. Of one that was announced, only a small beginning is ever copied: others wait meanwhile.
 
 /// What is reserved at once for a request that is announced.
 const RESERVE_MAX_BYTES: usize = 1024 * 1024;
 /// A longer request is given this many times the room of what is there of it: memory that nobody writes to is
-/// not taken yet.
-const RESERVED_PER_PRESENT: usize = 8;
+/// not taken yet. So all of 512 MB, the longest argument by default, is reserved once 1 MB is there.
+const RESERVED_PER_PRESENT: usize = 512;
 
 /// Makes room for `more` bytes of a buffer that will have `wanted` bytes at least.
 pub fn reserve(buffer: &mut Vec<u8>, more: usize, wanted: usize) {
@@ -28,13 +28,14 @@ pub(crate) fn grown(capacity: usize, present: usize, wanted: usize) -> Option<us
 mod tests {
     use super::*;
 
-    /// How often a buffer that takes `total` bytes in parts is copied, in bytes, and its capacity in the end.
-    fn copied(total: usize, part: usize, wanted: impl Fn(usize) -> usize) -> (usize, usize) {
-        let (mut capacity, mut copied) = (0, 0);
+    /// How much of a buffer that takes `total` bytes in parts is copied each time, and its last capacity.
+    fn copied(total: usize, part: usize, wanted: impl Fn(usize) -> usize) -> (Vec<usize>, usize) {
+        let (mut capacity, mut copied) = (0, Vec::new());
         for present in (part..=total).step_by(part) {
             if let Some(larger) = grown(capacity, present, wanted(present)) {
                 assert!(larger >= present, "{larger} for {present}");
-                (capacity, copied) = (larger, copied + present - part);
+                capacity = larger;
+                copied.push(present - part);
             }
         }
         (copied, capacity)
@@ -46,7 +47,8 @@ mod tests {
             // One long value; many short ones, of which only the next is announced; nothing announced.
             let announced: [&dyn Fn(usize) -> usize; 3] = [&|_| total + 40, &|present| present + 100, &|_| 0];
             for wanted in announced {
-                let (bytes, capacity) = copied(total, 16 << 10, wanted);
+                let (copies, capacity) = copied(total, 16 << 10, wanted);
+                let bytes: usize = copies.iter().sum();
                 assert!(bytes <= 3 * total, "{bytes} bytes were copied for {total}");
                 assert!(capacity <= 2 * total, "{capacity} for {total}");
             }
@@ -54,9 +56,18 @@ mod tests {
     }
 
     #[test]
+    fn nobody_waits_for_the_copy_of_a_long_argument() {
+        for total in [2 << 20, 100 << 20, 512 << 20] {
+            let (copies, _) = copied(total, 1000, |_| total);
+            assert!(copies.iter().all(|bytes| *bytes <= RESERVE_MAX_BYTES), "{copies:?} for {total}");
+        }
+    }
+
+    #[test]
     fn what_is_announced_and_not_sent_takes_no_room() {
         assert_eq!(grown(0, 1000, 512 << 20), Some(RESERVE_MAX_BYTES));
-        assert_eq!(grown(1 << 20, 2 << 20, 512 << 20), Some(16 << 20));
+        assert_eq!(grown(0, 1000, 1 << 40), Some(RESERVE_MAX_BYTES));
+        assert_eq!(grown(1 << 20, 2 << 20, 1 << 40), Some(1 << 30));
         assert_eq!(grown(1 << 20, 1 << 20, 512 << 20), None);
     }
 }
