@@ -86,16 +86,17 @@ pub enum Mail {
     Run(Box<dyn FnOnce(&mut crate::worker::Worker) + Send>),
 }
 
-/// A thread with more bytes of messages in its mailbox than this makes their publishers wait.
-const FLOOD_BYTES: usize = 4 * 1024 * 1024;
+/// A thread makes publishers wait while the messages in its mailbox cost it more than this to deliver: about
+/// as much time as a slice has.
+const FLOOD_BYTES: usize = 2 * 1024 * 1024;
 
 #[derive(Default)]
 struct Mailbox {
     mails: Mutex<Vec<Mail>>,
     /// There is mail: what the owner looks at before it takes in more input.
     waits: AtomicBool,
-    /// Bytes of messages that it has not read.
-    message_bytes: AtomicUsize,
+    /// What the messages that it has not read cost to deliver; see [`Delivery::cost_bytes`].
+    undelivered_bytes: AtomicUsize,
     waker: OnceLock<Waker>,
     /// The thread wants to be woken when the disk has come further.
     waits_for_disk: AtomicBool,
@@ -305,7 +306,7 @@ impl Shared {
     pub fn leave(&self, thread: usize, mail: Mail) {
         let mailbox = &self.mailboxes[thread];
         if let Mail::Message(delivery) = &mail {
-            mailbox.message_bytes.fetch_add(delivery.len_bytes(), Ordering::Relaxed);
+            mailbox.undelivered_bytes.fetch_add(delivery.cost_bytes(), Ordering::Relaxed);
         }
         let mut mails = lock(&mailbox.mails);
         mails.push(mail);
@@ -320,7 +321,7 @@ impl Shared {
 
     /// Whether so many messages wait for a thread that publishers should.
     pub fn is_flooded(&self, thread: usize) -> bool {
-        self.mailboxes[thread].message_bytes.load(Ordering::Relaxed) > FLOOD_BYTES
+        self.mailboxes[thread].undelivered_bytes.load(Ordering::Relaxed) > FLOOD_BYTES
     }
 
     /// Whether that is so for any thread.
@@ -363,7 +364,7 @@ impl Shared {
         let mailbox = &self.mailboxes[thread];
         let mut mails = lock(&mailbox.mails);
         mailbox.waits.store(false, Ordering::Relaxed);
-        mailbox.message_bytes.store(0, Ordering::Relaxed);
+        mailbox.undelivered_bytes.store(0, Ordering::Relaxed);
         std::mem::take(&mut *mails)
     }
 

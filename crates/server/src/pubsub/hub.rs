@@ -58,8 +58,15 @@ impl Delivery {
     pub fn len_bytes(&self) -> usize {
         self.bytes.len() + self.rest.as_ref().map_or(0, |rest| rest.len())
     }
+
+    /// What it costs the thread to hand it to all who get it, in bytes copied.
+    pub fn cost_bytes(&self) -> usize {
+        (self.len_bytes() + RECEIVER_COST_BYTES) * self.receivers.len()
+    }
 }
 
+/// What it costs to find one who gets a message takes as long as to copy so many bytes.
+const RECEIVER_COST_BYTES: usize = 100;
 /// From so many bytes on a payload is there once, however many patterns match its channel.
 const SHARED_MIN_BYTES: usize = 256;
 
