@@ -3,12 +3,17 @@
 use martlet_client::blocking::Client;
 use martlet_client::resp::{decode, encode_request};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::sockopt::set_socket_send_buffer_size;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread::Scope;
 use std::time::Duration;
+
+/// What a hog may have sent and the server not received: more would fill the loopback's queue, which then
+/// drops packets of others, too. Nobody's fairness shows in how long TCP waits until it sends them again.
+const SENT_AHEAD_BYTES: usize = 128 << 10;
 
 /// A kind of hog.
 pub struct Hog {
@@ -240,6 +245,7 @@ impl Ground {
     fn connect(&self) -> io::Result<TcpStream> {
         let stream = TcpStream::connect(self.address)?;
         stream.set_nodelay(true)?;
+        set_socket_send_buffer_size(&stream, SENT_AHEAD_BYTES)?;
         self.sockets.lock().unwrap_or_else(PoisonError::into_inner).push(stream.try_clone()?);
         Ok(stream)
     }

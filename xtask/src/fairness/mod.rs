@@ -33,7 +33,7 @@ pub struct Options {
     #[arg(long, default_value_t = 3)]
     rounds: usize,
     /// Seconds of a turn.
-    #[arg(long, default_value_t = 1.0)]
+    #[arg(long, default_value_t = 0.7)]
     seconds: f64,
     /// Our server's program.
     #[arg(long, default_value_os_t = in_root("target/release/martlet"))]
@@ -62,7 +62,9 @@ pub struct Reading {
     /// The longest wait of each round, in microseconds.
     pub longest_us: Vec<u32>,
     /// Commands that the server ran for the hog, each second.
-    pub hog_commands_per_s: u64,
+    pub hog_commands_per_s: f64,
+    /// TCP segments that had to be sent again, in all rounds: the machine's network queues were full.
+    pub sent_again: u64,
 }
 
 /// A server that takes part.
@@ -125,10 +127,12 @@ fn row(hog: &Hog, contestants: &[Contestant], options: &Options) -> Result<Vec<R
             let address = contestant.server.address();
             let mut client = Client::connect(address)?;
             let (before, began) = (commands(&mut client)?, Instant::now());
+            let sent_again = retransmissions();
             let turn = hogs::beside(hog, address, || polite::waits_within(address, span))??;
             let ran = commands(&mut client)?.saturating_sub(before + turn.len() as u64);
+            readings[at].sent_again += retransmissions().saturating_sub(sent_again);
             let per_s = ran as f64 / began.elapsed().as_secs_f64();
-            readings[at].hog_commands_per_s += per_s as u64 / options.rounds as u64;
+            readings[at].hog_commands_per_s += per_s / options.rounds as f64;
             readings[at].longest_us.push(turn.iter().max().copied().unwrap_or(u32::MAX));
             waits[at].extend(turn);
         }
@@ -138,17 +142,27 @@ fn row(hog: &Hog, contestants: &[Contestant], options: &Options) -> Result<Vec<R
         let share = |part: f64| waits.get((waits.len() as f64 * part) as usize).copied().unwrap_or(u32::MAX);
         (reading.gets, reading.p50_us, reading.p99_us) = (waits.len(), share(0.5), share(0.99));
         eprintln!(
-            "{:16} {:12} {:>8} GETs, p50 {:>7} µs, p99 {:>8} µs, longest {:?} µs, hog {:>8}/s",
+            "{:16} {:12} {:>8} GETs, p50 {:>7} µs, p99 {:>8} µs, longest {:?} µs, hog {:>10.1}/s, {} sent again",
             reading.row,
             reading.server,
             reading.gets,
             reading.p50_us,
             reading.p99_us,
             reading.longest_us,
-            reading.hog_commands_per_s
+            reading.hog_commands_per_s,
+            reading.sent_again
         );
     }
     Ok(readings)
+}
+
+/// TCP segments that the machine has sent again so far.
+fn retransmissions() -> u64 {
+    let text = std::fs::read_to_string("/proc/net/snmp").unwrap_or_default();
+    let mut lines = text.lines().filter(|line| line.starts_with("Tcp:")).map(|line| line.split_whitespace());
+    let Some((mut names, mut values)) = lines.next().zip(lines.next()) else { return 0 };
+    let value = names.position(|name| name == "RetransSegs").and_then(|at| values.nth(at));
+    value.and_then(|value| value.parse().ok()).unwrap_or(0)
 }
 
 /// Commands that the server has run.

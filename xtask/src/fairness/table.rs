@@ -39,7 +39,8 @@ fn cell(reading: &Reading, peer: &Reading) -> String {
         let text = milliseconds(ours_us);
         if is_behind(ours_us, peer_us) { format!("**{text}**") } else { text }
     });
-    shown.join(" / ")
+    let mark = if reading.sent_again > 0 { " °" } else { "" };
+    shown.join(" / ") + mark
 }
 
 /// The whole page.
@@ -55,7 +56,8 @@ pub fn page(readings: &[Reading], rounds: usize, seconds: f64) -> String {
          Made by `./x fairness`. Four clients send one GET at a time beside one kind of hog; all share the\n\
          machine's cores. A cell has the 99th percentile and the longest wait (the median of {rounds} rounds of\n\
          {seconds} s) in milliseconds. Columns are redis-server and ours, by backend and I/O threads. Bold: by\n\
-         more than a quarter, and 0.2 ms, behind redis-server.\n\n"
+         more than a quarter, and 0.2 ms, behind redis-server. °: the loopback dropped packets meanwhile, which TCP\n\
+         sends again after 40 to 200 ms and more, whoever's they are.\n\n"
     );
     page += &format!("| hog | {} |\n|---|{}\n", servers.join(" | "), "---|".repeat(servers.len()));
     for hog in HOGS {
