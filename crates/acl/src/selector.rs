@@ -279,11 +279,14 @@ impl Selector {
 
     fn check_keys(&self, asked: &mut Asked<'_, '_>) -> Result<(), Denial> {
         let Some(patterns) = &self.keys else { return Ok(()) };
-        if asked.request.spec.keys.is_empty() {
+        let Request { spec, args, .. } = asked.request;
+        if spec.keys.is_empty() {
             return Ok(());
         }
-        let args = asked.request.args;
-        for &(index, flags) in asked.keys().iter().filter(|(_, flags)| !flags.has(KeyFlags::NOT_KEY)) {
+        // Most requests have one key, which needs no list.
+        let single = spec.single_key_access(args);
+        let keys = single.as_ref().map_or_else(|| asked.keys(), std::slice::from_ref);
+        for &(index, flags) in keys.iter().filter(|(_, flags)| !flags.has(KeyFlags::NOT_KEY)) {
             let (needed, key) = (Access::needed(flags), args.at(index));
             let allows = |known: &KeyPattern| {
                 known.access.includes(needed) && glob::matches(&known.pattern, key, false)

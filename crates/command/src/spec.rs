@@ -527,10 +527,22 @@ impl Spec {
         find(args, out)
     }
 
+    /// What is done with the keys of a part, given the arguments.
+    fn key_flags_of(&self, flags: KeyFlags, args: &Args<'_>) -> KeyFlags {
+        let hidden = KeyFlags::VARIABLE_FLAGS | KeyFlags::INCOMPLETE;
+        self.key_flags.map_or(flags, |find| find(args)).without(hidden)
+    }
+
+    /// The only key and what is done with it, where its place follows from the spec alone.
+    pub fn single_key_access(&self, args: &Args<'_>) -> Option<(usize, KeyFlags)> {
+        let (index, part) = (self.single_key()?, self.keys.first()?);
+        let is_there = self.find_keys.is_none() && index < args.len();
+        is_there.then(|| (index, self.key_flags_of(part.flags, args)))
+    }
+
     /// The indexes of all keys and what is done with each; `None` when the arguments do not fit the spec.
     pub fn key_accesses(&self, args: &Args<'_>) -> Option<Vec<(usize, KeyFlags)>> {
-        let hidden = KeyFlags::VARIABLE_FLAGS | KeyFlags::INCOMPLETE;
-        let flags_of = |flags: KeyFlags| self.key_flags.map_or(flags, |find| find(args)).without(hidden);
+        let flags_of = |flags| self.key_flags_of(flags, args);
         let (mut keys, mut indexes) = (Vec::new(), Vec::new());
         for part in self.keys {
             let fits = part.is_left_out(args) || part.find_in(args, &mut indexes);
