@@ -57,6 +57,29 @@ pub fn replies() -> Vec<Vec<u8>> {
 /// Programs of commands, a family or two each.
 const PROGRAMS: &[&[&str]] = &[
     &[
+        "XADD k 1-1 a 1 b two",
+        "XADD k MAXLEN ~ 2 LIMIT 5 1-* a 3",
+        "XADD k NOMKSTREAM * c -7",
+        "XRANGE k - + COUNT 2",
+        "XREVRANGE k + (1-1",
+        "XTRIM k MINID = 1-2",
+        "XSETID k 1800000000000-0 ENTRIESADDED 9 MAXDELETEDID 1-1",
+        "XINFO STREAM k FULL COUNT 1",
+    ],
+    &[
+        "XGROUP CREATE k g $ MKSTREAM",
+        "XADD k 1-1 a 1",
+        "XREADGROUP GROUP g c COUNT 1 BLOCK 5 STREAMS k >",
+        "XCLAIM k g d 0 1-1 FORCE RETRYCOUNT 3 LASTID 1-1",
+        "XAUTOCLAIM k g e 0 - COUNT 9 JUSTID",
+        "XPENDING k g IDLE 0 - + 9 e",
+        "XACK k g 1-1",
+        "XGROUP SETID k g 0 ENTRIESREAD 0",
+        "XREAD COUNT 1 STREAMS k 0",
+        "XGROUP DELCONSUMER k g c",
+        "XGROUP DESTROY k g",
+    ],
+    &[
         "SET k value EX 100",
         "GET k",
         "APPEND k b",
@@ -167,7 +190,12 @@ pub fn payloads() -> Vec<Vec<u8>> {
             hex.as_bytes().chunks(2).map(|pair| digit(pair[0]) << 4 | digit(pair[1])).collect();
         bytes[..bytes.len() - 10].to_vec()
     });
-    let older: [&[u8]; 5] = [
+    let older: [&[u8]; 6] = [
+        b"\x13\x01\x10\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\x01@AA\0\0\0\x19\0\x02\x01\x01\x01\x02\x01\x81a\x02\x81b\x02\
+          \0\x01\x02\x01\0\x01\0\x01\x01\x01\x83two\x04\x05\x01\x03\x01\0\x01\x01\x01\x02\x01\x81x\x02\x05\x01\0\x01\x01\
+          \x01\xdf\xff\x02\x01\x01\x81c\x02\x03\x01\x06\x01\xff\x02\x02\0\x01\x01\x01\x02\x03\x01\x01g\x01\x01\x81\xff\xff\xff\
+          \xff\xff\xff\xff\xff\x01\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\x01\x17\xb6\x0a\x0a\xa2\x01\0\0\x01\x02\x02al\
+          \x1b\xb6\x0a\x0a\xa2\x01\0\0\0\x03bob\x17\xb6\x0a\x0a\xa2\x01\0\0\x01\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\x01",
         b"\x01\x02\x01a\xc0\x05",
         b"\x03\x03\x01a\x031.5\x01b\xfe\x01c\xff",
         b"\x09\x12\x02\x03foo\x03\x00bar\x01b\x05\x00hello\xff",

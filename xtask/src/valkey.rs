@@ -20,6 +20,8 @@ const UNITS: &[&str] = &[
     "unit/type/set",
     "unit/type/zset",
     "unit/type/hash",
+    "unit/type/stream",
+    "unit/type/stream-cgroups",
     "unit/type/hash-field-expire",
     "unit/hashexpire",
     "unit/keyspace",

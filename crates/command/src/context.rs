@@ -68,10 +68,22 @@ pub struct Block {
     pub key_indexes: Vec<usize>,
     /// Whether to wait until what was removed is freed.
     pub until_freed: bool,
+    /// Whether the handler is also run when a key holds another type or nothing, which ends the wait.
+    pub until_removed: bool,
+    /// Arguments that are others when the handler is run again: they meant something at this time only.
+    pub replaced: Vec<(usize, Vec<u8>)>,
     /// When to give up, Unix milliseconds; `None` for never.
     pub deadline_ms: Option<i64>,
     /// What a timeout answers.
     pub on_timeout: TimeoutReply,
+}
+
+impl Block {
+    /// A wait for a change of the keys in these arguments.
+    pub fn new(key_indexes: Vec<usize>, deadline_ms: Option<i64>, on_timeout: TimeoutReply) -> Block {
+        let (until_freed, until_removed, replaced) = (false, false, Vec::new());
+        Block { key_indexes, until_freed, until_removed, replaced, deadline_ms, on_timeout }
+    }
 }
 
 /// What a blocked command answers when its time is up.
@@ -197,8 +209,7 @@ impl<'a> Context<'a> {
         if self.deny_blocking {
             on_timeout.write(self.reply, None);
         } else {
-            let key_indexes = key_indexes.into_iter().collect();
-            self.block = Some(Block { key_indexes, until_freed: false, deadline_ms, on_timeout });
+            self.block = Some(Block::new(key_indexes.into_iter().collect(), deadline_ms, on_timeout));
         }
         Ok(())
     }
@@ -209,8 +220,8 @@ impl<'a> Context<'a> {
         if self.deny_blocking {
             self.reply.ok();
         } else {
-            let (key_indexes, on_timeout) = (Vec::new(), TimeoutReply::Ok);
-            self.block = Some(Block { key_indexes, until_freed: true, deadline_ms: None, on_timeout });
+            let block = Block::new(Vec::new(), None, TimeoutReply::Ok);
+            self.block = Some(Block { until_freed: true, ..block });
         }
     }
 }

@@ -2,7 +2,10 @@
 //! `group` and `claim`, XINFO in `info`.
 
 mod add;
+mod claim;
+mod group;
 mod info;
+mod read;
 #[cfg(test)]
 mod tests;
 
@@ -21,8 +24,23 @@ use crate::list::bulk;
 use crate::spec::{Acl, Command, Flags, Group, KeyFlags, KeyPart, command};
 
 /// The family.
-pub static COMMANDS: &[&Command<Handler>] =
-    &[&add::XADD, &add::XTRIM, &info::XINFO, &XDEL, &XLEN, &XRANGE, &XREVRANGE, &XSETID];
+pub static COMMANDS: &[&Command<Handler>] = &[
+    &add::XADD,
+    &add::XTRIM,
+    &claim::XAUTOCLAIM,
+    &claim::XCLAIM,
+    &group::XACK,
+    &group::XGROUP,
+    &group::XPENDING,
+    &info::XINFO,
+    &read::XREAD,
+    &read::XREADGROUP,
+    &XDEL,
+    &XLEN,
+    &XRANGE,
+    &XREVRANGE,
+    &XSETID,
+];
 
 const READS: KeyPart = KeyPart::one(1, KeyFlags::RO.with(KeyFlags::ACCESS));
 
@@ -46,6 +64,12 @@ fn write_help(ctx: &mut Context<'_>, lines: &[&str]) -> Outcome {
     ctx.reply.array(lines.len());
     lines.iter().for_each(|line| ctx.reply.simple(line));
     Ok(())
+}
+
+/// The last id of a stream that is to be changed, if it is there.
+fn last_id(keys: &mut Keys, key: &Key<'_>) -> Result<Option<Id>, Error> {
+    let stream = keys.lookup_write(key).map(|entry| entry.object::<Stream>().ok_or(Error::WrongType));
+    Ok(stream.transpose()?.map(|stream| stream.log().last_id()))
 }
 
 /// A change of a stream.

@@ -80,6 +80,8 @@ pub struct Waiter {
     pub db: usize,
     /// The keys that it waits for.
     pub keys: Vec<Vec<u8>>,
+    /// Its wait also ends when a key holds another type or nothing.
+    pub until_removed: bool,
     /// Later waiters have higher numbers, and so each queue is sorted by them.
     number: u64,
     /// [`WAITING`], [`SERVING`] or [`ENDED`].
@@ -96,11 +98,13 @@ impl Waiter {
         token: u64,
         db: usize,
         keys: Vec<Vec<u8>>,
+        until_removed: bool,
         request: Box<dyn Any + Send + Sync>,
     ) -> Arc<Waiter> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        Arc::new(Waiter { thread, token, db, keys, number, state: AtomicU8::new(WAITING), request })
+        let state = AtomicU8::new(WAITING);
+        Arc::new(Waiter { thread, token, db, keys, until_removed, number, state, request })
     }
 
     /// Its place in the order of all waiters; see [`Hooks::waiters`].
@@ -363,6 +367,12 @@ impl Hooks {
         self.tables.as_ref().map_or(0, |tables| tables.waiters.len())
     }
 
+    /// Number of keys on which somebody is blocked until they are removed, at the latest.
+    pub fn blocked_until_removed_count(&self) -> usize {
+        let queues = self.tables.iter().flat_map(|tables| tables.waiters.values());
+        queues.filter(|queue| queue.iter().any(|waiter| waiter.until_removed)).count()
+    }
+
     /// Number of keys that somebody watches.
     pub fn watched_key_count(&self) -> usize {
         self.tables.as_ref().map_or(0, |tables| tables.watchers.len())
@@ -375,7 +385,7 @@ mod tests {
     use std::sync::Arc;
 
     fn waiter(keys: &[&[u8]]) -> Arc<Waiter> {
-        Waiter::new(0, 0, 0, keys.iter().map(|key| key.to_vec()).collect(), Box::new(()))
+        Waiter::new(0, 0, 0, keys.iter().map(|key| key.to_vec()).collect(), false, Box::new(()))
     }
 
     #[test]

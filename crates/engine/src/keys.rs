@@ -732,6 +732,7 @@ impl Keys {
                 if state.keys.db(db).is_empty() {
                     continue;
                 }
+                state.hooks.blocked_keys(db).for_each(|key| self.ready.note(db, key));
                 let snapshot = &self.engine.snapshot;
                 if snapshot.is_on() {
                     snapshot.follow(part, &state.keys);
@@ -772,11 +773,7 @@ impl Keys {
             }
             state.keys.swap(a, b);
             for db in [a, b] {
-                for key in state.hooks.blocked_keys(db) {
-                    if state.keys.db(db).get(&Key::new(key)).is_some() {
-                        self.ready.note(db, key);
-                    }
-                }
+                state.hooks.blocked_keys(db).for_each(|key| self.ready.note(db, key));
             }
         }
     }

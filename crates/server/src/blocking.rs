@@ -69,13 +69,14 @@ impl Worker {
         let keys: Vec<Vec<u8>> = block.key_indexes.iter().map(|&i| args.at(i).to_vec()).collect();
         let request = WaitingRequest {
             entry,
-            args: args.to_owned(),
+            args: replaced(args, &block.replaced),
             resp3: connection.session.resp3,
             user: connection.session.user.clone(),
             origin: self.origin,
         };
         let db = connection.session.db;
-        let waiter = Waiter::new(self.thread, connection.token.0, db, keys, Box::new(request));
+        let waiter =
+            Waiter::new(self.thread, connection.token.0, db, keys, block.until_removed, Box::new(request));
         for key in &waiter.keys {
             let key = Key::new(key);
             self.keys.hooks_mut(&key).block(db, key.bytes, &waiter);
@@ -124,12 +125,12 @@ impl Worker {
             let kind = self.keys.in_db(ready.db, |keys| keys.kind(&key));
             let waiters = self.keys.hooks_mut(&key).waiters(ready.db, key.bytes, after, WAITERS_AT_ONCE);
             self.keys.release();
-            let Some(last) = waiters.last().filter(|_| kind.is_some()) else { return };
+            let Some(last) = waiters.last() else { return };
             after = last.number();
             for waiter in waiters {
                 // All keys of one that waits for another type may be many, and need not be held to see that.
                 let request = waiter.request.downcast_ref::<WaitingRequest>();
-                let is_meant = request.is_some_and(|request| awaited_kind(request.entry) == kind);
+                let is_meant = request.is_some_and(|request| is_for(&waiter, request, kind));
                 if is_meant && self.serve(&waiter, ready) {
                     return;
                 }
@@ -157,10 +158,10 @@ impl Worker {
         self.keys.db = waiter.db;
         let key = Key::new(&ready.key);
         let kind = self.keys.kind(&key);
-        if kind != awaited_kind(request.entry) {
+        if !is_for(waiter, request, kind) {
             waiter.serve_end(false);
             self.keys.release();
-            return kind.is_none();
+            return false;
         }
         if let Err(denial) = self.still_permits(request, waiter.db) {
             waiter.serve_end(true);
@@ -196,7 +197,8 @@ impl Worker {
                 self.keys.hooks_mut(&key).unblock(waiter.db, key.bytes, waiter);
             }
         }
-        let exhausted = self.keys.get(&key).is_none();
+        // Others may wait for the removal of one that is not there.
+        let exhausted = kind.is_some() && self.keys.get(&key).is_none();
         waiter.serve_end(!blocks);
         let clock = &self.shared.clock;
         let end = clock.raw();
@@ -411,11 +413,26 @@ impl Worker {
     }
 }
 
+/// Whether a waiter's request is to be run for a key that holds this.
+fn is_for(waiter: &Waiter, request: &WaitingRequest, kind: Option<Kind>) -> bool {
+    waiter.until_removed || kind.is_some() && awaited_kind(request.entry) == kind
+}
+
 /// The type of value that a blocking command waits for.
 fn awaited_kind(entry: &Entry) -> Option<Kind> {
     match entry.spec.group {
         Group::List => Kind::from_name(b"list"),
         Group::SortedSet => Kind::from_name(b"zset"),
+        Group::Stream => Kind::from_name(b"stream"),
         _ => None,
     }
+}
+
+/// Arguments, some of them replaced.
+fn replaced(args: &Args<'_>, replaced: &[(usize, Vec<u8>)]) -> OwnedArgs {
+    if replaced.is_empty() {
+        return args.to_owned();
+    }
+    let new = |at: usize| replaced.iter().find(|(index, _)| *index == at).map(|(_, text)| text.as_slice());
+    OwnedArgs::from_slices(args.iter().enumerate().map(|(at, argument)| new(at).unwrap_or(argument)))
 }

@@ -5,7 +5,7 @@ use martlet_engine::Keys;
 use martlet_types::element::Element;
 use martlet_types::stream::{Id, NODE_BYTES_MAX, Stream, Trim};
 
-use super::{IdText, note, parse_id, parse_id_or_star, write_id};
+use super::{IdText, last_id, note, parse_id, parse_id_or_star, write_id};
 use crate::Handler;
 use crate::context::{Context, Settings};
 use crate::error::{Error, Outcome};
@@ -177,11 +177,7 @@ fn xadd(ctx: &mut Context<'_>) -> Outcome {
     let fields = (at + 1..args.len())
         .step_by(2)
         .map(move |name| (Element::Bytes(args.at(name)), Element::Bytes(args.at(name + 1))));
-    let last_id = ctx.keys.lookup_write(&key).map(|entry| match entry.object::<Stream>() {
-        Some(stream) => Ok(stream.log().last_id()),
-        None => Err(Error::WrongType),
-    });
-    let last_id = match last_id.transpose()? {
+    let last_id = match last_id(ctx.keys, &key)? {
         None if no_create => {
             ctx.reply.null();
             return Ok(());

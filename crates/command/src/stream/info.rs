@@ -120,7 +120,7 @@ fn lag(group: &Group, log: &Log) -> Option<u64> {
     if group.last_id < first && log.max_deleted_id() < first {
         return Some(log.len());
     }
-    let known = group.entries_read.filter(|_| !log.has_gap_from(group.last_id));
+    let known = group.entries_read.filter(|_| log.is_whole_from(group.last_id));
     let read = known.or_else(|| log.entries_up_to(group.last_id))?;
     Some(log.entries_added().wrapping_sub(read))
 }

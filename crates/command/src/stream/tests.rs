@@ -63,3 +63,98 @@ fn deletions_count_each() {
     assert_eq!(t.run("XSETID k 5-5"), "+OK");
     assert_eq!(t.events(), ["xsetid k"]);
 }
+
+/// A stream of three entries with a group that has read none.
+fn with_group() -> Fixture {
+    let mut t = Fixture::new();
+    for seq in 1..4 {
+        t.run(&format!("XADD k 1-{seq} a {seq}"));
+    }
+    t.run("XGROUP CREATE k g 0");
+    t.events();
+    t
+}
+
+#[test]
+fn deliveries_are_recorded_as_claims() {
+    let mut t = with_group();
+    let reply = t.run("XREADGROUP GROUP g c COUNT 2 STREAMS k >");
+    assert_eq!(reply, r#"[["k" [["1-1" ["a" "1"]] ["1-2" ["a" "2"]]]]]"#);
+    let claim =
+        |id: &str| format!("XCLAIM k g c 0 {id} TIME 1700000000000 RETRYCOUNT 1 FORCE JUSTID LASTID {id}");
+    let progress = "XGROUP SETID k g 1-2 ENTRIESREAD 2".to_string();
+    assert_eq!(
+        t.effects(),
+        ["XGROUP CREATECONSUMER k g c".to_string(), claim("1-1"), claim("1-2"), progress]
+    );
+    assert_eq!(t.events(), ["xgroup-createconsumer k"]);
+    t.run("XREADGROUP GROUP g c NOACK STREAMS k >");
+    assert_eq!(t.effects(), ["XGROUP SETID k g 1-3 ENTRIESREAD 3"]);
+    t.run("XREADGROUP GROUP g c STREAMS k 0");
+    assert!(t.effects().is_empty() && t.events().is_empty());
+    assert_eq!(t.run("XACK k g 1-1 1-2 1-3"), ":2");
+    assert_eq!((t.dirty, t.effects()), (2, &["XACK k g 1-1 1-2 1-3".to_string()][..]));
+}
+
+#[test]
+fn replayed_effects_give_the_same_groups() {
+    let mut t = with_group();
+    let mut records = Vec::new();
+    for request in [
+        "XREADGROUP GROUP g c COUNT 2 STREAMS k >",
+        "XREADGROUP GROUP g d STREAMS k >",
+        "XCLAIM k g d 0 1-1",
+        "XDEL k 1-2",
+        "XCLAIM k g d 0 1-2 1-3 LASTID 5-5",
+        "XAUTOCLAIM k g e 0 - COUNT 1",
+        "XACK k g 1-3",
+        "XGROUP DELCONSUMER k g c",
+    ] {
+        t.run(request);
+        records.extend(t.effects().to_vec());
+    }
+    let mut other = with_group();
+    for record in records {
+        assert!(!other.run(&record).starts_with('-'), "{record}");
+    }
+    assert_eq!(other.run("XPENDING k g - + 9"), t.run("XPENDING k g - + 9"));
+    assert_eq!(other.run("XINFO GROUPS k"), t.run("XINFO GROUPS k"));
+    assert_eq!(t.run("XPENDING k g"), r#"[:1 "1-1" "1-1" [["e" "1"]]]"#);
+}
+
+#[test]
+fn a_read_that_finds_nothing_waits() {
+    let mut t = with_group();
+    t.run("XREAD BLOCK 500 STREAMS k other $ 7");
+    let block = t.block.clone().unwrap();
+    assert_eq!((block.key_indexes, block.deadline_ms), (vec![4, 5], Some(1_700_000_000_500)));
+    assert_eq!((block.replaced, block.until_removed), (vec![(6, b"1-3".to_vec())], false));
+    t.run("XREADGROUP GROUP g c STREAMS k >");
+    t.run("XREADGROUP GROUP g c BLOCK 0 STREAMS k >");
+    let block = t.block.clone().unwrap();
+    assert_eq!((block.key_indexes, block.deadline_ms, block.until_removed), (vec![7], None, true));
+    t.deny_blocking = true;
+    assert_eq!(t.run("XREAD BLOCK 500 STREAMS k $"), "nil-array");
+}
+
+#[test]
+fn changes_of_groups_are_told() {
+    let mut t = with_group();
+    for (request, reply, event) in [
+        ("XGROUP CREATECONSUMER k g c", ":1", "xgroup-createconsumer k"),
+        ("XGROUP DELCONSUMER k g c", ":0", "xgroup-delconsumer k"),
+        ("XGROUP SETID k g 1-1 ENTRIESREAD 1", "+OK", "xgroup-setid k"),
+        ("XGROUP DESTROY k g", ":1", "xgroup-destroy k"),
+        ("XGROUP CREATE k g $ MKSTREAM", "+OK", "xgroup-create k"),
+    ] {
+        assert_eq!(t.run(request), reply);
+        assert_eq!((t.dirty, t.events()), (1, &[event.to_string()][..]), "{request}");
+        assert_eq!(t.effects(), [request]);
+    }
+    assert_eq!(t.run("XGROUP CREATE new g $ MKSTREAM"), "+OK");
+    assert_eq!((t.dirty, t.events()), (1, &["new new".to_string(), "xgroup-create new".to_string()][..]));
+    for request in ["XGROUP DESTROY k x", "XGROUP CREATE k g 0", "XGROUP DELCONSUMER k g nobody"] {
+        t.run(request);
+        assert!(t.dirty == 0 && t.effects().is_empty() && t.events().is_empty(), "{request}");
+    }
+}

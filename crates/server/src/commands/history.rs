@@ -123,6 +123,15 @@ const HISTORY: &[(&str, &[Change])] = &[
         "xadd",
         &[("6.2.0", "Options `NOMKSTREAM`, `MINID` and `LIMIT`."), ("7.0.0", "An id of the form `<ms>-*`.")],
     ),
+    (
+        "xautoclaim",
+        &[(
+            "7.0.0",
+            "A third element, the ids of entries that are gone and were cleared from what is pending.",
+        )],
+    ),
+    ("xgroup|create", &[("7.0.0", "Argument `ENTRIESREAD`.")]),
+    ("xgroup|setid", &[("7.0.0", "Argument `ENTRIESREAD`.")]),
     ("xinfo|consumers", &[("7.2.0", "Field `inactive`.")]),
     ("xinfo|groups", &[("7.0.0", "Fields `entries-read` and `lag`.")]),
     (
@@ -136,6 +145,7 @@ const HISTORY: &[(&str, &[Change])] = &[
             ("7.2.0", "Field `active-time`."),
         ],
     ),
+    ("xpending", &[("6.2.0", "Option `IDLE`, and exclusive bounds.")]),
     ("xrange", EXCLUSIVE_BOUNDS),
     ("xrevrange", EXCLUSIVE_BOUNDS),
     ("xsetid", &[("7.0.0", "Arguments `ENTRIESADDED` and `MAXDELETEDID`.")]),

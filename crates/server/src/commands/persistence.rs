@@ -153,12 +153,8 @@ fn waitaof(call: &mut Call<'_>) -> Outcome {
         TimeoutReply::OnDisk(end).write(call.reply, durable);
         return Ok(());
     }
-    let block = Block {
-        key_indexes: Vec::new(),
-        until_freed: false,
-        deadline_ms: (timeout_ms > 0).then_some(deadline_ms),
-        on_timeout: TimeoutReply::OnDisk(end),
-    };
+    let deadline_ms = (timeout_ms > 0).then_some(deadline_ms);
+    let block = Block::new(Vec::new(), deadline_ms, TimeoutReply::OnDisk(end));
     call.worker.block(call.connection, call.entry, &call.args, block);
     if let (1, Some(Hold::Blocked(blocked))) = (local, &call.connection.hold) {
         let waiter = blocked.waiter.clone();

@@ -6,7 +6,7 @@
 use std::fmt;
 
 use crate::ordered::OrderedMap;
-use crate::stream::Id;
+use crate::stream::{Id, Log};
 
 /// A consumer group.
 #[derive(Clone, Default)]
@@ -73,6 +73,16 @@ impl Group {
     pub fn heap_bytes(&self) -> usize {
         let consumers = self.consumers().map(|(_, consumer)| consumer.heap_bytes()).sum::<usize>();
         self.pending.heap_bytes() + self.consumers.heap_bytes() + self.numbers.heap_bytes() + consumers
+    }
+
+    /// Moves on to an entry that is delivered as new, the next one behind the last.
+    pub fn advance(&mut self, log: &Log, id: Id) {
+        self.entries_read = match self.entries_read {
+            Some(read) if log.is_whole_from(self.last_id) => Some(read + 1),
+            before if log.entries_added() == 0 => before,
+            _ => log.entries_up_to(id),
+        };
+        self.last_id = id;
     }
 
     /// Number of consumers.

@@ -283,9 +283,10 @@ impl Log {
         }
     }
 
-    /// Whether an entry at or after `start` may have been deleted by its id.
-    pub fn has_gap_from(&self, start: Id) -> bool {
-        !self.is_empty() && self.max_deleted_id != Id::MIN && start <= self.max_deleted_id
+    /// Whether all entries that were added from this id on are there: none has been trimmed, and none deleted
+    /// by its id.
+    pub fn is_whole_from(&self, start: Id) -> bool {
+        self.is_empty() || (start > self.max_deleted_id && start >= self.first_id())
     }
 }
 

@@ -69,11 +69,12 @@ pub(super) fn clients(worker: &mut Worker, text: &mut Text) {
     let largest =
         |size: fn(&crate::clients::ClientInfo) -> usize| all.iter().map(|c| size(c)).max().unwrap_or(0);
     let blocked = shared.blocked_clients.load(Ordering::Relaxed);
-    let (mut blocking_keys, mut watched_keys) = (0, 0);
+    let (mut blocking_keys, mut until_removed, mut watched_keys) = (0, 0, 0);
     for shard in 0..SHARD_COUNT {
         worker.keys.with_shard(shard, |keys| {
             let hooks = &keys.shard(shard).hooks;
             blocking_keys += hooks.blocked_key_count();
+            until_removed += hooks.blocked_until_removed_count();
             watched_keys += hooks.watched_key_count();
         });
     }
@@ -99,7 +100,7 @@ pub(super) fn clients(worker: &mut Worker, text: &mut Text) {
     text.field("clients_in_timeout_table", blocked);
     text.field("total_watched_keys", watched_keys);
     text.field("total_blocking_keys", blocking_keys);
-    text.field("total_blocking_keys_on_nokey", 0);
+    text.field("total_blocking_keys_on_nokey", until_removed);
 }
 
 pub(super) fn memory(worker: &mut Worker, text: &mut Text) {

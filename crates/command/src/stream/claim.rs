@@ -1,0 +1,326 @@
+//! XCLAIM and XAUTOCLAIM: entries that one consumer has not acknowledged become another's.
+//!
+//! What is recorded of them is an XCLAIM for each entry, with all that it decides, so that replaying it gives
+//! the same at any time. One whose entry is gone removes what is pending of it.
+
+use martlet_base::number::parse_i64;
+use martlet_engine::Keys;
+use martlet_protocol::reply::Reply;
+use martlet_types::stream::{Group, Id, Log, Pending, Stream};
+
+use super::group::{no_key_or_group, note_group};
+use super::{IdText, parse_id, parse_start, write_entry, write_id};
+use crate::Handler;
+use crate::context::Context;
+use crate::error::{Error, Outcome};
+use crate::spec::{self, Acl, Command, Flags, KeyFlags, KeyPart, command};
+
+/// An entry that became a consumer's, to be recorded.
+pub(super) struct Claimed {
+    pub id: Id,
+    pub pending: Pending,
+    /// The group's last id then.
+    pub last_id: Id,
+}
+
+/// Records that entries became a consumer's.
+pub(super) fn record_claims(
+    keys: &mut Keys,
+    key: &[u8],
+    group: &[u8],
+    claims: impl IntoIterator<Item = (Vec<u8>, Claimed)>,
+) {
+    for (consumer, Claimed { id, pending, last_id }) in claims {
+        keys.effects.replace(keys.db, || {
+            let number = |number: String| number.into_bytes();
+            [
+                b"XCLAIM".to_vec(),
+                key.to_vec(),
+                group.to_vec(),
+                consumer,
+                b"0".to_vec(),
+                IdText::new(id).as_ref().to_vec(),
+                b"TIME".to_vec(),
+                number(pending.delivered_ms.to_string()),
+                b"RETRYCOUNT".to_vec(),
+                number(pending.deliveries.to_string()),
+                b"FORCE".to_vec(),
+                b"JUSTID".to_vec(),
+                b"LASTID".to_vec(),
+                IdText::new(last_id).as_ref().to_vec(),
+            ]
+        });
+    }
+}
+
+/// Records how far a group has read.
+pub(super) fn record_progress(keys: &mut Keys, key: &[u8], group: &[u8], last_id: Id, read: Option<u64>) {
+    keys.effects.replace(keys.db, || {
+        let read = read.map_or_else(|| "-1".to_string(), |read| read.to_string());
+        let id = IdText::new(last_id).as_ref().to_vec();
+        let command = [b"XGROUP".to_vec(), b"SETID".to_vec(), key.to_vec(), group.to_vec(), id];
+        command.into_iter().chain([b"ENTRIESREAD".to_vec(), read.into_bytes()])
+    });
+}
+
+/// Records that a group has another consumer.
+pub(super) fn record_consumer(keys: &mut Keys, key: &[u8], group: &[u8], consumer: &[u8]) {
+    keys.effects.replace(keys.db, || [b"XGROUP", &b"CREATECONSUMER"[..], key, group, consumer]);
+}
+
+/// How entries are claimed.
+struct Terms {
+    idle_min_ms: i64,
+    delivered_ms: i64,
+    deliveries: Option<u64>,
+    /// Also what is not pending.
+    force: bool,
+    /// Only ids are answered, and the count of deliveries stays.
+    just_id: bool,
+}
+
+/// What becomes of an entry that is asked for.
+enum Claim {
+    /// It is another's business, or was delivered too lately.
+    Left,
+    /// It is pending, but is no entry any more, and is not pending from now on.
+    Gone(Claimed),
+    Taken(Claimed),
+}
+
+impl Terms {
+    fn claim(&self, log: &Log, group: &mut Group, id: Id, consumer: u32, now_ms: i64) -> Claim {
+        let before = group.pending(id).copied();
+        let last_id = group.last_id;
+        if !log.contains(id) {
+            return match group.acknowledge(id) {
+                Some(pending) => Claim::Gone(Claimed { id, pending, last_id }),
+                None => Claim::Left,
+            };
+        }
+        let is_left = match before {
+            None => !self.force,
+            Some(before) => {
+                self.idle_min_ms > 0 && now_ms.saturating_sub(before.delivered_ms) < self.idle_min_ms
+            }
+        };
+        if is_left {
+            return Claim::Left;
+        }
+        // What is made pending here counts as delivered once before.
+        let deliveries = before.map_or(1, |before| before.deliveries);
+        let more = u64::from(!self.just_id);
+        let deliveries = self.deliveries.unwrap_or(deliveries.saturating_add(more));
+        let pending = Pending { consumer, delivered_ms: self.delivered_ms, deliveries };
+        group.set_pending(id, pending);
+        Claim::Taken(Claimed { id, pending, last_id })
+    }
+
+    fn write(&self, reply: &mut Reply, log: &Log, id: Id) {
+        match log.range(id, id).next().filter(|_| !self.just_id) {
+            Some(entry) => write_entry(reply, entry),
+            None => write_id(reply, id),
+        }
+    }
+}
+
+/// Both commands' work on a group: who claims, and what has to be recorded of it.
+struct Claimant {
+    number: u32,
+    is_new: bool,
+    /// With the names of the consumers that had what is gone.
+    records: Vec<(Vec<u8>, Claimed)>,
+    taken: u64,
+}
+
+impl Claimant {
+    fn new(group: &mut Group, name: &[u8], now_ms: i64) -> Claimant {
+        let is_new = group.number_of(name).is_none();
+        let number = group.add_consumer(name, now_ms);
+        if let Some(consumer) = group.consumer_mut(number) {
+            consumer.seen_ms = now_ms;
+        }
+        Claimant { number, is_new, records: Vec::new(), taken: 0 }
+    }
+
+    /// Takes an entry if the terms allow it; what became of it.
+    fn claim(&mut self, terms: &Terms, log: &Log, group: &mut Group, id: Id, now_ms: i64) -> Option<bool> {
+        let (claimed, is_taken) = match terms.claim(log, group, id, self.number, now_ms) {
+            Claim::Left => return None,
+            Claim::Gone(claimed) => (claimed, false),
+            Claim::Taken(claimed) => (claimed, true),
+        };
+        if is_taken && let Some(consumer) = group.consumer_mut(self.number) {
+            consumer.active_ms = now_ms;
+        }
+        let owner = group.consumer(claimed.pending.consumer);
+        self.records.push((owner.map_or_else(Vec::new, |owner| owner.name().to_vec()), claimed));
+        self.taken += u64::from(is_taken);
+        Some(is_taken)
+    }
+
+    /// Records all of it.
+    fn finish(self, ctx: &mut Context<'_>, progress: Option<(Id, Option<u64>)>) {
+        let (key, group, consumer) = (ctx.key(1), ctx.arg(2), ctx.arg(3));
+        if self.is_new {
+            record_consumer(ctx.keys, key.bytes, group, consumer);
+            note_group(ctx.keys, &key, "xgroup-createconsumer");
+        }
+        if let Some((last_id, read)) = progress.filter(|_| self.records.is_empty()) {
+            ctx.keys.dirty += 1;
+            record_progress(ctx.keys, key.bytes, group, last_id, read);
+        }
+        ctx.keys.dirty += self.records.len() as u64;
+        record_claims(ctx.keys, key.bytes, group, self.records);
+    }
+}
+
+pub(super) static XCLAIM: Command<Handler> = command("xclaim", -6, xclaim as Handler)
+    .flags(Flags::WRITE.with(Flags::FAST))
+    .keys(&[KeyPart::one(1, KeyFlags::RW.with(KeyFlags::UPDATE))])
+    .acl(Acl::STREAM)
+    .doc(
+        spec::Group::Stream,
+        "5.0.0",
+        "O(log N) for each entry, N being the number of those not acknowledged",
+        "Makes entries that are not acknowledged another consumer's, as if delivered to it.",
+    );
+
+/// XCLAIM's arguments behind the group.
+struct ClaimRequest {
+    ids: Vec<Id>,
+    terms: Terms,
+    last_id: Id,
+}
+
+fn parse_claim(ctx: &Context<'_>) -> Result<ClaimRequest, Error> {
+    let number = |at: usize, error: &'static str| parse_i64(ctx.arg(at)).ok_or(Error::Fixed(error));
+    let idle_min_ms = number(4, "ERR Invalid min-idle-time argument for XCLAIM")?;
+    let parsed = ctx.args.from(5).iter().map_while(|text| parse_id(text, 0).ok());
+    let ids: Vec<Id> = parsed.collect();
+    let now_ms = ctx.keys.now_ms;
+    let mut terms = Terms { idle_min_ms, delivered_ms: -1, deliveries: None, force: false, just_id: false };
+    let (mut last_id, mut at) = (Id::MIN, 5 + ids.len());
+    while at < ctx.argc() {
+        let has_more = at + 1 < ctx.argc();
+        let mut words = 2;
+        if ctx.is(at, "FORCE") {
+            (terms.force, words) = (true, 1);
+        } else if ctx.is(at, "JUSTID") {
+            (terms.just_id, words) = (true, 1);
+        } else if ctx.is(at, "IDLE") && has_more {
+            let idle_ms = number(at + 1, "ERR Invalid IDLE option argument for XCLAIM")?;
+            terms.delivered_ms = now_ms.wrapping_sub(idle_ms);
+        } else if ctx.is(at, "TIME") && has_more {
+            terms.delivered_ms = number(at + 1, "ERR Invalid TIME option argument for XCLAIM")?;
+        } else if ctx.is(at, "RETRYCOUNT") && has_more {
+            let count = number(at + 1, "ERR Invalid RETRYCOUNT option argument for XCLAIM")?;
+            terms.deliveries = u64::try_from(count).ok();
+        } else if ctx.is(at, "LASTID") && has_more {
+            last_id = parse_id(ctx.arg(at + 1), 0)?;
+        } else {
+            return Err(Error::quoting("ERR Unrecognized XCLAIM option '", ctx.arg(at), "'"));
+        }
+        at += words;
+    }
+    // A time that is none, or to come, is as if it were not said: clients compute it by clocks of theirs.
+    if !(0..=now_ms).contains(&terms.delivered_ms) {
+        terms.delivered_ms = now_ms;
+    }
+    Ok(ClaimRequest { ids, terms, last_id })
+}
+
+fn xclaim(ctx: &mut Context<'_>) -> Outcome {
+    let (key, name, consumer, now_ms) = (ctx.key(1), ctx.arg(2), ctx.arg(3), ctx.keys.now_ms);
+    if ctx.keys.read::<Stream>(&key)?.and_then(|stream| stream.group(name)).is_none() {
+        return Err(no_key_or_group(key.bytes, name, ""));
+    }
+    let ClaimRequest { ids, terms, last_id } = parse_claim(ctx)?;
+    let Context { keys, reply, .. } = ctx;
+    let mut stream = keys.write::<Stream>(&key)?.ok_or(Error::NoSuchKey)?;
+    let Some((log, group)) = stream.group_mut(name) else { return Err(Error::NoSuchKey) };
+    let progress = (last_id > group.last_id).then(|| {
+        group.last_id = last_id;
+        (last_id, group.entries_read)
+    });
+    let mut claimant = Claimant::new(group, consumer, now_ms);
+    let place = reply.defer();
+    for id in ids {
+        if claimant.claim(&terms, log, group, id, now_ms) == Some(true) {
+            terms.write(reply, log, id);
+        }
+    }
+    reply.close_array(place, claimant.taken as usize);
+    drop(stream);
+    claimant.finish(ctx, progress);
+    Ok(())
+}
+
+pub(super) static XAUTOCLAIM: Command<Handler> = command("xautoclaim", -6, xautoclaim as Handler)
+    .flags(Flags::WRITE.with(Flags::FAST))
+    .keys(&[KeyPart::one(1, KeyFlags::RW.with(KeyFlags::ACCESS).with(KeyFlags::DELETE))])
+    .acl(Acl::STREAM)
+    .doc(
+        spec::Group::Stream,
+        "6.2.0",
+        "O(N), N being the number of entries looked at",
+        "Makes entries that were delivered long ago and are not acknowledged another consumer's.",
+    );
+
+/// Entries that are looked at for each that is asked for.
+const LOOKS_PER_ENTRY: usize = 10;
+/// Highest COUNT, so that Redis' room for ids can be told in bytes.
+const COUNT_MAX: i64 = i64::MAX / 16;
+
+fn xautoclaim(ctx: &mut Context<'_>) -> Outcome {
+    const BAD_IDLE: Error = Error::Fixed("ERR Invalid min-idle-time argument for XAUTOCLAIM");
+    let idle_min_ms = parse_i64(ctx.arg(4)).ok_or(BAD_IDLE)?;
+    let start = parse_start(ctx.arg(5))?;
+    let (mut count, mut just_id, mut at) = (100, false, 6);
+    while at < ctx.argc() {
+        if ctx.is(at, "COUNT") && at + 1 < ctx.argc() {
+            let asked = parse_i64(ctx.arg(at + 1)).filter(|asked| (1..=COUNT_MAX).contains(asked));
+            count = asked.ok_or(Error::Fixed("ERR COUNT must be > 0"))? as usize;
+            at += 1;
+        } else if ctx.is(at, "JUSTID") {
+            just_id = true;
+        } else {
+            return Err(Error::Syntax);
+        }
+        at += 1;
+    }
+    let (key, name, consumer, now_ms) = (ctx.key(1), ctx.arg(2), ctx.arg(3), ctx.keys.now_ms);
+    if ctx.keys.read::<Stream>(&key)?.and_then(|stream| stream.group(name)).is_none() {
+        return Err(no_key_or_group(key.bytes, name, ""));
+    }
+    let terms = Terms { idle_min_ms, delivered_ms: now_ms, deliveries: None, force: false, just_id };
+    let Context { keys, reply, .. } = ctx;
+    let mut stream = keys.write::<Stream>(&key)?.ok_or(Error::NoSuchKey)?;
+    let Some((log, group)) = stream.group_mut(name) else { return Err(Error::NoSuchKey) };
+    let mut claimant = Claimant::new(group, consumer, now_ms);
+    let looks = count.saturating_mul(LOOKS_PER_ENTRY);
+    let ids: Vec<Id> = group.pending_from(start).map(|(id, _)| id).take(looks).collect();
+    let (mut gone, mut taken, mut last) = (Vec::new(), Vec::new(), None);
+    for id in ids {
+        if gone.len() + taken.len() >= count {
+            break;
+        }
+        last = Some(id);
+        match claimant.claim(&terms, log, group, id, now_ms) {
+            Some(true) => taken.push(id),
+            Some(false) => gone.push(id),
+            None => {}
+        }
+    }
+    let after = last.map_or(Some(start), Id::next);
+    let next = after.and_then(|after| group.pending_from(after).next()).map_or(Id::MIN, |(id, _)| id);
+    reply.array(3);
+    write_id(reply, next);
+    reply.array(taken.len());
+    taken.iter().for_each(|&id| terms.write(reply, log, id));
+    reply.array(gone.len());
+    gone.iter().for_each(|&id| write_id(reply, id));
+    drop(stream);
+    claimant.finish(ctx, None);
+    Ok(())
+}
