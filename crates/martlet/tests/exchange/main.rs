@@ -245,6 +245,56 @@ fn append_only_files_go_both_ways() {
     }
 }
 
+/// What there is of a stream and its groups.
+fn streams(server: &Server) -> Vec<String> {
+    let requests = ["XINFO STREAM k", "XRANGE k - +", "XPENDING k g", "XPENDING k h", "XINFO STREAM empty"];
+    requests.map(|request| format!("{:?}", run(server, request))).to_vec()
+}
+
+#[test]
+fn streams_go_both_ways() {
+    let mut pairs = vec![(Program::ours(), Program::ours())];
+    for peer in peers().into_iter().filter(|peer| peer.version >= (7, 0)) {
+        pairs.extend([(peer.clone(), Program::ours()), (Program::ours(), peer)]);
+    }
+    for (writer, reader) in pairs {
+        for options in [&["--appendonly", "no"][..], &["--appendonly", "yes", "--aof-use-rdb-preamble", "no"]]
+        {
+            let what = format!("{} to {}, {options:?}", writer.name(), reader.name());
+            let directory = tempfile::tempdir().unwrap();
+            let server = writer.with(options).start(directory.path());
+            for seq in 1..60 {
+                run(&server, &format!("XADD k 1-{seq} f {seq} name value{seq}"));
+            }
+            for request in [
+                "XADD k 18446744073709551615-1 other -70000",
+                "XDEL k 1-30 1-31",
+                "XGROUP CREATE k g 0",
+                "XGROUP CREATE k h $ ENTRIESREAD 5",
+                "XGROUP CREATE empty g $ MKSTREAM",
+                "XREADGROUP GROUP g one COUNT 9 STREAMS k >",
+                "XREADGROUP GROUP g two COUNT 5 STREAMS k >",
+                "XACK k g 1-1 1-12",
+                "XGROUP CREATECONSUMER k h idle",
+            ] {
+                assert!(!run(&server, request).is_error(), "{request}");
+            }
+            let before = streams(&server);
+            if options[1] == "no" {
+                save_and_stop(server);
+            } else {
+                assert!(!run(&server, "BGREWRITEAOF").is_error());
+                wait_for(&server, "aof_rewrite_scheduled:0");
+                wait_for(&server, "aof_rewrite_in_progress:0");
+                stop(server);
+            }
+            let server = reader.with(options).start(directory.path());
+            assert_same(&streams(&server), &before, &what);
+            stop(server);
+        }
+    }
+}
+
 #[test]
 fn single_append_only_files_are_taken_over() {
     for peer in peers().into_iter().filter(|peer| peer.version < (7, 0)) {
