@@ -1,5 +1,8 @@
 //! Fixed limits with units in their names; what a user may change lives in the configuration instead.
 
+/// A bulk string of at least so many bytes is sent from where it is stored, instead of being copied while its
+/// shard is locked: below that the copy costs less than further system calls.
+pub const SHARED_REPLY_MIN_BYTES: usize = 64 * 1024;
 /// Shards of the keyspace. A power of two.
 pub const SHARD_COUNT: usize = 1024;
 /// Bits of a key's hash that choose its shard.

@@ -100,6 +100,12 @@ impl<'a> Entry<'a> {
         self.raw.str_value()
     }
 
+    /// The bytes of a string that is stored apart, to be held beyond the lock; `None` for short strings,
+    /// numbers and other kinds. Whoever changes the string meanwhile changes a copy.
+    pub fn shared_str(&self) -> Option<Arc<Vec<u8>>> {
+        self.raw.with_boxed(|bytes| bytes.clone())
+    }
+
     /// The collection, if it is a `T`.
     #[inline]
     pub fn object<T: Object>(&self) -> Option<&'a T> {

@@ -8,7 +8,7 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::OwnedFd;
 
-use martlet_net::{Backend, Choice, Sink, Token};
+use martlet_net::{Backend, Buffer, Choice, Sink, Token};
 
 const REPLY: &[u8] = b"+OK\r\n";
 
@@ -90,7 +90,8 @@ impl Sink for Server {
         true
     }
 
-    fn sent(&mut self, token: Token, mut buffer: Vec<u8>, _result: io::Result<()>) {
+    fn sent(&mut self, token: Token, buffer: Buffer, _result: io::Result<()>) {
+        let Buffer::Owned(mut buffer) = buffer else { return };
         let client = &mut self.clients[token.index()];
         if client.output.is_empty() {
             buffer.clear();
@@ -125,7 +126,7 @@ impl Server {
         for token in self.dirty.drain(..) {
             let client = &mut self.clients[token.index()];
             client.dirty = false;
-            backend.send(token, std::mem::take(&mut client.output));
+            backend.send(token, std::mem::take(&mut client.output).into());
         }
         for token in self.closed.drain(..) {
             backend.close(token);

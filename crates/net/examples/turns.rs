@@ -9,7 +9,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use martlet_net::{Backend, Kind, Sink, Token};
+use martlet_net::{Backend, Buffer, Kind, Sink, Token};
 use rustix::time::{ClockId, clock_gettime};
 
 const REQUEST: &[u8] = b"*3\r\n$3\r\nSET\r\n$16\r\nkey:000000000000\r\n$64\r\n\
@@ -43,9 +43,11 @@ impl Sink for Server {
         true
     }
 
-    fn sent(&mut self, _token: Token, buffer: Vec<u8>, result: io::Result<()>) {
+    fn sent(&mut self, _token: Token, buffer: Buffer, result: io::Result<()>) {
         result.expect("the peer is in this process");
-        self.spare.push(buffer);
+        if let Buffer::Owned(buffer) = buffer {
+            self.spare.push(buffer);
+        }
     }
 
     fn closed(&mut self, _token: Token, _reason: Option<io::Error>) {}
@@ -62,7 +64,7 @@ impl Server {
                 reply.extend_from_slice(REPLY);
             }
             self.pending[token.index()] = 0;
-            backend.send(token, reply);
+            backend.send(token, reply.into());
         }
     }
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType};
 
-use crate::{Backend, Epoll, Sink, Token, Uring};
+use crate::{Backend, Buffer, Epoll, Sink, Token, Uring};
 
 /// How long one step of the probe may take; each takes microseconds.
 const STEP_TIMEOUT: Duration = Duration::from_secs(2);
@@ -115,7 +115,7 @@ impl Sink for Probe {
         true
     }
 
-    fn sent(&mut self, _token: Token, buffer: Vec<u8>, result: io::Result<()>) {
+    fn sent(&mut self, _token: Token, buffer: Buffer, result: io::Result<()>) {
         self.sent.push(buffer.len());
         self.failure = result.err().or(self.failure.take());
     }
@@ -137,7 +137,7 @@ fn try_out(backend: &mut dyn Backend) -> io::Result<()> {
     let mut probe = Probe::default();
     backend.adopt(ours, token)?;
 
-    backend.send(token, b"reply".to_vec());
+    backend.send(token, b"reply".to_vec().into());
     backend.poll(Some(Duration::ZERO), &mut probe)?;
     check(probe.sent == [5] && drain(&peer) == 5, "a short send did not end at once")?;
 
@@ -149,7 +149,7 @@ fn try_out(backend: &mut dyn Backend) -> io::Result<()> {
     backend.poll(Some(STEP_TIMEOUT), &mut probe)?;
     check(probe.woken, "it was not woken")?;
 
-    backend.send(token, vec![0; LONG_SEND_BYTES]);
+    backend.send(token, vec![0; LONG_SEND_BYTES].into());
     backend.poll(Some(Duration::ZERO), &mut probe)?;
     check(probe.sent == [5], "a send longer than the socket's buffer was reported as written")?;
     let mut count = 0;

@@ -16,7 +16,7 @@ use rustix::net::{RecvFlags, SendFlags, SocketFlags};
 
 use crate::accept::{ACCEPT_BACKOFF, is_passing};
 use crate::outgoing::Outgoing;
-use crate::{Backend, Sink, Token, Waker};
+use crate::{Backend, Buffer, Sink, Token, Waker};
 
 use epoll::EventFlags;
 
@@ -64,7 +64,7 @@ pub struct Epoll {
     /// Connections to read without an event.
     ready: Vec<Token>,
     /// Sends that ended since the last poll.
-    done: Vec<(Token, Vec<u8>, Result<(), Errno>)>,
+    done: Vec<(Token, Buffer, Result<(), Errno>)>,
     /// A failed send is in `done`, which must not wait for the end of a sleep.
     failed: bool,
     buffer: Box<[u8]>,
@@ -323,7 +323,7 @@ impl Backend for Epoll {
         Ok(())
     }
 
-    fn send(&mut self, token: Token, buffer: Vec<u8>) {
+    fn send(&mut self, token: Token, buffer: Buffer) {
         let Some(Some(connection)) = self.connections.get_mut(token.index()) else { return };
         if connection.token != token {
             return;

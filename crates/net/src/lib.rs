@@ -6,6 +6,7 @@
 //! nothing is reported for a token after [`Backend::close`] of it.
 
 mod accept;
+mod buffer;
 mod choose;
 mod epoll;
 mod listen;
@@ -17,6 +18,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
+pub use buffer::Buffer;
 pub use choose::{Choice, Kind, choose, probe};
 pub use epoll::Epoll;
 pub use listen::{listen_tcp, listen_unix, set_keepalive, set_nodelay};
@@ -98,7 +100,7 @@ pub trait Backend {
     /// A buffer that the kernel takes at once is reported by the next `poll`, but does not by itself end its
     /// sleep; one that had to wait for the reader does. So who acts on the end of a send (closes after a last
     /// reply, sends the next piece of a long one) gives that poll a timeout of zero, once.
-    fn send(&mut self, token: Token, buffer: Vec<u8>);
+    fn send(&mut self, token: Token, buffer: Buffer);
 
     /// Stops receiving; what the backend has received already may still be delivered. While paused, the
     /// peer's close goes unnoticed.
@@ -137,7 +139,7 @@ pub trait Sink {
     fn soon(&mut self, _arrivals: &[Arrival<'_>]) {}
 
     /// A buffer comes back: written whole, or not (then nothing more can be sent on the connection).
-    fn sent(&mut self, token: Token, buffer: Vec<u8>, result: io::Result<()>);
+    fn sent(&mut self, token: Token, buffer: Buffer, result: io::Result<()>);
 
     /// Nothing more will be received: the peer ended its stream (`None`) or the connection failed. After
     /// `None`, sending still works, unless a send has failed: the kernel reports a connection's error once,

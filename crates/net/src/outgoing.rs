@@ -1,18 +1,20 @@
 //! What one connection still has to send: the buffer under way, and those that wait behind it.
 //!
 //! `front` is empty exactly when nothing is under way; then nothing waits either. A buffer's bytes never move
-//! while it is here (only its `Vec` does), so the kernel may hold a pointer to them.
+//! while it is here (only its owner does), so the kernel may hold a pointer to them.
 
 use std::collections::VecDeque;
+
+use crate::Buffer;
 
 /// The queue. Idle, it owns no memory.
 #[derive(Debug, Default)]
 pub struct Outgoing {
-    front: Vec<u8>,
+    front: Buffer,
     written: usize,
     /// Boxed because it is rare: most connections send one buffer at a time.
     #[allow(clippy::box_collection)]
-    rest: Option<Box<VecDeque<Vec<u8>>>>,
+    rest: Option<Box<VecDeque<Buffer>>>,
 }
 
 impl Outgoing {
@@ -24,7 +26,7 @@ impl Outgoing {
 
     /// Adds a buffer, which is not empty. True: it is the one under way now.
     #[inline]
-    pub fn push(&mut self, buffer: Vec<u8>) -> bool {
+    pub fn push(&mut self, buffer: Buffer) -> bool {
         debug_assert!(!buffer.is_empty());
         if self.front.is_empty() {
             self.front = buffer;
@@ -51,12 +53,12 @@ impl Outgoing {
 
     /// Takes the buffer under way, done or given up; the next one follows. `None` when idle.
     #[inline]
-    pub fn pop(&mut self) -> Option<Vec<u8>> {
+    pub fn pop(&mut self) -> Option<Buffer> {
         if self.front.is_empty() {
             return None;
         }
         let next = match &mut self.rest {
-            None => Vec::new(),
+            None => Buffer::EMPTY,
             Some(rest) => {
                 let next = rest.pop_front().unwrap_or_default();
                 if rest.is_empty() {
@@ -78,16 +80,16 @@ mod tests {
     fn buffers_leave_in_order() {
         let mut outgoing = Outgoing::default();
         assert!(outgoing.is_idle() && outgoing.pop().is_none());
-        assert!(outgoing.push(b"first".to_vec()));
-        assert!(!outgoing.push(b"second".to_vec()));
-        assert!(!outgoing.push(b"third".to_vec()));
+        assert!(outgoing.push(b"first".to_vec().into()));
+        assert!(!outgoing.push(b"second".to_vec().into()));
+        assert!(!outgoing.push(b"third".to_vec().into()));
         assert!(!outgoing.advance(2));
         assert_eq!(outgoing.unwritten(), b"rst");
         assert!(outgoing.advance(3));
-        assert_eq!(outgoing.pop().unwrap(), b"first");
+        assert_eq!(*outgoing.pop().unwrap(), *b"first");
         assert_eq!(outgoing.unwritten(), b"second");
-        assert_eq!(outgoing.pop().unwrap(), b"second");
-        assert_eq!(outgoing.pop().unwrap(), b"third");
+        assert_eq!(*outgoing.pop().unwrap(), *b"second");
+        assert_eq!(*outgoing.pop().unwrap(), *b"third");
         assert!(outgoing.is_idle() && outgoing.rest.is_none());
     }
 }

@@ -87,8 +87,8 @@ fn sends_100_mb_to_a_slow_reader(kind: Kind) {
     let (token, mut peer) = harness.connect();
     let buffer = pattern(1, BYTES);
     let address = buffer.as_ptr();
-    harness.backend.send(token, buffer);
-    harness.backend.send(token, b"the end".to_vec());
+    harness.backend.send(token, buffer.into());
+    harness.backend.send(token, b"the end".to_vec().into());
     let reading = thread::spawn(move || {
         let (mut expected, mut piece) = (pattern(1, BYTES), vec![0; 150_000]);
         expected.extend_from_slice(b"the end");
@@ -113,7 +113,7 @@ fn a_blocked_send_does_not_spin(kind: Kind) {
     let mut harness = Harness::new(kind);
     let (token, peer) = harness.connect();
     let (busy, mut busy_peer) = harness.connect();
-    harness.backend.send(token, vec![7; 64 << 20]);
+    harness.backend.send(token, vec![7; 64 << 20].into());
     let waker = harness.backend.waker();
     // Traffic on another connection gives a spinning backend its time, without a clock.
     let talking = thread::spawn(move || {
@@ -144,7 +144,7 @@ fn answers_after_half_close(kind: Kind) {
     assert_eq!(harness.recorder.received_from(token), b"last request");
     assert_eq!(harness.recorder.closed, [(token, None)]);
     let reply = pattern(2, 20 << 20);
-    harness.backend.send(token, reply.clone());
+    harness.backend.send(token, reply.clone().into());
     let reading = thread::spawn(move || {
         let mut data = Vec::new();
         peer.read_to_end(&mut data).map(|_| data)
@@ -160,7 +160,7 @@ fn answers_after_half_close(kind: Kind) {
 fn send_then_close_delivers(kind: Kind) {
     let mut harness = Harness::new(kind);
     let (token, mut peer) = harness.connect();
-    harness.backend.send(token, b"+OK\r\n".to_vec());
+    harness.backend.send(token, b"+OK\r\n".to_vec().into());
     harness.backend.close(token);
     harness.turn();
     let mut data = Vec::new();
@@ -173,7 +173,7 @@ fn close_abandons_a_blocked_send(kind: Kind) {
     for settle in [false, true] {
         let mut harness = Harness::new(kind);
         let (token, mut peer) = harness.connect();
-        harness.backend.send(token, pattern(3, 32 << 20));
+        harness.backend.send(token, pattern(3, 32 << 20).into());
         if settle {
             harness.turn();
             harness.turn();
@@ -200,8 +200,8 @@ fn reset_fails_sends(kind: Kind) {
     let (token, peer) = harness.connect();
     // Closing with a linger of zero sends a reset instead of the end of the stream.
     sockopt::set_socket_linger(&peer, Some(Duration::ZERO)).unwrap();
-    harness.backend.send(token, vec![0; 32 << 20]);
-    harness.backend.send(token, b"behind it".to_vec());
+    harness.backend.send(token, vec![0; 32 << 20].into());
+    harness.backend.send(token, b"behind it".to_vec().into());
     harness.turn();
     drop(peer);
     harness.until("failures", |recorder| recorder.sent.len() == 2 && recorder.closed.len() == 1);
@@ -210,7 +210,7 @@ fn reset_fails_sends(kind: Kind) {
     let lengths: Vec<_> = harness.recorder.sent.iter().map(|(_, buffer, _)| buffer.len()).collect();
     assert_eq!(lengths, [32 << 20, 9]);
     // Which of the two learns of the reset is the kernel's choice: it reports an error once.
-    harness.backend.send(token, b"too late".to_vec());
+    harness.backend.send(token, b"too late".to_vec().into());
     harness.until("the late one", |recorder| recorder.sent.len() == 3);
     assert!(harness.recorder.sent[2].2.is_err());
     harness.backend.close(token);
@@ -229,7 +229,7 @@ fn many_buffers_leave_in_order(kind: Kind) {
             assert!(data == expected);
         });
         for piece in 0..50 {
-            harness.backend.send(token, pattern(piece, piece as usize * 97));
+            harness.backend.send(token, pattern(piece, piece as usize * 97).into());
         }
         peers.push((token, reading));
     }
@@ -482,7 +482,7 @@ fn stale_tokens_do_nothing(kind: Kind) {
     let mut harness = Harness::new(kind);
     let (token, mut peer) = harness.connect();
     for stale in [Token::new(token.index() as u32, 99), Token::new(12_345, 1)] {
-        harness.backend.send(stale, b"nobody".to_vec());
+        harness.backend.send(stale, b"nobody".to_vec().into());
         harness.backend.pause(stale);
         harness.backend.resume(stale);
         harness.backend.close(stale);
@@ -490,14 +490,14 @@ fn stale_tokens_do_nothing(kind: Kind) {
     let (socket, _other) = UnixStream::pair().unwrap();
     let taken = harness.backend.adopt(socket.into(), Token::new(token.index() as u32, 7)).unwrap_err();
     assert_eq!(taken.kind(), ErrorKind::AlreadyExists);
-    harness.backend.send(token, b"somebody".to_vec());
+    harness.backend.send(token, b"somebody".to_vec().into());
     harness.until("the one reply", |recorder| recorder.sent.len() == 1);
     let mut data = [0; 8];
     peer.read_exact(&mut data).unwrap();
     assert_eq!(&data, b"somebody");
     harness.backend.close(token);
     harness.backend.close(token);
-    harness.backend.send(token, b"gone".to_vec());
+    harness.backend.send(token, b"gone".to_vec().into());
     harness.turn();
     assert_eq!(harness.recorder.sent.len(), 1);
     assert_eq!(peer.read(&mut data).unwrap(), 0);
@@ -509,9 +509,9 @@ fn drops_with_work_under_way(kind: Kind) {
     let (blocked, mut blocked_peer) = harness.connect();
     let (_idle, mut idle_peer) = harness.connect();
     let (queued, _queued_peer) = harness.connect();
-    harness.backend.send(blocked, pattern(9, 16 << 20));
+    harness.backend.send(blocked, pattern(9, 16 << 20).into());
     harness.turn();
-    harness.backend.send(queued, b"never started".to_vec());
+    harness.backend.send(queued, b"never started".to_vec().into());
     drop(harness);
     let mut data = Vec::new();
     let _ = blocked_peer.read_to_end(&mut data);

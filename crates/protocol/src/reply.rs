@@ -1,6 +1,8 @@
 //! The reply writer: typed answers become RESP2 or RESP3 bytes at the end of a connection's output buffer.
 
 use martlet_base::copy;
+use martlet_base::limits::SHARED_REPLY_MIN_BYTES;
+use triomphe::Arc;
 
 /// Writes replies in the connection's protocol version.
 #[derive(Debug, Default)]
@@ -9,6 +11,19 @@ pub struct Reply {
     resp3: bool,
     /// Bytes above which nobody will get to see the reply; 0 for no limit.
     limit: usize,
+    /// Long bulk strings are not copied, see [`Reply::share_long`].
+    shares: bool,
+    shared: Vec<SharedBulk>,
+    shared_bytes: usize,
+}
+
+/// The bytes of a bulk string that were not copied into the reply.
+#[derive(Clone, Debug)]
+pub struct SharedBulk {
+    /// They belong before the byte of the buffer at this index.
+    pub at: usize,
+    /// The bytes.
+    pub bytes: Arc<Vec<u8>>,
 }
 
 /// A place where an aggregate's header goes once its length is known; see [`Reply::defer`].
@@ -19,7 +34,7 @@ pub struct Deferred(usize);
 impl Reply {
     /// A writer that appends to `out`.
     pub fn new(out: Vec<u8>, resp3: bool) -> Reply {
-        Reply { out, resp3, limit: 0 }
+        Reply { out, resp3, ..Reply::default() }
     }
 
     /// Whether the connection speaks RESP3.
@@ -35,7 +50,25 @@ impl Reply {
 
     /// Whether there is more than the client can get: what makes a reply of any length then stops.
     pub fn is_full(&self) -> bool {
-        self.limit != 0 && self.out.len() > self.limit
+        self.limit != 0 && self.total_bytes() > self.limit
+    }
+
+    /// Has long bulk strings that others own, too, left out of the buffer. Whoever asks for that takes them
+    /// from [`Reply::take_shared`].
+    pub fn share_long(&mut self) {
+        self.shares = true;
+    }
+
+    /// The bulk strings that are not in the buffer, in their order.
+    pub fn take_shared(&mut self) -> Vec<SharedBulk> {
+        self.shared_bytes = 0;
+        std::mem::take(&mut self.shared)
+    }
+
+    /// Bytes of the reply, with those that are not in the buffer.
+    #[inline]
+    pub fn total_bytes(&self) -> usize {
+        self.out.len() + self.shared_bytes
     }
 
     /// Changes the protocol version for what follows (HELLO).
@@ -43,7 +76,7 @@ impl Reply {
         self.resp3 = resp3;
     }
 
-    /// Bytes written so far.
+    /// Bytes in the buffer so far: a place to go back to.
     #[inline]
     pub fn len(&self) -> usize {
         self.out.len()
@@ -57,6 +90,10 @@ impl Reply {
     /// Takes back everything after the first `len` bytes (a handler failed half-way, CLIENT REPLY OFF).
     pub fn truncate(&mut self, len: usize) {
         self.out.truncate(len);
+        // The header of one that stays lies before its place.
+        while self.shared.last().is_some_and(|bulk| bulk.at > len) {
+            self.shared_bytes -= self.shared.pop().map_or(0, |bulk| bulk.bytes.len());
+        }
     }
 
     /// The bytes written.
@@ -131,6 +168,20 @@ impl Reply {
             self.header(b'$', bytes.len() as i64);
         }
         copy::extend(&mut self.out, bytes);
+        self.out.extend_from_slice(b"\r\n");
+    }
+
+    /// A bulk string that others own, too: a long one is not copied where nobody minds.
+    pub fn bulk_shared(&mut self, bytes: &Arc<Vec<u8>>) {
+        if !self.shares || bytes.len() < SHARED_REPLY_MIN_BYTES {
+            return self.bulk(bytes);
+        }
+        if self.is_full() {
+            return;
+        }
+        self.header(b'$', bytes.len() as i64);
+        self.shared.push(SharedBulk { at: self.out.len(), bytes: bytes.clone() });
+        self.shared_bytes += bytes.len();
         self.out.extend_from_slice(b"\r\n");
     }
 
@@ -264,6 +315,7 @@ impl Reply {
         self.header(kind, len);
         let header_bytes = self.out.len() - end;
         self.out[place.0..].rotate_right(header_bytes);
+        self.shared.iter_mut().filter(|bulk| bulk.at > place.0).for_each(|bulk| bulk.at += header_bytes);
     }
 
     #[inline]
@@ -311,6 +363,28 @@ mod tests {
             written(true, all),
             "%1\r\n$1\r\nk\r\n~1\r\n:-12\r\n_\r\n#t\r\n,1.5\r\n=6\r\ntxt:hi\r\n(123\r\n_\r\n"
         );
+    }
+
+    #[test]
+    fn long_bulk_strings_are_shared_on_demand() {
+        let long = Arc::new(vec![b'x'; SHARED_REPLY_MIN_BYTES]);
+        let copied = written(false, |r| r.bulk_shared(&long));
+        assert_eq!(copied.len(), long.len() + 10);
+        let mut reply = Reply::new(b"+OK\r\n".to_vec(), false);
+        reply.share_long();
+        let place = reply.defer();
+        reply.bulk_shared(&long);
+        reply.bulk_shared(&Arc::new(b"short".to_vec()));
+        let begin = reply.len();
+        reply.bulk_shared(&long);
+        reply.truncate(begin);
+        reply.close_array(place, 2);
+        assert_eq!(reply.total_bytes(), reply.len() + long.len());
+        let [bulk] = &*reply.take_shared() else { panic!("one is left") };
+        let bytes = reply.into_bytes();
+        assert_eq!(bytes[..bulk.at], *b"+OK\r\n*2\r\n$65536\r\n");
+        assert_eq!(bytes[bulk.at..], *b"\r\n$5\r\nshort\r\n");
+        assert!(Arc::ptr_eq(&bulk.bytes, &long));
     }
 
     #[test]

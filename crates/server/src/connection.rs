@@ -12,7 +12,8 @@ use martlet_base::publish::Follower;
 use martlet_command::Block;
 use martlet_engine::{Waiter, WatchFlag};
 use martlet_journal::Position;
-use martlet_net::Token;
+use martlet_net::{Buffer, Token};
+use martlet_protocol::reply::SharedBulk;
 use martlet_protocol::request::{OwnedArgs, Partial};
 
 use crate::clients::ClientInfo;
@@ -200,6 +201,8 @@ pub struct Connection {
     pub partial: Partial,
     /// Replies not handed to the backend yet.
     pub out: Vec<u8>,
+    /// Long bulk strings of `out`, in their order: they are not in it.
+    pub shared: Vec<SharedBulk>,
     /// Lengths of the buffers that the backend has, in order.
     pub in_flight: VecDeque<usize>,
     /// Their sum.
@@ -248,6 +251,7 @@ impl Connection {
             is_throttled: false,
             partial: Partial::default(),
             out: Vec::new(),
+            shared: Vec::new(),
             in_flight: VecDeque::new(),
             in_flight_bytes: 0,
             is_dirty: false,
@@ -300,25 +304,41 @@ impl Connection {
         self.gone + self.out.len() as u64
     }
 
-    /// Takes the output that need not wait for the disk.
-    pub fn take_output(&mut self) -> Vec<u8> {
+    /// Takes the output that need not wait for the disk, piece by piece.
+    pub fn take_output(&mut self, mut take: impl FnMut(Buffer)) {
         let waiting =
             if self.held > self.released { self.output_end().saturating_sub(self.released) } else { 0 };
         let rest = self.out.split_off(self.out.len().saturating_sub(waiting as usize));
         let taken = std::mem::replace(&mut self.out, rest);
         self.gone += taken.len() as u64;
-        taken
+        if self.shared.is_empty() {
+            return take(taken.into());
+        }
+        let mut begin = 0;
+        let leaves = self.shared.partition_point(|bulk| bulk.at <= taken.len());
+        for SharedBulk { at, bytes } in self.shared.drain(..leaves) {
+            take(taken[begin..at].to_vec().into());
+            take(Buffer::Shared(bytes));
+            begin = at;
+        }
+        self.shared.iter_mut().for_each(|bulk| bulk.at -= taken.len());
+        take(taken[begin..].to_vec().into());
     }
 
     /// Drops the output that was not handed to the backend yet.
     pub fn discard_output(&mut self) {
         self.gone = self.output_end();
         self.out = Vec::new();
+        self.shared = Vec::new();
     }
 
     /// Bytes that wait to be sent.
     pub fn output_bytes(&self) -> usize {
-        self.out.len() + self.in_flight_bytes
+        self.out.len() + self.shared_bytes() + self.in_flight_bytes
+    }
+
+    fn shared_bytes(&self) -> usize {
+        self.shared.iter().map(|bulk| bulk.bytes.len()).sum()
     }
 
     /// Bytes of memory that the connection holds.

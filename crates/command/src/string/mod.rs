@@ -1,7 +1,10 @@
 //! Strings: whole values ([`value`]), parts of them ([`range`]), numbers ([`number`]), and LCS.
 
+use martlet_base::limits::SHARED_REPLY_MIN_BYTES;
 use martlet_base::number::NumberBuffer;
-use martlet_engine::EventClass;
+use martlet_engine::{EventClass, WrongType};
+use martlet_keyspace::{Entry, StrValue};
+use martlet_protocol::reply::Reply;
 
 use crate::Handler;
 use crate::context::Context;
@@ -56,11 +59,25 @@ static GET: Command<Handler> = command("get", 2, get as Handler)
 
 fn get(ctx: &mut Context<'_>) -> Outcome {
     let key = ctx.key(1);
-    match ctx.keys.read_str(&key)? {
-        Some(value) => ctx.reply.bulk(value.bytes(&mut NumberBuffer::new())),
+    match ctx.keys.lookup(&key) {
+        Some(entry) => write_str(ctx.reply, &entry, entry.str().ok_or(WrongType)?),
         None => ctx.reply.null(),
     }
     Ok(())
+}
+
+/// Answers with an entry's string. A long one is not copied while its shard is locked.
+#[inline]
+fn write_str(reply: &mut Reply, entry: &Entry<'_>, value: StrValue<'_>) {
+    let mut buffer = NumberBuffer::new();
+    let bytes = value.bytes(&mut buffer);
+    if bytes.len() >= SHARED_REPLY_MIN_BYTES
+        && let Some(shared) = entry.shared_str()
+    {
+        reply.bulk_shared(&shared);
+    } else {
+        reply.bulk(bytes);
+    }
 }
 
 static MGET: Command<Handler> = command("mget", -2, mget as Handler)
@@ -78,8 +95,8 @@ fn mget(ctx: &mut Context<'_>) -> Outcome {
     ctx.reply.array(ctx.argc() - 1);
     for index in 1..ctx.argc() {
         let key = ctx.key(index);
-        match ctx.keys.lookup(&key).and_then(|entry| entry.str()) {
-            Some(value) => ctx.reply.bulk(value.bytes(&mut NumberBuffer::new())),
+        match ctx.keys.lookup(&key).and_then(|entry| Some((entry, entry.str()?))) {
+            Some((entry, value)) => write_str(ctx.reply, &entry, value),
             None => ctx.reply.null(),
         }
     }

@@ -25,7 +25,7 @@ use io_uring::{cqueue, opcode, squeue};
 use rustix::io::Errno;
 
 use crate::outgoing::Outgoing;
-use crate::{Arrival, Backend, Sink, Token, Waker};
+use crate::{Arrival, Backend, Buffer, Sink, Token, Waker};
 use batching::{Batching, PATIENCE};
 use buffers::Buffers;
 use listeners::Listeners;
@@ -153,7 +153,7 @@ pub struct Uring {
     /// Adopted connections.
     live: u32,
     /// Something to report that no completion will bring.
-    immediate: Vec<(Token, Vec<u8>, Result<(), Errno>)>,
+    immediate: Vec<(Token, Buffer, Result<(), Errno>)>,
 }
 
 impl Uring {
@@ -495,7 +495,7 @@ impl Backend for Uring {
         Ok(())
     }
 
-    fn send(&mut self, token: Token, buffer: Vec<u8>) {
+    fn send(&mut self, token: Token, buffer: Buffer) {
         let Some(slot) = self.slots.get_mut(token.index()) else { return };
         if slot.fd < 0 || slot.token != token {
             return;

@@ -161,6 +161,7 @@ impl Worker {
         }
         let mut reply = Reply::new(out, connection.session.resp3);
         reply.set_limit(self.hard_limit(connection));
+        reply.share_long();
         let mut consumed = 0;
         let mut ran = 0;
         let slice_began = self.mark;
@@ -198,6 +199,7 @@ impl Worker {
             }
         }
         let is_full = reply.is_full();
+        connection.shared.append(&mut reply.take_shared());
         connection.out = reply.into_bytes();
         if connection.out.is_empty() {
             self.keep_buffer(std::mem::take(&mut connection.out));
@@ -255,7 +257,8 @@ impl Worker {
     /// Whether a slice has produced its output or has had its time.
     #[inline]
     fn is_slice_over(&self, reply: &Reply, slice_began: u64) -> bool {
-        reply.len() >= SLICE_OUTPUT_BYTES || self.shared.clock.elapsed_ns(slice_began, self.mark) >= SLICE_NS
+        reply.total_bytes() >= SLICE_OUTPUT_BYTES
+            || self.shared.clock.elapsed_ns(slice_began, self.mark) >= SLICE_NS
     }
 
     /// Runs a batch, or as much of it as a slice has room and time for; false when the connection waits or

@@ -117,6 +117,8 @@ pub struct Worker {
     is_inside: bool,
     /// A connection waits for its last bytes to leave.
     has_closing: bool,
+    /// A connection's output has left in several pieces, of which the backend sends one after the other.
+    has_pieces: bool,
     /// The mailbox is to be read.
     pub(crate) has_mail: bool,
     /// The tracking client whose request runs; 0 if none does.
@@ -177,6 +179,7 @@ impl Worker {
             pool: Vec::new(),
             is_inside: false,
             has_closing: false,
+            has_pieces: false,
             has_mail: false,
             origin: 0,
             broadcasts: BTreeMap::new(),
@@ -362,7 +365,7 @@ impl Worker {
 
     /// How long the next poll may sleep.
     fn sleep(&self) -> Duration {
-        if !self.ready.is_empty() || self.has_closing || self.has_mail {
+        if !self.ready.is_empty() || self.has_closing || self.has_pieces || self.has_mail {
             return Duration::ZERO;
         }
         let deadline_ms = self.deadlines.first().map_or(i64::MAX, |(at_ms, _)| *at_ms);

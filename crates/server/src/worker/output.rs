@@ -68,25 +68,42 @@ impl Worker {
             self.wait_for_disk();
         }
         self.has_closing = false;
+        self.has_pieces = false;
         let mut dirty = std::mem::take(&mut self.dirty);
         for token in dirty.drain(..) {
             let Some(mut connection) = self.take(token) else { continue };
             connection.is_dirty = false;
-            let buffer = connection.take_output();
-            if !buffer.is_empty() {
-                let bytes = buffer.len();
-                connection.in_flight.push_back(bytes);
-                connection.in_flight_bytes += bytes;
-                self.stats().net_output_bytes.add(bytes as u64);
-                connection.info.net_output_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
-                connection.info.output_bytes.store(connection.output_bytes(), Ordering::Relaxed);
-                backend.send(token, buffer);
-            }
+            self.hand_over(backend, &mut connection);
             self.has_closing |= connection.closing;
             self.put(connection);
         }
         // The list's memory is used again; nothing was added meanwhile.
         self.dirty = dirty;
+    }
+
+    /// Hands a connection's output to the backend. After several pieces the next poll does not sleep: the
+    /// backend sends one after the other.
+    #[inline]
+    fn hand_over(&mut self, backend: &mut dyn Backend, connection: &mut Connection) {
+        let token = connection.token;
+        let (mut pieces, mut bytes) = (0, 0);
+        let mut lengths = std::mem::take(&mut connection.in_flight);
+        connection.take_output(|buffer| {
+            if !buffer.is_empty() {
+                pieces += 1;
+                bytes += buffer.len();
+                lengths.push_back(buffer.len());
+                backend.send(token, buffer);
+            }
+        });
+        connection.in_flight = lengths;
+        if bytes > 0 {
+            connection.in_flight_bytes += bytes;
+            self.has_pieces |= pieces > 1;
+            self.stats().net_output_bytes.add(bytes as u64);
+            connection.info.net_output_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+            connection.info.output_bytes.store(connection.output_bytes(), Ordering::Relaxed);
+        }
     }
 
     /// Bytes of output above which the connection will be closed at once; 0 for no limit.

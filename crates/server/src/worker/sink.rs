@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use martlet_acl::DEFAULT_USER;
-use martlet_net::{Arrival, Sink, Token};
+use martlet_net::{Arrival, Buffer, Sink, Token};
 
 use super::{Action, UNIX, Worker};
 use crate::clients::{ClientDetails, ClientInfo, flag};
@@ -54,13 +54,15 @@ impl Sink for Worker {
         self.prefetch_arrivals(arrivals);
     }
 
-    fn sent(&mut self, token: Token, mut buffer: Vec<u8>, result: io::Result<()>) {
+    fn sent(&mut self, token: Token, buffer: Buffer, result: io::Result<()>) {
         self.stats().writes_processed.add(1);
         let Some(mut connection) = self.take(token) else { return };
         let bytes = connection.in_flight.pop_front().unwrap_or(0);
         connection.in_flight_bytes -= bytes;
-        buffer.clear();
-        self.keep_buffer(buffer);
+        if let Buffer::Owned(mut buffer) = buffer {
+            buffer.clear();
+            self.keep_buffer(buffer);
+        }
         match result {
             Ok(()) => {
                 connection.info.output_bytes.store(connection.output_bytes(), Ordering::Relaxed);

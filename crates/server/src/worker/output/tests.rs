@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use martlet_journal::{Mode, Position};
-use martlet_net::{Backend, Sink, Token, Waker};
+use martlet_net::{Backend, Buffer, Sink, Token, Waker};
 use proptest::prelude::*;
 
 use crate::config::{Config, ConfigStore};
@@ -30,9 +30,9 @@ impl Backend for Notebook {
     fn adopt(&mut self, _: OwnedFd, _: Token) -> io::Result<()> {
         Ok(())
     }
-    fn send(&mut self, token: Token, buffer: Vec<u8>) {
+    fn send(&mut self, token: Token, buffer: Buffer) {
         assert!(!buffer.is_empty());
-        self.0.push((token, buffer));
+        self.0.push((token, buffer.to_vec()));
     }
     fn pause(&mut self, _: Token) {}
     fn resume(&mut self, _: Token) {}
