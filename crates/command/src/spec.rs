@@ -518,6 +518,16 @@ impl Spec {
         }
     }
 
+    /// The argument that is the first key, where the arguments before it tell the number of keys.
+    pub fn counted_key(&self) -> Option<usize> {
+        match self.keys {
+            [KeyPart { begin: Begin::Index(index), find: Find::Count { first, .. }, .. }, ..] => {
+                Some(index + first)
+            }
+            _ => None,
+        }
+    }
+
     /// Appends the indexes of all keys; false when the arguments do not fit the spec (the handler will say
     /// why).
     pub fn key_indexes(&self, args: &Args<'_>, out: &mut Vec<usize>) -> bool {

@@ -39,6 +39,9 @@ pub struct Entry {
     /// The only key's argument, if the command runs with that key's shard held and nothing special: the path
     /// that the hot commands take.
     pub plain_key: Option<usize>,
+    /// The argument whose memory is asked for ahead: the plain key, or where the first of the keys stands of
+    /// which the arguments tell the number (scripts).
+    pub first_key: Option<usize>,
 }
 
 impl Entry {
@@ -48,10 +51,10 @@ impl Entry {
         !self.subcommands.is_empty()
     }
 
-    /// The hash of the only key among `args`, if there is a [`Entry::plain_key`].
+    /// The hash of the [`Entry::first_key`] among `args`, if there is one.
     #[inline]
-    pub fn plain_key_hash(&self, args: &Args<'_>) -> Option<u64> {
-        self.plain_key.map(|index| hash_bytes(args.at(index)))
+    pub fn first_key_hash(&self, args: &Args<'_>) -> Option<u64> {
+        self.first_key.map(|index| hash_bytes(args.at(index)))
     }
 }
 
@@ -138,6 +141,13 @@ impl Registry {
         let spec = &command.spec;
         let run = command.handler.map_or(Run::Nothing, wrap);
         let special = [Flags::EXCLUSIVE, Flags::WALK].iter().any(|flag| spec.flags.has(*flag));
+        let plain_key = spec.single_key().filter(|_| {
+            matches!(run, Run::Data(_))
+                && command.subcommands.is_empty()
+                && parent.is_none()
+                && spec.undeclared_keys.is_none()
+                && !special
+        });
         self.entries.push(Entry {
             id,
             told_as: parent.filter(|&parent| self.entries[parent].spec.name == UNTOLD).unwrap_or(id),
@@ -146,13 +156,8 @@ impl Registry {
             subcommands: Vec::new(),
             parent,
             single_key: spec.single_key(),
-            plain_key: spec.single_key().filter(|_| {
-                matches!(run, Run::Data(_))
-                    && command.subcommands.is_empty()
-                    && parent.is_none()
-                    && spec.undeclared_keys.is_none()
-                    && !special
-            }),
+            plain_key,
+            first_key: plain_key.or_else(|| spec.counted_key()),
         });
         id
     }

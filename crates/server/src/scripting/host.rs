@@ -104,7 +104,7 @@ impl ScriptHost<'_> {
             return Ok(None);
         }
         if let Some(index) = entry.plain_key
-            && let Some(hash) = entry.plain_key_hash(args)
+            && let Some(hash) = entry.first_key_hash(args)
             && keys.covers(shard_of(hash))
         {
             return Ok(Some((index, hash)));

@@ -68,16 +68,16 @@ impl Planned {
     }
 }
 
-fn is_plain(request: &Request) -> bool {
-    request.entry.is_some_and(|entry| entry.plain_key.is_some())
+fn has_key(request: &Request) -> bool {
+    request.entry.is_some_and(|entry| entry.first_key.is_some())
 }
 
 impl Worker {
     /// Lets the cache misses of a batch's keys overlap.
     pub(super) fn prefetch_batch(&self, db: usize, input: &[u8], batch: &mut Batch) {
         let Batch { spans, requests, names_members, members, queue } = batch;
-        let plain = requests.iter().filter(|request| is_plain(request));
-        self.prefetch_keys(plain.map(|request| Planned { db, hash: request.hash }), queue);
+        let keyed = requests.iter().filter(|request| has_key(request));
+        self.prefetch_keys(keyed.map(|request| Planned { db, hash: request.hash }), queue);
         if *names_members {
             members.clear();
             members.extend(requests.iter().filter_map(|request| Member::new(db, input, spans, request)));
@@ -115,14 +115,14 @@ impl Worker {
             }
         }
         let Batch { spans, requests, names_members, members, queue } = &mut *batch;
-        let plain = requests.iter().filter_map(|request| {
+        let keyed = requests.iter().filter_map(|request| {
             let arrival = arrivals.get(request.start as usize)?;
             Some((self.connection_at(arrival.token)?.session.db, arrival.data, request))
         });
-        self.prefetch_keys(plain.clone().map(|(db, _, request)| Planned { db, hash: request.hash }), queue);
+        self.prefetch_keys(keyed.clone().map(|(db, _, request)| Planned { db, hash: request.hash }), queue);
         if *names_members {
             members.clear();
-            members.extend(plain.filter_map(|(db, data, request)| Member::new(db, data, spans, request)));
+            members.extend(keyed.filter_map(|(db, data, request)| Member::new(db, data, spans, request)));
             self.prefetch_members(members, queue);
         }
         self.batch = Some(batch);
@@ -139,7 +139,7 @@ impl Worker {
         };
         let spans = &batch.spans[first_span..];
         let entry = self.names.resolve(self.shared.registry, data, spans);
-        let hash = |entry: &Entry| entry.plain_key_hash(&Args::new(data, spans));
+        let hash = |entry: &Entry| entry.first_key_hash(&Args::new(data, spans));
         let Some((entry, hash)) = entry.and_then(|entry| Some((entry, hash(entry)?))) else {
             return batch.spans.truncate(first_span);
         };

@@ -238,7 +238,7 @@ impl Worker {
                     let entry = self.names.resolve(self.shared.registry, input, spans);
                     batch.names_members |= entry.is_some_and(|entry| entry.spec.member.is_some());
                     let args = Args::new(input, spans).with_long(connection.partial.long());
-                    let hash = entry.and_then(|entry| entry.plain_key_hash(&args));
+                    let hash = entry.and_then(|entry| entry.first_key_hash(&args));
                     batch.requests.push(Request {
                         first_span: first_span as u32,
                         span_count: spans.len() as u32,
@@ -286,7 +286,7 @@ impl Worker {
                 if let Some(words) = inline_words(bytes) {
                     let args = words.view();
                     let entry = self.shared.registry.resolve(&args);
-                    let hash = entry.and_then(|entry| entry.plain_key_hash(&args));
+                    let hash = entry.and_then(|entry| entry.first_key_hash(&args));
                     self.request(connection, reply, &args, entry, hash.unwrap_or(0));
                 }
             } else {
