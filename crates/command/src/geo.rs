@@ -69,12 +69,14 @@ static GEOADD: Command<Handler> = command("geoadd", -5, geoadd as Handler)
     .flags(Flags::WRITE.with(Flags::DENYOOM))
     .keys(&[KeyPart::one(1, KeyFlags::RW.with(KeyFlags::UPDATE))])
     .acl(Acl::GEO)
+    .syntax("key:k0 ?condition(NX|XX)^6.2.0 ?change:x=CH^6.2.0 *data(longitude:d latitude:d member)")
     .doc(
         Group::Geo,
         "3.2.0",
         "O(log N) for each member, N being the number of members",
         "Adds members with their positions, or changes positions. Creates the key if it is not there.",
-    );
+    )
+    .history(&[("6.2.0", "`CH`, `NX` and `XX`.")]);
 
 fn geoadd(ctx: &mut Context<'_>) -> Outcome {
     let (mut options, mut count_changed, mut first) = (AddOptions::default(), false, 2);
@@ -121,6 +123,7 @@ static GEOPOS: Command<Handler> = command("geopos", -2, geopos as Handler)
     .flags(Flags::READONLY)
     .keys(&[READS])
     .acl(Acl::GEO)
+    .syntax("key:k0 ?*member")
     .doc(Group::Geo, "3.2.0", "O(1) for each member", "Returns the positions of members.");
 
 fn geopos(ctx: &mut Context<'_>) -> Outcome {
@@ -134,6 +137,7 @@ static GEOHASH: Command<Handler> = command("geohash", -2, geohash as Handler)
     .flags(Flags::READONLY)
     .keys(&[READS])
     .acl(Acl::GEO)
+    .syntax("key:k0 ?*member")
     .doc(Group::Geo, "3.2.0", "O(1) for each member", "Returns the positions of members as geohashes.");
 
 fn geohash(ctx: &mut Context<'_>) -> Outcome {
@@ -164,6 +168,7 @@ static GEODIST: Command<Handler> = command("geodist", -4, geodist as Handler)
     .flags(Flags::READONLY)
     .keys(&[READS])
     .acl(Acl::GEO)
+    .syntax("key:k0 member1 member2 ?unit(M|KM|FT|MI)")
     .doc(Group::Geo, "3.2.0", "O(1)", "Returns the distance between two members.");
 
 fn geodist(ctx: &mut Context<'_>) -> Outcome {

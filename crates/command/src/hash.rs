@@ -22,7 +22,7 @@ use crate::collection_scan::{self, ScanOptions};
 use crate::context::Context;
 use crate::error::{Error, Outcome};
 use crate::list::bulk;
-use crate::spec::{Acl, Command, Flags, Group, KeyFlags, KeyPart, command};
+use crate::spec::{Acl, Command, Flags, Group, KeyFlags, KeyPart, Tip, command};
 
 /// The family.
 pub static COMMANDS: &[&Command<Handler>] = &[
@@ -118,7 +118,9 @@ static HSET: Command<Handler> = command("hset", -4, hset as Handler)
     .member(2)
     .keys(RW_UPDATE)
     .acl(Acl::HASH)
-    .doc(Group::Hash, "2.0.0", BY_FIELDS, "Sets fields of a hash. Creates the key if it is not there.");
+    .syntax("key:k0 *data(field value)")
+    .doc(Group::Hash, "2.0.0", BY_FIELDS, "Sets fields of a hash. Creates the key if it is not there.")
+    .history(&[("4.0.0", "Takes several fields with their values.")]);
 
 fn hset(ctx: &mut Context<'_>) -> Outcome {
     let created = set_pairs(ctx, "hset")?;
@@ -130,7 +132,9 @@ static HMSET: Command<Handler> = command("hmset", -4, hmset as Handler)
     .flags(WRITES_FAST)
     .keys(RW_UPDATE)
     .acl(Acl::HASH)
-    .doc(Group::Hash, "2.0.0", BY_FIELDS, "Sets fields of a hash; HSET does the same.");
+    .syntax("key:k0 *data(field value)")
+    .doc(Group::Hash, "2.0.0", BY_FIELDS, "Sets fields of a hash; HSET does the same.")
+    .deprecated("4.0.0", "`HSET` with several pairs");
 
 fn hmset(ctx: &mut Context<'_>) -> Outcome {
     set_pairs(ctx, "hmset")?;
@@ -175,6 +179,7 @@ static HSETNX: Command<Handler> = command("hsetnx", 4, hsetnx as Handler)
     .member(2)
     .keys(&[KeyPart::one(1, KeyFlags::RW.with(KeyFlags::INSERT))])
     .acl(Acl::HASH)
+    .syntax("key:k0 field value")
     .doc(Group::Hash, "2.0.0", "O(1)", "Sets a field of a hash that does not exist yet.");
 
 fn hsetnx(ctx: &mut Context<'_>) -> Outcome {
@@ -210,6 +215,7 @@ static HGET: Command<Handler> = command("hget", 3, hget as Handler)
     .member(2)
     .keys(RO_ACCESS)
     .acl(Acl::HASH)
+    .syntax("key:k0 field")
     .doc(Group::Hash, "2.0.0", "O(1)", "Returns the value of a field.");
 
 fn hget(ctx: &mut Context<'_>) -> Outcome {
@@ -220,6 +226,7 @@ static HMGET: Command<Handler> = command("hmget", -3, hmget as Handler)
     .flags(READS_FAST)
     .keys(RO_ACCESS)
     .acl(Acl::HASH)
+    .syntax("key:k0 *field")
     .doc(Group::Hash, "2.0.0", BY_FIELDS, "Returns the values of fields.");
 
 fn hmget(ctx: &mut Context<'_>) -> Outcome {
@@ -243,7 +250,9 @@ static HDEL: Command<Handler> = command("hdel", -3, hdel as Handler)
     .member(2)
     .keys(&[KeyPart::one(1, KeyFlags::RW.with(KeyFlags::DELETE))])
     .acl(Acl::HASH)
-    .doc(Group::Hash, "2.0.0", BY_FIELDS, "Deletes fields of a hash. Deletes the key with the last one.");
+    .syntax("key:k0 *field")
+    .doc(Group::Hash, "2.0.0", BY_FIELDS, "Deletes fields of a hash. Deletes the key with the last one.")
+    .history(&[("2.4.0", "Takes several fields.")]);
 
 fn hdel(ctx: &mut Context<'_>) -> Outcome {
     let key = ctx.key(1);
@@ -266,7 +275,7 @@ fn hdel(ctx: &mut Context<'_>) -> Outcome {
 }
 
 static HLEN: Command<Handler> =
-    command("hlen", 2, hlen as Handler).flags(READS_FAST).keys(RO).acl(Acl::HASH).doc(
+    command("hlen", 2, hlen as Handler).flags(READS_FAST).keys(RO).acl(Acl::HASH).syntax("key:k0").doc(
         Group::Hash,
         "2.0.0",
         "O(1)",
@@ -284,6 +293,7 @@ static HSTRLEN: Command<Handler> = command("hstrlen", 3, hstrlen as Handler)
     .member(2)
     .keys(RO)
     .acl(Acl::HASH)
+    .syntax("key:k0 field")
     .doc(Group::Hash, "3.2.0", "O(1)", "Returns the length of a field's value.");
 
 fn hstrlen(ctx: &mut Context<'_>) -> Outcome {
@@ -295,6 +305,7 @@ static HEXISTS: Command<Handler> = command("hexists", 3, hexists as Handler)
     .member(2)
     .keys(RO)
     .acl(Acl::HASH)
+    .syntax("key:k0 field")
     .doc(Group::Hash, "2.0.0", "O(1)", "Tells whether a hash has a field.");
 
 fn hexists(ctx: &mut Context<'_>) -> Outcome {
@@ -305,7 +316,9 @@ static HGETALL: Command<Handler> = command("hgetall", 2, hgetall as Handler)
     .flags(Flags::READONLY)
     .keys(RO_ACCESS)
     .acl(Acl::HASH)
-    .doc(Group::Hash, "2.0.0", BY_SIZE, "Returns all fields and values of a hash.");
+    .syntax("key:k0")
+    .doc(Group::Hash, "2.0.0", BY_SIZE, "Returns all fields and values of a hash.")
+    .tips(&[Tip::NONDETERMINISTIC_OUTPUT_ORDER]);
 
 fn hgetall(ctx: &mut Context<'_>) -> Outcome {
     read_all(ctx, Reply::map, |reply, field| {
@@ -318,7 +331,9 @@ static HKEYS: Command<Handler> = command("hkeys", 2, hkeys as Handler)
     .flags(Flags::READONLY)
     .keys(RO_ACCESS)
     .acl(Acl::HASH)
-    .doc(Group::Hash, "2.0.0", BY_SIZE, "Returns all fields of a hash.");
+    .syntax("key:k0")
+    .doc(Group::Hash, "2.0.0", BY_SIZE, "Returns all fields of a hash.")
+    .tips(&[Tip::NONDETERMINISTIC_OUTPUT_ORDER]);
 
 fn hkeys(ctx: &mut Context<'_>) -> Outcome {
     read_all(ctx, Reply::array, |reply, field| bulk(reply, field.name))
@@ -328,7 +343,9 @@ static HVALS: Command<Handler> = command("hvals", 2, hvals as Handler)
     .flags(Flags::READONLY)
     .keys(RO_ACCESS)
     .acl(Acl::HASH)
-    .doc(Group::Hash, "2.0.0", BY_SIZE, "Returns all values of a hash.");
+    .syntax("key:k0")
+    .doc(Group::Hash, "2.0.0", BY_SIZE, "Returns all values of a hash.")
+    .tips(&[Tip::NONDETERMINISTIC_OUTPUT_ORDER]);
 
 fn hvals(ctx: &mut Context<'_>) -> Outcome {
     read_all(ctx, Reply::array, |reply, field| bulk(reply, field.value))
@@ -357,6 +374,7 @@ static HINCRBY: Command<Handler> = command("hincrby", 4, hincrby as Handler)
     .member(2)
     .keys(RW_ACCESS_UPDATE)
     .acl(Acl::HASH)
+    .syntax("key:k0 field increment:i")
     .doc(
         Group::Hash,
         "2.0.0",
@@ -395,6 +413,7 @@ static HINCRBYFLOAT: Command<Handler> = command("hincrbyfloat", 4, hincrbyfloat 
     .flags(WRITES_FAST)
     .keys(RW_ACCESS_UPDATE)
     .acl(Acl::HASH)
+    .syntax("key:k0 field increment:d")
     .doc(
         Group::Hash,
         "2.6.0",
@@ -431,12 +450,14 @@ fn hincrbyfloat(ctx: &mut Context<'_>) -> Outcome {
 }
 
 static HSCAN: Command<Handler> =
-    command("hscan", -3, hscan as Handler).flags(Flags::READONLY).keys(RO_ACCESS).acl(Acl::HASH).doc(
+    command("hscan", -3, hscan as Handler).flags(Flags::READONLY).keys(RO_ACCESS).acl(Acl::HASH)
+    .syntax("key:k0 cursor:i ?pattern:p=MATCH ?count:i=COUNT ?NOVALUES").doc(
         Group::Hash,
         "2.8.0",
         "O(1) for every call, O(N) for all of them, N being the number of fields",
         "Returns some fields of a hash, with their values unless asked not to, and a cursor with which to go on.",
-    );
+    )
+    .tips(&[Tip::NONDETERMINISTIC_OUTPUT]);
 
 fn hscan(ctx: &mut Context<'_>) -> Outcome {
     let cursor = collection_scan::cursor(ctx)?;

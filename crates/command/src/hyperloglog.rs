@@ -47,6 +47,7 @@ static PFADD: Command<Handler> = command("pfadd", -2, pfadd as Handler)
     .flags(Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST))
     .keys(&[KeyPart::one(1, KeyFlags::RW.with(KeyFlags::INSERT))])
     .acl(Acl::HYPERLOGLOG)
+    .syntax("key:k0 ?*element")
     .doc(
         Group::Hyperloglog,
         "2.8.9",
@@ -91,6 +92,7 @@ static PFCOUNT: Command<Handler> = command("pfcount", -2, pfcount as Handler)
     .keys(&[KeyPart::range(1, -1, 1, KeyFlags::RW.with(KeyFlags::ACCESS))
         .notes("The count is kept in the value, so that it may be written, too.")])
     .acl(Acl::HYPERLOGLOG)
+    .syntax("*key:k0")
     .doc(
         Group::Hyperloglog,
         "2.8.9",
@@ -140,6 +142,7 @@ static PFMERGE: Command<Handler> = command("pfmerge", -2, pfmerge as Handler)
         KeyPart::range(2, -1, 1, KeyFlags::RO.with(KeyFlags::ACCESS)),
     ])
     .acl(Acl::HYPERLOGLOG)
+    .syntax("destkey:k0 ?*sourcekey:k1")
     .doc(
         Group::Hyperloglog,
         "2.8.9",
@@ -167,9 +170,10 @@ fn pfmerge(ctx: &mut Context<'_>) -> Outcome {
 }
 
 static PFDEBUG: Command<Handler> = command("pfdebug", 3, pfdebug as Handler)
-    .flags(Flags::WRITE.with(Flags::DENYOOM).with(Flags::ADMIN))
+    .flags(Flags::WRITE.with(Flags::DENYOOM).with(Flags::ADMIN).with(Flags::SYSTEM))
     .keys(&[KeyPart::one(2, KeyFlags::RW.with(KeyFlags::ACCESS))])
     .acl(Acl::HYPERLOGLOG)
+    .syntax("subcommand key:k0")
     .doc(Group::Hyperloglog, "2.8.9", "O(1)", "Shows how a HyperLogLog is held.");
 
 fn pfdebug(ctx: &mut Context<'_>) -> Outcome {
@@ -220,7 +224,7 @@ fn decode(bytes: &[u8]) -> String {
 }
 
 static PFSELFTEST: Command<Handler> = command("pfselftest", 1, pfselftest as Handler)
-    .flags(Flags::ADMIN)
+    .flags(Flags::ADMIN.with(Flags::SYSTEM))
     .acl(Acl::HYPERLOGLOG)
     .doc(Group::Hyperloglog, "2.8.9", "O(1)", "Tests HyperLogLog itself.");
 

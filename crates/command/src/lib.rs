@@ -26,7 +26,8 @@ pub mod zset;
 pub use context::{Block, Context, Settings, TimeoutReply};
 pub use error::{Error, Outcome};
 pub use spec::{
-    Acl, Begin, Channels, Command, Databases, Find, Flags, Group, KeyFlags, KeyPart, Spec, command, container,
+    Acl, Begin, Channels, Command, Control, Databases, Deprecation, Find, Flags, Group, KeyFlags, KeyPart,
+    Spec, Tip, command, container,
 };
 
 /// What runs a data command.

@@ -121,12 +121,14 @@ static LPUSH: Command<Handler> = command("lpush", -3, lpush as Handler)
     .flags(PUSHES)
     .keys(&[KeyPart::one(1, RW_INSERT)])
     .acl(Acl::LIST)
+    .syntax("key:k0 *element")
     .doc(
         Group::List,
         "1.0.0",
         "O(N), N being the number of elements pushed",
         "Puts elements at the head of a list.",
-    );
+    )
+    .history(&[("2.4.0", "Takes several elements.")]);
 
 fn lpush(ctx: &mut Context<'_>) -> Outcome {
     push(ctx, End::Head, false)
@@ -136,12 +138,14 @@ static RPUSH: Command<Handler> = command("rpush", -3, rpush as Handler)
     .flags(PUSHES)
     .keys(&[KeyPart::one(1, RW_INSERT)])
     .acl(Acl::LIST)
+    .syntax("key:k0 *element")
     .doc(
         Group::List,
         "1.0.0",
         "O(N), N being the number of elements pushed",
         "Puts elements at the tail of a list.",
-    );
+    )
+    .history(&[("2.4.0", "Takes several elements.")]);
 
 fn rpush(ctx: &mut Context<'_>) -> Outcome {
     push(ctx, End::Tail, false)
@@ -151,12 +155,14 @@ static LPUSHX: Command<Handler> = command("lpushx", -3, lpushx as Handler)
     .flags(PUSHES)
     .keys(&[KeyPart::one(1, RW_INSERT)])
     .acl(Acl::LIST)
+    .syntax("key:k0 *element")
     .doc(
         Group::List,
         "2.2.0",
         "O(N), N being the number of elements pushed",
         "Puts elements at the head of a list that exists.",
-    );
+    )
+    .history(&[("4.0.0", "Takes several elements.")]);
 
 fn lpushx(ctx: &mut Context<'_>) -> Outcome {
     push(ctx, End::Head, true)
@@ -166,12 +172,14 @@ static RPUSHX: Command<Handler> = command("rpushx", -3, rpushx as Handler)
     .flags(PUSHES)
     .keys(&[KeyPart::one(1, RW_INSERT)])
     .acl(Acl::LIST)
+    .syntax("key:k0 *element")
     .doc(
         Group::List,
         "2.2.0",
         "O(N), N being the number of elements pushed",
         "Puts elements at the tail of a list that exists.",
-    );
+    )
+    .history(&[("4.0.0", "Takes several elements.")]);
 
 fn rpushx(ctx: &mut Context<'_>) -> Outcome {
     push(ctx, End::Tail, true)
@@ -205,6 +213,7 @@ static LLEN: Command<Handler> = command("llen", 2, llen as Handler)
     .flags(Flags::READONLY.with(Flags::FAST))
     .keys(&[KeyPart::one(1, KeyFlags::RO)])
     .acl(Acl::LIST)
+    .syntax("key:k0")
     .doc(Group::List, "1.0.0", "O(1)", "Returns the number of elements of a list.");
 
 fn llen(ctx: &mut Context<'_>) -> Outcome {
@@ -218,6 +227,7 @@ static LINDEX: Command<Handler> = command("lindex", 3, lindex as Handler)
     .flags(Flags::READONLY)
     .keys(&[KeyPart::one(1, RO_ACCESS)])
     .acl(Acl::LIST)
+    .syntax("key:k0 index:i")
     .doc(
         Group::List,
         "1.0.0",
@@ -244,6 +254,7 @@ static LSET: Command<Handler> = command("lset", 4, lset as Handler)
     .flags(Flags::WRITE.with(Flags::DENYOOM))
     .keys(&[KeyPart::one(1, KeyFlags::RW.with(KeyFlags::UPDATE))])
     .acl(Acl::LIST)
+    .syntax("key:k0 index:i element")
     .doc(
         Group::List,
         "1.0.0",
@@ -271,6 +282,7 @@ static LRANGE: Command<Handler> = command("lrange", 4, lrange as Handler)
     .flags(Flags::READONLY)
     .keys(&[KeyPart::one(1, RO_ACCESS)])
     .acl(Acl::LIST)
+    .syntax("key:k0 start:i stop:i")
     .doc(
         Group::List,
         "1.0.0",
@@ -293,6 +305,7 @@ static LTRIM: Command<Handler> = command("ltrim", 4, ltrim as Handler)
     .flags(Flags::WRITE)
     .keys(&[KeyPart::one(1, RW_DELETE)])
     .acl(Acl::LIST)
+    .syntax("key:k0 start:i stop:i")
     .doc(
         Group::List,
         "1.0.0",
@@ -322,6 +335,7 @@ static LREM: Command<Handler> = command("lrem", 4, lrem as Handler)
     .flags(Flags::WRITE)
     .keys(&[KeyPart::one(1, RW_DELETE)])
     .acl(Acl::LIST)
+    .syntax("key:k0 count:i element")
     .doc(
         Group::List,
         "1.0.0",
@@ -351,6 +365,7 @@ static LINSERT: Command<Handler> = command("linsert", 5, linsert as Handler)
     .flags(Flags::WRITE.with(Flags::DENYOOM))
     .keys(&[KeyPart::one(1, RW_INSERT)])
     .acl(Acl::LIST)
+    .syntax("key:k0 where(BEFORE|AFTER) pivot element")
     .doc(
         Group::List,
         "2.2.0",
@@ -386,6 +401,7 @@ static LPOS: Command<Handler> = command("lpos", -3, lpos as Handler)
     .flags(Flags::READONLY)
     .keys(&[KeyPart::one(1, RO_ACCESS)])
     .acl(Acl::LIST)
+    .syntax("key:k0 element ?rank:i=RANK ?num-matches:i=COUNT ?len:i=MAXLEN")
     .doc(
         Group::List,
         "6.0.6",

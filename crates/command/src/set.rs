@@ -15,7 +15,7 @@ use crate::collection_scan::{self, ScanOptions};
 use crate::context::Context;
 use crate::error::Outcome;
 use crate::list::bulk;
-use crate::spec::{Acl, Command, Flags, Group, KeyFlags, KeyPart, command};
+use crate::spec::{Acl, Command, Flags, Group, KeyFlags, KeyPart, Tip, command};
 
 /// The family.
 pub static COMMANDS: &[&Command<Handler>] = &[
@@ -62,12 +62,14 @@ static SADD: Command<Handler> = command("sadd", -3, sadd as Handler)
     .member(2)
     .keys(&[KeyPart::one(1, RW_INSERT)])
     .acl(Acl::SET)
+    .syntax("key:k0 *member")
     .doc(
         Group::Set,
         "1.0.0",
         "O(N), N being the number of members added",
         "Adds members to a set. Creates the key if it is not there.",
-    );
+    )
+    .history(&[("2.4.0", "Takes several members.")]);
 
 fn sadd(ctx: &mut Context<'_>) -> Outcome {
     let key = ctx.key(1);
@@ -90,12 +92,14 @@ static SREM: Command<Handler> = command("srem", -3, srem as Handler)
     .member(2)
     .keys(&[KeyPart::one(1, KeyFlags::RW.with(KeyFlags::DELETE))])
     .acl(Acl::SET)
+    .syntax("key:k0 *member")
     .doc(
         Group::Set,
         "1.0.0",
         "O(N), N being the number of members given",
         "Removes members from a set. Deletes the key with the last one.",
-    );
+    )
+    .history(&[("2.4.0", "Takes several members.")]);
 
 fn srem(ctx: &mut Context<'_>) -> Outcome {
     let key = ctx.key(1);
@@ -116,7 +120,9 @@ static SMEMBERS: Command<Handler> = command("smembers", 2, smembers as Handler)
     .flags(Flags::READONLY)
     .keys(&[KeyPart::one(1, RO_ACCESS)])
     .acl(Acl::SET)
-    .doc(Group::Set, "1.0.0", "O(N), N being the number of members", "Returns all members of a set.");
+    .syntax("key:k0")
+    .doc(Group::Set, "1.0.0", "O(N), N being the number of members", "Returns all members of a set.")
+    .tips(&[Tip::NONDETERMINISTIC_OUTPUT_ORDER]);
 
 fn smembers(ctx: &mut Context<'_>) -> Outcome {
     let key = ctx.key(1);
@@ -136,6 +142,7 @@ static SISMEMBER: Command<Handler> = command("sismember", 3, sismember as Handle
     .member(2)
     .keys(&[KeyPart::one(1, KeyFlags::RO)])
     .acl(Acl::SET)
+    .syntax("key:k0 member")
     .doc(Group::Set, "1.0.0", "O(1)", "Tells whether a value is a member of a set.");
 
 fn sismember(ctx: &mut Context<'_>) -> Outcome {
@@ -149,6 +156,7 @@ static SMISMEMBER: Command<Handler> = command("smismember", -3, smismember as Ha
     .flags(READS_FAST)
     .keys(&[KeyPart::one(1, RO_ACCESS)])
     .acl(Acl::SET)
+    .syntax("key:k0 *member")
     .doc(
         Group::Set,
         "6.2.0",
@@ -173,6 +181,7 @@ static SCARD: Command<Handler> = command("scard", 2, scard as Handler)
     .flags(READS_FAST)
     .keys(&[KeyPart::one(1, KeyFlags::RO)])
     .acl(Acl::SET)
+    .syntax("key:k0")
     .doc(Group::Set, "1.0.0", "O(1)", "Returns the number of members of a set.");
 
 fn scard(ctx: &mut Context<'_>) -> Outcome {
@@ -185,6 +194,7 @@ static SMOVE: Command<Handler> = command("smove", 4, smove as Handler)
     .flags(Flags::WRITE.with(Flags::FAST))
     .keys(&[KeyPart::one(1, RW_ACCESS_DELETE), KeyPart::one(2, RW_INSERT)])
     .acl(Acl::SET)
+    .syntax("source:k0 destination:k1 member")
     .doc(Group::Set, "1.0.0", "O(1)", "Moves a member from one set to another.");
 
 fn smove(ctx: &mut Context<'_>) -> Outcome {
@@ -224,12 +234,14 @@ static SSCAN: Command<Handler> = command("sscan", -3, sscan as Handler)
     .flags(Flags::READONLY)
     .keys(&[KeyPart::one(1, RO_ACCESS)])
     .acl(Acl::SET)
+    .syntax("key:k0 cursor:i ?pattern:p=MATCH ?count:i=COUNT")
     .doc(
         Group::Set,
         "2.8.0",
         "O(1) for every call, O(N) for all of them, N being the number of members",
         "Returns some members of a set and a cursor with which to go on.",
-    );
+    )
+    .tips(&[Tip::NONDETERMINISTIC_OUTPUT]);
 
 fn sscan(ctx: &mut Context<'_>) -> Outcome {
     let cursor = collection_scan::cursor(ctx)?;

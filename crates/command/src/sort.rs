@@ -44,6 +44,10 @@ static SORT: Command<Handler> = command("sort", -2, sort as Handler)
     .find_keys(find_keys)
     .acl(CATEGORIES)
     .undeclared_keys_if(touches_other_keys)
+    .syntax(
+        "key:k0 ?by-pattern:p1/pattern=BY ?limit=LIMIT(offset:i count:i) \
+         ?*+get-pattern:p1/pattern=GET ?order(ASC|DESC) ?sorting:x=ALPHA ?destination:k2=STORE",
+    )
     .doc(
         Group::Generic,
         "1.0.0",
@@ -79,6 +83,10 @@ static SORT_RO: Command<Handler> = command("sort_ro", -2, sort_ro as Handler)
     .keys(&[SOURCE, PATTERNS])
     .acl(CATEGORIES)
     .undeclared_keys_if(touches_other_keys)
+    .syntax(
+        "key:k0 ?by-pattern:p1/pattern=BY ?limit=LIMIT(offset:i count:i) \
+         ?*+get-pattern:p1/pattern=GET ?order(ASC|DESC) ?sorting:x=ALPHA",
+    )
     .doc(
         Group::Generic,
         "7.0.0",

@@ -1,182 +1,17 @@
-//! What a command is: name, arity, flags, where its keys are, ACL categories, one-line documentation.
+//! What a command is: name, arity, flags, where its keys are, ACL categories, arguments, documentation.
 //!
 //! Dispatch, arity checks, key routing, COMMAND and its subcommands, ACL and the documentation are derived
 //! from these entries; nothing about a command is said anywhere else.
 
-use std::ops::BitOr;
+mod about;
+mod flags;
 
 use martlet_protocol::request::Args;
 
-macro_rules! bits {
-    ($(#[$doc:meta])* $name:ident { $($(#[$bit_doc:meta])* $bit:ident = $value:expr, $text:literal;)* }) => {
-        $(#[$doc])*
-        #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
-        pub struct $name(pub u32);
+use crate::syntax::{self, Argument};
 
-        impl $name {
-            /// No bit.
-            pub const NONE: $name = $name(0);
-            $($(#[$bit_doc])* pub const $bit: $name = $name(1 << $value);)*
-
-            /// Each bit with the name that COMMAND gives it; the empty name for bits that it does not tell.
-            pub const NAMES: &'static [($name, &'static str)] = &[$(($name::$bit, $text)),*];
-
-            /// Whether all bits of `other` are set.
-            #[inline]
-            pub const fn has(self, other: $name) -> bool {
-                self.0 & other.0 == other.0
-            }
-
-            /// Both sets of bits.
-            pub const fn with(self, other: $name) -> $name {
-                $name(self.0 | other.0)
-            }
-
-            /// The bits of this set that are not in the other.
-            pub const fn without(self, other: $name) -> $name {
-                $name(self.0 & !other.0)
-            }
-
-            /// The names of the bits set, in the table's order.
-            pub fn names(self) -> impl Iterator<Item = &'static str> {
-                Self::NAMES.iter().filter(move |(bit, name)| self.has(*bit) && !name.is_empty()).map(|(_, name)| *name)
-            }
-        }
-
-        impl BitOr for $name {
-            type Output = $name;
-            fn bitor(self, other: $name) -> $name {
-                self.with(other)
-            }
-        }
-    };
-}
-
-bits! {
-    /// What kind of command it is.
-    Flags {
-        /// May change data.
-        WRITE = 0, "write";
-        /// Only reads data.
-        READONLY = 1, "readonly";
-        /// Refused when memory is full.
-        DENYOOM = 2, "denyoom";
-        /// Administration.
-        ADMIN = 3, "admin";
-        /// Publish and subscribe.
-        PUBSUB = 4, "pubsub";
-        /// Not from scripts.
-        NOSCRIPT = 5, "noscript";
-        /// May block the client.
-        BLOCKING = 6, "blocking";
-        /// Allowed while data is loaded.
-        LOADING = 7, "loading";
-        /// Allowed on a replica without its primary.
-        STALE = 8, "stale";
-        /// Not shown to MONITOR.
-        SKIP_MONITOR = 9, "skip_monitor";
-        /// Not in the slow log.
-        SKIP_SLOWLOG = 10, "skip_slowlog";
-        /// Accepted for a slot that is being imported.
-        ASKING = 11, "asking";
-        /// Constant or logarithmic time.
-        FAST = 12, "fast";
-        /// Allowed before authentication.
-        NO_AUTH = 13, "no_auth";
-        /// May be sent to replicas although it does not write.
-        MAY_REPLICATE = 14, "";
-        /// Valid without any key although it takes keys.
-        NO_MANDATORY_KEYS = 15, "no_mandatory_keys";
-        /// Not while data is loaded asynchronously.
-        NO_ASYNC_LOADING = 16, "no_async_loading";
-        /// Not inside MULTI.
-        NO_MULTI = 17, "no_multi";
-        /// Allowed while a script is busy.
-        ALLOW_BUSY = 18, "allow_busy";
-        /// Keys cannot be told from fixed positions.
-        MOVABLE_KEYS = 19, "movablekeys";
-        /// Runs behind the closed gate, with all shards held.
-        EXCLUSIVE = 24, "";
-        /// Walks: runs with nothing held and takes shards one at a time.
-        WALK = 25, "";
-    }
-}
-
-bits! {
-    /// ACL categories.
-    Acl {
-        /// @keyspace
-        KEYSPACE = 0, "keyspace";
-        /// @read
-        READ = 1, "read";
-        /// @write
-        WRITE = 2, "write";
-        /// @set
-        SET = 3, "set";
-        /// @sortedset
-        SORTED_SET = 4, "sortedset";
-        /// @list
-        LIST = 5, "list";
-        /// @hash
-        HASH = 6, "hash";
-        /// @string
-        STRING = 7, "string";
-        /// @bitmap
-        BITMAP = 8, "bitmap";
-        /// @hyperloglog
-        HYPERLOGLOG = 9, "hyperloglog";
-        /// @geo
-        GEO = 10, "geo";
-        /// @stream
-        STREAM = 11, "stream";
-        /// @pubsub
-        PUBSUB = 12, "pubsub";
-        /// @admin
-        ADMIN = 13, "admin";
-        /// @fast
-        FAST = 14, "fast";
-        /// @slow
-        SLOW = 15, "slow";
-        /// @blocking
-        BLOCKING = 16, "blocking";
-        /// @dangerous
-        DANGEROUS = 17, "dangerous";
-        /// @connection
-        CONNECTION = 18, "connection";
-        /// @transaction
-        TRANSACTION = 19, "transaction";
-        /// @scripting
-        SCRIPTING = 20, "scripting";
-    }
-}
-
-bits! {
-    /// What a command does with the keys of one part of its key spec.
-    KeyFlags {
-        /// Reads the value without changing it.
-        RO = 0, "RO";
-        /// Reads and changes the value.
-        RW = 1, "RW";
-        /// Overwrites the value.
-        OW = 2, "OW";
-        /// Deletes the key.
-        RM = 3, "RM";
-        /// Returns or copies user data of the value.
-        ACCESS = 4, "access";
-        /// Changes user data of the value.
-        UPDATE = 5, "update";
-        /// Adds data without changing or deleting what is there.
-        INSERT = 6, "insert";
-        /// Deletes content of the value.
-        DELETE = 7, "delete";
-        /// Not a key, but treated as one for routing.
-        NOT_KEY = 8, "not_key";
-        /// The spec may not find all keys.
-        INCOMPLETE = 9, "incomplete";
-        /// The flags depend on the arguments.
-        VARIABLE_FLAGS = 10, "variable_flags";
-    }
-}
+pub use about::{Change, Deprecation, Tip};
+pub use flags::{Acl, Flags, KeyFlags};
 
 /// The group that a command's documentation is in.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -431,6 +266,25 @@ impl std::fmt::Debug for Databases {
     }
 }
 
+/// What a command does to the state in which the following commands of a connection, or of an append-only
+/// file, run.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Control {
+    /// Nothing.
+    None,
+    /// From here on commands are queued.
+    BeginTransaction,
+    /// The queued commands run.
+    ExecuteTransaction,
+    /// The queued commands are forgotten.
+    DiscardTransaction,
+    /// Another database is selected.
+    SelectDatabase,
+}
+
+/// See [`Spec::secrets`].
+pub type FindSecrets = fn(&Args<'_>) -> Vec<usize>;
+
 /// See [`Spec::key_flags`].
 pub type FindKeyFlags = fn(&Args<'_>) -> KeyFlags;
 
@@ -459,6 +313,12 @@ pub struct Spec {
     pub channels: Channels,
     /// Databases besides the selected one.
     pub databases: Databases,
+    /// What it does to the connection's transaction or database.
+    pub control: Control,
+    /// The indexes of the arguments that no log may show, in their order.
+    pub secrets: Option<FindSecrets>,
+    /// True for arguments that tell a time relative to now.
+    pub relative_time: Option<fn(&Args<'_>) -> bool>,
     /// Categories besides those that follow from the flags.
     acl: Acl,
     /// Group.
@@ -469,6 +329,14 @@ pub struct Spec {
     pub complexity: &'static str,
     /// One line.
     pub summary: &'static str,
+    /// The arguments in the notation of [`crate::syntax`].
+    pub syntax: &'static str,
+    /// How it has changed since Redis first had it, the earliest version first.
+    pub history: &'static [Change],
+    /// Since when clients should not use it, and what took its place.
+    pub deprecated: Option<Deprecation>,
+    /// What proxies and cluster clients are told.
+    pub tips: &'static [Tip],
     /// True for arguments with which the command touches keys that it does not name: it then runs with all
     /// shards held.
     pub undeclared_keys: Option<fn(&Args<'_>) -> bool>,
@@ -478,6 +346,11 @@ pub struct Spec {
 }
 
 impl Spec {
+    /// Its arguments, as [`Spec::syntax`] says them.
+    pub fn arguments(&self) -> Vec<Argument> {
+        syntax::parse(self.syntax)
+    }
+
     /// The categories: those named, and those that follow from flags and group as Redis derives them.
     pub fn acl(&self) -> Acl {
         let mut acl = self.acl;
@@ -637,11 +510,18 @@ const fn blank(full_name: &'static str, arity: i32) -> Spec {
         key_flags: None,
         channels: Channels::None,
         databases: Databases::Selected,
+        control: Control::None,
+        secrets: None,
+        relative_time: None,
         acl: Acl::NONE,
         group: Group::Generic,
         since: "",
         complexity: "",
         summary: "",
+        syntax: "",
+        history: &[],
+        deprecated: None,
+        tips: &[],
         undeclared_keys: None,
         member: None,
     }
@@ -699,6 +579,24 @@ impl<H: Copy> Command<H> {
         self
     }
 
+    /// See [`Spec::control`].
+    pub const fn control(mut self, control: Control) -> Self {
+        self.spec.control = control;
+        self
+    }
+
+    /// See [`Spec::secrets`].
+    pub const fn secrets(mut self, find: FindSecrets) -> Self {
+        self.spec.secrets = Some(find);
+        self
+    }
+
+    /// See [`Spec::relative_time`].
+    pub const fn relative_time_if(mut self, when: fn(&Args<'_>) -> bool) -> Self {
+        self.spec.relative_time = Some(when);
+        self
+    }
+
     /// Sets the ACL categories that do not follow from the flags.
     pub const fn acl(mut self, acl: Acl) -> Self {
         self.spec.acl = acl;
@@ -729,6 +627,30 @@ impl<H: Copy> Command<H> {
         self.spec.since = since;
         self.spec.complexity = complexity;
         self.spec.summary = summary;
+        self
+    }
+
+    /// See [`Spec::syntax`].
+    pub const fn syntax(mut self, syntax: &'static str) -> Self {
+        self.spec.syntax = syntax;
+        self
+    }
+
+    /// See [`Spec::history`].
+    pub const fn history(mut self, history: &'static [Change]) -> Self {
+        self.spec.history = history;
+        self
+    }
+
+    /// Says which version deprecated it, and what to use.
+    pub const fn deprecated(mut self, since: &'static str, replacement: &'static str) -> Self {
+        self.spec.deprecated = Some(Deprecation { since, replacement });
+        self
+    }
+
+    /// See [`Spec::tips`].
+    pub const fn tips(mut self, tips: &'static [Tip]) -> Self {
+        self.spec.tips = tips;
         self
     }
 }

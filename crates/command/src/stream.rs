@@ -216,6 +216,7 @@ static XLEN: Command<Handler> = command("xlen", 2, xlen as Handler)
     .flags(Flags::READONLY.with(Flags::FAST))
     .keys(&[KeyPart::one(1, KeyFlags::RO)])
     .acl(Acl::STREAM)
+    .syntax("key:k0")
     .doc(Group::Stream, "5.0.0", "O(1)", "Returns the number of a stream's entries.");
 
 fn xlen(ctx: &mut Context<'_>) -> Outcome {
@@ -225,13 +226,18 @@ fn xlen(ctx: &mut Context<'_>) -> Outcome {
     Ok(())
 }
 
-static XRANGE: Command<Handler> =
-    command("xrange", -4, xrange as Handler).flags(Flags::READONLY).keys(&[READS]).acl(Acl::STREAM).doc(
+static XRANGE: Command<Handler> = command("xrange", -4, xrange as Handler)
+    .flags(Flags::READONLY)
+    .keys(&[READS])
+    .acl(Acl::STREAM)
+    .syntax("key:k0 start end ?count:i=COUNT")
+    .doc(
         Group::Stream,
         "5.0.0",
         "O(log N + M), N being the number of entries and M that of those returned",
         "Returns a stream's entries between two ids.",
-    );
+    )
+    .history(&[("6.2.0", "Bounds may be exclusive.")]);
 
 fn xrange(ctx: &mut Context<'_>) -> Outcome {
     range(ctx, 2, 3, false)
@@ -241,12 +247,14 @@ static XREVRANGE: Command<Handler> = command("xrevrange", -4, xrevrange as Handl
     .flags(Flags::READONLY)
     .keys(&[READS])
     .acl(Acl::STREAM)
+    .syntax("key:k0 end start ?count:i=COUNT")
     .doc(
         Group::Stream,
         "5.0.0",
         "O(log N + M), N being the number of entries and M that of those returned",
         "Returns a stream's entries between two ids, from the last one on.",
-    );
+    )
+    .history(&[("6.2.0", "Bounds may be exclusive.")]);
 
 fn xrevrange(ctx: &mut Context<'_>) -> Outcome {
     range(ctx, 3, 2, true)
@@ -282,6 +290,7 @@ static XDEL: Command<Handler> = command("xdel", -3, xdel as Handler)
     .flags(Flags::WRITE.with(Flags::FAST))
     .keys(&[KeyPart::one(1, KeyFlags::RW.with(KeyFlags::DELETE))])
     .acl(Acl::STREAM)
+    .syntax("key:k0 *ID")
     .doc(
         Group::Stream,
         "5.0.0",
@@ -313,12 +322,14 @@ static XSETID: Command<Handler> = command("xsetid", -3, xsetid as Handler)
     .flags(Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST))
     .keys(&[KeyPart::one(1, KeyFlags::RW.with(KeyFlags::UPDATE))])
     .acl(Acl::STREAM)
+    .syntax("key:k0 last-id ?entries-added:i=ENTRIESADDED^7.0.0 ?max-deleted-id=MAXDELETEDID^7.0.0")
     .doc(
         Group::Stream,
         "5.0.0",
         "O(1)",
         "Sets a stream's last id and counters, as a replica or a file needs it.",
-    );
+    )
+    .history(&[("7.0.0", "Arguments `ENTRIESADDED` and `MAXDELETEDID`.")]);
 
 fn xsetid(ctx: &mut Context<'_>) -> Outcome {
     let id = parse_id(ctx.arg(2), 0)?;

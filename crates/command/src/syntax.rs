@@ -1,5 +1,5 @@
-//! The arguments that each command takes, for COMMAND DOCS and the hints of a command line: a line of syntax
-//! per command, and the tree that it stands for.
+//! The notation in which an entry says what arguments its command takes, for COMMAND DOCS and the hints of a
+//! command line, and the tree that it stands for.
 //!
 //! ```text
 //! key:k0            an argument: name and type; a key, with the number of its part of the key spec
@@ -9,8 +9,6 @@
 //! ?a                optional                   *a        repeated             +a        its word repeated with it
 //! name(a b)         a block                    name(a|b) one of several
 //! ```
-
-mod table;
 
 use std::borrow::Cow;
 
@@ -99,15 +97,13 @@ impl Argument {
     }
 }
 
-/// The arguments of the command with this full name.
-pub fn of(full_name: &str) -> Vec<Argument> {
-    match table::SYNTAX.binary_search_by_key(&full_name, |(name, _)| name) {
-        Ok(at) => Parser { rest: table::SYNTAX[at].1 }.sequence(),
-        Err(_) => Vec::new(),
-    }
+/// The tree that a syntax stands for.
+pub(crate) fn parse(syntax: &'static str) -> Vec<Argument> {
+    Parser { rest: syntax }.sequence()
 }
 
-/// Reads the notation of the module's page. What does not fit it ends the sequence; a test reads every line.
+/// Reads the notation of the module's page. What does not fit it ends the sequence; a test reads every
+/// entry's.
 struct Parser {
     rest: &'static str,
 }
@@ -205,6 +201,7 @@ impl Parser {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::spec::Spec;
 
     fn argument(text: &'static str) -> Argument {
         Parser { rest: text }.argument()
@@ -248,17 +245,17 @@ mod tests {
         text
     }
 
-    #[test]
-    fn every_line_reads_back_as_it_is_written() {
-        for (name, syntax) in table::SYNTAX {
-            let shown: Vec<String> = of(name).iter().map(show).collect();
-            assert_eq!(shown.join(" "), *syntax, "{name}");
-        }
+    fn entries() -> impl Iterator<Item = &'static Spec> {
+        let commands = crate::FAMILIES.iter().flat_map(|family| family.iter());
+        commands.flat_map(|one| std::iter::once(&one.spec).chain(one.subcommands.iter().map(|sub| &sub.spec)))
     }
 
     #[test]
-    fn lines_are_sorted_by_name() {
-        assert!(table::SYNTAX.is_sorted_by(|a, b| a.0 < b.0));
+    fn every_syntax_reads_back_as_it_is_written() {
+        for spec in entries() {
+            let shown: Vec<String> = spec.arguments().iter().map(show).collect();
+            assert_eq!(shown.join(" "), spec.syntax, "{}", spec.full_name);
+        }
     }
 
     #[test]
@@ -290,13 +287,10 @@ mod tests {
                 parts(argument.kind.arguments().unwrap_or_default(), out);
             }
         }
-        for command in crate::FAMILIES.iter().flat_map(|family| family.iter()) {
-            let subs = command.subcommands.iter().map(|sub| &sub.spec);
-            for spec in std::iter::once(&command.spec).chain(subs) {
-                let mut found = Vec::new();
-                parts(&of(spec.full_name), &mut found);
-                assert!(found.iter().all(|part| *part < spec.keys.len()), "{}", spec.full_name);
-            }
+        for spec in entries() {
+            let mut found = Vec::new();
+            parts(&spec.arguments(), &mut found);
+            assert!(found.iter().all(|part| *part < spec.keys.len()), "{}", spec.full_name);
         }
     }
 }

@@ -21,7 +21,7 @@ use crate::collection_scan::{self, ScanOptions};
 use crate::context::Context;
 use crate::error::{Error, Outcome};
 use crate::list::bulk;
-use crate::spec::{Acl, Command, Flags, Group, KeyFlags, KeyPart, command};
+use crate::spec::{Acl, Command, Flags, Group, KeyFlags, KeyPart, Tip, command};
 
 /// The family.
 pub static COMMANDS: &[&Command<Handler>] = &[
@@ -121,12 +121,21 @@ static ZADD: Command<Handler> = command("zadd", -4, zadd as Handler)
     .flags(ADDS)
     .keys(&[KeyPart::one(1, KeyFlags::RW.with(KeyFlags::UPDATE))])
     .acl(Acl::SORTED_SET)
+    .syntax(
+        "key:k0 ?condition(NX|XX)^3.0.2 ?comparison(GT|LT)^6.2.0 ?change:x=CH^3.0.2 \
+         ?increment:x=INCR^3.0.2 *data(score:d member)",
+    )
     .doc(
         Group::SortedSet,
         "1.2.0",
         "O(log N) for each member, N being the number of members",
         "Adds members to a sorted set, or changes their scores. Creates the key if it is not there.",
-    );
+    )
+    .history(&[
+        ("2.4.0", "Takes several members with their scores."),
+        ("3.0.2", "Options `XX`, `NX`, `CH` and `INCR`."),
+        ("6.2.0", "Options `GT` and `LT`."),
+    ]);
 
 fn zadd(ctx: &mut Context<'_>) -> Outcome {
     add(ctx, AddOptions::default())
@@ -137,6 +146,7 @@ static ZINCRBY: Command<Handler> = command("zincrby", 4, zincrby as Handler)
     .flags(ADDS)
     .keys(&[KeyPart::one(1, KeyFlags::RW.with(KeyFlags::ACCESS).with(KeyFlags::UPDATE))])
     .acl(Acl::SORTED_SET)
+    .syntax("key:k0 increment:i member")
     .doc(Group::SortedSet, "1.2.0", LOG_N, "Adds to the score of a member of a sorted set.");
 
 fn zincrby(ctx: &mut Context<'_>) -> Outcome {
@@ -262,12 +272,14 @@ static ZREM: Command<Handler> = command("zrem", -3, zrem as Handler)
     .flags(Flags::WRITE.with(Flags::FAST))
     .keys(&[KeyPart::one(1, RW_DELETE)])
     .acl(Acl::SORTED_SET)
+    .syntax("key:k0 *member")
     .doc(
         Group::SortedSet,
         "1.2.0",
         "O(M * log N), N being the number of members and M that of those given",
         "Removes members from a sorted set. Deletes the key with the last one.",
-    );
+    )
+    .history(&[("2.4.0", "Takes several members.")]);
 
 fn zrem(ctx: &mut Context<'_>) -> Outcome {
     let key = ctx.key(1);
@@ -289,6 +301,7 @@ static ZSCORE: Command<Handler> = command("zscore", 3, zscore as Handler)
     .flags(READS_FAST)
     .keys(ONE_TO_READ)
     .acl(Acl::SORTED_SET)
+    .syntax("key:k0 member")
     .doc(Group::SortedSet, "1.2.0", "O(1)", "Returns the score of a member of a sorted set.");
 
 fn zscore(ctx: &mut Context<'_>) -> Outcome {
@@ -300,8 +313,12 @@ fn zscore(ctx: &mut Context<'_>) -> Outcome {
     Ok(())
 }
 
-static ZMSCORE: Command<Handler> =
-    command("zmscore", -3, zmscore as Handler).flags(READS_FAST).keys(ONE_TO_READ).acl(Acl::SORTED_SET).doc(
+static ZMSCORE: Command<Handler> = command("zmscore", -3, zmscore as Handler)
+    .flags(READS_FAST)
+    .keys(ONE_TO_READ)
+    .acl(Acl::SORTED_SET)
+    .syntax("key:k0 *member")
+    .doc(
         Group::SortedSet,
         "6.2.0",
         "O(N), N being the number of members given",
@@ -327,6 +344,7 @@ static ZCARD: Command<Handler> = command("zcard", 2, zcard as Handler)
     .flags(READS_FAST)
     .keys(&[KeyPart::one(1, KeyFlags::RO)])
     .acl(Acl::SORTED_SET)
+    .syntax("key:k0")
     .doc(Group::SortedSet, "1.2.0", "O(1)", "Returns the number of members of a sorted set.");
 
 fn zcard(ctx: &mut Context<'_>) -> Outcome {
@@ -339,6 +357,7 @@ static ZCOUNT: Command<Handler> = command("zcount", 4, zcount as Handler)
     .flags(READS_FAST)
     .keys(ONE_TO_READ)
     .acl(Acl::SORTED_SET)
+    .syntax("key:k0 min:d max:d")
     .doc(Group::SortedSet, "2.0.0", LOG_N, "Returns the number of members with a score in a range.");
 
 fn zcount(ctx: &mut Context<'_>) -> Outcome {
@@ -353,6 +372,7 @@ static ZLEXCOUNT: Command<Handler> = command("zlexcount", 4, zlexcount as Handle
     .flags(READS_FAST)
     .keys(ONE_TO_READ)
     .acl(Acl::SORTED_SET)
+    .syntax("key:k0 min max")
     .doc(
         Group::SortedSet,
         "2.8.9",
@@ -373,7 +393,9 @@ static ZRANK: Command<Handler> = command("zrank", -3, zrank as Handler)
     .flags(READS_FAST)
     .keys(ONE_TO_READ)
     .acl(Acl::SORTED_SET)
-    .doc(Group::SortedSet, "2.0.0", LOG_N, "Returns the rank of a member, counted from the lowest score.");
+    .syntax("key:k0 member ?WITHSCORE")
+    .doc(Group::SortedSet, "2.0.0", LOG_N, "Returns the rank of a member, counted from the lowest score.")
+    .history(&[("7.2.0", "Argument `WITHSCORE`.")]);
 
 fn zrank(ctx: &mut Context<'_>) -> Outcome {
     rank(ctx, false, "zrank")
@@ -384,7 +406,9 @@ static ZREVRANK: Command<Handler> = command("zrevrank", -3, zrevrank as Handler)
     .flags(READS_FAST)
     .keys(ONE_TO_READ)
     .acl(Acl::SORTED_SET)
-    .doc(Group::SortedSet, "2.0.0", LOG_N, "Returns the rank of a member, counted from the highest score.");
+    .syntax("key:k0 member ?WITHSCORE")
+    .doc(Group::SortedSet, "2.0.0", LOG_N, "Returns the rank of a member, counted from the highest score.")
+    .history(&[("7.2.0", "Argument `WITHSCORE`.")]);
 
 fn zrevrank(ctx: &mut Context<'_>) -> Outcome {
     rank(ctx, true, "zrevrank")
@@ -416,13 +440,18 @@ fn rank(ctx: &mut Context<'_>, from_highest: bool, name: &'static str) -> Outcom
     Ok(())
 }
 
-static ZSCAN: Command<Handler> =
-    command("zscan", -3, zscan as Handler).flags(Flags::READONLY).keys(ONE_TO_READ).acl(Acl::SORTED_SET).doc(
+static ZSCAN: Command<Handler> = command("zscan", -3, zscan as Handler)
+    .flags(Flags::READONLY)
+    .keys(ONE_TO_READ)
+    .acl(Acl::SORTED_SET)
+    .syntax("key:k0 cursor:i ?pattern:p=MATCH ?count:i=COUNT")
+    .doc(
         Group::SortedSet,
         "2.8.0",
         "O(1) for every call, O(N) for all of them, N being the number of members",
         "Returns some members of a sorted set with their scores, and a cursor with which to go on.",
-    );
+    )
+    .tips(&[Tip::NONDETERMINISTIC_OUTPUT]);
 
 fn zscan(ctx: &mut Context<'_>) -> Outcome {
     let cursor = collection_scan::cursor(ctx)?;

@@ -115,6 +115,11 @@ impl<'a> Args<'a> {
         Args { spans: self.spans.get(first..).unwrap_or(&[]), ..*self }
     }
 
+    /// Whether one of the arguments from `first` on is this word, in any case of letters.
+    pub fn has_word(&self, first: usize, word: &[u8]) -> bool {
+        (first..self.len()).any(|index| self.at(index).eq_ignore_ascii_case(word))
+    }
+
     /// All arguments in order.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &'a [u8]> + ExactSizeIterator + use<'a> {
         let args = *self;

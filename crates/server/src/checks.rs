@@ -1,11 +1,10 @@
 //! The checks before a command runs: small functions in Redis' order, the first error is the answer.
 
 use martlet_acl::Origin;
-use martlet_command::{Error, Flags, Outcome};
+use martlet_command::{Control, Error, Flags, Outcome};
 use martlet_protocol::request::{Args, OwnedArgs};
 
-use crate::commands::migrate;
-use crate::connection::{Connection, special};
+use crate::connection::{Connection, Transaction, special};
 use crate::registry::{Entry, Run};
 use crate::worker::Worker;
 
@@ -23,7 +22,6 @@ const CHECKS: &[Check] = &[
     disk_accepts_writes,
     allowed_while_subscribed,
     not_loading,
-    not_busy,
     not_monitoring,
 ];
 
@@ -55,7 +53,7 @@ pub fn unknown_command(args: &Args<'_>) -> Error {
 
 /// The error for a container's subcommand that does not exist.
 pub fn unknown_subcommand(entry: &Entry, args: &Args<'_>) -> Error {
-    if entry.spec.name == "debug" {
+    if entry.spec.flags.has(Flags::DEBUG) {
         debug_syntax(args)
     } else {
         subcommand_error("unknown subcommand '", args)
@@ -83,23 +81,17 @@ pub fn names_command(entry: &Entry, args: &Args<'_>) -> bool {
     entry.subcommands.is_empty() || !matches!(entry.run, Run::Nothing) || args.len() < 2
 }
 
-fn arity(worker: &Worker, _: &Connection, entry: &Entry, args: &Args<'_>) -> Outcome {
+fn arity(_: &Worker, _: &Connection, entry: &Entry, args: &Args<'_>) -> Outcome {
     match entry.spec.takes(args.len()) {
         true => Ok(()),
-        false if entry.parent.is_some() && is_debug(worker, entry) => Err(debug_syntax(args)),
+        false if entry.parent.is_some() && entry.spec.flags.has(Flags::DEBUG) => Err(debug_syntax(args)),
         false => Err(Error::Arity(entry.spec.full_name)),
     }
 }
 
-/// Whether it is DEBUG or one of its subcommands.
-fn is_debug(worker: &Worker, entry: &Entry) -> bool {
-    let container = entry.parent.map_or(entry, |id| &worker.shared.registry.entries()[id]);
-    container.spec.name == "debug"
-}
-
 fn debug_is_enabled(worker: &Worker, connection: &Connection, entry: &Entry, _: &Args<'_>) -> Outcome {
     use crate::config::ProtectedAction;
-    if !is_debug(worker, entry) {
+    if !entry.spec.flags.has(Flags::DEBUG) {
         return Ok(());
     }
     let allowed = match worker.config().enable_debug_command {
@@ -138,6 +130,12 @@ fn permitted(worker: &Worker, connection: &Connection, entry: &Entry, args: &Arg
     })
 }
 
+/// The transaction that the command would execute.
+pub fn executed<'a>(connection: &'a Connection, entry: &Entry) -> Option<&'a Transaction> {
+    let transaction = connection.session.transaction.as_ref();
+    transaction.filter(|_| entry.spec.control == Control::ExecuteTransaction)
+}
+
 /// Memory is above `maxmemory` and the command, or one that EXEC would run, may need more.
 pub(crate) fn within_memory(
     worker: &Worker,
@@ -145,9 +143,8 @@ pub(crate) fn within_memory(
     entry: &Entry,
     _: &Args<'_>,
 ) -> Outcome {
-    let queued =
-        entry.spec.name == "exec" && connection.session.transaction.as_ref().is_some_and(|t| t.grows);
-    let grows = queued || entry.spec.flags.has(Flags::DENYOOM);
+    let grows =
+        executed(connection, entry).is_some_and(|queue| queue.grows) || entry.spec.flags.has(Flags::DENYOOM);
     if grows && worker.shared.is_memory_full.load(std::sync::atomic::Ordering::Relaxed) {
         return Err(Error::Fixed("OOM command not allowed when used memory > 'maxmemory'."));
     }
@@ -159,18 +156,7 @@ fn allowed_while_subscribed(_: &Worker, connection: &Connection, entry: &Entry, 
     if connection.session.special & special::SUBSCRIBED == 0 || connection.session.resp3 {
         return Ok(());
     }
-    let allowed = [
-        "ping",
-        "subscribe",
-        "ssubscribe",
-        "sunsubscribe",
-        "unsubscribe",
-        "psubscribe",
-        "punsubscribe",
-        "quit",
-        "reset",
-    ];
-    if allowed.contains(&entry.spec.full_name) {
+    if entry.spec.flags.has(Flags::SUBSCRIBED) {
         return Ok(());
     }
     Err(Error::quoting(
@@ -195,9 +181,8 @@ pub(crate) fn disk_accepts_writes(
     if !refuses && !log_refuses {
         return Ok(());
     }
-    let queued =
-        entry.spec.name == "exec" && connection.session.transaction.as_ref().is_some_and(|t| t.writes);
-    if queued || entry.spec.flags.has(Flags::WRITE) || entry.spec.name == "ping" {
+    let needs_disk = entry.spec.flags.has(Flags::WRITE) || entry.spec.flags.has(Flags::NEEDS_DISK);
+    if needs_disk || executed(connection, entry).is_some_and(|queue| queue.writes) {
         if !refuses {
             return Err(Error::Text(persistence.log.refusal()));
         }
@@ -216,16 +201,6 @@ fn not_loading(worker: &Worker, _: &Connection, entry: &Entry, _: &Args<'_>) -> 
     Ok(())
 }
 
-/// A script has run for longer than `busy-reply-threshold`.
-fn not_busy(worker: &Worker, _: &Connection, entry: &Entry, _: &Args<'_>) -> Outcome {
-    if worker.shared.scripts.is_busy() && !entry.spec.flags.has(Flags::ALLOW_BUSY) {
-        return Err(Error::Fixed(
-            "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.",
-        ));
-    }
-    Ok(())
-}
-
 /// A client that MONITORs has become a kind of replica; it may still leave that state.
 fn not_monitoring(_: &Worker, connection: &Connection, entry: &Entry, _: &Args<'_>) -> Outcome {
     let monitors = connection.session.special & special::MONITOR != 0;
@@ -236,34 +211,9 @@ fn not_monitoring(_: &Worker, connection: &Connection, entry: &Entry, _: &Args<'
     Ok(())
 }
 
-/// Commands that run at once inside MULTI.
-pub fn runs_inside_multi(entry: &Entry) -> bool {
-    matches!(entry.spec.full_name, "exec" | "discard" | "multi" | "watch" | "quit" | "reset")
-}
-
-/// Commands to which CLIENT NO-TOUCH means nothing: TOUCH, which is there to touch, and OBJECT, which never
-/// does.
-pub fn tells_of_access(entry: &Entry) -> bool {
-    entry.spec.name == "touch" || entry.spec.full_name.starts_with("object|")
-}
-
 /// The arguments as logs may show them, if some must not be shown.
 pub fn redacted(entry: &Entry, args: &Args<'_>) -> Option<OwnedArgs> {
-    // In their order.
-    let hidden: Vec<usize> = match entry.spec.full_name {
-        "auth" => (1..args.len()).collect(),
-        "acl|setuser" | "acl|deluser" | "acl|getuser" => (2..args.len()).collect(),
-        "hello" => {
-            let auth = (1..args.len()).find(|&i| args.at(i).eq_ignore_ascii_case(b"auth"))?;
-            vec![auth + 1, auth + 2]
-        }
-        "config|set" => {
-            let sensitive = |i: &usize| crate::config::is_sensitive(args.at(*i));
-            (2..args.len()).step_by(2).filter(sensitive).map(|i| i + 1).collect()
-        }
-        "migrate" => migrate::credentials(args),
-        _ => return None,
-    };
+    let hidden = entry.spec.secrets?(args);
     if hidden.is_empty() {
         return None;
     }

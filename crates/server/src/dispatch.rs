@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use martlet_command::{Context, Error, Flags, Outcome};
+use martlet_command::{Context, Control, Error, Flags, Outcome};
 use martlet_keyspace::{Key, shard_of};
 use martlet_protocol::reply::Reply;
 use martlet_protocol::request::Args;
@@ -99,7 +99,7 @@ impl Worker {
         }
         connection.info.last_command.store(entry.told_as + 1, Ordering::Relaxed);
         if let Err(error) = checks::before(self, connection, entry, args) {
-            if entry.spec.name == "exec" {
+            if entry.spec.control == Control::ExecuteTransaction {
                 // MONITOR shows the end of the transaction even so.
                 self.feed_monitors(connection, entry, args);
             }
@@ -114,7 +114,7 @@ impl Worker {
         if connection.session.special & special::TRACKING != 0 {
             self.origin = connection.info.id;
         }
-        if connection.session.special & special::MULTI != 0 && !checks::runs_inside_multi(entry) {
+        if connection.session.special & special::MULTI != 0 && !entry.spec.flags.has(Flags::NOT_QUEUED) {
             self.enqueue(connection, entry, args);
             reply.simple("QUEUED");
         } else {
@@ -141,7 +141,9 @@ impl Worker {
     ) {
         self.keys.db = connection.session.db;
         let touch = self.keys.touch;
-        if connection.session.special & special::NO_TOUCH != 0 && !checks::tells_of_access(entry) {
+        if connection.session.special & special::NO_TOUCH != 0
+            && !entry.spec.flags.has(Flags::IGNORES_NO_TOUCH)
+        {
             self.keys.touch = martlet_engine::Touch::Nothing;
         }
         let keep_expired = self.keys.keep_expired;
@@ -282,7 +284,7 @@ impl Worker {
         error: &Error,
     ) {
         let mut text = error.to_bytes();
-        if entry.is_some_and(|e| e.spec.name == "exec") {
+        if entry.is_some_and(|e| e.spec.control == Control::ExecuteTransaction) {
             crate::transaction::end_transaction(connection);
             self.unwatch_all(connection);
             let reason = text.strip_prefix(b"ERR ").unwrap_or(&text);
@@ -366,14 +368,10 @@ impl Worker {
     /// Whether the request is to run at another time: CLIENT PAUSE is on, the journal is full, or it may
     /// change a key that is under way to another server.
     fn must_postpone(&self, connection: &Connection, entry: &Entry, args: &Args<'_>) -> bool {
-        let may_change = |e: &Entry| {
-            e.spec.flags.has(Flags::WRITE)
-                || e.spec.flags.has(Flags::MAY_REPLICATE)
-                || e.spec.name == "evalsha"
-        };
-        let is_exec = entry.spec.name == "exec";
-        let queue_writes = connection.session.transaction.as_ref().is_some_and(|t| t.writes);
-        let may_change = may_change(entry) || (is_exec && queue_writes);
+        let flags = entry.spec.flags;
+        let may_change = flags.has(Flags::WRITE)
+            || flags.has(Flags::MAY_REPLICATE)
+            || checks::executed(connection, entry).is_some_and(|queue| queue.writes);
         self.shared.postpones(self.now_ms).is_some_and(|all| all || may_change)
             || may_change && self.touches_migrating(connection, entry, args)
     }
@@ -383,10 +381,11 @@ impl Worker {
         let is_migrating = |entry: &Entry, args: &Args<'_>| {
             self.shared.is_migrating(self.thread, connection.session.db, entry, args)
         };
-        let queue = connection.session.transaction.iter().flat_map(|transaction| &transaction.queue);
-        match entry.spec.name {
-            "exec" => queue.into_iter().any(|(id, args)| is_migrating(&entries[*id], &args.view())),
-            _ => is_migrating(entry, args),
+        match checks::executed(connection, entry) {
+            Some(transaction) => {
+                transaction.queue.iter().any(|(id, args)| is_migrating(&entries[*id], &args.view()))
+            }
+            None => is_migrating(entry, args),
         }
     }
 

@@ -65,13 +65,10 @@ pub struct Registry {
     table: Vec<Option<(Box<[u8]>, usize)>>,
 }
 
-/// The container whose subcommands are nobody's business: in Redis its arguments are its own affair.
-const UNTOLD: &str = "debug";
-
 impl Entry {
     /// Its subcommands, as far as clients are told of them.
     pub fn told_subcommands(&self) -> &[usize] {
-        if self.spec.name == UNTOLD { &[] } else { &self.subcommands }
+        if self.spec.flags.has(Flags::DEBUG) { &[] } else { &self.subcommands }
     }
 }
 
@@ -150,7 +147,7 @@ impl Registry {
         });
         self.entries.push(Entry {
             id,
-            told_as: parent.filter(|&parent| self.entries[parent].spec.name == UNTOLD).unwrap_or(id),
+            told_as: parent.filter(|_| spec.flags.has(Flags::DEBUG)).unwrap_or(id),
             spec,
             run,
             subcommands: Vec::new(),
@@ -271,11 +268,32 @@ mod tests {
             let words = 1 + usize::from(entry.parent.is_some());
             let needs = entry.spec.arity.unsigned_abs() as usize > words;
             let name = entry.spec.full_name;
-            if name == "cluster" {
-                // Its subcommands are not there; it refuses them all.
-                continue;
-            }
-            assert!(!needs || !martlet_command::syntax::of(name).is_empty(), "{name}");
+            // CLUSTER has no subcommands yet; it refuses them all.
+            assert!(!needs || !entry.spec.syntax.is_empty() || name == "cluster", "{name}");
+        }
+    }
+
+    #[test]
+    fn the_history_of_a_command_begins_after_it() {
+        let registry = Registry::new(&[]).unwrap();
+        let number = |version: &str| -> Vec<u32> { version.split('.').map(|n| n.parse().unwrap()).collect() };
+        for spec in registry.entries().iter().map(|entry| entry.spec) {
+            assert!(spec.history.is_sorted_by_key(|change| number(change.0)), "{}", spec.full_name);
+            let Some((first, _)) = spec.history.first() else { continue };
+            // In Redis, too, 2.1.6 comes before the release that the command counts from.
+            let is_early = number(first) < number(spec.since);
+            assert_eq!(is_early, spec.full_name == "zrevrangebyscore", "{}", spec.full_name);
+        }
+    }
+
+    #[test]
+    fn what_holds_for_a_container_holds_for_its_subcommands() {
+        let registry = Registry::new(&[]).unwrap();
+        let inherited = Flags::DEBUG | Flags::KEEPS_CACHING | Flags::IGNORES_NO_TOUCH;
+        let of = |entry: &Entry| Flags(entry.spec.flags.0 & inherited.0);
+        for entry in registry.entries() {
+            let container = entry.parent.map_or(entry, |parent| &registry.entries()[parent]);
+            assert_eq!(of(entry), of(container), "{}", entry.spec.full_name);
         }
     }
 }

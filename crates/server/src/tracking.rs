@@ -188,10 +188,9 @@ impl Worker {
 
     /// Ends a tracking client's request: CLIENT CACHING was for this one, and the table keeps its limit.
     pub(crate) fn after_tracked(&mut self, connection: &mut Connection, entry: &Entry) {
-        let is_client = entry.spec.full_name.starts_with("client|");
         if let Some(state) = &mut connection.session.tracking
             && connection.session.transaction.is_none()
-            && !is_client
+            && !entry.spec.flags.has(Flags::KEEPS_CACHING)
         {
             state.caching = false;
         }

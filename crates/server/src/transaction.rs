@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use martlet_acl::Origin;
-use martlet_command::{Acl, Error, Flags, Group, KeyFlags, KeyPart, Outcome, command};
+use martlet_command::{Acl, Control, Error, Flags, Group, KeyFlags, KeyPart, Outcome, command};
 use martlet_keyspace::Key;
 use martlet_protocol::request::{Args, OwnedArgs};
 
@@ -21,7 +21,8 @@ const CONTROL: Flags =
     Flags::NOSCRIPT.with(Flags::LOADING).with(Flags::STALE).with(Flags::FAST).with(Flags::ALLOW_BUSY);
 
 static MULTI: ServerCommand = command("multi", 1, multi as ServerHandler)
-    .flags(CONTROL)
+    .flags(CONTROL.with(Flags::NOT_QUEUED))
+    .control(Control::BeginTransaction)
     .acl(Acl::TRANSACTION)
     .doc(Group::Transactions, "1.2.0", "O(1)", "Starts a transaction.");
 
@@ -39,7 +40,14 @@ fn multi(call: &mut Call<'_>) -> Outcome {
 }
 
 static EXEC: ServerCommand = command("exec", 1, exec as ServerHandler)
-    .flags(Flags::NOSCRIPT.with(Flags::LOADING).with(Flags::STALE).with(Flags::SKIP_SLOWLOG))
+    .flags(
+        Flags::NOSCRIPT
+            .with(Flags::LOADING)
+            .with(Flags::STALE)
+            .with(Flags::SKIP_SLOWLOG)
+            .with(Flags::NOT_QUEUED),
+    )
+    .control(Control::ExecuteTransaction)
     .acl(Acl::TRANSACTION)
     .doc(
         Group::Transactions,
@@ -114,7 +122,9 @@ fn run_unless_changed(call: &mut Call<'_>, transaction: &Transaction) {
         let (entry, args) = (&registry.entries()[*id], args.view());
         worker.keys.db = connection.session.db;
         let touch = worker.keys.touch;
-        if connection.session.special & special::NO_TOUCH != 0 && !crate::checks::tells_of_access(entry) {
+        if connection.session.special & special::NO_TOUCH != 0
+            && !entry.spec.flags.has(Flags::IGNORES_NO_TOUCH)
+        {
             worker.keys.touch = martlet_engine::Touch::Nothing;
         }
         if let Err(denial) = worker.check_access(connection, entry, &args, Origin::Multi) {
@@ -154,7 +164,8 @@ fn watched_key_has_expired(call: &Call<'_>) -> bool {
 }
 
 static DISCARD: ServerCommand = command("discard", 1, discard as ServerHandler)
-    .flags(CONTROL)
+    .flags(CONTROL.with(Flags::NOT_QUEUED))
+    .control(Control::DiscardTransaction)
     .acl(Acl::TRANSACTION)
     .doc(Group::Transactions, "2.0.0", "O(N) for N queued commands", "Discards a transaction.");
 
@@ -168,9 +179,10 @@ fn discard(call: &mut Call<'_>) -> Outcome {
 }
 
 static WATCH: ServerCommand = command("watch", -2, watch as ServerHandler)
-    .flags(CONTROL)
+    .flags(CONTROL.with(Flags::NOT_QUEUED))
     .keys(&[KeyPart::range(1, -1, 1, KeyFlags::RO)])
     .acl(Acl::TRANSACTION)
+    .syntax("*key:k0")
     .doc(
         Group::Transactions,
         "2.2.0",

@@ -21,6 +21,12 @@ pub(super) static BITFIELD: Command<Handler> = command("bitfield", -2, bitfield 
     .notes("Its operations may read the key, change it, or both.")])
     .key_flags(key_flags)
     .acl(Acl::BITMAP)
+    .syntax(
+        "key:k0 ?*operation(get-block=GET(encoding \
+         offset:i)|write(?overflow-block=OVERFLOW(WRAP|SAT|FAIL) \
+         write-operation(set-block=SET(encoding offset:i value:i)|incrby-block=INCRBY(encoding \
+         offset:i increment:i))))",
+    )
     .doc(
         Group::Bitmap,
         "3.2.0",
@@ -76,6 +82,7 @@ pub(super) static BITFIELD_RO: Command<Handler> = command("bitfield_ro", -2, bit
     .flags(Flags::READONLY.with(Flags::FAST))
     .keys(READS)
     .acl(Acl::BITMAP)
+    .syntax("key:k0 ?*+get-block=GET(encoding offset:i)")
     .doc(Group::Bitmap, "6.0.0", COMPLEXITY, "Reads integers of any width inside a string value.");
 
 fn bitfield_ro(ctx: &mut Context<'_>) -> Outcome {

@@ -38,6 +38,7 @@ static SETBIT: Command<Handler> = command("setbit", 4, setbit as Handler)
     .flags(Flags::WRITE.with(Flags::DENYOOM))
     .keys(&[KeyPart::one(1, KeyFlags::RW.with(KeyFlags::ACCESS).with(KeyFlags::UPDATE))])
     .acl(Acl::BITMAP)
+    .syntax("key:k0 offset:i value:i")
     .doc(
         Group::Bitmap,
         "2.2.0",
@@ -83,6 +84,7 @@ static GETBIT: Command<Handler> = command("getbit", 3, getbit as Handler)
     .flags(Flags::READONLY.with(Flags::FAST))
     .keys(READS)
     .acl(Acl::BITMAP)
+    .syntax("key:k0 offset:i")
     .doc(Group::Bitmap, "2.2.0", "O(1)", "Returns one bit of a string value.");
 
 fn getbit(ctx: &mut Context<'_>) -> Outcome {
@@ -136,7 +138,9 @@ static BITCOUNT: Command<Handler> = command("bitcount", -2, bitcount as Handler)
     .flags(Flags::READONLY)
     .keys(READS)
     .acl(Acl::BITMAP)
-    .doc(Group::Bitmap, "2.6.0", "O(N)", "Counts the bits that are set in a string value or a part of it.");
+    .syntax("key:k0 ?range(start:i end:i ?unit(BYTE|BIT)^7.0.0)")
+    .doc(Group::Bitmap, "2.6.0", "O(N)", "Counts the bits that are set in a string value or a part of it.")
+    .history(&[("7.0.0", "`BYTE` and `BIT` say what the range counts.")]);
 
 fn bitcount(ctx: &mut Context<'_>) -> Outcome {
     let range = match ctx.argc() {
@@ -165,7 +169,9 @@ static BITPOS: Command<Handler> = command("bitpos", -3, bitpos as Handler)
     .flags(Flags::READONLY)
     .keys(READS)
     .acl(Acl::BITMAP)
-    .doc(Group::Bitmap, "2.8.7", "O(N)", "Finds the first bit that is set, or clear, in a string value.");
+    .syntax("key:k0 bit:i ?range(start:i ?end-unit-block(end:i ?unit(BYTE|BIT)^7.0.0))")
+    .doc(Group::Bitmap, "2.8.7", "O(N)", "Finds the first bit that is set, or clear, in a string value.")
+    .history(&[("7.0.0", "`BYTE` and `BIT` say what the range counts.")]);
 
 fn bitpos(ctx: &mut Context<'_>) -> Outcome {
     let wanted = match ctx.int(2)? {

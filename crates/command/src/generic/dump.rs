@@ -10,7 +10,7 @@ use martlet_types::element::Element;
 use crate::Handler;
 use crate::context::{Context, Settings};
 use crate::error::{Error, Outcome};
-use crate::spec::{Acl, Command, Flags, Group, KeyFlags, KeyPart, command};
+use crate::spec::{Acl, Command, Flags, Group, KeyFlags, KeyPart, Tip, command};
 
 /// What an entry holds, to be encoded.
 pub fn encodable<'a>(entry: &Entry<'a>) -> Option<Source<'a>> {
@@ -70,12 +70,14 @@ pub(super) static DUMP: Command<Handler> = command("dump", 2, dump as Handler)
     .flags(Flags::READONLY)
     .keys(&[KeyPart::one(1, KeyFlags::RO.with(KeyFlags::ACCESS))])
     .acl(Acl::KEYSPACE)
+    .syntax("key:k0")
     .doc(
         Group::Generic,
         "2.6.0",
         "O(N) for the size of the value",
         "Returns the value of a key as bytes that RESTORE takes.",
-    );
+    )
+    .tips(&[Tip::NONDETERMINISTIC_OUTPUT]);
 
 fn dump(ctx: &mut Context<'_>) -> Outcome {
     let key = ctx.key(1);
@@ -100,13 +102,23 @@ pub static IGNORES_CHECKSUMS: AtomicBool = AtomicBool::new(false);
 pub(super) static RESTORE: Command<Handler> = command("restore", -4, restore as Handler)
     .flags(Flags::WRITE.with(Flags::DENYOOM))
     .keys(&[KeyPart::one(1, KeyFlags::OW.with(KeyFlags::UPDATE))])
+    .relative_time_if(|args| args.at(2) != b"0" && !args.has_word(2, b"absttl"))
     .acl(Acl::KEYSPACE.with(Acl::DANGEROUS))
+    .syntax(
+        "key:k0 ttl:i serialized-value ?REPLACE^3.0.0 ?ABSTTL^5.0.0 ?seconds:i=IDLETIME^5.0.0 \
+         ?frequency:i=FREQ^5.0.0",
+    )
     .doc(
         Group::Generic,
         "2.6.0",
         "O(N) for the size of the value, O(N*log(N)) for sorted sets",
         "Creates a key from what DUMP returned.",
-    );
+    )
+    .history(&[
+        ("3.0.0", "Modifier `REPLACE`."),
+        ("5.0.0", "Modifier `ABSTTL`."),
+        ("5.0.0", "Options `IDLETIME` and `FREQ`."),
+    ]);
 
 fn restore(ctx: &mut Context<'_>) -> Outcome {
     let options = options(ctx)?;

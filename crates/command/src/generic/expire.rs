@@ -5,7 +5,7 @@ use martlet_engine::EventClass;
 use crate::Handler;
 use crate::context::Context;
 use crate::error::{Error, Outcome};
-use crate::spec::{Acl, Command, Flags, Group, KeyFlags, KeyPart, command};
+use crate::spec::{Acl, Command, Flags, Group, KeyFlags, KeyPart, Tip, command};
 use crate::string::expire_at;
 
 const CHANGES: &[KeyPart] = &[KeyPart::one(1, KeyFlags::RW.with(KeyFlags::UPDATE))];
@@ -23,8 +23,11 @@ struct Scale {
 pub(super) static EXPIRE: Command<Handler> = command("expire", -3, expire as Handler)
     .flags(FAST_WRITE)
     .keys(CHANGES)
+    .relative_time_if(|_| true)
     .acl(Acl::KEYSPACE)
-    .doc(Group::Generic, "1.0.0", "O(1)", "Lets a key expire after some seconds.");
+    .syntax("key:k0 seconds:i ?condition(NX|XX|GT|LT)^7.0.0")
+    .doc(Group::Generic, "1.0.0", "O(1)", "Lets a key expire after some seconds.")
+    .history(&[("7.0.0", "Options `NX`, `XX`, `GT` and `LT`.")]);
 
 fn expire(ctx: &mut Context<'_>) -> Outcome {
     set_expiry(ctx, Scale { seconds: true, absolute: false }, "expire")
@@ -33,8 +36,11 @@ fn expire(ctx: &mut Context<'_>) -> Outcome {
 pub(super) static PEXPIRE: Command<Handler> = command("pexpire", -3, pexpire as Handler)
     .flags(FAST_WRITE)
     .keys(CHANGES)
+    .relative_time_if(|_| true)
     .acl(Acl::KEYSPACE)
-    .doc(Group::Generic, "2.6.0", "O(1)", "Lets a key expire after some milliseconds.");
+    .syntax("key:k0 milliseconds:i ?condition(NX|XX|GT|LT)^7.0.0")
+    .doc(Group::Generic, "2.6.0", "O(1)", "Lets a key expire after some milliseconds.")
+    .history(&[("7.0.0", "Options `NX`, `XX`, `GT` and `LT`.")]);
 
 fn pexpire(ctx: &mut Context<'_>) -> Outcome {
     set_expiry(ctx, Scale { seconds: false, absolute: false }, "pexpire")
@@ -44,7 +50,9 @@ pub(super) static EXPIREAT: Command<Handler> = command("expireat", -3, expireat 
     .flags(FAST_WRITE)
     .keys(CHANGES)
     .acl(Acl::KEYSPACE)
-    .doc(Group::Generic, "1.2.0", "O(1)", "Lets a key expire at a Unix time in seconds.");
+    .syntax("key:k0 unix-time-seconds:t ?condition(NX|XX|GT|LT)^7.0.0")
+    .doc(Group::Generic, "1.2.0", "O(1)", "Lets a key expire at a Unix time in seconds.")
+    .history(&[("7.0.0", "Options `NX`, `XX`, `GT` and `LT`.")]);
 
 fn expireat(ctx: &mut Context<'_>) -> Outcome {
     set_expiry(ctx, Scale { seconds: true, absolute: true }, "expireat")
@@ -54,7 +62,9 @@ pub(super) static PEXPIREAT: Command<Handler> = command("pexpireat", -3, pexpire
     .flags(FAST_WRITE)
     .keys(CHANGES)
     .acl(Acl::KEYSPACE)
-    .doc(Group::Generic, "2.6.0", "O(1)", "Lets a key expire at a Unix time in milliseconds.");
+    .syntax("key:k0 unix-time-milliseconds:t ?condition(NX|XX|GT|LT)^7.0.0")
+    .doc(Group::Generic, "2.6.0", "O(1)", "Lets a key expire at a Unix time in milliseconds.")
+    .history(&[("7.0.0", "Options `NX`, `XX`, `GT` and `LT`.")]);
 
 fn pexpireat(ctx: &mut Context<'_>) -> Outcome {
     set_expiry(ctx, Scale { seconds: false, absolute: true }, "pexpireat")
@@ -130,7 +140,10 @@ pub(super) static TTL: Command<Handler> = command("ttl", 2, ttl as Handler)
     .flags(FAST_READ)
     .keys(ASKS)
     .acl(Acl::KEYSPACE)
-    .doc(Group::Generic, "1.0.0", "O(1)", "Returns the seconds until a key expires.");
+    .syntax("key:k0")
+    .doc(Group::Generic, "1.0.0", "O(1)", "Returns the seconds until a key expires.")
+    .history(&[("2.8.0", "Answers -2 when there is no key.")])
+    .tips(&[Tip::NONDETERMINISTIC_OUTPUT]);
 
 fn ttl(ctx: &mut Context<'_>) -> Outcome {
     tell_expiry(ctx, Scale { seconds: true, absolute: false })
@@ -140,7 +153,10 @@ pub(super) static PTTL: Command<Handler> = command("pttl", 2, pttl as Handler)
     .flags(FAST_READ)
     .keys(ASKS)
     .acl(Acl::KEYSPACE)
-    .doc(Group::Generic, "2.6.0", "O(1)", "Returns the milliseconds until a key expires.");
+    .syntax("key:k0")
+    .doc(Group::Generic, "2.6.0", "O(1)", "Returns the milliseconds until a key expires.")
+    .history(&[("2.8.0", "Answers -2 when there is no key.")])
+    .tips(&[Tip::NONDETERMINISTIC_OUTPUT]);
 
 fn pttl(ctx: &mut Context<'_>) -> Outcome {
     tell_expiry(ctx, Scale { seconds: false, absolute: false })
@@ -150,6 +166,7 @@ pub(super) static EXPIRETIME: Command<Handler> = command("expiretime", 2, expire
     .flags(FAST_READ)
     .keys(ASKS)
     .acl(Acl::KEYSPACE)
+    .syntax("key:k0")
     .doc(Group::Generic, "7.0.0", "O(1)", "Returns the Unix time in seconds at which a key expires.");
 
 fn expiretime(ctx: &mut Context<'_>) -> Outcome {
@@ -160,6 +177,7 @@ pub(super) static PEXPIRETIME: Command<Handler> = command("pexpiretime", 2, pexp
     .flags(FAST_READ)
     .keys(ASKS)
     .acl(Acl::KEYSPACE)
+    .syntax("key:k0")
     .doc(Group::Generic, "7.0.0", "O(1)", "Returns the Unix time in milliseconds at which a key expires.");
 
 fn pexpiretime(ctx: &mut Context<'_>) -> Outcome {
@@ -186,6 +204,7 @@ pub(super) static PERSIST: Command<Handler> = command("persist", 2, persist as H
     .flags(FAST_WRITE)
     .keys(CHANGES)
     .acl(Acl::KEYSPACE)
+    .syntax("key:k0")
     .doc(Group::Generic, "2.2.0", "O(1)", "Lets a key not expire any more.");
 
 fn persist(ctx: &mut Context<'_>) -> Outcome {

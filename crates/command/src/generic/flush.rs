@@ -4,7 +4,7 @@
 use crate::Handler;
 use crate::context::Context;
 use crate::error::{Error, Outcome};
-use crate::spec::{Acl, Command, Databases, Flags, Group, command};
+use crate::spec::{Acl, Command, Databases, Flags, Group, Tip, command};
 
 const ACL: Acl = Acl::KEYSPACE.with(Acl::DANGEROUS);
 const COMPLEXITY: &str = "O(1); the keys are freed in the background";
@@ -12,7 +12,10 @@ const COMPLEXITY: &str = "O(1); the keys are freed in the background";
 pub(super) static FLUSHDB: Command<Handler> = command("flushdb", -1, flushdb as Handler)
     .flags(Flags::WRITE.with(Flags::EXCLUSIVE))
     .acl(ACL)
-    .doc(Group::Server, "1.0.0", COMPLEXITY, "Removes all keys of the database.");
+    .syntax("?flush-type(ASYNC^4.0.0|SYNC^6.2.0)")
+    .doc(Group::Server, "1.0.0", COMPLEXITY, "Removes all keys of the database.")
+    .history(&[("4.0.0", "Modifier `ASYNC`."), ("6.2.0", "Modifier `SYNC`.")])
+    .tips(&[Tip::REQUEST_ALL_SHARDS, Tip::RESPONSE_ALL_SUCCEEDED]);
 
 fn flushdb(ctx: &mut Context<'_>) -> Outcome {
     flush(ctx, Some(ctx.keys.db))
@@ -22,7 +25,10 @@ pub(super) static FLUSHALL: Command<Handler> = command("flushall", -1, flushall 
     .flags(Flags::WRITE.with(Flags::EXCLUSIVE))
     .databases(Databases::All)
     .acl(ACL)
-    .doc(Group::Server, "1.0.0", COMPLEXITY, "Removes all keys of all databases.");
+    .syntax("?flush-type(ASYNC^4.0.0|SYNC^6.2.0)")
+    .doc(Group::Server, "1.0.0", COMPLEXITY, "Removes all keys of all databases.")
+    .history(&[("4.0.0", "Modifier `ASYNC`."), ("6.2.0", "Modifier `SYNC`.")])
+    .tips(&[Tip::REQUEST_ALL_SHARDS, Tip::RESPONSE_ALL_SUCCEEDED]);
 
 fn flushall(ctx: &mut Context<'_>) -> Outcome {
     flush(ctx, None)?;
@@ -53,6 +59,7 @@ pub(super) static SWAPDB: Command<Handler> = command("swapdb", 3, swapdb as Hand
     .flags(Flags::WRITE.with(Flags::FAST).with(Flags::EXCLUSIVE))
     .databases(Databases::Named(|_| vec![1, 2]))
     .acl(ACL)
+    .syntax("index1:i index2:i")
     .doc(
         Group::Server,
         "4.0.0",

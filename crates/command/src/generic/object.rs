@@ -6,7 +6,7 @@ use martlet_keyspace::{Key, StrValue};
 use crate::Handler;
 use crate::context::Context;
 use crate::error::{Error, Outcome};
-use crate::spec::{Acl, Command, Flags, Group, KeyFlags, KeyPart, command, container};
+use crate::spec::{Acl, Command, Flags, Group, KeyFlags, KeyPart, Tip, command, container};
 
 /// Bytes of an entry's place in its table, at the usual load.
 const SLOT_BYTES: usize = 10;
@@ -17,20 +17,26 @@ pub fn memory_usage(keys: &Keys, key: &Key<'_>) -> Option<usize> {
     keys.get(key).map(|entry| entry.heap_bytes() + SLOT_BYTES)
 }
 
+/// OBJECT never counts as an access.
+const FLAGS: Flags = Flags::IGNORES_NO_TOUCH;
+
 pub(super) static OBJECT: Command<Handler> = container(
     "object",
     -2,
     &[&ENCODING, &FREQ, &IDLETIME, &REFCOUNT, &HELP],
 )
+.flags(FLAGS)
 .doc(Group::Generic, "2.2.3", "Depends on the subcommand", "Tells how values are stored.");
 
 const KEYS: &[KeyPart] = &[KeyPart::one(2, KeyFlags::RO)];
 
 static ENCODING: Command<Handler> = command("object|encoding", 3, encoding as Handler)
-    .flags(Flags::READONLY)
+    .flags(FLAGS.with(Flags::READONLY))
     .keys(KEYS)
     .acl(Acl::KEYSPACE)
-    .doc(Group::Generic, "2.2.3", "O(1)", "Tells how the value of a key is encoded.");
+    .syntax("key:k0")
+    .doc(Group::Generic, "2.2.3", "O(1)", "Tells how the value of a key is encoded.")
+    .tips(&[Tip::NONDETERMINISTIC_OUTPUT]);
 
 fn encoding(ctx: &mut Context<'_>) -> Outcome {
     let key = ctx.key(2);
@@ -40,10 +46,12 @@ fn encoding(ctx: &mut Context<'_>) -> Outcome {
 }
 
 static FREQ: Command<Handler> = command("object|freq", 3, freq as Handler)
-    .flags(Flags::READONLY)
+    .flags(FLAGS.with(Flags::READONLY))
     .keys(KEYS)
     .acl(Acl::KEYSPACE)
-    .doc(Group::Generic, "4.0.0", "O(1)", "Returns a logarithmic count of the accesses to a key.");
+    .syntax("key:k0")
+    .doc(Group::Generic, "4.0.0", "O(1)", "Returns a logarithmic count of the accesses to a key.")
+    .tips(&[Tip::NONDETERMINISTIC_OUTPUT]);
 
 fn freq(ctx: &mut Context<'_>) -> Outcome {
     let key = ctx.key(2);
@@ -63,10 +71,12 @@ fn freq(ctx: &mut Context<'_>) -> Outcome {
 }
 
 static IDLETIME: Command<Handler> = command("object|idletime", 3, idletime as Handler)
-    .flags(Flags::READONLY)
+    .flags(FLAGS.with(Flags::READONLY))
     .keys(KEYS)
     .acl(Acl::KEYSPACE)
-    .doc(Group::Generic, "2.2.3", "O(1)", "Returns the seconds since the last access to a key.");
+    .syntax("key:k0")
+    .doc(Group::Generic, "2.2.3", "O(1)", "Returns the seconds since the last access to a key.")
+    .tips(&[Tip::NONDETERMINISTIC_OUTPUT]);
 
 fn idletime(ctx: &mut Context<'_>) -> Outcome {
     let key = ctx.key(2);
@@ -88,10 +98,12 @@ fn idletime(ctx: &mut Context<'_>) -> Outcome {
 }
 
 static REFCOUNT: Command<Handler> = command("object|refcount", 3, refcount as Handler)
-    .flags(Flags::READONLY)
+    .flags(FLAGS.with(Flags::READONLY))
     .keys(KEYS)
     .acl(Acl::KEYSPACE)
-    .doc(Group::Generic, "2.2.3", "O(1)", "Returns how many references to the value of a key there are.");
+    .syntax("key:k0")
+    .doc(Group::Generic, "2.2.3", "O(1)", "Returns how many references to the value of a key there are.")
+    .tips(&[Tip::NONDETERMINISTIC_OUTPUT]);
 
 /// Numbers from 0 below this are one object each, of which all keys share references, for who asks (Redis:
 /// `OBJ_SHARED_INTEGERS`); their count is [`SHARED_REFERENCES`].
@@ -111,7 +123,7 @@ fn refcount(ctx: &mut Context<'_>) -> Outcome {
 }
 
 static HELP: Command<Handler> = command("object|help", 2, help as Handler)
-    .flags(Flags::LOADING.with(Flags::STALE))
+    .flags(FLAGS.with(Flags::LOADING).with(Flags::STALE))
     .acl(Acl::KEYSPACE)
     .doc(Group::Generic, "6.2.0", "O(1)", "Lists the subcommands.");
 

@@ -5,7 +5,7 @@ use martlet_engine::EventClass;
 use crate::Handler;
 use crate::context::Context;
 use crate::error::Outcome;
-use crate::spec::{Acl, Command, Flags, Group, KeyFlags, KeyPart, command};
+use crate::spec::{Acl, Command, Flags, Group, KeyFlags, KeyPart, Tip, command};
 
 const MANY_TO_DELETE: &[KeyPart] = &[KeyPart::range(1, -1, 1, KeyFlags::RM.with(KeyFlags::DELETE))];
 const MANY_TO_ASK: &[KeyPart] = &[KeyPart::range(1, -1, 1, KeyFlags::RO)];
@@ -15,7 +15,9 @@ pub(super) static DEL: Command<Handler> = command("del", -2, del as Handler)
     .flags(Flags::WRITE)
     .keys(MANY_TO_DELETE)
     .acl(Acl::KEYSPACE)
-    .doc(Group::Generic, "1.0.0", PER_KEY, "Deletes keys; large values are freed in the background.");
+    .syntax("*key:k0")
+    .doc(Group::Generic, "1.0.0", PER_KEY, "Deletes keys; large values are freed in the background.")
+    .tips(&[Tip::REQUEST_MULTI_SHARD, Tip::RESPONSE_AGG_SUM]);
 
 fn del(ctx: &mut Context<'_>) -> Outcome {
     let mut deleted = 0;
@@ -34,13 +36,18 @@ pub(super) static UNLINK: Command<Handler> = command("unlink", -2, del as Handle
     .flags(Flags::WRITE.with(Flags::FAST))
     .keys(MANY_TO_DELETE)
     .acl(Acl::KEYSPACE)
-    .doc(Group::Generic, "4.0.0", PER_KEY, "Deletes keys and frees their values in the background.");
+    .syntax("*key:k0")
+    .doc(Group::Generic, "4.0.0", PER_KEY, "Deletes keys and frees their values in the background.")
+    .tips(&[Tip::REQUEST_MULTI_SHARD, Tip::RESPONSE_AGG_SUM]);
 
 pub(super) static EXISTS: Command<Handler> = command("exists", -2, exists as Handler)
     .flags(Flags::READONLY.with(Flags::FAST))
     .keys(MANY_TO_ASK)
     .acl(Acl::KEYSPACE)
-    .doc(Group::Generic, "1.0.0", PER_KEY, "Counts how many of the given keys exist.");
+    .syntax("*key:k0")
+    .doc(Group::Generic, "1.0.0", PER_KEY, "Counts how many of the given keys exist.")
+    .history(&[("3.0.3", "Takes several keys.")])
+    .tips(&[Tip::REQUEST_MULTI_SHARD, Tip::RESPONSE_AGG_SUM]);
 
 fn exists(ctx: &mut Context<'_>) -> Outcome {
     let mut found = 0;
@@ -56,6 +63,7 @@ pub(super) static TYPE: Command<Handler> = command("type", 2, type_of as Handler
     .flags(Flags::READONLY.with(Flags::FAST))
     .keys(&[KeyPart::one(1, KeyFlags::RO)])
     .acl(Acl::KEYSPACE)
+    .syntax("key:k0")
     .doc(Group::Generic, "1.0.0", "O(1)", "Tells the type of the value of a key.");
 
 fn type_of(ctx: &mut Context<'_>) -> Outcome {
@@ -66,10 +74,12 @@ fn type_of(ctx: &mut Context<'_>) -> Outcome {
 }
 
 pub(super) static TOUCH: Command<Handler> = command("touch", -2, touch as Handler)
-    .flags(Flags::READONLY.with(Flags::FAST))
+    .flags(Flags::READONLY.with(Flags::FAST).with(Flags::IGNORES_NO_TOUCH))
     .keys(MANY_TO_ASK)
     .acl(Acl::KEYSPACE)
-    .doc(Group::Generic, "3.2.1", PER_KEY, "Notes an access to keys and counts how many of them exist.");
+    .syntax("*key:k0")
+    .doc(Group::Generic, "3.2.1", PER_KEY, "Notes an access to keys and counts how many of them exist.")
+    .tips(&[Tip::REQUEST_MULTI_SHARD, Tip::RESPONSE_AGG_SUM]);
 
 fn touch(ctx: &mut Context<'_>) -> Outcome {
     let mut found = 0;

@@ -17,6 +17,7 @@ pub(super) static RENAME: Command<Handler> = command("rename", 3, rename as Hand
     .flags(Flags::WRITE)
     .keys(&[KeyPart::one(1, MOVES), KeyPart::one(2, KeyFlags::OW.with(KeyFlags::UPDATE))])
     .acl(Acl::KEYSPACE)
+    .syntax("key:k0 newkey:k1")
     .doc(Group::Generic, "1.0.0", "O(1)", "Gives a key another name, which may be in use.");
 
 fn rename(ctx: &mut Context<'_>) -> Outcome {
@@ -29,7 +30,9 @@ pub(super) static RENAMENX: Command<Handler> = command("renamenx", 3, renamenx a
     .flags(Flags::WRITE.with(Flags::FAST))
     .keys(&[KeyPart::one(1, MOVES), KeyPart::one(2, KeyFlags::OW.with(KeyFlags::INSERT))])
     .acl(Acl::KEYSPACE)
-    .doc(Group::Generic, "1.0.0", "O(1)", "Gives a key another name if that is not in use.");
+    .syntax("key:k0 newkey:k1")
+    .doc(Group::Generic, "1.0.0", "O(1)", "Gives a key another name if that is not in use.")
+    .history(&[("3.2.0", "The same name twice is no error any more.")]);
 
 fn renamenx(ctx: &mut Context<'_>) -> Outcome {
     let renamed = rename_if(ctx, true)?;
@@ -76,6 +79,7 @@ pub(super) static MOVE: Command<Handler> = command("move", 3, move_key as Handle
     .keys(&[KeyPart::one(1, KeyFlags::RW.with(KeyFlags::ACCESS).with(KeyFlags::UPDATE))])
     .databases(Databases::Named(|_| vec![2]))
     .acl(Acl::KEYSPACE)
+    .syntax("key:k0 db:i")
     .doc(Group::Generic, "1.0.0", "O(1)", "Moves a key to another database if it does not exist there.");
 
 fn move_key(ctx: &mut Context<'_>) -> Outcome {
@@ -121,6 +125,7 @@ pub(super) static COPY: Command<Handler> = command("copy", -3, copy as Handler)
     ])
     .databases(Databases::Named(copy_databases))
     .acl(Acl::KEYSPACE)
+    .syntax("source:k0 destination:k1 ?destination-db:i=DB ?REPLACE")
     .doc(
         Group::Generic,
         "6.2.0",

@@ -3,12 +3,14 @@
 use crate::Handler;
 use crate::context::{Context, TimeoutReply};
 use crate::error::{Error, Outcome};
-use crate::spec::{Acl, Command, Flags, Group, command};
+use crate::spec::{Acl, Command, Flags, Group, Tip, command};
 
 pub(super) static WAIT: Command<Handler> = command("wait", 3, wait as Handler)
     .flags(Flags::BLOCKING)
     .acl(Acl::CONNECTION)
-    .doc(Group::Generic, "3.0.0", "O(1)", "Waits until replicas have taken over the connection's writes.");
+    .syntax("numreplicas:i timeout:i")
+    .doc(Group::Generic, "3.0.0", "O(1)", "Waits until replicas have taken over the connection's writes.")
+    .tips(&[Tip::REQUEST_ALL_SHARDS, Tip::RESPONSE_AGG_MIN]);
 
 fn wait(ctx: &mut Context<'_>) -> Outcome {
     let replicas = ctx.int(1)?;

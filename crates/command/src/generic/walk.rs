@@ -10,7 +10,7 @@ use martlet_keyspace::{Key, Kind, SCAN_POSITION_BITS};
 use crate::Handler;
 use crate::context::Context;
 use crate::error::{Error, Outcome};
-use crate::spec::{Acl, Command, Flags, Group, command};
+use crate::spec::{Acl, Command, Flags, Group, Tip, command};
 
 /// Most keys visited while a shard is held.
 const SLICE_KEYS: usize = 256;
@@ -119,12 +119,14 @@ fn walk_slice(
 pub(super) static KEYS: Command<Handler> = command("keys", 2, keys as Handler)
     .flags(Flags::READONLY.with(Flags::WALK))
     .acl(Acl::KEYSPACE.with(Acl::DANGEROUS))
+    .syntax("pattern:p")
     .doc(
         Group::Generic,
         "1.0.0",
         "O(N), N being the number of keys in the database",
         "Returns all keys whose names match a pattern.",
-    );
+    )
+    .tips(&[Tip::REQUEST_ALL_SHARDS, Tip::NONDETERMINISTIC_OUTPUT_ORDER]);
 
 fn keys(ctx: &mut Context<'_>) -> Outcome {
     let filter = Filter::by_pattern(ctx.arg(1));
@@ -143,13 +145,18 @@ fn keys(ctx: &mut Context<'_>) -> Outcome {
     Ok(())
 }
 
-pub(super) static SCAN: Command<Handler> =
-    command("scan", -2, scan as Handler).flags(Flags::READONLY.with(Flags::WALK)).acl(Acl::KEYSPACE).doc(
+pub(super) static SCAN: Command<Handler> = command("scan", -2, scan as Handler)
+    .flags(Flags::READONLY.with(Flags::WALK))
+    .acl(Acl::KEYSPACE)
+    .syntax("cursor:i ?pattern:p=MATCH ?count:i=COUNT ?type=TYPE^6.0.0")
+    .doc(
         Group::Generic,
         "2.8.0",
         "O(1) for every call, O(N) for all of them, N being the number of keys in the database",
         "Returns some keys and a cursor with which to go on.",
-    );
+    )
+    .history(&[("6.0.0", "Filter `TYPE`.")])
+    .tips(&[Tip::NONDETERMINISTIC_OUTPUT, Tip::REQUEST_SPECIAL, Tip::RESPONSE_SPECIAL]);
 
 fn scan(ctx: &mut Context<'_>) -> Outcome {
     let cursor = parse_cursor(ctx.arg(1)).ok_or(Error::Fixed("ERR invalid cursor"))?;
@@ -216,7 +223,8 @@ pub(crate) fn parse_cursor(text: &[u8]) -> Option<u64> {
 pub(super) static RANDOMKEY: Command<Handler> = command("randomkey", 1, randomkey as Handler)
     .flags(Flags::READONLY.with(Flags::WALK))
     .acl(Acl::KEYSPACE)
-    .doc(Group::Generic, "1.0.0", "O(1)", "Returns the name of a random key.");
+    .doc(Group::Generic, "1.0.0", "O(1)", "Returns the name of a random key.")
+    .tips(&[Tip::REQUEST_ALL_SHARDS, Tip::RESPONSE_SPECIAL, Tip::NONDETERMINISTIC_OUTPUT]);
 
 /// How often RANDOMKEY looks for a key that has not expired.
 const RANDOM_ATTEMPTS: usize = 100;
@@ -282,7 +290,8 @@ fn random_key_in(keys: &mut Keys, shard: usize) -> Option<(Vec<u8>, bool)> {
 pub(super) static DBSIZE: Command<Handler> = command("dbsize", 1, dbsize as Handler)
     .flags(Flags::READONLY.with(Flags::FAST).with(Flags::WALK))
     .acl(Acl::KEYSPACE)
-    .doc(Group::Server, "1.0.0", "O(1)", "Counts the keys of the database.");
+    .doc(Group::Server, "1.0.0", "O(1)", "Counts the keys of the database.")
+    .tips(&[Tip::REQUEST_ALL_SHARDS, Tip::RESPONSE_AGG_SUM]);
 
 fn dbsize(ctx: &mut Context<'_>) -> Outcome {
     let count = ctx.keys.count(ctx.keys.db);

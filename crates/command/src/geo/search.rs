@@ -368,7 +368,14 @@ pub(super) static GEOSEARCH: Command<Handler> = command("geosearch", -7, geosear
     .flags(Flags::READONLY)
     .keys(&[READS])
     .acl(Acl::GEO)
-    .doc(Group::Geo, "6.2.0", COMPLEXITY, "Returns the members inside a circle or a rectangle.");
+    .syntax(
+        "key:k0 from(member=FROMMEMBER|fromlonlat=FROMLONLAT(longitude:d latitude:d)) \
+         by(circle(radius:d=BYRADIUS unit(M|KM|FT|MI))|box(width:d=BYBOX height:d \
+         unit(M|KM|FT|MI))) ?order(ASC|DESC) ?count-block(count:i=COUNT ?ANY) ?WITHCOORD \
+         ?WITHDIST ?WITHHASH",
+    )
+    .doc(Group::Geo, "6.2.0", COMPLEXITY, "Returns the members inside a circle or a rectangle.")
+    .history(&[("7.0.0", "Units in upper case, too.")]);
 
 fn geosearch(ctx: &mut Context<'_>) -> Outcome {
     search(ctx, Form::Search)
@@ -378,7 +385,13 @@ pub(super) static GEOSEARCHSTORE: Command<Handler> = command("geosearchstore", -
     .flags(Flags::WRITE.with(Flags::DENYOOM))
     .keys(&[KeyPart::one(1, OVERWRITES), KeyPart::one(2, KeyFlags::RO.with(KeyFlags::ACCESS))])
     .acl(Acl::GEO)
-    .doc(Group::Geo, "6.2.0", COMPLEXITY, "Stores the members inside a circle or a rectangle in a key.");
+    .syntax(
+        "destination:k0 source:k1 from(member=FROMMEMBER|fromlonlat=FROMLONLAT(longitude:d \
+         latitude:d)) by(circle(radius:d=BYRADIUS unit(M|KM|FT|MI))|box(width:d=BYBOX height:d \
+         unit(M|KM|FT|MI))) ?order(ASC|DESC) ?count-block(count:i=COUNT ?ANY) ?STOREDIST",
+    )
+    .doc(Group::Geo, "6.2.0", COMPLEXITY, "Stores the members inside a circle or a rectangle in a key.")
+    .history(&[("7.0.0", "Units in upper case, too.")]);
 
 fn geosearchstore(ctx: &mut Context<'_>) -> Outcome {
     search(ctx, Form::SearchStore)
@@ -403,7 +416,14 @@ pub(super) static GEORADIUS: Command<Handler> = command("georadius", -6, georadi
     .keys(&[READS, KeyPart::behind("STORE", 6, OVERWRITES), KeyPart::behind("STOREDIST", 6, OVERWRITES)])
     .find_keys(|args, out| find_keys(args, 6, out))
     .acl(Acl::GEO)
-    .doc(Group::Geo, "3.2.0", COMPLEXITY, "Returns or stores the members within a distance of a position.");
+    .syntax(
+        "key:k0 longitude:d latitude:d radius:d unit(M|KM|FT|MI) ?WITHCOORD ?WITHDIST ?WITHHASH \
+         ?count-block(count:i=COUNT ?ANY^6.2.0) ?order(ASC|DESC) \
+         ?store(storekey:k1/key=STORE|storedistkey:k2/key=STOREDIST)",
+    )
+    .doc(Group::Geo, "3.2.0", COMPLEXITY, "Returns or stores the members within a distance of a position.")
+    .history(&[("6.2.0", "Option `ANY` of `COUNT`."), ("7.0.0", "Units in upper case, too.")])
+    .deprecated("6.2.0", "`GEOSEARCH` and `GEOSEARCHSTORE` with `BYRADIUS`");
 
 fn georadius(ctx: &mut Context<'_>) -> Outcome {
     search(ctx, Form::AroundPosition { may_store: true })
@@ -413,7 +433,13 @@ pub(super) static GEORADIUS_RO: Command<Handler> = command("georadius_ro", -6, g
     .flags(Flags::READONLY)
     .keys(&[READS])
     .acl(Acl::GEO)
-    .doc(Group::Geo, "3.2.10", COMPLEXITY, "Returns the members within a distance of a position.");
+    .syntax(
+        "key:k0 longitude:d latitude:d radius:d unit(M|KM|FT|MI) ?WITHCOORD ?WITHDIST ?WITHHASH \
+         ?count-block(count:i=COUNT ?ANY^6.2.0) ?order(ASC|DESC)",
+    )
+    .doc(Group::Geo, "3.2.10", COMPLEXITY, "Returns the members within a distance of a position.")
+    .history(&[("6.2.0", "Option `ANY` of `COUNT`.")])
+    .deprecated("6.2.0", "`GEOSEARCH` with `BYRADIUS`");
 
 fn georadius_ro(ctx: &mut Context<'_>) -> Outcome {
     search(ctx, Form::AroundPosition { may_store: false })
@@ -425,7 +451,14 @@ pub(super) static GEORADIUSBYMEMBER: Command<Handler> =
         .keys(&[READS, KeyPart::behind("STORE", 5, OVERWRITES), KeyPart::behind("STOREDIST", 5, OVERWRITES)])
         .find_keys(|args, out| find_keys(args, 5, out))
         .acl(Acl::GEO)
-        .doc(Group::Geo, "3.2.0", COMPLEXITY, "Returns or stores the members within a distance of another.");
+        .syntax(
+            "key:k0 member radius:d unit(M|KM|FT|MI) ?WITHCOORD ?WITHDIST ?WITHHASH \
+         ?count-block(count:i=COUNT ?ANY) ?order(ASC|DESC) \
+         ?store(storekey:k1/key=STORE|storedistkey:k2/key=STOREDIST)",
+        )
+        .doc(Group::Geo, "3.2.0", COMPLEXITY, "Returns or stores the members within a distance of another.")
+        .history(&[("7.0.0", "Units in upper case, too.")])
+        .deprecated("6.2.0", "`GEOSEARCH` and `GEOSEARCHSTORE` with `BYRADIUS` and `FROMMEMBER`");
 
 fn georadiusbymember(ctx: &mut Context<'_>) -> Outcome {
     search(ctx, Form::AroundMember { may_store: true })
@@ -436,7 +469,12 @@ pub(super) static GEORADIUSBYMEMBER_RO: Command<Handler> =
         .flags(Flags::READONLY)
         .keys(&[READS])
         .acl(Acl::GEO)
-        .doc(Group::Geo, "3.2.10", COMPLEXITY, "Returns the members within a distance of another.");
+        .syntax(
+            "key:k0 member radius:d unit(M|KM|FT|MI) ?WITHCOORD ?WITHDIST ?WITHHASH \
+         ?count-block(count:i=COUNT ?ANY) ?order(ASC|DESC)",
+        )
+        .doc(Group::Geo, "3.2.10", COMPLEXITY, "Returns the members within a distance of another.")
+        .deprecated("6.2.0", "`GEOSEARCH` with `BYRADIUS` and `FROMMEMBER`");
 
 fn georadiusbymember_ro(ctx: &mut Context<'_>) -> Outcome {
     search(ctx, Form::AroundMember { may_store: false })

@@ -16,6 +16,7 @@ use crate::Handler;
 use crate::context::Context;
 use crate::error::{Error, Outcome};
 use crate::spec::{Acl, Command, Flags, Group, KeyFlags, KeyPart, command};
+use crate::string::expires_relatively;
 
 /// Deletes those of the fields that have expired.
 fn expire_first(keys: &mut Keys, key: &Key<'_>, names: &Args<'_>) -> Outcome {
@@ -39,6 +40,7 @@ pub(super) static HGETDEL: Command<Handler> = command("hgetdel", -5, hgetdel as 
     .flags(Flags::WRITE.with(Flags::FAST))
     .keys(&[KeyPart::one(1, KeyFlags::RW.with(KeyFlags::ACCESS).with(KeyFlags::DELETE))])
     .acl(Acl::HASH)
+    .syntax("key:k0 fields=FIELDS(numfields:i *field)")
     .doc(Group::Hash, "8.0.0", BY_FIELDS, "Returns the values of fields and deletes them.");
 
 fn hgetdel(ctx: &mut Context<'_>) -> Outcome {
@@ -89,7 +91,11 @@ enum NewTime {
 pub(super) static HGETEX: Command<Handler> = command("hgetex", -5, hgetex as Handler)
     .flags(Flags::WRITE.with(Flags::FAST))
     .keys(&[KeyPart::UPDATED.notes("It is written, too, because the expiry of fields may change.")])
+    .relative_time_if(expires_relatively)
     .acl(Acl::HASH)
+    .syntax("key:k0 \
+         ?expiration(seconds:i=EX|milliseconds:i=PX|unix-time-seconds:t=EXAT|unix-time-milliseconds:t=PXAT|PERSIST) \
+         fields=FIELDS(numfields:i *field)")
     .doc(
         Group::Hash,
         "8.0.0",
@@ -219,7 +225,11 @@ impl<'a> SetOptions<'a> {
 pub(super) static HSETEX: Command<Handler> = command("hsetex", -6, hsetex as Handler)
     .flags(WRITES_FAST)
     .keys(RW_UPDATE)
+    .relative_time_if(expires_relatively)
     .acl(Acl::HASH)
+    .syntax("key:k0 ?condition(FNX|FXX) \
+         ?expiration(seconds:i=EX|milliseconds:i=PX|unix-time-seconds:t=EXAT|unix-time-milliseconds:t=PXAT|KEEPTTL) \
+         fields=FIELDS(numfields:i *data(field value))")
     .doc(Group::Hash, "8.0.0", BY_FIELDS, "Sets fields of a hash with their expiry times.");
 
 fn hsetex(ctx: &mut Context<'_>) -> Outcome {

@@ -10,7 +10,7 @@ use super::{BY_FIELDS, READS_FAST, RO_ACCESS, RW_UPDATE, delete_if_empty, is_mis
 use crate::Handler;
 use crate::context::Context;
 use crate::error::{Error, Outcome};
-use crate::spec::{Acl, Command, Flags, Group, command};
+use crate::spec::{Acl, Command, Flags, Group, Tip, command};
 
 /// The latest time that a field may expire, Unix milliseconds (Redis: `HFE_MAX_ABS_TIME_MSEC`).
 const LATEST_MS: i64 = (1 << 46) - 1;
@@ -112,7 +112,9 @@ const EXPIRES: Flags = Flags::WRITE.with(Flags::FAST);
 pub(super) static HEXPIRE: Command<Handler> = command("hexpire", -6, hexpire as Handler)
     .flags(EXPIRES)
     .keys(RW_UPDATE)
+    .relative_time_if(|_| true)
     .acl(Acl::HASH)
+    .syntax("key:k0 seconds:i ?condition(NX|XX|GT|LT) fields=FIELDS(numfields:i *field)")
     .doc(Group::Hash, "7.4.0", BY_FIELDS, "Sets after how many seconds fields of a hash expire.");
 
 fn hexpire(ctx: &mut Context<'_>) -> Outcome {
@@ -122,7 +124,9 @@ fn hexpire(ctx: &mut Context<'_>) -> Outcome {
 pub(super) static HPEXPIRE: Command<Handler> = command("hpexpire", -6, hpexpire as Handler)
     .flags(EXPIRES)
     .keys(RW_UPDATE)
+    .relative_time_if(|_| true)
     .acl(Acl::HASH)
+    .syntax("key:k0 milliseconds:i ?condition(NX|XX|GT|LT) fields=FIELDS(numfields:i *field)")
     .doc(Group::Hash, "7.4.0", BY_FIELDS, "Sets after how many milliseconds fields of a hash expire.");
 
 fn hpexpire(ctx: &mut Context<'_>) -> Outcome {
@@ -133,14 +137,22 @@ pub(super) static HEXPIREAT: Command<Handler> = command("hexpireat", -6, hexpire
     .flags(EXPIRES)
     .keys(RW_UPDATE)
     .acl(Acl::HASH)
+    .syntax("key:k0 unix-time-seconds:t ?condition(NX|XX|GT|LT) fields=FIELDS(numfields:i *field)")
     .doc(Group::Hash, "7.4.0", BY_FIELDS, "Sets at which Unix time, in seconds, fields of a hash expire.");
 
 fn hexpireat(ctx: &mut Context<'_>) -> Outcome {
     expire(ctx, TimeUnit::EXAT, "hexpireat")
 }
 
-pub(super) static HPEXPIREAT: Command<Handler> =
-    command("hpexpireat", -6, hpexpireat as Handler).flags(EXPIRES).keys(RW_UPDATE).acl(Acl::HASH).doc(
+pub(super) static HPEXPIREAT: Command<Handler> = command("hpexpireat", -6, hpexpireat as Handler)
+    .flags(EXPIRES)
+    .keys(RW_UPDATE)
+    .acl(Acl::HASH)
+    .syntax(
+        "key:k0 unix-time-milliseconds:t ?condition(NX|XX|GT|LT) fields=FIELDS(numfields:i \
+         *field)",
+    )
+    .doc(
         Group::Hash,
         "7.4.0",
         BY_FIELDS,
@@ -260,7 +272,9 @@ pub(super) static HTTL: Command<Handler> = command("httl", -5, httl as Handler)
     .flags(READS_FAST)
     .keys(RO_ACCESS)
     .acl(Acl::HASH)
-    .doc(Group::Hash, "7.4.0", BY_FIELDS, "Returns in how many seconds fields of a hash expire.");
+    .syntax("key:k0 fields=FIELDS(numfields:i *field)")
+    .doc(Group::Hash, "7.4.0", BY_FIELDS, "Returns in how many seconds fields of a hash expire.")
+    .tips(&[Tip::NONDETERMINISTIC_OUTPUT]);
 
 fn httl(ctx: &mut Context<'_>) -> Outcome {
     time_left(ctx, TimeUnit::EX)
@@ -270,7 +284,9 @@ pub(super) static HPTTL: Command<Handler> = command("hpttl", -5, hpttl as Handle
     .flags(READS_FAST)
     .keys(RO_ACCESS)
     .acl(Acl::HASH)
-    .doc(Group::Hash, "7.4.0", BY_FIELDS, "Returns in how many milliseconds fields of a hash expire.");
+    .syntax("key:k0 fields=FIELDS(numfields:i *field)")
+    .doc(Group::Hash, "7.4.0", BY_FIELDS, "Returns in how many milliseconds fields of a hash expire.")
+    .tips(&[Tip::NONDETERMINISTIC_OUTPUT]);
 
 fn hpttl(ctx: &mut Context<'_>) -> Outcome {
     time_left(ctx, TimeUnit::PX)
@@ -280,6 +296,7 @@ pub(super) static HEXPIRETIME: Command<Handler> = command("hexpiretime", -5, hex
     .flags(READS_FAST)
     .keys(RO_ACCESS)
     .acl(Acl::HASH)
+    .syntax("key:k0 fields=FIELDS(numfields:i *field)")
     .doc(Group::Hash, "7.4.0", BY_FIELDS, "Returns at which Unix time, in seconds, fields of a hash expire.");
 
 fn hexpiretime(ctx: &mut Context<'_>) -> Outcome {
@@ -290,6 +307,7 @@ pub(super) static HPEXPIRETIME: Command<Handler> = command("hpexpiretime", -5, h
     .flags(READS_FAST)
     .keys(RO_ACCESS)
     .acl(Acl::HASH)
+    .syntax("key:k0 fields=FIELDS(numfields:i *field)")
     .doc(
         Group::Hash,
         "7.4.0",
@@ -325,6 +343,7 @@ pub(super) static HPERSIST: Command<Handler> = command("hpersist", -5, hpersist 
     .flags(Flags::WRITE.with(Flags::FAST))
     .keys(RW_UPDATE)
     .acl(Acl::HASH)
+    .syntax("key:k0 fields=FIELDS(numfields:i *field)")
     .doc(Group::Hash, "7.4.0", BY_FIELDS, "Removes the expiry times of fields of a hash.");
 
 fn hpersist(ctx: &mut Context<'_>) -> Outcome {

@@ -8,7 +8,7 @@ use crate::Handler;
 use crate::context::Context;
 use crate::error::{Error, Outcome};
 use crate::list::{bulk, symmetric};
-use crate::spec::{Acl, Command, Flags, Group, command};
+use crate::spec::{Acl, Command, Flags, Group, Tip, command};
 
 /// Most fields that are returned with repetitions: more than memory could hold.
 const REPEATS_MAX: i64 = 1 << 30;
@@ -17,12 +17,14 @@ pub(super) static HRANDFIELD: Command<Handler> = command("hrandfield", -2, hrand
     .flags(Flags::READONLY)
     .keys(RO_ACCESS)
     .acl(Acl::HASH)
+    .syntax("key:k0 ?options(count:i ?WITHVALUES)")
     .doc(
         Group::Hash,
         "6.2.0",
         "O(N), N being the number of fields returned",
         "Returns random fields of a hash, with their values if asked for.",
-    );
+    )
+    .tips(&[Tip::NONDETERMINISTIC_OUTPUT]);
 
 fn hrandfield(ctx: &mut Context<'_>) -> Outcome {
     let count = if ctx.argc() > 2 { Some(parse_count(ctx)?) } else { None };

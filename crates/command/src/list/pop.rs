@@ -39,12 +39,14 @@ pub(super) static LPOP: Command<Handler> = command("lpop", -2, lpop as Handler)
     .flags(Flags::WRITE.with(Flags::FAST))
     .keys(&[KeyPart::one(1, POPS)])
     .acl(Acl::LIST)
+    .syntax("key:k0 ?count:i^6.2.0")
     .doc(
         Group::List,
         "1.0.0",
         "O(N), N being the number of elements returned",
         "Removes and returns the first elements of a list.",
-    );
+    )
+    .history(&[("6.2.0", "Argument `count`.")]);
 
 fn lpop(ctx: &mut Context<'_>) -> Outcome {
     pop(ctx, End::Head, "lpop")
@@ -54,12 +56,14 @@ pub(super) static RPOP: Command<Handler> = command("rpop", -2, rpop as Handler)
     .flags(Flags::WRITE.with(Flags::FAST))
     .keys(&[KeyPart::one(1, POPS)])
     .acl(Acl::LIST)
+    .syntax("key:k0 ?count:i^6.2.0")
     .doc(
         Group::List,
         "1.0.0",
         "O(N), N being the number of elements returned",
         "Removes and returns the last elements of a list.",
-    );
+    )
+    .history(&[("6.2.0", "Argument `count`.")]);
 
 fn rpop(ctx: &mut Context<'_>) -> Outcome {
     pop(ctx, End::Tail, "rpop")
@@ -190,6 +194,7 @@ pub(super) static LMPOP: Command<Handler> = command("lmpop", -4, lmpop as Handle
     .flags(Flags::WRITE.with(Flags::MOVABLE_KEYS))
     .keys(&[KeyPart::counted(1, POPS)])
     .acl(Acl::LIST)
+    .syntax("numkeys:i *key:k0 where(LEFT|RIGHT) ?count:i=COUNT")
     .doc(
         Group::List,
         "7.0.0",
@@ -212,6 +217,7 @@ pub(super) static BLMPOP: Command<Handler> = command("blmpop", -5, blmpop as Han
     .flags(BLOCKS.with(Flags::MOVABLE_KEYS))
     .keys(&[KeyPart::counted(2, POPS)])
     .acl(Acl::LIST)
+    .syntax("timeout:d numkeys:i *key:k0 where(LEFT|RIGHT) ?count:i=COUNT")
     .doc(
         Group::List,
         "7.0.0",
@@ -232,12 +238,14 @@ pub(super) static BLPOP: Command<Handler> = command("blpop", -3, blpop as Handle
     .flags(BLOCKS)
     .keys(&[KeyPart::range(1, -2, 1, POPS)])
     .acl(Acl::LIST)
+    .syntax("*key:k0 timeout:d")
     .doc(
         Group::List,
         "2.0.0",
         "O(N), N being the number of keys",
         "Removes and returns the first element of the first list that has any; waits for one if none has.",
-    );
+    )
+    .history(&[("6.0.0", "`timeout` may have a fraction.")]);
 
 fn blpop(ctx: &mut Context<'_>) -> Outcome {
     blocking_pop(ctx, End::Head)
@@ -247,12 +255,14 @@ pub(super) static BRPOP: Command<Handler> = command("brpop", -3, brpop as Handle
     .flags(BLOCKS)
     .keys(&[KeyPart::range(1, -2, 1, POPS)])
     .acl(Acl::LIST)
+    .syntax("*key:k0 timeout:d")
     .doc(
         Group::List,
         "2.0.0",
         "O(N), N being the number of keys",
         "Removes and returns the last element of the first list that has any; waits for one if none has.",
-    );
+    )
+    .history(&[("6.0.0", "`timeout` may have a fraction.")]);
 
 fn brpop(ctx: &mut Context<'_>) -> Outcome {
     blocking_pop(ctx, End::Tail)

@@ -15,8 +15,12 @@ const SOURCE: KeyPart = KeyPart::one(1, KeyFlags::RW.with(KeyFlags::ACCESS).with
 const DESTINATION: KeyPart = KeyPart::one(2, KeyFlags::RW.with(KeyFlags::INSERT));
 const MOVES: Flags = Flags::WRITE.with(Flags::DENYOOM);
 
-pub(super) static LMOVE: Command<Handler> =
-    command("lmove", 5, lmove as Handler).flags(MOVES).keys(&[SOURCE, DESTINATION]).acl(Acl::LIST).doc(
+pub(super) static LMOVE: Command<Handler> = command("lmove", 5, lmove as Handler)
+    .flags(MOVES)
+    .keys(&[SOURCE, DESTINATION])
+    .acl(Acl::LIST)
+    .syntax("source:k0 destination:k1 wherefrom(LEFT|RIGHT) whereto(LEFT|RIGHT)")
+    .doc(
         Group::List,
         "6.2.0",
         "O(1)",
@@ -35,12 +39,14 @@ pub(super) static RPOPLPUSH: Command<Handler> = command("rpoplpush", 3, rpoplpus
     .flags(MOVES)
     .keys(&[SOURCE, DESTINATION])
     .acl(Acl::LIST)
+    .syntax("source:k0 destination:k1")
     .doc(
         Group::List,
         "1.2.0",
         "O(1)",
         "Removes a list's last element, puts it at another's head, and returns it.",
-    );
+    )
+    .deprecated("6.2.0", "`LMOVE` with `RIGHT` and `LEFT`");
 
 fn rpoplpush(ctx: &mut Context<'_>) -> Outcome {
     if !transfer(ctx, End::Tail, End::Head)? {
@@ -53,6 +59,7 @@ pub(super) static BLMOVE: Command<Handler> = command("blmove", 6, blmove as Hand
     .flags(MOVES.with(Flags::BLOCKING))
     .keys(&[SOURCE, DESTINATION])
     .acl(Acl::LIST)
+    .syntax("source:k0 destination:k1 wherefrom(LEFT|RIGHT) whereto(LEFT|RIGHT) timeout:d")
     .doc(
         Group::List,
         "6.2.0",
@@ -77,12 +84,15 @@ pub(super) static BRPOPLPUSH: Command<Handler> = command("brpoplpush", 4, brpopl
     .flags(MOVES.with(Flags::BLOCKING))
     .keys(&[SOURCE, DESTINATION])
     .acl(Acl::LIST)
+    .syntax("source:k0 destination:k1 timeout:d")
     .doc(
         Group::List,
         "2.2.0",
         "O(1)",
         "Removes a list's last element, puts it at another's head, and returns it; waits for one if there is none.",
-    );
+    )
+    .history(&[("6.0.0", "`timeout` may have a fraction.")])
+    .deprecated("6.2.0", "`BLMOVE` with `RIGHT` and `LEFT`");
 
 fn brpoplpush(ctx: &mut Context<'_>) -> Outcome {
     let deadline_ms = ctx.deadline_ms(3)?;

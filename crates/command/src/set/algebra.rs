@@ -10,7 +10,7 @@ use crate::Handler;
 use crate::context::Context;
 use crate::error::{Error, Outcome};
 use crate::list::bulk;
-use crate::spec::{Acl, Command, Flags, Group, KeyFlags, KeyPart, command};
+use crate::spec::{Acl, Command, Flags, Group, KeyFlags, KeyPart, Tip, command};
 
 const STORES: Flags = Flags::WRITE.with(Flags::DENYOOM);
 const STORE_KEYS: &[KeyPart] =
@@ -112,7 +112,9 @@ pub(super) static SINTER: Command<Handler> = command("sinter", -2, sinter as Han
     .flags(Flags::READONLY)
     .keys(READ_KEYS)
     .acl(Acl::SET)
-    .doc(Group::Set, "1.0.0", SMALLEST_TIMES_SETS, "Returns the members that all sets have.");
+    .syntax("*key:k0")
+    .doc(Group::Set, "1.0.0", SMALLEST_TIMES_SETS, "Returns the members that all sets have.")
+    .tips(&[Tip::NONDETERMINISTIC_OUTPUT_ORDER]);
 
 fn sinter(ctx: &mut Context<'_>) -> Outcome {
     let operands = operands(ctx, 1, ctx.argc());
@@ -133,6 +135,7 @@ pub(super) static SINTERCARD: Command<Handler> = command("sintercard", -3, sinte
     .flags(Flags::READONLY)
     .keys(&[KeyPart::counted(1, RO_ACCESS)])
     .acl(Acl::SET)
+    .syntax("numkeys:i *key:k0 ?limit:i=LIMIT")
     .doc(Group::Set, "7.0.0", SMALLEST_TIMES_SETS, "Returns the number of members that all sets have.");
 
 fn sintercard(ctx: &mut Context<'_>) -> Outcome {
@@ -164,6 +167,7 @@ pub(super) static SINTERSTORE: Command<Handler> = command("sinterstore", -3, sin
     .flags(STORES)
     .keys(STORE_KEYS)
     .acl(Acl::SET)
+    .syntax("destination:k0 *key:k1")
     .doc(Group::Set, "1.0.0", SMALLEST_TIMES_SETS, "Stores the members that all sets have in a key.");
 
 fn sinterstore(ctx: &mut Context<'_>) -> Outcome {
@@ -184,7 +188,9 @@ pub(super) static SUNION: Command<Handler> = command("sunion", -2, sunion as Han
     .flags(Flags::READONLY)
     .keys(READ_KEYS)
     .acl(Acl::SET)
-    .doc(Group::Set, "1.0.0", SUM_OF_SIZES, "Returns the members that any of the sets has.");
+    .syntax("*key:k0")
+    .doc(Group::Set, "1.0.0", SUM_OF_SIZES, "Returns the members that any of the sets has.")
+    .tips(&[Tip::NONDETERMINISTIC_OUTPUT_ORDER]);
 
 fn sunion(ctx: &mut Context<'_>) -> Outcome {
     let operands = operands(ctx, 1, ctx.argc());
@@ -205,6 +211,7 @@ pub(super) static SUNIONSTORE: Command<Handler> = command("sunionstore", -3, sun
     .flags(STORES)
     .keys(STORE_KEYS)
     .acl(Acl::SET)
+    .syntax("destination:k0 *key:k1")
     .doc(Group::Set, "1.0.0", SUM_OF_SIZES, "Stores the members that any of the sets has in a key.");
 
 fn sunionstore(ctx: &mut Context<'_>) -> Outcome {
@@ -225,7 +232,9 @@ pub(super) static SDIFF: Command<Handler> = command("sdiff", -2, sdiff as Handle
     .flags(Flags::READONLY)
     .keys(READ_KEYS)
     .acl(Acl::SET)
-    .doc(Group::Set, "1.0.0", SUM_OF_SIZES, "Returns the members of the first set that no other has.");
+    .syntax("*key:k0")
+    .doc(Group::Set, "1.0.0", SUM_OF_SIZES, "Returns the members of the first set that no other has.")
+    .tips(&[Tip::NONDETERMINISTIC_OUTPUT_ORDER]);
 
 fn sdiff(ctx: &mut Context<'_>) -> Outcome {
     let operands = operands(ctx, 1, ctx.argc());
@@ -241,8 +250,12 @@ fn sdiff(ctx: &mut Context<'_>) -> Outcome {
     Ok(())
 }
 
-pub(super) static SDIFFSTORE: Command<Handler> =
-    command("sdiffstore", -3, sdiffstore as Handler).flags(STORES).keys(STORE_KEYS).acl(Acl::SET).doc(
+pub(super) static SDIFFSTORE: Command<Handler> = command("sdiffstore", -3, sdiffstore as Handler)
+    .flags(STORES)
+    .keys(STORE_KEYS)
+    .acl(Acl::SET)
+    .syntax("destination:k0 *key:k1")
+    .doc(
         Group::Set,
         "1.0.0",
         SUM_OF_SIZES,

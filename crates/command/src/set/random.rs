@@ -10,7 +10,7 @@ use crate::Handler;
 use crate::context::Context;
 use crate::error::{Error, Outcome};
 use crate::list::{bulk, symmetric};
-use crate::spec::{Acl, Command, Flags, Group, KeyPart, command};
+use crate::spec::{Acl, Command, Flags, Group, KeyPart, Tip, command};
 
 /// SPOP with a count is journalled as SREM of at most so many members at a time, as in Redis.
 const SREM_BATCH: usize = 1024;
@@ -22,12 +22,15 @@ pub(super) static SPOP: Command<Handler> = command("spop", -2, spop as Handler)
     .flags(Flags::WRITE.with(Flags::FAST))
     .keys(&[KeyPart::one(1, RW_ACCESS_DELETE)])
     .acl(Acl::SET)
+    .syntax("key:k0 ?count:i^3.2.0")
     .doc(
         Group::Set,
         "1.0.0",
         "O(N), N being the number of members popped",
         "Removes and returns random members of a set. Deletes the key with the last one.",
-    );
+    )
+    .history(&[("3.2.0", "Argument `count`.")])
+    .tips(&[Tip::NONDETERMINISTIC_OUTPUT]);
 
 fn spop(ctx: &mut Context<'_>) -> Outcome {
     match ctx.argc() {
@@ -114,12 +117,15 @@ pub(super) static SRANDMEMBER: Command<Handler> = command("srandmember", -2, sra
     .flags(Flags::READONLY)
     .keys(&[KeyPart::one(1, RO_ACCESS)])
     .acl(Acl::SET)
+    .syntax("key:k0 ?count:i^2.6.0")
     .doc(
         Group::Set,
         "1.0.0",
         "O(N), N being the number of members returned",
         "Returns random members of a set.",
-    );
+    )
+    .history(&[("2.6.0", "Argument `count`, which may be left out.")])
+    .tips(&[Tip::NONDETERMINISTIC_OUTPUT]);
 
 fn srandmember(ctx: &mut Context<'_>) -> Outcome {
     let key = ctx.key(1);

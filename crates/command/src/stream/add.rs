@@ -9,7 +9,7 @@ use super::{IdText, last_id, note, parse_id, parse_id_or_star, write_id};
 use crate::Handler;
 use crate::context::{Context, Settings};
 use crate::error::{Error, Outcome};
-use crate::spec::{Acl, Command, Flags, Group, KeyFlags, KeyPart, command};
+use crate::spec::{Acl, Command, Flags, Group, KeyFlags, KeyPart, Tip, command};
 
 /// How to trim.
 #[derive(Clone, Copy)]
@@ -136,12 +136,22 @@ pub(super) static XADD: Command<Handler> = command("xadd", -5, xadd as Handler)
     .flags(Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST))
     .keys(&[KeyPart::one(1, KeyFlags::RW.with(KeyFlags::UPDATE))])
     .acl(Acl::STREAM)
+    .syntax(
+        "key:k0 ?NOMKSTREAM^6.2.0 ?trim(strategy(MAXLEN|MINID^6.2.0) \
+         ?operator(equal:x==|approximately:x=~) threshold ?count:i=LIMIT^6.2.0) \
+         id-selector(auto-id:x=*|id) *data(field value)",
+    )
     .doc(
         Group::Stream,
         "5.0.0",
         "O(log N), N being the number of entries; with trimming O(M) besides, M being that of those removed",
         "Appends an entry to a stream and returns its id. Creates the key if it is not there.",
-    );
+    )
+    .history(&[
+        ("6.2.0", "Options `NOMKSTREAM`, `MINID` and `LIMIT`."),
+        ("7.0.0", "An id of the form `<ms>-*`."),
+    ])
+    .tips(&[Tip::NONDETERMINISTIC_OUTPUT]);
 
 /// The id that a new entry asks for: both halves, or the first, or none.
 type AskedId = Option<(u64, Option<u64>)>;
@@ -227,12 +237,18 @@ pub(super) static XTRIM: Command<Handler> = command("xtrim", -4, xtrim as Handle
     .flags(Flags::WRITE)
     .keys(&[KeyPart::one(1, KeyFlags::RW.with(KeyFlags::DELETE))])
     .acl(Acl::STREAM)
+    .syntax(
+        "key:k0 trim(strategy(MAXLEN|MINID^6.2.0) ?operator(equal:x==|approximately:x=~) \
+         threshold ?count:i=LIMIT^6.2.0)",
+    )
     .doc(
         Group::Stream,
         "5.0.0",
         "O(N), N being the number of entries that are removed",
         "Removes a stream's first entries and returns how many these were.",
-    );
+    )
+    .history(&[("6.2.0", "Options `MINID` and `LIMIT`.")])
+    .tips(&[Tip::NONDETERMINISTIC_OUTPUT]);
 
 fn xtrim(ctx: &mut Context<'_>) -> Outcome {
     let (mut options, mut at) = (Options::default(), 2);

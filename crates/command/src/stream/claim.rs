@@ -13,7 +13,7 @@ use super::{IdText, parse_id, parse_start, write_entry, write_id};
 use crate::Handler;
 use crate::context::Context;
 use crate::error::{Error, Outcome};
-use crate::spec::{self, Acl, Command, Flags, KeyFlags, KeyPart, command};
+use crate::spec::{self, Acl, Command, Flags, KeyFlags, KeyPart, Tip, command};
 
 /// An entry that became a consumer's, to be recorded.
 pub(super) struct Claimed {
@@ -179,12 +179,17 @@ pub(super) static XCLAIM: Command<Handler> = command("xclaim", -6, xclaim as Han
     .flags(Flags::WRITE.with(Flags::FAST))
     .keys(&[KeyPart::one(1, KeyFlags::RW.with(KeyFlags::UPDATE))])
     .acl(Acl::STREAM)
+    .syntax(
+        "key:k0 group consumer min-idle-time *ID ?ms:i=IDLE ?unix-time-milliseconds:t=TIME \
+         ?count:i=RETRYCOUNT ?FORCE ?JUSTID ?lastid=LASTID",
+    )
     .doc(
         spec::Group::Stream,
         "5.0.0",
         "O(log N) for each entry, N being the number of those not acknowledged",
         "Makes entries that are not acknowledged another consumer's, as if delivered to it.",
-    );
+    )
+    .tips(&[Tip::NONDETERMINISTIC_OUTPUT]);
 
 /// XCLAIM's arguments behind the group.
 struct ClaimRequest {
@@ -260,12 +265,18 @@ pub(super) static XAUTOCLAIM: Command<Handler> = command("xautoclaim", -6, xauto
     .flags(Flags::WRITE.with(Flags::FAST))
     .keys(&[KeyPart::one(1, KeyFlags::RW.with(KeyFlags::ACCESS).with(KeyFlags::DELETE))])
     .acl(Acl::STREAM)
+    .syntax("key:k0 group consumer min-idle-time start ?count:i=COUNT ?JUSTID")
     .doc(
         spec::Group::Stream,
         "6.2.0",
         "O(N), N being the number of entries looked at",
         "Makes entries that were delivered long ago and are not acknowledged another consumer's.",
-    );
+    )
+    .history(&[(
+        "7.0.0",
+        "A third element, the ids of entries that are gone and were cleared from what is pending.",
+    )])
+    .tips(&[Tip::NONDETERMINISTIC_OUTPUT]);
 
 /// Entries that are looked at for each that is asked for.
 const LOOKS_PER_ENTRY: usize = 10;

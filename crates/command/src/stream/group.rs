@@ -11,7 +11,7 @@ use super::{
 use crate::Handler;
 use crate::context::Context;
 use crate::error::{Error, Outcome};
-use crate::spec::{self, Acl, Command, Flags, KeyFlags, KeyPart, command, container};
+use crate::spec::{self, Acl, Command, Flags, KeyFlags, KeyPart, Tip, command, container};
 
 pub(super) static XGROUP: Command<Handler> =
     container("xgroup", -2, &[&CREATE, &CREATECONSUMER, &DELCONSUMER, &DESTROY, &HELP, &SETID]).doc(
@@ -88,7 +88,12 @@ static CREATE: Command<Handler> = command("xgroup|create", -5, create as Handler
     .flags(Flags::WRITE.with(Flags::DENYOOM))
     .keys(INSERTS)
     .acl(Acl::STREAM)
-    .doc(spec::Group::Stream, "5.0.0", "O(1)", "Creates a consumer group.");
+    .syntax(
+        "key:k0 group id-selector(id|new-id:x=$) ?MKSTREAM \
+         ?entriesread:i/entries-read=ENTRIESREAD",
+    )
+    .doc(spec::Group::Stream, "5.0.0", "O(1)", "Creates a consumer group.")
+    .history(&[("7.0.0", "Argument `ENTRIESREAD`.")]);
 
 fn create(ctx: &mut Context<'_>) -> Outcome {
     let Options { makes_stream, entries_read } = options(ctx, true)?;
@@ -120,7 +125,9 @@ static SETID: Command<Handler> = command("xgroup|setid", -5, setid as Handler)
     .flags(Flags::WRITE)
     .keys(UPDATES)
     .acl(Acl::STREAM)
-    .doc(spec::Group::Stream, "5.0.0", "O(1)", "Sets the last entry that a group has got.");
+    .syntax("key:k0 group id-selector(id|new-id:x=$) ?entriesread:i/entries-read=ENTRIESREAD")
+    .doc(spec::Group::Stream, "5.0.0", "O(1)", "Sets the last entry that a group has got.")
+    .history(&[("7.0.0", "Argument `ENTRIESREAD`.")]);
 
 fn setid(ctx: &mut Context<'_>) -> Outcome {
     let Options { entries_read, .. } = options(ctx, false)?;
@@ -141,8 +148,12 @@ fn setid(ctx: &mut Context<'_>) -> Outcome {
     Ok(())
 }
 
-static DESTROY: Command<Handler> =
-    command("xgroup|destroy", 4, destroy as Handler).flags(Flags::WRITE).keys(DELETES).acl(Acl::STREAM).doc(
+static DESTROY: Command<Handler> = command("xgroup|destroy", 4, destroy as Handler)
+    .flags(Flags::WRITE)
+    .keys(DELETES)
+    .acl(Acl::STREAM)
+    .syntax("key:k0 group")
+    .doc(
         spec::Group::Stream,
         "5.0.0",
         "O(N), N being the number of entries that are not acknowledged",
@@ -165,6 +176,7 @@ static CREATECONSUMER: Command<Handler> = command("xgroup|createconsumer", 5, cr
     .flags(Flags::WRITE.with(Flags::DENYOOM))
     .keys(INSERTS)
     .acl(Acl::STREAM)
+    .syntax("key:k0 group consumer")
     .doc(spec::Group::Stream, "6.2.0", "O(1)", "Adds a consumer to a group.");
 
 fn createconsumer(ctx: &mut Context<'_>) -> Outcome {
@@ -185,6 +197,7 @@ static DELCONSUMER: Command<Handler> = command("xgroup|delconsumer", 5, delconsu
     .flags(Flags::WRITE)
     .keys(DELETES)
     .acl(Acl::STREAM)
+    .syntax("key:k0 group consumer")
     .doc(
         spec::Group::Stream,
         "5.0.0",
@@ -236,6 +249,7 @@ pub(super) static XACK: Command<Handler> = command("xack", -4, xack as Handler)
     .flags(Flags::WRITE.with(Flags::FAST))
     .keys(&[KeyPart::one(1, KeyFlags::RW.with(KeyFlags::UPDATE))])
     .acl(Acl::STREAM)
+    .syntax("key:k0 group *ID")
     .doc(
         spec::Group::Stream,
         "5.0.0",
@@ -273,12 +287,15 @@ pub(super) static XPENDING: Command<Handler> = command("xpending", -3, xpending 
     .flags(Flags::READONLY)
     .keys(&[super::READS])
     .acl(Acl::STREAM)
+    .syntax("key:k0 group ?filters(?min-idle-time:i=IDLE^6.2.0 start end count:i ?consumer)")
     .doc(
         spec::Group::Stream,
         "5.0.0",
         "O(N), N being the number of consumers, or that of entries looked at",
         "Tells which entries a group's consumers have got and not acknowledged.",
-    );
+    )
+    .history(&[("6.2.0", "Option `IDLE`, and exclusive bounds.")])
+    .tips(&[Tip::NONDETERMINISTIC_OUTPUT]);
 
 /// What of the pending entries is asked for.
 struct Filter<'a> {

@@ -7,7 +7,7 @@ use super::{write_entries, write_entry, write_id};
 use crate::Handler;
 use crate::context::Context;
 use crate::error::{Error, Outcome};
-use crate::spec::{self, Acl, Command, Flags, KeyFlags, KeyPart, command, container};
+use crate::spec::{self, Acl, Command, Flags, KeyFlags, KeyPart, Tip, command, container};
 
 pub(super) static XINFO: Command<Handler> = container("xinfo", -2, &[&CONSUMERS, &GROUPS, &HELP, &STREAM])
     .doc(spec::Group::Stream, "5.0.0", "Depends on the subcommand", "Tells about streams and their groups.");
@@ -25,12 +25,19 @@ fn stream_of<'a>(ctx: &'a mut Context<'_>) -> Result<(&'a Stream, &'a mut Reply)
 }
 
 static STREAM: Command<Handler> =
-    command("xinfo|stream", -3, stream as Handler).flags(Flags::READONLY).keys(KEYS).acl(Acl::STREAM).doc(
+    command("xinfo|stream", -3, stream as Handler).flags(Flags::READONLY).keys(KEYS).acl(Acl::STREAM)
+    .syntax("key:k0 ?full-block(FULL ?count:i=COUNT)").doc(
         spec::Group::Stream,
         "5.0.0",
         "O(1); with FULL O(N), N being the number of entries shown",
         "Tells about a stream.",
-    );
+    )
+    .history(&[("6.0.0", "Modifier `FULL`."),
+            (
+                "7.0.0",
+                "Fields `max-deleted-entry-id`, `entries-added`, `recorded-first-entry-id`, `entries-read` and `lag`.",
+            ),
+            ("7.2.0", "Field `active-time`.")]);
 
 fn stream(ctx: &mut Context<'_>) -> Outcome {
     let argc = ctx.argc();
@@ -168,7 +175,9 @@ static GROUPS: Command<Handler> = command("xinfo|groups", 3, groups as Handler)
     .flags(Flags::READONLY)
     .keys(KEYS)
     .acl(Acl::STREAM)
-    .doc(spec::Group::Stream, "5.0.0", "O(N), N being the number of groups", "Lists a stream's groups.");
+    .syntax("key:k0")
+    .doc(spec::Group::Stream, "5.0.0", "O(N), N being the number of groups", "Lists a stream's groups.")
+    .history(&[("7.0.0", "Fields `entries-read` and `lag`.")]);
 
 fn groups(ctx: &mut Context<'_>) -> Outcome {
     let (stream, reply) = stream_of(ctx)?;
@@ -188,7 +197,10 @@ static CONSUMERS: Command<Handler> = command("xinfo|consumers", 4, consumers as 
     .flags(Flags::READONLY)
     .keys(KEYS)
     .acl(Acl::STREAM)
-    .doc(spec::Group::Stream, "5.0.0", "O(N), N being the number of consumers", "Lists a group's consumers.");
+    .syntax("key:k0 group")
+    .doc(spec::Group::Stream, "5.0.0", "O(N), N being the number of consumers", "Lists a group's consumers.")
+    .history(&[("7.2.0", "Field `inactive`.")])
+    .tips(&[Tip::NONDETERMINISTIC_OUTPUT]);
 
 fn consumers(ctx: &mut Context<'_>) -> Outcome {
     let (now_ms, args) = (ctx.keys.now_ms, ctx.args);

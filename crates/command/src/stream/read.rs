@@ -166,6 +166,7 @@ pub(super) static XREAD: Command<Handler> = command("xread", -4, xread as Handle
     )])
     .find_keys(find_keys)
     .acl(Acl::STREAM)
+    .syntax("?count:i=COUNT ?milliseconds:i=BLOCK streams=STREAMS(*key:k0 *ID)")
     .doc(
         Group::Stream,
         "5.0.0",
@@ -278,6 +279,10 @@ pub(super) static XREADGROUP: Command<Handler> = command("xreadgroup", -7, xread
     )])
     .find_keys(find_keys)
     .acl(Acl::STREAM)
+    .syntax(
+        "group-block=GROUP(group consumer) ?count:i=COUNT ?milliseconds:i=BLOCK ?NOACK \
+         streams=STREAMS(*key:k0 *ID)",
+    )
     .doc(
         Group::Stream,
         "5.0.0",

@@ -13,6 +13,7 @@ pub(super) static LCS: Command<Handler> = command("lcs", -3, lcs as Handler)
     .flags(Flags::READONLY)
     .keys(&[KeyPart::range(1, 1, 1, KeyFlags::RO.with(KeyFlags::ACCESS))])
     .acl(Acl::STRING)
+    .syntax("key1:k0 key2:k0 ?LEN ?IDX ?min-match-len:i=MINMATCHLEN ?WITHMATCHLEN")
     .doc(
         Group::String,
         "7.0.0",

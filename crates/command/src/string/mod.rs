@@ -9,7 +9,7 @@ use martlet_protocol::reply::Reply;
 use crate::Handler;
 use crate::context::Context;
 use crate::error::Outcome;
-use crate::spec::{Acl, Command, Flags, Group, KeyFlags, KeyPart, command};
+use crate::spec::{Acl, Command, Flags, Group, KeyFlags, KeyPart, Tip, command};
 
 mod lcs;
 mod number;
@@ -18,7 +18,7 @@ mod range;
 mod tests;
 mod value;
 
-pub(crate) use value::expire_at;
+pub(crate) use value::{expire_at, expires_relatively};
 
 /// The family.
 pub static COMMANDS: &[&Command<Handler>] = &[
@@ -55,6 +55,7 @@ static GET: Command<Handler> = command("get", 2, get as Handler)
     .flags(Flags::READONLY.with(Flags::FAST))
     .keys(READS)
     .acl(Acl::STRING)
+    .syntax("key:k0")
     .doc(Group::String, "1.0.0", "O(1)", "Returns the string value of a key.");
 
 fn get(ctx: &mut Context<'_>) -> Outcome {
@@ -84,12 +85,14 @@ static MGET: Command<Handler> = command("mget", -2, mget as Handler)
     .flags(Flags::READONLY.with(Flags::FAST))
     .keys(&[KeyPart::range(1, -1, 1, KeyFlags::RO.with(KeyFlags::ACCESS))])
     .acl(Acl::STRING)
+    .syntax("*key:k0")
     .doc(
         Group::String,
         "1.0.0",
         "O(N), N being the number of keys",
         "Returns the string values of several keys.",
-    );
+    )
+    .tips(&[Tip::REQUEST_MULTI_SHARD]);
 
 fn mget(ctx: &mut Context<'_>) -> Outcome {
     ctx.reply.array(ctx.argc() - 1);
@@ -107,12 +110,14 @@ static MSET: Command<Handler> = command("mset", -3, mset as Handler)
     .flags(Flags::WRITE.with(Flags::DENYOOM))
     .keys(&[KeyPart::range(1, -1, 2, KeyFlags::OW.with(KeyFlags::UPDATE))])
     .acl(Acl::STRING)
+    .syntax("*data(key:k0 value)")
     .doc(
         Group::String,
         "1.0.1",
         "O(N), N being the number of keys",
         "Sets several keys to string values at once.",
-    );
+    )
+    .tips(&[Tip::REQUEST_MULTI_SHARD, Tip::RESPONSE_ALL_SUCCEEDED]);
 
 fn mset(ctx: &mut Context<'_>) -> Outcome {
     require_pairs(ctx, "mset")?;
@@ -125,6 +130,7 @@ static MSETNX: Command<Handler> = command("msetnx", -3, msetnx as Handler)
     .flags(Flags::WRITE.with(Flags::DENYOOM))
     .keys(&[KeyPart::range(1, -1, 2, KeyFlags::OW.with(KeyFlags::INSERT))])
     .acl(Acl::STRING)
+    .syntax("*data(key:k0 value)")
     .doc(
         Group::String,
         "1.0.1",

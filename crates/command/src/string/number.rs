@@ -13,7 +13,7 @@ use crate::spec::{Acl, Command, Flags, Group, command};
 const FLAGS: Flags = Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST);
 
 pub(super) static INCR: Command<Handler> =
-    command("incr", 2, incr as Handler).flags(FLAGS).keys(UPDATES).acl(Acl::STRING).doc(
+    command("incr", 2, incr as Handler).flags(FLAGS).keys(UPDATES).acl(Acl::STRING).syntax("key:k0").doc(
         Group::String,
         "1.0.0",
         "O(1)",
@@ -25,7 +25,7 @@ fn incr(ctx: &mut Context<'_>) -> Outcome {
 }
 
 pub(super) static DECR: Command<Handler> =
-    command("decr", 2, decr as Handler).flags(FLAGS).keys(UPDATES).acl(Acl::STRING).doc(
+    command("decr", 2, decr as Handler).flags(FLAGS).keys(UPDATES).acl(Acl::STRING).syntax("key:k0").doc(
         Group::String,
         "1.0.0",
         "O(1)",
@@ -36,8 +36,12 @@ fn decr(ctx: &mut Context<'_>) -> Outcome {
     increment(ctx, -1)
 }
 
-pub(super) static INCRBY: Command<Handler> =
-    command("incrby", 3, incrby as Handler).flags(FLAGS).keys(UPDATES).acl(Acl::STRING).doc(
+pub(super) static INCRBY: Command<Handler> = command("incrby", 3, incrby as Handler)
+    .flags(FLAGS)
+    .keys(UPDATES)
+    .acl(Acl::STRING)
+    .syntax("key:k0 increment:i")
+    .doc(
         Group::String,
         "1.0.0",
         "O(1)",
@@ -49,8 +53,12 @@ fn incrby(ctx: &mut Context<'_>) -> Outcome {
     increment(ctx, increase)
 }
 
-pub(super) static DECRBY: Command<Handler> =
-    command("decrby", 3, decrby as Handler).flags(FLAGS).keys(UPDATES).acl(Acl::STRING).doc(
+pub(super) static DECRBY: Command<Handler> = command("decrby", 3, decrby as Handler)
+    .flags(FLAGS)
+    .keys(UPDATES)
+    .acl(Acl::STRING)
+    .syntax("key:k0 decrement:i")
+    .doc(
         Group::String,
         "1.0.0",
         "O(1)",
@@ -78,8 +86,12 @@ fn increment(ctx: &mut Context<'_>, increase: i64) -> Outcome {
     Ok(())
 }
 
-pub(super) static INCRBYFLOAT: Command<Handler> =
-    command("incrbyfloat", 3, incrbyfloat as Handler).flags(FLAGS).keys(UPDATES).acl(Acl::STRING).doc(
+pub(super) static INCRBYFLOAT: Command<Handler> = command("incrbyfloat", 3, incrbyfloat as Handler)
+    .flags(FLAGS)
+    .keys(UPDATES)
+    .acl(Acl::STRING)
+    .syntax("key:k0 increment:d")
+    .doc(
         Group::String,
         "2.6.0",
         "O(1)",

@@ -14,6 +14,7 @@ pub(super) static APPEND: Command<Handler> = command("append", 3, append as Hand
     .flags(Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST))
     .keys(&[KeyPart::one(1, KeyFlags::RW.with(KeyFlags::INSERT))])
     .acl(Acl::STRING)
+    .syntax("key:k0 value")
     .doc(
         Group::String,
         "2.0.0",
@@ -51,6 +52,7 @@ pub(super) static STRLEN: Command<Handler> = command("strlen", 2, strlen as Hand
     .flags(Flags::READONLY.with(Flags::FAST))
     .keys(&[KeyPart::one(1, KeyFlags::RO)])
     .acl(Acl::STRING)
+    .syntax("key:k0")
     .doc(Group::String, "2.2.0", "O(1)", "Returns the length of a string value.");
 
 fn strlen(ctx: &mut Context<'_>) -> Outcome {
@@ -64,6 +66,7 @@ pub(super) static SETRANGE: Command<Handler> = command("setrange", 4, setrange a
     .flags(Flags::WRITE.with(Flags::DENYOOM))
     .keys(&[KeyPart::one(1, KeyFlags::RW.with(KeyFlags::UPDATE))])
     .acl(Acl::STRING)
+    .syntax("key:k0 offset:i value")
     .doc(
         Group::String,
         "2.2.0",
@@ -103,6 +106,7 @@ pub(super) static GETRANGE: Command<Handler> = command("getrange", 4, getrange a
     .flags(Flags::READONLY)
     .keys(READS)
     .acl(Acl::STRING)
+    .syntax("key:k0 start:i end:i")
     .doc(Group::String, "2.4.0", GETRANGE_COMPLEXITY, "Returns a part of a string value.");
 
 fn getrange(ctx: &mut Context<'_>) -> Outcome {
@@ -122,10 +126,15 @@ fn getrange(ctx: &mut Context<'_>) -> Outcome {
     Ok(())
 }
 
-pub(super) static SUBSTR: Command<Handler> =
-    command("substr", 4, getrange as Handler).flags(Flags::READONLY).keys(READS).acl(Acl::STRING).doc(
+pub(super) static SUBSTR: Command<Handler> = command("substr", 4, getrange as Handler)
+    .flags(Flags::READONLY)
+    .keys(READS)
+    .acl(Acl::STRING)
+    .syntax("key:k0 start:i end:i")
+    .doc(
         Group::String,
         "1.0.0",
         GETRANGE_COMPLEXITY,
         "Returns a part of a string value: GETRANGE's old name.",
-    );
+    )
+    .deprecated("2.0.0", "`GETRANGE`");

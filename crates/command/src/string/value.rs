@@ -14,6 +14,11 @@ use crate::spec::{Acl, Command, Flags, Group, KeyFlags, KeyPart, command};
 /// The key of a command that overwrites its value.
 const OVERWRITES: &[KeyPart] = &[KeyPart::one(1, KeyFlags::OW.with(KeyFlags::UPDATE))];
 
+/// Whether EX or PX is among the options: a time relative to now.
+pub(crate) fn expires_relatively(args: &Args<'_>) -> bool {
+    args.has_word(2, b"ex") || args.has_word(2, b"px")
+}
+
 pub(super) static SET: Command<Handler> = command("set", -3, set as Handler)
     .flags(Flags::WRITE.with(Flags::DENYOOM))
     .keys(&[KeyPart::one(
@@ -22,8 +27,15 @@ pub(super) static SET: Command<Handler> = command("set", -3, set as Handler)
     )
     .notes("With GET the key is read, too.")])
     .key_flags(set_key_flags)
+    .relative_time_if(expires_relatively)
     .acl(Acl::STRING)
-    .doc(Group::String, "1.0.0", "O(1)", "Sets a key to a string value, whatever it held.");
+    .syntax("key:k0 value ?condition(NX|XX)^2.6.12 ?GET^6.2.0 \
+         ?expiration(seconds:i=EX^2.6.12|milliseconds:i=PX^2.6.12|unix-time-seconds:t=EXAT^6.2.0|unix-time-milliseconds:t=PXAT^6.2.0|KEEPTTL^6.0.0)")
+    .doc(Group::String, "1.0.0", "O(1)", "Sets a key to a string value, whatever it held.")
+    .history(&[("2.6.12", "Options `EX`, `PX`, `NX` and `XX`."),
+            ("6.0.0", "Option `KEEPTTL`."),
+            ("6.2.0", "Options `GET`, `EXAT` and `PXAT`."),
+            ("7.0.0", "`NX` and `GET` go together.")]);
 
 /// Whether SET reads what it replaces.
 fn set_key_flags(args: &Args<'_>) -> KeyFlags {
@@ -226,7 +238,9 @@ pub(super) static SETNX: Command<Handler> = command("setnx", 3, setnx as Handler
     .flags(Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST))
     .keys(&[KeyPart::one(1, KeyFlags::OW.with(KeyFlags::INSERT))])
     .acl(Acl::STRING)
-    .doc(Group::String, "1.0.0", "O(1)", "Sets a key to a string value if it does not exist.");
+    .syntax("key:k0 value")
+    .doc(Group::String, "1.0.0", "O(1)", "Sets a key to a string value if it does not exist.")
+    .deprecated("2.6.12", "`SET` with `NX`");
 
 fn setnx(ctx: &mut Context<'_>) -> Outcome {
     let key = ctx.key(1);
@@ -242,8 +256,11 @@ fn setnx(ctx: &mut Context<'_>) -> Outcome {
 pub(super) static SETEX: Command<Handler> = command("setex", 4, setex as Handler)
     .flags(Flags::WRITE.with(Flags::DENYOOM))
     .keys(OVERWRITES)
+    .relative_time_if(|_| true)
     .acl(Acl::STRING)
-    .doc(Group::String, "2.0.0", "O(1)", "Sets a key to a string value that expires after some seconds.");
+    .syntax("key:k0 seconds:i value")
+    .doc(Group::String, "2.0.0", "O(1)", "Sets a key to a string value that expires after some seconds.")
+    .deprecated("2.6.12", "`SET` with `EX`");
 
 fn setex(ctx: &mut Context<'_>) -> Outcome {
     set_expiring(ctx, ExpiryOption::Ex, "setex")
@@ -252,13 +269,11 @@ fn setex(ctx: &mut Context<'_>) -> Outcome {
 pub(super) static PSETEX: Command<Handler> = command("psetex", 4, psetex as Handler)
     .flags(Flags::WRITE.with(Flags::DENYOOM))
     .keys(OVERWRITES)
+    .relative_time_if(|_| true)
     .acl(Acl::STRING)
-    .doc(
-        Group::String,
-        "2.6.0",
-        "O(1)",
-        "Sets a key to a string value that expires after some milliseconds.",
-    );
+    .syntax("key:k0 milliseconds:i value")
+    .doc(Group::String, "2.6.0", "O(1)", "Sets a key to a string value that expires after some milliseconds.")
+    .deprecated("2.6.12", "`SET` with `PX`");
 
 fn psetex(ctx: &mut Context<'_>) -> Outcome {
     set_expiring(ctx, ExpiryOption::Px, "psetex")
@@ -276,7 +291,9 @@ pub(super) static GETSET: Command<Handler> = command("getset", 3, getset as Hand
     .flags(Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST))
     .keys(UPDATES)
     .acl(Acl::STRING)
-    .doc(Group::String, "1.0.0", "O(1)", "Sets a key to a string value and returns the one before.");
+    .syntax("key:k0 value")
+    .doc(Group::String, "1.0.0", "O(1)", "Sets a key to a string value and returns the one before.")
+    .deprecated("6.2.0", "`SET` with `GET`");
 
 fn getset(ctx: &mut Context<'_>) -> Outcome {
     let (key, value) = (ctx.key(1), ctx.arg(2));
@@ -291,6 +308,7 @@ pub(super) static GETDEL: Command<Handler> = command("getdel", 2, getdel as Hand
     .flags(Flags::WRITE.with(Flags::FAST))
     .keys(&[KeyPart::one(1, KeyFlags::RW.with(KeyFlags::ACCESS).with(KeyFlags::DELETE))])
     .acl(Acl::STRING)
+    .syntax("key:k0")
     .doc(Group::String, "6.2.0", "O(1)", "Returns the string value of a key and deletes the key.");
 
 fn getdel(ctx: &mut Context<'_>) -> Outcome {
@@ -303,7 +321,10 @@ fn getdel(ctx: &mut Context<'_>) -> Outcome {
 pub(super) static GETEX: Command<Handler> = command("getex", -2, getex as Handler)
     .flags(Flags::WRITE.with(Flags::FAST))
     .keys(&[KeyPart::UPDATED.notes("It is written, too, because its expiry may change.")])
+    .relative_time_if(expires_relatively)
     .acl(Acl::STRING)
+    .syntax("key:k0 \
+         ?expiration(seconds:i=EX|milliseconds:i=PX|unix-time-seconds:t=EXAT|unix-time-milliseconds:t=PXAT|PERSIST)")
     .doc(Group::String, "6.2.0", "O(1)", "Returns the string value of a key and changes when it expires.");
 
 /// What GETEX does to the expiry.

@@ -319,6 +319,7 @@ pub(super) static ZUNION: Command<Handler> = command("zunion", -3, zunion as Han
     .flags(READS)
     .keys(KEYS)
     .acl(Acl::SORTED_SET)
+    .syntax("numkeys:i *key:k0 ?*weight:i=WEIGHTS ?aggregate=AGGREGATE(SUM|MIN|MAX) ?WITHSCORES")
     .doc(Group::SortedSet, "6.2.0", SUM_OF_SIZES, "Returns the members that any of the sorted sets has.");
 
 fn zunion(ctx: &mut Context<'_>) -> Outcome {
@@ -329,14 +330,19 @@ pub(super) static ZINTER: Command<Handler> = command("zinter", -3, zinter as Han
     .flags(READS)
     .keys(KEYS)
     .acl(Acl::SORTED_SET)
+    .syntax("numkeys:i *key:k0 ?*weight:i=WEIGHTS ?aggregate=AGGREGATE(SUM|MIN|MAX) ?WITHSCORES")
     .doc(Group::SortedSet, "6.2.0", SMALLEST_TIMES_SETS, "Returns the members that all sorted sets have.");
 
 fn zinter(ctx: &mut Context<'_>) -> Outcome {
     run(ctx, Operation::Intersection, Purpose::Answer, "zinter")
 }
 
-pub(super) static ZDIFF: Command<Handler> =
-    command("zdiff", -3, zdiff as Handler).flags(READS).keys(KEYS).acl(Acl::SORTED_SET).doc(
+pub(super) static ZDIFF: Command<Handler> = command("zdiff", -3, zdiff as Handler)
+    .flags(READS)
+    .keys(KEYS)
+    .acl(Acl::SORTED_SET)
+    .syntax("numkeys:i *key:k0 ?WITHSCORES")
+    .doc(
         Group::SortedSet,
         "6.2.0",
         SMALLEST_TIMES_SETS,
@@ -347,8 +353,12 @@ fn zdiff(ctx: &mut Context<'_>) -> Outcome {
     run(ctx, Operation::Difference, Purpose::Answer, "zdiff")
 }
 
-pub(super) static ZINTERCARD: Command<Handler> =
-    command("zintercard", -3, zintercard as Handler).flags(READS).keys(KEYS).acl(Acl::SORTED_SET).doc(
+pub(super) static ZINTERCARD: Command<Handler> = command("zintercard", -3, zintercard as Handler)
+    .flags(READS)
+    .keys(KEYS)
+    .acl(Acl::SORTED_SET)
+    .syntax("numkeys:i *key:k0 ?limit:i=LIMIT")
+    .doc(
         Group::SortedSet,
         "7.0.0",
         "O(N * K) at worst, N being the number of members of the smallest set and K the number of sets",
@@ -363,6 +373,7 @@ pub(super) static ZUNIONSTORE: Command<Handler> = command("zunionstore", -4, zun
     .flags(STORES)
     .keys(STORE_KEYS)
     .acl(Acl::SORTED_SET)
+    .syntax("destination:k0 numkeys:i *key:k1 ?*weight:i=WEIGHTS ?aggregate=AGGREGATE(SUM|MIN|MAX)")
     .doc(
         Group::SortedSet,
         "2.0.0",
@@ -378,6 +389,7 @@ pub(super) static ZINTERSTORE: Command<Handler> = command("zinterstore", -4, zin
     .flags(STORES)
     .keys(STORE_KEYS)
     .acl(Acl::SORTED_SET)
+    .syntax("destination:k0 numkeys:i *key:k1 ?*weight:i=WEIGHTS ?aggregate=AGGREGATE(SUM|MIN|MAX)")
     .doc(
         Group::SortedSet,
         "2.0.0",
@@ -389,8 +401,12 @@ fn zinterstore(ctx: &mut Context<'_>) -> Outcome {
     run(ctx, Operation::Intersection, Purpose::Store, "zinterstore")
 }
 
-pub(super) static ZDIFFSTORE: Command<Handler> =
-    command("zdiffstore", -4, zdiffstore as Handler).flags(STORES).keys(STORE_KEYS).acl(Acl::SORTED_SET).doc(
+pub(super) static ZDIFFSTORE: Command<Handler> = command("zdiffstore", -4, zdiffstore as Handler)
+    .flags(STORES)
+    .keys(STORE_KEYS)
+    .acl(Acl::SORTED_SET)
+    .syntax("destination:k0 numkeys:i *key:k1")
+    .doc(
         Group::SortedSet,
         "6.2.0",
         SMALLEST_TIMES_SETS,

@@ -67,6 +67,7 @@ pub(super) static ZPOPMIN: Command<Handler> = command("zpopmin", -2, zpopmin as 
     .flags(FAST)
     .keys(&[KeyPart::one(1, POPS)])
     .acl(Acl::SORTED_SET)
+    .syntax("key:k0 ?count:i")
     .doc(
         Group::SortedSet,
         "5.0.0",
@@ -82,6 +83,7 @@ pub(super) static ZPOPMAX: Command<Handler> = command("zpopmax", -2, zpopmax as 
     .flags(FAST)
     .keys(&[KeyPart::one(1, POPS)])
     .acl(Acl::SORTED_SET)
+    .syntax("key:k0 ?count:i")
     .doc(
         Group::SortedSet,
         "5.0.0",
@@ -187,6 +189,7 @@ pub(super) static ZMPOP: Command<Handler> = command("zmpop", -4, zmpop as Handle
     .flags(Flags::WRITE.with(Flags::MOVABLE_KEYS))
     .keys(&[KeyPart::counted(1, POPS)])
     .acl(Acl::SORTED_SET)
+    .syntax("numkeys:i *key:k0 where(MIN|MAX) ?count:i=COUNT")
     .doc(
         Group::SortedSet,
         "7.0.0",
@@ -209,6 +212,7 @@ pub(super) static BZMPOP: Command<Handler> = command("bzmpop", -5, bzmpop as Han
     .flags(BLOCKS.with(Flags::MOVABLE_KEYS))
     .keys(&[KeyPart::counted(2, POPS)])
     .acl(Acl::SORTED_SET)
+    .syntax("timeout:d numkeys:i *key:k0 where(MIN|MAX) ?count:i=COUNT")
     .doc(
         Group::SortedSet,
         "7.0.0",
@@ -229,12 +233,14 @@ pub(super) static BZPOPMIN: Command<Handler> = command("bzpopmin", -3, bzpopmin 
     .flags(BLOCKS.with(Flags::FAST))
     .keys(&[KeyPart::range(1, -2, 1, POPS)])
     .acl(Acl::SORTED_SET)
+    .syntax("*key:k0 timeout:d")
     .doc(
         Group::SortedSet,
         "5.0.0",
         KEYS_AND_LOG_N,
         "Removes and returns the lowest member of the first sorted set that has any; waits for one if none has.",
-    );
+    )
+    .history(&[("6.0.0", "`timeout` may have a fraction.")]);
 
 fn bzpopmin(ctx: &mut Context<'_>) -> Outcome {
     blocking_pop(ctx, Side::Min)
@@ -244,12 +250,14 @@ pub(super) static BZPOPMAX: Command<Handler> = command("bzpopmax", -3, bzpopmax 
     .flags(BLOCKS.with(Flags::FAST))
     .keys(&[KeyPart::range(1, -2, 1, POPS)])
     .acl(Acl::SORTED_SET)
+    .syntax("*key:k0 timeout:d")
     .doc(
         Group::SortedSet,
         "5.0.0",
         KEYS_AND_LOG_N,
         "Removes and returns the highest member of the first sorted set that has any; waits for one if none has.",
-    );
+    )
+    .history(&[("6.0.0", "`timeout` may have a fraction.")]);
 
 fn bzpopmax(ctx: &mut Context<'_>) -> Outcome {
     blocking_pop(ctx, Side::Max)

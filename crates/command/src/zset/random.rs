@@ -11,7 +11,7 @@ use crate::Handler;
 use crate::context::Context;
 use crate::error::{Error, Outcome};
 use crate::list::{bulk, symmetric};
-use crate::spec::{Acl, Command, Flags, Group, command};
+use crate::spec::{Acl, Command, Flags, Group, Tip, command};
 
 /// Most members that are returned with repetitions: more than memory could hold.
 const REPEATS_MAX: i64 = 1 << 30;
@@ -20,12 +20,14 @@ pub(super) static ZRANDMEMBER: Command<Handler> = command("zrandmember", -2, zra
     .flags(Flags::READONLY)
     .keys(ONE_TO_READ)
     .acl(Acl::SORTED_SET)
+    .syntax("key:k0 ?options(count:i ?WITHSCORES)")
     .doc(
         Group::SortedSet,
         "6.2.0",
         "O(N), N being the number of members returned",
         "Returns random members of a sorted set.",
-    );
+    )
+    .tips(&[Tip::NONDETERMINISTIC_OUTPUT]);
 
 fn zrandmember(ctx: &mut Context<'_>) -> Outcome {
     let count = (ctx.argc() > 2).then(|| symmetric(ctx.arg(2))).transpose()?;

@@ -151,12 +151,17 @@ pub(super) static ZRANGE: Command<Handler> = command("zrange", -4, zrange as Han
     .flags(Flags::READONLY)
     .keys(ONE_TO_READ)
     .acl(Acl::SORTED_SET)
+    .syntax(
+        "key:k0 start stop ?sortby(BYSCORE|BYLEX)^6.2.0 ?REV^6.2.0 ?limit=LIMIT(offset:i \
+         count:i)^6.2.0 ?WITHSCORES",
+    )
     .doc(
         Group::SortedSet,
         "1.2.0",
         LOG_N_AND_M,
         "Returns the members in a range of ranks, scores or members of a sorted set.",
-    );
+    )
+    .history(&[("6.2.0", "Options `REV`, `BYSCORE`, `BYLEX` and `LIMIT`.")]);
 
 fn zrange(ctx: &mut Context<'_>) -> Outcome {
     answer(ctx, None, None)
@@ -166,12 +171,14 @@ pub(super) static ZREVRANGE: Command<Handler> = command("zrevrange", -4, zrevran
     .flags(Flags::READONLY)
     .keys(ONE_TO_READ)
     .acl(Acl::SORTED_SET)
+    .syntax("key:k0 start:i stop:i ?WITHSCORES")
     .doc(
         Group::SortedSet,
         "1.2.0",
         LOG_N_AND_M,
         "Returns the members in a range of ranks of a sorted set, counted from the highest score.",
-    );
+    )
+    .deprecated("6.2.0", "`ZRANGE` with `REV`");
 
 fn zrevrange(ctx: &mut Context<'_>) -> Outcome {
     answer(ctx, Some(By::Rank), Some(true))
@@ -181,12 +188,15 @@ pub(super) static ZRANGEBYSCORE: Command<Handler> = command("zrangebyscore", -4,
     .flags(Flags::READONLY)
     .keys(ONE_TO_READ)
     .acl(Acl::SORTED_SET)
+    .syntax("key:k0 min:d max:d ?WITHSCORES^2.0.0 ?limit=LIMIT(offset:i count:i)")
     .doc(
         Group::SortedSet,
         "1.0.5",
         LOG_N_AND_M,
         "Returns the members of a sorted set with a score in a range.",
-    );
+    )
+    .history(&[("2.0.0", "Modifier `WITHSCORES`.")])
+    .deprecated("6.2.0", "`ZRANGE` with `BYSCORE`");
 
 fn zrangebyscore(ctx: &mut Context<'_>) -> Outcome {
     answer(ctx, Some(By::Score), Some(false))
@@ -197,12 +207,15 @@ pub(super) static ZREVRANGEBYSCORE: Command<Handler> =
         .flags(Flags::READONLY)
         .keys(ONE_TO_READ)
         .acl(Acl::SORTED_SET)
+        .syntax("key:k0 max:d min:d ?WITHSCORES ?limit=LIMIT(offset:i count:i)")
         .doc(
             Group::SortedSet,
             "2.2.0",
             LOG_N_AND_M,
             "Returns the members of a sorted set with a score in a range, from the highest score.",
-        );
+        )
+        .history(&[("2.1.6", "`min` and `max` may be exclusive.")])
+        .deprecated("6.2.0", "`ZRANGE` with `REV` and `BYSCORE`");
 
 fn zrevrangebyscore(ctx: &mut Context<'_>) -> Outcome {
     answer(ctx, Some(By::Score), Some(true))
@@ -212,12 +225,14 @@ pub(super) static ZRANGEBYLEX: Command<Handler> = command("zrangebylex", -4, zra
     .flags(Flags::READONLY)
     .keys(ONE_TO_READ)
     .acl(Acl::SORTED_SET)
+    .syntax("key:k0 min max ?limit=LIMIT(offset:i count:i)")
     .doc(
         Group::SortedSet,
         "2.8.9",
         LOG_N_AND_M,
         "Returns the members in a range of members of a sorted set whose scores are equal.",
-    );
+    )
+    .deprecated("6.2.0", "`ZRANGE` with `BYLEX`");
 
 fn zrangebylex(ctx: &mut Context<'_>) -> Outcome {
     answer(ctx, Some(By::Lex), Some(false))
@@ -227,12 +242,14 @@ pub(super) static ZREVRANGEBYLEX: Command<Handler> = command("zrevrangebylex", -
     .flags(Flags::READONLY)
     .keys(ONE_TO_READ)
     .acl(Acl::SORTED_SET)
+    .syntax("key:k0 max min ?limit=LIMIT(offset:i count:i)")
     .doc(
         Group::SortedSet,
         "2.8.9",
         LOG_N_AND_M,
         "Returns the members in a range of members of a sorted set whose scores are equal, from the last.",
-    );
+    )
+    .deprecated("6.2.0", "`ZRANGE` with `REV` and `BYLEX`");
 
 fn zrevrangebylex(ctx: &mut Context<'_>) -> Outcome {
     answer(ctx, Some(By::Lex), Some(true))
@@ -242,6 +259,7 @@ pub(super) static ZRANGESTORE: Command<Handler> = command("zrangestore", -5, zra
     .flags(Flags::WRITE.with(Flags::DENYOOM))
     .keys(&[KeyPart::one(1, OW_UPDATE), KeyPart::one(2, RO_ACCESS)])
     .acl(Acl::SORTED_SET)
+    .syntax("dst:k0 src:k1 min max ?sortby(BYSCORE|BYLEX) ?REV ?limit=LIMIT(offset:i count:i)")
     .doc(Group::SortedSet, "6.2.0", LOG_N_AND_M, "Stores the members in a range of a sorted set in a key.");
 
 fn zrangestore(ctx: &mut Context<'_>) -> Outcome {
@@ -294,6 +312,7 @@ pub(super) static ZREMRANGEBYRANK: Command<Handler> =
         .flags(Flags::WRITE)
         .keys(&[KeyPart::one(1, RW_DELETE)])
         .acl(Acl::SORTED_SET)
+        .syntax("key:k0 start:i stop:i")
         .doc(
             Group::SortedSet,
             "2.0.0",
@@ -310,6 +329,7 @@ pub(super) static ZREMRANGEBYSCORE: Command<Handler> =
         .flags(Flags::WRITE)
         .keys(&[KeyPart::one(1, RW_DELETE)])
         .acl(Acl::SORTED_SET)
+        .syntax("key:k0 min:d max:d")
         .doc(
             Group::SortedSet,
             "1.2.0",
@@ -325,6 +345,7 @@ pub(super) static ZREMRANGEBYLEX: Command<Handler> = command("zremrangebylex", 4
     .flags(Flags::WRITE)
     .keys(&[KeyPart::one(1, RW_DELETE)])
     .acl(Acl::SORTED_SET)
+    .syntax("key:k0 min max")
     .doc(
         Group::SortedSet,
         "2.8.9",

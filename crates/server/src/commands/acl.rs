@@ -4,7 +4,8 @@ use std::convert::Infallible;
 
 use martlet_acl::{DEFAULT_USER, LogEntry, Selector, Table, User, is_valid_name};
 use martlet_base::random::fill_secret;
-use martlet_command::{Error, Flags, Group, Outcome, command, container};
+use martlet_command::{Error, Flags, Group, Outcome, Tip, command, container};
+use martlet_protocol::request::Args;
 
 use super::{Call, ServerCommand, ServerHandler, wrong_subcommand_arguments};
 use crate::access::{self, UsersChange, revoke, rules};
@@ -12,6 +13,11 @@ use crate::shared::lock;
 
 /// The family.
 pub static COMMANDS: &[&ServerCommand] = &[&ACL];
+
+/// Users and their rules: all arguments.
+fn all_arguments(args: &Args<'_>) -> Vec<usize> {
+    (2..args.len()).collect()
+}
 
 static ACL: ServerCommand = container(
     "acl",
@@ -29,7 +35,10 @@ const ADMIN: Flags = OPEN.with(Flags::ADMIN);
 // Users change alone: what arrives on any thread after the reply runs under the new rules.
 static SETUSER: ServerCommand = command("acl|setuser", -3, setuser as ServerHandler)
     .flags(ADMIN.with(Flags::EXCLUSIVE))
-    .doc(Group::Server, "6.0.0", "O(N) for N rules", "Makes or changes a user.");
+    .secrets(all_arguments)
+    .syntax("username ?*rule")
+    .doc(Group::Server, "6.0.0", "O(N) for N rules", "Makes or changes a user.")
+    .tips(&[Tip::REQUEST_ALL_NODES, Tip::RESPONSE_ALL_SUCCEEDED]);
 
 fn setuser(call: &mut Call<'_>) -> Outcome {
     let name = call.arg(2);
@@ -48,13 +57,17 @@ fn setuser(call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
-static DELUSER: ServerCommand =
-    command("acl|deluser", -3, deluser as ServerHandler).flags(ADMIN.with(Flags::EXCLUSIVE)).doc(
+static DELUSER: ServerCommand = command("acl|deluser", -3, deluser as ServerHandler)
+    .flags(ADMIN.with(Flags::EXCLUSIVE))
+    .secrets(all_arguments)
+    .syntax("*username")
+    .doc(
         Group::Server,
         "6.0.0",
         "O(1) for each user, and for each client",
         "Removes users and closes their connections.",
-    );
+    )
+    .tips(&[Tip::REQUEST_ALL_NODES, Tip::RESPONSE_ALL_SUCCEEDED]);
 
 fn deluser(call: &mut Call<'_>) -> Outcome {
     let names = || call.args.iter().skip(2);
@@ -71,12 +84,16 @@ fn deluser(call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
-static GETUSER: ServerCommand = command("acl|getuser", 3, getuser as ServerHandler).flags(ADMIN).doc(
-    Group::Server,
-    "6.0.0",
-    "O(N) for N passwords, patterns and rules",
-    "Answers all that makes a user.",
-);
+static GETUSER: ServerCommand = command("acl|getuser", 3, getuser as ServerHandler)
+    .flags(ADMIN)
+    .secrets(all_arguments)
+    .syntax("username")
+    .doc(
+        Group::Server,
+        "6.0.0",
+        "O(N) for N passwords, patterns and rules",
+        "Answers all that makes a user.",
+    );
 
 fn getuser(call: &mut Call<'_>) -> Outcome {
     let users = call.worker.shared.access.users();
@@ -161,7 +178,7 @@ fn whoami(call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
-static CAT: ServerCommand = command("acl|cat", -2, cat as ServerHandler).flags(OPEN).doc(
+static CAT: ServerCommand = command("acl|cat", -2, cat as ServerHandler).flags(OPEN).syntax("?category").doc(
     Group::Server,
     "6.0.0",
     "O(1)",
@@ -192,12 +209,10 @@ fn cat(call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
-static GENPASS: ServerCommand = command("acl|genpass", -2, genpass as ServerHandler).flags(OPEN).doc(
-    Group::Server,
-    "6.0.0",
-    "O(1)",
-    "Makes a password that nobody can guess.",
-);
+static GENPASS: ServerCommand = command("acl|genpass", -2, genpass as ServerHandler)
+    .flags(OPEN)
+    .syntax("?bits:i")
+    .doc(Group::Server, "6.0.0", "O(1)", "Makes a password that nobody can guess.");
 
 const PASSWORD_BITS: i64 = 256;
 const PASSWORD_MAX_BITS: i64 = 4096;
@@ -221,12 +236,10 @@ fn genpass(call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
-static LOG: ServerCommand = command("acl|log", -2, log as ServerHandler).flags(ADMIN).doc(
-    Group::Server,
-    "6.0.0",
-    "O(N) for N entries",
-    "Answers, or forgets, what was refused lately.",
-);
+static LOG: ServerCommand = command("acl|log", -2, log as ServerHandler)
+    .flags(ADMIN)
+    .syntax("?operation(count:i|RESET)")
+    .doc(Group::Server, "6.0.0", "O(N) for N entries", "Answers, or forgets, what was refused lately.");
 
 /// Entries that are answered unless it is said how many.
 const LOG_ENTRIES: usize = 10;
@@ -281,12 +294,10 @@ fn write_entry(reply: &mut martlet_protocol::reply::Reply, entry: &LogEntry, now
     }
 }
 
-static DRYRUN: ServerCommand = command("acl|dryrun", -4, dryrun as ServerHandler).flags(ADMIN).doc(
-    Group::Server,
-    "7.0.0",
-    "O(1)",
-    "Tells whether a user may run a command, without running it.",
-);
+static DRYRUN: ServerCommand = command("acl|dryrun", -4, dryrun as ServerHandler)
+    .flags(ADMIN)
+    .syntax("username command ?*arg")
+    .doc(Group::Server, "7.0.0", "O(1)", "Tells whether a user may run a command, without running it.");
 
 fn dryrun(call: &mut Call<'_>) -> Outcome {
     let name = call.arg(2);
@@ -331,12 +342,10 @@ fn load(call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
-static SAVE: ServerCommand = command("acl|save", 2, save as ServerHandler).flags(ADMIN).doc(
-    Group::Server,
-    "6.0.0",
-    "O(N) for N users",
-    "Writes the users to the file.",
-);
+static SAVE: ServerCommand = command("acl|save", 2, save as ServerHandler)
+    .flags(ADMIN)
+    .doc(Group::Server, "6.0.0", "O(N) for N users", "Writes the users to the file.")
+    .tips(&[Tip::REQUEST_ALL_NODES, Tip::RESPONSE_ALL_SUCCEEDED]);
 
 fn save(call: &mut Call<'_>) -> Outcome {
     let config = call.worker.config();

@@ -7,7 +7,7 @@ mod tracking;
 use std::sync::atomic::Ordering;
 
 use martlet_base::number::parse_i64;
-use martlet_command::{Acl, Error, Flags, Group, Outcome, command, container};
+use martlet_command::{Acl, Error, Flags, Group, Outcome, Tip, command, container};
 
 use super::connection::{INVALID_NAME, is_valid_name};
 use super::{Call, ServerCommand, ServerHandler, wrong_subcommand_arguments};
@@ -45,10 +45,11 @@ static CLIENT: ServerCommand = container(
         &HELP,
     ],
 )
-.flags(Flags::NONE)
+.flags(Flags::KEEPS_CACHING)
 .doc(Group::Connection, "2.4.0", "Depends on subcommand", "A container for client connection commands.");
 
-const CONTROL: Flags = Flags::NOSCRIPT.with(Flags::LOADING).with(Flags::STALE);
+const CONTROL: Flags = HELPS.with(Flags::NOSCRIPT);
+const HELPS: Flags = Flags::KEEPS_CACHING.with(Flags::LOADING).with(Flags::STALE);
 const ADMIN: Flags = CONTROL.with(Flags::ADMIN);
 
 static ID: ServerCommand = command("client|id", 2, id as ServerHandler)
@@ -79,7 +80,9 @@ fn getname(call: &mut Call<'_>) -> Outcome {
 static SETNAME: ServerCommand = command("client|setname", 3, setname as ServerHandler)
     .flags(CONTROL)
     .acl(Acl::CONNECTION)
-    .doc(Group::Connection, "2.6.9", "O(1)", "Names the connection.");
+    .syntax("connection-name")
+    .doc(Group::Connection, "2.6.9", "O(1)", "Names the connection.")
+    .tips(&[Tip::REQUEST_ALL_NODES, Tip::RESPONSE_ALL_SUCCEEDED]);
 
 fn setname(call: &mut Call<'_>) -> Outcome {
     let name = call.arg(2);
@@ -94,7 +97,9 @@ fn setname(call: &mut Call<'_>) -> Outcome {
 static SETINFO: ServerCommand = command("client|setinfo", 4, setinfo as ServerHandler)
     .flags(CONTROL)
     .acl(Acl::CONNECTION)
-    .doc(Group::Connection, "7.2.0", "O(1)", "Tells the server which library the client uses.");
+    .syntax("attr(libname=LIB-NAME|libver=LIB-VER)")
+    .doc(Group::Connection, "7.2.0", "O(1)", "Tells the server which library the client uses.")
+    .tips(&[Tip::REQUEST_ALL_NODES, Tip::RESPONSE_ALL_SUCCEEDED]);
 
 fn setinfo(call: &mut Call<'_>) -> Outcome {
     let value = call.arg(3);
@@ -119,7 +124,8 @@ fn setinfo(call: &mut Call<'_>) -> Outcome {
 static INFO: ServerCommand = command("client|info", 2, info as ServerHandler)
     .flags(CONTROL)
     .acl(Acl::CONNECTION)
-    .doc(Group::Connection, "6.2.0", "O(1)", "Tells about the connection.");
+    .doc(Group::Connection, "6.2.0", "O(1)", "Tells about the connection.")
+    .tips(&[Tip::NONDETERMINISTIC_OUTPUT]);
 
 fn info(call: &mut Call<'_>) -> Outcome {
     let mut line = list::line(call.worker, &call.connection.info);
@@ -131,7 +137,20 @@ fn info(call: &mut Call<'_>) -> Outcome {
 static LIST: ServerCommand = command("client|list", -2, client_list as ServerHandler)
     .flags(ADMIN)
     .acl(Acl::CONNECTION)
-    .doc(Group::Connection, "2.4.0", "O(N) for N clients", "Lists the connected clients.");
+    .syntax("?client-type=TYPE(NORMAL|MASTER|REPLICA|PUBSUB)^5.0.0 ?*client-id:i=ID^6.2.0")
+    .doc(Group::Connection, "2.4.0", "O(N) for N clients", "Lists the connected clients.")
+    .history(&[
+        ("2.8.12", "Field `id`, which no other client ever has."),
+        ("5.0.0", "Filter `TYPE`."),
+        ("6.0.0", "Field `user`."),
+        ("6.2.0", "Fields `argv-mem`, `tot-mem`, `laddr` and `redir`, and the filter `ID`."),
+        ("7.0.0", "Fields `resp`, `multi-mem`, `rbs` and `rbp`."),
+        ("7.0.3", "Field `ssub`."),
+        ("7.2.0", "Fields `lib-name` and `lib-ver`."),
+        ("7.4.0", "Field `watch`."),
+        ("8.0.0", "Field `io-thread`."),
+    ])
+    .tips(&[Tip::NONDETERMINISTIC_OUTPUT]);
 
 fn client_list(call: &mut Call<'_>) -> Outcome {
     let clients = filter::listed(call)?;
@@ -147,7 +166,14 @@ fn client_list(call: &mut Call<'_>) -> Outcome {
 static KILL: ServerCommand = command("client|kill", -3, kill as ServerHandler)
     .flags(ADMIN)
     .acl(Acl::CONNECTION)
-    .doc(Group::Connection, "2.4.0", "O(N) for N clients", "Closes connections.");
+    .syntax("filter(old-format/ip:port!2.8.12|*new-format(?client-id:i=ID^2.8.12|?client-type=TYPE(NORMAL|MASTER^3.2.0|SLAVE|REPLICA^5.0.0|PUBSUB)^2.8.12|?username=USER|?addr/ip:port=ADDR|?laddr/ip:port=LADDR^6.2.0|?skipme=SKIPME(YES|NO)|?maxage:i=MAXAGE^7.4.0))")
+    .doc(Group::Connection, "2.4.0", "O(N) for N clients", "Closes connections.")
+    .history(&[("2.8.12", "Filters, each a name and a value."),
+            ("2.8.12", "Filter `ID`."),
+            ("3.2.0", "Type `master` of the filter `TYPE`."),
+            ("5.0.0", "Type `replica` of the filter `TYPE`, for which `slave` still stands."),
+            ("6.2.0", "Filter `LADDR`."),
+            ("7.4.0", "Filter `MAXAGE`.")]);
 
 fn kill(call: &mut Call<'_>) -> Outcome {
     let filter = filter::parse_kill(call)?;
@@ -189,6 +215,7 @@ pub fn close_client(call: &mut Call<'_>, client: &ClientInfo) -> bool {
 static UNBLOCK: ServerCommand = command("client|unblock", -3, unblock as ServerHandler)
     .flags(ADMIN)
     .acl(Acl::CONNECTION)
+    .syntax("client-id:i ?unblock-type(TIMEOUT|ERROR)")
     .doc(Group::Connection, "5.0.0", "O(log N) for N clients", "Ends another client's wait.");
 
 fn unblock(call: &mut Call<'_>) -> Outcome {
@@ -216,7 +243,9 @@ fn unblock(call: &mut Call<'_>) -> Outcome {
 static PAUSE: ServerCommand = command("client|pause", -3, pause as ServerHandler)
     .flags(ADMIN)
     .acl(Acl::CONNECTION)
-    .doc(Group::Connection, "3.0.0", "O(1)", "Holds commands of all clients for a while.");
+    .syntax("timeout:i ?mode(WRITE|ALL)^6.2.0")
+    .doc(Group::Connection, "3.0.0", "O(1)", "Holds commands of all clients for a while.")
+    .history(&[("6.2.0", "Argument `mode`, and with it `WRITE`.")]);
 
 fn pause(call: &mut Call<'_>) -> Outcome {
     let all = match call.argc() {
@@ -252,6 +281,7 @@ fn unpause(call: &mut Call<'_>) -> Outcome {
 static REPLY: ServerCommand = command("client|reply", 3, reply as ServerHandler)
     .flags(CONTROL)
     .acl(Acl::CONNECTION)
+    .syntax("action(ON|OFF|SKIP)")
     .doc(Group::Connection, "3.2.0", "O(1)", "Chooses whether replies are sent.");
 
 fn reply(call: &mut Call<'_>) -> Outcome {
@@ -276,6 +306,7 @@ fn reply(call: &mut Call<'_>) -> Outcome {
 static NO_EVICT: ServerCommand = command("client|no-evict", 3, no_evict as ServerHandler)
     .flags(ADMIN)
     .acl(Acl::CONNECTION)
+    .syntax("enabled(ON|OFF)")
     .doc(Group::Connection, "7.0.0", "O(1)", "Protects the connection from client eviction.");
 
 fn no_evict(call: &mut Call<'_>) -> Outcome {
@@ -288,6 +319,7 @@ fn no_evict(call: &mut Call<'_>) -> Outcome {
 static NO_TOUCH: ServerCommand = command("client|no-touch", 3, no_touch as ServerHandler)
     .flags(CONTROL)
     .acl(Acl::CONNECTION)
+    .syntax("enabled(ON|OFF)")
     .doc(Group::Connection, "7.2.0", "O(1)", "Keeps the connection's commands from counting as accesses.");
 
 fn no_touch(call: &mut Call<'_>) -> Outcome {
@@ -316,7 +348,7 @@ fn set_flag(call: &Call<'_>, bit: u32, on: bool) {
 }
 
 static HELP: ServerCommand = command("client|help", 2, help as ServerHandler)
-    .flags(Flags::LOADING.with(Flags::STALE))
+    .flags(HELPS)
     .acl(Acl::CONNECTION)
     .doc(Group::Connection, "5.0.0", "O(1)", "Lists the subcommands.");
 

@@ -1,8 +1,10 @@
 //! COMMAND and its subcommands: the table told to clients. Everything here is derived from the entries.
 
 use martlet_base::glob;
-use martlet_command::syntax::{self, Argument};
-use martlet_command::{Acl, Begin, Error, Find, Flags, Group, KeyFlags, KeyPart, Outcome, command};
+use martlet_command::syntax::Argument;
+use martlet_command::{
+    Acl, Begin, Deprecation, Error, Find, Flags, Group, KeyFlags, KeyPart, Outcome, Tip, command,
+};
 use martlet_protocol::reply::Reply;
 use martlet_protocol::request::Args;
 
@@ -16,12 +18,11 @@ const OPEN: Flags = Flags::LOADING.with(Flags::STALE);
 
 static COMMAND: ServerCommand = ServerCommand {
     subcommands: &[&COUNT, &DOCS, &GETKEYS, &GETKEYSANDFLAGS, &HELP, &INFO, &LIST],
-    ..command("command", -1, all as ServerHandler).flags(OPEN).acl(Acl::CONNECTION).doc(
-        Group::Server,
-        "2.8.13",
-        "O(N) for N commands",
-        "Describes all commands.",
-    )
+    ..command("command", -1, all as ServerHandler)
+        .flags(OPEN)
+        .acl(Acl::CONNECTION)
+        .doc(Group::Server, "2.8.13", "O(N) for N commands", "Describes all commands.")
+        .tips(&[Tip::NONDETERMINISTIC_OUTPUT_ORDER])
 };
 
 /// Commands as clients can call them, in the table's order.
@@ -57,7 +58,10 @@ fn count(call: &mut Call<'_>) -> Outcome {
 static INFO: ServerCommand = command("command|info", -2, info as ServerHandler)
     .flags(OPEN)
     .acl(Acl::CONNECTION)
-    .doc(Group::Server, "2.8.13", "O(N) for N commands asked for", "Describes the named commands.");
+    .syntax("?*command-name")
+    .doc(Group::Server, "2.8.13", "O(N) for N commands asked for", "Describes the named commands.")
+    .history(&[("7.0.0", "Without arguments, tells of all commands.")])
+    .tips(&[Tip::NONDETERMINISTIC_OUTPUT_ORDER]);
 
 fn info(call: &mut Call<'_>) -> Outcome {
     if call.argc() == 2 {
@@ -95,9 +99,8 @@ fn write_info(reply: &mut Reply, registry: &Registry, name: &[u8], entry: &Entry
     let categories: Vec<&str> = spec.acl().names().collect();
     reply.set(categories.len());
     categories.iter().for_each(|category| reply.simple(&format!("@{category}")));
-    let tips = super::tips::of(spec.full_name);
-    reply.set(tips.len());
-    tips.iter().for_each(|tip| reply.bulk(tip.as_bytes()));
+    reply.set(spec.tips.len());
+    spec.tips.iter().for_each(|tip| reply.bulk(tip.text().as_bytes()));
     reply.set(spec.keys.len());
     spec.keys.iter().for_each(|part| write_key_part(reply, part));
     // As in Redis, an array if there are any.
@@ -183,7 +186,9 @@ fn unknown(reply: &mut Reply) {
 static DOCS: ServerCommand = command("command|docs", -2, docs as ServerHandler)
     .flags(OPEN)
     .acl(Acl::CONNECTION)
-    .doc(Group::Server, "7.0.0", "O(N) for N commands asked for", "Documents the named commands, or all.");
+    .syntax("?*command-name")
+    .doc(Group::Server, "7.0.0", "O(N) for N commands asked for", "Documents the named commands, or all.")
+    .tips(&[Tip::NONDETERMINISTIC_OUTPUT_ORDER]);
 
 fn docs(call: &mut Call<'_>) -> Outcome {
     let registry = call.worker.shared.registry;
@@ -202,14 +207,12 @@ fn docs(call: &mut Call<'_>) -> Outcome {
 fn write_docs(reply: &mut Reply, registry: &Registry, entry: &Entry) {
     let spec = entry.spec;
     reply.bulk(spec.full_name.as_bytes());
-    let arguments = syntax::of(spec.full_name);
-    let deprecated = super::deprecated::of(spec.full_name);
-    let history = super::history::of(spec.full_name);
-    let is_internal = matches!(spec.full_name, "debug" | "pfdebug" | "pfselftest");
+    let arguments = spec.arguments();
+    let is_system = spec.flags.has(Flags::SYSTEM);
     reply.map(
-        4 + usize::from(deprecated.is_some() || is_internal)
-            + 2 * usize::from(deprecated.is_some())
-            + usize::from(!history.is_empty())
+        4 + usize::from(spec.deprecated.is_some() || is_system)
+            + 2 * usize::from(spec.deprecated.is_some())
+            + usize::from(!spec.history.is_empty())
             + usize::from(!arguments.is_empty())
             + usize::from(!entry.told_subcommands().is_empty()),
     );
@@ -223,20 +226,20 @@ fn write_docs(reply: &mut Reply, registry: &Registry, entry: &Entry) {
         reply.bulk(name.as_bytes());
         reply.bulk(value.as_bytes());
     }
-    if deprecated.is_some() || is_internal {
+    if spec.deprecated.is_some() || is_system {
         reply.bulk(b"doc_flags");
         reply.set(1);
-        reply.simple(if is_internal { "syscmd" } else { "deprecated" });
+        reply.simple(if is_system { "syscmd" } else { "deprecated" });
     }
-    if let Some((since, replacement)) = deprecated {
+    if let Some(Deprecation { since, replacement }) = spec.deprecated {
         for text in ["deprecated_since", since, "replaced_by", replacement] {
             reply.bulk(text.as_bytes());
         }
     }
-    if !history.is_empty() {
+    if !spec.history.is_empty() {
         reply.bulk(b"history");
-        reply.set(history.len());
-        for (version, change) in history {
+        reply.set(spec.history.len());
+        for (version, change) in spec.history {
             reply.array(2);
             reply.bulk(version.as_bytes());
             reply.bulk(change.as_bytes());
@@ -309,7 +312,9 @@ fn write_argument(reply: &mut Reply, argument: &Argument) {
 static LIST: ServerCommand = command("command|list", -2, list as ServerHandler)
     .flags(OPEN)
     .acl(Acl::CONNECTION)
-    .doc(Group::Server, "7.0.0", "O(N) for N commands", "Lists the names of commands.");
+    .syntax("?filterby=FILTERBY(module-name=MODULE|category=ACLCAT|pattern:p=PATTERN)")
+    .doc(Group::Server, "7.0.0", "O(N) for N commands", "Lists the names of commands.")
+    .tips(&[Tip::NONDETERMINISTIC_OUTPUT_ORDER]);
 
 fn list(call: &mut Call<'_>) -> Outcome {
     let registry = call.worker.shared.registry;
@@ -347,6 +352,7 @@ fn names_of(registry: &Registry, keep: &dyn Fn(&Entry) -> bool) -> Vec<&'static 
 static GETKEYS: ServerCommand = command("command|getkeys", -3, getkeys as ServerHandler)
     .flags(OPEN)
     .acl(Acl::CONNECTION)
+    .syntax("command ?*arg")
     .doc(Group::Server, "2.8.13", "O(N) for N arguments", "Finds the keys among a command's arguments.");
 
 fn getkeys(call: &mut Call<'_>) -> Outcome {
@@ -360,6 +366,7 @@ static GETKEYSANDFLAGS: ServerCommand =
     command("command|getkeysandflags", -3, getkeysandflags as ServerHandler)
         .flags(OPEN)
         .acl(Acl::CONNECTION)
+        .syntax("command ?*arg")
         .doc(
             Group::Server,
             "7.0.0",

@@ -1,6 +1,8 @@
 //! CONFIG: GET, SET, REWRITE, RESETSTAT, HELP.
 
-use martlet_command::{Error, Flags, Group, Outcome, command, container};
+use martlet_command::{Error, Flags, Group, Outcome, Tip, command, container};
+
+use martlet_protocol::request::Args;
 
 use super::{Call, ServerCommand, ServerHandler};
 use crate::config::{Extent, Setter, UserLines};
@@ -18,12 +20,16 @@ static CONFIG: ServerCommand = container("config", -2, &[&GET, &SET, &REWRITE, &
     SUMMARY,
 );
 
-static GET: ServerCommand = command("config|get", -3, get as ServerHandler).flags(FLAGS).doc(
-    Group::Server,
-    "2.0.0",
-    "O(N) for N parameters",
-    "Answers the parameters that match the patterns, with their values.",
-);
+static GET: ServerCommand = command("config|get", -3, get as ServerHandler)
+    .flags(FLAGS)
+    .syntax("*parameter")
+    .doc(
+        Group::Server,
+        "2.0.0",
+        "O(N) for N parameters",
+        "Answers the parameters that match the patterns, with their values.",
+    )
+    .history(&[("7.0.0", "Takes several patterns.")]);
 
 fn get(call: &mut Call<'_>) -> Outcome {
     let patterns: Vec<&[u8]> = (2..call.argc()).map(|index| call.arg(index)).collect();
@@ -37,9 +43,19 @@ fn get(call: &mut Call<'_>) -> Outcome {
 }
 
 // Alone: what it changes, the append-only file among it, begins and ends for all threads at once.
+/// The values of parameters that hold secrets.
+fn sensitive_values(args: &Args<'_>) -> Vec<usize> {
+    let is_sensitive = |at: &usize| crate::config::is_sensitive(args.at(*at));
+    (2..args.len()).step_by(2).filter(is_sensitive).map(|at| at + 1).collect()
+}
+
 static SET: ServerCommand = command("config|set", -4, set as ServerHandler)
     .flags(FLAGS.with(Flags::EXCLUSIVE))
-    .doc(Group::Server, "2.0.0", "O(N) for N parameters", "Sets parameters, all of them or none.");
+    .secrets(sensitive_values)
+    .syntax("*data(parameter value)")
+    .doc(Group::Server, "2.0.0", "O(N) for N parameters", "Sets parameters, all of them or none.")
+    .history(&[("7.0.0", "Sets several parameters at once.")])
+    .tips(&[Tip::REQUEST_ALL_NODES, Tip::RESPONSE_ALL_SUCCEEDED]);
 
 fn set(call: &mut Call<'_>) -> Outcome {
     if call.argc() % 2 == 1 {
@@ -63,12 +79,10 @@ fn set(call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
-static REWRITE: ServerCommand = command("config|rewrite", 2, rewrite as ServerHandler).flags(FLAGS).doc(
-    Group::Server,
-    "2.8.0",
-    "O(1)",
-    "Brings the configuration file up to date.",
-);
+static REWRITE: ServerCommand = command("config|rewrite", 2, rewrite as ServerHandler)
+    .flags(FLAGS)
+    .doc(Group::Server, "2.8.0", "O(1)", "Brings the configuration file up to date.")
+    .tips(&[Tip::REQUEST_ALL_NODES, Tip::RESPONSE_ALL_SUCCEEDED]);
 
 fn rewrite(call: &mut Call<'_>) -> Outcome {
     let shared = call.worker.shared;
@@ -81,7 +95,8 @@ fn rewrite(call: &mut Call<'_>) -> Outcome {
 // Counters belong to their threads: nobody counts while the gate is closed.
 static RESETSTAT: ServerCommand = command("config|resetstat", 2, resetstat as ServerHandler)
     .flags(FLAGS.with(Flags::EXCLUSIVE))
-    .doc(Group::Server, "2.0.0", "O(1)", "Sets the statistics of INFO to zero.");
+    .doc(Group::Server, "2.0.0", "O(1)", "Sets the statistics of INFO to zero.")
+    .tips(&[Tip::REQUEST_ALL_NODES, Tip::RESPONSE_ALL_SUCCEEDED]);
 
 fn resetstat(call: &mut Call<'_>) -> Outcome {
     let shared = call.worker.shared;

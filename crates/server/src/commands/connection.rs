@@ -5,7 +5,8 @@ use std::sync::atomic::Ordering;
 use martlet_acl::{DEFAULT_USER, Origin, Reason};
 use martlet_base::number::parse_i64;
 use martlet_command::generic::database;
-use martlet_command::{Acl, Databases, Error, Flags, Group, Outcome, command};
+use martlet_command::{Acl, Control, Databases, Error, Flags, Group, Outcome, Tip, command};
+use martlet_protocol::request::Args;
 
 use super::{Call, ServerCommand, ServerHandler};
 use crate::config::REDIS_VERSION;
@@ -18,9 +19,11 @@ pub static COMMANDS: &[&ServerCommand] =
     &[&PING, &ECHO, &SELECT, &AUTH, &HELLO, &QUIT, &RESET, &READONLY, &READWRITE, &ASKING, &CLUSTER];
 
 static PING: ServerCommand = command("ping", -1, ping as ServerHandler)
-    .flags(Flags::FAST)
+    .flags(Flags::FAST.with(Flags::SUBSCRIBED).with(Flags::NEEDS_DISK))
     .acl(Acl::CONNECTION)
-    .doc(Group::Connection, "1.0.0", "O(1)", "Answers PONG, or the given message.");
+    .syntax("?message")
+    .doc(Group::Connection, "1.0.0", "O(1)", "Answers PONG, or the given message.")
+    .tips(&[Tip::REQUEST_ALL_SHARDS, Tip::RESPONSE_ALL_SUCCEEDED]);
 
 fn ping(call: &mut Call<'_>) -> Outcome {
     let is_subscriber = call.connection.is_subscriber() && !call.connection.session.resp3;
@@ -41,6 +44,7 @@ fn ping(call: &mut Call<'_>) -> Outcome {
 static ECHO: ServerCommand = command("echo", 2, echo as ServerHandler)
     .flags(Flags::LOADING.with(Flags::STALE).with(Flags::FAST))
     .acl(Acl::CONNECTION)
+    .syntax("message")
     .doc(Group::Connection, "1.0.0", "O(1)", "Answers the given message.");
 
 fn echo(call: &mut Call<'_>) -> Outcome {
@@ -51,7 +55,9 @@ fn echo(call: &mut Call<'_>) -> Outcome {
 static SELECT: ServerCommand = command("select", 2, select as ServerHandler)
     .flags(Flags::LOADING.with(Flags::STALE).with(Flags::FAST))
     .databases(Databases::Named(|_| vec![1]))
+    .control(Control::SelectDatabase)
     .acl(Acl::CONNECTION)
+    .syntax("index:i")
     .doc(Group::Connection, "1.0.0", "O(1)", "Changes the database of the connection.");
 
 fn select(call: &mut Call<'_>) -> Outcome {
@@ -69,12 +75,13 @@ const OPEN: Flags = Flags::NOSCRIPT
     .with(Flags::NO_AUTH)
     .with(Flags::ALLOW_BUSY);
 
-static AUTH: ServerCommand = command("auth", -2, auth as ServerHandler).flags(OPEN).acl(Acl::CONNECTION).doc(
-    Group::Connection,
-    "1.0.0",
-    "O(N) for N passwords of the user",
-    "Authenticates the connection.",
-);
+static AUTH: ServerCommand = command("auth", -2, auth as ServerHandler)
+    .flags(OPEN)
+    .secrets(|args| (1..args.len()).collect())
+    .acl(Acl::CONNECTION)
+    .syntax("?username^6.0.0 password")
+    .doc(Group::Connection, "1.0.0", "O(N) for N passwords of the user", "Authenticates the connection.")
+    .history(&[("6.0.0", "Takes a user's name before the password.")]);
 
 const WRONG_PASSWORD: Error = Error::Fixed("WRONGPASS invalid username-password pair or user is disabled.");
 
@@ -106,10 +113,19 @@ fn authenticate(call: &mut Call<'_>, name: &[u8], password: &[u8]) -> Outcome {
     Ok(())
 }
 
+/// The user and the password behind AUTH.
+fn hello_credentials(args: &Args<'_>) -> Vec<usize> {
+    let auth = (1..args.len()).find(|&at| args.at(at).eq_ignore_ascii_case(b"auth"));
+    auth.into_iter().flat_map(|at| [at + 1, at + 2]).collect()
+}
+
 static HELLO: ServerCommand = command("hello", -1, hello as ServerHandler)
     .flags(OPEN)
+    .secrets(hello_credentials)
     .acl(Acl::CONNECTION)
-    .doc(Group::Connection, "6.0.0", "O(1)", "Chooses the protocol version and says who the server is.");
+    .syntax("?arguments(protover:i ?auth=AUTH(username password) ?clientname=SETNAME)")
+    .doc(Group::Connection, "6.0.0", "O(1)", "Chooses the protocol version and says who the server is.")
+    .history(&[("6.2.0", "`protover` may be left out: then only tells of the connection.")]);
 
 fn hello(call: &mut Call<'_>) -> Outcome {
     let mut resp3 = call.connection.session.resp3;
@@ -214,12 +230,11 @@ static CLUSTER: ServerCommand = command("cluster", -2, refuse_cluster as ServerH
     "A container for cluster commands.",
 );
 
-static QUIT: ServerCommand = command("quit", -1, quit as ServerHandler).flags(OPEN).acl(Acl::CONNECTION).doc(
-    Group::Connection,
-    "1.0.0",
-    "O(1)",
-    "Closes the connection.",
-);
+static QUIT: ServerCommand = command("quit", -1, quit as ServerHandler)
+    .flags(OPEN.with(Flags::SUBSCRIBED).with(Flags::NOT_QUEUED))
+    .acl(Acl::CONNECTION)
+    .doc(Group::Connection, "1.0.0", "O(1)", "Closes the connection.")
+    .deprecated("7.2.0", "closing the connection");
 
 fn quit(call: &mut Call<'_>) -> Outcome {
     call.reply.ok();
@@ -228,7 +243,7 @@ fn quit(call: &mut Call<'_>) -> Outcome {
 }
 
 static RESET: ServerCommand = command("reset", 1, reset as ServerHandler)
-    .flags(OPEN)
+    .flags(OPEN.with(Flags::SUBSCRIBED).with(Flags::NOT_QUEUED))
     .acl(Acl::CONNECTION)
     .doc(Group::Connection, "6.2.0", "O(1)", "Brings the connection back to the state of a new one.");
 

@@ -19,7 +19,8 @@ use crate::shared::{lock, random_id};
 /// The family.
 pub static COMMANDS: &[&ServerCommand] = &[&DEBUG];
 
-pub(super) const FLAGS: Flags = Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE);
+pub(super) const FLAGS: Flags =
+    Flags::DEBUG.with(Flags::ADMIN).with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE);
 
 static DEBUG: ServerCommand = container(
     "debug",
@@ -51,7 +52,7 @@ static DEBUG: ServerCommand = container(
         &STRINGMATCH_LEN,
     ],
 )
-.flags(FLAGS)
+.flags(FLAGS.with(Flags::SYSTEM))
 .doc(Group::Server, "1.0.0", "Depends on subcommand", "A container for debugging commands.");
 
 static AOF_FLUSH_SLEEP: ServerCommand =

@@ -13,9 +13,8 @@ use martlet_types::stream::{Id, Stream};
 use martlet_types::zset::ZSet;
 use sha1::{Digest as _, Sha1};
 
+use super::debug::FLAGS;
 use super::{Call, ServerCommand, ServerHandler};
-
-const FLAGS: Flags = Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE);
 
 /// A digest under way.
 #[derive(Clone, Copy, Default)]

@@ -11,6 +11,7 @@ pub static COMMANDS: &[&ServerCommand] = &[&LOLWUT];
 static LOLWUT: ServerCommand = command("lolwut", -1, lolwut as ServerHandler)
     .flags(Flags::READONLY.with(Flags::FAST))
     .acl(Acl::NONE)
+    .syntax("?version:i=VERSION")
     .doc(
         Group::Server,
         "5.0.0",

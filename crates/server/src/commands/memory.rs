@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use martlet_base::limits::SHARD_COUNT;
 use martlet_base::number::parse_i64;
 use martlet_command::generic::memory_usage;
-use martlet_command::{Acl, Error, Flags, Group, KeyFlags, KeyPart, Outcome, command, container};
+use martlet_command::{Acl, Error, Flags, Group, KeyFlags, KeyPart, Outcome, Tip, command, container};
 use martlet_keyspace::Key;
 use martlet_protocol::reply::Reply;
 
@@ -27,6 +27,7 @@ static USAGE: ServerCommand = command("memory|usage", -3, usage as ServerHandler
     .flags(Flags::READONLY)
     .keys(&[KeyPart::one(2, KeyFlags::RO)])
     .acl(Acl::NONE)
+    .syntax("key:k0 ?count:i=SAMPLES")
     .doc(Group::Server, "4.0.0", "O(N) for N samples", "Estimates the memory that a key takes.");
 
 fn usage(call: &mut Call<'_>) -> Outcome {
@@ -47,12 +48,10 @@ fn usage(call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
-static DOCTOR: ServerCommand = command("memory|doctor", 2, doctor as ServerHandler).flags(Flags::NONE).doc(
-    Group::Server,
-    "4.0.0",
-    "O(1)",
-    "Tells in words what is odd about memory use.",
-);
+static DOCTOR: ServerCommand = command("memory|doctor", 2, doctor as ServerHandler)
+    .flags(Flags::NONE)
+    .doc(Group::Server, "4.0.0", "O(1)", "Tells in words what is odd about memory use.")
+    .tips(&[Tip::NONDETERMINISTIC_OUTPUT, Tip::REQUEST_ALL_SHARDS, Tip::RESPONSE_SPECIAL]);
 
 fn doctor(call: &mut Call<'_>) -> Outcome {
     let used = martlet_base::alloc::used_bytes() as u64;
@@ -75,13 +74,15 @@ fn doctor(call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
-static MALLOC_STATS: ServerCommand =
-    command("memory|malloc-stats", 2, malloc_stats as ServerHandler).flags(Flags::NONE).doc(
+static MALLOC_STATS: ServerCommand = command("memory|malloc-stats", 2, malloc_stats as ServerHandler)
+    .flags(Flags::NONE)
+    .doc(
         Group::Server,
         "4.0.0",
         "Depends on how much memory is allocated",
         "Returns the allocator's figures.",
-    );
+    )
+    .tips(&[Tip::NONDETERMINISTIC_OUTPUT, Tip::REQUEST_ALL_SHARDS, Tip::RESPONSE_SPECIAL]);
 
 fn malloc_stats(call: &mut Call<'_>) -> Outcome {
     let used = martlet_base::alloc::used_bytes();
@@ -91,12 +92,15 @@ fn malloc_stats(call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
-static PURGE: ServerCommand = command("memory|purge", 2, purge as ServerHandler).flags(Flags::NONE).doc(
-    Group::Server,
-    "4.0.0",
-    "Depends on how much memory is to be released",
-    "Gives freed memory back to the system.",
-);
+static PURGE: ServerCommand = command("memory|purge", 2, purge as ServerHandler)
+    .flags(Flags::NONE)
+    .doc(
+        Group::Server,
+        "4.0.0",
+        "Depends on how much memory is to be released",
+        "Gives freed memory back to the system.",
+    )
+    .tips(&[Tip::REQUEST_ALL_SHARDS, Tip::RESPONSE_ALL_SUCCEEDED]);
 
 fn purge(call: &mut Call<'_>) -> Outcome {
     martlet_base::alloc::purge();
@@ -104,12 +108,10 @@ fn purge(call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
-static STATS: ServerCommand = command("memory|stats", 2, stats as ServerHandler).flags(Flags::WALK).doc(
-    Group::Server,
-    "4.0.0",
-    "O(1)",
-    "Returns figures on memory use.",
-);
+static STATS: ServerCommand = command("memory|stats", 2, stats as ServerHandler)
+    .flags(Flags::WALK)
+    .doc(Group::Server, "4.0.0", "O(1)", "Returns figures on memory use.")
+    .tips(&[Tip::NONDETERMINISTIC_OUTPUT, Tip::REQUEST_ALL_SHARDS, Tip::RESPONSE_SPECIAL]);
 
 /// What takes how much, as MEMORY STATS and INFO tell it, in bytes.
 pub(super) struct Figures {

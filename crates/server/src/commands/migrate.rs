@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use martlet_command::{Acl, Error, Flags, Group, KeyFlags, KeyPart, Outcome, command};
+use martlet_command::{Acl, Error, Flags, Group, KeyFlags, KeyPart, Outcome, Tip, command};
 use martlet_keyspace::Key;
 use martlet_protocol::request::Args;
 
@@ -21,13 +21,26 @@ static MIGRATE: ServerCommand = command("migrate", -6, migrate as ServerHandler)
     .flags(Flags::WRITE)
     .keys(&[KeyPart::one(3, KEY_FLAGS), KeyPart::after("KEYS", -2, KEY_FLAGS.with(KeyFlags::INCOMPLETE))])
     .find_keys(find_keys)
+    .secrets(credentials)
     .acl(Acl::KEYSPACE.with(Acl::DANGEROUS))
+    .syntax(
+        "host port:i key-selector(key:k0|empty-string:x=) destination-db:i timeout:i ?COPY^3.0.0 \
+         ?REPLACE^3.0.0 ?authentication(auth/password=AUTH^4.0.7|auth2=AUTH2(username \
+         password)^6.0.0) ?*keys:k1/key=KEYS^3.0.6",
+    )
     .doc(
         Group::Generic,
         "2.6.0",
         "O(N) for the size of the values, here and at the other server",
         "Moves keys to another server.",
-    );
+    )
+    .history(&[
+        ("3.0.0", "`COPY` and `REPLACE`."),
+        ("3.0.6", "`KEYS`."),
+        ("4.0.7", "`AUTH`."),
+        ("6.0.0", "`AUTH2`."),
+    ])
+    .tips(&[Tip::NONDETERMINISTIC_OUTPUT]);
 
 /// The arguments that an option takes.
 fn operands(option: &[u8]) -> usize {
@@ -60,7 +73,7 @@ fn find_keys(args: &Args<'_>, out: &mut Vec<usize>) -> bool {
 }
 
 /// The arguments that name a user or a password, which logs must not show, in their order.
-pub fn credentials(args: &Args<'_>) -> Vec<usize> {
+fn credentials(args: &Args<'_>) -> Vec<usize> {
     let before_keys = options(args).take_while(|&at| !is_keys(args, at));
     before_keys.flat_map(|at| at + 1..args.len().min(at + 1 + operands(args.at(at)))).collect()
 }

@@ -6,9 +6,7 @@ mod command;
 mod config;
 mod connection;
 mod debug;
-mod deprecated;
 mod digest;
-mod history;
 pub(crate) mod info;
 mod lolwut;
 mod memory;
@@ -19,7 +17,6 @@ pub(crate) mod persistence;
 mod pubsub;
 mod scripting;
 mod server;
-mod tips;
 
 pub use client::{client_line, close_client};
 pub use pubsub::answers_with_messages;

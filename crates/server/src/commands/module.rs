@@ -1,6 +1,6 @@
 //! MODULE: this server loads no modules, and says so as a Redis does that forbids it.
 
-use martlet_command::{Acl, Error, Flags, Group, Outcome, command, container};
+use martlet_command::{Acl, Error, Flags, Group, Outcome, Tip, command, container};
 
 use super::{Call, ServerCommand, ServerHandler};
 
@@ -19,7 +19,8 @@ const CHANGES: Flags = Flags::NO_ASYNC_LOADING.with(Flags::ADMIN).with(Flags::NO
 static LIST: ServerCommand = command("module|list", 2, list as ServerHandler)
     .flags(Flags::ADMIN.with(Flags::NOSCRIPT))
     .acl(Acl::NONE)
-    .doc(Group::Server, "4.0.0", "O(1)", "Lists the loaded modules: there are none.");
+    .doc(Group::Server, "4.0.0", "O(1)", "Lists the loaded modules: there are none.")
+    .tips(&[Tip::NONDETERMINISTIC_OUTPUT_ORDER]);
 
 fn list(call: &mut Call<'_>) -> Outcome {
     call.reply.array(0);
@@ -29,16 +30,19 @@ fn list(call: &mut Call<'_>) -> Outcome {
 static LOAD: ServerCommand = command("module|load", -3, refuse as ServerHandler)
     .flags(CHANGES)
     .acl(Acl::NONE)
+    .syntax("path ?*arg")
     .doc(Group::Server, "4.0.0", "O(1)", "Loads a module: refused.");
 
 static LOADEX: ServerCommand = command("module|loadex", -3, refuse as ServerHandler)
     .flags(CHANGES)
     .acl(Acl::NONE)
+    .syntax("path ?*+configs=CONFIG(name value) ?*args=ARGS")
     .doc(Group::Server, "7.0.0", "O(1)", "Loads a module with its configuration: refused.");
 
 static UNLOAD: ServerCommand = command("module|unload", 3, refuse as ServerHandler)
     .flags(CHANGES)
     .acl(Acl::NONE)
+    .syntax("name")
     .doc(Group::Server, "4.0.0", "O(1)", "Unloads a module: refused.");
 
 fn refuse(_: &mut Call<'_>) -> Outcome {

@@ -1,7 +1,7 @@
 //! Watching the server at work: SLOWLOG, LATENCY, MONITOR.
 
 use martlet_base::number::parse_i64;
-use martlet_command::{Acl, Error, Flags, Group, Outcome, command, container};
+use martlet_command::{Acl, Error, Flags, Group, Outcome, Tip, command, container};
 
 use super::{Call, ServerCommand, ServerHandler, wrong_subcommand_arguments};
 use crate::latency::EventSeries;
@@ -22,7 +22,10 @@ static SLOWLOG: ServerCommand = container(
 
 static SLOWLOG_GET: ServerCommand = command("slowlog|get", -2, slowlog_get as ServerHandler)
     .flags(ADMIN)
-    .doc(Group::Server, "2.2.12", "O(N) for N entries returned", "Returns entries of the slow log.");
+    .syntax("?count:i")
+    .doc(Group::Server, "2.2.12", "O(N) for N entries returned", "Returns entries of the slow log.")
+    .history(&[("4.0.0", "Tells the client's address, port and name.")])
+    .tips(&[Tip::REQUEST_ALL_NODES, Tip::NONDETERMINISTIC_OUTPUT]);
 
 fn slowlog_get(call: &mut Call<'_>) -> Outcome {
     let count = match call.argc() {
@@ -50,12 +53,10 @@ fn slowlog_get(call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
-static SLOWLOG_LEN: ServerCommand = command("slowlog|len", 2, slowlog_len as ServerHandler).flags(ADMIN).doc(
-    Group::Server,
-    "2.2.12",
-    "O(1)",
-    "Counts the entries of the slow log.",
-);
+static SLOWLOG_LEN: ServerCommand = command("slowlog|len", 2, slowlog_len as ServerHandler)
+    .flags(ADMIN)
+    .doc(Group::Server, "2.2.12", "O(1)", "Counts the entries of the slow log.")
+    .tips(&[Tip::REQUEST_ALL_NODES, Tip::RESPONSE_AGG_SUM, Tip::NONDETERMINISTIC_OUTPUT]);
 
 fn slowlog_len(call: &mut Call<'_>) -> Outcome {
     call.reply.count(call.worker.shared.slowlog.len());
@@ -64,7 +65,8 @@ fn slowlog_len(call: &mut Call<'_>) -> Outcome {
 
 static SLOWLOG_RESET: ServerCommand = command("slowlog|reset", 2, slowlog_reset as ServerHandler)
     .flags(ADMIN)
-    .doc(Group::Server, "2.2.12", "O(N) for N entries", "Empties the slow log.");
+    .doc(Group::Server, "2.2.12", "O(N) for N entries", "Empties the slow log.")
+    .tips(&[Tip::REQUEST_ALL_NODES, Tip::RESPONSE_ALL_SUCCEEDED]);
 
 fn slowlog_reset(call: &mut Call<'_>) -> Outcome {
     call.worker.shared.slowlog.reset();
@@ -100,7 +102,8 @@ const LATENCY_FLAGS: Flags = ADMIN.with(Flags::NOSCRIPT);
 
 static LATENCY_LATEST: ServerCommand = command("latency|latest", 2, latency_latest as ServerHandler)
     .flags(LATENCY_FLAGS)
-    .doc(Group::Server, "2.8.13", "O(1)", "Returns the latest sample of each event.");
+    .doc(Group::Server, "2.8.13", "O(1)", "Returns the latest sample of each event.")
+    .tips(&[Tip::NONDETERMINISTIC_OUTPUT, Tip::REQUEST_ALL_NODES, Tip::RESPONSE_SPECIAL]);
 
 fn latency_latest(call: &mut Call<'_>) -> Outcome {
     let events = call.worker.shared.latency.events();
@@ -118,7 +121,9 @@ fn latency_latest(call: &mut Call<'_>) -> Outcome {
 
 static LATENCY_HISTORY: ServerCommand = command("latency|history", 3, latency_history as ServerHandler)
     .flags(LATENCY_FLAGS)
-    .doc(Group::Server, "2.8.13", "O(1)", "Returns the samples of an event.");
+    .syntax("event")
+    .doc(Group::Server, "2.8.13", "O(1)", "Returns the samples of an event.")
+    .tips(&[Tip::NONDETERMINISTIC_OUTPUT, Tip::REQUEST_ALL_NODES, Tip::RESPONSE_SPECIAL]);
 
 fn latency_history(call: &mut Call<'_>) -> Outcome {
     let series = call.worker.shared.latency.event(&String::from_utf8_lossy(call.arg(2))).unwrap_or_default();
@@ -133,7 +138,9 @@ fn latency_history(call: &mut Call<'_>) -> Outcome {
 
 static LATENCY_RESET: ServerCommand = command("latency|reset", -2, latency_reset as ServerHandler)
     .flags(LATENCY_FLAGS)
-    .doc(Group::Server, "2.8.13", "O(1)", "Forgets the samples of some events, or of all.");
+    .syntax("?*event")
+    .doc(Group::Server, "2.8.13", "O(1)", "Forgets the samples of some events, or of all.")
+    .tips(&[Tip::REQUEST_ALL_NODES, Tip::RESPONSE_AGG_SUM]);
 
 fn latency_reset(call: &mut Call<'_>) -> Outcome {
     let names: Vec<&[u8]> = call.args.iter().skip(2).collect();
@@ -147,7 +154,9 @@ fn latency_reset(call: &mut Call<'_>) -> Outcome {
 /// Names by which LATENCY GRAPH may be asked, although nothing of the kind may have happened yet.
 static LATENCY_GRAPH: ServerCommand = command("latency|graph", 3, latency_graph as ServerHandler)
     .flags(LATENCY_FLAGS)
-    .doc(Group::Server, "2.8.13", "O(1)", "Draws the samples of an event.");
+    .syntax("event")
+    .doc(Group::Server, "2.8.13", "O(1)", "Draws the samples of an event.")
+    .tips(&[Tip::NONDETERMINISTIC_OUTPUT, Tip::REQUEST_ALL_NODES, Tip::RESPONSE_SPECIAL]);
 
 fn latency_graph(call: &mut Call<'_>) -> Outcome {
     let name = String::from_utf8_lossy(call.arg(2)).into_owned();
@@ -201,7 +210,8 @@ fn age(seconds: i64) -> String {
 
 static LATENCY_DOCTOR: ServerCommand = command("latency|doctor", 2, latency_doctor as ServerHandler)
     .flags(LATENCY_FLAGS)
-    .doc(Group::Server, "2.8.13", "O(1)", "Tells in words what was slow.");
+    .doc(Group::Server, "2.8.13", "O(1)", "Tells in words what was slow.")
+    .tips(&[Tip::NONDETERMINISTIC_OUTPUT, Tip::REQUEST_ALL_NODES, Tip::RESPONSE_SPECIAL]);
 
 fn latency_doctor(call: &mut Call<'_>) -> Outcome {
     let threshold_ms = call.worker.config().latency_monitor_threshold_ms;
@@ -227,12 +237,16 @@ fn latency_doctor(call: &mut Call<'_>) -> Outcome {
 }
 
 static LATENCY_HISTOGRAM: ServerCommand =
-    command("latency|histogram", -2, latency_histogram as ServerHandler).flags(LATENCY_FLAGS).doc(
-        Group::Server,
-        "7.0.0",
-        "O(N) for N commands with samples",
-        "Returns the distribution of commands' times.",
-    );
+    command("latency|histogram", -2, latency_histogram as ServerHandler)
+        .flags(LATENCY_FLAGS)
+        .syntax("?*command")
+        .doc(
+            Group::Server,
+            "7.0.0",
+            "O(N) for N commands with samples",
+            "Returns the distribution of commands' times.",
+        )
+        .tips(&[Tip::NONDETERMINISTIC_OUTPUT, Tip::REQUEST_ALL_NODES, Tip::RESPONSE_SPECIAL]);
 
 fn latency_histogram(call: &mut Call<'_>) -> Outcome {
     let registry = call.worker.shared.registry;

@@ -1,7 +1,7 @@
 //! Saving and loading on request: SAVE, LASTSAVE, DEBUG RELOAD.
 
 use martlet_base::number::parse_i64;
-use martlet_command::{Acl, Block, Error, Flags, Group, Outcome, TimeoutReply, command};
+use martlet_command::{Acl, Block, Error, Flags, Group, Outcome, TimeoutReply, Tip, command};
 use martlet_engine::Keys;
 use martlet_journal::Position;
 
@@ -43,7 +43,9 @@ fn save(call: &mut Call<'_>) -> Outcome {
 
 static BGSAVE: ServerCommand = command("bgsave", -1, bgsave as ServerHandler)
     .flags(Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::NO_ASYNC_LOADING).with(Flags::EXCLUSIVE))
-    .doc(Group::Server, "1.0.0", "O(1)", "Writes the RDB file while clients are served.");
+    .syntax("?operation(SCHEDULE^3.2.2|CANCEL^8.1.0)")
+    .doc(Group::Server, "1.0.0", "O(1)", "Writes the RDB file while clients are served.")
+    .history(&[("3.2.2", "Option `SCHEDULE`.")]);
 
 fn bgsave(call: &mut Call<'_>) -> Outcome {
     let background = &call.worker.shared.persistence.background;
@@ -112,13 +114,17 @@ fn bgrewriteaof(call: &mut Call<'_>) -> Outcome {
 pub(crate) const WITHOUT_LOG: &str =
     "ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.";
 
-static WAITAOF: ServerCommand =
-    command("waitaof", 4, waitaof as ServerHandler).flags(Flags::BLOCKING).acl(Acl::CONNECTION).doc(
+static WAITAOF: ServerCommand = command("waitaof", 4, waitaof as ServerHandler)
+    .flags(Flags::BLOCKING)
+    .acl(Acl::CONNECTION)
+    .syntax("numlocal:i numreplicas:i timeout:i")
+    .doc(
         Group::Generic,
         "7.2.0",
         "O(1)",
         "Waits until what was written is in the append-only file on disk, here or with replicas.",
-    );
+    )
+    .tips(&[Tip::REQUEST_ALL_SHARDS, Tip::RESPONSE_AGG_MIN]);
 
 fn waitaof(call: &mut Call<'_>) -> Outcome {
     let local = parse_i64(call.arg(1)).ok_or(Error::NotInteger)?;
@@ -208,7 +214,8 @@ fn loadaof(call: &mut Call<'_>) -> Outcome {
 static LASTSAVE: ServerCommand = command("lastsave", 1, lastsave as ServerHandler)
     .flags(Flags::LOADING.with(Flags::STALE).with(Flags::FAST))
     .acl(Acl::ADMIN.with(Acl::DANGEROUS))
-    .doc(Group::Server, "1.0.0", "O(1)", "Tells when the data was last saved.");
+    .doc(Group::Server, "1.0.0", "O(1)", "Tells when the data was last saved.")
+    .tips(&[Tip::NONDETERMINISTIC_OUTPUT]);
 
 fn lastsave(call: &mut Call<'_>) -> Outcome {
     call.reply.int(call.worker.shared.persistence.facts().saved_at_s);

@@ -26,7 +26,8 @@ pub fn answers_with_messages(entry: &Entry) -> bool {
     entry.spec.flags.has(Flags::PUBSUB) && entry.spec.flags.has(Flags::NOSCRIPT)
 }
 
-const SUBSCRIBER: Flags = Flags::PUBSUB.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE);
+const SUBSCRIBER: Flags =
+    Flags::SUBSCRIBED.with(Flags::PUBSUB).with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE);
 const PUBLISHER: Flags =
     Flags::PUBSUB.with(Flags::LOADING).with(Flags::STALE).with(Flags::FAST).with(Flags::MAY_REPLICATE);
 const QUERY: Flags = Flags::PUBSUB.with(Flags::LOADING).with(Flags::STALE);
@@ -34,6 +35,7 @@ const QUERY: Flags = Flags::PUBSUB.with(Flags::LOADING).with(Flags::STALE);
 static SUBSCRIBE: ServerCommand = command("subscribe", -2, subscribe as ServerHandler)
     .flags(SUBSCRIBER)
     .channels(Channels::All)
+    .syntax("*channel")
     .doc(Group::Pubsub, "2.0.0", "O(N) for N channels", "Listens for messages on channels.");
 
 fn subscribe(call: &mut Call<'_>) -> Outcome {
@@ -43,6 +45,7 @@ fn subscribe(call: &mut Call<'_>) -> Outcome {
 static PSUBSCRIBE: ServerCommand = command("psubscribe", -2, psubscribe as ServerHandler)
     .flags(SUBSCRIBER)
     .channels(Channels::Patterns)
+    .syntax("*pattern:p")
     .doc(
         Group::Pubsub,
         "2.0.0",
@@ -58,6 +61,7 @@ static SSUBSCRIBE: ServerCommand = command("ssubscribe", -2, ssubscribe as Serve
     .flags(SUBSCRIBER)
     .keys(&[KeyPart::range(1, -1, 1, KeyFlags::NOT_KEY)])
     .channels(Channels::All)
+    .syntax("*shardchannel")
     .doc(Group::Pubsub, "7.0.0", "O(N) for N shard channels", "Listens for messages on shard channels.");
 
 fn ssubscribe(call: &mut Call<'_>) -> Outcome {
@@ -86,6 +90,7 @@ fn confirm(call: &mut Call<'_>, kind: Kind, word: &[u8], name: Option<&[u8]>) {
 
 static UNSUBSCRIBE: ServerCommand = command("unsubscribe", -1, unsubscribe as ServerHandler)
     .flags(SUBSCRIBER)
+    .syntax("?*channel")
     .doc(Group::Pubsub, "2.0.0", "O(N) for N channels", "Stops listening on channels, or on all.");
 
 fn unsubscribe(call: &mut Call<'_>) -> Outcome {
@@ -94,6 +99,7 @@ fn unsubscribe(call: &mut Call<'_>) -> Outcome {
 
 static PUNSUBSCRIBE: ServerCommand = command("punsubscribe", -1, punsubscribe as ServerHandler)
     .flags(SUBSCRIBER)
+    .syntax("?*pattern:p")
     .doc(Group::Pubsub, "2.0.0", "O(N) for N patterns", "Stops listening on patterns, or on all.");
 
 fn punsubscribe(call: &mut Call<'_>) -> Outcome {
@@ -103,6 +109,7 @@ fn punsubscribe(call: &mut Call<'_>) -> Outcome {
 static SUNSUBSCRIBE: ServerCommand = command("sunsubscribe", -1, sunsubscribe as ServerHandler)
     .flags(SUBSCRIBER)
     .keys(&[KeyPart::range(1, -1, 1, KeyFlags::NOT_KEY)])
+    .syntax("?*shardchannel")
     .doc(
         Group::Pubsub,
         "7.0.0",
@@ -134,8 +141,11 @@ fn remove_all(call: &mut Call<'_>, kind: Kind, word: &[u8]) -> Outcome {
     Ok(())
 }
 
-static PUBLISH: ServerCommand =
-    command("publish", 3, publish as ServerHandler).flags(PUBLISHER).channels(Channels::First).doc(
+static PUBLISH: ServerCommand = command("publish", 3, publish as ServerHandler)
+    .flags(PUBLISHER)
+    .channels(Channels::First)
+    .syntax("channel message")
+    .doc(
         Group::Pubsub,
         "2.0.0",
         "O(N+M) for N subscribers of the channel and M patterns of all clients",
@@ -150,6 +160,7 @@ static SPUBLISH: ServerCommand = command("spublish", 3, spublish as ServerHandle
     .flags(PUBLISHER)
     .keys(&[KeyPart::one(1, KeyFlags::NOT_KEY)])
     .channels(Channels::First)
+    .syntax("shardchannel message")
     .doc(
         Group::Pubsub,
         "7.0.0",
@@ -174,19 +185,19 @@ static PUBSUB: ServerCommand = container(
 )
 .doc(Group::Pubsub, "2.8.0", "Depends on subcommand", "A container for commands that tell of subscriptions.");
 
-static CHANNELS: ServerCommand = command("pubsub|channels", -2, channels as ServerHandler).flags(QUERY).doc(
-    Group::Pubsub,
-    "2.8.0",
-    "O(N) for N channels",
-    "Lists the channels that have subscribers.",
-);
+static CHANNELS: ServerCommand = command("pubsub|channels", -2, channels as ServerHandler)
+    .flags(QUERY)
+    .syntax("?pattern:p")
+    .doc(Group::Pubsub, "2.8.0", "O(N) for N channels", "Lists the channels that have subscribers.");
 
 fn channels(call: &mut Call<'_>) -> Outcome {
     list(call, Kind::Channel)
 }
 
-static SHARDCHANNELS: ServerCommand =
-    command("pubsub|shardchannels", -2, shardchannels as ServerHandler).flags(QUERY).doc(
+static SHARDCHANNELS: ServerCommand = command("pubsub|shardchannels", -2, shardchannels as ServerHandler)
+    .flags(QUERY)
+    .syntax("?pattern:p")
+    .doc(
         Group::Pubsub,
         "7.0.0",
         "O(N) for N shard channels",
@@ -207,12 +218,10 @@ fn list(call: &mut Call<'_>, kind: Kind) -> Outcome {
     Ok(())
 }
 
-static NUMSUB: ServerCommand = command("pubsub|numsub", -2, numsub as ServerHandler).flags(QUERY).doc(
-    Group::Pubsub,
-    "2.8.0",
-    "O(N) for N channels",
-    "Counts the subscribers of channels.",
-);
+static NUMSUB: ServerCommand = command("pubsub|numsub", -2, numsub as ServerHandler)
+    .flags(QUERY)
+    .syntax("?*channel")
+    .doc(Group::Pubsub, "2.8.0", "O(N) for N channels", "Counts the subscribers of channels.");
 
 fn numsub(call: &mut Call<'_>) -> Outcome {
     count(call, Kind::Channel)
@@ -220,6 +229,7 @@ fn numsub(call: &mut Call<'_>) -> Outcome {
 
 static SHARDNUMSUB: ServerCommand = command("pubsub|shardnumsub", -2, shardnumsub as ServerHandler)
     .flags(QUERY)
+    .syntax("?*shardchannel")
     .doc(Group::Pubsub, "7.0.0", "O(N) for N shard channels", "Counts the subscribers of shard channels.");
 
 fn shardnumsub(call: &mut Call<'_>) -> Outcome {

@@ -1,6 +1,6 @@
 //! Scripts: EVAL and its kin, SCRIPT.
 
-use martlet_command::{Acl, Error, Flags, Group, KeyFlags, KeyPart, Outcome, command, container};
+use martlet_command::{Acl, Error, Flags, Group, KeyFlags, KeyPart, Outcome, Tip, command, container};
 
 use super::{Call, ServerCommand, ServerHandler};
 use crate::scripting::{NotKilled, Source, eval as run_script, parse_digest};
@@ -25,6 +25,7 @@ static EVAL: ServerCommand = command("eval", -3, eval as ServerHandler)
     .flags(RUNS.with(Flags::MAY_REPLICATE))
     .keys(KEYS)
     .acl(Acl::SCRIPTING)
+    .syntax("script numkeys:i ?*key:k0 ?*arg")
     .doc(Group::Scripting, "2.6.0", DEPENDS, "Runs a Lua script.");
 
 fn eval(call: &mut Call<'_>) -> Outcome {
@@ -35,6 +36,7 @@ static EVALSHA: ServerCommand = command("evalsha", -3, evalsha as ServerHandler)
     .flags(RUNS.with(Flags::MAY_REPLICATE))
     .keys(KEYS)
     .acl(Acl::SCRIPTING)
+    .syntax("sha1 numkeys:i ?*key:k0 ?*arg")
     .doc(Group::Scripting, "2.6.0", DEPENDS, "Runs a Lua script that the server knows by its SHA1.");
 
 fn evalsha(call: &mut Call<'_>) -> Outcome {
@@ -45,6 +47,7 @@ static EVAL_RO: ServerCommand = command("eval_ro", -3, eval_ro as ServerHandler)
     .flags(RUNS.with(Flags::READONLY))
     .keys(KEYS_RO)
     .acl(Acl::SCRIPTING)
+    .syntax("script numkeys:i ?*key:k0 ?*arg")
     .doc(Group::Scripting, "7.0.0", DEPENDS, "Runs a Lua script that changes nothing.");
 
 fn eval_ro(call: &mut Call<'_>) -> Outcome {
@@ -55,6 +58,7 @@ static EVALSHA_RO: ServerCommand = command("evalsha_ro", -3, evalsha_ro as Serve
     .flags(RUNS.with(Flags::READONLY))
     .keys(KEYS_RO)
     .acl(Acl::SCRIPTING)
+    .syntax("sha1 numkeys:i ?*key:k0 ?*arg")
     .doc(
         Group::Scripting,
         "7.0.0",
@@ -77,6 +81,7 @@ static SCRIPT: ServerCommand =
 static DEBUG: ServerCommand = command("script|debug", 3, debug as ServerHandler)
     .flags(Flags::NOSCRIPT)
     .acl(Acl::SCRIPTING)
+    .syntax("mode(YES|SYNC|NO)")
     .doc(Group::Scripting, "3.2.0", "O(1)", "Sets the debug mode of scripts, of which there is none but NO.");
 
 fn debug(call: &mut Call<'_>) -> Outcome {
@@ -90,13 +95,17 @@ fn debug(call: &mut Call<'_>) -> Outcome {
     Err(Error::Fixed("ERR Use SCRIPT DEBUG YES/SYNC/NO"))
 }
 
-static EXISTS: ServerCommand =
-    command("script|exists", -3, exists as ServerHandler).flags(Flags::NOSCRIPT).acl(Acl::SCRIPTING).doc(
+static EXISTS: ServerCommand = command("script|exists", -3, exists as ServerHandler)
+    .flags(Flags::NOSCRIPT)
+    .acl(Acl::SCRIPTING)
+    .syntax("*sha1")
+    .doc(
         Group::Scripting,
         "2.6.0",
         "O(N) with N being the number of scripts to check",
         "Tells which scripts the server knows.",
-    );
+    )
+    .tips(&[Tip::REQUEST_ALL_SHARDS, Tip::RESPONSE_AGG_LOGICAL_AND]);
 
 fn exists(call: &mut Call<'_>) -> Outcome {
     call.reply.array(call.argc() - 2);
@@ -110,13 +119,17 @@ fn exists(call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
-static FLUSH: ServerCommand =
-    command("script|flush", -2, flush as ServerHandler).flags(Flags::NOSCRIPT).acl(Acl::SCRIPTING).doc(
+static FLUSH: ServerCommand = command("script|flush", -2, flush as ServerHandler)
+    .flags(Flags::NOSCRIPT)
+    .acl(Acl::SCRIPTING)
+    .syntax("?flush-type(ASYNC|SYNC)^6.2.0")
+    .doc(
         Group::Scripting,
         "2.6.0",
         "O(N) with N being the number of scripts in cache",
         "Forgets all scripts.",
-    );
+    )
+    .tips(&[Tip::REQUEST_ALL_NODES, Tip::RESPONSE_ALL_SUCCEEDED]);
 
 fn flush(call: &mut Call<'_>) -> Outcome {
     let is_known = call.argc() == 2 || (call.argc() == 3 && (call.is(2, "sync") || call.is(2, "async")));
@@ -147,7 +160,8 @@ fn help(call: &mut Call<'_>) -> Outcome {
 static KILL: ServerCommand = command("script|kill", 2, kill as ServerHandler)
     .flags(Flags::NOSCRIPT.with(Flags::ALLOW_BUSY))
     .acl(Acl::SCRIPTING)
-    .doc(Group::Scripting, "2.6.0", "O(1)", "Ends the script that runs.");
+    .doc(Group::Scripting, "2.6.0", "O(1)", "Ends the script that runs.")
+    .tips(&[Tip::REQUEST_ALL_SHARDS, Tip::RESPONSE_ONE_SUCCEEDED]);
 
 fn kill(call: &mut Call<'_>) -> Outcome {
     match call.worker.shared.scripts.kill() {
@@ -167,12 +181,14 @@ fn kill(call: &mut Call<'_>) -> Outcome {
 static LOAD: ServerCommand = command("script|load", 3, load as ServerHandler)
     .flags(Flags::NOSCRIPT.with(Flags::STALE))
     .acl(Acl::SCRIPTING)
+    .syntax("script")
     .doc(
         Group::Scripting,
         "2.6.0",
         "O(N) with N being the length in bytes of the script body.",
         "Makes a script known without running it.",
-    );
+    )
+    .tips(&[Tip::REQUEST_ALL_NODES, Tip::RESPONSE_ALL_SUCCEEDED]);
 
 fn load(call: &mut Call<'_>) -> Outcome {
     let script = call.worker.load_script(call.arg(2))?;

@@ -1,6 +1,6 @@
 //! The server as a whole: TIME, ROLE, SHUTDOWN.
 
-use martlet_command::{Acl, Error, Flags, Group, Outcome, command};
+use martlet_command::{Acl, Error, Flags, Group, Outcome, Tip, command};
 
 use super::{Call, ServerCommand, ServerHandler};
 use crate::config::ShutdownFlags;
@@ -12,7 +12,8 @@ pub static COMMANDS: &[&ServerCommand] = &[&TIME, &ROLE, &SHUTDOWN];
 static TIME: ServerCommand = command("time", 1, time as ServerHandler)
     .flags(Flags::LOADING.with(Flags::STALE).with(Flags::FAST))
     .acl(Acl::NONE)
-    .doc(Group::Server, "2.6.0", "O(1)", "Tells the server's time.");
+    .doc(Group::Server, "2.6.0", "O(1)", "Tells the server's time.")
+    .tips(&[Tip::NONDETERMINISTIC_OUTPUT]);
 
 fn time(call: &mut Call<'_>) -> Outcome {
     let now_us = call.worker.shared.clock.unix_us();
@@ -45,12 +46,14 @@ static SHUTDOWN: ServerCommand = command("shutdown", -1, shutdown as ServerHandl
             .with(Flags::ALLOW_BUSY),
     )
     .acl(Acl::NONE)
+    .syntax("?save-selector(NOSAVE|SAVE) ?NOW^7.0.0 ?FORCE^7.0.0 ?ABORT^7.0.0")
     .doc(
         Group::Server,
         "1.0.0",
         "O(1)",
         "Saves the data if that is configured or asked for, and ends the server.",
-    );
+    )
+    .history(&[("7.0.0", "Modifiers `NOW`, `FORCE` and `ABORT`.")]);
 
 fn shutdown(call: &mut Call<'_>) -> Outcome {
     let mut flags = ShutdownFlags::default();

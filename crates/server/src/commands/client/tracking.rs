@@ -13,6 +13,7 @@ pub(super) static TRACKING: ServerCommand = command("client|tracking", -3, track
     .flags(CONTROL)
     .acl(Acl::CONNECTION)
     .undeclared_keys_if(is_broadcast)
+    .syntax("status(ON|OFF) ?client-id:i=REDIRECT ?*+prefix=PREFIX ?BCAST ?OPTIN ?OPTOUT ?NOLOOP")
     .doc(
         Group::Connection,
         "6.0.0",
@@ -145,6 +146,7 @@ fn first_overlapping<'a>(
 pub(super) static CACHING: ServerCommand = command("client|caching", 3, caching as ServerHandler)
     .flags(CONTROL)
     .acl(Acl::CONNECTION)
+    .syntax("mode(YES|NO)")
     .doc(Group::Connection, "6.0.0", "O(1)", "Tells whether the next command's keys are tracked.");
 
 fn caching(call: &mut Call<'_>) -> Outcome {

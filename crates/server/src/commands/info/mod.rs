@@ -5,7 +5,7 @@ mod persistence;
 mod sections;
 mod traffic;
 
-use martlet_command::{Flags, Group, Outcome, command};
+use martlet_command::{Flags, Group, Outcome, Tip, command};
 
 use super::{Call, ServerCommand, ServerHandler};
 use crate::worker::Worker;
@@ -16,7 +16,10 @@ pub static COMMANDS: &[&ServerCommand] = &[&INFO];
 static INFO: ServerCommand = command("info", -1, info as ServerHandler)
     .flags(Flags::LOADING.with(Flags::STALE).with(Flags::WALK))
     .acl(martlet_command::Acl::DANGEROUS)
-    .doc(Group::Server, "1.0.0", "O(1)", "Tells the server's state and statistics.");
+    .syntax("?*section")
+    .doc(Group::Server, "1.0.0", "O(1)", "Tells the server's state and statistics.")
+    .history(&[("7.0.0", "Takes several sections.")])
+    .tips(&[Tip::NONDETERMINISTIC_OUTPUT, Tip::REQUEST_ALL_SHARDS, Tip::RESPONSE_SPECIAL]);
 
 /// When a section is shown besides by its name.
 #[derive(Copy, Clone, PartialEq, Eq)]

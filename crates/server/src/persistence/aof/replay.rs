@@ -7,7 +7,7 @@ use std::io::Read;
 
 use martlet_base::hash::hash_bytes;
 use martlet_base::prefetch::PrefetchQueue;
-use martlet_command::{Context, Flags, Settings};
+use martlet_command::{Context, Control, Flags, Settings};
 use martlet_engine::Keys;
 use martlet_journal::aof::CommandReader;
 use martlet_protocol::reply::Reply;
@@ -88,14 +88,14 @@ impl<'a> Replay<'a> {
         let entry = self.registry.resolve(args);
         let unknown = || Refusal::Unknown(String::from_utf8_lossy(args.at(0)).into_owned());
         let entry = entry.ok_or_else(unknown)?;
-        match (entry.spec.name, &mut self.queue) {
-            ("multi", _) => self.queue = Some(Vec::new()),
-            ("exec", _) => {
+        match (entry.spec.control, &mut self.queue) {
+            (Control::BeginTransaction, _) => self.queue = Some(Vec::new()),
+            (Control::ExecuteTransaction, _) => {
                 for (entry, args) in self.queue.take().unwrap_or_default() {
                     self.execute(keys, entry, &args.view(), alone)?;
                 }
             }
-            ("discard", _) => self.queue = None,
+            (Control::DiscardTransaction, _) => self.queue = None,
             (_, Some(queue)) => queue.push((entry, args.to_owned())),
             _ => self.execute(keys, entry, args, alone)?,
         }
@@ -113,7 +113,7 @@ impl<'a> Replay<'a> {
         if !entry.spec.takes(args.len()) {
             return failed("wrong number of arguments".into());
         }
-        if entry.spec.name == "select" {
+        if entry.spec.control == Control::SelectDatabase {
             let db = std::str::from_utf8(args.at(1)).ok().and_then(|text| text.parse().ok());
             match db.filter(|&db: &usize| db < self.settings.databases) {
                 Some(db) => self.db = db,
@@ -129,7 +129,11 @@ impl<'a> Replay<'a> {
         let mut run = |keys: &mut Keys| {
             keys.db = self.db;
             // Nothing is due at time 0; only what is told relative to now needs the time.
-            keys.now_ms = if is_relative(entry, args) { self.now_ms } else { 0 };
+            keys.now_ms = if entry.spec.relative_time.is_some_and(|is_relative| is_relative(args)) {
+                self.now_ms
+            } else {
+                0
+            };
             let mut reply = Reply::new(std::mem::take(&mut self.reply), false);
             let mut context = Context {
                 args: *args,
@@ -162,19 +166,5 @@ impl<'a> Replay<'a> {
             Ok(()) => Ok(()),
             Err(error) => failed(error.to_string()),
         }
-    }
-}
-
-/// Whether a command tells times relative to now. What Redis and Martlet write does not; older files and
-/// other hands may.
-fn is_relative(entry: &Entry, args: &Args<'_>) -> bool {
-    let has = |options: &[&[u8]]| {
-        args.iter().skip(2).any(|arg| options.iter().any(|o| arg.eq_ignore_ascii_case(o)))
-    };
-    match entry.spec.name {
-        "expire" | "pexpire" | "setex" | "psetex" | "hexpire" | "hpexpire" => true,
-        "set" | "getex" | "hsetex" | "hgetex" => has(&[b"ex", b"px"]),
-        "restore" => args.at(2) != b"0" && !has(&[b"absttl"]),
-        _ => false,
     }
 }
