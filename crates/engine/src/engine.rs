@@ -164,6 +164,7 @@ impl Engine {
     /// # Errors
     /// When the operating system refuses the background thread.
     pub fn new(threads: usize) -> std::io::Result<Engine> {
+        martlet_base::sync::park::prepare();
         let cell = || Cell { lock: RawLock::new(), state: UnsafeCell::new(ShardState::default()) };
         Ok(Engine {
             cells: (0..SHARD_COUNT).map(|_| cell()).collect(),

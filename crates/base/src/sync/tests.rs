@@ -1,0 +1,213 @@
+//! The lock under loom, which tries the interleavings of small scenes, and with real threads.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use super::RawLock;
+use crate::thread::cpu_ns;
+
+/// What `modelled` is built on: fences in place of the asymmetric barriers, and a kernel that wakes nobody
+/// for no reason.
+mod atomic {
+    pub use loom::sync::atomic::{AtomicU32, Ordering, fence};
+
+    pub const SPINS: u32 = 1;
+    pub const PATIENCE: u32 = 1;
+
+    pub mod park {
+        use std::num::NonZeroU32;
+
+        use loom::sync::atomic::{AtomicU32, Ordering, fence};
+        use loom::sync::{Condvar, Mutex};
+
+        pub const ALL: NonZeroU32 = NonZeroU32::MAX;
+
+        /// Those who sleep, in their order: number and classes.
+        struct Kernel {
+            sleepers: Mutex<(u32, Vec<(u32, NonZeroU32)>)>,
+            woken: Condvar,
+        }
+
+        loom::lazy_static! {
+            static ref KERNEL: Kernel =
+                Kernel { sleepers: Mutex::new((0, Vec::new())), woken: Condvar::new() };
+        }
+
+        pub fn light_barrier() {
+            fence(Ordering::SeqCst);
+        }
+
+        pub fn heavy_barrier() {
+            fence(Ordering::SeqCst);
+        }
+
+        pub fn wait(word: &AtomicU32, expected: u32, classes: NonZeroU32) -> bool {
+            let mut guard = KERNEL.sleepers.lock().unwrap();
+            // The kernel's look at the word is not older than its lock.
+            fence(Ordering::SeqCst);
+            if word.load(Ordering::SeqCst) != expected {
+                return false;
+            }
+            let number = guard.0;
+            guard.0 += 1;
+            guard.1.push((number, classes));
+            while guard.1.iter().any(|(sleeper, _)| *sleeper == number) {
+                guard = KERNEL.woken.wait(guard).unwrap();
+            }
+            true
+        }
+
+        pub fn wake_one(_: &AtomicU32, classes: NonZeroU32) {
+            fence(Ordering::SeqCst);
+            let mut guard = KERNEL.sleepers.lock().unwrap();
+            let first = guard.1.iter().position(|(_, of)| of.get() & classes.get() != 0);
+            if let Some(at) = first {
+                guard.1.remove(at);
+                KERNEL.woken.notify_all();
+            }
+        }
+    }
+}
+
+#[allow(clippy::duplicate_mod)]
+#[path = "lock.rs"]
+mod modelled;
+
+/// A queue without waiters.
+const EMPTY: (u32, u32, bool) = (0, 0, false);
+
+/// Each of `threads` takes the lock `turns` times. Loom reports a lost wake as a deadlock, and two threads
+/// inside as a race for the counter.
+fn explore(threads: u32, turns: u32, preemptions: usize) {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(preemptions);
+    model.check(move || {
+        let scene = loom::sync::Arc::new((modelled::RawLock::new(), loom::cell::UnsafeCell::new(0)));
+        let take_turns = move |(lock, count): &(modelled::RawLock, loom::cell::UnsafeCell<u32>)| {
+            for _ in 0..turns {
+                lock.lock();
+                // SAFETY: the lock is held, which loom checks.
+                count.with_mut(|count| unsafe { *count += 1 });
+                lock.unlock();
+            }
+        };
+        let others: Vec<_> = (1..threads)
+            .map(|_| {
+                let scene = scene.clone();
+                loom::thread::spawn(move || take_turns(&scene))
+            })
+            .collect();
+        take_turns(&scene);
+        others.into_iter().for_each(|thread| thread.join().unwrap());
+        // SAFETY: the other threads have ended.
+        assert_eq!(scene.1.with(|count| unsafe { *count }), threads * turns);
+        assert!(scene.0.try_lock() && scene.0.queue() == EMPTY, "it is left as it was made");
+    });
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "takes too long")]
+fn no_interleaving_of_two_threads_loses_a_wake() {
+    explore(2, 3, 3);
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "takes too long")]
+fn no_interleaving_of_three_threads_loses_a_wake() {
+    explore(3, 1, 3);
+}
+
+#[test]
+fn excludes_with_more_threads_than_cores() {
+    const THREADS: u64 = 8;
+    let turns: u64 = if cfg!(miri) { 20 } else { 20_000 };
+    let (lock, counter) = (RawLock::new(), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| {
+                for turn in 0..turns {
+                    lock.lock();
+                    // A lost update would show if two threads were inside.
+                    let seen = counter.load(Ordering::Relaxed);
+                    if turn % 64 == 0 {
+                        // Long enough for the others to park.
+                        std::thread::yield_now();
+                    }
+                    counter.store(seen + 1, Ordering::Relaxed);
+                    lock.unlock();
+                }
+            });
+        }
+    });
+    assert_eq!(counter.load(Ordering::Relaxed), THREADS * turns);
+    assert!(lock.try_lock() && lock.queue() == EMPTY);
+    assert!(!lock.try_lock());
+}
+
+/// Waits until so many threads wait for the lock.
+fn await_waiters(lock: &RawLock, count: u32) {
+    while lock.queue().0 < count {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "Miri has no processor time")]
+fn waiters_behind_a_long_hold_use_no_processor_time() {
+    const WAITERS: u32 = 16;
+    const HOLD_NS: u64 = 200_000_000;
+    let (lock, waiting_ns) = (RawLock::new(), AtomicU64::new(0));
+    lock.lock();
+    std::thread::scope(|scope| {
+        for _ in 0..WAITERS {
+            scope.spawn(|| {
+                let began = cpu_ns();
+                lock.lock();
+                waiting_ns.fetch_add(cpu_ns() - began, Ordering::Relaxed);
+                lock.unlock();
+            });
+        }
+        await_waiters(&lock, WAITERS);
+        // Processor time of this thread, so that whatever else the machine does counts for neither side.
+        let began = cpu_ns();
+        while cpu_ns() - began < HOLD_NS {}
+        lock.unlock();
+    });
+    let all_ns = waiting_ns.into_inner();
+    assert!(all_ns < HOLD_NS / 10, "{WAITERS} waiters used {all_ns} ns during a hold of {HOLD_NS} ns");
+}
+
+/// A thread that takes the lock again as soon as it has released it, beside three that want it, too. Once one
+/// of them starves, the next release is its turn.
+#[test]
+fn a_starving_waiter_has_the_next_turn() {
+    const HANDOVERS: u64 = 5;
+    let (lock, turns, is_over) = (RawLock::new(), AtomicU64::new(0), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    lock.lock();
+                    turns.fetch_add(1, Ordering::Relaxed);
+                    lock.unlock();
+                }
+            });
+        }
+        let mut handovers = 0;
+        while handovers < HANDOVERS {
+            lock.lock();
+            // Whoever was woken finds the lock held, and is about to sleep again.
+            while matches!(lock.queue(), (0, ..) | (.., true)) {
+                std::thread::yield_now();
+            }
+            let (is_due, before) = (lock.queue().1 > 0, turns.load(Ordering::Relaxed));
+            lock.unlock();
+            if is_due {
+                lock.lock();
+                assert!(turns.load(Ordering::Relaxed) > before, "somebody starves, and had no turn");
+                lock.unlock();
+                handovers += 1;
+            }
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+}
