@@ -5,11 +5,12 @@ pub mod acl_rules;
 pub mod append_log;
 pub mod commands;
 pub mod mutate;
-pub mod reply_decoder;
-pub mod request_parser;
-pub mod seeds;
 pub mod rdb_file;
 pub mod rdb_payload;
+pub mod reply_decoder;
+pub mod request_parser;
+pub mod script_libraries;
+pub mod seeds;
 
 /// Every target: its name, its check, its seeds.
 pub const TARGETS: &[(&str, fn(&[u8]), fn() -> Vec<Vec<u8>>)] = &[
@@ -19,5 +20,6 @@ pub const TARGETS: &[(&str, fn(&[u8]), fn() -> Vec<Vec<u8>>)] = &[
     ("reply_decoder", reply_decoder::check, seeds::replies),
     ("rdb_file", rdb_file::check, seeds::files),
     ("rdb_payload", rdb_payload::check, seeds::payloads),
+    ("script_libraries", script_libraries::check, seeds::documents),
     ("commands", commands::check, seeds::commands),
 ];

@@ -123,13 +123,7 @@ const PROGRAMS: &[&[&str]] = &[
         "SMOVE s m 1",
         "SPOP m 1",
     ],
-    &[
-        "HSET h a 1 b 2 field value",
-        "HINCRBY h a 10",
-        "HGETALL h",
-        "HRANDFIELD h -2 WITHVALUES",
-        "HDEL h a",
-    ],
+    &["HSET h a 1 b 2 field value", "HINCRBY h a 10", "HGETALL h", "HRANDFIELD h -2 WITHVALUES", "HDEL h a"],
     &[
         "HSET h a 1 b 2",
         "HEXPIRE h 100 FIELDS 2 a b",
@@ -138,12 +132,7 @@ const PROGRAMS: &[&[&str]] = &[
         "HPEXPIRE h 10 FIELDS 1 b",
     ],
     &["HSET h a 1", "HGETEX h EX 100 FIELDS 1 a", "HSETEX h PX 10 FIELDS 1 b 2", "HGETDEL h FIELDS 1 a"],
-    &[
-        "ZADD z 1 a 2 b 1.5 c",
-        "ZRANGE z (1 +inf BYSCORE LIMIT 0 10",
-        "ZINCRBY z 3 a",
-        "ZRANK z a WITHSCORE",
-    ],
+    &["ZADD z 1 a 2 b 1.5 c", "ZRANGE z (1 +inf BYSCORE LIMIT 0 10", "ZINCRBY z 3 a", "ZRANK z a WITHSCORE"],
     &[
         "ZADD z 0 a 0 b 0 c",
         "ZRANGE z - + BYLEX REV",
@@ -264,4 +253,23 @@ pub fn logs() -> Vec<Vec<u8>> {
     ]
     .map(String::into_bytes)
     .to_vec()
+}
+
+/// JSON, MessagePack, and formats of records with data behind them.
+pub fn documents() -> Vec<Vec<u8>> {
+    let texts: [&[u8]; 12] = [
+        br#"{"a":[1,2.5e3,-0.1,true,false,null],"b":{"c":"\u00e9\ud83d\ude00\n"}}"#,
+        br#"[[],{},"",0x1F,inf,nan,+1,01,[1 2]]"#,
+        b"\x83\xa1a\x01\xa1b\x92\xc0\xc3\xa1c\xcb\x3f\xf0\0\0\0\0\0\0",
+        b"\xdc\0\x02\xcc\xff\xd1\xff\0",
+        b"\xde\0\x01\xda\0\x01k\xca\x3f\x80\0\0",
+        b"\xdf\xff\xff\xff\xff\xcf\xff\xff\xff\xff\xff\xff\xff\xff",
+        b"<i4>h!4bdfs\n0123456789abcdefghij",
+        b"bc0\n\x03abc",
+        b"i32I16lLT\n",
+        b"!8x x c5 s\nabcdefgh\0",
+        b"i99999999999\n",
+        b"[[[[[[[[[[",
+    ];
+    texts.iter().map(|text| text.to_vec()).collect()
 }

@@ -34,6 +34,11 @@ fn acl_rules() {
 }
 
 #[test]
+fn script_libraries() {
+    replay("script_libraries");
+}
+
+#[test]
 fn request_parser() {
     replay("request_parser");
 }

@@ -13,8 +13,16 @@ const COVERAGE: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-l
     -Cllvm-args=-sanitizer-coverage-trace-compares --cfg fuzzing -Ccodegen-units=1";
 const TRIPLE: &str = "x86_64-unknown-linux-gnu";
 /// The targets, as fuzz/Cargo.toml names them.
-const TARGETS: &[&str] =
-    &["acl_rules", "append_log", "request_parser", "reply_decoder", "rdb_file", "rdb_payload", "commands"];
+const TARGETS: &[&str] = &[
+    "acl_rules",
+    "append_log",
+    "request_parser",
+    "reply_decoder",
+    "rdb_file",
+    "rdb_payload",
+    "script_libraries",
+    "commands",
+];
 /// Longest input, in bytes.
 const MAX_LEN: usize = 4096;
 /// Most that one allocation may ask for, in MB: an input is small, so who asks for more believes what it

@@ -9,9 +9,9 @@ use mlua_sys::lua_CFunction;
 use sha1::{Digest, Sha1};
 
 use crate::context::{Buffers, Context, Ended};
-use crate::convert::{is_error, push_error, push_field, push_reply, to_integer};
+use crate::convert::{is_error, push_error, push_field, push_reply};
 use crate::host::{Called, LogLevel, Verdict, propagate};
-use crate::stack::{Kind, Raise, Results, Stack, entry};
+use crate::stack::{Kind, Raise, Results, Stack, entry, to_integer};
 
 /// What scripts are told that the server is.
 #[derive(Copy, Clone, Debug)]

@@ -6,6 +6,7 @@ use std::ffi::c_void;
 use mlua_sys::{lua_State, lua_getallocf};
 
 use crate::host::Host;
+use crate::json::JsonSettings;
 use crate::memory::Memory;
 use crate::random::Random;
 use crate::stack::Stack;
@@ -29,6 +30,7 @@ pub struct Context {
     pub(crate) is_resp3: Cell<bool>,
     /// The script must not go on.
     pub(crate) ended: Cell<Option<Ended>>,
+    pub(crate) json: Cell<JsonSettings>,
     pub(crate) random: RefCell<Random>,
     pub(crate) buffers: RefCell<Buffers>,
 }
@@ -49,6 +51,7 @@ impl Context {
             host: Cell::new(None),
             is_resp3: Cell::new(false),
             ended: Cell::new(None),
+            json: Cell::default(),
             random: RefCell::default(),
             buffers: RefCell::default(),
         }

@@ -3,7 +3,7 @@
 use martlet_base::number::parse_i64;
 use martlet_protocol::reply::Reply;
 
-use crate::stack::{Kind, Stack};
+use crate::stack::{Kind, Stack, to_integer};
 
 /// Values on Lua's stack above which nothing is nested deeper: Rust's stack has an end, too.
 const NESTED_MAX: i32 = 2000;
@@ -158,17 +158,11 @@ pub fn write_value(stack: &mut Stack<'_>, reply: &mut Reply, resp3: bool) {
             (false, false) => reply.null(),
             (true, value) => reply.bool(value),
         },
-        // As C converts: towards zero; what has no integer becomes the least.
         Kind::Number => reply.int(to_integer(stack.number(index))),
         Kind::Table => write_table(stack, reply, resp3, index),
         _ => reply.null(),
     }
     stack.set_top(index - 1);
-}
-
-/// What x86 makes of a double that it converts to an integer.
-pub fn to_integer(number: f64) -> i64 {
-    if number >= -(2f64.powi(63)) && number < 2f64.powi(63) { number as i64 } else { i64::MIN }
 }
 
 /// Text that must fit a line.

@@ -14,8 +14,8 @@ use crate::context::{Context, Ended};
 use crate::convert::write_value;
 use crate::host::Host;
 use crate::memory::allocate;
-use crate::sandbox;
 use crate::stack::{Kind, Results, Stack, entry};
+use crate::{bits, cjson, cmsgpack, sandbox, structs};
 
 const GLOBALS: c_int = 1;
 const HANDLER: c_int = 2;
@@ -26,6 +26,13 @@ const FIXED: c_int = 4;
 
 /// Instructions after which a script's host is asked whether it may go on.
 const INTERRUPT_INSTRUCTIONS: c_int = 100_000;
+
+/// Pushes a library's table.
+type Library = fn(&mut Stack<'_>);
+
+/// Libraries beside Lua's own.
+const LIBRARIES: &[(&str, Library)] =
+    &[("cjson", cjson::push), ("cmsgpack", cmsgpack::push), ("struct", structs::push), ("bit", bits::push)];
 
 /// A script that a state has compiled; of use for that state only.
 #[derive(Debug)]
@@ -94,6 +101,10 @@ impl Interpreter {
         let mut stack = interpreter.stack();
         stack.room_for_fixed();
         sandbox::open_libraries(&mut stack, GLOBALS);
+        for (name, push) in LIBRARIES {
+            push(&mut stack);
+            stack.set_field(GLOBALS, name);
+        }
         api::push(&mut stack, version);
         api::add_debugging(&mut stack);
         stack.set_field(GLOBALS, "redis");

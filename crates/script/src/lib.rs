@@ -3,15 +3,20 @@
 //! The crate knows no server: what a script asks for goes through [`Host`].
 
 mod api;
+mod bits;
+mod cjson;
+mod cmsgpack;
 mod context;
 mod convert;
 pub mod flags;
 pub mod host;
 mod interpreter;
+mod json;
 mod memory;
 mod random;
 mod sandbox;
 mod stack;
+mod structs;
 
 pub use api::Version;
 pub use flags::ScriptFlags;

@@ -22,6 +22,9 @@ const REMOVED: &[&str] = &["dofile", "loadfile", "print", "newproxy", "getfenv",
 const PRELUDE: &[u8] = b"
 local loadstring, type, error, concat = loadstring, type, error, table.concat
 function load(reader, name)
+  if type(reader) ~= 'function' then
+    error(\"bad argument #1 to 'load' (function expected, got \" .. type(reader) .. ')', 2)
+  end
   local parts = {}
   while true do
     local part = reader()
@@ -87,9 +90,7 @@ fn guard_all(stack: &mut Stack<'_>, globals: c_int) {
     guard(stack, globals, "loadstring", guarded_load);
     stack.get_field(globals, "table");
     let table = stack.top();
-    for name in ["insert", "remove", "sort", "setn"] {
-        guard(stack, table, name, guarded_write);
-    }
+    guard(stack, table, "insert", guarded_write);
     for name in ["foreach", "foreachi"] {
         guard(stack, table, name, guarded_read);
     }
@@ -169,9 +170,12 @@ unsafe extern "C-unwind" fn pairs(state: *mut lua_State) -> c_int {
 
 /// As Redis 7: of an error that is a table, the text is returned.
 unsafe extern "C-unwind" fn pcall(state: *mut lua_State) -> c_int {
-    // SAFETY: there is a value to call, and a call has room for one more.
+    // SAFETY: a call has room for two values more.
     unsafe {
-        lua::luaL_checkany(state, 1);
+        if lua::lua_gettop(state) == 0 {
+            // As Redis: what is called then is a boolean.
+            lua::lua_pushboolean(state, 1);
+        }
         lua::lua_pushboolean(state, 1);
         lua::lua_insert(state, 1);
         if lua::lua_pcall(state, lua::lua_gettop(state) - 2, lua::LUA_MULTRET, 0) != 0 {
@@ -378,10 +382,12 @@ pub fn protect_globals(stack: &mut Stack<'_>, globals: c_int) {
         protect(stack);
         stack.set_field(globals, &name);
     }
-    // Of strings, scripts see the metatable, and cannot change it.
+    // Of strings, scripts see the metatable, and cannot change it, nor the table that it leads to.
     stack.push_bytes(b"");
     stack.get_metatable(-1);
     let metatable = stack.top();
+    stack.get_field(globals, "string");
+    stack.set_field(metatable, "__index");
     stack.push_bool(false);
     stack.push_copy(metatable);
     protect(stack);

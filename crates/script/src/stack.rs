@@ -33,6 +33,11 @@ impl Raise {
 /// How many values on top of the stack are a function's results.
 pub type Results = Result<c_int, Raise>;
 
+/// What x86 makes of a double that it converts to an integer: towards zero; what has none becomes the least.
+pub fn to_integer(number: f64) -> i64 {
+    if number >= -(2f64.powi(63)) && number < 2f64.powi(63) { number as i64 } else { i64::MIN }
+}
+
 /// A function that Lua can call.
 pub type Function = fn(&mut Stack<'_>) -> Results;
 
@@ -92,7 +97,7 @@ pub unsafe fn enter(state: *mut lua_State, function: Function) -> c_int {
     // SAFETY: the state is in a call.
     let outcome = function(&mut unsafe { Stack::of(state) });
     std::mem::forget(guard);
-    let argument = match outcome {
+    let raised = match outcome {
         Ok(count) => {
             memory.set_bounded(was_bounded);
             return count;
@@ -103,7 +108,7 @@ pub unsafe fn enter(state: *mut lua_State, function: Function) -> c_int {
     memory.set_bounded(was_bounded);
     // SAFETY: what is raised is on the stack, and nothing is left to drop in this frame.
     unsafe {
-        if argument > 0 {
+        if let Some(argument) = raised {
             lua::luaL_argerror(state, argument, lua::lua_tolstring(state, -1, std::ptr::null_mut()));
         }
         lua::lua_error(state)
@@ -111,18 +116,18 @@ pub unsafe fn enter(state: *mut lua_State, function: Function) -> c_int {
 }
 
 /// Puts what is raised on top of the stack; of an argument's error, its number.
-fn prepare(stack: &mut Stack<'_>, raise: Raise) -> c_int {
+fn prepare(stack: &mut Stack<'_>, raise: Raise) -> Option<c_int> {
     match raise {
-        Raise::Top => 0,
+        Raise::Top => None,
         Raise::Error(text) => {
             stack.push_place(1);
             stack.push_bytes(&text);
             stack.concat(2);
-            0
+            None
         }
         Raise::Argument(number, text) => {
             stack.push_bytes(text.as_bytes());
-            number
+            Some(number)
         }
     }
 }
@@ -298,6 +303,22 @@ impl Stack<'_> {
     /// An argument that must be a number, or spell one.
     pub fn number_argument(&self, index: c_int) -> Result<f64, Raise> {
         if self.is_numeric(index) { Ok(self.number(index)) } else { Err(self.unexpected(index, "number")) }
+    }
+
+    /// An argument that must be a string, or a number, which becomes one.
+    pub fn bytes_argument(&mut self, index: c_int) -> Result<&[u8], Raise> {
+        if self.text(index).is_none() {
+            return Err(self.unexpected(index, "string"));
+        }
+        Ok(self.bytes(index).unwrap_or_default())
+    }
+
+    /// An argument that may be left out, as C converts it to an integer.
+    pub fn optional_integer(&self, index: c_int, default: i64) -> Result<i64, Raise> {
+        match self.kind(index) {
+            Kind::None | Kind::Nil => Ok(default),
+            _ => self.number_argument(index).map(to_integer),
+        }
     }
 
     /// The error of an argument of another type.

@@ -1,0 +1,155 @@
+//! `cjson`: JSON, as Mark Pulford's library of that name reads and writes it.
+
+mod decode;
+mod encode;
+
+use std::ffi::c_int;
+
+use mlua_sys::lua_CFunction;
+
+use crate::context::Context;
+use crate::json::{Invalid, JsonSettings};
+use crate::stack::{Kind, Raise, Results, Stack, entry};
+
+/// Pushes the table.
+pub fn push(stack: &mut Stack<'_>) {
+    let functions: &[(&str, lua_CFunction)] = &[
+        ("encode", entry!(encode::encode)),
+        ("decode", entry!(decode::decode)),
+        ("encode_sparse_array", entry!(encode_sparse_array)),
+        ("encode_max_depth", entry!(encode_max_depth)),
+        ("decode_max_depth", entry!(decode_max_depth)),
+        ("encode_number_precision", entry!(encode_number_precision)),
+        ("encode_keep_buffer", entry!(encode_keep_buffer)),
+        ("encode_invalid_numbers", entry!(encode_invalid_numbers)),
+        ("decode_invalid_numbers", entry!(decode_invalid_numbers)),
+    ];
+    stack.push_table(0, functions.len() + 3);
+    stack.set_functions(functions);
+    stack.push_address(std::ptr::null_mut());
+    stack.set_field(-2, "null");
+    for (name, text) in [("_NAME", "cjson"), ("_VERSION", "2.1.0")] {
+        stack.push_bytes(text.as_bytes());
+        stack.set_field(-2, name);
+    }
+}
+
+/// Refuses more arguments than `most`; those that are missing become `nil`.
+fn at_most(stack: &mut Stack<'_>, most: c_int) -> Result<(), Raise> {
+    if stack.top() > most {
+        return Err(Raise::Argument(most + 1, "found too many arguments".into()));
+    }
+    while stack.top() < most {
+        stack.push_nil();
+    }
+    Ok(())
+}
+
+/// Sets a number, if an argument gives it, and pushes it.
+fn integer_setting(
+    stack: &mut Stack<'_>,
+    index: c_int,
+    least: i64,
+    most: i64,
+    field: fn(&mut JsonSettings) -> &mut i64,
+) -> Result<(), Raise> {
+    let mut settings = Context::of(stack).json.get();
+    if !matches!(stack.kind(index), Kind::None | Kind::Nil) {
+        let value = crate::stack::to_integer(stack.number_argument(index)?);
+        if !(least..=most).contains(&value) {
+            return Err(Raise::Argument(index, format!("expected integer between {least} and {most}")));
+        }
+        *field(&mut settings) = value;
+        Context::of(stack).json.set(settings);
+    }
+    stack.push_number(*field(&mut settings) as f64);
+    Ok(())
+}
+
+/// Sets a flag, if an argument gives it, and pushes it.
+fn flag_setting(
+    stack: &mut Stack<'_>,
+    index: c_int,
+    field: fn(&mut JsonSettings) -> &mut bool,
+) -> Result<(), Raise> {
+    let mut settings = Context::of(stack).json.get();
+    match option(stack, index, &["off", "on"])? {
+        None => {}
+        Some(choice) => {
+            *field(&mut settings) = choice == 1;
+            Context::of(stack).json.set(settings);
+        }
+    }
+    stack.push_bool(*field(&mut settings));
+    Ok(())
+}
+
+/// Which of the words an argument is; a boolean stands for the first or second.
+fn option(stack: &mut Stack<'_>, index: c_int, words: &[&str]) -> Result<Option<usize>, Raise> {
+    match stack.kind(index) {
+        Kind::None | Kind::Nil => Ok(None),
+        Kind::Boolean => Ok(Some(usize::from(stack.truth(index)))),
+        _ => {
+            let text = stack.bytes_argument(index)?;
+            let found = words.iter().position(|word| word.as_bytes() == text);
+            let invalid = || format!("invalid option '{}'", String::from_utf8_lossy(text));
+            found.map(Some).ok_or_else(|| Raise::Argument(index, invalid()))
+        }
+    }
+}
+
+const INT_MAX: i64 = i32::MAX as i64;
+
+fn encode_sparse_array(stack: &mut Stack<'_>) -> Results {
+    at_most(stack, 3)?;
+    flag_setting(stack, 1, |settings| &mut settings.sparse_convert)?;
+    integer_setting(stack, 2, 0, INT_MAX, |settings| &mut settings.sparse_ratio)?;
+    integer_setting(stack, 3, 0, INT_MAX, |settings| &mut settings.sparse_safe)?;
+    Ok(3)
+}
+
+fn encode_max_depth(stack: &mut Stack<'_>) -> Results {
+    at_most(stack, 1)?;
+    integer_setting(stack, 1, 1, INT_MAX, |settings| &mut settings.encode_max_depth)?;
+    Ok(1)
+}
+
+fn decode_max_depth(stack: &mut Stack<'_>) -> Results {
+    at_most(stack, 1)?;
+    integer_setting(stack, 1, 1, INT_MAX, |settings| &mut settings.decode_max_depth)?;
+    Ok(1)
+}
+
+fn encode_number_precision(stack: &mut Stack<'_>) -> Results {
+    at_most(stack, 1)?;
+    integer_setting(stack, 1, 1, 14, |settings| &mut settings.precision)?;
+    Ok(1)
+}
+
+fn encode_keep_buffer(stack: &mut Stack<'_>) -> Results {
+    at_most(stack, 1)?;
+    flag_setting(stack, 1, |settings| &mut settings.keep_buffer)?;
+    Ok(1)
+}
+
+fn encode_invalid_numbers(stack: &mut Stack<'_>) -> Results {
+    at_most(stack, 1)?;
+    let mut settings = Context::of(stack).json.get();
+    let choice = option(stack, 1, &["off", "on", "null"])?;
+    if let Some(choice) = choice {
+        settings.encode_invalid = [Invalid::Refused, Invalid::Spelt, Invalid::Null][choice];
+        Context::of(stack).json.set(settings);
+    }
+    match settings.encode_invalid {
+        Invalid::Refused => stack.push_bool(false),
+        Invalid::Spelt => stack.push_bool(true),
+        Invalid::Null => stack.push_bytes(b"null"),
+    }
+    Ok(1)
+}
+
+fn decode_invalid_numbers(stack: &mut Stack<'_>) -> Results {
+    at_most(stack, 1)?;
+    flag_setting(stack, 1, |settings| &mut settings.decode_invalid)?;
+    Ok(1)
+}
