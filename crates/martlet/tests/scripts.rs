@@ -110,3 +110,21 @@ fn what_scripts_move_is_conserved_in_memory_and_on_disk() {
     let server = start(directory.path());
     assert_eq!((digest(&server), sum(&mut connect(&server))), (before, total), "seed {seed}");
 }
+
+#[test]
+fn a_script_that_does_not_end_makes_the_server_busy_until_it_is_killed() {
+    let directory = tempfile::tempdir().unwrap();
+    let arguments = ["server", "--save", "", "--io-threads", "2", "--busy-reply-threshold", "1"];
+    let server = Server::start_in(directory.path(), Path::new(OURS), &arguments).unwrap();
+    // The second connection belongs to the other thread.
+    let (mut looping, mut other) = (connect(&server), connect(&server));
+    let is_error =
+        |reply: &Reply, code: &str| matches!(reply, Reply::Error(text) if text.starts_with(code.as_bytes()));
+    looping.command(&["PING"]).unwrap();
+    looping.send(&["EVAL", "while true do end", "0"]).unwrap();
+    while !is_error(&other.command(&["GET", "k"]).unwrap(), "BUSY ") {}
+    assert!(!is_error(&other.command(&["SCRIPT", "KILL"]).unwrap(), ""));
+    let killed = looping.read_reply().unwrap();
+    assert!(is_error(&killed, "ERR Script killed by user with SCRIPT KILL..."), "{killed:?}");
+    assert!(!is_error(&other.command(&["GET", "k"]).unwrap(), ""));
+}

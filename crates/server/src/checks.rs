@@ -22,6 +22,7 @@ const CHECKS: &[Check] = &[
     disk_accepts_writes,
     allowed_while_subscribed,
     not_loading,
+    not_busy,
     not_monitoring,
 ];
 
@@ -197,6 +198,16 @@ pub(crate) fn disk_accepts_writes(
 fn not_loading(worker: &Worker, _: &Connection, entry: &Entry, _: &Args<'_>) -> Outcome {
     if worker.shared.persistence.is_loading() && !entry.spec.flags.has(Flags::LOADING) {
         return Err(Error::Fixed("LOADING Redis is loading the dataset in memory"));
+    }
+    Ok(())
+}
+
+/// A script has run for longer than `busy-reply-threshold`.
+fn not_busy(worker: &Worker, _: &Connection, entry: &Entry, _: &Args<'_>) -> Outcome {
+    if worker.shared.scripts.is_busy() && !entry.spec.flags.has(Flags::ALLOW_BUSY) {
+        return Err(Error::Fixed(
+            "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.",
+        ));
     }
     Ok(())
 }

@@ -395,6 +395,16 @@ impl Shared {
         }
     }
 
+    /// Says that a script has run for longer than `busy-reply-threshold`, or that it has ended.
+    pub fn set_script_busy(&self, is_busy: bool) {
+        self.scripts.set_busy(is_busy);
+        if is_busy {
+            self.detour.fetch_add(1, Ordering::SeqCst);
+        } else {
+            self.detour.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+
     /// Ends CLIENT PAUSE, or only if its time was up at `due_ms`.
     pub fn end_pause(&self, due_ms: Option<i64>) {
         if self.pause.end(&self.detour, due_ms) {

@@ -17,7 +17,6 @@ use super::value::{MemoryLimit, TEXT};
 const CLUSTER: super::Effect = Absent("this version has no cluster mode");
 const EVICTION: super::Effect = Absent("this version does not evict keys");
 const REPLICATION: super::Effect = Absent("this version does not replicate");
-const SCRIPTS: super::Effect = Absent("this version runs no scripts");
 const TLS: super::Effect = Absent("this version does not speak TLS");
 
 const INT_MIN: i128 = i32::MIN as i128;
@@ -220,7 +219,7 @@ parameter_table! {
         => "tracking-table-max-keys", Integer(0, LONG_MAX), MODIFIABLE, Honoured;
     /// Milliseconds after which a script lets other clients learn that the server is busy
     busy_reply_threshold_ms: u64 = 5000
-        => "busy-reply-threshold" | "lua-time-limit", Integer(0, LONG_MAX), MODIFIABLE, SCRIPTS;
+        => "busy-reply-threshold" | "lua-time-limit", Integer(0, LONG_MAX), MODIFIABLE, Honoured;
 
     // Memory.
 

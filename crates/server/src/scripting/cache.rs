@@ -188,6 +188,8 @@ pub struct ScriptCache {
     pub evicted: AtomicU64,
     /// By thread.
     running: Box<[CachePadded<Running>]>,
+    /// Scripts that have run for longer than `busy-reply-threshold`.
+    busy: AtomicUsize,
     /// DEBUG SET-DISABLE-DENY-SCRIPTS.
     pub allows_all: AtomicBool,
 }
@@ -200,6 +202,7 @@ impl ScriptCache {
             generation: AtomicU64::new(0),
             evicted: AtomicU64::new(0),
             running: (0..threads).map(|_| CachePadded::default()).collect(),
+            busy: AtomicUsize::new(0),
             allows_all: AtomicBool::new(false),
         }
     }
@@ -208,6 +211,21 @@ impl ScriptCache {
     #[inline]
     pub fn running(&self, thread: usize) -> &Running {
         &self.running[thread]
+    }
+
+    /// Whether a script has run for so long that others are told.
+    pub fn is_busy(&self) -> bool {
+        self.busy.load(Ordering::Relaxed) > 0
+    }
+
+    /// A script has run for so long, or has ended after that. Whoever says so takes requests off the shortest
+    /// path meanwhile.
+    pub fn set_busy(&self, is_busy: bool) {
+        if is_busy {
+            self.busy.fetch_add(1, Ordering::SeqCst);
+        } else {
+            self.busy.fetch_sub(1, Ordering::SeqCst);
+        }
     }
 
     /// See the field.

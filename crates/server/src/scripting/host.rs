@@ -35,6 +35,10 @@ pub(super) struct ScriptHost<'a> {
     pub is_read_only: bool,
     /// Why it was abandoned.
     pub missing: Option<Missing>,
+    /// A raw reading of the clock: when it began.
+    pub began: u64,
+    /// It has run for longer than `busy-reply-threshold`.
+    pub is_busy: bool,
 }
 
 const READ_ONLY: Error = Error::Fixed("ERR Write commands are not allowed from read-only scripts.");
@@ -77,6 +81,20 @@ impl ScriptHost<'_> {
 
     fn running(&self) -> &'static super::Running {
         self.worker.shared.scripts.running(self.worker.thread)
+    }
+
+    /// Tells other clients once the script has run for too long.
+    fn note_time(&mut self) {
+        let (shared, threshold_ms) = (self.worker.shared, self.worker.config().busy_reply_threshold_ms);
+        let ns = shared.clock.elapsed_ns(self.began, shared.clock.raw());
+        if !self.is_busy && threshold_ms > 0 && ns / 1_000_000 >= threshold_ms {
+            tracing::warn!(
+                "Slow script detected: still in execution after {} milliseconds. You can try killing the script using the SCRIPT KILL command.",
+                ns / 1_000_000
+            );
+            self.is_busy = true;
+            shared.set_script_busy(true);
+        }
     }
 
     /// Locks what the command needs besides what is locked; its only key, if it has been hashed on the way.
@@ -163,6 +181,7 @@ impl Host for ScriptHost<'_> {
     }
 
     fn interrupt(&mut self) -> Verdict {
+        self.note_time();
         let stopping = self.worker.shared.stopping.load(Ordering::Relaxed);
         if self.running().is_killed() || stopping {
             Verdict::Kill(super::KILLED_TEXT)

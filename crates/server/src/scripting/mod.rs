@@ -298,15 +298,21 @@ impl ScriptRun<'_, '_> {
         }
         worker.held_messages = Some(Vec::new());
         worker.shared.scripts.running(worker.thread).begin();
+        let began = worker.shared.clock.raw();
         let mut host = ScriptHost {
             worker,
             connection,
             flags: self.flags,
             is_read_only: self.is_read_only,
             missing: None,
+            began,
+            is_busy: false,
         };
         let run = self.interpreter.run(self.compiled, self.inputs, &mut host, reply);
-        let ScriptHost { worker, connection, missing, .. } = host;
+        let ScriptHost { worker, connection, missing, is_busy, .. } = host;
+        if is_busy {
+            worker.shared.set_script_busy(false);
+        }
         connection.session.db = db;
         worker.keys.db = db;
         worker.keys.effects.recording = recording;
