@@ -199,11 +199,27 @@ fn client_flag(flag: &Arc<WatchFlag>) -> ClientFlag {
 struct Tables {
     /// By place, then by client.
     watchers: HashMap<Place, HashMap<ClientFlag, Watcher>>,
-    waiters: HashMap<Place, VecDeque<Arc<Waiter>>>,
+    waiters: HashMap<Place, Queue>,
     /// Ids of the clients that cache a key, ascending. Caches know no databases.
     cached: HashMap<Vec<u8>, Vec<u64>>,
     /// Some client is to be told of every change.
     is_broadcast: bool,
+}
+
+/// Who is blocked on one key.
+#[derive(Default)]
+struct Queue {
+    /// First come first.
+    waiters: VecDeque<Arc<Waiter>>,
+    /// How many of them its removal concerns.
+    until_removed: usize,
+}
+
+impl Queue {
+    /// Whether anybody is concerned while the key is there, or is not.
+    fn is_concerned(&self, is_there: bool) -> bool {
+        is_there || self.until_removed > 0
+    }
 }
 
 impl Tables {
@@ -264,9 +280,11 @@ impl Hooks {
     pub fn block(&mut self, db: usize, key: &[u8], waiter: &Arc<Waiter>) {
         let queue = self.tables.get_or_insert_default().waiters.entry((db, key.to_vec())).or_default();
         // A command may name a key twice.
-        if queue.back().is_none_or(|last| last.number != waiter.number) {
-            debug_assert!(queue.back().is_none_or(|last| last.number < waiter.number));
-            queue.push_back(waiter.clone());
+        let last = queue.waiters.back();
+        if last.is_none_or(|last| last.number != waiter.number) {
+            debug_assert!(last.is_none_or(|last| last.number < waiter.number));
+            queue.until_removed += usize::from(waiter.until_removed);
+            queue.waiters.push_back(waiter.clone());
         }
     }
 
@@ -275,10 +293,11 @@ impl Hooks {
         let Some(tables) = &mut self.tables else { return };
         let place = (db, key.to_vec());
         if let Some(queue) = tables.waiters.get_mut(&place) {
-            if let Ok(at) = queue.binary_search_by_key(&waiter.number, |w| w.number) {
-                queue.remove(at);
+            if let Ok(at) = queue.waiters.binary_search_by_key(&waiter.number, |w| w.number) {
+                queue.waiters.remove(at);
+                queue.until_removed -= usize::from(waiter.until_removed);
             }
-            if queue.is_empty() {
+            if queue.waiters.is_empty() {
                 tables.waiters.remove(&place);
             }
         }
@@ -286,23 +305,30 @@ impl Hooks {
     }
 
     /// The next `most` waiters of a key after the one with the number `after` (0: from the first), first come
-    /// first.
-    pub fn waiters(&self, db: usize, key: &[u8], after: u64, most: usize) -> Vec<Arc<Waiter>> {
+    /// first; none if the key is not there and its removal concerns nobody.
+    pub fn waiters(
+        &self,
+        db: usize,
+        key: &[u8],
+        is_there: bool,
+        after: u64,
+        most: usize,
+    ) -> Vec<Arc<Waiter>> {
         let queue = self.tables.as_ref().and_then(|tables| tables.waiters.get(&(db, key.to_vec())));
-        let Some(queue) = queue else { return Vec::new() };
-        let from = queue.partition_point(|waiter| waiter.number <= after);
-        queue.range(from..).take(most).cloned().collect()
+        let Some(queue) = queue.filter(|queue| queue.is_concerned(is_there)) else { return Vec::new() };
+        let from = queue.waiters.partition_point(|waiter| waiter.number <= after);
+        queue.waiters.range(from..).take(most).cloned().collect()
     }
 
-    /// Tells watchers of a change, after which the key is there or not; true if somebody is blocked on the
-    /// key.
+    /// Tells watchers of a change, after which the key is there or not; true if that concerns
+    /// somebody who is blocked on the key.
     pub fn changed(&self, db: usize, key: &[u8], is_there: bool) -> bool {
         let Some(tables) = &self.tables else { return false };
         let place = (db, key.to_vec());
         for watcher in tables.watchers.get(&place).into_iter().flat_map(HashMap::values) {
             watcher.changed(is_there);
         }
-        tables.waiters.contains_key(&place)
+        tables.waiters.get(&place).is_some_and(|queue| queue.is_concerned(is_there))
     }
 
     /// Remembers that a client caches a key: whether the key, and whether the pair, was not known.
@@ -370,7 +396,7 @@ impl Hooks {
     /// Number of keys on which somebody is blocked until they are removed, at the latest.
     pub fn blocked_until_removed_count(&self) -> usize {
         let queues = self.tables.iter().flat_map(|tables| tables.waiters.values());
-        queues.filter(|queue| queue.iter().any(|waiter| waiter.until_removed)).count()
+        queues.filter(|queue| queue.until_removed > 0).count()
     }
 
     /// Number of keys that somebody watches.
@@ -389,19 +415,34 @@ mod tests {
     }
 
     #[test]
+    fn a_removal_concerns_only_those_who_wait_until_then() {
+        let mut hooks = Hooks::default();
+        let (reads, reads_until_removed) =
+            (waiter(&[b"k"]), Waiter::new(0, 0, 0, vec![b"k".to_vec()], true, Box::new(())));
+        hooks.block(0, b"k", &reads);
+        assert!(hooks.changed(0, b"k", true) && !hooks.changed(0, b"k", false));
+        assert!(hooks.waiters(0, b"k", false, 0, 9).is_empty());
+        hooks.block(0, b"k", &reads_until_removed);
+        assert!(hooks.changed(0, b"k", false) && hooks.blocked_until_removed_count() == 1);
+        assert_eq!(hooks.waiters(0, b"k", false, 0, 9).len(), 2);
+        hooks.unblock(0, b"k", &reads_until_removed);
+        assert!(!hooks.changed(0, b"k", false) && hooks.blocked_until_removed_count() == 0);
+    }
+
+    #[test]
     fn waiters_are_taken_a_few_at_a_time_and_none_is_passed_over() {
         let mut hooks = Hooks::default();
         let all: Vec<_> = (0..100).map(|_| waiter(&[b"k"])).collect();
         all.iter().for_each(|waiter| hooks.block(0, b"k", waiter));
         hooks.block(0, b"k", &all[99]);
-        let first = hooks.waiters(0, b"k", 0, 3);
+        let first = hooks.waiters(0, b"k", true, 0, 3);
         assert_eq!(first.len(), 3);
         assert!(first.iter().zip(&all).all(|(a, b)| Arc::ptr_eq(a, b)));
         // Some before the place and one after it leave meanwhile.
         for gone in [0, 2, 3] {
             hooks.unblock(0, b"k", &all[gone]);
         }
-        let rest = hooks.waiters(0, b"k", first[2].number(), usize::MAX);
+        let rest = hooks.waiters(0, b"k", true, first[2].number(), usize::MAX);
         assert_eq!(rest.len(), 96);
         assert!(rest.iter().zip(&all[4..]).all(|(a, b)| Arc::ptr_eq(a, b)));
         all.iter().for_each(|waiter| hooks.unblock(0, b"k", waiter));

@@ -123,7 +123,8 @@ impl Worker {
         loop {
             self.keys.lock_shard(key.shard());
             let kind = self.keys.in_db(ready.db, |keys| keys.kind(&key));
-            let waiters = self.keys.hooks_mut(&key).waiters(ready.db, key.bytes, after, WAITERS_AT_ONCE);
+            let hooks = self.keys.hooks_mut(&key);
+            let waiters = hooks.waiters(ready.db, key.bytes, kind.is_some(), after, WAITERS_AT_ONCE);
             self.keys.release();
             let Some(last) = waiters.last() else { return };
             after = last.number();
