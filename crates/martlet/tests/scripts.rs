@@ -111,20 +111,38 @@ fn what_scripts_move_is_conserved_in_memory_and_on_disk() {
     assert_eq!((digest(&server), sum(&mut connect(&server))), (before, total), "seed {seed}");
 }
 
+fn is_error(reply: &Reply, code: &str) -> bool {
+    matches!(reply, Reply::Error(text) if text.starts_with(code.as_bytes()))
+}
+
+/// A server with a client whose script does not end, once another thread's client has learnt of it.
+fn start_busy(directory: &Path, script: &str) -> (Server, Client, Client) {
+    let arguments = ["server", "--save", "", "--io-threads", "2", "--busy-reply-threshold", "1"];
+    let server = Server::start_in(directory, Path::new(OURS), &arguments).unwrap();
+    // The second connection belongs to the other thread.
+    let (mut looping, mut other) = (connect(&server), connect(&server));
+    looping.command(&["PING"]).unwrap();
+    looping.send(&["EVAL", script, "1", "k"]).unwrap();
+    while !is_error(&other.command(&["GET", "other"]).unwrap(), "BUSY ") {}
+    (server, looping, other)
+}
+
 #[test]
 fn a_script_that_does_not_end_makes_the_server_busy_until_it_is_killed() {
     let directory = tempfile::tempdir().unwrap();
-    let arguments = ["server", "--save", "", "--io-threads", "2", "--busy-reply-threshold", "1"];
-    let server = Server::start_in(directory.path(), Path::new(OURS), &arguments).unwrap();
-    // The second connection belongs to the other thread.
-    let (mut looping, mut other) = (connect(&server), connect(&server));
-    let is_error =
-        |reply: &Reply, code: &str| matches!(reply, Reply::Error(text) if text.starts_with(code.as_bytes()));
-    looping.command(&["PING"]).unwrap();
-    looping.send(&["EVAL", "while true do end", "0"]).unwrap();
-    while !is_error(&other.command(&["GET", "k"]).unwrap(), "BUSY ") {}
+    let (_server, mut looping, mut other) = start_busy(directory.path(), "while true do end");
     assert!(!is_error(&other.command(&["SCRIPT", "KILL"]).unwrap(), ""));
     let killed = looping.read_reply().unwrap();
     assert!(is_error(&killed, "ERR Script killed by user with SCRIPT KILL..."), "{killed:?}");
     assert!(!is_error(&other.command(&["GET", "k"]).unwrap(), ""));
+}
+
+#[test]
+fn shutdown_nosave_ends_a_script_that_has_written_and_does_not_end() {
+    let directory = tempfile::tempdir().unwrap();
+    let script = "redis.call('SET', KEYS[1], 1) while true do end";
+    let (server, _looping, mut other) = start_busy(directory.path(), script);
+    assert!(is_error(&other.command(&["SCRIPT", "KILL"]).unwrap(), "UNKILLABLE "));
+    other.send(&["SHUTDOWN", "NOSAVE"]).unwrap();
+    assert!(server.wait().unwrap());
 }

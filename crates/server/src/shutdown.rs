@@ -79,7 +79,9 @@ impl Worker {
             log.wait_for_rewrite();
             self.enter();
         }
-        self.alone(|worker| {
+        // Who does not want the data saved does not wait for a script without end, either.
+        self.shared.scripts.is_ending.store(flags.nosave, Ordering::Relaxed);
+        let result = self.alone(|worker| {
             // One that has begun since then would take the name of the file that is written here.
             worker.shared.persistence.background.cancel();
             if worker.shared.persistence.log.facts().phase != Phase::Off {
@@ -104,7 +106,9 @@ impl Worker {
             }
             worker.shared.stop();
             Ok(())
-        })
+        });
+        self.shared.scripts.is_ending.store(false, Ordering::Relaxed);
+        result
     }
 }
 

@@ -190,6 +190,8 @@ pub struct ScriptCache {
     running: Box<[CachePadded<Running>]>,
     /// Scripts that have run for longer than `busy-reply-threshold`.
     busy: AtomicUsize,
+    /// SHUTDOWN NOSAVE waits: whatever runs is to end, also if it has changed data.
+    pub is_ending: AtomicBool,
     /// DEBUG SET-DISABLE-DENY-SCRIPTS.
     pub allows_all: AtomicBool,
 }
@@ -203,6 +205,7 @@ impl ScriptCache {
             evicted: AtomicU64::new(0),
             running: (0..threads).map(|_| CachePadded::default()).collect(),
             busy: AtomicUsize::new(0),
+            is_ending: AtomicBool::new(false),
             allows_all: AtomicBool::new(false),
         }
     }

@@ -182,8 +182,9 @@ impl Host for ScriptHost<'_> {
 
     fn interrupt(&mut self) -> Verdict {
         self.note_time();
-        let stopping = self.worker.shared.stopping.load(Ordering::Relaxed);
-        if self.running().is_killed() || stopping {
+        let shared = self.worker.shared;
+        let is_ending = shared.scripts.is_ending.load(Ordering::Relaxed);
+        if self.running().is_killed() || is_ending || shared.stopping.load(Ordering::Relaxed) {
             Verdict::Kill(super::KILLED_TEXT)
         } else {
             Verdict::Continue
