@@ -16,6 +16,10 @@ struct Old {
     lru: u32,
 }
 
+/// A table that has had room for more keys is not kept for the next script: emptying it takes as long as it is
+/// large.
+const KEPT_KEYS_MAX: usize = 1024;
+
 /// What changed keys of one database held, `None` where there was no key.
 type OldKeys = HashMap<Vec<u8>, Option<Old>>;
 
@@ -62,7 +66,10 @@ impl Keys {
     /// Lets what was changed stand.
     pub fn end_undo(&mut self) {
         self.undo.begin = None;
-        self.undo.old.iter_mut().for_each(|(_, old)| old.clear());
+        self.undo.old.retain_mut(|(_, old)| {
+            old.clear();
+            old.capacity() <= KEPT_KEYS_MAX
+        });
     }
 
     /// Takes back what was changed since [`Keys::begin_undo`], and what was to be recorded and told of it.
@@ -181,6 +188,22 @@ mod tests {
         keys.set_str(&a, b"2", ExpiryChange::Clear);
         keys.undo();
         assert_eq!(text(&mut keys, b"a"), Some(b"1".to_vec()));
+    }
+
+    #[test]
+    fn a_script_with_many_keys_costs_the_next_ones_nothing() {
+        let mut keys = keys(engine(), 0);
+        keys.lock_all_shards();
+        let mut change = |count: usize| {
+            keys.begin_undo();
+            for number in 0..count {
+                keys.set_str(&Key::new(&number.to_le_bytes()), b"v", ExpiryChange::Clear);
+            }
+            keys.end_undo();
+            keys.undo.old.iter().map(|(_, old)| old.capacity()).sum::<usize>()
+        };
+        assert!(change(10) >= 10);
+        assert_eq!(change(2 * KEPT_KEYS_MAX), 0);
     }
 
     #[test]
