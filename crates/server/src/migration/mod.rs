@@ -5,7 +5,7 @@
 //! keys' shards locked and unlocks them; a thread of [`Exchangers`] sends it and waits for the answers; then
 //! the client's thread deletes, under the locks again, what has arrived.
 //!
-//! Keys under way are marked, and commands that would change them wait (`must_pause`); those that read are
+//! Keys under way are marked, and commands that would change them wait (`must_postpone`); those that read are
 //! served. What names no such key and changes it all the same (FLUSHALL, a blocked client that is served, a
 //! script) raises the key's [`WatchFlag`]: then its newer state is sent, too, as RESTORE or as DEL, before
 //! anything is deleted here. So no change is lost.
