@@ -16,8 +16,8 @@ struct Old {
     lru: u32,
 }
 
-/// A table that has had room for more keys is not kept for the next script: emptying it takes as long as it is
-/// large.
+/// A table that has had room for more keys is not kept for the next script: emptying it takes as long as it
+/// is large.
 const KEPT_KEYS_MAX: usize = 1024;
 
 /// What changed keys of one database held, `None` where there was no key.
