@@ -72,35 +72,27 @@ impl Evictor {
 }
 
 impl Keys {
-    /// Evicts one key; false if there is none that may be. No shard may be locked, and none is afterwards:
-    /// `release` is called with the key's shard locked, to tell of the deletion and to unlock it.
-    pub fn evict_one(
-        &mut self,
-        evictor: &mut Evictor,
-        policy: EvictionPolicy,
-        mut release: impl FnMut(&mut Keys),
-    ) -> bool {
+    /// Evicts one key; false if there is none that may be. No shard may be locked. After true the key's shard
+    /// is, so that the caller tells of the deletion before it unlocks it, and the database of the key is
+    /// selected.
+    pub fn evict_one(&mut self, evictor: &mut Evictor, policy: EvictionPolicy) -> bool {
         if evictor.policy.replace(policy) != Some(policy) {
             evictor.pool.clear();
         }
-        let before = self.db;
-        let mut evicted = false;
         // A pool whose candidates are all gone is filled again once; then the shards have had their say.
         for _ in 0..2 {
             self.sample(evictor, policy);
-            while !evicted && let Some(candidate) = evictor.pool.pop() {
+            while let Some(candidate) = evictor.pool.pop() {
                 self.db = candidate.db;
                 let key = Key::new(&candidate.key);
                 self.lock_shard(key.shard());
-                evicted = self.evict(&key, &candidate, policy);
-                release(self);
-            }
-            if evicted {
-                break;
+                if self.evict(&key, &candidate, policy) {
+                    return true;
+                }
+                self.release();
             }
         }
-        self.db = before;
-        evicted
+        false
     }
 
     /// Deletes a candidate that is still what it was.
@@ -118,6 +110,8 @@ impl Keys {
         self.effects.event(EventClass::EVICTED, "evicted", self.db, key.bytes);
         self.effects.deleted_by_server(self.db, key.bytes);
         self.signal_by_server(key);
+        let db = self.db;
+        self.shard_mut(key.shard()).keys.db_mut(db).free_if_empty();
         true
     }
 

@@ -615,6 +615,14 @@ impl Db {
         Some(drop_or_keep(entry, effort))
     }
 
+    /// Gives back what an empty database still holds of its table and figures. For eviction, which goes on
+    /// for as long as memory is above its limit; elsewhere the next key would only ask for it again.
+    pub fn free_if_empty(&mut self) {
+        if self.is_empty() {
+            *self = Db::default();
+        }
+    }
+
     fn take(&mut self, hash: u64, spot: Spot) -> RawEntry {
         let entry = self.table.entry(spot);
         if let Some(at_ms) = entry.expiry_ms() {

@@ -273,10 +273,16 @@ pub struct Partial {
 }
 
 impl Partial {
-    /// Bytes that the request will have at least, counted from its start: what the buffer should have room
-    /// for.
+    /// Bytes that the request will have at least, counted from its start, but those received apart: what the
+    /// buffer should have room for.
     pub fn wanted_bytes(&self) -> usize {
-        self.position + self.bulk_bytes.map_or(0, |n| n + 2)
+        let awaited = self.bulk_bytes.filter(|_| !self.is_apart());
+        self.position + awaited.map_or(0, |n| n + 2)
+    }
+
+    /// Bytes of the request's buffer that have been parsed.
+    pub fn parsed_bytes(&self) -> usize {
+        self.position
     }
 
     /// Bytes held besides the buffer.

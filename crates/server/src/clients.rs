@@ -11,6 +11,9 @@ use martlet_net::Token;
 
 use crate::shared::lock;
 
+/// What the name of a channel, key or prefix takes that a client is known by, roughly.
+const NAME_BYTES: usize = 64;
+
 /// What does not change often; behind a mutex.
 #[derive(Clone, Debug, Default)]
 pub struct ClientDetails {
@@ -64,6 +67,12 @@ pub struct ClientInfo {
     pub multi_bytes: AtomicUsize,
     /// Watched keys.
     pub watching: AtomicUsize,
+    /// Prefixes of CLIENT TRACKING.
+    pub prefixes: AtomicUsize,
+    /// Bytes of memory that it holds, as its thread last counted them.
+    pub counted_bytes: AtomicUsize,
+    /// Those of its buffers that count for no key, likewise.
+    pub counted_buffer_bytes: AtomicUsize,
     /// Channels, patterns and shard channels that it is subscribed to.
     pub subscriptions: [AtomicUsize; 3],
     /// Id of the last command, plus one.
@@ -115,6 +124,9 @@ impl ClientInfo {
             multi: AtomicI64::new(-1),
             multi_bytes: AtomicUsize::new(0),
             watching: AtomicUsize::new(0),
+            prefixes: AtomicUsize::new(0),
+            counted_bytes: AtomicUsize::new(0),
+            counted_buffer_bytes: AtomicUsize::new(0),
             subscriptions: Default::default(),
             last_command: AtomicUsize::new(0),
             net_input_bytes: AtomicU64::new(0),
@@ -126,13 +138,12 @@ impl ClientInfo {
         }
     }
 
-    /// Bytes of memory that the client's connection holds, roughly.
-    pub fn heap_bytes(&self) -> usize {
-        size_of::<ClientInfo>()
-            + size_of::<crate::connection::Connection>()
-            + self.query_capacity.load(Ordering::Relaxed)
-            + self.output_bytes.load(Ordering::Relaxed)
-            + self.multi_bytes.load(Ordering::Relaxed)
+    /// Bytes of memory that the client holds apart from its connection: MULTI's queue, and roughly what it
+    /// watches, follows and is subscribed to.
+    pub fn session_bytes(&self) -> usize {
+        let channels: usize = self.subscriptions.iter().map(|count| count.load(Ordering::Relaxed)).sum();
+        let names = self.watching.load(Ordering::Relaxed) + self.prefixes.load(Ordering::Relaxed) + channels;
+        size_of::<ClientInfo>() + self.multi_bytes.load(Ordering::Relaxed) + names * NAME_BYTES
     }
 }
 

@@ -20,6 +20,47 @@ use crate::clients::ClientInfo;
 use crate::pubsub::Subscriptions;
 use crate::tracking::TrackingState;
 
+/// The buffers of a connection that the backend has.
+#[derive(Default)]
+pub struct InFlight {
+    /// In order: the length, and the capacity unless others have it, too.
+    buffers: VecDeque<(usize, Option<usize>)>,
+    /// The sum of the lengths.
+    pub bytes: usize,
+    /// The sum of the capacities.
+    capacity: usize,
+    /// The sum of the lengths of those that others have.
+    shared_bytes: usize,
+}
+
+impl InFlight {
+    fn push(&mut self, buffer: &Buffer) {
+        let capacity = match buffer {
+            Buffer::Owned(bytes) => Some(bytes.capacity()),
+            Buffer::Shared(_) => None,
+        };
+        self.buffers.push_back((buffer.len(), capacity));
+        self.bytes += buffer.len();
+        match capacity {
+            Some(capacity) => self.capacity += capacity,
+            None => self.shared_bytes += buffer.len(),
+        }
+    }
+
+    /// Notes that the oldest was sent, or has failed.
+    pub fn pop(&mut self) {
+        let Some((bytes, capacity)) = self.buffers.pop_front() else { return };
+        self.bytes -= bytes;
+        match capacity {
+            Some(capacity) => self.capacity -= capacity,
+            None => self.shared_bytes -= bytes,
+        }
+    }
+}
+
+/// Replies up to this length count for no connection.
+const SHARED_OUTPUT_MAX_BYTES: usize = 16 * 1024;
+
 /// Why a request cannot take the shortest path; 0 is the common case.
 pub mod special {
     /// Must authenticate first.
@@ -203,10 +244,8 @@ pub struct Connection {
     pub out: Vec<u8>,
     /// Long bulk strings of `out`, in their order: they are not in it.
     pub shared: Vec<SharedBulk>,
-    /// Lengths of the buffers that the backend has, in order.
-    pub in_flight: VecDeque<usize>,
-    /// Their sum.
-    pub in_flight_bytes: usize,
+    /// Replies handed to the backend.
+    pub in_flight: InFlight,
     /// Is in the thread's list of connections to flush.
     pub is_dirty: bool,
     /// The end of what was recorded for its own requests.
@@ -252,8 +291,7 @@ impl Connection {
             partial: Partial::default(),
             out: Vec::new(),
             shared: Vec::new(),
-            in_flight: VecDeque::new(),
-            in_flight_bytes: 0,
+            in_flight: InFlight::default(),
             is_dirty: false,
             recorded: 0,
             gone: 0,
@@ -305,12 +343,18 @@ impl Connection {
     }
 
     /// Takes the output that need not wait for the disk, piece by piece.
-    pub fn take_output(&mut self, mut take: impl FnMut(Buffer)) {
+    pub fn take_output(&mut self, mut send: impl FnMut(Buffer)) {
         let waiting =
             if self.held > self.released { self.output_end().saturating_sub(self.released) } else { 0 };
         let rest = self.out.split_off(self.out.len().saturating_sub(waiting as usize));
         let taken = std::mem::replace(&mut self.out, rest);
         self.gone += taken.len() as u64;
+        let mut take = |buffer: Buffer| {
+            if !buffer.is_empty() {
+                self.in_flight.push(&buffer);
+                send(buffer);
+            }
+        };
         if self.shared.is_empty() {
             return take(taken.into());
         }
@@ -334,19 +378,26 @@ impl Connection {
 
     /// Bytes that wait to be sent.
     pub fn output_bytes(&self) -> usize {
-        self.out.len() + self.shared_bytes() + self.in_flight_bytes
+        self.out.len() + self.shared_bytes() + self.in_flight.bytes
     }
 
     fn shared_bytes(&self) -> usize {
         self.shared.iter().map(|bulk| bulk.bytes.len()).sum()
     }
 
-    /// Bytes of memory that the connection holds.
+    /// Bytes of replies that lie where their values are stored, and are counted there.
+    pub fn reply_bytes_elsewhere(&self) -> usize {
+        self.shared_bytes() + self.in_flight.shared_bytes
+    }
+
+    /// Bytes of memory that the connection holds: its own, input, replies unless they are few, and what
+    /// [`ClientInfo`] tells of.
     pub fn heap_bytes(&self) -> usize {
-        size_of::<Connection>()
-            + size_of::<ClientInfo>()
-            + self.query_capacity()
-            + self.out.capacity()
-            + self.in_flight_bytes
+        let replies = match self.output_bytes() {
+            // They leave in a buffer that the thread's connections share.
+            0..=SHARED_OUTPUT_MAX_BYTES => 0,
+            _ => self.out.capacity() + self.in_flight.capacity,
+        };
+        size_of::<Connection>() + self.query_capacity() + replies + self.info.session_bytes()
     }
 }

@@ -56,6 +56,7 @@ impl Worker {
             && self.shared.detour.load(Ordering::Relaxed) == 0
             && entry.spec.takes(args.len())
             && self.permits(connection, entry, args).is_ok()
+            && !(entry.spec.flags.has(Flags::DENYOOM) && self.memory.is_due())
         {
             self.keys.db = connection.session.db;
             self.keys.lock_shard(shard_of(hash));
@@ -98,6 +99,9 @@ impl Worker {
             return;
         }
         connection.info.last_command.store(entry.told_as + 1, Ordering::Relaxed);
+        if self.memory.is_due() || self.shared.is_memory_full.load(Ordering::Relaxed) {
+            self.make_room();
+        }
         if let Err(error) = checks::before(self, connection, entry, args) {
             if entry.spec.control == Control::ExecuteTransaction {
                 // MONITOR shows the end of the transaction even so.

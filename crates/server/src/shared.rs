@@ -175,6 +175,8 @@ pub struct Shared {
     pub migrations: Migrations,
     /// Scripts.
     pub scripts: ScriptCache,
+    /// Locked by the thread that chooses clients to disconnect for `maxmemory-clients`.
+    pub client_eviction: Mutex<()>,
     /// Clients that MONITOR: thread, connection, id.
     pub monitors: Mutex<Vec<(usize, Token, u64)>>,
     /// Number of monitors.
@@ -187,7 +189,7 @@ pub struct Shared {
     pub stopping: AtomicBool,
     /// A signal has asked for the end, and that has not failed.
     pub is_asked_to_stop: AtomicBool,
-    /// Memory in use is above `maxmemory`, and nothing may be evicted; counts in `detour`.
+    /// Memory in use is above `maxmemory`, and nothing can be evicted; counts in `detour`.
     pub is_memory_full: AtomicBool,
     /// Anything that takes requests off the shortest path (monitors, a pause): see `dispatch`.
     pub detour: AtomicU32,
@@ -251,6 +253,7 @@ impl Shared {
             tracking: Tracking::default(),
             migrations: Migrations::default(),
             scripts: ScriptCache::new(threads),
+            client_eviction: Mutex::default(),
             monitors: Mutex::default(),
             monitor_count: AtomicU32::new(0),
             pause: Pause::default(),
@@ -382,10 +385,11 @@ impl Shared {
         self.pause.begin(&self.detour, until_ms, all, now_ms);
     }
 
-    /// Compares the memory in use with the limit, which is 0 for none.
-    pub fn note_memory_limit(&self, limit_bytes: u64) {
-        let is_full = limit_bytes > 0 && martlet_base::alloc::used_bytes() as u64 > limit_bytes;
-        if self.is_memory_full.swap(is_full, Ordering::SeqCst) == is_full {
+    /// Says whether commands that may grow memory must be refused.
+    pub fn set_memory_full(&self, is_full: bool) {
+        if self.is_memory_full.load(Ordering::Relaxed) == is_full
+            || self.is_memory_full.swap(is_full, Ordering::SeqCst) == is_full
+        {
             return;
         }
         if is_full {
@@ -403,6 +407,16 @@ impl Shared {
         } else {
             self.detour.fetch_sub(1, Ordering::SeqCst);
         }
+    }
+
+    /// Bytes of memory that all clients hold.
+    pub fn client_bytes(&self) -> u64 {
+        self.threads.iter().fold(0u64, |sum, thread| sum.wrapping_add(thread.client_bytes.get()))
+    }
+
+    /// Bytes of memory that clients' buffers hold beyond ordinary ones.
+    pub fn buffer_bytes(&self) -> u64 {
+        self.threads.iter().fold(0u64, |sum, thread| sum.wrapping_add(thread.buffer_bytes.get()))
     }
 
     /// Ends CLIENT PAUSE, or only if its time was up at `due_ms`.

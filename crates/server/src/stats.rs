@@ -103,6 +103,11 @@ pub struct ThreadStats {
     pub prefetch_entries: Counter,
     /// Reads and writes that were processed.
     pub reads_processed: Counter,
+    /// Bytes that its connections hold above what an ordinary one does; of one thread alone it may wrap below
+    /// 0, the sum does not.
+    pub buffer_bytes: Counter,
+    /// Bytes that its connections hold in all; likewise.
+    pub client_bytes: Counter,
     /// See above.
     pub writes_processed: Counter,
     /// Error replies.
@@ -133,6 +138,8 @@ impl ThreadStats {
             prefetch_batches: Counter::default(),
             prefetch_entries: Counter::default(),
             reads_processed: Counter::default(),
+            buffer_bytes: Counter::default(),
+            client_bytes: Counter::default(),
             writes_processed: Counter::default(),
             error_replies: Counter::default(),
             expired_active: Counter::default(),
@@ -282,6 +289,8 @@ pub struct ServerStats {
     pub rejected_connections: AtomicU64,
     /// Clients closed because of their query buffer.
     pub query_buffer_disconnections: AtomicU64,
+    /// Clients disconnected for `maxmemory-clients`.
+    pub evicted_clients: AtomicU64,
     /// Clients closed because of their output buffer.
     pub output_buffer_disconnections: AtomicU64,
     /// Authentication failures.
@@ -296,6 +305,9 @@ pub struct ServerStats {
     pub memory_peak: AtomicU64,
     /// When the peak was seen, Unix seconds.
     pub memory_peak_at: AtomicU64,
+    /// Microseconds for which memory was above its limit, in all, and since when it is now; 0 for not.
+    eviction_us: AtomicU64,
+    eviction_since_us: AtomicU64,
     /// Rates, sampled ten times a second.
     pub rates: Mutex<Rates>,
     /// Largest query and output buffers of recent clients.
@@ -308,6 +320,26 @@ pub struct ServerStats {
 const ERROR_CODES_MAX: usize = 128;
 
 impl ServerStats {
+    /// Notes whether memory is above its limit at this time.
+    pub fn note_eviction(&self, is_above: bool, now_us: i64) {
+        let now_us = now_us.max(1) as u64;
+        let since_us = self.eviction_since_us.load(Ordering::Relaxed);
+        if is_above && since_us == 0 {
+            self.eviction_since_us.store(now_us, Ordering::Relaxed);
+        } else if !is_above && since_us > 0 && self.eviction_since_us.swap(0, Ordering::Relaxed) > 0 {
+            self.eviction_us.fetch_add(now_us.saturating_sub(since_us), Ordering::Relaxed);
+        }
+    }
+
+    /// For how long memory was above its limit, in all and now, in microseconds.
+    pub fn eviction_us(&self, now_us: i64) -> (u64, u64) {
+        let now = match self.eviction_since_us.load(Ordering::Relaxed) {
+            0 => 0,
+            since_us => (now_us.max(0) as u64).saturating_sub(since_us),
+        };
+        (self.eviction_us.load(Ordering::Relaxed) + now, now)
+    }
+
     /// Counts an error reply of this code.
     pub fn count_error(&self, code: &str) {
         let mut errors = lock(&self.errors);
@@ -329,6 +361,7 @@ impl ServerStats {
         for counter in [
             &self.rejected_connections,
             &self.query_buffer_disconnections,
+            &self.evicted_clients,
             &self.output_buffer_disconnections,
             &self.auth_failures,
             &self.refused_commands,
@@ -337,6 +370,7 @@ impl ServerStats {
         ] {
             counter.store(0, Ordering::Relaxed);
         }
+        self.eviction_us.store(0, Ordering::Relaxed);
         self.memory_peak.store(memory_now, Ordering::Relaxed);
         *lock(&self.rates) = Rates::default();
     }

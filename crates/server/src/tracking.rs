@@ -136,6 +136,7 @@ impl Worker {
         }
         let tracker = Arc::new(Tracker { info: connection.info.clone(), options });
         tracking.set(id, Some(tracker.clone()));
+        connection.info.prefixes.store(all.len(), Ordering::Relaxed);
         let state = TrackingState { tracker, prefixes: all, caching: false };
         connection.session.tracking = Some(Box::new(state));
         connection.session.set_special(special::TRACKING, true);
@@ -149,6 +150,7 @@ impl Worker {
     /// Ends that.
     pub(crate) fn stop_tracking(&mut self, connection: &mut Connection) {
         let Some(state) = connection.session.tracking.take() else { return };
+        connection.info.prefixes.store(0, Ordering::Relaxed);
         let tracking = &self.shared.tracking;
         let id = connection.info.id;
         tracking.set(id, None);

@@ -202,12 +202,7 @@ pub fn close_client(call: &mut Call<'_>, client: &ClientInfo) -> bool {
         // It still gets its reply.
         call.connection.closing = true;
     } else {
-        // From here on it is in no list and served by nobody; its thread closes the connection.
-        call.worker.shared.clients.remove(client.id);
-        if let Some(waiter) = lock(&client.waiter).clone() {
-            waiter.cancel();
-        }
-        call.worker.shared.send(client.thread, Mail::Kill { token: client.token, client: client.id });
+        call.worker.disconnect(client);
     }
     true
 }

@@ -44,6 +44,7 @@ static DEBUG: ServerCommand = container(
         &PROTOCOL,
         &QUICKLIST_PACKED_THRESHOLD,
         &RELOAD,
+        &REPLYBUFFER,
         &SEGFAULT,
         &SET_ACTIVE_EXPIRE,
         &SET_DISABLE_DENY_SCRIPTS,
@@ -186,6 +187,23 @@ fn quicklist_packed_threshold(call: &mut Call<'_>) -> Outcome {
             ));
         }
     }
+    Ok(())
+}
+
+/// Replies leave in buffers that a thread's connections share: there is none to resize.
+static REPLYBUFFER: ServerCommand = command("debug|replybuffer", 4, replybuffer as ServerHandler)
+    .flags(FLAGS)
+    .doc(Group::Server, "7.0.0", "O(1)", "Accepted; connections have no reply buffers of their own.");
+
+fn replybuffer(call: &mut Call<'_>) -> Outcome {
+    let (option, value) = (call.arg(2), call.arg(3));
+    let is_word = [&b"never"[..], b"reset"].iter().any(|word| value.eq_ignore_ascii_case(word));
+    let is_known = option.eq_ignore_ascii_case(b"resizing")
+        || option.eq_ignore_ascii_case(b"peak-reset-time") && (is_word || parse_i64(value).is_some());
+    if !is_known {
+        return Err(Error::Syntax);
+    }
+    call.reply.ok();
     Ok(())
 }
 

@@ -153,7 +153,12 @@ impl Figures {
             peak: shared.stats.memory_peak.load(Ordering::Relaxed).max(used),
             startup: shared.memory_at_start.load(Ordering::Relaxed),
             resident: resident_bytes(),
-            clients: shared.clients.all().iter().map(|c| c.heap_bytes()).sum::<usize>() as u64,
+            clients: shared
+                .clients
+                .all()
+                .iter()
+                .map(|c| c.counted_bytes.load(Ordering::Relaxed))
+                .sum::<usize>() as u64,
             log_buffer: log_buffer.load(Ordering::Relaxed) + shared.engine.journal.backlog(),
             databases: databases.into_iter().map(|(db, (len, table_bytes))| (db, len, table_bytes)).collect(),
         }

@@ -15,7 +15,6 @@ use super::value::Kind::*;
 use super::value::{MemoryLimit, TEXT};
 
 const CLUSTER: super::Effect = Absent("this version has no cluster mode");
-const EVICTION: super::Effect = Absent("this version does not evict keys");
 const REPLICATION: super::Effect = Absent("this version does not replicate");
 const TLS: super::Effect = Absent("this version does not speak TLS");
 
@@ -224,22 +223,22 @@ parameter_table! {
     // Memory.
 
     /// Bytes of data above which room is made; 0 sets no limit
-    maxmemory_bytes: u64 = 0 => "maxmemory", Memory(0, ULONG_MAX), MODIFIABLE|SWITCH, EVICTION;
+    maxmemory_bytes: u64 = 0 => "maxmemory", Memory(0, ULONG_MAX), MODIFIABLE|SWITCH, Honoured;
     /// What makes room
     maxmemory_policy: MaxmemoryPolicy = MaxmemoryPolicy::Noeviction
-        => "maxmemory-policy", MaxmemoryPolicy::KIND, MODIFIABLE, EVICTION;
+        => "maxmemory-policy", MaxmemoryPolicy::KIND, MODIFIABLE, Honoured;
     /// Keys that are looked at to find one to evict
-    maxmemory_samples: u32 = 5 => "maxmemory-samples", Integer(1, 64), MODIFIABLE, EVICTION;
+    maxmemory_samples: u32 = 5 => "maxmemory-samples", Integer(1, 64), MODIFIABLE, Honoured;
     /// How hard one command tries to make room
     maxmemory_eviction_tenacity: u32 = 10
-        => "maxmemory-eviction-tenacity", Integer(0, 100), MODIFIABLE, EVICTION;
+        => "maxmemory-eviction-tenacity", Integer(0, 100), MODIFIABLE, Honoured;
     /// Memory of all clients above which the largest are disconnected
     maxmemory_clients: MemoryLimit = MemoryLimit::Bytes(0)
-        => "maxmemory-clients", MemoryOrPercent(LONG_MAX), MODIFIABLE|SWITCH, EVICTION;
+        => "maxmemory-clients", MemoryOrPercent(LONG_MAX), MODIFIABLE|SWITCH, Honoured;
     /// How slowly the counter of a key's accesses rises
-    lfu_log_factor: u32 = 10 => "lfu-log-factor", Integer(0, INT_MAX), MODIFIABLE, EVICTION;
+    lfu_log_factor: u32 = 10 => "lfu-log-factor", Integer(0, INT_MAX), MODIFIABLE, Honoured;
     /// Minutes after which a key's access counter is halved
-    lfu_decay_time_minutes: u32 = 1 => "lfu-decay-time", Integer(0, INT_MAX), MODIFIABLE, EVICTION;
+    lfu_decay_time_minutes: u32 = 1 => "lfu-decay-time", Integer(0, INT_MAX), MODIFIABLE, Honoured;
 
     /// Let FLUSHALL and FLUSHDB answer before what they removed is freed, unless they are told SYNC
     lazyfree_lazy_user_flush: bool = false => "lazyfree-lazy-user-flush", YesNo, MODIFIABLE, Honoured;

@@ -254,6 +254,16 @@ pub enum MemoryLimit {
     Percent(u8),
 }
 
+impl MemoryLimit {
+    /// The limit in bytes, where `whole` is what per cents are of; zero is no limit.
+    pub fn bytes(self, whole: u64) -> u64 {
+        match self {
+            Self::Bytes(bytes) => bytes,
+            Self::Percent(percent) => (u128::from(whole) * u128::from(percent) / 100) as u64,
+        }
+    }
+}
+
 impl Value for MemoryLimit {
     fn parse(words: &[&[u8]], _: &Self, _: bool, kind: &Kind) -> Result<Self, String> {
         let word = single(words)?;

@@ -118,7 +118,7 @@ impl Worker {
             self.limit_tracking();
             self.end_broadcasting();
             self.shared.migrations.kept.close_old(self.now_ms);
-            self.note_memory_limit();
+            self.make_room();
             self.save_by_rule();
             self.rewrite_by_rule();
             self.shared.log_fullness();

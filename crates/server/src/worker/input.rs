@@ -25,6 +25,8 @@ use crate::registry::Entry;
 
 /// A slice also ends when it has produced this much output.
 const SLICE_OUTPUT_BYTES: usize = 1024 * 1024;
+/// Replies of this length count among the buffers before their slice ends.
+const COUNTED_OUTPUT_BYTES: usize = 64 * 1024;
 /// A connection whose requests arrive faster than they run receives nothing while more than this waits.
 const THROTTLE_BYTES: usize = 256 * 1024;
 /// Offsets of arguments are 32 bits wide: a query buffer stays below that whatever the configuration allows.
@@ -120,7 +122,9 @@ impl Worker {
         let info = &connection.info;
         info.net_input_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
         info.last_active_ms.store(self.now_ms, Ordering::Relaxed);
-        info.query_bytes.store(connection.query_bytes(), Ordering::Relaxed);
+        // As in Redis, what has become arguments is no longer there to be parsed.
+        let unparsed = connection.query_bytes().saturating_sub(connection.partial.parsed_bytes());
+        info.query_bytes.store(unparsed, Ordering::Relaxed);
         info.query_capacity.store(connection.query_capacity(), Ordering::Relaxed);
         let limit = self.config.current().client_query_buffer_limit_bytes.min(QUERY_MAX_BYTES);
         // What waits for its turn only is bounded by the throttle; MULTI's queue counts as input that waits.
@@ -307,6 +311,9 @@ impl Worker {
             *consumed = request.end as usize;
             if connection.hold.is_some() || connection.closing {
                 return false;
+            }
+            if reply.len() >= COUNTED_OUTPUT_BYTES {
+                self.count_memory(connection, reply.len());
             }
             if self.is_slice_over(reply, slice_began) {
                 break;

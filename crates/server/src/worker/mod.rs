@@ -4,7 +4,9 @@
 //! A worker touches its backend only between polls; during one it is the backend's sink and notes what to do.
 
 mod ahead;
+mod client_memory;
 mod cron;
+mod eviction;
 mod input;
 mod mail;
 mod names;
@@ -24,7 +26,7 @@ use martlet_engine::{Keys, Touch};
 use martlet_net::{Backend, Token};
 
 use crate::blocking::DiskWaiter;
-use crate::config::{Config, ConfigReader, MaxmemoryPolicy};
+use crate::config::{Config, ConfigReader};
 use crate::connection::Connection;
 use crate::migration::{Answers, Migration};
 use crate::scripting::{HeldMessage, Scripting};
@@ -140,6 +142,8 @@ pub struct Worker {
     next_idle_ms: i64,
     /// A connection may be above its soft output limit.
     has_soft_limited: bool,
+    /// The limit on memory, as this thread sees it.
+    pub(crate) memory: eviction::Memory,
 }
 
 impl Worker {
@@ -191,6 +195,7 @@ impl Worker {
             next_cron_ms: 0,
             next_idle_ms: 0,
             has_soft_limited: false,
+            memory: eviction::Memory::new(),
         };
         worker.apply_config();
         worker
@@ -223,17 +228,10 @@ impl Worker {
         self.tracks_latency = config.latency_tracking;
         let limits = config.client_output_buffer_limits.iter().flat_map(|of| [of.soft_bytes, of.hard_bytes]);
         self.output_free_bytes = limits.filter(|bytes| *bytes > 0).min().unwrap_or(u64::MAX);
-        self.note_memory_limit();
+        self.memory.configure(&config);
         self.shared.note_disk_state();
         self.keys.effects.wanted_events = crate::settings::wanted_events(&config);
         self.refresh_time();
-    }
-
-    /// Looks whether writes must be refused for want of memory: only where nothing may be evicted.
-    pub(crate) fn note_memory_limit(&self) {
-        let config = self.config.current();
-        let refuses = config.maxmemory_policy == MaxmemoryPolicy::Noeviction;
-        self.shared.note_memory_limit(if refuses { config.maxmemory_bytes } else { 0 });
     }
 
     /// Takes up the newest configuration and users, if they changed.
@@ -365,7 +363,8 @@ impl Worker {
 
     /// How long the next poll may sleep.
     fn sleep(&self) -> Duration {
-        if !self.ready.is_empty() || self.has_closing || self.has_pieces || self.has_mail {
+        let has_work = !self.ready.is_empty() || self.has_closing || self.has_pieces || self.has_mail;
+        if has_work || self.memory.is_unfinished {
             return Duration::ZERO;
         }
         let deadline_ms = self.deadlines.first().map_or(i64::MAX, |(at_ms, _)| *at_ms);
@@ -391,6 +390,11 @@ impl Worker {
             self.read_mail();
             self.process_ready();
             self.tick();
+            if self.memory.is_unfinished {
+                self.enter();
+                self.make_room();
+            }
+            self.limit_clients();
             if !self.disk_waiters.is_empty() {
                 self.serve_disk_waiters();
             }

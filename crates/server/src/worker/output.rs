@@ -6,7 +6,7 @@ use martlet_journal::Position;
 use martlet_net::{Backend, Token};
 
 use super::Worker;
-use crate::connection::Connection;
+use crate::connection::{Connection, InFlight};
 
 /// Output that waits for the disk.
 pub(super) struct Held {
@@ -87,18 +87,12 @@ impl Worker {
     fn hand_over(&mut self, backend: &mut dyn Backend, connection: &mut Connection) {
         let token = connection.token;
         let (mut pieces, mut bytes) = (0, 0);
-        let mut lengths = std::mem::take(&mut connection.in_flight);
         connection.take_output(|buffer| {
-            if !buffer.is_empty() {
-                pieces += 1;
-                bytes += buffer.len();
-                lengths.push_back(buffer.len());
-                backend.send(token, buffer);
-            }
+            pieces += 1;
+            bytes += buffer.len();
+            backend.send(token, buffer);
         });
-        connection.in_flight = lengths;
         if bytes > 0 {
-            connection.in_flight_bytes += bytes;
             self.has_pieces |= pieces > 1;
             self.stats().net_output_bytes.add(bytes as u64);
             connection.info.net_output_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
@@ -153,8 +147,7 @@ impl Worker {
         );
         self.shared.stats.output_buffer_disconnections.fetch_add(1, Ordering::Relaxed);
         connection.discard_output();
-        connection.in_flight_bytes = 0;
-        connection.in_flight.clear();
+        connection.in_flight = InFlight::default();
         connection.closing = true;
     }
 }

@@ -57,8 +57,7 @@ impl Sink for Worker {
     fn sent(&mut self, token: Token, buffer: Buffer, result: io::Result<()>) {
         self.stats().writes_processed.add(1);
         let Some(mut connection) = self.take(token) else { return };
-        let bytes = connection.in_flight.pop_front().unwrap_or(0);
-        connection.in_flight_bytes -= bytes;
+        connection.in_flight.pop();
         if let Buffer::Owned(mut buffer) = buffer {
             buffer.clear();
             self.keep_buffer(buffer);
@@ -140,13 +139,15 @@ impl Worker {
             ClientDetails { user: DEFAULT_USER.into(), ..ClientDetails::default() },
         ));
         shared.clients.add(info.clone());
-        let session = Session::new(&self.users);
-        self.connections[token.index()] = Some(Box::new(Connection::new(token, info, session)));
+        let connection = Box::new(Connection::new(token, info, Session::new(&self.users)));
+        self.count_memory(&connection, 0);
+        self.connections[token.index()] = Some(connection);
         self.actions.push(Action::Adopt(socket, token));
     }
 
     /// Puts a connection back after work on it, or ends it if it is done.
     pub(crate) fn finish(&mut self, mut connection: Box<Connection>) {
+        self.count_memory(&connection, 0);
         if connection.closing && connection.output_bytes() == 0 {
             self.drop_connection(connection);
             return;
@@ -176,6 +177,7 @@ impl Worker {
         self.enter();
         self.abandon_session(&mut connection);
         let token = connection.token;
+        self.uncount_memory(&connection);
         self.shared.clients.remove(connection.info.id);
         self.shared.clients.assigned(self.thread, -1);
         self.actions.push(Action::Close(token));

@@ -37,7 +37,7 @@ pub fn line(worker: &Worker, client: &ClientInfo) -> Vec<u8> {
             capacity.saturating_sub(used),
             client.multi_bytes.load(Relaxed),
             usize::from(output > 0),
-            client.heap_bytes(),
+            client.counted_bytes.load(Relaxed),
             if output > 0 { "rw" } else { "r" },
             String::from_utf8_lossy(&details.user),
             client.redirect.load(Relaxed),

@@ -79,6 +79,11 @@ impl Text {
         // Writing to a string cannot fail.
         let _ = write!(self.0, "{name}:{value}\r\n");
     }
+
+    /// Bytes that the text takes: they are no part of what it tells of.
+    fn heap_bytes(&self) -> u64 {
+        self.0.capacity() as u64
+    }
 }
 
 fn info(call: &mut Call<'_>) -> Outcome {

@@ -104,7 +104,8 @@ pub(super) fn clients(worker: &mut Worker, text: &mut Text) {
 }
 
 pub(super) fn memory(worker: &mut Worker, text: &mut Text) {
-    let figures = Figures::of(worker);
+    let mut figures = Figures::of(worker);
+    figures.used = figures.used.saturating_sub(text.heap_bytes());
     let Figures { used, peak, startup, resident, clients, .. } = figures;
     let (overhead, dataset) = (figures.overhead(), figures.dataset());
     let share = |part: u64, whole: u64| format!("{:.2}%", part as f64 * 100.0 / whole.max(1) as f64);
@@ -144,7 +145,7 @@ pub(super) fn memory(worker: &mut Worker, text: &mut Text) {
     text.field("rss_overhead_bytes", 0);
     text.field("mem_fragmentation_ratio", ratio(resident, used));
     text.field("mem_fragmentation_bytes", resident as i64 - used as i64);
-    text.field("mem_not_counted_for_evict", 0);
+    text.field("mem_not_counted_for_evict", shared.buffer_bytes());
     text.field("mem_replication_backlog", 0);
     text.field("mem_replica_full_sync_buffer", 0);
     text.field("mem_total_replication_buffers", 0);

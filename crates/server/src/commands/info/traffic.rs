@@ -44,10 +44,11 @@ pub(super) fn stats(worker: &mut Worker, text: &mut Text) {
     text.field("expired_lag_p99_ms", percentile(&lag, 99.0));
     text.field("expired_lag_max_ms", percentile(&lag, 100.0));
     text.field("evicted_keys", engine(|c| c.evicted_keys.get()));
-    text.field("evicted_clients", 0);
+    text.field("evicted_clients", stats.evicted_clients.load(Ordering::Relaxed));
     text.field("evicted_scripts", shared.scripts.evicted.load(Ordering::Relaxed));
-    text.field("total_eviction_exceeded_time", 0);
-    text.field("current_eviction_exceeded_time", 0);
+    let (total_us, current_us) = stats.eviction_us(shared.clock.unix_us());
+    text.field("total_eviction_exceeded_time", total_us / 1000);
+    text.field("current_eviction_exceeded_time", current_us / 1000);
     text.field("keyspace_hits", engine(|c| c.keyspace_hits.get()));
     text.field("keyspace_misses", engine(|c| c.keyspace_misses.get()));
     text.field("pubsub_channels", shared.hub.count(Kind::Channel));

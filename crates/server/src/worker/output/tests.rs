@@ -95,8 +95,7 @@ impl House {
         self.worker.flush(&mut self.backend);
         for (token, _) in &self.backend.0 {
             let mut connection = self.worker.take(*token).unwrap();
-            let bytes = connection.in_flight.pop_front().unwrap();
-            connection.in_flight_bytes -= bytes;
+            connection.in_flight.pop();
             self.worker.finish(connection);
         }
         std::mem::take(&mut self.backend.0)

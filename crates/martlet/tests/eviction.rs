@@ -1,0 +1,180 @@
+//! Memory at its limit, as clients of a whole server see it.
+
+use martlet_client::blocking::Client;
+use martlet_client::resp::Reply;
+use martlet_testkit::server::Server;
+use std::path::Path;
+
+const VALUE_BYTES: usize = 1000;
+/// What the tests leave for keys.
+const ROOM_BYTES: u64 = 2 << 20;
+/// By how much memory may be above its limit when nothing runs: the slack of two threads, and INFO's own
+/// reply.
+const ABOVE_MAX_BYTES: u64 = 64 << 10;
+
+fn start(arguments: &[&str]) -> (Server, Client) {
+    let all: Vec<&str> =
+        ["server", "--io-threads", "2", "--save", ""].iter().chain(arguments).copied().collect();
+    let server = Server::start(Path::new(env!("CARGO_BIN_EXE_martlet")), &all).unwrap();
+    let client = Client::connect(server.address()).unwrap();
+    (server, client)
+}
+
+/// A field of INFO.
+fn info(client: &mut Client, field: &str) -> u64 {
+    let reply = client.command(&["INFO"]).unwrap();
+    let text = String::from_utf8_lossy(reply.text().unwrap_or_default()).into_owned();
+    let line = text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+    line.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("no {field} in {text}"))
+}
+
+fn ok(client: &mut Client, words: &[&str]) {
+    let reply = client.command(words).unwrap();
+    let Reply::Error(error) = reply else { return };
+    panic!("{}: {}", words[0], String::from_utf8_lossy(&error));
+}
+
+/// Sets the limit at what is in use and [`ROOM_BYTES`].
+fn limit(client: &mut Client, policy: &str) -> u64 {
+    let limit = info(client, "used_memory") + ROOM_BYTES;
+    ok(client, &["CONFIG", "SET", "maxmemory-policy", policy, "maxmemory", &limit.to_string()]);
+    limit
+}
+
+fn keys(client: &mut Client) -> i64 {
+    match client.command(&["DBSIZE"]).unwrap() {
+        Reply::Int(keys) => keys,
+        other => panic!("DBSIZE: {other:?}"),
+    }
+}
+
+#[test]
+fn each_policy_stays_within_the_limit_and_evicts_what_it_says() {
+    let (_server, mut client) = start(&[]);
+    let value = "x".repeat(VALUE_BYTES);
+    for policy in ["allkeys-lru", "allkeys-lfu", "allkeys-random", "volatile-lru", "volatile-ttl"] {
+        ok(&mut client, &["FLUSHALL"]);
+        let limit = limit(&mut client, policy);
+        for number in 0..500 {
+            ok(&mut client, &["SET", &format!("kept:{number}"), &value]);
+        }
+        for number in 0..5000 {
+            ok(&mut client, &["SET", &format!("k:{number}"), &value, "EX", &(1000 + number).to_string()]);
+        }
+        let used = info(&mut client, "used_memory");
+        assert!(used < limit + ABOVE_MAX_BYTES, "{policy}: {used} of {limit}");
+        let left = keys(&mut client);
+        assert!((500..4000).contains(&left), "{policy}: {left} keys");
+        let kept = (0..500).filter(|number| {
+            client.command(&["EXISTS", &format!("kept:{number}")]).unwrap() == Reply::Int(1)
+        });
+        let kept = kept.count();
+        if policy.starts_with("volatile") {
+            assert_eq!(kept, 500, "{policy}");
+        } else {
+            assert!(kept < 500, "{policy}");
+        }
+        if policy == "volatile-ttl" {
+            // Those that expire last are there.
+            assert_eq!(client.command(&["EXISTS", "k:4999"]).unwrap(), Reply::Int(1));
+            assert_eq!(client.command(&["EXISTS", "k:0"]).unwrap(), Reply::Int(0));
+        }
+        ok(&mut client, &["CONFIG", "SET", "maxmemory", "0"]);
+    }
+    assert!(info(&mut client, "evicted_keys") > 0);
+}
+
+#[test]
+fn with_nothing_to_evict_writes_are_refused_and_reads_and_deletes_are_not() {
+    for policy in ["noeviction", "volatile-lru"] {
+        let (_server, mut client) = start(&[]);
+        limit(&mut client, policy);
+        let value = "x".repeat(VALUE_BYTES);
+        let refusal = (0..10_000).find_map(|number| {
+            match client.command(&["SET", &format!("k:{number}"), &value]).unwrap() {
+                Reply::Error(error) => Some(String::from_utf8_lossy(&error).into_owned()),
+                _ => None,
+            }
+        });
+        let oom = "OOM command not allowed when used memory > 'maxmemory'.";
+        assert_eq!(refusal.as_deref(), Some(oom), "{policy}");
+        assert_eq!(client.command(&["GET", "k:0"]).unwrap().text().unwrap(), value.as_bytes());
+        for number in 0..500 {
+            assert_eq!(client.command(&["DEL", &format!("k:{number}")]).unwrap(), Reply::Int(1));
+        }
+        ok(&mut client, &["SET", "k", &value]);
+        assert_eq!(info(&mut client, "evicted_keys"), 0);
+    }
+}
+
+#[test]
+fn what_was_evicted_is_gone_from_the_append_only_file_too() {
+    let (_server, mut client) =
+        start(&["--appendonly", "yes", "--appendfsync", "always", "--enable-debug-command", "yes"]);
+    limit(&mut client, "allkeys-random");
+    let value = "x".repeat(VALUE_BYTES);
+    for number in 0..5000 {
+        ok(&mut client, &["SET", &format!("k:{number}"), &value]);
+    }
+    ok(&mut client, &["CONFIG", "SET", "maxmemory", "0"]);
+    let (before, digest) = (keys(&mut client), client.command(&["DEBUG", "DIGEST"]).unwrap());
+    assert!(before < 4000, "{before}");
+    ok(&mut client, &["DEBUG", "LOADAOF"]);
+    assert_eq!(keys(&mut client), before);
+    assert_eq!(client.command(&["DEBUG", "DIGEST"]).unwrap(), digest);
+}
+
+/// Replies that nobody reads, and requests that do not end, take memory: no key goes for them.
+#[test]
+fn buffers_of_clients_evict_no_keys() {
+    let (server, mut client) = start(&["--client-output-buffer-limit", "normal 0 0 0"]);
+    let value = "x".repeat(60_000);
+    for number in 0..20 {
+        ok(&mut client, &["SET", &format!("k:{number}"), &value]);
+    }
+    limit(&mut client, "allkeys-lru");
+    let mut slow = Client::connect(server.address()).unwrap();
+    for _ in 0..600 {
+        slow.send(&["GET", "k:0"]).unwrap();
+    }
+    while info(&mut client, "mem_not_counted_for_evict") < 4 * ROOM_BYTES {}
+    let mut endless = Client::connect(server.address()).unwrap();
+    endless.send_raw(b"*2\r\n$3\r\nGET\r\n$20000000\r\n").unwrap();
+    endless.send_raw(&vec![b'x'; 10_000_000]).unwrap();
+    for number in 0..100 {
+        ok(&mut client, &["SET", &format!("small:{number}"), "x"]);
+    }
+    assert_eq!((keys(&mut client), info(&mut client, "evicted_keys")), (120, 0));
+    assert!(info(&mut client, "used_memory") > info(&mut client, "maxmemory"));
+}
+
+#[test]
+fn the_largest_clients_go_first_and_those_that_may_not_go_stay() {
+    let (server, mut client) = start(&[]);
+    ok(&mut client, &["CLIENT", "NO-EVICT", "ON"]);
+    let connect = |bytes: usize, protect: bool| {
+        let mut other = Client::connect(server.address()).unwrap();
+        if protect {
+            ok(&mut other, &["CLIENT", "NO-EVICT", "ON"]);
+        }
+        other.send_raw(format!("*2\r\n$3\r\nGET\r\n${bytes}\r\n").as_bytes()).unwrap();
+        other.send_raw(&vec![b'x'; bytes - 1]).unwrap();
+        other
+    };
+    let _clients =
+        [connect(1 << 20, false), connect(3 << 20, false), connect(4 << 20, true), connect(2 << 20, false)];
+    let sizes = |client: &mut Client| -> Vec<u64> {
+        let list = client.command(&["CLIENT", "LIST"]).unwrap();
+        let text = String::from_utf8_lossy(list.text().unwrap()).into_owned();
+        let size = |line: &str| line.split(" tot-mem=").nth(1)?.split(' ').next()?.parse::<u64>().ok();
+        let mut sizes: Vec<u64> = text.lines().filter_map(size).filter(|size| *size > 1 << 19).collect();
+        sizes.sort_unstable();
+        sizes.iter().map(|size| size >> 20).collect()
+    };
+    while sizes(&mut client) != [1, 2, 3, 4] {}
+    ok(&mut client, &["CONFIG", "SET", "maxmemory-clients", "8mb"]);
+    assert_eq!(sizes(&mut client), [1, 2, 4]);
+    ok(&mut client, &["CONFIG", "SET", "maxmemory-clients", "4500kb"]);
+    assert_eq!(sizes(&mut client), [4]);
+    assert_eq!(info(&mut client, "evicted_clients"), 3);
+}
