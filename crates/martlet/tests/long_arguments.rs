@@ -44,6 +44,8 @@ fn encoded(request: &[&[u8]]) -> Vec<u8> {
 /// A client that cuts its requests.
 struct Cutter {
     stream: TcpStream,
+    /// Bytes that it has sent.
+    sent: usize,
     other: Client,
 }
 
@@ -52,7 +54,7 @@ impl Cutter {
         let stream = TcpStream::connect(server.address()).unwrap();
         stream.set_nodelay(true).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-        Cutter { stream, other: Client::connect(server.address()).unwrap() }
+        Cutter { stream, sent: 0, other: Client::connect(server.address()).unwrap() }
     }
 
     /// Sends `bytes` in parts that end at `cuts`; the first part has been received before the next is sent.
@@ -60,22 +62,26 @@ impl Cutter {
         let mut begin = 0;
         for cut in cuts.iter().copied().chain([bytes.len()]) {
             self.stream.write_all(&bytes[begin..cut]).unwrap();
+            self.sent += cut - begin;
             while begin == 0 && !self.has_received() {}
             begin = cut;
         }
     }
 
-    /// Whether a client has an unfinished request.
+    /// Whether the server has received all that was sent.
     fn has_received(&mut self) -> bool {
-        let reply = self.other.command(&["CLIENT", "LIST"]).unwrap();
-        let list = String::from_utf8_lossy(reply.text().unwrap()).into_owned();
-        list.lines().any(|line| !line.contains(" qbuf=0 ") && !line.contains("cmd=client"))
+        let sent = format!(" tot-net-in={} ", self.sent);
+        self.list().contains(&sent)
     }
 
     /// Whether a client has so many bytes of input that wait.
     fn has_input(&mut self, bytes: usize) -> bool {
+        self.list().contains(&format!(" qbuf={bytes} "))
+    }
+
+    fn list(&mut self) -> String {
         let reply = self.other.command(&["CLIENT", "LIST"]).unwrap();
-        String::from_utf8_lossy(reply.text().unwrap()).contains(&format!(" qbuf={bytes} "))
+        String::from_utf8_lossy(reply.text().unwrap()).into_owned()
     }
 
     fn expect(&mut self, reply: &[u8]) {
