@@ -115,8 +115,15 @@ pub unsafe fn enter(state: *mut lua_State, function: Function) -> c_int {
     }
 }
 
-/// Puts what is raised on top of the stack; of an argument's error, its number.
+/// Leaves nothing on the stack but what is raised; of an argument's error, its number. All else goes first: a
+/// function may have filled the stack to its end, and Lua pushes the error's place without asking for room.
 fn prepare(stack: &mut Stack<'_>, raise: Raise) -> Option<c_int> {
+    if let Raise::Top = raise {
+        stack.insert(1);
+        stack.set_top(1);
+    } else {
+        stack.set_top(0);
+    }
     match raise {
         Raise::Top => None,
         Raise::Error(text) => {

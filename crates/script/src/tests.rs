@@ -252,3 +252,16 @@ fn recursion_ends_with_an_error() {
     );
     assert!(run("local t = {} t[1] = t return t").contains("reached lua stack limit"));
 }
+
+#[test]
+fn a_function_that_fails_with_its_stack_full_says_where() {
+    // Each number of results leaves another rest of the stack.
+    let source = "for count = 0, 100 do
+        local format, data = string.rep('B', count) .. '?', string.rep('x', count)
+        local ok, text = pcall(struct.unpack, format, data)
+        assert(not ok and text == \"bad argument #1 to '?' (invalid format option '?')\", text)
+        ok, text = pcall(struct.unpack, string.rep('B', count) .. 's', data)
+        assert(not ok and text == 'unfinished string in data', text)
+    end return 'ok'";
+    assert_eq!(run(source), "$2 ok ");
+}
