@@ -118,7 +118,7 @@ pub struct Context<'a> {
     /// Waiting is not allowed here (inside MULTI or a script): answer as if the time were up.
     pub deny_blocking: bool,
     /// Set by [`Context::block_on`].
-    pub block: Option<Block>,
+    pub block: Option<Box<Block>>,
 }
 
 impl<'a> Context<'a> {
@@ -209,7 +209,8 @@ impl<'a> Context<'a> {
         if self.deny_blocking {
             on_timeout.write(self.reply, None);
         } else {
-            self.block = Some(Block::new(key_indexes.into_iter().collect(), deadline_ms, on_timeout));
+            let block = Block::new(key_indexes.into_iter().collect(), deadline_ms, on_timeout);
+            self.block = Some(Box::new(block));
         }
         Ok(())
     }
@@ -221,7 +222,7 @@ impl<'a> Context<'a> {
             self.reply.ok();
         } else {
             let block = Block::new(Vec::new(), None, TimeoutReply::Ok);
-            self.block = Some(Block { until_freed: true, ..block });
+            self.block = Some(Box::new(Block { until_freed: true, ..block }));
         }
     }
 }

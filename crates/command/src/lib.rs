@@ -13,6 +13,7 @@ pub mod geo;
 pub mod hash;
 pub mod hyperloglog;
 pub mod list;
+pub mod run;
 pub mod set;
 pub mod sort;
 pub mod spec;
@@ -25,6 +26,7 @@ pub mod zset;
 
 pub use context::{Block, Context, Settings, TimeoutReply};
 pub use error::{Error, Outcome};
+pub use run::{Request, run};
 pub use spec::{
     Acl, Begin, Channels, Command, Control, Databases, Deprecation, Find, Flags, Group, KeyFlags, KeyPart,
     Spec, Tip, command, container,

@@ -18,13 +18,13 @@ use std::sync::{Mutex, PoisonError};
 use martlet_base::random::Random;
 use martlet_engine::{Engine, Keys};
 use martlet_journal::effects;
-use martlet_keyspace::Key;
 use martlet_protocol::quote;
 use martlet_protocol::reply::Reply;
 use martlet_protocol::request::{Args, OwnedArgs, Partial, RequestLimits, parse};
 
-use crate::context::{Block, Context, Settings};
+use crate::context::{Block, Settings};
 use crate::error::Error;
+use crate::run::{Request, run};
 use crate::spec::{Command, Flags};
 use crate::{FAMILIES, Handler};
 
@@ -103,10 +103,9 @@ impl Fixture {
         };
         if let Err(error) = outcome {
             assert_eq!(self.keys.dirty, 0, "{args:?} failed after it had changed data");
-            reply.truncate(0);
             reply.error(error.to_bytes());
         }
-        self.collect(&args);
+        self.collect();
         reply.into_bytes()
     }
 
@@ -120,48 +119,32 @@ impl Fixture {
         let Some(handler) = command.handler.filter(|_| spec.takes(args.len())) else {
             return Err(Error::Arity(spec.full_name));
         };
-        self.lock_keys_of(command, &args);
-        let mut context = Context {
+        match spec.shards(&args) {
+            None => self.keys.lock_all_shards(),
+            Some(shards) => self.keys.lock_shards(shards),
+        }
+        let request = Request {
             args,
-            keys: &mut self.keys,
-            reply,
             settings: &self.settings,
             first_key: None,
             reads_any_key: true,
             deny_blocking: self.deny_blocking,
-            block: None,
         };
-        let outcome = handler(&mut context);
-        self.block = context.block.take();
+        let outcome = run(handler, &mut self.keys, reply, request);
         self.keys.release();
         if !spec.flags.has(Flags::WRITE) && !spec.flags.has(Flags::MAY_REPLICATE) {
             assert_eq!(self.keys.dirty, 0, "{args:?} is no write command but changed data");
         }
-        outcome
+        self.block = outcome.map_err(|error| *error)?.map(|block| *block);
+        Ok(())
     }
 
-    fn lock_keys_of(&mut self, command: &Command<Handler>, args: &Args<'_>) {
-        let spec = &command.spec;
-        if spec.flags.has(Flags::EXCLUSIVE) || spec.undeclared_keys.is_some_and(|when| when(args)) {
-            return self.keys.lock_all_shards();
-        }
-        if spec.flags.has(Flags::WALK) {
-            return;
-        }
-        let mut indexes = Vec::new();
-        if !spec.key_indexes(args, &mut indexes) {
-            return;
-        }
-        self.keys.lock_shards(indexes.iter().map(|&i| Key::new(args.at(i)).shard()).collect());
-    }
-
-    fn collect(&mut self, args: &Args<'_>) {
+    fn collect(&mut self) {
         let text = |words: &mut dyn Iterator<Item = &[u8]>| {
             words.map(|w| String::from_utf8_lossy(w).into_owned()).collect::<Vec<_>>().join(" ")
         };
         self.dirty = self.keys.dirty;
         self.effects.clear();
-        self.keys.effects.request_ended(self.keys.db, args, self.dirty > 0);
         let pending = self.keys.effects.pending();
         if let Some((tag, payload)) = pending.record() {
             for effect in effects(tag, payload) {

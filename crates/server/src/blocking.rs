@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use martlet_acl::{Denial, Origin, User};
-use martlet_command::{Block, Context, Group, TimeoutReply};
+use martlet_command::{Block, Group, Request, TimeoutReply};
 use martlet_engine::{ReadyKey, Waiter};
 use martlet_journal::Position;
 use martlet_keyspace::{Key, Kind};
@@ -16,8 +16,7 @@ use martlet_protocol::request::{Args, OwnedArgs};
 
 use crate::clients::flag;
 use crate::commands::persistence::WITHOUT_LOG;
-use crate::connection::{Blocked, Connection, Hold};
-use crate::dispatch::shards_of;
+use crate::connection::{Blocked, Connection, Hold, special};
 use crate::persistence::aof::Phase;
 use crate::registry::{Entry, Run};
 use crate::shared::{Mail, lock};
@@ -35,6 +34,8 @@ struct WaitingRequest {
     user: Arc<User>,
     /// The client, if it tracks keys.
     origin: u64,
+    /// The client has not said CLIENT NO-TOUCH.
+    touches: bool,
 }
 
 /// A client that WAITAOF for this server's disk.
@@ -64,7 +65,7 @@ impl Worker {
         connection: &mut Connection,
         entry: &'static Entry,
         args: &Args<'_>,
-        block: Block,
+        block: Box<Block>,
     ) {
         let keys: Vec<Vec<u8>> = block.key_indexes.iter().map(|&i| args.at(i).to_vec()).collect();
         let request = WaitingRequest {
@@ -73,6 +74,7 @@ impl Worker {
             resp3: connection.session.resp3,
             user: connection.session.user.clone(),
             origin: self.origin,
+            touches: connection.session.special & special::NO_TOUCH == 0,
         };
         let db = connection.session.db;
         let waiter =
@@ -150,7 +152,7 @@ impl Worker {
         let (Run::Data(handler), args) = (request.entry.run, request.args.view()) else {
             return false;
         };
-        let Some(shards) = shards_of(request.entry, &args) else { return false };
+        let Some(shards) = request.entry.spec.shards(&args) else { return false };
         self.keys.lock_shards(shards);
         if !waiter.serve_begin() {
             self.keys.release();
@@ -172,26 +174,15 @@ impl Worker {
             return false;
         }
         let mut reply = Reply::new(Vec::new(), request.resp3);
-        let mut context = Context {
-            args,
-            keys: &mut self.keys,
-            reply: &mut reply,
-            settings: &self.settings,
-            first_key: None,
-            reads_any_key: true,
-            deny_blocking: false,
-            block: None,
-        };
-        let dirty = context.keys.dirty;
-        let outcome = handler(&mut context);
-        let keys = &mut *context.keys;
-        keys.effects.request_ended(keys.db, &args, keys.dirty != dirty);
-        let blocks = context.block.is_some() && outcome.is_ok();
+        let touch = self.begin_touching(request.touches, request.entry);
+        let (settings, first_key) = (&*self.settings, None);
+        let again = Request { args, settings, first_key, reads_any_key: true, deny_blocking: false };
+        let outcome = martlet_command::run(handler, &mut self.keys, &mut reply, again);
+        self.keys.touch = touch;
+        let blocks = matches!(outcome, Ok(Some(_)));
         if let Err(error) = &outcome {
-            self.count_error(&error.to_string());
-            self.stats().commands[request.entry.told_as].failed.add(1);
+            self.fail(&mut reply, request.entry, error);
         }
-        crate::dispatch::write_outcome(&mut reply, 0, &outcome);
         if !blocks {
             for key in &waiter.keys {
                 let key = Key::new(key);

@@ -202,7 +202,7 @@ pub struct Blocked {
     /// Its place in the queues.
     pub waiter: Arc<Waiter>,
     /// What it waits for.
-    pub block: Block,
+    pub block: Box<Block>,
     /// The command.
     pub command: usize,
     /// How long its request had run until it waited, in nanoseconds.

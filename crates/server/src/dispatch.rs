@@ -2,8 +2,9 @@
 
 use std::sync::atomic::Ordering;
 
-use martlet_command::{Context, Control, Error, Flags, Outcome};
-use martlet_keyspace::{Key, shard_of};
+use martlet_command::{Control, Error, Flags, Request};
+use martlet_engine::Touch;
+use martlet_keyspace::shard_of;
 use martlet_protocol::reply::Reply;
 use martlet_protocol::request::Args;
 
@@ -15,29 +16,6 @@ use crate::worker::Worker;
 
 /// After a command that took longer, the requests read ahead with it run at a later time.
 const STALE_NS: u64 = 100_000;
-
-/// The hashes of a command's keys; `None` if it must run alone.
-fn hashes_of(entry: &Entry, args: &Args<'_>) -> Option<Vec<u64>> {
-    let spec = entry.spec;
-    if spec.flags.has(Flags::EXCLUSIVE) || spec.undeclared_keys.is_some_and(|touches| touches(args)) {
-        return None;
-    }
-    let mut indexes = Vec::new();
-    if !spec.key_indexes(args, &mut indexes) {
-        // The handler says what is wrong with the arguments, before it touches any key.
-        return Some(Vec::new());
-    }
-    Some(indexes.into_iter().map(|index| Key::new(args.at(index)).hash).collect())
-}
-
-fn shards(hashes: Vec<u64>) -> Vec<usize> {
-    hashes.into_iter().map(shard_of).collect()
-}
-
-/// The shards of a command's keys; `None` if it must run alone.
-pub(crate) fn shards_of(entry: &Entry, args: &Args<'_>) -> Option<Vec<usize>> {
-    hashes_of(entry, args).map(shards)
-}
 
 impl Worker {
     /// Runs one request of a connection and writes its reply. `hash` is that of a plain command's key.
@@ -144,21 +122,16 @@ impl Worker {
         deny_blocking: bool,
     ) {
         self.keys.db = connection.session.db;
-        let touch = self.keys.touch;
-        if connection.session.special & special::NO_TOUCH != 0
-            && !entry.spec.flags.has(Flags::IGNORES_NO_TOUCH)
-        {
-            self.keys.touch = martlet_engine::Touch::Nothing;
-        }
+        let touch = self.begin_touching(connection.session.special & special::NO_TOUCH == 0, entry);
         let keep_expired = self.keys.keep_expired;
         // While writes are postponed, or the disk does not take what would have to be recorded, nothing is
         // deleted.
         self.keys.keep_expired |= self.shared.postpones(self.now_ms).is_some()
             || self.shared.persistence.log.refuses_writes.load(Ordering::Relaxed);
-        match hashes_of(entry, args) {
+        match entry.spec.key_hashes(args) {
             Some(hashes) => {
                 self.prefetch_many(self.keys.db, &hashes);
-                self.keys.lock_shards(shards(hashes));
+                self.keys.lock_shards(hashes.into_iter().map(shard_of).collect());
                 self.run(connection, reply, entry, args, None, deny_blocking);
                 self.after_held(connection, entry, args);
                 self.release_keys();
@@ -169,6 +142,34 @@ impl Worker {
             }),
         }
         self.keys.keep_expired = keep_expired;
+        self.keys.touch = touch;
+    }
+
+    /// Lets a command mark what it accesses as the client wants it (CLIENT NO-TOUCH); how it was before.
+    pub(crate) fn begin_touching(&mut self, touches: bool, entry: &Entry) -> Touch {
+        let marks = touches || entry.spec.flags.has(Flags::IGNORES_NO_TOUCH);
+        let touch = if marks { self.keys.touch } else { Touch::Nothing };
+        std::mem::replace(&mut self.keys.touch, touch)
+    }
+
+    /// Runs a command of EXEC or a script, whose keys are locked, and all that follows but telling monitors.
+    pub(crate) fn run_nested(
+        &mut self,
+        connection: &mut Connection,
+        reply: &mut Reply,
+        entry: &'static Entry,
+        args: &Args<'_>,
+        first_key: Option<(usize, u64)>,
+    ) {
+        self.keys.db = connection.session.db;
+        let touch = self.begin_touching(connection.session.special & special::NO_TOUCH == 0, entry);
+        let began = self.mark;
+        self.run(connection, reply, entry, args, first_key, true);
+        self.stats().nested_ns.add(self.shared.clock.elapsed_ns(began, self.mark));
+        self.after_held(connection, entry, args);
+        if self.keys.effects.has_news() {
+            self.tell_news();
+        }
         self.keys.touch = touch;
     }
 
@@ -198,35 +199,19 @@ impl Worker {
         deny_blocking: bool,
     ) {
         let begin = reply.len();
-        let dirty = self.keys.dirty;
-        // Only errors leave the place where they are made: whatever moves is read back in wider pieces than
-        // it was written in.
         let error = match entry.run {
             Run::Data(handler) => {
                 let reads_any_key = first_key.is_some() || self.may_read_all_keys(connection, entry, args);
-                let mut context = Context {
-                    args: *args,
-                    keys: &mut self.keys,
-                    reply,
-                    settings: &self.settings,
-                    first_key,
-                    reads_any_key,
-                    deny_blocking,
-                    block: None,
-                };
-                let error = match handler(&mut context) {
-                    Ok(()) => {
-                        if context.block.is_some()
-                            && let Some(block) = context.block.take()
-                        {
-                            self.block(connection, entry, args, block);
-                        }
+                let settings = &*self.settings;
+                let request = Request { args: *args, settings, first_key, reads_any_key, deny_blocking };
+                match martlet_command::run(handler, &mut self.keys, reply, request) {
+                    Ok(None) => None,
+                    Ok(Some(block)) => {
+                        self.block(connection, entry, args, block);
                         None
                     }
-                    Err(error) => Some(Box::new(error)),
-                };
-                self.keys.effects.request_ended(self.keys.db, args, self.keys.dirty != dirty);
-                error
+                    Err(error) => Some(error),
+                }
             }
             Run::Server(handler) => {
                 let mut call = Call { worker: self, connection, reply, args: *args, entry, deny_blocking };
@@ -409,13 +394,5 @@ impl Worker {
         let shown = checks::redacted(entry, args);
         let args = shown.as_ref().map_or(*args, |owned| owned.view());
         self.shared.slowlog.add(&args, ns / 1000, at_s, peer, name, max_len);
-    }
-}
-
-/// Turns a handler's reply into bytes without a connection (blocked clients, EXEC).
-pub(crate) fn write_outcome(reply: &mut Reply, begin: usize, outcome: &Outcome) {
-    if let Err(error) = outcome {
-        reply.truncate(begin);
-        reply.error(error.to_bytes());
     }
 }

@@ -10,7 +10,6 @@ use martlet_protocol::request::{Args, OwnedArgs};
 use crate::clients::flag;
 use crate::commands::{Call, ServerCommand, ServerHandler};
 use crate::connection::{Connection, Transaction, Watched, special};
-use crate::dispatch::shards_of as shards_of_request;
 use crate::registry::Entry;
 use crate::worker::Worker;
 
@@ -104,7 +103,7 @@ fn shards_of(call: &Call<'_>, transaction: &Transaction) -> Option<Vec<usize>> {
         if entry.spec.flags.has(Flags::WALK) || entry.spec.acl().has(Acl::SCRIPTING) {
             return None;
         }
-        shards.extend(shards_of_request(entry, &args.view())?);
+        shards.extend(entry.spec.shards(&args.view())?);
     }
     Some(shards)
 }
@@ -120,13 +119,6 @@ fn run_unless_changed(call: &mut Call<'_>, transaction: &Transaction) {
     reply.array(transaction.queue.len());
     for (id, args) in &transaction.queue {
         let (entry, args) = (&registry.entries()[*id], args.view());
-        worker.keys.db = connection.session.db;
-        let touch = worker.keys.touch;
-        if connection.session.special & special::NO_TOUCH != 0
-            && !entry.spec.flags.has(Flags::IGNORES_NO_TOUCH)
-        {
-            worker.keys.touch = martlet_engine::Touch::Nothing;
-        }
         if let Err(denial) = worker.check_access(connection, entry, &args, Origin::Multi) {
             let text = format!(
                 "NOPERM ACLs rules changed between the moment the transaction was accumulated and the EXEC call. This command is no longer allowed for the following reason: {}",
@@ -136,16 +128,8 @@ fn run_unless_changed(call: &mut Call<'_>, transaction: &Transaction) {
             worker.count_error(&text);
             continue;
         }
-        let began = worker.mark;
-        worker.run(connection, reply, entry, &args, None, true);
-        let ns = worker.shared.clock.elapsed_ns(began, worker.mark);
-        worker.stats().nested_ns.add(ns);
-        worker.after_held(connection, entry, &args);
-        if worker.keys.effects.has_news() {
-            worker.tell_news();
-        }
+        worker.run_nested(connection, reply, entry, &args, None);
         worker.feed_monitors(connection, entry, &args);
-        worker.keys.touch = touch;
     }
 }
 

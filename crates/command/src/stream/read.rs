@@ -241,7 +241,7 @@ fn wait(ctx: &mut Context<'_>, request: &Request<'_>, replaced: Vec<(usize, Vec<
             let key_indexes = (request.first..request.first + request.streams).collect();
             let mut block = Block::new(key_indexes, deadline_ms, on_timeout);
             (block.replaced, block.until_removed) = (replaced, until_removed);
-            ctx.block = Some(block);
+            ctx.block = Some(Box::new(block));
         }
         _ => on_timeout.write(ctx.reply, None),
     }

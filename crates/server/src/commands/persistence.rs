@@ -161,7 +161,7 @@ fn waitaof(call: &mut Call<'_>) -> Outcome {
     }
     let deadline_ms = (timeout_ms > 0).then_some(deadline_ms);
     let block = Block::new(Vec::new(), deadline_ms, TimeoutReply::OnDisk(end));
-    call.worker.block(call.connection, call.entry, &call.args, block);
+    call.worker.block(call.connection, call.entry, &call.args, Box::new(block));
     if let (1, Some(Hold::Blocked(blocked))) = (local, &call.connection.hold) {
         let waiter = blocked.waiter.clone();
         // Whoever is due by now is served at the end of this loop, when the connection is in its place again.

@@ -4,7 +4,6 @@ use std::sync::atomic::Ordering;
 
 use martlet_acl::Origin;
 use martlet_command::{Acl, Error, Flags};
-use martlet_engine::Touch;
 use martlet_keyspace::shard_of;
 use martlet_protocol::reply::Reply;
 use martlet_protocol::request::Args;
@@ -12,8 +11,7 @@ use martlet_script::host::propagate;
 use martlet_script::{Called, Host, LogLevel, ScriptFlags, Verdict};
 
 use crate::checks;
-use crate::connection::{Connection, special};
-use crate::dispatch::shards_of;
+use crate::connection::Connection;
 use crate::registry::{Entry, Run};
 use crate::worker::Worker;
 
@@ -114,36 +112,8 @@ impl ScriptHost<'_> {
         if entry.spec.flags.has(Flags::WALK) || !is_quick {
             return Err(Missing::All);
         }
-        let shards = shards_of(entry, args).ok_or(Missing::All)?;
+        let shards = entry.spec.shards(args).ok_or(Missing::All)?;
         if keys.try_lock_more(&shards) { Ok(None) } else { Err(Missing::Shards(shards)) }
-    }
-
-    /// Runs a command whose keys are locked.
-    fn run(
-        &mut self,
-        entry: &'static Entry,
-        args: &Args<'_>,
-        first_key: Option<(usize, u64)>,
-        reply: &mut Reply,
-    ) {
-        let (worker, connection) = (&mut *self.worker, &mut *self.connection);
-        worker.keys.db = connection.session.db;
-        let touch = worker.keys.touch;
-        if connection.session.special & special::NO_TOUCH != 0
-            && !entry.spec.flags.has(Flags::IGNORES_NO_TOUCH)
-        {
-            worker.keys.touch = Touch::Nothing;
-        }
-        let began = worker.mark;
-        worker.run(connection, reply, entry, args, first_key, true);
-        let ns = worker.shared.clock.elapsed_ns(began, worker.mark);
-        worker.stats().nested_ns.add(ns);
-        worker.after_held(connection, entry, args);
-        if worker.keys.effects.has_news() {
-            worker.tell_news();
-        }
-        worker.feed_monitors_from_script(connection, entry, args);
-        worker.keys.touch = touch;
     }
 }
 
@@ -170,7 +140,9 @@ impl Host for ScriptHost<'_> {
             reply.error(super::KILLED);
             return Called::Replied;
         }
-        self.run(entry, args, first_key, reply);
+        let (worker, connection) = (&mut *self.worker, &mut *self.connection);
+        worker.run_nested(connection, reply, entry, args, first_key);
+        worker.feed_monitors_from_script(connection, entry, args);
         Called::Replied
     }
 

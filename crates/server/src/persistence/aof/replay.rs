@@ -7,13 +7,12 @@ use std::io::Read;
 
 use martlet_base::hash::hash_bytes;
 use martlet_base::prefetch::PrefetchQueue;
-use martlet_command::{Context, Control, Flags, Settings};
+use martlet_command::{Control, Error, Flags, Request, Settings};
 use martlet_engine::Keys;
 use martlet_journal::aof::CommandReader;
 use martlet_protocol::reply::Reply;
 use martlet_protocol::request::{Args, OwnedArgs};
 
-use crate::dispatch::shards_of;
 use crate::registry::{Entry, Registry, Run};
 
 /// Why a command cannot be run.
@@ -125,7 +124,7 @@ impl<'a> Replay<'a> {
             // Of the rest, none changes the data; a reply can be as long as who made the file likes.
             return Ok(());
         };
-        let mut outcome = Ok(());
+        let mut outcome: Result<(), Box<Error>> = Ok(());
         let mut run = |keys: &mut Keys| {
             keys.db = self.db;
             // Nothing is due at time 0; only what is told relative to now needs the time.
@@ -135,24 +134,21 @@ impl<'a> Replay<'a> {
                 0
             };
             let mut reply = Reply::new(std::mem::take(&mut self.reply), false);
-            let mut context = Context {
+            let request = Request {
                 args: *args,
-                keys,
-                reply: &mut reply,
                 settings: self.settings,
                 first_key: None,
                 reads_any_key: true,
                 deny_blocking: true,
-                block: None,
             };
-            outcome = handler(&mut context);
+            outcome = martlet_command::run(handler, keys, &mut reply, request).map(|_| ());
             self.reply = reply.into_bytes();
             self.reply.clear();
         };
         if keys.has_all_shards() {
             run(keys);
         } else {
-            match shards_of(entry, args) {
+            match entry.spec.shards(args) {
                 None => alone(keys, &mut run),
                 Some(shards) => {
                     keys.lock_shards(shards);

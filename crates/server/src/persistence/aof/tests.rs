@@ -72,7 +72,6 @@ impl House {
             self.shared.engine.gate.enter(0);
             keys.effects.recording = self.shared.engine.journal.is_on();
             replay.run(keys, &args.view(), &mut |_, _| ()).unwrap();
-            keys.with_shard(0, |keys| keys.effects.request_ended(0, &args.view(), true));
             self.shared.engine.gate.leave(0);
             self.written += 1;
         }

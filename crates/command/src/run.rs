@@ -1,0 +1,80 @@
+//! The one way in which a data command's handler runs, whoever asks for it: a client, EXEC, a script, a
+//! change that serves a blocked client, or the replay of a file.
+//!
+//! Invariant: nothing else makes a [`Context`]. The caller locks the keys' shards before and releases them
+//! afterwards, who alone knows what else is to happen under the locks.
+
+use martlet_engine::Keys;
+use martlet_keyspace::{Key, shard_of};
+use martlet_protocol::reply::Reply;
+use martlet_protocol::request::Args;
+
+use crate::Handler;
+use crate::context::{Block, Context, Settings};
+use crate::error::Error;
+use crate::spec::{Flags, Spec};
+
+/// A request, and what its handler may do for the one who makes it.
+pub struct Request<'a> {
+    /// The arguments; argument 0 is the command's name.
+    pub args: Args<'a>,
+    /// See [`Context::settings`].
+    pub settings: &'a Settings,
+    /// See [`Context::first_key`].
+    pub first_key: Option<(usize, u64)>,
+    /// See [`Context::reads_any_key`].
+    pub reads_any_key: bool,
+    /// See [`Context::deny_blocking`].
+    pub deny_blocking: bool,
+}
+
+/// Runs a handler with its keys locked, in the database and at the time that `keys` has, and hands its
+/// effects to the journal's record. What it waits for if it has to wait, in which case nothing is answered.
+///
+/// # Errors
+/// The handler's, unwritten: the reply is as it was.
+// Only boxes leave the place where they are made: whatever moves is read back in wider pieces than it was
+// written in.
+#[inline(always)]
+pub fn run(
+    handler: Handler,
+    keys: &mut Keys,
+    reply: &mut Reply,
+    request: Request<'_>,
+) -> Result<Option<Box<Block>>, Box<Error>> {
+    let Request { args, settings, first_key, reads_any_key, deny_blocking } = request;
+    let (begin, dirty) = (reply.len(), keys.dirty);
+    let mut context =
+        Context { args, keys, reply, settings, first_key, reads_any_key, deny_blocking, block: None };
+    let outcome = match handler(&mut context) {
+        Ok(()) => Ok(context.block.take()),
+        Err(error) => Err(Box::new(error)),
+    };
+    let Context { keys, reply, .. } = context;
+    keys.effects.request_ended(keys.db, &args, keys.dirty != dirty);
+    if outcome.is_err() {
+        reply.truncate(begin);
+    }
+    outcome
+}
+
+impl Spec {
+    /// The hashes of a request's keys; `None` if it needs the whole store.
+    pub fn key_hashes(&self, args: &Args<'_>) -> Option<Vec<u64>> {
+        if self.flags.has(Flags::EXCLUSIVE) || self.undeclared_keys.is_some_and(|touches| touches(args)) {
+            return None;
+        }
+        let mut indexes = Vec::new();
+        if !self.key_indexes(args, &mut indexes) {
+            // The handler says what is wrong with the arguments, before it touches any key.
+            return Some(Vec::new());
+        }
+        Some(indexes.into_iter().map(|index| Key::new(args.at(index)).hash).collect())
+    }
+
+    /// The shards that must be locked for a request; `None` if it needs the whole store.
+    pub fn shards(&self, args: &Args<'_>) -> Option<Vec<usize>> {
+        let hashes = self.key_hashes(args)?;
+        Some(hashes.into_iter().map(shard_of).collect())
+    }
+}
