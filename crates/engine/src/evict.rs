@@ -1,9 +1,9 @@
 //! Eviction: which key goes when memory is at its limit, by Redis' sampling.
 //!
-//! A round samples some keys of a random shard and keeps the best candidates of this and earlier rounds in a
-//! pool. One shard is locked at a time, for a handful of lookups. Invariant: the pool ascends by score, so
-//! its last candidate goes first; a candidate is only a name, and what became of it since is looked at before
-//! it goes.
+//! Redis samples some keys for each eviction, a cache miss or two a key. Here as many are sampled for a pool of
+//! candidates at once, side by side in a random shard, so that the misses overlap; the best of them stay in the
+//! pool and go one by one. One shard is locked at a time. Invariant: the pool ascends by score, so its last
+//! candidate goes first; a candidate is only a name, and what became of it since is looked at before it goes.
 
 use martlet_base::limits::SHARD_COUNT;
 use martlet_base::random::Random;
@@ -12,7 +12,7 @@ use martlet_keyspace::{Entry, Key};
 use crate::effects::EventClass;
 use crate::keys::{Keys, Touch};
 
-/// Candidates that are kept (Redis: `EVPOOL_SIZE`).
+/// Candidates that are kept, and evictions that keys are sampled for at once (Redis: `EVPOOL_SIZE`).
 const POOL_MAX: usize = 16;
 
 /// What makes a key go before others.
@@ -51,6 +51,8 @@ struct Candidate {
 #[derive(Debug, Default)]
 pub struct Evictor {
     pool: Vec<Candidate>,
+    /// Allocations to be used again.
+    spare: Vec<Candidate>,
     /// The policy that the scores are by.
     policy: Option<EvictionPolicy>,
 }
@@ -60,14 +62,19 @@ impl Evictor {
     fn offer(&mut self, score: u64, db: usize, key: &[u8]) {
         let at = self.pool.partition_point(|candidate| candidate.score < score);
         let is_full = self.pool.len() == POOL_MAX;
-        if is_full && at == 0 || self.pool.iter().any(|c| c.db == db && c.key == key) {
+        if is_full && at == 0 {
             return;
         }
-        let mut candidate = if is_full { self.pool.remove(0) } else { Candidate::default() };
+        let mut candidate = if is_full { self.pool.remove(0) } else { self.spare.pop().unwrap_or_default() };
         candidate.key.clear();
         candidate.key.extend_from_slice(key);
         (candidate.score, candidate.db) = (score, db);
         self.pool.insert(at - usize::from(is_full), candidate);
+    }
+
+    /// Forgets all candidates.
+    fn clear(&mut self) {
+        self.spare.append(&mut self.pool);
     }
 }
 
@@ -77,16 +84,20 @@ impl Keys {
     /// selected.
     pub fn evict_one(&mut self, evictor: &mut Evictor, policy: EvictionPolicy) -> bool {
         if evictor.policy.replace(policy) != Some(policy) {
-            evictor.pool.clear();
+            evictor.clear();
         }
-        // A pool whose candidates are all gone is filled again once; then the shards have had their say.
-        for _ in 0..2 {
-            self.sample(evictor, policy);
+        // A pool whose candidates are all gone is filled again; others may take those of the first filling.
+        for filling in 0..3 {
+            if filling > 0 {
+                self.fill(evictor, policy);
+            }
             while let Some(candidate) = evictor.pool.pop() {
                 self.db = candidate.db;
                 let key = Key::new(&candidate.key);
                 self.lock_shard(key.shard());
-                if self.evict(&key, &candidate, policy) {
+                let is_evicted = self.evict(&key, &candidate, policy);
+                evictor.spare.push(candidate);
+                if is_evicted {
                     return true;
                 }
                 self.release();
@@ -115,10 +126,12 @@ impl Keys {
         true
     }
 
-    /// Offers some keys to the pool: those of a random shard and, if it has too few, of the shards after it.
-    fn sample(&mut self, evictor: &mut Evictor, policy: EvictionPolicy) {
+    /// Offers keys to the pool, as many as Redis samples for as many evictions: those of a random shard and, if
+    /// it has too few, of the shards after it.
+    fn fill(&mut self, evictor: &mut Evictor, policy: EvictionPolicy) {
         let first = self.random.below(SHARD_COUNT as u64) as usize;
-        let mut left = if policy.first == EvictFirst::Random { 1 } else { policy.samples };
+        let samples = if policy.first == EvictFirst::Random { 1 } else { policy.samples };
+        let mut left = POOL_MAX * samples;
         for at in 0..SHARD_COUNT {
             let shard = (first + at) % SHARD_COUNT;
             self.lock_shard(shard);
@@ -140,27 +153,23 @@ impl Keys {
         most: usize,
     ) -> usize {
         let mut random = Random::seeded(self.random.next_u64());
+        let mut pick = |below: usize| random.below(below as u64) as usize;
         let keys = &self.shard(shard).keys;
         let mut offered = 0;
         for db_index in keys.used() {
-            let db = keys.db(db_index);
-            let soonest = policy.first == EvictFirst::SoonestExpiry;
-            let left = most - offered;
-            let eligible = match (soonest, policy.volatile_only) {
-                (true, _) => db.expiring_up_to(left.min(1)),
-                (false, true) => db.expiring_up_to(left),
-                (false, false) => db.len().min(left),
-            };
-            for _ in 0..eligible {
-                let pick = |below: usize| random.below(below as u64) as usize;
-                let entry = match (soonest, policy.volatile_only) {
-                    (true, _) => db.first_expiring(),
-                    (false, true) => db.random_expiring(pick),
-                    (false, false) => db.random(pick),
-                };
-                let Some(entry) = entry else { break };
+            let (db, left) = (keys.db(db_index), most - offered);
+            let mut offer = |entry: Entry<'_>| {
                 offered += 1;
                 evictor.offer(self.score(&entry, policy), db_index, entry.key());
+            };
+            match (policy.first, policy.volatile_only) {
+                (EvictFirst::SoonestExpiry, _) => {
+                    db.first_expiring().filter(|_| left > 0).into_iter().for_each(offer)
+                }
+                (_, true) => {
+                    (0..db.expiring_up_to(left)).filter_map(|_| db.random_expiring(&mut pick)).for_each(offer)
+                }
+                (_, false) => db.sample(&mut pick, left, &mut offer),
             }
         }
         offered

@@ -21,6 +21,7 @@ use std::ptr::NonNull;
 use martlet_base::copy;
 use martlet_base::limits::{EMBSTR_MAX_BYTES, STRING_INLINE_MAX_BYTES};
 use martlet_base::number::{decimal_len, parse_i64};
+use martlet_base::prefetch::prefetch;
 use triomphe::Arc;
 
 use crate::value::{Kind, OBJECT_BYTES, Object, StrValue, Value, drop_object, object_len, read_object};
@@ -172,6 +173,12 @@ impl RawEntry {
     pub(crate) unsafe fn from_bits(bits: u64) -> RawEntry {
         // SAFETY: the caller vouches for a pointer that was not null.
         RawEntry(unsafe { NonNull::new_unchecked(bits as *mut u8) })
+    }
+
+    /// Asks for the line that it begins in: kind, access, the beginning of the key.
+    #[inline]
+    pub(crate) fn prefetch(self) {
+        prefetch(self.0.as_ptr());
     }
 
     #[inline]

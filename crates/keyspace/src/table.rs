@@ -404,24 +404,48 @@ impl Table {
     }
 
     /// An entry chosen with `pick(bound)` in `0..bound`; `None` if the table is empty.
-    pub(crate) fn random(&self, mut pick: impl FnMut(usize) -> usize) -> Option<RawEntry> {
+    pub(crate) fn random(&self, pick: impl FnMut(usize) -> usize) -> Option<RawEntry> {
+        let (index, slot) = self.random_slot(pick)?;
+        self.directory[index].nth_slot(slot)
+    }
+
+    /// Directory index and slot of a random entry; `None` if the table is empty.
+    fn random_slot(&self, mut pick: impl FnMut(usize) -> usize) -> Option<(usize, usize)> {
         if self.len == 0 {
             return None;
         }
         loop {
             // The first of a segment's places stands for it, the others look empty: so each segment has the
             // same chance, and each slot of the usual largest size has it too.
-            let segment = &self.directory[pick(self.directory.len())];
+            let index = pick(self.directory.len());
+            let segment = &self.directory[index];
             if segment.len() == 0 {
                 continue;
             }
             let slot = pick(segment.slots().max(USUAL_SLOTS));
-            if slot < segment.slots()
-                && let Some(entry) = segment.nth_slot(slot)
-            {
-                return Some(entry);
+            if slot < segment.slots() && segment.nth_slot(slot).is_some() {
+                return Some((index, slot));
             }
         }
+    }
+
+    /// Visits `most` entries, or all if there are fewer: a random one and those in the slots after it. Unlike
+    /// as many random ones they are prefetched together.
+    pub(crate) fn sample(
+        &self,
+        pick: impl FnMut(usize) -> usize,
+        most: usize,
+        visit: &mut impl FnMut(RawEntry),
+    ) {
+        let Some((first, slot)) = self.random_slot(pick) else { return };
+        let (segment, before, after) =
+            (&self.directory[first], &self.directory[..first], &self.directory[first + 1..]);
+        let entries = (slot..segment.slots())
+            .filter_map(|at| segment.nth_slot(at))
+            .chain(after.iter().chain(before).flat_map(|segment| segment.iter().map(|(_, entry)| entry)))
+            .chain((0..slot).filter_map(|at| segment.nth_slot(at)));
+        let sampled: Vec<RawEntry> = entries.take(most).inspect(|entry| entry.prefetch()).collect();
+        sampled.into_iter().for_each(visit);
     }
 
     /// Bytes of directory and segments, without the one place that a table begins with.
@@ -475,6 +499,14 @@ mod tests {
         }
         assert_eq!(seen.len(), keys.len());
         let mut random = martlet_base::random::Random::seeded(1);
+        for most in [0, 1, 7, keys.len(), keys.len() + 1] {
+            let mut sampled = Vec::new();
+            table.sample(|bound| random.below(bound as u64) as usize, most, &mut |entry| {
+                sampled.push(entry.key().to_vec());
+            });
+            let distinct: HashSet<&Vec<u8>> = sampled.iter().collect();
+            assert_eq!((sampled.len(), distinct.len()), (most.min(keys.len()), most.min(keys.len())));
+        }
         let mut picked = HashSet::new();
         for _ in 0..50_000 {
             let entry = table.random(|bound| random.below(bound as u64) as usize);

@@ -145,12 +145,17 @@ impl Worker {
                 self.memory.is_unfinished = true;
                 break;
             }
+            // No more go than are needed, however large they are.
+            let goal = alloc::thread_bytes().saturating_sub_unsigned(self.bytes_to_evict());
             for _ in 0..BATCH_KEYS {
                 found = self.keys.evict_one(&mut evictor, policy);
                 if !found {
                     break;
                 }
                 self.release_keys();
+                if alloc::thread_bytes() <= goal || shared.engine.lazy_free.pending() > 0 {
+                    break;
+                }
             }
         }
         self.memory.evictor = evictor;
