@@ -7,16 +7,17 @@ use martlet_client::blocking::Client;
 use martlet_testkit::load::{Load, Template, Until};
 use serde::{Deserialize, Serialize};
 use std::error::Error;
+use std::net::{Shutdown, TcpStream};
 use std::path::PathBuf;
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 /// Load before a reading that is not counted.
 const WARM_UP: Duration = Duration::from_millis(200);
-/// Pipeline and connections of a fill.
-const FILL_PIPELINE: u64 = 64;
-const FILL_CONNECTIONS: usize = 10;
+/// Pipeline of a fill, which has one connection, so that its requests are run in order.
+const FILL_PIPELINE: u64 = 640;
 /// Keys and span of the expiry row.
 const EXPIRY_KEYS: u64 = 100_000;
 const EXPIRY_SPAN: Duration = Duration::from_secs(60);
@@ -87,6 +88,10 @@ pub fn row(setup: &Setup, row: &Row) -> Result<()> {
         for server in &servers {
             fill(setup, row, server)?;
         }
+        let _subscribers = servers
+            .iter()
+            .map(|server| Subscribers::new(server, row.subscribers))
+            .collect::<Result<Vec<_>>>()?;
         for round in 0..setup.rounds {
             for server in &servers {
                 let found = match row.kind {
@@ -115,6 +120,38 @@ pub fn row(setup: &Setup, row: &Row) -> Result<()> {
     Ok(())
 }
 
+/// Clients that read what is published on `channel`, each with a thread, until they are dropped.
+struct Subscribers(Vec<(TcpStream, JoinHandle<()>)>);
+
+impl Subscribers {
+    fn new(server: &Measured, count: usize) -> Result<Subscribers> {
+        // However far they fall behind, none is to be disconnected.
+        server.client()?.command(&["CONFIG", "SET", "client-output-buffer-limit", "pubsub 0 0 0"])?;
+        let mut subscribers = Subscribers(Vec::new());
+        for _ in 0..count {
+            let mut client = server.client()?;
+            client.command(&["SUBSCRIBE", "channel"])?;
+            let mut stream = client.stream().try_clone()?;
+            stream.set_read_timeout(None)?;
+            let reader = stream.try_clone()?;
+            let read = move || {
+                let _ = std::io::copy(&mut stream, &mut std::io::sink());
+            };
+            subscribers.0.push((reader, std::thread::spawn(read)));
+        }
+        Ok(subscribers)
+    }
+}
+
+impl Drop for Subscribers {
+    fn drop(&mut self) {
+        for (stream, thread) in self.0.drain(..) {
+            let _ = stream.shutdown(Shutdown::Both);
+            let _ = thread.join();
+        }
+    }
+}
+
 fn start(setup: &Setup, row: &Row, name: &'static str) -> Result<Measured> {
     if name == "peer" {
         let arguments = ["--io-threads", "1", "--appendonly", "no", "--maxclients", "20000"];
@@ -126,8 +163,8 @@ fn start(setup: &Setup, row: &Row, name: &'static str) -> Result<Measured> {
 
 fn fill(setup: &Setup, row: &Row, server: &Measured) -> Result<()> {
     for fill in row.fill {
-        let requests = if setup.quick { fill.requests / QUICK_DIVISOR } else { fill.requests };
-        let mut load = Load::connect(server.address(), FILL_CONNECTIONS, FILL_PIPELINE)?;
+        let requests = if setup.quick { fill.requests.div_ceil(QUICK_DIVISOR) } else { fill.requests };
+        let mut load = Load::connect(server.address(), 1, FILL_PIPELINE)?;
         let done = load.run(&mut Template::parse(fill.template, 1)?, Until::Requests(requests))?;
         if done.errors > 0 {
             return Err(format!(

@@ -28,6 +28,8 @@ pub struct Row {
     pub backend: &'static str,
     /// Whether the data set is built anew before each round, for commands that make it grow.
     pub refill: bool,
+    /// Subscribers of `channel` that read beside the load.
+    pub subscribers: usize,
 }
 
 /// How a row is measured, and what its target means.
@@ -70,6 +72,7 @@ const PLAIN: Row = Row {
     connections: 50,
     backend: "auto",
     refill: false,
+    subscribers: 0,
 };
 
 const SET_100K: &str = "SET {key uniform 100000} {value 64}";
@@ -87,6 +90,21 @@ const FILL_SET_OF_VALUES: &[Fill] =
     &[Fill { template: "SADD {key sequence 100} {value 64}", requests: 1_000_000 }];
 const FILL_SET: &[Fill] =
     &[Fill { template: "SADD {key sequence 100} {key sequence 10007}", requests: 1_000_700 }];
+
+const FILL_STREAMS: &[Fill] =
+    &[Fill { template: "XADD {key sequence 100} {count 1000000}-1 field {value 64}", requests: 1_000_000 }];
+const FILL_GROUP: &[Fill] = &[
+    Fill { template: "XGROUP CREATE stream group 0 MKSTREAM", requests: 1 },
+    Fill { template: "XADD stream {count 2000000}-1 field {value 64}", requests: 2_000_000 },
+];
+const FILL_TO_LIMIT: &[Fill] = &[
+    Fill { template: "CONFIG SET maxmemory-policy allkeys-lru maxmemory 60mb", requests: 1 },
+    Fill { template: "SET {key sequence 1000000} {value 64}", requests: 1_000_000 },
+];
+const FILL_ACL: &[Fill] = &[
+    Fill { template: "ACL SETUSER default resetkeys ~other ~key* -debug", requests: 1 },
+    Fill { template: "SET {key sequence 100000} {value 64}", requests: 100_000 },
+];
 
 /// Every row, in the order of the table.
 pub const ROWS: &[Row] = &[
@@ -162,6 +180,42 @@ pub const ROWS: &[Row] = &[
     },
     Row { name: "idle-connections", target: 4096.0, kind: Kind::IdleConnections(10_000), ..PLAIN },
     Row {
+        name: "evalsha",
+        target: 2.12,
+        fill: &[Fill { template: "EVAL return(redis.call('SET',KEYS[1],ARGV[1])) 1 key value", requests: 1 }],
+        template: "EVALSHA 35155eb5f7653c2c49d3770cc58ae533f868174e 1 {key uniform 100000} {value 64}",
+        pipeline: 64,
+        ..PLAIN
+    },
+    publish("publish-1", 1),
+    publish("publish-10", 10),
+    publish("publish-100", 100),
+    Row { refill: true, ..pipelined("xadd", 2.0, &[], "XADD {key uniform 100} * field {value 64}") },
+    pipelined("xrange", 2.0, FILL_STREAMS, "XRANGE {key uniform 100} {rand 1000000} + COUNT 10"),
+    Row {
+        connections: 1,
+        refill: true,
+        ..pipelined(
+            "xreadgroup-xack",
+            2.0,
+            FILL_GROUP,
+            "XREADGROUP GROUP group consumer COUNT 1 STREAMS stream > ; XACK stream group {count 2000000}-1",
+        )
+    },
+    pipelined(
+        "geosearch",
+        1.5,
+        &[Fill {
+            template: "GEOADD geo {rand 179}.{rand 999999} {rand 84}.{rand 999999} {key sequence 100000}",
+            requests: 100_000,
+        }],
+        "GEOSEARCH geo FROMLONLAT {rand 179}.{rand 99} {rand 84}.{rand 99} BYRADIUS 100 km",
+    ),
+    pipelined("pfadd", 1.5, &[], "PFADD {key uniform 100} {value 16}"),
+    pipelined("set-at-limit", 1.5, FILL_TO_LIMIT, "SET {key uniform 1000000} {value 64}"),
+    pipelined("get-at-limit", 1.5, FILL_TO_LIMIT, "GET {key uniform 1000000}"),
+    pipelined("get-acl", 1.5, FILL_ACL, GET_100K),
+    Row {
         name: "memory-20-1",
         target: 48.0,
         kind: Kind::BytesPerKey(2_000_000),
@@ -207,4 +261,12 @@ pub const ROWS: &[Row] = &[
 
 const fn white_paper(name: &'static str, target: f64, fill: &'static [Fill], template: &'static str) -> Row {
     Row { name, target, fill, template, pipeline: 64, ..PLAIN }
+}
+
+const fn pipelined(name: &'static str, target: f64, fill: &'static [Fill], template: &'static str) -> Row {
+    Row { name, target, fill, template, pipeline: 16, ..PLAIN }
+}
+
+const fn publish(name: &'static str, subscribers: usize) -> Row {
+    Row { name, target: 1.5, template: "PUBLISH channel {value 64}", subscribers, ..PLAIN }
 }

@@ -8,9 +8,12 @@ const ALPHANUMERIC: &[u8] = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWX
 /// Digits after `key_`.
 const KEY_DIGITS: usize = 10;
 
-/// A request whose placeholders are filled anew each time.
+/// Requests, sent in turn, whose placeholders are filled anew each time.
 pub struct Template {
-    arguments: Vec<Vec<Part>>,
+    /// The arguments of each.
+    requests: Vec<Vec<Vec<Part>>>,
+    /// Whose turn is next.
+    next: usize,
     counters: Vec<u64>,
     pool: Vec<u8>,
     state: u64,
@@ -26,6 +29,8 @@ enum Part {
     Sequence(u64, usize),
     /// A decimal number below the bound.
     Number(u64),
+    /// A decimal number, counting up and around; the second number is the counter.
+    Count(u64, usize),
     /// That many random alphanumerics.
     Value(usize),
 }
@@ -43,10 +48,12 @@ impl fmt::Display for TemplateError {
 impl std::error::Error for TemplateError {}
 
 impl Template {
-    /// Reads a template; the same seed gives the same requests.
+    /// Reads a template; requests stand between semicolons as words of their own. The same seed gives the same
+    /// requests.
     pub fn parse(text: &str, seed: u64) -> Result<Template, TemplateError> {
         let mut template = Template {
-            arguments: Vec::new(),
+            requests: vec![Vec::new()],
+            next: 0,
             counters: Vec::new(),
             pool: Vec::with_capacity(VALUE_POOL_BYTES),
             state: seed | 1,
@@ -56,11 +63,13 @@ impl Template {
             let at = template.below(ALPHANUMERIC.len() as u64) as usize;
             template.pool.push(ALPHANUMERIC[at]);
         }
-        for word in words(text)? {
-            let parts = template.parts(word)?;
-            template.arguments.push(parts);
-        }
-        if template.arguments.is_empty() { Err(TemplateError("no command".into())) } else { Ok(template) }
+        let words = words(text)?;
+        template.requests = words
+            .split(|word| *word == ";")
+            .map(|words| words.iter().map(|word| template.parts(word)).collect())
+            .collect::<Result<_, _>>()?;
+        let is_empty = template.requests.iter().any(Vec::is_empty);
+        if is_empty { Err(TemplateError("no command".into())) } else { Ok(template) }
     }
 
     fn parts(&mut self, word: &str) -> Result<Vec<Part>, TemplateError> {
@@ -94,6 +103,10 @@ impl Template {
                 Part::Sequence(number(bound)?, self.counters.len() - 1)
             }
             ["rand", bound] => Part::Number(number(bound)?),
+            ["count", bound] => {
+                self.counters.push(0);
+                Part::Count(number(bound)?, self.counters.len() - 1)
+            }
             ["value", length] => {
                 let length = number(length)? as usize;
                 if length > VALUE_POOL_BYTES / 2 {
@@ -107,10 +120,12 @@ impl Template {
 
     /// Appends the next request.
     pub fn append(&mut self, out: &mut Vec<u8>) {
+        let turn = self.next;
+        self.next = (turn + 1) % self.requests.len();
+        let arguments = std::mem::take(&mut self.requests[turn]);
         out.push(b'*');
-        append_number(out, self.arguments.len() as u64);
+        append_number(out, arguments.len() as u64);
         out.extend_from_slice(b"\r\n");
-        let arguments = std::mem::take(&mut self.arguments);
         for parts in &arguments {
             let mut scratch = std::mem::take(&mut self.scratch);
             scratch.clear();
@@ -122,7 +137,7 @@ impl Template {
             out.extend_from_slice(b"\r\n");
             self.scratch = scratch;
         }
-        self.arguments = arguments;
+        self.requests[turn] = arguments;
     }
 
     fn fill(&mut self, part: &Part, out: &mut Vec<u8>) {
@@ -133,6 +148,11 @@ impl Template {
                 let number = self.counters[*counter];
                 self.counters[*counter] = (number + 1) % bound;
                 append_key(out, number);
+            }
+            Part::Count(bound, counter) => {
+                let number = self.counters[*counter];
+                self.counters[*counter] = (number + 1) % bound;
+                append_number(out, number);
             }
             Part::Number(bound) => {
                 let number = self.below(*bound);
@@ -226,6 +246,14 @@ mod tests {
     }
 
     #[test]
+    fn requests_take_turns() {
+        let mut template = Template::parse("PING ; ECHO {count 2}-1", 7).unwrap();
+        let sent: String = (0..5).map(|_| request(&mut template)).collect();
+        let (ping, echo) = ("*1\r\n$4\r\nPING\r\n", "*2\r\n$4\r\nECHO\r\n$3\r\n");
+        assert_eq!(sent, format!("{ping}{echo}0-1\r\n{ping}{echo}1-1\r\n{ping}"));
+    }
+
+    #[test]
     fn random_keys_cover_their_range() {
         let mut template = Template::parse("GET {key uniform 8}", 42).unwrap();
         let seen: std::collections::BTreeSet<String> = (0..500).map(|_| request(&mut template)).collect();
@@ -234,8 +262,15 @@ mod tests {
 
     #[test]
     fn mistakes_are_named() {
-        for text in ["", "GET {key", "GET key}", "GET {what 5}", "GET {key uniform 0}", "GET {value 9999999}"]
-        {
+        for text in [
+            "",
+            "PING ;",
+            "GET {key",
+            "GET key}",
+            "GET {what 5}",
+            "GET {key uniform 0}",
+            "GET {value 9999999}",
+        ] {
             assert!(Template::parse(text, 1).is_err(), "{text}");
         }
     }
