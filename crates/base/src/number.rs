@@ -51,6 +51,12 @@ pub fn format_i64(value: i64, buffer: &mut NumberBuffer) -> &[u8] {
     buffer.integer.format(value).as_bytes()
 }
 
+/// Writes `value` in decimal.
+#[inline]
+pub fn format_u64(value: u64, buffer: &mut NumberBuffer) -> &[u8] {
+    buffer.integer.format(value).as_bytes()
+}
+
 /// Number of bytes that [`format_i64`] writes.
 #[inline]
 pub fn decimal_len(value: i64) -> usize {

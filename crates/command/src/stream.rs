@@ -9,9 +9,7 @@ mod read;
 #[cfg(test)]
 mod tests;
 
-use std::io::Write;
-
-use martlet_base::number::parse_i64;
+use martlet_base::number::{NumberBuffer, format_u64, parse_i64};
 use martlet_engine::{EventClass, Keys};
 use martlet_keyspace::Key;
 use martlet_protocol::reply::Reply;
@@ -164,12 +162,18 @@ struct IdText {
 
 impl IdText {
     fn new(id: Id) -> IdText {
-        let mut bytes = [0; 41];
-        let mut rest = &mut bytes[..];
-        // Two numbers of 20 digits at most and what is between them fit.
-        let _ = write!(rest, "{id}");
-        let len = 41 - rest.len();
-        IdText { bytes, len }
+        let mut text = IdText { bytes: [0; 41], len: 0 };
+        let mut buffer = NumberBuffer::new();
+        text.push(format_u64(id.ms, &mut buffer));
+        text.push(b"-");
+        text.push(format_u64(id.seq, &mut buffer));
+        text
+    }
+
+    /// Two numbers of 20 digits at most and what is between them fit.
+    fn push(&mut self, part: &[u8]) {
+        self.bytes[self.len..self.len + part.len()].copy_from_slice(part);
+        self.len += part.len();
     }
 }
 

@@ -93,9 +93,14 @@ const FILL_SET: &[Fill] =
 
 const FILL_STREAMS: &[Fill] =
     &[Fill { template: "XADD {key sequence 100} {count 1000000}-1 field {value 64}", requests: 1_000_000 }];
-const FILL_GROUP: &[Fill] = &[
-    Fill { template: "XGROUP CREATE stream group 0 MKSTREAM", requests: 1 },
-    Fill { template: "XADD stream {count 2000000}-1 field {value 64}", requests: 2_000_000 },
+const CREATE_GROUP: Fill = Fill { template: "XGROUP CREATE stream group 0 MKSTREAM", requests: 1 };
+const ADD_TO_STREAM: Fill =
+    Fill { template: "XADD stream {count 3000000}-1 field {value 64}", requests: 3_000_000 };
+const FILL_GROUP: &[Fill] = &[CREATE_GROUP, ADD_TO_STREAM];
+const FILL_PENDING: &[Fill] = &[
+    CREATE_GROUP,
+    ADD_TO_STREAM,
+    Fill { template: "XREADGROUP GROUP group consumer COUNT 1000 STREAMS stream >", requests: 3_000 },
 ];
 const FILL_TO_LIMIT: &[Fill] = &[
     Fill { template: "CONFIG SET maxmemory-policy allkeys-lru maxmemory 60mb", requests: 1 },
@@ -193,15 +198,10 @@ pub const ROWS: &[Row] = &[
     Row { refill: true, ..pipelined("xadd", 2.0, &[], "XADD {key uniform 100} * field {value 64}") },
     pipelined("xrange", 2.0, FILL_STREAMS, "XRANGE {key uniform 100} {rand 1000000} + COUNT 10"),
     Row {
-        connections: 1,
         refill: true,
-        ..pipelined(
-            "xreadgroup-xack",
-            2.0,
-            FILL_GROUP,
-            "XREADGROUP GROUP group consumer COUNT 1 STREAMS stream > ; XACK stream group {count 2000000}-1",
-        )
+        ..pipelined("xreadgroup", 2.0, FILL_GROUP, "XREADGROUP GROUP group consumer COUNT 1 STREAMS stream >")
     },
+    Row { refill: true, ..pipelined("xack", 2.0, FILL_PENDING, "XACK stream group {count 3000000}-1") },
     pipelined(
         "geosearch",
         1.5,
