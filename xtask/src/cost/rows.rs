@@ -268,5 +268,5 @@ const fn pipelined(name: &'static str, target: f64, fill: &'static [Fill], templ
 }
 
 const fn publish(name: &'static str, subscribers: usize) -> Row {
-    Row { name, target: 1.5, template: "PUBLISH channel {value 64}", subscribers, ..PLAIN }
+    Row { subscribers, ..pipelined(name, 1.5, &[], "PUBLISH channel {value 64}") }
 }
