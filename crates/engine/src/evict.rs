@@ -1,9 +1,10 @@
 //! Eviction: which key goes when memory is at its limit, by Redis' sampling.
 //!
-//! Redis samples some keys for each eviction, a cache miss or two a key. Here as many are sampled for a pool of
-//! candidates at once, side by side in a random shard, so that the misses overlap; the best of them stay in the
-//! pool and go one by one. One shard is locked at a time. Invariant: the pool ascends by score, so its last
-//! candidate goes first; a candidate is only a name, and what became of it since is looked at before it goes.
+//! Redis samples some keys for each eviction, a cache miss or two a key. Here as many are sampled for a pool
+//! of candidates at once, side by side in a random shard, so that the misses overlap; the best of them stay
+//! in the pool and go one by one. One shard is locked at a time. Invariant: the pool ascends by score, so its
+//! last candidate goes first; a candidate is only a name, and what became of it since is looked at before it
+//! goes.
 
 use martlet_base::limits::SHARD_COUNT;
 use martlet_base::random::Random;
@@ -126,8 +127,8 @@ impl Keys {
         true
     }
 
-    /// Offers keys to the pool, as many as Redis samples for as many evictions: those of a random shard and, if
-    /// it has too few, of the shards after it.
+    /// Offers keys to the pool, as many as Redis samples for as many evictions: those of a random shard and,
+    /// if it has too few, of the shards after it.
     fn fill(&mut self, evictor: &mut Evictor, policy: EvictionPolicy) {
         let first = self.random.below(SHARD_COUNT as u64) as usize;
         let samples = if policy.first == EvictFirst::Random { 1 } else { policy.samples };
