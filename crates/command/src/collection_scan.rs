@@ -28,27 +28,23 @@ impl<'a> ScanOptions<'a> {
     /// The options from argument 3 on; NOVALUES where `of_hash`.
     pub fn parse(ctx: &Context<'a>, of_hash: bool) -> Result<ScanOptions<'a>, Error> {
         let mut options = ScanOptions { count: 10, no_values: false, pattern: None };
-        let mut index = 3;
-        while index < ctx.argc() {
-            let has_value = index + 1 < ctx.argc();
-            if ctx.is(index, "count") && has_value {
-                let count = ctx.int(index + 1)?;
-                options.count = usize::try_from(count).ok().filter(|n| *n >= 1).ok_or(Error::Syntax)?;
-                index += 2;
-            } else if ctx.is(index, "match") && has_value {
-                options.pattern = Some(ctx.arg(index + 1)).filter(|pattern| *pattern != b"*");
-                index += 2;
-            } else if ctx.is(index, "novalues") {
+        let mut rest = ctx.rest(3);
+        loop {
+            if rest.option("count", 1) {
+                let count = usize::try_from(rest.int()?).ok();
+                options.count = count.filter(|count| *count >= 1).ok_or(Error::Syntax)?;
+            } else if rest.option("match", 1) {
+                options.pattern = Some(rest.value()?).filter(|pattern| *pattern != b"*");
+            } else if rest.word("novalues") {
                 if !of_hash {
                     return Err(Error::Fixed("ERR NOVALUES option can only be used in HSCAN"));
                 }
                 options.no_values = true;
-                index += 1;
             } else {
-                return Err(Error::Syntax);
+                rest.finish()?;
+                return Ok(options);
             }
         }
-        Ok(options)
     }
 
     /// Whether an element of this name is asked for.

@@ -11,6 +11,7 @@ use martlet_types::set::SetLimits;
 use martlet_types::stream::StreamLimits;
 use martlet_types::zset::ZSetLimits;
 
+use crate::cursor::Cursor;
 use crate::error::{Error, Outcome};
 
 /// Configuration that handlers read; the server makes a new one when the configuration changes.
@@ -142,6 +143,11 @@ impl<'a> Context<'a> {
     #[inline]
     pub fn argc(&self) -> usize {
         self.args.len()
+    }
+
+    /// A cursor on the argument at `index`, to read it and what follows.
+    pub fn rest(&self, index: usize) -> Cursor<'a> {
+        Cursor::new(self.args, index)
     }
 
     /// Whether the argument at `index` is this word, in any case of letters.

@@ -5,14 +5,14 @@ mod search;
 #[cfg(test)]
 mod tests;
 
-use martlet_base::number::{NumberBuffer, format_i64, parse_f64};
+use martlet_base::number::{NumberBuffer, format_i64};
 use martlet_protocol::reply::Reply;
-use martlet_protocol::request::Args;
 use martlet_types::geo::Point;
 use martlet_types::zset::{AddOptions, ZSet};
 
 use crate::Handler;
 use crate::context::Context;
+use crate::cursor::Cursor;
 use crate::error::{Error, Outcome};
 use crate::spec::{Acl, Command, Flags, Group, KeyFlags, KeyPart, command};
 use crate::zset::{self, Additions};
@@ -34,23 +34,20 @@ pub static COMMANDS: &[&Command<Handler>] = &[
 const READS: KeyPart = KeyPart::one(1, KeyFlags::RO.with(KeyFlags::ACCESS));
 
 /// A number, or this error.
-fn number(text: &[u8], error: Error) -> Result<f64, Error> {
-    parse_f64(text).filter(|number| !number.is_nan()).ok_or(error)
+fn number(rest: &mut Cursor<'_>, error: Error) -> Result<f64, Error> {
+    rest.float().map_err(|_| error)
 }
 
-/// The position in two arguments.
-fn position(args: Args<'_>, longitude: usize) -> Result<Point, Error> {
-    let x = number(args.at(longitude), Error::NotFloat)?;
-    let y = number(args.at(longitude + 1), Error::NotFloat)?;
+/// Takes a position: two arguments.
+fn position(rest: &mut Cursor<'_>) -> Result<Point, Error> {
+    let (x, y) = (rest.float()?, rest.float()?);
     Point::new(x, y).ok_or_else(|| Error::Text(format!("ERR invalid longitude,latitude pair {x:.6},{y:.6}")))
 }
 
-/// A unit of length, in metres.
-fn unit_m(word: &[u8]) -> Result<f64, Error> {
-    const UNITS: [(&str, f64); 4] = [("m", 1.0), ("km", 1000.0), ("ft", 0.3048), ("mi", 1609.34)];
-    let unit = UNITS.iter().find(|(name, _)| word.eq_ignore_ascii_case(name.as_bytes()));
-    let unit = unit.ok_or(Error::Fixed("ERR unsupported unit provided. please use M, KM, FT, MI"))?;
-    Ok(unit.1)
+/// Takes a unit of length: how many metres it has.
+fn unit_m(rest: &mut Cursor<'_>) -> Result<f64, Error> {
+    let unit = rest.one_of(&[("m", 1.0), ("km", 1000.0), ("ft", 0.3048), ("mi", 1609.34)]);
+    unit.ok_or(Error::Fixed("ERR unsupported unit provided. please use M, KM, FT, MI"))
 }
 
 /// Writes a distance, with four digits behind the point.
@@ -79,26 +76,25 @@ static GEOADD: Command<Handler> = command("geoadd", -5, geoadd as Handler)
     .history(&[("6.2.0", "`CH`, `NX` and `XX`.")]);
 
 fn geoadd(ctx: &mut Context<'_>) -> Outcome {
-    let (mut options, mut count_changed, mut first) = (AddOptions::default(), false, 2);
-    while first < ctx.argc() {
-        if ctx.is(first, "NX") {
+    let (mut options, mut count_changed, mut rest) = (AddOptions::default(), false, ctx.rest(2));
+    loop {
+        if rest.word("NX") {
             options.nx = true;
-        } else if ctx.is(first, "XX") {
+        } else if rest.word("XX") {
             options.xx = true;
-        } else if ctx.is(first, "CH") {
+        } else if rest.word("CH") {
             count_changed = true;
         } else {
             break;
         }
-        first += 1;
     }
-    let words = ctx.argc() - first;
+    let (first, words) = (rest.index(), rest.left());
     if words == 0 || !words.is_multiple_of(3) || (options.nx && options.xx) {
         return Err(Error::Syntax);
     }
     let args = ctx.args;
-    let places = (first..ctx.argc()).step_by(3);
-    let scores = places.map(|at| Ok(position(args, at)?.score())).collect::<Result<Vec<u64>, Error>>()?;
+    let places = (first..ctx.argc()).step_by(3).map(|at| position(&mut ctx.rest(at)));
+    let scores = places.map(|place| Ok(place?.score())).collect::<Result<Vec<u64>, Error>>()?;
     let member = |index: usize| args.at(first + 3 * index + 2);
     let key = ctx.key(1);
     let members = scores.iter().enumerate().map(|(index, &score)| (score as f64, member(index)));
@@ -174,7 +170,7 @@ static GEODIST: Command<Handler> = command("geodist", -4, geodist as Handler)
 fn geodist(ctx: &mut Context<'_>) -> Outcome {
     let unit_m = match ctx.argc() {
         4 => 1.0,
-        5 => unit_m(ctx.arg(4))?,
+        5 => unit_m(&mut ctx.rest(4))?,
         _ => return Err(Error::Syntax),
     };
     let key = ctx.key(1);

@@ -7,6 +7,7 @@
 pub mod bitmap;
 mod collection_scan;
 pub mod context;
+pub mod cursor;
 pub mod error;
 pub mod generic;
 pub mod geo;
@@ -25,6 +26,7 @@ pub mod testing;
 pub mod zset;
 
 pub use context::{Block, Context, Settings, TimeoutReply};
+pub use cursor::Cursor;
 pub use error::{Error, Outcome};
 pub use run::{Request, run};
 pub use spec::{

@@ -374,11 +374,7 @@ static LINSERT: Command<Handler> = command("linsert", 5, linsert as Handler)
     );
 
 fn linsert(ctx: &mut Context<'_>) -> Outcome {
-    let after = match () {
-        () if ctx.is(2, "after") => 1,
-        () if ctx.is(2, "before") => 0,
-        () => return Err(Error::Syntax),
-    };
+    let after = ctx.rest(2).one_of(&[("after", 1), ("before", 0)]).ok_or(Error::Syntax)?;
     let (key, pivot, value) = (ctx.key(1), ctx.arg(3), ctx.arg(4));
     let Some(mut list) = ctx.keys.write::<List>(&key)? else {
         ctx.reply.int(0);
@@ -424,26 +420,24 @@ struct Search {
 impl Search {
     fn parse(ctx: &Context<'_>) -> Result<Search, Error> {
         let (mut rank, mut count, mut most) = (1, None, usize::MAX);
-        let mut at = 3;
-        while at < ctx.argc() {
-            let value = ctx.args.get(at + 1).ok_or(Error::Syntax)?;
-            if ctx.is(at, "RANK") {
-                rank = symmetric(value)?;
+        let mut rest = ctx.rest(3);
+        loop {
+            if rest.option("RANK", 1) {
+                rank = symmetric(rest.value()?)?;
                 if rank == 0 {
                     return Err(Error::Fixed(
                         "ERR RANK can't be zero: use 1 to start from the first match, 2 from the second ... \
                          or use negative to start from the end of the list",
                     ));
                 }
-            } else if ctx.is(at, "COUNT") {
-                count = Some(at_least(0, value, "ERR COUNT can't be negative")?);
-            } else if ctx.is(at, "MAXLEN") {
-                let len = at_least(0, value, "ERR MAXLEN can't be negative")?;
+            } else if rest.option("COUNT", 1) {
+                count = Some(rest.at_least(0, "ERR COUNT can't be negative")?);
+            } else if rest.option("MAXLEN", 1) {
+                let len = rest.at_least(0, "ERR MAXLEN can't be negative")?;
                 most = if len == 0 { usize::MAX } else { len as usize };
             } else {
-                return Err(Error::Syntax);
+                break rest.finish()?;
             }
-            at += 2;
         }
         Ok(Search { rank: rank.unsigned_abs(), backwards: rank < 0, count, most })
     }

@@ -21,6 +21,7 @@ use martlet_types::zset::ZSet;
 
 use crate::Handler;
 use crate::context::Context;
+use crate::cursor::Cursor;
 use crate::error::{Error, Outcome};
 use crate::spec::{Acl, Begin, Command, Find, Flags, Group, KeyFlags, KeyPart, command};
 
@@ -58,17 +59,16 @@ static SORT: Command<Handler> = command("sort", -2, sort as Handler)
 /// The source, and what the last STORE that is an option names.
 fn find_keys(args: &Args<'_>, out: &mut Vec<usize>) -> bool {
     out.push(1);
-    let (mut at, mut destination) = (2, None);
-    while at < args.len() {
-        let is = |word: &str| args.at(at).eq_ignore_ascii_case(word.as_bytes());
-        if is("STORE") {
-            destination = Some(at + 1).filter(|at| *at < args.len());
+    let (mut rest, mut destination) = (Cursor::new(*args, 2), None);
+    while rest.left() > 0 {
+        let words = [("LIMIT", 2), ("BY", 1), ("GET", 1)];
+        if rest.word("STORE") {
+            destination = Some(rest.index()).filter(|_| rest.left() > 0);
+            rest.skip(1);
+        } else {
+            let operands = rest.one_of(&words);
+            rest.skip(operands.unwrap_or(1));
         }
-        at += match () {
-            () if is("LIMIT") => 3,
-            () if is("BY") || is("GET") || is("STORE") => 2,
-            () => 1,
-        };
     }
     out.extend(destination);
     true
@@ -127,56 +127,40 @@ impl<'a> Request<'a> {
             get: Vec::new(),
             store: None,
         };
-        let mut at = 2;
-        while at < ctx.argc() {
-            let left = ctx.argc() - at - 1;
-            let takes = match () {
-                () if ctx.is(at, "ASC") => {
-                    request.descending = false;
-                    0
+        let mut rest = ctx.rest(2);
+        loop {
+            if rest.word("ASC") {
+                request.descending = false;
+            } else if rest.word("DESC") {
+                request.descending = true;
+            } else if rest.word("ALPHA") {
+                request.alpha = true;
+            } else if rest.option("LIMIT", 2) {
+                request.limit = Some((rest.int()?, rest.int()?));
+            } else if !read_only && rest.option("STORE", 1) {
+                request.store = Some(rest.key()?);
+            } else if rest.option("BY", 1) {
+                let pattern = rest.value()?;
+                request.by = Some(pattern);
+                // As in Redis, one constant pattern is enough for the order not to matter.
+                request.unsorted |= !pattern.contains(&b'*');
+                if !request.unsorted && !ctx.reads_any_key {
+                    return Err(Error::Fixed(
+                        "ERR BY option of SORT denied due to insufficient ACL permissions.",
+                    ));
                 }
-                () if ctx.is(at, "DESC") => {
-                    request.descending = true;
-                    0
-                }
-                () if ctx.is(at, "ALPHA") => {
-                    request.alpha = true;
-                    0
-                }
-                () if ctx.is(at, "LIMIT") && left >= 2 => {
-                    request.limit = Some((ctx.int(at + 1)?, ctx.int(at + 2)?));
-                    2
-                }
-                () if ctx.is(at, "STORE") && left >= 1 && !read_only => {
-                    request.store = Some(ctx.key(at + 1));
-                    1
-                }
-                () if ctx.is(at, "BY") && left >= 1 => {
-                    let pattern = ctx.arg(at + 1);
-                    request.by = Some(pattern);
-                    // As in Redis, one constant pattern is enough for the order not to matter.
-                    request.unsorted |= !pattern.contains(&b'*');
-                    if !request.unsorted && !ctx.reads_any_key {
-                        return Err(Error::Fixed(
-                            "ERR BY option of SORT denied due to insufficient ACL permissions.",
-                        ));
-                    }
-                    1
-                }
-                () if ctx.is(at, "GET") && left >= 1 && !ctx.reads_any_key => {
+            } else if rest.option("GET", 1) {
+                if !ctx.reads_any_key {
                     return Err(Error::Fixed(
                         "ERR GET option of SORT denied due to insufficient ACL permissions.",
                     ));
                 }
-                () if ctx.is(at, "GET") && left >= 1 => {
-                    request.get.push(ctx.arg(at + 1));
-                    1
-                }
-                () => return Err(Error::Syntax),
-            };
-            at += 1 + takes;
+                request.get.push(rest.value()?);
+            } else {
+                rest.finish()?;
+                return Ok(request);
+            }
         }
-        Ok(request)
     }
 
     /// The part of `len` elements that is wanted.

@@ -266,15 +266,12 @@ fn xrevrange(ctx: &mut Context<'_>) -> Outcome {
 
 fn range(ctx: &mut Context<'_>, start: usize, end: usize, backwards: bool) -> Outcome {
     let (start, end) = (parse_start(ctx.arg(start))?, parse_end(ctx.arg(end))?);
-    let (mut count, mut at) = (None, 4);
-    while at < ctx.argc() {
-        if !ctx.is(at, "COUNT") || at + 1 >= ctx.argc() {
-            return Err(Error::Syntax);
-        }
+    let (mut count, mut rest) = (None, ctx.rest(4));
+    while rest.option("COUNT", 1) {
         // -1 is what there is without the option, whatever was said before.
-        count = Some(ctx.int(at + 1)?.max(0) as u64);
-        at += 2;
+        count = Some(rest.int()?.max(0) as u64);
     }
+    rest.finish()?;
     let key = ctx.key(1);
     let Context { keys, reply, .. } = ctx;
     match keys.read::<Stream>(&key)? {
@@ -337,23 +334,21 @@ static XSETID: Command<Handler> = command("xsetid", -3, xsetid as Handler)
 
 fn xsetid(ctx: &mut Context<'_>) -> Outcome {
     let id = parse_id(ctx.arg(2), 0)?;
-    let (mut added, mut max_deleted_id, mut at) = (None, Id::MIN, 3);
-    while at < ctx.argc() {
-        let has_more = at + 1 < ctx.argc();
-        if ctx.is(at, "ENTRIESADDED") && has_more {
-            let count = u64::try_from(ctx.int(at + 1)?);
+    let (mut added, mut max_deleted_id, mut rest) = (None, Id::MIN, ctx.rest(3));
+    loop {
+        if rest.option("ENTRIESADDED", 1) {
+            let count = u64::try_from(rest.int()?);
             added = Some(count.map_err(|_| Error::Fixed("ERR entries_added must be positive"))?);
-        } else if ctx.is(at, "MAXDELETEDID") && has_more {
-            max_deleted_id = parse_id(ctx.arg(at + 1), 0)?;
+        } else if rest.option("MAXDELETEDID", 1) {
+            max_deleted_id = parse_id(rest.value()?, 0)?;
             if id < max_deleted_id {
                 return Err(Error::Fixed(
                     "ERR The ID specified in XSETID is smaller than the provided max_deleted_entry_id",
                 ));
             }
         } else {
-            return Err(Error::Syntax);
+            break rest.finish()?;
         }
-        at += 2;
     }
     let key = ctx.key(1);
     let mut stream = ctx.keys.write::<Stream>(&key)?.ok_or(Error::NoSuchKey)?;

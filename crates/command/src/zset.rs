@@ -164,21 +164,26 @@ struct Addition {
 
 impl Addition {
     fn parse(ctx: &Context<'_>, mut options: AddOptions) -> Result<Addition, Error> {
-        let (mut first, mut count_changed) = (2, false);
+        let (mut rest, mut count_changed) = (ctx.rest(2), false);
         // A score begins with no letter but that of `inf`.
-        while let Some([b'a'..=b'z' | b'A'..=b'Z', ..]) = ctx.args.get(first) {
-            match () {
-                () if ctx.is(first, "NX") => options.nx = true,
-                () if ctx.is(first, "XX") => options.xx = true,
-                () if ctx.is(first, "CH") => count_changed = true,
-                () if ctx.is(first, "INCR") => options.incr = true,
-                () if ctx.is(first, "GT") => options.gt = true,
-                () if ctx.is(first, "LT") => options.lt = true,
-                () => break,
+        while let Some([b'a'..=b'z' | b'A'..=b'Z', ..]) = rest.peek() {
+            if rest.word("NX") {
+                options.nx = true;
+            } else if rest.word("XX") {
+                options.xx = true;
+            } else if rest.word("CH") {
+                count_changed = true;
+            } else if rest.word("INCR") {
+                options.incr = true;
+            } else if rest.word("GT") {
+                options.gt = true;
+            } else if rest.word("LT") {
+                options.lt = true;
+            } else {
+                break;
             }
-            first += 1;
         }
-        let words = ctx.argc() - first;
+        let (first, words) = (rest.index(), rest.left());
         if words == 0 || !words.is_multiple_of(2) {
             return Err(Error::Syntax);
         }
@@ -415,12 +420,12 @@ fn zrevrank(ctx: &mut Context<'_>) -> Outcome {
 }
 
 fn rank(ctx: &mut Context<'_>, from_highest: bool, name: &'static str) -> Outcome {
-    let with_score = match ctx.argc() {
-        3 => false,
-        4 if ctx.is(3, "WITHSCORE") => true,
-        4 => return Err(Error::Syntax),
-        _ => return Err(Error::Arity(name)),
-    };
+    if ctx.argc() > 4 {
+        return Err(Error::Arity(name));
+    }
+    let mut rest = ctx.rest(3);
+    let with_score = rest.word("WITHSCORE");
+    rest.finish()?;
     let key = ctx.key(1);
     let Context { keys, reply, args, .. } = ctx;
     let found = keys.read::<ZSet>(&key)?.and_then(|set| set.rank(args.at(2)).zip(Some(set.len())));

@@ -7,6 +7,7 @@ use martlet_protocol::request::Args;
 use super::{READS, parse_offset};
 use crate::Handler;
 use crate::context::Context;
+use crate::cursor::Cursor;
 use crate::error::{Error, Outcome};
 use crate::spec::{Acl, Command, Flags, Group, KeyFlags, KeyPart, command};
 
@@ -144,38 +145,34 @@ pub(super) struct Done {
 
 fn parse(ctx: &Context<'_>) -> Result<Vec<Operation>, Error> {
     let mut operations = Vec::new();
-    let mut overflow = Overflow::Wrap;
-    let mut at = 2;
-    while at < ctx.argc() {
-        let left = ctx.argc() - at - 1;
-        if ctx.is(at, "overflow") && left >= 1 {
-            overflow = parse_overflow(ctx, at + 1)?;
-            at += 2;
+    let (mut overflow, mut rest) = (Overflow::Wrap, ctx.rest(2));
+    loop {
+        let action: fn(i64, Overflow) -> Action = if rest.option("overflow", 1) {
+            let words = [("wrap", Overflow::Wrap), ("sat", Overflow::Saturate), ("fail", Overflow::Fail)];
+            let unknown = Error::Fixed("ERR Invalid OVERFLOW type specified");
+            overflow = rest.one_of(&words).ok_or(unknown)?;
             continue;
-        }
-        let is_get = ctx.is(at, "get") && left >= 2;
-        let is_set = ctx.is(at, "set") && left >= 3;
-        let is_add = ctx.is(at, "incrby") && left >= 3;
-        if !(is_get || is_set || is_add) {
-            return Err(Error::Syntax);
-        }
-        let field = Field::parse(ctx.arg(at + 1))?;
-        let offset = parse_offset(ctx, at + 2, Some(field.bits))?;
-        let action = match (is_get, is_set) {
-            (true, _) => Action::Get,
-            (_, true) => Action::Set(ctx.int(at + 3)?, overflow),
-            _ => Action::Add(ctx.int(at + 3)?, overflow),
+        } else if rest.option("get", 2) {
+            let (field, offset) = field_at(ctx, &mut rest)?;
+            operations.push(Operation { field, offset, action: Action::Get });
+            continue;
+        } else if rest.option("set", 3) {
+            Action::Set
+        } else if rest.option("incrby", 3) {
+            Action::Add
+        } else {
+            rest.finish()?;
+            return Ok(operations);
         };
-        operations.push(Operation { field, offset, action });
-        at += if is_get { 3 } else { 4 };
+        let (field, offset) = field_at(ctx, &mut rest)?;
+        operations.push(Operation { field, offset, action: action(rest.int()?, overflow) });
     }
-    Ok(operations)
 }
 
-fn parse_overflow(ctx: &Context<'_>, index: usize) -> Result<Overflow, Error> {
-    let words = [("wrap", Overflow::Wrap), ("sat", Overflow::Saturate), ("fail", Overflow::Fail)];
-    let found = words.into_iter().find(|(word, _)| ctx.is(index, word));
-    found.map(|(_, overflow)| overflow).ok_or(Error::Fixed("ERR Invalid OVERFLOW type specified"))
+/// A field's type and offset.
+fn field_at(ctx: &Context<'_>, rest: &mut Cursor<'_>) -> Result<(Field, u64), Error> {
+    let field = Field::parse(rest.value()?)?;
+    Ok((field, parse_offset(ctx.settings, rest.value()?, Some(field.bits))?))
 }
 
 impl Operation {

@@ -5,7 +5,8 @@ use martlet_engine::EventClass;
 use martlet_protocol::reply::Reply;
 
 use crate::Handler;
-use crate::context::Context;
+use crate::context::{Context, Settings};
+use crate::cursor::Cursor;
 use crate::error::{Error, Outcome};
 use crate::spec::{Acl, Command, Flags, Group, KeyFlags, KeyPart, command};
 
@@ -24,14 +25,13 @@ const READS: &[KeyPart] = &[KeyPart::one(1, KeyFlags::RO.with(KeyFlags::ACCESS))
 const BAD_OFFSET: Error = Error::Fixed("ERR bit offset is not an integer or out of range");
 
 /// A bit offset within the longest string that is allowed. With `unit_bits`, `#n` stands for the n-th unit.
-fn parse_offset(ctx: &Context<'_>, index: usize, unit_bits: Option<u32>) -> Result<u64, Error> {
-    let text = ctx.arg(index);
+fn parse_offset(settings: &Settings, text: &[u8], unit_bits: Option<u32>) -> Result<u64, Error> {
     let offset = match (text.strip_prefix(b"#"), unit_bits) {
         (Some(number), Some(bits)) => parse_i64(number).and_then(|n| n.checked_mul(i64::from(bits))),
         _ => parse_i64(text),
     };
     let offset = offset.and_then(|offset| u64::try_from(offset).ok()).ok_or(BAD_OFFSET)?;
-    if offset >> 3 >= ctx.settings.string_max_bytes as u64 { Err(BAD_OFFSET) } else { Ok(offset) }
+    if offset >> 3 >= settings.string_max_bytes as u64 { Err(BAD_OFFSET) } else { Ok(offset) }
 }
 
 static SETBIT: Command<Handler> = command("setbit", 4, setbit as Handler)
@@ -47,7 +47,7 @@ static SETBIT: Command<Handler> = command("setbit", 4, setbit as Handler)
     );
 
 fn setbit(ctx: &mut Context<'_>) -> Outcome {
-    let offset = parse_offset(ctx, 2, None)?;
+    let offset = parse_offset(ctx.settings, ctx.arg(2), None)?;
     let on = match parse_i64(ctx.arg(3)) {
         Some(bit @ (0 | 1)) => bit == 1,
         _ => return Err(Error::Fixed("ERR bit is not an integer or out of range")),
@@ -88,7 +88,7 @@ static GETBIT: Command<Handler> = command("getbit", 3, getbit as Handler)
     .doc(Group::Bitmap, "2.2.0", "O(1)", "Returns one bit of a string value.");
 
 fn getbit(ctx: &mut Context<'_>) -> Outcome {
-    let offset = parse_offset(ctx, 2, None)?;
+    let offset = parse_offset(ctx.settings, ctx.arg(2), None)?;
     let key = ctx.key(1);
     let mut buffer = NumberBuffer::new();
     let bytes = ctx.keys.read_str(&key)?.map_or(&[][..], |value| value.bytes(&mut buffer));
@@ -106,15 +106,11 @@ struct Range {
 }
 
 impl Range {
-    /// `BYTE` or `BIT`.
-    fn parse_unit(ctx: &Context<'_>, index: usize) -> Result<bool, Error> {
-        if ctx.is(index, "bit") {
-            Ok(true)
-        } else if ctx.is(index, "byte") {
-            Ok(false)
-        } else {
-            Err(Error::Syntax)
-        }
+    /// `BIT` or `BYTE`, if one is there: whether bits count.
+    fn parse_unit(mut rest: Cursor<'_>) -> Result<bool, Error> {
+        let in_bits = rest.one_of(&[("bit", true), ("byte", false)]).unwrap_or(false);
+        rest.finish()?;
+        Ok(in_bits)
     }
 
     /// The bits of a string of `len` bytes that the range covers: begin and past the end. `None` when there
@@ -145,10 +141,9 @@ static BITCOUNT: Command<Handler> = command("bitcount", -2, bitcount as Handler)
 fn bitcount(ctx: &mut Context<'_>) -> Outcome {
     let range = match ctx.argc() {
         2 => None,
-        4 => Some(Range { start: ctx.int(2)?, end: ctx.int(3)?, in_bits: false }),
-        5 => {
+        4 | 5 => {
             let (start, end) = (ctx.int(2)?, ctx.int(3)?);
-            Some(Range { start, end, in_bits: Range::parse_unit(ctx, 4)? })
+            Some(Range { start, end, in_bits: Range::parse_unit(ctx.rest(4))? })
         }
         _ => return Err(Error::Syntax),
     };
@@ -183,7 +178,7 @@ fn bitpos(ctx: &mut Context<'_>) -> Outcome {
         return Err(Error::Syntax);
     }
     let start = if ctx.argc() > 3 { ctx.int(3)? } else { 0 };
-    let in_bits = ctx.argc() == 6 && Range::parse_unit(ctx, 5)?;
+    let in_bits = Range::parse_unit(ctx.rest(5))?;
     let end = if ctx.argc() > 4 { Some(ctx.int(4)?) } else { None };
     let key = ctx.key(1);
     let mut buffer = NumberBuffer::new();

@@ -173,32 +173,27 @@ fn restore(ctx: &mut Context<'_>) -> Outcome {
 }
 
 fn options(ctx: &Context<'_>) -> Result<Options, Error> {
-    let mut options = Options::default();
-    let mut index = 4;
-    while index < ctx.argc() {
-        let has_value = index + 1 < ctx.argc();
-        if ctx.is(index, "replace") {
+    let (mut options, mut rest) = (Options::default(), ctx.rest(4));
+    loop {
+        if rest.word("replace") {
             options.replace = true;
-        } else if ctx.is(index, "absttl") {
+        } else if rest.word("absttl") {
             options.absolute = true;
-        } else if ctx.is(index, "idletime") && has_value && options.frequency.is_none() {
-            index += 1;
-            let idle_s = ctx.int(index)?;
+        } else if options.frequency.is_none() && rest.option("idletime", 1) {
+            let idle_s = rest.int()?;
             if idle_s < 0 {
                 return Err(Error::Fixed("ERR Invalid IDLETIME value, must be >= 0"));
             }
             options.idle_s = Some(idle_s);
-        } else if ctx.is(index, "freq") && has_value && options.idle_s.is_none() {
-            index += 1;
-            let frequency = u8::try_from(ctx.int(index)?);
+        } else if options.idle_s.is_none() && rest.option("freq", 1) {
+            let frequency = u8::try_from(rest.int()?);
             let invalid = Error::Fixed("ERR Invalid FREQ value, must be >= 0 and <= 255");
             options.frequency = Some(frequency.map_err(|_| invalid)?);
         } else {
-            return Err(Error::Syntax);
+            rest.finish()?;
+            return Ok(options);
         }
-        index += 1;
     }
-    Ok(options)
 }
 
 /// The access information that the options ask for, as far as the policy keeps it.

@@ -85,18 +85,18 @@ struct Conditions {
 
 impl Conditions {
     fn parse(ctx: &Context<'_>) -> Result<Conditions, Error> {
-        let mut conditions = Conditions::default();
-        for index in 3..ctx.argc() {
-            if ctx.is(index, "nx") {
+        let (mut conditions, mut rest) = (Conditions::default(), ctx.rest(3));
+        while let Some(word) = rest.peek() {
+            if rest.word("nx") {
                 conditions.none = true;
-            } else if ctx.is(index, "xx") {
+            } else if rest.word("xx") {
                 conditions.some = true;
-            } else if ctx.is(index, "gt") {
+            } else if rest.word("gt") {
                 conditions.later = true;
-            } else if ctx.is(index, "lt") {
+            } else if rest.word("lt") {
                 conditions.earlier = true;
             } else {
-                return Err(Error::quoting("ERR Unsupported option ", ctx.arg(index), ""));
+                return Err(Error::quoting("ERR Unsupported option ", word, ""));
             }
         }
         if conditions.none && (conditions.some || conditions.later || conditions.earlier) {

@@ -37,12 +37,9 @@ fn flushall(ctx: &mut Context<'_>) -> Outcome {
 }
 
 fn flush(ctx: &mut Context<'_>, db: Option<usize>) -> Outcome {
-    let waits = match ctx.argc() {
-        1 => !ctx.settings.lazy_user_flush,
-        2 if ctx.is(1, "sync") => true,
-        2 if ctx.is(1, "async") => false,
-        _ => return Err(Error::Syntax),
-    };
+    let mut rest = ctx.rest(1);
+    let waits = rest.one_of(&[("sync", true), ("async", false)]).unwrap_or(!ctx.settings.lazy_user_flush);
+    rest.finish()?;
     // Who may not wait is answered first all the same; in Redis that is not lazy, and does not count as such.
     let removed = ctx.keys.flush(db, !(waits && ctx.deny_blocking));
     // Followers flush even if there was nothing here.

@@ -141,18 +141,15 @@ fn copy_databases(args: &Args<'_>) -> Vec<usize> {
 
 fn copy(ctx: &mut Context<'_>) -> Outcome {
     let mut to_db = ctx.keys.db;
-    let mut replace = false;
-    let mut index = 3;
-    while index < ctx.argc() {
-        if ctx.is(index, "replace") {
+    let (mut replace, mut rest) = (false, ctx.rest(3));
+    loop {
+        if rest.word("replace") {
             replace = true;
-        } else if ctx.is(index, "db") && index + 1 < ctx.argc() {
-            index += 1;
-            to_db = database(ctx.arg(index), ctx.settings.databases)?;
+        } else if rest.option("db", 1) {
+            to_db = database(rest.value()?, ctx.settings.databases)?;
         } else {
-            return Err(Error::Syntax);
+            break rest.finish()?;
         }
-        index += 1;
     }
     let (from, to) = (ctx.key(1), ctx.key(2));
     if to_db == ctx.keys.db && from.bytes == to.bytes {

@@ -180,24 +180,21 @@ fn scan(ctx: &mut Context<'_>) -> Outcome {
 
 fn parse_scan_options<'a>(ctx: &Context<'a>) -> Result<(Filter<'a>, usize), Error> {
     let mut filter = Filter { pattern: None, kind: KindFilter::Any };
-    let mut count = 10;
-    let mut index = 2;
-    while index < ctx.argc() {
-        let has_value = index + 1 < ctx.argc();
-        if ctx.is(index, "count") && has_value {
-            count = usize::try_from(ctx.int(index + 1)?).ok().filter(|n| *n >= 1).ok_or(Error::Syntax)?;
-        } else if ctx.is(index, "match") && has_value {
-            filter.pattern = Filter::by_pattern(ctx.arg(index + 1)).pattern;
-        } else if ctx.is(index, "type") && has_value {
-            filter.kind = KindFilter::named(ctx.arg(index + 1));
-        } else if ctx.is(index, "novalues") {
+    let (mut count, mut rest) = (10, ctx.rest(2));
+    loop {
+        if rest.option("count", 1) {
+            count = usize::try_from(rest.int()?).ok().filter(|n| *n >= 1).ok_or(Error::Syntax)?;
+        } else if rest.option("match", 1) {
+            filter.pattern = Filter::by_pattern(rest.value()?).pattern;
+        } else if rest.option("type", 1) {
+            filter.kind = KindFilter::named(rest.value()?);
+        } else if rest.word("novalues") {
             return Err(Error::Fixed("ERR NOVALUES option can only be used in HSCAN"));
         } else {
-            return Err(Error::Syntax);
+            rest.finish()?;
+            return Ok((filter, count));
         }
-        index += 2;
     }
-    Ok((filter, count))
 }
 
 /// A cursor as C's `strtoull` reads it: blanks and a sign may precede the digits, which must not go past 64

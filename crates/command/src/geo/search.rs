@@ -2,7 +2,6 @@
 
 use std::ops::Range;
 
-use martlet_base::number::parse_i64;
 use martlet_protocol::reply::Reply;
 use martlet_protocol::request::Args;
 use martlet_types::element::{Element, IntBuffer};
@@ -12,6 +11,7 @@ use martlet_types::zset::{AddOptions, ScoreBound, ZSet, ZSetLimits};
 use super::{READS, number, position, position_of, unit_m, write_distance, write_position};
 use crate::Handler;
 use crate::context::Context;
+use crate::cursor::Cursor;
 use crate::error::{Error, Outcome};
 use crate::list::bulk;
 use crate::spec::{Acl, Command, Flags, Group, KeyFlags, KeyPart, command};
@@ -104,107 +104,99 @@ impl Query {
         let mut query = Query::default();
         match form {
             Form::AroundPosition { .. } => {
-                query.centre = Some(Centre::Position(position(args, 2)?));
-                query.set_circle(args, 4)?;
+                let mut circle = Cursor::new(args, 2);
+                query.centre = Some(Centre::Position(position(&mut circle)?));
+                query.set_circle(&mut circle)?;
             }
             // In a key that is not there, neither member nor radius are looked at.
             Form::AroundMember { .. } if set.is_none() => {}
             Form::AroundMember { .. } => {
-                query.centre = Some(centre_of(set, args.at(2))?);
-                query.set_circle(args, 3)?;
+                let mut circle = Cursor::new(args, 2);
+                query.centre = Some(centre_of(set, circle.value()?)?);
+                query.set_circle(&mut circle)?;
             }
             Form::SearchStore => query.destination = Some(Destination { index: 1, by_distance: false }),
             Form::Search => {}
         }
-        let mut at = form.options_from();
-        while at < args.len() {
-            at += match query.take_common_option(args, at)? {
-                Some(words) => words,
-                None if form.is_search() => query.take_search_option(args, at, form, set)?,
-                None if form.may_store() => query.take_store_option(args, at)?,
-                None => return Err(Error::Syntax),
-            };
-        }
+        let mut rest = Cursor::new(args, form.options_from());
+        while query.take_common_option(&mut rest)?
+            || form.is_search() && query.take_search_option(&mut rest, form, set)?
+            || form.may_store() && query.take_store_option(&mut rest)?
+        {}
+        rest.finish()?;
         query.check(args, form)?;
         Ok(query)
     }
 
-    /// Takes an option that all forms have; how many words it has.
-    fn take_common_option(&mut self, args: Args<'_>, at: usize) -> Result<Option<usize>, Error> {
-        let is = |word: &str| args.at(at).eq_ignore_ascii_case(word.as_bytes());
-        if is("WITHDIST") {
+    /// Takes an option that all forms have, if one comes next.
+    fn take_common_option(&mut self, rest: &mut Cursor<'_>) -> Result<bool, Error> {
+        if rest.word("WITHDIST") {
             self.with_distance = true;
-        } else if is("WITHHASH") {
+        } else if rest.word("WITHHASH") {
             self.with_hash = true;
-        } else if is("WITHCOORD") {
+        } else if rest.word("WITHCOORD") {
             self.with_position = true;
-        } else if is("ANY") {
+        } else if rest.word("ANY") {
             self.any = true;
-        } else if is("ASC") {
+        } else if rest.word("ASC") {
             self.order = Some(Order::Nearest);
-        } else if is("DESC") {
+        } else if rest.word("DESC") {
             self.order = Some(Order::Farthest);
-        } else if is("COUNT") && at + 1 < args.len() {
-            let count = parse_i64(args.at(at + 1)).ok_or(Error::NotInteger)?;
-            let count = usize::try_from(count).ok().filter(|&count| count > 0);
+        } else if rest.option("COUNT", 1) {
+            let count = usize::try_from(rest.int()?).ok().filter(|&count| count > 0);
             self.count = Some(count.ok_or(Error::Fixed("ERR COUNT must be > 0"))?);
-            return Ok(Some(2));
         } else {
-            return Ok(None);
+            return Ok(false);
         }
-        Ok(Some(1))
+        Ok(true)
     }
 
     fn take_search_option(
         &mut self,
-        args: Args<'_>,
-        at: usize,
+        rest: &mut Cursor<'_>,
         form: Form,
         set: Option<&ZSet>,
-    ) -> Result<usize, Error> {
-        let is = |word: &str| args.at(at).eq_ignore_ascii_case(word.as_bytes());
-        let left = args.len() - at - 1;
+    ) -> Result<bool, Error> {
         let has_position = matches!(self.centre, Some(Centre::Position(_)));
         let has_member = matches!(self.centre, Some(Centre::Member(_)));
-        if is("STOREDIST") && form == Form::SearchStore {
+        let is_circle = matches!(self.shape, Some(Shape::Circle { .. }));
+        let is_rectangle = matches!(self.shape, Some(Shape::Rectangle { .. }));
+        if form == Form::SearchStore && rest.word("STOREDIST") {
             self.destination = Some(Destination { index: 1, by_distance: true });
-            Ok(1)
-        } else if is("FROMMEMBER") && left >= 1 && !has_position {
-            self.centre = Some(centre_of(set, args.at(at + 1))?);
-            Ok(2)
-        } else if is("FROMLONLAT") && left >= 2 && !has_member {
-            self.centre = Some(Centre::Position(position(args, at + 1)?));
-            Ok(3)
-        } else if is("BYRADIUS") && left >= 2 && !matches!(self.shape, Some(Shape::Rectangle { .. })) {
-            self.set_circle(args, at + 1)?;
-            Ok(3)
-        } else if is("BYBOX") && left >= 3 && !matches!(self.shape, Some(Shape::Circle { .. })) {
-            let width = number(args.at(at + 1), Error::Fixed("ERR need numeric width"))?;
-            let height = number(args.at(at + 2), Error::Fixed("ERR need numeric height"))?;
+        } else if !has_position && rest.option("FROMMEMBER", 1) {
+            self.centre = Some(centre_of(set, rest.value()?)?);
+        } else if !has_member && rest.option("FROMLONLAT", 2) {
+            self.centre = Some(Centre::Position(position(rest)?));
+        } else if !is_rectangle && rest.option("BYRADIUS", 2) {
+            self.set_circle(rest)?;
+        } else if !is_circle && rest.option("BYBOX", 3) {
+            let width = number(rest, Error::Fixed("ERR need numeric width"))?;
+            let height = number(rest, Error::Fixed("ERR need numeric height"))?;
             if width < 0.0 || height < 0.0 {
                 return Err(Error::Fixed("ERR height or width cannot be negative"));
             }
-            self.unit_m = unit_m(args.at(at + 3))?;
+            self.unit_m = unit_m(rest)?;
             self.shape = Some(Shape::Rectangle { width, height });
-            Ok(4)
         } else {
-            Err(Error::Syntax)
+            return Ok(false);
         }
+        Ok(true)
     }
 
-    fn take_store_option(&mut self, args: Args<'_>, at: usize) -> Result<usize, Error> {
-        let by_distance = store_option(args.at(at)).filter(|_| at + 1 < args.len()).ok_or(Error::Syntax)?;
-        self.destination = Some(Destination { index: at + 1, by_distance });
-        Ok(2)
+    fn take_store_option(&mut self, rest: &mut Cursor<'_>) -> Result<bool, Error> {
+        let Some(by_distance) = rest.one_of(STORE_WORDS) else { return Ok(false) };
+        self.destination = Some(Destination { index: rest.index(), by_distance });
+        rest.value()?;
+        Ok(true)
     }
 
     /// Takes a radius and its unit.
-    fn set_circle(&mut self, args: Args<'_>, at: usize) -> Outcome {
-        let radius = number(args.at(at), Error::Fixed("ERR need numeric radius"))?;
+    fn set_circle(&mut self, rest: &mut Cursor<'_>) -> Outcome {
+        let radius = number(rest, Error::Fixed("ERR need numeric radius"))?;
         if radius < 0.0 {
             return Err(Error::Fixed("ERR radius cannot be negative"));
         }
-        self.unit_m = unit_m(args.at(at + 1))?;
+        self.unit_m = unit_m(rest)?;
         self.shape = Some(Shape::Circle { radius });
         Ok(())
     }
@@ -290,13 +282,8 @@ impl Query {
     }
 }
 
-/// Whether STOREDIST; `None` if it is not STORE either.
-fn store_option(word: &[u8]) -> Option<bool> {
-    [("STORE", false), ("STOREDIST", true)]
-        .into_iter()
-        .find(|(name, _)| word.eq_ignore_ascii_case(name.as_bytes()))
-        .map(|(_, by_distance)| by_distance)
-}
+/// What says where the members are stored, and whether as their distances.
+const STORE_WORDS: &[(&str, bool)] = &[("STORE", false), ("STOREDIST", true)];
 
 /// A member as a centre.
 fn centre_of(set: Option<&ZSet>, member: &[u8]) -> Result<Centre, Error> {
@@ -400,13 +387,12 @@ fn geosearchstore(ctx: &mut Context<'_>) -> Outcome {
 /// The key that is searched, and those of all STORE and STOREDIST, of which the last one counts.
 fn find_keys(args: &Args<'_>, options_from: usize, out: &mut Vec<usize>) -> bool {
     out.push(1);
-    let mut at = options_from;
-    while at + 1 < args.len() {
-        let stores = store_option(args.at(at)).is_some();
-        if stores {
-            out.push(at + 1);
+    let mut rest = Cursor::new(*args, options_from);
+    while rest.left() > 1 {
+        if rest.one_of(STORE_WORDS).is_some() {
+            out.push(rest.index());
         }
-        at += 1 + usize::from(stores);
+        rest.skip(1);
     }
     true
 }

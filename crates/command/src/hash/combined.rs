@@ -1,6 +1,5 @@
 //! Commands that do two things to fields at once: HGETDEL, HGETEX, HSETEX.
 
-use martlet_base::number::parse_i64;
 use martlet_engine::Keys;
 use martlet_keyspace::Key;
 use martlet_protocol::reply::Reply;
@@ -14,6 +13,7 @@ use super::{
 };
 use crate::Handler;
 use crate::context::Context;
+use crate::cursor::Cursor;
 use crate::error::{Error, Outcome};
 use crate::spec::{Acl, Command, Flags, Group, KeyFlags, KeyPart, command};
 use crate::string::expires_relatively;
@@ -45,7 +45,7 @@ pub(super) static HGETDEL: Command<Handler> = command("hgetdel", -5, hgetdel as 
 
 fn hgetdel(ctx: &mut Context<'_>) -> Outcome {
     let key = ctx.key(1);
-    let names = parse_some_fields(ctx, 2);
+    let names = parse_some_fields(ctx.rest(2));
     let Context { keys, reply, .. } = ctx;
     keys.write::<Hash>(&key)?;
     let names = names?;
@@ -106,11 +106,12 @@ pub(super) static HGETEX: Command<Handler> = command("hgetex", -5, hgetex as Han
 fn hgetex(ctx: &mut Context<'_>) -> Outcome {
     let key = ctx.key(1);
     ctx.keys.write::<Hash>(&key)?;
-    let (new_time, fields_at) = parse_new_time(ctx)?;
-    if fields_at + 1 >= ctx.argc() {
+    let mut rest = ctx.rest(2);
+    let new_time = parse_new_time(&mut rest, ctx.keys.now_ms)?;
+    if rest.left() < 2 {
         return Err(Error::Arity("hgetex"));
     }
-    let names = parse_some_fields(ctx, fields_at)?;
+    let names = parse_some_fields(rest)?;
     let Context { keys, reply, .. } = ctx;
     expire_first(keys, &key, &names)?;
     answer_values(keys, reply, &key, &names);
@@ -142,22 +143,15 @@ fn hgetex(ctx: &mut Context<'_>) -> Outcome {
     Ok(())
 }
 
-/// HGETEX' option, and where FIELDS must be.
-fn parse_new_time(ctx: &Context<'_>) -> Result<(NewTime, usize), Error> {
-    if ctx.is(2, "persist") {
-        return Ok((NewTime::Removed, 3));
+/// HGETEX' option.
+fn parse_new_time(rest: &mut Cursor<'_>, now_ms: i64) -> Result<NewTime, Error> {
+    if rest.word("persist") {
+        return Ok(NewTime::Removed);
     }
-    match time_unit(ctx, 2) {
-        None => Ok((NewTime::Unchanged, 2)),
-        Some(unit) => Ok((NewTime::At(unit.parse(ctx.arg(3), ctx.keys.now_ms, "hgetex")?), 4)),
+    match rest.one_of(TimeUnit::WORDS) {
+        None => Ok(NewTime::Unchanged),
+        Some(unit) => Ok(NewTime::At(unit.parse(rest.value()?, now_ms, "hgetex")?)),
     }
-}
-
-/// The unit that the word at `index` names.
-fn time_unit(ctx: &Context<'_>, index: usize) -> Option<TimeUnit> {
-    let words =
-        [("ex", TimeUnit::EX), ("px", TimeUnit::PX), ("exat", TimeUnit::EXAT), ("pxat", TimeUnit::PXAT)];
-    words.into_iter().find(|(word, _)| ctx.is(index, word)).map(|found| found.1)
 }
 
 /// HSETEX' arguments.
@@ -172,48 +166,49 @@ struct SetOptions<'a> {
 impl<'a> SetOptions<'a> {
     fn parse(ctx: &Context<'a>) -> Result<SetOptions<'a>, Error> {
         let arity = Error::Arity("hsetex");
-        let mut if_exist = None;
-        let mut expiry = None;
-        let mut index = 2;
-        while !ctx.is(index, "fields") {
-            let unit = time_unit(ctx, index);
-            if unit.is_some() || ctx.is(index, "keepttl") {
-                if expiry.is_some() {
-                    return Err(Error::Fixed(
-                        "ERR Only one of EX, PX, EXAT, PXAT or KEEPTTL arguments can be specified",
-                    ));
-                }
-                expiry = Some(FieldExpiry::Keep);
-                if let Some(unit) = unit {
-                    index += 1;
-                    if index == ctx.argc() {
-                        return Err(Error::Fixed("ERR missing expire time"));
-                    }
-                    let at_ms = unit.parse(ctx.arg(index), ctx.keys.now_ms, "hsetex")?;
-                    expiry = Some(FieldExpiry::At(at_ms));
-                }
-            } else if ctx.is(index, "fxx") || ctx.is(index, "fnx") {
+        let (mut if_exist, mut expiry, mut rest) = (None, None, ctx.rest(2));
+        while !rest.word("fields") {
+            let word = rest.peek();
+            if let Some(new) = Self::take_expiry(&mut rest, ctx.keys.now_ms, expiry.is_some())? {
+                expiry = Some(new);
+            } else if let Some(exists) = rest.one_of(&[("fxx", true), ("fnx", false)]) {
                 if if_exist.is_some() {
                     return Err(Error::Fixed("ERR Only one of FXX or FNX arguments can be specified"));
                 }
-                if_exist = Some(ctx.is(index, "fxx"));
-            } else if index < ctx.argc() {
-                return Err(Error::quoting("ERR unknown argument: ", ctx.arg(index), ""));
+                if_exist = Some(exists);
             } else {
-                return Err(arity);
+                return Err(word.map_or(arity, |word| Error::quoting("ERR unknown argument: ", word, "")));
             }
-            index += 1;
         }
-        if index + 3 >= ctx.argc() {
+        if rest.left() < 3 {
             return Err(arity);
         }
-        let count = parse_i64(ctx.arg(index + 1)).filter(|count| (1..=i64::from(i32::MAX)).contains(count));
-        let count = count.ok_or(Error::Fixed("ERR invalid number of fields"))?;
-        let pairs = ctx.args.from(index + 2);
+        const BAD_COUNT: &str = "ERR invalid number of fields";
+        let count = rest.at_least(1, BAD_COUNT)?;
+        if count > i64::from(i32::MAX) {
+            return Err(Error::Fixed(BAD_COUNT));
+        }
+        let pairs = rest.args();
         if usize::try_from(count * 2) != Ok(pairs.len()) {
             return Err(arity);
         }
         Ok(SetOptions { if_exist, expiry: expiry.unwrap_or(FieldExpiry::Clear), pairs })
+    }
+
+    /// Takes an option that says when the fields expire, of which there may be one.
+    fn take_expiry(rest: &mut Cursor<'a>, now_ms: i64, has_one: bool) -> Result<Option<FieldExpiry>, Error> {
+        let unit = rest.one_of(TimeUnit::WORDS);
+        if unit.is_none() && !rest.word("keepttl") {
+            return Ok(None);
+        }
+        if has_one {
+            return Err(Error::Fixed(
+                "ERR Only one of EX, PX, EXAT, PXAT or KEEPTTL arguments can be specified",
+            ));
+        }
+        let Some(unit) = unit else { return Ok(Some(FieldExpiry::Keep)) };
+        let text = rest.value().map_err(|_| Error::Fixed("ERR missing expire time"))?;
+        Ok(Some(FieldExpiry::At(unit.parse(text, now_ms, "hsetex")?)))
     }
 
     fn names(&self) -> impl Iterator<Item = &'a [u8]> {

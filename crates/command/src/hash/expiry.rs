@@ -9,6 +9,7 @@ use martlet_types::hash::{Hash, NO_EXPIRY};
 use super::{BY_FIELDS, READS_FAST, RO_ACCESS, RW_UPDATE, delete_if_empty, is_misindexed, note};
 use crate::Handler;
 use crate::context::Context;
+use crate::cursor::Cursor;
 use crate::error::{Error, Outcome};
 use crate::spec::{Acl, Command, Flags, Group, Tip, command};
 
@@ -35,6 +36,8 @@ impl TimeUnit {
     pub const PX: TimeUnit = TimeUnit { seconds: false, relative: true };
     pub const EXAT: TimeUnit = TimeUnit { seconds: true, relative: false };
     pub const PXAT: TimeUnit = TimeUnit { seconds: false, relative: false };
+    pub const WORDS: &'static [(&'static str, TimeUnit)] =
+        &[("ex", TimeUnit::EX), ("px", TimeUnit::PX), ("exat", TimeUnit::EXAT), ("pxat", TimeUnit::PXAT)];
 
     /// The time that an argument means, Unix milliseconds.
     pub fn parse(self, text: &[u8], now_ms: i64, command: &str) -> Result<i64, Error> {
@@ -50,18 +53,14 @@ impl TimeUnit {
     }
 }
 
-/// The names in `FIELDS count name…` at argument `index` to the end; `bad_count` is the error for a count
+/// The names in `FIELDS count name…` to the end; `bad_count` is the error for a count
 /// that is none.
-pub(super) fn parse_fields<'a>(
-    ctx: &Context<'a>,
-    index: usize,
-    bad_count: &'static str,
-) -> Result<Args<'a>, Error> {
-    if !ctx.is(index, "fields") {
+pub(super) fn parse_fields<'a>(mut rest: Cursor<'a>, bad_count: &'static str) -> Result<Args<'a>, Error> {
+    if !rest.word("fields") {
         return Err(Error::Fixed("ERR Mandatory argument FIELDS is missing or not at the right position"));
     }
-    let count = parse_i64(ctx.arg(index + 1)).filter(|count| *count > 0).ok_or(Error::Fixed(bad_count))?;
-    let names = ctx.args.from((index + 2).min(ctx.argc()));
+    let count = rest.at_least(1, bad_count).map_err(|_| Error::Fixed(bad_count))?;
+    let names = rest.args();
     if usize::try_from(count) != Ok(names.len()) {
         return Err(Error::Fixed("ERR The `numfields` parameter must match the number of arguments"));
     }
@@ -69,8 +68,8 @@ pub(super) fn parse_fields<'a>(
 }
 
 /// As [`parse_fields`] with the error text that most commands have.
-pub(super) fn parse_some_fields<'a>(ctx: &Context<'a>, index: usize) -> Result<Args<'a>, Error> {
-    parse_fields(ctx, index, POSITIVE_FIELDS)
+pub(super) fn parse_some_fields(rest: Cursor<'_>) -> Result<Args<'_>, Error> {
+    parse_fields(rest, POSITIVE_FIELDS)
 }
 
 /// When HEXPIRE and its like set a time.
@@ -84,15 +83,12 @@ enum Condition {
 }
 
 impl Condition {
-    fn from_word(word: &[u8]) -> Option<Condition> {
-        let words: [(&str, Condition); 4] = [
-            ("nx", Condition::NoTimeYet),
-            ("xx", Condition::HasTime),
-            ("gt", Condition::Later),
-            ("lt", Condition::Earlier),
-        ];
-        words.into_iter().find(|(name, _)| word.eq_ignore_ascii_case(name.as_bytes())).map(|found| found.1)
-    }
+    const WORDS: &'static [(&'static str, Condition)] = &[
+        ("nx", Condition::NoTimeYet),
+        ("xx", Condition::HasTime),
+        ("gt", Condition::Later),
+        ("lt", Condition::Earlier),
+    ];
 
     /// No time counts as infinitely late.
     fn is_met(self, old_ms: i64, new_ms: i64) -> bool {
@@ -167,9 +163,9 @@ fn expire(ctx: &mut Context<'_>, unit: TimeUnit, command: &str) -> Outcome {
     let key = ctx.key(1);
     let exists = ctx.keys.write::<Hash>(&key)?.is_some();
     let at_ms = unit.parse(ctx.arg(2), ctx.keys.now_ms, command)?;
-    let condition = Condition::from_word(ctx.arg(3));
-    let fields_at = if condition.is_some() { 4 } else { 3 };
-    let names = parse_fields(ctx, fields_at, "ERR Parameter `numFields` should be greater than 0")?;
+    let mut rest = ctx.rest(3);
+    let condition = rest.one_of(Condition::WORDS);
+    let names = parse_fields(rest, "ERR Parameter `numFields` should be greater than 0")?;
     ctx.reply.array(names.len());
     if !exists {
         names.iter().for_each(|_| ctx.reply.int(NO_FIELD));
@@ -321,7 +317,7 @@ fn hpexpiretime(ctx: &mut Context<'_>) -> Outcome {
 
 fn time_left(ctx: &mut Context<'_>, unit: TimeUnit) -> Outcome {
     let key = ctx.key(1);
-    let names = parse_some_fields(ctx, 2);
+    let names = parse_some_fields(ctx.rest(2));
     let Context { keys, reply, .. } = ctx;
     let now_ms = keys.now_ms;
     let hash = keys.read::<Hash>(&key)?;
@@ -348,7 +344,7 @@ pub(super) static HPERSIST: Command<Handler> = command("hpersist", -5, hpersist 
 
 fn hpersist(ctx: &mut Context<'_>) -> Outcome {
     let key = ctx.key(1);
-    let names = parse_some_fields(ctx, 2);
+    let names = parse_some_fields(ctx.rest(2));
     let Context { keys, reply, .. } = ctx;
     keys.write::<Hash>(&key)?;
     let (results, changed) = persist(keys, &key, names?)?;

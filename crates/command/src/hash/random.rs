@@ -68,11 +68,11 @@ fn hrandfield(ctx: &mut Context<'_>) -> Outcome {
 }
 
 fn parse_count(ctx: &Context<'_>) -> Result<i64, Error> {
-    let count = symmetric(ctx.arg(2))?;
-    if ctx.argc() > 4 || (ctx.argc() == 4 && !ctx.is(3, "withvalues")) {
-        return Err(Error::Syntax);
-    }
-    let halved = ctx.argc() == 4 && !(-i64::MAX / 2..=i64::MAX / 2).contains(&count);
+    let mut rest = ctx.rest(2);
+    let count = symmetric(rest.value()?)?;
+    let with_values = rest.word("withvalues");
+    rest.finish()?;
+    let halved = with_values && !(-i64::MAX / 2..=i64::MAX / 2).contains(&count);
     if halved || count < -REPEATS_MAX {
         return Err(Error::OutOfRange);
     }

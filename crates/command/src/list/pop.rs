@@ -8,6 +8,7 @@ use martlet_types::list::{End, List, ListLimit};
 use super::{after_removal, array, at_least, bulk, discard};
 use crate::Handler;
 use crate::context::{Context, TimeoutReply};
+use crate::cursor::Cursor;
 use crate::error::{Error, Outcome};
 use crate::spec::{Acl, Command, Flags, Group, KeyFlags, KeyPart, command};
 
@@ -25,14 +26,8 @@ fn effect(end: End) -> &'static [u8] {
 }
 
 /// The end that LEFT or RIGHT names.
-pub(super) fn side(text: &[u8]) -> Result<End, Error> {
-    if text.eq_ignore_ascii_case(b"left") {
-        Ok(End::Head)
-    } else if text.eq_ignore_ascii_case(b"right") {
-        Ok(End::Tail)
-    } else {
-        Err(Error::Syntax)
-    }
+pub(super) fn side(rest: &mut Cursor<'_>) -> Result<End, Error> {
+    rest.one_of(&[("LEFT", End::Head), ("RIGHT", End::Tail)]).ok_or(Error::Syntax)
 }
 
 pub(super) static LPOP: Command<Handler> = command("lpop", -2, lpop as Handler)
@@ -171,22 +166,16 @@ struct Multi {
 
 impl Multi {
     fn parse(ctx: &Context<'_>, number_index: usize) -> Result<Multi, Error> {
-        let number = at_least(1, ctx.arg(number_index), "ERR numkeys should be greater than 0")?;
-        let first = number_index + 1;
-        let room = ctx.argc() - first;
-        let number = usize::try_from(number).ok().filter(|&number| number < room).ok_or(Error::Syntax)?;
-        let keys = first..first + number;
-        let end = side(ctx.arg(keys.end))?;
-        let mut count = None;
-        let mut at = keys.end + 1;
-        while at < ctx.argc() {
-            if count.is_some() || !ctx.is(at, "COUNT") || at + 1 == ctx.argc() {
-                return Err(Error::Syntax);
-            }
-            count = Some(at_least(1, ctx.arg(at + 1), "ERR count should be greater than 0")?);
-            at += 2;
+        let mut rest = ctx.rest(number_index);
+        let number = rest.at_least(1, "ERR numkeys should be greater than 0")?;
+        let keys = rest.span(number)?;
+        let end = side(&mut rest)?;
+        let mut count = 1;
+        if rest.option("COUNT", 1) {
+            count = rest.at_least(1, "ERR count should be greater than 0")?;
         }
-        Ok(Multi { keys, end, count: count.unwrap_or(1) })
+        rest.finish()?;
+        Ok(Multi { keys, end, count })
     }
 }
 

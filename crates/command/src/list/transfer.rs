@@ -28,7 +28,8 @@ pub(super) static LMOVE: Command<Handler> = command("lmove", 5, lmove as Handler
     );
 
 fn lmove(ctx: &mut Context<'_>) -> Outcome {
-    let (from, to) = (side(ctx.arg(3))?, side(ctx.arg(4))?);
+    let mut ends = ctx.rest(3);
+    let (from, to) = (side(&mut ends)?, side(&mut ends)?);
     if !transfer(ctx, from, to)? {
         ctx.reply.null();
     }
@@ -68,7 +69,8 @@ pub(super) static BLMOVE: Command<Handler> = command("blmove", 6, blmove as Hand
     );
 
 fn blmove(ctx: &mut Context<'_>) -> Outcome {
-    let (from, to) = (side(ctx.arg(3))?, side(ctx.arg(4))?);
+    let mut ends = ctx.rest(3);
+    let (from, to) = (side(&mut ends)?, side(&mut ends)?);
     let deadline_ms = ctx.deadline_ms(5)?;
     if !transfer(ctx, from, to)? {
         return wait(ctx, deadline_ms);

@@ -144,14 +144,11 @@ fn sintercard(ctx: &mut Context<'_>) -> Outcome {
     if count > ctx.argc() - 2 {
         return Err(Error::Fixed("ERR Number of keys can't be greater than number of args"));
     }
-    let mut limit = 0;
-    for index in (2 + count..ctx.argc()).step_by(2) {
-        if !ctx.is(index, "limit") || index + 1 == ctx.argc() {
-            return Err(Error::Syntax);
-        }
-        let number = ctx.int(index + 1).ok().and_then(|limit| usize::try_from(limit).ok());
-        limit = number.ok_or(Error::Fixed("ERR LIMIT can't be negative"))?;
+    let (mut limit, mut rest) = (0, ctx.rest(2 + count));
+    while rest.option("limit", 1) {
+        limit = rest.at_least(0, "ERR LIMIT can't be negative")? as usize;
     }
+    rest.finish()?;
     let operands = operands(ctx, 2, 2 + count);
     look_up(ctx.keys, &operands)?;
     let mut found = 0;

@@ -129,11 +129,10 @@ pub(super) static SRANDMEMBER: Command<Handler> = command("srandmember", -2, sra
 
 fn srandmember(ctx: &mut Context<'_>) -> Outcome {
     let key = ctx.key(1);
-    let count = match ctx.argc() {
-        2 => None,
-        3 => Some(symmetric(ctx.arg(2))?),
-        _ => return Err(Error::Syntax),
-    };
+    let mut rest = ctx.rest(2);
+    let count = rest.value().ok();
+    rest.finish()?;
+    let count = count.map(symmetric).transpose()?;
     if count.is_some_and(|count| count < -REPEATS_MAX) {
         return Err(Error::OutOfRange);
     }

@@ -8,6 +8,7 @@ use martlet_types::stream::{Id, NODE_BYTES_MAX, Stream, Trim};
 use super::{IdText, last_id, note, parse_id, parse_id_or_star, write_id};
 use crate::Handler;
 use crate::context::{Context, Settings};
+use crate::cursor::Cursor;
 use crate::error::{Error, Outcome};
 use crate::spec::{Acl, Command, Flags, Group, KeyFlags, KeyPart, Tip, command};
 
@@ -34,34 +35,36 @@ struct Options {
 }
 
 impl Options {
-    /// Takes the option at `at`; where the next one is, or `None` if this is none.
-    fn take(&mut self, ctx: &Context<'_>, at: usize) -> Result<Option<usize>, Error> {
-        let has_more = at + 1 < ctx.argc();
-        if (ctx.is(at, "MAXLEN") || ctx.is(at, "MINID")) && has_more {
+    /// Takes an option, if one comes next.
+    fn take(&mut self, rest: &mut Cursor<'_>) -> Result<bool, Error> {
+        let at = rest.index();
+        let by_len = rest.option("MAXLEN", 1);
+        if by_len || rest.option("MINID", 1) {
             if self.trim.is_some() {
                 return Err(Error::Fixed(
                     "ERR syntax error, MAXLEN and MINID options at the same time are not compatible",
                 ));
             }
-            let has_sign = at + 2 < ctx.argc() && matches!(ctx.arg(at + 1), b"~" | b"=");
-            let is_approximate = has_sign && ctx.arg(at + 1) == b"~";
-            let value = at + 1 + usize::from(has_sign);
-            let trim = if ctx.is(at, "MAXLEN") {
-                let max = u64::try_from(ctx.int(value)?);
+            let is_approximate = rest.option("~", 1);
+            if !is_approximate {
+                rest.option("=", 1);
+            }
+            let value = rest.index();
+            let trim = if by_len {
+                let max = u64::try_from(rest.int()?);
                 Trim::MaxLen(max.map_err(|_| Error::Fixed("ERR The MAXLEN argument must be >= 0."))?)
             } else {
-                Trim::MinId(parse_id(ctx.arg(value), 0)?)
+                Trim::MinId(parse_id(rest.value()?, 0)?)
             };
             self.trim = Some((trim, is_approximate, (at + 1, value)));
-            Ok(Some(value + 1))
-        } else if ctx.is(at, "LIMIT") && has_more {
-            let limit = u64::try_from(ctx.int(at + 1)?);
+        } else if rest.option("LIMIT", 1) {
+            let limit = u64::try_from(rest.int()?);
             self.limit = limit.map_err(|_| Error::Fixed("ERR The LIMIT argument must be >= 0."))?;
             self.limit_word = Some(at);
-            Ok(Some(at + 2))
         } else {
-            Ok(None)
+            return Ok(false);
         }
+        Ok(true)
     }
 
     /// How to trim, if at all; `is_needed` for XTRIM.
@@ -157,21 +160,19 @@ pub(super) static XADD: Command<Handler> = command("xadd", -5, xadd as Handler)
 type AskedId = Option<(u64, Option<u64>)>;
 
 fn xadd(ctx: &mut Context<'_>) -> Outcome {
-    let (mut options, mut at) = (Options::default(), 2);
-    let asked: AskedId = loop {
-        if at >= ctx.argc() {
-            return Err(Error::Arity("xadd"));
-        }
-        if ctx.arg(at) == b"*" {
-            break None;
-        } else if let Some(next) = options.take(ctx, at)? {
-            at = next;
-        } else if ctx.is(at, "NOMKSTREAM") {
+    let (mut options, mut rest) = (Options::default(), ctx.rest(2));
+    loop {
+        if rest.word("NOMKSTREAM") {
             options.no_create = true;
-            at += 1;
-        } else {
-            break Some(parse_id_or_star(ctx.arg(at), 0)?);
+        } else if !options.take(&mut rest)? {
+            break;
         }
+    }
+    let at = rest.index();
+    let asked: AskedId = match rest.peek() {
+        None => return Err(Error::Arity("xadd")),
+        Some(b"*") => None,
+        Some(id) => Some(parse_id_or_star(id, 0)?),
     };
     let no_create = options.no_create;
     let trimming = options.finish(ctx.settings, false)?;
@@ -251,10 +252,9 @@ pub(super) static XTRIM: Command<Handler> = command("xtrim", -4, xtrim as Handle
     .tips(&[Tip::NONDETERMINISTIC_OUTPUT]);
 
 fn xtrim(ctx: &mut Context<'_>) -> Outcome {
-    let (mut options, mut at) = (Options::default(), 2);
-    while at < ctx.argc() {
-        at = options.take(ctx, at)?.ok_or(Error::Syntax)?;
-    }
+    let (mut options, mut rest) = (Options::default(), ctx.rest(2));
+    while options.take(&mut rest)? {}
+    rest.finish()?;
     let trimming = options.finish(ctx.settings, true)?.ok_or(Error::Syntax)?;
     let key = ctx.key(1);
     let Some(mut stream) = ctx.keys.write::<Stream>(&key)? else {

@@ -12,6 +12,7 @@ use super::group::{no_key_or_group, note_group};
 use super::{IdText, parse_id, parse_start, write_entry, write_id};
 use crate::Handler;
 use crate::context::Context;
+use crate::cursor::Cursor;
 use crate::error::{Error, Outcome};
 use crate::spec::{self, Acl, Command, Flags, KeyFlags, KeyPart, Tip, command};
 
@@ -199,34 +200,31 @@ struct ClaimRequest {
 }
 
 fn parse_claim(ctx: &Context<'_>) -> Result<ClaimRequest, Error> {
-    let number = |at: usize, error: &'static str| parse_i64(ctx.arg(at)).ok_or(Error::Fixed(error));
-    let idle_min_ms = number(4, "ERR Invalid min-idle-time argument for XCLAIM")?;
+    let number = |rest: &mut Cursor<'_>, error| rest.at_least(i64::MIN, error);
+    let idle_min_ms = number(&mut ctx.rest(4), "ERR Invalid min-idle-time argument for XCLAIM")?;
     let parsed = ctx.args.from(5).iter().map_while(|text| parse_id(text, 0).ok());
     let ids: Vec<Id> = parsed.collect();
     let now_ms = ctx.keys.now_ms;
     let mut terms = Terms { idle_min_ms, delivered_ms: -1, deliveries: None, force: false, just_id: false };
-    let (mut last_id, mut at) = (Id::MIN, 5 + ids.len());
-    while at < ctx.argc() {
-        let has_more = at + 1 < ctx.argc();
-        let mut words = 2;
-        if ctx.is(at, "FORCE") {
-            (terms.force, words) = (true, 1);
-        } else if ctx.is(at, "JUSTID") {
-            (terms.just_id, words) = (true, 1);
-        } else if ctx.is(at, "IDLE") && has_more {
-            let idle_ms = number(at + 1, "ERR Invalid IDLE option argument for XCLAIM")?;
+    let (mut last_id, mut rest) = (Id::MIN, ctx.rest(5 + ids.len()));
+    while let Some(word) = rest.peek() {
+        if rest.word("FORCE") {
+            terms.force = true;
+        } else if rest.word("JUSTID") {
+            terms.just_id = true;
+        } else if rest.option("IDLE", 1) {
+            let idle_ms = number(&mut rest, "ERR Invalid IDLE option argument for XCLAIM")?;
             terms.delivered_ms = now_ms.wrapping_sub(idle_ms);
-        } else if ctx.is(at, "TIME") && has_more {
-            terms.delivered_ms = number(at + 1, "ERR Invalid TIME option argument for XCLAIM")?;
-        } else if ctx.is(at, "RETRYCOUNT") && has_more {
-            let count = number(at + 1, "ERR Invalid RETRYCOUNT option argument for XCLAIM")?;
+        } else if rest.option("TIME", 1) {
+            terms.delivered_ms = number(&mut rest, "ERR Invalid TIME option argument for XCLAIM")?;
+        } else if rest.option("RETRYCOUNT", 1) {
+            let count = number(&mut rest, "ERR Invalid RETRYCOUNT option argument for XCLAIM")?;
             terms.deliveries = u64::try_from(count).ok();
-        } else if ctx.is(at, "LASTID") && has_more {
-            last_id = parse_id(ctx.arg(at + 1), 0)?;
+        } else if rest.option("LASTID", 1) {
+            last_id = parse_id(rest.value()?, 0)?;
         } else {
-            return Err(Error::quoting("ERR Unrecognized XCLAIM option '", ctx.arg(at), "'"));
+            return Err(Error::quoting("ERR Unrecognized XCLAIM option '", word, "'"));
         }
-        at += words;
     }
     // A time that is none, or to come, is as if it were not said: clients compute it by clocks of theirs.
     if !(0..=now_ms).contains(&terms.delivered_ms) {
@@ -284,21 +282,19 @@ const LOOKS_PER_ENTRY: usize = 10;
 const COUNT_MAX: i64 = i64::MAX / 16;
 
 fn xautoclaim(ctx: &mut Context<'_>) -> Outcome {
-    const BAD_IDLE: Error = Error::Fixed("ERR Invalid min-idle-time argument for XAUTOCLAIM");
-    let idle_min_ms = parse_i64(ctx.arg(4)).ok_or(BAD_IDLE)?;
-    let start = parse_start(ctx.arg(5))?;
-    let (mut count, mut just_id, mut at) = (100, false, 6);
-    while at < ctx.argc() {
-        if ctx.is(at, "COUNT") && at + 1 < ctx.argc() {
-            let asked = parse_i64(ctx.arg(at + 1)).filter(|asked| (1..=COUNT_MAX).contains(asked));
+    let mut rest = ctx.rest(4);
+    let idle_min_ms = rest.at_least(i64::MIN, "ERR Invalid min-idle-time argument for XAUTOCLAIM")?;
+    let start = parse_start(rest.value()?)?;
+    let (mut count, mut just_id) = (100, false);
+    loop {
+        if rest.option("COUNT", 1) {
+            let asked = parse_i64(rest.value()?).filter(|asked| (1..=COUNT_MAX).contains(asked));
             count = asked.ok_or(Error::Fixed("ERR COUNT must be > 0"))? as usize;
-            at += 1;
-        } else if ctx.is(at, "JUSTID") {
+        } else if rest.word("JUSTID") {
             just_id = true;
         } else {
-            return Err(Error::Syntax);
+            break rest.finish()?;
         }
-        at += 1;
     }
     let (key, name, consumer, now_ms) = (ctx.key(1), ctx.arg(2), ctx.arg(3), ctx.keys.now_ms);
     if ctx.keys.read::<Stream>(&key)?.and_then(|stream| stream.group(name)).is_none() {

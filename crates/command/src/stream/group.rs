@@ -58,25 +58,23 @@ struct Options {
 
 fn options(ctx: &Context<'_>, may_make_stream: bool) -> Result<Options, Error> {
     let mut options = Options { makes_stream: false, entries_read: None };
-    let mut at = 5;
-    while at < ctx.argc() {
-        if may_make_stream && ctx.is(at, "MKSTREAM") {
+    let mut rest = ctx.rest(5);
+    loop {
+        if may_make_stream && rest.word("MKSTREAM") {
             options.makes_stream = true;
-            at += 1;
-        } else if ctx.is(at, "ENTRIESREAD") && at + 1 < ctx.argc() {
-            options.entries_read = match ctx.int(at + 1)? {
+        } else if rest.option("ENTRIESREAD", 1) {
+            options.entries_read = match rest.int()? {
                 -1 => None,
                 count => Some(
                     u64::try_from(count)
                         .map_err(|_| Error::Fixed("ERR value for ENTRIESREAD must be positive or -1"))?,
                 ),
             };
-            at += 2;
         } else {
-            return Err(subcommand_syntax(ctx));
+            rest.finish().map_err(|_| subcommand_syntax(ctx))?;
+            return Ok(options);
         }
     }
-    Ok(options)
 }
 
 /// Nobody has read more than was added.
@@ -315,17 +313,17 @@ impl<'a> Filter<'a> {
         if !(6..=9).contains(&argc) {
             return Err(Error::Syntax);
         }
-        let (mut at, mut idle_min_ms) = (3, 0);
-        if ctx.is(3, "IDLE") {
-            idle_min_ms = ctx.int(4)?;
-            if argc < 8 {
+        let (mut rest, mut idle_min_ms) = (ctx.rest(3), 0);
+        if rest.word("IDLE") {
+            idle_min_ms = rest.int()?;
+            if rest.left() < 3 {
                 return Err(Error::Syntax);
             }
-            at = 5;
         }
-        let count = usize::try_from(ctx.int(at + 2)?).unwrap_or(0);
-        let (start, end) = (parse_start(ctx.arg(at))?, parse_end(ctx.arg(at + 1))?);
-        let consumer = ctx.args.get(at + 3);
+        let (start, end) = (rest.value()?, rest.value()?);
+        let count = usize::try_from(rest.int()?).unwrap_or(0);
+        let (start, end) = (parse_start(start)?, parse_end(end)?);
+        let consumer = rest.peek();
         Ok(Some(Filter { idle_min_ms, start, end, count, consumer }))
     }
 

@@ -39,22 +39,24 @@ static STREAM: Command<Handler> =
             ),
             ("7.2.0", "Field `active-time`.")]);
 
+/// How many entries FULL is to show, if it is asked for.
+fn parse_full(ctx: &Context<'_>) -> Result<Option<u64>, Error> {
+    let (mut rest, mut full) = (ctx.rest(3), None);
+    if rest.word("FULL") {
+        full = Some(FULL_COUNT);
+        if rest.option("COUNT", 1) {
+            full = Some(u64::try_from(rest.int()?).unwrap_or(FULL_COUNT));
+        }
+    }
+    rest.finish().map_err(|_| super::subcommand_syntax(ctx))?;
+    Ok(full)
+}
+
 fn stream(ctx: &mut Context<'_>) -> Outcome {
-    let argc = ctx.argc();
-    let full = match argc {
-        3 => None,
-        4 if ctx.is(3, "FULL") => Some(FULL_COUNT),
-        6 if ctx.is(3, "FULL") && ctx.is(4, "COUNT") => {
-            // Looked at only once the key has been.
-            stream_of(ctx)?;
-            Some(u64::try_from(ctx.int(5)?).unwrap_or(FULL_COUNT))
-        }
-        _ => {
-            stream_of(ctx)?;
-            return Err(super::subcommand_syntax(ctx));
-        }
-    };
+    let full = parse_full(ctx);
     let (stream, reply) = stream_of(ctx)?;
+    // A wrong option is reported only where there is a stream.
+    let full = full?;
     let log = stream.log();
     reply.map(if full.is_some() { 9 } else { 10 });
     pair(reply, "length", log.len());

@@ -13,6 +13,7 @@ use super::group::{no_key_or_group, note_group};
 use super::{IdText, parse_id, write_entries, write_entry, write_id};
 use crate::Handler;
 use crate::context::{Block, Context, TimeoutReply};
+use crate::cursor::Cursor;
 use crate::error::{Error, Outcome};
 use crate::spec::{Acl, Begin, Command, Find, Flags, Group, KeyFlags, KeyPart, command};
 
@@ -41,13 +42,13 @@ struct Request<'a> {
 }
 
 /// A timeout in milliseconds as a deadline.
-fn deadline_ms(ctx: &Context<'_>, at: usize) -> Result<Option<i64>, Error> {
+fn deadline_ms(timeout: &[u8], now_ms: i64) -> Result<Option<i64>, Error> {
     const BAD: Error = Error::Fixed("ERR timeout is not an integer or out of range");
-    let timeout_ms = parse_i64(ctx.arg(at)).ok_or(BAD)?;
+    let timeout_ms = parse_i64(timeout).ok_or(BAD)?;
     if timeout_ms < 0 {
         return Err(Error::Fixed("ERR timeout is negative"));
     }
-    let deadline = timeout_ms.checked_add(ctx.keys.now_ms);
+    let deadline = timeout_ms.checked_add(now_ms);
     let deadline = deadline.ok_or(Error::Fixed("ERR timeout is out of range"))?;
     Ok((timeout_ms > 0).then_some(deadline))
 }
@@ -56,35 +57,30 @@ impl<'a> Request<'a> {
     fn parse(ctx: &Context<'a>, for_group: bool) -> Result<Request<'a>, Error> {
         let none =
             Request { count: None, deadline_ms: None, reader: None, no_ack: false, first: 0, streams: 0 };
-        let (mut request, mut at) = (none, 1);
-        while at < ctx.argc() {
-            let more = ctx.argc() - at - 1;
-            if ctx.is(at, "BLOCK") && more > 0 {
-                request.deadline_ms = Some(deadline_ms(ctx, at + 1)?);
-                at += 2;
-            } else if ctx.is(at, "COUNT") && more > 0 {
-                request.count = u64::try_from(ctx.int(at + 1)?).ok().filter(|&count| count > 0);
-                at += 2;
-            } else if ctx.is(at, "STREAMS") && more > 0 {
-                if more % 2 == 1 {
+        let (mut request, mut rest) = (none, ctx.rest(1));
+        loop {
+            if rest.option("BLOCK", 1) {
+                request.deadline_ms = Some(deadline_ms(rest.value()?, ctx.keys.now_ms)?);
+            } else if rest.option("COUNT", 1) {
+                request.count = u64::try_from(rest.int()?).ok().filter(|&count| count > 0);
+            } else if rest.option("STREAMS", 1) {
+                if rest.left() % 2 == 1 {
                     return Err(unbalanced(for_group));
                 }
-                (request.first, request.streams) = (at + 1, more / 2);
+                (request.first, request.streams) = (rest.index(), rest.left() / 2);
                 break;
-            } else if ctx.is(at, "GROUP") && more >= 2 {
+            } else if rest.option("GROUP", 2) {
                 if !for_group {
                     return Err(only_for_groups("GROUP"));
                 }
-                request.reader = Some((ctx.arg(at + 1), ctx.arg(at + 2)));
-                at += 3;
-            } else if ctx.is(at, "NOACK") {
+                request.reader = Some((rest.value()?, rest.value()?));
+            } else if rest.word("NOACK") {
                 if !for_group {
                     return Err(only_for_groups("NOACK"));
                 }
                 request.no_ack = true;
-                at += 1;
             } else {
-                return Err(Error::Syntax);
+                break rest.finish()?;
             }
         }
         if request.streams == 0 {
@@ -249,25 +245,16 @@ fn wait(ctx: &mut Context<'_>, request: &Request<'_>, replaced: Vec<(usize, Vec<
 
 /// The keys behind STREAMS: the first half of what follows.
 fn find_keys(args: &martlet_protocol::request::Args<'_>, out: &mut Vec<usize>) -> bool {
-    let mut at = 1;
-    while at < args.len() {
-        let is = |word: &str| args.at(at).eq_ignore_ascii_case(word.as_bytes());
-        if is("STREAMS") {
-            let rest = args.len() - at - 1;
-            out.extend(at + 1..at + 1 + rest / 2);
-            return rest > 0 && rest.is_multiple_of(2);
-        }
-        at += if is("BLOCK") || is("COUNT") {
-            2
-        } else if is("GROUP") {
-            3
-        } else if is("NOACK") {
-            1
-        } else {
-            return false;
-        };
+    let mut rest = Cursor::new(*args, 1);
+    while let Some(operands) = rest.one_of(&[("BLOCK", 1), ("COUNT", 1), ("GROUP", 2), ("NOACK", 0)]) {
+        rest.skip(operands);
     }
-    false
+    if !rest.word("STREAMS") {
+        return false;
+    }
+    let words = rest.left();
+    out.extend(rest.index()..rest.index() + words / 2);
+    words > 0 && words.is_multiple_of(2)
 }
 
 pub(super) static XREADGROUP: Command<Handler> = command("xreadgroup", -7, xreadgroup as Handler)

@@ -2,10 +2,10 @@
 
 use martlet_base::number::NumberBuffer;
 use martlet_protocol::reply::Reply;
-use martlet_protocol::request::Args;
 
 use crate::Handler;
 use crate::context::Context;
+use crate::cursor::Cursor;
 use crate::error::{Error, Outcome};
 use crate::spec::{Acl, Command, Flags, Group, KeyFlags, KeyPart, command};
 
@@ -30,23 +30,19 @@ struct Options {
 }
 
 impl Options {
-    fn parse(args: Args<'_>) -> Result<Options, Error> {
+    fn parse(mut rest: Cursor<'_>) -> Result<Options, Error> {
         let mut options = Options::default();
-        let mut rest = args.from(3).iter();
-        while let Some(word) = rest.next() {
-            let is = |name: &str| word.eq_ignore_ascii_case(name.as_bytes());
-            if is("idx") {
+        loop {
+            if rest.word("idx") {
                 options.idx = true;
-            } else if is("len") {
+            } else if rest.word("len") {
                 options.len = true;
-            } else if is("withmatchlen") {
+            } else if rest.word("withmatchlen") {
                 options.with_match_len = true;
-            } else if is("minmatchlen") {
-                let text = rest.next().ok_or(Error::Syntax)?;
-                let number = martlet_base::number::parse_i64(text).ok_or(Error::NotInteger)?;
-                options.min_match_len = usize::try_from(number).unwrap_or(0);
+            } else if rest.option("minmatchlen", 1) {
+                options.min_match_len = usize::try_from(rest.int()?).unwrap_or(0);
             } else {
-                return Err(Error::Syntax);
+                break rest.finish()?;
             }
         }
         if options.len && options.idx {
@@ -64,7 +60,7 @@ fn lcs(ctx: &mut Context<'_>) -> Outcome {
             return Err(Error::Fixed("ERR The specified keys must contain string values"));
         }
     }
-    let options = Options::parse(ctx.args)?;
+    let options = Options::parse(ctx.rest(3))?;
     let mut buffers = [NumberBuffer::new(), NumberBuffer::new()];
     let [a_buffer, b_buffer] = &mut buffers;
     let a = ctx.keys.get(&keys[0]).and_then(|e| e.str()).map_or(&[][..], |v| v.bytes(a_buffer));

@@ -8,6 +8,7 @@ use martlet_protocol::request::Args;
 use super::UPDATES;
 use crate::Handler;
 use crate::context::Context;
+use crate::cursor::Cursor;
 use crate::error::{Error, Outcome};
 use crate::spec::{Acl, Command, Flags, Group, KeyFlags, KeyPart, command};
 
@@ -88,25 +89,28 @@ enum ExpiryOption {
 }
 
 impl ExpiryOption {
-    fn parse(word: &[u8]) -> Option<ExpiryOption> {
-        let options = [
-            ("ex", ExpiryOption::Ex),
-            ("px", ExpiryOption::Px),
-            ("exat", ExpiryOption::ExAt),
-            ("pxat", ExpiryOption::PxAt),
-        ];
-        options
-            .into_iter()
-            .find(|(name, _)| word.eq_ignore_ascii_case(name.as_bytes()))
-            .map(|(_, option)| option)
-    }
+    const WORDS: &'static [(&'static str, ExpiryOption)] = &[
+        ("ex", ExpiryOption::Ex),
+        ("px", ExpiryOption::Px),
+        ("exat", ExpiryOption::ExAt),
+        ("pxat", ExpiryOption::PxAt),
+    ];
 
     fn is_absolute(self) -> bool {
         matches!(self, ExpiryOption::ExAt | ExpiryOption::PxAt)
     }
 }
 
-impl Expiry<'_> {
+impl<'a> Expiry<'a> {
+    /// Takes an option, if one comes next. The same one may come again, another one may not.
+    fn take(rest: &mut Cursor<'a>, before: Option<Expiry<'_>>) -> Result<Option<Expiry<'a>>, Error> {
+        let Some(option) = rest.one_of(ExpiryOption::WORDS) else { return Ok(None) };
+        if before.is_some_and(|before| before.option != option) {
+            return Err(Error::Syntax);
+        }
+        Ok(Some(Expiry { option, text: rest.value()? }))
+    }
+
     /// The time in Unix milliseconds; `name` is the command's, for the error.
     fn at_ms(self, now_ms: i64, name: &str) -> Result<i64, Error> {
         let number = parse_i64(self.text).ok_or(Error::NotInteger)?;
@@ -132,37 +136,35 @@ struct SetOptions<'a> {
 }
 
 impl<'a> SetOptions<'a> {
-    fn parse(args: Args<'a>) -> Result<SetOptions<'a>, Error> {
+    fn parse(mut rest: Cursor<'a>) -> Result<SetOptions<'a>, Error> {
         let mut options = SetOptions::default();
-        let mut rest = args.from(3).iter();
-        while let Some(word) = rest.next() {
-            let is = |name: &str| word.eq_ignore_ascii_case(name.as_bytes());
-            if is("nx") && matches!(options.condition, Condition::Always | Condition::Absent) {
+        loop {
+            let condition = options.condition;
+            if matches!(condition, Condition::Always | Condition::Absent) && rest.word("nx") {
                 options.condition = Condition::Absent;
-            } else if is("xx") && matches!(options.condition, Condition::Always | Condition::Present) {
+            } else if matches!(condition, Condition::Always | Condition::Present) && rest.word("xx") {
                 options.condition = Condition::Present;
-            } else if is("ifeq") && options.condition == Condition::Always {
-                options.condition = Condition::Equal(rest.next().ok_or(Error::Syntax)?);
-            } else if is("get") {
+            } else if condition == Condition::Always && rest.option("ifeq", 1) {
+                options.condition = Condition::Equal(rest.value()?);
+            } else if rest.word("get") {
                 options.get = true;
-            } else if is("keepttl") && options.expiry.is_none() {
+            } else if options.expiry.is_none() && rest.word("keepttl") {
                 options.keep_expiry = true;
+            } else if !options.keep_expiry
+                && let Some(expiry) = Expiry::take(&mut rest, options.expiry)?
+            {
+                options.expiry = Some(expiry);
             } else {
-                // The same option may come again, another one may not.
-                let option = ExpiryOption::parse(word).ok_or(Error::Syntax)?;
-                if options.keep_expiry || options.expiry.is_some_and(|e| e.option != option) {
-                    return Err(Error::Syntax);
-                }
-                options.expiry = Some(Expiry { option, text: rest.next().ok_or(Error::Syntax)? });
+                rest.finish()?;
+                return Ok(options);
             }
         }
-        Ok(options)
     }
 }
 
 #[inline(never)]
 fn set_with_options(ctx: &mut Context<'_>) -> Outcome {
-    let options = SetOptions::parse(ctx.args)?;
+    let options = SetOptions::parse(ctx.rest(3))?;
     let at_ms = options.expiry.map(|e| e.at_ms(ctx.keys.now_ms, "set")).transpose()?;
     let (key, value) = (ctx.key(1), ctx.arg(2));
     if options.get {
@@ -327,26 +329,16 @@ pub(super) static GETEX: Command<Handler> = command("getex", -2, getex as Handle
          ?expiration(seconds:i=EX|milliseconds:i=PX|unix-time-seconds:t=EXAT|unix-time-milliseconds:t=PXAT|PERSIST)")
     .doc(Group::String, "6.2.0", "O(1)", "Returns the string value of a key and changes when it expires.");
 
-/// What GETEX does to the expiry.
-enum GetexOption<'a> {
-    Nothing,
-    Persist,
-    Expire(Expiry<'a>),
-}
-
 fn getex(ctx: &mut Context<'_>) -> Outcome {
-    let mut option = GetexOption::Nothing;
-    let mut rest = ctx.args.from(2).iter();
-    while let Some(word) = rest.next() {
-        let is_persist = word.eq_ignore_ascii_case(b"persist");
-        option = match (ExpiryOption::parse(word), option) {
-            (None, GetexOption::Nothing | GetexOption::Persist) if is_persist => GetexOption::Persist,
-            (Some(new), GetexOption::Expire(old)) if new != old.option => return Err(Error::Syntax),
-            (Some(new), GetexOption::Nothing | GetexOption::Expire(_)) => {
-                GetexOption::Expire(Expiry { option: new, text: rest.next().ok_or(Error::Syntax)? })
-            }
-            _ => return Err(Error::Syntax),
-        };
+    let (mut persists, mut expires, mut rest) = (false, None, ctx.rest(2));
+    loop {
+        if expires.is_none() && rest.word("persist") {
+            persists = true;
+        } else if !persists && let Some(expiry) = Expiry::take(&mut rest, expires)? {
+            expires = Some(expiry);
+        } else {
+            break rest.finish()?;
+        }
     }
     let key = ctx.key(1);
     let Some(value) = ctx.keys.read_str(&key)? else {
@@ -354,19 +346,13 @@ fn getex(ctx: &mut Context<'_>) -> Outcome {
         return Ok(());
     };
     ctx.reply.bulk(value.bytes(&mut NumberBuffer::new()));
-    match option {
-        GetexOption::Nothing => {}
-        GetexOption::Persist => {
-            if ctx.keys.expiry_ms(&key).is_some() {
-                ctx.keys.set_expiry(&key, None);
-                ctx.keys.changed(&key, EventClass::GENERIC, "persist");
-                ctx.keys.effects.replace(ctx.keys.db, || [b"PERSIST", key.bytes]);
-            }
-        }
-        GetexOption::Expire(expiry) => {
-            let at_ms = expiry.at_ms(ctx.keys.now_ms, "getex")?;
-            expire_at(ctx.keys, &key, at_ms);
-        }
+    if let Some(expiry) = expires {
+        let at_ms = expiry.at_ms(ctx.keys.now_ms, "getex")?;
+        expire_at(ctx.keys, &key, at_ms);
+    } else if persists && ctx.keys.expiry_ms(&key).is_some() {
+        ctx.keys.set_expiry(&key, None);
+        ctx.keys.changed(&key, EventClass::GENERIC, "persist");
+        ctx.keys.effects.replace(ctx.keys.db, || [b"PERSIST", key.bytes]);
     }
     Ok(())
 }

@@ -13,8 +13,8 @@ use martlet_types::zset::{Entry, ZSet};
 use super::{OW_UPDATE, RO_ACCESS, entries, store};
 use crate::Handler;
 use crate::context::Context;
+use crate::cursor::Cursor;
 use crate::error::{Error, Outcome};
-use crate::list::at_least;
 use crate::spec::{Acl, Command, Flags, Group, KeyPart, command};
 
 const READS: Flags = Flags::READONLY.with(Flags::MOVABLE_KEYS);
@@ -140,14 +140,12 @@ impl<'a> Request<'a> {
         purpose: Purpose,
         name: &str,
     ) -> Result<Request<'a>, Error> {
-        let count = ctx.int(number)?;
+        let mut rest = ctx.rest(number);
+        let count = rest.int()?;
         if count < 1 {
             return Err(Error::Text(format!("ERR at least 1 input key is needed for '{name}' command")));
         }
-        let first = number + 1;
-        let room = ctx.argc() - first;
-        let count = usize::try_from(count).ok().filter(|count| *count <= room).ok_or(Error::Syntax)?;
-        let keys: Vec<Key<'a>> = (first..first + count).map(|index| ctx.key(index)).collect();
+        let keys: Vec<Key<'a>> = rest.span(count)?.map(|index| ctx.key(index)).collect();
         for key in &keys {
             if let Some(entry) = ctx.keys.lookup(key)
                 && entry.object::<ZSet>().is_none()
@@ -156,55 +154,36 @@ impl<'a> Request<'a> {
                 return Err(Error::WrongType);
             }
         }
-        let mut request = Request {
-            keys,
-            weights: vec![1.0; count],
-            aggregate: Aggregate::Sum,
-            with_scores: false,
-            limit: 0,
-        };
-        let mut at = first + count;
-        while at < ctx.argc() {
-            at += request.option(ctx, at, operation, purpose)?;
-        }
+        let weights = vec![1.0; keys.len()];
+        let mut request = Request { keys, weights, aggregate: Aggregate::Sum, with_scores: false, limit: 0 };
+        while request.take_option(&mut rest, operation, purpose)? {}
+        rest.finish()?;
         Ok(request)
     }
 
-    /// Takes the option at argument `at`; how many arguments it has.
-    fn option(
+    /// Takes an option, if one comes next.
+    fn take_option(
         &mut self,
-        ctx: &Context<'_>,
-        at: usize,
+        rest: &mut Cursor<'_>,
         operation: Operation,
         purpose: Purpose,
-    ) -> Result<usize, Error> {
+    ) -> Result<bool, Error> {
         let weighs = operation != Operation::Difference && purpose != Purpose::Count;
-        let left = ctx.argc() - at;
-        if weighs && left > self.weights.len() && ctx.is(at, "WEIGHTS") {
-            for (weight, index) in self.weights.iter_mut().zip(at + 1..) {
-                let number = ctx.float(index);
-                *weight = number.map_err(|_| Error::Fixed("ERR weight value is not a float"))?;
+        if weighs && rest.option("WEIGHTS", self.weights.len()) {
+            for weight in &mut self.weights {
+                *weight = rest.float().map_err(|_| Error::Fixed("ERR weight value is not a float"))?;
             }
-            return Ok(1 + self.weights.len());
-        }
-        if weighs && left >= 2 && ctx.is(at, "AGGREGATE") {
-            self.aggregate = match () {
-                () if ctx.is(at + 1, "SUM") => Aggregate::Sum,
-                () if ctx.is(at + 1, "MIN") => Aggregate::Min,
-                () if ctx.is(at + 1, "MAX") => Aggregate::Max,
-                () => return Err(Error::Syntax),
-            };
-            return Ok(2);
-        }
-        if purpose == Purpose::Answer && ctx.is(at, "WITHSCORES") {
+        } else if weighs && rest.option("AGGREGATE", 1) {
+            let words = [("SUM", Aggregate::Sum), ("MIN", Aggregate::Min), ("MAX", Aggregate::Max)];
+            self.aggregate = rest.one_of(&words).ok_or(Error::Syntax)?;
+        } else if purpose == Purpose::Answer && rest.word("WITHSCORES") {
             self.with_scores = true;
-            return Ok(1);
+        } else if purpose == Purpose::Count && rest.option("LIMIT", 1) {
+            self.limit = rest.at_least(0, "ERR LIMIT can't be negative")? as usize;
+        } else {
+            return Ok(false);
         }
-        if purpose == Purpose::Count && left >= 2 && ctx.is(at, "LIMIT") {
-            self.limit = at_least(0, ctx.arg(at + 1), "ERR LIMIT can't be negative")? as usize;
-            return Ok(2);
-        }
-        Err(Error::Syntax)
+        Ok(true)
     }
 
     /// The sources with their weights, in the order given.

@@ -96,11 +96,11 @@ fn zpopmax(ctx: &mut Context<'_>) -> Outcome {
 }
 
 fn pop_from_one(ctx: &mut Context<'_>, side: Side) -> Outcome {
-    let count = match ctx.argc() {
-        2 => None,
-        3 => Some(at_least(0, ctx.arg(2), "ERR value is out of range, must be positive")? as usize),
-        _ => return Err(Error::Syntax),
-    };
+    if ctx.argc() > 3 {
+        return Err(Error::Syntax);
+    }
+    let count = ctx.args.get(2).map(|text| at_least(0, text, "ERR value is out of range, must be positive"));
+    let count = count.transpose()?.map(|count| count as usize);
     let key = ctx.key(1);
     let Context { keys, reply, .. } = ctx;
     if keys.write::<ZSet>(&key)?.is_none() || count == Some(0) {
@@ -162,26 +162,16 @@ struct Multi {
 
 impl Multi {
     fn parse(ctx: &Context<'_>, number_index: usize) -> Result<Multi, Error> {
-        let number = at_least(1, ctx.arg(number_index), "ERR numkeys should be greater than 0")?;
-        let first = number_index + 1;
-        let room = ctx.argc() - first;
-        let number = usize::try_from(number).ok().filter(|&number| number < room).ok_or(Error::Syntax)?;
-        let keys = first..first + number;
-        let side = match () {
-            () if ctx.is(keys.end, "MIN") => Side::Min,
-            () if ctx.is(keys.end, "MAX") => Side::Max,
-            () => return Err(Error::Syntax),
-        };
-        let mut count = None;
-        let mut at = keys.end + 1;
-        while at < ctx.argc() {
-            if count.is_some() || !ctx.is(at, "COUNT") || at + 1 == ctx.argc() {
-                return Err(Error::Syntax);
-            }
-            count = Some(at_least(1, ctx.arg(at + 1), "ERR count should be greater than 0")? as usize);
-            at += 2;
+        let mut rest = ctx.rest(number_index);
+        let number = rest.at_least(1, "ERR numkeys should be greater than 0")?;
+        let keys = rest.span(number)?;
+        let side = rest.one_of(&[("MIN", Side::Min), ("MAX", Side::Max)]).ok_or(Error::Syntax)?;
+        let mut count = 1;
+        if rest.option("COUNT", 1) {
+            count = rest.at_least(1, "ERR count should be greater than 0")? as usize;
         }
-        Ok(Multi { keys, side, count: count.unwrap_or(1) })
+        rest.finish()?;
+        Ok(Multi { keys, side, count })
     }
 }
 

@@ -30,12 +30,10 @@ pub(super) static ZRANDMEMBER: Command<Handler> = command("zrandmember", -2, zra
     .tips(&[Tip::NONDETERMINISTIC_OUTPUT]);
 
 fn zrandmember(ctx: &mut Context<'_>) -> Outcome {
-    let count = (ctx.argc() > 2).then(|| symmetric(ctx.arg(2))).transpose()?;
-    let with_scores = match ctx.argc() {
-        2 | 3 => false,
-        4 if ctx.is(3, "WITHSCORES") => true,
-        _ => return Err(Error::Syntax),
-    };
+    let mut rest = ctx.rest(2);
+    let count = rest.value().ok().map(symmetric).transpose()?;
+    let with_scores = rest.word("WITHSCORES");
+    rest.finish()?;
     let limit = if with_scores { i64::MAX / 2 } else { i64::MAX };
     if count.is_some_and(|count| count < -REPEATS_MAX || count > limit) {
         return Err(Error::OutOfRange);

@@ -88,21 +88,22 @@ impl<'a> Query<'a> {
         stores: bool,
     ) -> Result<Query<'a>, Error> {
         let (mut with_scores, mut limit) = (false, (0, -1));
-        let mut at = key + 3;
-        while at < ctx.argc() {
-            match () {
-                () if !stores && ctx.is(at, "WITHSCORES") => with_scores = true,
-                () if ctx.is(at, "LIMIT") && at + 2 < ctx.argc() => {
-                    limit = (ctx.int(at + 1)?, ctx.int(at + 2)?);
-                    at += 2;
-                }
-                () if reverse.is_none() && ctx.is(at, "REV") => reverse = Some(true),
+        let mut rest = ctx.rest(key + 3);
+        loop {
+            if !stores && rest.word("WITHSCORES") {
+                with_scores = true;
+            } else if rest.option("LIMIT", 2) {
+                limit = (rest.int()?, rest.int()?);
+            } else if reverse.is_none() && rest.word("REV") {
                 // What is said already may not be said again.
-                () if by.is_none() && ctx.is(at, "BYLEX") => by = Some(By::Lex),
-                () if by.is_none() && ctx.is(at, "BYSCORE") => by = Some(By::Score),
-                () => return Err(Error::Syntax),
+                reverse = Some(true);
+            } else if by.is_none() && rest.word("BYLEX") {
+                by = Some(By::Lex);
+            } else if by.is_none() && rest.word("BYSCORE") {
+                by = Some(By::Score);
+            } else {
+                break rest.finish()?;
             }
-            at += 1;
         }
         let (by, reverse) = (by.unwrap_or(By::Rank), reverse.unwrap_or(false));
         if limit.1 != -1 && by == By::Rank {

@@ -318,20 +318,23 @@ static LIST: ServerCommand = command("command|list", -2, list as ServerHandler)
 
 fn list(call: &mut Call<'_>) -> Outcome {
     let registry = call.worker.shared.registry;
-    let keep: Box<dyn Fn(&Entry) -> bool> = match call.argc() {
-        2 => Box::new(|_| true),
-        5 if call.is(2, "filterby") && call.is(3, "pattern") => {
-            let pattern = call.arg(4);
-            Box::new(move |entry| glob::matches(pattern, entry.spec.full_name.as_bytes(), true))
-        }
-        5 if call.is(2, "filterby") && call.is(3, "aclcat") => {
-            let wanted = String::from_utf8_lossy(call.arg(4)).to_ascii_lowercase();
-            Box::new(move |entry| entry.spec.acl().names().any(|category| category == wanted))
-        }
+    let mut rest = call.rest(2);
+    let keep: Box<dyn Fn(&Entry) -> bool> = if !rest.option("filterby", 2) {
+        Box::new(|_| true)
+    } else if rest.word("pattern") {
+        let pattern = rest.value()?;
+        Box::new(move |entry| glob::matches(pattern, entry.spec.full_name.as_bytes(), true))
+    } else if rest.word("aclcat") {
+        let wanted = String::from_utf8_lossy(rest.value()?).to_ascii_lowercase();
+        Box::new(move |entry| entry.spec.acl().names().any(|category| category == wanted))
+    } else if rest.word("module") {
         // No modules can be loaded.
-        5 if call.is(2, "filterby") && call.is(3, "module") => Box::new(|_| false),
-        _ => return Err(Error::Syntax),
+        rest.value()?;
+        Box::new(|_| false)
+    } else {
+        return Err(Error::Syntax);
     };
+    rest.finish()?;
     let names = names_of(registry, keep.as_ref());
     call.reply.array(names.len());
     names.iter().for_each(|name| call.reply.bulk(name.as_bytes()));

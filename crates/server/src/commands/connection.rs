@@ -137,22 +137,18 @@ fn hello(call: &mut Call<'_>) -> Outcome {
         }
         resp3 = version == 3;
     }
-    let (mut credentials, mut name) = (None, None);
-    let mut at = 2;
-    while at < call.argc() {
-        let left = call.argc() - 1 - at;
-        if call.is(at, "auth") && left >= 2 {
-            credentials = Some((call.arg(at + 1), call.arg(at + 2)));
-            at += 3;
-        } else if call.is(at, "setname") && left >= 1 {
-            let wanted = call.arg(at + 1);
+    let (mut credentials, mut name, mut rest) = (None, None, call.rest(2));
+    while let Some(word) = rest.peek() {
+        if rest.option("auth", 2) {
+            credentials = Some((rest.value()?, rest.value()?));
+        } else if rest.option("setname", 1) {
+            let wanted = rest.value()?;
             if !is_valid_name(wanted) {
                 return Err(INVALID_NAME);
             }
             name = Some(wanted);
-            at += 2;
         } else {
-            return Err(Error::quoting("ERR Syntax error in HELLO option '", call.arg(at), "'"));
+            return Err(Error::quoting("ERR Syntax error in HELLO option '", word, "'"));
         }
     }
     if let Some((user, password)) = credentials {

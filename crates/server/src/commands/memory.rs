@@ -3,7 +3,6 @@
 use std::sync::atomic::Ordering;
 
 use martlet_base::limits::SHARD_COUNT;
-use martlet_base::number::parse_i64;
 use martlet_command::generic::memory_usage;
 use martlet_command::{Acl, Error, Flags, Group, KeyFlags, KeyPart, Outcome, Tip, command, container};
 use martlet_keyspace::Key;
@@ -31,16 +30,13 @@ static USAGE: ServerCommand = command("memory|usage", -3, usage as ServerHandler
     .doc(Group::Server, "4.0.0", "O(N) for N samples", "Estimates the memory that a key takes.");
 
 fn usage(call: &mut Call<'_>) -> Outcome {
-    let mut at = 3;
-    while at < call.argc() {
-        if !call.is(at, "samples") || at + 1 >= call.argc() {
+    let mut rest = call.rest(3);
+    while rest.option("samples", 1) {
+        if rest.int()? < 0 {
             return Err(Error::Syntax);
         }
-        if parse_i64(call.arg(at + 1)).ok_or(Error::NotInteger)? < 0 {
-            return Err(Error::Syntax);
-        }
-        at += 2;
     }
+    rest.finish()?;
     match memory_usage(&call.worker.keys, &Key::new(call.arg(2))) {
         Some(bytes) => call.reply.count(bytes),
         None => call.reply.null(),

@@ -82,30 +82,27 @@ fn parse(call: &Call<'_>) -> Result<Request, Error> {
     let (mut copy, mut replace) = (false, false);
     let mut credentials = Vec::new();
     let mut keys = vec![call.arg(3).to_vec()];
-    let mut at = 6;
-    while at < call.argc() {
-        let left = call.argc() - at - 1;
-        if call.is(at, "copy") {
+    let mut rest = call.rest(6);
+    loop {
+        if rest.word("copy") {
             copy = true;
-        } else if call.is(at, "replace") {
+        } else if rest.word("replace") {
             replace = true;
-        } else if let taken @ 1.. = operands(call.arg(at))
-            && left >= taken
-        {
-            credentials = (at + 1..=at + taken).map(|index| call.arg(index).to_vec()).collect();
-            at += taken;
-        } else if call.is(at, "keys") {
+        } else if rest.option("auth", 1) {
+            credentials = vec![rest.value()?.to_vec()];
+        } else if rest.option("auth2", 2) {
+            credentials = vec![rest.value()?.to_vec(), rest.value()?.to_vec()];
+        } else if rest.word("keys") {
             if !call.arg(3).is_empty() {
                 return Err(Error::Fixed(
                     "ERR When using MIGRATE KEYS option, the key argument must be set to the empty string",
                 ));
             }
-            keys = (at + 1..call.argc()).map(|index| call.arg(index).to_vec()).collect();
+            keys = rest.args().iter().map(<[u8]>::to_vec).collect();
             break;
         } else {
-            return Err(Error::Syntax);
+            break rest.finish()?;
         }
-        at += 1;
     }
     let timeout_ms = call.int(5)?;
     let db = call.int(4)?;

@@ -21,7 +21,7 @@ mod server;
 pub use client::{client_line, close_client};
 pub use pubsub::answers_with_messages;
 
-use martlet_command::{Command, Outcome};
+use martlet_command::{Command, Cursor, Outcome};
 use martlet_protocol::reply::Reply;
 use martlet_protocol::request::Args;
 
@@ -54,6 +54,11 @@ impl<'a> Call<'a> {
     /// Number of arguments, the command's name included.
     pub fn argc(&self) -> usize {
         self.args.len()
+    }
+
+    /// A cursor on the argument at `index`, to read it and what follows.
+    pub fn rest(&self, index: usize) -> Cursor<'a> {
+        Cursor::new(self.args, index)
     }
 
     /// Whether the argument at `index` is this word, in any case of letters.

@@ -60,17 +60,17 @@ fn type_of(client: &ClientInfo) -> ClientType {
     }
 }
 
-fn text(call: &Call<'_>, index: usize) -> String {
-    String::from_utf8_lossy(call.arg(index)).into_owned()
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
 }
 
-fn client_type(call: &Call<'_>, index: usize) -> Result<ClientType, Error> {
-    match call.arg(index).to_ascii_lowercase().as_slice() {
+fn client_type(name: &[u8]) -> Result<ClientType, Error> {
+    match name.to_ascii_lowercase().as_slice() {
         b"normal" => Ok(ClientType::Normal),
         b"slave" | b"replica" => Ok(ClientType::Replica),
         b"pubsub" => Ok(ClientType::Pubsub),
         b"master" | b"primary" => Ok(ClientType::Primary),
-        _ => Err(Error::quoting("ERR Unknown client type '", call.arg(index), "'")),
+        _ => Err(Error::quoting("ERR Unknown client type '", name, "'")),
     }
 }
 
@@ -82,7 +82,7 @@ pub(super) fn listed(call: &Call<'_>) -> Result<Vec<Arc<ClientInfo>>, Error> {
     match call.argc() {
         2 => Ok(clients.all().into_iter().filter(is_listed).collect()),
         4 if call.is(2, "type") => {
-            let kind = client_type(call, 3)?;
+            let kind = client_type(call.arg(3))?;
             let is_meant = |client: &Arc<ClientInfo>| is_listed(client) && type_of(client) == kind;
             Ok(clients.all().into_iter().filter(is_meant).collect())
         }
@@ -101,46 +101,38 @@ pub(super) fn listed(call: &Call<'_>) -> Result<Vec<Arc<ClientInfo>>, Error> {
 pub(super) fn parse_kill(call: &Call<'_>) -> Result<Filter, Error> {
     let mut filter = Filter { now_ms: call.worker.now_ms, skip_me: true, ..Filter::default() };
     if call.argc() == 3 {
-        filter.peer = Some(text(call, 2));
+        filter.peer = Some(text(call.arg(2)));
         filter.skip_me = false;
         filter.is_old_style = true;
         return Ok(filter);
     }
-    let mut at = 2;
-    while at < call.argc() {
-        if at + 1 >= call.argc() {
-            return Err(Error::Syntax);
+    let mut rest = call.rest(2);
+    loop {
+        if rest.option("id", 1) {
+            filter.id = Some(rest.at_least(1, "ERR client-id should be greater than 0")? as u64);
+        } else if rest.option("maxage", 1) {
+            let age_s = rest.at_least(i64::MIN, "ERR maxage is not an integer or out of range")?;
+            if age_s <= 0 {
+                return Err(Error::Fixed("ERR maxage should be greater than 0"));
+            }
+            filter.max_age_s = Some(age_s);
+        } else if rest.option("type", 1) {
+            filter.kind = Some(client_type(rest.value()?)?);
+        } else if rest.option("addr", 1) {
+            filter.peer = Some(text(rest.value()?));
+        } else if rest.option("laddr", 1) {
+            filter.local = Some(text(rest.value()?));
+        } else if rest.option("user", 1) {
+            let user = rest.value()?;
+            if call.worker.users.get(user).is_none() {
+                return Err(Error::quoting("ERR No such user '", user, "'"));
+            }
+            filter.user = Some(user.to_vec());
+        } else if rest.option("skipme", 1) {
+            filter.skip_me = rest.one_of(&[("yes", true), ("no", false)]).ok_or(Error::Syntax)?;
+        } else {
+            rest.finish()?;
+            return Ok(filter);
         }
-        let value = at + 1;
-        match call.arg(at).to_ascii_lowercase().as_slice() {
-            b"id" => {
-                let id = parse_i64(call.arg(value)).filter(|id| *id > 0);
-                let id = id.ok_or(Error::Fixed("ERR client-id should be greater than 0"))?;
-                filter.id = Some(id as u64);
-            }
-            b"maxage" => {
-                let age = parse_i64(call.arg(value))
-                    .ok_or(Error::Fixed("ERR maxage is not an integer or out of range"))?;
-                if age <= 0 {
-                    return Err(Error::Fixed("ERR maxage should be greater than 0"));
-                }
-                filter.max_age_s = Some(age);
-            }
-            b"type" => filter.kind = Some(client_type(call, value)?),
-            b"addr" => filter.peer = Some(text(call, value)),
-            b"laddr" => filter.local = Some(text(call, value)),
-            b"user" => {
-                let user = call.arg(value);
-                if call.worker.users.get(user).is_none() {
-                    return Err(Error::quoting("ERR No such user '", user, "'"));
-                }
-                filter.user = Some(user.to_vec());
-            }
-            b"skipme" if call.is(value, "yes") => filter.skip_me = true,
-            b"skipme" if call.is(value, "no") => filter.skip_me = false,
-            _ => return Err(Error::Syntax),
-        }
-        at += 2;
     }
-    Ok(filter)
 }

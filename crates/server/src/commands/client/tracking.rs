@@ -1,6 +1,5 @@
 //! CLIENT TRACKING, CACHING, TRACKINGINFO, GETREDIR: what a client caches on its own side.
 
-use martlet_base::number::parse_i64;
 use martlet_command::{Acl, Error, Group, Outcome, command};
 use martlet_protocol::request::Args;
 
@@ -46,36 +45,32 @@ fn tracking(call: &mut Call<'_>) -> Outcome {
 fn parse(call: &Call<'_>) -> Result<(Options, Vec<Vec<u8>>), Error> {
     let mut options = Options::default();
     let mut prefixes = Vec::new();
-    let mut at = 3;
-    while at < call.argc() {
-        let has_more = at + 1 < call.argc();
-        if call.is(at, "redirect") && has_more {
-            at += 1;
+    let mut rest = call.rest(3);
+    loop {
+        if rest.option("redirect", 1) {
             if options.redirect.is_some() {
                 return Err(Error::Fixed("ERR A client can only redirect to a single other client"));
             }
-            let id = parse_i64(call.arg(at)).ok_or(Error::NotInteger)?;
+            let id = rest.int()?;
             if call.worker.shared.clients.get(id as u64).is_none() {
                 return Err(Error::Fixed("ERR The client ID you want redirect to does not exist"));
             }
             options.redirect = Some(id as u64);
-        } else if call.is(at, "prefix") && has_more {
-            at += 1;
-            prefixes.push(call.arg(at).to_vec());
-        } else if call.is(at, "bcast") {
+        } else if rest.option("prefix", 1) {
+            prefixes.push(rest.value()?.to_vec());
+        } else if rest.word("bcast") {
             options.bcast = true;
-        } else if call.is(at, "optin") {
+        } else if rest.word("optin") {
             options.optin = true;
-        } else if call.is(at, "optout") {
+        } else if rest.word("optout") {
             options.optout = true;
-        } else if call.is(at, "noloop") {
+        } else if rest.word("noloop") {
             options.noloop = true;
         } else {
-            return Err(Error::Syntax);
+            rest.finish()?;
+            return Ok((options, prefixes));
         }
-        at += 1;
     }
-    Ok((options, prefixes))
 }
 
 /// Whether the options fit each other and what the client has set up before.
