@@ -1,8 +1,8 @@
 //! What a handler gets: its arguments, the keys, the reply, and the settings that matter to it.
 
 use martlet_base::number::{parse_f64, parse_i64};
-use martlet_engine::Keys;
-use martlet_keyspace::{ExpiryChange, Key};
+use martlet_engine::{Awaited, Keys};
+use martlet_keyspace::{ExpiryChange, Key, Object};
 use martlet_protocol::reply::Reply;
 use martlet_protocol::request::Args;
 use martlet_types::hash::HashLimits;
@@ -62,17 +62,39 @@ impl Default for Settings {
     }
 }
 
-/// A handler's wish to wait until one of its keys changes; see [`Context::block_on`].
+/// What a blocked client waits for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// One of the keys in these arguments to hold what the handler, run again, can work on.
+    Keys(Vec<usize>, Awaited),
+    /// What was removed to be freed.
+    Freed,
+    /// This server's disk to come to a position of the journal.
+    Disk {
+        /// The position.
+        position: u64,
+        /// For replicas too: the disk alone does not end the wait.
+        and_replicas: bool,
+    },
+    /// Nothing that can come: replicas.
+    Replicas,
+}
+
+impl Wait {
+    /// For a value of this type at one of the keys in these arguments.
+    pub fn value<T: Object>(key_indexes: impl IntoIterator<Item = usize>) -> Wait {
+        let awaited = Awaited { kind: T::KIND, until_removed: false };
+        Wait::Keys(key_indexes.into_iter().collect(), awaited)
+    }
+}
+
+/// A handler's wish to wait; see [`Context::block_on`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Block {
-    /// The arguments that are the keys to wait for.
-    pub key_indexes: Vec<usize>,
-    /// Whether to wait until what was removed is freed.
-    pub until_freed: bool,
-    /// Whether the handler is also run when a key holds another type or nothing, which ends the wait.
-    pub until_removed: bool,
-    /// Arguments that are others when the handler is run again: they meant something at this time only.
-    pub replaced: Vec<(usize, Vec<u8>)>,
+    /// For what.
+    pub wait: Wait,
+    /// The arguments that meant something at this time only, resolved: so the handler is run again.
+    pub resolved: Vec<(usize, Vec<u8>)>,
     /// When to give up, Unix milliseconds; `None` for never.
     pub deadline_ms: Option<i64>,
     /// What a timeout answers.
@@ -80,10 +102,9 @@ pub struct Block {
 }
 
 impl Block {
-    /// A wait for a change of the keys in these arguments.
-    pub fn new(key_indexes: Vec<usize>, deadline_ms: Option<i64>, on_timeout: TimeoutReply) -> Block {
-        let (until_freed, until_removed, replaced) = (false, false, Vec::new());
-        Block { key_indexes, until_freed, until_removed, replaced, deadline_ms, on_timeout }
+    /// A wait after which the handler is run with the arguments as they are.
+    pub fn new(wait: Wait, deadline_ms: Option<i64>, on_timeout: TimeoutReply) -> Block {
+        Block { wait, resolved: Vec::new(), deadline_ms, on_timeout }
     }
 }
 
@@ -203,33 +224,15 @@ impl<'a> Context<'a> {
         deadline.map(Some).ok_or(Error::Fixed("ERR timeout is out of range"))
     }
 
-    /// Ends a blocking command that found nothing: waits for a change of the keys at `key_indexes`, after
-    /// which the handler is run again from its start; or, where waiting is not allowed, answers as if the
-    /// time were up.
-    pub fn block_on(
-        &mut self,
-        key_indexes: impl IntoIterator<Item = usize>,
-        deadline_ms: Option<i64>,
-        on_timeout: TimeoutReply,
-    ) -> Outcome {
+    /// Ends a blocking command that found nothing: it waits, and is run again from its start if that is for
+    /// keys; or, where waiting is not allowed, answers as if the time were up.
+    pub fn block_on(&mut self, block: Block) -> Outcome {
         if self.deny_blocking {
-            on_timeout.write(self.reply, None);
+            block.on_timeout.write(self.reply, None);
         } else {
-            let block = Block::new(key_indexes.into_iter().collect(), deadline_ms, on_timeout);
             self.block = Some(Box::new(block));
         }
         Ok(())
-    }
-
-    /// Ends a command with OK, which is sent once what it has removed is freed; at once where waiting is not
-    /// allowed.
-    pub fn ok_when_freed(&mut self) {
-        if self.deny_blocking {
-            self.reply.ok();
-        } else {
-            let block = Block::new(Vec::new(), None, TimeoutReply::Ok);
-            self.block = Some(Box::new(Block { until_freed: true, ..block }));
-        }
     }
 }
 

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 use hashbrown::hash_map::Entry;
 use hashbrown::{HashMap, HashSet};
+use martlet_keyspace::Kind;
 
 /// Raised when a watched key has changed; one per client.
 #[derive(Debug, Default)]
@@ -63,6 +64,22 @@ impl Watcher {
     }
 }
 
+/// What a blocked client waits for its keys to hold.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Awaited {
+    /// A value of this type, which its request takes something from.
+    pub kind: Kind,
+    /// Its request is run also for a key that holds another type or nothing, which ends the wait.
+    pub until_removed: bool,
+}
+
+impl Awaited {
+    /// Whether the request is to be run for a key that holds a value of this type, or none.
+    pub fn is_met_by(self, kind: Option<Kind>) -> bool {
+        self.until_removed || kind == Some(self.kind)
+    }
+}
+
 /// Nobody is serving it.
 const WAITING: u8 = 0;
 /// Somebody runs its request to see whether it can be served.
@@ -80,8 +97,8 @@ pub struct Waiter {
     pub db: usize,
     /// The keys that it waits for.
     pub keys: Vec<Vec<u8>>,
-    /// Its wait also ends when a key holds another type or nothing.
-    pub until_removed: bool,
+    /// What it waits for them to hold; `None` if it waits for no key.
+    pub awaited: Option<Awaited>,
     /// Later waiters have higher numbers, and so each queue is sorted by them.
     number: u64,
     /// [`WAITING`], [`SERVING`] or [`ENDED`].
@@ -98,13 +115,22 @@ impl Waiter {
         token: u64,
         db: usize,
         keys: Vec<Vec<u8>>,
-        until_removed: bool,
+        awaited: Option<Awaited>,
         request: Box<dyn Any + Send + Sync>,
     ) -> Arc<Waiter> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let state = AtomicU8::new(WAITING);
-        Arc::new(Waiter { thread, token, db, keys, until_removed, number, state, request })
+        Arc::new(Waiter { thread, token, db, keys, awaited, number, state, request })
+    }
+
+    /// See [`Awaited::is_met_by`].
+    pub fn is_met_by(&self, kind: Option<Kind>) -> bool {
+        self.awaited.is_some_and(|awaited| awaited.is_met_by(kind))
+    }
+
+    fn until_removed(&self) -> bool {
+        self.awaited.is_some_and(|awaited| awaited.until_removed)
     }
 
     /// Its place in the order of all waiters; see [`Hooks::waiters`].
@@ -283,7 +309,7 @@ impl Hooks {
         let last = queue.waiters.back();
         if last.is_none_or(|last| last.number != waiter.number) {
             debug_assert!(last.is_none_or(|last| last.number < waiter.number));
-            queue.until_removed += usize::from(waiter.until_removed);
+            queue.until_removed += usize::from(waiter.until_removed());
             queue.waiters.push_back(waiter.clone());
         }
     }
@@ -295,7 +321,7 @@ impl Hooks {
         if let Some(queue) = tables.waiters.get_mut(&place) {
             if let Ok(at) = queue.waiters.binary_search_by_key(&waiter.number, |w| w.number) {
                 queue.waiters.remove(at);
-                queue.until_removed -= usize::from(waiter.until_removed);
+                queue.until_removed -= usize::from(waiter.until_removed());
             }
             if queue.waiters.is_empty() {
                 tables.waiters.remove(&place);
@@ -407,18 +433,32 @@ impl Hooks {
 
 #[cfg(test)]
 mod tests {
-    use super::{Hooks, ReadyKeys, Waiter, WatchFlag};
+    use super::{Awaited, Hooks, ReadyKeys, Waiter, WatchFlag};
+    use martlet_keyspace::Kind;
     use std::sync::Arc;
 
+    fn waiter_until(keys: &[&[u8]], until_removed: bool) -> Arc<Waiter> {
+        let awaited = Awaited { kind: Kind::List, until_removed };
+        Waiter::new(0, 0, 0, keys.iter().map(|key| key.to_vec()).collect(), Some(awaited), Box::new(()))
+    }
+
     fn waiter(keys: &[&[u8]]) -> Arc<Waiter> {
-        Waiter::new(0, 0, 0, keys.iter().map(|key| key.to_vec()).collect(), false, Box::new(()))
+        waiter_until(keys, false)
+    }
+
+    #[test]
+    fn a_request_is_run_for_what_it_can_take_something_from() {
+        let (other, same) = (Some(Kind::Hash), Some(Kind::List));
+        let met = |waiter: &Waiter| [None, other, same].map(|kind| waiter.is_met_by(kind));
+        assert_eq!(met(&waiter(&[b"k"])), [false, false, true]);
+        assert_eq!(met(&waiter_until(&[b"k"], true)), [true, true, true]);
+        assert_eq!(met(&Waiter::new(0, 0, 0, Vec::new(), None, Box::new(()))), [false, false, false]);
     }
 
     #[test]
     fn a_removal_concerns_only_those_who_wait_until_then() {
         let mut hooks = Hooks::default();
-        let (reads, reads_until_removed) =
-            (waiter(&[b"k"]), Waiter::new(0, 0, 0, vec![b"k".to_vec()], true, Box::new(())));
+        let (reads, reads_until_removed) = (waiter(&[b"k"]), waiter_until(&[b"k"], true));
         hooks.block(0, b"k", &reads);
         assert!(hooks.changed(0, b"k", true) && !hooks.changed(0, b"k", false));
         assert!(hooks.waiters(0, b"k", false, 0, 9).is_empty());

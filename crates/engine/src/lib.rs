@@ -21,7 +21,7 @@ pub use effects::{Cause, Effects, EventClass, Invalidation, KeyEvent, News};
 pub use engine::{Engine, ShardState, TrackingTotals};
 pub use evict::{EvictFirst, EvictionPolicy, Evictor};
 pub use gate::Gate;
-pub use hooks::{Hooks, ReadyKey, ReadyKeys, Waiter, WatchFlag};
+pub use hooks::{Awaited, Hooks, ReadyKey, ReadyKeys, Waiter, WatchFlag};
 pub use keys::{Keys, Touch, WrongType};
 pub use lazyfree::LazyFree;
 pub use snapshot::{SavedKey, SavedKeys, SavedValue, Snapshot, Walk};

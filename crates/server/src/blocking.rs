@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use martlet_acl::{Denial, Origin, User};
-use martlet_command::{Block, Group, Request, TimeoutReply};
+use martlet_command::{Block, Request, TimeoutReply, Wait};
 use martlet_engine::{ReadyKey, Waiter};
 use martlet_journal::Position;
-use martlet_keyspace::{Key, Kind};
+use martlet_keyspace::Key;
 use martlet_protocol::reply::Reply;
 use martlet_protocol::request::{Args, OwnedArgs};
 
@@ -43,8 +43,8 @@ pub(crate) struct DiskWaiter {
     pub(crate) waiter: Arc<Waiter>,
     /// How far the disk has to come.
     pub(crate) position: Position,
-    /// It waits for nothing else: no replica.
-    pub(crate) is_all: bool,
+    /// It waits for replicas too.
+    pub(crate) and_replicas: bool,
 }
 
 /// How a wait ends without service.
@@ -67,31 +67,42 @@ impl Worker {
         args: &Args<'_>,
         block: Box<Block>,
     ) {
-        let keys: Vec<Vec<u8>> = block.key_indexes.iter().map(|&i| args.at(i).to_vec()).collect();
+        let (keys, awaited) = match &block.wait {
+            Wait::Keys(indexes, awaited) => (indexes.as_slice(), Some(*awaited)),
+            Wait::Freed | Wait::Disk { .. } | Wait::Replicas => (&[][..], None),
+        };
+        let keys = keys.iter().map(|&index| args.at(index).to_vec()).collect();
         let request = WaitingRequest {
             entry,
-            args: replaced(args, &block.replaced),
+            args: resolved(args, &block.resolved),
             resp3: connection.session.resp3,
             user: connection.session.user.clone(),
             origin: self.origin,
             touches: connection.session.special & special::NO_TOUCH == 0,
         };
         let db = connection.session.db;
-        let waiter =
-            Waiter::new(self.thread, connection.token.0, db, keys, block.until_removed, Box::new(request));
+        let waiter = Waiter::new(self.thread, connection.token.0, db, keys, awaited, Box::new(request));
         for key in &waiter.keys {
             let key = Key::new(key);
             self.keys.hooks_mut(&key).block(db, key.bytes, &waiter);
         }
-        if block.until_freed {
-            let (shared, waiter) = (self.shared, waiter.clone());
-            self.shared.engine.lazy_free.when_freed(Box::new(move || {
-                if waiter.serve_begin() {
-                    waiter.serve_end(true);
-                    let reply = b"+OK\r\n".to_vec();
-                    shared.send(waiter.thread, Mail::Served { waiter, reply, ns: 0 });
-                }
-            }));
+        match block.wait {
+            Wait::Freed => {
+                let (shared, waiter) = (self.shared, waiter.clone());
+                self.shared.engine.lazy_free.when_freed(Box::new(move || {
+                    if waiter.serve_begin() {
+                        waiter.serve_end(true);
+                        let reply = b"+OK\r\n".to_vec();
+                        shared.send(waiter.thread, Mail::Served { waiter, reply, ns: 0 });
+                    }
+                }));
+            }
+            // Whoever is due by now is served at the end of this loop, when the connection is in its place
+            // again.
+            Wait::Disk { position, and_replicas } => {
+                self.disk_waiters.push(DiskWaiter { waiter: waiter.clone(), position, and_replicas });
+            }
+            Wait::Keys(..) | Wait::Replicas => {}
         }
         if let Some(at_ms) = block.deadline_ms {
             self.deadlines.insert((at_ms, connection.token));
@@ -132,9 +143,7 @@ impl Worker {
             after = last.number();
             for waiter in waiters {
                 // All keys of one that waits for another type may be many, and need not be held to see that.
-                let request = waiter.request.downcast_ref::<WaitingRequest>();
-                let is_meant = request.is_some_and(|request| is_for(&waiter, request, kind));
-                if is_meant && self.serve(&waiter, ready) {
+                if waiter.is_met_by(kind) && self.serve(&waiter, ready) {
                     return;
                 }
             }
@@ -161,7 +170,7 @@ impl Worker {
         self.keys.db = waiter.db;
         let key = Key::new(&ready.key);
         let kind = self.keys.kind(&key);
-        if !is_for(waiter, request, kind) {
+        if !waiter.is_met_by(kind) {
             waiter.serve_end(false);
             self.keys.release();
             return false;
@@ -225,7 +234,7 @@ impl Worker {
         let phase = self.shared.persistence.log.facts().phase;
         let (is_off, durable) = (phase == Phase::Off, self.shared.durable_in(phase));
         let is_met = |position: Position| durable.is_some_and(|durable| position <= durable);
-        let is_due = |of: &mut DiskWaiter| is_off || (of.is_all && is_met(of.position));
+        let is_due = |of: &mut DiskWaiter| is_off || (!of.and_replicas && is_met(of.position));
         let due: Vec<_> = self.disk_waiters.extract_if(.., is_due).collect();
         self.disk_waiters.retain(|of| !of.waiter.has_ended());
         for DiskWaiter { waiter, position, .. } in due {
@@ -405,26 +414,11 @@ impl Worker {
     }
 }
 
-/// Whether a waiter's request is to be run for a key that holds this.
-fn is_for(waiter: &Waiter, request: &WaitingRequest, kind: Option<Kind>) -> bool {
-    waiter.until_removed || kind.is_some() && awaited_kind(request.entry) == kind
-}
-
-/// The type of value that a blocking command waits for.
-fn awaited_kind(entry: &Entry) -> Option<Kind> {
-    match entry.spec.group {
-        Group::List => Kind::from_name(b"list"),
-        Group::SortedSet => Kind::from_name(b"zset"),
-        Group::Stream => Kind::from_name(b"stream"),
-        _ => None,
-    }
-}
-
-/// Arguments, some of them replaced.
-fn replaced(args: &Args<'_>, replaced: &[(usize, Vec<u8>)]) -> OwnedArgs {
-    if replaced.is_empty() {
+/// Arguments, some of them resolved.
+fn resolved(args: &Args<'_>, resolved: &[(usize, Vec<u8>)]) -> OwnedArgs {
+    if resolved.is_empty() {
         return args.to_owned();
     }
-    let new = |at: usize| replaced.iter().find(|(index, _)| *index == at).map(|(_, text)| text.as_slice());
+    let new = |at: usize| resolved.iter().find(|(index, _)| *index == at).map(|(_, text)| text.as_slice());
     OwnedArgs::from_slices(args.iter().enumerate().map(|(at, argument)| new(at).unwrap_or(argument)))
 }

@@ -2,7 +2,7 @@
 //! freed in the background, for which SYNC waits without holding anything.
 
 use crate::Handler;
-use crate::context::Context;
+use crate::context::{Block, Context, TimeoutReply, Wait};
 use crate::error::{Error, Outcome};
 use crate::spec::{Acl, Command, Databases, Flags, Group, Tip, command};
 
@@ -45,10 +45,9 @@ fn flush(ctx: &mut Context<'_>, db: Option<usize>) -> Outcome {
     // Followers flush even if there was nothing here.
     ctx.keys.dirty += removed.max(1) as u64;
     if waits {
-        ctx.ok_when_freed();
-    } else {
-        ctx.reply.ok();
+        return ctx.block_on(Block::new(Wait::Freed, None, TimeoutReply::Ok));
     }
+    ctx.reply.ok();
     Ok(())
 }
 

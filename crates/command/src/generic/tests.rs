@@ -333,8 +333,8 @@ fn whole_databases() {
         ],
     );
     assert_eq!(
-        (t.run("FLUSHDB"), t.block.take().map(|block| block.until_freed)),
-        (String::new(), Some(true))
+        (t.run("FLUSHDB"), t.block.take().map(|block| block.wait)),
+        (String::new(), Some(crate::Wait::Freed))
     );
     assert_eq!(t.effects(), ["FLUSHDB"]);
     t.keys.db = 0;

@@ -1,7 +1,7 @@
 //! WAIT: there are no replicas, so it answers 0, at once or when its time is up.
 
 use crate::Handler;
-use crate::context::{Context, TimeoutReply};
+use crate::context::{Block, Context, TimeoutReply, Wait};
 use crate::error::{Error, Outcome};
 use crate::spec::{Acl, Command, Flags, Group, Tip, command};
 
@@ -24,7 +24,8 @@ fn wait(ctx: &mut Context<'_>) -> Outcome {
         ctx.reply.int(0);
         return Ok(());
     }
-    ctx.block_on([], (timeout_ms > 0).then_some(deadline_ms), TimeoutReply::Zero)
+    let deadline_ms = (timeout_ms > 0).then_some(deadline_ms);
+    ctx.block_on(Block::new(Wait::Replicas, deadline_ms, TimeoutReply::Zero))
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use martlet_types::list::{End, List, ListLimit};
 
 use super::{after_removal, array, at_least, bulk, discard};
 use crate::Handler;
-use crate::context::{Context, TimeoutReply};
+use crate::context::{Block, Context, TimeoutReply, Wait};
 use crate::cursor::Cursor;
 use crate::error::{Error, Outcome};
 use crate::spec::{Acl, Command, Flags, Group, KeyFlags, KeyPart, command};
@@ -219,7 +219,7 @@ fn blmpop(ctx: &mut Context<'_>) -> Outcome {
     let deadline_ms = ctx.deadline_ms(1)?;
     match first_list(ctx, keys.clone())? {
         Some(index) => pop_with_key(ctx, index, end, count),
-        None => ctx.block_on(keys, deadline_ms, TimeoutReply::NullArray),
+        None => ctx.block_on(Block::new(Wait::value::<List>(keys), deadline_ms, TimeoutReply::NullArray)),
     }
 }
 
@@ -261,7 +261,7 @@ fn blocking_pop(ctx: &mut Context<'_>, end: End) -> Outcome {
     let last = ctx.argc() - 1;
     let deadline_ms = ctx.deadline_ms(last)?;
     let Some(index) = first_list(ctx, 1..last)? else {
-        return ctx.block_on(1..last, deadline_ms, TimeoutReply::NullArray);
+        return ctx.block_on(Block::new(Wait::value::<List>(1..last), deadline_ms, TimeoutReply::NullArray));
     };
     let key = ctx.key(index);
     let Some(mut list) = ctx.keys.write::<List>(&key)? else { return Ok(()) };

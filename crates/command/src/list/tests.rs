@@ -1,7 +1,8 @@
 //! The list commands through the table.
 
+use crate::Wait;
 use crate::testing::Fixture;
-use martlet_types::list::ListLimit;
+use martlet_types::list::{List, ListLimit};
 
 fn with(lines: &[&str]) -> Fixture {
     let mut t = Fixture::new();
@@ -203,12 +204,12 @@ fn blocking() {
     assert_eq!(t.effects(), ["LPOP b 2"]);
     assert_eq!(t.run("BLPOP a b 1.5"), "");
     let block = t.block.take().expect("nothing to pop");
-    assert_eq!(block.key_indexes, [1, 2]);
+    assert_eq!(block.wait, Wait::value::<List>([1, 2]));
     assert_eq!(block.deadline_ms, Some(crate::testing::START_MS + 1500));
     assert_eq!(t.run("BLMPOP 0 1 a RIGHT"), "");
-    assert_eq!(t.block.take().map(|block| block.key_indexes), Some(vec![3]));
+    assert_eq!(t.block.take().map(|block| block.wait), Some(Wait::value::<List>([3])));
     assert_eq!(t.run("BLMOVE a b LEFT LEFT 0"), "");
-    assert_eq!(t.block.take().map(|block| block.key_indexes), Some(vec![1]));
+    assert_eq!(t.block.take().map(|block| block.wait), Some(Wait::value::<List>([1])));
     t.deny_blocking = true;
     assert_eq!(t.run("BLPOP a 0"), "nil-array");
     assert_eq!(t.run("BRPOPLPUSH a b 0"), "nil");

@@ -7,7 +7,7 @@ use martlet_types::list::{End, List};
 use super::pop::{event, side};
 use super::{after_removal, note};
 use crate::Handler;
-use crate::context::{Context, TimeoutReply};
+use crate::context::{Block, Context, TimeoutReply, Wait};
 use crate::error::{Error, Outcome};
 use crate::spec::{Acl, Command, Flags, Group, KeyFlags, KeyPart, command};
 
@@ -109,7 +109,7 @@ fn brpoplpush(ctx: &mut Context<'_>) -> Outcome {
 /// Waits for the source. Where that is not allowed the answer is a null, but a null array when time is up.
 fn wait(ctx: &mut Context<'_>, deadline_ms: Option<i64>) -> Outcome {
     let on_timeout = if ctx.deny_blocking { TimeoutReply::Null } else { TimeoutReply::NullArray };
-    ctx.block_on([1], deadline_ms, on_timeout)
+    ctx.block_on(Block::new(Wait::value::<List>([1]), deadline_ms, on_timeout))
 }
 
 /// Moves an element and answers it; false if the source is not there.

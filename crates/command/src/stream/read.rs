@@ -4,7 +4,8 @@
 //! id that it stands for as soon as it waits. What XREADGROUP does is recorded as XCLAIM and XGROUP.
 
 use martlet_base::number::parse_i64;
-use martlet_keyspace::Key;
+use martlet_engine::Awaited;
+use martlet_keyspace::{Key, Object};
 use martlet_protocol::reply::Reply;
 use martlet_types::stream::{Entry, Id, Log, Pending, Stream};
 
@@ -12,7 +13,7 @@ use super::claim::{Claimed, record_claims, record_consumer, record_progress};
 use super::group::{no_key_or_group, note_group};
 use super::{IdText, parse_id, write_entries, write_entry, write_id};
 use crate::Handler;
-use crate::context::{Block, Context, TimeoutReply};
+use crate::context::{Block, Context, TimeoutReply, Wait};
 use crate::cursor::Cursor;
 use crate::error::{Error, Outcome};
 use crate::spec::{Acl, Begin, Command, Find, Flags, Group, KeyFlags, KeyPart, command};
@@ -186,16 +187,15 @@ fn xread(ctx: &mut Context<'_>) -> Outcome {
     if answer.finish(ctx.reply) {
         return Ok(());
     }
-    let replaced = positions.iter().enumerate().filter_map(|(index, &position)| {
+    let resolved = positions.iter().enumerate().filter_map(|(index, &position)| {
         let at = request.first + request.streams + index;
         match position {
             Position::After(id) if ctx.arg(at) == b"$" => Some((at, IdText::new(id).as_ref().to_vec())),
             _ => None,
         }
     });
-    let replaced = replaced.collect();
-    wait(ctx, &request, replaced, false);
-    Ok(())
+    let resolved = resolved.collect();
+    wait(ctx, &request, resolved, false)
 }
 
 /// Streams and their entries as they are answered: pairs in an array, or a map.
@@ -230,17 +230,20 @@ impl Answer {
 }
 
 /// Waits for a change of the keys, if that was asked for, or answers that there is nothing.
-fn wait(ctx: &mut Context<'_>, request: &Request<'_>, replaced: Vec<(usize, Vec<u8>)>, until_removed: bool) {
+fn wait(
+    ctx: &mut Context<'_>,
+    request: &Request<'_>,
+    resolved: Vec<(usize, Vec<u8>)>,
+    until_removed: bool,
+) -> Outcome {
     let on_timeout = TimeoutReply::NullArray;
-    match request.deadline_ms {
-        Some(deadline_ms) if !ctx.deny_blocking => {
-            let key_indexes = (request.first..request.first + request.streams).collect();
-            let mut block = Block::new(key_indexes, deadline_ms, on_timeout);
-            (block.replaced, block.until_removed) = (replaced, until_removed);
-            ctx.block = Some(Box::new(block));
-        }
-        _ => on_timeout.write(ctx.reply, None),
-    }
+    let Some(deadline_ms) = request.deadline_ms else {
+        on_timeout.write(ctx.reply, None);
+        return Ok(());
+    };
+    let key_indexes = (request.first..request.first + request.streams).collect();
+    let wait = Wait::Keys(key_indexes, Awaited { kind: Stream::KIND, until_removed });
+    ctx.block_on(Block { wait, resolved, deadline_ms, on_timeout })
 }
 
 /// The keys behind STREAMS: the first half of what follows.
@@ -287,7 +290,7 @@ fn xreadgroup(ctx: &mut Context<'_>) -> Outcome {
         read_group(ctx, &request, &key, position, &mut answer)?;
     }
     if !answer.finish(ctx.reply) {
-        wait(ctx, &request, Vec::new(), true);
+        return wait(ctx, &request, Vec::new(), true);
     }
     Ok(())
 }

@@ -1,6 +1,9 @@
 //! What the commands change and record. Their answers are in `tests/wire/stream.case`.
 
+use crate::Wait;
 use crate::testing::Fixture;
+use martlet_engine::Awaited;
+use martlet_keyspace::Kind;
 
 #[test]
 fn ids_that_the_server_chose_are_recorded() {
@@ -127,12 +130,15 @@ fn a_read_that_finds_nothing_waits() {
     let mut t = with_group();
     t.run("XREAD BLOCK 500 STREAMS k other $ 7");
     let block = t.block.clone().unwrap();
-    assert_eq!((block.key_indexes, block.deadline_ms), (vec![4, 5], Some(1_700_000_000_500)));
-    assert_eq!((block.replaced, block.until_removed), (vec![(6, b"1-3".to_vec())], false));
+    let waits = |indexes: &[usize], until_removed| {
+        Wait::Keys(indexes.to_vec(), Awaited { kind: Kind::Stream, until_removed })
+    };
+    assert_eq!((block.wait, block.deadline_ms), (waits(&[4, 5], false), Some(1_700_000_000_500)));
+    assert_eq!(block.resolved, [(6, b"1-3".to_vec())]);
     t.run("XREADGROUP GROUP g c STREAMS k >");
     t.run("XREADGROUP GROUP g c BLOCK 0 STREAMS k >");
     let block = t.block.clone().unwrap();
-    assert_eq!((block.key_indexes, block.deadline_ms, block.until_removed), (vec![7], None, true));
+    assert_eq!((block.wait, block.deadline_ms), (waits(&[7], true), None));
     t.deny_blocking = true;
     assert_eq!(t.run("XREAD BLOCK 500 STREAMS k $"), "nil-array");
 }

@@ -8,7 +8,7 @@ use martlet_types::zset::ZSet;
 
 use super::{delete_if_empty, entries, note};
 use crate::Handler;
-use crate::context::{Context, TimeoutReply};
+use crate::context::{Block, Context, TimeoutReply, Wait};
 use crate::error::{Error, Outcome};
 use crate::list::{at_least, bulk};
 use crate::spec::{Acl, Command, Flags, Group, KeyFlags, KeyPart, command};
@@ -215,7 +215,7 @@ fn bzmpop(ctx: &mut Context<'_>) -> Outcome {
     let deadline_ms = ctx.deadline_ms(1)?;
     match first_set(ctx, keys.clone())? {
         Some(index) => pop_with_key(ctx, index, side, count),
-        None => ctx.block_on(keys, deadline_ms, TimeoutReply::NullArray),
+        None => ctx.block_on(Block::new(Wait::value::<ZSet>(keys), deadline_ms, TimeoutReply::NullArray)),
     }
 }
 
@@ -257,7 +257,7 @@ fn blocking_pop(ctx: &mut Context<'_>, side: Side) -> Outcome {
     let last = ctx.argc() - 1;
     let deadline_ms = ctx.deadline_ms(last)?;
     let Some(index) = first_set(ctx, 1..last)? else {
-        return ctx.block_on(1..last, deadline_ms, TimeoutReply::NullArray);
+        return ctx.block_on(Block::new(Wait::value::<ZSet>(1..last), deadline_ms, TimeoutReply::NullArray));
     };
     let key = ctx.key(index);
     let Context { keys, reply, .. } = ctx;

@@ -1,7 +1,8 @@
 //! The sorted set commands through the table. Expected replies are those of redis-server 7.0.15 and Valkey 8.
 
+use crate::Wait;
 use crate::testing::Fixture;
-use martlet_types::zset::ZSetLimits;
+use martlet_types::zset::{ZSet, ZSetLimits};
 
 fn with(lines: &[&str]) -> Fixture {
     let mut t = Fixture::new();
@@ -255,9 +256,12 @@ fn waiting_to_pop() {
     assert_eq!(t.effects(), ["ZPOPMAX z 1"]);
     assert_eq!(t.run("BZPOPMIN none z 0.5"), "");
     let block = t.block.take().expect("nothing to pop");
-    assert_eq!((block.key_indexes, block.deadline_ms), (vec![1, 2], Some(t.keys.now_ms + 500)));
+    assert_eq!((block.wait, block.deadline_ms), (Wait::value::<ZSet>([1, 2]), Some(t.keys.now_ms + 500)));
     assert_eq!(t.run("BZMPOP 0 2 none z MIN"), "");
-    assert_eq!(t.block.take().map(|block| (block.key_indexes, block.deadline_ms)), Some((vec![3, 4], None)));
+    assert_eq!(
+        t.block.take().map(|block| (block.wait, block.deadline_ms)),
+        Some((Wait::value::<ZSet>([3, 4]), None))
+    );
     t.deny_blocking = true;
     assert_eq!(t.run("BZPOPMIN none z 0"), "nil-array");
     assert_eq!(t.run("BZMPOP 0 1 z MIN"), "nil-array");

@@ -1,13 +1,11 @@
 //! Saving and loading on request: SAVE, LASTSAVE, DEBUG RELOAD.
 
 use martlet_base::number::parse_i64;
-use martlet_command::{Acl, Block, Error, Flags, Group, Outcome, TimeoutReply, Tip, command};
+use martlet_command::{Acl, Block, Error, Flags, Group, Outcome, TimeoutReply, Tip, Wait, command};
 use martlet_engine::Keys;
 use martlet_journal::Position;
 
 use super::{Call, ServerCommand, ServerHandler};
-use crate::blocking::DiskWaiter;
-use crate::connection::Hold;
 use crate::persistence::aof::{self, Phase};
 use crate::persistence::load::{self, LoadError, Source};
 use crate::persistence::save::SaveFailed;
@@ -160,13 +158,12 @@ fn waitaof(call: &mut Call<'_>) -> Outcome {
         return Ok(());
     }
     let deadline_ms = (timeout_ms > 0).then_some(deadline_ms);
-    let block = Block::new(Vec::new(), deadline_ms, TimeoutReply::OnDisk(end));
+    let wait = match local {
+        0 => Wait::Replicas,
+        _ => Wait::Disk { position: end, and_replicas: replicas > 0 },
+    };
+    let block = Block::new(wait, deadline_ms, TimeoutReply::OnDisk(end));
     call.worker.block(call.connection, call.entry, &call.args, Box::new(block));
-    if let (1, Some(Hold::Blocked(blocked))) = (local, &call.connection.hold) {
-        let waiter = blocked.waiter.clone();
-        // Whoever is due by now is served at the end of this loop, when the connection is in its place again.
-        call.worker.disk_waiters.push(DiskWaiter { waiter, position: end, is_all: replicas == 0 });
-    }
     Ok(())
 }
 
