@@ -120,7 +120,7 @@ impl Fixture {
             return Err(Error::Arity(spec.full_name));
         };
         match spec.shards(&args) {
-            None => self.keys.lock_all_shards(),
+            None => self.keys.engine().gate.closed(|alone| self.keys.lock_all_shards(alone)),
             Some(shards) => self.keys.lock_shards(shards),
         }
         let request = Request {
@@ -209,9 +209,7 @@ impl Drop for Fixture {
             return;
         }
         self.check_sizes();
-        self.keys.lock_all_shards();
-        self.keys.flush(None, false);
-        self.keys.release();
+        self.keys.alone(|keys| keys.flush(None, false));
         self.keys.engine().lazy_free.wait();
         let mut engines = ENGINES.lock().unwrap_or_else(PoisonError::into_inner);
         engines.push(self.keys.engine());

@@ -6,12 +6,11 @@ use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use crossbeam_utils::CachePadded;
 use martlet_base::limits::SHARD_COUNT;
 use martlet_base::prefetch::PrefetchQueue;
-use martlet_base::sync::RawLock;
+use martlet_base::sync::{Gate, RawLock};
 use martlet_journal::Journal;
 use martlet_keyspace::{Db, Shard, shard_of};
 
 use crate::counters::Counters;
-use crate::gate::Gate;
 use crate::hooks::Hooks;
 use crate::lazyfree::LazyFree;
 use crate::snapshot::{Part, Snapshot};

@@ -1,6 +1,7 @@
 //! The view of the keyspace that a command handler gets: the shards of its keys are locked, time stands
 //! still.
 
+mod alone;
 mod caching;
 mod fields;
 
@@ -180,12 +181,6 @@ impl Keys {
         self.locked = LockedShards::Many(shards);
     }
 
-    /// Says that the gate is closed and this thread the one inside. Ends with [`Keys::release`].
-    pub fn lock_all_shards(&mut self) {
-        debug_assert!(matches!(self.locked, LockedShards::None));
-        self.locked = LockedShards::All;
-    }
-
     /// Unlocks what is locked, after what was done to it has been recorded.
     #[inline]
     pub fn release(&mut self) {
@@ -204,11 +199,6 @@ impl Keys {
             self.recorded = journal.append(tag, payload);
             pending.clear();
         }
-    }
-
-    /// Whether this thread has all shards.
-    pub fn has_all_shards(&self) -> bool {
-        matches!(self.locked, LockedShards::All)
     }
 
     /// Whether a shard is locked.

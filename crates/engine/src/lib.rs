@@ -9,18 +9,18 @@ mod counters;
 mod effects;
 mod engine;
 mod evict;
-mod gate;
 mod hooks;
 mod keys;
 mod lazyfree;
 mod snapshot;
 mod undo;
 
+pub use martlet_base::sync::{Alone, Gate};
+
 pub use counters::{Counter, Counters};
 pub use effects::{Cause, Effects, EventClass, Invalidation, KeyEvent, News};
 pub use engine::{Engine, ShardState, TrackingTotals};
 pub use evict::{EvictFirst, EvictionPolicy, Evictor};
-pub use gate::Gate;
 pub use hooks::{Awaited, Hooks, ReadyKey, ReadyKeys, Waiter, WatchFlag};
 pub use keys::{Keys, Touch, WrongType};
 pub use lazyfree::LazyFree;

@@ -227,8 +227,8 @@ impl Snapshot {
         self.progress.longest_hold.each_ref().map(|ns| ns.load(Ordering::Relaxed))
     }
 
-    /// Begins a snapshot: this instant is the cut. The gate is closed and no other is under way.
-    pub fn cut(&self) {
+    /// Begins a snapshot: see [`Keys::cut_snapshot`](crate::Keys::cut_snapshot).
+    pub(crate) fn cut(&self) {
         self.epoch.fetch_add(1, Ordering::Relaxed);
         self.progress.next_shard.store(0, Ordering::Relaxed);
         self.progress.walked.store(0, Ordering::Relaxed);

@@ -146,7 +146,7 @@ mod tests {
     #[test]
     fn what_was_changed_is_as_before() {
         let mut keys = keys(engine(), 0);
-        keys.lock_all_shards();
+        keys.engine().gate.closed(|alone| keys.lock_all_shards(alone));
         keys.effects.recording = true;
         let [a, b, list, absent] = [b"a".as_slice(), b"b", b"l", b"x"].map(Key::new);
         keys.now_ms = 1000;
@@ -179,7 +179,7 @@ mod tests {
     #[test]
     fn what_stands_is_forgotten() {
         let mut keys = keys(engine(), 0);
-        keys.lock_all_shards();
+        keys.engine().gate.closed(|alone| keys.lock_all_shards(alone));
         let a = Key::new(b"a");
         keys.begin_undo();
         keys.set_str(&a, b"1", ExpiryChange::Clear);
@@ -193,7 +193,7 @@ mod tests {
     #[test]
     fn a_script_with_many_keys_costs_the_next_ones_nothing() {
         let mut keys = keys(engine(), 0);
-        keys.lock_all_shards();
+        keys.engine().gate.closed(|alone| keys.lock_all_shards(alone));
         let mut change = |count: usize| {
             keys.begin_undo();
             for number in 0..count {

@@ -143,13 +143,13 @@ mod tests {
         std::thread::scope(|scope| {
             scope.spawn(move || {
                 let mut other = Worker::new(shared, 1);
-                shared.engine.gate.closed(|| {
+                shared.engine.gate.closed(|alone| {
                     closed.send(()).unwrap();
                     // Until the first worker has looked and waits for the gate.
                     while turns() == at_rest {
                         std::thread::yield_now();
                     }
-                    other.keys.lock_all_shards();
+                    other.keys.lock_all_shards(alone);
                     assert!(other.start_background_save());
                     set(&mut other.keys, b"behind the cut");
                     other.keys.release();

@@ -1,22 +1,31 @@
-//! What threads share without a mutex: the shards' lock, parking, counts of references.
+//! What threads wait at: the shards' lock, the gate, parking; and counts of references.
 //!
 //! Invariant: whoever has to wait parks in the kernel after some microseconds, and whoever ends a wait that
 //! nobody waits in does so without a system call.
 
+mod gate;
 mod lock;
 pub mod park;
 mod ref_count;
 #[cfg(test)]
 mod tests;
 
-/// What `lock` is built on; its tests build it on loom's instead.
+/// What `lock` and `gate` are built on; their tests build them on loom's instead.
 mod atomic {
     pub use super::park::{self, SPINS};
     pub use std::sync::atomic::{AtomicU32, Ordering, fence};
+    pub use std::sync::{Condvar, Mutex, MutexGuard};
+
+    /// Stores, with a full barrier before what follows.
+    #[inline(always)]
+    pub fn put(word: &AtomicU32, value: u32) {
+        word.swap(value, Ordering::SeqCst);
+    }
 
     /// How often a waiter is woken in vain before the lock is handed over to it.
     pub const PATIENCE: u32 = 4;
 }
 
+pub use gate::{Alone, Gate};
 pub use lock::RawLock;
 pub use ref_count::RefCount;

@@ -1,4 +1,5 @@
-//! The lock under loom, which tries the interleavings of small scenes, and with real threads.
+//! The lock under loom, which tries the interleavings of small scenes, and with real threads; `gate.rs` has
+//! the same of the gate.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -9,6 +10,12 @@ use crate::thread::cpu_ns;
 /// for no reason.
 mod atomic {
     pub use loom::sync::atomic::{AtomicU32, Ordering, fence};
+    pub use loom::sync::{Condvar, Mutex, MutexGuard};
+
+    pub fn put(word: &AtomicU32, value: u32) {
+        word.store(value, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+    }
 
     pub const SPINS: u32 = 1;
     pub const PATIENCE: u32 = 1;
@@ -21,9 +28,15 @@ mod atomic {
 
         pub const ALL: NonZeroU32 = NonZeroU32::MAX;
 
-        /// Those who sleep, in their order: number and classes.
+        struct Sleeper {
+            number: u32,
+            word: usize,
+            classes: u32,
+        }
+
+        /// Those who sleep, in their order, and how many ever have.
         struct Kernel {
-            sleepers: Mutex<(u32, Vec<(u32, NonZeroU32)>)>,
+            sleepers: Mutex<(u32, Vec<Sleeper>)>,
             woken: Condvar,
         }
 
@@ -49,28 +62,46 @@ mod atomic {
             }
             let number = guard.0;
             guard.0 += 1;
-            guard.1.push((number, classes));
-            while guard.1.iter().any(|(sleeper, _)| *sleeper == number) {
+            guard.1.push(Sleeper { number, word: address(word), classes: classes.get() });
+            while guard.1.iter().any(|sleeper| sleeper.number == number) {
                 guard = KERNEL.woken.wait(guard).unwrap();
             }
             true
         }
 
-        pub fn wake_one(_: &AtomicU32, classes: NonZeroU32) {
+        pub fn wake_one(word: &AtomicU32, classes: NonZeroU32) {
             fence(Ordering::SeqCst);
             let mut guard = KERNEL.sleepers.lock().unwrap();
-            let first = guard.1.iter().position(|(_, of)| of.get() & classes.get() != 0);
-            if let Some(at) = first {
+            let is_woken =
+                |sleeper: &Sleeper| sleeper.word == address(word) && sleeper.classes & classes.get() != 0;
+            if let Some(at) = guard.1.iter().position(is_woken) {
                 guard.1.remove(at);
                 KERNEL.woken.notify_all();
             }
         }
+
+        pub fn wake_all(word: &AtomicU32) {
+            fence(Ordering::SeqCst);
+            let mut guard = KERNEL.sleepers.lock().unwrap();
+            guard.1.retain(|sleeper| sleeper.word != address(word));
+            KERNEL.woken.notify_all();
+        }
+
+        fn address(word: &AtomicU32) -> usize {
+            std::ptr::from_ref(word).addr()
+        }
     }
 }
+
+mod gate;
 
 #[allow(clippy::duplicate_mod)]
 #[path = "lock.rs"]
 mod modelled;
+
+#[allow(clippy::duplicate_mod)]
+#[path = "gate.rs"]
+mod modelled_gate;
 
 /// A queue without waiters.
 const EMPTY: (u32, u32, bool) = (0, 0, false);

@@ -222,7 +222,7 @@ fn blocking() {
 fn other_types_are_refused() {
     let mut t = Fixture::new();
     let key = martlet_keyspace::Key::new(b"s");
-    t.keys.lock_all_shards();
+    t.keys.engine().gate.closed(|alone| t.keys.lock_all_shards(alone));
     t.keys.set_str(&key, b"text", martlet_keyspace::ExpiryChange::Keep);
     t.keys.release();
     t.run("RPUSH l a");
@@ -273,7 +273,7 @@ fn the_limit_is_the_setting() {
     t.settings.list_limit = ListLimit::from_directive(2);
     let encoding = |t: &mut Fixture| {
         let key = martlet_keyspace::Key::new(b"l");
-        t.keys.lock_all_shards();
+        t.keys.engine().gate.closed(|alone| t.keys.lock_all_shards(alone));
         let encoding =
             t.keys.read::<martlet_types::list::List>(&key).map(|list| list.map(|list| list.encoding()));
         t.keys.release();

@@ -16,7 +16,7 @@ fn with(lines: &[&str]) -> Fixture {
 }
 
 fn set(t: &mut Fixture, pairs: &[(&str, &str)]) {
-    t.keys.lock_all_shards();
+    t.keys.engine().gate.closed(|alone| t.keys.lock_all_shards(alone));
     for (key, value) in pairs {
         t.keys.set_str(&Key::new(key.as_bytes()), value.as_bytes(), ExpiryChange::Keep);
     }
@@ -98,7 +98,7 @@ fn weights_are_read_as_c_reads_them() {
 
 /// Puts a value under a key.
 fn put(t: &mut Fixture, key: &str, value: Value) {
-    t.keys.lock_all_shards();
+    t.keys.engine().gate.closed(|alone| t.keys.lock_all_shards(alone));
     t.keys.set_value(&Key::new(key.as_bytes()), value, None);
     t.keys.release();
 }

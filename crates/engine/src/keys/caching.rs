@@ -72,7 +72,7 @@ mod tests {
     fn keys() -> Keys {
         let engine: &'static Engine = Box::leak(Box::new(Engine::new(1).unwrap()));
         let mut keys = Keys::new(engine, 0, Random::from_entropy());
-        keys.lock_all_shards();
+        keys.engine().gate.closed(|alone| keys.lock_all_shards(alone));
         keys
     }
 

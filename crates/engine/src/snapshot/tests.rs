@@ -16,16 +16,6 @@ fn engine(threads: usize) -> &'static Engine {
     Box::leak(Box::new(Engine::new(threads).unwrap()))
 }
 
-/// Runs `work` alone, with all keys held.
-fn alone<R>(keys: &mut Keys, work: impl FnOnce(&mut Keys) -> R) -> R {
-    keys.engine().gate.closed(|| {
-        keys.lock_all_shards();
-        let result = work(keys);
-        keys.release();
-        result
-    })
-}
-
 type Content = BTreeMap<(usize, Vec<u8>), String>;
 
 fn shown(value: &SavedValue<'_>, expiry_ms: Option<i64>) -> String {
@@ -173,17 +163,17 @@ proptest! {
         let engine = engine(2);
         let mut keys = Keys::new(engine, 0, Random::seeded(1));
         for step in &before {
-            alone(&mut keys, |keys| apply(keys, step));
+            keys.alone(|keys| apply(keys, step));
         }
         // The second time, what the first has left behind must not disturb.
         for _ in 0..=usize::from(again) {
-            let cut = alone(&mut keys, |keys| {
-                engine.snapshot.cut();
+            let cut = keys.alone(|keys| {
+                keys.cut_snapshot();
                 content(keys)
             });
             let (mut walk, mut taken, mut found) = (Walk::new(engine, 1), SavedKeys::default(), Content::new());
             for step in &during {
-                alone(&mut keys, |keys| apply(keys, step));
+                keys.alone(|keys| apply(keys, step));
                 if matches!(step, Step::Walk) {
                     // What was taken is written out while more is changed.
                     collect(&mut taken, &mut found);
@@ -204,16 +194,16 @@ proptest! {
     fn an_abandoned_walk_leaves_nothing(steps in prop::collection::vec(step(), 0..100), taken in 0..50usize) {
         let engine = engine(2);
         let mut keys = Keys::new(engine, 0, Random::seeded(1));
-        alone(&mut keys, |keys| {
+        keys.alone(|keys| {
             apply(keys, &Step::Fill(0, 500));
-            engine.snapshot.cut();
+            keys.cut_snapshot();
         });
         let (mut walk, mut out) = (Walk::new(engine, 1), SavedKeys::default());
         for _ in 0..taken {
             walk.take(&mut out);
         }
         for step in &steps {
-            alone(&mut keys, |keys| apply(keys, step));
+            keys.alone(|keys| apply(keys, step));
         }
         walk.end(&mut out);
         prop_assert!(!engine.snapshot.is_on());
@@ -234,7 +224,7 @@ fn snapshots_are_consistent_under_writers() {
     let stop = AtomicBool::new(false);
     let name = |i: u64| format!("account:{i}").into_bytes();
     let mut keys = Keys::new(engine, 0, Random::seeded(1));
-    alone(&mut keys, |keys| {
+    keys.alone(|keys| {
         for i in 0..ACCOUNTS {
             keys.set_int(&Key::new(&name(i)), 100, ExpiryChange::Clear);
         }
@@ -264,7 +254,7 @@ fn snapshots_are_consistent_under_writers() {
             });
         }
         for _ in 0..30 {
-            alone(&mut keys, |_| engine.snapshot.cut());
+            keys.alone(|keys| keys.cut_snapshot());
             let (mut walk, mut taken) = (Walk::new(engine, WRITERS + 1), SavedKeys::default());
             let mut found = BTreeMap::new();
             let mut add = |taken: &mut SavedKeys| {

@@ -122,7 +122,7 @@ impl Worker {
         };
         let background = &shared.persistence.background;
         *lock(&background.running) = Some(running.clone());
-        shared.engine.snapshot.cut();
+        self.keys.cut_snapshot();
         tracing::info!("Background saving started by pid {}", std::process::id());
         let job = Job { running, file };
         // The thread lives as long as the process.

@@ -636,7 +636,7 @@ fn end_of_start(shared: &'static Shared, config: &Config) {
     // Before anything can be saved: a file of this process' own id is not its own yet.
     leftovers::remove(shared.persistence.disk.as_ref(), config);
     // Nobody sees the end of loading without what CONFIG SET has asked for meanwhile.
-    let followed = shared.engine.gate.closed(|| {
+    let followed = shared.engine.gate.closed(|_| {
         shared.persistence.load.is_on.store(false, Ordering::SeqCst);
         shared.detour.fetch_sub(1, Ordering::SeqCst);
         shared.follow_appendonly(&shared.config.snapshot())
@@ -655,11 +655,7 @@ fn load_log_at_start(shared: &'static Shared, keys: &mut Keys, config: &Config) 
     gate.enter(thread);
     let mut alone = |keys: &mut Keys, work: &mut dyn FnMut(&mut Keys)| {
         gate.leave(thread);
-        gate.closed(|| {
-            keys.lock_all_shards();
-            work(keys);
-            keys.release();
-        });
+        keys.alone(work);
         gate.enter(thread);
     };
     let mut pause = || {
@@ -715,7 +711,7 @@ mod tests {
         let room = |keys: &Keys| -> usize {
             (0..SHARD_COUNT).map(|shard| keys.shard(shard).keys.db(3).table_heap_bytes()).sum()
         };
-        keys.lock_all_shards();
+        shared.engine.gate.closed(|alone| keys.lock_all_shards(alone));
         let none = room(&keys);
         for (now_ms, stored) in [(2000, 0), (500, 1000)] {
             keys.now_ms = now_ms;

@@ -170,7 +170,7 @@ pub struct Cut {
 }
 
 impl Cut {
-    /// A snapshot that begins now; `engine.snapshot.cut()` has been called.
+    /// A snapshot that begins now; [`Keys::cut_snapshot`] has been called.
     pub fn new(config: &Config, now_ms: i64, is_behind_gate: bool) -> Cut {
         let (written, is_cancelled) = (Arc::default(), Arc::default());
         Cut { access: KeptAccess::of(config), began_ms: now_ms, written, is_cancelled, is_behind_gate }
@@ -277,7 +277,7 @@ impl Worker {
             // That has a snapshot under way, or will have, and its threads wait at the gate.
             self.write_directly(file, config)
         } else {
-            shared.engine.snapshot.cut();
+            self.keys.cut_snapshot();
             write_cut(shared, file, &Cut::new(config, self.now_ms, true))
         };
         let published = written.and_then(NewFile::sync).and_then(NewFile::publish);

@@ -297,8 +297,8 @@ impl Worker {
         self.leave();
         self.stats().begin();
         let gate = &self.shared.engine.gate;
-        let result = gate.closed(|| {
-            self.keys.lock_all_shards();
+        let result = gate.closed(|alone| {
+            self.keys.lock_all_shards(alone);
             // It may have been switched on or off while this thread waited.
             self.keys.effects.recording = self.shared.engine.journal.is_on();
             let result = work(self);

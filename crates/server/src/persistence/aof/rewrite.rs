@@ -324,7 +324,7 @@ fn cut(
 ) -> Result<(Position, Vec<save::Totals>), Ended> {
     let (log, journal) = (&shared.persistence.log, &shared.engine.journal);
     let mut keys = Keys::new(shared.engine, shared.saver(0), Random::from_entropy());
-    let result = shared.engine.gate.closed(|| {
+    let result = shared.engine.gate.closed(|alone| {
         if shared.persistence.background.running().is_some() {
             return Err(Ended::Waits);
         }
@@ -338,10 +338,10 @@ fn cut(
         {
             return Err(Ended::Outrun);
         }
-        keys.lock_all_shards();
+        keys.lock_all_shards(alone);
         let totals = save::totals(&keys, config.databases as usize);
+        keys.cut_snapshot();
         keys.release();
-        shared.engine.snapshot.cut();
         if let Some(Records::Switch(file)) = records {
             log.order(Order::Switch { from: position, file, bytes: 0 });
             log.closed_bytes.store(log.current_bytes.load(Ordering::Relaxed), Ordering::Relaxed);

@@ -29,12 +29,9 @@ pub fn open(shared: &'static Shared, keys: &mut Keys, config: &Config) -> Result
     let loaded = listed.manifest.clone();
     let manifest = &mut listed.manifest;
     if manifest.is_empty() {
-        let totals = shared.engine.gate.closed(|| {
-            keys.lock_all_shards();
-            let totals = save::totals(keys, config.databases as usize);
-            keys.release();
-            shared.engine.snapshot.cut();
-            totals
+        let totals = keys.alone(|keys| {
+            keys.cut_snapshot();
+            save::totals(keys, config.databases as usize)
         });
         let base = manifest.new_base(&files::name(config), config.aof_use_rdb_preamble);
         tracing::info!("Creating AOF base file {} on server start", base.name);
@@ -67,7 +64,7 @@ pub fn open(shared: &'static Shared, keys: &mut Keys, config: &Config) -> Result
     log.current_bytes.store(total, Ordering::Relaxed);
     log.base_bytes.store(manifest.base.as_ref().map_or(0, of), Ordering::Relaxed);
     writer::start(shared).map_err(|error| failed("Can't start the thread for the AOF", &error))?;
-    let from = shared.engine.gate.closed(|| {
+    let from = shared.engine.gate.closed(|_| {
         let from = shared.engine.journal.end();
         log.order(Order::Switch { from, file, bytes: last_bytes });
         // By what is set now: `appendfsync` may have been changed while data was loaded.

@@ -118,8 +118,8 @@ impl House {
         self.shared.config.publish(config);
         self.worker.follow_config();
         let worker = &mut self.worker;
-        self.shared.engine.gate.closed(|| {
-            worker.keys.lock_all_shards();
+        self.shared.engine.gate.closed(|alone| {
+            worker.keys.lock_all_shards(alone);
             worker.follow_appendonly().unwrap();
             worker.keys.release();
         });
@@ -178,8 +178,8 @@ impl Reader {
             fs::copy(entry.path(), copy.join(entry.file_name())).unwrap();
         }
         let (shared, keys) = (self.shared, &mut self.keys);
-        shared.engine.gate.closed(|| {
-            keys.lock_all_shards();
+        shared.engine.gate.closed(|alone| {
+            keys.lock_all_shards(alone);
             keys.flush(None, true);
             let loaded = load::load(shared, keys, &config, &mut |keys, work| work(keys), &mut || true);
             let text = keys.read_str(&Key::new(TEXT)).unwrap();
@@ -501,8 +501,8 @@ fn replies_are_held_by_what_is_set_when_records_begin() {
     house.switch(false);
     let (shared, worker) = (house.shared, &mut house.worker);
     // The rewrite that begins has to wait with its cut until the gate opens.
-    shared.engine.gate.closed(|| {
-        worker.keys.lock_all_shards();
+    shared.engine.gate.closed(|alone| {
+        worker.keys.lock_all_shards(alone);
         let mut config = (*shared.config.snapshot()).clone();
         config.appendonly = true;
         for appendfsync in [AppendFsync::Everysec, AppendFsync::Always] {
@@ -527,7 +527,7 @@ fn what_was_set_while_loading_holds_once_it_ends() {
         let mut worker = Worker::new(shared, 0);
         shared.config.publish(Config { appendonly: !was_on, ..config.clone() });
         worker.follow_config();
-        shared.engine.gate.closed(|| worker.follow_appendonly()).unwrap();
+        shared.engine.gate.closed(|_| worker.follow_appendonly()).unwrap();
         assert_eq!(shared.persistence.log.facts().phase, Phase::Off, "loading has not ended");
         load_at_start(shared, &config).unwrap();
         assert_eq!(shared.persistence.log.facts().phase != Phase::Off, !was_on);

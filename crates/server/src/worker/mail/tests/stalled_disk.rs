@@ -79,7 +79,7 @@ fn while_the_disk_is_stalled_who_writes_waits_and_nobody_else() {
         assert_eq!(ask(&mut worker, other, DEL), b"");
         assert_eq!(ask(&mut worker, reader, STRLEN), b":1048576\r\n");
         // Nobody stands inside the gate, either.
-        shared.engine.gate.closed(|| ());
+        shared.engine.gate.closed(|_| ());
         assert_eq!(shared.postpones(worker.now_ms), Some(false));
         drop(go_on);
         while shared.engine.journal.is_full() {

@@ -1,0 +1,238 @@
+//! The gate: threads pass in and out once per batch of requests; closing it gives one thread the whole store.
+//!
+//! Each thread has a flag on a cache line of its own, so passing costs one exchange on an uncontended line.
+//! The closer raises `state`, then waits for all flags to fall; a thread that finds the gate closed takes its
+//! flag back and waits. Both sides write their own word, then read the other's, with a full barrier between:
+//! one of them sees the other.
+//!
+//! **Everybody gets a turn.** Closers take turns by ticket. Those who wait when the first of a closing is
+//! done run under the same closing, then the gate opens. It does not close again before each thread that
+//! waited at it has passed in; and since a closing waits for those inside, each has run its batch. So neither
+//! commands for the whole store nor others can keep the other kind out, however many are sent.
+//!
+//! Invariant: the gate is closed from the first closer's turn to the end of the last one's, and no flag is up
+//! while a closer runs.
+
+use super::atomic::{AtomicU32, Condvar, Mutex, Ordering, SPINS, fence, park, put};
+
+const OPEN: u32 = 0;
+const CLOSED: u32 = 1;
+
+const OUTSIDE: u32 = 0;
+const INSIDE: u32 = 1;
+
+/// In `news`: a closer sleeps, or is about to.
+const SLEEPS: u32 = 1;
+/// One thing that a closer may wait for: a flag fell, or the last waiter passed in.
+const ONE_NEWS: u32 = 2;
+
+/// A flag, alone on its cache line and the one that the processor fetches with it.
+#[derive(Debug)]
+#[repr(align(128))]
+struct Flag(AtomicU32);
+
+/// Whose turn behind the gate it is, by ticket.
+#[derive(Debug)]
+struct Turns {
+    /// Tickets that have been given out.
+    given: u64,
+    /// The ticket whose turn it is.
+    now: u64,
+    /// Tickets below run under the closing that there is.
+    closed_until: u64,
+}
+
+/// See the [module docs](self).
+#[derive(Debug)]
+pub struct Gate {
+    inside: Box<[Flag]>,
+    /// [`OPEN`] or [`CLOSED`]; those who wait at the gate sleep on it.
+    state: AtomicU32,
+    /// Threads that wait at the gate, from when they find it closed until they are inside.
+    waiting: AtomicU32,
+    /// The closer whose turn it is sleeps on it.
+    news: AtomicU32,
+    turns: Mutex<Turns>,
+    turn_ended: Condvar,
+}
+
+/// Proof that the gate is closed: whoever has it is the closer, or works on its behalf. Only [`Gate::closed`]
+/// makes one, and it does not outlive the closing:
+///
+/// ```compile_fail
+/// let gate = martlet_base::sync::Gate::new(1);
+/// let kept = gate.closed(|alone| alone);
+/// ```
+///
+/// ```compile_fail
+/// let alone = martlet_base::sync::Alone(());
+/// ```
+#[derive(Debug)]
+pub struct Alone(());
+
+impl Gate {
+    /// A gate for threads numbered `0..threads`.
+    pub fn new(threads: usize) -> Gate {
+        Gate {
+            inside: (0..threads).map(|_| Flag(AtomicU32::new(OUTSIDE))).collect(),
+            state: AtomicU32::new(OPEN),
+            waiting: AtomicU32::new(0),
+            news: AtomicU32::new(0),
+            turns: Mutex::new(Turns { given: 0, now: 0, closed_until: 0 }),
+            turn_ended: Condvar::new(),
+        }
+    }
+
+    /// Passes in, waiting while the gate is closed. Each thread number belongs to one thread.
+    #[inline]
+    pub fn enter(&self, thread: usize) {
+        if !self.try_enter(thread) {
+            self.enter_slow(thread);
+        }
+    }
+
+    /// Passes out.
+    #[inline]
+    pub fn leave(&self, thread: usize) {
+        self.inside[thread].0.store(OUTSIDE, Ordering::Release);
+        // The closer that may miss the flag makes up for the barrier before it sleeps.
+        park::light_barrier();
+        if self.state.load(Ordering::Relaxed) == CLOSED {
+            self.tell_closer();
+        }
+    }
+
+    /// Runs `work` with every thread outside. The calling thread must be outside too.
+    pub fn closed<R>(&self, work: impl FnOnce(&Alone) -> R) -> R {
+        self.take_turn();
+        let _turn = Turn(self);
+        work(&Alone(()))
+    }
+
+    #[inline]
+    fn try_enter(&self, thread: usize) -> bool {
+        put(&self.inside[thread].0, INSIDE);
+        self.state.load(Ordering::SeqCst) == OPEN
+    }
+
+    #[cold]
+    fn enter_slow(&self, thread: usize) {
+        self.waiting.fetch_add(1, Ordering::AcqRel);
+        loop {
+            self.leave(thread);
+            self.wait_until_open();
+            if self.try_enter(thread) {
+                break;
+            }
+        }
+        if self.waiting.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.tell_closer();
+        }
+    }
+
+    fn wait_until_open(&self) {
+        for _ in 0..SPINS {
+            if self.state.load(Ordering::Acquire) == OPEN {
+                return;
+            }
+            std::hint::spin_loop();
+        }
+        // Whoever opens it looks after that whether anybody waits.
+        fence(Ordering::SeqCst);
+        while self.state.load(Ordering::Acquire) == CLOSED {
+            park::wait(&self.state, CLOSED, park::ALL);
+        }
+    }
+
+    #[cold]
+    fn tell_closer(&self) {
+        if self.news.fetch_add(ONE_NEWS, Ordering::AcqRel) & SLEEPS != 0 {
+            park::wake_one(&self.news, park::ALL);
+        }
+    }
+
+    /// Waits for the calling thread's turn, and closes the gate unless it still is.
+    fn take_turn(&self) {
+        let mut turns = lock(&self.turns);
+        let ticket = turns.given;
+        turns.given += 1;
+        while turns.now != ticket {
+            turns = match self.turn_ended.wait(turns) {
+                Ok(turns) => turns,
+                Err(poisoned) => poisoned.into_inner(),
+            };
+        }
+        let is_closed = ticket < turns.closed_until;
+        drop(turns);
+        if !is_closed {
+            self.wait_for(|| self.waiting.load(Ordering::Acquire) == 0);
+            put(&self.state, CLOSED);
+            self.wait_for(|| self.inside.iter().all(|flag| flag.0.load(Ordering::SeqCst) == OUTSIDE));
+        }
+    }
+
+    fn wait_for(&self, is_so: impl Fn() -> bool) {
+        for _ in 0..SPINS {
+            if is_so() {
+                return;
+            }
+            std::hint::spin_loop();
+        }
+        park::heavy_barrier();
+        loop {
+            let news = self.news.fetch_or(SLEEPS, Ordering::AcqRel) | SLEEPS;
+            if is_so() {
+                break;
+            }
+            // Whoever brings news changes the word before.
+            park::wait(&self.news, news, park::ALL);
+        }
+        self.news.fetch_and(!SLEEPS, Ordering::AcqRel);
+    }
+
+    fn end_turn(&self) {
+        let mut turns = lock(&self.turns);
+        let ticket = turns.now;
+        if ticket >= turns.closed_until {
+            // The first of its closing.
+            turns.closed_until = turns.given;
+        }
+        turns.now += 1;
+        if turns.now >= turns.closed_until {
+            self.state.store(OPEN, Ordering::SeqCst);
+            // Whoever waits looks at the state after that.
+            fence(Ordering::SeqCst);
+            if self.waiting.load(Ordering::Relaxed) != 0 {
+                park::wake_all(&self.state);
+            }
+        }
+        drop(turns);
+        self.turn_ended.notify_all();
+    }
+}
+
+fn lock(turns: &Mutex<Turns>) -> super::atomic::MutexGuard<'_, Turns> {
+    // Nothing panics while it is locked.
+    match turns.lock() {
+        Ok(turns) => turns,
+        Err(poisoned) => poisoned.into_inner(),
+    }
+}
+
+/// A turn behind the gate; it ends also when the work panics.
+struct Turn<'g>(&'g Gate);
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.0.end_turn();
+    }
+}
+
+#[cfg(test)]
+impl Gate {
+    /// Threads that wait at the gate, and closers that have not had their turn.
+    pub(super) fn waiters(&self) -> (u32, u64) {
+        let turns = lock(&self.turns);
+        (self.waiting.load(Ordering::SeqCst), turns.given - turns.now)
+    }
+}
