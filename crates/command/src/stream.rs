@@ -291,7 +291,7 @@ static XDEL: Command<Handler> = command("xdel", -3, xdel as Handler)
     .flags(Flags::WRITE.with(Flags::FAST))
     .keys(&[KeyPart::one(1, KeyFlags::RW.with(KeyFlags::DELETE))])
     .acl(Acl::STREAM)
-    .syntax("key:k0 *ID")
+    .syntax("key:k0 *id")
     .doc(
         Group::Stream,
         "5.0.0",

@@ -424,7 +424,7 @@ pub(super) static GEORADIUS_RO: Command<Handler> = command("georadius_ro", -6, g
          ?count-block(count:i=COUNT ?ANY^6.2.0) ?order(ASC|DESC)",
     )
     .doc(Group::Geo, "3.2.10", COMPLEXITY, "Returns the members within a distance of a position.")
-    .history(&[("6.2.0", "Option `ANY` of `COUNT`.")])
+    .history(&[("6.2.0", "Option `ANY` of `COUNT`."), ("7.0.0", "Units in upper case, too.")])
     .deprecated("6.2.0", "`GEOSEARCH` with `BYRADIUS`");
 
 fn georadius_ro(ctx: &mut Context<'_>) -> Outcome {
@@ -443,7 +443,7 @@ pub(super) static GEORADIUSBYMEMBER: Command<Handler> =
          ?store(storekey:k1/key=STORE|storedistkey:k2/key=STOREDIST)",
         )
         .doc(Group::Geo, "3.2.0", COMPLEXITY, "Returns or stores the members within a distance of another.")
-        .history(&[("7.0.0", "Units in upper case, too.")])
+        .history(&[("6.2.0", "Option `ANY` of `COUNT`."), ("7.0.0", "Units in upper case, too.")])
         .deprecated("6.2.0", "`GEOSEARCH` and `GEOSEARCHSTORE` with `BYRADIUS` and `FROMMEMBER`");
 
 fn georadiusbymember(ctx: &mut Context<'_>) -> Outcome {
@@ -460,6 +460,7 @@ pub(super) static GEORADIUSBYMEMBER_RO: Command<Handler> =
          ?count-block(count:i=COUNT ?ANY) ?order(ASC|DESC)",
         )
         .doc(Group::Geo, "3.2.10", COMPLEXITY, "Returns the members within a distance of another.")
+        .history(&[("6.2.0", "Option `ANY` of `COUNT`."), ("7.0.0", "Units in upper case, too.")])
         .deprecated("6.2.0", "`GEOSEARCH` with `BYRADIUS` and `FROMMEMBER`");
 
 fn georadiusbymember_ro(ctx: &mut Context<'_>) -> Outcome {

@@ -181,7 +181,7 @@ pub(super) static XCLAIM: Command<Handler> = command("xclaim", -6, xclaim as Han
     .keys(&[KeyPart::one(1, KeyFlags::RW.with(KeyFlags::UPDATE))])
     .acl(Acl::STREAM)
     .syntax(
-        "key:k0 group consumer min-idle-time *ID ?ms:i=IDLE ?unix-time-milliseconds:t=TIME \
+        "key:k0 group consumer min-idle-time *id ?ms:i=IDLE ?unix-time-milliseconds:t=TIME \
          ?count:i=RETRYCOUNT ?FORCE ?JUSTID ?lastid=LASTID",
     )
     .doc(
@@ -261,7 +261,7 @@ fn xclaim(ctx: &mut Context<'_>) -> Outcome {
 
 pub(super) static XAUTOCLAIM: Command<Handler> = command("xautoclaim", -6, xautoclaim as Handler)
     .flags(Flags::WRITE.with(Flags::FAST))
-    .keys(&[KeyPart::one(1, KeyFlags::RW.with(KeyFlags::ACCESS).with(KeyFlags::DELETE))])
+    .keys(&[KeyPart::one(1, KeyFlags::RW.with(KeyFlags::DELETE))])
     .acl(Acl::STREAM)
     .syntax("key:k0 group consumer min-idle-time start ?count:i=COUNT ?JUSTID")
     .doc(

@@ -247,7 +247,7 @@ pub(super) static XACK: Command<Handler> = command("xack", -4, xack as Handler)
     .flags(Flags::WRITE.with(Flags::FAST))
     .keys(&[KeyPart::one(1, KeyFlags::RW.with(KeyFlags::UPDATE))])
     .acl(Acl::STREAM)
-    .syntax("key:k0 group *ID")
+    .syntax("key:k0 group *id")
     .doc(
         spec::Group::Stream,
         "5.0.0",

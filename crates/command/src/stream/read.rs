@@ -163,7 +163,7 @@ pub(super) static XREAD: Command<Handler> = command("xread", -4, xread as Handle
     )])
     .find_keys(find_keys)
     .acl(Acl::STREAM)
-    .syntax("?count:i=COUNT ?milliseconds:i=BLOCK streams=STREAMS(*key:k0 *ID)")
+    .syntax("?count:i=COUNT ?milliseconds:i=BLOCK streams=STREAMS(*key:k0 *id)")
     .doc(
         Group::Stream,
         "5.0.0",
@@ -271,7 +271,7 @@ pub(super) static XREADGROUP: Command<Handler> = command("xreadgroup", -7, xread
     .acl(Acl::STREAM)
     .syntax(
         "group-block=GROUP(group consumer) ?count:i=COUNT ?milliseconds:i=BLOCK ?NOACK \
-         streams=STREAMS(*key:k0 *ID)",
+         streams=STREAMS(*key:k0 *id)",
     )
     .doc(
         Group::Stream,

@@ -38,6 +38,7 @@ static SETUSER: ServerCommand = command("acl|setuser", -3, setuser as ServerHand
     .secrets(all_arguments)
     .syntax("username ?*rule")
     .doc(Group::Server, "6.0.0", "O(N) for N rules", "Makes or changes a user.")
+    .history(&[("6.2.0", "Rules for channels."), ("7.0.0", "Selectors, and keys to read or write only.")])
     .tips(&[Tip::REQUEST_ALL_NODES, Tip::RESPONSE_ALL_SUCCEEDED]);
 
 fn setuser(call: &mut Call<'_>) -> Outcome {
@@ -88,12 +89,8 @@ static GETUSER: ServerCommand = command("acl|getuser", 3, getuser as ServerHandl
     .flags(ADMIN)
     .secrets(all_arguments)
     .syntax("username")
-    .doc(
-        Group::Server,
-        "6.0.0",
-        "O(N) for N passwords, patterns and rules",
-        "Answers all that makes a user.",
-    );
+    .doc(Group::Server, "6.0.0", "O(N) for N passwords, patterns and rules", "Answers all that makes a user.")
+    .history(&[("6.2.0", "Channels."), ("7.0.0", "Selectors; keys and channels as their rules.")]);
 
 fn getuser(call: &mut Call<'_>) -> Outcome {
     let users = call.worker.shared.access.users();
@@ -239,7 +236,8 @@ fn genpass(call: &mut Call<'_>) -> Outcome {
 static LOG: ServerCommand = command("acl|log", -2, log as ServerHandler)
     .flags(ADMIN)
     .syntax("?operation(count:i|RESET)")
-    .doc(Group::Server, "6.0.0", "O(N) for N entries", "Answers, or forgets, what was refused lately.");
+    .doc(Group::Server, "6.0.0", "O(N) for N entries", "Answers, or forgets, what was refused lately.")
+    .history(&[("7.2.0", "Each entry's id, and when it was made and changed.")]);
 
 /// Entries that are answered unless it is said how many.
 const LOG_ENTRIES: usize = 10;

@@ -70,13 +70,12 @@ fn evalsha_ro(call: &mut Call<'_>) -> Outcome {
     run_script(call, Source::Digest(call.arg(1)), true)
 }
 
-static SCRIPT: ServerCommand =
-    container("script", -2, &[&DEBUG, &EXISTS, &FLUSH, &HELP, &KILL, &LOAD]).acl(Acl::SCRIPTING).doc(
-        Group::Scripting,
-        "2.6.0",
-        "Depends on subcommand.",
-        "A container for commands on the scripts that the server knows.",
-    );
+static SCRIPT: ServerCommand = container("script", -2, &[&DEBUG, &EXISTS, &FLUSH, &HELP, &KILL, &LOAD]).doc(
+    Group::Scripting,
+    "2.6.0",
+    "Depends on subcommand.",
+    "A container for commands on the scripts that the server knows.",
+);
 
 static DEBUG: ServerCommand = command("script|debug", 3, debug as ServerHandler)
     .flags(Flags::NOSCRIPT)
@@ -129,6 +128,7 @@ static FLUSH: ServerCommand = command("script|flush", -2, flush as ServerHandler
         "O(N) with N being the number of scripts in cache",
         "Forgets all scripts.",
     )
+    .history(&[("6.2.0", "Modifiers `ASYNC` and `SYNC`.")])
     .tips(&[Tip::REQUEST_ALL_NODES, Tip::RESPONSE_ALL_SUCCEEDED]);
 
 fn flush(call: &mut Call<'_>) -> Outcome {
