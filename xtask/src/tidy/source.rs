@@ -15,6 +15,12 @@ const SIMULATED: &[&str] =
 /// What they may not call.
 const CLOCKS: &[&str] = &["Instant::now()", "SystemTime::now()"];
 
+/// What a command's name is called.
+const COMMAND_NAMES: &[&str] = &["spec.name", "full_name"];
+/// What asks for one: each before or after a literal.
+const COMPARISONS: &[&str] =
+    &["== \"", "!= \"", "== b\"", "!= b\"", "with(\"", "with(b\"", "case(\"", "case(b\"", "\" ==", "\" !="];
+
 /// Findings in a file, `path` below the root.
 pub fn findings(path: &str, text: &str) -> Vec<String> {
     let lines: Vec<&str> = text.lines().collect();
@@ -64,11 +70,27 @@ fn product_findings(path: &str, lines: &[&str]) -> Vec<String> {
         if let Some(clock) = clock.filter(|_| is_source && SIMULATED.contains(&crate_name)) {
             findings.push(format!("{path}:{number}: {clock}; the time comes from base's clock"));
         }
+        if is_source && asks_for_a_command(code) {
+            findings.push(format!(
+                "{path}:{number}: asks for a command's name; what is special about one stands in its entry"
+            ));
+        }
         if is_source && crate_name != "testkit" && code.contains(".unwrap()") {
             findings.push(format!("{path}:{number}: unwrap outside a test"));
         }
     }
     findings
+}
+
+/// Whether a line compares a command's name with a literal, matches on it, or looks one up by a literal.
+fn asks_for_a_command(code: &str) -> bool {
+    let names = COMMAND_NAMES.iter().any(|name| code.contains(name));
+    let compares = COMPARISONS.iter().any(|comparison| code.contains(comparison));
+    let subject = code.split_once("match ").map_or("", |(_, rest)| rest.trim_end_matches(" {"));
+    let subject = subject.trim_end_matches(".as_bytes()");
+    let matches = COMMAND_NAMES.iter().any(|name| subject.ends_with(name)) || code.contains("matches!(");
+    let looks_up = ["registry.find(b\"", "find_full(b\""].iter().any(|call| code.contains(call));
+    names && (compares || matches) || looks_up
 }
 
 /// The name of the function that a line begins.
@@ -147,6 +169,21 @@ mod tests {
         assert_eq!(count("crates/bench/src/a.rs", "let now = Instant::now();"), 0);
         assert_eq!(count("crates/bench/src/a.rs", "let it = x.unwrap();"), 1);
         assert_eq!(count("crates/bench/tests/a.rs", "let it = x.unwrap();"), 0);
+        for asks in [
+            "if entry.spec.name == \"get\" {",
+            "let is = \"get\" != entry.spec.full_name;",
+            "match entry.spec.name {",
+            "matches!(spec.full_name, A | B)",
+            "if spec.full_name.starts_with(\"config|\") {",
+            "if spec.name.as_bytes().eq_ignore_ascii_case(b\"get\") {",
+            "let get = registry.find(b\"get\");",
+        ] {
+            assert_eq!(count("crates/server/src/a.rs", asks), 1, "{asks}");
+            assert_eq!(count("crates/server/tests/a.rs", asks), 0, "{asks}");
+        }
+        assert_eq!(count("crates/server/src/a.rs", "if entry.spec.name.as_bytes() == name {"), 0);
+        assert_eq!(count("crates/server/src/a.rs", "match full_name.iter().position(is_bar) {"), 0);
+        assert_eq!(count("crates/server/src/a.rs", "let field = (\"name\", spec.full_name);"), 0);
         let comment = |width: usize| format!("// {}", "x".repeat(width - 3));
         assert_eq!(count("a.rs", &comment(COMMENT_WIDTH_MAX)), 0);
         assert_eq!(count("a.rs", &comment(COMMENT_WIDTH_MAX + 1)), 1);
