@@ -2,7 +2,7 @@
 //! Libraries are installed through their package managers into `target/clients/`, at pinned versions.
 //! With no port given, our own server is built and toured in each of its [`CONFIGURATIONS`].
 
-use crate::run::{Outcome, cargo, is_installed, root, step};
+use crate::run::{Outcome, Tally, cargo, is_installed, root, step};
 use martlet_testkit::server::Server;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -69,7 +69,7 @@ pub fn for_each_configuration(mut work: impl FnMut(&str) -> Outcome) -> Outcome 
 
 /// Runs the tours; one that fails does not keep the others from running.
 fn tour(port: &str, only: &[String]) -> Outcome {
-    let mut failed = Vec::new();
+    let mut tally = Tally::default();
     for library in LIBRARIES {
         if !only.is_empty() && !only.iter().any(|name| name == library.name) {
             continue;
@@ -79,15 +79,9 @@ fn tour(port: &str, only: &[String]) -> Outcome {
             continue;
         }
         let outcome = workspace(library.name).and_then(|folder| (library.run)(&folder, port));
-        match outcome {
-            Ok(()) => println!("{}: passed", library.name),
-            Err(error) => {
-                println!("{}: FAILED: {error}", library.name);
-                failed.push(library.name);
-            }
-        }
+        tally.note(library.name, outcome);
     }
-    if failed.is_empty() { Ok(()) } else { Err(format!("failed: {}", failed.join(", ")).into()) }
+    tally.outcome()
 }
 
 /// A fresh copy of the library's sources, so that installing leaves nothing in the repository.

@@ -1,5 +1,6 @@
 //! Chores behind `./x`: each is a subcommand, and `./x ci` is what `.ci/run` runs.
 
+mod apps;
 mod checks;
 mod ci;
 mod client_cpu;
@@ -37,6 +38,8 @@ enum Chore {
     Test,
     /// Client libraries tour the commands of a server: ours in every configuration, or a running one.
     Clients(clients::Options),
+    /// Applications that run on Redis (job queues, locks, rate limiters, caches) on redis-server and on ours.
+    Apps(apps::Options),
     /// redis-cli, redis-benchmark and resp-benchmark in all their modes, likewise.
     Tools(tools::Options),
     /// Valkey's or Redis' own Tcl suite against a running server, or one that it starts.
@@ -79,6 +82,7 @@ fn main() {
         Chore::Check => checks::check(),
         Chore::Test => run::cargo(&["test", "--workspace"]),
         Chore::Clients(options) => clients::run(&options),
+        Chore::Apps(options) => apps::run(&options),
         Chore::Tools(options) => tools::run(&options),
         Chore::Valkey(options) => valkey::run(&options),
         Chore::Crash(options) => crash::run(&options),
@@ -113,6 +117,7 @@ mod tests {
             ("x miri --package martlet-nothing", "martlet-nothing"),
             ("x fuzz nothing", "nothing"),
             ("x clients redis-py nothing", "nothing"),
+            ("x apps rq nothing", "nothing"),
         ] {
             let error = Arguments::try_parse_from(line.split(' ')).err().expect(line).to_string();
             assert!(error.contains(&format!("'{unknown}'")) && error.contains("possible values"), "{error}");

@@ -64,6 +64,34 @@ pub fn is_installed(program: &str, argument: &str) -> bool {
     Command::new(program).arg(argument).output().is_ok_and(|output| output.status.success())
 }
 
+/// How the parts of a chore went, when one that fails shall not keep the others from running.
+#[derive(Default)]
+pub struct Tally {
+    failed: Vec<&'static str>,
+}
+
+impl Tally {
+    /// Says how a part went.
+    pub fn note(&mut self, part: &'static str, outcome: Outcome) {
+        match outcome {
+            Ok(()) => println!("{part}: passed"),
+            Err(error) => {
+                println!("{part}: FAILED: {error}");
+                self.failed.push(part);
+            }
+        }
+    }
+
+    /// Fails when a part did.
+    pub fn outcome(self) -> Outcome {
+        if self.failed.is_empty() {
+            Ok(())
+        } else {
+            Err(format!("failed: {}", self.failed.join(", ")).into())
+        }
+    }
+}
+
 fn shown(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     words.map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
