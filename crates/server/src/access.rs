@@ -15,10 +15,11 @@ use martlet_protocol::request::Args;
 
 use crate::commands::Call;
 use crate::config::{Config, ConfigStore};
-use crate::connection::{Connection, special};
+use crate::connection::Connection;
 use crate::pubsub::Kind;
 use crate::registry::{Entry, Registry};
 use crate::shared::lock;
+use crate::slow_path::SessionFlags;
 use crate::worker::Worker;
 
 /// See the module's page.
@@ -211,13 +212,13 @@ impl Worker {
                 let user = user.clone();
                 let must_authenticate = !session.authenticated && !self.users.default_user().is_open();
                 session.become_user(user);
-                session.set_special(special::UNAUTHENTICATED, must_authenticate);
+                session.flags.set(SessionFlags::UNAUTHENTICATED, must_authenticate);
             }
             // Whoever removed the user closes the connection; until then it may do nothing.
             None => {
                 session.become_user(self.users.default_user().clone());
                 session.authenticated = false;
-                session.set_special(special::UNAUTHENTICATED, true);
+                session.flags.set(SessionFlags::UNAUTHENTICATED, true);
             }
         }
     }
@@ -227,7 +228,7 @@ impl Worker {
         lock(&connection.info.details).user.clone_from(&user.name);
         connection.session.become_user(user);
         connection.session.authenticated = true;
-        connection.session.set_special(special::UNAUTHENTICATED, false);
+        connection.session.flags.set(SessionFlags::UNAUTHENTICATED, false);
     }
 
     /// Whether the connection's user may run the request, where somebody has to ask.
@@ -238,7 +239,7 @@ impl Worker {
         entry: &Entry,
         args: &Args<'_>,
     ) -> Result<(), Denial> {
-        if connection.session.special & special::RESTRICTED == 0 {
+        if !connection.session.flags.has(SessionFlags::RESTRICTED) {
             return Ok(());
         }
         connection.session.user.check(&request(entry, args, connection.session.db))
@@ -277,7 +278,7 @@ impl Worker {
     /// Whether the user may read keys that the request does not name (SORT's BY and GET).
     pub(crate) fn may_read_all_keys(&self, connection: &Connection, entry: &Entry, args: &Args<'_>) -> bool {
         entry.spec.undeclared_keys.is_none()
-            || connection.session.special & special::RESTRICTED == 0
+            || !connection.session.flags.has(SessionFlags::RESTRICTED)
             || connection.session.user.may_read_all_keys(&request(entry, args, connection.session.db))
     }
 

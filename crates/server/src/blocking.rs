@@ -16,10 +16,11 @@ use martlet_protocol::request::{Args, OwnedArgs};
 
 use crate::clients::flag;
 use crate::commands::persistence::WITHOUT_LOG;
-use crate::connection::{Blocked, Connection, Hold, special};
+use crate::connection::{Blocked, Connection, Hold};
 use crate::persistence::aof::Phase;
 use crate::registry::{Entry, Run};
 use crate::shared::{Mail, lock};
+use crate::slow_path::SessionFlags;
 use crate::worker::Worker;
 
 /// Clients looked at before the key's shard is held for more: most keys are exhausted by the first.
@@ -78,7 +79,7 @@ impl Worker {
             resp3: connection.session.resp3,
             user: connection.session.user.clone(),
             origin: self.origin,
-            touches: connection.session.special & special::NO_TOUCH == 0,
+            touches: !connection.session.flags.has(SessionFlags::NO_TOUCH),
         };
         let db = connection.session.db;
         let waiter = Waiter::new(self.thread, connection.token.0, db, keys, awaited, Box::new(request));

@@ -4,8 +4,9 @@ use martlet_acl::Origin;
 use martlet_command::{Control, Error, Flags, Outcome};
 use martlet_protocol::request::{Args, OwnedArgs};
 
-use crate::connection::{Connection, Transaction, special};
+use crate::connection::{Connection, Transaction};
 use crate::registry::{Entry, Run};
+use crate::slow_path::{SessionFlags, SlowPathReason};
 use crate::worker::Worker;
 
 /// A check.
@@ -109,7 +110,7 @@ fn debug_is_enabled(worker: &Worker, connection: &Connection, entry: &Entry, _: 
 }
 
 fn authenticated(_: &Worker, connection: &Connection, entry: &Entry, _: &Args<'_>) -> Outcome {
-    if connection.session.special & special::UNAUTHENTICATED != 0 && !entry.spec.flags.has(Flags::NO_AUTH) {
+    if connection.session.flags.has(SessionFlags::UNAUTHENTICATED) && !entry.spec.flags.has(Flags::NO_AUTH) {
         return Err(Error::Fixed("NOAUTH Authentication required."));
     }
     Ok(())
@@ -146,7 +147,7 @@ pub(crate) fn within_memory(
 ) -> Outcome {
     let grows =
         executed(connection, entry).is_some_and(|queue| queue.grows) || entry.spec.flags.has(Flags::DENYOOM);
-    if grows && worker.shared.is_memory_full.load(std::sync::atomic::Ordering::Relaxed) {
+    if grows && worker.shared.slow_path_reasons.has(SlowPathReason::MemoryFull) {
         return Err(Error::Fixed("OOM command not allowed when used memory > 'maxmemory'."));
     }
     Ok(())
@@ -154,7 +155,7 @@ pub(crate) fn within_memory(
 
 /// A client with subscriptions has few commands left, unless it can tell messages from replies.
 fn allowed_while_subscribed(_: &Worker, connection: &Connection, entry: &Entry, _: &Args<'_>) -> Outcome {
-    if connection.session.special & special::SUBSCRIBED == 0 || connection.session.resp3 {
+    if !connection.session.flags.has(SessionFlags::SUBSCRIBED) || connection.session.resp3 {
         return Ok(());
     }
     if entry.spec.flags.has(Flags::SUBSCRIBED) {
@@ -214,7 +215,7 @@ fn not_busy(worker: &Worker, _: &Connection, entry: &Entry, _: &Args<'_>) -> Out
 
 /// A client that MONITORs has become a kind of replica; it may still leave that state.
 fn not_monitoring(_: &Worker, connection: &Connection, entry: &Entry, _: &Args<'_>) -> Outcome {
-    let monitors = connection.session.special & special::MONITOR != 0;
+    let monitors = connection.session.flags.has(SessionFlags::MONITOR);
     let data = entry.spec.flags.has(Flags::WRITE) || entry.spec.flags.has(Flags::READONLY);
     if monitors && data {
         return Err(Error::Fixed("ERR Replica can't interact with the keyspace"));

@@ -18,6 +18,7 @@ use martlet_protocol::request::{OwnedArgs, Partial};
 
 use crate::clients::ClientInfo;
 use crate::pubsub::Subscriptions;
+use crate::slow_path::SessionFlags;
 use crate::tracking::TrackingState;
 
 /// The buffers of a connection that the backend has.
@@ -60,28 +61,6 @@ impl InFlight {
 
 /// Replies up to this length count for no connection.
 const SHARED_OUTPUT_MAX_BYTES: usize = 16 * 1024;
-
-/// Why a request cannot take the shortest path; 0 is the common case.
-pub mod special {
-    /// Must authenticate first.
-    pub const UNAUTHENTICATED: u32 = 1;
-    /// Inside MULTI.
-    pub const MULTI: u32 = 1 << 1;
-    /// CLIENT REPLY OFF or SKIP.
-    pub const REPLY_MODE: u32 = 1 << 2;
-    /// MONITORs, and may do nothing else.
-    pub const MONITOR: u32 = 1 << 3;
-    /// CLIENT NO-TOUCH.
-    pub const NO_TOUCH: u32 = 1 << 4;
-    /// Has subscriptions, which in RESP2 leaves it few commands.
-    pub const SUBSCRIBED: u32 = 1 << 5;
-    /// CLIENT TRACKING.
-    pub const TRACKING: u32 = 1 << 6;
-    /// The user may not do everything.
-    pub const RESTRICTED: u32 = 1 << 7;
-    /// May get messages because of its own requests.
-    pub const GETS_MAIL: u32 = SUBSCRIBED | TRACKING;
-}
 
 /// CLIENT REPLY.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
@@ -138,8 +117,8 @@ pub struct Session {
     pub watched: Vec<Watched>,
     /// Raised when one of them changes.
     pub watch_flag: Arc<WatchFlag>,
-    /// Bits of [`special`].
-    pub special: u32,
+    /// What requires checks of each request.
+    pub flags: SessionFlags,
     /// Channels and patterns, once it has subscribed to one.
     pub subscriptions: Option<Box<Subscriptions>>,
     /// CLIENT TRACKING, while it is on.
@@ -161,7 +140,7 @@ impl Session {
             transaction: None,
             watched: Vec::new(),
             watch_flag: Arc::default(),
-            special: if authenticated { 0 } else { special::UNAUTHENTICATED },
+            flags: if authenticated { SessionFlags::default() } else { SessionFlags::UNAUTHENTICATED },
             subscriptions: None,
             tracking: None,
         };
@@ -171,7 +150,7 @@ impl Session {
 
     /// Has the user's rights from now on.
     pub fn become_user(&mut self, user: Arc<User>) {
-        self.set_special(special::RESTRICTED, !user.is_unrestricted());
+        self.flags.set(SessionFlags::RESTRICTED, !user.is_unrestricted());
         self.user = user;
     }
 
@@ -185,15 +164,10 @@ impl Session {
             ReplyMode::SkipNext => self.reply_mode = ReplyMode::SkipThis,
             ReplyMode::SkipThis => {
                 self.reply_mode = ReplyMode::On;
-                self.set_special(special::REPLY_MODE, false);
+                self.flags.set(SessionFlags::REPLY_MODE, false);
             }
         }
         false
-    }
-
-    /// Sets or clears a bit of [`special`].
-    pub fn set_special(&mut self, bit: u32, on: bool) {
-        if on { self.special |= bit } else { self.special &= !bit }
     }
 }
 

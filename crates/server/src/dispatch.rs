@@ -10,8 +10,9 @@ use martlet_protocol::request::Args;
 
 use crate::checks;
 use crate::commands::Call;
-use crate::connection::{Connection, Hold, special};
+use crate::connection::{Connection, Hold};
 use crate::registry::{Entry, Run};
+use crate::slow_path::{SessionFlags, SlowPathReason};
 use crate::worker::Worker;
 
 /// After a command that took longer, the requests read ahead with it run at a later time.
@@ -30,8 +31,8 @@ impl Worker {
     ) {
         let Some(entry) = entry else { return self.unknown_command(connection, reply, args) };
         if let Some(index) = entry.plain_key
-            && connection.session.special & !special::RESTRICTED == 0
-            && self.shared.detour.load(Ordering::Relaxed) == 0
+            && connection.session.flags.is_empty_but_for(SessionFlags::RESTRICTED)
+            && self.shared.slow_path_reasons.is_empty()
             && entry.spec.takes(args.len())
             && self.permits(connection, entry, args).is_ok()
             && !(entry.spec.flags.has(Flags::DENYOOM) && self.memory.is_due())
@@ -77,7 +78,7 @@ impl Worker {
             return;
         }
         connection.info.last_command.store(entry.told_as + 1, Ordering::Relaxed);
-        if self.memory.is_due() || self.shared.is_memory_full.load(Ordering::Relaxed) {
+        if self.memory.is_due() || self.shared.slow_path_reasons.has(SlowPathReason::MemoryFull) {
             self.make_room();
         }
         if let Err(error) = checks::before(self, connection, entry, args) {
@@ -93,10 +94,10 @@ impl Worker {
             self.postpone(connection);
             return;
         }
-        if connection.session.special & special::TRACKING != 0 {
+        if connection.session.flags.has(SessionFlags::TRACKING) {
             self.origin = connection.info.id;
         }
-        if connection.session.special & special::MULTI != 0 && !entry.spec.flags.has(Flags::NOT_QUEUED) {
+        if connection.session.flags.has(SessionFlags::MULTI) && !entry.spec.flags.has(Flags::NOT_QUEUED) {
             self.enqueue(connection, entry, args);
             reply.simple("QUEUED");
         } else {
@@ -122,7 +123,7 @@ impl Worker {
         deny_blocking: bool,
     ) {
         self.keys.db = connection.session.db;
-        let touch = self.begin_touching(connection.session.special & special::NO_TOUCH == 0, entry);
+        let touch = self.begin_touching(!connection.session.flags.has(SessionFlags::NO_TOUCH), entry);
         let keep_expired = self.keys.keep_expired;
         // While writes are postponed, or the disk does not take what would have to be recorded, nothing is
         // deleted.
@@ -162,7 +163,7 @@ impl Worker {
         first_key: Option<(usize, u64)>,
     ) {
         self.keys.db = connection.session.db;
-        let touch = self.begin_touching(connection.session.special & special::NO_TOUCH == 0, entry);
+        let touch = self.begin_touching(!connection.session.flags.has(SessionFlags::NO_TOUCH), entry);
         let began = self.mark;
         self.run(connection, reply, entry, args, first_key, true);
         self.stats().nested_ns.add(self.shared.clock.elapsed_ns(began, self.mark));
@@ -315,7 +316,7 @@ impl Worker {
 
     /// What is to be done while a command's keys are still held, besides [`Worker::release_keys`].
     pub(crate) fn after_held(&mut self, connection: &Connection, entry: &Entry, args: &Args<'_>) {
-        if connection.session.special & special::TRACKING != 0 {
+        if connection.session.flags.has(SessionFlags::TRACKING) {
             self.remember_read(connection, entry, args);
         }
     }

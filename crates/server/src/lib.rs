@@ -25,6 +25,7 @@ pub mod server;
 mod settings;
 pub mod shared;
 mod shutdown;
+mod slow_path;
 pub mod slowlog;
 pub mod startup;
 pub mod stats;

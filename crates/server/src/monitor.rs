@@ -7,9 +7,10 @@ use martlet_protocol::quote::append_quoted;
 use martlet_protocol::request::Args;
 
 use crate::checks;
-use crate::connection::{Connection, special};
+use crate::connection::Connection;
 use crate::registry::Entry;
 use crate::shared::{Mail, lock};
+use crate::slow_path::{SessionFlags, SlowPathReason};
 use crate::worker::Worker;
 
 impl Worker {
@@ -22,7 +23,7 @@ impl Worker {
 
     /// As [`Worker::feed_monitors`] whatever the command: one that runs others shows itself first.
     pub(crate) fn show_to_monitors(&mut self, connection: &Connection, entry: &Entry, args: &Args<'_>) {
-        if self.shared.monitor_count.load(Ordering::Relaxed) > 0 {
+        if self.shared.slow_path_reasons.has(SlowPathReason::Monitored) {
             let peer = if connection.is_unix {
                 "unix:".to_owned() + connection.info.peer.trim_end_matches(":0")
             } else {
@@ -40,7 +41,7 @@ impl Worker {
         args: &Args<'_>,
     ) {
         let is_shown = !entry.spec.flags.has(Flags::SKIP_MONITOR) && !entry.spec.flags.has(Flags::ADMIN);
-        if is_shown && self.shared.monitor_count.load(Ordering::Relaxed) > 0 {
+        if is_shown && self.shared.slow_path_reasons.has(SlowPathReason::Monitored) {
             self.send_to_monitors("lua", connection.session.db, entry, args);
         }
     }
@@ -67,11 +68,10 @@ impl Worker {
             return;
         }
         connection.is_monitor = true;
-        connection.session.set_special(special::MONITOR, true);
+        connection.session.flags.set(SessionFlags::MONITOR, true);
         connection.info.flags.fetch_or(crate::clients::flag::MONITOR, Ordering::Relaxed);
         lock(&self.shared.monitors).push((self.thread, connection.token, connection.info.id));
-        self.shared.monitor_count.fetch_add(1, Ordering::SeqCst);
-        self.shared.detour.fetch_add(1, Ordering::SeqCst);
+        self.shared.slow_path_reasons.hold(SlowPathReason::Monitored);
     }
 
     /// Ends that.
@@ -79,10 +79,9 @@ impl Worker {
         if !std::mem::take(&mut connection.is_monitor) {
             return;
         }
-        connection.session.set_special(special::MONITOR, false);
+        connection.session.flags.set(SessionFlags::MONITOR, false);
         connection.info.flags.fetch_and(!crate::clients::flag::MONITOR, Ordering::Relaxed);
         lock(&self.shared.monitors).retain(|(_, _, client)| *client != connection.info.id);
-        self.shared.monitor_count.fetch_sub(1, Ordering::SeqCst);
-        self.shared.detour.fetch_sub(1, Ordering::SeqCst);
+        self.shared.slow_path_reasons.release(SlowPathReason::Monitored);
     }
 }

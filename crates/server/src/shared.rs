@@ -19,6 +19,7 @@ use crate::persistence::Persistence;
 use crate::pubsub::{Delivery, Hub};
 use crate::registry::Registry;
 use crate::scripting::ScriptCache;
+use crate::slow_path::{SlowPathReason, SlowPathReasons};
 use crate::slowlog::SlowLog;
 use crate::stats::{ServerStats, ThreadStats};
 use crate::tracking::{Notice, Tracking};
@@ -114,8 +115,8 @@ pub struct Pause {
 }
 
 impl Pause {
-    /// See [`Shared::begin_pause`]. `detour` is one higher as long as the pause has not been ended.
-    fn begin(&self, detour: &AtomicU32, until_ms: i64, all: bool, now_ms: i64) {
+    /// See [`Shared::begin_pause`]. It is held as a reason until it has been ended.
+    fn begin(&self, reasons: &SlowPathReasons, until_ms: i64, all: bool, now_ms: i64) {
         let _changing = lock(&self.change);
         let under_way = self.until_ms.load(Ordering::Acquire);
         if under_way > now_ms {
@@ -128,19 +129,19 @@ impl Pause {
         self.all.store(all, Ordering::Release);
         self.until_ms.store(until_ms, Ordering::Release);
         if under_way == 0 {
-            detour.fetch_add(1, Ordering::SeqCst);
+            reasons.hold(SlowPathReason::Paused);
         }
     }
 
     /// See [`Shared::end_pause`]; whether there was anything to end.
-    fn end(&self, detour: &AtomicU32, due_ms: Option<i64>) -> bool {
+    fn end(&self, reasons: &SlowPathReasons, due_ms: Option<i64>) -> bool {
         let _changing = lock(&self.change);
         let until_ms = self.until_ms.load(Ordering::Acquire);
         if until_ms == 0 || due_ms.is_some_and(|due_ms| until_ms > due_ms) {
             return false;
         }
         self.until_ms.store(0, Ordering::Release);
-        detour.fetch_sub(1, Ordering::SeqCst);
+        reasons.release(SlowPathReason::Paused);
         true
     }
 }
@@ -179,8 +180,6 @@ pub struct Shared {
     pub client_eviction: Mutex<()>,
     /// Clients that MONITOR: thread, connection, id.
     pub monitors: Mutex<Vec<(usize, Token, u64)>>,
-    /// Number of monitors.
-    pub monitor_count: AtomicU32,
     /// CLIENT PAUSE.
     pub pause: Pause,
     /// Blocked clients.
@@ -189,10 +188,8 @@ pub struct Shared {
     pub stopping: AtomicBool,
     /// A signal has asked for the end, and that has not failed.
     pub is_asked_to_stop: AtomicBool,
-    /// Memory in use is above `maxmemory`, and nothing can be evicted; counts in `detour`.
-    pub is_memory_full: AtomicBool,
-    /// Anything that takes requests off the shortest path (monitors, a pause): see `dispatch`.
-    pub detour: AtomicU32,
+    /// What requires checks of every request.
+    pub slow_path_reasons: SlowPathReasons,
     /// 40 hexadecimal digits, anew at each start.
     pub run_id: String,
     /// Start, Unix milliseconds.
@@ -255,13 +252,11 @@ impl Shared {
             scripts: ScriptCache::new(threads),
             client_eviction: Mutex::default(),
             monitors: Mutex::default(),
-            monitor_count: AtomicU32::new(0),
             pause: Pause::default(),
             blocked_clients: AtomicU64::new(0),
             stopping: AtomicBool::new(false),
             is_asked_to_stop: AtomicBool::new(false),
-            is_memory_full: AtomicBool::new(false),
-            detour: AtomicU32::new(0),
+            slow_path_reasons: SlowPathReasons::default(),
             run_id,
             replication_id,
             memory_at_start: AtomicU64::new(0),
@@ -375,38 +370,25 @@ impl Shared {
     /// and opened.
     pub fn stop(&self) {
         if !self.stopping.swap(true, Ordering::SeqCst) {
-            self.detour.fetch_add(1, Ordering::SeqCst);
+            self.slow_path_reasons.hold(SlowPathReason::Stopping);
         }
         self.wake_all();
     }
 
     /// Begins or prolongs CLIENT PAUSE: a later end and the stricter mode win over what is under way.
     pub fn begin_pause(&self, until_ms: i64, all: bool, now_ms: i64) {
-        self.pause.begin(&self.detour, until_ms, all, now_ms);
+        self.pause.begin(&self.slow_path_reasons, until_ms, all, now_ms);
     }
 
     /// Says whether commands that may grow memory must be refused.
     pub fn set_memory_full(&self, is_full: bool) {
-        if self.is_memory_full.load(Ordering::Relaxed) == is_full
-            || self.is_memory_full.swap(is_full, Ordering::SeqCst) == is_full
-        {
-            return;
-        }
-        if is_full {
-            self.detour.fetch_add(1, Ordering::SeqCst);
-        } else {
-            self.detour.fetch_sub(1, Ordering::SeqCst);
-        }
+        self.slow_path_reasons.switch(SlowPathReason::MemoryFull, is_full);
     }
 
     /// Says that a script has run for longer than `busy-reply-threshold`, or that it has ended.
     pub fn set_script_busy(&self, is_busy: bool) {
         self.scripts.set_busy(is_busy);
-        if is_busy {
-            self.detour.fetch_add(1, Ordering::SeqCst);
-        } else {
-            self.detour.fetch_sub(1, Ordering::SeqCst);
-        }
+        self.slow_path_reasons.set(SlowPathReason::ScriptBusy, is_busy);
     }
 
     /// Bytes of memory that all clients hold.
@@ -421,7 +403,7 @@ impl Shared {
 
     /// Ends CLIENT PAUSE, or only if its time was up at `due_ms`.
     pub fn end_pause(&self, due_ms: Option<i64>) {
-        if self.pause.end(&self.detour, due_ms) {
+        if self.pause.end(&self.slow_path_reasons, due_ms) {
             self.recheck_postponed();
         }
     }
@@ -436,10 +418,8 @@ impl Shared {
     /// Has commands that write wait before they lock anything, as long as the journal is full. It is called
     /// by whoever fills it, too, with shards locked.
     pub fn note_journal(&self, is_full: bool) {
-        if is_full {
-            self.detour.fetch_add(1, Ordering::SeqCst);
-        } else {
-            self.detour.fetch_sub(1, Ordering::SeqCst);
+        self.slow_path_reasons.set(SlowPathReason::JournalFull, is_full);
+        if !is_full {
             self.recheck_postponed();
         }
     }
@@ -458,33 +438,33 @@ impl Shared {
 #[cfg(test)]
 mod tests {
     use super::Pause;
-    use std::sync::atomic::{AtomicU32, Ordering};
+    use crate::slow_path::{SlowPathReason, SlowPathReasons};
 
     #[test]
     fn pauses_begun_and_ended_by_several_threads_leave_nothing_behind() {
-        let (pause, detour) = (Pause::default(), AtomicU32::new(0));
+        let (pause, reasons) = (Pause::default(), SlowPathReasons::default());
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
                     for now_ms in 1..20_000 {
-                        pause.begin(&detour, now_ms + 1, false, now_ms);
-                        pause.end(&detour, None);
+                        pause.begin(&reasons, now_ms + 1, false, now_ms);
+                        pause.end(&reasons, None);
                     }
                 });
             }
         });
-        pause.end(&detour, None);
-        assert_eq!(detour.load(Ordering::SeqCst), 0);
+        pause.end(&reasons, None);
+        assert!(reasons.is_empty());
     }
 
     #[test]
     fn the_end_of_an_old_pause_leaves_a_longer_one_on() {
-        let (pause, detour) = (Pause::default(), AtomicU32::new(0));
-        pause.begin(&detour, 100, true, 0);
-        pause.begin(&detour, 500, false, 50);
-        assert!(!pause.end(&detour, Some(100)));
-        assert_eq!(detour.load(Ordering::SeqCst), 1);
-        assert!(pause.end(&detour, Some(500)) && !pause.end(&detour, Some(500)));
-        assert_eq!(detour.load(Ordering::SeqCst), 0);
+        let (pause, reasons) = (Pause::default(), SlowPathReasons::default());
+        pause.begin(&reasons, 100, true, 0);
+        pause.begin(&reasons, 500, false, 50);
+        assert!(!pause.end(&reasons, Some(100)));
+        assert!(reasons.has(SlowPathReason::Paused));
+        assert!(pause.end(&reasons, Some(500)) && !pause.end(&reasons, Some(500)));
+        assert!(reasons.is_empty());
     }
 }

@@ -19,9 +19,10 @@ use martlet_protocol::reply::Reply;
 use martlet_protocol::request::Args;
 
 use crate::clients::{ClientInfo, flag};
-use crate::connection::{Connection, special};
+use crate::connection::Connection;
 use crate::registry::Entry;
 use crate::shared::{Mail, lock};
+use crate::slow_path::SessionFlags;
 use crate::worker::Worker;
 
 /// The channel that a redirection to a RESP2 subscriber uses.
@@ -139,7 +140,7 @@ impl Worker {
         connection.info.prefixes.store(all.len(), Ordering::Relaxed);
         let state = TrackingState { tracker, prefixes: all, caching: false };
         connection.session.tracking = Some(Box::new(state));
-        connection.session.set_special(special::TRACKING, true);
+        connection.session.flags.set(SessionFlags::TRACKING, true);
         let info = &connection.info;
         info.redirect.store(options.redirect.unwrap_or(0) as i64, Ordering::Relaxed);
         info.flags.fetch_and(!(flag::TRACKING_BROKEN | flag::TRACKING_BCAST), Ordering::Relaxed);
@@ -163,7 +164,7 @@ impl Worker {
                 }
             }
         }
-        connection.session.set_special(special::TRACKING, false);
+        connection.session.flags.set(SessionFlags::TRACKING, false);
         let info = &connection.info;
         info.redirect.store(-1, Ordering::Relaxed);
         let bits = flag::TRACKING | flag::TRACKING_BCAST | flag::TRACKING_BROKEN;

@@ -9,8 +9,9 @@ use martlet_protocol::request::{Args, OwnedArgs};
 
 use crate::clients::flag;
 use crate::commands::{Call, ServerCommand, ServerHandler};
-use crate::connection::{Connection, Transaction, Watched, special};
+use crate::connection::{Connection, Transaction, Watched};
 use crate::registry::Entry;
+use crate::slow_path::SessionFlags;
 use crate::worker::Worker;
 
 /// The family.
@@ -31,7 +32,7 @@ fn multi(call: &mut Call<'_>) -> Outcome {
     }
     let session = &mut call.connection.session;
     session.transaction = Some(Transaction::default());
-    session.set_special(special::MULTI, true);
+    session.flags.set(SessionFlags::MULTI, true);
     call.connection.info.flags.fetch_or(flag::MULTI, Ordering::Relaxed);
     call.connection.info.multi.store(0, Ordering::Relaxed);
     call.reply.ok();
@@ -213,7 +214,7 @@ fn unwatch(call: &mut Call<'_>) -> Outcome {
 /// Takes the transaction out of the session; the connection is outside MULTI then.
 pub(crate) fn end_transaction(connection: &mut Connection) -> Option<Transaction> {
     let transaction = connection.session.transaction.take()?;
-    connection.session.set_special(special::MULTI, false);
+    connection.session.flags.set(SessionFlags::MULTI, false);
     let info = &connection.info;
     info.flags.fetch_and(!flag::MULTI, Ordering::Relaxed);
     info.multi.store(-1, Ordering::Relaxed);

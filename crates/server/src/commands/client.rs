@@ -13,8 +13,9 @@ use super::connection::{INVALID_NAME, is_valid_name};
 use super::{Call, ServerCommand, ServerHandler, wrong_subcommand_arguments};
 use crate::blocking::WaitEnd;
 use crate::clients::{ClientInfo, flag};
-use crate::connection::{ReplyMode, special};
+use crate::connection::ReplyMode;
 use crate::shared::{Mail, lock};
+use crate::slow_path::SessionFlags;
 
 pub use list::line as client_line;
 
@@ -294,7 +295,7 @@ fn reply(call: &mut Call<'_>) -> Outcome {
     } else {
         return Err(Error::Syntax);
     }
-    session.set_special(special::REPLY_MODE, !on);
+    session.flags.set(SessionFlags::REPLY_MODE, !on);
     Ok(())
 }
 
@@ -320,7 +321,7 @@ static NO_TOUCH: ServerCommand = command("client|no-touch", 3, no_touch as Serve
 fn no_touch(call: &mut Call<'_>) -> Outcome {
     let on = on_or_off(call)?;
     set_flag(call, flag::NO_TOUCH, on);
-    call.connection.session.set_special(special::NO_TOUCH, on);
+    call.connection.session.flags.set(SessionFlags::NO_TOUCH, on);
     call.reply.ok();
     Ok(())
 }

@@ -10,8 +10,9 @@ use martlet_protocol::request::Args;
 
 use super::{Call, ServerCommand, ServerHandler};
 use crate::config::REDIS_VERSION;
-use crate::connection::{ReplyMode, special};
+use crate::connection::ReplyMode;
 use crate::shared::lock;
+use crate::slow_path::SessionFlags;
 use crate::transaction::end_transaction;
 
 /// The family.
@@ -154,7 +155,7 @@ fn hello(call: &mut Call<'_>) -> Outcome {
     if let Some((user, password)) = credentials {
         authenticate(call, user, password)?;
     }
-    if call.connection.session.special & special::UNAUTHENTICATED != 0 {
+    if call.connection.session.flags.has(SessionFlags::UNAUTHENTICATED) {
         return Err(Error::Fixed(
             "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol version at the same time",
         ));
@@ -255,7 +256,7 @@ fn reset(call: &mut Call<'_>) -> Outcome {
     session.resp3 = false;
     session.authenticated = user.is_open();
     session.reply_mode = ReplyMode::On;
-    session.special = if user.is_open() { 0 } else { special::UNAUTHENTICATED };
+    session.flags = if user.is_open() { SessionFlags::default() } else { SessionFlags::UNAUTHENTICATED };
     session.become_user(user);
     let info = &call.connection.info;
     info.db.store(0, Ordering::Relaxed);

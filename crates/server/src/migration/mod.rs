@@ -15,7 +15,6 @@ mod marks;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use martlet_client::resp::encode_request;
 use martlet_command::Error;
@@ -30,6 +29,7 @@ use martlet_rdb::payload;
 use crate::connection::{Connection, Hold};
 use crate::registry::Entry;
 use crate::shared::{Mail, Shared};
+use crate::slow_path::SlowPathReason;
 use crate::worker::Worker;
 
 pub use exchange::{Answers, Destination};
@@ -200,7 +200,7 @@ impl Worker {
         if !request.copy && !shared.migrations.marks.set(self.thread, db, &request.keys) {
             return self.postpone(connection);
         }
-        shared.detour.fetch_add(1, Ordering::SeqCst);
+        shared.slow_path_reasons.hold(SlowPathReason::Migrating);
         connection.hold = Some(Hold::Migrating { ns: 0 });
         self.send_portion(Box::new(Migration {
             token: connection.token,
@@ -275,7 +275,7 @@ impl Worker {
     /// Answers the client of a MIGRATE that has ended.
     fn end_migration(&mut self, mut migration: Migration, failure: Option<Error>) {
         let recorded = std::mem::take(&mut self.keys.recorded);
-        self.shared.detour.fetch_sub(1, Ordering::SeqCst);
+        self.shared.slow_path_reasons.release(SlowPathReason::Migrating);
         if let Some(target) = migration.target.take() {
             self.shared.migrations.kept.keep(target, self.now_ms);
         }

@@ -29,6 +29,7 @@ use super::aof::load::LoadedLog;
 use super::{LoadProgress, leftovers};
 use crate::config::{Config, RdbVersionCheck, error_text};
 use crate::shared::{Shared, lock};
+use crate::slow_path::SlowPathReason;
 
 /// Records after which a thread that loads lets others close the gate.
 const SLICE_RECORDS: u64 = 256;
@@ -576,7 +577,7 @@ pub fn size_at_start(config: &Config) -> u64 {
 /// Says that loading begins, so that commands are refused; to be called before the first client can connect.
 pub fn announce(shared: &Shared) {
     shared.persistence.load.is_on.store(true, Ordering::SeqCst);
-    shared.detour.fetch_add(1, Ordering::SeqCst);
+    shared.slow_path_reasons.hold(SlowPathReason::Loading);
 }
 
 /// Loads the RDB file at the start, on a thread of its own and the crew's, beside those that serve;
@@ -638,7 +639,7 @@ fn end_of_start(shared: &'static Shared, config: &Config) {
     // Nobody sees the end of loading without what CONFIG SET has asked for meanwhile.
     let followed = shared.engine.gate.closed(|_| {
         shared.persistence.load.is_on.store(false, Ordering::SeqCst);
-        shared.detour.fetch_sub(1, Ordering::SeqCst);
+        shared.slow_path_reasons.release(SlowPathReason::Loading);
         shared.follow_appendonly(&shared.config.snapshot())
     });
     if let Err(why) = followed {

@@ -18,6 +18,7 @@ use martlet_base::disk::{Disk, RealDisk};
 
 use crate::config::{Config, SavePoint};
 use crate::shared::{Shared, lock};
+use crate::slow_path::SlowPathReason;
 use crate::worker::Worker;
 use aof::AppendLog;
 use background::Background;
@@ -26,7 +27,7 @@ use crew::Crew;
 /// How far loading has come.
 #[derive(Debug, Default)]
 pub struct LoadProgress {
-    /// Data is being loaded: commands that are not allowed then are refused. Counts in `Shared::detour`.
+    /// Data is being loaded: commands that are not allowed then are refused.
     pub is_on: AtomicBool,
     /// Since when, Unix milliseconds.
     pub began_ms: AtomicI64,
@@ -71,7 +72,7 @@ pub struct Persistence {
     pub log: AppendLog,
     /// Who helps.
     pub crew: Crew,
-    /// Writes are refused since the last save in the background failed. Counts in `Shared::detour`.
+    /// Writes are refused since the last save in the background failed.
     pub refuses_writes: AtomicBool,
     facts: Mutex<Facts>,
 }
@@ -166,13 +167,8 @@ impl Shared {
         let config = self.config.snapshot();
         let refuses =
             !facts.is_background_sound && config.stop_writes_on_bgsave_error && !config.save.0.is_empty();
-        if self.persistence.refuses_writes.swap(refuses, Ordering::SeqCst) == refuses {
-            return;
-        }
-        if refuses {
-            self.detour.fetch_add(1, Ordering::SeqCst);
-        } else {
-            self.detour.fetch_sub(1, Ordering::SeqCst);
+        if self.persistence.refuses_writes.swap(refuses, Ordering::SeqCst) != refuses {
+            self.slow_path_reasons.set(SlowPathReason::SaveFailed, refuses);
         }
     }
 }

@@ -15,9 +15,10 @@ use martlet_engine::KeyEvent;
 pub use hub::{Delivery, Hub, Kind, Receiver};
 
 use crate::clients::flag;
-use crate::connection::{Connection, Hold, special};
+use crate::connection::{Connection, Hold};
 use crate::scripting::HeldMessage;
 use crate::shared::Mail;
+use crate::slow_path::SessionFlags;
 use crate::worker::Worker;
 
 /// One client's subscriptions.
@@ -101,7 +102,7 @@ impl Worker {
         names.insert(name.clone());
         let receiver = Receiver { token: connection.token, client: connection.info.id };
         self.shared.hub.subscribe(kind, &name, self.thread, receiver);
-        connection.session.set_special(special::SUBSCRIBED, true);
+        connection.session.flags.set(SessionFlags::SUBSCRIBED, true);
         connection.info.flags.fetch_or(flag::PUBSUB, Ordering::Relaxed);
         connection.note_subscriptions();
     }
@@ -117,7 +118,7 @@ impl Worker {
         connection.note_subscriptions();
         if is_last {
             connection.session.subscriptions = None;
-            connection.session.set_special(special::SUBSCRIBED, false);
+            connection.session.flags.set(SessionFlags::SUBSCRIBED, false);
             connection.info.flags.fetch_and(!flag::PUBSUB, Ordering::Relaxed);
             self.shared.hub.clients.fetch_sub(1, Ordering::Relaxed);
         }
@@ -200,7 +201,7 @@ impl Worker {
     /// its reply; and that of a client that publishes faster than threads can follow.
     pub(crate) fn yield_to_mail(&mut self, connection: &mut Connection) {
         connection.is_flooding = std::mem::take(&mut self.is_flooding);
-        let follows = connection.session.special & special::GETS_MAIL != 0;
+        let follows = connection.session.flags.has(SessionFlags::GETS_MAIL);
         if (connection.is_flooding || (follows && self.has_mail)) && connection.hold.is_none() {
             connection.hold = Some(Hold::Yields);
         }

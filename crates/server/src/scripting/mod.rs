@@ -20,6 +20,7 @@ use crate::commands::Call;
 use crate::config::{REDIS_VERSION, REDIS_VERSION_NUMBER};
 use crate::connection::Connection;
 use crate::pubsub::Kind;
+use crate::slow_path::SlowPathReason;
 use crate::worker::Worker;
 use host::{Missing, ScriptHost};
 
@@ -242,7 +243,9 @@ fn check_before(call: &Call<'_>, flags: ScriptFlags, is_read_only: bool) -> Outc
     if is_read_only {
         return Err(Error::Fixed("ERR Can not execute a script with write flag using *_ro command."));
     }
-    if call.worker.shared.is_memory_full.load(Ordering::Relaxed) && !flags.has(ScriptFlags::ALLOW_OOM) {
+    if call.worker.shared.slow_path_reasons.has(SlowPathReason::MemoryFull)
+        && !flags.has(ScriptFlags::ALLOW_OOM)
+    {
         return Err(Error::Fixed(
             "OOM allow-oom flag is not set on the script, can not run it when used memory > 'maxmemory'",
         ));

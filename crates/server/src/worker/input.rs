@@ -20,8 +20,9 @@ use martlet_protocol::room;
 
 use super::ahead::Member;
 use super::{Action, Worker};
-use crate::connection::{Connection, Hold, special};
+use crate::connection::{Connection, Hold};
 use crate::registry::Entry;
+use crate::slow_path::SessionFlags;
 
 /// A slice also ends when it has produced this much output.
 const SLICE_OUTPUT_BYTES: usize = 1024 * 1024;
@@ -145,7 +146,7 @@ impl Worker {
     }
 
     fn request_limits(&self, connection: &Connection) -> RequestLimits {
-        if connection.session.special & special::UNAUTHENTICATED != 0 {
+        if connection.session.flags.has(SessionFlags::UNAUTHENTICATED) {
             return RequestLimits {
                 bulk_max_bytes: UNAUTHENTICATED_BULK_MAX_BYTES,
                 arguments_max: UNAUTHENTICATED_ARGUMENTS_MAX,

@@ -24,6 +24,7 @@ use martlet_journal::{Mode, Position};
 use crate::config::{AppendFsync, Config};
 use crate::persistence::save::SaveFailed;
 use crate::shared::{Shared, lock};
+use crate::slow_path::SlowPathReason;
 use crate::worker::Worker;
 
 /// Whether there is an append-only file.
@@ -121,7 +122,7 @@ pub struct AppendLog {
     has_logged_fullness: AtomicBool,
     /// Synchronisations under way: 0 or 1.
     pub syncing: AtomicU64,
-    /// The disk refuses, and so writes are refused. Counts in `Shared::detour`.
+    /// The disk refuses, and so writes are refused. See [`SlowPathReason::LogRefused`].
     pub refuses_writes: AtomicBool,
     /// Why.
     refusal: Mutex<String>,
@@ -227,10 +228,7 @@ impl Shared {
             *lock(&log.refusal) = text;
         }
         if log.refuses_writes.swap(refuses, Ordering::SeqCst) != refuses {
-            match refuses {
-                true => self.detour.fetch_add(1, Ordering::SeqCst),
-                false => self.detour.fetch_sub(1, Ordering::SeqCst),
-            };
+            self.slow_path_reasons.set(SlowPathReason::LogRefused, refuses);
         }
     }
 
