@@ -2,13 +2,14 @@
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering, fence};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::Thread;
 use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
 
-use crate::ring::{Memory, Position, Reader, Ring};
+use crate::ring::{self, Memory, Position, Ring};
+use crate::stream::{Audience, Cut, FellBehind, Place, Pumped, Reader, Stream};
 
 /// Bytes of addresses that the ring has; it takes memory as far as the reader is behind.
 const CAPACITY_BYTES: u64 = 256 << 20;
@@ -19,17 +20,21 @@ const FULL_BYTES: u64 = CAPACITY_BYTES / 2;
 /// With fewer it has room again.
 const ROOM_BYTES: u64 = CAPACITY_BYTES / 4;
 
-/// What is expected of a journal.
+/// Records wait for readers that may not lose anything if those are so many bytes of commands behind.
+const MOST_AHEAD_BYTES: u64 = 16 << 20;
+
+/// Who follows the journal: recording is on while anybody does.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Mode {
-    /// Nobody reads it: nothing is recorded.
-    Off,
-    /// Effects are recorded.
-    On,
-    /// Replies leave when what was recorded before them is on disk.
-    Held,
+pub enum Follower {
+    /// The append-only file.
+    File = 1,
+    /// Replicas, or the backlog for those to come.
+    Replicas = 2,
 }
+
+/// Beside the followers: replies leave when what was recorded before them is on disk.
+const HOLDS_REPLIES: u8 = 4;
 
 /// The reader works, or will look again by itself.
 const AWAKE: u8 = 0;
@@ -45,54 +50,72 @@ type Listener = Box<dyn Fn(bool) + Send + Sync>;
 /// See the module's page.
 #[derive(Default)]
 pub struct Journal {
-    ring: OnceLock<Ring>,
-    has_reader: AtomicBool,
-    mode: AtomicU8,
+    ring: OnceLock<Arc<Ring>>,
+    stream: OnceLock<Stream>,
+    /// The followers, and [`HOLDS_REPLIES`].
+    followed: AtomicU8,
     /// Everything up to here is on disk.
     durable: CachePadded<AtomicU64>,
     sleep: CachePadded<AtomicU8>,
     sleeper: Mutex<Option<Thread>>,
+    opening: Mutex<()>,
     is_full: AtomicBool,
     /// Locked by whoever changes `is_full`.
     listener: Mutex<Option<Listener>>,
 }
 
 impl Journal {
-    /// Makes its ring, if there is none yet, and hands out the one reader it may have.
+    /// Makes its ring and its stream, unless they are there.
     ///
     /// # Errors
-    /// When the operating system has no memory, or there is a reader already.
-    pub fn open(&self) -> io::Result<Reader<'_>> {
-        if self.has_reader.swap(true, Ordering::SeqCst) {
-            return Err(io::Error::other("the journal is being read already"));
+    /// When the operating system has no memory.
+    pub fn open(&self) -> io::Result<()> {
+        let _opening = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.stream.get().is_some() {
+            return Ok(());
         }
-        let ring = match self.ring.get() {
-            Some(ring) => ring,
-            None => {
-                let ring = Ring::new(Memory::new(CAPACITY_BYTES as usize)?, CAPACITY_BYTES);
-                self.ring.get_or_init(|| ring)
-            }
-        };
-        // SAFETY: `has_reader` lets one caller come here.
-        Ok(unsafe { ring.reader() })
+        let ring = Arc::new(Ring::new(Memory::new(CAPACITY_BYTES as usize)?, CAPACITY_BYTES));
+        // SAFETY: only whoever has `opening` comes here, once, and the ring is new.
+        let reader = unsafe { ring::Reader::new(ring.clone()) };
+        self.stream.get_or_init(|| Stream::new(reader));
+        self.ring.get_or_init(|| ring);
+        Ok(())
     }
 
     /// Whether effects are recorded.
     #[inline]
     pub fn is_on(&self) -> bool {
-        self.mode.load(Ordering::Acquire) != Mode::Off as u8
+        self.followed.load(Ordering::Acquire) & !HOLDS_REPLIES != 0
     }
 
     /// Whether replies wait for the disk.
     #[inline]
     pub fn holds_replies(&self) -> bool {
-        self.mode.load(Ordering::Acquire) == Mode::Held as u8
+        self.followed.load(Ordering::Acquire) & HOLDS_REPLIES != 0
     }
 
-    /// Says what is expected. From or to [`Mode::Off`] only while nobody appends, and with a ring.
-    pub fn set_mode(&self, mode: Mode) {
-        assert!(mode == Mode::Off || self.ring.get().is_some());
-        self.mode.store(mode as u8, Ordering::Release);
+    /// Says whether `follower` wants what is done recorded. Only while nobody appends, and once it is open.
+    pub fn follow(&self, follower: Follower, follows: bool) {
+        assert!(!follows || self.stream.get().is_some());
+        self.set(follower as u8, follows);
+    }
+
+    /// Whether `follower` wants it.
+    pub fn is_followed_by(&self, follower: Follower) -> bool {
+        self.followed.load(Ordering::Acquire) & follower as u8 != 0
+    }
+
+    /// Says whether replies wait for the disk.
+    pub fn hold_replies(&self, holds: bool) {
+        self.set(HOLDS_REPLIES, holds);
+    }
+
+    fn set(&self, bits: u8, on: bool) {
+        if on {
+            self.followed.fetch_or(bits, Ordering::SeqCst);
+        } else {
+            self.followed.fetch_and(!bits, Ordering::SeqCst);
+        }
     }
 
     /// Appends a record while what it tells of is held; its end. Nobody waits here: while the journal
@@ -128,8 +151,8 @@ impl Journal {
         }
     }
 
-    /// The reader has given room back.
-    pub(crate) fn note_room(&self) {
+    /// The ring has got room back.
+    fn note_room(&self) {
         // Whoever fills the journal says so before it looks once more; the reader looks after it gave back.
         fence(Ordering::SeqCst);
         if self.is_full() {
@@ -155,13 +178,89 @@ impl Journal {
     /// The end of what has been recorded.
     #[inline]
     pub fn end(&self) -> Position {
-        self.ring.get().map_or(0, Ring::head)
+        self.ring.get().map_or(0, |ring| ring.head())
     }
 
     /// Bytes that wait for the reader.
     pub fn backlog(&self) -> u64 {
-        self.ring.get().map_or(0, Ring::backlog)
+        self.ring.get().map_or(0, |ring| ring.backlog())
     }
+
+    // ---- the stream ----
+
+    /// A reader of the stream from `at` on, as its kind counts bytes, or from the end. What it has not read
+    /// is kept for it; with `most_behind` only so many bytes, and then it may be told that it fell behind.
+    ///
+    /// # Errors
+    /// [`FellBehind`] if that is not there any more, or was never.
+    pub fn attach(
+        &self,
+        audience: Audience,
+        at: Option<u64>,
+        most_behind: Option<u64>,
+    ) -> Result<Reader<'_>, FellBehind> {
+        self.stream.get().ok_or(FellBehind)?.attach(audience, at, most_behind)
+    }
+
+    /// Makes commands of the records that end at or before `end`, for whoever reads the stream; whether that
+    /// was all. It may be called by any thread, which does not wait for any reader.
+    pub fn pump(&self, end: Position) -> bool {
+        while self.pump_some(end, MOST_AHEAD_BYTES) == Pumped::Some {}
+        self.taken() >= end
+    }
+
+    pub(crate) fn pump_some(&self, end: Position, most_ahead: u64) -> Pumped {
+        let Some(stream) = self.stream.get() else { return Pumped::Nothing };
+        let pumped = stream.pump(end, most_ahead);
+        if pumped == Pumped::Some {
+            self.note_room();
+        }
+        pumped
+    }
+
+    /// The end of the records that commands have been made of.
+    pub fn taken(&self) -> Position {
+        self.stream.get().map_or(0, Stream::taken)
+    }
+
+    /// Marks a moment: commands after it select their database anew, so that what begins here stands for
+    /// itself. Called while nobody appends.
+    pub fn cut(&self) -> Cut {
+        self.cut_at(false)
+    }
+
+    /// As [`Journal::cut`], and the append-only file goes on in another one, or ends.
+    pub fn cut_file(&self) -> Cut {
+        self.cut_at(true)
+    }
+
+    fn cut_at(&self, ends_file: bool) -> Cut {
+        let position = self.end();
+        self.stream.get().map_or(Cut::default(), |stream| stream.cut(position, ends_file))
+    }
+
+    /// The place in the stream behind the records that end at `position`: exactly at a cut and at the end,
+    /// else up to a few kilobytes further. `None` before [`Journal::pump`] has come there.
+    pub fn place_of(&self, position: Position) -> Option<Place> {
+        self.stream.get()?.place_of(position)
+    }
+
+    /// The end of the stream.
+    pub fn stream_end(&self) -> Place {
+        self.stream.get().map_or(Place::default(), Stream::end)
+    }
+
+    /// Keeps so many bytes of the stream for replicas that come back (`repl-backlog-size`).
+    pub fn set_backlog(&self, bytes: u64) {
+        self.stream.get().into_iter().for_each(|stream| stream.set_backlog(bytes));
+    }
+
+    /// Notes the time in the file between commands from now on, in Unix seconds, or no more.
+    pub(crate) fn note_time(&self, time_s: Option<i64>) {
+        self.stream.get().into_iter().for_each(|stream| stream.note_time(time_s));
+    }
+
+    // ---- the disk ----
 
     /// Everything before this is on disk.
     #[inline]

@@ -3,6 +3,7 @@
 //! ```text
 //! one effect:       tag = database            payload = the command, as a RESP array
 //! several effects:  tag = BLOCK               payload = ( length 8 │ database 4 │ command )…
+//! for replicas:     tag = REPLICAS            payload = the command, as a RESP array
 //! ```
 //!
 //! Several effects of one command or transaction are one record, and become a MULTI … EXEC in the stream;
@@ -17,8 +18,22 @@ use martlet_protocol::request::Args;
 const BLOCK: u32 = 1 << 23;
 /// Beside [`BLOCK`]: each effect stands for itself.
 const LOOSE: u32 = 1;
+/// The tag of a command that changes nothing and that replicas alone are told: PING, REPLCONF GETACK,
+/// PUBLISH.
+pub const REPLICAS: u32 = 1 << 22;
 /// Bytes before each effect of those that are put together.
 const HEADING: usize = 12;
+
+/// Whom a part of the stream is for, and what a reader of it is.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Audience {
+    /// Everybody.
+    All,
+    /// The append-only file: notes of the time.
+    File,
+    /// Replicas: PING, REPLCONF GETACK, PUBLISH.
+    Replicas,
+}
 
 /// One effect of a record.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -192,48 +207,60 @@ pub fn effects(tag: u32, payload: &[u8]) -> impl Iterator<Item = Effect<'_>> {
     })
 }
 
-/// The stream of commands that records make: with SELECT where the database changes, and MULTI and EXEC
-/// around what belongs together.
+/// The commands that records make: with SELECT where the database changes, and MULTI and EXEC around what
+/// belongs together.
 #[derive(Debug, Default)]
-pub struct Stream {
+pub struct Commands {
     db: Option<u32>,
+    scratch: Vec<u8>,
 }
 
-impl Stream {
-    /// Appends a record's commands to `out`.
+impl Commands {
+    /// The next command selects its database, whatever that was before.
+    pub fn forget_db(&mut self) {
+        self.db = None;
+    }
+
+    /// Hands a record's commands to `write`, in pieces.
     #[inline]
-    pub fn extend(&mut self, out: &mut Vec<u8>, tag: u32, payload: &[u8]) {
-        if tag & BLOCK == 0 {
-            self.select(out, tag);
-            copy::extend(out, payload);
+    pub fn extend(&mut self, tag: u32, payload: &[u8], write: &mut impl FnMut(Audience, &[u8])) {
+        if tag == REPLICAS {
+            write(Audience::Replicas, payload);
+        } else if tag & BLOCK == 0 {
+            self.select(tag, write);
+            write(Audience::All, payload);
         } else {
-            self.extend_block(out, tag, payload);
+            self.extend_block(tag, payload, write);
         }
     }
 
-    fn extend_block(&mut self, out: &mut Vec<u8>, tag: u32, payload: &[u8]) {
+    fn extend_block(&mut self, tag: u32, payload: &[u8], write: &mut impl FnMut(Audience, &[u8])) {
         let mut effects = effects(tag, payload).peekable();
         if let Some(first) = effects.peek() {
-            self.select(out, first.db);
+            self.select(first.db, write);
         }
         let together = tag & LOOSE == 0;
         if together {
-            out.extend_from_slice(b"*1\r\n$5\r\nMULTI\r\n");
+            write(Audience::All, b"*1\r\n$5\r\nMULTI\r\n");
         }
         for effect in effects {
-            self.select(out, effect.db);
-            copy::extend(out, effect.command);
+            self.select(effect.db, write);
+            write(Audience::All, effect.command);
         }
         if together {
-            out.extend_from_slice(b"*1\r\n$4\r\nEXEC\r\n");
+            write(Audience::All, b"*1\r\n$4\r\nEXEC\r\n");
         }
     }
 
     #[inline]
-    fn select(&mut self, out: &mut Vec<u8>, db: u32) {
+    fn select(&mut self, db: u32, write: &mut impl FnMut(Audience, &[u8])) {
         if self.db != Some(db) {
             self.db = Some(db);
-            encode(out, [b"SELECT".as_slice(), itoa::Buffer::new().format(db).as_bytes()].into_iter());
+            self.scratch.clear();
+            let mut buffer = itoa::Buffer::new();
+            let words = [b"SELECT".as_slice(), buffer.format(db).as_bytes()];
+            encode(&mut self.scratch, words.into_iter());
+            write(Audience::All, &self.scratch);
         }
     }
 }
@@ -247,10 +274,13 @@ mod tests {
         pending.push(db, |out| encode(out, words.iter().map(|word| word.as_bytes())));
     }
 
-    fn text(stream: &mut Stream, pending: &Pending) -> String {
+    fn text(stream: &mut Commands, pending: &Pending) -> String {
         let mut out = Vec::new();
         let (tag, payload) = pending.record().unwrap();
-        stream.extend(&mut out, tag, payload);
+        stream.extend(tag, payload, &mut |audience, bytes| {
+            assert_eq!(audience, Audience::All);
+            out.extend_from_slice(bytes);
+        });
         String::from_utf8(out).unwrap().replace("\r\n", " ")
     }
 
@@ -263,7 +293,7 @@ mod tests {
 
     #[test]
     fn the_stream_selects_and_wraps() {
-        let (mut pending, mut stream) = (Pending::default(), Stream::default());
+        let (mut pending, mut stream) = (Pending::default(), Commands::default());
         assert!(pending.record().is_none());
         push(&mut pending, 0, &["SET", "k", "1"]);
         assert_eq!(text(&mut stream, &pending), "*2 $6 SELECT $1 0 *3 $3 SET $1 k $1 1 ");
@@ -281,7 +311,7 @@ mod tests {
 
     #[test]
     fn expirations_alone_are_not_wrapped() {
-        let (mut pending, mut stream) = (Pending::default(), Stream::default());
+        let (mut pending, mut stream) = (Pending::default(), Commands::default());
         let expire = |pending: &mut Pending, key: &str| {
             pending.push_loose(0, |out| encode(out, ["DEL", key].into_iter().map(str::as_bytes)));
         };

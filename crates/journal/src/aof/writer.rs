@@ -1,10 +1,10 @@
-//! Takes records out of the journal and writes their commands to a file, forcing it to disk as the policy
-//! says.
+//! Writes the stream of commands to a file, forcing it to disk as the policy says. It is the stream's first
+//! reader.
 //!
-//! What always holds: what is written is a beginning of the stream of commands, whatever the disk does: what
-//! a write left undone is written first by the next. `durable` in the journal only grows over records that an
-//! honest synchronisation covered. After a failed one nobody knows what is on disk, and nothing counts as
-//! durable any more until a rewrite has made a new base ([`Writer::rewritten`]).
+//! Invariant: what is written is a prefix of the stream, whatever the disk does: what a write left undone is
+//! written first by the next. `durable` in the journal only grows over records that an honest fsync covered.
+//! After a failed one nobody knows what is on disk, and nothing counts as durable any more until a rewrite
+//! has made a new base ([`Writer::rewritten`]).
 
 use std::collections::VecDeque;
 use std::io;
@@ -12,16 +12,14 @@ use std::io;
 use martlet_base::disk::DiskFile;
 
 use crate::journal::Journal;
-use crate::record::Stream;
-use crate::ring::{Position, Reader};
+use crate::ring::Position;
+use crate::stream::{Audience, Cut, Pumped, Reader};
 
-/// Bytes written at once, about.
-const CHUNK_BYTES: usize = 256 << 10;
+/// Bytes of commands that are made before they are written, about.
+const CHUNK_BYTES: u64 = 256 << 10;
 /// Bytes of the file that are set aside at once where each write is forced to disk: then the file system need
 /// not look for room, nor note what it found, each time.
 const RESERVED_BYTES: u64 = 4 << 20;
-/// A buffer that had to hold more is not kept.
-const KEPT_BYTES: usize = 1 << 20;
 
 /// When the file is forced to disk.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -59,21 +57,44 @@ pub enum StepError {
 /// A file of commands being written.
 struct Output {
     file: Box<dyn DiskFile>,
-    stream: Stream,
     bytes: u64,
+    /// Bytes of the stream among them.
+    written: u64,
     /// Up to where room has been set aside; the greatest number where that is not possible.
     reserved: u64,
-    /// The time noted last, Unix seconds.
-    noted_s: i64,
     is_synced: bool,
     /// A write has failed: more of it than was told may be in the file.
     is_torn: bool,
 }
 
 impl Output {
-    /// Sets room aside for so many bytes more.
-    fn reserve(&mut self, bytes: u64) {
-        if self.bytes.saturating_add(bytes) > self.reserved {
+    /// Writes some of `bytes`; how many.
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        loop {
+            if self.is_torn {
+                self.file.set_len(self.bytes)?;
+                (self.is_torn, self.reserved) = (false, 0);
+            }
+            match self.file.write(bytes) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => {
+                    self.bytes += written as u64;
+                    self.written += written as u64;
+                    self.is_synced = false;
+                    return Ok(written);
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => {
+                    self.is_torn = true;
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    /// Sets room aside for so many bytes more, if any.
+    fn reserve_for(&mut self, bytes: u64) {
+        if bytes > 0 && self.bytes.saturating_add(bytes) > self.reserved {
             let room = bytes.saturating_add(RESERVED_BYTES);
             self.reserved = self.file.reserve(self.bytes, room).map_or(u64::MAX, |()| self.bytes + room);
         }
@@ -89,10 +110,10 @@ impl Drop for Output {
     }
 }
 
-/// From a position on, records go to another file, or nowhere.
+/// From a cut on, records go to another file.
 struct Switch {
-    from: Position,
-    output: Option<Output>,
+    from: Cut,
+    output: Output,
 }
 
 /// See the module's page.
@@ -101,11 +122,6 @@ pub struct Writer<'j> {
     reader: Reader<'j>,
     output: Option<Output>,
     switches: VecDeque<Switch>,
-    buffer: Vec<u8>,
-    /// Bytes of `buffer` that are in the file.
-    done: usize,
-    /// The end of the records whose commands are in the file or the buffer.
-    taken: Position,
     synced_ms: i64,
     /// A synchronisation has failed: of what was recorded before this position it is not known what is on
     /// disk.
@@ -118,42 +134,30 @@ impl<'j> Writer<'j> {
     /// # Errors
     /// As [`Journal::open`].
     pub fn new(journal: &'j Journal) -> io::Result<Writer<'j>> {
-        let reader = journal.open()?;
+        journal.open()?;
+        let reader = journal.attach(Audience::File, None, None).map_err(io::Error::other)?;
         Ok(Writer {
             journal,
-            taken: reader.position(),
             reader,
             output: None,
             switches: VecDeque::new(),
-            buffer: Vec::new(),
-            done: 0,
             synced_ms: 0,
             doubtful_until: None,
         })
     }
 
-    /// From `from` on, which is the end of the journal while nobody appends, records go to this file of so
-    /// many bytes.
-    pub fn switch(&mut self, from: Position, file: Box<dyn DiskFile>, bytes: u64) {
-        let output = Some(Output {
-            file,
-            stream: Stream::default(),
-            bytes,
-            reserved: 0,
-            noted_s: 0,
-            is_synced: true,
-            is_torn: false,
-        });
+    /// From this cut of the file on, records go to `file` of so many bytes.
+    pub fn switch(&mut self, from: Cut, file: Box<dyn DiskFile>, bytes: u64) {
+        let output = Output { file, bytes, written: 0, reserved: 0, is_synced: true, is_torn: false };
         self.switches.push_back(Switch { from, output });
     }
 
-    /// From `from` on likewise, records go nowhere. What the disk has refused of those before is given up,
-    /// and nothing is in doubt any more: it is not waited for.
-    pub fn stop(&mut self, from: Position) {
-        (self.output, self.doubtful_until, self.done) = (None, None, 0);
-        self.buffer.clear();
+    /// From this cut of the file on likewise, records go nowhere. What the disk has refused of those before
+    /// is given up, and nothing is in doubt any more: it is not waited for.
+    pub fn stop(&mut self, from: Cut) {
+        (self.output, self.doubtful_until) = (None, None);
         self.switches.clear();
-        self.switches.push_back(Switch { from, output: None });
+        self.reader.ignore(from);
     }
 
     /// A rewrite has ended, whose base and list are on disk: everything up to `position` is. What was
@@ -165,7 +169,7 @@ impl<'j> Writer<'j> {
 
     /// The end of the records that were taken out.
     pub fn position(&self) -> Position {
-        self.reader.position()
+        self.journal.taken()
     }
 
     /// Bytes of the file that is written.
@@ -174,8 +178,18 @@ impl<'j> Writer<'j> {
     }
 
     /// Bytes of commands that are not in the file yet.
-    pub fn buffered_bytes(&self) -> usize {
-        self.buffer.len() - self.done
+    pub fn buffered_bytes(&self) -> u64 {
+        self.reader.behind()
+    }
+
+    /// Where in the file that is written the records that end at `position` end: exactly at a cut and at the
+    /// end of what was written, else up to a few kilobytes further. `None` if that is in no file, or in an
+    /// earlier one.
+    pub fn place_in_file(&self, position: Position) -> Option<u64> {
+        let output = self.output.as_ref()?;
+        let begins = self.reader.at().checked_sub(output.written)?;
+        let before = output.bytes - output.written;
+        Some(before + self.journal.place_of(position)?.file_offset.checked_sub(begins)?)
     }
 
     /// Whether something was written that has not been forced to disk.
@@ -197,14 +211,11 @@ impl<'j> Writer<'j> {
         let mut has_worked = false;
         loop {
             let has_taken = self.take(end, terms);
-            has_worked |= has_taken;
-            self.write(terms.policy).map_err(StepError::Write)?;
-            if !has_taken && !self.follow_switch()? {
+            let has_written = self.write(terms.policy).map_err(StepError::Write)?;
+            has_worked |= has_taken || has_written;
+            if !has_taken && !has_written && !self.follow_switch()? {
                 break;
             }
-        }
-        if self.reader.rewind() {
-            self.taken = self.reader.position();
         }
         let due = match terms.policy {
             SyncPolicy::Always => true,
@@ -227,79 +238,47 @@ impl<'j> Writer<'j> {
         self.sync()
     }
 
-    /// Puts commands of records before `end` and before the next switch into the buffer, until that is full;
-    /// whether there were any.
+    /// Has commands made of records before `end`, until there are enough; whether there were any.
     fn take(&mut self, end: Position, terms: &Terms) -> bool {
-        let end = self.switches.front().map_or(end, |switch| end.min(switch.from));
-        let mut has_taken = false;
-        while self.reader.position() < end && self.buffer.len() < CHUNK_BYTES {
-            let (output, buffer) = (&mut self.output, &mut self.buffer);
-            let taken = self.reader.next(|record| {
-                let Some(output) = output else { return };
-                if terms.timestamps && output.noted_s != terms.now_ms / 1000 {
-                    output.noted_s = terms.now_ms / 1000;
-                    buffer.extend_from_slice(format!("#TS:{}\r\n", output.noted_s).as_bytes());
-                }
-                output.stream.extend(buffer, record.tag, record.payload);
-            });
-            if taken.is_none() {
+        self.journal.note_time(terms.timestamps.then_some(terms.now_ms / 1000));
+        loop {
+            match self.journal.pump_some(end, CHUNK_BYTES) {
                 // Somebody is about to complete it.
-                std::thread::yield_now();
+                Pumped::Incomplete => std::thread::yield_now(),
+                pumped => return pumped == Pumped::Some,
             }
-            has_taken |= taken.is_some();
         }
-        if has_taken {
-            self.taken = self.reader.position();
-            self.reader.give_back();
-            self.journal.note_room();
-        }
-        has_taken
     }
 
-    /// Writes what is buffered.
-    fn write(&mut self, policy: SyncPolicy) -> io::Result<()> {
-        let Some(output) = &mut self.output else { return Ok(()) };
-        if policy == SyncPolicy::Always && self.done < self.buffer.len() {
-            output.reserve((self.buffer.len() - self.done) as u64);
+    /// Writes what there is for this file; whether there was anything.
+    fn write(&mut self, policy: SyncPolicy) -> io::Result<bool> {
+        let Some(output) = &mut self.output else { return Ok(self.reader.skip()) };
+        if policy == SyncPolicy::Always {
+            output.reserve_for(self.reader.behind());
         }
-        while self.done < self.buffer.len() {
-            if output.is_torn {
-                output.file.set_len(output.bytes)?;
-                (output.is_torn, output.reserved) = (false, 0);
-            }
-            match output.file.write(&self.buffer[self.done..]) {
-                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(written) => {
-                    self.done += written;
-                    output.bytes += written as u64;
-                    output.is_synced = false;
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => {
-                    output.is_torn = true;
-                    return Err(error);
-                }
+        let mut has_written = false;
+        while let Some(chunk) = self.reader.next().map_err(io::Error::other)? {
+            has_written = true;
+            let mut done = 0;
+            while done < chunk.len() {
+                let written = output.write(&chunk[done..])?;
+                self.reader.advance(written);
+                done += written;
             }
         }
-        self.done = 0;
-        if self.buffer.capacity() > KEPT_BYTES {
-            self.buffer = Vec::new()
-        } else {
-            self.buffer.clear()
-        }
-        Ok(())
+        Ok(has_written)
     }
 
     /// Goes over to the next file if all that belongs into the present one is there; whether it did.
     fn follow_switch(&mut self) -> Result<bool, StepError> {
-        let is_due = |switch: &Switch| switch.from <= self.reader.position();
-        if !self.switches.front().is_some_and(is_due) {
+        if !self.switches.front().is_some_and(|switch| self.reader.is_at(switch.from)) {
             return Ok(false);
         }
         // What comes in the next file is worth nothing without it.
         let synced = self.sync();
         if let Some(switch) = self.switches.pop_front() {
-            self.output = switch.output;
+            self.reader.pass(switch.from);
+            self.output = Some(switch.output);
         }
         synced.map(|()| true)
     }
@@ -307,13 +286,13 @@ impl<'j> Writer<'j> {
     fn sync(&mut self) -> Result<(), StepError> {
         if let Some(output) = self.output.as_mut().filter(|output| !output.is_synced) {
             if let Err(error) = output.file.sync_data() {
-                self.doubtful_until = Some(self.taken);
+                self.doubtful_until = Some(self.journal.taken());
                 return Err(StepError::Sync(error));
             }
             output.is_synced = true;
         }
         if !self.is_doubtful() {
-            self.journal.set_durable(self.taken);
+            self.journal.set_durable(self.reader.position());
         }
         Ok(())
     }

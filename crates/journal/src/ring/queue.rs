@@ -1,5 +1,7 @@
 //! The ring itself, on whatever atomics and memory the module above provides.
 
+use std::ops::Deref;
+
 use martlet_base::copy;
 
 use super::atomic::{AtomicU64, Ordering, relax};
@@ -133,20 +135,38 @@ impl Ring {
         Appended { backlog: inside.backlog + outside, ..inside }
     }
 
-    /// The one reader.
-    ///
-    /// # Safety
-    /// There may be no other.
-    pub unsafe fn reader(&self) -> Reader<'_> {
-        let position = self.tail.0.load(Ordering::Acquire);
-        Reader { ring: self, position, scratch: Vec::new(), used: self.capacity }
+    /// Puts a payload that goes around the ring's end into `scratch`.
+    #[cold]
+    fn join(&self, scratch: &mut Vec<u8>, offset: usize, first: usize, len: usize) {
+        scratch.clear();
+        // SAFETY: only the reader comes here, with a record that is whole; see `Reader::next`.
+        unsafe {
+            copy::extend(scratch, self.memory.read(offset, first));
+            copy::extend(scratch, self.memory.read(0, len - first));
+        }
+    }
+
+    /// The bytes outside that a record has the address of, which is taken once.
+    #[cold]
+    fn fetch_outside(&self, scratch: &mut Vec<u8>, offset: usize, len: usize) -> Box<[u8]> {
+        let first = (self.capacity as usize - offset).min(len);
+        self.join(scratch, offset, first, len);
+        let mut words = scratch.chunks_exact(8).map(|word| {
+            let mut bytes = [0; 8];
+            bytes.copy_from_slice(word);
+            u64::from_le_bytes(bytes)
+        });
+        let (address, bytes) = (words.next().unwrap_or(0), words.next().unwrap_or(0));
+        // SAFETY: `append_outside` made the address from a box of so many bytes, and this is the only time
+        // that the record is taken.
+        unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(address as *mut u8, bytes as usize)) }
     }
 }
 
 impl Drop for Ring {
     fn drop(&mut self) {
         // SAFETY: nobody else has the ring, and so there is no other reader.
-        let mut reader = unsafe { self.reader() };
+        let mut reader = unsafe { Reader::new(&*self) };
         while reader.next(|_| ()).is_some() {}
     }
 }
@@ -163,8 +183,8 @@ pub struct Record<'a> {
 }
 
 /// Takes records out in their order.
-pub struct Reader<'r> {
-    ring: &'r Ring,
+pub struct Reader<R> {
+    ring: R,
     position: Position,
     /// A payload that goes around the ring's end.
     scratch: Vec<u8>,
@@ -172,7 +192,16 @@ pub struct Reader<'r> {
     used: u64,
 }
 
-impl Reader<'_> {
+impl<R: Deref<Target = Ring>> Reader<R> {
+    /// The one reader of `ring`.
+    ///
+    /// # Safety
+    /// There may be no other.
+    pub unsafe fn new(ring: R) -> Reader<R> {
+        let (position, used) = (ring.tail.0.load(Ordering::Acquire), ring.capacity);
+        Reader { ring, position, scratch: Vec::new(), used }
+    }
+
     /// The end of what was taken.
     pub fn position(&self) -> Position {
         self.position
@@ -185,29 +214,30 @@ impl Reader<'_> {
 
     /// Hands over the next record if it is whole, and then takes it out. Its room is given back by
     /// [`Reader::give_back`].
-    pub fn next<R>(&mut self, f: impl FnOnce(Record<'_>) -> R) -> Option<R> {
-        let ring = self.ring;
+    pub fn next<T>(&mut self, f: impl FnOnce(Record<'_>) -> T) -> Option<T> {
+        let Reader { ring, position, scratch, used } = self;
+        let ring: &Ring = ring;
         let mask = ring.capacity - 1;
-        let word = ring.memory.word((self.position & mask) as usize).load(Ordering::Acquire);
+        let word = ring.memory.word((*position & mask) as usize).load(Ordering::Acquire);
         if word == 0 {
             return None;
         }
         let len = word as u32 as usize;
         let tag = (word >> 32) as u32 & 0xff_ffff;
-        let begin = self.position;
+        let begin = *position;
         let offset = ((begin + WORD) & mask) as usize;
         let first = (ring.capacity as usize - offset).min(len);
         let record = |payload| Record { begin, tag, payload };
         let result = if word & OUTSIDE != 0 {
-            let payload = self.take_outside(offset, len);
+            let payload = ring.fetch_outside(scratch, offset, len);
             ring.outside.0.fetch_sub(payload.len() as u64, Ordering::Relaxed);
             f(record(&payload))
         } else if first == len {
             // SAFETY: the record is whole, and nobody writes to it until its room is given back.
             f(record(unsafe { ring.memory.read(offset, len) }))
         } else {
-            self.join(offset, first, len);
-            f(record(&self.scratch))
+            ring.join(scratch, offset, first, len);
+            f(record(scratch))
         };
         let bytes = WORD + padded(len);
         let start = (begin & mask) as usize;
@@ -218,35 +248,10 @@ impl Reader<'_> {
             ring.memory.zero(0, bytes as usize - first);
         }
         if start as u64 + bytes >= ring.capacity {
-            self.used = ring.capacity;
+            *used = ring.capacity;
         }
-        self.position += bytes;
+        *position += bytes;
         Some(result)
-    }
-
-    #[cold]
-    fn join(&mut self, offset: usize, first: usize, len: usize) {
-        self.scratch.clear();
-        // SAFETY: as in `next`.
-        unsafe {
-            copy::extend(&mut self.scratch, self.ring.memory.read(offset, first));
-            copy::extend(&mut self.scratch, self.ring.memory.read(0, len - first));
-        }
-    }
-
-    #[cold]
-    fn take_outside(&mut self, offset: usize, len: usize) -> Box<[u8]> {
-        let first = (self.ring.capacity as usize - offset).min(len);
-        self.join(offset, first, len);
-        let mut words = self.scratch.chunks_exact(8).map(|word| {
-            let mut bytes = [0; 8];
-            bytes.copy_from_slice(word);
-            u64::from_le_bytes(bytes)
-        });
-        let (address, bytes) = (words.next().unwrap_or(0), words.next().unwrap_or(0));
-        // SAFETY: `append_outside` made the address from a box of so many bytes, and this is the only time
-        // that the record is taken.
-        unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(address as *mut u8, bytes as usize)) }
     }
 
     /// Gives the room of what was taken back to those who append.
@@ -257,7 +262,7 @@ impl Reader<'_> {
     /// Goes back to the ring's start if nothing waits, so that a small part of its memory is used over and
     /// over; whether it did. Everything that was taken must have been given back.
     pub fn rewind(&mut self) -> bool {
-        let ring = self.ring;
+        let ring = &*self.ring;
         let offset = self.position & (ring.capacity - 1);
         let lap = self.position + (ring.capacity - offset);
         if offset < KEPT_BYTES.min(ring.capacity / 4) || self.is_behind() {

@@ -88,9 +88,9 @@ fn scene(capacity: u64, each: u64, writers: u64, tries: Option<usize>) {
             })
             .collect();
         // SAFETY: there is no other.
-        let mut reader = unsafe { ring.reader() };
+        let mut reader = unsafe { modelled::Reader::new(&*ring) };
         let mut seen = [0; 3];
-        let mut take = |reader: &mut modelled::Reader<'_>| {
+        let mut take = |reader: &mut modelled::Reader<&modelled::Ring>| {
             let Some((tag, payload)) = reader.next(|record| (record.tag, record.payload.to_vec())) else {
                 return false;
             };
@@ -129,7 +129,7 @@ fn no_interleaving_loses_or_tears_a_record() {
     scene(32, 3, 1, None);
 }
 
-fn take_all(reader: &mut Reader<'_>, mut f: impl FnMut(u32, &[u8])) -> usize {
+fn take_all(reader: &mut Reader<&Ring>, mut f: impl FnMut(u32, &[u8])) -> usize {
     let mut taken = 0;
     while reader.next(|record| f(record.tag, record.payload)).is_some() {
         taken += 1;
@@ -143,7 +143,7 @@ fn records_of_all_sizes_come_out_as_they_went_in() {
     const CAPACITY: u64 = 1 << 16;
     let ring = Ring::new(Memory::new(CAPACITY as usize).unwrap(), CAPACITY);
     // SAFETY: there is no other.
-    let mut reader = unsafe { ring.reader() };
+    let mut reader = unsafe { Reader::new(&ring) };
     let payload = |i: usize| vec![i as u8; (i * 7919) % 40_000];
     for i in 0..2000 {
         let end = ring.append(i as u32, &payload(i)).end;
@@ -184,7 +184,7 @@ fn threads_wait_for_room_and_lose_nothing() {
             });
         }
         // SAFETY: there is no other.
-        let mut reader = unsafe { ring.reader() };
+        let mut reader = unsafe { Reader::new(&ring) };
         let mut next = [0_u64; 3];
         while next.iter().sum::<u64>() < 3 * EACH {
             take_all(&mut reader, |tag, payload| {

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::aof::{CommandReader, Item};
-use crate::journal::Mode;
+use crate::journal::Follower;
 use crate::record::{Pending, encode};
 
 /// Appends `SET key<n> <fill>`; its end.
@@ -47,7 +47,7 @@ impl Scene {
     fn new() -> (Scene, Writer<'static>) {
         let journal: &'static Journal = Box::leak(Box::default());
         let writer = Writer::new(journal).unwrap();
-        journal.set_mode(Mode::On);
+        journal.follow(Follower::File, true);
         let disk = FaultyDisk::new(|_, _, _| None);
         (Scene { journal, directory: tempfile::tempdir().unwrap(), disk }, writer)
     }
@@ -59,7 +59,7 @@ impl Scene {
     fn switch(&self, writer: &mut Writer<'_>, name: &str) {
         let file = self.disk.append(&self.path(name)).unwrap();
         self.disk.sync_directory(self.directory.path()).unwrap();
-        writer.switch(self.journal.end(), file, 0);
+        writer.switch(self.journal.cut_file(), file, 0);
     }
 }
 
@@ -79,11 +79,35 @@ fn records_go_to_the_file_of_their_time() {
     assert_eq!(keys(&scene.path("a")), (vec![1, 2], false));
     assert_eq!(keys(&scene.path("b")), (vec![3], false));
     assert!(!scene.journal.is_behind());
-    writer.stop(scene.journal.end());
+    writer.stop(scene.journal.cut_file());
     append(scene.journal, 4, 1);
     writer.step(scene.journal.end(), &ALWAYS).unwrap();
     assert_eq!(keys(&scene.path("b")).0, [3]);
     assert!(!scene.journal.is_behind());
+}
+
+#[test]
+fn positions_are_places_in_the_file() {
+    let (scene, mut writer) = Scene::new();
+    std::fs::write(scene.path("a"), "*1\r\n$4\r\nPING\r\n").unwrap();
+    let file = scene.disk.append(&scene.path("a")).unwrap();
+    writer.switch(scene.journal.cut_file(), file, 14);
+    let before = scene.journal.end();
+    for n in 0..10 {
+        let end = append(scene.journal, n, 1000);
+        writer.step(end, &ALWAYS).unwrap();
+        let bytes = std::fs::metadata(scene.path("a")).unwrap().len();
+        assert_eq!((writer.place_in_file(end), writer.file_bytes()), (Some(bytes), bytes));
+    }
+    assert_eq!(writer.place_in_file(before), Some(14));
+    let cut = scene.journal.cut().position;
+    append(scene.journal, 10, 10_000);
+    writer.step(scene.journal.end(), &ALWAYS).unwrap();
+    let place = writer.place_in_file(cut).unwrap();
+    assert!(std::fs::read(scene.path("a")).unwrap()[place as usize..].starts_with(b"*2\r\n$6\r\nSELECT"));
+    scene.switch(&mut writer, "b");
+    writer.step(scene.journal.end(), &ALWAYS).unwrap();
+    assert_eq!((writer.place_in_file(cut), writer.place_in_file(scene.journal.end())), (None, Some(0)));
 }
 
 #[test]

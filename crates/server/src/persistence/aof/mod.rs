@@ -19,7 +19,8 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use martlet_base::disk::DiskFile;
 use martlet_journal::aof::Manifest;
-use martlet_journal::{Mode, Position};
+use martlet_journal::stream::Cut;
+use martlet_journal::{Follower, Journal, Position};
 
 use crate::config::{AppendFsync, Config};
 use crate::persistence::save::SaveFailed;
@@ -88,10 +89,10 @@ struct LastIncrement {
 
 /// What the writer's thread is asked for.
 enum Order {
-    /// From `from` on, records go to this file of so many bytes.
-    Switch { from: Position, file: Box<dyn DiskFile>, bytes: u64 },
-    /// From this position on, records go nowhere.
-    Stop(Position),
+    /// From this cut on, records go to this file of so many bytes.
+    Switch { from: Cut, file: Box<dyn DiskFile>, bytes: u64 },
+    /// From this cut on, records go nowhere.
+    Stop(Cut),
     /// Everything up to this position is on disk, in a new base.
     Rewritten(Position),
     /// Write everything, force it to disk, and tell whether that went well.
@@ -214,9 +215,10 @@ impl AppendLog {
     }
 }
 
-/// What is expected of the journal under this configuration while there is an append-only file.
-fn mode(config: &Config) -> Mode {
-    if config.appendfsync == AppendFsync::Always { Mode::Held } else { Mode::On }
+/// Has the journal recorded for the append-only file, as this configuration wants it. The gate is closed.
+fn follow_journal(journal: &Journal, config: &Config) {
+    journal.follow(Follower::File, true);
+    journal.hold_replies(config.appendfsync == AppendFsync::Always);
 }
 
 impl Shared {
@@ -292,8 +294,8 @@ impl Shared {
                 Ok(())
             }
             (true, _) => {
-                if journal.is_on() {
-                    journal.set_mode(mode(config));
+                if journal.is_followed_by(Follower::File) {
+                    follow_journal(journal, config);
                     journal.nudge();
                 }
                 Ok(())
@@ -313,8 +315,9 @@ impl Shared {
         if phase == Phase::On && !self.flush_log() {
             tracing::warn!("Failed to fsync the AOF file");
         }
-        log.order(Order::Stop(journal.end()));
-        journal.set_mode(Mode::Off);
+        log.order(Order::Stop(journal.cut_file()));
+        journal.follow(Follower::File, false);
+        journal.hold_replies(false);
         lock(&log.facts).is_scheduled = false;
         self.note_log_state(None);
         log.current_bytes.store(0, Ordering::Relaxed);

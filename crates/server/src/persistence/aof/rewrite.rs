@@ -23,7 +23,7 @@ use martlet_journal::Position;
 use martlet_journal::aof::{FileInfo, Manifest};
 
 use super::commands::CommandBase;
-use super::{Facts, LastIncrement, Listed, Order, Phase, Rewrite, files, mode};
+use super::{Facts, LastIncrement, Listed, Order, Phase, Rewrite, files, follow_journal};
 use crate::config::{Config, error_text};
 use crate::persistence::file::NewFile;
 use crate::persistence::leftovers::{self, Kind};
@@ -343,12 +343,12 @@ fn cut(
         keys.cut_snapshot();
         keys.release();
         if let Some(Records::Switch(file)) = records {
-            log.order(Order::Switch { from: position, file, bytes: 0 });
+            log.order(Order::Switch { from: journal.cut_file(), file, bytes: 0 });
             log.closed_bytes.store(log.current_bytes.load(Ordering::Relaxed), Ordering::Relaxed);
         }
         if phase == Phase::Starting {
             // By what is set now: `appendfsync` may have been changed since the rewrite began.
-            journal.set_mode(mode(&shared.config.snapshot()));
+            follow_journal(journal, &shared.config.snapshot());
         }
         Ok((position, totals))
     });

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use martlet_engine::Keys;
 use martlet_journal::aof::FileInfo;
 
-use super::{LastIncrement, Order, Phase, files, mode, rewrite, writer};
+use super::{LastIncrement, Order, Phase, files, follow_journal, rewrite, writer};
 use crate::config::{Config, error_text};
 use crate::persistence::save;
 use crate::shared::{Shared, lock};
@@ -65,11 +65,11 @@ pub fn open(shared: &'static Shared, keys: &mut Keys, config: &Config) -> Result
     log.base_bytes.store(manifest.base.as_ref().map_or(0, of), Ordering::Relaxed);
     writer::start(shared).map_err(|error| failed("Can't start the thread for the AOF", &error))?;
     let from = shared.engine.gate.closed(|_| {
-        let from = shared.engine.journal.end();
+        let from = shared.engine.journal.cut_file();
         log.order(Order::Switch { from, file, bytes: last_bytes });
         // By what is set now: `appendfsync` may have been changed while data was loaded.
-        shared.engine.journal.set_mode(mode(&shared.config.snapshot()));
-        from
+        follow_journal(&shared.engine.journal, &shared.config.snapshot());
+        from.position
     });
     // The thread may be asleep already, and what it has noted of sizes is without this file.
     shared.engine.journal.nudge();

@@ -142,7 +142,7 @@ fn take_orders(log: &AppendLog, writer: &mut Writer<'_>) -> Vec<std::sync::mpsc:
 fn note_sizes(log: &AppendLog, writer: &Writer<'_>) {
     let bytes = log.closed_bytes.load(Ordering::Relaxed) + writer.file_bytes();
     log.current_bytes.store(bytes, Ordering::Relaxed);
-    log.buffered_bytes.store(writer.buffered_bytes() as u64, Ordering::Relaxed);
+    log.buffered_bytes.store(writer.buffered_bytes(), Ordering::Relaxed);
 }
 
 /// Logs what has changed in how the disk behaves, and has writes refused while it does not take them.

@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use martlet_journal::{Mode, Position};
+use martlet_journal::{Follower, Position};
 use martlet_net::{Backend, Buffer, Sink, Token, Waker};
 use proptest::prelude::*;
 
@@ -58,8 +58,9 @@ impl House {
         let registry = Box::leak(Box::new(Registry::new(&[]).unwrap()));
         let shared = Shared::new(ConfigStore::new(Config::default()), registry, 1, None).unwrap();
         let shared: &'static Shared = Box::leak(Box::new(shared));
-        std::mem::forget(shared.engine.journal.open().unwrap());
-        shared.engine.journal.set_mode(Mode::Held);
+        shared.engine.journal.open().unwrap();
+        shared.engine.journal.follow(Follower::File, true);
+        shared.engine.journal.hold_replies(true);
         House { shared, worker: Worker::new(shared, 0), backend: Notebook::default(), ends: Vec::new() }
     }
 
@@ -191,7 +192,7 @@ fn nothing_waits_once_replies_are_not_held_any_more() {
     house.write(client, b"+1");
     assert_eq!(house.told(), b"");
     house.write(client, b"+2");
-    house.shared.engine.journal.set_mode(Mode::On);
+    house.shared.engine.journal.hold_replies(false);
     assert_eq!(house.told(), b"+1+2");
     assert!(house.worker.held.is_empty());
 }

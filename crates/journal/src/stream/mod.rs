@@ -1,0 +1,274 @@
+//! The stream of commands that the records make, in shared blocks: the append-only file and each replica read
+//! the same bytes.
+//!
+//! ```text
+//! ring      │ record │ record │ record │ …                       positions
+//!                 ▼ pump: whoever wants more
+//! spans     │ all              │ file │ all        │ replicas │ …
+//! blocks    └──── 256 KB ───────┴──────┴──┘ └───────┴──────────┘ …
+//! ```
+//!
+//! Invariant: one thread at a time takes records out of the ring ([`Stream::pump`]), and only here they
+//! become commands. Nobody does I/O meanwhile: a reader takes [`Chunk`]s, and says when it is done with them.
+
+mod block;
+mod log;
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+pub use block::Chunk;
+use log::Log;
+pub use log::{FellBehind, Place};
+
+pub use crate::record::Audience;
+use crate::record::Commands;
+use crate::ring::{self, Position, Ring};
+
+/// A moment at which nobody appended: commands after it stand for themselves, and know no database from
+/// before.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub struct Cut {
+    /// Where it is.
+    pub position: Position,
+    /// The file ends there, if not 0; numbers only grow.
+    pub(crate) file_end: u64,
+}
+
+/// What was found when records were asked for.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Pumped {
+    /// There are more.
+    Some,
+    /// None, or no room for more before a reader has come further.
+    Nothing,
+    /// The next is about to be completed.
+    Incomplete,
+}
+
+struct State {
+    ring: ring::Reader<Arc<Ring>>,
+    commands: Commands,
+    log: Log,
+    /// Cuts that have not been reached.
+    cuts: VecDeque<Cut>,
+    /// Where files end that are still read: the cut's number, and the place.
+    file_ends: VecDeque<(u64, u64)>,
+    last_file_end: u64,
+    /// Unix seconds to be noted between the commands.
+    time_s: Option<i64>,
+    noted_s: Option<i64>,
+}
+
+/// See the module's page.
+pub struct Stream(Mutex<State>);
+
+impl Stream {
+    pub(crate) fn new(ring: ring::Reader<Arc<Ring>>) -> Stream {
+        Stream(Mutex::new(State {
+            log: Log::new(ring.position()),
+            ring,
+            commands: Commands::default(),
+            cuts: VecDeque::new(),
+            file_ends: VecDeque::new(),
+            last_file_end: 0,
+            time_s: None,
+            noted_s: None,
+        }))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes records that end at or before `end` out of the ring, unless a reader that may not lose anything
+    /// is `most_ahead` bytes behind.
+    pub(crate) fn pump(&self, end: Position, most_ahead: u64) -> Pumped {
+        let mut state = self.state();
+        state.log.restart();
+        let mut pumped = Pumped::Nothing;
+        // Readers do not come further meanwhile.
+        let room_end = state.log.appended() + most_ahead.saturating_sub(state.log.most_behind());
+        loop {
+            state.reach_cuts();
+            if state.ring.position() >= end || state.log.appended() >= room_end {
+                break;
+            }
+            if !state.take() {
+                pumped = Pumped::Incomplete;
+                break;
+            }
+            pumped = Pumped::Some;
+        }
+        let taken = state.ring.position();
+        state.log.mark(taken, false);
+        if pumped == Pumped::Some {
+            state.ring.give_back();
+            state.log.trim();
+        } else if state.ring.rewind() {
+            let taken = state.ring.position();
+            state.reach_cuts();
+            state.log.mark(taken, false);
+        }
+        pumped
+    }
+
+    /// Marks the end of the journal, while nobody appends; with `ends_file` readers of the file stop there.
+    pub(crate) fn cut(&self, position: Position, ends_file: bool) -> Cut {
+        let mut state = self.state();
+        state.last_file_end += u64::from(ends_file);
+        let cut = Cut { position, file_end: if ends_file { state.last_file_end } else { 0 } };
+        state.cuts.push_back(cut);
+        state.reach_cuts();
+        cut
+    }
+
+    /// From here on notes the time for the file, once a second; or does not.
+    pub(crate) fn note_time(&self, time_s: Option<i64>) {
+        self.state().time_s = time_s;
+    }
+
+    /// The end of the records that are in it.
+    pub(crate) fn taken(&self) -> Position {
+        self.state().log.taken()
+    }
+
+    /// The end of what is in it.
+    pub(crate) fn end(&self) -> Place {
+        self.state().log.end()
+    }
+
+    /// The place behind the records that end at `position`: exactly if that is a cut or the end, else a few
+    /// kilobytes further at most. `None` if they have not all been taken out of the ring.
+    pub(crate) fn place_of(&self, position: Position) -> Option<Place> {
+        self.state().log.place_of(position)
+    }
+
+    /// Keeps so many bytes for replicas that come back.
+    pub(crate) fn set_backlog(&self, bytes: u64) {
+        self.state().log.set_backlog(bytes);
+    }
+
+    /// A reader from `at` on, or from the end; see [`Journal::attach`](crate::Journal::attach).
+    pub(crate) fn attach(
+        &self,
+        audience: Audience,
+        at: Option<u64>,
+        most_behind: Option<u64>,
+    ) -> Result<Reader<'_>, FellBehind> {
+        let number = self.state().log.attach(audience, at, most_behind)?;
+        Ok(Reader { stream: self, number })
+    }
+}
+
+impl State {
+    /// Takes one record, if it is complete.
+    #[inline]
+    fn take(&mut self) -> bool {
+        let State { ring, commands, log, time_s, noted_s, .. } = self;
+        let taken = ring.next(|record| {
+            if *time_s != *noted_s
+                && let Some(time_s) = *time_s
+            {
+                *noted_s = Some(time_s);
+                log.append(Audience::File, format!("#TS:{time_s}\r\n").as_bytes());
+            }
+            commands.extend(record.tag, record.payload, &mut |audience, bytes| log.append(audience, bytes));
+        });
+        if taken.is_some() && self.log.is_mark_due() {
+            self.log.mark(self.ring.position(), false);
+        }
+        taken.is_some()
+    }
+
+    /// Does what is due at cuts that have been reached.
+    #[inline]
+    fn reach_cuts(&mut self) {
+        while let Some(cut) = self.cuts.pop_front_if(|cut| cut.position <= self.ring.position()) {
+            self.log.mark(self.ring.position(), true);
+            self.commands.forget_db();
+            self.noted_s = None;
+            if cut.file_end > 0 {
+                self.file_ends.push_back((cut.file_end, self.log.end().file_offset));
+            }
+        }
+    }
+}
+
+/// Reads the stream. What it has read is let go of by [`Reader::advance`].
+pub struct Reader<'s> {
+    stream: &'s Stream,
+    number: usize,
+}
+
+impl Reader<'_> {
+    /// What comes next for it. A reader of the file stops where the file ends.
+    ///
+    /// # Errors
+    /// It was too slow: what it has not read is gone.
+    pub fn next(&self) -> Result<Option<Chunk>, FellBehind> {
+        let state = self.stream.state();
+        let until = state.file_ends.front().map_or(u64::MAX, |&(_, place)| place);
+        state.log.next(self.number, if self.is_of_file(&state) { until } else { u64::MAX })
+    }
+
+    fn is_of_file(&self, state: &State) -> bool {
+        state.log.audience(self.number) == Some(Audience::File)
+    }
+
+    /// It is done with so many bytes more.
+    pub fn advance(&mut self, bytes: usize) {
+        self.stream.state().log.advance(self.number, bytes as u64);
+    }
+
+    /// It is done with all that there is before the end of the file; whether there was anything.
+    pub(crate) fn skip(&mut self) -> bool {
+        let mut state = self.stream.state();
+        let until = state.file_ends.front().map_or(state.log.end().file_offset, |&(_, place)| place);
+        let bytes = until.saturating_sub(state.log.at(self.number));
+        state.log.advance(self.number, bytes);
+        bytes > 0
+    }
+
+    /// Bytes before where it is, as its kind counts them.
+    pub fn at(&self) -> u64 {
+        self.stream.state().log.at(self.number)
+    }
+
+    /// Bytes of the stream that it has not read.
+    pub fn behind(&self) -> u64 {
+        self.stream.state().log.behind(self.number)
+    }
+
+    /// Everything that was recorded before this has been read.
+    pub fn position(&self) -> Position {
+        self.stream.state().log.position_at(self.number)
+    }
+
+    /// Whether the file that it reads ends here, by this cut.
+    pub(crate) fn is_at(&self, cut: Cut) -> bool {
+        let state = self.stream.state();
+        state.file_ends.front() == Some(&(cut.file_end, state.log.at(self.number)))
+    }
+
+    /// Goes over to the next file, at this cut.
+    pub(crate) fn pass(&mut self, cut: Cut) {
+        self.stream.state().file_ends.pop_front_if(|&mut (number, _)| number == cut.file_end);
+    }
+
+    /// No file ends any more at this cut or before.
+    pub(crate) fn ignore(&mut self, cut: Cut) {
+        let mut state = self.stream.state();
+        state.file_ends.retain(|&(number, _)| number > cut.file_end);
+        state.cuts.iter_mut().filter(|of| of.file_end <= cut.file_end).for_each(|of| of.file_end = 0);
+    }
+}
+
+impl Drop for Reader<'_> {
+    fn drop(&mut self) {
+        self.stream.state().log.detach(self.number);
+    }
+}
+
+#[cfg(test)]
+mod tests;
