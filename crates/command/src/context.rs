@@ -5,6 +5,7 @@ use martlet_engine::{Awaited, Keys};
 use martlet_keyspace::{ExpiryChange, Key, Object};
 use martlet_protocol::reply::Reply;
 use martlet_protocol::request::Args;
+use martlet_rdb::Limits;
 use martlet_types::hash::HashLimits;
 use martlet_types::list::ListLimit;
 use martlet_types::set::SetLimits;
@@ -42,6 +43,13 @@ pub struct Settings {
     /// Whether small numbers count as one object each that all keys share (OBJECT REFCOUNT): not where each
     /// key has an LRU or LFU clock that matters (`maxmemory`, `maxmemory-policy`).
     pub shared_integers: bool,
+}
+
+impl Settings {
+    /// When collections change their encoding that are read from RDB.
+    pub fn decoding_limits(&self) -> Limits {
+        Limits { list: self.list_limit, set: self.set_limits, hash: self.hash_limits, zset: self.zset_limits }
+    }
 }
 
 impl Default for Settings {

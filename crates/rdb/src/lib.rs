@@ -1,8 +1,9 @@
 //! Serialised values: the encoding of RDB files and of DUMP, with its checksum and compression.
 //!
-//! It knows values of `types` and bytes, neither keys' places nor clients. What always holds: reading trusts
-//! no length; a damaged input gives an [`Error`], never a panic, and never more memory than a fixed multiple
-//! of its own size.
+//! It knows values, as `types` and `keyspace` have them, and bytes, neither keys' places nor clients.
+//!
+//! Invariant: reading trusts no length; a damaged input gives an [`Error`], never a panic, and never more
+//! memory than a fixed multiple of its own size.
 
 pub mod crc64;
 mod decode;
@@ -16,6 +17,7 @@ mod lzf;
 pub mod payload;
 mod sink;
 mod skip;
+mod stored;
 mod stream;
 mod string;
 #[cfg(test)]
@@ -30,6 +32,7 @@ pub use encode::{
 };
 pub use kind::Kind;
 pub use sink::Sink;
+pub use stored::source_of;
 pub use string::{Length, read_bytes, read_length, read_plain_length, write_bytes, write_length};
 
 /// Why an encoded value was refused.

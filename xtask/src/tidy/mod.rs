@@ -16,7 +16,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("net", &["base"]),
     ("types", &["base"]),
     ("keyspace", &["base", "types"]),
-    ("rdb", &["base", "types"]),
+    ("rdb", &["base", "keyspace", "types"]),
     ("script", &["base", "protocol"]),
     ("engine", &["base", "journal", "keyspace", "protocol", "types"]),
     ("journal", &["base", "protocol"]),

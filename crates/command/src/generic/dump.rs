@@ -3,68 +3,13 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use martlet_engine::{EventClass, Touch};
-use martlet_keyspace::{Entry, StrValue, Value};
-use martlet_rdb::{Limits, Source, Value as Decoded, payload};
-use martlet_types::element::Element;
+use martlet_keyspace::Value;
+use martlet_rdb::{payload, source_of};
 
 use crate::Handler;
-use crate::context::{Context, Settings};
+use crate::context::Context;
 use crate::error::{Error, Outcome};
 use crate::spec::{Acl, Command, Flags, Group, KeyFlags, KeyPart, Tip, command};
-
-/// What an entry holds, to be encoded.
-pub fn encodable<'a>(entry: &Entry<'a>) -> Option<Source<'a>> {
-    let string = entry.str().map(encodable_text);
-    string
-        .or_else(|| entry.object().map(Source::List))
-        .or_else(|| entry.object().map(Source::Set))
-        .or_else(|| entry.object().map(Source::ZSet))
-        .or_else(|| entry.object().map(Source::Hash))
-        .or_else(|| entry.object().map(Source::Stream))
-}
-
-/// A string, to be encoded.
-pub fn encodable_text(text: StrValue<'_>) -> Source<'_> {
-    match text {
-        StrValue::Int(int) => Source::String(Element::Int(int)),
-        StrValue::Bytes(bytes) => Source::String(Element::Bytes(bytes)),
-    }
-}
-
-/// A value outside the keyspace, to be encoded.
-pub fn encodable_value(value: &Value) -> Source<'_> {
-    match value {
-        Value::Int(int) => Source::String(Element::Int(*int)),
-        Value::Str { bytes, .. } => Source::String(Element::Bytes(bytes)),
-        Value::List(list) => Source::List(list),
-        Value::Set(set) => Source::Set(set),
-        Value::ZSet(zset) => Source::ZSet(zset),
-        Value::Hash(hash) => Source::Hash(hash),
-        Value::Stream(stream) => Source::Stream(stream),
-    }
-}
-
-/// A decoded value as the keyspace holds it.
-pub fn into_value(decoded: Decoded) -> Value {
-    match decoded {
-        Decoded::String(bytes) => Value::from_vec(bytes),
-        Decoded::List(list) => Value::List(list),
-        Decoded::Set(set) => Value::Set(set),
-        Decoded::ZSet(zset) => Value::ZSet(zset),
-        Decoded::Hash(hash) => Value::Hash(hash),
-        Decoded::Stream(stream) => Value::Stream(stream),
-    }
-}
-
-/// When decoded collections change their encoding.
-pub fn decoding_limits(settings: &Settings) -> Limits {
-    Limits {
-        list: settings.list_limit,
-        set: settings.set_limits,
-        hash: settings.hash_limits,
-        zset: settings.zset_limits,
-    }
-}
 
 pub(super) static DUMP: Command<Handler> = command("dump", 2, dump as Handler)
     .flags(Flags::READONLY)
@@ -82,7 +27,7 @@ pub(super) static DUMP: Command<Handler> = command("dump", 2, dump as Handler)
 fn dump(ctx: &mut Context<'_>) -> Outcome {
     let key = ctx.key(1);
     let compress = ctx.settings.rdb_compression;
-    let payload = ctx.keys.lookup(&key).and_then(|entry| Some(payload::dump(encodable(&entry)?, compress)));
+    let payload = ctx.keys.lookup(&key).and_then(|entry| Some(payload::dump(source_of(&entry)?, compress)));
     ctx.reply.bulk_or_null(payload.as_deref());
     Ok(())
 }
@@ -130,7 +75,7 @@ fn restore(ctx: &mut Context<'_>) -> Outcome {
     if ttl_ms < 0 {
         return Err(Error::Fixed("ERR Invalid TTL value, must be >= 0"));
     }
-    let limits = decoding_limits(ctx.settings);
+    let limits = ctx.settings.decoding_limits();
     let mut decoded = payload::restore(ctx.arg(3), &limits);
     if decoded.is_err() && IGNORES_CHECKSUMS.load(Ordering::Relaxed) {
         decoded = payload::restore_unsummed(ctx.arg(3), &limits);
@@ -152,7 +97,7 @@ fn restore(ctx: &mut Context<'_>) -> Outcome {
         ctx.reply.ok();
         return Ok(());
     }
-    ctx.keys.set_value(&key, into_value(value), expiry_ms);
+    ctx.keys.set_value(&key, Value::from(value), expiry_ms);
     if let Some(lru) = access(ctx.keys.touch, now_ms, &options) {
         ctx.keys.set_lru(&key, lru);
     }

@@ -18,7 +18,7 @@ mod transfer;
 mod wait;
 mod walk;
 
-pub use dump::{IGNORES_CHECKSUMS, decoding_limits, encodable, encodable_text, encodable_value, into_value};
+pub use dump::IGNORES_CHECKSUMS;
 pub use object::memory_usage;
 pub use transfer::database;
 pub(crate) use walk::parse_cursor;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use martlet_base::glob;
 use martlet_base::limits::SHARD_COUNT;
 use martlet_base::number::{parse_f64, parse_i64};
-use martlet_command::generic::{IGNORES_CHECKSUMS, encodable};
+use martlet_command::generic::IGNORES_CHECKSUMS;
 use martlet_command::{Acl, Error, Flags, Group, KeyFlags, KeyPart, Outcome, command, container};
 use martlet_keyspace::{ExpiryChange, Key};
 
@@ -279,7 +279,7 @@ fn object(call: &mut Call<'_>) -> Outcome {
     let lru = entry.lru();
     let compress = worker.settings.rdb_compression;
     let form = martlet_rdb::payload::dump_form(compress);
-    let bytes = encodable(&entry).map_or(0, |value| martlet_rdb::encoded_len(value, form));
+    let bytes = martlet_rdb::source_of(&entry).map_or(0, |value| martlet_rdb::encoded_len(value, form));
     let idle_s = ((worker.now_ms / 1000) as u32 & 0xff_ffff).saturating_sub(lru);
     let text = format!(
         "Value at:0x0 refcount:1 encoding:{encoding} serializedlength:{bytes} lru:{lru} lru_seconds_idle:{idle_s}"

@@ -18,7 +18,6 @@ use std::sync::Arc;
 
 use martlet_client::resp::encode_request;
 use martlet_command::Error;
-use martlet_command::generic::encodable;
 use martlet_engine::{EventClass, Keys, WatchFlag};
 use martlet_keyspace::Key;
 use martlet_net::Token;
@@ -112,7 +111,7 @@ impl Migration {
         let key = Key::new(&name);
         let entry = keys.get(&key);
         let is_gone = entry.is_none();
-        match entry.and_then(|entry| Some((encodable(&entry)?, entry.expiry_ms()))) {
+        match entry.and_then(|entry| Some((martlet_rdb::source_of(&entry)?, entry.expiry_ms()))) {
             Some((value, expiry_ms)) => {
                 let ttl = expiry_ms.map_or(0, |at_ms| (at_ms - keys.now_ms).max(1)).to_string();
                 let payload = payload::dump(value, compress);

@@ -16,7 +16,6 @@ use martlet_base::limits::SHARD_COUNT;
 use martlet_base::prefetch::PrefetchQueue;
 use martlet_base::random::Random;
 use martlet_command::Settings;
-use martlet_command::generic::{decoding_limits, into_value};
 use martlet_engine::{Keys, Touch};
 use martlet_journal::aof::Manifest;
 use martlet_keyspace::{Db, ExpiryChange, Key, Plan};
@@ -133,7 +132,7 @@ impl Reading {
         replaces: bool,
     ) -> Result<Reading, FileError> {
         let settings = crate::settings::from_config(config);
-        let limits = decoding_limits(&settings);
+        let limits = settings.decoding_limits();
         let any_version = config.rdb_version_check == RdbVersionCheck::Relaxed;
         let options = ReadOptions { verify: config.rdbchecksum, any_version, limits };
         let splitter = Splitter::new(source.reader, source.len, options)?;
@@ -448,7 +447,7 @@ fn store(
     match record.value {
         Decoded::Text(bytes) => keys.set_str(key, bytes, expiry),
         Decoded::Value(Value::String(bytes)) => keys.set_str(key, &bytes, expiry),
-        Decoded::Value(value) => keys.set_value(key, into_value(value), record.expiry_ms),
+        Decoded::Value(value) => keys.set_value(key, value.into(), record.expiry_ms),
     }
     if let Some(lru) = access_bits(keys, record.access) {
         keys.set_lru(key, lru);
@@ -682,7 +681,6 @@ fn load_log_at_start(shared: &'static Shared, keys: &mut Keys, config: &Config) 
 
 #[cfg(test)]
 mod tests {
-    use martlet_command::generic::encodable_text;
     use martlet_keyspace::StrValue;
     use martlet_rdb::Form;
     use martlet_rdb::file::FileWriter;
@@ -704,7 +702,7 @@ mod tests {
         // No more is believed than the bytes that follow have room for.
         let text = [b'x'; 400];
         for n in 0..1000 {
-            let (key, value) = (n.to_string(), encodable_text(StrValue::Bytes(&text)));
+            let (key, value) = (n.to_string(), StrValue::Bytes(&text).into());
             let (key, expiry_ms) = (key.as_bytes(), Some(1000));
             file.record(&Record { db: 3, key, expiry_ms, access: None, value });
         }

@@ -6,12 +6,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use martlet_base::limits::SHARD_COUNT;
-use martlet_command::generic::{encodable, encodable_text, encodable_value};
 use martlet_engine::{Keys, SavedKeys, SavedValue, Walk};
 use martlet_rdb::file::chunks::ChunkWriter;
 use martlet_rdb::file::{Access, FileWriter, Record};
 use martlet_rdb::payload::VERSION_MIN;
-use martlet_rdb::{Form, VERSION_STREAMS, VERSION_TIMED, VERSION_VALKEY};
+use martlet_rdb::{Form, VERSION_STREAMS, VERSION_TIMED, VERSION_VALKEY, source_of};
 
 use super::file::NewFile;
 use super::leftovers::{self, Kind};
@@ -193,8 +192,8 @@ impl Cut {
         let count = taken.len();
         taken.drain(|saved| {
             let value = match saved.value {
-                SavedValue::Str(text) => encodable_text(text),
-                SavedValue::Shared(value) => encodable_value(value),
+                SavedValue::Str(text) => text.into(),
+                SavedValue::Shared(value) => value.into(),
             };
             chunks.record(&Record {
                 db: saved.db as u64,
@@ -291,7 +290,7 @@ impl Worker {
             let shard = &self.keys.shard(shard).keys;
             for db in shard.used() {
                 for entry in shard.db(db).iter() {
-                    let Some(value) = encodable(&entry) else { continue };
+                    let Some(value) = source_of(&entry) else { continue };
                     let access = access.encode(entry.lru(), self.now_ms);
                     let (db, key, expiry_ms) = (db as u64, entry.key(), entry.expiry_ms());
                     file.record(&Record { db, key, expiry_ms, access, value });
