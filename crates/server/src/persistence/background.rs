@@ -8,11 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Condvar, Mutex, PoisonError};
 
-use martlet_rdb::file::FileWriter;
-
 use super::file::NewFile;
 use super::leftovers::Kind;
-use super::save::{Cut, create, totals, write_cut};
+use super::save::{Cut, Header, create, totals, write_cut};
 use crate::config::error_text;
 use crate::shared::{Shared, lock};
 use crate::worker::Worker;
@@ -20,12 +18,8 @@ use crate::worker::Worker;
 /// A save under way.
 #[derive(Clone, Debug)]
 pub struct Running {
-    /// When it began, Unix milliseconds.
-    pub began_ms: i64,
     /// Changes counted at the cut.
     changes: u64,
-    /// Keys at the cut.
-    pub keys: u64,
     /// Its way to the file.
     pub cut: Cut,
 }
@@ -33,7 +27,7 @@ pub struct Running {
 /// What the thread gets.
 struct Job {
     running: Running,
-    file: FileWriter<NewFile>,
+    file: NewFile,
 }
 
 /// See the module's page.
@@ -105,24 +99,20 @@ impl Worker {
         }
         let totals = totals(&self.keys, config.databases as usize);
         let changes = self.changes();
-        let running = Running {
-            began_ms: self.now_ms,
-            changes,
-            keys: totals.iter().map(|total| total.keys as u64).sum(),
-            cut: Cut::new(&config, self.now_ms, false),
-        };
         shared.persistence.background_began(self.now_ms);
-        let file = match create(shared, &config, &totals, self.now_ms, Kind::BackgroundSave) {
-            Ok(file) => file,
+        let begun = Header::of_file(&config, &totals)
+            .and_then(|header| Ok((header, create(shared, &config, Kind::BackgroundSave)?)));
+        let (header, file) = match begun {
+            Ok(begun) => begun,
             Err(message) => {
                 tracing::warn!("{message}");
-                end(shared, &running, Outcome::Failed);
+                end(shared, Outcome::Failed, self.now_ms, changes);
                 return true;
             }
         };
+        let running = Running { changes, cut: Cut::make(shared, &self.keys, header, totals, false) };
         let background = &shared.persistence.background;
         *lock(&background.running) = Some(running.clone());
-        self.keys.cut_snapshot();
         tracing::info!("Background saving started by pid {}", std::process::id());
         let job = Job { running, file };
         // The thread lives as long as the process.
@@ -156,26 +146,26 @@ fn run(shared: &'static Shared, job: Job) {
             Outcome::Failed
         }
     };
-    end(shared, &running, outcome);
+    end(shared, outcome, running.cut.began_ms(), running.changes);
     *lock(&background.running) = None;
     drop(publishing);
     background.ended.notify_all();
 }
 
-/// Notes how a save ended.
-fn end(shared: &Shared, running: &Running, outcome: Outcome) {
+/// Notes how a save ended that began then, with so many changes done.
+fn end(shared: &Shared, outcome: Outcome, began_ms: i64, changes: u64) {
     let now_ms = shared.clock.unix_ms();
     match outcome {
         Outcome::Saved => {
             tracing::info!("DB saved on disk");
             tracing::info!("Background saving terminated with success");
-            shared.persistence.saved(now_ms, running.changes);
+            shared.persistence.saved(now_ms, changes);
         }
         Outcome::Cancelled => tracing::warn!("Background saving cancelled"),
         Outcome::Failed => tracing::warn!("Background saving error"),
     }
     if !matches!(outcome, Outcome::Cancelled) {
-        let seconds = (now_ms - running.began_ms) / 1000;
+        let seconds = (now_ms - began_ms) / 1000;
         shared.persistence.background_ended(matches!(outcome, Outcome::Saved), seconds);
     }
     shared.note_disk_state();

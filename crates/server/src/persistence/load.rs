@@ -83,8 +83,45 @@ impl Source {
     }
 }
 
+/// Where in a stream of commands a snapshot is, as its file tells.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StreamPlace {
+    /// The replication id.
+    pub id: String,
+    /// Bytes of the stream before it.
+    pub offset: u64,
+    /// The database that is selected there.
+    pub db: u64,
+}
+
+/// What the file has told of that; Redis goes by it if it has both an id and an offset.
+#[derive(Debug, Default)]
+struct StreamFields {
+    id: Option<String>,
+    offset: Option<u64>,
+    db: u64,
+}
+
+/// Characters of a replication id.
+const ID_CHARACTERS: usize = 40;
+
+impl StreamFields {
+    fn note(&mut self, name: &[u8], text: &str) {
+        match name {
+            b"repl-id" if text.len() == ID_CHARACTERS => self.id = Some(text.into()),
+            b"repl-offset" => self.offset = text.parse().ok(),
+            b"repl-stream-db" => self.db = text.parse().unwrap_or(0),
+            _ => {}
+        }
+    }
+
+    fn take(&mut self) -> Option<StreamPlace> {
+        Some(StreamPlace { id: self.id.take()?, offset: self.offset?, db: self.db })
+    }
+}
+
 /// What was loaded.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Loaded {
     /// Keys.
     pub keys: u64,
@@ -92,6 +129,8 @@ pub struct Loaded {
     pub expired: u64,
     /// Bytes that the snapshot takes of its source.
     pub bytes: u64,
+    /// Where it is in a stream of commands.
+    pub place: Option<StreamPlace>,
 }
 
 /// For fewer keys no room is made ahead.
@@ -111,6 +150,7 @@ struct Reading {
     damage: Mutex<Option<FileError>>,
     is_damaged: AtomicBool,
     total: Mutex<Total>,
+    stream: Mutex<StreamFields>,
     /// By database, what will come to be in each shard. A batch is known here before the next one is taken.
     plans: Mutex<BTreeMap<usize, Arc<Plan>>>,
 }
@@ -147,6 +187,7 @@ impl Reading {
             damage: Mutex::default(),
             is_damaged: AtomicBool::new(false),
             total: Mutex::default(),
+            stream: Mutex::default(),
             plans: Mutex::default(),
         })
     }
@@ -171,9 +212,10 @@ impl Reading {
 
     /// What was loaded, after all who read have ended.
     fn end(&self, progress: &LoadProgress) -> Result<Loaded, FileError> {
-        let total = lock(&self.total);
+        let total = std::mem::take(&mut *lock(&self.total));
         let splitter = lock(&self.splitter);
-        let loaded = Loaded { bytes: splitter.offset(), ..total.loaded };
+        let place = lock(&self.stream).take();
+        let loaded = Loaded { bytes: splitter.offset(), place, ..total.loaded };
         progress.keys.store(loaded.keys, Ordering::Relaxed);
         progress.expired.store(loaded.expired, Ordering::Relaxed);
         let damage = lock(&self.damage).or(splitter.verify(total.sums).err());
@@ -369,7 +411,7 @@ impl<'a> Loader<'a> {
             }
             b"aof-base" if number() != 0 => tracing::info!("RDB is base AOF"),
             b"aof-preamble" if number() != 0 => tracing::info!("RDB has an AOF tail"),
-            _ => {}
+            _ => lock(&self.reading.stream).note(name, &text),
         }
     }
 }

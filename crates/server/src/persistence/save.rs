@@ -1,21 +1,26 @@
-//! Writing all keys to an RDB file: [`write_cut`] what a snapshot has, with all threads of the crew; for
-//! SAVE, SHUTDOWN and DEBUG RELOAD behind the closed gate.
+//! Writing all keys as RDB, to a file or to whoever takes bytes: [`write_cut`] what a snapshot has, with all
+//! threads of the crew; for SAVE, SHUTDOWN and DEBUG RELOAD behind the closed gate.
+//!
+//! Invariant: a cut is made behind the closed gate, and so is one moment of the keyspace and of the stream of
+//! commands.
 
-use std::io;
+use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use martlet_base::limits::SHARD_COUNT;
 use martlet_engine::{Keys, SavedKeys, SavedValue, Walk};
+use martlet_journal::{Follower, Position};
 use martlet_rdb::file::chunks::ChunkWriter;
 use martlet_rdb::file::{Access, FileWriter, Record};
 use martlet_rdb::payload::VERSION_MIN;
-use martlet_rdb::{Form, VERSION_STREAMS, VERSION_TIMED, VERSION_VALKEY, source_of};
+use martlet_rdb::{Source, VERSION_STREAMS, VERSION_TIMED, VERSION_VALKEY, source_of};
 
 use super::file::NewFile;
 use super::leftovers::{self, Kind};
 use crate::config::{Config, MaxmemoryPolicy, REDIS_VERSION, error_text};
-use crate::shared::Shared;
+use crate::shared::{Shared, lock};
 use crate::worker::Worker;
 
 /// What of a key's use is written: as much as the policy for eviction goes by.
@@ -93,12 +98,6 @@ fn lowest_version(totals: &[Totals]) -> u16 {
     if totals.iter().any(|total| total.timed > 0) { VERSION_TIMED } else { VERSION_MIN }
 }
 
-/// The version of a base of the append-only file: the one that is asked for if it can hold the data, or the
-/// lowest.
-pub fn base_version(config: &Config, totals: &[Totals]) -> u16 {
-    version(config, totals).unwrap_or_else(|_| lowest_version(totals))
-}
-
 /// The version of the format to be written: the one that is asked for, or the lowest.
 ///
 /// # Errors
@@ -125,54 +124,146 @@ fn version(config: &Config, totals: &[Totals]) -> Result<u16, String> {
     Ok(asked)
 }
 
-/// Begins a file, which may be the base of the append-only file: what wrote it, when, and how much of each
-/// database will come.
-pub fn begin(
-    file: NewFile,
-    config: &Config,
-    version: u16,
-    totals: &[Totals],
-    is_base: bool,
-    now_ms: i64,
-) -> FileWriter<NewFile> {
-    let bits = usize::BITS.to_string();
-    let created_s = (now_ms / 1000).to_string();
-    let memory = martlet_base::alloc::used_bytes().to_string();
-    let aux = [
-        ("redis-ver", REDIS_VERSION),
-        ("redis-bits", &bits),
-        ("ctime", &created_s),
-        ("used-mem", &memory),
-        ("aof-base", if is_base { "1" } else { "0" }),
-    ];
-    let form = Form { version, compress: config.rdbcompression };
-    let mut file = FileWriter::new(file, form, &aux, config.rdbchecksum);
-    for (db, total) in totals.iter().enumerate().filter(|(_, total)| total.keys > 0) {
-        file.database(db as u64, total.keys as u64, total.expiring as u64);
-    }
-    file
-}
-
-/// A snapshot on its way to a file.
+/// What a cut says of itself before its keys.
 #[derive(Clone, Debug)]
-pub struct Cut {
+pub struct Header {
+    /// The format's version.
+    pub version: u16,
+    /// Strings are compressed.
+    pub compresses: bool,
+    /// A checksum ends it.
+    pub has_checksum: bool,
+    /// It is the base of an append-only file, to which what comes after the cut belongs.
+    pub is_base: bool,
     /// What of keys' use is written.
     pub access: KeptAccess,
+}
+
+impl Header {
+    /// As this configuration wants a data set with these totals.
+    ///
+    /// # Errors
+    /// The version that is asked for cannot hold the data; why, as a line for the log.
+    pub fn of_file(config: &Config, totals: &[Totals]) -> Result<Header, String> {
+        Ok(Header::new(config, version(config, totals)?, false))
+    }
+
+    /// The same for the base of an append-only file, in the version that is asked for if it can hold the
+    /// data, or the lowest.
+    pub fn of_base(config: &Config, totals: &[Totals]) -> Header {
+        Header::new(config, version(config, totals).unwrap_or_else(|_| lowest_version(totals)), true)
+    }
+
+    fn new(config: &Config, version: u16, is_base: bool) -> Header {
+        Header {
+            version,
+            compresses: config.rdbcompression,
+            has_checksum: config.rdbchecksum,
+            is_base,
+            access: KeptAccess::of(config),
+        }
+    }
+}
+
+/// A moment of the keyspace, on its way to a file or to whoever else takes bytes.
+#[derive(Clone, Debug)]
+pub struct Cut {
+    header: Header,
+    /// How much of each database there was.
+    totals: Arc<[Totals]>,
+    /// Where it is in the journal, if replicas follow that.
+    position: Option<Position>,
     /// When it was, Unix milliseconds.
-    pub began_ms: i64,
+    began_ms: i64,
     /// Keys written so far.
     pub written: Arc<AtomicU64>,
     /// Raised by who does not want it any more.
     pub is_cancelled: Arc<AtomicBool>,
     /// The gate is closed meanwhile, by the thread that waits for this.
-    pub is_behind_gate: bool,
+    is_behind_gate: bool,
 }
 
 impl Cut {
-    /// A snapshot that begins now; [`Keys::cut_snapshot`] has been called.
-    pub fn new(config: &Config, now_ms: i64, is_behind_gate: bool) -> Cut {
-        let (written, is_cancelled) = (Arc::default(), Arc::default());
-        Cut { access: KeptAccess::of(config), began_ms: now_ms, written, is_cancelled, is_behind_gate }
+    /// Makes a cut of `keys`, which hold all shards, while no other is under way. Somebody has to write it,
+    /// or to end its walk. With `is_behind_gate` the gate stays closed until it is written.
+    pub fn make(
+        shared: &Shared,
+        keys: &Keys,
+        header: Header,
+        totals: Vec<Totals>,
+        is_behind_gate: bool,
+    ) -> Cut {
+        keys.cut_snapshot();
+        Cut::now(shared, header, totals, is_behind_gate)
+    }
+
+    /// This moment, without a snapshot.
+    fn now(shared: &Shared, header: Header, totals: Vec<Totals>, is_behind_gate: bool) -> Cut {
+        let journal = &shared.engine.journal;
+        // The base's place in the file is the affair of who goes over to it.
+        let has_place = journal.is_followed_by(Follower::Replicas) && !header.is_base;
+        Cut {
+            header,
+            totals: totals.into(),
+            position: has_place.then(|| journal.cut().position),
+            began_ms: shared.clock.unix_ms(),
+            written: Arc::default(),
+            is_cancelled: Arc::default(),
+            is_behind_gate,
+        }
+    }
+
+    /// The replication offset at which the stream goes on after it, if replicas follow that. It waits until
+    /// what was recorded before the cut is in the stream; `None` also when it is cancelled meanwhile.
+    pub fn offset(&self, shared: &Shared) -> Option<u64> {
+        /// Until the append-only file's reader has come further, if it is that which is behind.
+        const BEHIND: Duration = Duration::from_millis(1);
+        let (journal, position) = (&shared.engine.journal, self.position?);
+        while !journal.pump(position) {
+            if !self.is_wanted() {
+                return None;
+            }
+            std::thread::sleep(BEHIND);
+        }
+        Some(journal.place_of(position)?.offset)
+    }
+
+    /// Begins its bytes: what wrote them, when, where that is in the stream of commands, and how much of each
+    /// database will come.
+    fn begin<W: Write>(&self, shared: &Shared, out: W) -> FileWriter<W> {
+        let bits = usize::BITS.to_string();
+        let created_s = (self.began_ms / 1000).to_string();
+        let memory = martlet_base::alloc::used_bytes().to_string();
+        let mut aux = vec![
+            ("redis-ver", REDIS_VERSION.to_owned()),
+            ("redis-bits", bits),
+            ("ctime", created_s),
+            ("used-mem", memory),
+        ];
+        if let Some(offset) = self.offset(shared) {
+            // The stream selects its database anew behind a cut.
+            aux.push(("repl-stream-db", "0".into()));
+            aux.push(("repl-id", lock(&shared.replication_id).clone()));
+            aux.push(("repl-offset", offset.to_string()));
+        }
+        aux.push(("aof-base", u8::from(self.header.is_base).to_string()));
+        let aux: Vec<_> = aux.iter().map(|(name, text)| (*name, text.as_str())).collect();
+        let form = martlet_rdb::Form { version: self.header.version, compress: self.header.compresses };
+        let mut file = FileWriter::new(out, form, &aux, self.header.has_checksum);
+        for (db, total) in self.totals.iter().enumerate().filter(|(_, total)| total.keys > 0) {
+            file.database(db as u64, total.keys as u64, total.expiring as u64);
+        }
+        file
+    }
+
+    /// Keys that it has.
+    pub fn keys(&self) -> u64 {
+        self.totals.iter().map(|total| total.keys as u64).sum()
+    }
+
+    /// When it was, Unix milliseconds.
+    pub fn began_ms(&self) -> i64 {
+        self.began_ms
     }
 
     /// Whether somebody still wants it.
@@ -188,18 +279,18 @@ impl Cut {
     }
 
     /// Writes what was taken; how many keys those were.
-    fn write(&self, chunks: &mut ChunkWriter<'_, NewFile>, taken: &mut SavedKeys) -> usize {
+    fn write(&self, chunks: &mut ChunkWriter<'_, impl Write>, taken: &mut SavedKeys) -> usize {
         let count = taken.len();
         taken.drain(|saved| {
             let value = match saved.value {
-                SavedValue::Str(text) => text.into(),
-                SavedValue::Shared(value) => value.into(),
+                SavedValue::Str(text) => Source::from(text),
+                SavedValue::Shared(value) => Source::from(value),
             };
             chunks.record(&Record {
                 db: saved.db as u64,
                 key: saved.key,
                 expiry_ms: saved.expiry_ms,
-                access: self.access.encode(saved.lru, self.began_ms),
+                access: self.header.access.encode(saved.lru, self.began_ms),
                 value,
             });
         });
@@ -208,7 +299,7 @@ impl Cut {
     }
 
     /// One thread's part.
-    fn write_part(&self, shared: &Shared, file: &Mutex<FileWriter<NewFile>>, index: usize) {
+    fn write_part(&self, shared: &Shared, file: &Mutex<FileWriter<impl Write>>, index: usize) {
         let mut walk = self.walk(shared, index);
         let mut taken = SavedKeys::default();
         let mut chunks = ChunkWriter::new(file);
@@ -220,13 +311,16 @@ impl Cut {
     }
 }
 
-/// Writes the keyspace of the snapshot under way to `file`, which [`begin`] has begun, with every thread of
-/// the crew, and ends both. The file is neither forced to disk nor published yet.
+/// Writes a cut to `out` with every thread of the crew, and ends its walk; `out` is given back, neither
+/// flushed nor forced to disk.
 ///
 /// # Errors
-/// The disk's refusal; [`io::ErrorKind::Interrupted`] if it was cancelled.
-pub fn write_cut(shared: &'static Shared, file: FileWriter<NewFile>, cut: &Cut) -> io::Result<NewFile> {
-    let file = Arc::new(Mutex::new(file));
+/// The refusal of `out`; [`io::ErrorKind::Interrupted`] if the cut was cancelled.
+pub fn write_cut<W>(shared: &'static Shared, out: W, cut: &Cut) -> io::Result<W>
+where
+    W: Write + Send + 'static,
+{
+    let file = Arc::new(Mutex::new(cut.begin(shared, out)));
     let (part, part_file) = (cut.clone(), file.clone());
     let is_whole =
         shared.persistence.crew.run(Arc::new(move |index| part.write_part(shared, &part_file, index)));
@@ -243,55 +337,48 @@ pub fn write_cut(shared: &'static Shared, file: FileWriter<NewFile>, cut: &Cut) 
     file.into_inner().unwrap_or_else(PoisonError::into_inner).finish()
 }
 
-/// Begins a new version of the RDB file; why not, as a line for the log.
-pub fn create(
-    shared: &Shared,
-    config: &Config,
-    totals: &[Totals],
-    now_ms: i64,
-    kind: Kind,
-) -> Result<FileWriter<NewFile>, String> {
-    let version = version(config, totals)?;
+/// Begins a file beside the RDB file; why not, as a line for the log.
+pub fn create(shared: &Shared, config: &Config, kind: Kind) -> Result<NewFile, String> {
     let (disk, directory, name) = (&shared.persistence.disk, &config.dir, &config.dbfilename);
     let temporary = leftovers::name(kind, std::process::id());
     let new = NewFile::create(disk.clone(), directory, name, &temporary, config.rdb_save_incremental_fsync);
-    let new = new.map_err(|error| {
+    new.map_err(|error| {
         format!(
             "Failed opening the temp RDB file for {} (in server root dir {}) for saving: {}",
             name.display(),
             directory.display(),
             error_text(&error)
         )
-    })?;
-    Ok(begin(new, config, version, totals, false, now_ms))
+    })
 }
 
 impl Worker {
     fn write_all(&self, config: &Config) -> Result<(), String> {
         let shared = self.shared;
         let totals = totals(&self.keys, config.databases as usize);
-        let file = create(shared, config, &totals, self.now_ms, Kind::Save)?;
+        let header = Header::of_file(config, &totals)?;
+        let file = create(shared, config, Kind::Save)?;
         let persistence = &shared.persistence;
         let written = if persistence.background.running().is_some() || persistence.log.is_rewriting() {
             // That has a snapshot under way, or will have, and its threads wait at the gate.
-            self.write_directly(file, config)
+            self.write_directly(file, header, totals)
         } else {
-            self.keys.cut_snapshot();
-            write_cut(shared, file, &Cut::new(config, self.now_ms, true))
+            write_cut(shared, file, &Cut::make(shared, &self.keys, header, totals, true))
         };
         let published = written.and_then(NewFile::sync).and_then(NewFile::publish);
         published.map_err(|error| format!("Write error saving DB on disk: {}", error_text(&error)))
     }
 
     /// Writes what there is without a snapshot, alone.
-    fn write_directly(&self, mut file: FileWriter<NewFile>, config: &Config) -> io::Result<NewFile> {
-        let access = KeptAccess::of(config);
+    fn write_directly(&self, file: NewFile, header: Header, totals: Vec<Totals>) -> io::Result<NewFile> {
+        let cut = Cut::now(self.shared, header, totals, true);
+        let mut file = cut.begin(self.shared, file);
         for shard in 0..SHARD_COUNT {
             let shard = &self.keys.shard(shard).keys;
             for db in shard.used() {
                 for entry in shard.db(db).iter() {
                     let Some(value) = source_of(&entry) else { continue };
-                    let access = access.encode(entry.lru(), self.now_ms);
+                    let access = cut.header.access.encode(entry.lru(), self.now_ms);
                     let (db, key, expiry_ms) = (db as u64, entry.key(), entry.expiry_ms());
                     file.record(&Record { db, key, expiry_ms, access, value });
                 }
@@ -319,3 +406,6 @@ impl Worker {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -14,8 +14,9 @@ pub(super) fn persistence(worker: &mut Worker, text: &mut Text) {
     let changes = worker.changes().wrapping_sub(facts.saved_changes);
     let running = shared.persistence.background.running();
     let written = running.as_ref().map_or(0, |running| running.cut.written.load(Ordering::Relaxed));
-    let total = running.as_ref().map_or(0, |running| running.keys);
-    let running_s = running.as_ref().map_or(-1, |running| (shared.clock.unix_ms() - running.began_ms) / 1000);
+    let total = running.as_ref().map_or(0, |running| running.cut.keys());
+    let running_s =
+        running.as_ref().map_or(-1, |running| (shared.clock.unix_ms() - running.cut.began_ms()) / 1000);
     text.title("Persistence");
     text.field("loading", u8::from(is_loading));
     text.field("async_loading", 0);

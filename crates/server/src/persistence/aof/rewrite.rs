@@ -27,7 +27,7 @@ use super::{Facts, LastIncrement, Listed, Order, Phase, Rewrite, files, follow_j
 use crate::config::{Config, error_text};
 use crate::persistence::file::NewFile;
 use crate::persistence::leftovers::{self, Kind};
-use crate::persistence::save;
+use crate::persistence::save::{self, Cut, Header, write_cut};
 use crate::shared::{Shared, lock};
 
 /// Why a rewrite has not come to its end.
@@ -202,13 +202,13 @@ fn rewrite(shared: &'static Shared, begun: &Begun) -> Result<(), Ended> {
         return Err(Ended::Waits);
     }
     let phase = shared.persistence.log.facts().phase;
-    let begun = match begin_increment(shared, config, phase, true) {
-        Err(Ended::Outrun) => begin_increment(shared, config, phase, false),
+    let begun = match begin_increment(shared, begun, phase, true) {
+        Err(Ended::Outrun) => begin_increment(shared, begun, phase, false),
         begun => begun,
     };
-    let (increment, position, totals) = begun?;
+    let (increment, position, cut) = begun?;
     let base = new_base(&lock(&shared.persistence.log.listed), config).1;
-    let written = write_base(shared, config, &base, &totals, is_cancelled).map_err(|error| {
+    let written = write_base(shared, config, &base, &cut).map_err(|error| {
         if error.kind() == io::ErrorKind::Interrupted { Ended::Cancelled } else { error.into() }
     });
     let go_over = |new| go_over(shared, config, phase, new, increment.as_ref(), position, is_cancelled);
@@ -223,18 +223,19 @@ fn rewrite(shared: &'static Shared, begun: &Begun) -> Result<(), Ended> {
 /// one, if it is empty.
 fn begin_increment(
     shared: &'static Shared,
-    config: &Config,
+    begun: &Begun,
     phase: Phase,
     takes_up: bool,
-) -> Result<(Option<Increment>, Position, Vec<save::Totals>), Ended> {
+) -> Result<(Option<Increment>, Position, Cut), Ended> {
+    let config = &begun.config;
     let (increment, records) = open_increment(shared, config, phase, takes_up)?.unzip();
-    match (cut(shared, config, phase, records), increment) {
-        (Ok((position, totals)), increment) => {
+    match (cut(shared, begun, phase, records), increment) {
+        (Ok((position, cut)), increment) => {
             if let (Some(increment), Phase::On) = (&increment, phase) {
                 let last = LastIncrement { number: increment.info.number, begins: Some(position) };
                 lock(&shared.persistence.log.listed).last = Some(last);
             }
-            Ok((increment, position, totals))
+            Ok((increment, position, cut))
         }
         (Err(ended), increment) => {
             increment.iter().for_each(|increment| increment.give_up(shared, config));
@@ -318,10 +319,11 @@ fn left_increment(
 /// none.
 fn cut(
     shared: &'static Shared,
-    config: &Config,
+    begun: &Begun,
     phase: Phase,
     records: Option<Records>,
-) -> Result<(Position, Vec<save::Totals>), Ended> {
+) -> Result<(Position, Cut), Ended> {
+    let config = &begun.config;
     let (log, journal) = (&shared.persistence.log, &shared.engine.journal);
     let mut keys = Keys::new(shared.engine, shared.saver(0), Random::from_entropy());
     let result = shared.engine.gate.closed(|alone| {
@@ -340,8 +342,9 @@ fn cut(
         }
         keys.lock_all_shards(alone);
         let totals = save::totals(&keys, config.databases as usize);
-        keys.cut_snapshot();
+        let mut cut = Cut::make(shared, &keys, Header::of_base(config, &totals), totals, false);
         keys.release();
+        cut.is_cancelled = begun.is_cancelled.clone();
         if let Some(Records::Switch(file)) = records {
             log.order(Order::Switch { from: journal.cut_file(), file, bytes: 0 });
             log.closed_bytes.store(log.current_bytes.load(Ordering::Relaxed), Ordering::Relaxed);
@@ -350,13 +353,13 @@ fn cut(
             // By what is set now: `appendfsync` may have been changed since the rewrite began.
             follow_journal(journal, &shared.config.snapshot());
         }
-        Ok((position, totals))
+        Ok((position, cut))
     });
     journal.nudge();
     result
 }
 
-/// Writes what the keyspace held at the cut, and forces it to disk.
+/// Writes a cut to a new file, and forces it to disk.
 ///
 /// # Errors
 /// The disk's refusal; [`io::ErrorKind::Interrupted`] if it was cancelled.
@@ -364,8 +367,7 @@ pub fn write_base(
     shared: &'static Shared,
     config: &Config,
     base: &FileInfo,
-    totals: &[save::Totals],
-    is_cancelled: &Arc<AtomicBool>,
+    cut: &Cut,
 ) -> io::Result<NewFile> {
     let new = NewFile::create(
         shared.persistence.disk.clone(),
@@ -377,43 +379,29 @@ pub fn write_base(
     let new =
         new.inspect_err(|_| Walk::new(shared.engine, shared.saver(0)).end(&mut SavedKeys::default()))?;
     match config.aof_use_rdb_preamble {
-        true => write_rdb(shared, config, new, totals, is_cancelled),
-        false => write_commands(shared, config, new, is_cancelled),
+        true => write_cut(shared, new, cut),
+        false => write_commands(shared, config, new, cut),
     }
     .and_then(NewFile::sync)
 }
 
-fn write_rdb(
+fn write_commands<W: Write>(
     shared: &'static Shared,
     config: &Config,
-    new: NewFile,
-    totals: &[save::Totals],
-    is_cancelled: &Arc<AtomicBool>,
-) -> io::Result<NewFile> {
-    let now_ms = shared.clock.unix_ms();
-    let file = save::begin(new, config, save::base_version(config, totals), totals, true, now_ms);
-    let mut cut = save::Cut::new(config, now_ms, false);
-    cut.is_cancelled = is_cancelled.clone();
-    save::write_cut(shared, file, &cut)
-}
-
-fn write_commands(
-    shared: &'static Shared,
-    config: &Config,
-    mut new: NewFile,
-    is_cancelled: &Arc<AtomicBool>,
-) -> io::Result<NewFile> {
+    mut out: W,
+    cut: &Cut,
+) -> io::Result<W> {
     let mut base = CommandBase::default();
     if config.aof_timestamp_enabled {
         base.bytes.extend_from_slice(format!("#TS:{}\r\n", shared.clock.unix_ms() / 1000).as_bytes());
     }
-    walk(shared, is_cancelled, |taken| {
+    walk(shared, cut, |taken| {
         taken.drain(|saved| base.key(&saved));
-        let result = new.write_all(&base.bytes);
+        let result = out.write_all(&base.bytes);
         base.bytes.clear();
         result
     })?;
-    Ok(new)
+    Ok(out)
 }
 
 /// Hands over what the keyspace held at the cut, some keys at a time, until `write` fails.
@@ -422,23 +410,22 @@ fn write_commands(
 /// That of `write`; [`io::ErrorKind::Interrupted`] if it was cancelled.
 fn walk(
     shared: &'static Shared,
-    is_cancelled: &Arc<AtomicBool>,
+    cut: &Cut,
     mut write: impl FnMut(&mut SavedKeys) -> io::Result<()>,
 ) -> io::Result<()> {
     let mut walk = Walk::new(shared.engine, shared.saver(0));
     let mut taken = SavedKeys::default();
-    let is_wanted = || !is_cancelled.load(Ordering::Relaxed);
     let (mut is_whole, mut written) = (false, Ok(()));
-    while is_wanted() && written.is_ok() && !is_whole {
+    while cut.is_wanted() && written.is_ok() && !is_whole {
         is_whole = !walk.take(&mut taken);
         let count = taken.len();
         written = write(&mut taken);
-        crate::persistence::delay(shared.config.snapshot().rdb_key_save_delay_us, count, is_wanted);
+        crate::persistence::delay(shared.config.snapshot().rdb_key_save_delay_us, count, || cut.is_wanted());
     }
     walk.end(&mut taken);
     // Its part may be written after one that was refused, and the refusal must not be forgotten over it.
     written.and_then(|()| write(&mut taken))?;
-    if is_wanted() { Ok(()) } else { Err(io::ErrorKind::Interrupted.into()) }
+    if cut.is_wanted() { Ok(()) } else { Err(io::ErrorKind::Interrupted.into()) }
 }
 
 /// The list with the next base in place of the present one, and that base.

@@ -2,7 +2,6 @@
 
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use martlet_engine::Keys;
@@ -10,7 +9,7 @@ use martlet_journal::aof::FileInfo;
 
 use super::{LastIncrement, Order, Phase, files, follow_journal, rewrite, writer};
 use crate::config::{Config, error_text};
-use crate::persistence::save;
+use crate::persistence::save::{self, Cut, Header};
 use crate::shared::{Shared, lock};
 
 /// Begins to record what is done, in the last file of commands or in a new one; before that, everything there
@@ -29,13 +28,13 @@ pub fn open(shared: &'static Shared, keys: &mut Keys, config: &Config) -> Result
     let loaded = listed.manifest.clone();
     let manifest = &mut listed.manifest;
     if manifest.is_empty() {
-        let totals = keys.alone(|keys| {
-            keys.cut_snapshot();
-            save::totals(keys, config.databases as usize)
+        let cut = keys.alone(|keys| {
+            let totals = save::totals(keys, config.databases as usize);
+            Cut::make(shared, keys, Header::of_base(config, &totals), totals, false)
         });
         let base = manifest.new_base(&files::name(config), config.aof_use_rdb_preamble);
         tracing::info!("Creating AOF base file {} on server start", base.name);
-        rewrite::write_base(shared, config, &base, &totals, &Arc::default())
+        rewrite::write_base(shared, config, &base, &cut)
             .and_then(|new| new.publish())
             .map_err(|error| failed("Can't create the AOF base file", &error))?;
     }
