@@ -39,7 +39,7 @@ async function order() {
     ['delayed', { delay: 300 }],
   ]) await queue.add(name, {}, options);
   show('counts', await queue.getJobCounts(), await queue.getCountsPerPriority([0, 1, 10]));
-  show('duplicate', (await queue.add('once', {}, { jobId: 'same' })).id, (await queue.add('two', {}, { jobId: 'same' })).id);
+  for (const name of ['once', 'two']) show('duplicate', (await queue.add(name, {}, { jobId: 'same' })).id);
   show('waiting', (await queue.getWaiting()).map((job) => job.name));
   const seen = [];
   const worker = open(new Worker('order', async (job) => { seen.push(job.name); }, { connection }));
@@ -91,7 +91,8 @@ async function limits() {
   show('paused', await queue.isPaused(), await queue.getJobCounts());
   await queue.resume();
   const began = Date.now();
-  const worker = open(new Worker('limits', async () => { done++; }, { connection, limiter: { max: 2, duration: 200 } }));
+  const limiter = { max: 2, duration: 200 };
+  const worker = open(new Worker('limits', async () => { done++; }, { connection, limiter }));
   await until(() => done === 6);
   show('limited', Date.now() - began >= 350);
   await worker.close();
@@ -103,7 +104,7 @@ async function repetition() {
   let ticks = 0;
   const worker = open(new Worker('repetition', async () => { ticks++; }, { connection }));
   await until(() => ticks >= 3);
-  show('schedulers', (await queue.getJobSchedulers()).map(({ key, every, name }) => ({ key, every: Number(every), name })));
+  show('schedulers', (await queue.getJobSchedulers()).map(({ key, every, name }) => [key, Number(every), name]));
   show('removed', await queue.removeJobScheduler('tick'), (await queue.getJobSchedulers()).length);
   await worker.close();
 }
@@ -121,7 +122,8 @@ async function stalled() {
 
 async function removal() {
   const queue = open(new Queue('removal', { connection }));
-  await queue.addBulk(Array.from({ length: 10 }, (_, n) => ({ name: `n${n}`, data: {}, opts: { delay: n % 2 ? 1e6 : 0 } })));
+  const opts = (n) => ({ delay: n % 2 ? 1e6 : 0 });
+  await queue.addBulk(Array.from({ length: 10 }, (_, n) => ({ name: `n${n}`, data: {}, opts: opts(n) })));
   await (await queue.getJob('1')).remove();
   await (await queue.getJob('2')).promote();
   show('promoted', await queue.getJobCounts());

@@ -143,8 +143,3 @@ def main():
     scheduled(queue)
     priorities()
     print("types", sorted({connection.type(key).decode() for key in connection.scan_iter("rq:*")}))
-
-
-if __name__ == "__main__":
-    # Workers import a job's function by its module, which may not be __main__.
-    __import__("work").main()

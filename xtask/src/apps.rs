@@ -44,7 +44,28 @@ enum Language {
 
 const APPLICATIONS: &[Application] = &[
     Application { name: "rq", language: Language::Python, packages: &["rq==3.0.0", "redis==8.1.0"] },
+    Application {
+        name: "celery",
+        language: Language::Python,
+        packages: &["celery==5.7.0", "kombu==5.7.0", "redis==8.1.0", "packaging==25.0"],
+    },
+    Application {
+        name: "django-redis",
+        language: Language::Python,
+        packages: &["django-redis==7.0.0", "Django==5.2.19", "redis==8.1.0"],
+    },
+    Application {
+        name: "redis-locks",
+        language: Language::Python,
+        packages: &["redis==8.1.0", "python-redis-lock==4.0.1", "redlock-py==1.0.8"],
+    },
     Application { name: "bullmq", language: Language::Node, packages: &["bullmq@6.7.0", "ioredis@6.0.0"] },
+    Application { name: "redlock", language: Language::Node, packages: &["redlock@4.2.0", "ioredis@6.0.0"] },
+    Application {
+        name: "rate-limiter-flexible",
+        language: Language::Node,
+        packages: &["rate-limiter-flexible@11.4.0", "ioredis@6.0.0", "redis@6.3.1"],
+    },
 ];
 
 /// Runs every application on both servers and compares; one that fails does not keep the others from running.
@@ -105,7 +126,7 @@ impl Application {
         let output = Command::new("timeout")
             .arg(LIMIT_SECONDS)
             .arg(self.language.interpreter(folder))
-            .arg(self.language.script())
+            .args(self.language.start())
             .current_dir(folder)
             .env("REDIS_PORT", server.address().port().to_string())
             .output()?;
@@ -119,6 +140,15 @@ impl Application {
 }
 
 impl Language {
+    /// What makes the interpreter run the script. Python's is a module that has a `main`: workers import what
+    /// they shall call by its module's name, and `__main__` is none.
+    fn start(self) -> &'static [&'static str] {
+        match self {
+            Language::Python => &["-c", "import work; work.main()"],
+            Language::Node => &["work.mjs"],
+        }
+    }
+
     /// What a script is called where it runs: not as its application, which it imports by that name.
     fn script(self) -> &'static str {
         match self {
