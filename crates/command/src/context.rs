@@ -179,12 +179,6 @@ impl<'a> Context<'a> {
         Cursor::new(self.args, index)
     }
 
-    /// Whether the argument at `index` is this word, in any case of letters.
-    #[inline]
-    pub fn is(&self, index: usize, word: &str) -> bool {
-        self.arg(index).eq_ignore_ascii_case(word.as_bytes())
-    }
-
     /// The argument at `index` as a key.
     #[inline]
     pub fn key(&self, index: usize) -> Key<'a> {

@@ -246,7 +246,7 @@ fn log(call: &mut Call<'_>) -> Outcome {
     let log = &call.worker.shared.access.log;
     let count = match call.argc() {
         2 => LOG_ENTRIES,
-        3 if call.is(2, "reset") => {
+        3 if call.rest(2).word("reset") => {
             lock(log).clear();
             call.reply.ok();
             return Ok(());

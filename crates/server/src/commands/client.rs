@@ -104,10 +104,9 @@ static SETINFO: ServerCommand = command("client|setinfo", 4, setinfo as ServerHa
 
 fn setinfo(call: &mut Call<'_>) -> Outcome {
     let value = call.arg(3);
-    let (option, is_name) = (call.arg(2), call.is(2, "lib-name"));
-    if !is_name && !call.is(2, "lib-ver") {
-        return Err(Error::quoting("ERR Unrecognized option '", option, "'"));
-    }
+    let option = call.arg(2);
+    let is_name = call.rest(2).one_of(&[("lib-name", true), ("lib-ver", false)]);
+    let is_name = is_name.ok_or_else(|| Error::quoting("ERR Unrecognized option '", option, "'"))?;
     if !is_valid_name(value) {
         let after = " cannot contain spaces, newlines or special characters.";
         return Err(Error::quoting("ERR ", option, after));
@@ -215,13 +214,14 @@ static UNBLOCK: ServerCommand = command("client|unblock", -3, unblock as ServerH
     .doc(Group::Connection, "5.0.0", "O(log N) for N clients", "Ends another client's wait.");
 
 fn unblock(call: &mut Call<'_>) -> Outcome {
-    let end = match call.argc() {
-        3 => WaitEnd::Timeout,
-        4 if call.is(3, "timeout") => WaitEnd::Timeout,
-        4 if call.is(3, "error") => WaitEnd::Unblocked,
-        4 => return Err(Error::Fixed("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR")),
+    let with_error = match call.argc() {
+        3 => Some(false),
+        4 => call.rest(3).one_of(&[("timeout", false), ("error", true)]),
         _ => return Err(wrong_subcommand_arguments(call)),
     };
+    let with_error =
+        with_error.ok_or(Error::Fixed("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR"))?;
+    let end = if with_error { WaitEnd::Unblocked } else { WaitEnd::Timeout };
     let id = call.int(2)?;
     let client = call.worker.shared.clients.get(id as u64);
     let waiter = client.as_ref().and_then(|c| lock(&c.waiter).clone());
@@ -245,12 +245,11 @@ static PAUSE: ServerCommand = command("client|pause", -3, pause as ServerHandler
 
 fn pause(call: &mut Call<'_>) -> Outcome {
     let all = match call.argc() {
-        3 => true,
-        4 if call.is(3, "all") => true,
-        4 if call.is(3, "write") => false,
-        4 => return Err(Error::Fixed("ERR CLIENT PAUSE mode must be WRITE or ALL")),
+        3 => Some(true),
+        4 => call.rest(3).one_of(&[("all", true), ("write", false)]),
         _ => return Err(wrong_subcommand_arguments(call)),
     };
+    let all = all.ok_or(Error::Fixed("ERR CLIENT PAUSE mode must be WRITE or ALL"))?;
     let milliseconds =
         parse_i64(call.arg(2)).ok_or(Error::Fixed("ERR timeout is not an integer or out of range"))?;
     if milliseconds < 0 {
@@ -281,21 +280,16 @@ static REPLY: ServerCommand = command("client|reply", 3, reply as ServerHandler)
     .doc(Group::Connection, "3.2.0", "O(1)", "Chooses whether replies are sent.");
 
 fn reply(call: &mut Call<'_>) -> Outcome {
-    let (on, off, skip) = (call.is(2, "on"), call.is(2, "off"), call.is(2, "skip"));
+    let modes = [("on", ReplyMode::On), ("off", ReplyMode::Off), ("skip", ReplyMode::SkipNext)];
+    let mode = call.rest(2).one_of(&modes).ok_or(Error::Syntax)?;
     let session = &mut call.connection.session;
-    if on {
-        session.reply_mode = ReplyMode::On;
+    if mode == ReplyMode::On {
         call.reply.ok();
-    } else if off {
-        session.reply_mode = ReplyMode::Off;
-    } else if skip {
-        if session.reply_mode != ReplyMode::Off {
-            session.reply_mode = ReplyMode::SkipNext;
-        }
-    } else {
-        return Err(Error::Syntax);
     }
-    session.flags.set(SessionFlags::REPLY_MODE, !on);
+    if mode != ReplyMode::SkipNext || session.reply_mode != ReplyMode::Off {
+        session.reply_mode = mode;
+    }
+    session.flags.set(SessionFlags::REPLY_MODE, mode != ReplyMode::On);
     Ok(())
 }
 
@@ -327,11 +321,7 @@ fn no_touch(call: &mut Call<'_>) -> Outcome {
 }
 
 fn on_or_off(call: &Call<'_>) -> Result<bool, Error> {
-    match (call.is(2, "on"), call.is(2, "off")) {
-        (true, _) => Ok(true),
-        (_, true) => Ok(false),
-        _ => Err(Error::Syntax),
-    }
+    call.rest(2).one_of(&[("on", true), ("off", false)]).ok_or(Error::Syntax)
 }
 
 fn set_flag(call: &Call<'_>, bit: u32, on: bool) {

@@ -29,11 +29,11 @@ const BIRDS_MAX: i64 = 200;
 const DOTS: (usize, usize) = (2, 4);
 
 fn lolwut(call: &mut Call<'_>) -> Outcome {
-    let version = match call.argc() >= 3 && call.is(1, "version") {
+    let (mut rest, mut version) = (call.rest(1), 8);
+    if rest.option("version", 1) {
         // Redis looks at 32 bits of it.
-        true => call.int(2)? as u32,
-        false => 8,
-    };
+        version = rest.int()? as u32;
+    }
     let number = |at: usize, default: i64, most: i64| -> Result<usize, Error> {
         let given = if call.argc() > at { call.int(at)? } else { default };
         Ok(given.clamp(1, most) as usize)

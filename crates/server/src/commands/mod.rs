@@ -61,11 +61,6 @@ impl<'a> Call<'a> {
         Cursor::new(self.args, index)
     }
 
-    /// Whether the argument at `index` is this word, in any case of letters.
-    pub fn is(&self, index: usize, word: &str) -> bool {
-        self.arg(index).eq_ignore_ascii_case(word.as_bytes())
-    }
-
     /// The argument at `index` as an integer.
     ///
     /// # Errors

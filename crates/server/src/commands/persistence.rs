@@ -47,21 +47,19 @@ static BGSAVE: ServerCommand = command("bgsave", -1, bgsave as ServerHandler)
 
 fn bgsave(call: &mut Call<'_>) -> Outcome {
     let background = &call.worker.shared.persistence.background;
-    match call.argc() {
-        1 => {}
-        2 if call.is(1, "schedule") => {}
-        2 if call.is(1, "cancel") => {
-            if background.schedule(false) {
-                call.reply.simple("Scheduled background saving cancelled");
-                return Ok(());
-            }
-            if !background.cancel() {
-                return Err(Error::Fixed("ERR Background saving is currently not in progress or scheduled"));
-            }
-            call.reply.simple("Background saving cancelled");
+    let mut rest = call.rest(1);
+    let cancels = rest.one_of(&[("schedule", false), ("cancel", true)]) == Some(true);
+    rest.finish()?;
+    if cancels {
+        if background.schedule(false) {
+            call.reply.simple("Scheduled background saving cancelled");
             return Ok(());
         }
-        _ => return Err(Error::Syntax),
+        if !background.cancel() {
+            return Err(Error::Fixed("ERR Background saving is currently not in progress or scheduled"));
+        }
+        call.reply.simple("Background saving cancelled");
+        return Ok(());
     }
     if background.running().is_some() {
         return Err(UNDER_WAY);

@@ -84,14 +84,12 @@ static DEBUG: ServerCommand = command("script|debug", 3, debug as ServerHandler)
     .doc(Group::Scripting, "3.2.0", "O(1)", "Sets the debug mode of scripts, of which there is none but NO.");
 
 fn debug(call: &mut Call<'_>) -> Outcome {
-    if call.is(2, "no") {
-        call.reply.ok();
-        return Ok(());
+    match call.rest(2).one_of(&[("no", false), ("yes", true), ("sync", true)]) {
+        Some(false) => call.reply.ok(),
+        Some(true) => return Err(Error::Fixed("ERR this version has no debugger for scripts")),
+        None => return Err(Error::Fixed("ERR Use SCRIPT DEBUG YES/SYNC/NO")),
     }
-    if call.is(2, "yes") || call.is(2, "sync") {
-        return Err(Error::Fixed("ERR this version has no debugger for scripts"));
-    }
-    Err(Error::Fixed("ERR Use SCRIPT DEBUG YES/SYNC/NO"))
+    Ok(())
 }
 
 static EXISTS: ServerCommand = command("script|exists", -3, exists as ServerHandler)
@@ -132,10 +130,9 @@ static FLUSH: ServerCommand = command("script|flush", -2, flush as ServerHandler
     .tips(&[Tip::REQUEST_ALL_NODES, Tip::RESPONSE_ALL_SUCCEEDED]);
 
 fn flush(call: &mut Call<'_>) -> Outcome {
-    let is_known = call.argc() == 2 || (call.argc() == 3 && (call.is(2, "sync") || call.is(2, "async")));
-    if !is_known {
-        return Err(Error::Fixed("ERR SCRIPT FLUSH only support SYNC|ASYNC option"));
-    }
+    let mut rest = call.rest(2);
+    rest.one_of(&[("sync", ()), ("async", ())]);
+    rest.finish().map_err(|_| Error::Fixed("ERR SCRIPT FLUSH only support SYNC|ASYNC option"))?;
     let shared = call.worker.shared;
     shared.scripts.flush();
     call.worker.drop_scripting();

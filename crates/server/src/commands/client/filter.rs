@@ -79,22 +79,18 @@ fn client_type(name: &[u8]) -> Result<ClientType, Error> {
 pub(super) fn listed(call: &Call<'_>) -> Result<Vec<Arc<ClientInfo>>, Error> {
     let clients = &call.worker.shared.clients;
     let is_listed = |client: &Arc<ClientInfo>| !client.killed.load(Ordering::Acquire);
-    match call.argc() {
-        2 => Ok(clients.all().into_iter().filter(is_listed).collect()),
-        4 if call.is(2, "type") => {
-            let kind = client_type(call.arg(3))?;
-            let is_meant = |client: &Arc<ClientInfo>| is_listed(client) && type_of(client) == kind;
-            Ok(clients.all().into_iter().filter(is_meant).collect())
-        }
-        4.. if call.is(2, "id") => {
-            let ids = call.args.iter().skip(3);
-            let ids: Option<Vec<i64>> = ids.map(parse_i64).collect();
-            let ids = ids.ok_or(Error::Fixed("ERR Invalid client ID"))?;
-            // Nobody has an id below 1.
-            Ok(ids.into_iter().filter_map(|id| clients.get(id as u64)).filter(is_listed).collect())
-        }
-        _ => Err(Error::Syntax),
+    let mut rest = call.rest(2);
+    if rest.option("id", 1) {
+        let ids: Option<Vec<i64>> = rest.args().iter().map(parse_i64).collect();
+        let ids = ids.ok_or(Error::Fixed("ERR Invalid client ID"))?;
+        // Nobody has an id below 1.
+        return Ok(ids.into_iter().filter_map(|id| clients.get(id as u64)).filter(is_listed).collect());
     }
+    let kind = if rest.option("type", 1) { Some(rest.value()?) } else { None };
+    rest.finish()?;
+    let kind = kind.map(client_type).transpose()?;
+    let is_meant = |client: &Arc<ClientInfo>| is_listed(client) && kind.is_none_or(|k| type_of(client) == k);
+    Ok(clients.all().into_iter().filter(is_meant).collect())
 }
 
 /// CLIENT KILL's arguments.

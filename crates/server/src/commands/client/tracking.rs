@@ -27,16 +27,14 @@ fn is_broadcast(args: &Args<'_>) -> bool {
 
 fn tracking(call: &mut Call<'_>) -> Outcome {
     let (options, mut prefixes) = parse(call)?;
-    if call.is(2, "off") {
-        call.worker.stop_tracking(call.connection);
-    } else if call.is(2, "on") {
+    if super::on_or_off(call)? {
         check(call, &options, &prefixes)?;
         if options.bcast && prefixes.is_empty() {
             prefixes.push(Vec::new());
         }
         call.worker.start_tracking(call.connection, options, prefixes);
     } else {
-        return Err(Error::Syntax);
+        call.worker.stop_tracking(call.connection);
     }
     call.reply.ok();
     Ok(())
@@ -145,24 +143,24 @@ pub(super) static CACHING: ServerCommand = command("client|caching", 3, caching 
     .doc(Group::Connection, "6.0.0", "O(1)", "Tells whether the next command's keys are tracked.");
 
 fn caching(call: &mut Call<'_>) -> Outcome {
-    let (yes, no) = (call.is(2, "yes"), call.is(2, "no"));
+    let mode = call.rest(2).one_of(&[("yes", true), ("no", false)]);
     let Some(state) = &mut call.connection.session.tracking else {
         return Err(Error::Fixed(
             "ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or OPTOUT mode enabled",
         ));
     };
-    match (yes, no, state.tracker.options) {
-        (true, _, options) if !options.optin => {
+    match (mode, state.tracker.options) {
+        (Some(true), options) if !options.optin => {
             return Err(Error::Fixed(
                 "ERR CLIENT CACHING YES is only valid when tracking is enabled in OPTIN mode.",
             ));
         }
-        (_, true, options) if !options.optout => {
+        (Some(false), options) if !options.optout => {
             return Err(Error::Fixed(
                 "ERR CLIENT CACHING NO is only valid when tracking is enabled in OPTOUT mode.",
             ));
         }
-        (false, false, _) => return Err(Error::Syntax),
+        (None, _) => return Err(Error::Syntax),
         _ => state.caching = true,
     }
     call.reply.ok();
