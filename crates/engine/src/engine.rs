@@ -173,7 +173,7 @@ impl Engine {
             lazy_free: LazyFree::start()?,
             tracking: TrackingTotals::default(),
             journal: Journal::default(),
-            snapshot: CachePadded::default(),
+            snapshot: CachePadded::new(Snapshot::new(threads)),
             parts: (0..SHARD_COUNT).map(|_| PartCell::default()).collect(),
         })
     }

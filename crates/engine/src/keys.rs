@@ -96,6 +96,8 @@ fn next_frequency(old: u32, minutes: u16, log_factor: u32, decay_minutes: u32, r
 /// See the module's page. One per I/O thread, reused from command to command.
 pub struct Keys {
     engine: &'static Engine,
+    /// The thread's number.
+    thread: usize,
     counters: &'static Counters,
     locked: LockedShards,
     /// The database that keys are looked up in.
@@ -127,6 +129,7 @@ impl Keys {
     pub fn new(engine: &'static Engine, thread: usize, random: Random) -> Keys {
         Keys {
             engine,
+            thread,
             counters: &engine.counters[thread],
             locked: LockedShards::None,
             db: 0,
@@ -374,7 +377,7 @@ impl Keys {
             self.undo.keep(&state.keys, self.db, key);
         }
         if self.engine.snapshot.is_on() {
-            self.engine.snapshot.preserve(part, &state.keys, self.db, key);
+            self.engine.snapshot.preserve(self.thread, part, &state.keys, self.db, key);
         }
     }
 

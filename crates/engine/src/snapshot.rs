@@ -14,7 +14,7 @@ use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crossbeam_utils::CachePadded;
@@ -138,6 +138,16 @@ impl SavedKeys {
         self.text.clear();
     }
 
+    /// Adds what `other` has.
+    fn append(&mut self, other: SavedKeys) {
+        if self.is_empty() {
+            *self = other;
+        } else {
+            self.keys.extend(other.keys);
+            self.text.extend_from_slice(&other.text);
+        }
+    }
+
     fn clear(&mut self) {
         self.keys.clear();
         self.text.clear();
@@ -194,6 +204,8 @@ pub struct Snapshot {
     is_on: AtomicBool,
     /// Counts them.
     epoch: AtomicU64,
+    /// What writers saved, each in the part of its thread number: nobody but the walk meets it there.
+    saved: Box<[CachePadded<Mutex<SavedKeys>>]>,
     /// On a line of its own: every change reads the words above.
     progress: CachePadded<Progress>,
 }
@@ -205,8 +217,6 @@ struct Progress {
     next_shard: AtomicUsize,
     /// Shards that have been walked.
     walked: AtomicUsize,
-    /// What writers saved.
-    saved: Mutex<SavedKeys>,
     /// Long strings that were taken and not copied yet.
     pins: Pins,
     /// The longest time for which a walk held a shard, nanoseconds: as it passed, and of the thread's
@@ -215,6 +225,12 @@ struct Progress {
 }
 
 impl Snapshot {
+    /// Nothing is under way; writers have the numbers `0..threads`.
+    pub(crate) fn new(threads: usize) -> Snapshot {
+        let saved = (0..threads).map(|_| CachePadded::default()).collect();
+        Snapshot { saved, ..Snapshot::default() }
+    }
+
     /// Whether changes must save what they change.
     #[inline]
     pub fn is_on(&self) -> bool {
@@ -238,13 +254,13 @@ impl Snapshot {
         self.is_on.store(true, Ordering::Relaxed);
     }
 
-    fn saved(&self) -> std::sync::MutexGuard<'_, SavedKeys> {
+    fn saved_by(&self, writer: usize) -> MutexGuard<'_, SavedKeys> {
         // Nothing that can panic happens while it is held.
-        self.progress.saved.lock().unwrap_or_else(PoisonError::into_inner)
+        self.saved[writer].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Before a change of a key of a locked shard.
-    pub(crate) fn preserve(&self, part: &mut Part, shard: &Shard, db: usize, key: &Key<'_>) {
+    /// Before a change of a key of a locked shard, by the thread of this number.
+    pub(crate) fn preserve(&self, writer: usize, part: &mut Part, shard: &Shard, db: usize, key: &Key<'_>) {
         part.follow(self.epoch.load(Ordering::Relaxed), shard);
         let Some(pending) = part.at(db) else { return };
         if key.order() < pending.from || pending.passed_over.contains(key.bytes) {
@@ -252,7 +268,7 @@ impl Snapshot {
         }
         pending.passed_over.insert(key.bytes.into());
         if let Some(entry) = shard.db(db).get(key) {
-            self.saved().push(pending.cut_db, &entry, Some(&self.progress.pins));
+            self.saved_by(writer).push(pending.cut_db, &entry, Some(&self.progress.pins));
         }
     }
 
@@ -328,6 +344,8 @@ pub struct Walk {
     /// `None` behind the closed gate.
     thread: Option<usize>,
     shard: Option<usize>,
+    /// The writer whose part was looked at last.
+    writer: usize,
     /// Room for what the next slice will read.
     queue: PrefetchQueue,
     /// When others were last let run.
@@ -341,6 +359,7 @@ impl Walk {
             engine,
             thread: Some(thread),
             shard: None,
+            writer: thread,
             queue: PrefetchQueue::default(),
             rested: martlet_base::clock::monotonic(),
         }
@@ -353,6 +372,7 @@ impl Walk {
             engine,
             thread: None,
             shard: None,
+            writer: 0,
             queue: PrefetchQueue::default(),
             rested: martlet_base::clock::monotonic(),
         }
@@ -365,14 +385,15 @@ impl Walk {
     pub fn take(&mut self, out: &mut SavedKeys) -> bool {
         out.clear();
         let snapshot = &self.engine.snapshot;
-        std::mem::swap(out, &mut snapshot.saved());
-        self.rest();
         // However fast writers save, the walk goes on.
+        self.take_saved(out);
+        self.rest();
         let shard = match self.shard {
             Some(shard) => shard,
             None => {
                 let next = snapshot.progress.next_shard.fetch_add(1, Ordering::Relaxed);
                 if next >= SHARD_COUNT {
+                    (1..snapshot.saved.len()).for_each(|_| self.take_saved(out));
                     return !out.is_empty();
                 }
                 self.shard = Some(next);
@@ -398,6 +419,19 @@ impl Walk {
             snapshot.progress.walked.fetch_add(1, Ordering::Release);
         }
         true
+    }
+
+    /// Takes what the next writer has saved, unless there is something already.
+    fn take_saved(&mut self, out: &mut SavedKeys) {
+        if out.is_empty() {
+            let snapshot = &self.engine.snapshot;
+            self.writer = (self.writer + 1) % snapshot.saved.len();
+            let mut saved = snapshot.saved_by(self.writer);
+            // A thread that does not write is left no buffer.
+            if !saved.is_empty() {
+                std::mem::swap(out, &mut saved);
+            }
+        }
     }
 
     /// Lets others run, if it is time for that.
@@ -438,7 +472,9 @@ impl Walk {
         snapshot.is_on.store(false, Ordering::Relaxed);
         snapshot.progress.pins.clear();
         // The buffers have been as large as the writers were fast: they go.
-        *out = std::mem::take(&mut *snapshot.saved());
+        *out = SavedKeys::default();
+        (0..snapshot.saved.len())
+            .for_each(|writer| out.append(std::mem::take(&mut snapshot.saved_by(writer))));
     }
 
     /// Runs `work` with a shard locked, inside the gate.

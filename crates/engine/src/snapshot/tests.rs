@@ -274,6 +274,72 @@ fn snapshots_are_consistent_under_writers() {
     });
 }
 
+#[test]
+fn writers_save_each_into_a_part_of_its_own() {
+    const WRITERS: usize = 3;
+    let engine = engine(WRITERS + 1);
+    let names: Vec<Vec<u8>> = (0..WRITERS).map(|writer| format!("key:{writer}").into_bytes()).collect();
+    let mut keys = Keys::new(engine, WRITERS, Random::seeded(1));
+    keys.alone(|keys| {
+        names.iter().for_each(|name| keys.set_int(&Key::new(name), 1, ExpiryChange::Clear));
+        keys.cut_snapshot();
+    });
+    for (writer, name) in names.iter().enumerate() {
+        // A writer that met another's part would wait for ever.
+        let others: Vec<_> = (0..=WRITERS)
+            .filter(|other| *other != writer)
+            .map(|other| engine.snapshot.saved_by(other))
+            .collect();
+        let mut keys = Keys::new(engine, writer, Random::seeded(1));
+        keys.lock_shard(Key::new(name).shard());
+        keys.set_int(&Key::new(name), 2, ExpiryChange::Clear);
+        keys.release();
+        drop(others);
+        let mut own = engine.snapshot.saved_by(writer);
+        own.drain(|saved| assert_eq!(saved.key, name));
+        assert!(own.is_empty());
+    }
+}
+
+/// All that writers saved is there at the end, whether the walk has come by or not.
+#[test]
+fn what_several_writers_saved_is_taken_once() {
+    const WRITERS: usize = 3;
+    for slices in [0, 1, usize::MAX] {
+        let engine = engine(WRITERS + 1);
+        let name = |i: i64| format!("key:{i}").into_bytes();
+        let mut keys = Keys::new(engine, WRITERS, Random::seeded(1));
+        keys.alone(|keys| {
+            (0..90).for_each(|i| keys.set_int(&Key::new(&name(i)), i, ExpiryChange::Clear));
+            keys.cut_snapshot();
+        });
+        for i in 0..90 {
+            let mut keys = Keys::new(engine, i as usize % WRITERS, Random::seeded(1));
+            keys.lock_shard(Key::new(&name(i)).shard());
+            keys.set_str(&Key::new(&name(i)), b"changed", ExpiryChange::Clear);
+            keys.release();
+        }
+        let (mut walk, mut taken, mut found) = (Walk::new(engine, WRITERS), SavedKeys::default(), Vec::new());
+        let mut add = |taken: &mut SavedKeys| {
+            taken.drain(|saved| {
+                let SavedValue::Str(StrValue::Int(number)) = saved.value else { panic!("{saved:?}") };
+                assert_eq!(saved.key, name(number));
+                found.push(number);
+            });
+        };
+        for _ in 0..slices {
+            if !walk.take(&mut taken) {
+                break;
+            }
+            add(&mut taken);
+        }
+        walk.end(&mut taken);
+        add(&mut taken);
+        found.sort_unstable();
+        assert!(found.iter().copied().eq(0..90), "after {slices} slices: {found:?}");
+    }
+}
+
 fn balance(keys: &mut Keys, key: &Key<'_>) -> i64 {
     match keys.read_str(key) {
         Ok(Some(StrValue::Int(amount))) => amount,
