@@ -23,7 +23,7 @@ use crate::value::{Kind, Object, StrValue, Value, clone_object, object_facts};
 pub struct Key<'a> {
     /// The key's bytes.
     pub bytes: &'a [u8],
-    /// [`hash_bytes`] of them.
+    /// [`key_hash`] of them.
     pub hash: u64,
 }
 
@@ -31,7 +31,7 @@ impl<'a> Key<'a> {
     /// Hashes `bytes`.
     #[inline]
     pub fn new(bytes: &'a [u8]) -> Key<'a> {
-        Key { bytes, hash: hash_bytes(bytes) }
+        Key { bytes, hash: key_hash(bytes) }
     }
 
     /// When [`Db::walk`] comes to the key, below [`crate::ORDERS`].
@@ -45,6 +45,12 @@ impl<'a> Key<'a> {
     pub fn shard(&self) -> usize {
         shard_of(self.hash)
     }
+}
+
+/// The hash of a key, from which its shard and its place follow: nobody computes it in another way.
+#[inline]
+pub fn key_hash(name: &[u8]) -> u64 {
+    hash_bytes(name)
 }
 
 /// The shard that a key of this hash lives in, below `SHARD_COUNT`.
@@ -589,7 +595,7 @@ impl Db {
             self.expiries.insert(at_ms, key.hash);
         }
         self.note_field_expiry(key.hash, entry);
-        self.table.insert(key.hash, entry, &|key: &[u8]| hash_bytes(key));
+        self.table.insert(key.hash, entry, &key_hash);
     }
 
     /// Puts an entry in the place of another, which is the caller's to free.
@@ -672,7 +678,7 @@ impl Db {
     ) -> Option<Option<Value>> {
         loop {
             let (at_ms, hash) = self.expiries.pop_due(now_ms)?;
-            let due = |entry: RawEntry| entry.expiry_ms() == Some(at_ms) && hash_bytes(entry.key()) == hash;
+            let due = |entry: RawEntry| entry.expiry_ms() == Some(at_ms) && key_hash(entry.key()) == hash;
             let Some(spot) = self.table.find(hash, due) else { continue };
             // The pair is back for the moment, so that `take` can remove it: two keys may share it.
             self.expiries.insert(at_ms, hash);
@@ -687,14 +693,14 @@ impl Db {
 
     /// Visits keys in traversal order; see `Table::scan` for positions and the guarantee.
     pub(crate) fn scan(&self, position: u64, want: usize, mut visit: impl FnMut(Entry<'_>)) -> Option<u64> {
-        self.table.scan(position, want, &|key: &[u8]| hash_bytes(key), &mut |raw| visit(Entry::new(raw)))
+        self.table.scan(position, want, &key_hash, &mut |raw| visit(Entry::new(raw)))
     }
 
     /// Visits keys whose order ([`Key::order`]) is `from` or above, some hundred at most; returns the order
     /// from which to go on, [`crate::ORDERS`] at the end. However the table changes between calls, a walk
     /// from 0 meets each key that stays in it once.
     pub fn walk(&self, from: u64, mut visit: impl FnMut(Entry<'_>)) -> u64 {
-        self.table.walk_segment(from, &|key: &[u8]| hash_bytes(key), &mut |raw| visit(Entry::new(raw)))
+        self.table.walk_segment(from, &key_hash, &mut |raw| visit(Entry::new(raw)))
     }
 
     /// Queues the keys that [`Db::walk`] from here would visit first; returns the order from which to go on.
@@ -740,7 +746,7 @@ impl Db {
     }
 
     fn expiring(&self, (at_ms, hash): (i64, u64)) -> Option<Entry<'_>> {
-        let is = |entry: RawEntry| entry.expiry_ms() == Some(at_ms) && hash_bytes(entry.key()) == hash;
+        let is = |entry: RawEntry| entry.expiry_ms() == Some(at_ms) && key_hash(entry.key()) == hash;
         self.table.find(hash, is).map(|spot| Entry::new(self.table.entry(spot)))
     }
 

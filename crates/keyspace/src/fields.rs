@@ -5,10 +5,9 @@
 //! it under a time that is not later than the first of them. Who changes a hash in a way that may change that
 //! time calls [`Db::index_fields`].
 
-use martlet_base::hash::hash_bytes;
 use martlet_types::hash::{Hash, NO_EXPIRY};
 
-use crate::db::{Db, Key};
+use crate::db::{Db, Key, key_hash};
 use crate::entry::RawEntry;
 
 impl Db {
@@ -43,7 +42,7 @@ impl Db {
         while let Some((at_ms, hash)) = self.field_expiries.pop_due(now_ms) {
             let due = |entry: RawEntry| {
                 entry.object::<Hash>().is_some_and(|object| object.indexed_expiry_ms() == at_ms)
-                    && hash_bytes(entry.key()) == hash
+                    && key_hash(entry.key()) == hash
             };
             if let Some(spot) = self.table.find(hash, due) {
                 self.field_expiries.insert(at_ms, hash);

@@ -13,7 +13,7 @@ mod sizes;
 mod table;
 mod value;
 
-pub use db::{Access, Db, Detached, Entry, ExpiryChange, Key, shard_of};
+pub use db::{Access, Db, Detached, Entry, ExpiryChange, Key, key_hash, shard_of};
 pub use shard::{SCAN_POSITION_BITS, Shard};
 pub use sizes::{ObjectMut, SIZE_BINS, Sizes};
 pub use table::{ORDERS, Plan};

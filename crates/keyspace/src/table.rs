@@ -525,7 +525,7 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "takes too long")]
     fn a_table_that_shrinks_gives_its_directory_back() {
-        let hash = |key: &[u8]| martlet_base::hash::hash_bytes(key);
+        let hash = crate::key_hash;
         let mut table = Table::new();
         let keys: Vec<String> = (0..20_000).map(|i| i.to_string()).collect();
         for (i, key) in keys.iter().enumerate() {
@@ -552,7 +552,7 @@ mod tests {
 
     #[test]
     fn what_is_asked_for_ahead_of_a_walk_is_what_it_visits() {
-        let hash = |key: &[u8]| martlet_base::hash::hash_bytes(key);
+        let hash = crate::key_hash;
         let mut table = Table::new();
         for i in 0..5000 {
             let key = i.to_string();
@@ -595,14 +595,14 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "takes too long")]
     fn a_table_made_out_ahead_is_what_it_comes_to() {
-        use martlet_base::hash::hash_bytes;
+        use crate::key_hash;
         let late = Plan::new(1_000_000);
         for keys in [1usize, 100, 111, 1000, 4000, 50_000] {
             let names: Vec<String> = (0..keys).map(|i| format!("key:{i}")).collect();
             let fill = |table: &mut Table| {
                 for name in &names {
                     let entry = RawEntry::new_str(name.as_bytes(), NewStr::encode(b"v"), 0, None);
-                    table.insert(hash_bytes(name.as_bytes()), entry, &|key| hash_bytes(key));
+                    table.insert(key_hash(name.as_bytes()), entry, &|key| key_hash(key));
                 }
             };
             let (mut grown, mut planned) = (Table::new(), Table::new());
@@ -619,7 +619,7 @@ mod tests {
             assert!(planned.depth <= depth + 1 && planned.len() == keys);
             assert_eq!(planned.deepest, planned.count_deepest());
             for name in &names {
-                let hash = hash_bytes(name.as_bytes());
+                let hash = key_hash(name.as_bytes());
                 let spot = planned.find(hash, |entry| entry.key() == name.as_bytes()).expect("it was stored");
                 // It is too late for a plan now.
                 planned.reserve(&late);

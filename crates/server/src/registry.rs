@@ -3,8 +3,8 @@
 //!
 //! Built once at start (renames applied) and never changed afterwards.
 
-use martlet_base::hash::hash_bytes;
 use martlet_command::{Command, Flags, Handler, Spec};
+use martlet_keyspace::key_hash;
 use martlet_protocol::request::Args;
 
 use crate::commands::{self, ServerHandler};
@@ -54,7 +54,7 @@ impl Entry {
     /// The hash of the [`Entry::first_key`] among `args`, if there is one.
     #[inline]
     pub fn first_key_hash(&self, args: &Args<'_>) -> Option<u64> {
-        self.first_key.map(|index| hash_bytes(args.at(index)))
+        self.first_key.map(|index| key_hash(args.at(index)))
     }
 }
 

@@ -5,11 +5,11 @@
 
 use std::io::Read;
 
-use martlet_base::hash::hash_bytes;
 use martlet_base::prefetch::PrefetchQueue;
 use martlet_command::{Control, Error, Flags, Request, Settings};
 use martlet_engine::Keys;
 use martlet_journal::aof::CommandReader;
+use martlet_keyspace::key_hash;
 use martlet_protocol::reply::Reply;
 use martlet_protocol::request::{Args, OwnedArgs};
 
@@ -65,7 +65,7 @@ impl<'a> Replay<'a> {
         self.hashes.clear();
         reader.ahead(AHEAD, |args| {
             let key = self.registry.resolve(args).and_then(|entry| args.get(entry.single_key?));
-            self.hashes.extend(key.map(hash_bytes));
+            self.hashes.extend(key.map(key_hash));
         });
         engine.prefetch_places(db, &self.hashes, &mut self.prefetches);
         let prefetches = &mut self.prefetches;
