@@ -40,6 +40,8 @@ struct Application {
 enum Language {
     Python,
     Node,
+    Ruby,
+    Java,
 }
 
 const APPLICATIONS: &[Application] = &[
@@ -66,6 +68,8 @@ const APPLICATIONS: &[Application] = &[
         language: Language::Node,
         packages: &["rate-limiter-flexible@11.4.0", "ioredis@6.0.0", "redis@6.3.1"],
     },
+    Application { name: "sidekiq", language: Language::Ruby, packages: &["sidekiq:6.4.1", "redis:4.8.0"] },
+    Application { name: "redisson", language: Language::Java, packages: &["org.redisson:redisson:3.40.2"] },
 ];
 
 /// Runs every application on both servers and compares; one that fails does not keep the others from running.
@@ -128,6 +132,7 @@ impl Application {
             .arg(self.language.interpreter(folder))
             .args(self.language.start())
             .current_dir(folder)
+            .env("GEM_HOME", folder.join("gems"))
             .env("REDIS_PORT", server.address().port().to_string())
             .output()?;
         let text = String::from_utf8(output.stdout)?;
@@ -146,6 +151,8 @@ impl Language {
         match self {
             Language::Python => &["-c", "import work; work.main()"],
             Language::Node => &["work.mjs"],
+            Language::Ruby => &["-W0", "work.rb"],
+            Language::Java => &["@arguments", "Work.java"],
         }
     }
 
@@ -154,6 +161,8 @@ impl Language {
         match self {
             Language::Python => "work.py",
             Language::Node => "work.mjs",
+            Language::Ruby => "work.rb",
+            Language::Java => "Work.java",
         }
     }
 
@@ -161,6 +170,8 @@ impl Language {
         match self {
             Language::Python => "python3",
             Language::Node => "npm",
+            Language::Ruby => "gem",
+            Language::Java => "mvn",
         }
     }
 
@@ -168,6 +179,8 @@ impl Language {
         match self {
             Language::Python => folder.join("environment/bin/python"),
             Language::Node => "node".into(),
+            Language::Ruby => "ruby".into(),
+            Language::Java => "java".into(),
         }
     }
 
@@ -186,8 +199,34 @@ impl Language {
                 let quietly = ["install", "--silent", "--no-audit", "--no-fund", "--prefer-offline"];
                 step(Command::new("npm").args(quietly).args(packages).current_dir(folder))
             }
+            Language::Ruby => {
+                let what_is_missing = ["install", "--silent", "--conservative", "--no-document"];
+                let mut gem = Command::new("gem");
+                step(gem.args(what_is_missing).args(packages).env("GEM_HOME", folder.join("gems")))
+            }
+            Language::Java => {
+                std::fs::write(folder.join("pom.xml"), pom(packages))?;
+                let goal = ["-q", "-B", "dependency:build-classpath", "-Dmdep.outputFile=classpath"];
+                step(Command::new("mvn").args(goal).current_dir(folder))?;
+                let classpath = crate::run::text_of(&folder.join("classpath"))?;
+                Ok(std::fs::write(folder.join("arguments"), format!("-cp\n{classpath}\n"))?)
+            }
         }
     }
+}
+
+/// A Maven project that is only its dependencies, each GROUP:ARTIFACT:VERSION.
+fn pom(packages: &[&str]) -> String {
+    let dependency = |package: &&str| {
+        let tags = ["groupId", "artifactId", "version"].into_iter().zip(package.split(':'));
+        let parts: String = tags.map(|(tag, part)| format!("<{tag}>{part}</{tag}>")).collect();
+        format!("<dependency>{parts}</dependency>")
+    };
+    let dependencies: String = packages.iter().map(dependency).collect();
+    format!(
+        "<project><modelVersion>4.0.0</modelVersion><groupId>martlet</groupId><artifactId>application</artifactId>\
+         <version>1</version><dependencies>{dependencies}</dependencies></project>"
+    )
 }
 
 /// The first line in which two transcripts differ, and the line before it.
@@ -216,10 +255,20 @@ mod tests {
         for application in APPLICATIONS {
             assert!(application.source().exists(), "{}", application.name);
             for package in application.packages {
-                let version = package.rsplit(['=', '@']).next().unwrap_or_default();
+                let version = package.rsplit(['=', '@', ':']).next().unwrap_or_default();
                 assert!(version.starts_with(|c: char| c.is_ascii_digit()), "{package}");
             }
         }
+    }
+
+    #[test]
+    fn maven_learns_each_dependency() {
+        let project = pom(&["a.b:c:1.0"]);
+        let dependency = "<groupId>a.b</groupId><artifactId>c</artifactId><version>1.0</version>";
+        assert!(
+            project.contains(&format!("<dependencies><dependency>{dependency}</dependency>")),
+            "{project}"
+        );
     }
 
     #[test]
