@@ -62,9 +62,7 @@ impl Keyspace {
     fn replay(&mut self, commands: &[Command]) {
         let settings = Settings { string_max_bytes: STRING_MAX_BYTES, ..Settings::default() };
         let mut replay = Replay::new(self.registry, &settings, 1_700_000_000_000);
-        let keys = &mut self.keys;
-        keys.engine().gate.closed(|| {
-            keys.lock_all_shards();
+        self.keys.alone(|keys| {
             for command in commands.iter().filter(|command| !command.is_empty()) {
                 let args = OwnedArgs::from_slices(command.iter().map(Vec::as_slice));
                 // What cannot be run is told to who starts the server.
@@ -73,7 +71,6 @@ impl Keyspace {
             // Nothing stays for the end, where the search for leaks takes no tagged pointer for one.
             keys.flush(None, false);
             keys.engine().lazy_free.wait();
-            keys.release();
         });
     }
 }

@@ -75,6 +75,15 @@ pub trait DiskFile: Write + Send {
     fn reserve(&mut self, from: u64, bytes: u64) -> io::Result<()>;
 }
 
+/// The text of an operating system's error, as C's `strerror` gives it.
+pub fn error_text(error: &io::Error) -> String {
+    let text = error.to_string();
+    match text.rfind(" (os error ") {
+        Some(end) => text[..end].into(),
+        None => text,
+    }
+}
+
 /// The operating system's.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RealDisk;

@@ -233,7 +233,7 @@ impl Worker {
         self.shared.wait_for_disk(self.thread);
         // Before it likewise: what is switched off is as good as durable.
         let phase = self.shared.persistence.log.facts().phase;
-        let (is_off, durable) = (phase == Phase::Off, self.shared.durable_in(phase));
+        let (is_off, durable) = (phase == Phase::Off, self.shared.storage().durable_in(phase));
         let is_met = |position: Position| durable.is_some_and(|durable| position <= durable);
         let is_due = |of: &mut DiskWaiter| is_off || (!of.and_replicas && is_met(of.position));
         let due: Vec<_> = self.disk_waiters.extract_if(.., is_due).collect();
@@ -322,7 +322,7 @@ impl Worker {
         let begin = reply.len();
         match end {
             WaitEnd::Timeout => {
-                let durable = self.shared.durable_in(self.shared.persistence.log.facts().phase);
+                let durable = self.shared.storage().durable_in(self.shared.persistence.log.facts().phase);
                 on_timeout.write(&mut reply, durable);
             }
             WaitEnd::Unblocked => {

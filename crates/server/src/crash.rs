@@ -78,7 +78,7 @@ fn report(shared: &'static Shared, log: &Log, cause: &Cause, trace: &Trace) {
 fn tell_info(shared: &'static Shared, log: &Log) {
     let (sender, sections) = channel();
     let body = move || {
-        let mut worker = Worker::new(shared, shared.saver(0));
+        let mut worker = Worker::new(shared, shared.storage().saver(0));
         for name in info::section_names() {
             let text = info::render(&mut worker, [name.as_bytes()].into_iter());
             // Nobody waits any more.

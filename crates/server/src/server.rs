@@ -9,7 +9,7 @@ use martlet_net::Backend;
 use crate::access::{check_declaration, rules, table};
 use crate::config::{Config, IoBackend, Surroundings};
 use crate::listeners::{self, Listener};
-use crate::persistence::load::{announce, load_at_start, size_at_start};
+use crate::persistence::start::{announce, load_at_start, size_at_start};
 use crate::process::guard_thread;
 use crate::registry::Registry;
 use crate::shared::Shared;
@@ -57,6 +57,7 @@ pub fn main(program: &str, arguments: &[OsString]) -> i32 {
 fn serve(prepared: Prepared) -> Result<(), String> {
     let config = prepared.store.snapshot();
     let threads = config.io_threads;
+    let settings = crate::persistence::settings(&config);
     let shared = share(&prepared, &config)?;
     shared.access.load_at_start(&config, &prepared.users)?;
     crate::crash::install(shared, &prepared.log)?;
@@ -68,11 +69,10 @@ fn serve(prepared: Prepared) -> Result<(), String> {
     if tcp.is_empty() && unix.is_none() {
         return Err("Configured to not listen anywhere, exiting.".into());
     }
-    shared.persistence.background.start_thread(shared).map_err(|e| e.to_string())?;
-    shared.persistence.crew.start(threads).map_err(|e| e.to_string())?;
+    shared.storage().start_threads().map_err(|e| e.to_string())?;
     let addresses = tcp.iter().map(|l| l.name.clone()).collect();
     crate::reconfigure::install(shared);
-    announce(shared);
+    announce(shared.storage());
     let (kind, description) = choose_backend(config.io_backend)?;
     let _ = shared.backend.set(kind.name());
     let first = kind.open().map_err(|e| e.to_string())?;
@@ -86,7 +86,7 @@ fn serve(prepared: Prepared) -> Result<(), String> {
     tracing::info!("Server initialized");
     let serving = Serving { addresses, unixsocket: config.unixsocket.clone(), backend: description, threads };
     let load = || {
-        let loaded = load_at_start(shared, &config);
+        let loaded = load_at_start(shared.storage(), &settings);
         if loaded.is_err() {
             shared.stop();
         } else if !shared.stopping.load(Ordering::Relaxed) {
@@ -96,7 +96,7 @@ fn serve(prepared: Prepared) -> Result<(), String> {
     };
     let (result, loaded) = std::thread::scope(|scope| {
         // Clients need not see that a small file is loaded: they are not accepted yet.
-        let loading = if size_at_start(&config) < u64::from(config.loading_process_events_interval_bytes) {
+        let loading = if size_at_start(&settings) < u64::from(config.loading_process_events_interval_bytes) {
             let loaded = load();
             scope.spawn(|| loaded)
         } else {

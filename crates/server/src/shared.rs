@@ -15,7 +15,7 @@ use crate::blocking::WaitEnd;
 use crate::clients::Clients;
 use crate::config::ConfigStore;
 use crate::migration::Migrations;
-use crate::persistence::Persistence;
+use crate::persistence::{LastSettings, Persistence};
 use crate::pubsub::{Delivery, Hub};
 use crate::registry::Registry;
 use crate::scripting::ScriptCache;
@@ -23,6 +23,7 @@ use crate::slow_path::{SlowPathReason, SlowPathReasons};
 use crate::slowlog::SlowLog;
 use crate::stats::{ServerStats, ThreadStats};
 use crate::tracking::{Notice, Tracking};
+use martlet_persistence::NUMBERS_PER_THREAD;
 
 /// Locks a mutex whose data is valid at every moment, whatever panicked while it was held.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -208,11 +209,9 @@ pub struct Shared {
     pub port: AtomicU32,
     /// The data set on disk.
     pub persistence: Persistence,
+    pub(crate) last_settings: LastSettings,
     mailboxes: Box<[CachePadded<Mailbox>]>,
 }
-
-/// Threads that may touch keys for each that serves clients: itself, one that loads and one that saves.
-const NUMBERS_PER_THREAD: usize = 3;
 
 /// 40 random hexadecimal digits.
 pub fn random_id(random: &mut martlet_base::random::Random) -> String {
@@ -265,7 +264,8 @@ impl Shared {
             backend: OnceLock::new(),
             active_expire: AtomicBool::new(true),
             port: AtomicU32::new(0),
-            persistence: Persistence::new(clock.unix_ms()),
+            persistence: Persistence::new(clock.clone(), threads),
+            last_settings: LastSettings::default(),
             mailboxes: (0..threads).map(|_| CachePadded::default()).collect(),
             clock,
         })
@@ -274,16 +274,6 @@ impl Shared {
     /// Number of I/O threads.
     pub fn thread_count(&self) -> usize {
         self.mailboxes.len()
-    }
-
-    /// The number, to the engine, of the thread that loads; there are as many of them as of those that serve.
-    pub fn loader(&self, index: usize) -> usize {
-        self.thread_count() + index
-    }
-
-    /// The number, to the engine, of the thread that saves, likewise.
-    pub fn saver(&self, index: usize) -> usize {
-        2 * self.thread_count() + index
     }
 
     /// Says how to wake a thread.

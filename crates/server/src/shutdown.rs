@@ -5,11 +5,11 @@ use std::sync::atomic::Ordering;
 
 use crate::config::{Config, ShutdownFlags};
 use crate::persistence::aof::Phase;
-use crate::persistence::leftovers;
-use crate::persistence::save::SaveFailed;
+use crate::persistence::{settings, temp_files};
 use crate::process::{ShutdownSignal, exit_at_once};
 use crate::shared::{Mail, Shared};
 use crate::worker::Worker;
+use martlet_persistence::save::SaveFailed;
 
 /// Ends the server on a signal, as the configuration says; at once, without saving, on SIGINT while it is
 /// ending because of another signal.
@@ -17,7 +17,8 @@ pub fn on_signal(shared: &'static Shared, signal: ShutdownSignal) {
     let ends_already = shared.is_asked_to_stop.swap(true, Ordering::SeqCst);
     if ends_already && signal == ShutdownSignal::Interrupt {
         tracing::warn!("You insist... exiting now.");
-        let _nothing_is_begun = leftovers::remove_own(&*shared.persistence.disk, &shared.config.snapshot());
+        let _nothing_is_begun =
+            temp_files::remove_own(&*shared.persistence.disk, &settings(&shared.config.snapshot()));
         exit_at_once();
     }
     if shared.persistence.is_loading() {
@@ -86,7 +87,7 @@ impl Worker {
             worker.shared.persistence.background.cancel();
             if worker.shared.persistence.log.facts().phase != Phase::Off {
                 tracing::info!("Calling fsync() on the AOF file.");
-                if worker.finish_log().is_err() {
+                if worker.shared.storage().finish_log().is_err() {
                     tracing::warn!("The AOF file cannot be forced to disk.");
                     if !flags.force {
                         return Err(SaveFailed);
@@ -119,7 +120,6 @@ mod tests {
 
     use super::*;
     use crate::config::ConfigStore;
-    use crate::persistence::load::path;
     use crate::registry::Registry;
 
     fn set(keys: &mut Keys, value: &[u8]) {
@@ -133,7 +133,7 @@ mod tests {
         let registry = Box::leak(Box::new(Registry::new(&[]).unwrap()));
         let shared = Shared::new(ConfigStore::new(config.clone()), registry, 2, None).unwrap();
         let shared: &'static Shared = Box::leak(Box::new(shared));
-        shared.persistence.background.start_thread(shared).unwrap();
+        shared.storage().start_threads().unwrap();
         let mut worker = Worker::new(shared, 0);
         worker.alone(|worker| set(&mut worker.keys, b"before the cut"));
         worker.leave();
@@ -160,7 +160,7 @@ mod tests {
         });
         worker.leave();
         shared.persistence.background.wait();
-        let file = std::fs::read(path(&config)).unwrap();
+        let file = std::fs::read(settings(&config).rdb_path()).unwrap();
         assert!(file.windows(14).any(|text| text == b"behind the cut"));
     }
 }

@@ -8,7 +8,8 @@ use martlet_journal::Position;
 use super::{Call, ServerCommand, ServerHandler};
 use crate::persistence::aof::{self, Phase};
 use crate::persistence::load::{self, LoadError, Source};
-use crate::persistence::save::SaveFailed;
+use crate::persistence::settings;
+use martlet_persistence::save::SaveFailed;
 
 /// The family.
 pub static COMMANDS: &[&ServerCommand] = &[&BGREWRITEAOF, &BGSAVE, &LASTSAVE, &SAVE, &WAITAOF];
@@ -101,7 +102,7 @@ fn bgrewriteaof(call: &mut Call<'_>) -> Outcome {
         call.reply.simple("Background append only file rewriting scheduled");
         return Ok(());
     }
-    aof::rewrite::begin(shared).map_err(|why| Error::Text(format!("ERR {why}")))?;
+    aof::rewrite::begin(shared.storage()).map_err(|why| Error::Text(format!("ERR {why}")))?;
     call.reply.simple("Background append only file rewriting started");
     Ok(())
 }
@@ -148,7 +149,7 @@ fn waitaof(call: &mut Call<'_>) -> Outcome {
         Phase::Starting => shared.engine.journal.end(),
         Phase::On => call.connection.recorded,
     };
-    let durable = shared.durable_in(phase);
+    let durable = shared.storage().durable_in(phase);
     let is_on_disk = durable.is_some_and(|durable| end <= durable);
     let is_met = i64::from(is_on_disk) >= local && replicas == 0;
     if is_met || call.deny_blocking {
@@ -180,11 +181,11 @@ pub(super) static LOADAOF: ServerCommand = command("debug|loadaof", 2, loadaof a
 
 fn loadaof(call: &mut Call<'_>) -> Outcome {
     let worker = &mut *call.worker;
-    let (shared, config) = (worker.shared, worker.config().clone());
+    let (shared, settings) = (worker.shared, settings(worker.config()));
     if shared.persistence.is_loading() {
         return Err(LOADING);
     }
-    if worker.finish_log().is_err() {
+    if shared.storage().finish_log().is_err() {
         return Err(Error::Fixed("ERR Error trying to load the AOF files, check server logs."));
     }
     let effects = &mut worker.keys.effects;
@@ -193,7 +194,7 @@ fn loadaof(call: &mut Call<'_>) -> Outcome {
     let (db, now_ms) = (worker.keys.db, worker.keys.now_ms);
     worker.keys.flush(None, false);
     let mut alone = |keys: &mut Keys, work: &mut dyn FnMut(&mut Keys)| work(keys);
-    let loaded = aof::load::load(shared, &mut worker.keys, &config, &mut alone, &mut || true);
+    let loaded = aof::load::load(shared.storage(), &mut worker.keys, &settings, &mut alone, &mut || true);
     (worker.keys.db, worker.keys.now_ms) = (db, now_ms);
     (worker.keys.effects.recording, worker.keys.effects.wanted_events) = (recording, events);
     worker.keys.dirty = 0;
@@ -253,12 +254,12 @@ fn reload(call: &mut Call<'_>) -> Outcome {
     if flushes {
         worker.keys.flush(None, false);
     }
-    let (shared, config) = (worker.shared, worker.config().clone());
-    let path = load::path(&config);
+    let (shared, settings) = (worker.shared, settings(worker.config()));
+    let path = settings.rdb_path();
     let source = Source::open(&path).map_err(LoadError::Open);
     let loaded = source.and_then(|source| {
         source.announce(&shared.persistence.load, worker.keys.now_ms);
-        Ok(load::load(shared, &mut worker.keys, &config, source, merges)?)
+        Ok(load::load(shared.storage(), &mut worker.keys, &settings, source, merges)?)
     });
     if let Err(error) = loaded {
         tracing::warn!("The RDB file {} cannot be loaded: {error}", path.display());

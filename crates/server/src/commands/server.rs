@@ -4,7 +4,7 @@ use martlet_command::{Acl, Error, Flags, Group, Outcome, Tip, command};
 
 use super::{Call, ServerCommand, ServerHandler};
 use crate::config::ShutdownFlags;
-use crate::persistence::save::SaveFailed;
+use martlet_persistence::save::SaveFailed;
 
 /// The family.
 pub static COMMANDS: &[&ServerCommand] = &[&TIME, &ROLE, &SHUTDOWN];

@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use super::special::error_text;
+use super::error_text;
 use super::table::{Effect, MULTI, Parameter, find};
 use super::value::beneath;
 use super::{Config, words};

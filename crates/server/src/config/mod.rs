@@ -27,10 +27,11 @@ pub use enumerations::*;
 pub use load::{
     AnySurroundings, LoadError, Loaded, REDIS_VERSION, REDIS_VERSION_NUMBER, Sources, Surroundings, load,
 };
+pub(crate) use martlet_base::disk::error_text;
 pub use parameters::Config;
 pub use rewrite::{Extent, UserLines, rewrite, rewrite_file};
 pub use special::{KeyspaceEvents, OutputClass, OutputLimit, Primary, ReplicaOf, SavePoint, SavePoints};
-pub(crate) use special::{TitlePart, error_text, title_parts};
+pub(crate) use special::{TitlePart, title_parts};
 pub use store::{ConfigReader, ConfigStore};
 pub use table::{Effect, Parameter, find, parameters};
 pub(crate) use value::memory;

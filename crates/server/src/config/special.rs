@@ -2,16 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use super::value::{Kind, Lines, Value, lenient_integer, memory, memory_text, single};
+use martlet_base::disk::error_text;
+pub use martlet_persistence::SavePoint;
 
-/// The text of an operating system's error, as C's `strerror` gives it.
-pub(crate) fn error_text(error: &std::io::Error) -> String {
-    let text = error.to_string();
-    match text.rfind(" (os error ") {
-        Some(end) => text[..end].into(),
-        None => text,
-    }
-}
+use super::value::{Kind, Lines, Value, lenient_integer, memory, memory_text, single};
 
 /// The canonical form of a directory that exists and may be entered, or the operating system's refusal.
 pub(super) fn directory(path: &Path) -> Result<Vec<u8>, String> {
@@ -27,15 +21,6 @@ pub(super) fn directory(path: &Path) -> Result<Vec<u8>, String> {
 /// The working directory of the process, or the root where it has none.
 pub(super) fn working_directory() -> PathBuf {
     std::env::current_dir().unwrap_or_else(|_| "/".into())
-}
-
-/// A save point: save after so many seconds when so many changes were made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SavePoint {
-    /// At least one.
-    pub seconds: u64,
-    /// How many changes it takes.
-    pub changes: u64,
 }
 
 /// All save points; none means that nothing is saved on its own.

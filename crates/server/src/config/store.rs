@@ -8,8 +8,8 @@ use martlet_base::publish::{Follower, Published};
 
 use super::Config;
 use super::change::Hooks;
+use super::error_text;
 use super::rewrite::{Extent, UserLines, replace_file, rewrite_file};
-use super::special::error_text;
 
 /// The one place that holds the current configuration.
 #[derive(Debug)]

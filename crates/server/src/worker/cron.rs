@@ -121,7 +121,7 @@ impl Worker {
             self.make_room();
             self.save_by_rule();
             self.rewrite_by_rule();
-            self.shared.log_fullness();
+            self.shared.storage().log_fullness();
             self.sample();
         }
     }

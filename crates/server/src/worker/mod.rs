@@ -229,7 +229,7 @@ impl Worker {
         let limits = config.client_output_buffer_limits.iter().flat_map(|of| [of.soft_bytes, of.hard_bytes]);
         self.output_free_bytes = limits.filter(|bytes| *bytes > 0).min().unwrap_or(u64::MAX);
         self.memory.configure(&config);
-        self.shared.note_disk_state();
+        self.shared.storage().note_disk_state();
         self.keys.effects.wanted_events = crate::settings::wanted_events(&config);
         self.refresh_time();
     }

@@ -10,7 +10,8 @@ use martlet_base::disk::faults::{FaultyDisk, Operation};
 use martlet_net::{Sink, Token};
 
 use crate::config::{AppendFsync, Config, ConfigStore};
-use crate::persistence::load::{announce, load_at_start};
+use crate::persistence::settings;
+use crate::persistence::start::{announce, load_at_start};
 use crate::registry::Registry;
 use crate::shared::Shared;
 use crate::worker::{UNIX, Worker};
@@ -29,8 +30,8 @@ fn worker(directory: &std::path::Path, disk: FaultyDisk) -> Worker {
     let mut shared = Shared::new(ConfigStore::new(config.clone()), registry, 1, None).unwrap();
     shared.persistence.disk = Arc::new(disk);
     let shared: &'static Shared = Box::leak(Box::new(shared));
-    announce(shared);
-    load_at_start(shared, &config).unwrap();
+    announce(shared.storage());
+    load_at_start(shared.storage(), &settings(&config)).unwrap();
     Worker::new(shared, 0)
 }
 
@@ -95,7 +96,7 @@ fn while_the_disk_is_stalled_who_writes_waits_and_nobody_else() {
         assert_eq!(ask(&mut worker, other, b""), b":1\r\n");
         assert_eq!(ask(&mut worker, reader, STRLEN), b":0\r\n");
         assert_eq!(shared.postpones(worker.now_ms), None);
-        assert!(shared.flush_log());
+        assert!(shared.storage().flush_log());
         done.send(()).unwrap();
     });
     // Who waits with something locked waits for ever.

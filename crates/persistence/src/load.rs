@@ -1,40 +1,32 @@
-//! Reading the RDB file into the keyspace: at the start, while clients are told to wait, and for DEBUG
-//! RELOAD.
+//! Reading an RDB file into the keyspace: at the start, while clients are told to wait, and for DEBUG RELOAD.
 //!
-//! At the start every thread of the crew takes batches of records and stores them; for DEBUG RELOAD one
+//! At the start every thread of the pool takes batches of records and stores them; for DEBUG RELOAD one
 //! thread does, behind the gate. What always holds: a file that cannot be read to its end is refused, naming
 //! the offset and what is wrong there.
 
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
+use martlet_base::disk::error_text;
 use martlet_base::limits::SHARD_COUNT;
 use martlet_base::prefetch::PrefetchQueue;
 use martlet_base::random::Random;
-use martlet_command::Settings;
+use martlet_command::Settings as HandlerSettings;
 use martlet_engine::{Keys, Touch};
-use martlet_journal::aof::Manifest;
 use martlet_keyspace::{Db, ExpiryChange, Key, Plan};
 use martlet_rdb::file::split::{BatchReader, Decoded, Found, Piece, Place, Records, Splitter};
 use martlet_rdb::file::{Access, FileError, Item, ReadOptions, Record};
 use martlet_rdb::{Error, Limits, Value};
 
-use super::aof::Phase;
-use super::aof::load::LoadedLog;
-use super::{LoadProgress, leftovers};
-use crate::config::{Config, RdbVersionCheck, error_text};
-use crate::shared::{Shared, lock};
-use crate::slow_path::SlowPathReason;
+use crate::settings::Settings;
+use crate::{LoadProgress, Storage, delay, lock};
 
 /// Records after which a thread that loads lets others close the gate.
-const SLICE_RECORDS: u64 = 256;
-
-/// Bytes of the signature and the version that an RDB file begins with.
-const HEADER_BYTES: u64 = 9;
+pub(crate) const SLICE_RECORDS: u64 = 256;
 
 /// Why nothing, or not all, was loaded.
 #[derive(Debug, thiserror::Error)]
@@ -136,10 +128,10 @@ pub struct Loaded {
 /// For fewer keys no room is made ahead.
 const RESERVED_KEYS_PER_SHARD: usize = 100;
 
-/// A file being read, shared by those who do.
+/// A file being read, storage by those who do.
 struct Reading {
     splitter: Mutex<Splitter<Box<dyn Read + Send>>>,
-    settings: Settings,
+    settings: HandlerSettings,
     limits: Limits,
     touch: Touch,
     now_ms: i64,
@@ -163,24 +155,23 @@ struct Total {
 }
 
 impl Reading {
-    /// With `now_ms` as the time by which keys have expired; `unix_ms` is the time.
+    /// With `now_ms` as the time by which keys have expired.
     fn begin(
+        storage: Storage,
         source: Source,
-        config: &Config,
+        settings: &Settings,
         now_ms: i64,
-        unix_ms: i64,
         replaces: bool,
     ) -> Result<Reading, FileError> {
-        let settings = crate::settings::from_config(config);
-        let limits = settings.decoding_limits();
-        let any_version = config.rdb_version_check == RdbVersionCheck::Relaxed;
-        let options = ReadOptions { verify: config.rdbchecksum, any_version, limits };
+        let limits = settings.handlers.decoding_limits();
+        let any_version = settings.reads_any_version;
+        let options = ReadOptions { verify: settings.rdbchecksum, any_version, limits };
         let splitter = Splitter::new(source.reader, source.len, options)?;
         Ok(Reading {
             splitter: Mutex::new(splitter),
-            settings,
+            settings: settings.handlers.clone(),
             limits,
-            touch: crate::settings::touch(config, unix_ms),
+            touch: storage.host.touch(storage.now_ms()),
             now_ms,
             replaces,
             offset: source.offset,
@@ -511,24 +502,19 @@ fn access_bits(keys: &Keys, access: Option<Access>) -> Option<u32> {
     }
 }
 
-/// The RDB file's path under this configuration.
-pub fn path(config: &Config) -> PathBuf {
-    config.dir.join(&config.dbfilename)
-}
-
 /// Loads a snapshot by this thread alone. `keys` holds all shards.
 ///
 /// # Errors
 /// [`FileError`]; what came before the damage has been loaded.
 pub fn load(
-    shared: &Shared,
+    storage: Storage,
     keys: &mut Keys,
-    config: &Config,
+    settings: &Settings,
     source: Source,
     replaces: bool,
 ) -> Result<Loaded, FileError> {
-    let progress = &shared.persistence.load;
-    let reading = Reading::begin(source, config, keys.now_ms, shared.clock.unix_ms(), replaces)?;
+    let progress = &storage.persistence.load;
+    let reading = Reading::begin(storage, source, settings, keys.now_ms, replaces)?;
     let (db, touched) = (keys.db, std::mem::replace(&mut keys.touch, reading.touch));
     let events = std::mem::take(&mut keys.effects.wanted_events);
     Loader::run(keys, &reading, progress, 0, &mut |_| true);
@@ -536,37 +522,37 @@ pub fn load(
     reading.end(progress)
 }
 
-/// Loads a snapshot with every thread of the crew, beside those that serve, until the server is told to stop;
+/// Loads a snapshot with every thread of the pool, beside those that serve, until the server is told to stop;
 /// without what had expired at `now_ms`.
 ///
 /// # Errors
 /// [`FileError`]; what came before the damage has been loaded, and some of what is behind it.
-fn load_with_crew(
-    shared: &'static Shared,
-    config: &Config,
+pub(crate) fn load_with_pool(
+    storage: Storage,
+    settings: &Settings,
     source: Source,
     now_ms: i64,
 ) -> Result<Loaded, FileError> {
-    let progress = &shared.persistence.load;
-    let reading = Reading::begin(source, config, now_ms, shared.clock.unix_ms(), false)?;
+    let progress = &storage.persistence.load;
+    let reading = Reading::begin(storage, source, settings, now_ms, false)?;
     let reading = Arc::new(reading);
     let parts = reading.clone();
-    let is_whole = shared.persistence.crew.run(Arc::new(move |index| load_part(shared, &parts, index)));
+    let is_whole = storage.persistence.pool.run(Arc::new(move |index| load_part(storage, &parts, index)));
     let loaded = reading.end(progress)?;
     // A thread that panics ends the process.
     if is_whole { Ok(loaded) } else { Err(FileError { error: Error::Interrupted, offset: 0 }) }
 }
 
 /// One thread's part.
-fn load_part(shared: &'static Shared, reading: &Reading, index: usize) {
-    let (gate, thread) = (&shared.engine.gate, shared.loader(index));
-    let mut keys = Keys::new(shared.engine, thread, Random::from_entropy());
+fn load_part(storage: Storage, reading: &Reading, index: usize) {
+    let (gate, thread) = (&storage.engine.gate, storage.loader(index));
+    let mut keys = Keys::new(storage.engine, thread, Random::from_entropy());
     (keys.now_ms, keys.touch) = (reading.now_ms, reading.touch);
     gate.enter(thread);
-    Loader::run(&mut keys, reading, &shared.persistence.load, index, &mut |records| {
+    Loader::run(&mut keys, reading, &storage.persistence.load, index, &mut |records| {
         gate.leave(thread);
-        let is_wanted = || !shared.stopping.load(Ordering::Relaxed);
-        super::delay(shared.config.snapshot().key_load_delay_us, records as usize, is_wanted);
+        let is_wanted = || !storage.host.is_stopping();
+        delay(storage.host.settings().key_load_delay_us, records as usize, is_wanted);
         gate.enter(thread);
         is_wanted()
     });
@@ -579,145 +565,27 @@ fn load_part(shared: &'static Shared, reading: &Reading, index: usize) {
 ///
 /// # Errors
 /// [`LoadError`].
-pub fn load_base(
-    shared: &'static Shared,
+pub(crate) fn load_base(
+    storage: Storage,
     keys: &mut Keys,
-    config: &Config,
+    settings: &Settings,
     path: &Path,
 ) -> Result<Option<u64>, LoadError> {
     let source = Source::open(path)?;
     let loaded = if keys.has_all_shards() {
         let now_ms = std::mem::replace(&mut keys.now_ms, 0);
-        let loaded = load(shared, keys, config, source, false);
+        let loaded = load(storage, keys, settings, source, false);
         keys.now_ms = now_ms;
         loaded
     } else {
-        let loaded = load_with_crew(shared, config, source, 0);
-        shared.engine.gate.enter(shared.loader(0));
+        let loaded = load_with_pool(storage, settings, source, 0);
+        storage.engine.gate.enter(storage.loader(0));
         loaded
     };
     match loaded {
         Ok(loaded) => Ok(Some(loaded.bytes)),
         Err(FileError { error: Error::Interrupted, .. }) => Ok(None),
         Err(error) => Err(error.into()),
-    }
-}
-
-/// Bytes of the files that will be loaded at the start; 0 if there are none.
-pub fn size_at_start(config: &Config) -> u64 {
-    let size = |path: PathBuf| std::fs::metadata(path).map_or(0, |facts| facts.len());
-    let log = if config.appendonly {
-        super::aof::files::read_manifest(config).unwrap_or_default()
-    } else {
-        Manifest::default()
-    };
-    let bytes: u64 = log.files().map(|file| size(super::aof::files::path(config, file))).sum();
-    if bytes > 0 { bytes } else { size(path(config)) }
-}
-
-/// Says that loading begins, so that commands are refused; to be called before the first client can connect.
-pub fn announce(shared: &Shared) {
-    shared.persistence.load.is_on.store(true, Ordering::SeqCst);
-    shared.slow_path_reasons.hold(SlowPathReason::Loading);
-}
-
-/// Loads the RDB file at the start, on a thread of its own and the crew's, beside those that serve;
-/// [`announce`] came before. A server that was told to stop meanwhile has loaded a part, which it will not
-/// serve.
-///
-/// # Errors
-/// Why the server must not start, as a line for the log.
-pub fn load_at_start(shared: &'static Shared, config: &Config) -> Result<(), String> {
-    let mut keys = Keys::new(shared.engine, shared.loader(0), Random::from_entropy());
-    keys.now_ms = shared.clock.unix_ms();
-    if config.appendonly && !load_log_at_start(shared, &mut keys, config)? {
-        return Ok(());
-    }
-    if config.appendonly && shared.persistence.log.facts().phase == Phase::On {
-        end_of_start(shared, config);
-        return Ok(());
-    }
-    let began_us = shared.clock.unix_us();
-    let source = Source::open(&path(config)).map_err(LoadError::Open);
-    let loaded = source.and_then(|source| {
-        source.announce(&shared.persistence.load, keys.now_ms);
-        Ok(load_with_crew(shared, config, source, keys.now_ms)?)
-    });
-    match loaded {
-        Ok(_) => {
-            let seconds = (shared.clock.unix_us() - began_us) as f64 / 1e6;
-            tracing::info!("DB loaded from disk: {seconds:.3} seconds");
-        }
-        Err(error) if error.is_missing() => {}
-        Err(LoadError::Damaged(FileError { error: Error::Interrupted, .. })) => return Ok(()),
-        Err(LoadError::Open(error)) => {
-            return Err(format!(
-                "Fatal error: can't open the RDB file {} for reading: {}",
-                path(config).display(),
-                error_text(&error)
-            ));
-        }
-        Err(LoadError::Damaged(error)) => {
-            tracing::warn!("The RDB file {} cannot be loaded: {error}", path(config).display());
-            if error.offset > HEADER_BYTES {
-                // Who watches logs of Redis looks for this.
-                tracing::warn!("Terminating server after rdb file reading failure.");
-            }
-            return Err("Fatal error loading the DB, check server logs. Exiting.".into());
-        }
-    }
-    if config.appendonly {
-        super::aof::start::open(shared, &mut keys, config)?;
-    }
-    end_of_start(shared, config);
-    Ok(())
-}
-
-/// Lets clients in.
-fn end_of_start(shared: &'static Shared, config: &Config) {
-    // Before anything can be saved: a file of this process' own id is not its own yet.
-    leftovers::remove(shared.persistence.disk.as_ref(), config);
-    // Nobody sees the end of loading without what CONFIG SET has asked for meanwhile.
-    let followed = shared.engine.gate.closed(|_| {
-        shared.persistence.load.is_on.store(false, Ordering::SeqCst);
-        shared.slow_path_reasons.release(SlowPathReason::Loading);
-        shared.follow_appendonly(&shared.config.snapshot())
-    });
-    if let Err(why) = followed {
-        tracing::warn!("{why}");
-    }
-}
-
-/// Loads the append-only file, if there is one, and goes on writing it; false if the server was told to stop
-/// meanwhile.
-fn load_log_at_start(shared: &'static Shared, keys: &mut Keys, config: &Config) -> Result<bool, String> {
-    let (thread, gate) = (shared.loader(0), &shared.engine.gate);
-    let began_us = shared.clock.unix_us();
-    shared.persistence.load.began_ms.store(keys.now_ms, Ordering::Relaxed);
-    gate.enter(thread);
-    let mut alone = |keys: &mut Keys, work: &mut dyn FnMut(&mut Keys)| {
-        gate.leave(thread);
-        keys.alone(work);
-        gate.enter(thread);
-    };
-    let mut pause = || {
-        gate.leave(thread);
-        let is_wanted = || !shared.stopping.load(Ordering::Relaxed);
-        super::delay(shared.config.snapshot().key_load_delay_us, SLICE_RECORDS as usize, is_wanted);
-        gate.enter(thread);
-        is_wanted()
-    };
-    let loaded = super::aof::load::load(shared, keys, config, &mut alone, &mut pause);
-    gate.leave(thread);
-    match loaded? {
-        LoadedLog::Whole => {
-            let seconds = (shared.clock.unix_us() - began_us) as f64 / 1e6;
-            tracing::info!("DB loaded from append only file: {seconds:.3} seconds");
-            super::aof::start::open(shared, keys, config)?;
-            Ok(true)
-        }
-        LoadedLog::Missing => Ok(true),
-        LoadedLog::Interrupted => Ok(false),
     }
 }
 
@@ -729,14 +597,13 @@ mod tests {
     use martlet_rdb::payload::VERSION_MIN;
 
     use super::*;
-    use crate::config::ConfigStore;
-    use crate::registry::Registry;
+    use crate::testing;
 
     #[test]
     fn room_is_made_for_what_is_stored_only() {
-        let registry = Box::leak(Box::new(Registry::new(&[]).unwrap()));
-        let shared = Shared::new(ConfigStore::new(Config::default()), registry, 1, None).unwrap();
-        let mut keys = Keys::new(shared.engine, 0, Random::seeded(1));
+        let settings = testing::settings(Path::new("/"));
+        let (storage, _) = testing::server(settings.clone(), 1, Arc::new(martlet_base::disk::RealDisk));
+        let mut keys = testing::keys(storage);
         let form = Form { version: VERSION_MIN, compress: false };
         let mut file = FileWriter::new(Vec::new(), form, &[], true);
         let many = (SHARD_COUNT * RESERVED_KEYS_PER_SHARD) as u64;
@@ -752,13 +619,13 @@ mod tests {
         let room = |keys: &Keys| -> usize {
             (0..SHARD_COUNT).map(|shard| keys.shard(shard).keys.db(3).table_heap_bytes()).sum()
         };
-        shared.engine.gate.closed(|alone| keys.lock_all_shards(alone));
+        storage.engine.gate.closed(|alone| keys.lock_all_shards(alone));
         let none = room(&keys);
         for (now_ms, stored) in [(2000, 0), (500, 1000)] {
             keys.now_ms = now_ms;
             let reader = Box::new(io::Cursor::new(bytes.clone()));
             let source = Source { reader, len: bytes.len() as u64, offset: 0 };
-            let loaded = load(&shared, &mut keys, &Config::default(), source, false).unwrap();
+            let loaded = load(storage, &mut keys, &settings, source, false).unwrap();
             assert_eq!((loaded.keys, loaded.expired), (stored, 1000 - stored));
             assert_eq!(room(&keys) > none, stored > 0);
         }

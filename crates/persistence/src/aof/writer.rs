@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use martlet_journal::aof::{Gather, StepError, SyncPolicy, Terms, Writer};
 
+use martlet_base::disk::error_text;
+
 use super::{AppendLog, Order};
-use crate::config::{AppendFsync, error_text};
-use crate::shared::{Shared, lock};
+use crate::{Storage, lock};
 
 /// How long the thread lets records gather, while there are some, unless somebody waits for the disk.
 const GATHER: Duration = Duration::from_millis(1);
@@ -24,36 +25,34 @@ const IDLE: Duration = Duration::from_secs(3600);
 ///
 /// # Errors
 /// When the operating system has no memory for the journal or refuses the thread.
-pub fn start(shared: &'static Shared) -> io::Result<()> {
-    if shared.persistence.log.has_writer.load(Ordering::SeqCst) {
+pub fn start(storage: Storage) -> io::Result<()> {
+    if storage.persistence.log.has_writer.load(Ordering::SeqCst) {
         return Ok(());
     }
-    let writer = Writer::new(&shared.engine.journal)?;
-    shared.engine.journal.listen(|is_full| shared.note_journal(is_full));
+    let writer = Writer::new(&storage.engine.journal)?;
+    storage.engine.journal.listen(|is_full| storage.host.note_journal(is_full));
     let body = move || {
-        crate::process::guard_thread();
-        run(shared, writer);
+        storage.host.begin_thread();
+        run(storage, writer);
     };
     std::thread::Builder::new().name("aof".into()).spawn(body)?;
-    shared.persistence.log.has_writer.store(true, Ordering::SeqCst);
+    storage.persistence.log.has_writer.store(true, Ordering::SeqCst);
     Ok(())
 }
 
-fn terms(shared: &Shared) -> Terms {
-    let config = shared.config.snapshot();
-    let log = &shared.persistence.log;
-    let saves = || shared.persistence.background.running().is_some() || log.is_rewriting();
-    let policy = match config.appendfsync {
-        _ if config.no_appendfsync_on_rewrite && saves() => SyncPolicy::Never,
-        AppendFsync::Always => SyncPolicy::Always,
-        AppendFsync::Everysec => SyncPolicy::EverySecond,
-        AppendFsync::No => SyncPolicy::Never,
+fn terms(storage: Storage) -> Terms {
+    let settings = storage.host.settings();
+    let log = &storage.persistence.log;
+    let saves = || storage.persistence.background.running().is_some() || log.is_rewriting();
+    let policy = match settings.appendfsync {
+        _ if settings.no_appendfsync_on_rewrite && saves() => SyncPolicy::Never,
+        policy => policy,
     };
-    Terms { policy, now_ms: shared.clock.unix_ms(), timestamps: config.aof_timestamp_enabled }
+    Terms { policy, now_ms: storage.now_ms(), timestamps: settings.aof_timestamp_enabled }
 }
 
-fn run(shared: &'static Shared, mut writer: Writer<'static>) {
-    let (log, journal) = (&shared.persistence.log, &shared.engine.journal);
+fn run(storage: Storage, mut writer: Writer<'static>) {
+    let (log, journal) = (&storage.persistence.log, &storage.engine.journal);
     let mut was_busy = false;
     // Flushes asked for: the next step's records are those that came before them.
     let mut waiting = Vec::new();
@@ -68,7 +67,7 @@ fn run(shared: &'static Shared, mut writer: Writer<'static>) {
         }
         // Read first: a switch that is asked for later begins at this position or behind it.
         let end = journal.end();
-        let terms = terms(shared);
+        let terms = terms(storage);
         let durable = journal.durable();
         let flushes = std::mem::replace(&mut waiting, take_orders(log, &mut writer));
         let (began, group_bytes) = (martlet_base::clock::monotonic(), end - writer.position());
@@ -92,13 +91,13 @@ fn run(shared: &'static Shared, mut writer: Writer<'static>) {
             journal.set_durable(end);
         }
         note_sizes(log, &writer);
-        note_result(shared, &writer, result.as_ref().err());
+        note_result(storage, &writer, result.as_ref().err());
         for flush in &flushes {
             // Whoever asked may have given up.
             let _ = flush.send(is_good);
         }
         if journal.durable() > durable {
-            shared.wake_those_held();
+            storage.host.disk_went_on();
         }
         if !waiting.is_empty() {
             continue;
@@ -146,24 +145,24 @@ fn note_sizes(log: &AppendLog, writer: &Writer<'_>) {
 }
 
 /// Logs what has changed in how the disk behaves, and has writes refused while it does not take them.
-fn note_result(shared: &Shared, writer: &Writer<'_>, error: Option<&StepError>) {
-    let log = &shared.persistence.log;
+fn note_result(storage: Storage, writer: &Writer<'_>, error: Option<&StepError>) {
+    let log = &storage.persistence.log;
     let was_refused = log.refuses_writes.load(Ordering::SeqCst);
     match error {
         Some(StepError::Write(error)) => {
             if !was_refused {
                 tracing::warn!("Error writing to the AOF file: {}", error_text(error));
             }
-            shared.note_log_state(Some(error_text(error)));
+            storage.note_log_state(Some(error_text(error)));
         }
         Some(StepError::Sync(error)) => {
             tracing::warn!("Fail to fsync the AOF file: {}. It is rewritten.", error_text(error));
-            shared.note_log_state(Some(error_text(error)));
+            storage.note_log_state(Some(error_text(error)));
             lock(&log.facts).is_scheduled = true;
         }
         None if was_refused && !writer.is_doubtful() => {
             tracing::warn!("AOF write error looks solved, The server can write again.");
-            shared.note_log_state(None);
+            storage.note_log_state(None);
         }
         None => {}
     }

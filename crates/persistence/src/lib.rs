@@ -1,28 +1,53 @@
-//! The data set on disk: the RDB file that is written and loaded, and what INFO tells of that.
+//! The data set on disk: RDB files, the append-only file, and loading.
 //!
-//! What always holds: a file of that name is either the last whole one or not there. It is written beside it,
-//! forced to disk, and only then takes its name.
+//! It knows keys, commands and the journal, neither clients nor connections: what it needs of the server is
+//! [`Host`]. Invariant: an RDB file of its name is either the last whole one or not there. It is written
+//! beside it, forced to disk, and only then takes its name.
 
 pub mod aof;
 pub mod background;
-pub mod crew;
-pub mod file;
-pub mod leftovers;
+mod file;
+mod host;
 pub mod load;
 pub mod save;
+mod saver_pool;
+mod settings;
+pub mod start;
+pub mod temp_files;
+#[cfg(test)]
+mod testing;
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use martlet_base::clock::Clock;
 use martlet_base::disk::{Disk, RealDisk};
+use martlet_engine::{Engine, Keys};
 
-use crate::config::{Config, SavePoint};
-use crate::shared::{Shared, lock};
-use crate::slow_path::SlowPathReason;
-use crate::worker::Worker;
 use aof::AppendLog;
 use background::Background;
-use crew::Crew;
+pub use host::{Commands, Condition, Host, Resolved};
+use saver_pool::SaverPool;
+pub use settings::{KeptAccess, SavePoint, Settings};
+
+/// Locks a mutex whose data is valid at every moment, whatever panicked while it was held.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Numbers to the engine for each thread that serves: its own, one that loads and one that saves.
+pub const NUMBERS_PER_THREAD: usize = 3;
+
+/// The keys, their files, and the server around both.
+#[derive(Clone, Copy)]
+pub struct Storage {
+    /// The keyspace.
+    pub engine: &'static Engine,
+    /// What is known of the files.
+    pub persistence: &'static Persistence,
+    /// The server.
+    pub host: &'static dyn Host,
+}
 
 /// How far loading has come.
 #[derive(Debug, Default)]
@@ -60,8 +85,11 @@ pub struct Facts {
     pub background_began_ms: i64,
 }
 
-/// See the module's page. One per server.
+/// What is known of the files; one per server.
 pub struct Persistence {
+    clock: Clock,
+    /// Threads that serve.
+    threads: usize,
     /// Where files are changed.
     pub disk: Arc<dyn Disk>,
     /// Loading.
@@ -71,17 +99,17 @@ pub struct Persistence {
     /// The append-only file.
     pub log: AppendLog,
     /// Who helps.
-    pub crew: Crew,
+    pool: SaverPool,
     /// Writes are refused since the last save in the background failed.
     pub refuses_writes: AtomicBool,
     facts: Mutex<Facts>,
 }
 
 impl Persistence {
-    /// Nothing saved since the start, at this time.
-    pub fn new(now_ms: i64) -> Persistence {
+    /// Nothing saved since the start, which is now, beside so many threads that serve.
+    pub fn new(clock: Clock, threads: usize) -> Persistence {
         let facts = Facts {
-            saved_at_s: now_ms / 1000,
+            saved_at_s: clock.unix_ms() / 1000,
             saved_changes: 0,
             saves: 0,
             is_background_sound: true,
@@ -89,11 +117,13 @@ impl Persistence {
             background_began_ms: 0,
         };
         Persistence {
+            clock,
+            threads,
             disk: Arc::new(RealDisk),
             load: LoadProgress::default(),
             background: Background::default(),
             log: AppendLog::default(),
-            crew: Crew::default(),
+            pool: SaverPool::default(),
             refuses_writes: AtomicBool::new(false),
             facts: Mutex::new(facts),
         }
@@ -131,7 +161,7 @@ impl Persistence {
 
 /// Waits so many microseconds for each of so many keys, or one for each `-us` keys, as long as `is_wanted`:
 /// tests see a save or a load under way. Nothing that others need may be held, unless everything is.
-pub(crate) fn delay(us: i32, keys: usize, is_wanted: impl Fn() -> bool) {
+fn delay(us: i32, keys: usize, is_wanted: impl Fn() -> bool) {
     const STEP_US: u64 = 10_000;
     let keys = keys as u64;
     let factor = u64::from(us.unsigned_abs());
@@ -148,93 +178,122 @@ const RETRY_MS: i64 = 5000;
 
 impl Facts {
     /// The rule of the directive `save` that asks for a save now, if there is one.
-    fn due(&self, config: &Config, changes: u64, now_ms: i64) -> Option<SavePoint> {
+    fn due(&self, settings: &Settings, changes: u64, now_ms: i64) -> Option<SavePoint> {
         // A clock that was set back must not put it off: writes may be refused until then.
         if !self.is_background_sound && (0..=RETRY_MS).contains(&(now_ms - self.background_began_ms)) {
             return None;
         }
         let elapsed_s = (now_ms / 1000 - self.saved_at_s).max(0) as u64;
         let is_met = |point: &&SavePoint| changes >= point.changes && elapsed_s > point.seconds;
-        config.save.0.iter().find(is_met).copied()
+        settings.save.iter().find(is_met).copied()
     }
 }
 
-impl Shared {
+/// Why a save in the background is to begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Due {
+    /// It was put off until now.
+    Scheduled,
+    /// A rule asks for it.
+    Rule,
+}
+
+impl Storage {
+    /// Starts the threads that save and load beside those that serve.
+    ///
+    /// # Errors
+    /// When the operating system refuses one.
+    pub fn start_threads(self) -> std::io::Result<()> {
+        self.persistence.background.start_thread(self)?;
+        self.persistence.pool.start(self.persistence.threads, move || self.host.begin_thread())
+    }
+
+    fn now_ms(self) -> i64 {
+        self.persistence.clock.unix_ms()
+    }
+
+    fn now_us(self) -> i64 {
+        self.persistence.clock.unix_us()
+    }
+
+    /// The number, to the engine, of the thread that loads; there are as many of them as of those that serve.
+    pub fn loader(self, index: usize) -> usize {
+        self.persistence.threads + index
+    }
+
+    /// The number, to the engine, of the thread that saves, likewise.
+    pub fn saver(self, index: usize) -> usize {
+        2 * self.persistence.threads + index
+    }
+
+    /// Changes of the data set since the start, those of the command that runs now on `keys` included.
+    pub fn changes(self, keys: &Keys) -> u64 {
+        self.engine.sum(|counters| counters.dirty.get()).wrapping_add(keys.dirty)
+    }
+
     /// Looks whether writes must be refused, after a save in the background or a change of the configuration.
-    pub fn note_disk_state(&self) {
+    pub fn note_disk_state(self) {
         // Held until it is noted: of two who look at once the later has the last word.
         let facts = lock(&self.persistence.facts);
-        let config = self.config.snapshot();
+        let settings = self.host.settings();
         let refuses =
-            !facts.is_background_sound && config.stop_writes_on_bgsave_error && !config.save.0.is_empty();
+            !facts.is_background_sound && settings.stop_writes_on_bgsave_error && !settings.save.is_empty();
         if self.persistence.refuses_writes.swap(refuses, Ordering::SeqCst) != refuses {
-            self.slow_path_reasons.set(SlowPathReason::SaveFailed, refuses);
+            self.host.note(Condition::SaveFailed, refuses);
         }
-    }
-}
-
-impl Worker {
-    /// Changes of the data set since the start, those of the command that runs now included.
-    pub(crate) fn changes(&self) -> u64 {
-        self.shared.engine.sum(|counters| counters.dirty.get()).wrapping_add(self.keys.dirty)
     }
 
     /// After FLUSHALL, behind the closed gate: no file may bring back what was there, now or later.
-    pub(crate) fn save_nothing(&mut self) {
-        self.shared.persistence.background.cancel();
-        if !self.config().save.0.is_empty() {
+    pub fn save_nothing(self, keys: &Keys, settings: &Settings) {
+        self.persistence.background.cancel();
+        if !settings.save.is_empty() {
             // It has logged what went wrong, and FLUSHALL has done its work.
-            let _ = self.save();
+            let _ = self.save(keys, settings);
         }
     }
 
-    /// Saves in the background if a rule asks for it.
-    pub(crate) fn save_by_rule(&mut self) {
-        let persistence = &self.shared.persistence;
-        let config = self.config().clone();
-        let is_free = persistence.background.running().is_none() && !persistence.log.is_rewriting();
-        if is_free && persistence.background.schedule(false) {
-            if !self.alone(Worker::start_background_save) {
-                // Another was faster.
-                persistence.background.schedule(true);
-            }
-            return;
+    /// Whether a save in the background is to begin, after so many changes.
+    pub fn due_save(self, changes: u64) -> Option<Due> {
+        let persistence = self.persistence;
+        if persistence.background.running().is_some() || persistence.log.is_rewriting() {
+            return None;
         }
-        if config.save.0.is_empty()
-            || persistence.is_loading()
-            || persistence.background.running().is_some()
-            || persistence.log.is_rewriting()
-        {
-            return;
+        if persistence.background.schedule(false) {
+            return Some(Due::Scheduled);
+        }
+        let settings = self.host.settings();
+        if settings.save.is_empty() || persistence.is_loading() {
+            return None;
         }
         let facts = persistence.facts();
-        let changes = self.changes().wrapping_sub(facts.saved_changes);
-        if let Some(point) = facts.due(&config, changes, self.now_ms) {
-            tracing::info!("{} changes in {} seconds. Saving...", point.changes, point.seconds);
-            self.alone(Worker::start_background_save);
-        }
+        let changes = changes.wrapping_sub(facts.saved_changes);
+        let point = facts.due(&settings, changes, self.now_ms())?;
+        tracing::info!("{} changes in {} seconds. Saving...", point.changes, point.seconds);
+        Some(Due::Rule)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::SavePoints;
 
     #[test]
     fn rules_ask_for_saves() {
         let point = |seconds, changes| SavePoint { seconds, changes };
-        let config = Config { save: SavePoints(vec![point(60, 100), point(10, 1000)]), ..Config::default() };
-        let mut facts = Persistence::new(0).facts();
-        assert_eq!(facts.due(&config, 99, 1_000_000), None);
-        assert_eq!(facts.due(&config, 100, 60_999), None);
-        assert_eq!(facts.due(&config, 100, 61_000), Some(point(60, 100)));
-        assert_eq!(facts.due(&config, 1000, 11_000), Some(point(10, 1000)));
+        let settings = Settings {
+            save: vec![point(60, 100), point(10, 1000)],
+            ..testing::settings(std::path::Path::new("/"))
+        };
+        let mut facts = Persistence::new(Clock::manual(Arc::default()), 1).facts();
+        assert_eq!(facts.due(&settings, 99, 1_000_000), None);
+        assert_eq!(facts.due(&settings, 100, 60_999), None);
+        assert_eq!(facts.due(&settings, 100, 61_000), Some(point(60, 100)));
+        assert_eq!(facts.due(&settings, 1000, 11_000), Some(point(10, 1000)));
         facts.is_background_sound = false;
         facts.background_began_ms = 10_000;
-        assert_eq!(facts.due(&config, 1000, 15_000), None);
-        assert_eq!(facts.due(&config, 1000, 15_001), Some(point(10, 1000)));
+        assert_eq!(facts.due(&settings, 1000, 15_000), None);
+        assert_eq!(facts.due(&settings, 1000, 15_001), Some(point(10, 1000)));
         facts.background_began_ms = 3_600_000;
-        assert_eq!(facts.due(&config, 1000, 15_001), Some(point(10, 1000)));
+        assert_eq!(facts.due(&settings, 1000, 15_001), Some(point(10, 1000)));
     }
 }

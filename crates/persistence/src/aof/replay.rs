@@ -13,7 +13,7 @@ use martlet_keyspace::key_hash;
 use martlet_protocol::reply::Reply;
 use martlet_protocol::request::{Args, OwnedArgs};
 
-use crate::registry::{Entry, Registry, Run};
+use crate::{Commands, Resolved};
 
 /// Why a command cannot be run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,12 +32,12 @@ pub const AHEAD: usize = 32;
 
 /// See the module's page.
 pub struct Replay<'a> {
-    registry: &'static Registry,
+    commands: &'static dyn Commands,
     settings: &'a Settings,
     db: usize,
     now_ms: i64,
     /// The commands since MULTI.
-    queue: Option<Vec<(&'static Entry, OwnedArgs)>>,
+    queue: Option<Vec<(Resolved, OwnedArgs)>>,
     reply: Vec<u8>,
     /// Of the keys of the commands that follow.
     hashes: Vec<u64>,
@@ -46,9 +46,9 @@ pub struct Replay<'a> {
 
 impl<'a> Replay<'a> {
     /// Begins with the first database, at this time.
-    pub fn new(registry: &'static Registry, settings: &'a Settings, now_ms: i64) -> Replay<'a> {
+    pub fn new(commands: &'static dyn Commands, settings: &'a Settings, now_ms: i64) -> Replay<'a> {
         Replay {
-            registry,
+            commands,
             settings,
             db: 0,
             now_ms,
@@ -64,7 +64,7 @@ impl<'a> Replay<'a> {
         let (engine, db) = (keys.engine(), self.db);
         self.hashes.clear();
         reader.ahead(AHEAD, |args| {
-            let key = self.registry.resolve(args).and_then(|entry| args.get(entry.single_key?));
+            let key = self.commands.resolve(args).and_then(|entry| args.get(entry.single_key?));
             self.hashes.extend(key.map(key_hash));
         });
         engine.prefetch_places(db, &self.hashes, &mut self.prefetches);
@@ -84,7 +84,7 @@ impl<'a> Replay<'a> {
     /// # Errors
     /// [`Refusal`].
     pub fn run(&mut self, keys: &mut Keys, args: &Args<'_>, alone: &mut Alone<'_>) -> Result<(), Refusal> {
-        let entry = self.registry.resolve(args);
+        let entry = self.commands.resolve(args);
         let unknown = || Refusal::Unknown(String::from_utf8_lossy(args.at(0)).into_owned());
         let entry = entry.ok_or_else(unknown)?;
         match (entry.spec.control, &mut self.queue) {
@@ -104,7 +104,7 @@ impl<'a> Replay<'a> {
     fn execute(
         &mut self,
         keys: &mut Keys,
-        entry: &'static Entry,
+        entry: Resolved,
         args: &Args<'_>,
         alone: &mut Alone<'_>,
     ) -> Result<(), Refusal> {
@@ -120,7 +120,7 @@ impl<'a> Replay<'a> {
             }
             return Ok(());
         }
-        let (Run::Data(handler), true) = (entry.run, entry.spec.flags.has(Flags::WRITE)) else {
+        let (Some(handler), true) = (entry.handler, entry.spec.flags.has(Flags::WRITE)) else {
             // Of the rest, none changes the data; a reply can be as long as who made the file likes.
             return Ok(());
         };

@@ -10,9 +10,10 @@ use martlet_journal::aof::{CommandError, CommandReader, FileInfo, FileKind, Item
 
 use super::files;
 use super::replay::{AHEAD, Alone, Refusal, Replay};
-use crate::config::{Config, error_text};
-use crate::persistence::load as rdb;
-use crate::shared::{Shared, lock};
+use crate::load as rdb;
+use crate::settings::Settings;
+use crate::{Storage, lock};
+use martlet_base::disk::error_text;
 
 /// Commands after which a thread that loads lets others close the gate.
 const SLICE_COMMANDS: u64 = 1024;
@@ -39,24 +40,24 @@ pub type Pause<'a> = dyn FnMut() -> bool + 'a;
 /// # Errors
 /// Why the data cannot be had, as a line for the log; a part may have been loaded.
 pub fn load(
-    shared: &'static Shared,
+    storage: Storage,
     keys: &mut Keys,
-    config: &Config,
+    settings: &Settings,
     alone: &mut Alone<'_>,
     pause: &mut Pause<'_>,
 ) -> Result<LoadedLog, String> {
     // A rewrite that ends meanwhile, as it may under DEBUG LOADAOF, would replace the list and remove files
     // of it.
-    let mut listed = lock(&shared.persistence.log.listed);
-    let mut manifest = files::read_manifest(config)?;
-    upgrade(shared, config, &mut manifest)?;
+    let mut listed = lock(&storage.persistence.log.listed);
+    let mut manifest = files::read_manifest(settings)?;
+    upgrade(storage, settings, &mut manifest)?;
     listed.manifest = manifest.clone();
     if manifest.is_empty() {
         return Ok(LoadedLog::Missing);
     }
     let (mut total, mut last) = (0, None);
     for file in manifest.files() {
-        let facts = std::fs::metadata(files::path(config, file)).map_err(|error| {
+        let facts = std::fs::metadata(files::path(settings, file)).map_err(|error| {
             format!("Unable to obtain the AOF file {} length. stat: {}", file.name, error_text(&error))
         })?;
         total += facts.len();
@@ -66,54 +67,54 @@ pub fn load(
             last = Some(file);
         }
     }
-    shared.persistence.load.total_bytes.store(total, Ordering::Relaxed);
-    shared.persistence.load.read_bytes.store(0, Ordering::Relaxed);
-    let mut loading = Loading { shared, config, keys, alone, pause, before: 0 };
+    storage.persistence.load.total_bytes.store(total, Ordering::Relaxed);
+    storage.persistence.load.read_bytes.store(0, Ordering::Relaxed);
+    let mut loading = Loading { storage, settings, keys, alone, pause, before: 0 };
     for file in manifest.files() {
-        let began_us = shared.clock.unix_us();
+        let began_us = storage.now_us();
         let is_last = last == Some(file);
         if !loading.file(file, is_last)? {
             return Ok(LoadedLog::Interrupted);
         }
         let kind = if file.kind == FileKind::Base { "base" } else { "incr" };
-        let seconds = (shared.clock.unix_us() - began_us) as f64 / 1e6;
+        let seconds = (storage.now_us() - began_us) as f64 / 1e6;
         tracing::info!("DB loaded from {kind} file {}: {seconds:.3} seconds", file.name);
-        loading.before = shared.persistence.load.read_bytes.load(Ordering::Relaxed);
+        loading.before = storage.persistence.load.read_bytes.load(Ordering::Relaxed);
     }
     Ok(LoadedLog::Whole)
 }
 
 /// Takes the single file of versions before 7 into the directory, as the base.
-fn upgrade(shared: &Shared, config: &Config, manifest: &mut Manifest) -> Result<(), String> {
-    let old = config.dir.join(&config.appendfilename);
-    let name = files::name(config);
+fn upgrade(storage: Storage, settings: &Settings, manifest: &mut Manifest) -> Result<(), String> {
+    let old = settings.dir.join(&settings.appendfilename);
+    let name = settings.aof_name();
     let is_listed =
         manifest.increments.is_empty() && manifest.base.as_ref().is_some_and(|base| base.name == name);
     let base = FileInfo { name: name.clone(), number: 1, kind: FileKind::Base };
-    let new = files::path(config, &base);
+    let new = files::path(settings, &base);
     if !old.is_file() || !(manifest.is_empty() || is_listed && !new.exists()) {
         return Ok(());
     }
-    let disk = &shared.persistence.disk;
-    let directory = files::directory(config);
+    let disk = &storage.persistence.disk;
+    let directory = settings.aof_directory();
     disk.create_directory(&directory).map_err(|error| {
         format!(
             "Can't open or create append-only dir {}: {}",
-            config.appenddirname.display(),
+            settings.appenddirname.display(),
             error_text(&error)
         )
     })?;
     manifest.base = Some(base);
-    files::write_manifest(disk, config, manifest)
+    files::write_manifest(disk, settings, manifest)
         .map_err(|error| format!("Can't write the AOF manifest: {}", error_text(&error)))?;
     let moved = disk.rename(&old, &new).and_then(|()| disk.sync_directory(&directory));
     moved.map_err(|error| {
-        let directory = config.appenddirname.display();
+        let directory = settings.appenddirname.display();
         format!("Error trying to move the old AOF file {name} into dir {directory}: {}", error_text(&error))
     })?;
     tracing::info!(
         "Successfully migrated an old-style AOF file ({name}) into the AOF directory ({}).",
-        config.appenddirname.display()
+        settings.appenddirname.display()
     );
     Ok(())
 }
@@ -134,8 +135,8 @@ fn unreadable(error: &CommandError, info: &FileInfo) -> String {
 
 /// Loading under way.
 struct Loading<'a, 'b> {
-    shared: &'static Shared,
-    config: &'a Config,
+    storage: Storage,
+    settings: &'a Settings,
     keys: &'a mut Keys,
     alone: &'a mut Alone<'b>,
     pause: &'a mut Pause<'b>,
@@ -146,7 +147,7 @@ struct Loading<'a, 'b> {
 impl Loading<'_, '_> {
     /// Loads one file; false when the server was told to stop.
     fn file(&mut self, info: &FileInfo, is_last: bool) -> Result<bool, String> {
-        let path = files::path(self.config, info);
+        let path = files::path(self.settings, info);
         let open = |error: io::Error| {
             format!(
                 "Fatal error: can't open the append log file {} for reading: {}",
@@ -170,12 +171,12 @@ impl Loading<'_, '_> {
     }
 
     fn note_read(&self, bytes: u64) {
-        self.shared.persistence.load.read_bytes.store(self.before + bytes, Ordering::Relaxed);
+        self.storage.persistence.load.read_bytes.store(self.before + bytes, Ordering::Relaxed);
     }
 
     /// Loads what the file has as RDB; where that ends.
     fn rdb(&mut self, path: &Path, info: &FileInfo) -> Result<Option<u64>, String> {
-        let is_old = self.config.appendfilename == Path::new(&info.name);
+        let is_old = self.settings.appendfilename == Path::new(&info.name);
         tracing::info!(
             "{}",
             match is_old {
@@ -183,7 +184,7 @@ impl Loading<'_, '_> {
                 false => "Reading RDB base file on AOF loading...",
             }
         );
-        match rdb::load_base(self.shared, self.keys, self.config, path) {
+        match rdb::load_base(self.storage, self.keys, self.settings, path) {
             Ok(end) => Ok(end),
             Err(error) => {
                 tracing::warn!("{}: {error}", path.display());
@@ -204,8 +205,8 @@ impl Loading<'_, '_> {
         info: &FileInfo,
         is_last: bool,
     ) -> Result<bool, String> {
-        let settings = crate::settings::from_config(self.config);
-        let mut replay = Replay::new(self.shared.registry, &settings, self.shared.clock.unix_ms());
+        let mut replay =
+            Replay::new(self.storage.host.commands(), &self.settings.handlers, self.storage.now_ms());
         let mut reader = CommandReader::new(file, offset);
         let (mut commands, mut failures) = (0_u64, 0_u64);
         // The end of the last command that is no part of an incomplete transaction.
@@ -265,7 +266,7 @@ impl Loading<'_, '_> {
     /// Removes an incomplete end, if that is allowed.
     fn cut_off(&self, path: &Path, info: &FileInfo, whole: u64, is_last: bool) -> Result<(), String> {
         let name = &info.name;
-        if !self.config.aof_load_truncated {
+        if !self.settings.aof_load_truncated {
             return Err(format!(
                 "Unexpected end of file reading the append only file {name}. You can: 1) Make a backup of your AOF file, then use ./redis-check-aof --fix <filename.manifest>. 2) Alternatively you can set the 'aof-load-truncated' configuration option to yes and restart the server."
             ));
@@ -275,7 +276,7 @@ impl Loading<'_, '_> {
         }
         tracing::warn!("!!! Warning: short read while loading the AOF file {name}!!!");
         tracing::warn!("!!! Truncating the AOF {name} at offset {whole} !!!");
-        let mut file = self.shared.persistence.disk.append(path).map_err(|error| error_text(&error))?;
+        let mut file = self.storage.persistence.disk.append(path).map_err(|error| error_text(&error))?;
         file.set_len(whole)
             .and_then(|()| file.sync_data())
             .map_err(|error| format!("Error truncating the AOF file {name}: {}", error_text(&error)))?;

@@ -1,5 +1,5 @@
 //! Writing all keys as RDB, to a file or to whoever takes bytes: [`write_cut`] what a snapshot has, with all
-//! threads of the crew; for SAVE, SHUTDOWN and DEBUG RELOAD behind the closed gate.
+//! threads of the pool; for SAVE, SHUTDOWN and DEBUG RELOAD behind the closed gate.
 //!
 //! Invariant: a cut is made behind the closed gate, and so is one moment of the keyspace and of the stream of
 //! commands.
@@ -13,49 +13,15 @@ use martlet_base::limits::SHARD_COUNT;
 use martlet_engine::{Keys, SavedKeys, SavedValue, Walk};
 use martlet_journal::{Follower, Position};
 use martlet_rdb::file::chunks::ChunkWriter;
-use martlet_rdb::file::{Access, FileWriter, Record};
+use martlet_rdb::file::{FileWriter, Record};
 use martlet_rdb::payload::VERSION_MIN;
 use martlet_rdb::{Source, VERSION_STREAMS, VERSION_TIMED, VERSION_VALKEY, source_of};
 
-use super::file::NewFile;
-use super::leftovers::{self, Kind};
-use crate::config::{Config, MaxmemoryPolicy, REDIS_VERSION, error_text};
-use crate::shared::{Shared, lock};
-use crate::worker::Worker;
-
-/// What of a key's use is written: as much as the policy for eviction goes by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum KeptAccess {
-    /// Nothing.
-    Nothing,
-    /// When it was.
-    Idle,
-    /// How often.
-    Frequency,
-}
-
-impl KeptAccess {
-    /// What the configured policy goes by.
-    pub fn of(config: &Config) -> KeptAccess {
-        match config.maxmemory_policy {
-            MaxmemoryPolicy::AllkeysLru | MaxmemoryPolicy::VolatileLru => KeptAccess::Idle,
-            MaxmemoryPolicy::AllkeysLfu | MaxmemoryPolicy::VolatileLfu => KeptAccess::Frequency,
-            _ => KeptAccess::Nothing,
-        }
-    }
-
-    /// A key's 24 bits as a file has them.
-    pub fn encode(self, lru: u32, now_ms: i64) -> Option<Access> {
-        match self {
-            KeptAccess::Nothing => None,
-            KeptAccess::Idle => {
-                let idle_s = ((now_ms / 1000) as u32).wrapping_sub(lru) & 0xff_ffff;
-                Some(Access::IdleSeconds(u64::from(idle_s)))
-            }
-            KeptAccess::Frequency => Some(Access::Frequency(lru as u8)),
-        }
-    }
-}
+use crate::file::NewFile;
+use crate::settings::{KeptAccess, Settings};
+use crate::temp_files::{self, Kind};
+use crate::{Storage, delay};
+use martlet_base::disk::error_text;
 
 /// The disk has refused; the log says why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,7 +41,7 @@ pub struct Totals {
 }
 
 /// The totals of each database; all shards are held.
-pub fn totals(keys: &Keys, databases: usize) -> Vec<Totals> {
+pub(crate) fn totals(keys: &Keys, databases: usize) -> Vec<Totals> {
     let mut totals = vec![Totals::default(); databases];
     for shard in 0..SHARD_COUNT {
         let shard = &keys.shard(shard).keys;
@@ -102,8 +68,8 @@ fn lowest_version(totals: &[Totals]) -> u16 {
 ///
 /// # Errors
 /// The one asked for cannot hold the data; why, as a line for the log.
-fn version(config: &Config, totals: &[Totals]) -> Result<u16, String> {
-    let Some(asked) = config.rdb_version.number() else { return Ok(lowest_version(totals)) };
+fn version(settings: &Settings, totals: &[Totals]) -> Result<u16, String> {
+    let Some(asked) = settings.rdb_version else { return Ok(lowest_version(totals)) };
     let lacking = |db: usize, what: &str, versions: String| {
         Err(format!(
             "Can't write RDB version {asked} as rdb-version asks for: database {db} has {what}, which only \
@@ -144,23 +110,23 @@ impl Header {
     ///
     /// # Errors
     /// The version that is asked for cannot hold the data; why, as a line for the log.
-    pub fn of_file(config: &Config, totals: &[Totals]) -> Result<Header, String> {
-        Ok(Header::new(config, version(config, totals)?, false))
+    pub fn of_file(settings: &Settings, totals: &[Totals]) -> Result<Header, String> {
+        Ok(Header::new(settings, version(settings, totals)?, false))
     }
 
     /// The same for the base of an append-only file, in the version that is asked for if it can hold the
     /// data, or the lowest.
-    pub fn of_base(config: &Config, totals: &[Totals]) -> Header {
-        Header::new(config, version(config, totals).unwrap_or_else(|_| lowest_version(totals)), true)
+    pub fn of_base(settings: &Settings, totals: &[Totals]) -> Header {
+        Header::new(settings, version(settings, totals).unwrap_or_else(|_| lowest_version(totals)), true)
     }
 
-    fn new(config: &Config, version: u16, is_base: bool) -> Header {
+    fn new(settings: &Settings, version: u16, is_base: bool) -> Header {
         Header {
             version,
-            compresses: config.rdbcompression,
-            has_checksum: config.rdbchecksum,
+            compresses: settings.rdbcompression,
+            has_checksum: settings.rdbchecksum,
             is_base,
-            access: KeptAccess::of(config),
+            access: settings.kept_access,
         }
     }
 }
@@ -187,26 +153,26 @@ impl Cut {
     /// Makes a cut of `keys`, which hold all shards, while no other is under way. Somebody has to write it,
     /// or to end its walk. With `is_behind_gate` the gate stays closed until it is written.
     pub fn make(
-        shared: &Shared,
+        storage: Storage,
         keys: &Keys,
         header: Header,
         totals: Vec<Totals>,
         is_behind_gate: bool,
     ) -> Cut {
         keys.cut_snapshot();
-        Cut::now(shared, header, totals, is_behind_gate)
+        Cut::now(storage, header, totals, is_behind_gate)
     }
 
     /// This moment, without a snapshot.
-    fn now(shared: &Shared, header: Header, totals: Vec<Totals>, is_behind_gate: bool) -> Cut {
-        let journal = &shared.engine.journal;
+    fn now(storage: Storage, header: Header, totals: Vec<Totals>, is_behind_gate: bool) -> Cut {
+        let journal = &storage.engine.journal;
         // The base's place in the file is the affair of who goes over to it.
         let has_place = journal.is_followed_by(Follower::Replicas) && !header.is_base;
         Cut {
             header,
             totals: totals.into(),
             position: has_place.then(|| journal.cut().position),
-            began_ms: shared.clock.unix_ms(),
+            began_ms: storage.now_ms(),
             written: Arc::default(),
             is_cancelled: Arc::default(),
             is_behind_gate,
@@ -215,10 +181,10 @@ impl Cut {
 
     /// The replication offset at which the stream goes on after it, if replicas follow that. It waits until
     /// what was recorded before the cut is in the stream; `None` also when it is cancelled meanwhile.
-    pub fn offset(&self, shared: &Shared) -> Option<u64> {
+    pub fn offset(&self, storage: Storage) -> Option<u64> {
         /// Until the append-only file's reader has come further, if it is that which is behind.
         const BEHIND: Duration = Duration::from_millis(1);
-        let (journal, position) = (&shared.engine.journal, self.position?);
+        let (journal, position) = (&storage.engine.journal, self.position?);
         while !journal.pump(position) {
             if !self.is_wanted() {
                 return None;
@@ -230,20 +196,20 @@ impl Cut {
 
     /// Begins its bytes: what wrote them, when, where that is in the stream of commands, and how much of each
     /// database will come.
-    fn begin<W: Write>(&self, shared: &Shared, out: W) -> FileWriter<W> {
+    fn begin<W: Write>(&self, storage: Storage, out: W) -> FileWriter<W> {
         let bits = usize::BITS.to_string();
         let created_s = (self.began_ms / 1000).to_string();
         let memory = martlet_base::alloc::used_bytes().to_string();
         let mut aux = vec![
-            ("redis-ver", REDIS_VERSION.to_owned()),
+            ("redis-ver", storage.host.settings().server_version.to_owned()),
             ("redis-bits", bits),
             ("ctime", created_s),
             ("used-mem", memory),
         ];
-        if let Some(offset) = self.offset(shared) {
+        if let Some(offset) = self.offset(storage) {
             // The stream selects its database anew behind a cut.
             aux.push(("repl-stream-db", "0".into()));
-            aux.push(("repl-id", lock(&shared.replication_id).clone()));
+            aux.push(("repl-id", storage.host.replication_id()));
             aux.push(("repl-offset", offset.to_string()));
         }
         aux.push(("aof-base", u8::from(self.header.is_base).to_string()));
@@ -271,10 +237,10 @@ impl Cut {
         !self.is_cancelled.load(Ordering::Relaxed)
     }
 
-    fn walk(&self, shared: &Shared, index: usize) -> Walk {
+    fn walk(&self, storage: Storage, index: usize) -> Walk {
         match self.is_behind_gate {
-            true => Walk::behind_gate(shared.engine),
-            false => Walk::new(shared.engine, shared.saver(index)),
+            true => Walk::behind_gate(storage.engine),
+            false => Walk::new(storage.engine, storage.saver(index)),
         }
     }
 
@@ -299,33 +265,33 @@ impl Cut {
     }
 
     /// One thread's part.
-    fn write_part(&self, shared: &Shared, file: &Mutex<FileWriter<impl Write>>, index: usize) {
-        let mut walk = self.walk(shared, index);
+    fn write_part(&self, storage: Storage, file: &Mutex<FileWriter<impl Write>>, index: usize) {
+        let mut walk = self.walk(storage, index);
         let mut taken = SavedKeys::default();
         let mut chunks = ChunkWriter::new(file);
         while self.is_wanted() && chunks.go_on() && walk.take(&mut taken) {
             let count = self.write(&mut chunks, &mut taken);
-            super::delay(shared.config.snapshot().rdb_key_save_delay_us, count, || self.is_wanted());
+            delay(storage.host.settings().rdb_key_save_delay_us, count, || self.is_wanted());
         }
         chunks.finish();
     }
 }
 
-/// Writes a cut to `out` with every thread of the crew, and ends its walk; `out` is given back, neither
+/// Writes a cut to `out` with every thread of the pool, and ends its walk; `out` is given back, neither
 /// flushed nor forced to disk.
 ///
 /// # Errors
 /// The refusal of `out`; [`io::ErrorKind::Interrupted`] if the cut was cancelled.
-pub fn write_cut<W>(shared: &'static Shared, out: W, cut: &Cut) -> io::Result<W>
+pub fn write_cut<W>(storage: Storage, out: W, cut: &Cut) -> io::Result<W>
 where
     W: Write + Send + 'static,
 {
-    let file = Arc::new(Mutex::new(cut.begin(shared, out)));
+    let file = Arc::new(Mutex::new(cut.begin(storage, out)));
     let (part, part_file) = (cut.clone(), file.clone());
     let is_whole =
-        shared.persistence.crew.run(Arc::new(move |index| part.write_part(shared, &part_file, index)));
+        storage.persistence.pool.run(Arc::new(move |index| part.write_part(storage, &part_file, index)));
     let mut taken = SavedKeys::default();
-    cut.walk(shared, 0).end(&mut taken);
+    cut.walk(storage, 0).end(&mut taken);
     let mut chunks = ChunkWriter::new(&file);
     cut.write(&mut chunks, &mut taken);
     chunks.finish();
@@ -338,10 +304,10 @@ where
 }
 
 /// Begins a file beside the RDB file; why not, as a line for the log.
-pub fn create(shared: &Shared, config: &Config, kind: Kind) -> Result<NewFile, String> {
-    let (disk, directory, name) = (&shared.persistence.disk, &config.dir, &config.dbfilename);
-    let temporary = leftovers::name(kind, std::process::id());
-    let new = NewFile::create(disk.clone(), directory, name, &temporary, config.rdb_save_incremental_fsync);
+pub(crate) fn create(storage: Storage, settings: &Settings, kind: Kind) -> Result<NewFile, String> {
+    let (disk, directory, name) = (&storage.persistence.disk, &settings.dir, &settings.dbfilename);
+    let temporary = temp_files::name(kind, std::process::id());
+    let new = NewFile::create(disk.clone(), directory, name, &temporary, settings.rdb_save_incremental_fsync);
     new.map_err(|error| {
         format!(
             "Failed opening the temp RDB file for {} (in server root dir {}) for saving: {}",
@@ -352,58 +318,59 @@ pub fn create(shared: &Shared, config: &Config, kind: Kind) -> Result<NewFile, S
     })
 }
 
-impl Worker {
-    fn write_all(&self, config: &Config) -> Result<(), String> {
-        let shared = self.shared;
-        let totals = totals(&self.keys, config.databases as usize);
-        let header = Header::of_file(config, &totals)?;
-        let file = create(shared, config, Kind::Save)?;
-        let persistence = &shared.persistence;
+impl Storage {
+    /// Writes the RDB file while everything stands still: `keys` hold all shards.
+    ///
+    /// # Errors
+    /// The disk's refusal, which has been logged; the old file is still there.
+    pub fn save(self, keys: &Keys, settings: &Settings) -> Result<(), SaveFailed> {
+        if let Err(message) = self.write_all(keys, settings) {
+            tracing::warn!("{message}");
+            return Err(SaveFailed);
+        }
+        tracing::info!("DB saved on disk");
+        self.persistence.saved(self.now_ms(), self.changes(keys));
+        self.note_disk_state();
+        Ok(())
+    }
+
+    fn write_all(self, keys: &Keys, settings: &Settings) -> Result<(), String> {
+        let totals = totals(keys, settings.handlers.databases);
+        let header = Header::of_file(settings, &totals)?;
+        let file = create(self, settings, Kind::Save)?;
+        let persistence = self.persistence;
         let written = if persistence.background.running().is_some() || persistence.log.is_rewriting() {
             // That has a snapshot under way, or will have, and its threads wait at the gate.
-            self.write_directly(file, header, totals)
+            self.write_directly(keys, file, header, totals)
         } else {
-            write_cut(shared, file, &Cut::make(shared, &self.keys, header, totals, true))
+            write_cut(self, file, &Cut::make(self, keys, header, totals, true))
         };
         let published = written.and_then(NewFile::sync).and_then(NewFile::publish);
         published.map_err(|error| format!("Write error saving DB on disk: {}", error_text(&error)))
     }
 
     /// Writes what there is without a snapshot, alone.
-    fn write_directly(&self, file: NewFile, header: Header, totals: Vec<Totals>) -> io::Result<NewFile> {
-        let cut = Cut::now(self.shared, header, totals, true);
-        let mut file = cut.begin(self.shared, file);
+    fn write_directly(
+        self,
+        keys: &Keys,
+        file: NewFile,
+        header: Header,
+        totals: Vec<Totals>,
+    ) -> io::Result<NewFile> {
+        let cut = Cut::now(self, header, totals, true);
+        let mut file = cut.begin(self, file);
         for shard in 0..SHARD_COUNT {
-            let shard = &self.keys.shard(shard).keys;
+            let shard = &keys.shard(shard).keys;
             for db in shard.used() {
                 for entry in shard.db(db).iter() {
                     let Some(value) = source_of(&entry) else { continue };
-                    let access = cut.header.access.encode(entry.lru(), self.now_ms);
+                    let access = cut.header.access.encode(entry.lru(), cut.began_ms);
                     let (db, key, expiry_ms) = (db as u64, entry.key(), entry.expiry_ms());
                     file.record(&Record { db, key, expiry_ms, access, value });
                 }
             }
         }
         file.finish()
-    }
-}
-
-impl Worker {
-    /// Writes the RDB file while everything stands still: all shards are held.
-    ///
-    /// # Errors
-    /// The disk's refusal, which has been logged; the old file is still there.
-    pub fn save(&mut self) -> Result<(), SaveFailed> {
-        let config = self.config().clone();
-        if let Err(message) = self.write_all(&config) {
-            tracing::warn!("{message}");
-            return Err(SaveFailed);
-        }
-        tracing::info!("DB saved on disk");
-        let now_ms = self.shared.clock.unix_ms();
-        self.shared.persistence.saved(now_ms, self.changes());
-        self.shared.note_disk_state();
-        Ok(())
     }
 }
 

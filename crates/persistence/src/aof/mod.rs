@@ -4,13 +4,13 @@
 //! file; another, while there is one ([`rewrite`]), writes a new base. What always holds: the manifest on
 //! disk lists files that together, in order, have every write that a synchronisation has covered.
 
-pub mod commands;
-pub mod files;
+mod commands;
+pub(crate) mod files;
 pub mod load;
 pub mod replay;
 pub mod rewrite;
-pub mod start;
-pub mod writer;
+pub(crate) mod start;
+mod writer;
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,15 +18,13 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use martlet_base::disk::DiskFile;
-use martlet_journal::aof::Manifest;
+use martlet_journal::aof::{Manifest, SyncPolicy};
 use martlet_journal::stream::Cut;
 use martlet_journal::{Follower, Journal, Position};
 
-use crate::config::{AppendFsync, Config};
-use crate::persistence::save::SaveFailed;
-use crate::shared::{Shared, lock};
-use crate::slow_path::SlowPathReason;
-use crate::worker::Worker;
+use crate::save::SaveFailed;
+use crate::settings::Settings;
+use crate::{Condition, Storage, lock};
 
 /// Whether there is an append-only file.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
@@ -123,7 +121,7 @@ pub struct AppendLog {
     has_logged_fullness: AtomicBool,
     /// Synchronisations under way: 0 or 1.
     pub syncing: AtomicU64,
-    /// The disk refuses, and so writes are refused. See [`SlowPathReason::LogRefused`].
+    /// The disk refuses, and so writes are refused.
     pub refuses_writes: AtomicBool,
     /// Why.
     refusal: Mutex<String>,
@@ -216,26 +214,26 @@ impl AppendLog {
 }
 
 /// Has the journal recorded for the append-only file, as this configuration wants it. The gate is closed.
-fn follow_journal(journal: &Journal, config: &Config) {
+fn follow_journal(journal: &Journal, settings: &Settings) {
     journal.follow(Follower::File, true);
-    journal.hold_replies(config.appendfsync == AppendFsync::Always);
+    journal.hold_replies(settings.appendfsync == SyncPolicy::Always);
 }
 
-impl Shared {
+impl Storage {
     /// Notes whether the disk takes what is written, and if not, why.
-    fn note_log_state(&self, refusal: Option<String>) {
+    fn note_log_state(self, refusal: Option<String>) {
         let log = &self.persistence.log;
         let refuses = refusal.is_some();
         if let Some(text) = refusal {
             *lock(&log.refusal) = text;
         }
         if log.refuses_writes.swap(refuses, Ordering::SeqCst) != refuses {
-            self.slow_path_reasons.set(SlowPathReason::LogRefused, refuses);
+            self.host.note(Condition::LogRefused, refuses);
         }
     }
 
     /// Logs that writes wait for the disk, or go on.
-    pub fn log_fullness(&self) {
+    pub fn log_fullness(self) {
         let is_full = self.engine.journal.is_full();
         if self.persistence.log.has_logged_fullness.swap(is_full, Ordering::Relaxed) == is_full {
             return;
@@ -248,12 +246,12 @@ impl Shared {
     }
 
     /// How far the disk has come with what would be loaded: without a first base nothing would be.
-    pub fn durable_in(&self, phase: Phase) -> Option<Position> {
+    pub fn durable_in(self, phase: Phase) -> Option<Position> {
         (phase == Phase::On).then(|| self.engine.journal.durable())
     }
 
     /// Writes everything that was recorded and forces it to disk; whether that went well.
-    pub fn flush_log(&self) -> bool {
+    pub fn flush_log(self) -> bool {
         let log = &self.persistence.log;
         if !log.has_writer.load(Ordering::SeqCst) {
             return true;
@@ -269,14 +267,14 @@ impl Shared {
     ///
     /// # Errors
     /// What the disk has refused, for the client; it is as before then.
-    pub fn follow_appendonly(&'static self, config: &Config) -> Result<(), String> {
+    pub fn follow_appendonly(self, settings: &Settings) -> Result<(), String> {
         let (log, journal) = (&self.persistence.log, &self.engine.journal);
         if self.persistence.is_loading() {
             // Looked at again once the data is there.
             return Ok(());
         }
         let phase = log.facts().phase;
-        match (config.appendonly, phase) {
+        match (settings.appendonly, phase) {
             (true, Phase::Off) => {
                 writer::start(self).map_err(|error| error.to_string())?;
                 lock(&log.facts).phase = Phase::Starting;
@@ -295,7 +293,7 @@ impl Shared {
             }
             (true, _) => {
                 if journal.is_followed_by(Follower::File) {
-                    follow_journal(journal, config);
+                    follow_journal(journal, settings);
                     journal.nudge();
                 }
                 Ok(())
@@ -305,7 +303,7 @@ impl Shared {
     }
 
     /// Ends the append-only file, which is in this phase.
-    fn end_log(&self, phase: Phase) {
+    fn end_log(self, phase: Phase) {
         let (log, journal) = (&self.persistence.log, &self.engine.journal);
         if log.cancel_rewrite() {
             tracing::info!("Killing the running AOF rewrite, a thread rather than a child");
@@ -322,75 +320,58 @@ impl Shared {
         self.note_log_state(None);
         log.current_bytes.store(0, Ordering::Relaxed);
         journal.nudge();
-        self.wake_those_held();
-    }
-}
-
-impl Worker {
-    /// See [`Shared::follow_appendonly`]. All shards are held.
-    ///
-    /// # Errors
-    /// As there.
-    pub fn follow_appendonly(&mut self) -> Result<(), String> {
-        let followed = self.shared.follow_appendonly(self.config());
-        if !self.shared.engine.journal.is_on() {
-            // What a transaction has done before this in it must not be appended when the file is switched on
-            // again.
-            self.keys.effects.recording = false;
-            self.keys.effects.pending().clear();
-        }
-        followed
+        self.host.disk_went_on();
     }
 
-    /// Starts rewrites that are due: asked for, or needed by the file's growth or the disk's failure.
-    pub(crate) fn rewrite_by_rule(&mut self) {
-        let (shared, config) = (self.shared, self.config().clone());
-        let log = &shared.persistence.log;
+    /// Starts rewrites that are due: asked for, or needed by the file's growth or the disk's failure. True if
+    /// the file is not what the configuration wants: somebody has to close the gate and call
+    /// [`Storage::follow_appendonly`].
+    pub fn rewrite_by_rule(self) -> bool {
+        let (log, settings, now_ms) = (&self.persistence.log, self.host.settings(), self.now_ms());
         let facts = log.facts();
-        if config.appendonly != (facts.phase != Phase::Off) && !shared.persistence.is_loading() {
-            // It could not be followed at once.
-            if let Err(why) = self.alone(Worker::follow_appendonly) {
-                tracing::warn!("{why}");
-            }
-            return;
+        if self.persistence.is_loading() {
+            return false;
+        }
+        if settings.appendonly != (facts.phase != Phase::Off) {
+            return true;
         }
         if facts.phase == Phase::Off && !facts.is_scheduled
             || facts.rewrite.is_some()
-            || shared.persistence.is_loading()
-            || shared.persistence.background.running().is_some()
+            || self.persistence.background.running().is_some()
         {
-            return;
+            return false;
         }
-        let grown = facts.phase == Phase::On && has_grown(log, &config) && !is_held_back(&facts, self.now_ms);
+        let grown = facts.phase == Phase::On && has_grown(log, &settings) && !is_held_back(&facts, now_ms);
         if grown {
             tracing::info!("Starting automatic rewriting of AOF");
         }
-        let is_retry = facts.phase == Phase::Starting && !is_held_back(&facts, self.now_ms);
-        if (facts.is_scheduled && !is_held_back(&facts, self.now_ms)) || grown || is_retry {
+        let is_retry = facts.phase == Phase::Starting && !is_held_back(&facts, now_ms);
+        if (facts.is_scheduled && !is_held_back(&facts, now_ms)) || grown || is_retry {
             // It has logged what went wrong, and is tried again.
-            let _ = rewrite::begin(shared);
+            let _ = rewrite::begin(self);
         }
+        false
     }
 
     /// Forces everything recorded to disk before the end.
     ///
     /// # Errors
     /// The disk refuses; the log says why.
-    pub(crate) fn finish_log(&mut self) -> Result<(), SaveFailed> {
-        match self.shared.persistence.log.facts().phase {
+    pub fn finish_log(self) -> Result<(), SaveFailed> {
+        match self.persistence.log.facts().phase {
             Phase::Off => Ok(()),
-            _ if self.shared.flush_log() => Ok(()),
+            _ if self.flush_log() => Ok(()),
             _ => Err(SaveFailed),
         }
     }
 }
 
 /// Whether the files have grown by as much as the configuration wants rewritten.
-fn has_grown(log: &AppendLog, config: &Config) -> bool {
+fn has_grown(log: &AppendLog, settings: &Settings) -> bool {
     let (current, base) = (log.current_bytes.load(Ordering::Relaxed), log.base_bytes.load(Ordering::Relaxed));
-    let percentage = u128::from(config.auto_aof_rewrite_percentage);
+    let percentage = u128::from(settings.auto_aof_rewrite_percentage);
     percentage > 0
-        && current > config.auto_aof_rewrite_min_size_bytes
+        && current > settings.auto_aof_rewrite_min_size_bytes
         && u128::from(current.saturating_sub(base)) * 100 >= percentage * u128::from(base.max(1))
 }
 

@@ -10,9 +10,8 @@ use martlet_keyspace::Key;
 use martlet_protocol::request::OwnedArgs;
 
 use super::*;
-use crate::config::ConfigStore;
-use crate::persistence::load::load_at_start;
-use crate::registry::Registry;
+use crate::start::{announce, load_at_start};
+use crate::testing::{self, TestHost};
 use replay::Replay;
 
 /// The key that is written.
@@ -20,8 +19,9 @@ const TEXT: &[u8] = b"text";
 
 /// A server without clients.
 struct House {
-    shared: &'static Shared,
-    worker: Worker,
+    storage: Storage,
+    host: &'static TestHost,
+    keys: martlet_engine::Keys,
     disk: FaultyDisk,
     _directory: tempfile::TempDir,
     /// The numbers from 0 on that were appended to a text.
@@ -30,56 +30,53 @@ struct House {
     acknowledged: usize,
 }
 
-fn shared(config: Config, disk: Arc<dyn martlet_base::disk::Disk>) -> &'static Shared {
-    let registry = Box::leak(Box::new(Registry::new(&[]).unwrap()));
-    let mut shared = Shared::new(ConfigStore::new(config), registry, 1, None).unwrap();
-    shared.persistence.disk = disk;
-    Box::leak(Box::new(shared))
-}
-
 impl House {
-    fn new(change: impl FnOnce(&mut Config)) -> House {
+    fn new(change: impl FnOnce(&mut Settings)) -> House {
         let directory = tempfile::tempdir().unwrap();
-        let mut config = Config { dir: directory.path().into(), appendonly: true, ..Config::default() };
-        config.appendfsync = AppendFsync::Always;
-        change(&mut config);
+        let mut settings = Settings {
+            appendonly: true,
+            appendfsync: SyncPolicy::Always,
+            ..testing::settings(directory.path())
+        };
+        change(&mut settings);
         let disk = FaultyDisk::new(|_, _, _| None);
-        let shared = shared(config.clone(), Arc::new(disk.clone()));
-        crate::persistence::load::announce(shared);
-        load_at_start(shared, &config).unwrap();
-        let worker = Worker::new(shared, 0);
-        let mut house = House { shared, worker, disk, _directory: directory, written: 0, acknowledged: 0 };
+        let (storage, host) = testing::server(settings.clone(), 1, Arc::new(disk.clone()));
+        announce(storage);
+        load_at_start(storage, &settings).unwrap();
+        let keys = testing::keys(storage);
+        let mut house =
+            House { storage, host, keys, disk, _directory: directory, written: 0, acknowledged: 0 };
         house.write(10);
         assert!(house.flush());
         house
     }
 
     fn log(&self) -> &'static AppendLog {
-        &self.shared.persistence.log
+        &self.storage.persistence.log
     }
 
     fn files(&self) -> std::path::PathBuf {
-        files::directory(&self.shared.config.snapshot())
+        self.storage.host.settings().aof_directory()
     }
 
     fn write(&mut self, count: usize) {
-        let settings = crate::settings::from_config(&self.shared.config.snapshot());
-        let mut replay = Replay::new(self.shared.registry, &settings, 0);
+        let settings = self.storage.host.settings();
+        let mut replay = Replay::new(self.storage.host.commands(), &settings.handlers, 0);
         for _ in 0..count {
             let number = format!("{},", self.written);
             let args = OwnedArgs::from_slices([b"APPEND".as_slice(), TEXT, number.as_bytes()]);
-            let keys = &mut self.worker.keys;
-            self.shared.engine.gate.enter(0);
-            keys.effects.recording = self.shared.engine.journal.is_on();
+            let keys = &mut self.keys;
+            self.storage.engine.gate.enter(0);
+            keys.effects.recording = self.storage.engine.journal.is_on();
             replay.run(keys, &args.view(), &mut |_, _| ()).unwrap();
-            self.shared.engine.gate.leave(0);
+            self.storage.engine.gate.leave(0);
             self.written += 1;
         }
     }
 
     /// Whether all that was written is on disk.
     fn flush(&mut self) -> bool {
-        let is_done = self.shared.flush_log();
+        let is_done = self.storage.flush_log();
         if is_done {
             self.acknowledged = self.written;
         }
@@ -106,23 +103,16 @@ impl House {
 
     /// Rewrites; whether that went well.
     fn rewrite(&self) -> bool {
-        rewrite::begin(self.shared).unwrap();
+        rewrite::begin(self.storage).unwrap();
         self.log().wait_for_rewrite();
         self.log().facts().is_sound
     }
 
     /// Switches the file on or off.
     fn switch(&mut self, on: bool) {
-        let mut config = (*self.shared.config.snapshot()).clone();
-        config.appendonly = on;
-        self.shared.config.publish(config);
-        self.worker.follow_config();
-        let worker = &mut self.worker;
-        self.shared.engine.gate.closed(|alone| {
-            worker.keys.lock_all_shards(alone);
-            worker.follow_appendonly().unwrap();
-            worker.keys.release();
-        });
+        self.host.set(|settings| settings.appendonly = on);
+        let storage = self.storage;
+        self.keys.alone(|_| storage.follow_appendonly(&storage.host.settings()).unwrap());
         self.log().wait_for_rewrite();
     }
 
@@ -157,31 +147,31 @@ impl House {
 
 /// Another server, that loads what the first has left.
 struct Reader {
-    shared: &'static Shared,
+    storage: Storage,
     keys: martlet_engine::Keys,
 }
 
 impl Reader {
     fn new() -> Reader {
-        let shared = shared(Config::default(), Arc::new(martlet_base::disk::RealDisk));
-        let random = martlet_base::random::Random::seeded(1);
-        Reader { shared, keys: martlet_engine::Keys::new(shared.engine, 0, random) }
+        let disk = Arc::new(martlet_base::disk::RealDisk);
+        let (storage, _) = testing::server(testing::settings(Path::new("/")), 1, disk);
+        Reader { storage, keys: testing::keys(storage) }
     }
 
     fn load(&mut self, files: &Path) -> Result<String, String> {
         let directory = tempfile::tempdir().unwrap();
-        let config = Config { dir: directory.path().into(), ..Config::default() };
-        let copy = files::directory(&config);
+        let settings = testing::settings(directory.path());
+        let copy = settings.aof_directory();
         fs::create_dir(&copy).unwrap();
         for entry in fs::read_dir(files).unwrap() {
             let entry = entry.unwrap();
             fs::copy(entry.path(), copy.join(entry.file_name())).unwrap();
         }
-        let (shared, keys) = (self.shared, &mut self.keys);
-        shared.engine.gate.closed(|alone| {
+        let (storage, keys) = (self.storage, &mut self.keys);
+        storage.engine.gate.closed(|alone| {
             keys.lock_all_shards(alone);
             keys.flush(None, true);
-            let loaded = load::load(shared, keys, &config, &mut |keys, work| work(keys), &mut || true);
+            let loaded = load::load(storage, keys, &settings, &mut |keys, work| work(keys), &mut || true);
             let text = keys.read_str(&Key::new(TEXT)).unwrap();
             let text = text.map(|text| text.bytes(&mut NumberBuffer::new()).to_vec()).unwrap_or_default();
             keys.release();
@@ -206,7 +196,7 @@ const FAULTS: [Fault; 5] = [
 fn whichever_step_of_a_rewrite_fails_the_server_goes_on() {
     let mut reader = Reader::new();
     for preamble in [true, false] {
-        let mut house = House::new(|config| config.aof_use_rdb_preamble = preamble);
+        let mut house = House::new(|settings| settings.aof_use_rdb_preamble = preamble);
         for fault in FAULTS {
             let mut refused = 0;
             for step in 0.. {
@@ -243,7 +233,7 @@ fn whichever_step_of_a_rewrite_fails_the_server_goes_on() {
 fn power_may_fail_at_each_step_of_a_rewrite() {
     let mut reader = Reader::new();
     for preamble in [true, false] {
-        let mut house = House::new(|config| config.aof_use_rdb_preamble = preamble);
+        let mut house = House::new(|settings| settings.aof_use_rdb_preamble = preamble);
         for stop in 0.. {
             house.write(2);
             assert!(house.flush());
@@ -314,18 +304,15 @@ fn increments_of_rewrites_that_do_not_end_do_not_pile_up() {
         house.check(&mut reader, &house.files(), "after failures");
     }
     house.fail_no_more();
-    let mut config = (*house.shared.config.snapshot()).clone();
-    config.rdb_key_save_delay_us = 10_000_000;
-    house.shared.config.publish(config.clone());
+    house.host.set(|settings| settings.rdb_key_save_delay_us = 10_000_000);
     let before = increments(&house);
     for _ in 0..5 {
-        rewrite::begin(house.shared).unwrap();
+        rewrite::begin(house.storage).unwrap();
         house.log().cancel_rewrite();
         house.log().wait_for_rewrite();
         assert!(increments(&house) <= before + 1);
     }
-    config.rdb_key_save_delay_us = 0;
-    house.shared.config.publish(config);
+    house.host.set(|settings| settings.rdb_key_save_delay_us = 0);
     house.recover(&mut reader, "after cancellations");
     assert_eq!(increments(&house), 1);
 }
@@ -344,7 +331,7 @@ fn an_increment_does_not_go_on_over_what_was_done_while_the_file_was_off() {
     house.switch(true);
     assert_eq!(house.log().facts().phase, Phase::Starting);
     house.write(2);
-    assert!(house.shared.flush_log());
+    assert!(house.storage.flush_log());
     house.check(&mut reader, &house.files(), "switched on again");
     house.recover(&mut reader, "switched on again");
 }
@@ -373,41 +360,15 @@ fn a_rewrite_that_began_while_the_file_was_off_does_not_end_switching_it_on() {
     house.switch(true);
     assert_eq!(log.facts().phase, Phase::On);
     house.write(2);
-    assert!(house.shared.flush_log());
+    assert!(house.storage.flush_log());
     house.check(&mut reader, &house.files(), "switched on during a rewrite");
-}
-
-/// A thread that waits for the gate may find that the file was switched on or off when it comes to run alone.
-#[test]
-fn who_runs_alone_records_by_what_is_set_then() {
-    let mut reader = Reader::new();
-    let mut house = House::new(|_| ());
-    let append = |house: &mut House| {
-        let number = format!("{},", house.written);
-        let args = OwnedArgs::from_slices([b"APPEND".as_slice(), TEXT, number.as_bytes()]);
-        house.worker.alone(|worker| {
-            let text = number.as_bytes();
-            worker.keys.update_str(&Key::new(TEXT), 0..0, |bytes| bytes.extend_from_slice(text));
-            worker.keys.effects.request_ended(0, &args.view(), true);
-        });
-        house.worker.leave();
-        house.written += 1;
-    };
-    house.worker.enter();
-    house.worker.leave();
-    house.switch(false);
-    append(&mut house);
-    house.switch(true);
-    append(&mut house);
-    assert!(house.flush());
-    house.check(&mut reader, &house.files(), "switched off and on");
 }
 
 #[test]
 fn rewrites_that_are_asked_for_at_once_are_one() {
-    let house = House::new(|config| config.rdb_key_save_delay_us = 10_000_000);
-    rewrite::begin(house.shared).unwrap();
-    assert!(rewrite::begin(house.shared).is_err());
+    let house = House::new(|settings| settings.rdb_key_save_delay_us = 10_000_000);
+    rewrite::begin(house.storage).unwrap();
+    assert!(rewrite::begin(house.storage).is_err());
     assert!(house.log().cancel_rewrite());
     house.log().wait_for_rewrite();
     assert_eq!(house.log().facts().rewrites, 1);
@@ -420,10 +381,10 @@ fn what_the_disk_refuses_is_given_up_when_the_file_is_switched_off() {
         let mut house = House::new(|_| ());
         house.disk.plan(move |_, operation, _| (operation == apt).then_some(Fault::Refuse(errno::EIO)));
         house.write(2);
-        assert!(!house.shared.flush_log(), "{apt:?}");
+        assert!(!house.storage.flush_log(), "{apt:?}");
         assert!(house.log().refuses_writes.load(Ordering::SeqCst), "{apt:?}");
         house.switch(false);
-        house.shared.flush_log();
+        house.storage.flush_log();
         assert!(!house.log().refuses_writes.load(Ordering::SeqCst), "{apt:?}");
         house.fail_no_more();
         house.write(1);
@@ -452,16 +413,16 @@ fn rewrites_that_keep_failing_wait_longer_and_longer() {
 #[test]
 fn the_disk_is_left_alone_during_a_rewrite_if_that_is_wanted() {
     for (spares, expected) in [(true, 0), (false, 1)] {
-        let mut house = House::new(|config| config.no_appendfsync_on_rewrite = spares);
+        let mut house = House::new(|settings| settings.no_appendfsync_on_rewrite = spares);
         let syncs = |house: &House| {
             house.disk.operations().iter().filter(|&&operation| operation == Operation::Sync).count()
         };
         let write = |house: &mut House| {
             let before = syncs(house);
             house.write(1);
-            house.shared.engine.journal.nudge();
+            house.storage.engine.journal.nudge();
             // Replies leave: what the configuration leaves to the operating system is as good as on disk.
-            while house.shared.engine.journal.is_behind() {
+            while house.storage.engine.journal.is_behind() {
                 std::thread::yield_now();
             }
             syncs(house) - before
@@ -472,7 +433,7 @@ fn the_disk_is_left_alone_during_a_rewrite_if_that_is_wanted() {
         let before = syncs(&house);
         assert_eq!(write(&mut house), expected);
         lock(&house.log().facts).rewrite = None;
-        house.shared.engine.journal.nudge();
+        house.storage.engine.journal.nudge();
         // What was left to the operating system is forced to disk now, without a write.
         while syncs(&house) == before {
             std::thread::yield_now();
@@ -483,54 +444,49 @@ fn the_disk_is_left_alone_during_a_rewrite_if_that_is_wanted() {
 
 #[test]
 fn a_file_in_doubt_makes_nothing_durable_while_the_disk_is_left_alone() {
-    let mut house = House::new(|config| config.no_appendfsync_on_rewrite = true);
+    let mut house = House::new(|settings| settings.no_appendfsync_on_rewrite = true);
     house.disk.plan(|_, operation, _| (operation == Operation::Sync).then_some(Fault::Refuse(errno::EIO)));
     house.write(1);
-    assert!(!house.shared.flush_log());
+    assert!(!house.storage.flush_log());
     house.fail_no_more();
     let rewrite = Rewrite { began_ms: 0, is_cancelled: Arc::default(), is_followed: false };
     lock(&house.log().facts).rewrite = Some(rewrite);
     house.write(1);
-    assert!(!house.shared.flush_log());
-    assert!(house.shared.engine.journal.is_behind());
+    assert!(!house.storage.flush_log());
+    assert!(house.storage.engine.journal.is_behind());
 }
 
 #[test]
 fn replies_are_held_by_what_is_set_when_records_begin() {
-    let mut house = House::new(|config| config.appendfsync = AppendFsync::Everysec);
+    let mut house = House::new(|settings| settings.appendfsync = SyncPolicy::EverySecond);
     house.switch(false);
-    let (shared, worker) = (house.shared, &mut house.worker);
+    let (storage, host) = (house.storage, house.host);
     // The rewrite that begins has to wait with its cut until the gate opens.
-    shared.engine.gate.closed(|alone| {
-        worker.keys.lock_all_shards(alone);
-        let mut config = (*shared.config.snapshot()).clone();
-        config.appendonly = true;
-        for appendfsync in [AppendFsync::Everysec, AppendFsync::Always] {
-            config.appendfsync = appendfsync;
-            shared.config.publish(config.clone());
-            worker.follow_config();
-            worker.follow_appendonly().unwrap();
+    house.keys.alone(|_| {
+        for appendfsync in [SyncPolicy::EverySecond, SyncPolicy::Always] {
+            host.set(|settings| (settings.appendonly, settings.appendfsync) = (true, appendfsync));
+            storage.follow_appendonly(&storage.host.settings()).unwrap();
         }
-        worker.keys.release();
     });
     house.log().wait_for_rewrite();
-    assert!(house.log().facts().is_sound && shared.engine.journal.holds_replies());
+    assert!(house.log().facts().is_sound && storage.engine.journal.holds_replies());
 }
 
 #[test]
 fn what_was_set_while_loading_holds_once_it_ends() {
     for was_on in [false, true] {
         let directory = tempfile::tempdir().unwrap();
-        let config = Config { dir: directory.path().into(), appendonly: was_on, ..Config::default() };
-        let shared = shared(config.clone(), Arc::new(FaultyDisk::new(|_, _, _| None)));
-        crate::persistence::load::announce(shared);
-        let mut worker = Worker::new(shared, 0);
-        shared.config.publish(Config { appendonly: !was_on, ..config.clone() });
-        worker.follow_config();
-        shared.engine.gate.closed(|_| worker.follow_appendonly()).unwrap();
-        assert_eq!(shared.persistence.log.facts().phase, Phase::Off, "loading has not ended");
-        load_at_start(shared, &config).unwrap();
-        assert_eq!(shared.persistence.log.facts().phase != Phase::Off, !was_on);
-        shared.persistence.log.wait_for_rewrite();
+        let settings = Settings { appendonly: was_on, ..testing::settings(directory.path()) };
+        let disk = Arc::new(FaultyDisk::new(|_, _, _| None));
+        let (storage, host) = testing::server(settings.clone(), 1, disk);
+        announce(storage);
+        assert_eq!(*lock(&host.conditions), [Condition::Loading]);
+        host.set(|settings| settings.appendonly = !was_on);
+        testing::keys(storage).alone(|_| storage.follow_appendonly(&storage.host.settings())).unwrap();
+        assert_eq!(storage.persistence.log.facts().phase, Phase::Off, "loading has not ended");
+        load_at_start(storage, &settings).unwrap();
+        assert_eq!(storage.persistence.log.facts().phase != Phase::Off, !was_on);
+        assert!(lock(&host.conditions).is_empty());
+        storage.persistence.log.wait_for_rewrite();
     }
 }

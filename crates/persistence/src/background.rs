@@ -8,12 +8,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Condvar, Mutex, PoisonError};
 
-use super::file::NewFile;
-use super::leftovers::Kind;
-use super::save::{Cut, Header, create, totals, write_cut};
-use crate::config::error_text;
-use crate::shared::{Shared, lock};
-use crate::worker::Worker;
+use martlet_base::disk::error_text;
+use martlet_engine::Keys;
+
+use crate::file::NewFile;
+use crate::save::{Cut, Header, create, totals, write_cut};
+use crate::settings::Settings;
+use crate::temp_files::Kind;
+use crate::{Storage, lock};
 
 /// A save under way.
 #[derive(Clone, Debug)]
@@ -74,44 +76,44 @@ impl Background {
     ///
     /// # Errors
     /// When the operating system refuses it.
-    pub fn start_thread(&self, shared: &'static Shared) -> std::io::Result<()> {
+    pub(crate) fn start_thread(&self, storage: Storage) -> std::io::Result<()> {
         let (sender, jobs) = channel::<Job>();
         *lock(&self.jobs) = Some(sender);
         let body = move || {
             martlet_base::thread::use_batch_scheduling();
-            crate::process::guard_thread();
-            jobs.iter().for_each(|job| run(shared, job));
+            storage.host.begin_thread();
+            jobs.iter().for_each(|job| run(storage, job));
         };
         std::thread::Builder::new().name("snapshot".into()).spawn(body)?;
         Ok(())
     }
 }
 
-impl Worker {
+impl Storage {
     /// Begins a save in the background with what the keyspace holds now, unless one is under way, or a
-    /// rewrite, which may have begun since whoever asks has looked: there is one snapshot at a time. All
-    /// shards are held. False if nothing was begun; if the disk refuses already, that is noted as for a save
+    /// rewrite, which may have begun since whoever asks has looked: there is one snapshot at a time. `keys`
+    /// hold all shards. False if nothing was begun; if the disk refuses already, that is noted as for a save
     /// that fails later.
-    pub fn start_background_save(&mut self) -> bool {
-        let (shared, config) = (self.shared, self.config().clone());
-        if shared.persistence.background.running().is_some() || shared.persistence.log.is_rewriting() {
+    pub fn start_background_save(self, keys: &Keys, settings: &Settings) -> bool {
+        let (storage, began_ms) = (self, self.now_ms());
+        if storage.persistence.background.running().is_some() || storage.persistence.log.is_rewriting() {
             return false;
         }
-        let totals = totals(&self.keys, config.databases as usize);
-        let changes = self.changes();
-        shared.persistence.background_began(self.now_ms);
-        let begun = Header::of_file(&config, &totals)
-            .and_then(|header| Ok((header, create(shared, &config, Kind::BackgroundSave)?)));
+        let totals = totals(keys, settings.handlers.databases);
+        let changes = self.changes(keys);
+        storage.persistence.background_began(began_ms);
+        let begun = Header::of_file(settings, &totals)
+            .and_then(|header| Ok((header, create(storage, settings, Kind::BackgroundSave)?)));
         let (header, file) = match begun {
             Ok(begun) => begun,
             Err(message) => {
                 tracing::warn!("{message}");
-                end(shared, Outcome::Failed, self.now_ms, changes);
+                end(storage, Outcome::Failed, began_ms, changes);
                 return true;
             }
         };
-        let running = Running { changes, cut: Cut::make(shared, &self.keys, header, totals, false) };
-        let background = &shared.persistence.background;
+        let running = Running { changes, cut: Cut::make(storage, keys, header, totals, false) };
+        let background = &storage.persistence.background;
         *lock(&background.running) = Some(running.clone());
         tracing::info!("Background saving started by pid {}", std::process::id());
         let job = Job { running, file };
@@ -130,12 +132,12 @@ enum Outcome {
 }
 
 /// Writes a snapshot, on the thread.
-fn run(shared: &'static Shared, job: Job) {
+fn run(storage: Storage, job: Job) {
     let Job { running, file } = job;
-    let finished = write_cut(shared, file, &running.cut).and_then(NewFile::sync);
+    let finished = write_cut(storage, file, &running.cut).and_then(NewFile::sync);
     let is_wanted = || running.cut.is_wanted();
     let cancelled = || io::Error::from(io::ErrorKind::Interrupted);
-    let background = &shared.persistence.background;
+    let background = &storage.persistence.background;
     // While this is held nobody can cancel.
     let publishing = lock(&background.publishing);
     let outcome = match finished.and_then(|new| if is_wanted() { new.publish() } else { Err(cancelled()) }) {
@@ -146,29 +148,29 @@ fn run(shared: &'static Shared, job: Job) {
             Outcome::Failed
         }
     };
-    end(shared, outcome, running.cut.began_ms(), running.changes);
+    end(storage, outcome, running.cut.began_ms(), running.changes);
     *lock(&background.running) = None;
     drop(publishing);
     background.ended.notify_all();
 }
 
 /// Notes how a save ended that began then, with so many changes done.
-fn end(shared: &Shared, outcome: Outcome, began_ms: i64, changes: u64) {
-    let now_ms = shared.clock.unix_ms();
+fn end(storage: Storage, outcome: Outcome, began_ms: i64, changes: u64) {
+    let now_ms = storage.now_ms();
     match outcome {
         Outcome::Saved => {
             tracing::info!("DB saved on disk");
             tracing::info!("Background saving terminated with success");
-            shared.persistence.saved(now_ms, changes);
+            storage.persistence.saved(now_ms, changes);
         }
         Outcome::Cancelled => tracing::warn!("Background saving cancelled"),
         Outcome::Failed => tracing::warn!("Background saving error"),
     }
     if !matches!(outcome, Outcome::Cancelled) {
         let seconds = (now_ms - began_ms) / 1000;
-        shared.persistence.background_ended(matches!(outcome, Outcome::Saved), seconds);
+        storage.persistence.background_ended(matches!(outcome, Outcome::Saved), seconds);
     }
-    shared.note_disk_state();
+    storage.note_disk_state();
 }
 
 #[cfg(test)]
@@ -179,50 +181,40 @@ mod tests {
     use martlet_base::disk::faults::{FaultyDisk, Operation};
     use martlet_keyspace::{ExpiryChange, Key};
 
-    use crate::config::{Config, ConfigStore};
-    use crate::persistence::load::{Source, load, path};
-    use crate::registry::Registry;
-    use crate::shared::Shared;
-    use crate::worker::Worker;
+    use super::*;
+    use crate::load::{Source, load};
+    use crate::testing::{self, keys, server};
 
     const KEYS: u64 = 5000;
-
-    fn server(config: Config, disk: &FaultyDisk) -> (&'static Shared, Worker) {
-        let registry = Box::leak(Box::new(Registry::new(&[]).unwrap()));
-        let mut shared = Shared::new(ConfigStore::new(config), registry, 1, None).unwrap();
-        shared.persistence.disk = Arc::new(disk.clone());
-        let shared: &'static Shared = Box::leak(Box::new(shared));
-        (shared, Worker::new(shared, 0))
-    }
 
     /// A rule and a client may ask at once: whoever comes second finds the first's save under way.
     #[test]
     fn saves_that_are_asked_for_at_once_are_one() {
         let directory = tempfile::tempdir().unwrap();
-        let config = Config { dir: directory.path().into(), rdb_key_save_delay_us: 100, ..Config::default() };
+        let settings = Settings { rdb_key_save_delay_us: 100, ..testing::settings(directory.path()) };
         let disk = FaultyDisk::new(|_, _, _| None);
-        let (shared, mut worker) = server(config.clone(), &disk);
-        let background = &shared.persistence.background;
-        background.start_thread(shared).unwrap();
-        worker.alone(|worker| {
+        let (storage, _) = server(settings.clone(), 1, Arc::new(disk.clone()));
+        let background = &storage.persistence.background;
+        background.start_thread(storage).unwrap();
+        let mut writer = keys(storage);
+        writer.alone(|keys| {
             for i in 0..KEYS {
-                worker.keys.set_str(&Key::new(&i.to_le_bytes()), b"x", ExpiryChange::Clear);
+                keys.set_str(&Key::new(&i.to_le_bytes()), b"x", ExpiryChange::Clear);
             }
         });
-        assert!(worker.alone(Worker::start_background_save));
+        assert!(writer.alone(|keys| storage.start_background_save(keys, &settings)));
         while background.running().is_some_and(|running| running.cut.written.load(Ordering::Relaxed) == 0) {
             std::thread::yield_now();
         }
-        assert!(!worker.alone(Worker::start_background_save));
-        worker.leave();
+        assert!(!writer.alone(|keys| storage.start_background_save(keys, &settings)));
         background.wait();
-        let (reader, mut reads) = server(config.clone(), &disk);
-        reads.alone(|reads| {
-            let source = Source::open(&path(&config)).unwrap();
-            let loaded = load(reader, &mut reads.keys, &config, source, false).unwrap();
+        let (reader, _) = server(settings.clone(), 1, Arc::new(disk));
+        keys(reader).alone(|keys| {
+            let source = Source::open(&settings.rdb_path()).unwrap();
+            let loaded = load(reader, keys, &settings, source, false).unwrap();
             assert_eq!(loaded.keys, KEYS);
         });
-        assert_eq!(shared.persistence.facts().saves, 1);
+        assert_eq!(storage.persistence.facts().saves, 1);
     }
 
     /// Threads that serve clients look at it all the time.
@@ -230,10 +222,10 @@ mod tests {
     fn who_looks_for_a_save_does_not_wait_for_the_disk() {
         let directory = tempfile::tempdir().unwrap();
         let disk = FaultyDisk::new(|_, _, _| None);
-        let config = Config { dir: directory.path().into(), ..Config::default() };
-        let (shared, mut worker) = server(config, &disk);
-        let background = &shared.persistence.background;
-        background.start_thread(shared).unwrap();
+        let settings = testing::settings(directory.path());
+        let (storage, _) = server(settings.clone(), 1, Arc::new(disk.clone()));
+        let background = &storage.persistence.background;
+        background.start_thread(storage).unwrap();
         let has_looked: Arc<AtomicBool> = Arc::default();
         let looks = has_looked.clone();
         disk.plan(move |_, operation, _| {
@@ -243,8 +235,7 @@ mod tests {
             }
             None
         });
-        assert!(worker.alone(Worker::start_background_save));
-        worker.leave();
+        assert!(keys(storage).alone(|keys| storage.start_background_save(keys, &settings)));
         background.wait();
         assert!(has_looked.load(Ordering::SeqCst));
     }

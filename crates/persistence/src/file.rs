@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use martlet_base::disk::{Disk, DiskFile};
 
-use super::leftovers;
+use crate::temp_files;
 
 /// Bytes after which what has been written is sent to the disk, so that the end does not wait for all of it.
 const SYNC_BYTES: usize = 4 << 20;
@@ -38,7 +38,7 @@ impl NewFile {
     ) -> io::Result<NewFile> {
         let temporary = directory.join(temporary);
         Ok(NewFile {
-            file: leftovers::create(&*disk, &temporary)?,
+            file: temp_files::create(&*disk, &temporary)?,
             disk,
             directory: directory.into(),
             temporary,

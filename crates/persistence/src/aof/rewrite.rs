@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
 
-use martlet_base::disk::{Disk, DiskFile};
+use martlet_base::disk::{Disk, DiskFile, error_text};
 use martlet_base::random::Random;
 use martlet_engine::{Keys, SavedKeys, Walk};
 use martlet_journal::Position;
@@ -24,11 +24,11 @@ use martlet_journal::aof::{FileInfo, Manifest};
 
 use super::commands::CommandBase;
 use super::{Facts, LastIncrement, Listed, Order, Phase, Rewrite, files, follow_journal};
-use crate::config::{Config, error_text};
-use crate::persistence::file::NewFile;
-use crate::persistence::leftovers::{self, Kind};
-use crate::persistence::save::{self, Cut, Header, write_cut};
-use crate::shared::{Shared, lock};
+use crate::file::NewFile;
+use crate::save::{self, Cut, Header, write_cut};
+use crate::settings::Settings;
+use crate::temp_files::{self, Kind};
+use crate::{Storage, delay, lock};
 
 /// Why a rewrite has not come to its end.
 enum Ended {
@@ -52,19 +52,19 @@ impl From<io::Error> for Ended {
 ///
 /// # Errors
 /// When one is under way, or the operating system refuses the thread.
-pub fn begin(shared: &'static Shared) -> Result<(), String> {
-    let log = &shared.persistence.log;
+pub fn begin(storage: Storage) -> Result<(), String> {
+    let log = &storage.persistence.log;
     let order = {
         let mut facts = lock(&log.facts);
         if facts.rewrite.is_some() {
             return Err("Background append only file rewriting already in progress".into());
         }
-        note_beginning(shared, &mut facts)
+        note_beginning(storage, &mut facts)
     };
     let mut rewriter = lock(&log.rewriter);
     let sender = match rewriter.as_ref() {
         Some(sender) => Ok(sender),
-        None => start_thread(shared).map(|sender| &*rewriter.insert(sender)),
+        None => start_thread(storage).map(|sender| &*rewriter.insert(sender)),
     };
     match sender {
         Ok(sender) => {
@@ -75,22 +75,22 @@ pub fn begin(shared: &'static Shared) -> Result<(), String> {
         Err(error) => {
             let text = format!("Can't rewrite append only file in background: {}", error_text(&error));
             tracing::warn!("{text}");
-            ended(shared, &Err(Ended::Failed(text.clone())));
+            ended(storage, &Err(Ended::Failed(text.clone())));
             Err(text)
         }
     }
 }
 
 /// Starts the thread that rewrites.
-fn start_thread(shared: &'static Shared) -> io::Result<Sender<Begun>> {
+fn start_thread(storage: Storage) -> io::Result<Sender<Begun>> {
     let (sender, begun) = channel::<Begun>();
     let body = move || {
         martlet_base::thread::use_batch_scheduling();
-        crate::process::guard_thread();
+        storage.host.begin_thread();
         for begun in begun {
             let mut next = Some(begun);
             while let Some(begun) = next.take() {
-                next = run(shared, &begun);
+                next = run(storage, &begun);
             }
         }
     };
@@ -102,23 +102,23 @@ fn start_thread(shared: &'static Shared) -> io::Result<Sender<Begun>> {
 pub(super) struct Begun {
     is_cancelled: Arc<AtomicBool>,
     /// As it was then: what is set while it runs concerns the next.
-    config: Arc<Config>,
+    settings: Arc<Settings>,
 }
 
 /// Notes that a rewrite begins.
-fn note_beginning(shared: &Shared, facts: &mut Facts) -> Begun {
+fn note_beginning(storage: Storage, facts: &mut Facts) -> Begun {
     let is_cancelled: Arc<AtomicBool> = Arc::default();
-    let began_ms = shared.clock.unix_ms();
+    let began_ms = storage.now_ms();
     facts.rewrite = Some(Rewrite { began_ms, is_cancelled: is_cancelled.clone(), is_followed: false });
     facts.is_scheduled = false;
     facts.rewrites += 1;
-    Begun { is_cancelled, config: shared.config.snapshot() }
+    Begun { is_cancelled, settings: storage.host.settings() }
 }
 
 /// Rewrites; the one that is to follow at once, if one is.
-fn run(shared: &'static Shared, begun: &Begun) -> Option<Begun> {
+fn run(storage: Storage, begun: &Begun) -> Option<Begun> {
     tracing::info!("Background append only file rewriting started by pid {}", std::process::id());
-    let result = rewrite(shared, begun);
+    let result = rewrite(storage, begun);
     match &result {
         Ok(()) => tracing::info!("Background AOF rewrite finished successfully"),
         Err(Ended::Cancelled) => tracing::info!("Background AOF rewrite cancelled"),
@@ -127,13 +127,13 @@ fn run(shared: &'static Shared, begun: &Begun) -> Option<Begun> {
         }
         Err(Ended::Failed(why)) => tracing::warn!("Background AOF rewrite terminated with error: {why}"),
     }
-    ended(shared, &result)
+    ended(storage, &result)
 }
 
-fn ended(shared: &Shared, result: &Result<(), Ended>) -> Option<Begun> {
-    let log = &shared.persistence.log;
+fn ended(storage: Storage, result: &Result<(), Ended>) -> Option<Begun> {
+    let log = &storage.persistence.log;
     let mut facts = lock(&log.facts);
-    let now_ms = shared.clock.unix_ms();
+    let now_ms = storage.now_ms();
     let ended = facts.rewrite.take();
     facts.last_s = ended.as_ref().map(|rewrite| (now_ms - rewrite.began_ms) / 1000).or(facts.last_s);
     match result {
@@ -155,7 +155,7 @@ fn ended(shared: &Shared, result: &Result<(), Ended>) -> Option<Begun> {
         }
     }
     let is_followed = ended.is_some_and(|rewrite| rewrite.is_followed);
-    let next = is_followed.then(|| note_beginning(shared, &mut facts));
+    let next = is_followed.then(|| note_beginning(storage, &mut facts));
     drop(facts);
     log.rewrite_ended.notify_all();
     next
@@ -172,11 +172,11 @@ struct Increment {
 
 impl Increment {
     /// Removes it after its rewrite has failed, unless it is listed already.
-    fn give_up(&self, shared: &Shared, config: &Config) {
+    fn give_up(&self, storage: Storage, settings: &Settings) {
         if let Some(name) = &self.temporary {
             tracing::info!("Removing the temp incr aof file {name} in the background");
             // It may be gone already.
-            let _ = shared.persistence.disk.remove(&files::directory(config).join(name));
+            let _ = storage.persistence.disk.remove(&settings.aof_directory().join(name));
         }
     }
 }
@@ -189,32 +189,32 @@ enum Records {
     Since(Position),
 }
 
-fn rewrite(shared: &'static Shared, begun: &Begun) -> Result<(), Ended> {
-    let Begun { is_cancelled, config } = begun;
-    let disk = &shared.persistence.disk;
-    let directory = files::directory(config);
+fn rewrite(storage: Storage, begun: &Begun) -> Result<(), Ended> {
+    let Begun { is_cancelled, settings } = begun;
+    let disk = &storage.persistence.disk;
+    let directory = settings.aof_directory();
     disk.create_directory(&directory).map_err(|error| {
-        let name = config.appenddirname.display();
+        let name = settings.appenddirname.display();
         Ended::Failed(format!("Can't open or create append-only dir {name}: {}", error_text(&error)))
     })?;
-    if shared.persistence.background.running().is_some() {
+    if storage.persistence.background.running().is_some() {
         // Looked at again at the cut; by then there would be a file for nothing.
         return Err(Ended::Waits);
     }
-    let phase = shared.persistence.log.facts().phase;
-    let begun = match begin_increment(shared, begun, phase, true) {
-        Err(Ended::Outrun) => begin_increment(shared, begun, phase, false),
+    let phase = storage.persistence.log.facts().phase;
+    let begun = match begin_increment(storage, begun, phase, true) {
+        Err(Ended::Outrun) => begin_increment(storage, begun, phase, false),
         begun => begun,
     };
     let (increment, position, cut) = begun?;
-    let base = new_base(&lock(&shared.persistence.log.listed), config).1;
-    let written = write_base(shared, config, &base, &cut).map_err(|error| {
+    let base = new_base(&lock(&storage.persistence.log.listed), settings).1;
+    let written = write_base(storage, settings, &base, &cut).map_err(|error| {
         if error.kind() == io::ErrorKind::Interrupted { Ended::Cancelled } else { error.into() }
     });
-    let go_over = |new| go_over(shared, config, phase, new, increment.as_ref(), position, is_cancelled);
+    let go_over = |new| go_over(storage, settings, phase, new, increment.as_ref(), position, is_cancelled);
     let result = written.and_then(go_over);
     if let (Err(_), Some(increment)) = (&result, &increment) {
-        increment.give_up(shared, config);
+        increment.give_up(storage, settings);
     }
     result
 }
@@ -222,23 +222,23 @@ fn rewrite(shared: &'static Shared, begun: &Begun) -> Result<(), Ended> {
 /// Makes the cut, from which on records go to an increment of their own; with `takes_up` that is the last
 /// one, if it is empty.
 fn begin_increment(
-    shared: &'static Shared,
+    storage: Storage,
     begun: &Begun,
     phase: Phase,
     takes_up: bool,
 ) -> Result<(Option<Increment>, Position, Cut), Ended> {
-    let config = &begun.config;
-    let (increment, records) = open_increment(shared, config, phase, takes_up)?.unzip();
-    match (cut(shared, begun, phase, records), increment) {
+    let settings = &begun.settings;
+    let (increment, records) = open_increment(storage, settings, phase, takes_up)?.unzip();
+    match (cut(storage, begun, phase, records), increment) {
         (Ok((position, cut)), increment) => {
             if let (Some(increment), Phase::On) = (&increment, phase) {
                 let last = LastIncrement { number: increment.info.number, begins: Some(position) };
-                lock(&shared.persistence.log.listed).last = Some(last);
+                lock(&storage.persistence.log.listed).last = Some(last);
             }
             Ok((increment, position, cut))
         }
         (Err(ended), increment) => {
-            increment.iter().for_each(|increment| increment.give_up(shared, config));
+            increment.iter().for_each(|increment| increment.give_up(storage, settings));
             Err(ended)
         }
     }
@@ -247,28 +247,28 @@ fn begin_increment(
 /// Creates the file for what comes after the cut, or finds it; once it is listed, nothing more is to be done
 /// for it.
 fn open_increment(
-    shared: &Shared,
-    config: &Config,
+    storage: Storage,
+    settings: &Settings,
     phase: Phase,
     takes_up: bool,
 ) -> Result<Option<(Increment, Records)>, Ended> {
     if phase == Phase::Off {
         return Ok(None);
     }
-    let disk = &shared.persistence.disk;
-    let mut listed = lock(&shared.persistence.log.listed);
+    let disk = &storage.persistence.disk;
+    let mut listed = lock(&storage.persistence.log.listed);
     // One that ended when the file was switched off lacks what was done since.
     if takes_up
         && phase == Phase::On
-        && let Some(left) = left_increment(shared, config, &listed)?
+        && let Some(left) = left_increment(storage, settings, &listed)?
     {
         return Ok(Some(left));
     }
     let mut manifest = listed.manifest.clone();
-    let info = manifest.new_increment(&files::name(config));
+    let info = manifest.new_increment(&settings.aof_name());
     if phase == Phase::Starting {
-        let name = files::temporary_increment(config);
-        let path = files::directory(config).join(&name);
+        let name = settings.temporary_increment();
+        let path = settings.aof_directory().join(&name);
         // What an earlier attempt has left may still be written to.
         let file = match disk.remove(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -278,10 +278,10 @@ fn open_increment(
         return Ok(Some((Increment { info, temporary: Some(name) }, Records::Switch(file))));
     }
     tracing::info!("Creating AOF incr file {} on background rewrite", info.name);
-    let file = disk.create(&files::path(config, &info)).map_err(|error| not_opened(&info, &error))?;
-    if let Err(error) = files::write_manifest(disk, config, &manifest) {
+    let file = disk.create(&files::path(settings, &info)).map_err(|error| not_opened(&info, &error))?;
+    if let Err(error) = files::write_manifest(disk, settings, &manifest) {
         let refusal = not_opened(&info, &error);
-        files::abandon(disk, config, &mut listed.manifest, vec![info]);
+        files::abandon(disk, settings, &mut listed.manifest, vec![info]);
         return Err(refusal);
     }
     listed.manifest = manifest;
@@ -296,18 +296,18 @@ fn not_opened(file: &FileInfo, error: &io::Error) -> Ended {
 /// The last increment, if it was made for a rewrite that did not come to its end, and nothing is in it: they
 /// must not pile up.
 fn left_increment(
-    shared: &Shared,
-    config: &Config,
+    storage: Storage,
+    settings: &Settings,
     listed: &Listed,
 ) -> Result<Option<(Increment, Records)>, Ended> {
     let [_, .., info] = listed.manifest.increments.as_slice() else { return Ok(None) };
     let records = match &listed.last {
         Some(LastIncrement { number, begins }) if *number == info.number => match *begins {
             None => {
-                let file = shared.persistence.disk.create(&files::path(config, info));
+                let file = storage.persistence.disk.create(&files::path(settings, info));
                 Records::Switch(file.map_err(|error| not_opened(info, &error))?)
             }
-            Some(position) if position == shared.engine.journal.end() => Records::Since(position),
+            Some(position) if position == storage.engine.journal.end() => Records::Since(position),
             Some(_) => return Ok(None),
         },
         _ => return Ok(None),
@@ -318,16 +318,16 @@ fn left_increment(
 /// The instant that the new base is of: behind the closed gate, so that no command is in two files, or in
 /// none.
 fn cut(
-    shared: &'static Shared,
+    storage: Storage,
     begun: &Begun,
     phase: Phase,
     records: Option<Records>,
 ) -> Result<(Position, Cut), Ended> {
-    let config = &begun.config;
-    let (log, journal) = (&shared.persistence.log, &shared.engine.journal);
-    let mut keys = Keys::new(shared.engine, shared.saver(0), Random::from_entropy());
-    let result = shared.engine.gate.closed(|alone| {
-        if shared.persistence.background.running().is_some() {
+    let settings = &begun.settings;
+    let (log, journal) = (&storage.persistence.log, &storage.engine.journal);
+    let mut keys = Keys::new(storage.engine, storage.saver(0), Random::from_entropy());
+    let result = storage.engine.gate.closed(|alone| {
+        if storage.persistence.background.running().is_some() {
             return Err(Ended::Waits);
         }
         let facts = lock(&log.facts);
@@ -341,8 +341,8 @@ fn cut(
             return Err(Ended::Outrun);
         }
         keys.lock_all_shards(alone);
-        let totals = save::totals(&keys, config.databases as usize);
-        let mut cut = Cut::make(shared, &keys, Header::of_base(config, &totals), totals, false);
+        let totals = save::totals(&keys, settings.handlers.databases);
+        let mut cut = Cut::make(storage, &keys, Header::of_base(settings, &totals), totals, false);
         keys.release();
         cut.is_cancelled = begun.is_cancelled.clone();
         if let Some(Records::Switch(file)) = records {
@@ -351,7 +351,7 @@ fn cut(
         }
         if phase == Phase::Starting {
             // By what is set now: `appendfsync` may have been changed since the rewrite began.
-            follow_journal(journal, &shared.config.snapshot());
+            follow_journal(journal, &storage.host.settings());
         }
         Ok((position, cut))
     });
@@ -363,39 +363,29 @@ fn cut(
 ///
 /// # Errors
 /// The disk's refusal; [`io::ErrorKind::Interrupted`] if it was cancelled.
-pub fn write_base(
-    shared: &'static Shared,
-    config: &Config,
-    base: &FileInfo,
-    cut: &Cut,
-) -> io::Result<NewFile> {
+pub fn write_base(storage: Storage, settings: &Settings, base: &FileInfo, cut: &Cut) -> io::Result<NewFile> {
     let new = NewFile::create(
-        shared.persistence.disk.clone(),
-        &files::directory(config),
+        storage.persistence.disk.clone(),
+        &settings.aof_directory(),
         Path::new(&base.name),
-        &leftovers::name(Kind::Base, std::process::id()),
-        config.aof_rewrite_incremental_fsync,
+        &temp_files::name(Kind::Base, std::process::id()),
+        settings.aof_rewrite_incremental_fsync,
     );
     let new =
-        new.inspect_err(|_| Walk::new(shared.engine, shared.saver(0)).end(&mut SavedKeys::default()))?;
-    match config.aof_use_rdb_preamble {
-        true => write_cut(shared, new, cut),
-        false => write_commands(shared, config, new, cut),
+        new.inspect_err(|_| Walk::new(storage.engine, storage.saver(0)).end(&mut SavedKeys::default()))?;
+    match settings.aof_use_rdb_preamble {
+        true => write_cut(storage, new, cut),
+        false => write_commands(storage, settings, new, cut),
     }
     .and_then(NewFile::sync)
 }
 
-fn write_commands<W: Write>(
-    shared: &'static Shared,
-    config: &Config,
-    mut out: W,
-    cut: &Cut,
-) -> io::Result<W> {
+fn write_commands<W: Write>(storage: Storage, settings: &Settings, mut out: W, cut: &Cut) -> io::Result<W> {
     let mut base = CommandBase::default();
-    if config.aof_timestamp_enabled {
-        base.bytes.extend_from_slice(format!("#TS:{}\r\n", shared.clock.unix_ms() / 1000).as_bytes());
+    if settings.aof_timestamp_enabled {
+        base.bytes.extend_from_slice(format!("#TS:{}\r\n", storage.now_ms() / 1000).as_bytes());
     }
-    walk(shared, cut, |taken| {
+    walk(storage, cut, |taken| {
         taken.drain(|saved| base.key(&saved));
         let result = out.write_all(&base.bytes);
         base.bytes.clear();
@@ -409,18 +399,18 @@ fn write_commands<W: Write>(
 /// # Errors
 /// That of `write`; [`io::ErrorKind::Interrupted`] if it was cancelled.
 fn walk(
-    shared: &'static Shared,
+    storage: Storage,
     cut: &Cut,
     mut write: impl FnMut(&mut SavedKeys) -> io::Result<()>,
 ) -> io::Result<()> {
-    let mut walk = Walk::new(shared.engine, shared.saver(0));
+    let mut walk = Walk::new(storage.engine, storage.saver(0));
     let mut taken = SavedKeys::default();
     let (mut is_whole, mut written) = (false, Ok(()));
     while cut.is_wanted() && written.is_ok() && !is_whole {
         is_whole = !walk.take(&mut taken);
         let count = taken.len();
         written = write(&mut taken);
-        crate::persistence::delay(shared.config.snapshot().rdb_key_save_delay_us, count, || cut.is_wanted());
+        delay(storage.host.settings().rdb_key_save_delay_us, count, || cut.is_wanted());
     }
     walk.end(&mut taken);
     // Its part may be written after one that was refused, and the refusal must not be forgotten over it.
@@ -429,41 +419,42 @@ fn walk(
 }
 
 /// The list with the next base in place of the present one, and that base.
-fn new_base(listed: &Listed, config: &Config) -> (Manifest, FileInfo) {
+fn new_base(listed: &Listed, settings: &Settings) -> (Manifest, FileInfo) {
     let mut manifest = listed.manifest.clone();
-    let base = manifest.new_base(&files::name(config), config.aof_use_rdb_preamble);
+    let base = manifest.new_base(&settings.aof_name(), settings.aof_use_rdb_preamble);
     (manifest, base)
 }
 
 /// Makes the new base and what followed it the files that are loaded.
 fn go_over(
-    shared: &Shared,
-    config: &Config,
+    storage: Storage,
+    settings: &Settings,
     phase: Phase,
     new: NewFile,
     increment: Option<&Increment>,
     position: Position,
     is_cancelled: &AtomicBool,
 ) -> Result<(), Ended> {
-    let (log, disk) = (&shared.persistence.log, &shared.persistence.disk);
+    let (log, disk) = (&storage.persistence.log, &storage.persistence.disk);
     let mut listed = lock(&log.listed);
     if log.facts().phase != phase {
         return Err(Ended::Cancelled);
     }
-    let (mut manifest, base) = new_base(&listed, config);
+    let (mut manifest, base) = new_base(&listed, settings);
     let mut made = Vec::new();
-    if let Err(error) = publish(disk, config, new, increment, &mut manifest, &mut made) {
-        files::abandon(disk, config, &mut listed.manifest, made);
+    if let Err(error) = publish(disk, settings, new, increment, &mut manifest, &mut made) {
+        files::abandon(disk, settings, &mut listed.manifest, made);
         return Err(error.into());
     }
     tracing::info!("Successfully created the AOF base file {}", base.name);
-    let size = |file: &FileInfo| std::fs::metadata(files::path(config, file)).map_or(0, |facts| facts.len());
+    let size =
+        |file: &FileInfo| std::fs::metadata(files::path(settings, file)).map_or(0, |facts| facts.len());
     let (base_bytes, all_bytes) = (size(&base), manifest.files().map(size).sum());
     log.closed_bytes.store(base_bytes, Ordering::Relaxed);
     log.base_bytes.store(all_bytes, Ordering::Relaxed);
     log.current_bytes.store(all_bytes, Ordering::Relaxed);
     log.order(Order::Rewritten(position));
-    shared.engine.journal.nudge();
+    storage.engine.journal.nudge();
     {
         // Only if it was this rewrite that records were switched on for: the file may have been switched on,
         // or off and on, since this was looked at above.
@@ -474,8 +465,8 @@ fn go_over(
         }
     }
     // What they wait for may be durable for long, and counts from now on.
-    shared.wake_those_held();
-    files::remove_history(disk, config, &mut manifest);
+    storage.host.disk_went_on();
+    files::remove_history(disk, settings, &mut manifest);
     listed.manifest = manifest;
     Ok(())
 }
@@ -484,19 +475,19 @@ fn go_over(
 /// named.
 fn publish(
     disk: &Arc<dyn Disk>,
-    config: &Config,
+    settings: &Settings,
     new: NewFile,
     increment: Option<&Increment>,
     manifest: &mut Manifest,
     made: &mut Vec<FileInfo>,
 ) -> io::Result<()> {
     if let Some(Increment { info, temporary: Some(temporary) }) = increment {
-        disk.rename(&files::directory(config).join(temporary), &files::path(config, info))?;
+        disk.rename(&settings.aof_directory().join(temporary), &files::path(settings, info))?;
         made.push(info.clone());
         manifest.increments.push(info.clone());
     }
     manifest.retire_before(increment.map_or(u64::MAX, |increment| increment.info.number));
     made.extend(manifest.base.clone());
     new.publish()?;
-    files::write_manifest(disk, config, manifest)
+    files::write_manifest(disk, settings, manifest)
 }

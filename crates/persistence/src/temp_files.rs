@@ -10,11 +10,10 @@ use std::io;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use martlet_base::disk::{Disk, DiskFile};
+use martlet_base::disk::{Disk, DiskFile, error_text};
 use rustix::process::{Pid, test_kill_process};
 
-use super::aof::files;
-use crate::config::{Config, error_text};
+use crate::settings::Settings;
 
 /// What is written under a temporary name with the process' id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,12 +60,12 @@ fn is_alive(pid: u32) -> bool {
 }
 
 /// Removes what was left behind in the directories of the data, before this process saves for the first time.
-pub fn remove(disk: &dyn Disk, config: &Config) {
+pub fn remove(disk: &dyn Disk, settings: &Settings) {
     let is_left = |name: &str| maker(name).is_some_and(|pid| pid == std::process::id() || !is_alive(pid));
-    remove_from(disk, &config.dir, is_left);
-    let without_id = [files::temporary_increment(config), files::temporary_manifest(config)];
+    remove_from(disk, &settings.dir, is_left);
+    let without_id = [settings.temporary_increment(), settings.temporary_manifest()];
     let is_left = |name: &str| is_left(name) || without_id.iter().any(|other| other == name);
-    remove_from(disk, &files::directory(config), is_left);
+    remove_from(disk, &settings.aof_directory(), is_left);
 }
 
 /// Held while a file gets a temporary name.
@@ -83,10 +82,10 @@ pub fn create(disk: &dyn Disk, path: &Path) -> io::Result<Box<dyn DiskFile>> {
 
 /// Removes what this process is writing, which ends without finishing it. Another thread that is about to
 /// begin a file waits as long as what is returned is held: to the end.
-pub fn remove_own(disk: &dyn Disk, config: &Config) -> MutexGuard<'static, ()> {
+pub fn remove_own(disk: &dyn Disk, settings: &Settings) -> MutexGuard<'static, ()> {
     let naming = NAMING.lock().unwrap_or_else(PoisonError::into_inner);
     for kind in Kind::ALL {
-        let directory = if kind == Kind::Base { files::directory(config) } else { config.dir.clone() };
+        let directory = if kind == Kind::Base { settings.aof_directory() } else { settings.dir.clone() };
         // Most of them are not there.
         let _ = disk.remove(&directory.join(name(kind, std::process::id())));
     }
@@ -142,8 +141,8 @@ mod tests {
     #[test]
     fn only_what_a_dead_process_has_left_is_removed() {
         let directory = tempfile::tempdir().unwrap();
-        let config = Config { dir: directory.path().into(), ..Config::default() };
-        let log = files::directory(&config);
+        let settings = crate::testing::settings(directory.path());
+        let log = settings.aof_directory();
         fs::create_dir(&log).unwrap();
         let (dead, own) = (dead(), std::process::id());
         let parent = std::os::unix::process::parent_id();
@@ -161,22 +160,22 @@ mod tests {
             "temp-4000000000.rdb.".into(),
             "dump.rdb".into(),
         ];
-        let mut left: Vec<_> = others.iter().map(|name| config.dir.join(name)).collect();
+        let mut left: Vec<_> = others.iter().map(|name| settings.dir.join(name)).collect();
         for name in gone.iter().chain(&others) {
-            fs::write(config.dir.join(name), "x").unwrap();
+            fs::write(settings.dir.join(name), "x").unwrap();
             fs::write(log.join(name), "x").unwrap();
         }
         left.extend(others.iter().map(|name| log.join(name)));
         for name in ["temp-appendonly.aof.incr", "temp-appendonly.aof.manifest"] {
-            fs::write(config.dir.join(name), "not where they are made").unwrap();
+            fs::write(settings.dir.join(name), "not where they are made").unwrap();
             fs::write(log.join(name), "x").unwrap();
-            left.push(config.dir.join(name));
+            left.push(settings.dir.join(name));
         }
-        remove(&RealDisk, &config);
+        remove(&RealDisk, &settings);
         left.push(log.clone());
         left.sort();
         let entries = |path: &Path| fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path());
-        let mut found: Vec<_> = entries(&config.dir).chain(entries(&log)).collect();
+        let mut found: Vec<_> = entries(&settings.dir).chain(entries(&log)).collect();
         found.sort();
         assert_eq!(found, left);
     }
@@ -184,15 +183,15 @@ mod tests {
     #[test]
     fn a_file_that_is_begun_while_own_ones_are_removed_is_not_left() {
         let directory = tempfile::tempdir().unwrap();
-        let config = Config { dir: directory.path().into(), ..Config::default() };
-        let path = config.dir.join(name(Kind::Save, std::process::id()));
+        let settings = crate::testing::settings(directory.path());
+        let path = settings.dir.join(name(Kind::Save, std::process::id()));
         let others_wait = || matches!(NAMING.try_lock(), Err(TryLockError::WouldBlock));
         let slow = FaultyDisk::new(move |_, operation, _| {
             assert_eq!((operation, others_wait()), (Operation::Create, true));
             None
         });
         create(&slow, &path).unwrap();
-        let naming = remove_own(&RealDisk, &config);
+        let naming = remove_own(&RealDisk, &settings);
         assert!(others_wait());
         drop(naming);
         assert!(!path.exists());
@@ -201,14 +200,14 @@ mod tests {
     #[test]
     fn what_somebody_writes_is_left_to_them() {
         let directory = tempfile::tempdir().unwrap();
-        let config = Config { dir: directory.path().into(), ..Config::default() };
+        let settings = crate::testing::settings(directory.path());
         // As of a process in another container, with an id of which nobody is here.
-        let path = config.dir.join(name(Kind::BackgroundSave, dead()));
+        let path = settings.dir.join(name(Kind::BackgroundSave, dead()));
         let file = RealDisk.create(&path).unwrap();
-        remove(&RealDisk, &config);
+        remove(&RealDisk, &settings);
         assert!(path.exists());
         drop(file);
-        remove(&RealDisk, &config);
+        remove(&RealDisk, &settings);
         assert!(!path.exists());
     }
 }

@@ -1,12 +1,12 @@
 //! Threads that save and load beside the one that leads: as many in all as serve clients.
 //!
-//! What always holds: when [`Crew::run`] returns, nobody works on it any more. Whoever runs one work does not
+//! Invariant: when [`SaverPool::run`] returns, nobody works on it any more. Whoever runs one work does not
 //! run another meanwhile.
 
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 
-use crate::shared::lock;
+use crate::lock;
 
 /// What each thread does, given its number from 0, the leader's.
 pub type Work = Arc<dyn Fn(usize) + Send + Sync>;
@@ -19,19 +19,20 @@ struct Task {
 
 /// See the module's page. The threads live as long as the process.
 #[derive(Default)]
-pub struct Crew(Mutex<Vec<Sender<Task>>>);
+pub struct SaverPool(Mutex<Vec<Sender<Task>>>);
 
-impl Crew {
-    /// Starts threads, so that `count` work with the leader.
+impl SaverPool {
+    /// Starts threads, so that `count` work with the leader; each calls `begin` first.
     ///
     /// # Errors
     /// When the operating system refuses one.
-    pub fn start(&self, count: usize) -> std::io::Result<()> {
+    pub fn start(&self, count: usize, begin: impl Fn() + Clone + Send + 'static) -> std::io::Result<()> {
         for index in 1..count {
             let (sender, tasks) = channel::<Task>();
+            let begin = begin.clone();
             let body = move || {
                 martlet_base::thread::use_batch_scheduling();
-                crate::process::guard_thread();
+                begin();
                 for task in tasks {
                     (task.work)(index);
                     // Before the leader hears of it, who may want what it shares alone.
@@ -67,18 +68,18 @@ mod tests {
 
     #[test]
     fn all_work_and_nobody_is_waited_for_in_vain() {
-        let crew = Crew::default();
-        crew.start(4).unwrap();
+        let pool = SaverPool::default();
+        pool.start(4, || ()).unwrap();
         let sum = Arc::new(AtomicUsize::new(0));
         for _ in 0..100 {
             let mine = sum.clone();
-            assert!(crew.run(Arc::new(move |index| {
+            assert!(pool.run(Arc::new(move |index| {
                 mine.fetch_add(index + 1, Ordering::Relaxed);
             })));
             assert_eq!(Arc::strong_count(&sum), 1);
         }
         assert_eq!(sum.load(Ordering::Relaxed), 100 * (1 + 2 + 3 + 4));
-        assert!(!crew.run(Arc::new(|index| assert_ne!(index, 2, "one dies"))));
-        assert!(!crew.run(Arc::new(|_| ())));
+        assert!(!pool.run(Arc::new(|index| assert_ne!(index, 2, "one dies"))));
+        assert!(!pool.run(Arc::new(|_| ())));
     }
 }

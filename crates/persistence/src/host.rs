@@ -1,0 +1,69 @@
+//! What the files need of the server around them.
+//!
+//! Invariant: nobody here waits for the disk or for a lock that is held meanwhile.
+
+use std::sync::Arc;
+
+use martlet_command::{Handler, Spec};
+use martlet_engine::Touch;
+use martlet_protocol::request::Args;
+
+use crate::settings::Settings;
+
+/// What makes the server answer some requests otherwise, as long as it holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Condition {
+    /// Data is being loaded.
+    Loading,
+    /// A save in the background has failed, and so writes are refused.
+    SaveFailed,
+    /// The append-only file cannot be written, and so writes are refused.
+    LogRefused,
+}
+
+/// A command of a file.
+#[derive(Clone, Copy)]
+pub struct Resolved {
+    /// What it is.
+    pub spec: &'static Spec,
+    /// What runs it, if it is about data.
+    pub handler: Option<Handler>,
+    /// The argument with its only key, if it has one.
+    pub single_key: Option<usize>,
+}
+
+/// The commands that a file may have.
+pub trait Commands: Send + Sync {
+    /// The command or subcommand that the arguments call.
+    fn resolve(&self, args: &Args<'_>) -> Option<Resolved>;
+}
+
+/// The server, as the files see it.
+pub trait Host: Send + Sync {
+    /// What is set now.
+    fn settings(&self) -> Arc<Settings>;
+
+    /// Its commands.
+    fn commands(&self) -> &'static dyn Commands;
+
+    /// How accesses to keys are noted at this time, Unix milliseconds.
+    fn touch(&self, unix_ms: i64) -> Touch;
+
+    /// The id of the stream of commands, 40 characters.
+    fn replication_id(&self) -> String;
+
+    /// Whether the server was told to stop.
+    fn is_stopping(&self) -> bool;
+
+    /// Called first by each thread that is started here.
+    fn begin_thread(&self);
+
+    /// A condition begins or ends; told once for each change.
+    fn note(&self, condition: Condition, holds: bool);
+
+    /// The journal has filled up, or has room again; maybe told by a thread that has locked shards.
+    fn note_journal(&self, is_full: bool);
+
+    /// The disk has come further, or nobody has to wait for it any more.
+    fn disk_went_on(&self);
+}

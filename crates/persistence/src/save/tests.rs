@@ -1,0 +1,116 @@
+//! Cuts to whoever takes bytes, and where in the stream of commands they are.
+
+use martlet_keyspace::{ExpiryChange, Key};
+
+use super::*;
+use crate::load::{Loaded, Source as Bytes, StreamPlace, load};
+use crate::testing;
+
+/// A server of so many threads, with its keys.
+fn server(threads: usize) -> (Storage, Keys) {
+    let settings = testing::settings(std::path::Path::new("/"));
+    let (storage, _) = testing::server(settings, threads, Arc::new(martlet_base::disk::RealDisk));
+    storage.start_threads().unwrap();
+    (storage, testing::keys(storage))
+}
+
+fn set(storage: Storage, keys: &mut Keys, numbers: std::ops::Range<u32>) {
+    keys.alone(|keys| {
+        for number in numbers {
+            keys.set_str(&Key::new(&number.to_le_bytes()), b"value", ExpiryChange::Clear);
+            storage.engine.journal.append(0, b"*1\r\n$4\r\nPING\r\n");
+        }
+    });
+}
+
+fn cut(storage: Storage, keys: &mut Keys) -> Cut {
+    let settings = storage.host.settings();
+    keys.alone(|keys| {
+        let totals = totals(keys, settings.handlers.databases);
+        Cut::make(storage, keys, Header::of_file(&settings, &totals).unwrap(), totals, false)
+    })
+}
+
+fn read(bytes: Vec<u8>) -> Loaded {
+    let (storage, mut keys) = server(1);
+    keys.alone(|keys| {
+        let source = Bytes { len: bytes.len() as u64, reader: Box::new(io::Cursor::new(bytes)), offset: 0 };
+        load(storage, keys, &storage.host.settings(), source, false).unwrap()
+    })
+}
+
+fn follow(storage: Storage) {
+    let journal = &storage.engine.journal;
+    journal.open().unwrap();
+    journal.follow(Follower::Replicas, true);
+}
+
+#[test]
+fn a_cut_goes_to_any_writer_with_its_place_in_the_stream() {
+    let (storage, mut keys) = server(2);
+    let journal = &storage.engine.journal;
+    follow(storage);
+    journal.set_backlog(1 << 20);
+    set(storage, &mut keys, 0..3000);
+    let first = cut(storage, &mut keys);
+    set(storage, &mut keys, 2000..5000);
+    // SELECT 0, and behind the cut once more.
+    let (select, commands) = (23, 3000 * 14);
+    let bytes = write_cut(storage, Vec::new(), &first).unwrap();
+    assert_eq!((first.keys(), first.written.load(Ordering::Relaxed)), (3000, 3000));
+    let loaded = read(bytes);
+    let id = storage.host.replication_id();
+    assert_eq!(loaded.keys, 3000);
+    assert_eq!(loaded.place, Some(StreamPlace { id, offset: select + commands, db: 0 }));
+    let second = cut(storage, &mut keys);
+    let place = read(write_cut(storage, Vec::new(), &second).unwrap()).place.unwrap();
+    assert_eq!(place.offset, 2 * (select + commands));
+    // A replica that has loaded the first goes on with what selects its database.
+    let reader =
+        journal.attach(martlet_journal::stream::Audience::Replicas, Some(select + commands), None).unwrap();
+    assert!(reader.next().unwrap().unwrap().starts_with(b"*2\r\n$6\r\nSELECT\r\n$1\r\n0\r\n"));
+}
+
+#[test]
+fn a_file_that_no_replica_may_continue_from_tells_no_place() {
+    let (storage, mut keys) = server(1);
+    set(storage, &mut keys, 0..10);
+    let alone = cut(storage, &mut keys);
+    assert_eq!(read(write_cut(storage, Vec::new(), &alone).unwrap()).place, None);
+    follow(storage);
+    let settings = storage.host.settings();
+    let base =
+        keys.alone(|keys| Cut::make(storage, keys, Header::of_base(&settings, &[]), Vec::new(), false));
+    assert_eq!(read(write_cut(storage, Vec::new(), &base).unwrap()).place, None);
+}
+
+/// Takes so many bytes.
+struct Refusing(usize);
+
+impl Write for Refusing {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 = self.0.checked_sub(bytes.len()).ok_or(io::ErrorKind::BrokenPipe)?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn after_a_cut_that_nobody_took_another_can_be_made() {
+    let (storage, mut keys) = server(2);
+    set(storage, &mut keys, 0..5000);
+    for room in [0, 4000] {
+        let refused = cut(storage, &mut keys);
+        let error = write_cut(storage, Refusing(room), &refused).map(|_| ()).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::BrokenPipe);
+        let cancelled = cut(storage, &mut keys);
+        cancelled.is_cancelled.store(true, Ordering::Relaxed);
+        let error = write_cut(storage, Vec::new(), &cancelled).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::Interrupted);
+    }
+    let whole = cut(storage, &mut keys);
+    assert_eq!(read(write_cut(storage, Vec::new(), &whole).unwrap()).keys, 5000);
+}

@@ -1,0 +1,141 @@
+//! Loading when the server starts, while clients are told to wait.
+//!
+//! Invariant: nobody is let in before the data is there and what is done from then on is recorded as the
+//! configuration wants it.
+
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+
+use martlet_base::disk::error_text;
+use martlet_base::random::Random;
+use martlet_engine::Keys;
+use martlet_journal::aof::Manifest;
+use martlet_rdb::Error;
+use martlet_rdb::file::FileError;
+
+use crate::aof::load::{self as log, LoadedLog};
+use crate::aof::{Phase, files, start as open};
+use crate::load::{LoadError, SLICE_RECORDS, Source, load_with_pool};
+use crate::settings::Settings;
+use crate::{Condition, Storage, delay, temp_files};
+
+/// Bytes of the signature and the version that an RDB file begins with.
+const HEADER_BYTES: u64 = 9;
+
+/// Bytes of the files that will be loaded at the start; 0 if there are none.
+pub fn size_at_start(settings: &Settings) -> u64 {
+    let size = |path: PathBuf| std::fs::metadata(path).map_or(0, |facts| facts.len());
+    let log = if settings.appendonly {
+        files::read_manifest(settings).unwrap_or_default()
+    } else {
+        Manifest::default()
+    };
+    let bytes: u64 = log.files().map(|file| size(files::path(settings, file))).sum();
+    if bytes > 0 { bytes } else { size(settings.rdb_path()) }
+}
+
+/// Says that loading begins, so that commands are refused; to be called before the first client can connect.
+pub fn announce(storage: Storage) {
+    storage.persistence.load.is_on.store(true, Ordering::SeqCst);
+    storage.host.note(Condition::Loading, true);
+}
+
+/// Loads the RDB file at the start, on a thread of its own and the pool's, beside those that serve;
+/// [`announce`] came before. A server that was told to stop meanwhile has loaded a part, which it will not
+/// serve.
+///
+/// # Errors
+/// Why the server must not start, as a line for the log.
+pub fn load_at_start(storage: Storage, settings: &Settings) -> Result<(), String> {
+    let mut keys = Keys::new(storage.engine, storage.loader(0), Random::from_entropy());
+    keys.now_ms = storage.now_ms();
+    if settings.appendonly && !load_log_at_start(storage, &mut keys, settings)? {
+        return Ok(());
+    }
+    if settings.appendonly && storage.persistence.log.facts().phase == Phase::On {
+        end_of_start(storage, settings);
+        return Ok(());
+    }
+    let began_us = storage.now_us();
+    let source = Source::open(&settings.rdb_path()).map_err(LoadError::Open);
+    let loaded = source.and_then(|source| {
+        source.announce(&storage.persistence.load, keys.now_ms);
+        Ok(load_with_pool(storage, settings, source, keys.now_ms)?)
+    });
+    match loaded {
+        Ok(_) => {
+            let seconds = (storage.now_us() - began_us) as f64 / 1e6;
+            tracing::info!("DB loaded from disk: {seconds:.3} seconds");
+        }
+        Err(error) if error.is_missing() => {}
+        Err(LoadError::Damaged(FileError { error: Error::Interrupted, .. })) => return Ok(()),
+        Err(LoadError::Open(error)) => {
+            return Err(format!(
+                "Fatal error: can't open the RDB file {} for reading: {}",
+                settings.rdb_path().display(),
+                error_text(&error)
+            ));
+        }
+        Err(LoadError::Damaged(error)) => {
+            tracing::warn!("The RDB file {} cannot be loaded: {error}", settings.rdb_path().display());
+            if error.offset > HEADER_BYTES {
+                // Who watches logs of Redis looks for this.
+                tracing::warn!("Terminating server after rdb file reading failure.");
+            }
+            return Err("Fatal error loading the DB, check server logs. Exiting.".into());
+        }
+    }
+    if settings.appendonly {
+        open::open(storage, &mut keys, settings)?;
+    }
+    end_of_start(storage, settings);
+    Ok(())
+}
+
+/// Lets clients in.
+fn end_of_start(storage: Storage, settings: &Settings) {
+    // Before anything can be saved: a file of this process' own id is not its own yet.
+    temp_files::remove(storage.persistence.disk.as_ref(), settings);
+    // Nobody sees the end of loading without what CONFIG SET has asked for meanwhile.
+    let followed = storage.engine.gate.closed(|_| {
+        storage.persistence.load.is_on.store(false, Ordering::SeqCst);
+        storage.host.note(Condition::Loading, false);
+        storage.follow_appendonly(&storage.host.settings())
+    });
+    if let Err(why) = followed {
+        tracing::warn!("{why}");
+    }
+}
+
+/// Loads the append-only file, if there is one, and goes on writing it; false if the server was told to stop
+/// meanwhile.
+fn load_log_at_start(storage: Storage, keys: &mut Keys, settings: &Settings) -> Result<bool, String> {
+    let (thread, gate) = (storage.loader(0), &storage.engine.gate);
+    let began_us = storage.now_us();
+    storage.persistence.load.began_ms.store(keys.now_ms, Ordering::Relaxed);
+    gate.enter(thread);
+    let mut alone = |keys: &mut Keys, work: &mut dyn FnMut(&mut Keys)| {
+        gate.leave(thread);
+        keys.alone(work);
+        gate.enter(thread);
+    };
+    let mut pause = || {
+        gate.leave(thread);
+        let is_wanted = || !storage.host.is_stopping();
+        delay(storage.host.settings().key_load_delay_us, SLICE_RECORDS as usize, is_wanted);
+        gate.enter(thread);
+        is_wanted()
+    };
+    let loaded = log::load(storage, keys, settings, &mut alone, &mut pause);
+    gate.leave(thread);
+    match loaded? {
+        LoadedLog::Whole => {
+            let seconds = (storage.now_us() - began_us) as f64 / 1e6;
+            tracing::info!("DB loaded from append only file: {seconds:.3} seconds");
+            open::open(storage, keys, settings)?;
+            Ok(true)
+        }
+        LoadedLog::Missing => Ok(true),
+        LoadedLog::Interrupted => Ok(false),
+    }
+}

@@ -1,0 +1,145 @@
+//! A server without clients, for the tests of this crate.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use martlet_base::clock::Clock;
+use martlet_base::disk::Disk;
+use martlet_base::random::Random;
+use martlet_command::{Command, Context, Control, Handler, Outcome, Settings as HandlerSettings, command};
+use martlet_engine::{Engine, Keys, Touch};
+use martlet_journal::aof::SyncPolicy;
+use martlet_protocol::request::Args;
+
+use crate::{
+    Commands, Condition, Host, KeptAccess, NUMBERS_PER_THREAD, Persistence, Resolved, SavePoint, Settings,
+    Storage, lock,
+};
+
+/// As the server has it.
+static SELECT: Command<Handler> = command("select", 2, nothing as Handler).control(Control::SelectDatabase);
+
+fn nothing(_: &mut Context<'_>) -> Outcome {
+    Ok(())
+}
+
+/// What the tests' server is.
+pub(crate) struct TestHost {
+    settings: Mutex<Arc<Settings>>,
+    /// The conditions that hold.
+    pub conditions: Mutex<Vec<Condition>>,
+    is_stopping: AtomicBool,
+}
+
+impl TestHost {
+    /// Changes what is set.
+    pub fn set(&self, change: impl FnOnce(&mut Settings)) {
+        change(Arc::make_mut(&mut *lock(&self.settings)));
+    }
+}
+
+/// The commands that work on keys, and SELECT.
+struct DataCommands;
+
+impl Commands for DataCommands {
+    fn resolve(&self, args: &Args<'_>) -> Option<Resolved> {
+        let families = martlet_command::FAMILIES.iter().flat_map(|family| family.iter());
+        let mut commands = families.copied().chain([&SELECT]);
+        let command =
+            commands.find(|command| args.at(0).eq_ignore_ascii_case(command.spec.name.as_bytes()))?;
+        let spec = &command.spec;
+        Some(Resolved { spec, handler: command.handler, single_key: spec.single_key() })
+    }
+}
+
+impl Host for TestHost {
+    fn settings(&self) -> Arc<Settings> {
+        lock(&self.settings).clone()
+    }
+
+    fn commands(&self) -> &'static dyn Commands {
+        &DataCommands
+    }
+
+    fn touch(&self, unix_ms: i64) -> Touch {
+        Touch::Lru((unix_ms / 1000) as u32 & 0xff_ffff)
+    }
+
+    fn replication_id(&self) -> String {
+        "0123456789abcdef0123456789abcdef01234567".into()
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.is_stopping.load(Ordering::Relaxed)
+    }
+
+    fn begin_thread(&self) {}
+
+    fn note(&self, condition: Condition, holds: bool) {
+        let mut conditions = lock(&self.conditions);
+        assert_eq!(conditions.contains(&condition), !holds, "{condition:?} is told twice");
+        conditions.retain(|&other| other != condition);
+        conditions.extend(holds.then_some(condition));
+    }
+
+    fn note_journal(&self, _: bool) {}
+
+    fn disk_went_on(&self) {}
+}
+
+/// A server that is set so.
+pub(crate) fn server(
+    settings: Settings,
+    threads: usize,
+    disk: Arc<dyn Disk>,
+) -> (Storage, &'static TestHost) {
+    let engine: &'static Engine = Box::leak(Box::new(Engine::new(threads * NUMBERS_PER_THREAD).unwrap()));
+    let mut persistence = Persistence::new(Clock::real(), threads);
+    persistence.disk = disk;
+    let host: &'static TestHost = Box::leak(Box::new(TestHost {
+        settings: Mutex::new(Arc::new(settings)),
+        conditions: Mutex::default(),
+        is_stopping: AtomicBool::new(false),
+    }));
+    (Storage { engine, persistence: Box::leak(Box::new(persistence)), host }, host)
+}
+
+/// The first thread's keys.
+pub(crate) fn keys(storage: Storage) -> Keys {
+    Keys::new(storage.engine, 0, Random::seeded(1))
+}
+
+/// Redis' defaults, with files in this directory.
+pub(crate) fn settings(dir: &Path) -> Settings {
+    Settings {
+        server_version: "7.0.15",
+        handlers: HandlerSettings::default(),
+        dir: dir.into(),
+        dbfilename: "dump.rdb".into(),
+        save: [(3600, 1), (300, 100), (60, 10_000)]
+            .map(|(seconds, changes)| SavePoint { seconds, changes })
+            .into(),
+        stop_writes_on_bgsave_error: true,
+        rdbcompression: true,
+        rdbchecksum: true,
+        rdb_version: None,
+        reads_any_version: false,
+        kept_access: KeptAccess::Nothing,
+        rdb_save_incremental_fsync: true,
+        rdb_key_save_delay_us: 0,
+        key_load_delay_us: 0,
+        appendonly: false,
+        appendfsync: SyncPolicy::EverySecond,
+        no_appendfsync_on_rewrite: false,
+        appenddirname: "appendonlydir".into(),
+        appendfilename: "appendonly.aof".into(),
+        aof_timestamp_enabled: false,
+        aof_use_rdb_preamble: true,
+        aof_load_truncated: true,
+        aof_disable_auto_gc: false,
+        aof_rewrite_incremental_fsync: true,
+        auto_aof_rewrite_percentage: 100,
+        auto_aof_rewrite_min_size_bytes: 64 << 20,
+    }
+}
