@@ -29,12 +29,20 @@ use crate::error::{Error, Outcome};
 pub struct Cursor<'a> {
     args: Args<'a>,
     at: usize,
+    /// The argument at `at`, which a parser compares with one word after another.
+    next: Option<&'a [u8]>,
 }
 
 impl<'a> Cursor<'a> {
     /// A cursor on the argument at `index`.
     pub fn new(args: Args<'a>, index: usize) -> Cursor<'a> {
-        Cursor { args, at: index.min(args.len()) }
+        let at = index.min(args.len());
+        Cursor { args, at, next: args.get(at) }
+    }
+
+    fn advance(&mut self, count: usize) {
+        self.at += count;
+        self.next = self.args.get(self.at);
     }
 
     /// The index of the argument that comes next; the number of arguments at the end.
@@ -54,29 +62,37 @@ impl<'a> Cursor<'a> {
 
     /// The argument that comes next, which is not taken.
     pub fn peek(&self) -> Option<&'a [u8]> {
-        self.args.get(self.at)
+        self.next
     }
 
     /// Whether this word comes next, in any case of letters; it is not taken.
+    #[inline]
     pub fn is_at(&self, word: &str) -> bool {
-        self.peek().is_some_and(|next| next.eq_ignore_ascii_case(word.as_bytes()))
+        self.next.is_some_and(|next| next.eq_ignore_ascii_case(word.as_bytes()))
     }
 
     /// Takes this word, in any case of letters, if it comes next.
+    #[inline]
     pub fn word(&mut self, word: &str) -> bool {
         self.option(word, 0)
     }
 
     /// Takes this word if it comes next and so many values follow it, at least.
+    #[inline]
     pub fn option(&mut self, word: &str, values: usize) -> bool {
-        let is_here = self.left() > values && self.is_at(word);
-        self.at += usize::from(is_here);
+        let is_here = self.is_at(word) && self.left() > values;
+        if is_here {
+            self.advance(1);
+        }
         is_here
     }
 
     /// Takes one of these words, if one comes next: what it stands for.
     pub fn one_of<T: Copy>(&mut self, words: &[(&str, T)]) -> Option<T> {
-        words.iter().find(|(word, _)| self.word(word)).map(|(_, meaning)| *meaning)
+        let next = self.next?;
+        let (_, meaning) = words.iter().find(|(word, _)| next.eq_ignore_ascii_case(word.as_bytes()))?;
+        self.advance(1);
+        Some(*meaning)
     }
 
     /// Takes the next argument.
@@ -84,14 +100,14 @@ impl<'a> Cursor<'a> {
     /// # Errors
     /// [`Error::Syntax`] if there is none.
     pub fn value(&mut self) -> Result<&'a [u8], Error> {
-        let value = self.peek().ok_or(Error::Syntax)?;
-        self.at += 1;
+        let value = self.next.ok_or(Error::Syntax)?;
+        self.advance(1);
         Ok(value)
     }
 
     /// Passes over the next `count` arguments, or as many as there are.
     pub fn skip(&mut self, count: usize) {
-        self.at += count.min(self.left());
+        self.advance(count.min(self.left()));
     }
 
     /// Takes the next argument, an integer.
@@ -132,7 +148,7 @@ impl<'a> Cursor<'a> {
     /// [`Error::Syntax`] if there are not so many.
     pub fn span(&mut self, count: i64) -> Result<std::ops::Range<usize>, Error> {
         let count = usize::try_from(count).ok().filter(|count| *count <= self.left()).ok_or(Error::Syntax)?;
-        self.at += count;
+        self.advance(count);
         Ok(self.at - count..self.at)
     }
 

@@ -138,7 +138,7 @@ struct SetOptions<'a> {
 impl<'a> SetOptions<'a> {
     fn parse(mut rest: Cursor<'a>) -> Result<SetOptions<'a>, Error> {
         let mut options = SetOptions::default();
-        loop {
+        while rest.peek().is_some() {
             let condition = options.condition;
             if matches!(condition, Condition::Always | Condition::Absent) && rest.word("nx") {
                 options.condition = Condition::Absent;
@@ -155,10 +155,10 @@ impl<'a> SetOptions<'a> {
             {
                 options.expiry = Some(expiry);
             } else {
-                rest.finish()?;
-                return Ok(options);
+                return Err(Error::Syntax);
             }
         }
+        Ok(options)
     }
 }
 
