@@ -170,6 +170,53 @@ func transactionsTour(r *redis.Client) {
 	must(strings.HasPrefix(r.LPush(ctx, "n", 1).Err().Error(), "WRONGTYPE"), "wrong type")
 }
 
+func scriptsTour(r *redis.Client) {
+	add := redis.NewScript("return redis.call('incrby', KEYS[1], ARGV[1])")
+	must(add.Run(ctx, r, []string{"n"}, 5).Val() == int64(5), "first run")
+	same("OK")(r.ScriptFlush(ctx).Result())
+	must(add.Run(ctx, r, []string{"n"}, 2).Val() == int64(7), "run of a flushed script")
+	same([]bool{true})(add.Exists(ctx, r).Result())
+	must(redis.HasErrorPrefix(r.EvalSha(ctx, strings.Repeat("0", 40), nil).Err(), "NOSCRIPT"), "unknown script")
+	same([]interface{}{int64(1), "x", nil})(r.Eval(ctx, "return {1.5, 'x', false}", nil).Slice())
+	must(strings.HasPrefix(r.Eval(ctx, "return redis.call('incr', 'n', 1)", nil).Err().Error(), "ERR"), "error")
+}
+
+func streamsTour(r *redis.Client) {
+	same("1-1")(r.XAdd(ctx, &redis.XAddArgs{Stream: "x", ID: "1-1", Values: []string{"a", "1"}}).Result())
+	same("OK")(r.XGroupCreate(ctx, "x", "g", "0").Result())
+	read := r.XReadGroup(ctx, &redis.XReadGroupArgs{Group: "g", Consumer: "me", Streams: []string{"x", ">"}}).Val()
+	must(len(read) == 1 && read[0].Messages[0].Values["a"] == "1", "read by a group")
+	pending := r.XPending(ctx, "x", "g").Val()
+	must(pending.Count == 1 && pending.Consumers["me"] == 1, "pending")
+	info := r.XInfoStreamFull(ctx, "x", 10).Val()
+	must(info.Length == 1 && info.Groups[0].Name == "g" && info.Groups[0].PelCount == 1, "info")
+	same(int64(1))(r.XAck(ctx, "x", "g", "1-1").Result())
+	must(strings.HasPrefix(r.XGroupCreate(ctx, "x", "g", "0").Err().Error(), "BUSYGROUP"), "group twice")
+}
+
+func geographyTour(r *redis.Client) {
+	palermo := &redis.GeoLocation{Name: "Palermo", Longitude: 13.361389, Latitude: 38.115556}
+	catania := &redis.GeoLocation{Name: "Catania", Longitude: 15.087269, Latitude: 37.502669}
+	same(int64(2))(r.GeoAdd(ctx, "g", palermo, catania).Result())
+	same(166.2742)(r.GeoDist(ctx, "g", "Palermo", "Catania", "km").Result())
+	near := &redis.GeoSearchQuery{Longitude: 15, Latitude: 37, Radius: 100, RadiusUnit: "km"}
+	same([]string{"Catania"})(r.GeoSearch(ctx, "g", near).Result())
+	same(int64(1))(r.PFAdd(ctx, "p", 1, 2, 3).Result())
+	same(int64(3))(r.PFCount(ctx, "p").Result())
+}
+
+func usersTour(r *redis.Client) {
+	must(r.Do(ctx, "ACL", "SETUSER", "tourist", "on", ">secret", "~app:*", "+@read", "+set").Val() == "OK", "user")
+	options := *r.Options()
+	options.Username, options.Password = "tourist", "secret"
+	tourist := redis.NewClient(&options)
+	defer tourist.Close()
+	same("OK")(tourist.Set(ctx, "app:1", "x", 0).Result())
+	must(redis.HasErrorPrefix(tourist.Get(ctx, "other").Err(), "NOPERM"), "another key")
+	same("OK")(r.ACLDryRun(ctx, "tourist", "get", "app:1").Result())
+	must(len(r.ACLLog(ctx, 1).Val()) == 1 && r.Do(ctx, "ACL", "DELUSER", "tourist").Val() == int64(1), "log")
+}
+
 func administrationTour(r *redis.Client) {
 	same("PONG")(r.Ping(ctx).Result())
 	same("hi")(r.Echo(ctx, "hi").Result())
@@ -193,6 +240,7 @@ func main() {
 		{"strings", stringsTour}, {"bitmaps", bitmapsTour}, {"keys", keysTour}, {"hashes", hashesTour},
 		{"lists", listsTour}, {"sets", setsTour}, {"sorted sets", sortedSetsTour}, {"blocking", blockingTour},
 		{"transactions", transactionsTour}, {"administration", administrationTour},
+		{"scripts", scriptsTour}, {"streams", streamsTour}, {"geography", geographyTour}, {"users", usersTour},
 	}
 	for _, protocol := range []int{2, 3} {
 		r := redis.NewClient(&redis.Options{Addr: address, Protocol: protocol})

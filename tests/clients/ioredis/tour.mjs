@@ -100,6 +100,51 @@ const groups = {
     for (let i = 0; i < 1000; i++) pipeline.set(`p${i}`, i);
     same((await pipeline.exec()).every(([error]) => error === null), true);
   },
+  async scripts() {
+    r.defineCommand('add', { numberOfKeys: 1, lua: "return redis.call('incrby', KEYS[1], ARGV[1])" });
+    same([await r.add('n', 5), await r.add('n', 2)], [5, 7]);
+    same(await r.script('FLUSH'), 'OK');
+    same(await r.add('n', 1), 8);
+    const sha = await r.script('LOAD', 'return {KEYS, ARGV}');
+    same(await r.evalsha(sha, 1, 'k', 'a', 'b'), [['k'], ['a', 'b']]);
+    same(await r.script('EXISTS', sha, '0'.repeat(40)), [1, 0]);
+    await assert.rejects(r.evalsha('0'.repeat(40), 0), /NOSCRIPT/);
+    await assert.rejects(r.eval("return redis.call('set', 'x')", 0), /Wrong number of args/);
+    same(await r.pipeline().add('n', 1).add('n', 1).exec(), [[null, 9], [null, 10]]);
+  },
+  async streams() {
+    same(await r.xadd('x', '1-1', 'a', 1), '1-1');
+    same(await r.xadd('x', '2-*', 'b', 2), '2-0');
+    same(await r.xrange('x', '(1-1', '+'), [['2-0', ['b', '2']]]);
+    same(await r.xgroup('CREATE', 'x', 'g', 0), 'OK');
+    same(await r.xreadgroup('GROUP', 'g', 'me', 'COUNT', 1, 'STREAMS', 'x', '>'), [['x', [['1-1', ['a', '1']]]]]);
+    same(await r.xpending('x', 'g'), [1, '1-1', '1-1', [['me', '1']]]);
+    same(await r.xautoclaim('x', 'g', 'you', 0, 0, 'JUSTID'), ['0-0', ['1-1'], []]);
+    same(await r.xack('x', 'g', '1-1'), 1);
+    await assert.rejects(r.xadd('x', '1-1', 'a', 1), /equal or smaller than the target stream top item/);
+    const other = new Redis({ port });
+    const served = other.xread('BLOCK', 10000, 'STREAMS', 'x', '$');
+    while (!(await r.info('clients')).includes('blocked_clients:1')) { /* wait for it */ }
+    await r.xadd('x', '3-0', 'c', 3);
+    same(await served, [['x', [['3-0', ['c', '3']]]]]);
+    other.disconnect();
+  },
+  async geography() {
+    same(await r.geoadd('g', 13.361389, 38.115556, 'Palermo', 15.087269, 37.502669, 'Catania'), 2);
+    same(await r.geodist('g', 'Palermo', 'Catania'), '166274.1516');
+    same(await r.geosearch('g', 'FROMLONLAT', 15, 37, 'BYBOX', 400, 400, 'km', 'ASC'), ['Catania', 'Palermo']);
+    same(await r.pfadd('p', 'a', 'b'), 1);
+    same(await r.pfcount('p', 'none'), 2);
+  },
+  async users() {
+    same(await r.acl('SETUSER', 'tourist', 'on', '>secret', '~app:*', '+@read', '+set'), 'OK');
+    const tourist = new Redis({ port, username: 'tourist', password: 'secret', enableReadyCheck: false });
+    same(await tourist.set('app:1', 'x'), 'OK');
+    await assert.rejects(tourist.get('other'), /NOPERM/);
+    await assert.rejects(tourist.flushall(), /NOPERM/);
+    same(await r.acl('DELUSER', 'tourist'), 1);
+    tourist.disconnect();
+  },
   async administration() {
     same(await r.ping(), 'PONG');
     same(await r.client('SETNAME', 'tour'), 'OK');

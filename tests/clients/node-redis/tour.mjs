@@ -125,6 +125,38 @@ const groups = {
     same((await Promise.all(Array.from({ length: 1000 }, (_, i) => r.set(`p${i}`, `${i}`)))).length, 1000);
     await assert.rejects(r.lPush('n', '1'), /WRONGTYPE/);
   },
+  async scripts() {
+    const sha = await r.scriptLoad("return redis.call('incrby', KEYS[1], ARGV[1])");
+    same(await r.evalSha(sha, { keys: ['n'], arguments: ['5'] }), 5);
+    same(await r.scriptExists([sha, '0'.repeat(40)]), [true, false]);
+    same(await r.scriptFlush(), 'OK');
+    await assert.rejects(r.evalSha(sha, { keys: ['n'], arguments: ['5'] }), /NOSCRIPT/);
+    same(await r.eval("return {1.5, 'x', cjson.encode({a = 1})}"), [1, 'x', '{"a":1}']);
+  },
+  async streams() {
+    same(await r.xAdd('x', '1-1', { a: '1' }), '1-1');
+    same(await r.xGroupCreate('x', 'g', '0'), 'OK');
+    const [{ name, messages }] = await r.xReadGroup('g', 'me', { key: 'x', id: '>' });
+    same([name, messages[0].id, messages[0].message.a], ['x', '1-1', '1']);
+    same((await r.xPending('x', 'g')).pending, 1);
+    same(await r.xAck('x', 'g', '1-1'), 1);
+  },
+  async geography() {
+    same(await r.geoAdd('g', { longitude: 13.361389, latitude: 38.115556, member: 'Palermo' }), 1);
+    same(await r.geoHash('g', 'Palermo'), ['sqc8b49rny0']);
+    same(await r.geoSearch('g', { longitude: 13, latitude: 38 }, { radius: 100, unit: 'km' }), ['Palermo']);
+    same(await r.pfAdd('p', ['a', 'b']), true);
+    same(await r.pfCount('p'), 2);
+  },
+  async users() {
+    same(await r.aclSetUser('tourist', ['on', '>secret', '~app:*', '+@read', '+set']), 'OK');
+    same((await r.aclGetUser('tourist')).keys, '~app:*');
+    const tourist = await r.duplicate({ username: 'tourist', password: 'secret' }).connect();
+    same(await tourist.set('app:1', 'x'), 'OK');
+    await assert.rejects(tourist.get('other'), /NOPERM/);
+    await tourist.quit();
+    same(await r.aclDelUser('tourist'), 1);
+  },
   async administration() {
     same(await r.ping(), 'PONG');
     same(await r.echo('hi'), 'hi');

@@ -165,9 +165,79 @@ def administration(r):
     assert r.wait(0, 10) == 0 and r.lastsave() is not None
 
 
+def scripts(r):
+    add = r.register_script("return redis.call('incrby', KEYS[1], ARGV[1])")
+    assert add(keys=["n"], args=[5]) == 5 and add(keys=["n"], args=[2]) == 7
+    assert r.script_exists(add.sha, "0" * 40) == [True, False] and r.script_flush()
+    try:
+        r.evalsha(add.sha, 1, "n", 1)
+        raise AssertionError("a flushed script must be unknown")
+    except redis.exceptions.NoScriptError:
+        assert add(keys=["n"], args=[1]) == 8
+    assert r.eval("return {1, 2.9, 'x', false, {ok = 'fine'}}", 0) == [1, 2, "x", None, "fine"]
+    assert r.eval_ro("return redis.call('get', KEYS[1])", 1, "n") == "8"
+    assert r.eval("return cjson.encode({a = {1, 2}})", 0) == '{"a":[1,2]}'
+    for script, answer in [("return redis.error_reply('MY own')", "MY own"), ("return redis.call('x')", "Unknown")]:
+        try:
+            r.eval(script, 0)
+            raise AssertionError("a script's error must reach its caller")
+        except redis.ResponseError as error:
+            assert answer in str(error), error
+
+
+def streams(r):
+    assert r.xadd("x", {"a": 1}, id="1-1") == "1-1" and r.xadd("x", {"b": 2}, id="2-0") == "2-0"
+    assert r.xlen("x") == 2 and r.xrange("x") == [("1-1", {"a": "1"}), ("2-0", {"b": "2"})]
+    assert r.xrevrange("x", count=1) == [("2-0", {"b": "2"})]
+    assert r.xgroup_create("x", "g", id="0") and r.xinfo_groups("x")[0]["lag"] == 2
+    read = r.xreadgroup("g", "me", {"x": ">"}, count=1)
+    entries = read["x"][0] if PROTOCOL == 3 else read[0][1]
+    assert entries == [("1-1", {"a": "1"})]
+    assert r.xpending("x", "g")["consumers"] == [{"name": "me", "pending": 1}]
+    assert r.xclaim("x", "g", "you", 0, ["1-1"], justid=True) == ["1-1"]
+    assert r.xautoclaim("x", "g", "me", 0)[1] == [("1-1", {"a": "1"})] and r.xack("x", "g", "1-1") == 1
+    assert r.xinfo_stream("x")["last-generated-id"] == "2-0" and r.xinfo_stream("x", full=True)["groups"]
+    assert r.xtrim("x", maxlen=1, approximate=False) == 1 and r.xdel("x", "2-0") == 1
+    assert not r.xread({"x": "$"}, block=10)
+
+
+def geography(r):
+    assert r.geoadd("g", (13.361389, 38.115556, "Palermo", 15.087269, 37.502669, "Catania")) == 2
+    assert r.geodist("g", "Palermo", "Catania", "km") == 166.2742
+    assert r.geohash("g", "Palermo", "x") == ["sqc8b49rny0", None]
+    assert r.geopos("g", "x", "Catania")[1][0] == 15.087267458438873
+    near = r.geosearch("g", longitude=15, latitude=37, radius=100, unit="km", withdist=True)
+    assert near == [["Catania", 56.4413]] and r.geosearchstore("h", "g", member="Palermo", radius=1) == 1
+    assert r.pfadd("p", 1, 2, 3) == 1 and r.pfmerge("q", "p") and r.pfcount("p", "q") == 3
+
+
+def users(r):
+    rules = {"keys": ["app:*"], "commands": ["+@read", "+set", "-@dangerous"], "passwords": ["+secret"]}
+    assert r.acl_setuser("tourist", enabled=True, **rules)
+    assert "+@read" in r.acl_getuser("tourist")["categories"] and r.acl_whoami() == "default"
+    assert r.acl_users() == ["default", "tourist"]
+    tourist = redis.Redis(port=PORT, username="tourist", password="secret", decode_responses=True, protocol=PROTOCOL)
+    assert tourist.set("app:1", "x") and tourist.get("app:1") == "x"
+    for refused in (lambda: tourist.get("other"), tourist.flushall):
+        try:
+            refused()
+            raise AssertionError("what a user may not do must fail")
+        except redis.exceptions.NoPermissionError:
+            pass
+    assert r.acl_log(1)[0]["username"] == "tourist" and r.acl_log_reset()
+    assert r.execute_command("ACL", "DRYRUN", "tourist", "GET", "app:1") == "OK"
+    assert r.acl_deluser("tourist") == 1
+    try:
+        redis.Redis(port=PORT, username="tourist", password="secret").ping()
+        raise AssertionError("a deleted user must be refused")
+    except redis.AuthenticationError:
+        pass
+
+
 PORT = int(os.environ.get("REDIS_PORT", "6379"))
 PROTOCOL = 2
 GROUPS = [strings, bitmaps, keys, hashes, lists, sets, sorted_sets, blocking, transactions, administration]
+GROUPS += [scripts, streams, geography, users]
 
 for PROTOCOL in (2, 3):
     client = redis.Redis(port=PORT, decode_responses=True, protocol=PROTOCOL)

@@ -138,6 +138,51 @@ fn transactions(r: &mut Connection) -> Done {
     Ok(())
 }
 
+fn scripts(r: &mut Connection) -> Done {
+    let load = |r: &mut Connection| {
+        let script = "return redis.call('incrby', KEYS[1], ARGV[1])";
+        redis::cmd("SCRIPT").arg("LOAD").arg(script).query::<String>(r)
+    };
+    let sha = load(r)?;
+    assert_eq!(redis::cmd("EVALSHA").arg(&sha).arg(1).arg("n").arg(5).query::<i64>(r)?, 5);
+    redis::cmd("SCRIPT").arg("FLUSH").exec(r)?;
+    let unknown = redis::cmd("EVALSHA").arg(&sha).arg(1).arg("n").arg(5).exec(r).expect_err("it was flushed");
+    assert_eq!(unknown.kind(), ErrorKind::NoScriptError);
+    let mixed: (i64, String, Option<i64>) =
+        redis::cmd("EVAL").arg("return {1.5, 'x', false}").arg(0).query(r)?;
+    assert_eq!(mixed, (1, "x".into(), None));
+    Ok(())
+}
+
+fn streams(r: &mut Connection) -> Done {
+    assert_eq!(redis::cmd("XADD").arg(&["x", "1-1", "a", "1"]).query::<String>(r)?, "1-1");
+    redis::cmd("XGROUP").arg(&["CREATE", "x", "g", "0"]).exec(r)?;
+    type Entries = Vec<(String, Vec<(String, Vec<String>)>)>;
+    let read: Entries = redis::cmd("XREADGROUP").arg(&["GROUP", "g", "me", "STREAMS", "x", ">"]).query(r)?;
+    assert_eq!(read, [("x".into(), vec![("1-1".into(), vec!["a".into(), "1".into()])])]);
+    assert_eq!(redis::cmd("XACK").arg(&["x", "g", "1-1"]).query::<i64>(r)?, 1);
+    Ok(())
+}
+
+fn geography(r: &mut Connection) -> Done {
+    redis::cmd("GEOADD").arg(&["g", "13.361389", "38.115556", "Palermo"]).exec(r)?;
+    assert_eq!(redis::cmd("GEOHASH").arg(&["g", "Palermo"]).query::<(String,)>(r)?.0, "sqc8b49rny0");
+    assert_eq!(r.pfadd::<_, _, i64>("p", &["a", "b"])?, 1);
+    assert_eq!(r.pfcount::<_, i64>("p")?, 2);
+    Ok(())
+}
+
+fn users(r: &mut Connection) -> Done {
+    redis::cmd("ACL").arg(&["SETUSER", "tourist", "on", ">secret", "~app:*", "+@read"]).exec(r)?;
+    let mut tourist = connect()?;
+    redis::cmd("AUTH").arg(&["tourist", "secret"]).exec(&mut tourist)?;
+    assert_eq!(tourist.get::<_, Option<String>>("app:1")?, None);
+    let refused = tourist.get::<_, Option<String>>("other").expect_err("another's key");
+    assert_eq!(refused.code(), Some("NOPERM"));
+    assert_eq!(redis::cmd("ACL").arg(&["DELUSER", "tourist"]).query::<i64>(r)?, 1);
+    Ok(())
+}
+
 fn administration(r: &mut Connection) -> Done {
     assert_eq!(redis::cmd("PING").query::<String>(r)?, "PONG");
     assert_eq!(redis::cmd("ECHO").arg("hi").query::<String>(r)?, "hi");
@@ -163,6 +208,10 @@ fn main() -> RedisResult<()> {
         ("blocking", blocking),
         ("transactions", transactions),
         ("administration", administration),
+        ("scripts", scripts),
+        ("streams", streams),
+        ("geography", geography),
+        ("users", users),
     ];
     let mut r = connect()?;
     for (name, tour) in tours {

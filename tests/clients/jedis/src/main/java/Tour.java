@@ -10,6 +10,7 @@ import redis.clients.jedis.HostAndPort;
 import redis.clients.jedis.Jedis;
 import redis.clients.jedis.Pipeline;
 import redis.clients.jedis.RedisProtocol;
+import redis.clients.jedis.StreamEntryID;
 import redis.clients.jedis.Transaction;
 import redis.clients.jedis.args.BitOP;
 import redis.clients.jedis.args.ListDirection;
@@ -187,6 +188,52 @@ public class Tour {
     }
   }
 
+  static void scripts(Jedis r) {
+    String sha = r.scriptLoad("return redis.call('incrby', KEYS[1], ARGV[1])");
+    same(5L, r.evalsha(sha, List.of("n"), List.of("5")));
+    same(List.of(true, false), r.scriptExists(sha, "0".repeat(40)));
+    same("OK", r.scriptFlush());
+    must(fails(() -> r.evalsha(sha, 1, "n", "1")).startsWith("NOSCRIPT"), "a flushed script");
+    same(List.of(1L, "x"), r.eval("return {1.5, 'x'}"));
+  }
+
+  static void streams(Jedis r) {
+    same("1-1", r.xadd("x", new StreamEntryID(1, 1), Map.of("a", "1")).toString());
+    StreamEntryID start = new StreamEntryID(0, 0);
+    same("OK", r.xgroupCreate("x", "g", start, false));
+    same(1L, r.xinfoGroups("x").get(0).getGroupInfo().get("lag"));
+    same(1L, r.xlen("x"));
+    must(fails(() -> r.xgroupCreate("x", "g", start, false)).startsWith("BUSYGROUP"), "a group twice");
+  }
+
+  static void geography(Jedis r) {
+    same(1L, r.geoadd("g", 13.361389, 38.115556, "Palermo"));
+    same(List.of("sqc8b49rny0"), r.geohash("g", "Palermo"));
+    same(1L, r.pfadd("p", "a", "b"));
+    same(2L, r.pfcount("p"));
+  }
+
+  static void users(Jedis r) {
+    same("OK", r.aclSetUser("tourist", "on", ">secret", "~app:*", "+@read"));
+    same("default", r.aclWhoAmI());
+    must(r.aclGetUser("tourist").getKeys().contains("~app:*"), "keys of a user");
+    try (Jedis tourist = connect(RedisProtocol.RESP2)) {
+      must(fails(() -> tourist.auth("tourist", "wrong")).startsWith("WRONGPASS"), "a wrong password");
+      same("OK", tourist.auth("tourist", "secret"));
+      must(fails(() -> tourist.get("other")).startsWith("NOPERM"), "another's key");
+    }
+    same(1L, r.aclDelUser("tourist"));
+  }
+
+  static String fails(Runnable call) {
+    try {
+      call.run();
+    } catch (JedisDataException error) {
+      return error.getMessage();
+    }
+    throw new AssertionError("it must fail");
+  }
+
   static void administration(Jedis r) {
     same("PONG", r.ping());
     same("hi", r.echo("hi"));
@@ -213,6 +260,10 @@ public class Tour {
     tours.put("sets", Tour::sets);
     tours.put("sorted sets", Tour::sortedSets);
     tours.put("blocking", Tour::blocking);
+    tours.put("scripts", Tour::scripts);
+    tours.put("streams", Tour::streams);
+    tours.put("geography", Tour::geography);
+    tours.put("users", Tour::users);
     tours.put("transactions", Tour::transactions);
     tours.put("administration", Tour::administration);
     for (RedisProtocol protocol : new RedisProtocol[] {RedisProtocol.RESP2, RedisProtocol.RESP3}) {
