@@ -3,7 +3,7 @@
 //! Invariant: as long as the table, so a place that the table has is always in range; any other is not in
 //! the set.
 
-/// See the module's page.
+/// See the [module docs](self).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Bits {
     words: Box<[u64]>,

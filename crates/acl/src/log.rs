@@ -113,7 +113,7 @@ impl LogEntry {
     }
 }
 
-/// See the module's page.
+/// See the [module docs](self).
 #[derive(Debug, Default)]
 pub struct Log {
     entries: VecDeque<LogEntry>,

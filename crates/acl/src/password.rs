@@ -9,7 +9,7 @@ use crate::error::RuleError;
 /// Bytes of a SHA-256.
 const HASH_BYTES: usize = 32;
 
-/// See the module's page.
+/// See the [module docs](self).
 #[derive(Clone, PartialEq, Eq)]
 pub struct Password([u8; HASH_BYTES]);
 

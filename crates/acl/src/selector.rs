@@ -72,7 +72,7 @@ impl CommandRule {
     }
 }
 
-/// See the module's page.
+/// See the [module docs](self).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Selector {
     commands: Bits,

@@ -28,7 +28,7 @@ pub(crate) struct Known {
     is_hidden: bool,
 }
 
-/// See the module's page.
+/// See the [module docs](self).
 pub struct Table {
     commands: Vec<Known>,
     names: HashMap<&'static str, usize>,

@@ -9,7 +9,7 @@ use crate::password::Password;
 use crate::request::{Request, Rules};
 use crate::selector::{Access, Asked, Selector};
 
-/// See the module's page.
+/// See the [module docs](self).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct User {
     /// Its name.

@@ -15,7 +15,7 @@ pub const DEFAULT_USER: &[u8] = b"default";
 /// What the default user may do unless it is told otherwise: all.
 const DEFAULT_RULES: [&[u8]; 5] = [b"+@all", b"~*", b"&*", b"on", b"nopass"];
 
-/// See the module's page.
+/// See the [module docs](self).
 #[derive(Clone, Debug)]
 pub struct Users {
     by_name: BTreeMap<Vec<u8>, Arc<User>>,

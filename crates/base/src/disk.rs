@@ -1,7 +1,7 @@
 //! Changes of files, behind a trait: what saves and logs go through this, so that tests can have a disk that
 //! fails.
 //!
-//! What always holds: nothing is promised of bytes before [`DiskFile::sync_data`] has said yes to them, nor
+//! Invariant: nothing is promised of bytes before [`DiskFile::sync_data`] has said yes to them, nor
 //! of a name that was given, taken or removed before [`Disk::sync_directory`] has said yes to its directory.
 //! Reading needs no such interface: files are read with `std::fs`.
 

@@ -1,6 +1,6 @@
 //! Number text: how integers and floating point numbers are read from and written to the wire.
 //!
-//! What always holds: a text is a number here exactly when Redis takes it for one, and a number is
+//! Invariant: a text is a number here exactly when Redis takes it for one, and a number is
 //! written as Redis 7.2 and later write it. Nothing in this file allocates, except for numbers of more
 //! than nineteen digits.
 

@@ -1,6 +1,6 @@
 //! A value that many threads read and one replaces now and then.
 //!
-//! What always holds: a published value never changes; the generation rises by one with each publication,
+//! Invariant: a published value never changes; the generation rises by one with each publication,
 //! after the new value is in place, so that a reader who sees a generation sees at least that generation's
 //! value. Reading is a plain pointer access, taking up a new value costs a lock for an instant, and asking
 //! whether there is one an atomic load.

@@ -2,7 +2,7 @@
 //! come back.
 //!
 //! Each row is a server of its own, started with an empty directory, written to, stopped and started again.
-//! What always holds: a row's directory is removed with it, and a server that cannot be started, or comes
+//! Invariant: a row's directory is removed with it, and a server that cannot be started, or comes
 //! back with other keys than it had, ends the run.
 
 use crate::cli::options::Settings;

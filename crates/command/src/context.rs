@@ -131,7 +131,7 @@ pub enum TimeoutReply {
     OnDisk(u64),
 }
 
-/// See the module's page.
+/// See the [module docs](self).
 pub struct Context<'a> {
     /// The request; argument 0 is the command's name.
     pub args: Args<'a>,

@@ -1,7 +1,7 @@
 //! A fixture for tests without a server: runs requests through the command table against an engine of its
 //! own.
 //!
-//! What always holds: a request goes the way that the server takes: it is looked up in [`FAMILIES`], its
+//! Invariant: a request goes the way that the server takes: it is looked up in [`FAMILIES`], its
 //! arity is checked, its keys are found by the spec alone, their shards are held while the handler runs and
 //! released after it. A handler that fails must have left the data alone, and one that only reads must not
 //! have changed anything.

@@ -93,7 +93,7 @@ fn next_frequency(old: u32, minutes: u16, log_factor: u32, decay_minutes: u32, r
     (u32::from(minutes) << 8) | counter
 }
 
-/// See the module's page. One per I/O thread, reused from command to command.
+/// See the [module docs](self). One per I/O thread, reused from command to command.
 pub struct Keys {
     engine: &'static Engine,
     /// The thread's number.

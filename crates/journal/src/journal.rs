@@ -47,7 +47,7 @@ const WAITS: u8 = 2;
 /// room again (`false`).
 type Listener = Box<dyn Fn(bool) + Send + Sync>;
 
-/// See the module's page.
+/// See the [module docs](self).
 #[derive(Default)]
 pub struct Journal {
     ring: OnceLock<Arc<Ring>>,

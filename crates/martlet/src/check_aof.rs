@@ -1,7 +1,7 @@
 //! `martlet check-aof`, also by the name redis-check-aof: reads an append-only file to its end, says up to
 //! where it is whole, and cuts off the rest if asked to.
 //!
-//! It prints what redis-check-aof prints and exits with its status. What always holds: only the last file is
+//! It prints what redis-check-aof prints and exits with its status. Invariant: only the last file is
 //! ever cut, and only after a yes, or at a time that was asked for.
 
 use std::ffi::OsString;

@@ -1,7 +1,7 @@
 //! `martlet convert`: an RDB file to another version of the format, or to lines of JSON.
 //!
 //! The input is read twice, a key at a time: first to its end, so that a damaged file is refused before
-//! anything is written and the lowest version that holds the data is known. What always holds: the output has
+//! anything is written and the lowest version that holds the data is known. Invariant: the output has
 //! its name only when it is whole.
 
 use std::collections::BTreeMap;

@@ -136,7 +136,7 @@ pub trait Sink {
 
     /// These will be reported next, in this order, each by [`Sink::received`]. A hint: ask for what will be
     /// needed then, so that their cache misses overlap.
-    fn soon(&mut self, _arrivals: &[Arrival<'_>]) {}
+    fn will_receive(&mut self, _arrivals: &[Arrival<'_>]) {}
 
     /// A buffer comes back: written whole, or not (then nothing more can be sent on the connection).
     fn sent(&mut self, token: Token, buffer: Buffer, result: io::Result<()>);

@@ -14,7 +14,7 @@ const PROBE_STEPS_MAX: usize = 8;
 /// A collection of fewer entries stays in the caches while it is built.
 const WORTHWHILE: usize = 4096;
 
-/// See the module's page. An entry is a name, a value that may be empty, and what else there is to it.
+/// See the [module docs](self). An entry is a name, a value that may be empty, and what else there is to it.
 pub(crate) struct Together<T> {
     texts: Vec<u8>,
     entries: Vec<Waiting<T>>,

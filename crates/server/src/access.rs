@@ -22,7 +22,7 @@ use crate::shared::lock;
 use crate::slow_path::SessionFlags;
 use crate::worker::Worker;
 
-/// See the module's page.
+/// See the [module docs](self).
 pub struct AccessControl {
     table: Table,
     users: Published<Users>,
@@ -43,7 +43,7 @@ pub fn table(registry: &Registry) -> Table {
     Table::new(registry.entries().iter().map(|entry| Listed {
         spec: entry.spec,
         parent: entry.parent,
-        is_hidden: entry.told_as != entry.id,
+        is_hidden: entry.stats_id != entry.id,
     }))
 }
 
@@ -247,7 +247,7 @@ impl Worker {
 
     /// The command's name as users are told it: that of DEBUG for each of its subcommands.
     pub(crate) fn told_name(&self, entry: &Entry) -> &'static str {
-        self.shared.registry.entries()[entry.told_as].spec.full_name
+        self.shared.registry.entries()[entry.stats_id].spec.full_name
     }
 
     /// As [`Worker::permits`]; a refusal is counted and logged.
@@ -312,7 +312,7 @@ impl Worker {
 
 /// A request as its user's rules see it.
 pub fn request<'a>(entry: &Entry, args: &Args<'a>, db: usize) -> Request<'a> {
-    Request { place: entry.told_as, spec: entry.spec, args: *args, db }
+    Request { place: entry.stats_id, spec: entry.spec, args: *args, db }
 }
 
 /// Closes the connections that a change of users concerns: those of users that are gone, and subscribers of

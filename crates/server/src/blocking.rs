@@ -16,7 +16,7 @@ use martlet_protocol::request::{Args, OwnedArgs};
 
 use crate::clients::flag;
 use crate::commands::persistence::WITHOUT_LOG;
-use crate::connection::{Blocked, Connection, Hold};
+use crate::connection::{Blocked, Connection, Suspended};
 use crate::persistence::aof::Phase;
 use crate::registry::{Entry, Run};
 use crate::shared::{Mail, lock};
@@ -118,7 +118,8 @@ impl Worker {
             // to it.
             waiter.cancel();
         }
-        connection.hold = Some(Hold::Blocked(Box::new(Blocked { waiter, block, command: entry.id, ns: 0 })));
+        connection.suspended =
+            Some(Suspended::Blocked(Box::new(Blocked { waiter, block, command: entry.id, ns: 0 })));
     }
 
     /// Serves those who wait for keys that have changed, until none is left. Nothing is held.
@@ -258,7 +259,8 @@ impl Worker {
     pub(crate) fn served(&mut self, waiter: &Arc<Waiter>, reply: &[u8], ns: u64) {
         let token = martlet_net::Token(waiter.token);
         let Some(mut connection) = self.take(token) else { return };
-        let is_its = matches!(&connection.hold, Some(Hold::Blocked(b)) if Arc::ptr_eq(&b.waiter, waiter));
+        let is_its =
+            matches!(&connection.suspended, Some(Suspended::Blocked(b)) if Arc::ptr_eq(&b.waiter, waiter));
         if is_its {
             if connection.session.shows_reply() {
                 martlet_base::copy::extend(&mut connection.out, reply);
@@ -278,8 +280,7 @@ impl Worker {
             }
             self.deadlines.pop_first();
             let Some(mut connection) = self.take(token) else { continue };
-            let is_due =
-                matches!(&connection.hold, Some(Hold::Blocked(b)) if b.block.deadline_ms == Some(at_ms));
+            let is_due = matches!(&connection.suspended, Some(Suspended::Blocked(b)) if b.block.deadline_ms == Some(at_ms));
             if is_due {
                 self.end_wait(&mut connection, WaitEnd::Timeout);
             }
@@ -289,7 +290,7 @@ impl Worker {
 
     /// Ends a wait without service, as a timeout or with UNBLOCKED; does nothing if it has just been served.
     pub(crate) fn end_wait(&mut self, connection: &mut Connection, end: WaitEnd) {
-        let Some(Hold::Blocked(blocked)) = &connection.hold else { return };
+        let Some(Suspended::Blocked(blocked)) = &connection.suspended else { return };
         let waiter = blocked.waiter.clone();
         let on_timeout = blocked.block.on_timeout;
         if waiter.cancel() {
@@ -300,7 +301,7 @@ impl Worker {
     /// A client's wait was ended by CLIENT UNBLOCK, or because its user may not go on with it.
     pub(crate) fn unblocked(&mut self, waiter: &Arc<Waiter>, end: WaitEnd) {
         let Some(mut connection) = self.take(martlet_net::Token(waiter.token)) else { return };
-        if let Some(Hold::Blocked(blocked)) = &connection.hold
+        if let Some(Suspended::Blocked(blocked)) = &connection.suspended
             && Arc::ptr_eq(&blocked.waiter, waiter)
         {
             let on_timeout = blocked.block.on_timeout;
@@ -328,7 +329,7 @@ impl Worker {
             WaitEnd::Unblocked => {
                 let text = "UNBLOCKED client unblocked via CLIENT UNBLOCK";
                 reply.error(text);
-                if let Some(Hold::Blocked(blocked)) = &connection.hold {
+                if let Some(Suspended::Blocked(blocked)) = &connection.suspended {
                     self.stats().commands[blocked.command].failed.add(1);
                 }
                 self.count_error(text);
@@ -361,7 +362,7 @@ impl Worker {
         let text = [b"NOPERM ", &denial.text(&user.name, self.told_name(entry))[..]].concat();
         reply.error(&text);
         self.count_error(&String::from_utf8_lossy(&text));
-        self.stats().commands[entry.told_as].rejected.add(1);
+        self.stats().commands[entry.stats_id].rejected.add(1);
     }
 
     fn remove_waiter(&mut self, waiter: &Arc<Waiter>) {
@@ -377,7 +378,7 @@ impl Worker {
     /// been run.
     fn stop_waiting(&mut self, connection: &mut Connection, ns: u64) {
         connection.info.commands.fetch_add(1, Ordering::Relaxed);
-        if let Some(Hold::Blocked(blocked)) = &connection.hold {
+        if let Some(Suspended::Blocked(blocked)) = &connection.suspended {
             let (waiter, ns) = (blocked.waiter.clone(), blocked.ns + ns);
             if let Some(WaitingRequest { entry, args, .. }) = waiter.request.downcast_ref() {
                 self.count_run(connection, entry, &args.view(), ns);
@@ -388,7 +389,7 @@ impl Worker {
     }
 
     fn forget_wait(&mut self, connection: &mut Connection) {
-        if let Some(Hold::Blocked(blocked)) = connection.hold.take() {
+        if let Some(Suspended::Blocked(blocked)) = connection.suspended.take() {
             if let Some(at_ms) = blocked.block.deadline_ms {
                 self.deadlines.remove(&(at_ms, connection.token));
             }
@@ -400,7 +401,7 @@ impl Worker {
 
     /// Takes a connection that ends out of all queues.
     pub(crate) fn abandon_session(&mut self, connection: &mut Connection) {
-        if let Some(Hold::Blocked(blocked)) = &connection.hold {
+        if let Some(Suspended::Blocked(blocked)) = &connection.suspended {
             let waiter = blocked.waiter.clone();
             // CLIENT KILL has cancelled it already; taking out what is not there does no harm.
             waiter.cancel();

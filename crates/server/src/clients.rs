@@ -175,7 +175,7 @@ pub mod flag {
     pub const TRACKING_BROKEN: u32 = 1 << 11;
 }
 
-/// See the module's page.
+/// See the [module docs](self).
 pub struct Clients {
     next_id: AtomicU64,
     all: Mutex<BTreeMap<u64, Arc<ClientInfo>>>,

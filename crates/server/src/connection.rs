@@ -184,7 +184,7 @@ pub struct Blocked {
 }
 
 /// Why nothing is read from a connection's input for now.
-pub enum Hold {
+pub enum Suspended {
     /// A blocking command waits.
     Blocked(Box<Blocked>),
     /// The request runs again later: CLIENT PAUSE, or a key that is under way to another server.
@@ -198,7 +198,7 @@ pub enum Hold {
     Yields,
 }
 
-/// See the module's page.
+/// See the [module docs](self).
 pub struct Connection {
     /// Its place.
     pub token: Token,
@@ -233,7 +233,7 @@ pub struct Connection {
     /// Is in the thread's list of connections with input left to process.
     pub is_ready: bool,
     /// Why input waits.
-    pub hold: Option<Hold>,
+    pub suspended: Option<Suspended>,
     /// Closes once its output has left.
     pub closing: bool,
     /// The peer will send nothing more.
@@ -272,7 +272,7 @@ impl Connection {
             held: 0,
             released: 0,
             is_ready: false,
-            hold: None,
+            suspended: None,
             closing: false,
             input_ended: false,
             soft_limit_since_ms: None,
@@ -283,7 +283,10 @@ impl Connection {
 
     /// Whether the reply to the last request is still to come.
     pub fn awaits_reply(&self) -> bool {
-        matches!(self.hold, Some(Hold::Blocked(_) | Hold::Migrating { .. } | Hold::Paused))
+        matches!(
+            self.suspended,
+            Some(Suspended::Blocked(_) | Suspended::Migrating { .. } | Suspended::Paused)
+        )
     }
 
     /// Whether the client is on this machine.

@@ -1,6 +1,6 @@
 //! The report that a crash leaves in the log: in the order of Redis' report, and with its headings.
 //!
-//! What always holds: what may be out of reach because the crashed thread holds it is waited for no longer
+//! Invariant: what may be out of reach because the crashed thread holds it is waited for no longer
 //! than [`INFO_LIMIT`].
 
 use std::fmt::Write as _;

@@ -10,7 +10,7 @@ use martlet_protocol::request::Args;
 
 use crate::checks;
 use crate::commands::Call;
-use crate::connection::{Connection, Hold};
+use crate::connection::{Connection, Suspended};
 use crate::registry::{Entry, Run};
 use crate::slow_path::{SessionFlags, SlowPathReason};
 use crate::worker::Worker;
@@ -77,7 +77,7 @@ impl Worker {
             connection.closing = true;
             return;
         }
-        connection.info.last_command.store(entry.told_as + 1, Ordering::Relaxed);
+        connection.info.last_command.store(entry.stats_id + 1, Ordering::Relaxed);
         if self.memory.is_due() || self.shared.slow_path_reasons.has(SlowPathReason::MemoryFull) {
             self.make_room();
         }
@@ -227,11 +227,11 @@ impl Worker {
         if ns >= STALE_NS && !deny_blocking {
             self.advance_time();
         }
-        match &mut connection.hold {
+        match &mut connection.suspended {
             // It has not run yet: it counts once the wait is over.
-            Some(Hold::Blocked(blocked)) => blocked.ns = ns,
-            Some(Hold::Migrating { ns: so_far }) => *so_far = ns,
-            Some(Hold::Paused) => {}
+            Some(Suspended::Blocked(blocked)) => blocked.ns = ns,
+            Some(Suspended::Migrating { ns: so_far }) => *so_far = ns,
+            Some(Suspended::Paused) => {}
             _ => self.count_run(connection, entry, args, ns),
         }
         if let Some(error) = &error {
@@ -245,7 +245,7 @@ impl Worker {
     pub(crate) fn count_run(&mut self, connection: &Connection, entry: &Entry, args: &Args<'_>, ns: u64) {
         let stats = self.stats();
         stats.total_commands.add(1);
-        stats.commands[entry.told_as].record(ns, self.tracks_latency);
+        stats.commands[entry.stats_id].record(ns, self.tracks_latency);
         if ns >= self.slow_ns || ns >= self.latency_ns {
             self.note_slow(connection, entry, args, ns);
         }
@@ -255,7 +255,7 @@ impl Worker {
     #[cold]
     pub(crate) fn fail(&mut self, reply: &mut Reply, entry: &Entry, error: &Error) {
         reply.error(error.to_bytes());
-        self.stats().commands[entry.told_as].failed.add(1);
+        self.stats().commands[entry.stats_id].failed.add(1);
         self.count_error(&error.to_string());
     }
 
@@ -285,7 +285,7 @@ impl Worker {
         reply.error(&text);
         self.count_error(&String::from_utf8_lossy(&text));
         if let Some(entry) = entry {
-            self.stats().commands[entry.told_as].rejected.add(1);
+            self.stats().commands[entry.stats_id].rejected.add(1);
         }
     }
 
@@ -294,7 +294,7 @@ impl Worker {
     #[inline]
     pub(crate) fn after_command(&mut self, connection: &mut Connection, entry: &Entry) {
         let info = &connection.info;
-        info.last_command.store(entry.told_as + 1, Ordering::Relaxed);
+        info.last_command.store(entry.stats_id + 1, Ordering::Relaxed);
         info.commands.store(info.commands.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
         self.count_changes();
         if self.keys.recorded != 0 {

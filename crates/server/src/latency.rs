@@ -17,7 +17,7 @@ pub struct EventSeries {
     pub max_ms: u64,
 }
 
-/// See the module's page.
+/// See the [module docs](self).
 #[derive(Default)]
 pub struct LatencyMonitor(Mutex<BTreeMap<String, EventSeries>>);
 

@@ -1,6 +1,6 @@
 //! The server's log: tracing events as lines of Redis' form.
 //!
-//! What always holds: a line is written by one call, so lines of several threads never mix; the file is
+//! Invariant: a line is written by one call, so lines of several threads never mix; the file is
 //! opened for each line, so it may be rotated at any time. The levels are Redis': `trace` is its debug,
 //! `debug` its verbose, `info` its notice, `warn` and `error` its warning.
 

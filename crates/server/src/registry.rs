@@ -25,7 +25,7 @@ pub struct Entry {
     /// Its place in the table: what statistics are kept by.
     pub id: usize,
     /// The entry that statistics and lists show in its place: of a subcommand of DEBUG, that of DEBUG.
-    pub told_as: usize,
+    pub stats_id: usize,
     /// What it is.
     pub spec: &'static Spec,
     /// What runs it.
@@ -58,7 +58,7 @@ impl Entry {
     }
 }
 
-/// See the module's page.
+/// See the [module docs](self).
 pub struct Registry {
     entries: Vec<Entry>,
     /// Names as clients say them, after renames; open addressing by [`fold`].
@@ -147,7 +147,7 @@ impl Registry {
         });
         self.entries.push(Entry {
             id,
-            told_as: parent.filter(|_| spec.flags.has(Flags::DEBUG)).unwrap_or(id),
+            stats_id: parent.filter(|_| spec.flags.has(Flags::DEBUG)).unwrap_or(id),
             spec,
             run,
             subcommands: Vec::new(),
@@ -264,7 +264,7 @@ mod tests {
     #[test]
     fn every_command_that_needs_arguments_says_which() {
         let registry = Registry::new(&[]).unwrap();
-        for entry in registry.entries().iter().filter(|e| e.told_as == e.id && e.subcommands.is_empty()) {
+        for entry in registry.entries().iter().filter(|e| e.stats_id == e.id && e.subcommands.is_empty()) {
             let words = 1 + usize::from(entry.parent.is_some());
             let needs = entry.spec.arity.unsigned_abs() as usize > words;
             let name = entry.spec.full_name;

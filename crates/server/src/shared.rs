@@ -147,7 +147,7 @@ impl Pause {
     }
 }
 
-/// See the module's page. One per process, never freed.
+/// See the [module docs](self). One per process, never freed.
 pub struct Shared {
     /// The keyspace.
     pub engine: &'static Engine,

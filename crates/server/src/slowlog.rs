@@ -34,7 +34,7 @@ struct Inner {
     entries: VecDeque<SlowEntry>,
 }
 
-/// See the module's page.
+/// See the [module docs](self).
 #[derive(Default)]
 pub struct SlowLog(Mutex<Inner>);
 

@@ -1,6 +1,6 @@
 //! From the program's arguments to a process that is ready to serve.
 //!
-//! What always holds: [`prepare`] starts no thread, and whatever needs a process without threads (background,
+//! Invariant: [`prepare`] starts no thread, and whatever needs a process without threads (background,
 //! title, umask) is done when it returns; [`Prepared`] outlives the server and takes what it made (the pid
 //! file) with it.
 

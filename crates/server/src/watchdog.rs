@@ -1,7 +1,7 @@
 //! `watchdog-period`: when a thread that serves clients has been busy for longer, the log shows where it and
 //! all others are.
 //!
-//! What always holds: each time that a thread is busy is reported once at most. There is no thread for this
+//! Invariant: each time that a thread is busy is reported once at most. There is no thread for this
 //! until a period is set.
 
 use std::sync::atomic::Ordering;
@@ -18,7 +18,7 @@ const LOOKS: u32 = 8;
 
 /// What was seen of a thread.
 #[derive(Clone, Copy, Debug)]
-struct Sight {
+struct Observed {
     /// Its count of turns ([`ThreadStats::turns`]).
     turns: u64,
     /// When that count was first seen.
@@ -26,15 +26,15 @@ struct Sight {
     is_reported: bool,
 }
 
-impl Sight {
-    fn new(turns: u64, since: Instant) -> Sight {
-        Sight { turns, since, is_reported: false }
+impl Observed {
+    fn new(turns: u64, since: Instant) -> Observed {
+        Observed { turns, since, is_reported: false }
     }
 
     /// Looks at the thread; whether it has been busy with the same for a period and is to be reported.
     fn look(&mut self, turns: u64, now: Instant, period: Duration) -> bool {
         if turns != self.turns {
-            *self = Sight::new(turns, now);
+            *self = Observed::new(turns, now);
         }
         let is_busy = turns % 2 == 1;
         let is_due = is_busy && !self.is_reported && now.duration_since(self.since) >= period;
@@ -71,7 +71,7 @@ fn start(shared: &'static Shared) -> std::io::Result<Sender<u32>> {
 
 fn watch(shared: &Shared, periods: &Receiver<u32>) {
     let mut period_ms = 0;
-    let mut sights: Vec<Sight> = Vec::new();
+    let mut observed: Vec<Observed> = Vec::new();
     loop {
         let next = match period_ms {
             0 => periods.recv().map_err(|_| RecvTimeoutError::Disconnected),
@@ -82,12 +82,12 @@ fn watch(shared: &Shared, periods: &Receiver<u32>) {
         match next {
             Ok(ms) => {
                 period_ms = ms;
-                sights = shared.threads.iter().map(|thread| Sight::new(turns(thread), now)).collect();
+                observed = shared.threads.iter().map(|thread| Observed::new(turns(thread), now)).collect();
             }
             Err(RecvTimeoutError::Timeout) => {
                 let period = Duration::from_millis(u64::from(period_ms));
-                for (sight, thread) in sights.iter_mut().zip(shared.threads.iter()) {
-                    if sight.look(turns(thread), now, period) {
+                for (observed, thread) in observed.iter_mut().zip(shared.threads.iter()) {
+                    if observed.look(turns(thread), now, period) {
                         alarm(thread.kernel_id.load(Ordering::Relaxed));
                     }
                 }
@@ -106,17 +106,17 @@ mod tests {
         let began = Instant::now();
         let period = Duration::from_millis(200);
         let at = |ms: u64| began + Duration::from_millis(ms);
-        let mut sight = Sight::new(0, began);
+        let mut observed = Observed::new(0, began);
         // It rests for long.
-        assert!(!sight.look(0, at(500), period));
+        assert!(!observed.look(0, at(500), period));
         // Busy from 500 on at the earliest, as far as is seen since 510.
-        assert!(!sight.look(1, at(510), period));
-        assert!(!sight.look(1, at(700), period));
-        assert!(sight.look(1, at(710), period));
-        assert!(!sight.look(1, at(2000), period));
+        assert!(!observed.look(1, at(510), period));
+        assert!(!observed.look(1, at(700), period));
+        assert!(observed.look(1, at(710), period));
+        assert!(!observed.look(1, at(2000), period));
         // Another time, however short the rest between.
-        assert!(!sight.look(3, at(2010), period));
-        assert!(!sight.look(5, at(2210), period));
-        assert!(sight.look(5, at(2410), period));
+        assert!(!observed.look(3, at(2010), period));
+        assert!(!observed.look(5, at(2210), period));
+        assert!(observed.look(5, at(2410), period));
     }
 }

@@ -1,7 +1,7 @@
 //! Data that tests take from server to server: every type in every encoding, made by commands that all of
 //! them know, and everything in a server as lines of text.
 //!
-//! What always holds: two servers that were filled alike give the same lines, whatever their versions and
+//! Invariant: two servers that were filled alike give the same lines, whatever their versions and
 //! encodings.
 
 use std::io;

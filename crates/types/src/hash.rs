@@ -5,7 +5,7 @@
 //! back. Expiry times cost something only where they are set: a third element per field in a `listpackex`,
 //! nine bytes in a table's entry.
 //!
-//! What always holds: the value is one pointer, and a clone of a table shares its blocks. A field whose time
+//! Invariant: the value is one pointer, and a clone of a table shares its blocks. A field whose time
 //! has come reads as absent wherever a method takes the time; it stays until it is collected or written
 //! again.
 

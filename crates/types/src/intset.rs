@@ -8,7 +8,7 @@
 //! | count: 4 bytes | class: 1 byte | width: 1 byte | 0: 2 bytes | integer | integer | … | slack |
 //! ```
 //!
-//! What always holds: `count` integers of `width` bytes follow the header, strictly ascending, and the block
+//! Invariant: `count` integers of `width` bytes follow the header, strictly ascending, and the block
 //! is of its size class. Removal never narrows the integers, as in Redis.
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 //! elements and [`PACKED_MAX_BYTES`] in a [`Packed`], where finding an index or the last element walks all
 //! before it, and above that in chunks, where no operation does.
 //!
-//! What always holds: a packed list counts as `listpack`. A clone shares the chunks and costs the same for
+//! Invariant: a packed list counts as `listpack`. A clone shares the chunks and costs the same for
 //! any length; writes to either copy copy what they touch.
 
 mod builder;

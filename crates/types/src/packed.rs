@@ -8,7 +8,7 @@
 //! | used: 3 bytes | class: 1 byte | count: 2 bytes | element | element | … | slack |
 //! ```
 //!
-//! `used` is the length of all elements in bytes, `class` the block's size class. What always holds: `used`
+//! `used` is the length of all elements in bytes, `class` the block's size class. Invariant: `used`
 //! bytes after the header are exactly `count` well-formed elements in their shortest form, and the block is
 //! of its class. The block grows to the next size class that fits and shrinks once it is two classes too
 //! large, so an element pushed and popped at an edge does not allocate each time.

@@ -2,7 +2,7 @@
 //!
 //! The encoding is the one that OBJECT ENCODING names, and conversions are Redis 7.2's: a set of integers is
 //! an `intset` up to one limit, another small set a `listpack` up to two, all others are a `hashtable`;
-//! removals never convert back. What always holds: the value is one pointer, and a clone of a table shares
+//! removals never convert back. Invariant: the value is one pointer, and a clone of a table shares
 //! its blocks.
 
 mod iter;

@@ -14,7 +14,7 @@
 //! - Expiry times live in the entries that have one; nodes above such entries record the earliest below each
 //!   slot.
 //!
-//! What always holds: a leaf or node at depth d contains exactly the entries whose hashes begin with its
+//! Invariant: a leaf or node at depth d contains exactly the entries whose hashes begin with its
 //! d-bit prefix; no node has a leaf as its only child; `len` and `timed` are the numbers of entries and of
 //! those with an expiry time.
 

@@ -6,7 +6,7 @@
 //! pointer keeps its tag in it at all times, so any of them can be borrowed in place, for reading and for
 //! writing.
 //!
-//! What always holds: a word that [`one_word`] made has the tag of exactly one of its forms and is a valid
+//! Invariant: a word that [`one_word`] made has the tag of exactly one of its forms and is a valid
 //! value of it. All that relies on it is in this file.
 
 use std::marker::PhantomData;

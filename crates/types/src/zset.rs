@@ -4,7 +4,7 @@
 //! limits between the two are passed with every addition; a set never goes back to the small encoding by
 //! itself. A clone is cheap whatever the size, and changes of either do not show in the other.
 //!
-//! What always holds: no member is twice in a set, no score is NaN, and a packed set obeys the limits
+//! Invariant: no member is twice in a set, no score is NaN, and a packed set obeys the limits
 //! that were given with its last addition.
 
 mod chunk;

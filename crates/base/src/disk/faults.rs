@@ -54,7 +54,7 @@ pub mod errno {
 /// The fault of an operation, given how many came before and the path; `None` for none.
 pub type Plan = dyn FnMut(usize, Operation, &Path) -> Option<Fault> + Send;
 
-/// See the module's page. Clones are the same disk.
+/// See the [module docs](self). Clones are the same disk.
 #[derive(Clone)]
 pub struct FaultyDisk(Arc<Mutex<State>>);
 

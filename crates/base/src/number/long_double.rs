@@ -3,7 +3,7 @@
 //! because the sum has 64 bits of mantissa and is written with seventeen decimals), so it is computed here in
 //! integers, on every machine alike.
 //!
-//! What always holds: a finite number is `mantissa * 2^exponent` with the mantissa's top bit set, or zero.
+//! Invariant: a finite number is `mantissa * 2^exponent` with the mantissa's top bit set, or zero.
 //! Numbers below the smallest normal one keep all 64 bits, which no text with seventeen decimals can show.
 
 use super::scan::{self, Decimal, Magnitude, Scanned};

@@ -1,6 +1,6 @@
 //! The grammar of floating point text, shared by doubles and long doubles.
 //!
-//! What always holds: a text that scans has no byte left over, and its exponent is clamped to a range
+//! Invariant: a text that scans has no byte left over, and its exponent is clamped to a range
 //! in which sums of exponents cannot overflow.
 
 /// Exponents are clamped here: far outside of what any type can hold, far inside of `i64`.

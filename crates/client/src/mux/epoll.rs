@@ -26,7 +26,7 @@ struct Slot {
     sending: bool,
 }
 
-/// See the module's page.
+/// See the [module docs](self).
 pub struct EpollMux {
     epoll: OwnedFd,
     slots: Vec<Slot>,

@@ -113,7 +113,7 @@ struct Slot {
     address: Option<RawAddress>,
 }
 
-/// See the module's page.
+/// See the [module docs](self).
 pub struct UringMux {
     // Dropped in this order: the ring first, so that the kernel is done with all memory below.
     ring: IoUring,

@@ -3,7 +3,7 @@
 //!
 //! A pin keeps a string's block. Whoever changes a part of that saves what the part held at the cut, unless
 //! it has been copied out, takes the block out of the pin for the change, so that its only owner changes it
-//! in place, and puts it back. What always holds: of what has not been copied out, `earlier` has the pieces
+//! in place, and puts it back. Invariant: of what has not been copied out, `earlier` has the pieces
 //! that were changed since the cut, and the block has the others as they were. Who holds a pin's state may
 //! take the table of pins, and never waits the other way round.
 

@@ -39,7 +39,7 @@ pub enum Item<'a> {
     Comment,
 }
 
-/// See the module's page.
+/// See the [module docs](self).
 pub struct CommandReader<R> {
     file: R,
     buffer: Vec<u8>,

@@ -2,7 +2,7 @@
 //!
 //! Clients that wait for the disk answer a reply with their next request, each a little later than the one
 //! before. A writer that begins with the first of them has the others wait for two synchronisations instead
-//! of one. What always holds: nobody is kept waiting longer than half of what forcing a group to disk takes,
+//! of one. Invariant: nobody is kept waiting longer than half of what forcing a group to disk takes,
 //! and that only as long as waiting pays: each time that it was in vain, it is left out for twice as many
 //! groups.
 
@@ -17,7 +17,7 @@ const LONGEST_SLICE: Duration = Duration::from_micros(200);
 /// Groups for which waiting is left out at most.
 const MOST_SKIPPED: u32 = 256;
 
-/// See the module's page. Sizes are in bytes of records, which stand for requests.
+/// See the [module docs](self). Sizes are in bytes of records, which stand for requests.
 #[derive(Debug, Default)]
 pub struct Gather {
     /// What those who write now are about to have recorded.

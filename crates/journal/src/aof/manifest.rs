@@ -36,7 +36,7 @@ pub struct FileInfo {
     pub kind: FileKind,
 }
 
-/// See the module's page.
+/// See the [module docs](self).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Manifest {
     /// The base, if there is one.

@@ -116,7 +116,7 @@ struct Switch {
     output: Output,
 }
 
-/// See the module's page.
+/// See the [module docs](self).
 pub struct Writer<'j> {
     journal: &'j Journal,
     reader: Reader<'j>,

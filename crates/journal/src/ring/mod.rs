@@ -8,7 +8,7 @@
 //!  record:  ┌ length 32 │ tag 24 │ kind 8 ┬ payload, padded to 8 bytes ┐
 //! ```
 //!
-//! What always holds: room is reserved with one atomic addition to `head`; a record's first word is 0 until
+//! Invariant: room is reserved with one atomic addition to `head`; a record's first word is 0 until
 //! the record is whole, and whatever lies between `tail` and the first such word can be read. Taken records
 //! are zeroed before `tail` gives their room back. Records that are long lie outside the ring, which then has
 //! their address.

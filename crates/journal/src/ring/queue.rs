@@ -23,7 +23,7 @@ pub const KEPT_BYTES: u64 = 2 << 20;
 /// Longer payloads lie outside the ring, in bytes.
 const INSIDE_MAX_BYTES: u64 = 64 << 10;
 
-/// See the module's page.
+/// See the [module docs](self).
 pub struct Ring {
     memory: Memory,
     /// Bytes; a power of two.

@@ -71,7 +71,7 @@ struct ReaderState {
     most_behind: Option<u64>,
 }
 
-/// See the module's page.
+/// See the [module docs](self).
 pub(super) struct Log {
     spans: VecDeque<Span>,
     tail: BlockWriter,

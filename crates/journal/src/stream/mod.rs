@@ -60,7 +60,7 @@ struct State {
     noted_s: Option<i64>,
 }
 
-/// See the module's page.
+/// See the [module docs](self).
 pub struct Stream(Mutex<State>);
 
 impl Stream {

@@ -306,7 +306,7 @@ impl Uring {
             }
         }
         if count > 1 {
-            sink.soon(&arrivals[..count]);
+            sink.will_receive(&arrivals[..count]);
         }
         count.max(1)
     }

@@ -68,7 +68,7 @@ impl Sink for Recorder {
         true
     }
 
-    fn soon(&mut self, arrivals: &[Arrival<'_>]) {
+    fn will_receive(&mut self, arrivals: &[Arrival<'_>]) {
         assert!(arrivals.len() > 1);
         self.announced = arrivals.iter().map(|arrival| (arrival.token, arrival.data.to_vec())).collect();
         self.total_announced += arrivals.len();

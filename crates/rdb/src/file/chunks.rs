@@ -1,7 +1,7 @@
 //! One file written by several threads: each collects whole records into a chunk of its own, and whoever's is
 //! full adds it.
 //!
-//! What always holds: a record lies in one piece, and the database of a chunk's first record is selected, if
+//! Invariant: a record lies in one piece, and the database of a chunk's first record is selected, if
 //! it is another than that of the chunk before it, where the chunk is added, so chunks may come in any order,
 //! and a file of one database selects it once. A record that outgrows its chunk keeps the file until it has
 //! ended; no thread holds more than a chunk.

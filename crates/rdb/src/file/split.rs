@@ -2,7 +2,7 @@
 //! with nothing held.
 //!
 //! Under the file's lock records are only passed over; what is too large for a batch, and whatever is no
-//! record, is read there and then. What always holds: batches are in the file's order, all that is wrong is
+//! record, is read there and then. Invariant: batches are in the file's order, all that is wrong is
 //! met by a [`BatchReader`] or by the splitter, each at its offset, and no batch is longer than
 //! [`BATCH_MAX_BYTES`].
 

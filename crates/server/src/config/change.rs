@@ -1,6 +1,6 @@
 //! CONFIG GET and CONFIG SET over a store.
 //!
-//! What always holds: a set that fails changes nothing, neither the published configuration nor, as far as
+//! Invariant: a set that fails changes nothing, neither the published configuration nor, as far as
 //! hooks can undo it, the process; a set that succeeds is published once, after every hook agreed.
 
 use std::collections::HashSet;

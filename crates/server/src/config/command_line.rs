@@ -1,6 +1,6 @@
 //! The server's command line: a configuration file, then options, in Redis 7's grammar.
 //!
-//! What always holds: an option becomes a configuration line after the file's, so both have the same meaning
+//! Invariant: an option becomes a configuration line after the file's, so both have the same meaning
 //! and messages.
 
 use std::ffi::{OsStr, OsString};

@@ -1,6 +1,6 @@
 //! Reads configuration files, standard input and command line options into a `Config`.
 //!
-//! What always holds: nothing outside the returned value changes (`dir` is resolved, not entered), and an
+//! Invariant: nothing outside the returned value changes (`dir` is resolved, not entered), and an
 //! error names the file, the line and the directive in Redis' words.
 
 use std::collections::HashSet;

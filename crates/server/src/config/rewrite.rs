@@ -1,6 +1,6 @@
 //! CONFIG REWRITE: brings a configuration file up to date and leaves the rest of it as it is.
 //!
-//! What always holds: loading the new text gives the configuration that was written; comments, includes and
+//! Invariant: loading the new text gives the configuration that was written; comments, includes and
 //! directives that are no parameters stay where they are; the file on disk is either the old or the new one,
 //! whatever happens meanwhile.
 

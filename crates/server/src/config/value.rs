@@ -1,6 +1,6 @@
 //! How the text of a parameter is read and written, by type.
 //!
-//! What always holds: for every value `v`, parsing what `lines` writes gives `v` again; a refused text
+//! Invariant: for every value `v`, parsing what `lines` writes gives `v` again; a refused text
 //! changes nothing. The refusals are Redis' own words, since tools match on them.
 
 use std::ffi::OsStr;

@@ -1,6 +1,6 @@
 //! Splits a configuration line into words.
 //!
-//! What always holds: for any bytes `x`, splitting [`quote`](super::value::quote)`(x)` gives the one word
+//! Invariant: for any bytes `x`, splitting [`quote`](super::value::quote)`(x)` gives the one word
 //! `x`. The rules are Redis': double quotes with escapes, single quotes with `\'` only, no comment after a
 //! directive, and a closing quote must end its word.
 

@@ -25,7 +25,7 @@ use martlet_protocol::reply::Reply;
 use martlet_protocol::request::{Args, OwnedArgs};
 use martlet_rdb::payload;
 
-use crate::connection::{Connection, Hold};
+use crate::connection::{Connection, Suspended};
 use crate::registry::Entry;
 use crate::shared::{Mail, Shared};
 use crate::slow_path::SlowPathReason;
@@ -200,7 +200,7 @@ impl Worker {
             return self.postpone(connection);
         }
         shared.slow_path_reasons.hold(SlowPathReason::Migrating);
-        connection.hold = Some(Hold::Migrating { ns: 0 });
+        connection.suspended = Some(Suspended::Migrating { ns: 0 });
         self.send_portion(Box::new(Migration {
             token: connection.token,
             client: connection.info.id,
@@ -279,7 +279,9 @@ impl Worker {
             self.shared.migrations.kept.keep(target, self.now_ms);
         }
         let Some(mut connection) = self.take_client(migration.token, migration.client) else { return };
-        let Some(Hold::Migrating { ns }) = connection.hold.take() else { return self.put(connection) };
+        let Some(Suspended::Migrating { ns }) = connection.suspended.take() else {
+            return self.put(connection);
+        };
         self.count_run(&connection, migration.entry, &migration.args.view(), ns + migration.ns);
         let mut reply = Reply::new(std::mem::take(&mut connection.out), connection.session.resp3);
         let begin = reply.len();

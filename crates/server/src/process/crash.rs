@@ -1,7 +1,7 @@
 //! What happens between a crash and the end of the process: the traces of all threads are handed to whoever
 //! reports them.
 //!
-//! What always holds: a handler runs on the thread that the signal came to and only writes to memory set
+//! Invariant: a handler runs on the thread that the signal came to and only writes to memory set
 //! aside, and to a file that wakes the thread that reports; that one may take locks and memory, and is waited
 //! for no longer than [`PATIENCE_MS`]. Then the signal does what it does by default, so status and core dump
 //! are those of the crash.

@@ -1,6 +1,6 @@
 //! The process around the server: background, pid file, limits, scores, title, signals, supervisors.
 //!
-//! What always holds: nothing here knows of clients or data; what must happen before the first thread (going
+//! Invariant: nothing here knows of clients or data; what must happen before the first thread (going
 //! to the background, taking over the title's memory) asserts that there is none.
 
 mod background;

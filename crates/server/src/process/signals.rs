@@ -1,6 +1,6 @@
 //! Signals that stop the server.
 //!
-//! What always holds: the handler given runs on a thread of its own, never in a signal's context.
+//! Invariant: the handler given runs on a thread of its own, never in a signal's context.
 
 use std::io;
 

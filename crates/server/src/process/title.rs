@@ -1,7 +1,7 @@
 //! The process title: what `ps` and `/proc/<pid>/cmdline` show.
 //!
 //! Linux has no call for it: the title is written over the memory in which the kernel put the arguments and
-//! the environment. What always holds: the title's memory is taken over before any thread exists, after the
+//! the environment. Invariant: the title's memory is taken over before any thread exists, after the
 //! environment was copied elsewhere, and afterwards nobody but [`ProcessTitle`] reads or writes it.
 
 use std::path::Path;

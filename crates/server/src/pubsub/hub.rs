@@ -151,7 +151,7 @@ impl Channels {
     }
 }
 
-/// See the module's page.
+/// See the [module docs](self).
 pub struct Hub {
     channels: Channels,
     shards: Channels,

@@ -15,7 +15,7 @@ use martlet_engine::KeyEvent;
 pub use hub::{Delivery, Hub, Kind, Receiver};
 
 use crate::clients::flag;
-use crate::connection::{Connection, Hold};
+use crate::connection::{Connection, Suspended};
 use crate::scripting::HeldMessage;
 use crate::shared::Mail;
 use crate::slow_path::SessionFlags;
@@ -202,8 +202,8 @@ impl Worker {
     pub(crate) fn yield_to_mail(&mut self, connection: &mut Connection) {
         connection.is_flooding = std::mem::take(&mut self.is_flooding);
         let follows = connection.session.flags.has(SessionFlags::GETS_MAIL);
-        if (connection.is_flooding || (follows && self.has_mail)) && connection.hold.is_none() {
-            connection.hold = Some(Hold::Yields);
+        if (connection.is_flooding || (follows && self.has_mail)) && connection.suspended.is_none() {
+            connection.suspended = Some(Suspended::Yields);
         }
     }
 }

@@ -215,7 +215,7 @@ fn run_found(
         Run::Failed(error) if !error.is_counted => Err(Error::Bytes(error.text)),
         Run::Failed(error) => {
             call.reply.error(error.text);
-            call.worker.stats().commands[call.entry.told_as].failed.add(1);
+            call.worker.stats().commands[call.entry.stats_id].failed.add(1);
             Ok(())
         }
         Run::Replied | Run::Abandoned => Ok(()),

@@ -18,9 +18,9 @@ use martlet_protocol::request::{
 };
 use martlet_protocol::room;
 
-use super::ahead::Member;
+use super::prefetch::Member;
 use super::{Action, Worker};
-use crate::connection::{Connection, Hold};
+use crate::connection::{Connection, Suspended};
 use crate::registry::Entry;
 use crate::slow_path::SessionFlags;
 
@@ -65,7 +65,7 @@ impl Worker {
             return;
         }
         connection.last_active_ms = self.now_ms;
-        if connection.query.is_empty() && connection.hold.is_none() && !connection.is_ready {
+        if connection.query.is_empty() && connection.suspended.is_none() && !connection.is_ready {
             let consumed = self.process(connection, data);
             let left = connection.set_long_apart(&data[consumed..]);
             if !left.is_empty() {
@@ -77,7 +77,7 @@ impl Worker {
             let wanted = connection.query_start + connection.partial.wanted_bytes();
             room::reserve(&mut connection.query, rest.len(), wanted);
             copy::extend(&mut connection.query, rest);
-            if connection.hold.is_none() && !connection.is_ready {
+            if connection.suspended.is_none() && !connection.is_ready {
                 self.process_query(connection);
             }
         }
@@ -180,8 +180,8 @@ impl Worker {
             if !done {
                 // A client that waits or closes reads no further; what was read ahead is read again.
                 connection.partial = Partial::default();
-                if let Some(Hold::Yields) = connection.hold {
-                    connection.hold = None;
+                if let Some(Suspended::Yields) = connection.suspended {
+                    connection.suspended = None;
                     self.mark_ready(connection);
                 }
                 break;
@@ -240,7 +240,7 @@ impl Worker {
                 Parsed::Incomplete => break,
                 Parsed::Complete(end) => {
                     let spans = &batch.spans[first_span..];
-                    let entry = self.names.resolve(self.shared.registry, input, spans);
+                    let entry = self.command_cache.resolve(self.shared.registry, input, spans);
                     batch.names_members |= entry.is_some_and(|entry| entry.spec.member.is_some());
                     let args = Args::new(input, spans).with_long(connection.partial.long());
                     let hash = entry.and_then(|entry| entry.first_key_hash(&args));
@@ -298,7 +298,7 @@ impl Worker {
                 let args = Args::new(input, spans).with_long(long.as_deref());
                 self.request(connection, reply, &args, request.entry, request.hash);
             }
-            if let Some(Hold::Paused) = connection.hold {
+            if let Some(Suspended::Paused) = connection.suspended {
                 // The request itself is run again when the pause is over.
                 if let Some(long) = long {
                     connection.query = long.unfold(&input[request.start as usize..]);
@@ -310,7 +310,7 @@ impl Worker {
                 long = None;
             }
             *consumed = request.end as usize;
-            if connection.hold.is_some() || connection.closing {
+            if connection.suspended.is_some() || connection.closing {
                 return false;
             }
             if reply.len() >= COUNTED_OUTPUT_BYTES {
@@ -359,12 +359,12 @@ impl Worker {
             self.put(connection);
             return;
         }
-        if connection.hold.is_none() && !connection.closing && !connection.query.is_empty() {
+        if connection.suspended.is_none() && !connection.closing && !connection.query.is_empty() {
             self.process_query(&mut connection);
         }
         self.throttle(&mut connection);
         // Nobody tells once more that the peer is gone: what its last request waits for would come to nobody.
-        let is_paused = matches!(connection.hold, Some(Hold::Paused));
+        let is_paused = matches!(connection.suspended, Some(Suspended::Paused));
         if connection.input_ended && !connection.is_ready && !is_paused {
             connection.closing = true;
         }

@@ -7,7 +7,7 @@ use martlet_net::Token;
 
 use super::Worker;
 use crate::clients::flag;
-use crate::connection::{Connection, Hold};
+use crate::connection::{Connection, Suspended};
 use crate::shared::Mail;
 
 impl Worker {
@@ -63,7 +63,7 @@ impl Worker {
 
     /// Has a client's request run again when there is reason to look again.
     pub(crate) fn postpone(&mut self, connection: &mut Connection) {
-        connection.hold = Some(Hold::Paused);
+        connection.suspended = Some(Suspended::Paused);
         connection.info.flags.fetch_or(flag::POSTPONED, Ordering::Relaxed);
         self.shared.blocked_clients.fetch_add(1, Ordering::Relaxed);
         self.paused.push(connection.token);
@@ -71,8 +71,8 @@ impl Worker {
 
     /// Ends that, if the client was held.
     pub(crate) fn end_postponement(&mut self, connection: &mut Connection) {
-        if let Some(Hold::Paused) = connection.hold {
-            connection.hold = None;
+        if let Some(Suspended::Paused) = connection.suspended {
+            connection.suspended = None;
             connection.info.flags.fetch_and(!flag::POSTPONED, Ordering::Relaxed);
             self.shared.blocked_clients.fetch_sub(1, Ordering::Relaxed);
         }
@@ -85,7 +85,7 @@ impl Worker {
         }
         for token in std::mem::take(&mut self.paused) {
             let Some(mut connection) = self.take(token) else { continue };
-            if let Some(Hold::Paused) = connection.hold {
+            if let Some(Suspended::Paused) = connection.suspended {
                 self.end_postponement(&mut connection);
                 self.mark_ready(&mut connection);
             }

@@ -3,14 +3,14 @@
 //!
 //! A worker touches its backend only between polls; during one it is the backend's sink and notes what to do.
 
-mod ahead;
 mod client_memory;
+mod command_cache;
 mod cron;
 mod eviction;
 mod input;
 mod mail;
-mod names;
 mod output;
+mod prefetch;
 mod sink;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -33,8 +33,8 @@ use crate::scripting::{HeldMessage, Scripting};
 use crate::shared::Shared;
 use crate::stats::ThreadStats;
 
+use command_cache::CommandCache;
 use input::Batch;
-use names::Names;
 
 /// Listener tags: TCP sockets, the unix socket.
 pub const TCP: u32 = 0;
@@ -58,7 +58,7 @@ fn uncounted(shared: &Shared) -> &'static ThreadStats {
     Box::leak(Box::new(ThreadStats::new(shared.registry.entries().len())))
 }
 
-/// See the module's page.
+/// See the [module docs](self).
 pub struct Worker {
     /// What all threads share.
     pub shared: &'static Shared,
@@ -113,7 +113,7 @@ pub struct Worker {
     actions: Vec<Action>,
     /// `None` while it is in use.
     batch: Option<Box<Batch>>,
-    names: Names,
+    command_cache: CommandCache,
     /// Empty buffers for output.
     pool: Vec<Vec<u8>>,
     is_inside: bool,
@@ -179,7 +179,7 @@ impl Worker {
             deadlines: BTreeSet::new(),
             actions: Vec::new(),
             batch: None,
-            names: Names::default(),
+            command_cache: CommandCache::default(),
             pool: Vec::new(),
             is_inside: false,
             has_closing: false,

@@ -10,7 +10,7 @@ use martlet_net::{Arrival, Buffer, Sink, Token};
 
 use super::{Action, UNIX, Worker};
 use crate::clients::{ClientDetails, ClientInfo, flag};
-use crate::connection::{Connection, Hold, Session};
+use crate::connection::{Connection, Session, Suspended};
 use crate::shared::Mail;
 
 /// Output buffers up to this capacity are kept for reuse.
@@ -42,7 +42,7 @@ impl Sink for Worker {
             self.read_mail();
         }
         let Some(mut connection) = self.take(token) else { return false };
-        let is_kept = connection.is_ready || connection.hold.is_some();
+        let is_kept = connection.is_ready || connection.suspended.is_some();
         if !connection.closing {
             self.feed(&mut connection, data);
         }
@@ -50,7 +50,7 @@ impl Sink for Worker {
         !is_kept
     }
 
-    fn soon(&mut self, arrivals: &[Arrival<'_>]) {
+    fn will_receive(&mut self, arrivals: &[Arrival<'_>]) {
         self.prefetch_arrivals(arrivals);
     }
 
@@ -75,9 +75,9 @@ impl Sink for Worker {
         self.enter();
         let Some(mut connection) = self.take(token) else { return };
         connection.input_ended = true;
-        let is_migrating = matches!(connection.hold, Some(Hold::Migrating { .. }));
+        let is_migrating = matches!(connection.suspended, Some(Suspended::Migrating { .. }));
         let waits = is_migrating
-            || connection.hold.is_none() && (connection.output_bytes() > 0 || connection.is_ready);
+            || connection.suspended.is_none() && (connection.output_bytes() > 0 || connection.is_ready);
         if reason.is_none() && waits {
             // The replies to what came before the end still leave.
             connection.closing = !connection.is_ready && !is_migrating;

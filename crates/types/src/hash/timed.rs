@@ -1,6 +1,6 @@
 //! A small hash with expiry times: one packed block of triples, name, value and time (Redis' `listpackex`).
 //!
-//! The time is 0 for a field without one. What always holds: the number of elements is a multiple of three,
+//! The time is 0 for a field without one. Invariant: the number of elements is a multiple of three,
 //! `timed` fields have a time, and `earliest_ms` is no later than any of these.
 
 use super::{Field, FieldExpiry, NO_EXPIRY};

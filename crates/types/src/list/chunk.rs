@@ -12,7 +12,7 @@
 //! removal leaves a hole that is reclaimed when the page is repacked. An element above [`LARGE_BYTES`] has a
 //! page of its own that is nothing but its bytes.
 //!
-//! What always holds: slots 0 to `count` are below `data_start`, each is the offset of a well-formed element
+//! Invariant: slots 0 to `count` are below `data_start`, each is the offset of a well-formed element
 //! at or above it, and `live` is the sum of their sizes. A page shared with a snapshot is copied before it is
 //! changed.
 

@@ -4,7 +4,7 @@
 //! between are in a [`Tree`]. A chunk that is full when its end grows moves into the tree, and one is taken
 //! out of it when an end has none left to pop from.
 //!
-//! What always holds: no chunk is empty, `len` is the sum of all chunks' elements, `end_lens` those of the
+//! Invariant: no chunk is empty, `len` is the sum of all chunks' elements, `end_lens` those of the
 //! chunks at the ends. Where there is one chunk only, it may be at either end.
 
 use super::chunk::Chunk;

@@ -4,7 +4,7 @@
 //! of an index is found by one binary search a level. Nodes and chunks are shared with clones; a change
 //! copies the nodes on the path to the chunk that it touches, where they are shared, and nothing else.
 //!
-//! What always holds: all chunks are at the same depth, none is empty, no node is empty, and each node's
+//! Invariant: all chunks are at the same depth, none is empty, no node is empty, and each node's
 //! counts are the running sums of its children's elements. Nodes may be sparse: neighbours are merged when
 //! both are small.
 

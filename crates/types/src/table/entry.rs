@@ -6,7 +6,7 @@
 //! ```
 //!
 //! A text above [`INLINE_MAX_BYTES`] lives in an allocation of its own, shared by reference count, so that
-//! copying a leaf never copies large values. What always holds: an entry is as long as [`NewEntry::size`]
+//! copying a leaf never copies large values. Invariant: an entry is as long as [`NewEntry::size`]
 //! said when it was written or shorter, and each pointer in a live entry owns one reference.
 
 use super::{Kind, NO_EXPIRY};

@@ -1,7 +1,7 @@
 //! One cache line of a leaf's index: twenty slots, each an eight-bit tag of the member's hash and its entry's
 //! offset.
 //!
-//! A probe compares all tags of a line at once. What always holds: tag 0 marks an empty slot, and `overflow`
+//! A probe compares all tags of a line at once. Invariant: tag 0 marks an empty slot, and `overflow`
 //! is the number of entries that probed this line, found it full and live in a later one, so a search may
 //! stop at a line whose count is zero.
 

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! A member's hash chooses a group, whose full neighbours follow it in a ring; see [`super::group`]. New
-//! entries go to the arena's end. What always holds: `count` slots are in use, each points to one whole
+//! entries go to the arena's end. Invariant: `count` slots are in use, each points to one whole
 //! entry, `dead` bytes of the arena before `used` belong to none, the block is of its size class, and slots
 //! and entries change only while the leaf has one reference.
 //!

@@ -1,7 +1,7 @@
 //! A small sorted set in one [`Packed`] block: member, score, member, score… in order of score and then
 //! member.
 //!
-//! What always holds: the number of elements is even, and a score is an integer where it has no fraction (as
+//! Invariant: the number of elements is even, and a score is an integer where it has no fraction (as
 //! in Redis, minus zero becomes zero), else the text that reads back as the same double.
 
 use super::{Entry, ZSetLimits};

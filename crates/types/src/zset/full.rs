@@ -2,7 +2,7 @@
 //! member.
 //!
 //! Everything is reached through reference-counted nodes, so a clone costs three small nodes whatever the
-//! size, and a write after it copies the touched path. What always holds: each entry is in exactly one leaf,
+//! size, and a write after it copies the touched path. Invariant: each entry is in exactly one leaf,
 //! and the index names its place.
 
 use super::index::{Index, Place};

@@ -12,7 +12,7 @@
 //! A scan goes in order of those 21 bits and then of the 9. Its cursor is all 30 of the hash to go on with:
 //! what is there throughout is found, whatever splits meanwhile.
 //!
-//! What always holds: words of a chunk other than [`EMPTY`] ascend, none is before its home, and between
+//! Invariant: words of a chunk other than [`EMPTY`] ascend, none is before its home, and between
 //! an entry's home and the entry no word is empty.
 
 use super::chunk::{Chunk, EMPTY, HOME_BITS, MERGE_LEN, PATH_BITS, REF_BITS, SLOT_BITS};

@@ -11,7 +11,7 @@
 //! bytes lies in an allocation of its own, and its cell holds its number. So, with a slot known, score and
 //! cell are too, and are fetched at once.
 //!
-//! What always holds: `order[..len]` are exactly the slots whose bit is set in `used`, sorted by entry; the
+//! Invariant: `order[..len]` are exactly the slots whose bit is set in `used`, sorted by entry; the
 //! score of a free slot is NaN, so that comparisons over all slots never count it.
 
 use super::shared::{COUNTS_BYTES, Shared};

@@ -1,7 +1,7 @@
 //! `Shared`: a reference-counted block of a header and words, with three bits in the pointer to it.
 //!
 //! The bits say what a reader must know to compute where in the block to look, so that looking costs one
-//! cache miss and not two. What always holds: the pointer without its tag is that of one counted reference.
+//! cache miss and not two. Invariant: the pointer without its tag is that of one counted reference.
 
 use std::ffi::c_void;
 use std::marker::PhantomData;

@@ -1,6 +1,6 @@
 //! `Slots`: a map from small ids to values that is copied on write, node by node.
 //!
-//! A radix tree of 64 slots a node; ids are given out lowest first and used again. What always holds: every
+//! A radix tree of 64 slots a node; ids are given out lowest first and used again. Invariant: every
 //! node but the root has a value below it, and a node's bits say which slots are taken and which have no free
 //! id below them. The root lies in the structure itself, which saves a cache miss on small sets.
 

@@ -110,7 +110,8 @@ impl Worker {
             prefetch_object(&raw const *connection.info);
             // A pipeline prefetches for itself. What does not begin as requests of clients do may be the
             // middle of a long one, of which the beginning is among these arrivals too.
-            if connection.query.is_empty() && connection.hold.is_none() && arrival.data.starts_with(b"*") {
+            if connection.query.is_empty() && connection.suspended.is_none() && arrival.data.starts_with(b"*")
+            {
                 self.parse_only_request(at as u32, arrival.data, &mut batch);
             }
         }
@@ -138,7 +139,7 @@ impl Worker {
             _ => return batch.spans.truncate(first_span),
         };
         let spans = &batch.spans[first_span..];
-        let entry = self.names.resolve(self.shared.registry, data, spans);
+        let entry = self.command_cache.resolve(self.shared.registry, data, spans);
         let hash = |entry: &Entry| entry.first_key_hash(&Args::new(data, spans));
         let Some((entry, hash)) = entry.and_then(|entry| Some((entry, hash(entry)?))) else {
             return batch.spans.truncate(first_span);

@@ -37,11 +37,11 @@ impl Written {
     }
 }
 
-/// See the module's page.
+/// See the [module docs](self).
 #[derive(Default)]
-pub(super) struct Names([(Written, Option<&'static Entry>); PLACES]);
+pub(super) struct CommandCache([(Written, Option<&'static Entry>); PLACES]);
 
-impl Names {
+impl CommandCache {
     /// As [`Registry::resolve`] of the arguments that `spans` mark in `input`; always to be called with the
     /// same registry.
     #[inline(always)]
@@ -86,7 +86,7 @@ mod tests {
                 1..200,
             ),
         ) {
-            let mut names = Names::default();
+            let mut names = CommandCache::default();
             for (name, following) in calls {
                 let input = [&name.clone().into_bytes()[..], &[b'x'; 12][..following]].concat();
                 let spans = [Span { start: 0, end: name.len() as u32 }];
