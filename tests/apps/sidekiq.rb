@@ -60,7 +60,7 @@ def queues
   show 'waiting', queue.size, queue.map(&:args).first(3), queue.latency >= 0
   serving { wait_until { $done.size == 21 } }
   show 'sums', Array.new(21) { $done.pop }.sort
-  show 'stats', Sidekiq::Stats.new.then { |stats| [stats.processed, stats.failed, stats.enqueued] }
+  show 'left', Sidekiq::Stats.new.enqueued
 end
 
 def order
