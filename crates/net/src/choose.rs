@@ -11,7 +11,7 @@ use std::time::Duration;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType};
 
-use crate::{Backend, Buffer, Epoll, Sink, Token, Uring};
+use crate::{Backend, Buffer, Epoll, Sink, Tls, Token, Uring};
 
 /// How long one step of the probe may take; each takes microseconds.
 const STEP_TIMEOUT: Duration = Duration::from_secs(2);
@@ -49,14 +49,14 @@ impl Kind {
         }
     }
 
-    /// A backend of this kind. It may be sent to the thread that will use it.
+    /// A backend of this kind, which can speak TLS. It may be sent to the thread that will use it.
     ///
     /// # Errors
     /// The kernel's: out of descriptors or memory, say.
     pub fn open(self) -> io::Result<Box<dyn Backend + Send>> {
         Ok(match self {
-            Kind::Uring => Box::new(Uring::new()?),
-            Kind::Epoll => Box::new(Epoll::new()?),
+            Kind::Uring => Box::new(Tls::new(Uring::new()?)),
+            Kind::Epoll => Box::new(Tls::new(Epoll::new()?)),
         })
     }
 }

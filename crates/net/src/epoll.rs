@@ -353,6 +353,14 @@ impl Backend for Epoll {
         }
     }
 
+    fn farewell(&mut self, token: Token, bytes: &[u8]) {
+        if let Some(connection) = self.connection(token)
+            && connection.outgoing.is_idle()
+        {
+            let _ = rustix::net::send(&connection.socket, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+        }
+    }
+
     fn pause(&mut self, token: Token) {
         if let Some(connection) = self.connection(token) {
             connection.paused = true;

@@ -11,17 +11,21 @@ mod choose;
 mod epoll;
 mod listen;
 mod outgoing;
+mod tls;
 mod uring;
 mod waker;
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::time::Duration;
 
 pub use buffer::Buffer;
 pub use choose::{Choice, Kind, choose, probe};
 pub use epoll::Epoll;
 pub use listen::{listen_tcp, listen_unix, set_keepalive, set_nodelay};
+pub use rustls;
+pub use tls::{Tls, common_name};
 pub use uring::Uring;
 pub use waker::Waker;
 
@@ -94,6 +98,18 @@ pub trait Backend {
     /// The kernel's; `AlreadyExists` when the token's index is in use. The socket is closed then.
     fn adopt(&mut self, socket: OwnedFd, token: Token) -> io::Result<()>;
 
+    /// As [`Backend::adopt`], with TLS on top: the sink sees plain bytes, after [`Sink::secured`].
+    ///
+    /// # Errors
+    /// `Unsupported` by a backend that [`Tls`] does not wrap; otherwise as [`Backend::adopt`].
+    fn adopt_tls(&mut self, _: OwnedFd, _: Token, _: &Arc<rustls::ServerConfig>) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Writes a few last bytes at once, if nothing is under way before them and the socket has room; else
+    /// they are lost. They do not come back. To be followed by [`Backend::close`].
+    fn farewell(&mut self, _: Token, _: &[u8]) {}
+
     /// Queues `buffer` behind what was sent before. Any number may be queued; each comes back through
     /// [`Sink::sent`], in order (an empty one possibly sooner).
     ///
@@ -145,6 +161,10 @@ pub trait Sink {
     /// `None`, sending still works, unless a send has failed: the kernel reports a connection's error once,
     /// here or there. The connection stays adopted until [`Backend::close`].
     fn closed(&mut self, token: Token, reason: Option<io::Error>);
+
+    /// A connection's TLS handshake is done; `certificate` is what the client has shown and the server has
+    /// verified, as DER.
+    fn secured(&mut self, _token: Token, _certificate: Option<&[u8]>) {}
 
     /// A [`Waker`] was used since the last poll returned.
     fn woken(&mut self);

@@ -17,12 +17,13 @@ mod ring;
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
-use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
 use io_uring::types::{CancelBuilder, Fd};
 use io_uring::{cqueue, opcode, squeue};
 use rustix::io::Errno;
+use rustix::net::SendFlags;
 
 use crate::outgoing::Outgoing;
 use crate::{Arrival, Backend, Buffer, Sink, Token, Waker};
@@ -506,6 +507,16 @@ impl Backend for Uring {
             self.immediate.push((token, buffer, Ok(())));
         } else if slot.outgoing.push(buffer) {
             try_send(&mut self.ring, slot, &mut self.trying);
+        }
+    }
+
+    fn farewell(&mut self, token: Token, bytes: &[u8]) {
+        if let Some(slot) = self.slot(token)
+            && slot.sending == Sending::Off
+        {
+            // SAFETY: the slot's descriptor is open until `close` gives it up.
+            let socket = unsafe { BorrowedFd::borrow_raw(slot.fd) };
+            let _ = rustix::net::send(socket, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
         }
     }
 
