@@ -43,7 +43,8 @@ fn invalid(message: String) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, message)
 }
 
-fn read_roots(store: &mut RootCertStore, path: &Path) -> io::Result<()> {
+/// Adds the certificates of a file to the trusted ones.
+pub fn read_roots(store: &mut RootCertStore, path: &Path) -> io::Result<()> {
     let certificates = CertificateDer::pem_file_iter(path)
         .and_then(Iterator::collect::<Result<Vec<_>, _>>)
         .map_err(|e| invalid(format!("{}: {e}", path.display())))?;
@@ -74,8 +75,8 @@ fn roots(options: &TlsOptions) -> io::Result<RootCertStore> {
     Ok(store)
 }
 
-/// The suite of an OpenSSL or an RFC name.
-fn suite_matches(suite: &rustls::SupportedCipherSuite, name: &str) -> bool {
+/// Whether an OpenSSL or an RFC name means this suite.
+pub fn suite_matches(suite: &rustls::SupportedCipherSuite, name: &str) -> bool {
     let flat = |text: &str| text.to_ascii_uppercase().replace(['-', '_'], "");
     let ours = flat(suite.suite().as_str().unwrap_or_default());
     let theirs = flat(name);

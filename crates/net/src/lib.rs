@@ -25,7 +25,7 @@ pub use choose::{Choice, Kind, choose, probe};
 pub use epoll::Epoll;
 pub use listen::{listen_tcp, listen_unix, set_keepalive, set_nodelay};
 pub use rustls;
-pub use tls::{Tls, common_name};
+pub use tls::{Tls, alternative_uri, common_name};
 pub use uring::Uring;
 pub use waker::Waker;
 

@@ -14,7 +14,7 @@ use martlet_base::publish::{Follower, Published};
 use martlet_protocol::request::Args;
 
 use crate::commands::Call;
-use crate::config::{Config, ConfigStore};
+use crate::config::{Config, ConfigStore, TlsAuthClientsUser};
 use crate::connection::Connection;
 use crate::pubsub::Kind;
 use crate::registry::{Entry, Registry};
@@ -229,6 +229,21 @@ impl Worker {
         connection.session.become_user(user);
         connection.session.authenticated = true;
         connection.session.flags.set(SessionFlags::UNAUTHENTICATED, false);
+    }
+
+    /// Logs a TLS client in as the user that its certificate names, if it names one that may log in; else the
+    /// client stays what it is.
+    pub(crate) fn log_in_by_certificate(&self, connection: &mut Connection, certificate: &[u8]) {
+        let name = match self.config().tls_auth_clients_user {
+            TlsAuthClientsUser::Off => return,
+            TlsAuthClientsUser::CommonName => martlet_net::common_name(certificate),
+            TlsAuthClientsUser::Uri => martlet_net::alternative_uri(certificate),
+        };
+        let user = name.as_deref().and_then(|name| self.users.get(name)).filter(|user| user.is_on).cloned();
+        match user {
+            Some(user) => self.log_in(connection, user),
+            None => tracing::debug!("No user is named as the certificate of {}", connection.info.peer),
+        }
     }
 
     /// Whether the connection's user may run the request, where somebody has to ask.

@@ -244,6 +244,8 @@ pub struct Connection {
     pub last_active_ms: i64,
     /// The client's listener is a unix socket.
     pub is_unix: bool,
+    /// Its TLS handshake is still to be done.
+    pub is_handshaking: bool,
     /// Monitors, and so has the output limits of a replica.
     pub is_monitor: bool,
     /// Publishes faster than other threads can follow: goes on when they have.
@@ -276,6 +278,7 @@ impl Connection {
             closing: false,
             input_ended: false,
             soft_limit_since_ms: None,
+            is_handshaking: false,
             is_monitor: false,
             is_flooding: false,
         }

@@ -29,6 +29,7 @@ mod slow_path;
 pub mod slowlog;
 pub mod startup;
 pub mod stats;
+mod tls;
 pub mod tracking;
 mod transaction;
 mod watchdog;

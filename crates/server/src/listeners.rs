@@ -8,6 +8,15 @@ use std::time::Duration;
 use crate::config::Config;
 use crate::process::set_socket_owner;
 
+/// Which of the TCP ports.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// `port`.
+    Plain,
+    /// `tls-port`.
+    Tls,
+}
+
 /// A listening socket and how to name it.
 pub struct Listener {
     /// The socket.
@@ -21,26 +30,36 @@ pub struct Listener {
 pub const START_PATIENCE: Duration = Duration::from_millis(500);
 const RETRY: Duration = Duration::from_millis(2);
 
-/// Listens on every address of `bind`, waiting for each that is in use up to `patience`. An address with `-`
-/// in front may be unavailable; a wildcard's family may be unsupported as long as another address is not.
+/// The port that INFO tells of: the plain one, unless there is none.
+pub fn first_port(config: &Config) -> u16 {
+    if config.port == 0 { config.tls_port } else { config.port }
+}
+
+/// Listens with that kind's port on every address of `bind`, waiting for each that is in use up to
+/// `patience`. An address with `-` in front may be
+/// unavailable; a wildcard's family may be unsupported as long as another address is not.
 ///
 /// # Errors
 /// The message to log, in Redis' words.
-pub fn tcp(config: &Config, patience: Duration) -> Result<Vec<Listener>, String> {
-    if config.port == 0 {
+pub fn tcp(config: &Config, kind: Kind, patience: Duration) -> Result<Vec<Listener>, String> {
+    let (port, kind_name) = match kind {
+        Kind::Plain => (config.port, "tcp"),
+        Kind::Tls => (config.tls_port, "tls"),
+    };
+    if port == 0 {
         return Ok(Vec::new());
     }
+    let failure = || format!("Failed listening on port {port} ({kind_name}), aborting.");
     let mut listeners = Vec::new();
     for spec in &config.bind {
         let optional = spec.starts_with('-');
         let host = spec.strip_prefix('-').unwrap_or(spec);
-        for address in resolve(host, config.port)? {
+        for address in resolve(host, port).ok_or_else(failure)? {
             match patiently(patience, || martlet_net::listen_tcp(address, config.tcp_backlog as i32)) {
                 Ok(socket) => listeners.push(Listener { socket, name: address.to_string() }),
                 Err(error) => {
                     tracing::warn!(
-                        "Warning: Could not create server TCP listening socket {host}:{}: {}",
-                        config.port,
+                        "Warning: Could not create server TCP listening socket {host}:{port}: {}",
                         text(&error)
                     );
                     let unsupported = matches!(
@@ -48,14 +67,14 @@ pub fn tcp(config: &Config, patience: Duration) -> Result<Vec<Listener>, String>
                         Some(libc::EAFNOSUPPORT | libc::EPROTONOSUPPORT | libc::EADDRNOTAVAIL)
                     );
                     if !(optional && unsupported) {
-                        return Err(format!("Failed listening on port {} (tcp), aborting.", config.port));
+                        return Err(failure());
                     }
                 }
             }
         }
     }
     if listeners.is_empty() && !config.bind.is_empty() {
-        return Err(format!("Failed listening on port {} (tcp), aborting.", config.port));
+        return Err(failure());
     }
     Ok(listeners)
 }
@@ -75,18 +94,18 @@ fn patiently<T>(patience: Duration, mut attempt: impl FnMut() -> std::io::Result
     }
 }
 
-fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, String> {
+fn resolve(host: &str, port: u16) -> Option<Vec<SocketAddr>> {
     match host {
-        "*" => Ok(vec![SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), port)]),
-        "::*" => Ok(vec![SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), port)]),
+        "*" => Some(vec![SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), port)]),
+        "::*" => Some(vec![SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), port)]),
         _ => match (host, port).to_socket_addrs() {
             // One socket a name, as Redis: the first address.
-            Ok(addresses) => Ok(addresses.take(1).collect()),
+            Ok(addresses) => Some(addresses.take(1).collect()),
             Err(error) => {
                 tracing::warn!(
                     "Warning: Could not create server TCP listening socket {host}:{port}: {error}"
                 );
-                Err(format!("Failed listening on port {port} (tcp), aborting."))
+                None
             }
         },
     }

@@ -4,9 +4,9 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::config::Config;
-use crate::listeners;
+use crate::listeners::{self, Kind};
 use crate::shared::{Mail, Shared};
-use crate::worker::TCP;
+use crate::worker::{TCP, TLS};
 
 /// Puts the hooks in place.
 pub fn install(shared: &'static Shared) {
@@ -15,23 +15,27 @@ pub fn install(shared: &'static Shared) {
         Ok(())
     };
     shared.config.on_change(&["requirepass"], Box::new(require));
-    shared.config.on_change(&["port", "bind"], Box::new(move |old, new| relisten(shared, old, new)));
+    crate::tls::install(shared);
+    let plain = move |old: &Config, new: &Config| relisten(shared, Kind::Plain, TCP, old, new);
+    shared.config.on_change(&["port", "bind"], Box::new(plain));
+    let tls = move |old: &Config, new: &Config| relisten(shared, Kind::Tls, TLS, old, new);
+    shared.config.on_change(&["tls-port", "bind"], Box::new(tls));
 }
 
 /// Listens on the new addresses, then gives up the old ones; on failure the old ones stay.
-fn relisten(shared: &'static Shared, old: &Config, new: &Config) -> Result<(), String> {
+fn relisten(shared: &'static Shared, kind: Kind, tag: u32, old: &Config, new: &Config) -> Result<(), String> {
     let refusal = match old.bind == new.bind {
         true => "Unable to listen on this port. Check server logs.",
         false => "Failed to bind to specified addresses.",
     };
-    let listeners = listeners::tcp(new, Duration::ZERO).map_err(|_| refusal.to_owned())?;
-    shared.port.store(u32::from(new.port), Ordering::Relaxed);
+    let listeners = listeners::tcp(new, kind, Duration::ZERO).map_err(|_| refusal.to_owned())?;
+    shared.port.store(u32::from(listeners::first_port(new)), Ordering::Relaxed);
     shared.send(
         0,
         Mail::Run(Box::new(move |worker| {
-            worker.unlisten(TCP);
+            worker.unlisten(tag);
             for listener in listeners {
-                worker.listen(listener.socket, TCP);
+                worker.listen(listener.socket, tag);
             }
         })),
     );

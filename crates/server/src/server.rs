@@ -14,7 +14,7 @@ use crate::process::guard_thread;
 use crate::registry::Registry;
 use crate::shared::Shared;
 use crate::startup::{Prepared, Serving, Start, prepare};
-use crate::worker::{TCP, UNIX, Worker};
+use crate::worker::{TCP, TLS, UNIX, Worker};
 
 /// What the configuration's parser may ask: which commands exist, and what rules about them are right.
 struct KnownCommands(Registry, Table);
@@ -64,13 +64,18 @@ fn serve(prepared: Prepared) -> Result<(), String> {
     guard_thread();
     crate::watchdog::install(shared);
 
-    let tcp = listeners::tcp(&config, listeners::START_PATIENCE)?;
+    if let Err(why) = shared.tls.configure(&config) {
+        tracing::warn!("{why}");
+        return Err("Failed to configure TLS. Check logs for more info.".into());
+    }
+    let tcp = listeners::tcp(&config, listeners::Kind::Plain, listeners::START_PATIENCE)?;
+    let tls = listeners::tcp(&config, listeners::Kind::Tls, listeners::START_PATIENCE)?;
     let unix = listeners::unix(&config)?;
-    if tcp.is_empty() && unix.is_none() {
+    if tcp.is_empty() && tls.is_empty() && unix.is_none() {
         return Err("Configured to not listen anywhere, exiting.".into());
     }
     shared.storage().start_threads().map_err(|e| e.to_string())?;
-    let addresses = tcp.iter().map(|l| l.name.clone()).collect();
+    let addresses = tcp.iter().chain(&tls).map(|l| l.name.clone()).collect();
     crate::reconfigure::install(shared);
     announce(shared.storage());
     let (kind, description) = choose_backend(config.io_backend)?;
@@ -102,7 +107,7 @@ fn serve(prepared: Prepared) -> Result<(), String> {
         } else {
             scope.spawn(load)
         };
-        let result = run_first(shared, first, tcp, unix);
+        let result = run_first(shared, first, [(tcp, TCP), (tls, TLS)], unix);
         shared.stop();
         (result, loading.join().unwrap_or_else(|_| Err("The thread that loads has failed.".into())))
     });
@@ -126,7 +131,7 @@ fn share(prepared: &Prepared, config: &crate::config::Config) -> Result<&'static
     let file = prepared.store.file().map(std::path::Path::to_path_buf);
     let shared = Shared::new(prepared.store.clone(), registry, config.io_threads, file);
     let shared: &'static Shared = Box::leak(Box::new(shared.map_err(|e| e.to_string())?));
-    shared.port.store(u32::from(config.port), Ordering::Relaxed);
+    shared.port.store(u32::from(listeners::first_port(config)), Ordering::Relaxed);
     Ok(shared)
 }
 
@@ -134,12 +139,14 @@ fn share(prepared: &Prepared, config: &crate::config::Config) -> Result<&'static
 fn run_first(
     shared: &'static Shared,
     mut backend: Box<dyn Backend + Send>,
-    tcp: Vec<Listener>,
+    tcp: [(Vec<Listener>, u32); 2],
     unix: Option<std::os::fd::OwnedFd>,
 ) -> std::io::Result<()> {
     let mut worker = Worker::new(shared, 0);
-    for listener in tcp {
-        worker.listen(listener.socket, TCP);
+    for (listeners, tag) in tcp {
+        for listener in listeners {
+            worker.listen(listener.socket, tag);
+        }
     }
     if let Some(socket) = unix {
         worker.listen(socket, UNIX);

@@ -207,6 +207,8 @@ pub struct Shared {
     pub active_expire: AtomicBool,
     /// Listening sockets' TCP port, as it is now.
     pub port: AtomicU32,
+    /// What TLS connections are made with.
+    pub tls: crate::tls::Tls,
     /// The data set on disk.
     pub persistence: Persistence,
     pub(crate) last_settings: LastSettings,
@@ -264,6 +266,7 @@ impl Shared {
             backend: OnceLock::new(),
             active_expire: AtomicBool::new(true),
             port: AtomicU32::new(0),
+            tls: crate::tls::Tls::default(),
             persistence: Persistence::new(clock.clone(), threads),
             last_settings: LastSettings::default(),
             mailboxes: (0..threads).map(|_| CachePadded::default()).collect(),

@@ -317,12 +317,12 @@ mod tests {
             notes(&loaded(text)).into_iter().map(|note| (note.is_warning, note.text)).collect()
         };
         assert_eq!(notes("port 1\n"), []);
-        let quiet =
-            "Accepted without effect (docs/configuration.md says why): loadmodule, activerehashing, tls-port";
-        assert_eq!(notes("tls-port 0\n activerehashing no\n loadmodule x\n").len(), 1);
-        assert_eq!(notes("activerehashing no\ntls-port 0\nloadmodule x\n"), [(false, quiet.into())]);
-        let lacking = "WARNING: set, but without effect: tls-port (this version does not speak TLS)";
-        assert_eq!(notes("tls-port 1\n"), [(true, lacking.into())]);
+        let quiet = "Accepted without effect (docs/configuration.md says why): loadmodule, activerehashing, \
+             cluster-enabled";
+        assert_eq!(notes("cluster-enabled no\n activerehashing no\n loadmodule x\n").len(), 1);
+        assert_eq!(notes("activerehashing no\ncluster-enabled no\nloadmodule x\n"), [(false, quiet.into())]);
+        let lacking = "WARNING: set, but without effect: cluster-enabled (this version has no cluster mode)";
+        assert_eq!(notes("cluster-enabled yes\n"), [(true, lacking.into())]);
         let quiet = "Accepted without effect (docs/configuration.md says why): slave-priority";
         assert_eq!(notes("slave-priority 7\n"), [(false, quiet.into())]);
     }

@@ -22,7 +22,7 @@ use rustls::ServerConfig;
 use crate::{Arrival, Backend, Buffer, Sink, Token, Waker};
 use session::Session;
 
-pub use name::common_name;
+pub use name::{alternative_uri, common_name};
 
 /// Encrypted bytes of one connection that may wait for its reader.
 const AHEAD_BYTES: usize = 256 << 10;

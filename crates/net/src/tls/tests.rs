@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 
 use proptest::prelude::*;
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, SanType};
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
@@ -28,6 +28,7 @@ fn keys() -> Keys {
         let mut params = CertificateParams::new(["localhost".to_owned()]).unwrap();
         params.distinguished_name.push(DnType::OrganizationName, "Birds");
         params.distinguished_name.push(DnType::CommonName, name);
+        params.subject_alt_names.push(SanType::URI(format!("spiffe://nest/{name}").try_into().unwrap()));
         let certificate = params.signed_by(&key, &authority).unwrap().der().clone();
         (vec![certificate], PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.serialize_der())))
     };
@@ -109,6 +110,7 @@ struct Recorder {
     sent: Vec<Vec<u8>>,
     closed: Vec<Option<io::ErrorKind>>,
     names: Vec<Option<Vec<u8>>>,
+    uris: Vec<Option<Vec<u8>>>,
 }
 
 impl Sink for Recorder {
@@ -130,6 +132,7 @@ impl Sink for Recorder {
     }
     fn secured(&mut self, _: Token, certificate: Option<&[u8]>) {
         self.names.push(certificate.and_then(common_name));
+        self.uris.push(certificate.and_then(alternative_uri));
     }
     fn woken(&mut self) {}
 }
@@ -204,6 +207,7 @@ proptest! {
         let mut pair = Pair::new(&keys);
         pair.shake_hands(cut);
         prop_assert_eq!(&pair.recorder.names, &[Some(b"alice".to_vec())]);
+        prop_assert_eq!(&pair.recorder.uris, &[Some(b"spiffe://nest/alice".to_vec())]);
         let bytes = |length: usize, salt: usize| (0..length).map(|i| (i * 7 + salt) as u8).collect::<Vec<_>>();
         let requests: Vec<_> = requests.iter().enumerate().map(|(salt, length)| bytes(*length, salt)).collect();
         let replies: Vec<_> = replies.iter().enumerate().map(|(salt, length)| bytes(*length, salt)).collect();

@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 
 use martlet_base::glob;
 
-use super::table::{DENY_LOADING, HIDDEN, IMMUTABLE, MULTI, PROTECTED, Parameter, find, parameters};
+use super::table::{DENY_LOADING, HIDDEN, IMMUTABLE, MULTI, PROTECTED, Parameter, REREAD, find, parameters};
 use super::{Config, ConfigStore, ProtectedAction};
 
 /// Applies the change from one configuration to another, or says in Redis' words why it cannot.
@@ -157,8 +157,9 @@ impl ConfigStore {
         }
         new.normalise();
         new.raise_changed(&old);
-        let changed: Vec<_> =
-            entries.into_iter().filter(|parameter| !parameter.is_same(&old, &new)).collect();
+        let changed: Vec<_> = (entries.into_iter())
+            .filter(|parameter| parameter.has(REREAD) || !parameter.is_same(&old, &new))
+            .collect();
         apply(&hooks, &changed, &old, &new)?;
         if !changed.is_empty() {
             self.publish(new);

@@ -175,6 +175,15 @@ enumerations! {
         /// Verified when shown.
         Optional = "optional",
     }
+    /// What in a TLS client's certificate names its user.
+    TlsAuthClientsUser {
+        /// Nothing: clients authenticate themselves.
+        Off = "off",
+        /// The subject's common name.
+        CommonName = "CN",
+        /// A URI among the subject's alternative names.
+        Uri = "URI",
+    }
     /// Whether the kernel's OOM score is adjusted.
     OomScoreAdj {
         /// Left alone.

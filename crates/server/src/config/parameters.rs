@@ -16,7 +16,10 @@ use super::value::{MemoryLimit, TEXT};
 
 const CLUSTER: super::Effect = Absent("this version has no cluster mode");
 const REPLICATION: super::Effect = Absent("this version does not replicate");
-const TLS: super::Effect = Absent("this version does not speak TLS");
+const TLS_DH: super::Effect = Moot("key exchange uses elliptic curves only");
+const TLS_OUT: super::Effect = Absent("this version opens no connections with TLS");
+const TLS_PASS: super::Effect = Absent("this version reads keys without a password only");
+const TLS_TIME: super::Effect = Moot("sessions are kept until others need their place");
 
 const INT_MIN: i128 = i32::MIN as i128;
 const INT_MAX: i128 = i32::MAX as i128;
@@ -443,46 +446,51 @@ parameter_table! {
     // TLS.
 
     /// TLS port; 0 listens on none
-    tls_port: u16 = 0 => "tls-port", Integer(0, 65535), MODIFIABLE|SWITCH, TLS;
+    tls_port: u16 = 0 => "tls-port", Integer(0, 65535), MODIFIABLE|SWITCH, Honoured;
     /// Certificate of the server
-    tls_cert_file: Option<PathBuf> = None => "tls-cert-file", TEXT, MODIFIABLE, TLS;
+    tls_cert_file: Option<PathBuf> = None => "tls-cert-file", TEXT, MODIFIABLE|REREAD, Honoured;
     /// Key of the certificate
-    tls_key_file: Option<PathBuf> = None => "tls-key-file", TEXT, MODIFIABLE, TLS;
+    tls_key_file: Option<PathBuf> = None => "tls-key-file", TEXT, MODIFIABLE|REREAD, Honoured;
     /// Password of the key
-    tls_key_file_pass: Option<Vec<u8>> = None => "tls-key-file-pass", TEXT, MODIFIABLE|SENSITIVE, TLS;
+    tls_key_file_pass: Option<Vec<u8>> = None => "tls-key-file-pass", TEXT, MODIFIABLE|SENSITIVE, TLS_PASS;
     /// Certificate for outgoing connections
-    tls_client_cert_file: Option<PathBuf> = None => "tls-client-cert-file", TEXT, MODIFIABLE, TLS;
+    tls_client_cert_file: Option<PathBuf> = None => "tls-client-cert-file", TEXT, MODIFIABLE, TLS_OUT;
     /// Key for outgoing connections
-    tls_client_key_file: Option<PathBuf> = None => "tls-client-key-file", TEXT, MODIFIABLE, TLS;
+    tls_client_key_file: Option<PathBuf> = None => "tls-client-key-file", TEXT, MODIFIABLE, TLS_OUT;
     /// Password of the key for outgoing connections
-    tls_client_key_file_pass: Option<Vec<u8>> = None => "tls-client-key-file-pass", TEXT, MODIFIABLE|SENSITIVE, TLS;
+    tls_client_key_file_pass: Option<Vec<u8>> = None => "tls-client-key-file-pass", TEXT, MODIFIABLE|SENSITIVE, TLS_OUT;
     /// Diffie-Hellman parameters
-    tls_dh_params_file: Option<PathBuf> = None => "tls-dh-params-file", TEXT, MODIFIABLE, TLS;
+    tls_dh_params_file: Option<PathBuf> = None => "tls-dh-params-file", TEXT, MODIFIABLE, TLS_DH;
     /// Certificates of trusted authorities
-    tls_ca_cert_file: Option<PathBuf> = None => "tls-ca-cert-file", TEXT, MODIFIABLE, TLS;
+    tls_ca_cert_file: Option<PathBuf> = None => "tls-ca-cert-file", TEXT, MODIFIABLE|REREAD, Honoured;
     /// Directory of trusted authorities
-    tls_ca_cert_dir: Option<PathBuf> = None => "tls-ca-cert-dir", TEXT, MODIFIABLE, TLS;
+    tls_ca_cert_dir: Option<PathBuf> = None => "tls-ca-cert-dir", TEXT, MODIFIABLE|REREAD, Honoured;
     /// Whether clients must show a certificate
     tls_auth_clients: TlsAuthClients = TlsAuthClients::Yes
-        => "tls-auth-clients", TlsAuthClients::KIND, MODIFIABLE, TLS;
+        => "tls-auth-clients", TlsAuthClients::KIND, MODIFIABLE, Honoured;
+    /// What in a client's certificate names the user that it is logged in as
+    tls_auth_clients_user: TlsAuthClientsUser = TlsAuthClientsUser::Off
+        => "tls-auth-clients-user", TlsAuthClientsUser::KIND, MODIFIABLE, Honoured;
+    /// Seconds between looks at whether the files of TLS have changed; 0 never looks
+    tls_auto_reload_interval_s: u32 = 0 => "tls-auto-reload-interval", Integer(0, INT_MAX), MODIFIABLE, Honoured;
     /// Replicate over TLS
-    tls_replication: bool = false => "tls-replication", YesNo, MODIFIABLE, TLS;
+    tls_replication: bool = false => "tls-replication", YesNo, MODIFIABLE, TLS_OUT;
     /// Use TLS on the cluster bus
-    tls_cluster: bool = false => "tls-cluster", YesNo, MODIFIABLE, TLS;
+    tls_cluster: bool = false => "tls-cluster", YesNo, MODIFIABLE, TLS_OUT;
     /// Versions of TLS that are allowed
-    tls_protocols: Option<String> = None => "tls-protocols", TEXT, MODIFIABLE, TLS;
+    tls_protocols: Option<String> = None => "tls-protocols", TEXT, MODIFIABLE, Honoured;
     /// Ciphers up to TLS 1.2
-    tls_ciphers: Option<String> = None => "tls-ciphers", TEXT, MODIFIABLE, TLS;
+    tls_ciphers: Option<String> = None => "tls-ciphers", TEXT, MODIFIABLE, Honoured;
     /// Ciphers of TLS 1.3
-    tls_ciphersuites: Option<String> = None => "tls-ciphersuites", TEXT, MODIFIABLE, TLS;
+    tls_ciphersuites: Option<String> = None => "tls-ciphersuites", TEXT, MODIFIABLE, Honoured;
     /// Prefer the server's order of ciphers
-    tls_prefer_server_ciphers: bool = false => "tls-prefer-server-ciphers", YesNo, MODIFIABLE, TLS;
+    tls_prefer_server_ciphers: bool = false => "tls-prefer-server-ciphers", YesNo, MODIFIABLE, Honoured;
     /// Let clients resume sessions
-    tls_session_caching: bool = true => "tls-session-caching", YesNo, MODIFIABLE, TLS;
+    tls_session_caching: bool = true => "tls-session-caching", YesNo, MODIFIABLE, Honoured;
     /// Sessions that are kept
-    tls_session_cache_size: u32 = 20_480 => "tls-session-cache-size", Integer(0, INT_MAX), MODIFIABLE, TLS;
+    tls_session_cache_size: u32 = 20_480 => "tls-session-cache-size", Integer(0, INT_MAX), MODIFIABLE, Honoured;
     /// Seconds that a session is kept
-    tls_session_cache_timeout_s: u32 = 300 => "tls-session-cache-timeout", Integer(0, INT_MAX), MODIFIABLE, TLS;
+    tls_session_cache_timeout_s: u32 = 300 => "tls-session-cache-timeout", Integer(0, INT_MAX), MODIFIABLE, TLS_TIME;
 }
 
 impl Config {

@@ -37,6 +37,9 @@ pub const MULTI: u8 = 32;
 /// Switches something on that an operator relies on: where it has no effect, that deserves a warning.
 pub const SWITCH: u8 = 64;
 
+/// CONFIG SET acts on it even where its value stays the same: what it names may have changed.
+pub const REREAD: u8 = 128;
+
 /// Sets a parameter from its words: see [`Parameter::parse`].
 type Parse = fn(&mut Config, &Kind, words: &[&[u8]], append: bool) -> Result<(), String>;
 

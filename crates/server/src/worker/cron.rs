@@ -116,6 +116,7 @@ impl Worker {
         if self.thread == 0 {
             self.shared.end_pause(Some(self.now_ms));
             self.limit_tracking();
+            self.shared.tls.follow_files(self.config.current(), self.now_ms);
             self.end_broadcasting();
             self.shared.migrations.kept.close_old(self.now_ms);
             self.make_room();

@@ -36,14 +36,17 @@ use crate::stats::ThreadStats;
 use command_cache::CommandCache;
 use input::Batch;
 
-/// Listener tags: TCP sockets, the unix socket.
+/// Listener tags: TCP sockets, the unix socket, TCP sockets with TLS.
 pub const TCP: u32 = 0;
 /// See [`TCP`].
 pub const UNIX: u32 = 1;
+/// See [`TCP`].
+pub const TLS: u32 = 2;
 
 /// What to do with the backend once the poll has returned.
 enum Action {
     Adopt(OwnedFd, Token),
+    AdoptTls(OwnedFd, Token, Arc<martlet_net::rustls::ServerConfig>),
     Close(Token),
     Pause(Token),
     Resume(Token),
@@ -424,11 +427,9 @@ impl Worker {
     fn act(&mut self, backend: &mut dyn Backend) {
         for action in std::mem::take(&mut self.actions) {
             match action {
-                Action::Adopt(socket, token) => {
-                    if let Err(error) = backend.adopt(socket, token) {
-                        tracing::warn!("Error registering fd event for the new client: {error}");
-                        self.forget(token);
-                    }
+                Action::Adopt(socket, token) => self.adopted(token, backend.adopt(socket, token)),
+                Action::AdoptTls(socket, token, config) => {
+                    self.adopted(token, backend.adopt_tls(socket, token, &config));
                 }
                 Action::Close(token) => backend.close(token),
                 Action::Pause(token) => backend.pause(token),
@@ -440,6 +441,13 @@ impl Worker {
                 }
                 Action::Unlisten(tag) => backend.unlisten(tag),
             }
+        }
+    }
+
+    fn adopted(&mut self, token: Token, result: std::io::Result<()>) {
+        if let Err(error) = result {
+            tracing::warn!("Error registering fd event for the new client: {error}");
+            self.forget(token);
         }
     }
 

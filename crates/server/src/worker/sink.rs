@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use martlet_acl::DEFAULT_USER;
 use martlet_net::{Arrival, Buffer, Sink, Token};
 
-use super::{Action, UNIX, Worker};
+use super::{Action, TLS, UNIX, Worker};
 use crate::clients::{ClientDetails, ClientInfo, flag};
 use crate::connection::{Connection, Session, Suspended};
 use crate::shared::Mail;
@@ -75,6 +75,16 @@ impl Sink for Worker {
         self.enter();
         let Some(mut connection) = self.take(token) else { return };
         connection.input_ended = true;
+        if connection.is_handshaking
+            && let Some(error) = &reason
+        {
+            let info = &connection.info;
+            tracing::warn!(
+                "Error accepting a client connection: {error} (addr={} laddr={})",
+                info.peer,
+                info.local
+            );
+        }
         let is_migrating = matches!(connection.suspended, Some(Suspended::Migrating { .. }));
         let waits = is_migrating
             || connection.suspended.is_none() && (connection.output_bytes() > 0 || connection.is_ready);
@@ -85,6 +95,16 @@ impl Sink for Worker {
         } else {
             self.drop_connection(connection);
         }
+    }
+
+    fn secured(&mut self, token: Token, certificate: Option<&[u8]>) {
+        self.follow_config();
+        let Some(mut connection) = self.take(token) else { return };
+        connection.is_handshaking = false;
+        if let Some(certificate) = certificate {
+            self.log_in_by_certificate(&mut connection, certificate);
+        }
+        self.put(connection);
     }
 
     fn woken(&mut self) {
@@ -108,6 +128,12 @@ impl Worker {
         self.follow_config();
         let config = self.config.current().clone();
         let is_unix = listener == UNIX;
+        let tls = if listener == TLS { shared.tls.current() } else { None };
+        if listener == TLS && tls.is_none() {
+            // The port was given up after this client came.
+            shared.clients.assigned(self.thread, -1);
+            return;
+        }
         let refusal: Option<&[u8]> = if shared.clients.count() >= config.maxclients as usize {
             shared.stats.rejected_connections.fetch_add(1, Ordering::Relaxed);
             Some(b"-ERR max number of clients reached\r\n")
@@ -117,7 +143,9 @@ impl Worker {
         };
         if let Some(text) = refusal {
             // A fresh socket's buffer has room; a peer that is gone already needs no message.
-            let _ = rustix::net::send(&socket, text, rustix::net::SendFlags::NOSIGNAL);
+            if tls.is_none() {
+                let _ = rustix::net::send(&socket, text, rustix::net::SendFlags::NOSIGNAL);
+            }
             shared.clients.assigned(self.thread, -1);
             return;
         }
@@ -139,10 +167,14 @@ impl Worker {
             ClientDetails { user: DEFAULT_USER.into(), ..ClientDetails::default() },
         ));
         shared.clients.add(info.clone());
-        let connection = Box::new(Connection::new(token, info, Session::new(&self.users)));
+        let mut connection = Box::new(Connection::new(token, info, Session::new(&self.users)));
+        connection.is_handshaking = tls.is_some();
         self.count_memory(&connection, 0);
         self.connections[token.index()] = Some(connection);
-        self.actions.push(Action::Adopt(socket, token));
+        self.actions.push(match tls {
+            Some(config) => Action::AdoptTls(socket, token, config),
+            None => Action::Adopt(socket, token),
+        });
     }
 
     /// Puts a connection back after work on it, or ends it if it is done.

@@ -53,12 +53,15 @@ pub(super) fn server(worker: &mut Worker, text: &mut Text) {
 /// What the server listens on, by kind.
 fn listeners(worker: &Worker, text: &mut Text) {
     let config = worker.config();
+    let binds = || config.bind.iter().map(|address| format!(",bind={address}")).collect::<String>();
     if config.port > 0 {
-        let binds: String = config.bind.iter().map(|address| format!(",bind={address}")).collect();
-        text.field("listener0", format!("name=tcp{binds},port={}", config.port));
+        text.field("listener0", format!("name=tcp{},port={}", binds(), config.port));
     }
     if let Some(path) = &config.unixsocket {
         text.field("listener1", format!("name=unix,bind={}", path.display()));
+    }
+    if config.tls_port > 0 {
+        text.field("listener2", format!("name=tls{},port={}", binds(), config.tls_port));
     }
 }
 
