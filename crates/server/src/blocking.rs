@@ -106,7 +106,7 @@ impl Worker {
             Wait::Keys(..) | Wait::Replicas => {}
         }
         if let Some(at_ms) = block.deadline_ms {
-            self.deadlines.insert((at_ms, connection.token));
+            self.timers.deadlines.insert((at_ms, connection.token));
         }
         self.shared.blocked_clients.fetch_add(1, Ordering::Relaxed);
         // The command counts for its client once it is over.
@@ -274,11 +274,11 @@ impl Worker {
 
     /// Ends waits whose time is up.
     pub(crate) fn time_out_blocked(&mut self) {
-        while let Some(&(at_ms, token)) = self.deadlines.first() {
+        while let Some(&(at_ms, token)) = self.timers.deadlines.first() {
             if at_ms > self.now_ms {
                 break;
             }
-            self.deadlines.pop_first();
+            self.timers.deadlines.pop_first();
             let Some(mut connection) = self.take(token) else { continue };
             let is_due = matches!(&connection.suspended, Some(Suspended::Blocked(b)) if b.block.deadline_ms == Some(at_ms));
             if is_due {
@@ -391,7 +391,7 @@ impl Worker {
     fn forget_wait(&mut self, connection: &mut Connection) {
         if let Some(Suspended::Blocked(blocked)) = connection.suspended.take() {
             if let Some(at_ms) = blocked.block.deadline_ms {
-                self.deadlines.remove(&(at_ms, connection.token));
+                self.timers.deadlines.remove(&(at_ms, connection.token));
             }
             self.shared.blocked_clients.fetch_sub(1, Ordering::Relaxed);
             connection.info.flags.fetch_and(!flag::BLOCKED, Ordering::Relaxed);

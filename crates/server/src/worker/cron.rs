@@ -9,12 +9,6 @@ use super::Worker;
 use crate::shared::lock;
 use crate::stats::{ThreadStats, Totals};
 
-/// How often due keys are looked for by a thread that works, and at the latest by one that does not.
-const TICK_MS: i64 = 10;
-const IDLE_TICK_MS: i64 = 1000;
-/// How often the rest is done, and how often by a thread that has nobody to look after.
-const CRON_MS: i64 = 100;
-const IDLE_CRON_MS: i64 = 1000;
 /// How soon a client is looked at again that would be closed for its idleness if it did not subscribe,
 /// monitor or wait.
 const IDLE_LOOK_MS: i64 = 1000;
@@ -26,37 +20,29 @@ const EXPIRE_BUDGET_NS: u64 = 2_000_000;
 impl Worker {
     /// Does what is due.
     pub(super) fn tick(&mut self) {
-        let now_ms = self.shared.clock.unix_ms();
-        self.looked_ms = now_ms;
-        if self.deadlines.first().is_some_and(|(at_ms, _)| *at_ms <= now_ms) {
+        if self.timers.look(self.shared.clock.unix_ms()) {
             self.enter();
             self.refresh_time();
             self.time_out_blocked();
         }
-        if self.has_worked || self.next_cron_ms > now_ms + IDLE_CRON_MS {
-            // A thread that rested has work again, or the clock was set back.
-            self.next_tick_ms = self.next_tick_ms.min(now_ms + TICK_MS);
-            self.next_cron_ms = self.next_cron_ms.min(now_ms + CRON_MS);
-        }
-        if now_ms < self.next_tick_ms.min(self.next_cron_ms) {
+        let (is_tick_due, is_cron_due) = self.timers.due();
+        if !is_tick_due && !is_cron_due {
             return;
         }
         let began = self.shared.clock.raw();
-        if now_ms >= self.next_tick_ms {
-            let has_worked = std::mem::take(&mut self.has_worked);
-            let due_ms = self.expire();
+        if is_tick_due {
+            let had_worked = std::mem::take(&mut self.timers.has_worked);
             // Keys that others give an expiry are looked after by them as well: they have worked.
-            let latest_ms = now_ms + if has_worked || self.has_worked { TICK_MS } else { IDLE_TICK_MS };
-            self.next_tick_ms = due_ms.min(latest_ms);
+            let due_ms = self.expire();
+            self.timers.tick_done(due_ms, had_worked);
         }
-        if now_ms >= self.next_cron_ms {
-            let is_alone = self.thread > 0 && self.connections.len() == self.free.len();
-            self.next_cron_ms = now_ms + if is_alone { IDLE_CRON_MS } else { CRON_MS };
-            let has_worked = self.has_worked;
+        if is_cron_due {
+            self.timers.cron_begins(self.thread > 0 && self.connections.is_empty());
+            let has_worked = self.timers.has_worked;
             self.enter();
             self.refresh_time();
             self.cron();
-            self.has_worked = has_worked;
+            self.timers.has_worked = has_worked;
         }
         let clock = &self.shared.clock;
         self.stats().tick_ns.add(clock.elapsed_ns(began, clock.raw()));
@@ -65,7 +51,7 @@ impl Worker {
     /// Deletes the keys that are due; when the next one will be, as far as can be told. Any thread does it
     /// for any shard: whoever is awake.
     fn expire(&mut self) -> i64 {
-        let now_ms = self.looked_ms;
+        let now_ms = self.timers.looked_ms;
         let engine = self.shared.engine;
         if !self.shared.active_expire.load(Ordering::Relaxed) {
             return i64::MAX;
@@ -75,7 +61,7 @@ impl Worker {
             // What is due is deleted when the file that is being loaded says so.
             || self.shared.persistence.is_loading()
         {
-            return now_ms + TICK_MS;
+            return now_ms + super::timers::TICK_MS;
         }
         let clock = &self.shared.clock;
         let began = clock.raw();
@@ -151,13 +137,14 @@ impl Worker {
     fn close_idle(&mut self) {
         let timeout_ms = i64::from(self.config.current().timeout_s) * 1000;
         // A time further off than that was reckoned before the clock was set back, or under another timeout.
-        let is_due = self.now_ms >= self.next_idle_ms || self.next_idle_ms > self.now_ms + timeout_ms + 1;
+        let is_due = self.now_ms >= self.timers.next_idle_ms
+            || self.timers.next_idle_ms > self.now_ms + timeout_ms + 1;
         if timeout_ms > 0 && is_due {
             self.close_idle_for(timeout_ms);
         }
         // Whoever still is above the limit sets it again.
-        if std::mem::take(&mut self.has_soft_limited) {
-            let over = self.connections.iter().flatten().filter(|one| one.soft_limit_since_ms.is_some());
+        if std::mem::take(&mut self.outbox.has_soft_limited) {
+            let over = self.connections.iter().filter(|one| one.soft_limit_since_ms.is_some());
             for token in over.map(|one| one.token).collect::<Vec<_>>() {
                 let Some(mut connection) = self.take(token) else { continue };
                 self.check_output_limit(&mut connection);
@@ -171,7 +158,7 @@ impl Worker {
     fn close_idle_for(&mut self, timeout_ms: i64) {
         let mut next_ms = self.now_ms + timeout_ms + 1;
         let mut ends = Vec::new();
-        for connection in self.connections.iter().flatten() {
+        for connection in self.connections.iter() {
             let waits = connection.awaits_reply();
             let due_ms = connection.last_active_ms.max(connection.info.created_ms) + timeout_ms + 1;
             if due_ms > self.now_ms {
@@ -183,7 +170,7 @@ impl Worker {
                 ends.push(connection.token);
             }
         }
-        self.next_idle_ms = next_ms;
+        self.timers.next_idle_ms = next_ms;
         for token in ends {
             let Some(connection) = self.take(token) else { continue };
             tracing::debug!("Closing idle client");

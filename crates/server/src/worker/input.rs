@@ -18,8 +18,9 @@ use martlet_protocol::request::{
 };
 use martlet_protocol::room;
 
+use super::Worker;
+use super::outbox::Action;
 use super::prefetch::Member;
-use super::{Action, Worker};
 use crate::connection::{Connection, Suspended};
 use crate::registry::Entry;
 use crate::slow_path::SessionFlags;
@@ -111,9 +112,9 @@ impl Worker {
     fn throttle(&mut self, connection: &mut Connection) {
         let many = connection.is_ready && connection.query_bytes() > THROTTLE_BYTES;
         if many && !connection.is_throttled {
-            self.actions.push(Action::Pause(connection.token));
+            self.outbox.actions.push(Action::Pause(connection.token));
         } else if !many && connection.is_throttled {
-            self.actions.push(Action::Resume(connection.token));
+            self.outbox.actions.push(Action::Resume(connection.token));
         }
         connection.is_throttled = many;
     }
@@ -162,7 +163,7 @@ impl Worker {
         let mut batch = self.batch.take().unwrap_or_default();
         let mut out = std::mem::take(&mut connection.out);
         if out.capacity() == 0 {
-            out = self.pool.pop().unwrap_or_default();
+            out = self.outbox.buffer();
         }
         let mut reply = Reply::new(out, connection.session.resp3);
         reply.set_limit(self.hard_limit(connection));
@@ -207,7 +208,7 @@ impl Worker {
         connection.shared.append(&mut reply.take_shared());
         connection.out = reply.into_bytes();
         if connection.out.is_empty() {
-            self.keep_buffer(std::mem::take(&mut connection.out));
+            self.outbox.keep_buffer(std::mem::take(&mut connection.out));
         }
         if is_full {
             // Not all of it has been kept, whatever the limit may be by now.

@@ -53,7 +53,7 @@ impl Worker {
         let Some(mut connection) = self.take_client(token, client) else { return };
         if !connection.closing {
             if connection.out.capacity() == 0 {
-                connection.out = self.pool.pop().unwrap_or_default();
+                connection.out = self.outbox.buffer();
             }
             write(&mut connection);
             self.check_output_limit(&mut connection);

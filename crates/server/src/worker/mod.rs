@@ -5,15 +5,18 @@
 
 mod client_memory;
 mod command_cache;
+mod connections;
 mod cron;
 mod eviction;
 mod input;
 mod mail;
+mod outbox;
 mod output;
 mod prefetch;
 mod sink;
+mod timers;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,7 +37,10 @@ use crate::shared::Shared;
 use crate::stats::ThreadStats;
 
 use command_cache::CommandCache;
+use connections::Connections;
 use input::Batch;
+use outbox::{Action, Outbox};
+use timers::Timers;
 
 /// Listener tags: TCP sockets, the unix socket, TCP sockets with TLS.
 pub const TCP: u32 = 0;
@@ -42,17 +48,6 @@ pub const TCP: u32 = 0;
 pub const UNIX: u32 = 1;
 /// See [`TCP`].
 pub const TLS: u32 = 2;
-
-/// What to do with the backend once the poll has returned.
-enum Action {
-    Adopt(OwnedFd, Token),
-    AdoptTls(OwnedFd, Token, Arc<martlet_net::rustls::ServerConfig>),
-    Close(Token),
-    Pause(Token),
-    Resume(Token),
-    Listen(OwnedFd, u32),
-    Unlisten(u32),
-}
 
 /// Where a worker counts that is no I/O thread's: one that tells of the server, or loads a file. Nobody sums
 /// it up.
@@ -86,8 +81,6 @@ pub struct Worker {
     anchor: (i64, u64),
     /// When this turn of the loop began: a raw reading, once it did something.
     turn_began: Option<u64>,
-    /// The wall clock as of this loop's last look.
-    looked_ms: i64,
     /// Commands slower than this go to the slow log, in nanoseconds.
     pub slow_ns: u64,
     /// Commands slower than this go to the latency monitor, in nanoseconds.
@@ -96,13 +89,12 @@ pub struct Worker {
     output_free_bytes: u64,
     /// Whether commands' times are kept as histograms.
     pub tracks_latency: bool,
-    connections: Vec<Option<Box<Connection>>>,
-    generations: Vec<u32>,
-    free: Vec<u32>,
-    /// Connections with output to hand over.
-    dirty: Vec<Token>,
-    /// Output that waits for the disk, by ascending position.
-    held: VecDeque<output::Held>,
+    /// This thread's connections.
+    connections: Connections,
+    /// What it has for its backend.
+    outbox: Outbox,
+    /// When it has to do what.
+    pub(crate) timers: Timers,
     /// Clients that WAITAOF.
     pub(crate) disk_waiters: Vec<DiskWaiter>,
     /// Connections with input left to process.
@@ -111,19 +103,10 @@ pub struct Worker {
     pub(crate) paused: Vec<Token>,
     /// What waits likewise to be deleted, as it has arrived at another server.
     pub(crate) paused_migrations: Vec<(Box<Migration>, Answers)>,
-    /// Deadlines of blocked clients, Unix milliseconds.
-    pub(crate) deadlines: BTreeSet<(i64, Token)>,
-    actions: Vec<Action>,
     /// `None` while it is in use.
     batch: Option<Box<Batch>>,
     command_cache: CommandCache,
-    /// Empty buffers for output.
-    pool: Vec<Vec<u8>>,
     is_inside: bool,
-    /// A connection waits for its last bytes to leave.
-    has_closing: bool,
-    /// A connection's output has left in several pieces, of which the backend sends one after the other.
-    has_pieces: bool,
     /// The mailbox is to be read.
     pub(crate) has_mail: bool,
     /// The tracking client whose request runs; 0 if none does.
@@ -137,14 +120,6 @@ pub struct Worker {
     pub(crate) held_messages: Option<Vec<HeldMessage>>,
     /// What was published now waits in a mailbox that has too much.
     pub(crate) is_flooding: bool,
-    /// Was inside the gate since the last look for due keys.
-    has_worked: bool,
-    next_tick_ms: i64,
-    next_cron_ms: i64,
-    /// When a client may first have been idle for `timeout`.
-    next_idle_ms: i64,
-    /// A connection may be above its soft output limit.
-    has_soft_limited: bool,
     /// The limit on memory, as this thread sees it.
     pub(crate) memory: eviction::Memory,
 }
@@ -165,39 +140,26 @@ impl Worker {
             mark: shared.clock.raw(),
             anchor: (0, 0),
             turn_began: None,
-            looked_ms: 0,
             slow_ns: u64::MAX,
             latency_ns: u64::MAX,
             output_free_bytes: 0,
             tracks_latency: true,
-            connections: Vec::new(),
-            generations: Vec::new(),
-            free: Vec::new(),
-            dirty: Vec::new(),
-            held: VecDeque::new(),
+            connections: Connections::default(),
+            outbox: Outbox::default(),
+            timers: Timers::default(),
             disk_waiters: Vec::new(),
             ready: Vec::new(),
             paused: Vec::new(),
             paused_migrations: Vec::new(),
-            deadlines: BTreeSet::new(),
-            actions: Vec::new(),
             batch: None,
             command_cache: CommandCache::default(),
-            pool: Vec::new(),
             is_inside: false,
-            has_closing: false,
-            has_pieces: false,
             has_mail: false,
             origin: 0,
             broadcasts: BTreeMap::new(),
             scripting: None,
             held_messages: None,
             is_flooding: false,
-            has_worked: false,
-            next_tick_ms: 0,
-            next_cron_ms: 0,
-            next_idle_ms: 0,
-            has_soft_limited: false,
             memory: eviction::Memory::new(),
         };
         worker.apply_config();
@@ -275,7 +237,7 @@ impl Worker {
             self.shared.engine.gate.enter(self.thread);
             self.is_inside = true;
             self.stats().begin();
-            self.has_worked = true;
+            self.timers.has_worked = true;
             self.refresh_time();
             self.turn_began.get_or_insert(self.mark);
             self.keys.effects.recording = self.shared.engine.journal.is_on();
@@ -335,44 +297,18 @@ impl Worker {
 
     /// The connection at `token`, taken out to be worked on; it is put back by [`Worker::put`].
     pub(crate) fn take(&mut self, token: Token) -> Option<Box<Connection>> {
-        let slot = self.connections.get_mut(token.index())?;
-        if slot.as_ref()?.token != token {
-            return None;
-        }
-        slot.take()
+        self.connections.take(token)
     }
 
     /// See [`Worker::take`].
     pub(crate) fn put(&mut self, connection: Box<Connection>) {
-        let index = connection.token.index();
-        self.connections[index] = Some(connection);
-    }
-
-    /// A free place for a connection.
-    fn reserve(&mut self) -> Token {
-        let index = self.free.pop().unwrap_or_else(|| {
-            self.connections.push(None);
-            self.generations.push(0);
-            self.connections.len() as u32 - 1
-        });
-        self.generations[index as usize] += 1;
-        Token::new(index, self.generations[index as usize])
-    }
-
-    fn release(&mut self, token: Token) {
-        self.connections[token.index()] = None;
-        self.free.push(token.index() as u32);
+        self.connections.put(connection);
     }
 
     /// How long the next poll may sleep.
     fn sleep(&self) -> Duration {
-        let has_work = !self.ready.is_empty() || self.has_closing || self.has_pieces || self.has_mail;
-        if has_work || self.memory.is_unfinished {
-            return Duration::ZERO;
-        }
-        let deadline_ms = self.deadlines.first().map_or(i64::MAX, |(at_ms, _)| *at_ms);
-        let next_ms = self.next_tick_ms.min(self.next_cron_ms).min(deadline_ms);
-        Duration::from_millis(next_ms.saturating_sub(self.looked_ms).clamp(0, 1000) as u64)
+        let has_work = !self.ready.is_empty() || self.outbox.has_work() || self.has_mail;
+        if has_work || self.memory.is_unfinished { Duration::ZERO } else { self.timers.sleep() }
     }
 
     /// The thread's loop, until the server stops.
@@ -425,7 +361,7 @@ impl Worker {
 
     /// Does what was noted for the backend.
     fn act(&mut self, backend: &mut dyn Backend) {
-        for action in std::mem::take(&mut self.actions) {
+        for action in std::mem::take(&mut self.outbox.actions) {
             match action {
                 Action::Adopt(socket, token) => self.adopted(token, backend.adopt(socket, token)),
                 Action::AdoptTls(socket, token, config) => {
@@ -453,11 +389,11 @@ impl Worker {
 
     /// Accepts from this socket from now on.
     pub fn listen(&mut self, socket: OwnedFd, tag: u32) {
-        self.actions.push(Action::Listen(socket, tag));
+        self.outbox.actions.push(Action::Listen(socket, tag));
     }
 
     /// Closes all listeners of this tag.
     pub fn unlisten(&mut self, tag: u32) {
-        self.actions.push(Action::Unlisten(tag));
+        self.outbox.actions.push(Action::Unlisten(tag));
     }
 }

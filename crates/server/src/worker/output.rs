@@ -9,7 +9,7 @@ use super::Worker;
 use crate::connection::{Connection, InFlight};
 
 /// Output that waits for the disk.
-pub(super) struct Held {
+pub(super) struct AwaitingFsync {
     /// The end of the journal when it was there.
     position: Position,
     token: Token,
@@ -32,30 +32,33 @@ impl Worker {
         let durable = if journal.holds_replies() { journal.durable() } else { Position::MAX };
         let refuses = self.shared.persistence.log.refuses_writes.load(Ordering::Relaxed);
         if durable < end {
-            for token in std::mem::take(&mut self.dirty) {
+            for token in std::mem::take(&mut self.outbox.dirty) {
                 let Some(mut connection) = self.take(token) else { continue };
                 connection.is_dirty = false;
                 connection.held = connection.output_end();
-                self.held.push_back(Held { position: end, token, place: connection.held });
+                self.outbox.awaiting_fsync.push_back(AwaitingFsync {
+                    position: end,
+                    token,
+                    place: connection.held,
+                });
                 self.put(connection);
             }
         }
         let mut waiting = Vec::new();
-        while let Some(held) = self.held.pop_front_if(|held| refuses || held.position <= durable) {
+        while let Some(held) =
+            self.outbox.awaiting_fsync.pop_front_if(|held| refuses || held.position <= durable)
+        {
             let Some(mut connection) = self.take(held.token) else { continue };
             if held.position.min(if refuses { connection.recorded } else { Position::MAX }) > durable {
                 waiting.push(held);
             } else {
                 connection.released = connection.released.max(held.place);
-                if !connection.is_dirty {
-                    connection.is_dirty = true;
-                    self.dirty.push(held.token);
-                }
+                self.outbox.note(&mut connection);
             }
             self.put(connection);
         }
-        self.held.extend(waiting);
-        if !self.held.is_empty() {
+        self.outbox.awaiting_fsync.extend(waiting);
+        if !self.outbox.awaiting_fsync.is_empty() {
             journal.nudge();
         } else if self.disk_waiters.is_empty() {
             self.shared.wait_no_more(self.thread);
@@ -64,21 +67,21 @@ impl Worker {
 
     /// Hands every connection's output to the backend.
     pub(super) fn flush(&mut self, backend: &mut dyn Backend) {
-        if self.shared.engine.journal.holds_replies() || !self.held.is_empty() {
+        if self.shared.engine.journal.holds_replies() || !self.outbox.awaiting_fsync.is_empty() {
             self.wait_for_disk();
         }
-        self.has_closing = false;
-        self.has_pieces = false;
-        let mut dirty = std::mem::take(&mut self.dirty);
+        self.outbox.has_closing = false;
+        self.outbox.has_pieces = false;
+        let mut dirty = std::mem::take(&mut self.outbox.dirty);
         for token in dirty.drain(..) {
             let Some(mut connection) = self.take(token) else { continue };
             connection.is_dirty = false;
             self.hand_over(backend, &mut connection);
-            self.has_closing |= connection.closing;
+            self.outbox.has_closing |= connection.closing;
             self.put(connection);
         }
         // The list's memory is used again; nothing was added meanwhile.
-        self.dirty = dirty;
+        self.outbox.dirty = dirty;
     }
 
     /// Hands a connection's output to the backend. After several pieces the next poll does not sleep: the
@@ -93,7 +96,7 @@ impl Worker {
             backend.send(token, buffer);
         });
         if bytes > 0 {
-            self.has_pieces |= pieces > 1;
+            self.outbox.has_pieces |= pieces > 1;
             self.stats().net_output_bytes.add(bytes as u64);
             connection.info.net_output_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
             connection.info.output_bytes.store(connection.output_bytes(), Ordering::Relaxed);
@@ -128,7 +131,7 @@ impl Worker {
             || !connection.session.authenticated && bytes > UNAUTHENTICATED_MAX_BYTES;
         let soft = limit.soft_bytes > 0 && bytes > limit.soft_bytes && {
             let since_ms = *connection.soft_limit_since_ms.get_or_insert(self.now_ms);
-            self.has_soft_limited = true;
+            self.outbox.has_soft_limited = true;
             self.now_ms - since_ms > limit.soft_seconds as i64 * 1000
         };
         if hard || soft {

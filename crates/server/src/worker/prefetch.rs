@@ -151,7 +151,7 @@ impl Worker {
     }
 
     fn connection_at(&self, token: Token) -> Option<&Connection> {
-        self.connections.get(token.index())?.as_deref()
+        self.connections.at_place_of(token)
     }
 
     fn prefetch_keys(&self, planned: impl Iterator<Item = Planned> + Clone, queue: &mut PrefetchQueue) {

@@ -13,11 +13,6 @@ use crate::clients::{ClientDetails, ClientInfo, flag};
 use crate::connection::{Connection, Session, Suspended};
 use crate::shared::Mail;
 
-/// Output buffers up to this capacity are kept for reuse.
-const POOLED_MAX_BYTES: usize = 64 * 1024;
-/// As many are kept at most.
-const POOLED_MAX: usize = 64;
-
 const PROTECTED: &[u8] = b"-DENIED Redis is running in protected mode because protected mode is enabled and no password is set for the default user. In this mode connections are only accepted from the loopback interface. If you want to connect from external computers to Redis you may adopt one of the following solutions: 1) Just disable protected mode sending the command 'CONFIG SET protected-mode no' from the loopback interface by connecting to Redis from the same host the server is running, however MAKE SURE Redis is not publicly accessible from internet if you do so. Use CONFIG REWRITE to make this change permanent. 2) Alternatively you can just disable the protected mode by editing the Redis configuration file, and setting the protected mode option to 'no', and then restarting the server. 3) If you started the server manually just for testing, restart it with the '--protected-mode no' option. 4) Set up an authentication password for the default user. NOTE: You only need to do one of the above things in order for the server to start accepting connections from the outside.\r\n";
 
 impl Sink for Worker {
@@ -60,7 +55,7 @@ impl Sink for Worker {
         connection.in_flight.pop();
         if let Buffer::Owned(mut buffer) = buffer {
             buffer.clear();
-            self.keep_buffer(buffer);
+            self.outbox.keep_buffer(buffer);
         }
         match result {
             Ok(()) => {
@@ -113,13 +108,6 @@ impl Sink for Worker {
 }
 
 impl Worker {
-    /// Keeps an empty buffer for the next reply, unless there are enough or it is large.
-    pub(super) fn keep_buffer(&mut self, buffer: Vec<u8>) {
-        if (1..=POOLED_MAX_BYTES).contains(&buffer.capacity()) && self.pool.len() < POOLED_MAX {
-            self.pool.push(buffer);
-        }
-    }
-
     /// Takes over an accepted socket.
     pub(super) fn adopt(&mut self, socket: OwnedFd, listener: u32) {
         self.stats().connections_received.add(1);
@@ -155,7 +143,7 @@ impl Worker {
                 let _ = martlet_net::set_keepalive(&socket, config.tcp_keepalive_s);
             }
         }
-        let token = self.reserve();
+        let token = self.connections.reserve();
         let (peer, local) = crate::address::names(&socket, is_unix, &config);
         let info = Arc::new(ClientInfo::new(
             shared.clients.next_id(),
@@ -170,8 +158,8 @@ impl Worker {
         let mut connection = Box::new(Connection::new(token, info, Session::new(&self.users)));
         connection.is_handshaking = tls.is_some();
         self.count_memory(&connection, 0);
-        self.connections[token.index()] = Some(connection);
-        self.actions.push(match tls {
+        self.connections.put(connection);
+        self.outbox.actions.push(match tls {
             Some(config) => Action::AdoptTls(socket, token, config),
             None => Action::Adopt(socket, token),
         });
@@ -185,7 +173,7 @@ impl Worker {
             return;
         }
         if connection.closing {
-            self.has_closing = true;
+            self.outbox.has_closing = true;
             if connection.info.flags.fetch_or(flag::CLOSING, Ordering::Relaxed) & flag::CLOSING == 0 {
                 // Who reads its last reply finds that nothing is sent to it any more.
                 self.enter();
@@ -197,9 +185,8 @@ impl Worker {
 
     /// Puts a connection back, noting that it has output.
     fn mark_dirty(&mut self, mut connection: Box<Connection>) {
-        if !connection.out.is_empty() && !connection.is_dirty {
-            connection.is_dirty = true;
-            self.dirty.push(connection.token);
+        if !connection.out.is_empty() {
+            self.outbox.note(&mut connection);
         }
         self.put(connection);
     }
@@ -212,8 +199,8 @@ impl Worker {
         self.uncount_memory(&connection);
         self.shared.clients.remove(connection.info.id);
         self.shared.clients.assigned(self.thread, -1);
-        self.actions.push(Action::Close(token));
-        self.release(token);
+        self.outbox.actions.push(Action::Close(token));
+        self.connections.release(token);
     }
 
     /// Ends a connection that the backend has not taken.

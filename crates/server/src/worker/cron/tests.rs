@@ -32,7 +32,7 @@ impl House {
         let (ours, theirs) = UnixStream::pair().unwrap();
         self.ends.push(theirs);
         self.worker.adopt(ours.into(), UNIX);
-        let connection = self.worker.connections.last_mut().unwrap().as_mut().unwrap();
+        let connection = self.worker.connections.last_mut().unwrap();
         // As if it had come at the beginning.
         connection.last_active_ms = self.began_ms.max(connection.info.created_ms) + active_ms;
         connection.token
@@ -55,8 +55,8 @@ fn without_a_timeout_nobody_is_looked_at() {
     let client = house.client(0);
     house.look(1_000_000);
     assert!(house.is_open(client));
-    assert_eq!(house.worker.next_idle_ms, 0);
-    assert!(!house.worker.has_soft_limited);
+    assert_eq!(house.worker.timers.next_idle_ms, 0);
+    assert!(!house.worker.outbox.has_soft_limited);
 }
 
 #[test]
@@ -64,14 +64,14 @@ fn each_is_closed_at_its_own_time_and_nobody_is_looked_at_before() {
     let mut house = House::new(Config { timeout_s: 5, ..Config::default() });
     let (early, late) = (house.client(0), house.client(3_000));
     house.look(1_000);
-    let next_ms = house.worker.next_idle_ms;
+    let next_ms = house.worker.timers.next_idle_ms;
     assert!((5_001..5_100).contains(&(next_ms - house.began_ms)), "{}", next_ms - house.began_ms);
     house.look(4_999);
-    assert_eq!(house.worker.next_idle_ms, next_ms);
+    assert_eq!(house.worker.timers.next_idle_ms, next_ms);
     assert!(house.is_open(early));
     house.look(5_100);
     assert!(!house.is_open(early) && house.is_open(late));
-    assert!(house.worker.next_idle_ms - house.began_ms > 8_000);
+    assert!(house.worker.timers.next_idle_ms - house.began_ms > 8_000);
     house.look(8_100);
     assert!(!house.is_open(late));
 }
@@ -80,9 +80,9 @@ fn each_is_closed_at_its_own_time_and_nobody_is_looked_at_before() {
 fn who_monitors_is_closed_soon_after_it_does_no_more() {
     let mut house = House::new(Config { timeout_s: 5, ..Config::default() });
     let client = house.client(0);
-    house.worker.connections[client.index()].as_mut().unwrap().is_monitor = true;
+    house.worker.connections.last_mut().unwrap().is_monitor = true;
     house.look(20_000);
-    house.worker.connections[client.index()].as_mut().unwrap().is_monitor = false;
+    house.worker.connections.last_mut().unwrap().is_monitor = false;
     house.look(20_900);
     assert!(house.is_open(client));
     house.look(21_000);
@@ -93,7 +93,7 @@ fn who_monitors_is_closed_soon_after_it_does_no_more() {
 fn a_clock_that_is_set_back_and_a_shorter_timeout_do_not_put_the_next_look_off() {
     let mut house = House::new(Config { timeout_s: 5, ..Config::default() });
     let client = house.client(0);
-    house.worker.next_idle_ms = house.began_ms + 1_000_000;
+    house.worker.timers.next_idle_ms = house.began_ms + 1_000_000;
     house.look(6_000);
     assert!(!house.is_open(client));
 }
@@ -111,10 +111,10 @@ fn output_above_the_soft_limit_is_looked_at_until_its_time_is_over() {
     house.worker.check_output_limit(&mut connection);
     house.worker.put(connection);
     house.look(1_900);
-    assert!(house.worker.has_soft_limited);
+    assert!(house.worker.outbox.has_soft_limited);
     assert!(house.is_open(client));
     house.look(2_100);
     assert!(!house.is_open(client));
     house.look(2_200);
-    assert!(!house.worker.has_soft_limited);
+    assert!(!house.worker.outbox.has_soft_limited);
 }

@@ -36,7 +36,7 @@ impl House {
         let (ours, theirs) = UnixStream::pair().unwrap();
         self.ends.push(theirs);
         self.worker.adopt(ours.into(), UNIX);
-        self.worker.connections.last().unwrap().as_ref().unwrap().token
+        self.worker.connections.last_mut().unwrap().token
     }
 
     /// What a client is told upon this, and by mail that comes at once.

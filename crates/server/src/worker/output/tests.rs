@@ -68,7 +68,7 @@ impl House {
         let (ours, theirs) = UnixStream::pair().unwrap();
         self.ends.push(theirs);
         self.worker.adopt(ours.into(), UNIX);
-        self.worker.connections.last().unwrap().as_ref().unwrap().token
+        self.worker.connections.last_mut().unwrap().token
     }
 
     fn answer(&mut self, client: Token, text: &[u8]) {
@@ -120,7 +120,7 @@ fn a_later_reply_does_not_leave_with_the_one_that_became_durable() {
     assert_eq!(house.told(), b"");
     house.durable(second);
     assert_eq!(house.told(), b"+2");
-    assert!(house.worker.held.is_empty());
+    assert!(house.worker.outbox.awaiting_fsync.is_empty());
 }
 
 /// A request that waits for the gate while the server saves its data and ends comes too late.
@@ -194,7 +194,7 @@ fn nothing_waits_once_replies_are_not_held_any_more() {
     house.write(client, b"+2");
     house.shared.engine.journal.hold_replies(false);
     assert_eq!(house.told(), b"+1+2");
-    assert!(house.worker.held.is_empty());
+    assert!(house.worker.outbox.awaiting_fsync.is_empty());
 }
 
 #[derive(Clone, Debug)]

@@ -38,7 +38,7 @@ fn worker(directory: &std::path::Path, disk: FaultyDisk) -> Worker {
 fn client(worker: &mut Worker) -> (Token, UnixStream) {
     let (ours, theirs) = UnixStream::pair().unwrap();
     worker.adopt(ours.into(), UNIX);
-    (worker.connections.last().unwrap().as_ref().unwrap().token, theirs)
+    (worker.connections.last_mut().unwrap().token, theirs)
 }
 
 /// What the client is told upon this, or has been told by now.
