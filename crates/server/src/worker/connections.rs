@@ -26,7 +26,8 @@ impl Connections {
         self.places.iter().flatten().map(|connection| &**connection)
     }
 
-    /// The connection at the place of `token`, whose generation the caller knows to be right, or does not mind.
+    /// The connection at the place of `token`, whose generation the caller knows to be right, or does not
+    /// mind.
     #[inline]
     pub fn at_place_of(&self, token: Token) -> Option<&Connection> {
         self.places.get(token.index())?.as_deref()

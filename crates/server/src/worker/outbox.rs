@@ -1,5 +1,5 @@
-//! What a thread has for its backend: connections with output, what else is to be done with sockets, and empty
-//! buffers for more.
+//! What a thread has for its backend: connections with output, what else is to be done with sockets, and
+//! empty buffers for more.
 //!
 //! Invariant: a connection is in `dirty` exactly if it says so itself, once.
 
