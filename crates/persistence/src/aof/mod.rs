@@ -224,8 +224,10 @@ impl Storage {
     fn note_log_state(self, refusal: Option<String>) {
         let log = &self.persistence.log;
         let refuses = refusal.is_some();
+        // Held until it is noted: of two who look at once the later has the last word.
+        let mut noted = lock(&log.refusal);
         if let Some(text) = refusal {
-            *lock(&log.refusal) = text;
+            *noted = text;
         }
         if log.refuses_writes.swap(refuses, Ordering::SeqCst) != refuses {
             self.host.note(Condition::LogRefused, refuses);

@@ -490,3 +490,23 @@ fn what_was_set_while_loading_holds_once_it_ends() {
         storage.persistence.log.wait_for_rewrite();
     }
 }
+
+/// The writer and whoever switches the file off may look at once: the server is told of each change in its
+/// order, else it would take the last word for another. (The test's host fails if it is told twice.)
+#[test]
+fn what_the_disk_does_is_told_in_its_order() {
+    let directory = tempfile::tempdir().unwrap();
+    let disk = FaultyDisk::new(|_, _, _| None);
+    let (storage, host) = testing::server(testing::settings(directory.path()), 1, Arc::new(disk));
+    let together = &std::sync::Barrier::new(2);
+    std::thread::scope(|scope| {
+        for refusal in [None, Some("No space left on device".to_owned())] {
+            scope.spawn(move || {
+                together.wait();
+                (0..200_000).for_each(|_| storage.note_log_state(refusal.clone()));
+            });
+        }
+    });
+    storage.note_log_state(None);
+    assert_eq!(*lock(&host.conditions), []);
+}
