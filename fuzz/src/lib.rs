@@ -11,6 +11,7 @@ pub mod reply_decoder;
 pub mod request_parser;
 pub mod script_libraries;
 pub mod seeds;
+pub mod tls_records;
 
 /// Every target: its name, its check, its seeds.
 pub const TARGETS: &[(&str, fn(&[u8]), fn() -> Vec<Vec<u8>>)] = &[
@@ -21,5 +22,6 @@ pub const TARGETS: &[(&str, fn(&[u8]), fn() -> Vec<Vec<u8>>)] = &[
     ("rdb_file", rdb_file::check, seeds::files),
     ("rdb_payload", rdb_payload::check, seeds::payloads),
     ("script_libraries", script_libraries::check, seeds::documents),
+    ("tls_records", tls_records::check, seeds::records),
     ("commands", commands::check, seeds::commands),
 ];

@@ -35,6 +35,21 @@ pub fn users() -> Vec<Vec<u8>> {
     texts.iter().map(|text| text.to_vec()).collect()
 }
 
+/// What clients say to a TLS port: a hello, an alert, other protocols, and requests to be encrypted.
+pub fn records() -> Vec<Vec<u8>> {
+    let texts: &[&[u8]] = &[
+        &crate::tls_records::hello(),
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"PING\r\n",
+        b"\x15\x03\x03\x00\x02\x01\x00",
+        b"\x17\x03\x03\x00\x05hello",
+        b"*1\r\n$4\r\nPING\r\n*2\r\n$3\r\nGET\r\n$1\r\nk\r\n",
+    ];
+    // Without a handshake, behind one, and within one's records.
+    let spoken = |text: &&[u8]| [[0, 255], [0, 0], [3, 16], [7, 3]].map(|head| [&head, *text].concat());
+    texts.iter().flat_map(spoken).collect()
+}
+
 /// Replies of every type.
 pub fn replies() -> Vec<Vec<u8>> {
     let texts: &[&[u8]] = &[

@@ -34,6 +34,11 @@ fn acl_rules() {
 }
 
 #[test]
+fn tls_records() {
+    replay("tls_records");
+}
+
+#[test]
 fn script_libraries() {
     replay("script_libraries");
 }

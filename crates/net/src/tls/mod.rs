@@ -96,6 +96,11 @@ impl<B: Backend> Tls<B> {
         Tls { inner, sessions: Sessions::default() }
     }
 
+    /// The backend below.
+    pub fn inner_mut(&mut self) -> &mut B {
+        &mut self.inner
+    }
+
     /// Encrypts what waits and hands it to the backend below.
     fn flush(&mut self) {
         let sessions = &mut self.sessions;
