@@ -85,6 +85,19 @@ fn each_policy_stays_within_the_limit_and_evicts_what_it_says() {
 }
 
 #[test]
+fn no_more_keys_go_than_are_needed_however_large_they_are() {
+    let (_server, mut client) = start(&[]);
+    let value = "x".repeat(100 << 10);
+    limit(&mut client, "allkeys-lru");
+    for number in 0..60 {
+        ok(&mut client, &["SET", &format!("k:{number}"), &value]);
+        let left = keys(&mut client);
+        assert!(left >= (number + 1).min(14), "{left} keys after {}", number + 1);
+    }
+    assert!(info(&mut client, "evicted_keys") >= 40);
+}
+
+#[test]
 fn with_nothing_to_evict_writes_are_refused_and_reads_and_deletes_are_not() {
     for policy in ["noeviction", "volatile-lru"] {
         let (_server, mut client) = start(&[]);

@@ -125,8 +125,10 @@ struct Subscribers(Vec<(TcpStream, JoinHandle<()>)>);
 
 impl Subscribers {
     fn new(server: &Measured, count: usize) -> Result<Subscribers> {
-        // However far they fall behind, none is to be disconnected.
-        server.client()?.command(&["CONFIG", "SET", "client-output-buffer-limit", "pubsub 0 0 0"])?;
+        if count > 0 {
+            // However far they fall behind, none is to be disconnected.
+            server.client()?.command(&["CONFIG", "SET", "client-output-buffer-limit", "pubsub 0 0 0"])?;
+        }
         let mut subscribers = Subscribers(Vec::new());
         for _ in 0..count {
             let mut client = server.client()?;

@@ -13,7 +13,9 @@
 //! Invariant: the gate is closed from the first closer's turn to the end of the last one's, and no flag is up
 //! while a closer runs.
 
-use super::atomic::{AtomicU32, Condvar, Mutex, Ordering, SPINS, fence, park, put};
+use std::sync::PoisonError;
+
+use super::atomic::{AtomicU32, Condvar, Mutex, MutexGuard, Ordering, SPINS, fence, park, put};
 
 const OPEN: u32 = 0;
 const CLOSED: u32 = 1;
@@ -157,10 +159,7 @@ impl Gate {
         let ticket = turns.given;
         turns.given += 1;
         while turns.now != ticket {
-            turns = match self.turn_ended.wait(turns) {
-                Ok(turns) => turns,
-                Err(poisoned) => poisoned.into_inner(),
-            };
+            turns = self.turn_ended.wait(turns).unwrap_or_else(PoisonError::into_inner);
         }
         let is_closed = ticket < turns.closed_until;
         drop(turns);
@@ -211,12 +210,9 @@ impl Gate {
     }
 }
 
-fn lock(turns: &Mutex<Turns>) -> super::atomic::MutexGuard<'_, Turns> {
+fn lock(turns: &Mutex<Turns>) -> MutexGuard<'_, Turns> {
     // Nothing panics while it is locked.
-    match turns.lock() {
-        Ok(turns) => turns,
-        Err(poisoned) => poisoned.into_inner(),
-    }
+    turns.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A turn behind the gate; it ends also when the work panics.
