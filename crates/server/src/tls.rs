@@ -70,17 +70,25 @@ impl Tls {
         Ok(())
     }
 
-    /// Reads the files again if one has changed, every `tls-auto-reload-interval`.
-    pub fn follow_files(&self, config: &Config, now_ms: i64) {
+    /// Whether `tls-auto-reload-interval` has passed since the files were last looked at; if so, it begins
+    /// again.
+    pub fn is_look_due(&self, config: &Config, now_ms: i64) -> bool {
         let interval_ms = i64::from(config.tls_auto_reload_interval_s) * 1000;
         if interval_ms == 0 || config.tls_port == 0 {
-            return;
+            return false;
         }
         let mut seen = lock(&self.seen);
-        if (seen.0..seen.0 + interval_ms).contains(&now_ms) {
-            return;
+        let is_due = !(seen.0..seen.0 + interval_ms).contains(&now_ms);
+        if is_due {
+            seen.0 = now_ms;
         }
-        seen.0 = now_ms;
+        is_due
+    }
+
+    /// Reads the files again if one has changed. It waits for the disk.
+    pub fn follow_files(&self, config: &Config) {
+        let before = self.current();
+        let mut seen = lock(&self.seen);
         let modified = modified(config);
         if modified == seen.1 {
             return;
@@ -89,7 +97,11 @@ impl Tls {
         seen.1 = modified;
         match make(config) {
             Ok(made) => {
-                *lock(&self.current) = Some(made);
+                let mut current = lock(&self.current);
+                // A CONFIG SET in between has the last word.
+                if current.as_ref().map(Arc::as_ptr) == before.as_ref().map(Arc::as_ptr) {
+                    *current = Some(made);
+                }
                 tracing::info!("TLS materials have changed and were reloaded");
             }
             Err(why) => tracing::warn!("TLS materials have changed and cannot be used: {why}"),

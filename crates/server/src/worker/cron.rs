@@ -102,7 +102,7 @@ impl Worker {
         if self.thread == 0 {
             self.shared.end_pause(Some(self.now_ms));
             self.limit_tracking();
-            self.shared.tls.follow_files(self.config.current(), self.now_ms);
+            self.follow_tls_files();
             self.end_broadcasting();
             self.shared.migrations.kept.close_old(self.now_ms);
             self.make_room();
@@ -110,6 +110,16 @@ impl Worker {
             self.rewrite_by_rule();
             self.shared.storage().log_fullness();
             self.sample();
+        }
+    }
+
+    /// Looks whether certificates have changed, outside the gate: nobody else waits for the disk.
+    fn follow_tls_files(&mut self) {
+        if self.shared.tls.is_look_due(self.config.current(), self.now_ms) {
+            let config = self.config.current().clone();
+            self.leave();
+            self.shared.tls.follow_files(&config);
+            self.enter();
         }
     }
 
