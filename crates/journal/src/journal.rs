@@ -35,6 +35,8 @@ pub enum Follower {
 
 /// Beside the followers: replies leave when what was recorded before them is on disk.
 const HOLDS_REPLIES: u8 = 4;
+/// Beside them: what replicas get is another server's stream, not what is done here.
+const RELAYS: u8 = 8;
 
 /// The reader works, or will look again by itself.
 const AWAKE: u8 = 0;
@@ -85,7 +87,24 @@ impl Journal {
     /// Whether effects are recorded.
     #[inline]
     pub fn is_on(&self) -> bool {
-        self.followed.load(Ordering::Acquire) & !HOLDS_REPLIES != 0
+        let followed = self.followed.load(Ordering::Acquire);
+        followed & Follower::File as u8 != 0
+            || followed & (Follower::Replicas as u8 | RELAYS) == Follower::Replicas as u8
+    }
+
+    /// Whether what replicas get is another server's stream.
+    pub fn relays(&self) -> bool {
+        self.followed.load(Ordering::Acquire) & RELAYS != 0
+    }
+
+    /// Says whether from here on replicas get another server's stream, which is recorded as
+    /// [`REPLICAS`](crate::REPLICAS), while effects are for the append-only file alone. With `offset` the
+    /// replication offset goes on from there, and what was before is not there for replicas any more. Only
+    /// while nobody appends, and once it is open; it holds as soon as [`Journal::pump`] has come to the cut.
+    pub fn relay(&self, relays: bool, offset: Option<u64>) -> Cut {
+        self.set(RELAYS, relays);
+        let position = self.end();
+        self.stream.get().map_or(Cut::default(), |stream| stream.relay(position, relays, offset))
     }
 
     /// Whether replies wait for the disk.
@@ -248,6 +267,11 @@ impl Journal {
     /// The end of the stream.
     pub fn stream_end(&self) -> Place {
         self.stream.get().map_or(Place::default(), Stream::end)
+    }
+
+    /// The replication offsets that are there for replicas that come back.
+    pub fn backlog_offsets(&self) -> std::ops::Range<u64> {
+        self.stream.get().map_or(0..0, Stream::backlog)
     }
 
     /// Keeps so many bytes of the stream for replicas that come back (`repl-backlog-size`).

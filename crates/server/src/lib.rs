@@ -20,6 +20,7 @@ pub mod process;
 pub mod pubsub;
 mod reconfigure;
 pub mod registry;
+pub mod replication;
 pub mod scripting;
 pub mod server;
 mod settings;

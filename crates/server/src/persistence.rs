@@ -93,7 +93,7 @@ impl Host for Shared {
     }
 
     fn replication_id(&self) -> String {
-        lock(&self.replication_id).clone()
+        self.replication.ids().id
     }
 
     fn is_stopping(&self) -> bool {

@@ -18,6 +18,7 @@ use crate::migration::Migrations;
 use crate::persistence::{LastSettings, Persistence};
 use crate::pubsub::{Delivery, Hub};
 use crate::registry::Registry;
+use crate::replication::Replication;
 use crate::scripting::ScriptCache;
 use crate::slow_path::{SlowPathReason, SlowPathReasons};
 use crate::slowlog::SlowLog;
@@ -195,8 +196,8 @@ pub struct Shared {
     pub run_id: String,
     /// Start, Unix milliseconds.
     pub started_ms: i64,
-    /// The replication id; DEBUG CHANGE-REPL-ID makes a new one.
-    pub replication_id: Mutex<String>,
+    /// Primaries and replicas.
+    pub replication: Replication,
     /// Bytes in use when the server was ready.
     pub memory_at_start: AtomicU64,
     /// The configuration file, absolute, if there is one.
@@ -235,7 +236,7 @@ impl Shared {
         let engine: &'static Engine = Box::leak(Box::new(Engine::new(threads * NUMBERS_PER_THREAD)?));
         let mut random = martlet_base::random::Random::from_entropy();
         let run_id = random_id(&mut random);
-        let replication_id = Mutex::new(random_id(&mut random));
+        let replication = Replication::new(&mut random);
         let commands = registry.entries().len();
         Ok(Shared {
             engine,
@@ -259,7 +260,7 @@ impl Shared {
             is_asked_to_stop: AtomicBool::new(false),
             slow_path_reasons: SlowPathReasons::default(),
             run_id,
-            replication_id,
+            replication,
             memory_at_start: AtomicU64::new(0),
             started_ms: clock.unix_ms(),
             config_file,

@@ -69,6 +69,8 @@ struct ReaderState {
     at: u64,
     /// By how much it may be behind before it loses something; `None` if it must not.
     most_behind: Option<u64>,
+    /// The offsets that it counts by have ended: there is nothing more for it.
+    has_ended: bool,
 }
 
 /// See the [module docs](self).
@@ -216,7 +218,7 @@ impl Log {
         if !(begin..=end).contains(&at) {
             return Err(FellBehind);
         }
-        let reader = Some(ReaderState { audience, at, most_behind });
+        let reader = Some(ReaderState { audience, at, most_behind, has_ended: false });
         let free = self.readers.iter().position(Option::is_none);
         match free.and_then(|free| self.readers.get_mut(free)) {
             Some(slot) => *slot = reader,
@@ -232,7 +234,8 @@ impl Log {
 
     fn reader(&self, reader: usize) -> Result<&ReaderState, FellBehind> {
         let state = self.readers[reader].as_ref().ok_or(FellBehind)?;
-        if state.at < self.begin().of(state.audience) { Err(FellBehind) } else { Ok(state) }
+        let is_lost = state.has_ended || state.at < self.begin().of(state.audience);
+        if is_lost { Err(FellBehind) } else { Ok(state) }
     }
 
     pub(super) fn audience(&self, reader: usize) -> Option<Audience> {
@@ -256,7 +259,7 @@ impl Log {
 
     /// What comes next for it before `until`.
     pub(super) fn next(&self, reader: usize, until: u64) -> Result<Option<Chunk>, FellBehind> {
-        let ReaderState { audience, at, .. } = *self.reader(reader)?;
+        let &ReaderState { audience, at, .. } = self.reader(reader)?;
         if at >= until.min(self.end.of(audience)) {
             return Ok(None);
         }
@@ -276,11 +279,31 @@ impl Log {
 
     /// How much a reader that must not lose anything is behind.
     pub(super) fn most_behind(&self) -> u64 {
-        let kept = self.readers.iter().flatten().filter(|reader| reader.most_behind.is_none());
+        let kept = self.readers.iter().flatten().filter(|of| of.most_behind.is_none() && !of.has_ended);
         kept.map(|reader| self.end.of(reader.audience) - reader.at).max().unwrap_or(0)
     }
 
+    /// Counts the bytes for replicas from `offset` on. What was before is for the file alone, and readers
+    /// for replicas have fallen behind.
+    pub(super) fn rebase(&mut self, offset: u64) {
+        self.spans.retain(|span| span.audience != Audience::Replicas);
+        for span in &mut self.spans {
+            (span.audience, span.begin.offset) = (Audience::File, offset);
+        }
+        self.marks.iter_mut().for_each(|mark| mark.place.offset = offset);
+        self.end.offset = offset;
+        for reader in self.readers.iter_mut().flatten().filter(|of| of.audience == Audience::Replicas) {
+            (reader.at, reader.has_ended) = (offset, true);
+        }
+        self.trim();
+    }
+
     // ---- what is kept ----
+
+    /// The replication offset of the first byte that is there for who comes back.
+    pub(super) fn backlog_begin(&self) -> u64 {
+        self.begin().offset.max(self.end.offset.saturating_sub(self.backlog_bytes))
+    }
 
     pub(super) fn set_backlog(&mut self, bytes: u64) {
         self.backlog_bytes = bytes;
@@ -291,7 +314,7 @@ impl Log {
     pub(super) fn trim(&mut self) {
         let mut floor = self.end;
         floor.offset -= self.backlog_bytes.min(floor.offset);
-        for reader in self.readers.iter().flatten() {
+        for reader in self.readers.iter().flatten().filter(|reader| !reader.has_ended) {
             let end = self.end.of(reader.audience);
             let kept = reader.most_behind.map_or(reader.at, |most| reader.at.max(end.saturating_sub(most)));
             let floor =

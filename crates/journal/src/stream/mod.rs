@@ -35,6 +35,15 @@ pub struct Cut {
     pub(crate) file_end: u64,
 }
 
+/// What changes for replicas at a cut.
+#[derive(Copy, Clone, Debug)]
+struct Turn {
+    /// The bytes for replicas are recorded as such; effects are for the file alone.
+    relays: bool,
+    /// Their offset from there on, if it is another.
+    offset: Option<u64>,
+}
+
 /// What was found when records were asked for.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Pumped {
@@ -51,7 +60,9 @@ struct State {
     commands: Commands,
     log: Log,
     /// Cuts that have not been reached.
-    cuts: VecDeque<Cut>,
+    cuts: VecDeque<(Cut, Option<Turn>)>,
+    /// See [`Turn`].
+    relays: bool,
     /// Where files end that are still read: the cut's number, and the place.
     file_ends: VecDeque<(u64, u64)>,
     last_file_end: u64,
@@ -70,6 +81,7 @@ impl Stream {
             ring,
             commands: Commands::default(),
             cuts: VecDeque::new(),
+            relays: false,
             file_ends: VecDeque::new(),
             last_file_end: 0,
             time_s: None,
@@ -118,7 +130,17 @@ impl Stream {
         let mut state = self.state();
         state.last_file_end += u64::from(ends_file);
         let cut = Cut { position, file_end: if ends_file { state.last_file_end } else { 0 } };
-        state.cuts.push_back(cut);
+        state.cuts.push_back((cut, None));
+        state.reach_cuts();
+        cut
+    }
+
+    /// From here on relays or does not, with another offset for replicas if there is one; while nobody
+    /// appends.
+    pub(crate) fn relay(&self, position: Position, relays: bool, offset: Option<u64>) -> Cut {
+        let mut state = self.state();
+        let cut = Cut { position, file_end: 0 };
+        state.cuts.push_back((cut, Some(Turn { relays, offset })));
         state.reach_cuts();
         cut
     }
@@ -144,6 +166,12 @@ impl Stream {
         self.state().log.place_of(position)
     }
 
+    /// Where that begins which is there for replicas that come back, and where it ends.
+    pub(crate) fn backlog(&self) -> std::ops::Range<u64> {
+        let state = self.state();
+        state.log.backlog_begin()..state.log.end().offset
+    }
+
     /// Keeps so many bytes for replicas that come back.
     pub(crate) fn set_backlog(&self, bytes: u64) {
         self.state().log.set_backlog(bytes);
@@ -165,7 +193,8 @@ impl State {
     /// Takes one record, if it is complete.
     #[inline]
     fn take(&mut self) -> bool {
-        let State { ring, commands, log, time_s, noted_s, .. } = self;
+        let State { ring, commands, log, time_s, noted_s, relays, .. } = self;
+        let relays = *relays;
         let taken = ring.next(|record| {
             if *time_s != *noted_s
                 && let Some(time_s) = *time_s
@@ -173,7 +202,10 @@ impl State {
                 *noted_s = Some(time_s);
                 log.append(Audience::File, format!("#TS:{time_s}\r\n").as_bytes());
             }
-            commands.extend(record.tag, record.payload, &mut |audience, bytes| log.append(audience, bytes));
+            commands.extend(record.tag, record.payload, &mut |audience, bytes| match audience {
+                Audience::All if relays => log.append(Audience::File, bytes),
+                audience => log.append(audience, bytes),
+            });
         });
         if taken.is_some() && self.log.is_mark_due() {
             self.log.mark(self.ring.position(), false);
@@ -184,7 +216,12 @@ impl State {
     /// Does what is due at cuts that have been reached.
     #[inline]
     fn reach_cuts(&mut self) {
-        while let Some(cut) = self.cuts.pop_front_if(|cut| cut.position <= self.ring.position()) {
+        while let Some((cut, turn)) = self.cuts.pop_front_if(|(cut, _)| cut.position <= self.ring.position())
+        {
+            if let Some(turn) = turn {
+                self.relays = turn.relays;
+                turn.offset.into_iter().for_each(|offset| self.log.rebase(offset));
+            }
             self.log.mark(self.ring.position(), true);
             self.commands.forget_db();
             self.noted_s = None;
@@ -219,6 +256,13 @@ impl Reader<'_> {
     /// It is done with so many bytes more.
     pub fn advance(&mut self, bytes: usize) {
         self.stream.state().log.advance(self.number, bytes as u64);
+    }
+
+    /// It goes on at this place, which is not before where it is.
+    pub fn skip_to(&mut self, at: u64) {
+        let mut state = self.stream.state();
+        let bytes = at.saturating_sub(state.log.at(self.number));
+        state.log.advance(self.number, bytes);
     }
 
     /// It is done with all that there is before the end of the file; whether there was anything.
@@ -260,7 +304,9 @@ impl Reader<'_> {
     pub(crate) fn ignore(&mut self, cut: Cut) {
         let mut state = self.stream.state();
         state.file_ends.retain(|&(number, _)| number > cut.file_end);
-        state.cuts.iter_mut().filter(|of| of.file_end <= cut.file_end).for_each(|of| of.file_end = 0);
+        for (of, _) in state.cuts.iter_mut().filter(|(of, _)| of.file_end <= cut.file_end) {
+            of.file_end = 0;
+        }
     }
 }
 

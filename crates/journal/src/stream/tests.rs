@@ -142,3 +142,32 @@ fn readers_of_other_threads_read_one_order() {
     assert_eq!(streams[0].windows(3).filter(|word| word == b"SET").count(), 2 * EACH);
     assert_eq!(streams[0].len() as u64, journal.stream_end().offset);
 }
+
+#[test]
+fn what_another_server_says_goes_to_replicas_and_effects_to_the_file() {
+    let journal = journal();
+    let mut file = journal.attach(Audience::File, None, None).unwrap();
+    let replica = journal.attach(Audience::Replicas, None, None).unwrap();
+    let set = command(&["SET", "k", "1"]);
+    let select = command(&["SELECT", "0"]);
+    journal.append(0, &set);
+    // The change waits in the ring behind what was recorded before it.
+    let cut = journal.relay(true, Some(1_000));
+    journal.append(0, &set);
+    journal.append(REPLICAS, b"anything");
+    assert!(journal.pump(cut.position));
+    assert_eq!(journal.place_of(cut.position).unwrap().offset, 1_000);
+    assert_eq!(replica.next().err(), Some(FellBehind), "its offsets have ended");
+    assert_eq!(journal.attach(Audience::Replicas, Some(999), None).err(), Some(FellBehind));
+    let mut replica = journal.attach(Audience::Replicas, Some(1_000), None).unwrap();
+    assert!(journal.pump(journal.end()));
+    assert_eq!(read(&mut replica), b"anything");
+    assert_eq!(read(&mut file), [&select[..], &set, &select, &set].concat());
+    assert_eq!(journal.backlog_offsets().end, 1_008);
+    // It is told of its own effects again, at the offsets that follow.
+    journal.relay(false, None);
+    let end = journal.append(0, &set);
+    assert!(journal.pump(end));
+    assert_eq!(read(&mut replica), [&select[..], &set].concat());
+    assert_eq!(replica.at(), 1_008 + (select.len() + set.len()) as u64);
+}

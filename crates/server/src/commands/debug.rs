@@ -14,7 +14,6 @@ use super::digest::{DIGEST, DIGEST_VALUE};
 use super::persistence::{LOADAOF, RELOAD};
 use super::{Call, ServerCommand, ServerHandler};
 use crate::config::memory;
-use crate::shared::{lock, random_id};
 
 /// The family.
 pub static COMMANDS: &[&ServerCommand] = &[&DEBUG];
@@ -261,8 +260,8 @@ static CHANGE_REPL_ID: ServerCommand = command("debug|change-repl-id", 2, change
     .doc(Group::Server, "4.0.0", "O(1)", "Draws a new replication id.");
 
 fn change_repl_id(call: &mut Call<'_>) -> Outcome {
-    let id = random_id(&mut call.worker.keys.random);
-    *lock(&call.worker.shared.replication_id) = id;
+    let shared = call.worker.shared;
+    shared.replication.change_id(&mut call.worker.keys.random);
     call.reply.ok();
     Ok(())
 }

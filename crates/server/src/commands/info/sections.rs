@@ -8,7 +8,6 @@ use super::{Text, human};
 use crate::commands::memory::Figures;
 use crate::config::REDIS_VERSION;
 use crate::process::{Whose, cpu_time, system_memory_bytes};
-use crate::shared::lock;
 use crate::worker::Worker;
 
 pub(super) fn server(worker: &mut Worker, text: &mut Text) {
@@ -186,8 +185,9 @@ pub(super) fn replication(worker: &mut Worker, text: &mut Text) {
     text.field("role", "master");
     text.field("connected_slaves", 0);
     text.field("master_failover_state", "no-failover");
-    text.field("master_replid", &*lock(&worker.shared.replication_id));
-    text.field("master_replid2", "0".repeat(40));
+    let ids = worker.shared.replication.ids();
+    text.field("master_replid", ids.id);
+    text.field("master_replid2", ids.second.map_or_else(|| "0".repeat(40), |(id, _)| id));
     text.field("master_repl_offset", 0);
     text.field("second_repl_offset", -1);
     text.field("repl_backlog_active", 0);

@@ -1,0 +1,55 @@
+//! Replication: what the server knows of itself as a primary and as a replica.
+//!
+//! Invariant: a replication id and an offset name one state of the data set. Whoever changes the data set
+//! otherwise than by the stream takes a new id first.
+
+use std::sync::Mutex;
+
+use martlet_base::random::Random;
+
+use crate::shared::{lock, random_id};
+
+/// The names of the stream of commands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ids {
+    /// The replication id, 40 hexadecimal digits.
+    pub id: String,
+    /// The id that the stream had before, when the server was a replica or was started anew, and the offset
+    /// from which on it has not been that stream.
+    pub second: Option<(String, u64)>,
+}
+
+/// See the [module docs](self). One per server.
+pub struct Replication {
+    ids: Mutex<Ids>,
+}
+
+impl Replication {
+    /// A primary, of which nobody knows yet.
+    pub fn new(random: &mut Random) -> Replication {
+        Replication { ids: Mutex::new(Ids { id: random_id(random), second: None }) }
+    }
+
+    /// The names of the stream.
+    pub fn ids(&self) -> Ids {
+        lock(&self.ids).clone()
+    }
+
+    /// Takes these names.
+    pub fn set_ids(&self, ids: Ids) {
+        *lock(&self.ids) = ids;
+    }
+
+    /// Begins a stream that has nothing to do with the one before it.
+    pub fn change_id(&self, random: &mut Random) {
+        self.set_ids(Ids { id: random_id(random), second: None });
+    }
+
+    /// Begins a stream of its own where it has followed another server's up to `offset`: who knows the old
+    /// name and is not further than that may go on.
+    pub fn shift_id(&self, random: &mut Random, offset: u64) {
+        let mut ids = lock(&self.ids);
+        let old = std::mem::replace(&mut ids.id, random_id(random));
+        ids.second = Some((old, offset + 1));
+    }
+}
