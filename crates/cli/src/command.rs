@@ -1,6 +1,7 @@
 //! A command on the command line: its words, what comes from standard input, its replies, the exit status.
 
 use crate::connection::plain;
+use crate::modes;
 use crate::session::{Failure, Session};
 use crate::settings::{FromStdin, Mode, Settings};
 use crate::shell;
@@ -13,6 +14,7 @@ pub fn run(settings: &Settings) -> i32 {
         Mode::Command if settings.words.is_empty() => shell::run(settings),
         Mode::Command => words(settings).and_then(|words| issue(settings, &words)),
         Mode::Eval(file) => script(settings, file).and_then(|words| issue(settings, &words)),
+        _ => modes::run(settings),
     };
     outcome.unwrap_or_else(|message| {
         eprintln!("{message}");

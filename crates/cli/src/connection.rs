@@ -113,7 +113,61 @@ impl Connection {
     pub fn send<A: AsRef<[u8]>>(&mut self, arguments: &[A]) -> Result<(), Lost> {
         let mut request = Vec::new();
         resp::encode_request(arguments, &mut request);
-        Ok(self.stream.send(&request)?)
+        self.send_raw(&request)
+    }
+
+    /// Sends requests that are RESP already.
+    pub fn send_raw(&mut self, requests: &[u8]) -> Result<(), Lost> {
+        Ok(self.stream.send(requests)?)
+    }
+
+    /// Calls return `WouldBlock` from now on instead of waiting.
+    pub fn set_nonblocking(&mut self) -> io::Result<()> {
+        self.stream.set_nonblocking(true)
+    }
+
+    /// Sends what it can; gives how many bytes were taken.
+    pub fn send_some(&mut self, bytes: &[u8]) -> Result<usize, Lost> {
+        match self.stream.send_some(bytes) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
+            sent => Ok(sent?),
+        }
+    }
+
+    /// Some of the bytes that come, at most so many: what is no RESP.
+    pub fn raw_bytes(&mut self, max: usize) -> Result<&[u8], Lost> {
+        self.receive()?;
+        let waiting = self.received.get(self.read_bytes..).unwrap_or_default();
+        let taken = waiting.get(..max).unwrap_or(waiting);
+        self.read_bytes += taken.len();
+        Ok(taken)
+    }
+
+    /// A line that comes, without its end.
+    pub fn raw_line(&mut self, max_bytes: usize) -> Result<Vec<u8>, Lost> {
+        let mut line = Vec::new();
+        while line.len() < max_bytes {
+            match self.raw_bytes(1)? {
+                [b'\n'] => break,
+                byte => line.extend_from_slice(byte),
+            }
+        }
+        if line.ends_with(b"\r") {
+            line.pop();
+        }
+        Ok(line)
+    }
+
+    /// Waits for bytes, unless some are there.
+    fn receive(&mut self) -> Result<(), Lost> {
+        if !self.has_received() {
+            self.received.clear();
+            self.read_bytes = 0;
+            if self.stream.read_some(&mut self.received)? == 0 {
+                return Err(Lost::Closed);
+            }
+        }
+        Ok(())
     }
 
     /// Whether a reply, or some of one, has arrived and was not read yet.
@@ -123,13 +177,7 @@ impl Connection {
 
     /// Reads some more of a reply, waiting if nothing is there; tells whether it is whole.
     pub fn read_some(&mut self, sink: &mut dyn FnMut(Part)) -> Result<bool, Lost> {
-        if !self.has_received() {
-            self.received.clear();
-            self.read_bytes = 0;
-            if self.stream.read_some(&mut self.received)? == 0 {
-                return Err(Lost::Closed);
-            }
-        }
+        self.receive()?;
         let (data, attributes) = (self.received.get(self.read_bytes..), &mut self.attributes);
         let fed = self
             .reader
@@ -149,6 +197,18 @@ impl Connection {
         let mut builder = ReplyBuilder::default();
         while !self.read_some(&mut |part| builder.add(part))? {}
         builder.finish().ok_or(Lost::Closed)
+    }
+
+    /// Waits for a whole reply, also while signals come.
+    pub fn whole_reply(&mut self) -> Result<Reply, Lost> {
+        let mut builder = ReplyBuilder::default();
+        loop {
+            match self.read_some(&mut |part| builder.add(part)) {
+                Ok(true) => return builder.finish().ok_or(Lost::Closed),
+                Err(lost) if !lost.is_interrupt() => return Err(lost),
+                _ => {}
+            }
+        }
     }
 
     /// Sends a request and waits for its reply; pushes that come before it are dropped.

@@ -7,6 +7,7 @@ mod command;
 mod connection;
 mod format;
 mod interrupt;
+mod modes;
 mod options;
 mod password;
 mod session;
@@ -22,8 +23,7 @@ use std::io::IsTerminal;
 /// called by.
 pub fn main(program: &str, arguments: &[OsString]) -> i32 {
     end_with_reader();
-    let to_terminal = std::io::stdout().is_terminal() || pretends_terminal();
-    match options::parse(arguments, to_terminal) {
+    match options::parse(arguments, to_terminal()) {
         Ok(Parsed::Run(settings)) => run(*settings),
         Ok(Parsed::Help) => {
             print!("{}", options::help(program));
@@ -38,6 +38,11 @@ pub fn main(program: &str, arguments: &[OsString]) -> i32 {
             1
         }
     }
+}
+
+/// Whether output is for people.
+fn to_terminal() -> bool {
+    std::io::stdout().is_terminal() || pretends_terminal()
 }
 
 /// Redis' own tests of redis-cli ask for a terminal's output over a pipe.

@@ -1,5 +1,6 @@
 //! The one table of options; parsing and the help come from it. Their names and meanings are redis-cli's.
 
+use crate::command::unquote;
 use crate::format::Output;
 use crate::settings::{FromStdin, Mode, Protocol, Settings};
 use martlet_client::uri::Uri;
@@ -38,8 +39,13 @@ const fn value(names: &'static [&'static str], what: &'static str, take: Take, a
 /// A group's title, and its options.
 type Group = (&'static str, &'static [Opt]);
 
-const GROUPS: &[Group] =
-    &[("Connection", CONNECTION), ("TLS", TLS), ("Commands and output", COMMANDS), ("Modes", MODES)];
+const GROUPS: &[Group] = &[
+    ("Connection", CONNECTION),
+    ("TLS", TLS),
+    ("Commands and output", COMMANDS),
+    ("Modes", MODES),
+    ("Walks through all keys", KEYS),
+];
 
 const CONNECTION: &[Opt] = &[
     value(&["-h"], "HOST", |s, v| set_text(&mut s.host, v), "server's name or address (127.0.0.1)"),
@@ -190,14 +196,136 @@ const COMMANDS: &[Opt] = &[
     flag(&["--verbose"], |_| (), "accepted; there is nothing more to say"),
 ];
 
-const MODES: &[Opt] = &[value(
-    &["--eval"],
-    "FILE",
-    |s, v| set_mode(s, Mode::Eval(v.into())),
-    "run the Lua script in FILE; then: KEYS , ARGUMENTS",
-)];
+const MODES: &[Opt] = &[
+    value(
+        &["--eval"],
+        "FILE",
+        |s, v| {
+            s.mode = Mode::Eval(v.into());
+            Ok(())
+        },
+        "run the Lua script in FILE; then: KEYS , ARGUMENTS",
+    ),
+    flag(&["--stat"], |s| s.mode = Mode::Stat, "a line of figures each second, or as -i says"),
+    flag(
+        &["--latency"],
+        |s| s.mode = Mode::Latency { history: false },
+        "measure PINGs; to a pipe one line, after a second or as -i says",
+    ),
+    flag(
+        &["--latency-history"],
+        |s| s.mode = Mode::Latency { history: true },
+        "the same, a line for each 15 seconds, or as -i says",
+    ),
+    flag(&["--latency-dist"], |s| s.mode = Mode::LatencyDistribution, "the same as a spectrum of colours"),
+    flag(&["--mono"], |s| s.monochrome = true, "draw the spectrum in greys"),
+    value(
+        &["--intrinsic-latency"],
+        "SECONDS",
+        |s, v| {
+            let time = number(v).ok_or("Invalid duration for --intrinsic-latency.")?;
+            s.mode = Mode::IntrinsicLatency(Duration::from_secs(time));
+            Ok(())
+        },
+        "measure how long this machine keeps a program from running",
+    ),
+    value(
+        &["--lru-test"],
+        "KEYS",
+        |s, v| {
+            s.mode = Mode::LruTest(number(v).ok_or("Invalid number of keys for --lru-test.")?);
+            Ok(())
+        },
+        "a cache's hit rate where 80 % of the requests are for 20 % of the keys",
+    ),
+    flag(&["--replica", "--slave"], |s| s.mode = Mode::Replica, "print what the server sends its replicas"),
+    value(&["--rdb"], "FILE", |s, v| rdb(s, v, false), "save a snapshot, to standard output if FILE is -"),
+    value(&["--functions-rdb"], "FILE", |s, v| rdb(s, v, true), "the same, with functions only"),
+    flag(&["--pipe"], |s| s.mode = Mode::Pipe, "send RESP requests from standard input"),
+    value(
+        &["--pipe-timeout"],
+        "SECONDS",
+        |s, v| {
+            s.pipe_timeout = Duration::from_secs(number(v).ok_or("Invalid timeout for --pipe-timeout.")?);
+            Ok(())
+        },
+        "how long --pipe waits for the last replies (30); 0 for ever",
+    ),
+];
 
-fn set_mode(settings: &mut Settings, mode: Mode) -> Result<(), String> {
+const KEYS: &[Opt] = &[
+    flag(&["--bigkeys"], |s| s.mode = Mode::BigKeys, "the longest key of each type"),
+    flag(&["--memkeys"], |s| s.mode = Mode::MemKeys, "the key of each type with most memory"),
+    value(&["--memkeys-samples"], "N", |s, v| samples(s, v, Mode::MemKeys), "the same; elements to sample"),
+    flag(&["--keystats"], |s| s.mode = Mode::KeyStats, "both, and how sizes are distributed"),
+    value(&["--keystats-samples"], "N", |s, v| samples(s, v, Mode::KeyStats), "the same; elements to sample"),
+    flag(&["--hotkeys"], |s| s.mode = Mode::HotKeys, "the keys that are used most, under an LFU policy"),
+    value(
+        &["--cursor"],
+        "N",
+        |s, v| {
+            s.scan.cursor = number(v).ok_or("--cursor should be an integer.")?;
+            Ok(())
+        },
+        "where to begin",
+    ),
+    value(
+        &["--top"],
+        "N",
+        |s, v| {
+            s.scan.top = number(v).ok_or("--top should be an integer.")?;
+            Ok(())
+        },
+        "how many of the biggest keys --keystats shows (10)",
+    ),
+    flag(&["--scan"], |s| s.mode = Mode::Scan, "list all keys"),
+    value(
+        &["--pattern"],
+        "PATTERN",
+        |s, v| {
+            s.scan.pattern = Some(v.as_bytes().into());
+            Ok(())
+        },
+        "only keys that match",
+    ),
+    value(
+        &["--quoted-pattern"],
+        "PATTERN",
+        |s, v| {
+            let pattern =
+                unquote(v.as_bytes()).ok_or("Invalid quoted string specified for --quoted-pattern.")?;
+            s.scan.pattern = Some(pattern);
+            Ok(())
+        },
+        "the same; the pattern is a quoted string",
+    ),
+    value(
+        &["--type"],
+        "TYPE",
+        |s, v| {
+            s.scan.kind = Some(v.as_bytes().into());
+            Ok(())
+        },
+        "only keys of this type",
+    ),
+    value(
+        &["--count"],
+        "N",
+        |s, v| {
+            s.scan.count = number(v).filter(|count| *count > 0).ok_or("--count should be greater than 0.")?;
+            Ok(())
+        },
+        "keys per step (10)",
+    ),
+];
+
+fn rdb(settings: &mut Settings, file: &OsStr, only_functions: bool) -> Result<(), String> {
+    settings.mode = Mode::Rdb { file: file.into(), only_functions };
+    Ok(())
+}
+
+fn samples(settings: &mut Settings, value: &OsStr, mode: Mode) -> Result<(), String> {
+    settings.scan.samples = Some(number(value).ok_or("The number of samples should be an integer.")?);
     settings.mode = mode;
     Ok(())
 }
@@ -351,6 +479,7 @@ Examples:
   {program} -r 10 -i 1 --raw INFO memory | grep used_memory_human
   {program} --quoted-input SET '\"a\\x00b\"' value
   {program} --eval script.lua key1 key2 , argument1
+  {program} --scan --pattern '*:12345*'
 "
     );
     out

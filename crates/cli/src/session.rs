@@ -136,6 +136,11 @@ impl<'a> Session<'a> {
         self.connection.as_mut()
     }
 
+    /// The connection, for what needs no session.
+    pub fn into_connection(self) -> Option<Connection> {
+        self.connection
+    }
+
     /// Names another server, to which the next connection goes.
     pub fn turn_to(&mut self, host: String, port: u16) {
         (self.host, self.port, self.socket) = (host, port, None);

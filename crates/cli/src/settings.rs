@@ -34,6 +34,48 @@ pub enum Mode {
     Command,
     /// `--eval`
     Eval(PathBuf),
+    /// `--latency`, `--latency-history`
+    Latency { history: bool },
+    /// `--latency-dist`
+    LatencyDistribution,
+    /// `--intrinsic-latency`, for so long.
+    IntrinsicLatency(Duration),
+    /// `--stat`
+    Stat,
+    /// `--scan`
+    Scan,
+    /// `--bigkeys`
+    BigKeys,
+    /// `--memkeys`
+    MemKeys,
+    /// `--keystats`
+    KeyStats,
+    /// `--hotkeys`
+    HotKeys,
+    /// `--pipe`
+    Pipe,
+    /// `--rdb`, `--functions-rdb`
+    Rdb { file: PathBuf, only_functions: bool },
+    /// `--replica`
+    Replica,
+    /// `--lru-test`, among so many keys.
+    LruTest(u64),
+}
+
+/// How keys are walked through.
+#[derive(Clone, Debug)]
+pub struct ScanSettings {
+    pub pattern: Option<Vec<u8>>,
+    /// SCAN's COUNT.
+    pub count: u64,
+    /// Only keys of this type.
+    pub kind: Option<Vec<u8>>,
+    /// MEMORY USAGE's SAMPLES; the server's own number without.
+    pub samples: Option<u64>,
+    /// Where the walk begins.
+    pub cursor: u64,
+    /// How many of the biggest keys are shown; 0 for all.
+    pub top: usize,
 }
 
 /// What the command line says.
@@ -69,6 +111,11 @@ pub struct Settings {
     /// The words of the command are quoted strings.
     pub quoted_input: bool,
     pub mode: Mode,
+    pub scan: ScanSettings,
+    /// How long `--pipe` waits for the last replies; for ever if zero.
+    pub pipe_timeout: Duration,
+    /// Spectra are grey.
+    pub monochrome: bool,
     /// The command and its arguments, or what the mode takes.
     pub words: Vec<Vec<u8>>,
 }
@@ -101,6 +148,9 @@ impl Settings {
             from_stdin: None,
             quoted_input: false,
             mode: Mode::Command,
+            scan: ScanSettings { pattern: None, count: 10, kind: None, samples: None, cursor: 0, top: 10 },
+            pipe_timeout: Duration::from_secs(30),
+            monochrome: false,
             words: Vec::new(),
         }
     }

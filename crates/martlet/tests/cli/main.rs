@@ -2,6 +2,7 @@
 //! own.
 
 mod beside;
+mod modes;
 mod responder;
 mod streams;
 

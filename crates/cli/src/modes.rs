@@ -1,0 +1,111 @@
+//! What the program does besides commands: it watches, measures, walks through the keys, moves data.
+//!
+//! Invariant: a mode holds one connection and memory that does not grow with the number of keys.
+
+mod hotkeys;
+mod keys;
+mod keystats;
+mod latency;
+mod lru;
+mod pipe;
+mod scan;
+mod screen;
+mod stat;
+mod transfer;
+mod walk;
+
+use crate::connection::{Connection, Lost};
+use crate::session::Session;
+use crate::settings::{Mode, Settings};
+use martlet_client::resp::Reply;
+use std::time::Duration;
+
+/// Between two attempts to reach a server that is gone.
+const RECONNECT_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Runs the mode that the settings name; gives the exit status.
+pub fn run(settings: &Settings) -> Result<i32, String> {
+    match &settings.mode {
+        Mode::Command | Mode::Eval(_) => Ok(0),
+        Mode::Latency { history } => latency::run(settings, *history),
+        Mode::LatencyDistribution => latency::distribution(settings),
+        Mode::IntrinsicLatency(time) => latency::intrinsic(*time),
+        Mode::Stat => stat::run(settings),
+        Mode::Scan => scan::run(settings),
+        Mode::BigKeys => keys::run(settings, keys::Measure::Length),
+        Mode::MemKeys => keys::run(settings, keys::Measure::Memory),
+        Mode::KeyStats => keystats::run(settings),
+        Mode::HotKeys => hotkeys::run(settings),
+        Mode::Pipe => pipe::run(settings),
+        Mode::Rdb { file, only_functions } => transfer::save(settings, file, *only_functions),
+        Mode::Replica => transfer::follow(settings),
+        Mode::LruTest(keys) => lru::run(settings, *keys),
+    }
+}
+
+/// Connects; a server that cannot be reached is the end.
+fn connect(settings: &Settings) -> Result<Session<'_>, String> {
+    let mut session = Session::new(settings);
+    session.connect().map_err(|failure| failure.to_string())?;
+    Ok(session)
+}
+
+/// Connects, for a mode that needs no session.
+fn open(settings: &Settings) -> Result<Connection, String> {
+    connect(settings)?.into_connection().ok_or_else(|| lost(&Lost::Closed))
+}
+
+/// What a mode says when its connection is lost.
+fn lost(lost: &Lost) -> String {
+    format!("Error: {lost}")
+}
+
+/// Asks; makes a new connection for as long as there is none.
+fn ask_for_ever(session: &mut Session, words: &[&str]) -> Reply {
+    let mut attempts = 0;
+    loop {
+        if let Some(Ok(reply)) = session.connection().map(|connection| connection.command(words)) {
+            return reply;
+        }
+        attempts += 1;
+        screen::show(&format!("\r\x1b[0KReconnecting... {attempts}\r"));
+        std::thread::sleep(RECONNECT_INTERVAL);
+        if session.connect().is_ok() {
+            screen::show("\r\x1b[0K");
+        }
+    }
+}
+
+/// How many bytes, with the unit that leaves few digits.
+fn readable_bytes(bytes: u64) -> String {
+    let mut size = bytes as f64;
+    if bytes < 1024 {
+        return format!("{bytes}B");
+    }
+    for unit in ["K", "M", "G"] {
+        size /= 1024.0;
+        if size < 1024.0 {
+            return format!("{size:.2}{unit}");
+        }
+    }
+    format!("{:.2}T", size / 1024.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_have_a_unit() {
+        for (bytes, expected) in [
+            (0, "0B"),
+            (1023, "1023B"),
+            (1024, "1.00K"),
+            (1_572_864, "1.50M"),
+            (5 << 30, "5.00G"),
+            (1 << 50, "1024.00T"),
+        ] {
+            assert_eq!(readable_bytes(bytes), expected);
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! Modes: what walks through keys beside redis-cli, what moves data against a server of ours and a real one.
+
+use super::{ours, run};
+use martlet_client::blocking::Client;
+use martlet_client::resp::{Reply, encode_request};
+use martlet_testkit::server::Server;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+const KEYS: usize = 2_500;
+
+fn start() -> (Server, String) {
+    let server = Server::start(Path::new(env!("CARGO_BIN_EXE_martlet")), &["server"]).unwrap();
+    let port = server.address().port().to_string();
+    (server, port)
+}
+
+/// Requests that make keys of each type.
+fn requests() -> Vec<u8> {
+    let mut out = Vec::new();
+    for index in 0..KEYS {
+        let (key, value) = (format!("key:{index}"), "v".repeat(index % 97));
+        match index % 7 {
+            0 => encode_request(&["RPUSH", &key, "a", &value], &mut out),
+            1 => encode_request(&["SADD", &key, "a", "b", &value], &mut out),
+            2 => encode_request(&["HSET", &key, "field", &value], &mut out),
+            3 => encode_request(&["ZADD", &key, "1", "a", "2", "b"], &mut out),
+            4 => encode_request(&["XADD", &key, "1-1", "field", &value], &mut out),
+            _ => encode_request(&["SET", &key, &value], &mut out),
+        }
+    }
+    encode_request(&["SET", "big \"key\"\n", &"x".repeat(5_000)], &mut out);
+    out
+}
+
+fn fill(port: &str) {
+    let got = run(ours(), &["-p", port, "--pipe"], &requests());
+    assert_eq!(got.status, Some(0), "{}", got.errors());
+    let expected = format!(
+        "All data transferred. Waiting for the last reply...\nLast reply received from server.\n\
+         errors: 0, replies: {}\n",
+        KEYS + 1
+    );
+    assert_eq!(got.text(), expected);
+}
+
+#[test]
+fn a_pipe_counts_replies_and_errors() {
+    let (_server, port) = start();
+    fill(&port);
+    let got = run(ours(), &["-p", &port, "--pipe"], b"PING\r\nNOSUCH\r\n*1\r\n$4\r\nPING\r\n");
+    assert_eq!(got.status, Some(1));
+    assert!(got.text().ends_with("errors: 1, replies: 3\n"), "{}", got.text());
+    assert!(got.errors().starts_with("ERR unknown command 'NOSUCH'"), "{}", got.errors());
+}
+
+#[test]
+fn scan_lists_keys_by_pattern_and_type() {
+    let (_server, port) = start();
+    fill(&port);
+    let list = |arguments: &[&str]| {
+        let text = run(ours(), &[&["-p", &port, "--scan"], arguments].concat(), b"").text();
+        let mut lines: Vec<String> = text.lines().map(String::from).collect();
+        lines.sort();
+        lines
+    };
+    assert_eq!(list(&["--pattern", "key:*"]).len(), KEYS);
+    assert_eq!(list(&["--pattern", "key:249?", "--type", "hash"]), ["key:2494"]);
+    assert_eq!(list(&["--quoted-pattern", r#""key:\x31\x32""#, "--count", "1000"]), ["key:12"]);
+    assert_eq!(list(&["--no-raw", "--pattern", "big*"]), [r#""big \"key\"\n""#]);
+    let refused = run(ours(), &["-p", &port, "--count", "0", "--scan"], b"");
+    assert_eq!((refused.status, refused.errors()), (Some(1), "--count should be greater than 0.\n".into()));
+}
+
+/// The lines that do not depend on the order of a walk, sorted; redis-cli 7.0 quotes keys twice.
+fn summary(text: &str) -> Vec<String> {
+    let (_, summary) = text.split_once("-------- summary -------").unwrap();
+    let once = |line: &str| line.replace("'\"", "\"").replace("\"'", "\"");
+    let mut lines: Vec<String> = summary.lines().map(once).collect();
+    lines.sort();
+    lines
+}
+
+#[test]
+fn big_keys_are_those_that_redis_cli_finds() {
+    let (_server, port) = start();
+    fill(&port);
+    let walk = |mode: &str, command: Command| {
+        let got = run(command, &["-p", &port, mode], b"");
+        assert_eq!((got.status, got.errors()), (Some(0), String::new()));
+        got.text()
+    };
+    let text = walk("--bigkeys", ours());
+    let lines = summary(&text);
+    assert!(lines.contains(&format!("Sampled {} keys in the keyspace!", KEYS + 1)));
+    let biggest = r#"Biggest string found "big \"key\"\n" has 5000 bytes"#;
+    assert!(lines.iter().any(|line| line == biggest), "{lines:?}");
+    assert!(text.contains("% of keys, avg size 3.00)"), "{text}");
+    if Command::new("redis-cli").arg("--version").output().is_err() {
+        eprintln!("redis-cli is NOT installed: nothing to compare with");
+        return;
+    }
+    for mode in ["--bigkeys", "--memkeys"] {
+        let (text, expected) = (walk(mode, ours()), walk(mode, Command::new("redis-cli")));
+        let (lines, expected) = (summary(&text), summary(&expected));
+        assert_eq!(lines, expected, "{mode}");
+    }
+}
+
+#[test]
+fn key_statistics_add_up() {
+    let (_server, port) = start();
+    fill(&port);
+    let got = run(ours(), &["-p", &port, "--keystats", "--top", "2"], b"");
+    let text = got.text();
+    assert_eq!((got.status, got.errors()), (Some(0), String::new()));
+    assert!(text.contains(&format!("100.00% keys scanned\nKeys sampled: {}\n", KEYS + 1)), "{text}");
+    let (_, top) = text.split_once("--- Top 2 key sizes ---\n").unwrap();
+    assert!(top.lines().next().unwrap().ends_with(r#" string     "big \"key\"\n""#), "{text}");
+    assert_eq!(top.lines().position(str::is_empty), Some(2));
+    assert!(text.contains(&format!(" 100.0000% {:11}\nNote: 0.01% size precision", KEYS + 1)), "{text}");
+    assert!(text.contains("\nzset               357  14.27% "), "{text}");
+}
+
+#[test]
+fn hot_keys_need_an_lfu_policy() {
+    let (server, port) = start();
+    fill(&port);
+    let refused = run(ours(), &["-p", &port, "--hotkeys"], b"");
+    assert_eq!(refused.status, Some(1));
+    assert!(refused.errors().starts_with("Error: ERR An LFU maxmemory policy is not selected"));
+    let mut client = Client::connect(server.address()).unwrap();
+    client.command(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lfu"]).unwrap();
+    let got = run(ours(), &["-p", &port, "--hotkeys"], b"");
+    assert_eq!((got.status, got.errors()), (Some(0), String::new()));
+    assert!(got.text().contains(&format!("Sampled {} keys in the keyspace!\n", KEYS + 1)), "{}", got.text());
+}
+
+#[test]
+fn latency_is_one_line_for_a_pipe() {
+    let (_server, port) = start();
+    for (form, separator) in [("--raw", ' '), ("--csv", ',')] {
+        let got = run(ours(), &["-p", &port, "--latency", "-i", "0.05", form], b"");
+        assert_eq!((got.status, got.text().lines().count()), (Some(0), 1));
+        assert_eq!(got.text().split(separator).count(), 4, "{}", got.text());
+    }
+    let got = run(ours(), &["--intrinsic-latency", "0"], b"");
+    assert!(got.text().contains("Max latency so far: ") && got.text().contains(" total runs ("));
+}
+
+#[test]
+fn figures_are_printed_each_interval() {
+    let (_server, port) = start();
+    fill(&port);
+    let mut command = ours();
+    command.args(["-p", &port, "--stat", "-i", "0.01"]).stdout(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let lines: Vec<String> =
+        BufReader::new(child.stdout.take().unwrap()).lines().take(23).map(Result::unwrap).collect();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(lines[0].starts_with("------- data ------ ") && lines[22].starts_with("------- data ------ "));
+    assert!(lines[1].starts_with("keys       mem      clients blocked requests"));
+    assert!(lines[2].starts_with(&format!("{:<11}", KEYS + 1)), "{}", lines[2]);
+}
+
+/// A real server, whose snapshots and stream replicas get.
+fn real() -> Option<(Server, String)> {
+    if Command::new("redis-server").arg("--version").output().is_err() {
+        eprintln!("redis-server is NOT installed: nobody to replicate from");
+        return None;
+    }
+    let server = Server::start(Path::new("redis-server"), &["--save", ""]).unwrap();
+    let port = server.address().port().to_string();
+    Some((server, port))
+}
+
+#[test]
+fn a_snapshot_is_saved_as_a_replica_gets_it() {
+    let Some((server, port)) = real() else { return };
+    fill(&port);
+    let directory = tempfile::tempdir().unwrap();
+    let mut client = Client::connect(server.address()).unwrap();
+    for diskless in ["no", "yes"] {
+        client.command(&["CONFIG", "SET", "repl-diskless-sync", diskless]).unwrap();
+        client.command(&["CONFIG", "SET", "repl-diskless-sync-delay", "0"]).unwrap();
+        let file = directory.path().join(diskless);
+        let got = run(ours(), &["-p", &port, "--rdb", file.to_str().unwrap()], b"");
+        assert_eq!(got.status, Some(0), "{}", got.errors());
+        assert!(got.errors().contains("Transfer finished with success"), "{}", got.errors());
+        let mut check = Command::new(env!("CARGO_BIN_EXE_martlet"));
+        check.arg("check-rdb").arg(&file);
+        let checked = run(check, &[], b"");
+        assert_eq!(checked.status, Some(0), "{}", checked.text());
+        let piped = run(ours(), &["-p", &port, "--functions-rdb", "-"], b"");
+        assert!(piped.out.starts_with(b"REDIS") && piped.out.len() < 1_000, "{}", piped.errors());
+    }
+}
+
+#[test]
+fn a_replica_prints_what_follows() {
+    let Some((server, port)) = real() else { return };
+    let mut client = Client::connect(server.address()).unwrap();
+    client.command(&["CONFIG", "SET", "repl-diskless-sync-delay", "0"]).unwrap();
+    let mut command = ours();
+    command.args(["-p", &port, "--replica"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut errors = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+    assert!(errors.any(|line| line.ends_with("Logging commands from master.")));
+    client.command(&["SET", "key", "a\0b"]).unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    assert!(lines.any(|line| line == r#""SET","key","a\x00b""#));
+    assert_eq!(client.command(&["CLIENT", "KILL", "TYPE", "replica"]).unwrap(), Reply::Int(1));
+    assert!(errors.any(|line| line == "Error: Server closed the connection"));
+    assert_eq!(child.wait().unwrap().code(), Some(1));
+}
