@@ -12,7 +12,11 @@ use std::io::Read;
 pub fn run(settings: &Settings) -> i32 {
     let outcome = match &settings.mode {
         Mode::Command if settings.words.is_empty() => shell::run(settings),
-        Mode::Command => words(settings).and_then(|words| issue(settings, &words)),
+        Mode::Command => match words(settings) {
+            Ok(Some(words)) => issue(settings, &words),
+            Ok(None) => Ok(1),
+            Err(message) => Err(message),
+        },
         Mode::Eval(file) => script(settings, file).and_then(|words| issue(settings, &words)),
         _ => modes::run(settings),
     };
@@ -22,12 +26,17 @@ pub fn run(settings: &Settings) -> i32 {
     })
 }
 
-/// The words of the command, complete.
-fn words(settings: &Settings) -> Result<Vec<Vec<u8>>, String> {
+/// The words of the command, complete; `None` where one is no quoted string, which is said on standard
+/// output, as redis-cli does.
+fn words(settings: &Settings) -> Result<Option<Vec<Vec<u8>>>, String> {
     let mut words = settings.words.clone();
     if settings.quoted_input {
         let unquoted: Option<Vec<Vec<u8>>> = words.iter().map(|word| unquote(word)).collect();
-        words = unquoted.ok_or("Invalid quoted string")?;
+        let Some(unquoted) = unquoted else {
+            println!("Invalid quoted string");
+            return Ok(None);
+        };
+        words = unquoted;
     }
     match &settings.from_stdin {
         None => {}
@@ -37,7 +46,7 @@ fn words(settings: &Settings) -> Result<Vec<Vec<u8>>, String> {
             *word.ok_or("Using -X option but stdin tag not match.")? = standard_input()?;
         }
     }
-    Ok(words)
+    Ok(Some(words))
 }
 
 /// A quoted string's text: a single word.

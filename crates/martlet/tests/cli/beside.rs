@@ -104,6 +104,8 @@ fn commands_of_a_pipe_and_what_goes_wrong_in_it() {
         &["-x", "SET", "key"],
         &["-X", "here", "SET", "here", "value"],
         &["--quoted-input", "SET", "\"a\\x00\"", "\"\\xff\""],
+        &["--quoted-input", "SET", "\"open", "x"],
+        &["--quoted-input", "GET", "\"one\" \"two\""],
         &["GET", "here"],
         &["-D", "", "--raw", "DUMP", "key"],
         &["CLUSTER", "INFO"],

@@ -61,7 +61,6 @@ fn what_goes_wrong_is_said_and_has_a_status() {
         (&["--nonsense"][..], "Unrecognized option or bad number of args for: '--nonsense'\n"),
         (&["-x", "-X", "tag"], "Options -x and -X are mutually exclusive.\n"),
         (&["-X", "tag", "SET", "key", "other"], "Using -X option but stdin tag not match.\n"),
-        (&["--quoted-input", "SET", "\"open", "x"], "Invalid quoted string\n"),
     ] {
         let got = run(ours(), arguments, b"");
         assert_eq!((got.status, got.errors().as_str()), (Some(1), expected), "{arguments:?}");
