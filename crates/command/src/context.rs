@@ -77,15 +77,23 @@ pub enum Wait {
     Keys(Vec<usize>, Awaited),
     /// What was removed to be freed.
     Freed,
-    /// This server's disk to come to a position of the journal.
-    Disk {
-        /// The position.
-        position: u64,
-        /// For replicas too: the disk alone does not end the wait.
-        and_replicas: bool,
-    },
-    /// Nothing that can come: replicas.
-    Replicas,
+    /// Copies of what was written.
+    Copies(Copies),
+}
+
+/// Copies of what was written that somebody waits for.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Copies {
+    /// The end of it in the journal.
+    pub position: u64,
+    /// Its end in the stream for replicas.
+    pub offset: u64,
+    /// It is to be on this server's disk.
+    pub local: bool,
+    /// So many replicas are to have it.
+    pub replicas: u64,
+    /// And that on their disks.
+    pub on_disk: bool,
 }
 
 impl Wait {
@@ -123,12 +131,11 @@ pub enum TimeoutReply {
     NullArray,
     /// A null.
     Null,
-    /// The integer 0.
-    Zero,
     /// OK.
     Ok,
-    /// Two integers: whether the disk has come to this position of the journal, and 0.
-    OnDisk(u64),
+    /// How many replicas have it; with `on_disk` two integers: whether it is on this server's disk comes
+    /// first.
+    Copies(Copies),
 }
 
 /// See the [module docs](self).
@@ -230,7 +237,7 @@ impl<'a> Context<'a> {
     /// keys; or, where waiting is not allowed, answers as if the time were up.
     pub fn block_on(&mut self, block: Block) -> Outcome {
         if self.deny_blocking {
-            block.on_timeout.write(self.reply, None);
+            block.on_timeout.write(self.reply, |_| (false, 0));
         } else {
             self.block = Some(Box::new(block));
         }
@@ -239,17 +246,20 @@ impl<'a> Context<'a> {
 }
 
 impl TimeoutReply {
-    /// Writes the answer, given how far the disk has come, if what is there counts.
-    pub fn write(self, reply: &mut Reply, durable: Option<u64>) {
+    /// Writes the answer; `copies` tells whether what was written is on this server's disk, and how many
+    /// replicas have it.
+    pub fn write(self, reply: &mut Reply, copies: impl FnOnce(&Copies) -> (bool, i64)) {
         match self {
             TimeoutReply::NullArray => reply.null_array(),
             TimeoutReply::Null => reply.null(),
-            TimeoutReply::Zero => reply.int(0),
             TimeoutReply::Ok => reply.ok(),
-            TimeoutReply::OnDisk(position) => {
-                reply.array(2);
-                reply.int(i64::from(durable.is_some_and(|durable| durable >= position)));
-                reply.int(0);
+            TimeoutReply::Copies(of) => {
+                let (is_on_disk, replicas) = copies(&of);
+                if of.on_disk {
+                    reply.array(2);
+                    reply.int(i64::from(is_on_disk));
+                }
+                reply.int(replicas);
             }
         }
     }

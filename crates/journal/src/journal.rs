@@ -103,8 +103,15 @@ impl Journal {
     /// while nobody appends, and once it is open; it holds as soon as [`Journal::pump`] has come to the cut.
     pub fn relay(&self, relays: bool, offset: Option<u64>) -> Cut {
         self.set(RELAYS, relays);
+        self.tell_stream(offset)
+    }
+
+    /// Tells the stream whether effects are for replicas, too, from here on.
+    fn tell_stream(&self, offset: Option<u64>) -> Cut {
+        let followed = self.followed.load(Ordering::Acquire);
+        let for_all = followed & (Follower::Replicas as u8 | RELAYS) == Follower::Replicas as u8;
         let position = self.end();
-        self.stream.get().map_or(Cut::default(), |stream| stream.relay(position, relays, offset))
+        self.stream.get().map_or(Cut::default(), |stream| stream.turn(position, for_all, offset))
     }
 
     /// Whether replies wait for the disk.
@@ -117,6 +124,9 @@ impl Journal {
     pub fn follow(&self, follower: Follower, follows: bool) {
         assert!(!follows || self.stream.get().is_some());
         self.set(follower as u8, follows);
+        if follower == Follower::Replicas {
+            self.tell_stream(None);
+        }
     }
 
     /// Whether `follower` wants it.

@@ -3,7 +3,7 @@
 //! What always holds: there is one such save at a time, and once it was cancelled it does not touch the RDB
 //! file any more.
 
-use std::io;
+use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -12,7 +12,7 @@ use martlet_base::disk::error_text;
 use martlet_engine::Keys;
 
 use crate::file::NewFile;
-use crate::save::{Cut, Header, create, totals, write_cut};
+use crate::save::{Cut, Header, Totals, create, totals, write_cut};
 use crate::settings::Settings;
 use crate::temp_files::Kind;
 use crate::{Storage, lock};
@@ -26,10 +26,30 @@ pub struct Running {
     pub cut: Cut,
 }
 
+/// Who is sent the data set by a save. Called by the thread that saves.
+pub trait Receiver: Send {
+    /// What comes is the data set at this replication offset.
+    fn begin(&mut self, offset: u64);
+
+    /// Where it goes, if not to the RDB file.
+    fn writer(&mut self) -> Box<dyn Write + Send>;
+
+    /// It is whole and has gone there, or is the RDB file, which is still of that name; or why not.
+    fn end(self: Box<Self>, result: io::Result<()>);
+}
+
+/// Where a save goes.
+enum Output {
+    /// The RDB file; and somebody is sent that.
+    File(NewFile, Option<Box<dyn Receiver>>),
+    /// To whoever takes it.
+    Stream(Box<dyn Receiver>),
+}
+
 /// What the thread gets.
 struct Job {
     running: Running,
-    file: NewFile,
+    output: Output,
 }
 
 /// See the module's page.
@@ -95,33 +115,76 @@ impl Storage {
     /// hold all shards. False if nothing was begun; if the disk refuses already, that is noted as for a save
     /// that fails later.
     pub fn start_background_save(self, keys: &Keys, settings: &Settings) -> bool {
-        let (storage, began_ms) = (self, self.now_ms());
-        if storage.persistence.background.running().is_some() || storage.persistence.log.is_rewriting() {
-            return false;
+        self.start_save_for(keys, settings, None).is_ok()
+    }
+
+    /// As [`Storage::start_background_save`]; `receiver` is sent the file, or told why not.
+    ///
+    /// # Errors
+    /// Nothing was begun; the receiver.
+    pub fn start_save_for(
+        self,
+        keys: &Keys,
+        settings: &Settings,
+        receiver: Option<Box<dyn Receiver>>,
+    ) -> Result<(), Option<Box<dyn Receiver>>> {
+        if self.has_snapshot() {
+            return Err(receiver);
         }
+        let began_ms = self.now_ms();
         let totals = totals(keys, settings.handlers.databases);
-        let changes = self.changes(keys);
-        storage.persistence.background_began(began_ms);
+        self.persistence.background_began(began_ms);
         let begun = Header::of_file(settings, &totals)
-            .and_then(|header| Ok((header, create(storage, settings, Kind::BackgroundSave)?)));
-        let (header, file) = match begun {
-            Ok(begun) => begun,
+            .and_then(|header| Ok((header, create(self, settings, Kind::BackgroundSave)?)));
+        match begun {
+            Ok((header, file)) => {
+                self.start(keys, header, totals, Output::File(file, receiver));
+                tracing::info!("Background saving started by pid {}", std::process::id());
+            }
             Err(message) => {
                 tracing::warn!("{message}");
-                end(storage, Outcome::Failed, began_ms, changes);
-                return true;
+                end(self, Outcome::Failed, began_ms, self.changes(keys));
+                receiver
+                    .into_iter()
+                    .for_each(|receiver| receiver.end(Err(io::Error::other(message.clone()))));
             }
-        };
-        let running = Running { changes, cut: Cut::make(storage, keys, header, totals, false) };
-        let background = &storage.persistence.background;
+        }
+        Ok(())
+    }
+
+    /// Likewise, but nothing comes to the disk: the receiver's writer gets it.
+    ///
+    /// # Errors
+    /// Nothing was begun; the receiver.
+    pub fn start_stream_for(
+        self,
+        keys: &Keys,
+        settings: &Settings,
+        receiver: Box<dyn Receiver>,
+    ) -> Result<(), Box<dyn Receiver>> {
+        if self.has_snapshot() {
+            return Err(receiver);
+        }
+        let totals = totals(keys, settings.handlers.databases);
+        let header = Header::of_stream(settings, &totals);
+        self.start(keys, header, totals, Output::Stream(receiver));
+        Ok(())
+    }
+
+    /// Whether a snapshot is under way, or about to be.
+    pub fn has_snapshot(self) -> bool {
+        self.persistence.background.running().is_some() || self.persistence.log.is_rewriting()
+    }
+
+    fn start(self, keys: &Keys, header: Header, totals: Vec<Totals>, output: Output) {
+        let background = &self.persistence.background;
+        let changes = self.changes(keys);
+        let running = Running { changes, cut: Cut::make(self, keys, header, totals, false) };
         *lock(&background.running) = Some(running.clone());
-        tracing::info!("Background saving started by pid {}", std::process::id());
-        let job = Job { running, file };
         // The thread lives as long as the process.
         if let Some(jobs) = &*lock(&background.jobs) {
-            let _ = jobs.send(job);
+            let _ = jobs.send(Job { running, output });
         }
-        true
     }
 }
 
@@ -133,25 +196,56 @@ enum Outcome {
 
 /// Writes a snapshot, on the thread.
 fn run(storage: Storage, job: Job) {
-    let Job { running, file } = job;
+    let Job { running, mut output } = job;
+    if let Output::File(_, Some(receiver)) | Output::Stream(receiver) = &mut output
+        && let Some(offset) = running.cut.offset(storage)
+    {
+        receiver.begin(offset);
+    }
+    match output {
+        Output::File(file, receiver) => save(storage, &running, file, receiver),
+        Output::Stream(receiver) => send(storage, &running, receiver),
+    }
+    storage.persistence.background.ended.notify_all();
+}
+
+/// Writes it to the RDB file.
+fn save(storage: Storage, running: &Running, file: NewFile, receiver: Option<Box<dyn Receiver>>) {
     let finished = write_cut(storage, file, &running.cut).and_then(NewFile::sync);
     let is_wanted = || running.cut.is_wanted();
     let cancelled = || io::Error::from(io::ErrorKind::Interrupted);
     let background = &storage.persistence.background;
     // While this is held nobody can cancel.
     let publishing = lock(&background.publishing);
-    let outcome = match finished.and_then(|new| if is_wanted() { new.publish() } else { Err(cancelled()) }) {
+    let published = finished.and_then(|new| if is_wanted() { new.publish() } else { Err(cancelled()) });
+    let outcome = match &published {
         Ok(()) => Outcome::Saved,
         Err(_) if !is_wanted() => Outcome::Cancelled,
         Err(error) => {
-            tracing::warn!("Write error saving DB on disk: {}", error_text(&error));
+            tracing::warn!("Write error saving DB on disk: {}", error_text(error));
             Outcome::Failed
         }
     };
     end(storage, outcome, running.cut.began_ms(), running.changes);
+    receiver.into_iter().for_each(|receiver| receiver.end(published.as_ref().map(|&()| ()).map_err(copy_of)));
     *lock(&background.running) = None;
     drop(publishing);
-    background.ended.notify_all();
+}
+
+fn copy_of(error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), error.to_string())
+}
+
+/// Writes it to its receiver.
+fn send(storage: Storage, running: &Running, mut receiver: Box<dyn Receiver>) {
+    let result = write_cut(storage, receiver.writer(), &running.cut).and_then(|mut out| out.flush());
+    match &result {
+        Ok(()) => tracing::info!("Background RDB transfer terminated with success"),
+        Err(error) => tracing::warn!("Background transfer error: {}", error_text(error)),
+    }
+    // Whoever hears of the end may ask for the next one.
+    *lock(&storage.persistence.background.running) = None;
+    receiver.end(result);
 }
 
 /// Notes how a save ended that began then, with so many changes done.

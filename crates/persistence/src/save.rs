@@ -120,6 +120,11 @@ impl Header {
         Header::new(settings, version(settings, totals).unwrap_or_else(|_| lowest_version(totals)), true)
     }
 
+    /// The same for a stream to replicas, likewise.
+    pub fn of_stream(settings: &Settings, totals: &[Totals]) -> Header {
+        Header { is_base: false, ..Header::of_base(settings, totals) }
+    }
+
     fn new(settings: &Settings, version: u16, is_base: bool) -> Header {
         Header {
             version,
@@ -167,7 +172,7 @@ impl Cut {
     fn now(storage: Storage, header: Header, totals: Vec<Totals>, is_behind_gate: bool) -> Cut {
         let journal = &storage.engine.journal;
         // The base's place in the file is the affair of who goes over to it.
-        let has_place = journal.is_followed_by(Follower::Replicas) && !header.is_base;
+        let has_place = (journal.is_followed_by(Follower::Replicas) || journal.relays()) && !header.is_base;
         Cut {
             header,
             totals: totals.into(),

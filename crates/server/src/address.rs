@@ -33,6 +33,12 @@ pub fn names(socket: impl AsFd, is_unix: bool, config: &Config) -> (String, Stri
     (text(peer), text(inet(getsockname(&socket))))
 }
 
+/// The host of an address with a port.
+pub fn host_of(address: &str) -> &str {
+    let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+    host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host)
+}
+
 /// Whether the peer is this host.
 pub fn is_loopback(socket: impl AsFd) -> bool {
     let peer = getpeername(&socket).ok().flatten().and_then(|a| SocketAddr::try_from(a).ok());

@@ -7,15 +7,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use martlet_acl::{Denial, Origin, User};
-use martlet_command::{Block, Request, TimeoutReply, Wait};
+use martlet_command::{Block, Copies, Request, TimeoutReply, Wait};
 use martlet_engine::{ReadyKey, Waiter};
-use martlet_journal::Position;
 use martlet_keyspace::Key;
 use martlet_protocol::reply::Reply;
 use martlet_protocol::request::{Args, OwnedArgs};
 
 use crate::clients::flag;
-use crate::commands::persistence::WITHOUT_LOG;
+use crate::commands::replication::WITHOUT_LOG;
 use crate::connection::{Blocked, Connection, Suspended};
 use crate::persistence::aof::Phase;
 use crate::registry::{Entry, Run};
@@ -39,13 +38,10 @@ struct WaitingRequest {
     touches: bool,
 }
 
-/// A client that WAITAOF for this server's disk.
-pub(crate) struct DiskWaiter {
+/// A client that WAITs, or WAITAOF.
+pub(crate) struct CopyWaiter {
     pub(crate) waiter: Arc<Waiter>,
-    /// How far the disk has to come.
-    pub(crate) position: Position,
-    /// It waits for replicas too.
-    pub(crate) and_replicas: bool,
+    pub(crate) copies: Copies,
 }
 
 /// How a wait ends without service.
@@ -70,7 +66,7 @@ impl Worker {
     ) {
         let (keys, awaited) = match &block.wait {
             Wait::Keys(indexes, awaited) => (indexes.as_slice(), Some(*awaited)),
-            Wait::Freed | Wait::Disk { .. } | Wait::Replicas => (&[][..], None),
+            Wait::Freed | Wait::Copies(_) => (&[][..], None),
         };
         let keys = keys.iter().map(|&index| args.at(index).to_vec()).collect();
         let request = WaitingRequest {
@@ -100,10 +96,8 @@ impl Worker {
             }
             // Whoever is due by now is served at the end of this loop, when the connection is in its place
             // again.
-            Wait::Disk { position, and_replicas } => {
-                self.disk_waiters.push(DiskWaiter { waiter: waiter.clone(), position, and_replicas });
-            }
-            Wait::Keys(..) | Wait::Replicas => {}
+            Wait::Copies(copies) => self.copy_waiters.push(CopyWaiter { waiter: waiter.clone(), copies }),
+            Wait::Keys(..) => {}
         }
         if let Some(at_ms) = block.deadline_ms {
             self.timers.deadlines.insert((at_ms, connection.token));
@@ -227,27 +221,40 @@ impl Worker {
         }
     }
 
-    /// Answers the clients that WAITAOF as far as the disk has come, and all of them if there is no
-    /// append-only file any more.
-    pub(crate) fn serve_disk_waiters(&mut self) {
-        // Before the look at what is durable: whoever makes more of it durable then wakes this thread.
+    /// Whether what was written is on this server's disk, and how many replicas have it.
+    pub(crate) fn copies(&self, copies: &Copies) -> (bool, i64) {
+        let phase = self.shared.persistence.log.facts().phase;
+        let durable = if copies.on_disk { self.shared.storage().durable_in(phase) } else { None };
+        let replicas = self.shared.replication.primary.have(copies.offset, copies.on_disk);
+        (durable.is_some_and(|durable| copies.position <= durable), replicas as i64)
+    }
+
+    /// Answers the clients that wait for copies that there are, and all that wait for this server's disk if
+    /// there is no append-only file any more.
+    pub(crate) fn serve_copy_waiters(&mut self) {
+        // Before the look at what there is: whoever makes more of it then wakes this thread.
         self.shared.wait_for_disk(self.thread);
         // Before it likewise: what is switched off is as good as durable.
-        let phase = self.shared.persistence.log.facts().phase;
-        let (is_off, durable) = (phase == Phase::Off, self.shared.storage().durable_in(phase));
-        let is_met = |position: Position| durable.is_some_and(|durable| position <= durable);
-        let is_due = |of: &mut DiskWaiter| is_off || (!of.and_replicas && is_met(of.position));
-        let due: Vec<_> = self.disk_waiters.extract_if(.., is_due).collect();
-        self.disk_waiters.retain(|of| !of.waiter.has_ended());
-        for DiskWaiter { waiter, position, .. } in due {
+        let is_off = self.shared.persistence.log.facts().phase == Phase::Off;
+        let mut due = Vec::new();
+        for of in std::mem::take(&mut self.copy_waiters) {
+            let (is_on_disk, replicas) = self.copies(&of.copies);
+            let is_met = is_on_disk >= of.copies.local && replicas >= of.copies.replicas as i64;
+            if is_met || is_off && of.copies.local {
+                due.push((of, is_on_disk, replicas));
+            } else if !of.waiter.has_ended() {
+                self.copy_waiters.push(of);
+            }
+        }
+        for (CopyWaiter { waiter, copies }, is_on_disk, replicas) in due {
             if waiter.serve_begin() {
                 waiter.serve_end(true);
                 let mut reply = Reply::new(Vec::new(), false);
-                if is_off {
+                if is_off && copies.local {
                     reply.error(WITHOUT_LOG);
                     self.count_error(WITHOUT_LOG);
                 } else {
-                    TimeoutReply::OnDisk(position).write(&mut reply, durable);
+                    TimeoutReply::Copies(copies).write(&mut reply, |_| (is_on_disk, replicas));
                 }
                 self.enter();
                 self.served(&waiter, &reply.into_bytes(), 0);
@@ -323,8 +330,7 @@ impl Worker {
         let begin = reply.len();
         match end {
             WaitEnd::Timeout => {
-                let durable = self.shared.storage().durable_in(self.shared.persistence.log.facts().phase);
-                on_timeout.write(&mut reply, durable);
+                on_timeout.write(&mut reply, |copies| self.copies(copies));
             }
             WaitEnd::Unblocked => {
                 let text = "UNBLOCKED client unblocked via CLIENT UNBLOCK";
@@ -413,6 +419,7 @@ impl Worker {
         self.unsubscribe_all(connection);
         self.stop_tracking(connection);
         self.stop_monitoring(connection);
+        self.stop_replicating(connection);
     }
 }
 

@@ -21,6 +21,7 @@ const CHECKS: &[Check] = &[
     permitted,
     within_memory,
     disk_accepts_writes,
+    enough_replicas,
     allowed_while_subscribed,
     not_loading,
     not_busy,
@@ -149,6 +150,21 @@ pub(crate) fn within_memory(
         executed(connection, entry).is_some_and(|queue| queue.grows) || entry.spec.flags.has(Flags::DENYOOM);
     if grows && worker.shared.slow_path_reasons.has(SlowPathReason::MemoryFull) {
         return Err(Error::Fixed("OOM command not allowed when used memory > 'maxmemory'."));
+    }
+    Ok(())
+}
+
+/// So many replicas follow as `min-replicas-to-write` asks for.
+pub(crate) fn enough_replicas(
+    worker: &Worker,
+    connection: &Connection,
+    entry: &Entry,
+    _: &Args<'_>,
+) -> Outcome {
+    let writes = entry.spec.flags.has(Flags::WRITE)
+        || executed(connection, entry).is_some_and(|transaction| transaction.writes);
+    if writes && worker.shared.slow_path_reasons.has(SlowPathReason::FewReplicas) {
+        return Err(Error::Fixed("NOREPLICAS Not enough good replicas to write."));
     }
     Ok(())
 }

@@ -173,6 +173,8 @@ pub mod flag {
     pub const TRACKING_BCAST: u32 = 1 << 10;
     /// The client that it redirects to is gone.
     pub const TRACKING_BROKEN: u32 = 1 << 11;
+    /// A replica.
+    pub const REPLICA: u32 = 1 << 12;
 }
 
 /// See the [module docs](self).

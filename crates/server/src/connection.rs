@@ -18,6 +18,8 @@ use martlet_protocol::request::{OwnedArgs, Partial};
 
 use crate::clients::ClientInfo;
 use crate::pubsub::Subscriptions;
+use crate::replication::link::ReplicaLink;
+use crate::replication::primary::Phase;
 use crate::slow_path::SessionFlags;
 use crate::tracking::TrackingState;
 
@@ -35,10 +37,11 @@ pub struct InFlight {
 }
 
 impl InFlight {
-    fn push(&mut self, buffer: &Buffer) {
+    /// Notes one that the backend gets.
+    pub fn push(&mut self, buffer: &Buffer) {
         let capacity = match buffer {
             Buffer::Owned(bytes) => Some(bytes.capacity()),
-            Buffer::Shared(_) => None,
+            Buffer::Shared(_) | Buffer::Part(_) => None,
         };
         self.buffers.push_back((buffer.len(), capacity));
         self.bytes += buffer.len();
@@ -224,6 +227,8 @@ pub struct Connection {
     pub is_dirty: bool,
     /// The end of what was recorded for its own requests.
     pub recorded: Position,
+    /// The replication offset behind what was recorded up to this position, once it was asked for.
+    pub replicated: (Position, u64),
     /// Bytes of output that have left `out`, so the place of its first byte in all that the client is sent.
     pub gone: u64,
     /// The place up to which output has waited for the disk, or waits.
@@ -248,6 +253,8 @@ pub struct Connection {
     pub is_handshaking: bool,
     /// Monitors, and so has the output limits of a replica.
     pub is_monitor: bool,
+    /// It is a replica's, or about to be.
+    pub replica: Option<Box<ReplicaLink>>,
     /// Publishes faster than other threads can follow: goes on when they have.
     pub is_flooding: bool,
 }
@@ -270,6 +277,7 @@ impl Connection {
             in_flight: InFlight::default(),
             is_dirty: false,
             recorded: 0,
+            replicated: (0, 0),
             gone: 0,
             held: 0,
             released: 0,
@@ -280,6 +288,7 @@ impl Connection {
             soft_limit_since_ms: None,
             is_handshaking: false,
             is_monitor: false,
+            replica: None,
             is_flooding: false,
         }
     }
@@ -290,6 +299,11 @@ impl Connection {
             self.suspended,
             Some(Suspended::Blocked(_) | Suspended::Migrating { .. } | Suspended::Paused)
         )
+    }
+
+    /// Whether the connection is a replica's that has said what it wants.
+    pub fn is_replica(&self) -> bool {
+        self.replica.as_ref().is_some_and(|link| link.replica.phase() > Phase::Handshake)
     }
 
     /// Whether the client is on this machine.

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use crossbeam_utils::CachePadded;
 use martlet_base::clock::Clock;
 use martlet_engine::{Engine, Waiter};
+use martlet_journal::Position;
 use martlet_net::{Token, Waker};
 
 use crate::access::AccessControl;
@@ -103,6 +104,8 @@ struct Mailbox {
     waker: OnceLock<Waker>,
     /// The thread wants to be woken when the disk has come further.
     waits_for_disk: AtomicBool,
+    /// It wants to be woken when there is more for replicas.
+    waits_for_stream: AtomicBool,
 }
 
 /// CLIENT PAUSE.
@@ -340,6 +343,36 @@ impl Shared {
                 waker.wake();
             }
         }
+    }
+
+    /// A thread wants to be woken when there is more for replicas than it finds after this.
+    pub fn wait_for_stream(&self, thread: usize) {
+        self.mailboxes[thread].waits_for_stream.store(true, Ordering::SeqCst);
+    }
+
+    /// Wakes the threads that wait for more for replicas, which there is.
+    pub fn wake_feeders(&self) {
+        for mailbox in self.mailboxes.iter() {
+            if mailbox.waits_for_stream.swap(false, Ordering::SeqCst)
+                && let Some(waker) = mailbox.waker.get()
+            {
+                waker.wake();
+            }
+        }
+    }
+
+    /// The replication offset now: all that was recorded before is counted.
+    pub fn replication_offset(&self) -> u64 {
+        let journal = &self.engine.journal;
+        journal.pump(journal.end());
+        journal.stream_end().offset
+    }
+
+    /// The replication offset behind what was recorded up to `position`, or a little more.
+    pub fn offset_of(&self, position: Position) -> u64 {
+        let journal = &self.engine.journal;
+        journal.pump(position);
+        journal.place_of(position).map_or(u64::MAX, |place| place.offset)
     }
 
     /// Wakes all threads.

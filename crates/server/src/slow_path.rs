@@ -32,10 +32,12 @@ pub enum SlowPathReason {
     SaveFailed,
     /// Keys are on their way to another server; each MIGRATE is a holder.
     Migrating,
+    /// Fewer replicas follow than `min-replicas-to-write`: writes are refused.
+    FewReplicas,
 }
 
 impl SlowPathReason {
-    const COUNT: usize = SlowPathReason::Migrating as usize + 1;
+    const COUNT: usize = SlowPathReason::FewReplicas as usize + 1;
 
     fn bit(self) -> u32 {
         1 << self as u32
@@ -114,7 +116,7 @@ impl SessionFlags {
     pub const MULTI: SessionFlags = SessionFlags(1 << 1);
     /// CLIENT REPLY OFF or SKIP.
     pub const REPLY_MODE: SessionFlags = SessionFlags(1 << 2);
-    /// MONITORs, and may do nothing else.
+    /// MONITORs or is a replica, and may do nothing else.
     pub const MONITOR: SessionFlags = SessionFlags(1 << 3);
     /// CLIENT NO-TOUCH.
     pub const NO_TOUCH: SessionFlags = SessionFlags(1 << 4);

@@ -287,6 +287,12 @@ pub struct ServerStats {
     errors: Mutex<BTreeMap<String, u64>>,
     /// Connections refused for `maxclients`.
     pub rejected_connections: AtomicU64,
+    /// Full syncs of replicas.
+    pub sync_full: AtomicU64,
+    /// Partial ones.
+    pub sync_partial: AtomicU64,
+    /// Those that were asked for and could not be.
+    pub sync_partial_refused: AtomicU64,
     /// Clients closed because of their query buffer.
     pub query_buffer_disconnections: AtomicU64,
     /// Clients disconnected for `maxmemory-clients`.
@@ -360,6 +366,9 @@ impl ServerStats {
         lock(&self.errors).clear();
         for counter in [
             &self.rejected_connections,
+            &self.sync_full,
+            &self.sync_partial,
+            &self.sync_partial_refused,
             &self.query_buffer_disconnections,
             &self.evicted_clients,
             &self.output_buffer_disconnections,

@@ -15,7 +15,6 @@ mod presence;
 #[cfg(test)]
 mod tests;
 mod transfer;
-mod wait;
 mod walk;
 
 pub use dump::IGNORES_CHECKSUMS;
@@ -50,7 +49,6 @@ pub static COMMANDS: &[&Command<Handler>] = &[
     &flush::FLUSHDB,
     &flush::FLUSHALL,
     &flush::SWAPDB,
-    &wait::WAIT,
     &object::OBJECT,
     &dump::DUMP,
     &dump::RESTORE,

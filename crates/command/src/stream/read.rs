@@ -238,7 +238,7 @@ fn wait(
 ) -> Outcome {
     let on_timeout = TimeoutReply::NullArray;
     let Some(deadline_ms) = request.deadline_ms else {
-        on_timeout.write(ctx.reply, None);
+        on_timeout.write(ctx.reply, |_| (false, 0));
         return Ok(());
     };
     let key_indexes = (request.first..request.first + request.streams).collect();

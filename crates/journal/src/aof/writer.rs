@@ -167,9 +167,9 @@ impl<'j> Writer<'j> {
         self.journal.set_durable(position);
     }
 
-    /// The end of the records that were taken out.
+    /// Everything that was recorded before this is written; others may have had commands made of more.
     pub fn position(&self) -> Position {
-        self.journal.taken()
+        self.reader.position()
     }
 
     /// Bytes of the file that is written.

@@ -121,6 +121,12 @@ impl Deref for Chunk {
     }
 }
 
+impl AsRef<[u8]> for Chunk {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
 impl std::fmt::Debug for Chunk {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_tuple("Chunk").field(&(self.end - self.begin)).finish()

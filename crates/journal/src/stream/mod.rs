@@ -38,8 +38,8 @@ pub struct Cut {
 /// What changes for replicas at a cut.
 #[derive(Copy, Clone, Debug)]
 struct Turn {
-    /// The bytes for replicas are recorded as such; effects are for the file alone.
-    relays: bool,
+    /// Effects are for replicas, too; else they are for the file alone.
+    for_all: bool,
     /// Their offset from there on, if it is another.
     offset: Option<u64>,
 }
@@ -62,7 +62,7 @@ struct State {
     /// Cuts that have not been reached.
     cuts: VecDeque<(Cut, Option<Turn>)>,
     /// See [`Turn`].
-    relays: bool,
+    for_all: bool,
     /// Where files end that are still read: the cut's number, and the place.
     file_ends: VecDeque<(u64, u64)>,
     last_file_end: u64,
@@ -81,7 +81,7 @@ impl Stream {
             ring,
             commands: Commands::default(),
             cuts: VecDeque::new(),
-            relays: false,
+            for_all: false,
             file_ends: VecDeque::new(),
             last_file_end: 0,
             time_s: None,
@@ -135,12 +135,12 @@ impl Stream {
         cut
     }
 
-    /// From here on relays or does not, with another offset for replicas if there is one; while nobody
-    /// appends.
-    pub(crate) fn relay(&self, position: Position, relays: bool, offset: Option<u64>) -> Cut {
+    /// From here on effects are for all or for the file alone, and the offset for replicas is another if
+    /// there is one; while nobody appends.
+    pub(crate) fn turn(&self, position: Position, for_all: bool, offset: Option<u64>) -> Cut {
         let mut state = self.state();
         let cut = Cut { position, file_end: 0 };
-        state.cuts.push_back((cut, Some(Turn { relays, offset })));
+        state.cuts.push_back((cut, Some(Turn { for_all, offset })));
         state.reach_cuts();
         cut
     }
@@ -193,8 +193,8 @@ impl State {
     /// Takes one record, if it is complete.
     #[inline]
     fn take(&mut self) -> bool {
-        let State { ring, commands, log, time_s, noted_s, relays, .. } = self;
-        let relays = *relays;
+        let State { ring, commands, log, time_s, noted_s, for_all, .. } = self;
+        let for_all = *for_all;
         let taken = ring.next(|record| {
             if *time_s != *noted_s
                 && let Some(time_s) = *time_s
@@ -203,7 +203,7 @@ impl State {
                 log.append(Audience::File, format!("#TS:{time_s}\r\n").as_bytes());
             }
             commands.extend(record.tag, record.payload, &mut |audience, bytes| match audience {
-                Audience::All if relays => log.append(Audience::File, bytes),
+                Audience::All if !for_all => log.append(Audience::File, bytes),
                 audience => log.append(audience, bytes),
             });
         });
@@ -219,7 +219,7 @@ impl State {
         while let Some((cut, turn)) = self.cuts.pop_front_if(|(cut, _)| cut.position <= self.ring.position())
         {
             if let Some(turn) = turn {
-                self.relays = turn.relays;
+                self.for_all = turn.for_all;
                 turn.offset.into_iter().for_each(|offset| self.log.rebase(offset));
             }
             self.log.mark(self.ring.position(), true);

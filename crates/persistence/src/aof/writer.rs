@@ -61,7 +61,9 @@ fn run(storage: Storage, mut writer: Writer<'static>) {
         let is_asked = || !lock(&log.orders).is_empty();
         if journal.holds_replies() {
             let began = martlet_base::clock::monotonic();
-            while !is_asked() && gather.waits(journal.end() - writer.position(), began.elapsed()) {
+            while !is_asked()
+                && gather.waits(journal.end().saturating_sub(writer.position()), began.elapsed())
+            {
                 std::thread::sleep(gather.slice());
             }
         }
@@ -70,7 +72,7 @@ fn run(storage: Storage, mut writer: Writer<'static>) {
         let terms = terms(storage);
         let durable = journal.durable();
         let flushes = std::mem::replace(&mut waiting, take_orders(log, &mut writer));
-        let (began, group_bytes) = (martlet_base::clock::monotonic(), end - writer.position());
+        let (began, group_bytes) = (martlet_base::clock::monotonic(), end.saturating_sub(writer.position()));
         let sleep_us = log.flush_sleep_us.load(Ordering::Relaxed);
         if sleep_us > 0 && group_bytes > 0 {
             // As if the disk took longer.

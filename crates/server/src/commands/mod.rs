@@ -15,6 +15,7 @@ mod module;
 mod observe;
 pub(crate) mod persistence;
 mod pubsub;
+pub(crate) mod replication;
 mod scripting;
 mod server;
 
@@ -115,6 +116,7 @@ pub static FAMILIES: &[&[&ServerCommand]] = &[
     observe::COMMANDS,
     pubsub::COMMANDS,
     persistence::COMMANDS,
+    replication::COMMANDS,
     scripting::COMMANDS,
     server::COMMANDS,
     crate::transaction::COMMANDS,

@@ -1,18 +1,16 @@
 //! Saving and loading on request: SAVE, LASTSAVE, DEBUG RELOAD.
 
-use martlet_base::number::parse_i64;
-use martlet_command::{Acl, Block, Error, Flags, Group, Outcome, TimeoutReply, Tip, Wait, command};
+use martlet_command::{Acl, Error, Flags, Group, Outcome, Tip, command};
 use martlet_engine::Keys;
-use martlet_journal::Position;
 
 use super::{Call, ServerCommand, ServerHandler};
-use crate::persistence::aof::{self, Phase};
+use crate::persistence::aof;
 use crate::persistence::load::{self, LoadError, Source};
 use crate::persistence::settings;
 use martlet_persistence::save::SaveFailed;
 
 /// The family.
-pub static COMMANDS: &[&ServerCommand] = &[&BGREWRITEAOF, &BGSAVE, &LASTSAVE, &SAVE, &WAITAOF];
+pub static COMMANDS: &[&ServerCommand] = &[&BGREWRITEAOF, &BGSAVE, &LASTSAVE, &SAVE];
 
 static SAVE: ServerCommand = command("save", 1, save as ServerHandler)
     .flags(
@@ -104,65 +102,6 @@ fn bgrewriteaof(call: &mut Call<'_>) -> Outcome {
     }
     aof::rewrite::begin(shared.storage()).map_err(|why| Error::Text(format!("ERR {why}")))?;
     call.reply.simple("Background append only file rewriting started");
-    Ok(())
-}
-
-/// The answer to WAITAOF that waits for this server's disk, also if the file is switched off meanwhile.
-pub(crate) const WITHOUT_LOG: &str =
-    "ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.";
-
-static WAITAOF: ServerCommand = command("waitaof", 4, waitaof as ServerHandler)
-    .flags(Flags::BLOCKING)
-    .acl(Acl::CONNECTION)
-    .syntax("numlocal:i numreplicas:i timeout:i")
-    .doc(
-        Group::Generic,
-        "7.2.0",
-        "O(1)",
-        "Waits until what was written is in the append-only file on disk, here or with replicas.",
-    )
-    .tips(&[Tip::REQUEST_ALL_SHARDS, Tip::RESPONSE_AGG_MIN]);
-
-fn waitaof(call: &mut Call<'_>) -> Outcome {
-    let local = parse_i64(call.arg(1)).ok_or(Error::NotInteger)?;
-    if !(0..=1).contains(&local) {
-        return Err(Error::Fixed("ERR value is out of range, value must between 0 and 1"));
-    }
-    let replicas = parse_i64(call.arg(2)).filter(|&count| count >= 0);
-    let replicas = replicas.ok_or(Error::Fixed("ERR value is out of range, must be positive"))?;
-    let not_int = Error::Fixed("ERR timeout is not an integer or out of range");
-    let timeout_ms = parse_i64(call.arg(3)).ok_or(not_int)?;
-    if timeout_ms < 0 {
-        return Err(Error::Fixed("ERR timeout is negative"));
-    }
-    let deadline_ms = call.worker.now_ms.checked_add(timeout_ms);
-    let deadline_ms = deadline_ms.ok_or(Error::Fixed("ERR timeout is out of range"))?;
-    let shared = call.worker.shared;
-    let phase = shared.persistence.log.facts().phase;
-    if local > 0 && phase == Phase::Off {
-        return Err(Error::Fixed(WITHOUT_LOG));
-    }
-    let end = match phase {
-        // Without a file nothing comes to be on disk.
-        Phase::Off => Position::MAX,
-        // What the client wrote before it was switched on is in the base that is being written.
-        Phase::Starting => shared.engine.journal.end(),
-        Phase::On => call.connection.recorded,
-    };
-    let durable = shared.storage().durable_in(phase);
-    let is_on_disk = durable.is_some_and(|durable| end <= durable);
-    let is_met = i64::from(is_on_disk) >= local && replicas == 0;
-    if is_met || call.deny_blocking {
-        TimeoutReply::OnDisk(end).write(call.reply, durable);
-        return Ok(());
-    }
-    let deadline_ms = (timeout_ms > 0).then_some(deadline_ms);
-    let wait = match local {
-        0 => Wait::Replicas,
-        _ => Wait::Disk { position: end, and_replicas: replicas > 0 },
-    };
-    let block = Block::new(wait, deadline_ms, TimeoutReply::OnDisk(end));
-    call.worker.block(call.connection, call.entry, &call.args, Box::new(block));
     Ok(())
 }
 

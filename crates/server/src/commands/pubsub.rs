@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use martlet_command::{Channels, Error, Flags, Group, KeyFlags, KeyPart, Outcome, command, container};
+use martlet_journal::{Follower, REPLICAS, encode_request};
 
 use super::{Call, ServerCommand, ServerHandler};
 use crate::pubsub::Kind;
@@ -174,6 +175,13 @@ fn spublish(call: &mut Call<'_>) -> Outcome {
 
 fn send(call: &mut Call<'_>, kind: Kind) -> Outcome {
     let count = call.worker.publish(kind, call.arg(1), call.arg(2));
+    let journal = &call.worker.shared.engine.journal;
+    if journal.is_followed_by(Follower::Replicas) && !journal.relays() {
+        // Replicas' subscribers get it, too.
+        let mut command = Vec::new();
+        encode_request(&mut command, &call.args);
+        journal.append(REPLICAS, &command);
+    }
     call.reply.count(count);
     Ok(())
 }

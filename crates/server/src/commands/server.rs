@@ -7,7 +7,7 @@ use crate::config::ShutdownFlags;
 use martlet_persistence::save::SaveFailed;
 
 /// The family.
-pub static COMMANDS: &[&ServerCommand] = &[&TIME, &ROLE, &SHUTDOWN];
+pub static COMMANDS: &[&ServerCommand] = &[&TIME, &SHUTDOWN];
 
 static TIME: ServerCommand = command("time", 1, time as ServerHandler)
     .flags(Flags::LOADING.with(Flags::STALE).with(Flags::FAST))
@@ -20,19 +20,6 @@ fn time(call: &mut Call<'_>) -> Outcome {
     call.reply.array(2);
     call.reply.bulk_int(now_us / 1_000_000);
     call.reply.bulk_int(now_us % 1_000_000);
-    Ok(())
-}
-
-static ROLE: ServerCommand = command("role", 1, role as ServerHandler)
-    .flags(Flags::NOSCRIPT.with(Flags::LOADING).with(Flags::STALE).with(Flags::FAST))
-    .acl(Acl::ADMIN.with(Acl::DANGEROUS))
-    .doc(Group::Server, "2.8.12", "O(1)", "Tells the replication role: a master without replicas.");
-
-fn role(call: &mut Call<'_>) -> Outcome {
-    call.reply.array(3);
-    call.reply.bulk(b"master");
-    call.reply.int(0);
-    call.reply.array(0);
     Ok(())
 }
 

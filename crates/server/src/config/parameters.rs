@@ -15,7 +15,7 @@ use super::value::Kind::*;
 use super::value::{MemoryLimit, TEXT};
 
 const CLUSTER: super::Effect = Absent("this version has no cluster mode");
-const REPLICATION: super::Effect = Absent("this version does not replicate");
+const REPLICATION: super::Effect = Absent("this version is no replica");
 const TLS_DH: super::Effect = Moot("key exchange uses elliptic curves only");
 const TLS_OUT: super::Effect = Absent("this version opens no connections with TLS");
 const TLS_PASS: super::Effect = Absent("this version reads keys without a password only");
@@ -342,29 +342,29 @@ parameter_table! {
         => "replica-full-sync-buffer-limit", Memory(0, ULONG_MAX), MODIFIABLE, REPLICATION;
     /// Replicas without which writes are refused
     min_replicas_to_write: u32 = 0
-        => "min-replicas-to-write" | "min-slaves-to-write", Integer(0, INT_MAX), MODIFIABLE|SWITCH, REPLICATION;
+        => "min-replicas-to-write" | "min-slaves-to-write", Integer(0, INT_MAX), MODIFIABLE|SWITCH, Honoured;
     /// Seconds of lag after which a replica does not count
     min_replicas_max_lag_s: u32 = 10
-        => "min-replicas-max-lag" | "min-slaves-max-lag", Integer(0, INT_MAX), MODIFIABLE, REPLICATION;
+        => "min-replicas-max-lag" | "min-slaves-max-lag", Integer(0, INT_MAX), MODIFIABLE, Honoured;
     /// Bytes of the replication backlog; CONFIG SET makes it 16 KB at least
-    repl_backlog_size_bytes: u64 = 1 << 20 => "repl-backlog-size", Memory(1, LONG_MAX), MODIFIABLE, REPLICATION;
+    repl_backlog_size_bytes: u64 = 1 << 20 => "repl-backlog-size", Memory(1, LONG_MAX), MODIFIABLE, Honoured;
     /// Seconds that the backlog outlives the last replica
-    repl_backlog_ttl_s: u64 = 3600 => "repl-backlog-ttl", Integer(0, LONG_MAX), MODIFIABLE, REPLICATION;
+    repl_backlog_ttl_s: u64 = 3600 => "repl-backlog-ttl", Integer(0, LONG_MAX), MODIFIABLE, Honoured;
     /// Seconds without data after which a link is broken
-    repl_timeout_s: u32 = 60 => "repl-timeout", Integer(1, INT_MAX), MODIFIABLE, REPLICATION;
+    repl_timeout_s: u32 = 60 => "repl-timeout", Integer(1, INT_MAX), MODIFIABLE, Honoured;
     /// Seconds between pings to replicas
     repl_ping_replica_period_s: u32 = 10
-        => "repl-ping-replica-period" | "repl-ping-slave-period", Integer(1, INT_MAX), MODIFIABLE, REPLICATION;
+        => "repl-ping-replica-period" | "repl-ping-slave-period", Integer(1, INT_MAX), MODIFIABLE, Honoured;
     /// Let the kernel gather small packets to replicas
     repl_disable_tcp_nodelay: bool = false => "repl-disable-tcp-nodelay", YesNo, MODIFIABLE, REPLICATION;
     /// Send a full sync over the socket
-    repl_diskless_sync: bool = true => "repl-diskless-sync", YesNo, MODIFIABLE, REPLICATION;
+    repl_diskless_sync: bool = true => "repl-diskless-sync", YesNo, MODIFIABLE, Honoured;
     /// Seconds that a full sync waits for further replicas
     repl_diskless_sync_delay_s: u32 = 5
-        => "repl-diskless-sync-delay", Integer(0, INT_MAX), MODIFIABLE, REPLICATION;
+        => "repl-diskless-sync-delay", Integer(0, INT_MAX), MODIFIABLE, Honoured;
     /// Replicas that start a full sync before the delay is over; 0 waits
     repl_diskless_sync_max_replicas: u32 = 0
-        => "repl-diskless-sync-max-replicas", Integer(0, INT_MAX), MODIFIABLE, REPLICATION;
+        => "repl-diskless-sync-max-replicas", Integer(0, INT_MAX), MODIFIABLE, Honoured;
     /// How a replica loads a full sync from the socket
     repl_diskless_load: ReplDisklessLoad = ReplDisklessLoad::Disabled
         => "repl-diskless-load", ReplDisklessLoad::KIND, MODIFIABLE|DENY_LOADING, REPLICATION;

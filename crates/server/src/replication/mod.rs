@@ -3,11 +3,18 @@
 //! Invariant: a replication id and an offset name one state of the data set. Whoever changes the data set
 //! otherwise than by the stream takes a new id first.
 
+mod feed;
+pub mod link;
+pub mod primary;
+mod sync;
+mod tend;
+
 use std::sync::Mutex;
 
 use martlet_base::random::Random;
 
 use crate::shared::{lock, random_id};
+use primary::Primary;
 
 /// The names of the stream of commands.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,12 +29,15 @@ pub struct Ids {
 /// See the [module docs](self). One per server.
 pub struct Replication {
     ids: Mutex<Ids>,
+    /// The server's replicas.
+    pub primary: Primary,
 }
 
 impl Replication {
     /// A primary, of which nobody knows yet.
     pub fn new(random: &mut Random) -> Replication {
-        Replication { ids: Mutex::new(Ids { id: random_id(random), second: None }) }
+        let ids = Ids { id: random_id(random), second: None };
+        Replication { ids: Mutex::new(ids), primary: Primary::default() }
     }
 
     /// The names of the stream.

@@ -62,7 +62,7 @@ impl Worker {
         // Those that were evicted, and have not gone yet, are on the list no more.
         let mut clients = self.shared.clients.all();
         let mut all_bytes = clients.iter().map(|client| bytes(client) as u64).sum::<u64>();
-        clients.retain(|client| client.flags.load(Ordering::Relaxed) & flag::NO_EVICT == 0);
+        clients.retain(|client| client.flags.load(Ordering::Relaxed) & (flag::NO_EVICT | flag::REPLICA) == 0);
         clients.sort_unstable_by_key(bytes);
         while all_bytes > limit_bytes
             && let Some(client) = clients.pop()

@@ -99,7 +99,12 @@ impl Worker {
 
     fn cron(&mut self) {
         self.close_idle();
+        let is_second_over = self.timers.is_second_over();
+        if is_second_over && !self.replicas.is_empty() {
+            self.soothe_replicas();
+        }
         if self.thread == 0 {
+            self.tend_replicas(is_second_over);
             self.shared.end_pause(Some(self.now_ms));
             self.limit_tracking();
             self.follow_tls_files();
@@ -173,7 +178,8 @@ impl Worker {
             let due_ms = connection.last_active_ms.max(connection.info.created_ms) + timeout_ms + 1;
             if due_ms > self.now_ms {
                 next_ms = next_ms.min(due_ms);
-            } else if connection.is_monitor || connection.is_subscriber() || waits {
+            } else if connection.is_monitor || connection.is_replica() || connection.is_subscriber() || waits
+            {
                 // Is idle as soon as it does none of these any more.
                 next_ms = next_ms.min(self.now_ms + IDLE_LOOK_MS);
             } else {

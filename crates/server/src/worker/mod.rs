@@ -26,9 +26,10 @@ use martlet_base::publish::Follower;
 use martlet_base::random::Random;
 use martlet_command::Settings;
 use martlet_engine::{Keys, Touch};
+use martlet_journal::Position;
 use martlet_net::{Backend, Token};
 
-use crate::blocking::DiskWaiter;
+use crate::blocking::CopyWaiter;
 use crate::config::{Config, ConfigReader};
 use crate::connection::Connection;
 use crate::migration::{Answers, Migration};
@@ -95,8 +96,12 @@ pub struct Worker {
     outbox: Outbox,
     /// When it has to do what.
     pub(crate) timers: Timers,
-    /// Clients that WAITAOF.
-    pub(crate) disk_waiters: Vec<DiskWaiter>,
+    /// Clients that WAIT or WAITAOF.
+    pub(crate) copy_waiters: Vec<CopyWaiter>,
+    /// Replicas' connections.
+    pub(crate) replicas: Vec<Token>,
+    /// The end of the journal when this thread last had others look at it for replicas.
+    pub(crate) stream_seen: Position,
     /// Connections with input left to process.
     ready: Vec<Token>,
     /// Connections whose request is to run again: see [`Worker::postpone`].
@@ -147,7 +152,9 @@ impl Worker {
             connections: Connections::default(),
             outbox: Outbox::default(),
             timers: Timers::default(),
-            disk_waiters: Vec::new(),
+            copy_waiters: Vec::new(),
+            replicas: Vec::new(),
+            stream_seen: 0,
             ready: Vec::new(),
             paused: Vec::new(),
             paused_migrations: Vec::new(),
@@ -195,6 +202,7 @@ impl Worker {
         self.output_free_bytes = limits.filter(|bytes| *bytes > 0).min().unwrap_or(u64::MAX);
         self.memory.configure(&config);
         self.shared.storage().note_disk_state();
+        self.note_replicas();
         self.keys.effects.wanted_events = crate::settings::wanted_events(&config);
         self.refresh_time();
     }
@@ -334,8 +342,8 @@ impl Worker {
                 self.make_room();
             }
             self.limit_clients();
-            if !self.disk_waiters.is_empty() {
-                self.serve_disk_waiters();
+            if !self.copy_waiters.is_empty() {
+                self.serve_copy_waiters();
             }
             if !self.broadcasts.is_empty() {
                 // Before the replies to what changed them: who has such a reply finds the notice.
@@ -344,6 +352,9 @@ impl Worker {
             }
             self.act(backend);
             self.flush(backend);
+            if self.shared.replication.primary.is_active.load(std::sync::atomic::Ordering::Relaxed) {
+                self.tend_stream(backend);
+            }
             self.act(backend);
             let clock = &self.shared.clock;
             let (ns, stats) = (clock.elapsed_ns(began, clock.raw()), self.stats());

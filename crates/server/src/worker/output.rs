@@ -60,7 +60,7 @@ impl Worker {
         self.outbox.awaiting_fsync.extend(waiting);
         if !self.outbox.awaiting_fsync.is_empty() {
             journal.nudge();
-        } else if self.disk_waiters.is_empty() {
+        } else if self.copy_waiters.is_empty() {
             self.shared.wait_no_more(self.thread);
         }
     }
@@ -103,6 +103,11 @@ impl Worker {
         }
     }
 
+    /// Says whether the next poll must not sleep, since a connection has more to send.
+    pub(crate) fn outbox_has_more(&mut self, has_more: bool) {
+        self.outbox.has_pieces |= has_more;
+    }
+
     /// Bytes of output above which the connection will be closed at once; 0 for no limit.
     pub(super) fn hard_limit(&self, connection: &Connection) -> usize {
         self.config.current().client_output_buffer_limits[output_class(connection)].hard_bytes as usize
@@ -122,12 +127,13 @@ impl Worker {
     }
 
     #[inline(never)]
-    fn compare_with_output_limit(&mut self, connection: &mut Connection, bytes: u64) {
+    pub(crate) fn compare_with_output_limit(&mut self, connection: &mut Connection, bytes: u64) {
         let limit = &self.config.current().client_output_buffer_limits[output_class(connection)];
         if bytes <= limit.soft_bytes || limit.soft_bytes == 0 {
             connection.soft_limit_since_ms = None;
         }
-        let hard = limit.hard_bytes > 0 && bytes > limit.hard_bytes
+        let hard_bytes = if connection.replica.is_some() { self.most_behind() } else { limit.hard_bytes };
+        let hard = hard_bytes > 0 && bytes > hard_bytes
             || !connection.session.authenticated && bytes > UNAUTHENTICATED_MAX_BYTES;
         let soft = limit.soft_bytes > 0 && bytes > limit.soft_bytes && {
             let since_ms = *connection.soft_limit_since_ms.get_or_insert(self.now_ms);
@@ -161,7 +167,7 @@ const UNAUTHENTICATED_MAX_BYTES: u64 = 17 << 10;
 
 /// The class of `client-output-buffer-limit` that a connection is in.
 fn output_class(connection: &Connection) -> usize {
-    match (connection.is_monitor, connection.is_subscriber()) {
+    match (connection.is_monitor || connection.replica.is_some(), connection.is_subscriber()) {
         (true, _) => 1,
         (_, true) => 2,
         _ => 0,

@@ -13,6 +13,7 @@ const IDLE_TICK_MS: i64 = 1000;
 /// How often the rest is done, and how often by a thread that has nobody to look after.
 const CRON_MS: i64 = 100;
 const IDLE_CRON_MS: i64 = 1000;
+const SECOND_MS: i64 = 1000;
 
 /// See the [module docs](self).
 #[derive(Default)]
@@ -25,6 +26,7 @@ pub(crate) struct Timers {
     pub has_worked: bool,
     next_tick_ms: i64,
     next_cron_ms: i64,
+    next_second_ms: i64,
     /// When a client may first have been idle for `timeout`.
     pub next_idle_ms: i64,
 }
@@ -35,6 +37,15 @@ impl Timers {
         let deadline_ms = self.deadlines.first().map_or(i64::MAX, |(at_ms, _)| *at_ms);
         let next_ms = self.next_tick_ms.min(self.next_cron_ms).min(deadline_ms);
         Duration::from_millis(next_ms.saturating_sub(self.looked_ms).clamp(0, 1000) as u64)
+    }
+
+    /// Whether a second has passed since this last said so.
+    pub fn is_second_over(&mut self) -> bool {
+        let (is_over, at_ms) = (self.looked_ms >= self.next_second_ms, self.looked_ms);
+        if is_over || self.next_second_ms > at_ms + SECOND_MS {
+            self.next_second_ms = at_ms + SECOND_MS;
+        }
+        is_over
     }
 
     /// Looks at the clock; whether a deadline has passed.

@@ -51,7 +51,7 @@ impl Filter {
 
 fn type_of(client: &ClientInfo) -> ClientType {
     let flags = client.flags.load(Ordering::Relaxed);
-    if flags & flag::MONITOR != 0 {
+    if flags & (flag::MONITOR | flag::REPLICA) != 0 {
         ClientType::Replica
     } else if flags & flag::PUBSUB != 0 {
         ClientType::Pubsub

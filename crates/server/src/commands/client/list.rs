@@ -66,6 +66,7 @@ fn flags(client: &ClientInfo) -> String {
     let bits = client.flags.load(Relaxed);
     let letters = [
         (flag::MONITOR, 'O'),
+        (flag::REPLICA, 'S'),
         (flag::PUBSUB, 'P'),
         (flag::MULTI, 'x'),
         (flag::BLOCKED | flag::POSTPONED, 'b'),

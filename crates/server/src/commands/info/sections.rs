@@ -3,11 +3,13 @@
 use std::sync::atomic::Ordering;
 
 use martlet_base::limits::SHARD_COUNT;
+use martlet_journal::Follower;
 
 use super::{Text, human};
 use crate::commands::memory::Figures;
 use crate::config::REDIS_VERSION;
 use crate::process::{Whose, cpu_time, system_memory_bytes};
+use crate::replication::primary::Phase;
 use crate::worker::Worker;
 
 pub(super) fn server(worker: &mut Worker, text: &mut Text) {
@@ -181,19 +183,41 @@ fn scripts_memory(text: &mut Text, scripts: &crate::scripting::ScriptFigures) {
 }
 
 pub(super) fn replication(worker: &mut Worker, text: &mut Text) {
+    let shared = worker.shared;
+    let (journal, config) = (&shared.engine.journal, worker.config());
     text.title("Replication");
     text.field("role", "master");
-    text.field("connected_slaves", 0);
+    let replicas = shared.replication.primary.replicas();
+    text.field("connected_slaves", replicas.len());
+    if config.min_replicas_to_write > 0 && config.min_replicas_max_lag_s > 0 {
+        text.field("min_slaves_good_slaves", shared.replication.primary.good.load(Ordering::Relaxed));
+    }
+    for (number, replica) in replicas.iter().enumerate() {
+        let lag_s = if replica.phase() == Phase::Online { replica.lag_s(worker.now_ms) } else { 0 };
+        text.field(
+            &format!("slave{number}"),
+            format!(
+                "ip={},port={},state={},offset={},lag={lag_s}",
+                replica.host(),
+                replica.port.load(Ordering::Relaxed),
+                replica.phase().name(),
+                replica.acked.load(Ordering::Relaxed)
+            ),
+        );
+    }
     text.field("master_failover_state", "no-failover");
-    let ids = worker.shared.replication.ids();
+    let ids = shared.replication.ids();
+    let end = shared.replication_offset();
     text.field("master_replid", ids.id);
-    text.field("master_replid2", ids.second.map_or_else(|| "0".repeat(40), |(id, _)| id));
-    text.field("master_repl_offset", 0);
-    text.field("second_repl_offset", -1);
-    text.field("repl_backlog_active", 0);
-    text.field("repl_backlog_size", worker.config().repl_backlog_size_bytes);
-    text.field("repl_backlog_first_byte_offset", 0);
-    text.field("repl_backlog_histlen", 0);
+    text.field("master_replid2", ids.second.as_ref().map_or_else(|| "0".repeat(40), |(id, _)| id.clone()));
+    text.field("master_repl_offset", end);
+    text.field("second_repl_offset", ids.second.map_or(-1, |(_, offset)| offset as i64));
+    let is_kept = journal.is_followed_by(Follower::Replicas) || journal.relays();
+    let begin = if is_kept { journal.backlog_offsets().start } else { end };
+    text.field("repl_backlog_active", u8::from(is_kept));
+    text.field("repl_backlog_size", config.repl_backlog_size_bytes);
+    text.field("repl_backlog_first_byte_offset", if is_kept { begin + 1 } else { 0 });
+    text.field("repl_backlog_histlen", end.saturating_sub(begin));
 }
 
 pub(super) fn cpu(_: &mut Worker, text: &mut Text) {

@@ -1,0 +1,328 @@
+//! Primaries and replicas, and who waits for them: PSYNC, SYNC, REPLCONF, ROLE, WAIT, WAITAOF.
+
+use std::sync::atomic::Ordering;
+
+use martlet_base::number::parse_i64;
+use martlet_command::{Acl, Block, Copies, Error, Flags, Group, Outcome, TimeoutReply, Tip, Wait, command};
+use martlet_journal::stream::Audience;
+use martlet_journal::{Follower, Position, REPLICAS};
+
+use super::{Call, ServerCommand, ServerHandler};
+use crate::persistence::aof::Phase as LogPhase;
+use crate::replication::link::Source;
+use crate::replication::primary::{Phase, capability};
+use crate::shared::{Mail, lock};
+use crate::worker::Worker;
+
+/// The family.
+pub static COMMANDS: &[&ServerCommand] = &[&PSYNC, &REPLCONF, &ROLE, &SYNC, &WAIT, &WAITAOF];
+
+const SYNCS: Flags = Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::NO_ASYNC_LOADING).with(Flags::NO_MULTI);
+
+static SYNC: ServerCommand = command("sync", 1, sync as ServerHandler).flags(SYNCS).doc(
+    Group::Server,
+    "1.0.0",
+    "O(N) for N keys",
+    "Makes the connection a replica's, which gets the data set and then all changes.",
+);
+
+fn sync(call: &mut Call<'_>) -> Outcome {
+    if may_sync(call)? {
+        call.worker.replica_link(call.connection).replica.is_old.store(true, Ordering::Relaxed);
+        full_sync(call);
+    }
+    Ok(())
+}
+
+static PSYNC: ServerCommand =
+    command("psync", -3, psync as ServerHandler).flags(SYNCS).syntax("replicationid offset:i").doc(
+        Group::Server,
+        "2.8.0",
+        "O(1), or O(N) for N keys if all of them are sent",
+        "Makes the connection a replica's, which goes on where it was if that is still there.",
+    );
+
+fn psync(call: &mut Call<'_>) -> Outcome {
+    if !may_sync(call)? {
+        return Ok(());
+    }
+    let offset = parse_i64(call.arg(2)).ok_or(Error::NotInteger)?;
+    let stats = &call.worker.shared.stats;
+    if partial_sync(call, offset) {
+        stats.sync_partial.fetch_add(1, Ordering::Relaxed);
+    } else {
+        if call.arg(1) != b"?" {
+            stats.sync_partial_refused.fetch_add(1, Ordering::Relaxed);
+        }
+        full_sync(call);
+    }
+    Ok(())
+}
+
+/// Whether the client may become a replica; not again if it is one.
+fn may_sync(call: &Call<'_>) -> Result<bool, Error> {
+    if call.connection.is_replica() {
+        return Ok(false);
+    }
+    if !call.reply.is_empty() || call.connection.output_bytes() > 0 {
+        return Err(Error::Fixed("ERR SYNC and PSYNC are invalid with pending output"));
+    }
+    Ok(true)
+}
+
+/// Lets a replica go on behind `offset - 1` bytes of the stream that it names; false if that is not there.
+fn partial_sync(call: &mut Call<'_>, offset: i64) -> bool {
+    let shared = call.worker.shared;
+    let (journal, asked) = (&shared.engine.journal, call.arg(1));
+    let ids = shared.replication.ids();
+    let Some(at) = offset.checked_sub(1).and_then(|at| u64::try_from(at).ok()) else { return false };
+    let is_second = ids.second.as_ref().is_some_and(|(id, end)| id.as_bytes() == asked && at < *end);
+    if ids.id.as_bytes() != asked && !is_second {
+        if asked != b"?" {
+            tracing::info!(
+                "Partial resynchronization not accepted: Replication ID mismatch (Replica asked for '{}', my replication IDs are '{}' and '{}')",
+                String::from_utf8_lossy(asked),
+                ids.id,
+                ids.second.map_or_else(|| "0".repeat(40), |(id, _)| id)
+            );
+        }
+        return false;
+    }
+    let is_kept = journal.is_followed_by(Follower::Replicas) || journal.relays();
+    journal.pump(journal.end());
+    let most_behind = call.worker.most_behind();
+    let reader = journal.attach(Audience::Replicas, Some(at), Some(most_behind));
+    let (Ok(reader), true) = (reader, is_kept) else {
+        tracing::info!(
+            "Unable to partial resync with replica {} for lack of backlog (Replica request was: {offset}).",
+            call.worker.replica_link(call.connection).replica.name()
+        );
+        return false;
+    };
+    let link = call.worker.replica_link(call.connection);
+    tracing::info!(
+        "Partial resynchronization request from {} accepted. Sending {} bytes of backlog starting from offset {offset}.",
+        link.replica.name(),
+        reader.behind()
+    );
+    // What the client has had is the stream's beginning: it need not wait for its reply.
+    match link.replica.can(capability::PSYNC2) {
+        true => call.reply.simple(&format!("CONTINUE {}", ids.id)),
+        false => call.reply.simple("CONTINUE"),
+    }
+    call.worker.become_replica(call.connection, Source::Stream(reader), Phase::Online);
+    true
+}
+
+/// Has a full sync begin for the client, if need be with others.
+fn full_sync(call: &mut Call<'_>) {
+    let shared = call.worker.shared;
+    shared.stats.sync_full.fetch_add(1, Ordering::Relaxed);
+    call.worker.become_replica(call.connection, Source::Nothing, Phase::Waits);
+    if let Some(link) = &call.connection.replica {
+        tracing::info!("Full resync requested by replica {}", link.replica.name());
+    }
+    shared.send(0, Mail::Run(Box::new(Worker::begin_full_sync)));
+}
+
+static REPLCONF: ServerCommand = command("replconf", -1, replconf as ServerHandler)
+    .flags(
+        Flags::ADMIN
+            .with(Flags::NOSCRIPT)
+            .with(Flags::LOADING)
+            .with(Flags::STALE)
+            .with(Flags::ALLOW_BUSY)
+            .with(Flags::SYSTEM),
+    )
+    .doc(Group::Server, "3.0.0", "O(1)", "Tells what a replica is and how far it has come.");
+
+fn replconf(call: &mut Call<'_>) -> Outcome {
+    if call.argc().is_multiple_of(2) {
+        return Err(Error::Syntax);
+    }
+    for index in (1..call.argc()).step_by(2) {
+        let value = call.arg(index + 1);
+        match call.arg(index).to_ascii_lowercase().as_slice() {
+            b"ack" => {
+                acknowledge(call);
+                return Ok(());
+            }
+            // It is for replicas, whose link answers it.
+            b"getack" => return Ok(()),
+            b"listening-port" => {
+                let port = call.int(index + 1)?;
+                let link = call.worker.replica_link(call.connection);
+                link.replica.port.store(port as u32, Ordering::Relaxed);
+            }
+            b"ip-address" => {
+                if value.len() >= HOST_MAX_BYTES {
+                    return Err(Error::Text(format!(
+                        "ERR REPLCONF ip-address provided by replica instance is too long: {} bytes",
+                        value.len()
+                    )));
+                }
+                let host = String::from_utf8_lossy(value).into_owned();
+                let link = call.worker.replica_link(call.connection);
+                *lock(&link.replica.address) = Some(host).filter(|host| !host.is_empty());
+            }
+            b"capa" => {
+                let capability = match value.to_ascii_lowercase().as_slice() {
+                    b"eof" => capability::EOF,
+                    b"psync2" => capability::PSYNC2,
+                    _ => 0,
+                };
+                let link = call.worker.replica_link(call.connection);
+                link.replica.capabilities.fetch_or(capability, Ordering::Relaxed);
+            }
+            b"rdb-only" => {
+                let is_rdb_only = call.int(index + 1)? == 1;
+                let link = call.worker.replica_link(call.connection);
+                link.replica.is_rdb_only.store(is_rdb_only, Ordering::Relaxed);
+            }
+            // What it is does not matter: every version is sent what it reads.
+            b"version" => {}
+            _ => return Err(Error::quoting("ERR Unrecognized REPLCONF option: ", call.arg(index), "")),
+        }
+    }
+    call.reply.ok();
+    Ok(())
+}
+
+/// Names of hosts that replicas announce are shorter, in bytes.
+const HOST_MAX_BYTES: usize = 255;
+
+/// REPLCONF ACK offset [FACK offset], which has no answer.
+fn acknowledge(call: &mut Call<'_>) {
+    let offset_at = |index: usize| parse_i64(call.arg(index)).and_then(|offset| u64::try_from(offset).ok());
+    let on_disk = if call.arg(3).eq_ignore_ascii_case(b"fack") { offset_at(4) } else { None };
+    if let Some(offset) = offset_at(2)
+        && call.connection.is_replica()
+    {
+        call.worker.acked(call.connection, offset, on_disk);
+    }
+}
+
+static ROLE: ServerCommand = command("role", 1, role as ServerHandler)
+    .flags(Flags::NOSCRIPT.with(Flags::LOADING).with(Flags::STALE).with(Flags::FAST))
+    .acl(Acl::ADMIN.with(Acl::DANGEROUS))
+    .doc(Group::Server, "2.8.12", "O(1)", "Tells the replication role, and who is at the other end.");
+
+fn role(call: &mut Call<'_>) -> Outcome {
+    let shared = call.worker.shared;
+    let mut replicas = shared.replication.primary.replicas();
+    replicas.retain(|replica| replica.phase() == Phase::Online);
+    call.reply.array(3);
+    call.reply.bulk(b"master");
+    call.reply.int(shared.replication_offset() as i64);
+    call.reply.array(replicas.len());
+    for replica in replicas {
+        call.reply.array(3);
+        call.reply.bulk(replica.host().as_bytes());
+        call.reply.bulk_int(i64::from(replica.port.load(Ordering::Relaxed)));
+        call.reply.bulk_int(replica.acked.load(Ordering::Relaxed) as i64);
+    }
+    Ok(())
+}
+
+/// The replication offset behind all that the client has written. It stays what it was when it was first
+/// asked for: later it is known to some kilobytes only.
+fn recorded_offset(call: &mut Call<'_>) -> u64 {
+    let position = call.connection.recorded;
+    if call.connection.replicated.0 != position {
+        call.connection.replicated = (position, call.worker.shared.offset_of(position));
+    }
+    call.connection.replicated.1
+}
+
+/// How long a wait may last, in milliseconds, and when that is over.
+fn timeout(call: &Call<'_>, index: usize) -> Result<Option<i64>, Error> {
+    let not_int = Error::Fixed("ERR timeout is not an integer or out of range");
+    let timeout_ms = parse_i64(call.arg(index)).ok_or(not_int)?;
+    if timeout_ms < 0 {
+        return Err(Error::Fixed("ERR timeout is negative"));
+    }
+    let deadline_ms = call.worker.now_ms.checked_add(timeout_ms);
+    let deadline_ms = deadline_ms.ok_or(Error::Fixed("ERR timeout is out of range"))?;
+    Ok((timeout_ms > 0).then_some(deadline_ms))
+}
+
+static WAIT: ServerCommand = command("wait", 3, wait as ServerHandler)
+    .flags(Flags::BLOCKING)
+    .acl(Acl::CONNECTION)
+    .syntax("numreplicas:i timeout:i")
+    .doc(Group::Generic, "3.0.0", "O(1)", "Waits until replicas have taken over the connection's writes.")
+    .tips(&[Tip::REQUEST_ALL_SHARDS, Tip::RESPONSE_AGG_MIN]);
+
+fn wait(call: &mut Call<'_>) -> Outcome {
+    let replicas = call.int(1)?;
+    let deadline_ms = timeout(call, 2)?;
+    let shared = call.worker.shared;
+    let offset = recorded_offset(call);
+    let has = shared.replication.primary.have(offset, false) as i64;
+    if has >= replicas || call.deny_blocking {
+        call.reply.int(has);
+        return Ok(());
+    }
+    let copies =
+        Copies { position: Position::MAX, offset, local: false, replicas: replicas as u64, on_disk: false };
+    block_for(call, copies, deadline_ms);
+    Ok(())
+}
+
+/// Blocks the client, and asks replicas how far they are.
+fn block_for(call: &mut Call<'_>, copies: Copies, deadline_ms: Option<i64>) {
+    let block = Block::new(Wait::Copies(copies), deadline_ms, TimeoutReply::Copies(copies));
+    call.worker.block(call.connection, call.entry, &call.args, Box::new(block));
+    let journal = &call.worker.shared.engine.journal;
+    if copies.replicas > 0 && journal.is_followed_by(Follower::Replicas) {
+        journal.append(REPLICAS, b"*3\r\n$8\r\nREPLCONF\r\n$6\r\nGETACK\r\n$1\r\n*\r\n");
+    }
+}
+
+/// The answer to WAITAOF that waits for this server's disk, also if the file is switched off meanwhile.
+pub(crate) const WITHOUT_LOG: &str =
+    "ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.";
+
+static WAITAOF: ServerCommand = command("waitaof", 4, waitaof as ServerHandler)
+    .flags(Flags::BLOCKING)
+    .acl(Acl::CONNECTION)
+    .syntax("numlocal:i numreplicas:i timeout:i")
+    .doc(
+        Group::Generic,
+        "7.2.0",
+        "O(1)",
+        "Waits until what was written is in the append-only file on disk, here or with replicas.",
+    )
+    .tips(&[Tip::REQUEST_ALL_SHARDS, Tip::RESPONSE_AGG_MIN]);
+
+fn waitaof(call: &mut Call<'_>) -> Outcome {
+    let local = parse_i64(call.arg(1)).ok_or(Error::NotInteger)?;
+    if !(0..=1).contains(&local) {
+        return Err(Error::Fixed("ERR value is out of range, value must between 0 and 1"));
+    }
+    let replicas = parse_i64(call.arg(2)).filter(|&count| count >= 0);
+    let replicas = replicas.ok_or(Error::Fixed("ERR value is out of range, must be positive"))?;
+    let deadline_ms = timeout(call, 3)?;
+    let shared = call.worker.shared;
+    let phase = shared.persistence.log.facts().phase;
+    if local > 0 && phase == LogPhase::Off {
+        return Err(Error::Fixed(WITHOUT_LOG));
+    }
+    let position = match phase {
+        // Without a file nothing comes to be on disk.
+        LogPhase::Off => Position::MAX,
+        // What the client wrote before it was switched on is in the base that is being written.
+        LogPhase::Starting => shared.engine.journal.end(),
+        LogPhase::On => call.connection.recorded,
+    };
+    let offset = recorded_offset(call);
+    let copies = Copies { position, offset, local: local > 0, replicas: replicas as u64, on_disk: true };
+    let (is_on_disk, has) = call.worker.copies(&copies);
+    let is_met = i64::from(is_on_disk) >= local && has >= replicas;
+    if is_met || call.deny_blocking {
+        TimeoutReply::Copies(copies).write(call.reply, |_| (is_on_disk, has));
+        return Ok(());
+    }
+    block_for(call, copies, deadline_ms);
+    Ok(())
+}

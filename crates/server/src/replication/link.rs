@@ -1,0 +1,306 @@
+//! What a replica's connection is given: the data set of a full sync, then the stream.
+//!
+//! Invariant: bytes leave in the order of the stream, from the offset on that the replica was told; between a
+//! replica's data set and its first ACK nothing is sent if it does not know the data set's length.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use martlet_journal::stream::{FellBehind, Reader};
+use martlet_net::{Backend, Buffer, Token};
+
+use super::feed::{Feed, Next};
+use super::primary::{Phase, Replica};
+use crate::clients::flag;
+use crate::connection::Connection;
+use crate::slow_path::SessionFlags;
+use crate::worker::Worker;
+
+/// Bytes that a replica's connection may have on their way.
+const WINDOW_BYTES: usize = 1 << 20;
+/// Most bytes of the stream that are sent at once.
+const PIECE_BYTES: usize = 256 << 10;
+
+/// A place in a [`Feed`], given up when it is dropped.
+pub struct Taker {
+    feed: Arc<Feed>,
+    number: usize,
+}
+
+impl Taker {
+    /// The place of this number.
+    pub fn new(feed: Arc<Feed>, number: usize) -> Taker {
+        Taker { feed, number }
+    }
+}
+
+impl Drop for Taker {
+    fn drop(&mut self) {
+        self.feed.leave(self.number);
+    }
+}
+
+/// Where a replica's bytes come from.
+pub enum Source {
+    /// There is nothing for it yet.
+    Nothing,
+    /// A full sync, and what comes after it.
+    Sync {
+        /// The data set.
+        taker: Taker,
+        /// The stream from there on.
+        reader: Reader<'static>,
+        /// The replica knows the end by a mark.
+        is_diskless: bool,
+    },
+    /// The data set has been sent; the stream waits until the replica says that it has it.
+    AwaitsAck(Reader<'static>),
+    /// The stream.
+    Stream(Reader<'static>),
+}
+
+/// A connection's part of a replica.
+pub struct ReplicaLink {
+    /// As everybody sees it.
+    pub replica: Arc<Replica>,
+    /// What it is sent.
+    pub source: Source,
+}
+
+/// What a replica is given next.
+enum Given {
+    Bytes(Buffer),
+    Nothing,
+    /// It has all that it wanted.
+    Done,
+    Lost(&'static str),
+}
+
+impl ReplicaLink {
+    /// What comes next.
+    fn next(&mut self, now_ms: i64) -> Given {
+        loop {
+            match std::mem::replace(&mut self.source, Source::Nothing) {
+                Source::Sync { taker, reader, is_diskless } => match taker.feed.next(taker.number) {
+                    Next::End(true) if self.replica.is_rdb_only.load(Ordering::Relaxed) => {
+                        return Given::Done;
+                    }
+                    Next::End(true) => {
+                        self.replica.acked_ms.store(now_ms, Ordering::Relaxed);
+                        self.replica.set_phase(Phase::Online);
+                        tracing::info!(
+                            "Synchronization with replica {} succeeded{}",
+                            self.replica.name(),
+                            if is_diskless { " (diskless): it is about to load what it got" } else { "" }
+                        );
+                        self.source =
+                            if is_diskless { Source::AwaitsAck(reader) } else { Source::Stream(reader) };
+                    }
+                    Next::End(false) => return Given::Lost("its full sync has failed"),
+                    given => {
+                        self.source = Source::Sync { taker, reader, is_diskless };
+                        let Next::Block(block) = given else { return Given::Nothing };
+                        return Given::Bytes(Buffer::Shared(block));
+                    }
+                },
+                Source::Stream(mut reader) => {
+                    let next = reader.next();
+                    if let Ok(Some(chunk)) = &next {
+                        reader.advance(chunk.len().min(PIECE_BYTES));
+                    }
+                    self.source = Source::Stream(reader);
+                    return match next {
+                        Ok(Some(chunk)) => Given::Bytes(Buffer::Part(Box::new(chunk.part(0, PIECE_BYTES)))),
+                        Ok(None) => Given::Nothing,
+                        Err(FellBehind) => Given::Lost("overcoming of output buffer limits"),
+                    };
+                }
+                source => {
+                    self.source = source;
+                    return Given::Nothing;
+                }
+            }
+        }
+    }
+
+    /// Bytes of the stream that wait for it.
+    pub fn behind(&self) -> u64 {
+        match &self.source {
+            Source::Nothing => 0,
+            Source::Sync { reader, .. } | Source::AwaitsAck(reader) | Source::Stream(reader) => {
+                reader.behind()
+            }
+        }
+    }
+}
+
+impl Worker {
+    /// Hands replicas what there is for them, and has those threads look that serve others.
+    #[cold]
+    pub(crate) fn tend_stream(&mut self, backend: &mut dyn Backend) {
+        let journal = &self.shared.engine.journal;
+        if !self.replicas.is_empty() {
+            // Before the look at what there is: whoever adds to it then wakes this thread.
+            self.shared.wait_for_stream(self.thread);
+            journal.pump(journal.end());
+            for token in self.replicas.clone() {
+                let Some(mut connection) = self.take(token) else { continue };
+                self.feed_replica(backend, &mut connection);
+                self.finish(connection);
+            }
+        } else if self.shared.replication.primary.count() == 0 && journal.backlog() > ALONE_BYTES {
+            journal.pump(journal.end());
+        }
+        let end = journal.end();
+        if std::mem::replace(&mut self.stream_seen, end) != end {
+            self.shared.wake_feeders();
+        }
+    }
+
+    fn feed_replica(&mut self, backend: &mut dyn Backend, connection: &mut Connection) {
+        let mut sent = 0;
+        while !connection.closing && connection.out.is_empty() {
+            if connection.in_flight.bytes >= WINDOW_BYTES {
+                // What the kernel takes at once does not end the next sleep by itself.
+                self.outbox_has_more(sent > 0);
+                break;
+            }
+            let Some(link) = &mut connection.replica else { return };
+            match link.next(self.now_ms) {
+                Given::Bytes(buffer) => {
+                    sent += buffer.len();
+                    connection.in_flight.push(&buffer);
+                    backend.send(connection.token, buffer);
+                }
+                Given::Nothing => break,
+                Given::Done => connection.closing = true,
+                Given::Lost(why) => {
+                    tracing::warn!(
+                        "Client id={} addr={} (replica {}) scheduled to be closed ASAP for {why}.",
+                        connection.info.id,
+                        connection.info.peer,
+                        link.replica.name()
+                    );
+                    self.end_replica(connection);
+                }
+            }
+        }
+        if sent > 0 {
+            self.stats().net_output_bytes.add(sent as u64);
+            self.shared.replication.primary.sent_bytes.fetch_add(sent as u64, Ordering::Relaxed);
+            connection.info.net_output_bytes.fetch_add(sent as u64, Ordering::Relaxed);
+            let phase = connection.replica.as_ref().map(|link| link.replica.phase());
+            if phase.is_some_and(|phase| phase < Phase::Online) {
+                let link = connection.replica.iter();
+                link.for_each(|link| link.replica.acked_ms.store(self.now_ms, Ordering::Relaxed));
+            }
+        }
+        let waits = connection.replica.as_ref().map_or(0, |link| link.behind());
+        let bytes = connection.output_bytes() as u64 + waits;
+        connection.info.output_bytes.store(bytes as usize, Ordering::Relaxed);
+        self.compare_with_output_limit(connection, bytes);
+    }
+
+    /// Ends a replica's connection, which gets nothing more.
+    fn end_replica(&mut self, connection: &mut Connection) {
+        connection.discard_output();
+        connection.in_flight = Default::default();
+        connection.closing = true;
+    }
+
+    /// Makes a connection that has said PSYNC or SYNC a replica's.
+    pub(crate) fn become_replica(&mut self, connection: &mut Connection, source: Source, phase: Phase) {
+        let link = self.replica_link(connection);
+        link.source = source;
+        let replica = link.replica.clone();
+        replica.acked_ms.store(self.now_ms, Ordering::Relaxed);
+        replica.waits_since_ms.store(self.now_ms, Ordering::Relaxed);
+        replica.set_phase(phase);
+        connection.info.flags.fetch_or(flag::REPLICA, Ordering::Relaxed);
+        connection.session.flags.set(SessionFlags::MONITOR, true);
+        self.replicas.push(connection.token);
+        self.shared.replication.primary.add(replica);
+        self.note_replicas();
+    }
+
+    /// What a connection has of a replica that is about to say what it wants.
+    pub(crate) fn replica_link<'c>(&self, connection: &'c mut Connection) -> &'c mut ReplicaLink {
+        let info = &connection.info;
+        connection.replica.get_or_insert_with(|| {
+            let replica = Arc::new(Replica::new(info.clone()));
+            Box::new(ReplicaLink { replica, source: Source::Nothing })
+        })
+    }
+
+    /// A connection that ends is no replica's any more.
+    pub(crate) fn stop_replicating(&mut self, connection: &mut Connection) {
+        let Some(link) = connection.replica.take() else { return };
+        if link.replica.phase() == Phase::Handshake {
+            return;
+        }
+        tracing::info!("Connection with replica {} lost.", link.replica.name());
+        connection.info.flags.fetch_and(!flag::REPLICA, Ordering::Relaxed);
+        self.replicas.retain(|token| *token != connection.token);
+        self.shared.replication.primary.remove(&link.replica, self.now_ms);
+        self.note_replicas();
+        // Whoever waits for what it has might wait for nobody now, but its time goes on.
+        self.shared.wake_those_held();
+    }
+
+    /// A replica says how far it is (REPLCONF ACK).
+    pub(crate) fn acked(&mut self, connection: &mut Connection, offset: u64, on_disk: Option<u64>) {
+        let now_ms = self.now_ms;
+        let Some(link) = &mut connection.replica else { return };
+        link.replica.acked.fetch_max(offset, Ordering::AcqRel);
+        on_disk.into_iter().for_each(|offset| {
+            link.replica.acked_on_disk.fetch_max(offset, Ordering::AcqRel);
+        });
+        link.replica.acked_ms.store(now_ms, Ordering::Relaxed);
+        match std::mem::replace(&mut link.source, Source::Nothing) {
+            Source::AwaitsAck(reader) => {
+                link.source = Source::Stream(reader);
+                tracing::info!("Synchronization with replica {} succeeded", link.replica.name());
+                self.note_replicas();
+            }
+            source => link.source = source,
+        }
+        self.shared.wake_those_held();
+    }
+
+    /// Takes a replica's connection over into its full sync, which begins at `offset`.
+    pub(super) fn begin_transfer(
+        &mut self,
+        (token, client): (Token, u64),
+        source: Source,
+        id: &str,
+        offset: u64,
+    ) {
+        let Some(mut connection) = self.take_client(token, client) else { return };
+        if let Some(link) = &mut connection.replica {
+            link.source = source;
+            if link.replica.is_old.load(Ordering::Relaxed) {
+                return self.finish(connection);
+            }
+            connection.out.extend_from_slice(format!("+FULLRESYNC {id} {offset}\r\n").as_bytes());
+        }
+        self.finish(connection);
+    }
+
+    /// Tells replicas that wait that they are not forgotten, once a second.
+    pub(crate) fn soothe_replicas(&mut self) {
+        for token in self.replicas.clone() {
+            let Some(mut connection) = self.take(token) else { continue };
+            let phase = connection.replica.as_ref().map(|link| link.replica.phase());
+            let waits = phase.is_some_and(|phase| phase == Phase::Waits || phase == Phase::Cut);
+            let is_at_rest =
+                matches!(connection.replica.as_ref().map(|link| &link.source), Some(Source::Nothing));
+            if waits && is_at_rest {
+                connection.out.push(b'\n');
+            }
+            self.finish(connection);
+        }
+    }
+}
+
+/// So many bytes of records wait at most when there is no replica to take them out of the journal for.
+const ALONE_BYTES: u64 = 1 << 20;

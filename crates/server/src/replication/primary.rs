@@ -1,0 +1,218 @@
+//! A primary's replicas: who they are, what they have, and when one of them is to get a full sync.
+//!
+//! Invariant: a replica is in the list from its PSYNC until its connection ends. Only the thread of its
+//! connection changes its [`Phase`], but for the step from [`Phase::Waits`] to [`Phase::Cut`], which who
+//! begins the sync does.
+
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use crate::clients::ClientInfo;
+use crate::config::Config;
+use crate::shared::lock;
+
+/// How far a replica is.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Phase {
+    /// It is about to say what it wants.
+    Handshake,
+    /// It waits for a full sync to begin.
+    Waits,
+    /// The data set that it gets is being written, for a diskless sync to its connection.
+    Cut,
+    /// It is sent a file.
+    Bulk,
+    /// It follows the stream.
+    Online,
+}
+
+impl Phase {
+    const ALL: [Phase; 5] = [Phase::Handshake, Phase::Waits, Phase::Cut, Phase::Bulk, Phase::Online];
+
+    /// As INFO names it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Phase::Handshake | Phase::Waits | Phase::Cut => "wait_bgsave",
+            Phase::Bulk => "send_bulk",
+            Phase::Online => "online",
+        }
+    }
+}
+
+/// What a replica can do (REPLCONF capa).
+pub mod capability {
+    /// Reads a data set whose length it is not told before.
+    pub const EOF: u32 = 1;
+    /// Knows that a partial sync may give it a new replication id.
+    pub const PSYNC2: u32 = 2;
+}
+
+/// A replica as every thread sees it.
+pub struct Replica {
+    /// Its connection.
+    pub client: Arc<ClientInfo>,
+    /// Where it listens, as it says.
+    pub port: AtomicU32,
+    /// Its address, if it says so.
+    pub address: Mutex<Option<String>>,
+    /// What it can do.
+    pub capabilities: AtomicU32,
+    /// It wants the data set and not the stream.
+    pub is_rdb_only: AtomicBool,
+    /// It has said SYNC: it is not told where in the stream it begins.
+    pub is_old: AtomicBool,
+    phase: AtomicU8,
+    /// Since when it waits for a full sync, Unix milliseconds.
+    pub waits_since_ms: AtomicI64,
+    /// The replication offset that it has come to.
+    pub acked: AtomicU64,
+    /// The one up to which its append-only file is on its disk.
+    pub acked_on_disk: AtomicU64,
+    /// When it said so, or took in something last, Unix milliseconds.
+    pub acked_ms: AtomicI64,
+}
+
+impl Replica {
+    /// One that has just begun to speak.
+    pub fn new(client: Arc<ClientInfo>) -> Replica {
+        Replica {
+            client,
+            port: AtomicU32::new(0),
+            address: Mutex::default(),
+            capabilities: AtomicU32::new(0),
+            is_rdb_only: AtomicBool::new(false),
+            is_old: AtomicBool::new(false),
+            phase: AtomicU8::new(Phase::Handshake as u8),
+            waits_since_ms: AtomicI64::new(0),
+            acked: AtomicU64::new(0),
+            acked_on_disk: AtomicU64::new(0),
+            acked_ms: AtomicI64::new(0),
+        }
+    }
+
+    /// How far it is.
+    pub fn phase(&self) -> Phase {
+        Phase::ALL[usize::from(self.phase.load(Ordering::Acquire)) % Phase::ALL.len()]
+    }
+
+    /// Says how far it is.
+    pub fn set_phase(&self, phase: Phase) {
+        self.phase.store(phase as u8, Ordering::Release);
+    }
+
+    /// Whether it can do that.
+    pub fn can(&self, capability: u32) -> bool {
+        self.capabilities.load(Ordering::Relaxed) & capability != 0
+    }
+
+    /// Its address as clients should use it.
+    pub fn host(&self) -> String {
+        let announced = lock(&self.address).clone();
+        announced.unwrap_or_else(|| crate::address::host_of(&self.client.peer).to_owned())
+    }
+
+    /// As the log names it: where it listens, or its peer's address.
+    pub fn name(&self) -> String {
+        match self.port.load(Ordering::Relaxed) {
+            0 => self.client.peer.clone(),
+            port => format!("{}:{port}", self.host()),
+        }
+    }
+
+    /// Seconds since it was heard of.
+    pub fn lag_s(&self, now_ms: i64) -> i64 {
+        (now_ms - self.acked_ms.load(Ordering::Relaxed)).max(0) / 1000
+    }
+}
+
+/// See the [module docs](self).
+#[derive(Default)]
+pub struct Primary {
+    replicas: Mutex<Vec<Arc<Replica>>>,
+    /// How many there are.
+    count: AtomicUsize,
+    /// The stream is kept for replicas, or there are some.
+    pub is_active: AtomicBool,
+    /// Since when there is no replica, Unix milliseconds.
+    pub alone_since_ms: AtomicI64,
+    /// When the stream had its last PING, Unix milliseconds.
+    pub pinged_ms: AtomicI64,
+    /// Replicas that have been heard of within `min-replicas-max-lag`.
+    pub good: AtomicUsize,
+    /// Bytes that replicas were sent.
+    pub sent_bytes: AtomicU64,
+}
+
+impl Primary {
+    /// All replicas, in the order in which they came.
+    pub fn replicas(&self) -> Vec<Arc<Replica>> {
+        lock(&self.replicas).clone()
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.count.load(Ordering::Acquire)
+    }
+
+    /// One more.
+    pub fn add(&self, replica: Arc<Replica>) {
+        let mut replicas = lock(&self.replicas);
+        replicas.push(replica);
+        self.count.store(replicas.len(), Ordering::Release);
+        self.is_active.store(true, Ordering::Release);
+    }
+
+    /// A replica's connection has ended.
+    pub fn remove(&self, replica: &Arc<Replica>, now_ms: i64) {
+        let mut replicas = lock(&self.replicas);
+        replicas.retain(|other| !Arc::ptr_eq(other, replica));
+        self.count.store(replicas.len(), Ordering::Release);
+        if replicas.is_empty() {
+            self.alone_since_ms.store(now_ms, Ordering::Relaxed);
+        }
+    }
+
+    /// How many follow the stream and have come to `offset`, on disk if `on_disk`.
+    pub fn have(&self, offset: u64, on_disk: bool) -> usize {
+        let has = |replica: &&Arc<Replica>| {
+            let acked = if on_disk { &replica.acked_on_disk } else { &replica.acked };
+            replica.phase() == Phase::Online && acked.load(Ordering::Acquire) >= offset
+        };
+        lock(&self.replicas).iter().filter(has).count()
+    }
+
+    /// Counts the replicas that have been heard of lately anew.
+    pub fn count_good(&self, most_lag_s: u32, now_ms: i64) -> usize {
+        let is_good = |replica: &&Arc<Replica>| {
+            replica.phase() == Phase::Online && replica.lag_s(now_ms) <= i64::from(most_lag_s)
+        };
+        let good = lock(&self.replicas).iter().filter(is_good).count();
+        self.good.store(good, Ordering::Relaxed);
+        good
+    }
+
+    /// The replicas that get a full sync now, if it is time to begin one, and whether that goes without the
+    /// disk; from then on they are [`Phase::Cut`]. All of one kind: those that can do without the disk if
+    /// that is wanted, else the others.
+    pub fn take_waiting(&self, config: &Config, now_ms: i64) -> Option<(Vec<Arc<Replica>>, bool)> {
+        let replicas = lock(&self.replicas);
+        let waiting: Vec<_> = replicas.iter().filter(|replica| replica.phase() == Phase::Waits).collect();
+        if waiting.is_empty() {
+            return None;
+        }
+        let is_diskless = |replica: &Replica| config.repl_diskless_sync && replica.can(capability::EOF);
+        let (diskless, others): (Vec<_>, Vec<_>) = waiting.into_iter().partition(|of| is_diskless(of));
+        let begins = |chosen: &[&Arc<Replica>], diskless: bool| {
+            chosen.iter().for_each(|replica| replica.set_phase(Phase::Cut));
+            Some((chosen.iter().map(|&replica| replica.clone()).collect(), diskless))
+        };
+        if !others.is_empty() {
+            return begins(&others, false);
+        }
+        let longest_ms = diskless.iter().map(|of| now_ms - of.waits_since_ms.load(Ordering::Relaxed)).max();
+        let most = config.repl_diskless_sync_max_replicas as usize;
+        let is_due = longest_ms.is_some_and(|ms| ms >= i64::from(config.repl_diskless_sync_delay_s) * 1000);
+        if is_due || most > 0 && diskless.len() >= most { begins(&diskless, true) } else { None }
+    }
+}

@@ -1,0 +1,197 @@
+//! Full syncs: one cut of the data set and the stream for all replicas that wait, written to their
+//! connections or to the RDB file, which is then sent.
+//!
+//! Invariant: a replica's part of the stream begins at the cut that its data set is of.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use martlet_journal::Follower;
+use martlet_journal::stream::{Audience, Reader};
+use martlet_persistence::background::Receiver;
+
+use super::feed::{Feed, FeedWriter};
+use super::link::{Source, Taker};
+use super::primary::{Phase, Replica};
+use crate::config::OutputClass;
+use crate::persistence::settings;
+use crate::shared::{Mail, Shared, random_id};
+use crate::worker::Worker;
+
+/// One replica's part of a sync that has not begun yet.
+struct Member {
+    replica: Arc<Replica>,
+    reader: Reader<'static>,
+    taker: Taker,
+}
+
+/// A full sync, as the thread that saves sees it.
+struct Sync {
+    shared: &'static Shared,
+    feed: Arc<Feed>,
+    waiting: Vec<Member>,
+    replicas: Vec<Arc<Replica>>,
+    /// What ends a data set whose length nobody knows before, 40 characters.
+    mark: Option<String>,
+    path: std::path::PathBuf,
+}
+
+impl Receiver for Sync {
+    fn begin(&mut self, offset: u64) {
+        let id = self.shared.replication.ids().id;
+        let is_diskless = self.mark.is_some();
+        for Member { replica, mut reader, taker } in self.waiting.drain(..) {
+            reader.skip_to(offset);
+            let (id, client) = (id.clone(), replica.client.clone());
+            let source = Source::Sync { taker, reader, is_diskless };
+            let place = (client.token, client.id);
+            let begin = move |worker: &mut Worker| worker.begin_transfer(place, source, &id, offset);
+            self.shared.send(client.thread, Mail::Run(Box::new(begin)));
+        }
+    }
+
+    fn writer(&mut self) -> Box<dyn Write + Send> {
+        let mut writer = FeedWriter::new(self.feed.clone());
+        let mark = self.mark.iter();
+        // A block's room is left.
+        mark.for_each(|mark| drop(writer.write_all(format!("$EOF:{mark}\r\n").as_bytes())));
+        Box::new(writer)
+    }
+
+    fn end(self: Box<Self>, result: io::Result<()>) {
+        let is_diskless = self.mark.is_some();
+        if result.is_err() {
+            tracing::warn!("SYNC failed. BGSAVE child returned an error");
+            return self.feed.end(false);
+        }
+        if is_diskless {
+            return self.finish_stream();
+        }
+        let file = match File::open(&self.path) {
+            Ok(file) => file,
+            Err(error) => {
+                tracing::warn!("SYNC failed. Can't open/stat DB after BGSAVE: {error}");
+                return self.feed.end(false);
+            }
+        };
+        self.replicas.iter().for_each(|replica| replica.set_phase(Phase::Bulk));
+        let feed = self.feed.clone();
+        let sender = std::thread::Builder::new().name("sync".into()).spawn(move || {
+            let sent = send_file(file, &feed);
+            sent.as_ref()
+                .err()
+                .into_iter()
+                .for_each(|error| tracing::warn!("Read error sending DB to replica: {error}"));
+            feed.end(sent.is_ok());
+        });
+        if let Err(error) = sender {
+            tracing::warn!("SYNC failed. No thread can be started that sends the file: {error}");
+            self.feed.end(false);
+        }
+    }
+}
+
+impl Sync {
+    fn finish_stream(&self) {
+        let mut writer = FeedWriter::new(self.feed.clone());
+        let mark = self.mark.as_deref().unwrap_or_default();
+        let sent = writer.write_all(mark.as_bytes()).and_then(|()| writer.flush());
+        self.feed.end(sent.is_ok());
+    }
+}
+
+fn send_file(mut file: File, feed: &Arc<Feed>) -> io::Result<()> {
+    let len = file.metadata()?.len();
+    let mut writer = FeedWriter::new(feed.clone());
+    writer.write_all(format!("${len}\r\n").as_bytes())?;
+    let sent = io::copy(&mut (&mut file).take(len), &mut writer)?;
+    if sent < len {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    writer.flush()
+}
+
+impl Worker {
+    /// Begins a full sync with the replicas that wait for one, if it is time to, and no other snapshot is
+    /// under way.
+    #[cold]
+    pub(crate) fn begin_full_sync(&mut self) {
+        let shared = self.shared;
+        if shared.storage().has_snapshot() {
+            return;
+        }
+        let config = self.config.current().clone();
+        let Some((replicas, diskless)) = shared.replication.primary.take_waiting(&config, self.now_ms) else {
+            return;
+        };
+        self.alone(|worker| {
+            if let Err(why) = worker.cut_for(&replicas, diskless) {
+                tracing::warn!("{why}");
+                replicas.iter().for_each(|replica| replica.set_phase(Phase::Waits));
+            }
+        });
+    }
+
+    /// Makes the cut, behind the closed gate.
+    fn cut_for(&mut self, replicas: &[Arc<Replica>], diskless: bool) -> Result<(), String> {
+        let shared = self.shared;
+        self.keep_stream().map_err(|error| format!("The stream cannot be kept for replicas: {error}"))?;
+        let config = self.config.current().clone();
+        let feed = Arc::new(Feed::new(replicas.len(), || shared.wake_feeders()));
+        let mut waiting = Vec::new();
+        for (number, replica) in replicas.iter().enumerate() {
+            let taker = Taker::new(feed.clone(), number);
+            let reader = shared.engine.journal.attach(Audience::Replicas, None, Some(self.most_behind()));
+            let reader = reader.map_err(|error| error.to_string())?;
+            waiting.push(Member { replica: replica.clone(), reader, taker });
+        }
+        let target = if diskless { "replicas sockets" } else { "disk" };
+        tracing::info!("Starting BGSAVE for SYNC with target: {target}");
+        let sync = Box::new(Sync {
+            shared,
+            feed,
+            waiting,
+            replicas: replicas.to_vec(),
+            mark: diskless.then(|| random_id(&mut self.keys.random)),
+            path: settings(&config).rdb_path(),
+        });
+        let storage = shared.storage();
+        let begun = match diskless {
+            true => storage.start_stream_for(&self.keys, &settings(&config), sync).is_ok(),
+            false => storage.start_save_for(&self.keys, &settings(&config), Some(sync)).is_ok(),
+        };
+        // Somebody else's snapshot has begun meanwhile: they go on waiting.
+        if begun { Ok(()) } else { Err("A full sync waits for another snapshot to end".into()) }
+    }
+
+    /// Has the stream recorded for replicas from here on, unless it is; behind the closed gate.
+    fn keep_stream(&mut self) -> io::Result<()> {
+        let (journal, replication) = (&self.shared.engine.journal, &self.shared.replication);
+        if journal.is_followed_by(Follower::Replicas) || journal.relays() {
+            return Ok(());
+        }
+        journal.open()?;
+        replication.change_id(&mut self.keys.random);
+        journal.set_backlog(self.config.current().repl_backlog_size_bytes);
+        journal.follow(Follower::Replicas, true);
+        replication.primary.is_active.store(true, Ordering::Release);
+        let id = replication.ids().id;
+        tracing::info!(
+            "Replication backlog created, my new replication IDs are '{id}' and '{}'",
+            "0".repeat(40)
+        );
+        Ok(())
+    }
+
+    /// How much a replica may be behind before its connection ends: `client-output-buffer-limit`, but no less
+    /// than what is kept for it anyhow.
+    pub(crate) fn most_behind(&self) -> u64 {
+        let config = self.config.current();
+        match config.client_output_buffer_limits[OutputClass::Replica as usize].hard_bytes {
+            0 => u64::MAX,
+            hard => hard.max(config.repl_backlog_size_bytes),
+        }
+    }
+}

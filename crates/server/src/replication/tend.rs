@@ -1,0 +1,86 @@
+//! What a primary does for its replicas by time: PING, timeouts, the backlog's end, `min-replicas-to-write`.
+//!
+//! Invariant: the first thread alone does it.
+
+use std::sync::atomic::Ordering;
+
+use martlet_journal::{Follower, REPLICAS};
+
+use super::primary::Phase;
+use crate::slow_path::SlowPathReason;
+use crate::worker::Worker;
+
+impl Worker {
+    /// Does what is due, some times a second; more once a second is over.
+    pub(crate) fn tend_replicas(&mut self, is_second_over: bool) {
+        let shared = self.shared;
+        let primary = &shared.replication.primary;
+        if !primary.is_active.load(Ordering::Relaxed) {
+            return;
+        }
+        let journal = &shared.engine.journal;
+        let config = self.config.current().clone();
+        journal.set_backlog(config.repl_backlog_size_bytes);
+        if primary.count() == 0 {
+            return self.end_backlog(config.repl_backlog_ttl_s);
+        }
+        self.begin_full_sync();
+        let since_ms = self.now_ms - primary.pinged_ms.load(Ordering::Relaxed);
+        let is_due = since_ms >= i64::from(config.repl_ping_replica_period_s) * 1000 || since_ms < 0;
+        if is_due && journal.is_followed_by(Follower::Replicas) && shared.postpones(self.now_ms).is_none() {
+            primary.pinged_ms.store(self.now_ms, Ordering::Relaxed);
+            journal.append(REPLICAS, b"*1\r\n$4\r\nPING\r\n");
+        }
+        if is_second_over {
+            self.note_replicas();
+            self.end_silent_replicas(config.repl_timeout_s);
+        }
+    }
+
+    /// Counts the replicas that can be relied on; while there are fewer than `min-replicas-to-write`, writes
+    /// are refused.
+    pub(crate) fn note_replicas(&self) {
+        let config = self.config.current();
+        let primary = &self.shared.replication.primary;
+        let good = primary.count_good(config.min_replicas_max_lag_s, self.now_ms);
+        let are_few = config.min_replicas_to_write > 0
+            && config.min_replicas_max_lag_s > 0
+            && good < config.min_replicas_to_write as usize;
+        self.shared.slow_path_reasons.switch(SlowPathReason::FewReplicas, are_few);
+    }
+
+    fn end_silent_replicas(&self, timeout_s: u32) {
+        for replica in self.shared.replication.primary.replicas() {
+            let is_syncing = matches!(replica.phase(), Phase::Handshake | Phase::Waits);
+            if is_syncing || replica.lag_s(self.now_ms) <= i64::from(timeout_s) {
+                continue;
+            }
+            let what = if replica.phase() == Phase::Online { "streaming" } else { "full" };
+            tracing::warn!("Disconnecting timedout replica ({what} sync): {}", replica.name());
+            if !replica.client.killed.swap(true, Ordering::AcqRel) {
+                self.disconnect(&replica.client);
+            }
+        }
+    }
+
+    /// Keeps no stream any more for replicas that did not come back for so long.
+    fn end_backlog(&mut self, ttl_s: u64) {
+        let shared = self.shared;
+        let (journal, primary) = (&shared.engine.journal, &shared.replication.primary);
+        let since_ms = self.now_ms - primary.alone_since_ms.load(Ordering::Relaxed);
+        let is_due = ttl_s > 0 && since_ms / 1000 > ttl_s as i64;
+        if !is_due || !journal.is_followed_by(Follower::Replicas) {
+            return;
+        }
+        self.alone(|worker| {
+            if primary.count() > 0 {
+                return;
+            }
+            journal.follow(Follower::Replicas, false);
+            journal.set_backlog(0);
+            shared.replication.change_id(&mut worker.keys.random);
+            primary.is_active.store(false, Ordering::Release);
+            tracing::info!("Replication backlog freed after {ttl_s} seconds without connected replicas.");
+        });
+    }
+}
