@@ -1,8 +1,9 @@
-//! Streams: entries by id. Adding and trimming is in `add`, blocking reads in `read`, consumer groups in
-//! `group` and `claim`, XINFO in `info`.
+//! Streams: entries by id. Adding and trimming is in `add`, deleting with regard to groups in `delete`,
+//! blocking reads in `read`, consumer groups in `group` and `claim`, XINFO in `info`.
 
 mod add;
 mod claim;
+mod delete;
 mod group;
 mod info;
 mod read;
@@ -27,6 +28,8 @@ pub static COMMANDS: &[&Command<Handler>] = &[
     &add::XTRIM,
     &claim::XAUTOCLAIM,
     &claim::XCLAIM,
+    &delete::XACKDEL,
+    &delete::XDELEX,
     &group::XACK,
     &group::XGROUP,
     &group::XPENDING,

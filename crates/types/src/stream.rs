@@ -24,6 +24,19 @@ pub use node::{Entry, Fields};
 
 use crate::ordered::{self, OrderedMap};
 
+/// What removing an entry has to do with groups to which it is still to be delivered, or that wait for its
+/// acknowledgement.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub enum References {
+    /// Nothing (`KEEPREF`).
+    #[default]
+    Keep,
+    /// No group waits for its acknowledgement any more (`DELREF`).
+    Delete,
+    /// It stays if there is such a group (`ACKED`).
+    Acked,
+}
+
 /// See the [module docs](self).
 #[derive(Clone)]
 pub struct Stream {
@@ -33,7 +46,7 @@ pub struct Stream {
 #[derive(Clone, Default)]
 struct Inner {
     log: Log,
-    groups: OrderedMap<Box<[u8]>, Group>,
+    groups: Groups,
 }
 
 impl Stream {
@@ -108,10 +121,52 @@ impl Stream {
         true
     }
 
+    /// Whether a group has still to get this id, or waits for its acknowledgement.
+    pub fn is_referenced(&self, id: Id) -> bool {
+        is_referenced(&self.inner.groups, id)
+    }
+
+    /// Acknowledges an id in all groups; whether it was pending in any.
+    pub fn delete_references(&mut self, id: Id) -> bool {
+        let is_pending = self.groups().any(|(_, group)| group.pending(id).is_some());
+        is_pending && delete_references(&mut Arc::make_mut(&mut self.inner).groups, id)
+    }
+
+    /// Removes the first entries, but those that have to stay; how many, and the lowest id behind those that
+    /// were looked at. [`Log::trim`] is for where references are kept: it removes whole nodes.
+    pub fn trim_by_references(&mut self, trim: Trim, limit: u64, references: References) -> (u64, Id) {
+        let Inner { log, groups } = Arc::make_mut(&mut self.inner);
+        log.trim_some(trim, limit, |id| match references {
+            References::Keep => true,
+            References::Delete => {
+                delete_references(groups, id);
+                true
+            }
+            References::Acked => !is_referenced(groups, id),
+        })
+    }
+
     /// Removes a group; whether there was one.
     pub fn remove_group(&mut self, name: &[u8]) -> bool {
         self.group(name).is_some() && Arc::make_mut(&mut self.inner).groups.remove(name).is_some()
     }
+}
+
+type Groups = OrderedMap<Box<[u8]>, Group>;
+
+fn is_referenced(groups: &Groups, id: Id) -> bool {
+    groups.iter().any(|(_, group)| group.last_id < id || group.pending(id).is_some())
+}
+
+fn delete_references(groups: &mut Groups, id: Id) -> bool {
+    let with_it = groups.iter().filter(|(_, group)| group.pending(id).is_some());
+    let names: Vec<Box<[u8]>> = with_it.map(|(name, _)| name.clone()).collect();
+    for name in &names {
+        if let Some(group) = groups.get_mut(name) {
+            group.acknowledge(id);
+        }
+    }
+    !names.is_empty()
 }
 
 impl Default for Stream {

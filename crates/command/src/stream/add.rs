@@ -3,8 +3,9 @@
 use martlet_base::number::{NumberBuffer, format_i64};
 use martlet_engine::Keys;
 use martlet_types::element::Element;
-use martlet_types::stream::{Id, NODE_BYTES_MAX, Stream, Trim};
+use martlet_types::stream::{Id, NODE_BYTES_MAX, References, Stream, Trim};
 
+use super::delete::take_references;
 use super::{IdText, last_id, note, parse_id, parse_id_or_star, write_id};
 use crate::Handler;
 use crate::context::{Context, Settings};
@@ -17,9 +18,10 @@ use crate::spec::{Acl, Command, Flags, Group, KeyFlags, KeyPart, Tip, command};
 struct Trimming {
     trim: Trim,
     is_approximate: bool,
+    references: References,
     /// Most entries to remove; 0 for all.
     limit: u64,
-    /// The argument behind MAXLEN or MINID, and that of the threshold.
+    /// The argument that is MAXLEN or MINID, and that of the threshold.
     words: (usize, usize),
     /// Where LIMIT stands.
     limit_word: Option<usize>,
@@ -29,6 +31,7 @@ struct Trimming {
 #[derive(Default)]
 struct Options {
     trim: Option<(Trim, bool, (usize, usize))>,
+    references: Option<References>,
     limit: u64,
     limit_word: Option<usize>,
     no_create: bool,
@@ -56,11 +59,14 @@ impl Options {
             } else {
                 Trim::MinId(parse_id(rest.value()?, 0)?)
             };
-            self.trim = Some((trim, is_approximate, (at + 1, value)));
+            self.trim = Some((trim, is_approximate, (at, value)));
         } else if rest.option("LIMIT", 1) {
             let limit = u64::try_from(rest.int()?);
             self.limit = limit.map_err(|_| Error::Fixed("ERR The LIMIT argument must be >= 0."))?;
             self.limit_word = Some(at);
+        } else if self.references.is_none() {
+            self.references = take_references(rest);
+            return Ok(self.references.is_some());
         } else {
             return Ok(false);
         }
@@ -86,7 +92,8 @@ impl Options {
                 None if is_approximate => default_limit(settings),
                 None => 0,
             };
-            Trimming { trim, is_approximate, limit, words, limit_word: self.limit_word }
+            let references = self.references.unwrap_or_default();
+            Trimming { trim, is_approximate, references, limit, words, limit_word: self.limit_word }
         }))
     }
 }
@@ -99,34 +106,47 @@ fn default_limit(settings: &Settings) -> u64 {
     }
 }
 
-impl Trimming {
-    fn run(&self, stream: &mut Stream) -> u64 {
-        stream.log_mut().trim(self.trim, self.is_approximate, self.limit)
-    }
+/// What is recorded in place of the trimming that was asked for: a strategy and a threshold that, not being
+/// approximate, come to the same.
+struct Trimmed {
+    strategy: &'static str,
+    threshold: Vec<u8>,
+}
 
-    /// The threshold that, not being approximate, leaves what is there now.
-    fn outcome(&self, stream: &Stream) -> Vec<u8> {
-        match self.trim {
-            Trim::MaxLen(_) => format_i64(stream.len() as i64, &mut NumberBuffer::new()).to_vec(),
-            Trim::MinId(_) => {
-                let first = stream.log().first_id();
-                IdText::new(if stream.is_empty() { Id::MAX } else { first }).as_ref().to_vec()
-            }
+impl Trimming {
+    /// Removes entries; how many, and what to record if that is not the request.
+    fn run(&self, stream: &mut Stream) -> (u64, Option<Trimmed>) {
+        let min_id = |id| Trimmed { strategy: "MINID", threshold: IdText::new(id).as_ref().to_vec() };
+        if self.references != References::Keep {
+            // Which entries MAXLEN goes through depends on nodes and on what had to stay.
+            let (removed, end) = stream.trim_by_references(self.trim, self.limit, self.references);
+            return (removed, Some(min_id(end)));
         }
+        let removed = stream.log_mut().trim(self.trim, self.is_approximate, self.limit);
+        let trimmed = self.is_approximate.then(|| match self.trim {
+            Trim::MaxLen(_) => {
+                let threshold = format_i64(stream.len() as i64, &mut NumberBuffer::new()).to_vec();
+                Trimmed { strategy: "MAXLEN", threshold }
+            }
+            Trim::MinId(_) => min_id(if stream.is_empty() { Id::MAX } else { stream.log().first_id() }),
+        });
+        (removed, trimmed)
     }
 }
 
 /// Records the request with other words in some places, and without LIMIT.
-fn record(ctx: &mut Context<'_>, trimming: Option<(&Trimming, Vec<u8>)>, id: Option<(usize, IdText)>) {
+fn record(ctx: &mut Context<'_>, trimming: Option<(&Trimming, Trimmed)>, id: Option<(usize, IdText)>) {
     let args = ctx.args;
     ctx.keys.effects.replace(ctx.keys.db, || {
         let mut words: Vec<Vec<u8>> = args.iter().map(<[u8]>::to_vec).collect();
         if let Some((at, id)) = id {
             words[at] = id.as_ref().to_vec();
         }
-        if let Some((trimming, threshold)) = trimming {
-            words[trimming.words.0] = b"=".to_vec();
-            words[trimming.words.1] = threshold;
+        if let Some((trimming, Trimmed { strategy, threshold })) = trimming {
+            let (at, value) = trimming.words;
+            words[at] = strategy.as_bytes().to_vec();
+            words[at + 1] = b"=".to_vec();
+            words[value] = threshold;
             if let Some(at) = trimming.limit_word {
                 words.drain(at..at + 2);
             }
@@ -140,7 +160,7 @@ pub(super) static XADD: Command<Handler> = command("xadd", -5, xadd as Handler)
     .keys(&[KeyPart::one(1, KeyFlags::RW.with(KeyFlags::UPDATE))])
     .acl(Acl::STREAM)
     .syntax(
-        "key:k0 ?NOMKSTREAM^6.2.0 ?trim(strategy(MAXLEN|MINID^6.2.0) \
+        "key:k0 ?NOMKSTREAM^6.2.0 ?condition(KEEPREF|DELREF|ACKED) ?trim(strategy(MAXLEN|MINID^6.2.0) \
          ?operator(equal:x==|approximately:x=~) threshold ?count:i=LIMIT^6.2.0) \
          id-selector(auto-id:x=*|id) *data(field value)",
     )
@@ -153,6 +173,7 @@ pub(super) static XADD: Command<Handler> = command("xadd", -5, xadd as Handler)
     .history(&[
         ("6.2.0", "Options `NOMKSTREAM`, `MINID` and `LIMIT`."),
         ("7.0.0", "An id of the form `<ms>-*`."),
+        ("8.2.0", "Options `KEEPREF`, `DELREF` and `ACKED`."),
     ])
     .tips(&[Tip::NONDETERMINISTIC_OUTPUT]);
 
@@ -202,18 +223,20 @@ fn xadd(ctx: &mut Context<'_>) -> Outcome {
     }
     let mut stream = ctx.keys.create::<Stream>(&key)?;
     stream.log_mut().append(id, fields, limits);
-    let trimmed = trimming.as_ref().map_or(0, |trimming| trimming.run(&mut stream));
-    let approximate = trimming.as_ref().filter(|trimming| trimming.is_approximate);
-    let left = approximate.map(|trimming| (trimming, trimming.outcome(&stream)));
+    let (mut removed, mut trimmed) = (0, None);
+    if let Some(trimming) = &trimming {
+        let outcome = trimming.run(&mut stream);
+        (removed, trimmed) = (outcome.0, outcome.1.map(|trimmed| (trimming, trimmed)));
+    }
     drop(stream);
     write_id(ctx.reply, id);
     note(ctx.keys, &key, "xadd");
-    if trimmed > 0 {
+    if removed > 0 {
         ctx.keys.effects.event(martlet_engine::EventClass::STREAM, "xtrim", ctx.keys.db, key.bytes);
     }
     let is_whole = matches!(asked, Some((_, Some(_))));
-    if !is_whole || left.is_some() {
-        record(ctx, left, Some((at, IdText::new(id))));
+    if !is_whole || trimmed.is_some() {
+        record(ctx, trimmed, Some((at, IdText::new(id))));
     }
     Ok(())
 }
@@ -240,7 +263,7 @@ pub(super) static XTRIM: Command<Handler> = command("xtrim", -4, xtrim as Handle
     .acl(Acl::STREAM)
     .syntax(
         "key:k0 trim(strategy(MAXLEN|MINID^6.2.0) ?operator(equal:x==|approximately:x=~) \
-         threshold ?count:i=LIMIT^6.2.0)",
+         threshold ?count:i=LIMIT^6.2.0 ?condition(KEEPREF|DELREF|ACKED))",
     )
     .doc(
         Group::Stream,
@@ -248,7 +271,10 @@ pub(super) static XTRIM: Command<Handler> = command("xtrim", -4, xtrim as Handle
         "O(N), N being the number of entries that are removed",
         "Removes a stream's first entries and returns how many these were.",
     )
-    .history(&[("6.2.0", "Options `MINID` and `LIMIT`.")])
+    .history(&[
+        ("6.2.0", "Options `MINID` and `LIMIT`."),
+        ("8.2.0", "Options `KEEPREF`, `DELREF` and `ACKED`."),
+    ])
     .tips(&[Tip::NONDETERMINISTIC_OUTPUT]);
 
 fn xtrim(ctx: &mut Context<'_>) -> Outcome {
@@ -261,15 +287,14 @@ fn xtrim(ctx: &mut Context<'_>) -> Outcome {
         ctx.reply.int(0);
         return Ok(());
     };
-    let removed = trimming.run(&mut stream);
-    let left = trimming.is_approximate.then(|| (&trimming, trimming.outcome(&stream)));
+    let (removed, trimmed) = trimming.run(&mut stream);
     drop(stream);
     ctx.reply.count(removed as usize);
     if removed > 0 {
         note(ctx.keys, &key, "xtrim");
         ctx.keys.dirty += removed - 1;
-        if left.is_some() {
-            record(ctx, left, None);
+        if let Some(trimmed) = trimmed {
+            record(ctx, Some((&trimming, trimmed)), None);
         }
     }
     Ok(())

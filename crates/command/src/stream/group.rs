@@ -272,7 +272,7 @@ fn xack(ctx: &mut Context<'_>) -> Outcome {
 }
 
 /// Acknowledges entries; how many were pending. Nothing is copied if none was.
-fn acknowledge(stream: &mut Stream, name: &[u8], ids: &[Id]) -> usize {
+pub(super) fn acknowledge(stream: &mut Stream, name: &[u8], ids: &[Id]) -> usize {
     let is_pending = |group: &Group| ids.iter().any(|&id| group.pending(id).is_some());
     if !stream.group(name).is_some_and(is_pending) {
         return 0;

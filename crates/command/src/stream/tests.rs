@@ -164,3 +164,64 @@ fn changes_of_groups_are_told() {
         assert!(t.dirty == 0 && t.effects().is_empty() && t.events().is_empty(), "{request}");
     }
 }
+
+/// A stream of four entries, of which a group has got three and acknowledged the first.
+fn with_references() -> Fixture {
+    let mut t = with_group();
+    t.run("XADD k 1-4 a 4");
+    t.run("XREADGROUP GROUP g c COUNT 3 STREAMS k >");
+    t.run("XACK k g 1-1");
+    t.events();
+    t
+}
+
+#[test]
+fn entries_go_with_or_without_their_references() {
+    let mut t = with_references();
+    assert_eq!(t.run("XDELEX k ACKED IDS 3 1-1 1-2 1-4"), "[:1 :2 :2]");
+    assert_eq!((t.dirty, t.events()), (1, &["xdel k".to_string()][..]));
+    assert_eq!(t.effects(), ["XDELEX k ACKED IDS 3 1-1 1-2 1-4"]);
+    assert_eq!(t.run("XDELEX k DELREF IDS 2 1-2 9-9"), "[:1 :-1]");
+    assert_eq!(t.run("XPENDING k g"), r#"[:1 "1-3" "1-3" [["c" "1"]]]"#);
+    // What only references know of is forgotten as well, which is recorded though no entry goes.
+    t.run("XDEL k 1-3");
+    assert_eq!(t.run("XDELEX k DELREF IDS 1 1-3"), "[:-1]");
+    assert_eq!((t.dirty, t.effects()), (1, &["XDELEX k DELREF IDS 1 1-3".to_string()][..]));
+    assert!(t.events().is_empty());
+    assert_eq!(t.run("XDELEX k IDS 1 1-3"), "[:-1]");
+    assert!(t.effects().is_empty() && t.events().is_empty());
+}
+
+#[test]
+fn acknowledged_entries_go_at_once() {
+    let mut t = with_references();
+    t.run("XGROUP CREATE k h 0");
+    assert_eq!(t.run("XACKDEL k g ACKED IDS 2 1-1 1-2"), "[:-1 :2]");
+    assert_eq!((t.dirty, t.effects()), (1, &["XACKDEL k g ACKED IDS 2 1-1 1-2".to_string()][..]));
+    assert!(t.events().is_empty());
+    assert_eq!(t.run("XACKDEL k g IDS 1 1-3"), "[:1]");
+    assert_eq!((t.dirty, t.events()), (1, &["xdel k".to_string()][..]));
+    assert_eq!((t.run("XPENDING k g"), t.run("XLEN k")), ("[:0 nil nil nil-array]".into(), ":3".into()));
+}
+
+#[test]
+fn trimming_by_references_is_recorded_by_where_it_ended() {
+    for (request, effect, left) in [
+        ("XTRIM k MAXLEN 0 ACKED", "XTRIM k MINID 1-5 ACKED", ":3"),
+        ("XTRIM k DELREF MAXLEN 1", "XTRIM k DELREF MINID 1-4", ":1"),
+        ("XTRIM k MINID ~ 1-3 LIMIT 5 ACKED", "XTRIM k MINID = 1-3 ACKED", ":3"),
+        ("XADD k ACKED MAXLEN = 4 1-5 a 5", "XADD k ACKED MINID = 1-2 1-5 a 5", ":4"),
+    ] {
+        let mut t = with_references();
+        t.settings.stream_limits.node_max_entries = 2;
+        t.run(request);
+        let effects = t.effects().to_vec();
+        assert_eq!(effects, [effect]);
+        assert_eq!(t.run("XLEN k"), left, "{request}");
+        let mut other = with_references();
+        other.run(&effects[0]);
+        for question in ["XRANGE k - +", "XPENDING k g - + 9", "XINFO GROUPS k"] {
+            assert_eq!(other.run(question), t.run(question), "{request}");
+        }
+    }
+}

@@ -4,7 +4,7 @@ use std::fmt;
 
 use triomphe::Arc;
 
-use super::node::{Entries, Entry, Node};
+use super::node::{Entries, Entry, Fate, Node};
 use crate::element::Element;
 use crate::ordered::{self, OrderedMap};
 use crate::stream::Id;
@@ -229,13 +229,63 @@ impl Log {
             return;
         }
         if let Some(node) = self.nodes.get_mut(&master) {
-            let is_meant = |removed, id| u64::from(removed) < surplus || id < min;
-            let removed = change_node(node, &mut self.node_bytes, |node| node.remove_first(is_meant));
+            let fate = |removed, id| {
+                let is_meant = u64::from(removed) < surplus || id < min;
+                if is_meant { Fate::Removed } else { Fate::KeptWithAllAfter }
+            };
+            let removed = change_node(node, &mut self.node_bytes, |node| node.remove_where(fate));
             self.len -= u64::from(removed);
             if node.count == 0 {
                 self.remove_node(master);
             }
         }
+    }
+
+    /// Removes those of the first entries that may go, which `may_go` is asked about; how many, and the
+    /// lowest id that none of the entries looked at has. Goes through all nodes that [`Log::trim`] would
+    /// remove as a whole, and through the entries of the next one.
+    pub(super) fn trim_some(
+        &mut self,
+        trim: Trim,
+        limit: u64,
+        mut may_go: impl FnMut(Id) -> bool,
+    ) -> (u64, Id) {
+        let (before, mut from, mut looked_at) = (self.len, Id::MIN, None);
+        while let Some((&master, node)) = self.nodes.iter_from(&from).next() {
+            let (count, last) = (u64::from(node.count), node.last);
+            let gone = before - self.len;
+            if limit > 0 && gone + count > limit {
+                break;
+            }
+            let (surplus, is_whole) = match trim {
+                Trim::MaxLen(max) if self.len <= max => break,
+                Trim::MaxLen(max) => (self.len - max, self.len - count >= max),
+                Trim::MinId(min) => (u64::MAX, last < min),
+            };
+            let mut fate = |removed, id| {
+                if u64::from(removed) >= surplus || matches!(trim, Trim::MinId(min) if id >= min) {
+                    return Fate::KeptWithAllAfter;
+                }
+                looked_at = Some(id);
+                if may_go(id) { Fate::Removed } else { Fate::Kept }
+            };
+            // Nothing is copied where nothing changes.
+            let mut fates = node.entries().map(|entry| fate(0, entry.id));
+            let is_meant = matches!(fates.find(|fate| !matches!(fate, Fate::Kept)), Some(Fate::Removed));
+            drop(fates);
+            if let Some(node) = self.nodes.get_mut(&master).filter(|_| is_meant) {
+                let removed = change_node(node, &mut self.node_bytes, |node| node.remove_where(fate));
+                self.len -= u64::from(removed);
+                if node.count == 0 {
+                    self.remove_node(master);
+                }
+            }
+            match master.next().filter(|_| is_whole) {
+                Some(next) => from = next,
+                None => break,
+            }
+        }
+        (before - self.len, looked_at.map_or(Id::MIN, |id| id.next().unwrap_or(Id::MAX)))
     }
 
     /// The entries from `start` to `end`, both included.

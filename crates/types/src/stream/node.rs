@@ -229,21 +229,38 @@ impl Node {
         }
     }
 
-    /// Removes entries from the first on, while `is_meant` says so, given how many have gone; how many.
-    pub fn remove_first(&mut self, mut is_meant: impl FnMut(u32, Id) -> bool) -> u32 {
-        let (mut end, mut removed) = (self.names_len as usize, 0);
-        let mut entries = self.entries();
-        while let Some(entry) = entries.next() {
-            if !is_meant(removed, entry.id) {
-                break;
+    /// Removes entries, asked for each from the first on what becomes of it, given how many have gone; how
+    /// many.
+    pub fn remove_where(&mut self, mut fate: impl FnMut(u32, Id) -> Fate) -> u32 {
+        let start = self.names_len as usize;
+        let (mut kept, mut at, mut removed) = (start, start, 0);
+        loop {
+            let mut entries = Entries { node: self, at };
+            let Some(id) = entries.next().map(|entry| entry.id) else { break };
+            let end = entries.at;
+            match fate(removed, id) {
+                Fate::Removed => removed += 1,
+                Fate::Kept if kept == at => kept = end,
+                Fate::Kept => {
+                    self.bytes.copy_within(at..end, kept);
+                    kept += end - at;
+                }
+                Fate::KeptWithAllAfter => break,
             }
-            (end, removed) = (entries.at, removed + 1);
+            at = end;
         }
-        self.bytes.drain(self.names_len as usize..end);
+        self.bytes.drain(kept..at);
         self.count -= removed;
         self.deleted += removed;
         removed
     }
+}
+
+/// What becomes of an entry.
+pub(super) enum Fate {
+    Kept,
+    KeptWithAllAfter,
+    Removed,
 }
 
 fn take_element<'a>(rest: &mut &'a [u8]) -> Option<Element<'a>> {

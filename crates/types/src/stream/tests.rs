@@ -16,6 +16,7 @@ struct Model {
     max_deleted_id: Id,
     added: u64,
     pending: BTreeMap<Id, (Vec<u8>, u64)>,
+    delivered: Id,
 }
 
 fn append(stream: &mut Stream, id: Id, fields: &[Pair]) {
@@ -42,6 +43,8 @@ fn same(stream: &Stream, model: &Model) {
     let bytes: usize = log.nodes().map(|node| node.heap_bytes()).sum();
     assert_eq!(log.heap_bytes() - log.node_map_bytes(), bytes);
     let Some(group) = stream.group(b"g") else { return };
+    let referenced = |id| stream.is_referenced(id) == model.is_referenced(id);
+    assert!(model.entries.iter().all(|(id, _)| referenced(*id)) && referenced(model.last_id.next().unwrap()));
     let name = |pending: &Pending| group.consumer(pending.consumer).unwrap().name().to_vec();
     let pending = group.pending_from(Id::MIN).map(|(id, of)| (id, (name(of), of.deliveries)));
     assert!(pending.eq(model.pending.clone()));
@@ -59,6 +62,9 @@ enum Step {
     MinId(prop::sample::Index),
     Deliver(prop::sample::Index, u8),
     Acknowledge(prop::sample::Index),
+    DeleteReferences(prop::sample::Index),
+    Advance(prop::sample::Index),
+    TrimBy(usize, bool, bool),
     RemoveConsumer(u8),
     Clone,
 }
@@ -80,6 +86,9 @@ fn step() -> impl Strategy<Value = Step> {
         4 => (any::<prop::sample::Index>(), b'a'..b'e').prop_map(|(at, name)| Step::Deliver(at, name)),
         2 => any::<prop::sample::Index>().prop_map(Step::Acknowledge),
         1 => (b'a'..b'e').prop_map(Step::RemoveConsumer),
+        1 => any::<prop::sample::Index>().prop_map(Step::DeleteReferences),
+        2 => any::<prop::sample::Index>().prop_map(Step::Advance),
+        2 => (0..60_usize, any::<bool>(), any::<bool>()).prop_map(|(at, by_id, acked)| Step::TrimBy(at, by_id, acked)),
         1 => Just(Step::Clone),
     ]
 }
@@ -127,6 +136,16 @@ impl Model {
                 assert!(group.acknowledge(id).is_some() && group.acknowledge(id).is_none());
                 self.pending.remove(&id);
             }
+            Step::DeleteReferences(at) if !self.pending.is_empty() => {
+                let id = *self.pending.keys().nth(at.index(self.pending.len())).unwrap();
+                assert!(stream.delete_references(id) && !stream.delete_references(id));
+                self.pending.remove(&id);
+            }
+            Step::Advance(at) if !self.entries.is_empty() => {
+                self.delivered = self.entries[at.index(self.entries.len())].0;
+                stream.group_mut(b"g").unwrap().1.last_id = self.delivered;
+            }
+            Step::TrimBy(at, by_id, acked) => self.trim_by_references(stream, at, by_id, acked),
             Step::RemoveConsumer(name) => {
                 let before = self.pending.len();
                 self.pending.retain(|_, (of, _)| *of != [name]);
@@ -136,6 +155,39 @@ impl Model {
             }
             _ => {}
         }
+    }
+}
+
+impl Model {
+    fn is_referenced(&self, id: Id) -> bool {
+        id > self.delivered || self.pending.contains_key(&id)
+    }
+
+    /// The same trimming once more, and by the id that it told, must change nothing else.
+    fn trim_by_references(&mut self, stream: &mut Stream, at: usize, by_id: bool, acked: bool) {
+        let references = if acked { References::Acked } else { References::Delete };
+        let trim = match self.entries.get(at) {
+            Some((id, _)) if by_id => Trim::MinId(*id),
+            _ => Trim::MaxLen(at as u64),
+        };
+        let mut again = stream.clone();
+        let before = self.entries.len();
+        let (removed, end) = stream.trim_by_references(trim, 0, references);
+        if let Trim::MaxLen(max) = trim {
+            let left = before - removed as usize;
+            assert!(left >= before.min(max as usize) && (acked || left == before.min(max as usize)));
+        }
+        // Which entries by number were looked at depends on nodes: `end` says it.
+        let bound = if let Trim::MinId(min) = trim { min } else { end };
+        let goes = |model: &Model, id| id < bound && (!acked || !model.is_referenced(id));
+        let gone: Vec<Id> = self.entries.iter().map(|(id, _)| *id).filter(|id| goes(self, *id)).collect();
+        assert_eq!(removed as usize, gone.len());
+        self.entries.retain(|(id, _)| gone.binary_search(id).is_err());
+        self.pending.retain(|id, _| acked || gone.binary_search(id).is_err());
+        assert_eq!(again.trim_by_references(Trim::MinId(end), 0, references).0, removed);
+        same(&again, self);
+        let limited = again.trim_by_references(Trim::MaxLen(0), 3, References::Delete).0;
+        assert!(limited <= 3);
     }
 }
 
