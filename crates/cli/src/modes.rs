@@ -1,6 +1,7 @@
 //! What the program does besides commands: it watches, measures, walks through the keys, moves data.
 //!
-//! Invariant: a mode holds one connection and memory that does not grow with the number of keys.
+//! Invariant: a mode holds one connection and memory that does not grow with the number of keys, unless
+//! `--top 0` asks for all of them.
 
 mod hotkeys;
 mod keys;

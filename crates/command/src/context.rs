@@ -86,8 +86,8 @@ pub enum Wait {
 pub struct Copies {
     /// The end of it in the journal.
     pub position: u64,
-    /// Its end in the stream for replicas.
-    pub offset: u64,
+    /// Its end in the stream for replicas, once that is known.
+    pub offset: Option<u64>,
     /// It is to be on this server's disk.
     pub local: bool,
     /// So many replicas are to have it.

@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering;
 use martlet_acl::{Denial, Origin, User};
 use martlet_command::{Block, Copies, Request, TimeoutReply, Wait};
 use martlet_engine::{ReadyKey, Waiter};
+use martlet_journal::Position;
 use martlet_keyspace::Key;
 use martlet_protocol::reply::Reply;
 use martlet_protocol::request::{Args, OwnedArgs};
@@ -42,6 +43,8 @@ struct WaitingRequest {
 pub(crate) struct CopyWaiter {
     pub(crate) waiter: Arc<Waiter>,
     pub(crate) copies: Copies,
+    /// The end of what it had written.
+    recorded: Position,
 }
 
 /// How a wait ends without service.
@@ -96,7 +99,10 @@ impl Worker {
             }
             // Whoever is due by now is served at the end of this loop, when the connection is in its place
             // again.
-            Wait::Copies(copies) => self.copy_waiters.push(CopyWaiter { waiter: waiter.clone(), copies }),
+            Wait::Copies(copies) => {
+                let recorded = connection.recorded;
+                self.copy_waiters.push(CopyWaiter { waiter: waiter.clone(), copies, recorded });
+            }
             Wait::Keys(..) => {}
         }
         if let Some(at_ms) = block.deadline_ms {
@@ -225,7 +231,7 @@ impl Worker {
     pub(crate) fn copies(&self, copies: &Copies) -> (bool, i64) {
         let phase = self.shared.persistence.log.facts().phase;
         let durable = if copies.on_disk { self.shared.storage().durable_in(phase) } else { None };
-        let replicas = self.shared.replication.primary.have(copies.offset, copies.on_disk);
+        let replicas = self.shared.replication.primary.count_with(copies.offset, copies.on_disk);
         (durable.is_some_and(|durable| copies.position <= durable), replicas as i64)
     }
 
@@ -237,7 +243,8 @@ impl Worker {
         // Before it likewise: what is switched off is as good as durable.
         let is_off = self.shared.persistence.log.facts().phase == Phase::Off;
         let mut due = Vec::new();
-        for of in std::mem::take(&mut self.copy_waiters) {
+        for mut of in std::mem::take(&mut self.copy_waiters) {
+            of.copies.offset = of.copies.offset.or_else(|| self.shared.offset_of(of.recorded));
             let (is_on_disk, replicas) = self.copies(&of.copies);
             let is_met = is_on_disk >= of.copies.local && replicas >= of.copies.replicas as i64;
             if is_met || is_off && of.copies.local {
@@ -246,7 +253,7 @@ impl Worker {
                 self.copy_waiters.push(of);
             }
         }
-        for (CopyWaiter { waiter, copies }, is_on_disk, replicas) in due {
+        for (CopyWaiter { waiter, copies, .. }, is_on_disk, replicas) in due {
             if waiter.serve_begin() {
                 waiter.serve_end(true);
                 let mut reply = Reply::new(Vec::new(), false);

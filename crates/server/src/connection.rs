@@ -228,7 +228,7 @@ pub struct Connection {
     /// The end of what was recorded for its own requests.
     pub recorded: Position,
     /// The replication offset behind what was recorded up to this position, once it was asked for.
-    pub replicated: (Position, u64),
+    pub replicated: (Position, Option<u64>),
     /// Bytes of output that have left `out`, so the place of its first byte in all that the client is sent.
     pub gone: u64,
     /// The place up to which output has waited for the disk, or waits.
@@ -277,7 +277,7 @@ impl Connection {
             in_flight: InFlight::default(),
             is_dirty: false,
             recorded: 0,
-            replicated: (0, 0),
+            replicated: (0, Some(0)),
             gone: 0,
             held: 0,
             released: 0,

@@ -13,7 +13,7 @@ use martlet_net::{Token, Waker};
 
 use crate::access::AccessControl;
 use crate::blocking::WaitEnd;
-use crate::clients::Clients;
+use crate::clients::{ClientInfo, Clients};
 use crate::config::ConfigStore;
 use crate::migration::Migrations;
 use crate::persistence::{LastSettings, Persistence};
@@ -368,11 +368,22 @@ impl Shared {
         journal.stream_end().offset
     }
 
-    /// The replication offset behind what was recorded up to `position`, or a little more.
-    pub fn offset_of(&self, position: Position) -> u64 {
+    /// The replication offset behind what was recorded up to `position`, or a little more; `None` as long as
+    /// the append-only file's disk is so far behind that it is not known.
+    pub fn offset_of(&self, position: Position) -> Option<u64> {
         let journal = &self.engine.journal;
         journal.pump(position);
-        journal.place_of(position).map_or(u64::MAX, |place| place.offset)
+        journal.place_of(position).map(|place| place.offset)
+    }
+
+    /// Ends the connection of a client that is marked as killed: from here on it is in no list and served by
+    /// nobody; its thread closes the connection.
+    pub fn disconnect(&self, client: &ClientInfo) {
+        self.clients.remove(client.id);
+        if let Some(waiter) = lock(&client.waiter).clone() {
+            waiter.cancel();
+        }
+        self.send(client.thread, Mail::Kill { token: client.token, client: client.id });
     }
 
     /// Wakes all threads.

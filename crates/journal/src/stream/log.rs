@@ -89,6 +89,8 @@ pub(super) struct Log {
     next_mark: u64,
     readers: Vec<Option<ReaderState>>,
     backlog_bytes: u64,
+    /// Offsets before this are of another stream for replicas.
+    base: u64,
 }
 
 impl Log {
@@ -104,6 +106,7 @@ impl Log {
             next_mark: 0,
             readers: Vec::new(),
             backlog_bytes: 0,
+            base: 0,
         }
     }
 
@@ -291,7 +294,7 @@ impl Log {
             (span.audience, span.begin.offset) = (Audience::File, offset);
         }
         self.marks.iter_mut().for_each(|mark| mark.place.offset = offset);
-        self.end.offset = offset;
+        (self.end.offset, self.base) = (offset, offset);
         for reader in self.readers.iter_mut().flatten().filter(|of| of.audience == Audience::Replicas) {
             (reader.at, reader.has_ended) = (offset, true);
         }
@@ -313,7 +316,7 @@ impl Log {
     /// Lets go of what nobody reads any more.
     pub(super) fn trim(&mut self) {
         let mut floor = self.end;
-        floor.offset -= self.backlog_bytes.min(floor.offset);
+        floor.offset = floor.offset.saturating_sub(self.backlog_bytes).max(self.base);
         for reader in self.readers.iter().flatten().filter(|reader| !reader.has_ended) {
             let end = self.end.of(reader.audience);
             let kept = reader.most_behind.map_or(reader.at, |most| reader.at.max(end.saturating_sub(most)));

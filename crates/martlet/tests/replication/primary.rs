@@ -2,6 +2,7 @@
 
 use martlet_client::blocking::Client;
 use martlet_client::resp::Reply;
+use martlet_testkit::server::Server;
 
 use super::{
     assert_equal, fill, follow, has_peer, info, run, start_ours, start_peer, text, wait_for_link, wait_until,
@@ -117,6 +118,8 @@ fn writes_are_refused_while_too_few_replicas_follow() {
     let refusal = Reply::Error("NOREPLICAS Not enough good replicas to write.".into());
     assert_eq!(run(&primary, "SET k 1"), refusal);
     assert_eq!(text(&run(&primary, "GET k")), "");
+    let in_script = text(&run(&primary, "EVAL return(redis.call('SET',KEYS[1],'1')) 1 k"));
+    assert!(in_script.starts_with("NOREPLICAS Not enough good replicas to write."), "{in_script}");
     let replica = start_peer(&[]);
     follow(&replica, primary.address());
     wait_until("writes are accepted", || text(&run(&primary, "SET k 1")) == "OK");
@@ -172,4 +175,71 @@ fn a_false_replica_harms_nobody() {
     }
     wait_until("they are gone", || info(&primary, "connected_slaves") == "0");
     fill(&primary, 1);
+}
+
+/// A connection that has said PSYNC, and what it was answered first.
+fn ask_for_all(primary: &Server) -> Client {
+    let mut client = Client::connect(primary.address()).unwrap();
+    assert_eq!(text(&client.command(&["REPLCONF", "capa", "eof", "capa", "psync2"]).unwrap()), "OK");
+    client.send(&["PSYNC", "?", "-1"]).unwrap();
+    client
+}
+
+#[test]
+fn a_replica_whose_file_cannot_be_written_is_told_by_its_end() {
+    let directory = tempfile::tempdir().unwrap();
+    let gone = directory.path().join("gone");
+    std::fs::create_dir(&gone).unwrap();
+    let primary = start_ours(&["--repl-diskless-sync", "no", "--enable-protected-configs", "yes"]);
+    assert_eq!(text(&run(&primary, &format!("CONFIG SET dir {}", gone.display()))), "OK");
+    std::fs::remove_dir(&gone).unwrap();
+    let mut client = ask_for_all(&primary);
+    let end = client.read_to_end().unwrap();
+    assert!(end.iter().all(|byte| *byte == b'\n'), "{end:?}");
+    // The next one finds everything in order.
+    assert_eq!(text(&run(&primary, &format!("CONFIG SET dir {}", directory.path().display()))), "OK");
+    let begin = ask_for_all(&primary).read_reply().unwrap();
+    assert!(text(&begin).starts_with("FULLRESYNC "), "{begin:?}");
+}
+
+#[test]
+fn a_save_that_takes_longer_than_the_timeout_loses_no_replica() {
+    if !has_peer() {
+        return;
+    }
+    let slow = [
+        "--io-threads",
+        "1",
+        "--repl-diskless-sync",
+        "no",
+        "--repl-timeout",
+        "1",
+        "--rdb-key-save-delay",
+        "1000",
+    ];
+    let primary = start_ours(&slow);
+    let mut client = Client::connect(primary.address()).unwrap();
+    assert_eq!(text(&client.command(&["DEBUG", "POPULATE", "6000"]).unwrap()), "OK");
+    let replica = start_peer(&["--repl-ping-replica-period", "1"]);
+    follow(&replica, primary.address());
+    wait_for_link(&replica);
+    assert_eq!(info(&primary, "sync_full"), "1");
+    assert_equal(&primary, &replica);
+}
+
+#[test]
+fn an_empty_line_is_a_sign_of_life() {
+    let primary = start_ours(&["--repl-timeout", "1"]);
+    let mut connections = [ask_for_all(&primary), ask_for_all(&primary)];
+    for client in &mut connections {
+        assert!(text(&client.read_reply().unwrap()).starts_with("FULLRESYNC "));
+    }
+    let [mut loading, mut silent] = connections;
+    let ended = std::thread::spawn(move || silent.read_to_end().map(|_| ()));
+    wait_until("the silent one is ended", || {
+        loading.send_raw(b"\n").unwrap();
+        ended.is_finished()
+    });
+    ended.join().unwrap().unwrap();
+    assert_eq!(info(&primary, "connected_slaves"), "1");
 }

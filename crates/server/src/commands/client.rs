@@ -202,7 +202,7 @@ pub fn close_client(call: &mut Call<'_>, client: &ClientInfo) -> bool {
         // It still gets its reply.
         call.connection.closing = true;
     } else {
-        call.worker.disconnect(client);
+        call.worker.shared.disconnect(client);
     }
     true
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use martlet_command::{Channels, Error, Flags, Group, KeyFlags, KeyPart, Outcome, command, container};
-use martlet_journal::{Follower, REPLICAS, encode_request};
+use martlet_journal::{Follower, REPLICAS, encode};
 
 use super::{Call, ServerCommand, ServerHandler};
 use crate::pubsub::Kind;
@@ -179,8 +179,11 @@ fn send(call: &mut Call<'_>, kind: Kind) -> Outcome {
     if journal.is_followed_by(Follower::Replicas) && !journal.relays() {
         // Replicas' subscribers get it, too.
         let mut command = Vec::new();
-        encode_request(&mut command, &call.args);
-        journal.append(REPLICAS, &command);
+        let encoded = call.args.encoded().unwrap_or_else(|| {
+            encode(&mut command, call.args.iter());
+            &command
+        });
+        journal.append(REPLICAS, encoded);
     }
     call.reply.count(count);
     Ok(())

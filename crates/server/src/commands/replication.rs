@@ -28,7 +28,7 @@ static SYNC: ServerCommand = command("sync", 1, sync as ServerHandler).flags(SYN
 
 fn sync(call: &mut Call<'_>) -> Outcome {
     if may_sync(call)? {
-        call.worker.replica_link(call.connection).replica.is_old.store(true, Ordering::Relaxed);
+        call.worker.replica_link(call.connection).replica.has_said_sync.store(true, Ordering::Relaxed);
         full_sync(call);
     }
     Ok(())
@@ -226,9 +226,10 @@ fn role(call: &mut Call<'_>) -> Outcome {
 
 /// The replication offset behind all that the client has written. It stays what it was when it was first
 /// asked for: later it is known to some kilobytes only.
-fn recorded_offset(call: &mut Call<'_>) -> u64 {
+fn recorded_offset(call: &mut Call<'_>) -> Option<u64> {
     let position = call.connection.recorded;
-    if call.connection.replicated.0 != position {
+    let (known, offset) = call.connection.replicated;
+    if known != position || offset.is_none() {
         call.connection.replicated = (position, call.worker.shared.offset_of(position));
     }
     call.connection.replicated.1
@@ -258,13 +259,18 @@ fn wait(call: &mut Call<'_>) -> Outcome {
     let deadline_ms = timeout(call, 2)?;
     let shared = call.worker.shared;
     let offset = recorded_offset(call);
-    let has = shared.replication.primary.have(offset, false) as i64;
+    let has = shared.replication.primary.count_with(offset, false) as i64;
     if has >= replicas || call.deny_blocking {
         call.reply.int(has);
         return Ok(());
     }
-    let copies =
-        Copies { position: Position::MAX, offset, local: false, replicas: replicas as u64, on_disk: false };
+    let copies = Copies {
+        position: call.connection.recorded,
+        offset,
+        local: false,
+        replicas: replicas as u64,
+        on_disk: false,
+    };
     block_for(call, copies, deadline_ms);
     Ok(())
 }

@@ -88,13 +88,14 @@ impl ReplicaLink {
                     Next::End(true) => {
                         self.replica.acked_ms.store(now_ms, Ordering::Relaxed);
                         self.replica.set_phase(Phase::Online);
-                        tracing::info!(
-                            "Synchronization with replica {} succeeded{}",
-                            self.replica.name(),
-                            if is_diskless { " (diskless): it is about to load what it got" } else { "" }
-                        );
-                        self.source =
-                            if is_diskless { Source::AwaitsAck(reader) } else { Source::Stream(reader) };
+                        let name = self.replica.name();
+                        if is_diskless {
+                            tracing::info!("Data set sent to replica {name}, whose REPLCONF ACK is awaited");
+                            self.source = Source::AwaitsAck(reader);
+                        } else {
+                            tracing::info!("Synchronization with replica {name} succeeded");
+                            self.source = Source::Stream(reader);
+                        }
                     }
                     Next::End(false) => return Given::Lost("its full sync has failed"),
                     given => {
@@ -137,14 +138,15 @@ impl ReplicaLink {
 impl Worker {
     /// Hands replicas what there is for them, and has those threads look that serve others.
     #[cold]
-    pub(crate) fn tend_stream(&mut self, backend: &mut dyn Backend) {
+    pub(crate) fn feed_replicas(&mut self, backend: &mut dyn Backend) {
         let journal = &self.shared.engine.journal;
         if !self.replicas.is_empty() {
             // Before the look at what there is: whoever adds to it then wakes this thread.
             self.shared.wait_for_stream(self.thread);
             journal.pump(journal.end());
-            for token in self.replicas.clone() {
-                let Some(mut connection) = self.take(token) else { continue };
+            // One that ends leaves the list: who takes its place there comes in the next turn.
+            for index in 0..self.replicas.len() {
+                let Some(mut connection) = self.replica_at(index) else { continue };
                 self.feed_replica(backend, &mut connection);
                 self.finish(connection);
             }
@@ -243,8 +245,6 @@ impl Worker {
         self.replicas.retain(|token| *token != connection.token);
         self.shared.replication.primary.remove(&link.replica, self.now_ms);
         self.note_replicas();
-        // Whoever waits for what it has might wait for nobody now, but its time goes on.
-        self.shared.wake_those_held();
     }
 
     /// A replica says how far it is (REPLCONF ACK).
@@ -278,7 +278,7 @@ impl Worker {
         let Some(mut connection) = self.take_client(token, client) else { return };
         if let Some(link) = &mut connection.replica {
             link.source = source;
-            if link.replica.is_old.load(Ordering::Relaxed) {
+            if link.replica.has_said_sync.load(Ordering::Relaxed) {
                 return self.finish(connection);
             }
             connection.out.extend_from_slice(format!("+FULLRESYNC {id} {offset}\r\n").as_bytes());
@@ -286,19 +286,29 @@ impl Worker {
         self.finish(connection);
     }
 
-    /// Tells replicas that wait that they are not forgotten, once a second.
-    pub(crate) fn soothe_replicas(&mut self) {
-        for token in self.replicas.clone() {
-            let Some(mut connection) = self.take(token) else { continue };
-            let phase = connection.replica.as_ref().map(|link| link.replica.phase());
-            let waits = phase.is_some_and(|phase| phase == Phase::Waits || phase == Phase::Cut);
-            let is_at_rest =
-                matches!(connection.replica.as_ref().map(|link| &link.source), Some(Source::Nothing));
-            if waits && is_at_rest {
-                connection.out.push(b'\n');
+    /// Tells replicas that wait for their data set that they are not forgotten, once a second; they have
+    /// nothing to answer for meanwhile.
+    pub(crate) fn keep_waiting_replicas(&mut self) {
+        for index in 0..self.replicas.len() {
+            let Some(mut connection) = self.replica_at(index) else { continue };
+            let is_idle = connection.output_bytes() == 0;
+            if let Some(link) = &connection.replica
+                && link.replica.phase() < Phase::Online
+                && is_idle
+            {
+                link.replica.acked_ms.store(self.now_ms, Ordering::Relaxed);
+                if let Source::Nothing = link.source {
+                    connection.out.push(b'\n');
+                }
             }
             self.finish(connection);
         }
+    }
+
+    /// The connection of the replica of this number among this thread's, taken.
+    fn replica_at(&mut self, index: usize) -> Option<Box<Connection>> {
+        let token = *self.replicas.get(index)?;
+        self.take(token)
     }
 }
 

@@ -3,11 +3,11 @@
 //! Invariant: a replication id and an offset name one state of the data set. Whoever changes the data set
 //! otherwise than by the stream takes a new id first.
 
+mod cron;
 mod feed;
 pub mod link;
 pub mod primary;
 mod sync;
-mod tend;
 
 use std::sync::Mutex;
 

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 
 use crate::clients::ClientInfo;
 use crate::config::Config;
-use crate::shared::lock;
+use crate::shared::{Shared, lock};
 
 /// How far a replica is.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -61,7 +61,7 @@ pub struct Replica {
     /// It wants the data set and not the stream.
     pub is_rdb_only: AtomicBool,
     /// It has said SYNC: it is not told where in the stream it begins.
-    pub is_old: AtomicBool,
+    pub has_said_sync: AtomicBool,
     phase: AtomicU8,
     /// Since when it waits for a full sync, Unix milliseconds.
     pub waits_since_ms: AtomicI64,
@@ -82,7 +82,7 @@ impl Replica {
             address: Mutex::default(),
             capabilities: AtomicU32::new(0),
             is_rdb_only: AtomicBool::new(false),
-            is_old: AtomicBool::new(false),
+            has_said_sync: AtomicBool::new(false),
             phase: AtomicU8::new(Phase::Handshake as u8),
             waits_since_ms: AtomicI64::new(0),
             acked: AtomicU64::new(0),
@@ -117,6 +117,13 @@ impl Replica {
         match self.port.load(Ordering::Relaxed) {
             0 => self.client.peer.clone(),
             port => format!("{}:{port}", self.host()),
+        }
+    }
+
+    /// Ends its connection.
+    pub fn disconnect(&self, shared: &Shared) {
+        if !self.client.killed.swap(true, Ordering::AcqRel) {
+            shared.disconnect(&self.client);
         }
     }
 
@@ -174,10 +181,11 @@ impl Primary {
     }
 
     /// How many follow the stream and have come to `offset`, on disk if `on_disk`.
-    pub fn have(&self, offset: u64, on_disk: bool) -> usize {
+    pub fn count_with(&self, offset: Option<u64>, on_disk: bool) -> usize {
         let has = |replica: &&Arc<Replica>| {
             let acked = if on_disk { &replica.acked_on_disk } else { &replica.acked };
-            replica.phase() == Phase::Online && acked.load(Ordering::Acquire) >= offset
+            let has_come = |offset| acked.load(Ordering::Acquire) >= offset;
+            replica.phase() == Phase::Online && offset.is_some_and(has_come)
         };
         lock(&self.replicas).iter().filter(has).count()
     }

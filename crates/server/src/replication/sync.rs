@@ -64,6 +64,8 @@ impl Receiver for Sync {
         let is_diskless = self.mark.is_some();
         if result.is_err() {
             tracing::warn!("SYNC failed. BGSAVE child returned an error");
+            // Who has been told of an offset finds the end of its feed.
+            self.waiting.iter().for_each(|member| member.replica.disconnect(self.shared));
             return self.feed.end(false);
         }
         if is_diskless {

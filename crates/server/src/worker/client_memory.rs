@@ -11,7 +11,7 @@ use martlet_engine::Counter;
 use super::Worker;
 use crate::clients::{ClientInfo, flag};
 use crate::connection::Connection;
-use crate::shared::{Mail, lock};
+use crate::shared::lock;
 
 /// Bytes of a connection that count against `maxmemory` as keys do: its own and those of ordinary buffers,
 /// which every client of Redis has.
@@ -78,17 +78,7 @@ impl Worker {
                 bytes(&client)
             );
             self.shared.stats.evicted_clients.fetch_add(1, Ordering::Relaxed);
-            self.disconnect(&client);
+            self.shared.disconnect(&client);
         }
-    }
-
-    /// Ends the connection of a client that is marked as killed: from here on it is in no list and served by
-    /// nobody; its thread closes the connection.
-    pub(crate) fn disconnect(&self, client: &ClientInfo) {
-        self.shared.clients.remove(client.id);
-        if let Some(waiter) = lock(&client.waiter).clone() {
-            waiter.cancel();
-        }
-        self.shared.send(client.thread, Mail::Kill { token: client.token, client: client.id });
     }
 }

@@ -101,10 +101,10 @@ impl Worker {
         self.close_idle();
         let is_second_over = self.timers.is_second_over();
         if is_second_over && !self.replicas.is_empty() {
-            self.soothe_replicas();
+            self.keep_waiting_replicas();
         }
         if self.thread == 0 {
-            self.tend_replicas(is_second_over);
+            self.replication_cron(is_second_over);
             self.shared.end_pause(Some(self.now_ms));
             self.limit_tracking();
             self.follow_tls_files();

@@ -66,6 +66,10 @@ impl Worker {
             return;
         }
         connection.last_active_ms = self.now_ms;
+        if let Some(link) = &connection.replica {
+            // One that loads what it got says empty lines.
+            link.replica.acked_ms.store(self.now_ms, Ordering::Relaxed);
+        }
         if connection.query.is_empty() && connection.suspended.is_none() && !connection.is_ready {
             let consumed = self.process(connection, data);
             let left = connection.set_long_apart(&data[consumed..]);

@@ -353,7 +353,7 @@ impl Worker {
             self.act(backend);
             self.flush(backend);
             if self.shared.replication.primary.is_active.load(std::sync::atomic::Ordering::Relaxed) {
-                self.tend_stream(backend);
+                self.feed_replicas(backend);
             }
             self.act(backend);
             let clock = &self.shared.clock;

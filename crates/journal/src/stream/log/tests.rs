@@ -17,6 +17,7 @@ enum Step {
     Read(usize, usize),
     Detach(usize),
     Backlog(u64),
+    Rebase(u64),
 }
 
 fn audience() -> impl Strategy<Value = Audience> {
@@ -34,6 +35,7 @@ fn step() -> impl Strategy<Value = Step> {
         6 => (any::<usize>(), 0..100_000_usize).prop_map(|(reader, len)| Step::Read(reader, len)),
         1 => any::<usize>().prop_map(Step::Detach),
         1 => prop_oneof![Just(0), 0..400_000_u64].prop_map(Step::Backlog),
+        1 => (0..1_000_000_u64).prop_map(Step::Rebase),
     ]
 }
 
@@ -50,12 +52,19 @@ struct Known {
 struct Model {
     file: Vec<u8>,
     replicas: Vec<u8>,
+    /// The replication offset of the first of these.
+    base: u64,
     places: Vec<Place>,
 }
 
 impl Model {
     fn of(&self, audience: Audience) -> &[u8] {
         if audience == Audience::File { &self.file } else { &self.replicas }
+    }
+
+    /// Where what a reader reads begins, as it counts.
+    fn base_of(&self, audience: Audience) -> u64 {
+        if audience == Audience::File { 0 } else { self.base }
     }
 }
 
@@ -106,7 +115,10 @@ fn run(steps: Vec<Step>) {
                 let len = model.of(audience).len() as u64;
                 let at = len * thousandths / 1000;
                 let kept = audience == Audience::Replicas && at >= floor || at == len;
-                match log.attach(audience, Some(at), most_behind) {
+                if audience == Audience::Replicas && model.base > 0 {
+                    assert_eq!(log.attach(audience, Some(model.base - 1), None), Err(FellBehind));
+                }
+                match log.attach(audience, Some(model.base_of(audience) + at), most_behind) {
                     Ok(number) => readers.push(Known { number, audience, at: at as usize, most_behind }),
                     Err(FellBehind) => assert!(!kept),
                 }
@@ -121,6 +133,20 @@ fn run(steps: Vec<Step>) {
             Step::Backlog(bytes) => {
                 (backlog, _) = (bytes, log.set_backlog(bytes));
             }
+            Step::Rebase(offset) => {
+                log.rebase(offset);
+                readers.retain(|known| {
+                    let is_of_file = known.audience == Audience::File;
+                    if !is_of_file {
+                        assert_eq!(log.next(known.number, u64::MAX).err(), Some(FellBehind));
+                        log.detach(known.number);
+                    }
+                    is_of_file
+                });
+                (model.base, floor) = (offset, 0);
+                model.replicas.clear();
+                model.places.iter_mut().for_each(|place| place.offset = offset);
+            }
             Step::Read(..) | Step::Detach(_) => {}
         }
         floor = floor.max((model.replicas.len() as u64).saturating_sub(backlog));
@@ -130,7 +156,8 @@ fn run(steps: Vec<Step>) {
 
 /// What is kept is what somebody may read, and little more; positions and places translate into each other.
 fn check(log: &Log, model: &Model, readers: &[Known], backlog: u64, others: usize) {
-    let place = Place { offset: model.replicas.len() as u64, file_offset: model.file.len() as u64 };
+    let offset = model.base + model.replicas.len() as u64;
+    let place = Place { offset, file_offset: model.file.len() as u64 };
     assert_eq!(log.end(), place);
     let behind = |known: &Known| {
         let behind = (model.of(known.audience).len() - known.at) as u64;

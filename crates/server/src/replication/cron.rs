@@ -1,6 +1,6 @@
 //! What a primary does for its replicas by time: PING, timeouts, the backlog's end, `min-replicas-to-write`.
 //!
-//! Invariant: the first thread alone does it.
+//! Invariant: the first thread alone does it; any thread may count the replicas anew.
 
 use std::sync::atomic::Ordering;
 
@@ -12,7 +12,7 @@ use crate::worker::Worker;
 
 impl Worker {
     /// Does what is due, some times a second; more once a second is over.
-    pub(crate) fn tend_replicas(&mut self, is_second_over: bool) {
+    pub(crate) fn replication_cron(&mut self, is_second_over: bool) {
         let shared = self.shared;
         let primary = &shared.replication.primary;
         if !primary.is_active.load(Ordering::Relaxed) {
@@ -51,15 +51,15 @@ impl Worker {
 
     fn end_silent_replicas(&self, timeout_s: u32) {
         for replica in self.shared.replication.primary.replicas() {
-            let is_syncing = matches!(replica.phase(), Phase::Handshake | Phase::Waits);
-            if is_syncing || replica.lag_s(self.now_ms) <= i64::from(timeout_s) {
+            let is_online = replica.phase() == Phase::Online;
+            // One that has said SYNC does not say how far it is.
+            let is_silent = is_online && replica.has_said_sync.load(Ordering::Relaxed);
+            if is_silent || replica.lag_s(self.now_ms) <= i64::from(timeout_s) {
                 continue;
             }
-            let what = if replica.phase() == Phase::Online { "streaming" } else { "full" };
+            let what = if is_online { "streaming" } else { "full" };
             tracing::warn!("Disconnecting timedout replica ({what} sync): {}", replica.name());
-            if !replica.client.killed.swap(true, Ordering::AcqRel) {
-                self.disconnect(&replica.client);
-            }
+            replica.disconnect(self.shared);
         }
     }
 
