@@ -83,6 +83,14 @@ impl Stream {
         }
     }
 
+    /// How long sending waits; `None` for ever.
+    pub fn set_write_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
+        match &self.socket {
+            Socket::Tcp(stream) => stream.set_write_timeout(timeout),
+            Socket::Unix(stream) => stream.set_write_timeout(timeout),
+        }
+    }
+
     /// Whether calls return `WouldBlock` instead of waiting.
     pub fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
         match &self.socket {

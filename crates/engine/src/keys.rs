@@ -193,6 +193,13 @@ impl Keys {
         self.engine.release(&mut self.locked);
     }
 
+    /// Appends what was done so far to the journal now, rather than when the shards are released.
+    pub fn record_pending(&mut self) {
+        if !self.effects.pending().is_empty() {
+            self.record();
+        }
+    }
+
     /// Appends what was done to the journal, while all that it was done to is locked.
     fn record(&mut self) {
         let (journal, pending) = (&self.engine.journal, self.effects.pending());

@@ -9,6 +9,7 @@ pub mod background;
 mod file;
 mod host;
 pub mod load;
+mod received;
 pub mod save;
 mod saver_pool;
 mod settings;
@@ -27,6 +28,7 @@ use martlet_engine::{Engine, Keys};
 use aof::AppendLog;
 use background::Background;
 pub use host::{Commands, Condition, Host, Resolved};
+pub use received::NewFile;
 use saver_pool::SaverPool;
 pub use settings::{KeptAccess, SavePoint, Settings};
 

@@ -24,10 +24,12 @@ pub enum Kind {
     BackgroundSave,
     /// The base of an append-only file.
     Base,
+    /// An RDB file that another server sends.
+    Received,
 }
 
 impl Kind {
-    const ALL: [Kind; 3] = [Kind::Save, Kind::BackgroundSave, Kind::Base];
+    const ALL: [Kind; 4] = [Kind::Save, Kind::BackgroundSave, Kind::Base, Kind::Received];
 
     /// What is before and behind the id.
     fn around(self) -> (&'static str, &'static str) {
@@ -35,6 +37,7 @@ impl Kind {
             Kind::Save => ("temp-", ".rdb"),
             Kind::BackgroundSave => ("temp-bg-", ".rdb"),
             Kind::Base => ("temp-rewriteaof-bg-", ".aof"),
+            Kind::Received => ("temp-sync-", ".rdb"),
         }
     }
 }

@@ -68,6 +68,12 @@ impl AccessControl {
         AccessControl { table, users: Published::new(users), change: Mutex::default(), log: Mutex::default() }
     }
 
+    /// A user who may do everything, whatever the users here may: in its name the primary's stream is
+    /// applied.
+    pub fn superuser(&self, config: &Config) -> Arc<User> {
+        Arc::new(Users::new(&rules(&self.table, config)).default_user().as_ref().clone())
+    }
+
     /// The commands that rules may name.
     pub fn table(&self) -> &Table {
         &self.table

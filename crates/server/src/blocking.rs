@@ -54,6 +54,8 @@ pub enum WaitEnd {
     Timeout,
     /// CLIENT UNBLOCK, with an error.
     Unblocked,
+    /// The server has become a replica; the client is disconnected.
+    RoleChanged,
     /// The user may not run the request any more.
     Refused(Denial),
 }
@@ -346,6 +348,12 @@ impl Worker {
                     self.stats().commands[blocked.command].failed.add(1);
                 }
                 self.count_error(text);
+            }
+            WaitEnd::RoleChanged => {
+                reply.error(
+                    "UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)",
+                );
+                connection.closing = true;
             }
             WaitEnd::Refused(denial) => self.refuse_waiter(connection, &mut reply, waiter, denial),
         }

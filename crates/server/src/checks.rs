@@ -1,9 +1,12 @@
 //! The checks before a command runs: small functions in Redis' order, the first error is the answer.
 
+use std::sync::atomic::Ordering;
+
 use martlet_acl::Origin;
 use martlet_command::{Control, Error, Flags, Outcome};
 use martlet_protocol::request::{Args, OwnedArgs};
 
+use crate::clients::flag;
 use crate::connection::{Connection, Transaction};
 use crate::registry::{Entry, Run};
 use crate::slow_path::{SessionFlags, SlowPathReason};
@@ -22,7 +25,9 @@ const CHECKS: &[Check] = &[
     within_memory,
     disk_accepts_writes,
     enough_replicas,
+    may_write_to_replica,
     allowed_while_subscribed,
+    not_stale,
     not_loading,
     not_busy,
     not_monitoring,
@@ -209,6 +214,37 @@ pub(crate) fn disk_accepts_writes(
         ));
     }
     Ok(())
+}
+
+/// The server is a replica that only its primary writes to.
+pub(crate) fn may_write_to_replica(
+    worker: &Worker,
+    connection: &Connection,
+    entry: &Entry,
+    _: &Args<'_>,
+) -> Outcome {
+    let config = worker.config();
+    let obeys = connection.info.flags.load(Ordering::Relaxed) & flag::PRIMARY != 0;
+    if config.replicaof.0.is_none() || !config.replica_read_only || obeys {
+        return Ok(());
+    }
+    let entries = worker.shared.registry.entries();
+    let writes = |id: usize| entries[id].spec.flags.has(Flags::WRITE);
+    let queued = executed(connection, entry).is_some_and(|of| of.queue.iter().any(|(id, _)| writes(*id)));
+    if queued || entry.spec.flags.has(Flags::WRITE) {
+        return Err(Error::Fixed("READONLY You can't write against a read only replica."));
+    }
+    Ok(())
+}
+
+/// The server is a replica without a link to its primary, and the command needs data that is not stale.
+pub(crate) fn not_stale(worker: &Worker, _: &Connection, entry: &Entry, _: &Args<'_>) -> Outcome {
+    let config = worker.config();
+    let may_be_stale = config.replicaof.0.is_none() || config.replica_serve_stale_data;
+    if may_be_stale || entry.spec.flags.has(Flags::STALE) || worker.shared.is_linked() {
+        return Ok(());
+    }
+    Err(Error::Fixed("MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'."))
 }
 
 /// Data is being loaded and the command needs all of it.

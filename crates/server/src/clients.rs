@@ -175,6 +175,8 @@ pub mod flag {
     pub const TRACKING_BROKEN: u32 = 1 << 11;
     /// A replica.
     pub const REPLICA: u32 = 1 << 12;
+    /// The primary that this server copies.
+    pub const PRIMARY: u32 = 1 << 13;
 }
 
 /// See the [module docs](self).

@@ -124,7 +124,6 @@ impl Worker {
     ) {
         self.keys.db = connection.session.db;
         let touch = self.begin_touching(!connection.session.flags.has(SessionFlags::NO_TOUCH), entry);
-        let keep_expired = self.keys.keep_expired;
         // While writes are postponed, or the disk does not take what would have to be recorded, nothing is
         // deleted.
         self.keys.keep_expired |= self.shared.postpones(self.now_ms).is_some()
@@ -142,7 +141,8 @@ impl Worker {
                 worker.after_held(connection, entry, args);
             }),
         }
-        self.keys.keep_expired = keep_expired;
+        // The command may have changed the role.
+        self.keys.keep_expired = self.config.current().replicaof.0.is_some();
         self.keys.touch = touch;
     }
 

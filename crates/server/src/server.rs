@@ -77,6 +77,7 @@ fn serve(prepared: Prepared) -> Result<(), String> {
     shared.storage().start_threads().map_err(|e| e.to_string())?;
     let addresses = tcp.iter().chain(&tls).map(|l| l.name.clone()).collect();
     crate::reconfigure::install(shared);
+    crate::replication::replica::prepare(shared);
     announce(shared.storage());
     let (kind, description) = choose_backend(config.io_backend)?;
     let _ = shared.backend.set(kind.name());
@@ -96,6 +97,7 @@ fn serve(prepared: Prepared) -> Result<(), String> {
             shared.stop();
         } else if !shared.stopping.load(Ordering::Relaxed) {
             prepared.ready(&serving);
+            crate::replication::replica::begin(shared);
         }
         loaded
     };

@@ -34,10 +34,12 @@ pub enum SlowPathReason {
     Migrating,
     /// Fewer replicas follow than `min-replicas-to-write`: writes are refused.
     FewReplicas,
+    /// The server is a replica: what is written is refused.
+    Replica,
 }
 
 impl SlowPathReason {
-    const COUNT: usize = SlowPathReason::FewReplicas as usize + 1;
+    const COUNT: usize = SlowPathReason::Replica as usize + 1;
 
     fn bit(self) -> u32 {
         1 << self as u32

@@ -16,6 +16,7 @@ mod observe;
 pub(crate) mod persistence;
 mod pubsub;
 pub(crate) mod replication;
+mod replicaof;
 mod scripting;
 mod server;
 
@@ -117,6 +118,7 @@ pub static FAMILIES: &[&[&ServerCommand]] = &[
     pubsub::COMMANDS,
     persistence::COMMANDS,
     replication::COMMANDS,
+    replicaof::COMMANDS,
     scripting::COMMANDS,
     server::COMMANDS,
     crate::transaction::COMMANDS,

@@ -309,34 +309,34 @@ parameter_table! {
     // Replication.
 
     /// The server to copy
-    replicaof: ReplicaOf = ReplicaOf::default() => "replicaof" | "slaveof", HostPort, IMMUTABLE|SWITCH|MULTI, REPLICATION;
+    replicaof: ReplicaOf = ReplicaOf::default() => "replicaof" | "slaveof", HostPort, IMMUTABLE|SWITCH|MULTI, Honoured;
     /// User for the primary
-    masteruser: Option<String> = None => "masteruser" | "primaryuser", TEXT, MODIFIABLE|SENSITIVE, REPLICATION;
+    masteruser: Option<String> = None => "masteruser" | "primaryuser", TEXT, MODIFIABLE|SENSITIVE, Honoured;
     /// Password for the primary
-    masterauth: Option<Vec<u8>> = None => "masterauth" | "primaryauth", TEXT, MODIFIABLE|SENSITIVE, REPLICATION;
+    masterauth: Option<Vec<u8>> = None => "masterauth" | "primaryauth", TEXT, MODIFIABLE|SENSITIVE, Honoured;
     /// Answer reads while the link to the primary is down
     replica_serve_stale_data: bool = true
-        => "replica-serve-stale-data" | "slave-serve-stale-data", YesNo, MODIFIABLE, REPLICATION;
+        => "replica-serve-stale-data" | "slave-serve-stale-data", YesNo, MODIFIABLE, Honoured;
     /// Refuse writes on a replica
-    replica_read_only: bool = true => "replica-read-only" | "slave-read-only", YesNo, MODIFIABLE, REPLICATION;
+    replica_read_only: bool = true => "replica-read-only" | "slave-read-only", YesNo, MODIFIABLE, Honoured;
     /// A replica evicts nothing of its own
     replica_ignore_maxmemory: bool = true
-        => "replica-ignore-maxmemory" | "slave-ignore-maxmemory", YesNo, MODIFIABLE, REPLICATION;
+        => "replica-ignore-maxmemory" | "slave-ignore-maxmemory", YesNo, MODIFIABLE, Honoured;
     /// Go on when a replica's disk refuses writes
     replica_ignore_disk_write_errors: bool = false
         => "replica-ignore-disk-write-errors", YesNo, MODIFIABLE, REPLICATION;
     /// Empty a replica in the background before a full sync
     replica_lazy_flush: bool = false => "replica-lazy-flush" | "slave-lazy-flush", YesNo, MODIFIABLE, REPLICATION;
     /// Rank in a failover; 0 is never promoted
-    replica_priority: u32 = 100 => "replica-priority" | "slave-priority", Integer(0, INT_MAX), MODIFIABLE, REPLICATION;
+    replica_priority: u32 = 100 => "replica-priority" | "slave-priority", Integer(0, INT_MAX), MODIFIABLE, Honoured;
     /// Show the replica in INFO of its primary
-    replica_announced: bool = true => "replica-announced", YesNo, MODIFIABLE, REPLICATION;
+    replica_announced: bool = true => "replica-announced", YesNo, MODIFIABLE, Honoured;
     /// Address that the replica tells its primary
     replica_announce_ip: Option<String> = None
-        => "replica-announce-ip" | "slave-announce-ip", TEXT, MODIFIABLE, REPLICATION;
+        => "replica-announce-ip" | "slave-announce-ip", TEXT, MODIFIABLE, Honoured;
     /// Port that the replica tells its primary
     replica_announce_port: u16 = 0
-        => "replica-announce-port" | "slave-announce-port", Integer(0, 65535), MODIFIABLE, REPLICATION;
+        => "replica-announce-port" | "slave-announce-port", Integer(0, 65535), MODIFIABLE, Honoured;
     /// Most bytes of the stream that a replica holds during a full sync
     replica_full_sync_buffer_limit_bytes: u64 = 0
         => "replica-full-sync-buffer-limit", Memory(0, ULONG_MAX), MODIFIABLE, REPLICATION;

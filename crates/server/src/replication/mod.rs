@@ -7,6 +7,7 @@ mod cron;
 mod feed;
 pub mod link;
 pub mod primary;
+pub mod replica;
 mod sync;
 
 use std::sync::Mutex;
@@ -31,13 +32,15 @@ pub struct Replication {
     ids: Mutex<Ids>,
     /// The server's replicas.
     pub primary: Primary,
+    /// The replica's side.
+    pub replica: replica::Replica,
 }
 
 impl Replication {
     /// A primary, of which nobody knows yet.
     pub fn new(random: &mut Random) -> Replication {
         let ids = Ids { id: random_id(random), second: None };
-        Replication { ids: Mutex::new(ids), primary: Primary::default() }
+        Replication { ids: Mutex::new(ids), primary: Primary::default(), replica: replica::Replica::default() }
     }
 
     /// The names of the stream.

@@ -70,6 +70,7 @@ impl ScriptHost<'_> {
             if flags.has(Flags::WRITE) {
                 checks::disk_accepts_writes(self.worker, self.connection, entry, args)?;
                 checks::enough_replicas(self.worker, self.connection, entry, args)?;
+                checks::may_write_to_replica(self.worker, self.connection, entry, args)?;
             }
             if !self.flags.has(ScriptFlags::ALLOW_OOM) {
                 checks::within_memory(self.worker, self.connection, entry, args)?;

@@ -7,6 +7,7 @@ use martlet_base::limits::SHARD_COUNT;
 
 use super::Worker;
 use crate::shared::lock;
+use crate::slow_path::SlowPathReason;
 use crate::stats::{ThreadStats, Totals};
 
 /// How soon a client is looked at again that would be closed for its idleness if it did not subscribe,
@@ -60,6 +61,7 @@ impl Worker {
             || self.shared.persistence.log.refuses_writes.load(Ordering::Relaxed)
             // What is due is deleted when the file that is being loaded says so.
             || self.shared.persistence.is_loading()
+            || self.shared.slow_path_reasons.has(SlowPathReason::Replica)
         {
             return now_ms + super::timers::TICK_MS;
         }

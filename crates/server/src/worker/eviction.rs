@@ -54,7 +54,9 @@ impl Memory {
 
     /// Takes up a configuration. The next command, or loop, looks at the memory in use.
     pub fn configure(&mut self, config: &Config) {
-        self.limit_bytes = config.maxmemory_bytes;
+        // What a replica holds is its primary's affair.
+        let is_exempt = config.replicaof.0.is_some() && config.replica_ignore_maxmemory;
+        self.limit_bytes = if is_exempt { 0 } else { config.maxmemory_bytes };
         self.clients_limit_bytes = config.maxmemory_clients.bytes(config.maxmemory_bytes);
         self.policy = policy(config);
         self.budget_ns = budget_ns(config.maxmemory_eviction_tenacity);

@@ -204,6 +204,8 @@ impl Worker {
         self.shared.storage().note_disk_state();
         self.note_replicas();
         self.keys.effects.wanted_events = crate::settings::wanted_events(&config);
+        // A replica deletes what its primary deletes.
+        self.keys.keep_expired = config.replicaof.0.is_some();
         self.refresh_time();
     }
 

@@ -51,7 +51,9 @@ impl Filter {
 
 fn type_of(client: &ClientInfo) -> ClientType {
     let flags = client.flags.load(Ordering::Relaxed);
-    if flags & (flag::MONITOR | flag::REPLICA) != 0 {
+    if flags & flag::PRIMARY != 0 {
+        ClientType::Primary
+    } else if flags & (flag::MONITOR | flag::REPLICA) != 0 {
         ClientType::Replica
     } else if flags & flag::PUBSUB != 0 {
         ClientType::Pubsub

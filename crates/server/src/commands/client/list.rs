@@ -65,6 +65,7 @@ pub fn line(worker: &Worker, client: &ClientInfo) -> Vec<u8> {
 fn flags(client: &ClientInfo) -> String {
     let bits = client.flags.load(Relaxed);
     let letters = [
+        (flag::PRIMARY, 'M'),
         (flag::MONITOR, 'O'),
         (flag::REPLICA, 'S'),
         (flag::PUBSUB, 'P'),

@@ -186,7 +186,9 @@ pub(super) fn replication(worker: &mut Worker, text: &mut Text) {
     let shared = worker.shared;
     let (journal, config) = (&shared.engine.journal, worker.config());
     text.title("Replication");
-    text.field("role", "master");
+    let of_replica = crate::replication::replica::info(worker);
+    text.field("role", if of_replica.is_empty() { "master" } else { "slave" });
+    of_replica.into_iter().for_each(|(name, value)| text.field(name, value));
     let replicas = shared.replication.primary.replicas();
     text.field("connected_slaves", replicas.len());
     if config.min_replicas_to_write > 0 && config.min_replicas_max_lag_s > 0 {

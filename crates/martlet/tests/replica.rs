@@ -1,0 +1,373 @@
+//! This server as a replica of a real redis-server. Without redis-server these tests say so and pass.
+//!
+//! Nothing here waits for a time: each step waits until what it is about has happened, or fails after
+//! [`PATIENCE`].
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::{Duration, Instant};
+
+use martlet_client::blocking::Client;
+use martlet_client::resp::Reply;
+use martlet_testkit::server::Server;
+
+const OURS: &str = env!("CARGO_BIN_EXE_martlet");
+const PEER: &str = "redis-server";
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn is_peer_installed() -> bool {
+    let version = Command::new(PEER).arg("--version").stdout(Stdio::null()).status();
+    if version.is_err() {
+        eprintln!("{PEER} is NOT installed: replication is not tested");
+    }
+    version.is_ok()
+}
+
+fn peer(arguments: &[&str]) -> (Server, Client) {
+    let all = [&["--enable-debug-command", "yes", "--repl-diskless-sync-delay", "0"], arguments].concat();
+    let server = Server::start(Path::new(PEER), &all).unwrap();
+    let client = Client::connect(server.address()).unwrap();
+    (server, client)
+}
+
+fn ours(arguments: &[&str]) -> (Server, Client) {
+    let all = [&["server", "--io-threads", "2", "--enable-debug-command", "yes"], arguments].concat();
+    let server = Server::start(Path::new(OURS), &all).unwrap();
+    let client = Client::connect(server.address()).unwrap();
+    (server, client)
+}
+
+/// The reply as text, `nil` for none.
+fn ask(client: &mut Client, request: &str) -> String {
+    let words: Vec<&str> = request.split(' ').collect();
+    text(&client.command(&words).unwrap())
+}
+
+fn text(reply: &Reply) -> String {
+    match reply {
+        Reply::Error(text) => String::from_utf8_lossy(text).into_owned(),
+        Reply::Int(number) => number.to_string(),
+        Reply::Array(items) => items.iter().map(text).collect::<Vec<_>>().join(" "),
+        _ => reply.text().map_or("nil".into(), |text| String::from_utf8_lossy(text).into_owned()),
+    }
+}
+
+/// Waits until `is_so`.
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !is_so() {
+        assert!(began.elapsed() < PATIENCE, "{what} does not come");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn field(client: &mut Client, name: &str) -> String {
+    let info = ask(client, "INFO replication");
+    let line = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    line.unwrap_or_default().to_owned()
+}
+
+fn follow(replica: &mut Client, port: u16) {
+    assert_eq!(ask(replica, &format!("REPLICAOF 127.0.0.1 {port}")), "OK");
+    until("the link", || field(replica, "master_link_status") == "up");
+}
+
+/// Waits until the replica is as far as the primary, and compares their data.
+fn assert_equal(primary: &mut Client, replica: &mut Client) {
+    until("the end of the stream", || {
+        field(primary, "master_repl_offset") == field(replica, "slave_repl_offset")
+    });
+    assert_eq!(ask(primary, "DEBUG DIGEST"), ask(replica, "DEBUG DIGEST"));
+}
+
+/// Commands of every kind; `round` makes them different.
+fn write_something(primary: &mut Client, round: usize) {
+    for request in [
+        format!("SET string:{round} {round}"),
+        format!("APPEND string:{round} x"),
+        format!("SET expiring:{round} v PX 3600000"),
+        format!("RPUSH list{round} a b c {round}"),
+        "LPOP list0".into(),
+        format!("SADD set {round} x y z"),
+        "SPOP set".into(),
+        format!("ZADD zset {round} m{round}"),
+        format!("HSET hash f{round} v"),
+        format!("HINCRBYFLOAT hash float 1.{round}"),
+        "XADD stream * f v".into(),
+        "INCR counter".into(),
+        format!("SELECT {}", round % 3),
+        format!("PFADD hll {round}"),
+        format!("SETBIT bits {round} 1"),
+        "SELECT 0".into(),
+        format!("COPY list{round} copy{round} DB 2"),
+        format!("RENAME copy{round} other{round}"),
+    ] {
+        ask(primary, &request);
+    }
+    for request in ["MULTI", "INCR counter", "SELECT 1", "INCR counter", "SELECT 0", "EXEC"] {
+        ask(primary, request);
+    }
+    let script = "redis.call('incr','counter') redis.call('rpush','scripted',ARGV[1]) return 1";
+    primary.command(&["EVAL", script, "0", &round.to_string()]).unwrap();
+}
+
+#[test]
+fn a_snapshot_and_the_stream_behind_it_arrive() {
+    if !is_peer_installed() {
+        return;
+    }
+    for diskless in ["yes", "no"] {
+        let (server, mut primary) = peer(&["--repl-diskless-sync", diskless]);
+        for round in 0..50 {
+            write_something(&mut primary, round);
+        }
+        let (own, mut replica) = ours(&["--appendonly", "yes"]);
+        ask(&mut replica, "SET gone 1");
+        follow(&mut replica, server.address().port());
+        assert_eq!(ask(&mut replica, "EXISTS gone"), "0");
+        for round in 50..150 {
+            write_something(&mut primary, round);
+        }
+        assert_equal(&mut primary, &mut replica);
+        ask(&mut primary, "FLUSHALL");
+        write_something(&mut primary, 1);
+        assert_equal(&mut primary, &mut replica);
+        // The append-only file has it, too.
+        until("a rewrite", || ask(&mut replica, "INFO persistence").contains("aof_rewrite_in_progress:0"));
+        let digest = ask(&mut replica, "DEBUG DIGEST");
+        let loaded = replica.command(&["DEBUG", "LOADAOF"]);
+        assert!(matches!(&loaded, Ok(reply) if text(reply) == "OK"), "{loaded:?}\n{}", own.log());
+        assert_eq!(ask(&mut replica, "DEBUG DIGEST"), digest);
+    }
+}
+
+#[test]
+fn a_replica_says_what_it_is_and_writes_nothing() {
+    if !is_peer_installed() {
+        return;
+    }
+    let (server, mut primary) = peer(&[]);
+    let (_ours, mut replica) = ours(&[]);
+    let port = server.address().port();
+    follow(&mut replica, port);
+    let role = ask(&mut replica, "ROLE");
+    assert!(role.starts_with(&format!("slave 127.0.0.1 {port} connected ")), "{role}");
+    let refusal = "READONLY You can't write against a read only replica.";
+    assert_eq!(ask(&mut replica, "SET k v"), refusal);
+    assert!(ask(&mut replica, "CLIENT LIST TYPE master").contains(" flags=M "));
+    assert_eq!(
+        ask(&mut replica, &format!("REPLICAOF 127.0.0.1 {port}")),
+        "OK Already connected to specified master"
+    );
+    assert_eq!(ask(&mut replica, "REPLICAOF 127.0.0.1 x"), "ERR Invalid master port");
+    ask(&mut replica, "MULTI");
+    assert_eq!(ask(&mut replica, "SET k v"), refusal);
+    assert!(ask(&mut replica, "EXEC").starts_with("EXECABORT"));
+    let refused = replica.command(&["EVAL", "return redis.call('set','k','v')", "1", "k"]).unwrap();
+    assert!(matches!(refused, Reply::Error(_)));
+    ask(&mut primary, "SET k v");
+    until("the key", || ask(&mut replica, "GET k") == "v");
+    ask(&mut replica, "CONFIG SET replica-serve-stale-data no");
+    ask(&mut primary, "DEBUG SLEEP 0");
+    drop(server);
+    until("the link's end", || ask(&mut replica, "GET k").starts_with("MASTERDOWN"));
+    assert_eq!(field(&mut replica, "master_link_status"), "down");
+    ask(&mut replica, "CONFIG SET replica-read-only no");
+    ask(&mut replica, "CONFIG SET replica-serve-stale-data yes");
+    assert_eq!(ask(&mut replica, "SET k w"), "OK");
+}
+
+#[test]
+fn waiting_readers_subscribers_and_expiry_go_by_the_stream() {
+    if !is_peer_installed() {
+        return;
+    }
+    let (server, mut primary) = peer(&[]);
+    let (own, mut replica) = ours(&["--notify-keyspace-events", "KEA"]);
+    ask(&mut primary, "CONFIG SET hz 1");
+    ask(&mut primary, "DEBUG SET-ACTIVE-EXPIRE 0");
+    follow(&mut replica, server.address().port());
+    let (mut reader, mut subscriber) =
+        (Client::connect(own.address()).unwrap(), Client::connect(own.address()).unwrap());
+    ask(&mut subscriber, "SUBSCRIBE news __keyevent@0__:lpush");
+    subscriber.read_reply().unwrap();
+    reader.send(&["XREAD", "BLOCK", "0", "STREAMS", "s", "$"]).unwrap();
+    until("the reader", || ask(&mut replica, "INFO clients").contains("blocked_clients:1"));
+    ask(&mut primary, "XADD s 1-1 f v");
+    assert!(text(&reader.read_reply().unwrap()).contains("1-1"));
+    ask(&mut primary, "LPUSH l x");
+    assert_eq!(text(&subscriber.read_reply().unwrap()), "message __keyevent@0__:lpush l");
+    ask(&mut primary, "PUBLISH news hello");
+    assert_eq!(text(&subscriber.read_reply().unwrap()), "message news hello");
+    // Gone for who reads, but there until the primary says that it is not.
+    ask(&mut primary, "SET due v PX 1");
+    until("the key", || ask(&mut replica, "DBSIZE") == "3");
+    until("the key's time", || ask(&mut replica, "GET due") == "nil");
+    assert_eq!(ask(&mut replica, "DBSIZE"), "3");
+    assert_eq!(ask(&mut primary, "GET due"), "nil");
+    until("the deletion", || ask(&mut replica, "DBSIZE") == "2");
+}
+
+#[test]
+fn a_promoted_replica_goes_on_and_a_demoted_primary_loads() {
+    if !is_peer_installed() {
+        return;
+    }
+    let (server, mut primary) = peer(&[]);
+    let (own, mut replica) = ours(&[]);
+    write_something(&mut primary, 1);
+    follow(&mut replica, server.address().port());
+    assert_equal(&mut primary, &mut replica);
+    let (id, offset) = (field(&mut primary, "master_replid"), field(&mut primary, "master_repl_offset"));
+    assert_eq!(ask(&mut replica, "REPLICAOF NO ONE"), "OK");
+    assert_eq!(field(&mut replica, "master_replid2"), id);
+    assert_eq!(field(&mut replica, "second_repl_offset"), (offset.parse::<i64>().unwrap() + 1).to_string());
+    assert_ne!(field(&mut replica, "master_replid"), id);
+    assert_eq!(ask(&mut replica, "SET k v"), "OK");
+    // A client that waits to write is told that it cannot any more.
+    let mut waiting = Client::connect(own.address()).unwrap();
+    waiting.send(&["BLPOP", "none", "0"]).unwrap();
+    until("the wait", || ask(&mut replica, "INFO clients").contains("blocked_clients:1"));
+    follow(&mut replica, server.address().port());
+    assert!(text(&waiting.read_reply().unwrap()).starts_with("UNBLOCKED force unblock"));
+    assert_equal(&mut primary, &mut replica);
+    assert_eq!(ask(&mut replica, "EXISTS k"), "0");
+}
+
+#[test]
+fn the_configuration_names_the_primary() {
+    if !is_peer_installed() {
+        return;
+    }
+    let (server, mut primary) = peer(&[]);
+    ask(&mut primary, "CONFIG SET requirepass secret");
+    write_something(&mut primary, 3);
+    let port = server.address().port().to_string();
+    let (_ours, mut replica) = ours(&["--replicaof", "127.0.0.1", &port, "--masterauth", "secret"]);
+    until("the link", || field(&mut replica, "master_link_status") == "up");
+    assert_equal(&mut primary, &mut replica);
+    assert_eq!(ask(&mut replica, "CONFIG GET replicaof"), format!("replicaof 127.0.0.1 {port}"));
+}
+
+/// Passes bytes between a replica and its primary, and cuts the way from the primary after so many.
+struct Proxy {
+    port: u16,
+    /// Bytes that still pass; below 0 there is no end.
+    left: Arc<AtomicI64>,
+}
+
+impl Proxy {
+    fn start(target: std::net::SocketAddr) -> Proxy {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let proxy = Proxy { port: listener.local_addr().unwrap().port(), left: Arc::new(AtomicI64::new(-1)) };
+        let left = proxy.left.clone();
+        std::thread::spawn(move || {
+            for replica in listener.incoming() {
+                let (replica, primary) = (replica.unwrap(), TcpStream::connect(target).unwrap());
+                let (mut from, mut to) = (replica.try_clone().unwrap(), primary.try_clone().unwrap());
+                std::thread::spawn(move || {
+                    let _ = std::io::copy(&mut from, &mut to);
+                    let _ = to.shutdown(Shutdown::Both);
+                });
+                let left = left.clone();
+                std::thread::spawn(move || pass(primary, replica, &left));
+            }
+        });
+        proxy
+    }
+}
+
+fn pass(mut from: TcpStream, mut to: TcpStream, left: &AtomicI64) {
+    let mut bytes = [0; 4096];
+    while let Ok(count @ 1..) = from.read(&mut bytes) {
+        let allowed = left.load(Ordering::SeqCst);
+        let passed = if allowed < 0 { count } else { count.min(allowed as usize) };
+        if to.write_all(&bytes[..passed]).is_err() {
+            break;
+        }
+        if allowed >= 0 {
+            left.store(allowed - passed as i64, Ordering::SeqCst);
+        }
+        if passed < count {
+            // The next connection is whole again.
+            left.store(-1, Ordering::SeqCst);
+            break;
+        }
+    }
+    let _ = (from.shutdown(Shutdown::Both), to.shutdown(Shutdown::Both));
+}
+
+#[test]
+fn a_cut_anywhere_in_a_transaction_loses_and_doubles_nothing() {
+    if !is_peer_installed() {
+        return;
+    }
+    let (server, mut primary) = peer(&["--repl-ping-replica-period", "3600"]);
+    let proxy = Proxy::start(server.address());
+    let (own, mut replica) = ours(&[]);
+    ask(&mut primary, "SET n 0");
+    follow(&mut replica, proxy.port);
+    ask(&mut primary, "INCR n");
+    assert_equal(&mut primary, &mut replica);
+    let transaction = |primary: &mut Client| {
+        for request in ["MULTI", "INCR n", "RPUSH l x", "EXEC"] {
+            ask(primary, request);
+        }
+    };
+    let before: usize = field(&mut primary, "master_repl_offset").parse().unwrap();
+    transaction(&mut primary);
+    assert_equal(&mut primary, &mut replica);
+    let len = field(&mut primary, "master_repl_offset").parse::<usize>().unwrap() - before;
+    for at in (0..len).step_by(9) {
+        proxy.left.store(at as i64, Ordering::SeqCst);
+        transaction(&mut primary);
+        // A reader sees all of it or nothing.
+        until("the end of the cut link", || proxy.left.load(Ordering::SeqCst) < 0);
+        let both = ask(&mut replica, "MULTI") + &ask(&mut replica, "GET n") + &ask(&mut replica, "LLEN l");
+        assert_eq!(both, "OKQUEUEDQUEUED");
+        let seen = ask(&mut replica, "EXEC");
+        let (n, l) = seen.split_once(' ').unwrap();
+        assert_eq!(n.parse::<i64>().unwrap(), l.parse::<i64>().unwrap() + 1, "cut at {at}");
+        until("the link", || field(&mut replica, "master_link_status") == "up");
+        assert_equal(&mut primary, &mut replica);
+    }
+    let log = own.log();
+    assert_eq!(log.matches("Full resync from master").count(), 1, "{log}");
+    assert!(log.contains("Successful partial resynchronization with master."));
+}
+
+#[test]
+fn a_fake_primary_gets_a_line_in_the_log() {
+    let (own, mut replica) = ours(&[]);
+    ask(&mut replica, "SET mine 1");
+    let handshake: &[u8] = b"+PONG\r\n+OK\r\n+OK\r\n+OK\r\n";
+    let id = "0123456789abcdef0123456789abcdef01234567";
+    let full = format!("+FULLRESYNC {id} 1\r\n");
+    for (sent, expected) in [
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec(), "Error reply to PING from master"),
+        ([handshake, b"+FULLRESYNC x\r\n"].concat(), "wrong +FULLRESYNC syntax"),
+        ([handshake, full.as_bytes(), b"garbage\r\n"].concat(), "Bad protocol from MASTER"),
+        ([handshake, full.as_bytes(), b"-no\r\n"].concat(), "MASTER aborted replication with an error: no"),
+        ([handshake, full.as_bytes(), b"$9\r\nREDISxxxx"].concat(), "Failed trying to load the MASTER"),
+    ] {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        assert_eq!(ask(&mut replica, &format!("REPLICAOF 127.0.0.1 {port}")), "OK");
+        let (mut socket, _) = listener.accept().unwrap();
+        socket.write_all(&sent).unwrap();
+        until(expected, || own.log().contains(expected));
+        if expected.starts_with("Failed") {
+            // What was loaded of it is gone, and so is what it should have replaced.
+            until("the end of loading", || ask(&mut replica, "DBSIZE") == "0");
+        } else {
+            assert_eq!(ask(&mut replica, "GET mine"), "1");
+        }
+        drop(listener);
+    }
+    assert_eq!(ask(&mut replica, "REPLICAOF NO ONE"), "OK");
+    assert_eq!(ask(&mut replica, "SET k v"), "OK");
+}

@@ -1,0 +1,397 @@
+//! Applying the primary's stream: bytes to commands and transactions, run by one I/O thread.
+//!
+//! Invariant: what has been applied and the replication offset belong together whenever the gate is closed.
+//! The bytes of what was applied are appended to the journal, for replicas of this one, before the thread
+//! leaves the gate; a transaction's bytes count once all of it has run.
+//!
+//! Nothing expires by this server's own clock meanwhile: a key goes when the primary says so.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use martlet_command::{Control, Flags};
+use martlet_journal::{Position, REPLICAS};
+use martlet_protocol::reply::Reply;
+use martlet_protocol::request::{Args, OwnedArgs, Parsed, Partial, RequestLimits, parse};
+
+use crate::connection::Connection;
+use crate::registry::{Entry, Run};
+use crate::shared::{Mail, Shared, lock};
+use crate::worker::Worker;
+
+/// Bytes that one turn applies; other clients of the thread have theirs after it.
+const TURN_BYTES: usize = 64 * 1024;
+/// With more waiting, nothing is received.
+const WAITING_MAX_BYTES: usize = 1024 * 1024;
+/// Bytes of a request or transaction that is not complete: offsets of arguments are 32 bits wide.
+const UNIT_MAX_BYTES: usize = u32::MAX as usize - (1 << 24);
+/// Places kept to tell how much of the stream is on disk.
+const PLACES_MAX: usize = 1024;
+
+/// What has been received and waits to be applied.
+#[derive(Default)]
+struct Waiting {
+    bytes: Vec<u8>,
+    /// A thread has been asked to apply it.
+    is_asked: bool,
+    /// Why nothing more will be applied.
+    failure: Option<String>,
+}
+
+/// Between the link, which receives, and the thread that applies.
+pub struct Feed {
+    shared: &'static Shared,
+    /// The I/O thread.
+    thread: usize,
+    generation: u64,
+    waiting: Mutex<Waiting>,
+    is_closed: AtomicBool,
+    applier: Mutex<Applier>,
+}
+
+impl Feed {
+    /// A feed for the stream that goes on after the applied offset, in the replica's database, in the name of
+    /// `connection`.
+    pub fn new(shared: &'static Shared, generation: u64, mut connection: Box<Connection>) -> Arc<Feed> {
+        connection.session.db = shared.replication.replica.db();
+        Arc::new(Feed {
+            shared,
+            thread: shared.thread_count() - 1,
+            generation,
+            waiting: Mutex::default(),
+            is_closed: AtomicBool::new(false),
+            applier: Mutex::new(Applier {
+                connection,
+                queue: None,
+                input: Vec::new(),
+                parsed: 0,
+                applied: 0,
+                relayed: 0,
+                partial: Partial::default(),
+                reply: Vec::new(),
+                places: VecDeque::new(),
+                on_disk: None,
+            }),
+        })
+    }
+
+    /// Takes in bytes of the stream.
+    pub fn push(self: &Arc<Self>, bytes: &[u8]) {
+        lock(&self.waiting).bytes.extend_from_slice(bytes);
+        self.ask();
+    }
+
+    /// Has what waits applied, unless somebody was asked before.
+    pub fn ask(self: &Arc<Self>) {
+        let mut waiting = lock(&self.waiting);
+        if waiting.is_asked || waiting.bytes.is_empty() || waiting.failure.is_some() {
+            return;
+        }
+        waiting.is_asked = true;
+        let feed = self.clone();
+        self.shared.send(self.thread, Mail::Run(Box::new(move |worker| feed.turn(worker))));
+    }
+
+    /// Whether so much waits that nothing more should be received.
+    pub fn is_full(&self) -> bool {
+        lock(&self.waiting).bytes.len() >= WAITING_MAX_BYTES
+    }
+
+    /// Whether everything complete has been applied.
+    pub fn has_nothing_waiting(&self) -> bool {
+        let waiting = lock(&self.waiting);
+        waiting.bytes.is_empty() && !waiting.is_asked
+    }
+
+    /// Why nothing more will be applied, if that is so.
+    pub fn failure(&self) -> Option<String> {
+        lock(&self.waiting).failure.clone()
+    }
+
+    /// The offset up to which the append-only file is on disk, if there is one.
+    pub fn offset_on_disk(&self) -> Option<u64> {
+        lock(&self.applier).offset_on_disk(self.shared)
+    }
+
+    /// Ends it: what has not been applied by now never is.
+    pub fn close(&self) {
+        // Whoever applies holds this lock.
+        let _applier = lock(&self.applier);
+        self.is_closed.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether it is for the primary that is configured now.
+    fn is_current(&self) -> bool {
+        !self.is_closed.load(Ordering::SeqCst)
+            && self.shared.replication.replica.generation() == self.generation
+            && !self.shared.stopping.load(Ordering::Relaxed)
+    }
+
+    /// Applies some of what waits, on the thread that was asked to.
+    fn turn(self: Arc<Self>, worker: &mut Worker) {
+        let mut applier = lock(&self.applier);
+        // Writes that wait for the disk, or for CLIENT PAUSE, go on later; the link asks again.
+        let may_run = self.is_current() && self.shared.postpones(worker.now_ms).is_none();
+        let bytes: Vec<u8> = {
+            let mut waiting = lock(&self.waiting);
+            if !may_run {
+                waiting.is_asked = false;
+                return;
+            }
+            let count = waiting.bytes.len().min(TURN_BYTES);
+            waiting.bytes.drain(..count).collect()
+        };
+        let outcome = applier.apply(&self, worker, &bytes);
+        drop(applier);
+        let mut waiting = lock(&self.waiting);
+        waiting.is_asked = false;
+        waiting.failure = outcome.err();
+        let was_full = waiting.bytes.len() + bytes.len() >= WAITING_MAX_BYTES;
+        let wakes = was_full || waiting.failure.is_some();
+        drop(waiting);
+        if wakes {
+            self.shared.replication.replica.link.wake();
+        }
+        self.ask();
+    }
+}
+
+/// One command of a transaction.
+type Queued = (&'static Entry, OwnedArgs);
+
+/// The stream's state.
+struct Applier {
+    /// In whose name commands run.
+    connection: Box<Connection>,
+    /// The commands since MULTI.
+    queue: Option<Vec<Queued>>,
+    /// Bytes from the first that is not in the journal on.
+    input: Vec<u8>,
+    /// Of those, so many were parsed, were applied as whole units, are in the journal.
+    parsed: usize,
+    applied: usize,
+    relayed: usize,
+    partial: Partial,
+    reply: Vec<u8>,
+    /// Ends of what was recorded, with the offset there, as far as the disk has not come.
+    places: VecDeque<(Position, u64)>,
+    on_disk: Option<u64>,
+}
+
+impl Applier {
+    /// Applies what `bytes` complete.
+    ///
+    /// # Errors
+    /// They are no stream of commands; a line for the log.
+    fn apply(&mut self, feed: &Feed, worker: &mut Worker, bytes: &[u8]) -> Result<(), String> {
+        let mut input = std::mem::take(&mut self.input);
+        input.extend_from_slice(bytes);
+        let limits = RequestLimits { bulk_max_bytes: UNIT_MAX_BYTES as i64, ..RequestLimits::default() };
+        let mut spans = Vec::new();
+        let mut outcome = Ok(());
+        while self.parsed < input.len() && feed.is_current() {
+            spans.clear();
+            match parse(&input, self.parsed, &limits, &mut self.partial, &mut spans) {
+                Ok(Parsed::Incomplete) => break,
+                Ok(Parsed::Complete(end)) => {
+                    let args = Args::new(&input, &spans);
+                    self.request(feed, worker, &args, (&input, end));
+                    self.parsed = end;
+                    if self.queue.is_none() {
+                        self.applied = end;
+                    }
+                }
+                Err(error) => {
+                    outcome = Err(format!("The master's stream of commands is damaged: {error}"));
+                    break;
+                }
+            }
+        }
+        self.relay(feed, worker, &input);
+        input.drain(..self.relayed);
+        self.parsed -= self.relayed;
+        self.applied -= self.relayed;
+        self.relayed = 0;
+        if input.len() > UNIT_MAX_BYTES {
+            outcome = Err("The master's stream has a command or transaction that is too long.".into());
+        }
+        self.input = input;
+        self.reply.clear();
+        worker.refresh_time();
+        outcome
+    }
+
+    /// Takes up one request, which ends at an offset of the input.
+    fn request(&mut self, feed: &Feed, worker: &mut Worker, args: &Args<'_>, at: (&[u8], usize)) {
+        if args.is_empty() {
+            return;
+        }
+        let Some(entry) = feed.shared.registry.resolve(args).filter(|entry| entry.spec.takes(args.len()))
+        else {
+            return complain(&crate::checks::unknown_command(args).to_bytes(), args);
+        };
+        match (entry.spec.control, &mut self.queue) {
+            (Control::BeginTransaction, _) => self.queue = Some(Vec::new()),
+            (Control::ExecuteTransaction, _) => {
+                let queue = self.queue.take().unwrap_or_default();
+                self.run_unit(feed, worker, &queue, at);
+            }
+            (Control::DiscardTransaction, _) => self.queue = None,
+            (_, Some(queue)) => queue.push((entry, args.to_owned())),
+            _ => self.run_one(feed, worker, entry, args, at),
+        }
+    }
+
+    /// Runs a command that stands alone.
+    fn run_one(
+        &mut self,
+        feed: &Feed,
+        worker: &mut Worker,
+        entry: &'static Entry,
+        args: &Args<'_>,
+        at: (&[u8], usize),
+    ) {
+        if entry.spec.control == Control::SelectDatabase {
+            return self.select(worker, args);
+        }
+        match entry.spec.shards(args) {
+            Some(shards) => {
+                worker.keys.lock_shards(shards);
+                self.execute(worker, entry, args, false);
+                worker.release_keys();
+            }
+            None => self.run_alone(feed, worker, at, |applier, worker| {
+                applier.execute(worker, entry, args, false);
+            }),
+        }
+        self.after(worker, entry, args);
+    }
+
+    /// Runs a transaction, with all its keys locked.
+    fn run_unit(&mut self, feed: &Feed, worker: &mut Worker, queue: &[Queued], at: (&[u8], usize)) {
+        let mut shards = Some(Vec::new());
+        for (entry, args) in queue {
+            let is_known = !entry.spec.flags.has(Flags::WALK);
+            let more = if is_known { entry.spec.shards(&args.view()) } else { None };
+            shards = shards.zip(more).map(|(all, more)| [all, more].concat());
+        }
+        let run = |applier: &mut Applier, worker: &mut Worker| {
+            for (entry, args) in queue {
+                if entry.spec.control == Control::SelectDatabase {
+                    applier.select(worker, &args.view());
+                } else {
+                    applier.execute(worker, entry, &args.view(), true);
+                }
+            }
+        };
+        match shards {
+            Some(shards) => {
+                worker.keys.lock_shards(shards);
+                run(self, worker);
+                worker.release_keys();
+            }
+            None => self.run_alone(feed, worker, at, run),
+        }
+        for (entry, args) in queue {
+            self.after(worker, entry, &args.view());
+        }
+    }
+
+    /// Runs `work` behind the closed gate, and adds what it is part of to the journal there.
+    fn run_alone(
+        &mut self,
+        feed: &Feed,
+        worker: &mut Worker,
+        (input, end): (&[u8], usize),
+        work: impl FnOnce(&mut Applier, &mut Worker),
+    ) {
+        self.relay(feed, worker, input);
+        worker.alone(|worker| {
+            // The primary may have been changed while the gate was waited for.
+            if feed.is_current() {
+                work(self, worker);
+                self.applied = end;
+                self.relay(feed, worker, input);
+            }
+        });
+    }
+
+    fn select(&mut self, worker: &Worker, args: &Args<'_>) {
+        let db = std::str::from_utf8(args.at(1)).ok().and_then(|text| text.parse().ok());
+        match db.filter(|&db: &usize| db < worker.settings.databases) {
+            Some(db) => self.connection.session.db = db,
+            None => complain(b"ERR DB index is out of range", args),
+        }
+    }
+
+    /// Runs one command whose keys are locked.
+    fn execute(&mut self, worker: &mut Worker, entry: &'static Entry, args: &Args<'_>, nested: bool) {
+        let mut reply = Reply::new(std::mem::take(&mut self.reply), false);
+        let now_ms = worker.keys.now_ms;
+        let is_data = matches!(entry.run, Run::Data(_));
+        if is_data && !entry.spec.relative_time.is_some_and(|is_relative| is_relative(args)) {
+            // Nothing is due at time 0; only what is told relative to now needs the time.
+            worker.keys.now_ms = 0;
+        }
+        worker.keys.db = self.connection.session.db;
+        if nested {
+            worker.run_nested(&mut self.connection, &mut reply, entry, args, None);
+        } else {
+            worker.run(&mut self.connection, &mut reply, entry, args, None, true);
+        }
+        worker.keys.now_ms = now_ms;
+        if reply.as_bytes().first() == Some(&b'-') {
+            complain(reply.as_bytes().trim_ascii().get(1..).unwrap_or_default(), args);
+        }
+        self.reply = reply.into_bytes();
+        self.reply.clear();
+    }
+
+    /// What follows a command once nothing is locked.
+    fn after(&mut self, worker: &mut Worker, entry: &'static Entry, args: &Args<'_>) {
+        worker.feed_monitors(&self.connection, entry, args);
+        worker.after_command(&mut self.connection, entry);
+    }
+
+    /// Appends the bytes of what has been applied to the journal, for replicas and the backlog.
+    fn relay(&mut self, feed: &Feed, worker: &mut Worker, input: &[u8]) {
+        let Some(bytes) = input.get(self.relayed..self.applied).filter(|bytes| !bytes.is_empty()) else {
+            return;
+        };
+        let journal = &feed.shared.engine.journal;
+        let end = journal.append(REPLICAS, bytes);
+        journal.pump(end);
+        self.relayed = self.applied;
+        worker.keys.recorded = 0;
+        let replica = &feed.shared.replication.replica;
+        replica.db.store(self.connection.session.db, Ordering::Relaxed);
+        let session = &self.connection;
+        session.info.db.store(session.session.db, Ordering::Relaxed);
+        if self.places.len() == PLACES_MAX {
+            self.places.pop_back();
+        }
+        self.places.push_back((end, journal.stream_end().offset));
+    }
+
+    fn offset_on_disk(&mut self, shared: &Shared) -> Option<u64> {
+        use martlet_persistence::aof::Phase;
+        if shared.persistence.log.facts().phase != Phase::On {
+            return None;
+        }
+        let durable = shared.engine.journal.durable();
+        while let Some((_, offset)) = self.places.pop_front_if(|(position, _)| *position <= durable) {
+            self.on_disk = Some(offset);
+        }
+        self.on_disk
+    }
+}
+
+/// Logs that the primary has sent what cannot be done here.
+fn complain(error: &[u8], args: &Args<'_>) {
+    let (error, name) = (String::from_utf8_lossy(error), String::from_utf8_lossy(args.at(0)).into_owned());
+    tracing::warn!(
+        "== CRITICAL == This replica is sending an error to its master: '{error}' after processing the command '{}'",
+        name.escape_default()
+    );
+}

@@ -1,0 +1,89 @@
+//! Becoming a replica, a replica of another primary, or a primary again.
+//!
+//! Invariant: it happens behind the closed gate, so that no write falls between two roles, and the data set
+//! keeps the name and the offset of the stream that it is of.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::LinkState;
+use crate::blocking::WaitEnd;
+use crate::config::{Primary, ReplicaOf};
+use crate::shared::{Mail, Shared, lock};
+use crate::slow_path::SlowPathReason;
+use crate::worker::Worker;
+
+/// Takes up what the configuration says when the server starts, before it accepts clients.
+pub fn prepare(shared: &Shared) {
+    let primary = shared.config.snapshot().replicaof.0.clone();
+    shared.slow_path_reasons.switch(SlowPathReason::Replica, primary.is_some());
+    shared.replication.replica.update(|status| status.primary = primary);
+}
+
+/// Begins to copy the primary, if one is configured, once the data is there.
+pub fn begin(shared: &'static Shared) {
+    if shared.is_replica() {
+        super::link::start(shared);
+    }
+}
+
+impl Worker {
+    /// Copies this primary from now on, or is one itself. All shards are locked.
+    pub(crate) fn follow_primary(&mut self, primary: Option<Primary>) {
+        let shared = self.shared;
+        let (replication, journal) = (&shared.replication, &shared.engine.journal);
+        let replica = &replication.replica;
+        // What a transaction has written before this in it belongs to the stream that ends here.
+        self.keys.record_pending();
+        journal.pump(journal.end());
+        replica.generation.fetch_add(1, Ordering::SeqCst);
+        let before = replica.status();
+        match (&primary, &before.primary) {
+            (Some(_), None) => {
+                journal.relay(true, None);
+                tracing::info!(
+                    "Before turning into a replica, using my own master parameters to synthesize a cached master: I may be able to synchronize with the new master with just a partial transfer."
+                );
+            }
+            (None, Some(_)) => {
+                journal.relay(false, None);
+                match before.has_place {
+                    true => replication.shift_id(&mut self.keys.random, journal.stream_end().offset),
+                    false => replication.change_id(&mut self.keys.random),
+                }
+            }
+            _ => {}
+        }
+        journal.pump(journal.end());
+        self.keys.effects.recording = journal.is_on();
+        let mut config = Arc::unwrap_or_clone(shared.config.snapshot());
+        config.replicaof = ReplicaOf(primary.clone());
+        shared.config.publish(config);
+        self.follow_config();
+        let is_replica = primary.is_some();
+        replica.update(|status| {
+            let was_primary = status.primary.is_none();
+            status.primary = primary;
+            status.state = LinkState::Connect;
+            status.has_place = is_replica && (was_primary || status.has_place);
+            status.down_since_s = None;
+        });
+        replica.changed.notify_all();
+        replica.link.wake();
+        shared.slow_path_reasons.switch(SlowPathReason::Replica, is_replica);
+        if is_replica {
+            self.end_waits();
+            super::link::start(shared);
+        }
+    }
+
+    /// Ends all clients' waits: what they wait to write, they may not write here any more.
+    fn end_waits(&mut self) {
+        for client in self.shared.clients.all() {
+            let waiter = lock(&client.waiter).clone();
+            if let Some(waiter) = waiter.filter(|waiter| waiter.cancel()) {
+                self.shared.send(client.thread, Mail::Unblock { waiter, end: WaitEnd::RoleChanged });
+            }
+        }
+    }
+}

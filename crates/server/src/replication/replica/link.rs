@@ -1,0 +1,450 @@
+//! The thread `replica`: connects to the primary, receives a snapshot or goes on with the stream, and says
+//! how far it has come. It sees no key, and is outside the gate while it waits for the network.
+//!
+//! Invariant: it works for the generation that it has begun with, and ends what it does as soon as that is
+//! over.
+
+use std::io::{self, ErrorKind, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use martlet_base::disk::error_text;
+use martlet_client::address::Address;
+use martlet_client::resp::encode_request;
+use martlet_client::stream::Stream;
+use martlet_persistence::load::Source;
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+
+use super::apply::Feed;
+use super::handshake::{Greeting, Handshake, Progress, Refused};
+use super::transfer::Transfer;
+use super::{LinkState, Replica, load};
+use crate::clients::{ClientDetails, ClientInfo, flag};
+use crate::config::{Primary, REDIS_VERSION};
+use crate::connection::{Connection, Session};
+use crate::shared::Shared;
+
+/// Between two attempts, and between two messages that tell how far this server has come.
+const PERIOD: Duration = Duration::from_secs(1);
+/// How soon a stream that could not be applied is tried again.
+const PATIENCE: Duration = Duration::from_millis(10);
+
+/// Ends the sleep of the thread.
+#[derive(Default)]
+pub struct Wakeup {
+    event: OnceLock<OwnedFd>,
+    is_started: AtomicBool,
+}
+
+impl Wakeup {
+    /// Has the thread look what it is to do.
+    pub fn wake(&self) {
+        if let Some(event) = self.event.get() {
+            // It fails only when as many wake it as a counter of 64 bits can tell.
+            let _ = rustix::io::write(event, &1_u64.to_ne_bytes());
+        }
+    }
+}
+
+/// Starts the thread, unless it runs.
+pub fn start(shared: &'static Shared) {
+    let link = &shared.replication.replica.link;
+    if link.is_started.swap(true, Ordering::SeqCst) {
+        return;
+    }
+    let started = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+        .map_err(io::Error::from)
+        .and_then(|event| {
+            let _ = link.event.set(event);
+            std::thread::Builder::new().name("replica".into()).spawn(move || run(shared))
+        });
+    if let Err(error) = started {
+        tracing::error!("No thread for replication: {error}");
+        link.is_started.store(false, Ordering::SeqCst);
+    }
+}
+
+/// Why a link has ended.
+enum Ended {
+    /// The primary is another now, or the server ends.
+    Changed,
+    /// Something went wrong: a line for the log.
+    Broken(String),
+}
+
+impl From<Refused> for Ended {
+    fn from(refused: Refused) -> Ended {
+        Ended::Broken(refused.0)
+    }
+}
+
+fn broken(text: impl Into<String>) -> Ended {
+    Ended::Broken(text.into())
+}
+
+/// The thread's loop.
+fn run(shared: &'static Shared) {
+    crate::process::guard_thread();
+    let replica = &shared.replication.replica;
+    while !shared.stopping.load(Ordering::Relaxed) {
+        let generation = replica.generation();
+        let status = replica.status();
+        let Some(primary) = status.primary else {
+            replica.sleep(generation, Duration::MAX);
+            continue;
+        };
+        let ended = follow(shared, generation, &primary);
+        if replica.generation() == generation {
+            replica.update(|status| {
+                if status.state == LinkState::Connected {
+                    status.down_since_s = Some(shared.clock.unix_ms() / 1000);
+                }
+                status.state = LinkState::Connect;
+            });
+        }
+        if let Err(Ended::Broken(why)) = ended {
+            tracing::warn!("{why}");
+            replica.sleep(generation, PERIOD);
+        }
+    }
+}
+
+/// Copies the primary until something ends that.
+fn follow(shared: &'static Shared, generation: u64, primary: &Primary) -> Result<(), Ended> {
+    let replica = &shared.replication.replica;
+    let set_state = |state| {
+        if replica.generation() == generation {
+            replica.update(|status| status.state = state);
+        }
+    };
+    set_state(LinkState::Connecting);
+    let mut link = Link::connect(shared, generation, primary)?;
+    set_state(LinkState::Handshake);
+    let progress = link.shake_hands()?;
+    match progress {
+        Progress::Partial { id } => {
+            if !load::go_on(shared, generation, id) {
+                return Err(Ended::Changed);
+            }
+            tracing::info!("MASTER <-> REPLICA sync: Master accepted a Partial Resynchronization.");
+        }
+        Progress::Full { id, offset } => {
+            set_state(LinkState::Sync);
+            link.synchronize(Some((id, offset)))?;
+        }
+        Progress::Legacy | Progress::More => {
+            set_state(LinkState::Sync);
+            link.synchronize(None)?;
+        }
+    }
+    link.stream(primary)
+}
+
+/// A connection to the primary.
+struct Link {
+    shared: &'static Shared,
+    replica: &'static Replica,
+    generation: u64,
+    stream: Stream,
+    received: Vec<u8>,
+    /// When something was received last: a raw reading of the clock.
+    heard: u64,
+}
+
+impl Link {
+    fn connect(shared: &'static Shared, generation: u64, primary: &Primary) -> Result<Link, Ended> {
+        let Primary { host, port } = primary;
+        tracing::info!("Connecting to MASTER {host}:{port}");
+        let timeout = Duration::from_secs(u64::from(shared.config.snapshot().repl_timeout_s));
+        let address = Address::resolve(host, *port)
+            .map_err(|error| broken(format!("Unable to connect to MASTER: {}", error_text(&error))))?;
+        tracing::info!("MASTER <-> REPLICA sync started");
+        let socket_error =
+            |error: io::Error| broken(format!("Error condition on socket for SYNC: {}", error_text(&error)));
+        let stream = Stream::connect(&address, Some(timeout)).map_err(socket_error)?;
+        stream.set_write_timeout(Some(timeout)).map_err(socket_error)?;
+        tracing::info!("Non blocking connect for SYNC fired the event.");
+        let heard = shared.clock.raw();
+        let replica = &shared.replication.replica;
+        Ok(Link { shared, replica, generation, stream, received: Vec::new(), heard })
+    }
+
+    /// Whether there is still somebody to work for.
+    fn check(&self) -> Result<(), Ended> {
+        let is_wanted =
+            self.replica.generation() == self.generation && !self.shared.stopping.load(Ordering::Relaxed);
+        if is_wanted { Ok(()) } else { Err(Ended::Changed) }
+    }
+
+    /// Waits until there is something to be received (unless `reads` is false), the thread is woken, or the
+    /// time is up, and receives what there is. `what` is the line for the log when the primary has been
+    /// silent for too long.
+    fn wait(&mut self, reads: bool, most: Duration, what: &str) -> Result<(), Ended> {
+        self.check()?;
+        let clock = &self.shared.clock;
+        let limit = Duration::from_secs(u64::from(self.shared.config.snapshot().repl_timeout_s));
+        if clock.elapsed_ns(self.heard, clock.raw()) as u128 > limit.as_nanos() && reads {
+            return Err(broken(what));
+        }
+        let Some(event) = self.replica.link.event.get() else { return Err(Ended::Changed) };
+        let timeout = Timespec { tv_sec: most.as_secs() as i64, tv_nsec: i64::from(most.subsec_nanos()) };
+        let mut waited =
+            [PollFd::new(event, PollFlags::IN), PollFd::from_borrowed_fd(self.stream.as_fd(), PollFlags::IN)];
+        let count = if reads { 2 } else { 1 };
+        match poll(&mut waited[..count], Some(&timeout)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(broken(error_text(&error.into()))),
+        }
+        let [woken, readable] = waited.map(|of| !of.revents().is_empty());
+        if woken {
+            let _ = rustix::io::read(event, &mut [0_u8; 8]);
+        }
+        if readable {
+            self.receive()?;
+        }
+        self.check()
+    }
+
+    fn receive(&mut self) -> Result<(), Ended> {
+        match self.stream.read_some(&mut self.received) {
+            Ok(0) => return Err(broken("Connection with master lost.")),
+            Ok(_) => {
+                self.heard = self.shared.clock.raw();
+                let now_ms = self.shared.clock.unix_ms();
+                self.replica.update(|status| status.heard_ms = now_ms);
+            }
+            Err(error) if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::WouldBlock) => {}
+            Err(error) => {
+                return Err(broken(format!("I/O error reading from master: {}", error_text(&error))));
+            }
+        }
+        Ok(())
+    }
+
+    fn send(&mut self, bytes: &[u8]) -> Result<(), Ended> {
+        let sent = self.stream.send(bytes);
+        sent.map_err(|error| broken(format!("I/O error writing to master: {}", error_text(&error))))
+    }
+
+    fn greeting(&self) -> Greeting {
+        let config = self.shared.config.snapshot();
+        let port = match config.replica_announce_port {
+            0 => self.shared.port.load(Ordering::Relaxed),
+            port => u32::from(port),
+        };
+        let status = self.replica.status();
+        let next = self.shared.applied_offset() + 1;
+        Greeting {
+            user: config.masteruser.clone().map(String::into_bytes),
+            password: config.masterauth.clone(),
+            port,
+            ip: config.replica_announce_ip.clone(),
+            version: REDIS_VERSION,
+            resume: status.has_place.then(|| (self.shared.replication.ids().id, next)),
+        }
+    }
+
+    fn shake_hands(&mut self) -> Result<Progress, Ended> {
+        let mut out = Vec::new();
+        let mut handshake = Handshake::begin(self.greeting(), &mut out);
+        loop {
+            if !out.is_empty() {
+                self.send(&out)?;
+                out.clear();
+            }
+            self.wait(true, PERIOD, "Timeout connecting to the MASTER...")?;
+            let progress = handshake.receive(&std::mem::take(&mut self.received), &mut out)?;
+            if progress != Progress::More {
+                self.received = handshake.into_rest();
+                if !out.is_empty() {
+                    self.send(&out)?;
+                }
+                return Ok(progress);
+            }
+        }
+    }
+
+    /// Receives a snapshot and loads it. `place` is where in the stream it is, if the primary has told.
+    fn synchronize(&mut self, place: Option<(String, u64)>) -> Result<(), Ended> {
+        let settings = crate::persistence::settings(&self.shared.config.snapshot());
+        let refused = |error: io::Error| {
+            broken(format!(
+                "Opening the temp file needed for MASTER <-> REPLICA synchronization: {}",
+                error_text(&error)
+            ))
+        };
+        let mut file = self.shared.storage().new_received_file(&settings).map_err(refused)?;
+        self.receive_snapshot(&mut file)?;
+        let published = file.sync().and_then(martlet_persistence::NewFile::publish);
+        published.map_err(|error| {
+            broken(format!(
+                "Failed trying to rename the temp DB into {} in MASTER <-> REPLICA synchronization: {}",
+                settings.dbfilename.display(),
+                error_text(&error)
+            ))
+        })?;
+        self.check()?;
+        tracing::info!("MASTER <-> REPLICA sync: Flushing old data");
+        if !load::begin(self.shared, self.generation) {
+            return Err(Ended::Changed);
+        }
+        tracing::info!("MASTER <-> REPLICA sync: Loading DB in memory");
+        let path = settings.rdb_path();
+        let loaded =
+            Source::open(&path).map_err(|error| error_text(&error)).and_then(|source| self.load(source));
+        let loaded = loaded.map(|loaded| {
+            let (id, offset) = place.unwrap_or_default();
+            // A primary that cannot tell its place cannot go on from it either: the id is nobody's.
+            let id = if id.is_empty() { self.shared.replication.ids().id } else { id };
+            let db = loaded.place.map_or(0, |place| place.db as usize);
+            (id, offset, if db < settings.handlers.databases { db } else { 0 })
+        });
+        let failure = loaded.as_ref().err().cloned();
+        let has_ended = load::end(self.shared, self.generation, loaded.ok());
+        if let Some(why) = failure {
+            tracing::warn!("The snapshot of the master cannot be loaded: {why}");
+            return Err(broken(
+                "Failed trying to load the MASTER synchronization DB from disk, check server logs.",
+            ));
+        }
+        if !has_ended {
+            return Err(Ended::Changed);
+        }
+        tracing::info!("MASTER <-> REPLICA sync: Finished with success");
+        Ok(())
+    }
+
+    /// Receives a snapshot and writes it to `file`.
+    fn receive_snapshot(&mut self, file: &mut impl Write) -> Result<(), Ended> {
+        const SILENT: &str = "Timeout receiving bulk data from MASTER... If the problem persists try to set the 'repl-timeout' parameter in redis.conf to a larger value.";
+        let mut transfer = Transfer::default();
+        let (mut out, mut read_bytes, mut was_announced) = (Vec::new(), 0, false);
+        loop {
+            transfer.receive(&mut self.received, &mut out).map_err(broken)?;
+            if transfer.has_begun() && !was_announced {
+                was_announced = true;
+                match transfer.total() {
+                    Some(bytes) => {
+                        tracing::info!("MASTER <-> REPLICA sync: receiving {bytes} bytes from master to disk")
+                    }
+                    None => tracing::info!(
+                        "MASTER <-> REPLICA sync: receiving streamed RDB from master with EOF to disk"
+                    ),
+                }
+            }
+            read_bytes += out.len() as u64;
+            file.write_all(&out).map_err(|error| {
+                broken(format!(
+                    "Write error or short write writing to the DB dump file needed for MASTER <-> REPLICA synchronization: {}",
+                    error_text(&error)
+                ))
+            })?;
+            out.clear();
+            let total_bytes = transfer.total();
+            self.replica.update(|status| status.receiving = super::Receiving { total_bytes, read_bytes });
+            if transfer.has_ended() {
+                return Ok(());
+            }
+            self.wait(true, PERIOD, SILENT)?;
+        }
+    }
+
+    /// Loads a snapshot, telling the primary now and then that this server is there.
+    fn load(&mut self, source: Source) -> Result<martlet_persistence::load::Loaded, String> {
+        let shared = self.shared;
+        std::thread::scope(|scope| {
+            let loading = scope.spawn(move || {
+                let loaded = load::load(shared, source);
+                shared.replication.replica.link.wake();
+                loaded
+            });
+            while !loading.is_finished() {
+                // A primary that is gone is found out when the stream is to be received.
+                let _ = self.wait(false, PERIOD, "");
+                let _ = self.stream.send(b"\n");
+            }
+            loading.join().unwrap_or_else(|_| Err("The thread that loads has failed.".into()))
+        })
+    }
+
+    /// Receives the stream and has it applied.
+    fn stream(&mut self, primary: &Primary) -> Result<(), Ended> {
+        let connection = self.connection(primary);
+        let info = connection.info.clone();
+        self.shared.clients.add(info.clone());
+        let feed = Feed::new(self.shared, self.generation, connection);
+        let ended = self.stream_into(&feed, &info);
+        feed.close();
+        self.shared.clients.remove(info.id);
+        if let Err(Ended::Broken(_)) = &ended {
+            tracing::info!("Caching the disconnected master state.");
+        }
+        ended
+    }
+
+    fn stream_into(&mut self, feed: &Arc<Feed>, info: &ClientInfo) -> Result<(), Ended> {
+        let clock = &self.shared.clock;
+        let mut read_offset = self.shared.applied_offset();
+        let mut told = None;
+        loop {
+            if !self.received.is_empty() {
+                read_offset += self.received.len() as u64;
+                self.replica.read_offset.store(read_offset, Ordering::Relaxed);
+                info.net_input_bytes.fetch_add(self.received.len() as u64, Ordering::Relaxed);
+                info.last_active_ms.store(clock.unix_ms(), Ordering::Relaxed);
+                feed.push(&std::mem::take(&mut self.received));
+            }
+            feed.ask();
+            if let Some(why) = feed.failure() {
+                return Err(broken(why));
+            }
+            if info.killed.load(Ordering::Acquire) {
+                return Err(broken("Connection with master lost."));
+            }
+            let is_asked = self.replica.owes_answer.swap(false, Ordering::SeqCst);
+            let is_due =
+                told.is_none_or(|told| clock.elapsed_ns(told, clock.raw()) >= PERIOD.as_nanos() as u64);
+            if is_asked || is_due {
+                self.acknowledge(feed)?;
+                told = Some(clock.raw());
+            }
+            let most = if feed.has_nothing_waiting() { PERIOD } else { PATIENCE };
+            self.wait(!feed.is_full(), most, "MASTER timeout: no data nor PING received...")?;
+        }
+    }
+
+    /// Tells the primary how far this server has come.
+    fn acknowledge(&mut self, feed: &Feed) -> Result<(), Ended> {
+        let (offset, on_disk) = (self.shared.applied_offset().to_string(), feed.offset_on_disk());
+        let on_disk = on_disk.map(|offset| offset.to_string());
+        let mut words: Vec<&[u8]> = vec![b"REPLCONF", b"ACK", offset.as_bytes()];
+        if let Some(on_disk) = &on_disk {
+            words.extend([b"FACK".as_slice(), on_disk.as_bytes()]);
+        }
+        let mut out = Vec::new();
+        encode_request(&words, &mut out);
+        self.send(&out)
+    }
+
+    /// In whose name the primary's commands run: nobody restricts it.
+    fn connection(&self, primary: &Primary) -> Box<Connection> {
+        let shared = self.shared;
+        let token = martlet_net::Token::new(u32::MAX, 0);
+        let peer = format!("{}:{}", primary.host, primary.port);
+        let info = Arc::new(ClientInfo::new(
+            shared.clients.next_id(),
+            shared.thread_count() - 1,
+            token,
+            (peer, String::new(), false),
+            -1,
+            shared.clock.unix_ms(),
+            ClientDetails::default(),
+        ));
+        info.flags.fetch_or(flag::PRIMARY, Ordering::Relaxed);
+        let mut session = Session::new(&shared.access.follow());
+        session.become_user(shared.access.superuser(&shared.config.snapshot()));
+        Box::new(Connection::new(token, info, session))
+    }
+}

@@ -1,0 +1,115 @@
+//! The steps of a full or partial sync that touch the data set, each on an I/O thread behind the closed gate,
+//! and the loading between them.
+//!
+//! Invariant: a server that has begun to load a snapshot and not ended has no place in any stream.
+
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::time::Duration;
+
+use martlet_journal::Follower;
+use martlet_persistence::load::{Loaded, Source};
+
+use super::{LinkState, Replica};
+use crate::replication::Ids;
+use crate::shared::{Mail, Shared};
+use crate::worker::Worker;
+
+/// How often a thread that waits for another looks whether the server ends.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Runs `work` on an I/O thread, behind the closed gate with all shards locked, unless the primary is another
+/// by then; what it returned.
+fn alone<R: Send + 'static>(
+    shared: &'static Shared,
+    generation: u64,
+    work: impl FnOnce(&mut Worker, &Replica) -> R + Send + 'static,
+) -> Option<R> {
+    let (sender, done) = sync_channel(1);
+    let run = move |worker: &mut Worker| {
+        let result = worker.alone(|worker| {
+            let replica = &shared.replication.replica;
+            (replica.generation() == generation).then(|| work(worker, replica))
+        });
+        worker.count_changes();
+        worker.serve_ready();
+        // Whoever asked may have gone, as the server ends.
+        let _ = sender.send(result);
+    };
+    shared.send(shared.thread_count() - 1, Mail::Run(Box::new(run)));
+    loop {
+        match done.recv_timeout(LOOK) {
+            Ok(result) => return result,
+            Err(RecvTimeoutError::Timeout) if !shared.stopping.load(Ordering::Relaxed) => {}
+            Err(_) => return None,
+        }
+    }
+}
+
+/// Removes the data set, and has clients told that one is being loaded.
+pub fn begin(shared: &'static Shared, generation: u64) -> bool {
+    let begin = move |worker: &mut Worker, replica: &Replica| {
+        replica.update(|status| status.has_place = false);
+        let settings = crate::persistence::settings(worker.config());
+        shared.storage().begin_replacing(&mut worker.keys, &settings);
+    };
+    alone(shared, generation, begin).is_some()
+}
+
+/// Loads a snapshot.
+///
+/// # Errors
+/// Why it cannot be loaded, as a line for the log.
+pub fn load(shared: &'static Shared, source: Source) -> Result<Loaded, String> {
+    let settings = crate::persistence::settings(&shared.config.snapshot());
+    shared.storage().load_received(&settings, source).map_err(|error| error.to_string())
+}
+
+/// Lets clients in again after a snapshot of the stream `id` at `offset` was loaded, or was not.
+pub fn end(shared: &'static Shared, generation: u64, loaded: Option<(String, u64, usize)>) -> bool {
+    let end = move |worker: &mut Worker, replica: &Replica| {
+        let is_whole = loaded.is_some();
+        if let Some((id, offset, db)) = loaded {
+            shared.replication.set_ids(Ids { id, second: None });
+            relay(worker, Some(offset));
+            replica.db.store(db, Ordering::Relaxed);
+            replica.update(|status| {
+                status.has_place = true;
+                status.state = LinkState::Connected;
+            });
+        }
+        shared.storage().end_replacing(&mut worker.keys, is_whole);
+        worker.keys.effects.recording = shared.engine.journal.is_on();
+    };
+    alone(shared, generation, end).is_some()
+}
+
+/// Goes on with the stream where it was left, which has a new name if one is given.
+pub fn go_on(shared: &'static Shared, generation: u64, id: Option<String>) -> bool {
+    let go_on = move |worker: &mut Worker, replica: &Replica| {
+        let mut ids = shared.replication.ids();
+        if let Some(id) = id.filter(|id| *id != ids.id) {
+            tracing::info!("Master replication ID changed to {id}");
+            let next = shared.engine.journal.stream_end().offset + 1;
+            ids = Ids { second: Some((ids.id, next)), id };
+            shared.replication.set_ids(ids);
+        }
+        relay(worker, None);
+        replica.update(|status| status.state = LinkState::Connected);
+    };
+    alone(shared, generation, go_on).is_some()
+}
+
+/// Keeps what the primary sends for replicas of this server, from this offset on if it is another.
+fn relay(worker: &mut Worker, offset: Option<u64>) {
+    let journal = &worker.shared.engine.journal;
+    if let Err(error) = journal.open() {
+        // The replication offset is the journal's.
+        tracing::error!("No memory for the replication stream: {error}");
+        return;
+    }
+    journal.set_backlog(worker.config().repl_backlog_size_bytes);
+    journal.follow(Follower::Replicas, true);
+    journal.relay(true, offset);
+    journal.pump(journal.end());
+}

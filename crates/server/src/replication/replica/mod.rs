@@ -1,0 +1,203 @@
+//! The replica's side of replication: whom this server copies, how far it has come, and what it tells of
+//! that.
+//!
+//! A thread of its own (`link.rs`) talks to the primary and sees no key. What it receives is applied by one
+//! I/O thread (`apply.rs`), as whole commands and transactions, each with the bytes of the stream that it
+//! came from: so the replication offset and the data set belong together whenever the gate is closed.
+//!
+//! Invariant: the server is a replica if and only if the published configuration names a primary. Whoever
+//! changes that does so behind the closed gate and raises the generation; work for an older one is dropped.
+
+mod apply;
+mod change;
+pub mod handshake;
+mod link;
+mod load;
+pub mod transfer;
+
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+use martlet_protocol::reply::Reply;
+
+pub use change::{begin, prepare};
+
+use crate::config::Primary;
+use crate::shared::{Shared, lock};
+use crate::worker::Worker;
+
+/// How far the link to the primary has come.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub enum LinkState {
+    /// There is none yet, or no more.
+    #[default]
+    Connect,
+    /// A connection is being opened.
+    Connecting,
+    /// The handshake.
+    Handshake,
+    /// A snapshot is being received or loaded.
+    Sync,
+    /// The stream is being received.
+    Connected,
+}
+
+impl LinkState {
+    /// The word that ROLE has for it.
+    fn word(self) -> &'static str {
+        match self {
+            LinkState::Connect => "connect",
+            LinkState::Connecting => "connecting",
+            LinkState::Handshake => "handshake",
+            LinkState::Sync => "sync",
+            LinkState::Connected => "connected",
+        }
+    }
+}
+
+/// A snapshot that is being received.
+#[derive(Copy, Clone, Debug, Default)]
+pub struct Receiving {
+    /// Its length, if that was announced.
+    pub total_bytes: Option<u64>,
+    /// Bytes that have come.
+    pub read_bytes: u64,
+}
+
+/// What INFO and ROLE tell of the link.
+#[derive(Clone, Debug, Default)]
+pub struct Status {
+    /// How far it has come.
+    pub state: LinkState,
+    /// The primary.
+    pub primary: Option<Primary>,
+    /// When the primary was last heard of, Unix milliseconds.
+    heard_ms: i64,
+    /// Since when the link has been down, Unix seconds; `None` if it never was up.
+    down_since_s: Option<i64>,
+    receiving: Receiving,
+    /// The data set is that of the stream which the replication id names, at the journal's offset: the stream
+    /// can go on from there.
+    has_place: bool,
+}
+
+/// See the [module docs](self). One per server.
+#[derive(Default)]
+pub struct Replica {
+    status: Mutex<Status>,
+    /// Notified when the status' primary changes.
+    changed: Condvar,
+    generation: AtomicU64,
+    /// See [`Replica::db`].
+    db: AtomicUsize,
+    /// Bytes received of the stream, in its own count.
+    read_offset: AtomicU64,
+    /// The primary wants to know at once how far this server has come.
+    owes_answer: AtomicBool,
+    link: link::Wakeup,
+}
+
+impl Replica {
+    /// What INFO and ROLE tell of the link.
+    pub fn status(&self) -> Status {
+        lock(&self.status).clone()
+    }
+
+    /// The database that is selected where the stream has been applied to.
+    pub fn db(&self) -> usize {
+        self.db.load(Ordering::Relaxed)
+    }
+
+    /// Answers a REPLCONF GETACK of the primary as soon as what came before it has been applied.
+    pub fn acknowledge(&self) {
+        self.owes_answer.store(true, Ordering::SeqCst);
+        self.link.wake();
+    }
+
+    fn generation(&self) -> u64 {
+        self.generation.load(Ordering::SeqCst)
+    }
+
+    fn update(&self, change: impl FnOnce(&mut Status)) {
+        change(&mut lock(&self.status));
+    }
+
+    /// Sleeps until the primary changes; at most for so long.
+    fn sleep(&self, generation: u64, most: Duration) {
+        let status = lock(&self.status);
+        let same = |_: &mut Status| self.generation() == generation;
+        let _ = self.changed.wait_timeout_while(status, most, same).unwrap_or_else(PoisonError::into_inner);
+    }
+}
+
+impl Shared {
+    /// Whether this server copies another one.
+    pub fn is_replica(&self) -> bool {
+        lock(&self.replication.replica.status).primary.is_some()
+    }
+
+    /// Whether the link to the primary is up, if there is one.
+    pub fn is_linked(&self) -> bool {
+        lock(&self.replication.replica.status).state == LinkState::Connected
+    }
+
+    /// How far the stream has been applied.
+    fn applied_offset(&self) -> u64 {
+        self.engine.journal.stream_end().offset
+    }
+}
+
+/// Answers ROLE, if this server is a replica; whether it is.
+pub fn role(shared: &Shared, reply: &mut Reply) -> bool {
+    let status = shared.replication.replica.status();
+    let Some(primary) = &status.primary else { return false };
+    reply.array(5);
+    reply.bulk(b"slave");
+    reply.bulk(primary.host.as_bytes());
+    reply.int(i64::from(primary.port));
+    reply.bulk(status.state.word().as_bytes());
+    reply.int(if status.has_place { shared.applied_offset() as i64 } else { -1 });
+    true
+}
+
+/// What INFO tells of a replica, behind its role; nothing if this server is none.
+pub fn info(worker: &Worker) -> Vec<(&'static str, String)> {
+    let shared = worker.shared;
+    let replica = &shared.replication.replica;
+    let status = replica.status();
+    let Some(primary) = &status.primary else { return Vec::new() };
+    let is_up = status.state == LinkState::Connected;
+    let now_ms = shared.clock.unix_ms();
+    let ago_s = |since_ms: i64| (now_ms - since_ms).max(0) / 1000;
+    let offset = if status.has_place { shared.applied_offset() } else { 0 };
+    let read = if is_up { replica.read_offset.load(Ordering::Relaxed).max(offset) } else { offset };
+    let mut fields: Vec<(&'static str, String)> = Vec::new();
+    let mut add = |name, value: String| fields.push((name, value));
+    add("master_host", primary.host.clone());
+    add("master_port", primary.port.to_string());
+    add("master_link_status", if is_up { "up" } else { "down" }.into());
+    add("master_last_io_seconds_ago", if is_up { ago_s(status.heard_ms) } else { -1 }.to_string());
+    add("master_sync_in_progress", i32::from(status.state == LinkState::Sync).to_string());
+    add("slave_read_repl_offset", read.to_string());
+    add("slave_repl_offset", offset.to_string());
+    if status.state == LinkState::Sync {
+        let Receiving { total_bytes, read_bytes } = status.receiving;
+        let total = total_bytes.unwrap_or(0);
+        let percent = if total > 0 { read_bytes as f64 / total as f64 * 100.0 } else { 0.0 };
+        add("master_sync_total_bytes", total.to_string());
+        add("master_sync_read_bytes", read_bytes.to_string());
+        add("master_sync_left_bytes", (total as i64 - read_bytes as i64).to_string());
+        add("master_sync_perc", format!("{percent:.2}"));
+        add("master_sync_last_io_seconds_ago", ago_s(status.heard_ms).to_string());
+    }
+    if !is_up {
+        let since_s = status.down_since_s.map_or(-1, |since_s| (now_ms / 1000 - since_s).max(0));
+        add("master_link_down_since_seconds", since_s.to_string());
+    }
+    let config = worker.config();
+    add("slave_priority", config.replica_priority.to_string());
+    add("slave_read_only", i32::from(config.replica_read_only).to_string());
+    add("replica_announced", i32::from(config.replica_announced).to_string());
+    fields
+}
