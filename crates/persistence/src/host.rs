@@ -8,6 +8,7 @@ use martlet_command::{Handler, Spec};
 use martlet_engine::Touch;
 use martlet_protocol::request::Args;
 
+use crate::load::StreamPlace;
 use crate::settings::Settings;
 
 /// What makes the server answer some requests otherwise, as long as it holds.
@@ -38,6 +39,15 @@ pub trait Commands: Send + Sync {
     fn resolve(&self, args: &Args<'_>) -> Option<Resolved>;
 }
 
+/// A stream of commands for replicas.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StreamName {
+    /// The replication id, 40 characters.
+    pub id: String,
+    /// The database that is selected where it has come to.
+    pub db: u64,
+}
+
 /// The server, as the files see it.
 pub trait Host: Send + Sync {
     /// What is set now.
@@ -49,8 +59,12 @@ pub trait Host: Send + Sync {
     /// How accesses to keys are noted at this time, Unix milliseconds.
     fn touch(&self, unix_ms: i64) -> Touch;
 
-    /// The id of the stream of commands, 40 characters.
-    fn replication_id(&self) -> String;
+    /// The stream of commands for replicas that the data set is a place of, if it is of any; asked for at a
+    /// cut.
+    fn stream(&self) -> Option<StreamName>;
+
+    /// The data set is that at this place of a stream: nobody sees it yet, the gate is closed.
+    fn take_place(&self, place: StreamPlace);
 
     /// Whether the server was told to stop.
     fn is_stopping(&self) -> bool;

@@ -98,13 +98,15 @@ struct StreamFields {
 const ID_CHARACTERS: usize = 40;
 
 impl StreamFields {
-    fn note(&mut self, name: &[u8], text: &str) {
+    /// Takes a field; whether all are there now.
+    fn note(&mut self, name: &[u8], text: &str) -> bool {
         match name {
             b"repl-id" if text.len() == ID_CHARACTERS => self.id = Some(text.into()),
             b"repl-offset" => self.offset = text.parse().ok(),
             b"repl-stream-db" => self.db = text.parse().unwrap_or(0),
             _ => {}
         }
+        self.id.is_some() && self.offset.is_some()
     }
 
     fn take(&mut self) -> Option<StreamPlace> {
@@ -143,6 +145,8 @@ struct Reading {
     is_damaged: AtomicBool,
     total: Mutex<Total>,
     stream: Mutex<StreamFields>,
+    /// What has expired is loaded, too: replicas may go on from this place, and have to be told when it goes.
+    keeps_expired: AtomicBool,
     /// By database, what will come to be in each shard. A batch is known here before the next one is taken.
     plans: Mutex<BTreeMap<usize, Arc<Plan>>>,
 }
@@ -179,6 +183,7 @@ impl Reading {
             is_damaged: AtomicBool::new(false),
             total: Mutex::default(),
             stream: Mutex::default(),
+            keeps_expired: AtomicBool::new(false),
             plans: Mutex::default(),
         })
     }
@@ -402,7 +407,10 @@ impl<'a> Loader<'a> {
             }
             b"aof-base" if number() != 0 => tracing::info!("RDB is base AOF"),
             b"aof-preamble" if number() != 0 => tracing::info!("RDB has an AOF tail"),
-            _ => lock(&self.reading.stream).note(name, &text),
+            _ => {
+                let is_place = lock(&self.reading.stream).note(name, &text);
+                self.reading.keeps_expired.fetch_or(is_place, Ordering::Relaxed);
+            }
         }
     }
 }
@@ -465,7 +473,9 @@ fn store(
     record: Record<Decoded<'_>, &[u8]>,
     loaded: &mut Loaded,
 ) -> Result<(), Error> {
-    if record.expiry_ms.is_some_and(|at_ms| at_ms <= keys.now_ms) {
+    if record.expiry_ms.is_some_and(|at_ms| at_ms <= keys.now_ms)
+        && !reading.keeps_expired.load(Ordering::Relaxed)
+    {
         loaded.expired += 1;
         return Ok(());
     }

@@ -20,7 +20,7 @@ use martlet_rdb::{Source, VERSION_STREAMS, VERSION_TIMED, VERSION_VALKEY, source
 use crate::file::NewFile;
 use crate::settings::{KeptAccess, Settings};
 use crate::temp_files::{self, Kind};
-use crate::{Storage, delay};
+use crate::{Storage, StreamName, delay};
 use martlet_base::disk::error_text;
 
 /// The disk has refused; the log says why.
@@ -142,8 +142,8 @@ pub struct Cut {
     header: Header,
     /// How much of each database there was.
     totals: Arc<[Totals]>,
-    /// Where it is in the journal, if replicas follow that.
-    position: Option<Position>,
+    /// Where it is in the journal and in which stream, if replicas follow that.
+    place: Option<(Position, StreamName)>,
     /// When it was, Unix milliseconds.
     began_ms: i64,
     /// Keys written so far.
@@ -173,10 +173,11 @@ impl Cut {
         let journal = &storage.engine.journal;
         // The base's place in the file is the affair of who goes over to it.
         let has_place = (journal.is_followed_by(Follower::Replicas) || journal.relays()) && !header.is_base;
+        let stream = if has_place { storage.host.stream() } else { None };
         Cut {
             header,
             totals: totals.into(),
-            position: has_place.then(|| journal.cut().position),
+            place: stream.map(|stream| (journal.cut().position, stream)),
             began_ms: storage.now_ms(),
             written: Arc::default(),
             is_cancelled: Arc::default(),
@@ -189,7 +190,7 @@ impl Cut {
     pub fn offset(&self, storage: Storage) -> Option<u64> {
         /// Until the append-only file's reader has come further, if it is that which is behind.
         const BEHIND: Duration = Duration::from_millis(1);
-        let (journal, position) = (&storage.engine.journal, self.position?);
+        let (journal, position) = (&storage.engine.journal, self.place.as_ref()?.0);
         while !journal.pump(position) {
             if !self.is_wanted() {
                 return None;
@@ -211,10 +212,9 @@ impl Cut {
             ("ctime", created_s),
             ("used-mem", memory),
         ];
-        if let Some(offset) = self.offset(storage) {
-            // The stream selects its database anew behind a cut.
-            aux.push(("repl-stream-db", "0".into()));
-            aux.push(("repl-id", storage.host.replication_id()));
+        if let Some((offset, (_, stream))) = self.offset(storage).zip(self.place.as_ref()) {
+            aux.push(("repl-stream-db", stream.db.to_string()));
+            aux.push(("repl-id", stream.id.clone()));
             aux.push(("repl-offset", offset.to_string()));
         }
         aux.push(("aof-base", u8::from(self.header.is_base).to_string()));

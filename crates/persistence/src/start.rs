@@ -15,7 +15,7 @@ use martlet_rdb::file::FileError;
 
 use crate::aof::load::{self as log, LoadedLog};
 use crate::aof::{Phase, files, start as open};
-use crate::load::{LoadError, SLICE_RECORDS, Source, load_with_pool};
+use crate::load::{LoadError, SLICE_RECORDS, Source, StreamPlace, load_with_pool};
 use crate::settings::Settings;
 use crate::{Condition, Storage, delay, temp_files};
 
@@ -53,7 +53,7 @@ pub fn load_at_start(storage: Storage, settings: &Settings) -> Result<(), String
         return Ok(());
     }
     if settings.appendonly && storage.persistence.log.facts().phase == Phase::On {
-        end_of_start(storage, settings);
+        end_of_start(storage, settings, None);
         return Ok(());
     }
     let began_us = storage.now_us();
@@ -62,8 +62,10 @@ pub fn load_at_start(storage: Storage, settings: &Settings) -> Result<(), String
         source.announce(&storage.persistence.load, keys.now_ms);
         Ok(load_with_pool(storage, settings, source, keys.now_ms)?)
     });
+    let mut place = None;
     match loaded {
-        Ok(_) => {
+        Ok(loaded) => {
+            place = loaded.place;
             let seconds = (storage.now_us() - began_us) as f64 / 1e6;
             tracing::info!("DB loaded from disk: {seconds:.3} seconds");
         }
@@ -88,16 +90,17 @@ pub fn load_at_start(storage: Storage, settings: &Settings) -> Result<(), String
     if settings.appendonly {
         open::open(storage, &mut keys, settings)?;
     }
-    end_of_start(storage, settings);
+    end_of_start(storage, settings, place);
     Ok(())
 }
 
-/// Lets clients in.
-fn end_of_start(storage: Storage, settings: &Settings) {
+/// Lets clients in; the data is that at `place` of a stream, if it is of any.
+fn end_of_start(storage: Storage, settings: &Settings, place: Option<StreamPlace>) {
     // Before anything can be saved: a file of this process' own id is not its own yet.
     temp_files::remove(storage.persistence.disk.as_ref(), settings);
     // Nobody sees the end of loading without what CONFIG SET has asked for meanwhile.
     let followed = storage.engine.gate.closed(|_| {
+        place.into_iter().for_each(|place| storage.host.take_place(place));
         storage.persistence.load.is_on.store(false, Ordering::SeqCst);
         storage.host.note(Condition::Loading, false);
         storage.follow_appendonly(&storage.host.settings())

@@ -12,9 +12,10 @@ use martlet_engine::{Engine, Keys, Touch};
 use martlet_journal::aof::SyncPolicy;
 use martlet_protocol::request::Args;
 
+use crate::load::StreamPlace;
 use crate::{
     Commands, Condition, Host, KeptAccess, NUMBERS_PER_THREAD, Persistence, Resolved, SavePoint, Settings,
-    Storage, lock,
+    Storage, StreamName, lock,
 };
 
 /// As the server has it.
@@ -66,9 +67,11 @@ impl Host for TestHost {
         Touch::Lru((unix_ms / 1000) as u32 & 0xff_ffff)
     }
 
-    fn replication_id(&self) -> String {
-        "0123456789abcdef0123456789abcdef01234567".into()
+    fn stream(&self) -> Option<StreamName> {
+        Some(StreamName { id: "0123456789abcdef0123456789abcdef01234567".into(), db: 0 })
     }
+
+    fn take_place(&self, _: StreamPlace) {}
 
     fn is_stopping(&self) -> bool {
         self.is_stopping.load(Ordering::Relaxed)

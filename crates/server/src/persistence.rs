@@ -7,8 +7,11 @@ use std::sync::{Arc, Mutex};
 
 use martlet_engine::Touch;
 use martlet_journal::aof::SyncPolicy;
+use martlet_persistence::load::StreamPlace;
 use martlet_persistence::save::SaveFailed;
-use martlet_persistence::{Commands, Condition, Due, Host, KeptAccess, Resolved, Settings, Storage};
+use martlet_persistence::{
+    Commands, Condition, Due, Host, KeptAccess, Resolved, Settings, Storage, StreamName,
+};
 pub use martlet_persistence::{Persistence, aof, load, start, temp_files};
 use martlet_protocol::request::Args;
 
@@ -92,8 +95,18 @@ impl Host for Shared {
         crate::settings::touch(&self.config.snapshot(), unix_ms)
     }
 
-    fn replication_id(&self) -> String {
-        self.replication.ids().id
+    fn stream(&self) -> Option<StreamName> {
+        let (journal, replica) = (&self.engine.journal, &self.replication.replica);
+        // What this server records selects its database anew behind a cut; another's stream does not.
+        let (has_place, db) = match journal.relays() {
+            true => (replica.status().has_place, replica.db() as u64),
+            false => (true, 0),
+        };
+        has_place.then(|| StreamName { id: self.replication.ids().id, db })
+    }
+
+    fn take_place(&self, place: StreamPlace) {
+        crate::replication::resume(self, &place);
     }
 
     fn is_stopping(&self) -> bool {

@@ -323,8 +323,8 @@ mod tests {
         assert_eq!(notes("activerehashing no\ncluster-enabled no\nloadmodule x\n"), [(false, quiet.into())]);
         let lacking = "WARNING: set, but without effect: cluster-enabled (this version has no cluster mode)";
         assert_eq!(notes("cluster-enabled yes\n"), [(true, lacking.into())]);
-        let quiet = "Accepted without effect (docs/configuration.md says why): repl-ping-slave-period";
-        assert_eq!(notes("repl-ping-slave-period 7\n"), [(false, quiet.into())]);
+        let quiet = "Accepted without effect (docs/configuration.md says why): slave-lazy-flush";
+        assert_eq!(notes("slave-lazy-flush yes\n"), [(false, quiet.into())]);
     }
 
     #[test]

@@ -100,10 +100,10 @@ impl Chunk {
         Arc::ptr_eq(&self.block, &other.block)
     }
 
-    /// Takes in what has been appended behind it; whether it is of that writer's block.
+    /// Takes in what has been appended from `begin` on in that writer's block; whether it ends just there.
     #[inline]
-    pub(super) fn extend(&mut self, writer: &BlockWriter) -> bool {
-        let follows = Arc::ptr_eq(&self.block, &writer.block);
+    pub(super) fn extend(&mut self, writer: &BlockWriter, begin: usize) -> bool {
+        let follows = Arc::ptr_eq(&self.block, &writer.block) && self.end == begin;
         if follows {
             self.end = writer.len;
         }
@@ -148,7 +148,9 @@ mod tests {
         });
         assert_eq!(writer.append(b"defghi"), 5);
         reader.join().unwrap();
-        assert!(chunk.extend(&writer) && !chunk.extend(&BlockWriter::new(0)));
+        assert!(
+            !chunk.extend(&writer, 4) && chunk.extend(&writer, 3) && !chunk.extend(&BlockWriter::new(0), 8)
+        );
         assert_eq!(
             (&*chunk.part(2, 3), &*chunk.part(7, 9), &*chunk.part(9, 1)),
             (&b"cde"[..], &b"h"[..], &b""[..])

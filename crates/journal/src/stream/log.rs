@@ -150,7 +150,7 @@ impl Log {
             let is_extended = self
                 .spans
                 .back_mut()
-                .is_some_and(|last| last.audience == audience && last.chunk.extend(&self.tail));
+                .is_some_and(|last| last.audience == audience && last.chunk.extend(&self.tail, begin));
             if !is_extended {
                 let chunk = self.tail.chunk(begin, begin + len);
                 self.spans.push_back(Span { audience, begin: self.end, chunk });

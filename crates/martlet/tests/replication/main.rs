@@ -2,6 +2,7 @@
 //! way to it, the data sets are equal key by key once WAIT says so.
 
 mod primary;
+mod replica;
 
 use std::net::SocketAddr;
 use std::path::Path;

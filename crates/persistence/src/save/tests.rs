@@ -59,7 +59,7 @@ fn a_cut_goes_to_any_writer_with_its_place_in_the_stream() {
     let bytes = write_cut(storage, Vec::new(), &first).unwrap();
     assert_eq!((first.keys(), first.written.load(Ordering::Relaxed)), (3000, 3000));
     let loaded = read(bytes);
-    let id = storage.host.replication_id();
+    let id = storage.host.stream().unwrap().id;
     assert_eq!(loaded.keys, 3000);
     assert_eq!(loaded.place, Some(StreamPlace { id, offset: select + commands, db: 0 }));
     let second = cut(storage, &mut keys);

@@ -15,8 +15,8 @@ mod module;
 mod observe;
 pub(crate) mod persistence;
 mod pubsub;
-pub(crate) mod replication;
 mod replicaof;
+pub(crate) mod replication;
 mod scripting;
 mod server;
 

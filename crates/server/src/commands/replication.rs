@@ -8,6 +8,7 @@ use martlet_journal::stream::Audience;
 use martlet_journal::{Follower, Position, REPLICAS};
 
 use super::{Call, ServerCommand, ServerHandler};
+use crate::clients::flag;
 use crate::persistence::aof::Phase as LogPhase;
 use crate::replication::link::Source;
 use crate::replication::primary::{Phase, capability};
@@ -63,6 +64,9 @@ fn psync(call: &mut Call<'_>) -> Outcome {
 fn may_sync(call: &Call<'_>) -> Result<bool, Error> {
     if call.connection.is_replica() {
         return Ok(false);
+    }
+    if call.worker.shared.is_replica() && !call.worker.shared.is_linked() {
+        return Err(Error::Fixed("NOMASTERLINK Can't SYNC while not connected with my master"));
     }
     if !call.reply.is_empty() || call.connection.output_bytes() > 0 {
         return Err(Error::Fixed("ERR SYNC and PSYNC are invalid with pending output"));
@@ -147,8 +151,12 @@ fn replconf(call: &mut Call<'_>) -> Outcome {
                 acknowledge(call);
                 return Ok(());
             }
-            // It is for replicas, whose link answers it.
-            b"getack" => return Ok(()),
+            b"getack" => {
+                if call.connection.info.flags.load(Ordering::Relaxed) & flag::PRIMARY != 0 {
+                    call.worker.shared.replication.replica.note_question();
+                }
+                return Ok(());
+            }
             b"listening-port" => {
                 let port = call.int(index + 1)?;
                 let link = call.worker.replica_link(call.connection);
@@ -209,6 +217,9 @@ static ROLE: ServerCommand = command("role", 1, role as ServerHandler)
 
 fn role(call: &mut Call<'_>) -> Outcome {
     let shared = call.worker.shared;
+    if crate::replication::replica::role(shared, call.reply) {
+        return Ok(());
+    }
     let mut replicas = shared.replication.primary.replicas();
     replicas.retain(|replica| replica.phase() == Phase::Online);
     call.reply.array(3);
@@ -254,7 +265,16 @@ static WAIT: ServerCommand = command("wait", 3, wait as ServerHandler)
     .doc(Group::Generic, "3.0.0", "O(1)", "Waits until replicas have taken over the connection's writes.")
     .tips(&[Tip::REQUEST_ALL_SHARDS, Tip::RESPONSE_AGG_MIN]);
 
+/// The answer to WAIT and WAITAOF on a replica.
+fn is_primary(call: &Call<'_>, error: &'static str) -> Outcome {
+    if call.worker.config().replicaof.0.is_some() { Err(Error::Fixed(error)) } else { Ok(()) }
+}
+
 fn wait(call: &mut Call<'_>) -> Outcome {
+    is_primary(
+        call,
+        "ERR WAIT cannot be used with replica instances. Please also note that since Redis 4.0 if a replica is configured to be writable (which is not the default) writes to replicas are just local and are not propagated.",
+    )?;
     let replicas = call.int(1)?;
     let deadline_ms = timeout(call, 2)?;
     let shared = call.worker.shared;
@@ -309,6 +329,10 @@ fn waitaof(call: &mut Call<'_>) -> Outcome {
     let replicas = parse_i64(call.arg(2)).filter(|&count| count >= 0);
     let replicas = replicas.ok_or(Error::Fixed("ERR value is out of range, must be positive"))?;
     let deadline_ms = timeout(call, 3)?;
+    is_primary(
+        call,
+        "ERR WAITAOF cannot be used with replica instances. Please also note that writes to replicas are just local and are not propagated.",
+    )?;
     let shared = call.worker.shared;
     let phase = shared.persistence.log.facts().phase;
     if local > 0 && phase == LogPhase::Off {

@@ -27,7 +27,8 @@ impl Worker {
         self.begin_full_sync();
         let since_ms = self.now_ms - primary.pinged_ms.load(Ordering::Relaxed);
         let is_due = since_ms >= i64::from(config.repl_ping_replica_period_s) * 1000 || since_ms < 0;
-        if is_due && journal.is_followed_by(Follower::Replicas) && shared.postpones(self.now_ms).is_none() {
+        let is_own = journal.is_followed_by(Follower::Replicas) && !journal.relays();
+        if is_due && is_own && shared.postpones(self.now_ms).is_none() {
             primary.pinged_ms.store(self.now_ms, Ordering::Relaxed);
             journal.append(REPLICAS, b"*1\r\n$4\r\nPING\r\n");
         }
@@ -43,7 +44,8 @@ impl Worker {
         let config = self.config.current();
         let primary = &self.shared.replication.primary;
         let good = primary.count_good(config.min_replicas_max_lag_s, self.now_ms);
-        let are_few = config.min_replicas_to_write > 0
+        let are_few = config.replicaof.0.is_none()
+            && config.min_replicas_to_write > 0
             && config.min_replicas_max_lag_s > 0
             && good < config.min_replicas_to_write as usize;
         self.shared.slow_path_reasons.switch(SlowPathReason::FewReplicas, are_few);
@@ -69,11 +71,12 @@ impl Worker {
         let (journal, primary) = (&shared.engine.journal, &shared.replication.primary);
         let since_ms = self.now_ms - primary.alone_since_ms.load(Ordering::Relaxed);
         let is_due = ttl_s > 0 && since_ms / 1000 > ttl_s as i64;
-        if !is_due || !journal.is_followed_by(Follower::Replicas) {
+        // A replica keeps it as long as it is one: it may become the primary of those who follow the same.
+        if !is_due || !journal.is_followed_by(Follower::Replicas) || journal.relays() {
             return;
         }
         self.alone(|worker| {
-            if primary.count() > 0 {
+            if primary.count() > 0 || journal.relays() {
                 return;
             }
             journal.follow(Follower::Replicas, false);

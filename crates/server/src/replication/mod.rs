@@ -11,10 +11,13 @@ pub mod replica;
 mod sync;
 
 use std::sync::Mutex;
+use std::sync::atomic::Ordering;
 
 use martlet_base::random::Random;
+use martlet_journal::Follower;
+use martlet_persistence::load::StreamPlace;
 
-use crate::shared::{lock, random_id};
+use crate::shared::{Shared, lock, random_id};
 use primary::Primary;
 
 /// The names of the stream of commands.
@@ -25,6 +28,30 @@ pub struct Ids {
     /// The id that the stream had before, when the server was a replica or was started anew, and the offset
     /// from which on it has not been that stream.
     pub second: Option<(String, u64)>,
+}
+
+/// Goes on with the stream where the file was that has been loaded: a replica asks for what follows, and a
+/// primary lets its replicas go on that have come just as far. The gate is closed.
+pub fn resume(shared: &Shared, place: &StreamPlace) {
+    let (journal, replication) = (&shared.engine.journal, &shared.replication);
+    if let Err(error) = journal.open() {
+        tracing::error!("No memory for the replication stream: {error}");
+        return;
+    }
+    let is_replica = shared.is_replica();
+    journal.set_backlog(shared.config.snapshot().repl_backlog_size_bytes);
+    journal.follow(Follower::Replicas, true);
+    journal.relay(is_replica, Some(place.offset));
+    journal.pump(journal.end());
+    if is_replica {
+        replication.set_ids(Ids { id: place.id.clone(), second: None });
+        replication.replica.resume(place.db as usize);
+    } else {
+        let ids = replication.ids();
+        replication.set_ids(Ids { second: Some((place.id.clone(), place.offset + 1)), ..ids });
+        replication.primary.alone_since_ms.store(shared.clock.unix_ms(), Ordering::Relaxed);
+    }
+    replication.primary.is_active.store(true, Ordering::Release);
 }
 
 /// See the [module docs](self). One per server.
@@ -40,7 +67,11 @@ impl Replication {
     /// A primary, of which nobody knows yet.
     pub fn new(random: &mut Random) -> Replication {
         let ids = Ids { id: random_id(random), second: None };
-        Replication { ids: Mutex::new(ids), primary: Primary::default(), replica: replica::Replica::default() }
+        Replication {
+            ids: Mutex::new(ids),
+            primary: Primary::default(),
+            replica: replica::Replica::default(),
+        }
     }
 
     /// The names of the stream.

@@ -170,6 +170,11 @@ impl Primary {
         self.is_active.store(true, Ordering::Release);
     }
 
+    /// Ends all replicas' connections: the stream has another name, or is another one.
+    pub fn disconnect_all(&self, shared: &Shared) {
+        self.replicas().iter().for_each(|replica| replica.disconnect(shared));
+    }
+
     /// A replica's connection has ended.
     pub fn remove(&self, replica: &Arc<Replica>, now_ms: i64) {
         let mut replicas = lock(&self.replicas);

@@ -35,16 +35,17 @@ struct Sync {
     replicas: Vec<Arc<Replica>>,
     /// What ends a data set whose length nobody knows before, 40 characters.
     mark: Option<String>,
+    /// The stream that the cut is a place of.
+    id: String,
     path: std::path::PathBuf,
 }
 
 impl Receiver for Sync {
     fn begin(&mut self, offset: u64) {
-        let id = self.shared.replication.ids().id;
         let is_diskless = self.mark.is_some();
         for Member { replica, mut reader, taker } in self.waiting.drain(..) {
             reader.skip_to(offset);
-            let (id, client) = (id.clone(), replica.client.clone());
+            let (id, client) = (self.id.clone(), replica.client.clone());
             let source = Source::Sync { taker, reader, is_diskless };
             let place = (client.token, client.id);
             let begin = move |worker: &mut Worker| worker.begin_transfer(place, source, &id, offset);
@@ -157,6 +158,7 @@ impl Worker {
             waiting,
             replicas: replicas.to_vec(),
             mark: diskless.then(|| random_id(&mut self.keys.random)),
+            id: shared.replication.ids().id,
             path: settings(&config).rdb_path(),
         });
         let storage = shared.storage();

@@ -186,6 +186,22 @@ proptest! {
 }
 
 #[test]
+fn what_another_stream_leaves_between_is_not_read() {
+    let mut log = Log::new(0);
+    let file = log.attach(Audience::File, None, None).unwrap();
+    log.append(Audience::All, b"before ");
+    log.append(Audience::Replicas, b"theirs ");
+    log.rebase(7);
+    log.append(Audience::File, b"after");
+    let mut all = Vec::new();
+    while let Some(chunk) = log.next(file, u64::MAX).unwrap() {
+        all.extend_from_slice(&chunk);
+        log.advance(file, chunk.len() as u64);
+    }
+    assert_eq!(all, b"before after");
+}
+
+#[test]
 fn a_block_that_everybody_has_read_is_used_again() {
     let mut log = Log::new(0);
     let reader = log.attach(Audience::File, None, None).unwrap();

@@ -209,6 +209,7 @@ impl Applier {
             }
         }
         self.relay(feed, worker, &input);
+        feed.shared.replication.replica.answer();
         input.drain(..self.relayed);
         self.parsed -= self.relayed;
         self.applied -= self.relayed;

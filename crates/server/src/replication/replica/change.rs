@@ -68,6 +68,8 @@ impl Worker {
             status.has_place = is_replica && (was_primary || status.has_place);
             status.down_since_s = None;
         });
+        // They may go on by the new name, or get another data set.
+        replication.primary.disconnect_all(shared);
         replica.changed.notify_all();
         replica.link.wake();
         shared.slow_path_reasons.switch(SlowPathReason::Replica, is_replica);

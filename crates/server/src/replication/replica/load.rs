@@ -50,6 +50,8 @@ fn alone<R: Send + 'static>(
 pub fn begin(shared: &'static Shared, generation: u64) -> bool {
     let begin = move |worker: &mut Worker, replica: &Replica| {
         replica.update(|status| status.has_place = false);
+        // They are to get what is loaded, too.
+        shared.replication.primary.disconnect_all(shared);
         let settings = crate::persistence::settings(worker.config());
         shared.storage().begin_replacing(&mut worker.keys, &settings);
     };
@@ -93,6 +95,8 @@ pub fn go_on(shared: &'static Shared, generation: u64, id: Option<String>) -> bo
             let next = shared.engine.journal.stream_end().offset + 1;
             ids = Ids { second: Some((ids.id, next)), id };
             shared.replication.set_ids(ids);
+            // They learn the new name when they ask again.
+            shared.replication.primary.disconnect_all(shared);
         }
         relay(worker, None);
         replica.update(|status| status.state = LinkState::Connected);
@@ -111,5 +115,6 @@ fn relay(worker: &mut Worker, offset: Option<u64>) {
     journal.set_backlog(worker.config().repl_backlog_size_bytes);
     journal.follow(Follower::Replicas, true);
     journal.relay(true, offset);
+    worker.shared.replication.primary.is_active.store(true, Ordering::Release);
     journal.pump(journal.end());
 }

@@ -79,7 +79,7 @@ pub struct Status {
     receiving: Receiving,
     /// The data set is that of the stream which the replication id names, at the journal's offset: the stream
     /// can go on from there.
-    has_place: bool,
+    pub(crate) has_place: bool,
 }
 
 /// See the [module docs](self). One per server.
@@ -109,10 +109,22 @@ impl Replica {
         self.db.load(Ordering::Relaxed)
     }
 
-    /// Answers a REPLCONF GETACK of the primary as soon as what came before it has been applied.
-    pub fn acknowledge(&self) {
+    /// Takes note of a REPLCONF GETACK of the primary.
+    pub fn note_question(&self) {
         self.owes_answer.store(true, Ordering::SeqCst);
-        self.link.wake();
+    }
+
+    /// Has the primary told how far this server is, if it has asked: what came before has been applied.
+    fn answer(&self) {
+        if self.owes_answer.load(Ordering::SeqCst) {
+            self.link.wake();
+        }
+    }
+
+    /// The data set is that of the stream which the replication id names, where this database is selected.
+    pub(super) fn resume(&self, db: usize) {
+        self.db.store(db, Ordering::Relaxed);
+        self.update(|status| status.has_place = true);
     }
 
     fn generation(&self) -> u64 {

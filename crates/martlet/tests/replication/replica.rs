@@ -1,4 +1,5 @@
-//! This server as a replica of a real redis-server. Without redis-server these tests say so and pass.
+//! This server as a replica of a real redis-server, and of one of its own kind. Without redis-server these
+//! tests say so and pass.
 //!
 //! Nothing here waits for a time: each step waits until what it is about has happened, or fails after
 //! [`PATIENCE`].
@@ -6,7 +7,6 @@
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::path::Path;
-use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
@@ -15,17 +15,7 @@ use martlet_client::blocking::Client;
 use martlet_client::resp::Reply;
 use martlet_testkit::server::Server;
 
-const OURS: &str = env!("CARGO_BIN_EXE_martlet");
-const PEER: &str = "redis-server";
-const PATIENCE: Duration = Duration::from_secs(60);
-
-fn is_peer_installed() -> bool {
-    let version = Command::new(PEER).arg("--version").stdout(Stdio::null()).status();
-    if version.is_err() {
-        eprintln!("{PEER} is NOT installed: replication is not tested");
-    }
-    version.is_ok()
-}
+use super::{OURS, PATIENCE, PEER, has_peer};
 
 fn peer(arguments: &[&str]) -> (Server, Client) {
     let all = [&["--enable-debug-command", "yes", "--repl-diskless-sync-delay", "0"], arguments].concat();
@@ -76,12 +66,13 @@ fn follow(replica: &mut Client, port: u16) {
     until("the link", || field(replica, "master_link_status") == "up");
 }
 
-/// Waits until the replica is as far as the primary, and compares their data.
+/// Waits until the replica is as far as the primary and their data are equal. What is due may go meanwhile,
+/// from the primary first.
 fn assert_equal(primary: &mut Client, replica: &mut Client) {
-    until("the end of the stream", || {
+    until("the same place and data", || {
         field(primary, "master_repl_offset") == field(replica, "slave_repl_offset")
+            && ask(primary, "DEBUG DIGEST") == ask(replica, "DEBUG DIGEST")
     });
-    assert_eq!(ask(primary, "DEBUG DIGEST"), ask(replica, "DEBUG DIGEST"));
 }
 
 /// Commands of every kind; `round` makes them different.
@@ -117,7 +108,7 @@ fn write_something(primary: &mut Client, round: usize) {
 
 #[test]
 fn a_snapshot_and_the_stream_behind_it_arrive() {
-    if !is_peer_installed() {
+    if !has_peer() {
         return;
     }
     for diskless in ["yes", "no"] {
@@ -147,7 +138,7 @@ fn a_snapshot_and_the_stream_behind_it_arrive() {
 
 #[test]
 fn a_replica_says_what_it_is_and_writes_nothing() {
-    if !is_peer_installed() {
+    if !has_peer() {
         return;
     }
     let (server, mut primary) = peer(&[]);
@@ -183,7 +174,7 @@ fn a_replica_says_what_it_is_and_writes_nothing() {
 
 #[test]
 fn waiting_readers_subscribers_and_expiry_go_by_the_stream() {
-    if !is_peer_installed() {
+    if !has_peer() {
         return;
     }
     let (server, mut primary) = peer(&[]);
@@ -208,13 +199,13 @@ fn waiting_readers_subscribers_and_expiry_go_by_the_stream() {
     until("the key", || ask(&mut replica, "DBSIZE") == "3");
     until("the key's time", || ask(&mut replica, "GET due") == "nil");
     assert_eq!(ask(&mut replica, "DBSIZE"), "3");
-    assert_eq!(ask(&mut primary, "GET due"), "nil");
+    until("its time there", || ask(&mut primary, "GET due") == "nil");
     until("the deletion", || ask(&mut replica, "DBSIZE") == "2");
 }
 
 #[test]
 fn a_promoted_replica_goes_on_and_a_demoted_primary_loads() {
-    if !is_peer_installed() {
+    if !has_peer() {
         return;
     }
     let (server, mut primary) = peer(&[]);
@@ -240,7 +231,7 @@ fn a_promoted_replica_goes_on_and_a_demoted_primary_loads() {
 
 #[test]
 fn the_configuration_names_the_primary() {
-    if !is_peer_installed() {
+    if !has_peer() {
         return;
     }
     let (server, mut primary) = peer(&[]);
@@ -303,7 +294,7 @@ fn pass(mut from: TcpStream, mut to: TcpStream, left: &AtomicI64) {
 
 #[test]
 fn a_cut_anywhere_in_a_transaction_loses_and_doubles_nothing() {
-    if !is_peer_installed() {
+    if !has_peer() {
         return;
     }
     let (server, mut primary) = peer(&["--repl-ping-replica-period", "3600"]);
@@ -370,4 +361,103 @@ fn a_fake_primary_gets_a_line_in_the_log() {
     }
     assert_eq!(ask(&mut replica, "REPLICAOF NO ONE"), "OK");
     assert_eq!(ask(&mut replica, "SET k v"), "OK");
+}
+
+/// A server of ours with a directory that outlives it, and its client.
+fn ours_in(directory: &Path, arguments: &[&str]) -> (Server, Client) {
+    let options = ["server", "--enable-debug-command", "yes", "--repl-diskless-sync-delay", "0"];
+    let server = Server::start_in(directory, Path::new(OURS), &[&options, arguments].concat()).unwrap();
+    let client = Client::connect(server.address()).unwrap();
+    (server, client)
+}
+
+#[test]
+fn replicas_of_replicas_get_all_and_outlive_who_is_between() {
+    let (top, mut primary) = ours(&["--repl-diskless-sync-delay", "0"]);
+    write_something(&mut primary, 0);
+    let (middle, mut replica) = ours(&["--repl-diskless-sync-delay", "0"]);
+    follow(&mut replica, top.address().port());
+    ask(&mut primary, "SELECT 3");
+    ask(&mut primary, "SET where three");
+    assert_equal(&mut primary, &mut replica);
+    let mut lowest = vec![ours(&[])];
+    if has_peer() {
+        lowest.push(peer(&[]));
+    }
+    for (_, client) in &mut lowest {
+        follow(client, middle.address().port());
+    }
+    // No SELECT comes with it: they know from the full sync where it belongs.
+    ask(&mut primary, "SET where still-three");
+    ask(&mut primary, "SELECT 0");
+    for round in 1..50 {
+        write_something(&mut primary, round);
+    }
+    for (_, client) in &mut lowest {
+        assert_equal(&mut primary, client);
+        assert_eq!(field(client, "master_replid"), field(&mut primary, "master_replid"));
+    }
+    assert_eq!(field(&mut replica, "connected_slaves"), lowest.len().to_string());
+    assert!(ask(&mut replica, "WAIT 1 1").starts_with("ERR WAIT cannot be used with replica instances."));
+    // What is in the middle becomes a primary: the lowest go on from where they are.
+    drop(top);
+    assert_eq!(ask(&mut replica, "REPLICAOF NO ONE"), "OK");
+    for round in 50..60 {
+        write_something(&mut replica, round);
+    }
+    for (_, client) in &mut lowest {
+        assert_equal(&mut replica, client);
+    }
+    assert_eq!(ask(&mut replica, "INFO stats").matches("sync_full:").count(), 1);
+    assert!(ask(&mut replica, "INFO stats").contains(&format!("sync_full:{}\r", lowest.len())));
+}
+
+#[test]
+fn a_restarted_replica_goes_on_where_its_file_ends() {
+    let directory = tempfile::tempdir().unwrap();
+    let (top, mut primary) = ours(&["--repl-diskless-sync-delay", "0"]);
+    let port = top.address().port().to_string();
+    let arguments = ["--replicaof", "127.0.0.1", &port, "--io-threads", "1"];
+    let (own, mut replica) = ours_in(directory.path(), &arguments);
+    until("the link", || field(&mut replica, "master_link_status") == "up");
+    ask(&mut primary, "SELECT 5");
+    write_something(&mut primary, 1);
+    ask(&mut primary, "SELECT 5");
+    ask(&mut primary, "SET due v PX 1");
+    assert_equal(&mut primary, &mut replica);
+    replica.send(&["SHUTDOWN", "SAVE"]).unwrap();
+    assert!(own.wait().unwrap());
+    ask(&mut primary, "SET after v");
+    let (_own, mut replica) = ours_in(directory.path(), &arguments);
+    until("the link", || field(&mut replica, "master_link_status") == "up");
+    assert_equal(&mut primary, &mut replica);
+    ask(&mut replica, "SELECT 5");
+    assert_eq!(ask(&mut replica, "GET after"), "v");
+    let stats = ask(&mut primary, "INFO stats");
+    assert!(stats.contains("sync_full:1\r") && stats.contains("sync_partial_ok:1\r"), "{stats}");
+}
+
+#[test]
+fn a_restarted_primary_lets_its_replicas_go_on() {
+    let directory = tempfile::tempdir().unwrap();
+    let (top, mut primary) = ours_in(directory.path(), &[]);
+    let (_own, mut replica) = ours(&[]);
+    write_something(&mut primary, 1);
+    follow(&mut replica, top.address().port());
+    ask(&mut primary, "DEBUG SET-ACTIVE-EXPIRE 0");
+    ask(&mut primary, "SET due v PX 1");
+    write_something(&mut primary, 2);
+    assert_equal(&mut primary, &mut replica);
+    let id = field(&mut primary, "master_replid");
+    primary.send(&["SHUTDOWN", "SAVE"]).unwrap();
+    assert!(top.wait().unwrap());
+    let (top, mut primary) = ours_in(directory.path(), &[]);
+    assert_eq!(field(&mut primary, "master_replid2"), id);
+    follow(&mut replica, top.address().port());
+    write_something(&mut primary, 3);
+    assert_equal(&mut primary, &mut replica);
+    // What has expired meanwhile is deleted there by the stream.
+    until("the deletion", || ask(&mut replica, "DBSIZE") == ask(&mut primary, "DBSIZE"));
+    let stats = ask(&mut primary, "INFO stats");
+    assert!(stats.contains("sync_full:0\r") && stats.contains("sync_partial_ok:1\r"), "{stats}");
 }
