@@ -284,6 +284,11 @@ impl Journal {
         self.stream.get().map_or(0..0, Stream::backlog)
     }
 
+    /// Bytes of the stream that are in memory, for the backlog and for who has not read them yet.
+    pub fn stream_bytes(&self) -> u64 {
+        self.stream.get().map_or(0, Stream::kept_bytes)
+    }
+
     /// Keeps so many bytes of the stream for replicas that come back (`repl-backlog-size`).
     pub fn set_backlog(&self, bytes: u64) {
         self.stream.get().into_iter().for_each(|stream| stream.set_backlog(bytes));

@@ -161,17 +161,24 @@ impl Persistence {
     }
 }
 
-/// Waits so many microseconds for each of so many keys, or one for each `-us` keys, as long as `is_wanted`:
-/// tests see a save or a load under way. Nothing that others need may be held, unless everything is.
-fn delay(us: i32, keys: usize, is_wanted: impl Fn() -> bool) {
+/// Waits as many microseconds as are set for each of so many keys, or one for each `-us` keys, as long as
+/// `is_wanted`: tests see a save or a load under way. Nothing that others need may be held, unless everything
+/// is.
+fn delay(us: impl Fn() -> i32, keys: usize, is_wanted: impl Fn() -> bool) {
     const STEP_US: u64 = 10_000;
     let keys = keys as u64;
-    let factor = u64::from(us.unsigned_abs());
-    let mut left_us = if us < 0 { keys / factor } else { keys * factor };
-    while left_us > 0 && is_wanted() {
+    let total_us = || match us() {
+        us @ ..0 => keys / u64::from(us.unsigned_abs()),
+        us => keys * u64::from(us.unsigned_abs()),
+    };
+    let mut waited_us = 0;
+    // It may be set anew meanwhile.
+    while let Some(left_us) = total_us().checked_sub(waited_us).filter(|left_us| *left_us > 0)
+        && is_wanted()
+    {
         let step_us = left_us.min(STEP_US);
         std::thread::sleep(std::time::Duration::from_micros(step_us));
-        left_us -= step_us;
+        waited_us += step_us;
     }
 }
 

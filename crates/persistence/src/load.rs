@@ -119,7 +119,7 @@ impl StreamFields {
 pub struct Loaded {
     /// Keys.
     pub keys: u64,
-    /// Keys left out, since their time had come.
+    /// Keys whose time had come; they are left out unless replicas have to be told.
     pub expired: u64,
     /// Bytes that the snapshot takes of its source.
     pub bytes: u64,
@@ -473,11 +473,11 @@ fn store(
     record: Record<Decoded<'_>, &[u8]>,
     loaded: &mut Loaded,
 ) -> Result<(), Error> {
-    if record.expiry_ms.is_some_and(|at_ms| at_ms <= keys.now_ms)
-        && !reading.keeps_expired.load(Ordering::Relaxed)
-    {
+    if record.expiry_ms.is_some_and(|at_ms| at_ms <= keys.now_ms) {
         loaded.expired += 1;
-        return Ok(());
+        if !reading.keeps_expired.load(Ordering::Relaxed) {
+            return Ok(());
+        }
     }
     loaded.keys += 1;
     let len = |keys: &Keys| keys.shard(key.shard()).keys.db(keys.db).len();
@@ -562,7 +562,7 @@ fn load_part(storage: Storage, reading: &Reading, index: usize) {
     Loader::run(&mut keys, reading, &storage.persistence.load, index, &mut |records| {
         gate.leave(thread);
         let is_wanted = || !storage.host.is_stopping();
-        delay(storage.host.settings().key_load_delay_us, records as usize, is_wanted);
+        delay(|| storage.host.settings().key_load_delay_us, records as usize, is_wanted);
         gate.enter(thread);
         is_wanted()
     });

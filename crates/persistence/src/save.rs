@@ -276,7 +276,7 @@ impl Cut {
         let mut chunks = ChunkWriter::new(file);
         while self.is_wanted() && chunks.go_on() && walk.take(&mut taken) {
             let count = self.write(&mut chunks, &mut taken);
-            delay(storage.host.settings().rdb_key_save_delay_us, count, || self.is_wanted());
+            delay(|| storage.host.settings().rdb_key_save_delay_us, count, || self.is_wanted());
         }
         chunks.finish();
     }

@@ -125,7 +125,7 @@ fn load_log_at_start(storage: Storage, keys: &mut Keys, settings: &Settings) -> 
     let mut pause = || {
         gate.leave(thread);
         let is_wanted = || !storage.host.is_stopping();
-        delay(storage.host.settings().key_load_delay_us, SLICE_RECORDS as usize, is_wanted);
+        delay(|| storage.host.settings().key_load_delay_us, SLICE_RECORDS as usize, is_wanted);
         gate.enter(thread);
         is_wanted()
     };

@@ -47,6 +47,10 @@ pub(crate) struct CopyWaiter {
     recorded: Position,
 }
 
+/// The answer to who waits when the server becomes a replica.
+const ROLE_CHANGED: &str =
+    "UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)";
+
 /// How a wait ends without service.
 #[derive(Copy, Clone, Debug)]
 pub enum WaitEnd {
@@ -342,17 +346,10 @@ impl Worker {
                 on_timeout.write(&mut reply, |copies| self.copies(copies));
             }
             WaitEnd::Unblocked => {
-                let text = "UNBLOCKED client unblocked via CLIENT UNBLOCK";
-                reply.error(text);
-                if let Some(Suspended::Blocked(blocked)) = &connection.suspended {
-                    self.stats().commands[blocked.command].failed.add(1);
-                }
-                self.count_error(text);
+                self.fail_wait(connection, &mut reply, "UNBLOCKED client unblocked via CLIENT UNBLOCK");
             }
             WaitEnd::RoleChanged => {
-                reply.error(
-                    "UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)",
-                );
+                self.fail_wait(connection, &mut reply, ROLE_CHANGED);
                 connection.closing = true;
             }
             WaitEnd::Refused(denial) => self.refuse_waiter(connection, &mut reply, waiter, denial),
@@ -368,6 +365,15 @@ impl Worker {
         } else {
             self.stop_waiting(connection, 0);
         }
+    }
+
+    /// Answers a client whose wait has failed, and counts that.
+    fn fail_wait(&self, connection: &Connection, reply: &mut Reply, error: &str) {
+        reply.error(error);
+        if let Some(Suspended::Blocked(blocked)) = &connection.suspended {
+            self.stats().commands[blocked.command].failed.add(1);
+        }
+        self.count_error(error);
     }
 
     /// Answers a client whose user may not run any more what it has waited for.

@@ -319,6 +319,9 @@ impl Worker {
         if connection.session.flags.has(SessionFlags::TRACKING) {
             self.remember_read(connection, entry, args);
         }
+        if self.shared.slow_path_reasons.has(SlowPathReason::Replica) {
+            self.remember_own_keys(connection, entry, args);
+        }
     }
 
     /// Tells those who follow what was done to the keys that are held, and then releases them: so everybody

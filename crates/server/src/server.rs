@@ -77,6 +77,7 @@ fn serve(prepared: Prepared) -> Result<(), String> {
     shared.storage().start_threads().map_err(|e| e.to_string())?;
     let addresses = tcp.iter().chain(&tls).map(|l| l.name.clone()).collect();
     crate::reconfigure::install(shared);
+    let _ = shared.log.set(prepared.log.clone());
     crate::replication::replica::prepare(shared);
     announce(shared.storage());
     let (kind, description) = choose_backend(config.io_backend)?;

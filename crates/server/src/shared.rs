@@ -15,6 +15,7 @@ use crate::access::AccessControl;
 use crate::blocking::WaitEnd;
 use crate::clients::{ClientInfo, Clients};
 use crate::config::ConfigStore;
+use crate::logging::Log;
 use crate::migration::Migrations;
 use crate::persistence::{LastSettings, Persistence};
 use crate::pubsub::{Delivery, Hub};
@@ -108,7 +109,7 @@ struct Mailbox {
     waits_for_stream: AtomicBool,
 }
 
-/// CLIENT PAUSE.
+/// A time in which commands wait: CLIENT PAUSE, or a failover.
 #[derive(Debug, Default)]
 pub struct Pause {
     /// Until when, Unix milliseconds; 0 for not paused.
@@ -187,6 +188,8 @@ pub struct Shared {
     pub monitors: Mutex<Vec<(usize, Token, u64)>>,
     /// CLIENT PAUSE.
     pub pause: Pause,
+    /// A failover is under way.
+    failover_pause: Pause,
     /// Blocked clients.
     pub blocked_clients: AtomicU64,
     /// Raised for the end: threads leave their loops.
@@ -205,6 +208,8 @@ pub struct Shared {
     pub memory_at_start: AtomicU64,
     /// The configuration file, absolute, if there is one.
     pub config_file: Option<std::path::PathBuf>,
+    /// Where lines are logged.
+    pub log: OnceLock<Arc<Log>>,
     /// Name of the I/O backend.
     pub backend: OnceLock<&'static str>,
     /// DEBUG SET-ACTIVE-EXPIRE.
@@ -258,6 +263,7 @@ impl Shared {
             client_eviction: Mutex::default(),
             monitors: Mutex::default(),
             pause: Pause::default(),
+            failover_pause: Pause::default(),
             blocked_clients: AtomicU64::new(0),
             stopping: AtomicBool::new(false),
             is_asked_to_stop: AtomicBool::new(false),
@@ -267,6 +273,7 @@ impl Shared {
             memory_at_start: AtomicU64::new(0),
             started_ms: clock.unix_ms(),
             config_file,
+            log: OnceLock::new(),
             backend: OnceLock::new(),
             active_expire: AtomicBool::new(true),
             port: AtomicU32::new(0),
@@ -439,6 +446,18 @@ impl Shared {
         self.threads.iter().fold(0u64, |sum, thread| sum.wrapping_add(thread.buffer_bytes.get()))
     }
 
+    /// Has commands that write wait until a failover has ended.
+    pub fn begin_failover_pause(&self) {
+        self.failover_pause.begin(&self.slow_path_reasons, i64::MAX, false, 0);
+    }
+
+    /// Ends that.
+    pub fn end_failover_pause(&self) {
+        if self.failover_pause.end(&self.slow_path_reasons, None) {
+            self.recheck_postponed();
+        }
+    }
+
     /// Ends CLIENT PAUSE, or only if its time was up at `due_ms`.
     pub fn end_pause(&self, due_ms: Option<i64>) {
         if self.pause.end(&self.slow_path_reasons, due_ms) {
@@ -462,14 +481,15 @@ impl Shared {
         }
     }
 
-    /// Whether commands have to wait at `now_ms`: all (`true`), or those that write. CLIENT PAUSE lasts, or
-    /// the disk is behind.
+    /// Whether commands have to wait at `now_ms`: all (`true`), or those that write. CLIENT PAUSE or a
+    /// failover lasts, or the disk is behind.
     pub fn postpones(&self, now_ms: i64) -> Option<bool> {
         let until_ms = self.pause.until_ms.load(Ordering::Acquire);
         if until_ms > now_ms {
             return Some(self.pause.all.load(Ordering::Acquire));
         }
-        self.engine.journal.is_full().then_some(false)
+        let fails_over = self.failover_pause.until_ms.load(Ordering::Acquire) > now_ms;
+        (fails_over || self.engine.journal.is_full()).then_some(false)
     }
 }
 

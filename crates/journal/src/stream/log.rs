@@ -82,6 +82,8 @@ pub(super) struct Log {
     end: Place,
     /// Bytes of all spans that there were.
     appended: u64,
+    /// Bytes of those that are kept.
+    kept: u64,
     /// The end of the records that are in it.
     taken: Position,
     marks: VecDeque<Mark>,
@@ -101,6 +103,7 @@ impl Log {
             spare: None,
             end: Place::default(),
             appended: 0,
+            kept: 0,
             taken,
             marks: VecDeque::new(),
             next_mark: 0,
@@ -157,6 +160,7 @@ impl Log {
             }
             self.end.advance(audience, len);
             self.appended += len as u64;
+            self.kept += len as u64;
             bytes = &bytes[len..];
         }
     }
@@ -290,6 +294,7 @@ impl Log {
     /// for replicas have fallen behind.
     pub(super) fn rebase(&mut self, offset: u64) {
         self.spans.retain(|span| span.audience != Audience::Replicas);
+        self.kept = self.spans.iter().map(|span| span.chunk.len() as u64).sum();
         for span in &mut self.spans {
             (span.audience, span.begin.offset) = (Audience::File, offset);
         }
@@ -303,9 +308,15 @@ impl Log {
 
     // ---- what is kept ----
 
-    /// The replication offset of the first byte that is there for who comes back.
+    /// The replication offset of the first byte that is there for who comes back: what is kept for somebody
+    /// who is slow is there for all.
     pub(super) fn backlog_begin(&self) -> u64 {
-        self.begin().offset.max(self.end.offset.saturating_sub(self.backlog_bytes))
+        self.begin().offset
+    }
+
+    /// Bytes that are kept.
+    pub(super) fn kept(&self) -> u64 {
+        self.kept
     }
 
     pub(super) fn set_backlog(&mut self, bytes: u64) {
@@ -326,6 +337,7 @@ impl Log {
         }
         let is_past = |place: Place| place.offset <= floor.offset && place.file_offset <= floor.file_offset;
         while let Some(span) = self.spans.pop_front_if(|span| is_past(span.end())) {
+            self.kept -= span.chunk.len() as u64;
             if span.chunk.block_bytes() == BLOCK_BYTES && !self.spans.is_empty() {
                 self.spare = Some(span.chunk);
             }

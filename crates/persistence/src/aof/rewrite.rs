@@ -410,7 +410,7 @@ fn walk(
         is_whole = !walk.take(&mut taken);
         let count = taken.len();
         written = write(&mut taken);
-        delay(storage.host.settings().rdb_key_save_delay_us, count, || cut.is_wanted());
+        delay(|| storage.host.settings().rdb_key_save_delay_us, count, || cut.is_wanted());
     }
     walk.end(&mut taken);
     // Its part may be written after one that was refused, and the refusal must not be forgotten over it.

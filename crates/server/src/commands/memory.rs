@@ -123,6 +123,10 @@ pub(super) struct Figures {
     pub clients: u64,
     /// What waits to be written to the append-only file.
     pub log_buffer: u64,
+    /// The replication stream for who comes back.
+    pub backlog: u64,
+    /// The rest of it, which replicas are behind by.
+    pub replicas: u64,
     /// Keys and bytes of the table of each database that was ever used, by index.
     pub databases: Vec<(usize, usize, usize)>,
 }
@@ -144,6 +148,8 @@ impl Figures {
         let shared = worker.shared;
         let used = martlet_base::alloc::used_bytes() as u64;
         let log_buffer = &shared.persistence.log.buffered_bytes;
+        let (stream, beyond) = (shared.engine.journal.stream_bytes(), worker.stream_bytes_beyond_backlog());
+        let replicas = if shared.replication.primary.count() > 0 { beyond } else { 0 };
         Figures {
             used,
             peak: shared.stats.memory_peak.load(Ordering::Relaxed).max(used),
@@ -155,15 +161,17 @@ impl Figures {
                 .iter()
                 .map(|c| c.counted_bytes.load(Ordering::Relaxed))
                 .sum::<usize>() as u64,
+            backlog: stream - replicas.min(stream),
+            replicas,
             log_buffer: log_buffer.load(Ordering::Relaxed) + shared.engine.journal.backlog(),
             databases: databases.into_iter().map(|(db, (len, table_bytes))| (db, len, table_bytes)).collect(),
         }
     }
 
-    /// What is not data: the start's, clients' and tables'.
+    /// What is not data: the start's, clients', tables' and the replication stream's.
     pub fn overhead(&self) -> u64 {
         let tables: usize = self.databases.iter().map(|db| db.2).sum();
-        (self.startup + self.clients + tables as u64).min(self.used)
+        (self.startup + self.clients + self.backlog + self.replicas + tables as u64).min(self.used)
     }
 
     /// What is data.
@@ -193,9 +201,9 @@ fn stats(call: &mut Call<'_>) -> Outcome {
         ("peak.allocated", int(peak)),
         ("total.allocated", int(used)),
         ("startup.allocated", int(startup)),
-        ("replication.backlog", Int(0)),
+        ("replication.backlog", int(figures.backlog)),
         ("replica.fullsync.buffer", Int(0)),
-        ("clients.slaves", Int(0)),
+        ("clients.slaves", int(figures.replicas)),
         ("clients.normal", int(figures.clients)),
         ("cluster.links", Int(0)),
         ("aof.buffer", int(figures.log_buffer)),

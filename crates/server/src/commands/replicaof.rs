@@ -1,12 +1,15 @@
-//! REPLICAOF, also by its old name: which server this one copies.
+//! REPLICAOF, also by its old name: which server this one copies; and FAILOVER, which has it change roles
+//! with a replica.
 
 use martlet_command::{Acl, Error, Flags, Group, Outcome, command};
 
 use super::{Call, ServerCommand, ServerHandler, client_line};
 use crate::config::Primary;
+use crate::replication::failover::{Request, State};
+use crate::replication::primary::Phase;
 
 /// The family.
-pub static COMMANDS: &[&ServerCommand] = &[&REPLICAOF, &SLAVEOF];
+pub static COMMANDS: &[&ServerCommand] = &[&FAILOVER, &REPLICAOF, &SLAVEOF];
 
 const FLAGS: Flags = Flags::ADMIN
     .with(Flags::NOSCRIPT)
@@ -30,6 +33,9 @@ static SLAVEOF: ServerCommand = command("slaveof", 3, replicaof as ServerHandler
 fn replicaof(call: &mut Call<'_>) -> Outcome {
     if call.worker.config().cluster_enabled {
         return Err(Error::Fixed("ERR REPLICAOF not allowed in cluster mode."));
+    }
+    if call.worker.shared.replication.failover.state() != State::None {
+        return Err(Error::Fixed("ERR REPLICAOF not allowed while failing over."));
     }
     let who = String::from_utf8_lossy(&client_line(call.worker, &call.connection.info)).into_owned();
     let current = call.worker.shared.replication.replica.status().primary;
@@ -57,4 +63,80 @@ fn replicaof(call: &mut Call<'_>) -> Outcome {
     call.worker.follow_primary(Some(primary));
     call.reply.ok();
     Ok(())
+}
+
+static FAILOVER: ServerCommand = command("failover", -1, failover as ServerHandler)
+    .flags(Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::STALE).with(Flags::EXCLUSIVE))
+    .acl(Acl::NONE)
+    .syntax("?target(TO block(host port:i ?force(FORCE))) ?abort(ABORT) ?milliseconds:i(TIMEOUT)")
+    .doc(Group::Server, "6.2.0", "O(1)", "Changes roles with a replica once that has all data.");
+
+fn failover(call: &mut Call<'_>) -> Outcome {
+    if call.worker.config().cluster_enabled {
+        return Err(Error::Fixed("ERR FAILOVER not allowed in cluster mode."));
+    }
+    if call.argc() == 2 && call.arg(1).eq_ignore_ascii_case(b"abort") {
+        if call.worker.shared.replication.failover.state() == State::None {
+            return Err(Error::Fixed("ERR No failover in progress."));
+        }
+        call.worker.abort_failover("Failover manually aborted");
+        call.reply.ok();
+        return Ok(());
+    }
+    let request = requested(call)?;
+    let shared = call.worker.shared;
+    let replicas = shared.replication.primary.replicas();
+    if shared.replication.failover.state() != State::None {
+        return Err(Error::Fixed("ERR FAILOVER already in progress."));
+    }
+    if shared.is_replica() {
+        return Err(Error::Fixed("ERR FAILOVER is not valid when server is a replica."));
+    }
+    if replicas.is_empty() {
+        return Err(Error::Fixed("ERR FAILOVER requires connected replicas."));
+    }
+    if request.force && (request.until_ms.is_none() || request.target.is_none()) {
+        return Err(Error::Fixed(
+            "ERR FAILOVER with force option requires both a timeout and target HOST and IP.",
+        ));
+    }
+    match &request.target {
+        Some(Primary { host, port }) => {
+            let found = replicas.iter().find(|replica| replica.is_at(host, *port));
+            let found = found.ok_or(Error::Fixed("ERR FAILOVER target HOST and PORT is not a replica."))?;
+            if found.phase() != Phase::Online {
+                return Err(Error::Fixed("ERR FAILOVER target replica is not online."));
+            }
+            tracing::info!("FAILOVER requested to {host}:{port}.");
+        }
+        None => tracing::info!("FAILOVER requested to any replica."),
+    }
+    call.worker.begin_failover(request);
+    call.reply.ok();
+    Ok(())
+}
+
+/// What FAILOVER's arguments ask for.
+fn requested(call: &Call<'_>) -> Result<Request, Error> {
+    let mut request = Request::default();
+    let mut words = call.rest(1);
+    while words.left() > 0 {
+        if request.until_ms.is_none() && words.option("timeout", 1) {
+            let timeout_ms = words.int()?;
+            if timeout_ms <= 0 {
+                return Err(Error::Fixed("ERR FAILOVER timeout must be greater than 0"));
+            }
+            request.until_ms = Some(call.worker.now_ms.saturating_add(timeout_ms));
+        } else if request.target.is_none() && words.option("to", 2) {
+            let host = String::from_utf8_lossy(words.value()?).into_owned();
+            // No replica is at a port that there cannot be.
+            let port = u16::try_from(words.int()?).unwrap_or(0);
+            request.target = Some(Primary { host, port });
+        } else if !request.force && words.option("force", 0) {
+            request.force = true;
+        } else {
+            return Err(Error::Syntax);
+        }
+    }
+    Ok(request)
 }

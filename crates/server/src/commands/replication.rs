@@ -7,9 +7,10 @@ use martlet_command::{Acl, Block, Copies, Error, Flags, Group, Outcome, TimeoutR
 use martlet_journal::stream::Audience;
 use martlet_journal::{Follower, Position, REPLICAS};
 
-use super::{Call, ServerCommand, ServerHandler};
+use super::{Call, ServerCommand, ServerHandler, client_line};
 use crate::clients::flag;
 use crate::persistence::aof::Phase as LogPhase;
+use crate::replication::failover::{GETACK, State};
 use crate::replication::link::Source;
 use crate::replication::primary::{Phase, capability};
 use crate::shared::{Mail, lock};
@@ -36,14 +37,21 @@ fn sync(call: &mut Call<'_>) -> Outcome {
 }
 
 static PSYNC: ServerCommand =
-    command("psync", -3, psync as ServerHandler).flags(SYNCS).syntax("replicationid offset:i").doc(
-        Group::Server,
-        "2.8.0",
-        "O(1), or O(N) for N keys if all of them are sent",
-        "Makes the connection a replica's, which goes on where it was if that is still there.",
-    );
+    // A failover changes the role.
+    command("psync", -3, psync as ServerHandler)
+        .flags(SYNCS.with(Flags::EXCLUSIVE))
+        .syntax("replicationid offset:i")
+        .doc(
+            Group::Server,
+            "2.8.0",
+            "O(1), or O(N) for N keys if all of them are sent",
+            "Makes the connection a replica's, which goes on where it was if that is still there.",
+        );
 
 fn psync(call: &mut Call<'_>) -> Outcome {
+    if call.argc() > 3 && call.arg(3).eq_ignore_ascii_case(b"failover") && !call.connection.is_replica() {
+        take_over(call)?;
+    }
     if !may_sync(call)? {
         return Ok(());
     }
@@ -60,10 +68,29 @@ fn psync(call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
+/// The primary asks this replica to become the primary, and will be its replica.
+fn take_over(call: &mut Call<'_>) -> Outcome {
+    let (shared, id) = (call.worker.shared, String::from_utf8_lossy(call.arg(1)).into_owned());
+    tracing::info!("Failover request received for replid {id}.");
+    if !shared.is_replica() {
+        return Err(Error::Fixed("ERR PSYNC FAILOVER can't be sent to a master."));
+    }
+    if !id.eq_ignore_ascii_case(&shared.replication.ids().id) {
+        return Err(Error::Fixed("ERR PSYNC FAILOVER replid must match my replid."));
+    }
+    call.worker.follow_primary(None);
+    let who = String::from_utf8_lossy(&client_line(call.worker, &call.connection.info)).into_owned();
+    tracing::info!("MASTER MODE enabled (failover request from '{who}')");
+    Ok(())
+}
+
 /// Whether the client may become a replica; not again if it is one.
 fn may_sync(call: &Call<'_>) -> Result<bool, Error> {
     if call.connection.is_replica() {
         return Ok(false);
+    }
+    if call.worker.shared.replication.failover.state() != State::None {
+        return Err(Error::Fixed("NOMASTERLINK Can't SYNC while failing over"));
     }
     if call.worker.shared.is_replica() && !call.worker.shared.is_linked() {
         return Err(Error::Fixed("NOMASTERLINK Can't SYNC while not connected with my master"));
@@ -301,7 +328,7 @@ fn block_for(call: &mut Call<'_>, copies: Copies, deadline_ms: Option<i64>) {
     call.worker.block(call.connection, call.entry, &call.args, Box::new(block));
     let journal = &call.worker.shared.engine.journal;
     if copies.replicas > 0 && journal.is_followed_by(Follower::Replicas) {
-        journal.append(REPLICAS, b"*3\r\n$8\r\nREPLCONF\r\n$6\r\nGETACK\r\n$1\r\n*\r\n");
+        journal.append(REPLICAS, GETACK);
     }
 }
 

@@ -21,6 +21,7 @@ impl Worker {
         let journal = &shared.engine.journal;
         let config = self.config.current().clone();
         journal.set_backlog(config.repl_backlog_size_bytes);
+        self.follow_failover();
         if primary.count() == 0 {
             return self.end_backlog(config.repl_backlog_ttl_s);
         }

@@ -159,6 +159,16 @@ impl Worker {
         }
     }
 
+    /// Bytes of the stream that are kept beyond the backlog, for replicas that are behind. To evict keys for
+    /// them would make it worse: each of these is a command, too.
+    pub(crate) fn stream_bytes_beyond_backlog(&self) -> u64 {
+        if !self.shared.replication.primary.is_active.load(Ordering::Relaxed) {
+            return 0;
+        }
+        let kept = self.shared.engine.journal.stream_bytes();
+        kept.saturating_sub(self.config().repl_backlog_size_bytes)
+    }
+
     fn feed_replica(&mut self, backend: &mut dyn Backend, connection: &mut Connection) {
         let mut sent = 0;
         while !connection.closing && connection.out.is_empty() {
@@ -221,7 +231,7 @@ impl Worker {
         connection.info.flags.fetch_or(flag::REPLICA, Ordering::Relaxed);
         connection.session.flags.set(SessionFlags::MONITOR, true);
         self.replicas.push(connection.token);
-        self.shared.replication.primary.add(replica);
+        self.shared.replication.primary.add(replica, self.now_ms);
         self.note_replicas();
     }
 
@@ -264,6 +274,7 @@ impl Worker {
             }
             source => link.source = source,
         }
+        self.note_ack();
         self.shared.wake_those_held();
     }
 

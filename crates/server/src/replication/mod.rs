@@ -4,6 +4,7 @@
 //! otherwise than by the stream takes a new id first.
 
 mod cron;
+pub mod failover;
 mod feed;
 pub mod link;
 pub mod primary;
@@ -59,6 +60,8 @@ pub struct Replication {
     ids: Mutex<Ids>,
     /// The server's replicas.
     pub primary: Primary,
+    /// A failover that the user has asked for.
+    pub failover: failover::Failover,
     /// The replica's side.
     pub replica: replica::Replica,
 }
@@ -70,6 +73,7 @@ impl Replication {
         Replication {
             ids: Mutex::new(ids),
             primary: Primary::default(),
+            failover: failover::Failover::default(),
             replica: replica::Replica::default(),
         }
     }

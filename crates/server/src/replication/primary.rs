@@ -112,6 +112,11 @@ impl Replica {
         announced.unwrap_or_else(|| crate::address::host_of(&self.client.peer).to_owned())
     }
 
+    /// Whether clients reach it there.
+    pub fn is_at(&self, host: &str, port: u16) -> bool {
+        self.port.load(Ordering::Relaxed) == u32::from(port) && self.host().eq_ignore_ascii_case(host)
+    }
+
     /// As the log names it: where it listens, or its peer's address.
     pub fn name(&self) -> String {
         match self.port.load(Ordering::Relaxed) {
@@ -163,7 +168,9 @@ impl Primary {
     }
 
     /// One more.
-    pub fn add(&self, replica: Arc<Replica>) {
+    pub fn add(&self, replica: Arc<Replica>, now_ms: i64) {
+        // The first PING is due a period from now.
+        let _ = self.pinged_ms.compare_exchange(0, now_ms, Ordering::Relaxed, Ordering::Relaxed);
         let mut replicas = lock(&self.replicas);
         replicas.push(replica);
         self.count.store(replicas.len(), Ordering::Release);

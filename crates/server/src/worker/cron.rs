@@ -113,6 +113,7 @@ impl Worker {
             self.end_broadcasting();
             self.shared.migrations.kept.close_old(self.now_ms);
             self.make_room();
+            self.expire_own_keys();
             self.save_by_rule();
             self.rewrite_by_rule();
             self.shared.storage().log_fullness();

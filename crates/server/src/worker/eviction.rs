@@ -175,7 +175,8 @@ impl Worker {
     /// Bytes that are to be evicted, so that this thread may use its slack before it looks again.
     fn bytes_to_evict(&self) -> u64 {
         let used = alloc::used_bytes() as u64 + self.memory.slack_bytes as u64;
-        used.saturating_sub(self.shared.buffer_bytes()).saturating_sub(self.memory.limit_bytes)
+        let buffers = self.shared.buffer_bytes() + self.stream_bytes_beyond_backlog();
+        used.saturating_sub(buffers).saturating_sub(self.memory.limit_bytes)
     }
 }
 

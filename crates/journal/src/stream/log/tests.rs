@@ -166,6 +166,7 @@ fn check(log: &Log, model: &Model, readers: &[Known], backlog: u64, others: usiz
     let most = readers.iter().map(behind).max().unwrap_or(0).max(backlog) as usize;
     // A span at each end is kept as a whole, and so is what is for others among what somebody is behind by.
     let kept: usize = log.spans.iter().map(|span| span.chunk.len()).sum();
+    assert_eq!(log.kept(), kept as u64);
     assert!(kept <= most + 2 * LONGEST + others, "{kept} bytes for {most}");
     for (position, exact) in (1..).zip(&model.places) {
         let found = log.place_of(position).expect("it is in the stream");

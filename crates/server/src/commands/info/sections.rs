@@ -149,11 +149,11 @@ pub(super) fn memory(worker: &mut Worker, text: &mut Text) {
     text.field("rss_overhead_bytes", 0);
     text.field("mem_fragmentation_ratio", ratio(resident, used));
     text.field("mem_fragmentation_bytes", resident as i64 - used as i64);
-    text.field("mem_not_counted_for_evict", shared.buffer_bytes());
-    text.field("mem_replication_backlog", 0);
+    text.field("mem_not_counted_for_evict", shared.buffer_bytes() + figures.replicas);
+    text.field("mem_replication_backlog", figures.backlog);
     text.field("mem_replica_full_sync_buffer", 0);
-    text.field("mem_total_replication_buffers", 0);
-    text.field("mem_clients_slaves", 0);
+    text.field("mem_total_replication_buffers", figures.backlog + figures.replicas);
+    text.field("mem_clients_slaves", figures.replicas);
     text.field("mem_clients_normal", clients);
     text.field("mem_cluster_links", 0);
     text.field("mem_aof_buffer", figures.log_buffer);
@@ -207,7 +207,7 @@ pub(super) fn replication(worker: &mut Worker, text: &mut Text) {
             ),
         );
     }
-    text.field("master_failover_state", "no-failover");
+    text.field("master_failover_state", shared.replication.failover.state().name());
     let ids = shared.replication.ids();
     let end = shared.replication_offset();
     text.field("master_replid", ids.id);

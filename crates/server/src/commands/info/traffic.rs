@@ -57,7 +57,7 @@ pub(super) fn stats(worker: &mut Worker, text: &mut Text) {
     text.field("latest_fork_usec", 0);
     text.field("total_forks", 0);
     text.field("migrate_cached_sockets", shared.migrations.kept.count());
-    text.field("slave_expires_tracked_keys", 0);
+    text.field("slave_expires_tracked_keys", shared.replication.replica.own_keys.len());
     text.field("active_defrag_hits", 0);
     text.field("active_defrag_misses", 0);
     text.field("active_defrag_key_hits", 0);

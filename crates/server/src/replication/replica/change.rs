@@ -70,9 +70,11 @@ impl Worker {
         });
         // They may go on by the new name, or get another data set.
         replication.primary.disconnect_all(shared);
+        replica.own_keys.clear();
         replica.changed.notify_all();
         replica.link.wake();
         shared.slow_path_reasons.switch(SlowPathReason::Replica, is_replica);
+        shared.log.get().into_iter().for_each(|log| log.set_replica(is_replica));
         if is_replica {
             self.end_waits();
             super::link::start(shared);

@@ -28,6 +28,8 @@ pub struct Greeting {
     pub version: &'static str,
     /// The stream that it has followed, and the offset of the byte that it needs next.
     pub resume: Option<(String, u64)>,
+    /// The other end is a replica, which is to become the primary.
+    pub fails_over: bool,
 }
 
 /// How far the handshake has come.
@@ -49,6 +51,8 @@ pub enum Progress {
     },
     /// A snapshot follows, and nobody knows of which place.
     Legacy,
+    /// There will be no synchronization now: a line for the log.
+    Rejected(String),
 }
 
 /// Why there will be no synchronization now; a line for the log.
@@ -166,7 +170,12 @@ impl Handshake {
         match &self.greeting.resume {
             Some((id, next)) => {
                 tracing::info!("Trying a partial resynchronization (request {id}:{next}).");
-                encode_request(&[b"PSYNC".as_slice(), id.as_bytes(), next.to_string().as_bytes()], out);
+                let next = next.to_string();
+                let failover: &[&[u8]] = if self.greeting.fails_over { &[b"FAILOVER"] } else { &[] };
+                encode_request(
+                    &[&[b"PSYNC".as_slice(), id.as_bytes(), next.as_bytes()], failover].concat(),
+                    out,
+                );
             }
             None => {
                 tracing::info!("Partial resynchronization not possible (no cached master)");
@@ -196,9 +205,12 @@ impl Handshake {
                 tracing::info!("Successful partial resynchronization with master.");
                 Ok(Progress::Partial { id: words.next().filter(|id| is_id(id)).map(str::to_owned) })
             }
-            Some("-NOMASTERLINK" | "-LOADING") => Err(Refused(format!(
+            Some("-NOMASTERLINK" | "-LOADING") => Ok(Progress::Rejected(format!(
                 "Master is currently unable to PSYNC but should be in the future: {line}"
             ))),
+            _ if self.greeting.fails_over => {
+                Ok(Progress::Rejected(format!("Master does not take over (reply: {line})")))
+            }
             _ => {
                 if line.starts_with("-ERR") {
                     tracing::info!("Master does not support PSYNC or is in error state (reply: {line})");
@@ -234,6 +246,7 @@ mod tests {
             ip: Some("10.0.0.1".into()),
             version: "8.0.0",
             resume: resume.map(|next| (ID.into(), next)),
+            fails_over: false,
         }
     }
 
@@ -291,13 +304,19 @@ mod tests {
         assert_eq!(fails(b"-ERR no\r\n"), "Error reply to PING from master: '-ERR no'");
         assert_eq!(fails(b"-NOAUTH x\r\n-WRONGPASS\r\n"), "Unable to AUTH to MASTER: -WRONGPASS");
         let later = [ACCEPTED, b"-NOMASTERLINK x\r\n"].concat();
-        assert_eq!(
-            fails(&later),
-            "Master is currently unable to PSYNC but should be in the future: -NOMASTERLINK x"
-        );
+        let rejected = "Master is currently unable to PSYNC but should be in the future: -NOMASTERLINK x";
+        assert_eq!(shake(greeting(Some(1)), &later, 5).0, Ok(Progress::Rejected(rejected.into())));
         let (outcome, out, _) = shake(greeting(Some(1)), &[ACCEPTED, b"-ERR what\r\n"].concat(), 5);
         assert_eq!(outcome, Ok(Progress::Legacy));
         assert!(out.ends_with(b"*1\r\n$4\r\nSYNC\r\n"));
+    }
+
+    #[test]
+    fn who_is_to_take_over_is_asked_for_nothing_else() {
+        let greeting = Greeting { fails_over: true, ..greeting(Some(9)) };
+        let (outcome, out, _) = shake(greeting, &[ACCEPTED, b"-ERR what\r\n"].concat(), 7);
+        assert_eq!(outcome, Ok(Progress::Rejected("Master does not take over (reply: -ERR what)".into())));
+        assert!(out.ends_with(b"$1\r\n9\r\n$8\r\nFAILOVER\r\n"));
     }
 
     #[test]

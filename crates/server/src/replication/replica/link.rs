@@ -7,6 +7,7 @@
 use std::io::{self, ErrorKind, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -24,6 +25,7 @@ use super::{LinkState, Replica, load};
 use crate::clients::{ClientDetails, ClientInfo, flag};
 use crate::config::{Primary, REDIS_VERSION};
 use crate::connection::{Connection, Session};
+use crate::replication::failover::State;
 use crate::shared::Shared;
 
 /// Between two attempts, and between two messages that tell how far this server has come.
@@ -123,7 +125,14 @@ fn follow(shared: &'static Shared, generation: u64, primary: &Primary) -> Result
     let mut link = Link::connect(shared, generation, primary)?;
     set_state(LinkState::Handshake);
     let progress = link.shake_hands()?;
+    if shared.replication.failover.state() == State::InProgress {
+        match &progress {
+            Progress::Rejected(_) => load::abort_failover(shared, generation),
+            _ => drop(shared.end_failover()),
+        }
+    }
     match progress {
+        Progress::Rejected(why) => return Err(broken(why)),
         Progress::Partial { id } => {
             if !load::go_on(shared, generation, id) {
                 return Err(Ended::Changed);
@@ -242,6 +251,7 @@ impl Link {
             port,
             ip: config.replica_announce_ip.clone(),
             version: REDIS_VERSION,
+            fails_over: self.shared.replication.failover.state() == State::InProgress,
             resume: status.has_place.then(|| (self.shared.replication.ids().id, next)),
         }
     }
@@ -355,17 +365,18 @@ impl Link {
     fn load(&mut self, source: Source) -> Result<martlet_persistence::load::Loaded, String> {
         let shared = self.shared;
         std::thread::scope(|scope| {
-            let loading = scope.spawn(move || {
-                let loaded = load::load(shared, source);
-                shared.replication.replica.link.wake();
-                loaded
-            });
-            while !loading.is_finished() {
-                // A primary that is gone is found out when the stream is to be received.
-                let _ = self.wait(false, PERIOD, "");
-                let _ = self.stream.send(b"\n");
+            let (sender, loading) = sync_channel(1);
+            scope.spawn(move || sender.send(load::load(shared, source)));
+            loop {
+                match loading.recv_timeout(PERIOD) {
+                    Ok(loaded) => return loaded,
+                    // A primary that is gone is found out when the stream is to be received.
+                    Err(RecvTimeoutError::Timeout) => drop(self.stream.send(b"\n")),
+                    Err(RecvTimeoutError::Disconnected) => {
+                        return Err("The thread that loads has failed.".into());
+                    }
+                }
             }
-            loading.join().unwrap_or_else(|_| Err("The thread that loads has failed.".into()))
         })
     }
 

@@ -46,10 +46,19 @@ fn alone<R: Send + 'static>(
     }
 }
 
+/// The replica that was asked to take over does not: this server is a primary again.
+pub fn abort_failover(shared: &'static Shared, generation: u64) {
+    let abort = |worker: &mut Worker, _: &Replica| {
+        worker.abort_failover("Failover target rejected psync request");
+    };
+    alone(shared, generation, abort);
+}
+
 /// Removes the data set, and has clients told that one is being loaded.
 pub fn begin(shared: &'static Shared, generation: u64) -> bool {
     let begin = move |worker: &mut Worker, replica: &Replica| {
         replica.update(|status| status.has_place = false);
+        replica.own_keys.clear();
         // They are to get what is loaded, too.
         shared.replication.primary.disconnect_all(shared);
         let settings = crate::persistence::settings(worker.config());

@@ -13,6 +13,7 @@ mod change;
 pub mod handshake;
 mod link;
 mod load;
+mod own_keys;
 pub mod transfer;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -96,6 +97,8 @@ pub struct Replica {
     /// The primary wants to know at once how far this server has come.
     owes_answer: AtomicBool,
     link: link::Wakeup,
+    /// Keys that clients have written here and that have a time to live.
+    pub own_keys: own_keys::OwnKeys,
 }
 
 impl Replica {

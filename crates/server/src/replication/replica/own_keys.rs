@@ -1,0 +1,86 @@
+//! Keys with a time to live that clients have written on a replica which lets them: the primary knows nothing
+//! of them, and so this server deletes them itself when they are due.
+//!
+//! Invariant: each such key is in the list from its write on, at its time or an earlier one.
+
+use std::collections::BTreeSet;
+use std::sync::Mutex;
+use std::sync::atomic::Ordering;
+
+use martlet_command::Flags;
+use martlet_keyspace::Key;
+use martlet_protocol::request::Args;
+
+use crate::clients::flag;
+use crate::connection::Connection;
+use crate::registry::Entry;
+use crate::shared::lock;
+use crate::worker::Worker;
+
+/// So many keys are looked at in each turn of the cron.
+const TURN_KEYS: usize = 1000;
+
+/// See the [module docs](self): time, Unix milliseconds; database; name.
+#[derive(Default)]
+pub struct OwnKeys(Mutex<BTreeSet<(i64, usize, Box<[u8]>)>>);
+
+impl OwnKeys {
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        lock(&self.0).len()
+    }
+
+    /// Forgets all: the server looks after every key now, or none of them is there any more.
+    pub fn clear(&self) {
+        lock(&self.0).clear();
+    }
+
+    fn add(&self, at_ms: i64, db: usize, name: &[u8]) {
+        lock(&self.0).insert((at_ms, db, name.into()));
+    }
+
+    fn pop_due(&self, now_ms: i64) -> Option<(usize, Box<[u8]>)> {
+        let mut keys = lock(&self.0);
+        keys.first().filter(|(at_ms, ..)| *at_ms <= now_ms)?;
+        keys.pop_first().map(|(_, db, name)| (db, name))
+    }
+}
+
+impl Worker {
+    /// Notes the keys that a client's command has given a time to live, if this is a replica; they are held.
+    pub(crate) fn remember_own_keys(&self, connection: &Connection, entry: &Entry, args: &Args<'_>) {
+        let config = self.config.current();
+        let is_primarys = connection.info.flags.load(Ordering::Relaxed) & flag::PRIMARY != 0;
+        let writes = entry.spec.flags.has(Flags::WRITE) && !config.replica_read_only && !is_primarys;
+        let mut indexes = Vec::new();
+        if config.replicaof.0.is_none() || !writes || !entry.spec.key_indexes(args, &mut indexes) {
+            return;
+        }
+        for index in indexes {
+            let key = Key::new(args.at(index));
+            if let Some(at_ms) = self.keys.expiry_ms(&key) {
+                self.shared.replication.replica.own_keys.add(at_ms, self.keys.db, key.bytes);
+            }
+        }
+    }
+
+    /// Deletes those of them that are due.
+    pub(crate) fn expire_own_keys(&mut self) {
+        let own_keys = &self.shared.replication.replica.own_keys;
+        for _ in 0..TURN_KEYS {
+            let Some((db, name)) = own_keys.pop_due(self.now_ms) else { return };
+            let key = Key::new(&name);
+            self.keys.lock_shard(key.shard());
+            let keeps = std::mem::replace(&mut self.keys.keep_expired, false);
+            let at_ms = self.keys.in_db(db, |keys| {
+                keys.delete_if_expired(&key);
+                keys.expiry_ms(&key)
+            });
+            self.keys.keep_expired = keeps;
+            self.release_keys();
+            self.keys.recorded = 0;
+            // It has been given another time since.
+            at_ms.into_iter().for_each(|at_ms| own_keys.add(at_ms, db, &name));
+        }
+    }
+}
