@@ -79,6 +79,8 @@ pub enum Wait {
     Freed,
     /// Copies of what was written.
     Copies(Copies),
+    /// The end of the server, or that it does not come about.
+    Shutdown,
 }
 
 /// Copies of what was written that somebody waits for.

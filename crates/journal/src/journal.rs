@@ -284,9 +284,10 @@ impl Journal {
         self.stream.get().map_or(0..0, Stream::backlog)
     }
 
-    /// Bytes of the stream that are in memory, for the backlog and for who has not read them yet.
+    /// Bytes of the stream that are kept for the backlog and for replicas that have not read them yet.
     pub fn stream_bytes(&self) -> u64 {
-        self.stream.get().map_or(0, Stream::kept_bytes)
+        let kept = self.backlog_offsets();
+        kept.end - kept.start
     }
 
     /// Keeps so many bytes of the stream for replicas that come back (`repl-backlog-size`).

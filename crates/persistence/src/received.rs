@@ -11,7 +11,7 @@ use martlet_engine::Keys;
 use martlet_rdb::file::FileError;
 
 pub use crate::file::NewFile;
-use crate::load::{Loaded, Source, load_with_pool};
+use crate::load::{Loaded, Source, load, load_with_pool};
 use crate::settings::Settings;
 use crate::temp_files::{self, Kind};
 use crate::{Condition, Storage};
@@ -52,6 +52,21 @@ impl Storage {
     pub fn load_received(self, settings: &Settings, source: Source) -> Result<Loaded, FileError> {
         source.announce(&self.persistence.load, self.now_ms());
         load_with_pool(self, settings, source, 0)
+    }
+
+    /// Replaces the data set at once by a small one that has been received. All shards are held.
+    ///
+    /// # Errors
+    /// [`FileError`]; the keyspace is empty then.
+    pub fn replace(self, keys: &mut Keys, settings: &Settings, source: Source) -> Result<Loaded, FileError> {
+        self.begin_replacing(keys, settings);
+        source.announce(&self.persistence.load, self.now_ms());
+        // Whoever sent it says when something expires.
+        let now_ms = std::mem::replace(&mut keys.now_ms, 0);
+        let loaded = load(self, keys, settings, source, false);
+        keys.now_ms = now_ms;
+        self.end_replacing(keys, loaded.is_ok());
+        loaded
     }
 
     /// Lets clients in again, or empties the keyspace if what was received is not whole. All shards are held.

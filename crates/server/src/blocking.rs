@@ -60,6 +60,8 @@ pub enum WaitEnd {
     Unblocked,
     /// The server has become a replica; the client is disconnected.
     RoleChanged,
+    /// The server does not end.
+    ShutdownFailed,
     /// The user may not run the request any more.
     Refused(Denial),
 }
@@ -75,7 +77,7 @@ impl Worker {
     ) {
         let (keys, awaited) = match &block.wait {
             Wait::Keys(indexes, awaited) => (indexes.as_slice(), Some(*awaited)),
-            Wait::Freed | Wait::Copies(_) => (&[][..], None),
+            Wait::Freed | Wait::Copies(_) | Wait::Shutdown => (&[][..], None),
         };
         let keys = keys.iter().map(|&index| args.at(index).to_vec()).collect();
         let request = WaitingRequest {
@@ -109,6 +111,7 @@ impl Worker {
                 let recorded = connection.recorded;
                 self.copy_waiters.push(CopyWaiter { waiter: waiter.clone(), copies, recorded });
             }
+            Wait::Shutdown => self.shared.pending_shutdown.add(waiter.clone()),
             Wait::Keys(..) => {}
         }
         if let Some(at_ms) = block.deadline_ms {
@@ -352,6 +355,7 @@ impl Worker {
                 self.fail_wait(connection, &mut reply, ROLE_CHANGED);
                 connection.closing = true;
             }
+            WaitEnd::ShutdownFailed => self.fail_wait(connection, &mut reply, crate::shutdown::FAILED),
             WaitEnd::Refused(denial) => self.refuse_waiter(connection, &mut reply, waiter, denial),
         }
         if !connection.session.shows_reply() {

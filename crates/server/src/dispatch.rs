@@ -126,7 +126,8 @@ impl Worker {
         let touch = self.begin_touching(!connection.session.flags.has(SessionFlags::NO_TOUCH), entry);
         // While writes are postponed, or the disk does not take what would have to be recorded, nothing is
         // deleted.
-        self.keys.keep_expired |= self.shared.postpones(self.now_ms).is_some()
+        self.keys.keep_expired = self.keeps_expired(entry)
+            || self.shared.postpones(self.now_ms).is_some()
             || self.shared.persistence.log.refuses_writes.load(Ordering::Relaxed);
         match entry.spec.key_hashes(args) {
             Some(hashes) => {
@@ -144,6 +145,14 @@ impl Worker {
         // The command may have changed the role.
         self.keys.keep_expired = self.config.current().replicaof.0.is_some();
         self.keys.touch = touch;
+    }
+
+    /// Whether what has expired stays: a replica deletes what its primary deletes, and what clients write
+    /// anew where they may.
+    fn keeps_expired(&self, entry: &Entry) -> bool {
+        let config = self.config.current();
+        let writes = entry.spec.flags.has(Flags::WRITE) && !config.replica_read_only;
+        config.replicaof.0.is_some() && !writes
     }
 
     /// Lets a command mark what it accesses as the client wants it (CLIENT NO-TOUCH); how it was before.
@@ -165,7 +174,13 @@ impl Worker {
         self.keys.db = connection.session.db;
         let touch = self.begin_touching(!connection.session.flags.has(SessionFlags::NO_TOUCH), entry);
         let began = self.mark;
+        let keep_expired = self.keys.keep_expired;
+        if keep_expired && self.shared.slow_path_reasons.has(SlowPathReason::Replica) && self.keys.now_ms != 0
+        {
+            self.keys.keep_expired = self.keeps_expired(entry);
+        }
         self.run(connection, reply, entry, args, first_key, true);
+        self.keys.keep_expired = keep_expired;
         self.stats().nested_ns.add(self.shared.clock.elapsed_ns(began, self.mark));
         self.after_held(connection, entry, args);
         if self.keys.effects.has_news() {

@@ -22,6 +22,7 @@ use crate::pubsub::{Delivery, Hub};
 use crate::registry::Registry;
 use crate::replication::Replication;
 use crate::scripting::ScriptCache;
+use crate::shutdown::PendingShutdown;
 use crate::slow_path::{SlowPathReason, SlowPathReasons};
 use crate::slowlog::SlowLog;
 use crate::stats::{ServerStats, ThreadStats};
@@ -109,7 +110,7 @@ struct Mailbox {
     waits_for_stream: AtomicBool,
 }
 
-/// A time in which commands wait: CLIENT PAUSE, or a failover.
+/// CLIENT PAUSE.
 #[derive(Debug, Default)]
 pub struct Pause {
     /// Until when, Unix milliseconds; 0 for not paused.
@@ -188,8 +189,10 @@ pub struct Shared {
     pub monitors: Mutex<Vec<(usize, Token, u64)>>,
     /// CLIENT PAUSE.
     pub pause: Pause,
-    /// A failover is under way.
-    failover_pause: Pause,
+    /// Failovers and shutdowns that writes wait for.
+    write_holds: AtomicUsize,
+    /// A shutdown that waits for replicas.
+    pub pending_shutdown: PendingShutdown,
     /// Blocked clients.
     pub blocked_clients: AtomicU64,
     /// Raised for the end: threads leave their loops.
@@ -263,7 +266,8 @@ impl Shared {
             client_eviction: Mutex::default(),
             monitors: Mutex::default(),
             pause: Pause::default(),
-            failover_pause: Pause::default(),
+            write_holds: AtomicUsize::new(0),
+            pending_shutdown: PendingShutdown::default(),
             blocked_clients: AtomicU64::new(0),
             stopping: AtomicBool::new(false),
             is_asked_to_stop: AtomicBool::new(false),
@@ -446,16 +450,17 @@ impl Shared {
         self.threads.iter().fold(0u64, |sum, thread| sum.wrapping_add(thread.buffer_bytes.get()))
     }
 
-    /// Has commands that write wait until a failover has ended.
-    pub fn begin_failover_pause(&self) {
-        self.failover_pause.begin(&self.slow_path_reasons, i64::MAX, false, 0);
+    /// Has commands that write wait until [`Shared::release_writes`]: a failover or a shutdown is under way.
+    pub fn hold_writes(&self) {
+        self.write_holds.fetch_add(1, Ordering::SeqCst);
+        self.slow_path_reasons.hold(SlowPathReason::Paused);
     }
 
-    /// Ends that.
-    pub fn end_failover_pause(&self) {
-        if self.failover_pause.end(&self.slow_path_reasons, None) {
-            self.recheck_postponed();
-        }
+    /// Ends one of these waits.
+    pub fn release_writes(&self) {
+        self.write_holds.fetch_sub(1, Ordering::SeqCst);
+        self.slow_path_reasons.release(SlowPathReason::Paused);
+        self.recheck_postponed();
     }
 
     /// Ends CLIENT PAUSE, or only if its time was up at `due_ms`.
@@ -481,15 +486,15 @@ impl Shared {
         }
     }
 
-    /// Whether commands have to wait at `now_ms`: all (`true`), or those that write. CLIENT PAUSE or a
-    /// failover lasts, or the disk is behind.
+    /// Whether commands have to wait at `now_ms`: all (`true`), or those that write. CLIENT PAUSE, a
+    /// failover or a shutdown lasts, or the disk is behind.
     pub fn postpones(&self, now_ms: i64) -> Option<bool> {
         let until_ms = self.pause.until_ms.load(Ordering::Acquire);
         if until_ms > now_ms {
             return Some(self.pause.all.load(Ordering::Acquire));
         }
-        let fails_over = self.failover_pause.until_ms.load(Ordering::Acquire) > now_ms;
-        (fails_over || self.engine.journal.is_full()).then_some(false)
+        let holds = self.write_holds.load(Ordering::Acquire) > 0;
+        (holds || self.engine.journal.is_full()).then_some(false)
     }
 }
 

@@ -1,13 +1,19 @@
-//! The end of the server, by SHUTDOWN or by a signal: the data is saved if that is asked for, and nothing
-//! runs after that.
+//! The end of the server, by SHUTDOWN or by a signal: replicas get what they lack, the data is saved if that
+//! is asked for, and nothing runs after that.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex};
 
+use martlet_engine::Waiter;
+use martlet_journal::REPLICAS;
+
+use crate::blocking::WaitEnd;
 use crate::config::{Config, ShutdownFlags};
 use crate::persistence::aof::Phase;
 use crate::persistence::{settings, temp_files};
 use crate::process::{ShutdownSignal, exit_at_once};
-use crate::shared::{Mail, Shared};
+use crate::replication::failover::GETACK;
+use crate::shared::{Mail, Shared, lock};
 use crate::worker::Worker;
 use martlet_persistence::save::SaveFailed;
 
@@ -36,12 +42,52 @@ pub fn on_signal(shared: &'static Shared, signal: ShutdownSignal) {
             ShutdownSignal::Interrupt => config.shutdown_on_sigint,
             ShutdownSignal::Terminate => config.shutdown_on_sigterm,
         };
-        if worker.shut_down(flags).is_err() {
-            tracing::warn!("Errors trying to shut down the server. Check the logs for more information.");
-            worker.shared.is_asked_to_stop.store(false, Ordering::SeqCst);
+        if worker.begin_shut_down(flags).is_err() {
+            worker.note_failed_shutdown();
         }
     };
     shared.send(0, Mail::Run(Box::new(end)));
+}
+
+/// The answer to SHUTDOWN when the server goes on.
+pub const FAILED: &str = "ERR Errors trying to SHUTDOWN. Check logs.";
+
+/// A shutdown that waits for replicas to have all that was written; writes wait meanwhile.
+#[derive(Default)]
+pub struct PendingShutdown {
+    /// Until when, Unix milliseconds; 0 if there is none.
+    until_ms: AtomicI64,
+    asked: Mutex<Asked>,
+}
+
+/// What was asked for, and by whom.
+#[derive(Default)]
+struct Asked {
+    flags: ShutdownFlags,
+    waiters: Vec<Arc<Waiter>>,
+}
+
+impl PendingShutdown {
+    /// Whether there is one.
+    pub fn is_on(&self) -> bool {
+        self.until_ms.load(Ordering::Acquire) != 0
+    }
+
+    /// Until when it waits at most, Unix milliseconds.
+    pub fn until_ms(&self) -> Option<i64> {
+        Some(self.until_ms.load(Ordering::Acquire)).filter(|until_ms| *until_ms != 0)
+    }
+
+    /// One more client waits for it.
+    pub fn add(&self, waiter: Arc<Waiter>) {
+        lock(&self.asked).waiters.push(waiter);
+    }
+
+    /// Ends the wait; what was asked for, if there was one.
+    fn take(&self) -> Option<Asked> {
+        let mut asked = lock(&self.asked);
+        (self.until_ms.swap(0, Ordering::AcqRel) != 0).then(|| std::mem::take(&mut *asked))
+    }
 }
 
 /// Whether the data is to be saved.
@@ -50,6 +96,94 @@ fn saves(config: &Config, flags: ShutdownFlags) -> bool {
 }
 
 impl Worker {
+    /// Ends the server, or begins to wait for its replicas; whether it waits. Nothing may be held.
+    ///
+    /// # Errors
+    /// As [`Worker::shut_down`].
+    pub fn begin_shut_down(&mut self, flags: ShutdownFlags) -> Result<bool, SaveFailed> {
+        let shared = self.shared;
+        let timeout_ms = i64::from(self.config().shutdown_timeout_s) * 1000;
+        if shared.pending_shutdown.is_on() {
+            return Ok(true);
+        }
+        if flags.now || timeout_ms == 0 || self.has_replicas_in_sync() {
+            return self.shut_down(flags).map(|()| false);
+        }
+        tracing::info!("User requested shutdown, waiting for replicas before shutting down.");
+        shared.hold_writes();
+        lock(&shared.pending_shutdown.asked).flags = flags;
+        shared.pending_shutdown.until_ms.store(self.now_ms + timeout_ms, Ordering::Release);
+        shared.engine.journal.append(REPLICAS, GETACK);
+        Ok(true)
+    }
+
+    /// Whether every replica has all there is.
+    fn has_replicas_in_sync(&self) -> bool {
+        let (end, replicas) = (self.shared.replication_offset(), &self.shared.replication.primary);
+        replicas.replicas().iter().all(|replica| replica.acked.load(Ordering::Acquire) >= end)
+    }
+
+    /// Ends the server once its replicas have all there is, or the time is up. On the first thread.
+    pub(crate) fn follow_shutdown(&mut self) {
+        let shared = self.shared;
+        let Some(until_ms) = shared.pending_shutdown.until_ms() else { return };
+        if until_ms > self.now_ms && !self.has_replicas_in_sync() {
+            return;
+        }
+        let Some(asked) = shared.pending_shutdown.take() else { return };
+        self.tell_of_replicas();
+        let ended = self.shut_down(asked.flags);
+        if ended.is_err() {
+            self.note_failed_shutdown();
+            self.release_shutdown(asked);
+        }
+    }
+
+    /// Logs which replicas lack something.
+    fn tell_of_replicas(&self) {
+        let (end, replicas) = (self.shared.replication_offset(), self.shared.replication.primary.replicas());
+        let mut in_sync = 0;
+        for replica in &replicas {
+            let acked = replica.acked.load(Ordering::Acquire);
+            if acked >= end {
+                in_sync += 1;
+                continue;
+            }
+            tracing::warn!(
+                "Lagging replica {} reported offset {} behind master, lag={}, state={}.",
+                replica.name(),
+                end - acked,
+                replica.lag_s(self.now_ms),
+                replica.phase().name()
+            );
+        }
+        if !replicas.is_empty() {
+            tracing::info!("{in_sync} of {} replicas are in sync when shutting down.", replicas.len());
+        }
+    }
+
+    fn note_failed_shutdown(&self) {
+        tracing::warn!("Errors trying to shut down the server. Check the logs for more information.");
+        self.shared.is_asked_to_stop.store(false, Ordering::SeqCst);
+    }
+
+    /// Lets writes go on, and tells who waits for the end that it does not come.
+    fn release_shutdown(&self, asked: Asked) {
+        for waiter in asked.waiters.into_iter().filter(|waiter| waiter.cancel()) {
+            self.shared.send(waiter.thread, Mail::Unblock { waiter, end: WaitEnd::ShutdownFailed });
+        }
+        self.shared.release_writes();
+    }
+
+    /// Goes on instead of waiting for replicas (SHUTDOWN ABORT); whether the server waits for them.
+    pub(crate) fn abort_shutdown(&self) -> bool {
+        let Some(asked) = self.shared.pending_shutdown.take() else { return false };
+        tracing::info!("Shutdown manually aborted.");
+        self.shared.is_asked_to_stop.store(false, Ordering::SeqCst);
+        self.release_shutdown(asked);
+        true
+    }
+
     /// Ends the server: its threads leave their loops after what they are doing. Nothing may be held.
     ///
     /// # Errors

@@ -82,8 +82,8 @@ pub(super) struct Log {
     end: Place,
     /// Bytes of all spans that there were.
     appended: u64,
-    /// Bytes of those that are kept.
-    kept: u64,
+    /// The replication offset from which on it is kept for the backlog and for readers.
+    wanted: u64,
     /// The end of the records that are in it.
     taken: Position,
     marks: VecDeque<Mark>,
@@ -103,7 +103,7 @@ impl Log {
             spare: None,
             end: Place::default(),
             appended: 0,
-            kept: 0,
+            wanted: 0,
             taken,
             marks: VecDeque::new(),
             next_mark: 0,
@@ -160,7 +160,6 @@ impl Log {
             }
             self.end.advance(audience, len);
             self.appended += len as u64;
-            self.kept += len as u64;
             bytes = &bytes[len..];
         }
     }
@@ -213,16 +212,20 @@ impl Log {
 
     // ---- readers ----
 
-    /// A reader from `at` on, or from the end; its number.
+    /// A reader from `at` on, or from the end; its number. One that would begin further behind than it may be,
+    /// and than the backlog reaches, has fallen behind.
     pub(super) fn attach(
         &mut self,
         audience: Audience,
         at: Option<u64>,
         most_behind: Option<u64>,
     ) -> Result<usize, FellBehind> {
-        let (begin, end) = (self.begin().of(audience), self.end.of(audience));
+        let begin = if audience == Audience::File { self.begin().file_offset } else { self.backlog_begin() };
+        let end = self.end.of(audience);
         let at = at.unwrap_or(end);
-        if !(begin..=end).contains(&at) {
+        if !(begin..=end).contains(&at)
+            || most_behind.is_some_and(|most| end - at > most.max(self.backlog_bytes))
+        {
             return Err(FellBehind);
         }
         let reader = Some(ReaderState { audience, at, most_behind, has_ended: false });
@@ -294,7 +297,6 @@ impl Log {
     /// for replicas have fallen behind.
     pub(super) fn rebase(&mut self, offset: u64) {
         self.spans.retain(|span| span.audience != Audience::Replicas);
-        self.kept = self.spans.iter().map(|span| span.chunk.len() as u64).sum();
         for span in &mut self.spans {
             (span.audience, span.begin.offset) = (Audience::File, offset);
         }
@@ -308,15 +310,10 @@ impl Log {
 
     // ---- what is kept ----
 
-    /// The replication offset of the first byte that is there for who comes back: what is kept for somebody
-    /// who is slow is there for all.
+    /// The replication offset of the first byte that is there for who comes back: what is kept for a replica
+    /// that is slow is there for all.
     pub(super) fn backlog_begin(&self) -> u64 {
-        self.begin().offset
-    }
-
-    /// Bytes that are kept.
-    pub(super) fn kept(&self) -> u64 {
-        self.kept
+        self.begin().offset.max(self.wanted)
     }
 
     pub(super) fn set_backlog(&mut self, bytes: u64) {
@@ -335,9 +332,9 @@ impl Log {
                 if reader.audience == Audience::File { &mut floor.file_offset } else { &mut floor.offset };
             *floor = kept.min(*floor);
         }
+        self.wanted = floor.offset;
         let is_past = |place: Place| place.offset <= floor.offset && place.file_offset <= floor.file_offset;
         while let Some(span) = self.spans.pop_front_if(|span| is_past(span.end())) {
-            self.kept -= span.chunk.len() as u64;
             if span.chunk.block_bytes() == BLOCK_BYTES && !self.spans.is_empty() {
                 self.spare = Some(span.chunk);
             }

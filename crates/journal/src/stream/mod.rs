@@ -172,11 +172,6 @@ impl Stream {
         state.log.backlog_begin()..state.log.end().offset
     }
 
-    /// Bytes of it that are in memory.
-    pub(crate) fn kept_bytes(&self) -> u64 {
-        self.state().log.kept()
-    }
-
     /// Keeps so many bytes for replicas that come back.
     pub(crate) fn set_backlog(&self, bytes: u64) {
         self.state().log.set_backlog(bytes);

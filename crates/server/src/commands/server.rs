@@ -1,9 +1,10 @@
 //! The server as a whole: TIME, ROLE, SHUTDOWN.
 
-use martlet_command::{Acl, Error, Flags, Group, Outcome, Tip, command};
+use martlet_command::{Acl, Block, Error, Flags, Group, Outcome, TimeoutReply, Tip, Wait, command};
 
 use super::{Call, ServerCommand, ServerHandler};
 use crate::config::ShutdownFlags;
+use crate::shutdown::FAILED;
 use martlet_persistence::save::SaveFailed;
 
 /// The family.
@@ -59,10 +60,17 @@ fn shutdown(call: &mut Call<'_>) -> Outcome {
         return Err(Error::Syntax);
     }
     if abort {
-        return Err(Error::Fixed("ERR No shutdown in progress."));
+        if !call.worker.abort_shutdown() {
+            return Err(Error::Fixed("ERR No shutdown in progress."));
+        }
+        call.reply.ok();
+        return Ok(());
     }
-    let failed = Error::Fixed("ERR Errors trying to SHUTDOWN. Check logs.");
-    call.worker.shut_down(flags).map_err(|SaveFailed| failed)?;
-    call.connection.closing = true;
+    if call.worker.begin_shut_down(flags).map_err(|SaveFailed| Error::Fixed(FAILED))? {
+        let block = Block::new(Wait::Shutdown, None, TimeoutReply::Null);
+        call.worker.block(call.connection, call.entry, &call.args, Box::new(block));
+    } else {
+        call.connection.closing = true;
+    }
     Ok(())
 }

@@ -109,7 +109,7 @@ parameter_table! {
     shutdown_on_sigterm: ShutdownFlags = ShutdownFlags::default()
         => "shutdown-on-sigterm", ShutdownFlags::KIND, MODIFIABLE|MULTI, Honoured;
     /// Seconds that a shutdown waits for lagging replicas
-    shutdown_timeout_s: u32 = 10 => "shutdown-timeout", Integer(0, INT_MAX), MODIFIABLE, REPLICATION;
+    shutdown_timeout_s: u32 = 10 => "shutdown-timeout", Integer(0, INT_MAX), MODIFIABLE, Honoured;
 
     // Log.
 

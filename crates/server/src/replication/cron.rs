@@ -22,6 +22,7 @@ impl Worker {
         let config = self.config.current().clone();
         journal.set_backlog(config.repl_backlog_size_bytes);
         self.follow_failover();
+        self.follow_shutdown();
         if primary.count() == 0 {
             return self.end_backlog(config.repl_backlog_ttl_s);
         }

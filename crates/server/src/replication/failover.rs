@@ -105,10 +105,12 @@ impl Failover {
 }
 
 impl Shared {
-    /// The target has taken over: writes go on, and are refused.
+    /// Ends a failover, however: writes go on. How far it was, and what was asked for.
     pub fn end_failover(&self) -> (State, Request) {
         let ended = self.replication.failover.end();
-        self.end_failover_pause();
+        if ended.0 != State::None {
+            self.release_writes();
+        }
         ended
     }
 }
@@ -120,7 +122,7 @@ impl Worker {
         if !shared.replication.failover.begin(request) {
             return false;
         }
-        shared.begin_failover_pause();
+        shared.hold_writes();
         if shared.engine.journal.is_followed_by(Follower::Replicas) {
             shared.engine.journal.append(REPLICAS, GETACK);
         }
@@ -174,7 +176,7 @@ impl Worker {
 
     /// Ends a failover that does not come about, and is a primary again if need be. All shards are locked.
     pub(crate) fn abort_failover(&mut self, why: &str) {
-        let (state, request) = self.shared.replication.failover.end();
+        let (state, request) = self.shared.end_failover();
         if state == State::None {
             return;
         }
@@ -185,13 +187,17 @@ impl Worker {
         if state == State::InProgress {
             self.follow_primary(None);
         }
-        self.shared.end_failover_pause();
     }
 
-    /// A replica has said how far it is: a failover may go on.
+    /// A replica has said how far it is: a failover or a shutdown may go on.
     pub(crate) fn note_ack(&self) {
-        if self.shared.replication.failover.is_on.load(Ordering::Acquire) {
-            self.shared.send(0, Mail::Run(Box::new(Worker::follow_failover)));
+        let shared = self.shared;
+        if shared.replication.failover.is_on.load(Ordering::Acquire) || shared.pending_shutdown.is_on() {
+            let go_on = |worker: &mut Worker| {
+                worker.follow_failover();
+                worker.follow_shutdown();
+            };
+            shared.send(0, Mail::Run(Box::new(go_on)));
         }
     }
 }

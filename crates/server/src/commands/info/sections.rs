@@ -49,6 +49,9 @@ pub(super) fn server(worker: &mut Worker, text: &mut Text) {
     listeners(worker, text);
     text.field("io_threads_active", u8::from(shared.thread_count() > 1));
     text.field("io_threads", shared.thread_count());
+    if let Some(until_ms) = shared.pending_shutdown.until_ms() {
+        text.field("shutdown_in_milliseconds", (until_ms - worker.now_ms).max(0));
+    }
 }
 
 /// What the server listens on, by kind.

@@ -296,34 +296,37 @@ impl Link {
             ))
         })?;
         self.check()?;
-        tracing::info!("MASTER <-> REPLICA sync: Flushing old data");
-        if !load::begin(self.shared, self.generation) {
-            return Err(Ended::Changed);
-        }
-        tracing::info!("MASTER <-> REPLICA sync: Loading DB in memory");
         let path = settings.rdb_path();
-        let loaded =
-            Source::open(&path).map_err(|error| error_text(&error)).and_then(|source| self.load(source));
-        let loaded = loaded.map(|loaded| {
-            let (id, offset) = place.unwrap_or_default();
-            // A primary that cannot tell its place cannot go on from it either: the id is nobody's.
-            let id = if id.is_empty() { self.shared.replication.ids().id } else { id };
-            let db = loaded.place.map_or(0, |place| place.db as usize);
-            (id, offset, if db < settings.handlers.databases { db } else { 0 })
-        });
-        let failure = loaded.as_ref().err().cloned();
-        let has_ended = load::end(self.shared, self.generation, loaded.ok());
-        if let Some(why) = failure {
+        let opened = Source::open(&path).map_err(|error| broken(error_text(&error)))?;
+        tracing::info!("MASTER <-> REPLICA sync: Flushing old data");
+        let at_once = u64::from(self.shared.config.snapshot().loading_process_events_interval_bytes);
+        let failure = match opened.len < at_once {
+            true => load::replace(self.shared, self.generation, opened, place),
+            false => self.replace_in_pieces(opened, place),
+        };
+        let Some(failure) = failure else { return Err(Ended::Changed) };
+        if let Err(why) = failure {
             tracing::warn!("The snapshot of the master cannot be loaded: {why}");
             return Err(broken(
                 "Failed trying to load the MASTER synchronization DB from disk, check server logs.",
             ));
         }
-        if !has_ended {
-            return Err(Ended::Changed);
-        }
         tracing::info!("MASTER <-> REPLICA sync: Finished with success");
         Ok(())
+    }
+
+    /// Loads a snapshot while clients are told so; `None` when the primary is another by then.
+    fn replace_in_pieces(
+        &mut self,
+        source: Source,
+        place: Option<(String, u64)>,
+    ) -> Option<Result<(), String>> {
+        load::begin(self.shared, self.generation)?;
+        tracing::info!("MASTER <-> REPLICA sync: Loading DB in memory");
+        let loaded = self.load(source);
+        let failure = loaded.as_ref().err().cloned();
+        load::end(self.shared, self.generation, loaded.ok(), place)?;
+        Some(failure.map_or(Ok(()), Err))
     }
 
     /// Receives a snapshot and writes it to `file`.

@@ -3,10 +3,12 @@
 //!
 //! Invariant: a server that has begun to load a snapshot and not ended has no place in any stream.
 
+use std::io::{Cursor, Read};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
+use martlet_base::disk::error_text;
 use martlet_journal::Follower;
 use martlet_persistence::load::{Loaded, Source};
 
@@ -55,16 +57,13 @@ pub fn abort_failover(shared: &'static Shared, generation: u64) {
 }
 
 /// Removes the data set, and has clients told that one is being loaded.
-pub fn begin(shared: &'static Shared, generation: u64) -> bool {
+pub fn begin(shared: &'static Shared, generation: u64) -> Option<()> {
     let begin = move |worker: &mut Worker, replica: &Replica| {
-        replica.update(|status| status.has_place = false);
-        replica.own_keys.clear();
-        // They are to get what is loaded, too.
-        shared.replication.primary.disconnect_all(shared);
+        leave_stream(shared, replica);
         let settings = crate::persistence::settings(worker.config());
         shared.storage().begin_replacing(&mut worker.keys, &settings);
     };
-    alone(shared, generation, begin).is_some()
+    alone(shared, generation, begin)
 }
 
 /// Loads a snapshot.
@@ -76,23 +75,68 @@ pub fn load(shared: &'static Shared, source: Source) -> Result<Loaded, String> {
     shared.storage().load_received(&settings, source).map_err(|error| error.to_string())
 }
 
-/// Lets clients in again after a snapshot of the stream `id` at `offset` was loaded, or was not.
-pub fn end(shared: &'static Shared, generation: u64, loaded: Option<(String, u64, usize)>) -> bool {
+/// Lets clients in again after a snapshot was loaded, which is that of the stream's `place`, or was not.
+pub fn end(
+    shared: &'static Shared,
+    generation: u64,
+    loaded: Option<Loaded>,
+    place: Option<(String, u64)>,
+) -> Option<()> {
     let end = move |worker: &mut Worker, replica: &Replica| {
         let is_whole = loaded.is_some();
-        if let Some((id, offset, db)) = loaded {
-            shared.replication.set_ids(Ids { id, second: None });
-            relay(worker, Some(offset));
-            replica.db.store(db, Ordering::Relaxed);
-            replica.update(|status| {
-                status.has_place = true;
-                status.state = LinkState::Connected;
-            });
-        }
+        loaded.into_iter().for_each(|loaded| arrive(worker, replica, &loaded, place.clone()));
         shared.storage().end_replacing(&mut worker.keys, is_whole);
         worker.keys.effects.recording = shared.engine.journal.is_on();
     };
-    alone(shared, generation, end).is_some()
+    alone(shared, generation, end)
+}
+
+/// Replaces the data set by a small snapshot, before anybody sees anything else: as it would go if one thread
+/// did all. Why it cannot be loaded, if that is so, as a line for the log.
+pub fn replace(
+    shared: &'static Shared,
+    generation: u64,
+    mut source: Source,
+    place: Option<(String, u64)>,
+) -> Option<Result<(), String>> {
+    // The disk is not waited for behind the gate.
+    let mut bytes = Vec::new();
+    if let Err(error) = source.reader.read_to_end(&mut bytes) {
+        return Some(Err(error_text(&error)));
+    }
+    let replace = move |worker: &mut Worker, replica: &Replica| {
+        leave_stream(shared, replica);
+        let source = Source { len: bytes.len() as u64, reader: Box::new(Cursor::new(bytes)), offset: 0 };
+        let settings = crate::persistence::settings(worker.config());
+        let loaded = shared.storage().replace(&mut worker.keys, &settings, source);
+        let result = loaded.map(|loaded| arrive(worker, replica, &loaded, place));
+        worker.keys.effects.recording = shared.engine.journal.is_on();
+        result.map_err(|error| error.to_string())
+    };
+    alone(shared, generation, replace)
+}
+
+/// The data set goes: it is no place of any stream until another is there.
+fn leave_stream(shared: &Shared, replica: &Replica) {
+    replica.update(|status| status.has_place = false);
+    replica.own_keys.clear();
+    // They are to get what is loaded, too.
+    shared.replication.primary.disconnect_all(shared);
+}
+
+/// The data set is that of the stream's `place`.
+fn arrive(worker: &mut Worker, replica: &Replica, loaded: &Loaded, place: Option<(String, u64)>) {
+    let shared = worker.shared;
+    // A primary that cannot tell its place cannot go on from it either: the id is nobody's.
+    let (id, offset) = place.unwrap_or_else(|| (shared.replication.ids().id, 0));
+    let db = loaded.place.as_ref().map_or(0, |place| place.db as usize);
+    shared.replication.set_ids(Ids { id, second: None });
+    relay(worker, Some(offset));
+    replica.db.store(if db < worker.settings.databases { db } else { 0 }, Ordering::Relaxed);
+    replica.update(|status| {
+        status.has_place = true;
+        status.state = LinkState::Connected;
+    });
 }
 
 /// Goes on with the stream where it was left, which has a new name if one is given.
