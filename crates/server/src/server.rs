@@ -77,7 +77,6 @@ fn serve(prepared: Prepared) -> Result<(), String> {
     shared.storage().start_threads().map_err(|e| e.to_string())?;
     let addresses = tcp.iter().chain(&tls).map(|l| l.name.clone()).collect();
     crate::reconfigure::install(shared);
-    let _ = shared.log.set(prepared.log.clone());
     crate::replication::replica::prepare(shared);
     announce(shared.storage());
     let (kind, description) = choose_backend(config.io_backend)?;
@@ -135,6 +134,7 @@ fn share(prepared: &Prepared, config: &crate::config::Config) -> Result<&'static
     let shared = Shared::new(prepared.store.clone(), registry, config.io_threads, file);
     let shared: &'static Shared = Box::leak(Box::new(shared.map_err(|e| e.to_string())?));
     shared.port.store(u32::from(listeners::first_port(config)), Ordering::Relaxed);
+    let _ = shared.log.set(prepared.log.clone());
     Ok(shared)
 }
 

@@ -212,8 +212,8 @@ impl Log {
 
     // ---- readers ----
 
-    /// A reader from `at` on, or from the end; its number. One that would begin further behind than it may be,
-    /// and than the backlog reaches, has fallen behind.
+    /// A reader from `at` on, or from the end; its number. One that would begin further behind than it may
+    /// be, and than the backlog reaches, has fallen behind.
     pub(super) fn attach(
         &mut self,
         audience: Audience,

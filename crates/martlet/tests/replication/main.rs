@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use martlet_client::blocking::Client;
 use martlet_client::resp::Reply;
 use martlet_testkit::server::Server;
+use rustix::process::{Pid, Signal, kill_process};
 
 const OURS: &str = env!("CARGO_BIN_EXE_martlet");
 const PEER: &str = "redis-server";
@@ -39,6 +40,24 @@ fn start_peer(options: &[&str]) -> Server {
     let mut all = vec!["--enable-debug-command", "yes", "--repl-diskless-sync-delay", "0"];
     all.extend(options);
     Server::start(Path::new(PEER), &all).unwrap()
+}
+
+/// A process that stands still as long as this lives.
+struct Stopped(Pid);
+
+impl Stopped {
+    fn new(id: u32) -> Stopped {
+        let process = Pid::from_raw(id as i32).unwrap();
+        kill_process(process, Signal::STOP).unwrap();
+        Stopped(process)
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = kill_process(self.0, Signal::CONT);
+    }
 }
 
 /// The answer to a line of words.

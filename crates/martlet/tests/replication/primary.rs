@@ -5,7 +5,8 @@ use martlet_client::resp::Reply;
 use martlet_testkit::server::Server;
 
 use super::{
-    assert_equal, fill, follow, has_peer, info, run, start_ours, start_peer, text, wait_for_link, wait_until,
+    Stopped, assert_equal, fill, follow, has_peer, info, run, start_ours, start_peer, text, wait_for_link,
+    wait_until,
 };
 
 /// The ways to a full sync.
@@ -87,8 +88,7 @@ fn wait_counts_the_replicas_that_have_a_write() {
     [&fast, &stuck].iter().for_each(|replica| wait_for_link(replica));
     ask("SET k 1");
     assert_eq!(ask("WAIT 2 0"), Reply::Int(2));
-    let process = rustix::process::Pid::from_raw(stuck.pid() as i32).unwrap();
-    rustix::process::kill_process(process, rustix::process::Signal::STOP).unwrap();
+    let stopped = Stopped::new(stuck.pid());
     ask("SET k 2");
     assert_eq!(ask("WAIT 1 0"), Reply::Int(1));
     assert_eq!(ask("WAIT 2 10"), Reply::Int(1));
@@ -105,7 +105,7 @@ fn wait_counts_the_replicas_that_have_a_write() {
         }
     });
     wait_until("it waits", || info(&primary, "blocked_clients") == "1");
-    rustix::process::kill_process(process, rustix::process::Signal::CONT).unwrap();
+    drop(stopped);
     assert_eq!(waiting.join().unwrap(), Reply::Int(2));
 }
 

@@ -15,7 +15,7 @@ use martlet_client::blocking::Client;
 use martlet_client::resp::Reply;
 use martlet_testkit::server::Server;
 
-use super::{OURS, PATIENCE, PEER, has_peer};
+use super::{OURS, PATIENCE, PEER, Stopped, has_peer};
 
 fn peer(arguments: &[&str]) -> (Server, Client) {
     let all = [&["--enable-debug-command", "yes", "--repl-diskless-sync-delay", "0"], arguments].concat();
@@ -460,4 +460,105 @@ fn a_restarted_primary_lets_its_replicas_go_on() {
     until("the deletion", || ask(&mut replica, "DBSIZE") == ask(&mut primary, "DBSIZE"));
     let stats = ask(&mut primary, "INFO stats");
     assert!(stats.contains("sync_full:0\r") && stats.contains("sync_partial_ok:1\r"), "{stats}");
+}
+
+#[test]
+fn a_failover_changes_roles_and_loses_nothing() {
+    let (top, mut primary) = ours(&["--repl-diskless-sync-delay", "0"]);
+    let (own, mut replica) = ours(&["--repl-diskless-sync-delay", "0"]);
+    let mut others = vec![ours(&[])];
+    if has_peer() {
+        others.push(peer(&[]));
+    }
+    write_something(&mut primary, 1);
+    follow(&mut replica, top.address().port());
+    for (_, client) in &mut others {
+        follow(client, top.address().port());
+    }
+    let port = own.address().port();
+    for (request, answer) in [
+        ("FAILOVER ABORT".into(), "ERR No failover in progress."),
+        ("FAILOVER TIMEOUT 0".into(), "ERR FAILOVER timeout must be greater than 0"),
+        ("FAILOVER TO 127.0.0.1 1".into(), "ERR FAILOVER target HOST and PORT is not a replica."),
+        ("FAILOVER FORCE FORCE".into(), "ERR syntax error"),
+        (
+            format!("FAILOVER TO 127.0.0.1 {port} FORCE"),
+            "ERR FAILOVER with force option requires both a timeout and target HOST and IP.",
+        ),
+    ] {
+        assert_eq!(ask(&mut primary, &request), answer, "{request}");
+    }
+    assert_eq!(ask(&mut replica, "FAILOVER"), "ERR FAILOVER is not valid when server is a replica.");
+    // Somebody writes all the time: what was answered is there afterwards.
+    let address = top.address();
+    let writer = std::thread::spawn(move || {
+        let mut client = Client::connect(address).unwrap();
+        let mut written = 0;
+        loop {
+            match client.command(&["INCR", "written"]) {
+                Ok(Reply::Int(number)) => written = number,
+                refused => return (written, refused.map(|reply| text(&reply)).unwrap_or_default()),
+            }
+        }
+    });
+    until("some writes", || ask(&mut primary, "GET written") != "nil");
+    assert_eq!(ask(&mut primary, &format!("FAILOVER TO 127.0.0.1 {port} TIMEOUT 60000")), "OK");
+    until("the failover", || field(&mut primary, "master_failover_state") == "no-failover");
+    let (written, refusal) = writer.join().unwrap();
+    assert_eq!(refusal, "READONLY You can't write against a read only replica.");
+    assert!(ask(&mut primary, "ROLE").starts_with("slave"));
+    assert!(ask(&mut replica, "ROLE").starts_with("master"));
+    assert_eq!(ask(&mut replica, "GET written"), written.to_string());
+    // The others are still replicas of the old primary, which passes on what it is sent.
+    write_something(&mut replica, 2);
+    assert_equal(&mut replica, &mut primary);
+    for (_, client) in &mut others {
+        assert_equal(&mut replica, client);
+        assert!(ask(client, "INFO stats").contains("sync_full:0"));
+    }
+    assert!(ask(&mut replica, "INFO stats").contains("sync_full:0\r"));
+}
+
+#[test]
+fn a_failover_that_cannot_be_gives_writes_back() {
+    let (top, mut primary) = ours(&["--repl-diskless-sync-delay", "0"]);
+    let (own, mut replica) = ours(&[]);
+    assert_eq!(ask(&mut primary, "FAILOVER"), "ERR FAILOVER requires connected replicas.");
+    follow(&mut replica, top.address().port());
+    let stopped = Stopped::new(own.pid());
+    ask(&mut primary, "SET k v");
+    assert_eq!(ask(&mut primary, "FAILOVER TIMEOUT 100"), "OK");
+    assert_eq!(ask(&mut primary, "SET k w"), "OK");
+    assert_eq!(field(&mut primary, "master_failover_state"), "no-failover");
+    assert!(top.log().contains("Replica never caught up before timeout"));
+    assert_eq!(ask(&mut primary, "FAILOVER"), "OK");
+    assert_eq!(ask(&mut primary, "FAILOVER"), "ERR FAILOVER already in progress.");
+    let refusal = "ERR REPLICAOF not allowed while failing over.";
+    assert_eq!(ask(&mut primary, "REPLICAOF 127.0.0.1 1"), refusal);
+    assert_eq!(ask(&mut primary, "FAILOVER ABORT"), "OK");
+    assert_eq!(ask(&mut primary, "SET k x"), "OK");
+    drop(stopped);
+    assert_equal(&mut primary, &mut replica);
+}
+
+#[test]
+fn a_shutdown_waits_for_what_replicas_lack() {
+    let (top, mut primary) = ours(&["--repl-diskless-sync-delay", "0", "--shutdown-timeout", "60"]);
+    let (own, mut replica) = ours(&[]);
+    follow(&mut replica, top.address().port());
+    let stopped = Stopped::new(own.pid());
+    ask(&mut primary, "SET k v");
+    let mut ending = Client::connect(top.address()).unwrap();
+    ending.send(&["SHUTDOWN"]).unwrap();
+    until("the wait", || ask(&mut primary, "INFO server").contains("shutdown_in_milliseconds:"));
+    assert_eq!(ask(&mut primary, "SHUTDOWN ABORT"), "OK");
+    assert_eq!(text(&ending.read_reply().unwrap()), "ERR Errors trying to SHUTDOWN. Check logs.");
+    assert_eq!(ask(&mut primary, "SHUTDOWN ABORT"), "ERR No shutdown in progress.");
+    assert_eq!(ask(&mut primary, "SET k w"), "OK");
+    ending.send(&["SHUTDOWN"]).unwrap();
+    until("the wait", || ask(&mut primary, "INFO server").contains("shutdown_in_milliseconds:"));
+    drop(stopped);
+    let (status, log) = top.end().unwrap();
+    assert!(status.success() && log.contains("1 of 1 replicas are in sync when shutting down."), "{log}");
+    assert_eq!(ask(&mut replica, "GET k"), "w");
 }

@@ -87,7 +87,8 @@ pub(super) fn clients(worker: &mut Worker, text: &mut Text) {
     }
     let watching = all.iter().filter(|c| c.watching.load(Ordering::Relaxed) > 0).count();
     text.title("Clients");
-    text.field("connected_clients", all.len());
+    let replicas = worker.shared.replication.primary.count();
+    text.field("connected_clients", all.len().saturating_sub(replicas));
     text.field("cluster_connections", 0);
     text.field("maxclients", worker.config().maxclients);
     let recent_input = stats.recent_max_input.load(Ordering::Relaxed) as usize;
