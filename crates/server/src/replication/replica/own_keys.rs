@@ -20,9 +20,12 @@ use crate::worker::Worker;
 /// So many keys are looked at in each turn of the cron.
 const TURN_KEYS: usize = 1000;
 
-/// See the [module docs](self): time, Unix milliseconds; database; name.
+/// A key: when it is due, Unix milliseconds; its database; its name.
+type OwnKey = (i64, usize, Box<[u8]>);
+
+/// See the [module docs](self).
 #[derive(Default)]
-pub struct OwnKeys(Mutex<BTreeSet<(i64, usize, Box<[u8]>)>>);
+pub struct OwnKeys(Mutex<BTreeSet<OwnKey>>);
 
 impl OwnKeys {
     /// How many there are.
