@@ -68,7 +68,7 @@ fn replicaof(call: &mut Call<'_>) -> Outcome {
 static FAILOVER: ServerCommand = command("failover", -1, failover as ServerHandler)
     .flags(Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::STALE).with(Flags::EXCLUSIVE))
     .acl(Acl::NONE)
-    .syntax("?target(TO block(host port:i ?force(FORCE))) ?abort(ABORT) ?milliseconds:i(TIMEOUT)")
+    .syntax("?target=TO(host port:i ?FORCE) ?ABORT ?milliseconds:i=TIMEOUT")
     .doc(Group::Server, "6.2.0", "O(1)", "Changes roles with a replica once that has all data.");
 
 fn failover(call: &mut Call<'_>) -> Outcome {
