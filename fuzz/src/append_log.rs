@@ -5,6 +5,7 @@
 use std::cell::RefCell;
 use std::io::Read;
 
+use martlet_base::clock::Clock;
 use martlet_base::random::Random;
 use martlet_command::Settings;
 use martlet_engine::{Engine, Keys};
@@ -13,6 +14,7 @@ use martlet_journal::encode;
 use martlet_protocol::request::OwnedArgs;
 use martlet_server::persistence::aof::replay::Replay;
 use martlet_server::registry::Registry;
+use martlet_server::scripting::Libraries;
 
 /// Longest string: a command may ask for one of that length.
 const STRING_MAX_BYTES: usize = 1 << 20;
@@ -61,7 +63,8 @@ impl Keyspace {
     /// Runs the commands, with everything held, in an empty keyspace.
     fn replay(&mut self, commands: &[Command]) {
         let settings = Settings { string_max_bytes: STRING_MAX_BYTES, ..Settings::default() };
-        let mut replay = Replay::new(self.registry, &settings, 1_700_000_000_000);
+        let libraries = Libraries::new(Clock::real());
+        let mut replay = Replay::new(self.registry, &libraries, &settings, 1_700_000_000_000);
         self.keys.alone(|keys| {
             for command in commands.iter().filter(|command| !command.is_empty()) {
                 let args = OwnedArgs::from_slices(command.iter().map(Vec::as_slice));

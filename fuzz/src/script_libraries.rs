@@ -5,7 +5,7 @@ use std::cell::RefCell;
 
 use martlet_protocol::reply::Reply;
 use martlet_protocol::request::Args;
-use martlet_script::{Called, Compiled, Host, Inputs, Interpreter, LogLevel, Run, Verdict, Version};
+use martlet_script::{Called, Compiled, Engine, Host, Inputs, Interpreter, LogLevel, Run, Verdict, Version};
 
 /// Reads ARGV[1] with each library, writes what was read, and reads that. MessagePack is written down to 16
 /// levels of tables, with nil for what is deeper: as an element that is read as none, and refused as a key
@@ -52,7 +52,7 @@ impl Host for Nobody {
 
 thread_local! {
     static STATE: RefCell<(Interpreter, Compiled)> = RefCell::new({
-        let mut interpreter = Interpreter::new(Version { text: "0.0.0", number: 0 }, 64 << 20);
+        let mut interpreter = Interpreter::new(Engine::Eval, Version { text: "0.0.0", number: 0 }, 64 << 20);
         let script = interpreter.compile(SCRIPT).expect("the script is valid");
         (interpreter, script)
     });

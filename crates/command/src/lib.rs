@@ -31,7 +31,7 @@ pub use error::{Error, Outcome};
 pub use run::{Request, run};
 pub use spec::{
     Acl, Begin, Channels, Command, Control, Databases, Deprecation, Find, Flags, Group, KeyFlags, KeyPart,
-    Spec, Tip, command, container,
+    LibraryChange, Spec, Tip, command, container,
 };
 
 /// What runs a data command.

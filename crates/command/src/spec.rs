@@ -280,6 +280,21 @@ pub enum Control {
     DiscardTransaction,
     /// Another database is selected.
     SelectDatabase,
+    /// The libraries of functions change.
+    ChangeLibraries(LibraryChange),
+}
+
+/// How a command changes the libraries of functions.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum LibraryChange {
+    /// One is added, or takes the place of another.
+    Load,
+    /// One is deleted.
+    Delete,
+    /// All are deleted.
+    Flush,
+    /// Those of a payload are added.
+    Restore,
 }
 
 /// See [`Spec::secrets`].

@@ -30,6 +30,10 @@ impl Seen {
                 String::from_utf8_lossy(&name),
                 String::from_utf8_lossy(&text)
             ),
+            Item::Library(code) => {
+                let first_line = code.split(|&byte| byte == b'\n').next().unwrap_or_default();
+                println!("[offset {offset}] LIBRARY {}", String::from_utf8_lossy(first_line));
+            }
             Item::Record(record) => {
                 if self.db != Some(record.db) {
                     println!("[offset {offset}] Selecting DB ID {}", record.db);

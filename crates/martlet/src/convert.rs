@@ -49,9 +49,9 @@ struct Found {
     aux: Vec<(String, String)>,
     /// Keys and expiring keys of each database.
     totals: BTreeMap<u64, (u64, u64)>,
-    /// The lowest version that holds the data, and the first key that needs it.
+    /// The lowest version that holds the data, and what needs it.
     version: u16,
-    key: Vec<u8>,
+    needs: String,
 }
 
 /// Runs the tool with what follows its name. Returns the exit status: 0 for a file that was converted.
@@ -108,9 +108,8 @@ fn convert(task: &Task) -> Result<(), String> {
     let found = look_through(&task.input)?;
     if let Some(version) = task.version.filter(|&version| version < found.version) {
         return Err(format!(
-            "version {version} cannot hold the hash '{}', whose fields expire: that takes version {}",
-            String::from_utf8_lossy(&found.key),
-            found.version
+            "version {version} cannot hold {}: that takes version {}",
+            found.needs, found.version
         ));
     }
     let shown = task.output.display();
@@ -145,13 +144,19 @@ fn look_through(input: &Path) -> Result<Found, String> {
                 let [name, text] = [name, text].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
                 found.aux.push((name, text));
             }
+            Item::Library(_) => {
+                if VERSION_MIN > found.version {
+                    (found.version, found.needs) = (VERSION_MIN, "libraries of functions".into());
+                }
+            }
             Item::Record(record) => {
                 let total = found.totals.entry(record.db).or_default();
                 total.0 += 1;
                 total.1 += u64::from(record.expiry_ms.is_some());
                 let lowest = lowest_version(record.value.source());
                 if lowest > found.version {
-                    (found.version, found.key) = (lowest, record.key);
+                    let key = String::from_utf8_lossy(&record.key);
+                    (found.version, found.needs) = (lowest, format!("the hash '{key}', whose fields expire"));
                 }
             }
         }
@@ -168,7 +173,14 @@ fn write_rdb(task: &Task, found: &Found, file: &File) -> Result<io::Result<()>, 
     let mut writer = FileWriter::new(file, Form { version, compress: true }, &aux, true);
     let mut db = None;
     read(&task.input, |item, _| {
-        let Item::Record(record) = item else { return Ok(()) };
+        let record = match item {
+            Item::Record(record) => record,
+            Item::Library(code) => {
+                writer.library(&code);
+                return Ok(());
+            }
+            Item::Aux { .. } => return Ok(()),
+        };
         if let (true, Some(&(keys, expiring))) = (db != Some(record.db), found.totals.get(&record.db)) {
             writer.database(record.db, keys, expiring);
             db = Some(record.db);

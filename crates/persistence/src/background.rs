@@ -134,7 +134,7 @@ impl Storage {
         let began_ms = self.now_ms();
         let totals = totals(keys, settings.handlers.databases);
         self.persistence.background_began(began_ms);
-        let begun = Header::of_file(settings, &totals)
+        let begun = Header::of_file(self, settings, &totals)
             .and_then(|header| Ok((header, create(self, settings, Kind::BackgroundSave)?)));
         match begun {
             Ok((header, file)) => {
@@ -166,7 +166,7 @@ impl Storage {
             return Err(receiver);
         }
         let totals = totals(keys, settings.handlers.databases);
-        let header = Header::of_stream(settings, &totals);
+        let header = Header::of_stream(self, settings, &totals);
         self.start(keys, header, totals, Output::Stream(receiver));
         Ok(())
     }

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use martlet_command::{Handler, Spec};
+use martlet_command::{Handler, LibraryChange, Spec};
 use martlet_engine::Touch;
 use martlet_protocol::request::Args;
 
@@ -48,6 +48,24 @@ pub struct StreamName {
     pub db: u64,
 }
 
+/// The libraries of functions that belong to the data.
+pub trait Libraries: Send + Sync {
+    /// Their code.
+    fn codes(&self) -> Vec<Arc<[u8]>>;
+
+    /// Adds one that a file has, or replaces the one of its name if that is allowed.
+    ///
+    /// # Errors
+    /// Why it cannot be added, as Redis says it.
+    fn add(&self, code: &[u8], replaces: bool) -> Result<(), String>;
+
+    /// Runs a command of a file that changes them.
+    ///
+    /// # Errors
+    /// As its reply.
+    fn replay(&self, change: LibraryChange, args: &Args<'_>) -> Result<(), String>;
+}
+
 /// The server, as the files see it.
 pub trait Host: Send + Sync {
     /// What is set now.
@@ -55,6 +73,9 @@ pub trait Host: Send + Sync {
 
     /// Its commands.
     fn commands(&self) -> &'static dyn Commands;
+
+    /// Its libraries of functions.
+    fn libraries(&self) -> &dyn Libraries;
 
     /// How accesses to keys are noted at this time, Unix milliseconds.
     fn touch(&self, unix_ms: i64) -> Touch;

@@ -27,7 +27,7 @@ use martlet_engine::{Engine, Keys};
 
 use aof::AppendLog;
 use background::Background;
-pub use host::{Commands, Condition, Host, Resolved, StreamName};
+pub use host::{Commands, Condition, Host, Libraries, Resolved, StreamName};
 pub use received::NewFile;
 use saver_pool::SaverPool;
 pub use settings::{KeptAccess, SavePoint, Settings};

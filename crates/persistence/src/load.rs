@@ -23,7 +23,7 @@ use martlet_rdb::file::{Access, FileError, Item, ReadOptions, Record};
 use martlet_rdb::{Error, Limits, Value};
 
 use crate::settings::Settings;
-use crate::{LoadProgress, Storage, delay, lock};
+use crate::{Libraries, LoadProgress, Storage, delay, lock};
 
 /// Records after which a thread that loads lets others close the gate.
 pub(crate) const SLICE_RECORDS: u64 = 256;
@@ -147,6 +147,7 @@ struct Reading {
     stream: Mutex<StreamFields>,
     /// What has expired is loaded, too: replicas may go on from this place, and have to be told when it goes.
     keeps_expired: AtomicBool,
+    libraries: &'static dyn Libraries,
     /// By database, what will come to be in each shard. A batch is known here before the next one is taken.
     plans: Mutex<BTreeMap<usize, Arc<Plan>>>,
 }
@@ -184,6 +185,7 @@ impl Reading {
             total: Mutex::default(),
             stream: Mutex::default(),
             keeps_expired: AtomicBool::new(false),
+            libraries: storage.host.libraries(),
             plans: Mutex::default(),
         })
     }
@@ -343,6 +345,13 @@ impl<'a> Loader<'a> {
                     self.total.sums ^= reader.read(&batch, &bytes, self)?;
                 }
                 Some(Piece::Item(Item::Aux { name, text }, _)) => self.note(&name, &text),
+                Some(Piece::Item(Item::Library(code), offset)) => {
+                    reading.libraries.add(&code, reading.replaces).map_err(|why| {
+                        tracing::warn!("Failed creating the library: {why}");
+                        let error = Error::Corrupt("a library of functions that cannot be loaded");
+                        FileError { error, offset }
+                    })?;
+                }
                 Some(Piece::Item(Item::Record(record), offset)) => {
                     let refuse = |error| FileError { error, offset };
                     let db = self.db(record.db).map_err(refuse)?;

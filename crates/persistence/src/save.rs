@@ -68,14 +68,19 @@ fn lowest_version(totals: &[Totals]) -> u16 {
 ///
 /// # Errors
 /// The one asked for cannot hold the data; why, as a line for the log.
-fn version(settings: &Settings, totals: &[Totals]) -> Result<u16, String> {
+fn version(settings: &Settings, totals: &[Totals], has_libraries: bool) -> Result<u16, String> {
     let Some(asked) = settings.rdb_version else { return Ok(lowest_version(totals)) };
-    let lacking = |db: usize, what: &str, versions: String| {
+    let refused = |what: String, versions: String| {
         Err(format!(
-            "Can't write RDB version {asked} as rdb-version asks for: database {db} has {what}, which only \
-             versions {versions} hold"
+            "Can't write RDB version {asked} as rdb-version asks for: {what}, which only versions {versions} \
+             hold"
         ))
     };
+    let lacking =
+        |db: usize, what: &str, versions: String| refused(format!("database {db} has {what}"), versions);
+    if asked < VERSION_MIN && has_libraries {
+        return refused("there are libraries of functions".into(), format!("from {VERSION_MIN} on"));
+    }
     let first = |has: fn(&Totals) -> bool| totals.iter().position(has);
     if asked < VERSION_TIMED
         && let Some(db) = first(|total| total.timed > 0)
@@ -110,19 +115,22 @@ impl Header {
     ///
     /// # Errors
     /// The version that is asked for cannot hold the data; why, as a line for the log.
-    pub fn of_file(settings: &Settings, totals: &[Totals]) -> Result<Header, String> {
-        Ok(Header::new(settings, version(settings, totals)?, false))
+    pub fn of_file(storage: Storage, settings: &Settings, totals: &[Totals]) -> Result<Header, String> {
+        let has_libraries = !storage.host.libraries().codes().is_empty();
+        Ok(Header::new(settings, version(settings, totals, has_libraries)?, false))
     }
 
     /// The same for the base of an append-only file, in the version that is asked for if it can hold the
     /// data, or the lowest.
-    pub fn of_base(settings: &Settings, totals: &[Totals]) -> Header {
-        Header::new(settings, version(settings, totals).unwrap_or_else(|_| lowest_version(totals)), true)
+    pub fn of_base(storage: Storage, settings: &Settings, totals: &[Totals]) -> Header {
+        let has_libraries = !storage.host.libraries().codes().is_empty();
+        let version = version(settings, totals, has_libraries);
+        Header::new(settings, version.unwrap_or_else(|_| lowest_version(totals)), true)
     }
 
     /// The same for a stream to replicas, likewise.
-    pub fn of_stream(settings: &Settings, totals: &[Totals]) -> Header {
-        Header { is_base: false, ..Header::of_base(settings, totals) }
+    pub fn of_stream(storage: Storage, settings: &Settings, totals: &[Totals]) -> Header {
+        Header { is_base: false, ..Header::of_base(storage, settings, totals) }
     }
 
     fn new(settings: &Settings, version: u16, is_base: bool) -> Header {
@@ -142,6 +150,8 @@ pub struct Cut {
     header: Header,
     /// How much of each database there was.
     totals: Arc<[Totals]>,
+    /// The libraries of functions that there were.
+    libraries: Arc<[Arc<[u8]>]>,
     /// Where it is in the journal and in which stream, if replicas follow that.
     place: Option<(Position, StreamName)>,
     /// When it was, Unix milliseconds.
@@ -177,6 +187,7 @@ impl Cut {
         Cut {
             header,
             totals: totals.into(),
+            libraries: storage.host.libraries().codes().into(),
             place: stream.map(|stream| (journal.cut().position, stream)),
             began_ms: storage.now_ms(),
             written: Arc::default(),
@@ -221,10 +232,16 @@ impl Cut {
         let aux: Vec<_> = aux.iter().map(|(name, text)| (*name, text.as_str())).collect();
         let form = martlet_rdb::Form { version: self.header.version, compress: self.header.compresses };
         let mut file = FileWriter::new(out, form, &aux, self.header.has_checksum);
+        self.libraries.iter().for_each(|code| file.library(code));
         for (db, total) in self.totals.iter().enumerate().filter(|(_, total)| total.keys > 0) {
             file.database(db as u64, total.keys as u64, total.expiring as u64);
         }
         file
+    }
+
+    /// The code of the libraries of functions that there were.
+    pub fn libraries(&self) -> &[Arc<[u8]>] {
+        &self.libraries
     }
 
     /// Keys that it has.
@@ -341,7 +358,7 @@ impl Storage {
 
     fn write_all(self, keys: &Keys, settings: &Settings) -> Result<(), String> {
         let totals = totals(keys, settings.handlers.databases);
-        let header = Header::of_file(settings, &totals)?;
+        let header = Header::of_file(self, settings, &totals)?;
         let file = create(self, settings, Kind::Save)?;
         let persistence = self.persistence;
         let written = if persistence.background.running().is_some() || persistence.log.is_rewriting() {

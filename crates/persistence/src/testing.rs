@@ -7,15 +7,17 @@ use std::sync::{Arc, Mutex};
 use martlet_base::clock::Clock;
 use martlet_base::disk::Disk;
 use martlet_base::random::Random;
-use martlet_command::{Command, Context, Control, Handler, Outcome, Settings as HandlerSettings, command};
+use martlet_command::{
+    Command, Context, Control, Handler, LibraryChange, Outcome, Settings as HandlerSettings, command,
+};
 use martlet_engine::{Engine, Keys, Touch};
 use martlet_journal::aof::SyncPolicy;
 use martlet_protocol::request::Args;
 
 use crate::load::StreamPlace;
 use crate::{
-    Commands, Condition, Host, KeptAccess, NUMBERS_PER_THREAD, Persistence, Resolved, SavePoint, Settings,
-    Storage, StreamName, lock,
+    Commands, Condition, Host, KeptAccess, Libraries, NUMBERS_PER_THREAD, Persistence, Resolved, SavePoint,
+    Settings, Storage, StreamName, lock,
 };
 
 /// As the server has it.
@@ -31,6 +33,8 @@ pub(crate) struct TestHost {
     /// The conditions that hold.
     pub conditions: Mutex<Vec<Condition>>,
     is_stopping: AtomicBool,
+    /// The libraries that there are.
+    pub libraries: TestLibraries,
 }
 
 impl TestHost {
@@ -54,6 +58,25 @@ impl Commands for DataCommands {
     }
 }
 
+/// Libraries that are what their code says, whatever that is.
+#[derive(Default)]
+pub(crate) struct TestLibraries(Mutex<Vec<Arc<[u8]>>>);
+
+impl Libraries for TestLibraries {
+    fn codes(&self) -> Vec<Arc<[u8]>> {
+        lock(&self.0).clone()
+    }
+
+    fn add(&self, code: &[u8], _: bool) -> Result<(), String> {
+        lock(&self.0).push(code.into());
+        Ok(())
+    }
+
+    fn replay(&self, _: LibraryChange, args: &Args<'_>) -> Result<(), String> {
+        self.add(args.at(2), false)
+    }
+}
+
 impl Host for TestHost {
     fn settings(&self) -> Arc<Settings> {
         lock(&self.settings).clone()
@@ -61,6 +84,10 @@ impl Host for TestHost {
 
     fn commands(&self) -> &'static dyn Commands {
         &DataCommands
+    }
+
+    fn libraries(&self) -> &dyn Libraries {
+        &self.libraries
     }
 
     fn touch(&self, unix_ms: i64) -> Touch {
@@ -104,6 +131,7 @@ pub(crate) fn server(
         settings: Mutex::new(Arc::new(settings)),
         conditions: Mutex::default(),
         is_stopping: AtomicBool::new(false),
+        libraries: TestLibraries::default(),
     }));
     (Storage { engine, persistence: Box::leak(Box::new(persistence)), host }, host)
 }

@@ -25,8 +25,10 @@ use crate::string::{read_bytes, read_plain_length, write_bytes, write_length};
 
 /// What modules keep with the key that follows.
 const MODULE_KEY: u8 = 243;
-const FUNCTION: u8 = 245;
-const FUNCTION_OLD: u8 = 246;
+/// A library of functions.
+pub(crate) const LIBRARY: u8 = 245;
+/// The same as release candidates of Redis 7.0 wrote it.
+pub(crate) const LIBRARY_PRE_GA: u8 = 246;
 const MODULE_AUX: u8 = 247;
 const IDLE: u8 = 248;
 const FREQUENCY: u8 = 249;
@@ -73,6 +75,8 @@ pub enum Item {
         /// As text.
         text: Vec<u8>,
     },
+    /// The code of a library of functions.
+    Library(Vec<u8>),
     /// A key.
     Record(Record<Value>),
 }
@@ -191,7 +195,8 @@ fn read_step(
             let text = read_bytes(input, scratch)?.to_vec();
             Ok(Step::Item(Item::Aux { name, text }))
         }
-        FUNCTION | FUNCTION_OLD => Err(Error::Unknown("function")),
+        LIBRARY => Ok(Step::Item(Item::Library(read_bytes(input, scratch)?.to_vec()))),
+        LIBRARY_PRE_GA => Err(Error::Corrupt("Pre-GA function format not supported")),
         MODULE_AUX | MODULE_KEY => Err(Error::Unknown("module")),
         END => Ok(Step::End),
         _ => {
@@ -252,6 +257,13 @@ impl<W: Write> FileWriter<W> {
             write_bytes(&mut writer, text.as_bytes(), form.compress);
         }
         writer
+    }
+
+    /// Writes a library of functions, which versions before 10 do not have; databases come after all of them.
+    pub fn library(&mut self, code: &[u8]) {
+        let compress = self.form.compress;
+        self.put(&[LIBRARY]);
+        write_bytes(self, code, compress);
     }
 
     /// What follows is of `db`.
@@ -406,6 +418,26 @@ mod tests {
                 assert_eq!(right.access, Some(Access::IdleSeconds(7)));
             }
         }
+    }
+
+    #[test]
+    fn libraries_go_round_and_those_of_release_candidates_are_refused() {
+        let code = b"#!lua name=a\n".repeat(20);
+        let mut writer = FileWriter::new(Vec::new(), FORM, &[], true);
+        writer.library(&code);
+        let file = writer.finish().unwrap();
+        let options = ReadOptions { verify: true, any_version: false, limits: Limits::default() };
+        let mut found = Vec::new();
+        read_file(&file[..], file.len() as u64, &options, |item, _| {
+            found.push(item);
+            Ok(())
+        })
+        .unwrap();
+        assert!(matches!(&found[..], [Item::Library(read)] if *read == code));
+        let mut old = file;
+        old[9] = LIBRARY_PRE_GA;
+        let error = read(&old).unwrap_err().error;
+        assert_eq!(error, Error::Corrupt("Pre-GA function format not supported"));
     }
 
     #[test]

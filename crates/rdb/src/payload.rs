@@ -1,14 +1,17 @@
-//! DUMP's form of a value.
+//! DUMP's form of a value, and FUNCTION DUMP's of libraries.
 //!
 //! ```text
 //! type: 1 | value | version of the format: 2 | CRC-64 of all before: 8      little-endian
+//! (F5 | code)…    | version of the format: 2 | CRC-64 of all before: 8
 //! ```
 
 use crate::crc64::crc64;
 use crate::decode::{Limits, Value, read_value};
 use crate::encode::{Form, Source, VERSION_VALKEY, encoded_kind, write_value};
+use crate::file::{LIBRARY, LIBRARY_PRE_GA};
 use crate::input::Input;
 use crate::kind::Kind;
+use crate::string::{read_bytes, write_bytes};
 
 /// The version of the format that Redis 7.0 writes and reads.
 pub const VERSION_MIN: u16 = 10;
@@ -44,10 +47,59 @@ pub fn dump(value: Source<'_>, compress: bool) -> Vec<u8> {
     let kind = encoded_kind(value, form.version);
     let mut out = vec![kind as u8];
     write_value(&mut out, value, form);
-    out.extend(kind.since_version().max(VERSION_MIN).to_le_bytes());
+    finish(out, kind.since_version().max(VERSION_MIN))
+}
+
+/// Adds what ends a payload.
+fn finish(mut out: Vec<u8>, version: u16) -> Vec<u8> {
+    out.extend(version.to_le_bytes());
     let sum = crc64(0, &out);
     out.extend(sum.to_le_bytes());
     out
+}
+
+/// What FUNCTION DUMP answers for libraries of this code.
+pub fn dump_libraries<'a>(codes: impl IntoIterator<Item = &'a [u8]>, compress: bool) -> Vec<u8> {
+    let mut out = Vec::new();
+    for code in codes {
+        out.push(LIBRARY);
+        write_bytes(&mut out, code, compress);
+    }
+    finish(out, VERSION_MIN)
+}
+
+/// Why FUNCTION RESTORE refuses what comes next in a payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoLibrary {
+    /// A release candidate of Redis 7.0 wrote it.
+    #[error("Pre-GA function format not supported")]
+    PreGa,
+    /// It is something else.
+    #[error("given type is not a function")]
+    Other,
+    /// It is not whole.
+    #[error("failed loading the given functions payload")]
+    Damaged,
+}
+
+/// The code of each library in a payload, up to the first that is none.
+///
+/// # Errors
+/// [`Refused::Footer`].
+pub fn libraries(
+    payload: &[u8],
+) -> Result<impl Iterator<Item = Result<Vec<u8>, NoLibrary>> + use<'_>, Refused> {
+    verify(payload)?;
+    let (mut body, _) = split(payload)?;
+    Ok(std::iter::from_fn(move || {
+        let kind = body.byte().ok()?;
+        let code = match kind {
+            LIBRARY => read_bytes(&mut body, &mut Vec::new()).map(<[u8]>::to_vec),
+            LIBRARY_PRE_GA => return Some(Err(NoLibrary::PreGa)),
+            _ => return Some(Err(NoLibrary::Other)),
+        };
+        Some(code.map_err(|_| NoLibrary::Damaged))
+    }))
 }
 
 /// The value in a payload.
@@ -55,12 +107,26 @@ pub fn dump(value: Source<'_>, compress: bool) -> Vec<u8> {
 /// # Errors
 /// [`Refused`]; bytes between value and footer are refused too.
 pub fn restore(payload: &[u8], limits: &Limits) -> Result<Value, Refused> {
+    verify(payload)?;
+    restore_unsummed(payload, limits)
+}
+
+/// Compares the checksum.
+fn verify(payload: &[u8]) -> Result<(), Refused> {
     let summed = payload.get(..payload.len().saturating_sub(8)).unwrap_or(&[]);
     let sum = payload.get(summed.len()..).unwrap_or(&[]);
-    if sum != crc64(0, summed).to_le_bytes() {
-        return Err(Refused::Footer);
-    }
-    restore_unsummed(payload, limits)
+    if sum == crc64(0, summed).to_le_bytes() { Ok(()) } else { Err(Refused::Footer) }
+}
+
+/// What comes before the footer, and the version of the format.
+fn split(payload: &[u8]) -> Result<(&[u8], u16), Refused> {
+    let (body, mut footer) = payload
+        .len()
+        .checked_sub(FOOTER_BYTES)
+        .and_then(|at| payload.split_at_checked(at))
+        .ok_or(Refused::Footer)?;
+    let version = u16::from_le_bytes(footer.array().map_err(|_| Refused::Footer)?);
+    if reads_version(version) { Ok((body, version)) } else { Err(Refused::Footer) }
 }
 
 /// The value in a payload, whatever its checksum: to show that the value itself is looked at.
@@ -68,16 +134,7 @@ pub fn restore(payload: &[u8], limits: &Limits) -> Result<Value, Refused> {
 /// # Errors
 /// As [`restore`].
 pub fn restore_unsummed(payload: &[u8], limits: &Limits) -> Result<Value, Refused> {
-    let (mut body, footer) = payload
-        .len()
-        .checked_sub(FOOTER_BYTES)
-        .and_then(|at| payload.split_at_checked(at))
-        .ok_or(Refused::Footer)?;
-    let mut fields = footer;
-    let version = u16::from_le_bytes(fields.array().map_err(|_| Refused::Footer)?);
-    if !reads_version(version) {
-        return Err(Refused::Footer);
-    }
+    let (mut body, version) = split(payload)?;
     read_body(&mut body, version, limits).ok_or(Refused::Value)
 }
 

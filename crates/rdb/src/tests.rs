@@ -409,3 +409,24 @@ fn contradictions_are_refused() {
         assert_eq!(read(kind, body, 12), None, "type {kind}, {}", body.escape_ascii());
     }
 }
+
+#[test]
+fn payloads_of_libraries_go_round_and_others_are_told_apart() {
+    let codes: [&[u8]; 2] = [b"#!lua name=a\n", &[b'x'; 100]];
+    let payload = payload::dump_libraries(codes, true);
+    let read: Result<Vec<_>, _> = payload::libraries(&payload).unwrap().collect();
+    assert_eq!(read.unwrap(), codes);
+    let mut damaged = payload.clone();
+    damaged[3] ^= 1;
+    assert_eq!(payload::libraries(&damaged).err(), Some(Refused::Footer));
+    assert_eq!(payload::libraries(b"").err(), Some(Refused::Footer));
+    let with_sum = |body: &[u8]| {
+        let mut bytes = [body, &[10, 0]].concat();
+        bytes.extend(crate::crc64::crc64(0, &bytes).to_le_bytes());
+        bytes
+    };
+    let first = |payload: &[u8]| payload::libraries(payload).unwrap().next().unwrap().unwrap_err();
+    assert_eq!(first(&with_sum(&[246, 1, b'x'])), payload::NoLibrary::PreGa);
+    assert_eq!(first(&with_sum(&[0, 1, b'x'])), payload::NoLibrary::Other);
+    assert_eq!(first(&with_sum(&[245, 9, b'x'])), payload::NoLibrary::Damaged);
+}

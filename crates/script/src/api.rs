@@ -22,7 +22,7 @@ pub struct Version {
     pub number: u32,
 }
 
-/// Pushes the table, for EVAL's scripts.
+/// Pushes the table that running scripts see.
 pub fn push(stack: &mut Stack<'_>, version: Version) {
     let functions: &[(&str, lua_CFunction)] = &[
         ("call", entry!(call)),
@@ -35,24 +35,38 @@ pub fn push(stack: &mut Stack<'_>, version: Version) {
         ("set_repl", entry!(set_repl)),
         ("acl_check_cmd", entry!(acl_check_cmd)),
     ];
-    let numbers = [
-        ("LOG_DEBUG", 0),
-        ("LOG_VERBOSE", 1),
-        ("LOG_NOTICE", 2),
-        ("LOG_WARNING", 3),
+    let targets = [
         ("REPL_NONE", 0),
         ("REPL_AOF", propagate::LOG),
         ("REPL_SLAVE", propagate::REPLICAS),
         ("REPL_REPLICA", propagate::REPLICAS),
         ("REPL_ALL", propagate::LOG | propagate::REPLICAS),
-        ("REDIS_VERSION_NUM", i64::from(version.number)),
     ];
     stack.push_table(0, 32);
     stack.set_functions(functions);
+    set_numbers(stack, &targets);
+    add_constants(stack, version);
+}
+
+/// Pushes the table that a library sees while it is loaded, but for what registers functions.
+pub fn push_for_loading(stack: &mut Stack<'_>, version: Version) {
+    stack.push_table(0, 8);
+    stack.set_functions(&[("log", entry!(log))]);
+    add_constants(stack, version);
+}
+
+fn set_numbers(stack: &mut Stack<'_>, numbers: &[(&str, i64)]) {
     for (name, number) in numbers {
-        stack.push_number(number as f64);
+        stack.push_number(*number as f64);
         stack.set_field(-2, name);
     }
+}
+
+/// Adds the levels of `redis.log` and the version to the table on top.
+fn add_constants(stack: &mut Stack<'_>, version: Version) {
+    let levels = [("LOG_DEBUG", 0), ("LOG_VERBOSE", 1), ("LOG_NOTICE", 2), ("LOG_WARNING", 3)];
+    set_numbers(stack, &levels);
+    set_numbers(stack, &[("REDIS_VERSION_NUM", i64::from(version.number))]);
     stack.push_bytes(version.text.as_bytes());
     stack.set_field(-2, "REDIS_VERSION");
 }
@@ -67,7 +81,7 @@ pub fn add_debugging(stack: &mut Stack<'_>) {
 }
 
 /// Pushes an error with the code ERR and raises it.
-fn refuse(stack: &mut Stack<'_>, text: &str) -> Results {
+pub fn refuse(stack: &mut Stack<'_>, text: &str) -> Results {
     push_error(stack, format!("ERR {text}").as_bytes(), false);
     Err(Raise::Top)
 }

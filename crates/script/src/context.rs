@@ -7,6 +7,7 @@ use mlua_sys::{lua_State, lua_getallocf};
 
 use crate::host::Host;
 use crate::json::JsonSettings;
+use crate::library::Registered;
 use crate::memory::Memory;
 use crate::random::Random;
 use crate::stack::Stack;
@@ -33,6 +34,8 @@ pub struct Context {
     pub(crate) json: Cell<JsonSettings>,
     pub(crate) random: RefCell<Random>,
     pub(crate) buffers: RefCell<Buffers>,
+    /// What the library that is being loaded has registered; `None` while none is.
+    pub(crate) registered: RefCell<Option<Vec<Registered>>>,
 }
 
 /// Buffers that calls of commands use again and again.
@@ -54,6 +57,7 @@ impl Context {
             json: Cell::default(),
             random: RefCell::default(),
             buffers: RefCell::default(),
+            registered: RefCell::default(),
         }
     }
 

@@ -1,7 +1,8 @@
 //! One Lua state that compiles and runs scripts.
 //!
 //! Invariant: between two scripts the state's stack holds the same four values: the real globals, the handler
-//! of errors, and the names `KEYS` and `ARGV`.
+//! of errors, and of EVAL's scripts the names `KEYS` and `ARGV`, of libraries the globals while one is loaded
+//! and those that it sees.
 
 use std::ffi::c_int;
 
@@ -13,6 +14,7 @@ use crate::api::{self, Version};
 use crate::context::{Context, Ended};
 use crate::convert::write_value;
 use crate::host::Host;
+use crate::library::{self, Registered};
 use crate::memory::allocate;
 use crate::stack::{Kind, Results, Stack, entry};
 use crate::{bits, cjson, cmsgpack, sandbox, structs};
@@ -21,6 +23,8 @@ const GLOBALS: c_int = 1;
 const HANDLER: c_int = 2;
 const KEYS: c_int = 3;
 const ARGV: c_int = 4;
+const LOADING_GLOBALS: c_int = 3;
+const SEEN_GLOBALS: c_int = 4;
 /// Values on the stack while no script runs.
 const FIXED: c_int = 4;
 
@@ -36,7 +40,16 @@ const LIBRARIES: &[(&str, Library)] =
 
 /// A script that a state has compiled; of use for that state only.
 #[derive(Debug)]
-pub struct Compiled(c_int);
+pub struct Compiled(pub(crate) c_int);
+
+/// What a state is for.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Engine {
+    /// EVAL's scripts.
+    Eval,
+    /// Libraries of functions.
+    Functions,
+}
 
 /// An error with which a script has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,6 +86,7 @@ pub struct Inputs<'a, 'k> {
 pub struct Interpreter {
     state: *mut lua_State,
     context: *mut Context,
+    engine: Engine,
 }
 
 // SAFETY: a state and its context belong to no thread; only the owner of the interpreter reaches them.
@@ -91,12 +105,12 @@ impl Drop for Interpreter {
 
 impl Interpreter {
     /// A state whose scripts can have so much memory together.
-    pub fn new(version: Version, memory_max_bytes: usize) -> Interpreter {
+    pub fn new(engine: Engine, version: Version, memory_max_bytes: usize) -> Interpreter {
         let context = Box::into_raw(Box::new(Context::new(memory_max_bytes)));
         // SAFETY: the context begins with the memory that `allocate` wants.
         let state = unsafe { lua::lua_newstate(allocate, context.cast()) };
         assert!(!state.is_null(), "memory is unbounded");
-        let mut interpreter = Interpreter { state, context };
+        let mut interpreter = Interpreter { state, context, engine };
         interpreter.set_hook();
         let mut stack = interpreter.stack();
         stack.room_for_fixed();
@@ -106,14 +120,25 @@ impl Interpreter {
             stack.set_field(GLOBALS, name);
         }
         api::push(&mut stack, version);
-        api::add_debugging(&mut stack);
+        if engine == Engine::Eval {
+            api::add_debugging(&mut stack);
+        }
         stack.set_field(GLOBALS, "redis");
         stack.push_function(entry!(place_error));
-        stack.push_copy(-1);
-        stack.set_field(GLOBALS, "__redis__err__handler");
-        stack.push_bytes(b"KEYS");
-        stack.push_bytes(b"ARGV");
-        sandbox::protect_globals(&mut stack, GLOBALS);
+        match engine {
+            Engine::Eval => {
+                stack.push_copy(-1);
+                stack.set_field(GLOBALS, "__redis__err__handler");
+                stack.push_bytes(b"KEYS");
+                stack.push_bytes(b"ARGV");
+                sandbox::protect_globals(&mut stack, GLOBALS);
+            }
+            Engine::Functions => {
+                library::push_globals(&mut stack, version);
+                sandbox::protect_globals(&mut stack, GLOBALS);
+                stack.push_copy(SEEN_GLOBALS);
+            }
+        }
         // SAFETY: a table is on top; from here on it is where what is compiled looks for its globals.
         unsafe { lua::lua_replace(state, lua::LUA_GLOBALSINDEX) };
         debug_assert_eq!(stack.top(), FIXED);
@@ -145,14 +170,17 @@ impl Interpreter {
     /// # Errors
     /// What Lua says is wrong with it.
     pub fn compile(&mut self, source: &[u8]) -> Result<Compiled, Vec<u8>> {
+        let name = match self.engine {
+            Engine::Eval => c"@user_script",
+            Engine::Functions => c"@user_function",
+        };
         if sandbox::is_binary(source) {
-            return Err(b"user_script: binary chunks are not loaded".to_vec());
+            return Err([&name.to_bytes()[1..], b": binary chunks are not loaded"].concat());
         }
         let bytes = source.as_ptr().cast();
         self.context().memory.set_bounded(true);
         // SAFETY: the name ends with a zero, and loading catches its errors.
-        let status =
-            unsafe { lua::luaL_loadbuffer(self.state, bytes, source.len(), c"@user_script".as_ptr()) };
+        let status = unsafe { lua::luaL_loadbuffer(self.state, bytes, source.len(), name.as_ptr()) };
         self.context().memory.set_bounded(false);
         let mut stack = self.stack();
         if status != lua::LUA_OK {
@@ -178,17 +206,19 @@ impl Interpreter {
         host: &mut dyn Host,
         reply: &mut Reply,
     ) -> Run {
-        self.set_inputs(inputs);
+        let engine = self.engine;
         let mut stack = self.stack();
-        stack.push_copy(HANDLER);
-        // SAFETY: there is room, and the registry is a table.
-        unsafe { lua::lua_rawgeti_(stack.state(), lua::LUA_REGISTRYINDEX, script.0) };
-        let status = self.call(host);
-        let ended = self.context().ended.take();
-        let is_resp3 = self.context().is_resp3.take();
-        if ended.is_some() {
-            self.set_hook();
+        if engine == Engine::Eval {
+            set_inputs(&mut stack, inputs);
         }
+        push_function(&mut stack, script);
+        if engine == Engine::Functions {
+            push_values(&mut stack, inputs.keys);
+            push_values(&mut stack, inputs.args);
+        }
+        let status = self.call(host, if engine == Engine::Functions { 2 } else { 0 });
+        let ended = self.take_ended();
+        let is_resp3 = self.context().is_resp3.take();
         let mut stack = self.stack();
         let run = match (ended, status) {
             (Some(Ended::Abandoned), _) => Run::Abandoned,
@@ -206,22 +236,50 @@ impl Interpreter {
         run
     }
 
-    /// Makes `KEYS` and `ARGV`.
-    fn set_inputs(&mut self, inputs: Inputs<'_, '_>) {
+    /// Runs a library that this state has compiled; the functions that it has registered.
+    ///
+    /// # Errors
+    /// The error with which it has ended; nothing of it stays.
+    pub fn load_library(
+        &mut self,
+        library: Compiled,
+        host: &mut dyn Host,
+    ) -> Result<Vec<Registered>, ScriptError> {
+        self.context().registered.replace(Some(Vec::new()));
         let mut stack = self.stack();
-        for (name, values) in [(KEYS, inputs.keys), (ARGV, inputs.args)] {
-            stack.push_copy(name);
-            stack.push_table(values.len(), 0);
-            for (value, element) in values.iter().zip(1..) {
-                stack.push_bytes(value);
-                stack.set_element(-2, element);
+        let_see(&mut stack, LOADING_GLOBALS);
+        push_function(&mut stack, &library);
+        let status = self.call(host, 0);
+        self.take_ended();
+        self.context().is_resp3.take();
+        let registered = self.context().registered.take().unwrap_or_default();
+        let mut stack = self.stack();
+        let error = (status != lua::LUA_OK).then(|| raised_error(&mut stack));
+        stack.set_top(FIXED);
+        let_see(&mut stack, GLOBALS);
+        self.forget(library);
+        let outcome = match error {
+            None => Ok(registered),
+            Some(error) => {
+                registered.into_iter().for_each(|registered| self.forget(registered.function));
+                Err(error)
             }
-            stack.set(GLOBALS);
-        }
+        };
+        self.collect_if_full();
+        outcome
     }
 
-    /// Calls the function on top, below which is the handler of errors.
-    fn call(&mut self, host: &mut dyn Host) -> c_int {
+    /// How the script was ended, if it was; the next one is not.
+    fn take_ended(&mut self) -> Option<Ended> {
+        let ended = self.context().ended.take();
+        if ended.is_some() {
+            self.set_hook();
+        }
+        ended
+    }
+
+    /// Calls the function below so many arguments on top; below it is the handler of errors.
+    fn call(&mut self, host: &mut dyn Host, arguments: c_int) -> c_int {
         let host: *mut (dyn Host + '_) = host;
         // SAFETY: only the lifetime changes; the host is taken back before this one ends.
         let host: *mut (dyn Host + 'static) = unsafe { std::mem::transmute(host) };
@@ -229,8 +287,8 @@ impl Interpreter {
         // SAFETY: the caller lends it until the end of this function.
         let before = unsafe { context.set_host(Some(host)) };
         context.memory.set_bounded(true);
-        // SAFETY: a function is on top and the handler below it; errors end here.
-        let status = unsafe { lua::lua_pcall(self.state, 0, 1, -2) };
+        // SAFETY: arguments are on top, a function and the handler below them; errors end here.
+        let status = unsafe { lua::lua_pcall(self.state, arguments, 1, -2 - arguments) };
         context.memory.set_bounded(false);
         // SAFETY: that is who it was before.
         unsafe { context.set_host(before) };
@@ -258,6 +316,39 @@ impl Stack<'_> {
     }
 }
 
+/// Pushes the handler of errors and a function.
+fn push_function(stack: &mut Stack<'_>, function: &Compiled) {
+    stack.push_copy(HANDLER);
+    assert!(stack.reserve(1), "the stack is almost empty");
+    // SAFETY: there is room, and the registry is a table.
+    unsafe { lua::lua_rawgeti_(stack.state(), lua::LUA_REGISTRYINDEX, function.0) };
+}
+
+fn push_values(stack: &mut Stack<'_>, values: &[&[u8]]) {
+    stack.push_table(values.len(), 0);
+    for (value, element) in values.iter().zip(1..) {
+        stack.push_bytes(value);
+        stack.set_element(-2, element);
+    }
+}
+
+/// Makes `KEYS` and `ARGV`.
+fn set_inputs(stack: &mut Stack<'_>, inputs: Inputs<'_, '_>) {
+    for (name, values) in [(KEYS, inputs.keys), (ARGV, inputs.args)] {
+        stack.push_copy(name);
+        push_values(stack, values);
+        stack.set(GLOBALS);
+    }
+}
+
+/// Has code find these globals behind those that it sees.
+fn let_see(stack: &mut Stack<'_>, globals: c_int) {
+    stack.get_metatable(SEEN_GLOBALS);
+    stack.push_copy(globals);
+    stack.set_field(-2, "__index");
+    stack.pop(1);
+}
+
 /// The error that a script returned as a table, if it did.
 fn returned_error(stack: &mut Stack<'_>) -> Option<ScriptError> {
     if stack.kind(-1) != Kind::Table {
@@ -273,25 +364,35 @@ fn returned_error(stack: &mut Stack<'_>) -> Option<ScriptError> {
 
 /// The error that [`place_error`] has left on top, as it is answered.
 fn uncaught_error(stack: &mut Stack<'_>, name: &str) -> ScriptError {
-    if stack.kind(-1) != Kind::Table {
-        // Neither memory's end nor that of C's stack goes through the handler.
-        let text = stack.text(-1).unwrap_or(b"execution failure");
-        let text =
-            [b"ERR Error running script ", name.as_bytes(), b", ", &text[..text.len().min(100)]].concat();
-        return ScriptError { text, is_counted: false };
-    }
     let table = stack.top();
-    stack.get_field(table, "err");
-    let mut text = stack.bytes(-1).unwrap_or(b"ERR unknown error").to_vec();
-    stack.get_field(table, "ignore_error_stats_update");
-    let is_counted = stack.truth(-1);
+    let mut error = raised_error(stack);
+    if stack.kind(table) != Kind::Table {
+        let text = error.text.strip_prefix(b"ERR ").unwrap_or_default();
+        let text = [b"ERR Error running script ", name.as_bytes(), b", ", &text[..text.len().min(100)]];
+        return ScriptError { text: text.concat(), is_counted: false };
+    }
     stack.get_field(table, "source");
     stack.get_field(table, "line");
     let line = stack.text(-1).map(<[u8]>::to_vec);
     if let (Some(source), Some(line)) = (stack.bytes(-2), line) {
         let place = [b" script: ", name.as_bytes(), b", on ", source, b":", &line, b"."].concat();
-        text.extend_from_slice(&place);
+        error.text.extend_from_slice(&place);
     }
+    error
+}
+
+/// The error that [`place_error`] has left on top, without its place.
+fn raised_error(stack: &mut Stack<'_>) -> ScriptError {
+    if stack.kind(-1) != Kind::Table {
+        // Neither memory's end nor that of C's stack goes through the handler.
+        let text = stack.text(-1).unwrap_or(b"execution failure");
+        return ScriptError { text: [b"ERR ", text].concat(), is_counted: false };
+    }
+    let table = stack.top();
+    stack.get_field(table, "err");
+    let text = stack.bytes(-1).unwrap_or(b"ERR unknown error").to_vec();
+    stack.get_field(table, "ignore_error_stats_update");
+    let is_counted = stack.truth(-1);
     ScriptError { text, is_counted }
 }
 

@@ -12,6 +12,7 @@ pub mod flags;
 pub mod host;
 mod interpreter;
 mod json;
+pub mod library;
 mod memory;
 mod random;
 mod sandbox;
@@ -21,7 +22,8 @@ mod structs;
 pub use api::Version;
 pub use flags::ScriptFlags;
 pub use host::{Called, Host, LogLevel, Verdict};
-pub use interpreter::{Compiled, Inputs, Interpreter, Run, ScriptError};
+pub use interpreter::{Compiled, Engine, Inputs, Interpreter, Run, ScriptError};
+pub use library::Registered;
 
 #[cfg(test)]
 mod tests;

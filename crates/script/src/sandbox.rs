@@ -364,9 +364,8 @@ fn protect(stack: &mut Stack<'_>) {
     stack.remove(real - 1);
 }
 
-/// Protects the real globals at `globals`, all tables in them and the metatable of strings, and pushes the
-/// globals that scripts see.
-pub fn protect_globals(stack: &mut Stack<'_>, globals: c_int) {
+/// Protects all tables in the real globals at `globals`.
+pub fn protect_fields(stack: &mut Stack<'_>, globals: c_int) {
     let mut names = Vec::new();
     stack.push_nil();
     while stack.next(globals) {
@@ -382,6 +381,20 @@ pub fn protect_globals(stack: &mut Stack<'_>, globals: c_int) {
         protect(stack);
         stack.set_field(globals, &name);
     }
+}
+
+/// Gives the table at `globals` a metatable, behind which there is nothing.
+pub fn refuse_unknown_fields(stack: &mut Stack<'_>, globals: c_int) {
+    stack.push_table(0, 1);
+    stack.push_function(entry!(refuse_unknown));
+    stack.set_field(-2, "__index");
+    stack.set_metatable(globals);
+}
+
+/// Protects the real globals at `globals`, all tables in them and the metatable of strings, and pushes the
+/// globals that scripts see.
+pub fn protect_globals(stack: &mut Stack<'_>, globals: c_int) {
+    protect_fields(stack, globals);
     // Of strings, scripts see the metatable, and cannot change it, nor the table that it leads to.
     stack.push_bytes(b"");
     stack.get_metatable(-1);
@@ -393,12 +406,8 @@ pub fn protect_globals(stack: &mut Stack<'_>, globals: c_int) {
     protect(stack);
     stack.set_field(metatable, "__metatable");
     stack.pop(2);
-    // The metatable of the real globals, behind which there is nothing.
-    stack.push_table(0, 1);
-    stack.push_function(entry!(refuse_unknown));
-    stack.set_field(-2, "__index");
-    stack.push_copy(-1);
-    stack.set_metatable(globals);
+    refuse_unknown_fields(stack, globals);
+    stack.get_metatable(globals);
     stack.push_bool(false);
     stack.insert(-2);
     protect(stack);

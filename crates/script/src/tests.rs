@@ -3,7 +3,7 @@
 use martlet_protocol::reply::Reply;
 use martlet_protocol::request::Args;
 
-use crate::{Called, Host, Inputs, Interpreter, LogLevel, Run, Verdict, Version};
+use crate::{Called, Engine, Host, Inputs, Interpreter, LogLevel, Run, Verdict, Version};
 
 const MEMORY_MAX_BYTES: usize = 64 << 20;
 
@@ -50,7 +50,7 @@ impl Host for Echo {
 }
 
 fn interpreter() -> Interpreter {
-    Interpreter::new(Version { text: "7.0.15", number: 0x0007_000F }, MEMORY_MAX_BYTES)
+    Interpreter::new(Engine::Eval, Version { text: "7.0.15", number: 0x0007_000F }, MEMORY_MAX_BYTES)
 }
 
 fn run_on(interpreter: &mut Interpreter, source: &str, host: &mut Echo, resp3: bool) -> String {
@@ -264,4 +264,86 @@ fn a_function_that_fails_with_its_stack_full_says_where() {
         assert(not ok and text == 'unfinished string in data', text)
     end return 'ok'";
     assert_eq!(run(source), "$2 ok ");
+}
+
+/// Loads a library and calls its functions one after another; what they answer, or the library's error.
+fn load(code: &str, host: &mut Echo) -> Vec<String> {
+    let version = Version { text: "7.0.15", number: 0x0007_000F };
+    let mut interpreter = Interpreter::new(Engine::Functions, version, MEMORY_MAX_BYTES);
+    let library = interpreter.compile(code.as_bytes()).unwrap();
+    let registered = match interpreter.load_library(library, host) {
+        Ok(registered) => registered,
+        Err(error) => return vec![String::from_utf8(error.text).unwrap()],
+    };
+    let answers = registered.iter().map(|function| {
+        let mut reply = Reply::new(Vec::new(), false);
+        let name = std::str::from_utf8(&function.name).unwrap();
+        let inputs = Inputs { name, keys: &[b"k1"], args: &[b"a1", b"a2"] };
+        match interpreter.run(&function.function, inputs, host, &mut reply) {
+            Run::Replied => String::from_utf8_lossy(reply.as_bytes()).replace("\r\n", " "),
+            Run::Failed(error) => String::from_utf8(error.text).unwrap(),
+            Run::Abandoned => "abandoned".into(),
+        }
+    });
+    answers.collect()
+}
+
+#[test]
+fn functions_get_keys_and_arguments_and_share_their_librarys_locals() {
+    let code = "local count = 0
+        local function both(keys, args) count = count + 1 return {keys[1], args[2], count} end
+        redis.register_function('f', both)
+        redis.register_function{function_name='g', callback=both, flags={'no-writes'}, description='text'}
+        redis.register_function('h', function() return redis.call('x') end)
+        redis.register_function('i', function() return KEYS end)
+        redis.register_function('j', function() redis.register_function('z', math.floor) end)
+        local early = redis
+        redis.register_function('k', function() early.register_function('z', math.floor) end)";
+    let absent = "ERR user_function:6: Script attempted to access nonexistent global variable 'KEYS'";
+    let no_field = "ERR user_function:7: attempt to call field 'register_function' (a nil value)";
+    assert_eq!(
+        load(code, &mut Echo::default()),
+        [
+            "*3 $2 k1 $2 a2 :1 ".to_owned(),
+            "*3 $2 k1 $2 a2 :2 ".into(),
+            "*1 $1 x ".into(),
+            format!("{absent} script: i, on @user_function:6."),
+            format!("{no_field} script: j, on @user_function:7."),
+            "ERR redis.register_function can only be called on FUNCTION LOAD command script: k, on @user_function:9."
+                .into(),
+        ]
+    );
+}
+
+#[test]
+fn a_library_that_is_loaded_sees_nothing_but_how_to_register() {
+    let error = |code: &str| load(code, &mut Echo::default()).join(";");
+    let unknown = |name| {
+        format!("ERR user_function:1: Script attempted to access nonexistent global variable '{name}'")
+    };
+    assert_eq!(error("local x = math.floor(1)"), unknown("math"));
+    assert_eq!(error("redis.call('get')"), unknown("call"));
+    assert_eq!(error("x = 1"), "ERR user_function:1: Attempt to modify a readonly table");
+    assert_eq!(error("redis.x = 1"), "ERR user_function:1: Attempt to modify a readonly table");
+    let register = |arguments: &str| error(&format!("redis.register_function({arguments})"));
+    assert_eq!(register("'a b', function() end"), format!("ERR {}", crate::library::BAD_NAME));
+    assert_eq!(
+        register("'a'"),
+        "ERR calling redis.register_function with a single argument is only applicable to Lua table (representing named arguments)."
+    );
+    assert_eq!(register("{}"), "ERR redis.register_function must get a function name argument");
+    assert_eq!(register("{function_name='a'}"), "ERR redis.register_function must get a callback argument");
+    assert_eq!(register("{flags={'x'}}"), "ERR unknown flag given");
+    assert_eq!(register("{[1]=1}"), "ERR unknown argument given to redis.register_function");
+    assert_eq!(register(""), "ERR wrong number of arguments to redis.register_function");
+    let twice = "for i = 1, 2 do redis.register_function('a', function() end) end";
+    assert_eq!(error(twice), "ERR Function already exists in the library");
+    let mut host = Echo { kill_at: Some(2), ..Echo::default() };
+    assert_eq!(
+        load("while true do end", &mut host).join(""),
+        "ERR Script killed by user with SCRIPT KILL..."
+    );
+    let mut host = Echo::default();
+    assert_eq!(load("redis.log(redis.LOG_NOTICE, 'x')", &mut host), [""; 0]);
+    assert_eq!(host.log, [(LogLevel::Notice, b"x".to_vec())]);
 }

@@ -9,6 +9,7 @@ use martlet_protocol::request::{Args, OwnedArgs};
 use crate::clients::flag;
 use crate::connection::{Connection, Transaction};
 use crate::registry::{Entry, Run};
+use crate::scripting;
 use crate::slow_path::{SessionFlags, SlowPathReason};
 use crate::worker::Worker;
 
@@ -144,6 +145,10 @@ pub fn executed<'a>(connection: &'a Connection, entry: &Entry) -> Option<&'a Tra
     transaction.filter(|_| entry.spec.control == Control::ExecuteTransaction)
 }
 
+/// The answer to what needs more memory than there is.
+pub(crate) const OUT_OF_MEMORY: Error =
+    Error::Fixed("OOM command not allowed when used memory > 'maxmemory'.");
+
 /// Memory is above `maxmemory` and the command, or one that EXEC would run, may need more.
 pub(crate) fn within_memory(
     worker: &Worker,
@@ -154,7 +159,7 @@ pub(crate) fn within_memory(
     let grows =
         executed(connection, entry).is_some_and(|queue| queue.grows) || entry.spec.flags.has(Flags::DENYOOM);
     if grows && worker.shared.slow_path_reasons.has(SlowPathReason::MemoryFull) {
-        return Err(Error::Fixed("OOM command not allowed when used memory > 'maxmemory'."));
+        return Err(OUT_OF_MEMORY);
     }
     Ok(())
 }
@@ -197,21 +202,25 @@ pub(crate) fn disk_accepts_writes(
     entry: &Entry,
     _: &Args<'_>,
 ) -> Outcome {
-    use std::sync::atomic::Ordering::Relaxed;
-    let persistence = &worker.shared.persistence;
-    let (refuses, log_refuses) =
-        (persistence.refuses_writes.load(Relaxed), persistence.log.refuses_writes.load(Relaxed));
-    if !refuses && !log_refuses {
-        return Ok(());
-    }
     let needs_disk = entry.spec.flags.has(Flags::WRITE) || entry.spec.flags.has(Flags::NEEDS_DISK);
     if needs_disk || executed(connection, entry).is_some_and(|queue| queue.writes) {
-        if !refuses {
-            return Err(Error::Text(persistence.log.refusal()));
-        }
+        disk_accepts(worker)
+    } else {
+        Ok(())
+    }
+}
+
+/// The same of anything that writes.
+pub(crate) fn disk_accepts(worker: &Worker) -> Outcome {
+    use std::sync::atomic::Ordering::Relaxed;
+    let persistence = &worker.shared.persistence;
+    if persistence.refuses_writes.load(Relaxed) {
         return Err(Error::Fixed(
             "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk. Commands that may modify the data set are disabled, because this instance is configured to report errors during writes if RDB snapshotting fails (stop-writes-on-bgsave-error option). Please check the Redis logs for details about the RDB error.",
         ));
+    }
+    if persistence.log.refuses_writes.load(Relaxed) {
+        return Err(Error::Text(persistence.log.refusal()));
     }
     Ok(())
 }
@@ -257,12 +266,10 @@ fn not_loading(worker: &Worker, _: &Connection, entry: &Entry, _: &Args<'_>) -> 
 
 /// A script has run for longer than `busy-reply-threshold`.
 fn not_busy(worker: &Worker, _: &Connection, entry: &Entry, _: &Args<'_>) -> Outcome {
-    if worker.shared.scripts.is_busy() && !entry.spec.flags.has(Flags::ALLOW_BUSY) {
-        return Err(Error::Fixed(
-            "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.",
-        ));
+    match worker.shared.scripts.busy_engine() {
+        Some(engine) if !entry.spec.flags.has(Flags::ALLOW_BUSY) => Err(scripting::busy(engine)),
+        _ => Ok(()),
     }
-    Ok(())
 }
 
 /// A client that MONITORs has become a kind of replica; it may still leave that state.

@@ -91,6 +91,10 @@ impl Host for Shared {
         self.registry
     }
 
+    fn libraries(&self) -> &dyn martlet_persistence::Libraries {
+        &self.libraries
+    }
+
     fn touch(&self, unix_ms: i64) -> Touch {
         crate::settings::touch(&self.config.snapshot(), unix_ms)
     }

@@ -21,7 +21,7 @@ use crate::persistence::{LastSettings, Persistence};
 use crate::pubsub::{Delivery, Hub};
 use crate::registry::Registry;
 use crate::replication::Replication;
-use crate::scripting::ScriptCache;
+use crate::scripting::{Libraries, ScriptCache};
 use crate::shutdown::PendingShutdown;
 use crate::slow_path::{SlowPathReason, SlowPathReasons};
 use crate::slowlog::SlowLog;
@@ -183,6 +183,8 @@ pub struct Shared {
     pub migrations: Migrations,
     /// Scripts.
     pub scripts: ScriptCache,
+    /// Libraries of functions.
+    pub libraries: Libraries,
     /// Locked by the thread that chooses clients to disconnect for `maxmemory-clients`.
     pub client_eviction: Mutex<()>,
     /// Clients that MONITOR: thread, connection, id.
@@ -263,6 +265,7 @@ impl Shared {
             tracking: Tracking::default(),
             migrations: Migrations::default(),
             scripts: ScriptCache::new(threads),
+            libraries: Libraries::new(clock.clone()),
             client_eviction: Mutex::default(),
             monitors: Mutex::default(),
             pause: Pause::default(),
@@ -435,8 +438,8 @@ impl Shared {
     }
 
     /// Says that a script has run for longer than `busy-reply-threshold`, or that it has ended.
-    pub fn set_script_busy(&self, is_busy: bool) {
-        self.scripts.set_busy(is_busy);
+    pub fn set_script_busy(&self, engine: martlet_script::Engine, is_busy: bool) {
+        self.scripts.set_busy(engine, is_busy);
         self.slow_path_reasons.set(SlowPathReason::ScriptBusy, is_busy);
     }
 

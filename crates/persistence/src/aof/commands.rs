@@ -28,6 +28,11 @@ fn number(value: impl ToString) -> Vec<u8> {
 }
 
 impl CommandBase {
+    /// Appends what loads a library of functions.
+    pub fn library(&mut self, code: &[u8]) {
+        self.command(&[b"FUNCTION", b"LOAD", code]);
+    }
+
     /// Appends what makes the key.
     pub fn key(&mut self, saved: &SavedKey<'_>) {
         if self.db.replace(saved.db) != Some(saved.db) {

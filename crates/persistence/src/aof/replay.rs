@@ -13,7 +13,7 @@ use martlet_keyspace::key_hash;
 use martlet_protocol::reply::Reply;
 use martlet_protocol::request::{Args, OwnedArgs};
 
-use crate::{Commands, Resolved};
+use crate::{Commands, Libraries, Resolved};
 
 /// Why a command cannot be run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,6 +33,7 @@ pub const AHEAD: usize = 32;
 /// See the module's page.
 pub struct Replay<'a> {
     commands: &'static dyn Commands,
+    libraries: &'a dyn Libraries,
     settings: &'a Settings,
     db: usize,
     now_ms: i64,
@@ -46,9 +47,15 @@ pub struct Replay<'a> {
 
 impl<'a> Replay<'a> {
     /// Begins with the first database, at this time.
-    pub fn new(commands: &'static dyn Commands, settings: &'a Settings, now_ms: i64) -> Replay<'a> {
+    pub fn new(
+        commands: &'static dyn Commands,
+        libraries: &'a dyn Libraries,
+        settings: &'a Settings,
+        now_ms: i64,
+    ) -> Replay<'a> {
         Replay {
             commands,
+            libraries,
             settings,
             db: 0,
             now_ms,
@@ -119,6 +126,9 @@ impl<'a> Replay<'a> {
                 None => return failed("DB index is out of range".into()),
             }
             return Ok(());
+        }
+        if let Control::ChangeLibraries(change) = entry.spec.control {
+            return self.libraries.replay(change, args).or_else(failed);
         }
         let (Some(handler), true) = (entry.handler, entry.spec.flags.has(Flags::WRITE)) else {
             // Of the rest, none changes the data; a reply can be as long as who made the file likes.

@@ -342,7 +342,7 @@ fn cut(
         }
         keys.lock_all_shards(alone);
         let totals = save::totals(&keys, settings.handlers.databases);
-        let mut cut = Cut::make(storage, &keys, Header::of_base(settings, &totals), totals, false);
+        let mut cut = Cut::make(storage, &keys, Header::of_base(storage, settings, &totals), totals, false);
         keys.release();
         cut.is_cancelled = begun.is_cancelled.clone();
         if let Some(Records::Switch(file)) = records {
@@ -385,6 +385,7 @@ fn write_commands<W: Write>(storage: Storage, settings: &Settings, mut out: W, c
     if settings.aof_timestamp_enabled {
         base.bytes.extend_from_slice(format!("#TS:{}\r\n", storage.now_ms() / 1000).as_bytes());
     }
+    cut.libraries().iter().for_each(|code| base.library(code));
     walk(storage, cut, |taken| {
         taken.drain(|saved| base.key(&saved));
         let result = out.write_all(&base.bytes);

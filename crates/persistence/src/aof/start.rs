@@ -32,7 +32,7 @@ pub fn open(storage: Storage, keys: &mut Keys, settings: &Settings) -> Result<()
     if manifest.is_empty() {
         let cut = keys.alone(|keys| {
             let totals = save::totals(keys, settings.handlers.databases);
-            Cut::make(storage, keys, Header::of_base(settings, &totals), totals, false)
+            Cut::make(storage, keys, Header::of_base(storage, settings, &totals), totals, false)
         });
         let base = manifest.new_base(&settings.aof_name(), settings.aof_use_rdb_preamble);
         tracing::info!("Creating AOF base file {} on server start", base.name);

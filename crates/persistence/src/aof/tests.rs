@@ -61,7 +61,8 @@ impl House {
 
     fn write(&mut self, count: usize) {
         let settings = self.storage.host.settings();
-        let mut replay = Replay::new(self.storage.host.commands(), &settings.handlers, 0);
+        let host = self.storage.host;
+        let mut replay = Replay::new(host.commands(), host.libraries(), &settings.handlers, 0);
         for _ in 0..count {
             let number = format!("{},", self.written);
             let args = OwnedArgs::from_slices([b"APPEND".as_slice(), TEXT, number.as_bytes()]);

@@ -27,7 +27,7 @@ fn cut(storage: Storage, keys: &mut Keys) -> Cut {
     let settings = storage.host.settings();
     keys.alone(|keys| {
         let totals = totals(keys, settings.handlers.databases);
-        Cut::make(storage, keys, Header::of_file(&settings, &totals).unwrap(), totals, false)
+        Cut::make(storage, keys, Header::of_file(storage, &settings, &totals).unwrap(), totals, false)
     })
 }
 
@@ -79,8 +79,8 @@ fn a_file_that_no_replica_may_continue_from_tells_no_place() {
     assert_eq!(read(write_cut(storage, Vec::new(), &alone).unwrap()).place, None);
     follow(storage);
     let settings = storage.host.settings();
-    let base =
-        keys.alone(|keys| Cut::make(storage, keys, Header::of_base(&settings, &[]), Vec::new(), false));
+    let base = keys
+        .alone(|keys| Cut::make(storage, keys, Header::of_base(storage, &settings, &[]), Vec::new(), false));
     assert_eq!(read(write_cut(storage, Vec::new(), &base).unwrap()).place, None);
 }
 

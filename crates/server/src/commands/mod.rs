@@ -7,6 +7,7 @@ mod config;
 mod connection;
 mod debug;
 mod digest;
+mod function;
 pub(crate) mod info;
 mod lolwut;
 mod memory;
@@ -109,6 +110,7 @@ pub static FAMILIES: &[&[&ServerCommand]] = &[
     config::COMMANDS,
     connection::COMMANDS,
     debug::COMMANDS,
+    function::COMMANDS,
     info::COMMANDS,
     lolwut::COMMANDS,
     memory::COMMANDS,

@@ -132,6 +132,7 @@ fn loadaof(call: &mut Call<'_>) -> Outcome {
         (std::mem::take(&mut effects.recording), std::mem::take(&mut effects.wanted_events));
     let (db, now_ms) = (worker.keys.db, worker.keys.now_ms);
     worker.keys.flush(None, false);
+    shared.libraries.clear();
     let mut alone = |keys: &mut Keys, work: &mut dyn FnMut(&mut Keys)| work(keys);
     let loaded = aof::load::load(shared.storage(), &mut worker.keys, &settings, &mut alone, &mut || true);
     (worker.keys.db, worker.keys.now_ms) = (db, now_ms);
@@ -192,6 +193,7 @@ fn reload(call: &mut Call<'_>) -> Outcome {
     }
     if flushes {
         worker.keys.flush(None, false);
+        worker.shared.libraries.clear();
     }
     let (shared, settings) = (worker.shared, settings(worker.config()));
     let path = settings.rdb_path();

@@ -3,22 +3,28 @@
 use martlet_command::{Acl, Error, Flags, Group, KeyFlags, KeyPart, Outcome, Tip, command, container};
 
 use super::{Call, ServerCommand, ServerHandler};
-use crate::scripting::{NotKilled, Source, eval as run_script, parse_digest};
+use martlet_script::Engine;
+
+use crate::scripting::{NotKilled, Source, busy, eval as run_script, parse_digest};
 use crate::shared::Mail;
 
 /// The family.
 pub static COMMANDS: &[&ServerCommand] = &[&EVAL, &EVALSHA, &EVAL_RO, &EVALSHA_RO, &SCRIPT];
 
-const RUNS: Flags = Flags::NOSCRIPT
+/// Of what runs scripts and functions.
+pub(super) const RUNS: Flags = Flags::NOSCRIPT
     .with(Flags::STALE)
     .with(Flags::SKIP_MONITOR)
     .with(Flags::NO_MANDATORY_KEYS)
     .with(Flags::MOVABLE_KEYS);
 const DEPENDS: &str = "Depends on the script that is executed.";
 
-const KEYS: &[KeyPart] = &[KeyPart::counted(2, KeyFlags::RW.with(KeyFlags::ACCESS).with(KeyFlags::UPDATE))
-    .notes("We cannot tell how the keys will be used so we assume the worst, RW and UPDATE")];
-const KEYS_RO: &[KeyPart] = &[KeyPart::counted(2, KeyFlags::RO.with(KeyFlags::ACCESS))
+/// Keys of scripts that may write.
+pub(super) const KEYS: &[KeyPart] =
+    &[KeyPart::counted(2, KeyFlags::RW.with(KeyFlags::ACCESS).with(KeyFlags::UPDATE))
+        .notes("We cannot tell how the keys will be used so we assume the worst, RW and UPDATE")];
+/// Keys of scripts that may not.
+pub(super) const KEYS_RO: &[KeyPart] = &[KeyPart::counted(2, KeyFlags::RO.with(KeyFlags::ACCESS))
     .notes("We cannot tell how the keys will be used so we assume the worst, RO and ACCESS")];
 
 static EVAL: ServerCommand = command("eval", -3, eval as ServerHandler)
@@ -161,10 +167,18 @@ static KILL: ServerCommand = command("script|kill", 2, kill as ServerHandler)
     .tips(&[Tip::REQUEST_ALL_SHARDS, Tip::RESPONSE_ONE_SUCCEEDED]);
 
 fn kill(call: &mut Call<'_>) -> Outcome {
-    match call.worker.shared.scripts.kill() {
+    kill_running(call, Engine::Eval)
+}
+
+/// Ends what an engine runs.
+pub(super) fn kill_running(call: &mut Call<'_>, engine: Engine) -> Outcome {
+    match call.worker.shared.scripts.kill(engine) {
         Ok(()) => call.reply.ok(),
         Err(NotKilled::Idle) => {
             return Err(Error::Fixed("NOTBUSY No scripts in execution right now."));
+        }
+        Err(NotKilled::Other) => {
+            return Err(busy(if engine == Engine::Eval { Engine::Functions } else { Engine::Eval }));
         }
         Err(NotKilled::Writing) => {
             return Err(Error::Fixed(

@@ -18,7 +18,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 mod value;
-mod words;
+pub(crate) mod words;
 
 pub use accepted::Accepted;
 pub use change::{Changed, Hook, SetError, Setter, get, is_sensitive, parameters_set};

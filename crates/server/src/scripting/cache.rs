@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex};
 
 use crossbeam_utils::CachePadded;
 use hashbrown::HashMap;
-use martlet_script::ScriptFlags;
+use martlet_protocol::request::OwnedArgs;
+use martlet_script::{Engine, ScriptFlags};
 
 use crate::shared::lock;
 
@@ -88,12 +89,26 @@ impl Script {
     }
 }
 
-/// What a thread's script is at.
-#[derive(Debug, Default)]
+/// A function that has run for longer than `busy-reply-threshold`.
+#[derive(Clone)]
+pub struct BusyFunction {
+    /// Its name.
+    pub name: String,
+    /// What called it.
+    pub request: OwnedArgs,
+    /// A raw reading of the clock: when it began.
+    pub began: u64,
+}
+
+/// What a thread's script, or function, is at.
+#[derive(Default)]
 pub struct Running {
     state: AtomicU8,
-    /// Bytes of memory of the thread's state.
-    vm_bytes: AtomicUsize,
+    /// A function runs rather than a script.
+    is_function: AtomicBool,
+    /// Bytes of memory of the thread's states, by engine.
+    vm_bytes: [AtomicUsize; 2],
+    busy_function: Mutex<Option<BusyFunction>>,
 }
 
 const IDLE: u8 = 0;
@@ -103,7 +118,8 @@ const KILLED: u8 = 3;
 
 impl Running {
     /// A script begins; it has changed nothing.
-    pub fn begin(&self) {
+    pub fn begin(&self, engine: Engine) {
+        self.is_function.store(engine == Engine::Functions, Ordering::Relaxed);
         self.state.store(READING, Ordering::Release);
     }
 
@@ -126,9 +142,18 @@ impl Running {
     }
 
     /// It has ended, and the thread's state takes so much memory.
-    pub fn end(&self, vm_bytes: usize) {
+    pub fn end(&self, engine: Engine, vm_bytes: usize) {
         self.state.store(IDLE, Ordering::Release);
-        self.vm_bytes.store(vm_bytes, Ordering::Relaxed);
+        self.vm_bytes[engine as usize].store(vm_bytes, Ordering::Relaxed);
+    }
+
+    /// Says that the function that runs is busy, or that it has ended.
+    pub fn show(&self, busy: Option<BusyFunction>) {
+        *lock(&self.busy_function) = busy;
+    }
+
+    fn engine(&self) -> Engine {
+        if self.is_function.load(Ordering::Relaxed) { Engine::Functions } else { Engine::Eval }
     }
 }
 
@@ -139,6 +164,8 @@ pub enum NotKilled {
     Idle,
     /// It has changed data.
     Writing,
+    /// What is busy is of the other engine.
+    Other,
 }
 
 #[derive(Default)]
@@ -175,8 +202,10 @@ pub struct ScriptFigures {
     pub count: usize,
     /// Bytes of their sources.
     pub bytes: usize,
-    /// Bytes of all threads' states.
+    /// Bytes of all threads' states for scripts.
     pub vm_bytes: usize,
+    /// Bytes of all threads' states for functions.
+    pub function_vm_bytes: usize,
 }
 
 /// See the [module docs](self).
@@ -188,8 +217,8 @@ pub struct ScriptCache {
     pub evicted: AtomicU64,
     /// By thread.
     running: Box<[CachePadded<Running>]>,
-    /// Scripts that have run for longer than `busy-reply-threshold`.
-    busy: AtomicUsize,
+    /// Those that have run for longer than `busy-reply-threshold`, by engine.
+    busy: [AtomicUsize; 2],
     /// SHUTDOWN NOSAVE waits: whatever runs is to end, also if it has changed data.
     pub is_ending: AtomicBool,
     /// DEBUG SET-DISABLE-DENY-SCRIPTS.
@@ -204,7 +233,7 @@ impl ScriptCache {
             generation: AtomicU64::new(0),
             evicted: AtomicU64::new(0),
             running: (0..threads).map(|_| CachePadded::default()).collect(),
-            busy: AtomicUsize::new(0),
+            busy: Default::default(),
             is_ending: AtomicBool::new(false),
             allows_all: AtomicBool::new(false),
         }
@@ -216,18 +245,25 @@ impl ScriptCache {
         &self.running[thread]
     }
 
-    /// Whether a script has run for so long that others are told.
-    pub fn is_busy(&self) -> bool {
-        self.busy.load(Ordering::Relaxed) > 0
+    /// What has run for so long that others are told: a script, or a function.
+    pub fn busy_engine(&self) -> Option<Engine> {
+        let is_busy = |engine: &Engine| self.busy[*engine as usize].load(Ordering::Relaxed) > 0;
+        [Engine::Eval, Engine::Functions].into_iter().find(is_busy)
+    }
+
+    /// A function that is busy.
+    pub fn busy_function(&self) -> Option<BusyFunction> {
+        self.running.iter().find_map(|running| lock(&running.busy_function).clone())
     }
 
     /// A script has run for so long, or has ended after that. Whoever says so takes requests off the shortest
     /// path meanwhile.
-    pub fn set_busy(&self, is_busy: bool) {
+    pub fn set_busy(&self, engine: Engine, is_busy: bool) {
+        let busy = &self.busy[engine as usize];
         if is_busy {
-            self.busy.fetch_add(1, Ordering::SeqCst);
+            busy.fetch_add(1, Ordering::SeqCst);
         } else {
-            self.busy.fetch_sub(1, Ordering::SeqCst);
+            busy.fetch_sub(1, Ordering::SeqCst);
         }
     }
 
@@ -268,13 +304,14 @@ impl ScriptCache {
         self.generation.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Ends the scripts that run and have changed nothing.
+    /// Ends what this engine runs and has changed nothing.
     ///
     /// # Errors
     /// When there is none.
-    pub fn kill(&self) -> Result<(), NotKilled> {
-        let mut outcome = Err(NotKilled::Idle);
-        for running in &self.running {
+    pub fn kill(&self, engine: Engine) -> Result<(), NotKilled> {
+        let is_other = self.busy_engine().is_some_and(|busy| busy != engine);
+        let mut outcome = Err(if is_other { NotKilled::Other } else { NotKilled::Idle });
+        for running in self.running.iter().filter(|running| running.engine() == engine) {
             let swap = running.state.compare_exchange(READING, KILLED, Ordering::AcqRel, Ordering::Acquire);
             match swap {
                 Ok(_) => outcome = Ok(()),
@@ -287,9 +324,16 @@ impl ScriptCache {
 
     /// See [`ScriptFigures`].
     pub fn figures(&self) -> ScriptFigures {
-        let vm_bytes = self.running.iter().map(|running| running.vm_bytes.load(Ordering::Relaxed)).sum();
+        let vm_bytes = |engine: Engine| {
+            self.running.iter().map(|running| running.vm_bytes[engine as usize].load(Ordering::Relaxed)).sum()
+        };
         let scripts = lock(&self.scripts);
-        ScriptFigures { count: scripts.by_digest.len(), bytes: scripts.bytes, vm_bytes }
+        ScriptFigures {
+            count: scripts.by_digest.len(),
+            bytes: scripts.bytes,
+            vm_bytes: vm_bytes(Engine::Eval),
+            function_vm_bytes: vm_bytes(Engine::Functions),
+        }
     }
 }
 
@@ -335,15 +379,22 @@ mod tests {
     #[test]
     fn only_scripts_that_have_not_written_are_killed() {
         let cache = ScriptCache::new(2);
-        assert_eq!(cache.kill(), Err(NotKilled::Idle));
-        cache.running(0).begin();
+        assert_eq!(cache.kill(Engine::Eval), Err(NotKilled::Idle));
+        cache.running(0).begin(Engine::Eval);
         assert!(cache.running(0).write() && cache.running(0).write());
-        assert_eq!(cache.kill(), Err(NotKilled::Writing));
-        cache.running(1).begin();
-        assert_eq!(cache.kill(), Ok(()));
+        assert_eq!(cache.kill(Engine::Eval), Err(NotKilled::Writing));
+        cache.running(1).begin(Engine::Eval);
+        assert_eq!(cache.kill(Engine::Eval), Ok(()));
         assert!(cache.running(1).is_killed() && !cache.running(1).write() && !cache.running(0).is_killed());
-        cache.running(1).end(7);
+        cache.running(1).end(Engine::Eval, 7);
         assert!(!cache.running(1).is_killed());
         assert_eq!(cache.figures().vm_bytes, 7);
+        cache.running(1).begin(Engine::Functions);
+        cache.running(0).end(Engine::Eval, 0);
+        assert_eq!(cache.kill(Engine::Eval), Err(NotKilled::Idle));
+        cache.set_busy(Engine::Functions, true);
+        assert_eq!(cache.kill(Engine::Eval), Err(NotKilled::Other));
+        assert_eq!(cache.kill(Engine::Functions), Ok(()));
+        assert!(cache.running(1).is_killed());
     }
 }

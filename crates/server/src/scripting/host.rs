@@ -8,11 +8,12 @@ use martlet_keyspace::shard_of;
 use martlet_protocol::reply::Reply;
 use martlet_protocol::request::Args;
 use martlet_script::host::propagate;
-use martlet_script::{Called, Host, LogLevel, ScriptFlags, Verdict};
+use martlet_script::{Called, Engine, Host, LogLevel, ScriptFlags, Verdict};
 
 use crate::checks;
 use crate::connection::Connection;
 use crate::registry::{Entry, Run};
+use crate::scripting::BusyFunction;
 use crate::worker::Worker;
 
 /// What a script needs to go on.
@@ -28,6 +29,11 @@ pub(super) enum Missing {
 pub(super) struct ScriptHost<'a> {
     pub worker: &'a mut Worker,
     pub connection: &'a mut Connection,
+    pub engine: Engine,
+    /// Of the function.
+    pub name: &'a str,
+    /// What called it.
+    pub request: Args<'a>,
     pub flags: ScriptFlags,
     /// It may not write.
     pub is_read_only: bool,
@@ -88,12 +94,18 @@ impl ScriptHost<'_> {
         let (shared, threshold_ms) = (self.worker.shared, self.worker.config().busy_reply_threshold_ms);
         let ns = shared.clock.elapsed_ns(self.began, shared.clock.raw());
         if !self.is_busy && threshold_ms > 0 && ns / 1_000_000 >= threshold_ms {
+            let command = if self.engine == Engine::Eval { "SCRIPT KILL" } else { "FUNCTION KILL" };
             tracing::warn!(
-                "Slow script detected: still in execution after {} milliseconds. You can try killing the script using the SCRIPT KILL command.",
-                ns / 1_000_000
+                "Slow script detected: still in execution after {} milliseconds. You can try killing the script using the {command} command. Script name is: {}.",
+                ns / 1_000_000,
+                self.name
             );
             self.is_busy = true;
-            shared.set_script_busy(true);
+            if self.engine == Engine::Functions {
+                let (name, request) = (self.name.to_owned(), self.request.to_owned());
+                self.running().show(Some(BusyFunction { name, request, began: self.began }));
+            }
+            shared.set_script_busy(self.engine, true);
         }
     }
 
@@ -166,17 +178,22 @@ impl Host for ScriptHost<'_> {
     }
 
     fn log(&mut self, level: LogLevel, text: &[u8]) {
-        let text = String::from_utf8_lossy(text);
-        match level {
-            LogLevel::Debug => tracing::trace!("{text}"),
-            LogLevel::Verbose => tracing::debug!("{text}"),
-            LogLevel::Notice => tracing::info!("{text}"),
-            LogLevel::Warning => tracing::warn!("{text}"),
-        }
+        log(level, text);
     }
 
     fn set_propagation(&mut self, targets: i64) {
         let wanted = targets & propagate::LOG != 0;
         self.worker.keys.effects.recording = wanted && self.worker.shared.engine.journal.is_on();
+    }
+}
+
+/// Logs a line of a script.
+pub(super) fn log(level: LogLevel, text: &[u8]) {
+    let text = String::from_utf8_lossy(text);
+    match level {
+        LogLevel::Debug => tracing::trace!("{text}"),
+        LogLevel::Verbose => tracing::debug!("{text}"),
+        LogLevel::Notice => tracing::info!("{text}"),
+        LogLevel::Warning => tracing::warn!("{text}"),
     }
 }

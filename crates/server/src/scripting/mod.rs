@@ -4,7 +4,9 @@
 //! starts again; see [`martlet_engine::Keys::undo`].
 
 mod cache;
+mod functions;
 mod host;
+mod libraries;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,10 +14,14 @@ use std::sync::atomic::Ordering;
 use hashbrown::HashMap;
 use martlet_command::{Error, Outcome};
 use martlet_protocol::reply::Reply;
-use martlet_script::{Compiled, Inputs, Interpreter, Run, ScriptFlags, Version};
+use martlet_protocol::request::Args;
+use martlet_script::{Compiled, Engine, Inputs, Interpreter, Run, ScriptFlags, Version};
 
-pub use cache::{Digest, NotKilled, Running, Script, ScriptCache, ScriptFigures, parse_digest};
+pub use cache::{BusyFunction, Digest, NotKilled, Running, Script, ScriptCache, ScriptFigures, parse_digest};
+pub(crate) use functions::{Functions, fcall};
+pub use libraries::{Libraries, Library, LibraryList};
 
+use crate::checks;
 use crate::commands::Call;
 use crate::config::{REDIS_VERSION, REDIS_VERSION_NUMBER};
 use crate::connection::Connection;
@@ -28,6 +34,18 @@ use host::{Missing, ScriptHost};
 pub(crate) const KILLED_TEXT: &str = "Script killed by user with SCRIPT KILL...";
 const KILLED: &str = "ERR Script killed by user with SCRIPT KILL...";
 
+const BUSY_EVAL: Error =
+    Error::Fixed("BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.");
+const BUSY_FUNCTION: Error =
+    Error::Fixed("BUSY Redis is busy running a script. You can only call FUNCTION KILL or SHUTDOWN NOSAVE.");
+
+/// The answer to most commands while something is busy.
+pub(crate) fn busy(engine: Engine) -> Error {
+    if engine == Engine::Eval { BUSY_EVAL } else { BUSY_FUNCTION }
+}
+
+/// What scripts are told that the server is.
+const SCRIPT_VERSION: Version = Version { text: REDIS_VERSION, number: REDIS_VERSION_NUMBER };
 /// Memory that the scripts of one thread can have together.
 const MEMORY_MAX_BYTES: usize = 1 << 30;
 /// A script that was abandoned so often runs alone.
@@ -58,9 +76,8 @@ pub(crate) struct HeldMessage {
 
 impl Scripting {
     fn new(generation: u64) -> Scripting {
-        let version = Version { text: REDIS_VERSION, number: REDIS_VERSION_NUMBER };
         Scripting {
-            interpreter: Interpreter::new(version, MEMORY_MAX_BYTES),
+            interpreter: Interpreter::new(Engine::Eval, SCRIPT_VERSION, MEMORY_MAX_BYTES),
             generation,
             local: HashMap::new(),
         }
@@ -115,7 +132,7 @@ impl Worker {
     /// Drops the thread's state for scripts: they were flushed.
     pub(crate) fn drop_scripting(&mut self) {
         self.scripting = None;
-        self.shared.scripts.running(self.thread).end(0);
+        self.shared.scripts.running(self.thread).end(Engine::Eval, 0);
     }
 
     /// Puts a script into the cache, and into this thread's state.
@@ -183,7 +200,7 @@ pub(crate) fn eval(call: &mut Call<'_>, source: Source<'_>, is_read_only: bool) 
     let mut scripting = call.worker.take_scripting();
     let outcome = run_found(call, &mut scripting, source, numkeys, is_read_only);
     let bytes = scripting.interpreter.used_bytes();
-    call.worker.shared.scripts.running(call.worker.thread).end(bytes);
+    call.worker.shared.scripts.running(call.worker.thread).end(Engine::Eval, bytes);
     call.worker.put_scripting(scripting);
     // It takes as long as all that it runs.
     call.worker.mark = began;
@@ -205,13 +222,21 @@ fn run_found(
     let words: Vec<&[u8]> = call.args.iter().skip(3).collect();
     let (keys, args) = words.split_at(numkeys);
     let mut run = ScriptRun {
+        engine: Engine::Eval,
         interpreter,
         compiled,
         inputs: Inputs { name: &script.name, keys, args },
+        request: call.args,
         flags: script.flags,
         is_read_only: is_read_only || script.flags.has(ScriptFlags::NO_WRITES),
     };
-    match run.until_done(call) {
+    let outcome = run.until_done(call);
+    reply_to(call, outcome)
+}
+
+/// Answers with the error that a script has ended with, if it has.
+fn reply_to(call: &mut Call<'_>, run: Run) -> Outcome {
+    match run {
         Run::Failed(error) if !error.is_counted => Err(Error::Bytes(error.text)),
         Run::Failed(error) => {
             call.reply.error(error.text);
@@ -222,10 +247,19 @@ fn run_found(
     }
 }
 
-/// What a script's first line says decides whether it may begin at all.
+/// What a script's first line says, or a function's flags, decides whether it may begin at all.
 fn check_before(call: &Call<'_>, flags: ScriptFlags, is_read_only: bool) -> Outcome {
     if flags.has(ScriptFlags::COMPATIBLE) || flags.has(ScriptFlags::NO_WRITES) {
         return Ok(());
+    }
+    let is_full = call.worker.shared.slow_path_reasons.has(SlowPathReason::MemoryFull)
+        && !flags.has(ScriptFlags::ALLOW_OOM);
+    if !call.deny_blocking {
+        // Its flags are the command's: it is refused as any other.
+        if is_full {
+            return Err(checks::OUT_OF_MEMORY);
+        }
+        checks::disk_accepts(call.worker)?;
     }
     let persistence = &call.worker.shared.persistence;
     if persistence.refuses_writes.load(Ordering::Relaxed) {
@@ -243,9 +277,7 @@ fn check_before(call: &Call<'_>, flags: ScriptFlags, is_read_only: bool) -> Outc
     if is_read_only {
         return Err(Error::Fixed("ERR Can not execute a script with write flag using *_ro command."));
     }
-    if call.worker.shared.slow_path_reasons.has(SlowPathReason::MemoryFull)
-        && !flags.has(ScriptFlags::ALLOW_OOM)
-    {
+    if is_full {
         return Err(Error::Fixed(
             "OOM allow-oom flag is not set on the script, can not run it when used memory > 'maxmemory'",
         ));
@@ -255,9 +287,12 @@ fn check_before(call: &Call<'_>, flags: ScriptFlags, is_read_only: bool) -> Outc
 
 /// A script that is about to run.
 struct ScriptRun<'a, 'k> {
+    engine: Engine,
     interpreter: &'a mut Interpreter,
     compiled: &'a Compiled,
     inputs: Inputs<'a, 'k>,
+    /// What called it.
+    request: Args<'a>,
     flags: ScriptFlags,
     is_read_only: bool,
 }
@@ -300,11 +335,14 @@ impl ScriptRun<'_, '_> {
             worker.keys.begin_undo();
         }
         worker.held_messages = Some(Vec::new());
-        worker.shared.scripts.running(worker.thread).begin();
+        worker.shared.scripts.running(worker.thread).begin(self.engine);
         let began = worker.shared.clock.raw();
         let mut host = ScriptHost {
             worker,
             connection,
+            engine: self.engine,
+            name: self.inputs.name,
+            request: self.request,
             flags: self.flags,
             is_read_only: self.is_read_only,
             missing: None,
@@ -314,7 +352,8 @@ impl ScriptRun<'_, '_> {
         let run = self.interpreter.run(self.compiled, self.inputs, &mut host, reply);
         let ScriptHost { worker, connection, missing, is_busy, .. } = host;
         if is_busy {
-            worker.shared.set_script_busy(false);
+            worker.shared.scripts.running(worker.thread).show(None);
+            worker.shared.set_script_busy(self.engine, false);
         }
         connection.session.db = db;
         worker.keys.db = db;

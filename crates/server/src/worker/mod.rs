@@ -33,7 +33,7 @@ use crate::blocking::CopyWaiter;
 use crate::config::{Config, ConfigReader};
 use crate::connection::Connection;
 use crate::migration::{Answers, Migration};
-use crate::scripting::{HeldMessage, Scripting};
+use crate::scripting::{Functions, HeldMessage, Scripting};
 use crate::shared::Shared;
 use crate::stats::ThreadStats;
 
@@ -121,6 +121,8 @@ pub struct Worker {
     pub(crate) broadcasts: BTreeMap<Vec<u8>, u64>,
     /// What this thread has for scripts, once one has run; taken out while one does.
     pub(crate) scripting: Option<Box<Scripting>>,
+    /// The same for functions.
+    pub(crate) functions: Option<Box<Functions>>,
     /// Messages of the script that runs.
     pub(crate) held_messages: Option<Vec<HeldMessage>>,
     /// What was published now waits in a mailbox that has too much.
@@ -165,6 +167,7 @@ impl Worker {
             origin: 0,
             broadcasts: BTreeMap::new(),
             scripting: None,
+            functions: None,
             held_messages: None,
             is_flooding: false,
             memory: eviction::Memory::new(),

@@ -10,6 +10,7 @@ use crate::commands::memory::Figures;
 use crate::config::REDIS_VERSION;
 use crate::process::{Whose, cpu_time, system_memory_bytes};
 use crate::replication::primary::Phase;
+use crate::scripting::{LibraryList, ScriptFigures};
 use crate::worker::Worker;
 
 pub(super) fn server(worker: &mut Worker, text: &mut Text) {
@@ -140,7 +141,7 @@ pub(super) fn memory(worker: &mut Worker, text: &mut Text) {
     text.field("allocator_muzzy", 0);
     text.field("total_system_memory", total);
     text.field("total_system_memory_human", human(total));
-    scripts_memory(text, &shared.scripts.figures());
+    scripts_memory(text, &shared.scripts.figures(), &shared.libraries.list());
     text.field("maxmemory", config.maxmemory_bytes);
     text.field("maxmemory_human", human(config.maxmemory_bytes));
     let policy = crate::config::find(b"maxmemory-policy").map(|p| p.get(config)).unwrap_or_default();
@@ -168,22 +169,23 @@ pub(super) fn memory(worker: &mut Worker, text: &mut Text) {
     text.field("lazyfreed_objects", shared.engine.lazy_free.freed());
 }
 
-/// What scripts take; there are no functions.
-fn scripts_memory(text: &mut Text, scripts: &crate::scripting::ScriptFigures) {
-    let vm_bytes = scripts.vm_bytes as u64;
+/// What scripts and functions take.
+fn scripts_memory(text: &mut Text, scripts: &ScriptFigures, libraries: &LibraryList) {
+    let (vm_bytes, function_vm_bytes) = (scripts.vm_bytes as u64, scripts.function_vm_bytes as u64);
+    let function_bytes = libraries.bytes();
     text.field("used_memory_lua", vm_bytes);
     text.field("used_memory_vm_eval", vm_bytes);
     text.field("used_memory_lua_human", human(vm_bytes));
     text.field("used_memory_scripts_eval", scripts.bytes);
     text.field("number_of_cached_scripts", scripts.count);
-    text.field("number_of_functions", 0);
-    text.field("number_of_libraries", 0);
-    text.field("used_memory_vm_functions", 0);
-    text.field("used_memory_vm_total", vm_bytes);
-    text.field("used_memory_vm_total_human", human(vm_bytes));
-    text.field("used_memory_functions", 0);
-    text.field("used_memory_scripts", scripts.bytes);
-    text.field("used_memory_scripts_human", human(scripts.bytes as u64));
+    text.field("number_of_functions", libraries.function_count());
+    text.field("number_of_libraries", libraries.libraries.len());
+    text.field("used_memory_vm_functions", function_vm_bytes);
+    text.field("used_memory_vm_total", vm_bytes + function_vm_bytes);
+    text.field("used_memory_vm_total_human", human(vm_bytes + function_vm_bytes));
+    text.field("used_memory_functions", function_bytes);
+    text.field("used_memory_scripts", scripts.bytes + function_bytes);
+    text.field("used_memory_scripts_human", human((scripts.bytes + function_bytes) as u64));
 }
 
 pub(super) fn replication(worker: &mut Worker, text: &mut Text) {

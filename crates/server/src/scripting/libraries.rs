@@ -1,0 +1,367 @@
+//! The libraries of functions: one list that is never changed, but replaced by another as a whole.
+//!
+//! Threads take the list up when its generation is another than that of the one they have, and load each
+//! library into a state of their own when one of its functions is first called there. What checks a library
+//! beforehand is a state that nobody else uses, so one that is refused leaves nothing behind.
+//!
+//! Invariant: no name of a library or a function stands twice in a list. It changes behind the closed gate, or
+//! while data is being loaded: no function runs then.
+
+use std::borrow::Cow;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use hashbrown::HashMap;
+use martlet_base::clock::Clock;
+use martlet_command::{Cursor, Error, LibraryChange};
+use martlet_protocol::reply::Reply;
+use martlet_protocol::request::Args;
+use martlet_rdb::payload;
+use martlet_script::library::{BAD_NAME, is_name};
+use martlet_script::{Called, Engine, Host, Interpreter, LogLevel, Registered, ScriptFlags, Verdict};
+
+use super::{MEMORY_MAX_BYTES, SCRIPT_VERSION};
+use crate::config::words;
+use crate::shared::lock;
+
+/// A library that runs for longer while it is loaded is refused, unless a file has it.
+const LOAD_MAX_MS: u64 = 500;
+
+/// One function of a library.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Function {
+    /// Its name.
+    pub name: Vec<u8>,
+    /// What the library says of it.
+    pub description: Option<Vec<u8>>,
+    /// What it promises.
+    pub flags: ScriptFlags,
+}
+
+/// One library.
+#[derive(Debug)]
+pub struct Library {
+    /// Its name.
+    pub name: Vec<u8>,
+    /// Its source, the first line included.
+    pub code: Arc<[u8]>,
+    /// Length of that line, which is not Lua.
+    first_line_len: usize,
+    /// What it registers, in that order.
+    pub functions: Vec<Function>,
+}
+
+impl Library {
+    /// Loads it into a state.
+    ///
+    /// # Errors
+    /// As Redis says it, without a code.
+    pub fn load_into(
+        &self,
+        interpreter: &mut Interpreter,
+        host: &mut dyn Host,
+    ) -> Result<Vec<Registered>, Vec<u8>> {
+        load(interpreter, &self.code[self.first_line_len..], host)
+    }
+
+    fn bytes(&self) -> usize {
+        let functions = self.functions.iter();
+        let bytes = |function: &Function| {
+            size_of::<Function>() + function.name.len() + function.description.as_ref().map_or(0, Vec::len)
+        };
+        size_of::<Library>() + self.name.len() + self.code.len() + functions.map(bytes).sum::<usize>()
+    }
+}
+
+fn load(interpreter: &mut Interpreter, lua: &[u8], host: &mut dyn Host) -> Result<Vec<Registered>, Vec<u8>> {
+    let compiled =
+        interpreter.compile(lua).map_err(|text| [b"Error compiling function: ", text.as_slice()].concat())?;
+    interpreter
+        .load_library(compiled, host)
+        .map_err(|error| [b"Error registering functions: ", error.text.as_slice()].concat())
+}
+
+/// What is around a library that is loaded: nothing but time, which may be up.
+pub struct LoadHost {
+    clock: Clock,
+    began: u64,
+    max_ms: Option<u64>,
+}
+
+impl LoadHost {
+    /// Begins now, and ends with the time after which libraries are refused.
+    pub fn new(clock: Clock) -> LoadHost {
+        LoadHost { began: clock.raw(), clock, max_ms: Some(LOAD_MAX_MS) }
+    }
+}
+
+impl Host for LoadHost {
+    fn call(&mut self, _: &Args<'_>, _: &mut Reply) -> Called {
+        Called::Abandon
+    }
+
+    fn may_call(&mut self, _: &Args<'_>) -> Option<bool> {
+        None
+    }
+
+    fn interrupt(&mut self) -> Verdict {
+        let ms = self.clock.elapsed_ns(self.began, self.clock.raw()) / 1_000_000;
+        if self.max_ms.is_some_and(|max_ms| ms > max_ms) {
+            Verdict::Kill("FUNCTION LOAD timeout")
+        } else {
+            Verdict::Continue
+        }
+    }
+
+    fn log(&mut self, level: LogLevel, text: &[u8]) {
+        super::host::log(level, text);
+    }
+
+    fn set_propagation(&mut self, _: i64) {}
+}
+
+/// See the [module docs](self).
+#[derive(Clone, Debug, Default)]
+pub struct LibraryList {
+    /// The libraries, the oldest first.
+    pub libraries: Vec<Arc<Library>>,
+    /// By [`folded`] names of functions.
+    by_function: HashMap<Vec<u8>, Arc<Library>>,
+}
+
+/// A function's name as it is looked for: without regard to the case of letters.
+#[inline]
+pub fn folded(name: &[u8]) -> Cow<'_, [u8]> {
+    if name.iter().any(u8::is_ascii_uppercase) { name.to_ascii_lowercase().into() } else { name.into() }
+}
+
+impl LibraryList {
+    /// The library with the function of this [`folded`] name.
+    pub fn find(&self, function: &[u8]) -> Option<&Arc<Library>> {
+        self.by_function.get(function)
+    }
+
+    /// Number of functions.
+    pub fn function_count(&self) -> usize {
+        self.libraries.iter().map(|library| library.functions.len()).sum()
+    }
+
+    /// Bytes that the libraries take, without the states that run them.
+    pub fn bytes(&self) -> usize {
+        self.libraries.iter().map(|library| library.bytes()).sum()
+    }
+
+    fn library(&self, name: &[u8]) -> Option<&Arc<Library>> {
+        self.libraries.iter().find(|library| library.name == name)
+    }
+
+    fn remove(&mut self, name: &[u8]) -> bool {
+        let before = self.libraries.len();
+        self.libraries.retain(|library| library.name != name);
+        self.by_function.retain(|_, library| library.name != name);
+        self.libraries.len() < before
+    }
+
+    /// Adds a library whose names are not there.
+    fn add(&mut self, library: Arc<Library>) -> Result<(), Vec<u8>> {
+        let is_known = |function: &&Function| self.by_function.contains_key(&*folded(&function.name));
+        if let Some(known) = library.functions.iter().find(is_known) {
+            return Err(already_exists("Function ", &known.name, ""));
+        }
+        let entry = |function: &Function| (folded(&function.name).into_owned(), library.clone());
+        let names = library.functions.iter().map(entry);
+        self.by_function.extend(names);
+        self.libraries.push(library);
+        Ok(())
+    }
+
+    /// Checks a library and adds it; its name.
+    fn load(&mut self, code: &[u8], replaces: bool, host: &mut dyn Host) -> Result<Vec<u8>, Vec<u8>> {
+        let (name, first_line_len) = read_first_line(code)?;
+        if self.library(&name).is_some() && !replaces {
+            return Err(already_exists("Library '", &name, "'"));
+        }
+        let mut interpreter = Interpreter::new(Engine::Functions, SCRIPT_VERSION, MEMORY_MAX_BYTES);
+        let registered = load(&mut interpreter, &code[first_line_len..], host)?;
+        if registered.is_empty() {
+            return Err(b"No functions registered".to_vec());
+        }
+        let function = |Registered { name, description, flags, .. }| Function { name, description, flags };
+        let functions = registered.into_iter().map(function).collect();
+        self.remove(&name);
+        let library = Library { name: name.clone(), code: code.into(), first_line_len, functions };
+        self.add(Arc::new(library)).map(|()| name)
+    }
+
+    /// Adds the libraries of another list.
+    fn join(&mut self, other: LibraryList, replaces: bool) -> Result<(), Vec<u8>> {
+        for library in &other.libraries {
+            if self.remove(&library.name) && !replaces {
+                return Err(already_exists("Library ", &library.name, ""));
+            }
+        }
+        other.libraries.into_iter().try_for_each(|library| self.add(library))
+    }
+}
+
+fn already_exists(before: &str, name: &[u8], after: &str) -> Vec<u8> {
+    [before.as_bytes(), name, after.as_bytes(), b" already exists"].concat()
+}
+
+/// The library's name, and the length of the line that tells it.
+fn read_first_line(code: &[u8]) -> Result<(Vec<u8>, usize), Vec<u8>> {
+    let Some(line) = code.strip_prefix(b"#!") else { return Err(b"Missing library metadata".to_vec()) };
+    let invalid = || b"Invalid library metadata".to_vec();
+    let len = line.iter().position(|&byte| byte == b'\n').ok_or_else(invalid)?;
+    let mut words = words::split(&code[..len + 2]).ok_or_else(invalid)?.into_iter();
+    let engine = words.next().ok_or_else(invalid)?.split_off(2);
+    let mut name = None;
+    for word in words {
+        let (Some(prefix), Some(value)) = (word.get(..5), word.get(5..)) else {
+            return Err([b"Invalid metadata value given: ", word.as_slice()].concat());
+        };
+        if !prefix.eq_ignore_ascii_case(b"name=") {
+            return Err([b"Invalid metadata value given: ", word.as_slice()].concat());
+        }
+        if name.replace(value.to_vec()).is_some() {
+            return Err(b"Invalid metadata value, name argument was given multiple times".to_vec());
+        }
+    }
+    let name = name.ok_or_else(|| b"Library name was not given".to_vec())?;
+    if !is_name(&name) {
+        return Err(BAD_NAME.as_bytes().to_vec());
+    }
+    if !engine.eq_ignore_ascii_case(b"lua") {
+        return Err([b"Engine '", engine.as_slice(), b"' not found"].concat());
+    }
+    Ok((name, len + 2))
+}
+
+/// What RESTORE does with libraries that are there.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+enum Policy {
+    Flush,
+    Append,
+    Replace,
+}
+
+/// The list that is published; see the [module docs](self).
+pub struct Libraries {
+    list: Mutex<Arc<LibraryList>>,
+    /// Rises with each change.
+    generation: AtomicU64,
+    clock: Clock,
+}
+
+impl Libraries {
+    /// None.
+    pub fn new(clock: Clock) -> Libraries {
+        Libraries { list: Mutex::default(), generation: AtomicU64::new(0), clock }
+    }
+
+    /// See the field.
+    #[inline]
+    pub fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    /// The list as it is.
+    pub fn list(&self) -> Arc<LibraryList> {
+        lock(&self.list).clone()
+    }
+
+    /// Deletes all.
+    pub fn clear(&self) {
+        self.publish(LibraryList::default());
+    }
+
+    fn publish(&self, list: LibraryList) {
+        *lock(&self.list) = Arc::new(list);
+        self.generation.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Runs a command that changes the list; the name of the library that LOAD has loaded.
+    ///
+    /// # Errors
+    /// As Redis says it; nothing has changed.
+    pub fn change(&self, change: LibraryChange, args: &Args<'_>) -> Result<Option<Vec<u8>>, Error> {
+        let rest = Cursor::new(*args, 2);
+        let mut list = LibraryList::clone(&self.list());
+        let mut loaded = None;
+        match change {
+            LibraryChange::Load => loaded = Some(self.load(&mut list, rest)?),
+            LibraryChange::Delete => {
+                if !list.remove(args.at(2)) {
+                    return Err(Error::Fixed("ERR Library not found"));
+                }
+            }
+            LibraryChange::Flush => {
+                let mut rest = rest;
+                if rest.left() > 0 && (rest.one_of(&[("sync", ()), ("async", ())]).is_none()) {
+                    return Err(Error::Fixed("ERR FUNCTION FLUSH only supports SYNC|ASYNC option"));
+                }
+                list = LibraryList::default();
+            }
+            LibraryChange::Restore => self.restore(&mut list, rest)?,
+        }
+        self.publish(list);
+        Ok(loaded)
+    }
+
+    fn load(&self, list: &mut LibraryList, mut rest: Cursor<'_>) -> Result<Vec<u8>, Error> {
+        let mut replaces = false;
+        while rest.left() > 1 {
+            if !rest.word("REPLACE") {
+                let option = rest.peek().unwrap_or_default();
+                return Err(Error::Bytes([b"ERR Unknown option given: ", option].concat()));
+            }
+            replaces = true;
+        }
+        let code = rest.peek().ok_or(Error::Fixed("ERR Function code is missing"))?;
+        list.load(code, replaces, &mut LoadHost::new(self.clock.clone())).map_err(with_code)
+    }
+
+    fn restore(&self, list: &mut LibraryList, mut rest: Cursor<'_>) -> Result<(), Error> {
+        let payload = rest.value()?;
+        let policies = [("flush", Policy::Flush), ("append", Policy::Append), ("replace", Policy::Replace)];
+        let policy = match rest.left() {
+            0 => Policy::Append,
+            _ => rest.one_of(&policies).ok_or(Error::Fixed(
+                "ERR Wrong restore policy given, value should be either FLUSH, APPEND or REPLACE.",
+            ))?,
+        };
+        let codes = payload::libraries(payload).map_err(|refused| with_code(refused.to_string().into()))?;
+        let mut restored = LibraryList::default();
+        for code in codes {
+            let code = code.map_err(|error| with_code(error.to_string().into()))?;
+            restored.load(&code, false, &mut LoadHost::new(self.clock.clone())).map_err(with_code)?;
+        }
+        if policy == Policy::Flush {
+            *list = restored;
+            return Ok(());
+        }
+        list.join(restored, policy == Policy::Replace).map_err(with_code)
+    }
+}
+
+fn with_code(text: Vec<u8>) -> Error {
+    Error::Bytes([b"ERR ", text.as_slice()].concat())
+}
+
+impl martlet_persistence::Libraries for Libraries {
+    fn codes(&self) -> Vec<Arc<[u8]>> {
+        self.list().libraries.iter().map(|library| library.code.clone()).collect()
+    }
+
+    fn add(&self, code: &[u8], replaces: bool) -> Result<(), String> {
+        let mut list = LibraryList::clone(&self.list());
+        let mut host = LoadHost { max_ms: None, ..LoadHost::new(self.clock.clone()) };
+        list.load(code, replaces, &mut host).map_err(|text| String::from_utf8_lossy(&text).into_owned())?;
+        self.publish(list);
+        Ok(())
+    }
+
+    fn replay(&self, change: LibraryChange, args: &Args<'_>) -> Result<(), String> {
+        self.change(change, args).map(|_| ()).map_err(|error| error.to_string())
+    }
+}
