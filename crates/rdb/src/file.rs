@@ -18,17 +18,13 @@ use crate::crc64::{crc64, followed_by_zeros};
 use crate::decode::{Limits, Value, read_value};
 use crate::encode::{Form, Source, VERSION_VALKEY, encoded_kind, write_value};
 use crate::input::Input;
-use crate::kind::Kind;
+use crate::kind::{Kind, LIBRARY, LIBRARY_PRE_GA};
 use crate::payload::reads_version;
 use crate::sink::Sink;
 use crate::string::{read_bytes, read_plain_length, write_bytes, write_length};
 
 /// What modules keep with the key that follows.
 const MODULE_KEY: u8 = 243;
-/// A library of functions.
-pub(crate) const LIBRARY: u8 = 245;
-/// The same as release candidates of Redis 7.0 wrote it.
-pub(crate) const LIBRARY_PRE_GA: u8 = 246;
 const MODULE_AUX: u8 = 247;
 const IDLE: u8 = 248;
 const FREQUENCY: u8 = 249;

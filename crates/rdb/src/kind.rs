@@ -2,6 +2,11 @@
 
 use crate::Error;
 
+/// In place of a kind: a library of functions follows.
+pub const LIBRARY: u8 = 245;
+/// The same as release candidates of Redis 7.0 wrote it.
+pub const LIBRARY_PRE_GA: u8 = 246;
+
 macro_rules! kinds {
     ($($variant:ident = $byte:literal, $doc:literal;)*) => {
         /// How a value is encoded. The numbers are Redis' (`RDB_TYPE_*`).

@@ -8,9 +8,8 @@
 use crate::crc64::crc64;
 use crate::decode::{Limits, Value, read_value};
 use crate::encode::{Form, Source, VERSION_VALKEY, encoded_kind, write_value};
-use crate::file::{LIBRARY, LIBRARY_PRE_GA};
 use crate::input::Input;
-use crate::kind::Kind;
+use crate::kind::{Kind, LIBRARY, LIBRARY_PRE_GA};
 use crate::string::{read_bytes, write_bytes};
 
 /// The version of the format that Redis 7.0 writes and reads.

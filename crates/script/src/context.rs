@@ -1,16 +1,33 @@
 //! What belongs to one Lua state besides what Lua keeps itself: its memory, the host of the script that runs.
 
 use std::cell::{Cell, RefCell};
-use std::ffi::c_void;
+use std::ffi::{c_int, c_void};
 
 use mlua_sys::{lua_State, lua_getallocf};
 
+use crate::flags::ScriptFlags;
 use crate::host::Host;
 use crate::json::JsonSettings;
-use crate::library::Registered;
 use crate::memory::Memory;
 use crate::random::Random;
 use crate::stack::Stack;
+
+/// A script that a state has compiled; of use for that state only.
+#[derive(Debug)]
+pub struct Compiled(pub(crate) c_int);
+
+/// A function that a library has registered; its code is of use for the state that has loaded it only.
+#[derive(Debug)]
+pub struct Registered {
+    /// Its name.
+    pub name: Vec<u8>,
+    /// What the library says of it.
+    pub description: Option<Vec<u8>>,
+    /// What it promises.
+    pub flags: ScriptFlags,
+    /// Its code.
+    pub function: Compiled,
+}
 
 /// How a script has been ended from outside.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]

@@ -11,10 +11,10 @@ use mlua_sys as lua;
 use mlua_sys::lua_State;
 
 use crate::api::{self, Version};
-use crate::context::{Context, Ended};
+use crate::context::{Compiled, Context, Ended, Registered};
 use crate::convert::write_value;
 use crate::host::Host;
-use crate::library::{self, Registered};
+use crate::library;
 use crate::memory::allocate;
 use crate::stack::{Kind, Results, Stack, entry};
 use crate::{bits, cjson, cmsgpack, sandbox, structs};
@@ -37,10 +37,6 @@ type Library = fn(&mut Stack<'_>);
 /// Libraries beside Lua's own.
 const LIBRARIES: &[(&str, Library)] =
     &[("cjson", cjson::push), ("cmsgpack", cmsgpack::push), ("struct", structs::push), ("bit", bits::push)];
-
-/// A script that a state has compiled; of use for that state only.
-#[derive(Debug)]
-pub struct Compiled(pub(crate) c_int);
 
 /// What a state is for.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]

@@ -20,10 +20,10 @@ mod stack;
 mod structs;
 
 pub use api::Version;
+pub use context::{Compiled, Registered};
 pub use flags::ScriptFlags;
 pub use host::{Called, Host, LogLevel, Verdict};
-pub use interpreter::{Compiled, Engine, Inputs, Interpreter, Run, ScriptError};
-pub use library::Registered;
+pub use interpreter::{Engine, Inputs, Interpreter, Run, ScriptError};
 
 #[cfg(test)]
 mod tests;

@@ -8,27 +8,13 @@ use std::ffi::c_int;
 use mlua_sys as lua;
 
 use crate::api::{self, Version};
-use crate::context::Context;
+use crate::context::{Compiled, Context, Registered};
 use crate::flags::ScriptFlags;
-use crate::interpreter::Compiled;
 use crate::sandbox;
 use crate::stack::{Kind, Results, Stack, entry};
 
 /// Why a library or a function may not have its name.
 pub const BAD_NAME: &str = "Library names can only contain letters, numbers, or underscores(_) and must be at least one character long";
-
-/// A function that a library has registered; its code is of use for the state that has loaded it only.
-#[derive(Debug)]
-pub struct Registered {
-    /// Its name.
-    pub name: Vec<u8>,
-    /// What the library says of it.
-    pub description: Option<Vec<u8>>,
-    /// What it promises.
-    pub flags: ScriptFlags,
-    /// Its code.
-    pub function: Compiled,
-}
 
 /// Whether a library or a function may have this name.
 pub fn is_name(name: &[u8]) -> bool {

@@ -4,8 +4,8 @@
 //! library into a state of their own when one of its functions is first called there. What checks a library
 //! beforehand is a state that nobody else uses, so one that is refused leaves nothing behind.
 //!
-//! Invariant: no name of a library or a function stands twice in a list. It changes behind the closed gate, or
-//! while data is being loaded: no function runs then.
+//! Invariant: no name of a library or a function stands twice in a list. It changes behind the closed gate,
+//! or while data is being loaded: no function runs then.
 
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicU64, Ordering};
