@@ -134,7 +134,7 @@ fn a_file_that_cannot_be_read_refuses_the_start() {
             b"REDIS0010\0\x01b\x01v\0\x01b\x01v\0\x01a\x01v\0\x01a\x01v\xff\0\0\0\0\0\0\0\0",
             "a key that is there already, at offset 19",
         ),
-        (b"REDIS0010\xf5\x05#!lua", "values of type function cannot be held, at offset 10"),
+        (b"REDIS0010\xf5\x05#!lua", "a library of functions that cannot be loaded, at offset 16"),
         (b"REDIS0013\x1a\x01k", "values of type stream cannot be held, at offset 10"),
         (b"REDIS0013\xf3\x01", "values of type module cannot be held, at offset 10"),
         (b"REDIS0014\0\x01k\x01v\xff\0\0\0\0\0\0\0\0", "Can't handle RDB format version 14, at offset 9"),

@@ -53,7 +53,10 @@ pub trait Libraries: Send + Sync {
     /// Their code.
     fn codes(&self) -> Vec<Arc<[u8]>>;
 
-    /// Adds one that a file has, or replaces the one of its name if that is allowed.
+    /// Removes all.
+    fn clear(&self);
+
+    /// Adds one that a file has, or replaces the one of its name if that is allowed. One thread at a time.
     ///
     /// # Errors
     /// Why it cannot be added, as Redis says it.

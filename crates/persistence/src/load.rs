@@ -336,6 +336,14 @@ impl<'a> Loader<'a> {
                 if let Some(Piece::Batch(_)) = &piece {
                     splitter.take_announced().for_each(|(db, keys)| reading.expect(db, keys));
                 }
+                if let Some(Piece::Item(Item::Library(code), offset)) = &piece {
+                    // One after the other, in the file's order.
+                    reading.libraries.add(code, reading.replaces).map_err(|why| {
+                        tracing::warn!("Failed creating the library: {why}");
+                        let error = Error::Corrupt("a library of functions that cannot be loaded");
+                        FileError { error, offset: *offset }
+                    })?;
+                }
                 (piece, splitter.offset())
             };
             self.progress.read_bytes.fetch_max(reading.offset + offset, Ordering::Relaxed);
@@ -345,13 +353,7 @@ impl<'a> Loader<'a> {
                     self.total.sums ^= reader.read(&batch, &bytes, self)?;
                 }
                 Some(Piece::Item(Item::Aux { name, text }, _)) => self.note(&name, &text),
-                Some(Piece::Item(Item::Library(code), offset)) => {
-                    reading.libraries.add(&code, reading.replaces).map_err(|why| {
-                        tracing::warn!("Failed creating the library: {why}");
-                        let error = Error::Corrupt("a library of functions that cannot be loaded");
-                        FileError { error, offset }
-                    })?;
-                }
+                Some(Piece::Item(Item::Library(_), _)) => {}
                 Some(Piece::Item(Item::Record(record), offset)) => {
                     let refuse = |error| FileError { error, offset };
                     let db = self.db(record.db).map_err(refuse)?;

@@ -40,6 +40,7 @@ impl Storage {
             tracing::warn!("{why}");
         }
         keys.flush(None, false);
+        self.host.libraries().clear();
         self.persistence.load.is_on.store(true, Ordering::SeqCst);
         self.host.note(Condition::Loading, true);
     }

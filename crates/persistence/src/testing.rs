@@ -63,6 +63,10 @@ impl Commands for DataCommands {
 pub(crate) struct TestLibraries(Mutex<Vec<Arc<[u8]>>>);
 
 impl Libraries for TestLibraries {
+    fn clear(&self) {
+        lock(&self.0).clear();
+    }
+
     fn codes(&self) -> Vec<Arc<[u8]>> {
         lock(&self.0).clone()
     }

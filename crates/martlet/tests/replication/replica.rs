@@ -562,3 +562,37 @@ fn a_shutdown_waits_for_what_replicas_lack() {
     assert!(status.success() && log.contains("1 of 1 replicas are in sync when shutting down."), "{log}");
     assert_eq!(ask(&mut replica, "GET k"), "w");
 }
+
+#[test]
+fn libraries_of_functions_are_part_of_the_data() {
+    const LIBRARY: &str = "#!lua name=NAME\nredis.register_function('NAME', function(keys) return redis.call('INCR', keys[1]) end)";
+    let library = |name: &str| LIBRARY.replace("NAME", name);
+    let load =
+        |client: &mut Client, name| text(&client.command(&["FUNCTION", "LOAD", &library(name)]).unwrap());
+    let list = |client: &mut Client| ask(client, "FUNCTION LIST WITHCODE");
+    let mut pairs = vec![(ours(&["--repl-diskless-sync-delay", "0"]), ours(&[]))];
+    if has_peer() {
+        pairs.push((ours(&["--repl-diskless-sync-delay", "0"]), peer(&[])));
+        pairs.push((peer(&[]), ours(&[])));
+    }
+    for ((server, mut primary), (_own, mut replica)) in pairs {
+        assert_eq!(load(&mut replica, "gone"), "gone");
+        assert_eq!((load(&mut primary, "one"), load(&mut primary, "two")), ("one".into(), "two".into()));
+        follow(&mut replica, server.address().port());
+        let sorted = |text: String| {
+            let mut words: Vec<_> = text.split("library_name ").map(|of| of.trim().to_owned()).collect();
+            words.sort();
+            words
+        };
+        assert_eq!(sorted(list(&mut replica)), sorted(list(&mut primary)));
+        assert_eq!(load(&mut primary, "three"), "three");
+        assert_eq!(ask(&mut primary, "FUNCTION DELETE one"), "OK");
+        assert_eq!(ask(&mut primary, "FCALL three 1 counter"), "1");
+        assert_equal(&mut primary, &mut replica);
+        assert_eq!(sorted(list(&mut replica)), sorted(list(&mut primary)));
+        assert!(!list(&mut replica).contains("gone"));
+        assert_eq!(ask(&mut primary, "FUNCTION FLUSH"), "OK");
+        assert_equal(&mut primary, &mut replica);
+        assert_eq!(list(&mut replica), "");
+    }
+}

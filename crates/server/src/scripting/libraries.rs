@@ -349,6 +349,10 @@ fn with_code(text: Vec<u8>) -> Error {
 }
 
 impl martlet_persistence::Libraries for Libraries {
+    fn clear(&self) {
+        Libraries::clear(self);
+    }
+
     fn codes(&self) -> Vec<Arc<[u8]>> {
         self.list().libraries.iter().map(|library| library.code.clone()).collect()
     }
