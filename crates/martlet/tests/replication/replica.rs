@@ -589,6 +589,8 @@ fn libraries_of_functions_are_part_of_the_data() {
         assert_eq!(ask(&mut primary, "FUNCTION DELETE one"), "OK");
         assert_eq!(ask(&mut primary, "FCALL three 1 counter"), "1");
         assert_equal(&mut primary, &mut replica);
+        let refusal = "READONLY You can't write against a read only replica.";
+        assert_eq!(ask(&mut replica, "FCALL three 1 counter"), refusal);
         assert_eq!(sorted(list(&mut replica)), sorted(list(&mut primary)));
         assert!(!list(&mut replica).contains("gone"));
         assert_eq!(ask(&mut primary, "FUNCTION FLUSH"), "OK");

@@ -272,6 +272,16 @@ static OBJECT: ServerCommand = command("debug|object", -3, object as ServerHandl
     .doc(Group::Server, "1.0.0", "O(1)", "Tells how a key's value is stored.");
 
 fn object(call: &mut Call<'_>) -> Outcome {
+    // Also one that has expired and that nobody else sees any more.
+    let now_ms = std::mem::replace(&mut call.worker.keys.now_ms, 0);
+    let told = describe(call);
+    call.worker.keys.now_ms = now_ms;
+    call.reply.simple(&told?);
+    Ok(())
+}
+
+/// What DEBUG OBJECT tells of its key.
+fn describe(call: &Call<'_>) -> Result<String, Error> {
     let worker = &*call.worker;
     let Some(entry) = worker.keys.get(&Key::new(call.args.at(2))) else { return Err(Error::NoSuchKey) };
     let encoding = entry.encoding();
@@ -280,11 +290,9 @@ fn object(call: &mut Call<'_>) -> Outcome {
     let form = martlet_rdb::payload::dump_form(compress);
     let bytes = martlet_rdb::source_of(&entry).map_or(0, |value| martlet_rdb::encoded_len(value, form));
     let idle_s = ((worker.now_ms / 1000) as u32 & 0xff_ffff).saturating_sub(lru);
-    let text = format!(
+    Ok(format!(
         "Value at:0x0 refcount:1 encoding:{encoding} serializedlength:{bytes} lru:{lru} lru_seconds_idle:{idle_s}"
-    );
-    call.reply.simple(&text);
-    Ok(())
+    ))
 }
 
 static POPULATE: ServerCommand = command("debug|populate", -3, populate as ServerHandler)

@@ -22,6 +22,7 @@ pub(crate) use functions::{Functions, fcall};
 pub use libraries::{Libraries, Library, LibraryList};
 
 use crate::checks;
+use crate::clients::flag;
 use crate::commands::Call;
 use crate::config::{REDIS_VERSION, REDIS_VERSION_NUMBER};
 use crate::connection::Connection;
@@ -249,8 +250,26 @@ fn reply_to(call: &mut Call<'_>, run: Run) -> Outcome {
 
 /// What a script's first line says, or a function's flags, decides whether it may begin at all.
 fn check_before(call: &Call<'_>, flags: ScriptFlags, is_read_only: bool) -> Outcome {
-    if flags.has(ScriptFlags::COMPATIBLE) || flags.has(ScriptFlags::NO_WRITES) {
+    if flags.has(ScriptFlags::COMPATIBLE) {
         return Ok(());
+    }
+    let (config, shared) = (call.worker.config(), call.worker.shared);
+    let is_stale = config.replicaof.0.is_some() && !config.replica_serve_stale_data && !shared.is_linked();
+    if is_stale && !flags.has(ScriptFlags::ALLOW_STALE) {
+        return Err(Error::Fixed(
+            "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no' and 'allow-stale' flag is not set on the script.",
+        ));
+    }
+    if flags.has(ScriptFlags::NO_WRITES) {
+        return Ok(());
+    }
+    let is_primarys = call.connection.info.flags.load(Ordering::Relaxed) & flag::PRIMARY != 0;
+    if config.replicaof.0.is_some() && config.replica_read_only && !is_primarys {
+        // By itself it is refused as any command that writes.
+        return Err(Error::Fixed(match call.deny_blocking {
+            false => "READONLY You can't write against a read only replica.",
+            true => "READONLY Can not run script with write flag on readonly replica.",
+        }));
     }
     let is_full = call.worker.shared.slow_path_reasons.has(SlowPathReason::MemoryFull)
         && !flags.has(ScriptFlags::ALLOW_OOM);
@@ -273,6 +292,9 @@ fn check_before(call: &Call<'_>, flags: ScriptFlags, is_read_only: bool) -> Outc
         return Err(Error::Text(format!(
             "MISCONF Redis is configured to persist data to AOF, but it's currently unable to persist to disk. Writable scripts are blocked. Use 'no-writes' flag for read only scripts. AOF error: {reason}"
         )));
+    }
+    if shared.slow_path_reasons.has(SlowPathReason::FewReplicas) {
+        return Err(Error::Fixed("NOREPLICAS Not enough good replicas to write."));
     }
     if is_read_only {
         return Err(Error::Fixed("ERR Can not execute a script with write flag using *_ro command."));
