@@ -176,7 +176,7 @@ fn write_rdb(task: &Task, found: &Found, file: &File) -> Result<io::Result<()>, 
         let record = match item {
             Item::Record(record) => record,
             Item::Library(code) => {
-                writer.library(&code);
+                writer.write_library(&code);
                 return Ok(());
             }
             Item::Aux { .. } => return Ok(()),

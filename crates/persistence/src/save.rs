@@ -232,7 +232,7 @@ impl Cut {
         let aux: Vec<_> = aux.iter().map(|(name, text)| (*name, text.as_str())).collect();
         let form = martlet_rdb::Form { version: self.header.version, compress: self.header.compresses };
         let mut file = FileWriter::new(out, form, &aux, self.header.has_checksum);
-        self.libraries.iter().for_each(|code| file.library(code));
+        self.libraries.iter().for_each(|code| file.write_library(code));
         for (db, total) in self.totals.iter().enumerate().filter(|(_, total)| total.keys > 0) {
             file.database(db as u64, total.keys as u64, total.expiring as u64);
         }

@@ -256,7 +256,7 @@ impl<W: Write> FileWriter<W> {
     }
 
     /// Writes a library of functions, which versions before 10 do not have; databases come after all of them.
-    pub fn library(&mut self, code: &[u8]) {
+    pub fn write_library(&mut self, code: &[u8]) {
         let compress = self.form.compress;
         self.put(&[LIBRARY]);
         write_bytes(self, code, compress);
@@ -420,7 +420,7 @@ mod tests {
     fn libraries_go_round_and_those_of_release_candidates_are_refused() {
         let code = b"#!lua name=a\n".repeat(20);
         let mut writer = FileWriter::new(Vec::new(), FORM, &[], true);
-        writer.library(&code);
+        writer.write_library(&code);
         let file = writer.finish().unwrap();
         let options = ReadOptions { verify: true, any_version: false, limits: Limits::default() };
         let mut found = Vec::new();

@@ -32,7 +32,7 @@ impl Worker {
         let Some(entry) = entry else { return self.unknown_command(connection, reply, args) };
         if let Some(index) = entry.plain_key
             && connection.session.flags.is_empty_but_for(SessionFlags::RESTRICTED)
-            && self.shared.slow_path_reasons.is_empty()
+            && (self.shared.slow_path_reasons.is_empty() || self.reads_from_replica(entry))
             && entry.spec.takes(args.len())
             && self.permits(connection, entry, args).is_ok()
             && !(entry.spec.flags.has(Flags::DENYOOM) && self.memory.is_due())
@@ -45,6 +45,13 @@ impl Worker {
             return;
         }
         self.request_with_checks(connection, reply, args, entry);
+    }
+
+    /// Whether nothing but the role asks for checks, which a command that reads passes.
+    fn reads_from_replica(&self, entry: &Entry) -> bool {
+        self.shared.slow_path_reasons.is_only(SlowPathReason::Replica)
+            && !entry.spec.flags.has(Flags::WRITE)
+            && self.config.current().replica_serve_stale_data
     }
 
     #[cold]

@@ -61,6 +61,11 @@ impl SlowPathReasons {
         self.bits.load(Ordering::Relaxed) == 0
     }
 
+    /// Whether there is this one and no other.
+    pub fn is_only(&self, reason: SlowPathReason) -> bool {
+        self.bits.load(Ordering::Acquire) == reason.bit()
+    }
+
     /// Whether somebody holds a reason.
     #[inline]
     pub fn has(&self, reason: SlowPathReason) -> bool {

@@ -66,11 +66,13 @@ fn run(server: &Server, line: &str) -> Reply {
     Client::connect(server.address()).unwrap().command(&words).unwrap()
 }
 
-/// An answer as text.
+/// An answer as text: `nil` for none, words in a row for an array.
 fn text(reply: &Reply) -> String {
     match reply {
         Reply::Error(text) => String::from_utf8_lossy(text).into_owned(),
-        other => String::from_utf8_lossy(other.text().unwrap_or_default()).into_owned(),
+        Reply::Int(number) => number.to_string(),
+        Reply::Array(items) => items.iter().map(text).collect::<Vec<_>>().join(" "),
+        _ => reply.text().map_or("nil".into(), |text| String::from_utf8_lossy(text).into_owned()),
     }
 }
 

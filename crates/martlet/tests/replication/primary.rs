@@ -117,7 +117,7 @@ fn writes_are_refused_while_too_few_replicas_follow() {
     let primary = start_ours(&["--min-replicas-to-write", "1"]);
     let refusal = Reply::Error("NOREPLICAS Not enough good replicas to write.".into());
     assert_eq!(run(&primary, "SET k 1"), refusal);
-    assert_eq!(text(&run(&primary, "GET k")), "");
+    assert_eq!(text(&run(&primary, "GET k")), "nil");
     let in_script = text(&run(&primary, "EVAL return(redis.call('SET',KEYS[1],'1')) 1 k"));
     assert!(in_script.starts_with("NOREPLICAS Not enough good replicas to write."), "{in_script}");
     let replica = start_peer(&[]);

@@ -1,58 +1,37 @@
 //! This server as a replica of a real redis-server, and of one of its own kind. Without redis-server these
 //! tests say so and pass.
 //!
-//! Nothing here waits for a time: each step waits until what it is about has happened, or fails after
-//! [`PATIENCE`].
+//! Nothing here waits for a time: each step waits until what it is about has happened.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::{Duration, Instant};
 
 use martlet_client::blocking::Client;
 use martlet_client::resp::Reply;
 use martlet_testkit::server::Server;
 
-use super::{OURS, PATIENCE, PEER, Stopped, has_peer};
+use super::{OURS, Stopped, has_peer, start_ours, start_peer, text, wait_until};
 
-fn peer(arguments: &[&str]) -> (Server, Client) {
-    let all = [&["--enable-debug-command", "yes", "--repl-diskless-sync-delay", "0"], arguments].concat();
-    let server = Server::start(Path::new(PEER), &all).unwrap();
+fn with_client(server: Server) -> (Server, Client) {
     let client = Client::connect(server.address()).unwrap();
     (server, client)
+}
+
+fn peer(arguments: &[&str]) -> (Server, Client) {
+    with_client(start_peer(arguments))
 }
 
 fn ours(arguments: &[&str]) -> (Server, Client) {
-    let all = [&["server", "--io-threads", "2", "--enable-debug-command", "yes"], arguments].concat();
-    let server = Server::start(Path::new(OURS), &all).unwrap();
-    let client = Client::connect(server.address()).unwrap();
-    (server, client)
+    with_client(start_ours(&[&["--io-threads", "2"], arguments].concat()))
 }
 
-/// The reply as text, `nil` for none.
+/// The reply as text.
 fn ask(client: &mut Client, request: &str) -> String {
     let words: Vec<&str> = request.split(' ').collect();
     text(&client.command(&words).unwrap())
-}
-
-fn text(reply: &Reply) -> String {
-    match reply {
-        Reply::Error(text) => String::from_utf8_lossy(text).into_owned(),
-        Reply::Int(number) => number.to_string(),
-        Reply::Array(items) => items.iter().map(text).collect::<Vec<_>>().join(" "),
-        _ => reply.text().map_or("nil".into(), |text| String::from_utf8_lossy(text).into_owned()),
-    }
-}
-
-/// Waits until `is_so`.
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let began = Instant::now();
-    while !is_so() {
-        assert!(began.elapsed() < PATIENCE, "{what} does not come");
-        std::thread::sleep(Duration::from_millis(5));
-    }
 }
 
 fn field(client: &mut Client, name: &str) -> String {
@@ -63,13 +42,13 @@ fn field(client: &mut Client, name: &str) -> String {
 
 fn follow(replica: &mut Client, port: u16) {
     assert_eq!(ask(replica, &format!("REPLICAOF 127.0.0.1 {port}")), "OK");
-    until("the link", || field(replica, "master_link_status") == "up");
+    wait_until("the link", || field(replica, "master_link_status") == "up");
 }
 
 /// Waits until the replica is as far as the primary and their data are equal. What is due may go meanwhile,
 /// from the primary first.
 fn assert_equal(primary: &mut Client, replica: &mut Client) {
-    until("the same place and data", || {
+    wait_until("the same place and data", || {
         field(primary, "master_repl_offset") == field(replica, "slave_repl_offset")
             && ask(primary, "DEBUG DIGEST") == ask(replica, "DEBUG DIGEST")
     });
@@ -128,7 +107,9 @@ fn a_snapshot_and_the_stream_behind_it_arrive() {
         write_something(&mut primary, 1);
         assert_equal(&mut primary, &mut replica);
         // The append-only file has it, too.
-        until("a rewrite", || ask(&mut replica, "INFO persistence").contains("aof_rewrite_in_progress:0"));
+        wait_until("a rewrite", || {
+            ask(&mut replica, "INFO persistence").contains("aof_rewrite_in_progress:0")
+        });
         let digest = ask(&mut replica, "DEBUG DIGEST");
         let loaded = replica.command(&["DEBUG", "LOADAOF"]);
         assert!(matches!(&loaded, Ok(reply) if text(reply) == "OK"), "{loaded:?}\n{}", own.log());
@@ -161,11 +142,11 @@ fn a_replica_says_what_it_is_and_writes_nothing() {
     let refused = replica.command(&["EVAL", "return redis.call('set','k','v')", "1", "k"]).unwrap();
     assert!(matches!(refused, Reply::Error(_)));
     ask(&mut primary, "SET k v");
-    until("the key", || ask(&mut replica, "GET k") == "v");
+    wait_until("the key", || ask(&mut replica, "GET k") == "v");
     ask(&mut replica, "CONFIG SET replica-serve-stale-data no");
     ask(&mut primary, "DEBUG SLEEP 0");
     drop(server);
-    until("the link's end", || ask(&mut replica, "GET k").starts_with("MASTERDOWN"));
+    wait_until("the link's end", || ask(&mut replica, "GET k").starts_with("MASTERDOWN"));
     assert_eq!(field(&mut replica, "master_link_status"), "down");
     ask(&mut replica, "CONFIG SET replica-read-only no");
     ask(&mut replica, "CONFIG SET replica-serve-stale-data yes");
@@ -187,7 +168,7 @@ fn waiting_readers_subscribers_and_expiry_go_by_the_stream() {
     ask(&mut subscriber, "SUBSCRIBE news __keyevent@0__:lpush");
     subscriber.read_reply().unwrap();
     reader.send(&["XREAD", "BLOCK", "0", "STREAMS", "s", "$"]).unwrap();
-    until("the reader", || ask(&mut replica, "INFO clients").contains("blocked_clients:1"));
+    wait_until("the reader", || ask(&mut replica, "INFO clients").contains("blocked_clients:1"));
     ask(&mut primary, "XADD s 1-1 f v");
     assert!(text(&reader.read_reply().unwrap()).contains("1-1"));
     ask(&mut primary, "LPUSH l x");
@@ -196,11 +177,11 @@ fn waiting_readers_subscribers_and_expiry_go_by_the_stream() {
     assert_eq!(text(&subscriber.read_reply().unwrap()), "message news hello");
     // Gone for who reads, but there until the primary says that it is not.
     ask(&mut primary, "SET due v PX 1");
-    until("the key", || ask(&mut replica, "DBSIZE") == "3");
-    until("the key's time", || ask(&mut replica, "GET due") == "nil");
+    wait_until("the key", || ask(&mut replica, "DBSIZE") == "3");
+    wait_until("the key's time", || ask(&mut replica, "GET due") == "nil");
     assert_eq!(ask(&mut replica, "DBSIZE"), "3");
-    until("its time there", || ask(&mut primary, "GET due") == "nil");
-    until("the deletion", || ask(&mut replica, "DBSIZE") == "2");
+    wait_until("its time there", || ask(&mut primary, "GET due") == "nil");
+    wait_until("the deletion", || ask(&mut replica, "DBSIZE") == "2");
 }
 
 #[test]
@@ -222,7 +203,7 @@ fn a_promoted_replica_goes_on_and_a_demoted_primary_loads() {
     // A client that waits to write is told that it cannot any more.
     let mut waiting = Client::connect(own.address()).unwrap();
     waiting.send(&["BLPOP", "none", "0"]).unwrap();
-    until("the wait", || ask(&mut replica, "INFO clients").contains("blocked_clients:1"));
+    wait_until("the wait", || ask(&mut replica, "INFO clients").contains("blocked_clients:1"));
     follow(&mut replica, server.address().port());
     assert!(text(&waiting.read_reply().unwrap()).starts_with("UNBLOCKED force unblock"));
     assert_equal(&mut primary, &mut replica);
@@ -239,7 +220,7 @@ fn the_configuration_names_the_primary() {
     write_something(&mut primary, 3);
     let port = server.address().port().to_string();
     let (_ours, mut replica) = ours(&["--replicaof", "127.0.0.1", &port, "--masterauth", "secret"]);
-    until("the link", || field(&mut replica, "master_link_status") == "up");
+    wait_until("the link", || field(&mut replica, "master_link_status") == "up");
     assert_equal(&mut primary, &mut replica);
     assert_eq!(ask(&mut replica, "CONFIG GET replicaof"), format!("replicaof 127.0.0.1 {port}"));
 }
@@ -317,13 +298,13 @@ fn a_cut_anywhere_in_a_transaction_loses_and_doubles_nothing() {
         proxy.left.store(at as i64, Ordering::SeqCst);
         transaction(&mut primary);
         // A reader sees all of it or nothing.
-        until("the end of the cut link", || proxy.left.load(Ordering::SeqCst) < 0);
+        wait_until("the end of the cut link", || proxy.left.load(Ordering::SeqCst) < 0);
         let both = ask(&mut replica, "MULTI") + &ask(&mut replica, "GET n") + &ask(&mut replica, "LLEN l");
         assert_eq!(both, "OKQUEUEDQUEUED");
         let seen = ask(&mut replica, "EXEC");
         let (n, l) = seen.split_once(' ').unwrap();
         assert_eq!(n.parse::<i64>().unwrap(), l.parse::<i64>().unwrap() + 1, "cut at {at}");
-        until("the link", || field(&mut replica, "master_link_status") == "up");
+        wait_until("the link", || field(&mut replica, "master_link_status") == "up");
         assert_equal(&mut primary, &mut replica);
     }
     let log = own.log();
@@ -350,10 +331,10 @@ fn a_fake_primary_gets_a_line_in_the_log() {
         assert_eq!(ask(&mut replica, &format!("REPLICAOF 127.0.0.1 {port}")), "OK");
         let (mut socket, _) = listener.accept().unwrap();
         socket.write_all(&sent).unwrap();
-        until(expected, || own.log().contains(expected));
+        wait_until(expected, || own.log().contains(expected));
         if expected.starts_with("Failed") {
             // What was loaded of it is gone, and so is what it should have replaced.
-            until("the end of loading", || ask(&mut replica, "DBSIZE") == "0");
+            wait_until("the end of loading", || ask(&mut replica, "DBSIZE") == "0");
         } else {
             assert_eq!(ask(&mut replica, "GET mine"), "1");
         }
@@ -366,16 +347,14 @@ fn a_fake_primary_gets_a_line_in_the_log() {
 /// A server of ours with a directory that outlives it, and its client.
 fn ours_in(directory: &Path, arguments: &[&str]) -> (Server, Client) {
     let options = ["server", "--enable-debug-command", "yes", "--repl-diskless-sync-delay", "0"];
-    let server = Server::start_in(directory, Path::new(OURS), &[&options, arguments].concat()).unwrap();
-    let client = Client::connect(server.address()).unwrap();
-    (server, client)
+    with_client(Server::start_in(directory, Path::new(OURS), &[&options, arguments].concat()).unwrap())
 }
 
 #[test]
 fn replicas_of_replicas_get_all_and_outlive_who_is_between() {
-    let (top, mut primary) = ours(&["--repl-diskless-sync-delay", "0"]);
+    let (top, mut primary) = ours(&[]);
     write_something(&mut primary, 0);
-    let (middle, mut replica) = ours(&["--repl-diskless-sync-delay", "0"]);
+    let (middle, mut replica) = ours(&[]);
     follow(&mut replica, top.address().port());
     ask(&mut primary, "SELECT 3");
     ask(&mut primary, "SET where three");
@@ -415,11 +394,11 @@ fn replicas_of_replicas_get_all_and_outlive_who_is_between() {
 #[test]
 fn a_restarted_replica_goes_on_where_its_file_ends() {
     let directory = tempfile::tempdir().unwrap();
-    let (top, mut primary) = ours(&["--repl-diskless-sync-delay", "0"]);
+    let (top, mut primary) = ours(&[]);
     let port = top.address().port().to_string();
     let arguments = ["--replicaof", "127.0.0.1", &port, "--io-threads", "1"];
     let (own, mut replica) = ours_in(directory.path(), &arguments);
-    until("the link", || field(&mut replica, "master_link_status") == "up");
+    wait_until("the link", || field(&mut replica, "master_link_status") == "up");
     ask(&mut primary, "SELECT 5");
     write_something(&mut primary, 1);
     ask(&mut primary, "SELECT 5");
@@ -429,7 +408,7 @@ fn a_restarted_replica_goes_on_where_its_file_ends() {
     assert!(own.wait().unwrap());
     ask(&mut primary, "SET after v");
     let (_own, mut replica) = ours_in(directory.path(), &arguments);
-    until("the link", || field(&mut replica, "master_link_status") == "up");
+    wait_until("the link", || field(&mut replica, "master_link_status") == "up");
     assert_equal(&mut primary, &mut replica);
     ask(&mut replica, "SELECT 5");
     assert_eq!(ask(&mut replica, "GET after"), "v");
@@ -457,15 +436,15 @@ fn a_restarted_primary_lets_its_replicas_go_on() {
     write_something(&mut primary, 3);
     assert_equal(&mut primary, &mut replica);
     // What has expired meanwhile is deleted there by the stream.
-    until("the deletion", || ask(&mut replica, "DBSIZE") == ask(&mut primary, "DBSIZE"));
+    wait_until("the deletion", || ask(&mut replica, "DBSIZE") == ask(&mut primary, "DBSIZE"));
     let stats = ask(&mut primary, "INFO stats");
     assert!(stats.contains("sync_full:0\r") && stats.contains("sync_partial_ok:1\r"), "{stats}");
 }
 
 #[test]
 fn a_failover_changes_roles_and_loses_nothing() {
-    let (top, mut primary) = ours(&["--repl-diskless-sync-delay", "0"]);
-    let (own, mut replica) = ours(&["--repl-diskless-sync-delay", "0"]);
+    let (top, mut primary) = ours(&[]);
+    let (own, mut replica) = ours(&[]);
     let mut others = vec![ours(&[])];
     if has_peer() {
         others.push(peer(&[]));
@@ -501,9 +480,9 @@ fn a_failover_changes_roles_and_loses_nothing() {
             }
         }
     });
-    until("some writes", || ask(&mut primary, "GET written") != "nil");
+    wait_until("some writes", || ask(&mut primary, "GET written") != "nil");
     assert_eq!(ask(&mut primary, &format!("FAILOVER TO 127.0.0.1 {port} TIMEOUT 60000")), "OK");
-    until("the failover", || field(&mut primary, "master_failover_state") == "no-failover");
+    wait_until("the failover", || field(&mut primary, "master_failover_state") == "no-failover");
     let (written, refusal) = writer.join().unwrap();
     assert_eq!(refusal, "READONLY You can't write against a read only replica.");
     assert!(ask(&mut primary, "ROLE").starts_with("slave"));
@@ -521,7 +500,7 @@ fn a_failover_changes_roles_and_loses_nothing() {
 
 #[test]
 fn a_failover_that_cannot_be_gives_writes_back() {
-    let (top, mut primary) = ours(&["--repl-diskless-sync-delay", "0"]);
+    let (top, mut primary) = ours(&[]);
     let (own, mut replica) = ours(&[]);
     assert_eq!(ask(&mut primary, "FAILOVER"), "ERR FAILOVER requires connected replicas.");
     follow(&mut replica, top.address().port());
@@ -543,20 +522,20 @@ fn a_failover_that_cannot_be_gives_writes_back() {
 
 #[test]
 fn a_shutdown_waits_for_what_replicas_lack() {
-    let (top, mut primary) = ours(&["--repl-diskless-sync-delay", "0", "--shutdown-timeout", "60"]);
+    let (top, mut primary) = ours(&["--shutdown-timeout", "60"]);
     let (own, mut replica) = ours(&[]);
     follow(&mut replica, top.address().port());
     let stopped = Stopped::new(own.pid());
     ask(&mut primary, "SET k v");
     let mut ending = Client::connect(top.address()).unwrap();
     ending.send(&["SHUTDOWN"]).unwrap();
-    until("the wait", || ask(&mut primary, "INFO server").contains("shutdown_in_milliseconds:"));
+    wait_until("the wait", || ask(&mut primary, "INFO server").contains("shutdown_in_milliseconds:"));
     assert_eq!(ask(&mut primary, "SHUTDOWN ABORT"), "OK");
     assert_eq!(text(&ending.read_reply().unwrap()), "ERR Errors trying to SHUTDOWN. Check logs.");
     assert_eq!(ask(&mut primary, "SHUTDOWN ABORT"), "ERR No shutdown in progress.");
     assert_eq!(ask(&mut primary, "SET k w"), "OK");
     ending.send(&["SHUTDOWN"]).unwrap();
-    until("the wait", || ask(&mut primary, "INFO server").contains("shutdown_in_milliseconds:"));
+    wait_until("the wait", || ask(&mut primary, "INFO server").contains("shutdown_in_milliseconds:"));
     drop(stopped);
     let (status, log) = top.end().unwrap();
     assert!(status.success() && log.contains("1 of 1 replicas are in sync when shutting down."), "{log}");
@@ -570,9 +549,9 @@ fn libraries_of_functions_are_part_of_the_data() {
     let load =
         |client: &mut Client, name| text(&client.command(&["FUNCTION", "LOAD", &library(name)]).unwrap());
     let list = |client: &mut Client| ask(client, "FUNCTION LIST WITHCODE");
-    let mut pairs = vec![(ours(&["--repl-diskless-sync-delay", "0"]), ours(&[]))];
+    let mut pairs = vec![(ours(&[]), ours(&[]))];
     if has_peer() {
-        pairs.push((ours(&["--repl-diskless-sync-delay", "0"]), peer(&[])));
+        pairs.push((ours(&[]), peer(&[])));
         pairs.push((peer(&[]), ours(&[])));
     }
     for ((server, mut primary), (_own, mut replica)) in pairs {

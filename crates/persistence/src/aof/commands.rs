@@ -29,7 +29,7 @@ fn number(value: impl ToString) -> Vec<u8> {
 
 impl CommandBase {
     /// Appends what loads a library of functions.
-    pub fn library(&mut self, code: &[u8]) {
+    pub fn write_library(&mut self, code: &[u8]) {
         self.command(&[b"FUNCTION", b"LOAD", code]);
     }
 

@@ -385,7 +385,7 @@ fn write_commands<W: Write>(storage: Storage, settings: &Settings, mut out: W, c
     if settings.aof_timestamp_enabled {
         base.bytes.extend_from_slice(format!("#TS:{}\r\n", storage.now_ms() / 1000).as_bytes());
     }
-    cut.libraries().iter().for_each(|code| base.library(code));
+    cut.libraries().iter().for_each(|code| base.write_library(code));
     walk(storage, cut, |taken| {
         taken.drain(|saved| base.key(&saved));
         let result = out.write_all(&base.bytes);

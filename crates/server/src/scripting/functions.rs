@@ -17,7 +17,7 @@ const NOT_FOUND: Error = Error::Fixed("ERR Function not found");
 
 /// A function that a thread has loaded.
 struct Local {
-    library: Arc<Library>,
+    origin: Arc<Library>,
     flags: ScriptFlags,
     name: String,
     compiled: Compiled,
@@ -43,7 +43,7 @@ impl Functions {
     fn take_up(&mut self, generation: u64, list: Arc<LibraryList>) {
         let is_current =
             |library: &Arc<Library>| list.libraries.iter().any(|known| Arc::ptr_eq(known, library));
-        for (_, stale) in self.local.extract_if(|_, local| !is_current(&local.library)) {
+        for (_, stale) in self.local.extract_if(|_, local| !is_current(&local.origin)) {
             self.interpreter.forget(stale.compiled);
         }
         (self.generation, self.list) = (generation, list);
@@ -55,13 +55,13 @@ impl Functions {
             return Ok(());
         }
         let library = self.list.find(name).ok_or(NOT_FOUND)?.clone();
-        let mut host = LoadHost::new(clock.clone());
+        let mut host = LoadHost::without_limit(clock.clone());
         let registered = library.load_into(&mut self.interpreter, &mut host);
         let registered = registered.map_err(|text| Error::Bytes([b"ERR ", text.as_slice()].concat()))?;
         for function in registered {
             let name = String::from_utf8_lossy(&function.name).into_owned();
             let (flags, compiled) = (function.flags, function.function);
-            let local = Local { library: library.clone(), flags, name, compiled };
+            let local = Local { origin: library.clone(), flags, name, compiled };
             if let Some(before) = self.local.insert(folded(&function.name).into_owned(), local) {
                 self.interpreter.forget(before.compiled);
             }

@@ -93,6 +93,11 @@ impl LoadHost {
     pub fn new(clock: Clock) -> LoadHost {
         LoadHost { began: clock.raw(), clock, max_ms: Some(LOAD_MAX_MS) }
     }
+
+    /// Ends whenever the library does: it has been accepted before.
+    pub fn without_limit(clock: Clock) -> LoadHost {
+        LoadHost { max_ms: None, ..LoadHost::new(clock) }
+    }
 }
 
 impl Host for LoadHost {
@@ -151,7 +156,7 @@ impl LibraryList {
         self.libraries.iter().map(|library| library.bytes()).sum()
     }
 
-    fn library(&self, name: &[u8]) -> Option<&Arc<Library>> {
+    fn named(&self, name: &[u8]) -> Option<&Arc<Library>> {
         self.libraries.iter().find(|library| library.name == name)
     }
 
@@ -178,7 +183,7 @@ impl LibraryList {
     /// Checks a library and adds it; its name.
     fn load(&mut self, code: &[u8], replaces: bool, host: &mut dyn Host) -> Result<Vec<u8>, Vec<u8>> {
         let (name, first_line_len) = read_first_line(code)?;
-        if self.library(&name).is_some() && !replaces {
+        if self.named(&name).is_some() && !replaces {
             return Err(already_exists("Library '", &name, "'"));
         }
         let mut interpreter = Interpreter::new(Engine::Functions, SCRIPT_VERSION, MEMORY_MAX_BYTES);
@@ -359,7 +364,7 @@ impl martlet_persistence::Libraries for Libraries {
 
     fn add(&self, code: &[u8], replaces: bool) -> Result<(), String> {
         let mut list = LibraryList::clone(&self.list());
-        let mut host = LoadHost { max_ms: None, ..LoadHost::new(self.clock.clone()) };
+        let mut host = LoadHost::without_limit(self.clock.clone());
         list.load(code, replaces, &mut host).map_err(|text| String::from_utf8_lossy(&text).into_owned())?;
         self.publish(list);
         Ok(())

@@ -290,15 +290,19 @@ impl Worker {
         result
     }
 
-    /// As [`Worker::alone`] for a client's request. If the server has ended while this thread waited, it is
-    /// not run, and the client not answered: what ran now would be missing from the file that was saved last.
+    /// As [`Worker::alone`] for a client's request. If the server has ended or become a replica while this
+    /// thread waited, it is not run, and the client not answered: what ran now would be missing from the file
+    /// that was saved last, or from the primary.
     pub(crate) fn alone_for(
         &mut self,
         connection: &mut Connection,
         work: impl FnOnce(&mut Worker, &mut Connection),
     ) {
+        let shared = self.shared;
+        let role = shared.replication.replica.generation();
         self.alone(|worker| {
-            if worker.shared.stopping.load(std::sync::atomic::Ordering::Relaxed) {
+            let is_demoted = shared.replication.replica.generation() != role && shared.is_replica();
+            if is_demoted || shared.stopping.load(std::sync::atomic::Ordering::Relaxed) {
                 connection.closing = true;
             } else {
                 work(worker, connection);

@@ -91,3 +91,58 @@ impl Worker {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clients::ClientDetails;
+    use crate::clients::ClientInfo;
+    use crate::config::{Config, ConfigStore};
+    use crate::connection::{Connection, Session};
+    use crate::registry::Registry;
+
+    fn connection(shared: &'static Shared) -> Connection {
+        let token = martlet_net::Token::new(1, 0);
+        let names = (String::new(), String::new(), false);
+        let info = Arc::new(ClientInfo::new(1, 0, token, names, -1, 0, ClientDetails::default()));
+        Connection::new(token, info, Session::new(&shared.access.follow()))
+    }
+
+    #[test]
+    fn what_waits_to_run_alone_does_not_run_on_a_replica() {
+        let registry = Box::leak(Box::new(Registry::new(&[]).unwrap()));
+        let shared = Shared::new(ConfigStore::new(Config::default()), registry, 2, None).unwrap();
+        let shared: &'static Shared = Box::leak(Box::new(shared));
+        let mut worker = Worker::new(shared, 0);
+        let mut client = connection(shared);
+        let (closed, is_closed) = std::sync::mpsc::channel();
+        let turns = || shared.threads[0].turns.load(Ordering::Relaxed);
+        worker.enter();
+        worker.leave();
+        let at_rest = turns();
+        let mut runs = 0;
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                let mut other = Worker::new(shared, 1);
+                shared.engine.gate.closed(|alone| {
+                    closed.send(()).unwrap();
+                    // Until the first worker waits for the gate.
+                    while turns() == at_rest {
+                        std::thread::yield_now();
+                    }
+                    other.keys.lock_all_shards(alone);
+                    other.follow_primary(Some(Primary { host: "127.0.0.1".into(), port: 1 }));
+                    other.keys.release();
+                });
+            });
+            is_closed.recv().unwrap();
+            worker.alone_for(&mut client, |_, _| runs += 1);
+        });
+        assert!(runs == 0 && client.closing);
+        // What comes later was checked by the new role.
+        client.closing = false;
+        worker.alone_for(&mut client, |_, _| runs += 1);
+        assert!(runs == 1 && !client.closing);
+        shared.stop();
+    }
+}

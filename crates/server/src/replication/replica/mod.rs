@@ -130,7 +130,8 @@ impl Replica {
         self.update(|status| status.has_place = true);
     }
 
-    fn generation(&self) -> u64 {
+    /// Rises whenever the primary is another, or there is none any more.
+    pub(crate) fn generation(&self) -> u64 {
         self.generation.load(Ordering::SeqCst)
     }
 
