@@ -40,7 +40,7 @@ struct Waiting {
 }
 
 /// Between the link, which receives, and the thread that applies.
-pub struct Feed {
+pub struct ApplyQueue {
     shared: &'static Shared,
     /// The I/O thread.
     thread: usize,
@@ -50,12 +50,12 @@ pub struct Feed {
     applier: Mutex<Applier>,
 }
 
-impl Feed {
-    /// A feed for the stream that goes on after the applied offset, in the replica's database, in the name of
-    /// `connection`.
-    pub fn new(shared: &'static Shared, generation: u64, mut connection: Box<Connection>) -> Arc<Feed> {
+impl ApplyQueue {
+    /// A queue for the stream that goes on after the applied offset, in the replica's database, in the name
+    /// of `connection`.
+    pub fn new(shared: &'static Shared, generation: u64, mut connection: Box<Connection>) -> Arc<ApplyQueue> {
         connection.session.db = shared.replication.replica.db();
-        Arc::new(Feed {
+        Arc::new(ApplyQueue {
             shared,
             thread: shared.thread_count() - 1,
             generation,
@@ -63,7 +63,7 @@ impl Feed {
             is_closed: AtomicBool::new(false),
             applier: Mutex::new(Applier {
                 connection,
-                queue: None,
+                transaction: None,
                 input: Vec::new(),
                 parsed: 0,
                 applied: 0,
@@ -89,8 +89,8 @@ impl Feed {
             return;
         }
         waiting.is_asked = true;
-        let feed = self.clone();
-        self.shared.send(self.thread, Mail::Run(Box::new(move |worker| feed.turn(worker))));
+        let queue = self.clone();
+        self.shared.send(self.thread, Mail::Run(Box::new(move |worker| queue.turn(worker))));
     }
 
     /// Whether so much waits that nothing more should be received.
@@ -165,7 +165,7 @@ struct Applier {
     /// In whose name commands run.
     connection: Box<Connection>,
     /// The commands since MULTI.
-    queue: Option<Vec<Queued>>,
+    transaction: Option<Vec<Queued>>,
     /// Bytes from the first that is not in the journal on.
     input: Vec<u8>,
     /// Of those, so many were parsed, were applied as whole units, are in the journal.
@@ -184,21 +184,21 @@ impl Applier {
     ///
     /// # Errors
     /// They are no stream of commands; a line for the log.
-    fn apply(&mut self, feed: &Feed, worker: &mut Worker, bytes: &[u8]) -> Result<(), String> {
+    fn apply(&mut self, queue: &ApplyQueue, worker: &mut Worker, bytes: &[u8]) -> Result<(), String> {
         let mut input = std::mem::take(&mut self.input);
         input.extend_from_slice(bytes);
         let limits = RequestLimits { bulk_max_bytes: UNIT_MAX_BYTES as i64, ..RequestLimits::default() };
         let mut spans = Vec::new();
         let mut outcome = Ok(());
-        while self.parsed < input.len() && feed.is_current() {
+        while self.parsed < input.len() && queue.is_current() {
             spans.clear();
             match parse(&input, self.parsed, &limits, &mut self.partial, &mut spans) {
                 Ok(Parsed::Incomplete) => break,
                 Ok(Parsed::Complete(end)) => {
                     let args = Args::new(&input, &spans);
-                    self.request(feed, worker, &args, (&input, end));
+                    self.request(queue, worker, &args, (&input, end));
                     self.parsed = end;
-                    if self.queue.is_none() {
+                    if self.transaction.is_none() {
                         self.applied = end;
                     }
                 }
@@ -208,8 +208,8 @@ impl Applier {
                 }
             }
         }
-        self.relay(feed, worker, &input);
-        feed.shared.replication.replica.answer();
+        self.relay(queue, worker, &input);
+        queue.shared.replication.replica.answer();
         input.drain(..self.relayed);
         self.parsed -= self.relayed;
         self.applied -= self.relayed;
@@ -224,30 +224,30 @@ impl Applier {
     }
 
     /// Takes up one request, which ends at an offset of the input.
-    fn request(&mut self, feed: &Feed, worker: &mut Worker, args: &Args<'_>, at: (&[u8], usize)) {
+    fn request(&mut self, queue: &ApplyQueue, worker: &mut Worker, args: &Args<'_>, at: (&[u8], usize)) {
         if args.is_empty() {
             return;
         }
-        let Some(entry) = feed.shared.registry.resolve(args).filter(|entry| entry.spec.takes(args.len()))
+        let Some(entry) = queue.shared.registry.resolve(args).filter(|entry| entry.spec.takes(args.len()))
         else {
             return complain(&crate::checks::unknown_command(args).to_bytes(), args);
         };
-        match (entry.spec.control, &mut self.queue) {
-            (Control::BeginTransaction, _) => self.queue = Some(Vec::new()),
+        match (entry.spec.control, &mut self.transaction) {
+            (Control::BeginTransaction, _) => self.transaction = Some(Vec::new()),
             (Control::ExecuteTransaction, _) => {
-                let queue = self.queue.take().unwrap_or_default();
-                self.run_unit(feed, worker, &queue, at);
+                let commands = self.transaction.take().unwrap_or_default();
+                self.run_unit(queue, worker, &commands, at);
             }
-            (Control::DiscardTransaction, _) => self.queue = None,
-            (_, Some(queue)) => queue.push((entry, args.to_owned())),
-            _ => self.run_one(feed, worker, entry, args, at),
+            (Control::DiscardTransaction, _) => self.transaction = None,
+            (_, Some(commands)) => commands.push((entry, args.to_owned())),
+            _ => self.run_one(queue, worker, entry, args, at),
         }
     }
 
     /// Runs a command that stands alone.
     fn run_one(
         &mut self,
-        feed: &Feed,
+        queue: &ApplyQueue,
         worker: &mut Worker,
         entry: &'static Entry,
         args: &Args<'_>,
@@ -262,7 +262,7 @@ impl Applier {
                 self.execute(worker, entry, args, false);
                 worker.release_keys();
             }
-            None => self.run_alone(feed, worker, at, |applier, worker| {
+            None => self.run_alone(queue, worker, at, |applier, worker| {
                 applier.execute(worker, entry, args, false);
             }),
         }
@@ -270,15 +270,15 @@ impl Applier {
     }
 
     /// Runs a transaction, with all its keys locked.
-    fn run_unit(&mut self, feed: &Feed, worker: &mut Worker, queue: &[Queued], at: (&[u8], usize)) {
+    fn run_unit(&mut self, queue: &ApplyQueue, worker: &mut Worker, commands: &[Queued], at: (&[u8], usize)) {
         let mut shards = Some(Vec::new());
-        for (entry, args) in queue {
+        for (entry, args) in commands {
             let is_known = !entry.spec.flags.has(Flags::WALK);
             let more = if is_known { entry.spec.shards(&args.view()) } else { None };
             shards = shards.zip(more).map(|(all, more)| [all, more].concat());
         }
         let run = |applier: &mut Applier, worker: &mut Worker| {
-            for (entry, args) in queue {
+            for (entry, args) in commands {
                 if entry.spec.control == Control::SelectDatabase {
                     applier.select(worker, &args.view());
                 } else {
@@ -292,9 +292,9 @@ impl Applier {
                 run(self, worker);
                 worker.release_keys();
             }
-            None => self.run_alone(feed, worker, at, run),
+            None => self.run_alone(queue, worker, at, run),
         }
-        for (entry, args) in queue {
+        for (entry, args) in commands {
             self.after(worker, entry, &args.view());
         }
     }
@@ -302,18 +302,18 @@ impl Applier {
     /// Runs `work` behind the closed gate, and adds what it is part of to the journal there.
     fn run_alone(
         &mut self,
-        feed: &Feed,
+        queue: &ApplyQueue,
         worker: &mut Worker,
         (input, end): (&[u8], usize),
         work: impl FnOnce(&mut Applier, &mut Worker),
     ) {
-        self.relay(feed, worker, input);
+        self.relay(queue, worker, input);
         worker.alone(|worker| {
             // The primary may have been changed while the gate was waited for.
-            if feed.is_current() {
+            if queue.is_current() {
                 work(self, worker);
                 self.applied = end;
-                self.relay(feed, worker, input);
+                self.relay(queue, worker, input);
             }
         });
     }
@@ -356,16 +356,16 @@ impl Applier {
     }
 
     /// Appends the bytes of what has been applied to the journal, for replicas and the backlog.
-    fn relay(&mut self, feed: &Feed, worker: &mut Worker, input: &[u8]) {
+    fn relay(&mut self, queue: &ApplyQueue, worker: &mut Worker, input: &[u8]) {
         let Some(bytes) = input.get(self.relayed..self.applied).filter(|bytes| !bytes.is_empty()) else {
             return;
         };
-        let journal = &feed.shared.engine.journal;
+        let journal = &queue.shared.engine.journal;
         let end = journal.append(REPLICAS, bytes);
         journal.pump(end);
         self.relayed = self.applied;
         worker.keys.recorded = 0;
-        let replica = &feed.shared.replication.replica;
+        let replica = &queue.shared.replication.replica;
         replica.db.store(self.connection.session.db, Ordering::Relaxed);
         let session = &self.connection;
         session.info.db.store(session.session.db, Ordering::Relaxed);

@@ -18,7 +18,7 @@ use martlet_client::stream::Stream;
 use martlet_persistence::load::Source;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
-use super::apply::Feed;
+use super::apply::ApplyQueue;
 use super::handshake::{Greeting, Handshake, Progress, Refused};
 use super::transfer::Transfer;
 use super::{LinkState, Replica, load};
@@ -388,9 +388,9 @@ impl Link {
         let connection = self.connection(primary);
         let info = connection.info.clone();
         self.shared.clients.add(info.clone());
-        let feed = Feed::new(self.shared, self.generation, connection);
-        let ended = self.stream_into(&feed, &info);
-        feed.close();
+        let queue = ApplyQueue::new(self.shared, self.generation, connection);
+        let ended = self.stream_into(&queue, &info);
+        queue.close();
         self.shared.clients.remove(info.id);
         if let Err(Ended::Broken(_)) = &ended {
             tracing::info!("Caching the disconnected master state.");
@@ -398,7 +398,7 @@ impl Link {
         ended
     }
 
-    fn stream_into(&mut self, feed: &Arc<Feed>, info: &ClientInfo) -> Result<(), Ended> {
+    fn stream_into(&mut self, queue: &Arc<ApplyQueue>, info: &ClientInfo) -> Result<(), Ended> {
         let clock = &self.shared.clock;
         let mut read_offset = self.shared.applied_offset();
         let mut told = None;
@@ -408,10 +408,10 @@ impl Link {
                 self.replica.read_offset.store(read_offset, Ordering::Relaxed);
                 info.net_input_bytes.fetch_add(self.received.len() as u64, Ordering::Relaxed);
                 info.last_active_ms.store(clock.unix_ms(), Ordering::Relaxed);
-                feed.push(&std::mem::take(&mut self.received));
+                queue.push(&std::mem::take(&mut self.received));
             }
-            feed.ask();
-            if let Some(why) = feed.failure() {
+            queue.ask();
+            if let Some(why) = queue.failure() {
                 return Err(broken(why));
             }
             if info.killed.load(Ordering::Acquire) {
@@ -421,17 +421,17 @@ impl Link {
             let is_due =
                 told.is_none_or(|told| clock.elapsed_ns(told, clock.raw()) >= PERIOD.as_nanos() as u64);
             if is_asked || is_due {
-                self.acknowledge(feed)?;
+                self.acknowledge(queue)?;
                 told = Some(clock.raw());
             }
-            let most = if feed.has_nothing_waiting() { PERIOD } else { PATIENCE };
-            self.wait(!feed.is_full(), most, "MASTER timeout: no data nor PING received...")?;
+            let most = if queue.has_nothing_waiting() { PERIOD } else { PATIENCE };
+            self.wait(!queue.is_full(), most, "MASTER timeout: no data nor PING received...")?;
         }
     }
 
     /// Tells the primary how far this server has come.
-    fn acknowledge(&mut self, feed: &Feed) -> Result<(), Ended> {
-        let (offset, on_disk) = (self.shared.applied_offset().to_string(), feed.offset_on_disk());
+    fn acknowledge(&mut self, queue: &ApplyQueue) -> Result<(), Ended> {
+        let (offset, on_disk) = (self.shared.applied_offset().to_string(), queue.offset_on_disk());
         let on_disk = on_disk.map(|offset| offset.to_string());
         let mut words: Vec<&[u8]> = vec![b"REPLCONF", b"ACK", offset.as_bytes()];
         if let Some(on_disk) = &on_disk {
