@@ -3,6 +3,7 @@
 
 pub mod acl_rules;
 pub mod append_log;
+pub mod cluster_bus;
 pub mod commands;
 pub mod mutate;
 pub mod rdb_file;
@@ -17,6 +18,7 @@ pub mod tls_records;
 pub const TARGETS: &[(&str, fn(&[u8]), fn() -> Vec<Vec<u8>>)] = &[
     ("acl_rules", acl_rules::check, seeds::users),
     ("append_log", append_log::check, seeds::logs),
+    ("cluster_bus", cluster_bus::check, seeds::bus_packets),
     ("request_parser", request_parser::check, seeds::requests),
     ("reply_decoder", reply_decoder::check, seeds::replies),
     ("rdb_file", rdb_file::check, seeds::files),

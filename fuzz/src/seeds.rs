@@ -1,6 +1,10 @@
 //! Seeds made by rule rather than kept as files: every shape of input that the targets read.
 
 use crate::commands::encode;
+use martlet_base::random::Random;
+use martlet_cluster::flags::NodeFlags;
+use martlet_cluster::id::NodeId;
+use martlet_cluster::packet::{Body, Extension, Gossip, Header, Packet, PingKind, Published};
 
 /// Requests in both forms, whole, cut short and malformed; the first byte is the size of the pieces.
 pub fn requests() -> Vec<Vec<u8>> {
@@ -287,4 +291,65 @@ pub fn documents() -> Vec<Vec<u8>> {
         b"[[[[[[[[[[",
     ];
     texts.iter().map(|text| text.to_vec()).collect()
+}
+
+/// Packets of the cluster bus: each kind, with and without gossip and extensions, and two in one stream.
+pub fn bus_packets() -> Vec<Vec<u8>> {
+    let id = NodeId::random(&mut Random::seeded(1));
+    let header = Header {
+        sender: id,
+        port: 6379,
+        other_port: 0,
+        bus_port: 16379,
+        current_epoch: 7,
+        config_epoch: 3,
+        offset: 1 << 40,
+        slots: (0..5461).collect(),
+        primary: Some(id),
+        address: "10.0.0.1".into(),
+        flags: NodeFlags::PRIMARY.with(NodeFlags::MYSELF),
+        is_down: true,
+        is_paused: false,
+        forces_vote: true,
+        knows_extensions: true,
+    };
+    let gossip = Gossip {
+        node: id,
+        ping_sent_s: 0,
+        pong_received_s: 1_700_000_000,
+        address: "::1".into(),
+        port: 6380,
+        other_port: 6381,
+        bus_port: 16380,
+        flags: NodeFlags::REPLICA,
+    };
+    let extensions = vec![
+        Extension::HostName("a.example".into()),
+        Extension::NodeName("n".into()),
+        Extension::Forgotten(id, 60),
+        Extension::ShardId(id),
+        Extension::ClientIpv4("10.0.0.2".into()),
+        Extension::ClientIpv6("::2".into()),
+        Extension::ClientPort(7000),
+        Extension::ClientTlsPort(7001),
+        Extension::AvailabilityZone("z".into()),
+        Extension::Other(9, vec![1; 16]),
+    ];
+    let published = |is_sharded| Published { channel: b"c".to_vec(), message: b"hello".to_vec(), is_sharded };
+    let bodies = vec![
+        Body::Ping { kind: PingKind::Ping, gossip: vec![gossip; 2], extensions },
+        Body::Ping { kind: PingKind::Meet, gossip: vec![], extensions: vec![] },
+        Body::Fail(id),
+        Body::Publish(published(false)),
+        Body::VoteRequest,
+        Body::Vote,
+        Body::Update { node: id, config_epoch: 9, slots: [1, 16_383].into_iter().collect() },
+        Body::ManualFailover,
+        Body::Module,
+    ];
+    let full = bodies.into_iter().map(|body| Packet::Full(Box::new(header.clone()), body).encode());
+    let mut seeds: Vec<Vec<u8>> = full.collect();
+    let light = Packet::Light(published(true)).encode();
+    seeds.push([&light[..], &light].concat());
+    seeds
 }

@@ -72,3 +72,8 @@ fn rdb_payload() {
 fn commands() {
     replay("commands");
 }
+
+#[test]
+fn cluster_bus() {
+    replay("cluster_bus");
+}

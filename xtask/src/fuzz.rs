@@ -16,6 +16,7 @@ const TRIPLE: &str = "x86_64-unknown-linux-gnu";
 const TARGETS: &[&str] = &[
     "acl_rules",
     "append_log",
+    "cluster_bus",
     "request_parser",
     "reply_decoder",
     "rdb_file",

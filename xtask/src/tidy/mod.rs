@@ -41,6 +41,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "persistence",
         ],
     ),
+    ("cluster", &["base"]),
     ("client", &["base", "protocol"]),
     ("testkit", &["base", "client", "protocol"]),
     ("bench", &["base", "client", "protocol"]),

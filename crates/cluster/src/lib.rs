@@ -1,0 +1,10 @@
+//! The cluster bus: Redis Cluster's protocol as a pure state machine, without sockets, files or clocks.
+//!
+//! Time and packets go in; packets, writes of `nodes.conf` and decisions come out. The same code runs under a
+//! server and in a seeded simulation. See `docs/internals/cluster.md`.
+
+pub mod flags;
+pub mod id;
+pub mod packet;
+pub mod slots;
+pub mod text;
