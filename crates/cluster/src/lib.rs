@@ -3,8 +3,10 @@
 //! Time and packets go in; packets, writes of `nodes.conf` and decisions come out. The same code runs under a
 //! server and in a seeded simulation. See `docs/internals/cluster.md`.
 
+pub mod conf;
 pub mod flags;
 pub mod id;
+pub mod node;
 pub mod packet;
 pub mod slots;
 pub mod text;
