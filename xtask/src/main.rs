@@ -15,6 +15,7 @@ mod miri;
 mod python;
 mod report_page;
 mod run;
+mod sim;
 mod tidy;
 mod tools;
 mod valkey;
@@ -71,6 +72,8 @@ enum Chore {
     PersistenceCost(durability::Options),
     /// How long polite clients wait beside others that take all they can get, against a peer.
     Fairness(fairness::Options),
+    /// Simulations of many nodes by seeds, with faults: what must hold is looked at all the time.
+    Sim(sim::Options),
     /// Sizes, openings, SAFETY lines, edges between crates.
     Tidy,
     /// The raw-wire suite against a running server, or the recording of a server's replies.
@@ -98,6 +101,7 @@ fn main() {
         Chore::BenchFloor(options) => client_cpu::floor::run(&options),
         Chore::PersistenceCost(options) => durability::run(&options),
         Chore::Fairness(options) => fairness::run(&options),
+        Chore::Sim(options) => sim::run(&options),
         Chore::Tidy => tidy::run(),
         Chore::Wire(options) => wire::run(&options),
     };

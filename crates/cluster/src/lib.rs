@@ -6,7 +6,10 @@
 pub mod conf;
 pub mod flags;
 pub mod id;
+pub mod machine;
 pub mod node;
 pub mod packet;
+#[cfg(any(test, feature = "simulation"))]
+pub mod simulation;
 pub mod slots;
 pub mod text;

@@ -1,0 +1,203 @@
+//! Who cannot be reached: suspicion, reports of primaries, FAIL, and the way back.
+
+use super::gossip::UNWELL;
+use super::{Cluster, NodeKey};
+use crate::flags::NodeFlags;
+use crate::packet::{Body, PingKind};
+
+/// A report counts for so many node timeouts.
+const REPORT_VALIDITY: i64 = 2;
+/// A primary that is back, and whose slots nobody took, stays FAIL for so many node timeouts.
+const FAIL_UNDO: i64 = 2;
+/// How many nodes are looked at for the one whose pong is oldest.
+const PING_SAMPLE: usize = 5;
+
+/// What one look at all nodes found for replicas that might migrate.
+#[derive(Debug, Default)]
+pub(super) struct Orphans {
+    /// Primaries with slots that have lost all their replicas.
+    pub count: usize,
+    /// Most replicas that work, of any primary.
+    pub max_replicas: usize,
+    /// Replicas that work, of the own primary.
+    pub own_replicas: usize,
+}
+
+impl Cluster {
+    /// Once a second: pings the one of a few whose pong is oldest.
+    pub(super) fn ping_oldest(&mut self) {
+        let keys = self.table.keys();
+        let mut oldest: Option<NodeKey> = None;
+        for _ in 0..PING_SAMPLE {
+            let key = keys[self.random.below(keys.len() as u64) as usize];
+            let node = &self.table[key];
+            let is_busy = node.link.is_none() || node.ping_sent_ms.is_some();
+            if is_busy || key == self.myself || node.is_in_handshake() {
+                continue;
+            }
+            if oldest.is_none_or(|oldest| self.table[oldest].pong_received_ms > node.pong_received_ms) {
+                oldest = Some(key);
+            }
+        }
+        if let Some(link) = oldest.and_then(|key| self.table[key].link) {
+            self.send_ping(link, PingKind::Ping);
+        }
+    }
+
+    /// Looks at all nodes: pings those that were not for long, renews connections that are silent, suspects
+    /// those that do not answer.
+    pub(super) fn check_nodes(&mut self) -> Orphans {
+        let mut orphans = Orphans::default();
+        for key in self.table.keys() {
+            let node = &self.table[key];
+            let unknown = NodeFlags::MYSELF.with(NodeFlags::NO_ADDRESS).with(NodeFlags::HANDSHAKE);
+            if !node.flags.has(unknown) {
+                self.count_orphan(key, &mut orphans);
+                self.check_node(key);
+            }
+        }
+        orphans
+    }
+
+    fn count_orphan(&self, key: NodeKey, orphans: &mut Orphans) {
+        let (own, node) = (&self.table[self.myself], &self.table[key]);
+        if !own.is_replica() || !node.is_primary() || node.is_failed() {
+            return;
+        }
+        let working = self.working_replicas(key);
+        if working == 0 && node.slot_count() > 0 && node.flags.has(NodeFlags::MIGRATE_TO) {
+            orphans.count += 1;
+        }
+        orphans.max_replicas = orphans.max_replicas.max(working);
+        if own.primary == Some(key) {
+            orphans.own_replicas = working;
+        }
+    }
+
+    /// Replicas of a node that do not fail.
+    pub(super) fn working_replicas(&self, key: NodeKey) -> usize {
+        self.table[key].replicas.iter().filter(|replica| !self.table[**replica].is_failed()).count()
+    }
+
+    fn check_node(&mut self, key: NodeKey) {
+        let (now, timeout_ms) = (self.now.mono_ms, self.settings.node_timeout_ms);
+        let since = |time: Option<i64>| time.map_or(i64::MAX, |time| now - time);
+        let node = &self.table[key];
+        let (ping_ms, data_ms) = (since(node.ping_sent_ms), since(node.data_received_ms));
+        let has_ping = node.ping_sent_ms.is_some();
+        if let Some(link) = node.link
+            && self.links.get(&link).is_some_and(|link| now - link.created_ms > timeout_ms)
+            && has_ping
+            && ping_ms > timeout_ms / 2
+            && data_ms > timeout_ms / 2
+        {
+            self.close_link(link);
+        }
+        let interval_ms = match self.settings.ping_interval_ms {
+            0 => timeout_ms / 2,
+            interval_ms => interval_ms,
+        };
+        let node = &self.table[key];
+        if let Some(link) = node.link {
+            if !has_ping && since(node.pong_received_ms) > interval_ms {
+                self.send_ping(link, PingKind::Ping);
+                return;
+            }
+            let own = &self.table[self.myself];
+            if own.is_primary() && self.manual.as_ref().is_some_and(|manual| manual.replica == Some(key)) {
+                self.send_ping(link, PingKind::Ping);
+                return;
+            }
+        }
+        // Whatever it sends shows that it lives.
+        if has_ping && ping_ms.min(data_ms) > timeout_ms && !self.table[key].flags.has(UNWELL) {
+            self.table[key].flags.set(NodeFlags::PFAIL, true);
+            self.todo.state = true;
+            if self.size == 1 && self.table[self.myself].is_voter() {
+                self.fail_if_agreed(key);
+            }
+        }
+    }
+
+    /// A primary says that it cannot reach a node.
+    pub(super) fn report_failure(&mut self, key: NodeKey, reporter: NodeKey) {
+        let now = self.now.mono_ms;
+        let reports = &mut self.table[key].reports;
+        match reports.iter_mut().find(|(of, _)| *of == reporter) {
+            Some((_, time)) => *time = now,
+            None => reports.push((reporter, now)),
+        }
+        self.fail_if_agreed(key);
+    }
+
+    /// A primary says that it reaches a node.
+    pub(super) fn withdraw_report(&mut self, key: NodeKey, reporter: NodeKey) {
+        self.table[key].reports.retain(|(of, _)| *of != reporter);
+    }
+
+    /// Forgets reports that are too old.
+    pub(super) fn clean_reports(&mut self, key: NodeKey) {
+        let oldest = self.now.mono_ms - self.settings.node_timeout_ms * REPORT_VALIDITY;
+        self.table[key].reports.retain(|(_, time)| *time >= oldest);
+    }
+
+    /// How many primaries have reported a node, and still count.
+    pub fn failure_reports(&self, key: NodeKey) -> usize {
+        let oldest = self.now.mono_ms - self.settings.node_timeout_ms * REPORT_VALIDITY;
+        self.table[key].reports.iter().filter(|(_, time)| *time >= oldest).count()
+    }
+
+    /// How many primaries must agree.
+    pub(super) fn quorum(&self) -> usize {
+        self.size / 2 + 1
+    }
+
+    /// Flags a node as failing when it cannot be reached from here and most primaries say the same.
+    fn fail_if_agreed(&mut self, key: NodeKey) {
+        let node = &self.table[key];
+        if !node.is_suspected() || node.is_failed() {
+            return;
+        }
+        self.clean_reports(key);
+        let own_vote = usize::from(self.table[self.myself].is_voter());
+        if self.table[key].reports.len() + own_vote < self.quorum() {
+            return;
+        }
+        let id = self.table[key].id;
+        self.log(format!("Marking node {id} as failing (quorum reached)."));
+        self.mark_failed(key);
+        self.broadcast(self.header(), Body::Fail(id));
+    }
+
+    /// Flags a node as failing.
+    pub(super) fn mark_failed(&mut self, key: NodeKey) {
+        let node = &mut self.table[key];
+        node.flags.set(NodeFlags::PFAIL, false);
+        node.flags.set(NodeFlags::FAIL, true);
+        node.failed_ms = Some(self.now.mono_ms);
+        self.save(false);
+        self.todo.state = true;
+    }
+
+    /// A node has answered: it is not suspected any more, nor failing if that was of no use.
+    pub(super) fn answered(&mut self, key: NodeKey) {
+        let now = self.now.mono_ms;
+        let undo_ms = self.settings.node_timeout_ms * FAIL_UNDO;
+        let node = &mut self.table[key];
+        node.pong_received_ms = Some(now);
+        node.ping_sent_ms = None;
+        // Who votes stays failing for a while, that others may take its slots.
+        let is_lasting = node.is_voter() && node.failed_ms.is_some_and(|failed| now - failed <= undo_ms);
+        if node.is_suspected() {
+            node.flags.set(NodeFlags::PFAIL, false);
+        } else if node.is_failed() && !is_lasting {
+            node.flags.set(NodeFlags::FAIL, false);
+            let text = format!("Clear FAIL state for node {}: it is reachable again.", node.id);
+            self.log(text);
+        } else {
+            return;
+        }
+        self.save(false);
+        self.todo.state = true;
+    }
+}

@@ -1,0 +1,332 @@
+//! Single nodes, and pairs by hand; whole clusters are `simulation`'s.
+
+use super::*;
+use crate::packet::{Body, Header, Packet, PingKind};
+use crate::slots::SLOTS;
+
+const TICK: i64 = 100;
+
+fn time(ms: i64) -> Time {
+    Time { mono_ms: ms, unix_ms: 1_700_000_000_000 + ms }
+}
+
+fn node(seed: u64) -> Cluster {
+    let mut cluster = Cluster::new(Settings::default(), Random::seeded(seed), time(0));
+    cluster.take_actions();
+    cluster
+}
+
+/// Nodes that are connected without delay.
+struct Net {
+    nodes: Vec<Cluster>,
+    conns: Vec<[(usize, LinkId); 2]>,
+    now: i64,
+    log: Vec<(usize, Action)>,
+}
+
+impl Net {
+    fn new(count: u64) -> Net {
+        Net {
+            nodes: (0..count).map(|seed| node(seed + 1)).collect(),
+            conns: Vec::new(),
+            now: 0,
+            log: Vec::new(),
+        }
+    }
+
+    fn host(index: usize) -> String {
+        format!("10.0.0.{}", index + 1)
+    }
+
+    /// Carries out what nodes want until none wants anything.
+    fn settle(&mut self) {
+        loop {
+            let wanted: Vec<(usize, Action)> = (0..self.nodes.len())
+                .flat_map(|index| {
+                    self.nodes[index].take_actions().into_iter().map(move |action| (index, action))
+                })
+                .collect();
+            if wanted.is_empty() {
+                return;
+            }
+            for (index, action) in wanted {
+                self.carry_out(index, action);
+            }
+        }
+    }
+
+    fn carry_out(&mut self, index: usize, action: Action) {
+        let now = time(self.now);
+        match &action {
+            Action::Connect { link, host, .. } => {
+                let to = (0..self.nodes.len()).find(|to| Net::host(*to) == *host);
+                let Some(to) = to else { return self.nodes[index].closed(now, *link) };
+                let accepted = self.nodes[to].accepted(now, &Net::host(index), host);
+                self.conns.push([(index, *link), (to, accepted)]);
+                self.nodes[index].connected(now, *link, host, &Net::host(index));
+            }
+            Action::Send { link, packet } => {
+                if let Some((to, link)) = self.other_end(index, *link) {
+                    self.nodes[to].received(now, link, packet);
+                }
+            }
+            Action::Close(link) => {
+                if let Some((to, other)) = self.other_end(index, *link) {
+                    self.nodes[to].closed(now, other);
+                    self.conns.retain(|ends| !ends.contains(&(index, *link)));
+                }
+            }
+            _ => {}
+        }
+        self.log.push((index, action));
+    }
+
+    fn other_end(&self, index: usize, link: LinkId) -> Option<(usize, LinkId)> {
+        let ends = self.conns.iter().find(|ends| ends.contains(&(index, link)))?;
+        Some(if ends[0] == (index, link) { ends[1] } else { ends[0] })
+    }
+
+    fn pass(&mut self, ms: i64) {
+        for _ in 0..ms / TICK {
+            self.now += TICK;
+            for index in 0..self.nodes.len() {
+                self.nodes[index].tick(time(self.now));
+                self.settle();
+            }
+        }
+    }
+
+    /// As many primaries that know each other and share all slots.
+    fn cluster(count: u64) -> Net {
+        let mut net = Net::new(count);
+        for index in 0..net.nodes.len() {
+            let part = SLOTS / count as u16;
+            let first = index as u16 * part;
+            let last = if index as u64 + 1 == count { SLOTS - 1 } else { first + part - 1 };
+            net.nodes[index].add_slots(time(0), &[(first, last)]).unwrap();
+            net.nodes[0].meet(time(0), &Net::host(index), 6379, 16379).unwrap();
+        }
+        net.pass(10_000);
+        net
+    }
+}
+
+#[test]
+fn nodes_meet_and_take_different_epochs() {
+    let net = Net::cluster(4);
+    let mut epochs: Vec<u64> = net.nodes.iter().map(|node| node.myself().config_epoch).collect();
+    epochs.sort_unstable();
+    epochs.dedup();
+    assert_eq!(epochs.len(), 4);
+    for node in &net.nodes {
+        assert_eq!((node.nodes().count(), node.is_down(), node.size()), (4, false, 4));
+        assert!((0..SLOTS).all(|slot| node.owner(slot).is_some()));
+        // Nobody is met twice, though one was told to meet itself.
+        assert!(
+            node.nodes().all(|(_, node)| !node.is_in_handshake() && node.address.host.starts_with("10.0.0."))
+        );
+        let text = node.conf().to_text();
+        assert_eq!(Conf::parse(&text).unwrap().to_text(), text);
+    }
+}
+
+#[test]
+fn a_packet_that_is_refused_changes_nothing() {
+    let mut net = Net::cluster(3);
+    let link = net.nodes[0].links().next().unwrap().0;
+    let before = (net.nodes[0].conf(), net.nodes[0].revision());
+    for packet in [&b"RCmb"[..], &[0; 3000], b""] {
+        net.nodes[0].received(time(net.now), link, packet);
+    }
+    assert_eq!(net.nodes[0].counters().refused, 3);
+    assert_eq!((net.nodes[0].conf(), net.nodes[0].revision()), before);
+    assert!(net.nodes[0].take_actions().is_empty());
+    net.nodes[0].received(time(net.now), LinkId(99_999), b"RCmb");
+    assert_eq!(net.nodes[0].counters().refused, 3);
+}
+
+#[test]
+fn an_agreed_failover_pauses_writes_and_waits_for_the_offset() {
+    let mut net = Net::cluster(3);
+    net.nodes.push(node(9));
+    net.nodes[0].meet(time(net.now), &Net::host(3), 6379, 16379).unwrap();
+    net.pass(5_000);
+    let primary = net.nodes[0].myself().id;
+    net.nodes[3].replicate(time(net.now), primary.as_bytes(), false).unwrap();
+    net.nodes[0].set_replication(Replication { offset: 500, silent_ms: 0 });
+    net.pass(3_000);
+    assert_eq!(net.nodes[3].failover(time(net.now), Failover::Agreed), Ok(()));
+    net.settle();
+    assert!(net.log.contains(&(0, Action::PauseWrites(10_000))));
+    net.pass(300);
+    assert!(net.nodes[3].myself().is_replica(), "it has not applied all");
+    net.nodes[3].replicated_to(time(net.now), 500);
+    net.settle();
+    net.pass(200);
+    assert!(net.nodes[3].myself().is_primary() && net.nodes[0].myself().is_replica());
+    assert!(net.log.contains(&(3, Action::StopReplicating)) && net.log.contains(&(0, Action::ResumeWrites)));
+    let (host, port) = (Net::host(3), 6379);
+    assert!(net.log.contains(&(0, Action::Replicate { host, port, is_full_sync: false })));
+    assert!(
+        net.nodes.iter().all(|node| !node.is_down() && node.current_epoch() == net.nodes[0].current_epoch())
+    );
+}
+
+#[test]
+fn the_file_is_written_before_the_vote_is_sent() {
+    let mut net = Net::cluster(3);
+    net.nodes.push(node(9));
+    net.nodes[0].meet(time(net.now), &Net::host(3), 6379, 16379).unwrap();
+    net.pass(5_000);
+    let primary = net.nodes[0].myself().id;
+    net.nodes[3].replicate(time(net.now), primary.as_bytes(), false).unwrap();
+    net.pass(3_000);
+    net.nodes[3].failover(time(net.now), Failover::Forced).unwrap();
+    let request = net.nodes[3].take_actions();
+    let sends = request.iter().position(|action| matches!(action, Action::Send { .. })).unwrap();
+    assert!(matches!(&request[0], Action::SaveConf { is_synced: true, .. }) && sends > 0);
+    for action in request {
+        net.carry_out(3, action);
+    }
+    for index in 0..3 {
+        let actions = net.nodes[index].take_actions();
+        let kind = |packet: &[u8]| Packet::decode(packet).unwrap().kind();
+        let vote = actions
+            .iter()
+            .position(|action| matches!(action, Action::Send { packet, .. } if kind(packet) == Kind::Vote));
+        let epoch = net.nodes[index].last_vote_epoch();
+        let Action::SaveConf { text, is_synced: true } = &actions[0] else { panic!("{actions:?}") };
+        assert!(vote.is_some() && text.ends_with(&format!("lastVoteEpoch {epoch}\n")));
+        // Started again from that file, it does not vote in this epoch any more.
+        let conf = Conf::parse(text).unwrap();
+        let again = Cluster::from_conf(Settings::default(), Random::seeded(1), time(0), &conf);
+        assert_eq!((again.last_vote_epoch(), again.current_epoch()), (epoch, epoch));
+    }
+}
+
+#[test]
+fn a_light_packet_is_no_introduction() {
+    let mut own = node(1);
+    let link = own.accepted(time(0), "10.0.0.2", "10.0.0.1");
+    let published = Published { channel: b"c".to_vec(), message: b"m".to_vec(), is_sharded: false };
+    own.received(time(0), link, &Packet::Light(published).encode());
+    assert_eq!(own.take_actions(), [Action::Close(link)]);
+}
+
+#[test]
+fn a_stranger_is_answered_and_not_believed() {
+    let mut own = node(1);
+    let stranger = node(2);
+    let link = own.accepted(time(0), "10.0.0.2", "10.0.0.1");
+    let header = Header { slots: (0..100).collect(), config_epoch: 9, current_epoch: 9, ..stranger.header() };
+    for body in [
+        Body::Ping { kind: PingKind::Ping, gossip: Vec::new(), extensions: Vec::new() },
+        Body::Fail(own.myself().id),
+        Body::VoteRequest,
+        Body::Update { node: own.myself().id, config_epoch: 9, slots: (0..100).collect() },
+    ] {
+        own.received(time(0), link, &Packet::Full(Box::new(header.clone()), body).encode());
+    }
+    let sent = own.take_actions().into_iter().filter(|action| matches!(action, Action::Send { .. })).count();
+    assert_eq!((sent, own.nodes().count(), own.current_epoch(), own.owner(1)), (1, 1, 0, None));
+}
+
+#[test]
+fn errors_are_redis_own() {
+    let mut net = Net::cluster(3);
+    let now = time(net.now);
+    let (own, other) = (net.nodes[0].myself().id, net.nodes[1].myself().id);
+    let unknown = [b'0'; 40];
+    let node = &mut net.nodes[0];
+    let text = |outcome: Result<(), CommandError>| outcome.unwrap_err().0;
+    for (outcome, expected) in [
+        (node.meet(now, "localhost", 1, 2), "Invalid node address specified: localhost:1"),
+        (node.meet(now, "10.0.0.9", 0, 2), "Invalid node address specified: 10.0.0.9:0"),
+        (node.add_slots(now, &[(5, 5)]), "Slot 5 is already busy"),
+        (node.add_slots(now, &[(6, 5)]), "start slot number 6 is greater than end slot number 5"),
+        (node.delete_slots(now, &[(5, 6), (6, 6)]), "Slot 6 specified multiple times"),
+        (node.flush_slots(now, true), "DB must be empty to perform CLUSTER FLUSHSLOTS."),
+        (node.forget(now, own.as_bytes()), "I tried hard but I can't forget myself..."),
+        (node.replicate(now, own.as_bytes(), false), "Can't replicate myself"),
+        (
+            node.replicate(now, other.as_bytes(), false),
+            "To set a master the node must be empty and without assigned slots.",
+        ),
+        (node.failover(now, Failover::Forced), "You should send CLUSTER FAILOVER to a replica"),
+        (node.reset(now, false, true), "CLUSTER RESET can't be called with master nodes containing keys"),
+        (node.set_config_epoch(now, -1), "Invalid config epoch specified: -1"),
+        (
+            node.set_config_epoch(now, 1),
+            "The user can assign a config epoch only when the node does not know any other node.",
+        ),
+        (
+            node.set_slot(now, 16_383, SetSlot::Migrating(other.as_bytes()), false, false),
+            "I'm not the owner of hash slot 16383",
+        ),
+        (
+            node.set_slot(now, 0, SetSlot::Importing(other.as_bytes()), false, false),
+            "I'm already the owner of hash slot 0",
+        ),
+        (
+            node.set_slot(now, 0, SetSlot::Node(other.as_bytes()), false, true),
+            "Can't assign hashslot 0 to a different node while I still hold keys for this hash slot.",
+        ),
+    ] {
+        assert_eq!(text(outcome), expected);
+    }
+    let zeros = String::from_utf8_lossy(&unknown).into_owned();
+    assert_eq!(text(node.forget(now, &unknown)), format!("Unknown node {zeros}"));
+    let migrating = node.set_slot(now, 0, SetSlot::Migrating(&unknown), false, false);
+    assert_eq!(text(migrating), format!("I don't know about node {zeros}"));
+    assert_eq!(parse_slot(b"16383"), Ok(16_383));
+    for wrong in [&b"16384"[..], b"-1", b"+1", b"", b"x"] {
+        assert_eq!(parse_slot(wrong).unwrap_err().0, "Invalid or out of range slot");
+    }
+}
+
+#[test]
+fn a_slot_is_moved_and_its_epoch_bumped() {
+    let mut net = Net::cluster(3);
+    let now = time(net.now);
+    let ids: Vec<NodeId> = net.nodes.iter().map(|node| node.myself().id).collect();
+    net.nodes[0].set_slot(now, 7, SetSlot::Migrating(ids[1].as_bytes()), false, false).unwrap();
+    net.nodes[1].set_slot(now, 7, SetSlot::Importing(ids[0].as_bytes()), false, false).unwrap();
+    assert!(net.nodes[0].conf().to_text().contains(&format!("[7->-{}]", ids[1])));
+    assert!(net.nodes[1].migrating_to(7).is_none() && net.nodes[1].importing_from(7).is_some());
+    net.nodes[1].set_slot(now, 7, SetSlot::Node(ids[1].as_bytes()), false, true).unwrap();
+    net.settle();
+    for node in &net.nodes {
+        assert_eq!(node.owner(7).map(|owner| node.node(owner).id), Some(ids[1]));
+        assert!(node.migrating_to(7).is_none() && node.importing_from(7).is_none());
+    }
+    let newest = net.nodes.iter().map(|node| node.myself().config_epoch).max();
+    assert_eq!(newest, Some(net.nodes[1].myself().config_epoch));
+    assert!(net.log.contains(&(0, Action::DeleteKeys([7].into_iter().collect()))));
+}
+
+#[test]
+fn who_is_forgotten_does_not_come_back_by_gossip() {
+    let mut net = Net::cluster(4);
+    let gone = net.nodes[3].myself().id;
+    let now = time(net.now);
+    net.nodes[0].forget(now, gone.as_bytes()).unwrap();
+    // The others hear of it.
+    net.pass(20_000);
+    assert!(net.nodes[..3].iter().all(|node| node.find(gone.as_bytes()).is_none()));
+    assert_eq!(net.nodes[0].forget(time(net.now), gone.as_bytes()), Ok(()));
+    net.nodes[3].reset(time(net.now), true, false).unwrap();
+    net.settle();
+    assert_ne!(net.nodes[3].myself().id, gone);
+    assert_eq!((net.nodes[3].nodes().count(), net.nodes[3].current_epoch()), (1, 0));
+}
+
+#[test]
+fn clusters_of_nine_and_seven_survive_faults() {
+    for (nodes, seeds) in [(9, 1..4), (7, 100..102)] {
+        let mut options = crate::simulation::Options::of_nodes(nodes);
+        options.faults_ms = 30_000;
+        let outcomes: Vec<_> =
+            seeds.clone().map(|seed| crate::simulation::run(&options, seed).unwrap()).collect();
+        assert_eq!(crate::simulation::run(&options, seeds.start), Ok(outcomes[0]), "a seed is one run");
+    }
+}
