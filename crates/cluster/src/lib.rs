@@ -13,3 +13,4 @@ pub mod packet;
 pub mod simulation;
 pub mod slots;
 pub mod text;
+pub mod views;
