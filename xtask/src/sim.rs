@@ -31,6 +31,9 @@ struct Seeds {
     /// How long faults go on in each, in milliseconds of simulated time.
     #[arg(long, default_value_t = 60_000)]
     faults_ms: u64,
+    /// Slots are moved, and primaries taken over without votes, among the faults.
+    #[arg(long)]
+    operator: bool,
 }
 
 /// Runs the simulations.
@@ -47,6 +50,7 @@ pub fn run(options: &Options) -> Outcome {
         let program =
             ["run", "-q", "--release", "-p", "martlet-cluster", "--features", "simulation", "--example"];
         let arguments = ["simulate", "--"].into_iter().chain(numbers.iter().map(String::as_str));
+        let arguments = arguments.chain(seeds.operator.then_some("operator"));
         cargo(&program.into_iter().chain(arguments).collect::<Vec<_>>())?;
     }
     Ok(())

@@ -180,7 +180,7 @@ impl Cluster {
     }
 
     fn ask_for_votes(&mut self) {
-        self.current_epoch += 1;
+        self.current_epoch = self.current_epoch.saturating_add(1);
         self.election.epoch = self.current_epoch;
         self.election.is_asked = true;
         self.election.voters.clear();

@@ -31,7 +31,7 @@ impl Cluster {
     }
 
     fn take_next_epoch(&mut self) {
-        self.current_epoch += 1;
+        self.current_epoch = self.current_epoch.saturating_add(1);
         self.table[self.myself].config_epoch = self.current_epoch;
         self.save(true);
     }

@@ -373,6 +373,7 @@ impl Cluster {
         let orphans = self.check_nodes();
         self.check_manual_failover_time();
         if self.table[self.myself].is_replica() {
+            self.avoid_chain();
             self.go_on_with_manual_failover();
             self.go_on_with_election();
             self.consider_migration(&orphans);

@@ -44,8 +44,12 @@ impl Cluster {
     fn demote_sender(&mut self, sender: NodeKey, claimed: Option<NodeKey>, config_epoch: u64) {
         let is_failover = claimed.is_some_and(|claimed| self.are_in_same_shard(claimed, sender));
         if let Some(claimed) = claimed.filter(|_| is_failover) {
-            // Its new primary may not have said so here yet. Its slots follow by what that one claims.
-            if self.table[sender].config_epoch <= config_epoch && claimed != self.myself {
+            if claimed == self.myself && self.table[claimed].is_primary() {
+                // Nobody but its primary can claim what it leaves.
+                let left: Vec<u16> = self.table[sender].slots().iter().collect();
+                left.into_iter().for_each(|slot| self.table.assign(slot, claimed));
+            } else if claimed != self.myself && self.table[sender].config_epoch <= config_epoch {
+                // Its new primary may not have said so here yet. Its slots follow by what that one claims.
                 self.set_as_primary(claimed);
                 self.table[claimed].config_epoch = config_epoch;
             }
@@ -59,10 +63,13 @@ impl Cluster {
         self.todo.state = true;
     }
 
-    /// A replica's primary can itself become a replica; then this one follows that one's primary.
-    fn avoid_chain(&mut self) {
+    /// A replica's primary can itself become a replica; then this one follows that one's primary. Looked at
+    /// in every tick, too: packets of two connections may tell of it in the wrong order.
+    pub(super) fn avoid_chain(&mut self) {
         let Some(primary) = self.table[self.myself].primary else { return };
-        let Some(above) = self.table[primary].primary.filter(|above| *above != self.myself) else { return };
+        let Some(above) = self.table[primary].primary.filter(|above| self.table[*above].is_primary()) else {
+            return;
+        };
         self.log(format!("I'm a sub-replica! Reconfiguring myself as a replica of {}", self.table[above].id));
         let is_full_sync = !self.are_in_same_shard(above, self.myself);
         self.set_primary(above, true, is_full_sync);

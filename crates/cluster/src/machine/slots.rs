@@ -21,8 +21,7 @@ impl Cluster {
                 self.hear_not_claimed(claimer, epoch, slot);
             } else if owner == Some(claimer) {
                 self.table.unclaimed.remove(slot);
-            } else if self.table.is_unclaimed(slot)
-                || owner.is_some_and(|owner| self.table[owner].config_epoch < epoch)
+            } else if self.table.is_unclaimed(slot) || owner.is_some_and(|owner| self.gives_way(owner, epoch))
             {
                 if owner == Some(self.myself) {
                     lost.insert(slot);
@@ -36,6 +35,12 @@ impl Cluster {
             }
         }
         self.after_claim(claimer, epoch, slots.is_empty(), current.filter(|_| is_current_losing), lost);
+    }
+
+    /// Whether an owner's slots go to a claim: to a newer epoch, and to any when the owner has become a
+    /// replica, as it claims nothing any more. (In Redis one whose own epoch was newer keeps them for ever.)
+    fn gives_way(&self, owner: NodeKey, epoch: u64) -> bool {
+        self.table[owner].config_epoch < epoch || self.table[owner].is_replica()
     }
 
     /// Draws conclusions for slots that are under way when a claim succeeds.
@@ -117,7 +122,8 @@ impl Cluster {
         let newer = header.slots.iter().find_map(|slot| {
             let owner =
                 self.table.owner(slot).filter(|owner| *owner != sender && !self.table.is_unclaimed(slot))?;
-            (self.table[owner].config_epoch > header.config_epoch).then_some(owner)
+            let node = &self.table[owner];
+            (node.is_primary() && node.config_epoch > header.config_epoch).then_some(owner)
         });
         if let Some(owner) = newer {
             let node = &self.table[owner];

@@ -1,7 +1,7 @@
 //! Single nodes, and pairs by hand; whole clusters are `simulation`'s.
 
 use super::*;
-use crate::packet::{Body, Header, Packet, PingKind};
+use crate::packet::{Body, Extension, Gossip, Header, Packet, PingKind};
 use crate::slots::SLOTS;
 
 const TICK: i64 = 100;
@@ -329,4 +329,219 @@ fn clusters_of_nine_and_seven_survive_faults() {
             seeds.clone().map(|seed| crate::simulation::run(&options, seed).unwrap()).collect();
         assert_eq!(crate::simulation::run(&options, seeds.start), Ok(outcomes[0]), "a seed is one run");
     }
+}
+
+/// Any packets of a few nodes, on any connections, between any operations: nothing panics, and the table
+/// stays whole.
+#[test]
+fn a_node_survives_whatever_it_is_told() {
+    let seeds = std::env::var("MARTLET_CLUSTER_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(20);
+    for seed in 0..seeds {
+        let mut liar = Liar::new(seed);
+        for step in 0..400 {
+            liar.step();
+            check_table(&liar.own, &format!("seed {seed}, step {step}"));
+        }
+    }
+}
+
+/// Who owns and replicates what agrees, from both sides, and the file can be read.
+fn check_table(own: &Cluster, place: &str) {
+    let mut owned = 0;
+    for (key, node) in own.nodes() {
+        assert_eq!(node.slots().len(), node.slot_count(), "{place}");
+        assert!(node.slots().iter().all(|slot| own.owner(slot) == Some(key)), "{place}");
+        owned += node.slot_count();
+        assert!(node.primary.is_none_or(|primary| own.node(primary).replicas.contains(&key)), "{place}");
+        assert!(node.replicas.iter().all(|replica| own.node(*replica).primary == Some(key)), "{place}");
+        assert_eq!(own.find(node.id.as_bytes()), Some(key), "{place}");
+        assert!(
+            node.link.is_none_or(|link| own.links().any(|(id, of, ..)| (id, of) == (link, key))),
+            "{place}"
+        );
+    }
+    assert_eq!(owned, (0..SLOTS).filter(|slot| own.owner(*slot).is_some()).count(), "{place}");
+    let me = own.myself();
+    assert!(me.is_primary() != me.is_replica() && me.flags.has(NodeFlags::MYSELF), "{place}");
+    assert!(me.is_primary() || me.slot_count() == 0, "{place}");
+    assert!(own.nodes().filter(|(_, node)| node.flags.has(NodeFlags::MYSELF)).count() == 1, "{place}");
+    let text = own.conf().to_text();
+    assert_eq!(Conf::parse(&text).map(|conf| conf.to_text()).as_ref(), Ok(&text), "{place}");
+}
+
+/// A node, and somebody who tells it anything.
+struct Liar {
+    own: Cluster,
+    random: Random,
+    ids: Vec<NodeId>,
+    links: Vec<LinkId>,
+    now: i64,
+}
+
+impl Liar {
+    fn new(seed: u64) -> Liar {
+        let (own, mut random) = (node(seed), Random::seeded(seed ^ 0x11a6));
+        let mut ids: Vec<NodeId> = (0..5).map(|_| NodeId::random(&mut random)).collect();
+        ids.push(own.myself().id);
+        Liar { own, random, ids, links: Vec::new(), now: 0 }
+    }
+
+    fn below(&mut self, bound: u64) -> u64 {
+        self.random.below(bound)
+    }
+
+    fn id(&mut self) -> NodeId {
+        let at = self.below(self.ids.len() as u64) as usize;
+        self.ids[at]
+    }
+
+    fn slots(&mut self) -> SlotSet {
+        {
+            let count = self.below(4);
+            (0..count).map(|_| self.below(12) as u16).collect()
+        }
+    }
+
+    fn step(&mut self) {
+        self.now += self.below(4_000) as i64;
+        let now = time(self.now);
+        match self.below(12) {
+            0 => {
+                let link = self.own.accepted(now, "10.0.0.9", "10.0.0.1");
+                self.links.push(link);
+            }
+            1 | 2 => self.own.tick(now),
+            3 => self.operate(now),
+            4 => {
+                if let Some(link) = self.link() {
+                    self.own.closed(now, link);
+                }
+            }
+            _ => {
+                let (header, body) = (self.header(), self.body());
+                let is_light = self.below(20) == 0;
+                let packet = if is_light {
+                    Packet::Light(published(false))
+                } else {
+                    Packet::Full(Box::new(header), body)
+                };
+                if let Some(link) = self.link() {
+                    self.own.received(now, link, &packet.encode());
+                }
+            }
+        }
+        for action in self.own.take_actions() {
+            match action {
+                Action::Connect { link, .. } if self.below(3) > 0 => {
+                    self.own.connected(now, link, "10.0.0.9", "10.0.0.1");
+                    self.links.push(link);
+                }
+                Action::Connect { link, .. } => self.own.closed(now, link),
+                Action::Send { packet, .. } => assert!(Packet::decode(&packet).is_ok()),
+                _ => {}
+            }
+        }
+    }
+
+    fn link(&mut self) -> Option<LinkId> {
+        let at = self.below(self.links.len() as u64) as usize;
+        self.links.get(at).copied()
+    }
+
+    fn operate(&mut self, now: Time) {
+        let (id, other) = (self.id(), self.id());
+        let slot = self.below(12) as u16;
+        let has_keys = self.below(2) == 0;
+        // Most are refused, which changes nothing.
+        let _ = match self.below(14) {
+            0 => self.own.meet(now, "10.0.0.9", 6379, 16379),
+            // Redis lets a replica do this, too; a server that does not want it asks before.
+            1 if self.own.myself().is_primary() => self.own.add_slots(now, &[(slot, slot)]),
+            1 => Ok(()),
+            2 => self.own.delete_slots(now, &[(slot, slot)]),
+            3 => self.own.set_slot(now, slot, SetSlot::Migrating(id.as_bytes()), false, has_keys),
+            4 => self.own.set_slot(now, slot, SetSlot::Importing(id.as_bytes()), true, has_keys),
+            5 => self.own.set_slot(now, slot, SetSlot::Node(id.as_bytes()), has_keys, false),
+            6 => self.own.forget(now, id.as_bytes()),
+            7 | 8 => self.own.replicate(now, other.as_bytes(), false),
+            9 => self.own.failover(now, Failover::Takeover),
+            10 => self.own.failover(now, Failover::Forced),
+            11 => self.own.failover(now, Failover::Agreed),
+            12 if self.below(4) == 0 => self.own.reset(now, has_keys, false),
+            12 => self.own.flush_slots(now, false),
+            _ => {
+                self.own.publish(now, published(has_keys));
+                self.own.bump(now);
+                Ok(())
+            }
+        };
+    }
+
+    fn header(&mut self) -> Header {
+        let primary = if self.below(2) == 0 { Some(self.id()) } else { None };
+        let role = if primary.is_some() { NodeFlags::REPLICA } else { NodeFlags::PRIMARY };
+        let epoch = if self.below(200) == 0 { u64::MAX } else { self.below(20) };
+        Header {
+            sender: self.id(),
+            port: 6379,
+            other_port: 0,
+            bus_port: 16_379,
+            current_epoch: epoch,
+            config_epoch: self.below(20),
+            offset: self.below(3),
+            slots: self.slots(),
+            primary,
+            address: format!("10.0.0.{}", self.below(4)),
+            flags: NodeFlags(role.0 | self.below(1 << 14) as u16 & !3),
+            is_down: false,
+            is_paused: self.below(4) == 0,
+            forces_vote: self.below(2) == 0,
+            knows_extensions: true,
+        }
+    }
+
+    fn body(&mut self) -> Body {
+        match self.below(12) {
+            0 => Body::Fail(self.id()),
+            1 => Body::VoteRequest,
+            2 => Body::Vote,
+            3 => Body::Update { node: self.id(), config_epoch: self.below(20), slots: self.slots() },
+            4 => Body::ManualFailover,
+            kind => {
+                let kind = [PingKind::Ping, PingKind::Pong, PingKind::Meet][kind as usize % 3];
+                let (gossips, extensions) = (self.below(3), self.below(3));
+                let gossip = (0..gossips).map(|_| self.gossip()).collect();
+                let extensions = (0..extensions).map(|_| self.extension()).collect();
+                Body::Ping { kind, gossip, extensions }
+            }
+        }
+    }
+
+    fn gossip(&mut self) -> Gossip {
+        Gossip {
+            node: self.id(),
+            ping_sent_s: 0,
+            pong_received_s: self.below(u64::from(u32::MAX)) as u32,
+            address: format!("10.0.0.{}", self.below(4)),
+            port: 6379,
+            other_port: 0,
+            bus_port: 16_379,
+            flags: NodeFlags(self.below(1 << 16) as u16),
+        }
+    }
+
+    fn extension(&mut self) -> Extension {
+        match self.below(3) {
+            0 => Extension::ShardId(self.id()),
+            1 => {
+                let seconds = if self.below(2) == 0 { u64::MAX } else { 1 };
+                Extension::Forgotten(self.id(), seconds)
+            }
+            _ => Extension::HostName("a.example".into()),
+        }
+    }
+}
+
+fn published(is_sharded: bool) -> Published {
+    Published { channel: b"c".to_vec(), message: b"m".to_vec(), is_sharded }
 }

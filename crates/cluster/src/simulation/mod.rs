@@ -17,6 +17,9 @@ pub struct Options {
     pub primaries: usize,
     /// How long faults go on, in milliseconds.
     pub faults_ms: i64,
+    /// Whether an operator takes over without votes, and moves slots, whatever the state. Both take epochs
+    /// that nobody has agreed to, so that two nodes may have one until they notice.
+    pub has_operator: bool,
     /// How long the cluster may take to be whole, at first and after the faults, in milliseconds.
     pub heal_ms: i64,
 }
@@ -24,7 +27,13 @@ pub struct Options {
 impl Options {
     /// A cluster of this size, a third of it primaries.
     pub fn of_nodes(nodes: usize) -> Options {
-        Options { nodes, primaries: (nodes / 3).max(3), faults_ms: 60_000, heal_ms: 120_000 }
+        Options {
+            nodes,
+            primaries: (nodes / 3).max(3),
+            faults_ms: 60_000,
+            has_operator: false,
+            heal_ms: 120_000,
+        }
     }
 }
 
@@ -70,6 +79,11 @@ fn go_through(world: &mut World, options: &Options, random: &mut Random) -> Resu
         pass(world, pause_ms)?;
     }
     world.end_faults();
+    if options.has_operator {
+        // Slots whose move was cut off by a failover may be nobody's: the protocol leaves them to operators.
+        pass(world, 10 * NODE_TIMEOUT_MS)?;
+        world.fix_slots();
+    }
     let healed_ms = until_whole(world, options.heal_ms)?;
     world.summary.healed_ms = healed_ms;
     // It stays so.

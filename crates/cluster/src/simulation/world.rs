@@ -3,7 +3,7 @@
 use super::{NODE_TIMEOUT_MS, Options, Summary};
 use crate::conf::Conf;
 use crate::id::NodeId;
-use crate::machine::{Action, Cluster, Failover, LinkId, Replication, Settings, Time};
+use crate::machine::{Action, Cluster, Failover, LinkId, Replication, SetSlot, Settings, Time};
 use crate::packet::Kind;
 use crate::slots::SLOTS;
 use martlet_base::random::Random;
@@ -58,7 +58,7 @@ pub(super) struct World {
     pub nodes: Vec<SimNode>,
     pub summary: Summary,
     pub violation: Option<String>,
-    options: Options,
+    pub options: Options,
     now_ms: i64,
     random: Random,
     events: BTreeMap<(i64, u64), Event>,
@@ -382,6 +382,10 @@ impl World {
 
     /// Something goes wrong, or ends.
     pub fn fault(&mut self, random: &mut Random) {
+        if self.options.has_operator && random.below(4) == 0 {
+            self.operate(random);
+            return;
+        }
         let index = random.below(self.nodes.len() as u64) as usize;
         match random.below(10) {
             0 | 1 => self.crash(index, random),
@@ -412,6 +416,50 @@ impl World {
                 let _ = self.with(index, |cluster, now| cluster.failover(now, how));
             }
         }
+    }
+
+    /// An operator takes over a primary without votes, or gives a slot to another primary.
+    fn operate(&mut self, random: &mut Random) {
+        let mut any = || random.below(self.nodes.len() as u64) as usize;
+        let (from, to) = (any(), any());
+        if random.below(3) == 0 {
+            // It is refused by primaries.
+            let _ = self.with(to, |cluster, now| cluster.failover(now, Failover::Takeover));
+            return;
+        }
+        let running = |index: usize| self.nodes[index].cluster.as_ref().map(Cluster::myself);
+        let (Some(source), Some(target)) = (running(from), running(to)) else { return };
+        let slot = source.slots().iter().nth(random.below(1 + source.slot_count() as u64) as usize);
+        let Some(slot) = slot.filter(|_| from != to && target.is_primary()) else { return };
+        let (from_id, to_id) = (source.id, target.id);
+        let steps = [
+            (to, SetSlot::Importing(from_id.as_bytes())),
+            (from, SetSlot::Migrating(to_id.as_bytes())),
+            (to, SetSlot::Node(to_id.as_bytes())),
+            (from, SetSlot::Node(to_id.as_bytes())),
+        ];
+        // Now and then the operator does not get to the end.
+        let count = if random.below(3) == 0 { random.below(4) as usize } else { steps.len() };
+        for (index, state) in steps.into_iter().take(count) {
+            let _ = self.with(index, |cluster, now| cluster.set_slot(now, slot, state, false, false));
+        }
+    }
+
+    /// Gives slots that no running node claims to the first primary, as `redis-cli --cluster fix` does.
+    pub fn fix_slots(&mut self) {
+        let of = |node: &SimNode| node.cluster.as_ref().map(|own| own.myself().slots().clone());
+        let claimed: Vec<_> = self.nodes.iter().filter_map(of).collect();
+        let lost: Vec<u16> =
+            (0..SLOTS).filter(|slot| !claimed.iter().any(|slots| slots.contains(*slot))).collect();
+        let is_voter = |node: &SimNode| node.cluster.as_ref().is_some_and(|own| own.myself().is_voter());
+        let Some(primary) = self.nodes.iter().position(is_voter).filter(|_| !lost.is_empty()) else { return };
+        self.with(primary, |cluster, now| {
+            for slot in lost {
+                let _ = cluster.delete_slots(now, &[(slot, slot)]);
+                let _ = cluster.add_slots(now, &[(slot, slot)]);
+            }
+            cluster.bump(now);
+        });
     }
 
     /// A node dies; what had not reached its disk may be lost. It comes back later.
