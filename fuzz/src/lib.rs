@@ -6,6 +6,7 @@ pub mod append_log;
 pub mod cluster_bus;
 pub mod commands;
 pub mod mutate;
+pub mod nodes_conf;
 pub mod rdb_file;
 pub mod rdb_payload;
 pub mod reply_decoder;
@@ -19,6 +20,7 @@ pub const TARGETS: &[(&str, fn(&[u8]), fn() -> Vec<Vec<u8>>)] = &[
     ("acl_rules", acl_rules::check, seeds::users),
     ("append_log", append_log::check, seeds::logs),
     ("cluster_bus", cluster_bus::check, seeds::bus_packets),
+    ("nodes_conf", nodes_conf::check, seeds::nodes_files),
     ("request_parser", request_parser::check, seeds::requests),
     ("reply_decoder", reply_decoder::check, seeds::replies),
     ("rdb_file", rdb_file::check, seeds::files),

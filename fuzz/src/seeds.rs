@@ -353,3 +353,22 @@ pub fn bus_packets() -> Vec<Vec<u8>> {
     seeds.push([&light[..], &light].concat());
     seeds
 }
+
+/// Files of nodes, with all that a line can have, and a malformed one.
+pub fn nodes_files() -> Vec<Vec<u8>> {
+    let ids: Vec<String> = (1..4).map(|seed| NodeId::random(&mut Random::seeded(seed)).to_string()).collect();
+    let fields =
+        "a.example,availability-zone=z,client-tcp-port=7,client-ipv6=::2,client-ipv4=1.2.3.4,tls-port=0";
+    let whole = format!(
+        "{0} 10.0.0.1:1@2,{fields},nodename=n,shard-id={2} \
+         myself,master - 0 0 3 connected 0-9 12 [3->-{1}] [99-<-{1}]\n\
+         {1} ::1:3@4,,shard-id={2} slave,fail? {0} 5 6 3 disconnected\n\
+         vars currentEpoch 4 lastVoteEpoch 3\n",
+        ids[0], ids[1], ids[2]
+    );
+    let old = format!(
+        "{0} :6379 myself,slave,nofailover {1} 0 0 0 connected\n{1} 10.0.0.1:1@2,h noflags - 0 0 1 x 5",
+        ids[0], ids[1]
+    );
+    vec![whole.into_bytes(), old.into_bytes(), b"vars currentEpoch".to_vec()]
+}

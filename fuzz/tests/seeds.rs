@@ -77,3 +77,8 @@ fn commands() {
 fn cluster_bus() {
     replay("cluster_bus");
 }
+
+#[test]
+fn nodes_conf() {
+    replay("nodes_conf");
+}

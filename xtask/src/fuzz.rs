@@ -17,6 +17,7 @@ const TARGETS: &[&str] = &[
     "acl_rules",
     "append_log",
     "cluster_bus",
+    "nodes_conf",
     "request_parser",
     "reply_decoder",
     "rdb_file",
