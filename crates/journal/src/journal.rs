@@ -162,6 +162,11 @@ impl Journal {
         appended.end
     }
 
+    /// By how much a record moves the end of the journal.
+    pub fn record_bytes(payload: &[u8]) -> u64 {
+        ring::record_bytes(payload.len())
+    }
+
     /// Whether so much waits for the reader that nothing more is to be appended than has begun.
     #[inline]
     pub fn is_full(&self) -> bool {

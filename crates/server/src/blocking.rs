@@ -248,7 +248,7 @@ impl Worker {
     /// there is no append-only file any more.
     pub(crate) fn serve_copy_waiters(&mut self) {
         // Before the look at what there is: whoever makes more of it then wakes this thread.
-        self.shared.wait_for_disk(self.thread);
+        self.shared.wait_for_copies(self.thread);
         // Before it likewise: what is switched off is as good as durable.
         let is_off = self.shared.persistence.log.facts().phase == Phase::Off;
         let mut due = Vec::new();
@@ -289,6 +289,7 @@ impl Worker {
                 martlet_base::copy::extend(&mut connection.out, reply);
             }
             connection.recorded = self.shared.engine.journal.end();
+            connection.reads_data = true;
             self.stop_waiting(&mut connection, ns);
             self.check_output_limit(&mut connection);
         }

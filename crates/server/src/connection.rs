@@ -235,6 +235,8 @@ pub struct Connection {
     pub held: u64,
     /// The place up to which it may leave.
     pub released: u64,
+    /// A command has run for it that reads or changes data, since its output waited for replicas last.
+    pub reads_data: bool,
     /// Is in the thread's list of connections with input left to process.
     pub is_ready: bool,
     /// Why input waits.
@@ -281,6 +283,7 @@ impl Connection {
             gone: 0,
             held: 0,
             released: 0,
+            reads_data: false,
             is_ready: false,
             suspended: None,
             closing: false,
@@ -336,7 +339,13 @@ impl Connection {
         self.gone + self.out.len() as u64
     }
 
-    /// Takes the output that need not wait for the disk, piece by piece.
+    /// Whether its output waits for replicas, if there is something that they do not have: what it says of
+    /// data must not be taken back, and what it says leaves in its order.
+    pub fn awaits_replicas(&self) -> bool {
+        self.held > self.released || self.reads_data && self.replica.is_none()
+    }
+
+    /// Takes the output that need not wait, piece by piece.
     pub fn take_output(&mut self, mut send: impl FnMut(Buffer)) {
         let waiting =
             if self.held > self.released { self.output_end().saturating_sub(self.released) } else { 0 };

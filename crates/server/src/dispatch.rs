@@ -224,6 +224,7 @@ impl Worker {
         let begin = reply.len();
         let error = match entry.run {
             Run::Data(handler) => {
+                connection.reads_data = true;
                 let reads_any_key = first_key.is_some() || self.may_read_all_keys(connection, entry, args);
                 let settings = &*self.settings;
                 let request = Request { args: *args, settings, first_key, reads_any_key, deny_blocking };

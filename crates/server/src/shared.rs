@@ -104,8 +104,8 @@ struct Mailbox {
     /// What the messages that it has not read cost to deliver; see [`Delivery::cost_bytes`].
     undelivered_bytes: AtomicUsize,
     waker: OnceLock<Waker>,
-    /// The thread wants to be woken when the disk has come further.
-    waits_for_disk: AtomicBool,
+    /// The thread wants to be woken when the disk, or replicas, have come further.
+    waits_for_copies: AtomicBool,
     /// It wants to be woken when there is more for replicas.
     waits_for_stream: AtomicBool,
 }
@@ -338,20 +338,20 @@ impl Shared {
         (0..self.thread_count()).any(|thread| self.is_flooded(thread))
     }
 
-    /// A thread wants to be woken when the disk has come further than it finds after this.
-    pub fn wait_for_disk(&self, thread: usize) {
-        self.mailboxes[thread].waits_for_disk.store(true, Ordering::SeqCst);
+    /// A thread wants to be woken when the disk, or replicas, have come further than it finds after this.
+    pub fn wait_for_copies(&self, thread: usize) {
+        self.mailboxes[thread].waits_for_copies.store(true, Ordering::SeqCst);
     }
 
     /// A thread does not care any more.
     pub fn wait_no_more(&self, thread: usize) {
-        self.mailboxes[thread].waits_for_disk.store(false, Ordering::Relaxed);
+        self.mailboxes[thread].waits_for_copies.store(false, Ordering::Relaxed);
     }
 
-    /// Wakes the threads that wait for the disk, which has come further.
+    /// Wakes the threads that wait for the disk, or for replicas, which have come further.
     pub fn wake_those_held(&self) {
         for mailbox in self.mailboxes.iter() {
-            if mailbox.waits_for_disk.swap(false, Ordering::SeqCst)
+            if mailbox.waits_for_copies.swap(false, Ordering::SeqCst)
                 && let Some(waker) = mailbox.waker.get()
             {
                 waker.wake();

@@ -34,4 +34,4 @@ mod atomic {
 }
 
 pub use memory::Memory;
-pub use queue::{Position, Reader, Ring};
+pub use queue::{Position, Reader, Ring, record_bytes};

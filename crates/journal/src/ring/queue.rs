@@ -55,6 +55,11 @@ impl Line {
     }
 }
 
+/// Bytes that a record of so long a payload takes, if that lies inside.
+pub fn record_bytes(len: usize) -> u64 {
+    WORD + padded(len)
+}
+
 fn padded(len: usize) -> u64 {
     (len as u64).next_multiple_of(WORD)
 }
@@ -97,7 +102,7 @@ impl Ring {
 
     #[inline]
     fn put(&self, kind_and_tag: u64, payload: &[u8]) -> Appended {
-        let bytes = WORD + padded(payload.len());
+        let bytes = record_bytes(payload.len());
         let begin = self.head.0.fetch_add(bytes, Ordering::SeqCst);
         let end = begin + bytes;
         let mut tail = self.tail.0.load(Ordering::Acquire);

@@ -3,6 +3,7 @@
 
 mod primary;
 mod replica;
+mod sync;
 
 use std::net::SocketAddr;
 use std::path::Path;

@@ -343,6 +343,9 @@ parameter_table! {
     /// Replicas without which writes are refused
     min_replicas_to_write: u32 = 0
         => "min-replicas-to-write" | "min-slaves-to-write", Integer(0, INT_MAX), MODIFIABLE|SWITCH, Honoured;
+    /// Replicas that must have what a reply tells of before it leaves; 0 waits for none
+    sync_replicas: u32 = 0
+        => "martlet-sync-replicas", Integer(0, 1000), MODIFIABLE|SWITCH, Honoured;
     /// Seconds of lag after which a replica does not count
     min_replicas_max_lag_s: u32 = 10
         => "min-replicas-max-lag" | "min-slaves-max-lag", Integer(0, INT_MAX), MODIFIABLE, Honoured;

@@ -193,7 +193,7 @@ impl Worker {
                         connection.info.peer,
                         link.replica.name()
                     );
-                    self.end_replica(connection);
+                    self.end_for_good(connection);
                 }
             }
         }
@@ -211,13 +211,6 @@ impl Worker {
         let bytes = connection.output_bytes() as u64 + waits;
         connection.info.output_bytes.store(bytes as usize, Ordering::Relaxed);
         self.compare_with_output_limit(connection, bytes);
-    }
-
-    /// Ends a replica's connection, which gets nothing more.
-    fn end_replica(&mut self, connection: &mut Connection) {
-        connection.discard_output();
-        connection.in_flight = Default::default();
-        connection.closing = true;
     }
 
     /// Makes a connection that has said PSYNC or SYNC a replica's.
@@ -275,6 +268,8 @@ impl Worker {
             source => link.source = source,
         }
         self.note_ack();
+        let replication = &self.shared.replication;
+        replication.sync_replicas.note_ack(&replication.primary);
         self.shared.wake_those_held();
     }
 

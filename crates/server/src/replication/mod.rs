@@ -10,6 +10,7 @@ pub mod link;
 pub mod primary;
 pub mod replica;
 mod sync;
+pub mod sync_replicas;
 
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;
@@ -60,6 +61,8 @@ pub struct Replication {
     ids: Mutex<Ids>,
     /// The server's replicas.
     pub primary: Primary,
+    /// Replies that wait for replicas.
+    pub sync_replicas: sync_replicas::SyncReplicas,
     /// A failover that the user has asked for.
     pub failover: failover::Failover,
     /// The replica's side.
@@ -73,6 +76,7 @@ impl Replication {
         Replication {
             ids: Mutex::new(ids),
             primary: Primary::default(),
+            sync_replicas: sync_replicas::SyncReplicas::default(),
             failover: failover::Failover::default(),
             replica: replica::Replica::default(),
         }

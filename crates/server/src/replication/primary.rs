@@ -202,6 +202,15 @@ impl Primary {
         lock(&self.replicas).iter().filter(has).count()
     }
 
+    /// The replication offset that `count` replicas which follow the stream have come to.
+    pub fn acked_by(&self, count: usize) -> Option<u64> {
+        let replicas = lock(&self.replicas);
+        let online = replicas.iter().filter(|replica| replica.phase() == Phase::Online);
+        let mut acked: Vec<_> = online.map(|replica| replica.acked.load(Ordering::Acquire)).collect();
+        acked.sort_unstable_by(|a, b| b.cmp(a));
+        acked.get(count.checked_sub(1)?).copied()
+    }
+
     /// Counts the replicas that have been heard of lately anew.
     pub fn count_good(&self, most_lag_s: u32, now_ms: i64) -> usize {
         let is_good = |replica: &&Arc<Replica>| {

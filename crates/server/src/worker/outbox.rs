@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use martlet_net::Token;
 
-use super::output::AwaitingFsync;
+use super::output::AwaitingCopies;
 use crate::connection::Connection;
 
 /// Larger buffers are not kept for the next reply.
@@ -34,7 +34,9 @@ pub(crate) struct Outbox {
     /// Connections with output to hand over.
     pub dirty: Vec<Token>,
     /// Output that waits for the disk, by ascending position.
-    pub awaiting_fsync: VecDeque<AwaitingFsync>,
+    pub awaiting_fsync: VecDeque<AwaitingCopies>,
+    /// Output that the disk has, if it must, and that waits for replicas; likewise.
+    pub awaiting_replicas: VecDeque<AwaitingCopies>,
     pub(super) actions: Vec<Action>,
     /// Empty buffers.
     pool: Vec<Vec<u8>>,
@@ -51,6 +53,11 @@ impl Outbox {
     #[inline]
     pub fn has_work(&self) -> bool {
         self.has_closing || self.has_pieces
+    }
+
+    /// Whether output waits for copies.
+    pub fn has_held(&self) -> bool {
+        !self.awaiting_fsync.is_empty() || !self.awaiting_replicas.is_empty()
     }
 
     /// Notes that a connection has output, unless it is noted.

@@ -1,5 +1,6 @@
 //! Replies on their way out: one send per connection and loop, and the limits on what may wait.
 
+use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 
 use martlet_journal::Position;
@@ -7,68 +8,137 @@ use martlet_net::{Backend, Token};
 
 use super::Worker;
 use crate::connection::{Connection, InFlight};
+use crate::slow_path::SlowPathReason;
 
-/// Output that waits for the disk.
-pub(super) struct AwaitingFsync {
+/// Output that waits for the disk, or for replicas.
+pub(super) struct AwaitingCopies {
     /// The end of the journal when it was there.
     position: Position,
     token: Token,
     /// Up to where it is that, in all that the client is sent.
     place: u64,
+    /// Once the disk has it, it waits for replicas.
+    for_replicas: bool,
 }
 
 impl Worker {
-    /// Has output wait for the disk that has to, and puts back connections of which some need not any more.
+    /// Has output wait that has to, for the disk (`appendfsync always`) or for replicas
+    /// (`martlet-sync-replicas`), and puts back connections of which some need not any more.
     ///
     /// All output waits for all that was recorded before it left, whoever wrote it: what a client reads is
-    /// not lost either. While the disk refuses, only what acknowledges a client's own writes waits: everybody
-    /// else is served, and told of it.
+    /// not lost either. For replicas only replies of data commands wait.
     #[cold]
-    fn wait_for_disk(&mut self) {
-        let journal = &self.shared.engine.journal;
+    fn wait_for_copies(&mut self) {
+        let shared = self.shared;
+        let (journal, sync) = (&shared.engine.journal, &shared.replication.sync_replicas);
         let end = journal.end();
         // Before the look at what is durable: whoever makes more of it durable then wakes this thread.
-        self.shared.wait_for_disk(self.thread);
-        let durable = if journal.holds_replies() { journal.durable() } else { Position::MAX };
-        let refuses = self.shared.persistence.log.refuses_writes.load(Ordering::Relaxed);
-        if durable < end {
+        shared.wait_for_copies(self.thread);
+        let (for_disk, for_replicas) = (journal.holds_replies(), sync.is_on());
+        let on_disk = if for_disk { journal.durable() } else { Position::MAX };
+        let confirmed = if for_replicas { sync.confirmed() } else { Position::MAX };
+        if self.config.current().replicaof.0.is_some() {
+            self.drop_unconfirmed(sync.confirmed());
+        }
+        if on_disk.min(confirmed) < end {
             for token in std::mem::take(&mut self.outbox.dirty) {
                 let Some(mut connection) = self.take(token) else { continue };
-                connection.is_dirty = false;
-                connection.held = connection.output_end();
-                self.outbox.awaiting_fsync.push_back(AwaitingFsync {
-                    position: end,
-                    token,
-                    place: connection.held,
-                });
+                let for_replicas = for_replicas && connection.awaits_replicas();
+                if for_disk || for_replicas {
+                    connection.is_dirty = false;
+                    connection.held = connection.output_end();
+                    connection.reads_data = false;
+                    let place = connection.held;
+                    let held = AwaitingCopies { position: end, token, place, for_replicas };
+                    self.outbox.awaiting_fsync.push_back(held);
+                } else {
+                    self.outbox.dirty.push(token);
+                }
                 self.put(connection);
             }
         }
-        let mut waiting = Vec::new();
-        while let Some(held) =
-            self.outbox.awaiting_fsync.pop_front_if(|held| refuses || held.position <= durable)
-        {
-            let Some(mut connection) = self.take(held.token) else { continue };
-            if held.position.min(if refuses { connection.recorded } else { Position::MAX }) > durable {
-                waiting.push(held);
-            } else {
-                connection.released = connection.released.max(held.place);
-                self.outbox.note(&mut connection);
+        let refuses = shared.persistence.log.refuses_writes.load(Ordering::Relaxed);
+        let mut awaiting = std::mem::take(&mut self.outbox.awaiting_fsync);
+        let on_disk = self.take_covered(&mut awaiting, on_disk, refuses);
+        self.outbox.awaiting_fsync = awaiting;
+        for held in on_disk {
+            match held.for_replicas {
+                true => self.outbox.awaiting_replicas.push_back(held),
+                false => self.release_output(held),
             }
-            self.put(connection);
         }
-        self.outbox.awaiting_fsync.extend(waiting);
+        let are_few = shared.slow_path_reasons.has(SlowPathReason::FewReplicas);
+        let mut awaiting = std::mem::take(&mut self.outbox.awaiting_replicas);
+        let with_replicas = self.take_covered(&mut awaiting, confirmed, are_few);
+        self.outbox.awaiting_replicas = awaiting;
+        with_replicas.into_iter().for_each(|held| self.release_output(held));
         if !self.outbox.awaiting_fsync.is_empty() {
             journal.nudge();
-        } else if self.copy_waiters.is_empty() {
-            self.shared.wait_no_more(self.thread);
+        }
+        if !self.outbox.awaiting_replicas.is_empty() {
+            sync.ask(shared);
+        }
+        if !self.outbox.has_held() && self.copy_waiters.is_empty() {
+            shared.wait_no_more(self.thread);
+        }
+    }
+
+    /// Takes out what need not wait any more, as copies have everything before `safe`. While there can be no
+    /// copies (the disk refuses, there are too few replicas) only what acknowledges a client's own writes
+    /// waits: everybody else is served, and told of it.
+    fn take_covered(
+        &mut self,
+        awaiting: &mut VecDeque<AwaitingCopies>,
+        safe: Position,
+        are_no_copies: bool,
+    ) -> Vec<AwaitingCopies> {
+        let (mut covered, mut waiting) = (Vec::new(), Vec::new());
+        while let Some(held) = awaiting.pop_front_if(|held| are_no_copies || held.position <= safe) {
+            let recorded =
+                self.connections.at_place_of(held.token).map_or(0, |connection| connection.recorded);
+            let position = held.position.min(if are_no_copies { recorded } else { Position::MAX });
+            if position > safe { &mut waiting } else { &mut covered }.push(held);
+        }
+        awaiting.extend(waiting);
+        covered
+    }
+
+    /// Lets output leave.
+    fn release_output(&mut self, held: AwaitingCopies) {
+        let Some(mut connection) = self.take(held.token) else { return };
+        connection.released = connection.released.max(held.place);
+        self.outbox.note(&mut connection);
+        self.put(connection);
+    }
+
+    /// This server follows another one, which may not have what clients still wait to be told: they are told
+    /// nothing, as if the link to them had broken.
+    fn drop_unconfirmed(&mut self, confirmed: Position) {
+        for mut awaiting in [
+            std::mem::take(&mut self.outbox.awaiting_fsync),
+            std::mem::take(&mut self.outbox.awaiting_replicas),
+        ] {
+            awaiting.retain(|held| {
+                let is_lost = held.for_replicas && held.position > confirmed;
+                if is_lost && let Some(mut connection) = self.take(held.token) {
+                    self.end_for_good(&mut connection);
+                    self.finish(connection);
+                }
+                !is_lost
+            });
+            // Whatever replicas have waits for the disk at most.
+            self.outbox.awaiting_fsync.extend(awaiting);
         }
     }
 
     /// Hands every connection's output to the backend.
     pub(super) fn flush(&mut self, backend: &mut dyn Backend) {
-        if self.shared.engine.journal.holds_replies() || !self.outbox.awaiting_fsync.is_empty() {
-            self.wait_for_disk();
+        let shared = self.shared;
+        if shared.engine.journal.holds_replies()
+            || shared.replication.sync_replicas.is_on()
+            || self.outbox.has_held()
+        {
+            self.wait_for_copies();
         }
         self.outbox.has_closing = false;
         self.outbox.has_pieces = false;
@@ -155,9 +225,15 @@ impl Worker {
             connection.output_bytes()
         );
         self.shared.stats.output_buffer_disconnections.fetch_add(1, Ordering::Relaxed);
+        self.end_for_good(connection);
+    }
+
+    /// Ends a connection, which gets nothing more.
+    pub(crate) fn end_for_good(&mut self, connection: &mut Connection) {
         connection.discard_output();
         connection.in_flight = InFlight::default();
         connection.closing = true;
+        self.outbox.note(connection);
     }
 }
 

@@ -197,7 +197,10 @@ pub(super) fn replication(worker: &mut Worker, text: &mut Text) {
     of_replica.into_iter().for_each(|(name, value)| text.field(name, value));
     let replicas = shared.replication.primary.replicas();
     text.field("connected_slaves", replicas.len());
-    if config.min_replicas_to_write > 0 && config.min_replicas_max_lag_s > 0 {
+    if config.sync_replicas > 0 {
+        text.field("sync_replicas", config.sync_replicas);
+    }
+    if config.min_replicas_to_write > 0 && config.min_replicas_max_lag_s > 0 || config.sync_replicas > 0 {
         text.field("min_slaves_good_slaves", shared.replication.primary.good.load(Ordering::Relaxed));
     }
     for (number, replica) in replicas.iter().enumerate() {

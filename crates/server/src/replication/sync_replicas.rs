@@ -1,0 +1,99 @@
+//! `martlet-sync-replicas`: replies wait until so many replicas have what came before them.
+//!
+//! ```text
+//! recorded   │ W1 │ GETACK │ W2 │ W3 │            one question at a time: what is recorded
+//! question   └ position, offset ┘                 meanwhile shares the next one
+//! answered   the N-th furthest ACK ≥ offset  ──▶  confirmed = position
+//! ```
+//!
+//! Invariant: `confirmed` only grows, and N replicas have said that they have everything before it.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use martlet_journal::{Journal, Position, REPLICAS};
+
+use super::failover::GETACK;
+use super::primary::Primary;
+use crate::shared::{Shared, lock};
+
+/// What replicas have been asked for.
+struct Question {
+    /// Once it is answered, everything before this is with them.
+    position: Position,
+    /// The replication offset that answers it.
+    offset: u64,
+}
+
+/// See the [module docs](self).
+#[derive(Default)]
+pub struct SyncReplicas {
+    /// How many replicas replies wait for; 0 for none.
+    wanted: AtomicUsize,
+    confirmed: AtomicU64,
+    /// The one that is under way. The stream's lock is taken while it is locked.
+    question: Mutex<Option<Question>>,
+}
+
+impl SyncReplicas {
+    /// Whether replies wait for replicas.
+    #[inline]
+    pub fn is_on(&self) -> bool {
+        self.wanted() > 0
+    }
+
+    /// How many they wait for.
+    #[inline]
+    pub fn wanted(&self) -> usize {
+        self.wanted.load(Ordering::Relaxed)
+    }
+
+    /// Says how many; whether it was another number.
+    pub fn set_wanted(&self, wanted: usize) -> bool {
+        if self.wanted() == wanted {
+            return false;
+        }
+        let mut question = lock(&self.question);
+        // Offsets may be counted anew, and more replicas may have to answer.
+        *question = None;
+        self.wanted.swap(wanted, Ordering::SeqCst) != wanted
+    }
+
+    /// So many replicas have everything before this.
+    #[inline]
+    pub fn confirmed(&self) -> Position {
+        self.confirmed.load(Ordering::Acquire)
+    }
+
+    /// Asks replicas whether they have all that is recorded now, unless they are being asked already: who
+    /// waits is woken by the answer, and asks again if it needs more.
+    pub fn ask(&self, shared: &Shared) {
+        let journal = &shared.engine.journal;
+        let mut question = lock(&self.question);
+        let position = journal.end();
+        if question.is_some() || self.confirmed() >= position {
+            return;
+        }
+        // Not known while the append-only file's disk is far behind: who waits is woken when it comes on.
+        let Some(offset) = shared.offset_of(position) else { return };
+        let end = journal.append(REPLICAS, GETACK);
+        // The question itself is nothing to be confirmed. If others have recorded meanwhile, what they did
+        // is.
+        let is_next = end - position == Journal::record_bytes(GETACK);
+        *question = Some(Question { position: if is_next { end } else { position }, offset });
+    }
+
+    /// A replica has said how far it is; whether that answers the question.
+    pub fn note_ack(&self, primary: &Primary) -> bool {
+        if !self.is_on() {
+            return false;
+        }
+        let mut question = lock(&self.question);
+        let is_answered = |asked: &mut Question| {
+            primary.acked_by(self.wanted()).is_some_and(|offset| offset >= asked.offset)
+        };
+        let Some(answered) = question.take_if(is_answered) else { return false };
+        self.confirmed.fetch_max(answered.position, Ordering::AcqRel);
+        true
+    }
+}
