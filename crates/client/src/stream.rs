@@ -4,11 +4,14 @@
 
 use crate::address::{Address, set_option};
 use crate::tls::{TlsSession, TlsSettings};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::{self, AddressFamily, SocketFlags, SocketType};
 use std::io::{self, Read, Write};
-use std::net::TcpStream;
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Bytes asked of the socket at once.
 const READ_CHUNK_BYTES: usize = 64 * 1024;
@@ -44,6 +47,38 @@ impl Stream {
         if let Socket::Tcp(stream) = &socket {
             stream.set_nodelay(true)?;
         }
+        Ok(Stream { socket, tls: None, chunk: vec![0; READ_CHUNK_BYTES], unsent: Vec::new() })
+    }
+
+    /// As [`Stream::connect`] to a TCP address, from a local one.
+    pub fn connect_from(source: IpAddr, target: SocketAddr, timeout: Duration) -> io::Result<Stream> {
+        let family = if target.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = net::socket_with(family, SocketType::STREAM, flags, None)?;
+        net::bind(&socket, &SocketAddr::new(source, 0))?;
+        match net::connect(&socket, &target) {
+            Ok(()) => {}
+            Err(Errno::INPROGRESS) => {
+                let deadline = Instant::now() + timeout;
+                let mut waits = [PollFd::new(&socket, PollFlags::OUT)];
+                loop {
+                    let left = Timespec::try_from(deadline.saturating_duration_since(Instant::now()))
+                        .map_err(|_| io::ErrorKind::InvalidInput)?;
+                    match poll(&mut waits, Some(&left)) {
+                        Ok(0) => return Err(io::ErrorKind::TimedOut.into()),
+                        Ok(_) => break,
+                        Err(Errno::INTR) => {}
+                        Err(error) => return Err(error.into()),
+                    }
+                }
+                net::sockopt::socket_error(&socket)??;
+            }
+            Err(error) => return Err(error.into()),
+        }
+        let stream = TcpStream::from(socket);
+        stream.set_nonblocking(false)?;
+        stream.set_nodelay(true)?;
+        let socket = Socket::Tcp(stream);
         Ok(Stream { socket, tls: None, chunk: vec![0; READ_CHUNK_BYTES], unsent: Vec::new() })
     }
 

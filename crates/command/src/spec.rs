@@ -176,6 +176,12 @@ impl KeyPart {
         is_to_end && self.begin == Begin::Index(args.len())
     }
 
+    /// Whether the arguments say that there are 0 of them.
+    fn is_counted_as_none(&self, args: &Args<'_>) -> bool {
+        let (Begin::Index(begin), Find::Count { count, .. }) = (self.begin, self.find) else { return false };
+        args.get(begin + count).and_then(martlet_base::number::parse_i64) == Some(0)
+    }
+
     /// Appends the indexes of the keys in `args`; false when the arguments do not fit the spec.
     pub fn find_in(&self, args: &Args<'_>, out: &mut Vec<usize>) -> bool {
         let argc = args.len();
@@ -443,7 +449,9 @@ impl Spec {
         let flags_of = |flags| self.key_flags_of(flags, args);
         let (mut keys, mut indexes) = (Vec::new(), Vec::new());
         for part in self.keys {
-            let fits = part.is_left_out(args) || part.find_in(args, &mut indexes);
+            let is_none = part.is_left_out(args)
+                || self.flags.has(Flags::NO_MANDATORY_KEYS) && part.is_counted_as_none(args);
+            let fits = is_none || part.find_in(args, &mut indexes);
             if !fits && self.find_keys.is_none() {
                 return None;
             }

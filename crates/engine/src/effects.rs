@@ -93,6 +93,8 @@ pub struct News {
 pub struct Effects {
     /// Somebody follows the journal; when not, nothing is recorded.
     pub recording: bool,
+    /// How deletions are told that nobody has asked for.
+    pub deletions: Deletions,
     /// Event classes that somebody wants; 0 when nobody does.
     pub wanted_events: u32,
     /// The request is not to be recorded: something else stands for it.
@@ -101,6 +103,43 @@ pub struct Effects {
     /// There is something in `news`.
     has_news: bool,
     news: News,
+}
+
+/// The command that tells of a deletion: those who follow free the value at once or in the background, as is
+/// set here (`lazyfree-lazy-…`). Here that is always done in the background.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub enum Deletion {
+    /// DEL.
+    #[default]
+    Del,
+    /// UNLINK.
+    Unlink,
+}
+
+impl Deletion {
+    /// UNLINK if it is lazy.
+    pub fn new(is_lazy: bool) -> Deletion {
+        if is_lazy { Deletion::Unlink } else { Deletion::Del }
+    }
+
+    /// The command's name.
+    pub fn command(self) -> &'static [u8] {
+        match self {
+            Deletion::Del => b"DEL",
+            Deletion::Unlink => b"UNLINK",
+        }
+    }
+}
+
+/// How deletions are told that nobody has asked for.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub struct Deletions {
+    /// Of what has expired.
+    pub expiry: Deletion,
+    /// Of what was evicted.
+    pub eviction: Deletion,
+    /// Of what a command has removed by the way: nothing was left of it, or its time was past.
+    pub removal: Deletion,
 }
 
 impl Effects {
@@ -120,9 +159,9 @@ impl Effects {
 
     /// Records the deletion of a key whose time had come, or that was evicted, besides whatever the command
     /// itself does.
-    pub fn deleted_by_server(&mut self, db: usize, key: &[u8]) {
+    pub fn deleted_by_server(&mut self, db: usize, key: &[u8], deletion: Deletion) {
         if self.recording {
-            self.pending.push_loose(db, |out| encode(out, [b"DEL", key].into_iter()));
+            self.pending.push_loose(db, |out| encode(out, [deletion.command(), key].into_iter()));
         }
     }
 

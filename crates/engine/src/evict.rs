@@ -120,7 +120,7 @@ impl Keys {
         self.delete(key);
         self.counters().evicted_keys.add(1);
         self.effects.event(EventClass::EVICTED, "evicted", self.db, key.bytes);
-        self.effects.deleted_by_server(self.db, key.bytes);
+        self.effects.deleted_by_server(self.db, key.bytes, self.effects.deletions.eviction);
         self.signal_by_server(key);
         let db = self.db;
         self.shard_mut(key.shard()).keys.db_mut(db).free_if_empty();

@@ -672,7 +672,7 @@ impl Keys {
     fn after_expiry(&mut self, key: &Key<'_>) {
         self.counters.expired_keys.add(1);
         self.effects.event(EventClass::EXPIRED, "expired", self.db, key.bytes);
-        self.effects.deleted_by_server(self.db, key.bytes);
+        self.effects.deleted_by_server(self.db, key.bytes, self.effects.deletions.expiry);
         self.signal_by_server(key);
     }
 

@@ -165,7 +165,7 @@ mod tests {
         keys.set_str(&absent, b"new", ExpiryChange::Clear);
         keys.changed(&absent, EventClass::STRING, "set");
         keys.effects.replace(0, || [b"SET".as_slice()]);
-        keys.effects.deleted_by_server(0, b"due");
+        keys.effects.deleted_by_server(0, b"due", crate::Deletion::Del);
         keys.undo();
         assert_eq!((text(&mut keys, b"a"), keys.expiry_ms(&a)), (Some(b"1".to_vec()), Some(5000)));
         assert_eq!(text(&mut keys, b"b"), Some(b"two".to_vec()));

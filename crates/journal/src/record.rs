@@ -235,15 +235,11 @@ impl Commands {
     }
 
     fn extend_block(&mut self, tag: u32, payload: &[u8], write: &mut impl FnMut(Audience, &[u8])) {
-        let mut effects = effects(tag, payload).peekable();
-        if let Some(first) = effects.peek() {
-            self.select(first.db, write);
-        }
         let together = tag & LOOSE == 0;
         if together {
             write(Audience::All, b"*1\r\n$5\r\nMULTI\r\n");
         }
-        for effect in effects {
+        for effect in effects(tag, payload) {
             self.select(effect.db, write);
             write(Audience::All, effect.command);
         }
@@ -327,6 +323,18 @@ mod tests {
         expire(&mut pending, "a");
         expire(&mut pending, "b");
         assert_eq!(text(&mut stream, &pending), "*2 $3 DEL $1 a *2 $3 DEL $1 b ");
+    }
+
+    /// As in Redis, so that who reads a transaction reads all of it behind MULTI.
+    #[test]
+    fn a_transaction_selects_its_database_inside() {
+        let (mut pending, mut stream) = (Pending::default(), Commands::default());
+        push(&mut pending, 9, &["DEL", "a"]);
+        push(&mut pending, 9, &["DEL", "b"]);
+        assert_eq!(
+            text(&mut stream, &pending),
+            "*1 $5 MULTI *2 $6 SELECT $1 9 *2 $3 DEL $1 a *2 $3 DEL $1 b *1 $4 EXEC "
+        );
     }
 
     #[test]

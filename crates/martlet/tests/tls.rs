@@ -391,3 +391,77 @@ fn a_server_whose_certificate_cannot_be_read_does_not_start() {
     assert!(said.contains("No tls-cert-file configured!"), "{said}");
     assert!(said.contains("Failed to configure TLS. Check logs for more info."), "{said}");
 }
+
+/// Starts a server with these certificates, and options besides.
+fn start(program: &str, authority: &Authority, more: &[&str]) -> Server {
+    let mut arguments = if program == OURS { vec!["server".to_owned()] } else { Vec::new() };
+    arguments.extend(["--repl-diskless-sync-delay", "0"].map(str::to_owned));
+    for (directive, file) in [
+        ("--tls-cert-file", "server.crt"),
+        ("--tls-key-file", "server.key"),
+        ("--tls-ca-cert-file", "ca.crt"),
+    ] {
+        arguments.extend([directive.to_owned(), authority.text(file)]);
+    }
+    arguments.extend(more.iter().map(|&word| word.to_owned()));
+    Server::start(Path::new(program), &arguments).unwrap()
+}
+
+fn ask(server: &Server, request: &str) -> String {
+    let words: Vec<_> = request.split(' ').collect();
+    text(&Client::connect(server.address()).unwrap().command(&words).unwrap())
+}
+
+fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    let began = std::time::Instant::now();
+    while !holds() {
+        assert!(began.elapsed() < SILENCE, "never: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn replicas_follow_over_tls() {
+    let has_peer = std::process::Command::new("redis-server").arg("--version").output().is_ok();
+    let pairs = [(OURS, OURS), (OURS, "redis-server"), ("redis-server", OURS)];
+    for (primary, replica) in &pairs[..if has_peer { 3 } else { 1 }] {
+        let authority = Authority::new();
+        authority.certify("server", "server");
+        let port = ReservedPort::take().unwrap();
+        let number = port.number().to_string();
+        let primary = start(primary, &authority, &["--tls-port", &number, "--protected-mode", "no"]);
+        ask(&primary, "SET before 1");
+        let options = [
+            "--tls-replication",
+            "yes",
+            "--bind-source-addr",
+            "127.0.0.2",
+            "--replicaof",
+            "127.0.0.1",
+            &number,
+        ];
+        let replica = start(replica, &authority, &options);
+        wait_until("the replica has what there was", || ask(&replica, "GET before") == "1");
+        ask(&primary, "SET after 2");
+        wait_until("the replica has what came", || ask(&replica, "GET after") == "2");
+        let lines = ask(&primary, "INFO replication");
+        assert!(lines.contains("slave0:ip=127.0.0.2,"), "{lines}");
+    }
+}
+
+#[test]
+fn a_primary_that_nobody_vouches_for_is_not_followed() {
+    let (authority, other) = (Authority::new(), Authority::new());
+    authority.certify("server", "server");
+    other.certify("server", "server");
+    let port = ReservedPort::take().unwrap();
+    let number = port.number().to_string();
+    let _primary = start(OURS, &authority, &["--tls-port", &number, "--tls-auth-clients", "no"]);
+    let replica = start(OURS, &other, &["--tls-replication", "yes", "--replicaof", "127.0.0.1", &number]);
+    wait_until("the log says why", || {
+        let log = replica.log();
+        log.contains("Error condition on socket for SYNC: invalid peer certificate: UnknownIssuer")
+            || log.contains("Error condition on socket for SYNC: invalid peer certificate: BadSignature")
+    });
+    assert!(ask(&replica, "INFO replication").contains("master_link_status:down"));
+}

@@ -145,6 +145,13 @@ pub fn executed<'a>(connection: &'a Connection, entry: &Entry) -> Option<&'a Tra
     transaction.filter(|_| entry.spec.control == Control::ExecuteTransaction)
 }
 
+/// Whether the command has these flags, and all that EXEC would run.
+fn all_have(worker: &Worker, connection: &Connection, entry: &Entry, flags: Flags) -> bool {
+    let entries = worker.shared.registry.entries();
+    let has = |(id, _): &(usize, _)| entries[*id].spec.flags.has(flags);
+    entry.spec.flags.has(flags) && executed(connection, entry).is_none_or(|of| of.queue.iter().all(has))
+}
+
 /// The answer to what needs more memory than there is.
 pub(crate) const OUT_OF_MEMORY: Error =
     Error::Fixed("OOM command not allowed when used memory > 'maxmemory'.");
@@ -247,18 +254,18 @@ pub(crate) fn may_write_to_replica(
 }
 
 /// The server is a replica without a link to its primary, and the command needs data that is not stale.
-pub(crate) fn not_stale(worker: &Worker, _: &Connection, entry: &Entry, _: &Args<'_>) -> Outcome {
+pub(crate) fn not_stale(worker: &Worker, connection: &Connection, entry: &Entry, _: &Args<'_>) -> Outcome {
     let config = worker.config();
     let may_be_stale = config.replicaof.0.is_none() || config.replica_serve_stale_data;
-    if may_be_stale || entry.spec.flags.has(Flags::STALE) || worker.shared.is_linked() {
+    if may_be_stale || all_have(worker, connection, entry, Flags::STALE) || worker.shared.is_linked() {
         return Ok(());
     }
     Err(Error::Fixed("MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'."))
 }
 
 /// Data is being loaded and the command needs all of it.
-fn not_loading(worker: &Worker, _: &Connection, entry: &Entry, _: &Args<'_>) -> Outcome {
-    if worker.shared.persistence.is_loading() && !entry.spec.flags.has(Flags::LOADING) {
+fn not_loading(worker: &Worker, connection: &Connection, entry: &Entry, _: &Args<'_>) -> Outcome {
+    if worker.shared.persistence.is_loading() && !all_have(worker, connection, entry, Flags::LOADING) {
         return Err(Error::Fixed("LOADING Redis is loading the dataset in memory"));
     }
     Ok(())

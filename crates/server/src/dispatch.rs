@@ -165,7 +165,8 @@ impl Worker {
     /// Lets a command mark what it accesses as the client wants it (CLIENT NO-TOUCH); how it was before.
     pub(crate) fn begin_touching(&mut self, touches: bool, entry: &Entry) -> Touch {
         let marks = touches || entry.spec.flags.has(Flags::IGNORES_NO_TOUCH);
-        let touch = if marks { self.keys.touch } else { Touch::Nothing };
+        // A script's own client may have said that it marks nothing.
+        let touch = if marks { self.touch_policy() } else { Touch::Nothing };
         std::mem::replace(&mut self.keys.touch, touch)
     }
 

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
 
-use martlet_client::tls::{read_roots, suite_matches};
+use martlet_client::tls::{TlsOptions, TlsSettings, read_roots, suite_matches};
 use martlet_net::rustls::crypto::{CryptoProvider, ring};
 use martlet_net::rustls::pki_types::pem::PemObject;
 use martlet_net::rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -169,6 +169,25 @@ fn make(config: &Config) -> Result<Arc<ServerConfig>, String> {
         made.send_tls13_tickets = 0;
     }
     Ok(Arc::new(made))
+}
+
+/// What the server's own connections to another server are made with, whatever host that names. It waits for
+/// the disk.
+///
+/// # Errors
+/// What is wrong with the files.
+pub fn outgoing(config: &Config, host: &str) -> std::io::Result<TlsSettings> {
+    let options = TlsOptions {
+        ca_file: config.tls_ca_cert_file.clone(),
+        ca_directory: config.tls_ca_cert_dir.clone(),
+        certificate: config.tls_client_cert_file.as_ref().or(config.tls_cert_file.as_ref()).cloned(),
+        key: config.tls_client_key_file.as_ref().or(config.tls_key_file.as_ref()).cloned(),
+        ciphers: config.tls_ciphers.clone(),
+        cipher_suites: config.tls_ciphersuites.clone(),
+        any_name: true,
+        ..TlsOptions::default()
+    };
+    TlsSettings::new(&options, host)
 }
 
 /// The server's certificate with its key, which must belong to it. What rustls does not read of its own

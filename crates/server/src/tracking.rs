@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 
 use hashbrown::HashMap;
 use martlet_base::limits::SHARD_COUNT;
-use martlet_command::Flags;
+use martlet_command::{Acl, Flags};
 use martlet_engine::{Cause, News};
 use martlet_keyspace::Key;
 use martlet_net::Token;
@@ -176,7 +176,10 @@ impl Worker {
     pub(crate) fn remember_read(&mut self, connection: &Connection, entry: &Entry, args: &Args<'_>) {
         let Some(state) = &connection.session.tracking else { return };
         let options = state.tracker.options;
-        let is_read = entry.spec.flags.has(Flags::READONLY) && !entry.spec.flags.has(Flags::PUBSUB);
+        // What a script reads its calls tell.
+        let is_script = entry.spec.acl().has(Acl::SCRIPTING);
+        let flags = entry.spec.flags;
+        let is_read = flags.has(Flags::READONLY) && !flags.has(Flags::PUBSUB) && !is_script;
         let is_out = (options.optin && !state.caching) || (options.optout && state.caching);
         if !is_read || options.bcast || is_out {
             return;

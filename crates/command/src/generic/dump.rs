@@ -92,7 +92,8 @@ fn restore(ctx: &mut Context<'_>) -> Outcome {
     if expiry_ms.is_some_and(|at_ms| at_ms <= now_ms) {
         if deleted {
             ctx.keys.changed(&key, EventClass::GENERIC, "del");
-            ctx.keys.effects.replace(ctx.keys.db, || [b"DEL".to_vec(), key.bytes.to_vec()]);
+            let word = ctx.keys.effects.deletions.removal.command();
+            ctx.keys.effects.replace(ctx.keys.db, || [word, key.bytes]);
         }
         ctx.reply.ok();
         return Ok(());

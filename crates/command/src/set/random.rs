@@ -88,7 +88,8 @@ fn spop_many(ctx: &mut Context<'_>) -> Outcome {
         if let Some(set) = keys.write::<Set>(&key)? {
             set.iter().for_each(|member| bulk(reply, member));
         }
-        keys.effects.replace(keys.db, || [b"DEL".to_vec(), key.bytes.to_vec()]);
+        let word = keys.effects.deletions.removal.command();
+        keys.effects.replace(keys.db, || [word, key.bytes]);
         keys.delete(&key);
         keys.effects.event(EventClass::GENERIC, "del", keys.db, key.bytes);
         return Ok(());

@@ -232,7 +232,8 @@ fn set_until(ctx: &mut Context<'_>, key: &Key<'_>, index: usize, at_ms: i64) {
 pub(crate) fn delete_expired_now(keys: &mut Keys, key: &Key<'_>) {
     if keys.delete(key) {
         keys.changed(key, EventClass::GENERIC, "del");
-        keys.effects.replace(keys.db, || [b"DEL", key.bytes]);
+        let word = keys.effects.deletions.removal.command();
+        keys.effects.replace(keys.db, || [word, key.bytes]);
     }
 }
 

@@ -409,11 +409,15 @@ fn find_keys<'a>(call: &Call<'a>) -> Result<(Args<'a>, Vec<(usize, KeyFlags)>), 
         return Err(Error::Fixed("ERR Invalid number of arguments specified for command"));
     }
     let invalid_arguments = Error::Fixed("ERR Invalid arguments specified for command");
-    if entry.spec.find_keys.is_none() && entry.spec.keys.iter().any(|part| part.is_left_out(&args)) {
+    let may_lack = entry.spec.flags.has(Flags::NO_MANDATORY_KEYS);
+    if !may_lack
+        && entry.spec.find_keys.is_none()
+        && entry.spec.keys.iter().any(|part| part.is_left_out(&args))
+    {
         return Err(invalid_arguments);
     }
     let Some(keys) = entry.spec.key_accesses(&args) else { return Err(invalid_arguments) };
-    if keys.is_empty() && !entry.spec.flags.has(Flags::NO_MANDATORY_KEYS) {
+    if keys.is_empty() && !may_lack {
         return Err(invalid_arguments);
     }
     Ok((args, keys))

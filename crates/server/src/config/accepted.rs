@@ -89,12 +89,6 @@ parameter_table! {
     /// Let the allocator free in the background
     jemalloc_bg_thread: bool = true
         => "jemalloc-bg-thread", YesNo, MODIFIABLE, Moot("the allocator is not jemalloc");
-    /// Free evicted values in the background
-    lazyfree_lazy_eviction: bool = false => "lazyfree-lazy-eviction", YesNo, MODIFIABLE, BACKGROUND_FREE;
-    /// Free expired values in the background
-    lazyfree_lazy_expire: bool = false => "lazyfree-lazy-expire", YesNo, MODIFIABLE, BACKGROUND_FREE;
-    /// Free overwritten values in the background
-    lazyfree_lazy_server_del: bool = false => "lazyfree-lazy-server-del", YesNo, MODIFIABLE, BACKGROUND_FREE;
     /// Let DEL free in the background
     lazyfree_lazy_user_del: bool = false => "lazyfree-lazy-user-del", YesNo, MODIFIABLE, BACKGROUND_FREE;
     /// Delete expired keys that a nested command meets

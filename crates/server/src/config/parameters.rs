@@ -17,7 +17,7 @@ use super::value::{MemoryLimit, TEXT};
 const CLUSTER: super::Effect = Absent("this version has no cluster mode");
 const REPLICATION: super::Effect = Absent("this version is no replica");
 const TLS_DH: super::Effect = Moot("key exchange uses elliptic curves only");
-const TLS_OUT: super::Effect = Absent("this version opens no connections with TLS");
+const TLS_OUT: super::Effect = CLUSTER;
 const TLS_PASS: super::Effect = Absent("this version reads keys without a password only");
 const TLS_TIME: super::Effect = Moot("sessions are kept until others need their place");
 
@@ -245,6 +245,12 @@ parameter_table! {
 
     /// Let FLUSHALL and FLUSHDB answer before what they removed is freed, unless they are told SYNC
     lazyfree_lazy_user_flush: bool = false => "lazyfree-lazy-user-flush", YesNo, MODIFIABLE, Honoured;
+    /// Have those who follow free evicted values in the background
+    lazyfree_lazy_eviction: bool = false => "lazyfree-lazy-eviction", YesNo, MODIFIABLE, Honoured;
+    /// Have those who follow free expired values in the background
+    lazyfree_lazy_expire: bool = false => "lazyfree-lazy-expire", YesNo, MODIFIABLE, Honoured;
+    /// Have those who follow free in the background what a command leaves empty
+    lazyfree_lazy_server_del: bool = false => "lazyfree-lazy-server-del", YesNo, MODIFIABLE, Honoured;
 
     // RDB files.
 
@@ -378,7 +384,7 @@ parameter_table! {
     propagation_error_behavior: PropagationErrorBehavior = PropagationErrorBehavior::Ignore
         => "propagation-error-behavior", PropagationErrorBehavior::KIND, MODIFIABLE, REPLICATION;
     /// Local address of connections that the server opens
-    bind_source_addr: Option<String> = None => "bind-source-addr", TEXT, MODIFIABLE, REPLICATION;
+    bind_source_addr: Option<String> = None => "bind-source-addr", TEXT, MODIFIABLE, Honoured;
 
     // Cluster.
 
@@ -457,11 +463,11 @@ parameter_table! {
     /// Password of the key
     tls_key_file_pass: Option<Vec<u8>> = None => "tls-key-file-pass", TEXT, MODIFIABLE|SENSITIVE, TLS_PASS;
     /// Certificate for outgoing connections
-    tls_client_cert_file: Option<PathBuf> = None => "tls-client-cert-file", TEXT, MODIFIABLE, TLS_OUT;
+    tls_client_cert_file: Option<PathBuf> = None => "tls-client-cert-file", TEXT, MODIFIABLE, Honoured;
     /// Key for outgoing connections
-    tls_client_key_file: Option<PathBuf> = None => "tls-client-key-file", TEXT, MODIFIABLE, TLS_OUT;
+    tls_client_key_file: Option<PathBuf> = None => "tls-client-key-file", TEXT, MODIFIABLE, Honoured;
     /// Password of the key for outgoing connections
-    tls_client_key_file_pass: Option<Vec<u8>> = None => "tls-client-key-file-pass", TEXT, MODIFIABLE|SENSITIVE, TLS_OUT;
+    tls_client_key_file_pass: Option<Vec<u8>> = None => "tls-client-key-file-pass", TEXT, MODIFIABLE|SENSITIVE, TLS_PASS;
     /// Diffie-Hellman parameters
     tls_dh_params_file: Option<PathBuf> = None => "tls-dh-params-file", TEXT, MODIFIABLE, TLS_DH;
     /// Certificates of trusted authorities
@@ -477,7 +483,7 @@ parameter_table! {
     /// Seconds between looks at whether the files of TLS have changed; 0 never looks
     tls_auto_reload_interval_s: u32 = 0 => "tls-auto-reload-interval", Integer(0, INT_MAX), MODIFIABLE, Honoured;
     /// Replicate over TLS
-    tls_replication: bool = false => "tls-replication", YesNo, MODIFIABLE, TLS_OUT;
+    tls_replication: bool = false => "tls-replication", YesNo, MODIFIABLE, Honoured;
     /// Use TLS on the cluster bus
     tls_cluster: bool = false => "tls-cluster", YesNo, MODIFIABLE, TLS_OUT;
     /// Versions of TLS that are allowed

@@ -25,7 +25,7 @@ use martlet_acl::Users;
 use martlet_base::publish::Follower;
 use martlet_base::random::Random;
 use martlet_command::Settings;
-use martlet_engine::{Keys, Touch};
+use martlet_engine::{Deletion, Deletions, Keys, Touch};
 use martlet_journal::Position;
 use martlet_net::{Backend, Token};
 
@@ -207,6 +207,11 @@ impl Worker {
         self.shared.storage().note_disk_state();
         self.note_replicas();
         self.keys.effects.wanted_events = crate::settings::wanted_events(&config);
+        self.keys.effects.deletions = Deletions {
+            expiry: Deletion::new(config.lazyfree_lazy_expire),
+            eviction: Deletion::new(config.lazyfree_lazy_eviction),
+            removal: Deletion::new(config.lazyfree_lazy_server_del),
+        };
         // A replica deletes what its primary deletes.
         self.keys.keep_expired = config.replicaof.0.is_some();
         self.refresh_time();
