@@ -14,6 +14,7 @@ use martlet_types::zset::ZSetLimits;
 
 use crate::cursor::Cursor;
 use crate::error::{Error, Outcome};
+use crate::fieldset::Fieldsets;
 
 /// Configuration that handlers read; the server makes a new one when the configuration changes.
 #[derive(Clone, Debug)]
@@ -156,6 +157,8 @@ pub struct Context<'a> {
     pub reads_any_key: bool,
     /// Waiting is not allowed here (inside MULTI or a script): answer as if the time were up.
     pub deny_blocking: bool,
+    /// What the client has prepared for HIMPORT.
+    pub fieldsets: &'a mut Fieldsets,
     /// Set by [`Context::block_on`].
     pub block: Option<Box<Block>>,
 }

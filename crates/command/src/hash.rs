@@ -1,10 +1,12 @@
 //! Hashes: setting, reading, deleting, counting with fields. Random choice is in `random`, expiry of fields
-//! in `expiry`, commands that combine expiry with reading or writing in `combined`.
+//! in `expiry`, commands that combine expiry with reading or writing in `combined`, hashes of prepared
+//! fields in `import`.
 //!
 //! A field whose time has come reads as absent; a command that meets it deletes it, as in Redis.
 
 mod combined;
 mod expiry;
+mod import;
 mod random;
 #[cfg(test)]
 mod tests;
@@ -54,6 +56,7 @@ pub static COMMANDS: &[&Command<Handler>] = &[
     &combined::HGETDEL,
     &combined::HGETEX,
     &combined::HSETEX,
+    &import::HIMPORT,
 ];
 
 const WRITES_FAST: Flags = Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST);

@@ -9,6 +9,7 @@ mod collection_scan;
 pub mod context;
 pub mod cursor;
 pub mod error;
+pub mod fieldset;
 pub mod generic;
 pub mod geo;
 pub mod hash;
@@ -28,6 +29,7 @@ pub mod zset;
 pub use context::{Block, Context, Copies, Settings, TimeoutReply, Wait};
 pub use cursor::Cursor;
 pub use error::{Error, Outcome};
+pub use fieldset::Fieldsets;
 pub use run::{Request, run};
 pub use spec::{
     Acl, Begin, Channels, Command, Control, Databases, Deprecation, Find, Flags, Group, KeyFlags, KeyPart,

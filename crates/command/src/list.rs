@@ -1,5 +1,7 @@
-//! Lists: pushing, reading, changing in place. Popping is in `pop`, moving between lists in `transfer`.
+//! Lists: pushing, reading, changing in place. Popping is in `pop`, moving between lists in `transfer` and
+//! `batch`.
 
+mod batch;
 mod pop;
 #[cfg(test)]
 mod tests;
@@ -41,6 +43,8 @@ pub static COMMANDS: &[&Command<Handler>] = &[
     &transfer::RPOPLPUSH,
     &transfer::BLMOVE,
     &transfer::BRPOPLPUSH,
+    &batch::LMOVEM,
+    &batch::BLMOVEM,
 ];
 
 const RW_INSERT: KeyFlags = KeyFlags::RW.with(KeyFlags::INSERT);
@@ -205,7 +209,7 @@ fn push(ctx: &mut Context<'_>, end: End, only_existing: bool) -> Outcome {
     ctx.reply.count(list.len());
     drop(list);
     ctx.keys.dirty += elements.len() as u64;
-    note(ctx.keys, &key, if end == End::Head { "lpush" } else { "rpush" });
+    note(ctx.keys, &key, transfer::push_event(end));
     Ok(())
 }
 

@@ -12,6 +12,7 @@ use martlet_protocol::request::Args;
 use crate::Handler;
 use crate::context::{Block, Context, Settings};
 use crate::error::Error;
+use crate::fieldset::Fieldsets;
 use crate::spec::{Flags, Spec};
 
 /// A request, and what its handler may do for the one who makes it.
@@ -26,6 +27,8 @@ pub struct Request<'a> {
     pub reads_any_key: bool,
     /// See [`Context::deny_blocking`].
     pub deny_blocking: bool,
+    /// See [`Context::fieldsets`].
+    pub fieldsets: &'a mut Fieldsets,
 }
 
 /// Runs a handler with its keys locked, in the database and at the time that `keys` has, and hands its
@@ -42,10 +45,19 @@ pub fn run(
     reply: &mut Reply,
     request: Request<'_>,
 ) -> Result<Option<Box<Block>>, Box<Error>> {
-    let Request { args, settings, first_key, reads_any_key, deny_blocking } = request;
+    let Request { args, settings, first_key, reads_any_key, deny_blocking, fieldsets } = request;
     let (begin, dirty) = (reply.len(), keys.dirty);
-    let mut context =
-        Context { args, keys, reply, settings, first_key, reads_any_key, deny_blocking, block: None };
+    let mut context = Context {
+        args,
+        keys,
+        reply,
+        settings,
+        first_key,
+        reads_any_key,
+        deny_blocking,
+        fieldsets,
+        block: None,
+    };
     let outcome = match handler(&mut context) {
         Ok(()) => Ok(context.block.take()),
         Err(error) => Err(Box::new(error)),

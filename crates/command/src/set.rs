@@ -33,8 +33,10 @@ pub static COMMANDS: &[&Command<Handler>] = &[
     &algebra::SINTERCARD,
     &algebra::SINTERSTORE,
     &algebra::SUNION,
+    &algebra::SUNIONCARD,
     &algebra::SUNIONSTORE,
     &algebra::SDIFF,
+    &algebra::SDIFFCARD,
     &algebra::SDIFFSTORE,
 ];
 

@@ -24,6 +24,7 @@ use martlet_protocol::request::{Args, OwnedArgs, Partial, RequestLimits, parse};
 
 use crate::context::{Block, Settings};
 use crate::error::Error;
+use crate::fieldset::Fieldsets;
 use crate::run::{Request, run};
 use crate::spec::{Command, Flags};
 use crate::{FAMILIES, Handler};
@@ -45,6 +46,8 @@ pub struct Fixture {
     pub resp3: bool,
     /// As inside MULTI: blocking commands answer at once.
     pub deny_blocking: bool,
+    /// What the client has prepared.
+    pub fieldsets: Fieldsets,
     /// What the last request wants to wait for, if it blocked.
     pub block: Option<Block>,
     /// How many changes the last request made.
@@ -76,6 +79,7 @@ impl Fixture {
             settings: Settings::default(),
             resp3: false,
             deny_blocking: false,
+            fieldsets: Fieldsets::default(),
             block: None,
             dirty: 0,
             effects: Vec::new(),
@@ -129,6 +133,7 @@ impl Fixture {
             first_key: None,
             reads_any_key: true,
             deny_blocking: self.deny_blocking,
+            fieldsets: &mut self.fieldsets,
         };
         let outcome = run(handler, &mut self.keys, reply, request);
         self.keys.release();

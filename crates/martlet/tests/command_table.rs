@@ -24,6 +24,8 @@ const DIFFERENCES: &[(&str, &[&str], &str)] = &[
     ("history", &["georadius_ro", "georadiusbymember", "georadiusbymember_ro"], "completed in 7.2"),
     ("history", &["xinfo|consumers", "xinfo|stream", "zrank", "zrevrank"], "7.2"),
     ("history", &["xadd", "xtrim"], "KEEPREF, DELREF and ACKED, 8.2"),
+    ("history", &["set"], "IFEQ and its kin, 8.4"),
+    ("history", &["zinter", "zinterstore", "zunion", "zunionstore"], "COUNT, 8.8"),
     (
         "flags",
         &["blmove", "blpop", "brpop", "brpoplpush", "bzpopmax", "bzpopmin", "wait"],
@@ -48,6 +50,8 @@ const DIFFERENCES: &[(&str, &[&str], &str)] = &[
     ("arguments", &["client|kill", "hscan"], "MAXAGE and NOVALUES, 7.4"),
     ("arguments", &["zrank", "zrevrank"], "WITHSCORE, 7.2"),
     ("arguments", &["xadd", "xtrim"], "KEEPREF, DELREF and ACKED, 8.2"),
+    ("arguments", &["set"], "IFEQ and its kin, 8.4"),
+    ("arguments", &["zinter", "zinterstore", "zunion", "zunionstore"], "COUNT, 8.8"),
     ("arguments", &["command|getkeys", "command|getkeysandflags"], "untold before 7.2"),
     ("arguments", &["geohash", "geopos", "pfmerge"], "what may be left out is optional since 7.2"),
     ("arguments", &["bitop", "client|list", "config|get", "module|loadex"], "told in more detail since 7.2"),

@@ -191,3 +191,33 @@ fn the_largest_clients_go_first_and_those_that_may_not_go_stay() {
     assert_eq!(sizes(&mut client), [4]);
     assert_eq!(info(&mut client, "evicted_clients"), 3);
 }
+
+#[test]
+fn prepared_field_sets_are_their_clients_memory() {
+    let (server, mut client) = start(&[]);
+    ok(&mut client, &["CLIENT", "NO-EVICT", "ON"]);
+    ok(&mut client, &["CONFIG", "SET", "maxmemory-clients", "2mb"]);
+    let mut other = Client::connect(server.address()).unwrap();
+    let memory = |other: &mut Client| -> u64 {
+        let reply = other.command(&["CLIENT", "INFO"]).unwrap();
+        let text = String::from_utf8_lossy(reply.text().unwrap()).into_owned();
+        text.split(" tot-mem=").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap()
+    };
+    let prepare = |other: &mut Client, number: usize| {
+        let fields: Vec<String> = (0..500).map(|field| format!("field:{number}:{field}")).collect();
+        let name = number.to_string();
+        let mut words = vec!["HIMPORT", "PREPARE", &name];
+        words.extend(fields.iter().map(String::as_str));
+        other.command(&words)
+    };
+    let before = memory(&mut other);
+    for number in 0..10 {
+        prepare(&mut other, number).unwrap();
+    }
+    assert!(memory(&mut other) >= before + 10 * 500 * 10);
+    ok(&mut other, &["RESET"]);
+    assert!(memory(&mut other) < before + 10_000);
+    // So many would take more than the limit many times over.
+    let evicted = (0..2000).any(|number| prepare(&mut other, number).is_err());
+    assert!(evicted && info(&mut client, "evicted_clients") == 1);
+}

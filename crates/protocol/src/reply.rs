@@ -245,7 +245,11 @@ impl Reply {
     /// A double, spelt as Redis spells it; in RESP2 a bulk string.
     pub fn double(&mut self, value: f64) {
         let mut buffer = martlet_base::number::NumberBuffer::new();
-        let text = martlet_base::number::format_f64(value, &mut buffer);
+        self.double_text(martlet_base::number::format_f64(value, &mut buffer));
+    }
+
+    /// A double that is spelt already; in RESP2 a bulk string.
+    pub fn double_text(&mut self, text: &[u8]) {
         if self.resp3 {
             self.out.push(b',');
             self.out.extend_from_slice(text);

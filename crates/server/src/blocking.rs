@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use martlet_acl::{Denial, Origin, User};
-use martlet_command::{Block, Copies, Request, TimeoutReply, Wait};
+use martlet_command::{Block, Copies, Fieldsets, Request, TimeoutReply, Wait};
 use martlet_engine::{ReadyKey, Waiter};
 use martlet_journal::Position;
 use martlet_keyspace::Key;
@@ -196,7 +196,9 @@ impl Worker {
         let mut reply = Reply::new(Vec::new(), request.resp3);
         let touch = self.begin_touching(request.touches, request.entry);
         let (settings, first_key) = (&*self.settings, None);
-        let again = Request { args, settings, first_key, reads_any_key: true, deny_blocking: false };
+        let fieldsets = &mut Fieldsets::default();
+        let again =
+            Request { args, settings, first_key, reads_any_key: true, deny_blocking: false, fieldsets };
         let outcome = martlet_command::run(handler, &mut self.keys, &mut reply, again);
         self.keys.touch = touch;
         let blocks = matches!(outcome, Ok(Some(_)));

@@ -65,6 +65,8 @@ pub struct ClientInfo {
     pub multi: AtomicI64,
     /// Bytes held by MULTI's queue.
     pub multi_bytes: AtomicUsize,
+    /// Bytes of memory that the field sets take that it has prepared.
+    pub fieldset_bytes: AtomicUsize,
     /// Watched keys.
     pub watching: AtomicUsize,
     /// Prefixes of CLIENT TRACKING.
@@ -123,6 +125,7 @@ impl ClientInfo {
             redirect: AtomicI64::new(-1),
             multi: AtomicI64::new(-1),
             multi_bytes: AtomicUsize::new(0),
+            fieldset_bytes: AtomicUsize::new(0),
             watching: AtomicUsize::new(0),
             prefixes: AtomicUsize::new(0),
             counted_bytes: AtomicUsize::new(0),
@@ -138,12 +141,13 @@ impl ClientInfo {
         }
     }
 
-    /// Bytes of memory that the client holds apart from its connection: MULTI's queue, and roughly what it
-    /// watches, follows and is subscribed to.
+    /// Bytes of memory that the client holds apart from its connection: MULTI's queue, field sets, and
+    /// roughly what it watches, follows and is subscribed to.
     pub fn session_bytes(&self) -> usize {
         let channels: usize = self.subscriptions.iter().map(|count| count.load(Ordering::Relaxed)).sum();
         let names = self.watching.load(Ordering::Relaxed) + self.prefixes.load(Ordering::Relaxed) + channels;
-        size_of::<ClientInfo>() + self.multi_bytes.load(Ordering::Relaxed) + names * NAME_BYTES
+        let kept = self.multi_bytes.load(Ordering::Relaxed) + self.fieldset_bytes.load(Ordering::Relaxed);
+        size_of::<ClientInfo>() + kept + names * NAME_BYTES
     }
 }
 

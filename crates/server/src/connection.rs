@@ -5,11 +5,12 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use martlet_acl::{User, Users};
 use martlet_base::limits::LONG_ARGUMENT_MIN_BYTES;
 use martlet_base::publish::Follower;
-use martlet_command::Block;
+use martlet_command::{Block, Fieldsets};
 use martlet_engine::{Waiter, WatchFlag};
 use martlet_journal::Position;
 use martlet_net::{Buffer, Token};
@@ -126,6 +127,8 @@ pub struct Session {
     pub subscriptions: Option<Box<Subscriptions>>,
     /// CLIENT TRACKING, while it is on.
     pub tracking: Option<Box<TrackingState>>,
+    /// What it has prepared for HIMPORT.
+    pub fieldsets: Fieldsets,
 }
 
 impl Session {
@@ -146,6 +149,7 @@ impl Session {
             flags: if authenticated { SessionFlags::default() } else { SessionFlags::UNAUTHENTICATED },
             subscriptions: None,
             tracking: None,
+            fieldsets: Fieldsets::default(),
         };
         session.become_user(user.clone());
         session
@@ -391,6 +395,15 @@ impl Connection {
     /// Bytes of replies that lie where their values are stored, and are counted there.
     pub fn reply_bytes_elsewhere(&self) -> usize {
         self.shared_bytes() + self.in_flight.shared_bytes
+    }
+
+    /// Tells others how much memory the client's field sets take, if that has changed.
+    #[inline]
+    pub fn count_fieldsets(&self) {
+        let bytes = self.session.fieldsets.bytes();
+        if self.info.fieldset_bytes.load(Ordering::Relaxed) != bytes {
+            self.info.fieldset_bytes.store(bytes, Ordering::Relaxed);
+        }
     }
 
     /// Bytes of memory that the connection holds: its own, input, replies unless they are few, and what

@@ -152,6 +152,7 @@ impl Worker {
         // The command may have changed the role.
         self.keys.keep_expired = self.config.current().replicaof.0.is_some();
         self.keys.touch = touch;
+        connection.count_fieldsets();
     }
 
     /// Whether what has expired stays: a replica deletes what its primary deletes, and what clients write
@@ -228,7 +229,9 @@ impl Worker {
                 connection.reads_data = true;
                 let reads_any_key = first_key.is_some() || self.may_read_all_keys(connection, entry, args);
                 let settings = &*self.settings;
-                let request = Request { args: *args, settings, first_key, reads_any_key, deny_blocking };
+                let fieldsets = &mut connection.session.fieldsets;
+                let request =
+                    Request { args: *args, settings, first_key, reads_any_key, deny_blocking, fieldsets };
                 match martlet_command::run(handler, &mut self.keys, reply, request) {
                     Ok(None) => None,
                     Ok(Some(block)) => {

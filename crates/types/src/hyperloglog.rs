@@ -224,6 +224,13 @@ impl Registers {
         Ok(())
     }
 
+    /// Raises a register to what was seen of an element.
+    #[inline]
+    pub fn observe(&mut self, seen: Observation) {
+        let register = &mut self.0[seen.index];
+        *register = seen.value.max(*register);
+    }
+
     /// Each register's value.
     pub fn values(&self) -> &[u8; REGISTERS] {
         &self.0

@@ -6,6 +6,8 @@
 //! Invariant: a finite number is `mantissa * 2^exponent` with the mantissa's top bit set, or zero.
 //! Numbers below the smallest normal one keep all 64 bits, which no text with seventeen decimals can show.
 
+use std::cmp::Ordering;
+
 use super::scan::{self, Decimal, Magnitude, Scanned};
 
 /// Redis reads no long double whose text is longer than this.
@@ -45,6 +47,10 @@ impl LongDouble {
     /// Zero, the value of a key or field that does not exist.
     pub const ZERO: LongDouble = LongDouble { negative: false, kind: Kind::Zero };
 
+    /// The largest finite number.
+    pub const MAX: LongDouble =
+        LongDouble { negative: false, kind: Kind::Finite { mantissa: u64::MAX, exponent: TOP_MAX - 63 } };
+
     /// Reads a text as C's `strtold` does, within what Redis takes for a number: see
     /// [`parse_f64`](super::parse_f64). Infinity is a number here; see [`is_infinite`](Self::is_infinite).
     pub fn parse(text: &[u8]) -> Option<LongDouble> {
@@ -64,6 +70,32 @@ impl LongDouble {
     /// Whether the number is infinite, in either direction.
     pub fn is_infinite(&self) -> bool {
         self.kind == Kind::Infinite
+    }
+
+    /// Whether the number is below zero, or the zero below zero.
+    pub fn is_negative(&self) -> bool {
+        self.negative
+    }
+
+    /// The number with the other sign.
+    pub fn negated(self) -> LongDouble {
+        LongDouble { negative: !self.negative, ..self }
+    }
+
+    /// The order of two numbers; both zeros are alike.
+    pub fn compare(&self, other: &LongDouble) -> Ordering {
+        let size = |number: &LongDouble| match number.kind {
+            Kind::Zero => (i64::MIN, 0),
+            Kind::Finite { mantissa, exponent } => (exponent, mantissa),
+            Kind::Infinite => (i64::MAX, 0),
+        };
+        let sizes = size(self).cmp(&size(other));
+        match (self.negative && self.kind != Kind::Zero, other.negative && other.kind != Kind::Zero) {
+            (false, false) => sizes,
+            (true, true) => sizes.reverse(),
+            (true, false) => Ordering::Less,
+            (false, true) => Ordering::Greater,
+        }
     }
 
     /// The sum, rounded to 64 bits, ties to even; `None` where Redis answers that the increment would

@@ -283,3 +283,20 @@ proptest! {
         prop_assert_eq!(String::from_utf8(read.to_text()).expect("ASCII"), expected);
     }
 }
+
+#[test]
+fn long_doubles_have_an_order() {
+    let ascending =
+        ["-inf", "-1e4931", "-2", "-1.5", "-1e-4000", "0", "1e-4000", "1", "1.5", "1e4931", "inf"];
+    let numbers = ascending.map(|text| LongDouble::parse(text.as_bytes()).unwrap());
+    for (i, a) in numbers.iter().enumerate() {
+        assert_eq!((a.is_negative(), a.negated().negated()), (i < 5, *a), "{}", ascending[i]);
+        for (j, b) in numbers.iter().enumerate() {
+            assert_eq!(a.compare(b), i.cmp(&j), "{} and {}", ascending[i], ascending[j]);
+            assert_eq!(b.negated().compare(&a.negated()), i.cmp(&j), "{} and {}", ascending[i], ascending[j]);
+        }
+    }
+    assert!(LongDouble::ZERO.negated().compare(&LongDouble::ZERO).is_eq());
+    assert!(LongDouble::MAX.compare(&numbers[9]).is_gt() && LongDouble::MAX.compare(&numbers[10]).is_lt());
+    assert_eq!(LongDouble::MAX.checked_add(LongDouble::MAX), None);
+}

@@ -463,3 +463,65 @@ fn bad_arguments_for_setting_with_expiry() {
         assert_eq!(t.run("EXISTS h"), ":0");
     }
 }
+
+#[test]
+fn importing() {
+    let mut t = Fixture::new();
+    let no_set = "-ERR no such fieldset";
+    for (request, reply) in [
+        ("HIMPORT SET k f 1 2 3", no_set),
+        ("HIMPORT PREPARE f bb a ccc", "+OK"),
+        ("HIMPORT SET k f 2 1 3", "+OK"),
+        ("HGETALL k", r#"["a" "1" "bb" "2" "ccc" "3"]"#),
+        ("HIMPORT SET k f 2 1", "-ERR value count does not match fieldset field count"),
+        ("HIMPORT SET k f 2 1 3 4", "-ERR value count does not match fieldset field count"),
+        ("HIMPORT PREPARE f x y x", "-ERR duplicate field name in fieldset"),
+        ("HIMPORT SET k f 4 5 6", "+OK"),
+        ("HGET k a", "\"5\""),
+        ("SET s v", "+OK"),
+        ("HIMPORT SET s missing 1", "-WRONGTYPE Operation against a key holding the wrong kind of value"),
+        ("HIMPORT PREPARE f x", "+OK"),
+        ("HIMPORT PREPARE g x y", "+OK"),
+        ("HIMPORT SET k f 1", "+OK"),
+        ("HGETALL k", r#"["x" "1"]"#),
+        ("HIMPORT DISCARD f", ":1"),
+        ("HIMPORT DISCARD f", ":0"),
+        ("HIMPORT SET k f 1", no_set),
+        ("HIMPORT PREPARE h x y", "+OK"),
+        ("HIMPORT DISCARDALL", ":2"),
+        ("HIMPORT DISCARDALL", ":0"),
+        ("HGETALL k", r#"["x" "1"]"#),
+    ] {
+        assert_eq!(t.run(request), reply, "{request}");
+    }
+    assert_eq!(t.fieldsets.bytes(), 0);
+}
+
+#[test]
+fn imported_hashes_are_journalled_whole() {
+    let mut t = Fixture::new();
+    t.run("HIMPORT PREPARE f a b");
+    assert!(t.effects().is_empty() && t.fieldsets.bytes() > 0);
+    t.run("HSET k old field");
+    t.run("PEXPIRE k 1000");
+    assert_eq!(t.run_args(&["HIMPORT", "SET", "k", "f", "1", "x\r\n"]), b"+OK\r\n");
+    assert_eq!((t.events(), t.dirty), (&["hset k".to_owned()][..], 1));
+    let effect = &t.effects()[0];
+    assert!(effect.starts_with("RESTORE k 0 ") && effect.ends_with(" REPLACE"), "{effect}");
+    assert_eq!(t.run("PTTL k"), ":-1");
+    // What is journalled makes the same hash.
+    let dump = t.run_args(&["DUMP", "k"]);
+    let start = dump.iter().position(|&byte| byte == b'\n').unwrap() + 1;
+    assert_eq!(t.run_args(&[b"RESTORE", &b"l"[..], b"0", &dump[start..dump.len() - 2]]), b"+OK\r\n");
+    assert_eq!(t.run_args(&["HGETALL", "l"]), t.run_args(&["HGETALL", "k"]));
+    // Large ones are hashtables at once.
+    let fields: Vec<String> = (0..600).map(|i| format!("field:{i}")).collect();
+    let mut request = vec!["HIMPORT".to_owned(), "PREPARE".to_owned(), "large".to_owned()];
+    request.extend(fields.iter().cloned());
+    assert_eq!(t.run_args(&request), b"+OK\r\n");
+    let mut request = ["HIMPORT", "SET", "m", "large"].map(str::to_owned).to_vec();
+    request.extend((0..600).map(|i| i.to_string()));
+    assert_eq!(t.run_args(&request), b"+OK\r\n");
+    assert_eq!(t.run("OBJECT ENCODING m"), "\"hashtable\"");
+    assert_eq!((t.run("HLEN m").as_str(), t.run("HGET m field:123").as_str()), (":600", "\"123\""));
+}

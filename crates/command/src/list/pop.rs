@@ -84,7 +84,7 @@ fn pop(ctx: &mut Context<'_>, end: End, name: &'static str) -> Outcome {
             Ok(())
         }
         Some(count) => {
-            array(ctx.reply, elements_at(&list, end, count));
+            array(ctx.reply, elements_at(&list, end, count as usize));
             drop(list);
             remove_counted(ctx.keys, &key, end, count, ctx.settings.list_limit).map(drop)
         }
@@ -99,16 +99,16 @@ fn pop(ctx: &mut Context<'_>, end: End, name: &'static str) -> Outcome {
 }
 
 /// Up to `count` elements from an end on, in the order in which they would be popped.
-fn elements_at(
+pub(super) fn elements_at(
     list: &List,
     end: End,
-    count: i64,
+    count: usize,
 ) -> impl ExactSizeIterator<Item = martlet_types::element::Element<'_>> {
     let all = match end {
         End::Head => list.iter(),
         End::Tail => list.iter_back_from(list.len().saturating_sub(1)),
     };
-    all.take(count as usize)
+    all.take(count)
 }
 
 /// Removes up to `count` elements at an end of an existing list; how many.
@@ -148,7 +148,7 @@ fn pop_with_key(ctx: &mut Context<'_>, index: usize, end: End, count: i64) -> Ou
     let Some(list) = ctx.keys.write::<List>(&key)? else { return Ok(()) };
     ctx.reply.array(2);
     ctx.reply.bulk(key.bytes);
-    array(ctx.reply, elements_at(&list, end, count));
+    array(ctx.reply, elements_at(&list, end, count as usize));
     drop(list);
     let removed = remove_counted(ctx.keys, &key, end, count, ctx.settings.list_limit)?;
     ctx.keys.effects.replace(ctx.keys.db, || {

@@ -1,7 +1,8 @@
 //! The list commands through the table.
 
-use crate::Wait;
 use crate::testing::Fixture;
+use crate::testing::START_MS;
+use crate::{Block, TimeoutReply, Wait};
 use martlet_types::list::{List, ListLimit};
 
 fn with(lines: &[&str]) -> Fixture {
@@ -290,4 +291,117 @@ fn the_limit_is_the_setting() {
         t.run(line);
         assert_eq!(encoding(&mut t), Some(expected), "{line}");
     }
+}
+
+#[test]
+fn batches_move() {
+    let mut t = Fixture::new();
+    // From, to and order; the reply; the source and the destination then.
+    for (how, reply, source, destination) in [
+        ("LEFT LEFT COUNT 2 OBO", "b a", "c d", "b a x y"),
+        ("LEFT LEFT COUNT 2 BULK", "a b", "c d", "a b x y"),
+        ("LEFT RIGHT COUNT 2 OBO", "a b", "c d", "x y a b"),
+        ("LEFT RIGHT EXACTLY 2 BULK", "a b", "c d", "x y a b"),
+        ("RIGHT LEFT EXACTLY 2 OBO", "c d", "a b", "c d x y"),
+        ("right left count 2 bulk", "c d", "a b", "c d x y"),
+        ("RIGHT RIGHT COUNT 2 OBO", "d c", "a b", "x y d c"),
+        ("RIGHT RIGHT COUNT 2 BULK", "c d", "a b", "x y c d"),
+        ("LEFT RIGHT", "a", "b c d", "x y a"),
+        ("RIGHT LEFT", "d", "a b c", "d x y"),
+        ("LEFT RIGHT COUNT 9 BULK", "a b c d", "", "x y a b c d"),
+        ("LEFT RIGHT EXACTLY 4 BULK", "a b c d", "", "x y a b c d"),
+    ] {
+        let shown = |words: &str| {
+            let quoted: Vec<String> = words.split_whitespace().map(|word| format!("\"{word}\"")).collect();
+            format!("[{}]", quoted.join(" "))
+        };
+        t.run("DEL s d");
+        t.run("RPUSH s a b c d");
+        t.run("RPUSH d x y");
+        let request = format!("LMOVEM s d {how}");
+        assert_eq!(t.run(&request), shown(reply), "{how}");
+        assert_eq!(t.effects(), [request]);
+        let moved = reply.split_whitespace().count() as u64;
+        let mut ends = how.split(' ').map(|word| if word.eq_ignore_ascii_case("LEFT") { "l" } else { "r" });
+        let (popped, pushed) = (ends.next().unwrap(), ends.next().unwrap());
+        let mut events = vec![format!("{pushed}push d"), format!("{popped}pop s")];
+        events.extend(source.is_empty().then(|| "del s".to_owned()));
+        assert_eq!((t.events(), t.dirty), (events.as_slice(), moved), "{how}");
+        assert_eq!(t.run("LRANGE s 0 -1"), shown(source), "{how}");
+        assert_eq!(t.run("LRANGE d 0 -1"), shown(destination), "{how}");
+    }
+}
+
+#[test]
+fn batches_move_within_a_list() {
+    let mut t = Fixture::new();
+    for (how, reply, list) in [
+        ("LEFT RIGHT COUNT 2 BULK", "[\"a\" \"b\"]", "[\"c\" \"a\" \"b\"]"),
+        ("LEFT LEFT COUNT 2 BULK", "[\"a\" \"b\"]", "[\"a\" \"b\" \"c\"]"),
+        ("LEFT LEFT COUNT 2 OBO", "[\"b\" \"a\"]", "[\"b\" \"a\" \"c\"]"),
+        ("RIGHT RIGHT EXACTLY 3 OBO", "[\"c\" \"b\" \"a\"]", "[\"c\" \"b\" \"a\"]"),
+        ("LEFT RIGHT", "[\"a\"]", "[\"b\" \"c\" \"a\"]"),
+    ] {
+        t.run("DEL k");
+        t.run("RPUSH k a b c");
+        t.run("PEXPIRE k 1000");
+        assert_eq!(t.run(&format!("LMOVEM k k {how}")), reply, "{how}");
+        assert_eq!((t.run("LRANGE k 0 -1").as_str(), t.run("PTTL k").as_str()), (list, ":1000"), "{how}");
+    }
+}
+
+#[test]
+fn batches_that_do_not_move() {
+    let mut t = Fixture::new();
+    t.run("RPUSH s a b");
+    t.run("SET t v");
+    let (syntax, few) = ("-ERR syntax error", "-ERR count should be greater than 0");
+    let wrong_type = "-WRONGTYPE Operation against a key holding the wrong kind of value";
+    for (request, reply) in [
+        ("LMOVEM s d LEFT", "-ERR wrong number of arguments for 'lmovem' command"),
+        ("LMOVEM s d LEFT UP", syntax),
+        ("LMOVEM s d UP LEFT COUNT 2 OBO", syntax),
+        ("LMOVEM s d LEFT RIGHT COUNT 2", syntax),
+        ("LMOVEM s d LEFT RIGHT COUNT 0", syntax),
+        ("LMOVEM s d LEFT RIGHT COUNT 2 OBO x", syntax),
+        ("LMOVEM s d LEFT RIGHT BAD 2 OBO", syntax),
+        ("LMOVEM s d LEFT RIGHT COUNT 2 BAD", syntax),
+        ("LMOVEM s d LEFT RIGHT COUNT 0 BAD", few),
+        ("LMOVEM s d LEFT RIGHT EXACTLY -1 BULK", few),
+        ("LMOVEM s d LEFT RIGHT COUNT x BULK", few),
+        ("LMOVEM s d LEFT RIGHT EXACTLY 3 BULK", "nil-array"),
+        ("LMOVEM s t LEFT RIGHT EXACTLY 3 BULK", "nil-array"),
+        ("LMOVEM s t LEFT RIGHT EXACTLY 2 BULK", wrong_type),
+        ("LMOVEM t s LEFT RIGHT", wrong_type),
+        ("LMOVEM none s LEFT RIGHT", "nil-array"),
+        ("LMOVEM none s LEFT RIGHT COUNT 2 OBO", "nil-array"),
+        ("BLMOVEM s d LEFT RIGHT", "-ERR wrong number of arguments for 'blmovem' command"),
+        ("BLMOVEM s d LEFT RIGHT x COUNT 2 OBO", "-ERR timeout is not a float or out of range"),
+        ("BLMOVEM s d LEFT RIGHT 0 COUNT 2", syntax),
+        ("LRANGE s 0 -1", "[\"a\" \"b\"]"),
+        ("EXISTS d", ":0"),
+    ] {
+        assert_eq!(t.run(request), reply, "{request}");
+        assert!(t.effects().is_empty(), "{request}");
+    }
+    assert_eq!(t.run_args(&["LMOVEM", "none", "d", "LEFT", "LEFT"]), b"*-1\r\n");
+}
+
+#[test]
+fn batches_wait() {
+    let mut t = Fixture::new();
+    t.run("RPUSH s a b");
+    t.run("BLMOVEM s d LEFT RIGHT 0.5 EXACTLY 3 OBO");
+    let block = t.block.clone().expect("too few elements");
+    assert_eq!(block, Block::new(Wait::value::<List>([1]), Some(START_MS + 500), TimeoutReply::NullArray));
+    assert!(t.effects().is_empty());
+    assert_eq!(t.run("BLMOVEM s d LEFT LEFT 0 COUNT 3 OBO"), "[\"b\" \"a\"]");
+    assert_eq!(
+        (t.effects(), t.block.is_none()),
+        (&["LMOVEM s d LEFT LEFT EXACTLY 2 OBO".to_owned()][..], true)
+    );
+    t.run("BLMOVEM d s RIGHT LEFT 0");
+    assert_eq!(t.effects(), ["LMOVEM d s RIGHT LEFT EXACTLY 1 BULK"]);
+    t.deny_blocking = true;
+    assert_eq!(t.run_args(&["BLMOVEM", "none", "d", "LEFT", "LEFT", "0"]), b"*-1\r\n");
 }

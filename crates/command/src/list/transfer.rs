@@ -11,9 +11,10 @@ use crate::context::{Block, Context, TimeoutReply, Wait};
 use crate::error::{Error, Outcome};
 use crate::spec::{Acl, Command, Flags, Group, KeyFlags, KeyPart, command};
 
-const SOURCE: KeyPart = KeyPart::one(1, KeyFlags::RW.with(KeyFlags::ACCESS).with(KeyFlags::DELETE));
-const DESTINATION: KeyPart = KeyPart::one(2, KeyFlags::RW.with(KeyFlags::INSERT));
-const MOVES: Flags = Flags::WRITE.with(Flags::DENYOOM);
+pub(super) const SOURCE: KeyPart =
+    KeyPart::one(1, KeyFlags::RW.with(KeyFlags::ACCESS).with(KeyFlags::DELETE));
+pub(super) const DESTINATION: KeyPart = KeyPart::one(2, KeyFlags::RW.with(KeyFlags::INSERT));
+pub(super) const MOVES: Flags = Flags::WRITE.with(Flags::DENYOOM);
 
 pub(super) static LMOVE: Command<Handler> = command("lmove", 5, lmove as Handler)
     .flags(MOVES)
@@ -138,6 +139,11 @@ fn put(ctx: &mut Context<'_>, key: &Key<'_>, end: End, value: &[u8]) -> Result<(
     list.before_growth(ctx.settings.list_limit, 1, value.len());
     list.push(end, value);
     drop(list);
-    note(ctx.keys, key, if end == End::Head { "lpush" } else { "rpush" });
+    note(ctx.keys, key, push_event(end));
     Ok(())
+}
+
+/// The event of an addition at this end.
+pub(super) fn push_event(end: End) -> &'static str {
+    if end == End::Head { "lpush" } else { "rpush" }
 }

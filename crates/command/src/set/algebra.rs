@@ -2,7 +2,8 @@
 
 use martlet_engine::{EventClass, Keys};
 use martlet_keyspace::{Key, Object};
-use martlet_types::element::Element;
+use martlet_types::element::{Element, IntBuffer};
+use martlet_types::hyperloglog::{Observation, Registers};
 use martlet_types::set::{Set, SetLimits};
 
 use super::RO_ACCESS;
@@ -51,27 +52,26 @@ fn intersect<'a>(sets: &[Option<&'a Set>], mut f: impl FnMut(Element<'a>) -> boo
     }
 }
 
-/// Hands each member of any set to `f`, once.
-fn unite<'a>(sets: &[Option<&'a Set>], limits: SetLimits, mut f: impl FnMut(Element<'a>)) {
+/// Hands each member of any set to `f`, once, until `f` answers false.
+fn unite<'a>(sets: &[Option<&'a Set>], limits: SetLimits, mut f: impl FnMut(Element<'a>) -> bool) {
     let sets: Vec<&Set> = sets.iter().copied().flatten().collect();
     let Some(largest) = sets.iter().max_by_key(|set| set.len()) else { return };
-    largest.iter().for_each(&mut f);
-    if sets.len() == 1 {
+    if !largest.iter().all(&mut f) || sets.len() == 1 {
         return;
     }
     // A clone of a large set shares its blocks: only what the others add is copied.
     let mut seen = (*largest).clone();
     for set in sets.iter().filter(|set| !std::ptr::eq(**set, *largest)) {
         for member in set.iter() {
-            if seen.add(member, limits) {
-                f(member);
+            if seen.add(member, limits) && !f(member) {
+                return;
             }
         }
     }
 }
 
-/// Hands each member of the first set that is in no other to `f`.
-fn subtract<'a>(sets: &[Option<&'a Set>], mut f: impl FnMut(Element<'a>)) {
+/// Hands each member of the first set that is in no other to `f`, until `f` answers false.
+fn subtract<'a>(sets: &[Option<&'a Set>], f: impl FnMut(Element<'a>) -> bool) {
     let Some((Some(first), others)) = sets.split_first() else { return };
     let mut others: Vec<&Set> = others.iter().copied().flatten().collect();
     if others.iter().any(|set| std::ptr::eq(*set, *first)) {
@@ -83,14 +83,14 @@ fn subtract<'a>(sets: &[Option<&'a Set>], mut f: impl FnMut(Element<'a>)) {
     let by_removal = first.len() + others.iter().map(|set| set.len()).sum::<usize>();
     if by_lookup <= by_removal {
         others.sort_by_key(|set| std::cmp::Reverse(set.len()));
-        first.iter().filter(|member| !others.iter().any(|set| set.contains(*member))).for_each(f);
+        let _ = first.iter().filter(|member| !others.iter().any(|set| set.contains(*member))).all(f);
         return;
     }
     let mut left = (*first).clone();
     others.iter().flat_map(|set| set.iter()).for_each(|member| {
         left.remove(member);
     });
-    first.iter().filter(|member| left.contains(*member)).for_each(&mut f);
+    let _ = first.iter().filter(|member| left.contains(*member)).all(f);
 }
 
 /// Puts the result in place of whatever the destination held, or deletes it if the result is empty.
@@ -139,24 +139,112 @@ pub(super) static SINTERCARD: Command<Handler> = command("sintercard", -3, sinte
     .doc(Group::Set, "7.0.0", SMALLEST_TIMES_SETS, "Returns the number of members that all sets have.");
 
 fn sintercard(ctx: &mut Context<'_>) -> Outcome {
-    let count = ctx.int(1).ok().and_then(|count| usize::try_from(count).ok()).filter(|count| *count > 0);
-    let count = count.ok_or(Error::Fixed("ERR numkeys should be greater than 0"))?;
-    if count > ctx.argc() - 2 {
-        return Err(Error::Fixed("ERR Number of keys can't be greater than number of args"));
+    let counted = Counted::parse(ctx, false)?;
+    let mut count = counted.counter();
+    intersect(&sets(ctx.keys, &counted.operands), |_| count.one_more());
+    ctx.reply.count(count.found);
+    Ok(())
+}
+
+/// The arguments of a command that counts the members of a result.
+struct Counted<'a> {
+    operands: Vec<Key<'a>>,
+    /// How many to count at most; 0: all.
+    limit: usize,
+    approximate: bool,
+}
+
+/// Counts members up to a limit.
+struct Counter {
+    found: usize,
+    limit: usize,
+}
+
+impl Counter {
+    /// Counts one; whether more are to be counted.
+    fn one_more(&mut self) -> bool {
+        self.found += 1;
+        self.found != self.limit
     }
-    let (mut limit, mut rest) = (0, ctx.rest(2 + count));
-    while rest.option("limit", 1) {
-        limit = rest.at_least(0, "ERR LIMIT can't be negative")? as usize;
+}
+
+impl<'a> Counted<'a> {
+    /// Looks the keys up, too.
+    fn parse(ctx: &mut Context<'a>, may_approximate: bool) -> Result<Counted<'a>, Error> {
+        let count = ctx.int(1).ok().and_then(|count| usize::try_from(count).ok()).filter(|count| *count > 0);
+        let count = count.ok_or(Error::Fixed("ERR numkeys should be greater than 0"))?;
+        if count > ctx.argc() - 2 {
+            return Err(Error::Fixed("ERR Number of keys can't be greater than number of args"));
+        }
+        let (mut limit, mut approximate, mut rest) = (0, false, ctx.rest(2 + count));
+        loop {
+            if rest.option("limit", 1) {
+                limit = rest.at_least(0, "ERR LIMIT can't be negative")? as usize;
+            } else if may_approximate && rest.word("approx") {
+                approximate = true;
+            } else {
+                break rest.finish()?;
+            }
+        }
+        let operands = operands(ctx, 2, 2 + count);
+        look_up(ctx.keys, &operands)?;
+        Ok(Counted { operands, limit, approximate })
     }
-    rest.finish()?;
-    let operands = operands(ctx, 2, 2 + count);
-    look_up(ctx.keys, &operands)?;
-    let mut found = 0;
-    intersect(&sets(ctx.keys, &operands), |_| {
-        found += 1;
-        found != limit
-    });
+
+    fn counter(&self) -> Counter {
+        Counter { found: 0, limit: self.limit }
+    }
+}
+
+pub(super) static SUNIONCARD: Command<Handler> = command("sunioncard", -3, sunioncard as Handler)
+    .flags(Flags::READONLY)
+    .keys(&[KeyPart::counted(1, RO_ACCESS)])
+    .acl(Acl::SET)
+    .syntax("numkeys:i *key:k0 ?APPROX ?limit:i=LIMIT")
+    .doc(Group::Set, "8.10.0", SUM_OF_SIZES, "Returns the number of members that any of the sets has.");
+
+fn sunioncard(ctx: &mut Context<'_>) -> Outcome {
+    let counted = Counted::parse(ctx, true)?;
+    let sets = sets(ctx.keys, &counted.operands);
+    let found = if counted.approximate {
+        let estimate = usize::try_from(estimate_union(&sets)).unwrap_or(usize::MAX);
+        if counted.limit > 0 { estimate.min(counted.limit) } else { estimate }
+    } else {
+        let mut count = counted.counter();
+        unite(&sets, ctx.settings.set_limits, |_| count.one_more());
+        count.found
+    };
     ctx.reply.count(found);
+    Ok(())
+}
+
+/// How many members any of the sets has, as PFCOUNT would say if PFADD had been given them all.
+fn estimate_union(sets: &[Option<&Set>]) -> u64 {
+    let mut registers = Box::<Registers>::default();
+    let mut buffer = IntBuffer::new();
+    for member in sets.iter().flatten().flat_map(|set| set.iter()) {
+        registers.observe(Observation::of(member.as_bytes(&mut buffer)));
+    }
+    registers.count()
+}
+
+pub(super) static SDIFFCARD: Command<Handler> = command("sdiffcard", -3, sdiffcard as Handler)
+    .flags(Flags::READONLY)
+    .keys(&[KeyPart::counted(1, RO_ACCESS)])
+    .acl(Acl::SET)
+    .syntax("numkeys:i *key:k0 ?limit:i=LIMIT")
+    .doc(
+        Group::Set,
+        "8.10.0",
+        SUM_OF_SIZES,
+        "Returns the number of members of the first set that no other has.",
+    );
+
+fn sdiffcard(ctx: &mut Context<'_>) -> Outcome {
+    let counted = Counted::parse(ctx, false)?;
+    let mut count = counted.counter();
+    subtract(&sets(ctx.keys, &counted.operands), |_| count.one_more());
+    ctx.reply.count(count.found);
     Ok(())
 }
 
@@ -199,6 +287,7 @@ fn sunion(ctx: &mut Context<'_>) -> Outcome {
     unite(&sets(keys, &operands), limits, |member| {
         bulk(reply, member);
         count += 1;
+        true
     });
     reply.close_set(header, count);
     Ok(())
@@ -242,6 +331,7 @@ fn sdiff(ctx: &mut Context<'_>) -> Outcome {
     subtract(&sets(keys, &operands), |member| {
         bulk(reply, member);
         count += 1;
+        true
     });
     reply.close_set(header, count);
     Ok(())
@@ -266,6 +356,7 @@ fn sdiffstore(ctx: &mut Context<'_>) -> Outcome {
     let mut result = Set::new();
     subtract(&sets(ctx.keys, &operands), |member| {
         result.add(member, limits);
+        true
     });
     store(ctx, result, "sdiffstore");
     Ok(())

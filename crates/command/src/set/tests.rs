@@ -268,3 +268,64 @@ fn scanning() {
     members.sort();
     assert_eq!(seen, members);
 }
+
+#[test]
+fn cardinalities() {
+    let mut t = with(&["SADD a 1 2 3 4", "SADD b 3 4 x", "SADD c 1", "SET s v"]);
+    for (request, reply) in [
+        ("SUNIONCARD 2 a b", ":5"),
+        ("SUNIONCARD 3 a b none", ":5"),
+        ("SUNIONCARD 1 a", ":4"),
+        ("SUNIONCARD 2 a a", ":4"),
+        ("SUNIONCARD 1 none", ":0"),
+        ("SUNIONCARD 2 a b LIMIT 3", ":3"),
+        ("SUNIONCARD 2 a b LIMIT 0", ":5"),
+        ("SUNIONCARD 2 a b limit 9", ":5"),
+        ("SUNIONCARD 2 a b APPROX", ":5"),
+        ("SUNIONCARD 2 a b LIMIT 3 APPROX", ":3"),
+        ("SUNIONCARD 2 a b approx limit 9", ":5"),
+        ("SUNIONCARD 1 none APPROX", ":0"),
+        ("SDIFFCARD 2 a b", ":2"),
+        ("SDIFFCARD 3 a b c", ":1"),
+        ("SDIFFCARD 1 a", ":4"),
+        ("SDIFFCARD 2 a a", ":0"),
+        ("SDIFFCARD 2 none a", ":0"),
+        ("SDIFFCARD 2 a none", ":4"),
+        ("SDIFFCARD 1 a LIMIT 3", ":3"),
+        ("SDIFFCARD 2 a b LIMIT 1", ":1"),
+        ("SUNIONCARD 2 a s", WRONG_TYPE),
+        ("SDIFFCARD 2 none s", WRONG_TYPE),
+        ("SDIFFCARD 1 a APPROX", "-ERR syntax error"),
+        ("SUNIONCARD 1 a LIMIT", "-ERR syntax error"),
+        ("SUNIONCARD 1 a b", "-ERR syntax error"),
+        ("SUNIONCARD 1 a LIMIT -1", "-ERR LIMIT can't be negative"),
+        ("SUNIONCARD 1 a LIMIT x", "-ERR LIMIT can't be negative"),
+        ("SDIFFCARD 0 a", "-ERR numkeys should be greater than 0"),
+        ("SDIFFCARD x a", "-ERR numkeys should be greater than 0"),
+        ("SUNIONCARD 3 a b", "-ERR Number of keys can't be greater than number of args"),
+        ("SUNIONCARD 1", "-ERR wrong number of arguments for 'sunioncard' command"),
+    ] {
+        assert_eq!(t.run(request), reply, "{request}");
+    }
+}
+
+#[test]
+fn an_approximate_union_is_near() {
+    let mut t = Fixture::new();
+    for set in ["a", "b", "c"] {
+        let offset = usize::from(set.as_bytes()[0]) * 4000;
+        let members: Vec<String> = (0..10_000).map(|i| format!("member:{}", offset + i)).collect();
+        let mut request = vec!["SADD".to_owned(), set.to_owned()];
+        request.extend(members);
+        t.run_args(&request);
+        request[0] = "PFADD".to_owned();
+        request[1] = "hll".to_owned();
+        t.run_args(&request);
+    }
+    assert_eq!(t.run("SUNIONCARD 3 a b c"), ":18000");
+    let approximate = t.run("SUNIONCARD 3 a b c APPROX");
+    assert_eq!(approximate, t.run("PFCOUNT hll"));
+    let number: f64 = approximate[1..].parse().unwrap();
+    assert!((number / 18_000.0 - 1.0).abs() < 0.03, "{number}");
+    assert_eq!(t.run("SUNIONCARD 3 a b c APPROX LIMIT 17"), ":17");
+}

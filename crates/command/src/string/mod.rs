@@ -1,17 +1,21 @@
-//! Strings: whole values ([`value`]), parts of them ([`range`]), numbers ([`number`]), and LCS.
+//! Strings: whole values ([`value`]), several ([`many`]), conditions on them ([`condition`]), parts of them
+//! ([`range`]), numbers ([`number`], [`bounded`]), and LCS.
 
 use martlet_base::limits::SHARED_REPLY_MIN_BYTES;
 use martlet_base::number::NumberBuffer;
-use martlet_engine::{EventClass, WrongType};
+use martlet_engine::WrongType;
 use martlet_keyspace::{Entry, StrValue};
 use martlet_protocol::reply::Reply;
 
 use crate::Handler;
 use crate::context::Context;
 use crate::error::Outcome;
-use crate::spec::{Acl, Command, Flags, Group, KeyFlags, KeyPart, Tip, command};
+use crate::spec::{Acl, Command, Flags, Group, KeyFlags, KeyPart, command};
 
+mod bounded;
+mod condition;
 mod lcs;
+mod many;
 mod number;
 mod range;
 #[cfg(test)]
@@ -30,9 +34,13 @@ pub static COMMANDS: &[&Command<Handler>] = &[
     &value::GETSET,
     &value::GETDEL,
     &value::GETEX,
-    &MGET,
-    &MSET,
-    &MSETNX,
+    &condition::DIGEST,
+    &condition::DELEX,
+    &condition::DELIFEQ,
+    &many::MGET,
+    &many::MSET,
+    &many::MSETNX,
+    &many::MSETEX,
     &range::APPEND,
     &range::STRLEN,
     &range::SETRANGE,
@@ -43,6 +51,7 @@ pub static COMMANDS: &[&Command<Handler>] = &[
     &number::INCRBY,
     &number::DECRBY,
     &number::INCRBYFLOAT,
+    &bounded::INCREX,
     &lcs::LCS,
 ];
 
@@ -78,88 +87,5 @@ fn write_str(reply: &mut Reply, entry: &Entry<'_>, value: StrValue<'_>) {
         reply.bulk_shared(&shared);
     } else {
         reply.bulk(bytes);
-    }
-}
-
-static MGET: Command<Handler> = command("mget", -2, mget as Handler)
-    .flags(Flags::READONLY.with(Flags::FAST))
-    .keys(&[KeyPart::range(1, -1, 1, KeyFlags::RO.with(KeyFlags::ACCESS))])
-    .acl(Acl::STRING)
-    .syntax("*key:k0")
-    .doc(
-        Group::String,
-        "1.0.0",
-        "O(N), N being the number of keys",
-        "Returns the string values of several keys.",
-    )
-    .tips(&[Tip::REQUEST_MULTI_SHARD]);
-
-fn mget(ctx: &mut Context<'_>) -> Outcome {
-    ctx.reply.array(ctx.argc() - 1);
-    for index in 1..ctx.argc() {
-        let key = ctx.key(index);
-        match ctx.keys.lookup(&key).and_then(|entry| Some((entry, entry.str()?))) {
-            Some((entry, value)) => write_str(ctx.reply, &entry, value),
-            None => ctx.reply.null(),
-        }
-    }
-    Ok(())
-}
-
-static MSET: Command<Handler> = command("mset", -3, mset as Handler)
-    .flags(Flags::WRITE.with(Flags::DENYOOM))
-    .keys(&[KeyPart::range(1, -1, 2, KeyFlags::OW.with(KeyFlags::UPDATE))])
-    .acl(Acl::STRING)
-    .syntax("*data(key:k0 value)")
-    .doc(
-        Group::String,
-        "1.0.1",
-        "O(N), N being the number of keys",
-        "Sets several keys to string values at once.",
-    )
-    .tips(&[Tip::REQUEST_MULTI_SHARD, Tip::RESPONSE_ALL_SUCCEEDED]);
-
-fn mset(ctx: &mut Context<'_>) -> Outcome {
-    require_pairs(ctx, "mset")?;
-    set_pairs(ctx);
-    ctx.reply.ok();
-    Ok(())
-}
-
-static MSETNX: Command<Handler> = command("msetnx", -3, msetnx as Handler)
-    .flags(Flags::WRITE.with(Flags::DENYOOM))
-    .keys(&[KeyPart::range(1, -1, 2, KeyFlags::OW.with(KeyFlags::INSERT))])
-    .acl(Acl::STRING)
-    .syntax("*data(key:k0 value)")
-    .doc(
-        Group::String,
-        "1.0.1",
-        "O(N), N being the number of keys",
-        "Sets several keys to string values if none of them exists.",
-    );
-
-fn msetnx(ctx: &mut Context<'_>) -> Outcome {
-    require_pairs(ctx, "msetnx")?;
-    for index in (1..ctx.argc()).step_by(2) {
-        let key = ctx.key(index);
-        if ctx.keys.lookup_write(&key).is_some() {
-            ctx.reply.int(0);
-            return Ok(());
-        }
-    }
-    set_pairs(ctx);
-    ctx.reply.int(1);
-    Ok(())
-}
-
-fn require_pairs(ctx: &Context<'_>, name: &'static str) -> Outcome {
-    if ctx.argc().is_multiple_of(2) { Err(crate::Error::Arity(name)) } else { Ok(()) }
-}
-
-fn set_pairs(ctx: &mut Context<'_>) {
-    for index in (1..ctx.argc()).step_by(2) {
-        let key = ctx.key(index);
-        ctx.set_str(&key, index + 1, martlet_keyspace::ExpiryChange::Clear);
-        ctx.keys.changed(&key, EventClass::STRING, "set");
     }
 }

@@ -6,6 +6,7 @@ use martlet_keyspace::{ExpiryChange, Key};
 use martlet_protocol::request::Args;
 
 use super::UPDATES;
+use super::condition::Condition;
 use crate::Handler;
 use crate::context::Context;
 use crate::cursor::Cursor;
@@ -30,13 +31,15 @@ pub(super) static SET: Command<Handler> = command("set", -3, set as Handler)
     .key_flags(set_key_flags)
     .relative_time_if(expires_relatively)
     .acl(Acl::STRING)
-    .syntax("key:k0 value ?condition(NX|XX)^2.6.12 ?GET^6.2.0 \
+    .syntax("key:k0 value ?condition(NX|XX|ifeq-value=IFEQ^8.4.0|ifne-value=IFNE^8.4.0|ifdeq-digest=IFDEQ^8.4.0|ifdne-digest=IFDNE^8.4.0)^2.6.12 \
+         ?GET^6.2.0 \
          ?expiration(seconds:i=EX^2.6.12|milliseconds:i=PX^2.6.12|unix-time-seconds:t=EXAT^6.2.0|unix-time-milliseconds:t=PXAT^6.2.0|KEEPTTL^6.0.0)")
     .doc(Group::String, "1.0.0", "O(1)", "Sets a key to a string value, whatever it held.")
     .history(&[("2.6.12", "Options `EX`, `PX`, `NX` and `XX`."),
             ("6.0.0", "Option `KEEPTTL`."),
             ("6.2.0", "Options `GET`, `EXAT` and `PXAT`."),
-            ("7.0.0", "`NX` and `GET` go together.")]);
+            ("7.0.0", "`NX` and `GET` go together."),
+            ("8.4.0", "Options `IFEQ`, `IFNE`, `IFDEQ` and `IFDNE`.")]);
 
 /// Whether SET reads what it replaces.
 fn set_key_flags(args: &Args<'_>) -> KeyFlags {
@@ -59,22 +62,9 @@ fn set(ctx: &mut Context<'_>) -> Outcome {
     Ok(())
 }
 
-/// On which condition SET sets.
-#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
-enum Condition<'a> {
-    #[default]
-    Always,
-    /// `NX`
-    Absent,
-    /// `XX`
-    Present,
-    /// `IFEQ`: the key holds this string.
-    Equal(&'a [u8]),
-}
-
 /// When a value is to expire, as the options said it.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-struct Expiry<'a> {
+pub(super) struct Expiry<'a> {
     option: ExpiryOption,
     /// The number, as yet unread.
     text: &'a [u8],
@@ -103,7 +93,10 @@ impl ExpiryOption {
 
 impl<'a> Expiry<'a> {
     /// Takes an option, if one comes next. The same one may come again, another one may not.
-    fn take(rest: &mut Cursor<'a>, before: Option<Expiry<'_>>) -> Result<Option<Expiry<'a>>, Error> {
+    pub(super) fn take(
+        rest: &mut Cursor<'a>,
+        before: Option<Expiry<'_>>,
+    ) -> Result<Option<Expiry<'a>>, Error> {
         let Some(option) = rest.one_of(ExpiryOption::WORDS) else { return Ok(None) };
         if before.is_some_and(|before| before.option != option) {
             return Err(Error::Syntax);
@@ -111,8 +104,13 @@ impl<'a> Expiry<'a> {
         Ok(Some(Expiry { option, text: rest.value()? }))
     }
 
+    /// Whether it is a time that does not depend on when it is read.
+    pub(super) fn is_absolute(self) -> bool {
+        self.option.is_absolute()
+    }
+
     /// The time in Unix milliseconds; `name` is the command's, for the error.
-    fn at_ms(self, now_ms: i64, name: &str) -> Result<i64, Error> {
+    pub(super) fn at_ms(self, now_ms: i64, name: &str) -> Result<i64, Error> {
         let number = parse_i64(self.text).ok_or(Error::NotInteger)?;
         let ms = match self.option {
             ExpiryOption::Ex | ExpiryOption::ExAt => number.checked_mul(1000),
@@ -127,34 +125,52 @@ impl<'a> Expiry<'a> {
     }
 }
 
+/// What is to become of a value's expiry, as the options said it.
+#[derive(Copy, Clone, Debug, Default)]
+pub(super) struct NewExpiry<'a> {
+    /// It stays (`KEEPTTL`).
+    pub(super) kept: bool,
+    /// The value is to expire then.
+    pub(super) at: Option<Expiry<'a>>,
+}
+
+impl<'a> NewExpiry<'a> {
+    /// Takes an option, if one comes next that does not contradict what is there.
+    pub(super) fn take(&mut self, rest: &mut Cursor<'a>) -> Result<bool, Error> {
+        if self.at.is_none() && rest.word("keepttl") {
+            self.kept = true;
+        } else if !self.kept
+            && let Some(expiry) = Expiry::take(rest, self.at)?
+        {
+            self.at = Some(expiry);
+        } else {
+            return Ok(false);
+        }
+        Ok(true)
+    }
+
+    /// For a value that does not expire at a certain time.
+    pub(super) fn change(self) -> ExpiryChange {
+        if self.kept { ExpiryChange::Keep } else { ExpiryChange::Clear }
+    }
+}
+
 #[derive(Default)]
 struct SetOptions<'a> {
     condition: Condition<'a>,
     get: bool,
-    keep_expiry: bool,
-    expiry: Option<Expiry<'a>>,
+    expiry: NewExpiry<'a>,
 }
 
 impl<'a> SetOptions<'a> {
     fn parse(mut rest: Cursor<'a>) -> Result<SetOptions<'a>, Error> {
         let mut options = SetOptions::default();
         while rest.peek().is_some() {
-            let condition = options.condition;
-            if matches!(condition, Condition::Always | Condition::Absent) && rest.word("nx") {
-                options.condition = Condition::Absent;
-            } else if matches!(condition, Condition::Always | Condition::Present) && rest.word("xx") {
-                options.condition = Condition::Present;
-            } else if condition == Condition::Always && rest.option("ifeq", 1) {
-                options.condition = Condition::Equal(rest.value()?);
+            if let Some(condition) = options.condition.take(&mut rest)? {
+                options.condition = condition;
             } else if rest.word("get") {
                 options.get = true;
-            } else if options.expiry.is_none() && rest.word("keepttl") {
-                options.keep_expiry = true;
-            } else if !options.keep_expiry
-                && let Some(expiry) = Expiry::take(&mut rest, options.expiry)?
-            {
-                options.expiry = Some(expiry);
-            } else {
+            } else if !options.expiry.take(&mut rest)? {
                 return Err(Error::Syntax);
             }
         }
@@ -165,19 +181,12 @@ impl<'a> SetOptions<'a> {
 #[inline(never)]
 fn set_with_options(ctx: &mut Context<'_>) -> Outcome {
     let options = SetOptions::parse(ctx.rest(3))?;
-    let at_ms = options.expiry.map(|e| e.at_ms(ctx.keys.now_ms, "set")).transpose()?;
+    let at_ms = options.expiry.at.map(|e| e.at_ms(ctx.keys.now_ms, "set")).transpose()?;
     let (key, value) = (ctx.key(1), ctx.arg(2));
     if options.get {
         get_old(ctx, &key)?;
     }
-    let may = match (ctx.keys.lookup_write(&key), options.condition) {
-        (_, Condition::Always) | (None, Condition::Absent) | (Some(_), Condition::Present) => true,
-        (Some(entry), Condition::Equal(wanted)) => {
-            let value = entry.str().ok_or(Error::WrongType)?;
-            value.bytes(&mut NumberBuffer::new()) == wanted
-        }
-        _ => false,
-    };
+    let may = options.condition.holds(ctx.keys.lookup_write(&key))?;
     if !may {
         if !options.get {
             ctx.reply.null();
@@ -190,11 +199,10 @@ fn set_with_options(ctx: &mut Context<'_>) -> Outcome {
     match at_ms {
         Some(at_ms) => set_until(ctx, &key, 2, at_ms),
         None => {
-            let change = if options.keep_expiry { ExpiryChange::Keep } else { ExpiryChange::Clear };
-            ctx.set_str(&key, 2, change);
+            ctx.set_str(&key, 2, options.expiry.change());
             ctx.keys.changed(&key, EventClass::STRING, "set");
-            if options.get || matches!(options.condition, Condition::Equal(_)) {
-                let keep: &[&[u8]] = if options.keep_expiry { &[b"KEEPTTL"] } else { &[] };
+            if options.get || matches!(options.condition, Condition::Compared(..)) {
+                let keep: &[&[u8]] = if options.expiry.kept { &[b"KEEPTTL"] } else { &[] };
                 ctx.keys.effects.replace(ctx.keys.db, || [&[b"SET", key.bytes, value], keep].concat());
             }
         }

@@ -15,7 +15,7 @@ use crate::Handler;
 use crate::context::Context;
 use crate::cursor::Cursor;
 use crate::error::{Error, Outcome};
-use crate::spec::{Acl, Command, Flags, Group, KeyPart, command};
+use crate::spec::{Acl, Change, Command, Flags, Group, KeyPart, command};
 
 const READS: Flags = Flags::READONLY.with(Flags::MOVABLE_KEYS);
 const STORES: Flags = Flags::WRITE.with(Flags::DENYOOM).with(Flags::MOVABLE_KEYS);
@@ -24,6 +24,7 @@ const STORE_KEYS: &[KeyPart] = &[KeyPart::one(1, OW_UPDATE), KeyPart::counted(2,
 const SUM_OF_SIZES: &str =
     "O(N + M * log M), N being the number of members of all sets and M that of the result";
 const SMALLEST_TIMES_SETS: &str = "O(N * K + M * log M), N being the size of the smallest set, K the number of sets, M the size of the result";
+const AGGREGATES_COUNT: &[Change] = &[("8.8.0", "Aggregate `COUNT`.")];
 
 /// What is done with the sets.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -47,13 +48,27 @@ enum Aggregate {
     Sum,
     Min,
     Max,
+    /// The sum of the weights of the sets that have the member, whatever its scores.
+    Count,
 }
 
 impl Aggregate {
+    const WORDS: &'static [(&'static str, Aggregate)] = &[
+        ("SUM", Aggregate::Sum),
+        ("MIN", Aggregate::Min),
+        ("MAX", Aggregate::Max),
+        ("COUNT", Aggregate::Count),
+    ];
+
+    /// What a set of this weight contributes that has the member with this score.
+    fn contribution(self, weight: f64, score: f64) -> f64 {
+        if self == Aggregate::Count { weight } else { weight * score }
+    }
+
     fn of(self, left: f64, right: f64) -> f64 {
         match self {
             // Infinity and its negative sum up to zero, by Redis' convention.
-            Aggregate::Sum => not_nan(left + right),
+            Aggregate::Sum | Aggregate::Count => not_nan(left + right),
             Aggregate::Min if right < left => right,
             Aggregate::Max if right > left => right,
             Aggregate::Min | Aggregate::Max => left,
@@ -174,8 +189,7 @@ impl<'a> Request<'a> {
                 *weight = rest.float().map_err(|_| Error::Fixed("ERR weight value is not a float"))?;
             }
         } else if weighs && rest.option("AGGREGATE", 1) {
-            let words = [("SUM", Aggregate::Sum), ("MIN", Aggregate::Min), ("MAX", Aggregate::Max)];
-            self.aggregate = rest.one_of(&words).ok_or(Error::Syntax)?;
+            self.aggregate = rest.one_of(Aggregate::WORDS).ok_or(Error::Syntax)?;
         } else if purpose == Purpose::Answer && rest.word("WITHSCORES") {
             self.with_scores = true;
         } else if purpose == Purpose::Count && rest.option("LIMIT", 1) {
@@ -201,11 +215,11 @@ fn intersect<'a>(
     sources.sort_by_key(|(source, _)| source.len());
     let Some(((smallest, weight), others)) = sources.split_first() else { return };
     smallest.each(|entry| {
-        let mut score = not_nan(weight * entry.score);
+        let mut score = not_nan(aggregate.contribution(*weight, entry.score));
         for (source, weight) in others {
             let found = if source.is(*smallest) { Some(entry.score) } else { source.score(entry.member) };
             let Some(found) = found else { return true };
-            score = aggregate.of(score, weight * found);
+            score = aggregate.of(score, aggregate.contribution(*weight, found));
         }
         f(Entry { member: entry.member, score })
     });
@@ -219,7 +233,7 @@ fn unite<'a>(mut sources: Vec<(Source<'a>, f64)>, aggregate: Aggregate) -> Vec<E
     let mut united: Vec<Entry<'a>> = Vec::with_capacity(largest);
     for (source, weight) in sources {
         source.each(|entry| {
-            let score = not_nan(weight * entry.score);
+            let score = not_nan(aggregate.contribution(weight, entry.score));
             let member = match entry.member {
                 Element::Bytes(bytes) => Cow::Borrowed(bytes),
                 integer => Cow::Owned(integer.to_vec()),
@@ -298,8 +312,9 @@ pub(super) static ZUNION: Command<Handler> = command("zunion", -3, zunion as Han
     .flags(READS)
     .keys(KEYS)
     .acl(Acl::SORTED_SET)
-    .syntax("numkeys:i *key:k0 ?*weight:i=WEIGHTS ?aggregate=AGGREGATE(SUM|MIN|MAX) ?WITHSCORES")
-    .doc(Group::SortedSet, "6.2.0", SUM_OF_SIZES, "Returns the members that any of the sorted sets has.");
+    .syntax("numkeys:i *key:k0 ?*weight:i=WEIGHTS ?aggregate=AGGREGATE(SUM|MIN|MAX|COUNT) ?WITHSCORES")
+    .doc(Group::SortedSet, "6.2.0", SUM_OF_SIZES, "Returns the members that any of the sorted sets has.")
+    .history(AGGREGATES_COUNT);
 
 fn zunion(ctx: &mut Context<'_>) -> Outcome {
     run(ctx, Operation::Union, Purpose::Answer, "zunion")
@@ -309,8 +324,9 @@ pub(super) static ZINTER: Command<Handler> = command("zinter", -3, zinter as Han
     .flags(READS)
     .keys(KEYS)
     .acl(Acl::SORTED_SET)
-    .syntax("numkeys:i *key:k0 ?*weight:i=WEIGHTS ?aggregate=AGGREGATE(SUM|MIN|MAX) ?WITHSCORES")
-    .doc(Group::SortedSet, "6.2.0", SMALLEST_TIMES_SETS, "Returns the members that all sorted sets have.");
+    .syntax("numkeys:i *key:k0 ?*weight:i=WEIGHTS ?aggregate=AGGREGATE(SUM|MIN|MAX|COUNT) ?WITHSCORES")
+    .doc(Group::SortedSet, "6.2.0", SMALLEST_TIMES_SETS, "Returns the members that all sorted sets have.")
+    .history(AGGREGATES_COUNT);
 
 fn zinter(ctx: &mut Context<'_>) -> Outcome {
     run(ctx, Operation::Intersection, Purpose::Answer, "zinter")
@@ -352,13 +368,14 @@ pub(super) static ZUNIONSTORE: Command<Handler> = command("zunionstore", -4, zun
     .flags(STORES)
     .keys(STORE_KEYS)
     .acl(Acl::SORTED_SET)
-    .syntax("destination:k0 numkeys:i *key:k1 ?*weight:i=WEIGHTS ?aggregate=AGGREGATE(SUM|MIN|MAX)")
+    .syntax("destination:k0 numkeys:i *key:k1 ?*weight:i=WEIGHTS ?aggregate=AGGREGATE(SUM|MIN|MAX|COUNT)")
     .doc(
         Group::SortedSet,
         "2.0.0",
         SUM_OF_SIZES,
         "Stores the members that any of the sorted sets has in a key.",
-    );
+    )
+    .history(AGGREGATES_COUNT);
 
 fn zunionstore(ctx: &mut Context<'_>) -> Outcome {
     run(ctx, Operation::Union, Purpose::Store, "zunionstore")
@@ -368,13 +385,14 @@ pub(super) static ZINTERSTORE: Command<Handler> = command("zinterstore", -4, zin
     .flags(STORES)
     .keys(STORE_KEYS)
     .acl(Acl::SORTED_SET)
-    .syntax("destination:k0 numkeys:i *key:k1 ?*weight:i=WEIGHTS ?aggregate=AGGREGATE(SUM|MIN|MAX)")
+    .syntax("destination:k0 numkeys:i *key:k1 ?*weight:i=WEIGHTS ?aggregate=AGGREGATE(SUM|MIN|MAX|COUNT)")
     .doc(
         Group::SortedSet,
         "2.0.0",
         SMALLEST_TIMES_SETS,
         "Stores the members that all sorted sets have in a key.",
-    );
+    )
+    .history(AGGREGATES_COUNT);
 
 fn zinterstore(ctx: &mut Context<'_>) -> Outcome {
     run(ctx, Operation::Intersection, Purpose::Store, "zinterstore")

@@ -381,3 +381,25 @@ fn encodings() {
     t.run("ZRANGESTORE r z 0 1");
     assert_eq!(t.run("OBJECT ENCODING r"), r#""listpack""#);
 }
+
+#[test]
+fn counting_sets_that_have_a_member() {
+    let mut t = Fixture::new();
+    t.run("ZADD a 10 x 20 y inf z");
+    t.run("ZADD b -5 y -inf z");
+    t.run("SADD c y");
+    for (request, reply) in [
+        ("ZUNION 3 a b c AGGREGATE COUNT WITHSCORES", r#"["x" "1" "z" "2" "y" "3"]"#),
+        ("ZINTER 3 a b c AGGREGATE count WITHSCORES", r#"["y" "3"]"#),
+        ("ZINTER 2 a b WEIGHTS 2 -0.5 AGGREGATE COUNT WITHSCORES", r#"["y" "1.5" "z" "1.5"]"#),
+        ("ZUNION 2 a a WEIGHTS inf -inf AGGREGATE COUNT WITHSCORES", r#"["x" "0" "y" "0" "z" "0"]"#),
+        ("ZUNION 2 a b AGGREGATE NUMBER", "-ERR syntax error"),
+        ("ZDIFF 2 a b AGGREGATE COUNT", "-ERR syntax error"),
+        ("ZUNIONSTORE d 2 a b AGGREGATE COUNT WEIGHTS 0 3", ":3"),
+        ("ZRANGE d 0 -1 WITHSCORES", r#"["x" "0" "y" "3" "z" "3"]"#),
+        ("ZINTERSTORE d 2 a c AGGREGATE COUNT", ":1"),
+        ("ZSCORE d y", "\"2\""),
+    ] {
+        assert_eq!(t.run(request), reply, "{request}");
+    }
+}

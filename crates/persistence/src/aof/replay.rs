@@ -6,7 +6,7 @@
 use std::io::Read;
 
 use martlet_base::prefetch::PrefetchQueue;
-use martlet_command::{Control, Error, Flags, Request, Settings};
+use martlet_command::{Control, Error, Fieldsets, Flags, Request, Settings};
 use martlet_engine::Keys;
 use martlet_journal::aof::CommandReader;
 use martlet_keyspace::key_hash;
@@ -150,6 +150,7 @@ impl<'a> Replay<'a> {
                 first_key: None,
                 reads_any_key: true,
                 deny_blocking: true,
+                fieldsets: &mut Fieldsets::default(),
             };
             outcome = martlet_command::run(handler, keys, &mut reply, request).map(|_| ());
             self.reply = reply.into_bytes();

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use martlet_acl::{DEFAULT_USER, Origin, Reason};
 use martlet_base::number::parse_i64;
 use martlet_command::generic::database;
-use martlet_command::{Acl, Control, Databases, Error, Flags, Group, Outcome, Tip, command};
+use martlet_command::{Acl, Control, Databases, Error, Fieldsets, Flags, Group, Outcome, Tip, command};
 use martlet_protocol::request::Args;
 
 use super::{Call, ServerCommand, ServerHandler};
@@ -256,6 +256,7 @@ fn reset(call: &mut Call<'_>) -> Outcome {
     session.resp3 = false;
     session.authenticated = user.is_open();
     session.reply_mode = ReplyMode::On;
+    session.fieldsets = Fieldsets::default();
     session.flags = if user.is_open() { SessionFlags::default() } else { SessionFlags::UNAUTHENTICATED };
     session.become_user(user);
     let info = &call.connection.info;

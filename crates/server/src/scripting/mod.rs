@@ -353,6 +353,8 @@ impl ScriptRun<'_, '_> {
         reply: &mut Reply,
     ) -> (Run, Option<Missing>) {
         let (begin, db, recording) = (reply.len(), connection.session.db, worker.keys.effects.recording);
+        // A script has its own, and has none when it begins.
+        let fieldsets = std::mem::take(&mut connection.session.fieldsets);
         if !worker.keys.has_all_shards() {
             worker.keys.begin_undo();
         }
@@ -378,6 +380,7 @@ impl ScriptRun<'_, '_> {
             worker.shared.set_script_busy(self.engine, false);
         }
         connection.session.db = db;
+        connection.session.fieldsets = fieldsets;
         worker.keys.db = db;
         worker.keys.effects.recording = recording;
         let messages = worker.held_messages.take();
