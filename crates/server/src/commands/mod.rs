@@ -3,6 +3,7 @@
 mod acl;
 mod client;
 mod command;
+mod commandlog;
 mod config;
 mod connection;
 mod debug;
@@ -116,6 +117,7 @@ pub static FAMILIES: &[&[&ServerCommand]] = &[
     memory::COMMANDS,
     migrate::COMMANDS,
     module::COMMANDS,
+    commandlog::COMMANDS,
     observe::COMMANDS,
     pubsub::COMMANDS,
     persistence::COMMANDS,
