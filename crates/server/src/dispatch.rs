@@ -174,7 +174,10 @@ impl Worker {
 
     /// Lets a command mark what it accesses as the client wants it (CLIENT NO-TOUCH); how it was before.
     pub(crate) fn begin_touching(&mut self, touches: bool, entry: &Entry) -> Touch {
-        let marks = touches || entry.spec.flags.has(Flags::IGNORES_NO_TOUCH);
+        // A change is noted whoever makes it.
+        let marks = touches
+            || entry.spec.flags.has(Flags::IGNORES_NO_TOUCH)
+            || matches!(self.keys.touch, Touch::Lrm(_));
         let touch = if marks { self.keys.touch } else { Touch::Nothing };
         std::mem::replace(&mut self.keys.touch, touch)
     }
