@@ -9,6 +9,7 @@ use martlet_protocol::reply::Reply;
 use martlet_protocol::request::Args;
 
 use crate::checks;
+use crate::clients::flag;
 use crate::commandlog::LogKind;
 use crate::commands::Call;
 use crate::connection::{Connection, Suspended};
@@ -42,7 +43,7 @@ impl Worker {
         let Some(entry) = entry else { return self.unknown_command(connection, reply, args) };
         if let Some(index) = entry.plain_key
             && connection.session.flags.is_empty_but_for(SessionFlags::RESTRICTED)
-            && (self.shared.slow_path_reasons.is_empty() || self.reads_from_replica(entry))
+            && (self.shared.slow_path_reasons.is_empty() || self.reads_from_replica(connection, entry))
             && entry.spec.takes(args.len())
             && self.permits(connection, entry, args).is_ok()
             && !(entry.spec.flags.has(Flags::DENYOOM) && self.memory.is_due())
@@ -58,8 +59,9 @@ impl Worker {
     }
 
     /// Whether nothing but the role asks for checks, which a command that reads passes.
-    fn reads_from_replica(&self, entry: &Entry) -> bool {
-        self.shared.slow_path_reasons.is_only(SlowPathReason::Replica)
+    fn reads_from_replica(&self, connection: &Connection, entry: &Entry) -> bool {
+        connection.info.flags.load(Ordering::Relaxed) & flag::FOLLOWS_REDIRECTS == 0
+            && self.shared.slow_path_reasons.is_only(SlowPathReason::Replica)
             && !entry.spec.flags.has(Flags::WRITE)
             && self.config.current().replica_serve_stale_data
     }
