@@ -113,6 +113,10 @@ impl Worker {
             self.postpone(connection);
             return;
         }
+        if self.shared.slow_path_reasons.has(SlowPathReason::HotKeys) {
+            // Every command is to be noted.
+            self.noted_ns = 0;
+        }
         if connection.session.flags.has(SessionFlags::TRACKING) {
             self.origin = connection.info.id;
         }
@@ -430,6 +434,7 @@ impl Worker {
     #[cold]
     fn note_run(&mut self, connection: &Connection, entry: &Entry, args: &Args<'_>, cost: Cost) {
         let at_s = self.now_ms / 1000;
+        self.count_for_keys(entry, args, cost);
         if cost.ns >= self.latency_ns && !entry.spec.flags.has(Flags::BLOCKING) {
             let event = if entry.spec.flags.has(Flags::FAST) { "fast-command" } else { "command" };
             self.shared.latency.add(event, at_s, cost.ns / 1_000_000);
@@ -455,6 +460,24 @@ impl Worker {
             let max_len = config.commandlog_large_reply_max_len;
             self.log_command(LogKind::LargeReply, connection, entry, args, reply_bytes, max_len);
         }
+    }
+
+    /// HOTKEYS: shares out among the keys of a command what it has cost. What a script calls is counted with
+    /// the script.
+    fn count_for_keys(&mut self, entry: &Entry, args: &Args<'_>, cost: Cost) {
+        let hotkeys = &self.shared.hotkeys;
+        if !hotkeys.is_active() {
+            return self.reset_noted_time();
+        }
+        let mut indexes = Vec::new();
+        if self.shared.scripts.running(self.thread).is_running()
+            || !entry.spec.key_indexes(args, &mut indexes)
+        {
+            return;
+        }
+        let keys: Vec<&[u8]> = indexes.iter().filter_map(|index| args.get(*index)).collect();
+        let bytes = (args.encoded_bytes() + cost.reply_bytes) as u64;
+        hotkeys.count(self.thread, &keys, cost.ns, bytes);
     }
 
     fn log_command(

@@ -11,6 +11,7 @@ pub mod config;
 pub mod connection;
 mod crash;
 mod dispatch;
+pub mod hotkeys;
 pub mod latency;
 mod listeners;
 pub mod logging;

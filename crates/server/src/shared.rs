@@ -16,6 +16,7 @@ use crate::blocking::WaitEnd;
 use crate::clients::{ClientInfo, Clients};
 use crate::commandlog::CommandLog;
 use crate::config::ConfigStore;
+use crate::hotkeys::HotKeys;
 use crate::logging::Log;
 use crate::migration::Migrations;
 use crate::persistence::{LastSettings, Persistence};
@@ -173,6 +174,8 @@ pub struct Shared {
     pub stats: ServerStats,
     /// Commands that took long or were large.
     pub command_log: CommandLog,
+    /// Which keys cost most.
+    pub hotkeys: HotKeys,
     /// Latency events.
     pub latency: crate::latency::LatencyMonitor,
     /// Subscriptions.
@@ -260,6 +263,7 @@ impl Shared {
             threads: (0..threads).map(|_| CachePadded::new(ThreadStats::new(commands))).collect(),
             stats: ServerStats::default(),
             command_log: CommandLog::default(),
+            hotkeys: HotKeys::new(threads, &mut random),
             latency: crate::latency::LatencyMonitor::default(),
             hub: Hub::default(),
             tracking: Tracking::default(),

@@ -9,6 +9,7 @@ mod connection;
 mod debug;
 mod digest;
 mod function;
+mod hotkeys;
 pub(crate) mod info;
 mod lolwut;
 mod memory;
@@ -118,6 +119,7 @@ pub static FAMILIES: &[&[&ServerCommand]] = &[
     migrate::COMMANDS,
     module::COMMANDS,
     commandlog::COMMANDS,
+    hotkeys::COMMANDS,
     observe::COMMANDS,
     pubsub::COMMANDS,
     persistence::COMMANDS,

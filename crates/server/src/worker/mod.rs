@@ -87,7 +87,7 @@ pub struct Worker {
     pub log_limits: LogLimits,
     /// Commands slower than this go to the latency monitor, in nanoseconds.
     pub latency_ns: u64,
-    /// The lower of the limits on a command's time.
+    /// The lower of the limits on a command's time; 0 as well while HOTKEYS counts.
     pub(crate) noted_ns: u64,
     /// So much output may wait whatever the client's class.
     output_free_bytes: u64,
@@ -201,7 +201,7 @@ impl Worker {
             0 => u64::MAX,
             ms => ms.saturating_mul(1_000_000),
         };
-        self.noted_ns = self.latency_ns.min(self.log_limits.slow_ns);
+        self.reset_noted_time();
         self.tracks_latency = config.latency_tracking;
         let limits = config.client_output_buffer_limits.iter().flat_map(|of| [of.soft_bytes, of.hard_bytes]);
         self.output_free_bytes = limits.filter(|bytes| *bytes > 0).min().unwrap_or(u64::MAX);
@@ -212,6 +212,11 @@ impl Worker {
         // A replica deletes what its primary deletes.
         self.keys.keep_expired = config.replicaof.0.is_some();
         self.refresh_time();
+    }
+
+    /// Notes commands that take so long as the configuration says, and no others.
+    pub(crate) fn reset_noted_time(&mut self) {
+        self.noted_ns = self.latency_ns.min(self.log_limits.slow_ns);
     }
 
     /// Takes up the newest configuration and users, if they changed.
