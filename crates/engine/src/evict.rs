@@ -21,6 +21,8 @@ const POOL_MAX: usize = 16;
 pub enum EvictFirst {
     /// The time since its last access.
     LeastRecentlyUsed,
+    /// The time since its last change.
+    LeastRecentlyModified,
     /// Few accesses.
     LeastFrequentlyUsed,
     /// An early expiry.
@@ -186,7 +188,9 @@ impl Keys {
             (EvictFirst::LeastFrequentlyUsed, Touch::Lfu { minutes, decay_minutes, .. }) => {
                 u64::from(u8::MAX) - u64::from(Touch::frequency(entry.lru(), minutes, decay_minutes))
             }
-            (_, Touch::Lru(clock)) => u64::from(clock.wrapping_sub(entry.lru()) & 0xff_ffff),
+            (_, Touch::Lru(clock) | Touch::Lrm(clock)) => {
+                u64::from(clock.wrapping_sub(entry.lru()) & 0xff_ffff)
+            }
             // The clock that the policy goes by does not run yet: all are alike.
             _ => 0,
         }

@@ -34,6 +34,8 @@ pub enum Touch {
     Nothing,
     /// The LRU clock, in seconds.
     Lru(u32),
+    /// The same clock, which only a change of the key sets (Redis' LRM).
+    Lrm(u32),
     /// Frequency: decay by minutes, count with falling probability (Redis' LFU).
     Lfu {
         /// The clock, in minutes, 16 bits.
@@ -53,7 +55,7 @@ impl Touch {
     fn initial(self, now_ms: i64) -> u32 {
         match self {
             Touch::Nothing => (now_ms / 1000) as u32 & 0xff_ffff,
-            Touch::Lru(clock) => clock & 0xff_ffff,
+            Touch::Lru(clock) | Touch::Lrm(clock) => clock & 0xff_ffff,
             Touch::Lfu { minutes, .. } => (u32::from(minutes) << 8) | LFU_INITIAL,
         }
     }
@@ -71,7 +73,7 @@ impl Touch {
     #[inline]
     fn next(self, old: u32, random: &mut Random) -> u32 {
         match self {
-            Touch::Nothing => old,
+            Touch::Nothing | Touch::Lrm(_) => old,
             Touch::Lru(clock) => clock & 0xff_ffff,
             Touch::Lfu { minutes, log_factor, decay_minutes } => {
                 next_frequency(old, minutes, log_factor, decay_minutes, random)
@@ -416,7 +418,7 @@ impl Keys {
     #[inline]
     fn lru_to_store(&self, key: &Key<'_>) -> u32 {
         match self.touch {
-            Touch::Lru(clock) => clock & 0xff_ffff,
+            Touch::Lru(clock) | Touch::Lrm(clock) => clock & 0xff_ffff,
             _ => self.lru_of(key),
         }
     }
@@ -616,6 +618,9 @@ impl Keys {
     /// Tells watchers and waiters that the key was changed.
     #[inline]
     pub fn signal(&mut self, key: &Key<'_>) {
+        if let Touch::Lrm(clock) = self.touch {
+            self.set_lru(key, clock & 0xff_ffff);
+        }
         if !self.engine.state(&self.locked, key.shard()).hooks.is_empty() {
             self.signal_hooks(key, Cause::Command);
         }

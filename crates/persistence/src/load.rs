@@ -516,7 +516,7 @@ fn access_bits(keys: &Keys, access: Option<Access>) -> Option<u32> {
         (Access::Frequency(count), Touch::Lfu { minutes, .. }) => {
             Some(u32::from(minutes) << 8 | u32::from(count))
         }
-        (Access::IdleSeconds(idle_s), Touch::Lru(clock)) => {
+        (Access::IdleSeconds(idle_s), Touch::Lru(clock) | Touch::Lrm(clock)) => {
             Some(u64::from(clock).wrapping_sub(idle_s) as u32 & 0xff_ffff)
         }
         _ => None,

@@ -43,6 +43,15 @@ impl Span {
     }
 }
 
+/// Bytes of a line with a number: kind, digits, CR LF.
+const fn line_bytes(number: usize) -> usize {
+    let digits = match number.checked_ilog10() {
+        Some(log) => log as usize + 1,
+        None => 1,
+    };
+    1 + digits + 2
+}
+
 /// The arguments of one request: spans over the buffer that they were parsed from, and the long ones that lie
 /// apart.
 #[derive(Copy, Clone)]
@@ -126,12 +135,29 @@ impl<'a> Args<'a> {
         self.spans.iter().map(move |span| args.bytes(*span).unwrap_or(&[]))
     }
 
+    /// Bytes of the request as an array of bulk strings.
+    pub fn encoded_bytes(&self) -> usize {
+        let bulk = |argument: &[u8]| line_bytes(argument.len()) + argument.len() + 2;
+        line_bytes(self.len()) + self.iter().map(bulk).sum::<usize>()
+    }
+
+    /// A bound on [`Args::encoded_bytes`] that costs nothing to tell.
+    #[inline]
+    pub fn encoded_bytes_at_most(&self) -> usize {
+        const LINE_MAX_BYTES: usize = line_bytes(u32::MAX as usize);
+        if self.long.is_some() {
+            return usize::MAX;
+        }
+        let (Some(first), Some(last)) = (self.spans.first(), self.spans.last()) else {
+            return LINE_MAX_BYTES;
+        };
+        let extent = last.end.saturating_sub(first.start) as usize;
+        extent + LINE_MAX_BYTES + self.spans.len() * (LINE_MAX_BYTES + 2)
+    }
+
     /// The bytes of the request as they were received, if that was as the canonical array of these arguments.
     pub fn encoded(&self) -> Option<&'a [u8]> {
-        /// Bytes of a line with a number: kind, digits, CR LF.
-        fn line(number: usize) -> usize {
-            1 + number.checked_ilog10().map_or(1, |log| log as usize + 1) + 2
-        }
+        let line = line_bytes;
         if self.long.is_some() {
             return None;
         }

@@ -229,3 +229,24 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn the_length_as_an_array_is_told_and_bounded() {
+    let requests: [Vec<Vec<u8>>; 4] = [
+        vec![b"PING".to_vec()],
+        vec![b"SET".to_vec(), b"k".to_vec(), vec![b'x'; 200]],
+        vec![b"DEL".to_vec(), Vec::new(), vec![b'a'; 10]],
+        vec![Vec::new(); 120],
+    ];
+    for words in requests {
+        let owned = OwnedArgs::from_slices(words.iter().map(Vec::as_slice));
+        let mut wire = format!("*{}\r\n", words.len()).into_bytes();
+        for word in &words {
+            wire.extend(format!("${}\r\n", word.len()).bytes());
+            wire.extend_from_slice(word);
+            wire.extend_from_slice(b"\r\n");
+        }
+        assert_eq!(owned.view().encoded_bytes(), wire.len());
+        assert!(owned.view().encoded_bytes_at_most() >= wire.len());
+    }
+}

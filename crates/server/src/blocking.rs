@@ -17,6 +17,7 @@ use martlet_protocol::request::{Args, OwnedArgs};
 use crate::clients::flag;
 use crate::commands::replication::WITHOUT_LOG;
 use crate::connection::{Blocked, Connection, Suspended};
+use crate::dispatch::Cost;
 use crate::persistence::aof::Phase;
 use crate::registry::{Entry, Run};
 use crate::shared::{Mail, lock};
@@ -292,7 +293,7 @@ impl Worker {
             }
             connection.recorded = self.shared.engine.journal.end();
             connection.reads_data = true;
-            self.stop_waiting(&mut connection, ns);
+            self.stop_waiting(&mut connection, Cost { ns, reply_bytes: reply.len() });
             self.check_output_limit(&mut connection);
         }
         self.finish(connection);
@@ -361,6 +362,7 @@ impl Worker {
             WaitEnd::ShutdownFailed => self.fail_wait(connection, &mut reply, crate::shutdown::FAILED),
             WaitEnd::Refused(denial) => self.refuse_waiter(connection, &mut reply, waiter, denial),
         }
+        let reply_bytes = reply.len() - begin;
         if !connection.session.shows_reply() {
             reply.truncate(begin);
         }
@@ -370,7 +372,7 @@ impl Worker {
             self.forget_wait(connection);
             self.mark_ready(connection);
         } else {
-            self.stop_waiting(connection, 0);
+            self.stop_waiting(connection, Cost { ns: 0, reply_bytes });
         }
     }
 
@@ -408,14 +410,14 @@ impl Worker {
         }
     }
 
-    /// Lets a client go on after its wait, at whose end its request ran for `ns`. Only now has the command
+    /// Lets a client go on after its wait, at whose end its request took `cost`. Only now has the command
     /// been run.
-    fn stop_waiting(&mut self, connection: &mut Connection, ns: u64) {
+    fn stop_waiting(&mut self, connection: &mut Connection, cost: Cost) {
         connection.info.commands.fetch_add(1, Ordering::Relaxed);
         if let Some(Suspended::Blocked(blocked)) = &connection.suspended {
-            let (waiter, ns) = (blocked.waiter.clone(), blocked.ns + ns);
+            let (waiter, cost) = (blocked.waiter.clone(), Cost { ns: blocked.ns + cost.ns, ..cost });
             if let Some(WaitingRequest { entry, args, .. }) = waiter.request.downcast_ref() {
-                self.count_run(connection, entry, &args.view(), ns);
+                self.count_run(connection, entry, &args.view(), cost);
             }
         }
         self.forget_wait(connection);

@@ -23,6 +23,7 @@ const CHECKS: &[Check] = &[
     authenticated,
     allowed_in_multi,
     permitted,
+    redirected_to_primary,
     within_memory,
     disk_accepts_writes,
     enough_replicas,
@@ -249,6 +250,25 @@ pub(crate) fn may_write_to_replica(
     let queued = executed(connection, entry).is_some_and(|of| of.queue.iter().any(|(id, _)| writes(*id)));
     if queued || entry.spec.flags.has(Flags::WRITE) {
         return Err(Error::Fixed("READONLY You can't write against a read only replica."));
+    }
+    Ok(())
+}
+
+/// The server is a replica, and the client wants to be told where data is to be asked for.
+fn redirected_to_primary(worker: &Worker, connection: &Connection, entry: &Entry, _: &Args<'_>) -> Outcome {
+    let flags = connection.info.flags.load(Ordering::Relaxed);
+    let Some(primary) = &worker.config().replicaof.0 else { return Ok(()) };
+    if flags & flag::FOLLOWS_REDIRECTS == 0 || flags & flag::PRIMARY != 0 {
+        return Ok(());
+    }
+    let concerns = |flag: Flags| {
+        let entries = worker.shared.registry.entries();
+        let queue = executed(connection, entry).map_or(&[][..], |transaction| &transaction.queue);
+        entry.spec.flags.has(flag) || queue.iter().any(|(id, _)| entries[*id].spec.flags.has(flag))
+    };
+    let may_read = flags & flag::READONLY != 0;
+    if concerns(Flags::WRITE) || !may_read && concerns(Flags::READONLY) {
+        return Err(Error::Text(format!("REDIRECT {}:{}", primary.host, primary.port)));
     }
     Ok(())
 }

@@ -181,6 +181,10 @@ pub mod flag {
     pub const REPLICA: u32 = 1 << 12;
     /// The primary that this server copies.
     pub const PRIMARY: u32 = 1 << 13;
+    /// CLIENT CAPA redirect: wants to be told where the primary is.
+    pub const FOLLOWS_REDIRECTS: u32 = 1 << 14;
+    /// READONLY: may read from a replica all the same.
+    pub const READONLY: u32 = 1 << 15;
 }
 
 /// See the [module docs](self).

@@ -9,6 +9,8 @@ use martlet_protocol::reply::Reply;
 use martlet_protocol::request::Args;
 
 use crate::checks;
+use crate::clients::flag;
+use crate::commandlog::LogKind;
 use crate::commands::Call;
 use crate::connection::{Connection, Suspended};
 use crate::registry::{Entry, Run};
@@ -17,6 +19,15 @@ use crate::worker::Worker;
 
 /// After a command that took longer, the requests read ahead with it run at a later time.
 const STALE_NS: u64 = 100_000;
+
+/// What a request has taken to run.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct Cost {
+    /// Its time.
+    pub ns: u64,
+    /// Its reply.
+    pub reply_bytes: usize,
+}
 
 impl Worker {
     /// Runs one request of a connection and writes its reply. `hash` is that of a plain command's key.
@@ -32,7 +43,7 @@ impl Worker {
         let Some(entry) = entry else { return self.unknown_command(connection, reply, args) };
         if let Some(index) = entry.plain_key
             && connection.session.flags.is_empty_but_for(SessionFlags::RESTRICTED)
-            && (self.shared.slow_path_reasons.is_empty() || self.reads_from_replica(entry))
+            && (self.shared.slow_path_reasons.is_empty() || self.reads_from_replica(connection, entry))
             && entry.spec.takes(args.len())
             && self.permits(connection, entry, args).is_ok()
             && !(entry.spec.flags.has(Flags::DENYOOM) && self.memory.is_due())
@@ -48,8 +59,9 @@ impl Worker {
     }
 
     /// Whether nothing but the role asks for checks, which a command that reads passes.
-    fn reads_from_replica(&self, entry: &Entry) -> bool {
-        self.shared.slow_path_reasons.is_only(SlowPathReason::Replica)
+    fn reads_from_replica(&self, connection: &Connection, entry: &Entry) -> bool {
+        connection.info.flags.load(Ordering::Relaxed) & flag::FOLLOWS_REDIRECTS == 0
+            && self.shared.slow_path_reasons.is_only(SlowPathReason::Replica)
             && !entry.spec.flags.has(Flags::WRITE)
             && self.config.current().replica_serve_stale_data
     }
@@ -100,6 +112,10 @@ impl Worker {
         if self.must_postpone(connection, entry, args) {
             self.postpone(connection);
             return;
+        }
+        if self.shared.slow_path_reasons.has(SlowPathReason::HotKeys) {
+            // Every command is to be noted.
+            self.noted_ns = 0;
         }
         if connection.session.flags.has(SessionFlags::TRACKING) {
             self.origin = connection.info.id;
@@ -165,9 +181,12 @@ impl Worker {
 
     /// Lets a command mark what it accesses as the client wants it (CLIENT NO-TOUCH); how it was before.
     pub(crate) fn begin_touching(&mut self, touches: bool, entry: &Entry) -> Touch {
-        let marks = touches || entry.spec.flags.has(Flags::IGNORES_NO_TOUCH);
-        // A script's own client may have said that it marks nothing.
-        let touch = if marks { self.touch_policy() } else { Touch::Nothing };
+        // A script's own client may have said that it marks nothing; a change is noted whoever makes it.
+        let policy = self.touch_policy();
+        let marks = touches
+            || entry.spec.flags.has(Flags::IGNORES_NO_TOUCH)
+            || matches!(policy, Touch::Lrm(_));
+        let touch = if marks { policy } else { Touch::Nothing };
         std::mem::replace(&mut self.keys.touch, touch)
     }
 
@@ -223,7 +242,7 @@ impl Worker {
         first_key: Option<(usize, u64)>,
         deny_blocking: bool,
     ) {
-        let begin = reply.len();
+        let (begin, begin_bytes) = (reply.len(), reply.total_bytes());
         let error = match entry.run {
             Run::Data(handler) => {
                 connection.reads_data = true;
@@ -254,27 +273,34 @@ impl Worker {
         if ns >= STALE_NS && !deny_blocking {
             self.advance_time();
         }
+        if let Some(error) = &error {
+            reply.truncate(begin);
+            self.fail(reply, entry, error);
+        }
         match &mut connection.suspended {
             // It has not run yet: it counts once the wait is over.
             Some(Suspended::Blocked(blocked)) => blocked.ns = ns,
             Some(Suspended::Migrating { ns: so_far }) => *so_far = ns,
             Some(Suspended::Paused) => {}
-            _ => self.count_run(connection, entry, args, ns),
-        }
-        if let Some(error) = &error {
-            reply.truncate(begin);
-            self.fail(reply, entry, error);
+            _ => {
+                let reply_bytes = reply.total_bytes().saturating_sub(begin_bytes);
+                self.count_run(connection, entry, args, Cost { ns, reply_bytes });
+            }
         }
     }
 
-    /// Counts a request that has run for `ns`.
+    /// Counts a request that has run.
     #[inline(always)]
-    pub(crate) fn count_run(&mut self, connection: &Connection, entry: &Entry, args: &Args<'_>, ns: u64) {
+    pub(crate) fn count_run(&mut self, connection: &Connection, entry: &Entry, args: &Args<'_>, cost: Cost) {
         let stats = self.stats();
         stats.total_commands.add(1);
-        stats.commands[entry.stats_id].record(ns, self.tracks_latency);
-        if ns >= self.slow_ns || ns >= self.latency_ns {
-            self.note_slow(connection, entry, args, ns);
+        stats.commands[entry.stats_id].record(cost.ns, self.tracks_latency);
+        let limits = &self.log_limits;
+        if cost.ns >= self.noted_ns
+            || cost.reply_bytes as u64 >= limits.reply_bytes
+            || args.encoded_bytes_at_most() as u64 >= limits.request_bytes
+        {
+            self.note_run(connection, entry, args, cost);
         }
     }
 
@@ -409,21 +435,70 @@ impl Worker {
         }
     }
 
+    /// Tells the latency monitor and the command log of a run that may concern them.
     #[cold]
-    fn note_slow(&mut self, connection: &Connection, entry: &Entry, args: &Args<'_>, ns: u64) {
+    fn note_run(&mut self, connection: &Connection, entry: &Entry, args: &Args<'_>, cost: Cost) {
         let at_s = self.now_ms / 1000;
-        if ns >= self.latency_ns && !entry.spec.flags.has(Flags::BLOCKING) {
+        self.count_for_keys(entry, args, cost);
+        if cost.ns >= self.latency_ns && !entry.spec.flags.has(Flags::BLOCKING) {
             let event = if entry.spec.flags.has(Flags::FAST) { "fast-command" } else { "command" };
-            self.shared.latency.add(event, at_s, ns / 1_000_000);
+            self.shared.latency.add(event, at_s, cost.ns / 1_000_000);
         }
-        if ns < self.slow_ns || entry.spec.flags.has(Flags::SKIP_SLOWLOG) {
+        if entry.spec.flags.has(Flags::SKIP_SLOWLOG) {
             return;
         }
-        let max_len = self.config.current().slowlog_max_len as usize;
+        let (limits, config) = (self.log_limits, self.config.current().clone());
+        // What a script calls is no request, and what a client does not want to see no reply.
+        let is_request = !self.shared.scripts.running(self.thread).is_running();
+        let is_shown = !connection.session.flags.has(SessionFlags::REPLY_MODE);
+        if cost.ns >= limits.slow_ns {
+            let max_len = config.slowlog_max_len;
+            self.log_command(LogKind::Slow, connection, entry, args, cost.ns / 1000, max_len);
+        }
+        let request_bytes = if is_request { args.encoded_bytes() as u64 } else { 0 };
+        if request_bytes >= limits.request_bytes {
+            let max_len = config.commandlog_large_request_max_len;
+            self.log_command(LogKind::LargeRequest, connection, entry, args, request_bytes, max_len);
+        }
+        let reply_bytes = if is_shown { cost.reply_bytes as u64 } else { 0 };
+        if reply_bytes >= limits.reply_bytes {
+            let max_len = config.commandlog_large_reply_max_len;
+            self.log_command(LogKind::LargeReply, connection, entry, args, reply_bytes, max_len);
+        }
+    }
+
+    /// HOTKEYS: shares out among the keys of a command what it has cost. What a script calls is counted with
+    /// the script.
+    fn count_for_keys(&mut self, entry: &Entry, args: &Args<'_>, cost: Cost) {
+        let hotkeys = &self.shared.hotkeys;
+        if !hotkeys.is_active() {
+            return self.reset_noted_time();
+        }
+        let mut indexes = Vec::new();
+        if self.shared.scripts.running(self.thread).is_running()
+            || !entry.spec.key_indexes(args, &mut indexes)
+        {
+            return;
+        }
+        let keys: Vec<&[u8]> = indexes.iter().filter_map(|index| args.get(*index)).collect();
+        let bytes = (args.encoded_bytes() + cost.reply_bytes) as u64;
+        hotkeys.count(self.thread, &keys, cost.ns, bytes);
+    }
+
+    fn log_command(
+        &self,
+        kind: LogKind,
+        connection: &Connection,
+        entry: &Entry,
+        args: &Args<'_>,
+        value: u64,
+        max_len: u64,
+    ) {
         let name = crate::shared::lock(&connection.info.details).name.clone();
         let peer = connection.info.peer.clone();
         let shown = checks::redacted(entry, args);
         let args = shown.as_ref().map_or(*args, |owned| owned.view());
-        self.shared.slowlog.add(&args, ns / 1000, at_s, peer, name, max_len);
+        let at_s = self.now_ms / 1000;
+        self.shared.command_log.of(kind).add(&args, value, at_s, peer, name, max_len as usize);
     }
 }

@@ -39,7 +39,10 @@ pub fn settings(config: &Config) -> Settings {
         rdb_version: config.rdb_version.number(),
         reads_any_version: config.rdb_version_check == RdbVersionCheck::Relaxed,
         kept_access: match config.maxmemory_policy {
-            MaxmemoryPolicy::AllkeysLru | MaxmemoryPolicy::VolatileLru => KeptAccess::Idle,
+            MaxmemoryPolicy::AllkeysLru
+            | MaxmemoryPolicy::VolatileLru
+            | MaxmemoryPolicy::AllkeysLrm
+            | MaxmemoryPolicy::VolatileLrm => KeptAccess::Idle,
             MaxmemoryPolicy::AllkeysLfu | MaxmemoryPolicy::VolatileLfu => KeptAccess::Frequency,
             _ => KeptAccess::Nothing,
         },

@@ -40,22 +40,23 @@ pub fn from_config(config: &Config) -> Settings {
     }
 }
 
-/// Whether keys are evicted by when, or how often, each was used.
+/// Whether keys are evicted by when, or how often, each was used or changed.
 fn has_clocks(policy: MaxmemoryPolicy) -> bool {
-    use MaxmemoryPolicy::{AllkeysLfu, AllkeysLru, VolatileLfu, VolatileLru};
-    matches!(policy, AllkeysLru | AllkeysLfu | VolatileLru | VolatileLfu)
+    use MaxmemoryPolicy::{AllkeysRandom, Noeviction, VolatileRandom, VolatileTtl};
+    !matches!(policy, Noeviction | AllkeysRandom | VolatileRandom | VolatileTtl)
 }
 
 /// How accesses to keys are noted under the configured policy.
 pub fn touch(config: &Config, now_ms: i64) -> Touch {
-    if matches!(config.maxmemory_policy, MaxmemoryPolicy::AllkeysLfu | MaxmemoryPolicy::VolatileLfu) {
-        Touch::Lfu {
+    let clock = (now_ms / 1000) as u32 & 0xff_ffff;
+    match config.maxmemory_policy {
+        MaxmemoryPolicy::AllkeysLfu | MaxmemoryPolicy::VolatileLfu => Touch::Lfu {
             minutes: (now_ms / 60_000) as u16,
             log_factor: config.lfu_log_factor,
             decay_minutes: config.lfu_decay_time_minutes,
-        }
-    } else {
-        Touch::Lru((now_ms / 1000) as u32 & 0xff_ffff)
+        },
+        MaxmemoryPolicy::AllkeysLrm | MaxmemoryPolicy::VolatileLrm => Touch::Lrm(clock),
+        _ => Touch::Lru(clock),
     }
 }
 

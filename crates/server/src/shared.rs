@@ -14,7 +14,9 @@ use martlet_net::{Token, Waker};
 use crate::access::AccessControl;
 use crate::blocking::WaitEnd;
 use crate::clients::{ClientInfo, Clients};
+use crate::commandlog::CommandLog;
 use crate::config::ConfigStore;
+use crate::hotkeys::HotKeys;
 use crate::logging::Log;
 use crate::migration::Migrations;
 use crate::persistence::{LastSettings, Persistence};
@@ -24,7 +26,6 @@ use crate::replication::Replication;
 use crate::scripting::{Libraries, ScriptCache};
 use crate::shutdown::PendingShutdown;
 use crate::slow_path::{SlowPathReason, SlowPathReasons};
-use crate::slowlog::SlowLog;
 use crate::stats::{ServerStats, ThreadStats};
 use crate::tracking::{Notice, Tracking};
 use martlet_persistence::NUMBERS_PER_THREAD;
@@ -171,8 +172,10 @@ pub struct Shared {
     pub threads: Box<[CachePadded<ThreadStats>]>,
     /// What is counted once for all.
     pub stats: ServerStats,
-    /// The slow log.
-    pub slowlog: SlowLog,
+    /// Commands that took long or were large.
+    pub command_log: CommandLog,
+    /// Which keys cost most.
+    pub hotkeys: HotKeys,
     /// Latency events.
     pub latency: crate::latency::LatencyMonitor,
     /// Subscriptions.
@@ -259,7 +262,8 @@ impl Shared {
             clients: Clients::new(threads),
             threads: (0..threads).map(|_| CachePadded::new(ThreadStats::new(commands))).collect(),
             stats: ServerStats::default(),
-            slowlog: SlowLog::default(),
+            command_log: CommandLog::default(),
+            hotkeys: HotKeys::new(threads, &mut random),
             latency: crate::latency::LatencyMonitor::default(),
             hub: Hub::default(),
             tracking: Tracking::default(),

@@ -34,6 +34,8 @@ pub enum SlowPathReason {
     Migrating,
     /// Fewer replicas follow than `min-replicas-to-write`: writes are refused.
     FewReplicas,
+    /// HOTKEYS counts what commands cost their keys.
+    HotKeys,
     /// The server is a replica: what is written is refused.
     Replica,
 }

@@ -1,7 +1,7 @@
 //! Takes the readings of one row and appends them to the results.
 
 use super::process::Measured;
-use super::rows::{Kind, Row};
+use super::rows::{Fill, Kind, Row};
 use crate::run::append_line;
 use martlet_client::blocking::Client;
 use martlet_testkit::load::{Load, Template, Until};
@@ -92,6 +92,7 @@ pub fn row(setup: &Setup, row: &Row) -> Result<()> {
             .iter()
             .map(|server| Subscribers::new(server, row.subscribers))
             .collect::<Result<Vec<_>>>()?;
+        let _beside = servers.iter().map(|server| beside(setup, row, server)).collect::<Result<Vec<_>>>()?;
         for round in 0..setup.rounds {
             for server in &servers {
                 let found = match row.kind {
@@ -159,22 +160,38 @@ fn start(setup: &Setup, row: &Row, name: &'static str) -> Result<Measured> {
         let arguments = ["--io-threads", "1", "--appendonly", "no", "--maxclients", "20000"];
         return Measured::start(name, &setup.peer, &arguments, setup.server_core);
     }
-    let arguments = ["server", "--io-threads", "1", "--io-backend", row.backend, "--maxclients", "20000"];
+    let threads = row.threads.to_string();
+    let arguments =
+        ["server", "--io-threads", &threads, "--io-backend", row.backend, "--maxclients", "20000"];
     Measured::start(name, &setup.ours, &arguments, setup.server_core)
 }
 
 fn fill(setup: &Setup, row: &Row, server: &Measured) -> Result<()> {
     for fill in row.fill {
-        let requests = if setup.quick { fill.requests.div_ceil(QUICK_DIVISOR) } else { fill.requests };
         let mut load = Load::connect(server.address(), 1, FILL_PIPELINE)?;
-        let done = load.run(&mut Template::parse(fill.template, 1)?, Until::Requests(requests))?;
-        if done.errors > 0 {
-            return Err(format!(
-                "{}: {} of {} answered with errors",
-                fill.template, done.errors, done.requests
-            )
-            .into());
-        }
+        send(setup, &mut load, fill)?;
+    }
+    Ok(())
+}
+
+/// The other clients of a row, connected as long as the value is kept.
+fn beside(setup: &Setup, row: &Row, server: &Measured) -> Result<Option<Load>> {
+    let Some(beside) = &row.beside else { return Ok(None) };
+    let mut load = Load::connect(server.address(), beside.connections, 1)?;
+    for requests in beside.sends {
+        send(setup, &mut load, requests)?;
+    }
+    Ok(Some(load))
+}
+
+/// Sends what builds data, or a state of the clients.
+fn send(setup: &Setup, load: &mut Load, fill: &Fill) -> Result<()> {
+    let requests = if setup.quick { fill.requests.div_ceil(QUICK_DIVISOR) } else { fill.requests };
+    let done = load.run(&mut Template::parse(fill.template, 1)?, Until::Requests(requests))?;
+    if done.errors > 0 {
+        return Err(
+            format!("{}: {} of {} answered with errors", fill.template, done.errors, done.requests).into()
+        );
     }
     Ok(())
 }

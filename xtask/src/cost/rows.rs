@@ -30,6 +30,18 @@ pub struct Row {
     pub refill: bool,
     /// Subscribers of `channel` that read beside the load.
     pub subscribers: usize,
+    /// Other clients that are connected meanwhile.
+    pub beside: Option<Beside>,
+    /// Our I/O threads, all on the one core.
+    pub threads: usize,
+}
+
+/// Clients that send something before the load, and then stay without a word.
+pub struct Beside {
+    /// How many.
+    pub connections: usize,
+    /// What they send, all of them together.
+    pub sends: &'static [Fill],
 }
 
 /// How a row is measured, and what its target means.
@@ -73,6 +85,8 @@ const PLAIN: Row = Row {
     backend: "auto",
     refill: false,
     subscribers: 0,
+    beside: None,
+    threads: 1,
 };
 
 const SET_100K: &str = "SET {key uniform 100000} {value 64}";
@@ -110,6 +124,16 @@ const FILL_ACL: &[Fill] = &[
     Fill { template: "ACL SETUSER default resetkeys ~other ~key* -debug", requests: 1 },
     Fill { template: "SET {key sequence 100000} {value 64}", requests: 100_000 },
 ];
+
+const WATCHERS: Beside =
+    Beside { connections: 100, sends: &[Fill { template: "WATCH {key uniform 100000}", requests: 100 }] };
+const TRACKER: Beside = Beside {
+    connections: 1,
+    sends: &[
+        Fill { template: "CLIENT TRACKING ON", requests: 1 },
+        Fill { template: "GET {key sequence 10000}", requests: 10_000 },
+    ],
+};
 
 /// Every row, in the order of the table.
 pub const ROWS: &[Row] = &[
@@ -215,6 +239,26 @@ pub const ROWS: &[Row] = &[
     pipelined("set-at-limit", 1.5, FILL_TO_LIMIT, "SET {key uniform 1000000} {value 64}"),
     pipelined("get-at-limit", 1.5, FILL_TO_LIMIT, "GET {key uniform 1000000}"),
     pipelined("get-acl", 1.5, FILL_ACL, GET_100K),
+    Row { beside: Some(WATCHERS), ..pipelined("get-watched", 2.4, FILL_100K, GET_100K) },
+    Row { beside: Some(TRACKER), ..pipelined("get-tracked", 2.4, FILL_100K, GET_100K) },
+    Row {
+        threads: 2,
+        ..pipelined(
+            "eval-declared",
+            1.5,
+            FILL_100K,
+            "EVAL return(redis.call('GET',KEYS[1])) 1 {key uniform 100000}",
+        )
+    },
+    Row {
+        threads: 2,
+        ..pipelined(
+            "eval-undeclared",
+            1.5,
+            FILL_100K,
+            "EVAL return(redis.call('GET',ARGV[1])) 0 {key uniform 100000}",
+        )
+    },
     Row {
         name: "memory-20-1",
         target: 48.0,

@@ -99,10 +99,10 @@ fn restore(ctx: &mut Context<'_>) -> Outcome {
         return Ok(());
     }
     ctx.keys.set_value(&key, Value::from(value), expiry_ms);
+    ctx.keys.changed(&key, EventClass::GENERIC, "restore");
     if let Some(lru) = access(ctx.keys.touch, now_ms, &options) {
         ctx.keys.set_lru(&key, lru);
     }
-    ctx.keys.changed(&key, EventClass::GENERIC, "restore");
     if let Some(at_ms) = expiry_ms.filter(|_| !options.absolute) {
         let args = &ctx.args;
         ctx.keys.effects.replace(ctx.keys.db, || {

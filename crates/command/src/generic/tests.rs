@@ -383,6 +383,30 @@ fn objects() {
     assert!(t.run("OBJECT HELP").contains("OBJECT <subcommand>"));
 }
 
+#[test]
+fn idle_since_the_last_change() {
+    use martlet_engine::Touch;
+    let mut t = Fixture::new();
+    let pass = |t: &mut Fixture, seconds: i64| {
+        t.advance_ms(seconds * 1000);
+        t.keys.touch = Touch::Lrm((t.keys.now_ms / 1000) as u32 & 0xff_ffff);
+    };
+    pass(&mut t, 0);
+    t.run("SET k v");
+    t.run("SADD s member");
+    pass(&mut t, 5);
+    check(&mut t, &[("GET k", "\"v\""), ("SADD s member", ":0"), ("OBJECT IDLETIME k", ":5")]);
+    assert_eq!(t.run("OBJECT IDLETIME s"), ":5");
+    check(&mut t, &[("APPEND k w", ":2"), ("SADD s other", ":1"), ("OBJECT IDLETIME k", ":0")]);
+    assert_eq!(t.run("OBJECT IDLETIME s"), ":0");
+    pass(&mut t, 5);
+    check(&mut t, &[("EXPIRE k 100", ":1"), ("OBJECT IDLETIME k", ":0"), ("SET k w", "+OK")]);
+    assert!(t.run("OBJECT FREQ k").starts_with("-ERR An LFU maxmemory policy is not selected"));
+    let payload = dump(&mut t, "k");
+    assert_eq!(restore(&mut t, "r", "0", &payload, &["IDLETIME", "500"]), "+OK");
+    assert_eq!(t.run("OBJECT IDLETIME r"), ":500");
+}
+
 /// The value of `key` as DUMP answers it.
 fn dump(t: &mut Fixture, key: &str) -> Vec<u8> {
     let reply = t.run_args(&["DUMP", key]);

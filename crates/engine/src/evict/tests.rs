@@ -113,6 +113,28 @@ fn what_was_used_often_stays() {
 }
 
 #[test]
+fn what_was_changed_lately_stays() {
+    let mut keys = keys();
+    keys.touch = Touch::Lrm(1);
+    (0..400).for_each(|number| set(&mut keys, &format!("key:{number}"), ExpiryChange::Clear));
+    keys.touch = Touch::Lrm(100);
+    for number in 0..400 {
+        let name = format!("key:{number}");
+        let key = Key::new(name.as_bytes());
+        keys.lock_shard(key.shard());
+        if number < 200 {
+            keys.lookup(&key);
+        } else {
+            keys.changed(&key, EventClass::GENERIC, "touched");
+        }
+        keys.release();
+    }
+    let gone = evict(&mut keys, policy(EvictFirst::LeastRecentlyModified, false), 150);
+    let changed = gone.iter().filter(|name| number(name) >= 200).count();
+    assert!(changed < 10, "{changed} that were changed lately");
+}
+
+#[test]
 fn volatile_policies_leave_keys_without_expiry_alone() {
     for first in [EvictFirst::LeastRecentlyUsed, EvictFirst::Random, EvictFirst::SoonestExpiry] {
         let mut keys = keys();

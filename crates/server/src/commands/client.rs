@@ -27,6 +27,7 @@ static CLIENT: ServerCommand = container(
     -2,
     &[
         &tracking::CACHING,
+        &CAPA,
         &GETNAME,
         &tracking::GETREDIR,
         &ID,
@@ -52,6 +53,21 @@ static CLIENT: ServerCommand = container(
 const CONTROL: Flags = HELPS.with(Flags::NOSCRIPT);
 const HELPS: Flags = Flags::KEEPS_CACHING.with(Flags::LOADING).with(Flags::STALE);
 const ADMIN: Flags = CONTROL.with(Flags::ADMIN);
+
+static CAPA: ServerCommand = command("client|capa", -3, capa as ServerHandler)
+    .flags(CONTROL)
+    .acl(Acl::CONNECTION)
+    .syntax("*capability")
+    .doc(Group::Connection, "8.0.0", "O(1)", "Tells the server what the client can do.");
+
+fn capa(call: &mut Call<'_>) -> Outcome {
+    // What is not known here means nothing.
+    if call.args.has_word(2, b"redirect") {
+        set_flag(call, flag::FOLLOWS_REDIRECTS, true);
+    }
+    call.reply.ok();
+    Ok(())
+}
 
 static ID: ServerCommand = command("client|id", 2, id as ServerHandler)
     .flags(CONTROL)
@@ -137,7 +153,16 @@ fn info(call: &mut Call<'_>) -> Outcome {
 static LIST: ServerCommand = command("client|list", -2, client_list as ServerHandler)
     .flags(ADMIN)
     .acl(Acl::CONNECTION)
-    .syntax("?client-type=TYPE(NORMAL|MASTER|REPLICA|PUBSUB)^5.0.0 ?*client-id:i=ID^6.2.0")
+    .syntax(
+        "?client-type=TYPE(NORMAL|MASTER|REPLICA|PUBSUB)^5.0.0 ?*client-id:i=ID^6.2.0 ?username=USER^8.1.0 \
+         ?addr/ip:port=ADDR^8.1.0 ?laddr/ip:port=LADDR^8.1.0 ?skipme=SKIPME(YES|NO)^8.1.0 ?maxage:i=MAXAGE^8.1.0 \
+         ?name=NAME^9.0.0 ?idle:i=IDLE^9.0.0 ?flags=FLAGS^9.0.0 ?lib-name=LIB-NAME^9.0.0 ?lib-ver=LIB-VER^9.0.0 \
+         ?db:i=DB^9.0.0 ?capa=CAPA^9.0.0 ?ip=IP^9.0.0 \
+         ?not-client-type=NOT-TYPE(NORMAL|MASTER|REPLICA|PUBSUB)^9.0.0 ?*not-client-id:i=NOT-ID^9.0.0 \
+         ?not-username=NOT-USER^9.0.0 ?not-addr/ip:port=NOT-ADDR^9.0.0 ?not-laddr/ip:port=NOT-LADDR^9.0.0 \
+         ?not-name=NOT-NAME^9.0.0 ?not-flags=NOT-FLAGS^9.0.0 ?not-lib-name=NOT-LIB-NAME^9.0.0 \
+         ?not-lib-ver=NOT-LIB-VER^9.0.0 ?not-db:i=NOT-DB^9.0.0 ?not-capa=NOT-CAPA^9.0.0 ?not-ip=NOT-IP^9.0.0",
+    )
     .doc(Group::Connection, "2.4.0", "O(N) for N clients", "Lists the connected clients.")
     .history(&[
         ("2.8.12", "Field `id`, which no other client ever has."),
@@ -149,6 +174,8 @@ static LIST: ServerCommand = command("client|list", -2, client_list as ServerHan
         ("7.2.0", "Fields `lib-name` and `lib-ver`."),
         ("7.4.0", "Field `watch`."),
         ("8.0.0", "Field `io-thread`."),
+        ("8.1.0", "Filters `USER`, `ADDR`, `LADDR`, `SKIPME` and `MAXAGE`."),
+        ("9.0.0", "Filters `NAME`, `IDLE`, `FLAGS`, `LIB-NAME`, `LIB-VER`, `DB`, `CAPA` and `IP`, and those of what is not meant."),
     ])
     .tips(&[Tip::NONDETERMINISTIC_OUTPUT]);
 
@@ -166,14 +193,15 @@ fn client_list(call: &mut Call<'_>) -> Outcome {
 static KILL: ServerCommand = command("client|kill", -3, kill as ServerHandler)
     .flags(ADMIN)
     .acl(Acl::CONNECTION)
-    .syntax("filter(old-format/ip:port!2.8.12|*new-format(?client-id:i=ID^2.8.12|?client-type=TYPE(NORMAL|MASTER^3.2.0|SLAVE|REPLICA^5.0.0|PUBSUB)^2.8.12|?username=USER|?addr/ip:port=ADDR|?laddr/ip:port=LADDR^6.2.0|?skipme=SKIPME(YES|NO)|?maxage:i=MAXAGE^7.4.0))")
+    .syntax("filter(old-format/ip:port!2.8.12|*new-format(?client-id:i=ID^2.8.12|?client-type=TYPE(NORMAL|MASTER^3.2.0|SLAVE|REPLICA^5.0.0|PUBSUB)^2.8.12|?username=USER|?addr/ip:port=ADDR|?laddr/ip:port=LADDR^6.2.0|?skipme=SKIPME(YES|NO)|?maxage:i=MAXAGE^7.4.0|?name=NAME^9.0.0|?idle:i=IDLE^9.0.0|?flags=FLAGS^9.0.0|?lib-name=LIB-NAME^9.0.0|?lib-ver=LIB-VER^9.0.0|?db:i=DB^9.0.0|?capa=CAPA^9.0.0|?ip=IP^9.0.0|?not-client-type=NOT-TYPE(NORMAL|MASTER|SLAVE|REPLICA|PUBSUB)^9.0.0|?*not-client-id:i=NOT-ID^9.0.0|?not-username=NOT-USER^9.0.0|?not-addr/ip:port=NOT-ADDR^9.0.0|?not-laddr/ip:port=NOT-LADDR^9.0.0|?not-name=NOT-NAME^9.0.0|?not-flags=NOT-FLAGS^9.0.0|?not-lib-name=NOT-LIB-NAME^9.0.0|?not-lib-ver=NOT-LIB-VER^9.0.0|?not-db:i=NOT-DB^9.0.0|?not-capa=NOT-CAPA^9.0.0|?not-ip=NOT-IP^9.0.0))")
     .doc(Group::Connection, "2.4.0", "O(N) for N clients", "Closes connections.")
     .history(&[("2.8.12", "Filters, each a name and a value."),
             ("2.8.12", "Filter `ID`."),
             ("3.2.0", "Type `master` of the filter `TYPE`."),
             ("5.0.0", "Type `replica` of the filter `TYPE`, for which `slave` still stands."),
             ("6.2.0", "Filter `LADDR`."),
-            ("7.4.0", "Filter `MAXAGE`.")]);
+            ("7.4.0", "Filter `MAXAGE`."),
+            ("9.0.0", "Filters `NAME`, `IDLE`, `FLAGS`, `LIB-NAME`, `LIB-VER`, `DB`, `CAPA` and `IP`, those of what is not meant, and several ids.")]);
 
 fn kill(call: &mut Call<'_>) -> Outcome {
     let filter = filter::parse_kill(call)?;

@@ -9,6 +9,7 @@ use martlet_command::{Acl, Control, Databases, Error, Fieldsets, Flags, Group, O
 use martlet_protocol::request::Args;
 
 use super::{Call, ServerCommand, ServerHandler};
+use crate::clients::flag;
 use crate::config::REDIS_VERSION;
 use crate::connection::ReplyMode;
 use crate::shared::lock;
@@ -205,12 +206,36 @@ fn refuse_cluster(_: &mut Call<'_>) -> Outcome {
 
 const NODE: Flags = Flags::LOADING.with(Flags::STALE).with(Flags::FAST);
 
-static READONLY: ServerCommand = command("readonly", 1, refuse_cluster as ServerHandler)
+/// Sets whether the client reads from a replica, which outside clusters has a meaning to those only that
+/// follow redirections.
+fn read_from_replica(call: &mut Call<'_>, reads: bool) -> Outcome {
+    let flags = &call.connection.info.flags;
+    if flags.load(Ordering::Relaxed) & flag::FOLLOWS_REDIRECTS == 0 {
+        return refuse_cluster(call);
+    }
+    if reads {
+        flags.fetch_or(flag::READONLY, Ordering::Relaxed);
+    } else {
+        flags.fetch_and(!flag::READONLY, Ordering::Relaxed);
+    }
+    call.reply.ok();
+    Ok(())
+}
+
+fn readonly(call: &mut Call<'_>) -> Outcome {
+    read_from_replica(call, true)
+}
+
+fn readwrite(call: &mut Call<'_>) -> Outcome {
+    read_from_replica(call, false)
+}
+
+static READONLY: ServerCommand = command("readonly", 1, readonly as ServerHandler)
     .flags(NODE)
     .acl(Acl::CONNECTION)
     .doc(Group::Cluster, "3.0.0", "O(1)", "Lets the connection read from a cluster's replica.");
 
-static READWRITE: ServerCommand = command("readwrite", 1, refuse_cluster as ServerHandler)
+static READWRITE: ServerCommand = command("readwrite", 1, readwrite as ServerHandler)
     .flags(NODE)
     .acl(Acl::CONNECTION)
     .doc(Group::Cluster, "3.0.0", "O(1)", "Ends READONLY.");
@@ -262,7 +287,8 @@ fn reset(call: &mut Call<'_>) -> Outcome {
     let info = &call.connection.info;
     info.db.store(0, Ordering::Relaxed);
     info.resp.store(2, Ordering::Relaxed);
-    info.flags.store(0, Ordering::Relaxed);
+    // What the client can do stays.
+    info.flags.fetch_and(flag::FOLLOWS_REDIRECTS, Ordering::Relaxed);
     let mut details = lock(&info.details);
     details.name.clear();
     details.user = DEFAULT_USER.into();

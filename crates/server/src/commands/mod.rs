@@ -3,11 +3,13 @@
 mod acl;
 mod client;
 mod command;
+mod commandlog;
 mod config;
 mod connection;
 mod debug;
 mod digest;
 mod function;
+mod hotkeys;
 pub(crate) mod info;
 mod lolwut;
 mod memory;
@@ -116,6 +118,8 @@ pub static FAMILIES: &[&[&ServerCommand]] = &[
     memory::COMMANDS,
     migrate::COMMANDS,
     module::COMMANDS,
+    commandlog::COMMANDS,
+    hotkeys::COMMANDS,
     observe::COMMANDS,
     pubsub::COMMANDS,
     persistence::COMMANDS,

@@ -1,87 +1,16 @@
-//! Watching the server at work: SLOWLOG, LATENCY, MONITOR.
+//! Watching the server at work: LATENCY, MONITOR.
 
-use martlet_base::number::parse_i64;
 use martlet_command::{Acl, Error, Flags, Group, Outcome, Tip, command, container};
 
-use super::{Call, ServerCommand, ServerHandler, wrong_subcommand_arguments};
+use super::{Call, ServerCommand, ServerHandler};
 use crate::latency::EventSeries;
 use crate::stats::{bucket_top_ns, command_totals};
 
 /// The families.
-pub static COMMANDS: &[&ServerCommand] = &[&SLOWLOG, &LATENCY, &MONITOR];
+pub static COMMANDS: &[&ServerCommand] = &[&LATENCY, &MONITOR];
 
 const ADMIN: Flags = Flags::ADMIN.with(Flags::LOADING).with(Flags::STALE);
 const OPEN: Flags = Flags::LOADING.with(Flags::STALE);
-
-static SLOWLOG: ServerCommand = container(
-    "slowlog",
-    -2,
-    &[&SLOWLOG_GET, &SLOWLOG_HELP, &SLOWLOG_LEN, &SLOWLOG_RESET],
-)
-.doc(Group::Server, "2.2.12", "Depends on subcommand", "A container for slow log commands.");
-
-static SLOWLOG_GET: ServerCommand = command("slowlog|get", -2, slowlog_get as ServerHandler)
-    .flags(ADMIN)
-    .syntax("?count:i")
-    .doc(Group::Server, "2.2.12", "O(N) for N entries returned", "Returns entries of the slow log.")
-    .history(&[("4.0.0", "Tells the client's address, port and name.")])
-    .tips(&[Tip::REQUEST_ALL_NODES, Tip::NONDETERMINISTIC_OUTPUT]);
-
-fn slowlog_get(call: &mut Call<'_>) -> Outcome {
-    let count = match call.argc() {
-        2 => Some(10),
-        3 => match parse_i64(call.arg(2)) {
-            Some(-1) => None,
-            Some(count @ 0..) => Some(count as usize),
-            _ => return Err(Error::Fixed("ERR count should be greater than or equal to -1")),
-        },
-        _ => return Err(wrong_subcommand_arguments(call)),
-    };
-    let entries = call.worker.shared.slowlog.get(count);
-    let reply = &mut *call.reply;
-    reply.array(entries.len());
-    for entry in entries {
-        reply.array(6);
-        reply.int(entry.id as i64);
-        reply.int(entry.at_s);
-        reply.int(entry.duration_us as i64);
-        reply.array(entry.args.len());
-        entry.args.iter().for_each(|arg| reply.bulk(arg));
-        reply.bulk(entry.peer.as_bytes());
-        reply.bulk(&entry.client_name);
-    }
-    Ok(())
-}
-
-static SLOWLOG_LEN: ServerCommand = command("slowlog|len", 2, slowlog_len as ServerHandler)
-    .flags(ADMIN)
-    .doc(Group::Server, "2.2.12", "O(1)", "Counts the entries of the slow log.")
-    .tips(&[Tip::REQUEST_ALL_NODES, Tip::RESPONSE_AGG_SUM, Tip::NONDETERMINISTIC_OUTPUT]);
-
-fn slowlog_len(call: &mut Call<'_>) -> Outcome {
-    call.reply.count(call.worker.shared.slowlog.len());
-    Ok(())
-}
-
-static SLOWLOG_RESET: ServerCommand = command("slowlog|reset", 2, slowlog_reset as ServerHandler)
-    .flags(ADMIN)
-    .doc(Group::Server, "2.2.12", "O(N) for N entries", "Empties the slow log.")
-    .tips(&[Tip::REQUEST_ALL_NODES, Tip::RESPONSE_ALL_SUCCEEDED]);
-
-fn slowlog_reset(call: &mut Call<'_>) -> Outcome {
-    call.worker.shared.slowlog.reset();
-    call.reply.ok();
-    Ok(())
-}
-
-static SLOWLOG_HELP: ServerCommand = command("slowlog|help", 2, slowlog_help as ServerHandler)
-    .flags(OPEN)
-    .doc(Group::Server, "6.2.0", "O(1)", "Lists the subcommands.");
-
-fn slowlog_help(call: &mut Call<'_>) -> Outcome {
-    super::write_help(call, "SLOWLOG");
-    Ok(())
-}
 
 static LATENCY: ServerCommand = container(
     "latency",

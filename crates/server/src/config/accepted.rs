@@ -10,7 +10,6 @@ use super::value::Kind::*;
 use super::value::TEXT;
 
 const BACKGROUND_FREE: super::Effect = Moot("values are always freed in the background");
-const COMMAND_LOG: super::Effect = Moot("the slow log records execution time only");
 const CPU_LISTS: super::Effect = Moot("threads are placed by the kernel; use taskset or cgroups");
 const DEBUGGING: super::Effect = Moot("it exists for Redis' own debugging");
 const DEFRAGMENTATION: super::Effect = Moot("the allocator does not need active defragmentation");
@@ -109,18 +108,6 @@ parameter_table! {
     /// Let clients write keys that expired, to import data
     import_mode: bool = false
         => "import-mode", YesNo, MODIFIABLE, Moot("an expired key is always gone; import with RESTORE");
-    /// Bytes above which a request enters the command log
-    commandlog_request_larger_than: i64 = 1 << 20
-        => "commandlog-request-larger-than", Integer(-1, LONG_MAX), MODIFIABLE, COMMAND_LOG;
-    /// Large requests that the command log keeps
-    commandlog_large_request_max_len: u64 = 128
-        => "commandlog-large-request-max-len", Integer(0, LONG_MAX), MODIFIABLE, COMMAND_LOG;
-    /// Bytes above which a reply enters the command log
-    commandlog_reply_larger_than: i64 = 1 << 20
-        => "commandlog-reply-larger-than", Integer(-1, LONG_MAX), MODIFIABLE, COMMAND_LOG;
-    /// Large replies that the command log keeps
-    commandlog_large_reply_max_len: u64 = 128
-        => "commandlog-large-reply-max-len", Integer(0, LONG_MAX), MODIFIABLE, COMMAND_LOG;
 }
 
 impl Section for Accepted {

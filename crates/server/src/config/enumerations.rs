@@ -137,12 +137,16 @@ enumerations! {
         VolatileRandom = "volatile-random",
         /// Keys with an expiry, the soonest first.
         VolatileTtl = "volatile-ttl",
+        /// Keys with an expiry, least recently modified first.
+        VolatileLrm = "volatile-lrm",
         /// Any key, least recently used first.
         AllkeysLru = "allkeys-lru",
         /// Any key, least frequently used first.
         AllkeysLfu = "allkeys-lfu",
         /// Any key, at random.
         AllkeysRandom = "allkeys-random",
+        /// Any key, least recently modified first.
+        AllkeysLrm = "allkeys-lrm",
         /// Nothing: writes are refused.
         Noeviction = "noeviction",
     }

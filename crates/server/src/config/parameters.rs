@@ -208,6 +208,18 @@ parameter_table! {
     /// Entries that the slow log keeps
     slowlog_max_len: u64 = 128 => "slowlog-max-len" | "commandlog-slow-execution-max-len",
         Integer(0, LONG_MAX), MODIFIABLE, Honoured;
+    /// Bytes from which on a request enters the command log; negative logs none
+    commandlog_request_larger_than_bytes: i64 = 1 << 20
+        => "commandlog-request-larger-than", Integer(-1, LONG_MAX), MODIFIABLE, Honoured;
+    /// Large requests that the command log keeps
+    commandlog_large_request_max_len: u64 = 128
+        => "commandlog-large-request-max-len", Integer(0, LONG_MAX), MODIFIABLE, Honoured;
+    /// Bytes from which on a reply enters the command log; negative logs none
+    commandlog_reply_larger_than_bytes: i64 = 1 << 20
+        => "commandlog-reply-larger-than", Integer(-1, LONG_MAX), MODIFIABLE, Honoured;
+    /// Large replies that the command log keeps
+    commandlog_large_reply_max_len: u64 = 128
+        => "commandlog-large-reply-max-len", Integer(0, LONG_MAX), MODIFIABLE, Honoured;
     /// Milliseconds above which LATENCY records an event; 0 records none
     latency_monitor_threshold_ms: u64 = 0
         => "latency-monitor-threshold", Integer(0, LONG_MAX), MODIFIABLE, Honoured;

@@ -26,6 +26,7 @@ use martlet_protocol::request::{Args, OwnedArgs};
 use martlet_rdb::payload;
 
 use crate::connection::{Connection, Suspended};
+use crate::dispatch::Cost;
 use crate::registry::Entry;
 use crate::shared::{Mail, Shared};
 use crate::slow_path::SlowPathReason;
@@ -282,13 +283,14 @@ impl Worker {
         let Some(Suspended::Migrating { ns }) = connection.suspended.take() else {
             return self.put(connection);
         };
-        self.count_run(&connection, migration.entry, &migration.args.view(), ns + migration.ns);
         let mut reply = Reply::new(std::mem::take(&mut connection.out), connection.session.resp3);
         let begin = reply.len();
         match failure.or(migration.refusal) {
             None => reply.ok(),
             Some(error) => self.fail(&mut reply, migration.entry, &error),
         }
+        let cost = Cost { ns: ns + migration.ns, reply_bytes: reply.len() - begin };
+        self.count_run(&connection, migration.entry, &migration.args.view(), cost);
         if !connection.session.shows_reply() {
             reply.truncate(begin);
         }

@@ -123,6 +123,11 @@ impl Running {
         self.state.store(READING, Ordering::Release);
     }
 
+    /// Whether one runs.
+    pub fn is_running(&self) -> bool {
+        self.state.load(Ordering::Relaxed) != IDLE
+    }
+
     /// It is about to change data; false if it has been killed.
     #[inline]
     pub fn write(&self) -> bool {

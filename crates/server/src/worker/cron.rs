@@ -108,6 +108,7 @@ impl Worker {
         if self.thread == 0 {
             self.replication_cron(is_second_over);
             self.shared.end_pause(Some(self.now_ms));
+            self.end_hot_keys_session();
             self.limit_tracking();
             self.follow_tls_files();
             self.end_broadcasting();
@@ -118,6 +119,12 @@ impl Worker {
             self.rewrite_by_rule();
             self.shared.storage().log_fullness();
             self.sample();
+        }
+    }
+
+    fn end_hot_keys_session(&mut self) {
+        if self.shared.hotkeys.stop_if_due(self.now_ms) {
+            self.shared.slow_path_reasons.release(SlowPathReason::HotKeys);
         }
     }
 

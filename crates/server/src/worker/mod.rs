@@ -30,6 +30,7 @@ use martlet_journal::Position;
 use martlet_net::{Backend, Token};
 
 use crate::blocking::CopyWaiter;
+use crate::commandlog::LogLimits;
 use crate::config::{Config, ConfigReader};
 use crate::connection::Connection;
 use crate::migration::{Answers, Migration};
@@ -82,10 +83,12 @@ pub struct Worker {
     anchor: (i64, u64),
     /// When this turn of the loop began: a raw reading, once it did something.
     turn_began: Option<u64>,
-    /// Commands slower than this go to the slow log, in nanoseconds.
-    pub slow_ns: u64,
+    /// What goes to the command log.
+    pub log_limits: LogLimits,
     /// Commands slower than this go to the latency monitor, in nanoseconds.
     pub latency_ns: u64,
+    /// The lower of the limits on a command's time; 0 as well while HOTKEYS counts.
+    pub(crate) noted_ns: u64,
     /// So much output may wait whatever the client's class.
     output_free_bytes: u64,
     /// Whether commands' times are kept as histograms.
@@ -147,8 +150,9 @@ impl Worker {
             mark: shared.clock.raw(),
             anchor: (0, 0),
             turn_began: None,
-            slow_ns: u64::MAX,
+            log_limits: LogLimits::NONE,
             latency_ns: u64::MAX,
+            noted_ns: u64::MAX,
             output_free_bytes: 0,
             tracks_latency: true,
             connections: Connections::default(),
@@ -192,14 +196,12 @@ impl Worker {
     pub fn apply_config(&mut self) {
         let config = self.config.current().clone();
         self.settings = Arc::new(crate::settings::from_config(&config));
-        self.slow_ns = match config.slowlog_log_slower_than_us {
-            us @ 0.. => (us as u64).saturating_mul(1000),
-            _ => u64::MAX,
-        };
+        self.log_limits = LogLimits::of(&config);
         self.latency_ns = match config.latency_monitor_threshold_ms {
             0 => u64::MAX,
             ms => ms.saturating_mul(1_000_000),
         };
+        self.reset_noted_time();
         self.tracks_latency = config.latency_tracking;
         let limits = config.client_output_buffer_limits.iter().flat_map(|of| [of.soft_bytes, of.hard_bytes]);
         self.output_free_bytes = limits.filter(|bytes| *bytes > 0).min().unwrap_or(u64::MAX);
@@ -215,6 +217,11 @@ impl Worker {
         // A replica deletes what its primary deletes.
         self.keys.keep_expired = config.replicaof.0.is_some();
         self.refresh_time();
+    }
+
+    /// Notes commands that take so long as the configuration says, and no others.
+    pub(crate) fn reset_noted_time(&mut self) {
+        self.noted_ns = self.latency_ns.min(self.log_limits.slow_ns);
     }
 
     /// Takes up the newest configuration and users, if they changed.

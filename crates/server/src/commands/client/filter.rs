@@ -4,11 +4,17 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use martlet_base::number::parse_i64;
-use martlet_command::Error;
+use martlet_command::{Cursor, Error};
 
+use super::list;
 use crate::clients::{ClientInfo, flag};
 use crate::commands::Call;
 use crate::shared::lock;
+
+/// The letters that a client may have among its flags.
+const FLAGS: &[u8] = b"OSMPxbtRBdcuAUreTIiEN";
+/// The letters that a client may have among its capabilities.
+const CAPABILITIES: &[u8] = b"r";
 
 /// The kinds of clients that TYPE tells apart.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -19,15 +25,97 @@ enum ClientType {
     Primary,
 }
 
-/// Conditions that must all hold.
+/// Conditions that must all hold, or of which none may.
+#[derive(Debug, Default)]
+struct Conditions {
+    ids: Vec<u64>,
+    peer: Option<Vec<u8>>,
+    local: Option<Vec<u8>>,
+    ip: Option<Vec<u8>>,
+    user: Option<Vec<u8>>,
+    name: Option<Vec<u8>>,
+    lib_name: Option<Vec<u8>>,
+    lib_version: Option<Vec<u8>>,
+    kind: Option<ClientType>,
+    flags: Option<Vec<u8>>,
+    capabilities: Option<Vec<u8>>,
+    db: Option<usize>,
+}
+
+impl Conditions {
+    /// Whether each condition that there is holds for a client.
+    fn each<'a>(&'a self, client: &'a ClientInfo) -> impl Iterator<Item = bool> + 'a {
+        let details = lock(&client.details).clone();
+        let is = |wanted: &Option<Vec<u8>>, text: &[u8]| wanted.as_ref().map(|wanted| wanted == text);
+        let has = |wanted: &Option<Vec<u8>>, letters: &str| {
+            wanted.as_ref().map(|wanted| wanted.iter().all(|letter| letters.as_bytes().contains(letter)))
+        };
+        let ip = client.peer.rsplit_once(':').map_or(&*client.peer, |(ip, _)| ip);
+        [
+            (!self.ids.is_empty()).then(|| self.ids.contains(&client.id)),
+            is(&self.peer, client.peer.as_bytes()),
+            is(&self.local, client.local.as_bytes()),
+            is(&self.ip, ip.trim_matches(['[', ']']).as_bytes()),
+            is(&self.user, &details.user),
+            is(&self.name, &details.name),
+            is(&self.lib_name, &details.lib_name),
+            is(&self.lib_version, &details.lib_version),
+            self.kind.map(|kind| kind == type_of(client)),
+            has(&self.flags, &list::flags(client)),
+            has(&self.capabilities, list::capabilities(client)),
+            self.db.map(|db| db == client.db.load(Ordering::Relaxed)),
+        ]
+        .into_iter()
+        .flatten()
+    }
+
+    /// Takes an option that is a condition, if one comes next: its name without `not-`.
+    fn parse(&mut self, call: &Call<'_>, rest: &mut Cursor<'_>, prefix: &str) -> Result<bool, Error> {
+        let option = |rest: &mut Cursor<'_>, word: &str| rest.option(&format!("{prefix}{word}"), 1);
+        let texts: [(&str, &mut Option<Vec<u8>>); 6] = [
+            ("addr", &mut self.peer),
+            ("laddr", &mut self.local),
+            ("ip", &mut self.ip),
+            ("name", &mut self.name),
+            ("lib-name", &mut self.lib_name),
+            ("lib-ver", &mut self.lib_version),
+        ];
+        for (word, text) in texts {
+            if option(rest, word) {
+                *text = Some(rest.value()?.to_vec());
+                return Ok(true);
+            }
+        }
+        if option(rest, "type") {
+            self.kind = Some(client_type(rest.value()?)?);
+        } else if option(rest, "user") {
+            let user = rest.value()?;
+            if call.worker.users.get(user).is_none() {
+                return Err(Error::quoting("ERR No such user '", user, "'"));
+            }
+            self.user = Some(user.to_vec());
+        } else if option(rest, "flags") {
+            self.flags =
+                Some(letters(rest.value()?, FLAGS, "ERR Unknown flags found in the provided filter: ")?);
+        } else if option(rest, "capa") {
+            let unknown = "ERR Unknown capa found in the provided filter: ";
+            self.capabilities = Some(letters(rest.value()?, CAPABILITIES, unknown)?);
+        } else if option(rest, "db") {
+            self.db = Some(database(call, rest.value()?)?);
+        } else {
+            return Ok(false);
+        }
+        Ok(true)
+    }
+}
+
+/// See the [module docs](self).
 #[derive(Debug, Default)]
 pub(super) struct Filter {
-    id: Option<u64>,
-    peer: Option<String>,
-    local: Option<String>,
-    user: Option<Vec<u8>>,
-    kind: Option<ClientType>,
+    only: Conditions,
+    not: Conditions,
     max_age_s: Option<i64>,
+    idle_s: Option<i64>,
     skip_me: bool,
     /// `CLIENT KILL addr:port`, which answers OK or an error.
     pub(super) is_old_style: bool,
@@ -37,15 +125,28 @@ pub(super) struct Filter {
 impl Filter {
     /// Whether the filter means this client; `me` is the one that asks.
     pub(super) fn matches(&self, client: &ClientInfo, me: u64) -> bool {
-        let age_s = (self.now_ms - client.created_ms) / 1000;
+        let seconds = |since_ms: i64| (self.now_ms - since_ms) / 1000;
+        let idle_s = seconds(client.last_active_ms.load(Ordering::Relaxed));
         !client.killed.load(Ordering::Acquire)
-            && self.id.is_none_or(|id| id == client.id)
-            && self.peer.as_ref().is_none_or(|peer| *peer == client.peer)
-            && self.local.as_ref().is_none_or(|local| *local == client.local)
-            && self.user.as_ref().is_none_or(|user| *user == lock(&client.details).user)
-            && self.kind.is_none_or(|kind| kind == type_of(client))
-            && self.max_age_s.is_none_or(|least| age_s >= least)
+            && self.only.each(client).all(|holds| holds)
+            && !self.not.each(client).any(|holds| holds)
+            && self.max_age_s.is_none_or(|least| seconds(client.created_ms) >= least)
+            && self.idle_s.is_none_or(|least| idle_s >= least)
             && !(self.skip_me && client.id == me)
+    }
+
+    /// Takes an option that is neither ID nor NOT-ID; whether one came next.
+    fn parse(&mut self, call: &Call<'_>, rest: &mut Cursor<'_>) -> Result<bool, Error> {
+        if rest.option("maxage", 1) {
+            self.max_age_s = Some(seconds(rest, "maxage")?);
+        } else if rest.option("idle", 1) {
+            self.idle_s = Some(seconds(rest, "idle")?);
+        } else if rest.option("skipme", 1) {
+            self.skip_me = rest.one_of(&[("yes", true), ("no", false)]).ok_or(Error::Syntax)?;
+        } else {
+            return Ok(self.only.parse(call, rest, "")? || self.not.parse(call, rest, "not-")?);
+        }
+        Ok(true)
     }
 }
 
@@ -62,10 +163,6 @@ fn type_of(client: &ClientInfo) -> ClientType {
     }
 }
 
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
 fn client_type(name: &[u8]) -> Result<ClientType, Error> {
     match name.to_ascii_lowercase().as_slice() {
         b"normal" => Ok(ClientType::Normal),
@@ -76,30 +173,77 @@ fn client_type(name: &[u8]) -> Result<ClientType, Error> {
     }
 }
 
+fn letters(text: &[u8], known: &[u8], unknown: &str) -> Result<Vec<u8>, Error> {
+    let is_known = text.iter().all(|letter| known.contains(letter));
+    if is_known { Ok(text.to_vec()) } else { Err(Error::quoting(unknown, text, "")) }
+}
+
+/// A number of seconds above 0.
+fn seconds(rest: &mut Cursor<'_>, what: &str) -> Result<i64, Error> {
+    let seconds = parse_i64(rest.value()?)
+        .ok_or_else(|| Error::Text(format!("ERR {what} is not an integer or out of range")))?;
+    if seconds > 0 { Ok(seconds) } else { Err(Error::Text(format!("ERR {what} should be greater than 0"))) }
+}
+
+fn database(call: &Call<'_>, text: &[u8]) -> Result<usize, Error> {
+    let db = parse_i64(text).ok_or(Error::Fixed("ERR DB is not an integer or out of range"))?;
+    let last = call.worker.config().databases as usize - 1;
+    usize::try_from(db)
+        .ok()
+        .filter(|db| *db <= last)
+        .ok_or_else(|| Error::Text(format!("ERR DB number should be between 0 and {last}")))
+}
+
+/// An id, and those that follow.
+fn ids(rest: &mut Cursor<'_>) -> Result<Vec<u64>, Error> {
+    const INVALID: &str = "ERR client-id should be greater than 0";
+    let mut ids = vec![rest.at_least(1, INVALID)? as u64];
+    while rest.peek().and_then(parse_i64).is_some() {
+        ids.push(rest.at_least(1, INVALID)? as u64);
+    }
+    Ok(ids)
+}
+
 /// The clients that CLIENT LIST is asked for: with ID those of the ids, in their order, and as often as each
 /// is named.
 pub(super) fn listed(call: &Call<'_>) -> Result<Vec<Arc<ClientInfo>>, Error> {
     let clients = &call.worker.shared.clients;
-    let is_listed = |client: &Arc<ClientInfo>| !client.killed.load(Ordering::Acquire);
+    let mut filter = Filter { now_ms: call.worker.now_ms, ..Filter::default() };
+    let mut named: Option<Vec<i64>> = None;
     let mut rest = call.rest(2);
-    if rest.option("id", 1) {
-        let ids: Option<Vec<i64>> = rest.args().iter().map(parse_i64).collect();
-        let ids = ids.ok_or(Error::Fixed("ERR Invalid client ID"))?;
-        // Nobody has an id below 1.
-        return Ok(ids.into_iter().filter_map(|id| clients.get(id as u64)).filter(is_listed).collect());
+    loop {
+        if rest.option("id", 1) {
+            let named = named.insert(Vec::new());
+            while let Some(id) = rest.peek().and_then(parse_i64) {
+                named.push(id);
+                rest.skip(1);
+            }
+            // Ids come last, or one of the options follows.
+            if named.is_empty() || !filter.parse(call, &mut rest)? && !rest.is_at("not-id") && rest.left() > 0
+            {
+                return Err(Error::Fixed("ERR Invalid client ID"));
+            }
+        } else if rest.option("not-id", 1) {
+            filter.not.ids = ids(&mut rest)?;
+        } else if !filter.parse(call, &mut rest)? {
+            rest.finish()?;
+            break;
+        }
     }
-    let kind = if rest.option("type", 1) { Some(rest.value()?) } else { None };
-    rest.finish()?;
-    let kind = kind.map(client_type).transpose()?;
-    let is_meant = |client: &Arc<ClientInfo>| is_listed(client) && kind.is_none_or(|k| type_of(client) == k);
-    Ok(clients.all().into_iter().filter(is_meant).collect())
+    let me = call.connection.info.id;
+    let found: Vec<Arc<ClientInfo>> = match named {
+        // Nobody has an id below 1.
+        Some(ids) => ids.into_iter().filter_map(|id| clients.get(id as u64)).collect(),
+        None => clients.all(),
+    };
+    Ok(found.into_iter().filter(|client| filter.matches(client, me)).collect())
 }
 
 /// CLIENT KILL's arguments.
 pub(super) fn parse_kill(call: &Call<'_>) -> Result<Filter, Error> {
     let mut filter = Filter { now_ms: call.worker.now_ms, skip_me: true, ..Filter::default() };
     if call.argc() == 3 {
-        filter.peer = Some(text(call.arg(2)));
+        filter.only.peer = Some(call.arg(2).to_vec());
         filter.skip_me = false;
         filter.is_old_style = true;
         return Ok(filter);
@@ -107,28 +251,10 @@ pub(super) fn parse_kill(call: &Call<'_>) -> Result<Filter, Error> {
     let mut rest = call.rest(2);
     loop {
         if rest.option("id", 1) {
-            filter.id = Some(rest.at_least(1, "ERR client-id should be greater than 0")? as u64);
-        } else if rest.option("maxage", 1) {
-            let age_s = rest.at_least(i64::MIN, "ERR maxage is not an integer or out of range")?;
-            if age_s <= 0 {
-                return Err(Error::Fixed("ERR maxage should be greater than 0"));
-            }
-            filter.max_age_s = Some(age_s);
-        } else if rest.option("type", 1) {
-            filter.kind = Some(client_type(rest.value()?)?);
-        } else if rest.option("addr", 1) {
-            filter.peer = Some(text(rest.value()?));
-        } else if rest.option("laddr", 1) {
-            filter.local = Some(text(rest.value()?));
-        } else if rest.option("user", 1) {
-            let user = rest.value()?;
-            if call.worker.users.get(user).is_none() {
-                return Err(Error::quoting("ERR No such user '", user, "'"));
-            }
-            filter.user = Some(user.to_vec());
-        } else if rest.option("skipme", 1) {
-            filter.skip_me = rest.one_of(&[("yes", true), ("no", false)]).ok_or(Error::Syntax)?;
-        } else {
+            filter.only.ids = ids(&mut rest)?;
+        } else if rest.option("not-id", 1) {
+            filter.not.ids = ids(&mut rest)?;
+        } else if !filter.parse(call, &mut rest)? {
             rest.finish()?;
             return Ok(filter);
         }

@@ -50,19 +50,25 @@ pub fn line(worker: &Worker, client: &ClientInfo) -> Vec<u8> {
     out.extend(&details.lib_version);
     out.extend(
         format!(
-            " io-thread={} tot-net-in={} tot-net-out={} tot-cmds={}",
+            " io-thread={} tot-net-in={} tot-net-out={} tot-cmds={} capa={}",
             client.thread,
             client.net_input_bytes.load(Relaxed),
             client.net_output_bytes.load(Relaxed),
-            client.commands.load(Relaxed)
+            client.commands.load(Relaxed),
+            capabilities(client)
         )
         .bytes(),
     );
     out
 }
 
+/// The letters that stand for what a client can do (CLIENT CAPA).
+pub(super) fn capabilities(client: &ClientInfo) -> &'static str {
+    if client.flags.load(Relaxed) & flag::FOLLOWS_REDIRECTS == 0 { "" } else { "r" }
+}
+
 /// The letters that stand for a client's state.
-fn flags(client: &ClientInfo) -> String {
+pub(super) fn flags(client: &ClientInfo) -> String {
     let bits = client.flags.load(Relaxed);
     let letters = [
         (flag::PRIMARY, 'M'),
@@ -76,6 +82,7 @@ fn flags(client: &ClientInfo) -> String {
         (flag::TRACKING_BCAST, 'B'),
         (flag::DIRTY_CAS, 'd'),
         (flag::CLOSING, 'c'),
+        (flag::READONLY, 'r'),
         (flag::NO_EVICT, 'e'),
         (flag::NO_TOUCH, 'T'),
     ];

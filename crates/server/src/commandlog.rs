@@ -1,25 +1,73 @@
-//! The slow log: the last commands that took longer than `slowlog-log-slower-than`.
+//! The command log: the last commands that took long, came in a long request or made a long reply.
+//!
+//! A request pays one comparison for each of the three, on its own thread's copy of the limits.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
 
 use martlet_protocol::request::Args;
 
+use crate::config::Config;
 use crate::shared::lock;
 
 /// Most arguments that an entry keeps, and most bytes of each (as Redis).
 const ARGUMENTS_MAX: usize = 32;
 const ARGUMENT_MAX_BYTES: usize = 128;
 
-/// A slow command.
+/// What a log is about; its place in [`CommandLog`].
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum LogKind {
+    /// Commands that took long: the slow log. Microseconds.
+    Slow,
+    /// Long requests. Bytes of the request as an array of bulk strings.
+    LargeRequest,
+    /// Long replies. Bytes.
+    LargeReply,
+}
+
+/// From where on a thread's requests enter the logs.
+#[derive(Copy, Clone, Debug)]
+pub struct LogLimits {
+    /// Nanoseconds of a command.
+    pub slow_ns: u64,
+    /// Bytes of a request.
+    pub request_bytes: u64,
+    /// Bytes of a reply.
+    pub reply_bytes: u64,
+}
+
+impl LogLimits {
+    /// Nothing is logged.
+    pub const NONE: LogLimits =
+        LogLimits { slow_ns: u64::MAX, request_bytes: u64::MAX, reply_bytes: u64::MAX };
+
+    /// Those of a configuration.
+    pub fn of(config: &Config) -> LogLimits {
+        let limit = |value: i64, len: u64| u64::try_from(value).ok().filter(|_| len > 0).unwrap_or(u64::MAX);
+        let slow_us = limit(config.slowlog_log_slower_than_us, config.slowlog_max_len);
+        LogLimits {
+            slow_ns: slow_us.saturating_mul(1000),
+            request_bytes: limit(
+                config.commandlog_request_larger_than_bytes,
+                config.commandlog_large_request_max_len,
+            ),
+            reply_bytes: limit(
+                config.commandlog_reply_larger_than_bytes,
+                config.commandlog_large_reply_max_len,
+            ),
+        }
+    }
+}
+
+/// A command that was logged.
 #[derive(Clone, Debug)]
-pub struct SlowEntry {
+pub struct LogEntry {
     /// Number, growing by one.
     pub id: u64,
     /// When it ended, Unix seconds.
     pub at_s: i64,
-    /// How long it took, in microseconds.
-    pub duration_us: u64,
+    /// How much it was, in the log's unit.
+    pub value: u64,
     /// Its arguments, shortened.
     pub args: Vec<Vec<u8>>,
     /// Who sent it: address and port.
@@ -31,19 +79,30 @@ pub struct SlowEntry {
 #[derive(Default)]
 struct Inner {
     next_id: u64,
-    entries: VecDeque<SlowEntry>,
+    entries: VecDeque<LogEntry>,
 }
 
 /// See the [module docs](self).
 #[derive(Default)]
-pub struct SlowLog(Mutex<Inner>);
+pub struct CommandLog([Log; 3]);
 
-impl SlowLog {
+impl CommandLog {
+    /// The log of this kind.
+    pub fn of(&self, kind: LogKind) -> &Log {
+        &self.0[kind as usize]
+    }
+}
+
+/// One of the logs.
+#[derive(Default)]
+pub struct Log(Mutex<Inner>);
+
+impl Log {
     /// Adds a command and drops the oldest beyond `max_len`.
     pub fn add(
         &self,
         args: &Args<'_>,
-        duration_us: u64,
+        value: u64,
         at_s: i64,
         peer: String,
         client_name: Vec<u8>,
@@ -57,12 +116,12 @@ impl SlowLog {
         let mut inner = lock(&self.0);
         let id = inner.next_id;
         inner.next_id += 1;
-        inner.entries.push_front(SlowEntry { id, at_s, duration_us, args, peer, client_name });
+        inner.entries.push_front(LogEntry { id, at_s, value, args, peer, client_name });
         inner.entries.truncate(max_len);
     }
 
     /// The newest `count` entries, newest first; all if `None`.
-    pub fn get(&self, count: Option<usize>) -> Vec<SlowEntry> {
+    pub fn get(&self, count: Option<usize>) -> Vec<LogEntry> {
         let inner = lock(&self.0);
         inner.entries.iter().take(count.unwrap_or(usize::MAX)).cloned().collect()
     }
@@ -110,7 +169,7 @@ mod tests {
 
     #[test]
     fn keeps_the_newest_and_shortens() {
-        let log = SlowLog::default();
+        let log = Log::default();
         let many: Vec<Vec<u8>> = (0..40).map(|_| vec![b'x'; 200]).collect();
         let args = OwnedArgs::from_slices(many.iter().map(Vec::as_slice));
         for i in 0..5 {
