@@ -151,6 +151,24 @@ const PROGRAMS: &[&[&str]] = &[
         "HPEXPIRE h 10 FIELDS 1 b",
     ],
     &["HSET h a 1", "HGETEX h EX 100 FIELDS 1 a", "HSETEX h PX 10 FIELDS 1 b 2", "HGETDEL h FIELDS 1 a"],
+    &[
+        "ARSET a 5 x 2.5 3",
+        "ARMSET a 9000000 y 0 z",
+        "ARDELRANGE a 6 5 9000000 9000000",
+        "ARGETRANGE a 8 0",
+        "ARGREP a - + RE ^(x|z){1,2}$ GLOB ?.* NOCASE WITHVALUES LIMIT 2",
+        "AROP a 0 9 SUM",
+        "ARINFO a FULL",
+    ],
+    &[
+        "ARRING r 3 a b c d",
+        "ARRING r 5 e",
+        "ARINSERT r f g",
+        "ARSEEK r 18446744073709551615",
+        "ARLASTITEMS r 9 REV",
+        "ARSCAN r 9 0 LIMIT 3",
+        "ARDEL r 0 1 2",
+    ],
     &["ZADD z 1 a 2 b 1.5 c", "ZRANGE z (1 +inf BYSCORE LIMIT 0 10", "ZINCRBY z 3 a", "ZRANK z a WITHSCORE"],
     &[
         "ZADD z 0 a 0 b 0 c",
@@ -198,7 +216,7 @@ pub fn payloads() -> Vec<Vec<u8>> {
             hex.as_bytes().chunks(2).map(|pair| digit(pair[0]) << 4 | digit(pair[1])).collect();
         bytes[..bytes.len() - 10].to_vec()
     });
-    let older: [&[u8]; 6] = [
+    let others: [&[u8]; 7] = [
         b"\x13\x01\x10\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\x01@AA\0\0\0\x19\0\x02\x01\x01\x01\x02\x01\x81a\x02\x81b\x02\
           \0\x01\x02\x01\0\x01\0\x01\x01\x01\x83two\x04\x05\x01\x03\x01\0\x01\x01\x01\x02\x01\x81x\x02\x05\x01\0\x01\x01\
           \x01\xdf\xff\x02\x01\x01\x81c\x02\x03\x01\x06\x01\xff\x02\x02\0\x01\x01\x01\x02\x03\x01\x01g\x01\x01\x81\xff\xff\xff\
@@ -209,8 +227,9 @@ pub fn payloads() -> Vec<Vec<u8>> {
         b"\x09\x12\x02\x03foo\x03\x00bar\x01b\x05\x00hello\xff",
         b"\x0a\x12\x12\0\0\0\x0e\0\0\0\x02\0\0\x02ab\x04\xf5\xff",
         b"\x18\0\0\0\0\x01\0\0\0\x02\x01\x01f\x01v\0\x01g\x01w",
+        b"\x1c\x04\x01\x08\x01\x01\x07\0\0\0\0\0\0\0\x02\x02\0\0\0\0\0\0\x04@A,\x03\x02abA-\0\x09long text",
     ];
-    recorded.filter(|bytes| bytes.len() < 2048).chain(older.map(<[u8]>::to_vec)).collect()
+    recorded.filter(|bytes| bytes.len() < 2048).chain(others.map(<[u8]>::to_vec)).collect()
 }
 
 /// Whole RDB files: of real servers, and of our own encoded values one by one, in several versions.
@@ -220,7 +239,7 @@ pub fn files() -> Vec<Vec<u8>> {
         include_bytes!("../../crates/rdb/tests/valkey_8.rdb"),
     ];
     let small = payloads().into_iter().flat_map(|value| {
-        [b"REDIS0003", b"REDIS0012", b"VALKEY080"].map(|header| {
+        [b"REDIS0003", b"REDIS0014", b"VALKEY080"].map(|header| {
             let (kind, value) = value.split_at(1);
             let before: &[u8] = b"\xfa\x01a\x01b\xfe\x02\xfb\x01\x00\xfc\0\0\0\0\0\x01\0\0\xf9\x07";
             [header, before, kind, b"\x03key", value, b"\xf8\x05\x00\x01s\xc0\x07\xff\0\0\0\0\0\0\0\0"]

@@ -6,6 +6,7 @@ use martlet_keyspace::{ExpiryChange, Key, Object};
 use martlet_protocol::reply::Reply;
 use martlet_protocol::request::Args;
 use martlet_rdb::Limits;
+use martlet_types::array::ArrayLimits;
 use martlet_types::hash::HashLimits;
 use martlet_types::list::ListLimit;
 use martlet_types::set::SetLimits;
@@ -34,6 +35,9 @@ pub struct Settings {
     pub zset_limits: ZSetLimits,
     /// When a node of a stream is full (`stream-node-max-bytes`, `stream-node-max-entries`).
     pub stream_limits: StreamLimits,
+    /// When slices of an array change their form, as it is told (`array-slice-size`, `array-sparse-kmax`,
+    /// `array-sparse-kmin`).
+    pub array_limits: ArrayLimits,
     /// Length up to which a HyperLogLog is sparse, in bytes (`hll-sparse-max-bytes`).
     pub hll_sparse_max_bytes: usize,
     /// Whether strings are compressed in DUMP and files (`rdbcompression`).
@@ -49,7 +53,13 @@ pub struct Settings {
 impl Settings {
     /// When collections change their encoding that are read from RDB.
     pub fn decoding_limits(&self) -> Limits {
-        Limits { list: self.list_limit, set: self.set_limits, hash: self.hash_limits, zset: self.zset_limits }
+        Limits {
+            list: self.list_limit,
+            set: self.set_limits,
+            hash: self.hash_limits,
+            zset: self.zset_limits,
+            array: self.array_limits,
+        }
     }
 }
 
@@ -63,6 +73,7 @@ impl Default for Settings {
             hash_limits: HashLimits::default(),
             zset_limits: ZSetLimits::default(),
             stream_limits: StreamLimits::default(),
+            array_limits: ArrayLimits::default(),
             hll_sparse_max_bytes: 3000,
             rdb_compression: true,
             lazy_user_flush: false,

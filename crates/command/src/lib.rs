@@ -4,6 +4,7 @@
 //! Handlers know no threads, files or sockets. A handler parses all its arguments into typed values before it
 //! touches data, never blocks, and finds the shards of its keys held.
 
+pub mod array;
 pub mod bitmap;
 mod collection_scan;
 pub mod context;
@@ -41,6 +42,7 @@ pub type Handler = fn(&mut Context<'_>) -> Outcome;
 
 /// All data commands, family by family.
 pub static FAMILIES: &[&[&Command<Handler>]] = &[
+    array::COMMANDS,
     bitmap::COMMANDS,
     generic::COMMANDS,
     geo::COMMANDS,

@@ -16,6 +16,8 @@ pub use flags::{Acl, Flags, KeyFlags};
 /// The group that a command's documentation is in.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Group {
+    /// `array`
+    Array,
     /// `bitmap`
     Bitmap,
     /// `cluster`
@@ -54,6 +56,7 @@ impl Group {
     /// The name that COMMAND DOCS gives.
     pub fn name(self) -> &'static str {
         match self {
+            Group::Array => "array",
             Group::Bitmap => "bitmap",
             Group::Cluster => "cluster",
             Group::Connection => "connection",

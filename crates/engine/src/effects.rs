@@ -34,6 +34,8 @@ impl EventClass {
     pub const EVICTED: EventClass = EventClass(1 << 9);
     /// `t`.
     pub const STREAM: EventClass = EventClass(1 << 10);
+    /// `a`.
+    pub const ARRAY: EventClass = EventClass(1 << 21);
     /// `m`: not part of `A`.
     pub const MISSED: EventClass = EventClass(1 << 11);
     /// `n`: not part of `A`.

@@ -13,8 +13,8 @@ use crate::value::{Kind, Object};
 /// Sizes that are told apart: 0, then from 2^(i-1) up to the next power of two; no memory holds more than the
 /// last.
 pub const SIZE_BINS: usize = 48;
-/// Numbers of types, one of which (modules) is nobody's.
-const KINDS: usize = 7;
+/// Numbers of types, two of which are nobody's here (modules, rate limits).
+const KINDS: usize = 9;
 
 /// Number of keys by type and size; INFO's `keysizes`. Types of which there has been no key take no room: of
 /// each database there is one of these per shard.

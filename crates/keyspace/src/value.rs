@@ -223,6 +223,7 @@ objects! {
     ZSet = 3, martlet_types::zset::ZSet, "zset", martlet_types::zset::ZSet::new();
     Hash = 4, martlet_types::hash::Hash, "hash", martlet_types::hash::Hash::new();
     Stream = 6, martlet_types::stream::Stream, "stream", martlet_types::stream::Stream::new();
+    Array = 8, martlet_types::array::Array, "array", martlet_types::array::Array::new();
 }
 
 impl Value {

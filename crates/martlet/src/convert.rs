@@ -13,7 +13,8 @@ use std::path::{Path, PathBuf};
 use martlet_rdb::file::{Access, FileWriter, Item, ReadOptions, Record, read_file};
 use martlet_rdb::payload::VERSION_MIN;
 use martlet_rdb::{
-    Error, Form, Limits, Source, VERSION_OLDEST, VERSION_TIMED, VERSION_VALKEY, Value, lowest_version,
+    Error, Form, Limits, Source, VERSION_ARRAYS, VERSION_OLDEST, VERSION_TIMED, VERSION_VALKEY, Value,
+    lowest_version,
 };
 use martlet_types::element::Element;
 use martlet_types::hash::NO_EXPIRY;
@@ -23,7 +24,7 @@ const USAGE: &str = "\
 Usage: martlet convert IN OUT [--rdb-version N | --json-lines]
 
 Reads the RDB file IN, of any version that is known, and writes OUT:
-  --rdb-version N  an RDB file of version N, 6 to 12, or 80, which is Valkey 9's; without
+  --rdb-version N  an RDB file of version N, 6 to 12, 14, or 80, which is Valkey 9's; without
                    it the lowest from 10 on that holds the data
   --json-lines     a line of JSON for each key; OUT may be - for the standard output:
                    {\"db\":0,\"key\":KEY,\"type\":\"hash\",\"expiry_ms\":null,\"value\":VALUE}
@@ -82,7 +83,8 @@ fn parse(arguments: &[OsString]) -> Option<Task> {
             Some("--rdb-version") => {
                 let number = arguments.next()?.to_str()?.parse().ok()?;
                 let is_known = |number: &u16| {
-                    (VERSION_OLDEST..=VERSION_TIMED).contains(number) || *number == VERSION_VALKEY
+                    let others = [VERSION_ARRAYS, VERSION_VALKEY];
+                    (VERSION_OLDEST..=VERSION_TIMED).contains(number) || others.contains(number)
                 };
                 version = Some(number).filter(is_known);
                 version?;
@@ -106,7 +108,10 @@ fn read(path: &Path, found: impl FnMut(Item, u64) -> Result<(), Error>) -> Resul
 
 fn convert(task: &Task) -> Result<(), String> {
     let found = look_through(&task.input)?;
-    if let Some(version) = task.version.filter(|&version| version < found.version) {
+    let is_too_low = |&version: &u16| {
+        version < found.version || version == VERSION_VALKEY && found.version == VERSION_ARRAYS
+    };
+    if let Some(version) = task.version.filter(is_too_low) {
         return Err(format!(
             "version {version} cannot hold {}: that takes version {}",
             found.needs, found.version
@@ -156,7 +161,12 @@ fn look_through(input: &Path) -> Result<Found, String> {
                 let lowest = lowest_version(record.value.source());
                 if lowest > found.version {
                     let key = String::from_utf8_lossy(&record.key);
-                    (found.version, found.needs) = (lowest, format!("the hash '{key}', whose fields expire"));
+                    let needs = match record.value {
+                        Value::Hash(_) => format!("the hash '{key}', whose fields expire"),
+                        Value::Stream(_) => format!("the stream '{key}'"),
+                        _ => format!("the array '{key}'"),
+                    };
+                    (found.version, found.needs) = (lowest, needs);
                 }
             }
         }
@@ -216,6 +226,7 @@ fn write_line(out: &mut impl Write, record: &Record<Value>) -> io::Result<()> {
         Source::ZSet(_) => "zset",
         Source::Hash(_) => "hash",
         Source::Stream(_) => "stream",
+        Source::Array(_) => "array",
     };
     write!(out, "{{\"db\":{},\"key\":", record.db)?;
     write_text(out, &record.key)?;
@@ -257,6 +268,11 @@ fn write_value(out: &mut impl Write, source: Source<'_>) -> io::Result<()> {
                 NO_EXPIRY => out.write_all(b"]"),
                 at_ms => write!(out, ",{at_ms}]"),
             }
+        }),
+        Source::Array(array) => write_array(out, array.iter(), |out, (index, element)| {
+            write!(out, "[{index},")?;
+            write_element(out, element)?;
+            out.write_all(b"]")
         }),
         Source::Stream(stream) => write_array(out, stream.log().range(Id::MIN, Id::MAX), |out, entry| {
             write!(out, "[\"{}\"", entry.id)?;

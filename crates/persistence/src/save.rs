@@ -15,7 +15,7 @@ use martlet_journal::{Follower, Position};
 use martlet_rdb::file::chunks::ChunkWriter;
 use martlet_rdb::file::{FileWriter, Record};
 use martlet_rdb::payload::VERSION_MIN;
-use martlet_rdb::{Source, VERSION_STREAMS, VERSION_TIMED, VERSION_VALKEY, source_of};
+use martlet_rdb::{Source, VERSION_ARRAYS, VERSION_STREAMS, VERSION_TIMED, VERSION_VALKEY, source_of};
 
 use crate::file::NewFile;
 use crate::settings::{KeptAccess, Settings};
@@ -38,6 +38,8 @@ pub struct Totals {
     pub timed: usize,
     /// Streams.
     pub streams: usize,
+    /// Arrays.
+    pub arrays: usize,
 }
 
 /// The totals of each database; all shards are held.
@@ -51,8 +53,12 @@ pub(crate) fn totals(keys: &Keys, databases: usize) -> Vec<Totals> {
                 total.keys += db.len();
                 total.expiring += db.expiring_len();
                 total.timed += db.field_expiring_len();
-                let streams = db.sizes().and_then(|sizes| sizes.of(martlet_keyspace::Kind::Stream));
-                total.streams += streams.map_or(0, |bins| bins.iter().sum::<u32>()) as usize;
+                let count = |kind| {
+                    let bins = db.sizes().and_then(|sizes| sizes.of(kind));
+                    bins.map_or(0, |bins| bins.iter().sum::<u32>()) as usize
+                };
+                total.streams += count(martlet_keyspace::Kind::Stream);
+                total.arrays += count(martlet_keyspace::Kind::Array);
             }
         }
     }
@@ -61,7 +67,13 @@ pub(crate) fn totals(keys: &Keys, databases: usize) -> Vec<Totals> {
 
 /// The lowest version of the format that holds the data, from Redis 7.0's on.
 fn lowest_version(totals: &[Totals]) -> u16 {
-    if totals.iter().any(|total| total.timed > 0) { VERSION_TIMED } else { VERSION_MIN }
+    if totals.iter().any(|total| total.arrays > 0) {
+        VERSION_ARRAYS
+    } else if totals.iter().any(|total| total.timed > 0) {
+        VERSION_TIMED
+    } else {
+        VERSION_MIN
+    }
 }
 
 /// The version of the format to be written: the one that is asked for, or the lowest.
@@ -86,6 +98,11 @@ fn version(settings: &Settings, totals: &[Totals], has_libraries: bool) -> Resul
         && let Some(db) = first(|total| total.timed > 0)
     {
         return lacking(db, "hashes whose fields expire", format!("{VERSION_TIMED} and {VERSION_VALKEY}"));
+    }
+    if (asked < VERSION_ARRAYS || asked == VERSION_VALKEY)
+        && let Some(db) = first(|total| total.arrays > 0)
+    {
+        return lacking(db, "arrays", format!("{VERSION_ARRAYS}"));
     }
     if asked < VERSION_STREAMS
         && let Some(db) = first(|total| total.streams > 0)

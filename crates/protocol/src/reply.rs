@@ -149,6 +149,18 @@ impl Reply {
         self.int(value as i64);
     }
 
+    /// An integer that may be beyond the signed ones; clients read it as it stands.
+    pub fn unsigned(&mut self, value: u64) {
+        match i64::try_from(value) {
+            Ok(value) => self.int(value),
+            Err(_) => {
+                self.out.push(b':');
+                self.out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
+                self.out.extend_from_slice(b"\r\n");
+            }
+        }
+    }
+
     /// A bulk string.
     #[inline]
     pub fn bulk(&mut self, bytes: &[u8]) {

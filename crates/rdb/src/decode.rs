@@ -2,6 +2,7 @@
 //! source.
 
 use martlet_base::number::parse_f64;
+use martlet_types::array::{Array, ArrayLimits};
 use martlet_types::element::{Element, IntBuffer};
 use martlet_types::hash::{FieldExpiry, Hash, HashLimits, NO_EXPIRY};
 use martlet_types::list::{List, ListBuilder, ListLimit};
@@ -14,7 +15,7 @@ use crate::input::Input;
 use crate::kind::Kind;
 use crate::string::{read_bytes, read_count, read_plain_length};
 use crate::together::Together;
-use crate::{Error, intset, listpack, stream, ziplist};
+use crate::{Error, array, intset, listpack, stream, ziplist};
 
 /// When collections change their encoding.
 #[derive(Clone, Copy, Debug, Default)]
@@ -27,6 +28,8 @@ pub struct Limits {
     pub hash: HashLimits,
     /// For sorted sets.
     pub zset: ZSetLimits,
+    /// For arrays.
+    pub array: ArrayLimits,
 }
 
 /// A value that was read.
@@ -44,6 +47,8 @@ pub enum Value {
     Hash(Hash),
     /// A stream.
     Stream(Stream),
+    /// An array.
+    Array(Array),
 }
 
 impl Value {
@@ -56,6 +61,7 @@ impl Value {
             Value::ZSet(zset) => Source::ZSet(zset),
             Value::Hash(hash) => Source::Hash(hash),
             Value::Stream(stream) => Source::Stream(stream),
+            Value::Array(array) => Source::Array(array),
         }
     }
 }
@@ -118,6 +124,7 @@ pub fn read_value(input: &mut impl Input, kind: Kind, version: u16, limits: &Lim
             Value::Hash(hash_of(elements.element_bytes(), elements, false, limits.hash)?)
         }
         Kind::Stream | Kind::Stream2 | Kind::Stream3 => Value::Stream(stream::read(input, kind)?),
+        Kind::Array => Value::Array(array::read(input, limits.array)?),
         Kind::HashListpackTimed | Kind::HashListpackTimedOld => {
             if kind == Kind::HashListpackTimed {
                 input.array::<8>()?;

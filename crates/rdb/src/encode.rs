@@ -5,6 +5,7 @@
 //! listpack again where it is read.
 
 use martlet_base::number::{NumberBuffer, format_f64};
+use martlet_types::array::Array;
 use martlet_types::element::Element;
 use martlet_types::hash::{Field, Hash, NO_EXPIRY};
 use martlet_types::list::{List, Run};
@@ -16,7 +17,7 @@ use martlet_types::zset::ZSet;
 use crate::kind::Kind;
 use crate::sink::Sink;
 use crate::string::{write_bytes, write_element, write_length};
-use crate::{intset, listpack, stream};
+use crate::{array, intset, listpack, stream};
 
 /// Counts bytes.
 struct Counter(usize);
@@ -42,6 +43,8 @@ pub enum Source<'a> {
     Hash(&'a Hash),
     /// A stream.
     Stream(&'a Stream),
+    /// An array.
+    Array(&'a Array),
 }
 
 /// Bytes of a quicklist's node, as with `list-max-listpack-size` -2.
@@ -71,15 +74,19 @@ const VERSION_BINARY_SCORES: u16 = 8;
 /// The first with fields that expire: Redis 7.4's.
 pub const VERSION_TIMED: u16 = 12;
 
+/// The first with arrays: Redis 8.8's.
+pub const VERSION_ARRAYS: u16 = 14;
+
 /// Of Valkey 9, which reads none from [`VERSION_TIMED`] on but this.
 pub const VERSION_VALKEY: u16 = 80;
 
-/// The oldest version that can hold the value: [`VERSION_OLDEST`] but for hashes with fields that expire
-/// and streams.
+/// The oldest version that can hold the value: [`VERSION_OLDEST`] but for hashes with fields that expire,
+/// streams and arrays.
 pub fn lowest_version(value: Source<'_>) -> u16 {
     match value {
         Source::Hash(hash) if hash.next_expiry_ms() != NO_EXPIRY => VERSION_TIMED,
         Source::Stream(_) => VERSION_STREAMS,
+        Source::Array(_) => VERSION_ARRAYS,
         _ => VERSION_OLDEST,
     }
 }
@@ -111,6 +118,7 @@ pub fn encoded_kind(value: Source<'_>, version: u16) -> Kind {
         Source::Stream(_) if version >= VERSION_SET_LISTPACKS => Kind::Stream3,
         Source::Stream(_) if packs => Kind::Stream2,
         Source::Stream(_) => Kind::Stream,
+        Source::Array(_) => Kind::Array,
     }
 }
 
@@ -157,6 +165,7 @@ pub fn write_value(out: &mut impl Sink, value: Source<'_>, form: Form) {
         (Source::Hash(hash), Kind::HashTimed) => write_timed_hash(out, hash, compress),
         (Source::Hash(hash), Kind::HashTimedOld) => write_timed_hash_of_valkey(out, hash, compress),
         (Source::Stream(stream), kind) => stream::write(out, stream, kind, compress),
+        (Source::Array(array), _) => array::write(out, array, compress),
         (Source::Hash(hash), _) => {
             write_length(out, hash.len() as u64);
             for field in hash.iter() {

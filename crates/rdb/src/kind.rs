@@ -51,6 +51,7 @@ kinds! {
     HashListpackTimedOld = 23, "A listpack with field expiry, of Redis 7.4's candidates.";
     HashTimed = 24, "A hash with field expiry, relative to the earliest.";
     HashListpackTimed = 25, "A listpack with field expiry.";
+    Array = 28, "An array.";
 }
 
 impl Kind {
@@ -61,7 +62,9 @@ impl Kind {
     pub fn from_byte(byte: u8) -> Result<Kind, Error> {
         match byte {
             6 | 7 => Err(Error::Unknown("module")),
-            26 => Err(Error::Unknown("stream")),
+            26 | 27 => Err(Error::Unknown("stream")),
+            29..=32 => Err(Error::Unknown("hash with a template")),
+            33 => Err(Error::Unknown("rate limit")),
             _ => Kind::known(byte).ok_or(Error::Corrupt("unknown type of value")),
         }
     }
@@ -75,6 +78,7 @@ impl Kind {
             15 => 9,
             16..=19 => 10,
             20 | 21 => 11,
+            28.. => 14,
             _ => 12,
         }
     }

@@ -5,6 +5,7 @@
 //! Invariant: reading trusts no length; a damaged input gives an [`Error`], never a panic, and never more
 //! memory than a fixed multiple of its own size.
 
+mod array;
 pub mod crc64;
 mod decode;
 mod encode;
@@ -27,8 +28,8 @@ mod ziplist;
 
 pub use decode::{Limits, Value, read_value};
 pub use encode::{
-    Form, Source, VERSION_OLDEST, VERSION_STREAMS, VERSION_TIMED, VERSION_VALKEY, encoded_kind, encoded_len,
-    lowest_version, write_value,
+    Form, Source, VERSION_ARRAYS, VERSION_OLDEST, VERSION_STREAMS, VERSION_TIMED, VERSION_VALKEY,
+    encoded_kind, encoded_len, lowest_version, write_value,
 };
 pub use kind::Kind;
 pub use sink::Sink;

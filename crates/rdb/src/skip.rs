@@ -1,6 +1,7 @@
 //! How long an encoded value is, without building it: only lengths are looked at.
 
 use crate::Error;
+use crate::array;
 use crate::encode::VERSION_VALKEY;
 use crate::input::Input;
 use crate::kind::Kind;
@@ -63,6 +64,7 @@ fn skip_collection(input: &mut &[u8], kind: Kind, version: u16) -> Result<(), Er
             return skip_bytes(input);
         }
         Kind::Stream | Kind::Stream2 | Kind::Stream3 => return skip_stream(input, kind),
+        Kind::Array => return skip_array(input),
         Kind::HashTimed => {
             input.take(8)?;
         }
@@ -95,6 +97,23 @@ fn skip_collection(input: &mut &[u8], kind: Kind, version: u16) -> Result<(), Er
                 read_plain_length(input)?;
                 skip_bytes(input)?;
                 skip_bytes(input)?;
+            }
+            _ => skip_bytes(input)?,
+        }
+    }
+    Ok(())
+}
+
+fn skip_array(input: &mut &[u8]) -> Result<(), Error> {
+    let count = read_count(input)?;
+    if read_plain_length(input)? != 0 {
+        read_plain_length(input)?;
+    }
+    for _ in 0..count {
+        read_plain_length(input)?;
+        match read_plain_length(input)? {
+            array::INTEGER | array::DOUBLE => {
+                input.take(8)?;
             }
             _ => skip_bytes(input)?,
         }

@@ -17,6 +17,7 @@ pub fn source_of<'a>(entry: &Entry<'a>) -> Option<Source<'a>> {
         .or_else(|| entry.object().map(Source::ZSet))
         .or_else(|| entry.object().map(Source::Hash))
         .or_else(|| entry.object().map(Source::Stream))
+        .or_else(|| entry.object().map(Source::Array))
 }
 
 impl<'a> From<StrValue<'a>> for Source<'a> {
@@ -38,6 +39,7 @@ impl<'a> From<&'a Stored> for Source<'a> {
             Stored::ZSet(zset) => Source::ZSet(zset),
             Stored::Hash(hash) => Source::Hash(hash),
             Stored::Stream(stream) => Source::Stream(stream),
+            Stored::Array(array) => Source::Array(array),
         }
     }
 }
@@ -51,6 +53,7 @@ impl From<Value> for Stored {
             Value::ZSet(zset) => Stored::ZSet(zset),
             Value::Hash(hash) => Stored::Hash(hash),
             Value::Stream(stream) => Stored::Stream(stream),
+            Value::Array(array) => Stored::Array(array),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Values go round, payloads of real servers are read, damage is refused.
 
+use martlet_types::array::{Array, ArrayLimits, INDEX_MAX};
 use martlet_types::element::Element;
 use martlet_types::hash::{FieldExpiry, Hash, HashLimits};
 use martlet_types::list::{End, List};
@@ -24,6 +25,7 @@ fn show(value: &Value) -> (&'static str, Vec<String>) {
             return (zset.encoding(), entries.collect());
         }
         Value::Stream(stream) => return ("stream", vec![format!("{stream:?}")]),
+        Value::Array(array) => return ("array", vec![format!("{array:?}")]),
         Value::Set(set) => (set.encoding(), set.iter().map(text).collect()),
         Value::Hash(hash) => {
             let line = |field: martlet_types::hash::Field<'_>| {
@@ -226,6 +228,28 @@ proptest! {
     }
 
     #[test]
+    fn arrays_go_round(
+        texts in elements(200),
+        numbers in prop::collection::vec((any::<i64>(), any::<f32>(), 0..3_u32), 0..60),
+        steps in prop::collection::vec(0..2000_u64, 260),
+        cursor in prop::option::of(0..=INDEX_MAX),
+    ) {
+        let numbers = numbers.into_iter().map(|(int, float, shift)| match shift {
+            0 => format!("{float:?}"),
+            _ => (int >> (shift * 20)).to_string(),
+        });
+        let texts = texts.into_iter().chain(numbers.map(String::into_bytes));
+        let (mut array, mut index) = (Array::new(), 0);
+        for (text, step) in texts.zip(steps) {
+            array.set(index, Element::parse(&text), ArrayLimits::default());
+            index += 1 + if step > 1900 { step << 40 } else { step / 600 };
+        }
+        array.set(INDEX_MAX, Element::Int(1), ArrayLimits::default());
+        array.set_cursor(cursor);
+        goes_round(&Value::Array(array))?;
+    }
+
+    #[test]
     fn sorted_sets_go_round(members in elements(300), scores in prop::collection::vec(any::<f64>(), 300)) {
         let mut zset = ZSet::new();
         for (member, score) in members.iter().zip(scores) {
@@ -309,9 +333,46 @@ fn the_footer_is_checked() {
     let body = &payload[..payload.len() - 10];
     assert!(restore(&seal(body, 1)).is_ok());
     assert!(restore(&seal(body, 80)).is_ok());
-    assert!(restore(&seal(body, 13)).is_ok());
-    assert_eq!(restore(&seal(body, 14)).err(), Some(Refused::Footer));
+    assert!(restore(&seal(body, 15)).is_ok());
+    assert_eq!(restore(&seal(body, 16)).err(), Some(Refused::Footer));
     assert_eq!(restore(&seal(&[body, b"x"].concat(), 10)).err(), Some(Refused::Value));
+}
+
+#[test]
+fn arrays_have_the_form_of_redis() {
+    let mut array = Array::new();
+    let limits = ArrayLimits::default();
+    for (index, text) in
+        [(1, "7"), (2, "2.5"), (300, "ab"), (301, "longer text"), (70_000, "9223372036854775807")]
+    {
+        array.set(index, Element::parse(text.as_bytes()), limits);
+    }
+    array.set_cursor(Some(8));
+    let payload = payload::dump(Value::Array(array.clone()).source(), true);
+    let body = [
+        &[28, 5, 1, 8][..],
+        &[1, 1, 7, 0, 0, 0, 0, 0, 0, 0],
+        &[2, 2, 0, 0, 0, 0, 0, 0, 4, 0x40],
+        b"\x41\x2c\x03\x02ab",
+        b"\x41\x2d\x00\x0blonger text",
+        b"\x80\x00\x01\x11\x70\x00\x139223372036854775807",
+    ]
+    .concat();
+    assert_eq!(payload, seal(&body, 14));
+    assert_eq!(show(&restore(&payload).unwrap()), show(&Value::Array(array)));
+    let head = |count: u8| [28, count, 0];
+    for (what, bytes) in [
+        ("no element", vec![28, 0, 0]),
+        ("a cursor's mark", vec![28, 1, 2, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0]),
+        ("a cursor beyond", [&[28, 1, 1, 0x81][..], &[0xff; 8], &[0, 3, 1, b'a']].concat()),
+        ("an index beyond", [&head(1)[..], &[0x81], &[0xff; 8], &[3, 1, b'a']].concat()),
+        ("an index twice", [&head(2)[..], &[4, 3, 1, b'a', 4, 3, 1, b'b']].concat()),
+        ("a tag", [&head(1)[..], &[4, 4, 1, b'a']].concat()),
+        ("a short count", [&head(1)[..], &[4, 3, 1, b'a', 5, 3, 1, b'b']].concat()),
+        ("a long count", [&head(3)[..], &[4, 3, 1, b'a', 5, 3, 1, b'b']].concat()),
+    ] {
+        assert_eq!(restore(&seal(&bytes, 14)).err(), Some(Refused::Value), "{what}");
+    }
 }
 
 /// A value's body behind its type byte, read under a version.

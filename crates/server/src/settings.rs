@@ -2,6 +2,7 @@
 
 use martlet_command::Settings;
 use martlet_engine::Touch;
+use martlet_types::array::ArrayLimits;
 use martlet_types::hash::HashLimits;
 use martlet_types::list::ListLimit;
 use martlet_types::set::SetLimits;
@@ -32,6 +33,11 @@ pub fn from_config(config: &Config) -> Settings {
         stream_limits: StreamLimits {
             node_max_bytes: config.stream_node_max_bytes,
             node_max_entries: config.stream_node_max_entries,
+        },
+        array_limits: ArrayLimits {
+            slice_size: config.array_slice_size.0,
+            sparse_max: config.array_sparse_kmax,
+            sparse_min: config.array_sparse_kmin,
         },
         hll_sparse_max_bytes: config.hll_sparse_max_bytes,
         rdb_compression: config.rdbcompression,

@@ -188,12 +188,25 @@ fn install_hooks(store: &Arc<ConfigStore>, log: &Arc<Log>, title: Arc<ProcessTit
     );
     store.on_change(&["oom-score-adj", "oom-score-adj-values"], Box::new(move |_, new| score.apply(new)));
     store.on_change(&["dir"], Box::new(|_, new| enter(&new.dir)));
+    store.on_change(&["array-sparse-kmax", "array-sparse-kmin"], Box::new(check_sparse_limits));
     store.on_change(&["maxclients"], Box::new(|_, new| allow_clients(new)));
     let file = store.file().map(Path::to_path_buf);
     store.on_change(
         &["proc-title-template"],
         Box::new(move |_, new| if new.set_proc_title { title.show(new, file.as_deref()) } else { Ok(()) }),
     );
+}
+
+/// A slice that has become dense is not to become sparse at once.
+fn check_sparse_limits(old: &Config, new: &Config) -> Result<(), String> {
+    let is_sound = new.array_sparse_kmax == 0 || new.array_sparse_kmin < new.array_sparse_kmax;
+    if is_sound {
+        Ok(())
+    } else if old.array_sparse_kmax != new.array_sparse_kmax {
+        Err("array-sparse-kmax must be greater than array-sparse-kmin when non-zero".into())
+    } else {
+        Err("array-sparse-kmin must be less than array-sparse-kmax".into())
+    }
 }
 
 fn enter(directory: &Path) -> Result<(), String> {

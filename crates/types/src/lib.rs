@@ -1,5 +1,7 @@
-//! Value types: strings apart, the encodings of list, set, hash, sorted set and stream; no keys, no clients.
+//! Value types: strings apart, the encodings of list, set, hash, sorted set, stream and array; no keys, no
+//! clients.
 
+pub mod array;
 pub mod element;
 pub mod geo;
 pub mod hash;

@@ -6,6 +6,8 @@
 //! Invariant: a finite number is `mantissa * 2^exponent` with the mantissa's top bit set, or zero.
 //! Numbers below the smallest normal one keep all 64 bits, which no text with seventeen decimals can show.
 
+mod general;
+
 use std::cmp::Ordering;
 
 use super::scan::{self, Decimal, Magnitude, Scanned};

@@ -36,6 +36,7 @@ const KINDS: &[(&str, &str, &str)] = &[
     ("hash", "HLEN", "fields"),
     ("zset", "ZCARD", "members"),
     ("stream", "XLEN", "entries"),
+    ("array", "ARCOUNT", "elements"),
 ];
 
 /// What is asked about each key.

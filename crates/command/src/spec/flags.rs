@@ -158,6 +158,8 @@ bits! {
         TRANSACTION = 19, "transaction";
         /// @scripting
         SCRIPTING = 20, "scripting";
+        /// @array
+        ARRAY = 21, "array";
     }
 }
 

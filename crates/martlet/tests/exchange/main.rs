@@ -295,6 +295,72 @@ fn streams_go_both_ways() {
     }
 }
 
+/// What there is of arrays.
+fn arrays(server: &Server) -> Vec<String> {
+    let requests = [
+        "ARSCAN k 0 18446744073709551614",
+        "ARNEXT k",
+        "ARSCAN ring 0 100",
+        "ARLASTITEMS ring 100",
+        "ARNEXT ring",
+        "ARSCAN one 0 100",
+        "ARNEXT one",
+        "TTL one",
+    ];
+    requests.map(|request| format!("{:?}", run(server, request))).to_vec()
+}
+
+#[test]
+fn arrays_go_both_ways() {
+    let mut pairs = vec![(Program::ours(), Program::ours())];
+    for peer in peers().into_iter().filter(|peer| peer.kind == "redis" && peer.version >= (8, 8)) {
+        pairs.extend([(peer.clone(), Program::ours()), (Program::ours(), peer)]);
+    }
+    let all = [
+        &["--appendonly", "no"][..],
+        &["--appendonly", "yes", "--aof-use-rdb-preamble", "no"],
+        &["--appendonly", "yes", "--aof-use-rdb-preamble", "yes"],
+    ];
+    for (writer, reader) in pairs {
+        for (options, rewrites) in all.iter().flat_map(|options| [(options, true), (options, false)]) {
+            let what = format!("{} to {}, {options:?}, {rewrites}", writer.name(), reader.name());
+            let directory = tempfile::tempdir().unwrap();
+            let server = writer.with(options).start(directory.path());
+            for index in 0..200 {
+                run(&server, &format!("ARMSET k {index} value{index} {} {index}.5", 1_000_000 * index));
+            }
+            for request in [
+                "ARSET k 9223372036854775700 far 007 9223372036854775807 -1 2.0",
+                "ARSEEK k 18446744073709551615",
+                "ARDELRANGE k 20 30 5000000 7000000",
+                "ARDEL k 1 2 3 99",
+                "ARRING ring 5 a b c d e f g",
+                "ARRING ring 7 h",
+                "ARINSERT one a",
+                "ARSEEK one 0",
+            ] {
+                assert!(!run(&server, request).is_error(), "{request}");
+            }
+            let before = arrays(&server);
+            if options[1] == "no" {
+                save_and_stop(server);
+            } else {
+                if rewrites {
+                    assert!(!run(&server, "BGREWRITEAOF").is_error());
+                    wait_for(&server, "aof_rewrite_scheduled:0");
+                    wait_for(&server, "aof_rewrite_in_progress:0");
+                }
+                run(&server, "ARSET one 9 later");
+                run(&server, "ARDEL one 9");
+                stop(server);
+            }
+            let server = reader.with(options).start(directory.path());
+            assert_same(&arrays(&server), &before, &what);
+            stop(server);
+        }
+    }
+}
+
 #[test]
 fn single_append_only_files_are_taken_over() {
     for peer in peers().into_iter().filter(|peer| peer.version < (7, 0)) {

@@ -4,6 +4,7 @@ use martlet_base::number::{NumberBuffer, format_f64_seventeen};
 use martlet_engine::{SavedKey, SavedValue};
 use martlet_journal::encode;
 use martlet_keyspace::Value;
+use martlet_types::array::Array;
 use martlet_types::element::{Element, IntBuffer};
 use martlet_types::hash::NO_EXPIRY;
 use martlet_types::stream::{Group, Id, Stream};
@@ -60,6 +61,7 @@ impl CommandBase {
                 self.elements(b"ZADD", key, zset.iter().map(|entry| pair(entry.score, entry.member)));
             }
             Value::Stream(stream) => self.stream(key, stream),
+            Value::Array(array) => self.array(key, array),
             Value::Hash(hash) => {
                 self.elements(b"HMSET", key, hash.iter().map(|field| [text(field.name), text(field.value)]));
                 for field in hash.iter().filter(|field| field.expire_at_ms != NO_EXPIRY) {
@@ -67,6 +69,13 @@ impl CommandBase {
                     self.command(&[b"HPEXPIREAT", key, &at_ms, b"FIELDS", b"1", &text(field.name)]);
                 }
             }
+        }
+    }
+
+    fn array(&mut self, key: &[u8], array: &Array) {
+        self.elements(b"ARMSET", key, array.iter().map(|(index, element)| [number(index), text(element)]));
+        if array.cursor().is_some() {
+            self.command(&[b"ARSEEK", key, &number(array.next_index())]);
         }
     }
 

@@ -5,6 +5,7 @@ use martlet_base::limits::SHARD_COUNT;
 use martlet_base::number::{NumberBuffer, format_f64_shortest};
 use martlet_command::{Flags, Outcome, command};
 use martlet_keyspace::{Entry, Key};
+use martlet_types::array::Array;
 use martlet_types::element::{Element, IntBuffer};
 use martlet_types::hash::{Hash, NO_EXPIRY};
 use martlet_types::list::List;
@@ -84,6 +85,12 @@ impl Digest {
                     self.mix_element(name);
                     self.mix_element(value);
                 }
+            }
+        }
+        if let Some(array) = entry.object::<Array>() {
+            for (index, element) in array.iter() {
+                self.mix(index.to_string().as_bytes());
+                self.mix_element(element);
             }
         }
         if entry.expiry_ms().is_some() {

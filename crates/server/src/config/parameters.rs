@@ -188,6 +188,13 @@ parameter_table! {
     stream_node_max_bytes: usize = 4096 => "stream-node-max-bytes", Memory(0, LONG_MAX), MODIFIABLE, Honoured;
     /// Entries of a stream node
     stream_node_max_entries: u64 = 100 => "stream-node-max-entries", Integer(0, LONG_MAX), MODIFIABLE, Honoured;
+    /// Indexes of a slice of an array that is created
+    array_slice_size: SliceSize = SliceSize(4096)
+        => "array-slice-size", Integer(256, 65536), MODIFIABLE, Honoured;
+    /// Elements up to which a slice of an array is sparse; 0 makes all dense
+    array_sparse_kmax: u32 = 10 => "array-sparse-kmax", Integer(0, INT_MAX), MODIFIABLE, Honoured;
+    /// Elements down to which a slice of an array becomes sparse again
+    array_sparse_kmin: u32 = 5 => "array-sparse-kmin", Integer(0, INT_MAX), MODIFIABLE, Honoured;
     /// Classes of keyspace events that are published
     notify_keyspace_events: KeyspaceEvents = KeyspaceEvents::default()
         => "notify-keyspace-events", Events, MODIFIABLE|SWITCH, Honoured;
@@ -281,8 +288,8 @@ parameter_table! {
     /// How strictly an RDB file's version is checked
     rdb_version_check: RdbVersionCheck = RdbVersionCheck::Strict
         => "rdb-version-check", RdbVersionCheck::KIND, MODIFIABLE, Honoured;
-    /// Version of the RDB format that is written; `lowest` is 10, or 12 if fields of hashes expire; 80 is
-    /// Valkey 9's
+    /// Version of the RDB format that is written; `lowest` is 10, 12 if fields of hashes expire, or 14 if
+    /// there are arrays; 80 is Valkey 9's
     rdb_version: RdbVersion = RdbVersion::Lowest => "rdb-version", RdbVersion::KIND, MODIFIABLE, Honoured;
     /// Refuse writes after a failed background save
     stop_writes_on_bgsave_error: bool = true => "stop-writes-on-bgsave-error", YesNo, MODIFIABLE, Honoured;

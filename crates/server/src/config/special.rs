@@ -210,6 +210,8 @@ impl KeyspaceEvents {
     pub const EVICTED: u32 = 1 << 9;
     /// `t`: streams.
     pub const STREAM: u32 = 1 << 10;
+    /// `a`: arrays.
+    pub const ARRAY: u32 = 1 << 21;
     /// `m`: reads of keys that are not there; not part of `A`.
     pub const KEY_MISS: u32 = 1 << 11;
     /// `d`: module types.
@@ -226,10 +228,11 @@ impl KeyspaceEvents {
         | Self::EXPIRED
         | Self::EVICTED
         | Self::STREAM
-        | Self::MODULE;
+        | Self::MODULE
+        | Self::ARRAY;
 
     /// The letters of single classes that `A` covers, in the order in which they are shown.
-    const CLASSES: [(u8, u32); 10] = [
+    const CLASSES: [(u8, u32); 11] = [
         (b'g', Self::GENERIC),
         (b'$', Self::STRING),
         (b'l', Self::LIST),
@@ -240,6 +243,7 @@ impl KeyspaceEvents {
         (b'e', Self::EVICTED),
         (b't', Self::STREAM),
         (b'd', Self::MODULE),
+        (b'a', Self::ARRAY),
     ];
     const REST: [(u8, u32); 4] =
         [(b'K', Self::KEYSPACE), (b'E', Self::KEYEVENT), (b'm', Self::KEY_MISS), (b'n', Self::NEW)];
@@ -262,7 +266,7 @@ impl Value for KeyspaceEvents {
                     .chain(&Self::REST)
                     .find(|(known, _)| known == letter)
                     .map(|(_, class)| *class)
-                    .ok_or("Invalid event class character. Use 'Ag$lshzxeKEtmdn'.")?,
+                    .ok_or("Invalid event class character. Use 'Ag$lshzxeKEtmdna'.")?,
             };
         }
         Ok(Self(events))
@@ -279,6 +283,27 @@ impl Value for KeyspaceEvents {
 
     fn lines(&self, default: &Self, kind: &Kind) -> Lines {
         Lines::one(super::value::quote(&self.render(kind)), self != default)
+    }
+}
+
+/// The indexes of a slice of an array: a power of two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SliceSize(pub u32);
+
+impl Value for SliceSize {
+    fn parse(words: &[&[u8]], previous: &Self, append: bool, kind: &Kind) -> Result<Self, String> {
+        match u32::parse(words, &previous.0, append, kind)? {
+            size if size.is_power_of_two() => Ok(SliceSize(size)),
+            _ => Err("array-slice-size must be a power of two".into()),
+        }
+    }
+
+    fn render(&self, kind: &Kind) -> Vec<u8> {
+        self.0.render(kind)
+    }
+
+    fn lines(&self, default: &Self, kind: &Kind) -> Lines {
+        self.0.lines(&default.0, kind)
     }
 }
 

@@ -8,12 +8,13 @@ use martlet_keyspace::{Kind, SIZE_BINS};
 use super::Text;
 use crate::worker::Worker;
 
-const FIELDS: [(Kind, &str); 5] = [
+const FIELDS: [(Kind, &str); 6] = [
     (Kind::String, "distrib_strings_sizes"),
     (Kind::List, "distrib_lists_items"),
     (Kind::Set, "distrib_sets_items"),
     (Kind::ZSet, "distrib_zsets_items"),
     (Kind::Hash, "distrib_hashes_items"),
+    (Kind::Array, "distrib_arrays_items"),
 ];
 
 /// Writes a field for each database and type of which there are keys, such as

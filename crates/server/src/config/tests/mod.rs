@@ -36,6 +36,8 @@ fn other_value(parameter: &Parameter) -> String {
         Kind::YesNo => choose(&["yes", "no"]),
         // What is less than two background steps is raised.
         Kind::Integer(..) if parameter.name == "watchdog-period" => "1007".into(),
+        // Powers of two only.
+        Kind::Integer(..) if parameter.name == "array-slice-size" => "512".into(),
         Kind::Integer(min, max) => choose(&[&(min + 7).min(max).to_string(), &(min + 1).to_string()]),
         Kind::Octal(..) => "640".into(),
         // What is less than 16 KB is raised.
