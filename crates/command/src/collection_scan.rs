@@ -13,8 +13,8 @@ use crate::generic::parse_cursor;
 pub(crate) struct ScanOptions<'a> {
     /// About how many elements a call visits.
     pub count: usize,
-    /// Names only (HSCAN).
-    pub no_values: bool,
+    /// Names only: without the values or scores that belong to them.
+    pub names_only: bool,
     /// `None` for all.
     pattern: Option<&'a [u8]>,
 }
@@ -25,9 +25,9 @@ pub(crate) fn cursor(ctx: &Context<'_>) -> Result<u64, Error> {
 }
 
 impl<'a> ScanOptions<'a> {
-    /// The options from argument 3 on; NOVALUES where `of_hash`.
-    pub fn parse(ctx: &Context<'a>, of_hash: bool) -> Result<ScanOptions<'a>, Error> {
-        let mut options = ScanOptions { count: 10, no_values: false, pattern: None };
+    /// The options from argument 3 on; `names_only` is the word that asks for names only, if any does.
+    pub fn parse(ctx: &Context<'a>, names_only: Option<&str>) -> Result<ScanOptions<'a>, Error> {
+        let mut options = ScanOptions { count: 10, names_only: false, pattern: None };
         let mut rest = ctx.rest(3);
         loop {
             if rest.option("count", 1) {
@@ -35,11 +35,10 @@ impl<'a> ScanOptions<'a> {
                 options.count = count.filter(|count| *count >= 1).ok_or(Error::Syntax)?;
             } else if rest.option("match", 1) {
                 options.pattern = Some(rest.value()?).filter(|pattern| *pattern != b"*");
-            } else if rest.word("novalues") {
-                if !of_hash {
-                    return Err(Error::Fixed("ERR NOVALUES option can only be used in HSCAN"));
-                }
-                options.no_values = true;
+            } else if names_only.is_some_and(|word| rest.word(word)) {
+                options.names_only = true;
+            } else if rest.is_at("novalues") {
+                return Err(Error::Fixed("ERR NOVALUES option can only be used in HSCAN"));
             } else {
                 rest.finish()?;
                 return Ok(options);

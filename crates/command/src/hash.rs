@@ -465,7 +465,7 @@ static HSCAN: Command<Handler> =
 fn hscan(ctx: &mut Context<'_>) -> Outcome {
     let cursor = collection_scan::cursor(ctx)?;
     let key = ctx.key(1);
-    let options = ScanOptions::parse(ctx, true);
+    let options = ScanOptions::parse(ctx, Some("novalues"));
     let Context { keys, reply, .. } = ctx;
     let now_ms = keys.now_ms;
     let Some(hash) = keys.read::<Hash>(&key)? else {
@@ -481,7 +481,7 @@ fn hscan(ctx: &mut Context<'_>) -> Outcome {
             }
             bulk(reply, field.name);
             count += 1;
-            if !options.no_values {
+            if !options.names_only {
                 bulk(reply, field.value);
                 count += 1;
             }

@@ -248,7 +248,7 @@ static SSCAN: Command<Handler> = command("sscan", -3, sscan as Handler)
 fn sscan(ctx: &mut Context<'_>) -> Outcome {
     let cursor = collection_scan::cursor(ctx)?;
     let key = ctx.key(1);
-    let options = ScanOptions::parse(ctx, false);
+    let options = ScanOptions::parse(ctx, None);
     let Context { keys, reply, .. } = ctx;
     let Some(set) = keys.read::<Set>(&key)? else {
         collection_scan::answer_empty(reply);

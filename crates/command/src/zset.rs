@@ -449,19 +449,19 @@ static ZSCAN: Command<Handler> = command("zscan", -3, zscan as Handler)
     .flags(Flags::READONLY)
     .keys(ONE_TO_READ)
     .acl(Acl::SORTED_SET)
-    .syntax("key:k0 cursor:i ?pattern:p=MATCH ?count:i=COUNT")
+    .syntax("key:k0 cursor:i ?pattern:p=MATCH ?count:i=COUNT ?NOSCORES")
     .doc(
         Group::SortedSet,
         "2.8.0",
         "O(1) for every call, O(N) for all of them, N being the number of members",
-        "Returns some members of a sorted set with their scores, and a cursor with which to go on.",
+        "Returns some members of a sorted set, with their scores unless asked not to, and a cursor with which to go on.",
     )
     .tips(&[Tip::NONDETERMINISTIC_OUTPUT]);
 
 fn zscan(ctx: &mut Context<'_>) -> Outcome {
     let cursor = collection_scan::cursor(ctx)?;
     let key = ctx.key(1);
-    let options = ScanOptions::parse(ctx, false);
+    let options = ScanOptions::parse(ctx, Some("noscores"));
     let Context { keys, reply, .. } = ctx;
     let Some(set) = keys.read::<ZSet>(&key)? else {
         collection_scan::answer_empty(reply);
@@ -476,13 +476,17 @@ fn zscan(ctx: &mut Context<'_>) -> Outcome {
         let next = set.scan(cursor, options.count, |entry| {
             if options.takes(entry.member.as_bytes(&mut IntBuffer::new())) {
                 bulk(reply, entry.member);
+                count += 1;
+                if options.names_only {
+                    return;
+                }
                 let mut buffer = NumberBuffer::new();
                 reply.bulk(if large {
                     format_f64_seventeen(entry.score, &mut buffer)
                 } else {
                     martlet_base::number::format_f64(entry.score, &mut buffer)
                 });
-                count += 2;
+                count += 1;
             }
         });
         (next, count)

@@ -49,6 +49,7 @@ const DIFFERENCES: &[(&str, &[&str], &str)] = &[
     ("arguments", &["bgsave"], "CANCEL, Valkey 8.1"),
     ("arguments", &["client|kill", "hscan"], "MAXAGE and NOVALUES, 7.4"),
     ("arguments", &["zrank", "zrevrank"], "WITHSCORE, 7.2"),
+    ("arguments", &["zscan"], "NOSCORES, Valkey 9"),
     ("arguments", &["xadd", "xtrim"], "KEEPREF, DELREF and ACKED, 8.2"),
     ("arguments", &["set"], "IFEQ and its kin, 8.4"),
     ("arguments", &["zinter", "zinterstore", "zunion", "zunionstore"], "COUNT, 8.8"),

@@ -156,6 +156,8 @@ fn parse_new_time(rest: &mut Cursor<'_>, now_ms: i64) -> Result<NewTime, Error> 
 
 /// HSETEX' arguments.
 struct SetOptions<'a> {
+    /// Set only if the key exists (true) or does not.
+    if_key_exists: Option<bool>,
     /// Set only if all fields exist (true) or none does (false).
     if_exist: Option<bool>,
     expiry: FieldExpiry,
@@ -166,7 +168,7 @@ struct SetOptions<'a> {
 impl<'a> SetOptions<'a> {
     fn parse(ctx: &Context<'a>) -> Result<SetOptions<'a>, Error> {
         let arity = Error::Arity("hsetex");
-        let (mut if_exist, mut expiry, mut rest) = (None, None, ctx.rest(2));
+        let (mut if_key_exists, mut if_exist, mut expiry, mut rest) = (None, None, None, ctx.rest(2));
         while !rest.word("fields") {
             let word = rest.peek();
             if let Some(new) = Self::take_expiry(&mut rest, ctx.keys.now_ms, expiry.is_some())? {
@@ -176,6 +178,11 @@ impl<'a> SetOptions<'a> {
                     return Err(Error::Fixed("ERR Only one of FXX or FNX arguments can be specified"));
                 }
                 if_exist = Some(exists);
+            } else if let Some(exists) = rest.one_of(&[("xx", true), ("nx", false)]) {
+                if if_key_exists.is_some_and(|before| before != exists) {
+                    return Err(Error::Syntax);
+                }
+                if_key_exists = Some(exists);
             } else {
                 return Err(word.map_or(arity, |word| Error::quoting("ERR unknown argument: ", word, "")));
             }
@@ -192,7 +199,7 @@ impl<'a> SetOptions<'a> {
         if usize::try_from(count * 2) != Ok(pairs.len()) {
             return Err(arity);
         }
-        Ok(SetOptions { if_exist, expiry: expiry.unwrap_or(FieldExpiry::Clear), pairs })
+        Ok(SetOptions { if_key_exists, if_exist, expiry: expiry.unwrap_or(FieldExpiry::Clear), pairs })
     }
 
     /// Takes an option that says when the fields expire, of which there may be one.
@@ -222,7 +229,7 @@ pub(super) static HSETEX: Command<Handler> = command("hsetex", -6, hsetex as Han
     .keys(RW_UPDATE)
     .relative_time_if(expires_relatively)
     .acl(Acl::HASH)
-    .syntax("key:k0 ?condition(FNX|FXX) \
+    .syntax("key:k0 ?key-condition(NX|XX) ?condition(FNX|FXX) \
          ?expiration(seconds:i=EX|milliseconds:i=PX|unix-time-seconds:t=EXAT|unix-time-milliseconds:t=PXAT|KEEPTTL) \
          fields=FIELDS(numfields:i *data(field value))")
     .doc(Group::Hash, "8.0.0", BY_FIELDS, "Sets fields of a hash with their expiry times.");
@@ -232,6 +239,13 @@ fn hsetex(ctx: &mut Context<'_>) -> Outcome {
     let key = ctx.key(1);
     let keys = &mut *ctx.keys;
     let now_ms = keys.now_ms;
+    if let Some(if_exists) = options.if_key_exists {
+        let exists = keys.write::<Hash>(&key)?.is_some_and(|hash| hash.live_len(now_ms) > 0);
+        if exists != if_exists {
+            ctx.reply.int(0);
+            return Ok(());
+        }
+    }
     if let Some(if_exist) = options.if_exist {
         if keys.write::<Hash>(&key)?.is_some_and(|hash| hash.next_expiry_ms() <= now_ms) {
             keys.expire_fields_only(&key, options.names());
@@ -271,21 +285,28 @@ fn set_fields(ctx: &mut Context<'_>, key: &Key<'_>, options: &SetOptions<'_>) ->
     }
     keys.dirty += (pairs.len() / 2) as u64;
     note(keys, key, "hset");
-    if let FieldExpiry::At(at_ms) = options.expiry {
+    if let FieldExpiry::At(_) = options.expiry {
         keys.effects.event(martlet_engine::EventClass::HASH, "hexpire", keys.db, key.bytes);
-        record_set(keys, key, options, at_ms);
+        record_set(keys, key, options);
+    } else if options.if_key_exists.is_some() {
+        record_set(keys, key, options);
     }
     Ok(())
 }
 
-/// Records the request with an absolute time.
-fn record_set(keys: &mut Keys, key: &Key<'_>, options: &SetOptions<'_>, at_ms: i64) {
-    let (time, count) = (at_ms.to_string(), (options.pairs.len() / 2).to_string());
+/// Records the request with an absolute time, and without the condition that not every reader knows.
+fn record_set(keys: &mut Keys, key: &Key<'_>, options: &SetOptions<'_>) {
+    let count = (options.pairs.len() / 2).to_string();
+    let expiry = match options.expiry {
+        FieldExpiry::At(at_ms) => vec![b"PXAT".to_vec(), at_ms.to_string().into_bytes()],
+        FieldExpiry::Keep => vec![b"KEEPTTL".to_vec()],
+        FieldExpiry::Clear => Vec::new(),
+    };
     let condition = options.if_exist.map(|if_exist| if if_exist { b"FXX".as_slice() } else { b"FNX" });
     keys.effects.replace(keys.db, || {
         let head = [b"HSETEX".as_slice(), key.bytes].into_iter().chain(condition);
-        let time = [b"PXAT".as_slice(), time.as_bytes(), b"FIELDS", count.as_bytes()];
-        head.chain(time).chain(options.pairs.iter())
+        let fields = [b"FIELDS".as_slice(), count.as_bytes()].into_iter().chain(options.pairs.iter());
+        head.chain(expiry.iter().map(Vec::as_slice)).chain(fields)
     });
 }
 

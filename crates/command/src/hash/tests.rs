@@ -525,3 +525,28 @@ fn imported_hashes_are_journalled_whole() {
     assert_eq!(t.run("OBJECT ENCODING m"), "\"hashtable\"");
     assert_eq!((t.run("HLEN m").as_str(), t.run("HGET m field:123").as_str()), (":600", "\"123\""));
 }
+
+#[test]
+fn setting_by_whether_the_key_exists() {
+    let mut t = Fixture::new();
+    t.run("SET s v");
+    for (request, reply, effects) in [
+        ("HSETEX h XX FIELDS 1 a 1", ":0", &[][..]),
+        ("HSETEX h NX EX 10 FIELDS 1 a 1", ":1", &["HSETEX h PXAT 1700000010000 FIELDS 1 a 1"]),
+        ("HSETEX h NX FNX FIELDS 1 b 1", ":0", &[]),
+        ("HSETEX h XX FNX FIELDS 1 a 2", ":0", &[]),
+        ("HSETEX h FXX XX KEEPTTL FIELDS 1 a 2", ":1", &["HSETEX h FXX KEEPTTL FIELDS 1 a 2"]),
+        ("HSETEX h XX FIELDS 2 b 3 c 4", ":1", &["HSETEX h FIELDS 2 b 3 c 4"]),
+        ("HTTL h FIELDS 2 a b", "[:10 :-1]", &[]),
+        ("HSETEX h NX NX FIELDS 1 a 1", ":0", &[]),
+        ("HSETEX h NX XX FIELDS 1 a 1", "-ERR syntax error", &[]),
+        (
+            "HSETEX s NX FIELDS 1 a 1",
+            "-WRONGTYPE Operation against a key holding the wrong kind of value",
+            &[],
+        ),
+    ] {
+        assert_eq!(t.run(request), reply, "{request}");
+        assert_eq!(t.effects(), effects, "{request}");
+    }
+}

@@ -403,3 +403,17 @@ fn counting_sets_that_have_a_member() {
         assert_eq!(t.run(request), reply, "{request}");
     }
 }
+
+#[test]
+fn scanning_without_scores() {
+    let mut t = Fixture::new();
+    t.run("ZADD z 1 a 2 b");
+    for (request, reply) in [
+        ("ZSCAN z 0 NOSCORES", r#"["0" ["a" "b"]]"#),
+        ("ZSCAN z 0 MATCH b noscores COUNT 5", r#"["0" ["b"]]"#),
+        ("ZSCAN z 0", r#"["0" ["a" "1" "b" "2"]]"#),
+        ("ZSCAN none 0 NOSCORES", r#"["0" []]"#),
+    ] {
+        assert_eq!(t.run(request), reply, "{request}");
+    }
+}
