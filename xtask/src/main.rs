@@ -11,6 +11,7 @@ mod docs;
 mod durability;
 mod fairness;
 mod fuzz;
+mod hit_rates;
 mod miri;
 mod python;
 mod report_page;
@@ -72,6 +73,8 @@ enum Chore {
     PersistenceCost(durability::Options),
     /// How long polite clients wait beside others that take all they can get, against a peer.
     Fairness(fairness::Options),
+    /// How often a cache at its limit hits, by eviction policy, against a peer.
+    HitRates(hit_rates::Options),
     /// Simulations of many nodes by seeds, with faults: what must hold is looked at all the time.
     Sim(sim::Options),
     /// Sizes, openings, SAFETY lines, edges between crates.
@@ -101,6 +104,7 @@ fn main() {
         Chore::BenchFloor(options) => client_cpu::floor::run(&options),
         Chore::PersistenceCost(options) => durability::run(&options),
         Chore::Fairness(options) => fairness::run(&options),
+        Chore::HitRates(options) => hit_rates::run(&options),
         Chore::Sim(options) => sim::run(&options),
         Chore::Tidy => tidy::run(),
         Chore::Wire(options) => wire::run(&options),

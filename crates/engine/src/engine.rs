@@ -1,7 +1,7 @@
 //! The shards, their locks, and taking and releasing them.
 
 use std::cell::UnsafeCell;
-use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 
 use crossbeam_utils::CachePadded;
 use martlet_base::limits::SHARD_COUNT;
@@ -73,6 +73,8 @@ pub struct Engine {
     /// The snapshot under way, if there is one.
     pub snapshot: CachePadded<Snapshot>,
     parts: Box<[PartCell]>,
+    /// See [`Lrfu`](crate::Lrfu); moved on by who evicts, once in a tick.
+    eviction_clock: AtomicU64,
 }
 
 /// A shard's part of the snapshot; the shard's lock guards it.
@@ -175,7 +177,18 @@ impl Engine {
             journal: Journal::default(),
             snapshot: CachePadded::new(Snapshot::new(threads)),
             parts: (0..SHARD_COUNT).map(|_| PartCell::default()).collect(),
+            eviction_clock: AtomicU64::new(0),
         })
+    }
+
+    /// The clock of evictions, in ticks.
+    pub fn eviction_tick(&self) -> u16 {
+        self.eviction_clock.load(Ordering::Relaxed) as u16
+    }
+
+    /// Moves the clock of evictions on.
+    pub(crate) fn pass_eviction_ticks(&self, ticks: u64) {
+        self.eviction_clock.fetch_add(ticks, Ordering::Relaxed);
     }
 
     /// Locks one shard.

@@ -11,7 +11,8 @@ use martlet_base::random::Random;
 use martlet_keyspace::{Entry, Key};
 
 use crate::effects::EventClass;
-use crate::keys::{Keys, Touch};
+use crate::keys::Keys;
+use crate::touch::{Lrfu, Touch};
 
 /// Candidates that are kept, and evictions that keys are sampled for at once (Redis: `EVPOOL_SIZE`).
 const POOL_MAX: usize = 16;
@@ -25,6 +26,8 @@ pub enum EvictFirst {
     LeastRecentlyModified,
     /// Few accesses.
     LeastFrequentlyUsed,
+    /// Few accesses that are long ago: [`Lrfu`].
+    LeastRecentlyAndFrequentlyUsed,
     /// An early expiry.
     SoonestExpiry,
     /// Nothing: any key.
@@ -58,6 +61,8 @@ pub struct Evictor {
     spare: Vec<Candidate>,
     /// The policy that the scores are by.
     policy: Option<EvictionPolicy>,
+    /// Part of a tick of the clock of evictions that has passed.
+    passed: f64,
 }
 
 impl Evictor {
@@ -73,6 +78,14 @@ impl Evictor {
         candidate.key.extend_from_slice(key);
         (candidate.score, candidate.db) = (score, db);
         self.pool.insert(at - usize::from(is_full), candidate);
+    }
+
+    /// Notes an eviction of one of about `keys` keys; whole ticks that have passed with it.
+    fn pass(&mut self, keys: usize) -> u64 {
+        self.passed += Lrfu::TICKS_PER_TURNOVER as f64 / keys.max(1) as f64;
+        let ticks = self.passed.floor();
+        self.passed -= ticks;
+        ticks as u64
     }
 
     /// Forgets all candidates.
@@ -97,16 +110,30 @@ impl Keys {
             while let Some(candidate) = evictor.pool.pop() {
                 self.db = candidate.db;
                 let key = Key::new(&candidate.key);
-                self.lock_shard(key.shard());
+                let shard = key.shard();
+                self.lock_shard(shard);
                 let is_evicted = self.evict(&key, &candidate, policy);
                 evictor.spare.push(candidate);
                 if is_evicted {
+                    if let EvictFirst::LeastRecentlyAndFrequentlyUsed = policy.first {
+                        self.note_eviction(evictor, shard);
+                    }
                     return true;
                 }
                 self.release();
             }
         }
         false
+    }
+
+    /// Moves the clock of evictions on; the shard is locked, and about as full as the others.
+    fn note_eviction(&self, evictor: &mut Evictor, shard: usize) {
+        let keys = &self.shard(shard).keys;
+        let in_shard: usize = keys.used().map(|db| keys.db(db).len()).sum();
+        match evictor.pass((in_shard + 1) * SHARD_COUNT) {
+            0 => {}
+            ticks => self.engine().pass_eviction_ticks(ticks),
+        }
     }
 
     /// Deletes a candidate that is still what it was.
@@ -191,6 +218,7 @@ impl Keys {
             (_, Touch::Lru(clock) | Touch::Lrm(clock)) => {
                 u64::from(clock.wrapping_sub(entry.lru()) & 0xff_ffff)
             }
+            (EvictFirst::LeastRecentlyAndFrequentlyUsed, Touch::Lrfu(lrfu)) => lrfu.score(entry.lru()),
             // The clock that the policy goes by does not run yet: all are alike.
             _ => 0,
         }

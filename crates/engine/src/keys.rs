@@ -21,79 +21,12 @@ use crate::effects::{Cause, Effects, EventClass};
 use crate::engine::{Engine, LockedShards, ShardSet, ShardState};
 use crate::hooks::{Hooks, ReadyKeys, Watcher};
 use crate::lazyfree::LazyFree;
+use crate::touch::Touch;
 use crate::undo::Undo;
 
 /// The key holds a value of another type.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct WrongType;
-
-/// What an access writes into an entry's 24 bits of access information.
-#[derive(Copy, Clone, Debug)]
-pub enum Touch {
-    /// Nothing (CLIENT NO-TOUCH, OBJECT, DEBUG).
-    Nothing,
-    /// The LRU clock, in seconds.
-    Lru(u32),
-    /// The same clock, which only a change of the key sets (Redis' LRM).
-    Lrm(u32),
-    /// Frequency: decay by minutes, count with falling probability (Redis' LFU).
-    Lfu {
-        /// The clock, in minutes, 16 bits.
-        minutes: u16,
-        /// `lfu-log-factor`.
-        log_factor: u32,
-        /// `lfu-decay-time`, minutes.
-        decay_minutes: u32,
-    },
-}
-
-/// The count that a new key starts with under LFU (Redis: `LFU_INIT_VAL`).
-const LFU_INITIAL: u32 = 5;
-
-impl Touch {
-    /// What a key that is created at `now_ms` starts with.
-    fn initial(self, now_ms: i64) -> u32 {
-        match self {
-            Touch::Nothing => (now_ms / 1000) as u32 & 0xff_ffff,
-            Touch::Lru(clock) | Touch::Lrm(clock) => clock & 0xff_ffff,
-            Touch::Lfu { minutes, .. } => (u32::from(minutes) << 8) | LFU_INITIAL,
-        }
-    }
-
-    /// The frequency that the 24 bits stand for now, decayed.
-    pub fn frequency(old: u32, minutes: u16, decay_minutes: u32) -> u32 {
-        let counter = old & 0xff;
-        let elapsed = u32::from(minutes.wrapping_sub((old >> 8) as u16));
-        match elapsed.checked_div(decay_minutes) {
-            Some(periods) => counter.saturating_sub(periods),
-            None => counter,
-        }
-    }
-
-    #[inline]
-    fn next(self, old: u32, random: &mut Random) -> u32 {
-        match self {
-            Touch::Nothing | Touch::Lrm(_) => old,
-            Touch::Lru(clock) => clock & 0xff_ffff,
-            Touch::Lfu { minutes, log_factor, decay_minutes } => {
-                next_frequency(old, minutes, log_factor, decay_minutes, random)
-            }
-        }
-    }
-}
-
-/// Decays the count of accesses and, with falling probability, adds one.
-#[inline(never)]
-fn next_frequency(old: u32, minutes: u16, log_factor: u32, decay_minutes: u32, random: &mut Random) -> u32 {
-    let mut counter = Touch::frequency(old, minutes, decay_minutes);
-    if counter < 255 {
-        let base = f64::from(counter.saturating_sub(LFU_INITIAL));
-        if random.unit_f64() < 1.0 / (base * f64::from(log_factor) + 1.0) {
-            counter += 1;
-        }
-    }
-    (u32::from(minutes) << 8) | counter
-}
 
 /// See the [module docs](self). One per I/O thread, reused from command to command.
 pub struct Keys {
@@ -458,7 +391,7 @@ impl Keys {
         self.preserve(key);
         self.note_new(key);
         self.note_expiry(key, expiry);
-        if matches!(self.touch, Touch::Lfu { .. }) {
+        if self.touch.counts() {
             self.access(key);
         }
         let lru = self.lru_to_store(key);

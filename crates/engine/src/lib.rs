@@ -13,6 +13,7 @@ mod hooks;
 mod keys;
 mod lazyfree;
 mod snapshot;
+mod touch;
 mod undo;
 
 pub use martlet_base::sync::{Alone, Gate};
@@ -22,6 +23,7 @@ pub use effects::{Cause, Deletion, Deletions, Effects, EventClass, Invalidation,
 pub use engine::{Engine, ShardState, TrackingTotals};
 pub use evict::{EvictFirst, EvictionPolicy, Evictor};
 pub use hooks::{Awaited, Hooks, ReadyKey, ReadyKeys, Waiter, WatchFlag};
-pub use keys::{Keys, Touch, WrongType};
+pub use keys::{Keys, WrongType};
 pub use lazyfree::LazyFree;
 pub use snapshot::{SavedKey, SavedKeys, SavedValue, Snapshot, Walk};
+pub use touch::{Lrfu, Touch};

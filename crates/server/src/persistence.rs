@@ -99,7 +99,7 @@ impl Host for Shared {
     }
 
     fn touch(&self, unix_ms: i64) -> Touch {
-        crate::settings::touch(&self.config.snapshot(), unix_ms)
+        crate::settings::touch(&self.config.snapshot(), unix_ms, self.engine)
     }
 
     fn stream(&self) -> Option<StreamName> {

@@ -1,7 +1,7 @@
 //! What command handlers need of the configuration.
 
 use martlet_command::Settings;
-use martlet_engine::Touch;
+use martlet_engine::{Engine, Lrfu, Touch};
 use martlet_types::array::ArrayLimits;
 use martlet_types::hash::HashLimits;
 use martlet_types::list::ListLimit;
@@ -53,7 +53,7 @@ fn has_clocks(policy: MaxmemoryPolicy) -> bool {
 }
 
 /// How accesses to keys are noted under the configured policy.
-pub fn touch(config: &Config, now_ms: i64) -> Touch {
+pub fn touch(config: &Config, now_ms: i64, engine: &Engine) -> Touch {
     let clock = (now_ms / 1000) as u32 & 0xff_ffff;
     match config.maxmemory_policy {
         MaxmemoryPolicy::AllkeysLfu | MaxmemoryPolicy::VolatileLfu => Touch::Lfu {
@@ -61,6 +61,9 @@ pub fn touch(config: &Config, now_ms: i64) -> Touch {
             log_factor: config.lfu_log_factor,
             decay_minutes: config.lfu_decay_time_minutes,
         },
+        MaxmemoryPolicy::AllkeysLrfu | MaxmemoryPolicy::VolatileLrfu => {
+            Touch::Lrfu(Lrfu { tick: engine.eviction_tick() })
+        }
         MaxmemoryPolicy::AllkeysLrm | MaxmemoryPolicy::VolatileLrm => Touch::Lrm(clock),
         _ => Touch::Lru(clock),
     }

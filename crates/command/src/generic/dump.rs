@@ -148,6 +148,7 @@ fn access(touch: Touch, now_ms: i64, options: &Options) -> Option<u32> {
         Touch::Lfu { minutes, .. } => {
             options.frequency.map(|count| u32::from(minutes) << 8 | u32::from(count))
         }
+        Touch::Lrfu(lrfu) => options.frequency.map(|count| lrfu.with_value(u32::from(count))),
         _ => options.idle_s.map(|idle_s| (now_ms / 1000).wrapping_sub(idle_s) as u32 & 0xff_ffff),
     }
 }

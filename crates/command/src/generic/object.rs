@@ -60,13 +60,17 @@ fn freq(ctx: &mut Context<'_>) -> Outcome {
         ctx.reply.null();
         return Ok(());
     };
-    let Touch::Lfu { minutes, decay_minutes, .. } = touch else {
-        return Err(Error::Fixed(
-            "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note that when \
+    let frequency = match touch {
+        Touch::Lfu { minutes, decay_minutes, .. } => i64::from(Touch::frequency(lru, minutes, decay_minutes)),
+        Touch::Lrfu(lrfu) => lrfu.value(lru) as i64,
+        _ => {
+            return Err(Error::Fixed(
+                "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note that when \
              switching between policies at runtime LRU and LFU data will take some time to adjust.",
-        ));
+            ));
+        }
     };
-    ctx.reply.int(i64::from(Touch::frequency(lru, minutes, decay_minutes)));
+    ctx.reply.int(frequency);
     Ok(())
 }
 
@@ -85,7 +89,7 @@ fn idletime(ctx: &mut Context<'_>) -> Outcome {
         ctx.reply.null();
         return Ok(());
     };
-    if matches!(touch, Touch::Lfu { .. }) {
+    if matches!(touch, Touch::Lfu { .. } | Touch::Lrfu(_)) {
         return Err(Error::Fixed(
             "ERR An LFU maxmemory policy is selected, idle time not tracked. Please note that when switching between \
              policies at runtime LRU and LFU data will take some time to adjust.",

@@ -384,6 +384,28 @@ fn objects() {
 }
 
 #[test]
+fn use_by_recency_and_frequency() {
+    use martlet_engine::{Lrfu, Touch};
+    let mut t = Fixture::new();
+    let now = |tick| Touch::Lrfu(Lrfu { tick });
+    t.keys.touch = now(100);
+    t.run("SET k v");
+    assert_eq!(t.run("OBJECT FREQ k"), ":1");
+    for _ in 0..15 {
+        t.run("GET k");
+    }
+    assert!(matches!(t.run("OBJECT FREQ k").as_str(), ":14" | ":15" | ":16" | ":17" | ":18"));
+    // Overwriting keeps the count.
+    t.run("SET k w");
+    t.keys.touch = now(100 + 2 * 256);
+    assert!(matches!(t.run("OBJECT FREQ k").as_str(), ":3" | ":4" | ":5"));
+    assert!(t.run("OBJECT IDLETIME k").starts_with("-ERR An LFU maxmemory policy is selected"));
+    let payload = dump(&mut t, "k");
+    assert_eq!(restore(&mut t, "r", "0", &payload, &["FREQ", "64"]), "+OK");
+    assert_eq!(t.run("OBJECT FREQ r"), ":64");
+}
+
+#[test]
 fn idle_since_the_last_change() {
     use martlet_engine::Touch;
     let mut t = Fixture::new();

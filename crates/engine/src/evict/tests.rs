@@ -113,6 +113,42 @@ fn what_was_used_often_stays() {
 }
 
 #[test]
+fn what_was_used_often_stays_until_it_is_long_ago() {
+    let mut keys = keys();
+    keys.touch = Touch::Lrfu(Lrfu { tick: 0 });
+    (0..400).for_each(|number| set(&mut keys, &format!("key:{number}"), ExpiryChange::Clear));
+    let look_up = |keys: &mut Keys, numbers: std::ops::Range<usize>, times: usize| {
+        for number in numbers {
+            let name = format!("key:{number}");
+            let key = Key::new(name.as_bytes());
+            keys.lock_shard(key.shard());
+            for _ in 0..times {
+                keys.lookup(&key);
+            }
+            keys.release();
+        }
+    };
+    look_up(&mut keys, 200..400, 20);
+    let policy = policy(EvictFirst::LeastRecentlyAndFrequentlyUsed, false);
+    let gone = evict(&mut keys, policy, 100);
+    assert!(gone.iter().filter(|name| number(name) >= 200).count() < 10, "{gone:?}");
+    // The clock has moved on, if slowly: most shards are empty.
+    assert!((1..40).contains(&keys.engine().eviction_tick()), "{}", keys.engine().eviction_tick());
+    // Ten half-lives later one access counts for more than all those.
+    keys.touch = Touch::Lrfu(Lrfu { tick: 10 * 256 });
+    look_up(&mut keys, 0..200, 1);
+    let gone = evict(&mut keys, policy, 100);
+    assert!(gone.iter().filter(|name| number(name) < 200).count() < 10, "{gone:?}");
+}
+
+#[test]
+fn the_clock_of_evictions_counts_turnovers() {
+    let mut evictor = Evictor::default();
+    let ticks: u64 = (0..10_000).map(|_| evictor.pass(1_000)).sum();
+    assert!((639..=640).contains(&ticks), "{ticks}");
+}
+
+#[test]
 fn what_was_changed_lately_stays() {
     let mut keys = keys();
     keys.touch = Touch::Lrm(1);

@@ -149,6 +149,10 @@ enumerations! {
         AllkeysLrm = "allkeys-lrm",
         /// Nothing: writes are refused.
         Noeviction = "noeviction",
+        /// Keys with an expiry, least recently and frequently used first.
+        VolatileLrfu = "volatile-lrfu",
+        /// Any key, least recently and frequently used first.
+        AllkeysLrfu = "allkeys-lrfu",
     }
     /// When the append-only file is forced to disk.
     AppendFsync {

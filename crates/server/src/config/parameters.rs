@@ -246,7 +246,9 @@ parameter_table! {
 
     /// Bytes of data above which room is made; 0 sets no limit
     maxmemory_bytes: u64 = 0 => "maxmemory", Memory(0, ULONG_MAX), MODIFIABLE|SWITCH, Honoured;
-    /// What makes room
+    /// What makes room; `lrfu`, which only this server has, weighs how often and how lately a key was used,
+    /// as LFU does, but follows changes of what is hot: its counts age as the cache turns over, not by the
+    /// minute
     maxmemory_policy: MaxmemoryPolicy = MaxmemoryPolicy::Noeviction
         => "maxmemory-policy", MaxmemoryPolicy::KIND, MODIFIABLE, Honoured;
     /// Keys that are looked at to find one to evict

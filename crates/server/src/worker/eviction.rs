@@ -74,12 +74,17 @@ impl Memory {
 
 /// What a policy's name means; `None` for `noeviction`.
 fn policy(config: &Config) -> Option<EvictionPolicy> {
-    use EvictFirst::{LeastFrequentlyUsed, LeastRecentlyModified, LeastRecentlyUsed, Random, SoonestExpiry};
+    use EvictFirst::{
+        LeastFrequentlyUsed, LeastRecentlyAndFrequentlyUsed, LeastRecentlyModified, LeastRecentlyUsed,
+        Random, SoonestExpiry,
+    };
     let (first, volatile_only) = match config.maxmemory_policy {
         MaxmemoryPolicy::VolatileLru => (LeastRecentlyUsed, true),
         MaxmemoryPolicy::VolatileLfu => (LeastFrequentlyUsed, true),
         MaxmemoryPolicy::VolatileRandom => (Random, true),
         MaxmemoryPolicy::VolatileTtl => (SoonestExpiry, true),
+        MaxmemoryPolicy::VolatileLrfu => (LeastRecentlyAndFrequentlyUsed, true),
+        MaxmemoryPolicy::AllkeysLrfu => (LeastRecentlyAndFrequentlyUsed, false),
         MaxmemoryPolicy::VolatileLrm => (LeastRecentlyModified, true),
         MaxmemoryPolicy::AllkeysLrm => (LeastRecentlyModified, false),
         MaxmemoryPolicy::AllkeysLru => (LeastRecentlyUsed, false),

@@ -252,7 +252,7 @@ impl Worker {
 
     /// How accesses to keys are noted under the configured policy.
     pub fn touch_policy(&self) -> Touch {
-        crate::settings::touch(self.config.current(), self.now_ms)
+        crate::settings::touch(self.config.current(), self.now_ms, self.shared.engine)
     }
 
     /// Passes the gate, if this loop has not yet.

@@ -23,7 +23,7 @@ const REFUSED: &[(&str, usize, &str, &str)] = &[
         "maxmemory-policy foo\n",
         1,
         "maxmemory-policy foo",
-        "argument(s) must be one of the following: volatile-lru, volatile-lfu, volatile-random, volatile-ttl, allkeys-lru, allkeys-lfu, allkeys-random, noeviction",
+        "argument(s) must be one of the following: volatile-lru, volatile-lfu, volatile-random, volatile-ttl, volatile-lrm, allkeys-lru, allkeys-lfu, allkeys-random, allkeys-lrm, noeviction, volatile-lrfu, allkeys-lrfu",
     ),
     ("include\n", 1, "include", "Bad directive or wrong number of arguments"),
     ("include a b\n", 1, "include a b", "Bad directive or wrong number of arguments"),
