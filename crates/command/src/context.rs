@@ -9,7 +9,7 @@ use martlet_rdb::Limits;
 use martlet_types::hash::HashLimits;
 use martlet_types::list::ListLimit;
 use martlet_types::set::SetLimits;
-use martlet_types::stream::StreamLimits;
+use martlet_types::stream::{IdempotencyLimits, StreamLimits};
 use martlet_types::zset::ZSetLimits;
 
 use crate::cursor::Cursor;
@@ -33,6 +33,8 @@ pub struct Settings {
     pub zset_limits: ZSetLimits,
     /// When a node of a stream is full (`stream-node-max-bytes`, `stream-node-max-entries`).
     pub stream_limits: StreamLimits,
+    /// What a stream that is made remembers of its producers (`stream-idmp-duration`, `stream-idmp-maxsize`).
+    pub idempotency_limits: IdempotencyLimits,
     /// Length up to which a HyperLogLog is sparse, in bytes (`hll-sparse-max-bytes`).
     pub hll_sparse_max_bytes: usize,
     /// Whether strings are compressed in DUMP and files (`rdbcompression`).
@@ -48,7 +50,13 @@ pub struct Settings {
 impl Settings {
     /// When collections change their encoding that are read from RDB.
     pub fn decoding_limits(&self) -> Limits {
-        Limits { list: self.list_limit, set: self.set_limits, hash: self.hash_limits, zset: self.zset_limits }
+        Limits {
+            list: self.list_limit,
+            set: self.set_limits,
+            hash: self.hash_limits,
+            zset: self.zset_limits,
+            idempotency: self.idempotency_limits,
+        }
     }
 }
 
@@ -62,6 +70,7 @@ impl Default for Settings {
             hash_limits: HashLimits::default(),
             zset_limits: ZSetLimits::default(),
             stream_limits: StreamLimits::default(),
+            idempotency_limits: IdempotencyLimits::default(),
             hll_sparse_max_bytes: 3000,
             rdb_compression: true,
             lazy_user_flush: false,
@@ -115,6 +124,8 @@ pub struct Block {
     pub resolved: Vec<(usize, Vec<u8>)>,
     /// When to give up, Unix milliseconds; `None` for never.
     pub deadline_ms: Option<i64>,
+    /// When the handler is to be run again though nothing has changed, Unix milliseconds.
+    pub again_ms: Option<i64>,
     /// What a timeout answers.
     pub on_timeout: TimeoutReply,
 }
@@ -122,7 +133,7 @@ pub struct Block {
 impl Block {
     /// A wait after which the handler is run with the arguments as they are.
     pub fn new(wait: Wait, deadline_ms: Option<i64>, on_timeout: TimeoutReply) -> Block {
-        Block { wait, resolved: Vec::new(), deadline_ms, on_timeout }
+        Block { wait, resolved: Vec::new(), deadline_ms, again_ms: None, on_timeout }
     }
 }
 

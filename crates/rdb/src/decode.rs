@@ -6,7 +6,7 @@ use martlet_types::element::{Element, IntBuffer};
 use martlet_types::hash::{FieldExpiry, Hash, HashLimits, NO_EXPIRY};
 use martlet_types::list::{List, ListBuilder, ListLimit};
 use martlet_types::set::{Set, SetLimits};
-use martlet_types::stream::Stream;
+use martlet_types::stream::{IdempotencyLimits, Stream};
 use martlet_types::zset::{Added, ZSet, ZSetLimits};
 
 use crate::encode::{Source, VERSION_VALKEY};
@@ -16,7 +16,7 @@ use crate::string::{read_bytes, read_count, read_plain_length};
 use crate::together::Together;
 use crate::{Error, intset, listpack, stream, ziplist};
 
-/// When collections change their encoding.
+/// When collections change their encoding, and what streams remember.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Limits {
     /// For lists.
@@ -27,6 +27,8 @@ pub struct Limits {
     pub hash: HashLimits,
     /// For sorted sets.
     pub zset: ZSetLimits,
+    /// What is remembered of a stream's producers where the stream does not say it.
+    pub idempotency: IdempotencyLimits,
 }
 
 /// A value that was read.
@@ -117,7 +119,9 @@ pub fn read_value(input: &mut impl Input, kind: Kind, version: u16, limits: &Lim
             let elements = listpack::read(read_bytes(input, &mut scratch)?)?;
             Value::Hash(hash_of(elements.element_bytes(), elements, false, limits.hash)?)
         }
-        Kind::Stream | Kind::Stream2 | Kind::Stream3 => Value::Stream(stream::read(input, kind)?),
+        Kind::Stream | Kind::Stream2 | Kind::Stream3 | Kind::Stream4 | Kind::Stream5 => {
+            Value::Stream(stream::read(input, kind, limits.idempotency)?)
+        }
         Kind::HashListpackTimed | Kind::HashListpackTimedOld => {
             if kind == Kind::HashListpackTimed {
                 input.array::<8>()?;

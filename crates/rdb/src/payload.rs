@@ -14,8 +14,8 @@ use crate::string::{read_bytes, write_bytes};
 
 /// The version of the format that Redis 7.0 writes and reads.
 pub const VERSION_MIN: u16 = 10;
-/// The latest of Redis that is read, that of Redis 8.6: as the one before, and more for streams and modules.
-pub const VERSION_MAX: u16 = 13;
+/// The latest of Redis that is read, that of Redis 8.8.
+pub const VERSION_MAX: u16 = 14;
 
 const FOOTER_BYTES: usize = 10;
 

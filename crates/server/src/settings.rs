@@ -5,7 +5,7 @@ use martlet_engine::Touch;
 use martlet_types::hash::HashLimits;
 use martlet_types::list::ListLimit;
 use martlet_types::set::SetLimits;
-use martlet_types::stream::StreamLimits;
+use martlet_types::stream::{IdempotencyLimits, StreamLimits};
 use martlet_types::zset::ZSetLimits;
 
 use crate::config::{Config, MaxmemoryPolicy};
@@ -32,6 +32,10 @@ pub fn from_config(config: &Config) -> Settings {
         stream_limits: StreamLimits {
             node_max_bytes: config.stream_node_max_bytes,
             node_max_entries: config.stream_node_max_entries,
+        },
+        idempotency_limits: IdempotencyLimits {
+            duration_s: config.stream_idmp_duration_s,
+            max_records: config.stream_idmp_maxsize,
         },
         hll_sparse_max_bytes: config.hll_sparse_max_bytes,
         rdb_compression: config.rdbcompression,

@@ -188,6 +188,10 @@ parameter_table! {
     stream_node_max_bytes: usize = 4096 => "stream-node-max-bytes", Memory(0, LONG_MAX), MODIFIABLE, Honoured;
     /// Entries of a stream node
     stream_node_max_entries: u64 = 100 => "stream-node-max-entries", Integer(0, LONG_MAX), MODIFIABLE, Honoured;
+    /// Seconds for which a stream remembers what producers have named (XADD IDMP), if it is not told
+    stream_idmp_duration_s: u32 = 100 => "stream-idmp-duration", Integer(1, 86400), MODIFIABLE, Honoured;
+    /// Names of one producer that a stream remembers at most, if it is not told
+    stream_idmp_maxsize: u32 = 100 => "stream-idmp-maxsize", Integer(1, 10000), MODIFIABLE, Honoured;
     /// Classes of keyspace events that are published
     notify_keyspace_events: KeyspaceEvents = KeyspaceEvents::default()
         => "notify-keyspace-events", Events, MODIFIABLE|SWITCH, Honoured;
@@ -263,8 +267,8 @@ parameter_table! {
     /// How strictly an RDB file's version is checked
     rdb_version_check: RdbVersionCheck = RdbVersionCheck::Strict
         => "rdb-version-check", RdbVersionCheck::KIND, MODIFIABLE, Honoured;
-    /// Version of the RDB format that is written; `lowest` is 10, or 12 if fields of hashes expire; 80 is
-    /// Valkey 9's
+    /// Version of the RDB format that is written; `lowest` is 10, or 12 if fields of hashes expire, 13 or 14
+    /// with what streams have since Redis 8.6 and 8.8; 80 is Valkey 9's
     rdb_version: RdbVersion = RdbVersion::Lowest => "rdb-version", RdbVersion::KIND, MODIFIABLE, Honoured;
     /// Refuse writes after a failed background save
     stop_writes_on_bgsave_error: bool = true => "stop-writes-on-bgsave-error", YesNo, MODIFIABLE, Honoured;
