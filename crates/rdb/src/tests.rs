@@ -445,8 +445,8 @@ fn payloads_of_libraries_go_round_and_others_are_told_apart() {
     assert_eq!(first(&with_sum(&[245, 9, b'x'])), payload::NoLibrary::Damaged);
 }
 
-/// A stream as Redis 8.8 lays it out: counters, a group with two pending entries of which one is nobody's, and
-/// what is remembered of a producer.
+/// A stream as Redis 8.8 lays it out: counters, a group with two pending entries of which one is nobody's,
+/// and what is remembered of a producer.
 #[test]
 fn the_latest_kind_of_stream_is_read_and_written_as_it_is() {
     let id = |seq: u8| [[0; 8], [0, 0, 0, 0, 0, 0, 0, seq]].concat();

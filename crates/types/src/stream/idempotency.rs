@@ -1,8 +1,8 @@
 //! Exactly-once adding: which producer has added what under which name of its own, for a while.
 //!
 //! A producer names each message that it adds; a name that is remembered is answered with the entry's id, and
-//! nothing is added again. A record is as old as the millisecond of its entry's id: it needs no time of its own.
-//! What is remembered of a producer is limited in number, of all in time.
+//! nothing is added again. A record is as old as the millisecond of its entry's id, and needs no time of its
+//! own. What is remembered of a producer is limited in number, of all in time.
 //!
 //! Invariant: a name is in its producer's `ids` exactly if its turn is in `turns`; no producer is without
 //! records; each is in `due` under the millisecond of its first record; counts and bytes are those of all.
