@@ -10,7 +10,7 @@ use martlet_types::array::ArrayLimits;
 use martlet_types::hash::HashLimits;
 use martlet_types::list::ListLimit;
 use martlet_types::set::SetLimits;
-use martlet_types::stream::StreamLimits;
+use martlet_types::stream::{IdempotencyLimits, StreamLimits};
 use martlet_types::zset::ZSetLimits;
 
 use crate::cursor::Cursor;
@@ -38,6 +38,8 @@ pub struct Settings {
     /// When slices of an array change their form, as it is told (`array-slice-size`, `array-sparse-kmax`,
     /// `array-sparse-kmin`).
     pub array_limits: ArrayLimits,
+    /// What a stream that is made remembers of its producers (`stream-idmp-duration`, `stream-idmp-maxsize`).
+    pub idempotency_limits: IdempotencyLimits,
     /// Length up to which a HyperLogLog is sparse, in bytes (`hll-sparse-max-bytes`).
     pub hll_sparse_max_bytes: usize,
     /// Whether strings are compressed in DUMP and files (`rdbcompression`).
@@ -59,6 +61,7 @@ impl Settings {
             hash: self.hash_limits,
             zset: self.zset_limits,
             array: self.array_limits,
+            idempotency: self.idempotency_limits,
         }
     }
 }
@@ -74,6 +77,7 @@ impl Default for Settings {
             zset_limits: ZSetLimits::default(),
             stream_limits: StreamLimits::default(),
             array_limits: ArrayLimits::default(),
+            idempotency_limits: IdempotencyLimits::default(),
             hll_sparse_max_bytes: 3000,
             rdb_compression: true,
             lazy_user_flush: false,
@@ -127,6 +131,8 @@ pub struct Block {
     pub resolved: Vec<(usize, Vec<u8>)>,
     /// When to give up, Unix milliseconds; `None` for never.
     pub deadline_ms: Option<i64>,
+    /// When the handler is to be run again though nothing has changed, Unix milliseconds.
+    pub again_ms: Option<i64>,
     /// What a timeout answers.
     pub on_timeout: TimeoutReply,
 }
@@ -134,7 +140,7 @@ pub struct Block {
 impl Block {
     /// A wait after which the handler is run with the arguments as they are.
     pub fn new(wait: Wait, deadline_ms: Option<i64>, on_timeout: TimeoutReply) -> Block {
-        Block { wait, resolved: Vec::new(), deadline_ms, on_timeout }
+        Block { wait, resolved: Vec::new(), deadline_ms, again_ms: None, on_timeout }
     }
 }
 

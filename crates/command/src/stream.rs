@@ -1,12 +1,15 @@
-//! Streams: entries by id. Adding and trimming is in `add`, deleting with regard to groups in `delete`,
-//! blocking reads in `read`, consumer groups in `group` and `claim`, XINFO in `info`.
+//! Streams: entries by id. Adding and trimming is in `add`, exactly once in `idempotency`, deleting with
+//! regard to groups in `delete`, blocking reads in `read`, consumer groups in `group`, `claim` and `release`,
+//! XINFO in `info`.
 
 mod add;
 mod claim;
 mod delete;
 mod group;
+mod idempotency;
 mod info;
 mod read;
+mod release;
 #[cfg(test)]
 mod tests;
 
@@ -14,7 +17,7 @@ use martlet_base::number::{NumberBuffer, format_u64, parse_i64};
 use martlet_engine::{EventClass, Keys};
 use martlet_keyspace::Key;
 use martlet_protocol::reply::Reply;
-use martlet_types::stream::{Entry, Id, Stream};
+use martlet_types::stream::{self as types, Entry, Id, Stream};
 
 use crate::Handler;
 use crate::context::Context;
@@ -33,9 +36,12 @@ pub static COMMANDS: &[&Command<Handler>] = &[
     &group::XACK,
     &group::XGROUP,
     &group::XPENDING,
+    &idempotency::XCFGSET,
+    &idempotency::XIDMPRECORD,
     &info::XINFO,
     &read::XREAD,
     &read::XREADGROUP,
+    &release::XNACK,
     &XDEL,
     &XLEN,
     &XRANGE,
@@ -51,6 +57,12 @@ const INVALID_ID: Error = Error::Fixed("ERR Invalid stream ID specified as strea
 fn no_group(group: &[u8], key: &[u8]) -> Error {
     let text = [b"NOGROUP No such consumer group '", group, b"' for key name '", key, b"'"];
     Error::Bytes(text.concat())
+}
+
+/// The name of the consumer that has an entry; empty if nobody has it.
+fn owner_name<'a>(group: &'a types::Group, pending: &types::Pending) -> &'a [u8] {
+    let owner = pending.consumer.and_then(|number| group.consumer(number));
+    owner.map_or(b"", |consumer| consumer.name())
 }
 
 /// Arguments that do not fit the subcommand.
@@ -71,6 +83,12 @@ fn write_help(ctx: &mut Context<'_>, lines: &[&str]) -> Outcome {
 fn last_id(keys: &mut Keys, key: &Key<'_>) -> Result<Option<Id>, Error> {
     let stream = keys.lookup_write(key).map(|entry| entry.object::<Stream>().ok_or(Error::WrongType));
     Ok(stream.transpose()?.map(|stream| stream.log().last_id()))
+}
+
+/// Whether the request comes from a primary or a file, which have decided what becomes of it: they are obeyed
+/// at time 0.
+fn obeys(keys: &Keys) -> bool {
+    keys.now_ms == 0
 }
 
 /// A change of a stream.
@@ -193,6 +211,10 @@ fn write_id(reply: &mut Reply, id: Id) {
 fn write_entry(reply: &mut Reply, entry: Entry<'_>) {
     reply.array(2);
     write_id(reply, entry.id);
+    write_fields(reply, entry);
+}
+
+fn write_fields(reply: &mut Reply, entry: Entry<'_>) {
     reply.array(entry.fields.len() * 2);
     for (name, value) in entry.fields {
         bulk(reply, name);

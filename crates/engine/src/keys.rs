@@ -4,6 +4,7 @@
 mod alone;
 mod caching;
 mod fields;
+mod streams;
 
 use std::ops::Range;
 
@@ -479,10 +480,13 @@ impl Keys {
         if let Some(at_ms) = expiry_ms {
             self.engine.note_due(key.shard(), at_ms);
         }
-        if let Value::Hash(hash) = value
-            && hash.next_expiry_ms() != NO_EXPIRY
-        {
-            self.engine.note_due(key.shard(), hash.next_expiry_ms());
+        let part_ms = match value {
+            Value::Hash(hash) if hash.next_expiry_ms() != NO_EXPIRY => Some(hash.next_expiry_ms()),
+            Value::Stream(stream) => stream.features().record_expiry_ms,
+            _ => None,
+        };
+        if let Some(at_ms) = part_ms {
+            self.engine.note_due(key.shard(), at_ms);
         }
     }
 
@@ -614,8 +618,8 @@ impl Keys {
         self.signal_by_server(key);
     }
 
-    /// Deletes up to `limit` keys and hash fields of a locked shard that are due, calling `lag` with how late
-    /// each is, in milliseconds; whether more are due.
+    /// Deletes up to `limit` keys, hash fields and records of streams of a locked shard that are due, calling
+    /// `lag` with how late each is (records apart), in milliseconds; whether more are due.
     pub fn expire_due(&mut self, shard: usize, limit: usize, mut lag: impl FnMut(i64)) -> bool {
         let now_ms = self.now_ms;
         let used: Vec<usize> = self.shard(shard).keys.used().collect();
@@ -637,11 +641,14 @@ impl Keys {
                 left -= 1;
             }
             left -= self.expire_due_fields(shard, left, &mut lag);
+            left -= self.expire_due_records(shard, left);
         }
         self.db = before;
         let keys = &self.shard(shard).keys;
-        let times =
-            keys.used().flat_map(|db| [keys.db(db).next_expiry_ms(), keys.db(db).next_field_expiry_ms()]);
+        let times = keys
+            .used()
+            .map(|db| keys.db(db))
+            .flat_map(|db| [db.next_expiry_ms(), db.next_field_expiry_ms(), db.next_record_expiry_ms()]);
         let next_ms = times.flatten().min();
         self.engine.set_due(shard, next_ms.unwrap_or(i64::MAX));
         left == 0

@@ -15,6 +15,7 @@ use triomphe::Arc;
 use crate::entry::{NewStr, Overwritten, RawEntry, Store};
 use crate::expiry::ExpiryIndex;
 use crate::sizes::{ObjectMut, Sizes, bin};
+use crate::streams::StreamIndex;
 use crate::table::{Plan, Spot, Table, order};
 use crate::value::{Kind, Object, StrValue, Value, clone_object, object_facts};
 
@@ -220,15 +221,17 @@ pub struct Db {
     /// Hashes that have fields with an expiry; see the module `fields`.
     pub(crate) field_expiries: ExpiryIndex,
     /// There once the first key was; apart, so that a shard fits into its two cache lines.
-    figures: Option<Box<Figures>>,
+    pub(crate) figures: Option<Box<Figures>>,
 }
 
 /// What is counted of a database's keys.
 #[derive(Default)]
-struct Figures {
+pub(crate) struct Figures {
     /// Keys that have an expiry.
     expiring: usize,
     sizes: Sizes,
+    /// See the module `streams`.
+    pub(crate) streams: StreamIndex,
 }
 
 impl Default for Db {
@@ -265,7 +268,7 @@ impl Db {
     }
 
     #[inline]
-    fn figures_mut(&mut self) -> &mut Figures {
+    pub(crate) fn figures_mut(&mut self) -> &mut Figures {
         self.figures.get_or_insert_default()
     }
 
@@ -484,6 +487,7 @@ impl Db {
             return None;
         }
         self.forget_field_expiry(key.hash, old);
+        self.forget_stream(key.hash, old);
         self.replace(spot, RawEntry::new_str(key.bytes, value, lru, new_expiry));
         match old.store() {
             Store::Boxed | Store::Object => Some(old.into_value()),
@@ -595,6 +599,7 @@ impl Db {
             self.expiries.insert(at_ms, key.hash);
         }
         self.note_field_expiry(key.hash, entry);
+        self.note_stream(key.hash, entry);
         self.table.insert(key.hash, entry, &key_hash);
     }
 
@@ -635,6 +640,7 @@ impl Db {
             self.reindex_expiry(hash, Some(at_ms), None);
         }
         self.forget_field_expiry(hash, entry);
+        self.forget_stream(hash, entry);
         self.figures_mut().sizes.leave(entry);
         self.table.remove(spot)
     }

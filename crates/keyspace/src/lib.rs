@@ -10,11 +10,13 @@ mod fields;
 mod segment;
 mod shard;
 mod sizes;
+mod streams;
 mod table;
 mod value;
 
 pub use db::{Access, Db, Detached, Entry, ExpiryChange, Key, key_hash, shard_of};
 pub use shard::{SCAN_POSITION_BITS, Shard};
 pub use sizes::{ObjectMut, SIZE_BINS, Sizes};
+pub use streams::StreamCounts;
 pub use table::{ORDERS, Plan};
 pub use value::{Kind, Object, StrValue, Value};

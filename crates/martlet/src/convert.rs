@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 use martlet_rdb::file::{Access, FileWriter, Item, ReadOptions, Record, read_file};
 use martlet_rdb::payload::VERSION_MIN;
 use martlet_rdb::{
-    Error, Form, Limits, Source, VERSION_ARRAYS, VERSION_OLDEST, VERSION_TIMED, VERSION_VALKEY, Value,
-    lowest_version,
+    Error, Form, Limits, Source, VERSION_IDEMPOTENCY, VERSION_OLDEST, VERSION_RELEASED,
+    VERSION_TIMED, VERSION_VALKEY, Value, lowest_version,
 };
 use martlet_types::element::Element;
 use martlet_types::hash::NO_EXPIRY;
@@ -24,7 +24,7 @@ const USAGE: &str = "\
 Usage: martlet convert IN OUT [--rdb-version N | --json-lines]
 
 Reads the RDB file IN, of any version that is known, and writes OUT:
-  --rdb-version N  an RDB file of version N, 6 to 12, 14, or 80, which is Valkey 9's; without
+  --rdb-version N  an RDB file of version N, 6 to 14, or 80, which is Valkey 9's; without
                    it the lowest from 10 on that holds the data
   --json-lines     a line of JSON for each key; OUT may be - for the standard output:
                    {\"db\":0,\"key\":KEY,\"type\":\"hash\",\"expiry_ms\":null,\"value\":VALUE}
@@ -83,8 +83,7 @@ fn parse(arguments: &[OsString]) -> Option<Task> {
             Some("--rdb-version") => {
                 let number = arguments.next()?.to_str()?.parse().ok()?;
                 let is_known = |number: &u16| {
-                    let others = [VERSION_ARRAYS, VERSION_VALKEY];
-                    (VERSION_OLDEST..=VERSION_TIMED).contains(number) || others.contains(number)
+                    (VERSION_OLDEST..=VERSION_RELEASED).contains(number) || *number == VERSION_VALKEY
                 };
                 version = Some(number).filter(is_known);
                 version?;
@@ -108,10 +107,9 @@ fn read(path: &Path, found: impl FnMut(Item, u64) -> Result<(), Error>) -> Resul
 
 fn convert(task: &Task) -> Result<(), String> {
     let found = look_through(&task.input)?;
-    let is_too_low = |&version: &u16| {
-        version < found.version || version == VERSION_VALKEY && found.version == VERSION_ARRAYS
-    };
-    if let Some(version) = task.version.filter(is_too_low) {
+    // Valkey's is the form of Redis 7.2 with fields that expire.
+    let holds = |version| if version == VERSION_VALKEY { VERSION_TIMED } else { version };
+    if let Some(version) = task.version.filter(|&version| holds(version) < found.version) {
         return Err(format!(
             "version {version} cannot hold {}: that takes version {}",
             found.needs, found.version
@@ -161,9 +159,15 @@ fn look_through(input: &Path) -> Result<Found, String> {
                 let lowest = lowest_version(record.value.source());
                 if lowest > found.version {
                     let key = String::from_utf8_lossy(&record.key);
-                    let needs = match record.value {
-                        Value::Hash(_) => format!("the hash '{key}', whose fields expire"),
-                        Value::Stream(_) => format!("the stream '{key}'"),
+                    let needs = match (&record.value, lowest) {
+                        (Value::Hash(_), _) => format!("the hash '{key}', whose fields expire"),
+                        (Value::Stream(_), VERSION_RELEASED) => {
+                            format!("the stream '{key}', of which entries are pending with nobody")
+                        }
+                        (Value::Stream(_), VERSION_IDEMPOTENCY) => {
+                            format!("the stream '{key}', which has idempotency records")
+                        }
+                        (Value::Stream(_), _) => format!("the stream '{key}'"),
                         _ => format!("the array '{key}'"),
                     };
                     (found.version, found.needs) = (lowest, needs);

@@ -15,7 +15,10 @@ use martlet_journal::{Follower, Position};
 use martlet_rdb::file::chunks::ChunkWriter;
 use martlet_rdb::file::{FileWriter, Record};
 use martlet_rdb::payload::VERSION_MIN;
-use martlet_rdb::{Source, VERSION_ARRAYS, VERSION_STREAMS, VERSION_TIMED, VERSION_VALKEY, source_of};
+use martlet_rdb::{
+    Source, VERSION_ARRAYS, VERSION_IDEMPOTENCY, VERSION_RELEASED, VERSION_STREAMS, VERSION_TIMED,
+    VERSION_VALKEY, source_of,
+};
 
 use crate::file::NewFile;
 use crate::settings::{KeptAccess, Settings};
@@ -40,6 +43,10 @@ pub struct Totals {
     pub streams: usize,
     /// Arrays.
     pub arrays: usize,
+    /// Of them those with idempotency records, or limits for them.
+    pub idempotent: usize,
+    /// And those with entries that are pending with nobody.
+    pub released: usize,
 }
 
 /// The totals of each database; all shards are held.
@@ -53,6 +60,9 @@ pub(crate) fn totals(keys: &Keys, databases: usize) -> Vec<Totals> {
                 total.keys += db.len();
                 total.expiring += db.expiring_len();
                 total.timed += db.field_expiring_len();
+                let counts = db.stream_counts();
+                total.idempotent += counts.with_idempotency;
+                total.released += counts.with_released;
                 let count = |kind| {
                     let bins = db.sizes().and_then(|sizes| sizes.of(kind));
                     bins.map_or(0, |bins| bins.iter().sum::<u32>()) as usize
@@ -67,9 +77,14 @@ pub(crate) fn totals(keys: &Keys, databases: usize) -> Vec<Totals> {
 
 /// The lowest version of the format that holds the data, from Redis 7.0's on.
 fn lowest_version(totals: &[Totals]) -> u16 {
-    if totals.iter().any(|total| total.arrays > 0) {
+    let has = |what: fn(&Totals) -> usize| totals.iter().any(|total| what(total) > 0);
+    if has(|total| total.arrays) {
         VERSION_ARRAYS
-    } else if totals.iter().any(|total| total.timed > 0) {
+    } else if has(|total| total.released) {
+        VERSION_RELEASED
+    } else if has(|total| total.idempotent) {
+        VERSION_IDEMPOTENCY
+    } else if has(|total| total.timed) {
         VERSION_TIMED
     } else {
         VERSION_MIN
@@ -99,10 +114,24 @@ fn version(settings: &Settings, totals: &[Totals], has_libraries: bool) -> Resul
     {
         return lacking(db, "hashes whose fields expire", format!("{VERSION_TIMED} and {VERSION_VALKEY}"));
     }
-    if (asked < VERSION_ARRAYS || asked == VERSION_VALKEY)
+    if !(VERSION_ARRAYS..VERSION_VALKEY).contains(&asked)
         && let Some(db) = first(|total| total.arrays > 0)
     {
         return lacking(db, "arrays", format!("{VERSION_ARRAYS}"));
+    }
+    if !(VERSION_RELEASED..VERSION_VALKEY).contains(&asked)
+        && let Some(db) = first(|total| total.released > 0)
+    {
+        return lacking(
+            db,
+            "streams with entries that are pending with nobody",
+            format!("from {VERSION_RELEASED} on"),
+        );
+    }
+    if !(VERSION_IDEMPOTENCY..VERSION_VALKEY).contains(&asked)
+        && let Some(db) = first(|total| total.idempotent > 0)
+    {
+        return lacking(db, "streams with idempotency records", format!("from {VERSION_IDEMPOTENCY} on"));
     }
     if asked < VERSION_STREAMS
         && let Some(db) = first(|total| total.streams > 0)

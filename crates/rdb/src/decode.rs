@@ -7,7 +7,7 @@ use martlet_types::element::{Element, IntBuffer};
 use martlet_types::hash::{FieldExpiry, Hash, HashLimits, NO_EXPIRY};
 use martlet_types::list::{List, ListBuilder, ListLimit};
 use martlet_types::set::{Set, SetLimits};
-use martlet_types::stream::Stream;
+use martlet_types::stream::{IdempotencyLimits, Stream};
 use martlet_types::zset::{Added, ZSet, ZSetLimits};
 
 use crate::encode::{Source, VERSION_VALKEY};
@@ -17,7 +17,7 @@ use crate::string::{read_bytes, read_count, read_plain_length};
 use crate::together::Together;
 use crate::{Error, array, intset, listpack, stream, ziplist};
 
-/// When collections change their encoding.
+/// When collections change their encoding, and what streams remember.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Limits {
     /// For lists.
@@ -30,6 +30,8 @@ pub struct Limits {
     pub zset: ZSetLimits,
     /// For arrays.
     pub array: ArrayLimits,
+    /// What is remembered of a stream's producers where the stream does not say it.
+    pub idempotency: IdempotencyLimits,
 }
 
 /// A value that was read.
@@ -123,7 +125,9 @@ pub fn read_value(input: &mut impl Input, kind: Kind, version: u16, limits: &Lim
             let elements = listpack::read(read_bytes(input, &mut scratch)?)?;
             Value::Hash(hash_of(elements.element_bytes(), elements, false, limits.hash)?)
         }
-        Kind::Stream | Kind::Stream2 | Kind::Stream3 => Value::Stream(stream::read(input, kind)?),
+        Kind::Stream | Kind::Stream2 | Kind::Stream3 | Kind::Stream4 | Kind::Stream5 => {
+            Value::Stream(stream::read(input, kind, limits.idempotency)?)
+        }
         Kind::Array => Value::Array(array::read(input, limits.array)?),
         Kind::HashListpackTimed | Kind::HashListpackTimedOld => {
             if kind == Kind::HashListpackTimed {

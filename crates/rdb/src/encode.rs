@@ -11,7 +11,7 @@ use martlet_types::hash::{Field, Hash, NO_EXPIRY};
 use martlet_types::list::{List, Run};
 use martlet_types::packed::Packed;
 use martlet_types::set::Set;
-use martlet_types::stream::Stream;
+use martlet_types::stream::{Features, Stream};
 use martlet_types::zset::ZSet;
 
 use crate::kind::Kind;
@@ -76,6 +76,10 @@ pub const VERSION_TIMED: u16 = 12;
 
 /// The first with arrays: Redis 8.8's.
 pub const VERSION_ARRAYS: u16 = 14;
+/// The first with idempotency records of streams: Redis 8.6's.
+pub const VERSION_IDEMPOTENCY: u16 = 13;
+/// The first with entries of streams that are pending with nobody: Redis 8.8's.
+pub const VERSION_RELEASED: u16 = 14;
 
 /// Of Valkey 9, which reads none from [`VERSION_TIMED`] on but this.
 pub const VERSION_VALKEY: u16 = 80;
@@ -85,7 +89,11 @@ pub const VERSION_VALKEY: u16 = 80;
 pub fn lowest_version(value: Source<'_>) -> u16 {
     match value {
         Source::Hash(hash) if hash.next_expiry_ms() != NO_EXPIRY => VERSION_TIMED,
-        Source::Stream(_) => VERSION_STREAMS,
+        Source::Stream(stream) => match stream.features() {
+            Features { has_released: true, .. } => VERSION_RELEASED,
+            Features { has_idempotency: true, .. } => VERSION_IDEMPOTENCY,
+            _ => VERSION_STREAMS,
+        },
         Source::Array(_) => VERSION_ARRAYS,
         _ => VERSION_OLDEST,
     }
@@ -115,10 +123,21 @@ pub fn encoded_kind(value: Source<'_>, version: u16) -> Kind {
             (_, false) => Kind::HashListpack,
             (_, true) => Kind::HashListpackTimed,
         },
-        Source::Stream(_) if version >= VERSION_SET_LISTPACKS => Kind::Stream3,
-        Source::Stream(_) if packs => Kind::Stream2,
-        Source::Stream(_) => Kind::Stream,
+        // Valkey has no further kinds.
+        Source::Stream(_) if version >= VERSION_VALKEY => Kind::Stream3,
+        Source::Stream(stream) => stream_kind(stream, version),
         Source::Array(_) => Kind::Array,
+    }
+}
+
+/// The kind of a stream for readers of a version of Redis.
+fn stream_kind(stream: &Stream, version: u16) -> Kind {
+    match version.max(lowest_version(Source::Stream(stream))) {
+        VERSION_RELEASED.. => Kind::Stream5,
+        VERSION_IDEMPOTENCY.. => Kind::Stream4,
+        VERSION_SET_LISTPACKS.. => Kind::Stream3,
+        VERSION_LISTPACKS.. => Kind::Stream2,
+        _ => Kind::Stream,
     }
 }
 

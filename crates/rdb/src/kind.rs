@@ -51,6 +51,8 @@ kinds! {
     HashListpackTimedOld = 23, "A listpack with field expiry, of Redis 7.4's candidates.";
     HashTimed = 24, "A hash with field expiry, relative to the earliest.";
     HashListpackTimed = 25, "A listpack with field expiry.";
+    Stream4 = 26, "A stream with its idempotency records.";
+    Stream5 = 27, "A stream with entries that are pending with nobody.";
     Array = 28, "An array.";
 }
 
@@ -62,11 +64,15 @@ impl Kind {
     pub fn from_byte(byte: u8) -> Result<Kind, Error> {
         match byte {
             6 | 7 => Err(Error::Unknown("module")),
-            26 | 27 => Err(Error::Unknown("stream")),
             29..=32 => Err(Error::Unknown("hash with a template")),
             33 => Err(Error::Unknown("rate limit")),
             _ => Kind::known(byte).ok_or(Error::Corrupt("unknown type of value")),
         }
+    }
+
+    /// Whether this kind of stream has what that one has.
+    pub(crate) fn has_all_of(self, other: Kind) -> bool {
+        self as u8 >= other as u8
     }
 
     /// The lowest version of the format that has this kind.
@@ -78,8 +84,9 @@ impl Kind {
             15 => 9,
             16..=19 => 10,
             20 | 21 => 11,
-            28.. => 14,
-            _ => 12,
+            22..=25 => 12,
+            26 => 13,
+            _ => 14,
         }
     }
 }

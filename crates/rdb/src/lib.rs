@@ -28,8 +28,8 @@ mod ziplist;
 
 pub use decode::{Limits, Value, read_value};
 pub use encode::{
-    Form, Source, VERSION_ARRAYS, VERSION_OLDEST, VERSION_STREAMS, VERSION_TIMED, VERSION_VALKEY,
-    encoded_kind, encoded_len, lowest_version, write_value,
+    Form, Source, VERSION_ARRAYS, VERSION_IDEMPOTENCY, VERSION_OLDEST, VERSION_RELEASED, VERSION_STREAMS,
+    VERSION_TIMED, VERSION_VALKEY, encoded_kind, encoded_len, lowest_version, write_value,
 };
 pub use kind::Kind;
 pub use sink::Sink;

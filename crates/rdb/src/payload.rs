@@ -14,8 +14,8 @@ use crate::string::{read_bytes, write_bytes};
 
 /// The version of the format that Redis 7.0 writes and reads.
 pub const VERSION_MIN: u16 = 10;
-/// The latest of Redis that is read: 14 is that of Redis 8.8, with arrays, and 15 adds forms of hashes that
-/// are refused where they come, as are 13's streams.
+/// The latest of Redis that is read: 14 is that of Redis 8.8, and 15 adds forms of hashes that are refused
+/// where they come.
 pub const VERSION_MAX: u16 = 15;
 
 const FOOTER_BYTES: usize = 10;

@@ -63,7 +63,9 @@ fn skip_collection(input: &mut &[u8], kind: Kind, version: u16) -> Result<(), Er
             input.take(8)?;
             return skip_bytes(input);
         }
-        Kind::Stream | Kind::Stream2 | Kind::Stream3 => return skip_stream(input, kind),
+        Kind::Stream | Kind::Stream2 | Kind::Stream3 | Kind::Stream4 | Kind::Stream5 => {
+            return skip_stream(input, kind);
+        }
         Kind::Array => return skip_array(input),
         Kind::HashTimed => {
             input.take(8)?;
@@ -140,11 +142,27 @@ fn skip_stream(input: &mut &[u8], kind: Kind) -> Result<(), Error> {
         }
         for _ in 0..read_count(input)? {
             skip_bytes(input)?;
-            input.take(if kind == Kind::Stream3 { 16 } else { 8 })?;
+            input.take(if kind.has_all_of(Kind::Stream3) { 16 } else { 8 })?;
             for _ in 0..read_count(input)? {
                 input.take(16)?;
             }
         }
+        if kind.has_all_of(Kind::Stream5) {
+            for _ in 0..read_count(input)? {
+                input.take(16)?;
+            }
+        }
+    }
+    if kind.has_all_of(Kind::Stream4) {
+        lengths(input, 2)?;
+        for _ in 0..read_count(input)? {
+            skip_bytes(input)?;
+            for _ in 0..read_count(input)? {
+                skip_bytes(input)?;
+                lengths(input, 2)?;
+            }
+        }
+        lengths(input, 2)?;
     }
     Ok(())
 }

@@ -8,6 +8,11 @@
 //!   pending:   count, then per entry id: 16 │ delivered at, ms: 8 │ deliveries
 //!   consumers: count, then per consumer
 //!     name │ seen at, ms: 8 │ active at, ms: 8, from `Stream3` on │ count, ids: 16 each
+//!   with nobody: count, ids: 16 each, in the order in which they were released: `Stream5`
+//! from `Stream4` on:
+//!   seconds that idempotency records are kept │ most of a producer
+//!   producers: count, then per producer name │ count, then per record name │ id
+//!   records ever made │ duplicates
 //! ```
 //!
 //! Ids of 16 bytes are big-endian, others two lengths. A node's listpack:
@@ -19,7 +24,7 @@
 //! ```
 
 use martlet_types::element::Element;
-use martlet_types::stream::{Entry, Group, Id, NodeView, Pending, Stream};
+use martlet_types::stream::{Entry, Group, Id, Idempotency, IdempotencyLimits, NodeView, Pending, Stream};
 
 use crate::Error;
 use crate::input::Input;
@@ -66,6 +71,29 @@ pub(crate) fn write(out: &mut impl Sink, stream: &Stream, kind: Kind, compress: 
         }
         write_group(out, group, kind, compress);
     }
+    if kind.has_all_of(Kind::Stream4) {
+        write_idempotency(out, stream, compress);
+    }
+}
+
+fn write_idempotency(out: &mut impl Sink, stream: &Stream, compress: bool) {
+    let limits = stream.idempotency_limits();
+    write_length(out, u64::from(limits.duration_s));
+    write_length(out, u64::from(limits.max_records));
+    let Some(table) = stream.idempotency() else {
+        return (0..3).for_each(|_| write_length(out, 0));
+    };
+    write_length(out, table.producer_count() as u64);
+    for (producer, records) in table.producers() {
+        write_bytes(out, producer, compress);
+        write_length(out, records as u64);
+        for (name, id) in table.records(producer) {
+            write_bytes(out, name, compress);
+            write_id(out, id);
+        }
+    }
+    write_length(out, table.added);
+    write_length(out, table.duplicates);
 }
 
 fn push_node(out: &mut listpack::Writer, node: &NodeView<'_>) {
@@ -98,8 +126,14 @@ fn entry_elements(has_master_names: bool, count: i64) -> i64 {
 }
 
 fn write_group(out: &mut impl Sink, group: &Group, kind: Kind, compress: bool) {
-    write_length(out, group.pending_count() as u64);
+    // Kinds before that have no place for what is pending with nobody; such a stream is not written as one.
+    let has_released = kind.has_all_of(Kind::Stream5);
+    let hidden = if has_released { 0 } else { group.released_count() };
+    write_length(out, (group.pending_count() - hidden) as u64);
     for (id, pending) in group.pending_from(Id::MIN) {
+        if pending.consumer.is_none() && !has_released {
+            continue;
+        }
         out.put(&id.to_bytes());
         out.put(&pending.delivered_ms.to_le_bytes());
         write_length(out, pending.deliveries);
@@ -108,11 +142,15 @@ fn write_group(out: &mut impl Sink, group: &Group, kind: Kind, compress: bool) {
     for (_, consumer) in group.consumers() {
         write_bytes(out, consumer.name(), compress);
         out.put(&consumer.seen_ms.to_le_bytes());
-        if kind == Kind::Stream3 {
+        if kind.has_all_of(Kind::Stream3) {
             out.put(&consumer.active_ms.to_le_bytes());
         }
         write_length(out, consumer.pending_count() as u64);
         consumer.pending_from(Id::MIN).for_each(|id| out.put(&id.to_bytes()));
+    }
+    if has_released {
+        write_length(out, group.released_count() as u64);
+        group.released().for_each(|id| out.put(&id.to_bytes()));
     }
 }
 
@@ -120,9 +158,14 @@ fn read_id(input: &mut impl Input) -> Result<Id, Error> {
     Ok(Id { ms: read_plain_length(input)?, seq: read_plain_length(input)? })
 }
 
-/// Reads a stream that was written as `kind`.
-pub(crate) fn read(input: &mut impl Input, kind: Kind) -> Result<Stream, Error> {
+/// Reads a stream that was written as `kind`; it has these limits if it does not tell its own.
+pub(crate) fn read(
+    input: &mut impl Input,
+    kind: Kind,
+    idempotency: IdempotencyLimits,
+) -> Result<Stream, Error> {
     let (mut stream, mut scratch) = (Stream::new(), Vec::new());
+    stream.set_default_idempotency_limits(idempotency);
     let mut last = None;
     for _ in 0..read_count(input)? {
         let master = read_bytes(input, &mut scratch)?;
@@ -160,7 +203,38 @@ pub(crate) fn read(input: &mut impl Input, kind: Kind) -> Result<Stream, Error> 
             return Err(Error::Corrupt("Duplicated consumer group name"));
         }
     }
+    if kind.has_all_of(Kind::Stream4) {
+        read_idempotency(input, &mut stream)?;
+    }
     Ok(stream)
+}
+
+fn read_idempotency(input: &mut impl Input, stream: &mut Stream) -> Result<(), Error> {
+    let mut limit = || -> Result<u32, Error> {
+        let limit = u32::try_from(read_plain_length(input)?).ok().filter(|limit| *limit > 0);
+        limit.ok_or(Error::Corrupt("Stream IDMP configuration out of range"))
+    };
+    let limits = IdempotencyLimits { duration_s: limit()?, max_records: limit()? };
+    let (mut table, mut scratch) = (Idempotency::default(), Vec::new());
+    for _ in 0..read_count(input)? {
+        let producer = read_bytes(input, &mut scratch)?.to_vec();
+        for _ in 0..read_count(input)? {
+            let name = read_bytes(input, &mut scratch)?.to_vec();
+            let id = read_id(input)?;
+            if table.get(&producer, &name).is_some() {
+                return Err(Error::Corrupt("Duplicated IDMP entry loading a stream"));
+            }
+            table.insert(&producer, &name, id, u32::MAX);
+        }
+    }
+    (table.added, table.duplicates) = (read_plain_length(input)?, read_plain_length(input)?);
+    let is_used = table.added > 0 || table.duplicates > 0 || table.record_count() > 0;
+    // Every stream of these kinds tells its limits: they are of its own only if they are others.
+    stream.set_idempotency_limits(limits);
+    if is_used {
+        *stream.idempotency_mut() = table;
+    }
+    Ok(())
 }
 
 /// A node's listpack being read.
@@ -263,7 +337,8 @@ fn read_group(input: &mut impl Input, kind: Kind, group: &mut Group) -> Result<(
     for number in 0..read_count(input)? {
         let name = read_bytes(input, &mut scratch)?.to_vec();
         let seen_ms = i64::from_le_bytes(input.array()?);
-        let active_ms = if kind == Kind::Stream3 { i64::from_le_bytes(input.array()?) } else { seen_ms };
+        let active_ms =
+            if kind.has_all_of(Kind::Stream3) { i64::from_le_bytes(input.array()?) } else { seen_ms };
         let consumer = group.add_consumer(&name, seen_ms);
         if group.consumer_count() != number + 1 {
             return Err(Error::Corrupt("Duplicate stream consumer detected."));
@@ -280,11 +355,29 @@ fn read_group(input: &mut impl Input, kind: Kind, group: &mut Group) -> Result<(
                 return Err(Error::Corrupt("Duplicated consumer PEL entry loading a stream consumer group"));
             }
             let (_, delivered_ms, deliveries) = pending[at];
-            group.set_pending(id, Pending { consumer, delivered_ms, deliveries });
+            group.set_pending(id, Pending { consumer: Some(consumer), delivered_ms, deliveries });
         }
+    }
+    if kind.has_all_of(Kind::Stream5) {
+        read_released(input, group, &pending)?;
     }
     if group.pending_count() != pending.len() {
         return Err(Error::Corrupt("Stream CG PEL entry without consumer"));
+    }
+    Ok(())
+}
+
+/// The ids of what is pending with nobody.
+fn read_released(input: &mut impl Input, group: &mut Group, pending: &[(Id, i64, u64)]) -> Result<(), Error> {
+    for _ in 0..read_count(input)? {
+        let id = Id::from_bytes(input.array()?);
+        let at = pending
+            .binary_search_by_key(&id, |(id, _, _)| *id)
+            .map_err(|_| Error::Corrupt("NACKed entry not found in group global PEL"))?;
+        if group.pending(id).is_some() {
+            return Err(Error::Corrupt("NACKed entry has a consumer, or comes twice"));
+        }
+        group.set_pending(id, Pending { consumer: None, delivered_ms: 0, deliveries: pending[at].2 });
     }
     Ok(())
 }

@@ -26,6 +26,8 @@ use crate::worker::Worker;
 
 /// Clients looked at before the key's shard is held for more: most keys are exhausted by the first.
 const WAITERS_AT_ONCE: usize = 8;
+/// How soon a request that is due is looked at again where writes are held up.
+const AGAIN_MS: i64 = 10;
 
 /// What is needed to run a blocked client's request.
 struct WaitingRequest {
@@ -115,7 +117,7 @@ impl Worker {
             Wait::Shutdown => self.shared.pending_shutdown.add(waiter.clone()),
             Wait::Keys(..) => {}
         }
-        if let Some(at_ms) = block.deadline_ms {
+        for at_ms in [block.deadline_ms, block.again_ms].into_iter().flatten() {
             self.timers.deadlines.insert((at_ms, connection.token));
         }
         self.shared.blocked_clients.fetch_add(1, Ordering::Relaxed);
@@ -203,6 +205,7 @@ impl Worker {
         let outcome = martlet_command::run(handler, &mut self.keys, &mut reply, again);
         self.keys.touch = touch;
         let blocks = matches!(outcome, Ok(Some(_)));
+        let again_ms = outcome.as_ref().ok().and_then(|block| block.as_ref()?.again_ms);
         if let Err(error) = &outcome {
             self.fail(&mut reply, request.entry, error);
         }
@@ -223,6 +226,8 @@ impl Worker {
             // The reply comes before the news of what the request has changed.
             let served = Mail::Served { waiter: waiter.clone(), reply: reply.into_bytes(), ns };
             self.shared.send(waiter.thread, served);
+        } else if let Some(at_ms) = again_ms {
+            self.shared.send(waiter.thread, Mail::RunAgain { waiter: waiter.clone(), at_ms });
         }
         let origin = std::mem::replace(&mut self.origin, request.origin);
         self.release_keys();
@@ -299,20 +304,56 @@ impl Worker {
         self.finish(connection);
     }
 
-    /// Ends waits whose time is up.
+    /// Ends waits whose time is up, and looks again whether those can be served that are served by time.
     pub(crate) fn time_out_blocked(&mut self) {
+        let mut due = Vec::new();
         while let Some(&(at_ms, token)) = self.timers.deadlines.first() {
             if at_ms > self.now_ms {
                 break;
             }
             self.timers.deadlines.pop_first();
             let Some(mut connection) = self.take(token) else { continue };
-            let is_due = matches!(&connection.suspended, Some(Suspended::Blocked(b)) if b.block.deadline_ms == Some(at_ms));
-            if is_due {
-                self.end_wait(&mut connection, WaitEnd::Timeout);
+            if let Some(Suspended::Blocked(blocked)) = &mut connection.suspended {
+                if blocked.block.deadline_ms == Some(at_ms) {
+                    self.end_wait(&mut connection, WaitEnd::Timeout);
+                } else if blocked.block.again_ms == Some(at_ms) {
+                    blocked.block.again_ms = None;
+                    due.push(blocked.waiter.clone());
+                }
             }
             self.finish(connection);
         }
+        due.into_iter().for_each(|waiter| self.run_again(waiter));
+    }
+
+    /// Runs a waiter's request again though nothing has changed. Its reply, or when to do so the next time,
+    /// comes by mail.
+    fn run_again(&mut self, waiter: Arc<Waiter>) {
+        let (first, db) = (waiter.keys.first().cloned(), waiter.db);
+        let Some(key) = first else { return };
+        if self.shared.postpones(self.now_ms).is_some()
+            || self.shared.persistence.log.refuses_writes.load(Ordering::Relaxed)
+        {
+            let at_ms = self.now_ms + AGAIN_MS;
+            return self.shared.send(waiter.thread, Mail::RunAgain { waiter, at_ms });
+        }
+        self.serve(&waiter, &ReadyKey { db, key });
+        self.serve_ready();
+    }
+
+    /// Has a waiter's request run again at a time.
+    pub(crate) fn schedule_again(&mut self, waiter: &Arc<Waiter>, at_ms: i64) {
+        let Some(mut connection) = self.take(martlet_net::Token(waiter.token)) else { return };
+        if let Some(Suspended::Blocked(blocked)) = &mut connection.suspended
+            && Arc::ptr_eq(&blocked.waiter, waiter)
+        {
+            let before = blocked.block.again_ms.replace(at_ms);
+            if let Some(before) = before.filter(|before| blocked.block.deadline_ms != Some(*before)) {
+                self.timers.deadlines.remove(&(before, connection.token));
+            }
+            self.timers.deadlines.insert((at_ms, connection.token));
+        }
+        self.put(connection);
     }
 
     /// Ends a wait without service, as a timeout or with UNBLOCKED; does nothing if it has just been served.
@@ -426,7 +467,7 @@ impl Worker {
 
     fn forget_wait(&mut self, connection: &mut Connection) {
         if let Some(Suspended::Blocked(blocked)) = connection.suspended.take() {
-            if let Some(at_ms) = blocked.block.deadline_ms {
+            for at_ms in [blocked.block.deadline_ms, blocked.block.again_ms].into_iter().flatten() {
                 self.timers.deadlines.remove(&(at_ms, connection.token));
             }
             self.shared.blocked_clients.fetch_sub(1, Ordering::Relaxed);

@@ -6,7 +6,7 @@ use martlet_types::array::ArrayLimits;
 use martlet_types::hash::HashLimits;
 use martlet_types::list::ListLimit;
 use martlet_types::set::SetLimits;
-use martlet_types::stream::StreamLimits;
+use martlet_types::stream::{IdempotencyLimits, StreamLimits};
 use martlet_types::zset::ZSetLimits;
 
 use crate::config::{Config, MaxmemoryPolicy};
@@ -38,6 +38,10 @@ pub fn from_config(config: &Config) -> Settings {
             slice_size: config.array_slice_size.0,
             sparse_max: config.array_sparse_kmax,
             sparse_min: config.array_sparse_kmin,
+        },
+        idempotency_limits: IdempotencyLimits {
+            duration_s: config.stream_idmp_duration_s,
+            max_records: config.stream_idmp_maxsize,
         },
         hll_sparse_max_bytes: config.hll_sparse_max_bytes,
         rdb_compression: config.rdbcompression,

@@ -76,6 +76,13 @@ pub enum Mail {
         /// How it ends.
         end: WaitEnd,
     },
+    /// A blocked client's request is to be run again at a time.
+    RunAgain {
+        /// Its waiter.
+        waiter: Arc<Waiter>,
+        /// Unix milliseconds.
+        at_ms: i64,
+    },
     /// A notice for a client that caches keys.
     Notice {
         /// As above.

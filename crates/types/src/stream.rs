@@ -8,6 +8,7 @@
 
 mod group;
 mod id;
+mod idempotency;
 mod log;
 mod node;
 #[cfg(test)]
@@ -19,6 +20,7 @@ use triomphe::Arc;
 
 pub use group::{Consumer, Group, Pending};
 pub use id::Id;
+pub use idempotency::{Idempotency, IdempotencyLimits};
 pub use log::{Log, NODE_BYTES_MAX, NodeView, Range, RangeBack, StreamLimits, Trim};
 pub use node::{Entry, Fields};
 
@@ -47,6 +49,21 @@ pub struct Stream {
 struct Inner {
     log: Log,
     groups: Groups,
+    idempotency_limits: IdempotencyLimits,
+    /// There once the stream's own limits were set, or a producer has named an entry.
+    idempotency: Option<Box<Idempotency>>,
+    indexed: Features,
+}
+
+/// What of a stream the keyspace keeps an index of.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub struct Features {
+    /// When the next idempotency record is to be forgotten, Unix milliseconds.
+    pub record_expiry_ms: Option<i64>,
+    /// It has limits for such records of its own, or has had records.
+    pub has_idempotency: bool,
+    /// Entries of a group are pending with nobody.
+    pub has_released: bool,
 }
 
 impl Stream {
@@ -74,7 +91,76 @@ impl Stream {
     /// Bytes that the allocator gave for the stream, about.
     pub fn heap_bytes(&self) -> usize {
         let groups = self.groups().map(|(name, group)| name.len() + group.heap_bytes()).sum::<usize>();
-        size_of::<Inner>() + self.inner.log.heap_bytes() + self.inner.groups.heap_bytes() + groups
+        let idempotency = self.idempotency().map_or(0, |of| size_of::<Idempotency>() + of.heap_bytes());
+        size_of::<Inner>()
+            + self.inner.log.heap_bytes()
+            + self.inner.groups.heap_bytes()
+            + groups
+            + idempotency
+    }
+
+    /// For how long, and how much of each producer is remembered.
+    pub fn idempotency_limits(&self) -> IdempotencyLimits {
+        self.inner.idempotency_limits
+    }
+
+    /// What producers have added under names of theirs, if that was ever asked for.
+    pub fn idempotency(&self) -> Option<&Idempotency> {
+        self.inner.idempotency.as_deref()
+    }
+
+    /// The same, to be changed.
+    pub fn idempotency_mut(&mut self) -> &mut Idempotency {
+        Arc::make_mut(&mut self.inner).idempotency.get_or_insert_default()
+    }
+
+    /// Gives a stream that has just been made the limits that are configured.
+    pub fn set_default_idempotency_limits(&mut self, limits: IdempotencyLimits) {
+        if self.inner.idempotency_limits != limits {
+            Arc::make_mut(&mut self.inner).idempotency_limits = limits;
+        }
+    }
+
+    /// Gives the stream limits of its own. All records are forgotten if these are others than before.
+    pub fn set_idempotency_limits(&mut self, limits: IdempotencyLimits) -> bool {
+        let differ = self.inner.idempotency_limits != limits;
+        if differ {
+            let inner = Arc::make_mut(&mut self.inner);
+            inner.idempotency_limits = limits;
+            inner.idempotency.get_or_insert_default().clear();
+        }
+        differ
+    }
+
+    /// The last millisecond whose entries' records are too old at a time.
+    pub fn records_expired_until(&self, now_ms: i64) -> Option<u64> {
+        let age_ms = i64::from(self.inner.idempotency_limits.duration_s) * 1000;
+        u64::try_from(now_ms.saturating_sub(age_ms)).ok()
+    }
+
+    /// What there is of it to be indexed now.
+    pub fn features(&self) -> Features {
+        let age_ms = u64::from(self.inner.idempotency_limits.duration_s) * 1000;
+        let first_ms = self.idempotency().and_then(Idempotency::first_ms);
+        let expiry_ms = first_ms.map(|ms| i64::try_from(ms.saturating_add(age_ms)).unwrap_or(i64::MAX));
+        Features {
+            record_expiry_ms: expiry_ms,
+            has_idempotency: self.idempotency().is_some(),
+            has_released: self.groups().any(|(_, group)| group.released_count() > 0),
+        }
+    }
+
+    /// What the keyspace has indexed.
+    #[inline]
+    pub fn indexed(&self) -> Features {
+        self.inner.indexed
+    }
+
+    /// Notes what the keyspace has indexed.
+    pub fn set_indexed(&mut self, features: Features) {
+        if self.inner.indexed != features {
+            Arc::make_mut(&mut self.inner).indexed = features;
+        }
     }
 
     /// The entries.
@@ -135,7 +221,7 @@ impl Stream {
     /// Removes the first entries, but those that have to stay; how many, and the lowest id behind those that
     /// were looked at. [`Log::trim`] is for where references are kept: it removes whole nodes.
     pub fn trim_by_references(&mut self, trim: Trim, limit: u64, references: References) -> (u64, Id) {
-        let Inner { log, groups } = Arc::make_mut(&mut self.inner);
+        let Inner { log, groups, .. } = Arc::make_mut(&mut self.inner);
         log.trim_some(trim, limit, |id| match references {
             References::Keep => true,
             References::Delete => {
@@ -178,6 +264,10 @@ impl Default for Stream {
 impl fmt::Debug for Stream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let groups: Vec<(&[u8], &Group)> = self.groups().collect();
-        f.debug_struct("Stream").field("log", self.log()).field("groups", &groups).finish()
+        f.debug_struct("Stream")
+            .field("log", self.log())
+            .field("groups", &groups)
+            .field("idempotency", &(self.idempotency_limits(), self.idempotency()))
+            .finish()
     }
 }

@@ -6,7 +6,8 @@ use martlet_types::element::Element;
 use martlet_types::stream::{Id, NODE_BYTES_MAX, References, Stream, Trim};
 
 use super::delete::take_references;
-use super::{IdText, last_id, note, parse_id, parse_id_or_star, write_id};
+use super::idempotency::{Named, count_duplicate};
+use super::{IdText, last_id, note, obeys, parse_id, parse_id_or_star, write_id};
 use crate::Handler;
 use crate::context::{Context, Settings};
 use crate::cursor::Cursor;
@@ -73,8 +74,8 @@ impl Options {
         Ok(true)
     }
 
-    /// How to trim, if at all; `is_needed` for XTRIM.
-    fn finish(self, settings: &Settings, is_needed: bool) -> Result<Option<Trimming>, Error> {
+    /// How to trim, if at all; `is_needed` for XTRIM. Who is obeyed has found out how far a limit reaches.
+    fn finish(self, settings: &Settings, is_needed: bool, obeys: bool) -> Result<Option<Trimming>, Error> {
         if self.trim.is_none() && self.limit > 0 {
             return Err(Error::Fixed(
                 "ERR syntax error, LIMIT cannot be used without specifying a trimming strategy",
@@ -83,11 +84,12 @@ impl Options {
         if self.trim.is_none() && is_needed {
             return Err(Error::Fixed("ERR syntax error, XTRIM must be called with a trimming strategy"));
         }
-        if self.limit_word.is_some() && !matches!(self.trim, Some((_, true, _))) {
+        if self.limit_word.is_some() && !obeys && !matches!(self.trim, Some((_, true, _))) {
             return Err(Error::Fixed("ERR syntax error, LIMIT cannot be used without the special ~ option"));
         }
         Ok(self.trim.map(|(trim, is_approximate, words)| {
             let limit = match self.limit_word {
+                _ if obeys => 0,
                 Some(_) => self.limit,
                 None if is_approximate => default_limit(settings),
                 None => 0,
@@ -135,7 +137,7 @@ impl Trimming {
 }
 
 /// Records the request with other words in some places, and without LIMIT.
-fn record(ctx: &mut Context<'_>, trimming: Option<(&Trimming, Trimmed)>, id: Option<(usize, IdText)>) {
+fn record_as(ctx: &mut Context<'_>, trimming: Option<(&Trimming, Trimmed)>, id: Option<(usize, IdText)>) {
     let args = ctx.args;
     ctx.keys.effects.replace(ctx.keys.db, || {
         let mut words: Vec<Vec<u8>> = args.iter().map(<[u8]>::to_vec).collect();
@@ -160,7 +162,8 @@ pub(super) static XADD: Command<Handler> = command("xadd", -5, xadd as Handler)
     .keys(&[KeyPart::one(1, KeyFlags::RW.with(KeyFlags::UPDATE))])
     .acl(Acl::STREAM)
     .syntax(
-        "key:k0 ?NOMKSTREAM^6.2.0 ?condition(KEEPREF|DELREF|ACKED) ?trim(strategy(MAXLEN|MINID^6.2.0) \
+        "key:k0 ?NOMKSTREAM^6.2.0 ?condition(KEEPREF|DELREF|ACKED) \
+         ?idmp(idmpauto-pid=IDMPAUTO|idmp-pid-iid=IDMP(pid iid))^8.6.0 ?trim(strategy(MAXLEN|MINID^6.2.0) \
          ?operator(equal:x==|approximately:x=~) threshold ?count:i=LIMIT^6.2.0) \
          id-selector(auto-id:x=*|id) *data(field value)",
     )
@@ -174,61 +177,107 @@ pub(super) static XADD: Command<Handler> = command("xadd", -5, xadd as Handler)
         ("6.2.0", "Options `NOMKSTREAM`, `MINID` and `LIMIT`."),
         ("7.0.0", "An id of the form `<ms>-*`."),
         ("8.2.0", "Options `KEEPREF`, `DELREF` and `ACKED`."),
+        ("8.6.0", "Options `IDMP` and `IDMPAUTO`."),
     ])
     .tips(&[Tip::NONDETERMINISTIC_OUTPUT]);
 
 /// The id that a new entry asks for: both halves, or the first, or none.
 type AskedId = Option<(u64, Option<u64>)>;
 
+/// What an XADD asks for.
+struct Addition<'a> {
+    /// The id, and the argument that it is.
+    id: AskedId,
+    at: usize,
+    no_create: bool,
+    trimming: Option<Trimming>,
+    named: Option<Named<'a>>,
+}
+
+impl<'a> Addition<'a> {
+    fn parse(ctx: &Context<'a>) -> Result<Addition<'a>, Error> {
+        let (mut options, mut named, mut rest) = (Options::default(), None, ctx.rest(2));
+        loop {
+            if rest.peek() == Some(b"*") {
+                break;
+            } else if rest.word("NOMKSTREAM") {
+                options.no_create = true;
+            } else if !options.take(&mut rest)? && !Named::take(&mut named, &mut rest)? {
+                break;
+            }
+        }
+        let at = rest.index();
+        let id: AskedId = match rest.peek() {
+            None => return Err(Error::Arity("xadd")),
+            Some(b"*") => None,
+            Some(id) => Some(parse_id_or_star(id, 0)?),
+        };
+        let obeys = obeys(ctx.keys);
+        if named.is_some() && id.is_some() && !obeys {
+            return Err(Error::Fixed(
+                "ERR syntax error, IDMP/IDMPAUTO can be used only with auto-generated IDs",
+            ));
+        }
+        let no_create = options.no_create;
+        let trimming = options.finish(ctx.settings, false, obeys)?;
+        let words = ctx.argc() - at - 1;
+        if words < 2 || !words.is_multiple_of(2) {
+            return Err(Error::Arity("xadd"));
+        }
+        if id == Some((0, Some(0))) {
+            return Err(Error::Fixed("ERR The ID specified in XADD must be greater than 0-0"));
+        }
+        Ok(Addition { id, at, no_create, trimming, named })
+    }
+}
+
 fn xadd(ctx: &mut Context<'_>) -> Outcome {
-    let (mut options, mut rest) = (Options::default(), ctx.rest(2));
-    loop {
-        if rest.word("NOMKSTREAM") {
-            options.no_create = true;
-        } else if !options.take(&mut rest)? {
-            break;
+    let Addition { id: asked, at, no_create, trimming, named } = Addition::parse(ctx)?;
+    let (key, now_ms) = (ctx.key(1), ctx.keys.now_ms);
+    let (args, limits) = (ctx.args, ctx.settings.stream_limits);
+    let known_last_id = last_id(ctx.keys, &key)?;
+    if known_last_id.is_none() && no_create {
+        ctx.reply.null();
+        return Ok(());
+    }
+    let mut made = [0; 16];
+    let record = named.map(|named| named.resolve(args, at + 1, &mut made));
+    if let Some(record) = record
+        && (asked.is_none() || !obeys(ctx.keys))
+    {
+        let stream = ctx.keys.get(&key).and_then(|entry| entry.object::<Stream>());
+        let known = stream.and_then(|stream| record.find(stream, now_ms));
+        if known.is_some() || obeys(ctx.keys) {
+            write_id(ctx.reply, known.unwrap_or_default());
+            return count_duplicate(ctx.keys, &key);
         }
     }
-    let at = rest.index();
-    let asked: AskedId = match rest.peek() {
-        None => return Err(Error::Arity("xadd")),
-        Some(b"*") => None,
-        Some(id) => Some(parse_id_or_star(id, 0)?),
-    };
-    let no_create = options.no_create;
-    let trimming = options.finish(ctx.settings, false)?;
-    let words = ctx.argc() - at - 1;
-    if words < 2 || !words.is_multiple_of(2) {
-        return Err(Error::Arity("xadd"));
-    }
-    if asked == Some((0, Some(0))) {
-        return Err(Error::Fixed("ERR The ID specified in XADD must be greater than 0-0"));
-    }
-    let key = ctx.key(1);
-    let (args, limits) = (ctx.args, ctx.settings.stream_limits);
     let fields = (at + 1..args.len())
         .step_by(2)
         .map(move |name| (Element::Bytes(args.at(name)), Element::Bytes(args.at(name + 1))));
-    let last_id = match last_id(ctx.keys, &key)? {
-        None if no_create => {
-            ctx.reply.null();
-            return Ok(());
-        }
-        last_id => last_id.unwrap_or(Id::MIN),
-    };
-    let id = next_id(last_id, asked, ctx.keys)?;
+    let id = next_id(known_last_id.unwrap_or(Id::MIN), asked, ctx.keys)?;
     let bytes: usize = fields.clone().map(|(name, value)| name.byte_len() + value.byte_len()).sum();
     if bytes > NODE_BYTES_MAX {
         return Err(Error::Fixed("ERR Elements are too large to be stored"));
     }
     let mut stream = ctx.keys.create::<Stream>(&key)?;
+    if known_last_id.is_none() {
+        stream.set_default_idempotency_limits(ctx.settings.idempotency_limits);
+    }
     stream.log_mut().append(id, fields, limits);
+    if let Some(record) = record {
+        record.insert(&mut stream, id, now_ms);
+    }
     let (mut removed, mut trimmed) = (0, None);
     if let Some(trimming) = &trimming {
         let outcome = trimming.run(&mut stream);
         (removed, trimmed) = (outcome.0, outcome.1.map(|trimmed| (trimming, trimmed)));
     }
+    let is_indexed = record.is_some() || stream.indexed().has_released;
     drop(stream);
+    if is_indexed {
+        ctx.keys.index_stream(&key);
+    }
     write_id(ctx.reply, id);
     note(ctx.keys, &key, "xadd");
     if removed > 0 {
@@ -236,7 +285,7 @@ fn xadd(ctx: &mut Context<'_>) -> Outcome {
     }
     let is_whole = matches!(asked, Some((_, Some(_))));
     if !is_whole || trimmed.is_some() {
-        record(ctx, trimmed, Some((at, IdText::new(id))));
+        record_as(ctx, trimmed, Some((at, IdText::new(id))));
     }
     Ok(())
 }
@@ -281,20 +330,24 @@ fn xtrim(ctx: &mut Context<'_>) -> Outcome {
     let (mut options, mut rest) = (Options::default(), ctx.rest(2));
     while options.take(&mut rest)? {}
     rest.finish()?;
-    let trimming = options.finish(ctx.settings, true)?.ok_or(Error::Syntax)?;
+    let trimming = options.finish(ctx.settings, true, obeys(ctx.keys))?.ok_or(Error::Syntax)?;
     let key = ctx.key(1);
     let Some(mut stream) = ctx.keys.write::<Stream>(&key)? else {
         ctx.reply.int(0);
         return Ok(());
     };
     let (removed, trimmed) = trimming.run(&mut stream);
+    let had_released = stream.indexed().has_released;
     drop(stream);
+    if had_released {
+        ctx.keys.index_stream(&key);
+    }
     ctx.reply.count(removed as usize);
     if removed > 0 {
         note(ctx.keys, &key, "xtrim");
         ctx.keys.dirty += removed - 1;
         if let Some(trimmed) = trimmed {
-            record(ctx, Some((&trimming, trimmed)), None);
+            record_as(ctx, Some((&trimming, trimmed)), None);
         }
     }
     Ok(())

@@ -32,6 +32,12 @@ pub(super) fn record_claims(
     claims: impl IntoIterator<Item = (Vec<u8>, Claimed)>,
 ) {
     for (consumer, Claimed { id, pending, last_id }) in claims {
+        if pending.consumer.is_none() {
+            // What was nobody's and is gone cannot be told as somebody's.
+            let id = IdText::new(id);
+            keys.effects.replace(keys.db, || [b"XACK", key, group, id.as_ref()]);
+            continue;
+        }
         keys.effects.replace(keys.db, || {
             let number = |number: String| number.into_bytes();
             [
@@ -102,17 +108,18 @@ impl Terms {
         let is_left = match before {
             None => !self.force,
             Some(before) => {
-                self.idle_min_ms > 0 && now_ms.saturating_sub(before.delivered_ms) < self.idle_min_ms
+                let idle_ms = before.idle_ms(now_ms);
+                self.idle_min_ms > 0 && idle_ms.is_some_and(|idle_ms| idle_ms < self.idle_min_ms)
             }
         };
         if is_left {
             return Claim::Left;
         }
         // What is made pending here counts as delivered once before.
-        let deliveries = before.map_or(1, |before| before.deliveries);
-        let more = u64::from(!self.just_id);
-        let deliveries = self.deliveries.unwrap_or(deliveries.saturating_add(more));
-        let pending = Pending { consumer, delivered_ms: self.delivered_ms, deliveries };
+        let mut pending = before.unwrap_or(Pending { consumer: None, delivered_ms: 0, deliveries: 1 });
+        let again = if self.just_id { pending.deliveries } else { pending.delivered_again() };
+        pending.deliveries = self.deliveries.unwrap_or(again);
+        (pending.consumer, pending.delivered_ms) = (Some(consumer), self.delivered_ms);
         group.set_pending(id, pending);
         Claim::Taken(Claimed { id, pending, last_id })
     }
@@ -132,16 +139,19 @@ struct Claimant {
     /// With the names of the consumers that had what is gone.
     records: Vec<(Vec<u8>, Claimed)>,
     taken: u64,
+    /// The group may have had entries that were nobody's.
+    takes_released: bool,
 }
 
 impl Claimant {
     fn new(group: &mut Group, name: &[u8], now_ms: i64) -> Claimant {
+        let takes_released = group.released_count() > 0;
         let is_new = group.number_of(name).is_none();
         let number = group.add_consumer(name, now_ms);
         if let Some(consumer) = group.consumer_mut(number) {
             consumer.seen_ms = now_ms;
         }
-        Claimant { number, is_new, records: Vec::new(), taken: 0 }
+        Claimant { number, is_new, records: Vec::new(), taken: 0, takes_released }
     }
 
     /// Takes an entry if the terms allow it; what became of it.
@@ -154,7 +164,7 @@ impl Claimant {
         if is_taken && let Some(consumer) = group.consumer_mut(self.number) {
             consumer.active_ms = now_ms;
         }
-        let owner = group.consumer(claimed.pending.consumer);
+        let owner = claimed.pending.consumer.and_then(|number| group.consumer(number));
         self.records.push((owner.map_or_else(Vec::new, |owner| owner.name().to_vec()), claimed));
         self.taken += u64::from(is_taken);
         Some(is_taken)
@@ -172,6 +182,9 @@ impl Claimant {
             record_progress(ctx.keys, key.bytes, group, last_id, read);
         }
         ctx.keys.dirty += self.records.len() as u64;
+        if self.takes_released {
+            ctx.keys.index_stream(&key);
+        }
         record_claims(ctx.keys, key.bytes, group, self.records);
     }
 }
@@ -226,8 +239,9 @@ fn parse_claim(ctx: &Context<'_>) -> Result<ClaimRequest, Error> {
             return Err(Error::quoting("ERR Unrecognized XCLAIM option '", word, "'"));
         }
     }
-    // A time that is none, or to come, is as if it were not said: clients compute it by clocks of theirs.
-    if !(0..=now_ms).contains(&terms.delivered_ms) {
+    // A time that is none, or to come, is as if it were not said: clients compute it by clocks of theirs. A
+    // primary or a file, which are obeyed at time 0, know it.
+    if terms.delivered_ms < 0 || (terms.delivered_ms > now_ms && !super::obeys(ctx.keys)) {
         terms.delivered_ms = now_ms;
     }
     Ok(ClaimRequest { ids, terms, last_id })
@@ -239,6 +253,7 @@ fn xclaim(ctx: &mut Context<'_>) -> Outcome {
         return Err(no_key_or_group(key.bytes, name, ""));
     }
     let ClaimRequest { ids, terms, last_id } = parse_claim(ctx)?;
+    let now_ms = if super::obeys(ctx.keys) { terms.delivered_ms } else { now_ms };
     let Context { keys, reply, .. } = ctx;
     let mut stream = keys.write::<Stream>(&key)?.ok_or(Error::NoSuchKey)?;
     let Some((log, group)) = stream.group_mut(name) else { return Err(Error::NoSuchKey) };

@@ -102,6 +102,7 @@ impl Changes {
             ctx.keys.dirty -= 1;
         }
         ctx.keys.dirty += self.deleted + self.others;
+        ctx.keys.index_released(&key);
     }
 }
 

@@ -107,6 +107,9 @@ fn create(ctx: &mut Context<'_>) -> Outcome {
     let id = if id == b"$" { last_id.unwrap_or(Id::MIN) } else { parse_id(id, 0)? };
     let mut stream = ctx.keys.create::<Stream>(&key)?;
     let entries_read = counted(stream.log(), entries_read);
+    if last_id.is_none() {
+        stream.set_default_idempotency_limits(ctx.settings.idempotency_limits);
+    }
     if !stream.add_group(name, Group::new(id, entries_read)) {
         return Err(Error::Fixed("BUSYGROUP Consumer Group name already exists"));
     }
@@ -160,7 +163,12 @@ static DESTROY: Command<Handler> = command("xgroup|destroy", 4, destroy as Handl
 
 fn destroy(ctx: &mut Context<'_>) -> Outcome {
     let (key, name) = (ctx.key(2), ctx.arg(3));
-    let removed = ctx.keys.write::<Stream>(&key)?.ok_or(NO_KEY)?.remove_group(name);
+    let mut stream = ctx.keys.write::<Stream>(&key)?.ok_or(NO_KEY)?;
+    let (removed, had_released) = (stream.remove_group(name), stream.indexed().has_released);
+    drop(stream);
+    if had_released {
+        ctx.keys.index_stream(&key);
+    }
     ctx.reply.int(i64::from(removed));
     if removed {
         // Its consumers wait in vain.
@@ -262,10 +270,13 @@ fn xack(ctx: &mut Context<'_>) -> Outcome {
         return Ok(());
     }
     let ids = parse_ids(ctx, 3)?;
-    let acknowledged = match &mut ctx.keys.write::<Stream>(&key)? {
-        Some(stream) => acknowledge(stream, name, &ids),
-        None => 0,
+    let (acknowledged, had_released) = match &mut ctx.keys.write::<Stream>(&key)? {
+        Some(stream) => (acknowledge(stream, name, &ids), stream.indexed().has_released),
+        None => (0, false),
     };
+    if had_released {
+        ctx.keys.index_stream(&key);
+    }
     ctx.keys.dirty += acknowledged as u64;
     ctx.reply.count(acknowledged);
     Ok(())
@@ -344,14 +355,14 @@ impl<'a> Filter<'a> {
                 break;
             }
             let Some(pending) = group.pending(id) else { continue };
-            let idle_ms = now_ms.saturating_sub(pending.delivered_ms);
-            if self.idle_min_ms != 0 && idle_ms < self.idle_min_ms {
+            let idle_ms = pending.idle_ms(now_ms);
+            if self.idle_min_ms != 0 && idle_ms.is_some_and(|idle_ms| idle_ms < self.idle_min_ms) {
                 continue;
             }
             reply.array(4);
             write_id(reply, id);
-            reply.bulk(group.consumer(pending.consumer).map_or(b"", |consumer| consumer.name()));
-            reply.int(idle_ms.max(0));
+            reply.bulk(super::owner_name(group, pending));
+            reply.int(idle_ms.map_or(-1, |idle_ms| idle_ms.max(0)));
             reply.int(pending.deliveries as i64);
             written += 1;
         }

@@ -1,7 +1,7 @@
 //! XINFO: what a stream, its groups and their consumers are like.
 
 use martlet_protocol::reply::Reply;
-use martlet_types::stream::{Group, Id, Log, Pending, Stream};
+use martlet_types::stream::{Group, Id, Idempotency, Log, Pending, Stream};
 
 use super::{write_entries, write_entry, write_id};
 use crate::Handler;
@@ -37,7 +37,13 @@ static STREAM: Command<Handler> =
                 "7.0.0",
                 "Fields `max-deleted-entry-id`, `entries-added`, `recorded-first-entry-id`, `entries-read` and `lag`.",
             ),
-            ("7.2.0", "Field `active-time`.")]);
+            ("7.2.0", "Field `active-time`."),
+            (
+                "8.6.0",
+                "Fields `idmp-duration`, `idmp-maxsize`, `pids-tracked`, `iids-tracked`, `iids-added` and \
+                 `iids-duplicates`.",
+            ),
+            ("8.8.0", "Field `nacked-count`.")]);
 
 /// How many entries FULL is to show, if it is asked for.
 fn parse_full(ctx: &Context<'_>) -> Result<Option<u64>, Error> {
@@ -58,7 +64,7 @@ fn stream(ctx: &mut Context<'_>) -> Outcome {
     // A wrong option is reported only where there is a stream.
     let full = full?;
     let log = stream.log();
-    reply.map(if full.is_some() { 9 } else { 10 });
+    reply.map(if full.is_some() { 15 } else { 16 });
     pair(reply, "length", log.len());
     pair(reply, "radix-tree-keys", log.node_count() as u64);
     // One for each node besides the root: where ids part is not counted.
@@ -67,6 +73,7 @@ fn stream(ctx: &mut Context<'_>) -> Outcome {
     id_pair(reply, "max-deleted-entry-id", log.max_deleted_id());
     pair(reply, "entries-added", log.entries_added());
     id_pair(reply, "recorded-first-entry-id", log.first_id());
+    write_idempotency(reply, stream);
     match full {
         None => {
             pair(reply, "groups", stream.group_count() as u64);
@@ -92,6 +99,18 @@ fn stream(ctx: &mut Context<'_>) -> Outcome {
         }
     }
     Ok(())
+}
+
+/// What the stream remembers of its producers.
+fn write_idempotency(reply: &mut Reply, stream: &Stream) {
+    let (limits, table) = (stream.idempotency_limits(), stream.idempotency());
+    let count = |of: fn(&Idempotency) -> u64| table.map_or(0, of);
+    pair(reply, "idmp-duration", u64::from(limits.duration_s));
+    pair(reply, "idmp-maxsize", u64::from(limits.max_records));
+    pair(reply, "pids-tracked", count(|table| table.producer_count() as u64));
+    pair(reply, "iids-tracked", count(|table| table.record_count() as u64));
+    pair(reply, "iids-added", count(|table| table.added));
+    pair(reply, "iids-duplicates", count(|table| table.duplicates));
 }
 
 fn pair(reply: &mut Reply, name: &str, value: u64) {
@@ -135,17 +154,18 @@ fn lag(group: &Group, log: &Log) -> Option<u64> {
 }
 
 fn write_full_group(reply: &mut Reply, name: &[u8], group: &Group, log: &Log, count: usize) {
-    reply.map(7);
+    reply.map(8);
     name_pair(reply, name);
     id_pair(reply, "last-delivered-id", group.last_id);
     write_progress(reply, group, log);
     pair(reply, "pel-count", group.pending_count() as u64);
+    pair(reply, "nacked-count", group.released_count() as u64);
     reply.bulk(b"pending");
     reply.array(group.pending_count().min(count));
     for (id, pending) in group.pending_from(Id::MIN).take(count) {
         reply.array(4);
         write_id(reply, id);
-        reply.bulk(group.consumer(pending.consumer).map_or(b"", |consumer| consumer.name()));
+        reply.bulk(super::owner_name(group, pending));
         write_delivery(reply, pending);
     }
     reply.bulk(b"consumers");

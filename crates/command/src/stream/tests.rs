@@ -225,3 +225,112 @@ fn trimming_by_references_is_recorded_by_where_it_ended() {
         }
     }
 }
+
+#[test]
+fn claiming_while_reading() {
+    let mut t = Fixture::new();
+    for id in ["1-1", "1-2", "1-3"] {
+        t.run(&format!("XADD s {id} f v"));
+    }
+    t.run("XGROUP CREATE s g 0");
+    t.run("XREADGROUP GROUP g a COUNT 2 STREAMS s >");
+    t.advance_ms(100);
+    let both = t.run("XREADGROUP GROUP g b CLAIM 100 STREAMS s >");
+    assert_eq!(
+        both,
+        r#"[["s" [["1-1" ["f" "v"] :100 :1] ["1-2" ["f" "v"] :100 :1] ["1-3" ["f" "v"] :0 :0]]]]"#
+    );
+    assert_eq!(t.run("XPENDING s g - + 10"), r#"[["1-1" "b" :0 :2] ["1-2" "b" :0 :2] ["1-3" "b" :0 :1]]"#);
+    assert_eq!(t.run("XREADGROUP GROUP g a CLAIM 1 STREAMS s >"), "nil-array");
+    // Whoever reads history claims nothing, and gets it as ever.
+    assert_eq!(t.run("XREADGROUP GROUP g a CLAIM 0 STREAMS s 0"), r#"[["s" []]]"#);
+    assert_eq!(
+        t.run("XREADGROUP GROUP g a COUNT 1 CLAIM 0 STREAMS s >"),
+        r#"[["s" [["1-1" ["f" "v"] :0 :2]]]]"#
+    );
+}
+
+#[test]
+fn a_wait_says_when_there_will_be_something_to_claim() {
+    let mut t = Fixture::new();
+    t.run("XGROUP CREATE s g 0 MKSTREAM");
+    let now_ms = t.keys.now_ms;
+    t.run("XREADGROUP GROUP g a BLOCK 0 CLAIM 500 STREAMS s >");
+    assert_eq!(t.block.take().unwrap().again_ms, Some(now_ms + 500));
+    t.run("XADD s 1-1 f v");
+    t.run("XREADGROUP GROUP g a STREAMS s >");
+    t.advance_ms(200);
+    t.run("XREADGROUP GROUP g b BLOCK 0 CLAIM 500 STREAMS s >");
+    assert_eq!(t.block.take().unwrap().again_ms, Some(now_ms + 500));
+    t.run("XREADGROUP GROUP g b BLOCK 0 STREAMS s >");
+    assert_eq!(t.block.take().unwrap().again_ms, None);
+}
+
+#[test]
+fn released_entries_are_nobodys_and_come_first() {
+    let mut t = Fixture::new();
+    for id in ["1-1", "1-2", "1-3", "1-4"] {
+        t.run(&format!("XADD s {id} f v"));
+    }
+    t.run("XGROUP CREATE s g 0");
+    t.run("XREADGROUP GROUP g a COUNT 3 STREAMS s >");
+    assert_eq!(t.run("XNACK s g FAIL IDS 3 1-3 1-1 9-9"), ":2");
+    assert_eq!(t.effects().last().unwrap(), "XNACK s g FAIL IDS 3 1-3 1-1 9-9");
+    assert_eq!(t.run("XPENDING s g - + 10"), r#"[["1-1" "" :-1 :1] ["1-2" "a" :0 :1] ["1-3" "" :-1 :1]]"#);
+    assert_eq!(t.run("XPENDING s g IDLE 1000 - + 10"), r#"[["1-1" "" :-1 :1] ["1-3" "" :-1 :1]]"#);
+    assert_eq!(t.run("XPENDING s g"), r#"[:3 "1-1" "1-3" [["a" "1"]]]"#);
+    assert_eq!(t.run("XNACK s g SILENT IDS 1 1-2"), ":1");
+    assert_eq!(t.run("XNACK s g FATAL IDS 1 1-3"), ":1");
+    assert_eq!(t.run("XNACK s g FAIL IDS 1 1-4 FORCE RETRYCOUNT 7"), ":1");
+    assert_eq!(t.run("XNACK s g FAIL IDS 1 9-9 FORCE"), ":0");
+    let counts = t.run("XPENDING s g - + 10");
+    assert_eq!(
+        counts,
+        r#"[["1-1" "" :-1 :1] ["1-2" "" :-1 :0] ["1-3" "" :-1 :9223372036854775807] ["1-4" "" :-1 :7]]"#
+    );
+    assert!(t.run("XINFO STREAM s FULL").contains(r#""nacked-count" :4"#));
+    // In the order in which they were released, and the count stays where it is highest.
+    let claimed = t.run("XREADGROUP GROUP g b COUNT 3 CLAIM 1000 STREAMS s >");
+    let order: Vec<usize> = ["1-1", "1-2", "1-3"].iter().map(|id| claimed.find(id).unwrap()).collect();
+    assert!(order.is_sorted(), "{claimed}");
+    assert!(t.run("XPENDING s g - + 10").contains(r#"["1-3" "b" :0 :9223372036854775807]"#));
+    // One that is gone is told as acknowledged.
+    t.run("XDEL s 1-4");
+    t.effects();
+    t.run("XAUTOCLAIM s g b 0 1-4");
+    assert_eq!(t.effects(), ["XACK s g 1-4"]);
+}
+
+#[test]
+fn reads_end_at_their_limits() {
+    let mut t = Fixture::new();
+    for key in ["s", "t"] {
+        for id in ["1-1", "1-2", "1-3"] {
+            t.run(&format!("XADD {key} {id} f v"));
+        }
+        t.run(&format!("XGROUP CREATE {key} g 0"));
+    }
+    let ids = |reply: &str| reply.matches("1-").count();
+    assert_eq!(ids(&t.run("XREAD MAXCOUNT 4 STREAMS s t 0 0")), 4);
+    assert_eq!(ids(&t.run("XREAD COUNT 1 MAXCOUNT 2 STREAMS s t 0 0")), 2);
+    assert_eq!(ids(&t.run("XREAD MAXSIZE 1 STREAMS s t 0 0")), 1);
+    assert_eq!(ids(&t.run("XREADGROUP GROUP g c MAXCOUNT 4 STREAMS s t > >")), 4);
+    assert_eq!(t.run("XPENDING t g"), r#"[:1 "1-1" "1-1" [["c" "1"]]]"#);
+    assert_eq!(ids(&t.run("XREADGROUP GROUP g c MAXCOUNT 2 STREAMS s t 0 0")), 2);
+    assert_eq!(t.run("XREAD MAXCOUNT 0 STREAMS s 0"), "-ERR MAXCOUNT must be a positive integer");
+    assert_eq!(
+        t.run("XREAD COUNT 3 MAXCOUNT 2 STREAMS s 0"),
+        "-ERR MAXCOUNT must be greater than or equal to COUNT"
+    );
+}
+
+#[test]
+fn a_primary_may_say_a_limit_of_exact_trimming() {
+    let mut t = Fixture::new();
+    t.run("XADD s 1-1 f v");
+    let refused = t.run("XADD s MAXLEN = 1 LIMIT 10 1-2 f v");
+    assert_eq!(refused, "-ERR syntax error, LIMIT cannot be used without the special ~ option");
+    t.keys.now_ms = 0;
+    assert_eq!(t.run("XADD s MAXLEN = 1 LIMIT 10 1-2 f v"), r#""1-2""#);
+    assert_eq!(t.run("XLEN s"), ":1");
+}

@@ -7,7 +7,7 @@ use martlet_keyspace::Value;
 use martlet_types::array::Array;
 use martlet_types::element::{Element, IntBuffer};
 use martlet_types::hash::NO_EXPIRY;
-use martlet_types::stream::{Group, Id, Stream};
+use martlet_types::stream::{Group, Id, Idempotency, Stream};
 
 /// Elements of a collection that one command adds (Redis: `AOF_REWRITE_ITEMS_PER_CMD`).
 const ELEMENTS: usize = 64;
@@ -82,20 +82,53 @@ impl CommandBase {
     fn stream(&mut self, key: &[u8], stream: &Stream) {
         let log = stream.log();
         let last_id = number(log.last_id());
-        if log.is_empty() {
+        let gone = gone_records(stream);
+        if log.is_empty() && gone.is_empty() {
             // The entry is trimmed as soon as it is added.
             let id = if log.last_id() == Id::MIN { b"0-1".to_vec() } else { last_id.clone() };
             self.command(&[b"XADD", key, b"MAXLEN", b"0", &id, b"x", b"y"]);
         }
+        let mut ids = gone.iter().copied().peekable();
         for entry in log.range(Id::MIN, Id::MAX) {
+            while let Some(id) = ids.next_if(|id| *id < entry.id) {
+                self.command(&[b"XADD", key, &number(id), b"x", b"y"]);
+            }
             let id = number(entry.id);
             let fields: Vec<_> = entry.fields.flat_map(|(name, value)| [text(name), text(value)]).collect();
             let fields = fields.iter().map(Vec::as_slice);
             self.command(&[b"XADD", key, &id].into_iter().chain(fields).collect::<Vec<_>>());
         }
+        ids.for_each(|id| self.command(&[b"XADD", key, &number(id), b"x", b"y"]));
+        if let Some(table) = stream.idempotency() {
+            self.idempotency(key, stream, table, &gone);
+        }
         let (added, deleted) = (number(log.entries_added()), number(log.max_deleted_id()));
         self.command(&[b"XSETID", key, &last_id, b"ENTRIESADDED", &added, b"MAXDELETEDID", &deleted]);
         stream.groups().for_each(|(name, group)| self.group(key, name, group));
+    }
+
+    /// Under which names producers have added entries. Those of `gone` were added anew, so that this can be
+    /// said, and go after that.
+    fn idempotency(&mut self, key: &[u8], stream: &Stream, table: &Idempotency, gone: &[Id]) {
+        let limits = stream.idempotency_limits();
+        let (duration, max) = (number(limits.duration_s), number(limits.max_records));
+        self.command(&[b"XCFGSET", key, b"IDMP-DURATION", &duration, b"IDMP-MAXSIZE", &max]);
+        let log = stream.log();
+        for (producer, _) in table.producers() {
+            for (name, id) in table.records(producer) {
+                if log.contains(id) || gone.binary_search(&id).is_ok() {
+                    self.command(&[b"XIDMPRECORD", key, producer, name, &number(id)]);
+                }
+            }
+        }
+        if gone.is_empty() {
+        } else if log.is_empty() {
+            self.command(&[b"XTRIM", key, b"MAXLEN", b"0"]);
+        } else if log.max_deleted_id() == Id::MIN {
+            self.command(&[b"XTRIM", key, b"MINID", &number(log.first_id())]);
+        } else {
+            gone.iter().for_each(|id| self.command(&[b"XDEL", key, &number(*id)]));
+        }
     }
 
     fn group(&mut self, key: &[u8], name: &[u8], group: &Group) {
@@ -112,6 +145,13 @@ impl CommandBase {
                 self.command(&claim.into_iter().chain(options).collect::<Vec<_>>());
             }
         }
+        for id in group.released() {
+            let Some(pending) = group.pending(id) else { continue };
+            let (id, count) = (number(id), number(pending.deliveries));
+            let release: [&[u8]; 10] =
+                [b"XNACK", key, name, b"FAIL", b"IDS", b"1", &id, b"RETRYCOUNT", &count, b"FORCE"];
+            self.command(&release);
+        }
     }
 
     fn elements<const N: usize>(&mut self, name: &[u8], key: &[u8], all: impl Iterator<Item = [Vec<u8>; N]>) {
@@ -126,4 +166,18 @@ impl CommandBase {
     fn command(&mut self, args: &[&[u8]]) {
         encode(&mut self.bytes, args.iter().copied());
     }
+}
+
+/// The ids of entries that are gone, but that producers are remembered to have added; ascending. Without a
+/// deletion by id, only of those before the first entry: no command takes out others without a trace.
+fn gone_records(stream: &Stream) -> Vec<Id> {
+    let log = stream.log();
+    let bound = if log.max_deleted_id() == Id::MIN && !log.is_empty() { log.first_id() } else { Id::MAX };
+    let Some(table) = stream.idempotency() else { return Vec::new() };
+    let records = table.producers().flat_map(|(producer, _)| table.records(producer));
+    let is_gone = |id: &Id| *id != Id::MIN && *id < bound && !log.contains(*id);
+    let mut ids: Vec<Id> = records.map(|(_, id)| id).filter(is_gone).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    ids
 }

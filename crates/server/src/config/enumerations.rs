@@ -269,6 +269,8 @@ enumerations! {
         V11 = "11",
         /// Redis 7.4's.
         V12 = "12",
+        /// Redis 8.6's.
+        V13 = "13",
         /// Redis 8.8's.
         V14 = "14",
         /// Valkey 9's.
@@ -354,6 +356,7 @@ impl RdbVersion {
             RdbVersion::V10 => Some(10),
             RdbVersion::V11 => Some(11),
             RdbVersion::V12 => Some(12),
+            RdbVersion::V13 => Some(13),
             RdbVersion::V14 => Some(14),
             RdbVersion::Valkey80 => Some(80),
         }

@@ -195,6 +195,10 @@ parameter_table! {
     array_sparse_kmax: u32 = 10 => "array-sparse-kmax", Integer(0, INT_MAX), MODIFIABLE, Honoured;
     /// Elements down to which a slice of an array becomes sparse again
     array_sparse_kmin: u32 = 5 => "array-sparse-kmin", Integer(0, INT_MAX), MODIFIABLE, Honoured;
+    /// Seconds for which a stream remembers what producers have named (XADD IDMP), if it is not told
+    stream_idmp_duration_s: u32 = 100 => "stream-idmp-duration", Integer(1, 86400), MODIFIABLE, Honoured;
+    /// Names of one producer that a stream remembers at most, if it is not told
+    stream_idmp_maxsize: u32 = 100 => "stream-idmp-maxsize", Integer(1, 10000), MODIFIABLE, Honoured;
     /// Classes of keyspace events that are published
     notify_keyspace_events: KeyspaceEvents = KeyspaceEvents::default()
         => "notify-keyspace-events", Events, MODIFIABLE|SWITCH, Honoured;
@@ -290,8 +294,8 @@ parameter_table! {
     /// How strictly an RDB file's version is checked
     rdb_version_check: RdbVersionCheck = RdbVersionCheck::Strict
         => "rdb-version-check", RdbVersionCheck::KIND, MODIFIABLE, Honoured;
-    /// Version of the RDB format that is written; `lowest` is 10, 12 if fields of hashes expire, or 14 if
-    /// there are arrays; 80 is Valkey 9's
+    /// Version of the RDB format that is written; `lowest` is 10, or 12 if fields of hashes expire, 13 or 14
+    /// with what streams have since Redis 8.6 and 8.8, 14 with arrays; 80 is Valkey 9's
     rdb_version: RdbVersion = RdbVersion::Lowest => "rdb-version", RdbVersion::KIND, MODIFIABLE, Honoured;
     /// Refuse writes after a failed background save
     stop_writes_on_bgsave_error: bool = true => "stop-writes-on-bgsave-error", YesNo, MODIFIABLE, Honoured;

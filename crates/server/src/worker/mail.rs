@@ -31,6 +31,7 @@ impl Worker {
                     }
                 }
                 Mail::Served { waiter, reply, ns } => self.served(&waiter, &reply, ns),
+                Mail::RunAgain { waiter, at_ms } => self.schedule_again(&waiter, at_ms),
                 Mail::Unblock { waiter, end } => self.unblocked(&waiter, end),
                 Mail::Recheck => self.resume_paused(),
                 Mail::Run(work) => work(self),

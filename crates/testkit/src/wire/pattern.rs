@@ -8,6 +8,7 @@
 //! nil  nil-array     the missing string or array (RESP3: null)
 //! [a :1]             array in this order          *[a b]    in any order
 //! %{k v}             map      ~{a b}   set        >[a b]    push
+//! %{k v  ... ...}    map with these, and others that may be besides
 //! ,1.5  #t  (12      double, boolean, big number  =txt:"…"  verbatim string
 //! <any> <int> <int 1..5> <bulk> <array> <array 3> <map> <float 1.5 0.01> <eof>
 //! ```
@@ -196,8 +197,14 @@ fn pairs_match(
     protocol: Protocol,
     bindings: &mut Bindings,
 ) -> bool {
+    let is_rest =
+        |(key, _): &(Pattern, Pattern)| matches!(key, Pattern::Bulk(Text::Exact(dots)) if dots == b"...");
+    let (patterns, is_open) = match patterns.split_last() {
+        Some((last, patterns)) if is_rest(last) => (patterns, true),
+        _ => (patterns, false),
+    };
     let mut left = pairs.to_vec();
-    patterns.len() == pairs.len()
+    (is_open || patterns.len() == pairs.len())
         && patterns.iter().all(|(key, value)| {
             let found = left.iter().position(|(got_key, got_value)| {
                 key.matches(got_key, protocol, bindings) && value.matches(got_value, protocol, bindings)

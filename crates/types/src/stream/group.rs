@@ -1,7 +1,8 @@
 //! A consumer group: how far it has read, and which entries its consumers have not acknowledged yet.
 //!
 //! Invariant: an entry is pending in the group, under a consumer's number, exactly if it is in that
-//! consumer's own set; all numbers are those of consumers.
+//! consumer's own set; all numbers are those of consumers. One that is pending with nobody has a turn among
+//! those that were released. Once there is an index by time, it holds all others.
 
 use std::fmt;
 
@@ -18,17 +19,59 @@ pub struct Group {
     pending: OrderedMap<Id, Pending>,
     consumers: OrderedMap<u32, Consumer>,
     numbers: OrderedMap<Box<[u8]>, u32>,
+    released: Released,
+    /// What consumers have, from the one on that was delivered first. Nothing pays for it before it is first
+    /// asked for.
+    by_time: Option<OrderedMap<(i64, Id), ()>>,
+}
+
+/// Entries that consumers gave back unacknowledged, in the order in which they did.
+#[derive(Clone, Default)]
+struct Released {
+    ids: OrderedMap<u64, Id>,
+    turns: OrderedMap<Id, u64>,
+}
+
+impl Released {
+    /// Puts an entry at the end.
+    fn push(&mut self, id: Id) {
+        let turn = self.ids.last().map_or(0, |(turn, _)| turn + 1);
+        self.ids.insert(turn, id);
+        self.turns.insert(id, turn);
+    }
+
+    fn remove(&mut self, id: Id) {
+        if let Some(turn) = self.turns.remove(&id) {
+            self.ids.remove(&turn);
+        }
+    }
+
+    fn heap_bytes(&self) -> usize {
+        self.ids.heap_bytes() + self.turns.heap_bytes()
+    }
 }
 
 /// What is known of an entry that a consumer has got and not acknowledged.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Pending {
-    /// The consumer's number.
-    pub consumer: u32,
-    /// When it was delivered last, Unix milliseconds.
+    /// The consumer's number; `None` if it was released and is nobody's.
+    pub consumer: Option<u32>,
+    /// When it was delivered last, Unix milliseconds; 0 if it was released.
     pub delivered_ms: i64,
     /// How often.
     pub deliveries: u64,
+}
+
+impl Pending {
+    /// The count of deliveries after one more: it stays within a signed integer.
+    pub fn delivered_again(&self) -> u64 {
+        if self.deliveries >= i64::MAX as u64 { self.deliveries } else { self.deliveries + 1 }
+    }
+
+    /// For how long a consumer has had it; `None` if nobody has it.
+    pub fn idle_ms(&self, now_ms: i64) -> Option<i64> {
+        self.consumer.map(|_| now_ms.saturating_sub(self.delivered_ms))
+    }
 }
 
 /// A consumer.
@@ -72,7 +115,9 @@ impl Group {
     /// About the bytes allocated.
     pub fn heap_bytes(&self) -> usize {
         let consumers = self.consumers().map(|(_, consumer)| consumer.heap_bytes()).sum::<usize>();
-        self.pending.heap_bytes() + self.consumers.heap_bytes() + self.numbers.heap_bytes() + consumers
+        let own = self.pending.heap_bytes() + self.consumers.heap_bytes() + self.numbers.heap_bytes();
+        let orders = self.released.heap_bytes() + self.by_time.as_ref().map_or(0, OrderedMap::heap_bytes);
+        own + orders + consumers
     }
 
     /// Moves on to an entry that is delivered as new, the next one behind the last.
@@ -135,7 +180,11 @@ impl Group {
         let number = self.numbers.remove(name)?;
         let consumer = self.consumers.remove(&number)?;
         for (id, ()) in consumer.pending.iter() {
-            self.pending.remove(id);
+            if let Some(pending) = self.pending.remove(id)
+                && let Some(by_time) = &mut self.by_time
+            {
+                by_time.remove(&(pending.delivered_ms, *id));
+            }
         }
         Some(consumer.pending.len())
     }
@@ -160,26 +209,78 @@ impl Group {
         self.pending.last().map(|(id, _)| *id)
     }
 
-    /// Makes an entry pending, or another consumer's. The consumer is one of the group.
+    /// Number of entries that were released and are nobody's.
+    pub fn released_count(&self) -> usize {
+        self.released.ids.len()
+    }
+
+    /// The entries that were released, in the order in which they were.
+    pub fn released(&self) -> impl Iterator<Item = Id> {
+        self.released.ids.iter().map(|(_, id)| *id)
+    }
+
+    /// The pending entries in the order in which they may be claimed: those that were released, then those of
+    /// consumers from the one on that was delivered first. The first call sorts them.
+    pub fn claimable(&mut self) -> impl Iterator<Item = (Id, Pending)> {
+        if self.by_time.is_none() {
+            let owned = self.pending.iter().filter(|(_, pending)| pending.consumer.is_some());
+            let mut times: Vec<(i64, Id)> = owned.map(|(id, pending)| (pending.delivered_ms, *id)).collect();
+            times.sort_unstable();
+            let mut by_time = OrderedMap::new();
+            for key in times {
+                by_time.insert(key, ());
+            }
+            self.by_time = Some(by_time);
+        }
+        let times = self.by_time.iter().flat_map(|by_time| by_time.iter());
+        let ids = self.released().chain(times.map(|((_, id), ())| *id));
+        ids.filter_map(|id| Some((id, *self.pending(id)?)))
+    }
+
+    /// Makes an entry pending, or another consumer's, which is one of the group; or nobody's, at the end of
+    /// those that are.
     pub fn set_pending(&mut self, id: Id, pending: Pending) {
-        let before = self.pending.insert(id, pending).map(|before| before.consumer);
-        if before == Some(pending.consumer) {
-            return;
+        let before = self.pending.insert(id, pending);
+        if let Some(before) = before {
+            if before.consumer == pending.consumer && pending.consumer.is_some() {
+                if before.delivered_ms != pending.delivered_ms
+                    && let Some(by_time) = &mut self.by_time
+                {
+                    by_time.remove(&(before.delivered_ms, id));
+                    by_time.insert((pending.delivered_ms, id), ());
+                }
+                return;
+            }
+            self.detach(id, before);
         }
-        if let Some(consumer) = before.and_then(|before| self.consumers.get_mut(&before)) {
+        match pending.consumer {
+            None => self.released.push(id),
+            Some(number) => {
+                if let Some(by_time) = &mut self.by_time {
+                    by_time.insert((pending.delivered_ms, id), ());
+                }
+                if let Some(consumer) = self.consumers.get_mut(&number) {
+                    consumer.pending.insert(id, ());
+                }
+            }
+        }
+    }
+
+    /// Takes an entry from whoever has it.
+    fn detach(&mut self, id: Id, pending: Pending) {
+        let Some(number) = pending.consumer else { return self.released.remove(id) };
+        if let Some(by_time) = &mut self.by_time {
+            by_time.remove(&(pending.delivered_ms, id));
+        }
+        if let Some(consumer) = self.consumers.get_mut(&number) {
             consumer.pending.remove(&id);
-        }
-        if let Some(consumer) = self.consumers.get_mut(&pending.consumer) {
-            consumer.pending.insert(id, ());
         }
     }
 
     /// Acknowledges an entry; what was known of it if it was pending.
     pub fn acknowledge(&mut self, id: Id) -> Option<Pending> {
         let pending = self.pending.remove(&id)?;
-        if let Some(consumer) = self.consumers.get_mut(&pending.consumer) {
-            consumer.pending.remove(&id);
-        }
+        self.detach(id, pending);
         Some(pending)
     }
 }
@@ -194,6 +295,83 @@ impl fmt::Debug for Group {
             (consumer.name(), consumer.seen_ms, consumer.active_ms, pending.collect::<Vec<_>>())
         });
         let consumers: Vec<_> = consumers.collect();
-        f.debug_tuple("Group").field(&self.last_id).field(&self.entries_read).field(&consumers).finish()
+        let released = self.released().filter_map(|id| Some((id, self.pending(id)?.deliveries)));
+        let released: Vec<_> = released.collect();
+        let progress = (&self.last_id, &self.entries_read);
+        f.debug_tuple("Group").field(&progress).field(&consumers).field(&released).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// What is pending, and who has it; what was released keeps the number of the step at which it was.
+    type Model = BTreeMap<Id, (Option<u32>, i64, usize)>;
+
+    fn same(group: &mut Group, model: &Model) {
+        let mut released: Vec<(usize, Id)> = Vec::new();
+        let mut owned: Vec<(i64, Id)> = Vec::new();
+        for (id, (consumer, ms, step)) in model {
+            match consumer {
+                None => released.push((*step, *id)),
+                Some(_) => owned.push((*ms, *id)),
+            }
+        }
+        released.sort_unstable();
+        owned.sort_unstable();
+        let ids = released.iter().map(|(_, id)| *id);
+        assert!(group.released().eq(ids.clone()) && group.released_count() == released.len());
+        assert_eq!(group.pending_count(), model.len());
+        let expected: Vec<Id> = ids.chain(owned.iter().map(|(_, id)| *id)).collect();
+        let claimable: Vec<Id> = group.claimable().map(|(id, _)| id).collect();
+        assert_eq!(claimable, expected);
+        for (number, consumer) in group.consumers() {
+            let own = model.iter().filter(|(_, (of, ..))| *of == Some(number)).map(|(id, _)| *id);
+            assert!(consumer.pending_from(Id::MIN).eq(own));
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 128 }))]
+
+        /// In the order of claiming, whether the index by time is there from the beginning or is made late.
+        #[test]
+        fn claimable_as_sorted(
+            steps in prop::collection::vec((0..10_u8, 0..20_u64, 0..3_u8, 0..30_i64), 1..80),
+            sorted_early in any::<bool>(),
+        ) {
+            let (mut group, mut model) = (Group::new(Id::MIN, None), Model::new());
+            for (step, (what, seq, name, ms)) in steps.into_iter().enumerate() {
+                let id = Id { ms: 1, seq };
+                match what {
+                    0..=4 => {
+                        let consumer = Some(group.add_consumer(&[name], 0));
+                        group.set_pending(id, Pending { consumer, delivered_ms: ms, deliveries: 1 });
+                        model.insert(id, (consumer, ms, step));
+                    }
+                    5 | 6 => {
+                        group.set_pending(id, Pending { consumer: None, delivered_ms: 0, deliveries: 1 });
+                        model.insert(id, (None, 0, step));
+                    }
+                    7 | 8 => prop_assert_eq!(group.acknowledge(id).is_some(), model.remove(&id).is_some()),
+                    _ => {
+                        let number = group.number_of(&[name]);
+                        let removed = group.remove_consumer(&[name]);
+                        let before = model.len();
+                        model.retain(|_, (of, ..)| number.is_none() || *of != number);
+                        prop_assert_eq!(removed.unwrap_or(0), before - model.len());
+                    }
+                }
+                if sorted_early {
+                    same(&mut group, &model);
+                }
+            }
+            same(&mut group, &model);
+        }
     }
 }

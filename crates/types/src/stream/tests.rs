@@ -45,7 +45,9 @@ fn same(stream: &Stream, model: &Model) {
     let Some(group) = stream.group(b"g") else { return };
     let referenced = |id| stream.is_referenced(id) == model.is_referenced(id);
     assert!(model.entries.iter().all(|(id, _)| referenced(*id)) && referenced(model.last_id.next().unwrap()));
-    let name = |pending: &Pending| group.consumer(pending.consumer).unwrap().name().to_vec();
+    let name = |pending: &Pending| {
+        pending.consumer.map(|number| group.consumer(number).unwrap().name().to_vec()).unwrap_or_default()
+    };
     let pending = group.pending_from(Id::MIN).map(|(id, of)| (id, (name(of), of.deliveries)));
     assert!(pending.eq(model.pending.clone()));
     for (_, consumer) in group.consumers() {
@@ -127,7 +129,7 @@ impl Model {
                 let (_, group) = stream.group_mut(b"g").unwrap();
                 let consumer = group.add_consumer(&[name], 0);
                 let deliveries = group.pending(id).map_or(1, |pending| pending.deliveries + 1);
-                group.set_pending(id, Pending { consumer, delivered_ms: 0, deliveries });
+                group.set_pending(id, Pending { consumer: Some(consumer), delivered_ms: 0, deliveries });
                 self.pending.insert(id, (vec![name], deliveries));
             }
             Step::Acknowledge(at) if !self.pending.is_empty() => {
