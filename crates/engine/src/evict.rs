@@ -95,8 +95,8 @@ impl Keys {
             while let Some(candidate) = evictor.pool.pop() {
                 self.db = candidate.db;
                 let key = Key::new(&candidate.key);
-                self.lock_shard(key.shard());
-                let is_evicted = self.evict(&key, &candidate, policy);
+                let is_locked = self.lock_shard_unless_busy(key.shard());
+                let is_evicted = is_locked && self.evict(&key, &candidate, policy);
                 evictor.spare.push(candidate);
                 if is_evicted {
                     return true;
@@ -135,7 +135,9 @@ impl Keys {
         let mut left = POOL_MAX * samples;
         for at in 0..SHARD_COUNT {
             let shard = (first + at) % SHARD_COUNT;
-            self.lock_shard(shard);
+            if !self.lock_shard_unless_busy(shard) {
+                continue;
+            }
             left -= self.sample_shard(shard, evictor, policy, left);
             // Nothing was changed.
             self.release();

@@ -42,9 +42,7 @@ pub fn on_signal(shared: &'static Shared, signal: ShutdownSignal) {
             ShutdownSignal::Interrupt => config.shutdown_on_sigint,
             ShutdownSignal::Terminate => config.shutdown_on_sigterm,
         };
-        if worker.begin_shut_down(flags).is_err() {
-            worker.note_failed_shutdown();
-        }
+        worker.end_with(flags);
     };
     shared.send(0, Mail::Run(Box::new(end)));
 }
@@ -102,6 +100,10 @@ impl Worker {
     /// As [`Worker::shut_down`].
     pub fn begin_shut_down(&mut self, flags: ShutdownFlags) -> Result<bool, SaveFailed> {
         let shared = self.shared;
+        if self.has_busy_script() {
+            self.end_after_script(flags);
+            return Ok(false);
+        }
         let timeout_ms = i64::from(self.config().shutdown_timeout_s) * 1000;
         if shared.pending_shutdown.is_on() {
             return Ok(true);
@@ -160,6 +162,14 @@ impl Worker {
         if !replicas.is_empty() {
             tracing::info!("{in_sync} of {} replicas are in sync when shutting down.", replicas.len());
         }
+    }
+
+    /// Ends the server, or logs that it cannot.
+    pub(crate) fn end_with(&mut self, flags: ShutdownFlags) {
+        if self.begin_shut_down(flags).is_err() {
+            self.note_failed_shutdown();
+        }
+        self.shared.scripts.is_ending.store(false, Ordering::Relaxed);
     }
 
     fn note_failed_shutdown(&self) {

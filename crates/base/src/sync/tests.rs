@@ -144,8 +144,8 @@ fn explore(threads: u32, turns: u32, preemptions: usize) {
     });
 }
 
-/// One thread takes the lock for as long as it takes, another gives up once the first has had it, and this one
-/// does both.
+/// One thread waits for the lock as long as it takes, another gives up once the first has had it, and this
+/// one at once.
 #[test]
 #[cfg_attr(miri, ignore = "takes too long")]
 fn no_interleaving_with_one_that_gives_up_loses_a_wake() {

@@ -48,6 +48,10 @@ impl Worker {
         while let Some(held) =
             self.outbox.awaiting_fsync.pop_front_if(|held| refuses || held.position <= durable)
         {
+            if self.is_aside(held.token) {
+                waiting.push(held);
+                continue;
+            }
             let Some(mut connection) = self.take(held.token) else { continue };
             if held.position.min(if refuses { connection.recorded } else { Position::MAX }) > durable {
                 waiting.push(held);
