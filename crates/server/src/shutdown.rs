@@ -94,7 +94,8 @@ fn saves(config: &Config, flags: ShutdownFlags) -> bool {
 }
 
 impl Worker {
-    /// Ends the server, or begins to wait for its replicas; whether it waits. Nothing may be held.
+    /// Ends the server, or begins to wait for its replicas, or for the end of the thread's busy script; whether
+    /// it waits. Nothing may be held.
     ///
     /// # Errors
     /// As [`Worker::shut_down`].
@@ -102,7 +103,7 @@ impl Worker {
         let shared = self.shared;
         if self.has_busy_script() {
             self.end_after_script(flags);
-            return Ok(false);
+            return Ok(true);
         }
         let timeout_ms = i64::from(self.config().shutdown_timeout_s) * 1000;
         if shared.pending_shutdown.is_on() {
@@ -168,6 +169,8 @@ impl Worker {
     pub(crate) fn end_with(&mut self, flags: ShutdownFlags) {
         if self.begin_shut_down(flags).is_err() {
             self.note_failed_shutdown();
+            let asked = std::mem::take(&mut *lock(&self.shared.pending_shutdown.asked));
+            self.tell_waiters(asked);
         }
         self.shared.scripts.is_ending.store(false, Ordering::Relaxed);
     }
@@ -179,10 +182,14 @@ impl Worker {
 
     /// Lets writes go on, and tells who waits for the end that it does not come.
     fn release_shutdown(&self, asked: Asked) {
+        self.tell_waiters(asked);
+        self.shared.release_writes();
+    }
+
+    fn tell_waiters(&self, asked: Asked) {
         for waiter in asked.waiters.into_iter().filter(|waiter| waiter.cancel()) {
             self.shared.send(waiter.thread, Mail::Unblock { waiter, end: WaitEnd::ShutdownFailed });
         }
-        self.shared.release_writes();
     }
 
     /// Goes on instead of waiting for replicas (SHUTDOWN ABORT); whether the server waits for them.
