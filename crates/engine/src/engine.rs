@@ -197,6 +197,12 @@ impl Engine {
     /// Locks one shard, unless it would have to wait while a script is busy.
     #[inline]
     pub(crate) fn lock_unless_busy(&self, shard: usize) -> bool {
+        self.cells[shard].lock.try_lock() || self.wait_unless_busy(shard)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn wait_unless_busy(&self, shard: usize) -> bool {
         self.cells[shard].lock.lock_unless(|| self.has_busy_script())
     }
 

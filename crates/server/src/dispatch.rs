@@ -38,12 +38,13 @@ impl Worker {
             && !(entry.spec.flags.has(Flags::DENYOOM) && self.memory.is_due())
         {
             self.keys.db = connection.session.db;
-            if self.keys.lock_shard_unless_busy(shard_of(hash)) {
-                self.run_here(connection, reply, entry, args, Some((index, hash)), false);
-                self.release_keys();
-                self.after_command(connection, entry);
-                return;
+            if !self.keys.lock_shard_unless_busy(shard_of(hash)) {
+                return self.request_with_checks(connection, reply, args, entry);
             }
+            self.run_here(connection, reply, entry, args, Some((index, hash)), false);
+            self.release_keys();
+            self.after_command(connection, entry);
+            return;
         }
         self.request_with_checks(connection, reply, args, entry);
     }

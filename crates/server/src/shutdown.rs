@@ -94,8 +94,8 @@ fn saves(config: &Config, flags: ShutdownFlags) -> bool {
 }
 
 impl Worker {
-    /// Ends the server, or begins to wait for its replicas, or for the end of the thread's busy script; whether
-    /// it waits. Nothing may be held.
+    /// Ends the server, or begins to wait for its replicas, or for the end of the thread's busy script;
+    /// whether it waits. Nothing may be held.
     ///
     /// # Errors
     /// As [`Worker::shut_down`].
