@@ -289,6 +289,8 @@ pub enum Control {
     DiscardTransaction,
     /// Another database is selected.
     SelectDatabase,
+    /// A script or function runs.
+    RunScript,
     /// The libraries of functions change.
     ChangeLibraries(LibraryChange),
 }

@@ -66,6 +66,9 @@ pub struct Engine {
     pub counters: Box<[CachePadded<Counters>]>,
     /// Where large values go to be freed.
     pub lazy_free: LazyFree,
+    /// Scripts that have run for so long that no client's request waits for them any more: neither for their
+    /// shards nor for the gate.
+    pub busy_scripts: AtomicUsize,
     /// How much clients' caches are known to hold.
     pub tracking: TrackingTotals,
     /// What is done to the keys, in order.
@@ -173,6 +176,7 @@ impl Engine {
             gate: Gate::new(threads),
             counters: (0..threads).map(|_| CachePadded::new(Counters::default())).collect(),
             lazy_free: LazyFree::start()?,
+            busy_scripts: AtomicUsize::new(0),
             tracking: TrackingTotals::default(),
             journal: Journal::default(),
             snapshot: CachePadded::new(Snapshot::new(threads)),
@@ -195,6 +199,24 @@ impl Engine {
     #[inline]
     pub(crate) fn lock(&self, shard: usize) {
         self.cells[shard].lock.lock();
+    }
+
+    /// Whether there are [`Engine::busy_scripts`].
+    #[inline]
+    pub fn has_busy_script(&self) -> bool {
+        self.busy_scripts.load(Ordering::Relaxed) != 0
+    }
+
+    /// Locks one shard, unless it would have to wait while a script is busy.
+    #[inline]
+    pub(crate) fn lock_unless_busy(&self, shard: usize) -> bool {
+        self.cells[shard].lock.try_lock() || self.wait_unless_busy(shard)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn wait_unless_busy(&self, shard: usize) -> bool {
+        self.cells[shard].lock.lock_unless(|| self.has_busy_script())
     }
 
     /// Locks one shard if whoever has it gives it back at once.

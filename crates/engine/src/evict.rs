@@ -111,8 +111,8 @@ impl Keys {
                 self.db = candidate.db;
                 let key = Key::new(&candidate.key);
                 let shard = key.shard();
-                self.lock_shard(shard);
-                let is_evicted = self.evict(&key, &candidate, policy);
+                let is_locked = self.lock_shard_unless_busy(shard);
+                let is_evicted = is_locked && self.evict(&key, &candidate, policy);
                 evictor.spare.push(candidate);
                 if is_evicted {
                     if let EvictFirst::LeastRecentlyAndFrequentlyUsed = policy.first {
@@ -164,7 +164,9 @@ impl Keys {
         let mut left = POOL_MAX * samples;
         for at in 0..SHARD_COUNT {
             let shard = (first + at) % SHARD_COUNT;
-            self.lock_shard(shard);
+            if !self.lock_shard_unless_busy(shard) {
+                continue;
+            }
             left -= self.sample_shard(shard, evictor, policy, left);
             // Nothing was changed.
             self.release();

@@ -199,6 +199,11 @@ impl ReadyKeys {
         }
     }
 
+    /// Puts back what could not be served yet.
+    pub fn put_back(&mut self, keys: Vec<ReadyKey>) {
+        keys.iter().for_each(|ready| self.note(ready.db, &ready.key));
+    }
+
     /// Takes them; from here on they may be noted again.
     pub fn take(&mut self) -> Vec<ReadyKey> {
         self.noted.clear();

@@ -4,6 +4,7 @@
 mod alone;
 mod caching;
 mod fields;
+mod locking;
 mod streams;
 
 use std::ops::Range;
@@ -19,7 +20,7 @@ use triomphe::Arc;
 
 use crate::counters::Counters;
 use crate::effects::{Cause, Effects, EventClass};
-use crate::engine::{Engine, LockedShards, ShardSet, ShardState};
+use crate::engine::{Engine, LockedShards, ShardState};
 use crate::hooks::{Hooks, ReadyKeys, Watcher};
 use crate::lazyfree::LazyFree;
 use crate::touch::Touch;
@@ -54,6 +55,9 @@ pub struct Keys {
     pub flushed_all: bool,
     /// Keys that somebody is blocked on and that have changed.
     pub ready: ReadyKeys,
+    /// A shard was not looked at, since it would have had to wait while a script is busy. Whoever runs
+    /// commands takes note.
+    pub gave_up: bool,
     /// For random choices.
     pub random: Random,
     /// What a script has changed.
@@ -77,6 +81,7 @@ impl Keys {
             flushed_all: false,
             effects: Effects::default(),
             ready: ReadyKeys::default(),
+            gave_up: false,
             random,
             undo: Undo::default(),
         }
@@ -90,95 +95,6 @@ impl Keys {
     /// This thread's counters.
     pub fn counters(&self) -> &'static Counters {
         self.counters
-    }
-
-    // ---- locking ----
-
-    /// Locks one shard. Nothing may be locked.
-    #[inline]
-    pub fn lock_shard(&mut self, shard: usize) {
-        debug_assert!(matches!(self.locked, LockedShards::None));
-        self.engine.lock(shard);
-        // Nothing is locked, so there is nothing to drop.
-        std::mem::forget(std::mem::replace(&mut self.locked, LockedShards::One(shard)));
-    }
-
-    /// Locks these shards, in any order and with repetitions. Nothing may be locked.
-    #[inline]
-    pub fn lock_shards(&mut self, shards: Vec<usize>) {
-        match shards.as_slice() {
-            [] => {}
-            [shard] => self.lock_shard(*shard),
-            _ => self.lock_many(shards),
-        }
-    }
-
-    fn lock_many(&mut self, shards: Vec<usize>) {
-        debug_assert!(matches!(self.locked, LockedShards::None));
-        let shards: Box<ShardSet> = Box::new(shards.into_iter().collect());
-        shards.iter().for_each(|shard| self.engine.lock(shard));
-        self.locked = LockedShards::Many(shards);
-    }
-
-    /// Unlocks what is locked, after what was done to it has been recorded.
-    #[inline]
-    pub fn release(&mut self) {
-        if !self.effects.pending().is_empty() {
-            self.record();
-        }
-        self.engine.release(&mut self.locked);
-    }
-
-    /// Appends what was done so far to the journal now, rather than when the shards are released.
-    pub fn record_pending(&mut self) {
-        if !self.effects.pending().is_empty() {
-            self.record();
-        }
-    }
-
-    /// Appends what was done to the journal, while all that it was done to is locked.
-    fn record(&mut self) {
-        let (journal, pending) = (&self.engine.journal, self.effects.pending());
-        if let Some((tag, payload)) = pending.record()
-            && journal.is_on()
-        {
-            self.recorded = journal.append(tag, payload);
-            pending.clear();
-        }
-    }
-
-    /// Whether a shard is locked.
-    #[inline]
-    pub fn covers(&self, shard: usize) -> bool {
-        self.locked.covers(shard)
-    }
-
-    /// The locked shards, ascending.
-    pub fn locked_shards(&self) -> Vec<usize> {
-        match &self.locked {
-            LockedShards::None => Vec::new(),
-            LockedShards::One(shard) => vec![*shard],
-            LockedShards::Many(shards) => shards.iter().collect(),
-            LockedShards::All => (0..SHARD_COUNT).collect(),
-        }
-    }
-
-    /// Notes that this thread has locked more shards.
-    pub(crate) fn add_locked(&mut self, shards: &[usize]) {
-        let all = self.locked_shards().into_iter().chain(shards.iter().copied());
-        self.locked = LockedShards::Many(Box::new(all.collect()));
-    }
-
-    /// Runs `work` on one shard, which is locked for it unless it is already. If it is not, nothing else may
-    /// be.
-    pub fn with_shard<R>(&mut self, shard: usize, work: impl FnOnce(&mut Self) -> R) -> R {
-        if self.locked.covers(shard) {
-            return work(self);
-        }
-        self.lock_shard(shard);
-        let result = work(self);
-        self.release();
-        result
     }
 
     /// A locked shard, for reading.
@@ -658,7 +574,8 @@ impl Keys {
 
     /// Number of keys in a database, one shard at a time.
     pub fn count(&mut self, db: usize) -> usize {
-        (0..SHARD_COUNT).map(|i| self.with_shard(i, |keys| keys.shard(i).keys.db(db).len())).sum()
+        let len = |i| self.visit_shard(i, |keys| keys.shard(i).keys.db(db).len());
+        (0..SHARD_COUNT).filter_map(len).sum()
     }
 
     /// Empties one database or, with `None`, all; all shards must be held. Returns how many keys there were.

@@ -108,10 +108,11 @@ impl Keys {
         }
         let highest = self.locked_shards().last().copied();
         for (at, &shard) in missing.iter().enumerate() {
-            if highest.is_none_or(|highest| highest < shard) {
-                // Whoever locks in ascending order may wait.
-                self.engine().lock(shard);
-            } else if !self.engine().try_lock(shard) {
+            // Whoever locks in ascending order may wait.
+            let may_wait = highest.is_none_or(|highest| highest < shard);
+            let engine = self.engine();
+            let is_locked = if may_wait { engine.lock_unless_busy(shard) } else { engine.try_lock(shard) };
+            if !is_locked {
                 missing[..at].iter().for_each(|&shard| self.engine().unlock(shard));
                 return false;
             }

@@ -139,10 +139,15 @@ fn prepare(stack: &mut Stack<'_>, raise: Raise) -> Option<c_int> {
     }
 }
 
+/// Values for which Lua is asked for room at once.
+const ROOM: c_int = 16;
+
 /// See the [module docs](self). Indexes count from 1 at the function's first argument, or down from -1 at the
 /// top.
 pub struct Stack<'l> {
     state: *mut lua_State,
+    /// Lua has been asked for room for so many values more, at least, than there are.
+    spare: c_int,
     alive: PhantomData<&'l ()>,
 }
 
@@ -152,7 +157,7 @@ impl Stack<'_> {
     /// # Safety
     /// The state is alive for `'l`, its memory is unbounded, and nobody else works on it meanwhile.
     pub unsafe fn of<'l>(state: *mut lua_State) -> Stack<'l> {
-        Stack { state, alive: PhantomData }
+        Stack { state, spare: 0, alive: PhantomData }
     }
 
     /// The state, for what is not here.
@@ -210,6 +215,8 @@ impl Stack<'_> {
     /// Whether there is room for so many values more; Lua's stack has a limit.
     #[inline]
     pub fn reserve(&mut self, count: c_int) -> bool {
+        // The caller may push without telling.
+        self.spare = 0;
         // SAFETY: the state is alive.
         unsafe { lua::lua_checkstack(self.state, count) != 0 }
     }
@@ -217,7 +224,17 @@ impl Stack<'_> {
     /// Makes room for one more. Whoever pushes without end asks [`Stack::reserve`] before.
     #[inline]
     fn room(&mut self) {
-        assert!(self.reserve(1), "Lua's stack is full");
+        if self.spare == 0 {
+            self.more_room();
+        }
+        self.spare -= 1;
+    }
+
+    #[cold]
+    fn more_room(&mut self) {
+        let has_many = self.reserve(ROOM);
+        assert!(has_many || self.reserve(1), "Lua's stack is full");
+        self.spare = if has_many { ROOM } else { 1 };
     }
 
     /// The type of a value.

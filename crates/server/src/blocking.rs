@@ -137,49 +137,65 @@ impl Worker {
     /// Serves those who wait for keys that have changed, until none is left. Nothing is held.
     pub(crate) fn serve_ready(&mut self) {
         while !self.keys.ready.is_empty() {
+            let mut left = Vec::new();
             for ready in self.keys.ready.take() {
-                self.serve_key(&ready);
+                if !self.serve_key(&ready) {
+                    left.push(ready);
+                }
             }
             self.count_changes();
+            if !left.is_empty() {
+                // At the end of the busy script that has their shards.
+                return self.keys.ready.put_back(left);
+            }
         }
     }
 
-    fn serve_key(&mut self, ready: &ReadyKey) {
+    /// Serves those who wait for a key; false if a busy script is in the way.
+    fn serve_key(&mut self, ready: &ReadyKey) -> bool {
         let key = Key::new(&ready.key);
         let mut after = 0;
         loop {
-            self.keys.lock_shard(key.shard());
+            if !self.keys.lock_shard_unless_busy(key.shard()) {
+                return false;
+            }
             let kind = self.keys.in_db(ready.db, |keys| keys.kind(&key));
             let hooks = self.keys.hooks_mut(&key);
             let waiters = hooks.waiters(ready.db, key.bytes, kind.is_some(), after, WAITERS_AT_ONCE);
             self.keys.release();
-            let Some(last) = waiters.last() else { return };
+            let Some(last) = waiters.last() else { return true };
             after = last.number();
             for waiter in waiters {
                 // All keys of one that waits for another type may be many, and need not be held to see that.
-                if waiter.is_met_by(kind) && self.serve(&waiter, ready) {
-                    return;
+                if waiter.is_met_by(kind) {
+                    match self.serve(&waiter, ready) {
+                        Some(true) => return true,
+                        Some(false) => {}
+                        None => return false,
+                    }
                 }
             }
         }
     }
 
     /// Runs a waiter's request and sends it the reply, if it could be served; whether the key has nothing
-    /// more to give.
+    /// more to give. `None` if a busy script is in the way.
     ///
     /// The waiter is claimed and given back while the shards of all its keys are held. So a thread that
     /// changes another of its keys meanwhile finds it unclaimed once it has that key's shard, and nobody's
     /// change goes unseen.
-    fn serve(&mut self, waiter: &Arc<Waiter>, ready: &ReadyKey) -> bool {
-        let Some(request) = waiter.request.downcast_ref::<WaitingRequest>() else { return false };
+    fn serve(&mut self, waiter: &Arc<Waiter>, ready: &ReadyKey) -> Option<bool> {
+        let Some(request) = waiter.request.downcast_ref::<WaitingRequest>() else { return Some(false) };
         let (Run::Data(handler), args) = (request.entry.run, request.args.view()) else {
-            return false;
+            return Some(false);
         };
-        let Some(shards) = request.entry.spec.shards(&args) else { return false };
-        self.keys.lock_shards(shards);
+        let Some(shards) = request.entry.spec.shards(&args) else { return Some(false) };
+        if !self.keys.lock_shards_unless_busy(shards) {
+            return None;
+        }
         if !waiter.serve_begin() {
             self.keys.release();
-            return false;
+            return Some(false);
         }
         self.keys.db = waiter.db;
         let key = Key::new(&ready.key);
@@ -187,14 +203,14 @@ impl Worker {
         if !waiter.is_met_by(kind) {
             waiter.serve_end(false);
             self.keys.release();
-            return false;
+            return Some(false);
         }
         if let Err(denial) = self.still_permits(request, waiter.db) {
             waiter.serve_end(true);
             self.keys.release();
             let (waiter, end) = (waiter.clone(), WaitEnd::Refused(denial));
             self.shared.send(waiter.thread, Mail::Unblock { waiter, end });
-            return false;
+            return Some(false);
         }
         let mut reply = Reply::new(Vec::new(), request.resp3);
         let touch = self.begin_touching(request.touches, request.entry);
@@ -232,7 +248,7 @@ impl Worker {
         let origin = std::mem::replace(&mut self.origin, request.origin);
         self.release_keys();
         self.origin = origin;
-        exhausted
+        Some(exhausted)
     }
 
     /// Whether a waiter's user may still run its request.
@@ -337,7 +353,11 @@ impl Worker {
             let at_ms = self.now_ms + AGAIN_MS;
             return self.shared.send(waiter.thread, Mail::RunAgain { waiter, at_ms });
         }
-        self.serve(&waiter, &ReadyKey { db, key });
+        if self.serve(&waiter, &ReadyKey { db, key }).is_none() {
+            // A busy script has its keys.
+            let at_ms = self.now_ms + AGAIN_MS;
+            return self.shared.send(waiter.thread, Mail::RunAgain { waiter, at_ms });
+        }
         self.serve_ready();
     }
 
@@ -444,10 +464,7 @@ impl Worker {
 
     fn remove_waiter(&mut self, waiter: &Arc<Waiter>) {
         for key in &waiter.keys {
-            let key = Key::new(key);
-            self.keys.lock_shard(key.shard());
-            self.keys.hooks_mut(&key).unblock(waiter.db, key.bytes, waiter);
-            self.keys.release();
+            self.remove_hook_of_waiter(key, waiter);
         }
     }
 

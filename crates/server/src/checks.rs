@@ -9,7 +9,6 @@ use martlet_protocol::request::{Args, OwnedArgs};
 use crate::clients::flag;
 use crate::connection::{Connection, Transaction};
 use crate::registry::{Entry, Run};
-use crate::scripting;
 use crate::slow_path::{SessionFlags, SlowPathReason};
 use crate::worker::Worker;
 
@@ -153,6 +152,12 @@ fn all_have(worker: &Worker, connection: &Connection, entry: &Entry, flags: Flag
     entry.spec.flags.has(flags) && executed(connection, entry).is_none_or(|of| of.queue.iter().all(has))
 }
 
+/// Whether the command runs a script, or executes a transaction that does.
+pub fn runs_script(connection: &Connection, entry: &Entry) -> bool {
+    entry.spec.control == Control::RunScript
+        || executed(connection, entry).is_some_and(|transaction| transaction.runs_scripts)
+}
+
 /// The answer to what needs more memory than there is.
 pub(crate) const OUT_OF_MEMORY: Error =
     Error::Fixed("OOM command not allowed when used memory > 'maxmemory'.");
@@ -293,10 +298,9 @@ fn not_loading(worker: &Worker, connection: &Connection, entry: &Entry, _: &Args
 
 /// A script has run for longer than `busy-reply-threshold`.
 fn not_busy(worker: &Worker, _: &Connection, entry: &Entry, _: &Args<'_>) -> Outcome {
-    match worker.shared.scripts.busy_engine() {
-        Some(engine) if !entry.spec.flags.has(Flags::ALLOW_BUSY) => Err(scripting::busy(engine)),
-        _ => Ok(()),
-    }
+    let is_busy = worker.is_barred() || worker.shared.scripts.busy_engine().is_some();
+    let may_run = entry.spec.flags.has(Flags::ALLOW_BUSY) && !(worker.is_barred() && entry.has_keys());
+    if is_busy && !may_run { Err(worker.busy_error()) } else { Ok(()) }
 }
 
 /// A client that MONITORs has become a kind of replica; it may still leave that state.

@@ -91,6 +91,8 @@ pub struct Transaction {
     pub writes: bool,
     /// One of them is refused when memory is full.
     pub grows: bool,
+    /// One of them runs a script.
+    pub runs_scripts: bool,
 }
 
 /// A watched key.
@@ -203,6 +205,8 @@ pub enum Suspended {
     },
     /// Only until mail has been read: the input goes on in the same loop.
     Yields,
+    /// Only until the poll is over: the request, which runs a script, runs again in the same loop.
+    Deferred,
 }
 
 /// See the [module docs](self).

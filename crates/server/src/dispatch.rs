@@ -49,7 +49,9 @@ impl Worker {
             && !(entry.spec.flags.has(Flags::DENYOOM) && self.memory.is_due())
         {
             self.keys.db = connection.session.db;
-            self.keys.lock_shard(shard_of(hash));
+            if !self.keys.lock_shard_unless_busy(shard_of(hash)) {
+                return self.request_with_checks(connection, reply, args, entry);
+            }
             self.run_here(connection, reply, entry, args, Some((index, hash)), false);
             self.release_keys();
             self.after_command(connection, entry);
@@ -97,7 +99,8 @@ impl Worker {
             return;
         }
         connection.info.last_command.store(entry.stats_id + 1, Ordering::Relaxed);
-        if self.memory.is_due() || self.shared.slow_path_reasons.has(SlowPathReason::MemoryFull) {
+        let is_memory_full = self.shared.slow_path_reasons.has(SlowPathReason::MemoryFull);
+        if (self.memory.is_due() || is_memory_full) && !self.is_barred() {
             self.make_room();
         }
         if let Err(error) = checks::before(self, connection, entry, args) {
@@ -113,6 +116,12 @@ impl Worker {
             self.postpone(connection);
             return;
         }
+        let is_queued =
+            connection.session.flags.has(SessionFlags::MULTI) && !entry.spec.flags.has(Flags::NOT_QUEUED);
+        if !is_queued && self.is_polling() && checks::runs_script(connection, entry) {
+            connection.suspended = Some(Suspended::Deferred);
+            return;
+        }
         if self.shared.slow_path_reasons.has(SlowPathReason::HotKeys) {
             // Every command is to be noted.
             self.noted_ns = 0;
@@ -120,7 +129,7 @@ impl Worker {
         if connection.session.flags.has(SessionFlags::TRACKING) {
             self.origin = connection.info.id;
         }
-        if connection.session.flags.has(SessionFlags::MULTI) && !entry.spec.flags.has(Flags::NOT_QUEUED) {
+        if is_queued {
             self.enqueue(connection, entry, args);
             reply.simple("QUEUED");
         } else {
@@ -155,15 +164,28 @@ impl Worker {
         match entry.spec.key_hashes(args) {
             Some(hashes) => {
                 self.prefetch_many(self.keys.db, &hashes);
-                self.keys.lock_shards(hashes.into_iter().map(shard_of).collect());
-                self.run(connection, reply, entry, args, None, deny_blocking);
-                self.after_held(connection, entry, args);
-                self.release_keys();
+                let begin = reply.len();
+                if self.keys.lock_shards_unless_busy(hashes.into_iter().map(shard_of).collect()) {
+                    self.run(connection, reply, entry, args, None, deny_blocking);
+                    self.after_held(connection, entry, args);
+                    self.release_keys();
+                } else {
+                    self.keys.gave_up = true;
+                }
+                if std::mem::take(&mut self.keys.gave_up) {
+                    reply.truncate(begin);
+                    self.reject(connection, reply, Some(entry), &self.busy_error());
+                }
             }
-            None => self.alone_for(connection, |worker, connection| {
-                worker.run(connection, reply, entry, args, None, deny_blocking);
-                worker.after_held(connection, entry, args);
-            }),
+            None => {
+                let has_run = self.alone_for(connection, |worker, connection| {
+                    worker.run(connection, reply, entry, args, None, deny_blocking);
+                    worker.after_held(connection, entry, args);
+                });
+                if !has_run {
+                    self.reject(connection, reply, Some(entry), &self.busy_error());
+                }
+            }
         }
         // The command may have changed the role.
         self.keys.keep_expired = self.config.current().replicaof.0.is_some();
@@ -330,8 +352,7 @@ impl Worker {
         if entry.is_some_and(|e| e.spec.control == Control::ExecuteTransaction) {
             crate::transaction::end_transaction(connection);
             self.unwatch_all(connection);
-            let reason = text.strip_prefix(b"ERR ").unwrap_or(&text);
-            text = [b"EXECABORT Transaction discarded because of: ", reason].concat();
+            text = crate::transaction::discarded_because(error).to_bytes();
         } else if let Some(transaction) = &mut connection.session.transaction {
             transaction.aborted = true;
         }

@@ -176,7 +176,7 @@ impl Worker {
     /// Saves in the background if a rule asks for it.
     pub(crate) fn save_by_rule(&mut self) {
         let Some(due) = self.shared.storage().due_save(self.changes()) else { return };
-        let is_begun = self.alone(Worker::start_background_save);
+        let is_begun = self.try_alone(Worker::start_background_save).unwrap_or(false);
         if !is_begun && due == Due::Scheduled {
             // Another was faster.
             self.shared.persistence.background.schedule(true);

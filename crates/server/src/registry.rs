@@ -51,6 +51,11 @@ impl Entry {
         !self.subcommands.is_empty()
     }
 
+    /// Whether it has arguments that name keys.
+    pub fn has_keys(&self) -> bool {
+        !self.spec.keys.is_empty() || self.spec.find_keys.is_some()
+    }
+
     /// The hash of the [`Entry::first_key`] among `args`, if there is one.
     #[inline]
     pub fn first_key_hash(&self, args: &Args<'_>) -> Option<u64> {

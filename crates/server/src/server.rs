@@ -141,7 +141,7 @@ fn share(prepared: &Prepared, config: &crate::config::Config) -> Result<&'static
 /// The first thread's loop: it has the listeners.
 fn run_first(
     shared: &'static Shared,
-    mut backend: Box<dyn Backend + Send>,
+    backend: Box<dyn Backend + Send>,
     tcp: [(Vec<Listener>, u32); 2],
     unix: Option<std::os::fd::OwnedFd>,
 ) -> std::io::Result<()> {
@@ -154,7 +154,7 @@ fn run_first(
     if let Some(socket) = unix {
         worker.listen(socket, UNIX);
     }
-    worker.run_loop(&mut *backend)
+    worker.run_loop(backend)
 }
 
 /// Starts the threads besides the first and waits until all can be woken.
@@ -168,7 +168,7 @@ fn start_others(
         let ready = ready.clone();
         let body = move || {
             guard_thread();
-            let mut backend = match kind.open() {
+            let backend = match kind.open() {
                 Ok(backend) => backend,
                 Err(error) => {
                     let _ = ready.send(Err(error.to_string()));
@@ -177,7 +177,7 @@ fn start_others(
             };
             shared.set_waker(thread, backend.waker());
             let _ = ready.send(Ok(()));
-            if let Err(error) = Worker::new(shared, thread).run_loop(&mut *backend) {
+            if let Err(error) = Worker::new(shared, thread).run_loop(backend) {
                 tracing::error!("The I/O backend of thread {thread} has failed: {error}");
                 shared.stop();
             }

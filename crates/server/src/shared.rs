@@ -452,6 +452,14 @@ impl Shared {
     pub fn set_script_busy(&self, engine: martlet_script::Engine, is_busy: bool) {
         self.scripts.set_busy(engine, is_busy);
         self.slow_path_reasons.set(SlowPathReason::ScriptBusy, is_busy);
+        let busy = &self.engine.busy_scripts;
+        if is_busy {
+            busy.fetch_add(1, Ordering::SeqCst);
+        } else {
+            busy.fetch_sub(1, Ordering::SeqCst);
+            // They may have postponed something.
+            self.wake_all();
+        }
     }
 
     /// Bytes of memory that all clients hold.

@@ -42,9 +42,7 @@ pub fn on_signal(shared: &'static Shared, signal: ShutdownSignal) {
             ShutdownSignal::Interrupt => config.shutdown_on_sigint,
             ShutdownSignal::Terminate => config.shutdown_on_sigterm,
         };
-        if worker.begin_shut_down(flags).is_err() {
-            worker.note_failed_shutdown();
-        }
+        worker.end_with(flags);
     };
     shared.send(0, Mail::Run(Box::new(end)));
 }
@@ -96,12 +94,17 @@ fn saves(config: &Config, flags: ShutdownFlags) -> bool {
 }
 
 impl Worker {
-    /// Ends the server, or begins to wait for its replicas; whether it waits. Nothing may be held.
+    /// Ends the server, or begins to wait for its replicas, or for the end of the thread's busy script;
+    /// whether it waits. Nothing may be held.
     ///
     /// # Errors
     /// As [`Worker::shut_down`].
     pub fn begin_shut_down(&mut self, flags: ShutdownFlags) -> Result<bool, SaveFailed> {
         let shared = self.shared;
+        if self.has_busy_script() {
+            self.end_after_script(flags);
+            return Ok(true);
+        }
         let timeout_ms = i64::from(self.config().shutdown_timeout_s) * 1000;
         if shared.pending_shutdown.is_on() {
             return Ok(true);
@@ -162,6 +165,16 @@ impl Worker {
         }
     }
 
+    /// Ends the server, or logs that it cannot.
+    pub(crate) fn end_with(&mut self, flags: ShutdownFlags) {
+        if self.begin_shut_down(flags).is_err() {
+            self.note_failed_shutdown();
+            let asked = std::mem::take(&mut *lock(&self.shared.pending_shutdown.asked));
+            self.tell_waiters(asked);
+        }
+        self.shared.scripts.is_ending.store(false, Ordering::Relaxed);
+    }
+
     fn note_failed_shutdown(&self) {
         tracing::warn!("Errors trying to shut down the server. Check the logs for more information.");
         self.shared.is_asked_to_stop.store(false, Ordering::SeqCst);
@@ -169,10 +182,14 @@ impl Worker {
 
     /// Lets writes go on, and tells who waits for the end that it does not come.
     fn release_shutdown(&self, asked: Asked) {
+        self.tell_waiters(asked);
+        self.shared.release_writes();
+    }
+
+    fn tell_waiters(&self, asked: Asked) {
         for waiter in asked.waiters.into_iter().filter(|waiter| waiter.cancel()) {
             self.shared.send(waiter.thread, Mail::Unblock { waiter, end: WaitEnd::ShutdownFailed });
         }
-        self.shared.release_writes();
     }
 
     /// Goes on instead of waiting for replicas (SHUTDOWN ABORT); whether the server waits for them.

@@ -208,7 +208,7 @@ impl Worker {
     pub(crate) fn limit_tracking(&mut self) {
         let limit = self.config().tracking_table_max_keys as usize;
         let totals = &self.shared.engine.tracking;
-        if limit == 0 || totals.keys.load(Ordering::Relaxed) <= limit {
+        if limit == 0 || totals.keys.load(Ordering::Relaxed) <= limit || self.is_barred() {
             return;
         }
         let first = self.keys.random.below(SHARD_COUNT as u64) as usize;
@@ -217,9 +217,10 @@ impl Worker {
                 break;
             }
             let shard = (first + i) % SHARD_COUNT;
-            self.keys.lock_shard(shard);
-            self.keys.evict_cached(shard);
-            self.release_keys();
+            if self.keys.lock_shard_unless_busy(shard) {
+                self.keys.evict_cached(shard);
+                self.release_keys();
+            }
         }
     }
 

@@ -1,5 +1,6 @@
 //! MULTI, EXEC, WATCH: a queue of commands that run as one, holding all their keys.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use martlet_acl::Origin;
@@ -64,33 +65,44 @@ fn exec(call: &mut Call<'_>) -> Outcome {
         Err(Error::Fixed("EXECABORT Transaction discarded because of previous errors."))
     } else {
         let began = call.worker.mark;
-        run_held(call, &transaction);
+        let has_run = run_held(call, &transaction);
         // EXEC takes as long as all that it runs.
         call.worker.mark = began;
-        Ok(())
+        if has_run { Ok(()) } else { Err(discarded_because(&call.worker.busy_error())) }
     };
     call.worker.unwatch_all(call.connection);
     outcome
 }
 
-/// Runs a transaction with all its keys and all watched keys held; alone if not all of them are known.
-fn run_held(call: &mut Call<'_>, transaction: &Transaction) {
+/// The answer to EXEC when it is refused.
+pub(crate) fn discarded_because(error: &Error) -> Error {
+    let text = error.to_bytes();
+    let reason = text.strip_prefix(b"ERR ").unwrap_or(&text);
+    Error::Bytes([b"EXECABORT Transaction discarded because of: ", reason].concat())
+}
+
+/// Runs a transaction with all its keys and all watched keys held; alone if not all of them are known. False
+/// if it would have to wait for a busy script.
+fn run_held(call: &mut Call<'_>, transaction: &Transaction) -> bool {
     match shards_of(call, transaction) {
         None if call.worker.keys.has_all_shards() => run_unless_changed(call, transaction),
         None => {
             let Call { worker, connection, reply, args, entry, deny_blocking } = call;
             let (args, entry, deny_blocking) = (*args, *entry, *deny_blocking);
-            worker.alone_for(connection, |worker, connection| {
+            return worker.alone_for(connection, |worker, connection| {
                 let mut inner = Call { worker, connection, reply, args, entry, deny_blocking };
                 run_unless_changed(&mut inner, transaction);
             });
         }
         Some(shards) => {
-            call.worker.keys.lock_shards(shards);
+            if !call.worker.keys.lock_shards_unless_busy(shards) {
+                return false;
+            }
             run_unless_changed(call, transaction);
             call.worker.release_keys();
         }
     }
+    true
 }
 
 /// The shards of all queued commands' keys and of the watched keys; `None` if a command's keys are not known.
@@ -237,6 +249,7 @@ impl Worker {
         transaction.writes |=
             entry.spec.flags.has(Flags::WRITE) || entry.spec.flags.has(Flags::MAY_REPLICATE);
         transaction.grows |= entry.spec.flags.has(Flags::DENYOOM);
+        transaction.runs_scripts |= entry.spec.control == Control::RunScript;
         transaction.queue.push((entry.id, owned));
         info.multi.store(transaction.queue.len() as i64, Ordering::Relaxed);
     }
@@ -244,13 +257,16 @@ impl Worker {
     /// Forgets what a session watches. EXEC, within which UNWATCH may run, holds it all.
     pub(crate) fn unwatch_all(&mut self, connection: &mut Connection) {
         let session = &mut connection.session;
+        let mut is_done = true;
         for watched in std::mem::take(&mut session.watched) {
-            let key = Key::new(&watched.key);
-            let flag = session.watch_flag.clone();
-            self.keys
-                .with_shard(key.shard(), |keys| keys.hooks_mut(&key).unwatch(watched.db, key.bytes, &flag));
+            is_done &= self.remove_hook_of_watch(watched, &session.watch_flag);
         }
-        session.watch_flag.clear();
+        if is_done {
+            session.watch_flag.clear();
+        } else {
+            // What is left behind may still raise it.
+            session.watch_flag = Arc::default();
+        }
         connection.info.watching.store(0, Ordering::Relaxed);
     }
 }

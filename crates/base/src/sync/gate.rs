@@ -10,6 +10,8 @@
 //! waited at it has passed in; and since a closing waits for those inside, each has run its batch. So neither
 //! commands for the whole store nor others can keep the other kind out, however many are sent.
 //!
+//! **Who may give up** a wait leaves no trace: a ticket is passed over, a gate that was closed in vain opens.
+//!
 //! Invariant: the gate is closed from the first closer's turn to the end of the last one's, and no flag is up
 //! while a closer runs.
 
@@ -42,7 +44,23 @@ struct Turns {
     now: u64,
     /// Tickets below run under the closing that there is.
     closed_until: u64,
+    /// Tickets whose turn will not be taken.
+    given_up: Vec<u64>,
 }
+
+impl Turns {
+    /// Goes on to the next ticket that somebody still has.
+    fn pass(&mut self) {
+        self.now += 1;
+        while let Some(at) = self.given_up.iter().position(|ticket| *ticket == self.now) {
+            self.given_up.swap_remove(at);
+            self.now += 1;
+        }
+    }
+}
+
+/// Whether to wait no longer.
+type GivesUp<'a> = Option<&'a dyn Fn() -> bool>;
 
 /// See the [module docs](self).
 #[derive(Debug)]
@@ -80,7 +98,7 @@ impl Gate {
             state: AtomicU32::new(OPEN),
             waiting: AtomicU32::new(0),
             news: AtomicU32::new(0),
-            turns: Mutex::new(Turns { given: 0, now: 0, closed_until: 0 }),
+            turns: Mutex::new(Turns { given: 0, now: 0, closed_until: 0, given_up: Vec::new() }),
             turn_ended: Condvar::new(),
         }
     }
@@ -89,8 +107,15 @@ impl Gate {
     #[inline]
     pub fn enter(&self, thread: usize) {
         if !self.try_enter(thread) {
-            self.enter_slow(thread);
+            self.enter_slow(thread, None);
         }
+    }
+
+    /// As [`Gate::enter`], but the wait ends within some milliseconds once `gives_up` says so; whether the
+    /// thread is inside.
+    #[inline]
+    pub fn enter_unless(&self, thread: usize, gives_up: impl Fn() -> bool) -> bool {
+        self.try_enter(thread) || self.enter_slow(thread, Some(&gives_up))
     }
 
     /// Passes out.
@@ -106,9 +131,18 @@ impl Gate {
 
     /// Runs `work` with every thread outside. The calling thread must be outside too.
     pub fn closed<R>(&self, work: impl FnOnce(&Alone) -> R) -> R {
-        self.take_turn();
+        self.take_turn(None);
         let _turn = Turn(self);
         work(&Alone(()))
+    }
+
+    /// As [`Gate::closed`], but the wait ends within some milliseconds once `gives_up` says so; then nothing
+    /// has been done.
+    pub fn closed_unless<R>(&self, gives_up: impl Fn() -> bool, work: impl FnOnce(&Alone) -> R) -> Option<R> {
+        self.take_turn(Some(&gives_up)).then(|| {
+            let _turn = Turn(self);
+            work(&Alone(()))
+        })
     }
 
     #[inline]
@@ -118,32 +152,40 @@ impl Gate {
     }
 
     #[cold]
-    fn enter_slow(&self, thread: usize) {
+    fn enter_slow(&self, thread: usize, gives_up: GivesUp<'_>) -> bool {
         self.waiting.fetch_add(1, Ordering::AcqRel);
-        loop {
+        let is_inside = loop {
             self.leave(thread);
-            self.wait_until_open();
-            if self.try_enter(thread) {
-                break;
+            if !self.wait_until_open(gives_up) {
+                break false;
             }
-        }
+            if self.try_enter(thread) {
+                break true;
+            }
+        };
         if self.waiting.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.tell_closer();
         }
+        is_inside
     }
 
-    fn wait_until_open(&self) {
+    fn wait_until_open(&self, gives_up: GivesUp<'_>) -> bool {
         for _ in 0..SPINS {
             if self.state.load(Ordering::Acquire) == OPEN {
-                return;
+                return true;
             }
             std::hint::spin_loop();
         }
         // Whoever opens it looks after that whether anybody waits.
         fence(Ordering::SeqCst);
+        let wait = if gives_up.is_some() { park::wait_briefly } else { park::wait };
         while self.state.load(Ordering::Acquire) == CLOSED {
-            park::wait(&self.state, CLOSED, park::ALL);
+            if gives_up.is_some_and(|gives_up| gives_up()) {
+                return false;
+            }
+            wait(&self.state, CLOSED, park::ALL);
         }
+        true
     }
 
     #[cold]
@@ -153,40 +195,84 @@ impl Gate {
         }
     }
 
-    /// Waits for the calling thread's turn, and closes the gate unless it still is.
-    fn take_turn(&self) {
+    /// Waits for the calling thread's turn, and closes the gate unless it still is; false if it has given up.
+    fn take_turn(&self, gives_up: GivesUp<'_>) -> bool {
         let mut turns = lock(&self.turns);
         let ticket = turns.given;
         turns.given += 1;
         while turns.now != ticket {
-            turns = self.turn_ended.wait(turns).unwrap_or_else(PoisonError::into_inner);
+            turns = match gives_up {
+                Some(gives_up) if gives_up() => {
+                    turns.given_up.push(ticket);
+                    return false;
+                }
+                Some(_) => park::wait_briefly_on(&self.turn_ended, turns),
+                None => self.turn_ended.wait(turns).unwrap_or_else(PoisonError::into_inner),
+            };
         }
         let is_closed = ticket < turns.closed_until;
         drop(turns);
-        if !is_closed {
-            self.wait_for(|| self.waiting.load(Ordering::Acquire) == 0);
-            put(&self.state, CLOSED);
-            self.wait_for(|| self.inside.iter().all(|flag| flag.0.load(Ordering::SeqCst) == OUTSIDE));
+        is_closed || self.close(gives_up)
+    }
+
+    /// Closes the gate, in the calling thread's turn, which ends if that is given up.
+    fn close(&self, gives_up: GivesUp<'_>) -> bool {
+        let nobody_waits = || self.waiting.load(Ordering::Acquire) == 0;
+        if !self.wait_for(nobody_waits, gives_up) {
+            self.give_turn_up(false);
+            return false;
+        }
+        put(&self.state, CLOSED);
+        let all_are_outside = || self.inside.iter().all(|flag| flag.0.load(Ordering::SeqCst) == OUTSIDE);
+        if !self.wait_for(all_are_outside, gives_up) {
+            self.give_turn_up(true);
+            return false;
+        }
+        true
+    }
+
+    /// Ends the turn of a closer that gives up. Those behind it close the gate for themselves.
+    fn give_turn_up(&self, opens: bool) {
+        let mut turns = lock(&self.turns);
+        turns.pass();
+        if opens {
+            self.open();
+        }
+        drop(turns);
+        self.turn_ended.notify_all();
+    }
+
+    fn open(&self) {
+        self.state.store(OPEN, Ordering::SeqCst);
+        // Whoever waits looks at the state after that.
+        fence(Ordering::SeqCst);
+        if self.waiting.load(Ordering::Relaxed) != 0 {
+            park::wake_all(&self.state);
         }
     }
 
-    fn wait_for(&self, is_so: impl Fn() -> bool) {
+    fn wait_for(&self, is_so: impl Fn() -> bool, gives_up: GivesUp<'_>) -> bool {
         for _ in 0..SPINS {
             if is_so() {
-                return;
+                return true;
             }
             std::hint::spin_loop();
         }
         park::heavy_barrier();
-        loop {
+        let wait = if gives_up.is_some() { park::wait_briefly } else { park::wait };
+        let came_true = loop {
             let news = self.news.fetch_or(SLEEPS, Ordering::AcqRel) | SLEEPS;
             if is_so() {
-                break;
+                break true;
+            }
+            if gives_up.is_some_and(|gives_up| gives_up()) {
+                break false;
             }
             // Whoever brings news changes the word before.
-            park::wait(&self.news, news, park::ALL);
-        }
+            wait(&self.news, news, park::ALL);
+        };
         self.news.fetch_and(!SLEEPS, Ordering::AcqRel);
+        came_true
     }
 
     fn end_turn(&self) {
@@ -196,14 +282,9 @@ impl Gate {
             // The first of its closing.
             turns.closed_until = turns.given;
         }
-        turns.now += 1;
+        turns.pass();
         if turns.now >= turns.closed_until {
-            self.state.store(OPEN, Ordering::SeqCst);
-            // Whoever waits looks at the state after that.
-            fence(Ordering::SeqCst);
-            if self.waiting.load(Ordering::Relaxed) != 0 {
-                park::wake_all(&self.state);
-            }
+            self.open();
         }
         drop(turns);
         self.turn_ended.notify_all();

@@ -19,6 +19,9 @@
 //! a waiter starves; it leaves the word as it is and hands the lock over, to the starving waiter that has
 //! slept longest.
 //!
+//! **Who may give up** leaves the queue in one step with a look at whether the lock has been handed over, and
+//! a releaser hands it over in one step with a look at whether anybody still starves.
+//!
 //! Invariant: while there is a waiter and the word is free, some waiter is awake and has yet to look at the
 //! word.
 
@@ -66,16 +69,23 @@ impl RawLock {
     #[inline]
     pub fn lock(&self) {
         if !self.try_lock() {
-            self.lock_slow();
+            self.lock_slow(None);
         }
+    }
+
+    /// As [`RawLock::lock`], but the wait ends within some milliseconds once `gives_up` says so; whether the
+    /// lock was taken.
+    #[inline]
+    pub fn lock_unless(&self, gives_up: impl Fn() -> bool) -> bool {
+        self.try_lock() || self.lock_slow(Some(&gives_up))
     }
 
     /// Releases the lock. The caller must hold it.
     #[inline]
     pub fn unlock(&self) {
         debug_assert_eq!(self.word.load(Ordering::Relaxed), HELD, "unlock of a free lock");
-        if self.queue.load(Ordering::Relaxed) & ANY_STARVING != 0 {
-            return self.hand_over();
+        if self.queue.load(Ordering::Relaxed) & ANY_STARVING != 0 && self.hand_over() {
+            return;
         }
         self.word.store(FREE, Ordering::Release);
         park::light_barrier();
@@ -84,11 +94,15 @@ impl RawLock {
         }
     }
 
+    /// Hands the lock over to a starving waiter, unless the last one has given up.
     #[cold]
-    fn hand_over(&self) {
-        // A starving waiter leaves the queue with the lock only, which is ours: there still is one.
-        self.queue.fetch_or(HANDED_OVER, Ordering::Release);
-        park::wake_one(&self.queue, STARVING_CLASS);
+    fn hand_over(&self) -> bool {
+        // From here on a starving waiter leaves the queue with the lock only.
+        let is_theirs = self.update_queue(|queue| (queue & ANY_STARVING != 0).then_some(queue | HANDED_OVER));
+        if is_theirs {
+            park::wake_one(&self.queue, STARVING_CLASS);
+        }
+        is_theirs
     }
 
     #[cold]
@@ -101,10 +115,10 @@ impl RawLock {
     }
 
     #[cold]
-    fn lock_slow(&self) {
+    fn lock_slow(&self, gives_up: Option<&dyn Fn() -> bool>) -> bool {
         for _ in 0..SPINS {
             if self.word.load(Ordering::Relaxed) == FREE && self.try_lock() {
-                return;
+                return true;
             }
             std::hint::spin_loop();
         }
@@ -117,11 +131,15 @@ impl RawLock {
             let queue = self.queue.fetch_and(!WOKEN, Ordering::AcqRel) & !WOKEN;
             fence(Ordering::SeqCst);
             if self.take(place) {
-                return;
+                return true;
+            }
+            if gives_up.is_some_and(|gives_up| gives_up()) && self.leave_queue(place) {
+                return false;
             }
             let class = if place == WAITER { PATIENT_CLASS } else { STARVING_CLASS };
+            let wait = if gives_up.is_some() { park::wait_briefly } else { park::wait };
             // Whoever wakes a waiter, or hands the lock over, changes the queue before.
-            if !park::wait(&self.queue, queue, class) {
+            if !wait(&self.queue, queue, class) {
                 continue;
             }
             wakes += 1;
@@ -132,7 +150,7 @@ impl RawLock {
             // As long as `WOKEN` is set, those who release the lock meanwhile need not wake anybody.
             for _ in 0..SPINS {
                 if self.take(place) {
-                    return;
+                    return true;
                 }
                 std::hint::spin_loop();
             }
@@ -150,6 +168,18 @@ impl RawLock {
             && self.update_queue(|queue| {
                 (queue & HANDED_OVER != 0).then_some((queue - place) & !(WOKEN | HANDED_OVER))
             })
+    }
+
+    /// Takes a waiter that gives up out of the queue, unless the lock may have been handed over to it. A wake
+    /// that was meant for it finds those who are left: until the word is free again they are awake, or one of
+    /// them is woken then.
+    fn leave_queue(&self, place: u32) -> bool {
+        let is_starving = place != WAITER;
+        self.update_queue(|queue| {
+            let left = queue - place;
+            let may_leave = !is_starving || queue & HANDED_OVER == 0;
+            may_leave.then_some(if left & WAITERS == 0 { left & !WOKEN } else { left })
+        })
     }
 
     /// Changes the queue unless `change` is against it; whether it was changed.

@@ -12,6 +12,7 @@
 
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Condvar, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rustix::thread::{MembarrierCommand, futex, membarrier};
@@ -22,6 +23,9 @@ pub const SPINS: u32 = 200;
 
 /// The longest sleep where a wake may be missed.
 const SLEEP_BOUND: Duration = Duration::from_millis(1);
+
+/// How long who may give up a wait sleeps before it asks again whether to.
+const ASK_AGAIN: Duration = Duration::from_millis(20);
 
 /// The kernel has refused a barrier.
 static MAY_MISS_WAKES: AtomicBool = AtomicBool::new(false);
@@ -64,8 +68,23 @@ pub fn heavy_barrier() {
 /// Sleeps while `word` is `expected`, until a wake for one of `classes`; whether it slept. It may wake for no
 /// reason.
 pub fn wait(word: &AtomicU32, expected: u32, classes: Classes) -> bool {
-    let until = MAY_MISS_WAKES.load(Ordering::Relaxed).then(|| {
-        let bound = SLEEP_BOUND.try_into().unwrap_or_default();
+    sleep(word, expected, classes, None)
+}
+
+/// As [`wait`], for some milliseconds at most.
+pub fn wait_briefly(word: &AtomicU32, expected: u32, classes: Classes) -> bool {
+    sleep(word, expected, classes, Some(ASK_AGAIN))
+}
+
+/// As [`wait_briefly`], for a change that a condition variable tells of.
+pub fn wait_briefly_on<'a, T>(condition: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+    condition.wait_timeout(guard, ASK_AGAIN).unwrap_or_else(PoisonError::into_inner).0
+}
+
+fn sleep(word: &AtomicU32, expected: u32, classes: Classes, bound: Option<Duration>) -> bool {
+    let may_miss = MAY_MISS_WAKES.load(Ordering::Relaxed).then_some(SLEEP_BOUND);
+    let until = may_miss.or(bound).map(|bound| {
+        let bound = bound.try_into().unwrap_or_default();
         clock_gettime(ClockId::Monotonic) + bound
     });
     let slept = futex::wait_bitset(word, futex::Flags::PRIVATE, expected, until.as_ref(), classes);

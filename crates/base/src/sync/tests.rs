@@ -24,7 +24,7 @@ mod atomic {
         use std::num::NonZeroU32;
 
         use loom::sync::atomic::{AtomicU32, Ordering, fence};
-        use loom::sync::{Condvar, Mutex};
+        use loom::sync::{Condvar, Mutex, MutexGuard};
 
         pub const ALL: NonZeroU32 = NonZeroU32::MAX;
 
@@ -67,6 +67,15 @@ mod atomic {
                 guard = KERNEL.woken.wait(guard).unwrap();
             }
             true
+        }
+
+        /// Nobody's time is ever up: who is to give up is woken.
+        pub fn wait_briefly(word: &AtomicU32, expected: u32, classes: NonZeroU32) -> bool {
+            wait(word, expected, classes)
+        }
+
+        pub fn wait_briefly_on<'a, T>(condition: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+            condition.wait(guard).unwrap()
         }
 
         pub fn wake_one(word: &AtomicU32, classes: NonZeroU32) {
@@ -133,6 +142,54 @@ fn explore(threads: u32, turns: u32, preemptions: usize) {
         assert_eq!(scene.1.with(|count| unsafe { *count }), threads * turns);
         assert!(scene.0.try_lock() && scene.0.queue() == EMPTY, "it is left as it was made");
     });
+}
+
+/// One thread waits for the lock as long as it takes, another gives up once the first has had it, and this
+/// one at once.
+#[test]
+#[cfg_attr(miri, ignore = "takes too long")]
+fn no_interleaving_with_one_that_gives_up_loses_a_wake() {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(2);
+    model.check(|| {
+        let lock = loom::sync::Arc::new(modelled::RawLock::new());
+        let is_over = loom::sync::Arc::new(loom::sync::atomic::AtomicBool::new(false));
+        let (patient, over) = (lock.clone(), is_over.clone());
+        let patient = loom::thread::spawn(move || {
+            patient.lock();
+            over.store(true, Ordering::Relaxed);
+            patient.unlock();
+        });
+        let hasty = |lock: &modelled::RawLock, gives_up: &dyn Fn() -> bool| {
+            if lock.lock_unless(gives_up) {
+                lock.unlock();
+            }
+        };
+        let other = lock.clone();
+        let other = loom::thread::spawn(move || hasty(&other, &|| is_over.load(Ordering::Relaxed)));
+        hasty(&lock, &|| true);
+        patient.join().unwrap();
+        other.join().unwrap();
+        assert!(lock.try_lock() && lock.queue() == EMPTY, "it is left as it was made");
+    });
+}
+
+#[test]
+fn a_wait_for_a_lock_that_is_kept_is_given_up() {
+    let (lock, is_over) = (RawLock::new(), AtomicBool::new(false));
+    lock.lock();
+    std::thread::scope(|scope| {
+        let waiters: Vec<_> =
+            (0..3).map(|_| scope.spawn(|| lock.lock_unless(|| is_over.load(Ordering::Relaxed)))).collect();
+        while lock.queue().0 < 3 {
+            std::thread::yield_now();
+        }
+        is_over.store(true, Ordering::Relaxed);
+        assert!(waiters.into_iter().all(|waiter| !waiter.join().unwrap()));
+        assert_eq!(lock.queue(), EMPTY);
+    });
+    lock.unlock();
+    assert!(lock.lock_unless(|| true));
 }
 
 #[test]

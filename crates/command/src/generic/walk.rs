@@ -91,7 +91,7 @@ fn walk_slice(
 ) -> (usize, Option<Place>) {
     let mut visited = 0;
     let mut expired: Vec<Vec<u8>> = Vec::new();
-    let next = keys.with_shard(place.shard, |keys| {
+    let next = keys.visit_shard(place.shard, |keys| {
         let (db, now_ms) = (keys.db, keys.now_ms);
         let shard = &keys.shard(place.shard).keys;
         let next = shard.scan(db, place.position, want.min(SLICE_KEYS), |entry| {
@@ -110,7 +110,7 @@ fn walk_slice(
         }
         next
     });
-    match next {
+    match next.flatten() {
         Some(position) => (visited, Some(Place { position, ..place })),
         None => (visited, place.next_shard()),
     }
@@ -236,7 +236,7 @@ fn randomkey(ctx: &mut Context<'_>) -> Outcome {
     let mut kept = None;
     for _ in 0..RANDOM_ATTEMPTS {
         let Some(shard) = random_shard(ctx.keys) else { break };
-        match ctx.keys.with_shard(shard, |keys| random_key_in(keys, shard)) {
+        match ctx.keys.visit_shard(shard, |keys| random_key_in(keys, shard)).flatten() {
             Some((name, false)) => {
                 ctx.reply.bulk(&name);
                 return Ok(());
@@ -255,7 +255,7 @@ fn randomkey(ctx: &mut Context<'_>) -> Outcome {
 /// A shard that holds keys of the selected database, chosen in proportion to their number.
 fn random_shard(keys: &mut Keys) -> Option<usize> {
     let len = |keys: &mut Keys, shard: usize| {
-        keys.with_shard(shard, |keys| keys.shard(shard).keys.db(keys.db).len())
+        keys.visit_shard(shard, |keys| keys.shard(shard).keys.db(keys.db).len()).unwrap_or(0)
     };
     for _ in 0..SHARD_ATTEMPTS {
         let shard = keys.random.below(SHARD_COUNT as u64) as usize;

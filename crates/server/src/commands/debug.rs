@@ -341,7 +341,7 @@ fn htstats(call: &mut Call<'_>) -> Outcome {
     let mut lens = Vec::with_capacity(SHARD_COUNT);
     let mut bytes = 0;
     for shard in 0..SHARD_COUNT {
-        call.worker.keys.with_shard(shard, |keys| {
+        call.worker.keys.visit_shard(shard, |keys| {
             let db = keys.shard(shard).keys.db(db);
             lens.push(db.len());
             bytes += db.table_heap_bytes();

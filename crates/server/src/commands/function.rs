@@ -18,6 +18,7 @@ const CHANGES: Flags = Flags::WRITE.with(Flags::NOSCRIPT).with(Flags::EXCLUSIVE)
 
 static FCALL: ServerCommand = command("fcall", -3, fcall as ServerHandler)
     .flags(RUNS.with(Flags::MAY_REPLICATE))
+    .control(Control::RunScript)
     .keys(KEYS)
     .acl(Acl::SCRIPTING)
     .syntax("function numkeys:i ?*key:k0 ?*arg")
@@ -29,6 +30,7 @@ fn fcall(call: &mut Call<'_>) -> Outcome {
 
 static FCALL_RO: ServerCommand = command("fcall_ro", -3, fcall_ro as ServerHandler)
     .flags(RUNS.with(Flags::READONLY))
+    .control(Control::RunScript)
     .keys(KEYS_RO)
     .acl(Acl::SCRIPTING)
     .syntax("function numkeys:i ?*key:k0 ?*arg")

@@ -136,7 +136,7 @@ impl Figures {
     pub fn of(worker: &mut Worker) -> Figures {
         let mut databases = std::collections::BTreeMap::<usize, (usize, usize)>::new();
         for shard in 0..SHARD_COUNT {
-            worker.keys.with_shard(shard, |keys| {
+            worker.keys.visit_shard(shard, |keys| {
                 let keys = &keys.shard(shard).keys;
                 for db in keys.made() {
                     let (len, table_bytes) = databases.entry(db).or_default();

@@ -4,6 +4,7 @@ use martlet_command::{Acl, Block, Error, Flags, Group, Outcome, TimeoutReply, Ti
 
 use super::{Call, ServerCommand, ServerHandler};
 use crate::config::ShutdownFlags;
+use crate::scripting::busy;
 use crate::shutdown::FAILED;
 use martlet_persistence::save::SaveFailed;
 
@@ -65,6 +66,11 @@ fn shutdown(call: &mut Call<'_>) -> Outcome {
         }
         call.reply.ok();
         return Ok(());
+    }
+    if let Some(engine) = call.worker.shared.scripts.busy_engine()
+        && !flags.nosave
+    {
+        return Err(busy(engine));
     }
     if call.worker.begin_shut_down(flags).map_err(|SaveFailed| Error::Fixed(FAILED))? {
         let block = Block::new(Wait::Shutdown, None, TimeoutReply::Null);

@@ -22,12 +22,30 @@ const EVAL_SCRIPTS_MAX: usize = 500;
 pub fn parse_digest(text: &[u8]) -> Option<Digest> {
     let digits: &[u8; 40] = text.try_into().ok()?;
     let mut digest = Digest::default();
+    let mut all = 0;
     for (byte, pair) in digest.iter_mut().zip(digits.chunks_exact(2)) {
-        let digit = |at: usize| char::from(pair[at]).to_digit(16);
-        *byte = (digit(0)? << 4 | digit(1)?) as u8;
+        let [high, low] = [0, 1].map(|at| DIGITS[usize::from(pair[at])]);
+        *byte = high << 4 | low & 15;
+        all |= high | low;
     }
-    Some(digest)
+    (all & NO_DIGIT == 0).then_some(digest)
 }
+
+/// A bit that no digit has.
+const NO_DIGIT: u8 = 0x80;
+
+/// What a byte stands for as a hexadecimal digit.
+const DIGITS: [u8; 256] = {
+    let mut digits = [NO_DIGIT; 256];
+    let mut value = 0;
+    while value < 16 {
+        let digit = b"0123456789abcdef"[value as usize];
+        digits[digit as usize] = value;
+        digits[digit.to_ascii_uppercase() as usize] = value;
+        value += 1;
+    }
+    digits
+};
 
 /// One script.
 pub struct Script {

@@ -124,6 +124,6 @@ fn run_found(call: &mut Call<'_>, functions: &mut Functions, is_read_only: bool)
         flags: *flags,
         is_read_only: is_read_only || flags.has(ScriptFlags::NO_WRITES),
     };
-    let outcome = run.until_done(call);
+    let outcome = run.until_done(call)?;
     reply_to(call, outcome)
 }

@@ -3,7 +3,9 @@
 use std::sync::atomic::Ordering;
 
 use martlet_acl::Origin;
+use martlet_base::random::Random;
 use martlet_command::{Acl, Error, Flags};
+use martlet_engine::Keys;
 use martlet_keyspace::shard_of;
 use martlet_protocol::reply::Reply;
 use martlet_protocol::request::Args;
@@ -41,8 +43,9 @@ pub(super) struct ScriptHost<'a> {
     pub missing: Option<Missing>,
     /// A raw reading of the clock: when it began.
     pub began: u64,
-    /// It has run for longer than `busy-reply-threshold`.
-    pub is_busy: bool,
+    /// The keys of those who are served while the script is busy: it has run for longer than
+    /// `busy-reply-threshold`.
+    pub guest: Option<Box<Keys>>,
 }
 
 const READ_ONLY: Error = Error::Fixed("ERR Write commands are not allowed from read-only scripts.");
@@ -62,6 +65,9 @@ impl ScriptHost<'_> {
         let is_script = entry.spec.acl().has(Acl::SCRIPTING);
         if flags.has(Flags::NOSCRIPT) && (is_script || !allows_all) {
             return Err(Error::Fixed("ERR This Redis command is not allowed from script"));
+        }
+        if checks::not_stale(self.worker, self.connection, entry, args).is_err() {
+            return Err(Error::Fixed("ERR Can not execute the command on a stale replica"));
         }
         self.worker.check_access(self.connection, entry, args, Origin::Lua).map_err(|denial| {
             let text = denial.text(&self.connection.session.user.name, self.worker.told_name(entry));
@@ -93,14 +99,16 @@ impl ScriptHost<'_> {
     fn note_time(&mut self) {
         let (shared, threshold_ms) = (self.worker.shared, self.worker.config().busy_reply_threshold_ms);
         let ns = shared.clock.elapsed_ns(self.began, shared.clock.raw());
-        if !self.is_busy && threshold_ms > 0 && ns / 1_000_000 >= threshold_ms {
+        if self.guest.is_none() && threshold_ms > 0 && ns / 1_000_000 >= threshold_ms {
             let command = if self.engine == Engine::Eval { "SCRIPT KILL" } else { "FUNCTION KILL" };
             tracing::warn!(
                 "Slow script detected: still in execution after {} milliseconds. You can try killing the script using the {command} command. Script name is: {}.",
                 ns / 1_000_000,
                 self.name
             );
-            self.is_busy = true;
+            let worker = &mut *self.worker;
+            let random = Random::seeded(worker.keys.random.next_u64());
+            self.guest = Some(Box::new(Keys::new(shared.engine, worker.thread, random)));
             if self.engine == Engine::Functions {
                 let (name, request) = (self.name.to_owned(), self.request.to_owned());
                 self.running().show(Some(BusyFunction { name, request, began: self.began }));
@@ -168,6 +176,9 @@ impl Host for ScriptHost<'_> {
 
     fn interrupt(&mut self) -> Verdict {
         self.note_time();
+        if let Some(guest) = &mut self.guest {
+            self.worker.serve_others(self.connection.token, guest);
+        }
         let shared = self.worker.shared;
         let is_ending = shared.scripts.is_ending.load(Ordering::Relaxed);
         if self.running().is_killed() || is_ending || shared.stopping.load(Ordering::Relaxed) {

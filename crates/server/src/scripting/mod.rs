@@ -231,7 +231,7 @@ fn run_found(
         flags: script.flags,
         is_read_only: is_read_only || script.flags.has(ScriptFlags::NO_WRITES),
     };
-    let outcome = run.until_done(call);
+    let outcome = run.until_done(call)?;
     reply_to(call, outcome)
 }
 
@@ -321,16 +321,18 @@ struct ScriptRun<'a, 'k> {
 
 impl ScriptRun<'_, '_> {
     /// Runs the script until it is not abandoned.
-    fn until_done(&mut self, call: &mut Call<'_>) -> Run {
+    fn until_done(&mut self, call: &mut Call<'_>) -> Result<Run, Error> {
         let mut attempts = 1;
         loop {
             let (run, missing) = self.once(call.worker, call.connection, call.reply);
-            let Some(missing) = missing else { return run };
+            let Some(missing) = missing else { return Ok(run) };
             let locked = call.worker.keys.locked_shards();
             call.worker.release_keys();
             match missing {
                 Missing::Shards(shards) if attempts < ATTEMPTS_MAX => {
-                    call.worker.keys.lock_shards([locked, shards].concat());
+                    if !call.worker.keys.lock_shards_unless_busy([locked, shards].concat()) {
+                        return Err(call.worker.busy_error());
+                    }
                 }
                 _ => return self.alone(call),
             }
@@ -338,11 +340,12 @@ impl ScriptRun<'_, '_> {
         }
     }
 
-    fn alone(&mut self, call: &mut Call<'_>) -> Run {
+    fn alone(&mut self, call: &mut Call<'_>) -> Result<Run, Error> {
         let Call { worker, connection, reply, .. } = call;
         let mut run = Run::Abandoned;
-        worker.alone_for(connection, |worker, connection| run = self.once(worker, connection, reply).0);
-        run
+        let has_run =
+            worker.alone_for(connection, |worker, connection| run = self.once(worker, connection, reply).0);
+        if has_run { Ok(run) } else { Err(worker.busy_error()) }
     }
 
     /// Runs the script with what is locked; what it needs besides, if it was abandoned.
@@ -371,11 +374,11 @@ impl ScriptRun<'_, '_> {
             is_read_only: self.is_read_only,
             missing: None,
             began,
-            is_busy: false,
+            guest: None,
         };
         let run = self.interpreter.run(self.compiled, self.inputs, &mut host, reply);
-        let ScriptHost { worker, connection, missing, is_busy, .. } = host;
-        if is_busy {
+        let ScriptHost { worker, connection, missing, guest, .. } = host;
+        if guest.is_some() {
             worker.shared.scripts.running(worker.thread).show(None);
             worker.shared.set_script_busy(self.engine, false);
         }

@@ -21,8 +21,15 @@ const EXPIRE_BUDGET_NS: u64 = 2_000_000;
 impl Worker {
     /// Does what is due.
     pub(super) fn tick(&mut self) {
+        if self.shared.engine.has_busy_script() {
+            // All of it can wait for the script's end, and some of it would.
+            return;
+        }
         if self.timers.look(self.shared.clock.unix_ms()) {
             self.enter();
+            if self.is_barred() {
+                return;
+            }
             self.refresh_time();
             self.time_out_blocked();
         }
@@ -42,7 +49,9 @@ impl Worker {
             let has_worked = self.timers.has_worked;
             self.enter();
             self.refresh_time();
-            self.cron();
+            if !self.is_barred() {
+                self.cron();
+            }
             self.timers.has_worked = has_worked;
         }
         let clock = &self.shared.clock;
@@ -81,7 +90,9 @@ impl Worker {
             self.enter();
             self.refresh_time();
             loop {
-                self.keys.lock_shard(shard);
+                if self.is_barred() || !self.keys.lock_shard_unless_busy(shard) {
+                    return now_ms + super::timers::TICK_MS;
+                }
                 let more = self.keys.expire_due(shard, EXPIRE_SLICE, |lag_ms| stats.record_expiry(lag_ms));
                 self.release_keys();
                 // It is no client's own write.

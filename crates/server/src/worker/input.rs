@@ -177,7 +177,7 @@ impl Worker {
         let slice_began = self.mark;
         loop {
             let error = self.parse_batch(connection, input, consumed, &mut batch).err();
-            if batch.requests.len() > 1 {
+            if batch.requests.len() > 1 && !self.is_barred() {
                 self.prefetch_batch(connection.session.db, input, &mut batch);
             }
             let done = self.run_batch(connection, &mut reply, input, &batch, &mut consumed, slice_began);
@@ -185,7 +185,7 @@ impl Worker {
             if !done {
                 // A client that waits or closes reads no further; what was read ahead is read again.
                 connection.partial = Partial::default();
-                if let Some(Suspended::Yields) = connection.suspended {
+                if let Some(Suspended::Yields | Suspended::Deferred) = connection.suspended {
                     connection.suspended = None;
                     self.mark_ready(connection);
                 }
@@ -303,8 +303,8 @@ impl Worker {
                 let args = Args::new(input, spans).with_long(long.as_deref());
                 self.request(connection, reply, &args, request.entry, request.hash);
             }
-            if let Some(Suspended::Paused) = connection.suspended {
-                // The request itself is run again when the pause is over.
+            if let Some(Suspended::Paused | Suspended::Deferred) = connection.suspended {
+                // The request itself is run again when the pause, or the poll, is over.
                 if let Some(long) = long {
                     connection.query = long.unfold(&input[request.start as usize..]);
                     *consumed = input.len();
@@ -340,7 +340,7 @@ impl Worker {
     pub(crate) fn mark_ready(&mut self, connection: &mut Connection) {
         if !connection.is_ready {
             connection.is_ready = true;
-            self.ready.push(connection.token);
+            self.ready.push_back(connection.token);
         }
     }
 
@@ -350,8 +350,13 @@ impl Worker {
             return;
         }
         self.enter();
-        for token in std::mem::take(&mut self.ready) {
+        // One by one: a script that is busy lets those behind it be served.
+        for _ in 0..self.ready.len() {
+            let Some(token) = self.ready.pop_front() else { break };
             self.continue_with(token);
+            if self.has_busy_script() && !self.is_polling() {
+                self.rejoin();
+            }
         }
     }
 

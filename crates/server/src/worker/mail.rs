@@ -17,7 +17,17 @@ impl Worker {
             return;
         }
         self.enter();
-        for mail in self.shared.receive(self.thread) {
+        if !self.is_barred() {
+            let newer = std::mem::replace(&mut self.mail, std::mem::take(&mut self.postponed.mail));
+            self.mail.extend(newer);
+        }
+        self.mail.extend(self.shared.receive(self.thread));
+        // One by one: what waits for a busy script lets those behind it be read.
+        while let Some(mail) = self.mail.pop_front() {
+            if self.is_barred() && self.must_wait(&mail) {
+                self.postponed.mail.push_back(mail);
+                continue;
+            }
             match mail {
                 Mail::Adopt { socket, listener } => self.adopt(socket, listener),
                 Mail::Push { token, client, bytes } => {

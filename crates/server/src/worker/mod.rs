@@ -3,6 +3,7 @@
 //!
 //! A worker touches its backend only between polls; during one it is the backend's sink and notes what to do.
 
+mod busy;
 mod client_memory;
 mod command_cache;
 mod connections;
@@ -16,7 +17,7 @@ mod prefetch;
 mod sink;
 mod timers;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,6 +25,7 @@ use std::time::Duration;
 use martlet_acl::Users;
 use martlet_base::publish::Follower;
 use martlet_base::random::Random;
+use martlet_base::sync::Alone;
 use martlet_command::Settings;
 use martlet_engine::{Deletion, Deletions, Keys, Touch};
 use martlet_journal::Position;
@@ -35,9 +37,10 @@ use crate::config::{Config, ConfigReader};
 use crate::connection::Connection;
 use crate::migration::{Answers, Migration};
 use crate::scripting::{Functions, HeldMessage, Scripting};
-use crate::shared::Shared;
+use crate::shared::{Mail, Shared};
 use crate::stats::ThreadStats;
 
+use busy::{Aside, BackendPlace, Postponed};
 use command_cache::CommandCache;
 use connections::Connections;
 use input::Batch;
@@ -50,6 +53,14 @@ pub const TCP: u32 = 0;
 pub const UNIX: u32 = 1;
 /// See [`TCP`].
 pub const TLS: u32 = 2;
+
+/// Where a thread stands with the gate.
+enum Place {
+    Outside,
+    Inside,
+    /// A script is busy: the thread serves clients without having passed in. See [`busy`].
+    Barred,
+}
 
 /// Where a worker counts that is no I/O thread's: one that tells of the server, or loads a file. Nobody sums
 /// it up.
@@ -106,7 +117,7 @@ pub struct Worker {
     /// The end of the journal when this thread last had others look at it for replicas.
     pub(crate) stream_seen: Position,
     /// Connections with input left to process.
-    ready: Vec<Token>,
+    ready: VecDeque<Token>,
     /// Connections whose request is to run again: see [`Worker::postpone`].
     pub(crate) paused: Vec<Token>,
     /// What waits likewise to be deleted, as it has arrived at another server.
@@ -114,7 +125,9 @@ pub struct Worker {
     /// `None` while it is in use.
     batch: Option<Box<Batch>>,
     command_cache: CommandCache,
-    is_inside: bool,
+    place: Place,
+    /// What was taken out of the mailbox and is not done yet.
+    mail: VecDeque<Mail>,
     /// The mailbox is to be read.
     pub(crate) has_mail: bool,
     /// The tracking client whose request runs; 0 if none does.
@@ -132,6 +145,11 @@ pub struct Worker {
     pub(crate) is_flooding: bool,
     /// The limit on memory, as this thread sees it.
     pub(crate) memory: eviction::Memory,
+    backend: BackendPlace,
+    /// The client whose script is busy.
+    aside: Option<Box<Aside>>,
+    /// What waits for the end of busy scripts.
+    postponed: Postponed,
 }
 
 impl Worker {
@@ -161,12 +179,13 @@ impl Worker {
             copy_waiters: Vec::new(),
             replicas: Vec::new(),
             stream_seen: 0,
-            ready: Vec::new(),
+            ready: VecDeque::new(),
             paused: Vec::new(),
             paused_migrations: Vec::new(),
             batch: None,
             command_cache: CommandCache::default(),
-            is_inside: false,
+            place: Place::Outside,
+            mail: VecDeque::new(),
             has_mail: false,
             origin: 0,
             broadcasts: BTreeMap::new(),
@@ -175,6 +194,9 @@ impl Worker {
             held_messages: None,
             is_flooding: false,
             memory: eviction::Memory::new(),
+            backend: BackendPlace::None,
+            aside: None,
+            postponed: Postponed::default(),
         };
         worker.apply_config();
         worker
@@ -255,12 +277,16 @@ impl Worker {
         crate::settings::touch(self.config.current(), self.now_ms, self.shared.engine)
     }
 
-    /// Passes the gate, if this loop has not yet.
+    /// Passes the gate, if this loop has not yet. If it stays closed because of a busy script, the thread is
+    /// barred from what is behind it instead.
     #[inline]
     pub fn enter(&mut self) {
-        if !self.is_inside {
-            self.shared.engine.gate.enter(self.thread);
-            self.is_inside = true;
+        if let Place::Outside = self.place {
+            let engine = self.shared.engine;
+            self.place = match engine.gate.enter_unless(self.thread, || engine.has_busy_script()) {
+                true => Place::Inside,
+                false => self.bar(),
+            };
             self.stats().begin();
             self.timers.has_worked = true;
             self.refresh_time();
@@ -275,44 +301,80 @@ impl Worker {
     /// Passes out of the gate.
     #[inline]
     pub fn leave(&mut self) {
-        if self.is_inside {
-            self.stats().rest();
-            self.shared.engine.gate.leave(self.thread);
-            self.is_inside = false;
+        match self.place {
+            Place::Outside => return,
+            Place::Inside => self.shared.engine.gate.leave(self.thread),
+            Place::Barred => self.unbar(),
+        }
+        self.stats().rest();
+        self.place = Place::Outside;
+    }
+
+    /// Runs `work` alone: behind the closed gate, with all shards held. While a busy script is waited for,
+    /// the thread's clients are served as far as may be.
+    pub fn alone<R>(&mut self, work: impl FnOnce(&mut Worker) -> R) -> R {
+        let mut work = work;
+        loop {
+            match self.try_alone(work) {
+                Ok(result) => return result,
+                Err(undone) => work = undone,
+            }
+            if !self.wait_for_script() {
+                break;
+            }
+        }
+        self.leave();
+        self.stats().begin();
+        let result = self.shared.engine.gate.closed(|alone| self.run_alone(alone, work));
+        self.enter();
+        result
+    }
+
+    /// As [`Worker::alone`], unless it would have to wait for a busy script.
+    ///
+    /// # Errors
+    /// The work, which has not been done.
+    pub fn try_alone<R, W: FnOnce(&mut Worker) -> R>(&mut self, work: W) -> Result<R, W> {
+        self.leave();
+        self.stats().begin();
+        let engine = self.shared.engine;
+        let mut work = Some(work);
+        let result = engine.gate.closed_unless(
+            || engine.has_busy_script(),
+            |alone| work.take().map(|work| self.run_alone(alone, work)),
+        );
+        self.enter();
+        match work {
+            Some(undone) => Err(undone),
+            None => Ok(result.flatten().expect("what was taken has been done")),
         }
     }
 
-    /// Runs `work` alone: behind the closed gate, with all shards held.
-    pub fn alone<R>(&mut self, work: impl FnOnce(&mut Worker) -> R) -> R {
-        self.leave();
-        self.stats().begin();
-        let gate = &self.shared.engine.gate;
-        let result = gate.closed(|alone| {
-            self.keys.lock_all_shards(alone);
-            // It may have been switched on or off while this thread waited.
-            self.keys.effects.recording = self.shared.engine.journal.is_on();
-            let result = work(self);
-            if std::mem::take(&mut self.keys.flushed_all) {
-                self.save_nothing();
-            }
-            self.release_keys();
-            result
-        });
-        self.enter();
+    fn run_alone<R>(&mut self, alone: &Alone, work: impl FnOnce(&mut Worker) -> R) -> R {
+        self.keys.lock_all_shards(alone);
+        // It may have been switched on or off while this thread waited.
+        self.keys.effects.recording = self.shared.engine.journal.is_on();
+        let result = work(self);
+        if std::mem::take(&mut self.keys.flushed_all) {
+            self.save_nothing();
+        }
+        self.release_keys();
         result
     }
 
     /// As [`Worker::alone`] for a client's request. If the server has ended or become a replica while this
     /// thread waited, it is not run, and the client not answered: what ran now would be missing from the file
-    /// that was saved last, or from the primary.
+    /// that was saved last, or from the primary. False, and nothing is run, if it would have to wait for a
+    /// busy script.
+    #[must_use]
     pub(crate) fn alone_for(
         &mut self,
         connection: &mut Connection,
         work: impl FnOnce(&mut Worker, &mut Connection),
-    ) {
+    ) -> bool {
         let shared = self.shared;
         let role = shared.replication.replica.generation();
-        self.alone(|worker| {
+        let outcome = self.try_alone(|worker| {
             let is_demoted = shared.replication.replica.generation() != role && shared.is_replica();
             if is_demoted || shared.stopping.load(std::sync::atomic::Ordering::Relaxed) {
                 connection.closing = true;
@@ -320,8 +382,10 @@ impl Worker {
                 work(worker, connection);
             }
         });
+        let is_done = outcome.is_ok();
         // Its user may have changed before the gate was closed.
         self.follow_user(connection);
+        is_done
     }
 
     /// The connection at `token`, taken out to be worked on; it is put back by [`Worker::put`].
@@ -344,7 +408,8 @@ impl Worker {
     ///
     /// # Errors
     /// When the backend breaks.
-    pub fn run_loop(&mut self, backend: &mut dyn Backend) -> std::io::Result<()> {
+    pub fn run_loop(&mut self, backend: Box<dyn Backend + Send>) -> std::io::Result<()> {
+        self.backend = BackendPlace::AtHand(backend);
         martlet_base::thread::minimise_timer_slack();
         self.stats().kernel_id.store(crate::process::this_thread(), std::sync::atomic::Ordering::Relaxed);
         while !self.shared.stopping.load(std::sync::atomic::Ordering::Relaxed) {
@@ -352,15 +417,18 @@ impl Worker {
             self.leave();
             let commands = self.stats().total_commands.get();
             self.turn_began = None;
-            backend.poll(Some(timeout), self)?;
+            self.with_backend(|worker, backend| backend.poll(Some(timeout), worker)).transpose()?;
             let began = self.turn_began.unwrap_or_else(|| self.shared.clock.raw());
             self.follow_config();
             self.read_mail();
             self.process_ready();
+            self.do_postponed();
             self.tick();
             if self.memory.is_unfinished {
                 self.enter();
-                self.make_room();
+                if !self.is_barred() {
+                    self.make_room();
+                }
             }
             self.limit_clients();
             if !self.copy_waiters.is_empty() {
@@ -371,12 +439,7 @@ impl Worker {
                 self.send_broadcasts();
                 self.read_mail();
             }
-            self.act(backend);
-            self.flush(backend);
-            if self.shared.replication.primary.is_active.load(std::sync::atomic::Ordering::Relaxed) {
-                self.feed_replicas(backend);
-            }
-            self.act(backend);
+            self.with_backend(Worker::send_all);
             let clock = &self.shared.clock;
             let (ns, stats) = (clock.elapsed_ns(began, clock.raw()), self.stats());
             // CONFIG RESETSTAT may have been among them.
@@ -384,11 +447,22 @@ impl Worker {
         }
         self.leave();
         // What was answered last (SHUTDOWN's error replies, say) still leaves.
-        self.flush(backend);
-        let result = backend.poll(Some(Duration::ZERO), self);
+        let result = self.with_backend(|worker, backend| {
+            worker.flush(backend);
+            backend.poll(Some(Duration::ZERO), worker)
+        });
         // Input that came with it made the thread pass in: whoever closes the gate now must not wait for it.
         self.leave();
-        result
+        result.unwrap_or(Ok(()))
+    }
+
+    fn send_all(&mut self, backend: &mut dyn Backend) {
+        self.act(backend);
+        self.flush(backend);
+        if self.shared.replication.primary.is_active.load(std::sync::atomic::Ordering::Relaxed) {
+            self.feed_replicas(backend);
+        }
+        self.act(backend);
     }
 
     /// Does what was noted for the backend.

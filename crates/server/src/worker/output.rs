@@ -37,7 +37,7 @@ impl Worker {
         let (for_disk, for_replicas) = (journal.holds_replies(), sync.is_on());
         let on_disk = if for_disk { journal.durable() } else { Position::MAX };
         let confirmed = if for_replicas { sync.confirmed() } else { Position::MAX };
-        if self.config.current().replicaof.0.is_some() {
+        if self.config.current().replicaof.0.is_some() && !self.is_barred() {
             self.drop_unconfirmed(sync.confirmed());
         }
         if on_disk.min(confirmed) < end {
@@ -75,7 +75,8 @@ impl Worker {
         if !self.outbox.awaiting_fsync.is_empty() {
             journal.nudge();
         }
-        if !self.outbox.awaiting_replicas.is_empty() {
+        // Who is not inside the gate records nothing.
+        if !self.outbox.awaiting_replicas.is_empty() && !self.is_barred() {
             sync.ask(shared);
         }
         if !self.outbox.has_held() && self.copy_waiters.is_empty() {
@@ -94,6 +95,10 @@ impl Worker {
     ) -> Vec<AwaitingCopies> {
         let (mut covered, mut waiting) = (Vec::new(), Vec::new());
         while let Some(held) = awaiting.pop_front_if(|held| are_no_copies || held.position <= safe) {
+            if self.is_aside(held.token) {
+                waiting.push(held);
+                continue;
+            }
             let recorded =
                 self.connections.at_place_of(held.token).map_or(0, |connection| connection.recorded);
             let position = held.position.min(if are_no_copies { recorded } else { Position::MAX });

@@ -101,6 +101,9 @@ impl Worker {
         }
         // Shards are touched inside the gate only.
         self.enter();
+        if self.is_barred() {
+            return;
+        }
         let mut batch = self.batch.take().unwrap_or_default();
         batch.spans.clear();
         batch.requests.clear();

@@ -36,7 +36,10 @@ impl Sink for Worker {
             self.has_mail = true;
             self.read_mail();
         }
-        let Some(mut connection) = self.take(token) else { return false };
+        let Some(mut connection) = self.take(token) else {
+            self.received_aside(token, data);
+            return false;
+        };
         let is_kept = connection.is_ready || connection.suspended.is_some();
         if !connection.closing {
             self.feed(&mut connection, data);
@@ -51,7 +54,7 @@ impl Sink for Worker {
 
     fn sent(&mut self, token: Token, buffer: Buffer, result: io::Result<()>) {
         self.stats().writes_processed.add(1);
-        let Some(mut connection) = self.take(token) else { return };
+        let Some(mut connection) = self.take(token) else { return self.sent_aside(token, buffer, result) };
         connection.in_flight.pop();
         if let Buffer::Owned(mut buffer) = buffer {
             buffer.clear();
@@ -68,7 +71,7 @@ impl Sink for Worker {
 
     fn closed(&mut self, token: Token, reason: Option<io::Error>) {
         self.enter();
-        let Some(mut connection) = self.take(token) else { return };
+        let Some(mut connection) = self.take(token) else { return self.closed_aside(token, reason) };
         connection.input_ended = true;
         if connection.is_handshaking
             && let Some(error) = &reason

@@ -69,6 +69,56 @@ fn no_interleaving_of_two_closers_goes_wrong() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "takes too long")]
+fn no_interleaving_with_those_who_give_up_goes_wrong() {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(2);
+    model.check(|| {
+        let scene = loom::sync::Arc::new((modelled::Gate::new(1), loom::cell::UnsafeCell::new(0_u32)));
+        // SAFETY: nobody else is behind the gate, which loom checks.
+        let count = |count: &loom::cell::UnsafeCell<u32>| count.with_mut(|count| unsafe { *count += 1 });
+        let other = scene.clone();
+        let closer = loom::thread::spawn(move || other.0.closed(|_| count(&other.1)));
+        let other = scene.clone();
+        let hasty = loom::thread::spawn(move || other.0.closed_unless(|| true, |_| count(&other.1)));
+        if scene.0.enter_unless(0, || true) {
+            // SAFETY: nobody writes while a thread is inside, which loom checks.
+            scene.1.with(|count| unsafe { *count });
+            scene.0.leave(0);
+        }
+        closer.join().unwrap();
+        hasty.join().unwrap();
+        assert_eq!(scene.0.waiters(), (0, 0));
+    });
+}
+
+#[test]
+fn waits_behind_work_without_end_are_given_up() {
+    let (gate, is_over) = (Gate::new(2), AtomicBool::new(false));
+    let gives_up = || is_over.load(Ordering::Relaxed);
+    std::thread::scope(|scope| {
+        gate.closed(|_| {
+            let closer = scope.spawn(|| gate.closed_unless(gives_up, |_| ()));
+            let passing = scope.spawn(|| gate.enter_unless(0, gives_up));
+            await_waiters(&gate, 1, 2);
+            is_over.store(true, Ordering::Relaxed);
+            assert!(closer.join().unwrap().is_none() && !passing.join().unwrap());
+        });
+        assert!(gate.enter_unless(0, || true));
+        is_over.store(false, Ordering::Relaxed);
+        // One that has closed it for a thread that does not leave opens it again.
+        let closer = scope.spawn(|| gate.closed_unless(gives_up, |_| ()));
+        await_waiters(&gate, 0, 1);
+        is_over.store(true, Ordering::Relaxed);
+        assert!(closer.join().unwrap().is_none());
+        assert!(gate.enter_unless(1, || true));
+        gate.leave(0);
+        gate.leave(1);
+        assert_eq!(gate.closed_unless(|| true, |_| 7), Some(7));
+    });
+}
+
+#[test]
 fn nobody_is_inside_while_it_is_closed() {
     let rounds: u64 = if cfg!(miri) { 50 } else { 2_000 };
     let gate = Gate::new(4);

@@ -23,7 +23,7 @@ const FIELDS: [(Kind, &str); 6] = [
 pub(super) fn keysizes(worker: &mut Worker, text: &mut Text) {
     let mut totals: BTreeMap<usize, [[u64; SIZE_BINS]; FIELDS.len()]> = BTreeMap::new();
     for shard in 0..SHARD_COUNT {
-        worker.keys.with_shard(shard, |keys| {
+        worker.keys.visit_shard(shard, |keys| {
             let shard = &keys.shard(shard).keys;
             for index in shard.used() {
                 let Some(sizes) = shard.db(index).sizes() else { continue };

@@ -79,7 +79,7 @@ pub(super) fn clients(worker: &mut Worker, text: &mut Text) {
     let blocked = shared.blocked_clients.load(Ordering::Relaxed);
     let (mut blocking_keys, mut until_removed, mut watched_keys) = (0, 0, 0);
     for shard in 0..SHARD_COUNT {
-        worker.keys.with_shard(shard, |keys| {
+        worker.keys.visit_shard(shard, |keys| {
             let hooks = &keys.shard(shard).hooks;
             blocking_keys += hooks.blocked_key_count();
             until_removed += hooks.blocked_until_removed_count();
@@ -268,7 +268,7 @@ pub(super) fn keyspace(worker: &mut Worker, text: &mut Text) {
     let mut totals = vec![Totals::default(); worker.settings.databases];
     let now_ms = worker.keys.now_ms;
     for shard in 0..SHARD_COUNT {
-        worker.keys.with_shard(shard, |keys| {
+        worker.keys.visit_shard(shard, |keys| {
             let shard = &keys.shard(shard).keys;
             for index in shard.used() {
                 let (db, total) = (shard.db(index), &mut totals[index]);

@@ -136,12 +136,12 @@ mod tests {
                 });
             });
             is_closed.recv().unwrap();
-            worker.alone_for(&mut client, |_, _| runs += 1);
+            assert!(worker.alone_for(&mut client, |_, _| runs += 1));
         });
         assert!(runs == 0 && client.closing);
         // What comes later was checked by the new role.
         client.closing = false;
-        worker.alone_for(&mut client, |_, _| runs += 1);
+        assert!(worker.alone_for(&mut client, |_, _| runs += 1));
         assert!(runs == 1 && !client.closing);
         shared.stop();
     }

@@ -73,7 +73,9 @@ impl Worker {
         for _ in 0..TURN_KEYS {
             let Some((db, name)) = own_keys.pop_due(self.now_ms) else { return };
             let key = Key::new(&name);
-            self.keys.lock_shard(key.shard());
+            if !self.keys.lock_shard_unless_busy(key.shard()) {
+                return own_keys.add(self.now_ms, db, &name);
+            }
             let keeps = std::mem::replace(&mut self.keys.keep_expired, false);
             let at_ms = self.keys.in_db(db, |keys| {
                 keys.delete_if_expired(&key);

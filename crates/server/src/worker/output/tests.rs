@@ -130,10 +130,10 @@ fn who_comes_to_run_alone_after_the_end_is_not_answered() {
     let client = house.client();
     let mut connection = house.worker.take(client).unwrap();
     let mut runs = 0;
-    house.worker.alone_for(&mut connection, |_, _| runs += 1);
+    assert!(house.worker.alone_for(&mut connection, |_, _| runs += 1));
     assert!(runs == 1 && !connection.closing);
     house.shared.stop();
-    house.worker.alone_for(&mut connection, |_, _| runs += 1);
+    assert!(house.worker.alone_for(&mut connection, |_, _| runs += 1));
     assert!(runs == 1 && connection.closing);
 }
 

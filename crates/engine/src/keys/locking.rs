@@ -1,0 +1,143 @@
+//! Locking the shards of a command's keys, and unlocking them once what was done is recorded.
+//!
+//! Invariant: shards are locked in ascending order, and nothing else is waited for with one locked.
+
+use martlet_base::limits::SHARD_COUNT;
+
+use super::Keys;
+use crate::engine::{LockedShards, ShardSet};
+
+impl Keys {
+    /// Locks one shard. Nothing may be locked.
+    #[inline]
+    pub fn lock_shard(&mut self, shard: usize) {
+        debug_assert!(matches!(self.locked, LockedShards::None));
+        self.engine.lock(shard);
+        // Nothing is locked, so there is nothing to drop.
+        std::mem::forget(std::mem::replace(&mut self.locked, LockedShards::One(shard)));
+    }
+
+    /// As [`Keys::lock_shard`], unless it would have to wait while a script is busy; whether it is locked.
+    #[inline]
+    #[must_use]
+    pub fn lock_shard_unless_busy(&mut self, shard: usize) -> bool {
+        debug_assert!(matches!(self.locked, LockedShards::None));
+        let is_locked = self.engine.lock_unless_busy(shard);
+        if is_locked {
+            // As in `lock_shard`.
+            std::mem::forget(std::mem::replace(&mut self.locked, LockedShards::One(shard)));
+        }
+        is_locked
+    }
+
+    /// As [`Keys::lock_shards`] with [`Keys::lock_shard_unless_busy`]: all of them or none.
+    #[must_use]
+    pub fn lock_shards_unless_busy(&mut self, shards: Vec<usize>) -> bool {
+        match shards.as_slice() {
+            [] => return true,
+            [shard] => return self.lock_shard_unless_busy(*shard),
+            _ => {}
+        }
+        debug_assert!(matches!(self.locked, LockedShards::None));
+        let shards: Box<ShardSet> = Box::new(shards.into_iter().collect());
+        if let Some(busy) = shards.iter().find(|shard| !self.engine.lock_unless_busy(*shard)) {
+            shards.iter().take_while(|shard| *shard != busy).for_each(|shard| self.engine.unlock(shard));
+            return false;
+        }
+        self.locked = LockedShards::Many(shards);
+        true
+    }
+
+    /// Locks these shards, in any order and with repetitions. Nothing may be locked.
+    #[inline]
+    pub fn lock_shards(&mut self, shards: Vec<usize>) {
+        match shards.as_slice() {
+            [] => {}
+            [shard] => self.lock_shard(*shard),
+            _ => self.lock_many(shards),
+        }
+    }
+
+    fn lock_many(&mut self, shards: Vec<usize>) {
+        debug_assert!(matches!(self.locked, LockedShards::None));
+        let shards: Box<ShardSet> = Box::new(shards.into_iter().collect());
+        shards.iter().for_each(|shard| self.engine.lock(shard));
+        self.locked = LockedShards::Many(shards);
+    }
+
+    /// Unlocks what is locked, after what was done to it has been recorded.
+    #[inline]
+    pub fn release(&mut self) {
+        if !self.effects.pending().is_empty() {
+            self.record();
+        }
+        self.engine.release(&mut self.locked);
+    }
+
+    /// Appends what was done so far to the journal now, rather than when the shards are released.
+    pub fn record_pending(&mut self) {
+        if !self.effects.pending().is_empty() {
+            self.record();
+        }
+    }
+
+    /// Appends what was done to the journal, while all that it was done to is locked.
+    fn record(&mut self) {
+        let (journal, pending) = (&self.engine.journal, self.effects.pending());
+        if let Some((tag, payload)) = pending.record()
+            && journal.is_on()
+        {
+            self.recorded = journal.append(tag, payload);
+            pending.clear();
+        }
+    }
+
+    /// Whether a shard is locked.
+    #[inline]
+    pub fn covers(&self, shard: usize) -> bool {
+        self.locked.covers(shard)
+    }
+
+    /// The locked shards, ascending.
+    pub fn locked_shards(&self) -> Vec<usize> {
+        match &self.locked {
+            LockedShards::None => Vec::new(),
+            LockedShards::One(shard) => vec![*shard],
+            LockedShards::Many(shards) => shards.iter().collect(),
+            LockedShards::All => (0..SHARD_COUNT).collect(),
+        }
+    }
+
+    /// Notes that this thread has locked more shards.
+    pub(crate) fn add_locked(&mut self, shards: &[usize]) {
+        let all = self.locked_shards().into_iter().chain(shards.iter().copied());
+        self.locked = LockedShards::Many(Box::new(all.collect()));
+    }
+
+    /// Runs `work` on one shard, which is locked for it unless it is already. If it is not, nothing else may
+    /// be.
+    pub fn with_shard<R>(&mut self, shard: usize, work: impl FnOnce(&mut Self) -> R) -> R {
+        if self.locked.covers(shard) {
+            return work(self);
+        }
+        self.lock_shard(shard);
+        let result = work(self);
+        self.release();
+        result
+    }
+
+    /// As [`Keys::with_shard`] for a command that walks shards: `None`, and [`Keys::gave_up`], if it would
+    /// have to wait while a script is busy.
+    pub fn visit_shard<R>(&mut self, shard: usize, work: impl FnOnce(&mut Self) -> R) -> Option<R> {
+        if self.locked.covers(shard) {
+            return Some(work(self));
+        }
+        if !self.lock_shard_unless_busy(shard) {
+            self.gave_up = true;
+            return None;
+        }
+        let result = work(self);
+        self.release();
+        Some(result)
+    }
+}

@@ -1,0 +1,340 @@
+//! What a thread does for its other clients while the script of one of them runs for longer than
+//! `busy-reply-threshold`, and what it leaves for the script's end.
+//!
+//! Scripts run between polls, when the backend is at hand. From time to time a busy one lets its thread take
+//! a turn of the loop: what arrives is read, and answered with BUSY but for the few commands that may run
+//! meanwhile; connections are accepted; output leaves.
+//!
+//! Invariant: the thread is [`Place::Barred`] during such a turn. It touches no shard, as the script has
+//! locked some of them or stands behind the closed gate, and it has another [`Keys`] than the script.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use martlet_command::Error;
+use martlet_engine::{Keys, Waiter, WatchFlag};
+use martlet_keyspace::Key;
+use martlet_net::{Backend, Buffer, Token};
+use martlet_script::Engine;
+
+use super::outbox::Action;
+use super::{Place, Worker};
+use crate::config::ShutdownFlags;
+use crate::connection::Watched;
+use crate::scripting;
+use crate::shared::Mail;
+use crate::slow_path::SlowPathReason;
+
+/// Nothing more is received for the script's own client while so much waits for the script's end.
+const WAITING_BYTES_MAX: usize = 256 * 1024;
+
+/// How long a turn lasts at most that is taken while something waits for a busy script.
+const WAIT: Duration = Duration::from_millis(20);
+
+/// A worker's backend.
+#[derive(Default)]
+pub(super) enum BackendPlace {
+    /// There is none: the worker is no I/O thread's.
+    #[default]
+    None,
+    /// Whoever wants it may take it.
+    AtHand(Box<dyn Backend + Send>),
+    /// Somebody uses it.
+    Taken,
+}
+
+/// What the backend has reported of the client whose script is busy.
+enum Report {
+    Received(Vec<u8>),
+    Sent(Buffer, io::Result<()>),
+    Closed(Option<io::Error>),
+}
+
+/// The client whose script is busy: its connection is in use.
+pub(super) struct Aside {
+    token: Token,
+    reports: Vec<Report>,
+    waiting_bytes: usize,
+    is_paused: bool,
+}
+
+/// What is left of a client that has gone, or goes on.
+enum Unhook {
+    Waiter(Vec<u8>, Arc<Waiter>),
+    Watch(Watched, Arc<WatchFlag>),
+}
+
+/// What waits until no script is busy.
+#[derive(Default)]
+pub(super) struct Postponed {
+    /// What other threads have asked for.
+    pub mail: VecDeque<Mail>,
+    /// What is to be taken out of the shards of keys that nobody watches or waits for any more.
+    hooks: Vec<Unhook>,
+    /// SHUTDOWN NOSAVE.
+    pub shutdown: Option<ShutdownFlags>,
+}
+
+impl Worker {
+    /// Lets `work` use the backend, if it is at hand.
+    pub(super) fn with_backend<R>(
+        &mut self,
+        work: impl FnOnce(&mut Worker, &mut dyn Backend) -> R,
+    ) -> Option<R> {
+        match std::mem::replace(&mut self.backend, BackendPlace::Taken) {
+            BackendPlace::AtHand(mut backend) => {
+                let result = work(self, &mut *backend);
+                self.backend = BackendPlace::AtHand(backend);
+                Some(result)
+            }
+            other => {
+                self.backend = other;
+                None
+            }
+        }
+    }
+
+    /// Whether a script must not begin: the thread polls, and could serve nobody else meanwhile.
+    pub(crate) fn is_polling(&self) -> bool {
+        matches!(self.backend, BackendPlace::Taken)
+    }
+
+    /// Whether the thread must not touch shards, since a script is busy.
+    #[inline]
+    pub(crate) fn is_barred(&self) -> bool {
+        matches!(self.place, Place::Barred)
+    }
+
+    /// A busy script keeps the gate closed: requests of this thread are refused until it leaves.
+    #[cold]
+    pub(super) fn bar(&mut self) -> Place {
+        self.shared.slow_path_reasons.hold(SlowPathReason::ScriptBusy);
+        Place::Barred
+    }
+
+    /// Ends that.
+    #[cold]
+    pub(super) fn unbar(&mut self) {
+        self.shared.slow_path_reasons.release(SlowPathReason::ScriptBusy);
+    }
+
+    /// Takes a turn for the thread's clients while something waits for a busy script; false, at once, if the
+    /// backend is not at hand.
+    pub(super) fn wait_for_script(&mut self) -> bool {
+        let turn = self.with_backend(|worker, backend| {
+            worker.leave();
+            worker.place = worker.bar();
+            let result = worker.turn_for_others(None, WAIT, backend);
+            worker.leave();
+            result
+        });
+        match turn {
+            Some(Ok(())) => true,
+            Some(Err(error)) => self.end_for(&error),
+            None => false,
+        }
+    }
+
+    /// Ends the server since the backend is broken.
+    fn end_for(&self, error: &io::Error) -> bool {
+        tracing::error!("The I/O backend of thread {} has failed: {error}", self.thread);
+        self.shared.stop();
+        false
+    }
+
+    /// The answer to requests that do not wait for a busy script.
+    pub(crate) fn busy_error(&self) -> Error {
+        scripting::busy(self.shared.scripts.busy_engine().unwrap_or(Engine::Eval))
+    }
+
+    /// Whether the thread's own script is busy.
+    pub(crate) fn has_busy_script(&self) -> bool {
+        self.aside.is_some()
+    }
+
+    /// Serves the thread's other clients for a turn, while the script of the client at `token` is busy.
+    /// `guest` stands in for the script's keys.
+    pub(crate) fn serve_others(&mut self, token: Token, guest: &mut Keys) {
+        self.with_backend(|worker, backend| {
+            worker.aside.get_or_insert_with(|| {
+                Box::new(Aside { token, reports: Vec::new(), waiting_bytes: 0, is_paused: false })
+            });
+            std::mem::swap(&mut worker.keys, guest);
+            let place = std::mem::replace(&mut worker.place, Place::Barred);
+            let messages = worker.held_messages.take();
+            let origin = std::mem::take(&mut worker.origin);
+            // For the script time stands still.
+            let (now_ms, mark, anchor) = (worker.now_ms, worker.mark, worker.anchor);
+            worker.refresh_time();
+            if let Err(error) = worker.turn_for_others(Some(token), Duration::ZERO, backend) {
+                worker.end_for(&error);
+            }
+            (worker.now_ms, worker.mark, worker.anchor) = (now_ms, mark, anchor);
+            worker.origin = origin;
+            worker.held_messages = messages;
+            worker.place = place;
+            std::mem::swap(&mut worker.keys, guest);
+            // They may have been configured anew.
+            worker.keys.effects.wanted_events = guest.effects.wanted_events;
+        });
+    }
+
+    /// A turn of the loop in which no key is touched; `token` is that of the client whose script is busy.
+    fn turn_for_others(
+        &mut self,
+        token: Option<Token>,
+        wait: Duration,
+        backend: &mut dyn Backend,
+    ) -> io::Result<()> {
+        self.send_but_to(token, backend);
+        backend.poll(Some(wait), self)?;
+        self.has_mail |= self.shared.has_mail(self.thread);
+        self.read_mail();
+        self.process_ready();
+        self.send_but_to(token, backend);
+        Ok(())
+    }
+
+    /// Hands all output to the backend but what may be on its way to this client.
+    fn send_but_to(&mut self, token: Option<Token>, backend: &mut dyn Backend) {
+        self.act(backend);
+        let dirty = &mut self.outbox.dirty;
+        let own = dirty.iter().position(|of| Some(*of) == token).map(|at| dirty.swap_remove(at));
+        self.flush(backend);
+        self.outbox.dirty.extend(own);
+        self.act(backend);
+    }
+
+    /// Whether a connection is not in its place because its client's script is busy.
+    pub(super) fn is_aside(&self, token: Token) -> bool {
+        self.aside.as_ref().is_some_and(|aside| aside.token == token)
+    }
+
+    fn keep_report(&mut self, token: Token, report: impl FnOnce() -> Report) {
+        if let Some(aside) = self.aside.as_mut().filter(|aside| aside.token == token) {
+            aside.reports.push(report());
+        }
+    }
+
+    /// Keeps bytes for a connection that is not in its place, if that is why.
+    #[cold]
+    pub(super) fn received_aside(&mut self, token: Token, data: &[u8]) {
+        self.keep_report(token, || Report::Received(data.to_vec()));
+        if let Some(aside) = self.aside.as_mut().filter(|aside| aside.token == token) {
+            aside.waiting_bytes += data.len();
+            if aside.waiting_bytes > WAITING_BYTES_MAX && !aside.is_paused {
+                aside.is_paused = true;
+                self.outbox.actions.push(Action::Pause(token));
+            }
+        }
+    }
+
+    /// As [`Worker::received_aside`] of a buffer that was sent.
+    #[cold]
+    pub(super) fn sent_aside(&mut self, token: Token, buffer: Buffer, result: io::Result<()>) {
+        self.keep_report(token, || Report::Sent(buffer, result));
+    }
+
+    /// As [`Worker::received_aside`] of the end.
+    #[cold]
+    pub(super) fn closed_aside(&mut self, token: Token, reason: Option<io::Error>) {
+        self.keep_report(token, || Report::Closed(reason));
+    }
+
+    /// Goes on with a client whose script was busy: what it has sent meanwhile is its next input.
+    pub(super) fn rejoin(&mut self) {
+        let Some(aside) = self.aside.take() else { return };
+        let token = aside.token;
+        if aside.is_paused {
+            self.outbox.actions.push(Action::Resume(token));
+        }
+        for report in aside.reports {
+            match report {
+                Report::Received(data) => {
+                    use martlet_net::Sink;
+                    let Some(mut connection) = self.take(token) else { continue };
+                    // It is not run here.
+                    self.mark_ready(&mut connection);
+                    self.put(connection);
+                    self.received(token, &data);
+                }
+                Report::Sent(buffer, result) => martlet_net::Sink::sent(self, token, buffer, result),
+                Report::Closed(reason) => martlet_net::Sink::closed(self, token, reason),
+            }
+        }
+    }
+
+    /// Whether mail waits until no script is busy: it is for the client whose script is, or touches keys.
+    pub(super) fn must_wait(&self, mail: &Mail) -> bool {
+        match mail {
+            Mail::Recheck | Mail::Run(_) => true,
+            Mail::Push { token, .. } | Mail::Notice { token, .. } | Mail::Kill { token, .. } => {
+                self.is_aside(*token)
+            }
+            Mail::Message(delivery) => delivery.receivers.iter().any(|one| self.is_aside(one.token)),
+            Mail::Adopt { .. } | Mail::Served { .. } | Mail::Unblock { .. } | Mail::RunAgain { .. } => false,
+        }
+    }
+
+    /// Ends the thread's busy script, whatever it has done, and then the server.
+    pub(crate) fn end_after_script(&mut self, flags: ShutdownFlags) {
+        self.shared.scripts.is_ending.store(true, Ordering::Relaxed);
+        self.postponed.shutdown = Some(flags);
+    }
+
+    /// Takes a waiter out of a key's shard, later if it would have to wait for a busy script.
+    pub(crate) fn remove_hook_of_waiter(&mut self, key: &[u8], waiter: &Arc<Waiter>) {
+        self.unhook(Unhook::Waiter(key.to_vec(), waiter.clone()));
+    }
+
+    /// As [`Worker::remove_hook_of_waiter`] of a watched key; whether it has been done.
+    pub(crate) fn remove_hook_of_watch(&mut self, watched: Watched, flag: &Arc<WatchFlag>) -> bool {
+        self.unhook(Unhook::Watch(watched, flag.clone()))
+    }
+
+    fn unhook(&mut self, what: Unhook) -> bool {
+        let name = match &what {
+            Unhook::Waiter(key, _) => key,
+            Unhook::Watch(watched, _) => &watched.key,
+        };
+        let key = Key::new(name);
+        let is_locked = self.keys.covers(key.shard());
+        if !is_locked && (self.is_barred() || !self.keys.lock_shard_unless_busy(key.shard())) {
+            self.postponed.hooks.push(what);
+            return false;
+        }
+        let hooks = self.keys.hooks_mut(&key);
+        match &what {
+            Unhook::Waiter(key, waiter) => hooks.unblock(waiter.db, key, waiter),
+            Unhook::Watch(watched, flag) => hooks.unwatch(watched.db, &watched.key, flag),
+        }
+        if !is_locked {
+            self.keys.release();
+        }
+        true
+    }
+
+    /// Does what has waited for the end of busy scripts.
+    pub(super) fn do_postponed(&mut self) {
+        if self.shared.engine.has_busy_script() {
+            return;
+        }
+        if !self.postponed.hooks.is_empty() || !self.keys.ready.is_empty() {
+            self.enter();
+            for what in std::mem::take(&mut self.postponed.hooks) {
+                self.unhook(what);
+            }
+            if !self.is_barred() {
+                self.serve_ready();
+            }
+        }
+        self.has_mail |= !self.postponed.mail.is_empty();
+        if let Some(flags) = self.postponed.shutdown.take() {
+            self.enter();
+            self.end_with(flags);
+        }
+    }
+}
