@@ -1,16 +1,13 @@
-//! What a Sentinel knows of one instance: a primary, one of its replicas, or another Sentinel that watches the
-//! same primary.
+//! What a Sentinel knows of one instance: a primary, one of its replicas, or another Sentinel that watches
+//! the same primary.
 //!
 //! Invariant: plain state. The machine changes it; nothing here acts.
 
 use std::collections::BTreeMap;
 
 use crate::address::Address;
-use crate::link::LinkId;
-
-/// Which instance; never given twice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct InstanceId(pub u64);
+pub use crate::ids::InstanceId;
+use crate::ids::LinkId;
 
 /// What an instance is in the configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

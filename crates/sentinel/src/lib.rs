@@ -8,6 +8,7 @@ pub mod address;
 pub mod commands;
 pub mod config;
 pub mod events;
+pub mod ids;
 pub mod info;
 pub mod instance;
 pub mod limits;

@@ -5,15 +5,8 @@
 
 use std::collections::VecDeque;
 
-use crate::instance::InstanceId;
-
-/// Which link; never given twice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct LinkId(pub u64);
-
-/// Which connection; never given twice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ConnectionId(pub u64);
+use crate::ids::InstanceId;
+pub use crate::ids::{ConnectionId, LinkId};
 
 /// What a reply is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,8 +64,8 @@ pub struct Link {
 }
 
 impl Link {
-    /// A link without connections. A time to answer begins at once, so that an instance that cannot be reached
-    /// at all is found to be down, too.
+    /// A link without connections. A time to answer begins at once, so that an instance that cannot be
+    /// reached at all is found to be down, too.
     pub fn new(now_ms: i64) -> Link {
         Link {
             users: 1,

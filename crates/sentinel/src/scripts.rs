@@ -1,8 +1,8 @@
 //! Scripts that tell operators of events, and clients of a switch: a queue with limits on length, on how many
 //! run, for how long, and how often one is tried.
 //!
-//! Invariant: a job is in the queue from when it is scheduled until it ended well, was given up, or was pushed
-//! out by a younger one.
+//! Invariant: a job is in the queue from when it is scheduled until it ended well, was given up, or was
+//! pushed out by a younger one.
 
 use std::collections::VecDeque;
 
@@ -168,7 +168,8 @@ mod tests {
             assert_eq!(queue.start_due(now_ms).len(), 1, "run {run}");
             let bad = queue.ended(JobId(0), Ending { status: 1, signal: 0 }, now_ms, 30_000);
             assert_eq!(bad.is_some(), run == SCRIPT_RUNS_MAX);
-            if let Some(JobState::Scheduled { not_before_ms }) = queue.jobs().next().map(|job| job.state) {
+            let state = queue.jobs().next().map(|job| job.state);
+            if let Some(JobState::Scheduled { not_before_ms }) = state {
                 assert!(queue.start_due(not_before_ms - 1).is_empty());
                 delays.push((not_before_ms - now_ms) / 30_000);
                 now_ms = not_before_ms;
@@ -182,10 +183,7 @@ mod tests {
     fn a_script_that_fails_otherwise_is_given_up_and_one_that_hangs_is_killed_once() {
         let mut queue = queue(2);
         queue.start_due(0);
-        assert_eq!(
-            queue.ended(JobId(0), Ending { status: 2, signal: 0 }, 1, 1).as_deref(),
-            Some("/s0")
-        );
+        assert_eq!(queue.ended(JobId(0), Ending { status: 2, signal: 0 }, 1, 1).as_deref(), Some("/s0"));
         queue.started(JobId(1), 77);
         assert!(queue.overdue(60_000, 60_000).is_empty());
         assert_eq!(queue.overdue(60_001, 60_000), [("/s1".to_owned(), 77)]);

@@ -24,7 +24,13 @@ static ACL: SentinelCommand = container(
 const OPEN: Flags = Flags::NOSCRIPT.with(Flags::LOADING).with(Flags::STALE);
 const ADMIN: Flags = OPEN.with(Flags::ADMIN);
 
-const fn entry(name: &'static str, arity: i32, handler: Handler, flags: Flags, summary: &'static str) -> SentinelCommand {
+const fn entry(
+    name: &'static str,
+    arity: i32,
+    handler: Handler,
+    flags: Flags,
+    summary: &'static str,
+) -> SentinelCommand {
     command(name, arity, handler).flags(flags).doc(Group::Server, "6.0.0", "O(N)", summary)
 }
 
@@ -47,7 +53,8 @@ fn setuser(call: &mut Call<'_>) -> Outcome {
 }
 
 static DELUSER: SentinelCommand =
-    entry("acl|deluser", -3, deluser, ADMIN, "Removes users and closes their connections.").syntax("*username");
+    entry("acl|deluser", -3, deluser, ADMIN, "Removes users and closes their connections.")
+        .syntax("*username");
 
 fn deluser(call: &mut Call<'_>) -> Outcome {
     let args = call.args;
@@ -285,13 +292,8 @@ fn save(call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
-static HELP: SentinelCommand = entry(
-    "acl|help",
-    2,
-    help,
-    Flags::LOADING.with(Flags::STALE),
-    "Lists the subcommands.",
-);
+static HELP: SentinelCommand =
+    entry("acl|help", 2, help, Flags::LOADING.with(Flags::STALE), "Lists the subcommands.");
 
 fn help(call: &mut Call<'_>) -> Outcome {
     write_help(call, "ACL")

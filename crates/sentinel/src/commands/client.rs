@@ -123,9 +123,7 @@ fn reply(call: &mut Call<'_>) -> Outcome {
 }
 
 static NO_EVICT: SentinelCommand = about(
-    command("client|no-evict", 3, no_evict as Handler)
-        .flags(ADMIN)
-        .syntax("enabled(on=ON|off=OFF)"),
+    command("client|no-evict", 3, no_evict as Handler).flags(ADMIN).syntax("enabled(on=ON|off=OFF)"),
     "7.0.0",
     "Accepted: a Sentinel closes no client for its memory but by its output.",
 );
@@ -224,9 +222,13 @@ fn filter(call: &Call<'_>) -> Result<Filter, Error> {
                 filter.id = Some(id.ok_or(Error::Fixed("ERR client-id should be greater than 0"))?);
             }
             b"maxage" => {
-                let age = parse_i64(value).ok_or(Error::Fixed("ERR maxage is not an integer or out of range"))?;
-                filter.age_s =
-                    Some(Some(age).filter(|age| *age > 0).ok_or(Error::Fixed("ERR maxage should be greater than 0"))?);
+                let age =
+                    parse_i64(value).ok_or(Error::Fixed("ERR maxage is not an integer or out of range"))?;
+                filter.age_s = Some(
+                    Some(age)
+                        .filter(|age| *age > 0)
+                        .ok_or(Error::Fixed("ERR maxage should be greater than 0"))?,
+                );
             }
             b"type" => filter.kind = Some(client_kind(value)?),
             b"addr" => filter.peer = Some(value.to_vec()),
@@ -258,8 +260,7 @@ fn kill(call: &mut Call<'_>) -> Outcome {
     let (me, now_ms) = (call.id, call.core.now_ms);
     let mut count = 0;
     for (id, session) in &mut call.core.sessions {
-        let is_meant = !session.is_killed
-            && !(filter.spares_me && *id == me)
+        let is_meant = !(session.is_killed || filter.spares_me && *id == me)
             && filter.id.is_none_or(|wanted| wanted == *id as i64)
             && filter.peer.as_ref().is_none_or(|peer| *peer == session.peer.as_bytes())
             && filter.local.as_ref().is_none_or(|local| *local == session.local.as_bytes())
@@ -287,8 +288,7 @@ fn kill(call: &mut Call<'_>) -> Outcome {
 }
 
 static HELP: SentinelCommand = about(
-    command("client|help", 2, help as Handler)
-        .flags(Flags::LOADING.with(Flags::STALE)),
+    command("client|help", 2, help as Handler).flags(Flags::LOADING.with(Flags::STALE)),
     "5.0.0",
     "Lists the subcommands.",
 );

@@ -17,7 +17,13 @@ static COMMAND: SentinelCommand = SentinelCommand {
     ..entry("command", -1, all, "2.8.13", "Describes all commands.")
 };
 
-const fn entry(name: &'static str, arity: i32, handler: Handler, since: &'static str, summary: &'static str) -> SentinelCommand {
+const fn entry(
+    name: &'static str,
+    arity: i32,
+    handler: Handler,
+    since: &'static str,
+    summary: &'static str,
+) -> SentinelCommand {
     command(name, arity, handler)
         .flags(OPEN)
         .acl(Acl::CONNECTION)
@@ -27,7 +33,9 @@ const fn entry(name: &'static str, arity: i32, handler: Handler, since: &'static
 
 fn all(call: &mut Call<'_>) -> Outcome {
     if call.argc() > 1 {
-        return Err(Error::Bytes([b"ERR unknown subcommand '", call.arg(1), b"'. Try COMMAND HELP."].concat()));
+        return Err(Error::Bytes(
+            [b"ERR unknown subcommand '", call.arg(1), b"'. Try COMMAND HELP."].concat(),
+        ));
     }
     let commands: Vec<&Entry> = registry().commands().collect();
     call.reply.array(commands.len());
@@ -84,7 +92,8 @@ fn write_info(reply: &mut Reply, entry: &Entry) {
 }
 
 static DOCS: SentinelCommand =
-    entry("command|docs", -2, docs, "7.0.0", "Documents the named commands, or all.").syntax("?*command-name");
+    entry("command|docs", -2, docs, "7.0.0", "Documents the named commands, or all.")
+        .syntax("?*command-name");
 
 fn docs(call: &mut Call<'_>) -> Outcome {
     let entries: Vec<&Entry> = match call.argc() {
@@ -118,7 +127,8 @@ fn write_docs(reply: &mut Reply, entry: &Entry) {
 }
 
 static GETKEYS: SentinelCommand =
-    entry("command|getkeys", -3, getkeys, "2.8.13", "Tells the keys among arguments.").syntax("command ?*arg");
+    entry("command|getkeys", -3, getkeys, "2.8.13", "Tells the keys among arguments.")
+        .syntax("command ?*arg");
 
 fn getkeys(call: &mut Call<'_>) -> Outcome {
     let args = call.args.from(2);
@@ -159,8 +169,7 @@ fn list(call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
-static HELP: SentinelCommand =
-    entry("command|help", 2, help, "5.0.0", "Lists the subcommands.");
+static HELP: SentinelCommand = entry("command|help", 2, help, "5.0.0", "Lists the subcommands.");
 
 fn help(call: &mut Call<'_>) -> Outcome {
     write_help(call, "COMMAND")

@@ -142,7 +142,12 @@ fn write_hello(call: &mut Call<'_>) {
 static ROLE: SentinelCommand = command("role", 1, role as Handler)
     .flags(Flags::NOSCRIPT.with(Flags::LOADING).with(Flags::STALE).with(Flags::FAST))
     .acl(Acl::ADMIN.with(Acl::DANGEROUS))
-    .doc(Group::Server, "2.8.12", "O(N) for N primaries", "Answers that this is a Sentinel, and what it watches.");
+    .doc(
+        Group::Server,
+        "2.8.12",
+        "O(N) for N primaries",
+        "Answers that this is a Sentinel, and what it watches.",
+    );
 
 fn role(call: &mut Call<'_>) -> Outcome {
     let primaries = call.core.sentinel.primaries();
@@ -167,7 +172,8 @@ static SHUTDOWN: SentinelCommand = command("shutdown", -1, shutdown as Handler)
 
 fn shutdown(call: &mut Call<'_>) -> Outcome {
     let known = ["nosave", "save", "now", "force"];
-    if call.args.iter().skip(1).any(|word| !known.iter().any(|one| word.eq_ignore_ascii_case(one.as_bytes()))) {
+    if call.args.iter().skip(1).any(|word| !known.iter().any(|one| word.eq_ignore_ascii_case(one.as_bytes())))
+    {
         let is_abort = call.argc() == 2 && call.arg(1).eq_ignore_ascii_case(b"abort");
         return Err(if is_abort { Error::Fixed("ERR No shutdown in progress.") } else { Error::Syntax });
     }

@@ -106,7 +106,11 @@ fn sentinel(core: &Core, text: &mut String) {
     let tilt_ms = sentinel.tilt_since_ms();
     field(text, "sentinel_masters", sentinel.primaries().len());
     field(text, "sentinel_tilt", u8::from(tilt_ms.is_some()));
-    field(text, "sentinel_tilt_since_seconds", tilt_ms.map_or(-1, |since_ms| (core.now_ms - since_ms) / 1000));
+    field(
+        text,
+        "sentinel_tilt_since_seconds",
+        tilt_ms.map_or(-1, |since_ms| (core.now_ms - since_ms) / 1000),
+    );
     field(text, "sentinel_total_tilt", sentinel.tilts());
     field(text, "sentinel_running_scripts", sentinel.scripts().running());
     field(text, "sentinel_scripts_queue_length", sentinel.scripts().jobs().len());

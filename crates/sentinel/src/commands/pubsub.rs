@@ -31,10 +31,13 @@ static UNSUBSCRIBE: SentinelCommand = command("unsubscribe", -1, unsubscribe_com
     .syntax("?*channel")
     .doc(Group::Pubsub, "2.0.0", "O(N) for N channels", "Stops to listen for messages of channels.");
 
-static PUNSUBSCRIBE: SentinelCommand = command("punsubscribe", -1, punsubscribe_command as Handler)
-    .flags(OPEN)
-    .syntax("?*pattern")
-    .doc(Group::Pubsub, "2.0.0", "O(N) for N patterns", "Stops to listen for messages of channels that match.");
+static PUNSUBSCRIBE: SentinelCommand =
+    command("punsubscribe", -1, punsubscribe_command as Handler).flags(OPEN).syntax("?*pattern").doc(
+        Group::Pubsub,
+        "2.0.0",
+        "O(N) for N patterns",
+        "Stops to listen for messages of channels that match.",
+    );
 
 fn subscribe_command(call: &mut Call<'_>) -> Outcome {
     subscribe(call, false)

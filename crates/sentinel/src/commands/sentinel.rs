@@ -17,9 +17,31 @@ static SENTINEL: SentinelCommand = SentinelCommand {
         "sentinel",
         -2,
         &[
-            &CKQUORUM, &CONFIG, &DEBUG, &FAILOVER, &FLUSHCONFIG, &GET_ADDRESS, &GET_PRIMARY_ADDRESS, &HELP,
-            &INFO_CACHE, &IS_DOWN, &IS_PRIMARY_DOWN, &MASTER, &MASTERS, &MONITOR, &MYID, &PENDING_SCRIPTS,
-            &PRIMARIES, &PRIMARY, &REMOVE, &REPLICAS, &RESET, &SENTINELS, &SET, &SIMULATE_FAILURE, &SLAVES,
+            &CKQUORUM,
+            &CONFIG,
+            &DEBUG,
+            &FAILOVER,
+            &FLUSHCONFIG,
+            &GET_ADDRESS,
+            &GET_PRIMARY_ADDRESS,
+            &HELP,
+            &INFO_CACHE,
+            &IS_DOWN,
+            &IS_PRIMARY_DOWN,
+            &MASTER,
+            &MASTERS,
+            &MONITOR,
+            &MYID,
+            &PENDING_SCRIPTS,
+            &PRIMARIES,
+            &PRIMARY,
+            &REMOVE,
+            &REPLICAS,
+            &RESET,
+            &SENTINELS,
+            &SET,
+            &SIMULATE_FAILURE,
+            &SLAVES,
         ],
     )
 };
@@ -55,7 +77,8 @@ fn ckquorum(call: &mut Call<'_>) -> Outcome {
     Err(Error::Text(format!("NOQUORUM {usable} usable Sentinels. {}", missing.join(". "))))
 }
 
-static CONFIG: SentinelCommand = entry("sentinel|config", -4, config, "Tells or sets what holds for the Sentinel.");
+static CONFIG: SentinelCommand =
+    entry("sentinel|config", -4, config, "Tells or sets what holds for the Sentinel.");
 
 fn config(call: &mut Call<'_>) -> Outcome {
     match call.arg(2).to_ascii_lowercase().as_slice() {
@@ -178,7 +201,8 @@ fn is_down(call: &mut Call<'_>) -> Outcome {
     let epoch = parse_i64(call.arg(4)).ok_or(Error::NotInteger)?;
     let (host, candidate) = (text(call.arg(2)), text(call.arg(5)));
     // Nobody asks for a vote in an epoch below 0; one that could not be counted up from is refused.
-    let epoch = u64::try_from(epoch).ok().filter(|epoch| *epoch < i64::MAX as u64).ok_or(Error::OutOfRange)?;
+    let epoch =
+        u64::try_from(epoch).ok().filter(|epoch| *epoch < i64::MAX as u64).ok_or(Error::OutOfRange)?;
     let now_ms = call.core.now_ms;
     let (is_down, vote) = call.core.sentinel.is_primary_down(now_ms, &host, port, epoch, &candidate);
     call.reply.array(3);

@@ -118,7 +118,8 @@ impl Config {
             }
             let place = Place { number: index + 1, text: String::from_utf8_lossy(line).into_owned() };
             let failed = |message: String| LoadError { place: place.clone(), message };
-            let words = split(line).ok_or_else(|| failed("Unbalanced quotes in configuration line".into()))?;
+            let words =
+                split(line).ok_or_else(|| failed("Unbalanced quotes in configuration line".into()))?;
             let Some((name, arguments)) = words.split_first() else { continue };
             let name = String::from_utf8_lossy(name).to_ascii_lowercase();
             match (name.as_str(), arguments) {
@@ -167,8 +168,9 @@ impl Config {
             "dir" => self.directory = path(),
             "logfile" => self.log_file = path().unwrap_or_default(),
             "loglevel" => {
-                self.log_level = Level::named(value)
-                    .ok_or("argument(s) must be one of the following: debug, verbose, notice, warning, nothing")?;
+                self.log_level = Level::named(value).ok_or(
+                    "argument(s) must be one of the following: debug, verbose, notice, warning, nothing",
+                )?;
             }
             "daemonize" => self.is_daemon = yes_or_no(value)?,
             "pidfile" => self.pid_file = path(),

@@ -40,8 +40,12 @@ pub fn option_of(line: &[u8]) -> Option<String> {
 
 /// The text with these lines.
 pub fn rewrite(old: &[u8], lines: &[Line]) -> Vec<u8> {
-    let mut kept: Vec<Option<Vec<u8>>> =
-        old.strip_suffix(b"\n").unwrap_or(old).split(|byte| *byte == b'\n').map(|line| Some(line.to_vec())).collect();
+    let mut kept: Vec<Option<Vec<u8>>> = old
+        .strip_suffix(b"\n")
+        .unwrap_or(old)
+        .split(|byte| *byte == b'\n')
+        .map(|line| Some(line.to_vec()))
+        .collect();
     if old.is_empty() {
         kept.clear();
     }
@@ -104,7 +108,10 @@ mod tests {
             line("sentinel monitor", Some("sentinel monitor a 10.0.0.2 2 2")),
             line("sentinel known-replica", Some("sentinel known-replica a 10.0.0.1 1")),
             line("sentinel known-replica", Some("sentinel known-replica a 10.0.0.3 3")),
-            Line { is_default: true, ..line("sentinel resolve-hostnames", Some("sentinel resolve-hostnames no")) },
+            Line {
+                is_default: true,
+                ..line("sentinel resolve-hostnames", Some("sentinel resolve-hostnames no"))
+            },
             line("sentinel auth-pass", None),
         ];
         let text = rewrite(old, &lines);

@@ -62,8 +62,7 @@ static DIRECTIVES: &[Directive] = &[
         Ok(())
     }),
     global("announce-port", |sentinel, words, _| {
-        sentinel.settings.announce_port =
-            words[0].parse().map_err(|_| "Invalid port number.".to_owned())?;
+        sentinel.settings.announce_port = words[0].parse().map_err(|_| "Invalid port number.".to_owned())?;
         Ok(())
     }),
     global("deny-scripts-reconfig", |sentinel, words, _| {
@@ -246,9 +245,8 @@ impl Sentinel {
             }
             Err(error) => {
                 let why = martlet_base::disk::error_text(&error);
-                let text = format!(
-                    "WARNING: Sentinel was not able to save the new configuration on disk!!!: {why}"
-                );
+                let text =
+                    format!("WARNING: Sentinel was not able to save the new configuration on disk!!!: {why}");
                 self.log(Level::Warning, text);
                 false
             }
@@ -378,6 +376,7 @@ impl Lines {
 
 /// Appends a word, in quotes if it would not read back otherwise.
 fn append_word(out: &mut Vec<u8>, word: &[u8]) {
-    let is_plain = !word.is_empty() && word.iter().all(|byte| byte.is_ascii_graphic() && !b"\"'\\".contains(byte));
+    let is_plain =
+        !word.is_empty() && word.iter().all(|byte| byte.is_ascii_graphic() && !b"\"'\\".contains(byte));
     if is_plain { out.extend_from_slice(word) } else { append_quoted(out, word) }
 }

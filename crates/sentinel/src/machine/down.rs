@@ -65,8 +65,8 @@ impl Sentinel {
     }
 
     /// Asks the other Sentinels whether a primary that seems down is, and for their votes if this one tries a
-    /// failover; `is_forced` asks also those that were asked a moment ago. What was answered is forgotten when
-    /// it is too old.
+    /// failover; `is_forced` asks also those that were asked a moment ago. What was answered is forgotten
+    /// when it is too old.
     pub(super) fn ask_other_sentinels(&mut self, id: InstanceId, is_forced: bool) {
         let (now_ms, period_ms) = (self.now_ms, self.timing.ask_period_ms);
         let is_down = self.get(id).flags.any(Flags::SUBJECTIVELY_DOWN);
@@ -89,12 +89,13 @@ impl Sentinel {
 
     fn state_request(&self, id: InstanceId) -> Vec<Vec<u8>> {
         let primary = self.get(id);
-        let candidate = match primary.failover.state {
-            FailoverState::None => "*",
-            _ => &self.id,
+        // Votes are wanted for the epoch of the failover, as long as it waits for them.
+        let (candidate, epoch) = match primary.failover.state {
+            FailoverState::WaitStart => (self.id.as_str(), primary.failover.epoch),
+            _ => ("*", self.current_epoch),
         };
         let port = primary.address.port.to_string();
-        let epoch = self.current_epoch.to_string();
+        let epoch = epoch.to_string();
         let words = ["is-master-down-by-addr", self.announced(&primary.address), &port, &epoch, candidate];
         let mut request = vec![self.command_word(id, "SENTINEL")];
         request.extend(words.iter().map(|word| word.as_bytes().to_vec()));
@@ -141,8 +142,7 @@ impl Sentinel {
         let Some(id) = primaries.find(|id| self.get(**id).address.is_same(&address)).copied() else {
             return nothing;
         };
-        let is_down =
-            self.tilt_since_ms.is_none() && self.get(id).flags.any(Flags::SUBJECTIVELY_DOWN);
+        let is_down = self.tilt_since_ms.is_none() && self.get(id).flags.any(Flags::SUBJECTIVELY_DOWN);
         match candidate {
             "*" => (is_down, crate::instance::Vote::default()),
             _ => (is_down, self.vote(id, epoch, candidate)),

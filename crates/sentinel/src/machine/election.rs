@@ -32,14 +32,16 @@ impl Sentinel {
         self.now_ms + self.random.below(DESYNC_MAX_MS) as i64
     }
 
-    /// The leader in an epoch: whom a majority of all Sentinels ever seen voted for, and at least as many as
-    /// the quorum. This one votes for whom most others did, or for itself.
+    /// The leader in an epoch: whom a majority of all Sentinels ever seen voted for in it, and at least as
+    /// many as the quorum. This one votes for whom most others did, or for itself. (Redis counts votes of the
+    /// newest epoch it knows of, by which a candidate may win with votes of another epoch than its
+    /// failover's.)
     pub(super) fn leader(&mut self, primary: InstanceId, epoch: u64) -> Option<String> {
         let sentinels = self.sentinels_of(primary);
         let mut votes: BTreeMap<String, usize> = BTreeMap::new();
         for sentinel in &sentinels {
             let vote = &self.get(*sentinel).vote;
-            if vote.epoch == self.current_epoch
+            if vote.epoch == epoch
                 && let Some(leader) = &vote.leader
             {
                 *votes.entry(leader.clone()).or_default() += 1;
@@ -52,7 +54,8 @@ impl Sentinel {
         {
             *votes.entry(leader).or_default() += 1;
         }
-        let majority = (sentinels.len() + 1) / 2 + 1;
+        let voters = sentinels.len() + 1;
+        let majority = voters / 2 + 1;
         let quorum = self.get(primary).settings.quorum as usize;
         most(&votes).filter(|(_, count)| *count >= majority.max(quorum)).map(|(leader, _)| leader.to_owned())
     }

@@ -1,7 +1,7 @@
 //! Hello messages: Sentinels of one primary find each other, and its newest configuration spreads.
 //!
-//! A message has eight fields: the sender's address, port, id and epoch, the primary's name, address, port and
-//! the epoch of its configuration. It is published at the primary, its replicas, and the other Sentinels.
+//! A message has eight fields: the sender's address, port, id and epoch, the primary's name, address, port
+//! and the epoch of its configuration. It is published at the primary, its replicas, and the other Sentinels.
 
 use martlet_client::resp::Reply;
 
@@ -151,8 +151,8 @@ impl Sentinel {
         }
     }
 
-    /// A Sentinel has moved: the other primaries that it watches get to know its address, and the links to the
-    /// old one end.
+    /// A Sentinel has moved: the other primaries that it watches get to know its address, and the links to
+    /// the old one end.
     fn spread_address(&mut self, sender: InstanceId) {
         let (name, address) = (self.get(sender).name.clone(), self.get(sender).address.clone());
         let mut count = 0;
@@ -198,8 +198,7 @@ impl Sentinel {
         self.get_mut(primary).config_epoch = hello.config_epoch;
         self.event(Level::Warning, "+config-update-from", sender, "");
         let (name, host) = (self.get(primary).name.clone(), self.announced(&old).to_owned());
-        let message =
-            format!("{name} {host} {} {} {}", old.port, hello.primary_host, hello.primary_port);
+        let message = format!("{name} {host} {} {} {}", old.port, hello.primary_host, hello.primary_port);
         self.text_event(Level::Warning, "+switch-master", primary, &message);
         self.reset_to_address(primary, hello.primary_host, hello.primary_port);
         let address = self.get(primary).address.clone();
@@ -214,7 +213,9 @@ impl Sentinel {
             .reported
             .refreshed_ms
             .is_some_and(|at_ms| self.now_ms - at_ms < self.timing.info_period_ms * 2);
-        instance.reported.role == Some(Role::Primary) && !instance.flags.any(crate::instance::DOWN) && is_fresh
+        instance.reported.role == Some(Role::Primary)
+            && !instance.flags.any(crate::instance::DOWN)
+            && is_fresh
     }
 }
 

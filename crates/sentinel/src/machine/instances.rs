@@ -8,9 +8,7 @@ use std::collections::BTreeMap;
 use super::Sentinel;
 use crate::address::{Address, AddressError, literal_ip};
 use crate::events::Level;
-use crate::instance::{
-    Failover, Flags, Instance, InstanceId, PrimarySettings, Reported, Role, Vote,
-};
+use crate::instance::{Failover, Flags, Instance, InstanceId, PrimarySettings, Reported, Role, Vote};
 use crate::limits::{PRIMARIES_MAX, REPLICAS_MAX, SENTINELS_MAX};
 use crate::link::{Link, LinkId};
 

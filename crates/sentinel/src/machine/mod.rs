@@ -244,8 +244,8 @@ impl Sentinel {
         &self.scripts
     }
 
-    /// When [`Sentinel::tick`] is due next: after 50 to 100 ms. At random, so that Sentinels that were started
-    /// together do not ask for votes together for ever.
+    /// When [`Sentinel::tick`] is due next: after 50 to 100 ms. At random, so that Sentinels that were
+    /// started together do not ask for votes together for ever.
     pub fn next_tick_ms(&mut self) -> i64 {
         self.now_ms + 1000 / (10 + self.random.below(10) as i64)
     }
@@ -263,8 +263,8 @@ impl Sentinel {
         self.run_scripts();
     }
 
-    /// The clock is not trusted for a while after it jumped, or the process stood still: everything would seem
-    /// to have timed out. Information is collected meanwhile, and nothing done.
+    /// The clock is not trusted for a while after it jumped, or the process stood still: everything would
+    /// seem to have timed out. Information is collected meanwhile, and nothing done.
     fn check_tilt(&mut self) {
         let elapsed_ms = self.now_ms - std::mem::replace(&mut self.last_tick_ms, self.now_ms);
         if elapsed_ms < 0 || elapsed_ms > self.timing.tilt_trigger_ms {

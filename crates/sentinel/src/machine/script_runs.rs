@@ -16,13 +16,7 @@ impl Sentinel {
     }
 
     /// Tells the client reconfiguration script, if there is one, that a primary is elsewhere from now on.
-    pub(super) fn call_reconfig_script(
-        &mut self,
-        id: InstanceId,
-        role: &str,
-        from: &Address,
-        to: &Address,
-    ) {
+    pub(super) fn call_reconfig_script(&mut self, id: InstanceId, role: &str, from: &Address, to: &Address) {
         let primary = self.get(id);
         let Some(script) = primary.settings.client_reconfig_script.clone() else { return };
         let mut argv = vec![script, primary.name.clone(), role.into(), "start".into()];

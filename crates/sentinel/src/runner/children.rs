@@ -37,8 +37,7 @@ impl Children {
     pub fn collect(&mut self, sentinel: &mut Sentinel, now_ms: i64) {
         self.running.retain(|job, child| {
             let Ok(Some(status)) = child.try_wait() else { return true };
-            let ending =
-                Ending { status: status.code().unwrap_or(0), signal: status.signal().unwrap_or(0) };
+            let ending = Ending { status: status.code().unwrap_or(0), signal: status.signal().unwrap_or(0) };
             sentinel.script_ended(now_ms, *job, child.id(), ending);
             false
         });

@@ -56,7 +56,9 @@ impl Clients {
     /// Takes those that want to connect.
     pub fn accept(&mut self, index: usize, core: &mut Core, poller: &Poller) {
         for _ in 0..ACCEPTED_AT_ONCE {
-            let Some(Ok((mut stream, peer))) = self.listeners.get(index).map(TcpListener::accept) else { return };
+            let Some(Ok((mut stream, peer))) = self.listeners.get(index).map(TcpListener::accept) else {
+                return;
+            };
             let refusal = self.refusal(peer.ip(), core);
             if stream.set_nonblocking(true).is_err() || refusal.is_some() {
                 let _ = stream.write(refusal.unwrap_or_default());
@@ -155,7 +157,8 @@ impl Clients {
     pub fn flush(&mut self, core: &mut Core, poller: &Poller) {
         let ids: Vec<u64> = self.sockets.keys().copied().collect();
         for id in ids {
-            let (Some(socket), Some(session)) = (self.sockets.get_mut(&id), core.sessions.get_mut(&id)) else {
+            let (Some(socket), Some(session)) = (self.sockets.get_mut(&id), core.sessions.get_mut(&id))
+            else {
                 continue;
             };
             let before = session.out.len();
@@ -198,7 +201,9 @@ impl Socket {
                 self.input.extend_from_slice(chunk.get(..count).unwrap_or_default());
                 Ok(count)
             }
-            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => Ok(0),
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
+                Ok(0)
+            }
             Err(error) => Err(error),
         }
     }

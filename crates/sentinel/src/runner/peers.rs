@@ -1,7 +1,7 @@
 //! Connections to instances.
 //!
-//! Invariant: nothing waits for an instance: connecting, sending and receiving go on as its socket allows, and
-//! the state machine finds out who is too slow.
+//! Invariant: nothing waits for an instance: connecting, sending and receiving go on as its socket allows,
+//! and the state machine finds out who is too slow.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
@@ -125,7 +125,9 @@ impl Peer {
                 self.input.extend_from_slice(chunk.get(..count).unwrap_or_default());
                 Ok(())
             }
-            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => Ok(()),
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
+                Ok(())
+            }
             Err(error) => Err(error),
         }
     }

@@ -66,10 +66,8 @@ impl Poller {
     /// Waits for `wait_ms` at most.
     pub fn wait(&self, wait_ms: i64) -> io::Result<Vec<(Token, EventFlags)>> {
         let mut events = Vec::with_capacity(EVENTS);
-        let timeout = rustix::event::Timespec {
-            tv_sec: wait_ms / 1_000,
-            tv_nsec: (wait_ms % 1_000) * 1_000_000,
-        };
+        let timeout =
+            rustix::event::Timespec { tv_sec: wait_ms / 1_000, tv_nsec: (wait_ms % 1_000) * 1_000_000 };
         match epoll::wait(&self.0, rustix::buffer::spare_capacity(&mut events), Some(&timeout)) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),

@@ -17,13 +17,13 @@ use martlet_base::clock::Clock;
 use martlet_base::random::Random;
 use rustix::fs::Access as FileAccess;
 
+use super::Program;
 use super::children::Children;
 use super::clients::Clients;
 use super::log::Log;
 use super::peers::Peers;
 use super::poller::Poller;
 use super::world::FileWorld;
-use super::Program;
 use crate::commands::{Access, Core, Facts, REDIS_VERSION};
 use crate::config::load::{Config, LoadError, Place, parse_command_line};
 use crate::events::Level;
@@ -82,7 +82,7 @@ fn start(arguments: &[OsString]) -> Result<Program, String> {
     let access = access(&config)?;
     let users = Rc::new(RefCell::new(access.config_lines()));
     let sentinel = sentinel(&config, FileWorld::new(path.clone(), users.clone()))?;
-    let listeners = listen(&config)?;
+    let listeners = listen(&config).inspect_err(|why| log.write(Level::Warning, why))?;
     greet(&log, &config);
     if let Some(file) = &config.pid_file {
         // As in Redis, one that cannot be written stops nobody.
@@ -153,7 +153,9 @@ fn access(config: &Config) -> Result<Access, String> {
     access.file = config.acl_file.clone();
     if let Some(path) = &config.acl_file {
         if !config.users.is_empty() {
-            return Err("Users are declared in the configuration and in an ACL file: only one is possible.".into());
+            return Err(
+                "Users are declared in the configuration and in an ACL file: only one is possible.".into()
+            );
         }
         let text = std::fs::read(path)
             .map_err(|error| format!("Error loading ACLs, opening file '{}': {error}", path.display()))?;
@@ -226,7 +228,10 @@ fn greet(log: &Log, config: &Config) {
         }
     };
     let version = env!("CARGO_PKG_VERSION");
-    say(format!("Martlet version={version}, as Redis {REDIS_VERSION}, pid={}, just started", std::process::id()));
+    say(format!(
+        "Martlet version={version}, as Redis {REDIS_VERSION}, pid={}, just started",
+        std::process::id()
+    ));
     for name in &config.ignored {
         say(format!("'{name}' means nothing to a Sentinel, and is left as it is"));
     }

@@ -34,7 +34,11 @@ impl World for FileWorld {
         let option = || "user".to_owned();
         let users = self.users.borrow();
         let mut all: Vec<Line> = Vec::with_capacity(lines.len() + users.len() + 1);
-        all.extend(users.iter().map(|text| Line { option: option(), text: Some(text.clone()), is_default: false }));
+        all.extend(users.iter().map(|text| Line {
+            option: option(),
+            text: Some(text.clone()),
+            is_default: false,
+        }));
         all.push(Line { option: option(), text: None, is_default: false });
         all.extend_from_slice(lines);
         replace_file(&self.path, &rewrite(&old, &all))
