@@ -203,6 +203,11 @@ fn a_killed_primary_is_replaced_by_a_mixed_quorum() {
             words => words.get(2) == Some(&elected) && words.get(3).is_some_and(|state| state == "connected"),
         });
     }
+    // The other replica goes on where it was.
+    let elected_server = group.servers.iter().find(|server| port(server) == elected).unwrap();
+    let mut client = Client::connect(elected_server.address()).unwrap();
+    let stats = flat(&client.command(&["INFO", "stats"]).unwrap()).concat();
+    assert!(stats.contains("sync_full:0\r\n") && stats.contains("sync_partial_ok:1\r\n"), "{stats}");
     for sentinel in &group.sentinels[..2] {
         until("the file says so", || {
             let file = sentinel.file();

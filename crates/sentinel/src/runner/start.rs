@@ -53,7 +53,28 @@ pub fn main(name: &str, arguments: &[OsString]) -> i32 {
     }
     match start(arguments) {
         Ok(mut program) => program.run().unwrap_or_else(|error| failed(name, &error.to_string())),
-        Err(message) => failed(name, &message),
+        Err(Failure::Said(message)) => failed(name, &message),
+        Err(Failure::Logged) => 1,
+    }
+}
+
+/// Why it does not start.
+enum Failure {
+    /// Nobody has been told yet.
+    Said(String),
+    /// It is in the log.
+    Logged,
+}
+
+impl From<String> for Failure {
+    fn from(message: String) -> Failure {
+        Failure::Said(message)
+    }
+}
+
+impl From<&str> for Failure {
+    fn from(message: &str) -> Failure {
+        Failure::Said(message.into())
     }
 }
 
@@ -62,7 +83,7 @@ fn failed(name: &str, message: &str) -> i32 {
     1
 }
 
-fn start(arguments: &[OsString]) -> Result<Program, String> {
+fn start(arguments: &[OsString]) -> Result<Program, Failure> {
     let directory = std::env::current_dir().map_err(|error| error.to_string())?;
     let words: Vec<Vec<u8>> = arguments.iter().map(|word| word.as_bytes().to_vec()).collect();
     let line = parse_command_line(&words, &directory);
@@ -82,7 +103,10 @@ fn start(arguments: &[OsString]) -> Result<Program, String> {
     let access = access(&config)?;
     let users = Rc::new(RefCell::new(access.config_lines()));
     let sentinel = sentinel(&config, FileWorld::new(path.clone(), users.clone()))?;
-    let listeners = listen(&config).inspect_err(|why| log.write(Level::Warning, why))?;
+    let listeners = listen(&config).map_err(|why| {
+        log.write(Level::Warning, &why);
+        Failure::Logged
+    })?;
     greet(&log, &config);
     if let Some(file) = &config.pid_file {
         // As in Redis, one that cannot be written stops nobody.
