@@ -233,6 +233,7 @@ fn a_killed_primary_is_replaced_by_a_mixed_quorum() {
 fn an_operators_failover_moves_the_primary_and_the_old_one_follows() {
     let group = Group::start();
     let first = &group.sentinels[0];
+    assert!(first.words(&["CLIENT", "LIST"]).concat().contains(" addr=127.0.0.1:"));
     until("a replica can be promoted", || !first.ask(&["SENTINEL", "FAILOVER", "mymaster"]).is_error());
     let others = group.others(0);
     for sentinel in &group.sentinels {

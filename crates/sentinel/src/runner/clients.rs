@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
-use std::net::{IpAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 
 use martlet_protocol::request::{Args, Parsed, Partial, RequestLimits, parse};
@@ -71,8 +71,8 @@ impl Clients {
                 continue;
             }
             self.next_id += 1;
-            let local = stream.local_addr().map(|address| address.to_string()).unwrap_or_default();
-            core.open(id, peer.to_string(), local, stream.as_raw_fd());
+            let local = stream.local_addr().map(shown).unwrap_or_default();
+            core.open(id, shown(peer), local, stream.as_raw_fd());
             let socket =
                 Socket { stream, input: Vec::new(), partial: Partial::default(), watched: EventFlags::IN };
             self.sockets.insert(id, socket);
@@ -190,6 +190,11 @@ impl Clients {
             session.is_killed |= session.active_ms < least_ms && !session.is_subscriber();
         }
     }
+}
+
+/// An address as clients know it: one of IPv4 also where it came to a socket for both.
+fn shown(address: SocketAddr) -> String {
+    SocketAddr::new(address.ip().to_canonical(), address.port()).to_string()
 }
 
 impl Socket {
