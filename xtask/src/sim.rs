@@ -14,6 +14,28 @@ pub struct Options {
 enum Subject {
     /// The cluster bus: partitions, crashes, pauses, clocks that jump, failovers.
     Cluster(Seeds),
+    /// Sentinels and the servers that they watch: the same faults, elections, failovers.
+    Sentinel(SentinelSeeds),
+}
+
+/// Which runs of Sentinels.
+#[derive(clap::Args)]
+struct SentinelSeeds {
+    /// Sentinels and servers; 3 and 3, and 5 and 5, when absent.
+    #[arg(long, num_args = 2, value_parser = clap::value_parser!(u64).range(2..=100))]
+    sizes: Option<Vec<u64>>,
+    /// The first seed.
+    #[arg(long, default_value_t = 1)]
+    first: u64,
+    /// How many.
+    #[arg(long, default_value_t = 500)]
+    seeds: u64,
+    /// How long faults go on in each, in milliseconds of simulated time.
+    #[arg(long, default_value_t = 120_000)]
+    faults_ms: u64,
+    /// An operator asks for failovers, among the faults.
+    #[arg(long)]
+    operator: bool,
 }
 
 /// Which runs.
@@ -38,7 +60,37 @@ struct Seeds {
 
 /// Runs the simulations.
 pub fn run(options: &Options) -> Outcome {
-    let Subject::Cluster(seeds) = &options.subject;
+    match &options.subject {
+        Subject::Cluster(seeds) => run_cluster(seeds),
+        Subject::Sentinel(seeds) => run_sentinel(seeds),
+    }
+}
+
+fn run_sentinel(seeds: &SentinelSeeds) -> Outcome {
+    let sizes = match seeds.sizes.as_deref() {
+        Some(&[sentinels, servers]) => vec![[sentinels, servers]],
+        _ => vec![[3, 3], [5, 5]],
+    };
+    for [sentinels, servers] in sizes {
+        simulate(
+            "martlet-sentinel",
+            &[sentinels, servers, seeds.first, seeds.seeds, seeds.faults_ms],
+            seeds.operator,
+        )?;
+    }
+    Ok(())
+}
+
+/// Runs a crate's example `simulate`.
+fn simulate(package: &str, numbers: &[u64], has_operator: bool) -> Outcome {
+    let numbers: Vec<String> = numbers.iter().map(u64::to_string).collect();
+    let program = ["run", "-q", "--release", "-p", package, "--features", "simulation", "--example"];
+    let arguments = ["simulate", "--"].into_iter().chain(numbers.iter().map(String::as_str));
+    let arguments = arguments.chain(has_operator.then_some("operator"));
+    cargo(&program.into_iter().chain(arguments).collect::<Vec<_>>())
+}
+
+fn run_cluster(seeds: &Seeds) -> Outcome {
     let sizes = match seeds.nodes {
         Some(nodes) => vec![(nodes, seeds.seeds)],
         None => [(7, 1), (12, 1), (30, 10), (100, 100)]
@@ -46,12 +98,7 @@ pub fn run(options: &Options) -> Outcome {
             .to_vec(),
     };
     for (nodes, count) in sizes {
-        let numbers = [nodes, seeds.first, count, seeds.faults_ms].map(|number| number.to_string());
-        let program =
-            ["run", "-q", "--release", "-p", "martlet-cluster", "--features", "simulation", "--example"];
-        let arguments = ["simulate", "--"].into_iter().chain(numbers.iter().map(String::as_str));
-        let arguments = arguments.chain(seeds.operator.then_some("operator"));
-        cargo(&program.into_iter().chain(arguments).collect::<Vec<_>>())?;
+        simulate("martlet-cluster", &[nodes, seeds.first, count, seeds.faults_ms], seeds.operator)?;
     }
     Ok(())
 }

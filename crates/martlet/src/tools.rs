@@ -52,6 +52,12 @@ const TOOLS: &[Tool] = &[
         run: |call| martlet_cli::main(call.name, call.arguments),
     },
     Tool {
+        name: "sentinel",
+        links: &["redis-sentinel", "valkey-sentinel"],
+        about: "watch servers, and have a replica take the place of a primary that is down",
+        run: |call| martlet_sentinel::main(call.name, call.arguments),
+    },
+    Tool {
         name: "check-aof",
         links: &["redis-check-aof", "valkey-check-aof"],
         about: "say how far an append-only file is whole, and mend it if asked to",
@@ -71,8 +77,14 @@ const TOOLS: &[Tool] = &[
     },
 ];
 
+/// The word that makes a Sentinel of Redis' server, wherever it stands among its arguments.
+const SENTINEL_MODE: &str = "--sentinel";
+
 /// The server shows the program as it was named in the list of processes.
 fn serve(call: &Call) -> i32 {
+    if call.arguments.iter().any(|argument| argument == SENTINEL_MODE) {
+        return martlet_sentinel::main(call.name, call.arguments);
+    }
     martlet_server::server::main(&call.program.to_string_lossy(), call.arguments)
 }
 

@@ -12,7 +12,7 @@ fn run(program: &Path, arguments: &[&str], directory: &Path) -> (Option<i32>, St
     (output.status.code(), String::from_utf8(said).unwrap())
 }
 
-const NAMES: [&str; 6] = ["server", "bench", "cli", "check-aof", "check-rdb", "convert"];
+const NAMES: [&str; 7] = ["server", "bench", "cli", "sentinel", "check-aof", "check-rdb", "convert"];
 
 #[test]
 fn help_and_version_speak_of_martlet_and_a_links_of_redis() {

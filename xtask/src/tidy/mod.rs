@@ -42,11 +42,12 @@ const EDGES: &[(&str, &[&str])] = &[
         ],
     ),
     ("cluster", &["base"]),
+    ("sentinel", &["base", "protocol", "command", "acl", "client"]),
     ("client", &["base", "protocol"]),
     ("testkit", &["base", "client", "protocol"]),
     ("bench", &["base", "client", "protocol"]),
     ("cli", &["base", "client", "protocol"]),
-    ("martlet", &["base", "types", "server", "rdb", "journal", "bench", "cli"]),
+    ("martlet", &["base", "types", "server", "rdb", "journal", "bench", "cli", "sentinel"]),
 ];
 
 /// Prints every finding and fails when there is one.

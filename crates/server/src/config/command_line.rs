@@ -55,10 +55,8 @@ impl CommandLine {
 /// Why a command line was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CommandLineError {
-    /// It asks for Redis' other server.
-    #[error(
-        "This server has no Sentinel mode: run redis-sentinel of Redis or Valkey, it can monitor this server"
-    )]
+    /// It asks for a Sentinel, which is another program.
+    #[error("This is the server: a Sentinel is started by martlet sentinel /path/to/sentinel.conf")]
     Sentinel,
 }
 

@@ -1,0 +1,366 @@
+//! The Sentinel with its sessions and users, without sockets: requests are checked and run, events delivered.
+//!
+//! Invariant: a session that is marked `is_closing` gets its output, and nothing of it is read any more.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use martlet_acl::{Event, Log, Origin, Reason, Request, Rules, Table, User, Users};
+use martlet_command::{Error, Flags, Outcome};
+use martlet_protocol::reply::Reply;
+use martlet_protocol::request::Args;
+
+use super::{Call, Entry, registry};
+use crate::limits::CLIENT_OUTPUT_MAX_BYTES;
+use crate::machine::{Output, Sentinel};
+
+/// CLIENT REPLY.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ReplyMode {
+    /// Replies are sent.
+    #[default]
+    On,
+    /// None is.
+    Off,
+    /// That of the next request is not.
+    SkipNext,
+}
+
+/// A client's connection.
+pub struct Session {
+    /// Its address.
+    pub peer: String,
+    /// This side's.
+    pub local: String,
+    /// The socket's number.
+    pub fd: i32,
+    /// When it was accepted.
+    pub created_ms: i64,
+    /// When it last asked for something.
+    pub active_ms: i64,
+    /// CLIENT SETNAME.
+    pub name: Vec<u8>,
+    /// CLIENT SETINFO.
+    pub library: [Vec<u8>; 2],
+    /// Whose rights it has.
+    pub user: Arc<User>,
+    /// It logged in, or needs not to.
+    pub is_authenticated: bool,
+    /// It speaks RESP3.
+    pub is_resp3: bool,
+    /// Channels that it is subscribed to.
+    pub channels: BTreeSet<Vec<u8>>,
+    /// Patterns of channels.
+    pub patterns: BTreeSet<Vec<u8>>,
+    /// Whether it gets replies.
+    pub reply_mode: ReplyMode,
+    /// Bytes for it.
+    pub out: Vec<u8>,
+    /// It is closed as soon as it has its output.
+    pub is_closing: bool,
+    /// It is closed at once.
+    pub is_killed: bool,
+    /// The last command that ran.
+    pub last_command: &'static str,
+    /// Requests so far.
+    pub requests: u64,
+    /// Bytes that came.
+    pub input_bytes: u64,
+    /// Bytes that left.
+    pub output_bytes: u64,
+    /// Bytes of a request that is not complete.
+    pub pending_bytes: usize,
+}
+
+impl Session {
+    /// Whether it is subscribed to anything.
+    pub fn is_subscriber(&self) -> bool {
+        !self.channels.is_empty() || !self.patterns.is_empty()
+    }
+}
+
+/// Users, and what was refused.
+pub struct Access {
+    /// The commands that rules may name.
+    pub table: Table,
+    /// The users.
+    pub users: Users,
+    /// What was refused.
+    pub log: Log,
+    /// Entries that the log keeps.
+    pub log_max: usize,
+    /// Users have a file of their own.
+    pub file: Option<PathBuf>,
+}
+
+impl Access {
+    /// The default user alone, with a password if one is required.
+    pub fn new(requirepass: Option<&[u8]>) -> Access {
+        let table = registry().acl_table();
+        let rules = Rules { table: &table, all_channels: false, databases: 1 };
+        let mut users = Users::new(&rules);
+        if requirepass.is_some() {
+            let user = users.default_user().with_password(requirepass);
+            users.insert(user);
+        }
+        Access { table, users, log: Log::default(), log_max: 128, file: None }
+    }
+
+    /// What rules are understood by.
+    pub fn rules(&self) -> Rules<'_> {
+        Rules { table: &self.table, all_channels: false, databases: 1 }
+    }
+
+    /// The `user` lines of the configuration file; none where users have a file of their own.
+    pub fn config_lines(&self) -> Vec<Vec<u8>> {
+        match self.file {
+            Some(_) => Vec::new(),
+            None => self.users.iter().map(|user| user.line()).collect(),
+        }
+    }
+}
+
+/// What INFO tells that does not change.
+#[derive(Clone, Debug)]
+pub struct Facts {
+    /// The configuration file.
+    pub config_file: PathBuf,
+    /// The program.
+    pub executable: PathBuf,
+    /// The process.
+    pub pid: u32,
+    /// Since when it runs.
+    pub started_ms: i64,
+    /// A number that names this run.
+    pub run_id: String,
+    /// Clients that it takes.
+    pub clients_max: usize,
+    /// Seconds of processor time in the kernel, and outside.
+    pub cpu_seconds: fn() -> [f64; 2],
+}
+
+/// What INFO counts.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Stats {
+    /// Connections accepted.
+    pub connections: u64,
+    /// Connections refused.
+    pub rejected: u64,
+    /// Requests.
+    pub requests: u64,
+    /// Error replies.
+    pub errors: u64,
+    /// Bytes from clients.
+    pub input_bytes: u64,
+    /// Bytes to clients.
+    pub output_bytes: u64,
+}
+
+/// See the [module docs](self).
+pub struct Core {
+    /// The state machine.
+    pub sentinel: Sentinel,
+    /// Clients by number.
+    pub sessions: BTreeMap<u64, Session>,
+    /// Users.
+    pub access: Access,
+    /// What does not change.
+    pub facts: Facts,
+    /// What is counted.
+    pub stats: Stats,
+    /// SHUTDOWN was asked for.
+    pub is_shutting_down: bool,
+    /// The time of what runs.
+    pub now_ms: i64,
+    /// The users' lines of the configuration file, for whoever writes it.
+    pub user_lines: Rc<RefCell<Vec<Vec<u8>>>>,
+}
+
+const NO_AUTH: Error = Error::Fixed("NOAUTH Authentication required.");
+/// Bytes of arguments that an unknown command's error repeats.
+const ECHOED_BYTES: usize = 128;
+
+impl Core {
+    /// Without sessions.
+    pub fn new(sentinel: Sentinel, access: Access, facts: Facts) -> Core {
+        Core {
+            sentinel,
+            sessions: BTreeMap::new(),
+            access,
+            facts,
+            stats: Stats::default(),
+            is_shutting_down: false,
+            now_ms: 0,
+            user_lines: Rc::default(),
+        }
+    }
+
+    /// Adds a session.
+    pub fn open(&mut self, id: u64, peer: String, local: String, fd: i32) {
+        let user = self.access.users.default_user().clone();
+        let is_authenticated = user.is_open();
+        self.stats.connections += 1;
+        self.sessions.insert(
+            id,
+            Session {
+                peer,
+                local,
+                fd,
+                created_ms: self.now_ms,
+                active_ms: self.now_ms,
+                name: Vec::new(),
+                library: Default::default(),
+                user,
+                is_authenticated,
+                is_resp3: false,
+                channels: BTreeSet::new(),
+                patterns: BTreeSet::new(),
+                reply_mode: ReplyMode::On,
+                out: Vec::new(),
+                is_closing: false,
+                is_killed: false,
+                last_command: "NULL",
+                requests: 0,
+                input_bytes: 0,
+                output_bytes: 0,
+                pending_bytes: 0,
+            },
+        );
+    }
+
+    /// Runs a request of a session.
+    pub fn execute(&mut self, id: u64, args: Args<'_>) {
+        let now_ms = self.now_ms;
+        let Some(session) = self.sessions.get_mut(&id) else { return };
+        session.active_ms = now_ms;
+        session.requests += 1;
+        self.stats.requests += 1;
+        let is_silent = session.reply_mode != ReplyMode::On;
+        if session.reply_mode == ReplyMode::SkipNext {
+            session.reply_mode = ReplyMode::On;
+        }
+        let mut reply = Reply::new(std::mem::take(&mut session.out), session.is_resp3);
+        let before = reply.len();
+        if let Err(error) = self.checked(id, args, &mut reply) {
+            reply.truncate(before);
+            reply.error(error.to_bytes());
+            self.stats.errors += 1;
+        }
+        let Some(session) = self.sessions.get_mut(&id) else { return };
+        if is_silent || session.reply_mode == ReplyMode::Off {
+            reply.truncate(before);
+        }
+        session.is_resp3 = reply.is_resp3();
+        session.out = reply.into_bytes();
+    }
+
+    fn checked(&mut self, id: u64, args: Args<'_>, reply: &mut Reply) -> Outcome {
+        let entry = registry().resolve(&args).ok_or_else(|| unknown_command(&args))?;
+        let is_subcommand_missing = entry.handler.is_none() && args.len() > 1;
+        if is_subcommand_missing {
+            return Err(unknown_subcommand(&args));
+        }
+        let handler = entry.handler.filter(|_| entry.spec.takes(args.len()));
+        let handler = handler.ok_or(Error::Arity(entry.spec.full_name))?;
+        let Some(session) = self.sessions.get_mut(&id) else { return Ok(()) };
+        if !session.is_authenticated && !entry.spec.flags.has(Flags::NO_AUTH) {
+            return Err(NO_AUTH);
+        }
+        session.last_command = entry.spec.full_name;
+        let is_restricted = session.is_subscriber() && !session.is_resp3;
+        self.permit(id, entry, args)?;
+        if is_restricted && !entry.spec.flags.has(Flags::SUBSCRIBED) {
+            return Err(Error::Text(format!(
+                "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context",
+                entry.spec.full_name
+            )));
+        }
+        handler(&mut Call { core: self, id, args, reply, entry })
+    }
+
+    fn permit(&mut self, id: u64, entry: &'static Entry, args: Args<'_>) -> Outcome {
+        let Some(session) = self.sessions.get(&id) else { return Ok(()) };
+        if session.user.is_unrestricted() || entry.spec.flags.has(Flags::NO_AUTH) {
+            return Ok(());
+        }
+        let user = session.user.clone();
+        let Err(denial) = user.check(&Request { place: entry.id, spec: entry.spec, args, db: 0 }) else {
+            return Ok(());
+        };
+        let object = denial.object(entry.spec.full_name, &args).to_vec();
+        self.note_refusal(id, denial.into(), object, user.name.clone());
+        Err(Error::Bytes([b"NOPERM ", &denial.text(&user.name, entry.spec.full_name)[..]].concat()))
+    }
+
+    /// Notes in the log that something was refused.
+    pub fn note_refusal(&mut self, id: u64, reason: Reason, object: Vec<u8>, user: Vec<u8>) {
+        let client = super::client::line(self, id);
+        let event = Event { reason, origin: Origin::Toplevel, object, user, client };
+        self.access.log.add(event, self.access.log_max, self.now_ms);
+    }
+
+    /// Takes what the state machine has to say: events go to those who are subscribed, the rest is returned,
+    /// for whoever has the sockets.
+    pub fn take_outputs(&mut self) -> Vec<Output> {
+        let mut rest = Vec::new();
+        for output in self.sentinel.take_outputs() {
+            match output {
+                Output::Publish { channel, message } => self.publish(channel.as_bytes(), message.as_bytes()),
+                other => rest.push(other),
+            }
+        }
+        rest
+    }
+
+    /// Delivers an event.
+    pub fn publish(&mut self, channel: &[u8], message: &[u8]) {
+        for session in self.sessions.values_mut().filter(|session| session.is_subscriber()) {
+            super::pubsub::deliver(session, channel, message);
+            if session.out.len() > CLIENT_OUTPUT_MAX_BYTES {
+                session.is_killed = true;
+            }
+        }
+    }
+
+    /// Closes the sessions of users that are gone, and gives the others their users' rights of now.
+    pub fn users_changed(&mut self) {
+        *self.user_lines.borrow_mut() = self.access.config_lines();
+        for session in self.sessions.values_mut() {
+            match self.access.users.get(&session.user.name) {
+                Some(user) => session.user = user.clone(),
+                None => session.is_killed = true,
+            }
+            let user = &session.user;
+            let may = |channel: &Vec<u8>, is_pattern| user.allows_channel(channel, is_pattern);
+            let keeps = session.channels.iter().all(|channel| may(channel, false))
+                && session.patterns.iter().all(|pattern| may(pattern, true));
+            session.is_killed |= !keeps;
+        }
+    }
+}
+
+fn unknown_command(args: &Args<'_>) -> Error {
+    let short = |bytes: &[u8], most: usize| bytes[..bytes.len().min(most)].to_vec();
+    let mut text = [b"ERR unknown command '", &short(args.at(0), ECHOED_BYTES)[..]].concat();
+    text.extend_from_slice(b"', with args beginning with: ");
+    let mut echoed = 0;
+    for argument in args.iter().skip(1) {
+        if echoed >= ECHOED_BYTES {
+            break;
+        }
+        let part = short(argument, ECHOED_BYTES - echoed);
+        echoed += part.len() + 3;
+        text.extend_from_slice(&[b"'", &part[..], b"' "].concat());
+    }
+    Error::Bytes(text)
+}
+
+fn unknown_subcommand(args: &Args<'_>) -> Error {
+    let name = args.at(1);
+    let hint = [b"'. Try ", &*args.at(0).to_ascii_uppercase(), b" HELP."].concat();
+    let shown = &name[..name.len().min(ECHOED_BYTES)];
+    Error::Bytes([b"ERR unknown subcommand '", shown, &hint].concat())
+}

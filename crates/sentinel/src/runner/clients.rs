@@ -1,0 +1,244 @@
+//! Clients: their sockets, their requests, and the replies that wait for them.
+//!
+//! Invariant: a session of [`Core`] and a socket here come and go together.
+
+use std::collections::BTreeMap;
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
+
+use martlet_protocol::request::{Args, Parsed, Partial, RequestLimits, parse};
+use rustix::event::epoll::EventFlags;
+
+use super::poller::{Poller, Token};
+use crate::commands::Core;
+use crate::limits::{
+    CLIENT_INPUT_MAX_BYTES, CLIENT_OUTPUT_MAX_BYTES, CLIENT_OUTPUT_PAUSE_BYTES, REQUEST_ARGUMENTS_MAX,
+    REQUEST_BULK_MAX_BYTES,
+};
+
+const CHUNK_BYTES: usize = 16 * 1024;
+/// Connections taken before others get their turn.
+const ACCEPTED_AT_ONCE: usize = 100;
+const TOO_MANY: &[u8] = b"-ERR max number of clients reached\r\n";
+const PROTECTED: &[u8] = b"-DENIED This Sentinel runs in protected mode: no password is set for the default user, and only clients of this machine may connect. Set requirepass, or protected-mode no.\r\n";
+
+struct Socket {
+    stream: TcpStream,
+    input: Vec<u8>,
+    partial: Partial,
+    watched: EventFlags,
+}
+
+/// See the [module docs](self).
+pub(super) struct Clients {
+    listeners: Vec<TcpListener>,
+    sockets: BTreeMap<u64, Socket>,
+    next_id: u64,
+    is_protected: bool,
+    timeout_s: i64,
+}
+
+impl Clients {
+    pub fn new(
+        listeners: Vec<TcpListener>,
+        is_protected: bool,
+        timeout_s: i64,
+        poller: &Poller,
+    ) -> io::Result<Clients> {
+        for (index, listener) in listeners.iter().enumerate() {
+            listener.set_nonblocking(true)?;
+            poller.add(listener, Token::Listener(index), EventFlags::IN)?;
+        }
+        Ok(Clients { listeners, sockets: BTreeMap::new(), next_id: 1, is_protected, timeout_s })
+    }
+
+    /// Takes those that want to connect.
+    pub fn accept(&mut self, index: usize, core: &mut Core, poller: &Poller) {
+        for _ in 0..ACCEPTED_AT_ONCE {
+            let Some(Ok((mut stream, peer))) = self.listeners.get(index).map(TcpListener::accept) else {
+                return;
+            };
+            let refusal = self.refusal(peer.ip(), core);
+            if stream.set_nonblocking(true).is_err() || refusal.is_some() {
+                let _ = stream.write(refusal.unwrap_or_default());
+                core.stats.rejected += 1;
+                continue;
+            }
+            let _ = stream.set_nodelay(true);
+            let id = self.next_id;
+            if poller.add(&stream, Token::Client(id), EventFlags::IN).is_err() {
+                continue;
+            }
+            self.next_id += 1;
+            let local = stream.local_addr().map(shown).unwrap_or_default();
+            core.open(id, shown(peer), local, stream.as_raw_fd());
+            let socket =
+                Socket { stream, input: Vec::new(), partial: Partial::default(), watched: EventFlags::IN };
+            self.sockets.insert(id, socket);
+        }
+    }
+
+    fn refusal(&self, peer: IpAddr, core: &Core) -> Option<&'static [u8]> {
+        let is_local = peer.to_canonical().is_loopback();
+        if self.sockets.len() >= core.facts.clients_max {
+            Some(TOO_MANY)
+        } else if self.is_protected && !is_local && core.access.users.default_user().needs_no_password {
+            Some(PROTECTED)
+        } else {
+            None
+        }
+    }
+
+    /// A socket can be read, or is over.
+    pub fn ready(&mut self, id: u64, flags: EventFlags, core: &mut Core) {
+        let Some(socket) = self.sockets.get_mut(&id) else { return };
+        if flags.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR) {
+            match socket.receive() {
+                Ok(count) => {
+                    core.stats.input_bytes += count as u64;
+                    if let Some(session) = core.sessions.get_mut(&id) {
+                        session.input_bytes += count as u64;
+                    }
+                }
+                Err(_) => return self.remove(id, core),
+            }
+        }
+        self.serve(id, core);
+    }
+
+    fn remove(&mut self, id: u64, core: &mut Core) {
+        self.sockets.remove(&id);
+        core.sessions.remove(&id);
+    }
+
+    /// Runs the requests that are there, as long as the client takes the replies.
+    fn serve(&mut self, id: u64, core: &mut Core) {
+        let Some(socket) = self.sockets.get_mut(&id) else { return };
+        let input = std::mem::take(&mut socket.input);
+        let mut at = 0;
+        let mut spans = Vec::new();
+        while at < input.len() {
+            let Some(session) = core.sessions.get_mut(&id) else { break };
+            if session.is_closing || session.is_killed || session.out.len() > CLIENT_OUTPUT_PAUSE_BYTES {
+                break;
+            }
+            let limits = match session.is_authenticated {
+                true => RequestLimits {
+                    bulk_max_bytes: REQUEST_BULK_MAX_BYTES,
+                    arguments_max: REQUEST_ARGUMENTS_MAX,
+                    unauthenticated: false,
+                },
+                false => RequestLimits { bulk_max_bytes: 16_384, arguments_max: 10, unauthenticated: true },
+            };
+            spans.clear();
+            match parse(&input, at, &limits, &mut socket.partial, &mut spans) {
+                Ok(Parsed::Complete(end)) => {
+                    at = end;
+                    if !spans.is_empty() {
+                        core.execute(id, Args::new(&input, &spans));
+                    }
+                }
+                Ok(Parsed::Incomplete) => break,
+                Err(error) => {
+                    session.out.extend_from_slice(format!("-ERR {error}\r\n").as_bytes());
+                    session.is_closing = true;
+                }
+            }
+        }
+        socket.input = input.get(at..).unwrap_or_default().to_vec();
+        if let Some(session) = core.sessions.get_mut(&id) {
+            session.pending_bytes = socket.input.len();
+            session.is_killed |= socket.input.len() > CLIENT_INPUT_MAX_BYTES;
+        }
+    }
+
+    /// Sends what waits, closes who is to be closed, and goes on with requests that waited for that.
+    pub fn flush(&mut self, core: &mut Core, poller: &Poller) {
+        let ids: Vec<u64> = self.sockets.keys().copied().collect();
+        for id in ids {
+            let (Some(socket), Some(session)) = (self.sockets.get_mut(&id), core.sessions.get_mut(&id))
+            else {
+                continue;
+            };
+            let before = session.out.len();
+            let is_gone = session.is_killed
+                || before > CLIENT_OUTPUT_MAX_BYTES
+                || before > 0 && socket.send(&mut session.out).is_err()
+                || session.is_closing && session.out.is_empty();
+            let sent = before.saturating_sub(session.out.len()) as u64;
+            session.output_bytes += sent;
+            core.stats.output_bytes += sent;
+            if is_gone {
+                self.remove(id, core);
+                continue;
+            }
+            socket.watch(id, session.out.len(), poller);
+            if before > CLIENT_OUTPUT_PAUSE_BYTES && session.out.len() <= CLIENT_OUTPUT_PAUSE_BYTES {
+                self.serve(id, core);
+            }
+        }
+    }
+
+    /// Closes clients that have been idle for too long; those that wait for messages are not.
+    pub fn close_idle(&mut self, core: &mut Core) {
+        if self.timeout_s == 0 {
+            return;
+        }
+        let least_ms = core.now_ms - self.timeout_s * 1_000;
+        for session in core.sessions.values_mut() {
+            session.is_killed |= session.active_ms < least_ms && !session.is_subscriber();
+        }
+    }
+}
+
+/// An address as clients know it: one of IPv4 also where it came to a socket for both.
+fn shown(address: SocketAddr) -> String {
+    SocketAddr::new(address.ip().to_canonical(), address.port()).to_string()
+}
+
+impl Socket {
+    fn receive(&mut self) -> io::Result<usize> {
+        let mut chunk = [0; CHUNK_BYTES];
+        match self.stream.read(&mut chunk) {
+            Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(count) => {
+                self.input.extend_from_slice(chunk.get(..count).unwrap_or_default());
+                Ok(count)
+            }
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
+                Ok(0)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn send(&mut self, out: &mut Vec<u8>) -> io::Result<()> {
+        while !out.is_empty() {
+            match self.stream.write(out) {
+                Ok(count) => {
+                    out.drain(..count);
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Watches for what is awaited: room for output, and input unless too much output waits.
+    fn watch(&mut self, id: u64, waiting_bytes: usize, poller: &Poller) {
+        let mut flags = EventFlags::empty();
+        if waiting_bytes > 0 {
+            flags |= EventFlags::OUT;
+        }
+        if waiting_bytes <= CLIENT_OUTPUT_PAUSE_BYTES {
+            flags |= EventFlags::IN;
+        }
+        if flags != self.watched {
+            self.watched = flags;
+            poller.change(&self.stream, Token::Client(id), flags);
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! Connections to instances.
+//!
+//! Invariant: nothing waits for an instance: connecting, sending and receiving go on as its socket allows,
+//! and the state machine finds out who is too slow.
+
+use std::collections::BTreeMap;
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpStream};
+
+use martlet_client::resp::{decode, encode_request};
+use rustix::event::epoll::EventFlags;
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+
+use super::poller::{Poller, Token};
+use crate::commands::Core;
+use crate::limits::{LINK_INPUT_MAX_BYTES, LINK_OUTPUT_MAX_BYTES};
+use crate::link::ConnectionId;
+
+const CHUNK_BYTES: usize = 64 * 1024;
+
+struct Peer {
+    stream: TcpStream,
+    is_open: bool,
+    input: Vec<u8>,
+    output: Vec<u8>,
+}
+
+/// See the [module docs](self).
+#[derive(Default)]
+pub(super) struct Peers {
+    peers: BTreeMap<ConnectionId, Peer>,
+}
+
+impl Peers {
+    /// Begins to connect.
+    pub fn connect(&mut self, id: ConnectionId, ip: &str, port: u16, core: &mut Core, poller: &Poller) {
+        let begun = begin(ip, port).and_then(|stream| {
+            poller.add(&stream, Token::Peer(id), EventFlags::IN | EventFlags::OUT)?;
+            Ok(stream)
+        });
+        match begun {
+            Ok(stream) => {
+                let peer = Peer { stream, is_open: false, input: Vec::new(), output: Vec::new() };
+                self.peers.insert(id, peer);
+            }
+            Err(_) => core.sentinel.closed(core.now_ms, id),
+        }
+    }
+
+    /// Closes a connection.
+    pub fn close(&mut self, id: ConnectionId) {
+        self.peers.remove(&id);
+    }
+
+    /// Sends a request, or keeps it until it can be sent.
+    pub fn send(&mut self, id: ConnectionId, request: &[Vec<u8>], core: &mut Core, poller: &Poller) {
+        let Some(peer) = self.peers.get_mut(&id) else { return };
+        encode_request(request, &mut peer.output);
+        let fits = peer.output.len() <= LINK_OUTPUT_MAX_BYTES;
+        if !fits || peer.is_open && peer.flush(id, poller).is_err() {
+            self.drop(id, core);
+        }
+    }
+
+    fn drop(&mut self, id: ConnectionId, core: &mut Core) {
+        self.peers.remove(&id);
+        core.sentinel.closed(core.now_ms, id);
+    }
+
+    /// A socket can be read or written.
+    pub fn ready(&mut self, id: ConnectionId, flags: EventFlags, core: &mut Core, poller: &Poller) {
+        let Some(peer) = self.peers.get_mut(&id) else { return };
+        if !peer.is_open {
+            if !matches!(peer.stream.take_error(), Ok(None)) || peer.stream.peer_addr().is_err() {
+                return self.drop(id, core);
+            }
+            peer.is_open = true;
+            let local = peer.stream.local_addr().ok().map(|address| address.ip().to_string());
+            core.sentinel.connected(core.now_ms, id, local);
+        }
+        if flags.intersects(EventFlags::OUT) && peer.flush(id, poller).is_err() {
+            return self.drop(id, core);
+        }
+        let is_readable = flags.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR);
+        let is_over = is_readable && peer.receive().is_err();
+        // What has come before the end still counts.
+        loop {
+            let Some(peer) = self.peers.get_mut(&id) else { return };
+            match decode(&peer.input) {
+                Ok(Some((reply, length))) => {
+                    peer.input.drain(..length);
+                    core.sentinel.received(core.now_ms, id, reply);
+                }
+                Ok(None) if !is_over && peer.input.len() <= LINK_INPUT_MAX_BYTES => return,
+                _ => return self.drop(id, core),
+            }
+        }
+    }
+}
+
+impl Peer {
+    fn flush(&mut self, id: ConnectionId, poller: &Poller) -> io::Result<()> {
+        while !self.output.is_empty() {
+            match self.stream.write(&self.output) {
+                Ok(count) => {
+                    self.output.drain(..count);
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let more = if self.output.is_empty() { EventFlags::empty() } else { EventFlags::OUT };
+        poller.change(&self.stream, Token::Peer(id), EventFlags::IN | more);
+        Ok(())
+    }
+
+    /// Takes in a chunk; more of it is told of again.
+    fn receive(&mut self) -> io::Result<()> {
+        let mut chunk = [0; CHUNK_BYTES];
+        match self.stream.read(&mut chunk) {
+            Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(count) => {
+                self.input.extend_from_slice(chunk.get(..count).unwrap_or_default());
+                Ok(())
+            }
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// A socket that connects.
+fn begin(ip: &str, port: u16) -> io::Result<TcpStream> {
+    let ip: IpAddr = ip.parse().map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
+    let address = SocketAddr::new(ip, port);
+    let family = if ip.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
+    rustix::net::sockopt::set_tcp_nodelay(&socket, true)?;
+    match rustix::net::connect(&socket, &address) {
+        Ok(()) | Err(Errno::INPROGRESS) => Ok(TcpStream::from(socket)),
+        Err(error) => Err(error.into()),
+    }
+}
