@@ -14,5 +14,6 @@ pub mod number;
 pub mod prefetch;
 pub mod publish;
 pub mod random;
+pub mod slot;
 pub mod sync;
 pub mod thread;
