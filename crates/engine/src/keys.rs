@@ -4,6 +4,7 @@
 mod alone;
 mod caching;
 mod fields;
+mod slots;
 
 use std::ops::Range;
 

@@ -32,7 +32,9 @@ impl Worker {
         let Some(entry) = entry else { return self.unknown_command(connection, reply, args) };
         if let Some(index) = entry.plain_key
             && connection.session.flags.is_empty_but_for(SessionFlags::RESTRICTED)
-            && (self.shared.slow_path_reasons.is_empty() || self.reads_from_replica(entry))
+            && (self.shared.slow_path_reasons.is_empty()
+                || self.reads_from_replica(entry)
+                || self.serves_slot(hash))
             && entry.spec.takes(args.len())
             && self.permits(connection, entry, args).is_ok()
             && !(entry.spec.flags.has(Flags::DENYOOM) && self.memory.is_due())
@@ -45,6 +47,9 @@ impl Worker {
             return;
         }
         self.request_with_checks(connection, reply, args, entry);
+        if connection.session.flags.has(SessionFlags::ASKING) {
+            connection.forget_asking();
+        }
     }
 
     /// Whether nothing but the role asks for checks, which a command that reads passes.
@@ -140,18 +145,32 @@ impl Worker {
             Some(hashes) => {
                 self.prefetch_many(self.keys.db, &hashes);
                 self.keys.lock_shards(hashes.into_iter().map(shard_of).collect());
-                self.run(connection, reply, entry, args, None, deny_blocking);
-                self.after_held(connection, entry, args);
+                self.run_if_here(connection, reply, entry, args, deny_blocking);
                 self.release_keys();
             }
             None => self.alone_for(connection, |worker, connection| {
-                worker.run(connection, reply, entry, args, None, deny_blocking);
-                worker.after_held(connection, entry, args);
+                worker.run_if_here(connection, reply, entry, args, deny_blocking);
             }),
         }
         // The command may have changed the role.
         self.keys.keep_expired = self.config.current().replicaof.0.is_some();
         self.keys.touch = touch;
+    }
+
+    /// Runs a request whose keys are locked, unless they have become another node's meanwhile.
+    fn run_if_here(
+        &mut self,
+        connection: &mut Connection,
+        reply: &mut Reply,
+        entry: &'static Entry,
+        args: &Args<'_>,
+        deny_blocking: bool,
+    ) {
+        if let Err(error) = self.check_locked_route(connection, entry, args, None) {
+            return self.reject(connection, reply, Some(entry), &error);
+        }
+        self.run(connection, reply, entry, args, None, deny_blocking);
+        self.after_held(connection, entry, args);
     }
 
     /// Whether what has expired stays: a replica deletes what its primary deletes, and what clients write
@@ -299,8 +318,10 @@ impl Worker {
         if entry.is_some_and(|e| e.spec.control == Control::ExecuteTransaction) {
             crate::transaction::end_transaction(connection);
             self.unwatch_all(connection);
-            let reason = text.strip_prefix(b"ERR ").unwrap_or(&text);
-            text = [b"EXECABORT Transaction discarded because of: ", reason].concat();
+            if !matches!(error, Error::Redirect(_)) {
+                let reason = text.strip_prefix(b"ERR ").unwrap_or(&text);
+                text = [b"EXECABORT Transaction discarded because of: ", reason].concat();
+            }
         } else if let Some(transaction) = &mut connection.session.transaction {
             transaction.aborted = true;
         }

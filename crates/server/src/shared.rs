@@ -14,6 +14,7 @@ use martlet_net::{Token, Waker};
 use crate::access::AccessControl;
 use crate::blocking::WaitEnd;
 use crate::clients::{ClientInfo, Clients};
+use crate::cluster::ClusterNode;
 use crate::config::ConfigStore;
 use crate::logging::Log;
 use crate::migration::Migrations;
@@ -209,6 +210,8 @@ pub struct Shared {
     pub started_ms: i64,
     /// Primaries and replicas.
     pub replication: Replication,
+    /// See [`Shared::cluster`].
+    pub(crate) cluster: OnceLock<ClusterNode>,
     /// Bytes in use when the server was ready.
     pub memory_at_start: AtomicU64,
     /// The configuration file, absolute, if there is one.
@@ -277,6 +280,7 @@ impl Shared {
             slow_path_reasons: SlowPathReasons::default(),
             run_id,
             replication,
+            cluster: OnceLock::new(),
             memory_at_start: AtomicU64::new(0),
             started_ms: clock.unix_ms(),
             config_file,

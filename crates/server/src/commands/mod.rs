@@ -2,6 +2,7 @@
 
 mod acl;
 mod client;
+mod cluster;
 mod command;
 mod config;
 mod connection;
@@ -106,6 +107,7 @@ pub type ServerCommand = Command<ServerHandler>;
 pub static FAMILIES: &[&[&ServerCommand]] = &[
     acl::COMMANDS,
     client::COMMANDS,
+    cluster::COMMANDS,
     command::COMMANDS,
     config::COMMANDS,
     connection::COMMANDS,

@@ -30,6 +30,7 @@ use martlet_journal::Position;
 use martlet_net::{Backend, Token};
 
 use crate::blocking::CopyWaiter;
+use crate::cluster::{ClusterNode, Routes};
 use crate::config::{Config, ConfigReader};
 use crate::connection::Connection;
 use crate::migration::{Answers, Migration};
@@ -91,7 +92,7 @@ pub struct Worker {
     /// Whether commands' times are kept as histograms.
     pub tracks_latency: bool,
     /// This thread's connections.
-    connections: Connections,
+    pub(crate) connections: Connections,
     /// What it has for its backend.
     outbox: Outbox,
     /// When it has to do what.
@@ -127,6 +128,8 @@ pub struct Worker {
     pub(crate) held_messages: Option<Vec<HeldMessage>>,
     /// What was published now waits in a mailbox that has too much.
     pub(crate) is_flooding: bool,
+    /// Which node answers for which slot, as of this loop, if the server is one.
+    pub(crate) routes: Option<Follower<Routes>>,
     /// The limit on memory, as this thread sees it.
     pub(crate) memory: eviction::Memory,
 }
@@ -170,6 +173,7 @@ impl Worker {
             functions: None,
             held_messages: None,
             is_flooding: false,
+            routes: shared.cluster().map(ClusterNode::follow),
             memory: eviction::Memory::new(),
         };
         worker.apply_config();
@@ -219,6 +223,7 @@ impl Worker {
             self.apply_config();
         }
         self.shared.access.refresh(&mut self.users);
+        self.refresh_routes();
     }
 
     /// Reads the clocks.
@@ -279,6 +284,7 @@ impl Worker {
             self.keys.lock_all_shards(alone);
             // It may have been switched on or off while this thread waited.
             self.keys.effects.recording = self.shared.engine.journal.is_on();
+            self.refresh_routes();
             let result = work(self);
             if std::mem::take(&mut self.keys.flushed_all) {
                 self.save_nothing();
