@@ -2,14 +2,29 @@
 
 use std::hash::{BuildHasher, Hasher};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use foldhash::quality::RandomState;
+
+use crate::limits::SHARD_BITS;
+use crate::slot::slot_of;
 
 /// The seeded hash function. Copy it into hot structures: it holds the seed itself.
 #[derive(Clone, Debug)]
 pub struct KeyHasher(RandomState);
 
 static PROCESS: OnceLock<KeyHasher> = OnceLock::new();
+/// The hasher of keys, unless their hashes have slots in them: then nothing is ever put here, so that all
+/// keys come to [`hash_of_other_key`], and nobody else pays for the question.
+static KEYS: OnceLock<KeyHasher> = OnceLock::new();
+static KEYS_HAVE_SLOTS: AtomicBool = AtomicBool::new(false);
+
+/// Bits of a slot that choose the shard; the others come first in the shard's directory.
+const SLOT_LOW_BITS: u32 = 14 - SHARD_BITS;
+/// Where the lower bits of the slot stand in a key's hash: the highest of those that choose the segment.
+const SLOT_LOW_SHIFT: u32 = 48 - SLOT_LOW_BITS;
+const SLOT_LOW_MASK: u64 = (1 << SLOT_LOW_BITS) - 1;
+const SHARD_MASK: u64 = (1 << SHARD_BITS) - 1;
 
 impl KeyHasher {
     /// The process' hasher; the seed is drawn at the first call.
@@ -33,6 +48,61 @@ pub fn hash_bytes(bytes: &[u8]) -> u64 {
         Some(hasher) => hasher.hash(bytes),
         None => KeyHasher::process().hash(bytes),
     }
+}
+
+/// The hash of a key, from which its shard and its place in the shard's table follow: [`hash_bytes`] or, in a
+/// node of a cluster, that with the key's slot in it ([`use_slots`]).
+#[inline]
+pub fn hash_key(name: &[u8]) -> u64 {
+    match KEYS.get() {
+        Some(hasher) => hasher.hash(name),
+        None => hash_of_other_key(name),
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn hash_of_other_key(name: &[u8]) -> u64 {
+    if !has_slots() {
+        return KEYS.get_or_init(KeyHasher::process).hash(name);
+    }
+    let slot = u64::from(slot_of(name));
+    let places = (slot >> SLOT_LOW_BITS) | ((slot & SLOT_LOW_MASK) << SLOT_LOW_SHIFT);
+    (hash_bytes(name) & !(SHARD_MASK | (SLOT_LOW_MASK << SLOT_LOW_SHIFT))) | places
+}
+
+/// Has keys' hashes carry their slots, from the first key on. To be called before there is one.
+///
+/// # Panics
+/// When a key has been hashed without.
+pub fn use_slots() {
+    KEYS_HAVE_SLOTS.store(true, Ordering::SeqCst);
+    assert!(KEYS.get().is_none(), "keys have been hashed before it was known that this is a cluster's node");
+}
+
+/// Whether keys' hashes carry their slots.
+#[inline]
+pub fn has_slots() -> bool {
+    KEYS_HAVE_SLOTS.load(Ordering::Relaxed)
+}
+
+/// The slot in a key's hash; meaningless unless [`has_slots`].
+#[inline]
+pub fn slot_in(hash: u64) -> u16 {
+    (((hash & SHARD_MASK) << SLOT_LOW_BITS) | ((hash >> SLOT_LOW_SHIFT) & SLOT_LOW_MASK)) as u16
+}
+
+/// The shard of a slot's keys.
+#[inline]
+pub fn shard_of_slot(slot: u16) -> usize {
+    usize::from(slot >> SLOT_LOW_BITS)
+}
+
+/// The lowest hash that a key of this slot can have as far as its segment goes, the tag left out, and the
+/// highest.
+pub fn slot_bounds(slot: u16) -> (u64, u64) {
+    let low = (u64::from(slot) & SLOT_LOW_MASK) << SLOT_LOW_SHIFT;
+    (low, low | ((1 << SLOT_LOW_SHIFT) - 1))
 }
 
 /// Maps even hashes to uneven ones, keeping their order: x + x (1 - x) / 3 of a fraction x, close to log2(1 +

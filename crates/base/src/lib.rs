@@ -15,5 +15,6 @@ pub mod prefetch;
 pub mod publish;
 pub mod random;
 pub mod regex;
+pub mod slot;
 pub mod sync;
 pub mod thread;

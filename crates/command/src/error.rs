@@ -45,6 +45,9 @@ pub enum Error {
     /// A composed text, code included.
     #[error("{0}")]
     Text(String),
+    /// Not for this node of the cluster: where to go, or why nowhere.
+    #[error("{0}")]
+    Redirect(String),
     /// A text, code included, that repeats bytes of the request as they came.
     #[error("{}", String::from_utf8_lossy(.0))]
     Bytes(Vec<u8>),

@@ -167,6 +167,13 @@ impl Effects {
         }
     }
 
+    /// Records that the server itself has deleted everything.
+    pub fn flushed_by_server(&mut self) {
+        if self.recording {
+            self.pending.push_loose(0, |out| encode(out, [b"FLUSHALL".as_slice()].into_iter()));
+        }
+    }
+
     /// Records the deletion of a hash field whose time had come, besides whatever the command itself does.
     pub fn expired_field(&mut self, db: usize, key: &[u8], field: &[u8]) {
         if self.recording {

@@ -5,6 +5,7 @@ mod alone;
 mod caching;
 mod fields;
 mod locking;
+mod slots;
 mod streams;
 
 use std::ops::Range;

@@ -2,7 +2,7 @@
 //!
 //! Invariant: the expiry index holds exactly the pairs (expiry, hash) of the entries that have an expiry.
 
-use martlet_base::hash::hash_bytes;
+use martlet_base::hash::{hash_key, slot_bounds, slot_in};
 use martlet_base::limits::STRING_INLINE_MAX_BYTES;
 use martlet_base::number::{NumberBuffer, decimal_len};
 use martlet_base::prefetch::{PrefetchQueue, ProbeStep, Progress};
@@ -51,13 +51,19 @@ impl<'a> Key<'a> {
 /// The hash of a key, from which its shard and its place follow: nobody computes it in another way.
 #[inline]
 pub fn key_hash(name: &[u8]) -> u64 {
-    hash_bytes(name)
+    hash_key(name)
 }
 
 /// The shard that a key of this hash lives in, below `SHARD_COUNT`.
 #[inline]
 pub fn shard_of(hash: u64) -> usize {
     hash as usize & (martlet_base::limits::SHARD_COUNT - 1)
+}
+
+/// The orders ([`Key::order`]) of the first and of the last key that a slot can have.
+fn slot_orders(slot: u16) -> (u64, u64) {
+    let (first, last) = slot_bounds(slot);
+    (order(first), order(last))
 }
 
 /// What storing a string does to the key's expiry.
@@ -717,6 +723,24 @@ impl Db {
     /// Queues where [`Db::queue_walk`] from here would find what it queues.
     pub fn queue_walk_buckets(&self, from: u64, queue: &mut PrefetchQueue) {
         self.table.queue_buckets(from, queue);
+    }
+
+    /// Number of keys of a slot, where hashes carry slots. Only keys of segments that have another slot's
+    /// keys, too, are looked at.
+    pub fn count_slot(&self, slot: u16) -> usize {
+        self.table.count_range(slot_orders(slot), &|name: &[u8]| slot_in(key_hash(name)) == slot)
+    }
+
+    /// As [`Db::walk`] from an order on, but visits a slot's keys only: begin with `None`, and go on as long
+    /// as an order is returned.
+    pub fn walk_slot(&self, slot: u16, from: Option<u64>, mut visit: impl FnMut(Entry<'_>)) -> Option<u64> {
+        let (first, last) = slot_orders(slot);
+        let next = self.walk(from.unwrap_or(first), |entry| {
+            if slot_in(key_hash(entry.key())) == slot {
+                visit(entry);
+            }
+        });
+        (next <= last).then_some(next)
     }
 
     /// All entries, in no particular order.

@@ -10,7 +10,7 @@
 //! When a segment's depth is less than the directory's, only the first
 //! of its directory places holds it; the others hold just its depth.
 
-use martlet_base::hash::spread;
+use martlet_base::hash::{has_slots, spread};
 use martlet_base::prefetch::PrefetchQueue;
 
 use crate::entry::RawEntry;
@@ -238,7 +238,9 @@ impl Table {
     /// their own lookups.
     fn may_split(&self, index: usize) -> bool {
         let segment = &self.directory[index];
-        let in_proportion = self.directory.len() * 2 <= SMALL_DIRECTORY + self.len / 4;
+        // Where hashes carry slots, all keys may be of one slot, and below a sixteenth of the directory.
+        let places = if has_slots() { self.len } else { self.len / 4 };
+        let in_proportion = self.directory.len() * 2 <= SMALL_DIRECTORY + places;
         segment.depth < self.depth
             || (u32::from(self.depth) < DEPTH_MAX && (in_proportion || segment.is_largest()))
     }
@@ -378,6 +380,21 @@ impl Table {
             }
         }
         next
+    }
+
+    /// Number of entries whose keys `is` accepts, which all have orders from `first` to `last`, as nobody
+    /// else has but at both ends.
+    pub(crate) fn count_range(&self, (first, last): (u64, u64), is: &impl Fn(&[u8]) -> bool) -> usize {
+        let (mut from, mut count) = (first, 0);
+        while from <= last && from < ORDERS {
+            let (begins, segment, next) = self.segment_at(from);
+            count += match begins > first && next <= last {
+                true => segment.len(),
+                false => segment.iter().filter(|(_, entry)| is(entry.key())).count(),
+            };
+            from = next;
+        }
+        count
     }
 
     /// Notes the buckets of the segment that `from` falls into, and of the one after it.

@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 use martlet_rdb::file::{Access, FileWriter, Item, ReadOptions, Record, read_file};
 use martlet_rdb::payload::VERSION_MIN;
 use martlet_rdb::{
-    Error, Form, Limits, Source, VERSION_IDEMPOTENCY, VERSION_OLDEST, VERSION_RELEASED,
-    VERSION_TIMED, VERSION_VALKEY, Value, lowest_version,
+    Error, Form, Limits, Source, VERSION_IDEMPOTENCY, VERSION_OLDEST, VERSION_RELEASED, VERSION_TIMED,
+    VERSION_VALKEY, Value, lowest_version,
 };
 use martlet_types::element::Element;
 use martlet_types::hash::NO_EXPIRY;

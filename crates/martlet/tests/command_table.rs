@@ -32,6 +32,7 @@ const DIFFERENCES: &[(&str, &[&str], &str)] = &[
         &["blmove", "blpop", "brpop", "brpoplpush", "bzpopmax", "bzpopmin", "wait"],
         "scripts may call them since 7.2: they do not wait there",
     ),
+    ("flags", &["cluster|shards", "cluster|slots"], "allowed while data is loaded since 7.2"),
     ("categories", &["wait"], "it blocks, as 7.2 says"),
     ("since", &["client|pause"], "7.2 says it as a version that was released"),
     (

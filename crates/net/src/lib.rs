@@ -23,7 +23,7 @@ use std::time::Duration;
 pub use buffer::Buffer;
 pub use choose::{Choice, Kind, choose, probe};
 pub use epoll::Epoll;
-pub use listen::{listen_tcp, listen_unix, set_keepalive, set_nodelay};
+pub use listen::{begin_connect, listen_tcp, listen_unix, set_keepalive, set_nodelay};
 pub use rustls;
 pub use tls::{Tls, alternative_uri, common_name};
 pub use uring::Uring;

@@ -10,8 +10,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use rustix::fs::{Mode, chmod};
+use rustix::io::Errno;
 use rustix::net::{
-    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with, sockopt,
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket_with, sockopt,
 };
 
 /// The longest time the kernel takes for `TCP_KEEPIDLE` and `TCP_KEEPINTVL`.
@@ -35,6 +36,21 @@ pub fn listen_tcp(address: SocketAddr, backlog: i32) -> io::Result<OwnedFd> {
     bind(&socket, &address)?;
     listen(&socket, backlog)?;
     Ok(socket)
+}
+
+/// A non-blocking socket that connects to `address`. Once it can be written to it has, or its error
+/// (`SO_ERROR`) says why not.
+///
+/// # Errors
+/// The kernel's, of `socket`; of `connect`, those that are known at once.
+pub fn begin_connect(address: SocketAddr) -> io::Result<OwnedFd> {
+    let family = if address.is_ipv6() { AddressFamily::INET6 } else { AddressFamily::INET };
+    let socket = stream_socket(family)?;
+    match connect(&socket, &address) {
+        Ok(()) => Ok(socket),
+        Err(Errno::INPROGRESS) => Ok(socket),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// A non-blocking socket that listens at `path`, whose file gets the permission bits `mode` (0: as the umask

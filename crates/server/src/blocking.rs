@@ -15,6 +15,7 @@ use martlet_protocol::reply::Reply;
 use martlet_protocol::request::{Args, OwnedArgs};
 
 use crate::clients::flag;
+use crate::cluster::routes::Redirect;
 use crate::commands::replication::WITHOUT_LOG;
 use crate::connection::{Blocked, Connection, Suspended};
 use crate::dispatch::Cost;
@@ -67,6 +68,8 @@ pub enum WaitEnd {
     ShutdownFailed,
     /// The user may not run the request any more.
     Refused(Denial),
+    /// The keys are another node's of the cluster.
+    Redirected(Redirect),
 }
 
 impl Worker {
@@ -421,6 +424,10 @@ impl Worker {
                 connection.closing = true;
             }
             WaitEnd::ShutdownFailed => self.fail_wait(connection, &mut reply, crate::shutdown::FAILED),
+            WaitEnd::Redirected(why) => {
+                let text = self.redirection(connection, why);
+                self.fail_wait(connection, &mut reply, &text);
+            }
             WaitEnd::Refused(denial) => self.refuse_waiter(connection, &mut reply, waiter, denial),
         }
         let reply_bytes = reply.len() - begin;

@@ -23,6 +23,7 @@ const CHECKS: &[Check] = &[
     allowed_in_multi,
     permitted,
     redirected_to_primary,
+    for_this_node,
     within_memory,
     disk_accepts_writes,
     enough_replicas,
@@ -139,6 +140,16 @@ fn permitted(worker: &Worker, connection: &Connection, entry: &Entry, args: &Arg
     })
 }
 
+/// No other node of the cluster answers for its keys.
+fn for_this_node(worker: &Worker, connection: &Connection, entry: &Entry, args: &Args<'_>) -> Outcome {
+    worker.check_route(connection, entry, args)
+}
+
+/// Whether the client is this server's primary, which is obeyed.
+pub(crate) fn obeys(connection: &Connection) -> bool {
+    connection.info.flags.load(Ordering::Relaxed) & flag::PRIMARY != 0
+}
+
 /// The transaction that the command would execute.
 pub fn executed<'a>(connection: &'a Connection, entry: &Entry) -> Option<&'a Transaction> {
     let transaction = connection.session.transaction.as_ref();
@@ -246,8 +257,7 @@ pub(crate) fn may_write_to_replica(
     _: &Args<'_>,
 ) -> Outcome {
     let config = worker.config();
-    let obeys = connection.info.flags.load(Ordering::Relaxed) & flag::PRIMARY != 0;
-    if config.replicaof.0.is_none() || !config.replica_read_only || obeys {
+    if config.replicaof.0.is_none() || !config.replica_read_only || obeys(connection) {
         return Ok(());
     }
     let entries = worker.shared.registry.entries();

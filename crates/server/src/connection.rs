@@ -125,6 +125,8 @@ pub struct Session {
     pub watch_flag: Arc<WatchFlag>,
     /// What requires checks of each request.
     pub flags: SessionFlags,
+    /// ASKING has just been said: it holds for the request after it.
+    pub has_just_asked: bool,
     /// Channels and patterns, once it has subscribed to one.
     pub subscriptions: Option<Box<Subscriptions>>,
     /// CLIENT TRACKING, while it is on.
@@ -149,6 +151,7 @@ impl Session {
             watched: Vec::new(),
             watch_flag: Arc::default(),
             flags: if authenticated { SessionFlags::default() } else { SessionFlags::UNAUTHENTICATED },
+            has_just_asked: false,
             subscriptions: None,
             tracking: None,
             fieldsets: Fieldsets::default(),
@@ -270,6 +273,15 @@ pub struct Connection {
 }
 
 impl Connection {
+    /// A request is over: ASKING held for it, unless it was ASKING itself, or is in a transaction.
+    pub(crate) fn forget_asking(&mut self) {
+        let is_waiting = matches!(self.suspended, Some(Suspended::Paused));
+        let session = &mut self.session;
+        if !std::mem::take(&mut session.has_just_asked) && session.transaction.is_none() && !is_waiting {
+            session.flags.set(SessionFlags::ASKING, false);
+        }
+    }
+
     /// A connection that has just been accepted.
     pub fn new(token: Token, info: Arc<ClientInfo>, session: Session) -> Connection {
         Connection {

@@ -43,7 +43,9 @@ impl Worker {
         let Some(entry) = entry else { return self.unknown_command(connection, reply, args) };
         if let Some(index) = entry.plain_key
             && connection.session.flags.is_empty_but_for(SessionFlags::RESTRICTED)
-            && (self.shared.slow_path_reasons.is_empty() || self.reads_from_replica(connection, entry))
+            && (self.shared.slow_path_reasons.is_empty()
+                || self.reads_from_replica(connection, entry)
+                || self.serves_slot(hash))
             && entry.spec.takes(args.len())
             && self.permits(connection, entry, args).is_ok()
             && !(entry.spec.flags.has(Flags::DENYOOM) && self.memory.is_due())
@@ -58,6 +60,9 @@ impl Worker {
             return;
         }
         self.request_with_checks(connection, reply, args, entry);
+        if connection.session.flags.has(SessionFlags::ASKING) {
+            connection.forget_asking();
+        }
     }
 
     /// Whether nothing but the role asks for checks, which a command that reads passes.
@@ -166,8 +171,7 @@ impl Worker {
                 self.prefetch_many(self.keys.db, &hashes);
                 let begin = reply.len();
                 if self.keys.lock_shards_unless_busy(hashes.into_iter().map(shard_of).collect()) {
-                    self.run(connection, reply, entry, args, None, deny_blocking);
-                    self.after_held(connection, entry, args);
+                    self.run_if_here(connection, reply, entry, args, deny_blocking);
                     self.release_keys();
                 } else {
                     self.keys.gave_up = true;
@@ -179,8 +183,7 @@ impl Worker {
             }
             None => {
                 let has_run = self.alone_for(connection, |worker, connection| {
-                    worker.run(connection, reply, entry, args, None, deny_blocking);
-                    worker.after_held(connection, entry, args);
+                    worker.run_if_here(connection, reply, entry, args, deny_blocking);
                 });
                 if !has_run {
                     self.reject(connection, reply, Some(entry), &self.busy_error());
@@ -191,6 +194,22 @@ impl Worker {
         self.keys.keep_expired = self.config.current().replicaof.0.is_some();
         self.keys.touch = touch;
         connection.count_fieldsets();
+    }
+
+    /// Runs a request whose keys are locked, unless they have become another node's meanwhile.
+    fn run_if_here(
+        &mut self,
+        connection: &mut Connection,
+        reply: &mut Reply,
+        entry: &'static Entry,
+        args: &Args<'_>,
+        deny_blocking: bool,
+    ) {
+        if let Err(error) = self.check_locked_route(connection, entry, args, None) {
+            return self.reject(connection, reply, Some(entry), &error);
+        }
+        self.run(connection, reply, entry, args, None, deny_blocking);
+        self.after_held(connection, entry, args);
     }
 
     /// Whether what has expired stays: a replica deletes what its primary deletes, and what clients write
@@ -205,9 +224,8 @@ impl Worker {
     pub(crate) fn begin_touching(&mut self, touches: bool, entry: &Entry) -> Touch {
         // A script's own client may have said that it marks nothing; a change is noted whoever makes it.
         let policy = self.touch_policy();
-        let marks = touches
-            || entry.spec.flags.has(Flags::IGNORES_NO_TOUCH)
-            || matches!(policy, Touch::Lrm(_));
+        let marks =
+            touches || entry.spec.flags.has(Flags::IGNORES_NO_TOUCH) || matches!(policy, Touch::Lrm(_));
         let touch = if marks { policy } else { Touch::Nothing };
         std::mem::replace(&mut self.keys.touch, touch)
     }
@@ -352,7 +370,9 @@ impl Worker {
         if entry.is_some_and(|e| e.spec.control == Control::ExecuteTransaction) {
             crate::transaction::end_transaction(connection);
             self.unwatch_all(connection);
-            text = crate::transaction::discarded_because(error).to_bytes();
+            if !matches!(error, Error::Redirect(_)) {
+                text = crate::transaction::discarded_because(error).to_bytes();
+            }
         } else if let Some(transaction) = &mut connection.session.transaction {
             transaction.aborted = true;
         }

@@ -5,6 +5,7 @@ mod address;
 mod blocking;
 mod checks;
 pub mod clients;
+pub mod cluster;
 pub mod commandlog;
 pub mod commands;
 pub mod config;

@@ -49,6 +49,18 @@ pub fn tcp(config: &Config, kind: Kind, patience: Duration) -> Result<Vec<Listen
     if port == 0 {
         return Ok(Vec::new());
     }
+    listen(config, port, kind_name, patience)
+}
+
+/// Listens with the port of the cluster bus on every address of `bind`, as [`tcp`] does.
+///
+/// # Errors
+/// Those of [`tcp`].
+pub fn bus(config: &Config, port: u16) -> Result<Vec<Listener>, String> {
+    listen(config, port, "cluster", START_PATIENCE)
+}
+
+fn listen(config: &Config, port: u16, kind_name: &str, patience: Duration) -> Result<Vec<Listener>, String> {
     let failure = || format!("Failed listening on port {port} ({kind_name}), aborting.");
     let mut listeners = Vec::new();
     for spec in &config.bind {

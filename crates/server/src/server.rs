@@ -56,6 +56,7 @@ pub fn main(program: &str, arguments: &[OsString]) -> i32 {
 
 fn serve(prepared: Prepared) -> Result<(), String> {
     let config = prepared.store.snapshot();
+    crate::cluster::choose_hash(&config);
     let threads = config.io_threads;
     let settings = crate::persistence::settings(&config);
     let shared = share(&prepared, &config)?;
@@ -68,12 +69,8 @@ fn serve(prepared: Prepared) -> Result<(), String> {
         tracing::warn!("{why}");
         return Err("Failed to configure TLS. Check logs for more info.".into());
     }
-    let tcp = listeners::tcp(&config, listeners::Kind::Plain, listeners::START_PATIENCE)?;
-    let tls = listeners::tcp(&config, listeners::Kind::Tls, listeners::START_PATIENCE)?;
-    let unix = listeners::unix(&config)?;
-    if tcp.is_empty() && tls.is_empty() && unix.is_none() {
-        return Err("Configured to not listen anywhere, exiting.".into());
-    }
+    let (tcp, tls, unix) = listen(&config)?;
+    let bus = crate::cluster::prepare(shared, &config)?;
     shared.storage().start_threads().map_err(|e| e.to_string())?;
     let addresses = tcp.iter().chain(&tls).map(|l| l.name.clone()).collect();
     crate::reconfigure::install(shared);
@@ -84,6 +81,7 @@ fn serve(prepared: Prepared) -> Result<(), String> {
     let first = kind.open().map_err(|e| e.to_string())?;
     shared.set_waker(0, first.waker());
     let others = start_others(shared, kind)?;
+    crate::cluster::start(shared, bus)?;
     prepared
         .on_shutdown_signal(move |signal| crate::shutdown::on_signal(shared, signal))
         .map_err(|e| format!("Can't watch signals: {e}"))?;
@@ -98,6 +96,7 @@ fn serve(prepared: Prepared) -> Result<(), String> {
         } else if !shared.stopping.load(Ordering::Relaxed) {
             prepared.ready(&serving);
             crate::replication::replica::begin(shared);
+            crate::cluster::begin(shared);
         }
         loaded
     };
@@ -123,6 +122,20 @@ fn serve(prepared: Prepared) -> Result<(), String> {
     loaded?;
     prepared.finish();
     result.map_err(|e| format!("The I/O backend has failed: {e}"))
+}
+
+/// Sockets for clients: TCP, TCP with TLS, the unix socket.
+type Listeners = (Vec<Listener>, Vec<Listener>, Option<std::os::fd::OwnedFd>);
+
+/// Listens for clients.
+fn listen(config: &Config) -> Result<Listeners, String> {
+    let tcp = listeners::tcp(config, listeners::Kind::Plain, listeners::START_PATIENCE)?;
+    let tls = listeners::tcp(config, listeners::Kind::Tls, listeners::START_PATIENCE)?;
+    let unix = listeners::unix(config)?;
+    if tcp.is_empty() && tls.is_empty() && unix.is_none() {
+        return Err("Configured to not listen anywhere, exiting.".into());
+    }
+    Ok((tcp, tls, unix))
 }
 
 /// What all threads share, for as long as the process lives.

@@ -14,6 +14,7 @@ use martlet_net::{Token, Waker};
 use crate::access::AccessControl;
 use crate::blocking::WaitEnd;
 use crate::clients::{ClientInfo, Clients};
+use crate::cluster::ClusterNode;
 use crate::commandlog::CommandLog;
 use crate::config::ConfigStore;
 use crate::hotkeys::HotKeys;
@@ -219,6 +220,8 @@ pub struct Shared {
     pub started_ms: i64,
     /// Primaries and replicas.
     pub replication: Replication,
+    /// See [`Shared::cluster`].
+    pub(crate) cluster: OnceLock<ClusterNode>,
     /// Bytes in use when the server was ready.
     pub memory_at_start: AtomicU64,
     /// The configuration file, absolute, if there is one.
@@ -288,6 +291,7 @@ impl Shared {
             slow_path_reasons: SlowPathReasons::default(),
             run_id,
             replication,
+            cluster: OnceLock::new(),
             memory_at_start: AtomicU64::new(0),
             started_ms: clock.unix_ms(),
             config_file,

@@ -38,10 +38,12 @@ pub enum SlowPathReason {
     HotKeys,
     /// The server is a replica: what is written is refused.
     Replica,
+    /// The server is a node of a cluster: keys may be other nodes'.
+    Cluster,
 }
 
 impl SlowPathReason {
-    const COUNT: usize = SlowPathReason::Replica as usize + 1;
+    const COUNT: usize = SlowPathReason::Cluster as usize + 1;
 
     fn bit(self) -> u32 {
         1 << self as u32
@@ -135,6 +137,10 @@ impl SessionFlags {
     pub const TRACKING: SessionFlags = SessionFlags(1 << 6);
     /// The user may not do everything.
     pub const RESTRICTED: SessionFlags = SessionFlags(1 << 7);
+    /// ASKING, which holds for the next request.
+    pub const ASKING: SessionFlags = SessionFlags(1 << 8);
+    /// READONLY.
+    pub const READS_REPLICA: SessionFlags = SessionFlags(1 << 9);
     /// May get messages because of its own requests.
     pub const GETS_MAIL: SessionFlags = SessionFlags(Self::SUBSCRIBED.0 | Self::TRACKING.0);
 

@@ -331,11 +331,13 @@ mod tests {
         };
         assert_eq!(notes("port 1\n"), []);
         let quiet = "Accepted without effect (docs/configuration.md says why): loadmodule, activerehashing, \
-             cluster-enabled";
-        assert_eq!(notes("cluster-enabled no\n activerehashing no\n loadmodule x\n").len(), 1);
-        assert_eq!(notes("activerehashing no\ncluster-enabled no\nloadmodule x\n"), [(false, quiet.into())]);
-        let lacking = "WARNING: set, but without effect: cluster-enabled (this version has no cluster mode)";
-        assert_eq!(notes("cluster-enabled yes\n"), [(true, lacking.into())]);
+             slave-lazy-flush";
+        assert_eq!(notes("slave-lazy-flush no\n activerehashing no\n loadmodule x\n").len(), 1);
+        assert_eq!(notes("activerehashing no\nslave-lazy-flush no\nloadmodule x\n"), [(false, quiet.into())]);
+        assert_eq!(notes("cluster-enabled yes\n"), []);
+        let lacking =
+            "WARNING: set, but without effect: tls-cluster (this version opens no connections with TLS)";
+        assert_eq!(notes("tls-cluster yes\n"), [(true, lacking.into())]);
         let quiet = "Accepted without effect (docs/configuration.md says why): slave-lazy-flush";
         assert_eq!(notes("slave-lazy-flush yes\n"), [(false, quiet.into())]);
     }

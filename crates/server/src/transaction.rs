@@ -127,7 +127,10 @@ fn run_unless_changed(call: &mut Call<'_>, transaction: &Transaction) {
         call.reply.null_array();
         return;
     }
-    let Call { worker, connection, reply, .. } = call;
+    let Call { worker, connection, reply, args, entry, .. } = call;
+    if let Err(error) = worker.check_locked_route(connection, entry, args, Some(transaction)) {
+        return worker.fail(reply, entry, &error);
+    }
     let registry = worker.shared.registry;
     reply.array(transaction.queue.len());
     for (id, args) in &transaction.queue {

@@ -182,8 +182,9 @@ fn refuses_a_bad_configuration(directory: &Path) {
         directory.display()
     );
     assert!(status == Some(1) && output.ends_with(&missing), "{output}");
-    let (status, output, _) = run(&["--check-config", "--port", "1", "--cluster-enabled", "yes"]);
-    let warning = "WARNING: set, but without effect: cluster-enabled (this version has no cluster mode)\n";
+    let (status, output, _) = run(&["--check-config", "--port", "1", "--tls-cluster", "yes"]);
+    let warning =
+        "WARNING: set, but without effect: tls-cluster (this version opens no connections with TLS)\n";
     assert_eq!((status, output), (Some(0), format!("The configuration is valid.\n{warning}")));
     let (status, output, _) = run(&["--version"]);
     assert!(

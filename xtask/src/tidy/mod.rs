@@ -37,6 +37,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "rdb",
             "journal",
             "client",
+            "cluster",
             "script",
             "persistence",
         ],

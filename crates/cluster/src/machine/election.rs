@@ -4,7 +4,7 @@
 //! Invariant: a node gives one vote an epoch at most, also over restarts, as the vote leaves after
 //! `lastVoteEpoch` has reached the disk.
 
-use super::{Action, Cluster, LinkId, NodeKey, Time};
+use super::{Action, Cluster, NodeKey, Time};
 use crate::packet::{Body, Header, PingKind};
 
 /// Votes must arrive within two node timeouts, and no less than this.
@@ -46,6 +46,8 @@ pub(super) struct ManualFailover {
     pub until_ms: i64,
     /// Of a primary: the replica that takes over.
     pub replica: Option<NodeKey>,
+    /// Of a primary: that writes wait, so that its offset stays.
+    pub is_paused: bool,
     /// Of a replica: the offset at which the primary paused.
     pub offset: Option<u64>,
     /// Of a replica: that the election may begin.
@@ -232,15 +234,27 @@ impl Cluster {
     }
 
     /// Of a primary: a replica wants to take over.
-    pub(super) fn start_pause(&mut self, sender: NodeKey, link: LinkId) {
+    pub(super) fn start_pause(&mut self, sender: NodeKey) {
         if self.table[sender].primary != Some(self.myself) {
             return;
         }
         self.begin_manual_failover().replica = Some(sender);
         self.actions.push(Action::PauseWrites(self.settings.manual_failover_timeout_ms * PAUSE_FACTOR));
         self.log(format!("Manual failover requested by replica {}.", self.table[sender].id));
-        // The ping tells the offset, now that nothing is added to it.
-        self.send_ping(link, PingKind::Ping);
+    }
+
+    /// [`Action::PauseWrites`] has been carried out: nothing is added to this offset any more, which the
+    /// replica that takes over is told at once.
+    pub fn writes_paused(&mut self, now: Time, offset: u64) {
+        self.now = now;
+        let Some(manual) = &mut self.manual else { return };
+        let Some(replica) = manual.replica else { return };
+        manual.is_paused = true;
+        self.replication.offset = offset;
+        if let Some(link) = self.table[replica].link {
+            self.send_ping(link, PingKind::Ping);
+        }
+        self.finish();
     }
 
     /// Of a replica: the primary has paused at this offset.

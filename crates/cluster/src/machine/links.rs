@@ -170,7 +170,7 @@ impl Cluster {
             address: self.settings.announced_host.clone(),
             flags: own.flags,
             is_down: self.is_down,
-            is_paused: own.is_primary() && self.manual.is_some(),
+            is_paused: own.is_primary() && self.manual.as_ref().is_some_and(|manual| manual.is_paused),
             forces_vote: false,
             knows_extensions: false,
         }

@@ -165,7 +165,7 @@ pub enum Action {
     DeleteKeys(SlotSet),
     /// Unsubscribe all from shard channels of these slots, whose owner has changed.
     DropShardChannels(SlotSet),
-    /// Pause writes for at most so many milliseconds.
+    /// Pause writes for at most so many milliseconds, then call [`Cluster::writes_paused`].
     PauseWrites(i64),
     /// End the pause.
     ResumeWrites,
@@ -517,6 +517,16 @@ impl Cluster {
     /// Where a slot comes from that this node is taking.
     pub fn importing_from(&self, slot: u16) -> Option<NodeKey> {
         self.importing.get(&slot).copied()
+    }
+
+    /// All slots of this node that are moving, and where to.
+    pub fn migrating(&self) -> impl Iterator<Item = (u16, NodeKey)> {
+        self.migrating.iter().map(|(slot, to)| (*slot, *to))
+    }
+
+    /// All slots that this node is taking, and where from.
+    pub fn importing(&self) -> impl Iterator<Item = (u16, NodeKey)> {
+        self.importing.iter().map(|(slot, from)| (*slot, *from))
     }
 
     /// Whether the cluster is down, as this node sees it.

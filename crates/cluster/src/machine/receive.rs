@@ -88,7 +88,7 @@ impl Cluster {
             (Body::Publish(published), Some(_)) => self.actions.push(Action::Deliver(published)),
             (Body::VoteRequest, Some(sender)) => self.consider_vote(sender, header),
             (Body::Vote, Some(sender)) => self.count_vote(sender, header.current_epoch),
-            (Body::ManualFailover, Some(sender)) => self.start_pause(sender, id),
+            (Body::ManualFailover, Some(sender)) => self.start_pause(sender),
             (Body::Update { node, config_epoch, slots }, Some(_)) => {
                 self.hear_update(&node, config_epoch, &slots)
             }

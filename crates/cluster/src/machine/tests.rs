@@ -76,6 +76,10 @@ impl Net {
                     self.conns.retain(|ends| !ends.contains(&(index, *link)));
                 }
             }
+            Action::PauseWrites(_) => {
+                let offset = self.nodes[index].offset(self.nodes[index].my_key());
+                self.nodes[index].writes_paused(now, offset);
+            }
             _ => {}
         }
         self.log.push((index, action));

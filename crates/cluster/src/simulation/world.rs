@@ -313,7 +313,7 @@ impl World {
         let was_primary = self.nodes[index].primary_host.is_none();
         let Some(cluster) = self.nodes[index].cluster.as_mut() else { return };
         let actions = cluster.take_actions();
-        let life = self.nodes[index].life;
+        let (life, mut is_paused) = (self.nodes[index].life, false);
         for action in actions {
             let node = &mut self.nodes[index];
             match action {
@@ -340,7 +340,10 @@ impl World {
                     node.primary_host = None;
                     self.summary.promotions += u64::from(!was_primary);
                 }
-                Action::PauseWrites(_) => node.is_write_paused = true,
+                Action::PauseWrites(_) => {
+                    node.is_write_paused = true;
+                    is_paused = true;
+                }
                 Action::ResumeWrites => node.is_write_paused = false,
                 Action::FlushData
                 | Action::DeleteKeys(_)
@@ -348,6 +351,10 @@ impl World {
                 | Action::Deliver(_)
                 | Action::Log(_) => {}
             }
+        }
+        if is_paused {
+            let offset = self.nodes[index].offset;
+            self.with(index, |cluster, now| cluster.writes_paused(now, offset));
         }
     }
 

@@ -65,6 +65,15 @@ pub(super) static RESTORE: Command<Handler> = command("restore", -4, restore as 
         ("5.0.0", "Options `IDLETIME` and `FREQ`."),
     ]);
 
+pub(super) static RESTORE_ASKING: Command<Handler> = command("restore-asking", -4, restore as Handler)
+    .flags(Flags::WRITE.with(Flags::DENYOOM).with(Flags::ASKING).with(Flags::SYSTEM))
+    .keys(RESTORE.spec.keys)
+    .relative_time_if(|args| args.at(2) != b"0" && !args.has_word(2, b"absttl"))
+    .acl(Acl::KEYSPACE.with(Acl::DANGEROUS))
+    .syntax(RESTORE.spec.syntax)
+    .doc(Group::Server, "3.0.0", RESTORE.spec.complexity, "RESTORE, as nodes of a cluster send it.")
+    .history(RESTORE.spec.history);
+
 fn restore(ctx: &mut Context<'_>) -> Outcome {
     let options = options(ctx)?;
     let key = ctx.key(1);

@@ -52,4 +52,5 @@ pub static COMMANDS: &[&Command<Handler>] = &[
     &object::OBJECT,
     &dump::DUMP,
     &dump::RESTORE,
+    &dump::RESTORE_ASKING,
 ];

@@ -110,6 +110,8 @@ bits! {
         DEBUG = 27, "";
         /// For the server's own tests; COMMAND DOCS says so.
         SYSTEM = 28, "";
+        /// Moves keys between nodes of a cluster: it is run where the slot is open, whichever keys are there.
+        MOVES_KEYS = 29, "";
     }
 }
 

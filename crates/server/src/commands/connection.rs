@@ -17,8 +17,7 @@ use crate::slow_path::SessionFlags;
 use crate::transaction::end_transaction;
 
 /// The family.
-pub static COMMANDS: &[&ServerCommand] =
-    &[&PING, &ECHO, &SELECT, &AUTH, &HELLO, &QUIT, &RESET, &READONLY, &READWRITE, &ASKING, &CLUSTER];
+pub static COMMANDS: &[&ServerCommand] = &[&PING, &ECHO, &SELECT, &AUTH, &HELLO, &QUIT, &RESET];
 
 static PING: ServerCommand = command("ping", -1, ping as ServerHandler)
     .flags(Flags::FAST.with(Flags::SUBSCRIBED).with(Flags::NEEDS_DISK))
@@ -63,6 +62,9 @@ static SELECT: ServerCommand = command("select", 2, select as ServerHandler)
     .doc(Group::Connection, "1.0.0", "O(1)", "Changes the database of the connection.");
 
 fn select(call: &mut Call<'_>) -> Outcome {
+    if call.worker.config().cluster_enabled && parse_i64(call.arg(1)).is_some_and(|index| index != 0) {
+        return Err(Error::Fixed("ERR SELECT is not allowed in cluster mode"));
+    }
     let index = database(call.arg(1), call.worker.settings.databases)?;
     call.connection.session.db = index;
     call.connection.info.db.store(index, Ordering::Relaxed);
@@ -182,7 +184,9 @@ fn write_hello(call: &mut Call<'_>) {
     reply.int(if call.connection.session.resp3 { 3 } else { 2 });
     reply.bulk(b"id");
     reply.int(call.connection.info.id as i64);
-    for (field, value) in [("mode", "standalone"), ("role", "master")] {
+    let mode = if call.worker.config().cluster_enabled { "cluster" } else { "standalone" };
+    let role = if call.worker.shared.is_replica() { "replica" } else { "master" };
+    for (field, value) in [("mode", mode), ("role", role)] {
         reply.bulk(field.as_bytes());
         reply.bulk(value.as_bytes());
     }
@@ -198,59 +202,6 @@ pub const INVALID_NAME: Error =
 pub fn is_valid_name(name: &[u8]) -> bool {
     name.iter().all(|byte| (b'!'..=b'~').contains(byte))
 }
-
-/// Answers what is only for nodes of a cluster.
-fn refuse_cluster(_: &mut Call<'_>) -> Outcome {
-    Err(Error::Fixed("ERR This instance has cluster support disabled"))
-}
-
-const NODE: Flags = Flags::LOADING.with(Flags::STALE).with(Flags::FAST);
-
-/// Sets whether the client reads from a replica, which outside clusters has a meaning to those only that
-/// follow redirections.
-fn read_from_replica(call: &mut Call<'_>, reads: bool) -> Outcome {
-    let flags = &call.connection.info.flags;
-    if flags.load(Ordering::Relaxed) & flag::FOLLOWS_REDIRECTS == 0 {
-        return refuse_cluster(call);
-    }
-    if reads {
-        flags.fetch_or(flag::READONLY, Ordering::Relaxed);
-    } else {
-        flags.fetch_and(!flag::READONLY, Ordering::Relaxed);
-    }
-    call.reply.ok();
-    Ok(())
-}
-
-fn readonly(call: &mut Call<'_>) -> Outcome {
-    read_from_replica(call, true)
-}
-
-fn readwrite(call: &mut Call<'_>) -> Outcome {
-    read_from_replica(call, false)
-}
-
-static READONLY: ServerCommand = command("readonly", 1, readonly as ServerHandler)
-    .flags(NODE)
-    .acl(Acl::CONNECTION)
-    .doc(Group::Cluster, "3.0.0", "O(1)", "Lets the connection read from a cluster's replica.");
-
-static READWRITE: ServerCommand = command("readwrite", 1, readwrite as ServerHandler)
-    .flags(NODE)
-    .acl(Acl::CONNECTION)
-    .doc(Group::Cluster, "3.0.0", "O(1)", "Ends READONLY.");
-
-static ASKING: ServerCommand = command("asking", 1, refuse_cluster as ServerHandler)
-    .flags(Flags::FAST)
-    .acl(Acl::CONNECTION)
-    .doc(Group::Cluster, "3.0.0", "O(1)", "Follows an ASK redirection of a cluster.");
-
-static CLUSTER: ServerCommand = command("cluster", -2, refuse_cluster as ServerHandler).doc(
-    Group::Cluster,
-    "3.0.0",
-    "Depends on subcommand",
-    "A container for cluster commands.",
-);
 
 static QUIT: ServerCommand = command("quit", -1, quit as ServerHandler)
     .flags(OPEN.with(Flags::SUBSCRIBED).with(Flags::NOT_QUEUED))

@@ -18,7 +18,7 @@ const DEFAULT_TIMEOUT_MS: i64 = 1000;
 const KEY_FLAGS: KeyFlags = KeyFlags::RW.with(KeyFlags::ACCESS).with(KeyFlags::DELETE);
 
 static MIGRATE: ServerCommand = command("migrate", -6, migrate as ServerHandler)
-    .flags(Flags::WRITE)
+    .flags(Flags::WRITE.with(Flags::MOVES_KEYS))
     .keys(&[KeyPart::one(3, KEY_FLAGS), KeyPart::after("KEYS", -2, KEY_FLAGS.with(KeyFlags::INCOMPLETE))])
     .find_keys(find_keys)
     .secrets(credentials)

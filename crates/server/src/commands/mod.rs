@@ -2,6 +2,7 @@
 
 mod acl;
 mod client;
+mod cluster;
 mod command;
 mod commandlog;
 mod config;
@@ -108,6 +109,7 @@ pub type ServerCommand = Command<ServerHandler>;
 pub static FAMILIES: &[&[&ServerCommand]] = &[
     acl::COMMANDS,
     client::COMMANDS,
+    cluster::COMMANDS,
     command::COMMANDS,
     config::COMMANDS,
     connection::COMMANDS,

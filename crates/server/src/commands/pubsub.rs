@@ -174,10 +174,11 @@ fn spublish(call: &mut Call<'_>) -> Outcome {
 }
 
 fn send(call: &mut Call<'_>, kind: Kind) -> Outcome {
-    let count = call.worker.publish(kind, call.arg(1), call.arg(2));
+    let count = call.worker.publish_to_all(kind, call.arg(1), call.arg(2));
     let journal = &call.worker.shared.engine.journal;
-    if journal.is_followed_by(Follower::Replicas) && !journal.relays() {
-        // Replicas' subscribers get it, too.
+    let is_cluster = call.worker.shared.cluster().is_some();
+    if !is_cluster && journal.is_followed_by(Follower::Replicas) && !journal.relays() {
+        // Replicas' subscribers get it, too; a cluster's by the bus.
         let mut command = Vec::new();
         let encoded = call.args.encoded().unwrap_or_else(|| {
             encode(&mut command, call.args.iter());

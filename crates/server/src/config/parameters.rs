@@ -14,10 +14,11 @@ use super::table::{Section, parameter_table};
 use super::value::Kind::*;
 use super::value::{MemoryLimit, TEXT};
 
-const CLUSTER: super::Effect = Absent("this version has no cluster mode");
-const REPLICATION: super::Effect = Absent("this version is no replica");
+const SLOT_USE: super::Effect = Absent("this version counts the keys of a slot only");
+const COMPATIBILITY: super::Effect = Absent("this version does not check what a cluster could not run");
+const REPLICATION: super::Effect = Absent("replication does not heed it in this version");
 const TLS_DH: super::Effect = Moot("key exchange uses elliptic curves only");
-const TLS_OUT: super::Effect = CLUSTER;
+const TLS_OUT: super::Effect = Absent("the cluster bus and MIGRATE use no TLS in this version");
 const TLS_PASS: super::Effect = Absent("this version reads keys without a password only");
 const TLS_TIME: super::Effect = Moot("sessions are kept until others need their place");
 
@@ -414,68 +415,68 @@ parameter_table! {
     // Cluster.
 
     /// Be a node of a cluster
-    cluster_enabled: bool = false => "cluster-enabled", YesNo, IMMUTABLE|SWITCH, CLUSTER;
+    cluster_enabled: bool = false => "cluster-enabled", YesNo, IMMUTABLE|SWITCH, Honoured;
     /// File of the node's state, written by the node
     cluster_config_file: PathBuf = "nodes.conf".into()
-        => "cluster-config-file", Text(cluster_config_file), IMMUTABLE, CLUSTER;
+        => "cluster-config-file", Text(cluster_config_file), IMMUTABLE, Honoured;
     /// Milliseconds after which a silent node is failing
-    cluster_node_timeout_ms: u64 = 15_000 => "cluster-node-timeout", Integer(0, LONG_MAX), MODIFIABLE, CLUSTER;
+    cluster_node_timeout_ms: u64 = 15_000 => "cluster-node-timeout", Integer(0, LONG_MAX), MODIFIABLE, Honoured;
     /// Milliseconds between pings to random nodes
-    cluster_ping_interval_ms: u64 = 0 => "cluster-ping-interval", Integer(0, LONG_MAX), MODIFIABLE|HIDDEN, CLUSTER;
+    cluster_ping_interval_ms: u64 = 0 => "cluster-ping-interval", Integer(0, LONG_MAX), MODIFIABLE|HIDDEN, Honoured;
     /// Port of the cluster bus; 0 is `port` + 10000
-    cluster_port: u16 = 0 => "cluster-port", Integer(0, 65535), IMMUTABLE, CLUSTER;
+    cluster_port: u16 = 0 => "cluster-port", Integer(0, 65535), IMMUTABLE, Honoured;
     /// Staleness up to which a replica may be promoted
     cluster_replica_validity_factor: u32 = 10 => "cluster-replica-validity-factor" | "cluster-slave-validity-factor",
-        Integer(0, INT_MAX), MODIFIABLE, CLUSTER;
+        Integer(0, INT_MAX), MODIFIABLE, Honoured;
     /// Replicas that a primary keeps before one migrates
-    cluster_migration_barrier: u32 = 1 => "cluster-migration-barrier", Integer(0, INT_MAX), MODIFIABLE, CLUSTER;
+    cluster_migration_barrier: u32 = 1 => "cluster-migration-barrier", Integer(0, INT_MAX), MODIFIABLE, Honoured;
     /// Replicas may migrate to orphaned primaries
-    cluster_allow_replica_migration: bool = true => "cluster-allow-replica-migration", YesNo, MODIFIABLE, CLUSTER;
+    cluster_allow_replica_migration: bool = true => "cluster-allow-replica-migration", YesNo, MODIFIABLE, Honoured;
     /// Refuse everything while a slot is uncovered
-    cluster_require_full_coverage: bool = true => "cluster-require-full-coverage", YesNo, MODIFIABLE, CLUSTER;
+    cluster_require_full_coverage: bool = true => "cluster-require-full-coverage", YesNo, MODIFIABLE, Honoured;
     /// A replica never starts a failover
     cluster_replica_no_failover: bool = false
-        => "cluster-replica-no-failover" | "cluster-slave-no-failover", YesNo, MODIFIABLE, CLUSTER;
+        => "cluster-replica-no-failover" | "cluster-slave-no-failover", YesNo, MODIFIABLE, Honoured;
     /// Answer reads while the cluster is down
-    cluster_allow_reads_when_down: bool = false => "cluster-allow-reads-when-down", YesNo, MODIFIABLE, CLUSTER;
+    cluster_allow_reads_when_down: bool = false => "cluster-allow-reads-when-down", YesNo, MODIFIABLE, Honoured;
     /// Serve shard channels while the cluster is down
     cluster_allow_pubsubshard_when_down: bool = true
-        => "cluster-allow-pubsubshard-when-down", YesNo, MODIFIABLE, CLUSTER;
+        => "cluster-allow-pubsubshard-when-down", YesNo, MODIFIABLE, Honoured;
     /// Bytes that a bus link may queue; 0 sets no limit
-    cluster_link_sendbuf_limit_bytes: u64 = 0 => "cluster-link-sendbuf-limit", Memory(0, ULONG_MAX), MODIFIABLE, CLUSTER;
+    cluster_link_sendbuf_limit_bytes: u64 = 0 => "cluster-link-sendbuf-limit", Memory(0, ULONG_MAX), MODIFIABLE, Honoured;
     /// Address that the node tells others
-    cluster_announce_ip: Option<String> = None => "cluster-announce-ip", TEXT, MODIFIABLE, CLUSTER;
+    cluster_announce_ip: Option<String> = None => "cluster-announce-ip", TEXT, MODIFIABLE, Honoured;
     /// IPv4 address that the node tells clients
     cluster_announce_client_ipv4: Option<String> = None
-        => "cluster-announce-client-ipv4", Text(ipv4), MODIFIABLE, CLUSTER;
+        => "cluster-announce-client-ipv4", Text(ipv4), MODIFIABLE, Honoured;
     /// IPv6 address that the node tells clients
     cluster_announce_client_ipv6: Option<String> = None
-        => "cluster-announce-client-ipv6", Text(ipv6), MODIFIABLE, CLUSTER;
+        => "cluster-announce-client-ipv6", Text(ipv6), MODIFIABLE, Honoured;
     /// Port that the node tells others
-    cluster_announce_port: u16 = 0 => "cluster-announce-port", Integer(0, 65535), MODIFIABLE, CLUSTER;
+    cluster_announce_port: u16 = 0 => "cluster-announce-port", Integer(0, 65535), MODIFIABLE, Honoured;
     /// TLS port that the node tells others
-    cluster_announce_tls_port: u16 = 0 => "cluster-announce-tls-port", Integer(0, 65535), MODIFIABLE, CLUSTER;
+    cluster_announce_tls_port: u16 = 0 => "cluster-announce-tls-port", Integer(0, 65535), MODIFIABLE, Honoured;
     /// Bus port that the node tells others
-    cluster_announce_bus_port: u16 = 0 => "cluster-announce-bus-port", Integer(0, 65535), MODIFIABLE, CLUSTER;
+    cluster_announce_bus_port: u16 = 0 => "cluster-announce-bus-port", Integer(0, 65535), MODIFIABLE, Honoured;
     /// Host name that the node tells others
     cluster_announce_hostname: Option<String> = None
-        => "cluster-announce-hostname", Text(hostname), MODIFIABLE, CLUSTER;
+        => "cluster-announce-hostname", Text(hostname), MODIFIABLE, Honoured;
     /// Name of the node for people
     cluster_announce_human_nodename: Option<String> = None
-        => "cluster-announce-human-nodename", Text(nodename), MODIFIABLE, CLUSTER;
+        => "cluster-announce-human-nodename", Text(nodename), MODIFIABLE, Honoured;
     /// Address that redirections name
     cluster_preferred_endpoint_type: ClusterPreferredEndpointType = ClusterPreferredEndpointType::Ip
-        => "cluster-preferred-endpoint-type", ClusterPreferredEndpointType::KIND, MODIFIABLE, CLUSTER;
+        => "cluster-preferred-endpoint-type", ClusterPreferredEndpointType::KIND, MODIFIABLE, Honoured;
     /// Count the use of each slot
-    cluster_slot_stats_enabled: bool = false => "cluster-slot-stats-enabled", YesNo, MODIFIABLE, CLUSTER;
+    cluster_slot_stats_enabled: bool = false => "cluster-slot-stats-enabled", YesNo, MODIFIABLE, SLOT_USE;
     /// Seconds that a forgotten node stays forgotten
-    cluster_blacklist_ttl_s: u64 = 60 => "cluster-blacklist-ttl", Integer(0, ULONG_MAX), MODIFIABLE, CLUSTER;
+    cluster_blacklist_ttl_s: u64 = 60 => "cluster-blacklist-ttl", Integer(0, ULONG_MAX), MODIFIABLE, Honoured;
     /// Milliseconds that a manual failover may take
     cluster_manual_failover_timeout_ms: u32 = 5000
-        => "cluster-manual-failover-timeout", Integer(1, INT_MAX), MODIFIABLE, CLUSTER;
+        => "cluster-manual-failover-timeout", Integer(1, INT_MAX), MODIFIABLE, Honoured;
     /// Percentage of commands that are checked for whether a cluster could run them
     cluster_compatibility_sample_ratio: u32 = 0
-        => "cluster-compatibility-sample-ratio", Integer(0, 100), MODIFIABLE, CLUSTER;
+        => "cluster-compatibility-sample-ratio", Integer(0, 100), MODIFIABLE, COMPATIBILITY;
 
     // TLS.
 
@@ -510,7 +511,7 @@ parameter_table! {
     /// Replicate over TLS
     tls_replication: bool = false => "tls-replication", YesNo, MODIFIABLE, Honoured;
     /// Use TLS on the cluster bus
-    tls_cluster: bool = false => "tls-cluster", YesNo, MODIFIABLE, TLS_OUT;
+    tls_cluster: bool = false => "tls-cluster", YesNo, MODIFIABLE|SWITCH, TLS_OUT;
     /// Versions of TLS that are allowed
     tls_protocols: Option<String> = None => "tls-protocols", TEXT, MODIFIABLE, Honoured;
     /// Ciphers up to TLS 1.2

@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use martlet_base::publish::{Follower, Published};
 
-use super::Config;
 use super::change::Hooks;
 use super::error_text;
 use super::rewrite::{Extent, UserLines, replace_file, rewrite_file};
+use super::{Config, ReplicaOf};
 
 /// The one place that holds the current configuration.
 #[derive(Debug)]
@@ -43,7 +43,12 @@ impl ConfigStore {
     /// The reply, without the leading dash.
     pub fn rewrite(&self, users: UserLines<'_>, extent: Extent) -> Result<(), String> {
         let file = self.file().ok_or("ERR The server is running without a config file")?;
-        rewrite_file(file, &self.snapshot(), users, extent, self.umask).map_err(|error| {
+        let mut config = self.snapshot();
+        if config.cluster_enabled {
+            // Whose replica a node is, its own file says.
+            Arc::make_mut(&mut config).replicaof = ReplicaOf::default();
+        }
+        rewrite_file(file, &config, users, extent, self.umask).map_err(|error| {
             let why = error_text(&error);
             tracing::warn!("CONFIG REWRITE failed: {why}");
             format!("ERR Rewriting config file: {why}")

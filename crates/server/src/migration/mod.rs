@@ -23,7 +23,8 @@ use martlet_keyspace::Key;
 use martlet_net::Token;
 use martlet_protocol::reply::Reply;
 use martlet_protocol::request::{Args, OwnedArgs};
-use martlet_rdb::payload;
+use martlet_rdb::{Source, payload};
+use martlet_types::element::Element;
 
 use crate::connection::{Connection, Suspended};
 use crate::dispatch::Cost;
@@ -94,6 +95,7 @@ pub struct Migration {
     db: usize,
     copy: bool,
     replace: bool,
+    is_in_cluster: bool,
     rest: VecDeque<Waiting>,
     sent: Vec<Sent>,
     /// The connection, between two portions.
@@ -105,6 +107,11 @@ pub struct Migration {
 }
 
 impl Migration {
+    /// The command that creates a key over there; in a cluster the slot is still being imported.
+    fn restore(&self) -> &'static [u8] {
+        if self.is_in_cluster { b"RESTORE-ASKING" } else { b"RESTORE" }
+    }
+
     /// Appends the request that brings the key over there to its state here, unless there is nothing to do.
     /// The key's shard is locked.
     fn encode(&mut self, keys: &mut Keys, waiting: Waiting, compress: bool, portion: &mut Vec<u8>) {
@@ -116,10 +123,16 @@ impl Migration {
             Some((value, expiry_ms)) => {
                 let ttl = expiry_ms.map_or(0, |at_ms| (at_ms - keys.now_ms).max(1)).to_string();
                 let payload = payload::dump(value, compress);
-                let mut words: Vec<&[u8]> = vec![b"RESTORE", &name, ttl.as_bytes(), &payload];
+                let mut words: Vec<&[u8]> = vec![self.restore(), &name, ttl.as_bytes(), &payload];
                 if self.replace || tries > 0 {
                     words.push(b"REPLACE");
                 }
+                encode_request(&words, portion);
+            }
+            // What a slot under way does not have here is not asked for there: an expired key is none.
+            None if tries > 0 && self.is_in_cluster => {
+                let payload = payload::dump(Source::String(Element::Int(0)), compress);
+                let words: [&[u8]; 6] = [self.restore(), &name, b"1", &payload, b"REPLACE", b"ABSTTL"];
                 encode_request(&words, portion);
             }
             None if tries > 0 => encode_request(&[b"DEL".as_slice(), &name], portion),
@@ -212,6 +225,7 @@ impl Worker {
             db,
             copy: request.copy,
             replace: request.replace,
+            is_in_cluster: shared.cluster().is_some(),
             rest: request.keys.into_iter().map(|key| Waiting { key, tries: 0 }).collect(),
             sent: Vec::new(),
             target: None,

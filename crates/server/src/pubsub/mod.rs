@@ -10,7 +10,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use hashbrown::HashSet;
+use martlet_cluster::packet::Published;
 use martlet_engine::KeyEvent;
+use martlet_protocol::reply::Reply;
 
 pub use hub::{Delivery, Hub, Kind, Receiver};
 
@@ -134,6 +136,47 @@ impl Worker {
         }
     }
 
+    /// Ends this thread's clients' subscriptions that `ends` chooses, and tells them in the words of `word`.
+    pub(crate) fn drop_subscriptions(&mut self, kind: Kind, word: &[u8], ends: impl Fn(&[u8]) -> bool) {
+        let mut lost = Vec::new();
+        for connection in self.connections.iter() {
+            let Some(subscriptions) = &connection.session.subscriptions else { continue };
+            let names: Vec<_> = subscriptions.of(kind).iter().filter(|name| ends(name)).cloned().collect();
+            if !names.is_empty() {
+                lost.push((connection.token, connection.info.id, names));
+            }
+        }
+        for (token, client, names) in lost {
+            let Some(mut connection) = self.take_client(token, client) else { continue };
+            for name in names {
+                self.unsubscribe(&mut connection, kind, &name);
+                let resp3 = connection.session.resp3;
+                let mut reply = Reply::new(std::mem::take(&mut connection.out), resp3);
+                reply.push(3);
+                reply.bulk(word);
+                reply.bulk(&name);
+                reply.count(connection.subscription_count(kind));
+                connection.out = reply.into_bytes();
+            }
+            self.check_output_limit(&mut connection);
+            self.finish(connection);
+        }
+    }
+
+    /// Publishes a message to subscribers here and, in a cluster, those of other nodes; to how many here.
+    pub(crate) fn publish_to_all(&mut self, kind: Kind, channel: &[u8], payload: &[u8]) -> usize {
+        let Some(node) = self.shared.cluster() else { return self.publish(kind, channel, payload) };
+        let (channel_here, message) = (channel.to_vec(), payload.to_vec());
+        if let Some(held) = &mut self.held_messages {
+            // A script's messages leave once it is done.
+            held.push(HeldMessage { kind, channel: channel_here, payload: message, is_for_all: true });
+            return self.shared.hub.publish(kind, channel, payload, |_, _| ());
+        }
+        let published = Published { channel: channel_here, message, is_sharded: kind == Kind::Shard };
+        node.with(|cluster, now| cluster.publish(now, published));
+        self.publish(kind, channel, payload)
+    }
+
     /// Publishes a message; to how many clients.
     pub(crate) fn publish(&mut self, kind: Kind, channel: &[u8], payload: &[u8]) -> usize {
         let (shared, me) = (self.shared, self.thread);
@@ -141,7 +184,8 @@ impl Worker {
             return 0;
         }
         if let Some(held) = &mut self.held_messages {
-            held.push(HeldMessage { kind, channel: channel.to_vec(), payload: payload.to_vec() });
+            let (channel_here, message) = (channel.to_vec(), payload.to_vec());
+            held.push(HeldMessage { kind, channel: channel_here, payload: message, is_for_all: false });
             return shared.hub.publish(kind, channel, payload, |_, _| ());
         }
         let (mut to_self, mut is_flood) = (false, false);

@@ -13,6 +13,7 @@ use martlet_script::host::propagate;
 use martlet_script::{Called, Engine, Host, LogLevel, ScriptFlags, Verdict};
 
 use crate::checks;
+use crate::cluster::check::slot_of_keys;
 use crate::connection::Connection;
 use crate::registry::{Entry, Run};
 use crate::scripting::BusyFunction;
@@ -41,6 +42,8 @@ pub(super) struct ScriptHost<'a> {
     pub is_read_only: bool,
     /// Why it was abandoned.
     pub missing: Option<Missing>,
+    /// The slot of its keys, in a cluster, once it is known.
+    pub slot: Option<u16>,
     /// A raw reading of the clock: when it began.
     pub began: u64,
     /// The keys of those who are served while the script is busy: it has run for longer than
@@ -51,8 +54,14 @@ pub(super) struct ScriptHost<'a> {
 const READ_ONLY: Error = Error::Fixed("ERR Write commands are not allowed from read-only scripts.");
 
 impl ScriptHost<'_> {
+    /// The slot of the keys that the request declares.
+    pub fn declared_slot(&self) -> Option<u16> {
+        let entry = self.worker.shared.registry.resolve(&self.request)?;
+        self.worker.routes.as_ref().and_then(|_| slot_of_keys(entry, &self.request))
+    }
+
     /// The command that is called, if it may be.
-    fn permitted(&self, args: &Args<'_>) -> Result<&'static Entry, Error> {
+    fn permitted(&mut self, args: &Args<'_>) -> Result<&'static Entry, Error> {
         let registry = self.worker.shared.registry;
         let entry = registry.resolve(args).filter(|entry| checks::names_command(entry, args));
         let entry = entry.ok_or(Error::Fixed("ERR Unknown Redis command called from script"))?;
@@ -77,6 +86,10 @@ impl ScriptHost<'_> {
         if self.is_read_only && may_write {
             return Err(READ_ONLY);
         }
+        let may_cross_slots =
+            self.flags.has(ScriptFlags::ALLOW_CROSS_SLOT_KEYS) || self.flags.has(ScriptFlags::COMPATIBLE);
+        let slot = &mut self.slot;
+        self.worker.check_script_route(self.connection, entry, args, may_cross_slots, slot)?;
         // A script that has begun to write is let through to its end.
         if !self.running().writes() {
             if flags.has(Flags::WRITE) {

@@ -73,6 +73,8 @@ pub(crate) struct HeldMessage {
     pub kind: Kind,
     pub channel: Vec<u8>,
     pub payload: Vec<u8>,
+    /// Other nodes of the cluster get it, too.
+    pub is_for_all: bool,
 }
 
 impl Scripting {
@@ -254,6 +256,9 @@ fn check_before(call: &Call<'_>, flags: ScriptFlags, is_read_only: bool) -> Outc
         return Ok(());
     }
     let (config, shared) = (call.worker.config(), call.worker.shared);
+    if config.cluster_enabled && flags.has(ScriptFlags::NO_CLUSTER) {
+        return Err(Error::Fixed("ERR Can not run script on cluster, 'no-cluster' flag is set."));
+    }
     let is_stale = config.replicaof.0.is_some() && !config.replica_serve_stale_data && !shared.is_linked();
     if is_stale && !flags.has(ScriptFlags::ALLOW_STALE) {
         return Err(Error::Fixed(
@@ -373,9 +378,11 @@ impl ScriptRun<'_, '_> {
             flags: self.flags,
             is_read_only: self.is_read_only,
             missing: None,
+            slot: None,
             began,
             guest: None,
         };
+        host.slot = host.declared_slot();
         let run = self.interpreter.run(self.compiled, self.inputs, &mut host, reply);
         let ScriptHost { worker, connection, missing, guest, .. } = host;
         if guest.is_some() {
@@ -393,7 +400,11 @@ impl ScriptRun<'_, '_> {
         } else {
             worker.keys.end_undo();
             for message in messages.into_iter().flatten() {
-                worker.publish(message.kind, &message.channel, &message.payload);
+                let HeldMessage { kind, channel, payload, is_for_all } = message;
+                match is_for_all {
+                    true => worker.publish_to_all(kind, &channel, &payload),
+                    false => worker.publish(kind, &channel, &payload),
+                };
             }
         }
         (run, missing)

@@ -32,6 +32,7 @@ use martlet_journal::Position;
 use martlet_net::{Backend, Token};
 
 use crate::blocking::CopyWaiter;
+use crate::cluster::{ClusterNode, Routes};
 use crate::commandlog::LogLimits;
 use crate::config::{Config, ConfigReader};
 use crate::connection::Connection;
@@ -105,7 +106,7 @@ pub struct Worker {
     /// Whether commands' times are kept as histograms.
     pub tracks_latency: bool,
     /// This thread's connections.
-    connections: Connections,
+    pub(crate) connections: Connections,
     /// What it has for its backend.
     outbox: Outbox,
     /// When it has to do what.
@@ -143,6 +144,8 @@ pub struct Worker {
     pub(crate) held_messages: Option<Vec<HeldMessage>>,
     /// What was published now waits in a mailbox that has too much.
     pub(crate) is_flooding: bool,
+    /// Which node answers for which slot, as of this loop, if the server is one.
+    pub(crate) routes: Option<Follower<Routes>>,
     /// The limit on memory, as this thread sees it.
     pub(crate) memory: eviction::Memory,
     backend: BackendPlace,
@@ -193,6 +196,7 @@ impl Worker {
             functions: None,
             held_messages: None,
             is_flooding: false,
+            routes: shared.cluster().map(ClusterNode::follow),
             memory: eviction::Memory::new(),
             backend: BackendPlace::None,
             aside: None,
@@ -253,6 +257,7 @@ impl Worker {
             self.apply_config();
         }
         self.shared.access.refresh(&mut self.users);
+        self.refresh_routes();
     }
 
     /// Reads the clocks.
@@ -354,6 +359,7 @@ impl Worker {
         self.keys.lock_all_shards(alone);
         // It may have been switched on or off while this thread waited.
         self.keys.effects.recording = self.shared.engine.journal.is_on();
+        self.refresh_routes();
         let result = work(self);
         if std::mem::take(&mut self.keys.flushed_all) {
             self.save_nothing();

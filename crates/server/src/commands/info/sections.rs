@@ -6,6 +6,7 @@ use martlet_base::limits::SHARD_COUNT;
 use martlet_journal::Follower;
 
 use super::{Text, human};
+use crate::cluster::Waiting;
 use crate::commands::memory::Figures;
 use crate::config::REDIS_VERSION;
 use crate::process::{Whose, cpu_time, system_memory_bytes};
@@ -26,7 +27,7 @@ pub(super) fn server(worker: &mut Worker, text: &mut Text) {
     text.field("redis_git_sha1", "00000000");
     text.field("redis_git_dirty", 0);
     text.field("redis_build_id", "0");
-    text.field("redis_mode", "standalone");
+    text.field("redis_mode", if worker.config().cluster_enabled { "cluster" } else { "standalone" });
     text.field("server_name", "martlet");
     text.field("martlet_version", env!("CARGO_PKG_VERSION"));
     text.field("os", os);
@@ -90,7 +91,7 @@ pub(super) fn clients(worker: &mut Worker, text: &mut Text) {
     text.title("Clients");
     let replicas = worker.shared.replication.primary.count();
     text.field("connected_clients", all.len().saturating_sub(replicas));
-    text.field("cluster_connections", 0);
+    text.field("cluster_connections", bus_links(worker).len());
     text.field("maxclients", worker.config().maxclients);
     let recent_input = stats.recent_max_input.load(Ordering::Relaxed) as usize;
     let recent_output = stats.recent_max_output.load(Ordering::Relaxed) as usize;
@@ -160,7 +161,7 @@ pub(super) fn memory(worker: &mut Worker, text: &mut Text) {
     text.field("mem_total_replication_buffers", figures.backlog + figures.replicas);
     text.field("mem_clients_slaves", figures.replicas);
     text.field("mem_clients_normal", clients);
-    text.field("mem_cluster_links", 0);
+    text.field("mem_cluster_links", bus_links(worker).iter().map(|link| link.allocated).sum::<usize>());
     text.field("mem_aof_buffer", figures.log_buffer);
     text.field("mem_allocator", "mimalloc");
     text.field("active_defrag_running", 0);
@@ -248,9 +249,15 @@ pub(super) fn modules(_: &mut Worker, text: &mut Text) {
     text.title("Modules");
 }
 
-pub(super) fn cluster(_: &mut Worker, text: &mut Text) {
+/// The connections of the cluster bus, if there are any.
+fn bus_links(worker: &Worker) -> Vec<Waiting> {
+    let node = worker.shared.cluster();
+    node.map_or_else(Vec::new, |node| node.waiting().into_values().collect())
+}
+
+pub(super) fn cluster(worker: &mut Worker, text: &mut Text) {
     text.title("Cluster");
-    text.field("cluster_enabled", 0);
+    text.field("cluster_enabled", u8::from(worker.config().cluster_enabled));
 }
 
 /// Expiring keys per shard and database that the average of the remaining times is taken over.

@@ -47,8 +47,8 @@ impl Worker {
             }
             (None, Some(_)) => {
                 journal.relay(false, None);
-                // Those who followed the same primary have the time to come.
-                replication.primary.alone_since_ms.store(self.now_ms, Ordering::Relaxed);
+                // Its former siblings are given time to go on here.
+                replication.primary.alone_since_ms.store(shared.clock.unix_ms(), Ordering::Relaxed);
                 match before.has_place {
                     true => replication.shift_id(&mut self.keys.random, journal.stream_end().offset),
                     false => replication.change_id(&mut self.keys.random),

@@ -130,6 +130,16 @@ impl Replica {
         self.update(|status| status.has_place = true);
     }
 
+    /// How long nothing has been heard of the primary, in milliseconds; very long if never anything was.
+    pub fn silent_ms(&self, now_ms: i64) -> i64 {
+        let status = lock(&self.status);
+        match (status.state, status.down_since_s) {
+            (LinkState::Connected, _) => (now_ms - status.heard_ms).max(0),
+            (_, Some(since_s)) => (now_ms - since_s * 1_000).max(0),
+            (_, None) => i64::MAX / 8,
+        }
+    }
+
     /// Rises whenever the primary is another, or there is none any more.
     pub(crate) fn generation(&self) -> u64 {
         self.generation.load(Ordering::SeqCst)
@@ -156,6 +166,11 @@ impl Shared {
     /// Whether the link to the primary is up, if there is one.
     pub fn is_linked(&self) -> bool {
         lock(&self.replication.replica.status).state == LinkState::Connected
+    }
+
+    /// How far the data set has come in the primary's stream; 0 if it is none of that stream.
+    pub(crate) fn replica_offset(&self) -> u64 {
+        if lock(&self.replication.replica.status).has_place { self.applied_offset() } else { 0 }
     }
 
     /// How far the stream has been applied.

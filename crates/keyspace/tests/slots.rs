@@ -1,0 +1,107 @@
+//! Keys whose hashes carry their slots, against a naive model: a set of names by slot. A process of its own,
+//! as all keys of one are hashed alike.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use martlet_base::hash::{shard_of_slot, slot_in, use_slots};
+use martlet_base::random::Random;
+use martlet_base::slot::slot_of;
+use martlet_keyspace::{ExpiryChange, Key, Shard};
+
+type Model = BTreeMap<u16, BTreeSet<Vec<u8>>>;
+
+/// What a walk of the slot meets, and that it counts as much.
+fn walked(shard: &Shard, slot: u16) -> BTreeSet<Vec<u8>> {
+    let (mut seen, mut from, mut steps) = (Vec::new(), None, 0);
+    loop {
+        from = shard.db(0).walk_slot(slot, from, |entry| seen.push(entry.key().to_vec()));
+        steps += 1;
+        if from.is_none() || steps > 1_000_000 {
+            break;
+        }
+    }
+    let set: BTreeSet<Vec<u8>> = seen.iter().cloned().collect();
+    assert_eq!(set.len(), seen.len(), "a key was met twice");
+    assert_eq!(shard.db(0).count_slot(slot), set.len());
+    set
+}
+
+fn insert(shard: &mut Shard, model: &mut Model, name: Vec<u8>) {
+    let key = Key::new(&name);
+    let slot = slot_of(&name);
+    assert_eq!((slot_in(key.hash), key.shard()), (slot, shard_of_slot(slot)));
+    shard.db_mut(0).set_str(&key, b"value", ExpiryChange::Clear, 0);
+    model.entry(slot).or_default().insert(name);
+}
+
+fn check(shard: &Shard, model: &Model, slots: std::ops::Range<u16>) {
+    for slot in slots {
+        assert_eq!(walked(shard, slot), model.get(&slot).cloned().unwrap_or_default(), "slot {slot}");
+    }
+    assert_eq!(shard.db(0).len(), model.values().map(BTreeSet::len).sum::<usize>());
+}
+
+/// A tag of each of a shard's slots.
+fn tags_of(shard: usize) -> Vec<Vec<u8>> {
+    let mut tags = BTreeMap::new();
+    let names = (0..).map(|number: u32| number.to_string().into_bytes());
+    for name in names.filter(|name| shard_of_slot(slot_of(name)) == shard) {
+        tags.entry(slot_of(&name)).or_insert(name);
+        if tags.len() == 16 {
+            break;
+        }
+    }
+    tags.into_values().collect()
+}
+
+#[test]
+fn a_slots_keys_are_one_range_of_its_shard() {
+    use_slots();
+    let mut random = Random::seeded(10);
+    for shard_number in [0, 700, 1023] {
+        let (mut shard, mut model) = (Shard::default(), Model::new());
+        let tags = tags_of(shard_number);
+        let slots = slot_of(&tags[0])..slot_of(&tags[0]) + 16;
+        for step in 0..40_000u32 {
+            // Some slots get much more than others.
+            let tag = &tags[(random.below(4) * random.below(6)) as usize];
+            let number = random.below(6_000);
+            let name = [b"{", &tag[..], b"}", number.to_string().as_bytes()].concat();
+            if random.below(3) == 0 {
+                let is_gone = shard.db_mut(0).delete(&Key::new(&name), 64).is_some();
+                let was_there = model.entry(slot_of(&name)).or_default().remove(&name);
+                assert_eq!(is_gone, was_there);
+            } else {
+                insert(&mut shard, &mut model, name);
+            }
+            if step.is_multiple_of(8_000) {
+                check(&shard, &model, slots.clone());
+            }
+        }
+        check(&shard, &model, slots.clone());
+        let emptied: Vec<Vec<u8>> = model.remove(&slots.start).unwrap_or_default().into_iter().collect();
+        emptied.iter().for_each(|name| drop(shard.db_mut(0).delete(&Key::new(name), 64)));
+        check(&shard, &model, slots);
+    }
+}
+
+#[test]
+fn a_tag_with_many_keys_fills_segments_of_the_usual_size() {
+    use_slots();
+    let (mut shard, mut model) = (Shard::default(), Model::new());
+    for number in 0..200_000u32 {
+        insert(&mut shard, &mut model, format!("{{hot}}{number}").into_bytes());
+    }
+    let slot = slot_of(b"hot");
+    let (mut from, mut most) = (None, 0);
+    loop {
+        let mut here = 0;
+        from = shard.db(0).walk_slot(slot, from, |_| here += 1);
+        most = most.max(here);
+        if from.is_none() {
+            break;
+        }
+    }
+    assert!(most <= 128, "a segment of {most} keys");
+    assert_eq!(walked(&shard, slot).len(), 200_000);
+}

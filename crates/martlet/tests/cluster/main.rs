@@ -1,0 +1,164 @@
+//! Clusters of whole processes: ours alone, and ours with real ones, made and changed by redis-cli and by
+//! CLUSTER's subcommands. Without redis-server and redis-cli the tests that need them say so and pass.
+
+mod mixed;
+mod moves;
+mod routes;
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use martlet_client::blocking::Client;
+use martlet_client::resp::Reply;
+use martlet_testkit::server::{ReservedPort, Server};
+
+const OURS: &str = env!("CARGO_BIN_EXE_martlet");
+const PEER: &str = "redis-server";
+const CLI: &str = "redis-cli";
+/// Long enough for a machine that is busy, short for a failover.
+const NODE_TIMEOUT: &str = "2000";
+/// A condition that does not come true in this time never will.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Between two looks at whether it has.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Whether real ones are installed; says so if they are not.
+fn has_peer() -> bool {
+    let is_there = |name: &str| Command::new(name).arg("--version").output().is_ok();
+    let is_installed = is_there(PEER) && is_there(CLI);
+    if !is_installed {
+        println!("{PEER} and {CLI} are not installed: there is no cluster with them");
+    }
+    is_installed
+}
+
+/// A node, and the port of its bus.
+struct Node {
+    server: Server,
+    bus: ReservedPort,
+}
+
+impl Node {
+    fn start(program: &str, first: &[&str], more: &[&str]) -> Node {
+        let bus = ReservedPort::take().unwrap();
+        let port = bus.number().to_string();
+        let mut all = first.to_vec();
+        all.extend(["--cluster-enabled", "yes", "--cluster-node-timeout", NODE_TIMEOUT]);
+        all.extend(["--cluster-port", &port, "--save", "", "--repl-diskless-sync-delay", "0"]);
+        all.extend(more);
+        Node { server: Server::start(Path::new(program), &all).unwrap(), bus }
+    }
+
+    fn ours(more: &[&str]) -> Node {
+        Node::start(OURS, &["server", "--io-threads", "2"], more)
+    }
+
+    fn real() -> Node {
+        Node::start(PEER, &[], &[])
+    }
+
+    fn address(&self) -> SocketAddr {
+        self.server.address()
+    }
+
+    fn connect(&self) -> Client {
+        Client::connect(self.address()).unwrap()
+    }
+
+    /// The answer's text, or `-` and the error's.
+    fn ask(&self, words: &[&str]) -> String {
+        told(&self.connect().command(words).unwrap())
+    }
+
+    fn id(&self) -> String {
+        self.ask(&["CLUSTER", "MYID"])
+    }
+
+    fn meet(&self, other: &Node) {
+        let (port, bus) = (other.address().port().to_string(), other.bus.number().to_string());
+        assert_eq!(self.ask(&["CLUSTER", "MEET", "127.0.0.1", &port, &bus]), "OK");
+    }
+}
+
+/// A reply on one line.
+fn told(reply: &Reply) -> String {
+    match reply {
+        Reply::Error(text) => format!("-{}", String::from_utf8_lossy(text)),
+        Reply::Int(number) => number.to_string(),
+        Reply::Array(parts) => parts.iter().map(told).collect::<Vec<_>>().join(" "),
+        other => other.text().map_or("nil".into(), |text| String::from_utf8_lossy(text).into_owned()),
+    }
+}
+
+/// Waits until something holds.
+fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let end = Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(Instant::now() < end, "{what} never came true");
+        std::thread::sleep(LOOK);
+    }
+}
+
+/// Has nodes meet, and waits until all know each other.
+fn introduce(nodes: &[&Node]) {
+    nodes.iter().skip(1).for_each(|node| nodes[0].meet(node));
+    let expected = format!("cluster_known_nodes:{}", nodes.len());
+    until("every node knows every other", || {
+        let knows = |node: &&Node| {
+            let has_handshake = node.ask(&["CLUSTER", "NODES"]).contains("handshake");
+            node.ask(&["CLUSTER", "INFO"]).contains(&expected) && !has_handshake
+        };
+        nodes.iter().all(knows)
+    });
+}
+
+/// Waits until all of them find that the cluster is up.
+fn until_up(nodes: &[&Node]) {
+    until("the cluster is up", || {
+        nodes.iter().all(|node| node.ask(&["CLUSTER", "INFO"]).contains("cluster_state:ok"))
+    });
+}
+
+/// A cluster of primaries, each with a part of the slots.
+fn form(nodes: &[&Node]) {
+    introduce(nodes);
+    let part = 16_384 / nodes.len();
+    for (index, node) in nodes.iter().enumerate() {
+        let last = if index + 1 == nodes.len() { 16_383 } else { (index + 1) * part - 1 };
+        let (first, last) = ((index * part).to_string(), last.to_string());
+        assert_eq!(node.ask(&["CLUSTER", "ADDSLOTSRANGE", &first, &last]), "OK");
+    }
+    until_up(nodes);
+}
+
+/// Makes a node a replica of another, and waits until it has its data.
+fn attach(replica: &Node, primary: &Node) {
+    let id = primary.id();
+    until("the replica knows its primary", || replica.ask(&["CLUSTER", "REPLICATE", &id]) == "OK");
+    until("the link is up", || replica.ask(&["INFO", "replication"]).contains("master_link_status:up"));
+    until_up(&[replica]);
+}
+
+/// Waits until these nodes know a replica as one: they vote for no other.
+fn until_known(replica: &Node, nodes: &[&Node]) {
+    let id = replica.id();
+    let is_replica = |line: &str| line.starts_with(&id) && line.contains("slave");
+    let knows = |node: &&Node| node.ask(&["CLUSTER", "NODES"]).lines().any(is_replica);
+    until("all know the replica", || nodes.iter().all(knows));
+}
+
+/// Waits until redis-cli finds that all nodes agree.
+fn until_agreed(address: &str) {
+    let check = || Command::new(CLI).args(["--cluster", "check", address]).output().unwrap();
+    until("the nodes agree", || check().status.success());
+}
+
+/// Runs `redis-cli --cluster`; what it has said.
+fn manage(words: &[&str]) -> String {
+    let output = Command::new(CLI).arg("--cluster").args(words).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "redis-cli --cluster {words:?}: {text}");
+    text
+}

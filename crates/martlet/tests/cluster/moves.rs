@@ -1,0 +1,75 @@
+//! redis-cli --cluster on clusters of ours, and of ours with real ones.
+
+use super::{Node, has_peer, manage, until, until_agreed, until_up};
+
+/// Writes keys of many slots through whoever has them; as many as there are then.
+fn fill(nodes: &[&Node], count: usize) {
+    let mut clients: Vec<_> = nodes.iter().map(|node| node.connect()).collect();
+    for number in 0..count {
+        let (key, value) = (format!("key:{number}"), format!("value:{number}"));
+        let stored = clients.iter_mut().any(|client| {
+            super::told(&client.command(&["SET", key.as_str(), value.as_str()]).unwrap()) == "OK"
+        });
+        assert!(stored, "nobody takes {key}");
+    }
+}
+
+fn keys(nodes: &[&Node]) -> usize {
+    nodes.iter().map(|node| node.ask(&["DBSIZE"]).parse::<usize>().unwrap()).sum()
+}
+
+fn manage_cluster(nodes: &[Node; 3], added: &Node) {
+    let all: Vec<&Node> = nodes.iter().collect();
+    let addresses: Vec<String> = all.iter().map(|node| node.address().to_string()).collect();
+    let first = addresses[0].as_str();
+    super::form(&all);
+    fill(&all, 300);
+    let move_slots = |from: &Node, to: &Node, count: &str| {
+        until_agreed(first);
+        let (from, to) = (from.id(), to.id());
+        let words = ["--cluster-from", &from, "--cluster-to", &to, "--cluster-slots", count, "--cluster-yes"];
+        manage(&[&["reshard", first][..], &words].concat());
+    };
+    move_slots(&nodes[0], &nodes[1], "40");
+    until_up(&all);
+    assert_eq!(keys(&all), 300);
+    until_agreed(first);
+    manage(&["rebalance", first, "--cluster-threshold", "0.5"]);
+    until_agreed(first);
+    nodes[0].meet(added);
+    until("the node is known", || nodes[2].ask(&["CLUSTER", "NODES"]).contains(&added.id()));
+    let nodes_agree = || {
+        let info = |node: &&Node| node.ask(&["CLUSTER", "INFO"]).contains("cluster_known_nodes:4");
+        all.iter().all(info) && added.ask(&["CLUSTER", "INFO"]).contains("cluster_known_nodes:4")
+    };
+    until("all know it", nodes_agree);
+    let with_added = [&all[..], &[added]].concat();
+    move_slots(&nodes[2], added, "20");
+    until_up(&with_added);
+    assert_eq!(keys(&with_added), 300);
+    assert!(
+        added.ask(&["CLUSTER", "NODES"]).lines().any(|line| line.contains("myself") && line.contains('-'))
+    );
+    until_agreed(first);
+    // What was left open is mended.
+    let slot = nodes[2].ask(&["CLUSTER", "KEYSLOT", "foo"]);
+    let owner = with_added.iter().find(|node| !node.ask(&["GET", "foo"]).starts_with('-')).unwrap();
+    let target = with_added.iter().find(|node| node.id() != owner.id()).unwrap();
+    assert_eq!(owner.ask(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &target.id()]), "OK");
+    manage(&["fix", first]);
+    assert!(!owner.ask(&["CLUSTER", "NODES"]).contains("->-"));
+}
+
+#[test]
+fn redis_cli_manages_a_cluster_of_ours() {
+    if has_peer() {
+        manage_cluster(&[Node::ours(&[]), Node::ours(&[]), Node::ours(&[])], &Node::ours(&[]));
+    }
+}
+
+#[test]
+fn redis_cli_manages_a_mixed_cluster() {
+    if has_peer() {
+        manage_cluster(&[Node::ours(&[]), Node::real(), Node::ours(&[])], &Node::real());
+    }
+}

@@ -1,0 +1,166 @@
+//! What clients are told: who serves a key, slots under way, replicas, a cluster that is down.
+
+use super::{Node, attach, form, introduce, told, until, until_known, until_up};
+
+/// The slot of `foo` is 12182, of `bar` 5061: of three nodes with equal parts, the third has the first and
+/// the first has the second.
+const FOO_SLOT: &str = "12182";
+
+#[test]
+fn keys_are_served_by_their_slots_owner() {
+    let nodes = [Node::ours(&[]), Node::ours(&[]), Node::ours(&[])];
+    let [first, second, third] = &nodes;
+    assert_eq!(first.ask(&["SET", "bar", "1"]), "-CLUSTERDOWN Hash slot not served");
+    form(&[first, second, third]);
+    let moved = format!("-MOVED {FOO_SLOT} {}", third.address());
+    assert_eq!(first.ask(&["SET", "foo", "1"]), moved);
+    assert_eq!(third.ask(&["SET", "foo", "1"]), "OK");
+    assert_eq!(
+        first.ask(&["MSET", "foo", "1", "bar", "2"]),
+        "-CROSSSLOT Keys in request don't hash to the same slot"
+    );
+    assert_eq!(third.ask(&["MSET", "{foo}a", "1", "{foo}b", "2"]), "OK");
+    assert_eq!(third.ask(&["CLUSTER", "COUNTKEYSINSLOT", FOO_SLOT]), "3");
+    assert_eq!(third.ask(&["CLUSTER", "GETKEYSINSLOT", FOO_SLOT, "10"]).split(' ').count(), 3);
+    assert_eq!(third.ask(&["SELECT", "1"]), "-ERR SELECT is not allowed in cluster mode");
+    assert_eq!(third.ask(&["REPLICAOF", "no", "one"]), "-ERR REPLICAOF not allowed in cluster mode.");
+    // In a transaction, when it is queued; and nothing of it is run.
+    let mut client = first.connect();
+    let mut ask = |words: &[&str]| told(&client.command(words).unwrap());
+    assert_eq!(ask(&["MULTI"]), "OK");
+    assert_eq!(ask(&["SET", "bar", "1"]), "QUEUED");
+    assert_eq!(ask(&["SET", "foo", "1"]), moved);
+    assert_eq!(ask(&["EXEC"]), "-EXECABORT Transaction discarded because of previous errors.");
+    assert_eq!(ask(&["EVAL", "return redis.call('GET', KEYS[1])", "1", "foo"]), moved);
+    let away = ask(&["EVAL", "return redis.call('GET', 'foo')", "0"]);
+    assert!(away.starts_with("-ERR Script attempted to access a non local key in a cluster node"), "{away}");
+    let crossing =
+        ask(&["EVAL", "#!lua\nredis.call('GET', 'a') return redis.call('GET', 'bar')", "1", "bar"]);
+    assert!(crossing.contains("Script attempted to access"), "{crossing}");
+    // Messages reach subscribers of every node.
+    let mut subscriber = second.connect();
+    assert_eq!(told(&subscriber.command(&["SUBSCRIBE", "news"]).unwrap()), "subscribe news 1");
+    first.ask(&["PUBLISH", "news", "hello"]);
+    assert_eq!(told(&subscriber.read_reply().unwrap()), "message news hello");
+}
+
+#[test]
+fn a_slot_under_way_is_served_by_who_has_the_key() {
+    let (from, to) = (Node::ours(&[]), Node::ours(&[]));
+    form(&[&from, &to]);
+    // The slot of `bar` is the first node's.
+    assert_eq!(from.ask(&["MSET", "{bar}1", "a", "{bar}2", "b"]), "OK");
+    let slot = from.ask(&["CLUSTER", "KEYSLOT", "bar"]);
+    assert_eq!(to.ask(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", &from.id()]), "OK");
+    assert_eq!(from.ask(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &to.id()]), "OK");
+    let (host, port) = ("127.0.0.1", to.address().port().to_string());
+    assert_eq!(from.ask(&["MIGRATE", host, &port, "", "0", "5000", "KEYS", "{bar}1"]), "OK");
+    let asked = format!("-ASK {slot} {}", to.address());
+    assert_eq!(from.ask(&["GET", "{bar}2"]), "b");
+    assert_eq!(from.ask(&["GET", "{bar}1"]), asked);
+    assert_eq!(
+        from.ask(&["MGET", "{bar}1", "{bar}2"]),
+        "-TRYAGAIN Multiple keys request during rehashing of slot"
+    );
+    assert_eq!(to.ask(&["GET", "{bar}1"]), format!("-MOVED {slot} {}", from.address()));
+    let mut client = to.connect();
+    let mut ask = |words: &[&str]| told(&client.command(words).unwrap());
+    assert_eq!((ask(&["ASKING"]), ask(&["GET", "{bar}1"])), ("OK".into(), "a".into()));
+    assert_eq!(ask(&["GET", "{bar}1"]), format!("-MOVED {slot} {}", from.address()));
+    assert_eq!(ask(&["ASKING"]), "OK");
+    assert_eq!(
+        ask(&["MGET", "{bar}1", "{bar}2"]),
+        "-TRYAGAIN Multiple keys request during rehashing of slot"
+    );
+    // Who waits for a key is sent on when the slot has left.
+    let mut waiting = from.connect();
+    waiting.send_raw(b"*3\r\n$5\r\nBLPOP\r\n$6\r\n{bar}2\r\n$1\r\n0\r\n").unwrap();
+    assert!(told(&waiting.read_reply().unwrap()).starts_with("-WRONGTYPE"));
+    assert_eq!(from.ask(&["MIGRATE", host, &port, "", "0", "5000", "KEYS", "{bar}2"]), "OK");
+    for node in [&to, &from] {
+        assert_eq!(node.ask(&["CLUSTER", "SETSLOT", &slot, "NODE", &to.id()]), "OK");
+    }
+    assert_eq!(to.ask(&["MGET", "{bar}1", "{bar}2"]), "a b");
+    assert_eq!(from.ask(&["GET", "{bar}1"]), format!("-MOVED {slot} {}", to.address()));
+}
+
+#[test]
+fn who_waits_for_a_key_is_sent_on_with_its_slot() {
+    let (from, to) = (Node::ours(&[]), Node::ours(&[]));
+    form(&[&from, &to]);
+    let slot = from.ask(&["CLUSTER", "KEYSLOT", "bar"]);
+    let mut waiting = from.connect();
+    waiting.send_raw(b"*3\r\n$5\r\nBLPOP\r\n$3\r\nbar\r\n$1\r\n0\r\n").unwrap();
+    until("it waits", || from.ask(&["INFO", "clients"]).contains("blocked_clients:1"));
+    let mut subscriber = from.connect();
+    assert_eq!(told(&subscriber.command(&["SSUBSCRIBE", "bar"]).unwrap()), "ssubscribe bar 1");
+    assert_eq!(from.ask(&["SPUBLISH", "bar", "hello"]), "1");
+    assert_eq!(told(&subscriber.read_reply().unwrap()), "smessage bar hello");
+    assert_eq!(from.ask(&["CLUSTER", "SETSLOT", &slot, "NODE", &to.id()]), "OK");
+    let moved = format!("-MOVED {slot} {}", to.address());
+    assert_eq!(told(&waiting.read_reply().unwrap()), moved);
+    assert_eq!(told(&subscriber.read_reply().unwrap()), "sunsubscribe bar 0");
+    assert_eq!(from.ask(&["SPUBLISH", "bar", "hello"]), moved);
+}
+
+#[test]
+fn a_replica_answers_readers_and_takes_over() {
+    let nodes = [Node::ours(&[]), Node::ours(&[]), Node::ours(&[])];
+    let [primary, other, third] = &nodes;
+    let replica = Node::ours(&[]);
+    form(&[primary, other, third]);
+    assert_eq!(primary.ask(&["SET", "bar", "1"]), "OK");
+    primary.meet(&replica);
+    attach(&replica, primary);
+    let moved = format!("-MOVED 5061 {}", primary.address());
+    assert_eq!(replica.ask(&["GET", "bar"]), moved);
+    let mut reader = replica.connect();
+    let mut ask = |words: &[&str]| told(&reader.command(words).unwrap());
+    assert_eq!(ask(&["READONLY"]), "OK");
+    assert_eq!((ask(&["GET", "bar"]), ask(&["SET", "bar", "2"])), ("1".into(), moved.clone()));
+    assert_eq!((ask(&["READWRITE"]), ask(&["GET", "bar"])), ("OK".into(), moved));
+    // With the primary's help, without loss.
+    until_known(&replica, &[primary, other, third]);
+    assert_eq!(replica.ask(&["CLUSTER", "FAILOVER"]), "OK");
+    until("the replica is a primary", || replica.ask(&["ROLE"]).starts_with("master"));
+    until("the primary is a replica", || primary.ask(&["ROLE"]).starts_with("slave"));
+    until("the replica serves", || replica.ask(&["SET", "bar", "3"]) == "OK");
+    until("the link is up", || primary.ask(&["INFO", "replication"]).contains("master_link_status:up"));
+    until_known(primary, &[&replica, other, third]);
+    let mut writer = replica.connect();
+    assert_eq!(told(&writer.command(&["SET", "bar", "4"]).unwrap()), "OK");
+    assert_eq!(told(&writer.command(&["WAIT", "1", "10000"]).unwrap()), "1");
+    // By votes, when it dies.
+    let id = replica.id();
+    drop(replica);
+    until("the old primary takes over", || primary.ask(&["ROLE"]).starts_with("master"));
+    until("it serves", || primary.ask(&["GET", "bar"]) == "4");
+    let line = primary.ask(&["CLUSTER", "NODES"]);
+    assert!(line.lines().any(|line| line.starts_with(&id) && line.contains("fail")), "{line}");
+    until_up(&[primary, other, third]);
+}
+
+#[test]
+fn a_node_is_the_same_after_a_restart_and_no_two_have_one_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("nodes.conf");
+    let file = file.to_str().unwrap();
+    let (first, second) = (Node::ours(&["--cluster-config-file", file]), Node::ours(&[]));
+    form(&[&first, &second]);
+    let id = first.id();
+    let again = std::process::Command::new(super::OURS)
+        .args(["server", "--port", "0", "--unixsocket", folder.path().join("s").to_str().unwrap()])
+        .args(["--cluster-enabled", "yes", "--cluster-config-file", file, "--cluster-port"])
+        .arg(martlet_testkit::server::ReservedPort::take().unwrap().number().to_string())
+        .output()
+        .unwrap();
+    assert!(!again.status.success());
+    assert!(String::from_utf8_lossy(&again.stdout).contains("is already used by a different"));
+    drop(first);
+    let first = Node::ours(&["--cluster-config-file", file]);
+    assert_eq!(first.id(), id);
+    until("the restarted node serves", || first.ask(&["SET", "bar", "1"]) == "OK");
+    let third = Node::ours(&[]);
+    introduce(&[&third]);
+    assert_eq!(third.ask(&["CLUSTER", "RESET", "HARD"]), "OK");
+}

@@ -1,0 +1,291 @@
+//! The thread `cluster`: the bus' sockets, its file and its clock. It sees no key and never enters the gate.
+
+use std::collections::HashMap;
+use std::net::TcpListener;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use martlet_base::disk::{RealDisk, error_text};
+use martlet_cluster::conf;
+use martlet_cluster::machine::{Action, Cluster, LinkId, Replication, Time};
+use martlet_cluster::packet::Published;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::link::Link;
+use super::{ClusterNode, settings};
+use crate::config::Config;
+use crate::pubsub::Kind;
+use crate::shared::{Mail, Shared, lock};
+use crate::worker::Worker;
+
+/// Ten times a second the machine is told the time.
+const TICK_MS: i64 = 100;
+/// Connections that are accepted before others get their turn.
+const ACCEPTED_MAX: usize = 64;
+
+/// Listens for other nodes.
+///
+/// # Errors
+/// A line for the log.
+pub(super) fn listen(config: &Config) -> Result<Vec<OwnedFd>, String> {
+    let port = settings::bus_port(config).ok_or(
+        "Redis port number too high for cluster mode. The cluster bus port number is calculated by adding 10000 to the port number you are using for normal clients, so the port number can't be higher than 55535.",
+    )?;
+    let listeners = crate::listeners::bus(config, port)?;
+    Ok(listeners.into_iter().map(|listener| listener.socket).collect())
+}
+
+/// The thread's loop, until the server ends.
+pub(super) fn run(shared: &'static Shared, listeners: Vec<OwnedFd>) {
+    crate::process::guard_thread();
+    let Some(node) = shared.cluster() else { return };
+    let listeners = listeners.into_iter().map(TcpListener::from).collect();
+    let mut bus = Bus { shared, node, listeners, links: HashMap::new(), next_tick_ms: 0 };
+    while !shared.stopping.load(Ordering::Relaxed) {
+        bus.turn();
+    }
+}
+
+struct Bus {
+    shared: &'static Shared,
+    node: &'static ClusterNode,
+    listeners: Vec<TcpListener>,
+    links: HashMap<LinkId, Link>,
+    /// In the machine's time.
+    next_tick_ms: i64,
+}
+
+/// What became of the sockets that were waited for.
+#[derive(Default)]
+struct Events {
+    accepts: bool,
+    /// Connections, and whether each can be read and written.
+    links: Vec<(LinkId, bool, bool)>,
+}
+
+impl Bus {
+    /// Waits for something to do, and does it.
+    fn turn(&mut self) {
+        let events = self.wait();
+        if events.accepts {
+            self.accept();
+        }
+        for (id, is_readable, is_writable) in events.links {
+            if is_writable {
+                self.write(id);
+            }
+            if is_readable {
+                self.read(id);
+            }
+        }
+        if self.node.now().mono_ms >= self.next_tick_ms {
+            self.next_tick_ms = self.node.now().mono_ms + TICK_MS;
+            self.tick();
+        }
+        self.carry_out();
+    }
+
+    fn wait(&mut self) -> Events {
+        let left_ms = (self.next_tick_ms - self.node.now().mono_ms).clamp(0, TICK_MS);
+        let timeout = Timespec::try_from(Duration::from_millis(left_ms as u64)).ok();
+        let mut sockets = vec![PollFd::new(&self.node.wakeup, PollFlags::IN)];
+        sockets.extend(self.listeners.iter().map(|listener| PollFd::new(listener, PollFlags::IN)));
+        let first_link = sockets.len();
+        let ids: Vec<LinkId> = self.links.keys().copied().collect();
+        for id in &ids {
+            let link = &self.links[id];
+            let wanted = if link.wants_to_write() { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
+            sockets.push(PollFd::from_borrowed_fd(link.socket(), wanted));
+        }
+        if poll(&mut sockets, timeout.as_ref()).is_err() {
+            return Events::default();
+        }
+        if !sockets[0].revents().is_empty() {
+            let mut count = [0; 8];
+            let _ = rustix::io::read(self.node.wakeup.as_fd(), &mut count);
+        }
+        let bad = PollFlags::ERR | PollFlags::HUP | PollFlags::NVAL;
+        let links = ids.into_iter().zip(&sockets[first_link..]).filter_map(|(id, socket)| {
+            let flags = socket.revents();
+            let is_readable = flags.intersects(PollFlags::IN | bad);
+            let is_writable = flags.intersects(PollFlags::OUT | bad);
+            (is_readable || is_writable).then_some((id, is_readable, is_writable))
+        });
+        let links = links.collect();
+        Events { accepts: sockets[1..first_link].iter().any(|socket| !socket.revents().is_empty()), links }
+    }
+
+    fn input<R>(&self, input: impl FnOnce(&mut Cluster, Time) -> R) -> R {
+        self.node.input(input).0
+    }
+
+    fn accept(&mut self) {
+        let accepted: Vec<_> = (self.listeners.iter())
+            .flat_map(|listener| std::iter::from_fn(|| listener.accept().ok()).take(ACCEPTED_MAX))
+            .collect();
+        for (stream, _) in accepted {
+            let Ok(link) = Link::accepted(stream) else { continue };
+            let (peer, own) = link.ends();
+            let id = self.input(|cluster, now| cluster.accepted(now, &peer, &own));
+            self.links.insert(id, link);
+        }
+    }
+
+    fn write(&mut self, id: LinkId) {
+        let Some(link) = self.links.get_mut(&id) else { return };
+        if link.is_connecting {
+            if let Err(error) = link.finish_connecting() {
+                return self.lose(id, &error);
+            }
+            let (peer, own) = link.ends();
+            self.input(|cluster, now| cluster.connected(now, id, &peer, &own));
+        } else if let Err(error) = link.flush() {
+            self.lose(id, &error);
+        }
+    }
+
+    fn read(&mut self, id: LinkId) {
+        let Some(link) = self.links.get_mut(&id).filter(|link| !link.is_connecting) else { return };
+        let received = link.receive();
+        loop {
+            match link.frames.next_packet() {
+                Ok(Some(packet)) => {
+                    self.node.input(|cluster, now| cluster.received(now, id, packet));
+                }
+                Ok(None) => break,
+                Err(error) => {
+                    tracing::debug!("{error}");
+                    self.links.remove(&id);
+                    return self.input(|cluster, now| cluster.closed(now, id));
+                }
+            }
+        }
+        match received {
+            Ok(true) => {}
+            Ok(false) => {
+                self.links.remove(&id);
+                self.input(|cluster, now| cluster.closed(now, id));
+            }
+            Err(error) => self.lose(id, &error),
+        }
+    }
+
+    fn lose(&mut self, id: LinkId, error: &std::io::Error) {
+        tracing::debug!("I/O error on a link of the cluster bus: {}", error_text(error));
+        self.links.remove(&id);
+        self.input(|cluster, now| cluster.closed(now, id));
+    }
+
+    fn tick(&mut self) {
+        let replication = Replication {
+            offset: self.shared.told_offset(),
+            silent_ms: self.shared.replication.replica.silent_ms(self.node.clock.unix_ms()),
+        };
+        self.input(|cluster, now| {
+            cluster.set_replication(replication);
+            cluster.tick(now);
+        });
+        *lock(&self.node.waiting) = self.links.iter().map(|(id, link)| (*id, link.waiting())).collect();
+        self.limit_waiting();
+    }
+
+    /// Closes connections to nodes that take nothing.
+    fn limit_waiting(&mut self) {
+        let limit = self.shared.config.snapshot().cluster_link_sendbuf_limit_bytes;
+        let is_over = |link: &Link| limit > 0 && link.waiting_bytes as u64 > limit;
+        let over: Vec<LinkId> =
+            self.links.iter().filter(|(_, link)| is_over(link)).map(|(id, _)| *id).collect();
+        for id in over {
+            tracing::warn!(
+                "Freeing outbound cluster link due to exceeding send buffer memory limit ({limit} bytes)"
+            );
+            self.links.remove(&id);
+            self.input(|cluster, now| cluster.closed_over_limit(now, id));
+        }
+    }
+
+    /// Does what the machine wants outside, and has a worker do the rest.
+    fn carry_out(&mut self) {
+        loop {
+            let actions = std::mem::take(&mut lock(&self.node.machine).outside);
+            if actions.is_empty() {
+                break;
+            }
+            if !self.save(&actions) {
+                return self.shared.stop();
+            }
+            actions.into_iter().for_each(|action| self.act(action));
+        }
+        let ((), left) = self.node.input(|_, _| ());
+        if left.data && self.node.needs_gate() {
+            let follow = |worker: &mut Worker| {
+                // Another worker may have done it since.
+                if worker.shared.cluster().is_some_and(ClusterNode::needs_gate) {
+                    worker.alone(Worker::follow_cluster);
+                }
+            };
+            self.shared.send(0, Mail::Run(Box::new(follow)));
+        }
+    }
+
+    /// Writes the last state of these, which is newer than any packet of them; whether the server may go on.
+    fn save(&self, actions: &[Action]) -> bool {
+        let mut saves = actions.iter().filter_map(|action| match action {
+            Action::SaveConf { text, is_synced } => Some((text, *is_synced)),
+            _ => None,
+        });
+        let Some(first) = saves.next() else { return true };
+        let (text, is_synced) = saves.fold(first, |(_, synced), (text, is)| (text, synced || is));
+        match conf::save(&RealDisk, &self.node.file, text, is_synced) {
+            Ok(()) => true,
+            Err(error) => {
+                tracing::error!("Fatal: can't update cluster config file: {}", error_text(&error));
+                false
+            }
+        }
+    }
+
+    fn act(&mut self, action: Action) {
+        match action {
+            Action::Connect { link: id, host, port } => match Link::connect(&host, port) {
+                Ok(link) => drop(self.links.insert(id, link)),
+                Err(error) => self.lose(id, &error),
+            },
+            Action::Send { link: id, packet } => {
+                let Some(link) = self.links.get_mut(&id) else { return };
+                link.send(packet);
+                if !link.is_connecting
+                    && let Err(error) = link.flush()
+                {
+                    self.lose(id, &error);
+                }
+            }
+            Action::Close(id) => drop(self.links.remove(&id)),
+            Action::Deliver(published) => self.deliver(&published),
+            Action::Log(text) => tracing::info!("{text}"),
+            _ => {}
+        }
+    }
+
+    fn deliver(&self, Published { channel, message, is_sharded }: &Published) {
+        let kind = if *is_sharded { Kind::Shard } else { Kind::Channel };
+        self.shared.hub.publish(kind, channel, message, |thread, delivery| {
+            self.shared.send(thread, Mail::Message(delivery));
+        });
+    }
+}
+
+impl Shared {
+    /// The replication offset that other nodes are told.
+    fn told_offset(&self) -> u64 {
+        let journal = &self.engine.journal;
+        if self.is_replica() {
+            return self.replica_offset();
+        }
+        match journal.is_followed_by(martlet_journal::Follower::Replicas) {
+            true => self.replication_offset(),
+            false => journal.stream_end().offset,
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! What the bus has decided about the data set, carried out by a worker that has it to itself.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use martlet_cluster::machine::{Action, SetSlot};
+use martlet_cluster::slots::{SLOTS, SlotSet};
+
+use super::{ClusterNode, Routes};
+use crate::config::Primary;
+use crate::pubsub::Kind;
+use crate::shared::{Mail, lock};
+use crate::worker::Worker;
+
+/// What is taken from the machine's queue at once.
+struct Taken {
+    decisions: Vec<Action>,
+    /// If they may differ from what was published.
+    routes: Option<Routes>,
+}
+
+impl ClusterNode {
+    fn take_decisions(&self) -> Taken {
+        let mut machine = lock(&self.machine);
+        let revision = machine.cluster.revision();
+        let is_changed = std::mem::replace(&mut machine.seen_revision, revision) != revision;
+        Taken {
+            decisions: std::mem::take(&mut machine.decisions),
+            routes: is_changed.then(|| Routes::new(&machine.cluster)),
+        }
+    }
+
+    /// Whether somebody has to close the gate for what the machine has decided.
+    pub(crate) fn needs_gate(&self) -> bool {
+        if !self.is_loaded.load(Ordering::SeqCst) {
+            return false;
+        }
+        let mut machine = lock(&self.machine);
+        let revision = machine.cluster.revision();
+        if !machine.decisions.is_empty() {
+            return true;
+        }
+        if machine.seen_revision == revision {
+            return false;
+        }
+        let is_other = Routes::new(&machine.cluster) != *self.routes.snapshot();
+        if !is_other {
+            machine.seen_revision = revision;
+        }
+        is_other
+    }
+}
+
+impl Worker {
+    /// Does what the machine has decided, and has requests checked against its routes from here on. All
+    /// shards are locked.
+    pub(crate) fn follow_cluster(&mut self) {
+        let shared = self.shared;
+        let Some(node) = shared.cluster().filter(|node| node.is_loaded.load(Ordering::SeqCst)) else {
+            return;
+        };
+        loop {
+            let Taken { decisions, routes } = node.take_decisions();
+            if decisions.is_empty() && routes.is_none() {
+                return;
+            }
+            if let Some(routes) = routes.filter(|routes| *routes != *node.routes.snapshot()) {
+                node.routes.publish(routes);
+                self.refresh_routes();
+                for thread in 0..shared.thread_count() {
+                    shared.send(thread, Mail::Run(Box::new(Worker::redirect_blocked)));
+                }
+            }
+            decisions.into_iter().for_each(|decision| self.carry_out(node, decision));
+        }
+    }
+
+    fn carry_out(&mut self, node: &ClusterNode, decision: Action) {
+        let shared = self.shared;
+        match decision {
+            Action::Replicate { host, port, .. } => {
+                let primary = Primary { host, port };
+                if shared.replication.replica.status().primary.as_ref() != Some(&primary) {
+                    self.follow_primary(Some(primary));
+                }
+            }
+            Action::StopReplicating if shared.is_replica() => self.follow_primary(None),
+            Action::FlushData => self.delete_all_keys(),
+            Action::DeleteKeys(slots) => slots.iter().for_each(|slot| {
+                self.keys.delete_slot(slot);
+            }),
+            Action::DropShardChannels(slots) => self.drop_shard_channels(slots),
+            Action::PauseWrites(_) => {
+                if !node.holds_writes.swap(true, Ordering::SeqCst) {
+                    shared.hold_writes();
+                }
+                // All that ran before has ended, as the gate is closed.
+                let offset = shared.replication_offset();
+                node.with(|cluster, now| cluster.writes_paused(now, offset));
+            }
+            Action::ResumeWrites if node.holds_writes.swap(false, Ordering::SeqCst) => {
+                shared.release_writes();
+            }
+            _ => {}
+        }
+    }
+
+    fn delete_all_keys(&mut self) {
+        self.keys.flush(None, false);
+        self.keys.flushed_all = true;
+        self.keys.effects.flushed_by_server();
+    }
+
+    /// Ends subscriptions to shard channels whose slot is another shard's now, and tells their clients.
+    fn drop_shard_channels(&mut self, slots: SlotSet) {
+        let Some(routes) = &self.routes else { return };
+        let lost: SlotSet = slots.iter().filter(|slot| !routes.is_shards(*slot)).collect();
+        if lost.is_empty() {
+            return;
+        }
+        let lost = Arc::new(lost);
+        for thread in 0..self.shared.thread_count() {
+            let lost = lost.clone();
+            let drop_lost = move |worker: &mut Worker| {
+                worker.drop_subscriptions(Kind::Shard, b"sunsubscribe", |name| {
+                    lost.contains(martlet_base::slot::slot_of(name))
+                });
+            };
+            self.shared.send(thread, Mail::Run(Box::new(drop_lost)));
+        }
+    }
+
+    /// Takes up the slots of keys that the files had, as Redis does: those that nobody has become this
+    /// node's, others are imported. All shards are locked.
+    pub(super) fn claim_found_slots(&mut self) {
+        let Some(node) = self.shared.cluster() else { return };
+        if node.read(|cluster| cluster.myself().is_replica()) {
+            return;
+        }
+        for slot in (0..SLOTS).filter(|slot| self.keys.count_slot(*slot) > 0) {
+            node.with(|cluster, now| {
+                let (owner, me) = (cluster.owner(slot), cluster.my_key());
+                let claimed = match owner {
+                    Some(owner) if owner == me || cluster.importing_from(slot).is_some() => Ok(()),
+                    Some(owner) => {
+                        tracing::info!(
+                            "I have keys for slot {slot}, but the slot is assigned to another node. Setting it to importing state."
+                        );
+                        let id = cluster.node(owner).id;
+                        cluster.set_slot(now, slot, SetSlot::Importing(id.as_bytes()), false, true)
+                    }
+                    None => {
+                        tracing::info!("I have keys for unassigned slot {slot}. Taking responsibility for it.");
+                        cluster.add_slots(now, &[(slot, slot)])
+                    }
+                };
+                if let Err(error) = claimed {
+                    tracing::warn!("Slot {slot}: {error}");
+                }
+            });
+        }
+    }
+}

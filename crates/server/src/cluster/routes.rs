@@ -1,0 +1,344 @@
+//! Which node answers for which slot, as requests are checked against it: a table that is built of the bus'
+//! state, published as a whole, and never changed.
+//!
+//! Invariant: another table is published only behind the closed gate. So a thread that is inside sees one
+//! table from the check of a request to its end, and what is checked under a shard's lock is which keys of an
+//! open slot are there, nothing else.
+
+use std::collections::BTreeMap;
+
+use martlet_cluster::machine::Cluster;
+use martlet_cluster::node::{Address, Announced};
+use martlet_cluster::slots::SLOTS;
+
+use crate::config::{ClusterPreferredEndpointType, Config};
+
+/// The place of this node in the table's list.
+const MYSELF: u16 = 0;
+/// In place of a slot's owner: there is none.
+const NOBODY: u16 = u16::MAX;
+
+/// Where a node is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Place {
+    address: Address,
+    announced: Announced,
+}
+
+/// See the [module docs](self).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Routes {
+    /// Of each slot.
+    owners: Vec<u16>,
+    /// Slots of this node that go to another.
+    migrating: BTreeMap<u16, u16>,
+    /// Slots that come here from another.
+    importing: BTreeMap<u16, u16>,
+    /// This node, then all others.
+    places: Vec<Place>,
+    /// Whose replica this node is.
+    primary: Option<u16>,
+    is_replica: bool,
+    is_down: bool,
+}
+
+/// What a request asks for, as far as it decides who answers.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub struct Wanted {
+    /// The slot of its keys; `None` if it has none.
+    pub slot: Option<u16>,
+    /// Its keys are of several slots.
+    pub crosses_slots: bool,
+    /// It names more than one key.
+    pub has_several: bool,
+    /// Keys that are there, and keys that are not: asked for only where the slot is open.
+    pub existing: usize,
+    /// See above.
+    pub missing: usize,
+    /// It writes.
+    pub writes: bool,
+    /// It is about shard channels.
+    pub is_sharded_pubsub: bool,
+    /// It moves keys between nodes.
+    pub moves_keys: bool,
+    /// The client has said ASKING, or the command implies it.
+    pub is_asking: bool,
+    /// The client has said READONLY.
+    pub is_readonly: bool,
+}
+
+/// Why a request is not run here.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Redirect {
+    /// Keys of several slots.
+    CrossSlot,
+    /// Keys of a slot under way, some here and some there.
+    TryAgain,
+    /// Nobody has the slot.
+    Unbound,
+    /// The cluster is down.
+    Down,
+    /// The cluster is down, and the request writes.
+    DownForWrites,
+    /// The slot is that node's.
+    Moved(u16, u16),
+    /// The key is at that node already, or is to be created there.
+    Ask(u16, u16),
+}
+
+/// Who is told where to go.
+#[derive(Copy, Clone, Debug, Default)]
+pub struct Client {
+    /// It came by TLS.
+    pub has_tls: bool,
+    /// It came by IPv6.
+    pub is_ipv6: bool,
+}
+
+impl Routes {
+    /// The table of what the bus knows.
+    pub fn new(cluster: &Cluster) -> Routes {
+        let me = cluster.my_key();
+        let others = cluster.nodes().filter(|(key, _)| *key != me);
+        let nodes: Vec<_> = std::iter::once((me, cluster.myself())).chain(others).collect();
+        let by_key: BTreeMap<_, u16> = nodes.iter().zip(0..NOBODY).map(|((key, _), at)| (*key, at)).collect();
+        let place = |key| by_key.get(&key).copied().unwrap_or(NOBODY);
+        // Neighbours mostly have one owner.
+        let mut last = None;
+        let mut owner = |slot| {
+            let key = cluster.owner(slot)?;
+            match last {
+                Some((known, at)) if known == key => Some(at),
+                _ => Some(last.insert((key, place(key))).1),
+            }
+        };
+        Routes {
+            owners: (0..SLOTS).map(|slot| owner(slot).unwrap_or(NOBODY)).collect(),
+            migrating: cluster.migrating().map(|(slot, to)| (slot, place(to))).collect(),
+            importing: cluster.importing().map(|(slot, from)| (slot, place(from))).collect(),
+            places: nodes
+                .iter()
+                .map(|(_, node)| Place { address: node.address.clone(), announced: node.announced.clone() })
+                .collect(),
+            primary: cluster.myself().primary.map(place),
+            is_replica: cluster.myself().is_replica(),
+            is_down: cluster.is_down(),
+        }
+    }
+
+    fn owner(&self, slot: u16) -> u16 {
+        self.owners.get(usize::from(slot)).copied().unwrap_or(NOBODY)
+    }
+
+    /// Whether every request about a slot is run here, without another look.
+    #[inline]
+    pub fn is_served(&self, slot: u16) -> bool {
+        self.owner(slot) == MYSELF && !self.is_down && !self.has_open_slots()
+    }
+
+    /// Whether slots are under way, from here or to here.
+    #[inline]
+    pub fn has_open_slots(&self) -> bool {
+        !self.migrating.is_empty() || !self.importing.is_empty()
+    }
+
+    /// Whether a slot is: then it matters which keys are there.
+    pub fn is_open(&self, slot: u16) -> bool {
+        self.is_migrating(slot) || self.importing.contains_key(&slot)
+    }
+
+    fn is_migrating(&self, slot: u16) -> bool {
+        self.owner(slot) == MYSELF && self.migrating.contains_key(&slot)
+    }
+
+    /// Whether a slot is this node's.
+    pub fn is_mine(&self, slot: u16) -> bool {
+        self.owner(slot) == MYSELF
+    }
+
+    /// Whether a slot is this shard's: this node's, or its primary's.
+    pub fn is_shards(&self, slot: u16) -> bool {
+        let owner = self.owner(slot);
+        owner == MYSELF || owner != NOBODY && Some(owner) == self.primary
+    }
+
+    /// Whether the request is to be run here.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn decide(&self, wanted: &Wanted, config: &Config) -> Result<(), Redirect> {
+        let Some(slot) = wanted.slot else { return Ok(()) };
+        let owner = self.owner(slot);
+        if owner == NOBODY {
+            return Err(Redirect::Unbound);
+        }
+        if wanted.crosses_slots {
+            return Err(Redirect::CrossSlot);
+        }
+        self.serves_while_down(wanted, config)?;
+        let is_importing = self.importing.contains_key(&slot);
+        if self.is_open(slot) && wanted.moves_keys {
+            return Ok(());
+        }
+        if self.is_migrating(slot) && wanted.missing > 0 {
+            return Err(match (wanted.existing, self.migrating.get(&slot)) {
+                (0, Some(to)) => Redirect::Ask(slot, *to),
+                _ => Redirect::TryAgain,
+            });
+        }
+        if is_importing && wanted.is_asking {
+            return if wanted.has_several && wanted.missing > 0 { Err(Redirect::TryAgain) } else { Ok(()) };
+        }
+        let may_read_here = wanted.is_readonly || wanted.is_sharded_pubsub;
+        let reads_replica = may_read_here && !wanted.writes && self.is_replica && self.is_shards(slot);
+        if owner == MYSELF || reads_replica { Ok(()) } else { Err(Redirect::Moved(slot, owner)) }
+    }
+
+    fn serves_while_down(&self, wanted: &Wanted, config: &Config) -> Result<(), Redirect> {
+        let serves = match (wanted.is_sharded_pubsub, config.cluster_allow_reads_when_down) {
+            _ if !self.is_down => true,
+            (true, _) => config.cluster_allow_pubsubshard_when_down,
+            (false, true) if wanted.writes => return Err(Redirect::DownForWrites),
+            (false, allows_reads) => allows_reads,
+        };
+        if serves { Ok(()) } else { Err(Redirect::Down) }
+    }
+
+    /// Whether a client that waits for keys of a slot may go on with it.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn lets_wait(&self, slot: u16, is_reader: bool) -> Result<(), Redirect> {
+        let owner = self.owner(slot);
+        if self.is_down {
+            return Err(Redirect::Down);
+        }
+        if owner == MYSELF || self.importing.contains_key(&slot) {
+            return Ok(());
+        }
+        match owner {
+            NOBODY => Err(Redirect::Unbound),
+            _ if is_reader && self.is_replica && self.is_shards(slot) => Ok(()),
+            _ => Err(Redirect::Moved(slot, owner)),
+        }
+    }
+
+    /// The error that tells a client so.
+    pub fn text(&self, redirect: Redirect, client: Client, config: &Config) -> String {
+        match redirect {
+            Redirect::CrossSlot => "CROSSSLOT Keys in request don't hash to the same slot".into(),
+            Redirect::TryAgain => "TRYAGAIN Multiple keys request during rehashing of slot".into(),
+            Redirect::Unbound => "CLUSTERDOWN Hash slot not served".into(),
+            Redirect::Down => "CLUSTERDOWN The cluster is down".into(),
+            Redirect::DownForWrites => {
+                "CLUSTERDOWN The cluster is down and only accepts read commands".into()
+            }
+            Redirect::Moved(slot, to) => format!("MOVED {slot} {}", self.endpoint(to, client, config)),
+            Redirect::Ask(slot, to) => format!("ASK {slot} {}", self.endpoint(to, client, config)),
+        }
+    }
+
+    fn endpoint(&self, to: u16, client: Client, config: &Config) -> String {
+        let Some(Place { address, announced }) = self.places.get(usize::from(to)) else {
+            return ":0".into();
+        };
+        let host = match config.cluster_preferred_endpoint_type {
+            ClusterPreferredEndpointType::Ip => announced.client_host(address, client.is_ipv6),
+            ClusterPreferredEndpointType::Hostname if announced.host_name.is_empty() => "?",
+            ClusterPreferredEndpointType::Hostname => &announced.host_name,
+            ClusterPreferredEndpointType::UnknownEndpoint => "",
+        };
+        format!("{host}:{}", announced.client_port(address, client.has_tls))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// This node has slots 0 to 9, of which 5 goes to the other; that has 10 to 19, of which 15 comes here.
+    fn routes() -> Routes {
+        let mut owners = vec![NOBODY; usize::from(SLOTS)];
+        owners[..10].fill(MYSELF);
+        owners[10..20].fill(1);
+        let place = |host: &str| Place {
+            address: Address { host: host.into(), tcp_port: 6379, tls_port: 6380, bus_port: 16_379 },
+            announced: Announced::default(),
+        };
+        Routes {
+            owners,
+            migrating: [(5, 1)].into(),
+            importing: [(15, 1)].into(),
+            places: vec![place("10.0.0.1"), place("10.0.0.2")],
+            primary: None,
+            is_replica: false,
+            is_down: false,
+        }
+    }
+
+    fn wanted(slot: u16) -> Wanted {
+        Wanted { slot: Some(slot), ..Wanted::default() }
+    }
+
+    #[test]
+    fn requests_go_to_the_owner_of_their_slot() {
+        let (routes, config) = (routes(), Config::default());
+        let decide = |wanted: Wanted| routes.decide(&wanted, &config);
+        assert_eq!(decide(Wanted::default()), Ok(()));
+        assert_eq!(decide(wanted(3)), Ok(()));
+        assert_eq!(decide(wanted(12)), Err(Redirect::Moved(12, 1)));
+        assert_eq!(decide(wanted(99)), Err(Redirect::Unbound));
+        assert_eq!(decide(Wanted { crosses_slots: true, ..wanted(3) }), Err(Redirect::CrossSlot));
+        let text = |redirect, client| routes.text(redirect, client, &config);
+        assert_eq!(text(Redirect::Moved(12, 1), Client::default()), "MOVED 12 10.0.0.2:6379");
+        let by_tls = Client { has_tls: true, is_ipv6: false };
+        assert_eq!(text(Redirect::Ask(5, 1), by_tls), "ASK 5 10.0.0.2:6380");
+    }
+
+    #[test]
+    fn open_slots_are_served_by_who_has_the_keys() {
+        let (routes, config) = (routes(), Config::default());
+        let decide = |wanted: Wanted| routes.decide(&wanted, &config);
+        assert_eq!(decide(Wanted { existing: 2, ..wanted(5) }), Ok(()));
+        assert_eq!(decide(Wanted { missing: 2, ..wanted(5) }), Err(Redirect::Ask(5, 1)));
+        assert_eq!(decide(Wanted { missing: 1, existing: 1, ..wanted(5) }), Err(Redirect::TryAgain));
+        assert_eq!(decide(Wanted { missing: 1, moves_keys: true, ..wanted(5) }), Ok(()));
+        assert_eq!(decide(Wanted { missing: 1, ..wanted(15) }), Err(Redirect::Moved(15, 1)));
+        let asking = Wanted { missing: 1, is_asking: true, ..wanted(15) };
+        assert_eq!(decide(asking), Ok(()));
+        assert_eq!(decide(Wanted { has_several: true, ..asking }), Err(Redirect::TryAgain));
+        assert_eq!(decide(Wanted { is_asking: true, ..wanted(12) }), Err(Redirect::Moved(12, 1)));
+    }
+
+    #[test]
+    fn replicas_answer_readers() {
+        let mut routes = routes();
+        (routes.is_replica, routes.primary) = (true, Some(1));
+        let config = Config::default();
+        let reader = Wanted { is_readonly: true, ..wanted(12) };
+        assert_eq!(routes.decide(&reader, &config), Ok(()));
+        assert_eq!(routes.lets_wait(12, true), Ok(()));
+        let writer = Wanted { writes: true, ..reader };
+        assert_eq!(routes.decide(&writer, &config), Err(Redirect::Moved(12, 1)));
+        assert_eq!(routes.decide(&wanted(12), &config), Err(Redirect::Moved(12, 1)));
+        let subscriber = Wanted { is_sharded_pubsub: true, ..wanted(12) };
+        assert_eq!(routes.decide(&subscriber, &config), Ok(()));
+    }
+
+    #[test]
+    fn a_cluster_that_is_down_serves_what_the_configuration_allows() {
+        let mut routes = routes();
+        routes.is_down = true;
+        let mut config = Config::default();
+        assert_eq!(routes.decide(&wanted(3), &config), Err(Redirect::Down));
+        assert!(!routes.is_served(3) && routes.lets_wait(3, false) == Err(Redirect::Down));
+        let message = Wanted { is_sharded_pubsub: true, ..wanted(3) };
+        assert_eq!(routes.decide(&message, &config), Ok(()));
+        config.cluster_allow_pubsubshard_when_down = false;
+        assert_eq!(routes.decide(&message, &config), Err(Redirect::Down));
+        config.cluster_allow_reads_when_down = true;
+        assert_eq!(routes.decide(&wanted(3), &config), Ok(()));
+        let write = Wanted { writes: true, ..wanted(3) };
+        assert_eq!(routes.decide(&write, &config), Err(Redirect::DownForWrites));
+    }
+}

@@ -1,0 +1,140 @@
+//! CLUSTER, and what a session says about where it reads: ASKING, READONLY, READWRITE.
+
+mod change;
+mod tell;
+
+use std::sync::atomic::Ordering;
+
+use martlet_cluster::machine::CommandError;
+use martlet_command::{Acl, Error, Flags, Group, Outcome, command, container};
+
+use super::{Call, ServerCommand, ServerHandler};
+use crate::clients::flag;
+use crate::cluster::ClusterNode;
+use crate::slow_path::SessionFlags;
+use crate::worker::Worker;
+
+/// The family.
+pub static COMMANDS: &[&ServerCommand] = &[&READONLY, &READWRITE, &ASKING, &CLUSTER];
+
+/// This node.
+fn node(call: &Call<'_>) -> Result<&'static ClusterNode, Error> {
+    let disabled = Error::Fixed("ERR This instance has cluster support disabled");
+    call.worker.shared.cluster().ok_or(disabled)
+}
+
+/// This node, once requests are checked against all that it knows: who is told that the cluster is up, or
+/// whose a slot is, finds it so.
+fn settled(call: &mut Call<'_>) -> Result<&'static ClusterNode, Error> {
+    let node = node(call)?;
+    if !call.deny_blocking && node.needs_gate() {
+        call.worker.alone(Worker::follow_cluster);
+    }
+    Ok(node)
+}
+
+/// A refusal of the machine, as clients are told it.
+fn told(error: CommandError) -> Error {
+    Error::Text(format!("ERR {error}"))
+}
+
+const SESSION: Flags = Flags::LOADING.with(Flags::STALE).with(Flags::FAST);
+
+static READONLY: ServerCommand = command("readonly", 1, readonly as ServerHandler)
+    .flags(SESSION)
+    .acl(Acl::CONNECTION)
+    .doc(Group::Cluster, "3.0.0", "O(1)", "Lets the connection read from a cluster's replica.");
+
+fn readonly(call: &mut Call<'_>) -> Outcome {
+    read_from_replica(call, true)
+}
+
+static READWRITE: ServerCommand = command("readwrite", 1, readwrite as ServerHandler)
+    .flags(SESSION)
+    .acl(Acl::CONNECTION)
+    .doc(Group::Cluster, "3.0.0", "O(1)", "Ends READONLY.");
+
+fn readwrite(call: &mut Call<'_>) -> Outcome {
+    read_from_replica(call, false)
+}
+
+static ASKING: ServerCommand = command("asking", 1, asking as ServerHandler)
+    .flags(Flags::FAST)
+    .acl(Acl::CONNECTION)
+    .doc(Group::Cluster, "3.0.0", "O(1)", "Follows an ASK redirection of a cluster.");
+
+fn asking(call: &mut Call<'_>) -> Outcome {
+    node(call)?;
+    set_flag(call, SessionFlags::ASKING, true)?;
+    call.connection.session.has_just_asked = true;
+    Ok(())
+}
+
+/// Sets whether the client reads from a replica, which outside clusters has a meaning to those only that
+/// follow redirections.
+fn read_from_replica(call: &mut Call<'_>, reads: bool) -> Outcome {
+    let flags = &call.connection.info.flags;
+    if flags.load(Ordering::Relaxed) & flag::FOLLOWS_REDIRECTS == 0 {
+        node(call)?;
+    }
+    let flags = &call.connection.info.flags;
+    if reads {
+        flags.fetch_or(flag::READONLY, Ordering::Relaxed);
+    } else {
+        flags.fetch_and(!flag::READONLY, Ordering::Relaxed);
+    }
+    set_flag(call, SessionFlags::READS_REPLICA, reads)
+}
+
+fn set_flag(call: &mut Call<'_>, flag: SessionFlags, is_set: bool) -> Outcome {
+    call.connection.session.flags.set(flag, is_set);
+    call.reply.ok();
+    Ok(())
+}
+
+static CLUSTER: ServerCommand = container(
+    "cluster",
+    -2,
+    &[
+        &change::ADDSLOTS,
+        &change::ADDSLOTSRANGE,
+        &change::BUMPEPOCH,
+        &tell::COUNT_FAILURE_REPORTS,
+        &tell::COUNTKEYSINSLOT,
+        &change::DELSLOTS,
+        &change::DELSLOTSRANGE,
+        &change::FAILOVER,
+        &change::FLUSHSLOTS,
+        &change::FORGET,
+        &tell::GETKEYSINSLOT,
+        &HELP,
+        &tell::INFO,
+        &tell::KEYSLOT,
+        &tell::LINKS,
+        &change::MEET,
+        &tell::MYID,
+        &tell::MYSHARDID,
+        &tell::NODES,
+        &tell::REPLICAS,
+        &change::REPLICATE,
+        &change::RESET,
+        &change::SAVECONFIG,
+        &change::SET_CONFIG_EPOCH,
+        &change::SETSLOT,
+        &tell::SHARDS,
+        &tell::SLAVES,
+        &tell::SLOT_STATS,
+        &tell::SLOTS,
+    ],
+)
+.doc(Group::Cluster, "3.0.0", "Depends on subcommand", "A container for cluster commands.");
+
+static HELP: ServerCommand = command("cluster|help", 2, help as ServerHandler)
+    .flags(Flags::LOADING.with(Flags::STALE))
+    .doc(Group::Cluster, "5.0.0", "O(1)", "Lists the subcommands.");
+
+fn help(call: &mut Call<'_>) -> Outcome {
+    node(call)?;
+    super::write_help(call, "CLUSTER");
+    Ok(())
+}

@@ -1,0 +1,225 @@
+//! CLUSTER's subcommands that change the cluster, or this node. They run alone: what follows for the data
+//! set, and the routes that requests are checked against, are there before the reply.
+
+use martlet_base::number::parse_i64;
+use martlet_cluster::machine::{Cluster, CommandError, Failover, SetSlot, Time, parse_slot};
+use martlet_command::{Error, Flags, Group, Outcome, Tip, command};
+
+use super::super::{Call, ServerCommand, ServerHandler};
+use super::{node, told};
+use crate::checks::obeys;
+
+const CHANGE: Flags = Flags::NO_ASYNC_LOADING.with(Flags::ADMIN).with(Flags::STALE).with(Flags::EXCLUSIVE);
+
+/// Has the machine do something, with all that follows.
+fn change(
+    call: &mut Call<'_>,
+    input: impl FnOnce(&mut Cluster, Time) -> Result<(), CommandError>,
+) -> Outcome {
+    node(call)?.with(input).map_err(told)?;
+    call.worker.follow_cluster();
+    call.reply.ok();
+    Ok(())
+}
+
+/// Slots of the arguments, each alone or, in pairs, as ranges.
+fn ranges(call: &Call<'_>, in_pairs: bool) -> Result<Vec<(u16, u16)>, Error> {
+    let slots: Result<Vec<u16>, _> = call.args.iter().skip(2).map(parse_slot).collect();
+    let slots = slots.map_err(told)?;
+    if !in_pairs {
+        return Ok(slots.into_iter().map(|slot| (slot, slot)).collect());
+    }
+    if slots.len() % 2 == 1 {
+        return Err(Error::Arity(call.entry.spec.full_name));
+    }
+    Ok(slots.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect())
+}
+
+pub(super) static ADDSLOTS: ServerCommand = command("cluster|addslots", -3, addslots as ServerHandler)
+    .flags(CHANGE)
+    .syntax("*slot:i")
+    .doc(Group::Cluster, "3.0.0", "O(N) for N slots", "Takes slots that no node has.");
+
+fn addslots(call: &mut Call<'_>) -> Outcome {
+    node(call)?;
+    let slots = ranges(call, false)?;
+    change(call, |cluster, now| cluster.add_slots(now, &slots))
+}
+
+pub(super) static ADDSLOTSRANGE: ServerCommand =
+    command("cluster|addslotsrange", -4, addslotsrange as ServerHandler)
+        .flags(CHANGE)
+        .syntax("*range(start-slot:i end-slot:i)")
+        .doc(Group::Cluster, "7.0.0", "O(N) for N slots", "Takes ranges of slots that no node has.");
+
+fn addslotsrange(call: &mut Call<'_>) -> Outcome {
+    node(call)?;
+    let slots = ranges(call, true)?;
+    change(call, |cluster, now| cluster.add_slots(now, &slots))
+}
+
+pub(super) static DELSLOTS: ServerCommand = command("cluster|delslots", -3, delslots as ServerHandler)
+    .flags(CHANGE)
+    .syntax("*slot:i")
+    .doc(Group::Cluster, "3.0.0", "O(N) for N slots", "Forgets who has slots.");
+
+fn delslots(call: &mut Call<'_>) -> Outcome {
+    node(call)?;
+    let slots = ranges(call, false)?;
+    change(call, |cluster, now| cluster.delete_slots(now, &slots))
+}
+
+pub(super) static DELSLOTSRANGE: ServerCommand =
+    command("cluster|delslotsrange", -4, delslotsrange as ServerHandler)
+        .flags(CHANGE)
+        .syntax("*range(start-slot:i end-slot:i)")
+        .doc(Group::Cluster, "7.0.0", "O(N) for N slots", "Forgets who has ranges of slots.");
+
+fn delslotsrange(call: &mut Call<'_>) -> Outcome {
+    node(call)?;
+    let slots = ranges(call, true)?;
+    change(call, |cluster, now| cluster.delete_slots(now, &slots))
+}
+
+pub(super) static FLUSHSLOTS: ServerCommand = command("cluster|flushslots", 2, flushslots as ServerHandler)
+    .flags(CHANGE)
+    .doc(Group::Cluster, "3.0.0", "O(1)", "Gives up all slots of the node, which must have no keys.");
+
+fn flushslots(call: &mut Call<'_>) -> Outcome {
+    let has_keys = call.worker.keys.count(0) > 0;
+    change(call, |cluster, now| cluster.flush_slots(now, has_keys))
+}
+
+pub(super) static BUMPEPOCH: ServerCommand = command("cluster|bumpepoch", 2, bumpepoch as ServerHandler)
+    .flags(CHANGE)
+    .doc(Group::Cluster, "3.0.0", "O(1)", "Gives the node the newest epoch, without a vote.")
+    .tips(&[Tip::NONDETERMINISTIC_OUTPUT]);
+
+fn bumpepoch(call: &mut Call<'_>) -> Outcome {
+    let (is_bumped, epoch) = node(call)?.with(|cluster, now| cluster.bump(now));
+    call.worker.follow_cluster();
+    call.reply.simple(&format!("{} {epoch}", if is_bumped { "BUMPED" } else { "STILL" }));
+    Ok(())
+}
+
+pub(super) static FAILOVER: ServerCommand = command("cluster|failover", -2, failover as ServerHandler)
+    .flags(CHANGE)
+    .syntax("?options(FORCE|TAKEOVER)")
+    .doc(Group::Cluster, "3.0.0", "O(1)", "Has a replica take over from its primary.");
+
+fn failover(call: &mut Call<'_>) -> Outcome {
+    node(call)?;
+    let mut words = call.rest(2);
+    let how = words.one_of(&[("force", Failover::Forced), ("takeover", Failover::Takeover)]);
+    words.finish()?;
+    change(call, |cluster, now| cluster.failover(now, how.unwrap_or(Failover::Agreed)))
+}
+
+pub(super) static FORGET: ServerCommand = command("cluster|forget", 3, forget as ServerHandler)
+    .flags(CHANGE)
+    .syntax("node-id")
+    .doc(Group::Cluster, "3.0.0", "O(1)", "Takes a node out of the list.");
+
+fn forget(call: &mut Call<'_>) -> Outcome {
+    let id = call.arg(2);
+    change(call, |cluster, now| cluster.forget(now, id))
+}
+
+pub(super) static MEET: ServerCommand = command("cluster|meet", -4, meet as ServerHandler)
+    .flags(CHANGE)
+    .syntax("ip port:i ?cluster-bus-port:i^4.0.0")
+    .doc(Group::Cluster, "3.0.0", "O(1)", "Begins a handshake with another node.")
+    .history(&[("4.0.0", "Takes the bus' port, too.")]);
+
+fn meet(call: &mut Call<'_>) -> Outcome {
+    node(call)?;
+    if call.argc() > 5 {
+        return Err(super::super::wrong_subcommand_arguments(call));
+    }
+    let port = |index: usize, what: &str| {
+        let text = format!("ERR Invalid {what} port specified: {}", String::from_utf8_lossy(call.arg(index)));
+        parse_i64(call.arg(index)).ok_or(Error::Text(text))
+    };
+    let client_port = port(3, "base")?;
+    let bus_port = if call.argc() == 5 { port(4, "bus")? } else { client_port.saturating_add(10_000) };
+    let host = String::from_utf8_lossy(call.arg(2)).into_owned();
+    change(call, |cluster, now| cluster.meet(now, &host, client_port, bus_port))
+}
+
+pub(super) static REPLICATE: ServerCommand = command("cluster|replicate", 3, replicate as ServerHandler)
+    .flags(CHANGE)
+    .syntax("node-id")
+    .doc(Group::Cluster, "3.0.0", "O(1)", "Makes the node a replica of another.");
+
+fn replicate(call: &mut Call<'_>) -> Outcome {
+    let has_keys = call.worker.keys.count(0) > 0;
+    let id = call.arg(2);
+    change(call, |cluster, now| cluster.replicate(now, id, has_keys))
+}
+
+pub(super) static RESET: ServerCommand = command("cluster|reset", -2, reset as ServerHandler)
+    .flags(Flags::NOSCRIPT.with(Flags::ADMIN).with(Flags::STALE).with(Flags::EXCLUSIVE))
+    .syntax("?reset-type(HARD|SOFT)")
+    .doc(
+        Group::Cluster,
+        "3.0.0",
+        "O(N) for N nodes, and for N keys of a replica",
+        "Makes the node one that knows no other.",
+    );
+
+fn reset(call: &mut Call<'_>) -> Outcome {
+    node(call)?;
+    let mut words = call.rest(2);
+    let is_hard = words.one_of(&[("hard", true), ("soft", false)]).unwrap_or(false);
+    words.finish()?;
+    let has_keys = call.worker.keys.count(0) > 0;
+    change(call, |cluster, now| cluster.reset(now, is_hard, has_keys))
+}
+
+pub(super) static SAVECONFIG: ServerCommand = command("cluster|saveconfig", 2, saveconfig as ServerHandler)
+    .flags(CHANGE)
+    .doc(Group::Cluster, "3.0.0", "O(1)", "Has the node's file written.");
+
+fn saveconfig(call: &mut Call<'_>) -> Outcome {
+    change(call, |cluster, now| {
+        cluster.save_conf(now);
+        Ok(())
+    })
+}
+
+pub(super) static SET_CONFIG_EPOCH: ServerCommand =
+    command("cluster|set-config-epoch", 3, set_config_epoch as ServerHandler)
+        .flags(CHANGE)
+        .syntax("config-epoch:i")
+        .doc(Group::Cluster, "3.0.0", "O(1)", "Gives an epoch to a node that knows no other.");
+
+fn set_config_epoch(call: &mut Call<'_>) -> Outcome {
+    node(call)?;
+    let epoch = call.int(2)?;
+    change(call, |cluster, now| cluster.set_config_epoch(now, epoch))
+}
+
+pub(super) static SETSLOT: ServerCommand = command("cluster|setslot", -4, setslot as ServerHandler)
+    .flags(CHANGE)
+    .syntax("slot:i subcommand(importing=IMPORTING|migrating=MIGRATING|node=NODE|STABLE)")
+    .doc(Group::Cluster, "3.0.0", "O(1)", "Says where a slot comes from, goes to, or is.");
+
+fn setslot(call: &mut Call<'_>) -> Outcome {
+    node(call)?;
+    let slot = parse_slot(call.arg(2)).map_err(told)?;
+    let (word, id) = (call.arg(3).to_ascii_lowercase(), call.arg(4));
+    let state = match (word.as_slice(), call.argc()) {
+        (b"migrating", 5) => SetSlot::Migrating(id),
+        (b"importing", 5) => SetSlot::Importing(id),
+        (b"stable", 4) => SetSlot::Stable,
+        (b"node", 5) => SetSlot::Node(id),
+        _ => {
+            return Err(Error::Fixed(
+                "ERR Invalid CLUSTER SETSLOT action or number of arguments. Try CLUSTER HELP",
+            ));
+        }
+    };
+    let has_keys = call.worker.keys.count_slot(slot) > 0;
+    let is_replicated = obeys(call.connection);
+    change(call, |cluster, now| cluster.set_slot(now, slot, state, is_replicated, has_keys))
+}
