@@ -335,8 +335,7 @@ mod tests {
         assert_eq!(notes("slave-lazy-flush no\n activerehashing no\n loadmodule x\n").len(), 1);
         assert_eq!(notes("activerehashing no\nslave-lazy-flush no\nloadmodule x\n"), [(false, quiet.into())]);
         assert_eq!(notes("cluster-enabled yes\n"), []);
-        let lacking =
-            "WARNING: set, but without effect: tls-cluster (this version opens no connections with TLS)";
+        let lacking = "WARNING: set, but without effect: tls-cluster (the cluster bus and MIGRATE use no TLS in this version)";
         assert_eq!(notes("tls-cluster yes\n"), [(true, lacking.into())]);
         let quiet = "Accepted without effect (docs/configuration.md says why): slave-lazy-flush";
         assert_eq!(notes("slave-lazy-flush yes\n"), [(false, quiet.into())]);

@@ -183,8 +183,7 @@ fn refuses_a_bad_configuration(directory: &Path) {
     );
     assert!(status == Some(1) && output.ends_with(&missing), "{output}");
     let (status, output, _) = run(&["--check-config", "--port", "1", "--tls-cluster", "yes"]);
-    let warning =
-        "WARNING: set, but without effect: tls-cluster (this version opens no connections with TLS)\n";
+    let warning = "WARNING: set, but without effect: tls-cluster (the cluster bus and MIGRATE use no TLS in this version)\n";
     assert_eq!((status, output), (Some(0), format!("The configuration is valid.\n{warning}")));
     let (status, output, _) = run(&["--version"]);
     assert!(

@@ -245,10 +245,20 @@ fn append_only_files_go_both_ways() {
     }
 }
 
-/// What there is of a stream and its groups.
+/// What there is of a stream and its groups; what Redis tells of idempotency since 8.6 is left out.
 fn streams(server: &Server) -> Vec<String> {
     let requests = ["XINFO STREAM k", "XRANGE k - +", "XPENDING k g", "XPENDING k h", "XINFO STREAM empty"];
-    requests.map(|request| format!("{:?}", run(server, request))).to_vec()
+    let told = |request: &str| match run(server, request) {
+        Reply::Array(fields) if request.starts_with("XINFO") => {
+            let is_common = |field: &[Reply]| {
+                let name = field[0].text().map(String::from_utf8_lossy).unwrap_or_default();
+                !["idmp-", "pids-", "iids-"].iter().any(|start| name.starts_with(start))
+            };
+            format!("{:?}", fields.chunks(2).filter(|field| is_common(field)).collect::<Vec<_>>())
+        }
+        reply => format!("{reply:?}"),
+    };
+    requests.map(told).to_vec()
 }
 
 #[test]
