@@ -158,8 +158,8 @@ fn title(options: &Options) -> String {
     let names: Vec<&str> = TRACES.iter().map(|(_, name)| *name).collect();
     format!(
         "# Hit rates of a read-through cache at its limit\n\nWritten by `./x hit-rates --keys {} --requests {}`: \
-         64-byte values and a limit that about a fifth of the keys fits under. Hits of the second half of the \
-         requests, in percent; requests of the scan and of one-time keys do not count. At best: as much as the most \
+         64-byte values and a limit that about a fifth of the keys\nfits under. Hits of the second half of the \
+         requests, in percent; requests of the scan and of one-time keys do not count.\nAt best: as much as the most \
          popular keys get, if the cache held them, and as many, all the time.\n\n| server | policy | {} | keys at \
          the end |\n|---|---|---|---|---|---|---|\n",
         options.keys,

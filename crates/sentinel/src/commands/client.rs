@@ -79,7 +79,7 @@ fn setinfo(call: &mut Call<'_>) -> Outcome {
             names[known]
         )));
     }
-    call.session().library[known] = value.to_vec();
+    call.session().client_library[known] = value.to_vec();
     call.reply.ok();
     Ok(())
 }
@@ -325,9 +325,9 @@ pub(super) fn line(core: &Core, id: u64) -> Vec<u8> {
         )
         .bytes(),
     );
-    out.extend(&session.library[0]);
+    out.extend(&session.client_library[0]);
     out.extend(b" lib-ver=");
-    out.extend(&session.library[1]);
+    out.extend(&session.client_library[1]);
     out.extend(
         format!(
             " io-thread=0 tot-net-in={} tot-net-out={} tot-cmds={}",

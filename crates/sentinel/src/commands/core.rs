@@ -44,7 +44,7 @@ pub struct Session {
     /// CLIENT SETNAME.
     pub name: Vec<u8>,
     /// CLIENT SETINFO.
-    pub library: [Vec<u8>; 2],
+    pub client_library: [Vec<u8>; 2],
     /// Whose rights it has.
     pub user: Arc<User>,
     /// It logged in, or needs not to.
@@ -212,7 +212,7 @@ impl Core {
                 created_ms: self.now_ms,
                 active_ms: self.now_ms,
                 name: Vec::new(),
-                library: Default::default(),
+                client_library: Default::default(),
                 user,
                 is_authenticated,
                 is_resp3: false,
