@@ -223,7 +223,10 @@ impl Worker {
     /// Lets a command mark what it accesses as the client wants it (CLIENT NO-TOUCH); how it was before.
     pub(crate) fn begin_touching(&mut self, touches: bool, entry: &Entry) -> Touch {
         // A script's own client may have said that it marks nothing; a change is noted whoever makes it.
-        let policy = self.touch_policy();
+        let policy = match self.keys.touch {
+            Touch::Nothing => self.touch_policy(),
+            touch => touch,
+        };
         let marks =
             touches || entry.spec.flags.has(Flags::IGNORES_NO_TOUCH) || matches!(policy, Touch::Lrm(_));
         let touch = if marks { policy } else { Touch::Nothing };
