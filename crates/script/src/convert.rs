@@ -145,6 +145,20 @@ fn push_verbatim(stack: &mut Stack<'_>, bytes: &[u8]) {
 /// Writes the value on top as a reply and drops it. `resp3` is what the script speaks, which decides about
 /// booleans only; the rest is up to the reply's own version.
 pub fn write_value(stack: &mut Stack<'_>, reply: &mut Reply, resp3: bool) {
+    write(stack, reply, resp3, write_table);
+}
+
+/// As [`write_value`], of a value that is known to be no error.
+pub fn write_returned(stack: &mut Stack<'_>, reply: &mut Reply, resp3: bool) {
+    write(stack, reply, resp3, write_plain_table);
+}
+
+fn write(
+    stack: &mut Stack<'_>,
+    reply: &mut Reply,
+    resp3: bool,
+    write_table: fn(&mut Stack<'_>, &mut Reply, bool, i32),
+) {
     let index = stack.top();
     if index > NESTED_MAX || !stack.reserve(5) {
         reply.error("ERR reached lua stack limit");
@@ -176,6 +190,10 @@ fn write_table(stack: &mut Stack<'_>, reply: &mut Reply, resp3: bool, index: i32
         return reply.error(text);
     }
     stack.pop(1);
+    write_plain_table(stack, reply, resp3, index);
+}
+
+fn write_plain_table(stack: &mut Stack<'_>, reply: &mut Reply, resp3: bool, index: i32) {
     stack.get_field(index, "ok");
     if let Some(text) = stack.bytes(-1) {
         // A string of C's ends at its first zero.

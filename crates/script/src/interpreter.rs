@@ -12,7 +12,7 @@ use mlua_sys::lua_State;
 
 use crate::api::{self, Version};
 use crate::context::{Compiled, Context, Ended, Registered};
-use crate::convert::write_value;
+use crate::convert::write_returned;
 use crate::host::Host;
 use crate::library;
 use crate::memory::allocate;
@@ -30,6 +30,13 @@ const FIXED: c_int = 4;
 
 /// Instructions after which a script's host is asked whether it may go on.
 const INTERRUPT_INSTRUCTIONS: c_int = 100_000;
+
+/// A state of less garbage and all else, in bytes, is small.
+const SMALL_BYTES: usize = 1 << 20;
+/// How large a state grows before the next collection begins, in percent of what the last one has left: a
+/// small one, and others (Lua's own default).
+const PAUSE_SMALL_PERCENT: c_int = 400;
+const PAUSE_PERCENT: c_int = 200;
 
 /// Pushes a library's table.
 type Library = fn(&mut Stack<'_>);
@@ -83,6 +90,8 @@ pub struct Interpreter {
     state: *mut lua_State,
     context: *mut Context,
     engine: Engine,
+    /// Whether it has less than [`SMALL_BYTES`].
+    is_small: bool,
 }
 
 // SAFETY: a state and its context belong to no thread; only the owner of the interpreter reaches them.
@@ -106,7 +115,7 @@ impl Interpreter {
         // SAFETY: the context begins with the memory that `allocate` wants.
         let state = unsafe { lua::lua_newstate(allocate, context.cast()) };
         assert!(!state.is_null(), "memory is unbounded");
-        let mut interpreter = Interpreter { state, context, engine };
+        let mut interpreter = Interpreter { state, context, engine, is_small: false };
         interpreter.set_hook();
         let mut stack = interpreter.stack();
         stack.room_for_fixed();
@@ -221,13 +230,14 @@ impl Interpreter {
             (_, lua::LUA_OK) => {
                 let error = returned_error(&mut stack);
                 if error.is_none() {
-                    write_value(&mut stack, reply, is_resp3);
+                    write_returned(&mut stack, reply, is_resp3);
                 }
                 error.map_or(Run::Replied, Run::Failed)
             }
             _ => Run::Failed(uncaught_error(&mut stack, inputs.name)),
         };
         stack.set_top(FIXED);
+        self.pace_collection();
         self.collect_if_full();
         run
     }
@@ -291,6 +301,18 @@ impl Interpreter {
         status
     }
 
+    /// While there is little in the state, garbage is collected the more rarely: a cycle goes through all of
+    /// it, however little a script has left.
+    fn pace_collection(&mut self) {
+        let is_small = self.used_bytes() < SMALL_BYTES;
+        if self.is_small != is_small {
+            self.is_small = is_small;
+            let percent = if is_small { PAUSE_SMALL_PERCENT } else { PAUSE_PERCENT };
+            // SAFETY: the state is one of an interpreter.
+            unsafe { lua::lua_gc(self.state, lua::LUA_GCSETPAUSE, percent) };
+        }
+    }
+
     /// A script may have stopped the collection of garbage, or left most of the memory in use.
     fn collect_if_full(&mut self) {
         if self.context().memory.is_half_full() {
@@ -351,11 +373,14 @@ fn returned_error(stack: &mut Stack<'_>) -> Option<ScriptError> {
         return None;
     }
     stack.get_field(-1, "err");
-    let text = stack.bytes(-1).map(<[u8]>::to_vec);
+    let Some(text) = stack.bytes(-1).map(<[u8]>::to_vec) else {
+        stack.pop(1);
+        return None;
+    };
     stack.get_field(-2, "ignore_error_stats_update");
     let is_counted = stack.truth(-1);
     stack.pop(2);
-    text.map(|text| ScriptError { text, is_counted })
+    Some(ScriptError { text, is_counted })
 }
 
 /// The error that [`place_error`] has left on top, as it is answered.

@@ -248,6 +248,8 @@ pub struct Connection {
     pub released: u64,
     /// A command has run for it that reads or changes data, since its output waited for replicas last.
     pub reads_data: bool,
+    /// A script has run for it in its last slice.
+    pub runs_scripts: bool,
     /// Is in the thread's list of connections with input left to process.
     pub is_ready: bool,
     /// Why input waits.
@@ -304,6 +306,7 @@ impl Connection {
             held: 0,
             released: 0,
             reads_data: false,
+            runs_scripts: false,
             is_ready: false,
             suspended: None,
             closing: false,

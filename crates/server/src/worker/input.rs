@@ -70,7 +70,12 @@ impl Worker {
             // One that loads what it got says empty lines.
             link.replica.acked_ms.store(self.now_ms, Ordering::Relaxed);
         }
-        if connection.query.is_empty() && connection.suspended.is_none() && !connection.is_ready {
+        let is_deferred = self.defers(connection);
+        if connection.query.is_empty()
+            && connection.suspended.is_none()
+            && !connection.is_ready
+            && !is_deferred
+        {
             let consumed = self.process(connection, data);
             let left = connection.set_long_apart(&data[consumed..]);
             if !left.is_empty() {
@@ -82,11 +87,20 @@ impl Worker {
             let wanted = connection.query_start + connection.partial.wanted_bytes();
             room::reserve(&mut connection.query, rest.len(), wanted);
             copy::extend(&mut connection.query, rest);
-            if connection.suspended.is_none() && !connection.is_ready {
+            if is_deferred {
+                self.mark_ready(connection);
+            } else if connection.suspended.is_none() && !connection.is_ready {
                 self.process_query(connection);
             }
         }
         self.note_input(connection, data.len());
+    }
+
+    /// Whether what a client sends waits for the end of the poll unparsed: its last slice ran scripts, which
+    /// do not begin before.
+    #[inline]
+    pub(super) fn defers(&self, connection: &Connection) -> bool {
+        connection.runs_scripts && self.is_polling() && connection.suspended.is_none()
     }
 
     /// Processes what is in a connection's query buffer, unless what comes next is received apart.
@@ -164,6 +178,7 @@ impl Worker {
     /// Runs the requests in `input`; how many bytes of it are done with.
     fn process(&mut self, connection: &mut Connection, input: &[u8]) -> usize {
         self.follow_user(connection);
+        connection.runs_scripts = false;
         let mut batch = self.batch.take().unwrap_or_default();
         let mut out = std::mem::take(&mut connection.out);
         if out.capacity() == 0 {

@@ -40,7 +40,7 @@ impl Sink for Worker {
             self.received_aside(token, data);
             return false;
         };
-        let is_kept = connection.is_ready || connection.suspended.is_some();
+        let is_kept = connection.is_ready || connection.suspended.is_some() || self.defers(&connection);
         if !connection.closing {
             self.feed(&mut connection, data);
         }
