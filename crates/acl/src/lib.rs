@@ -7,6 +7,7 @@ mod bits;
 mod error;
 mod log;
 mod password;
+pub mod replies;
 mod request;
 mod selector;
 mod table;

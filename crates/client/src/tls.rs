@@ -1,7 +1,7 @@
 //! TLS without sockets: bytes in, bytes out, so that any multiplexer can carry it.
 
 use rustls::client::WebPkiServerVerifier;
-use rustls::client::danger::ServerCertVerifier;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
@@ -122,13 +122,15 @@ impl TlsSettings {
             .with_safe_default_protocol_versions()
             .map_err(|e| invalid(e.to_string()))?;
         let builder = if options.insecure {
-            builder.dangerous().with_custom_certificate_verifier(Arc::new(AcceptAny(provider)))
+            let verifier = Lenient { provider, chain: None };
+            builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier))
         } else if options.any_name {
             let roots = Arc::new(roots(options)?);
-            let verifier = WebPkiServerVerifier::builder_with_provider(roots, provider)
+            let chain = WebPkiServerVerifier::builder_with_provider(roots, provider.clone())
                 .build()
                 .map_err(|e| invalid(e.to_string()))?;
-            builder.dangerous().with_custom_certificate_verifier(Arc::new(AnyName(verifier)))
+            let verifier = Lenient { provider, chain: Some(chain) };
+            builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier))
         } else {
             builder.with_root_certificates(roots(options)?)
         };
@@ -201,11 +203,15 @@ impl TlsSession {
     }
 }
 
-/// Looks at everything but the name.
+/// Looks at less of a server's certificate than rustls does.
 #[derive(Debug)]
-struct AnyName(Arc<WebPkiServerVerifier>);
+struct Lenient {
+    provider: Arc<rustls::crypto::CryptoProvider>,
+    /// Says whether a trusted root vouches for it, whatever it names; without, any certificate will do.
+    chain: Option<Arc<WebPkiServerVerifier>>,
+}
 
-impl ServerCertVerifier for AnyName {
+impl ServerCertVerifier for Lenient {
     fn verify_server_cert(
         &self,
         certificate: &CertificateDer<'_>,
@@ -213,14 +219,17 @@ impl ServerCertVerifier for AnyName {
         name: &ServerName<'_>,
         ocsp: &[u8],
         now: rustls::pki_types::UnixTime,
-    ) -> Result<rustls::client::danger::ServerCertVerified, rustls::Error> {
+    ) -> Result<ServerCertVerified, rustls::Error> {
         use rustls::CertificateError::{NotValidForName, NotValidForNameContext};
-        match self.0.verify_server_cert(certificate, intermediates, name, ocsp, now) {
+        let verified = self.chain.as_ref().map_or(Ok(ServerCertVerified::assertion()), |chain| {
+            chain.verify_server_cert(certificate, intermediates, name, ocsp, now)
+        });
+        match verified {
             // The name is looked at once the chain is known to be good.
             Err(rustls::Error::InvalidCertificate(NotValidForName | NotValidForNameContext { .. })) => {
-                Ok(rustls::client::danger::ServerCertVerified::assertion())
+                Ok(ServerCertVerified::assertion())
             }
-            result => result,
+            verified => verified,
         }
     }
 
@@ -229,8 +238,9 @@ impl ServerCertVerifier for AnyName {
         message: &[u8],
         certificate: &CertificateDer<'_>,
         signature: &rustls::DigitallySignedStruct,
-    ) -> Result<rustls::client::danger::HandshakeSignatureValid, rustls::Error> {
-        self.0.verify_tls12_signature(message, certificate, signature)
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        rustls::crypto::verify_tls12_signature(message, certificate, signature, algorithms)
     }
 
     fn verify_tls13_signature(
@@ -238,59 +248,12 @@ impl ServerCertVerifier for AnyName {
         message: &[u8],
         certificate: &CertificateDer<'_>,
         signature: &rustls::DigitallySignedStruct,
-    ) -> Result<rustls::client::danger::HandshakeSignatureValid, rustls::Error> {
-        self.0.verify_tls13_signature(message, certificate, signature)
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        rustls::crypto::verify_tls13_signature(message, certificate, signature, algorithms)
     }
 
     fn supported_verify_schemes(&self) -> Vec<rustls::SignatureScheme> {
-        self.0.supported_verify_schemes()
-    }
-}
-
-#[derive(Debug)]
-struct AcceptAny(Arc<rustls::crypto::CryptoProvider>);
-
-impl rustls::client::danger::ServerCertVerifier for AcceptAny {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: rustls::pki_types::UnixTime,
-    ) -> Result<rustls::client::danger::ServerCertVerified, rustls::Error> {
-        Ok(rustls::client::danger::ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &rustls::DigitallySignedStruct,
-    ) -> Result<rustls::client::danger::HandshakeSignatureValid, rustls::Error> {
-        rustls::crypto::verify_tls12_signature(
-            message,
-            certificate,
-            signature,
-            &self.0.signature_verification_algorithms,
-        )
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &rustls::DigitallySignedStruct,
-    ) -> Result<rustls::client::danger::HandshakeSignatureValid, rustls::Error> {
-        rustls::crypto::verify_tls13_signature(
-            message,
-            certificate,
-            signature,
-            &self.0.signature_verification_algorithms,
-        )
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<rustls::SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
+        self.provider.signature_verification_algorithms.supported_schemes()
     }
 }

@@ -13,6 +13,7 @@ pub mod error;
 pub mod fieldset;
 pub mod generic;
 pub mod geo;
+pub mod handshake;
 pub mod hash;
 pub mod hyperloglog;
 pub mod list;

@@ -1,10 +1,8 @@
 //! ACL: users and their rules, and the log of what was refused.
 
-use martlet_acl::{DEFAULT_USER, LogEntry, Selector, Table, User, Users, is_valid_name};
+use martlet_acl::{DEFAULT_USER, LogEntry, User, Users, is_valid_name, replies};
 use martlet_base::number::parse_i64;
-use martlet_base::random::fill_secret;
 use martlet_command::{Error, Flags, Group, Outcome, command, container};
-use martlet_protocol::reply::Reply;
 
 use super::{Call, Handler, SentinelCommand, registry, write_help};
 
@@ -40,7 +38,7 @@ static SETUSER: SentinelCommand =
 fn setuser(call: &mut Call<'_>) -> Outcome {
     let name = call.arg(2);
     if !is_valid_name(name) {
-        return Err(Error::Fixed("ERR Usernames can't contain spaces or null characters"));
+        return Err(replies::NO_NAME);
     }
     let access = &mut call.core.access;
     let rules = access.rules();
@@ -60,7 +58,7 @@ fn deluser(call: &mut Call<'_>) -> Outcome {
     let args = call.args;
     let names = || args.iter().skip(2);
     if names().any(|name| name == DEFAULT_USER) {
-        return Err(Error::Fixed("ERR The 'default' user cannot be removed"));
+        return Err(replies::NOT_REMOVED);
     }
     let users = &mut call.core.access.users;
     let count = names().filter(|name| users.remove(name)).count();
@@ -76,55 +74,24 @@ static GETUSER: SentinelCommand =
     entry("acl|getuser", 3, getuser, ADMIN, "Answers all that makes a user.").syntax("username");
 
 fn getuser(call: &mut Call<'_>) -> Outcome {
-    let Some(user) = call.core.access.users.get(call.arg(2)) else {
-        call.reply.null();
-        return Ok(());
-    };
-    let reply = &mut *call.reply;
-    reply.map(6);
-    reply.bulk(b"flags");
-    reply.set(user.flags().count());
-    user.flags().for_each(|flag| reply.bulk(flag.as_bytes()));
-    reply.bulk(b"passwords");
-    reply.array(user.passwords().len());
-    user.passwords().iter().for_each(|password| reply.bulk(password.hex().as_bytes()));
-    write_selector(reply, user.root());
-    reply.bulk(b"selectors");
-    reply.array(user.selectors().len());
-    for selector in user.selectors() {
-        reply.map(3);
-        write_selector(reply, selector);
+    match call.core.access.users.get(call.arg(2)) {
+        Some(user) => replies::write_user(call.reply, user),
+        None => call.reply.null(),
     }
     Ok(())
-}
-
-fn write_selector(reply: &mut Reply, selector: &Selector) {
-    let fields = [
-        ("commands", selector.describe_commands()),
-        ("keys", selector.describe_keys()),
-        ("channels", selector.describe_channels()),
-    ];
-    for (name, value) in fields {
-        reply.bulk(name.as_bytes());
-        reply.bulk(&value);
-    }
 }
 
 static LIST: SentinelCommand = entry("acl|list", 2, list, ADMIN, "Answers all users, as lines of a file.");
 
 fn list(call: &mut Call<'_>) -> Outcome {
-    let users = &call.core.access.users;
-    call.reply.array(users.iter().len());
-    users.iter().for_each(|user| call.reply.bulk(&user.line()));
+    replies::write_lines(call.reply, &call.core.access.users);
     Ok(())
 }
 
 static USERS: SentinelCommand = entry("acl|users", 2, users, ADMIN, "Answers the names of all users.");
 
 fn users(call: &mut Call<'_>) -> Outcome {
-    let users = &call.core.access.users;
-    call.reply.array(users.iter().len());
-    users.iter().for_each(|user| call.reply.bulk(&user.name));
+    replies::write_names(call.reply, &call.core.access.users);
     Ok(())
 }
 
@@ -140,48 +107,25 @@ fn whoami(call: &mut Call<'_>) -> Outcome {
 static CAT: SentinelCommand =
     entry("acl|cat", -2, cat, OPEN, "Lists the categories, or the commands of one.").syntax("?category");
 
-/// Bytes of a category's name that the error repeats.
-const ECHOED_BYTES: usize = 128;
-
 fn cat(call: &mut Call<'_>) -> Outcome {
-    match call.argc() {
-        2 => {
-            let names = martlet_command::Acl::NAMES;
-            call.reply.array(names.len());
-            names.iter().for_each(|(_, name)| call.reply.bulk(name.as_bytes()));
-        }
-        3 => {
-            let name = call.arg(2);
-            let shown = &name[..name.len().min(ECHOED_BYTES)];
-            let category =
-                Table::category(name).ok_or_else(|| Error::quoting("ERR Unknown category '", shown, "'"))?;
-            let commands: Vec<_> = call.core.access.table.in_category(category).collect();
-            call.reply.array(commands.len());
-            commands.iter().for_each(|(_, name)| call.reply.bulk(name.as_bytes()));
-        }
+    let name = match call.argc() {
+        2 => None,
+        3 => Some(call.arg(2)),
         _ => return Err(Error::Arity(call.entry.spec.full_name)),
-    }
-    Ok(())
+    };
+    replies::write_category(call.reply, &call.core.access.table, name)
 }
 
 static GENPASS: SentinelCommand =
     entry("acl|genpass", -2, genpass, OPEN, "Makes a password that nobody can guess.").syntax("?bits:i");
 
 fn genpass(call: &mut Call<'_>) -> Outcome {
-    const RANGE: Error = Error::Fixed(
-        "ERR ACL GENPASS argument must be the number of bits for the output password, a positive number up to 4096",
-    );
     let bits = match call.argc() {
-        2 => 256,
+        2 => replies::PASSWORD_BITS,
         3 => parse_i64(call.arg(2)).ok_or(Error::NotInteger)?,
         _ => return Err(Error::Arity(call.entry.spec.full_name)),
     };
-    let bits = usize::try_from(bits).ok().filter(|bits| (1..=4096).contains(bits)).ok_or(RANGE)?;
-    let mut secret = vec![0; bits.div_ceil(8)];
-    fill_secret(&mut secret).map_err(|error| Error::Text(format!("ERR No randomness: {error}")))?;
-    let text: String = secret.iter().map(|byte| format!("{byte:02x}")).collect();
-    call.reply.bulk(text.as_bytes().get(..bits.div_ceil(4)).unwrap_or_default());
-    Ok(())
+    replies::write_password(call.reply, bits)
 }
 
 static LOG: SentinelCommand =
@@ -190,7 +134,7 @@ static LOG: SentinelCommand =
 
 fn log(call: &mut Call<'_>) -> Outcome {
     let count = match call.argc() {
-        2 => 10,
+        2 => replies::LOG_ENTRIES,
         3 if call.arg(2).eq_ignore_ascii_case(b"reset") => {
             call.core.access.log.clear();
             call.reply.ok();
@@ -199,36 +143,8 @@ fn log(call: &mut Call<'_>) -> Outcome {
         3 => usize::try_from(parse_i64(call.arg(2)).ok_or(Error::NotInteger)?).unwrap_or(0),
         _ => return Err(Error::Arity(call.entry.spec.full_name)),
     };
-    let entries: Vec<&LogEntry> = call.core.access.log.iter().take(count).collect();
-    call.reply.array(entries.len());
-    for LogEntry { event, count, id, created_ms, updated_ms } in entries {
-        call.reply.map(10);
-        call.reply.bulk(b"count");
-        call.reply.int(*count as i64);
-        let texts: [(&str, &[u8]); 4] = [
-            ("reason", event.reason.name().as_bytes()),
-            ("context", event.origin.name().as_bytes()),
-            ("object", &event.object),
-            ("username", &event.user),
-        ];
-        for (name, value) in texts {
-            call.reply.bulk(name.as_bytes());
-            call.reply.bulk(value);
-        }
-        call.reply.bulk(b"age-seconds");
-        call.reply.double((call.core.now_ms - updated_ms) as f64 / 1000.0);
-        call.reply.bulk(b"client-info");
-        call.reply.bulk(&event.client);
-        let times = [
-            ("entry-id", *id as i64),
-            ("timestamp-created", *created_ms),
-            ("timestamp-last-updated", *updated_ms),
-        ];
-        for (name, value) in times {
-            call.reply.bulk(name.as_bytes());
-            call.reply.int(value);
-        }
-    }
+    let entries: Vec<LogEntry> = call.core.access.log.iter().take(count).cloned().collect();
+    replies::write_log(call.reply, &entries, call.core.now_ms);
     Ok(())
 }
 
@@ -257,15 +173,10 @@ fn dryrun(call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
-/// The error of LOAD and SAVE where users have no file.
-const NO_FILE: Error = Error::Fixed(
-    "ERR This Redis instance is not configured to use an ACL file. You may want to specify users via the ACL SETUSER command and then issue a CONFIG REWRITE (assuming you have a Redis configuration file set) in order to store users in the Redis configuration.",
-);
-
 static LOAD: SentinelCommand = entry("acl|load", 2, load, ADMIN, "Takes up the users of the file.");
 
 fn load(call: &mut Call<'_>) -> Outcome {
-    let path = call.core.access.file.clone().ok_or(NO_FILE)?;
+    let path = call.core.access.file.clone().ok_or(replies::NO_FILE)?;
     let name = path.display().to_string();
     let text = std::fs::read(&path).map_err(|error| {
         let why = martlet_base::disk::error_text(&error);
@@ -281,13 +192,9 @@ fn load(call: &mut Call<'_>) -> Outcome {
 static SAVE: SentinelCommand = entry("acl|save", 2, save, ADMIN, "Writes the users to the file.");
 
 fn save(call: &mut Call<'_>) -> Outcome {
-    let path = call.core.access.file.clone().ok_or(NO_FILE)?;
+    let path = call.core.access.file.clone().ok_or(replies::NO_FILE)?;
     let text = call.core.access.users.to_text();
-    crate::config::replace_file(&path, &text).map_err(|_| {
-        Error::Fixed(
-            "ERR There was an error trying to save the ACLs. Please check the server logs for more information",
-        )
-    })?;
+    crate::config::replace_file(&path, &text).map_err(|_| replies::NOT_SAVED)?;
     call.reply.ok();
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! CLIENT: names, lists and closes connections.
 
 use martlet_base::number::parse_i64;
+use martlet_command::handshake::{INVALID_NAME, is_valid_name};
 use martlet_command::{Acl, Error, Flags, Group, Outcome, command, container};
 
 use super::core::{Core, ReplyMode};
@@ -21,15 +22,6 @@ const ADMIN: Flags = OPEN.with(Flags::ADMIN);
 
 const fn about(command: SentinelCommand, since: &'static str, summary: &'static str) -> SentinelCommand {
     command.acl(Acl::CONNECTION).doc(Group::Connection, since, "O(1)", summary)
-}
-
-/// The error for a name that [`is_valid_name`] refuses.
-pub(super) const INVALID_NAME: Error =
-    Error::Fixed("ERR Client names cannot contain spaces, newlines or special characters.");
-
-/// Whether a client may have this name: printable ASCII without spaces.
-pub(super) fn is_valid_name(name: &[u8]) -> bool {
-    name.iter().all(u8::is_ascii_graphic)
 }
 
 static GETNAME: SentinelCommand = about(

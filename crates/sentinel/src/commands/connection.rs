@@ -1,10 +1,9 @@
 //! Connection: PING, AUTH, HELLO; and ROLE and SHUTDOWN.
 
 use martlet_acl::{DEFAULT_USER, Reason};
-use martlet_base::number::parse_i64;
+use martlet_command::handshake::{self, Hello};
 use martlet_command::{Acl, Error, Flags, Group, Outcome, Tip, command};
 
-use super::client::{INVALID_NAME, is_valid_name};
 use super::{Call, Handler, REDIS_VERSION, SentinelCommand};
 
 /// The family.
@@ -48,17 +47,9 @@ static AUTH: SentinelCommand = command("auth", -2, auth as Handler)
     .history(&[("6.0.0", "Takes a user's name before the password.")]);
 
 fn auth(call: &mut Call<'_>) -> Outcome {
-    let (user, password) = match call.argc() {
-        2 if call.core.access.users.default_user().needs_no_password => {
-            return Err(Error::Fixed(
-                "ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?",
-            ));
-        }
-        2 => (DEFAULT_USER, call.arg(1)),
-        3 => (call.arg(1), call.arg(2)),
-        _ => return Err(Error::Syntax),
-    };
-    authenticate(call, user, password)?;
+    let needs_none = call.core.access.users.default_user().needs_no_password;
+    let (user, password) = handshake::credentials(&call.args, needs_none)?;
+    authenticate(call, user.unwrap_or(DEFAULT_USER), password)?;
     call.reply.ok();
     Ok(())
 }
@@ -67,7 +58,7 @@ fn authenticate(call: &mut Call<'_>, name: &[u8], password: &[u8]) -> Outcome {
     let Some(user) = call.core.access.users.authenticate(name, password).cloned() else {
         let object = call.arg(0).to_vec();
         call.core.note_refusal(call.id, Reason::Auth, object, name.to_vec());
-        return Err(Error::Fixed("WRONGPASS invalid username-password pair or user is disabled."));
+        return Err(handshake::WRONG_PASSWORD);
     };
     let session = call.session();
     session.user = user;
@@ -83,35 +74,13 @@ static HELLO: SentinelCommand = command("hello", -1, hello as Handler)
     .history(&[("6.2.0", "`protover` may be left out: then only tells of the connection.")]);
 
 fn hello(call: &mut Call<'_>) -> Outcome {
-    let mut is_resp3 = call.reply.is_resp3();
-    if call.argc() > 1 {
-        let version = parse_i64(call.arg(1))
-            .ok_or(Error::Fixed("ERR Protocol version is not an integer or out of range"))?;
-        if !(2..=3).contains(&version) {
-            return Err(Error::Fixed("NOPROTO unsupported protocol version"));
-        }
-        is_resp3 = version == 3;
-    }
-    let (mut credentials, mut name, mut at) = (None, None, 2);
-    while at < call.argc() {
-        let word = call.arg(at);
-        if word.eq_ignore_ascii_case(b"auth") && at + 2 < call.argc() {
-            credentials = Some((call.arg(at + 1), call.arg(at + 2)));
-            at += 3;
-        } else if word.eq_ignore_ascii_case(b"setname") && at + 1 < call.argc() {
-            name = Some(call.arg(at + 1)).filter(|name| is_valid_name(name)).ok_or(INVALID_NAME)?.into();
-            at += 2;
-        } else {
-            return Err(Error::quoting("ERR Syntax error in HELLO option '", word, "'"));
-        }
-    }
+    let Hello { is_resp3, credentials, name } = Hello::parse(&call.args)?;
+    let is_resp3 = is_resp3.unwrap_or(call.reply.is_resp3());
     if let Some((user, password)) = credentials {
         authenticate(call, user, password)?;
     }
     if !call.session().is_authenticated {
-        return Err(Error::Fixed(
-            "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol version at the same time",
-        ));
+        return Err(handshake::NOT_AUTHENTICATED);
     }
     if let Some(name) = name {
         call.session().name = <[u8]>::to_vec(name);

@@ -7,9 +7,9 @@ mod tracking;
 use std::sync::atomic::Ordering;
 
 use martlet_base::number::parse_i64;
+use martlet_command::handshake::{INVALID_NAME, is_valid_name};
 use martlet_command::{Acl, Error, Flags, Group, Outcome, Tip, command, container};
 
-use super::connection::{INVALID_NAME, is_valid_name};
 use super::{Call, ServerCommand, ServerHandler, wrong_subcommand_arguments};
 use crate::blocking::WaitEnd;
 use crate::clients::{ClientInfo, flag};

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use martlet_acl::{DEFAULT_USER, Origin, Reason};
 use martlet_base::number::parse_i64;
 use martlet_command::generic::database;
+use martlet_command::handshake::{self, Hello};
 use martlet_command::{Acl, Control, Databases, Error, Fieldsets, Flags, Group, Outcome, Tip, command};
 use martlet_protocol::request::Args;
 
@@ -87,22 +88,10 @@ static AUTH: ServerCommand = command("auth", -2, auth as ServerHandler)
     .doc(Group::Connection, "1.0.0", "O(N) for N passwords of the user", "Authenticates the connection.")
     .history(&[("6.0.0", "Takes a user's name before the password.")]);
 
-const WRONG_PASSWORD: Error = Error::Fixed("WRONGPASS invalid username-password pair or user is disabled.");
-
 fn auth(call: &mut Call<'_>) -> Outcome {
-    if call.argc() > 3 {
-        return Err(Error::Syntax);
-    }
-    let (user, password) = match call.argc() {
-        2 if call.worker.users.default_user().needs_no_password => {
-            return Err(Error::Fixed(
-                "ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?",
-            ));
-        }
-        2 => (DEFAULT_USER, call.arg(1)),
-        _ => (call.arg(1), call.arg(2)),
-    };
-    authenticate(call, user, password)?;
+    let needs_none = call.worker.users.default_user().needs_no_password;
+    let (user, password) = handshake::credentials(&call.args, needs_none)?;
+    authenticate(call, user.unwrap_or(DEFAULT_USER), password)?;
     call.reply.ok();
     Ok(())
 }
@@ -111,7 +100,7 @@ fn authenticate(call: &mut Call<'_>, name: &[u8], password: &[u8]) -> Outcome {
     let Some(user) = call.worker.users.authenticate(name, password).cloned() else {
         let origin = if call.deny_blocking { Origin::Multi } else { Origin::Toplevel };
         call.worker.note_refusal(call.connection, Reason::Auth, origin, call.arg(0), name);
-        return Err(WRONG_PASSWORD);
+        return Err(handshake::WRONG_PASSWORD);
     };
     call.worker.log_in(call.connection, user);
     Ok(())
@@ -132,36 +121,13 @@ static HELLO: ServerCommand = command("hello", -1, hello as ServerHandler)
     .history(&[("6.2.0", "`protover` may be left out: then only tells of the connection.")]);
 
 fn hello(call: &mut Call<'_>) -> Outcome {
-    let mut resp3 = call.connection.session.resp3;
-    if call.argc() > 1 {
-        let version = parse_i64(call.arg(1))
-            .ok_or(Error::Fixed("ERR Protocol version is not an integer or out of range"))?;
-        if !(2..=3).contains(&version) {
-            return Err(Error::Fixed("NOPROTO unsupported protocol version"));
-        }
-        resp3 = version == 3;
-    }
-    let (mut credentials, mut name, mut rest) = (None, None, call.rest(2));
-    while let Some(word) = rest.peek() {
-        if rest.option("auth", 2) {
-            credentials = Some((rest.value()?, rest.value()?));
-        } else if rest.option("setname", 1) {
-            let wanted = rest.value()?;
-            if !is_valid_name(wanted) {
-                return Err(INVALID_NAME);
-            }
-            name = Some(wanted);
-        } else {
-            return Err(Error::quoting("ERR Syntax error in HELLO option '", word, "'"));
-        }
-    }
+    let Hello { is_resp3, credentials, name } = Hello::parse(&call.args)?;
+    let resp3 = is_resp3.unwrap_or(call.connection.session.resp3);
     if let Some((user, password)) = credentials {
         authenticate(call, user, password)?;
     }
     if call.connection.session.flags.has(SessionFlags::UNAUTHENTICATED) {
-        return Err(Error::Fixed(
-            "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol version at the same time",
-        ));
+        return Err(handshake::NOT_AUTHENTICATED);
     }
     if let Some(name) = name {
         lock(&call.connection.info.details).name = name.to_vec();
@@ -192,15 +158,6 @@ fn write_hello(call: &mut Call<'_>) {
     }
     reply.bulk(b"modules");
     reply.array(0);
-}
-
-/// The error for a name that [`is_valid_name`] refuses.
-pub const INVALID_NAME: Error =
-    Error::Fixed("ERR Client names cannot contain spaces, newlines or special characters.");
-
-/// Whether a client may have this name: printable ASCII without spaces.
-pub fn is_valid_name(name: &[u8]) -> bool {
-    name.iter().all(|byte| (b'!'..=b'~').contains(byte))
 }
 
 static QUIT: ServerCommand = command("quit", -1, quit as ServerHandler)

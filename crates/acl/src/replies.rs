@@ -1,0 +1,147 @@
+//! What ACL's subcommands answer, to a server's clients and to a Sentinel's.
+
+use martlet_base::random::fill_secret;
+use martlet_command::{Acl, Error};
+use martlet_protocol::reply::Reply;
+
+use crate::{LogEntry, Selector, Table, User, Users};
+
+/// The error of LOAD and SAVE where users have no file.
+pub const NO_FILE: Error = Error::Fixed(
+    "ERR This Redis instance is not configured to use an ACL file. You may want to specify users via the ACL SETUSER command and then issue a CONFIG REWRITE (assuming you have a Redis configuration file set) in order to store users in the Redis configuration.",
+);
+/// The error of SAVE where the file cannot be written.
+pub const NOT_SAVED: Error = Error::Fixed(
+    "ERR There was an error trying to save the ACLs. Please check the server logs for more information",
+);
+/// The error of SETUSER for what is no name.
+pub const NO_NAME: Error = Error::Fixed("ERR Usernames can't contain spaces or null characters");
+/// The error of DELUSER for the user that is always there.
+pub const NOT_REMOVED: Error = Error::Fixed("ERR The 'default' user cannot be removed");
+/// Entries of the log that are answered unless it is said how many.
+pub const LOG_ENTRIES: usize = 10;
+/// Bits of a password unless it is said how many.
+pub const PASSWORD_BITS: i64 = 256;
+
+const PASSWORD_MAX_BITS: i64 = 4096;
+/// Bytes of a category's name that the error repeats.
+const ECHOED_BYTES: usize = 128;
+
+/// GETUSER.
+pub fn write_user(reply: &mut Reply, user: &User) {
+    reply.map(3 + selector_fields(user.root()));
+    reply.bulk(b"flags");
+    reply.set(user.flags().count());
+    user.flags().for_each(|flag| reply.bulk(flag.as_bytes()));
+    reply.bulk(b"passwords");
+    reply.array(user.passwords().len());
+    user.passwords().iter().for_each(|password| reply.bulk(password.hex().as_bytes()));
+    write_selector(reply, user.root());
+    reply.bulk(b"selectors");
+    reply.array(user.selectors().len());
+    for selector in user.selectors() {
+        reply.map(selector_fields(selector));
+        write_selector(reply, selector);
+    }
+}
+
+/// Number of fields that [`write_selector`] writes: databases are told of only where they are rules.
+fn selector_fields(selector: &Selector) -> usize {
+    3 + usize::from(selector.describe_databases().is_some())
+}
+
+fn write_selector(reply: &mut Reply, selector: &Selector) {
+    let fields = [
+        ("commands", Some(selector.describe_commands())),
+        ("keys", Some(selector.describe_keys())),
+        ("channels", Some(selector.describe_channels())),
+        ("databases", selector.describe_databases().map(String::into_bytes)),
+    ];
+    for (name, value) in fields {
+        let Some(value) = value else { continue };
+        reply.bulk(name.as_bytes());
+        reply.bulk(&value);
+    }
+}
+
+/// LIST.
+pub fn write_lines(reply: &mut Reply, users: &Users) {
+    reply.array(users.iter().len());
+    users.iter().for_each(|user| reply.bulk(&user.line()));
+}
+
+/// USERS.
+pub fn write_names(reply: &mut Reply, users: &Users) {
+    reply.array(users.iter().len());
+    users.iter().for_each(|user| reply.bulk(&user.name));
+}
+
+/// CAT: the categories, or the commands of one.
+///
+/// # Errors
+/// There is no such category.
+pub fn write_category(reply: &mut Reply, table: &Table, name: Option<&[u8]>) -> Result<(), Error> {
+    let Some(name) = name else {
+        reply.array(Acl::NAMES.len());
+        Acl::NAMES.iter().for_each(|(_, name)| reply.bulk(name.as_bytes()));
+        return Ok(());
+    };
+    let shown = &name[..name.len().min(ECHOED_BYTES)];
+    let category =
+        Table::category(name).ok_or_else(|| Error::quoting("ERR Unknown category '", shown, "'"))?;
+    let commands: Vec<_> = table.in_category(category).collect();
+    reply.array(commands.len());
+    commands.iter().for_each(|(_, name)| reply.bulk(name.as_bytes()));
+    Ok(())
+}
+
+/// GENPASS.
+///
+/// # Errors
+/// So many bits cannot be had, or the kernel has no randomness.
+pub fn write_password(reply: &mut Reply, bits: i64) -> Result<(), Error> {
+    if !(1..=PASSWORD_MAX_BITS).contains(&bits) {
+        return Err(Error::Fixed(
+            "ERR ACL GENPASS argument must be the number of bits for the output password, a positive number up to 4096",
+        ));
+    }
+    let digits = (bits as usize).div_ceil(4);
+    let mut secret = vec![0; digits.div_ceil(2)];
+    fill_secret(&mut secret).map_err(|error| Error::Text(format!("ERR No randomness: {error}")))?;
+    let text: String = secret.iter().map(|byte| format!("{byte:02x}")).collect();
+    reply.bulk(&text.as_bytes()[..digits]);
+    Ok(())
+}
+
+/// LOG.
+pub fn write_log(reply: &mut Reply, entries: &[LogEntry], now_ms: i64) {
+    reply.array(entries.len());
+    for LogEntry { event, count, id, created_ms, updated_ms } in entries {
+        reply.map(10);
+        reply.bulk(b"count");
+        reply.int(*count as i64);
+        let texts: [(&str, &[u8]); 4] = [
+            ("reason", event.reason.name().as_bytes()),
+            ("context", event.origin.name().as_bytes()),
+            ("object", &event.object),
+            ("username", &event.user),
+        ];
+        for (name, value) in texts {
+            reply.bulk(name.as_bytes());
+            reply.bulk(value);
+        }
+        reply.bulk(b"age-seconds");
+        reply.double((now_ms - updated_ms) as f64 / 1000.0);
+        reply.bulk(b"client-info");
+        reply.bulk(&event.client);
+        let times = [
+            ("entry-id", *id as i64),
+            ("timestamp-created", *created_ms),
+            ("timestamp-last-updated", *updated_ms),
+        ];
+        for (name, value) in times {
+            reply.bulk(name.as_bytes());
+            reply.int(value);
+        }
+    }
+}
