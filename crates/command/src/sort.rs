@@ -187,8 +187,8 @@ fn run(ctx: &mut Context<'_>, read_only: bool) -> Outcome {
         Some(entry) => Source::new(entry.value())?,
         None => Source::List(List::new()),
     };
-    if request.unsorted && source.is_unordered() && request.store.is_some() {
-        // What is stored must not depend on the order inside a set.
+    if request.unsorted && source.is_unordered() && (request.store.is_some() || ctx.deny_blocking) {
+        // What is stored, or a script goes by, must not depend on the order inside a set.
         (request.unsorted, request.alpha, request.by) = (false, true, None);
     }
     let elements = source.elements(request.unsorted && request.descending);

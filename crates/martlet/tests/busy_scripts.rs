@@ -261,6 +261,8 @@ fn shutdown_nosave_ends_it_on_its_own_thread() {
         await_busy(&mut other);
         assert_error(&run(&mut other, &["SCRIPT", "KILL"]), "UNKILLABLE ");
         other.send(&["SHUTDOWN", "NOSAVE"]).unwrap();
+        assert!(other.read_reply().is_err(), "the connection ends");
+        assert!(std::net::TcpStream::connect(server.address()).is_err(), "nobody is let in any more");
         assert!(server.wait().unwrap());
     }
 }

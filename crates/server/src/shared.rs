@@ -210,6 +210,8 @@ pub struct Shared {
     pub blocked_clients: AtomicU64,
     /// Raised for the end: threads leave their loops.
     pub stopping: AtomicBool,
+    /// Copies of the sockets that clients are accepted from, with their tags: nobody is once the server ends.
+    pub listening: Mutex<Vec<(u32, OwnedFd)>>,
     /// A signal has asked for the end, and that has not failed.
     pub is_asked_to_stop: AtomicBool,
     /// What requires checks of every request.
@@ -287,6 +289,7 @@ impl Shared {
             pending_shutdown: PendingShutdown::default(),
             blocked_clients: AtomicU64::new(0),
             stopping: AtomicBool::new(false),
+            listening: Mutex::default(),
             is_asked_to_stop: AtomicBool::new(false),
             slow_path_reasons: SlowPathReasons::default(),
             run_id,
@@ -438,6 +441,11 @@ impl Shared {
     pub fn stop(&self) {
         if !self.stopping.swap(true, Ordering::SeqCst) {
             self.slow_path_reasons.hold(SlowPathReason::Stopping);
+        }
+        // Before clients are told: who finds its connection closed is let in nowhere.
+        for (_, socket) in lock(&self.listening).drain(..) {
+            // It may have been closed meanwhile.
+            let _ = rustix::net::shutdown(&socket, rustix::net::Shutdown::Both);
         }
         self.wake_all();
     }

@@ -130,6 +130,7 @@ impl Host for LoadHost {
 pub struct LibraryList {
     /// The libraries, the oldest first.
     pub libraries: Vec<Arc<Library>>,
+    by_name: HashMap<Vec<u8>, Arc<Library>>,
     /// By [`folded`] names of functions.
     by_function: HashMap<Vec<u8>, Arc<Library>>,
 }
@@ -156,34 +157,39 @@ impl LibraryList {
         self.libraries.iter().map(|library| library.bytes()).sum()
     }
 
-    fn named(&self, name: &[u8]) -> Option<&Arc<Library>> {
-        self.libraries.iter().find(|library| library.name == name)
-    }
-
     fn remove(&mut self, name: &[u8]) -> bool {
-        let before = self.libraries.len();
+        let Some(removed) = self.by_name.remove(name) else { return false };
         self.libraries.retain(|library| library.name != name);
-        self.by_function.retain(|_, library| library.name != name);
-        self.libraries.len() < before
+        for function in &removed.functions {
+            self.by_function.remove(&*folded(&function.name));
+        }
+        true
     }
 
-    /// Adds a library whose names are not there.
+    /// Adds a library in place of the one of its name.
+    ///
+    /// # Errors
+    /// Another library has one of its functions; nothing has changed.
     fn add(&mut self, library: Arc<Library>) -> Result<(), Vec<u8>> {
-        let is_known = |function: &&Function| self.by_function.contains_key(&*folded(&function.name));
+        let is_known = |function: &&Function| {
+            self.find(&folded(&function.name)).is_some_and(|known| known.name != library.name)
+        };
         if let Some(known) = library.functions.iter().find(is_known) {
             return Err(already_exists("Function ", &known.name, ""));
         }
+        self.remove(&library.name);
         let entry = |function: &Function| (folded(&function.name).into_owned(), library.clone());
         let names = library.functions.iter().map(entry);
         self.by_function.extend(names);
+        self.by_name.insert(library.name.clone(), library.clone());
         self.libraries.push(library);
         Ok(())
     }
 
-    /// Checks a library and adds it; its name.
-    fn load(&mut self, code: &[u8], replaces: bool, host: &mut dyn Host) -> Result<Vec<u8>, Vec<u8>> {
+    /// Checks a library that is to be added.
+    fn check(&self, code: &[u8], replaces: bool, host: &mut dyn Host) -> Result<Arc<Library>, Vec<u8>> {
         let (name, first_line_len) = read_first_line(code)?;
-        if self.named(&name).is_some() && !replaces {
+        if self.by_name.contains_key(&name) && !replaces {
             return Err(already_exists("Library '", &name, "'"));
         }
         let mut interpreter = Interpreter::new(Engine::Functions, SCRIPT_VERSION, MEMORY_MAX_BYTES);
@@ -193,9 +199,7 @@ impl LibraryList {
         }
         let function = |Registered { name, description, flags, .. }| Function { name, description, flags };
         let functions = registered.into_iter().map(function).collect();
-        self.remove(&name);
-        let library = Library { name: name.clone(), code: code.into(), first_line_len, functions };
-        self.add(Arc::new(library)).map(|()| name)
+        Ok(Arc::new(Library { name, code: code.into(), first_line_len, functions }))
     }
 
     /// Adds the libraries of another list.
@@ -285,17 +289,26 @@ impl Libraries {
         self.generation.fetch_add(1, Ordering::AcqRel);
     }
 
+    /// Checks a library and adds it; its name. The list is copied only if some thread has it.
+    fn add(&self, code: &[u8], replaces: bool, host: &mut dyn Host) -> Result<Vec<u8>, Vec<u8>> {
+        let library = self.list().check(code, replaces, host)?;
+        let name = library.name.clone();
+        Arc::make_mut(&mut *lock(&self.list)).add(library)?;
+        self.generation.fetch_add(1, Ordering::AcqRel);
+        Ok(name)
+    }
+
     /// Runs a command that changes the list; the name of the library that LOAD has loaded.
     ///
     /// # Errors
     /// As Redis says it; nothing has changed.
     pub fn change(&self, change: LibraryChange, args: &Args<'_>) -> Result<Option<Vec<u8>>, Error> {
         let rest = Cursor::new(*args, 2);
-        let mut list = LibraryList::clone(&self.list());
-        let mut loaded = None;
+        let mut list = LibraryList::default();
         match change {
-            LibraryChange::Load => loaded = Some(self.load(&mut list, rest)?),
+            LibraryChange::Load => return self.load(rest).map(Some),
             LibraryChange::Delete => {
+                list.clone_from(&self.list());
                 if !list.remove(args.at(2)) {
                     return Err(Error::Fixed("ERR Library not found"));
                 }
@@ -305,15 +318,17 @@ impl Libraries {
                 if rest.left() > 0 && (rest.one_of(&[("sync", ()), ("async", ())]).is_none()) {
                     return Err(Error::Fixed("ERR FUNCTION FLUSH only supports SYNC|ASYNC option"));
                 }
-                list = LibraryList::default();
             }
-            LibraryChange::Restore => self.restore(&mut list, rest)?,
+            LibraryChange::Restore => {
+                list.clone_from(&self.list());
+                self.restore(&mut list, rest)?;
+            }
         }
         self.publish(list);
-        Ok(loaded)
+        Ok(None)
     }
 
-    fn load(&self, list: &mut LibraryList, mut rest: Cursor<'_>) -> Result<Vec<u8>, Error> {
+    fn load(&self, mut rest: Cursor<'_>) -> Result<Vec<u8>, Error> {
         let mut replaces = false;
         while rest.left() > 1 {
             if !rest.word("REPLACE") {
@@ -323,7 +338,7 @@ impl Libraries {
             replaces = true;
         }
         let code = rest.peek().ok_or(Error::Fixed("ERR Function code is missing"))?;
-        list.load(code, replaces, &mut LoadHost::new(self.clock.clone())).map_err(with_code)
+        self.add(code, replaces, &mut LoadHost::new(self.clock.clone())).map_err(with_code)
     }
 
     fn restore(&self, list: &mut LibraryList, mut rest: Cursor<'_>) -> Result<(), Error> {
@@ -339,7 +354,9 @@ impl Libraries {
         let mut restored = LibraryList::default();
         for code in codes {
             let code = code.map_err(|error| with_code(error.to_string().into()))?;
-            restored.load(&code, false, &mut LoadHost::new(self.clock.clone())).map_err(with_code)?;
+            let host = &mut LoadHost::new(self.clock.clone());
+            let library = restored.check(&code, false, host).map_err(with_code)?;
+            restored.add(library).map_err(with_code)?;
         }
         if policy == Policy::Flush {
             *list = restored;
@@ -363,11 +380,8 @@ impl martlet_persistence::Libraries for Libraries {
     }
 
     fn add(&self, code: &[u8], replaces: bool) -> Result<(), String> {
-        let mut list = LibraryList::clone(&self.list());
-        let mut host = LoadHost::without_limit(self.clock.clone());
-        list.load(code, replaces, &mut host).map_err(|text| String::from_utf8_lossy(&text).into_owned())?;
-        self.publish(list);
-        Ok(())
+        let added = Libraries::add(self, code, replaces, &mut LoadHost::without_limit(self.clock.clone()));
+        added.map(drop).map_err(|text| String::from_utf8_lossy(&text).into_owned())
     }
 
     fn replay(&self, change: LibraryChange, args: &Args<'_>) -> Result<(), String> {

@@ -38,7 +38,7 @@ use crate::config::{Config, ConfigReader};
 use crate::connection::Connection;
 use crate::migration::{Answers, Migration};
 use crate::scripting::{Functions, HeldMessage, Scripting};
-use crate::shared::{Mail, Shared};
+use crate::shared::{Mail, Shared, lock};
 use crate::stats::ThreadStats;
 
 use busy::{Aside, BackendPlace, Postponed};
@@ -501,11 +501,16 @@ impl Worker {
 
     /// Accepts from this socket from now on.
     pub fn listen(&mut self, socket: OwnedFd, tag: u32) {
+        match socket.try_clone() {
+            Ok(copy) => lock(&self.shared.listening).push((tag, copy)),
+            Err(error) => tracing::warn!("A listener ends with the process only: {error}"),
+        }
         self.outbox.actions.push(Action::Listen(socket, tag));
     }
 
     /// Closes all listeners of this tag.
     pub fn unlisten(&mut self, tag: u32) {
+        lock(&self.shared.listening).retain(|(of, _)| *of != tag);
         self.outbox.actions.push(Action::Unlisten(tag));
     }
 }
