@@ -4,7 +4,6 @@ use super::{Action, Cluster, Node, NodeKey, Time};
 use crate::flags::NodeFlags;
 use crate::id::NodeId;
 use crate::node::Address;
-use crate::packet::Body;
 use crate::slots::{SLOTS, SlotSet};
 use crate::text::normal_ip;
 
@@ -342,7 +341,7 @@ impl Cluster {
         self.now = now;
         self.begin_manual_failover().can_start = how == Failover::Forced;
         match how {
-            Failover::Agreed => self.send_to(primary, Body::ManualFailover),
+            Failover::Agreed => self.ask_for_pause(),
             Failover::Forced => self.todo.manual_failover = true,
             Failover::Takeover => {
                 self.bump_epoch();

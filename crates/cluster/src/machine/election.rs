@@ -13,6 +13,9 @@ const VOTES_MIN_MS: i64 = 2_000;
 const FAIL_SPREAD_MS: i64 = 500;
 /// So much later for each sibling with more data.
 const RANK_DELAY_MS: i64 = 1_000;
+/// A replica whose primary does not pause asks it again after so long: one that does not know yet whose
+/// replica it is takes no notice.
+const PAUSE_RETRY_MS: i64 = 1_000;
 /// A primary whose replica asked for it pauses writes for so many times the manual failover's timeout.
 const PAUSE_FACTOR: i64 = 2;
 
@@ -48,6 +51,8 @@ pub(super) struct ManualFailover {
     pub replica: Option<NodeKey>,
     /// Of a primary: that writes wait, so that its offset stays.
     pub is_paused: bool,
+    /// Of a replica: when it last asked the primary to pause.
+    pub asked_ms: Option<i64>,
     /// Of a replica: the offset at which the primary paused.
     pub offset: Option<u64>,
     /// Of a replica: that the election may begin.
@@ -231,6 +236,26 @@ impl Cluster {
         self.end_manual_failover();
         let until_ms = self.now.mono_ms + self.settings.manual_failover_timeout_ms;
         self.manual.insert(ManualFailover { until_ms, ..ManualFailover::default() })
+    }
+
+    /// Of a replica: asks the primary to pause.
+    pub(super) fn ask_for_pause(&mut self) {
+        let Some(primary) = self.table[self.myself].primary else { return };
+        if let Some(manual) = &mut self.manual {
+            manual.asked_ms = Some(self.now.mono_ms);
+            self.send_to(primary, Body::ManualFailover);
+        }
+    }
+
+    /// Likewise again, if it has not paused.
+    pub(super) fn ask_for_pause_again(&mut self) {
+        let is_due = self.manual.as_ref().is_some_and(|manual| {
+            let is_unheard = manual.offset.is_none() && !manual.can_start;
+            is_unheard && manual.asked_ms.is_some_and(|asked| self.now.mono_ms - asked >= PAUSE_RETRY_MS)
+        });
+        if is_due {
+            self.ask_for_pause();
+        }
     }
 
     /// Of a primary: a replica wants to take over.

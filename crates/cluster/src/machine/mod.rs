@@ -374,6 +374,7 @@ impl Cluster {
         self.check_manual_failover_time();
         if self.table[self.myself].is_replica() {
             self.avoid_chain();
+            self.ask_for_pause_again();
             self.go_on_with_manual_failover();
             self.go_on_with_election();
             self.consider_migration(&orphans);

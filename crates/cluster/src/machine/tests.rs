@@ -177,6 +177,24 @@ fn an_agreed_failover_pauses_writes_and_waits_for_the_offset() {
 }
 
 #[test]
+fn a_request_for_a_failover_that_nobody_heard_is_made_again() {
+    let mut net = Net::cluster(3);
+    net.nodes.push(node(9));
+    let id = net.nodes[0].myself().id;
+    net.nodes[0].meet(time(net.now), &Net::host(3), 6379, 16_379).unwrap();
+    net.pass(3_000);
+    net.nodes[3].replicate(time(net.now), id.as_bytes(), false).unwrap();
+    net.pass(3_000);
+    net.nodes[3].failover(time(net.now), Failover::Agreed).unwrap();
+    // What was sent at once is lost.
+    net.nodes[3].take_actions();
+    net.pass(900);
+    assert!(net.nodes[3].myself().is_replica());
+    net.pass(300);
+    assert!(net.nodes[3].myself().is_primary() && net.nodes[0].myself().is_replica());
+}
+
+#[test]
 fn the_file_is_written_before_the_vote_is_sent() {
     let mut net = Net::cluster(3);
     net.nodes.push(node(9));

@@ -141,10 +141,12 @@ fn attach(replica: &Node, primary: &Node) {
     until_up(&[replica]);
 }
 
-/// Waits until these nodes know a replica as one: they vote for no other.
+/// Waits until these nodes know whose replica a node is: they vote for no other, and its primary pauses for
+/// no other. (That it is a replica they hear before, from others.)
 fn until_known(replica: &Node, nodes: &[&Node]) {
     let id = replica.id();
-    let is_replica = |line: &str| line.starts_with(&id) && line.contains("slave");
+    let is_replica =
+        |line: &str| line.starts_with(&id) && line.contains("slave") && !line.contains("slave -");
     let knows = |node: &&Node| node.ask(&["CLUSTER", "NODES"]).lines().any(is_replica);
     until("all know the replica", || nodes.iter().all(knows));
 }
