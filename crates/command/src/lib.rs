@@ -35,7 +35,7 @@ pub use fieldset::Fieldsets;
 pub use run::{Request, run};
 pub use spec::{
     Acl, Begin, Channels, Command, Control, Databases, Deprecation, Find, Flags, Group, KeyFlags, KeyPart,
-    LibraryChange, Spec, Tip, command, container,
+    LibraryChange, ScriptSource, Spec, Tip, command, container,
 };
 
 /// What runs a data command.

@@ -289,10 +289,21 @@ pub enum Control {
     DiscardTransaction,
     /// Another database is selected.
     SelectDatabase,
-    /// A script or function runs.
-    RunScript,
+    /// A script or function runs, which argument 1 names so.
+    RunScript(ScriptSource),
     /// The libraries of functions change.
     ChangeLibraries(LibraryChange),
+}
+
+/// What a command that runs a script is given.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum ScriptSource {
+    /// The script itself.
+    Text,
+    /// Its digest.
+    Digest,
+    /// The name of a function.
+    Function,
 }
 
 /// How a command changes the libraries of functions.

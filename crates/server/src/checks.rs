@@ -165,7 +165,7 @@ fn all_have(worker: &Worker, connection: &Connection, entry: &Entry, flags: Flag
 
 /// Whether the command runs a script, or executes a transaction that does.
 pub fn runs_script(connection: &Connection, entry: &Entry) -> bool {
-    entry.spec.control == Control::RunScript
+    matches!(entry.spec.control, Control::RunScript(_))
         || executed(connection, entry).is_some_and(|transaction| transaction.runs_scripts)
 }
 

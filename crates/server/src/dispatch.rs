@@ -462,8 +462,9 @@ impl Worker {
         let may_change = flags.has(Flags::WRITE)
             || flags.has(Flags::MAY_REPLICATE)
             || checks::executed(connection, entry).is_some_and(|queue| queue.writes);
-        self.shared.postpones(self.now_ms).is_some_and(|all| all || may_change)
-            || may_change && self.touches_migrating(connection, entry, args)
+        self.shared.postpones(self.now_ms).is_some_and(|all| {
+            all || may_change && !crate::scripting::promises_no_writes(self.shared, entry, args)
+        }) || may_change && self.touches_migrating(connection, entry, args)
     }
 
     fn touches_migrating(&self, connection: &Connection, entry: &Entry, args: &Args<'_>) -> bool {

@@ -252,7 +252,7 @@ impl Worker {
         transaction.writes |=
             entry.spec.flags.has(Flags::WRITE) || entry.spec.flags.has(Flags::MAY_REPLICATE);
         transaction.grows |= entry.spec.flags.has(Flags::DENYOOM);
-        transaction.runs_scripts |= entry.spec.control == Control::RunScript;
+        transaction.runs_scripts |= matches!(entry.spec.control, Control::RunScript(_));
         transaction.queue.push((entry.id, owned));
         info.multi.store(transaction.queue.len() as i64, Ordering::Relaxed);
     }

@@ -1,7 +1,9 @@
 //! Functions: FCALL and its kin, FUNCTION.
 
 use martlet_base::glob;
-use martlet_command::{Acl, Control, Error, Flags, Group, LibraryChange, Outcome, Tip, command, container};
+use martlet_command::{
+    Acl, Control, Error, Flags, Group, LibraryChange, Outcome, ScriptSource, Tip, command, container,
+};
 use martlet_rdb::payload;
 use martlet_script::{Engine, ScriptFlags};
 
@@ -18,7 +20,7 @@ const CHANGES: Flags = Flags::WRITE.with(Flags::NOSCRIPT).with(Flags::EXCLUSIVE)
 
 static FCALL: ServerCommand = command("fcall", -3, fcall as ServerHandler)
     .flags(RUNS.with(Flags::MAY_REPLICATE))
-    .control(Control::RunScript)
+    .control(Control::RunScript(ScriptSource::Function))
     .keys(KEYS)
     .acl(Acl::SCRIPTING)
     .syntax("function numkeys:i ?*key:k0 ?*arg")
@@ -30,7 +32,7 @@ fn fcall(call: &mut Call<'_>) -> Outcome {
 
 static FCALL_RO: ServerCommand = command("fcall_ro", -3, fcall_ro as ServerHandler)
     .flags(RUNS.with(Flags::READONLY))
-    .control(Control::RunScript)
+    .control(Control::RunScript(ScriptSource::Function))
     .keys(KEYS_RO)
     .acl(Acl::SCRIPTING)
     .syntax("function numkeys:i ?*key:k0 ?*arg")

@@ -1,7 +1,7 @@
 //! Scripts: EVAL and its kin, SCRIPT.
 
 use martlet_command::{
-    Acl, Control, Error, Flags, Group, KeyFlags, KeyPart, Outcome, Tip, command, container,
+    Acl, Control, Error, Flags, Group, KeyFlags, KeyPart, Outcome, ScriptSource, Tip, command, container,
 };
 
 use super::{Call, ServerCommand, ServerHandler};
@@ -31,7 +31,7 @@ pub(super) const KEYS_RO: &[KeyPart] = &[KeyPart::counted(2, KeyFlags::RO.with(K
 
 static EVAL: ServerCommand = command("eval", -3, eval as ServerHandler)
     .flags(RUNS.with(Flags::MAY_REPLICATE))
-    .control(Control::RunScript)
+    .control(Control::RunScript(ScriptSource::Text))
     .keys(KEYS)
     .acl(Acl::SCRIPTING)
     .syntax("script numkeys:i ?*key:k0 ?*arg")
@@ -43,7 +43,7 @@ fn eval(call: &mut Call<'_>) -> Outcome {
 
 static EVALSHA: ServerCommand = command("evalsha", -3, evalsha as ServerHandler)
     .flags(RUNS.with(Flags::MAY_REPLICATE))
-    .control(Control::RunScript)
+    .control(Control::RunScript(ScriptSource::Digest))
     .keys(KEYS)
     .acl(Acl::SCRIPTING)
     .syntax("sha1 numkeys:i ?*key:k0 ?*arg")
@@ -55,7 +55,7 @@ fn evalsha(call: &mut Call<'_>) -> Outcome {
 
 static EVAL_RO: ServerCommand = command("eval_ro", -3, eval_ro as ServerHandler)
     .flags(RUNS.with(Flags::READONLY))
-    .control(Control::RunScript)
+    .control(Control::RunScript(ScriptSource::Text))
     .keys(KEYS_RO)
     .acl(Acl::SCRIPTING)
     .syntax("script numkeys:i ?*key:k0 ?*arg")
@@ -67,7 +67,7 @@ fn eval_ro(call: &mut Call<'_>) -> Outcome {
 
 static EVALSHA_RO: ServerCommand = command("evalsha_ro", -3, evalsha_ro as ServerHandler)
     .flags(RUNS.with(Flags::READONLY))
-    .control(Control::RunScript)
+    .control(Control::RunScript(ScriptSource::Digest))
     .keys(KEYS_RO)
     .acl(Acl::SCRIPTING)
     .syntax("sha1 numkeys:i ?*key:k0 ?*arg")

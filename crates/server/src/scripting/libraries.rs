@@ -147,6 +147,12 @@ impl LibraryList {
         self.by_function.get(function)
     }
 
+    /// What the function of this [`folded`] name promises.
+    pub fn flags_of(&self, function: &[u8]) -> Option<ScriptFlags> {
+        let mut functions = self.find(function)?.functions.iter();
+        functions.find(|known| *folded(&known.name) == *function).map(|known| known.flags)
+    }
+
     /// Number of functions.
     pub fn function_count(&self) -> usize {
         self.libraries.iter().map(|library| library.functions.len()).sum()

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use hashbrown::HashMap;
-use martlet_command::{Error, Outcome};
+use martlet_command::{Control, Error, Outcome, ScriptSource};
 use martlet_protocol::reply::Reply;
 use martlet_protocol::request::Args;
 use martlet_script::{Compiled, Engine, Inputs, Interpreter, Run, ScriptFlags, Version};
@@ -27,9 +27,12 @@ use crate::commands::Call;
 use crate::config::{REDIS_VERSION, REDIS_VERSION_NUMBER};
 use crate::connection::Connection;
 use crate::pubsub::Kind;
+use crate::registry::Entry;
+use crate::shared::Shared;
 use crate::slow_path::SlowPathReason;
 use crate::worker::Worker;
 use host::{Missing, ScriptHost};
+use libraries::folded;
 
 /// What a script that is killed ends with.
 pub(crate) const KILLED_TEXT: &str = "Script killed by user with SCRIPT KILL...";
@@ -197,6 +200,20 @@ impl Worker {
         }
         Ok(digest)
     }
+}
+
+/// Whether a command runs a script or function that says it writes nothing.
+pub(crate) fn promises_no_writes(shared: &Shared, entry: &Entry, args: &Args<'_>) -> bool {
+    let Control::RunScript(source) = entry.spec.control else { return false };
+    let named = args.at(1);
+    let flags = match source {
+        ScriptSource::Text => martlet_script::flags::parse_eval(named).ok().map(|(flags, _)| flags),
+        ScriptSource::Digest => {
+            parse_digest(named).and_then(|digest| shared.scripts.find(&digest)).map(|script| script.flags)
+        }
+        ScriptSource::Function => shared.libraries.list().flags_of(&folded(named)),
+    };
+    flags.is_some_and(|flags| flags.has(ScriptFlags::NO_WRITES))
 }
 
 /// Runs a script that EVAL or EVALSHA calls. Its declared keys are locked.
