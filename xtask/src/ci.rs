@@ -2,7 +2,7 @@
 //! runs this.
 
 use crate::run::{Outcome, cargo, is_installed, root};
-use crate::{checks, cost, docs, fuzz, python, report_page, tools};
+use crate::{checks, cost, dashboard, docs, fuzz, python, report_page, tools};
 use clap::Parser;
 use martlet_testkit::server::Server;
 use std::process::Command;
@@ -35,6 +35,7 @@ pub fn bench_smoke() -> Outcome {
     drop(server);
     calibrate(&program)?;
     report_page::run(&parse(&["bench-report"]))?;
+    dashboard::run(&parse(&["dashboard"]))?;
     if !is_installed("redis-server", "--version") {
         eprintln!("x: redis-server is NOT installed; the cost measurement is left out");
         return Ok(());

@@ -1,12 +1,14 @@
 //! Chores behind `./x`: each is a subcommand, and `./x ci` is what `.ci/run` runs.
 
 mod apps;
+mod browser;
 mod checks;
 mod ci;
 mod client_cpu;
 mod clients;
 mod cost;
 mod crash;
+mod dashboard;
 mod docs;
 mod durability;
 mod fairness;
@@ -62,6 +64,8 @@ enum Chore {
     BenchCost(cost::Options),
     /// The load tester's HTML report, in headless Chromium.
     BenchReport(report_page::Options),
+    /// The page about a server, in headless Chromium.
+    Dashboard(dashboard::Options),
     /// The load tester's Python wheel: built, installed and compared with resp-benchmark's class.
     BenchPython(python::Options),
     /// What a request costs the load tester, against redis-benchmark, resp-benchmark and the kernel's share.
@@ -99,6 +103,7 @@ fn main() {
         Chore::BenchSmoke => ci::bench_smoke(),
         Chore::BenchCost(options) => cost::run(&options),
         Chore::BenchReport(options) => report_page::run(&options),
+        Chore::Dashboard(options) => dashboard::run(&options),
         Chore::BenchPython(options) => python::run(&options),
         Chore::BenchClient(options) => client_cpu::run(&options),
         Chore::BenchFloor(options) => client_cpu::floor::run(&options),

@@ -3,15 +3,12 @@
 //! passes when its script has run to its end, the console has seen nothing, and every plot holds a line for
 //! each of its series, with the points of the JSON beside it.
 
+use crate::browser::{self, Look, text};
 use crate::run::{Outcome, built, in_root};
 use martlet_testkit::server::Server;
 use serde_json::Value;
-use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-
-/// Names under which distributions install it.
-const BROWSERS: &[&str] = &["chromium", "chromium-browser", "google-chrome", "chrome"];
 
 /// What is opened.
 #[derive(clap::Args)]
@@ -76,7 +73,7 @@ const MERGED: (&[&str], &[&str]) =
 
 /// Makes the reports and looks at them; without a browser it says so and passes.
 pub fn run(options: &Options) -> Outcome {
-    let Some(browser) = browser() else {
+    let Some(browser) = browser::find() else {
         eprintln!("x: chromium is NOT installed; the HTML report has not been opened");
         return Ok(());
     };
@@ -123,59 +120,20 @@ fn look(
     if !made.status.success() {
         return Err(format!("{name}: {}{}", text(&made.stdout), text(&made.stderr)).into());
     }
-    let dom = open(browser, &directory.join(format!("{name}.html")), options.keep.is_some())?;
+    let page = directory.join(format!("{name}.html"));
+    let address = format!("file://{}", std::fs::canonicalize(&page)?.display());
+    let screenshot = options.keep.is_some().then(|| page.with_extension("png"));
+    let dom = browser::open(&Look {
+        browser,
+        address: &address,
+        profile: &page.with_extension("profile"),
+        screenshot: screenshot.as_deref(),
+        arguments: &["--host-resolver-rules=MAP * ~NOTFOUND", "--window-size=1160,2600"],
+    })?;
     let report: Value = serde_json::from_slice(&std::fs::read(directory.join(format!("{name}.json")))?)?;
     let plots = check(&dom, titles, &report).map_err(|error| format!("{name}: {error}"))?;
     println!("ok      {name}: {plots} plots drawn, nothing on the console");
     Ok(())
-}
-
-fn browser() -> Option<&'static str> {
-    BROWSERS.iter().copied().find(|name| crate::run::is_installed(name, "--version"))
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
-/// Opens a page without a network; gives its elements after the script has run.
-fn open(browser: &str, page: &Path, screenshot: bool) -> Result<String, Box<dyn Error>> {
-    let profile = page.with_extension("profile");
-    let base = || {
-        let mut command = Command::new("timeout");
-        command.args([
-            "60",
-            browser,
-            "--headless",
-            "--no-sandbox",
-            "--disable-gpu",
-            "--disable-dev-shm-usage",
-        ]);
-        command.args([
-            "--host-resolver-rules=MAP * ~NOTFOUND",
-            "--enable-logging=stderr",
-            "--window-size=1160,2600",
-        ]);
-        command.arg(format!("--user-data-dir={}", profile.display()));
-        command
-    };
-    let address = format!("file://{}", std::fs::canonicalize(page)?.display());
-    let opened = base().args(["--dump-dom", &address]).output()?;
-    let log = text(&opened.stderr);
-    if !opened.status.success() {
-        return Err(format!("{browser}: {}\n{log}", opened.status).into());
-    }
-    if let Some(line) = log.lines().find(|line| line.contains("CONSOLE")) {
-        return Err(format!("on the console of {}: {line}", page.display()).into());
-    }
-    if screenshot {
-        base()
-            .arg(format!("--screenshot={}", page.with_extension("png").display()))
-            .arg(&address)
-            .output()?;
-    }
-    let _ = std::fs::remove_dir_all(profile);
-    Ok(text(&opened.stdout))
 }
 
 /// Whether the page shows what the report holds; gives the number of plots.

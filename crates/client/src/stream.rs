@@ -50,6 +50,16 @@ impl Stream {
         Ok(Stream { socket, tls: None, chunk: vec![0; READ_CHUNK_BYTES], unsent: Vec::new() })
     }
 
+    /// A stream over a unix socket that is connected.
+    pub fn from_unix(socket: UnixStream) -> Stream {
+        Stream {
+            socket: Socket::Unix(socket),
+            tls: None,
+            chunk: vec![0; READ_CHUNK_BYTES],
+            unsent: Vec::new(),
+        }
+    }
+
     /// As [`Stream::connect`] to a TCP address, from a local one.
     pub fn connect_from(source: IpAddr, target: SocketAddr, timeout: Duration) -> io::Result<Stream> {
         let family = if target.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };

@@ -58,6 +58,12 @@ const TOOLS: &[Tool] = &[
         run: |call| martlet_sentinel::main(call.name, call.arguments),
     },
     Tool {
+        name: "metrics",
+        links: &[],
+        about: "serve a server's metrics, and a page about it, over HTTP",
+        run: |call| martlet_metrics::main(call.name, call.arguments),
+    },
+    Tool {
         name: "check-aof",
         links: &["redis-check-aof", "valkey-check-aof"],
         about: "say how far an append-only file is whole, and mend it if asked to",

@@ -16,6 +16,7 @@ pub mod hotkeys;
 pub mod latency;
 mod listeners;
 pub mod logging;
+mod metrics;
 pub mod migration;
 mod monitor;
 pub mod persistence;

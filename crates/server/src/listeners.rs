@@ -49,7 +49,18 @@ pub fn tcp(config: &Config, kind: Kind, patience: Duration) -> Result<Vec<Listen
     if port == 0 {
         return Ok(Vec::new());
     }
-    listen(config, port, kind_name, patience)
+    listen(config, &config.bind, port, kind_name, patience)
+}
+
+/// Listens with `metrics-port` on every address of `metrics-bind`, as [`tcp`] does.
+///
+/// # Errors
+/// Those of [`tcp`].
+pub fn metrics(config: &Config) -> Result<Vec<Listener>, String> {
+    match config.metrics_port {
+        0 => Ok(Vec::new()),
+        port => listen(config, &config.metrics_bind, port, "metrics", START_PATIENCE),
+    }
 }
 
 /// Listens with the port of the cluster bus on every address of `bind`, as [`tcp`] does.
@@ -57,13 +68,19 @@ pub fn tcp(config: &Config, kind: Kind, patience: Duration) -> Result<Vec<Listen
 /// # Errors
 /// Those of [`tcp`].
 pub fn bus(config: &Config, port: u16) -> Result<Vec<Listener>, String> {
-    listen(config, port, "cluster", START_PATIENCE)
+    listen(config, &config.bind, port, "cluster", START_PATIENCE)
 }
 
-fn listen(config: &Config, port: u16, kind_name: &str, patience: Duration) -> Result<Vec<Listener>, String> {
+fn listen(
+    config: &Config,
+    bind: &[String],
+    port: u16,
+    kind_name: &str,
+    patience: Duration,
+) -> Result<Vec<Listener>, String> {
     let failure = || format!("Failed listening on port {port} ({kind_name}), aborting.");
     let mut listeners = Vec::new();
-    for spec in &config.bind {
+    for spec in bind {
         let optional = spec.starts_with('-');
         let host = spec.strip_prefix('-').unwrap_or(spec);
         for address in resolve(host, port).ok_or_else(failure)? {
@@ -85,7 +102,7 @@ fn listen(config: &Config, port: u16, kind_name: &str, patience: Duration) -> Re
             }
         }
     }
-    if listeners.is_empty() && !config.bind.is_empty() {
+    if listeners.is_empty() && !bind.is_empty() {
         return Err(failure());
     }
     Ok(listeners)

@@ -82,6 +82,7 @@ fn serve(prepared: Prepared) -> Result<(), String> {
     shared.set_waker(0, first.waker());
     let others = start_others(shared, kind)?;
     crate::cluster::start(shared, bus)?;
+    crate::metrics::start(shared, &config)?;
     prepared
         .on_shutdown_signal(move |signal| crate::shutdown::on_signal(shared, signal))
         .map_err(|e| format!("Can't watch signals: {e}"))?;

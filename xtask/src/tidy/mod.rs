@@ -40,6 +40,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "cluster",
             "script",
             "persistence",
+            "metrics",
         ],
     ),
     ("cluster", &["base"]),
@@ -48,7 +49,8 @@ const EDGES: &[(&str, &[&str])] = &[
     ("testkit", &["base", "client", "protocol"]),
     ("bench", &["base", "client", "protocol"]),
     ("cli", &["base", "client", "protocol"]),
-    ("martlet", &["base", "types", "server", "rdb", "journal", "bench", "cli", "sentinel"]),
+    ("metrics", &["base", "client"]),
+    ("martlet", &["base", "types", "server", "rdb", "journal", "bench", "cli", "metrics", "sentinel"]),
 ];
 
 /// Prints every finding and fails when there is one.

@@ -17,7 +17,7 @@
 
 use std::sync::PoisonError;
 
-use super::atomic::{AtomicU32, Condvar, Mutex, MutexGuard, Ordering, SPINS, fence, park, put};
+use super::atomic::{AtomicU32, Condvar, Mutex, MutexGuard, Ordering, SPINS, fence, park, put, waits};
 
 const OPEN: u32 = 0;
 const CLOSED: u32 = 1;
@@ -183,7 +183,7 @@ impl Gate {
             if gives_up.is_some_and(|gives_up| gives_up()) {
                 return false;
             }
-            wait(&self.state, CLOSED, park::ALL);
+            waits::GATE.count(|| wait(&self.state, CLOSED, park::ALL));
         }
         true
     }

@@ -27,7 +27,7 @@
 
 use std::num::NonZeroU32;
 
-use super::atomic::{AtomicU32, Ordering, PATIENCE, SPINS, fence, park};
+use super::atomic::{AtomicU32, Ordering, PATIENCE, SPINS, fence, park, waits};
 
 const FREE: u32 = 0;
 const HELD: u32 = 1;
@@ -139,7 +139,7 @@ impl RawLock {
             let class = if place == WAITER { PATIENT_CLASS } else { STARVING_CLASS };
             let wait = if gives_up.is_some() { park::wait_briefly } else { park::wait };
             // Whoever wakes a waiter, or hands the lock over, changes the queue before.
-            if !wait(&self.queue, queue, class) {
+            if !waits::LOCKS.count(|| wait(&self.queue, queue, class)) {
                 continue;
             }
             wakes += 1;

@@ -9,10 +9,12 @@ pub mod park;
 mod ref_count;
 #[cfg(test)]
 mod tests;
+pub mod waits;
 
 /// What `lock` and `gate` are built on; their tests build them on loom's instead.
 mod atomic {
     pub use super::park::{self, SPINS};
+    pub use super::waits;
     pub use std::sync::atomic::{AtomicU32, Ordering, fence};
     pub use std::sync::{Condvar, Mutex, MutexGuard};
 

@@ -9,6 +9,7 @@ use crate::thread::cpu_ns;
 /// What `modelled` is built on: fences in place of the asymmetric barriers, and a kernel that wakes nobody
 /// for no reason.
 mod atomic {
+    pub use crate::sync::waits;
     pub use loom::sync::atomic::{AtomicU32, Ordering, fence};
     pub use loom::sync::{Condvar, Mutex, MutexGuard};
 

@@ -51,6 +51,12 @@ parameter_table! {
     port: u16 = 6379 => "port", Integer(0, 65535), MODIFIABLE, Honoured;
     /// Refuse clients of other machines while the default user has no password
     protected_mode: bool = true => "protected-mode", YesNo, MODIFIABLE, Honoured;
+    /// Port that serves metrics, and a page about the server, over HTTP; 0 serves none
+    metrics_port: u16 = 0 => "metrics-port", Integer(0, 65535), IMMUTABLE, Honoured;
+    /// Addresses that the metrics' port listens on
+    metrics_bind: Vec<String> = loopback_addresses() => "metrics-bind", Addresses, IMMUTABLE|MULTI, Honoured;
+    /// Let the page about the server send commands that change something
+    metrics_allow_writes: bool = false => "metrics-allow-writes", YesNo, MODIFIABLE, Honoured;
     /// Connections that may wait to be accepted
     tcp_backlog: u32 = 511 => "tcp-backlog", Integer(0, INT_MAX), IMMUTABLE, Honoured;
     /// Seconds between TCP keepalive probes; 0 sends none

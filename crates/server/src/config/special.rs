@@ -315,6 +315,11 @@ pub(super) fn all_addresses() -> Vec<String> {
     vec!["*".into(), "-::*".into()]
 }
 
+/// The addresses that only this machine reaches.
+pub(super) fn loopback_addresses() -> Vec<String> {
+    vec!["127.0.0.1".into(), "-::1".into()]
+}
+
 /// Addresses to listen on; a leading `-` allows that one is not there.
 impl Value for Vec<String> {
     fn parse(words: &[&[u8]], _: &Self, _: bool, _: &Kind) -> Result<Self, String> {

@@ -232,7 +232,7 @@ pub(super) fn replication(worker: &mut Worker, text: &mut Text) {
     text.field("repl_backlog_histlen", end.saturating_sub(begin));
 }
 
-pub(super) fn cpu(_: &mut Worker, text: &mut Text) {
+pub(super) fn cpu(worker: &mut Worker, text: &mut Text) {
     let (process, children, thread) =
         (cpu_time(Whose::Process), cpu_time(Whose::Children), cpu_time(Whose::Thread));
     let seconds = |s: f64| format!("{s:.6}");
@@ -243,6 +243,10 @@ pub(super) fn cpu(_: &mut Worker, text: &mut Text) {
     text.field("used_cpu_user_children", seconds(children.user_s));
     text.field("used_cpu_sys_main_thread", seconds(thread.system_s));
     text.field("used_cpu_user_main_thread", seconds(thread.user_s));
+    for (number, stats) in worker.shared.threads.iter().enumerate() {
+        let thread = if number == 0 { "main_thread".into() } else { format!("io_thread_{number}") };
+        text.field(&format!("used_active_time_{thread}"), seconds(stats.loop_ns.get() as f64 / 1e9));
+    }
 }
 
 pub(super) fn modules(_: &mut Worker, text: &mut Text) {

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
+use martlet_base::sync::waits::{GATE, LOCKS};
 use martlet_engine::Counters;
 
 use super::Text;
@@ -122,6 +123,10 @@ pub(super) fn threads(worker: &mut Worker, text: &mut Text) {
                 stats.writes_processed.get()
             ),
         );
+    }
+    for (name, waits) in [("shard_lock", &LOCKS), ("gate", &GATE)] {
+        text.field(&format!("{name}_waits"), waits.total());
+        text.field(&format!("{name}_wait_usec"), waits.ns() / 1000);
     }
 }
 

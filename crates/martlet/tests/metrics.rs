@@ -1,0 +1,327 @@
+//! Metrics and the page about the server, over HTTP as a scraper and a browser send it.
+
+use martlet_client::blocking::Client;
+use martlet_testkit::server::{ReservedPort, Server};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+const OURS: &str = env!("CARGO_BIN_EXE_martlet");
+/// How long an answer may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Connections that are served at once; others wait.
+const CONNECTIONS: usize = 32;
+
+/// A server with its metrics' address.
+struct Watched {
+    server: Server,
+    port: ReservedPort,
+}
+
+impl Watched {
+    fn start(arguments: &[&str]) -> Watched {
+        let port = ReservedPort::take().unwrap();
+        let number = port.number().to_string();
+        let arguments = [&["server", "--metrics-port", &number], arguments].concat();
+        Watched { server: Server::start(Path::new(OURS), &arguments).unwrap(), port }
+    }
+
+    fn client(&self) -> Client {
+        Client::connect(self.server.address()).unwrap()
+    }
+
+    fn address(&self) -> SocketAddr {
+        ([127, 0, 0, 1], self.port.number()).into()
+    }
+
+    fn get(&self, path: &str) -> Response {
+        ask(self.address(), &format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n"))
+    }
+
+    fn json(&self, path: &str) -> Value {
+        let response = self.get(path);
+        assert_eq!(response.status, 200, "{path}: {}", response.body);
+        serde_json::from_str(&response.body).unwrap()
+    }
+
+    fn post(&self, head: &str, body: &str) -> Response {
+        let length = body.len();
+        let head = format!(
+            "POST /api/command HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n{head}\r\n"
+        );
+        ask(self.address(), &(head + body))
+    }
+}
+
+struct Response {
+    status: u16,
+    head: String,
+    body: String,
+}
+
+fn ask(address: SocketAddr, request: &str) -> Response {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut bytes = Vec::new();
+    stream.read_to_end(&mut bytes).unwrap();
+    let text = String::from_utf8(bytes).unwrap();
+    let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no answer: {text:?}"));
+    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+    Response { status, head: head.into(), body: body.into() }
+}
+
+/// Samples by name and labels, read as strictly as a scraper reads them: every one follows its family's kind,
+/// every family is there once.
+fn parse(text: &str) -> BTreeMap<String, f64> {
+    let (mut samples, mut families) = (BTreeMap::new(), Vec::new());
+    for line in text.lines() {
+        if let Some(rest) = line.strip_prefix("# TYPE ") {
+            let (name, kind) = rest.split_once(' ').unwrap();
+            assert!(["gauge", "counter", "summary", "histogram"].contains(&kind), "{line}");
+            assert!(!families.iter().any(|(other, _)| *other == name), "{name} twice");
+            families.push((name, kind));
+            continue;
+        }
+        if line.starts_with("# HELP ") {
+            continue;
+        }
+        let (sample, value) = line.rsplit_once(' ').unwrap_or_else(|| panic!("{line:?}"));
+        let name = sample.split('{').next().unwrap();
+        assert!(name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_'), "{line}");
+        let (family, kind) = families.last().unwrap();
+        let suffixes: &[&str] = match *kind {
+            "histogram" => &["_bucket", "_sum", "_count"],
+            "summary" => &["", "_sum", "_count"],
+            _ => &[""],
+        };
+        assert!(suffixes.iter().any(|suffix| name == format!("{family}{suffix}")), "{line} in {family}");
+        let value: f64 = value.parse().unwrap_or_else(|_| panic!("{line}"));
+        assert!(samples.insert(sample.to_owned(), value).is_none(), "{sample} twice");
+    }
+    samples
+}
+
+#[test]
+fn a_scraper_finds_what_the_server_has_done() {
+    let watched = Watched::start(&[]);
+    let mut client = watched.client();
+    for key in ["a", "b", "c"] {
+        client.command(&["SET", key, "1", "EX", "1000"]).unwrap();
+    }
+    assert!(client.command(&["INCR", "a", "b"]).unwrap().is_error());
+    let first = watched.get("/metrics");
+    assert!(
+        first.head.to_ascii_lowercase().contains("content-type: text/plain; version=0.0.4"),
+        "{}",
+        first.head
+    );
+    let first = parse(&first.body);
+    assert_eq!(first["redis_up"], 1.0);
+    assert_eq!(first["redis_exporter_last_scrape_error{err=\"\"}"], 0.0);
+    assert_eq!(first["redis_commands_total{cmd=\"set\"}"], 3.0);
+    assert_eq!(first["redis_commands_rejected_calls_total{cmd=\"incr\"}"], 1.0);
+    assert_eq!(first["redis_commands_latencies_usec_count{cmd=\"set\"}"], 3.0);
+    assert_eq!(first["redis_db_keys{db=\"db0\"}"], 3.0);
+    assert_eq!(first["redis_db_keys_expiring{db=\"db0\"}"], 3.0);
+    assert_eq!(first["redis_errors_total{err=\"ERR\"}"], 1.0);
+    assert!(first["redis_memory_used_bytes"] > 0.0 && first["redis_config_maxclients"] == 10_000.0);
+    for name in ["shard_lock_waits_total", "gate_wait_usec_total", "active_time_main_thread_seconds_total"] {
+        assert!(first.contains_key(&format!("redis_{name}")), "{name}");
+    }
+    assert!(first.contains_key("redis_io_thread_clients{thread=\"0\"}"));
+    client.command(&["SET", "a", "2"]).unwrap();
+    let second = parse(&watched.get("/metrics").body);
+    assert_eq!(second["redis_commands_total{cmd=\"set\"}"], 4.0);
+    // One connection to the server does for both.
+    let received = "redis_connections_received_total";
+    assert_eq!(first[received], second[received]);
+}
+
+#[test]
+fn who_asks_is_who_the_server_knows() {
+    let watched = Watched::start(&[]);
+    let mut client = watched.client();
+    client.command(&["CONFIG", "SET", "requirepass", "secret"]).unwrap();
+    let limited = ["ACL", "SETUSER", "alice", "on", ">pw", "~a*", "+@read", "+ping", "-info"];
+    assert_eq!(client.command(&limited).unwrap().text(), Some(&b"OK"[..]));
+    client.command(&["MSET", "a1", "x", "b1", "y"]).unwrap();
+    let unknown = watched.get("/metrics");
+    assert_eq!(unknown.status, 401, "{}", unknown.body);
+    assert!(unknown.head.to_ascii_lowercase().contains("www-authenticate: basic"), "{}", unknown.head);
+    let as_user = |path: &str, login: &str| {
+        let head = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Basic {login}\r\n\r\n");
+        ask(watched.address(), &head)
+    };
+    // :secret, :wrong and alice:pw.
+    let (default, wrong, alice) = ("OnNlY3JldA==", "Ondyb25n", "YWxpY2U6cHc=");
+    assert_eq!(parse(&as_user("/metrics", default).body)["redis_up"], 1.0);
+    assert_eq!(as_user("/", default).status, 200);
+    assert_eq!(as_user("/metrics", wrong).status, 401);
+    assert_eq!(as_user("/", "nothing").status, 400);
+    let refused = parse(&as_user("/metrics", alice).body);
+    assert_eq!(refused["redis_up"], 0.0);
+    assert!(refused.keys().any(|name| name.contains("NOPERM")), "{refused:?}");
+    // She may see her own keys, and no more of others than their names.
+    assert_eq!(as_user("/", alice).status, 200);
+    assert!(as_user("/api/key?id=YTE", alice).body.contains("\"value\":\"x\""));
+    assert!(as_user("/api/key?id=YjE", alice).body.contains("NOPERM"));
+    assert_eq!(as_user("/api/slowlog", alice).status, 422);
+}
+
+#[test]
+fn all_keys_are_found_a_page_at_a_time_and_each_type_is_shown() {
+    let watched = Watched::start(&[]);
+    let mut client = watched.client();
+    for number in 0..1200 {
+        client.send(&["SET", &format!("key:{number}"), "v"]).unwrap();
+    }
+    (0..1200).for_each(|_| assert!(!client.read_reply().unwrap().is_error()));
+    let (mut cursor, mut names) = ("0".to_owned(), Vec::new());
+    loop {
+        let page = watched.json(&format!("/api/keys?cursor={cursor}&count=300&match=key%3A*"));
+        names.extend(
+            page["keys"].as_array().unwrap().iter().map(|key| key["name"].as_str().unwrap().to_owned()),
+        );
+        assert!(page["keys"].as_array().unwrap().iter().all(|key| key["bytes"].as_u64().unwrap() > 0));
+        cursor = page["cursor"].as_str().unwrap().to_owned();
+        if cursor == "0" {
+            break;
+        }
+    }
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), 1200);
+    let makers: [&[&str]; 7] = [
+        &["SET", "string", "text"],
+        &["RPUSH", "list", "x", "y"],
+        &["SADD", "set", "x"],
+        &["ZADD", "zset", "1.5", "x"],
+        &["HSET", "hash", "f", "v"],
+        &["XADD", "stream", "1-1", "f", "v"],
+        &["ARSET", "array", "3", "x"],
+    ];
+    for command in makers {
+        assert!(!client.command(&["SELECT", "3"]).unwrap().is_error());
+        assert!(!client.command(command).unwrap().is_error(), "{command:?}");
+    }
+    let mut shown = BTreeMap::new();
+    for key in watched.json("/api/keys?db=3")["keys"].as_array().unwrap() {
+        let id = key["id"].as_str().unwrap();
+        let value = watched.json(&format!("/api/key?db=3&id={id}"));
+        assert_eq!((&value["name"], &value["type"]), (&key["name"], &key["type"]));
+        assert!(value["encoding"].is_string() && value["ttl"] == -1 && value["length"].as_u64().unwrap() > 0);
+        shown.insert(key["type"].as_str().unwrap().to_owned(), value["value"].to_string());
+    }
+    let expected = [
+        ("array", r#"[[3,"x"]]"#),
+        ("hash", r#"["f","v"]"#),
+        ("list", r#"["x","y"]"#),
+        ("set", r#"["x"]"#),
+        ("stream", r#"[["1-1",["f","v"]]]"#),
+        ("string", r#""text""#),
+        ("zset", r#"["x","1.5"]"#),
+    ];
+    assert_eq!(shown, expected.map(|(kind, value)| (kind.into(), value.into())).into());
+    assert_eq!(watched.json("/api/key?db=3&id=bm9uZQ")["type"], "none");
+    assert_eq!(watched.get("/api/keys?db=99").status, 422);
+    assert_eq!(watched.get("/api/key?id=%21").status, 422);
+}
+
+#[test]
+fn commands_are_refused_unless_allowed_and_sent_by_the_page() {
+    let watched = Watched::start(&[]);
+    let body = r#"{"db": 0, "command": ["SET", {"id": "a2V5"}, "value"]}"#;
+    assert_eq!(watched.post("", body).status, 403);
+    let refused = watched.post("x-martlet: page\r\n", body);
+    assert_eq!((refused.status, refused.body.contains("metrics-allow-writes")), (403, true));
+    let mut client = watched.client();
+    assert_eq!(
+        client.command(&["CONFIG", "SET", "metrics-allow-writes", "yes"]).unwrap().text(),
+        Some(&b"OK"[..])
+    );
+    assert_eq!(watched.post("", body).status, 403);
+    let allowed = watched.post("x-martlet: page\r\n", body);
+    assert_eq!((allowed.status, allowed.body.as_str()), (200, r#"{"reply":"OK"}"#));
+    assert_eq!(client.command(&["GET", "key"]).unwrap().text(), Some(&b"value"[..]));
+    for wrong in ["", "[]", r#"{"command": []}"#, r#"{"command": [1]}"#, r#"{"command": ["GET"]}"#] {
+        assert_eq!(watched.post("x-martlet: page\r\n", wrong).status, 422, "{wrong}");
+    }
+    let long = format!("{{\"command\": [\"SET\", \"key\", \"{}\"]}}", "x".repeat(70_000));
+    assert_eq!(watched.post("x-martlet: page\r\n", &long).status, 413);
+}
+
+#[test]
+fn bad_requests_cost_their_senders_only() {
+    let watched = Watched::start(&[]);
+    let ask_raw = |request: &str| ask(watched.address(), request);
+    assert_eq!(ask_raw("GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n").status, 421);
+    assert_eq!(ask_raw("GET /nothing HTTP/1.1\r\nHost: [::1]:1\r\n\r\n").status, 404);
+    assert_eq!(ask_raw("PUT / HTTP/1.1\r\nHost: localhost\r\n\r\n").status, 405);
+    assert_eq!(ask_raw("nonsense\r\n\r\n").status, 400);
+    let long = format!("GET /{} HTTP/1.1\r\nHost: localhost\r\n\r\n", "x".repeat(100_000));
+    assert!([400, 414, 431].contains(&ask_raw(&long).status));
+    // As many as are served at once, and not one says a word: their time is up soon.
+    let silent: Vec<TcpStream> =
+        (0..CONNECTIONS).map(|_| TcpStream::connect(watched.address()).unwrap()).collect();
+    assert_eq!(parse(&watched.get("/metrics").body)["redis_up"], 1.0);
+    drop(silent);
+}
+
+/// `martlet metrics` in front of another server.
+struct Exporter {
+    child: Child,
+    address: SocketAddr,
+}
+
+impl Exporter {
+    fn start(server: &str) -> Exporter {
+        let mut child = Command::new(OURS)
+            .args(["metrics", "--listen", "127.0.0.1:0", "--server", server])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let address = line.strip_prefix("Serving http://").and_then(|rest| rest.split('/').next());
+        Exporter { child, address: address.unwrap_or_else(|| panic!("{line:?}")).parse().unwrap() }
+    }
+}
+
+impl Drop for Exporter {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn other_servers_are_shown_too() {
+    let ours = Server::start(Path::new(OURS), &["server"]).unwrap();
+    let mut client = Client::connect(ours.address()).unwrap();
+    client.command(&["CONFIG", "SET", "requirepass", "secret"]).unwrap();
+    let mut servers = vec![(ours, ":secret@")];
+    match Server::start(Path::new("redis-server"), &[] as &[&str]) {
+        Ok(real) => servers.push((real, "")),
+        Err(why) => println!("redis-server is not installed, its metrics are not looked at: {why}"),
+    }
+    for (server, login) in &servers {
+        let exporter = Exporter::start(&format!("redis://{login}{}", server.address()));
+        let get =
+            |path: &str| ask(exporter.address, &format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n"));
+        let samples = parse(&get("/metrics").body);
+        assert_eq!(samples["redis_up"], 1.0);
+        assert!(samples["redis_memory_used_bytes"] > 0.0 && samples["redis_connected_clients"] >= 1.0);
+        let live: Value = serde_json::from_str(&get("/api/live").body).unwrap();
+        assert!(live["info"]["server"]["redis_version"].is_string() && live["latency"].is_array());
+        assert!(get("/").body.contains("<title>Martlet</title>"));
+    }
+    let nobody = ReservedPort::take().unwrap();
+    let exporter = Exporter::start(&format!("redis://127.0.0.1:{}", nobody.number()));
+    let response = ask(exporter.address, "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    assert_eq!((response.status, parse(&response.body)["redis_up"]), (200, 0.0));
+}
