@@ -68,11 +68,11 @@ const RO: &[KeyPart] = &[KeyPart::one(1, KeyFlags::RO)];
 const BY_FIELDS: &str = "O(N), N being the number of fields given";
 const BY_SIZE: &str = "O(N), N being the number of fields of the hash";
 
-/// Says that a hash was changed, without counting the change.
+/// Says that fields of a hash were changed, without counting the change.
 #[inline]
-fn note(keys: &mut Keys, key: &Key<'_>, event: &'static str) {
+fn note<'f>(keys: &mut Keys, key: &Key<'_>, event: &'static str, fields: impl IntoIterator<Item = &'f [u8]>) {
     keys.signal(key);
-    keys.effects.event(EventClass::HASH, event, keys.db, key.bytes);
+    keys.effects.event_of_subkeys(EventClass::HASH, event, keys.db, key.bytes, fields);
 }
 
 /// Deletes a hash that has lost its last field.
@@ -167,8 +167,14 @@ fn set_pairs(ctx: &mut Context<'_>, command: &'static str) -> Result<usize, Erro
         ctx.keys.index_fields(&key);
     }
     ctx.keys.dirty += (pairs.len() / 2) as u64;
-    note(ctx.keys, &key, "hset");
+    note(ctx.keys, &key, "hset", names_of(pairs));
     Ok(created)
+}
+
+/// The fields of alternating fields and values.
+#[inline]
+fn names_of<'a>(pairs: Args<'a>) -> impl Iterator<Item = &'a [u8]> {
+    (0..pairs.len()).step_by(2).map(move |at| pairs.at(at))
 }
 
 /// Length of the longest argument.
@@ -198,7 +204,7 @@ fn hsetnx(ctx: &mut Context<'_>) -> Outcome {
     hash.set(name, Element::Bytes(value), FieldExpiry::Clear, limits, now_ms);
     drop(hash);
     ctx.keys.dirty += 1;
-    note(ctx.keys, &key, "hset");
+    note(ctx.keys, &key, "hset", [name]);
     ctx.reply.int(1);
     Ok(())
 }
@@ -260,9 +266,18 @@ static HDEL: Command<Handler> = command("hdel", -3, hdel as Handler)
 fn hdel(ctx: &mut Context<'_>) -> Outcome {
     let key = ctx.key(1);
     let (mut deleted, mut misindexed) = (0, false);
+    let wants_names = ctx.keys.effects.wants_subkeys(EventClass::HASH);
+    let mut names = Vec::new();
     if let Some(mut hash) = ctx.keys.write::<Hash>(&key)? {
-        // Expired fields count too, as in Redis.
-        deleted = ctx.args.from(2).iter().filter(|name| hash.remove(name, i64::MIN)).count();
+        for name in ctx.args.from(2).iter() {
+            // Expired fields count too, as in Redis.
+            if hash.remove(name, i64::MIN) {
+                deleted += 1;
+                if wants_names {
+                    names.push(name);
+                }
+            }
+        }
         misindexed = is_misindexed(&hash);
     }
     if misindexed {
@@ -270,7 +285,7 @@ fn hdel(ctx: &mut Context<'_>) -> Outcome {
     }
     if deleted > 0 {
         ctx.keys.dirty += deleted as u64;
-        note(ctx.keys, &key, "hdel");
+        note(ctx.keys, &key, "hdel", names);
         delete_if_empty(ctx.keys, &key);
     }
     ctx.reply.count(deleted);
@@ -395,7 +410,7 @@ fn hincrby(ctx: &mut Context<'_>) -> Outcome {
     let overflow = Error::Fixed("ERR increment or decrement would overflow");
     let sum = old.checked_add(increase).ok_or(overflow)?;
     store_sum(ctx, &key, name, Element::Int(sum))?;
-    note(ctx.keys, &key, "hincrby");
+    note(ctx.keys, &key, "hincrby", [name]);
     ctx.reply.int(sum);
     Ok(())
 }
@@ -447,7 +462,7 @@ fn hincrbyfloat(ctx: &mut Context<'_>) -> Outcome {
     } else {
         effects.replace(db, || [b"HSETEX", key.bytes, b"KEEPTTL", b"FIELDS", b"1", name, &sum]);
     }
-    note(ctx.keys, &key, "hincrbyfloat");
+    note(ctx.keys, &key, "hincrbyfloat", [name]);
     ctx.reply.bulk(&sum);
     Ok(())
 }

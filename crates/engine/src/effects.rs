@@ -40,6 +40,24 @@ impl EventClass {
     pub const MISSED: EventClass = EventClass(1 << 11);
     /// `n`: not part of `A`.
     pub const NEW: EventClass = EventClass(1 << 14);
+    /// `o`: not part of `A`.
+    pub const OVERWRITTEN: EventClass = EventClass(1 << 15);
+    /// `c`: not part of `A`.
+    pub const TYPE_CHANGED: EventClass = EventClass(1 << 16);
+    /// `S`: publish to `__subkeyspace@…`.
+    pub const SUBKEYSPACE: EventClass = EventClass(1 << 17);
+    /// `T`: publish to `__subkeyevent@…`.
+    pub const SUBKEYEVENT: EventClass = EventClass(1 << 18);
+    /// `I`: publish to `__subkeyspaceitem@…`.
+    pub const SUBKEYSPACEITEM: EventClass = EventClass(1 << 19);
+    /// `V`: publish to `__subkeyspaceevent@…`.
+    pub const SUBKEYSPACEEVENT: EventClass = EventClass(1 << 20);
+    /// The channels that name subkeys.
+    pub const OF_SUBKEYS: EventClass = EventClass(
+        Self::SUBKEYSPACE.0 | Self::SUBKEYEVENT.0 | Self::SUBKEYSPACEITEM.0 | Self::SUBKEYSPACEEVENT.0,
+    );
+    /// The channels, without one of which nothing is published.
+    pub const CHANNELS: EventClass = EventClass(Self::KEYSPACE.0 | Self::KEYEVENT.0 | Self::OF_SUBKEYS.0);
 }
 
 /// An event of a key.
@@ -53,6 +71,8 @@ pub struct KeyEvent {
     pub db: usize,
     /// The key.
     pub key: Vec<u8>,
+    /// The fields that it tells of; none if no channel names them.
+    pub subkeys: Vec<Vec<u8>>,
 }
 
 /// What a change came from.
@@ -200,8 +220,35 @@ impl Effects {
     pub fn event(&mut self, class: EventClass, name: &'static str, db: usize, key: &[u8]) {
         if self.wanted_events & class.0 != 0 {
             self.has_news = true;
-            self.news.events.push(KeyEvent { class, name, db, key: key.to_vec() });
+            self.news.events.push(KeyEvent { class, name, db, key: key.to_vec(), subkeys: Vec::new() });
         }
+    }
+
+    /// Whether somebody wants to know which fields an event of this class tells of.
+    #[inline]
+    pub fn wants_subkeys(&self, class: EventClass) -> bool {
+        self.wanted_events & class.0 != 0 && self.wanted_events & EventClass::OF_SUBKEYS.0 != 0
+    }
+
+    /// Notes an event of fields of a key. They are only asked for when somebody wants them.
+    #[inline]
+    pub fn event_of_subkeys<S: Into<Vec<u8>>>(
+        &mut self,
+        class: EventClass,
+        name: &'static str,
+        db: usize,
+        key: &[u8],
+        subkeys: impl IntoIterator<Item = S>,
+    ) {
+        if self.wanted_events & class.0 == 0 {
+            return;
+        }
+        let mut event = KeyEvent { class, name, db, key: key.to_vec(), subkeys: Vec::new() };
+        if self.wants_subkeys(class) {
+            event.subkeys = subkeys.into_iter().map(Into::into).collect();
+        }
+        self.has_news = true;
+        self.news.events.push(event);
     }
 
     /// Notes a key that clients have cached and that has changed.

@@ -287,6 +287,33 @@ impl Keys {
         }
     }
 
+    /// Notes what becomes of the key where a value of this kind replaces whatever it holds.
+    #[inline]
+    fn note_stored(&mut self, key: &Key<'_>, kind: Kind) {
+        const REPLACED: u32 = EventClass::OVERWRITTEN.0 | EventClass::TYPE_CHANGED.0;
+        const WANTED: u32 = EventClass::NEW.0 | EventClass::EXPIRED.0 | REPLACED;
+        if self.effects.wanted_events & WANTED != 0 {
+            self.note_stored_now(key, kind);
+        }
+    }
+
+    #[cold]
+    fn note_stored_now(&mut self, key: &Key<'_>, kind: Kind) {
+        self.delete_if_expired(key);
+        match self.kind(key) {
+            None => self.note_new(key),
+            Some(old) => self.note_overwritten(key, old, kind),
+        }
+    }
+
+    /// Notes that a value of one kind has replaced one of another, or of the same.
+    pub fn note_overwritten(&mut self, key: &Key<'_>, old: Kind, new: Kind) {
+        self.effects.event(EventClass::OVERWRITTEN, "overwritten", self.db, key.bytes);
+        if old != new {
+            self.effects.event(EventClass::TYPE_CHANGED, "type_changed", self.db, key.bytes);
+        }
+    }
+
     /// Stores a string whatever the key held, as SET does; an integer if it spells one. This notes the
     /// access, so a key need not be looked up before.
     #[inline]
@@ -307,7 +334,7 @@ impl Keys {
         set: impl FnOnce(&mut Db, u32) -> Option<Value>,
     ) {
         self.preserve(key);
-        self.note_new(key);
+        self.note_stored(key, Kind::String);
         self.note_expiry(key, expiry);
         if self.touch.counts() {
             self.access(key);
@@ -386,7 +413,7 @@ impl Keys {
     pub fn set_value(&mut self, key: &Key<'_>, value: Value, expiry_ms: Option<i64>) {
         self.preserve(key);
         self.note_value_due(key, &value, expiry_ms);
-        self.note_new(key);
+        self.note_stored(key, value.kind());
         let lru = self.lru_to_store(key);
         let old = self.db_of_mut(key).set_value(key, value, expiry_ms, lru);
         self.discard(old);

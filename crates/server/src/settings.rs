@@ -1,7 +1,7 @@
 //! What command handlers need of the configuration.
 
 use martlet_command::Settings;
-use martlet_engine::{Engine, Lrfu, Touch};
+use martlet_engine::{Engine, EventClass, Lrfu, Touch};
 use martlet_types::array::ArrayLimits;
 use martlet_types::hash::HashLimits;
 use martlet_types::list::ListLimit;
@@ -77,5 +77,5 @@ pub fn touch(config: &Config, now_ms: i64, engine: &Engine) -> Touch {
 /// The classes of key events that are published; 0 when there is no channel to publish them to.
 pub fn wanted_events(config: &Config) -> u32 {
     let events = config.notify_keyspace_events.0;
-    if events & 3 == 0 { 0 } else { events }
+    if events & EventClass::CHANNELS.0 == 0 { 0 } else { events }
 }

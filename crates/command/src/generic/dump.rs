@@ -97,6 +97,7 @@ fn restore(ctx: &mut Context<'_>) -> Outcome {
         at_ms if options.absolute => Some(at_ms),
         ttl_ms => Some(ttl_ms.saturating_add(now_ms)),
     };
+    let kind = ctx.keys.kind(&key);
     let deleted = options.replace && ctx.keys.delete(&key);
     if expiry_ms.is_some_and(|at_ms| at_ms <= now_ms) {
         if deleted {
@@ -107,8 +108,13 @@ fn restore(ctx: &mut Context<'_>) -> Outcome {
         ctx.reply.ok();
         return Ok(());
     }
-    ctx.keys.set_value(&key, Value::from(value), expiry_ms);
+    let value = Value::from(value);
+    let new_kind = value.kind();
+    ctx.keys.set_value(&key, value, expiry_ms);
     ctx.keys.changed(&key, EventClass::GENERIC, "restore");
+    if let Some(kind) = kind.filter(|_| deleted) {
+        ctx.keys.note_overwritten(&key, kind, new_kind);
+    }
     if let Some(lru) = access(ctx.keys.touch, now_ms, &options) {
         ctx.keys.set_lru(&key, lru);
     }

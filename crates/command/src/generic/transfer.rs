@@ -48,7 +48,9 @@ fn rename_if(ctx: &mut Context<'_>, absent: bool) -> Result<bool, Error> {
     if from.bytes == to.bytes {
         return Ok(false);
     }
-    if keys.lookup_write(&to).is_some() {
+    keys.lookup_write(&to);
+    let (kind, replaced) = (keys.kind(&from), keys.kind(&to));
+    if replaced.is_some() {
         if absent {
             return Ok(false);
         }
@@ -61,6 +63,9 @@ fn rename_if(ctx: &mut Context<'_>, absent: bool) -> Result<bool, Error> {
     keys.signal(&to);
     keys.effects.event(EventClass::GENERIC, "rename_from", db, from.bytes);
     keys.effects.event(EventClass::GENERIC, "rename_to", db, to.bytes);
+    if let (Some(old), Some(new)) = (replaced, kind) {
+        keys.note_overwritten(&to, old, new);
+    }
     Ok(true)
 }
 
@@ -165,14 +170,20 @@ fn copy_key(keys: &mut Keys, from: &Key<'_>, to: &Key<'_>, to_db: usize, replace
         return false;
     };
     keys.in_db(to_db, |keys| {
-        if keys.lookup_write(to).is_some() {
+        keys.lookup_write(to);
+        let replaced = keys.kind(to);
+        if replaced.is_some() {
             if !replace {
                 return false;
             }
             keys.delete(to);
         }
+        let kind = value.kind();
         keys.set_value(to, value, expiry_ms);
         keys.changed(to, EventClass::GENERIC, "copy_to");
+        if let Some(replaced) = replaced {
+            keys.note_overwritten(to, replaced, kind);
+        }
         true
     })
 }

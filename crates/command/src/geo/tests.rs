@@ -31,7 +31,7 @@ fn stored_results_replace_the_destination() {
     assert_eq!(t.run("GEOSEARCHSTORE d k FROMLONLAT 15 37 BYRADIUS 200 km"), ":2");
     assert_eq!(t.dirty, 2);
     assert_eq!(t.effects(), ["GEOSEARCHSTORE d k FROMLONLAT 15 37 BYRADIUS 200 km"]);
-    assert_eq!(t.events(), ["geosearchstore d"]);
+    assert_eq!(t.events(), ["overwritten d", "type_changed d", "geosearchstore d"]);
     assert_eq!(t.run("GEORADIUS k 15 37 1 m STOREDIST d"), ":0");
     assert_eq!(t.effects(), ["GEORADIUS k 15 37 1 m STOREDIST d"]);
     assert_eq!(t.events(), ["del d"]);

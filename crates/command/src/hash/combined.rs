@@ -1,15 +1,15 @@
 //! Commands that do two things to fields at once: HGETDEL, HGETEX, HSETEX.
 
-use martlet_engine::Keys;
+use martlet_engine::{EventClass, Keys};
 use martlet_keyspace::Key;
 use martlet_protocol::reply::Reply;
 use martlet_protocol::request::Args;
 use martlet_types::element::Element;
 use martlet_types::hash::{FieldExpiry, Hash};
 
-use super::expiry::{TimeUnit, parse_some_fields, persist, record_times, set_times_always};
+use super::expiry::{TimeUnit, done, parse_some_fields, persist, record_times, set_times_always};
 use super::{
-    BY_FIELDS, RW_UPDATE, WRITES_FAST, delete_if_empty, is_misindexed, longest, note, value_or_null,
+    BY_FIELDS, RW_UPDATE, WRITES_FAST, delete_if_empty, is_misindexed, longest, names_of, note, value_or_null,
 };
 use crate::Handler;
 use crate::context::Context;
@@ -75,7 +75,7 @@ fn hgetdel(ctx: &mut Context<'_>) -> Outcome {
         keys.dirty += deleted.len() as u64;
         keys.effects
             .replace(keys.db, || [b"HDEL".as_slice(), key.bytes].into_iter().chain(deleted.iter().copied()));
-        note(keys, &key, "hdel");
+        note(keys, &key, "hdel", deleted);
         delete_if_empty(keys, &key);
     }
     Ok(())
@@ -118,7 +118,7 @@ fn hgetex(ctx: &mut Context<'_>) -> Outcome {
     match new_time {
         NewTime::Unchanged => {}
         NewTime::Removed => {
-            let (_, changed) = persist(keys, &key, names)?;
+            let (results, changed) = persist(keys, &key, names)?;
             if changed > 0 {
                 let count = names.len().to_string();
                 keys.dirty += changed as u64;
@@ -126,16 +126,16 @@ fn hgetex(ctx: &mut Context<'_>) -> Outcome {
                     let head = [b"HPERSIST".as_slice(), key.bytes, b"FIELDS", count.as_bytes()];
                     head.into_iter().chain(names.iter())
                 });
-                note(keys, &key, "hpersist");
+                note(keys, &key, "hpersist", done(names, &results));
             }
         }
         NewTime::At(at_ms) => {
             let changed = set_times_always(keys, &key, names, at_ms)?;
             record_times(keys, &key, &changed, at_ms, None);
             if !changed.updated.is_empty() {
-                note(keys, &key, "hexpire");
+                note(keys, &key, "hexpire", changed.updated);
             } else if !changed.deleted.is_empty() {
-                note(keys, &key, "hdel");
+                note(keys, &key, "hdel", changed.deleted);
                 delete_if_empty(keys, &key);
             }
         }
@@ -219,8 +219,7 @@ impl<'a> SetOptions<'a> {
     }
 
     fn names(&self) -> impl Iterator<Item = &'a [u8]> {
-        let pairs = self.pairs;
-        (0..pairs.len()).step_by(2).map(move |at| pairs.at(at))
+        names_of(self.pairs)
     }
 }
 
@@ -284,9 +283,10 @@ fn set_fields(ctx: &mut Context<'_>, key: &Key<'_>, options: &SetOptions<'_>) ->
         keys.index_fields(key);
     }
     keys.dirty += (pairs.len() / 2) as u64;
-    note(keys, key, "hset");
+    note(keys, key, "hset", options.names());
     if let FieldExpiry::At(_) = options.expiry {
-        keys.effects.event(martlet_engine::EventClass::HASH, "hexpire", keys.db, key.bytes);
+        let (db, class) = (keys.db, EventClass::HASH);
+        keys.effects.event_of_subkeys(class, "hexpire", db, key.bytes, options.names());
         record_set(keys, key, options);
     } else if options.if_key_exists.is_some() {
         record_set(keys, key, options);
@@ -327,8 +327,8 @@ fn delete_instead(keys: &mut Keys, key: &Key<'_>, options: &SetOptions<'_>) -> O
     for name in options.names() {
         keys.effects.replace(keys.db, || [b"HDEL", key.bytes, name]);
     }
-    note(keys, key, "hset");
-    note(keys, key, "hdel");
+    note(keys, key, "hset", options.names());
+    note(keys, key, "hdel", options.names());
     delete_if_empty(keys, key);
     Ok(())
 }

@@ -176,10 +176,10 @@ fn expire(ctx: &mut Context<'_>, unit: TimeUnit, command: &str) -> Outcome {
     let word = condition.map(|_| ctx.arg(3));
     record_times(ctx.keys, &key, &changed, at_ms, word);
     if !changed.deleted.is_empty() {
-        note(ctx.keys, &key, "hdel");
+        note(ctx.keys, &key, "hdel", changed.deleted);
         delete_if_empty(ctx.keys, &key);
     } else if !changed.updated.is_empty() {
-        note(ctx.keys, &key, "hexpire");
+        note(ctx.keys, &key, "hexpire", changed.updated);
     }
     Ok(())
 }
@@ -347,14 +347,20 @@ fn hpersist(ctx: &mut Context<'_>) -> Outcome {
     let names = parse_some_fields(ctx.rest(2));
     let Context { keys, reply, .. } = ctx;
     keys.write::<Hash>(&key)?;
-    let (results, changed) = persist(keys, &key, names?)?;
+    let names = names?;
+    let (results, changed) = persist(keys, &key, names)?;
     reply.array(results.len());
     results.iter().for_each(|result| reply.int(*result));
     if changed > 0 {
         keys.dirty += 1;
-        note(keys, &key, "hpersist");
+        note(keys, &key, "hpersist", done(names, &results));
     }
     Ok(())
+}
+
+/// Those of the fields for which the answer is that it was done.
+pub(super) fn done<'a>(names: Args<'a>, results: &[i64]) -> impl Iterator<Item = &'a [u8]> {
+    (0..names.len()).filter(|at| results.get(*at) == Some(&DONE)).map(move |at| names.at(at))
 }
 
 /// Removes the times of fields: an answer for each, and how many had one.

@@ -3,12 +3,12 @@
 //! Invariant: a client's field sets are its connection's alone. Nothing of them is journalled: what HIMPORT
 //! SET has made is recorded as a whole value.
 
-use martlet_engine::EventClass;
 use martlet_keyspace::Object;
 use martlet_rdb::{Source, payload};
 use martlet_types::element::Element;
 use martlet_types::hash::{FieldExpiry, Hash};
 
+use super::note;
 use crate::Handler;
 use crate::context::Context;
 use crate::error::{Error, Outcome};
@@ -74,7 +74,9 @@ fn set(ctx: &mut Context<'_>) -> Outcome {
     let compress = ctx.settings.rdb_compression;
     let payload = ctx.keys.effects.recording.then(|| payload::dump(Source::Hash(&hash), compress));
     ctx.keys.set_value(&key, hash.into_value(), None);
-    ctx.keys.changed(&key, EventClass::HASH, "hset");
+    let names = set.fields().iter().map(|(name, _)| name.as_ref());
+    ctx.keys.dirty += 1;
+    note(ctx.keys, &key, "hset", names);
     if let Some(payload) = payload {
         ctx.keys
             .effects

@@ -505,7 +505,7 @@ fn imported_hashes_are_journalled_whole() {
     t.run("HSET k old field");
     t.run("PEXPIRE k 1000");
     assert_eq!(t.run_args(&["HIMPORT", "SET", "k", "f", "1", "x\r\n"]), b"+OK\r\n");
-    assert_eq!((t.events(), t.dirty), (&["hset k".to_owned()][..], 1));
+    assert_eq!((t.events(), t.dirty), (&["overwritten k".to_owned(), "hset k".to_owned()][..], 1));
     let effect = &t.effects()[0];
     assert!(effect.starts_with("RESTORE k 0 ") && effect.ends_with(" REPLACE"), "{effect}");
     assert_eq!(t.run("PTTL k"), ":-1");

@@ -203,13 +203,13 @@ fn storing() {
     let mut t = with(&["SADD a 1 2 3", "SADD b 2 3 4", "SADD c x 2", "SET d v EX 100"]);
     assert_eq!(t.run("SINTERSTORE d a b"), ":2");
     assert_eq!((t.dirty, t.effects()), (1, ["SINTERSTORE d a b".to_string()].as_slice()));
-    assert_eq!(t.events(), ["sinterstore d"]);
+    assert_eq!(t.events(), ["overwritten d", "type_changed d", "sinterstore d"]);
     assert_eq!(t.run("OBJECT ENCODING d"), "\"intset\"");
     assert_eq!(t.run("TTL d"), ":-1");
     assert_eq!(t.run("SUNIONSTORE d a c"), ":4");
     assert_eq!(t.run("OBJECT ENCODING d"), "\"listpack\"");
     assert_eq!(t.run("SDIFFSTORE d a c"), ":2");
-    assert_eq!(t.events(), ["sdiffstore d"]);
+    assert_eq!(t.events(), ["overwritten d", "sdiffstore d"]);
     assert_eq!(t.run("SINTERSTORE d a none"), ":0");
     assert_eq!((t.dirty, t.events()), (1, ["keymiss none", "del d"].map(String::from).as_slice()));
     assert_eq!(t.run("EXISTS d"), ":0");

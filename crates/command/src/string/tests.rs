@@ -389,7 +389,7 @@ fn msetex() {
     assert!(t.effects().is_empty());
     t.run("MSETEX 2 k 1 px 2 PX 10");
     assert_eq!(t.effects(), [format!("MSETEX 2 k 1 px 2 PXAT {}", START_MS + 10)]);
-    assert_eq!(t.events(), ["set k", "expire k", "new px", "set px", "expire px"]);
+    assert_eq!(t.events(), ["overwritten k", "set k", "expire k", "new px", "set px", "expire px"]);
     t.run("MSETEX 1 k 1 NX");
     assert!(t.effects().is_empty());
     t.run("MSETEX 2 k 1 none 2 EXAT 1");

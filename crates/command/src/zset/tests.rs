@@ -191,7 +191,7 @@ fn ranges() {
 fn storing_ranges() {
     let mut t = with(&["ZADD z 1 a 2 b 3 c", "SET d v EX 10"]);
     assert_eq!(t.run("ZRANGESTORE d z 0 1"), ":2");
-    assert_eq!(t.events(), ["zrangestore d"]);
+    assert_eq!(t.events(), ["overwritten d", "type_changed d", "zrangestore d"]);
     assert_eq!(t.run("ZRANGE d 0 -1 withscores"), r#"["a" "1" "b" "2"]"#);
     assert_eq!(t.run("TTL d"), ":-1");
     assert_eq!(t.run("ZRANGESTORE d z (1 inf BYSCORE LIMIT 0 1"), ":1");

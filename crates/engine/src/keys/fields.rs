@@ -7,6 +7,24 @@ use martlet_types::hash::Hash;
 use super::Keys;
 use crate::effects::EventClass;
 
+/// Fields of one hash that have expired.
+struct Expired {
+    /// Somebody wants to know their names.
+    is_named: bool,
+    /// Their names then.
+    names: Vec<Vec<u8>>,
+    /// How many there are.
+    count: usize,
+}
+
+impl Expired {
+    /// None yet.
+    fn for_news(keys: &Keys) -> Expired {
+        let is_named = keys.effects.wants_subkeys(EventClass::HASH);
+        Expired { is_named, names: Vec::new(), count: 0 }
+    }
+}
+
 impl Keys {
     /// To be called after a change that may have changed when the first field of the key's hash expires.
     pub fn index_fields(&mut self, key: &Key<'_>) {
@@ -36,18 +54,20 @@ impl Keys {
             return 0;
         }
         let (db, now_ms) = (self.db, self.now_ms);
-        let mut expired = 0;
+        let mut expired = Expired::for_news(self);
         for name in names {
             let Some(mut hash) = self.db_of_mut(key).object_mut::<Hash>(key) else { break };
             let removed = hash.remove_expired(name, now_ms);
             drop(hash);
             if removed {
-                expired += 1;
+                expired.count += 1;
+                expired.names.extend(expired.is_named.then(|| name.to_vec()));
                 self.effects.expired_field(db, key.bytes, name);
             }
         }
+        let count = expired.count;
         self.after_fields_expired(key, expired);
-        expired
+        count
     }
 
     /// Deletes the key if its hash has no fields left.
@@ -85,31 +105,35 @@ impl Keys {
     /// Deletes fields of a hash that have expired, at most `limit`, handing the time of each to `seen`.
     fn collect_fields(&mut self, key: &Key<'_>, limit: usize, mut seen: impl FnMut(i64)) -> usize {
         let (db, now_ms) = (self.db, self.now_ms);
+        let mut expired = Expired::for_news(self);
         let state = self.engine.state_mut(&mut self.locked, key.shard());
         let Some(mut hash) = state.keys.db_mut(db).object_mut::<Hash>(key) else { return 0 };
         let effects = &mut self.effects;
-        let expired = hash.collect_expired(now_ms, limit, |field| {
+        let (is_named, names) = (expired.is_named, &mut expired.names);
+        let count = hash.collect_expired(now_ms, limit, |field| {
             seen(field.expire_at_ms);
+            names.extend(is_named.then(|| field.name.to_vec()));
             if effects.recording {
                 effects.expired_field(db, key.bytes, &field.name.to_vec());
             }
         });
         drop(hash);
+        expired.count = count;
         self.after_fields_expired(key, expired);
-        if expired > 0 {
+        if count > 0 {
             self.delete_without_fields(key);
         }
-        expired
+        count
     }
 
     /// Brings the index up to date, and tells of `expired` fields if there are any.
-    fn after_fields_expired(&mut self, key: &Key<'_>, expired: usize) {
+    fn after_fields_expired(&mut self, key: &Key<'_>, expired: Expired) {
         self.index_fields(key);
-        if expired == 0 {
+        if expired.count == 0 {
             return;
         }
-        self.counters.expired_fields.add(expired as u64);
-        self.effects.event(EventClass::HASH, "hexpired", self.db, key.bytes);
+        self.counters.expired_fields.add(expired.count as u64);
+        self.effects.event_of_subkeys(EventClass::HASH, "hexpired", self.db, key.bytes, expired.names);
         self.signal_by_server(key);
     }
 }

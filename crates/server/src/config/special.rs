@@ -218,7 +218,19 @@ impl KeyspaceEvents {
     pub const MODULE: u32 = 1 << 13;
     /// `n`: keys that came into being; not part of `A`.
     pub const NEW: u32 = 1 << 14;
-    /// `A`: every class but `m` and `n`.
+    /// `o`: keys whose value was replaced by another; not part of `A`.
+    pub const OVERWRITTEN: u32 = 1 << 15;
+    /// `c`: keys whose value was replaced by one of another type; not part of `A`.
+    pub const TYPE_CHANGED: u32 = 1 << 16;
+    /// `S`: publish on `__subkeyspace@<db>__:<key>`.
+    pub const SUBKEYSPACE: u32 = 1 << 17;
+    /// `T`: publish on `__subkeyevent@<db>__:<event>`.
+    pub const SUBKEYEVENT: u32 = 1 << 18;
+    /// `I`: publish on `__subkeyspaceitem@<db>__:<key>\n<subkey>`.
+    pub const SUBKEYSPACEITEM: u32 = 1 << 19;
+    /// `V`: publish on `__subkeyspaceevent@<db>__:<event>|<key>`.
+    pub const SUBKEYSPACEEVENT: u32 = 1 << 20;
+    /// `A`: every class of which it is not said that it is none of it.
     pub const ALL: u32 = Self::GENERIC
         | Self::STRING
         | Self::LIST
@@ -231,8 +243,8 @@ impl KeyspaceEvents {
         | Self::MODULE
         | Self::ARRAY;
 
-    /// The letters of single classes that `A` covers, in the order in which they are shown.
-    const CLASSES: [(u8, u32); 11] = [
+    /// The letters of classes, in the order in which they are shown, unless `A` is shown for all of them.
+    const CLASSES: [(u8, u32); 14] = [
         (b'g', Self::GENERIC),
         (b'$', Self::STRING),
         (b'l', Self::LIST),
@@ -244,9 +256,20 @@ impl KeyspaceEvents {
         (b't', Self::STREAM),
         (b'd', Self::MODULE),
         (b'a', Self::ARRAY),
+        (b'n', Self::NEW),
+        (b'o', Self::OVERWRITTEN),
+        (b'c', Self::TYPE_CHANGED),
     ];
-    const REST: [(u8, u32); 4] =
-        [(b'K', Self::KEYSPACE), (b'E', Self::KEYEVENT), (b'm', Self::KEY_MISS), (b'n', Self::NEW)];
+    /// The letters that are shown behind the classes or `A`.
+    const REST: [(u8, u32); 7] = [
+        (b'K', Self::KEYSPACE),
+        (b'E', Self::KEYEVENT),
+        (b'm', Self::KEY_MISS),
+        (b'S', Self::SUBKEYSPACE),
+        (b'T', Self::SUBKEYEVENT),
+        (b'I', Self::SUBKEYSPACEITEM),
+        (b'V', Self::SUBKEYSPACEEVENT),
+    ];
 
     /// Whether events of that class are published at all.
     #[inline]
@@ -266,7 +289,7 @@ impl Value for KeyspaceEvents {
                     .chain(&Self::REST)
                     .find(|(known, _)| known == letter)
                     .map(|(_, class)| *class)
-                    .ok_or("Invalid event class character. Use 'Ag$lshzxeKEtmdna'.")?,
+                    .ok_or("Invalid event class character. Use 'Ag$lshzxeKEtmdnocaSTIV'.")?,
             };
         }
         Ok(Self(events))

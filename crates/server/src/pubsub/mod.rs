@@ -4,6 +4,7 @@
 //! thread appends it to its clients' output when it reads its mail, which it does before it takes in more
 //! input. So whoever has seen the publisher's reply finds the message before anything it asks for afterwards.
 
+mod events;
 mod hub;
 
 use std::sync::Arc;
@@ -203,22 +204,16 @@ impl Worker {
         count
     }
 
-    /// Publishes key events, in Redis' order of channels: of the key, then of the event.
+    /// Publishes key events.
     pub(crate) fn publish_events(&mut self, events: Vec<KeyEvent>) {
         if self.shared.hub.clients.load(Ordering::Acquire) == 0 {
             return;
         }
         let wanted = self.keys.effects.wanted_events;
         for event in events {
-            let name = event.name.as_bytes();
-            if wanted & martlet_engine::EventClass::KEYSPACE.0 != 0 {
-                let channel = [format!("__keyspace@{}__:", event.db).as_bytes(), &event.key].concat();
-                self.publish(Kind::Channel, &channel, name);
-            }
-            if wanted & martlet_engine::EventClass::KEYEVENT.0 != 0 {
-                let channel = [format!("__keyevent@{}__:", event.db).as_bytes(), name].concat();
-                self.publish(Kind::Channel, &channel, &event.key);
-            }
+            events::messages(wanted, &event, |channel, payload| {
+                self.publish(Kind::Channel, channel, payload);
+            });
         }
     }
 

@@ -34,7 +34,7 @@ const REFUSED: &[(&str, &str, &str)] = &[
     ("port", "70000", "argument must be between 0 and 65535 inclusive"),
     ("port", " 1", "argument couldn't be parsed into an integer"),
     ("proc-title-template", "{x}", "template format is invalid or contains unknown variables"),
-    ("notify-keyspace-events", "q", "Invalid event class character. Use 'Ag$lshzxeKEtmdna'."),
+    ("notify-keyspace-events", "q", "Invalid event class character. Use 'Ag$lshzxeKEtmdnocaSTIV'."),
     (
         "latency-tracking-info-percentiles",
         "200",

@@ -44,7 +44,7 @@ const REFUSED: &[(&str, usize, &str, &str)] = &[
         "notify-keyspace-events q\n",
         1,
         "notify-keyspace-events q",
-        "Invalid event class character. Use 'Ag$lshzxeKEtmdna'.",
+        "Invalid event class character. Use 'Ag$lshzxeKEtmdnocaSTIV'.",
     ),
     (
         "client-output-buffer-limit normal 0 0\n",
