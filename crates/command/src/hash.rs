@@ -102,13 +102,13 @@ fn value_or_null(reply: &mut Reply, field: Option<Field<'_>>) {
 fn read_field(ctx: &mut Context<'_>, f: impl FnOnce(&mut Reply, Option<Field<'_>>)) -> Outcome {
     let (key, name) = (ctx.key(1), ctx.arg(2));
     let Context { keys, reply, .. } = ctx;
-    let now_ms = keys.now_ms;
+    let due_ms = keys.due_ms;
     let Some(hash) = keys.read::<Hash>(&key)? else {
         f(reply, None);
         return Ok(());
     };
-    let field = hash.get(name, now_ms);
-    let may_have_expired = field.is_none() && hash.next_expiry_ms() <= now_ms;
+    let field = hash.get(name, due_ms);
+    let may_have_expired = field.is_none() && hash.next_expiry_ms() <= due_ms;
     f(reply, field);
     if may_have_expired {
         keys.expire_fields(&key, [name]);
@@ -153,13 +153,13 @@ fn set_pairs(ctx: &mut Context<'_>, command: &'static str) -> Result<usize, Erro
     }
     let key = ctx.key(1);
     let limits = ctx.settings.hash_limits;
-    let now_ms = ctx.keys.now_ms;
+    let due_ms = ctx.keys.due_ms;
     let mut hash = ctx.keys.create::<Hash>(&key)?;
     hash.before_growth(pairs.len() / 2, longest(&pairs), limits);
     let mut created = 0;
     for at in (0..pairs.len()).step_by(2) {
         let value = Element::Bytes(pairs.at(at + 1));
-        created += usize::from(hash.set(pairs.at(at), value, FieldExpiry::Clear, limits, now_ms));
+        created += usize::from(hash.set(pairs.at(at), value, FieldExpiry::Clear, limits, due_ms));
     }
     let misindexed = is_misindexed(&hash);
     drop(hash);
@@ -198,10 +198,10 @@ fn hsetnx(ctx: &mut Context<'_>) -> Outcome {
         ctx.reply.int(0);
         return Ok(());
     }
-    let now_ms = ctx.keys.now_ms;
+    let due_ms = ctx.keys.due_ms;
     let mut hash = ctx.keys.create::<Hash>(&key)?;
     hash.before_growth(1, name.len().max(value.len()), limits);
-    hash.set(name, Element::Bytes(value), FieldExpiry::Clear, limits, now_ms);
+    hash.set(name, Element::Bytes(value), FieldExpiry::Clear, limits, due_ms);
     drop(hash);
     ctx.keys.dirty += 1;
     note(ctx.keys, &key, "hset", [name]);
@@ -211,12 +211,12 @@ fn hsetnx(ctx: &mut Context<'_>) -> Outcome {
 
 /// The field for a command that will change it; an expired one is deleted first.
 fn find_for_write<'k>(keys: &'k mut Keys, key: &Key<'_>, name: &[u8]) -> Result<Option<Field<'k>>, Error> {
-    let now_ms = keys.now_ms;
-    let due = keys.write::<Hash>(key)?.is_some_and(|hash| hash.next_expiry_ms() <= now_ms);
+    let due_ms = keys.due_ms;
+    let due = keys.write::<Hash>(key)?.is_some_and(|hash| hash.next_expiry_ms() <= due_ms);
     if due {
         keys.expire_fields(key, [name]);
     }
-    Ok(keys.get(key).and_then(|entry| entry.object::<Hash>()).and_then(|hash| hash.get(name, now_ms)))
+    Ok(keys.get(key).and_then(|entry| entry.object::<Hash>()).and_then(|hash| hash.get(name, due_ms)))
 }
 
 static HGET: Command<Handler> = command("hget", 3, hget as Handler)
@@ -242,13 +242,13 @@ fn hmget(ctx: &mut Context<'_>) -> Outcome {
     let key = ctx.key(1);
     let names = ctx.args.from(2);
     let Context { keys, reply, .. } = ctx;
-    let now_ms = keys.now_ms;
+    let due_ms = keys.due_ms;
     let hash = keys.read::<Hash>(&key)?;
     reply.array(names.len());
     for name in names.iter() {
-        value_or_null(reply, hash.and_then(|hash| hash.get(name, now_ms)));
+        value_or_null(reply, hash.and_then(|hash| hash.get(name, due_ms)));
     }
-    if hash.is_some_and(|hash| hash.next_expiry_ms() <= now_ms) {
+    if hash.is_some_and(|hash| hash.next_expiry_ms() <= due_ms) {
         keys.expire_fields(&key, names.iter());
     }
     Ok(())
@@ -377,13 +377,13 @@ fn read_all(
 ) -> Outcome {
     let key = ctx.key(1);
     let Context { keys, reply, .. } = ctx;
-    let now_ms = keys.now_ms;
+    let due_ms = keys.due_ms;
     let Some(hash) = keys.read::<Hash>(&key)? else {
         header(reply, 0);
         return Ok(());
     };
-    header(reply, hash.live_len(now_ms));
-    hash.iter().filter(|field| field.is_live(now_ms)).for_each(|field| each(reply, field));
+    header(reply, hash.live_len(due_ms));
+    hash.iter().filter(|field| field.is_live(due_ms)).for_each(|field| each(reply, field));
     Ok(())
 }
 
@@ -418,10 +418,10 @@ fn hincrby(ctx: &mut Context<'_>) -> Outcome {
 /// Sets a field without touching its expiry time, which is given back.
 fn store_sum(ctx: &mut Context<'_>, key: &Key<'_>, name: &[u8], sum: Element<'_>) -> Result<i64, Error> {
     let limits = ctx.settings.hash_limits;
-    let now_ms = ctx.keys.now_ms;
+    let due_ms = ctx.keys.due_ms;
     let mut hash = ctx.keys.create::<Hash>(key)?;
-    hash.set(name, sum, FieldExpiry::Keep, limits, now_ms);
-    let expire_at_ms = hash.get(name, now_ms).map_or(NO_EXPIRY, |field| field.expire_at_ms);
+    hash.set(name, sum, FieldExpiry::Keep, limits, due_ms);
+    let expire_at_ms = hash.get(name, due_ms).map_or(NO_EXPIRY, |field| field.expire_at_ms);
     drop(hash);
     ctx.keys.dirty += 1;
     Ok(expire_at_ms)
@@ -482,7 +482,7 @@ fn hscan(ctx: &mut Context<'_>) -> Outcome {
     let key = ctx.key(1);
     let options = ScanOptions::parse(ctx, Some("novalues"));
     let Context { keys, reply, .. } = ctx;
-    let now_ms = keys.now_ms;
+    let due_ms = keys.due_ms;
     let Some(hash) = keys.read::<Hash>(&key)? else {
         collection_scan::answer_empty(reply);
         return Ok(());
@@ -490,7 +490,7 @@ fn hscan(ctx: &mut Context<'_>) -> Outcome {
     let options = options?;
     collection_scan::answer(reply, |reply| {
         let mut count = 0;
-        let next = hash.scan(cursor, options.count, now_ms, |field| {
+        let next = hash.scan(cursor, options.count, due_ms, |field| {
             if !options.takes(field.name.as_bytes(&mut IntBuffer::new())) {
                 return;
             }

@@ -303,15 +303,15 @@ fn resolve(keys: &mut Keys, pattern: &[u8], element: &Element<'_>) -> Option<Vec
     let mut name = pattern[..star].to_vec();
     element.write_to(&mut name);
     name.extend_from_slice(suffix);
-    let now_ms = keys.now_ms;
+    let due_ms = keys.due_ms;
     let key = Key::new(&name);
     let entry = keys.lookup(&key)?;
     let Some(field) = field else {
         return entry.str().map(|value| value.bytes(&mut NumberBuffer::new()).to_vec());
     };
     let hash = entry.object::<Hash>()?;
-    let value = hash.get(field, now_ms).map(|found| found.value.to_vec());
-    if value.is_none() && hash.next_expiry_ms() <= now_ms {
+    let value = hash.get(field, due_ms).map(|found| found.value.to_vec());
+    if value.is_none() && hash.next_expiry_ms() <= due_ms {
         keys.expire_fields(&key, [field]);
     }
     value

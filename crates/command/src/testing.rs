@@ -71,7 +71,7 @@ impl Fixture {
             None => Box::leak(Box::new(Engine::new(1).expect("a background thread"))),
         };
         let mut keys = Keys::new(engine, 0, Random::seeded(42));
-        keys.now_ms = START_MS;
+        keys.set_time(START_MS);
         keys.effects.recording = true;
         keys.effects.wanted_events = u32::MAX;
         Fixture {
@@ -178,7 +178,7 @@ impl Fixture {
 
     /// Lets time pass. Keys that are due then are still there, until they are met.
     pub fn advance_ms(&mut self, ms: i64) {
-        self.keys.now_ms += ms;
+        self.keys.set_time(self.keys.now_ms + ms);
     }
 
     /// Deletes all keys that are due, as the server's threads do in time.

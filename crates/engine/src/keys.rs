@@ -40,12 +40,16 @@ pub struct Keys {
     locked: LockedShards,
     /// The database that keys are looked up in.
     pub db: usize,
-    /// The time at which the command runs, Unix milliseconds.
+    /// The time at which the command runs, Unix milliseconds: see [`Keys::set_time`].
     pub now_ms: i64,
+    /// What is due at this time has expired: `now_ms`, unless nothing is to count as expired.
+    pub due_ms: i64,
     /// How accesses are noted.
     pub touch: Touch,
     /// Expired keys are not deleted when they are met, only hidden (CLIENT PAUSE, a replica).
     pub keep_expired: bool,
+    /// A time to live that is over is set all the same, and hides its key (`import-mode`).
+    pub sets_past_times: bool,
     /// Changes made by the command so far.
     pub dirty: u64,
     /// Effects for the journal and for subscribers.
@@ -75,8 +79,10 @@ impl Keys {
             locked: LockedShards::None,
             db: 0,
             now_ms: 0,
+            due_ms: 0,
             touch: Touch::Nothing,
             keep_expired: false,
+            sets_past_times: false,
             dirty: 0,
             recorded: 0,
             flushed_all: false,
@@ -91,6 +97,24 @@ impl Keys {
     /// The engine behind.
     pub fn engine(&self) -> &'static Engine {
         self.engine
+    }
+
+    /// Sets the time at which commands run.
+    #[inline]
+    pub fn set_time(&mut self, now_ms: i64) {
+        (self.now_ms, self.due_ms) = (now_ms, now_ms);
+    }
+
+    /// Lets commands see what has expired as if it had not, until the time is set again.
+    pub fn see_expired(&mut self) {
+        self.due_ms = i64::MIN;
+    }
+
+    /// Whether what is to expire at this time is deleted at once instead: the time is over, and the deletion
+    /// nobody else's to decide.
+    #[inline]
+    pub fn deletes_at_once(&self, at_ms: i64) -> bool {
+        at_ms <= self.now_ms && !self.keep_expired && !self.sets_past_times
     }
 
     /// This thread's counters.
@@ -136,8 +160,8 @@ impl Keys {
     /// The entry as it is, without noting an access; an expired one is as none. Several may be held at once.
     #[inline]
     pub fn get(&self, key: &Key<'_>) -> Option<Entry<'_>> {
-        let now_ms = self.now_ms;
-        self.db_of(key).get(key).filter(|entry| entry.expiry_ms().is_none_or(|at_ms| at_ms > now_ms))
+        let due_ms = self.due_ms;
+        self.db_of(key).get(key).filter(|entry| entry.expiry_ms().is_none_or(|at_ms| at_ms > due_ms))
     }
 
     /// The entry for a command that reads: notes the access, counts a hit or miss, deletes it if it has
@@ -184,9 +208,9 @@ impl Keys {
     /// The entry if the key is there; notes the access and deletes it if it has expired.
     #[inline]
     fn access(&mut self, key: &Key<'_>) -> Option<Detached> {
-        let (now_ms, touch, random) = (self.now_ms, self.touch, &mut self.random);
+        let (due_ms, touch, random) = (self.due_ms, self.touch, &mut self.random);
         let db = self.engine.state_mut(&mut self.locked, key.shard()).keys.db_mut(self.db);
-        match db.access(key, now_ms, |old| touch.next(old, random)) {
+        match db.access(key, due_ms, |old| touch.next(old, random)) {
             Access::Live(entry) => return Some(entry.detach()),
             Access::Absent => {}
             Access::Expired if self.keep_expired => {}
@@ -539,9 +563,9 @@ impl Keys {
 
     /// Deletes the key if its time has come (unless expired keys are to be kept); whether it has.
     pub fn delete_if_expired(&mut self, key: &Key<'_>) -> bool {
-        let now_ms = self.now_ms;
+        let due_ms = self.due_ms;
         let expired =
-            self.db_of(key).get(key).is_some_and(|e| e.expiry_ms().is_some_and(|at_ms| at_ms <= now_ms));
+            self.db_of(key).get(key).is_some_and(|e| e.expiry_ms().is_some_and(|at_ms| at_ms <= due_ms));
         if expired && !self.keep_expired {
             self.delete_expired(key);
         }

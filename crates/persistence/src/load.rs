@@ -599,9 +599,10 @@ pub(crate) fn load_base(
 ) -> Result<Option<u64>, LoadError> {
     let source = Source::open(path)?;
     let loaded = if keys.has_all_shards() {
-        let now_ms = std::mem::replace(&mut keys.now_ms, 0);
+        let now_ms = keys.now_ms;
+        keys.set_time(0);
         let loaded = load(storage, keys, settings, source, false);
-        keys.now_ms = now_ms;
+        keys.set_time(now_ms);
         loaded
     } else {
         let loaded = load_with_pool(storage, settings, source, 0);
@@ -648,7 +649,7 @@ mod tests {
         storage.engine.gate.closed(|alone| keys.lock_all_shards(alone));
         let none = room(&keys);
         for (now_ms, stored) in [(2000, 0), (500, 1000)] {
-            keys.now_ms = now_ms;
+            keys.set_time(now_ms);
             let reader = Box::new(io::Cursor::new(bytes.clone()));
             let source = Source { reader, len: bytes.len() as u64, offset: 0 };
             let loaded = load(storage, &mut keys, &settings, source, false).unwrap();

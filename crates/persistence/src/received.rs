@@ -63,9 +63,10 @@ impl Storage {
         self.begin_replacing(keys, settings);
         source.announce(&self.persistence.load, self.now_ms());
         // Whoever sent it says when something expires.
-        let now_ms = std::mem::replace(&mut keys.now_ms, 0);
+        let now_ms = keys.now_ms;
+        keys.set_time(0);
         let loaded = load(self, keys, settings, source, false);
-        keys.now_ms = now_ms;
+        keys.set_time(now_ms);
         self.end_replacing(keys, loaded.is_ok());
         loaded
     }

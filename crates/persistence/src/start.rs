@@ -48,7 +48,7 @@ pub fn announce(storage: Storage) {
 /// Why the server must not start, as a line for the log.
 pub fn load_at_start(storage: Storage, settings: &Settings) -> Result<(), String> {
     let mut keys = Keys::new(storage.engine, storage.loader(0), Random::from_entropy());
-    keys.now_ms = storage.now_ms();
+    keys.set_time(storage.now_ms());
     if settings.appendonly && !load_log_at_start(storage, &mut keys, settings)? {
         return Ok(());
     }

@@ -221,8 +221,10 @@ impl Worker {
         let fieldsets = &mut Fieldsets::default();
         let again =
             Request { args, settings, first_key, reads_any_key: true, deny_blocking: false, fieldsets };
+        let keeps_expired = self.keeps_expired(request.entry);
+        let kept_expired = std::mem::replace(&mut self.keys.keep_expired, keeps_expired);
         let outcome = martlet_command::run(handler, &mut self.keys, &mut reply, again);
-        self.keys.touch = touch;
+        (self.keys.touch, self.keys.keep_expired) = (touch, kept_expired);
         let blocks = matches!(outcome, Ok(Some(_)));
         let again_ms = outcome.as_ref().ok().and_then(|block| block.as_ref()?.again_ms);
         if let Err(error) = &outcome {

@@ -185,6 +185,8 @@ pub mod flag {
     pub const FOLLOWS_REDIRECTS: u32 = 1 << 14;
     /// READONLY: may read from a replica all the same.
     pub const READONLY: u32 = 1 << 15;
+    /// CLIENT IMPORT-SOURCE.
+    pub const IMPORT_SOURCE: u32 = 1 << 16;
 }
 
 /// See the [module docs](self).

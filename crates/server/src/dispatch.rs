@@ -166,6 +166,9 @@ impl Worker {
         self.keys.keep_expired = self.keeps_expired(entry)
             || self.shared.postpones(self.now_ms).is_some()
             || self.shared.persistence.log.refuses_writes.load(Ordering::Relaxed);
+        if connection.session.flags.has(SessionFlags::IMPORT_SOURCE) && self.keys.sets_past_times {
+            self.keys.see_expired();
+        }
         match entry.spec.key_hashes(args) {
             Some(hashes) => {
                 self.prefetch_many(self.keys.db, &hashes);
@@ -191,7 +194,8 @@ impl Worker {
             }
         }
         // The command may have changed the role.
-        self.keys.keep_expired = self.config.current().replicaof.0.is_some();
+        self.keys.keep_expired = self.keeps_expired_at_rest();
+        self.keys.due_ms = self.keys.now_ms;
         self.keys.touch = touch;
         connection.count_fieldsets();
     }
@@ -212,12 +216,21 @@ impl Worker {
         self.after_held(connection, entry, args);
     }
 
-    /// Whether what has expired stays: a replica deletes what its primary deletes, and what clients write
-    /// anew where they may.
-    fn keeps_expired(&self, entry: &Entry) -> bool {
+    /// Whether what has expired stays when this command meets it: a replica deletes what its primary deletes,
+    /// and what clients write anew where they may; while data is imported, only who writes deletes.
+    pub(crate) fn keeps_expired(&self, entry: &Entry) -> bool {
         let config = self.config.current();
-        let writes = entry.spec.flags.has(Flags::WRITE) && !config.replica_read_only;
-        config.replicaof.0.is_some() && !writes
+        let writes = entry.spec.flags.has(Flags::WRITE);
+        match config.replicaof.0.is_some() {
+            true => !writes || config.replica_read_only,
+            false => config.import_mode && !writes,
+        }
+    }
+
+    /// Whether what has expired stays when no command runs.
+    pub(crate) fn keeps_expired_at_rest(&self) -> bool {
+        let config = self.config.current();
+        config.replicaof.0.is_some() || config.import_mode
     }
 
     /// Lets a command mark what it accesses as the client wants it (CLIENT NO-TOUCH); how it was before.
@@ -246,8 +259,9 @@ impl Worker {
         let touch = self.begin_touching(!connection.session.flags.has(SessionFlags::NO_TOUCH), entry);
         let began = self.mark;
         let keep_expired = self.keys.keep_expired;
-        if keep_expired && self.shared.slow_path_reasons.has(SlowPathReason::Replica) && self.keys.now_ms != 0
-        {
+        let reasons = &self.shared.slow_path_reasons;
+        let decides = reasons.has(SlowPathReason::Replica) || reasons.has(SlowPathReason::Importing);
+        if keep_expired && decides && self.keys.now_ms != 0 {
             self.keys.keep_expired = self.keeps_expired(entry);
         }
         self.run(connection, reply, entry, args, first_key, true);

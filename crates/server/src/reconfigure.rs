@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::config::Config;
 use crate::listeners::{self, Kind};
 use crate::shared::{Mail, Shared};
+use crate::slow_path::SlowPathReason;
 use crate::worker::{TCP, TLS};
 
 /// Puts the hooks in place.
@@ -15,6 +16,11 @@ pub fn install(shared: &'static Shared) {
         Ok(())
     };
     shared.config.on_change(&["requirepass"], Box::new(require));
+    let import = move |_: &Config, new: &Config| {
+        shared.slow_path_reasons.switch(SlowPathReason::Importing, new.import_mode);
+        Ok(())
+    };
+    shared.config.on_change(&["import-mode"], Box::new(import));
     crate::tls::install(shared);
     let plain = move |old: &Config, new: &Config| relisten(shared, Kind::Plain, TCP, old, new);
     shared.config.on_change(&["port", "bind"], Box::new(plain));

@@ -38,6 +38,8 @@ pub enum SlowPathReason {
     HotKeys,
     /// The server is a replica: what is written is refused.
     Replica,
+    /// `import-mode`: what has expired is not deleted by who reads it.
+    Importing,
     /// The server is a node of a cluster: keys may be other nodes'.
     Cluster,
 }
@@ -141,6 +143,8 @@ impl SessionFlags {
     pub const ASKING: SessionFlags = SessionFlags(1 << 8);
     /// READONLY.
     pub const READS_REPLICA: SessionFlags = SessionFlags(1 << 9);
+    /// CLIENT IMPORT-SOURCE.
+    pub const IMPORT_SOURCE: SessionFlags = SessionFlags(1 << 10);
     /// May get messages because of its own requests.
     pub const GETS_MAIL: SessionFlags = SessionFlags(Self::SUBSCRIBED.0 | Self::TRACKING.0);
 

@@ -99,7 +99,7 @@ fn restore(ctx: &mut Context<'_>) -> Outcome {
     };
     let kind = ctx.keys.kind(&key);
     let deleted = options.replace && ctx.keys.delete(&key);
-    if expiry_ms.is_some_and(|at_ms| at_ms <= now_ms) {
+    if expiry_ms.is_some_and(|at_ms| ctx.keys.deletes_at_once(at_ms)) {
         if deleted {
             ctx.keys.changed(&key, EventClass::GENERIC, "del");
             let word = ctx.keys.effects.deletions.removal.command();

@@ -92,14 +92,14 @@ fn walk_slice(
     let mut visited = 0;
     let mut expired: Vec<Vec<u8>> = Vec::new();
     let next = keys.visit_shard(place.shard, |keys| {
-        let (db, now_ms) = (keys.db, keys.now_ms);
+        let (db, due_ms) = (keys.db, keys.due_ms);
         let shard = &keys.shard(place.shard).keys;
         let next = shard.scan(db, place.position, want.min(SLICE_KEYS), |entry| {
             visited += 1;
             if filter.pattern.is_some_and(|pattern| !glob::matches(pattern, entry.key(), false)) {
                 return;
             }
-            if entry.expiry_ms().is_some_and(|at_ms| at_ms <= now_ms) {
+            if entry.expiry_ms().is_some_and(|at_ms| at_ms <= due_ms) {
                 expired.push(entry.key().to_vec());
             } else if filter.kind.passes(entry.kind()) {
                 found(entry.key());

@@ -20,8 +20,8 @@ use crate::string::expires_relatively;
 
 /// Deletes those of the fields that have expired.
 fn expire_first(keys: &mut Keys, key: &Key<'_>, names: &Args<'_>) -> Outcome {
-    let now_ms = keys.now_ms;
-    if keys.write::<Hash>(key)?.is_some_and(|hash| hash.next_expiry_ms() <= now_ms) {
+    let due_ms = keys.due_ms;
+    if keys.write::<Hash>(key)?.is_some_and(|hash| hash.next_expiry_ms() <= due_ms) {
         keys.expire_fields(key, names.iter());
     }
     Ok(())
@@ -32,7 +32,7 @@ fn answer_values(keys: &Keys, reply: &mut Reply, key: &Key<'_>, names: &Args<'_>
     let hash = keys.get(key).and_then(|entry| entry.object::<Hash>());
     reply.array(names.len());
     for name in names.iter() {
-        value_or_null(reply, hash.and_then(|hash| hash.get(name, keys.now_ms)));
+        value_or_null(reply, hash.and_then(|hash| hash.get(name, keys.due_ms)));
     }
 }
 
@@ -50,7 +50,7 @@ fn hgetdel(ctx: &mut Context<'_>) -> Outcome {
     keys.write::<Hash>(&key)?;
     let names = names?;
     expire_first(keys, &key, &names)?;
-    let now_ms = keys.now_ms;
+    let due_ms = keys.due_ms;
     reply.array(names.len());
     let mut deleted: Vec<&[u8]> = Vec::new();
     let misindexed = match keys.write::<Hash>(&key)? {
@@ -60,8 +60,8 @@ fn hgetdel(ctx: &mut Context<'_>) -> Outcome {
         }
         Some(mut hash) => {
             for name in names.iter() {
-                value_or_null(reply, hash.get(name, now_ms));
-                if hash.remove(name, now_ms) {
+                value_or_null(reply, hash.get(name, due_ms));
+                if hash.remove(name, due_ms) {
                     deleted.push(name);
                 }
             }
@@ -237,20 +237,20 @@ fn hsetex(ctx: &mut Context<'_>) -> Outcome {
     let options = SetOptions::parse(ctx)?;
     let key = ctx.key(1);
     let keys = &mut *ctx.keys;
-    let now_ms = keys.now_ms;
+    let due_ms = keys.due_ms;
     if let Some(if_exists) = options.if_key_exists {
-        let exists = keys.write::<Hash>(&key)?.is_some_and(|hash| hash.live_len(now_ms) > 0);
+        let exists = keys.write::<Hash>(&key)?.is_some_and(|hash| hash.live_len(due_ms) > 0);
         if exists != if_exists {
             ctx.reply.int(0);
             return Ok(());
         }
     }
     if let Some(if_exist) = options.if_exist {
-        if keys.write::<Hash>(&key)?.is_some_and(|hash| hash.next_expiry_ms() <= now_ms) {
+        if keys.write::<Hash>(&key)?.is_some_and(|hash| hash.next_expiry_ms() <= due_ms) {
             keys.expire_fields_only(&key, options.names());
         }
         let hash = keys.get(&key).and_then(|entry| entry.object::<Hash>());
-        let exists = |name: &[u8]| hash.is_some_and(|hash| hash.contains(name, now_ms));
+        let exists = |name: &[u8]| hash.is_some_and(|hash| hash.contains(name, due_ms));
         if !options.names().all(|name| exists(name) == if_exist) {
             keys.delete_without_fields(&key);
             ctx.reply.int(0);
@@ -258,9 +258,7 @@ fn hsetex(ctx: &mut Context<'_>) -> Outcome {
         }
     }
     match options.expiry {
-        FieldExpiry::At(at_ms) if at_ms <= now_ms && !keys.keep_expired => {
-            delete_instead(keys, &key, &options)?
-        }
+        FieldExpiry::At(at_ms) if keys.deletes_at_once(at_ms) => delete_instead(keys, &key, &options)?,
         _ => set_fields(ctx, &key, &options)?,
     }
     ctx.reply.int(1);
@@ -270,12 +268,12 @@ fn hsetex(ctx: &mut Context<'_>) -> Outcome {
 fn set_fields(ctx: &mut Context<'_>, key: &Key<'_>, options: &SetOptions<'_>) -> Outcome {
     let limits = ctx.settings.hash_limits;
     let keys = &mut *ctx.keys;
-    let now_ms = keys.now_ms;
+    let due_ms = keys.due_ms;
     let pairs = options.pairs;
     let mut hash = keys.create::<Hash>(key)?;
     hash.before_growth(pairs.len() / 2, longest(&pairs), limits);
     for at in (0..pairs.len()).step_by(2) {
-        hash.set(pairs.at(at), Element::Bytes(pairs.at(at + 1)), options.expiry, limits, now_ms);
+        hash.set(pairs.at(at), Element::Bytes(pairs.at(at + 1)), options.expiry, limits, due_ms);
     }
     let misindexed = is_misindexed(&hash);
     drop(hash);

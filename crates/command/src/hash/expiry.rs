@@ -212,16 +212,15 @@ fn set_times<'a>(
     condition: Condition,
 ) -> Result<Changed<'a>, Error> {
     let mut changed = Changed { results: Vec::new(), updated: Vec::new(), deleted: Vec::new() };
-    let now_ms = keys.now_ms;
-    // Where expired data is kept, the deletion is somebody else's to decide.
-    let has_passed = at_ms <= now_ms && !keys.keep_expired;
+    let due_ms = keys.due_ms;
+    let has_passed = keys.deletes_at_once(at_ms);
     let Some(mut hash) = keys.write::<Hash>(key)? else { return Ok(changed) };
     for name in names.iter() {
-        let result = match hash.get(name, now_ms).map(|field| field.expire_at_ms) {
+        let result = match hash.get(name, due_ms).map(|field| field.expire_at_ms) {
             None => NO_FIELD,
             Some(old_ms) if !condition.is_met(old_ms, at_ms) => CONDITION_NOT_MET,
             Some(_) if has_passed => {
-                hash.remove(name, now_ms);
+                hash.remove(name, due_ms);
                 changed.deleted.push(name);
                 DELETED
             }
@@ -319,13 +318,13 @@ fn time_left(ctx: &mut Context<'_>, unit: TimeUnit) -> Outcome {
     let key = ctx.key(1);
     let names = parse_some_fields(ctx.rest(2));
     let Context { keys, reply, .. } = ctx;
-    let now_ms = keys.now_ms;
+    let (now_ms, due_ms) = (keys.now_ms, keys.due_ms);
     let hash = keys.read::<Hash>(&key)?;
     let names = names?;
     let base_ms = if unit.relative { now_ms } else { 0 };
     reply.array(names.len());
     for name in names.iter() {
-        reply.int(match hash.and_then(|hash| hash.get(name, now_ms)).map(|field| field.expire_at_ms) {
+        reply.int(match hash.and_then(|hash| hash.get(name, due_ms)).map(|field| field.expire_at_ms) {
             None => NO_FIELD,
             Some(NO_EXPIRY) => NO_TIME,
             Some(at_ms) if unit.seconds => (at_ms - base_ms + 999) / 1000,
@@ -365,9 +364,9 @@ pub(super) fn done<'a>(names: Args<'a>, results: &[i64]) -> impl Iterator<Item =
 
 /// Removes the times of fields: an answer for each, and how many had one.
 pub(super) fn persist(keys: &mut Keys, key: &Key<'_>, names: Args<'_>) -> Result<(Vec<i64>, usize), Error> {
-    let now_ms = keys.now_ms;
+    let due_ms = keys.due_ms;
     let Some(mut hash) = keys.write::<Hash>(key)? else { return Ok((vec![NO_FIELD; names.len()], 0)) };
-    let mut remove = |name: &[u8]| match hash.get(name, now_ms).map(|field| field.expire_at_ms) {
+    let mut remove = |name: &[u8]| match hash.get(name, due_ms).map(|field| field.expire_at_ms) {
         None => NO_FIELD,
         Some(NO_EXPIRY) => NO_TIME,
         Some(_) => {

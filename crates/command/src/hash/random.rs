@@ -31,25 +31,25 @@ fn hrandfield(ctx: &mut Context<'_>) -> Outcome {
     let with_values = ctx.argc() == 4;
     let key = ctx.key(1);
     let Context { keys, reply, .. } = ctx;
-    let now_ms = keys.now_ms;
-    let due = keys.read::<Hash>(&key)?.is_some_and(|hash| hash.next_expiry_ms() <= now_ms);
+    let due_ms = keys.due_ms;
+    let due = keys.read::<Hash>(&key)?.is_some_and(|hash| hash.next_expiry_ms() <= due_ms);
     if due {
         keys.expire_all_fields(&key);
     }
     let mut random = keys.random.clone();
     let hash = keys.get(&key).and_then(|entry| entry.object::<Hash>());
-    let hash = hash.filter(|hash| !due || hash.live_len(now_ms) > 0);
+    let hash = hash.filter(|hash| !due || hash.live_len(due_ms) > 0);
     match (hash, count) {
         (None, None) => reply.null(),
         (None, Some(_)) => reply.array(0),
-        (Some(hash), None) => match hash.random(now_ms, &mut random) {
+        (Some(hash), None) => match hash.random(due_ms, &mut random) {
             Some(field) => bulk(reply, field.name),
             None => reply.null(),
         },
         (Some(hash), Some(count @ ..0)) => {
             header(reply, count.unsigned_abs() as usize, with_values);
             for _ in 0..count.unsigned_abs() {
-                if let Some(field) = hash.random(now_ms, &mut random) {
+                if let Some(field) = hash.random(due_ms, &mut random) {
                     one(reply, field, with_values);
                 }
                 if reply.is_full() {
@@ -58,9 +58,9 @@ fn hrandfield(ctx: &mut Context<'_>) -> Outcome {
             }
         }
         (Some(hash), Some(count)) => {
-            let count = usize::try_from(count).unwrap_or(usize::MAX).min(hash.live_len(now_ms));
+            let count = usize::try_from(count).unwrap_or(usize::MAX).min(hash.live_len(due_ms));
             header(reply, count, with_values);
-            hash.sample(count, now_ms, &mut random, |field| one(reply, field, with_values));
+            hash.sample(count, due_ms, &mut random, |field| one(reply, field, with_values));
         }
     }
     keys.random = random;

@@ -330,7 +330,7 @@ fn a_primary_may_say_a_limit_of_exact_trimming() {
     t.run("XADD s 1-1 f v");
     let refused = t.run("XADD s MAXLEN = 1 LIMIT 10 1-2 f v");
     assert_eq!(refused, "-ERR syntax error, LIMIT cannot be used without the special ~ option");
-    t.keys.now_ms = 0;
+    t.keys.set_time(0);
     assert_eq!(t.run("XADD s MAXLEN = 1 LIMIT 10 1-2 f v"), r#""1-2""#);
     assert_eq!(t.run("XLEN s"), ":1");
 }

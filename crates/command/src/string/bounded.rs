@@ -246,7 +246,7 @@ impl Change {
     ) {
         let expires = ctx.keys.expiry_ms(key).is_some();
         let at_ms = self.at_ms.filter(|_| !(self.only_without_expiry && expires));
-        if at_ms.is_some_and(|at_ms| at_ms <= ctx.keys.now_ms) && !ctx.keys.keep_expired {
+        if at_ms.is_some_and(|at_ms| ctx.keys.deletes_at_once(at_ms)) {
             delete_expired_now(ctx.keys, key);
             return;
         }

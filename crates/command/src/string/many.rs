@@ -179,7 +179,7 @@ fn msetex(ctx: &mut Context<'_>) -> Outcome {
         set_pairs(ctx, pairs, expiry.change());
         return Ok(());
     };
-    if at_ms <= ctx.keys.now_ms && !ctx.keys.keep_expired {
+    if ctx.keys.deletes_at_once(at_ms) {
         for index in pairs.step_by(2) {
             let key = ctx.key(index);
             delete_expired_now(ctx.keys, &key);

@@ -222,7 +222,7 @@ fn get_old(ctx: &mut Context<'_>, key: &Key<'_>) -> Outcome {
 /// Sets the argument at `index` as a value that expires. One whose time has passed already is not stored:
 /// what the key held goes.
 fn set_until(ctx: &mut Context<'_>, key: &Key<'_>, index: usize, at_ms: i64) {
-    if at_ms <= ctx.keys.now_ms && !ctx.keys.keep_expired {
+    if ctx.keys.deletes_at_once(at_ms) {
         delete_expired_now(ctx.keys, key);
         return;
     }
@@ -368,7 +368,7 @@ fn getex(ctx: &mut Context<'_>) -> Outcome {
 
 /// Gives a key that is there a time at which it expires; one in the past deletes it.
 pub(crate) fn expire_at(keys: &mut Keys, key: &Key<'_>, at_ms: i64) {
-    if at_ms <= keys.now_ms && !keys.keep_expired {
+    if keys.deletes_at_once(at_ms) {
         delete_expired_now(keys, key);
         return;
     }

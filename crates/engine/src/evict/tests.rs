@@ -11,7 +11,7 @@ const NOW_MS: i64 = 1_000_000_000;
 fn keys() -> Keys {
     let engine: &'static Engine = Box::leak(Box::new(Engine::new(1).unwrap()));
     let mut keys = Keys::new(engine, 0, Random::seeded(1));
-    keys.now_ms = NOW_MS;
+    keys.set_time(NOW_MS);
     keys.effects.recording = true;
     keys
 }

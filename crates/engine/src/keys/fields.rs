@@ -53,11 +53,11 @@ impl Keys {
         if self.keep_expired {
             return 0;
         }
-        let (db, now_ms) = (self.db, self.now_ms);
+        let (db, due_ms) = (self.db, self.due_ms);
         let mut expired = Expired::for_news(self);
         for name in names {
             let Some(mut hash) = self.db_of_mut(key).object_mut::<Hash>(key) else { break };
-            let removed = hash.remove_expired(name, now_ms);
+            let removed = hash.remove_expired(name, due_ms);
             drop(hash);
             if removed {
                 expired.count += 1;
@@ -104,13 +104,13 @@ impl Keys {
 
     /// Deletes fields of a hash that have expired, at most `limit`, handing the time of each to `seen`.
     fn collect_fields(&mut self, key: &Key<'_>, limit: usize, mut seen: impl FnMut(i64)) -> usize {
-        let (db, now_ms) = (self.db, self.now_ms);
+        let (db, due_ms) = (self.db, self.due_ms);
         let mut expired = Expired::for_news(self);
         let state = self.engine.state_mut(&mut self.locked, key.shard());
         let Some(mut hash) = state.keys.db_mut(db).object_mut::<Hash>(key) else { return 0 };
         let effects = &mut self.effects;
         let (is_named, names) = (expired.is_named, &mut expired.names);
-        let count = hash.collect_expired(now_ms, limit, |field| {
+        let count = hash.collect_expired(due_ms, limit, |field| {
             seen(field.expire_at_ms);
             names.extend(is_named.then(|| field.name.to_vec()));
             if effects.recording {

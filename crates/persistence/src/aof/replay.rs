@@ -138,11 +138,8 @@ impl<'a> Replay<'a> {
         let mut run = |keys: &mut Keys| {
             keys.db = self.db;
             // Nothing is due at time 0; only what is told relative to now needs the time.
-            keys.now_ms = if entry.spec.relative_time.is_some_and(|is_relative| is_relative(args)) {
-                self.now_ms
-            } else {
-                0
-            };
+            let is_relative = entry.spec.relative_time.is_some_and(|is_relative| is_relative(args));
+            keys.set_time(if is_relative { self.now_ms } else { 0 });
             let mut reply = Reply::new(std::mem::take(&mut self.reply), false);
             let request = Request {
                 args: *args,

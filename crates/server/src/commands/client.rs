@@ -31,6 +31,7 @@ static CLIENT: ServerCommand = container(
         &GETNAME,
         &tracking::GETREDIR,
         &ID,
+        &IMPORT_SOURCE,
         &INFO,
         &KILL,
         &LIST,
@@ -344,6 +345,29 @@ fn no_touch(call: &mut Call<'_>) -> Outcome {
     let on = on_or_off(call)?;
     set_flag(call, flag::NO_TOUCH, on);
     call.connection.session.flags.set(SessionFlags::NO_TOUCH, on);
+    call.reply.ok();
+    Ok(())
+}
+
+static IMPORT_SOURCE: ServerCommand = command("client|import-source", 3, import_source as ServerHandler)
+    .flags(CONTROL)
+    .acl(Acl::CONNECTION)
+    .syntax("enabled(ON|OFF)")
+    .doc(
+        Group::Connection,
+        "8.1.0",
+        "O(1)",
+        "Lets the connection see what has expired, while the server is in import mode.",
+    );
+
+fn import_source(call: &mut Call<'_>) -> Outcome {
+    let on = on_or_off(call);
+    if !call.worker.config.current().import_mode && !matches!(on, Ok(false)) {
+        return Err(Error::Fixed("ERR Server is not in import mode"));
+    }
+    let on = on?;
+    set_flag(call, flag::IMPORT_SOURCE, on);
+    call.connection.session.flags.set(SessionFlags::IMPORT_SOURCE, on);
     call.reply.ok();
     Ok(())
 }

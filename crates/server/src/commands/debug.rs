@@ -273,9 +273,9 @@ static OBJECT: ServerCommand = command("debug|object", -3, object as ServerHandl
 
 fn object(call: &mut Call<'_>) -> Outcome {
     // Also one that has expired and that nobody else sees any more.
-    let now_ms = std::mem::replace(&mut call.worker.keys.now_ms, 0);
+    let due_ms = std::mem::replace(&mut call.worker.keys.due_ms, i64::MIN);
     let told = describe(call);
-    call.worker.keys.now_ms = now_ms;
+    call.worker.keys.due_ms = due_ms;
     call.reply.simple(&told?);
     Ok(())
 }

@@ -105,9 +105,6 @@ parameter_table! {
     /// TLS connections accepted before commands run again
     max_new_tls_connections_per_cycle: u32 = 1
         => "max-new-tls-connections-per-cycle", Integer(1, 1000), MODIFIABLE, FAIR_ACCEPT;
-    /// Let clients write keys that expired, to import data
-    import_mode: bool = false
-        => "import-mode", YesNo, MODIFIABLE, Moot("an expired key is always gone; import with RESTORE");
 }
 
 impl Section for Accepted {

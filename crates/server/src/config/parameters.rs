@@ -355,6 +355,8 @@ parameter_table! {
     /// Answer reads while the link to the primary is down
     replica_serve_stale_data: bool = true
         => "replica-serve-stale-data" | "slave-serve-stale-data", YesNo, MODIFIABLE, Honoured;
+    /// Delete and evict nothing by itself while data is imported; CLIENT IMPORT-SOURCE sees what has expired
+    import_mode: bool = false => "import-mode", YesNo, MODIFIABLE, Honoured;
     /// Refuse writes on a replica
     replica_read_only: bool = true => "replica-read-only" | "slave-read-only", YesNo, MODIFIABLE, Honoured;
     /// A replica evicts nothing of its own

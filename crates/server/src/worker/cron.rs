@@ -71,6 +71,7 @@ impl Worker {
             // What is due is deleted when the file that is being loaded says so.
             || self.shared.persistence.is_loading()
             || self.shared.slow_path_reasons.has(SlowPathReason::Replica)
+            || self.shared.slow_path_reasons.has(SlowPathReason::Importing)
         {
             return now_ms + super::timers::TICK_MS;
         }

@@ -72,12 +72,15 @@ impl Memory {
     }
 }
 
-/// What a policy's name means; `None` for `noeviction`.
+/// What a policy's name means; `None` for `noeviction`, and while data is imported.
 fn policy(config: &Config) -> Option<EvictionPolicy> {
     use EvictFirst::{
         LeastFrequentlyUsed, LeastRecentlyAndFrequentlyUsed, LeastRecentlyModified, LeastRecentlyUsed,
         Random, SoonestExpiry,
     };
+    if config.import_mode && config.replicaof.0.is_none() {
+        return None;
+    }
     let (first, volatile_only) = match config.maxmemory_policy {
         MaxmemoryPolicy::VolatileLru => (LeastRecentlyUsed, true),
         MaxmemoryPolicy::VolatileLfu => (LeastFrequentlyUsed, true),

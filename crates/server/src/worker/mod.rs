@@ -240,8 +240,8 @@ impl Worker {
             eviction: Deletion::new(config.lazyfree_lazy_eviction),
             removal: Deletion::new(config.lazyfree_lazy_server_del),
         };
-        // A replica deletes what its primary deletes.
-        self.keys.keep_expired = config.replicaof.0.is_some();
+        self.keys.keep_expired = self.keeps_expired_at_rest();
+        self.keys.sets_past_times = config.import_mode && config.replicaof.0.is_none();
         self.refresh_time();
     }
 
@@ -265,7 +265,7 @@ impl Worker {
         self.now_ms = self.shared.clock.unix_ms();
         self.mark = self.shared.clock.raw();
         self.anchor = (self.now_ms, self.mark);
-        self.keys.now_ms = self.now_ms;
+        self.keys.set_time(self.now_ms);
         self.keys.touch = self.touch_policy();
     }
 
@@ -274,7 +274,7 @@ impl Worker {
     pub(crate) fn advance_time(&mut self) {
         let (wall_ms, raw) = self.anchor;
         self.now_ms = wall_ms + (self.shared.clock.elapsed_ns(raw, self.mark) / 1_000_000) as i64;
-        self.keys.now_ms = self.now_ms;
+        self.keys.set_time(self.now_ms);
     }
 
     /// How accesses to keys are noted under the configured policy.

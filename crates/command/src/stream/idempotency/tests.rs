@@ -83,11 +83,11 @@ fn what_is_recorded_gives_the_same_when_it_is_replayed() {
     run(&mut t, "XCFGSET s IDMP-MAXSIZE 7");
     let id = run(&mut t, "XADD s IDMP p i * f v");
     let mut replica = Fixture::new();
-    replica.keys.now_ms = 0;
+    replica.keys.set_time(0);
     for effect in effects {
         replica.run(&effect);
     }
-    replica.keys.now_ms = t.keys.now_ms;
+    replica.keys.set_time(t.keys.now_ms);
     for question in ["XRANGE s - +", "XPENDING s g", "XPENDING s g - + 9", "XINFO STREAM s"] {
         assert_eq!(t.run(question), replica.run(question));
     }

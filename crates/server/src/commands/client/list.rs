@@ -85,6 +85,7 @@ pub(super) fn flags(client: &ClientInfo) -> String {
         (flag::READONLY, 'r'),
         (flag::NO_EVICT, 'e'),
         (flag::NO_TOUCH, 'T'),
+        (flag::IMPORT_SOURCE, 'I'),
     ];
     let mut text: String =
         letters.iter().filter(|(bit, _)| bits & bit != 0).map(|(_, letter)| *letter).collect();

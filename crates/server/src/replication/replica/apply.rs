@@ -333,7 +333,7 @@ impl Applier {
         let is_data = matches!(entry.run, Run::Data(_));
         if is_data && !entry.spec.relative_time.is_some_and(|is_relative| is_relative(args)) {
             // Nothing is due at time 0; only what is told relative to now needs the time.
-            worker.keys.now_ms = 0;
+            worker.keys.set_time(0);
         }
         worker.keys.db = self.connection.session.db;
         if nested {
@@ -341,7 +341,7 @@ impl Applier {
         } else {
             worker.run(&mut self.connection, &mut reply, entry, args, None, true);
         }
-        worker.keys.now_ms = now_ms;
+        worker.keys.set_time(now_ms);
         if reply.as_bytes().first() == Some(&b'-') {
             complain(reply.as_bytes().trim_ascii().get(1..).unwrap_or_default(), args);
         }

@@ -15,7 +15,9 @@ use crate::worker::Worker;
 
 /// Takes up what the configuration says when the server starts, before it accepts clients.
 pub fn prepare(shared: &Shared) {
-    let primary = shared.config.snapshot().replicaof.0.clone();
+    let config = shared.config.snapshot();
+    let primary = config.replicaof.0.clone();
+    shared.slow_path_reasons.switch(SlowPathReason::Importing, config.import_mode);
     shared.slow_path_reasons.switch(SlowPathReason::Replica, primary.is_some());
     shared.replication.replica.update(|status| status.primary = primary);
 }
