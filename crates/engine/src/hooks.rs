@@ -46,6 +46,11 @@ impl Watcher {
         }
     }
 
+    /// The key is there where it was not.
+    pub fn created(&self) {
+        self.changed(true);
+    }
+
     /// The key was deleted with its whole database.
     pub fn flushed(&self) {
         self.changed(false);

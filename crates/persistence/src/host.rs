@@ -48,6 +48,9 @@ pub struct StreamName {
     pub db: u64,
 }
 
+/// Lets something be seen that was made ready.
+pub type Publish = Box<dyn FnOnce() + Send>;
+
 /// The libraries of functions that belong to the data.
 pub trait Libraries: Send + Sync {
     /// Their code.
@@ -61,6 +64,12 @@ pub trait Libraries: Send + Sync {
     /// # Errors
     /// Why it cannot be added, as Redis says it.
     fn add(&self, code: &[u8], replaces: bool) -> Result<(), String>;
+
+    /// Checks libraries that are to be all that there are; that is so once what is returned is called.
+    ///
+    /// # Errors
+    /// Why one cannot be added, as Redis says it.
+    fn prepare(&'static self, codes: &[Arc<[u8]>]) -> Result<Publish, String>;
 
     /// Runs a command of a file that changes them.
     ///

@@ -19,7 +19,7 @@ pub mod temp_files;
 mod testing;
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use martlet_base::clock::Clock;
 use martlet_base::disk::{Disk, RealDisk};
@@ -27,8 +27,8 @@ use martlet_engine::{Engine, Keys};
 
 use aof::AppendLog;
 use background::Background;
-pub use host::{Commands, Condition, Host, Libraries, Resolved, StreamName};
-pub use received::NewFile;
+pub use host::{Commands, Condition, Host, Libraries, Publish, Resolved, StreamName};
+pub use received::{Beside, NewFile};
 use saver_pool::SaverPool;
 pub use settings::{KeptAccess, SavePoint, Settings};
 
@@ -56,6 +56,8 @@ pub struct Storage {
 pub struct LoadProgress {
     /// Data is being loaded: commands that are not allowed then are refused.
     pub is_on: AtomicBool,
+    /// It is loaded beside an older state of the same data, which is served meanwhile.
+    pub is_async: AtomicBool,
     /// Since when, Unix milliseconds.
     pub began_ms: AtomicI64,
     /// Bytes of the file.
@@ -96,6 +98,8 @@ pub struct Persistence {
     pub disk: Arc<dyn Disk>,
     /// Loading.
     pub load: LoadProgress,
+    /// Where data is loaded beside the data set: empty unless that is so.
+    beside: OnceLock<&'static Engine>,
     /// Saving in the background.
     pub background: Background,
     /// The append-only file.
@@ -123,6 +127,7 @@ impl Persistence {
             threads,
             disk: Arc::new(RealDisk),
             load: LoadProgress::default(),
+            beside: OnceLock::new(),
             background: Background::default(),
             log: AppendLog::default(),
             pool: SaverPool::default(),
@@ -158,6 +163,11 @@ impl Persistence {
     /// Whether data is being loaded.
     pub fn is_loading(&self) -> bool {
         self.load.is_on.load(Ordering::Relaxed)
+    }
+
+    /// Whether clients see an older state of the data meanwhile.
+    pub fn is_loading_async(&self) -> bool {
+        self.is_loading() && self.load.is_async.load(Ordering::Relaxed)
     }
 }
 

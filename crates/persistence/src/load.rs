@@ -1,8 +1,9 @@
 //! Reading an RDB file into the keyspace: at the start, while clients are told to wait, and for DEBUG RELOAD.
 //!
 //! At the start every thread of the pool takes batches of records and stores them; for DEBUG RELOAD one
-//! thread does, behind the gate. What always holds: a file that cannot be read to its end is refused, naming
-//! the offset and what is wrong there.
+//! thread does, behind the gate; what comes over the network is loaded beside the data set by threads of its
+//! own. What always holds: a file that cannot be read to its end is refused, naming the offset and what is
+//! wrong there.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -21,6 +22,7 @@ use martlet_engine::{Keys, Touch};
 use martlet_keyspace::{Db, ExpiryChange, Key, Plan};
 use martlet_rdb::file::split::{BatchReader, Decoded, Found, Piece, Place, Records, Splitter};
 use martlet_rdb::file::{Access, FileError, Item, ReadOptions, Record};
+pub use martlet_rdb::input::UNKNOWN_LEN;
 use martlet_rdb::{Error, Limits, Value};
 
 use crate::settings::Settings;
@@ -51,7 +53,7 @@ impl LoadError {
 pub struct Source {
     /// What gives its bytes.
     pub reader: Box<dyn Read + Send>,
-    /// How many there are, at most: something else may follow.
+    /// How many there are, at most: something else may follow. [`UNKNOWN_LEN`] if the reader's end tells.
     pub len: u64,
     /// Where in its file it begins, for what is said of damage.
     pub offset: u64,
@@ -70,8 +72,9 @@ impl Source {
 
     /// Says that this is what will be loaded.
     pub fn announce(&self, progress: &LoadProgress, now_ms: i64) {
+        let total_bytes = if self.len == UNKNOWN_LEN { 0 } else { self.offset + self.len };
         progress.began_ms.store(now_ms, Ordering::Relaxed);
-        progress.total_bytes.store(self.offset + self.len, Ordering::Relaxed);
+        progress.total_bytes.store(total_bytes, Ordering::Relaxed);
         progress.read_bytes.store(0, Ordering::Relaxed);
     }
 }
@@ -131,6 +134,20 @@ pub struct Loaded {
 /// For fewer keys no room is made ahead.
 const RESERVED_KEYS_PER_SHARD: usize = 100;
 
+/// Why a file is refused that has a library which is none.
+const BAD_LIBRARY: Error = Error::Corrupt("a library of functions that cannot be loaded");
+
+/// The code of libraries of functions, in the file's order.
+type LibraryCodes = Vec<Arc<[u8]>>;
+
+/// Where a file's libraries of functions go.
+enum Functions {
+    /// To those that there are.
+    Added(&'static dyn Libraries),
+    /// Nowhere yet.
+    Kept(Mutex<LibraryCodes>),
+}
+
 /// A file being read, storage by those who do.
 struct Reading {
     splitter: Mutex<Splitter<Box<dyn Read + Send>>>,
@@ -148,7 +165,7 @@ struct Reading {
     stream: Mutex<StreamFields>,
     /// What has expired is loaded, too: replicas may go on from this place, and have to be told when it goes.
     keeps_expired: AtomicBool,
-    libraries: &'static dyn Libraries,
+    libraries: Functions,
     /// By database, what will come to be in each shard. A batch is known here before the next one is taken.
     plans: Mutex<BTreeMap<usize, Arc<Plan>>>,
 }
@@ -186,9 +203,14 @@ impl Reading {
             total: Mutex::default(),
             stream: Mutex::default(),
             keeps_expired: AtomicBool::new(false),
-            libraries: storage.host.libraries(),
+            libraries: Functions::Added(storage.host.libraries()),
             plans: Mutex::default(),
         })
+    }
+
+    /// The libraries' code is kept for who publishes it.
+    fn keeping_libraries(self) -> Reading {
+        Reading { libraries: Functions::Kept(Mutex::default()), ..self }
     }
 
     /// Takes note that so many keys of a database come.
@@ -201,6 +223,20 @@ impl Reading {
         let db = usize::try_from(db).ok().filter(|&db| db < self.settings.databases);
         if let Some(db) = db.filter(|_| per_shard >= RESERVED_KEYS_PER_SHARD) {
             lock(&self.plans).insert(db, Arc::new(Plan::new(per_shard)));
+        }
+    }
+
+    /// Takes a library of functions.
+    fn add_library(&self, code: &[u8], offset: u64) -> Result<(), FileError> {
+        match &self.libraries {
+            Functions::Added(libraries) => libraries.add(code, self.replaces).map_err(|why| {
+                tracing::warn!("Failed creating the library: {why}");
+                FileError { error: BAD_LIBRARY, offset }
+            }),
+            Functions::Kept(codes) => {
+                lock(codes).push(code.into());
+                Ok(())
+            }
         }
     }
 
@@ -343,11 +379,7 @@ impl<'a> Loader<'a> {
                 }
                 if let Some(Piece::Item(Item::Library(code), offset)) = &piece {
                     // One after the other, in the file's order.
-                    reading.libraries.add(code, reading.replaces).map_err(|why| {
-                        tracing::warn!("Failed creating the library: {why}");
-                        let error = Error::Corrupt("a library of functions that cannot be loaded");
-                        FileError { error, offset: *offset }
-                    })?;
+                    reading.add_library(code, *offset)?;
                 }
                 (piece, splitter.offset())
             };
@@ -567,6 +599,36 @@ pub(crate) fn load_with_pool(
     let loaded = reading.end(progress)?;
     // A thread that panics ends the process.
     if is_whole { Ok(loaded) } else { Err(FileError { error: Error::Interrupted, offset: 0 }) }
+}
+
+/// Loads a snapshot into an engine that nobody else uses, with threads of its own, which wait for the source;
+/// with what has expired, and the code of its libraries.
+///
+/// # Errors
+/// [`FileError`]; what is in that engine then is to be removed.
+pub(crate) fn load_beside(
+    beside: Storage,
+    settings: &Settings,
+    source: Source,
+) -> Result<(Loaded, LibraryCodes), FileError> {
+    let reading = Reading::begin(beside, source, settings, 0, false)?.keeping_libraries();
+    std::thread::scope(|scope| {
+        for index in 1..beside.persistence.threads {
+            let reading = &reading;
+            let load = move || {
+                martlet_base::thread::use_batch_scheduling();
+                beside.host.begin_thread();
+                load_part(beside, reading, index);
+            };
+            let started = std::thread::Builder::new().name(format!("load-{index}")).spawn_scoped(scope, load);
+            // Those that there are do all.
+            started.err().into_iter().for_each(|error| tracing::warn!("One thread less loads: {error}"));
+        }
+        load_part(beside, &reading, 0);
+    });
+    let loaded = reading.end(&beside.persistence.load)?;
+    let Functions::Kept(codes) = &reading.libraries else { return Ok((loaded, Vec::new())) };
+    Ok((loaded, std::mem::take(&mut *lock(codes))))
 }
 
 /// One thread's part.

@@ -1,20 +1,44 @@
 //! Taking over the data set that another server sends: what is here goes, what comes is loaded, and nobody
 //! sees anything in between.
 //!
+//! What comes over the network is loaded into an engine of its own, which nobody else uses: who waits for the
+//! next bytes has no shard that clients need and is inside no gate that anybody closes. It takes the
+//! keyspace's place as a whole.
+//!
 //! Invariant: from the moment at which the old data goes until all of the new is there, clients are told that
-//! data is being loaded.
+//! data is being loaded. Data that is loaded beside the old and is not whole changes nothing.
 
 use std::io;
 use std::sync::atomic::Ordering;
 
-use martlet_engine::Keys;
+use martlet_base::random::Random;
+use martlet_engine::{Engine, Keys};
 use martlet_rdb::file::FileError;
 
 pub use crate::file::NewFile;
-use crate::load::{Loaded, Source, load, load_with_pool};
+use crate::load::{Loaded, Source, load, load_beside, load_with_pool};
 use crate::settings::Settings;
 use crate::temp_files::{self, Kind};
-use crate::{Condition, Storage};
+use crate::{Condition, NUMBERS_PER_THREAD, Publish, Storage};
+
+/// A data set that is whole, beside the one that clients see. It goes when it is dropped.
+pub struct Beside {
+    /// What was loaded.
+    pub loaded: Loaded,
+    engine: &'static Engine,
+    libraries: Option<Publish>,
+}
+
+impl Drop for Beside {
+    fn drop(&mut self) {
+        discard(self.engine);
+    }
+}
+
+/// Removes what an engine has that nobody uses.
+fn discard(engine: &'static Engine) {
+    Keys::new(engine, 0, Random::from_entropy()).alone(|keys| keys.flush(None, false));
+}
 
 impl Storage {
     /// Begins a file for a snapshot that is received; it becomes the RDB file when it is published.
@@ -30,6 +54,21 @@ impl Storage {
     /// Empties the keyspace for what is about to be received, and says that it is being loaded. The
     /// append-only file ends: it begins anew with what is received. All shards are held.
     pub fn begin_replacing(self, keys: &mut Keys, settings: &Settings) {
+        self.end_files(settings);
+        keys.flush(None, settings.replica_lazy_flush);
+        self.host.libraries().clear();
+        self.begin_loading(false);
+    }
+
+    /// Says that data is being loaded, and that an older state of it is served meanwhile if `is_async`.
+    pub fn begin_loading(self, is_async: bool) {
+        self.persistence.load.is_async.store(is_async, Ordering::SeqCst);
+        self.persistence.load.is_on.store(true, Ordering::SeqCst);
+        self.host.note(Condition::Loading, true);
+    }
+
+    /// Ends what is written of a data set that goes.
+    fn end_files(self, settings: &Settings) {
         if self.persistence.background.cancel() {
             tracing::info!(
                 "Replica is about to load the RDB file received from the master, but there is a save in the background. It is ended."
@@ -39,10 +78,55 @@ impl Storage {
         if let Err(why) = self.follow_appendonly(&without_log) {
             tracing::warn!("{why}");
         }
-        keys.flush(None, false);
-        self.host.libraries().clear();
-        self.persistence.load.is_on.store(true, Ordering::SeqCst);
-        self.host.note(Condition::Loading, true);
+    }
+
+    /// Loads what is received beside the data set. The calling thread and others wait for the source.
+    ///
+    /// # Errors
+    /// Why it cannot be loaded, as a line for the log; there is nothing beside the data set then.
+    pub fn load_beside(self, settings: &Settings, source: Source) -> Result<Beside, String> {
+        let engine =
+            self.engine_beside().map_err(|error| format!("No room to load beside the data: {error}"))?;
+        source.announce(&self.persistence.load, self.now_ms());
+        let loaded = load_beside(Storage { engine, ..self }, settings, source);
+        let (loaded, codes) = loaded.map_err(|error| {
+            discard(engine);
+            error.to_string()
+        })?;
+        let mut beside = Beside { loaded, engine, libraries: None };
+        let prepared = self.host.libraries().prepare(&codes);
+        beside.libraries = Some(prepared.map_err(|why| format!("Failed creating the library: {why}"))?);
+        Ok(beside)
+    }
+
+    /// The engine that data is loaded into beside the data set; there is one once it was needed.
+    fn engine_beside(self) -> io::Result<&'static Engine> {
+        if let Some(engine) = self.persistence.beside.get() {
+            return Ok(engine);
+        }
+        let engine = Box::new(Engine::new(self.persistence.threads * NUMBERS_PER_THREAD)?);
+        Ok(self.persistence.beside.get_or_init(|| Box::leak(engine)))
+    }
+
+    /// Lets clients see what was loaded beside the data set instead of that, which is freed in the
+    /// background; or go on with that, if nothing was. All shards are held.
+    pub fn end_beside(self, keys: &mut Keys, settings: &Settings, beside: Option<Beside>) {
+        self.persistence.load.is_on.store(false, Ordering::SeqCst);
+        if let Some(mut beside) = beside {
+            self.end_files(settings);
+            let mut theirs = Keys::new(beside.engine, 0, Random::from_entropy());
+            theirs.alone(|theirs| keys.replace_all(theirs, settings.replica_lazy_flush));
+            beside.libraries.take().into_iter().for_each(|publish| publish());
+        }
+        self.end_loading();
+    }
+
+    fn end_loading(self) {
+        self.persistence.load.is_on.store(false, Ordering::SeqCst);
+        self.host.note(Condition::Loading, false);
+        if let Err(why) = self.follow_appendonly(&self.host.settings()) {
+            tracing::warn!("{why}");
+        }
     }
 
     /// Loads what is received, with all threads that load. What has expired is loaded, too: whoever sent it
@@ -67,19 +151,15 @@ impl Storage {
         keys.set_time(0);
         let loaded = load(self, keys, settings, source, false);
         keys.set_time(now_ms);
-        self.end_replacing(keys, loaded.is_ok());
+        self.end_replacing(keys, settings, loaded.is_ok());
         loaded
     }
 
     /// Lets clients in again, or empties the keyspace if what was received is not whole. All shards are held.
-    pub fn end_replacing(self, keys: &mut Keys, is_whole: bool) {
+    pub fn end_replacing(self, keys: &mut Keys, settings: &Settings, is_whole: bool) {
         if !is_whole {
-            keys.flush(None, false);
+            keys.flush(None, settings.replica_lazy_flush);
         }
-        self.persistence.load.is_on.store(false, Ordering::SeqCst);
-        self.host.note(Condition::Loading, false);
-        if let Err(why) = self.follow_appendonly(&self.host.settings()) {
-            tracing::warn!("{why}");
-        }
+        self.end_loading();
     }
 }

@@ -70,6 +70,8 @@ pub struct Settings {
     pub kept_access: KeptAccess,
     /// What is written goes to the disk as it comes.
     pub rdb_save_incremental_fsync: bool,
+    /// What a full sync removes counts as freed in the background.
+    pub replica_lazy_flush: bool,
     /// Microseconds to wait for each key that is written; negative: keys for each microsecond.
     pub rdb_key_save_delay_us: i32,
     /// The same for each key that is loaded.

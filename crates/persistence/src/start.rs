@@ -36,8 +36,7 @@ pub fn size_at_start(settings: &Settings) -> u64 {
 
 /// Says that loading begins, so that commands are refused; to be called before the first client can connect.
 pub fn announce(storage: Storage) {
-    storage.persistence.load.is_on.store(true, Ordering::SeqCst);
-    storage.host.note(Condition::Loading, true);
+    storage.begin_loading(false);
 }
 
 /// Loads the RDB file at the start, on a thread of its own and the pool's, beside those that serve;

@@ -16,8 +16,8 @@ use martlet_protocol::request::Args;
 
 use crate::load::StreamPlace;
 use crate::{
-    Commands, Condition, Host, KeptAccess, Libraries, NUMBERS_PER_THREAD, Persistence, Resolved, SavePoint,
-    Settings, Storage, StreamName, lock,
+    Commands, Condition, Host, KeptAccess, Libraries, NUMBERS_PER_THREAD, Persistence, Publish, Resolved,
+    SavePoint, Settings, Storage, StreamName, lock,
 };
 
 /// As the server has it.
@@ -74,6 +74,11 @@ impl Libraries for TestLibraries {
     fn add(&self, code: &[u8], _: bool) -> Result<(), String> {
         lock(&self.0).push(code.into());
         Ok(())
+    }
+
+    fn prepare(&'static self, codes: &[Arc<[u8]>]) -> Result<Publish, String> {
+        let codes = codes.to_vec();
+        Ok(Box::new(move || *lock(&self.0) = codes))
     }
 
     fn replay(&self, _: LibraryChange, args: &Args<'_>) -> Result<(), String> {
@@ -162,6 +167,7 @@ pub(crate) fn settings(dir: &Path) -> Settings {
         reads_any_version: false,
         kept_access: KeptAccess::Nothing,
         rdb_save_incremental_fsync: true,
+        replica_lazy_flush: false,
         rdb_key_save_delay_us: 0,
         key_load_delay_us: 0,
         appendonly: false,

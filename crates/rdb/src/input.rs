@@ -1,4 +1,4 @@
-//! Where encoded bytes come from: a slice, or a file of known length.
+//! Where encoded bytes come from: a slice, or a file.
 
 use std::io::Read;
 
@@ -59,6 +59,9 @@ impl Input for &[u8] {
     }
 }
 
+/// The length of a file that ends where its reader does.
+pub const UNKNOWN_LEN: u64 = 1 << 62;
+
 /// Bytes read from a file at a time.
 const BUFFER_BYTES: usize = 1 << 18;
 
@@ -74,14 +77,19 @@ pub struct FileInput<R> {
     /// The checksum of what was taken before that, as if zeros followed to the end of the file.
     earlier: u64,
     wants_sum: bool,
-    /// Bytes that are not in the buffer yet.
+    /// Bytes that are not in the buffer yet, if the file is as long as was said.
     unread: u64,
+    /// It has ended, though its length is unknown: nothing but the buffer is left.
+    has_ended: bool,
+    /// Its length is [`UNKNOWN_LEN`].
+    is_open: bool,
     /// Bytes that have left the buffer.
     gone: u64,
 }
 
 impl<R: Read> FileInput<R> {
-    /// The `len` bytes of `file`; the checksum is kept if `wants_sum`.
+    /// The `len` bytes of `file`, or all that there are if that is [`UNKNOWN_LEN`]; the checksum is kept if
+    /// `wants_sum`.
     pub fn new(file: R, len: u64, wants_sum: bool) -> FileInput<R> {
         FileInput {
             file,
@@ -92,6 +100,8 @@ impl<R: Read> FileInput<R> {
             earlier: 0,
             wants_sum,
             unread: len,
+            has_ended: false,
+            is_open: len == UNKNOWN_LEN,
             gone: 0,
         }
     }
@@ -126,9 +136,10 @@ impl<R: Read> FileInput<R> {
     pub fn window(&mut self, want: usize) -> Result<&[u8], Error> {
         let want = (want as u64).min(self.remaining()) as usize;
         if self.buffer.len() - self.at < want {
-            self.fill(want)?;
+            self.read_more(want)?;
         }
-        self.buffer.get(self.at..self.at + want).ok_or(Error::Truncated)
+        let end = if self.has_ended { self.buffer.len().min(self.at + want) } else { self.at + want };
+        self.buffer.get(self.at..end).ok_or(Error::Truncated)
     }
 
     /// Takes `len` bytes of the last window without adding them to the checksum: somebody else does.
@@ -138,7 +149,17 @@ impl<R: Read> FileInput<R> {
         self.summed = self.at;
     }
 
+    /// Has `len` bytes in the buffer.
     fn fill(&mut self, len: usize) -> Result<(), Error> {
+        self.read_more(len)?;
+        if self.buffer.len() - self.at < len { Err(Error::Truncated) } else { Ok(()) }
+    }
+
+    /// Has `len` bytes in the buffer, or all that are left of a file of unknown length.
+    fn read_more(&mut self, len: usize) -> Result<(), Error> {
+        if self.has_ended {
+            return Ok(());
+        }
         self.sum_up();
         self.buffer.drain(..self.at);
         self.gone += self.at as u64;
@@ -147,11 +168,17 @@ impl<R: Read> FileInput<R> {
         if lack as u64 > self.unread {
             return Err(Error::Truncated);
         }
-        let want = (lack.max(BUFFER_BYTES) as u64).min(self.unread);
+        // More of what is still to come might be waited for without need.
+        let want = if self.is_open { lack } else { lack.max(BUFFER_BYTES) };
+        let want = (want as u64).min(self.unread);
         let got = self.file.by_ref().take(want).read_to_end(&mut self.buffer);
         let got = got.map_err(|error| Error::Io(error.kind()))? as u64;
         self.unread -= got;
-        if got < want { Err(Error::Truncated) } else { Ok(()) }
+        if got < want && !self.is_open {
+            return Err(Error::Truncated);
+        }
+        self.has_ended = got < want;
+        Ok(())
     }
 }
 

@@ -163,6 +163,13 @@ fn all_have(worker: &Worker, connection: &Connection, entry: &Entry, flags: Flag
     entry.spec.flags.has(flags) && executed(connection, entry).is_none_or(|of| of.queue.iter().all(has))
 }
 
+/// Whether the command has these flags, or one of those that EXEC would run.
+fn any_has(worker: &Worker, connection: &Connection, entry: &Entry, flags: Flags) -> bool {
+    let entries = worker.shared.registry.entries();
+    let has = |(id, _): &(usize, _)| entries[*id].spec.flags.has(flags);
+    entry.spec.flags.has(flags) || executed(connection, entry).is_some_and(|of| of.queue.iter().any(has))
+}
+
 /// Whether the command runs a script, or executes a transaction that does.
 pub fn runs_script(connection: &Connection, entry: &Entry) -> bool {
     matches!(entry.spec.control, Control::RunScript(_))
@@ -300,10 +307,14 @@ pub(crate) fn not_stale(worker: &Worker, connection: &Connection, entry: &Entry,
 
 /// Data is being loaded and the command needs all of it.
 fn not_loading(worker: &Worker, connection: &Connection, entry: &Entry, _: &Args<'_>) -> Outcome {
-    if worker.shared.persistence.is_loading() && !all_have(worker, connection, entry, Flags::LOADING) {
-        return Err(Error::Fixed("LOADING Redis is loading the dataset in memory"));
-    }
-    Ok(())
+    let persistence = &worker.shared.persistence;
+    let may_run = if persistence.is_loading_async() {
+        // An older state of the data is there.
+        !any_has(worker, connection, entry, Flags::NO_ASYNC_LOADING)
+    } else {
+        !persistence.is_loading() || all_have(worker, connection, entry, Flags::LOADING)
+    };
+    if may_run { Ok(()) } else { Err(Error::Fixed("LOADING Redis is loading the dataset in memory")) }
 }
 
 /// A script has run for longer than `busy-reply-threshold`.

@@ -46,6 +46,7 @@ pub fn settings(config: &Config) -> Settings {
             MaxmemoryPolicy::AllkeysLfu | MaxmemoryPolicy::VolatileLfu => KeptAccess::Frequency,
             _ => KeptAccess::Nothing,
         },
+        replica_lazy_flush: config.replica_lazy_flush,
         rdb_save_incremental_fsync: config.rdb_save_incremental_fsync,
         rdb_key_save_delay_us: config.rdb_key_save_delay_us,
         key_load_delay_us: config.key_load_delay_us,

@@ -2,10 +2,14 @@
 //!
 //! Invariant: all shards are locked only where the gate is closed.
 
+use martlet_base::limits::SHARD_COUNT;
 use martlet_base::sync::Alone;
+
+use martlet_keyspace::Key;
 
 use super::Keys;
 use crate::engine::LockedShards;
+use crate::hooks::Watcher;
 
 impl Keys {
     /// Runs `work` alone: behind the closed gate, with all shards locked. The calling thread must be outside.
@@ -27,6 +31,28 @@ impl Keys {
     /// Whether this thread has all shards.
     pub fn has_all_shards(&self) -> bool {
         matches!(self.locked, LockedShards::All)
+    }
+
+    /// Replaces all databases by those of another engine, whose shards `other` has all: what was here is
+    /// freed in the background, and that engine is left empty. Watchers and waiters find what they would
+    /// after a flush and writes.
+    pub fn replace_all(&mut self, other: &mut Keys, counted: bool) {
+        assert!(self.has_all_shards() && other.has_all_shards(), "keys replaced beside others");
+        self.flush(None, counted);
+        for shard in 0..SHARD_COUNT {
+            let theirs = &mut other.shard_mut(shard).keys;
+            std::mem::swap(&mut self.shard_mut(shard).keys, theirs);
+            self.engine.set_due(shard, other.engine.due_ms(shard));
+            other.engine.set_due(shard, i64::MAX);
+            let (state, _) = self.engine.state_and_part(&mut self.locked, shard);
+            for db in state.keys.used() {
+                for (key, watchers) in state.hooks.watched(db) {
+                    let is_there = state.keys.db(db).get(&Key::new(key)).is_some();
+                    watchers.filter(|_| is_there).for_each(Watcher::created);
+                }
+                state.hooks.blocked_keys(db).for_each(|key| self.ready.note(db, key));
+            }
+        }
     }
 
     /// Begins a snapshot: this instant is the cut. All shards are locked, and no snapshot is under way.

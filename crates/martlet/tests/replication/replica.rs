@@ -15,39 +15,39 @@ use martlet_testkit::server::Server;
 
 use super::{OURS, Stopped, has_peer, start_ours, start_peer, text, wait_until};
 
-fn with_client(server: Server) -> (Server, Client) {
+pub fn with_client(server: Server) -> (Server, Client) {
     let client = Client::connect(server.address()).unwrap();
     (server, client)
 }
 
-fn peer(arguments: &[&str]) -> (Server, Client) {
+pub fn peer(arguments: &[&str]) -> (Server, Client) {
     with_client(start_peer(arguments))
 }
 
-fn ours(arguments: &[&str]) -> (Server, Client) {
+pub fn ours(arguments: &[&str]) -> (Server, Client) {
     with_client(start_ours(&[&["--io-threads", "2"], arguments].concat()))
 }
 
 /// The reply as text.
-fn ask(client: &mut Client, request: &str) -> String {
+pub fn ask(client: &mut Client, request: &str) -> String {
     let words: Vec<&str> = request.split(' ').collect();
     text(&client.command(&words).unwrap())
 }
 
-fn field(client: &mut Client, name: &str) -> String {
+pub fn field(client: &mut Client, name: &str) -> String {
     let info = ask(client, "INFO replication");
     let line = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
     line.unwrap_or_default().to_owned()
 }
 
-fn follow(replica: &mut Client, port: u16) {
+pub fn follow(replica: &mut Client, port: u16) {
     assert_eq!(ask(replica, &format!("REPLICAOF 127.0.0.1 {port}")), "OK");
     wait_until("the link", || field(replica, "master_link_status") == "up");
 }
 
 /// Waits until the replica is as far as the primary and their data are equal. What is due may go meanwhile,
 /// from the primary first.
-fn assert_equal(primary: &mut Client, replica: &mut Client) {
+pub fn assert_equal(primary: &mut Client, replica: &mut Client) {
     wait_until("the same place and data", || {
         field(primary, "master_repl_offset") == field(replica, "slave_repl_offset")
             && ask(primary, "DEBUG DIGEST") == ask(replica, "DEBUG DIGEST")
@@ -55,7 +55,7 @@ fn assert_equal(primary: &mut Client, replica: &mut Client) {
 }
 
 /// Commands of every kind; `round` makes them different.
-fn write_something(primary: &mut Client, round: usize) {
+pub fn write_something(primary: &mut Client, round: usize) {
     for request in [
         format!("SET string:{round} {round}"),
         format!("APPEND string:{round} x"),
@@ -226,14 +226,14 @@ fn the_configuration_names_the_primary() {
 }
 
 /// Passes bytes between a replica and its primary, and cuts the way from the primary after so many.
-struct Proxy {
-    port: u16,
+pub struct Proxy {
+    pub port: u16,
     /// Bytes that still pass; below 0 there is no end.
-    left: Arc<AtomicI64>,
+    pub left: Arc<AtomicI64>,
 }
 
 impl Proxy {
-    fn start(target: std::net::SocketAddr) -> Proxy {
+    pub fn start(target: std::net::SocketAddr) -> Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let proxy = Proxy { port: listener.local_addr().unwrap().port(), left: Arc::new(AtomicI64::new(-1)) };
         let left = proxy.left.clone();

@@ -14,7 +14,7 @@ use super::{FileError, Item, ReadOptions, Record, State, Step, read_prefix, read
 use crate::Error;
 use crate::crc64::{crc64, followed_by_zeros};
 use crate::decode::{Limits, Value, read_value};
-use crate::input::{FileInput, Input};
+use crate::input::{FileInput, Input, UNKNOWN_LEN};
 use crate::kind::Kind;
 use crate::skip::{skip_bytes, skip_value};
 use crate::string::take_bytes;
@@ -90,7 +90,7 @@ pub struct Splitter<R> {
 }
 
 impl<R: Read> Splitter<R> {
-    /// Begins with a file of `len` bytes.
+    /// Begins with a file of `len` bytes, or of [`UNKNOWN_LEN`].
     ///
     /// # Errors
     /// [`FileError`], for the header.
@@ -99,7 +99,9 @@ impl<R: Read> Splitter<R> {
         let version = read_version(&mut input, options.any_version);
         let version = version.map_err(|error| FileError { error, offset: input.offset() })?;
         let (state, scratch) = (State::default(), Vec::new());
-        let (has_ended, sums, announced, room) = (false, None, Vec::new(), len / RECORD_MIN_BYTES);
+        // Nothing is made ready for what a file of unknown length announces.
+        let room = if len == UNKNOWN_LEN { 0 } else { len / RECORD_MIN_BYTES };
+        let (has_ended, sums, announced) = (false, None, Vec::new());
         Ok(Splitter {
             input,
             version,
@@ -541,12 +543,19 @@ mod tests {
         }
     }
 
-    /// Records of a file as text, in order, by batches.
+    /// Records of a file as text, in order, by batches; whether its length is known makes no difference.
     fn by_batches(bytes: &[u8], backwards: bool) -> Result<Vec<String>, FileError> {
+        let known = by_batches_of(bytes, bytes.len() as u64, backwards);
+        let unknown = by_batches_of(bytes, UNKNOWN_LEN, backwards);
+        assert_eq!(known.as_ref().ok(), unknown.as_ref().ok());
+        known
+    }
+
+    fn by_batches_of(bytes: &[u8], len: u64, backwards: bool) -> Result<Vec<String>, FileError> {
         let options = ReadOptions { verify: true, any_version: false, limits: Limits::default() };
         let limits = Limits::default();
         let mut reader = BatchReader::new(&limits);
-        let mut splitter = Splitter::new(bytes, bytes.len() as u64, options)?;
+        let mut splitter = Splitter::new(bytes, len, options)?;
         let (mut batch, mut records, mut sums) = (Vec::new(), Vec::new(), 0);
         while let Some(piece) = splitter.next(&mut batch)? {
             match piece {

@@ -365,8 +365,8 @@ parameter_table! {
     /// Go on when a replica's disk refuses writes
     replica_ignore_disk_write_errors: bool = false
         => "replica-ignore-disk-write-errors", YesNo, MODIFIABLE, REPLICATION;
-    /// Empty a replica in the background before a full sync
-    replica_lazy_flush: bool = false => "replica-lazy-flush" | "slave-lazy-flush", YesNo, MODIFIABLE, REPLICATION;
+    /// Count what a full sync removes as freed in the background, where it is freed anyhow
+    replica_lazy_flush: bool = false => "replica-lazy-flush" | "slave-lazy-flush", YesNo, MODIFIABLE, Honoured;
     /// Rank in a failover; 0 is never promoted
     replica_priority: u32 = 100 => "replica-priority" | "slave-priority", Integer(0, INT_MAX), MODIFIABLE, Honoured;
     /// Show the replica in INFO of its primary
@@ -410,7 +410,7 @@ parameter_table! {
         => "repl-diskless-sync-max-replicas", Integer(0, INT_MAX), MODIFIABLE, Honoured;
     /// How a replica loads a full sync from the socket
     repl_diskless_load: ReplDisklessLoad = ReplDisklessLoad::Disabled
-        => "repl-diskless-load", ReplDisklessLoad::KIND, MODIFIABLE|DENY_LOADING, REPLICATION;
+        => "repl-diskless-load", ReplDisklessLoad::KIND, MODIFIABLE|DENY_LOADING, Honoured;
     /// Send the RDB file and the stream over two connections
     repl_rdb_channel: bool = false
         => "repl-rdb-channel" | "dual-channel-replication-enabled", YesNo, MODIFIABLE, REPLICATION;

@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex};
 use hashbrown::HashMap;
 use martlet_base::clock::Clock;
 use martlet_command::{Cursor, Error, LibraryChange};
+use martlet_persistence::Publish;
 use martlet_protocol::reply::Reply;
 use martlet_protocol::request::Args;
 use martlet_rdb::payload;
@@ -388,6 +389,16 @@ impl martlet_persistence::Libraries for Libraries {
     fn add(&self, code: &[u8], replaces: bool) -> Result<(), String> {
         let added = Libraries::add(self, code, replaces, &mut LoadHost::without_limit(self.clock.clone()));
         added.map(drop).map_err(|text| String::from_utf8_lossy(&text).into_owned())
+    }
+
+    fn prepare(&'static self, codes: &[Arc<[u8]>]) -> Result<Publish, String> {
+        let mut list = LibraryList::default();
+        for code in codes {
+            let mut host = LoadHost::without_limit(self.clock.clone());
+            let added = list.check(code, false, &mut host).and_then(|library| list.add(library));
+            added.map_err(|text| String::from_utf8_lossy(&text).into_owned())?;
+        }
+        Ok(Box::new(move || self.publish(list)))
     }
 
     fn replay(&self, change: LibraryChange, args: &Args<'_>) -> Result<(), String> {

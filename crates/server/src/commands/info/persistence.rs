@@ -18,8 +18,9 @@ pub(super) fn persistence(worker: &mut Worker, text: &mut Text) {
     let running_s =
         running.as_ref().map_or(-1, |running| (shared.clock.unix_ms() - running.cut.began_ms()) / 1000);
     text.title("Persistence");
-    text.field("loading", u8::from(is_loading));
-    text.field("async_loading", 0);
+    let is_async = shared.persistence.is_loading_async();
+    text.field("loading", u8::from(is_loading && !is_async));
+    text.field("async_loading", u8::from(is_async));
     text.field("current_cow_peak", 0);
     text.field("current_cow_size", 0);
     text.field("current_cow_size_age", 0);
@@ -78,13 +79,17 @@ fn loading(worker: &Worker, text: &mut Text) {
     let load = &worker.shared.persistence.load;
     let began_ms = load.began_ms.load(Ordering::Relaxed);
     let total = load.total_bytes.load(Ordering::Relaxed);
-    let read = load.read_bytes.load(Ordering::Relaxed).min(total);
+    let read = load.read_bytes.load(Ordering::Relaxed);
+    let memory = load.memory_bytes.load(Ordering::Relaxed);
+    // What comes over the network may be of unknown length: what it will take here is the next best.
+    let whole = if total > 0 { total } else { memory.max(read) };
     let elapsed_s = ((worker.shared.clock.unix_ms() - began_ms) / 1000).max(0) as u64;
-    let eta_s = if elapsed_s == 0 { 1 } else { elapsed_s.saturating_mul(total - read) / read.max(1) };
+    let left = whole.saturating_sub(read);
+    let eta_s = if elapsed_s == 0 { 1 } else { elapsed_s.saturating_mul(left) / read.max(1) };
     text.field("loading_start_time", began_ms / 1000);
     text.field("loading_total_bytes", total);
-    text.field("loading_rdb_used_mem", load.memory_bytes.load(Ordering::Relaxed));
+    text.field("loading_rdb_used_mem", memory);
     text.field("loading_loaded_bytes", read);
-    text.field("loading_loaded_perc", format_args!("{:.2}", percent(read, total)));
+    text.field("loading_loaded_perc", format_args!("{:.2}", percent(read.min(whole), whole)));
     text.field("loading_eta_seconds", eta_s);
 }

@@ -21,7 +21,7 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use super::apply::ApplyQueue;
 use super::handshake::{Greeting, Handshake, Progress, Refused};
 use super::transfer::Transfer;
-use super::{LinkState, Replica, load};
+use super::{LinkState, Replica, diskless, load};
 use crate::clients::{ClientDetails, ClientInfo, flag};
 use crate::config::{Primary, REDIS_VERSION};
 use crate::connection::{Connection, Session};
@@ -29,9 +29,12 @@ use crate::replication::failover::State;
 use crate::shared::Shared;
 
 /// Between two attempts, and between two messages that tell how far this server has come.
-const PERIOD: Duration = Duration::from_secs(1);
+pub(super) const PERIOD: Duration = Duration::from_secs(1);
 /// How soon a stream that could not be applied is tried again.
 const PATIENCE: Duration = Duration::from_millis(10);
+
+/// The line for the log when a snapshot does not go on.
+pub(super) const SILENT: &str = "Timeout receiving bulk data from MASTER... If the problem persists try to set the 'repl-timeout' parameter in redis.conf to a larger value.";
 
 /// Ends the sleep of the thread.
 #[derive(Default)]
@@ -69,7 +72,7 @@ pub fn start(shared: &'static Shared) {
 }
 
 /// Why a link has ended.
-enum Ended {
+pub(super) enum Ended {
     /// The primary is another now, or the server ends.
     Changed,
     /// Something went wrong: a line for the log.
@@ -82,7 +85,7 @@ impl From<Refused> for Ended {
     }
 }
 
-fn broken(text: impl Into<String>) -> Ended {
+pub(super) fn broken(text: impl Into<String>) -> Ended {
     Ended::Broken(text.into())
 }
 
@@ -152,14 +155,15 @@ fn follow(shared: &'static Shared, generation: u64, primary: &Primary) -> Result
 }
 
 /// A connection to the primary.
-struct Link {
-    shared: &'static Shared,
-    replica: &'static Replica,
-    generation: u64,
+pub(super) struct Link {
+    pub(super) shared: &'static Shared,
+    pub(super) replica: &'static Replica,
+    pub(super) generation: u64,
     stream: Stream,
-    received: Vec<u8>,
+    /// What has come and was not taken up yet.
+    pub(super) received: Vec<u8>,
     /// When something was received last: a raw reading of the clock.
-    heard: u64,
+    pub(super) heard: u64,
 }
 
 impl Link {
@@ -201,7 +205,7 @@ impl Link {
     /// Waits until there is something to be received (unless `reads` is false), the thread is woken, or the
     /// time is up, and receives what there is. `what` is the line for the log when the primary has been
     /// silent for too long.
-    fn wait(&mut self, reads: bool, most: Duration, what: &str) -> Result<(), Ended> {
+    pub(super) fn wait(&mut self, reads: bool, most: Duration, what: &str) -> Result<(), Ended> {
         self.check()?;
         let clock = &self.shared.clock;
         let limit = Duration::from_secs(u64::from(self.shared.config.snapshot().repl_timeout_s));
@@ -289,6 +293,13 @@ impl Link {
 
     /// Receives a snapshot and loads it. `place` is where in the stream it is, if the primary has told.
     fn synchronize(&mut self, place: Option<(String, u64)>) -> Result<(), Ended> {
+        match self.way()? {
+            diskless::Way::File => self.synchronize_by_file(place),
+            way => self.synchronize_diskless(way, place),
+        }
+    }
+
+    fn synchronize_by_file(&mut self, place: Option<(String, u64)>) -> Result<(), Ended> {
         let settings = crate::persistence::settings(&self.shared.config.snapshot());
         let refused = |error: io::Error| {
             broken(format!(
@@ -342,7 +353,6 @@ impl Link {
 
     /// Receives a snapshot and writes it to `file`.
     fn receive_snapshot(&mut self, file: &mut impl Write) -> Result<(), Ended> {
-        const SILENT: &str = "Timeout receiving bulk data from MASTER... If the problem persists try to set the 'repl-timeout' parameter in redis.conf to a larger value.";
         let mut transfer = Transfer::default();
         let (mut out, mut read_bytes, mut was_announced) = (Vec::new(), 0, false);
         loop {
@@ -384,14 +394,19 @@ impl Link {
             loop {
                 match loading.recv_timeout(PERIOD) {
                     Ok(loaded) => return loaded,
-                    // A primary that is gone is found out when the stream is to be received.
-                    Err(RecvTimeoutError::Timeout) => drop(self.stream.send(b"\n")),
+                    Err(RecvTimeoutError::Timeout) => self.give_sign_of_life(),
                     Err(RecvTimeoutError::Disconnected) => {
                         return Err("The thread that loads has failed.".into());
                     }
                 }
             }
         })
+    }
+
+    /// Tells the primary that this server is there. If the primary is gone, that is found out when something
+    /// is to be received.
+    pub(super) fn give_sign_of_life(&mut self) {
+        let _ = self.stream.send(b"\n");
     }
 
     /// Receives the stream and has it applied.

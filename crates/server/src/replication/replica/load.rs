@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use martlet_base::disk::error_text;
 use martlet_journal::Follower;
+use martlet_persistence::Beside;
 use martlet_persistence::load::{Loaded, Source};
 
 use super::{LinkState, Replica};
@@ -27,12 +28,21 @@ fn alone<R: Send + 'static>(
     generation: u64,
     work: impl FnOnce(&mut Worker, &Replica) -> R + Send + 'static,
 ) -> Option<R> {
+    let work = move |worker: &mut Worker| {
+        let replica = &shared.replication.replica;
+        (replica.generation() == generation).then(|| work(worker, replica))
+    };
+    always_alone(shared, work).flatten()
+}
+
+/// As [`alone`], whoever is the primary; `None` when the server ends.
+fn always_alone<R: Send + 'static>(
+    shared: &'static Shared,
+    work: impl FnOnce(&mut Worker) -> R + Send + 'static,
+) -> Option<R> {
     let (sender, done) = sync_channel(1);
     let run = move |worker: &mut Worker| {
-        let result = worker.alone(|worker| {
-            let replica = &shared.replication.replica;
-            (replica.generation() == generation).then(|| work(worker, replica))
-        });
+        let result = worker.alone(work);
         worker.count_changes();
         worker.serve_ready();
         // Whoever asked may have gone, as the server ends.
@@ -41,7 +51,7 @@ fn alone<R: Send + 'static>(
     shared.send(shared.thread_count() - 1, Mail::Run(Box::new(run)));
     loop {
         match done.recv_timeout(LOOK) {
-            Ok(result) => return result,
+            Ok(result) => return Some(result),
             Err(RecvTimeoutError::Timeout) if !shared.stopping.load(Ordering::Relaxed) => {}
             Err(_) => return None,
         }
@@ -85,10 +95,63 @@ pub fn end(
     let end = move |worker: &mut Worker, replica: &Replica| {
         let is_whole = loaded.is_some();
         loaded.into_iter().for_each(|loaded| arrive(worker, replica, &loaded, place.clone()));
-        shared.storage().end_replacing(&mut worker.keys, is_whole);
+        let settings = crate::persistence::settings(worker.config());
+        shared.storage().end_replacing(&mut worker.keys, &settings, is_whole);
         worker.keys.effects.recording = shared.engine.journal.is_on();
     };
     alone(shared, generation, end)
+}
+
+/// Whether there is no key.
+pub fn is_empty(shared: &'static Shared, generation: u64) -> Option<bool> {
+    alone(shared, generation, |worker, _| {
+        let databases = worker.settings.databases;
+        (0..databases).all(|db| worker.keys.count(db) == 0)
+    })
+}
+
+/// Has clients told that data is being loaded while the data set stays, which is served meanwhile if it is an
+/// older state of what is loaded: of the stream of this name.
+pub fn begin_beside(shared: &'static Shared, generation: u64, id: Option<String>) -> Option<()> {
+    let begin = move |_: &mut Worker, replica: &Replica| {
+        let is_older = id.is_some_and(|id| id == shared.replication.ids().id) && replica.status().has_place;
+        shared.storage().begin_loading(is_older);
+    };
+    alone(shared, generation, begin)
+}
+
+/// Loads a snapshot beside the data set.
+///
+/// # Errors
+/// As [`load`].
+pub fn load_beside(shared: &'static Shared, source: Source) -> Result<Beside, String> {
+    let settings = crate::persistence::settings(&shared.config.snapshot());
+    shared.storage().load_beside(&settings, source)
+}
+
+/// Replaces the data set by what was loaded beside it, which is that of the stream's `place`, and lets
+/// clients in again; or goes on with what there is, if nothing was loaded or the primary is another by then.
+pub fn end_beside(
+    shared: &'static Shared,
+    generation: u64,
+    beside: Option<Beside>,
+    place: Option<(String, u64)>,
+) -> Option<()> {
+    let end = move |worker: &mut Worker| {
+        let replica = &shared.replication.replica;
+        let is_current = replica.generation() == generation;
+        let beside = beside.filter(|_| is_current);
+        if let Some(beside) = &beside {
+            tracing::info!("MASTER <-> REPLICA sync: Swapping active DB with loaded DB");
+            leave_stream(shared, replica);
+            arrive(worker, replica, &beside.loaded, place);
+        }
+        let settings = crate::persistence::settings(worker.config());
+        shared.storage().end_beside(&mut worker.keys, &settings, beside);
+        worker.keys.effects.recording = shared.engine.journal.is_on();
+        is_current.then_some(())
+    };
+    always_alone(shared, end).flatten()
 }
 
 /// Replaces the data set by a small snapshot, before anybody sees anything else: as it would go if one thread

@@ -10,6 +10,7 @@
 
 mod apply;
 mod change;
+mod diskless;
 pub mod handshake;
 mod link;
 mod load;

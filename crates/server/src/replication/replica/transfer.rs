@@ -89,7 +89,11 @@ impl Transfer {
                     self.state = State::Ended;
                 }
                 // The last bytes may be the mark's first.
-                None => out.extend(received.drain(..received.len().saturating_sub(MARK_BYTES - 1))),
+                None => {
+                    let most = received.len().min(MARK_BYTES - 1);
+                    let begun = (0..=most).rev().find(|&count| received.ends_with(&mark[..count]));
+                    out.extend(received.drain(..received.len() - begun.unwrap_or(0)));
+                }
             },
             State::Announced | State::Ended => {}
         }
