@@ -11,7 +11,7 @@ use martlet_testkit::server::Server;
 use super::replica::{Proxy, ask, assert_equal, field, follow, ours, peer, with_client, write_something};
 use super::{has_peer, info, start_ours, wait_until};
 
-const FOREIGN: &str = "0123456789abcdef0123456789abcdef01234567";
+pub const FOREIGN: &str = "0123456789abcdef0123456789abcdef01234567";
 /// What a primary answers up to PSYNC.
 const HANDSHAKE: &[u8] = b"+PONG\r\n+OK\r\n+OK\r\n+OK\r\n";
 
@@ -108,7 +108,7 @@ fn a_cut_anywhere_in_a_snapshot_leaves_the_old_data() {
 }
 
 /// A primary that answers the handshake and then says what it is told to.
-fn false_primary(replica: &mut Client, said: &[u8]) -> TcpStream {
+pub fn false_primary(replica: &mut Client, said: &[u8]) -> TcpStream {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     assert_eq!(ask(replica, &format!("REPLICAOF 127.0.0.1 {port}")), "OK");

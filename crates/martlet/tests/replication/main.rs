@@ -3,6 +3,7 @@
 
 mod diskless;
 mod primary;
+mod promotion;
 mod replica;
 mod sync;
 

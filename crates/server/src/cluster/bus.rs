@@ -223,6 +223,7 @@ impl Bus {
                 // Another worker may have done it since.
                 if worker.shared.cluster().is_some_and(ClusterNode::needs_gate) {
                     worker.alone(Worker::follow_cluster);
+                    worker.serve_ready();
                 }
             };
             self.shared.send(0, Mail::Run(Box::new(follow)));

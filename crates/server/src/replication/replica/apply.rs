@@ -47,7 +47,10 @@ pub struct ApplyQueue {
     generation: u64,
     waiting: Mutex<Waiting>,
     is_closed: AtomicBool,
+    /// Who applies has this locked, and is inside the gate.
     applier: Mutex<Applier>,
+    /// Somebody applies.
+    is_applying: AtomicBool,
 }
 
 impl ApplyQueue {
@@ -73,6 +76,7 @@ impl ApplyQueue {
                 places: VecDeque::new(),
                 on_disk: None,
             }),
+            is_applying: AtomicBool::new(false),
         })
     }
 
@@ -121,10 +125,33 @@ impl ApplyQueue {
         self.is_closed.store(true, Ordering::SeqCst);
     }
 
+    /// Applies everything complete that has been received, before this server gets another role. All shards
+    /// are locked: nobody else applies.
+    pub fn drain(&self, worker: &mut Worker) {
+        // The primary itself may have sent the command that changes the role.
+        let is_possible = self.is_current()
+            && !self.is_applying.load(Ordering::Relaxed)
+            && self.shared.postpones(worker.now_ms).is_none();
+        if !is_possible || self.failure().is_some() {
+            return;
+        }
+        let bytes = std::mem::take(&mut lock(&self.waiting).bytes);
+        let recorded = worker.keys.recorded;
+        if let Err(why) = lock(&self.applier).apply(self, worker, &bytes) {
+            tracing::warn!("{why}");
+        }
+        worker.keys.recorded = recorded;
+    }
+
+    /// Whether the primary is the one that was configured when this began.
+    fn is_of_generation(&self) -> bool {
+        self.shared.replication.replica.generation() == self.generation
+    }
+
     /// Whether it is for the primary that is configured now.
     fn is_current(&self) -> bool {
         !self.is_closed.load(Ordering::SeqCst)
-            && self.shared.replication.replica.generation() == self.generation
+            && self.is_of_generation()
             && !self.shared.stopping.load(Ordering::Relaxed)
     }
 
@@ -142,8 +169,15 @@ impl ApplyQueue {
             let count = waiting.bytes.len().min(TURN_BYTES);
             waiting.bytes.drain(..count).collect()
         };
-        let outcome = applier.apply(&self, worker, &bytes);
+        let mut outcome = applier.apply(&self, worker, &bytes);
         drop(applier);
+        if let Ok(Progress::NeedsAll) = outcome {
+            // The applier is not kept meanwhile: who has the gate before may be changing the role.
+            outcome = worker.alone(|worker| lock(&self.applier).apply(&self, worker, &[]));
+            worker.count_changes();
+            worker.serve_ready();
+        }
+        worker.refresh_time();
         let mut waiting = lock(&self.waiting);
         waiting.is_asked = false;
         waiting.failure = outcome.err();
@@ -155,6 +189,15 @@ impl ApplyQueue {
         }
         self.ask();
     }
+}
+
+/// How far applying has come.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+enum Progress {
+    /// What is left is no whole command, or the primary is another.
+    Done,
+    /// What is next needs all shards, which this thread has not locked. Nothing of it was done.
+    NeedsAll,
 }
 
 /// One command of a transaction.
@@ -180,35 +223,18 @@ struct Applier {
 }
 
 impl Applier {
-    /// Applies what `bytes` complete.
+    /// Applies what `bytes` complete, and what was left before them.
     ///
     /// # Errors
     /// They are no stream of commands; a line for the log.
-    fn apply(&mut self, queue: &ApplyQueue, worker: &mut Worker, bytes: &[u8]) -> Result<(), String> {
+    fn apply(&mut self, queue: &ApplyQueue, worker: &mut Worker, bytes: &[u8]) -> Result<Progress, String> {
+        queue.is_applying.store(true, Ordering::Relaxed);
         let mut input = std::mem::take(&mut self.input);
         input.extend_from_slice(bytes);
-        let limits = RequestLimits { bulk_max_bytes: UNIT_MAX_BYTES as i64, ..RequestLimits::default() };
-        let mut spans = Vec::new();
-        let mut outcome = Ok(());
-        while self.parsed < input.len() && queue.is_current() {
-            spans.clear();
-            match parse(&input, self.parsed, &limits, &mut self.partial, &mut spans) {
-                Ok(Parsed::Incomplete) => break,
-                Ok(Parsed::Complete(end)) => {
-                    let args = Args::new(&input, &spans);
-                    self.request(queue, worker, &args, (&input, end));
-                    self.parsed = end;
-                    if self.transaction.is_none() {
-                        self.applied = end;
-                    }
-                }
-                Err(error) => {
-                    outcome = Err(format!("The master's stream of commands is damaged: {error}"));
-                    break;
-                }
-            }
+        let mut outcome = self.apply_units(queue, worker, &input);
+        if queue.is_of_generation() {
+            self.relay(queue, worker, &input);
         }
-        self.relay(queue, worker, &input);
         queue.shared.replication.replica.answer();
         input.drain(..self.relayed);
         self.parsed -= self.relayed;
@@ -219,58 +245,80 @@ impl Applier {
         }
         self.input = input;
         self.reply.clear();
-        worker.refresh_time();
+        queue.is_applying.store(false, Ordering::Relaxed);
         outcome
     }
 
-    /// Takes up one request, which ends at an offset of the input.
-    fn request(&mut self, queue: &ApplyQueue, worker: &mut Worker, args: &Args<'_>, at: (&[u8], usize)) {
+    fn apply_units(
+        &mut self,
+        queue: &ApplyQueue,
+        worker: &mut Worker,
+        input: &[u8],
+    ) -> Result<Progress, String> {
+        let limits = RequestLimits { bulk_max_bytes: UNIT_MAX_BYTES as i64, ..RequestLimits::default() };
+        let mut spans = Vec::new();
+        while self.parsed < input.len() && queue.is_current() {
+            spans.clear();
+            match parse(input, self.parsed, &limits, &mut self.partial, &mut spans) {
+                Ok(Parsed::Incomplete) => break,
+                Ok(Parsed::Complete(end)) => {
+                    if self.request(queue, worker, &Args::new(input, &spans)) == Progress::NeedsAll {
+                        return Ok(Progress::NeedsAll);
+                    }
+                    self.parsed = end;
+                    if self.transaction.is_none() {
+                        self.applied = end;
+                    }
+                }
+                Err(error) => return Err(format!("The master's stream of commands is damaged: {error}")),
+            }
+        }
+        Ok(Progress::Done)
+    }
+
+    /// Takes up one request.
+    fn request(&mut self, queue: &ApplyQueue, worker: &mut Worker, args: &Args<'_>) -> Progress {
         if args.is_empty() {
-            return;
+            return Progress::Done;
         }
         let Some(entry) = queue.shared.registry.resolve(args).filter(|entry| entry.spec.takes(args.len()))
         else {
-            return complain(&crate::checks::unknown_command(args).to_bytes(), args);
+            complain(&crate::checks::unknown_command(args).to_bytes(), args);
+            return Progress::Done;
         };
         match (entry.spec.control, &mut self.transaction) {
             (Control::BeginTransaction, _) => self.transaction = Some(Vec::new()),
             (Control::ExecuteTransaction, _) => {
                 let commands = self.transaction.take().unwrap_or_default();
-                self.run_unit(queue, worker, &commands, at);
+                let progress = self.run_unit(worker, &commands);
+                if progress == Progress::NeedsAll {
+                    self.transaction = Some(commands);
+                }
+                return progress;
             }
             (Control::DiscardTransaction, _) => self.transaction = None,
             (_, Some(commands)) => commands.push((entry, args.to_owned())),
-            _ => self.run_one(queue, worker, entry, args, at),
+            _ => return self.run_one(worker, entry, args),
         }
+        Progress::Done
     }
 
     /// Runs a command that stands alone.
-    fn run_one(
-        &mut self,
-        queue: &ApplyQueue,
-        worker: &mut Worker,
-        entry: &'static Entry,
-        args: &Args<'_>,
-        at: (&[u8], usize),
-    ) {
+    fn run_one(&mut self, worker: &mut Worker, entry: &'static Entry, args: &Args<'_>) -> Progress {
         if entry.spec.control == Control::SelectDatabase {
-            return self.select(worker, args);
+            self.select(worker, args);
+            return Progress::Done;
         }
-        match entry.spec.shards(args) {
-            Some(shards) => {
-                worker.keys.lock_shards(shards);
-                self.execute(worker, entry, args, false);
-                worker.release_keys();
-            }
-            None => self.run_alone(queue, worker, at, |applier, worker| {
-                applier.execute(worker, entry, args, false);
-            }),
+        let run = |applier: &mut Applier, worker: &mut Worker| applier.execute(worker, entry, args, false);
+        let progress = self.run_locked(worker, entry.spec.shards(args), run);
+        if progress == Progress::Done {
+            self.after(worker, entry, args);
         }
-        self.after(worker, entry, args);
+        progress
     }
 
     /// Runs a transaction, with all its keys locked.
-    fn run_unit(&mut self, queue: &ApplyQueue, worker: &mut Worker, commands: &[Queued], at: (&[u8], usize)) {
+    fn run_unit(&mut self, worker: &mut Worker, commands: &[Queued]) -> Progress {
         let mut shards = Some(Vec::new());
         for (entry, args) in commands {
             let is_known = !entry.spec.flags.has(Flags::WALK);
@@ -286,36 +334,35 @@ impl Applier {
                 }
             }
         };
-        match shards {
-            Some(shards) => {
-                worker.keys.lock_shards(shards);
-                run(self, worker);
-                worker.release_keys();
+        let progress = self.run_locked(worker, shards, run);
+        if progress == Progress::Done {
+            for (entry, args) in commands {
+                self.after(worker, entry, &args.view());
             }
-            None => self.run_alone(queue, worker, at, run),
         }
-        for (entry, args) in commands {
-            self.after(worker, entry, &args.view());
-        }
+        progress
     }
 
-    /// Runs `work` behind the closed gate, and adds what it is part of to the journal there.
-    fn run_alone(
+    /// Runs `work` with these shards locked, or with all if they are anyhow.
+    fn run_locked(
         &mut self,
-        queue: &ApplyQueue,
         worker: &mut Worker,
-        (input, end): (&[u8], usize),
+        shards: Option<Vec<usize>>,
         work: impl FnOnce(&mut Applier, &mut Worker),
-    ) {
-        self.relay(queue, worker, input);
-        worker.alone(|worker| {
-            // The primary may have been changed while the gate was waited for.
-            if queue.is_current() {
-                work(self, worker);
-                self.applied = end;
-                self.relay(queue, worker, input);
+    ) -> Progress {
+        if worker.keys.has_all_shards() {
+            work(self, worker);
+            if worker.keys.effects.has_news() {
+                worker.tell_news();
             }
-        });
+            worker.keys.record_pending();
+            return Progress::Done;
+        }
+        let Some(shards) = shards else { return Progress::NeedsAll };
+        worker.keys.lock_shards(shards);
+        work(self, worker);
+        worker.release_keys();
+        Progress::Done
     }
 
     fn select(&mut self, worker: &Worker, args: &Args<'_>) {
@@ -349,10 +396,12 @@ impl Applier {
         self.reply.clear();
     }
 
-    /// What follows a command once nothing is locked.
+    /// What follows a command once its keys are not locked. Who waits for keys is served when nothing is.
     fn after(&mut self, worker: &mut Worker, entry: &'static Entry, args: &Args<'_>) {
         worker.feed_monitors(&self.connection, entry, args);
-        worker.after_command(&mut self.connection, entry);
+        if !worker.keys.has_all_shards() {
+            worker.after_command(&mut self.connection, entry);
+        }
     }
 
     /// Appends the bytes of what has been applied to the journal, for replicas and the backlog.

@@ -38,6 +38,8 @@ impl Worker {
         // What a transaction has written before this in it belongs to the stream that ends here.
         self.keys.record_pending();
         journal.pump(journal.end());
+        let received = lock(&replica.received).clone();
+        received.into_iter().for_each(|queue| queue.drain(self));
         replica.generation.fetch_add(1, Ordering::SeqCst);
         let before = replica.status();
         match (&primary, &before.primary) {

@@ -26,7 +26,7 @@ use crate::clients::{ClientDetails, ClientInfo, flag};
 use crate::config::{Primary, REDIS_VERSION};
 use crate::connection::{Connection, Session};
 use crate::replication::failover::State;
-use crate::shared::Shared;
+use crate::shared::{Shared, lock};
 
 /// Between two attempts, and between two messages that tell how far this server has come.
 pub(super) const PERIOD: Duration = Duration::from_secs(1);
@@ -415,7 +415,9 @@ impl Link {
         let info = connection.info.clone();
         self.shared.clients.add(info.clone());
         let queue = ApplyQueue::new(self.shared, self.generation, connection);
+        *lock(&self.replica.received) = Some(queue.clone());
         let ended = self.stream_into(&queue, &info);
+        *lock(&self.replica.received) = None;
         queue.close();
         self.shared.clients.remove(info.id);
         if let Err(Ended::Broken(_)) = &ended {
@@ -430,11 +432,12 @@ impl Link {
         let mut told = None;
         loop {
             if !self.received.is_empty() {
-                read_offset += self.received.len() as u64;
+                let received = std::mem::take(&mut self.received);
+                queue.push(&received);
+                read_offset += received.len() as u64;
                 self.replica.read_offset.store(read_offset, Ordering::Relaxed);
-                info.net_input_bytes.fetch_add(self.received.len() as u64, Ordering::Relaxed);
+                info.net_input_bytes.fetch_add(received.len() as u64, Ordering::Relaxed);
                 info.last_active_ms.store(clock.unix_ms(), Ordering::Relaxed);
-                queue.push(&std::mem::take(&mut self.received));
             }
             queue.ask();
             if let Some(why) = queue.failure() {

@@ -18,7 +18,7 @@ mod own_keys;
 pub mod transfer;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use martlet_protocol::reply::Reply;
@@ -98,6 +98,8 @@ pub struct Replica {
     /// The primary wants to know at once how far this server has come.
     owes_answer: AtomicBool,
     link: link::Wakeup,
+    /// What has been received of the stream, while the link is up.
+    received: Mutex<Option<Arc<apply::ApplyQueue>>>,
     /// Keys that clients have written here and that have a time to live.
     pub own_keys: own_keys::OwnKeys,
 }
