@@ -15,6 +15,7 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, SocketFlags};
 
 use crate::accept::{ACCEPT_BACKOFF, is_passing};
+use crate::listen::gather;
 use crate::outgoing::Outgoing;
 use crate::{Backend, Buffer, Sink, Token, Waker};
 
@@ -358,6 +359,12 @@ impl Backend for Epoll {
             && connection.outgoing.is_idle()
         {
             let _ = rustix::net::send(&connection.socket, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+        }
+    }
+
+    fn gather(&mut self, token: Token) {
+        if let Some(connection) = self.connection(token) {
+            gather(&connection.socket);
         }
     }
 

@@ -110,6 +110,9 @@ pub trait Backend {
     /// they are lost. They do not come back. To be followed by [`Backend::close`].
     fn farewell(&mut self, _: Token, _: &[u8]) {}
 
+    /// Has the kernel gather small pieces that are sent there, at the cost of some delay.
+    fn gather(&mut self, _: Token) {}
+
     /// Queues `buffer` behind what was sent before. Any number may be queued; each comes back through
     /// [`Sink::sent`], in order (an empty one possibly sooner).
     ///

@@ -12,7 +12,7 @@ use martlet_base::disk::error_text;
 use martlet_engine::Keys;
 
 use crate::file::NewFile;
-use crate::save::{Cut, Header, Totals, create, totals, write_cut};
+use crate::save::{Contents, Cut, Header, create, totals, write_cut};
 use crate::settings::Settings;
 use crate::temp_files::Kind;
 use crate::{Storage, lock};
@@ -138,7 +138,8 @@ impl Storage {
             .and_then(|header| Ok((header, create(self, settings, Kind::BackgroundSave)?)));
         match begun {
             Ok((header, file)) => {
-                self.start(keys, header, totals, Output::File(file, receiver));
+                let cut = Cut::make(self, keys, header, totals, false);
+                self.start(keys, cut, Output::File(file, receiver));
                 tracing::info!("Background saving started by pid {}", std::process::id());
             }
             Err(message) => {
@@ -152,7 +153,7 @@ impl Storage {
         Ok(())
     }
 
-    /// Likewise, but nothing comes to the disk: the receiver's writer gets it.
+    /// Likewise, but nothing comes to the disk: the receiver's writer gets it, with these contents only.
     ///
     /// # Errors
     /// Nothing was begun; the receiver.
@@ -160,15 +161,31 @@ impl Storage {
         self,
         keys: &Keys,
         settings: &Settings,
+        contents: Contents,
         receiver: Box<dyn Receiver>,
     ) -> Result<(), Box<dyn Receiver>> {
         if self.has_snapshot() {
             return Err(receiver);
         }
-        let totals = totals(keys, settings.handlers.databases);
+        let totals = if contents.keys { totals(keys, settings.handlers.databases) } else { Vec::new() };
         let header = Header::of_stream(self, settings, &totals);
-        self.start(keys, header, totals, Output::Stream(receiver));
+        let cut = Cut::make_of(self, keys, header, totals, contents);
+        self.start(keys, cut, Output::Stream(receiver));
         Ok(())
+    }
+
+    /// Removes the RDB file, unless a save is about to replace it and `is_wanted` says no by then. It waits
+    /// for the disk.
+    pub fn remove_rdb_file(self, settings: &Settings, is_wanted: impl FnOnce() -> bool) {
+        // While this is held no other file takes its name.
+        let _publishing = lock(&self.persistence.background.publishing);
+        if is_wanted() {
+            let removed = self.persistence.disk.remove(&settings.rdb_path());
+            let refused = removed.err().filter(|error| error.kind() != io::ErrorKind::NotFound);
+            refused
+                .iter()
+                .for_each(|error| tracing::warn!("Cannot remove the RDB file: {}", error_text(error)));
+        }
     }
 
     /// Whether a snapshot is under way, or about to be.
@@ -176,10 +193,9 @@ impl Storage {
         self.persistence.background.running().is_some() || self.persistence.log.is_rewriting()
     }
 
-    fn start(self, keys: &Keys, header: Header, totals: Vec<Totals>, output: Output) {
+    fn start(self, keys: &Keys, cut: Cut, output: Output) {
         let background = &self.persistence.background;
-        let changes = self.changes(keys);
-        let running = Running { changes, cut: Cut::make(self, keys, header, totals, false) };
+        let running = Running { changes: self.changes(keys), cut };
         *lock(&background.running) = Some(running.clone());
         // The thread lives as long as the process.
         if let Some(jobs) = &*lock(&background.jobs) {

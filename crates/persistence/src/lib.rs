@@ -58,6 +58,8 @@ pub struct LoadProgress {
     pub is_on: AtomicBool,
     /// It is loaded beside an older state of the same data, which is served meanwhile.
     pub is_async: AtomicBool,
+    /// Commands of append-only files that have failed since the start.
+    pub failed_commands: AtomicU64,
     /// Since when, Unix milliseconds.
     pub began_ms: AtomicI64,
     /// Bytes of the file.

@@ -190,6 +190,20 @@ impl Header {
     }
 }
 
+/// What of the data set is written.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Contents {
+    /// The keys.
+    pub keys: bool,
+    /// The libraries of functions.
+    pub libraries: bool,
+}
+
+impl Contents {
+    /// All that there is.
+    pub const ALL: Contents = Contents { keys: true, libraries: true };
+}
+
 /// A moment of the keyspace, on its way to a file or to whoever else takes bytes.
 #[derive(Clone, Debug)]
 pub struct Cut {
@@ -208,6 +222,8 @@ pub struct Cut {
     pub is_cancelled: Arc<AtomicBool>,
     /// The gate is closed meanwhile, by the thread that waits for this.
     is_behind_gate: bool,
+    /// There is a snapshot of the keys, which a walk ends.
+    has_keys: bool,
 }
 
 impl Cut {
@@ -222,6 +238,24 @@ impl Cut {
     ) -> Cut {
         keys.cut_snapshot();
         Cut::now(storage, header, totals, is_behind_gate)
+    }
+
+    /// As [`Cut::make`] in the open, with these contents only.
+    pub fn make_of(
+        storage: Storage,
+        keys: &Keys,
+        header: Header,
+        totals: Vec<Totals>,
+        contents: Contents,
+    ) -> Cut {
+        let mut cut = match contents.keys {
+            true => Cut::make(storage, keys, header, totals, false),
+            false => Cut { has_keys: false, ..Cut::now(storage, header, Vec::new(), false) },
+        };
+        if !contents.libraries {
+            cut.libraries = Arc::default();
+        }
+        cut
     }
 
     /// This moment, without a snapshot.
@@ -239,6 +273,7 @@ impl Cut {
             written: Arc::default(),
             is_cancelled: Arc::default(),
             is_behind_gate,
+            has_keys: true,
         }
     }
 
@@ -354,7 +389,11 @@ pub fn write_cut<W>(storage: Storage, out: W, cut: &Cut) -> io::Result<W>
 where
     W: Write + Send + 'static,
 {
-    let file = Arc::new(Mutex::new(cut.begin(storage, out)));
+    let file = cut.begin(storage, out);
+    if !cut.has_keys {
+        return file.finish();
+    }
+    let file = Arc::new(Mutex::new(file));
     let (part, part_file) = (cut.clone(), file.clone());
     let is_whole =
         storage.persistence.pool.run(Arc::new(move |index| part.write_part(storage, &part_file, index)));

@@ -70,6 +70,8 @@ pub struct Settings {
     pub kept_access: KeptAccess,
     /// What is written goes to the disk as it comes.
     pub rdb_save_incremental_fsync: bool,
+    /// A command of the append-only file that fails ends the process.
+    pub panics_on_failed_command: bool,
     /// What a full sync removes counts as freed in the background.
     pub replica_lazy_flush: bool,
     /// Microseconds to wait for each key that is written; negative: keys for each microsecond.

@@ -167,6 +167,7 @@ pub(crate) fn settings(dir: &Path) -> Settings {
         reads_any_version: false,
         kept_access: KeptAccess::Nothing,
         rdb_save_incremental_fsync: true,
+        panics_on_failed_command: false,
         replica_lazy_flush: false,
         rdb_key_save_delay_us: 0,
         key_load_delay_us: 0,

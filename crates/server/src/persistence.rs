@@ -15,7 +15,9 @@ use martlet_persistence::{
 pub use martlet_persistence::{Persistence, aof, load, start, temp_files};
 use martlet_protocol::request::Args;
 
-use crate::config::{AppendFsync, Config, MaxmemoryPolicy, REDIS_VERSION, RdbVersionCheck};
+use crate::config::{
+    AppendFsync, Config, MaxmemoryPolicy, PropagationErrorBehavior, REDIS_VERSION, RdbVersionCheck,
+};
 use crate::registry::{Registry, Run};
 use crate::shared::{Shared, lock};
 use crate::slow_path::SlowPathReason;
@@ -46,6 +48,7 @@ pub fn settings(config: &Config) -> Settings {
             MaxmemoryPolicy::AllkeysLfu | MaxmemoryPolicy::VolatileLfu => KeptAccess::Frequency,
             _ => KeptAccess::Nothing,
         },
+        panics_on_failed_command: config.propagation_error_behavior == PropagationErrorBehavior::Panic,
         replica_lazy_flush: config.replica_lazy_flush,
         rdb_save_incremental_fsync: config.rdb_save_incremental_fsync,
         rdb_key_save_delay_us: config.rdb_key_save_delay_us,

@@ -293,6 +293,8 @@ pub struct ServerStats {
     pub sync_partial: AtomicU64,
     /// Those that were asked for and could not be.
     pub sync_partial_refused: AtomicU64,
+    /// Commands of the primary's stream that have failed here.
+    pub unexpected_errors: AtomicU64,
     /// Clients closed because of their query buffer.
     pub query_buffer_disconnections: AtomicU64,
     /// Clients disconnected for `maxmemory-clients`.
@@ -369,6 +371,7 @@ impl ServerStats {
             &self.sync_full,
             &self.sync_partial,
             &self.sync_partial_refused,
+            &self.unexpected_errors,
             &self.query_buffer_disconnections,
             &self.evicted_clients,
             &self.output_buffer_disconnections,

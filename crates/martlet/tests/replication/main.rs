@@ -5,6 +5,7 @@ mod diskless;
 mod primary;
 mod promotion;
 mod replica;
+mod settings;
 mod sync;
 
 use std::net::SocketAddr;

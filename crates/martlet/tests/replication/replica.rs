@@ -345,7 +345,7 @@ fn a_fake_primary_gets_a_line_in_the_log() {
 }
 
 /// A server of ours with a directory that outlives it, and its client.
-fn ours_in(directory: &Path, arguments: &[&str]) -> (Server, Client) {
+pub fn ours_in(directory: &Path, arguments: &[&str]) -> (Server, Client) {
     let options = ["server", "--enable-debug-command", "yes", "--repl-diskless-sync-delay", "0"];
     with_client(Server::start_in(directory, Path::new(OURS), &[&options, arguments].concat()).unwrap())
 }

@@ -178,6 +178,10 @@ impl<B: Backend> Backend for Tls<B> {
         }
     }
 
+    fn gather(&mut self, token: Token) {
+        self.inner.gather(token);
+    }
+
     fn pause(&mut self, token: Token) {
         self.inner.pause(token);
     }

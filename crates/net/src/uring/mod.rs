@@ -25,6 +25,7 @@ use io_uring::{cqueue, opcode, squeue};
 use rustix::io::Errno;
 use rustix::net::SendFlags;
 
+use crate::listen::gather;
 use crate::outgoing::Outgoing;
 use crate::{Arrival, Backend, Buffer, Sink, Token, Waker};
 use batching::{Batching, PATIENCE};
@@ -517,6 +518,13 @@ impl Backend for Uring {
             // SAFETY: the slot's descriptor is open until `close` gives it up.
             let socket = unsafe { BorrowedFd::borrow_raw(slot.fd) };
             let _ = rustix::net::send(socket, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+        }
+    }
+
+    fn gather(&mut self, token: Token) {
+        if let Some(slot) = self.slot(token) {
+            // SAFETY: the slot's descriptor is open until `close` gives it up.
+            gather(unsafe { BorrowedFd::borrow_raw(slot.fd) });
         }
     }
 

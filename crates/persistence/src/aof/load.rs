@@ -226,10 +226,7 @@ impl Loading<'_, '_> {
                     }
                     Err(Refusal::Failed(why)) => {
                         failures += 1;
-                        if failures <= FAILURES_LOGGED {
-                            let at = reader.offset();
-                            tracing::warn!("A command before offset {at} of {} failed: {why}", info.name);
-                        }
+                        self.note_failure(failures, reader.offset(), info, &why);
                     }
                 },
                 Ok(Some(_)) => {}
@@ -262,6 +259,18 @@ impl Loading<'_, '_> {
             self.cut_off(path, info, whole, is_last)?;
         }
         Ok(true)
+    }
+
+    /// Takes note of a command that has failed, or ends the process for it.
+    fn note_failure(&self, failures: u64, at: u64, info: &FileInfo, why: &str) {
+        self.storage.persistence.load.failed_commands.fetch_add(1, Ordering::Relaxed);
+        if failures <= FAILURES_LOGGED {
+            tracing::warn!("A command before offset {at} of {} failed: {why}", info.name);
+        }
+        assert!(
+            !self.settings.panics_on_failed_command,
+            "This AOF-loading-client panicked sending an error to its server after processing the command {why}"
+        );
     }
 
     /// Removes an incomplete end, if that is allowed.

@@ -12,6 +12,9 @@ use crate::clients::flag;
 use crate::persistence::aof::Phase as LogPhase;
 use crate::replication::failover::{GETACK, State};
 use crate::replication::link::Source;
+use martlet_persistence::save::Contents;
+
+use crate::config::split_words;
 use crate::replication::primary::{Phase, capability};
 use crate::shared::{Mail, lock};
 use crate::worker::Worker;
@@ -97,6 +100,12 @@ fn may_sync(call: &Call<'_>) -> Result<bool, Error> {
     }
     if !call.reply.is_empty() || call.connection.output_bytes() > 0 {
         return Err(Error::Fixed("ERR SYNC and PSYNC are invalid with pending output"));
+    }
+    if let Some(link) = &call.connection.replica
+        && link.replica.contents() != Contents::ALL
+        && !link.replica.can(capability::EOF)
+    {
+        return Err(Error::Fixed("ERR Filtered replica requires EOF capability"));
     }
     Ok(true)
 }
@@ -214,6 +223,10 @@ fn replconf(call: &mut Call<'_>) -> Outcome {
                 let link = call.worker.replica_link(call.connection);
                 link.replica.is_rdb_only.store(is_rdb_only, Ordering::Relaxed);
             }
+            b"rdb-filter-only" => {
+                let contents = wanted_contents(value)?;
+                call.worker.replica_link(call.connection).replica.set_contents(contents);
+            }
             // What it is does not matter: every version is sent what it reads.
             b"version" => {}
             _ => return Err(Error::quoting("ERR Unrecognized REPLCONF option: ", call.arg(index), "")),
@@ -221,6 +234,16 @@ fn replconf(call: &mut Call<'_>) -> Outcome {
     }
     call.reply.ok();
     Ok(())
+}
+
+/// What of the data set a replica wants that names these parts.
+fn wanted_contents(names: &[u8]) -> Result<Contents, Error> {
+    let names = split_words(names).ok_or(Error::Fixed("ERR Missing rdb-filter-only values"))?;
+    let other = names.iter().find(|name| !name.eq_ignore_ascii_case(b"functions"));
+    match other {
+        Some(other) => Err(Error::quoting("ERR Unsupported rdb-filter-only option: ", other, "")),
+        None => Ok(Contents { keys: false, libraries: !names.is_empty() }),
+    }
 }
 
 /// Names of hosts that replicas announce are shorter, in bytes.

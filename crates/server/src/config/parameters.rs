@@ -295,7 +295,7 @@ parameter_table! {
     /// Write and check the RDB file's checksum
     rdbchecksum: bool = true => "rdbchecksum", YesNo, IMMUTABLE, Honoured;
     /// Remove RDB files made for a full sync
-    rdb_del_sync_files: bool = false => "rdb-del-sync-files", YesNo, MODIFIABLE, REPLICATION;
+    rdb_del_sync_files: bool = false => "rdb-del-sync-files", YesNo, MODIFIABLE, Honoured;
     /// Force an RDB file to disk while it is written
     rdb_save_incremental_fsync: bool = true => "rdb-save-incremental-fsync", YesNo, MODIFIABLE, Honoured;
     /// How strictly an RDB file's version is checked
@@ -364,7 +364,7 @@ parameter_table! {
         => "replica-ignore-maxmemory" | "slave-ignore-maxmemory", YesNo, MODIFIABLE, Honoured;
     /// Go on when a replica's disk refuses writes
     replica_ignore_disk_write_errors: bool = false
-        => "replica-ignore-disk-write-errors", YesNo, MODIFIABLE, REPLICATION;
+        => "replica-ignore-disk-write-errors", YesNo, MODIFIABLE, Honoured;
     /// Count what a full sync removes as freed in the background, where it is freed anyhow
     replica_lazy_flush: bool = false => "replica-lazy-flush" | "slave-lazy-flush", YesNo, MODIFIABLE, Honoured;
     /// Rank in a failover; 0 is never promoted
@@ -399,7 +399,7 @@ parameter_table! {
     repl_ping_replica_period_s: u32 = 10
         => "repl-ping-replica-period" | "repl-ping-slave-period", Integer(1, INT_MAX), MODIFIABLE, Honoured;
     /// Let the kernel gather small packets to replicas
-    repl_disable_tcp_nodelay: bool = false => "repl-disable-tcp-nodelay", YesNo, MODIFIABLE, REPLICATION;
+    repl_disable_tcp_nodelay: bool = false => "repl-disable-tcp-nodelay", YesNo, MODIFIABLE, Honoured;
     /// Send a full sync over the socket
     repl_diskless_sync: bool = true => "repl-diskless-sync", YesNo, MODIFIABLE, Honoured;
     /// Seconds that a full sync waits for further replicas
@@ -416,7 +416,7 @@ parameter_table! {
         => "repl-rdb-channel" | "dual-channel-replication-enabled", YesNo, MODIFIABLE, REPLICATION;
     /// What happens when a replicated or loaded command fails
     propagation_error_behavior: PropagationErrorBehavior = PropagationErrorBehavior::Ignore
-        => "propagation-error-behavior", PropagationErrorBehavior::KIND, MODIFIABLE, REPLICATION;
+        => "propagation-error-behavior", PropagationErrorBehavior::KIND, MODIFIABLE, Honoured;
     /// Local address of connections that the server opens
     bind_source_addr: Option<String> = None => "bind-source-addr", TEXT, MODIFIABLE, Honoured;
 
@@ -537,6 +537,11 @@ parameter_table! {
 }
 
 impl Config {
+    /// Whether the data is to be found on disk after the end of the process.
+    pub fn has_persistence(&self) -> bool {
+        self.appendonly || !self.save.0.is_empty()
+    }
+
     /// Brings values that are only hints into their range.
     pub(super) fn normalise(&mut self) {
         self.hz = self.hz.clamp(1, 500);

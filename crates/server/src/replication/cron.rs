@@ -23,6 +23,9 @@ impl Worker {
         }
         let journal = &shared.engine.journal;
         let config = self.config.current().clone();
+        if is_second_over {
+            self.remove_sync_file();
+        }
         journal.set_backlog(config.repl_backlog_size_bytes);
         self.follow_failover();
         self.follow_shutdown();
@@ -41,6 +44,35 @@ impl Worker {
             self.note_replicas();
             self.end_silent_replicas(config.repl_timeout_s);
         }
+    }
+
+    /// Removes the RDB file that was written for replicas only, once none of them needs it.
+    fn remove_sync_file(&self) {
+        let (config, shared) = (self.config.current(), self.shared);
+        let has_file = &shared.replication.primary.has_sync_file;
+        if !has_file.load(Ordering::Relaxed) {
+            return;
+        }
+        if !config.rdb_del_sync_files {
+            return has_file.store(false, Ordering::Relaxed);
+        }
+        let is_needed = move || {
+            let primary = &shared.replication.primary;
+            primary.replicas().iter().any(|replica| replica.phase() < Phase::Online)
+        };
+        if config.has_persistence() || is_needed() {
+            return;
+        }
+        has_file.store(false, Ordering::Relaxed);
+        tracing::info!("Removing the RDB file used to feed replicas in a persistence-less instance");
+        let settings = crate::persistence::settings(config);
+        let remove = move || shared.storage().remove_rdb_file(&settings, || !is_needed());
+        let started = std::thread::Builder::new().name("unlink".into()).spawn(remove);
+        // It is tried again.
+        started.err().into_iter().for_each(|error| {
+            tracing::warn!("No thread removes the RDB file: {error}");
+            has_file.store(true, Ordering::Relaxed);
+        });
     }
 
     /// Counts the replicas that can be relied on; while there are fewer than `min-replicas-to-write` or

@@ -65,6 +65,8 @@ pub struct ReplicaLink {
     pub replica: Arc<Replica>,
     /// What it is sent.
     pub source: Source,
+    /// The kernel is to gather what is sent to it (`repl-disable-tcp-nodelay`), and was not told so yet.
+    gathers: bool,
 }
 
 /// What a replica is given next.
@@ -178,6 +180,9 @@ impl Worker {
                 break;
             }
             let Some(link) = &mut connection.replica else { return };
+            if std::mem::take(&mut link.gathers) {
+                backend.gather(connection.token);
+            }
             match link.next(self.now_ms) {
                 Given::Bytes(buffer) => {
                     sent += buffer.len();
@@ -215,8 +220,10 @@ impl Worker {
 
     /// Makes a connection that has said PSYNC or SYNC a replica's.
     pub(crate) fn become_replica(&mut self, connection: &mut Connection, source: Source, phase: Phase) {
+        let gathers = phase == Phase::Waits && self.config.current().repl_disable_tcp_nodelay;
         let link = self.replica_link(connection);
         link.source = source;
+        link.gathers = gathers;
         let replica = link.replica.clone();
         replica.acked_ms.store(self.now_ms, Ordering::Relaxed);
         replica.waits_since_ms.store(self.now_ms, Ordering::Relaxed);
@@ -233,7 +240,7 @@ impl Worker {
         let info = &connection.info;
         connection.replica.get_or_insert_with(|| {
             let replica = Arc::new(Replica::new(info.clone()));
-            Box::new(ReplicaLink { replica, source: Source::Nothing })
+            Box::new(ReplicaLink { replica, source: Source::Nothing, gathers: false })
         })
     }
 

@@ -7,6 +7,8 @@
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
+use martlet_persistence::save::Contents;
+
 use crate::clients::ClientInfo;
 use crate::config::Config;
 use crate::shared::{Shared, lock};
@@ -60,6 +62,8 @@ pub struct Replica {
     pub capabilities: AtomicU32,
     /// It wants the data set and not the stream.
     pub is_rdb_only: AtomicBool,
+    /// It wants the data set's libraries only, or not even them (REPLCONF rdb-filter-only).
+    contents: Mutex<Contents>,
     /// It has said SYNC: it is not told where in the stream it begins.
     pub has_said_sync: AtomicBool,
     phase: AtomicU8,
@@ -82,6 +86,7 @@ impl Replica {
             address: Mutex::default(),
             capabilities: AtomicU32::new(0),
             is_rdb_only: AtomicBool::new(false),
+            contents: Mutex::new(Contents::ALL),
             has_said_sync: AtomicBool::new(false),
             phase: AtomicU8::new(Phase::Handshake as u8),
             waits_since_ms: AtomicI64::new(0),
@@ -99,6 +104,16 @@ impl Replica {
     /// Says how far it is.
     pub fn set_phase(&self, phase: Phase) {
         self.phase.store(phase as u8, Ordering::Release);
+    }
+
+    /// What of the data set it wants.
+    pub fn contents(&self) -> Contents {
+        *lock(&self.contents)
+    }
+
+    /// Says what of the data set it wants.
+    pub fn set_contents(&self, contents: Contents) {
+        *lock(&self.contents) = contents;
     }
 
     /// Whether it can do that.
@@ -148,6 +163,8 @@ pub struct Primary {
     pub is_active: AtomicBool,
     /// Since when there is no replica, Unix milliseconds.
     pub alone_since_ms: AtomicI64,
+    /// The RDB file was written for replicas, and is to go once they have it (`rdb-del-sync-files`).
+    pub has_sync_file: AtomicBool,
     /// When the stream had its last PING, Unix milliseconds.
     pub pinged_ms: AtomicI64,
     /// Replicas that have been heard of within `min-replicas-max-lag`.
@@ -222,16 +239,20 @@ impl Primary {
     }
 
     /// The replicas that get a full sync now, if it is time to begin one, and whether that goes without the
-    /// disk; from then on they are [`Phase::Cut`]. All of one kind: those that can do without the disk if
-    /// that is wanted, else the others.
+    /// disk; from then on they are [`Phase::Cut`]. All of one kind, and with one wish: those that can do
+    /// without the disk if that is wanted, else the others. The RDB file has the whole data set: who wants
+    /// a part does without it.
     pub fn take_waiting(&self, config: &Config, now_ms: i64) -> Option<(Vec<Arc<Replica>>, bool)> {
         let replicas = lock(&self.replicas);
         let waiting: Vec<_> = replicas.iter().filter(|replica| replica.phase() == Phase::Waits).collect();
         if waiting.is_empty() {
             return None;
         }
-        let is_diskless = |replica: &Replica| config.repl_diskless_sync && replica.can(capability::EOF);
-        let (diskless, others): (Vec<_>, Vec<_>) = waiting.into_iter().partition(|of| is_diskless(of));
+        let is_diskless = |replica: &Replica| {
+            let wants_part = replica.contents() != Contents::ALL;
+            (config.repl_diskless_sync || wants_part) && replica.can(capability::EOF)
+        };
+        let (mut diskless, others): (Vec<_>, Vec<_>) = waiting.into_iter().partition(|of| is_diskless(of));
         let begins = |chosen: &[&Arc<Replica>], diskless: bool| {
             chosen.iter().for_each(|replica| replica.set_phase(Phase::Cut));
             Some((chosen.iter().map(|&replica| replica.clone()).collect(), diskless))
@@ -239,9 +260,12 @@ impl Primary {
         if !others.is_empty() {
             return begins(&others, false);
         }
-        let longest_ms = diskless.iter().map(|of| now_ms - of.waits_since_ms.load(Ordering::Relaxed)).max();
+        let waits_ms = |of: &&Arc<Replica>| now_ms - of.waits_since_ms.load(Ordering::Relaxed);
+        let longest = *diskless.iter().max_by_key(|&of| waits_ms(of))?;
+        diskless.retain(|replica| replica.contents() == longest.contents());
         let most = config.repl_diskless_sync_max_replicas as usize;
-        let is_due = longest_ms.is_some_and(|ms| ms >= i64::from(config.repl_diskless_sync_delay_s) * 1000);
+        let is_due = !config.repl_diskless_sync
+            || waits_ms(&longest) >= i64::from(config.repl_diskless_sync_delay_s) * 1000;
         if is_due || most > 0 && diskless.len() >= most { begins(&diskless, true) } else { None }
     }
 }

@@ -11,6 +11,7 @@ use std::sync::atomic::Ordering;
 use martlet_journal::Follower;
 use martlet_journal::stream::{Audience, Reader};
 use martlet_persistence::background::Receiver;
+use martlet_persistence::save::Contents;
 
 use super::feed::{Feed, FeedWriter};
 use super::link::{Source, Taker};
@@ -79,6 +80,8 @@ impl Receiver for Sync {
                 return self.feed.end(false);
             }
         };
+        let goes = self.shared.config.snapshot().rdb_del_sync_files;
+        self.shared.replication.primary.has_sync_file.store(goes, Ordering::Relaxed);
         self.replicas.iter().for_each(|replica| replica.set_phase(Phase::Bulk));
         let feed = self.feed.clone();
         let sender = std::thread::Builder::new().name("sync".into()).spawn(move || {
@@ -162,8 +165,9 @@ impl Worker {
             path: settings(&config).rdb_path(),
         });
         let storage = shared.storage();
+        let contents = replicas.first().map_or(Contents::ALL, |replica| replica.contents());
         let begun = match diskless {
-            true => storage.start_stream_for(&self.keys, &settings(&config), sync).is_ok(),
+            true => storage.start_stream_for(&self.keys, &settings(&config), contents, sync).is_ok(),
             false => storage.start_save_for(&self.keys, &settings(&config), Some(sync)).is_ok(),
         };
         // Somebody else's snapshot has begun meanwhile: they go on waiting.

@@ -79,7 +79,9 @@ fn tracking_and_traffic(worker: &mut Worker, text: &mut Text) {
     text.field("tracking_total_keys", shared.engine.tracking.keys.load(Ordering::Relaxed));
     text.field("tracking_total_items", shared.engine.tracking.items.load(Ordering::Relaxed));
     text.field("tracking_total_prefixes", shared.tracking.prefix_count());
-    text.field("unexpected_error_replies", 0);
+    let of_files = shared.persistence.load.failed_commands.load(Ordering::Relaxed);
+    let unexpected = stats.unexpected_errors.load(Ordering::Relaxed) + of_files;
+    text.field("unexpected_error_replies", unexpected);
     text.field("total_error_replies", thread(|t| t.error_replies.get()));
     text.field("dump_payload_sanitizations", 0);
     text.field("total_reads_processed", thread(|t| t.reads_processed.get()));

@@ -15,9 +15,11 @@ use martlet_journal::{Position, REPLICAS};
 use martlet_protocol::reply::Reply;
 use martlet_protocol::request::{Args, OwnedArgs, Parsed, Partial, RequestLimits, parse};
 
+use crate::config::PropagationErrorBehavior;
 use crate::connection::Connection;
 use crate::registry::{Entry, Run};
 use crate::shared::{Mail, Shared, lock};
+use crate::slow_path::SlowPathReason;
 use crate::worker::Worker;
 
 /// Bytes that one turn applies; other clients of the thread have theirs after it.
@@ -26,6 +28,8 @@ const TURN_BYTES: usize = 64 * 1024;
 const WAITING_MAX_BYTES: usize = 1024 * 1024;
 /// Bytes of a request or transaction that is not complete: offsets of arguments are 32 bits wide.
 const UNIT_MAX_BYTES: usize = u32::MAX as usize - (1 << 24);
+/// Between two lines in the log that say that the disk refuses.
+const DISK_LOG_PERIOD_MS: i64 = 10_000;
 /// Places kept to tell how much of the stream is on disk.
 const PLACES_MAX: usize = 1024;
 
@@ -75,6 +79,7 @@ impl ApplyQueue {
                 reply: Vec::new(),
                 places: VecDeque::new(),
                 on_disk: None,
+                disk_logged_ms: 0,
             }),
             is_applying: AtomicBool::new(false),
         })
@@ -220,6 +225,8 @@ struct Applier {
     /// Ends of what was recorded, with the offset there, as far as the disk has not come.
     places: VecDeque<(Position, u64)>,
     on_disk: Option<u64>,
+    /// When it was last logged that the disk refuses, Unix milliseconds.
+    disk_logged_ms: i64,
 }
 
 impl Applier {
@@ -283,7 +290,7 @@ impl Applier {
         }
         let Some(entry) = queue.shared.registry.resolve(args).filter(|entry| entry.spec.takes(args.len()))
         else {
-            complain(&crate::checks::unknown_command(args).to_bytes(), args);
+            complain(worker, &crate::checks::unknown_command(args).to_bytes(), args);
             return Progress::Done;
         };
         match (entry.spec.control, &mut self.transaction) {
@@ -369,12 +376,15 @@ impl Applier {
         let db = std::str::from_utf8(args.at(1)).ok().and_then(|text| text.parse().ok());
         match db.filter(|&db: &usize| db < worker.settings.databases) {
             Some(db) => self.connection.session.db = db,
-            None => complain(b"ERR DB index is out of range", args),
+            None => complain(worker, b"ERR DB index is out of range", args),
         }
     }
 
     /// Runs one command whose keys are locked.
     fn execute(&mut self, worker: &mut Worker, entry: &'static Entry, args: &Args<'_>, nested: bool) {
+        if entry.spec.flags.has(Flags::WRITE) {
+            self.look_after_disk(worker);
+        }
         let mut reply = Reply::new(std::mem::take(&mut self.reply), false);
         let now_ms = worker.keys.now_ms;
         let is_data = matches!(entry.run, Run::Data(_));
@@ -390,10 +400,27 @@ impl Applier {
         }
         worker.keys.set_time(now_ms);
         if reply.as_bytes().first() == Some(&b'-') {
-            complain(reply.as_bytes().trim_ascii().get(1..).unwrap_or_default(), args);
+            complain(worker, reply.as_bytes().trim_ascii().get(1..).unwrap_or_default(), args);
         }
         self.reply = reply.into_bytes();
         self.reply.clear();
+    }
+
+    /// Ends the process if a write cannot be kept, as the disk refuses (`replica-ignore-disk-write-errors`):
+    /// a replica may not refuse it.
+    fn look_after_disk(&mut self, worker: &Worker) {
+        let reasons = &worker.shared.slow_path_reasons;
+        if !reasons.has(SlowPathReason::SaveFailed) && !reasons.has(SlowPathReason::LogRefused) {
+            return;
+        }
+        assert!(
+            worker.config().replica_ignore_disk_write_errors,
+            "Replica was unable to write command to disk."
+        );
+        if worker.now_ms > self.disk_logged_ms + DISK_LOG_PERIOD_MS {
+            self.disk_logged_ms = worker.now_ms;
+            tracing::warn!("Replica is applying a command even though it is unable to write to disk.");
+        }
     }
 
     /// What follows a command once its keys are not locked. Who waits for keys is served when nothing is.
@@ -437,11 +464,18 @@ impl Applier {
     }
 }
 
-/// Logs that the primary has sent what cannot be done here.
-fn complain(error: &[u8], args: &Args<'_>) {
+/// Logs that the primary has sent what cannot be done here, or ends the process for it.
+fn complain(worker: &Worker, error: &[u8], args: &Args<'_>) {
     let (error, name) = (String::from_utf8_lossy(error), String::from_utf8_lossy(args.at(0)).into_owned());
+    let name = name.escape_default();
     tracing::warn!(
-        "== CRITICAL == This replica is sending an error to its master: '{error}' after processing the command '{}'",
-        name.escape_default()
+        "== CRITICAL == This replica is sending an error to its master: '{error}' after processing the command '{name}'"
+    );
+    worker.shared.stats.unexpected_errors.fetch_add(1, Ordering::Relaxed);
+    let config = worker.config();
+    let panics = config.propagation_error_behavior != PropagationErrorBehavior::Ignore;
+    assert!(
+        !(panics && config.replica_read_only),
+        "This replica panicked sending an error to its master after processing the command '{name}'"
     );
 }

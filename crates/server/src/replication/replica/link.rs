@@ -326,6 +326,7 @@ impl Link {
             true => load::replace(self.shared, self.generation, opened, place),
             false => self.replace_in_pieces(opened, place),
         };
+        self.remove_received_file();
         let Some(failure) = failure else { return Err(Ended::Changed) };
         if let Err(why) = failure {
             tracing::warn!("The snapshot of the master cannot be loaded: {why}");
@@ -335,6 +336,17 @@ impl Link {
         }
         tracing::info!("MASTER <-> REPLICA sync: Finished with success");
         Ok(())
+    }
+
+    /// Removes the file that was received, if nothing is to be left on the disk.
+    fn remove_received_file(&self) {
+        let config = self.shared.config.snapshot();
+        if config.rdb_del_sync_files && !config.has_persistence() {
+            tracing::info!(
+                "Removing the RDB file obtained from the master. This replica has persistence disabled"
+            );
+            self.shared.storage().remove_rdb_file(&crate::persistence::settings(&config), || true);
+        }
     }
 
     /// Loads a snapshot while clients are told so; `None` when the primary is another by then.
