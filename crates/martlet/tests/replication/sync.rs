@@ -26,7 +26,7 @@ fn pair(of_primary: &[&str], start_replica: fn(&[&str]) -> Server) -> (Server, S
 }
 
 /// Ends a server at once.
-fn kill(server: &Server) {
+pub fn kill(server: &Server) {
     kill_process(Pid::from_raw(server.pid() as i32).unwrap(), Signal::KILL).unwrap();
 }
 

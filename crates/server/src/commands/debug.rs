@@ -6,8 +6,10 @@ use std::time::Duration;
 use martlet_base::glob;
 use martlet_base::limits::SHARD_COUNT;
 use martlet_base::number::{parse_f64, parse_i64};
+use martlet_client::resp::encode_request;
 use martlet_command::generic::IGNORES_CHECKSUMS;
 use martlet_command::{Acl, Error, Flags, Group, KeyFlags, KeyPart, Outcome, command, container};
+use martlet_journal::{Follower, REPLICAS};
 use martlet_keyspace::{ExpiryChange, Key};
 
 use super::digest::{DIGEST, DIGEST_VALUE};
@@ -43,6 +45,7 @@ static DEBUG: ServerCommand = container(
         &PROTOCOL,
         &QUICKLIST_PACKED_THRESHOLD,
         &RELOAD,
+        &REPLICATE,
         &REPLYBUFFER,
         &SEGFAULT,
         &SET_ACTIVE_EXPIRE,
@@ -186,6 +189,22 @@ fn quicklist_packed_threshold(call: &mut Call<'_>) -> Outcome {
             ));
         }
     }
+    Ok(())
+}
+
+static REPLICATE: ServerCommand = command("debug|replicate", -3, replicate as ServerHandler)
+    .flags(FLAGS)
+    .doc(Group::Server, "7.0.0", "O(1)", "Sends replicas a command that is not run here.");
+
+fn replicate(call: &mut Call<'_>) -> Outcome {
+    let words: Vec<_> = (2..call.argc()).map(|index| call.arg(index)).collect();
+    let journal = &call.worker.shared.engine.journal;
+    if journal.is_followed_by(Follower::Replicas) && !journal.relays() {
+        let mut command = Vec::new();
+        encode_request(&words, &mut command);
+        journal.append(REPLICAS, &command);
+    }
+    call.reply.ok();
     Ok(())
 }
 

@@ -145,15 +145,15 @@ impl Link {
                     }
                 }
             };
-            let passed = passed?;
-            let loaded = loaded.and_then(|beside| match beside.loaded.bytes == passed {
-                true if transfer.has_ended() => Ok(beside),
-                _ => Err("Replication stream EOF marker is broken".into()),
-            });
-            loaded.map_err(|why| {
-                tracing::warn!("The snapshot of the master cannot be loaded: {why}");
-                broken("Failed trying to load the MASTER synchronization DB from socket, check server logs.")
-            })
+            let is_all = |bytes| passed.as_ref().is_ok_and(|passed| *passed == bytes);
+            let why = match loaded {
+                Ok(beside) if is_all(beside.loaded.bytes) && transfer.has_ended() => return Ok(beside),
+                Ok(_) => "Replication stream EOF marker is broken".into(),
+                Err(why) => why,
+            };
+            tracing::warn!("Internal error in RDB reading: {why}");
+            passed?;
+            Err(broken("Failed trying to load the MASTER synchronization DB from socket, check server logs."))
         })
     }
 

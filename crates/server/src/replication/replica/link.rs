@@ -329,7 +329,7 @@ impl Link {
         self.remove_received_file();
         let Some(failure) = failure else { return Err(Ended::Changed) };
         if let Err(why) = failure {
-            tracing::warn!("The snapshot of the master cannot be loaded: {why}");
+            tracing::warn!("Internal error in RDB reading: {why}");
             return Err(broken(
                 "Failed trying to load the MASTER synchronization DB from disk, check server logs.",
             ));
