@@ -17,12 +17,25 @@ use martlet_testkit::server::{ReservedPort, Server};
 const OURS: &str = env!("CARGO_BIN_EXE_martlet");
 const PEER: &str = "redis-server";
 const CLI: &str = "redis-cli";
-/// Long enough for a machine that is busy, short for a failover.
-const NODE_TIMEOUT: &str = "2000";
+/// Nobody fails while nothing dies, however busy the machine.
+const NODE_TIMEOUT: &str = "20000";
+/// From [`expect_death`] on.
+const NODE_TIMEOUT_OF_DYING: &str = "3000";
 /// A condition that does not come true in this time never will.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(120);
 /// Between two looks at whether it has.
 const LOOK: Duration = Duration::from_millis(20);
+
+/// What only ours understand: news spreads as fast as with a short timeout, and an agreed failover may take long.
+const OWN_OPTIONS: &[&str] = &[
+    "server",
+    "--io-threads",
+    "2",
+    "--cluster-ping-interval",
+    "500",
+    "--cluster-manual-failover-timeout",
+    "60000",
+];
 
 /// Whether real ones are installed; says so if they are not.
 fn has_peer() -> bool {
@@ -52,7 +65,7 @@ impl Node {
     }
 
     fn ours(more: &[&str]) -> Node {
-        Node::start(OURS, &["server", "--io-threads", "2"], more)
+        Node::start(OURS, OWN_OPTIONS, more)
     }
 
     fn real() -> Node {
@@ -118,6 +131,55 @@ fn introduce(nodes: &[&Node]) {
 fn until_up(nodes: &[&Node]) {
     until("the cluster is up", || {
         nodes.iter().all(|node| node.ask(&["CLUSTER", "INFO"]).contains("cluster_state:ok"))
+    });
+}
+
+/// Waits until all of them know one epoch of each node, and no two primaries have the same: until then epochs
+/// change without a vote, and who asks for one with an older epoch gets none.
+fn until_settled(nodes: &[&Node]) {
+    let epochs = |node: &Node| {
+        let list = node.ask(&["CLUSTER", "NODES"]);
+        let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        let mut epochs: Vec<_> =
+            list.lines().map(words).map(|line| (line[0].clone(), line[6].clone())).collect();
+        epochs.sort();
+        let primaries =
+            list.lines().filter(|line| line.contains("master")).map(|line| words(line)[6].clone());
+        let mut of_primaries: Vec<_> = primaries.collect();
+        let count = of_primaries.len();
+        of_primaries.sort();
+        of_primaries.dedup();
+        let info = node.ask(&["CLUSTER", "INFO"]);
+        let current = info.lines().find(|line| line.starts_with("cluster_current_epoch")).map(str::to_owned);
+        (of_primaries.len() == count).then_some((epochs, current))
+    };
+    until("the nodes agree about their epochs", || {
+        let first = epochs(nodes[0]);
+        first.is_some() && nodes.iter().all(|node| epochs(node) == first)
+    });
+}
+
+/// Lets nodes find soon that another is dead.
+fn expect_death(nodes: &[&Node]) {
+    until_settled(nodes);
+    for node in nodes {
+        assert_eq!(node.ask(&["CONFIG", "SET", "cluster-node-timeout", NODE_TIMEOUT_OF_DYING]), "OK");
+    }
+}
+
+/// Has a replica take over with its primary's help, and waits until it has. `all` are the cluster's nodes.
+fn take_over(replica: &Node, all: &[&Node]) {
+    until_known(replica, all);
+    until_settled(all);
+    let mut asked: Option<Instant> = None;
+    until("the replica is a primary", || {
+        // Real ones give it up after five seconds, which a busy machine may take.
+        if asked.is_none_or(|asked| asked.elapsed() > Duration::from_secs(15)) {
+            asked = Some(Instant::now());
+            let answer = replica.ask(&["CLUSTER", "FAILOVER"]);
+            assert!(answer == "OK" || answer.contains("to a replica"), "{answer}");
+        }
+        replica.ask(&["ROLE"]).starts_with("master")
     });
 }
 

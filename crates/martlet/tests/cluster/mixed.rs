@@ -1,6 +1,8 @@
 //! Ours and real nodes in one cluster, each as primary and as replica of the other.
 
-use super::{Node, attach, form, has_peer, told, until, until_known, until_up};
+use super::{
+    Node, attach, expect_death, form, has_peer, take_over, told, until, until_known, until_settled, until_up,
+};
 
 #[test]
 fn each_is_the_others_replica_and_takes_over() {
@@ -26,19 +28,19 @@ fn each_is_the_others_replica_and_takes_over() {
     // Agreed with a primary of the other kind.
     for (replica, primary, key) in [(&our_replica, &real, "name"), (&real_replica, &ours, "bar")] {
         let value = primary.ask(&["GET", key]);
-        until_known(replica, &[&ours, &real, &third]);
-        assert_eq!(replica.ask(&["CLUSTER", "FAILOVER"]), "OK");
-        until("the replica is a primary", || replica.ask(&["ROLE"]).starts_with("master"));
+        take_over(replica, &[&ours, &real, &third, &our_replica, &real_replica]);
         until("the primary follows", || primary.ask(&["ROLE"]).starts_with("slave"));
         until("the key is served", || replica.ask(&["GET", key]) == value);
         until("the link is up", || primary.ask(&["INFO", "replication"]).contains("master_link_status:up"));
     }
     // By votes of both kinds, when the primary dies.
     until_known(&real, &[&ours, &real_replica, &third]);
+    expect_death(&[&ours, &real, &third, &our_replica, &real_replica]);
     drop(our_replica);
     until("the real one is a primary again", || real.ask(&["ROLE"]).starts_with("master"));
     until("it serves", || real.ask(&["GET", "name"]) == "2");
     until_known(&ours, &[&real, &third]);
+    until_settled(&[&ours, &real, &third, &real_replica]);
     drop(real_replica);
     until("ours is a primary again", || ours.ask(&["ROLE"]).starts_with("master"));
     until("it serves", || ours.ask(&["GET", "bar"]) == "1");

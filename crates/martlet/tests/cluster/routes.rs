@@ -1,6 +1,6 @@
 //! What clients are told: who serves a key, slots under way, replicas, a cluster that is down.
 
-use super::{Node, attach, form, introduce, told, until, until_known, until_up};
+use super::{Node, attach, expect_death, form, introduce, take_over, told, until, until_known, until_up};
 
 /// The slot of `foo` is 12182, of `bar` 5061: of three nodes with equal parts, the third has the first and
 /// the first has the second.
@@ -120,18 +120,17 @@ fn a_replica_answers_readers_and_takes_over() {
     assert_eq!((ask(&["GET", "bar"]), ask(&["SET", "bar", "2"])), ("1".into(), moved.clone()));
     assert_eq!((ask(&["READWRITE"]), ask(&["GET", "bar"])), ("OK".into(), moved));
     // With the primary's help, without loss.
-    until_known(&replica, &[primary, other, third]);
-    assert_eq!(replica.ask(&["CLUSTER", "FAILOVER"]), "OK");
-    until("the replica is a primary", || replica.ask(&["ROLE"]).starts_with("master"));
+    take_over(&replica, &[primary, other, third, &replica]);
     until("the primary is a replica", || primary.ask(&["ROLE"]).starts_with("slave"));
     until("the replica serves", || replica.ask(&["SET", "bar", "3"]) == "OK");
     until("the link is up", || primary.ask(&["INFO", "replication"]).contains("master_link_status:up"));
     until_known(primary, &[&replica, other, third]);
     let mut writer = replica.connect();
     assert_eq!(told(&writer.command(&["SET", "bar", "4"]).unwrap()), "OK");
-    assert_eq!(told(&writer.command(&["WAIT", "1", "10000"]).unwrap()), "1");
+    assert_eq!(told(&writer.command(&["WAIT", "1", "60000"]).unwrap()), "1");
     // By votes, when it dies.
     let id = replica.id();
+    expect_death(&[primary, other, third, &replica]);
     drop(replica);
     until("the old primary takes over", || primary.ask(&["ROLE"]).starts_with("master"));
     until("it serves", || primary.ask(&["GET", "bar"]) == "4");

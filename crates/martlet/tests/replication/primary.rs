@@ -213,7 +213,7 @@ fn a_save_that_takes_longer_than_the_timeout_loses_no_replica() {
         "--repl-diskless-sync",
         "no",
         "--repl-timeout",
-        "1",
+        "2",
         "--rdb-key-save-delay",
         "1000",
     ];
@@ -229,7 +229,7 @@ fn a_save_that_takes_longer_than_the_timeout_loses_no_replica() {
 
 #[test]
 fn an_empty_line_is_a_sign_of_life() {
-    let primary = start_ours(&["--repl-timeout", "1"]);
+    let primary = start_ours(&["--repl-timeout", "3"]);
     let mut connections = [ask_for_all(&primary), ask_for_all(&primary)];
     for client in &mut connections {
         assert!(text(&client.read_reply().unwrap()).starts_with("FULLRESYNC "));
