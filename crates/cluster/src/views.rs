@@ -277,29 +277,11 @@ pub fn own_slots(cluster: &Cluster) -> &SlotSet {
     own.primary.map_or(own, |primary| cluster.node(primary)).slots()
 }
 
-/// A slot's usage, of CLUSTER SLOT-STATS; all but the first are only measured with
-/// `cluster-slot-stats-enabled`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SlotUsage {
-    /// `key-count`.
-    pub keys: u64,
-    /// `cpu-usec`, in microseconds.
-    pub cpu_us: u64,
-    /// `network-bytes-in`.
-    pub bytes_in: u64,
-    /// `network-bytes-out`.
-    pub bytes_out: u64,
-}
-
-/// The order of SLOT-STATS ORDERBY: by a number of the usage, then by slot, ascending; at most `limit`.
-pub fn order_usage(
-    usage: &mut Vec<(u16, SlotUsage)>,
-    by: impl Fn(&SlotUsage) -> u64,
-    is_descending: bool,
-    limit: usize,
-) {
+/// The order of SLOT-STATS ORDERBY: slots by a number of their usage, then by slot, ascending; at most
+/// `limit`.
+pub fn order_usage(usage: &mut Vec<(u16, u64)>, is_descending: bool, limit: usize) {
     usage.sort_by(|(slot, usage), (other_slot, other)| {
-        let order = by(usage).cmp(&by(other));
+        let order = usage.cmp(other);
         let order = if is_descending { order.reverse() } else { order };
         order.then(slot.cmp(other_slot))
     });
@@ -399,10 +381,8 @@ mod tests {
 
     #[test]
     fn usage_is_ordered_by_number_and_slot() {
-        let mut usage: Vec<(u16, SlotUsage)> = [(3, 1), (1, 5), (2, 5)]
-            .map(|(slot, keys)| (slot, SlotUsage { keys, ..SlotUsage::default() }))
-            .into();
-        order_usage(&mut usage, |usage| usage.keys, true, 2);
+        let mut usage = vec![(3, 1), (1, 5), (2, 5)];
+        order_usage(&mut usage, true, 2);
         assert_eq!(usage.iter().map(|(slot, _)| *slot).collect::<Vec<_>>(), [1, 2]);
     }
 }

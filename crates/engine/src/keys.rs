@@ -5,7 +5,7 @@ mod alone;
 mod caching;
 mod fields;
 mod locking;
-mod slots;
+pub(crate) mod slots;
 mod streams;
 
 use std::ops::Range;

@@ -23,6 +23,7 @@ pub use effects::{Cause, Deletion, Deletions, Effects, EventClass, Invalidation,
 pub use engine::{Engine, ShardState, TrackingTotals};
 pub use evict::{EvictFirst, EvictionPolicy, Evictor};
 pub use hooks::{Awaited, Hooks, ReadyKey, ReadyKeys, Waiter, WatchFlag};
+pub use keys::slots::SlotPlace;
 pub use keys::{Keys, WrongType};
 pub use lazyfree::LazyFree;
 pub use snapshot::{SavedKey, SavedKeys, SavedValue, Snapshot, Walk};

@@ -21,6 +21,10 @@ const LOOSE: u32 = 1;
 /// The tag of a command that changes nothing and that replicas alone are told: PING, REPLCONF GETACK,
 /// PUBLISH.
 pub const REPLICAS: u32 = 1 << 22;
+/// Around the effects of a record that has several.
+const BEGIN: &[u8] = b"*1\r\n$5\r\nMULTI\r\n";
+/// See above.
+const END: &[u8] = b"*1\r\n$4\r\nEXEC\r\n";
 /// Bytes before each effect of those that are put together.
 const HEADING: usize = 12;
 
@@ -134,6 +138,12 @@ impl Pending {
         }
     }
 
+    /// Bytes of the commands that they become in the stream, without SELECT.
+    pub fn stream_bytes(&self) -> usize {
+        let around = if self.count > 1 && self.together { BEGIN.len() + END.len() } else { 0 };
+        self.bytes.len() - self.count * HEADING + around
+    }
+
     /// Forgets them.
     #[inline]
     pub fn clear(&mut self) {
@@ -237,14 +247,14 @@ impl Commands {
     fn extend_block(&mut self, tag: u32, payload: &[u8], write: &mut impl FnMut(Audience, &[u8])) {
         let together = tag & LOOSE == 0;
         if together {
-            write(Audience::All, b"*1\r\n$5\r\nMULTI\r\n");
+            write(Audience::All, BEGIN);
         }
         for effect in effects(tag, payload) {
             self.select(effect.db, write);
             write(Audience::All, effect.command);
         }
         if together {
-            write(Audience::All, b"*1\r\n$4\r\nEXEC\r\n");
+            write(Audience::All, END);
         }
     }
 

@@ -20,3 +20,6 @@ pub use sizes::{ObjectMut, SIZE_BINS, Sizes};
 pub use streams::StreamCounts;
 pub use table::{ORDERS, Plan};
 pub use value::{Kind, Object, StrValue, Value};
+
+/// Bytes of an entry's place in its table, at the usual load.
+pub const PLACE_BYTES: usize = 10;

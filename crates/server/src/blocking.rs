@@ -250,6 +250,7 @@ impl Worker {
         } else if let Some(at_ms) = again_ms {
             self.shared.send(waiter.thread, Mail::RunAgain { waiter: waiter.clone(), at_ms });
         }
+        self.count_stream_for_slot(request.entry, &args);
         let origin = std::mem::replace(&mut self.origin, request.origin);
         self.release_keys();
         self.origin = origin;

@@ -136,6 +136,7 @@ impl Worker {
         }
         if is_queued {
             self.enqueue(connection, entry, args);
+            self.count_queued_for_slot(entry, args);
             reply.simple("QUEUED");
         } else {
             self.execute(connection, reply, entry, args, false);
@@ -499,6 +500,7 @@ impl Worker {
     fn note_run(&mut self, connection: &Connection, entry: &Entry, args: &Args<'_>, cost: Cost) {
         let at_s = self.now_ms / 1000;
         self.count_for_keys(entry, args, cost);
+        self.count_for_slot(connection, entry, args, cost);
         if cost.ns >= self.latency_ns && !entry.spec.flags.has(Flags::BLOCKING) {
             let event = if entry.spec.flags.has(Flags::FAST) { "fast-command" } else { "command" };
             self.shared.latency.add(event, at_s, cost.ns / 1_000_000);

@@ -61,6 +61,7 @@ fn exec(call: &mut Call<'_>) -> Outcome {
     let Some(transaction) = end_transaction(call.connection) else {
         return Err(Error::Fixed("ERR EXEC without MULTI"));
     };
+    count_for_first(call, &transaction);
     let outcome = if transaction.aborted {
         Err(Error::Fixed("EXECABORT Transaction discarded because of previous errors."))
     } else {
@@ -72,6 +73,14 @@ fn exec(call: &mut Call<'_>) -> Outcome {
     };
     call.worker.unwatch_all(call.connection);
     outcome
+}
+
+/// EXEC's cost counts for the slot of what it runs.
+fn count_for_first(call: &mut Call<'_>, transaction: &Transaction) {
+    let entries = call.worker.shared.registry.entries();
+    let first = transaction.queue.iter().find(|(id, _)| !entries[*id].spec.keys.is_empty());
+    let first = first.map(|(id, args)| (&entries[*id], args.view()));
+    call.worker.exec_counts_for(first.as_ref().map(|(entry, args)| (*entry, args)));
 }
 
 /// The answer to EXEC when it is refused.
@@ -133,6 +142,7 @@ fn run_unless_changed(call: &mut Call<'_>, transaction: &Transaction) {
     }
     let registry = worker.shared.registry;
     reply.array(transaction.queue.len());
+    let was_nested = worker.slot_use.begin_nested();
     for (id, args) in &transaction.queue {
         let (entry, args) = (&registry.entries()[*id], args.view());
         if let Err(denial) = worker.check_access(connection, entry, &args, Origin::Multi) {
@@ -147,6 +157,8 @@ fn run_unless_changed(call: &mut Call<'_>, transaction: &Transaction) {
         worker.run_nested(connection, reply, entry, &args, None);
         worker.feed_monitors(connection, entry, &args);
     }
+    worker.slot_use.end_nested(was_nested);
+    worker.note_stream_bytes();
 }
 
 fn watched_key_has_expired(call: &Call<'_>) -> bool {

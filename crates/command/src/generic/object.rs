@@ -1,20 +1,17 @@
 //! OBJECT: how a value is stored and when it was last used.
 
 use martlet_engine::{Keys, Touch};
-use martlet_keyspace::{Key, StrValue};
+use martlet_keyspace::{Key, PLACE_BYTES, StrValue};
 
 use crate::Handler;
 use crate::context::Context;
 use crate::error::{Error, Outcome};
 use crate::spec::{Acl, Command, Flags, Group, KeyFlags, KeyPart, Tip, command, container};
 
-/// Bytes of an entry's place in its table, at the usual load.
-const SLOT_BYTES: usize = 10;
-
 /// Bytes that a key costs: its entry, all that its value has allocated, and its share of the table. `None` if
 /// there is no such key. The shard must be held; no access is noted.
 pub fn memory_usage(keys: &Keys, key: &Key<'_>) -> Option<usize> {
-    keys.get(key).map(|entry| entry.heap_bytes() + SLOT_BYTES)
+    keys.get(key).map(|entry| entry.heap_bytes() + PLACE_BYTES)
 }
 
 /// OBJECT never counts as an access.

@@ -1,11 +1,18 @@
 //! A hash slot's keys, where keys' hashes carry their slots: they are one range of a shard.
 
 use martlet_base::hash::shard_of_slot;
-use martlet_keyspace::Key;
+use martlet_keyspace::{Key, PLACE_BYTES};
 
 use super::Keys;
 
 use crate::effects::{Deletion, EventClass};
+
+/// A place in the walk over a slot's keys.
+#[derive(Copy, Clone, Debug, Default)]
+pub struct SlotPlace {
+    db: usize,
+    order: Option<u64>,
+}
 
 impl Keys {
     /// Number of a slot's keys in all databases. The slot's shard is locked.
@@ -26,6 +33,29 @@ impl Keys {
         }
         names.truncate(most);
         names
+    }
+
+    /// Bytes that some keys of a slot take, all databases together, from where another call ended; and where
+    /// the next goes on. The slot's shard is locked.
+    pub fn bytes_in_slot(&self, slot: u16, from: Option<SlotPlace>) -> (usize, Option<SlotPlace>) {
+        const AT_ONCE: usize = 1024;
+        let keys = &self.shard(shard_of_slot(slot)).keys;
+        let (mut bytes, mut visited) = (0, 0);
+        let SlotPlace { db: first, order: mut next } = from.unwrap_or_default();
+        for db in keys.used().filter(|db| *db >= first) {
+            loop {
+                next = keys.db(db).walk_slot(slot, next, |entry| {
+                    bytes += entry.heap_bytes() + PLACE_BYTES;
+                    visited += 1;
+                });
+                match next {
+                    None => break,
+                    Some(_) if visited >= AT_ONCE => return (bytes, Some(SlotPlace { db, order: next })),
+                    Some(_) => {}
+                }
+            }
+        }
+        (bytes, None)
     }
 
     /// Deletes a slot's keys in all databases, as the server's own doing; how many there were. The slot's

@@ -4,6 +4,7 @@
 mod mixed;
 mod moves;
 mod routes;
+mod usage;
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -26,7 +27,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// Between two looks at whether it has.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// What only ours understand: news spreads as fast as with a short timeout, and an agreed failover may take long.
+/// What only ours understand: news spreads as fast as with a short timeout, an agreed failover may take long.
 const OWN_OPTIONS: &[&str] = &[
     "server",
     "--io-threads",

@@ -16,6 +16,7 @@ mod decisions;
 mod link;
 pub mod routes;
 mod settings;
+pub(crate) mod usage;
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -39,6 +40,7 @@ use crate::worker::Worker;
 use martlet_base::disk::error_text;
 
 pub use routes::Routes;
+use usage::SlotUse;
 
 /// The machine, and what follows from its inputs.
 struct Machine {
@@ -73,6 +75,8 @@ pub struct ClusterNode {
     /// A manual failover has writes wait.
     holds_writes: AtomicBool,
     waiting: Mutex<HashMap<LinkId, Waiting>>,
+    /// What the slots' commands have cost.
+    pub usage: SlotUse,
     file: PathBuf,
     /// Locked for as long as the process lives.
     _lock: File,
@@ -217,6 +221,7 @@ pub fn prepare(shared: &Shared, config: &Config) -> Result<Vec<OwnedFd>, String>
         is_loaded: AtomicBool::new(false),
         holds_writes: AtomicBool::new(false),
         waiting: Mutex::default(),
+        usage: SlotUse::new(shared.thread_count()),
         file,
         _lock: lock_file,
     };

@@ -162,6 +162,11 @@ impl Routes {
         owner == MYSELF || owner != NOBODY && Some(owner) == self.primary
     }
 
+    /// Whose a slot is, as far as its use is told of here: another owner begins at 0.
+    pub fn keeps_use(&self, slot: u16) -> (bool, bool) {
+        (self.is_mine(slot), self.is_shards(slot))
+    }
+
     /// Whether the request is to be run here.
     ///
     /// # Errors

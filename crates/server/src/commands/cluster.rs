@@ -1,6 +1,7 @@
 //! CLUSTER, and what a session says about where it reads: ASKING, READONLY, READWRITE.
 
 mod change;
+mod slot_stats;
 mod tell;
 
 use std::sync::atomic::Ordering;
@@ -123,7 +124,7 @@ static CLUSTER: ServerCommand = container(
         &change::SETSLOT,
         &tell::SHARDS,
         &tell::SLAVES,
-        &tell::SLOT_STATS,
+        &slot_stats::SLOT_STATS,
         &tell::SLOTS,
     ],
 )

@@ -103,6 +103,9 @@ fn resetstat(call: &mut Call<'_>) -> Outcome {
     shared.threads.iter().for_each(|thread| thread.reset());
     shared.engine.counters.iter().for_each(|counters| counters.reset());
     shared.engine.lazy_free.reset_freed();
+    if let Some(node) = shared.cluster() {
+        node.usage.reset_all();
+    }
     shared.stats.reset(martlet_base::alloc::used_bytes() as u64);
     call.reply.ok();
     Ok(())

@@ -30,7 +30,9 @@ pub use load::{
 pub(crate) use martlet_base::disk::error_text;
 pub use parameters::Config;
 pub use rewrite::{Extent, UserLines, rewrite, rewrite_file};
-pub use special::{KeyspaceEvents, OutputClass, OutputLimit, Primary, ReplicaOf, SavePoint, SavePoints};
+pub use special::{
+    KeyspaceEvents, OutputClass, OutputLimit, Primary, ReplicaOf, SavePoint, SavePoints, SlotMetrics,
+};
 pub(crate) use special::{TitlePart, title_parts};
 pub use store::{ConfigReader, ConfigStore};
 pub use table::{Effect, Parameter, find, parameters};

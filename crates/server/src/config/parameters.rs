@@ -14,7 +14,6 @@ use super::table::{Section, parameter_table};
 use super::value::Kind::*;
 use super::value::{MemoryLimit, TEXT};
 
-const SLOT_USE: super::Effect = Absent("this version counts the keys of a slot only");
 const COMPATIBILITY: super::Effect = Absent("this version does not check what a cluster could not run");
 const REPLICATION: super::Effect = Absent("replication does not heed it in this version");
 const TLS_DH: super::Effect = Moot("key exchange uses elliptic curves only");
@@ -476,7 +475,8 @@ parameter_table! {
     cluster_preferred_endpoint_type: ClusterPreferredEndpointType = ClusterPreferredEndpointType::Ip
         => "cluster-preferred-endpoint-type", ClusterPreferredEndpointType::KIND, MODIFIABLE, Honoured;
     /// Count the use of each slot
-    cluster_slot_stats_enabled: bool = false => "cluster-slot-stats-enabled", YesNo, MODIFIABLE, SLOT_USE;
+    cluster_slot_stats_enabled: super::SlotMetrics = super::SlotMetrics::NONE
+        => "cluster-slot-stats-enabled", SlotMetrics, MODIFIABLE|MULTI, Honoured;
     /// Seconds that a forgotten node stays forgotten
     cluster_blacklist_ttl_s: u64 = 60 => "cluster-blacklist-ttl", Integer(0, ULONG_MAX), MODIFIABLE, Honoured;
     /// Milliseconds that a manual failover may take

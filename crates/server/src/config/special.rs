@@ -309,6 +309,61 @@ impl Value for KeyspaceEvents {
     }
 }
 
+/// What is counted for each slot: `no`, `yes` for all, or some of the words.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SlotMetrics {
+    /// `cpu`: the time of its commands.
+    pub cpu: bool,
+    /// `net`: bytes in and out.
+    pub net: bool,
+    /// `mem`: what its keys take.
+    pub mem: bool,
+}
+
+impl SlotMetrics {
+    /// Nothing.
+    pub const NONE: SlotMetrics = SlotMetrics { cpu: false, net: false, mem: false };
+    /// Everything.
+    pub const ALL: SlotMetrics = SlotMetrics { cpu: true, net: true, mem: true };
+}
+
+impl Value for SlotMetrics {
+    fn parse(words: &[&[u8]], _: &Self, _: bool, _: &Kind) -> Result<Self, String> {
+        let mut words: Vec<&[u8]> = words.iter().flat_map(|text| text.split(|byte| *byte == b' ')).collect();
+        words.retain(|word| !word.is_empty());
+        match words.as_slice() {
+            [word] if word.eq_ignore_ascii_case(b"no") => return Ok(Self::NONE),
+            [word] if word.eq_ignore_ascii_case(b"yes") => return Ok(Self::ALL),
+            _ => {}
+        }
+        let mut metrics = Self::NONE;
+        for word in &words {
+            match word.to_ascii_lowercase().as_slice() {
+                b"cpu" => metrics.cpu = true,
+                b"net" => metrics.net = true,
+                b"mem" => metrics.mem = true,
+                _ => return Err("argument must be 'yes', 'no', or some of 'cpu', 'net' and 'mem'".into()),
+            }
+        }
+        if words.is_empty() { Err("argument must be 'yes' or 'no'".into()) } else { Ok(metrics) }
+    }
+
+    fn render(&self, _: &Kind) -> Vec<u8> {
+        if *self == Self::NONE {
+            return b"no".into();
+        } else if *self == Self::ALL {
+            return b"yes".into();
+        }
+        let words = [("cpu", self.cpu), ("net", self.net), ("mem", self.mem)];
+        let words: Vec<_> = words.iter().filter(|(_, is_on)| *is_on).map(|(word, _)| *word).collect();
+        words.join(" ").into()
+    }
+
+    fn lines(&self, default: &Self, kind: &Kind) -> Lines {
+        Lines::one(self.render(kind), self != default)
+    }
+}
+
 /// The indexes of a slice of an array: a power of two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SliceSize(pub u32);

@@ -42,6 +42,8 @@ pub enum Kind {
     HostPort,
     /// Numbers from 0 to 100.
     Percentiles,
+    /// `yes`, `no`, or some of `cpu`, `net` and `mem`.
+    SlotMetrics,
 }
 
 /// Free text without a check.

@@ -219,6 +219,7 @@ impl Worker {
 
     /// Hands a message to this thread's clients that are still subscribed.
     pub(crate) fn deliver(&mut self, delivery: &Delivery) {
+        let mut reached = 0;
         for receiver in delivery.receivers.iter() {
             self.push_with(receiver.token, receiver.client, |connection| {
                 let subscriptions = connection.session.subscriptions.as_ref();
@@ -231,8 +232,12 @@ impl Worker {
                     if connection.session.resp3 {
                         connection.out[begin] = b'>';
                     }
+                    reached += connection.out.len() - begin;
                 }
             });
+        }
+        if delivery.kind == Kind::Shard {
+            self.count_messages_for_slot(&delivery.name, reached);
         }
     }
 

@@ -60,6 +60,11 @@ impl ScriptHost<'_> {
         self.worker.routes.as_ref().and_then(|_| slot_of_keys(entry, &self.request))
     }
 
+    /// Whether the script's keys may be of several slots.
+    pub fn may_cross_slots(&self) -> bool {
+        self.flags.has(ScriptFlags::ALLOW_CROSS_SLOT_KEYS) || self.flags.has(ScriptFlags::COMPATIBLE)
+    }
+
     /// The command that is called, if it may be.
     fn permitted(&mut self, args: &Args<'_>) -> Result<&'static Entry, Error> {
         let registry = self.worker.shared.registry;
@@ -86,8 +91,7 @@ impl ScriptHost<'_> {
         if self.is_read_only && may_write {
             return Err(READ_ONLY);
         }
-        let may_cross_slots =
-            self.flags.has(ScriptFlags::ALLOW_CROSS_SLOT_KEYS) || self.flags.has(ScriptFlags::COMPATIBLE);
+        let may_cross_slots = self.may_cross_slots();
         let slot = &mut self.slot;
         self.worker.check_script_route(self.connection, entry, args, may_cross_slots, slot)?;
         // A script that has begun to write is let through to its end.

@@ -411,8 +411,12 @@ impl ScriptRun<'_, '_> {
             guest: None,
         };
         host.slot = host.declared_slot();
+        let was_nested = host.worker.slot_use.begin_nested();
         let run = self.interpreter.run(self.compiled, self.inputs, &mut host, reply);
+        let slot = host.slot.filter(|_| !host.may_cross_slots());
         let ScriptHost { worker, connection, missing, guest, .. } = host;
+        worker.slot_use.end_nested(was_nested);
+        worker.slot_use.set_slot(slot);
         if guest.is_some() {
             worker.shared.scripts.running(worker.thread).show(None);
             worker.shared.set_script_busy(self.engine, false);

@@ -32,6 +32,7 @@ use martlet_journal::Position;
 use martlet_net::{Backend, Token};
 
 use crate::blocking::CopyWaiter;
+use crate::cluster::usage::RequestUse;
 use crate::cluster::{ClusterNode, Routes};
 use crate::commandlog::LogLimits;
 use crate::config::{Config, ConfigReader};
@@ -99,8 +100,10 @@ pub struct Worker {
     pub log_limits: LogLimits,
     /// Commands slower than this go to the latency monitor, in nanoseconds.
     pub latency_ns: u64,
-    /// The lower of the limits on a command's time; 0 as well while HOTKEYS counts.
+    /// The lower of the limits on a command's time; 0 as well while HOTKEYS counts, or slots' use is counted.
     pub(crate) noted_ns: u64,
+    /// What is counted for slots, and what is known of the request that is to be.
+    pub(crate) slot_use: RequestUse,
     /// So much output may wait whatever the client's class.
     output_free_bytes: u64,
     /// Whether commands' times are kept as histograms.
@@ -174,6 +177,7 @@ impl Worker {
             log_limits: LogLimits::NONE,
             latency_ns: u64::MAX,
             noted_ns: u64::MAX,
+            slot_use: RequestUse::default(),
             output_free_bytes: 0,
             tracks_latency: true,
             connections: Connections::default(),
@@ -227,6 +231,7 @@ impl Worker {
             0 => u64::MAX,
             ms => ms.saturating_mul(1_000_000),
         };
+        self.slot_use.configure(&config);
         self.reset_noted_time();
         self.tracks_latency = config.latency_tracking;
         let limits = config.client_output_buffer_limits.iter().flat_map(|of| [of.soft_bytes, of.hard_bytes]);
@@ -245,9 +250,13 @@ impl Worker {
         self.refresh_time();
     }
 
-    /// Notes commands that take so long as the configuration says, and no others.
+    /// Notes commands that take so long as the configuration says, and no others, unless all are counted for
+    /// their slots.
     pub(crate) fn reset_noted_time(&mut self) {
-        self.noted_ns = self.latency_ns.min(self.log_limits.slow_ns);
+        self.noted_ns = match self.slot_use.is_counted() {
+            true => 0,
+            false => self.latency_ns.min(self.log_limits.slow_ns),
+        };
     }
 
     /// Takes up the newest configuration and users, if they changed.

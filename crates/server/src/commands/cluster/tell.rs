@@ -2,9 +2,9 @@
 
 use martlet_base::hash::shard_of_slot;
 use martlet_base::slot::slot_of;
-use martlet_cluster::machine::{Cluster, parse_slot};
+use martlet_cluster::machine::Cluster;
 use martlet_cluster::slots::SLOTS as SLOT_COUNT;
-use martlet_cluster::views::{self, EndpointKind, ShardNode, SlotUsage, Viewer};
+use martlet_cluster::views::{self, EndpointKind, ShardNode, Viewer};
 use martlet_command::{Error, Flags, Group, Outcome, Tip, command};
 
 use super::super::{Call, ServerCommand, ServerHandler};
@@ -274,7 +274,7 @@ fn countkeysinslot(call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
-fn keys_in_slot(call: &mut Call<'_>, slot: u16) -> usize {
+pub(super) fn keys_in_slot(call: &mut Call<'_>, slot: u16) -> usize {
     call.worker.keys.with_shard(shard_of_slot(slot), |keys| keys.count_slot(slot))
 }
 
@@ -293,73 +293,5 @@ fn getkeysinslot(call: &mut Call<'_>) -> Outcome {
     let names = call.worker.keys.with_shard(shard_of_slot(slot), |keys| keys.names_in_slot(slot, most));
     call.reply.array(names.len());
     names.iter().for_each(|name| call.reply.bulk(name));
-    Ok(())
-}
-
-pub(super) static SLOT_STATS: ServerCommand = command("cluster|slot-stats", -4, slot_stats as ServerHandler)
-    .flags(ALWAYS)
-    .syntax(
-        "filter(slotsrange=SLOTSRANGE(start-slot:i end-slot:i)|orderby=ORDERBY(metric ?limit:i=LIMIT \
-         ?order(ASC|DESC)))",
-    )
-    .doc(
-        Group::Cluster,
-        "8.2.0",
-        "O(N) for N slots and their keys, O(N*log(N)) in order",
-        "Tells how the node's slots are used.",
-    )
-    .tips(&[Tip::NONDETERMINISTIC_OUTPUT, Tip::REQUEST_ALL_SHARDS]);
-
-fn slot_stats(call: &mut Call<'_>) -> Outcome {
-    let own = node(call)?.read(|cluster| views::own_slots(cluster).clone());
-    let mut usage = Vec::new();
-    let mut of = |call: &mut Call<'_>, slot: u16| {
-        let keys = keys_in_slot(call, slot) as u64;
-        usage.push((slot, SlotUsage { keys, ..SlotUsage::default() }));
-    };
-    let mut words = call.rest(2);
-    if words.option("slotsrange", 2) {
-        let first = parse_slot(words.value()?).map_err(told)?;
-        let last = parse_slot(words.value()?).map_err(told)?;
-        words.finish()?;
-        if first > last {
-            let text = format!("ERR Start slot number {first} is greater than end slot number {last}");
-            return Err(Error::Text(text));
-        }
-        (first..=last).filter(|slot| own.contains(*slot)).for_each(|slot| of(call, slot));
-    } else if words.option("orderby", 1) {
-        if !words.value()?.eq_ignore_ascii_case(b"key-count") {
-            return Err(Error::Fixed("ERR Unrecognized sort metric for ORDERBY."));
-        }
-        let (mut limit, mut is_descending) = (i64::from(SLOT_COUNT), true);
-        while words.left() > 0 {
-            if words.option("limit", 1) {
-                limit = words.int()?;
-                if !(1..=i64::from(SLOT_COUNT)).contains(&limit) {
-                    return Err(Error::Fixed(
-                        "ERR Limit has to lie in between 1 and 16384 (maximum number of slots).",
-                    ));
-                }
-            } else if words.word("asc") {
-                is_descending = false;
-            } else if words.word("desc") {
-                is_descending = true;
-            } else {
-                return Err(Error::Syntax);
-            }
-        }
-        own.iter().for_each(|slot| of(call, slot));
-        views::order_usage(&mut usage, |usage| usage.keys, is_descending, limit as usize);
-    } else {
-        return Err(super::super::wrong_subcommand_arguments(call));
-    }
-    call.reply.array(usage.len());
-    for (slot, SlotUsage { keys, .. }) in usage {
-        call.reply.array(2);
-        call.reply.int(i64::from(slot));
-        call.reply.map(1);
-        call.reply.bulk(b"key-count");
-        call.reply.count(keys as usize);
-    }
     Ok(())
 }

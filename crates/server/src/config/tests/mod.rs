@@ -62,5 +62,6 @@ fn other_value(parameter: &Parameter) -> String {
         Kind::Addresses => "127.0.0.1 -::1".into(),
         Kind::HostPort => "example.org 6380".into(),
         Kind::Percentiles => "0 12.5 99.999".into(),
+        Kind::SlotMetrics => "cpu net".into(),
     }
 }

@@ -80,6 +80,7 @@ fn lists_take_several_words_and_nothing_else_does() {
                 | Kind::Addresses
                 | Kind::HostPort
                 | Kind::Percentiles
+                | Kind::SlotMetrics
         );
         assert_eq!(parameter.has(MULTI), is_list, "{}", parameter.name);
     }
