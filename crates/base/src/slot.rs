@@ -34,6 +34,16 @@ pub fn slot_of(key: &[u8]) -> u16 {
     crc16(hashed) % SLOT_COUNT as u16
 }
 
+/// The slot of all keys that a glob pattern matches; `None` if they may be of several.
+pub fn slot_of_pattern(pattern: &[u8]) -> Option<u16> {
+    let is_plain = |part: &[u8]| !part.iter().any(|byte| b"*?[\\".contains(byte));
+    let tag_end = pattern.iter().position(|byte| *byte == b'{').and_then(|open| {
+        let len = pattern[open + 1..].iter().position(|byte| *byte == b'}')?;
+        (len > 0).then_some(open + 1 + len)
+    });
+    is_plain(tag_end.map_or(pattern, |end| &pattern[..end])).then(|| slot_of(pattern))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -45,5 +55,15 @@ mod tests {
         assert_eq!(slot_of(b"{foo}bar"), slot_of(b"foo"));
         assert_eq!(slot_of(b"foo{}{bar}"), crc16(b"foo{}{bar}") % 16384);
         assert_eq!(slot_of(b"foo{{bar}}zap"), slot_of(b"{bar"));
+    }
+
+    #[test]
+    fn a_pattern_has_a_slot_when_its_tag_is_plain() {
+        for (pattern, key) in [("{foo}*", "foo"), ("a{foo}b[c]", "foo"), ("foo", "foo"), ("{}x", "{}x")] {
+            assert_eq!(slot_of_pattern(pattern.as_bytes()), Some(slot_of(key.as_bytes())), "{pattern}");
+        }
+        for pattern in ["*", "*{foo}", "{f?o}", "{}*", "foo*{bar", "a\\b"] {
+            assert_eq!(slot_of_pattern(pattern.as_bytes()), None, "{pattern}");
+        }
     }
 }

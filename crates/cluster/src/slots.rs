@@ -66,13 +66,25 @@ impl SlotSet {
 
     /// Its slots as ranges, first and last, ascending.
     pub fn ranges(&self) -> Vec<(u16, u16)> {
-        let mut ranges: Vec<(u16, u16)> = Vec::new();
-        for slot in self.iter() {
-            match ranges.last_mut() {
-                Some((_, last)) if *last + 1 == slot => *last = slot,
-                _ => ranges.push((slot, slot)),
+        let (mut ranges, mut begun) = (Vec::new(), None);
+        for (byte, index) in self.0.iter().zip(0u16..) {
+            // Mostly all of a byte's slots are like those before them.
+            if *byte == if begun.is_some() { u8::MAX } else { 0 } {
+                continue;
+            }
+            for bit in 0..8 {
+                let slot = index * 8 + bit;
+                match (begun, byte & (1 << bit) != 0) {
+                    (None, true) => begun = Some(slot),
+                    (Some(first), false) => {
+                        ranges.push((first, slot - 1));
+                        begun = None;
+                    }
+                    _ => {}
+                }
             }
         }
+        ranges.extend(begun.map(|first| (first, SLOTS - 1)));
         ranges
     }
 

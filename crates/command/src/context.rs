@@ -24,6 +24,8 @@ pub struct Settings {
     pub string_max_bytes: usize,
     /// Number of databases (`databases`).
     pub databases: usize,
+    /// The server is a node of a cluster (`cluster-enabled`): a command's keys are of one slot.
+    pub is_clustered: bool,
     /// Until which size a list is a listpack (`list-max-listpack-size`).
     pub list_limit: ListLimit,
     /// When a set changes its encoding (`set-max-intset-entries`, `set-max-listpack-entries`,
@@ -71,6 +73,7 @@ impl Default for Settings {
         Settings {
             string_max_bytes: martlet_base::limits::STRING_MAX_BYTES,
             databases: 16,
+            is_clustered: false,
             list_limit: ListLimit::default(),
             set_limits: SetLimits::default(),
             hash_limits: HashLimits::default(),
@@ -97,6 +100,8 @@ pub enum Wait {
     Copies(Copies),
     /// The end of the server, or that it does not come about.
     Shutdown,
+    /// The file that says which node of a cluster the server is to have been written.
+    ClusterSaved,
 }
 
 /// Copies of what was written that somebody waits for.

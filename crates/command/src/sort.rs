@@ -10,6 +10,7 @@ mod tests;
 use std::cmp::Ordering;
 
 use martlet_base::number::{NumberBuffer, parse_f64};
+use martlet_base::slot::{slot_of, slot_of_pattern};
 use martlet_engine::{EventClass, Keys};
 use martlet_keyspace::{Key, Value};
 use martlet_protocol::request::Args;
@@ -103,6 +104,19 @@ fn touches_other_keys(args: &Args<'_>) -> bool {
     args.iter().skip(2).any(|arg| arg.contains(&b'*'))
 }
 
+/// The client may read whatever keys a pattern names.
+fn may_read(ctx: &Context<'_>, pattern: &[u8], option: &str) -> Outcome {
+    let is_elsewhere = || pattern != b"#" && slot_of_pattern(pattern) != Some(slot_of(ctx.key(1).bytes));
+    let refuse = |why: &str| Err(Error::Text(format!("ERR {option} option of SORT denied {why}")));
+    if ctx.settings.is_clustered && is_elsewhere() {
+        refuse("in Cluster mode when keys formed by the pattern may be in different slots.")
+    } else if !ctx.reads_any_key {
+        refuse("due to insufficient ACL permissions.")
+    } else {
+        Ok(())
+    }
+}
+
 /// What to sort by, and how.
 struct Request<'a> {
     descending: bool,
@@ -143,19 +157,15 @@ impl<'a> Request<'a> {
                 let pattern = rest.value()?;
                 request.by = Some(pattern);
                 // As in Redis, one constant pattern is enough for the order not to matter.
-                request.unsorted |= !pattern.contains(&b'*');
-                if !request.unsorted && !ctx.reads_any_key {
-                    return Err(Error::Fixed(
-                        "ERR BY option of SORT denied due to insufficient ACL permissions.",
-                    ));
+                if !pattern.contains(&b'*') {
+                    request.unsorted = true;
+                } else {
+                    may_read(ctx, pattern, "BY")?;
                 }
             } else if rest.option("GET", 1) {
-                if !ctx.reads_any_key {
-                    return Err(Error::Fixed(
-                        "ERR GET option of SORT denied due to insufficient ACL permissions.",
-                    ));
-                }
-                request.get.push(rest.value()?);
+                let pattern = rest.value()?;
+                may_read(ctx, pattern, "GET")?;
+                request.get.push(pattern);
             } else {
                 rest.finish()?;
                 return Ok(request);

@@ -83,7 +83,7 @@ impl Worker {
     ) {
         let (keys, awaited) = match &block.wait {
             Wait::Keys(indexes, awaited) => (indexes.as_slice(), Some(*awaited)),
-            Wait::Freed | Wait::Copies(_) | Wait::Shutdown => (&[][..], None),
+            Wait::Freed | Wait::Copies(_) | Wait::Shutdown | Wait::ClusterSaved => (&[][..], None),
         };
         let keys = keys.iter().map(|&index| args.at(index).to_vec()).collect();
         let request = WaitingRequest {
@@ -101,15 +101,11 @@ impl Worker {
             self.keys.hooks_mut(&key).block(db, key.bytes, &waiter);
         }
         match block.wait {
-            Wait::Freed => {
-                let (shared, waiter) = (self.shared, waiter.clone());
-                self.shared.engine.lazy_free.when_freed(Box::new(move || {
-                    if waiter.serve_begin() {
-                        waiter.serve_end(true);
-                        let reply = b"+OK\r\n".to_vec();
-                        shared.send(waiter.thread, Mail::Served { waiter, reply, ns: 0 });
-                    }
-                }));
+            Wait::Freed => self.shared.engine.lazy_free.when_freed(self.say_ok(waiter.clone())),
+            Wait::ClusterSaved => {
+                if let Some(node) = self.shared.cluster() {
+                    node.when_saved(self.say_ok(waiter.clone()));
+                }
             }
             // Whoever is due by now is served at the end of this loop, when the connection is in its place
             // again.
@@ -135,6 +131,18 @@ impl Worker {
         }
         connection.suspended =
             Some(Suspended::Blocked(Box::new(Blocked { waiter, block, command: entry.id, ns: 0 })));
+    }
+
+    /// What answers a waiter with OK, on whichever thread it is called.
+    fn say_ok(&self, waiter: Arc<Waiter>) -> Box<dyn FnOnce() + Send> {
+        let shared = self.shared;
+        Box::new(move || {
+            if waiter.serve_begin() {
+                waiter.serve_end(true);
+                let reply = b"+OK\r\n".to_vec();
+                shared.send(waiter.thread, Mail::Served { waiter, reply, ns: 0 });
+            }
+        })
     }
 
     /// Serves those who wait for keys that have changed, until none is left. Nothing is held.

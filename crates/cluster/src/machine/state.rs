@@ -41,6 +41,8 @@ impl Cluster {
     }
 
     fn is_covered(&self) -> bool {
-        (0..SLOTS).all(|slot| self.table.owner(slot).is_some_and(|owner| !self.table[owner].is_failed()))
+        let served =
+            self.table.iter().filter(|(_, node)| !node.is_failed()).map(|(_, node)| node.slot_count());
+        served.sum::<usize>() == usize::from(SLOTS)
     }
 }

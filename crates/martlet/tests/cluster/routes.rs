@@ -163,3 +163,31 @@ fn a_node_is_the_same_after_a_restart_and_no_two_have_one_file() {
     introduce(&[&third]);
     assert_eq!(third.ask(&["CLUSTER", "RESET", "HARD"]), "OK");
 }
+
+#[test]
+fn what_was_answered_is_in_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("nodes.conf");
+    let node = Node::ours(&["--cluster-config-file", file.to_str().unwrap()]);
+    for slot in ["5", "7", "9", "11"] {
+        assert_eq!(node.ask(&["CLUSTER", "ADDSLOTS", slot]), "OK");
+        let text = std::fs::read_to_string(&file).unwrap();
+        assert!(text.lines().any(|line| line.contains("myself") && line.ends_with(slot)), "{text}");
+    }
+}
+
+#[test]
+fn sort_reads_keys_of_one_slot_only() {
+    let node = Node::ours(&[]);
+    form(&[&node]);
+    let mut client = node.connect();
+    let mut ask = |words: &[&str]| told(&client.command(words).unwrap());
+    assert_eq!(ask(&["RPUSH", "{a}list", "1", "2"]), "2");
+    assert_eq!(ask(&["MSET", "{a}weight1", "2", "{a}weight2", "1"]), "OK");
+    assert_eq!(ask(&["SORT", "{a}list", "BY", "{a}weight*", "GET", "#", "GET", "{a}weight*"]), "2 1 1 2");
+    assert_eq!(ask(&["SORT", "{a}list", "BY", "nosort"]), "1 2");
+    let denied =
+        "option of SORT denied in Cluster mode when keys formed by the pattern may be in different slots.";
+    assert_eq!(ask(&["SORT", "{a}list", "BY", "weight*"]), format!("-ERR BY {denied}"));
+    assert_eq!(ask(&["SORT", "{a}list", "GET", "{b}weight*"]), format!("-ERR GET {denied}"));
+}

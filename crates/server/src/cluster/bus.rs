@@ -208,13 +208,17 @@ impl Bus {
     /// Does what the machine wants outside, and has a worker do the rest.
     fn carry_out(&mut self) {
         loop {
-            let actions = std::mem::take(&mut lock(&self.node.machine).outside);
+            let (actions, saves) = {
+                let mut machine = lock(&self.node.machine);
+                (std::mem::take(&mut machine.outside), machine.saves.wanted)
+            };
             if actions.is_empty() {
                 break;
             }
             if !self.save(&actions) {
                 return self.shared.stop();
             }
+            self.node.saved(saves);
             actions.into_iter().for_each(|action| self.act(action));
         }
         let ((), left) = self.node.input(|_, _| ());

@@ -65,9 +65,8 @@ impl Worker {
                 return;
             }
             if let Some(routes) = routes.filter(|routes| *routes != *node.routes.snapshot()) {
-                let before = node.routes.snapshot();
-                let is_other = |slot: &u16| routes.keeps_use(*slot) != before.keeps_use(*slot);
-                (0..SLOTS).filter(is_other).for_each(|slot| node.usage.reset(slot));
+                let reowned = routes.reowned(&node.routes.snapshot());
+                reowned.into_iter().for_each(|slot| node.usage.reset(slot));
                 node.routes.publish(routes);
                 self.refresh_routes();
                 for thread in 0..shared.thread_count() {

@@ -51,6 +51,20 @@ struct Machine {
     decisions: Vec<Action>,
     /// The machine's revision that [`Routes`] were last built of.
     seen_revision: u64,
+    /// How often the file was to be written, and has been.
+    saves: Saves,
+}
+
+/// Called once the file has been written.
+type WhenSaved = Box<dyn FnOnce() + Send>;
+
+/// How far the writing of the file has come.
+#[derive(Default)]
+struct Saves {
+    wanted: u64,
+    done: u64,
+    /// What waits for how many.
+    waiting: Vec<(u64, WhenSaved)>,
 }
 
 /// How much waits to be sent on a connection of the bus, in bytes.
@@ -100,6 +114,7 @@ impl ClusterNode {
         let mut machine = lock(&self.machine);
         let result = input(&mut machine.cluster, self.now());
         for action in machine.cluster.take_actions() {
+            machine.saves.wanted += u64::from(matches!(action, Action::SaveConf { .. }));
             match action {
                 Action::SaveConf { .. }
                 | Action::Connect { .. }
@@ -126,6 +141,34 @@ impl ClusterNode {
             self.wake();
         }
         result
+    }
+
+    /// Whether the file is still to be written.
+    pub fn must_save(&self) -> bool {
+        let saves = &lock(&self.machine).saves;
+        saves.done < saves.wanted
+    }
+
+    /// Calls `work` once the file says what the machine knows now.
+    pub fn when_saved(&self, work: WhenSaved) {
+        let mut machine = lock(&self.machine);
+        let saves = &mut machine.saves;
+        if saves.done < saves.wanted {
+            return saves.waiting.push((saves.wanted, work));
+        }
+        drop(machine);
+        work();
+    }
+
+    /// The file has been written so many times.
+    fn saved(&self, count: u64) {
+        let mut machine = lock(&self.machine);
+        let saves = &mut machine.saves;
+        saves.done = count;
+        let is_over = |waiting: &mut (u64, WhenSaved)| waiting.0 <= count;
+        let over: Vec<_> = saves.waiting.extract_if(.., is_over).collect();
+        drop(machine);
+        over.into_iter().for_each(|(_, work)| work());
     }
 
     /// Looks at what the machine knows.
@@ -214,6 +257,7 @@ pub fn prepare(shared: &Shared, config: &Config) -> Result<Vec<OwnedFd>, String>
             outside: Vec::new(),
             decisions: Vec::new(),
             seen_revision: 0,
+            saves: Saves::default(),
         }),
         clock,
         began,

@@ -103,17 +103,14 @@ impl Routes {
         let nodes: Vec<_> = std::iter::once((me, cluster.myself())).chain(others).collect();
         let by_key: BTreeMap<_, u16> = nodes.iter().zip(0..NOBODY).map(|((key, _), at)| (*key, at)).collect();
         let place = |key| by_key.get(&key).copied().unwrap_or(NOBODY);
-        // Neighbours mostly have one owner.
-        let mut last = None;
-        let mut owner = |slot| {
-            let key = cluster.owner(slot)?;
-            match last {
-                Some((known, at)) if known == key => Some(at),
-                _ => Some(last.insert((key, place(key))).1),
+        let mut owners = vec![NOBODY; usize::from(SLOTS)];
+        for ((_, node), at) in nodes.iter().zip(0..NOBODY) {
+            for (first, last) in node.slots().ranges() {
+                owners[usize::from(first)..=usize::from(last)].fill(at);
             }
-        };
+        }
         Routes {
-            owners: (0..SLOTS).map(|slot| owner(slot).unwrap_or(NOBODY)).collect(),
+            owners,
             migrating: cluster.migrating().map(|(slot, to)| (slot, place(to))).collect(),
             importing: cluster.importing().map(|(slot, from)| (slot, place(from))).collect(),
             places: nodes
@@ -162,9 +159,12 @@ impl Routes {
         owner == MYSELF || owner != NOBODY && Some(owner) == self.primary
     }
 
-    /// Whose a slot is, as far as its use is told of here: another owner begins at 0.
-    pub fn keeps_use(&self, slot: u16) -> (bool, bool) {
-        (self.is_mine(slot), self.is_shards(slot))
+    /// Slots that were told of as used here, or are, and have another owner than before.
+    pub fn reowned(&self, before: &Routes) -> Vec<u16> {
+        let is_same = self.owners == before.owners && self.primary == before.primary;
+        let owner = |routes: &Routes, slot| (routes.is_mine(slot), routes.is_shards(slot));
+        let slots = if is_same { 0..0 } else { 0..SLOTS };
+        slots.filter(|slot| owner(self, *slot) != owner(before, *slot)).collect()
     }
 
     /// Whether the request is to be run here.

@@ -3,7 +3,7 @@
 
 use martlet_base::number::parse_i64;
 use martlet_cluster::machine::{Cluster, CommandError, Failover, SetSlot, Time, parse_slot};
-use martlet_command::{Error, Flags, Group, Outcome, Tip, command};
+use martlet_command::{Block, Error, Flags, Group, Outcome, TimeoutReply, Tip, Wait, command};
 
 use super::super::{Call, ServerCommand, ServerHandler};
 use super::{node, told};
@@ -18,7 +18,17 @@ fn change(
 ) -> Outcome {
     node(call)?.with(input).map_err(told)?;
     call.worker.follow_cluster();
-    call.reply.ok();
+    answer_once_saved(call)
+}
+
+/// Answers OK once the file says what was changed; at once where nothing can wait.
+fn answer_once_saved(call: &mut Call<'_>) -> Outcome {
+    if call.deny_blocking || !node(call)?.must_save() {
+        call.reply.ok();
+        return Ok(());
+    }
+    let block = Block::new(Wait::ClusterSaved, None, TimeoutReply::Ok);
+    call.worker.block(call.connection, call.entry, &call.args, Box::new(block));
     Ok(())
 }
 
