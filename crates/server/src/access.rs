@@ -52,7 +52,7 @@ pub fn rules<'t>(table: &'t Table, config: &Config) -> Rules<'t> {
     Rules {
         table,
         all_channels: config.acl_pubsub_default == crate::config::AclPubsubDefault::Allchannels,
-        databases: config.databases as usize,
+        databases: config.database_count(),
     }
 }
 

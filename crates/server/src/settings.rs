@@ -16,8 +16,7 @@ pub fn from_config(config: &Config) -> Settings {
     Settings {
         string_max_bytes: config.proto_max_bulk_len_bytes as usize,
         is_clustered: config.cluster_enabled,
-        // All slots are database 0's.
-        databases: if config.cluster_enabled { 1 } else { config.databases as usize },
+        databases: config.database_count(),
         list_limit: ListLimit::from_directive(config.list_max_listpack_size),
         set_limits: SetLimits {
             intset_max_entries: config.set_max_intset_entries,

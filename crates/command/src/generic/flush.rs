@@ -64,6 +64,9 @@ pub(super) static SWAPDB: Command<Handler> = command("swapdb", 3, swapdb as Hand
     );
 
 fn swapdb(ctx: &mut Context<'_>) -> Outcome {
+    if ctx.settings.is_clustered {
+        return Err(Error::Fixed("ERR SWAPDB is not allowed in cluster mode"));
+    }
     let index = |at: usize, text: &'static str| {
         ctx.int(at).ok().and_then(|number| i32::try_from(number).ok()).ok_or(Error::Fixed(text))
     };

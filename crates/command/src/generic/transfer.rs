@@ -88,6 +88,9 @@ pub(super) static MOVE: Command<Handler> = command("move", 3, move_key as Handle
     .doc(Group::Generic, "1.0.0", "O(1)", "Moves a key to another database if it does not exist there.");
 
 fn move_key(ctx: &mut Context<'_>) -> Outcome {
+    if ctx.settings.is_clustered && ctx.settings.databases == 1 {
+        return Err(Error::Fixed("ERR MOVE is not allowed in cluster mode"));
+    }
     let to_db = database(ctx.arg(2), ctx.settings.databases)?;
     let from_db = ctx.keys.db;
     if to_db == from_db {

@@ -21,6 +21,11 @@ impl Keys {
         keys.used().map(|db| keys.db(db).count_slot(slot)).sum()
     }
 
+    /// The same of one database.
+    pub fn count_slot_in(&self, db: usize, slot: u16) -> usize {
+        self.shard(shard_of_slot(slot)).keys.db(db).count_slot(slot)
+    }
+
     /// Up to `most` names of a slot's keys in the current database. The slot's shard is locked.
     pub fn names_in_slot(&self, slot: u16, most: usize) -> Vec<Vec<u8>> {
         let db = self.shard(shard_of_slot(slot)).keys.db(self.db);

@@ -191,3 +191,65 @@ fn sort_reads_keys_of_one_slot_only() {
     assert_eq!(ask(&["SORT", "{a}list", "BY", "weight*"]), format!("-ERR BY {denied}"));
     assert_eq!(ask(&["SORT", "{a}list", "GET", "{b}weight*"]), format!("-ERR GET {denied}"));
 }
+
+#[test]
+fn a_transaction_may_look_at_slots() {
+    let node = Node::ours(&[]);
+    form(&[&node]);
+    let mut client = node.connect();
+    let mut ask = |words: &[&str]| told(&client.command(words).unwrap());
+    for words in [
+        &["MULTI"][..],
+        &["SET", "foo", "1"],
+        &["CLUSTER", "COUNTKEYSINSLOT", FOO_SLOT],
+        &["CLUSTER", "GETKEYSINSLOT", FOO_SLOT, "5"],
+        &["CLUSTER", "SLOT-STATS", "SLOTSRANGE", FOO_SLOT, FOO_SLOT],
+        &["CLUSTER", "FLUSHSLOT", FOO_SLOT],
+        &["CLUSTER", "COUNTKEYSINSLOT", FOO_SLOT],
+    ] {
+        ask(words);
+    }
+    assert_eq!(ask(&["EXEC"]), format!("OK 1 foo {FOO_SLOT} key-count 1 OK 0"));
+    // Every shard has been given back.
+    assert_eq!(node.ask(&["SET", "foo", "2"]), "OK");
+}
+
+#[test]
+fn a_node_may_have_several_databases() {
+    let nodes = [Node::ours(&["--cluster-databases", "4"]), Node::ours(&["--cluster-databases", "4"])];
+    let [first, second] = &nodes;
+    form(&[first, second]);
+    let mut client = second.connect();
+    let mut ask = |words: &[&str]| told(&client.command(words).unwrap());
+    assert_eq!((ask(&["SET", "foo", "1"]), ask(&["MOVE", "foo", "1"])), ("OK".into(), "1".into()));
+    assert_eq!(ask(&["CLUSTER", "COUNTKEYSINSLOT", FOO_SLOT]), "0");
+    assert_eq!(
+        (ask(&["SELECT", "4"]), ask(&["SELECT", "1"])),
+        ("-ERR DB index is out of range".into(), "OK".into())
+    );
+    assert_eq!((ask(&["GET", "foo"]), ask(&["COPY", "foo", "foo", "DB", "2"])), ("1".into(), "1".into()));
+    assert_eq!(ask(&["CLUSTER", "GETKEYSINSLOT", FOO_SLOT, "5"]), "foo");
+    assert_eq!(ask(&["SWAPDB", "0", "1"]), "-ERR SWAPDB is not allowed in cluster mode");
+    let full = "-ERR DB must be empty to perform CLUSTER FLUSHSLOTS.";
+    assert_eq!(second.ask(&["CLUSTER", "FLUSHSLOTS"]), full);
+    // A slot under way is looked for in the client's database; its keys go there from each.
+    assert_eq!(first.ask(&["CLUSTER", "SETSLOT", FOO_SLOT, "IMPORTING", &second.id()]), "OK");
+    assert_eq!(ask(&["CLUSTER", "SETSLOT", FOO_SLOT, "MIGRATING", &first.id()]), "OK");
+    let port = first.address().port().to_string();
+    assert_eq!(ask(&["GET", "foo"]), "1");
+    assert_eq!(ask(&["MIGRATE", "127.0.0.1", &port, "foo", "1", "60000"]), "OK");
+    assert_eq!(ask(&["GET", "foo"]), format!("-ASK {FOO_SLOT} {}", first.address()));
+    assert_eq!((ask(&["SELECT", "2"]), ask(&["GET", "foo"])), ("OK".into(), "1".into()));
+    assert_eq!(ask(&["MIGRATE", "127.0.0.1", &port, "foo", "2", "60000"]), "OK");
+    for node in [first, second] {
+        assert_eq!(node.ask(&["CLUSTER", "SETSLOT", FOO_SLOT, "NODE", &first.id()]), "OK");
+    }
+    assert!(first.ask(&["INFO", "keyspace"]).contains("db1:keys=1") && first.ask(&["DBSIZE"]) == "0");
+    assert_eq!(first.ask(&["CLUSTER", "FLUSHSLOT", FOO_SLOT, "SYNC"]), "OK");
+    assert!(!first.ask(&["INFO", "keyspace"]).contains("keys="));
+    // With one database, which is the rule, there is no way to another.
+    let single = Node::ours(&[]);
+    form(&[&single]);
+    assert_eq!(single.ask(&["MOVE", "foo", "1"]), "-ERR MOVE is not allowed in cluster mode");
+    assert_eq!(single.ask(&["SWAPDB", "0", "0"]), "-ERR SWAPDB is not allowed in cluster mode");
+}

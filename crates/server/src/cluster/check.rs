@@ -94,13 +94,13 @@ impl Worker {
         };
         let mut first: Option<Vec<u8>> = None;
         match transaction {
-            None => self.want_keys(routes, entry, args, &mut first, &mut wanted),
+            None => self.want_keys(routes, connection, entry, args, &mut first, &mut wanted),
             Some(transaction) => {
                 let entries = self.shared.registry.entries();
                 for (id, args) in &transaction.queue {
                     let entry = &entries[*id];
                     wanted.writes |= entry.spec.flags.has(Flags::WRITE);
-                    self.want_keys(routes, entry, &args.view(), &mut first, &mut wanted);
+                    self.want_keys(routes, connection, entry, &args.view(), &mut first, &mut wanted);
                 }
             }
         }
@@ -111,6 +111,7 @@ impl Worker {
     fn want_keys(
         &self,
         routes: &Routes,
+        connection: &Connection,
         entry: &Entry,
         args: &Args<'_>,
         first: &mut Option<Vec<u8>>,
@@ -130,25 +131,24 @@ impl Worker {
             }
             wanted.slot.get_or_insert(slot);
             if routes.is_open(slot) && !wanted.is_sharded_pubsub {
-                let found =
-                    if self.has_key(&Key::new(name)) { &mut wanted.existing } else { &mut wanted.missing };
-                *found += 1;
+                let is_there = self.has_key(connection.session.db, &Key::new(name));
+                *(if is_there { &mut wanted.existing } else { &mut wanted.missing }) += 1;
             }
         }
     }
 
     /// Whether a key is there, its shard locked by this thread or not.
-    fn has_key(&self, key: &Key<'_>) -> bool {
+    fn has_key(&self, db: usize, key: &Key<'_>) -> bool {
         let is_there = |db: &martlet_keyspace::Db| {
             let expiry_ms = db.get(key).map(|entry| entry.expiry_ms());
             expiry_ms.is_some_and(|expiry_ms| expiry_ms.is_none_or(|at_ms| at_ms > self.now_ms))
         };
         if self.keys.covers(key.shard()) {
-            return is_there(self.keys.shard(key.shard()).keys.db(0));
+            return is_there(self.keys.shard(key.shard()).keys.db(db));
         }
         loop {
             // Whoever has the shard waits for nothing, and gives it back soon.
-            match self.shared.engine.peek(key.hash, |shard| is_there(shard.db(0))) {
+            match self.shared.engine.peek(key.hash, |shard| is_there(shard.db(db))) {
                 Some(is_there) => return is_there,
                 None => std::thread::yield_now(),
             }

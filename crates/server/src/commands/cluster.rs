@@ -105,6 +105,7 @@ static CLUSTER: ServerCommand = container(
         &change::DELSLOTS,
         &change::DELSLOTSRANGE,
         &change::FAILOVER,
+        &change::FLUSHSLOT,
         &change::FLUSHSLOTS,
         &change::FORGET,
         &tell::GETKEYSINSLOT,

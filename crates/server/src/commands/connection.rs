@@ -63,7 +63,9 @@ static SELECT: ServerCommand = command("select", 2, select as ServerHandler)
     .doc(Group::Connection, "1.0.0", "O(1)", "Changes the database of the connection.");
 
 fn select(call: &mut Call<'_>) -> Outcome {
-    if call.worker.config().cluster_enabled && parse_i64(call.arg(1)).is_some_and(|index| index != 0) {
+    let settings = &call.worker.settings;
+    let is_only_one = settings.is_clustered && settings.databases == 1;
+    if is_only_one && parse_i64(call.arg(1)).is_some_and(|index| index != 0) {
         return Err(Error::Fixed("ERR SELECT is not allowed in cluster mode"));
     }
     let index = database(call.arg(1), call.worker.settings.databases)?;

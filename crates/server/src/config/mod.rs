@@ -15,6 +15,13 @@ mod rewrite;
 mod special;
 mod store;
 mod table;
+impl Config {
+    /// How many databases there are.
+    pub fn database_count(&self) -> usize {
+        (if self.cluster_enabled { self.cluster_databases } else { self.databases }) as usize
+    }
+}
+
 #[cfg(test)]
 mod tests;
 mod value;

@@ -477,6 +477,8 @@ parameter_table! {
     /// Count the use of each slot
     cluster_slot_stats_enabled: super::SlotMetrics = super::SlotMetrics::NONE
         => "cluster-slot-stats-enabled", SlotMetrics, MODIFIABLE|MULTI, Honoured;
+    /// Number of databases of a node
+    cluster_databases: u32 = 1 => "cluster-databases", Integer(1, INT_MAX), IMMUTABLE, Honoured;
     /// Seconds that a forgotten node stays forgotten
     cluster_blacklist_ttl_s: u64 = 60 => "cluster-blacklist-ttl", Integer(0, ULONG_MAX), MODIFIABLE, Honoured;
     /// Milliseconds that a manual failover may take

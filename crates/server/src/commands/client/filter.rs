@@ -187,7 +187,7 @@ fn seconds(rest: &mut Cursor<'_>, what: &str) -> Result<i64, Error> {
 
 fn database(call: &Call<'_>, text: &[u8]) -> Result<usize, Error> {
     let db = parse_i64(text).ok_or(Error::Fixed("ERR DB is not an integer or out of range"))?;
-    let last = call.worker.config().databases as usize - 1;
+    let last = call.worker.config().database_count() - 1;
     usize::try_from(db)
         .ok()
         .filter(|db| *db <= last)

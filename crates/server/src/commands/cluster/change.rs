@@ -1,9 +1,10 @@
 //! CLUSTER's subcommands that change the cluster, or this node. They run alone: what follows for the data
 //! set, and the routes that requests are checked against, are there before the reply.
 
+use martlet_base::hash::shard_of_slot;
 use martlet_base::number::parse_i64;
 use martlet_cluster::machine::{Cluster, CommandError, Failover, SetSlot, Time, parse_slot};
-use martlet_command::{Block, Error, Flags, Group, Outcome, TimeoutReply, Tip, Wait, command};
+use martlet_command::{Acl, Block, Error, Flags, Group, Outcome, TimeoutReply, Tip, Wait, command};
 
 use super::super::{Call, ServerCommand, ServerHandler};
 use super::{node, told};
@@ -30,6 +31,11 @@ fn answer_once_saved(call: &mut Call<'_>) -> Outcome {
     let block = Block::new(Wait::ClusterSaved, None, TimeoutReply::Ok);
     call.worker.block(call.connection, call.entry, &call.args, Box::new(block));
     Ok(())
+}
+
+/// Whether any database has keys.
+fn has_keys(call: &mut Call<'_>) -> bool {
+    (0..call.worker.settings.databases).any(|db| call.worker.keys.count(db) > 0)
 }
 
 /// Slots of the arguments, each alone or, in pairs, as ranges.
@@ -96,8 +102,37 @@ pub(super) static FLUSHSLOTS: ServerCommand = command("cluster|flushslots", 2, f
     .doc(Group::Cluster, "3.0.0", "O(1)", "Gives up all slots of the node, which must have no keys.");
 
 fn flushslots(call: &mut Call<'_>) -> Outcome {
-    let has_keys = call.worker.keys.count(0) > 0;
+    let has_keys = has_keys(call);
     change(call, |cluster, now| cluster.flush_slots(now, has_keys))
+}
+
+// What is deleted is freed by the thread that frees whatever is large, with either word.
+pub(super) static FLUSHSLOT: ServerCommand = command("cluster|flushslot", -3, flushslot as ServerHandler)
+    .flags(Flags::WRITE.with(Flags::ADMIN).with(Flags::NO_ASYNC_LOADING).with(Flags::WALK))
+    .acl(Acl::KEYSPACE)
+    .syntax("slot:i ?flush-type(ASYNC|SYNC)")
+    .doc(Group::Cluster, "9.0.0", "O(N) for N keys of the slot", "Deletes the keys of a slot here.");
+
+fn flushslot(call: &mut Call<'_>) -> Outcome {
+    node(call)?;
+    let slot = parse_slot(call.arg(2)).map_err(told)?;
+    match call.argc() {
+        3 => {}
+        4 if [b"async".as_slice(), b"sync"].iter().any(|word| call.arg(3).eq_ignore_ascii_case(word)) => {}
+        4 => return Err(Error::Syntax),
+        _ => return Err(super::super::wrong_subcommand_arguments(call)),
+    }
+    let worker = &mut *call.worker;
+    if worker.keys.has_all_shards() {
+        worker.keys.delete_slot(slot);
+    } else if worker.keys.lock_shard_unless_busy(shard_of_slot(slot)) {
+        worker.keys.delete_slot(slot);
+        worker.release_keys();
+    } else {
+        return Err(worker.busy_error());
+    }
+    call.reply.ok();
+    Ok(())
 }
 
 pub(super) static BUMPEPOCH: ServerCommand = command("cluster|bumpepoch", 2, bumpepoch as ServerHandler)
@@ -162,7 +197,7 @@ pub(super) static REPLICATE: ServerCommand = command("cluster|replicate", 3, rep
     .doc(Group::Cluster, "3.0.0", "O(1)", "Makes the node a replica of another.");
 
 fn replicate(call: &mut Call<'_>) -> Outcome {
-    let has_keys = call.worker.keys.count(0) > 0;
+    let has_keys = has_keys(call);
     let id = call.arg(2);
     change(call, |cluster, now| cluster.replicate(now, id, has_keys))
 }
@@ -182,7 +217,7 @@ fn reset(call: &mut Call<'_>) -> Outcome {
     let mut words = call.rest(2);
     let is_hard = words.one_of(&[("hard", true), ("soft", false)]).unwrap_or(false);
     words.finish()?;
-    let has_keys = call.worker.keys.count(0) > 0;
+    let has_keys = has_keys(call);
     change(call, |cluster, now| cluster.reset(now, is_hard, has_keys))
 }
 

@@ -43,7 +43,7 @@ const METRICS: [Metric; 5] = [
 ];
 
 pub(super) static SLOT_STATS: ServerCommand = command("cluster|slot-stats", -4, slot_stats as ServerHandler)
-    .flags(Flags::LOADING.with(Flags::STALE))
+    .flags(Flags::LOADING.with(Flags::STALE).with(Flags::WALK))
     .syntax(
         "filter(slotsrange=SLOTSRANGE(start-slot:i end-slot:i)|orderby=ORDERBY(metric ?limit:i=LIMIT \
          ?order(ASC|DESC)))",

@@ -14,6 +14,8 @@ use crate::config::ClusterPreferredEndpointType;
 const TELL: Flags = Flags::STALE;
 const ALWAYS: Flags = Flags::LOADING.with(Flags::STALE);
 const ADMIN: Flags = Flags::ADMIN.with(Flags::STALE);
+/// It locks shards itself, which its arguments do not tell.
+const LOOK: Flags = TELL.with(Flags::WALK);
 
 /// Who asks.
 fn viewer(call: &Call<'_>) -> Viewer {
@@ -259,7 +261,7 @@ fn slot_at(call: &Call<'_>, index: usize) -> Result<Option<u16>, Error> {
 }
 
 pub(super) static COUNTKEYSINSLOT: ServerCommand =
-    command("cluster|countkeysinslot", 3, countkeysinslot as ServerHandler).flags(TELL).syntax("slot:i").doc(
+    command("cluster|countkeysinslot", 3, countkeysinslot as ServerHandler).flags(LOOK).syntax("slot:i").doc(
         Group::Cluster,
         "3.0.0",
         "O(N) for N keys of the slot",
@@ -269,7 +271,8 @@ pub(super) static COUNTKEYSINSLOT: ServerCommand =
 fn countkeysinslot(call: &mut Call<'_>) -> Outcome {
     node(call)?;
     let slot = slot_at(call, 2)?.ok_or(Error::Fixed("ERR Invalid slot"))?;
-    let count = keys_in_slot(call, slot);
+    let db = call.connection.session.db;
+    let count = call.worker.keys.with_shard(shard_of_slot(slot), |keys| keys.count_slot_in(db, slot));
     call.reply.count(count);
     Ok(())
 }
@@ -280,7 +283,7 @@ pub(super) fn keys_in_slot(call: &mut Call<'_>, slot: u16) -> usize {
 
 pub(super) static GETKEYSINSLOT: ServerCommand =
     command("cluster|getkeysinslot", 4, getkeysinslot as ServerHandler)
-        .flags(TELL)
+        .flags(LOOK)
         .syntax("slot:i count:i")
         .doc(Group::Cluster, "3.0.0", "O(N) for N keys that are asked for", "Names keys of a slot here.")
         .tips(&[Tip::NONDETERMINISTIC_OUTPUT]);
