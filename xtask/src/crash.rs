@@ -16,11 +16,16 @@ pub struct Options {
 
 /// Runs the test `crash` with so many rounds.
 pub fn run(options: &Options) -> Outcome {
+    repeat("crash", "", "CRASH", options.rounds, options.seed)
+}
+
+/// Runs those of a test's cases that `filter` names, with what they read from `MARTLET_{name}_…`.
+pub fn repeat(test: &str, filter: &str, name: &str, rounds: u64, seed: Option<u64>) -> Outcome {
     let mut command = Command::new("cargo");
-    command.args(["test", "-p", "martlet", "--test", "crash", "--", "--nocapture"]).current_dir(root());
-    command.env("MARTLET_CRASH_ROUNDS", options.rounds.to_string());
-    if let Some(seed) = options.seed {
-        command.env("MARTLET_CRASH_SEED", seed.to_string());
+    command.args(["test", "-p", "martlet", "--test", test, filter, "--", "--nocapture"]).current_dir(root());
+    command.env(format!("MARTLET_{name}_ROUNDS"), rounds.to_string());
+    if let Some(seed) = seed {
+        command.env(format!("MARTLET_{name}_SEED"), seed.to_string());
     }
     step(&mut command)
 }

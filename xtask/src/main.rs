@@ -11,6 +11,7 @@ mod crash;
 mod dashboard;
 mod docs;
 mod durability;
+mod failovers;
 mod fairness;
 mod fuzz;
 mod hit_rates;
@@ -50,6 +51,8 @@ enum Chore {
     Valkey(valkey::Options),
     /// Kills servers under load and looks at what is left.
     Crash(crash::Options),
+    /// Replicas of a cluster take over under load: what was acknowledged is there afterwards.
+    Failovers(failovers::Options),
     /// That the pages which are made from something agree with it.
     Docs,
     /// Everything that a change must pass.
@@ -96,6 +99,7 @@ fn main() {
         Chore::Tools(options) => tools::run(&options),
         Chore::Valkey(options) => valkey::run(&options),
         Chore::Crash(options) => crash::run(&options),
+        Chore::Failovers(options) => failovers::run(&options),
         Chore::Docs => docs::check(),
         Chore::Ci => ci::run(),
         Chore::Fuzz(options) => fuzz::run(&options),

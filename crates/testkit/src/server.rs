@@ -38,7 +38,36 @@ impl Server {
     /// Starts `program` with `arguments` followed by `--port` and `--dir` in a directory that outlives it,
     /// and waits until it answers.
     pub fn start_in(directory: &Path, program: &Path, arguments: &[impl AsRef<OsStr>]) -> io::Result<Server> {
-        let port = ReservedPort::take()?;
+        Server::start_at(ReservedPort::take()?, directory, program, arguments)
+    }
+
+    /// Kills the process, if it still runs, and starts another at the same port.
+    ///
+    /// # Errors
+    /// When it does not answer.
+    pub fn restart_in(
+        mut self,
+        directory: &Path,
+        program: &Path,
+        arguments: &[impl AsRef<OsStr>],
+    ) -> io::Result<Server> {
+        self.kill();
+        let port = std::mem::replace(&mut self.port, ReservedPort::take()?);
+        Server::start_at(port, directory, program, arguments)
+    }
+
+    /// Kills the process; the server's port and directory stay.
+    pub fn kill(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    fn start_at(
+        port: ReservedPort,
+        directory: &Path,
+        program: &Path,
+        arguments: &[impl AsRef<OsStr>],
+    ) -> io::Result<Server> {
         let path = directory.join("server.log");
         let log = std::fs::File::create(&path)?;
         let child = Command::new(program)
@@ -109,8 +138,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.kill();
     }
 }
 

@@ -1,6 +1,7 @@
 //! Clusters of whole processes: ours alone, and ours with real ones, made and changed by redis-cli and by
 //! CLUSTER's subcommands. Without redis-server and redis-cli the tests that need them say so and pass.
 
+mod losses;
 mod mixed;
 mod moves;
 mod routes;
@@ -54,15 +55,35 @@ struct Node {
     bus: ReservedPort,
 }
 
+/// What all of them are told.
+fn options(first: &[&str], bus: &ReservedPort, more: &[&str]) -> Vec<String> {
+    let port = bus.number().to_string();
+    let mut all = first.to_vec();
+    all.extend(["--cluster-enabled", "yes", "--cluster-node-timeout", NODE_TIMEOUT]);
+    all.extend(["--cluster-port", &port, "--save", "", "--repl-diskless-sync-delay", "0"]);
+    all.extend(more);
+    all.into_iter().map(str::to_owned).collect()
+}
+
 impl Node {
     fn start(program: &str, first: &[&str], more: &[&str]) -> Node {
         let bus = ReservedPort::take().unwrap();
-        let port = bus.number().to_string();
-        let mut all = first.to_vec();
-        all.extend(["--cluster-enabled", "yes", "--cluster-node-timeout", NODE_TIMEOUT]);
-        all.extend(["--cluster-port", &port, "--save", "", "--repl-diskless-sync-delay", "0"]);
-        all.extend(more);
-        Node { server: Server::start(Path::new(program), &all).unwrap(), bus }
+        let server = Server::start(Path::new(program), &options(first, &bus, more)).unwrap();
+        Node { server, bus }
+    }
+
+    /// One of ours whose file outlives it.
+    fn ours_in(directory: &Path, more: &[&str]) -> Node {
+        let bus = ReservedPort::take().unwrap();
+        let all = options(OWN_OPTIONS, &bus, more);
+        Node { server: Server::start_in(directory, Path::new(OURS), &all).unwrap(), bus }
+    }
+
+    /// Starts it again at the addresses that it had.
+    fn restart(self, directory: &Path, more: &[&str]) -> Node {
+        let all = options(OWN_OPTIONS, &self.bus, more);
+        let server = self.server.restart_in(directory, Path::new(OURS), &all).unwrap();
+        Node { server, bus: self.bus }
     }
 
     fn ours(more: &[&str]) -> Node {
