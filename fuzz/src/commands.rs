@@ -245,7 +245,7 @@ pub fn encode(requests: &[&str]) -> Vec<u8> {
                 Some(at) => out.push(at as u8),
                 None => {
                     let length = word.len().min(15);
-                    out.push(240 - 240 % 16 + length as u8 % 15);
+                    out.push(240 + length as u8 % 15);
                     out.extend_from_slice(&word.as_bytes()[..length % 15]);
                 }
             }

@@ -15,8 +15,11 @@ pub mod script_libraries;
 pub mod seeds;
 pub mod tls_records;
 
-/// Every target: its name, its check, its seeds.
-pub const TARGETS: &[(&str, fn(&[u8]), fn() -> Vec<Vec<u8>>)] = &[
+/// A target's name, its check, its seeds.
+pub type Target = (&'static str, fn(&[u8]), fn() -> Vec<Vec<u8>>);
+
+/// Every target.
+pub const TARGETS: &[Target] = &[
     ("acl_rules", acl_rules::check, seeds::users),
     ("append_log", append_log::check, seeds::logs),
     ("cluster_bus", cluster_bus::check, seeds::bus_packets),

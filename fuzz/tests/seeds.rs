@@ -4,7 +4,7 @@ use martlet_fuzz::TARGETS;
 use martlet_fuzz::mutate::Mutator;
 
 /// Mutations of each target unless `MARTLET_FUZZ_MUTATIONS` says otherwise.
-const MUTATIONS: usize = 20_000;
+const MUTATIONS: usize = 10_000;
 
 fn replay(name: &str) {
     let (_, check, seeds) = TARGETS.iter().find(|(target, ..)| *target == name).expect("a target's name");

@@ -2,13 +2,10 @@
 //! runs this.
 
 use crate::run::{Outcome, cargo, is_installed, root};
-use crate::{checks, cost, dashboard, docs, fuzz, python, report_page, tools};
+use crate::{checks, cost, dashboard, docs, python, report_page, tools};
 use clap::Parser;
 use martlet_testkit::server::Server;
 use std::process::Command;
-
-/// Seconds of fuzzing per target.
-const FUZZ_SECONDS: &str = "15";
 
 /// In this order: what fails fastest comes first.
 pub fn run() -> Outcome {
@@ -17,7 +14,6 @@ pub fn run() -> Outcome {
     cargo(&["build", "--workspace"])?;
     cargo(&["test", "--workspace"])?;
     python::run(&parse(&["bench-python"]))?;
-    fuzz::run(&parse(&["fuzz", "--seconds", FUZZ_SECONDS]))?;
     bench_smoke()
 }
 

@@ -4,7 +4,7 @@
 //! with a nightly one the address sanitizer joins in. Where the instrumented build fails, the seeds and
 //! mutations of them still run.
 
-use crate::run::{Outcome, is_installed, root, step};
+use crate::run::{Outcome, cargo, is_installed, root, step};
 use std::process::Command;
 
 /// Instrumentation that libFuzzer steers by.
@@ -25,6 +25,8 @@ const TARGETS: &[&str] = &[
     "script_libraries",
     "commands",
 ];
+/// The crate that has them.
+const PACKAGE: &str = "martlet-fuzz";
 /// Longest input, in bytes.
 const MAX_LEN: usize = 4096;
 /// Most that one allocation may ask for, in MB: an input is small, so who asks for more believes what it
@@ -44,10 +46,11 @@ pub struct Options {
 
 /// Replays the seeds on the stable toolchain, then fuzzes.
 pub fn run(options: &Options) -> Outcome {
-    replay_seeds()?;
+    // The seeds and random mutations of them: an ordinary test.
+    cargo(&["test", "-q", "-p", PACKAGE])?;
     let triple = if cfg!(target_arch = "aarch64") { "aarch64-unknown-linux-gnu" } else { TRIPLE };
     let corpus = root().join("fuzz/corpus");
-    step(in_fuzz().args(["run", "-q", "--bin", "write_seeds", "--"]).arg(&corpus))?;
+    cargo(&["run", "-q", "-p", PACKAGE, "--bin", "write_seeds", "--", &corpus.to_string_lossy()])?;
     let nightly = is_installed("cargo", "+nightly");
     let Some(program_dir) = build(triple, nightly) else {
         eprintln!(
@@ -74,25 +77,16 @@ pub fn run(options: &Options) -> Outcome {
     Ok(())
 }
 
-/// The seeds and random mutations of them, as an ordinary test.
-pub fn replay_seeds() -> Outcome {
-    step(in_fuzz().args(["test", "-q"]))
-}
-
-fn in_fuzz() -> Command {
-    let mut command = Command::new("cargo");
-    command.current_dir(root().join("fuzz")).env("CARGO_TARGET_DIR", root().join("target/fuzz"));
-    command
-}
 
 /// The folder of the built targets, by the best toolchain that builds them.
 fn build(triple: &str, nightly: bool) -> Option<std::path::PathBuf> {
     let target_dir = root().join("target/fuzz-coverage");
     let build = |toolchain: Option<&str>, flags: &str| {
         let mut command = Command::new("cargo");
-        command.args(toolchain).args(["build", "-q", "--features", "libfuzzer", "--target", triple]);
-        command.current_dir(root().join("fuzz")).env("CARGO_TARGET_DIR", &target_dir).env("RUSTFLAGS", flags);
-        command.env_remove("RUSTUP_TOOLCHAIN");
+        command.args(toolchain).args(["build", "-q", "-p", PACKAGE, "--features", "libfuzzer"]);
+        command.args(["--target", triple]).current_dir(root());
+        command.env("CARGO_TARGET_DIR", &target_dir).env("RUSTFLAGS", flags);
+        command.env("CARGO_PROFILE_DEV_OPT_LEVEL", "1").env_remove("RUSTUP_TOOLCHAIN");
         step(&mut command).is_ok()
     };
     let built = nightly && build(Some("+nightly"), &format!("{COVERAGE} -Zsanitizer=address"));
