@@ -9,8 +9,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The files that are run, where the tree has them, unless others are named; those about what the server does
-/// not have yet are not among them. In Redis' tree `valkey` is `redis` in their names.
+/// The files that are run, where the tree has them, unless others are named. In Redis' tree `valkey` is `redis` in their names.
 const UNITS: &[&str] = &[
     "unit/type/string",
     "unit/type/incr",
@@ -41,6 +40,14 @@ const UNITS: &[&str] = &[
     "unit/geo",
     "unit/hyperloglog",
     "unit/dump",
+    "unit/scripting",
+    "unit/functions",
+    "unit/acl",
+    "unit/acl-v2",
+    "unit/maxmemory",
+    "unit/client-eviction",
+    "unit/tls",
+    "unit/wait",
     "unit/protocol",
     "unit/querybuf",
     "unit/introspection",
@@ -75,9 +82,21 @@ const NATIVE_UNITS: &[&str] = &[
     "integration/convert-ziplist-zset-on-load",
     "integration/shutdown",
     "integration/logging",
+    "integration/replication",
+    "integration/replication-2",
+    "integration/replication-3",
+    "integration/replication-4",
+    "integration/replication-psync",
+    "integration/replication-buffer",
+    "integration/psync2",
+    "integration/psync2-reg",
+    "integration/psync2-pingoff",
+    "integration/psync2-master-restart",
+    "integration/block-repl",
+    "integration/failover",
 ];
-/// Tags of tests that need what the server does not have yet.
-const DENIED_TAGS: &str = "-needs:repl -scripting -cluster";
+/// Tags of tests that need more than a small machine has.
+const DENIED_TAGS: &str = "-largemem";
 /// Tags of tests that need a server of their own, or one that is no cluster.
 const DENIED_EXTERNALLY: &str = " -external:skip -cluster:only";
 /// A file that takes longer has hung.
