@@ -108,7 +108,11 @@ impl Cluster {
         self.table.attach(self.myself, primary);
         let shard = self.table[primary].shard;
         self.set_shard(self.myself, shard);
-        self.needs_full_sync |= is_full_sync;
+        if is_full_sync {
+            self.needs_full_sync = true;
+            // What is here is nothing of that primary's: who has some of it goes first in an election.
+            self.replication.offset = 0;
+        }
         // Even to the same address: what is here may be of another history.
         self.replicated = None;
         self.end_manual_failover();

@@ -567,3 +567,18 @@ impl Liar {
 fn published(is_sharded: bool) -> Published {
     Published { channel: b"c".to_vec(), message: b"m".to_vec(), is_sharded }
 }
+
+#[test]
+fn a_replica_of_another_history_has_nothing_to_offer() {
+    let mut net = Net::cluster(3);
+    net.nodes.push(node(9));
+    net.nodes[0].meet(time(net.now), &Net::host(3), 6379, 16_379).unwrap();
+    net.pass(3_000);
+    let id = net.nodes[0].myself().id;
+    let joining = &mut net.nodes[3];
+    joining.set_replication(Replication { offset: 900, silent_ms: 0 });
+    joining.replicate(time(net.now), id.as_bytes(), false).unwrap();
+    assert_eq!(joining.offset(joining.my_key()), 0);
+    let is_anew = |action: &Action| matches!(action, Action::Replicate { is_full_sync: true, .. });
+    assert!(joining.take_actions().iter().any(is_anew));
+}

@@ -73,3 +73,31 @@ fn redis_cli_manages_a_mixed_cluster() {
         manage_cluster(&[Node::ours(&[]), Node::real(), Node::ours(&[])], &Node::real());
     }
 }
+
+/// A primary that gives its last slot away becomes a replica of who has it, with whose data its own has
+/// nothing to do: were its offset told, it would win an election and serve what it does not have.
+#[test]
+fn who_gives_its_last_slot_away_counts_for_nothing_until_it_has_the_data() {
+    let (from, to) = (Node::ours(&[]), Node::ours(&[]));
+    super::introduce(&[&from, &to]);
+    assert_eq!(to.ask(&["CLUSTER", "ADDSLOTSRANGE", "1", "16383"]), "OK");
+    assert_eq!(from.ask(&["CLUSTER", "ADDSLOTS", "0"]), "OK");
+    until_up(&[&from, &to]);
+    let offset = || {
+        let info = from.ask(&["INFO", "replication"]);
+        let line = info.lines().find_map(|line| line.strip_prefix("slave_repl_offset:")).unwrap_or_default();
+        line.to_owned()
+    };
+    assert_eq!(to.ask(&["SET", "foo", "1"]), "OK");
+    // Its save takes longer than the test.
+    assert_eq!(to.ask(&["CONFIG", "SET", "rdb-key-save-delay", "100000000"]), "OK");
+    assert_eq!(to.ask(&["CLUSTER", "SETSLOT", "0", "IMPORTING", &from.id()]), "OK");
+    assert_eq!(from.ask(&["CLUSTER", "SETSLOT", "0", "MIGRATING", &to.id()]), "OK");
+    assert_eq!(to.ask(&["CLUSTER", "SETSLOT", "0", "NODE", &to.id()]), "OK");
+    until("it is a replica", || from.ask(&["ROLE"]).starts_with("slave"));
+    assert_eq!(offset(), "0");
+    until("it asks for the data", || to.ask(&["INFO", "replication"]).contains("connected_slaves:1"));
+    assert_eq!(offset(), "0");
+    let line = |shards: &str| shards.split(&from.id()).nth(1).unwrap_or_default().to_owned();
+    assert!(line(&from.ask(&["CLUSTER", "SHARDS"])).contains("replication-offset 0 "));
+}

@@ -80,9 +80,11 @@ impl Worker {
     fn carry_out(&mut self, node: &ClusterNode, decision: Action) {
         let shared = self.shared;
         match decision {
-            Action::Replicate { host, port, .. } => {
+            Action::Replicate { host, port, is_full_sync } => {
                 let primary = Primary { host, port };
-                if shared.replication.replica.status().primary.as_ref() != Some(&primary) {
+                if is_full_sync {
+                    self.follow_other_history(primary);
+                } else if shared.replication.replica.status().primary.as_ref() != Some(&primary) {
                     self.follow_primary(Some(primary));
                 }
             }

@@ -32,6 +32,16 @@ pub fn begin(shared: &'static Shared) {
 impl Worker {
     /// Copies this primary from now on, or is one itself. All shards are locked.
     pub(crate) fn follow_primary(&mut self, primary: Option<Primary>) {
+        self.follow(primary, true);
+    }
+
+    /// Copies this primary from now on, with whose history what is here has nothing to do: it counts for
+    /// nothing in an election, and is no place to go on from. All shards are locked.
+    pub(crate) fn follow_other_history(&mut self, primary: Primary) {
+        self.follow(Some(primary), false);
+    }
+
+    fn follow(&mut self, primary: Option<Primary>, keeps_place: bool) {
         let shared = self.shared;
         let (replication, journal) = (&shared.replication, &shared.engine.journal);
         let replica = &replication.replica;
@@ -71,7 +81,7 @@ impl Worker {
             let was_primary = status.primary.is_none();
             status.primary = primary;
             status.state = LinkState::Connect;
-            status.has_place = is_replica && (was_primary || status.has_place);
+            status.has_place = is_replica && keeps_place && (was_primary || status.has_place);
             status.down_since_s = None;
         });
         // They may go on by the new name, or get another data set.
