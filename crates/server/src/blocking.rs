@@ -123,8 +123,10 @@ impl Worker {
         // The command counts for its client once it is over.
         connection.info.commands.fetch_sub(1, Ordering::Relaxed);
         connection.info.flags.fetch_or(flag::BLOCKED, Ordering::Relaxed);
-        *lock(&connection.info.waiter) = Some(waiter.clone());
-        if connection.info.killed.load(Ordering::Acquire) {
+        // What waits for the cluster's file has been done, whatever the role is by then, and ends by itself.
+        let is_ended_by_others = !matches!(block.wait, Wait::ClusterSaved);
+        *lock(&connection.info.waiter) = is_ended_by_others.then(|| waiter.clone());
+        if is_ended_by_others && connection.info.killed.load(Ordering::Acquire) {
             // Whoever has killed it may have looked before. The keys are still held: nothing has been served
             // to it.
             waiter.cancel();
