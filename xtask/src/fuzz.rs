@@ -77,7 +77,6 @@ pub fn run(options: &Options) -> Outcome {
     Ok(())
 }
 
-
 /// The folder of the built targets, by the best toolchain that builds them.
 fn build(triple: &str, nightly: bool) -> Option<std::path::PathBuf> {
     let target_dir = root().join("target/fuzz-coverage");

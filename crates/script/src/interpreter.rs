@@ -128,6 +128,9 @@ impl Interpreter {
         if engine == Engine::Eval {
             api::add_debugging(&mut stack);
         }
+        // Valkey's name for it.
+        stack.push_copy(-1);
+        stack.set_field(GLOBALS, "server");
         stack.set_field(GLOBALS, "redis");
         stack.push_function(entry!(place_error));
         match engine {

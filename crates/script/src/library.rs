@@ -21,14 +21,17 @@ pub fn is_name(name: &[u8]) -> bool {
     !name.is_empty() && name.iter().all(|&byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
-/// Pushes the globals that a library finds while it is loaded: `redis`, with less in it, and nothing else.
+/// Pushes the globals that a library finds while it is loaded: `redis`, with less in it, also by
+/// the name `server`, and nothing else.
 pub fn push_globals(stack: &mut Stack<'_>, version: Version) {
-    stack.push_table(0, 1);
+    stack.push_table(0, 2);
     let globals = stack.top();
     api::push_for_loading(stack, version);
     stack.set_functions(&[("register_function", entry!(register_function))]);
     let table = stack.top();
     sandbox::refuse_unknown_fields(stack, table);
+    stack.push_copy(-1);
+    stack.set_field(globals, "server");
     stack.set_field(globals, "redis");
     sandbox::protect_fields(stack, globals);
     sandbox::refuse_unknown_fields(stack, globals);

@@ -83,6 +83,7 @@ fn values_become_replies() {
     assert_eq!(run("return {err='X y'}"), "-X y");
     assert_eq!(run("return redis.error_reply('-MY text')"), "-MY text");
     assert_eq!(run("return redis.error_reply('TEXT')"), "-ERR TEXT");
+    assert_eq!(run("return server.error_reply('TEXT')"), "-ERR TEXT");
     assert_eq!(run("return 2^60"), ":1152921504606846976 ");
     let mut interpreter = interpreter();
     let mut resp3 = |source: &str| run_on(&mut interpreter, source, &mut Echo::default(), true);

@@ -118,6 +118,11 @@ fn a_replica_answers_readers_and_takes_over() {
     let mut ask = |words: &[&str]| told(&reader.command(words).unwrap());
     assert_eq!(ask(&["READONLY"]), "OK");
     assert_eq!((ask(&["GET", "bar"]), ask(&["SET", "bar", "2"])), ("1".into(), moved.clone()));
+    // A script is sent on that may write and does not promise otherwise.
+    for (flags, answer) in [("", moved.as_str()), (" flags=no-writes", "1")] {
+        let script = format!("#!lua{flags}\nreturn redis.call('GET', KEYS[1])");
+        assert_eq!(ask(&["EVAL", &script, "1", "bar"]), answer);
+    }
     assert_eq!((ask(&["READWRITE"]), ask(&["GET", "bar"])), ("OK".into(), moved));
     // With the primary's help, without loss.
     take_over(&replica, &[primary, other, third, &replica]);

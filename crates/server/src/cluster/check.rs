@@ -5,6 +5,7 @@ use martlet_base::slot::slot_of;
 use martlet_command::{Error, Flags, Outcome, Wait};
 use martlet_keyspace::Key;
 use martlet_protocol::request::Args;
+use martlet_script::flags::ScriptFlags;
 
 use super::routes::{Client, Redirect, Routes, Wanted};
 use crate::blocking::WaitEnd;
@@ -76,6 +77,13 @@ impl Worker {
         }
     }
 
+    /// Whether a command runs a script that does not promise to write nothing, though it could. Of one that
+    /// says nothing of itself it is not known.
+    fn runs_what_may_write(&self, entry: &Entry, args: &Args<'_>) -> bool {
+        let flags = crate::scripting::flags_of(self.shared, entry, args);
+        flags.is_some_and(|flags| !flags.has(ScriptFlags::NO_WRITES) && !flags.has(ScriptFlags::COMPATIBLE))
+    }
+
     fn route(
         &self,
         routes: &Routes,
@@ -94,12 +102,16 @@ impl Worker {
         };
         let mut first: Option<Vec<u8>> = None;
         match transaction {
-            None => self.want_keys(routes, connection, entry, args, &mut first, &mut wanted),
+            None => {
+                wanted.writes |= self.runs_what_may_write(entry, args);
+                self.want_keys(routes, connection, entry, args, &mut first, &mut wanted);
+            }
             Some(transaction) => {
                 let entries = self.shared.registry.entries();
                 for (id, args) in &transaction.queue {
                     let entry = &entries[*id];
-                    wanted.writes |= entry.spec.flags.has(Flags::WRITE);
+                    wanted.writes |=
+                        entry.spec.flags.has(Flags::WRITE) || self.runs_what_may_write(entry, &args.view());
                     self.want_keys(routes, connection, entry, &args.view(), &mut first, &mut wanted);
                 }
             }

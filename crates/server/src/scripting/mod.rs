@@ -202,18 +202,17 @@ impl Worker {
     }
 }
 
-/// Whether a command runs a script or function that says it writes nothing.
-pub(crate) fn promises_no_writes(shared: &Shared, entry: &Entry, args: &Args<'_>) -> bool {
-    let Control::RunScript(source) = entry.spec.control else { return false };
+/// What the script or function says of itself that a command runs, if that is known.
+pub(crate) fn flags_of(shared: &Shared, entry: &Entry, args: &Args<'_>) -> Option<ScriptFlags> {
+    let Control::RunScript(source) = entry.spec.control else { return None };
     let named = args.at(1);
-    let flags = match source {
+    match source {
         ScriptSource::Text => martlet_script::flags::parse_eval(named).ok().map(|(flags, _)| flags),
         ScriptSource::Digest => {
             parse_digest(named).and_then(|digest| shared.scripts.find(&digest)).map(|script| script.flags)
         }
         ScriptSource::Function => shared.libraries.list().flags_of(&folded(named)),
-    };
-    flags.is_some_and(|flags| flags.has(ScriptFlags::NO_WRITES))
+    }
 }
 
 /// Runs a script that EVAL or EVALSHA calls. Its declared keys are locked.
