@@ -66,6 +66,7 @@ fn exec(call: &mut Call<'_>) -> Outcome {
         Err(Error::Fixed("EXECABORT Transaction discarded because of previous errors."))
     } else {
         let began = call.worker.mark;
+        call.worker.freeze_time();
         let has_run = run_held(call, &transaction);
         // EXEC takes as long as all that it runs.
         call.worker.mark = began;

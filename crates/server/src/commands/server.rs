@@ -18,7 +18,11 @@ static TIME: ServerCommand = command("time", 1, time as ServerHandler)
     .tips(&[Tip::NONDETERMINISTIC_OUTPUT]);
 
 fn time(call: &mut Call<'_>) -> Outcome {
-    let now_us = call.worker.shared.clock.unix_us();
+    let now_us = match call.deny_blocking {
+        // In a transaction or a script the time stands still.
+        true => call.worker.frozen_us,
+        false => call.worker.shared.clock.unix_us(),
+    };
     call.reply.array(2);
     call.reply.bulk_int(now_us / 1_000_000);
     call.reply.bulk_int(now_us % 1_000_000);

@@ -354,6 +354,9 @@ struct ScriptRun<'a, 'k> {
 impl ScriptRun<'_, '_> {
     /// Runs the script until it is not abandoned.
     fn until_done(&mut self, call: &mut Call<'_>) -> Result<Run, Error> {
+        if !call.deny_blocking {
+            call.worker.freeze_time();
+        }
         let mut attempts = 1;
         loop {
             let (run, missing) = self.once(call.worker, call.connection, call.reply);

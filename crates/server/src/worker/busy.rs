@@ -168,11 +168,13 @@ impl Worker {
             let origin = std::mem::take(&mut worker.origin);
             // For the script time stands still.
             let (now_ms, mark, anchor) = (worker.now_ms, worker.mark, worker.anchor);
+            let frozen_us = worker.frozen_us;
             worker.refresh_time();
             if let Err(error) = worker.turn_for_others(Some(token), Duration::ZERO, backend) {
                 worker.end_for(&error);
             }
             (worker.now_ms, worker.mark, worker.anchor) = (now_ms, mark, anchor);
+            worker.frozen_us = frozen_us;
             worker.origin = origin;
             worker.held_messages = messages;
             worker.place = place;

@@ -91,9 +91,11 @@ pub struct Worker {
     pub now_ms: i64,
     /// A raw reading of the clock: when the command that runs now began.
     pub mark: u64,
-    /// The wall clock, Unix milliseconds, and the raw reading at the same instant, as of this loop's first
+    /// The wall clock, Unix microseconds, and the raw reading at the same instant, as of this loop's first
     /// work.
     anchor: (i64, u64),
+    /// What TIME tells in the transaction or script that runs, Unix microseconds.
+    pub(crate) frozen_us: i64,
     /// When this turn of the loop began: a raw reading, once it did something.
     turn_began: Option<u64>,
     /// What goes to the command log.
@@ -173,6 +175,7 @@ impl Worker {
             now_ms: shared.clock.unix_ms(),
             mark: shared.clock.raw(),
             anchor: (0, 0),
+            frozen_us: 0,
             turn_began: None,
             log_limits: LogLimits::NONE,
             latency_ns: u64::MAX,
@@ -271,9 +274,10 @@ impl Worker {
 
     /// Reads the clocks.
     pub fn refresh_time(&mut self) {
-        self.now_ms = self.shared.clock.unix_ms();
+        let now_us = self.shared.clock.unix_us();
+        self.now_ms = now_us / 1_000;
         self.mark = self.shared.clock.raw();
-        self.anchor = (self.now_ms, self.mark);
+        self.anchor = (now_us, self.mark);
         self.keys.set_time(self.now_ms);
         self.keys.touch = self.touch_policy();
     }
@@ -281,9 +285,25 @@ impl Worker {
     /// Sets the time to the end of the last command, without reading a clock.
     #[inline]
     pub(crate) fn advance_time(&mut self) {
-        let (wall_ms, raw) = self.anchor;
-        self.now_ms = wall_ms + (self.shared.clock.elapsed_ns(raw, self.mark) / 1_000_000) as i64;
+        self.now_ms = self.marked_us() / 1_000;
         self.keys.set_time(self.now_ms);
+    }
+
+    /// When the last command ended, Unix microseconds, without reading a clock.
+    fn marked_us(&self) -> i64 {
+        let (wall_us, raw) = self.anchor;
+        wall_us + (self.shared.clock.elapsed_ns(raw, self.mark) / 1_000) as i64
+    }
+
+    /// Lets the time stand still for a transaction or a script that begins: TIME and expiry go by it.
+    pub(crate) fn freeze_time(&mut self) {
+        self.frozen_us = self.marked_us();
+        self.now_ms = self.frozen_us / 1_000;
+        let sees_expired = self.keys.due_ms != self.keys.now_ms;
+        self.keys.set_time(self.now_ms);
+        if sees_expired {
+            self.keys.see_expired();
+        }
     }
 
     /// How accesses to keys are noted under the configured policy.
