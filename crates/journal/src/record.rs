@@ -3,6 +3,7 @@
 //! ```text
 //! one effect:       tag = database            payload = the command, as a RESP array
 //! several effects:  tag = BLOCK               payload = ( length 8 │ database 4 │ command )…
+//! some not for all: tag = BLOCK | SPLIT       as several; an effect's database says whom it is not for
 //! for replicas:     tag = REPLICAS            payload = the command, as a RESP array
 //! ```
 //!
@@ -18,6 +19,12 @@ use martlet_protocol::request::Args;
 const BLOCK: u32 = 1 << 23;
 /// Beside [`BLOCK`]: each effect stands for itself.
 const LOOSE: u32 = 1;
+/// Beside [`BLOCK`]: some effects are not for everybody.
+const SPLIT: u32 = 1 << 1;
+/// Beside an effect's database: it is not for the file.
+const NOT_FILE: u32 = 1 << 31;
+/// Beside an effect's database: it is not for replicas.
+const NOT_REPLICAS: u32 = 1 << 30;
 /// The tag of a command that changes nothing and that replicas alone are told: PING, REPLCONF GETACK,
 /// PUBLISH.
 pub const REPLICAS: u32 = 1 << 22;
@@ -33,10 +40,22 @@ const HEADING: usize = 12;
 pub enum Audience {
     /// Everybody.
     All,
-    /// The append-only file: notes of the time.
+    /// The append-only file: notes of the time, what a script says is for it alone.
     File,
-    /// Replicas: PING, REPLCONF GETACK, PUBLISH.
+    /// Replicas: PING, REPLCONF GETACK, PUBLISH, what a script says is for them alone.
     Replicas,
+}
+
+impl Audience {
+    /// What stands beside the database of an effect for these.
+    fn bits(audience: Option<Audience>) -> u32 {
+        match audience {
+            Some(Audience::All) => 0,
+            Some(Audience::File) => NOT_REPLICAS,
+            Some(Audience::Replicas) => NOT_FILE,
+            None => NOT_FILE | NOT_REPLICAS,
+        }
+    }
 }
 
 /// One effect of a record.
@@ -57,6 +76,10 @@ pub struct Pending {
     together: bool,
     /// Where those lie that would have happened without a command.
     loose: Vec<Range<usize>>,
+    /// Whom those of commands are not for, from here on.
+    not_for: u32,
+    /// Some are not for everybody.
+    split: bool,
 }
 
 /// How far pending effects had come; see [`Pending::undo_to`].
@@ -65,6 +88,7 @@ pub struct Mark {
     len_bytes: usize,
     count: usize,
     together: bool,
+    split: bool,
 }
 
 /// A buffer of more bytes is not kept for the next record.
@@ -80,31 +104,37 @@ impl Pending {
     /// Adds one of a command, which `write` appends as a RESP array.
     #[inline]
     pub fn push(&mut self, db: usize, write: impl FnOnce(&mut Vec<u8>)) {
-        self.add(db, write);
+        self.add(db as u32 | self.not_for, write);
         self.together = true;
+        self.split |= self.not_for != 0;
+    }
+
+    /// Says whom those are for that commands add from here on; nobody with `None`.
+    pub fn set_audience(&mut self, audience: Option<Audience>) {
+        self.not_for = Audience::bits(audience);
     }
 
     /// Adds one that would have happened without a command.
     #[inline]
     pub fn push_loose(&mut self, db: usize, write: impl FnOnce(&mut Vec<u8>)) {
         let begin = self.bytes.len();
-        self.add(db, write);
+        self.add(db as u32, write);
         self.loose.push(begin..self.bytes.len());
     }
 
     #[inline]
-    fn add(&mut self, db: usize, write: impl FnOnce(&mut Vec<u8>)) {
+    fn add(&mut self, db: u32, write: impl FnOnce(&mut Vec<u8>)) {
         let begin = self.bytes.len();
         self.bytes.extend_from_slice(&[0; HEADING]);
         write(&mut self.bytes);
         let len = self.bytes.len() - begin - HEADING;
-        self.bytes[begin..begin + HEADING].copy_from_slice(&heading(len, db as u32));
+        self.bytes[begin..begin + HEADING].copy_from_slice(&heading(len, db));
         self.count += 1;
     }
 
     /// How far they have come.
     pub fn mark(&self) -> Mark {
-        Mark { len_bytes: self.bytes.len(), count: self.count, together: self.together }
+        Mark { len_bytes: self.bytes.len(), count: self.count, together: self.together, split: self.split }
     }
 
     /// Forgets those that a command has added since: it was undone. The others stay.
@@ -121,7 +151,7 @@ impl Pending {
         }
         self.bytes.truncate(len);
         self.count = mark.count + kept.len();
-        self.together = mark.together;
+        (self.together, self.split) = (mark.together, mark.split);
     }
 
     /// The record's tag and payload; `None` if there is nothing to record.
@@ -129,6 +159,7 @@ impl Pending {
     pub fn record(&self) -> Option<(u32, &[u8])> {
         match self.count {
             0 => None,
+            _ if self.split => self.split_record(),
             1 => {
                 let (first, command) = self.bytes.split_first_chunk()?;
                 Some((read_heading(first).1, command))
@@ -144,11 +175,19 @@ impl Pending {
         self.bytes.len() - self.count * HEADING + around
     }
 
+    #[cold]
+    fn split_record(&self) -> Option<(u32, &[u8])> {
+        const NOBODY: u32 = NOT_FILE | NOT_REPLICAS;
+        let is_for_any = raw_effects(BLOCK, &self.bytes).any(|effect| effect.db & NOBODY != NOBODY);
+        let loose = if self.together { 0 } else { LOOSE };
+        is_for_any.then_some((BLOCK | SPLIT | loose, &self.bytes))
+    }
+
     /// Forgets them.
     #[inline]
     pub fn clear(&mut self) {
         self.count = 0;
-        self.together = false;
+        (self.together, self.split) = (false, false);
         self.loose.clear();
         if self.bytes.capacity() > KEPT_BYTES {
             self.bytes = Vec::new();
@@ -200,8 +239,13 @@ fn number_line(out: &mut Vec<u8>, kind: u8, number: usize) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// The effects of a record, in order.
+/// The effects of a record, in order, whomever they are for.
 pub fn effects(tag: u32, payload: &[u8]) -> impl Iterator<Item = Effect<'_>> {
+    raw_effects(tag, payload).map(|effect| Effect { db: effect.db & !(NOT_FILE | NOT_REPLICAS), ..effect })
+}
+
+/// As [`effects`], with whom an effect is not for beside its database.
+fn raw_effects(tag: u32, payload: &[u8]) -> impl Iterator<Item = Effect<'_>> {
     let mut rest = payload;
     let is_block = tag & BLOCK != 0;
     let mut single = (!is_block).then_some(Effect { db: tag, command: payload });
@@ -231,42 +275,78 @@ impl Commands {
         self.db = None;
     }
 
-    /// Hands a record's commands to `write`, in pieces.
+    /// Hands a record's commands to `write`, in pieces. What of an effect is for replicas goes there only if
+    /// `for_replicas` says so.
     #[inline]
-    pub fn extend(&mut self, tag: u32, payload: &[u8], write: &mut impl FnMut(Audience, &[u8])) {
+    pub fn extend(
+        &mut self,
+        tag: u32,
+        payload: &[u8],
+        for_replicas: bool,
+        write: &mut impl FnMut(Audience, &[u8]),
+    ) {
         if tag == REPLICAS {
             write(Audience::Replicas, payload);
         } else if tag & BLOCK == 0 {
-            self.select(tag, write);
+            self.select(tag, Audience::All, write);
             write(Audience::All, payload);
+        } else if tag & SPLIT == 0 {
+            self.extend_block(tag, effects(tag, payload), Audience::All, write);
         } else {
-            self.extend_block(tag, payload, write);
+            self.extend_split(tag, payload, for_replicas, write);
         }
     }
 
-    fn extend_block(&mut self, tag: u32, payload: &[u8], write: &mut impl FnMut(Audience, &[u8])) {
+    /// Each kind of reader gets what is for it, with a database of its own selected.
+    #[cold]
+    fn extend_split(
+        &mut self,
+        tag: u32,
+        payload: &[u8],
+        for_replicas: bool,
+        write: &mut impl FnMut(Audience, &[u8]),
+    ) {
+        let kinds = [(Audience::File, NOT_FILE), (Audience::Replicas, NOT_REPLICAS)];
+        for (audience, bit) in kinds.into_iter().take(1 + usize::from(for_replicas)) {
+            self.forget_db();
+            let is_for = |effect: &Effect<'_>| effect.db & bit == 0;
+            let theirs = || raw_effects(tag, payload).filter(is_for);
+            let loose = if theirs().nth(1).is_none() { LOOSE } else { 0 };
+            let theirs = theirs().map(|of| Effect { db: of.db & !(NOT_FILE | NOT_REPLICAS), ..of });
+            self.extend_block(tag | loose, theirs, audience, write);
+        }
+        self.forget_db();
+    }
+
+    fn extend_block<'a>(
+        &mut self,
+        tag: u32,
+        effects: impl Iterator<Item = Effect<'a>>,
+        audience: Audience,
+        write: &mut impl FnMut(Audience, &[u8]),
+    ) {
         let together = tag & LOOSE == 0;
         if together {
-            write(Audience::All, BEGIN);
+            write(audience, BEGIN);
         }
-        for effect in effects(tag, payload) {
-            self.select(effect.db, write);
-            write(Audience::All, effect.command);
+        for effect in effects {
+            self.select(effect.db, audience, write);
+            write(audience, effect.command);
         }
         if together {
-            write(Audience::All, END);
+            write(audience, END);
         }
     }
 
     #[inline]
-    fn select(&mut self, db: u32, write: &mut impl FnMut(Audience, &[u8])) {
+    fn select(&mut self, db: u32, audience: Audience, write: &mut impl FnMut(Audience, &[u8])) {
         if self.db != Some(db) {
             self.db = Some(db);
             self.scratch.clear();
             let mut buffer = itoa::Buffer::new();
             let words = [b"SELECT".as_slice(), buffer.format(db).as_bytes()];
             encode(&mut self.scratch, words.into_iter());
-            write(Audience::All, &self.scratch);
+            write(audience, &self.scratch);
         }
     }
 }
@@ -283,7 +363,7 @@ mod tests {
     fn text(stream: &mut Commands, pending: &Pending) -> String {
         let mut out = Vec::new();
         let (tag, payload) = pending.record().unwrap();
-        stream.extend(tag, payload, &mut |audience, bytes| {
+        stream.extend(tag, payload, true, &mut |audience, bytes| {
             assert_eq!(audience, Audience::All);
             out.extend_from_slice(bytes);
         });
@@ -333,6 +413,50 @@ mod tests {
         expire(&mut pending, "a");
         expire(&mut pending, "b");
         assert_eq!(text(&mut stream, &pending), "*2 $3 DEL $1 a *2 $3 DEL $1 b ");
+    }
+
+    #[test]
+    fn readers_of_each_kind_get_what_is_for_them() {
+        let (mut pending, mut stream) = (Pending::default(), Commands::default());
+        let told = |stream: &mut Commands, pending: &Pending, for_replicas: bool| {
+            let mut told = [String::new(), String::new()];
+            let (tag, payload) = pending.record().unwrap();
+            stream.extend(tag, payload, for_replicas, &mut |audience, bytes| {
+                let text = std::str::from_utf8(bytes).unwrap().replace("\r\n", " ");
+                assert_ne!(audience, Audience::All);
+                told[usize::from(audience == Audience::Replicas)] += &text;
+            });
+            told
+        };
+        let for_them = |pending: &mut Pending, audience, key| {
+            pending.set_audience(audience);
+            push(pending, 2, &["INCR", key]);
+        };
+        for_them(&mut pending, None, "n");
+        assert!(pending.record().is_none(), "it is for nobody");
+        for_them(&mut pending, Some(Audience::File), "f");
+        let file = "*2 $6 SELECT $1 2 *2 $4 INCR $1 f ";
+        assert_eq!(told(&mut stream, &pending, true), [file, ""]);
+        let mark = pending.mark();
+        for_them(&mut pending, Some(Audience::Replicas), "r");
+        for_them(&mut pending, Some(Audience::All), "a");
+        pending.set_audience(None);
+        pending.push_loose(2, |out| encode(out, ["DEL", "x"].into_iter().map(str::as_bytes)));
+        let rest = "*2 $4 INCR $1 a *2 $3 DEL $1 x *1 $4 EXEC ";
+        let both = [
+            format!("*1 $5 MULTI *2 $6 SELECT $1 2 *2 $4 INCR $1 f {rest}"),
+            format!("*1 $5 MULTI *2 $6 SELECT $1 2 *2 $4 INCR $1 r {rest}"),
+        ];
+        assert_eq!(told(&mut stream, &pending, true), both);
+        assert_eq!(told(&mut stream, &pending, false), [both[0].as_str(), ""]);
+        let (tag, payload) = pending.record().unwrap();
+        assert!(effects(tag, payload).all(|effect| effect.db == 2));
+        pending.undo_to(mark);
+        assert_eq!(pending.count, 3, "what was undone is gone, an expiration is not");
+        pending.clear();
+        pending.set_audience(Some(Audience::All));
+        push(&mut pending, 2, &["DEL", "k"]);
+        assert_eq!(text(&mut stream, &pending), "*2 $6 SELECT $1 2 *2 $3 DEL $1 k ");
     }
 
     /// As in Redis, so that who reads a transaction reads all of it behind MULTI.

@@ -84,11 +84,14 @@ impl Keys {
     /// Appends what was done to the journal, while all that it was done to is locked.
     fn record(&mut self) {
         let (journal, pending) = (&self.engine.journal, self.effects.pending());
-        if let Some((tag, payload)) = pending.record()
-            && journal.is_on()
-        {
-            self.recorded = journal.append(tag, payload);
-            pending.clear();
+        match pending.record() {
+            // It is for nobody.
+            None => pending.clear(),
+            Some((tag, payload)) if journal.is_on() => {
+                self.recorded = journal.append(tag, payload);
+                pending.clear();
+            }
+            Some(_) => {}
         }
     }
 

@@ -202,7 +202,7 @@ impl State {
                 *noted_s = Some(time_s);
                 log.append(Audience::File, format!("#TS:{time_s}\r\n").as_bytes());
             }
-            commands.extend(record.tag, record.payload, &mut |audience, bytes| match audience {
+            commands.extend(record.tag, record.payload, for_all, &mut |audience, bytes| match audience {
                 Audience::All if !for_all => log.append(Audience::File, bytes),
                 audience => log.append(audience, bytes),
             });

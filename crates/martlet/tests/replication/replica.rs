@@ -577,3 +577,42 @@ fn libraries_of_functions_are_part_of_the_data() {
         assert_eq!(list(&mut replica), "");
     }
 }
+
+/// What `redis.set_repl` says of the file and of replicas holds for each of them.
+#[test]
+fn a_script_says_who_gets_its_writes() {
+    let (primary, mut client) = ours(&["--appendonly", "yes"]);
+    let (_replica, mut copy) = ours(&[]);
+    follow(&mut copy, primary.address().port());
+    let body = "redis.call('SET', 'all1', 1) \
+        redis.set_repl(redis.REPL_AOF) redis.call('SET', 'file', 1) redis.call('INCR', 'file') \
+        redis.set_repl(redis.REPL_REPLICA) redis.call('SET', 'replica', 1) \
+        redis.set_repl(redis.REPL_SLAVE) redis.call('SET', 'slave', 1) \
+        redis.set_repl(redis.REPL_NONE) redis.call('SET', 'none', 1) \
+        redis.set_repl(redis.REPL_ALL) redis.call('SELECT', 1) redis.call('SET', 'all2', 1)";
+    let alone = "redis.set_repl(redis.REPL_NONE) return redis.call('SET', 'none2', 1)";
+    for request in [vec!["EVAL", body, "0"], vec!["EVAL", alone, "0"], vec!["MULTI"], vec!["EVAL", body, "0"]]
+    {
+        client.command(&request).unwrap();
+    }
+    assert_eq!(ask(&mut client, "SET plain 1"), "QUEUED");
+    client.command(&["EXEC"]).unwrap();
+    wait_until("the replica has all that is for it", || {
+        field(&mut client, "master_repl_offset") == field(&mut copy, "slave_repl_offset")
+    });
+    let holds = |client: &mut Client, db: usize| {
+        ask(client, &format!("SELECT {db}"));
+        let keys = ask(client, "KEYS *");
+        let mut keys: Vec<String> = keys.split(' ').map(str::to_owned).collect();
+        keys.sort();
+        keys.join(" ")
+    };
+    assert_eq!(holds(&mut client, 0), "all1 file none none2 plain replica slave");
+    assert_eq!(holds(&mut copy, 0), "all1 plain replica slave");
+    assert_eq!(holds(&mut copy, 1), "all2");
+    assert_eq!(ask(&mut client, "DEBUG LOADAOF"), "OK");
+    assert_eq!(holds(&mut client, 0), "all1 file plain");
+    assert_eq!(holds(&mut client, 1), "all2");
+    ask(&mut client, "SELECT 0");
+    assert_eq!(ask(&mut client, "GET file"), "2");
+}

@@ -6,6 +6,7 @@ use martlet_acl::Origin;
 use martlet_base::random::Random;
 use martlet_command::{Acl, Error, Flags};
 use martlet_engine::Keys;
+use martlet_journal::stream::Audience;
 use martlet_keyspace::shard_of;
 use martlet_protocol::reply::Reply;
 use martlet_protocol::request::Args;
@@ -210,8 +211,14 @@ impl Host for ScriptHost<'_> {
     }
 
     fn set_propagation(&mut self, targets: i64) {
-        let wanted = targets & propagate::LOG != 0;
-        self.worker.keys.effects.recording = wanted && self.worker.shared.engine.journal.is_on();
+        let is_for = |target: i64| targets & target != 0;
+        let audience = match (is_for(propagate::LOG), is_for(propagate::REPLICAS)) {
+            (true, true) => Some(Audience::All),
+            (true, false) => Some(Audience::File),
+            (false, true) => Some(Audience::Replicas),
+            (false, false) => None,
+        };
+        self.worker.keys.effects.pending().set_audience(audience);
     }
 }
 

@@ -13,6 +13,7 @@ use std::sync::atomic::Ordering;
 
 use hashbrown::HashMap;
 use martlet_command::{Control, Error, Outcome, ScriptSource};
+use martlet_journal::stream::Audience;
 use martlet_protocol::reply::Reply;
 use martlet_protocol::request::Args;
 use martlet_script::{Compiled, Engine, Inputs, Interpreter, Run, ScriptFlags, Version};
@@ -390,7 +391,7 @@ impl ScriptRun<'_, '_> {
         connection: &mut Connection,
         reply: &mut Reply,
     ) -> (Run, Option<Missing>) {
-        let (begin, db, recording) = (reply.len(), connection.session.db, worker.keys.effects.recording);
+        let (begin, db) = (reply.len(), connection.session.db);
         // A script has its own, and has none when it begins.
         let fieldsets = std::mem::take(&mut connection.session.fieldsets);
         if !worker.keys.has_all_shards() {
@@ -426,7 +427,7 @@ impl ScriptRun<'_, '_> {
         connection.session.db = db;
         connection.session.fieldsets = fieldsets;
         worker.keys.db = db;
-        worker.keys.effects.recording = recording;
+        worker.keys.effects.pending().set_audience(Some(Audience::All));
         let messages = worker.held_messages.take();
         if missing.is_some() {
             reply.truncate(begin);
