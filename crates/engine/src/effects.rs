@@ -204,8 +204,11 @@ impl Effects {
     /// Ends a request: it is recorded itself if it has changed something and nothing stands for it.
     #[inline]
     pub fn request_ended(&mut self, db: usize, args: &Args<'_>, has_changed: bool) {
-        if self.recording && !std::mem::take(&mut self.replaced) && has_changed {
-            self.pending.push(db, |out| encode_request(out, args));
+        if self.recording {
+            if !std::mem::take(&mut self.replaced) && has_changed {
+                self.pending.push(db, |out| encode_request(out, args));
+            }
+            self.pending.join();
         }
     }
 

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Several effects of one command or transaction are one record, and become a MULTI … EXEC in the stream;
-//! several expirations alone, which nothing holds together, do not.
+//! several expirations that no command has met, which nothing holds together, do not.
 
 use std::ops::Range;
 
@@ -107,6 +107,12 @@ impl Pending {
         self.add(db as u32 | self.not_for, write);
         self.together = true;
         self.split |= self.not_for != 0;
+    }
+
+    /// Holds together what was added so far: a command that ends has met all of it.
+    #[inline]
+    pub fn join(&mut self) {
+        self.together |= !self.loose.is_empty();
     }
 
     /// Says whom those are for that commands add from here on; nobody with `None`.
@@ -410,6 +416,13 @@ mod tests {
             "*1 $5 MULTI *2 $3 DEL $1 a *2 $3 DEL $1 b *3 $3 SET $1 a $1 1 *1 $4 EXEC "
         );
         pending.clear();
+        expire(&mut pending, "a");
+        expire(&mut pending, "b");
+        assert_eq!(text(&mut stream, &pending), "*2 $3 DEL $1 a *2 $3 DEL $1 b ");
+        pending.join();
+        assert_eq!(text(&mut stream, &pending), "*1 $5 MULTI *2 $3 DEL $1 a *2 $3 DEL $1 b *1 $4 EXEC ");
+        pending.clear();
+        pending.join();
         expire(&mut pending, "a");
         expire(&mut pending, "b");
         assert_eq!(text(&mut stream, &pending), "*2 $3 DEL $1 a *2 $3 DEL $1 b ");
