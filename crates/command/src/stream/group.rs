@@ -181,6 +181,8 @@ fn destroy(ctx: &mut Context<'_>) -> Outcome {
 static CREATECONSUMER: Command<Handler> = command("xgroup|createconsumer", 5, createconsumer as Handler)
     .flags(Flags::WRITE.with(Flags::DENYOOM))
     .keys(INSERTS)
+    // It has been seen when it comes.
+    .relative_time_if(|_| true)
     .acl(Acl::STREAM)
     .syntax("key:k0 group consumer")
     .doc(spec::Group::Stream, "6.2.0", "O(1)", "Adds a consumer to a group.");

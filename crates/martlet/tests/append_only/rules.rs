@@ -365,3 +365,26 @@ fn switched_off_and_on_under_load_it_has_what_was_answered_since() {
         server = Some(next);
     }
 }
+
+/// A consumer that the file creates has been seen when it is read, and has never been active.
+#[test]
+fn a_consumer_of_the_file_was_seen_when_it_was_read() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = start(OURS, directory.path(), &[]).unwrap();
+    for line in ["XGROUP CREATE s g 0 MKSTREAM", "XGROUP CREATECONSUMER s g made", "PEXPIREAT s 1"] {
+        assert!(!run(&server, 0, line).is_error());
+    }
+    for line in ["XGROUP CREATE s g 0 MKSTREAM", "XGROUP CREATECONSUMER s g made"] {
+        assert!(!run(&server, 0, line).is_error());
+    }
+    assert!(!run(&server, 0, "XREADGROUP GROUP g reader STREAMS s >").is_error());
+    assert!(!run(&server, 0, "DEBUG LOADAOF").is_error());
+    let consumers = run(&server, 0, "XINFO CONSUMERS s g");
+    let consumers = consumers.items().unwrap();
+    assert_eq!(consumers.len(), 2);
+    for consumer in consumers {
+        let fields = consumer.items().unwrap();
+        let (idle, inactive) = (fields[5].integer().unwrap(), fields[7].integer().unwrap());
+        assert!((0..600_000).contains(&idle) && inactive == -1, "{fields:?}");
+    }
+}

@@ -137,9 +137,10 @@ impl<'a> Replay<'a> {
         let mut outcome: Result<(), Box<Error>> = Ok(());
         let mut run = |keys: &mut Keys| {
             keys.db = self.db;
-            // Nothing is due at time 0; only what is told relative to now needs the time.
+            // Nothing is due, and only what is told relative to now needs the time.
             let is_relative = entry.spec.relative_time.is_some_and(|is_relative| is_relative(args));
             keys.set_time(if is_relative { self.now_ms } else { 0 });
+            keys.see_expired();
             let mut reply = Reply::new(std::mem::take(&mut self.reply), false);
             let request = Request {
                 args: *args,

@@ -389,8 +389,12 @@ impl Applier {
         let now_ms = worker.keys.now_ms;
         let is_data = matches!(entry.run, Run::Data(_));
         if is_data && !entry.spec.relative_time.is_some_and(|is_relative| is_relative(args)) {
-            // Nothing is due at time 0; only what is told relative to now needs the time.
+            // Only what is told relative to now needs the time.
             worker.keys.set_time(0);
+        }
+        if is_data {
+            // What is due is the primary's to delete.
+            worker.keys.see_expired();
         }
         worker.keys.db = self.connection.session.db;
         if nested {
