@@ -25,6 +25,7 @@ const DIFFERENCES: &[(&str, &[&str], &str)] = &[
     ("history", &["xinfo|consumers", "xinfo|stream", "zrank", "zrevrank"], "7.2"),
     ("history", &["xadd", "xtrim"], "KEEPREF, DELREF and ACKED, 8.2; IDMP, 8.6"),
     ("history", &["xread", "xreadgroup"], "CLAIM, 8.4; MAXCOUNT and MAXSIZE, 8.10"),
+    ("history", &["geosearch", "geosearchstore"], "BYPOLYGON, Valkey 9"),
     ("history", &["set"], "IFEQ and its kin, 8.4"),
     ("history", &["zinter", "zinterstore", "zunion", "zunionstore"], "COUNT, 8.8"),
     (
@@ -52,6 +53,7 @@ const DIFFERENCES: &[(&str, &[&str], &str)] = &[
     ("arguments", &["client|kill", "hscan"], "MAXAGE and NOVALUES, 7.4"),
     ("arguments", &["zrank", "zrevrank"], "WITHSCORE, 7.2"),
     ("arguments", &["zscan"], "NOSCORES, Valkey 9"),
+    ("arguments", &["geosearch", "geosearchstore"], "BYPOLYGON, Valkey 9"),
     ("arguments", &["set"], "IFEQ and its kin, 8.4"),
     ("arguments", &["zinter", "zinterstore", "zunion", "zunionstore"], "COUNT, 8.8"),
     ("arguments", &["xadd", "xtrim"], "KEEPREF, DELREF and ACKED, 8.2; IDMP, 8.6"),

@@ -259,7 +259,7 @@ fn arc_m(haversine: f64) -> f64 {
 }
 
 /// A shape; lengths are in the unit of its [`Area`].
-#[derive(Copy, Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Shape {
     /// All within a distance.
     Circle {
@@ -273,10 +273,15 @@ pub enum Shape {
         /// From south to north.
         height: f64,
     },
+    /// All inside a polygon, as if longitudes and latitudes were a plane: see [`Area::of_polygon`].
+    Polygon {
+        /// Its corners, in order.
+        vertices: Vec<Point>,
+    },
 }
 
 /// A part of the globe around a position.
-#[derive(Copy, Clone, Debug)]
+#[derive(Clone, Debug)]
 pub struct Area {
     centre: Centre,
     shape: Shape,
@@ -292,7 +297,7 @@ impl Area {
     pub fn new(centre: Point, shape: Shape, unit_m: f64) -> Area {
         let radius_m = match shape {
             Shape::Circle { radius } => radius * unit_m,
-            Shape::Rectangle { .. } => f64::INFINITY,
+            Shape::Rectangle { .. } | Shape::Polygon { .. } => f64::INFINITY,
         };
         let half_angle = (radius_m * (1.0 + MARGIN) + MARGIN_M) / (2.0 * EARTH_RADIUS_M);
         let is_all = half_angle >= std::f64::consts::FRAC_PI_2;
@@ -305,6 +310,12 @@ impl Area {
         }
     }
 
+    /// Around the middle of a polygon's corners, in metres.
+    pub fn of_polygon(vertices: Vec<Point>) -> Area {
+        let centre = middle(&vertices);
+        Area::new(centre, Shape::Polygon { vertices }, 1.0)
+    }
+
     /// A distance in the area's unit.
     pub fn in_unit(&self, distance_m: f64) -> f64 {
         distance_m / self.unit_m
@@ -314,11 +325,12 @@ impl Area {
     #[inline]
     pub fn find(&self, score: f64) -> Option<(Point, f64)> {
         let point = Point::from_score(score);
-        let distance_m = match self.shape {
+        let distance_m = match &self.shape {
             Shape::Circle { radius } => self.within_circle(point, radius * self.unit_m),
             Shape::Rectangle { width, height } => {
                 self.within_rectangle(point, width * self.unit_m, height * self.unit_m)
             }
+            Shape::Polygon { vertices } => self.within_polygon(point, vertices),
         };
         Some((point, distance_m?))
     }
@@ -355,11 +367,29 @@ impl Area {
         Some(self.centre.distance_m(point))
     }
 
+    fn within_polygon(&self, point: Point, vertices: &[Point]) -> Option<f64> {
+        /// Of a smaller sine, Valkey takes the longitudes for the same.
+        const SAME: f64 = 1e-15;
+        if !encloses(vertices, point) {
+            return None;
+        }
+        let v = ((radians(point.longitude) - self.centre.longitude_rad) / 2.0).sin();
+        let latitude_rad = radians(point.latitude);
+        Some(match v.abs() <= SAME {
+            true => self.centre.latitude_distance_m(latitude_rad),
+            false => arc_m(self.centre.haversine(latitude_rad, v)),
+        })
+    }
+
     /// The ranges of scores among which everything inside is, in the order in which they are searched: the
     /// centre's square, then north, south, east, west, and between these. None is there twice.
     pub fn score_ranges(&self) -> Vec<Range<u64>> {
         const DIRECTIONS: [(i32, i32); 9] =
             [(0, 0), (0, 1), (0, -1), (1, 0), (-1, 0), (1, 1), (-1, 1), (1, -1), (-1, -1)];
+        if !LATITUDES.contains(&self.centre.point.latitude) {
+            // The middle of a polygon around a pole lies in no square.
+            return vec![Square { bits: 0, step: 0 }.scores()];
+        }
         let bounds = self.bounds();
         let mut step = self.estimated_step();
         let mut square = Square::around(self.centre.point, step, &LATITUDES);
@@ -391,9 +421,10 @@ impl Area {
 
     /// The outermost longitudes and latitudes, degrees; they may be beyond what there is.
     fn bounds(&self) -> Extent {
-        let (width, height) = match self.shape {
-            Shape::Circle { radius } => (radius, radius),
+        let (width, height) = match &self.shape {
+            Shape::Circle { radius } => (*radius, *radius),
             Shape::Rectangle { width, height } => (width / 2.0, height / 2.0),
+            Shape::Polygon { vertices } => return bounds_of(vertices),
         };
         let (width_m, height_m) = (self.unit_m * width, self.unit_m * height);
         let Point { longitude, latitude } = self.centre.point;
@@ -410,10 +441,17 @@ impl Area {
     /// The step of a grid whose squares are about as large as the area, from its size and distance to the
     /// poles.
     fn estimated_step(&self) -> u32 {
-        let radius = match self.shape {
-            Shape::Circle { radius } => radius,
+        let radius = match &self.shape {
+            Shape::Circle { radius } => *radius,
             Shape::Rectangle { width, height } => {
                 ((width / 2.0) * (width / 2.0) + (height / 2.0) * (height / 2.0)).sqrt()
+            }
+            Shape::Polygon { vertices } => {
+                let Extent { longitude, latitude } = bounds_of(vertices);
+                let corners = [longitude.start, longitude.end].map(|longitude| {
+                    [latitude.start, latitude.end].map(|latitude| Point { longitude, latitude })
+                });
+                corners.iter().flatten().map(|corner| self.centre.distance_m(*corner)).fold(0.0, f64::max)
             }
         };
         let mut radius_m = radius * self.unit_m;
@@ -429,6 +467,43 @@ impl Area {
         step -= i32::from(from_equator > 66.0) + i32::from(from_equator > 80.0);
         step.clamp(1, STEPS_MAX as i32) as u32
     }
+}
+
+/// The outermost longitudes and latitudes of points, degrees.
+fn bounds_of(points: &[Point]) -> Extent {
+    let outermost = |of: fn(&Point) -> f64, all: &RangeInclusive<f64>| {
+        let (first, last) = (points.iter().map(of), points.iter().map(of));
+        first.fold(*all.end(), f64::min)..last.fold(*all.start(), f64::max)
+    };
+    Extent {
+        longitude: outermost(|point| point.longitude, &LONGITUDES),
+        latitude: outermost(|point| point.latitude, &LATITUDES),
+    }
+}
+
+/// Where the sum of the vectors from the Earth's centre to these points shows.
+fn middle(points: &[Point]) -> Point {
+    let (mut x, mut y, mut z) = (0.0, 0.0, 0.0);
+    for point in points {
+        let (longitude, latitude) = (radians(point.longitude), radians(point.latitude));
+        x += latitude.cos() * longitude.cos();
+        y += latitude.cos() * longitude.sin();
+        z += latitude.sin();
+    }
+    let latitude = z.atan2((x * x + y * y).sqrt());
+    Point { longitude: degrees(y.atan2(x)), latitude: degrees(latitude) }
+}
+
+/// Whether a ray from the point crosses a polygon's edge an odd number of times (W. R. Franklin's PNPOLY).
+fn encloses(vertices: &[Point], point: Point) -> bool {
+    let before = vertices.iter().cycle().skip(vertices.len().saturating_sub(1));
+    let crosses = |(a, b): &(&Point, &Point)| {
+        (a.latitude > point.latitude) != (b.latitude > point.latitude)
+            && point.longitude
+                < (b.longitude - a.longitude) * (point.latitude - a.latitude) / (b.latitude - a.latitude)
+                    + a.longitude
+    };
+    vertices.iter().zip(before).filter(crosses).count() % 2 == 1
 }
 
 /// Whether a square and the eight around it reach as far as these bounds.

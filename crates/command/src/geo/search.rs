@@ -1,4 +1,4 @@
-//! Searching by circle and rectangle: GEOSEARCH and its older forms, answered or stored.
+//! Searching by circle, rectangle and polygon: GEOSEARCH and its older forms, answered or stored.
 
 use std::ops::Range;
 
@@ -161,15 +161,16 @@ impl Query {
         let has_member = matches!(self.centre, Some(Centre::Member(_)));
         let is_circle = matches!(self.shape, Some(Shape::Circle { .. }));
         let is_rectangle = matches!(self.shape, Some(Shape::Rectangle { .. }));
+        let is_polygon = self.is_polygon();
         if form == Form::SearchStore && rest.word("STOREDIST") {
             self.destination = Some(Destination { index: 1, by_distance: true });
-        } else if !has_position && rest.option("FROMMEMBER", 1) {
+        } else if !has_position && !is_polygon && rest.option("FROMMEMBER", 1) {
             self.centre = Some(centre_of(set, rest.value()?)?);
-        } else if !has_member && rest.option("FROMLONLAT", 2) {
+        } else if !has_member && !is_polygon && rest.option("FROMLONLAT", 2) {
             self.centre = Some(Centre::Position(position(rest)?));
-        } else if !is_rectangle && rest.option("BYRADIUS", 2) {
+        } else if !is_rectangle && !is_polygon && rest.option("BYRADIUS", 2) {
             self.set_circle(rest)?;
-        } else if !is_circle && rest.option("BYBOX", 3) {
+        } else if !is_circle && !is_polygon && rest.option("BYBOX", 3) {
             let width = number(rest, Error::Fixed("ERR need numeric width"))?;
             let height = number(rest, Error::Fixed("ERR need numeric height"))?;
             if width < 0.0 || height < 0.0 {
@@ -177,10 +178,30 @@ impl Query {
             }
             self.unit_m = unit_m(rest)?;
             self.shape = Some(Shape::Rectangle { width, height });
+        } else if !is_circle && !is_rectangle && self.centre.is_none() && rest.option("BYPOLYGON", 2) {
+            self.set_polygon(rest)?;
         } else {
             return Ok(false);
         }
         Ok(true)
+    }
+
+    fn is_polygon(&self) -> bool {
+        matches!(self.shape, Some(Shape::Polygon { .. }))
+    }
+
+    /// Takes the number of corners and each of them.
+    fn set_polygon(&mut self, rest: &mut Cursor<'_>) -> Outcome {
+        let count = rest.int().ok().and_then(|count| i32::try_from(count).ok());
+        let count = count.ok_or(Error::Fixed("ERR invalid number of vertices"))?;
+        let count = usize::try_from(count).unwrap_or(0);
+        if count < 3 || rest.left() / 2 < count {
+            return Err(Error::Fixed("ERR GEOSEARCH BYPOLYGON must have at least 3 vertices"));
+        }
+        let vertices = (0..count).map(|_| position(rest)).collect::<Result<_, Error>>()?;
+        self.unit_m = 1.0;
+        self.shape = Some(Shape::Polygon { vertices });
+        Ok(())
     }
 
     fn take_store_option(&mut self, rest: &mut Cursor<'_>) -> Result<bool, Error> {
@@ -213,7 +234,7 @@ impl Query {
         let missing = |what: &str| {
             Err(Error::quoting(&format!("ERR exactly one of {what} can be specified for "), args.at(0), ""))
         };
-        if form.is_search() && self.centre.is_none() {
+        if form.is_search() && self.centre.is_none() && !self.is_polygon() {
             return missing("FROMMEMBER or FROMLONLAT");
         }
         if form.is_search() && self.shape.is_none() {
@@ -227,8 +248,11 @@ impl Query {
 
     /// The area; `None` if its centre is a member of a key that is not there.
     fn area(&self) -> Option<Area> {
+        if let Some(Shape::Polygon { vertices }) = &self.shape {
+            return Some(Area::of_polygon(vertices.clone()));
+        }
         let (Centre::Position(centre) | Centre::Member(Some(centre))) = self.centre? else { return None };
-        Some(Area::new(centre, self.shape?, self.unit_m))
+        Some(Area::new(centre, self.shape.clone()?, self.unit_m))
     }
 
     /// Everything inside the area that is asked for, in order.
@@ -356,13 +380,13 @@ pub(super) static GEOSEARCH: Command<Handler> = command("geosearch", -7, geosear
     .keys(&[READS])
     .acl(Acl::GEO)
     .syntax(
-        "key:k0 from(member=FROMMEMBER|fromlonlat=FROMLONLAT(longitude:d latitude:d)) \
+        "key:k0 ?from(member=FROMMEMBER|fromlonlat=FROMLONLAT(longitude:d latitude:d)) \
          by(circle(radius:d=BYRADIUS unit(M|KM|FT|MI))|box(width:d=BYBOX height:d \
-         unit(M|KM|FT|MI))) ?order(ASC|DESC) ?count-block(count:i=COUNT ?ANY) ?WITHCOORD \
+         unit(M|KM|FT|MI))|polygon(num-vertices:i=BYPOLYGON *vertices(longitude:d latitude:d))) ?order(ASC|DESC) ?count-block(count:i=COUNT ?ANY) ?WITHCOORD \
          ?WITHDIST ?WITHHASH",
     )
-    .doc(Group::Geo, "6.2.0", COMPLEXITY, "Returns the members inside a circle or a rectangle.")
-    .history(&[("7.0.0", "Units in upper case, too.")]);
+    .doc(Group::Geo, "6.2.0", COMPLEXITY, "Returns the members inside a circle, a rectangle or a polygon.")
+    .history(&[("7.0.0", "Units in upper case, too."), ("9.0.0", "Option `BYPOLYGON` (Valkey).")]);
 
 fn geosearch(ctx: &mut Context<'_>) -> Outcome {
     search(ctx, Form::Search)
@@ -373,12 +397,12 @@ pub(super) static GEOSEARCHSTORE: Command<Handler> = command("geosearchstore", -
     .keys(&[KeyPart::one(1, OVERWRITES), KeyPart::one(2, KeyFlags::RO.with(KeyFlags::ACCESS))])
     .acl(Acl::GEO)
     .syntax(
-        "destination:k0 source:k1 from(member=FROMMEMBER|fromlonlat=FROMLONLAT(longitude:d \
+        "destination:k0 source:k1 ?from(member=FROMMEMBER|fromlonlat=FROMLONLAT(longitude:d \
          latitude:d)) by(circle(radius:d=BYRADIUS unit(M|KM|FT|MI))|box(width:d=BYBOX height:d \
-         unit(M|KM|FT|MI))) ?order(ASC|DESC) ?count-block(count:i=COUNT ?ANY) ?STOREDIST",
+         unit(M|KM|FT|MI))|polygon(num-vertices:i=BYPOLYGON *vertices(longitude:d latitude:d))) ?order(ASC|DESC) ?count-block(count:i=COUNT ?ANY) ?STOREDIST",
     )
-    .doc(Group::Geo, "6.2.0", COMPLEXITY, "Stores the members inside a circle or a rectangle in a key.")
-    .history(&[("7.0.0", "Units in upper case, too.")]);
+    .doc(Group::Geo, "6.2.0", COMPLEXITY, "Stores the members inside a circle, a rectangle or a polygon in a key.")
+    .history(&[("7.0.0", "Units in upper case, too."), ("9.0.0", "Option `BYPOLYGON` (Valkey).")]);
 
 fn geosearchstore(ctx: &mut Context<'_>) -> Outcome {
     search(ctx, Form::SearchStore)

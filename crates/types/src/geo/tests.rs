@@ -45,6 +45,7 @@ fn any_number_is_taken_for_a_score() {
 fn inside(points: &[Point], centre: Point, shape: Shape) -> Vec<u64> {
     let is_inside = |point: &Point| match shape {
         Shape::Circle { radius } => centre.distance_m(*point) <= radius,
+        Shape::Polygon { .. } => unreachable!("it has tests of its own"),
         Shape::Rectangle { width, height } => {
             let level = Point { longitude: centre.longitude, latitude: point.latitude };
             centre.distance_m(level) <= height / 2.0 && point.distance_m(level) <= width / 2.0
@@ -99,7 +100,7 @@ proptest! {
             Some(height) => Shape::Rectangle { width: radius, height },
             None => Shape::Circle { radius },
         };
-        let area = Area::new(centre, shape, 1.0);
+        let area = Area::new(centre, shape.clone(), 1.0);
         prop_assert_eq!(found(&points, &area), inside(&points, centre, shape));
     }
 
@@ -110,11 +111,53 @@ proptest! {
         magnitude in 0.0..8.0,
     ) {
         let shape = Shape::Circle { radius: 10.0_f64.powf(magnitude) };
-        let area = Area::new(centre, shape, 1.0);
+        let area = Area::new(centre, shape.clone(), 1.0);
         let mut ranges = area.score_ranges();
         ranges.sort_unstable_by_key(|range| range.start);
         prop_assert!(ranges.windows(2).all(|pair| pair[0].end <= pair[1].start), "{ranges:?}");
         let inside = inside(&points, centre, shape);
         prop_assert!(found(&points, &area).iter().all(|score| inside.contains(score)));
+    }
+}
+
+fn polygon(corners: &[(f64, f64)]) -> Area {
+    Area::of_polygon(corners.iter().map(|&(x, y)| Point::new(x, y).unwrap()).collect())
+}
+
+#[test]
+fn polygons_are_told_from_their_surroundings() {
+    let notched = polygon(&[(0.0, 0.0), (10.0, 0.0), (10.0, 10.0), (5.0, 2.0), (0.0, 10.0)]);
+    for (longitude, latitude, is_inside) in
+        [(1.0, 5.0, true), (9.0, 5.0, true), (5.0, 5.0, false), (5.0, 1.0, true), (11.0, 5.0, false)]
+    {
+        let score = Point::new(longitude, latitude).unwrap().score() as f64;
+        assert_eq!(notched.find(score).is_some(), is_inside, "{longitude} {latitude}");
+    }
+    // The middle of its corners lies beyond all squares.
+    let polar = polygon(&[(-180.0, 80.0), (-90.0, 80.0), (0.0, 80.0), (90.0, 85.0)]);
+    let ranges = polar.score_ranges();
+    assert!(ranges.len() == 1 && ranges.iter().all(|all| (all.start, all.end) == (0, 1 << 52)));
+    assert!(polygon(&[(1.0, 1.0); 3]).find(Point::new(1.0, 1.0).unwrap().score() as f64).is_none());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 256 }))]
+
+    /// Whatever lies inside a polygon is in one of the ranges that are searched.
+    #[test]
+    fn nothing_inside_a_polygon_is_missed(
+        corners in prop::collection::vec((-20.0..20.0_f64, -20.0..20.0_f64), 3..8),
+        points in prop::collection::vec((-20.0..20.0_f64, -20.0..20.0_f64), 1..50),
+        (east, north) in (-150.0..150.0_f64, -60.0..60.0_f64),
+        size in 0.0001..1.0_f64,
+    ) {
+        let place = |&(x, y): &(f64, f64)| Point::new(east + x * size, north + y * size).unwrap();
+        let area = Area::of_polygon(corners.iter().map(place).collect());
+        let ranges = area.score_ranges();
+        for point in &points {
+            let score = place(point).score();
+            let is_searched = ranges.iter().any(|range| range.contains(&score));
+            prop_assert!(area.find(score as f64).is_none() || is_searched);
+        }
     }
 }
