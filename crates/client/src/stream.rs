@@ -113,6 +113,11 @@ impl Stream {
         Ok(())
     }
 
+    /// Whether what is sent is enciphered.
+    pub fn is_secure(&self) -> bool {
+        self.tls.is_some()
+    }
+
     /// Lets the kernel find out that the peer is gone, also while nothing is sent.
     pub fn keep_alive(&self) -> io::Result<()> {
         let Socket::Tcp(stream) = &self.socket else { return Ok(()) };

@@ -8,7 +8,7 @@ use martlet_testkit::server::Server;
 
 use super::diskless::{FOREIGN, false_primary};
 use super::replica::{ask, field, ours};
-use super::{text, wait_until};
+use super::{Stopped, text, wait_until};
 
 /// A snapshot without keys, of a known length.
 const EMPTY: &[u8] = b"$18\r\nREDIS0010\xff\0\0\0\0\0\0\0\0";
@@ -93,4 +93,25 @@ fn a_promoted_replica_has_applied_what_it_had_received() {
     let digest = ask(&mut replica, "DEBUG DIGEST");
     assert_eq!(ask(&mut replica, "DEBUG LOADAOF"), "OK");
     assert_eq!(ask(&mut replica, "DEBUG DIGEST"), digest);
+}
+
+/// The process stands still while its primary sends, and perhaps ends, and while it is told to take over.
+#[test]
+fn a_promoted_replica_has_applied_what_its_kernel_had() {
+    const SENT: usize = 1000;
+    let (own, mut replica) = ours(&[]);
+    for closes in [false, true, false, true] {
+        let start = format!("+FULLRESYNC {FOREIGN} 0\r\n").into_bytes();
+        let mut socket = false_primary(&mut replica, &[&start, EMPTY].concat());
+        wait_until("the link", || field(&mut replica, "master_link_status") == "up");
+        let stream: Vec<u8> = (1..=SENT).flat_map(unit).collect();
+        let stopped = Stopped::new(own.pid());
+        socket.write_all(&stream).unwrap();
+        let socket = Some(socket).filter(|_| !closes);
+        replica.send_raw(b"REPLICAOF NO ONE\r\nGET last\r\nDEL count last\r\n").unwrap();
+        drop(stopped);
+        let replies: Vec<_> = (0..3).map(|_| text(&replica.read_reply().unwrap())).collect();
+        assert_eq!(replies, ["OK", &SENT.to_string(), "2"], "{closes}\n{}", own.log());
+        drop(socket);
+    }
 }

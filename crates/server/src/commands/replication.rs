@@ -58,7 +58,11 @@ fn psync(call: &mut Call<'_>) -> Outcome {
     if !may_sync(call)? {
         return Ok(());
     }
-    let offset = parse_i64(call.arg(2)).ok_or(Error::NotInteger)?;
+    let Some(offset) = parse_i64(call.arg(2)) else {
+        let name = call.worker.replica_link(call.connection).replica.name();
+        tracing::warn!("Replica {name} asks for synchronization but with a wrong offset");
+        return Err(Error::NotInteger);
+    };
     let stats = &call.worker.shared.stats;
     if partial_sync(call, offset) {
         stats.sync_partial.fetch_add(1, Ordering::Relaxed);

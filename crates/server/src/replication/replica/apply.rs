@@ -7,14 +7,16 @@
 //! Nothing expires by this server's own clock meanwhile: a key goes when the primary says so.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use martlet_client::stream::Stream;
 use martlet_command::{Control, Flags};
 use martlet_journal::{Position, REPLICAS};
 use martlet_protocol::reply::Reply;
 use martlet_protocol::request::{Args, OwnedArgs, Parsed, Partial, RequestLimits, parse};
 
+use super::link::is_readable;
 use crate::config::PropagationErrorBehavior;
 use crate::connection::Connection;
 use crate::registry::{Entry, Run};
@@ -26,6 +28,8 @@ use crate::worker::Worker;
 const TURN_BYTES: usize = 64 * 1024;
 /// With more waiting, nothing is received.
 const WAITING_MAX_BYTES: usize = 1024 * 1024;
+/// How often a stream is tried that the link is using.
+const READ_TRIES: usize = 1000;
 /// Bytes of a request or transaction that is not complete: offsets of arguments are 32 bits wide.
 const UNIT_MAX_BYTES: usize = u32::MAX as usize - (1 << 24);
 /// Between two lines in the log that say that the disk refuses.
@@ -49,7 +53,11 @@ pub struct ApplyQueue {
     /// The I/O thread.
     thread: usize,
     generation: u64,
+    /// Where the stream comes from. Whoever reads adds what was read while this is locked.
+    stream: Arc<Mutex<Stream>>,
     waiting: Mutex<Waiting>,
+    /// Bytes received, applied or not.
+    received_bytes: AtomicU64,
     is_closed: AtomicBool,
     /// Who applies has this locked, and is inside the gate.
     applier: Mutex<Applier>,
@@ -60,13 +68,20 @@ pub struct ApplyQueue {
 impl ApplyQueue {
     /// A queue for the stream that goes on after the applied offset, in the replica's database, in the name
     /// of `connection`.
-    pub fn new(shared: &'static Shared, generation: u64, mut connection: Box<Connection>) -> Arc<ApplyQueue> {
+    pub fn new(
+        shared: &'static Shared,
+        generation: u64,
+        mut connection: Box<Connection>,
+        stream: Arc<Mutex<Stream>>,
+    ) -> Arc<ApplyQueue> {
         connection.session.db = shared.replication.replica.db();
         Arc::new(ApplyQueue {
             shared,
             thread: shared.thread_count() - 1,
             generation,
+            stream,
             waiting: Mutex::default(),
+            received_bytes: AtomicU64::new(0),
             is_closed: AtomicBool::new(false),
             applier: Mutex::new(Applier {
                 connection,
@@ -87,8 +102,39 @@ impl ApplyQueue {
 
     /// Takes in bytes of the stream.
     pub fn push(self: &Arc<Self>, bytes: &[u8]) {
-        lock(&self.waiting).bytes.extend_from_slice(bytes);
+        self.add(bytes);
         self.ask();
+    }
+
+    fn add(&self, bytes: &[u8]) {
+        lock(&self.waiting).bytes.extend_from_slice(bytes);
+        self.received_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+    }
+
+    /// Bytes that have been received.
+    pub fn received_bytes(&self) -> u64 {
+        self.received_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Receives what the kernel has of the stream, without waiting for anything. What has to be deciphered
+    /// may take an answer, and is left.
+    fn receive_rest(&self) {
+        let mut tries = 0..READ_TRIES;
+        let mut stream = loop {
+            match self.stream.try_lock() {
+                Ok(stream) => break stream,
+                // The link reads what there is, or sends some bytes.
+                Err(_) if tries.next().is_some() => std::thread::yield_now(),
+                Err(_) => return,
+            }
+        };
+        let mut bytes = Vec::new();
+        while !stream.is_secure() && bytes.len() < WAITING_MAX_BYTES && is_readable(&*stream) {
+            if !stream.read_some(&mut bytes).is_ok_and(|count| count > 0) {
+                break;
+            }
+        }
+        self.add(&bytes);
     }
 
     /// Has what waits applied, unless somebody was asked before.
@@ -140,6 +186,7 @@ impl ApplyQueue {
         if !is_possible || self.failure().is_some() {
             return;
         }
+        self.receive_rest();
         let bytes = std::mem::take(&mut lock(&self.waiting).bytes);
         let recorded = worker.keys.recorded;
         if let Err(why) = lock(&self.applier).apply(self, worker, &bytes) {

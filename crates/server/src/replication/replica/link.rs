@@ -8,7 +8,7 @@ use std::io::{self, ErrorKind, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use martlet_base::disk::error_text;
@@ -35,6 +35,12 @@ const PATIENCE: Duration = Duration::from_millis(10);
 
 /// The line for the log when a snapshot does not go on.
 pub(super) const SILENT: &str = "Timeout receiving bulk data from MASTER... If the problem persists try to set the 'repl-timeout' parameter in redis.conf to a larger value.";
+
+/// Whether something can be read without waiting, be it the end.
+pub(super) fn is_readable(socket: &impl AsFd) -> bool {
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut [PollFd::new(socket, PollFlags::IN)], Some(&now)).is_ok_and(|count| count > 0)
+}
 
 /// Ends the sleep of the thread.
 #[derive(Default)]
@@ -159,7 +165,13 @@ pub(super) struct Link {
     pub(super) shared: &'static Shared,
     pub(super) replica: &'static Replica,
     pub(super) generation: u64,
-    stream: Stream,
+    /// Who changes the role reads from it, too, behind the closed gate: locked only to read what is there,
+    /// and to send.
+    stream: Arc<Mutex<Stream>>,
+    /// Its socket, to wait for.
+    socket: OwnedFd,
+    /// Where the stream of commands goes, once it has begun.
+    queue: Option<Arc<ApplyQueue>>,
     /// What has come and was not taken up yet.
     pub(super) received: Vec<u8>,
     /// When something was received last: a raw reading of the clock.
@@ -192,7 +204,9 @@ impl Link {
         tracing::info!("Non blocking connect for SYNC fired the event.");
         let heard = shared.clock.raw();
         let replica = &shared.replication.replica;
-        Ok(Link { shared, replica, generation, stream, received: Vec::new(), heard })
+        let socket = stream.as_fd().try_clone_to_owned().map_err(socket_error)?;
+        let (stream, received) = (Arc::new(Mutex::new(stream)), Vec::new());
+        Ok(Link { shared, replica, generation, stream, socket, queue: None, received, heard })
     }
 
     /// Whether there is still somebody to work for.
@@ -214,8 +228,7 @@ impl Link {
         }
         let Some(event) = self.replica.link.event.get() else { return Err(Ended::Changed) };
         let timeout = Timespec { tv_sec: most.as_secs() as i64, tv_nsec: i64::from(most.subsec_nanos()) };
-        let mut waited =
-            [PollFd::new(event, PollFlags::IN), PollFd::from_borrowed_fd(self.stream.as_fd(), PollFlags::IN)];
+        let mut waited = [PollFd::new(event, PollFlags::IN), PollFd::new(&self.socket, PollFlags::IN)];
         let count = if reads { 2 } else { 1 };
         match poll(&mut waited[..count], Some(&timeout)) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
@@ -232,7 +245,17 @@ impl Link {
     }
 
     fn receive(&mut self) -> Result<(), Ended> {
-        match self.stream.read_some(&mut self.received) {
+        let mut stream = lock(&self.stream);
+        if !is_readable(&self.socket) {
+            // Who changes the role has taken it.
+            return Ok(());
+        }
+        let got = stream.read_some(&mut self.received);
+        if let Some(queue) = &self.queue {
+            queue.push(&std::mem::take(&mut self.received));
+        }
+        drop(stream);
+        match got {
             Ok(0) => return Err(broken("Connection with master lost.")),
             Ok(_) => {
                 self.heard = self.shared.clock.raw();
@@ -248,7 +271,7 @@ impl Link {
     }
 
     fn send(&mut self, bytes: &[u8]) -> Result<(), Ended> {
-        let sent = self.stream.send(bytes);
+        let sent = lock(&self.stream).send(bytes);
         sent.map_err(|error| broken(format!("I/O error writing to master: {}", error_text(&error))))
     }
 
@@ -418,7 +441,7 @@ impl Link {
     /// Tells the primary that this server is there. If the primary is gone, that is found out when something
     /// is to be received.
     pub(super) fn give_sign_of_life(&mut self) {
-        let _ = self.stream.send(b"\n");
+        let _ = lock(&self.stream).send(b"\n");
     }
 
     /// Receives the stream and has it applied.
@@ -426,9 +449,15 @@ impl Link {
         let connection = self.connection(primary);
         let info = connection.info.clone();
         self.shared.clients.add(info.clone());
-        let queue = ApplyQueue::new(self.shared, self.generation, connection);
+        let queue = ApplyQueue::new(self.shared, self.generation, connection, self.stream.clone());
+        let begin = self.shared.applied_offset();
+        queue.push(&std::mem::take(&mut self.received));
+        self.queue = Some(queue.clone());
         *lock(&self.replica.received) = Some(queue.clone());
-        let ended = self.stream_into(&queue, &info);
+        let ended = self.stream_into(&queue, &info, begin);
+        if let Err(Ended::Broken(_)) = &ended {
+            self.finish(&queue);
+        }
         *lock(&self.replica.received) = None;
         queue.close();
         self.shared.clients.remove(info.id);
@@ -438,18 +467,27 @@ impl Link {
         ended
     }
 
-    fn stream_into(&mut self, queue: &Arc<ApplyQueue>, info: &ClientInfo) -> Result<(), Ended> {
+    /// Waits until what came before the end has been applied: this server may be promoted.
+    fn finish(&mut self, queue: &Arc<ApplyQueue>) {
+        let waits = |link: &Link| link.shared.postpones(link.shared.clock.unix_ms()).is_none();
+        while !queue.has_nothing_waiting() && queue.failure().is_none() && waits(self) {
+            queue.ask();
+            if self.wait(false, PATIENCE, SILENT).is_err() {
+                break;
+            }
+        }
+    }
+
+    fn stream_into(&mut self, queue: &Arc<ApplyQueue>, info: &ClientInfo, begin: u64) -> Result<(), Ended> {
         let clock = &self.shared.clock;
-        let mut read_offset = self.shared.applied_offset();
-        let mut told = None;
+        let (mut seen, mut told) = (0, None);
         loop {
-            if !self.received.is_empty() {
-                let received = std::mem::take(&mut self.received);
-                queue.push(&received);
-                read_offset += received.len() as u64;
-                self.replica.read_offset.store(read_offset, Ordering::Relaxed);
-                info.net_input_bytes.fetch_add(received.len() as u64, Ordering::Relaxed);
+            let received = queue.received_bytes();
+            if received > seen {
+                self.replica.read_offset.store(begin + received, Ordering::Relaxed);
+                info.net_input_bytes.fetch_add(received - seen, Ordering::Relaxed);
                 info.last_active_ms.store(clock.unix_ms(), Ordering::Relaxed);
+                seen = received;
             }
             queue.ask();
             if let Some(why) = queue.failure() {
