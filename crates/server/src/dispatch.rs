@@ -60,7 +60,11 @@ impl Worker {
             self.after_command(connection, entry);
             return;
         }
+        let (is_replica, before) = (connection.is_replica(), (reply.len(), reply.total_bytes()));
         self.request_with_checks(connection, reply, args, entry);
+        if is_replica {
+            self.refuse_reply(connection, reply, entry, before);
+        }
         if connection.session.flags.has(SessionFlags::ASKING) {
             connection.forget_asking();
         }

@@ -8,11 +8,13 @@ use std::sync::atomic::Ordering;
 
 use martlet_journal::stream::{FellBehind, Reader};
 use martlet_net::{Backend, Buffer, Token};
+use martlet_protocol::reply::Reply;
 
 use super::feed::{Feed, Next};
 use super::primary::{Phase, Replica};
 use crate::clients::flag;
 use crate::connection::Connection;
+use crate::registry::Entry;
 use crate::slow_path::SessionFlags;
 use crate::worker::Worker;
 
@@ -255,6 +257,28 @@ impl Worker {
         self.replicas.retain(|token| *token != connection.token);
         self.shared.replication.primary.remove(&link.replica, self.now_ms);
         self.note_replicas();
+    }
+
+    /// A replica's connection has the stream, and no replies between: one that has made one, by length and
+    /// total `before`, ends.
+    #[cold]
+    pub(crate) fn refuse_reply(
+        &mut self,
+        connection: &mut Connection,
+        reply: &mut Reply,
+        entry: &Entry,
+        before: (usize, usize),
+    ) {
+        if reply.total_bytes() == before.1 {
+            return;
+        }
+        reply.truncate(before.0);
+        let name = connection.replica.as_ref().map_or_else(String::new, |link| link.replica.name());
+        tracing::warn!(
+            "Replica generated a reply to command '{}', disconnecting it: {name}",
+            entry.spec.full_name
+        );
+        self.end_for_good(connection);
     }
 
     /// A replica says how far it is (REPLCONF ACK).

@@ -118,7 +118,7 @@ impl ApplyQueue {
 
     /// Receives what the kernel has of the stream, without waiting for anything. What has to be deciphered
     /// may take an answer, and is left.
-    fn receive_rest(&self) {
+    pub fn receive_rest(&self) {
         let mut tries = 0..READ_TRIES;
         let mut stream = loop {
             match self.stream.try_lock() {

@@ -467,8 +467,10 @@ impl Link {
         ended
     }
 
-    /// Waits until what came before the end has been applied: this server may be promoted.
+    /// Waits until what came before the end has been applied: this server may be promoted. Where it was found
+    /// out by sending, there may be more to read.
     fn finish(&mut self, queue: &Arc<ApplyQueue>) {
+        queue.receive_rest();
         let waits = |link: &Link| link.shared.postpones(link.shared.clock.unix_ms()).is_none();
         while !queue.has_nothing_waiting() && queue.failure().is_none() && waits(self) {
             queue.ask();
