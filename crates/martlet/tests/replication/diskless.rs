@@ -9,7 +9,7 @@ use martlet_client::blocking::Client;
 use martlet_testkit::server::Server;
 
 use super::replica::{Proxy, ask, assert_equal, field, follow, ours, peer, with_client, write_something};
-use super::{has_peer, info, start_ours, wait_until};
+use super::{Stopped, has_peer, info, start_ours, wait_until};
 
 pub const FOREIGN: &str = "0123456789abcdef0123456789abcdef01234567";
 /// What a primary answers up to PSYNC.
@@ -170,6 +170,8 @@ fn an_older_state_of_the_same_data_is_served_meanwhile() {
     ask(&mut watcher, "WATCH k");
     // The replica's connection is cut, and the backlog has not what it lacks.
     ask(&mut primary, "CONFIG SET repl-diskless-sync-delay 1000 rdb-key-save-delay 500");
+    // It does not come back before.
+    let stopped = Stopped::new(own.pid());
     ask(&mut primary, "CLIENT KILL TYPE replica");
     ask(&mut primary, "DEBUG POPULATE 4000 filler 5000");
     ask(&mut primary, "SET k new");
@@ -177,6 +179,7 @@ fn an_older_state_of_the_same_data_is_served_meanwhile() {
     primary.command(&["SET", "large", &"x".repeat(100_000)]).unwrap();
     ask(&mut primary, "DEL large");
     ask(&mut primary, "CONFIG SET repl-diskless-sync-delay 0");
+    drop(stopped);
     wait_until("loading", || info(&own, "async_loading") == "1");
     assert_eq!(info(&own, "loading"), "0");
     assert_eq!(ask(&mut replica, "GET k"), "old");

@@ -84,8 +84,11 @@ impl Worker {
             status.has_place = is_replica && keeps_place && (was_primary || status.has_place);
             status.down_since_s = None;
         });
-        // They may go on by the new name, or get another data set.
-        replication.primary.disconnect_all(shared);
+        if !is_replica {
+            // They may go on by the stream's new name. Those of a replica hear of another name, or get
+            // another data set, once that is so.
+            replication.primary.disconnect_all(shared);
+        }
         replica.own_keys.clear();
         replica.changed.notify_all();
         replica.link.wake();
