@@ -9,7 +9,8 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The files that are run, where the tree has them, unless others are named. In Redis' tree `valkey` is `redis` in their names.
+/// The files that are run, where the tree has them, unless others are named. In Redis' tree `valkey` is
+/// `redis` in their names.
 const UNITS: &[&str] = &[
     "unit/type/string",
     "unit/type/incr",
