@@ -1,9 +1,10 @@
 //! TLS without sockets: bytes in, bytes out, so that any multiplexer can carry it.
 
+use pkcs8::{EncryptedPrivateKeyInfoRef, SecretDocument};
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
@@ -31,6 +32,8 @@ pub struct TlsOptions {
     pub certificate: Option<PathBuf>,
     /// The client's private key.
     pub key: Option<PathBuf>,
+    /// The password that the key is encrypted with.
+    pub key_password: Option<Vec<u8>>,
     /// OpenSSL names of TLS 1.2 cipher suites, with colons between.
     pub ciphers: Option<String>,
     /// Names of TLS 1.3 cipher suites, with colons between.
@@ -78,6 +81,33 @@ fn roots(options: &TlsOptions) -> io::Result<RootCertStore> {
         read_roots(&mut store, path)?;
     }
     Ok(store)
+}
+
+/// The first line of a key in PKCS #8's encrypted form (RFC 7468).
+const ENCRYPTED: &str = "-----BEGIN ENCRYPTED PRIVATE KEY-----";
+/// What stands in a key that is encrypted as OpenSSL did it before (RFC 1421).
+const TRADITIONAL: &str = "Proc-Type: 4,ENCRYPTED";
+
+/// Reads a private key in PEM. `password` counts for a key that is encrypted.
+///
+/// # Errors
+/// What is wrong with the file or the password.
+pub fn read_key(path: &Path, password: Option<&[u8]>) -> Result<PrivateKeyDer<'static>, String> {
+    let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
+    if text.contains(TRADITIONAL) {
+        return Err("it is encrypted in the traditional form; openssl pkcs8 -topk8 writes the other".into());
+    }
+    let Some(begin) = text.find(ENCRYPTED) else {
+        return PrivateKeyDer::from_pem_slice(text.as_bytes()).map_err(|error| error.to_string());
+    };
+    let password = password.ok_or("it is encrypted, and there is no password")?;
+    let length = text[begin..].find("-----END").unwrap_or(0);
+    let end = text[begin + length..].find('\n').map_or(text.len(), |line| begin + length + line);
+    let (_, encrypted) = SecretDocument::from_pem(&text[begin..end]).map_err(|error| error.to_string())?;
+    let key = EncryptedPrivateKeyInfoRef::try_from(encrypted.as_bytes())
+        .and_then(|key| key.decrypt(password))
+        .map_err(|error| error.to_string())?;
+    Ok(PrivatePkcs8KeyDer::from(key.as_bytes().to_vec()).into())
 }
 
 /// Whether an OpenSSL or an RFC name means this suite.
@@ -139,7 +169,7 @@ impl TlsSettings {
                 let chain = CertificateDer::pem_file_iter(certificate)
                     .and_then(Iterator::collect::<Result<Vec<_>, _>>)
                     .map_err(|e| invalid(format!("{}: {e}", certificate.display())))?;
-                let key_der = PrivateKeyDer::from_pem_file(key)
+                let key_der = read_key(key, options.key_password.as_deref())
                     .map_err(|e| invalid(format!("{}: {e}", key.display())))?;
                 builder.with_client_auth_cert(chain, key_der).map_err(|e| invalid(e.to_string()))?
             }

@@ -13,6 +13,8 @@ use martlet_client::resp::{self, Reply};
 use martlet_client::stream::Stream;
 use martlet_client::tls::{TlsOptions, TlsSettings};
 use martlet_testkit::server::{ReservedPort, Server};
+use pkcs8::pkcs5::pbes2;
+use pkcs8::{LineEnding, PrivateKeyInfoRef};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 
 const OURS: &str = env!("CARGO_BIN_EXE_martlet");
@@ -321,6 +323,41 @@ fn a_bad_certificate_stops_the_change_and_not_the_server() {
         assert_eq!(house.configure(&["tls-port", &house.address.port().to_string()]), "OK");
         assert_eq!(house.connect(Some("client")).unwrap().ask("PING").unwrap(), "PONG");
     });
+}
+
+#[test]
+fn a_key_is_read_with_its_password() {
+    let house = House::new("epoll", &[]).unwrap();
+    let key = KeyPair::from_pem(&fs::read_to_string(house.authority.path("server.key")).unwrap()).unwrap();
+    let key = key.serialize_der();
+    let form = pbes2::Parameters::generate_pbkdf2_sha256_aes256cbc(2048, b"saltsalt", [7; 16]).unwrap();
+    let key = PrivateKeyInfoRef::try_from(key.as_slice()).unwrap();
+    let encrypted = key.encrypt_with_params(form, "pass").unwrap();
+    let encrypted = encrypted.to_pem("ENCRYPTED PRIVATE KEY", LineEnding::LF).unwrap();
+    fs::write(house.authority.path("locked.key"), encrypted.as_bytes()).unwrap();
+    let locked = house.authority.text("locked.key");
+    let is_refused = |pairs: &[&str]| {
+        house.configure(pairs).ends_with("Unable to update TLS configuration. Check server logs.")
+    };
+    for password in [&[] as &[&str], &["tls-key-file-pass", "wrong"]] {
+        assert!(is_refused(&[&["tls-key-file", &locked], password].concat()));
+        assert_eq!(house.connect(Some("client")).unwrap().ask("PING").unwrap(), "PONG");
+    }
+    let log = house.server.log();
+    assert!(log.contains("locked.key: it is encrypted, and there is no password"), "{log}");
+    assert_eq!(house.configure(&["tls-key-file", &locked, "tls-key-file-pass", "pass"]), "OK");
+    assert_eq!(house.connect(Some("client")).unwrap().ask("PING").unwrap(), "PONG");
+    assert!(is_refused(&["tls-key-file-pass", "other"]));
+    // The traditional form.
+    let text = "-----BEGIN EC PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-256-CBC,00\n\nAA==\n";
+    fs::write(house.authority.path("old.key"), text).unwrap();
+    assert!(is_refused(&["tls-key-file", &house.authority.text("old.key")]));
+    assert!(house.server.log().contains("openssl pkcs8 -topk8"));
+    // The server's own connections show another certificate, whose key has a password of its own.
+    let replica =
+        ["tls-client-cert-file", &house.authority.text("server.crt"), "tls-client-key-file", &locked];
+    assert_eq!(house.configure(&replica), "OK");
+    assert_eq!(house.configure(&["tls-client-key-file-pass", "pass"]), "OK");
 }
 
 #[test]

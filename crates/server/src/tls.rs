@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
 
-use martlet_client::tls::{TlsOptions, TlsSettings, read_roots, suite_matches};
+use martlet_client::tls::{TlsOptions, TlsSettings, read_key, read_roots, suite_matches};
 use martlet_net::rustls::crypto::{CryptoProvider, ring};
+use martlet_net::rustls::pki_types::CertificateDer;
 use martlet_net::rustls::pki_types::pem::PemObject;
-use martlet_net::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use martlet_net::rustls::server::{NoServerSessionStorage, ServerSessionMemoryCache, WebPkiClientVerifier};
 use martlet_net::rustls::sign::{CertifiedKey, SingleCertAndKey};
 use martlet_net::rustls::version::{TLS12, TLS13};
@@ -154,7 +154,7 @@ fn make(config: &Config) -> Result<Arc<ServerConfig>, String> {
     } else {
         builder.with_no_client_auth()
     };
-    let identity = identity(certificate, key, &keys)?;
+    let identity = identity(certificate, (key, config.tls_key_file_pass.as_deref()), &keys)?;
     let mut made = builder.with_cert_resolver(Arc::new(SingleCertAndKey::from(identity)));
     made.ignore_client_order = config.tls_prefer_server_ciphers;
     if config.tls_session_caching {
@@ -182,6 +182,10 @@ pub fn outgoing(config: &Config, host: &str) -> std::io::Result<TlsSettings> {
         ca_directory: config.tls_ca_cert_dir.clone(),
         certificate: config.tls_client_cert_file.as_ref().or(config.tls_cert_file.as_ref()).cloned(),
         key: config.tls_client_key_file.as_ref().or(config.tls_key_file.as_ref()).cloned(),
+        key_password: match config.tls_client_key_file {
+            Some(_) => config.tls_client_key_file_pass.clone(),
+            None => config.tls_key_file_pass.clone(),
+        },
         ciphers: config.tls_ciphers.clone(),
         cipher_suites: config.tls_ciphersuites.clone(),
         any_name: true,
@@ -192,10 +196,14 @@ pub fn outgoing(config: &Config, host: &str) -> std::io::Result<TlsSettings> {
 
 /// The server's certificate with its key, which must belong to it. What rustls does not read of its own
 /// certificate, such as X.509's version 1, is left to the clients to judge.
-fn identity(certificate: &Path, key: &Path, provider: &CryptoProvider) -> Result<CertifiedKey, String> {
+fn identity(
+    certificate: &Path,
+    (key, password): (&Path, Option<&[u8]>),
+    provider: &CryptoProvider,
+) -> Result<CertifiedKey, String> {
     let chain = read_chain(certificate)?;
     let failed = |why: String| format!("Failed to load private key: {}: {why}", key.display());
-    let private = PrivateKeyDer::from_pem_file(key).map_err(|error| failed(error.to_string()))?;
+    let private = read_key(key, password).map_err(failed)?;
     let private =
         provider.key_provider.load_private_key(private).map_err(|error| failed(error.to_string()))?;
     let public = private.public_key().ok_or_else(|| failed("its public half is not known".into()))?;

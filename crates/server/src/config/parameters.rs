@@ -18,7 +18,6 @@ const COMPATIBILITY: super::Effect = Absent("this version does not check what a 
 const REPLICATION: super::Effect = Absent("replication does not heed it in this version");
 const TLS_DH: super::Effect = Moot("key exchange uses elliptic curves only");
 const TLS_OUT: super::Effect = Absent("the cluster bus and MIGRATE use no TLS in this version");
-const TLS_PASS: super::Effect = Absent("this version reads keys without a password only");
 const TLS_TIME: super::Effect = Moot("sessions are kept until others need their place");
 
 const INT_MIN: i128 = i32::MIN as i128;
@@ -496,14 +495,14 @@ parameter_table! {
     tls_cert_file: Option<PathBuf> = None => "tls-cert-file", TEXT, MODIFIABLE|REREAD, Honoured;
     /// Key of the certificate
     tls_key_file: Option<PathBuf> = None => "tls-key-file", TEXT, MODIFIABLE|REREAD, Honoured;
-    /// Password of the key
-    tls_key_file_pass: Option<Vec<u8>> = None => "tls-key-file-pass", TEXT, MODIFIABLE|SENSITIVE, TLS_PASS;
+    /// Password of the key, if that is encrypted (PKCS #8)
+    tls_key_file_pass: Option<Vec<u8>> = None => "tls-key-file-pass", TEXT, MODIFIABLE|SENSITIVE, Honoured;
     /// Certificate for outgoing connections
     tls_client_cert_file: Option<PathBuf> = None => "tls-client-cert-file", TEXT, MODIFIABLE, Honoured;
     /// Key for outgoing connections
     tls_client_key_file: Option<PathBuf> = None => "tls-client-key-file", TEXT, MODIFIABLE, Honoured;
     /// Password of the key for outgoing connections
-    tls_client_key_file_pass: Option<Vec<u8>> = None => "tls-client-key-file-pass", TEXT, MODIFIABLE|SENSITIVE, TLS_PASS;
+    tls_client_key_file_pass: Option<Vec<u8>> = None => "tls-client-key-file-pass", TEXT, MODIFIABLE|SENSITIVE, Honoured;
     /// Diffie-Hellman parameters
     tls_dh_params_file: Option<PathBuf> = None => "tls-dh-params-file", TEXT, MODIFIABLE, TLS_DH;
     /// Certificates of trusted authorities
