@@ -6,6 +6,11 @@ use martlet_protocol::request::Args;
 use crate::cursor::Cursor;
 use crate::error::Error;
 
+/// The version of Redis whose commands there are: what INFO, HELLO and messages name, for clients that decide
+/// by it.
+pub const REDIS_VERSION: &str = "8.2.0";
+/// [`REDIS_VERSION`] as a number: a byte for each part.
+pub const REDIS_VERSION_NUMBER: u32 = 0x0008_0200;
 /// The error for a password that is none of the user's.
 pub const WRONG_PASSWORD: Error =
     Error::Fixed("WRONGPASS invalid username-password pair or user is disabled.");

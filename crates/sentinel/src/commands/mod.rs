@@ -24,8 +24,7 @@ use martlet_protocol::request::Args;
 pub use self::core::{Access, Core, Facts, ReplyMode, Session, Stats};
 pub use registry::{Entry, Registry, registry};
 
-/// The version of Redis whose behaviour this is.
-pub const REDIS_VERSION: &str = "8.0.0";
+pub use martlet_command::handshake::REDIS_VERSION;
 
 /// A request that runs.
 pub struct Call<'a> {

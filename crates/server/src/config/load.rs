@@ -12,11 +12,8 @@ use super::table::{Effect, MULTI, Parameter, find};
 use super::value::beneath;
 use super::{Config, words};
 
-/// The version of Redis whose commands there are: what INFO, HELLO and messages name, for clients that decide
-/// by it.
-pub const REDIS_VERSION: &str = "8.0.0";
-/// [`REDIS_VERSION`] as a number: a byte for each part.
-pub const REDIS_VERSION_NUMBER: u32 = 0x0008_0000;
+pub use martlet_command::handshake::{REDIS_VERSION, REDIS_VERSION_NUMBER};
+
 /// How deep `include` may nest.
 const MAX_INCLUDE_DEPTH: usize = 32;
 /// Directives without effect that Redis still takes, with one argument.

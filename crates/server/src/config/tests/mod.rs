@@ -59,7 +59,7 @@ fn other_value(parameter: &Parameter) -> String {
         Kind::OutputLimits => "normal 1 2 3 slave 0 0 0 pubsub 33554432 8388608 61".into(),
         Kind::OomScores => "1 2 3".into(),
         Kind::Events => "gKE".into(),
-        Kind::Addresses => "127.0.0.1 -::1".into(),
+        Kind::Addresses => "127.0.0.2 -::1".into(),
         Kind::HostPort => "example.org 6380".into(),
         Kind::Percentiles => "0 12.5 99.999".into(),
         Kind::SlotMetrics => "cpu net".into(),

@@ -244,7 +244,7 @@ mod tests {
             password: Some(b"secret".to_vec()),
             port: 6380,
             ip: Some("10.0.0.1".into()),
-            version: "8.0.0",
+            version: "8.2.0",
             resume: resume.map(|next| (ID.into(), next)),
             fails_over: false,
         }
@@ -282,7 +282,7 @@ mod tests {
             let words: Vec<&str> = words.split("\r\n").filter(|word| !word.starts_with(['*', '$'])).collect();
             let sent = format!(
                 "PING AUTH bob secret REPLCONF listening-port 6380 REPLCONF ip-address 10.0.0.1 \
-                 REPLCONF capa eof capa psync2 REPLCONF version 8.0.0 PSYNC {ID} 77 "
+                 REPLCONF capa eof capa psync2 REPLCONF version 8.2.0 PSYNC {ID} 77 "
             );
             assert_eq!(words.join(" "), sent);
         }
