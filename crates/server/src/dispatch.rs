@@ -7,7 +7,6 @@ use martlet_engine::Touch;
 use martlet_keyspace::shard_of;
 use martlet_protocol::reply::Reply;
 use martlet_protocol::request::Args;
-use martlet_script::flags::ScriptFlags;
 
 use crate::checks;
 use crate::clients::flag;
@@ -483,11 +482,7 @@ impl Worker {
             || flags.has(Flags::MAY_REPLICATE)
             || checks::executed(connection, entry).is_some_and(|queue| queue.writes);
         self.shared.postpones(self.now_ms).is_some_and(|all| {
-            let promises_no_writes = || {
-                let flags = crate::scripting::flags_of(self.shared, entry, args);
-                flags.is_some_and(|flags| flags.has(ScriptFlags::NO_WRITES))
-            };
-            all || may_change && !promises_no_writes()
+            all || may_change && !crate::scripting::promises_no_writes(self.shared, entry, args)
         }) || may_change && self.touches_migrating(connection, entry, args)
     }
 

@@ -12,6 +12,7 @@ use crate::clients::flag;
 use crate::commands::{Call, ServerCommand, ServerHandler};
 use crate::connection::{Connection, Transaction, Watched};
 use crate::registry::Entry;
+use crate::scripting::promises_no_writes;
 use crate::slow_path::SessionFlags;
 use crate::worker::Worker;
 
@@ -262,8 +263,8 @@ impl Worker {
         let info = &connection.info;
         let bytes = owned.heap_bytes() + size_of::<(usize, OwnedArgs)>();
         info.multi_bytes.fetch_add(bytes, Ordering::Relaxed);
-        transaction.writes |=
-            entry.spec.flags.has(Flags::WRITE) || entry.spec.flags.has(Flags::MAY_REPLICATE);
+        let may_write = entry.spec.flags.has(Flags::WRITE) || entry.spec.flags.has(Flags::MAY_REPLICATE);
+        transaction.writes |= may_write && !promises_no_writes(self.shared, entry, args);
         transaction.grows |= entry.spec.flags.has(Flags::DENYOOM);
         transaction.runs_scripts |= matches!(entry.spec.control, Control::RunScript(_));
         transaction.queue.push((entry.id, owned));

@@ -203,6 +203,11 @@ impl Worker {
     }
 }
 
+/// Whether a command runs a script or function that says it writes nothing.
+pub(crate) fn promises_no_writes(shared: &Shared, entry: &Entry, args: &Args<'_>) -> bool {
+    flags_of(shared, entry, args).is_some_and(|flags| flags.has(ScriptFlags::NO_WRITES))
+}
+
 /// What the script or function says of itself that a command runs, if that is known.
 pub(crate) fn flags_of(shared: &Shared, entry: &Entry, args: &Args<'_>) -> Option<ScriptFlags> {
     let Control::RunScript(source) = entry.spec.control else { return None };
