@@ -249,6 +249,27 @@ fn a_transaction_that_switches_the_file_off_leaves_nothing_for_the_next() {
 }
 
 #[test]
+fn a_file_that_runs_scripts_refuses_the_start() {
+    let directory = tempfile::tempdir().unwrap();
+    let files = directory.path().join("appendonlydir");
+    fs::create_dir(&files).unwrap();
+    fs::write(files.join("appendonly.aof.manifest"), "file appendonly.aof.1.incr.aof seq 1 type i\n")
+        .unwrap();
+    let path = files.join("appendonly.aof.1.incr.aof");
+    let eval = "*4\r\n$4\r\nEVAL\r\n$31\r\nredis.call('set', KEYS[1], '1')\r\n$1\r\n1\r\n$1\r\nk\r\n";
+    let in_transaction = format!("*1\r\n$5\r\nMULTI\r\n{eval}*1\r\n$4\r\nEXEC\r\n");
+    for text in [eval, &in_transaction] {
+        fs::write(&path, text).unwrap();
+        let error = start(OURS, directory.path(), &[]).err().unwrap().to_string();
+        assert!(
+            error.contains("Command 'eval' in the append only file appendonly.aof.1.incr.aof at offset"),
+            "{error}"
+        );
+        assert_eq!(fs::read_to_string(&path).unwrap(), text);
+    }
+}
+
+#[test]
 fn commands_in_a_file_that_is_not_listed_are_not_taken_over() {
     let directory = tempfile::tempdir().unwrap();
     let server = start(OURS, directory.path(), &[]).unwrap();

@@ -119,6 +119,19 @@ fn upgrade(storage: Storage, settings: &Settings, manifest: &mut Manifest) -> Re
     Ok(())
 }
 
+/// Where in which file.
+fn place(info: &FileInfo, offset: u64) -> String {
+    format!("the append only file {} at offset {offset}", info.name)
+}
+
+/// What is said of a command that runs a script.
+fn script_in(name: &str, place: &str) -> String {
+    format!(
+        "Command '{name}' in {place} runs a script, which is not done while loading. Let the server that wrote \
+         the file rewrite it first (BGREWRITEAOF): then it holds no scripts."
+    )
+}
+
 /// Why a file's commands cannot be read, as Redis says it.
 fn unreadable(error: &CommandError, info: &FileInfo) -> String {
     match error {
@@ -219,11 +232,9 @@ impl Loading<'_, '_> {
                     Ok(()) => {}
                     Err(Refusal::Unknown(name)) => {
                         let name = name.escape_default();
-                        return Err(format!(
-                            "Unknown command '{name}' reading the append only file {} at offset {began}",
-                            info.name
-                        ));
+                        return Err(format!("Unknown command '{name}' reading {}", place(info, began)));
                     }
+                    Err(Refusal::Script(name)) => return Err(script_in(name, &place(info, began))),
                     Err(Refusal::Failed(why)) => {
                         failures += 1;
                         self.note_failure(failures, reader.offset(), info, &why);

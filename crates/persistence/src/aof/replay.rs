@@ -20,6 +20,8 @@ use crate::{Commands, Libraries, Resolved};
 pub enum Refusal {
     /// There is no such command.
     Unknown(String),
+    /// It runs a script, which may write what nobody else knows of.
+    Script(&'static str),
     /// It has failed.
     Failed(String),
 }
@@ -129,6 +131,10 @@ impl<'a> Replay<'a> {
         }
         if let Control::ChangeLibraries(change) = entry.spec.control {
             return self.libraries.replay(change, args).or_else(failed);
+        }
+        // As Redis up to version 6 can be told to; by itself it writes what scripts have done.
+        if matches!(entry.spec.control, Control::RunScript(_)) && !entry.spec.flags.has(Flags::READONLY) {
+            return Err(Refusal::Script(entry.spec.full_name));
         }
         let (Some(handler), true) = (entry.handler, entry.spec.flags.has(Flags::WRITE)) else {
             // Of the rest, none changes the data; a reply can be as long as who made the file likes.
