@@ -237,8 +237,16 @@ fn until_known(replica: &Node, nodes: &[&Node]) {
 
 /// Waits until redis-cli finds that all nodes agree.
 fn until_agreed(address: &str) {
-    let check = || Command::new(CLI).args(["--cluster", "check", address]).output().unwrap();
-    until("the nodes agree", || check().status.success());
+    let end = Instant::now() + PATIENCE;
+    loop {
+        let check = Command::new(CLI).args(["--cluster", "check", address]).output().unwrap();
+        if check.status.success() {
+            return;
+        }
+        let said = String::from_utf8_lossy(&check.stdout);
+        assert!(Instant::now() < end, "the nodes do not agree: {said}");
+        std::thread::sleep(LOOK);
+    }
 }
 
 /// Runs `redis-cli --cluster`; what it has said.
