@@ -146,15 +146,15 @@ impl Node {
     fn set_length(&mut self, start: usize, has_own_names: bool) {
         let len = self.bytes.len() - start - 1;
         let number = (len as u64) << 1 | u64::from(has_own_names);
-        if let Some(place) = self.bytes.get_mut(start)
-            && number <= 0x7f
-        {
-            *place = number as u8;
-            return;
+        let more = (u64::BITS - number.leading_zeros()).div_ceil(7).saturating_sub(1) as usize;
+        if more > 0 {
+            self.bytes.resize(start + 1 + len + more, 0);
+            self.bytes.copy_within(start + 1..start + 1 + len, start + 1 + more);
         }
-        let mut prefix = Vec::with_capacity(5);
-        put_number(&mut prefix, number);
-        self.bytes.splice(start..start + 1, prefix);
+        for (at, place) in self.bytes.iter_mut().skip(start).take(more + 1).enumerate() {
+            let is_last = at == more;
+            *place = (number >> (7 * at)) as u8 & 0x7f | if is_last { 0 } else { 0x80 };
+        }
     }
 
     /// Whether the names are those of the first entry, in the same order.
