@@ -47,17 +47,16 @@ impl Stream {
         if let Socket::Tcp(stream) = &socket {
             stream.set_nodelay(true)?;
         }
-        Ok(Stream { socket, tls: None, chunk: vec![0; READ_CHUNK_BYTES], unsent: Vec::new() })
+        Ok(Stream::plain(socket))
     }
 
     /// A stream over a unix socket that is connected.
     pub fn from_unix(socket: UnixStream) -> Stream {
-        Stream {
-            socket: Socket::Unix(socket),
-            tls: None,
-            chunk: vec![0; READ_CHUNK_BYTES],
-            unsent: Vec::new(),
-        }
+        Stream::plain(Socket::Unix(socket))
+    }
+
+    fn plain(socket: Socket) -> Stream {
+        Stream { socket, tls: None, chunk: vec![0; READ_CHUNK_BYTES], unsent: Vec::new() }
     }
 
     /// As [`Stream::connect`] to a TCP address, from a local one.
@@ -88,8 +87,7 @@ impl Stream {
         let stream = TcpStream::from(socket);
         stream.set_nonblocking(false)?;
         stream.set_nodelay(true)?;
-        let socket = Socket::Tcp(stream);
-        Ok(Stream { socket, tls: None, chunk: vec![0; READ_CHUNK_BYTES], unsent: Vec::new() })
+        Ok(Stream::plain(Socket::Tcp(stream)))
     }
 
     /// Negotiates TLS.

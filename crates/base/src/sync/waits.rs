@@ -22,14 +22,16 @@ impl Waits {
         Waits { count: AtomicU64::new(0), ns: AtomicU64::new(0) }
     }
 
-    /// Counts one, which is over when `sleep` returns.
-    pub(super) fn count<R>(&self, sleep: impl FnOnce() -> R) -> R {
+    /// Calls `sleep`, which says whether it slept, and counts it if it did.
+    pub(super) fn count(&self, sleep: impl FnOnce() -> bool) -> bool {
         let begun = monotonic();
-        let result = sleep();
-        let ns = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        self.count.fetch_add(1, Ordering::Relaxed);
-        self.ns.fetch_add(ns, Ordering::Relaxed);
-        result
+        let has_slept = sleep();
+        if has_slept {
+            let ns = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
+            self.count.fetch_add(1, Ordering::Relaxed);
+            self.ns.fetch_add(ns, Ordering::Relaxed);
+        }
+        has_slept
     }
 
     /// How many there were.
@@ -40,5 +42,24 @@ impl Waits {
     /// Nanoseconds of all of them, of all threads.
     pub fn ns(&self) -> u64 {
         self.ns.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_sleeps_are_counted() {
+        let waits = Waits::new();
+        assert!(!waits.count(|| false));
+        assert_eq!((waits.total(), waits.ns()), (0, 0));
+        let begun = monotonic();
+        assert!(waits.count(|| {
+            while begun.elapsed().as_micros() == 0 {}
+            true
+        }));
+        assert_eq!(waits.total(), 1);
+        assert!(waits.ns() > 0);
     }
 }
