@@ -97,8 +97,8 @@ fn restore(ctx: &mut Context<'_>) -> Outcome {
         at_ms if options.absolute => Some(at_ms),
         ttl_ms => Some(ttl_ms.saturating_add(now_ms)),
     };
-    let kind = ctx.keys.kind(&key);
-    let deleted = options.replace && ctx.keys.delete(&key);
+    let replaced = if options.replace { ctx.keys.kind(&key) } else { None };
+    let deleted = replaced.is_some() && ctx.keys.delete(&key);
     if expiry_ms.is_some_and(|at_ms| ctx.keys.deletes_at_once(at_ms)) {
         if deleted {
             ctx.keys.changed(&key, EventClass::GENERIC, "del");
@@ -112,8 +112,8 @@ fn restore(ctx: &mut Context<'_>) -> Outcome {
     let new_kind = value.kind();
     ctx.keys.set_value(&key, value, expiry_ms);
     ctx.keys.changed(&key, EventClass::GENERIC, "restore");
-    if let Some(kind) = kind.filter(|_| deleted) {
-        ctx.keys.note_overwritten(&key, kind, new_kind);
+    if let Some(replaced) = replaced.filter(|_| deleted) {
+        ctx.keys.note_overwritten(&key, replaced, new_kind);
     }
     if let Some(lru) = access(ctx.keys.touch, now_ms, &options) {
         ctx.keys.set_lru(&key, lru);

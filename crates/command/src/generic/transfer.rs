@@ -44,12 +44,11 @@ fn renamenx(ctx: &mut Context<'_>) -> Outcome {
 fn rename_if(ctx: &mut Context<'_>, absent: bool) -> Result<bool, Error> {
     let (from, to) = (ctx.key(1), ctx.key(2));
     let keys = &mut *ctx.keys;
-    keys.lookup_write(&from).ok_or(Error::NoSuchKey)?;
+    let kind = keys.lookup_write(&from).ok_or(Error::NoSuchKey)?.kind();
     if from.bytes == to.bytes {
         return Ok(false);
     }
-    keys.lookup_write(&to);
-    let (kind, replaced) = (keys.kind(&from), keys.kind(&to));
+    let replaced = keys.lookup_write(&to).map(|entry| entry.kind());
     if replaced.is_some() {
         if absent {
             return Ok(false);
@@ -63,8 +62,8 @@ fn rename_if(ctx: &mut Context<'_>, absent: bool) -> Result<bool, Error> {
     keys.signal(&to);
     keys.effects.event(EventClass::GENERIC, "rename_from", db, from.bytes);
     keys.effects.event(EventClass::GENERIC, "rename_to", db, to.bytes);
-    if let (Some(old), Some(new)) = (replaced, kind) {
-        keys.note_overwritten(&to, old, new);
+    if let Some(replaced) = replaced {
+        keys.note_overwritten(&to, replaced, kind);
     }
     Ok(true)
 }
@@ -173,8 +172,7 @@ fn copy_key(keys: &mut Keys, from: &Key<'_>, to: &Key<'_>, to_db: usize, replace
         return false;
     };
     keys.in_db(to_db, |keys| {
-        keys.lookup_write(to);
-        let replaced = keys.kind(to);
+        let replaced = keys.lookup_write(to).map(|entry| entry.kind());
         if replaced.is_some() {
             if !replace {
                 return false;
