@@ -3,12 +3,12 @@
 use martlet_client::blocking::Client;
 use martlet_testkit::server::{ReservedPort, Server};
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const OURS: &str = env!("CARGO_BIN_EXE_martlet");
 /// How long an answer may take.
@@ -140,6 +140,33 @@ fn a_scraper_finds_what_the_server_has_done() {
     // One connection to the server does for both.
     let received = "redis_connections_received_total";
     assert_eq!(first[received], second[received]);
+}
+
+#[test]
+fn the_board_asks_for_nothing_that_is_not_served() {
+    let watched = Watched::start(&["--appendonly", "yes"]);
+    let mut client = watched.client();
+    client.command(&["SET", "k", "v"]).unwrap();
+    let primary = watched.server.address();
+    let of = [&*primary.ip().to_string(), &*primary.port().to_string()].join(" ");
+    let _replica = Server::start(Path::new(OURS), &["server", "--replicaof", &of]).unwrap();
+    let board = include_str!("../../../packaging/grafana.json");
+    let is_of_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let wanted: BTreeSet<&str> =
+        board.split(|c| !is_of_name(c)).filter(|word| word.starts_with("redis_")).collect();
+    assert!(wanted.len() > 20, "{wanted:?}");
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let samples = parse(&watched.get("/metrics").body);
+        let served: BTreeSet<&str> = samples.keys().filter_map(|sample| sample.split('{').next()).collect();
+        let missing: Vec<_> = wanted.difference(&served).collect();
+        if missing.is_empty() {
+            break;
+        }
+        // The replica's row comes with it.
+        assert!(Instant::now() < deadline, "{missing:?}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }
 
 #[test]

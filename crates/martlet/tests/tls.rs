@@ -353,11 +353,31 @@ fn a_key_is_read_with_its_password() {
     fs::write(house.authority.path("old.key"), text).unwrap();
     assert!(is_refused(&["tls-key-file", &house.authority.text("old.key")]));
     assert!(house.server.log().contains("openssl pkcs8 -topk8"));
-    // The server's own connections show another certificate, whose key has a password of its own.
-    let replica =
-        ["tls-client-cert-file", &house.authority.text("server.crt"), "tls-client-key-file", &locked];
-    assert_eq!(house.configure(&replica), "OK");
-    assert_eq!(house.configure(&["tls-client-key-file-pass", "pass"]), "OK");
+    // A replica shows its primary the certificate of this key, which has a password of its own.
+    let primary = house.address.port().to_string();
+    let (certificate, ca) = (house.authority.text("server.crt"), house.authority.text("ca.crt"));
+    let replicate = |password: &[&str]| {
+        let arguments = ["server", "--tls-replication", "yes", "--tls-ca-cert-file", &ca];
+        let own = ["--tls-client-cert-file", &certificate, "--tls-client-key-file", &locked];
+        let of = ["--replicaof", "127.0.0.1", &primary];
+        Server::start(Path::new(OURS), &[&arguments[..], &own, &of, password].concat()).unwrap()
+    };
+    let has_copied = |replica: &Server| {
+        let info = Client::connect(replica.address()).unwrap().command(&["INFO", "replication"]).unwrap();
+        String::from_utf8_lossy(info.text().unwrap()).contains("master_link_status:up")
+    };
+    let deadline = std::time::Instant::now() + SILENCE;
+    let replica = replicate(&["--tls-client-key-file-pass", "pass"]);
+    while !has_copied(&replica) {
+        assert!(std::time::Instant::now() < deadline, "{}", replica.log());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let replica = replicate(&["--tls-client-key-file-pass", "wrong"]);
+    while !replica.log().contains("locked.key") {
+        assert!(std::time::Instant::now() < deadline, "{}", replica.log());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(!has_copied(&replica));
 }
 
 #[test]
