@@ -1,14 +1,26 @@
 //! Pages in headless Chromium: what they show once their scripts have run, and what they say on the console.
 
+use crate::run::in_root;
 use std::error::Error;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Names under which distributions install it.
 const BROWSERS: &[&str] = &["chromium", "chromium-browser", "google-chrome", "chrome"];
 
-/// What is opened, and how.
-pub struct Look<'a> {
+/// What a chore that opens pages is told.
+#[derive(clap::Args)]
+pub struct Options {
+    /// The program that makes or serves them.
+    #[arg(long, default_value_os_t = in_root("target/release/martlet"))]
+    pub ours: PathBuf,
+    /// Keep pages and screenshots here.
+    #[arg(long)]
+    pub keep: Option<PathBuf>,
+}
+
+/// A page, and how it is opened.
+pub struct Page<'a> {
     /// The program.
     pub browser: &'a str,
     /// The page's address.
@@ -32,25 +44,25 @@ pub fn text(bytes: &[u8]) -> String {
 }
 
 /// Opens a page; gives its elements after the script has run. A word on the console is an error.
-pub fn open(look: &Look<'_>) -> Result<String, Box<dyn Error>> {
+pub fn open(page: &Page<'_>) -> Result<String, Box<dyn Error>> {
     let base = || {
         let mut command = Command::new("timeout");
-        command.args(["60", look.browser, "--headless", "--no-sandbox", "--disable-gpu"]);
+        command.args(["60", page.browser, "--headless", "--no-sandbox", "--disable-gpu"]);
         command.args(["--disable-dev-shm-usage", "--enable-logging=stderr"]);
-        command.args(look.arguments).arg(format!("--user-data-dir={}", look.profile.display()));
+        command.args(page.arguments).arg(format!("--user-data-dir={}", page.profile.display()));
         command
     };
-    let opened = base().args(["--dump-dom", look.address]).output()?;
+    let opened = base().args(["--dump-dom", page.address]).output()?;
     let log = text(&opened.stderr);
     if !opened.status.success() {
-        return Err(format!("{}: {}\n{log}", look.browser, opened.status).into());
+        return Err(format!("{}: {}\n{log}", page.browser, opened.status).into());
     }
     if let Some(line) = log.lines().find(|line| line.contains("CONSOLE")) {
-        return Err(format!("on the console of {}: {line}", look.address).into());
+        return Err(format!("on the console of {}: {line}", page.address).into());
     }
-    if let Some(path) = look.screenshot {
-        base().arg(format!("--screenshot={}", path.display())).arg(look.address).output()?;
+    if let Some(path) = page.screenshot {
+        base().arg(format!("--screenshot={}", path.display())).arg(page.address).output()?;
     }
-    let _ = std::fs::remove_dir_all(look.profile);
+    let _ = std::fs::remove_dir_all(page.profile);
     Ok(text(&opened.stdout))
 }

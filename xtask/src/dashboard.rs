@@ -2,28 +2,16 @@
 //! light and dark. A tab passes when it shows what the server has, is no wider than its window, and the
 //! console has seen nothing.
 
-use crate::browser::{self, Look};
-use crate::run::{Outcome, built, in_root};
+use crate::browser::{self, Options, Page};
+use crate::run::{Outcome, built};
 use martlet_client::blocking::Client;
 use martlet_testkit::server::{ReservedPort, Server};
-use std::path::PathBuf;
-
-/// What is opened.
-#[derive(clap::Args)]
-pub struct Options {
-    /// The server's program.
-    #[arg(long, default_value_os_t = in_root("target/release/martlet"))]
-    ours: PathBuf,
-    /// Keep screenshots here.
-    #[arg(long)]
-    keep: Option<PathBuf>,
-}
 
 /// Tabs, and what each must show of the data that [`fill`] makes.
 const TABS: [(&str, &[&str]); 6] = [
     ("overview", &["requests/s", "hit rate", "p99.9", "replication 0 B"]),
     ("commands", &[">zadd<", ">get<", "failed"]),
-    ("keys", &["Search", "Biggest", "Nothing is collected"]),
+    ("keys", &["keys so far", ">string<", "Nothing is collected"]),
     ("slow", &[">ZADD board 1 first<"]),
     ("clients", &["Clients: ", ">visitor<", ">martlet-metrics<"]),
     ("server", &["rdb_last_save_time", "master_replid", "io_thread_0", "dataset.bytes"]),
@@ -54,7 +42,7 @@ pub fn run(options: &Options) -> Outcome {
     for (window, window_arguments) in WINDOWS {
         for (tab, expected) in TABS {
             let screenshot = folder.join(format!("{tab}-{window}.png"));
-            let dom = browser::open(&Look {
+            let dom = browser::open(&Page {
                 browser,
                 address: &format!("http://127.0.0.1:{number}/#/{tab}"),
                 profile: &folder.join("profile"),

@@ -66,9 +66,9 @@ enum Chore {
     /// Server CPU per request and memory, against a peer.
     BenchCost(cost::Options),
     /// The load tester's HTML report, in headless Chromium.
-    BenchReport(report_page::Options),
+    BenchReport(browser::Options),
     /// The page about a server, in headless Chromium.
-    Dashboard(dashboard::Options),
+    Dashboard(browser::Options),
     /// The load tester's Python wheel: built, installed and compared with resp-benchmark's class.
     BenchPython(python::Options),
     /// What a request costs the load tester, against redis-benchmark, resp-benchmark and the kernel's share.

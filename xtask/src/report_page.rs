@@ -3,23 +3,12 @@
 //! passes when its script has run to its end, the console has seen nothing, and every plot holds a line for
 //! each of its series, with the points of the JSON beside it.
 
-use crate::browser::{self, Look, text};
-use crate::run::{Outcome, built, in_root};
+use crate::browser::{self, Options, Page, text};
+use crate::run::{Outcome, built};
 use martlet_testkit::server::Server;
 use serde_json::Value;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
-
-/// What is opened.
-#[derive(clap::Args)]
-pub struct Options {
-    /// The load tester's program, which is also the server's.
-    #[arg(long, default_value_os_t = in_root("target/release/martlet"))]
-    ours: PathBuf,
-    /// Keep pages and screenshots here.
-    #[arg(long)]
-    keep: Option<PathBuf>,
-}
 
 /// One report: its name, the load tester's arguments, and titles that its plots must have.
 type Report = (&'static str, &'static [&'static str], &'static [&'static str]);
@@ -123,7 +112,7 @@ fn look(
     let page = directory.join(format!("{name}.html"));
     let address = format!("file://{}", std::fs::canonicalize(&page)?.display());
     let screenshot = options.keep.is_some().then(|| page.with_extension("png"));
-    let dom = browser::open(&Look {
+    let dom = browser::open(&Page {
         browser,
         address: &address,
         profile: &page.with_extension("profile"),
