@@ -108,12 +108,13 @@ impl Host for Shared {
 
     fn stream(&self) -> Option<StreamName> {
         let (journal, replica) = (&self.engine.journal, &self.replication.replica);
+        let history = self.replication.history();
         // What this server records selects its database anew behind a cut; another's stream does not.
         let (has_place, db) = match journal.relays() {
-            true => (replica.status().has_place, replica.db() as u64),
+            true => (history.has_place(), replica.db() as u64),
             false => (true, 0),
         };
-        has_place.then(|| StreamName { id: self.replication.ids().id, db })
+        has_place.then(|| StreamName { id: history.id().to_owned(), db })
     }
 
     fn take_place(&self, place: StreamPlace) {

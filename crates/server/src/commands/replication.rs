@@ -82,7 +82,7 @@ fn take_over(call: &mut Call<'_>) -> Outcome {
     if !shared.is_replica() {
         return Err(Error::Fixed("ERR PSYNC FAILOVER can't be sent to a master."));
     }
-    if !id.eq_ignore_ascii_case(&shared.replication.ids().id) {
+    if !shared.replication.history().may_take_over(&id) {
         return Err(Error::Fixed("ERR PSYNC FAILOVER replid must match my replid."));
     }
     call.worker.follow_primary(None);
@@ -118,20 +118,18 @@ fn may_sync(call: &Call<'_>) -> Result<bool, Error> {
 fn partial_sync(call: &mut Call<'_>, offset: i64) -> bool {
     let shared = call.worker.shared;
     let (journal, asked) = (&shared.engine.journal, call.arg(1));
-    let ids = shared.replication.ids();
-    let Some(at) = offset.checked_sub(1).and_then(|at| u64::try_from(at).ok()) else { return false };
-    let is_second = ids.second.as_ref().is_some_and(|(id, end)| id.as_bytes() == asked && at < *end);
-    if ids.id.as_bytes() != asked && !is_second {
-        if asked != b"?" {
+    let history = shared.replication.history().clone();
+    let Some(at) = history.place_of(asked, offset) else {
+        if asked != b"?" && offset > 0 {
             tracing::info!(
                 "Partial resynchronization not accepted: Replication ID mismatch (Replica asked for '{}', my replication IDs are '{}' and '{}')",
                 String::from_utf8_lossy(asked),
-                ids.id,
-                ids.second.map_or_else(|| "0".repeat(40), |(id, _)| id)
+                history.id(),
+                history.second().map_or_else(|| "0".repeat(40), |(id, _)| id.to_owned())
             );
         }
         return false;
-    }
+    };
     let is_kept = journal.is_followed_by(Follower::Replicas) || journal.relays();
     journal.pump(journal.end());
     let most_behind = call.worker.most_behind();
@@ -151,7 +149,7 @@ fn partial_sync(call: &mut Call<'_>, offset: i64) -> bool {
     );
     // What the client has had is the stream's beginning: it need not wait for its reply.
     match link.replica.can(capability::PSYNC2) {
-        true => call.reply.simple(&format!("CONTINUE {}", ids.id)),
+        true => call.reply.simple(&format!("CONTINUE {}", history.id())),
         false => call.reply.simple("CONTINUE"),
     }
     call.worker.become_replica(call.connection, Source::Stream(reader), Phase::Online);

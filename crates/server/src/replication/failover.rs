@@ -1,19 +1,16 @@
 //! A failover that the user asks for (FAILOVER): writes wait, a replica catches up, and the two change roles.
 //!
-//! ```text
-//! None ── FAILOVER ──▶ WaitForSync ── the target has all ──▶ InProgress ── PSYNC … FAILOVER is answered ──▶ None
-//!                          └── time is up: abort, or go on by force      └── refused, or ABORT: a primary again
-//! ```
-//!
-//! Invariant: writes wait from FAILOVER's answer until the state is `None` again, so that the target has all
-//! that was acknowledged, unless force was asked for.
+//! Invariant: that of [`martlet_replication::failover`], whose steps are taken here behind the closed gate.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use martlet_journal::{Follower, REPLICAS};
+use martlet_replication::failover::{self, Step};
 
-use super::primary::{Phase, Replica};
+pub use martlet_replication::failover::State;
+
+use super::primary::Replica;
 use crate::config::Primary;
 use crate::shared::{Mail, Shared, lock};
 use crate::worker::Worker;
@@ -21,44 +18,13 @@ use crate::worker::Worker;
 /// What a replica is asked with to say how far it is.
 pub const GETACK: &[u8] = b"*3\r\n$8\r\nREPLCONF\r\n$6\r\nGETACK\r\n$1\r\n*\r\n";
 
-/// How far a failover is.
-#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
-pub enum State {
-    /// There is none.
-    #[default]
-    None,
-    /// A replica catches up.
-    WaitForSync,
-    /// The target is asked to take over.
-    InProgress,
-}
-
-impl State {
-    /// As INFO names it.
-    pub fn name(self) -> &'static str {
-        match self {
-            State::None => "no-failover",
-            State::WaitForSync => "waiting-for-sync",
-            State::InProgress => "failover-in-progress",
-        }
-    }
-}
-
 /// What was asked for.
-#[derive(Clone, Debug, Default)]
-pub struct Request {
-    /// Who is to take over; the first replica that has all, if nobody is named.
-    pub target: Option<Primary>,
-    /// Until when it may take to catch up, Unix milliseconds.
-    pub until_ms: Option<i64>,
-    /// It takes over then even so.
-    pub force: bool,
-}
+pub type Request = failover::Request<Primary>;
 
 /// See the [module docs](self). One per server.
 #[derive(Default)]
 pub struct Failover {
-    under_way: Mutex<(State, Request)>,
+    under_way: Mutex<failover::Failover<Primary>>,
     /// It is not [`State::None`].
     is_on: AtomicBool,
 }
@@ -66,41 +32,24 @@ pub struct Failover {
 impl Failover {
     /// How far it is.
     pub fn state(&self) -> State {
-        if self.is_on.load(Ordering::Acquire) { lock(&self.under_way).0 } else { State::None }
+        if self.is_on.load(Ordering::Acquire) { lock(&self.under_way).state() } else { State::None }
     }
 
     /// Begins one; whether there was none.
     pub fn begin(&self, request: Request) -> bool {
         let mut under_way = lock(&self.under_way);
-        if under_way.0 != State::None {
-            return false;
+        let begins = under_way.begin(request);
+        if begins {
+            self.is_on.store(true, Ordering::Release);
         }
-        *under_way = (State::WaitForSync, request);
-        self.is_on.store(true, Ordering::Release);
-        true
-    }
-
-    /// The target is asked from now on; `None` unless one catches up.
-    fn proceed(&self, target: &Primary) -> bool {
-        let mut under_way = lock(&self.under_way);
-        if under_way.0 != State::WaitForSync {
-            return false;
-        }
-        under_way.0 = State::InProgress;
-        under_way.1.target = Some(target.clone());
-        true
-    }
-
-    /// What has been asked for, if a replica catches up.
-    fn awaited(&self) -> Option<Request> {
-        let under_way = lock(&self.under_way);
-        (under_way.0 == State::WaitForSync).then(|| under_way.1.clone())
+        begins
     }
 
     /// Ends it, however; how far it was, and what was asked for.
     fn end(&self) -> (State, Request) {
+        let mut under_way = lock(&self.under_way);
         self.is_on.store(false, Ordering::Release);
-        std::mem::take(&mut *lock(&self.under_way))
+        under_way.end()
     }
 }
 
@@ -136,41 +85,44 @@ impl Worker {
         if !shared.replication.failover.is_on.load(Ordering::Acquire) {
             return;
         }
-        let Some(request) = shared.replication.failover.awaited() else { return };
-        if request.until_ms.is_some_and(|until_ms| until_ms <= self.now_ms) {
-            let Some(target) = request.target.filter(|_| request.force) else {
-                return self.alone(|worker| worker.abort_failover("Replica never caught up before timeout"));
-            };
-            tracing::info!("FAILOVER to {}:{} time out exceeded, failing over.", target.host, target.port);
-            return self.alone(|worker| worker.ask_to_take_over(&target));
-        }
-        // Commands that were under way when writes began to wait have ended once the gate is closed.
-        self.alone(|worker| {
-            if let Some(target) = worker.synced_target(&request) {
-                tracing::info!("Failover target {}:{} is synced, failing over.", target.host, target.port);
-                worker.ask_to_take_over(&target);
+        let step = lock(&shared.replication.failover.under_way).step(self.now_ms);
+        match step {
+            Step::Nothing => {}
+            Step::Abort => {
+                self.alone(|worker| worker.abort_failover("Replica never caught up before timeout"));
             }
-        });
+            Step::Force(target) => {
+                let Primary { host, port } = &target;
+                tracing::info!("FAILOVER to {host}:{port} time out exceeded, failing over.");
+                self.alone(|worker| worker.ask_to_take_over(&target));
+            }
+            // Commands that were under way when writes began to wait have ended once the gate is closed.
+            Step::Await => self.alone(|worker| {
+                if let Some(target) = worker.synced_target() {
+                    let Primary { host, port } = &target;
+                    tracing::info!("Failover target {host}:{port} is synced, failing over.");
+                    worker.ask_to_take_over(&target);
+                }
+            }),
+        }
     }
 
     /// Asks a replica to take over.
     fn ask_to_take_over(&mut self, target: &Primary) {
-        if self.shared.replication.failover.proceed(target) {
+        let proceeds = lock(&self.shared.replication.failover.under_way).proceed(target.clone());
+        if proceeds {
             self.follow_primary(Some(target.clone()));
         }
     }
 
     /// A replica that may take over and has all there is.
-    fn synced_target(&self, request: &Request) -> Option<Primary> {
-        let end = self.shared.replication_offset();
-        let replicas = self.shared.replication.primary.replicas();
-        let has_all = |replica: &&Arc<Replica>| {
-            replica.phase() == Phase::Online && replica.acked.load(Ordering::Acquire) >= end
-        };
-        let is_wanted = |replica: &&Arc<Replica>| {
-            request.target.as_ref().is_none_or(|target| replica.is_at(&target.host, target.port))
-        };
-        let found = replicas.iter().filter(is_wanted).find(has_all)?;
+    fn synced_target(&self) -> Option<Primary> {
+        let (end, replication) = (self.shared.replication_offset(), &self.shared.replication);
+        let replicas = replication.primary.replicas();
+        let under_way = lock(&replication.failover.under_way);
+        let is_wanted =
+            |replica: &&Arc<Replica>| under_way.accepts(|target| replica.is_at(&target.host, target.port));
+        let found = replicas.iter().filter(is_wanted).find(|replica| replica.standing().has(end))?;
         Some(Primary { host: found.host(), port: u16::try_from(found.port.load(Ordering::Relaxed)).ok()? })
     }
 

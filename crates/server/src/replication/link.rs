@@ -175,7 +175,9 @@ impl Worker {
 
     fn feed_replica(&mut self, backend: &mut dyn Backend, connection: &mut Connection) {
         let mut sent = 0;
-        while !connection.closing && connection.out.is_empty() {
+        // Behind a change of the stream's name what comes is not what the replica knows by the old one.
+        let is_leaving = connection.info.killed.load(Ordering::Acquire);
+        while !is_leaving && !connection.closing && connection.out.is_empty() {
             if connection.in_flight.bytes >= WINDOW_BYTES {
                 // What the kernel takes at once does not end the next sleep by itself.
                 self.outbox_has_more(sent > 0);

@@ -1,5 +1,7 @@
 //! Replication: what the server knows of itself as a primary and as a replica.
 //!
+//! The rules are `martlet_replication`'s, which knows no thread and no socket; here they meet both.
+//!
 //! Invariant: a replication id and an offset name one state of the data set. Whoever changes the data set
 //! otherwise than by the stream takes a new id first.
 
@@ -12,25 +14,16 @@ pub mod replica;
 mod sync;
 pub mod sync_replicas;
 
-use std::sync::Mutex;
 use std::sync::atomic::Ordering;
+use std::sync::{Mutex, MutexGuard};
 
 use martlet_base::random::Random;
 use martlet_journal::Follower;
 use martlet_persistence::load::StreamPlace;
+use martlet_replication::history::History;
 
 use crate::shared::{Shared, lock, random_id};
 use primary::Primary;
-
-/// The names of the stream of commands.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ids {
-    /// The replication id, 40 hexadecimal digits.
-    pub id: String,
-    /// The id that the stream had before, when the server was a replica or was started anew, and the offset
-    /// from which on it has not been that stream.
-    pub second: Option<(String, u64)>,
-}
 
 /// Goes on with the stream where the file was that has been loaded: a replica asks for what follows, and a
 /// primary lets its replicas go on that have come just as far. The gate is closed.
@@ -45,12 +38,10 @@ pub fn resume(shared: &Shared, place: &StreamPlace) {
     journal.follow(Follower::Replicas, true);
     journal.relay(is_replica, Some(place.offset));
     journal.pump(journal.end());
+    replication.history().resume(place.id.clone(), place.offset, is_replica);
     if is_replica {
-        replication.set_ids(Ids { id: place.id.clone(), second: None });
         replication.replica.resume(place.db as usize);
     } else {
-        let ids = replication.ids();
-        replication.set_ids(Ids { second: Some((place.id.clone(), place.offset + 1)), ..ids });
         replication.primary.alone_since_ms.store(shared.clock.unix_ms(), Ordering::Relaxed);
     }
     replication.primary.is_active.store(true, Ordering::Release);
@@ -58,7 +49,7 @@ pub fn resume(shared: &Shared, place: &StreamPlace) {
 
 /// See the [module docs](self). One per server.
 pub struct Replication {
-    ids: Mutex<Ids>,
+    history: Mutex<History>,
     /// The server's replicas.
     pub primary: Primary,
     /// Replies that wait for replicas.
@@ -72,9 +63,8 @@ pub struct Replication {
 impl Replication {
     /// A primary, of which nobody knows yet.
     pub fn new(random: &mut Random) -> Replication {
-        let ids = Ids { id: random_id(random), second: None };
         Replication {
-            ids: Mutex::new(ids),
+            history: Mutex::new(History::new(random_id(random))),
             primary: Primary::default(),
             sync_replicas: sync_replicas::SyncReplicas::default(),
             failover: failover::Failover::default(),
@@ -82,26 +72,13 @@ impl Replication {
         }
     }
 
-    /// The names of the stream.
-    pub fn ids(&self) -> Ids {
-        lock(&self.ids).clone()
-    }
-
-    /// Takes these names.
-    pub fn set_ids(&self, ids: Ids) {
-        *lock(&self.ids) = ids;
+    /// The names of the stream. Whoever changes them is behind the closed gate, but at the start.
+    pub fn history(&self) -> MutexGuard<'_, History> {
+        lock(&self.history)
     }
 
     /// Begins a stream that has nothing to do with the one before it.
     pub fn change_id(&self, random: &mut Random) {
-        self.set_ids(Ids { id: random_id(random), second: None });
-    }
-
-    /// Begins a stream of its own where it has followed another server's up to `offset`: who knows the old
-    /// name and is not further than that may go on.
-    pub fn shift_id(&self, random: &mut Random, offset: u64) {
-        let mut ids = lock(&self.ids);
-        let old = std::mem::replace(&mut ids.id, random_id(random));
-        ids.second = Some((old, offset + 1));
+        self.history().begin_anew(random_id(random));
     }
 }

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, A
 use std::sync::{Arc, Mutex};
 
 use martlet_persistence::save::Contents;
+use martlet_replication::acks::{self, Standing};
 
 use crate::clients::ClientInfo;
 use crate::config::Config;
@@ -104,6 +105,15 @@ impl Replica {
     /// Says how far it is.
     pub fn set_phase(&self, phase: Phase) {
         self.phase.store(phase as u8, Ordering::Release);
+    }
+
+    /// What its acknowledgements are worth.
+    pub fn standing(&self) -> Standing {
+        Standing {
+            is_online: self.phase() == Phase::Online,
+            is_leaving: self.client.killed.load(Ordering::Acquire),
+            acked: self.acked.load(Ordering::Acquire),
+        }
     }
 
     /// What of the data set it wants.
@@ -211,27 +221,23 @@ impl Primary {
 
     /// How many follow the stream and have come to `offset`, on disk if `on_disk`.
     pub fn count_with(&self, offset: Option<u64>, on_disk: bool) -> usize {
-        let has = |replica: &&Arc<Replica>| {
-            let acked = if on_disk { &replica.acked_on_disk } else { &replica.acked };
-            let has_come = |offset| acked.load(Ordering::Acquire) >= offset;
-            replica.phase() == Phase::Online && offset.is_some_and(has_come)
+        let Some(offset) = offset else { return 0 };
+        let standing = |replica: &Arc<Replica>| match on_disk {
+            true => Standing { acked: replica.acked_on_disk.load(Ordering::Acquire), ..replica.standing() },
+            false => replica.standing(),
         };
-        lock(&self.replicas).iter().filter(has).count()
+        acks::count_with(lock(&self.replicas).iter().map(standing), offset)
     }
 
     /// The replication offset that `count` replicas which follow the stream have come to.
     pub fn acked_by(&self, count: usize) -> Option<u64> {
-        let replicas = lock(&self.replicas);
-        let online = replicas.iter().filter(|replica| replica.phase() == Phase::Online);
-        let mut acked: Vec<_> = online.map(|replica| replica.acked.load(Ordering::Acquire)).collect();
-        acked.sort_unstable_by(|a, b| b.cmp(a));
-        acked.get(count.checked_sub(1)?).copied()
+        acks::acked_by(lock(&self.replicas).iter().map(|replica| replica.standing()), count)
     }
 
     /// Counts the replicas that have been heard of lately anew.
     pub fn count_good(&self, most_lag_s: u32, now_ms: i64) -> usize {
         let is_good = |replica: &&Arc<Replica>| {
-            replica.phase() == Phase::Online && replica.lag_s(now_ms) <= i64::from(most_lag_s)
+            replica.standing().is_served() && replica.lag_s(now_ms) <= i64::from(most_lag_s)
         };
         let good = lock(&self.replicas).iter().filter(is_good).count();
         self.good.store(good, Ordering::Relaxed);

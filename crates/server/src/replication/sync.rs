@@ -161,7 +161,7 @@ impl Worker {
             waiting,
             replicas: replicas.to_vec(),
             mark: diskless.then(|| random_id(&mut self.keys.random)),
-            id: shared.replication.ids().id,
+            id: shared.replication.history().id().to_owned(),
             path: settings(&config).rdb_path(),
         });
         let storage = shared.storage();
@@ -185,7 +185,7 @@ impl Worker {
         journal.set_backlog(self.config.current().repl_backlog_size_bytes);
         journal.follow(Follower::Replicas, true);
         replication.primary.is_active.store(true, Ordering::Release);
-        let id = replication.ids().id;
+        let id = replication.history().id().to_owned();
         tracing::info!(
             "Replication backlog created, my new replication IDs are '{id}' and '{}'",
             "0".repeat(40)

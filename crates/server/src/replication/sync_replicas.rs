@@ -12,18 +12,11 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use martlet_journal::{Journal, Position, REPLICAS};
+use martlet_replication::acks::{Question, Questions};
 
 use super::failover::GETACK;
 use super::primary::Primary;
 use crate::shared::{Shared, lock};
-
-/// What replicas have been asked for.
-struct Question {
-    /// Once it is answered, everything before this is with them.
-    position: Position,
-    /// The replication offset that answers it.
-    offset: u64,
-}
 
 /// See the [module docs](self).
 #[derive(Default)]
@@ -32,7 +25,7 @@ pub struct SyncReplicas {
     wanted: AtomicUsize,
     confirmed: AtomicU64,
     /// The one that is under way. The stream's lock is taken while it is locked.
-    question: Mutex<Option<Question>>,
+    questions: Mutex<Questions>,
 }
 
 impl SyncReplicas {
@@ -53,9 +46,9 @@ impl SyncReplicas {
         if self.wanted() == wanted {
             return false;
         }
-        let mut question = lock(&self.question);
+        let mut questions = lock(&self.questions);
         // Offsets may be counted anew, and more replicas may have to answer.
-        *question = None;
+        questions.forget();
         self.wanted.swap(wanted, Ordering::SeqCst) != wanted
     }
 
@@ -69,9 +62,9 @@ impl SyncReplicas {
     /// waits is woken by the answer, and asks again if it needs more.
     pub fn ask(&self, shared: &Shared) {
         let journal = &shared.engine.journal;
-        let mut question = lock(&self.question);
+        let mut questions = lock(&self.questions);
         let position = journal.end();
-        if question.is_some() || self.confirmed() >= position {
+        if !questions.may_ask(self.wanted(), self.confirmed(), position) {
             return;
         }
         // Not known while the append-only file's disk is far behind: who waits is woken when it comes on.
@@ -80,7 +73,7 @@ impl SyncReplicas {
         // The question itself is nothing to be confirmed. If others have recorded meanwhile, what they did
         // is.
         let is_next = end - position == Journal::record_bytes(GETACK);
-        *question = Some(Question { position: if is_next { end } else { position }, offset });
+        questions.ask(Question { position: if is_next { end } else { position }, offset });
     }
 
     /// A replica has said how far it is; whether that answers the question.
@@ -88,12 +81,9 @@ impl SyncReplicas {
         if !self.is_on() {
             return false;
         }
-        let mut question = lock(&self.question);
-        let is_answered = |asked: &mut Question| {
-            primary.acked_by(self.wanted()).is_some_and(|offset| offset >= asked.offset)
-        };
-        let Some(answered) = question.take_if(is_answered) else { return false };
-        self.confirmed.fetch_max(answered.position, Ordering::AcqRel);
+        let mut questions = lock(&self.questions);
+        let Some(confirmed) = questions.answer(primary.acked_by(self.wanted())) else { return false };
+        self.confirmed.fetch_max(confirmed, Ordering::AcqRel);
         true
     }
 }

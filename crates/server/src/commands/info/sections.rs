@@ -218,12 +218,13 @@ pub(super) fn replication(worker: &mut Worker, text: &mut Text) {
         );
     }
     text.field("master_failover_state", shared.replication.failover.state().name());
-    let ids = shared.replication.ids();
+    let history = shared.replication.history().clone();
     let end = shared.replication_offset();
-    text.field("master_replid", ids.id);
-    text.field("master_replid2", ids.second.as_ref().map_or_else(|| "0".repeat(40), |(id, _)| id.clone()));
+    text.field("master_replid", history.id());
+    let second = history.second();
+    text.field("master_replid2", second.map_or_else(|| "0".repeat(40), |(id, _)| id.to_owned()));
     text.field("master_repl_offset", end);
-    text.field("second_repl_offset", ids.second.map_or(-1, |(_, offset)| offset as i64));
+    text.field("second_repl_offset", second.map_or(-1, |(_, first)| first as i64));
     let is_kept = journal.is_followed_by(Follower::Replicas) || journal.relays();
     let begin = if is_kept { journal.backlog_offsets().start } else { end };
     text.field("repl_backlog_active", u8::from(is_kept));

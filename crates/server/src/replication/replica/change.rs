@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use super::LinkState;
 use crate::blocking::WaitEnd;
 use crate::config::{Primary, ReplicaOf};
-use crate::shared::{Mail, Shared, lock};
+use crate::shared::{Mail, Shared, lock, random_id};
 use crate::slow_path::SlowPathReason;
 use crate::worker::Worker;
 
@@ -63,10 +63,8 @@ impl Worker {
                 journal.relay(false, None);
                 // Its former siblings are given time to go on here.
                 replication.primary.alone_since_ms.store(shared.clock.unix_ms(), Ordering::Relaxed);
-                match before.has_place {
-                    true => replication.shift_id(&mut self.keys.random, journal.stream_end().offset),
-                    false => replication.change_id(&mut self.keys.random),
-                }
+                let id = random_id(&mut self.keys.random);
+                replication.history().promote(id, journal.stream_end().offset);
             }
             _ => {}
         }
@@ -77,11 +75,12 @@ impl Worker {
         shared.config.publish(config);
         self.follow_config();
         let is_replica = primary.is_some();
+        if is_replica {
+            replication.history().follow(before.primary.is_none(), keeps_place);
+        }
         replica.update(|status| {
-            let was_primary = status.primary.is_none();
             status.primary = primary;
             status.state = LinkState::Connect;
-            status.has_place = is_replica && keeps_place && (was_primary || status.has_place);
             status.down_since_s = None;
         });
         if !is_replica {

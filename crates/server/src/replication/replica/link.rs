@@ -281,8 +281,6 @@ impl Link {
             0 => self.shared.port.load(Ordering::Relaxed),
             port => u32::from(port),
         };
-        let status = self.replica.status();
-        let next = self.shared.applied_offset() + 1;
         Greeting {
             user: config.masteruser.clone().map(String::into_bytes),
             password: config.masterauth.clone(),
@@ -290,7 +288,7 @@ impl Link {
             ip: config.replica_announce_ip.clone(),
             version: REDIS_VERSION,
             fails_over: self.shared.replication.failover.state() == State::InProgress,
-            resume: status.has_place.then(|| (self.shared.replication.ids().id, next)),
+            resume: self.shared.replication.history().request(self.shared.applied_offset()),
         }
     }
 
@@ -513,6 +511,8 @@ impl Link {
     /// Tells the primary how far this server has come.
     fn acknowledge(&mut self, queue: &ApplyQueue) -> Result<(), Ended> {
         let (offset, on_disk) = (self.shared.applied_offset().to_string(), queue.offset_on_disk());
+        // Behind a change of the role the offset is of another stream, of which this primary knows nothing.
+        self.check()?;
         let on_disk = on_disk.map(|offset| offset.to_string());
         let mut words: Vec<&[u8]> = vec![b"REPLCONF", b"ACK", offset.as_bytes()];
         if let Some(on_disk) = &on_disk {

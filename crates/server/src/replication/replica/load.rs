@@ -14,8 +14,7 @@ use martlet_persistence::Beside;
 use martlet_persistence::load::{Loaded, Source};
 
 use super::{LinkState, Replica};
-use crate::replication::Ids;
-use crate::shared::{Mail, Shared};
+use crate::shared::{Mail, Shared, random_id};
 use crate::worker::Worker;
 
 /// How often a thread that waits for another looks whether the server ends.
@@ -113,8 +112,10 @@ pub fn is_empty(shared: &'static Shared, generation: u64) -> Option<bool> {
 /// Has clients told that data is being loaded while the data set stays, which is served meanwhile if it is an
 /// older state of what is loaded: of the stream of this name.
 pub fn begin_beside(shared: &'static Shared, generation: u64, id: Option<String>) -> Option<()> {
-    let begin = move |_: &mut Worker, replica: &Replica| {
-        let is_older = id.is_some_and(|id| id == shared.replication.ids().id) && replica.status().has_place;
+    let begin = move |_: &mut Worker, _: &Replica| {
+        let history = shared.replication.history();
+        let is_older = id.is_some_and(|id| id == history.id()) && history.has_place();
+        drop(history);
         shared.storage().begin_loading(is_older);
     };
     alone(shared, generation, begin)
@@ -181,7 +182,7 @@ pub fn replace(
 
 /// The data set goes: it is no place of any stream until another is there.
 fn leave_stream(shared: &Shared, replica: &Replica) {
-    replica.update(|status| status.has_place = false);
+    shared.replication.history().leave();
     replica.own_keys.clear();
     // They are to get what is loaded, too.
     shared.replication.primary.disconnect_all(shared);
@@ -191,26 +192,24 @@ fn leave_stream(shared: &Shared, replica: &Replica) {
 fn arrive(worker: &mut Worker, replica: &Replica, loaded: &Loaded, place: Option<(String, u64)>) {
     let shared = worker.shared;
     // A primary that cannot tell its place cannot go on from it either: the id is nobody's.
-    let (id, offset) = place.unwrap_or_else(|| (shared.replication.ids().id, 0));
+    let (id, offset) = place.unwrap_or_else(|| (random_id(&mut worker.keys.random), 0));
     let db = loaded.place.as_ref().map_or(0, |place| place.db as usize);
-    shared.replication.set_ids(Ids { id, second: None });
+    shared.replication.history().arrive(id);
     relay(worker, Some(offset));
     replica.db.store(if db < worker.settings.databases { db } else { 0 }, Ordering::Relaxed);
-    replica.update(|status| {
-        status.has_place = true;
-        status.state = LinkState::Connected;
-    });
+    replica.update(|status| status.state = LinkState::Connected);
 }
 
 /// Goes on with the stream where it was left, which has a new name if one is given.
 pub fn go_on(shared: &'static Shared, generation: u64, id: Option<String>) -> bool {
     let go_on = move |worker: &mut Worker, replica: &Replica| {
-        let mut ids = shared.replication.ids();
-        if let Some(id) = id.filter(|id| *id != ids.id) {
-            tracing::info!("Master replication ID changed to {id}");
-            let next = shared.engine.journal.stream_end().offset + 1;
-            ids = Ids { second: Some((ids.id, next)), id };
-            shared.replication.set_ids(ids);
+        let mut history = shared.replication.history();
+        let is_renamed = history.go_on(id, shared.applied_offset());
+        if is_renamed {
+            tracing::info!("Master replication ID changed to {}", history.id());
+        }
+        drop(history);
+        if is_renamed {
             // They learn the new name when they ask again.
             shared.replication.primary.disconnect_all(shared);
         }

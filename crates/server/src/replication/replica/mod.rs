@@ -79,9 +79,6 @@ pub struct Status {
     /// Since when the link has been down, Unix seconds; `None` if it never was up.
     down_since_s: Option<i64>,
     receiving: Receiving,
-    /// The data set is that of the stream which the replication id names, at the journal's offset: the stream
-    /// can go on from there.
-    pub(crate) has_place: bool,
 }
 
 /// See the [module docs](self). One per server.
@@ -127,10 +124,9 @@ impl Replica {
         }
     }
 
-    /// The data set is that of the stream which the replication id names, where this database is selected.
+    /// This database is selected where the data set is in the stream.
     pub(super) fn resume(&self, db: usize) {
         self.db.store(db, Ordering::Relaxed);
-        self.update(|status| status.has_place = true);
     }
 
     /// How long nothing has been heard of the primary, in milliseconds; very long if never anything was.
@@ -173,7 +169,7 @@ impl Shared {
 
     /// How far the data set has come in the primary's stream; 0 if it is none of that stream.
     pub(crate) fn replica_offset(&self) -> u64 {
-        if lock(&self.replication.replica.status).has_place { self.applied_offset() } else { 0 }
+        if self.replication.history().has_place() { self.applied_offset() } else { 0 }
     }
 
     /// How far the stream has been applied.
@@ -191,7 +187,8 @@ pub fn role(shared: &Shared, reply: &mut Reply) -> bool {
     reply.bulk(primary.host.as_bytes());
     reply.int(i64::from(primary.port));
     reply.bulk(status.state.word().as_bytes());
-    reply.int(if status.has_place { shared.applied_offset() as i64 } else { -1 });
+    let has_place = shared.replication.history().has_place();
+    reply.int(if has_place { shared.applied_offset() as i64 } else { -1 });
     true
 }
 
@@ -204,7 +201,7 @@ pub fn info(worker: &Worker) -> Vec<(&'static str, String)> {
     let is_up = status.state == LinkState::Connected;
     let now_ms = shared.clock.unix_ms();
     let ago_s = |since_ms: i64| (now_ms - since_ms).max(0) / 1000;
-    let offset = if status.has_place { shared.applied_offset() } else { 0 };
+    let offset = shared.replica_offset();
     let read = if is_up { replica.read_offset.load(Ordering::Relaxed).max(offset) } else { offset };
     let mut fields: Vec<(&'static str, String)> = Vec::new();
     let mut add = |name, value: String| fields.push((name, value));

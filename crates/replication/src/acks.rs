@@ -1,0 +1,112 @@
+//! Which acknowledgements of replicas count, and what a reply that waits for them may go by.
+//!
+//! Invariant: what is confirmed has been in the memory of as many replicas as were wanted when it was.
+
+/// A primary's replica, as far as its acknowledgements are concerned.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub struct Standing {
+    /// It has the data set, and follows the stream.
+    pub is_online: bool,
+    /// Its connection is about to end: by the name that it knows, the stream may have ended already.
+    pub is_leaving: bool,
+    /// The offset that it has acknowledged on this connection; 0 if none.
+    pub acked: u64,
+}
+
+impl Standing {
+    /// Whether it may be sent more of the stream, and be relied on.
+    pub fn is_served(&self) -> bool {
+        self.is_online && !self.is_leaving
+    }
+
+    /// Whether it has everything up to `offset`.
+    pub fn has(&self, offset: u64) -> bool {
+        self.is_served() && self.acked >= offset
+    }
+}
+
+/// How many have everything up to `offset`.
+pub fn count_with(replicas: impl Iterator<Item = Standing>, offset: u64) -> usize {
+    replicas.filter(|replica| replica.has(offset)).count()
+}
+
+/// The offset that `count` of them have come to; `None` with fewer.
+pub fn acked_by(replicas: impl Iterator<Item = Standing>, count: usize) -> Option<u64> {
+    let mut acked: Vec<_> = replicas.filter(Standing::is_served).map(|replica| replica.acked).collect();
+    acked.sort_unstable_by(|a, b| b.cmp(a));
+    acked.get(count.checked_sub(1)?).copied()
+}
+
+/// What replicas have been asked for.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Question {
+    /// Once it is answered, everything recorded before this position is with them.
+    pub position: u64,
+    /// The replication offset that answers it.
+    pub offset: u64,
+}
+
+/// The question that is under way: one at a time, and what is recorded meanwhile shares the next.
+#[derive(Clone, Debug, Default)]
+pub struct Questions {
+    asked: Option<Question>,
+}
+
+impl Questions {
+    /// Whether replicas are to be asked for what was recorded up to `end`: not while `wanted` is 0, as on a
+    /// replica, whose stream is another's.
+    pub fn may_ask(&self, wanted: usize, confirmed: u64, end: u64) -> bool {
+        wanted > 0 && self.asked.is_none() && confirmed < end
+    }
+
+    /// They have been asked.
+    pub fn ask(&mut self, question: Question) {
+        self.asked = Some(question);
+    }
+
+    /// Takes the answer: `wanted` replicas have come to `acked`. What is confirmed by that.
+    pub fn answer(&mut self, acked: Option<u64>) -> Option<u64> {
+        let answered = self.asked.take_if(|asked| acked.is_some_and(|offset| offset >= asked.offset))?;
+        Some(answered.position)
+    }
+
+    /// Another number of replicas is wanted: an old answer says nothing.
+    pub fn forget(&mut self) {
+        self.asked = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GONE: Standing = Standing { is_online: true, is_leaving: true, acked: 900 };
+    const LOADING: Standing = Standing { is_online: false, is_leaving: false, acked: 800 };
+
+    fn online(acked: u64) -> Standing {
+        Standing { is_online: true, is_leaving: false, acked }
+    }
+
+    #[test]
+    fn only_who_follows_the_stream_counts() {
+        let all = [GONE, LOADING, online(50), online(70), online(60)];
+        let acked = |count| acked_by(all.iter().copied(), count);
+        assert_eq!([0, 1, 2, 3, 4].map(acked), [None, Some(70), Some(60), Some(50), None]);
+        let counts = [0, 50, 51, 70, 71].map(|offset| count_with(all.iter().copied(), offset));
+        assert_eq!(counts, [3, 3, 2, 1, 0]);
+    }
+
+    #[test]
+    fn one_question_at_a_time_is_asked_and_answered() {
+        let mut questions = Questions::default();
+        assert!(!questions.may_ask(0, 0, 10), "a replica asks nobody");
+        assert!(!questions.may_ask(1, 10, 10) && questions.may_ask(1, 9, 10));
+        questions.ask(Question { position: 10, offset: 100 });
+        assert!(!questions.may_ask(1, 0, 20));
+        assert_eq!((questions.answer(None), questions.answer(Some(99))), (None, None));
+        assert_eq!((questions.answer(Some(100)), questions.answer(Some(100))), (Some(10), None));
+        questions.ask(Question { position: 20, offset: 200 });
+        questions.forget();
+        assert_eq!(questions.answer(Some(u64::MAX)), None);
+    }
+}
