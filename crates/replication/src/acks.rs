@@ -9,6 +9,8 @@ pub struct Standing {
     pub is_online: bool,
     /// Its connection is about to end: by the name that it knows, the stream may have ended already.
     pub is_leaving: bool,
+    /// It has connected again, and this older connection has not ended yet.
+    pub is_superseded: bool,
     /// The offset that it has acknowledged on this connection; 0 if none.
     pub acked: u64,
 }
@@ -19,9 +21,15 @@ impl Standing {
         self.is_online && !self.is_leaving
     }
 
+    /// Whether its acknowledgements count. A replica has one memory, whatever the number of its connections,
+    /// and the newest says what is in it.
+    fn counts(&self) -> bool {
+        self.is_served() && !self.is_superseded
+    }
+
     /// Whether it has everything up to `offset`.
     pub fn has(&self, offset: u64) -> bool {
-        self.is_served() && self.acked >= offset
+        self.counts() && self.acked >= offset
     }
 }
 
@@ -32,7 +40,7 @@ pub fn count_with(replicas: impl Iterator<Item = Standing>, offset: u64) -> usiz
 
 /// The offset that `count` of them have come to; `None` with fewer.
 pub fn acked_by(replicas: impl Iterator<Item = Standing>, count: usize) -> Option<u64> {
-    let mut acked: Vec<_> = replicas.filter(Standing::is_served).map(|replica| replica.acked).collect();
+    let mut acked: Vec<_> = replicas.filter(Standing::counts).map(|replica| replica.acked).collect();
     acked.sort_unstable_by(|a, b| b.cmp(a));
     acked.get(count.checked_sub(1)?).copied()
 }
@@ -80,16 +88,16 @@ impl Questions {
 mod tests {
     use super::*;
 
-    const GONE: Standing = Standing { is_online: true, is_leaving: true, acked: 900 };
-    const LOADING: Standing = Standing { is_online: false, is_leaving: false, acked: 800 };
-
     fn online(acked: u64) -> Standing {
-        Standing { is_online: true, is_leaving: false, acked }
+        Standing { is_online: true, is_leaving: false, is_superseded: false, acked }
     }
 
     #[test]
     fn only_who_follows_the_stream_counts() {
-        let all = [GONE, LOADING, online(50), online(70), online(60)];
+        let gone = Standing { is_leaving: true, ..online(900) };
+        let loading = Standing { is_online: false, ..online(800) };
+        let older = Standing { is_superseded: true, ..online(850) };
+        let all = [gone, loading, older, online(50), online(70), online(60)];
         let acked = |count| acked_by(all.iter().copied(), count);
         assert_eq!([0, 1, 2, 3, 4].map(acked), [None, Some(70), Some(60), Some(50), None]);
         let counts = [0, 50, 51, 70, 71].map(|offset| count_with(all.iter().copied(), offset));

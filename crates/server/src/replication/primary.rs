@@ -61,6 +61,8 @@ pub struct Replica {
     pub address: Mutex<Option<String>>,
     /// What it can do.
     pub capabilities: AtomicU32,
+    /// It has connected again; this connection has not ended yet.
+    is_superseded: AtomicBool,
     /// It wants the data set and not the stream.
     pub is_rdb_only: AtomicBool,
     /// It wants the data set's libraries only, or not even them (REPLCONF rdb-filter-only).
@@ -86,6 +88,7 @@ impl Replica {
             port: AtomicU32::new(0),
             address: Mutex::default(),
             capabilities: AtomicU32::new(0),
+            is_superseded: AtomicBool::new(false),
             is_rdb_only: AtomicBool::new(false),
             contents: Mutex::new(Contents::ALL),
             has_said_sync: AtomicBool::new(false),
@@ -112,6 +115,7 @@ impl Replica {
         Standing {
             is_online: self.phase() == Phase::Online,
             is_leaving: self.client.killed.load(Ordering::Acquire),
+            is_superseded: self.is_superseded.load(Ordering::Acquire),
             acked: self.acked.load(Ordering::Acquire),
         }
     }
@@ -140,6 +144,13 @@ impl Replica {
     /// Whether clients reach it there.
     pub fn is_at(&self, host: &str, port: u16) -> bool {
         self.port.load(Ordering::Relaxed) == u32::from(port) && self.host().eq_ignore_ascii_case(host)
+    }
+
+    /// Whether both are one server, as far as that can be told: who does not say where it listens is nobody
+    /// else.
+    fn is_same(&self, other: &Replica) -> bool {
+        u16::try_from(other.port.load(Ordering::Relaxed))
+            .is_ok_and(|port| port != 0 && self.is_at(&other.host(), port))
     }
 
     /// As the log names it: where it listens, or its peer's address.
@@ -199,6 +210,9 @@ impl Primary {
         // The first PING is due a period from now.
         let _ = self.pinged_ms.compare_exchange(0, now_ms, Ordering::Relaxed, Ordering::Relaxed);
         let mut replicas = lock(&self.replicas);
+        replicas.iter().filter(|older| older.is_same(&replica)).for_each(|older| {
+            older.is_superseded.store(true, Ordering::Release);
+        });
         replicas.push(replica);
         self.count.store(replicas.len(), Ordering::Release);
         self.is_active.store(true, Ordering::Release);
