@@ -82,7 +82,7 @@ impl Sentinel {
         self.now_ms - primary.failover.changed_ms > primary.settings.failover_timeout_ms
     }
 
-    fn abort(&mut self, id: InstanceId, event: &str) {
+    pub(super) fn abort(&mut self, id: InstanceId, event: &str) {
         self.event(Level::Warning, event, id, "");
         self.enter(id, FailoverState::None);
         let primary = self.get_mut(id);

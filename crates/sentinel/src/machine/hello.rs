@@ -189,6 +189,11 @@ impl Sentinel {
         let old = self.get(primary).address.clone();
         if i64::from(old.port) == hello.primary_port && self.has_host(&old, hello.primary_host) {
             self.get_mut(primary).config_epoch = hello.config_epoch;
+            // A failover of an older epoch would end in another configuration of the newer one.
+            let known = self.get(primary);
+            if known.flags.any(Flags::FAILOVER_IN_PROGRESS) && known.failover.epoch <= hello.config_epoch {
+                self.abort(primary, "-failover-abort-newer-configuration");
+            }
             return;
         }
         // As long as the host does not resolve here, the older configuration stays as a whole.

@@ -258,7 +258,9 @@ impl Sentinel {
         let is_old = |end: &Option<Connection>| {
             end.as_ref().is_some_and(|end| now_ms - end.since_ms > timing.min_reconnect_period_ms)
         };
-        let is_late = link.active_ping_ms.is_some_and(|sent_ms| now_ms - sent_ms > half_ms)
+        // With so much pending no PING is sent any more, whose lateness would tell.
+        let is_full = link.pending.len() >= PENDING_REQUESTS_MAX * link.users;
+        let is_late = (is_full || link.active_ping_ms.is_some_and(|sent_ms| now_ms - sent_ms > half_ms))
             && now_ms - link.last_pong_ms > half_ms;
         let is_silent = now_ms - link.pubsub_activity_ms > timing.publish_period_ms * 3;
         let (close_command, close_pubsub) =
