@@ -14,8 +14,11 @@ pub struct Options {
 enum Subject {
     /// The cluster bus: partitions, crashes, pauses, clocks that jump, failovers.
     Cluster(Seeds),
-    /// Sentinels and the servers that they watch: the same faults, elections, failovers.
+    /// Sentinels, the servers that they watch and their clients: the same faults, elections, failovers.
     Sentinel(SentinelSeeds),
+    /// The same, for what `martlet-sync-replicas` promises: with none of them, with one replica and with all;
+    /// all faults, all but those in which a server forgets, and kills one at a time.
+    Replication(ReplicationSeeds),
 }
 
 /// Which runs of Sentinels.
@@ -36,6 +39,20 @@ struct SentinelSeeds {
     /// An operator asks for failovers, among the faults.
     #[arg(long)]
     operator: bool,
+}
+
+/// Which runs of servers that replicate.
+#[derive(clap::Args)]
+struct ReplicationSeeds {
+    /// The first seed.
+    #[arg(long, default_value_t = 1)]
+    first: u64,
+    /// How many, for each of the settings.
+    #[arg(long, default_value_t = 500)]
+    seeds: u64,
+    /// How long faults go on in each, in milliseconds of simulated time.
+    #[arg(long, default_value_t = 120_000)]
+    faults_ms: u64,
 }
 
 /// Which runs.
@@ -63,6 +80,7 @@ pub fn run(options: &Options) -> Outcome {
     match &options.subject {
         Subject::Cluster(seeds) => run_cluster(seeds),
         Subject::Sentinel(seeds) => run_sentinel(seeds),
+        Subject::Replication(seeds) => run_replication(seeds),
     }
 }
 
@@ -72,21 +90,39 @@ fn run_sentinel(seeds: &SentinelSeeds) -> Outcome {
         _ => vec![[3, 3], [5, 5]],
     };
     for [sentinels, servers] in sizes {
-        simulate(
-            "martlet-sentinel",
-            &[sentinels, servers, seeds.first, seeds.seeds, seeds.faults_ms],
-            seeds.operator,
-        )?;
+        let numbers = [sentinels, servers, seeds.first, seeds.seeds, seeds.faults_ms, 0];
+        let words: &[&str] = if seeds.operator { &["operator"] } else { &[] };
+        simulate("martlet-sentinel", &numbers, words)?;
+    }
+    Ok(())
+}
+
+/// Sentinels, servers, replicas that replies wait for, and which faults.
+const REPLICATION: &[([u64; 3], &[&str])] = &[
+    ([3, 3, 0], &[]),
+    ([3, 3, 0], &["failovers"]),
+    ([3, 3, 1], &["failovers"]),
+    ([3, 3, 2], &["failovers"]),
+    ([3, 3, 2], &["gentle", "failovers"]),
+    ([5, 4, 3], &["gentle", "failovers"]),
+    ([3, 3, 1], &["kills"]),
+    ([3, 4, 2], &["kills"]),
+];
+
+fn run_replication(seeds: &ReplicationSeeds) -> Outcome {
+    for ([sentinels, servers, sync_replicas], words) in REPLICATION {
+        let numbers = [*sentinels, *servers, seeds.first, seeds.seeds, seeds.faults_ms, *sync_replicas];
+        simulate("martlet-sentinel", &numbers, words)?;
     }
     Ok(())
 }
 
 /// Runs a crate's example `simulate`.
-fn simulate(package: &str, numbers: &[u64], has_operator: bool) -> Outcome {
+fn simulate(package: &str, numbers: &[u64], words: &[&str]) -> Outcome {
     let numbers: Vec<String> = numbers.iter().map(u64::to_string).collect();
     let program = ["run", "-q", "--release", "-p", package, "--features", "simulation", "--example"];
     let arguments = ["simulate", "--"].into_iter().chain(numbers.iter().map(String::as_str));
-    let arguments = arguments.chain(has_operator.then_some("operator"));
+    let arguments = arguments.chain(words.iter().copied());
     cargo(&program.into_iter().chain(arguments).collect::<Vec<_>>())
 }
 
@@ -98,7 +134,8 @@ fn run_cluster(seeds: &Seeds) -> Outcome {
             .to_vec(),
     };
     for (nodes, count) in sizes {
-        simulate("martlet-cluster", &[nodes, seeds.first, count, seeds.faults_ms], seeds.operator)?;
+        let words: &[&str] = if seeds.operator { &["operator"] } else { &[] };
+        simulate("martlet-cluster", &[nodes, seeds.first, count, seeds.faults_ms], words)?;
     }
     Ok(())
 }

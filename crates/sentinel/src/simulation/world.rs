@@ -9,9 +9,12 @@ use std::rc::Rc;
 use martlet_base::random::Random;
 use martlet_client::resp::{Reply, decode};
 use martlet_protocol::request::OwnedArgs;
+use martlet_replication::failover::Request;
 
+use super::group::{self, Group};
+use super::net::{Net, Node};
 use super::server::{Effect, Server};
-use super::{Options, Summary};
+use super::{Faults, Options, Summary};
 use crate::commands::{Access, Core, Facts};
 use crate::config::load::Config;
 use crate::config::rewrite::{Line, rewrite};
@@ -22,10 +25,6 @@ use crate::machine::{Output, Sentinel, Settings};
 const START_UNIX_MS: i64 = 1_700_000_000_000;
 const SERVER_PORT: u16 = 6_379;
 const NAME: &str = "mymaster";
-/// How often servers look at their links, in milliseconds.
-const SERVER_TICK_MS: i64 = 100;
-/// Written in each, in bytes.
-const WRITTEN_BYTES: u64 = 10;
 
 /// A Sentinel with its disk and its clock.
 struct Watcher {
@@ -57,9 +56,6 @@ impl crate::machine::World for SimDisk {
     }
 }
 
-/// A node: Sentinels first, then servers.
-type Node = usize;
-
 /// A connection of a Sentinel to a node.
 struct Conn {
     from: Node,
@@ -79,7 +75,7 @@ struct Conn {
 #[derive(Debug)]
 enum Event {
     Tick(Node, u64),
-    ServerTick,
+    Group(group::Event),
     Opened(usize),
     Request(usize, Vec<Vec<u8>>),
     Answer(usize, Reply),
@@ -94,16 +90,11 @@ pub(super) struct World {
     pub violation: Option<String>,
     options: Options,
     watchers: Vec<Watcher>,
-    servers: Vec<Server>,
-    /// The side of a partition, and the time until which a node stands still.
-    sides: Vec<u8>,
-    paused_ms: Vec<i64>,
+    pub group: Group,
+    net: Net,
     conns: Vec<Conn>,
     events: BTreeMap<(i64, u64), Event>,
     next_event: u64,
-    now_ms: i64,
-    max_delay_ms: u64,
-    random: Random,
     votes: BTreeMap<(Node, u64), String>,
     leaders: BTreeMap<u64, Node>,
     configs: BTreeMap<u64, String>,
@@ -111,29 +102,27 @@ pub(super) struct World {
 
 impl World {
     pub fn new(options: &Options, seed: u64) -> World {
-        let nodes = options.sentinels + options.servers;
+        let servers = options.sentinels;
+        let clients = servers + options.servers;
+        let nodes = clients + options.clients;
+        let (sides, paused_ms) = (vec![0; nodes], vec![0; nodes]);
+        let random = Random::seeded(seed);
+        let mut net = Net { now_ms: 0, random, max_delay_ms: 5, sides, paused_ms, servers, clients };
+        let group = Group::new(options, &mut net, (0..options.servers).map(server_ip).collect());
         let mut world = World {
             summary: Summary::default(),
             violation: None,
             options: options.clone(),
             watchers: Vec::new(),
-            servers: Vec::new(),
-            sides: vec![0; nodes],
-            paused_ms: vec![0; nodes],
+            group,
+            net,
             conns: Vec::new(),
             events: BTreeMap::new(),
             next_event: 0,
-            now_ms: 0,
-            max_delay_ms: 5,
-            random: Random::seeded(seed),
             votes: BTreeMap::new(),
             leaders: BTreeMap::new(),
             configs: BTreeMap::new(),
         };
-        for index in 0..options.servers {
-            let primary = (index > 0).then(|| server_ip(0));
-            world.servers.push(Server::new(server_ip(index), primary));
-        }
         let text = format!(
             "sentinel monitor {NAME} {} {SERVER_PORT} {}\nsentinel down-after-milliseconds {NAME} 3000\nsentinel failover-timeout {NAME} 10000\n",
             server_ip(0),
@@ -150,12 +139,13 @@ impl World {
             });
             world.start(index);
         }
-        world.at(SERVER_TICK_MS, Event::ServerTick);
+        (0..options.clients).for_each(|client| world.at(1, Event::Group(group::Event::Client(client))));
+        world.take_events();
         world
     }
 
     pub fn now_ms(&self) -> i64 {
-        self.now_ms
+        self.net.now_ms
     }
 
     fn at(&mut self, ms: i64, event: Event) {
@@ -165,12 +155,12 @@ impl World {
 
     /// A Sentinel's wall clock.
     fn clock(&self, node: Node) -> i64 {
-        START_UNIX_MS + self.now_ms + self.watchers[node].skew_ms
+        START_UNIX_MS + self.net.now_ms + self.watchers[node].skew_ms
     }
 
     /// Starts a Sentinel from its file.
     fn start(&mut self, node: Node) {
-        let (now_ms, random) = (self.clock(node), Random::seeded(self.random.next_u64()));
+        let (now_ms, random) = (self.clock(node), Random::seeded(self.net.random.next_u64()));
         let watcher = &mut self.watchers[node];
         let mut config = Config::default();
         let text = watcher.disk.borrow().clone();
@@ -188,66 +178,97 @@ impl World {
         watcher.core = Some(core);
         watcher.life += 1;
         let life = watcher.life;
-        self.at(self.now_ms + 1, Event::Tick(node, life));
+        self.at(self.net.now_ms + 1, Event::Tick(node, life));
         self.carry_out(node);
     }
 
     fn is_up(&self, node: Node) -> bool {
         match node.checked_sub(self.watchers.len()) {
             None => self.watchers[node].core.is_some(),
-            Some(server) => self.servers[server].is_up,
+            Some(server) => self.group.servers[server].is_up,
         }
     }
 
     fn life(&self, node: Node) -> u64 {
         match node.checked_sub(self.watchers.len()) {
             None => self.watchers[node].life,
-            Some(server) => self.servers[server].life,
+            Some(server) => self.group.servers[server].life,
         }
     }
 
     fn node_at(&self, ip: &str) -> Option<Node> {
         let watcher = self.watchers.iter().position(|watcher| watcher.ip == ip);
-        let server = self.servers.iter().position(|server| server.ip == ip);
+        let server = self.group.servers.iter().position(|server| server.ip == ip);
         watcher.or(server.map(|server| server + self.watchers.len()))
     }
 
     /// Runs events up to a time.
     pub fn run_until(&mut self, end_ms: i64) {
         while let Some(entry) = self.events.first_entry().filter(|entry| entry.key().0 <= end_ms) {
-            let ((ms, _), event) = entry.remove_entry();
-            self.now_ms = self.now_ms.max(ms);
-            self.happen(event);
+            let ((ms, number), event) = entry.remove_entry();
+            self.net.now_ms = self.net.now_ms.max(ms);
+            self.happen(number, event);
+            self.take_events();
             if self.violation.is_some() {
                 return;
             }
         }
-        self.now_ms = end_ms;
+        self.net.now_ms = end_ms;
     }
 
-    fn happen(&mut self, event: Event) {
-        // What a node that stands still should do it does afterwards.
+    fn happen(&mut self, number: u64, event: Event) {
+        // What a node that stands still should do it does afterwards, in order.
         let actor = match &event {
             Event::Tick(node, _) => Some(*node),
             Event::Request(conn, _) => Some(self.conns[*conn].to),
             Event::Opened(conn) | Event::Answer(conn, _) | Event::Closed(conn) => {
                 Some(self.conns[*conn].from)
             }
-            Event::ServerTick | Event::Restart(_) | Event::Rejoin => None,
+            Event::Group(event) => self.group.actor(&self.net, event),
+            Event::Restart(_) | Event::Rejoin => None,
         };
-        if let Some(until_ms) = actor.map(|node| self.paused_ms[node]).filter(|ms| *ms > self.now_ms) {
-            return self.at(until_ms, event);
+        if let Some(until_ms) = actor.map(|node| self.net.paused_ms[node]).filter(|ms| *ms > self.net.now_ms)
+        {
+            self.events.insert((until_ms, number), event);
+            return;
         }
         match event {
             Event::Tick(node, life) => self.tick(node, life),
-            Event::ServerTick => self.tick_servers(),
+            Event::Group(event) => self.happen_in_group(event),
             Event::Opened(conn) => self.opened(conn),
             Event::Request(conn, request) => self.request(conn, &request),
             Event::Answer(conn, reply) => self.answer(conn, reply),
             Event::Closed(conn) => self.closed(conn),
             Event::Restart(node) => self.restart(node),
-            Event::Rejoin => self.sides.fill(0),
+            Event::Rejoin => self.net.sides.fill(0),
         }
+    }
+
+    /// Takes over what the servers have to do later.
+    fn take_events(&mut self) {
+        for (ms, event) in std::mem::take(&mut self.group.out) {
+            self.at(ms, Event::Group(event));
+        }
+        self.violation = self.violation.take().or(self.group.truth.violation.take());
+    }
+
+    fn happen_in_group(&mut self, event: group::Event) {
+        let World { group, net, summary, .. } = self;
+        if let group::Event::Client(client) = event {
+            let primary = self.primary_for(client);
+            return self.group.tick_client(&mut self.net, client, primary);
+        }
+        group.happen(net, event, summary);
+    }
+
+    /// The primary that some Sentinel tells a client, if it reaches that one.
+    fn primary_for(&mut self, client: usize) -> Option<usize> {
+        let watcher = self.net.random.below(self.watchers.len() as u64) as Node;
+        let core = self.watchers[watcher].core.as_ref()?;
+        let (id, _) = core.sentinel.primary(NAME)?;
+        let ip = &core.sentinel.current_address(id).ip;
+        let is_near = self.net.reaches(self.net.clients + client, watcher) && !self.net.is_paused(watcher);
+        self.group.servers.iter().position(|server| is_near && server.ip == *ip)
     }
 
     fn tick(&mut self, node: Node, life: u64) {
@@ -259,7 +280,7 @@ impl World {
         core.sentinel.tick(now_ms);
         self.summary.tilts += core.sentinel.tilts() - tilts;
         let next_ms = core.sentinel.next_tick_ms() - now_ms;
-        self.at(self.now_ms + next_ms.max(1), Event::Tick(node, life));
+        self.at(self.net.now_ms + next_ms.max(1), Event::Tick(node, life));
         self.carry_out(node);
     }
 
@@ -311,16 +332,16 @@ impl World {
             is_stuck: false,
             last_ms: [0; 2],
         });
-        let refused = !self.is_up(to) && self.sides[from] == self.sides[to];
+        let refused = !self.is_up(to) && self.net.sides[from] == self.net.sides[to];
         let event = if refused { Event::Closed(conn) } else { Event::Opened(conn) };
         self.transmit(conn, 1, event);
     }
 
     /// Sends something over a connection, which comes in order, or gets lost at a partition.
     fn transmit(&mut self, conn: usize, way: usize, event: Event) {
-        let at_ms = self.now_ms + 1 + self.random.below(self.max_delay_ms) as i64;
+        let at_ms = self.net.now_ms + 1 + self.net.random.below(self.net.max_delay_ms) as i64;
         let Conn { from, to, .. } = self.conns[conn];
-        let is_parted = self.sides[from] != self.sides[to];
+        let is_parted = self.net.sides[from] != self.net.sides[to];
         let known = &mut self.conns[conn];
         known.is_stuck |= is_parted;
         if known.is_stuck || !known.is_open {
@@ -397,12 +418,12 @@ impl World {
     }
 
     fn ask_server(&mut self, conn: usize, server: usize, request: &[Vec<u8>]) {
-        let replicas = self.replicas_of(server);
-        let (reply, effect) = self.servers[server].answer(conn, request, &replicas, self.now_ms);
+        let (reply, effect) = self.group.servers[server].answer(conn, request, self.net.now_ms);
         self.transmit(conn, 1, Event::Answer(conn, reply));
-        let subscribers: Vec<usize> = self.servers[server].subscribers.iter().copied().collect();
+        let subscribers: Vec<usize> = self.group.servers[server].subscribers.iter().copied().collect();
         match effect {
             Effect::None => {}
+            Effect::Follow(primary) => self.group.follow(&mut self.net, server, primary, &mut self.summary),
             Effect::Publish(text) => {
                 for subscriber in subscribers {
                     let parts = [b"message".to_vec(), b"__sentinel__:hello".to_vec(), text.clone()];
@@ -417,15 +438,9 @@ impl World {
                 for other in others.collect::<Vec<_>>() {
                     self.transmit(other, 1, Event::Closed(other));
                 }
-                self.servers[server].subscribers.clear();
+                self.group.servers[server].subscribers.clear();
             }
         }
-    }
-
-    fn replicas_of(&self, server: usize) -> Vec<String> {
-        let ip = &self.servers[server].ip;
-        let is_one = |other: &&Server| other.primary.as_ref() == Some(ip) && other.is_linked(self.now_ms);
-        self.servers.iter().filter(is_one).map(|other| other.ip.clone()).collect()
     }
 
     fn answer(&mut self, conn: usize, reply: Reply) {
@@ -436,41 +451,6 @@ impl World {
             core.sentinel.received(now_ms, id, reply);
             self.carry_out(from);
         }
-    }
-
-    /// Links between servers come and go; primaries are written to.
-    fn tick_servers(&mut self) {
-        let first = self.watchers.len();
-        for index in 0..self.servers.len() {
-            let primary = self.servers[index].primary.as_ref().and_then(|ip| self.node_at(ip));
-            let reaches = primary.filter(|node| {
-                self.is_up(*node)
-                    && self.sides[*node] == self.sides[first + index]
-                    && self.paused_ms[*node] <= self.now_ms
-                    && *node != first + index
-            });
-            let target = reaches.map(|node| self.servers[node - first].offset);
-            let now_ms = self.now_ms;
-            let server = &mut self.servers[index];
-            if !server.is_up {
-                continue;
-            }
-            match (&server.primary, target) {
-                (None, _) => server.offset += WRITTEN_BYTES,
-                (Some(_), Some(offset)) => {
-                    server.link_since_ms.get_or_insert(now_ms);
-                    if server.is_linked(now_ms) {
-                        server.offset = offset;
-                    }
-                }
-                (Some(_), None) => {
-                    if server.link_since_ms.take().is_some() {
-                        server.link_lost_ms = now_ms;
-                    }
-                }
-            }
-        }
-        self.at(self.now_ms + SERVER_TICK_MS, Event::ServerTick);
     }
 
     /// Looks at what a Sentinel tells: votes, elections and switches.
@@ -507,21 +487,31 @@ impl World {
 
     /// Lets something go wrong.
     pub fn fault(&mut self, random: &mut Random) {
-        let nodes = self.sides.len() as u64;
+        let nodes = self.net.clients as u64;
         let node = random.below(nodes) as Node;
         let ms = 300 + random.below(9_000) as i64;
-        match random.below(if self.options.has_operator { 7 } else { 6 }) {
+        if self.options.faults == Faults::Kills {
+            let server = self.net.servers + random.below(nodes - self.net.servers as u64) as Node;
+            return self.crash(server, 2_000 + ms);
+        }
+        let Options { has_operator, has_failovers, .. } = self.options;
+        match random.below(7 + u64::from(has_operator) + u64::from(has_failovers)) {
             0 | 1 => self.crash(node, ms),
-            2 => self.paused_ms[node] = self.now_ms + ms,
+            2 => self.net.paused_ms[node] = self.net.paused_ms[node].max(self.net.now_ms + ms),
             3 => {
-                self.sides.iter_mut().for_each(|side| *side = random.below(2) as u8);
-                self.at(self.now_ms + ms, Event::Rejoin);
+                self.net.sides.iter_mut().for_each(|side| *side = random.below(2) as u8);
+                self.at(self.net.now_ms + ms, Event::Rejoin);
             }
             4 => {
                 let watcher = node % self.watchers.len();
                 self.watchers[watcher].skew_ms += random.below(40_000) as i64 - 20_000;
             }
-            5 => self.max_delay_ms = [5, 50, 800][random.below(3) as usize],
+            5 => self.net.max_delay_ms = [5, 50, 800][random.below(3) as usize],
+            6 => {
+                let server = random.below(self.group.servers.len() as u64) as usize;
+                self.group.cut(&mut self.net, server);
+            }
+            7 if has_failovers => self.ask_for_failover(random),
             _ => {
                 let watcher = node % self.watchers.len();
                 let now_ms = self.clock(watcher);
@@ -535,6 +525,18 @@ impl World {
         self.note_configs();
     }
 
+    /// An operator has a primary change roles with a replica (FAILOVER).
+    fn ask_for_failover(&mut self, random: &mut Random) {
+        let now_ms = self.net.now_ms;
+        let force = self.options.faults == Faults::All && random.below(3) == 0;
+        let is_fit =
+            |server: &&mut Server| server.is_up && server.primary.is_none() && !server.replicas.is_empty();
+        if let Some(server) = self.group.servers.iter_mut().find(is_fit) {
+            let target = force.then(|| server.replicas[0].ip.clone());
+            server.failover.begin(Request { target, until_ms: Some(now_ms + 2_000), force });
+        }
+    }
+
     fn crash(&mut self, node: Node, ms: i64) {
         if !self.is_up(node) {
             return;
@@ -542,10 +544,7 @@ impl World {
         match node.checked_sub(self.watchers.len()) {
             None => self.watchers[node].core = None,
             Some(server) => {
-                let server = &mut self.servers[server];
-                server.is_up = false;
-                server.link_since_ms = None;
-                server.subscribers.clear();
+                self.group.crash(&mut self.net, server);
             }
         }
         let conns =
@@ -553,30 +552,42 @@ impl World {
         for conn in conns.collect::<Vec<_>>() {
             self.transmit(conn, 1, Event::Closed(conn));
         }
-        self.at(self.now_ms + ms, Event::Restart(node));
+        self.at(self.net.now_ms + ms, Event::Restart(node));
     }
 
     fn restart(&mut self, node: Node) {
         if self.is_up(node) {
             return;
         }
+        if self.options.faults == Faults::Kills && self.is_irreplaceable(node) {
+            return self.at(self.net.now_ms + 1_000, Event::Restart(node));
+        }
         self.summary.restarts += 1;
         match node.checked_sub(self.watchers.len()) {
             None => self.start(node),
             Some(server) => {
-                let server = &mut self.servers[server];
-                server.is_up = true;
-                server.life += 1;
-                server.link_lost_ms = self.now_ms;
+                self.group.restart(&mut self.net, server);
             }
         }
     }
 
+    /// Whether a server that is down is the primary still, as no other was promoted.
+    fn is_irreplaceable(&self, node: Node) -> bool {
+        let servers = &self.group.servers;
+        let is_primary = |server: &Server| server.primary.is_none();
+        node.checked_sub(self.net.servers).is_some_and(|server| is_primary(&servers[server]))
+            && !servers.iter().any(|server| server.is_up && is_primary(server))
+    }
+
     /// Ends all faults.
     pub fn heal(&mut self) {
-        self.sides.fill(0);
-        self.max_delay_ms = 5;
-        (0..self.sides.len()).for_each(|node| self.restart(node));
+        self.net.sides.fill(0);
+        self.net.max_delay_ms = 5;
+        (0..self.net.clients).for_each(|node| self.restart(node));
+        for server in 0..self.group.servers.len() {
+            self.group.abort_failover(&mut self.net, server, &mut self.summary);
+        }
+        self.take_events();
     }
 
     /// One epoch is one configuration, but where an operator took epochs that nobody agreed to.
@@ -611,27 +622,34 @@ impl World {
                 return Err(format!("Sentinel {node}: {} is {}", one.name, one.flags.text(one.role, false)));
             }
             if primary.sentinels.len() + 1 != self.watchers.len()
-                || primary.replicas.len() + 1 != self.servers.len()
+                || primary.replicas.len() + 1 != self.group.servers.len()
                 || primary.reported.role != Some(Role::Primary)
             {
                 return Err(format!("Sentinel {node} does not know all"));
             }
         }
-        for server in &self.servers {
+        for server in &self.group.servers {
             let is_primary = Some(&server.ip) == agreed.as_ref();
-            let follows = server.primary == agreed && server.is_linked(self.now_ms);
+            let follows = server.primary == agreed && server.is_linked();
             if is_primary && server.primary.is_some() || !is_primary && !follows {
                 return Err(format!("{} follows {:?}", server.ip, server.primary));
             }
         }
-        Ok(())
+        self.group.check()
     }
 
     /// The state of all, for a run that failed.
     pub fn describe(&self) -> String {
-        let mut text = format!("{} ms, {:?}\n", self.now_ms, self.summary);
-        for server in &self.servers {
-            text += &format!("server {}: up {}, follows {:?}\n", server.ip, server.is_up, server.primary);
+        let mut text = format!("{} ms, {:?}\n", self.net.now_ms, self.summary);
+        for server in &self.group.servers {
+            text += &format!(
+                "server {}: up {}, follows {:?}, {:?} at {}\n",
+                server.ip,
+                server.is_up,
+                server.primary,
+                server.history,
+                server.offset()
+            );
         }
         for watcher in &self.watchers {
             text +=
