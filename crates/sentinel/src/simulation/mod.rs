@@ -24,8 +24,8 @@ pub enum Faults {
     All,
     /// All, but no server ever has less than it had.
     Gentle,
-    /// One server at a time is killed, and starts from any file, a primary once another is one; the next
-    /// follows when all is well.
+    /// One server at a time is killed, and starts from any file, a primary once no replica follows it any
+    /// more; the next follows when all is well.
     Kills,
 }
 

@@ -571,12 +571,13 @@ impl World {
         }
     }
 
-    /// Whether a server that is down is the primary still, as no other was promoted.
+    /// Whether a server that is down is the primary still for some replica, which would go on with it.
     fn is_irreplaceable(&self, node: Node) -> bool {
+        let Some(server) = node.checked_sub(self.net.servers) else { return false };
         let servers = &self.group.servers;
-        let is_primary = |server: &Server| server.primary.is_none();
-        node.checked_sub(self.net.servers).is_some_and(|server| is_primary(&servers[server]))
-            && !servers.iter().any(|server| server.is_up && is_primary(server))
+        let mut others = servers.iter().filter(|other| other.is_up);
+        let is_followed = others.any(|other| other.primary.as_ref() == Some(&servers[server].ip));
+        servers[server].primary.is_none() && is_followed
     }
 
     /// Ends all faults.
