@@ -11,6 +11,7 @@ pub mod node;
 pub mod packet;
 #[cfg(any(test, feature = "simulation"))]
 pub mod simulation;
+pub mod slot_migration;
 pub mod slots;
 pub mod text;
 pub mod views;

@@ -105,6 +105,20 @@ impl Cluster {
         Ok(())
     }
 
+    /// Takes slots of another node, which has consented (atomic slot migration), with an epoch that is newer
+    /// than all.
+    pub fn claim_slots(&mut self, now: Time, slots: impl IntoIterator<Item = u16>) {
+        self.change_slots(now, |cluster| {
+            cluster.bump_epoch();
+            for slot in slots {
+                cluster.table.assign(slot, cluster.myself);
+                cluster.table.unclaimed.remove(slot);
+            }
+            cluster.save(true);
+            cluster.todo.broadcast = true;
+        });
+    }
+
     fn check_slots(&self, ranges: &[(u16, u16)], is_owned: bool) -> Result<SlotSet, CommandError> {
         let mut slots = SlotSet::default();
         for (first, last) in ranges {
