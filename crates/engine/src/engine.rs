@@ -11,6 +11,7 @@ use martlet_journal::Journal;
 use martlet_keyspace::{Db, Shard, shard_of};
 
 use crate::counters::Counters;
+use crate::hidden::HiddenSlots;
 use crate::hooks::Hooks;
 use crate::lazyfree::LazyFree;
 use crate::snapshot::{Part, Snapshot};
@@ -76,6 +77,8 @@ pub struct Engine {
     /// The snapshot under way, if there is one.
     pub snapshot: CachePadded<Snapshot>,
     parts: Box<[PartCell]>,
+    /// Slots whose keys are on their way here.
+    pub hidden: HiddenSlots,
     /// See [`Lrfu`](crate::Lrfu); moved on by who evicts, once in a tick.
     eviction_clock: AtomicU64,
 }
@@ -123,7 +126,7 @@ pub struct ShardSet([u64; SHARD_COUNT / 64]);
 
 impl ShardSet {
     #[inline]
-    fn contains(&self, shard: usize) -> bool {
+    pub(crate) fn contains(&self, shard: usize) -> bool {
         self.0[shard / 64] >> (shard % 64) & 1 == 1
     }
 
@@ -181,6 +184,7 @@ impl Engine {
             journal: Journal::default(),
             snapshot: CachePadded::new(Snapshot::new(threads)),
             parts: (0..SHARD_COUNT).map(|_| PartCell::default()).collect(),
+            hidden: HiddenSlots::default(),
             eviction_clock: AtomicU64::new(0),
         })
     }

@@ -186,12 +186,15 @@ impl Keys {
     ) -> usize {
         let mut random = Random::seeded(self.random.next_u64());
         let mut pick = |below: usize| random.below(below as u64) as usize;
-        let keys = &self.shard(shard).keys;
+        let (keys, hidden) = (&self.shard(shard).keys, &self.engine().hidden);
         let mut offered = 0;
         for db_index in keys.used() {
             let (db, left) = (keys.db(db_index), most - offered);
             let mut offer = |entry: Entry<'_>| {
                 offered += 1;
+                if hidden.has_key(entry.key()) {
+                    return;
+                }
                 evictor.offer(self.score(&entry, policy), db_index, entry.key());
             };
             match (policy.first, policy.volatile_only) {

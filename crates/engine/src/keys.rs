@@ -624,9 +624,9 @@ impl Keys {
 
     // ---- the whole store ----
 
-    /// Number of keys in a database, one shard at a time.
+    /// Number of keys in a database that are not hidden, one shard at a time.
     pub fn count(&mut self, db: usize) -> usize {
-        let len = |i| self.visit_shard(i, |keys| keys.shard(i).keys.db(db).len());
+        let len = |i| self.visit_shard(i, |keys| keys.visible_len(i, db));
         (0..SHARD_COUNT).filter_map(len).sum()
     }
 
@@ -634,6 +634,7 @@ impl Keys {
     /// They are freed in the background, and count as lazily freed if `counted`.
     pub fn flush(&mut self, db: Option<usize>, counted: bool) -> usize {
         debug_assert!(self.has_all_shards());
+        self.engine.hidden.note_flush();
         let mut removed = 0;
         for i in 0..SHARD_COUNT {
             let (state, part) = self.engine.state_and_part(&mut self.locked, i);

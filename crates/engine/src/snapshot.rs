@@ -24,7 +24,7 @@ use martlet_base::prefetch::PrefetchQueue;
 use martlet_base::thread::cpu_ns;
 use martlet_keyspace::{Db, Entry, Key, ORDERS, Shard, StrValue, Value};
 
-use crate::engine::{Engine, LockedShards};
+use crate::engine::{Engine, LockedShards, ShardSet};
 use pins::{Pin, Pins};
 
 /// Keys that are taken under one hold of a shard's lock, about: some microseconds.
@@ -213,6 +213,8 @@ pub struct Snapshot {
 /// What changes while a snapshot is walked.
 #[derive(Default)]
 struct Progress {
+    /// The shards that are walked; the others' keys are not asked for.
+    wanted: Mutex<Option<ShardSet>>,
     /// The next shard to be walked.
     next_shard: AtomicUsize,
     /// Shards that have been walked.
@@ -244,7 +246,8 @@ impl Snapshot {
     }
 
     /// Begins a snapshot: see [`Keys::cut_snapshot`](crate::Keys::cut_snapshot).
-    pub(crate) fn cut(&self) {
+    pub(crate) fn cut(&self, wanted: Option<ShardSet>) {
+        *self.progress.wanted.lock().unwrap_or_else(PoisonError::into_inner) = wanted;
         self.epoch.fetch_add(1, Ordering::Relaxed);
         self.progress.next_shard.store(0, Ordering::Relaxed);
         self.progress.walked.store(0, Ordering::Relaxed);
@@ -252,6 +255,11 @@ impl Snapshot {
         // A change that was under way at the end of the last one may have put its pin back.
         self.progress.pins.clear();
         self.is_on.store(true, Ordering::Relaxed);
+    }
+
+    fn wants(&self, shard: usize) -> bool {
+        let wanted = self.progress.wanted.lock().unwrap_or_else(PoisonError::into_inner);
+        wanted.as_ref().is_none_or(|wanted| wanted.contains(shard))
     }
 
     fn saved_by(&self, writer: usize) -> MutexGuard<'_, SavedKeys> {
@@ -396,6 +404,10 @@ impl Walk {
                     (1..snapshot.saved.len()).for_each(|_| self.take_saved(out));
                     return !out.is_empty();
                 }
+                if !snapshot.wants(next) {
+                    self.pass_over(next);
+                    return true;
+                }
                 self.shard = Some(next);
                 next
             }
@@ -419,6 +431,17 @@ impl Walk {
             snapshot.progress.walked.fetch_add(1, Ordering::Release);
         }
         true
+    }
+
+    /// Leaves out a shard that nobody asks for.
+    fn pass_over(&self, shard: usize) {
+        let snapshot = &self.engine.snapshot;
+        let rest = self.with_shard(shard, |_, part| {
+            part.epoch = snapshot.epoch.load(Ordering::Relaxed);
+            std::mem::take(&mut part.pending)
+        });
+        drop(rest);
+        snapshot.progress.walked.fetch_add(1, Ordering::Release);
     }
 
     /// Takes what the next writer has saved, unless there is something already.

@@ -38,12 +38,17 @@ pub trait Receiver: Send {
     fn end(self: Box<Self>, result: io::Result<()>);
 }
 
+/// Writes a cut to where it goes, and ends its walk.
+pub(crate) type WriteCut = Box<dyn FnOnce(Storage, Box<dyn Write + Send>, &Cut) -> io::Result<()> + Send>;
+
 /// Where a save goes.
-enum Output {
+pub(crate) enum Output {
     /// The RDB file; and somebody is sent that.
     File(NewFile, Option<Box<dyn Receiver>>),
     /// To whoever takes it.
     Stream(Box<dyn Receiver>),
+    /// Likewise, written in another way.
+    Other(Box<dyn Receiver>, WriteCut),
 }
 
 /// What the thread gets.
@@ -193,7 +198,7 @@ impl Storage {
         self.persistence.background.running().is_some() || self.persistence.log.is_rewriting()
     }
 
-    fn start(self, keys: &Keys, cut: Cut, output: Output) {
+    pub(crate) fn start(self, keys: &Keys, cut: Cut, output: Output) {
         let background = &self.persistence.background;
         let running = Running { changes: self.changes(keys), cut };
         *lock(&background.running) = Some(running.clone());
@@ -213,14 +218,20 @@ enum Outcome {
 /// Writes a snapshot, on the thread.
 fn run(storage: Storage, job: Job) {
     let Job { running, mut output } = job;
-    if let Output::File(_, Some(receiver)) | Output::Stream(receiver) = &mut output
+    if let Output::File(_, Some(receiver)) | Output::Stream(receiver) | Output::Other(receiver, _) =
+        &mut output
         && let Some(offset) = running.cut.offset(storage)
     {
         receiver.begin(offset);
     }
     match output {
         Output::File(file, receiver) => save(storage, &running, file, receiver),
-        Output::Stream(receiver) => send(storage, &running, receiver),
+        Output::Stream(receiver) => send(storage, "RDB", receiver, |out| {
+            write_cut(storage, out, &running.cut).and_then(|mut out| out.flush())
+        }),
+        Output::Other(receiver, write) => {
+            send(storage, "SLOT MIGRATION", receiver, |out| write(storage, out, &running.cut))
+        }
     }
     storage.persistence.background.ended.notify_all();
 }
@@ -253,10 +264,15 @@ fn copy_of(error: &io::Error) -> io::Error {
 }
 
 /// Writes it to its receiver.
-fn send(storage: Storage, running: &Running, mut receiver: Box<dyn Receiver>) {
-    let result = write_cut(storage, receiver.writer(), &running.cut).and_then(|mut out| out.flush());
+fn send(
+    storage: Storage,
+    what: &str,
+    mut receiver: Box<dyn Receiver>,
+    write: impl FnOnce(Box<dyn Write + Send>) -> io::Result<()>,
+) {
+    let result = write(receiver.writer());
     match &result {
-        Ok(()) => tracing::info!("Background RDB transfer terminated with success"),
+        Ok(()) => tracing::info!("Background {what} transfer terminated with success"),
         Err(error) => tracing::warn!("Background transfer error: {}", error_text(error)),
     }
     // Whoever hears of the end may ask for the next one.

@@ -13,6 +13,7 @@ mod received;
 pub mod save;
 mod saver_pool;
 mod settings;
+mod slots;
 pub mod start;
 pub mod temp_files;
 #[cfg(test)]

@@ -258,6 +258,12 @@ impl Cut {
         cut
     }
 
+    /// A cut of some slots' keys, in the open.
+    pub(crate) fn make_of_slots(storage: Storage, keys: &Keys, header: Header, slots: &[u16]) -> Cut {
+        keys.cut_snapshot_of(slots.iter().map(|slot| martlet_base::hash::shard_of_slot(*slot)));
+        Cut::now(storage, header, Vec::new(), false)
+    }
+
     /// This moment, without a snapshot.
     fn now(storage: Storage, header: Header, totals: Vec<Totals>, is_behind_gate: bool) -> Cut {
         let journal = &storage.engine.journal;

@@ -528,6 +528,7 @@ impl Worker {
         self.stop_tracking(connection);
         self.stop_monitoring(connection);
         self.stop_replicating(connection);
+        self.stop_importing(connection);
     }
 }
 

@@ -187,6 +187,8 @@ pub mod flag {
     pub const READONLY: u32 = 1 << 15;
     /// CLIENT IMPORT-SOURCE.
     pub const IMPORT_SOURCE: u32 = 1 << 16;
+    /// Brings slots of another node.
+    pub const SLOT_IMPORT: u32 = 1 << 17;
 }
 
 /// See the [module docs](self).

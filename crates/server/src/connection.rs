@@ -133,6 +133,8 @@ pub struct Session {
     pub tracking: Option<Box<TrackingState>>,
     /// What it has prepared for HIMPORT.
     pub fieldsets: Fieldsets,
+    /// The slots that it brings.
+    pub import: Option<crate::cluster::slot_migration::Import>,
 }
 
 impl Session {
@@ -155,6 +157,7 @@ impl Session {
             subscriptions: None,
             tracking: None,
             fieldsets: Fieldsets::default(),
+            import: None,
         };
         session.become_user(user.clone());
         session

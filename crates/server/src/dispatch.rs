@@ -174,6 +174,13 @@ impl Worker {
         if connection.session.flags.has(SessionFlags::IMPORT_SOURCE) && self.keys.sets_past_times {
             self.keys.see_expired();
         }
+        let sets_past_times = self.keys.sets_past_times;
+        if connection.session.flags.has(SessionFlags::IMPORTS_SLOTS) {
+            // What is due is the source's to delete.
+            self.keys.see_expired();
+            self.keys.keep_expired = true;
+            self.keys.sets_past_times = true;
+        }
         match entry.spec.key_hashes(args) {
             Some(hashes) => {
                 self.prefetch_many(self.keys.db, &hashes);
@@ -198,6 +205,7 @@ impl Worker {
                 }
             }
         }
+        self.keys.sets_past_times = sets_past_times;
         // The command may have changed the role.
         self.keys.keep_expired = self.keeps_expired_at_rest();
         self.keys.due_ms = self.keys.now_ms;
@@ -466,6 +474,13 @@ impl Worker {
         entry: &Entry,
         begin: usize,
     ) {
+        if connection.session.flags.has(SessionFlags::IMPORTS_SLOTS) {
+            let answer = reply.as_bytes().get(begin..).unwrap_or_default();
+            if self.note_imported(connection, answer) {
+                reply.truncate(begin);
+            }
+            return;
+        }
         if crate::commands::answers_with_messages(entry) {
             return;
         }
@@ -481,6 +496,10 @@ impl Worker {
         let may_change = flags.has(Flags::WRITE)
             || flags.has(Flags::MAY_REPLICATE)
             || checks::executed(connection, entry).is_some_and(|queue| queue.writes);
+        if connection.session.flags.has(SessionFlags::IMPORTS_SLOTS) {
+            // As a primary's stream: only the disk has it wait.
+            return may_change && self.shared.engine.journal.is_full();
+        }
         self.shared.postpones(self.now_ms).is_some_and(|all| {
             all || may_change && !crate::scripting::promises_no_writes(self.shared, entry, args)
         }) || may_change && self.touches_migrating(connection, entry, args)

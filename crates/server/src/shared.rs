@@ -384,6 +384,7 @@ impl Shared {
 
     /// Wakes the threads that wait for more for replicas, which there is.
     pub fn wake_feeders(&self) {
+        self.cluster().into_iter().for_each(|node| node.migrations.wake_exports());
         for mailbox in self.mailboxes.iter() {
             if mailbox.waits_for_stream.swap(false, Ordering::SeqCst)
                 && let Some(waker) = mailbox.waker.get()

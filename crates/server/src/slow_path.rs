@@ -145,6 +145,8 @@ impl SessionFlags {
     pub const READS_REPLICA: SessionFlags = SessionFlags(1 << 9);
     /// CLIENT IMPORT-SOURCE.
     pub const IMPORT_SOURCE: SessionFlags = SessionFlags(1 << 10);
+    /// Brings slots of another node (CLUSTER SYNCSLOTS).
+    pub const IMPORTS_SLOTS: SessionFlags = SessionFlags(1 << 11);
     /// May get messages because of its own requests.
     pub const GETS_MAIL: SessionFlags = SessionFlags(Self::SUBSCRIBED.0 | Self::TRACKING.0);
 

@@ -137,6 +137,8 @@ pub struct Job {
     pub message: Option<String>,
     /// Until when nobody writes, monotonic milliseconds.
     pub(super) paused_until_ms: Option<i64>,
+    /// When the source was asked for its consent, monotonic milliseconds.
+    pub(super) requested_ms: i64,
     /// When the other end was sent a sign of life, monotonic milliseconds.
     pub(super) told_ms: i64,
 }
@@ -156,6 +158,7 @@ impl Job {
             acked_s: now_s,
             message: None,
             paused_until_ms: None,
+            requested_ms: 0,
             told_ms: now.mono_ms,
         }
     }

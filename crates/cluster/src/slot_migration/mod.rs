@@ -162,6 +162,11 @@ impl SlotMigrations {
         std::mem::take(&mut self.actions)
     }
 
+    /// Whether there is anything to be done.
+    pub fn has_actions(&self) -> bool {
+        !self.actions.is_empty()
+    }
+
     /// All there are, the newest first, those that are over included.
     pub fn jobs(&self) -> impl Iterator<Item = &Job> {
         self.jobs.iter()
@@ -351,7 +356,14 @@ impl SlotMigrations {
             }
             (Message::Paused, _, State::WaitingForPaused) => {
                 self.send(now, id, Message::RequestFailover);
+                self.jobs[at].requested_ms = now.mono_ms;
                 self.step(now, at, State::FailoverRequested);
+            }
+            (Message::FailoverGranted, _, State::FailoverRequested)
+                if now.mono_ms - self.jobs[at].requested_ms > GRANT_MS =>
+            {
+                // Consent lasts for so long after it was asked for; the source may let others write again.
+                self.fail_at(now, at, "Unpaused before failover completed");
             }
             (Message::FailoverGranted, _, State::FailoverRequested) => {
                 self.step(now, at, State::ImportGranted);
@@ -362,6 +374,8 @@ impl SlotMigrations {
                 self.actions.push(Action::TryPause(id));
             }
             (Message::RequestFailover, _, State::Paused) => self.grant(now, at),
+            // What it says does not change that it may have the slots.
+            (_, _, State::ExportGranted) => {}
             (Message::Unknown, ..) => self.fail_at(now, at, "Unknown SYNCSLOTS subcommand used"),
             _ => self.fail_at(now, at, UNEXPECTED),
         }
@@ -485,7 +499,8 @@ impl SlotMigrations {
         let is_export = |job: &Job| job.operation == Operation::Export && job.state.is_in_progress();
         let any = self.jobs.iter().any(is_export);
         for at in 0..self.jobs.len() {
-            if is_export(&self.jobs[at]) {
+            // Whom consent was given to may have the slots already: what is written here then would be lost.
+            if is_export(&self.jobs[at]) && self.jobs[at].state != State::ExportGranted {
                 self.end(now, at, State::Cancelled, None);
             }
         }
@@ -494,7 +509,7 @@ impl SlotMigrations {
 
     /// All keys have been deleted.
     pub fn flushed(&mut self, now: Time) {
-        self.fail_all(now, "Data was flushed", |_| true);
+        self.fail_all(now, "Data was flushed", |job| job.state != State::ExportGranted);
     }
 
     /// An import cannot be gone on with, as there is no memory.

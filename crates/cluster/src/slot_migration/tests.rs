@@ -228,3 +228,20 @@ fn the_log_keeps_the_newest_and_all_that_go_on() {
     source.tick(at(200), |_| None);
     assert_eq!(source.jobs().map(|job| job.id).collect::<Vec<_>>(), [going[2], going[1], going[0]]);
 }
+
+/// Consent cannot be taken back, and is worth nothing once the source may let others write.
+#[test]
+fn consent_lasts_for_a_while_whatever_else_happens() {
+    let mut pair = Pair::new();
+    pair.stream();
+    pair.pause();
+    pair.source.hear(at(3), pair.export, Message::RequestFailover);
+    assert!(pair.source.cancel(at(4)));
+    pair.source.flushed(at(4));
+    pair.source.hear(at(4), pair.export, Message::Unknown);
+    pair.source.take_actions();
+    assert_eq!(pair.states().0, State::ExportGranted);
+    pair.target.hear(at(2_003), pair.import, Message::FailoverGranted);
+    assert_eq!(pair.states().1, State::CleaningUp);
+    assert!(!done(pair.target.take_actions()).contains(&Action::TakeSlots(pair.import)));
+}

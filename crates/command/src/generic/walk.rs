@@ -92,10 +92,13 @@ fn walk_slice(
     let mut visited = 0;
     let mut expired: Vec<Vec<u8>> = Vec::new();
     let next = keys.visit_shard(place.shard, |keys| {
-        let (db, due_ms) = (keys.db, keys.due_ms);
+        let (db, due_ms, hidden) = (keys.db, keys.due_ms, &keys.engine().hidden);
         let shard = &keys.shard(place.shard).keys;
         let next = shard.scan(db, place.position, want.min(SLICE_KEYS), |entry| {
             visited += 1;
+            if hidden.has_key(entry.key()) {
+                return;
+            }
             if filter.pattern.is_some_and(|pattern| !glob::matches(pattern, entry.key(), false)) {
                 return;
             }
@@ -255,7 +258,7 @@ fn randomkey(ctx: &mut Context<'_>) -> Outcome {
 /// A shard that holds keys of the selected database, chosen in proportion to their number.
 fn random_shard(keys: &mut Keys) -> Option<usize> {
     let len = |keys: &mut Keys, shard: usize| {
-        keys.visit_shard(shard, |keys| keys.shard(shard).keys.db(keys.db).len()).unwrap_or(0)
+        keys.visit_shard(shard, |keys| keys.visible_len(shard, keys.db)).unwrap_or(0)
     };
     for _ in 0..SHARD_ATTEMPTS {
         let shard = keys.random.below(SHARD_COUNT as u64) as usize;
@@ -276,7 +279,13 @@ fn random_shard(keys: &mut Keys) -> Option<usize> {
 fn random_key_in(keys: &mut Keys, shard: usize) -> Option<(Vec<u8>, bool)> {
     let mut random = keys.random.clone();
     let db = keys.shard(shard).keys.db(keys.db);
-    let name = db.random(|bound| random.below(bound as u64) as usize).map(|entry| entry.key().to_vec());
+    let hidden = &keys.engine().hidden;
+    let picked = db.random(|bound| random.below(bound as u64) as usize);
+    // Where most are hidden, any other will do.
+    let visible = picked
+        .filter(|entry| !hidden.has_key(entry.key()))
+        .or_else(|| db.iter().find(|entry| hidden.is_any() && !hidden.has_key(entry.key())));
+    let name = visible.map(|entry| entry.key().to_vec());
     keys.random = random;
     name.map(|name| {
         let expired = keys.delete_if_expired(&Key::new(&name));

@@ -58,6 +58,12 @@ impl Keys {
     /// Begins a snapshot: this instant is the cut. All shards are locked, and no snapshot is under way.
     pub fn cut_snapshot(&self) {
         assert!(self.has_all_shards(), "a cut beside others");
-        self.engine.snapshot.cut();
+        self.engine.snapshot.cut(None);
+    }
+
+    /// Likewise, of some shards' keys only; of the others' some may come, too.
+    pub fn cut_snapshot_of(&self, shards: impl IntoIterator<Item = usize>) {
+        assert!(self.has_all_shards(), "a cut beside others");
+        self.engine.snapshot.cut(Some(shards.into_iter().collect()));
     }
 }

@@ -26,6 +26,30 @@ impl Keys {
         self.shard(shard_of_slot(slot)).keys.db(db).count_slot(slot)
     }
 
+    /// How many keys of a locked shard's database are hidden, and how many of them expire.
+    pub fn hidden_len(&self, shard: usize, db: usize) -> (usize, usize) {
+        let (mut len, mut expiring) = (0, 0);
+        for slot in self.engine().hidden.in_shard(shard) {
+            let (db, mut from) = (self.shard(shard).keys.db(db), None);
+            loop {
+                from = db.walk_slot(slot, from, |entry| {
+                    len += 1;
+                    expiring += usize::from(entry.expiry_ms().is_some());
+                });
+                if from.is_none() {
+                    break;
+                }
+            }
+        }
+        (len, expiring)
+    }
+
+    /// How many keys of a locked shard's database are not hidden.
+    pub fn visible_len(&self, shard: usize, db: usize) -> usize {
+        let len = self.shard(shard).keys.db(db).len();
+        if self.engine().hidden.is_any() { len - self.hidden_len(shard, db).0 } else { len }
+    }
+
     /// Up to `most` names of a slot's keys in the current database. The slot's shard is locked.
     pub fn names_in_slot(&self, slot: u16, most: usize) -> Vec<Vec<u8>> {
         let db = self.shard(shard_of_slot(slot)).keys.db(self.db);

@@ -4,7 +4,7 @@
 //! file; another, while there is one ([`rewrite`]), writes a new base. What always holds: the manifest on
 //! disk lists files that together, in order, have every write that a synchronisation has covered.
 
-mod commands;
+pub(crate) mod commands;
 pub(crate) mod files;
 pub mod load;
 pub mod replay;

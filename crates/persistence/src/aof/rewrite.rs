@@ -399,7 +399,7 @@ fn write_commands<W: Write>(storage: Storage, settings: &Settings, mut out: W, c
 ///
 /// # Errors
 /// That of `write`; [`io::ErrorKind::Interrupted`] if it was cancelled.
-fn walk(
+pub(crate) fn walk(
     storage: Storage,
     cut: &Cut,
     mut write: impl FnMut(&mut SavedKeys) -> io::Result<()>,

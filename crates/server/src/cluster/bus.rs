@@ -186,6 +186,7 @@ impl Bus {
             cluster.set_replication(replication);
             cluster.tick(now);
         });
+        self.node.migration_tick(self.shared);
         *lock(&self.node.waiting) = self.links.iter().map(|(id, link)| (*id, link.waiting())).collect();
         self.limit_waiting();
     }

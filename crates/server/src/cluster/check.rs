@@ -42,6 +42,9 @@ impl Worker {
     /// The request is for this node.
     pub(crate) fn check_route(&self, connection: &Connection, entry: &Entry, args: &Args<'_>) -> Outcome {
         let Some(routes) = &self.routes else { return Ok(()) };
+        if self.imports(connection, entry, args) {
+            return Ok(());
+        }
         let queue = executed(connection, entry);
         self.route(routes, connection, entry, args, queue).map_err(|why| self.told(routes, connection, why))
     }
@@ -57,11 +60,17 @@ impl Worker {
     ) -> Outcome {
         let is_sure = |routes: &Routes| !routes.has_open_slots() && !self.keys.has_all_shards();
         match &self.routes {
-            Some(routes) if !is_sure(routes) => self
+            Some(routes) if !is_sure(routes) && !self.imports(connection, entry, args) => self
                 .route(routes, connection, entry, args, transaction)
                 .map_err(|why| self.told(routes, connection, why)),
             _ => Ok(()),
         }
+    }
+
+    /// Whether a request brings a key of another node's slot, which comes here by this connection.
+    fn imports(&self, connection: &Connection, entry: &Entry, args: &Args<'_>) -> bool {
+        connection.session.flags.has(SessionFlags::IMPORTS_SLOTS)
+            && slot_of_keys(entry, args).is_some_and(|slot| self.shared.engine.hidden.has(slot))
     }
 
     fn told(&self, routes: &Routes, connection: &Connection, why: Redirect) -> Error {

@@ -64,6 +64,7 @@ impl Worker {
             if decisions.is_empty() && routes.is_none() {
                 return;
             }
+            let has_routes = routes.is_some();
             if let Some(routes) = routes.filter(|routes| *routes != *node.routes.snapshot()) {
                 let reowned = routes.reowned(&node.routes.snapshot());
                 reowned.into_iter().for_each(|slot| node.usage.reset(slot));
@@ -74,6 +75,14 @@ impl Worker {
                 }
             }
             decisions.into_iter().for_each(|decision| self.carry_out(node, decision));
+            if has_routes {
+                node.read(|cluster| {
+                    let me = cluster.myself();
+                    let owner = |slot| cluster.owner(slot).map(|key| cluster.node(key).id);
+                    node.migrate(|machine, now| machine.follow_table(now, me.id, me.is_primary(), owner));
+                });
+                self.follow_migrations();
+            }
         }
     }
 

@@ -16,6 +16,7 @@ mod decisions;
 mod link;
 pub mod routes;
 mod settings;
+pub(crate) mod slot_migration;
 pub(crate) mod usage;
 
 use std::collections::HashMap;
@@ -91,6 +92,8 @@ pub struct ClusterNode {
     waiting: Mutex<HashMap<LinkId, Waiting>>,
     /// What the slots' commands have cost.
     pub usage: SlotUse,
+    /// Slots that leave or come all at once.
+    pub(crate) migrations: slot_migration::Migrations,
     file: PathBuf,
     /// Locked for as long as the process lives.
     _lock: File,
@@ -250,7 +253,9 @@ pub fn prepare(shared: &Shared, config: &Config) -> Result<Vec<OwnedFd>, String>
     }
     let wakeup = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
         .map_err(|error| format!("No event for the cluster bus: {error}"))?;
+    let is_primary = cluster.myself().is_primary();
     let node = ClusterNode {
+        migrations: slot_migration::Migrations::new(config, is_primary),
         routes: Published::new(Routes::new(&cluster)),
         machine: Mutex::new(Machine {
             cluster,

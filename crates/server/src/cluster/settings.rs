@@ -65,6 +65,8 @@ const NAMES: &[&str] = &[
     "cluster-replica-no-failover",
     "cluster-manual-failover-timeout",
     "cluster-blacklist-ttl",
+    "cluster-slot-migration-log-max-len",
+    "repl-timeout",
     "cluster-announce-ip",
     "cluster-announce-port",
     "cluster-announce-tls-port",
@@ -80,6 +82,7 @@ pub fn install(shared: &'static Shared) {
     let change = move |_: &Config, new: &Config| {
         if let Some(node) = shared.cluster() {
             node.with(|cluster, now| cluster.set_settings(now, of(new)));
+            node.migrate(|machine, _| machine.set_limits(super::slot_migration::limits(new)));
         }
         Ok(())
     };

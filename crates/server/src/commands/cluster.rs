@@ -1,6 +1,7 @@
 //! CLUSTER, and what a session says about where it reads: ASKING, READONLY, READWRITE.
 
 mod change;
+mod migrate;
 mod slot_stats;
 mod tell;
 
@@ -100,6 +101,7 @@ static CLUSTER: ServerCommand = container(
         &change::ADDSLOTS,
         &change::ADDSLOTSRANGE,
         &change::BUMPEPOCH,
+        &migrate::CANCELSLOTMIGRATIONS,
         &tell::COUNT_FAILURE_REPORTS,
         &tell::COUNTKEYSINSLOT,
         &change::DELSLOTS,
@@ -109,11 +111,13 @@ static CLUSTER: ServerCommand = container(
         &change::FLUSHSLOTS,
         &change::FORGET,
         &tell::GETKEYSINSLOT,
+        &migrate::GETSLOTMIGRATIONS,
         &HELP,
         &tell::INFO,
         &tell::KEYSLOT,
         &tell::LINKS,
         &change::MEET,
+        &migrate::MIGRATESLOTS,
         &tell::MYID,
         &tell::MYSHARDID,
         &tell::NODES,
@@ -127,6 +131,7 @@ static CLUSTER: ServerCommand = container(
         &tell::SLAVES,
         &slot_stats::SLOT_STATS,
         &tell::SLOTS,
+        &migrate::SYNCSLOTS,
     ],
 )
 .doc(Group::Cluster, "3.0.0", "Depends on subcommand", "A container for cluster commands.");

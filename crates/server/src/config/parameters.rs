@@ -483,6 +483,12 @@ parameter_table! {
     /// Milliseconds that a manual failover may take
     cluster_manual_failover_timeout_ms: u32 = 5000
         => "cluster-manual-failover-timeout", Integer(1, INT_MAX), MODIFIABLE, Honoured;
+    /// Slot migrations that GETSLOTMIGRATIONS tells of, once they are over
+    cluster_slot_migration_log_max_len: u32 = 1000
+        => "cluster-slot-migration-log-max-len", Integer(0, INT_MAX), MODIFIABLE, Honoured;
+    /// Bytes of changes that may be unsent when a slot migration has writes wait
+    slot_migration_max_failover_repl_bytes: i64 = 0
+        => "slot-migration-max-failover-repl-bytes", Integer(-1, LONG_MAX), MODIFIABLE, Honoured;
     /// Percentage of commands that are checked for whether a cluster could run them
     cluster_compatibility_sample_ratio: u32 = 0
         => "cluster-compatibility-sample-ratio", Integer(0, 100), MODIFIABLE, COMPATIBILITY;

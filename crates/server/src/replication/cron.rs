@@ -117,7 +117,8 @@ impl Worker {
         let since_ms = self.now_ms - primary.alone_since_ms.load(Ordering::Relaxed);
         let is_due = ttl_s > 0 && since_ms / 1000 > ttl_s as i64;
         // A replica keeps it as long as it is one: it may become the primary of those who follow the same.
-        if !is_due || !journal.is_followed_by(Follower::Replicas) || journal.relays() {
+        let has_exports = shared.cluster().is_some_and(|node| node.migrations.has_exports());
+        if !is_due || has_exports || !journal.is_followed_by(Follower::Replicas) || journal.relays() {
             return;
         }
         self.alone(|worker| {

@@ -34,6 +34,11 @@ impl Taker {
     pub fn new(feed: Arc<Feed>, number: usize) -> Taker {
         Taker { feed, number }
     }
+
+    /// What comes next here.
+    pub fn next(&self) -> Next {
+        self.feed.next(self.number)
+    }
 }
 
 impl Drop for Taker {
@@ -85,7 +90,7 @@ impl ReplicaLink {
     fn next(&mut self, now_ms: i64) -> Given {
         loop {
             match std::mem::replace(&mut self.source, Source::Nothing) {
-                Source::Sync { taker, reader, is_diskless } => match taker.feed.next(taker.number) {
+                Source::Sync { taker, reader, is_diskless } => match taker.next() {
                     Next::End(true) if self.replica.is_rdb_only.load(Ordering::Relaxed) => {
                         return Given::Done;
                     }

@@ -7,7 +7,7 @@
 
 mod cron;
 pub mod failover;
-mod feed;
+pub(crate) mod feed;
 pub mod link;
 pub mod primary;
 pub mod replica;

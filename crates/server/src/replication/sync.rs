@@ -175,7 +175,7 @@ impl Worker {
     }
 
     /// Has the stream recorded for replicas from here on, unless it is; behind the closed gate.
-    fn keep_stream(&mut self) -> io::Result<()> {
+    pub(crate) fn keep_stream(&mut self) -> io::Result<()> {
         let (journal, replication) = (&self.shared.engine.journal, &self.shared.replication);
         if journal.is_followed_by(Follower::Replicas) || journal.relays() {
             return Ok(());

@@ -86,6 +86,7 @@ pub(super) fn flags(client: &ClientInfo) -> String {
         (flag::NO_EVICT, 'e'),
         (flag::NO_TOUCH, 'T'),
         (flag::IMPORT_SOURCE, 'I'),
+        (flag::SLOT_IMPORT, 'i'),
     ];
     let mut text: String =
         letters.iter().filter(|(bit, _)| bits & bit != 0).map(|(_, letter)| *letter).collect();

@@ -279,13 +279,14 @@ pub(super) fn keyspace(worker: &mut Worker, text: &mut Text) {
     }
     let mut totals = vec![Totals::default(); worker.settings.databases];
     let now_ms = worker.keys.now_ms;
-    for shard in 0..SHARD_COUNT {
-        worker.keys.visit_shard(shard, |keys| {
-            let shard = &keys.shard(shard).keys;
+    for shard_index in 0..SHARD_COUNT {
+        worker.keys.visit_shard(shard_index, |keys| {
+            let shard = &keys.shard(shard_index).keys;
             for index in shard.used() {
                 let (db, total) = (shard.db(index), &mut totals[index]);
-                total.keys += db.len();
-                total.expires += db.expiring_len();
+                let (hidden, hidden_expires) = keys.hidden_len(shard_index, index);
+                total.keys += db.len() - hidden;
+                total.expires += db.expiring_len() - hidden_expires;
                 let (sum, count) = db.ttl_sum_ms(now_ms, TTL_SAMPLE);
                 total.ttl_ms += sum;
                 total.sampled += count;

@@ -26,6 +26,12 @@ pub(super) fn stats(worker: &mut Worker, text: &mut Text) {
     text.field("total_net_output_bytes", thread(|t| t.net_output_bytes.get()));
     text.field("total_net_repl_input_bytes", 0);
     text.field("total_net_repl_output_bytes", shared.replication.primary.sent_bytes.load(Ordering::Relaxed));
+    if let Some(node) = shared.cluster() {
+        let migrations = &node.migrations;
+        text.field("total_net_cluster_slot_import_bytes", migrations.imported_bytes());
+        let exported = migrations.exported_bytes.load(Ordering::Relaxed);
+        text.field("total_net_cluster_slot_export_bytes", exported);
+    }
     text.field("instantaneous_input_kbps", kbps(rates.input_bytes));
     text.field("instantaneous_output_kbps", kbps(rates.output_bytes));
     text.field("instantaneous_input_repl_kbps", "0.00");

@@ -182,6 +182,9 @@ pub fn replace(
 
 /// The data set goes: it is no place of any stream until another is there.
 fn leave_stream(shared: &Shared, replica: &Replica) {
+    if let Some(node) = shared.cluster() {
+        node.migrate(|machine, now| machine.loaded(now, "Full resynchronization occurred"));
+    }
     shared.replication.history().leave();
     replica.own_keys.clear();
     // They are to get what is loaded, too.

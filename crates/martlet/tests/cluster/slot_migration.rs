@@ -1,0 +1,228 @@
+//! Atomic slot migration between whole processes, under load, with ends that go and links that are cut.
+//! `MARTLET_CLUSTER_VALKEY` names a valkey-server of version 9 or later that is then one end of it.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use martlet_base::random::Random;
+use martlet_client::blocking::Client;
+
+use super::{Node, attach, introduce, told, until, until_up};
+
+/// The slots up to this one move. Each node keeps some others: who has none becomes a replica.
+const LAST: &str = "4095";
+const WRITERS: usize = 3;
+/// Counters of each.
+const COUNTERS: u64 = 60;
+/// Writes of each that are acknowledged between two migrations.
+const WRITES_BETWEEN: u64 = 50;
+
+/// Two primaries, of which the first has the lower half of all slots.
+fn pair(first: &Node, second: &Node) {
+    introduce(&[first, second]);
+    assert_eq!(first.ask(&["CLUSTER", "ADDSLOTSRANGE", "0", "8191"]), "OK");
+    assert_eq!(second.ask(&["CLUSTER", "ADDSLOTSRANGE", "8192", "16383"]), "OK");
+    until_up(&[first, second]);
+}
+
+fn migrate(from: &Node, to: &Node) -> String {
+    from.ask(&["CLUSTER", "MIGRATESLOTS", "SLOTSRANGE", "0", LAST, "NODE", &to.id()])
+}
+
+/// A field of the newest migration that a node knows.
+fn field(node: &Node, name: &str) -> String {
+    let text = node.ask(&["CLUSTER", "GETSLOTMIGRATIONS"]);
+    text.split(&format!("{name} "))
+        .nth(1)
+        .unwrap_or_default()
+        .split(' ')
+        .next()
+        .unwrap_or_default()
+        .to_owned()
+}
+
+fn is_over(node: &Node) -> bool {
+    ["success", "failed", "cancelled"].contains(&field(node, "state").as_str())
+}
+
+/// Counts up counters of its own until told to stop; how far each has come by its answers. Nobody else
+/// changes them, so each answer is one more than the last.
+fn count(number: usize, nodes: [SocketAddr; 2], ends: &AtomicBool, done: &AtomicU64) -> HashMap<String, u64> {
+    let (mut random, mut counters) = (Random::seeded(number as u64), HashMap::new());
+    let mut clients = nodes.map(|node| Client::connect(node).unwrap());
+    let mut at = 0;
+    while !ends.load(Ordering::SeqCst) {
+        let key = format!("{number}:{}", random.below(COUNTERS));
+        let answer = told(&clients[at].command(&["INCR", &key]).unwrap());
+        if answer.starts_with("-MOVED") {
+            at = 1 - at;
+            continue;
+        }
+        let counter = counters.entry(key).or_insert(0);
+        *counter += 1;
+        assert_eq!(answer, counter.to_string(), "nothing is lost or done twice");
+        done.fetch_add(1, Ordering::SeqCst);
+    }
+    counters
+}
+
+/// Has writers count while `work` goes on, which is given a way to wait for their writes; then their counters
+/// are what they were told.
+fn under_load(nodes: [&Node; 2], work: impl FnOnce(&dyn Fn())) {
+    let (ends, counts) = (AtomicBool::new(false), [const { AtomicU64::new(0) }; WRITERS]);
+    let addresses = nodes.map(Node::address);
+    let counters = std::thread::scope(|scope| {
+        let begin = |number: usize| {
+            let (ends, done) = (&ends, &counts[number]);
+            scope.spawn(move || count(number, addresses, ends, done))
+        };
+        let writers: Vec<_> = (0..WRITERS).map(begin).collect();
+        let wait = || {
+            let before: Vec<u64> = counts.iter().map(|count| count.load(Ordering::SeqCst)).collect();
+            until("all have written", || {
+                let is_ended = writers.iter().any(|writer| writer.is_finished());
+                let now = counts.iter().map(|count| count.load(Ordering::SeqCst));
+                is_ended || now.zip(&before).all(|(now, before)| now - before >= WRITES_BETWEEN)
+            });
+        };
+        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work(&wait)));
+        ends.store(true, Ordering::SeqCst);
+        let counters: Vec<_> = writers.into_iter().map(|writer| writer.join().unwrap()).collect();
+        outcome.unwrap_or_else(|cause| std::panic::resume_unwind(cause));
+        counters
+    });
+    for (key, counter) in counters.into_iter().flatten() {
+        let answers = nodes.map(|node| node.ask(&["GET", &key]));
+        assert!(answers.contains(&counter.to_string()), "{key}: {counter}, but {answers:?}");
+    }
+}
+
+/// There and back some times.
+fn move_under_load(first: &Node, second: &Node) {
+    pair(first, second);
+    under_load([first, second], |wait| {
+        for (from, to) in [(first, second), (second, first), (first, second)] {
+            wait();
+            assert_eq!(migrate(from, to), "OK");
+            until("both ends have ended", || is_over(from) && is_over(to));
+            assert_eq!([from, to].map(|node| field(node, "state")), ["success", "success"]);
+        }
+        wait();
+    });
+}
+
+#[test]
+fn slots_move_at_once_and_no_write_is_lost() {
+    move_under_load(&Node::ours(&[]), &Node::ours(&[]));
+}
+
+#[test]
+fn slots_move_to_valkey_and_back() {
+    let Some(valkey) = std::env::var_os("MARTLET_CLUSTER_VALKEY") else {
+        println!("MARTLET_CLUSTER_VALKEY names no server");
+        return;
+    };
+    let valkey = valkey.into_string().unwrap();
+    assert!(Path::new(&valkey).exists());
+    move_under_load(&Node::ours(&[]), &Node::start(&valkey, &[], &[]));
+}
+
+/// Connections that are killed and migrations that are cancelled at any time: the slots are one node's, and
+/// no write is lost.
+#[test]
+fn what_is_cut_off_leaves_the_slots_whole() {
+    let seed = Random::from_entropy().below(1 << 40);
+    println!("seed {seed}");
+    let mut random = Random::seeded(seed);
+    let nodes = [Node::ours(&[]), Node::ours(&[])];
+    pair(&nodes[0], &nodes[1]);
+    under_load([&nodes[0], &nodes[1]], |wait| {
+        for _ in 0..6 {
+            wait();
+            let owner = usize::from(
+                !nodes[0]
+                    .ask(&["CLUSTER", "NODES"])
+                    .lines()
+                    .any(|line| line.contains("myself") && line.contains(" 0-")),
+            );
+            let (from, to) = (&nodes[owner], &nodes[1 - owner]);
+            assert_eq!(migrate(from, to), "OK");
+            for _ in 0..random.below(200) {
+                std::thread::yield_now();
+            }
+            if random.below(2) == 0 {
+                from.ask(&["CLUSTER", "CANCELSLOTMIGRATIONS"]);
+            } else {
+                // Connections that bring slots.
+                let list = to.ask(&["CLIENT", "LIST"]);
+                let import = list.lines().find(|line| line.contains("flags=i"));
+                let id = import.and_then(|line| line.strip_prefix("id=")?.split(' ').next());
+                id.into_iter().for_each(|id| drop(to.ask(&["CLIENT", "KILL", "ID", id])));
+            }
+            until("both ends have ended", || is_over(from) && is_over(to));
+            let states = [from, to].map(|node| field(node, "state"));
+            assert!(
+                states.iter().all(|state| state == "success") || !states.contains(&"success".into()),
+                "{states:?}"
+            );
+            if states[0] != "success" {
+                until("nothing is left of it", || {
+                    (0..=10).all(|slot| to.ask(&["CLUSTER", "COUNTKEYSINSLOT", &slot.to_string()]) == "0")
+                });
+            }
+        }
+    });
+}
+
+/// Until the slots are the target's nobody sees their keys there, and what fails leaves none; replicas see as
+/// much as their primary.
+#[test]
+fn keys_on_their_way_are_nobodys() {
+    let (from, to, replica) = (Node::ours(&[]), Node::ours(&[]), Node::ours(&[]));
+    pair(&from, &to);
+    to.meet(&replica);
+    attach(&replica, &to);
+    let key = "{06S}";
+    assert_eq!(from.ask(&["CLUSTER", "KEYSLOT", key]), "0");
+    // More than a block, so that some of it is sent.
+    let value = "x".repeat(2_000);
+    (0..50).for_each(|number| assert_eq!(from.ask(&["SET", &format!("{key}{number}"), &value]), "OK"));
+    // The cut takes longer than the test.
+    let slow =
+        |node: &Node, us: &str| assert_eq!(node.ask(&["CONFIG", "SET", "rdb-key-save-delay", us]), "OK");
+    slow(&from, "100000000");
+    assert_eq!(migrate(&from, &to), "OK");
+    let received = |node: &Node| {
+        let info = node.ask(&["INFO", "stats"]);
+        let line = info.lines().find_map(|line| line.strip_prefix("total_net_cluster_slot_import_bytes:"));
+        line.map_or(0, |bytes| bytes.parse::<u64>().unwrap())
+    };
+    until("keys arrive", || received(&to) > 60_000);
+    assert_eq!(field(&to, "state"), "receiving-snapshot");
+    until("the replica knows", || {
+        replica.ask(&["CLUSTER", "GETSLOTMIGRATIONS"]).contains("occurring-on-primary")
+    });
+    let sees = |node: &Node| {
+        let scanned = node.ask(&["SCAN", "0", "COUNT", "10000"]);
+        let counted = node.ask(&["CLUSTER", "COUNTKEYSINSLOT", "0"]);
+        [node.ask(&["DBSIZE"]), node.ask(&["KEYS", "*"]), node.ask(&["RANDOMKEY"]), scanned, counted]
+    };
+    let nothing = ["0", "", "nil", "0 ", "0"];
+    assert_eq!(sees(&to), nothing);
+    assert_eq!(sees(&replica), nothing);
+    assert!(to.ask(&["GET", &format!("{key}1")]).starts_with("-MOVED 0 "));
+    // What is flushed fails, and nothing of it stays.
+    assert_eq!(to.ask(&["FLUSHALL"]), "OK");
+    until("it has failed", || is_over(&from) && is_over(&to) && is_over(&replica));
+    assert!(to.ask(&["CLUSTER", "GETSLOTMIGRATIONS"]).contains("Data was flushed"));
+    assert_eq!(from.ask(&["DBSIZE"]), "50");
+    slow(&from, "0");
+    assert_eq!(migrate(&from, &to), "OK");
+    until("the slots are there", || is_over(&from) && is_over(&to) && is_over(&replica));
+    assert_eq!(to.ask(&["DBSIZE"]), "50");
+    until("the replica has all", || replica.ask(&["DBSIZE"]) == "50");
+    assert_eq!(field(&replica, "state"), "success");
+    until("the source has none", || from.ask(&["DBSIZE"]) == "0");
+}

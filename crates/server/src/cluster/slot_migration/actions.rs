@@ -1,0 +1,215 @@
+//! What the state machine of slot migrations wants done to the data set, by a worker that has it to itself.
+
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use martlet_client::resp::encode_request;
+use martlet_cluster::slot_migration::{Action, JobId, Message};
+use martlet_journal::stream::{Audience, Reader};
+use martlet_journal::{Follower, REPLICAS};
+use martlet_persistence::background::Receiver;
+
+use super::encoded;
+use super::export::{self, ExportLink};
+use crate::cluster::ClusterNode;
+use crate::persistence::settings;
+use crate::replication::feed::{Feed, FeedWriter};
+use crate::replication::link::Taker;
+use crate::shared::{Mail, Shared, lock};
+use crate::worker::Worker;
+
+/// So many bytes of the stream may be unsent for an export's writers to be let wait for them, whatever
+/// `slot-migration-max-failover-repl-bytes` says: the stream has other slots' changes, too, and takes no
+/// longer for them than an answer is under way.
+const UNSENT_BYTES: u64 = 64 << 10;
+
+/// The cut of an export, as the thread that saves sees it.
+struct SlotsReceiver {
+    shared: &'static Shared,
+    link: Arc<ExportLink>,
+    begins: Option<(Taker, Reader<'static>)>,
+    feed: Arc<Feed>,
+}
+
+impl Receiver for SlotsReceiver {
+    fn begin(&mut self, offset: u64) {
+        if let Some((taker, mut reader)) = self.begins.take() {
+            reader.skip_to(offset);
+            self.link.begin(taker, reader);
+        }
+    }
+
+    fn writer(&mut self) -> Box<dyn Write + Send> {
+        Box::new(FeedWriter::new(self.feed.clone()))
+    }
+
+    fn end(self: Box<Self>, result: io::Result<()>) {
+        self.link.has_snapshot.store(false, Ordering::SeqCst);
+        self.feed.end(result.is_ok());
+        if let (Err(_), Some(node)) = (result, self.shared.cluster()) {
+            let job = self.link.job;
+            node.migration_event(self.shared, |machine, now| {
+                machine.fail(now, job, "Failed to perform snapshot");
+            });
+        }
+    }
+}
+
+impl Worker {
+    /// Does what the machine of slot migrations wants. All shards are locked.
+    pub(crate) fn follow_migrations(&mut self) {
+        let Some(node) = self.shared.cluster() else { return };
+        let mut has_taken = false;
+        if self.shared.engine.hidden.take_flushed() {
+            node.migrate(|machine, now| machine.flushed(now));
+        }
+        loop {
+            let actions = node.migrate(|machine, _| machine.take_actions());
+            if actions.is_empty() {
+                break;
+            }
+            for action in actions {
+                has_taken |= matches!(action, Action::TakeSlots(_));
+                self.migration_action(node, action);
+            }
+        }
+        if has_taken {
+            self.follow_cluster();
+        }
+    }
+
+    fn migration_action(&mut self, node: &'static ClusterNode, action: Action) {
+        let shared = self.shared;
+        match action {
+            Action::Connect(job) => export::start(shared, node, job),
+            Action::Send(job, message) => self.send_message(node, job, message),
+            Action::Snapshot(job) => self.begin_slots(node, job),
+            Action::TryPause(job) => self.pause_for(node, job),
+            Action::Resume => {
+                if node.migrations.holds_writes.swap(false, Ordering::SeqCst) {
+                    shared.release_writes();
+                }
+            }
+            Action::TakeSlots(job) => {
+                let slots: Vec<u16> = node
+                    .migrate(|machine, _| machine.job(job).map(|job| job.slots().collect()))
+                    .unwrap_or_default();
+                node.with(|cluster, now| cluster.claim_slots(now, slots));
+                node.migrate(|machine, now| machine.taken(now, job));
+            }
+            Action::CleanUp(job) => {
+                let slots: Vec<u16> = node
+                    .migrate(|machine, _| machine.job(job).map(|job| job.slots().collect()))
+                    .unwrap_or_default();
+                let is_other =
+                    |slot: &u16| node.read(|cluster| cluster.owner(*slot) != Some(cluster.my_key()));
+                slots.into_iter().filter(is_other).for_each(|slot| {
+                    self.keys.delete_slot(slot);
+                });
+                node.migrate(|machine, now| machine.cleaned(now, job));
+            }
+            Action::Hide => shared.engine.hidden.set(node.migrate(|machine, _| machine.importing())),
+            Action::TellEnd { name, is_success, message } => {
+                let state = if is_success { "SUCCESS" } else { "FAILED" };
+                let mut words = vec!["CLUSTER", "SYNCSLOTS", "FINISH", "STATE", state, "NAME", name.as_str()];
+                message.iter().for_each(|message| words.extend(["MESSAGE", message]));
+                self.tell_replicas(&words);
+            }
+            Action::Close(job) => {
+                let link = lock(&node.migrations.exports).remove(&job);
+                if let Some(link) = link {
+                    link.close();
+                    if link.has_snapshot.load(Ordering::SeqCst) {
+                        shared.persistence.background.cancel();
+                    }
+                }
+                if let Some(client) = lock(&node.migrations.imports).remove(&job)
+                    && !client.killed.swap(true, Ordering::AcqRel)
+                {
+                    shared.disconnect(&client);
+                }
+            }
+            Action::Log { is_warning: true, text } => tracing::warn!("{text}"),
+            Action::Log { text, .. } => tracing::info!("{text}"),
+        }
+    }
+
+    /// Has replicas run a command that is about this node's imports.
+    pub(crate) fn tell_replicas<A: AsRef<[u8]>>(&mut self, words: &[A]) {
+        let journal = &self.shared.engine.journal;
+        if journal.is_followed_by(Follower::Replicas) && !journal.relays() {
+            // What was done before comes before.
+            self.keys.record_pending();
+            let mut bytes = Vec::new();
+            encode_request(words, &mut bytes);
+            journal.append(REPLICAS, &bytes);
+        }
+    }
+
+    fn send_message(&mut self, node: &ClusterNode, job: JobId, message: Message) {
+        if let Some(link) = lock(&node.migrations.exports).get(&job) {
+            return link.send(message);
+        }
+        let Some(client) = lock(&node.migrations.imports).get(&job).cloned() else { return };
+        let push = move |worker: &mut Worker| {
+            worker.push_with(client.token, client.id, |connection| {
+                connection.out.extend_from_slice(&encoded(message));
+            });
+        };
+        let thread = lock(&node.migrations.imports).get(&job).map_or(0, |client| client.thread);
+        self.shared.send(thread, Mail::Run(Box::new(push)));
+    }
+
+    /// Makes the cut of an export's slots, unless a snapshot is under way.
+    fn begin_slots(&mut self, node: &ClusterNode, job: JobId) {
+        let shared = self.shared;
+        let Some(link) = lock(&node.migrations.exports).get(&job).cloned() else { return };
+        let slots: Option<Vec<u16>> =
+            node.migrate(|machine, _| machine.job(job).map(|job| job.slots().collect()));
+        let Some(slots) = slots.filter(|_| !shared.storage().has_snapshot()) else { return };
+        let config = self.config().clone();
+        let attached = self.keep_stream().map_err(|error| error.to_string()).and_then(|()| {
+            let most_behind = Some(self.most_behind());
+            let reader = shared.engine.journal.attach(Audience::Replicas, None, most_behind);
+            reader.map_err(|error| error.to_string())
+        });
+        let begun = attached.and_then(|reader| {
+            let woken = link.clone();
+            let feed = Arc::new(Feed::new(1, move || woken.wake()));
+            let begins = Some((Taker::new(feed.clone(), 0), reader));
+            link.has_snapshot.store(true, Ordering::SeqCst);
+            let receiver = Box::new(SlotsReceiver { shared, link: link.clone(), begins, feed });
+            shared.storage().start_slots_for(&self.keys, &settings(&config), slots, receiver).map_err(|_| {
+                link.has_snapshot.store(false, Ordering::SeqCst);
+                "a snapshot is under way".to_owned()
+            })
+        });
+        node.migrate(|machine, now| match begun {
+            Ok(()) => machine.snapshot_begun(now, job),
+            Err(why) => {
+                tracing::warn!("A slot migration's snapshot cannot begin: {why}");
+                machine.fail(now, job, "Failed to start snapshot");
+            }
+        });
+    }
+
+    /// Has writes wait, if few changes are left to be sent.
+    fn pause_for(&mut self, node: &ClusterNode, job: JobId) {
+        let shared = self.shared;
+        let Some(link) = lock(&node.migrations.exports).get(&job).cloned() else { return };
+        let end = shared.replication_offset();
+        let unsent = end.saturating_sub(link.sent());
+        let limit = self.config().slot_migration_max_failover_repl_bytes;
+        let is_near = u64::try_from(limit).is_ok_and(|limit| unsent > limit.max(UNSENT_BYTES));
+        if is_near {
+            return node.migrate(|machine, now| machine.paused(now, job, false));
+        }
+        if !node.migrations.holds_writes.swap(true, Ordering::SeqCst) {
+            shared.hold_writes();
+        }
+        // All that ran before has ended, as the gate is closed.
+        link.pause_at(end);
+        node.migrate(|machine, now| machine.paused(now, job, true));
+    }
+}

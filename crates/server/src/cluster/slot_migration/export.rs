@@ -1,0 +1,426 @@
+//! The thread of an export: connects to the target, sends it the cut's keys, then what of the stream concerns
+//! the slots. It sees bytes and no keys, and is never inside the gate.
+//!
+//! Invariant: PAUSED leaves after all of the stream up to the offset at which writes began to wait.
+
+use std::collections::VecDeque;
+use std::io::{self, ErrorKind};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use martlet_base::disk::error_text;
+use martlet_client::address::Address;
+use martlet_client::resp::encode_request;
+use martlet_client::stream::Stream;
+use martlet_cluster::machine::Time;
+use martlet_cluster::slot_migration::{Job, JobId, Message, SlotMigrations};
+use martlet_journal::stream::{FellBehind, Reader};
+use martlet_protocol::request::{Args, Parsed, Partial, RequestLimits, parse};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+
+use super::encoded;
+use super::filter::{Filter, Stop};
+use crate::cluster::ClusterNode;
+use crate::replication::feed::Next;
+use crate::replication::link::Taker;
+use crate::shared::{Shared, lock};
+
+/// Most bytes of the stream that are looked at between two looks at what the target says.
+const PIECE_BYTES: usize = 256 << 10;
+/// Of an answer, no more than this is taken in: it is a line.
+const ANSWER_MAX_BYTES: usize = 16 << 10;
+/// The longest sleep.
+const SLEEP: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
+
+#[derive(Default)]
+struct Orders {
+    messages: VecDeque<(u64, Message)>,
+    begun: Option<(Taker, Reader<'static>)>,
+    /// The socket, once it is connected.
+    socket: Option<OwnedFd>,
+    paused_at: u64,
+}
+
+/// An export's thread as others see it.
+pub(crate) struct ExportLink {
+    /// Which.
+    pub job: JobId,
+    event: OwnedFd,
+    orders: Mutex<Orders>,
+    is_closed: AtomicBool,
+    waits_for_stream: AtomicBool,
+    /// The stream up to this offset has been sent.
+    sent: AtomicU64,
+    /// The snapshot under way is its cut.
+    pub has_snapshot: AtomicBool,
+}
+
+impl ExportLink {
+    fn new(job: JobId) -> io::Result<ExportLink> {
+        Ok(ExportLink {
+            job,
+            event: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
+            orders: Mutex::default(),
+            is_closed: AtomicBool::new(false),
+            waits_for_stream: AtomicBool::new(false),
+            sent: AtomicU64::new(0),
+            has_snapshot: AtomicBool::new(false),
+        })
+    }
+
+    /// Ends the thread's sleep.
+    pub fn wake(&self) {
+        // It fails only when as many wake it as a counter of 64 bits can tell.
+        let _ = rustix::io::write(&self.event, &1_u64.to_ne_bytes());
+    }
+
+    /// There is more of the stream.
+    pub fn wake_for_stream(&self) {
+        if self.waits_for_stream.swap(false, Ordering::SeqCst) {
+            self.wake();
+        }
+    }
+
+    /// How much of the stream has been sent.
+    pub fn sent(&self) -> u64 {
+        self.sent.load(Ordering::Acquire)
+    }
+
+    /// The cut has been made: its keys come from `taker`, and what follows from `reader`.
+    pub fn begin(&self, taker: Taker, reader: Reader<'static>) {
+        self.sent.store(reader.at(), Ordering::Release);
+        lock(&self.orders).begun = Some((taker, reader));
+        self.wake();
+    }
+
+    /// What is said from here on follows the stream up to this offset.
+    pub fn pause_at(&self, offset: u64) {
+        lock(&self.orders).paused_at = offset;
+    }
+
+    /// Says something to the target.
+    pub fn send(&self, message: Message) {
+        let mut orders = lock(&self.orders);
+        let after = if message == Message::Ack { 0 } else { orders.paused_at };
+        orders.messages.push_back((after, message));
+        drop(orders);
+        self.wake();
+    }
+
+    /// Ends the thread, also where it waits for the target.
+    pub fn close(&self) {
+        self.is_closed.store(true, Ordering::SeqCst);
+        if let Some(socket) = &lock(&self.orders).socket {
+            let _ = rustix::net::shutdown(socket, rustix::net::Shutdown::Both);
+        }
+        self.wake();
+    }
+}
+
+/// Why an export's thread ends.
+enum Ended {
+    /// Nobody wants it any more.
+    Closed,
+    /// The connection is gone.
+    Lost,
+    /// It cannot go on; the job's message.
+    Failed(String),
+    /// All keys have been deleted.
+    Flushed,
+}
+
+impl From<io::Error> for Ended {
+    fn from(_: io::Error) -> Ended {
+        Ended::Lost
+    }
+}
+
+impl From<Stop> for Ended {
+    fn from(stop: Stop) -> Ended {
+        match stop {
+            Stop::Flushed => Ended::Flushed,
+            Stop::Damaged(why) => Ended::Failed(why),
+        }
+    }
+}
+
+/// Starts the thread of a job.
+pub(super) fn start(shared: &'static Shared, node: &'static ClusterNode, job: JobId) {
+    let Some(of) = node.migrate(|machine, _| machine.job(job).cloned()) else { return };
+    let started = ExportLink::new(job).and_then(|link| {
+        let link = Arc::new(link);
+        lock(&node.migrations.exports).insert(job, link.clone());
+        let body = move || run(shared, node, link, &of);
+        std::thread::Builder::new().name("slot-export".into()).spawn(body)
+    });
+    if let Err(error) = started {
+        let text = format!("Unable to connect to target node: {}", error_text(&error));
+        node.migrate(|machine, now| machine.fail(now, job, &text));
+    }
+}
+
+fn run(shared: &'static Shared, node: &'static ClusterNode, link: Arc<ExportLink>, job: &Job) {
+    crate::process::guard_thread();
+    let id = link.job;
+    let ended = Export::connect(shared, node, link, job).and_then(|mut export| {
+        export.establish(job)?;
+        export.serve(job)
+    });
+    let Err(ended) = ended;
+    node.migration_event(shared, |machine, now| match &ended {
+        Ended::Closed => {}
+        Ended::Lost => machine.lost(now, id),
+        Ended::Flushed => machine.flushed(now),
+        Ended::Failed(why) => machine.fail(now, id, why),
+    });
+}
+
+/// Where what is sent comes from.
+enum Source {
+    Nothing,
+    Snapshot(Taker, Reader<'static>),
+    Stream(Reader<'static>),
+}
+
+struct Export {
+    shared: &'static Shared,
+    node: &'static ClusterNode,
+    link: Arc<ExportLink>,
+    stream: Stream,
+    received: Vec<u8>,
+    partial: Partial,
+}
+
+impl Export {
+    fn connect(
+        shared: &'static Shared,
+        node: &'static ClusterNode,
+        link: Arc<ExportLink>,
+        job: &Job,
+    ) -> Result<Export, Ended> {
+        let config = shared.config.snapshot();
+        let failed = |why: String| Ended::Failed(format!("Unable to connect to target node: {why}"));
+        let refused = |error: io::Error| failed(error_text(&error));
+        let address = node.read(|cluster| {
+            let key = job.nodes.and_then(|(_, target)| cluster.find(target.as_bytes()))?;
+            Some(cluster.node(key).address.clone())
+        });
+        let address = address.ok_or_else(|| failed("target node not found".into()))?;
+        let port = if config.tls_replication { address.tls_port } else { address.tcp_port };
+        tracing::info!("Connecting slot migration {} (ip: {}, port {port})", job.description(), address.host);
+        let timeout = Duration::from_secs(u64::from(config.repl_timeout_s));
+        let target = Address::resolve(&address.host, port).map_err(refused)?;
+        let source = config.bind_source_addr.as_deref().and_then(|source| source.parse().ok());
+        let connected = match (&target, source) {
+            (Address::Tcp(target), Some(source)) => Stream::connect_from(source, *target, timeout),
+            _ => Stream::connect(&target, Some(timeout)),
+        };
+        let mut stream = connected.map_err(refused)?;
+        stream.set_write_timeout(Some(timeout)).map_err(refused)?;
+        stream.set_read_timeout(Some(timeout)).map_err(refused)?;
+        if config.tls_replication {
+            let secured =
+                crate::tls::outgoing(&config, &address.host).and_then(|settings| stream.secure(&settings));
+            secured.map_err(refused)?;
+        }
+        lock(&link.orders).socket = Some(stream.as_fd().try_clone_to_owned().map_err(refused)?);
+        let received = Vec::new();
+        Ok(Export { shared, node, link, stream, received, partial: Partial::default() })
+    }
+
+    fn event(&self, input: impl FnOnce(&mut SlotMigrations, Time, JobId)) {
+        let job = self.link.job;
+        self.node.migration_event(self.shared, |machine, now| input(machine, now, job));
+    }
+
+    fn check(&self) -> Result<(), Ended> {
+        let is_over =
+            self.link.is_closed.load(Ordering::SeqCst) || self.shared.stopping.load(Ordering::Relaxed);
+        if is_over { Err(Ended::Closed) } else { Ok(()) }
+    }
+
+    /// The target's answer to a request: a line with its end.
+    fn answer(&mut self) -> Result<String, Ended> {
+        while !self.received.ends_with(b"\r\n") {
+            self.check()?;
+            if self.received.len() > ANSWER_MAX_BYTES {
+                return Err(Ended::Failed("Response to establish job is larger than buffer limit".into()));
+            }
+            match self.stream.read_some(&mut self.received) {
+                Ok(0) => return Err(Ended::Lost),
+                Err(error) if error.kind() != ErrorKind::Interrupted => return Err(Ended::Lost),
+                _ => {}
+            }
+        }
+        Ok(String::from_utf8_lossy(&std::mem::take(&mut self.received)).into_owned())
+    }
+
+    /// Says who this is, and what is to come.
+    fn establish(&mut self, job: &Job) -> Result<(), Ended> {
+        let config = self.shared.config.snapshot();
+        let authenticates = config.masterauth.is_some();
+        self.event(|machine, now, id| machine.connected(now, id, authenticates));
+        let mut bytes = Vec::new();
+        if let Some(password) = &config.masterauth {
+            let user = config.masteruser.as_ref().map(|user| user.as_bytes());
+            let words: Vec<&[u8]> =
+                [Some(b"AUTH".as_slice()), user, Some(password.as_ref())].into_iter().flatten().collect();
+            encode_request(&words, &mut bytes);
+            self.stream.send(&bytes)?;
+            self.event(|machine, now, id| machine.auth_sent(now, id));
+            let answer = self.answer()?;
+            if answer.starts_with('-') {
+                let answer = answer.trim_end();
+                return Err(Ended::Failed(format!("Failed to AUTH to target node: {answer}")));
+            }
+            self.event(|machine, now, id| machine.authenticated(now, id));
+            bytes.clear();
+        }
+        let (name, source) = (job.name.as_str(), job.nodes.map(|(source, _)| source));
+        let source = source.as_ref().map_or("", |source| source.as_str());
+        let mut words: Vec<String> =
+            ["CLUSTER", "SYNCSLOTS", "ESTABLISH", "SOURCE", source, "NAME", name, "SLOTSRANGE"]
+                .map(str::to_owned)
+                .to_vec();
+        words.extend(job.ranges.iter().flat_map(|(first, last)| [first.to_string(), last.to_string()]));
+        encode_request(&words, &mut bytes);
+        self.stream.send(&bytes)?;
+        self.event(|machine, now, id| machine.establish_sent(now, id));
+        let answer = self.answer()?;
+        if answer.starts_with('-') {
+            return Err(Ended::Failed(format!("Received error during handshake to target: {answer}")));
+        }
+        self.event(|machine, now, id| machine.established(now, id));
+        Ok(())
+    }
+
+    /// Sends what there is, and hears what the target says, until something ends that.
+    fn serve(&mut self, job: &Job) -> Result<std::convert::Infallible, Ended> {
+        let mut filter = Filter::new(self.shared.registry, job.slots());
+        let mut source = Source::Nothing;
+        loop {
+            self.check()?;
+            // Before the look at what there is: whoever adds to it then wakes this thread.
+            self.link.waits_for_stream.store(true, Ordering::SeqCst);
+            let has_sent = self.send_messages()? | self.send_data(&mut source, &mut filter)?;
+            self.hear(!has_sent)?;
+        }
+    }
+
+    /// Sends what is to be said, if all has been sent that comes before.
+    fn send_messages(&mut self) -> Result<bool, Ended> {
+        let sent = self.link.sent();
+        let due: Vec<Message> = {
+            let mut orders = lock(&self.link.orders);
+            std::iter::from_fn(|| orders.messages.pop_front_if(|(after, _)| *after <= sent))
+                .map(|(_, message)| message)
+                .collect()
+        };
+        for message in &due {
+            self.transmit(&encoded(*message))?;
+        }
+        Ok(!due.is_empty())
+    }
+
+    fn transmit(&mut self, bytes: &[u8]) -> Result<(), Ended> {
+        self.stream.send(bytes)?;
+        self.node.migrations.exported_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Sends some of the cut or of the stream; whether there was anything.
+    fn send_data(&mut self, source: &mut Source, filter: &mut Filter) -> Result<bool, Ended> {
+        match std::mem::replace(source, Source::Nothing) {
+            Source::Nothing => {
+                let begun = lock(&self.link.orders).begun.take();
+                let is_begun = begun.is_some();
+                *source = begun.map_or(Source::Nothing, |(taker, reader)| Source::Snapshot(taker, reader));
+                Ok(is_begun)
+            }
+            Source::Snapshot(taker, reader) => {
+                let next = taker.next();
+                let is_nothing = matches!(next, Next::Nothing);
+                match next {
+                    Next::Block(block) => self.transmit(&block)?,
+                    Next::End(false) => return Err(Ended::Failed("Failed to perform snapshot".into())),
+                    Next::End(true) => {
+                        self.transmit(&encoded(Message::SnapshotEof))?;
+                        self.event(|machine, now, id| machine.snapshot_sent(now, id));
+                        *source = Source::Stream(reader);
+                        return Ok(true);
+                    }
+                    Next::Nothing => {}
+                }
+                *source = Source::Snapshot(taker, reader);
+                Ok(!is_nothing)
+            }
+            Source::Stream(mut reader) => {
+                let journal = &self.shared.engine.journal;
+                journal.pump(journal.end());
+                let next = reader.next();
+                let has_more = match next {
+                    Ok(Some(chunk)) => {
+                        let (piece, mut out) = (chunk.part(0, PIECE_BYTES), Vec::new());
+                        filter.take(&piece, &mut out)?;
+                        self.transmit(&out)?;
+                        reader.advance(piece.len());
+                        self.link.sent.store(reader.at(), Ordering::Release);
+                        true
+                    }
+                    Ok(None) => false,
+                    Err(FellBehind) => return Err(Ended::Lost),
+                };
+                *source = Source::Stream(reader);
+                Ok(has_more)
+            }
+        }
+    }
+
+    /// Hears what the target says; sleeps until there is something to do, if it `may_sleep`.
+    fn hear(&mut self, may_sleep: bool) -> Result<(), Ended> {
+        let timeout = if may_sleep { SLEEP } else { Timespec { tv_sec: 0, tv_nsec: 0 } };
+        let mut waited = [
+            PollFd::new(&self.link.event, PollFlags::IN),
+            PollFd::from_borrowed_fd(self.stream.as_fd(), PollFlags::IN),
+        ];
+        match poll(&mut waited, Some(&timeout)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(io::Error::from(error).into()),
+        }
+        let [is_woken, is_readable] = waited.map(|of| !of.revents().is_empty());
+        if is_woken {
+            let _ = rustix::io::read(&self.link.event, &mut [0_u8; 8]);
+        }
+        if !is_readable {
+            return Ok(());
+        }
+        match self.stream.read_some(&mut self.received) {
+            Ok(0) => return Err(Ended::Lost),
+            Err(error) if !matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::WouldBlock) => {
+                return Err(error.into());
+            }
+            _ => {}
+        }
+        self.take_messages()
+    }
+
+    fn take_messages(&mut self) -> Result<(), Ended> {
+        let (input, mut at, mut spans) = (std::mem::take(&mut self.received), 0, Vec::new());
+        while at < input.len() {
+            spans.clear();
+            match parse(&input, at, &RequestLimits::default(), &mut self.partial, &mut spans) {
+                Ok(Parsed::Incomplete) => break,
+                Ok(Parsed::Complete(end)) => {
+                    let message = Message::named(Args::new(&input, &spans).at(2));
+                    self.event(|machine, now, id| machine.hear(now, id, message));
+                    at = end;
+                }
+                Err(_) => return Err(Ended::Lost),
+            }
+        }
+        self.received = input.get(at..).unwrap_or_default().to_vec();
+        Ok(())
+    }
+}

@@ -1,0 +1,182 @@
+//! CLUSTER's subcommands of atomic slot migration, as in Valkey 9: MIGRATESLOTS and its kin for operators,
+//! SYNCSLOTS for nodes.
+
+use martlet_cluster::slot_migration::{Message, Operation, parse_establish, parse_finish, parse_requests};
+use martlet_command::{Error, Flags, Group, Outcome, command};
+
+use super::super::{Call, ServerCommand, ServerHandler};
+use super::{node, told};
+use crate::checks::obeys;
+use crate::worker::Worker;
+
+const ADMIN: Flags = Flags::NO_ASYNC_LOADING.with(Flags::ADMIN).with(Flags::STALE);
+/// It changes what is under way, and so runs alone.
+const CHANGE: Flags = ADMIN.with(Flags::EXCLUSIVE);
+
+fn words<'a>(call: &Call<'a>, first: usize) -> Vec<&'a [u8]> {
+    call.args.iter().skip(first).collect()
+}
+
+pub(super) static MIGRATESLOTS: ServerCommand = command(
+    "cluster|migrateslots",
+    -4,
+    migrateslots as ServerHandler,
+)
+.flags(CHANGE)
+.syntax(
+    "*migration-group(slotsrange-token:x=SLOTSRANGE *range(start-slot:i end-slot:i) node-token:x=NODE \
+             node-id)",
+)
+.doc(
+    Group::Cluster,
+    "9.0.0",
+    "O(N) where N is the total number of the slots between all start slot and end slot arguments.",
+    "Moves slots of this node to others, each group at once.",
+);
+
+fn migrateslots(call: &mut Call<'_>) -> Outcome {
+    let node = node(call)?;
+    let words = words(call, 2);
+    let requests = node.read(|cluster| {
+        let me = cluster.myself().id;
+        node.migrate(|machine, now| {
+            let requests = parse_requests(cluster, machine, &words)?;
+            for request in requests {
+                machine.export(now, (me, request.target), request.ranges);
+            }
+            Ok(())
+        })
+    });
+    requests.map_err(told)?;
+    call.worker.follow_migrations();
+    call.reply.ok();
+    Ok(())
+}
+
+pub(super) static CANCELSLOTMIGRATIONS: ServerCommand =
+    command("cluster|cancelslotmigrations", 2, cancelslotmigrations as ServerHandler).flags(CHANGE).doc(
+        Group::Cluster,
+        "9.0.0",
+        "O(N), where N is the number of slot migration operations being cancelled.",
+        "Ends all slot migrations from this node.",
+    );
+
+fn cancelslotmigrations(call: &mut Call<'_>) -> Outcome {
+    if !node(call)?.migrate(|machine, now| machine.cancel(now)) {
+        return Err(Error::Fixed("ERR No migrations ongoing"));
+    }
+    call.worker.follow_migrations();
+    call.reply.ok();
+    Ok(())
+}
+
+pub(super) static GETSLOTMIGRATIONS: ServerCommand =
+    command("cluster|getslotmigrations", 2, getslotmigrations as ServerHandler).flags(ADMIN).doc(
+        Group::Cluster,
+        "9.0.0",
+        "O(N), where N is the number of active slot import and export jobs.",
+        "Tells of slot migrations that are under way or ended lately.",
+    );
+
+fn getslotmigrations(call: &mut Call<'_>) -> Outcome {
+    let jobs: Vec<_> = node(call)?.migrate(|machine, _| machine.jobs().cloned().collect());
+    let reply = &mut *call.reply;
+    reply.array(jobs.len());
+    for job in jobs {
+        reply.map(if job.is_tracking_only() { 9 } else { 11 });
+        let mut field = |name: &str, value: &str| {
+            reply.bulk(name.as_bytes());
+            reply.bulk(value.as_bytes());
+        };
+        field("name", job.name.as_str());
+        field("operation", if job.operation == Operation::Import { "IMPORT" } else { "EXPORT" });
+        field("slot_ranges", &job.ranges_text());
+        if let Some((source, target)) = job.nodes {
+            field("target_node", target.as_str());
+            field("source_node", source.as_str());
+        }
+        let times = [
+            ("create_time", job.created_s),
+            ("last_update_time", job.updated_s),
+            ("last_ack_time", job.acked_s),
+        ];
+        for (name, time_s) in times {
+            reply.bulk(name.as_bytes());
+            reply.int(time_s);
+        }
+        let mut field = |name: &str, value: &str| {
+            reply.bulk(name.as_bytes());
+            reply.bulk(value.as_bytes());
+        };
+        field("state", job.state.name());
+        field("message", job.message.as_deref().unwrap_or_default());
+        // Nothing is forked, and so nothing is copied.
+        reply.bulk(b"cow_size");
+        reply.int(0);
+    }
+    Ok(())
+}
+
+pub(super) static SYNCSLOTS: ServerCommand = command("cluster|syncslots", -3, syncslots as ServerHandler)
+    .flags(CHANGE.with(Flags::SYSTEM))
+    .syntax("message ?*argument")
+    .doc(Group::Cluster, "9.0.0", "Depends on subcommand.", "What the ends of a slot migration say.");
+
+fn syncslots(call: &mut Call<'_>) -> Outcome {
+    node(call)?;
+    let is = |word: &[u8]| call.arg(2).eq_ignore_ascii_case(word);
+    if is(b"establish") {
+        return establish(call);
+    }
+    if is(b"finish") {
+        return finish(call);
+    }
+    // What follows concerns a primary alone.
+    if obeys(call.connection) || is(b"capa") {
+        return Ok(());
+    }
+    let message = Message::named(call.arg(2));
+    let Some(import) = call.connection.session.import else {
+        return Err(match message {
+            Message::Unknown => Error::Syntax,
+            _ => Error::Text(format!(
+                "ERR CLUSTER SYNCSLOTS {} should only be used by slot migration clients",
+                message.name()
+            )),
+        });
+    };
+    node(call)?.migrate(|machine, now| machine.hear(now, import.job, message));
+    call.worker.follow_migrations();
+    Ok(())
+}
+
+fn establish(call: &mut Call<'_>) -> Outcome {
+    let node = node(call)?;
+    let (is_told, words) = (obeys(call.connection), words(call, 3));
+    let job = node.read(|cluster| {
+        node.migrate(|machine, now| {
+            let asked = parse_establish(cluster, machine, &words, is_told)?;
+            let nodes = asked.source.map(|source| (source, cluster.myself().id));
+            Ok(machine.import(now, asked.name, nodes, asked.ranges))
+        })
+    });
+    let job = job.map_err(told)?;
+    if !is_told {
+        call.worker.become_import(call.connection, job);
+        let all: Vec<&[u8]> = call.args.iter().collect();
+        call.worker.tell_replicas(&all);
+    }
+    call.worker.follow_migrations();
+    call.reply.ok();
+    Ok(())
+}
+
+fn finish(call: &mut Call<'_>) -> Outcome {
+    let finish = parse_finish(&words(call, 3)).map_err(told)?;
+    if !node(call)?.migrate(|machine, now| machine.end_told(now, &finish)) {
+        return Err(Error::Fixed("ERR No such slot migration job"));
+    }
+    Worker::follow_migrations(call.worker);
+    call.reply.ok();
+    Ok(())
+}
