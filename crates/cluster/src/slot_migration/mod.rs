@@ -197,6 +197,12 @@ impl SlotMigrations {
         self.is_of(Operation::Import, slot)
     }
 
+    /// Whether an import of this name is under way.
+    pub fn knows_import(&self, name: NodeId) -> bool {
+        let is_it = |job: &Job| job.name == name && !job.state.is_finished();
+        self.jobs.iter().any(is_it)
+    }
+
     /// All slots whose keys are hidden.
     pub fn importing(&self) -> Vec<u16> {
         let is_it = |job: &&Job| job.operation == Operation::Import && !job.state.is_finished();

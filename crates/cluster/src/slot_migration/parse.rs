@@ -46,11 +46,12 @@ fn is_word(argument: &[u8], word: &str) -> bool {
     argument.eq_ignore_ascii_case(word.as_bytes())
 }
 
-/// Ranges, how many words they are, and the owner of all their slots.
-type Ranges = (Vec<(u16, u16)>, usize, NodeId);
+/// Ranges, how many words they are, and the owner of all their slots, if that was asked for.
+type Ranges = (Vec<(u16, u16)>, usize, Option<NodeId>);
 
-/// Ranges up to the first word that is no number.
-fn ranges(cluster: &Cluster, words: &[&[u8]]) -> Result<Ranges, CommandError> {
+/// Ranges up to the first word that is no number; of slots that one node owns, if there is a `cluster` to be
+/// asked.
+fn ranges(cluster: Option<&Cluster>, words: &[&[u8]]) -> Result<Ranges, CommandError> {
     let is_number = |word: &[u8]| {
         std::str::from_utf8(word).is_ok_and(|text| !text.starts_with('+') && text.parse::<i64>().is_ok())
     };
@@ -62,7 +63,7 @@ fn ranges(cluster: &Cluster, words: &[&[u8]]) -> Result<Ranges, CommandError> {
         if first > last {
             return refuse(format!("Start slot number {first} is greater than end slot number {last}."));
         }
-        for slot in first..=last {
+        for (slot, cluster) in (first..=last).filter_map(|slot| Some((slot, cluster?))) {
             let Some(of) = cluster.owner(slot) else {
                 return refuse(format!("Slot {slot} has no node served."));
             };
@@ -76,10 +77,11 @@ fn ranges(cluster: &Cluster, words: &[&[u8]]) -> Result<Ranges, CommandError> {
         ranges.push((first, last));
         at += 2;
     }
-    match owner {
-        Some(owner) => Ok((ranges, at, cluster.node(owner).id)),
-        None => refuse("No slot ranges specified"),
+    if ranges.is_empty() {
+        return refuse("No slot ranges specified");
     }
+    let owner = cluster.zip(owner).map(|(cluster, owner)| cluster.node(owner).id);
+    Ok((ranges, at, owner))
 }
 
 /// A migration may begin here at all.
@@ -111,9 +113,9 @@ pub fn parse_requests(
         if !is_word(words[at], "slotsrange") {
             return refuse(SYNTAX);
         }
-        let (ranges, count, owner) = ranges(cluster, &words[at + 1..])?;
+        let (ranges, count, owner) = ranges(Some(cluster), &words[at + 1..])?;
         at += 1 + count;
-        if owner != cluster.myself().id {
+        if owner != Some(cluster.myself().id) {
             return refuse("Slots are not served by this node.");
         }
         let mut slots = ranges.iter().flat_map(|(first, last)| *first..=*last);
@@ -178,9 +180,13 @@ pub fn parse_establish(
             name = Some(value);
             at += 2;
         } else if is_word(words[at], "slotsrange") && slots.is_none() {
-            let (ranges, count, owner) = ranges(cluster, &words[at + 1..])?;
+            // A replica may not know yet whose the slots are.
+            let known = (!is_told).then_some(cluster);
+            let (ranges, count, owner) = ranges(known, &words[at + 1..])?;
             at += 1 + count;
-            if ranges.iter().flat_map(|(a, b)| *a..=*b).any(|slot| migrations.is_importing(slot)) {
+            let mut asked = ranges.iter().flat_map(|(first, last)| *first..=*last);
+            // Of its primary's imports a replica may be told once more.
+            if !is_told && asked.any(|slot| migrations.is_importing(slot)) {
                 return refuse("Slot is already being imported on the target by a different migration");
             }
             slots = Some((ranges, owner));
@@ -192,7 +198,7 @@ pub fn parse_establish(
     if source.is_none() && !is_told {
         return refuse(SYNTAX);
     }
-    if source.is_some_and(|source| source != owner) {
+    if source.is_some() && source != owner {
         return refuse("Target node does not agree about current slot ownership");
     }
     Ok(Establish { name, source, ranges })

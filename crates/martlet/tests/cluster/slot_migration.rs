@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use martlet_base::random::Random;
 use martlet_client::blocking::Client;
 
-use super::{Node, attach, introduce, told, until, until_up};
+use super::{Node, attach, introduce, take_over, told, until, until_up};
 
 /// The slots up to this one move. Each node keeps some others: who has none becomes a replica.
 const LAST: &str = "4095";
@@ -176,6 +176,52 @@ fn what_is_cut_off_leaves_the_slots_whole() {
     });
 }
 
+/// Bytes that imports have got at a node.
+fn received(node: &Node) -> u64 {
+    let info = node.ask(&["INFO", "stats"]);
+    let line = info.lines().find_map(|line| line.strip_prefix("total_net_cluster_slot_import_bytes:"));
+    line.map_or(0, |bytes| bytes.parse().unwrap())
+}
+
+/// Keys of slot 0, and a migration of them that sends some and does not end by itself.
+fn begin_endless(from: &Node, to: &Node) {
+    let key = "{06S}";
+    assert_eq!(from.ask(&["CLUSTER", "KEYSLOT", key]), "0");
+    // More than a block, so that some of it is sent.
+    let value = "x".repeat(2_000);
+    (0..50).for_each(|number| assert_eq!(from.ask(&["SET", &format!("{key}{number}"), &value]), "OK"));
+    // The cut takes longer than the test.
+    assert_eq!(from.ask(&["CONFIG", "SET", "rdb-key-save-delay", "100000000"]), "OK");
+    assert_eq!(migrate(from, to), "OK");
+    until("keys arrive", || received(to) > 60_000);
+    assert_eq!(field(to, "state"), "receiving-snapshot");
+}
+
+/// A replica that comes while slots are on their way hides their keys, too; and when it takes over, it
+/// deletes them.
+#[test]
+fn a_replica_that_takes_over_meanwhile_has_none_of_the_keys() {
+    let (from, to, replica) = (Node::ours(&[]), Node::ours(&[]), Node::ours(&[]));
+    pair(&from, &to);
+    to.meet(&replica);
+    begin_endless(&from, &to);
+    attach(&replica, &to);
+    until("the replica knows", || field(&replica, "state") == "occurring-on-primary");
+    assert_eq!(replica.ask(&["DBSIZE"]), "0");
+    take_over(&replica, &[&from, &to, &replica]);
+    until("all have given it up", || [&from, &to, &replica].iter().all(|node| is_over(node)));
+    assert_eq!([&from, &to, &replica].map(|node| field(node, "state")), ["failed"; 3]);
+    let told = replica.ask(&["CLUSTER", "GETSLOTMIGRATIONS"]);
+    assert!(told.contains("A failover occurred during slot import"), "{told}");
+    assert_eq!([&from, &to, &replica].map(|node| node.ask(&["DBSIZE"])), ["50", "0", "0"]);
+    // Another begins, and ends.
+    assert_eq!(from.ask(&["CONFIG", "SET", "rdb-key-save-delay", "0"]), "OK");
+    assert_eq!(migrate(&from, &replica), "OK");
+    until("the slots are there", || is_over(&from) && is_over(&replica));
+    until("the old primary has them", || to.ask(&["DBSIZE"]) == "50");
+    assert_eq!(replica.ask(&["DBSIZE"]), "50");
+}
+
 /// Until the slots are the target's nobody sees their keys there, and what fails leaves none; replicas see as
 /// much as their primary.
 #[test]
@@ -184,23 +230,7 @@ fn keys_on_their_way_are_nobodys() {
     pair(&from, &to);
     to.meet(&replica);
     attach(&replica, &to);
-    let key = "{06S}";
-    assert_eq!(from.ask(&["CLUSTER", "KEYSLOT", key]), "0");
-    // More than a block, so that some of it is sent.
-    let value = "x".repeat(2_000);
-    (0..50).for_each(|number| assert_eq!(from.ask(&["SET", &format!("{key}{number}"), &value]), "OK"));
-    // The cut takes longer than the test.
-    let slow =
-        |node: &Node, us: &str| assert_eq!(node.ask(&["CONFIG", "SET", "rdb-key-save-delay", us]), "OK");
-    slow(&from, "100000000");
-    assert_eq!(migrate(&from, &to), "OK");
-    let received = |node: &Node| {
-        let info = node.ask(&["INFO", "stats"]);
-        let line = info.lines().find_map(|line| line.strip_prefix("total_net_cluster_slot_import_bytes:"));
-        line.map_or(0, |bytes| bytes.parse::<u64>().unwrap())
-    };
-    until("keys arrive", || received(&to) > 60_000);
-    assert_eq!(field(&to, "state"), "receiving-snapshot");
+    begin_endless(&from, &to);
     until("the replica knows", || {
         replica.ask(&["CLUSTER", "GETSLOTMIGRATIONS"]).contains("occurring-on-primary")
     });
@@ -212,13 +242,13 @@ fn keys_on_their_way_are_nobodys() {
     let nothing = ["0", "", "nil", "0 ", "0"];
     assert_eq!(sees(&to), nothing);
     assert_eq!(sees(&replica), nothing);
-    assert!(to.ask(&["GET", &format!("{key}1")]).starts_with("-MOVED 0 "));
+    assert!(to.ask(&["GET", "{06S}1"]).starts_with("-MOVED 0 "));
     // What is flushed fails, and nothing of it stays.
     assert_eq!(to.ask(&["FLUSHALL"]), "OK");
     until("it has failed", || is_over(&from) && is_over(&to) && is_over(&replica));
     assert!(to.ask(&["CLUSTER", "GETSLOTMIGRATIONS"]).contains("Data was flushed"));
     assert_eq!(from.ask(&["DBSIZE"]), "50");
-    slow(&from, "0");
+    assert_eq!(from.ask(&["CONFIG", "SET", "rdb-key-save-delay", "0"]), "OK");
     assert_eq!(migrate(&from, &to), "OK");
     until("the slots are there", || is_over(&from) && is_over(&to) && is_over(&replica));
     assert_eq!(to.ask(&["DBSIZE"]), "50");

@@ -170,6 +170,9 @@ impl Worker {
             true => storage.start_stream_for(&self.keys, &settings(&config), contents, sync).is_ok(),
             false => storage.start_save_for(&self.keys, &settings(&config), Some(sync)).is_ok(),
         };
+        if begun {
+            self.tell_imports();
+        }
         // Somebody else's snapshot has begun meanwhile: they go on waiting.
         if begun { Ok(()) } else { Err("A full sync waits for another snapshot to end".into()) }
     }

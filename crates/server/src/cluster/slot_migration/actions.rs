@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use martlet_client::resp::encode_request;
-use martlet_cluster::slot_migration::{Action, JobId, Message};
+use martlet_cluster::slot_migration::{Action, Job, JobId, Message, Operation};
 use martlet_journal::stream::{Audience, Reader};
 use martlet_journal::{Follower, REPLICAS};
 use martlet_persistence::background::Receiver;
@@ -144,6 +144,23 @@ impl Worker {
             let mut bytes = Vec::new();
             encode_request(words, &mut bytes);
             journal.append(REPLICAS, &bytes);
+        }
+    }
+
+    /// Tells a replica whose data set is of this instant whose keys in it are hidden. Others have heard it.
+    pub(crate) fn tell_imports(&mut self) {
+        let Some(node) = self.shared.cluster().filter(|node| node.migrations.is_active()) else { return };
+        let imports: Vec<Job> = node.migrate(|machine, _| {
+            let is_import = |job: &&Job| job.operation == Operation::Import && !job.state.is_finished();
+            machine.jobs().filter(is_import).cloned().collect()
+        });
+        for job in imports {
+            let mut words: Vec<String> =
+                ["CLUSTER", "SYNCSLOTS", "ESTABLISH", "NAME", job.name.as_str(), "SLOTSRANGE"]
+                    .map(str::to_owned)
+                    .to_vec();
+            words.extend(job.ranges.iter().flat_map(|(first, last)| [first.to_string(), last.to_string()]));
+            self.tell_replicas(&words);
         }
     }
 

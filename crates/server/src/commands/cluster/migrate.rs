@@ -156,12 +156,16 @@ fn establish(call: &mut Call<'_>) -> Outcome {
     let job = node.read(|cluster| {
         node.migrate(|machine, now| {
             let asked = parse_establish(cluster, machine, &words, is_told)?;
+            if is_told && machine.knows_import(asked.name) {
+                return Ok(None);
+            }
             let nodes = asked.source.map(|source| (source, cluster.myself().id));
-            Ok(machine.import(now, asked.name, nodes, asked.ranges))
+            Ok(Some(machine.import(now, asked.name, nodes, asked.ranges)))
         })
     });
-    let job = job.map_err(told)?;
-    if !is_told {
+    if let Some(job) = job.map_err(told)?
+        && !is_told
+    {
         call.worker.become_import(call.connection, job);
         let all: Vec<&[u8]> = call.args.iter().collect();
         call.worker.tell_replicas(&all);
