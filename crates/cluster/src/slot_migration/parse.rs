@@ -204,11 +204,11 @@ pub fn parse_establish(
     Ok(Establish { name, source, ranges })
 }
 
-/// SYNCSLOTS FINISH.
+/// SYNCSLOTS FINISH, of a migration that is known.
 ///
 /// # Errors
 /// What is wrong.
-pub fn parse_finish(words: &[&[u8]]) -> Result<Finish, CommandError> {
+pub fn parse_finish(words: &[&[u8]], is_known: impl FnOnce(NodeId) -> bool) -> Result<Finish, CommandError> {
     let (mut name, mut state, mut message) = (None, None, None);
     for pair in words.chunks(2) {
         let [word, value] = pair else { return refuse(SYNTAX) };
@@ -223,6 +223,9 @@ pub fn parse_finish(words: &[&[u8]]) -> Result<Finish, CommandError> {
         }
     }
     let (Some(state), Some(name)) = (state, name) else { return refuse(SYNTAX) };
+    if !is_known(name) {
+        return refuse("No such slot migration job");
+    }
     match (is_word(state, "success"), is_word(state, "failed")) {
         (false, false) => refuse(SYNTAX),
         (is_success, _) => Ok(Finish { name, is_success, message }),

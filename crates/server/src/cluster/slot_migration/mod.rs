@@ -90,6 +90,12 @@ impl Migrations {
         live + self.imported_bytes.load(Ordering::Relaxed)
     }
 
+    /// Bytes of the stream that a job has not sent yet, of which not all concern it.
+    pub fn unsent_bytes(&self, job: JobId, end: u64) -> u64 {
+        let sent = lock(&self.exports).get(&job).map_or(0, |link| link.sent());
+        if sent == 0 { 0 } else { end.saturating_sub(sent) }
+    }
+
     /// Whose commands an import gets is another connection from here on.
     pub fn add_import(&self, job: JobId, client: Arc<ClientInfo>) {
         lock(&self.imports).insert(job, client);

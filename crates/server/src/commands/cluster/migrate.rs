@@ -7,7 +7,6 @@ use martlet_command::{Error, Flags, Group, Outcome, command};
 use super::super::{Call, ServerCommand, ServerHandler};
 use super::{node, told};
 use crate::checks::obeys;
-use crate::worker::Worker;
 
 const ADMIN: Flags = Flags::NO_ASYNC_LOADING.with(Flags::ADMIN).with(Flags::STALE);
 /// It changes what is under way, and so runs alone.
@@ -79,11 +78,13 @@ pub(super) static GETSLOTMIGRATIONS: ServerCommand =
     );
 
 fn getslotmigrations(call: &mut Call<'_>) -> Outcome {
-    let jobs: Vec<_> = node(call)?.migrate(|machine, _| machine.jobs().cloned().collect());
+    let node = node(call)?;
+    let jobs: Vec<_> = node.migrate(|machine, _| machine.jobs().cloned().collect());
+    let end = call.worker.shared.engine.journal.stream_end().offset;
     let reply = &mut *call.reply;
     reply.array(jobs.len());
     for job in jobs {
-        reply.map(if job.is_tracking_only() { 9 } else { 11 });
+        reply.map(if job.is_tracking_only() { 10 } else { 12 });
         let mut field = |name: &str, value: &str| {
             reply.bulk(name.as_bytes());
             reply.bulk(value.as_bytes());
@@ -113,6 +114,8 @@ fn getslotmigrations(call: &mut Call<'_>) -> Outcome {
         // Nothing is forked, and so nothing is copied.
         reply.bulk(b"cow_size");
         reply.int(0);
+        reply.bulk(b"remaining_repl_size");
+        reply.unsigned(node.migrations.unsent_bytes(job.id, end));
     }
     Ok(())
 }
@@ -176,11 +179,14 @@ fn establish(call: &mut Call<'_>) -> Outcome {
 }
 
 fn finish(call: &mut Call<'_>) -> Outcome {
-    let finish = parse_finish(&words(call, 3)).map_err(told)?;
-    if !node(call)?.migrate(|machine, now| machine.end_told(now, &finish)) {
-        return Err(Error::Fixed("ERR No such slot migration job"));
-    }
-    Worker::follow_migrations(call.worker);
+    let words = words(call, 3);
+    let told_end = node(call)?.migrate(|machine, now| {
+        let finish = parse_finish(&words, |name| machine.jobs().any(|job| job.name == name))?;
+        machine.end_told(now, &finish);
+        Ok(())
+    });
+    told_end.map_err(told)?;
+    call.worker.follow_migrations();
     call.reply.ok();
     Ok(())
 }
