@@ -115,3 +115,20 @@ fn a_promoted_replica_has_applied_what_its_kernel_had() {
         drop(socket);
     }
 }
+
+/// What comes of a primary that says nothing of its place is no part of a stream that has a name: siblings
+/// would go on from there by the old one.
+#[test]
+fn a_data_set_of_no_known_place_has_a_name_that_nobody_knows() {
+    let (_own, mut replica) = ours(&[]);
+    let full = format!("+FULLRESYNC {FOREIGN} 0\r\n").into_bytes();
+    let first = false_primary(&mut replica, &[&full, EMPTY].concat());
+    wait_until("the link", || field(&mut replica, "master_link_status") == "up");
+    assert_eq!(field(&mut replica, "master_replid"), FOREIGN);
+    let _second = false_primary(&mut replica, &[b"-ERR what\r\n", EMPTY].concat());
+    drop(first);
+    wait_until("the other link", || field(&mut replica, "master_link_status") == "up");
+    assert_ne!(field(&mut replica, "master_replid"), FOREIGN);
+    assert_eq!(ask(&mut replica, "REPLICAOF NO ONE"), "OK");
+    assert_ne!(field(&mut replica, "master_replid2"), FOREIGN);
+}

@@ -175,3 +175,60 @@ fn what_was_acknowledged_is_there_after_the_primary_was_killed() {
         }
     }
 }
+
+/// A replica that says it listens at this port, and says how far it is only when it is told to.
+fn silent_replica(primary: &Server, port: &str) -> Client {
+    let mut client = Client::connect(primary.address()).unwrap();
+    let greeting = ["REPLCONF", "listening-port", port, "capa", "eof", "capa", "psync2"];
+    assert_eq!(text(&client.command(&greeting).unwrap()), "OK");
+    client.send(&["PSYNC", "?", "-1"]).unwrap();
+    client
+}
+
+/// Whether the replica of this number has come so far.
+fn is_online(primary: &Server, number: usize, offset: u64) -> bool {
+    info(primary, &format!("slave{number}")).contains(&format!("state=online,offset={offset},"))
+}
+
+/// Waits until so many replicas can be relied on.
+fn wait_for_good(primary: &Server, count: &str) {
+    wait_until("they can be relied on", || info(primary, "min_slaves_good_slaves") == count);
+    assert_eq!(text(&run(primary, "PING")), "PONG");
+}
+
+/// More than the stream has.
+const FAR: u64 = 1 << 40;
+
+#[test]
+fn a_replica_with_two_connections_has_one_memory() {
+    let options = ["--martlet-sync-replicas", "2", "--min-replicas-max-lag", "1000"];
+    let primary = start_ours(&[&options[..], &["--repl-diskless-sync-delay", "0"]].concat());
+    let acknowledge = |number: usize, replica: &mut Client| {
+        wait_until("it is online", || is_online(&primary, number, 0));
+        replica.send(&["REPLCONF", "ACK", &FAR.to_string()]).unwrap();
+        wait_until("it has come so far", || is_online(&primary, number, FAR));
+    };
+    let mut both = [silent_replica(&primary, "7001"), silent_replica(&primary, "7001")];
+    wait_for_good(&primary, "2");
+    let mut writer = begin_set(&primary);
+    both.iter_mut().enumerate().for_each(|(number, replica)| acknowledge(number, replica));
+    assert_eq!(text(&run(&primary, "PING")), "PONG");
+    assert_eq!(received(&mut writer), None);
+    acknowledge(2, &mut silent_replica(&primary, "7002"));
+    assert_eq!(receive(&mut writer), b"+OK\r\n");
+}
+
+#[test]
+fn what_was_there_before_is_told_of_once_replicas_have_it() {
+    let options = ["--min-replicas-max-lag", "1000", "--repl-diskless-sync-delay", "0"];
+    let primary = start_ours(&options);
+    assert_eq!(text(&run(&primary, "SET k v")), "OK");
+    assert_eq!(text(&run(&primary, "CONFIG SET martlet-sync-replicas 1")), "OK");
+    let mut replica = silent_replica(&primary, "7001");
+    wait_for_good(&primary, "1");
+    let mut reader = send(&primary, "GET k");
+    wait_until("GET has run", || calls(&primary, "get") == "calls=1");
+    assert_eq!((text(&run(&primary, "PING")), received(&mut reader)), ("PONG".into(), None));
+    replica.send(&["REPLCONF", "ACK", &FAR.to_string()]).unwrap();
+    assert_eq!(receive(&mut reader), b"$1\r\nv\r\n");
+}

@@ -42,6 +42,7 @@ pub fn resume(shared: &Shared, place: &StreamPlace) {
     if is_replica {
         replication.replica.resume(place.db as usize);
     } else {
+        shared.have_confirmed();
         replication.primary.alone_since_ms.store(shared.clock.unix_ms(), Ordering::Relaxed);
     }
     replication.primary.is_active.store(true, Ordering::Release);

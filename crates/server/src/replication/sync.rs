@@ -187,6 +187,7 @@ impl Worker {
         replication.change_id(&mut self.keys.random);
         journal.set_backlog(self.config.current().repl_backlog_size_bytes);
         journal.follow(Follower::Replicas, true);
+        self.shared.have_confirmed();
         replication.primary.is_active.store(true, Ordering::Release);
         let id = replication.history().id().to_owned();
         tracing::info!(

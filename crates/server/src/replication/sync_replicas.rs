@@ -87,3 +87,13 @@ impl SyncReplicas {
         true
     }
 }
+
+impl Shared {
+    /// What is there already is told of once replicas have it, as what is recorded from now on. The stream
+    /// has just begun, and nobody records.
+    pub(super) fn have_confirmed(&self) {
+        if self.config.snapshot().sync_replicas > 0 {
+            self.engine.journal.append(REPLICAS, GETACK);
+        }
+    }
+}
