@@ -17,7 +17,7 @@ enum Subject {
     /// Sentinels, the servers that they watch and their clients: the same faults, elections, failovers.
     Sentinel(SentinelSeeds),
     /// The same, for what `martlet-sync-replicas` promises: with none of them, with one replica and with all;
-    /// all faults, all but those in which a server forgets, and kills one at a time.
+    /// all faults, all but those in which a server forgets, and kills of servers.
     Replication(ReplicationSeeds),
 }
 

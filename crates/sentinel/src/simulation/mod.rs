@@ -24,8 +24,8 @@ pub enum Faults {
     All,
     /// All, but no server ever has less than it had.
     Gentle,
-    /// One server at a time is killed, and starts from any file, a primary once no replica follows it any
-    /// more; the next follows when all is well.
+    /// As many servers as replies wait for, the primary included, are killed at once, and start from any
+    /// file, a primary once no replica follows it any more; the next follow when all is well.
     Kills,
 }
 
@@ -227,9 +227,12 @@ mod tests {
     }
 
     #[test]
-    fn what_one_replica_had_survives_kills_one_at_a_time() {
-        let sum = holds(&Options { sync_replicas: 1, faults: Faults::Kills, ..Options::default() }, 1..5);
-        assert!(sum.acked > 0 && sum.promotions > 0, "{sum:?}");
+    fn what_enough_replicas_had_survives_kills() {
+        for (servers, sync_replicas) in [(3, 1), (4, 2)] {
+            let faults = Faults::Kills;
+            let sum = holds(&Options { servers, sync_replicas, faults, ..Options::default() }, 1..4);
+            assert!(sum.acked > 0 && sum.promotions > 0, "{sum:?}");
+        }
     }
 
     /// The clock was set back, so that no PING was due while the connection hung and filled up.

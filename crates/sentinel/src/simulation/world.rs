@@ -491,8 +491,11 @@ impl World {
         let node = random.below(nodes) as Node;
         let ms = 300 + random.below(9_000) as i64;
         if self.options.faults == Faults::Kills {
-            let server = self.net.servers + random.below(nodes - self.net.servers as u64) as Node;
-            return self.crash(server, 2_000 + ms);
+            for _ in 0..self.options.sync_replicas {
+                let server = self.net.servers + random.below(nodes - self.net.servers as u64) as Node;
+                self.crash(server, 2_000 + ms);
+            }
+            return;
         }
         let Options { has_operator, has_failovers, .. } = self.options;
         match random.below(7 + u64::from(has_operator) + u64::from(has_failovers)) {
