@@ -189,6 +189,8 @@ pub mod flag {
     pub const IMPORT_SOURCE: u32 = 1 << 16;
     /// Brings slots of another node.
     pub const SLOT_IMPORT: u32 = 1 << 17;
+    /// A replica's connection for its data set alone.
+    pub const RDB_CHANNEL: u32 = 1 << 18;
 }
 
 /// See the [module docs](self).

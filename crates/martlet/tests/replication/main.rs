@@ -1,6 +1,7 @@
 //! Primaries and replicas as whole processes. The other end is redis-server, if it is installed: whatever the
 //! way to it, the data sets are equal key by key once WAIT says so.
 
+mod channels;
 mod diskless;
 mod faults;
 mod primary;

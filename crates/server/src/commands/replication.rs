@@ -159,12 +159,34 @@ fn partial_sync(call: &mut Call<'_>, offset: i64) -> bool {
 /// Has a full sync begin for the client, if need be with others.
 fn full_sync(call: &mut Call<'_>) {
     let shared = call.worker.shared;
+    if announce_channel(call) {
+        return;
+    }
     shared.stats.sync_full.fetch_add(1, Ordering::Relaxed);
     call.worker.become_replica(call.connection, Source::Nothing, Phase::Waits);
     if let Some(link) = &call.connection.replica {
-        tracing::info!("Full resync requested by replica {}", link.replica.name());
+        let channel = if link.replica.is_rdb_channel() { " (rdb-channel)" } else { "" };
+        tracing::info!("Full resync requested by replica {}{channel}", link.replica.name());
     }
     shared.send(0, Mail::Run(Box::new(Worker::begin_full_sync)));
+}
+
+/// Has the client open a second connection for its data set, if it can and this server is to.
+fn announce_channel(call: &mut Call<'_>) -> bool {
+    let replica = call.worker.replica_link(call.connection).replica.clone();
+    let config = call.worker.config();
+    let is_wanted = config.repl_rdb_channel && config.repl_diskless_sync;
+    if !is_wanted || !replica.can(capability::RDB_CHANNEL) || replica.is_rdb_channel() {
+        return false;
+    }
+    tracing::info!("Full resync requested by replica {}", replica.name());
+    tracing::info!(
+        "Replica {} is capable of rdb channel synchronization, and partial sync isn't possible. Full sync will continue with dedicated rdb channel.",
+        replica.name()
+    );
+    call.reply.simple(&format!("RDBCHANNELSYNC {}", replica.client.id));
+    call.worker.become_replica(call.connection, Source::Nothing, Phase::AwaitsChannel);
+    true
 }
 
 static REPLCONF: ServerCommand = command("replconf", -1, replconf as ServerHandler)
@@ -215,6 +237,7 @@ fn replconf(call: &mut Call<'_>) -> Outcome {
                 let capability = match value.to_ascii_lowercase().as_slice() {
                     b"eof" => capability::EOF,
                     b"psync2" => capability::PSYNC2,
+                    b"rdb-channel-repl" => capability::RDB_CHANNEL,
                     _ => 0,
                 };
                 let link = call.worker.replica_link(call.connection);
@@ -224,6 +247,21 @@ fn replconf(call: &mut Call<'_>) -> Outcome {
                 let is_rdb_only = call.int(index + 1)? == 1;
                 let link = call.worker.replica_link(call.connection);
                 link.replica.is_rdb_only.store(is_rdb_only, Ordering::Relaxed);
+            }
+            // Whose data set it is to take is told by `main-ch-client-id`.
+            b"rdb-channel" => {
+                if !(0..=1).contains(&call.int(index + 1)?) {
+                    return Err(Error::Fixed("ERR value is out of range, value must between 0 and 1"));
+                }
+            }
+            b"main-ch-client-id" => {
+                let client = u64::try_from(call.int(index + 1)?).unwrap_or(0);
+                let primary = &call.worker.shared.replication.primary;
+                if primary.main_channel(client).is_none() {
+                    return Err(Error::Text(format!("ERR Unrecognized RDB client id: {client}")));
+                }
+                let link = call.worker.replica_link(call.connection);
+                link.replica.main_client.store(client, Ordering::Relaxed);
             }
             b"rdb-filter-only" => {
                 let contents = wanted_contents(value)?;

@@ -409,9 +409,9 @@ parameter_table! {
     /// How a replica loads a full sync from the socket
     repl_diskless_load: ReplDisklessLoad = ReplDisklessLoad::Disabled
         => "repl-diskless-load", ReplDisklessLoad::KIND, MODIFIABLE|DENY_LOADING, Honoured;
-    /// Send the RDB file and the stream over two connections
+    /// As a primary, send the data set and the stream over two connections
     repl_rdb_channel: bool = false
-        => "repl-rdb-channel" | "dual-channel-replication-enabled", YesNo, MODIFIABLE, REPLICATION;
+        => "repl-rdb-channel" | "dual-channel-replication-enabled", YesNo, MODIFIABLE, Honoured;
     /// What happens when a replicated or loaded command fails
     propagation_error_behavior: PropagationErrorBehavior = PropagationErrorBehavior::Ignore
         => "propagation-error-behavior", PropagationErrorBehavior::KIND, MODIFIABLE, Honoured;

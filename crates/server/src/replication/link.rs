@@ -55,8 +55,8 @@ pub enum Source {
     Sync {
         /// The data set.
         taker: Taker,
-        /// The stream from there on.
-        reader: Reader<'static>,
+        /// The stream from there on, unless that goes by another connection.
+        reader: Option<Reader<'static>>,
         /// The replica knows the end by a mark.
         is_diskless: bool,
     },
@@ -91,10 +91,9 @@ impl ReplicaLink {
         loop {
             match std::mem::replace(&mut self.source, Source::Nothing) {
                 Source::Sync { taker, reader, is_diskless } => match taker.next() {
-                    Next::End(true) if self.replica.is_rdb_only.load(Ordering::Relaxed) => {
-                        return Given::Done;
-                    }
                     Next::End(true) => {
+                        let is_rdb_only = self.replica.is_rdb_only.load(Ordering::Relaxed);
+                        let Some(reader) = reader.filter(|_| !is_rdb_only) else { return Given::Done };
                         self.replica.acked_ms.store(now_ms, Ordering::Relaxed);
                         self.replica.set_phase(Phase::Online);
                         let name = self.replica.name();
@@ -137,9 +136,8 @@ impl ReplicaLink {
     pub fn behind(&self) -> u64 {
         match &self.source {
             Source::Nothing => 0,
-            Source::Sync { reader, .. } | Source::AwaitsAck(reader) | Source::Stream(reader) => {
-                reader.behind()
-            }
+            Source::Sync { reader, .. } => reader.as_ref().map_or(0, Reader::behind),
+            Source::AwaitsAck(reader) | Source::Stream(reader) => reader.behind(),
         }
     }
 }
@@ -199,7 +197,17 @@ impl Worker {
                     backend.send(connection.token, buffer);
                 }
                 Given::Nothing => break,
-                Given::Done => connection.closing = true,
+                Given::Done => {
+                    connection.closing = true;
+                    if link.replica.is_rdb_channel() {
+                        let name = link.replica.name();
+                        tracing::info!(
+                            "RDB transfer completed, rdb only replica ({name}) should be disconnected asap"
+                        );
+                        self.shared.replication.primary.sent_by_channel(&link.replica, self.now_ms);
+                        self.note_replicas();
+                    }
+                }
                 Given::Lost(why) => {
                     tracing::warn!(
                         "Client id={} addr={} (replica {}) scheduled to be closed ASAP for {why}.",
@@ -237,7 +245,8 @@ impl Worker {
         replica.acked_ms.store(self.now_ms, Ordering::Relaxed);
         replica.waits_since_ms.store(self.now_ms, Ordering::Relaxed);
         replica.set_phase(phase);
-        connection.info.flags.fetch_or(flag::REPLICA, Ordering::Relaxed);
+        let channel = if replica.is_rdb_channel() { flag::RDB_CHANNEL } else { 0 };
+        connection.info.flags.fetch_or(flag::REPLICA | channel, Ordering::Relaxed);
         connection.session.flags.set(SessionFlags::MONITOR, true);
         self.replicas.push(connection.token);
         self.shared.replication.primary.add(replica, self.now_ms);
@@ -259,8 +268,10 @@ impl Worker {
         if link.replica.phase() == Phase::Handshake {
             return;
         }
-        tracing::info!("Connection with replica {} lost.", link.replica.name());
-        connection.info.flags.fetch_and(!flag::REPLICA, Ordering::Relaxed);
+        let channel = if link.replica.is_rdb_channel() { "(rdbchannel) " } else { "" };
+        tracing::info!("Connection with replica {channel}{} lost.", link.replica.name());
+        self.shared.replication.primary.end_other_channel(self.shared, &link.replica);
+        connection.info.flags.fetch_and(!(flag::REPLICA | flag::RDB_CHANNEL), Ordering::Relaxed);
         self.replicas.retain(|token| *token != connection.token);
         self.shared.replication.primary.remove(&link.replica, self.now_ms);
         self.note_replicas();
@@ -330,6 +341,15 @@ impl Worker {
         self.finish(connection);
     }
 
+    /// Has a replica sent the stream from where its data set is, which goes by another connection.
+    pub(super) fn begin_stream(&mut self, (token, client): (Token, u64), reader: Reader<'static>) {
+        let Some(mut connection) = self.take_client(token, client) else { return };
+        if let Some(link) = &mut connection.replica {
+            link.source = Source::Stream(reader);
+        }
+        self.finish(connection);
+    }
+
     /// Tells replicas that wait for their data set that they are not forgotten, once a second; they have
     /// nothing to answer for meanwhile.
     pub(crate) fn keep_waiting_replicas(&mut self) {
@@ -338,9 +358,15 @@ impl Worker {
             let is_idle = connection.output_bytes() == 0;
             if let Some(link) = &connection.replica
                 && link.replica.phase() < Phase::Online
+                && !link.replica.is_main_channel()
                 && is_idle
             {
-                link.replica.acked_ms.store(self.now_ms, Ordering::Relaxed);
+                let main = link.replica.main_client.load(Ordering::Relaxed);
+                let main = self.shared.replication.primary.main_channel(main);
+                // It need not read the stream meanwhile.
+                for replica in main.as_ref().into_iter().chain([&link.replica]) {
+                    replica.acked_ms.store(self.now_ms, Ordering::Relaxed);
+                }
                 if let Source::Nothing = link.source {
                     connection.out.push(b'\n');
                 }

@@ -2,7 +2,8 @@
 //!
 //! Invariant: a replica is in the list from its PSYNC until its connection ends. Only the thread of its
 //! connection changes its [`Phase`], but for the step from [`Phase::Waits`] to [`Phase::Cut`], which who
-//! begins the sync does.
+//! begins the sync does, and that to [`Phase::Online`] of one whose data set comes by another connection,
+//! which that connection's thread does once it has sent all.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -20,24 +21,37 @@ use crate::shared::{Shared, lock};
 pub enum Phase {
     /// It is about to say what it wants.
     Handshake,
+    /// It is to open a second connection for its data set.
+    AwaitsChannel,
     /// It waits for a full sync to begin.
     Waits,
     /// The data set that it gets is being written, for a diskless sync to its connection.
     Cut,
     /// It is sent a file.
     Bulk,
+    /// It is sent the stream, and its data set by another connection.
+    BulkAndStream,
     /// It follows the stream.
     Online,
 }
 
 impl Phase {
-    const ALL: [Phase; 5] = [Phase::Handshake, Phase::Waits, Phase::Cut, Phase::Bulk, Phase::Online];
+    const ALL: [Phase; 7] = [
+        Phase::Handshake,
+        Phase::AwaitsChannel,
+        Phase::Waits,
+        Phase::Cut,
+        Phase::Bulk,
+        Phase::BulkAndStream,
+        Phase::Online,
+    ];
 
     /// As INFO names it.
     pub fn name(self) -> &'static str {
         match self {
-            Phase::Handshake | Phase::Waits | Phase::Cut => "wait_bgsave",
+            Phase::Handshake | Phase::AwaitsChannel | Phase::Waits | Phase::Cut => "wait_bgsave",
             Phase::Bulk => "send_bulk",
+            Phase::BulkAndStream => "send_bulk_and_stream",
             Phase::Online => "online",
         }
     }
@@ -49,6 +63,8 @@ pub mod capability {
     pub const EOF: u32 = 1;
     /// Knows that a partial sync may give it a new replication id.
     pub const PSYNC2: u32 = 2;
+    /// Takes the data set by a connection of its own.
+    pub const RDB_CHANNEL: u32 = 4;
 }
 
 /// A replica as every thread sees it.
@@ -65,6 +81,8 @@ pub struct Replica {
     is_superseded: AtomicBool,
     /// It wants the data set and not the stream.
     pub is_rdb_only: AtomicBool,
+    /// It is the connection for the data set of the replica whose client has this id; 0 if it is none.
+    pub main_client: AtomicU64,
     /// It wants the data set's libraries only, or not even them (REPLCONF rdb-filter-only).
     contents: Mutex<Contents>,
     /// It has said SYNC: it is not told where in the stream it begins.
@@ -90,6 +108,7 @@ impl Replica {
             capabilities: AtomicU32::new(0),
             is_superseded: AtomicBool::new(false),
             is_rdb_only: AtomicBool::new(false),
+            main_client: AtomicU64::new(0),
             contents: Mutex::new(Contents::ALL),
             has_said_sync: AtomicBool::new(false),
             phase: AtomicU8::new(Phase::Handshake as u8),
@@ -118,6 +137,16 @@ impl Replica {
             is_superseded: self.is_superseded.load(Ordering::Acquire),
             acked: self.acked.load(Ordering::Acquire),
         }
+    }
+
+    /// Whether it is a connection for another one's data set.
+    pub fn is_rdb_channel(&self) -> bool {
+        self.main_client.load(Ordering::Relaxed) != 0
+    }
+
+    /// Whether its data set comes by another connection, and is not there yet.
+    pub fn is_main_channel(&self) -> bool {
+        matches!(self.phase(), Phase::AwaitsChannel | Phase::BulkAndStream)
     }
 
     /// What of the data set it wants.
@@ -158,6 +187,15 @@ impl Replica {
         match self.port.load(Ordering::Relaxed) {
             0 => self.client.peer.clone(),
             port => format!("{}:{port}", self.host()),
+        }
+    }
+
+    /// Once all of the data set was sent by another connection, it follows the stream like any other.
+    fn has_data_set(&self, now_ms: i64) {
+        self.acked_ms.store(now_ms, Ordering::Relaxed);
+        let (from, to) = (Phase::BulkAndStream as u8, Phase::Online as u8);
+        if self.phase.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok() {
+            tracing::info!("Synchronization with replica {} succeeded", self.name());
         }
     }
 
@@ -210,7 +248,8 @@ impl Primary {
         // The first PING is due a period from now.
         let _ = self.pinged_ms.compare_exchange(0, now_ms, Ordering::Relaxed, Ordering::Relaxed);
         let mut replicas = lock(&self.replicas);
-        replicas.iter().filter(|older| older.is_same(&replica)).for_each(|older| {
+        let others = replicas.iter().filter(|older| !replica.is_rdb_channel() && older.is_same(&replica));
+        others.for_each(|older| {
             older.is_superseded.store(true, Ordering::Release);
         });
         replicas.push(replica);
@@ -231,6 +270,29 @@ impl Primary {
         if replicas.is_empty() {
             self.alone_since_ms.store(now_ms, Ordering::Relaxed);
         }
+    }
+
+    /// The replica whose connection for the stream has this client id, if its data set has not come yet.
+    pub fn main_channel(&self, client: u64) -> Option<Arc<Replica>> {
+        let is_it = |of: &&Arc<Replica>| of.client.id == client && of.is_main_channel();
+        lock(&self.replicas).iter().find(is_it).cloned()
+    }
+
+    /// The data set was sent whole by the connection `channel`.
+    pub fn sent_by_channel(&self, channel: &Replica, now_ms: i64) {
+        let main = self.main_channel(channel.main_client.load(Ordering::Relaxed));
+        main.into_iter().for_each(|main| main.has_data_set(now_ms));
+    }
+
+    /// One of a replica's two connections has ended before all of the data set was sent: so does the other.
+    pub fn end_other_channel(&self, shared: &Shared, ended: &Replica) {
+        let main = ended.main_client.load(Ordering::Relaxed);
+        let is_other = |other: &&Arc<Replica>| other.main_client.load(Ordering::Relaxed) == ended.client.id;
+        let other = match main {
+            0 => lock(&self.replicas).iter().find(is_other).cloned(),
+            main => self.main_channel(main),
+        };
+        other.into_iter().for_each(|other| other.disconnect(shared));
     }
 
     /// How many follow the stream and have come to `offset`, on disk if `on_disk`.
@@ -269,7 +331,7 @@ impl Primary {
             return None;
         }
         let is_diskless = |replica: &Replica| {
-            let wants_part = replica.contents() != Contents::ALL;
+            let wants_part = replica.contents() != Contents::ALL || replica.is_rdb_channel();
             (config.repl_diskless_sync || wants_part) && replica.can(capability::EOF)
         };
         let (mut diskless, others): (Vec<_>, Vec<_>) = waiting.into_iter().partition(|of| is_diskless(of));

@@ -47,6 +47,12 @@ impl Receiver for Sync {
         for Member { replica, mut reader, taker } in self.waiting.drain(..) {
             reader.skip_to(offset);
             let (id, client) = (self.id.clone(), replica.client.clone());
+            let reader = if replica.is_rdb_channel() {
+                begin_stream(self.shared, &replica, reader);
+                None
+            } else {
+                Some(reader)
+            };
             let source = Source::Sync { taker, reader, is_diskless };
             let place = (client.token, client.id);
             let begin = move |worker: &mut Worker| worker.begin_transfer(place, source, &id, offset);
@@ -108,6 +114,24 @@ impl Sync {
     }
 }
 
+/// Gives the stream to the main connection of the replica whose data set goes by `channel`, which without one
+/// is for nobody.
+fn begin_stream(shared: &'static Shared, channel: &Replica, reader: Reader<'static>) {
+    let primary = &shared.replication.primary;
+    let Some(main) = primary.main_channel(channel.main_client.load(Ordering::Relaxed)) else {
+        tracing::warn!(
+            "Starting to deliver RDB to replica {} but it has no associated main channel",
+            channel.name()
+        );
+        return channel.disconnect(shared);
+    };
+    tracing::info!("Starting to deliver RDB and replication stream to replica: {}", main.name());
+    main.set_phase(Phase::BulkAndStream);
+    let place = (main.client.token, main.client.id);
+    let begin = move |worker: &mut Worker| worker.begin_stream(place, reader);
+    shared.send(main.client.thread, Mail::Run(Box::new(begin)));
+}
+
 fn send_file(mut file: File, feed: &Arc<Feed>) -> io::Result<()> {
     let len = file.metadata()?.len();
     let mut writer = FeedWriter::new(feed.clone());
@@ -154,7 +178,9 @@ impl Worker {
             waiting.push(Member { replica: replica.clone(), reader, taker });
         }
         let target = if diskless { "replicas sockets" } else { "disk" };
-        tracing::info!("Starting BGSAVE for SYNC with target: {target}");
+        let by_channel = replicas.iter().any(|replica| replica.is_rdb_channel());
+        let channel = if by_channel { " (rdb-channel)" } else { "" };
+        tracing::info!("Starting BGSAVE for SYNC with target: {target}{channel}");
         let sync = Box::new(Sync {
             shared,
             feed,

@@ -74,6 +74,7 @@ pub(super) fn flags(client: &ClientInfo) -> String {
         (flag::PRIMARY, 'M'),
         (flag::MONITOR, 'O'),
         (flag::REPLICA, 'S'),
+        (flag::RDB_CHANNEL, 'C'),
         (flag::PUBSUB, 'P'),
         (flag::MULTI, 'x'),
         (flag::BLOCKED | flag::POSTPONED, 'b'),

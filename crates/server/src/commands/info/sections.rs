@@ -196,7 +196,8 @@ pub(super) fn replication(worker: &mut Worker, text: &mut Text) {
     let of_replica = crate::replication::replica::info(worker);
     text.field("role", if of_replica.is_empty() { "master" } else { "slave" });
     of_replica.into_iter().for_each(|(name, value)| text.field(name, value));
-    let replicas = shared.replication.primary.replicas();
+    let mut replicas = shared.replication.primary.replicas();
+    replicas.retain(|replica| !replica.is_rdb_channel());
     text.field("connected_slaves", replicas.len());
     if config.sync_replicas > 0 {
         text.field("sync_replicas", config.sync_replicas);
