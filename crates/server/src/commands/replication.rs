@@ -255,13 +255,8 @@ fn replconf(call: &mut Call<'_>) -> Outcome {
                 }
             }
             b"main-ch-client-id" => {
-                let client = u64::try_from(call.int(index + 1)?).unwrap_or(0);
-                let primary = &call.worker.shared.replication.primary;
-                if primary.main_channel(client).is_none() {
-                    return Err(Error::Text(format!("ERR Unrecognized RDB client id: {client}")));
-                }
-                let link = call.worker.replica_link(call.connection);
-                link.replica.main_client.store(client, Ordering::Relaxed);
+                let client = call.int(index + 1)?;
+                become_channel_of(call, client)?;
             }
             b"rdb-filter-only" => {
                 let contents = wanted_contents(value)?;
@@ -273,6 +268,16 @@ fn replconf(call: &mut Call<'_>) -> Outcome {
         }
     }
     call.reply.ok();
+    Ok(())
+}
+
+/// Makes the connection the one for the data set of the replica that has this client id.
+fn become_channel_of(call: &mut Call<'_>, client: i64) -> Outcome {
+    let main = u64::try_from(client).unwrap_or(0);
+    if call.worker.shared.replication.primary.main_channel(main).is_none() {
+        return Err(Error::Text(format!("ERR Unrecognized RDB client id: {client}")));
+    }
+    call.worker.replica_link(call.connection).replica.main_client.store(main, Ordering::Relaxed);
     Ok(())
 }
 
