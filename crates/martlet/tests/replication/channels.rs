@@ -72,7 +72,7 @@ fn the_stream_comes_while_the_data_set_does() {
     }
     let mut snapshot = Vec::new();
     channel.read_to_end(&mut snapshot).unwrap();
-    assert!(snapshot.starts_with(b"REDIS") && snapshot.ends_with(line.trim()[5..].as_bytes()));
+    assert!(snapshot.starts_with(b"REDIS") && snapshot.ends_with(&line.trim().as_bytes()[5..]));
     assert!(!snapshot.windows(6).any(|bytes| bytes == b"during"));
     wait_until("the replica follows", || state(&primary).contains("state=online"));
     assert_eq!((info(&primary, "connected_slaves"), info(&primary, "sync_full")), ("1".into(), "1".into()));
