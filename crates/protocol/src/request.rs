@@ -241,13 +241,18 @@ pub struct RequestLimits {
     pub unauthenticated: bool,
 }
 
+impl RequestLimits {
+    /// What a client that has authenticated may send unless it is configured otherwise.
+    pub const DEFAULT: RequestLimits = RequestLimits {
+        bulk_max_bytes: 512 * 1024 * 1024,
+        arguments_max: i32::MAX as i64,
+        unauthenticated: false,
+    };
+}
+
 impl Default for RequestLimits {
     fn default() -> Self {
-        RequestLimits {
-            bulk_max_bytes: 512 * 1024 * 1024,
-            arguments_max: i64::from(i32::MAX),
-            unauthenticated: false,
-        }
+        RequestLimits::DEFAULT
     }
 }
 

@@ -97,7 +97,7 @@ pub struct Worker {
     /// What TIME tells in the transaction or script that runs, Unix microseconds.
     pub(crate) frozen_us: i64,
     /// When this turn of the loop began: a raw reading, once it did something.
-    turn_began: Option<u64>,
+    pub(crate) turn_began: Option<u64>,
     /// What goes to the command log.
     pub log_limits: LogLimits,
     /// Commands slower than this go to the latency monitor, in nanoseconds.
@@ -316,6 +316,10 @@ impl Worker {
     #[inline]
     pub fn enter(&mut self) {
         if let Place::Outside = self.place {
+            // Nothing of this turn has begun.
+            if self.turn_began.is_none() && self.shared.replication.replica.crew.is_called() {
+                return self.join_crew();
+            }
             let engine = self.shared.engine;
             self.place = match engine.gate.enter_unless(self.thread, || engine.has_busy_script()) {
                 true => Place::Inside,
@@ -455,6 +459,9 @@ impl Worker {
             self.with_backend(|worker, backend| backend.poll(Some(timeout), worker)).transpose()?;
             let began = self.turn_began.unwrap_or_else(|| self.shared.clock.raw());
             self.follow_config();
+            if self.shared.replication.replica.crew.is_called() {
+                self.join_crew();
+            }
             self.read_mail();
             self.process_ready();
             self.do_postponed();

@@ -8,32 +8,40 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 
+use martlet_base::sync::Alone;
 use martlet_client::stream::Stream;
 use martlet_command::{Control, Flags};
 use martlet_journal::{Position, REPLICAS};
-use martlet_protocol::reply::Reply;
 use martlet_protocol::request::{Args, OwnedArgs, Parsed, Partial, RequestLimits, parse};
 
+use super::crew::{Calling, Crew, Plan, Work};
 use super::link::is_readable;
-use crate::config::PropagationErrorBehavior;
+use super::runner::{Runner, complain};
 use crate::connection::Connection;
-use crate::registry::{Entry, Run};
+use crate::registry::Entry;
 use crate::shared::{Mail, Shared, lock};
 use crate::slow_path::SlowPathReason;
 use crate::worker::Worker;
 
 /// Bytes that one turn applies; other clients of the thread have theirs after it.
 const TURN_BYTES: usize = 64 * 1024;
+/// The same, of all threads together.
+const CREW_TURN_BYTES: usize = 128 * 1024;
+/// With more waiting, all threads apply.
+const LAG_BYTES: usize = 256 * 1024;
+/// With fewer commands that can be dealt out, one thread applies them.
+const CREW_COMMANDS_MIN: usize = 256;
 /// With more waiting, nothing is received.
 const WAITING_MAX_BYTES: usize = 1024 * 1024;
 /// How often a stream is tried that the link is using.
 const READ_TRIES: usize = 1000;
 /// Bytes of a request or transaction that is not complete: offsets of arguments are 32 bits wide.
 const UNIT_MAX_BYTES: usize = u32::MAX as usize - (1 << 24);
-/// Between two lines in the log that say that the disk refuses.
-const DISK_LOG_PERIOD_MS: i64 = 10_000;
+/// What the primary may send.
+const LIMITS: RequestLimits =
+    RequestLimits { bulk_max_bytes: UNIT_MAX_BYTES as i64, ..RequestLimits::DEFAULT };
 /// Places kept to tell how much of the stream is on disk.
 const PLACES_MAX: usize = 1024;
 
@@ -63,17 +71,21 @@ pub struct ApplyQueue {
     applier: Mutex<Applier>,
     /// Somebody applies.
     is_applying: AtomicBool,
+    /// What each thread runs commands with when all apply.
+    runners: Box<[Mutex<Runner>]>,
 }
 
 impl ApplyQueue {
     /// A queue for the stream that goes on after the applied offset, in the replica's database, in the name
-    /// of `connection`.
+    /// of `connection`, and of those that `another` gives where all threads apply.
     pub fn new(
         shared: &'static Shared,
         generation: u64,
         mut connection: Box<Connection>,
+        another: impl Fn() -> Box<Connection>,
         stream: Arc<Mutex<Stream>>,
     ) -> Arc<ApplyQueue> {
+        let runners = (0..shared.thread_count()).map(|_| Mutex::new(Runner::new(another())));
         connection.session.db = shared.replication.replica.db();
         Arc::new(ApplyQueue {
             shared,
@@ -84,19 +96,19 @@ impl ApplyQueue {
             received_bytes: AtomicU64::new(0),
             is_closed: AtomicBool::new(false),
             applier: Mutex::new(Applier {
-                connection,
+                runner: Runner::new(connection),
                 transaction: None,
                 input: Vec::new(),
                 parsed: 0,
                 applied: 0,
                 relayed: 0,
                 partial: Partial::default(),
-                reply: Vec::new(),
+                resists: false,
                 places: VecDeque::new(),
                 on_disk: None,
-                disk_logged_ms: 0,
             }),
             is_applying: AtomicBool::new(false),
+            runners: runners.collect(),
         })
     }
 
@@ -114,6 +126,10 @@ impl ApplyQueue {
     /// Bytes that have been received.
     pub fn received_bytes(&self) -> u64 {
         self.received_bytes.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn runner_of(&self, thread: usize) -> MutexGuard<'_, Runner> {
+        lock(&self.runners[thread])
     }
 
     /// Receives what the kernel has of the stream, without waiting for anything. What has to be deciphered
@@ -209,20 +225,13 @@ impl ApplyQueue {
 
     /// Applies some of what waits, on the thread that was asked to.
     fn turn(self: Arc<Self>, worker: &mut Worker) {
-        let mut applier = lock(&self.applier);
-        // Writes that wait for the disk, or for CLIENT PAUSE, go on later; the link asks again.
-        let may_run = self.is_current() && self.shared.postpones(worker.now_ms).is_none();
-        let bytes: Vec<u8> = {
-            let mut waiting = lock(&self.waiting);
-            if !may_run {
-                waiting.is_asked = false;
-                return;
-            }
-            let count = waiting.bytes.len().min(TURN_BYTES);
-            waiting.bytes.drain(..count).collect()
+        let calls_crew = self.should_call_crew(worker);
+        let applied = if calls_crew { self.apply_by_all(worker) } else { self.apply_some(worker) };
+        let Some((count, mut outcome)) = applied else {
+            // Writes that wait for the disk, or for CLIENT PAUSE, go on later; the link asks again.
+            lock(&self.waiting).is_asked = false;
+            return;
         };
-        let mut outcome = applier.apply(&self, worker, &bytes);
-        drop(applier);
         if let Ok(Progress::NeedsAll) = outcome {
             // The applier is not kept meanwhile: who has the gate before may be changing the role.
             outcome = worker.alone(|worker| lock(&self.applier).apply(&self, worker, &[]));
@@ -233,7 +242,7 @@ impl ApplyQueue {
         let mut waiting = lock(&self.waiting);
         waiting.is_asked = false;
         waiting.failure = outcome.err();
-        let was_full = waiting.bytes.len() + bytes.len() >= WAITING_MAX_BYTES;
+        let was_full = waiting.bytes.len() + count >= WAITING_MAX_BYTES;
         let wakes = was_full || waiting.failure.is_some();
         drop(waiting);
         if wakes {
@@ -241,7 +250,56 @@ impl ApplyQueue {
         }
         self.ask();
     }
+
+    /// Takes up to `most` bytes of what waits, unless nothing may be applied now.
+    fn take(&self, worker: &Worker, most: usize) -> Option<Vec<u8>> {
+        let may_run = self.is_current() && self.shared.postpones(worker.now_ms).is_none();
+        may_run.then(|| {
+            let mut waiting = lock(&self.waiting);
+            let count = waiting.bytes.len().min(most);
+            waiting.bytes.drain(..count).collect()
+        })
+    }
+
+    /// Applies a turn's bytes; how many that were, `None` if nothing may be applied now.
+    fn apply_some(&self, worker: &mut Worker) -> Option<Applied> {
+        let mut applier = lock(&self.applier);
+        let bytes = self.take(worker, TURN_BYTES)?;
+        applier.resists = false;
+        Some((bytes.len(), applier.apply(self, worker, &bytes)))
+    }
+
+    /// Whether so much waits that all threads should apply. Who looks on sees the stream's order.
+    fn should_call_crew(&self, worker: &Worker) -> bool {
+        self.shared.thread_count() > 1
+            && lock(&self.waiting).bytes.len() >= LAG_BYTES
+            && worker.keys.effects.wanted_events == 0
+            && !self.shared.slow_path_reasons.has(SlowPathReason::Monitored)
+            && !lock(&self.applier).resists
+    }
+
+    /// As [`ApplyQueue::apply_some`], with all threads.
+    fn apply_by_all(self: &Arc<Self>, worker: &mut Worker) -> Option<Applied> {
+        let engine = self.shared.engine;
+        let calling = Crew::call(self.shared, self);
+        worker.leave();
+        worker.stats().begin();
+        let work = |_: &Alone| {
+            let calling = calling;
+            let mut applier = lock(&self.applier);
+            let bytes = self.take(worker, CREW_TURN_BYTES)?;
+            worker.keys.effects.recording = engine.journal.is_on();
+            Some((bytes.len(), applier.apply_by_all(self, worker, &calling, &bytes)))
+        };
+        let applied = engine.gate.closed_unless(|| engine.has_busy_script(), work).flatten();
+        worker.enter();
+        worker.serve_ready_after_crew();
+        applied
+    }
 }
+
+/// How many bytes were taken, and what came of it.
+type Applied = (usize, Result<Progress, String>);
 
 /// How far applying has come.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -257,8 +315,7 @@ type Queued = (&'static Entry, OwnedArgs);
 
 /// The stream's state.
 struct Applier {
-    /// In whose name commands run.
-    connection: Box<Connection>,
+    runner: Runner,
     /// The commands since MULTI.
     transaction: Option<Vec<Queued>>,
     /// Bytes from the first that is not in the journal on.
@@ -268,12 +325,11 @@ struct Applier {
     applied: usize,
     relayed: usize,
     partial: Partial,
-    reply: Vec<u8>,
+    /// What follows cannot be dealt out to threads.
+    resists: bool,
     /// Ends of what was recorded, with the offset there, as far as the disk has not come.
     places: VecDeque<(Position, u64)>,
     on_disk: Option<u64>,
-    /// When it was last logged that the disk refuses, Unix milliseconds.
-    disk_logged_ms: i64,
 }
 
 impl Applier {
@@ -298,9 +354,38 @@ impl Applier {
             outcome = Err("The master's stream has a command or transaction that is too long.".into());
         }
         self.input = input;
-        self.reply.clear();
         queue.is_applying.store(false, Ordering::Relaxed);
         outcome
+    }
+
+    /// Takes up `bytes`, and has what can be dealt out of what has been taken up applied by all threads.
+    fn apply_by_all(
+        &mut self,
+        queue: &ApplyQueue,
+        worker: &mut Worker,
+        calling: &Calling,
+        bytes: &[u8],
+    ) -> Result<Progress, String> {
+        self.input.extend_from_slice(bytes);
+        let shared = queue.shared;
+        let plan = Plan::read(shared.registry, &self.input, self.parsed, &LIMITS);
+        let count = plan.len();
+        self.resists = self.transaction.is_some() || count < CREW_COMMANDS_MIN;
+        if self.resists {
+            return Ok(Progress::Done);
+        }
+        queue.is_applying.store(true, Ordering::Relaxed);
+        let (end, db) = (plan.end, self.runner.connection.session.db);
+        let work = Arc::new(Work::new(std::mem::take(&mut self.input), plan, db, shared.thread_count()));
+        calling.share(worker, &work);
+        (self.parsed, self.applied, self.partial) = (end, end, Partial::default());
+        self.relay(queue, worker, &work.input);
+        shared.replication.replica.answer();
+        shared.replication.replica.applied_by_all.fetch_add(count as u64, Ordering::Relaxed);
+        self.input.extend_from_slice(&work.input[end..]);
+        (self.parsed, self.applied, self.relayed) = (0, 0, 0);
+        queue.is_applying.store(false, Ordering::Relaxed);
+        Ok(Progress::Done)
     }
 
     fn apply_units(
@@ -309,11 +394,10 @@ impl Applier {
         worker: &mut Worker,
         input: &[u8],
     ) -> Result<Progress, String> {
-        let limits = RequestLimits { bulk_max_bytes: UNIT_MAX_BYTES as i64, ..RequestLimits::default() };
         let mut spans = Vec::new();
         while self.parsed < input.len() && queue.is_current() {
             spans.clear();
-            match parse(input, self.parsed, &limits, &mut self.partial, &mut spans) {
+            match parse(input, self.parsed, &LIMITS, &mut self.partial, &mut spans) {
                 Ok(Parsed::Incomplete) => break,
                 Ok(Parsed::Complete(end)) => {
                     if self.request(queue, worker, &Args::new(input, &spans)) == Progress::NeedsAll {
@@ -360,13 +444,15 @@ impl Applier {
     /// Runs a command that stands alone.
     fn run_one(&mut self, worker: &mut Worker, entry: &'static Entry, args: &Args<'_>) -> Progress {
         if entry.spec.control == Control::SelectDatabase {
-            self.select(worker, args);
+            self.runner.select(worker, args);
             return Progress::Done;
         }
-        let run = |applier: &mut Applier, worker: &mut Worker| applier.execute(worker, entry, args, false);
+        let run = |applier: &mut Applier, worker: &mut Worker| {
+            applier.runner.execute(worker, entry, args, None, false)
+        };
         let progress = self.run_locked(worker, entry.spec.shards(args), run);
         if progress == Progress::Done {
-            self.after(worker, entry, args);
+            self.runner.after(worker, entry, args);
         }
         progress
     }
@@ -382,16 +468,16 @@ impl Applier {
         let run = |applier: &mut Applier, worker: &mut Worker| {
             for (entry, args) in commands {
                 if entry.spec.control == Control::SelectDatabase {
-                    applier.select(worker, &args.view());
+                    applier.runner.select(worker, &args.view());
                 } else {
-                    applier.execute(worker, entry, &args.view(), true);
+                    applier.runner.execute(worker, entry, &args.view(), None, true);
                 }
             }
         };
         let progress = self.run_locked(worker, shards, run);
         if progress == Progress::Done {
             for (entry, args) in commands {
-                self.after(worker, entry, &args.view());
+                self.runner.after(worker, entry, &args.view());
             }
         }
         progress
@@ -419,69 +505,6 @@ impl Applier {
         Progress::Done
     }
 
-    fn select(&mut self, worker: &Worker, args: &Args<'_>) {
-        let db = std::str::from_utf8(args.at(1)).ok().and_then(|text| text.parse().ok());
-        match db.filter(|&db: &usize| db < worker.settings.databases) {
-            Some(db) => self.connection.session.db = db,
-            None => complain(worker, b"ERR DB index is out of range", args),
-        }
-    }
-
-    /// Runs one command whose keys are locked.
-    fn execute(&mut self, worker: &mut Worker, entry: &'static Entry, args: &Args<'_>, nested: bool) {
-        if entry.spec.flags.has(Flags::WRITE) {
-            self.look_after_disk(worker);
-        }
-        let mut reply = Reply::new(std::mem::take(&mut self.reply), false);
-        let now_ms = worker.keys.now_ms;
-        let is_data = matches!(entry.run, Run::Data(_));
-        if is_data && !entry.spec.relative_time.is_some_and(|is_relative| is_relative(args)) {
-            // Only what is told relative to now needs the time.
-            worker.keys.set_time(0);
-        }
-        if is_data {
-            // What is due is the primary's to delete.
-            worker.keys.see_expired();
-        }
-        worker.keys.db = self.connection.session.db;
-        if nested {
-            worker.run_nested(&mut self.connection, &mut reply, entry, args, None);
-        } else {
-            worker.run(&mut self.connection, &mut reply, entry, args, None, true);
-        }
-        worker.keys.set_time(now_ms);
-        if reply.as_bytes().first() == Some(&b'-') {
-            complain(worker, reply.as_bytes().trim_ascii().get(1..).unwrap_or_default(), args);
-        }
-        self.reply = reply.into_bytes();
-        self.reply.clear();
-    }
-
-    /// Ends the process if a write cannot be kept, as the disk refuses (`replica-ignore-disk-write-errors`):
-    /// a replica may not refuse it.
-    fn look_after_disk(&mut self, worker: &Worker) {
-        let reasons = &worker.shared.slow_path_reasons;
-        if !reasons.has(SlowPathReason::SaveFailed) && !reasons.has(SlowPathReason::LogRefused) {
-            return;
-        }
-        assert!(
-            worker.config().replica_ignore_disk_write_errors,
-            "Replica was unable to write command to disk."
-        );
-        if worker.now_ms > self.disk_logged_ms + DISK_LOG_PERIOD_MS {
-            self.disk_logged_ms = worker.now_ms;
-            tracing::warn!("Replica is applying a command even though it is unable to write to disk.");
-        }
-    }
-
-    /// What follows a command once its keys are not locked. Who waits for keys is served when nothing is.
-    fn after(&mut self, worker: &mut Worker, entry: &'static Entry, args: &Args<'_>) {
-        worker.feed_monitors(&self.connection, entry, args);
-        if !worker.keys.has_all_shards() {
-            worker.after_command(&mut self.connection, entry);
-        }
-    }
-
     /// Appends the bytes of what has been applied to the journal, for replicas and the backlog.
     fn relay(&mut self, queue: &ApplyQueue, worker: &mut Worker, input: &[u8]) {
         let Some(bytes) = input.get(self.relayed..self.applied).filter(|bytes| !bytes.is_empty()) else {
@@ -493,8 +516,8 @@ impl Applier {
         self.relayed = self.applied;
         worker.keys.recorded = 0;
         let replica = &queue.shared.replication.replica;
-        replica.db.store(self.connection.session.db, Ordering::Relaxed);
-        let session = &self.connection;
+        replica.db.store(self.runner.connection.session.db, Ordering::Relaxed);
+        let session = &self.runner.connection;
         session.info.db.store(session.session.db, Ordering::Relaxed);
         if self.places.len() == PLACES_MAX {
             self.places.pop_back();
@@ -513,20 +536,4 @@ impl Applier {
         }
         self.on_disk
     }
-}
-
-/// Logs that the primary has sent what cannot be done here, or ends the process for it.
-fn complain(worker: &Worker, error: &[u8], args: &Args<'_>) {
-    let (error, name) = (String::from_utf8_lossy(error), String::from_utf8_lossy(args.at(0)).into_owned());
-    let name = name.escape_default();
-    tracing::warn!(
-        "== CRITICAL == This replica is sending an error to its master: '{error}' after processing the command '{name}'"
-    );
-    worker.shared.stats.unexpected_errors.fetch_add(1, Ordering::Relaxed);
-    let config = worker.config();
-    let panics = config.propagation_error_behavior != PropagationErrorBehavior::Ignore;
-    assert!(
-        !(panics && config.replica_read_only),
-        "This replica panicked sending an error to its master after processing the command '{name}'"
-    );
 }

@@ -447,7 +447,13 @@ impl Link {
         let connection = self.connection(primary);
         let info = connection.info.clone();
         self.shared.clients.add(info.clone());
-        let queue = ApplyQueue::new(self.shared, self.generation, connection, self.stream.clone());
+        let queue = ApplyQueue::new(
+            self.shared,
+            self.generation,
+            connection,
+            || self.connection(primary),
+            self.stream.clone(),
+        );
         let begin = self.shared.applied_offset();
         queue.push(&std::mem::take(&mut self.received));
         self.queue = Some(queue.clone());

@@ -10,11 +10,13 @@
 
 mod apply;
 mod change;
+pub mod crew;
 mod diskless;
 pub mod handshake;
 mod link;
 mod load;
 mod own_keys;
+mod runner;
 pub mod transfer;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -97,6 +99,10 @@ pub struct Replica {
     link: link::Wakeup,
     /// What has been received of the stream, while the link is up.
     received: Mutex<Option<Arc<apply::ApplyQueue>>>,
+    /// Threads that are called to apply together.
+    pub crew: crew::Crew,
+    /// Commands that were applied by all threads.
+    applied_by_all: AtomicU64,
     /// Keys that clients have written here and that have a time to live.
     pub own_keys: own_keys::OwnKeys,
 }
@@ -227,6 +233,8 @@ pub fn info(worker: &Worker) -> Vec<(&'static str, String)> {
         add("master_link_down_since_seconds", since_s.to_string());
     }
     let config = worker.config();
+    let applied_by_all = replica.applied_by_all.load(Ordering::Relaxed);
+    add("slave_commands_applied_by_all_threads", applied_by_all.to_string());
     add("slave_priority", config.replica_priority.to_string());
     add("slave_read_only", i32::from(config.replica_read_only).to_string());
     add("replica_announced", i32::from(config.replica_announced).to_string());

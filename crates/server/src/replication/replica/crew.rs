@@ -1,0 +1,238 @@
+//! Applying with all I/O threads, when more of the stream waits than one of them keeps up with.
+//!
+//! Who applies calls the others and closes the gate. Behind it the commands that follow, up to the first that
+//! is more than a write to one key, are dealt out by the shards of their keys: each *lane* has the commands
+//! of its shards in the stream's order, and each thread that has come takes lanes until there are none. The
+//! gate opens once all are done and their bytes are in the journal, so that clients always see the data as it
+//! was at some place of the stream. A thread that comes too late, or was in the middle of something, finds
+//! nothing left to do and is waited for by nobody.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+
+use martlet_command::Flags;
+use martlet_keyspace::shard_of;
+use martlet_protocol::request::{Args, Parsed, Partial, RequestLimits, Span, parse};
+
+use super::apply::ApplyQueue;
+use super::runner::Runner;
+use crate::registry::{Entry, Registry};
+use crate::shared::{Shared, lock};
+use crate::worker::Worker;
+
+/// Lanes for each thread: one whose commands cost more than others' holds up less.
+const LANES_PER_THREAD: usize = 4;
+
+/// Calls threads to a stream's work. One per server.
+#[derive(Default)]
+pub struct Crew {
+    is_called: AtomicBool,
+    call: Mutex<Option<Arc<Call>>>,
+}
+
+/// What the called find.
+struct Call {
+    queue: Arc<ApplyQueue>,
+    stage: Mutex<Stage>,
+    changed: Condvar,
+}
+
+enum Stage {
+    /// The gate is being closed.
+    Closing,
+    Work(Arc<Work>),
+    Over,
+}
+
+/// Ends a call when it is dropped.
+pub(super) struct Calling {
+    shared: &'static Shared,
+    call: Arc<Call>,
+}
+
+impl Crew {
+    /// Calls all other threads to this queue.
+    pub(super) fn call(shared: &'static Shared, queue: &Arc<ApplyQueue>) -> Calling {
+        let crew = &shared.replication.replica.crew;
+        let call = Arc::new(Call {
+            queue: queue.clone(),
+            stage: Mutex::new(Stage::Closing),
+            changed: Condvar::new(),
+        });
+        *lock(&crew.call) = Some(call.clone());
+        crew.is_called.store(true, Ordering::Release);
+        shared.wake_all();
+        Calling { shared, call }
+    }
+
+    /// Whether threads are called.
+    #[inline]
+    pub fn is_called(&self) -> bool {
+        self.is_called.load(Ordering::Acquire)
+    }
+}
+
+impl Calling {
+    /// Hands out `work` and takes part in it; returns when all of it is done.
+    pub fn share(&self, worker: &mut Worker, work: &Arc<Work>) {
+        *lock(&self.call.stage) = Stage::Work(work.clone());
+        self.call.changed.notify_all();
+        work.take_part(worker, &self.call.queue);
+        work.wait();
+    }
+}
+
+impl Drop for Calling {
+    fn drop(&mut self) {
+        let crew = &self.shared.replication.replica.crew;
+        crew.is_called.store(false, Ordering::Release);
+        *lock(&crew.call) = None;
+        *lock(&self.call.stage) = Stage::Over;
+        self.call.changed.notify_all();
+    }
+}
+
+impl Worker {
+    /// Takes part in what threads are called to, and passes the gate again. To be called between commands.
+    #[cold]
+    pub(crate) fn join_crew(&mut self) {
+        self.leave();
+        self.refresh_time();
+        self.turn_began.get_or_insert(self.mark);
+        self.work_with_crew();
+        self.enter();
+        self.serve_ready_after_crew();
+    }
+
+    fn work_with_crew(&mut self) {
+        let Some(call) = lock(&self.shared.replication.replica.crew.call).clone() else { return };
+        let stage = lock(&call.stage);
+        let closing = |stage: &mut Stage| matches!(stage, Stage::Closing);
+        let stage = call.changed.wait_while(stage, closing).unwrap_or_else(PoisonError::into_inner);
+        let Stage::Work(work) = &*stage else { return };
+        let work = work.clone();
+        drop(stage);
+        self.stats().begin();
+        self.keys.effects.recording = self.shared.engine.journal.is_on();
+        work.take_part(self, &call.queue);
+        self.stats().rest();
+    }
+
+    /// Serves who waits for keys that lanes have changed: not behind the closed gate, as who is served may
+    /// want to close it.
+    pub(super) fn serve_ready_after_crew(&mut self) {
+        if !self.keys.ready.is_empty() && !self.is_barred() {
+            self.serve_ready();
+        }
+    }
+}
+
+/// One command of a piece of the stream.
+struct Planned {
+    entry: &'static Entry,
+    /// Its arguments among the spans.
+    first: usize,
+    count: usize,
+    /// The argument that is its key, and the key's hash.
+    key: (usize, u64),
+}
+
+/// Writes to one key each, which stand together in the stream.
+pub(super) struct Plan {
+    spans: Vec<Span>,
+    commands: Vec<Planned>,
+    /// Where they end.
+    pub end: usize,
+}
+
+impl Plan {
+    /// Reads the commands that begin at `at`, as long as they can be dealt out. Whatever else follows, also
+    /// what is damaged, is left.
+    pub fn read(registry: &'static Registry, input: &[u8], at: usize, limits: &RequestLimits) -> Plan {
+        let mut plan = Plan { spans: Vec::new(), commands: Vec::new(), end: at };
+        let mut spans = Vec::new();
+        while plan.end < input.len() {
+            spans.clear();
+            let Ok(Parsed::Complete(end)) =
+                parse(input, plan.end, limits, &mut Partial::default(), &mut spans)
+            else {
+                break;
+            };
+            let args = Args::new(input, &spans);
+            let entry = (!args.is_empty()).then(|| registry.resolve(&args)).flatten();
+            let Some((entry, key)) = entry.and_then(|entry| Some((entry, entry.plain_key?))) else { break };
+            if !entry.spec.flags.has(Flags::WRITE) || !entry.spec.takes(args.len()) || key >= args.len() {
+                break;
+            }
+            let hash = martlet_keyspace::key_hash(args.at(key));
+            let first = plan.spans.len();
+            plan.commands.push(Planned { entry, first, count: spans.len(), key: (key, hash) });
+            plan.spans.extend_from_slice(&spans);
+            plan.end = end;
+        }
+        plan
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.commands.len()
+    }
+}
+
+/// A plan that is carried out.
+pub(super) struct Work {
+    /// The stream's bytes that it was made of.
+    pub input: Vec<u8>,
+    plan: Plan,
+    db: usize,
+    /// Places among the commands.
+    lanes: Vec<Vec<u32>>,
+    /// The lane that is taken next.
+    next: AtomicUsize,
+    /// Lanes that are not done.
+    left: Mutex<usize>,
+    done: Condvar,
+}
+
+impl Work {
+    /// Deals out the commands, whose keys are in this database.
+    pub fn new(input: Vec<u8>, plan: Plan, db: usize, threads: usize) -> Work {
+        let count = threads * LANES_PER_THREAD;
+        let mut lanes = vec![Vec::new(); count];
+        for (at, command) in plan.commands.iter().enumerate() {
+            lanes[shard_of(command.key.1) % count].push(at as u32);
+        }
+        let left = Mutex::new(count);
+        Work { input, plan, db, lanes, next: AtomicUsize::new(0), left, done: Condvar::new() }
+    }
+
+    /// Takes lanes as long as there are any.
+    fn take_part(&self, worker: &mut Worker, queue: &ApplyQueue) {
+        let runner = &mut *queue.runner_of(worker.thread);
+        runner.connection.session.db = self.db;
+        while let Some(lane) = self.lanes.get(self.next.fetch_add(1, Ordering::Relaxed)) {
+            for &at in lane {
+                self.run(worker, runner, &self.plan.commands[at as usize]);
+            }
+            let mut left = lock(&self.left);
+            *left -= 1;
+            if *left == 0 {
+                self.done.notify_all();
+            }
+        }
+    }
+
+    fn run(&self, worker: &mut Worker, runner: &mut Runner, command: &Planned) {
+        let args = Args::new(&self.input, &self.plan.spans[command.first..command.first + command.count]);
+        worker.keys.lock_shard(shard_of(command.key.1));
+        runner.execute(worker, command.entry, &args, Some(command.key), false);
+        worker.release_keys();
+        worker.count_changes();
+        worker.keys.recorded = 0;
+    }
+
+    fn wait(&self) {
+        let left = lock(&self.left);
+        drop(self.done.wait_while(left, |left| *left > 0).unwrap_or_else(PoisonError::into_inner));
+    }
+}

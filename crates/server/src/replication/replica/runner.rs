@@ -1,0 +1,116 @@
+//! Running the stream's commands in the primary's name.
+
+use martlet_command::Flags;
+use martlet_protocol::reply::Reply;
+use martlet_protocol::request::Args;
+
+use crate::config::PropagationErrorBehavior;
+use crate::connection::Connection;
+use crate::registry::{Entry, Run};
+use crate::slow_path::SlowPathReason;
+use crate::worker::Worker;
+use std::sync::atomic::Ordering;
+
+/// Between two lines in the log that say that the disk refuses.
+const DISK_LOG_PERIOD_MS: i64 = 10_000;
+
+/// Runs commands for one thread.
+pub(super) struct Runner {
+    /// In whose name commands run.
+    pub connection: Box<Connection>,
+    reply: Vec<u8>,
+    /// When it was last logged that the disk refuses, Unix milliseconds.
+    disk_logged_ms: i64,
+}
+
+impl Runner {
+    pub fn new(connection: Box<Connection>) -> Runner {
+        Runner { connection, reply: Vec::new(), disk_logged_ms: 0 }
+    }
+
+    pub fn select(&mut self, worker: &Worker, args: &Args<'_>) {
+        let db = std::str::from_utf8(args.at(1)).ok().and_then(|text| text.parse().ok());
+        match db.filter(|&db: &usize| db < worker.settings.databases) {
+            Some(db) => self.connection.session.db = db,
+            None => complain(worker, b"ERR DB index is out of range", args),
+        }
+    }
+
+    /// Runs one command whose keys are locked; `first_key` as for [`Worker::run`].
+    pub fn execute(
+        &mut self,
+        worker: &mut Worker,
+        entry: &'static Entry,
+        args: &Args<'_>,
+        first_key: Option<(usize, u64)>,
+        nested: bool,
+    ) {
+        if entry.spec.flags.has(Flags::WRITE) {
+            self.look_after_disk(worker);
+        }
+        let mut reply = Reply::new(std::mem::take(&mut self.reply), false);
+        let now_ms = worker.keys.now_ms;
+        let is_data = matches!(entry.run, Run::Data(_));
+        if is_data && !entry.spec.relative_time.is_some_and(|is_relative| is_relative(args)) {
+            // Only what is told relative to now needs the time.
+            worker.keys.set_time(0);
+        }
+        if is_data {
+            // What is due is the primary's to delete.
+            worker.keys.see_expired();
+        }
+        worker.keys.db = self.connection.session.db;
+        if nested {
+            worker.run_nested(&mut self.connection, &mut reply, entry, args, first_key);
+        } else {
+            worker.run(&mut self.connection, &mut reply, entry, args, first_key, true);
+        }
+        worker.keys.set_time(now_ms);
+        if reply.as_bytes().first() == Some(&b'-') {
+            complain(worker, reply.as_bytes().trim_ascii().get(1..).unwrap_or_default(), args);
+        }
+        self.reply = reply.into_bytes();
+        self.reply.clear();
+    }
+
+    /// Ends the process if a write cannot be kept, as the disk refuses (`replica-ignore-disk-write-errors`):
+    /// a replica may not refuse it.
+    fn look_after_disk(&mut self, worker: &Worker) {
+        let reasons = &worker.shared.slow_path_reasons;
+        if !reasons.has(SlowPathReason::SaveFailed) && !reasons.has(SlowPathReason::LogRefused) {
+            return;
+        }
+        assert!(
+            worker.config().replica_ignore_disk_write_errors,
+            "Replica was unable to write command to disk."
+        );
+        if worker.now_ms > self.disk_logged_ms + DISK_LOG_PERIOD_MS {
+            self.disk_logged_ms = worker.now_ms;
+            tracing::warn!("Replica is applying a command even though it is unable to write to disk.");
+        }
+    }
+
+    /// What follows a command once its keys are not locked. Who waits for keys is served when nothing is.
+    pub fn after(&mut self, worker: &mut Worker, entry: &'static Entry, args: &Args<'_>) {
+        worker.feed_monitors(&self.connection, entry, args);
+        if !worker.keys.has_all_shards() {
+            worker.after_command(&mut self.connection, entry);
+        }
+    }
+}
+
+/// Logs that the primary has sent what cannot be done here, or ends the process for it.
+pub(super) fn complain(worker: &Worker, error: &[u8], args: &Args<'_>) {
+    let (error, name) = (String::from_utf8_lossy(error), String::from_utf8_lossy(args.at(0)).into_owned());
+    let name = name.escape_default();
+    tracing::warn!(
+        "== CRITICAL == This replica is sending an error to its master: '{error}' after processing the command '{name}'"
+    );
+    worker.shared.stats.unexpected_errors.fetch_add(1, Ordering::Relaxed);
+    let config = worker.config();
+    let panics = config.propagation_error_behavior != PropagationErrorBehavior::Ignore;
+    assert!(
+        !(panics && config.replica_read_only),
+        "This replica panicked sending an error to its master after processing the command '{name}'"
+    );
+}
