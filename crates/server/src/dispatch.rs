@@ -174,8 +174,9 @@ impl Worker {
         if connection.session.flags.has(SessionFlags::IMPORT_SOURCE) && self.keys.sets_past_times {
             self.keys.see_expired();
         }
-        let sets_past_times = self.keys.sets_past_times;
-        if connection.session.flags.has(SessionFlags::IMPORTS_SLOTS) {
+        let (imports, sets_past_times) =
+            (connection.session.flags.has(SessionFlags::IMPORTS_SLOTS), self.keys.sets_past_times);
+        if imports {
             // What is due is the source's to delete.
             self.keys.see_expired();
             self.keys.keep_expired = true;
@@ -205,8 +206,10 @@ impl Worker {
                 }
             }
         }
-        self.keys.sets_past_times = sets_past_times;
-        // The command may have changed the role.
+        if imports {
+            self.keys.sets_past_times = sets_past_times;
+        }
+        // The command may have changed the role, or the configuration.
         self.keys.keep_expired = self.keeps_expired_at_rest();
         self.keys.due_ms = self.keys.now_ms;
         self.keys.touch = touch;
