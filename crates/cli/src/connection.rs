@@ -29,16 +29,6 @@ impl Lost {
     pub fn is_interrupt(&self) -> bool {
         matches!(self, Lost::Io(error) if error.kind() == io::ErrorKind::Interrupted)
     }
-
-    /// The server has ended the connection, maybe long ago.
-    pub fn is_end(&self) -> bool {
-        use io::ErrorKind::{BrokenPipe, ConnectionReset};
-        match self {
-            Lost::Closed => true,
-            Lost::Io(error) => matches!(error.kind(), BrokenPipe | ConnectionReset),
-            Lost::Protocol(_) => false,
-        }
-    }
 }
 
 impl From<io::Error> for Lost {

@@ -5,24 +5,17 @@
 
 mod command;
 mod connection;
-mod docs;
 mod format;
-mod help;
-mod hint;
-mod history;
 mod interrupt;
-mod library;
-mod line;
 mod modes;
 mod options;
 mod password;
-mod prompt;
 mod session;
 mod settings;
 mod shell;
 
-use options::Parsed;
-use settings::{AS_REDIS_CLI, Settings};
+use options::{AS_REDIS_CLI, Parsed};
+use settings::Settings;
 use std::ffi::OsString;
 use std::io::IsTerminal;
 

@@ -6,7 +6,6 @@
 
 use crate::connection::{Connection, Lost};
 use crate::format::{Output, Printer, Style, invalidated};
-use crate::library::Place;
 use crate::settings::{Protocol, Settings};
 use martlet_client::parts::{Aggregate, Null, Part, ReplyBuilder, Text};
 use martlet_client::resp::Reply;
@@ -135,38 +134,6 @@ impl<'a> Session<'a> {
     /// The connection, for what goes beyond commands.
     pub fn connection(&mut self) -> Option<&mut Connection> {
         self.connection.as_mut()
-    }
-
-    /// Whether there is a connection, as far as is known.
-    pub fn is_connected(&self) -> bool {
-        self.connection.is_some()
-    }
-
-    /// Where the next connection goes.
-    pub fn place(&self) -> Place {
-        Place { socket: self.socket.clone(), host: self.host.clone(), port: self.port }
-    }
-
-    /// What stands before a line that is typed.
-    pub fn prompt(&self) -> String {
-        if self.connection.is_none() {
-            return "not connected> ".into();
-        }
-        let mut prompt = match &self.socket {
-            Some(socket) => format!("redis {}", socket.display()),
-            None if self.host.contains(':') => format!("[{}]:{}", self.host, self.port),
-            None => format!("{}:{}", self.host, self.port),
-        };
-        if self.database != 0 {
-            prompt.push_str(&format!("[{}]", self.database));
-        }
-        if self.in_transaction {
-            prompt.push_str("(TX)");
-        }
-        if self.is_subscribed {
-            prompt.push_str("(subscribed mode)");
-        }
-        prompt + "> "
     }
 
     /// The connection, for what needs no session.
