@@ -19,6 +19,7 @@ pub mod logging;
 mod metrics;
 pub mod migration;
 mod monitor;
+mod outgoing;
 pub mod persistence;
 pub mod process;
 pub mod pubsub;

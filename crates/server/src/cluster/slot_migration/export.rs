@@ -23,6 +23,7 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use super::encoded;
 use super::filter::{Filter, Stop};
 use crate::cluster::ClusterNode;
+use crate::outgoing;
 use crate::replication::feed::Next;
 use crate::replication::link::Taker;
 use crate::shared::{Shared, lock};
@@ -212,19 +213,8 @@ impl Export {
         tracing::info!("Connecting slot migration {} (ip: {}, port {port})", job.description(), address.host);
         let timeout = Duration::from_secs(u64::from(config.repl_timeout_s));
         let target = Address::resolve(&address.host, port).map_err(refused)?;
-        let source = config.bind_source_addr.as_deref().and_then(|source| source.parse().ok());
-        let connected = match (&target, source) {
-            (Address::Tcp(target), Some(source)) => Stream::connect_from(source, *target, timeout),
-            _ => Stream::connect(&target, Some(timeout)),
-        };
-        let mut stream = connected.map_err(refused)?;
-        stream.set_write_timeout(Some(timeout)).map_err(refused)?;
+        let stream = outgoing::connect(&config, &target, &address.host).map_err(refused)?;
         stream.set_read_timeout(Some(timeout)).map_err(refused)?;
-        if config.tls_replication {
-            let secured =
-                crate::tls::outgoing(&config, &address.host).and_then(|settings| stream.secure(&settings));
-            secured.map_err(refused)?;
-        }
         lock(&link.orders).socket = Some(stream.as_fd().try_clone_to_owned().map_err(refused)?);
         let received = Vec::new();
         Ok(Export { shared, node, link, stream, received, partial: Partial::default() })

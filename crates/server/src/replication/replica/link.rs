@@ -25,6 +25,7 @@ use super::{LinkState, Replica, diskless, load};
 use crate::clients::{ClientDetails, ClientInfo, flag};
 use crate::config::{Primary, REDIS_VERSION};
 use crate::connection::{Connection, Session};
+use crate::outgoing;
 use crate::replication::failover::State;
 use crate::shared::{Shared, lock};
 
@@ -183,24 +184,12 @@ impl Link {
         let Primary { host, port } = primary;
         tracing::info!("Connecting to MASTER {host}:{port}");
         let config = shared.config.snapshot();
-        let timeout = Duration::from_secs(u64::from(config.repl_timeout_s));
         let address = Address::resolve(host, *port)
             .map_err(|error| broken(format!("Unable to connect to MASTER: {}", error_text(&error))))?;
         tracing::info!("MASTER <-> REPLICA sync started");
         let socket_error =
             |error: io::Error| broken(format!("Error condition on socket for SYNC: {}", error_text(&error)));
-        let source = config.bind_source_addr.as_deref().and_then(|source| source.parse().ok());
-        let connected = match (&address, source) {
-            (Address::Tcp(target), Some(source)) => Stream::connect_from(source, *target, timeout),
-            _ => Stream::connect(&address, Some(timeout)),
-        };
-        let mut stream = connected.map_err(socket_error)?;
-        stream.set_write_timeout(Some(timeout)).map_err(socket_error)?;
-        if config.tls_replication {
-            stream.set_read_timeout(Some(timeout)).map_err(socket_error)?;
-            let secured = crate::tls::outgoing(&config, host).and_then(|settings| stream.secure(&settings));
-            secured.map_err(socket_error)?;
-        }
+        let stream = outgoing::connect(&config, &address, host).map_err(socket_error)?;
         tracing::info!("Non blocking connect for SYNC fired the event.");
         let heard = shared.clock.raw();
         let replica = &shared.replication.replica;
