@@ -56,6 +56,11 @@ impl Receiver for SlotsReceiver {
     }
 }
 
+/// The slots of a job that is known.
+fn slots_of(node: &ClusterNode, job: JobId) -> Option<Vec<u16>> {
+    node.migrate(|machine, _| machine.job(job).map(|job| job.slots().collect()))
+}
+
 impl Worker {
     /// Does what the machine of slot migrations wants. All shards are locked.
     pub(crate) fn follow_migrations(&mut self) {
@@ -92,16 +97,12 @@ impl Worker {
                 }
             }
             Action::TakeSlots(job) => {
-                let slots: Vec<u16> = node
-                    .migrate(|machine, _| machine.job(job).map(|job| job.slots().collect()))
-                    .unwrap_or_default();
+                let slots = slots_of(node, job).unwrap_or_default();
                 node.with(|cluster, now| cluster.claim_slots(now, slots));
                 node.migrate(|machine, now| machine.taken(now, job));
             }
             Action::CleanUp(job) => {
-                let slots: Vec<u16> = node
-                    .migrate(|machine, _| machine.job(job).map(|job| job.slots().collect()))
-                    .unwrap_or_default();
+                let slots = slots_of(node, job).unwrap_or_default();
                 let is_other =
                     |slot: &u16| node.read(|cluster| cluster.owner(*slot) != Some(cluster.my_key()));
                 slots.into_iter().filter(is_other).for_each(|slot| {
@@ -169,12 +170,12 @@ impl Worker {
             return link.send(message);
         }
         let Some(client) = lock(&node.migrations.imports).get(&job).cloned() else { return };
+        let thread = client.thread;
         let push = move |worker: &mut Worker| {
             worker.push_with(client.token, client.id, |connection| {
                 connection.out.extend_from_slice(&encoded(message));
             });
         };
-        let thread = lock(&node.migrations.imports).get(&job).map_or(0, |client| client.thread);
         self.shared.send(thread, Mail::Run(Box::new(push)));
     }
 
@@ -182,9 +183,7 @@ impl Worker {
     fn begin_slots(&mut self, node: &ClusterNode, job: JobId) {
         let shared = self.shared;
         let Some(link) = lock(&node.migrations.exports).get(&job).cloned() else { return };
-        let slots: Option<Vec<u16>> =
-            node.migrate(|machine, _| machine.job(job).map(|job| job.slots().collect()));
-        let Some(slots) = slots.filter(|_| !shared.storage().has_snapshot()) else { return };
+        let Some(slots) = slots_of(node, job).filter(|_| !shared.storage().has_snapshot()) else { return };
         let config = self.config().clone();
         let attached = self.keep_stream().map_err(|error| error.to_string()).and_then(|()| {
             let most_behind = Some(self.most_behind());
@@ -218,8 +217,8 @@ impl Worker {
         let end = shared.replication_offset();
         let unsent = end.saturating_sub(link.sent());
         let limit = self.config().slot_migration_max_failover_repl_bytes;
-        let is_near = u64::try_from(limit).is_ok_and(|limit| unsent > limit.max(UNSENT_BYTES));
-        if is_near {
+        let is_too_much = u64::try_from(limit).is_ok_and(|limit| unsent > limit.max(UNSENT_BYTES));
+        if is_too_much {
             return node.migrate(|machine, now| machine.paused(now, job, false));
         }
         if !node.migrations.holds_writes.swap(true, Ordering::SeqCst) {

@@ -3,6 +3,7 @@
 
 use martlet_cluster::slot_migration::{Message, Operation, parse_establish, parse_finish, parse_requests};
 use martlet_command::{Error, Flags, Group, Outcome, command};
+use martlet_protocol::reply::Reply;
 
 use super::super::{Call, ServerCommand, ServerHandler};
 use super::{node, told};
@@ -81,43 +82,37 @@ fn getslotmigrations(call: &mut Call<'_>) -> Outcome {
     let node = node(call)?;
     let jobs: Vec<_> = node.migrate(|machine, _| machine.jobs().cloned().collect());
     let end = call.worker.shared.engine.journal.stream_end().offset;
-    let reply = &mut *call.reply;
-    reply.array(jobs.len());
+    call.reply.array(jobs.len());
     for job in jobs {
+        let reply = &mut *call.reply;
         reply.map(if job.is_tracking_only() { 10 } else { 12 });
-        let mut field = |name: &str, value: &str| {
-            reply.bulk(name.as_bytes());
-            reply.bulk(value.as_bytes());
-        };
-        field("name", job.name.as_str());
-        field("operation", if job.operation == Operation::Import { "IMPORT" } else { "EXPORT" });
-        field("slot_ranges", &job.ranges_text());
+        text(reply, "name", job.name.as_str());
+        text(reply, "operation", if job.operation == Operation::Import { "IMPORT" } else { "EXPORT" });
+        text(reply, "slot_ranges", &job.ranges_text());
         if let Some((source, target)) = job.nodes {
-            field("target_node", target.as_str());
-            field("source_node", source.as_str());
+            text(reply, "target_node", target.as_str());
+            text(reply, "source_node", source.as_str());
         }
-        let times = [
-            ("create_time", job.created_s),
-            ("last_update_time", job.updated_s),
-            ("last_ack_time", job.acked_s),
-        ];
-        for (name, time_s) in times {
-            reply.bulk(name.as_bytes());
-            reply.int(time_s);
-        }
-        let mut field = |name: &str, value: &str| {
-            reply.bulk(name.as_bytes());
-            reply.bulk(value.as_bytes());
-        };
-        field("state", job.state.name());
-        field("message", job.message.as_deref().unwrap_or_default());
+        number(reply, "create_time", job.created_s);
+        number(reply, "last_update_time", job.updated_s);
+        number(reply, "last_ack_time", job.acked_s);
+        text(reply, "state", job.state.name());
+        text(reply, "message", job.message.as_deref().unwrap_or_default());
         // Nothing is forked, and so nothing is copied.
-        reply.bulk(b"cow_size");
-        reply.int(0);
-        reply.bulk(b"remaining_repl_size");
-        reply.unsigned(node.migrations.unsent_bytes(job.id, end));
+        number(reply, "cow_size", 0);
+        number(reply, "remaining_repl_size", node.migrations.unsent_bytes(job.id, end) as i64);
     }
     Ok(())
+}
+
+fn text(reply: &mut Reply, name: &str, value: &str) {
+    reply.bulk(name.as_bytes());
+    reply.bulk(value.as_bytes());
+}
+
+fn number(reply: &mut Reply, name: &str, value: i64) {
+    reply.bulk(name.as_bytes());
+    reply.int(value);
 }
 
 pub(super) static SYNCSLOTS: ServerCommand = command("cluster|syncslots", -3, syncslots as ServerHandler)
