@@ -94,7 +94,7 @@ pub enum Action {
     Snapshot(JobId),
     /// Let nobody write if few changes are left: [`SlotMigrations::paused`].
     TryPause(JobId),
-    /// Let everybody write.
+    /// Let everybody write, unless [`SlotMigrations::holds_writes`] again.
     Resume,
     /// Take the slots; all that the source had is here.
     TakeSlots(JobId),
@@ -321,7 +321,13 @@ impl SlotMigrations {
         self.advance(now, id, State::Snapshotting, State::Replicating);
     }
 
-    /// Whether nobody writes any more, as [`Action::TryPause`] asked for.
+    /// Whether nobody may write.
+    pub fn holds_writes(&self) -> bool {
+        self.jobs.iter().any(|job| job.paused_until_ms.is_some())
+    }
+
+    /// Whether nobody writes any more, as [`Action::TryPause`] asked for. A job that has ended meanwhile does
+    /// not want that: see [`SlotMigrations::holds_writes`].
     pub fn paused(&mut self, now: Time, id: JobId, is_paused: bool) {
         let Some(at) = self.current(id) else { return };
         if !matches!(self.jobs[at].state, State::Replicating | State::WaitingToPause) {
@@ -475,7 +481,7 @@ impl SlotMigrations {
     }
 
     fn resume(&mut self) {
-        if self.jobs.iter().all(|job| job.paused_until_ms.is_none()) {
+        if !self.holds_writes() {
             self.actions.push(Action::Resume);
         }
     }

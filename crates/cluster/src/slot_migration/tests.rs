@@ -143,6 +143,22 @@ fn a_pause_ends_by_time_whatever_the_target_does() {
 }
 
 #[test]
+fn who_has_ended_holds_no_writes_although_it_has_asked_for_that() {
+    let mut pair = Pair::new();
+    pair.stream();
+    assert!(pair.source.cancel(at(2)));
+    pair.source.paused(at(2), pair.export, true);
+    assert!(!pair.source.holds_writes());
+    // Who has paused holds them until it is over.
+    let mut pair = Pair::new();
+    pair.stream();
+    pair.pause();
+    assert!(pair.source.holds_writes());
+    pair.source.lost(at(3), pair.export);
+    assert!(!pair.source.holds_writes() && done(pair.source.take_actions()).contains(&Action::Resume));
+}
+
+#[test]
 fn after_its_consent_the_source_waits_for_the_bus_or_for_the_end_of_the_pause() {
     let mut pair = Pair::new();
     pair.stream();

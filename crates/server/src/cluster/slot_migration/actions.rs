@@ -91,11 +91,7 @@ impl Worker {
             Action::Send(job, message) => self.send_message(node, job, message),
             Action::Snapshot(job) => self.begin_slots(node, job),
             Action::TryPause(job) => self.pause_for(node, job),
-            Action::Resume => {
-                if node.migrations.holds_writes.swap(false, Ordering::SeqCst) {
-                    shared.release_writes();
-                }
-            }
+            Action::Resume => self.resume_for(node),
             Action::TakeSlots(job) => {
                 let slots = slots_of(node, job).unwrap_or_default();
                 node.with(|cluster, now| cluster.claim_slots(now, slots));
@@ -227,5 +223,15 @@ impl Worker {
         // All that ran before has ended, as the gate is closed.
         link.pause_at(end);
         node.migrate(|machine, now| machine.paused(now, job, true));
+        // It may have ended since it asked for this.
+        self.resume_for(node);
+    }
+
+    /// Lets everybody write, if no export wants otherwise.
+    fn resume_for(&mut self, node: &ClusterNode) {
+        let is_held = node.migrate(|machine, _| machine.holds_writes());
+        if !is_held && node.migrations.holds_writes.swap(false, Ordering::SeqCst) {
+            self.shared.release_writes();
+        }
     }
 }
