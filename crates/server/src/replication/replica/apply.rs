@@ -49,10 +49,31 @@ const PLACES_MAX: usize = 1024;
 #[derive(Default)]
 struct Waiting {
     bytes: Vec<u8>,
+    /// So many of them, the first, were taken.
+    taken: usize,
     /// A thread has been asked to apply it.
     is_asked: bool,
     /// Why nothing more will be applied.
     failure: Option<String>,
+}
+
+impl Waiting {
+    /// How many bytes wait.
+    fn len(&self) -> usize {
+        self.bytes.len() - self.taken
+    }
+
+    /// Takes up to `most` bytes. Those behind them move only when there is as much before them: not each time.
+    fn take(&mut self, most: usize) -> Vec<u8> {
+        let end = self.taken + self.len().min(most);
+        let taken = self.bytes[self.taken..end].to_vec();
+        self.taken = end;
+        if self.len() <= self.taken {
+            self.bytes.drain(..self.taken);
+            self.taken = 0;
+        }
+        taken
+    }
 }
 
 /// Between the link, which receives, and the thread that applies.
@@ -156,7 +177,7 @@ impl ApplyQueue {
     /// Has what waits applied, unless somebody was asked before.
     pub fn ask(self: &Arc<Self>) {
         let mut waiting = lock(&self.waiting);
-        if waiting.is_asked || waiting.bytes.is_empty() || waiting.failure.is_some() {
+        if waiting.is_asked || waiting.len() == 0 || waiting.failure.is_some() {
             return;
         }
         waiting.is_asked = true;
@@ -166,13 +187,13 @@ impl ApplyQueue {
 
     /// Whether so much waits that nothing more should be received.
     pub fn is_full(&self) -> bool {
-        lock(&self.waiting).bytes.len() >= WAITING_MAX_BYTES
+        lock(&self.waiting).len() >= WAITING_MAX_BYTES
     }
 
     /// Whether everything complete has been applied.
     pub fn has_nothing_waiting(&self) -> bool {
         let waiting = lock(&self.waiting);
-        waiting.bytes.is_empty() && !waiting.is_asked
+        waiting.len() == 0 && !waiting.is_asked
     }
 
     /// Why nothing more will be applied, if that is so.
@@ -203,7 +224,7 @@ impl ApplyQueue {
             return;
         }
         self.receive_rest();
-        let bytes = std::mem::take(&mut lock(&self.waiting).bytes);
+        let bytes = lock(&self.waiting).take(usize::MAX);
         let recorded = worker.keys.recorded;
         if let Err(why) = lock(&self.applier).apply(self, worker, &bytes) {
             tracing::warn!("{why}");
@@ -242,7 +263,7 @@ impl ApplyQueue {
         let mut waiting = lock(&self.waiting);
         waiting.is_asked = false;
         waiting.failure = outcome.err();
-        let was_full = waiting.bytes.len() + count >= WAITING_MAX_BYTES;
+        let was_full = waiting.len() + count >= WAITING_MAX_BYTES;
         let wakes = was_full || waiting.failure.is_some();
         drop(waiting);
         if wakes {
@@ -254,11 +275,7 @@ impl ApplyQueue {
     /// Takes up to `most` bytes of what waits, unless nothing may be applied now.
     fn take(&self, worker: &Worker, most: usize) -> Option<Vec<u8>> {
         let may_run = self.is_current() && self.shared.postpones(worker.now_ms).is_none();
-        may_run.then(|| {
-            let mut waiting = lock(&self.waiting);
-            let count = waiting.bytes.len().min(most);
-            waiting.bytes.drain(..count).collect()
-        })
+        may_run.then(|| lock(&self.waiting).take(most))
     }
 
     /// Applies a turn's bytes; how many that were, `None` if nothing may be applied now.
@@ -272,7 +289,7 @@ impl ApplyQueue {
     /// Whether so much waits that all threads should apply. Who looks on sees the stream's order.
     fn should_call_crew(&self, worker: &Worker) -> bool {
         self.shared.thread_count() > 1
-            && lock(&self.waiting).bytes.len() >= LAG_BYTES
+            && lock(&self.waiting).len() >= LAG_BYTES
             && worker.keys.effects.wanted_events == 0
             && !self.shared.slow_path_reasons.has(SlowPathReason::Monitored)
             && !lock(&self.applier).resists

@@ -22,6 +22,8 @@ use crate::worker::Worker;
 
 /// Lanes for each thread: one whose commands cost more than others' holds up less.
 const LANES_PER_THREAD: usize = 4;
+/// Commands of a lane whose keys are fetched into the caches before the first of them runs.
+const PREFETCH_BATCH: usize = 32;
 
 /// Calls threads to a stream's work. One per server.
 #[derive(Default)]
@@ -211,8 +213,10 @@ impl Work {
         let runner = &mut *queue.runner_of(worker.thread);
         runner.connection.session.db = self.db;
         while let Some(lane) = self.lanes.get(self.next.fetch_add(1, Ordering::Relaxed)) {
-            for &at in lane {
-                self.run(worker, runner, &self.plan.commands[at as usize]);
+            for batch in lane.chunks(PREFETCH_BATCH) {
+                let commands = || batch.iter().map(|&at| &self.plan.commands[at as usize]);
+                worker.prefetch_many(self.db, &commands().map(|command| command.key.1).collect::<Vec<_>>());
+                commands().for_each(|command| self.run(worker, runner, command));
             }
             let mut left = lock(&self.left);
             *left -= 1;
