@@ -16,6 +16,7 @@ mod fairness;
 mod fuzz;
 mod hit_rates;
 mod miri;
+mod packages;
 mod python;
 mod report_page;
 mod run;
@@ -86,6 +87,12 @@ enum Chore {
     Sim(sim::Options),
     /// Sizes, openings, SAFETY lines, edges between crates.
     Tidy,
+    /// A release: archives of programs for each machine, the Debian package, the source, their checksums.
+    Dist(packages::DistOptions),
+    /// The Debian package installed, started, upgraded and removed in a clean root.
+    DebTest(packages::DebOptions),
+    /// The core's tests and the raw-wire suite on emulated aarch64.
+    Arm(packages::ArmOptions),
     /// The raw-wire suite against a running server, or the recording of a server's replies.
     Wire(wire::Options),
 }
@@ -116,6 +123,9 @@ fn main() {
         Chore::HitRates(options) => hit_rates::run(&options),
         Chore::Sim(options) => sim::run(&options),
         Chore::Tidy => tidy::run(),
+        Chore::Dist(options) => packages::dist(&options),
+        Chore::DebTest(options) => packages::deb_test(&options),
+        Chore::Arm(options) => packages::arm(&options),
         Chore::Wire(options) => wire::run(&options),
     };
     if let Err(error) = outcome {

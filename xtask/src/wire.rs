@@ -2,7 +2,7 @@
 
 use crate::run::{Outcome, root};
 use martlet_testkit::wire::{Target, load_directory, record, run_file};
-use std::net::ToSocketAddrs;
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 
 /// How the suite is run.
@@ -22,6 +22,12 @@ pub struct Options {
     write_pending: bool,
     /// Case files; all of tests/wire when none is given.
     files: Vec<PathBuf>,
+}
+
+/// Runs all of it against a server that is there.
+pub fn suite(address: SocketAddr) -> Outcome {
+    let (host, port) = (address.ip().to_string(), address.port());
+    run(&Options { host, port, record: false, write_pending: false, files: Vec::new() })
 }
 
 /// Runs or records.

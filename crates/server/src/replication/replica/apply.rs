@@ -63,7 +63,7 @@ impl Waiting {
         self.bytes.len() - self.taken
     }
 
-    /// Takes up to `most` bytes. Those behind them move only when there is as much before them: not each time.
+    /// Takes up to `most` bytes. Those behind them move only once as many were taken before: not each time.
     fn take(&mut self, most: usize) -> Vec<u8> {
         let end = self.taken + self.len().min(most);
         let taken = self.bytes[self.taken..end].to_vec();

@@ -1,0 +1,83 @@
+//! aarch64 on another machine: cross-built, and run under qemu's emulation of processes.
+
+use crate::run::{Outcome, is_installed, root, step};
+use crate::wire;
+use martlet_testkit::server::Server;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The target's name.
+pub const TARGET: &str = "aarch64-unknown-linux-gnu";
+/// Compiles and links C for it.
+const COMPILER: &str = "aarch64-linux-gnu-gcc";
+/// Runs its programs.
+const EMULATOR: &str = "qemu-aarch64";
+/// Where its C library is.
+const LIBRARIES: &str = "/usr/aarch64-linux-gnu";
+
+/// The crates whose tests are run: those with unsafe code, and what they stand on.
+const CRATES: &[&str] = &[
+    "martlet-base",
+    "martlet-types",
+    "martlet-keyspace",
+    "martlet-engine",
+    "martlet-protocol",
+    "martlet-journal",
+    "martlet-rdb",
+    "martlet-script",
+];
+
+/// What is run.
+#[derive(clap::Args)]
+pub struct Options {
+    /// Only the raw-wire suite, not the crates' tests.
+    #[arg(long)]
+    wire_only: bool,
+}
+
+/// cargo for that target.
+pub fn cargo() -> Command {
+    let mut command = Command::new("cargo");
+    command
+        .current_dir(root())
+        .env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER", COMPILER)
+        .env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER", format!("{EMULATOR} -L {LIBRARIES}"));
+    command
+}
+
+/// Whether all that a build needs is there.
+///
+/// # Errors
+/// Names what is missing.
+pub fn check() -> Outcome {
+    for (program, package) in [(COMPILER, "gcc-aarch64-linux-gnu"), (EMULATOR, "qemu-user")] {
+        if !is_installed(program, "--version") {
+            return Err(format!("{program} is not installed (in Debian: {package})").into());
+        }
+    }
+    Ok(())
+}
+
+/// A server of that architecture, emulated.
+///
+/// # Errors
+/// Where it does not start.
+pub fn serve(program: &Path) -> std::io::Result<Server> {
+    let program = program.to_string_lossy();
+    let arguments =
+        ["-L", LIBRARIES, &program, "server", "--io-threads", "2", "--enable-debug-command", "yes"];
+    Server::start(Path::new(EMULATOR), &arguments)
+}
+
+/// Runs the crates' unit tests, then the raw-wire suite against an emulated server.
+pub fn run(options: &Options) -> Outcome {
+    check()?;
+    if !options.wire_only {
+        let packages = CRATES.iter().flat_map(|package| ["--package", package]);
+        step(cargo().args(["test", "--target", TARGET, "--lib"]).args(packages).env("PROPTEST_CASES", "8"))?;
+    }
+    step(cargo().args(["build", "--target", TARGET, "--package", "martlet"]))?;
+    let program: PathBuf = root().join("target").join(TARGET).join("debug/martlet");
+    let server = serve(&program)?;
+    wire::suite(server.address())
+}

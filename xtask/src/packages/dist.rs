@@ -1,0 +1,118 @@
+//! A release in `target/dist`: archives of programs for each machine, the Debian package, the source and its
+//! formula, and their checksums. What was built is started before it is packed.
+
+use super::{arm, deb};
+use crate::run::{Outcome, is_installed, root, step};
+use martlet_testkit::server::Server;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The static build's target.
+const STATIC_TARGET: &str = "x86_64-unknown-linux-musl";
+/// This machine's, as archives are named by it.
+const NATIVE_TARGET: &str = "x86_64-unknown-linux-gnu";
+
+/// How a release is built.
+#[derive(clap::Args)]
+pub struct Options {
+    /// Where the archives will be found: what the Homebrew formula says.
+    #[arg(long)]
+    url: Option<String>,
+}
+
+/// Builds all of it.
+pub fn run(options: &Options) -> Outcome {
+    let directory = root().join("target/dist");
+    if directory.exists() {
+        std::fs::remove_dir_all(&directory)?;
+    }
+    std::fs::create_dir_all(&directory)?;
+    arm::check()?;
+    if !is_installed("musl-gcc", "--version") {
+        return Err("musl-gcc is not installed (in Debian: musl-tools)".into());
+    }
+    let build = ["build", "--release", "--locked", "--package", "martlet"];
+    let program = |target: &str| root().join("target").join(target).join("release/martlet");
+    let native = root().join("target/release/martlet");
+
+    step(Command::new("cargo").current_dir(root()).args(build))?;
+    drop(Server::start(&native, &["server"])?);
+    pack(&directory, &native, NATIVE_TARGET)?;
+    step(Command::new("cargo").current_dir(root()).args(build).args(["--target", STATIC_TARGET]))?;
+    drop(Server::start(&program(STATIC_TARGET), &["server"])?);
+    pack(&directory, &program(STATIC_TARGET), STATIC_TARGET)?;
+    step(arm::cargo().args(build).args(["--target", arm::TARGET]))?;
+    drop(arm::serve(&program(arm::TARGET))?);
+    pack(&directory, &program(arm::TARGET), arm::TARGET)?;
+    deb::build(1)?;
+    source(&directory, options.url.as_deref())?;
+    checksums(&directory)
+}
+
+/// What an archive and a folder in it are called.
+fn name(what: &str) -> String {
+    format!("martlet-{}-{what}", env!("CARGO_PKG_VERSION"))
+}
+
+/// An archive of the program, without its symbols, and what belongs to it.
+fn pack(directory: &Path, program: &Path, target: &str) -> Outcome {
+    let name = name(target);
+    let folder = directory.join(&name);
+    std::fs::create_dir_all(&folder)?;
+    let strip = if target == arm::TARGET { "aarch64-linux-gnu-strip" } else { "strip" };
+    step(Command::new(strip).arg("-o").arg(folder.join("martlet")).arg(program))?;
+    for file in ["LICENSE", "README.md", "CHANGELOG.md", "packaging/martlet.conf"] {
+        let file = root().join(file);
+        std::fs::copy(&file, folder.join(file.file_name().unwrap_or_default()))?;
+    }
+    let archive = format!("{name}.tar.gz");
+    step(Command::new("tar").current_dir(directory).args([
+        "--owner=0",
+        "--group=0",
+        "-czf",
+        &archive,
+        &name,
+    ]))?;
+    Ok(std::fs::remove_dir_all(folder)?)
+}
+
+/// The source as it is committed, and the formula that builds it.
+fn source(directory: &Path, url: Option<&str>) -> Outcome {
+    let name = name("source");
+    let archive = directory.join(format!("{name}.tar.gz"));
+    let prefix = format!("--prefix={name}/");
+    step(Command::new("git").current_dir(root()).args(["archive", &prefix, "-o"]).arg(&archive).arg("HEAD"))?;
+    let Some(url) = url else {
+        eprintln!("x: there is no formula without --url");
+        return Ok(());
+    };
+    let sum = checksum(&archive)?;
+    let formula = std::fs::read_to_string(root().join("packaging/homebrew/martlet.rb"))?
+        .replace("@URL@", &format!("{}/{name}.tar.gz", url.trim_end_matches('/')))
+        .replace("@VERSION@", env!("CARGO_PKG_VERSION"))
+        .replace("@SHA256@", &sum);
+    Ok(std::fs::write(directory.join("martlet.rb"), formula)?)
+}
+
+/// SHA-256 of a file, in hexadecimal digits.
+fn checksum(path: &Path) -> Result<String, Box<dyn std::error::Error>> {
+    let output = Command::new("sha256sum").arg(path).output()?;
+    let text = String::from_utf8(output.stdout)?;
+    let sum = text.split_whitespace().next().filter(|sum| sum.len() == 64);
+    sum.map(str::to_owned).ok_or_else(|| format!("sha256sum {}: {}", path.display(), output.status).into())
+}
+
+/// `SHA256SUMS`, which `sha256sum --check` reads.
+fn checksums(directory: &Path) -> Outcome {
+    let mut files: Vec<PathBuf> =
+        std::fs::read_dir(directory)?.map(|entry| Ok(entry?.path())).collect::<std::io::Result<_>>()?;
+    files.sort();
+    let mut text = String::new();
+    for file in &files {
+        let name = file.file_name().unwrap_or_default().to_string_lossy();
+        text.push_str(&format!("{}  {name}\n", checksum(file)?));
+    }
+    std::fs::write(directory.join("SHA256SUMS"), &text)?;
+    print!("{text}");
+    Ok(())
+}
