@@ -13,6 +13,10 @@ pub fn run(settings: &Settings) -> i32 {
     let outcome = match &settings.mode {
         Mode::Command if settings.words.is_empty() => shell::run(settings),
         Mode::Command => match words(settings) {
+            Ok(Some(words)) if is_help(&words) => {
+                shell::help(settings, &words[1..]);
+                Ok(0)
+            }
             Ok(Some(words)) => issue(settings, &words),
             Ok(None) => Ok(1),
             Err(message) => Err(message),
@@ -24,6 +28,11 @@ pub fn run(settings: &Settings) -> i32 {
         eprintln!("{message}");
         1
     })
+}
+
+/// Whether the client answers itself.
+fn is_help(words: &[Vec<u8>]) -> bool {
+    words.first().is_some_and(|name| name == b"?" || name.eq_ignore_ascii_case(b"help"))
 }
 
 /// The words of the command, complete; `None` where one is no quoted string, which is said on standard

@@ -2,6 +2,7 @@
 //!
 //! Invariant: a reply is read to its end before the next one begins; what has arrived beyond it waits.
 
+use crate::interrupt;
 use crate::settings::Settings;
 use martlet_client::address::Address;
 use martlet_client::parts::{Aggregate, Part, PartReader, PartsError, ReplyBuilder};
@@ -28,6 +29,16 @@ impl Lost {
     /// A signal ended the wait; nothing is lost.
     pub fn is_interrupt(&self) -> bool {
         matches!(self, Lost::Io(error) if error.kind() == io::ErrorKind::Interrupted)
+    }
+
+    /// The server has ended the connection, maybe long ago.
+    pub fn is_end(&self) -> bool {
+        use io::ErrorKind::{BrokenPipe, ConnectionReset};
+        match self {
+            Lost::Closed => true,
+            Lost::Io(error) => matches!(error.kind(), BrokenPipe | ConnectionReset),
+            Lost::Protocol(_) => false,
+        }
     }
 }
 
@@ -63,6 +74,8 @@ pub struct Connection {
     read_bytes: usize,
     /// Attributes that are open, which nobody gets to see.
     attributes: usize,
+    /// Ctrl-C ends a wait.
+    is_interruptible: bool,
 }
 
 /// The addresses of a host, those of the preferred family first.
@@ -106,7 +119,12 @@ impl Connection {
             negotiated.map_err(|error| format!("Could not negotiate a TLS connection: {}", plain(&error)))?;
         }
         let (reader, received) = (PartReader::default(), Vec::new());
-        Ok(Connection { stream, reader, received, read_bytes: 0, attributes: 0 })
+        Ok(Connection { stream, reader, received, read_bytes: 0, attributes: 0, is_interruptible: false })
+    }
+
+    /// Ctrl-C, once it is caught, ends a wait from now on.
+    pub fn let_interrupts_end_waits(&mut self) {
+        self.is_interruptible = true;
     }
 
     /// Sends a request.
@@ -163,6 +181,9 @@ impl Connection {
         if !self.has_received() {
             self.received.clear();
             self.read_bytes = 0;
+            if self.is_interruptible {
+                interrupt::wait_readable(&self.stream)?;
+            }
             if self.stream.read_some(&mut self.received)? == 0 {
                 return Err(Lost::Closed);
             }

@@ -5,17 +5,24 @@
 
 mod command;
 mod connection;
+mod docs;
 mod format;
+mod help;
+mod hint;
+mod history;
 mod interrupt;
+mod library;
+mod line;
 mod modes;
 mod options;
 mod password;
+mod prompt;
 mod session;
 mod settings;
 mod shell;
 
-use options::{AS_REDIS_CLI, Parsed};
-use settings::Settings;
+use options::Parsed;
+use settings::{AS_REDIS_CLI, Settings};
 use std::ffi::OsString;
 use std::io::IsTerminal;
 

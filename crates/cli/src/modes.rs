@@ -3,6 +3,7 @@
 //! Invariant: a mode holds one connection and memory that does not grow with the number of keys, unless
 //! `--top 0` asks for all of them.
 
+mod hints;
 mod hotkeys;
 mod keys;
 mod keystats;
@@ -32,6 +33,8 @@ pub fn run(settings: &Settings) -> Result<i32, String> {
         Mode::LatencyDistribution => latency::distribution(settings),
         Mode::IntrinsicLatency(time) => latency::intrinsic(*time),
         Mode::Stat => stat::run(settings),
+        Mode::Hint(line) => hints::show(settings, line),
+        Mode::HintFile(file) => hints::compare(settings, file),
         Mode::Scan => scan::run(settings),
         Mode::BigKeys => keys::run(settings, keys::Measure::Length),
         Mode::MemKeys => keys::run(settings, keys::Measure::Memory),

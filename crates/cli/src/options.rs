@@ -9,9 +9,6 @@ use std::fmt::Write as _;
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
-/// The release of redis-cli whose options these are.
-pub const AS_REDIS_CLI: &str = "8.0.0";
-
 type Set = fn(&mut Settings);
 type Take = fn(&mut Settings, &OsStr) -> Result<(), String>;
 
@@ -250,6 +247,24 @@ const MODES: &[Opt] = &[
             Ok(())
         },
         "how long --pipe waits for the last replies (30); 0 for ever",
+    ),
+    value(
+        &["--test_hint"],
+        "LINE",
+        |s, v| {
+            s.mode = Mode::Hint(text(v)?.into());
+            Ok(())
+        },
+        "print the hint that LINE has at the prompt",
+    ),
+    value(
+        &["--test_hint_file"],
+        "FILE",
+        |s, v| {
+            s.mode = Mode::HintFile(v.into());
+            Ok(())
+        },
+        "compare hints with those in FILE",
     ),
 ];
 

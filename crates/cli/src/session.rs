@@ -6,6 +6,7 @@
 
 use crate::connection::{Connection, Lost};
 use crate::format::{Output, Printer, Style, invalidated};
+use crate::library::Place;
 use crate::settings::{Protocol, Settings};
 use martlet_client::parts::{Aggregate, Null, Part, ReplyBuilder, Text};
 use martlet_client::resp::Reply;
@@ -136,6 +137,38 @@ impl<'a> Session<'a> {
         self.connection.as_mut()
     }
 
+    /// Whether there is a connection, as far as is known.
+    pub fn is_connected(&self) -> bool {
+        self.connection.is_some()
+    }
+
+    /// Where the next connection goes.
+    pub fn place(&self) -> Place {
+        Place { socket: self.socket.clone(), host: self.host.clone(), port: self.port }
+    }
+
+    /// What stands before a line that is typed.
+    pub fn prompt(&self) -> String {
+        if self.connection.is_none() {
+            return "not connected> ".into();
+        }
+        let mut prompt = match &self.socket {
+            Some(socket) => format!("redis {}", socket.display()),
+            None if self.host.contains(':') => format!("[{}]:{}", self.host, self.port),
+            None => format!("{}:{}", self.host, self.port),
+        };
+        if self.database != 0 {
+            prompt.push_str(&format!("[{}]", self.database));
+        }
+        if self.in_transaction {
+            prompt.push_str("(TX)");
+        }
+        if self.is_subscribed {
+            prompt.push_str("(subscribed mode)");
+        }
+        prompt + "> "
+    }
+
     /// The connection, for what needs no session.
     pub fn into_connection(self) -> Option<Connection> {
         self.connection
@@ -159,7 +192,11 @@ impl<'a> Session<'a> {
     pub fn connect(&mut self) -> Result<(), Failure> {
         self.disconnect();
         let opened = Connection::open(self.settings, self.socket.as_deref(), &self.host, self.port);
-        self.connection = Some(opened.map_err(Failure::Connect)?);
+        let mut connection = opened.map_err(Failure::Connect)?;
+        if self.is_interactive {
+            connection.let_interrupts_end_waits();
+        }
+        self.connection = Some(connection);
         self.pushes = if self.settings.shows_pushes { Pushes::Print } else { Pushes::Drop };
         if let Some(password) = &self.settings.password {
             let user = self.settings.user.as_deref();

@@ -5,6 +5,9 @@ use martlet_client::tls::TlsOptions;
 use std::path::PathBuf;
 use std::time::Duration;
 
+/// The release of redis-cli whose options these are.
+pub const AS_REDIS_CLI: &str = "8.0.0";
+
 /// Which protocol a session begins with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
@@ -60,6 +63,10 @@ pub enum Mode {
     Replica,
     /// `--lru-test`, among so many keys.
     LruTest(u64),
+    /// `--test_hint`, of a line.
+    Hint(String),
+    /// `--test_hint_file`
+    HintFile(PathBuf),
 }
 
 /// How keys are walked through.

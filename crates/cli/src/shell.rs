@@ -3,13 +3,21 @@
 //! Invariant: a lost connection ends no shell; the next command makes another one.
 
 use crate::connection::plain;
+use crate::docs::Docs;
 use crate::format::Output;
+use crate::help;
+use crate::history::{History, dotfile};
 use crate::interrupt;
+use crate::library::{self, Library};
+use crate::line::split_lines;
+use crate::prompt::{self, Prompt, Typed};
 use crate::session::{Failure, Session};
 use crate::settings::Settings;
 use martlet_protocol::quote;
 use rustix::event::{PollFd, PollFlags, poll};
+use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 use std::io::{self, BufRead, BufReader, IsTerminal, Write};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// From here on a command's time is shown.
@@ -28,7 +36,17 @@ pub enum Next {
 
 /// Understands lines.
 pub struct Shell<'a> {
-    pub session: Session<'a>,
+    settings: &'a Settings,
+    session: Session<'a>,
+    library: Arc<Library>,
+    preferences: Preferences,
+    /// Lines are typed at a terminal.
+    has_prompt: bool,
+}
+
+/// What `:set` changes.
+struct Preferences {
+    hints: bool,
 }
 
 impl<'a> Shell<'a> {
@@ -39,7 +57,13 @@ impl<'a> Shell<'a> {
         if let Err(failure) = session.connect() {
             eprintln!("{failure}");
         }
-        Shell { session }
+        Shell {
+            settings,
+            session,
+            library: Arc::default(),
+            preferences: Preferences { hints: true },
+            has_prompt: false,
+        }
     }
 
     /// Does what a line says.
@@ -61,6 +85,8 @@ impl<'a> Shell<'a> {
             return Next::End(0);
         }
         match words {
+            [name, rest @ ..] if name.starts_with(b":") => self.set(name, rest, ""),
+            [_, rest @ ..] if is("help") || is("?") => self.help(rest),
             [_, host, port] if is("connect") => self.connect(host, port),
             [_] if is("clear") => print!("\x1b[H\x1b[2J"),
             [_] if is("restart") => println!("Use 'restart' only in Lua debugging mode."),
@@ -81,15 +107,62 @@ impl<'a> Shell<'a> {
         }
     }
 
+    /// Changes a preference; `origin` is said before what is not known.
+    fn set(&mut self, name: &[u8], rest: &[Vec<u8>], origin: &str) {
+        let Some(preference) = rest.first().filter(|_| name.eq_ignore_ascii_case(b":set")) else {
+            println!("{origin}unknown redis-cli internal command '{}'", String::from_utf8_lossy(name));
+            return;
+        };
+        match preference.to_ascii_lowercase().as_slice() {
+            b"hints" => self.preferences.hints = true,
+            b"nohints" => self.preferences.hints = false,
+            _ => {
+                let preference = String::from_utf8_lossy(preference);
+                println!("{origin}unknown redis-cli preference '{preference}'");
+            }
+        }
+    }
+
+    /// What the file of preferences says.
+    fn load_preferences(&mut self) {
+        let file = dotfile("REDISCLI_RCFILE", ".redisclirc");
+        let bytes = file.and_then(|file| std::fs::read(file).ok()).unwrap_or_default();
+        for line in bytes.split(|byte| *byte == b'\n') {
+            let words = quote::split(line).unwrap_or_default();
+            if let [name, rest @ ..] = words.as_slice() {
+                self.set(name, rest, ".redisclirc: ");
+            }
+        }
+    }
+
+    fn help(&mut self, words: &[Vec<u8>]) {
+        if words.is_empty() {
+            print!("{}", help::general());
+            return;
+        }
+        self.library.ask(self.settings, self.session.place());
+        print_help(self.library.wait().as_deref(), words);
+    }
+
     fn command(&mut self, words: &[Vec<u8>], repeat: i64) -> Next {
         let begun = Instant::now();
-        match self.session.run(words, repeat) {
+        let mut outcome = self.session.run(words, repeat);
+        if self.has_prompt && matches!(&outcome, Err(Failure::Lost(lost)) if lost.is_end()) {
+            // The server may have ended it while nobody typed.
+            outcome = self.session.run(words, repeat);
+        }
+        match outcome {
             Ok(()) => {}
             Err(Failure::Exit(status)) => return Next::End(status),
-            Err(Failure::Lost(lost)) if lost.is_interrupt() => self.session.disconnect(),
+            Err(Failure::Lost(lost)) if lost.is_interrupt() => self.turn_back(),
             Err(failure) => eprintln!("{failure}"),
         }
-        interrupt::take();
+        if self.library.now().is_none() {
+            self.learn(words);
+        }
+        if !self.session.is_subscribed {
+            interrupt::take();
+        }
         let took = begun.elapsed();
         if took >= SHOWN_TIME && self.session.style.output == Output::Standard {
             println!("({:.2}s)", took.as_secs_f64());
@@ -97,13 +170,41 @@ impl<'a> Shell<'a> {
         Next::Line
     }
 
+    /// After Ctrl-C: the reply that is not waited for any more comes over the old connection.
+    fn turn_back(&mut self) {
+        self.session.disconnect();
+        interrupt::take();
+        if self.has_prompt
+            && let Err(failure) = self.session.connect()
+        {
+            eprintln!("{failure}");
+        }
+    }
+
+    /// Asks for documentation over the session, which may do so since this command only.
+    fn learn(&mut self, words: &[Vec<u8>]) {
+        let authenticates = words.first().is_some_and(|name| {
+            [&b"auth"[..], b"hello"].iter().any(|known| name.eq_ignore_ascii_case(known))
+        });
+        let is_free = !self.session.in_transaction && !self.session.is_subscribed;
+        if self.has_prompt
+            && authenticates
+            && is_free
+            && let Some(connection) = self.session.connection()
+        {
+            // A connection that is lost is found out by the next command.
+            self.library.put(Docs::ask(connection).ok());
+        }
+    }
+
     /// Prints messages until somebody types, presses Ctrl-C (which ends the subscriptions) or the server is
     /// gone.
-    fn show_messages(&mut self, input: &Input) {
+    fn show_messages(&mut self, has_input: bool) {
+        let _keys = self.has_prompt.then(KeysAtOnce::new);
         let shows_hint = self.session.style.output != Output::Raw
             && (io::stdout().is_terminal() || crate::pretends_terminal());
         while self.session.is_subscribed {
-            let outcome = self.wait_for_message(input, shows_hint);
+            let outcome = self.wait_for_message(has_input, shows_hint);
             match outcome {
                 Ok(true) => {}
                 Ok(false) => return,
@@ -117,17 +218,22 @@ impl<'a> Shell<'a> {
     }
 
     /// Prints one message; false when somebody types instead.
-    fn wait_for_message(&mut self, input: &Input, shows_hint: bool) -> Result<bool, Failure> {
+    fn wait_for_message(&mut self, has_input: bool, shows_hint: bool) -> Result<bool, Failure> {
         let Some(connection) = self.session.connection() else { return Ok(false) };
+        if interrupt::take() {
+            self.session.connect()?;
+            return Ok(false);
+        }
         if !connection.has_received() {
-            if input.has_buffered() {
+            if has_input {
                 return Ok(false);
             }
             if shows_hint {
                 show("Reading messages... (press Ctrl-C to quit or any key to type command)\r");
             }
             let stdin = io::stdin();
-            let mut ready = [PollFd::new(connection, PollFlags::IN), PollFd::new(&stdin, PollFlags::IN)];
+            let mut ready = vec![PollFd::new(connection, PollFlags::IN), PollFd::new(&stdin, PollFlags::IN)];
+            ready.extend(interrupt::wake().map(|wake| PollFd::from_borrowed_fd(wake, PollFlags::IN)));
             let polled = poll(&mut ready, None);
             let (has_message, has_input) = (!ready[0].revents().is_empty(), !ready[1].revents().is_empty());
             if shows_hint {
@@ -191,10 +297,91 @@ impl Input {
     }
 }
 
-/// Runs the commands of standard input; gives the exit status.
+/// A terminal that gives keys, not lines, and does not show them. Ctrl-C is a key as well, for the prompt to
+/// read: a signal just before the wait would not end it.
+struct KeysAtOnce(Option<Termios>);
+
+impl KeysAtOnce {
+    fn new() -> KeysAtOnce {
+        let before = tcgetattr(io::stdin()).ok();
+        if let Some(mut modes) = before.clone() {
+            modes.local_modes -= LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG;
+            // Lines do as well.
+            let _ = tcsetattr(io::stdin(), OptionalActions::Now, &modes);
+        }
+        KeysAtOnce(before)
+    }
+}
+
+impl Drop for KeysAtOnce {
+    fn drop(&mut self) {
+        if let Some(before) = &self.0 {
+            let _ = tcsetattr(io::stdin(), OptionalActions::Now, before);
+        }
+    }
+}
+
+/// Prints what is known of these words.
+fn print_help(docs: Option<&Docs>, words: &[Vec<u8>]) {
+    let text = help::about(docs.unwrap_or(&Docs::default()), words);
+    print!("{}", if prompt::has_colors() { text } else { help::without_colors(&text) });
+}
+
+/// HELP as the command of a command line.
+pub fn help(settings: &Settings, words: &[Vec<u8>]) {
+    if words.is_empty() {
+        print!("{}", help::general());
+        return;
+    }
+    print_help(library::load(settings, &Session::new(settings).place()).as_ref(), words);
+}
+
+/// Runs the commands that are typed or that standard input has; gives the exit status.
 pub fn run(settings: &Settings) -> Result<i32, String> {
     interrupt::catch();
-    let mut shell = Shell::new(settings);
+    let shell = Shell::new(settings);
+    if io::stdin().is_terminal() && io::stdout().is_terminal() {
+        let shell = Shell { has_prompt: true, ..shell };
+        run_typed(shell).map_err(|error| format!("Reading from the terminal: {}", plain(&error)))
+    } else {
+        run_lines(shell)
+    }
+}
+
+/// Runs commands that are typed.
+fn run_typed(mut shell: Shell) -> io::Result<i32> {
+    let history = History::load(dotfile("REDISCLI_HISTFILE", ".rediscli_history"));
+    let prompt = Prompt::new(history, shell.library.clone());
+    let mut prompt = prompt.map_err(|error| io::Error::other(error.to_string()))?;
+    shell.load_preferences();
+    loop {
+        prompt.show_hints(shell.preferences.hints);
+        if shell.session.is_connected() {
+            shell.library.ask(shell.settings, shell.session.place());
+        }
+        // One from here on until the terminal gives keys was pressed at no command.
+        interrupt::take();
+        let Typed::Text(text) = prompt.read(&shell.session.prompt())? else {
+            if shell.session.is_subscribed && shell.session.connect().is_ok() {
+                continue;
+            }
+            return Ok(0);
+        };
+        for line in split_lines(&text) {
+            if !line.trim().is_empty() {
+                prompt.remember(line);
+            }
+            if let Next::End(status) = shell.line(line.as_bytes()) {
+                return Ok(status);
+            }
+        }
+        let _ = io::stdout().flush();
+        shell.show_messages(false);
+    }
+}
+
+/// Runs commands that come a line each.
+fn run_lines(mut shell: Shell) -> Result<i32, String> {
     let mut input = Input(BufReader::new(io::stdin()));
     loop {
         let line = input.next().map_err(|error| format!("Reading from standard input: {}", plain(&error)))?;
@@ -204,7 +391,7 @@ pub fn run(settings: &Settings) -> Result<i32, String> {
         }
         // Who reads the output waits for it.
         let _ = io::stdout().flush();
-        shell.show_messages(&input);
+        shell.show_messages(input.has_buffered());
     }
 }
 

@@ -5,6 +5,8 @@ mod beside;
 mod modes;
 mod responder;
 mod streams;
+mod terminal;
+mod typed;
 
 use std::io::Write;
 use std::process::{Command, Output, Stdio};

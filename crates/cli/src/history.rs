@@ -1,0 +1,151 @@
+//! Lines that were typed, kept in a file from one session to the next.
+//!
+//! Invariant: a line that holds a password is never written to the file.
+
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::PathBuf;
+
+/// How many lines are kept, as redis-cli does.
+pub const LINES_MAX: usize = 100;
+
+/// A file in the home directory, unless a variable names another; `/dev/null` stands for none.
+pub fn dotfile(variable: &str, name: &str) -> Option<PathBuf> {
+    let named = std::env::var_os(variable).filter(|path| !path.is_empty());
+    let home = || Some(PathBuf::from(std::env::var_os("HOME").filter(|home| !home.is_empty())?).join(name));
+    named.map(PathBuf::from).or_else(home).filter(|path| path.as_os_str() != "/dev/null")
+}
+
+/// The file of lines.
+pub struct History {
+    file: Option<PathBuf>,
+    lines: Vec<String>,
+}
+
+impl History {
+    /// Reads the file; one that cannot be read has no lines.
+    pub fn load(file: Option<PathBuf>) -> History {
+        let bytes = file.as_ref().and_then(|file| std::fs::read(file).ok()).unwrap_or_default();
+        let lines = String::from_utf8_lossy(&bytes).lines().map(str::to_string).collect();
+        let mut history = History { file, lines };
+        history.trim();
+        history
+    }
+
+    /// The lines, the oldest first.
+    pub fn lines(&self) -> &[String] {
+        &self.lines
+    }
+
+    /// Adds a line and writes the file, unless the line is the last one or holds a password.
+    pub fn add(&mut self, line: &str, words: &[Vec<u8>]) {
+        // The file has a line for each entry.
+        let is_writable = !line.contains('\n') && !is_sensitive(words);
+        if !is_writable || self.lines.last().is_some_and(|last| last == line) {
+            return;
+        }
+        self.lines.push(line.into());
+        self.trim();
+        // Who cannot keep a history can still work.
+        let _ = self.save();
+    }
+
+    fn trim(&mut self) {
+        self.lines.drain(..self.lines.len().saturating_sub(LINES_MAX));
+    }
+
+    fn save(&self) -> io::Result<()> {
+        let Some(file) = &self.file else { return Ok(()) };
+        let mut text = self.lines.join("\n");
+        text.push('\n');
+        let mut options = std::fs::OpenOptions::new();
+        options.write(true).create(true).truncate(true).mode(0o600).open(file)?.write_all(text.as_bytes())
+    }
+}
+
+/// Words that a password can follow, by the words that a command begins with. An empty list stands for any
+/// word.
+const SENSITIVE: &[(&[&str], &[&str])] = &[
+    (&["auth"], &[]),
+    (&["acl", "deluser"], &[]),
+    (&["acl", "setuser"], &[]),
+    (&["acl", "getuser"], &[]),
+    (
+        &["config", "set"],
+        &["masterauth", "masteruser", "tls-key-file-pass", "tls-client-key-file-pass", "requirepass"],
+    ),
+    (&["hello"], &["auth"]),
+    (&["migrate"], &["auth", "auth2"]),
+    (&["sentinel", "config", "set"], &["sentinel-pass", "sentinel-user"]),
+    (&["sentinel", "set"], &["auth-pass", "auth-user"]),
+];
+
+/// Whether a command can hold a password. Of a word that could be a key or a value the answer is yes.
+pub fn is_sensitive(words: &[Vec<u8>]) -> bool {
+    let is = |word: &Vec<u8>, name: &&str| word.eq_ignore_ascii_case(name.as_bytes());
+    SENSITIVE.iter().any(|(command, names)| {
+        words.len() >= command.len()
+            && words.iter().zip(*command).all(|(word, name)| is(word, name))
+            && (names.is_empty()
+                || words[command.len()..].iter().any(|word| names.iter().any(|name| is(word, name))))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use martlet_protocol::quote;
+
+    fn words(line: &str) -> Vec<Vec<u8>> {
+        quote::split(line.as_bytes()).expect("words")
+    }
+
+    #[test]
+    fn passwords_are_recognised() {
+        for line in [
+            "auth secret",
+            "AUTH me secret",
+            "acl setuser me >secret",
+            "ACL GETUSER me",
+            "config set maxmemory 1 requirepass secret",
+            "CONFIG SET MASTERAUTH x",
+            "hello 3 auth me secret",
+            "hello 3 setname a auth me secret",
+            "migrate h 1 k 0 10 copy auth secret",
+            "migrate h 1 \"\" 0 10 auth2 me secret keys a",
+            "sentinel config set sentinel-pass x",
+            "sentinel set main auth-pass x",
+        ] {
+            assert!(is_sensitive(&words(line)), "{line}");
+        }
+        for line in ["", "get auth", "acl list", "config get requirepass", "hello 3", "set auth 1"] {
+            assert!(!is_sensitive(&words(line)), "{line}");
+        }
+    }
+
+    #[test]
+    fn the_file_keeps_the_last_lines_and_no_password() {
+        use std::os::unix::fs::PermissionsExt;
+        let directory = tempfile::tempdir().expect("a directory");
+        let file = directory.path().join("history");
+        let mut history = History::load(Some(file.clone()));
+        for number in 0..LINES_MAX + 5 {
+            let line = format!("get {number}");
+            history.add(&line, &words(&line));
+            history.add(&line, &words(&line));
+        }
+        history.add("auth secret", &words("auth secret"));
+        let read = History::load(Some(file.clone()));
+        assert_eq!(read.lines().len(), LINES_MAX);
+        assert_eq!((read.lines()[0].as_str(), read.lines()[LINES_MAX - 1].as_str()), ("get 5", "get 104"));
+        let mode = std::fs::metadata(&file).expect("there").permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+    }
+
+    #[test]
+    fn without_a_file_lines_are_kept_in_memory() {
+        let mut history = History::load(None);
+        history.add("ping", &words("ping"));
+        assert_eq!(history.lines(), ["ping"]);
+    }
+}
