@@ -331,18 +331,14 @@ mod tests {
         };
         assert_eq!(notes("port 1\n"), []);
         let quiet = "Accepted without effect (docs/configuration.md says why): loadmodule, activerehashing, \
-             replica-full-sync-buffer-limit";
-        assert_eq!(notes("replica-full-sync-buffer-limit 1\n activerehashing no\n loadmodule x\n").len(), 1);
-        assert_eq!(
-            notes("activerehashing no\nreplica-full-sync-buffer-limit 1\nloadmodule x\n"),
-            [(false, quiet.into())]
-        );
+             socket-mark-id";
+        assert_eq!(notes("socket-mark-id 1\n activerehashing no\n loadmodule x\n").len(), 1);
+        assert_eq!(notes("activerehashing no\nsocket-mark-id 1\nloadmodule x\n"), [(false, quiet.into())]);
         assert_eq!(notes("cluster-enabled yes\n"), []);
         let lacking = "WARNING: set, but without effect: tls-cluster (the cluster bus and MIGRATE use no TLS in this version)";
         assert_eq!(notes("tls-cluster yes\n"), [(true, lacking.into())]);
-        let quiet =
-            "Accepted without effect (docs/configuration.md says why): replica-full-sync-buffer-limit";
-        assert_eq!(notes("replica-full-sync-buffer-limit 1\n"), [(false, quiet.into())]);
+        let quiet = "Accepted without effect (docs/configuration.md says why): socket-mark-id";
+        assert_eq!(notes("socket-mark-id 1\n"), [(false, quiet.into())]);
     }
 
     #[test]

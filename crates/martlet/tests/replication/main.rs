@@ -2,6 +2,7 @@
 //! way to it, the data sets are equal key by key once WAIT says so.
 
 mod channels;
+mod channels_replica;
 mod crew;
 mod diskless;
 mod faults;

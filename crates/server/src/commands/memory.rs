@@ -127,6 +127,8 @@ pub(super) struct Figures {
     pub backlog: u64,
     /// The rest of it, which replicas are behind by.
     pub replicas: u64,
+    /// The stream that waits for a full sync's data set.
+    pub gathered: u64,
     /// Keys and bytes of the table of each database that was ever used, by index.
     pub databases: Vec<(usize, usize, usize)>,
 }
@@ -163,6 +165,7 @@ impl Figures {
                 .sum::<usize>() as u64,
             backlog: stream - replicas.min(stream),
             replicas,
+            gathered: shared.replication.replica.gathered_bytes(),
             log_buffer: log_buffer.load(Ordering::Relaxed) + shared.engine.journal.backlog(),
             databases: databases.into_iter().map(|(db, (len, table_bytes))| (db, len, table_bytes)).collect(),
         }
@@ -171,7 +174,8 @@ impl Figures {
     /// What is not data: the start's, clients', tables' and the replication stream's.
     pub fn overhead(&self) -> u64 {
         let tables: usize = self.databases.iter().map(|db| db.2).sum();
-        (self.startup + self.clients + self.backlog + self.replicas + tables as u64).min(self.used)
+        (self.startup + self.clients + self.backlog + self.replicas + self.gathered + tables as u64)
+            .min(self.used)
     }
 
     /// What is data.
@@ -202,7 +206,7 @@ fn stats(call: &mut Call<'_>) -> Outcome {
         ("total.allocated", int(used)),
         ("startup.allocated", int(startup)),
         ("replication.backlog", int(figures.backlog)),
-        ("replica.fullsync.buffer", Int(0)),
+        ("replica.fullsync.buffer", int(figures.gathered)),
         ("clients.slaves", int(figures.replicas)),
         ("clients.normal", int(figures.clients)),
         ("cluster.links", Int(0)),

@@ -15,7 +15,6 @@ use super::value::Kind::*;
 use super::value::{MemoryLimit, TEXT};
 
 const COMPATIBILITY: super::Effect = Absent("this version does not check what a cluster could not run");
-const REPLICATION: super::Effect = Absent("replication does not heed it in this version");
 const TLS_DH: super::Effect = Moot("key exchange uses elliptic curves only");
 const TLS_OUT: super::Effect = Absent("the cluster bus and MIGRATE use no TLS in this version");
 const TLS_TIME: super::Effect = Moot("sessions are kept until others need their place");
@@ -375,9 +374,9 @@ parameter_table! {
     /// Port that the replica tells its primary
     replica_announce_port: u16 = 0
         => "replica-announce-port" | "slave-announce-port", Integer(0, 65535), MODIFIABLE, Honoured;
-    /// Most bytes of the stream that a replica holds during a full sync
+    /// Bytes of the stream that a replica keeps during a full sync; 0 takes the replica's output limit
     replica_full_sync_buffer_limit_bytes: u64 = 0
-        => "replica-full-sync-buffer-limit", Memory(0, ULONG_MAX), MODIFIABLE, REPLICATION;
+        => "replica-full-sync-buffer-limit", Memory(0, ULONG_MAX), MODIFIABLE, Honoured;
     /// Replicas without which writes are refused
     min_replicas_to_write: u32 = 0
         => "min-replicas-to-write" | "min-slaves-to-write", Integer(0, INT_MAX), MODIFIABLE|SWITCH, Honoured;
@@ -409,7 +408,7 @@ parameter_table! {
     /// How a replica loads a full sync from the socket
     repl_diskless_load: ReplDisklessLoad = ReplDisklessLoad::Disabled
         => "repl-diskless-load", ReplDisklessLoad::KIND, MODIFIABLE|DENY_LOADING, Honoured;
-    /// As a primary, send the data set and the stream over two connections
+    /// Send or take a full sync over two connections
     repl_rdb_channel: bool = false
         => "repl-rdb-channel" | "dual-channel-replication-enabled", YesNo, MODIFIABLE, Honoured;
     /// What happens when a replicated or loaded command fails

@@ -185,7 +185,8 @@ impl Worker {
     /// Bytes that are to be evicted, so that this thread may use its slack before it looks again.
     fn bytes_to_evict(&self) -> u64 {
         let used = alloc::used_bytes() as u64 + self.memory.slack_bytes as u64;
-        let buffers = self.shared.buffer_bytes() + self.stream_bytes_beyond_backlog();
+        let gathered = self.shared.replication.replica.gathered_bytes();
+        let buffers = self.shared.buffer_bytes() + self.stream_bytes_beyond_backlog() + gathered;
         used.saturating_sub(buffers).saturating_sub(self.memory.limit_bytes)
     }
 }

@@ -155,9 +155,10 @@ pub(super) fn memory(worker: &mut Worker, text: &mut Text) {
     text.field("rss_overhead_bytes", 0);
     text.field("mem_fragmentation_ratio", ratio(resident, used));
     text.field("mem_fragmentation_bytes", resident as i64 - used as i64);
-    text.field("mem_not_counted_for_evict", shared.buffer_bytes() + figures.replicas);
+    let not_counted = shared.buffer_bytes() + figures.replicas + figures.gathered;
+    text.field("mem_not_counted_for_evict", not_counted);
     text.field("mem_replication_backlog", figures.backlog);
-    text.field("mem_replica_full_sync_buffer", 0);
+    text.field("mem_replica_full_sync_buffer", figures.gathered);
     text.field("mem_total_replication_buffers", figures.backlog + figures.replicas);
     text.field("mem_clients_slaves", figures.replicas);
     text.field("mem_clients_normal", clients);

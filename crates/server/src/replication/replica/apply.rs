@@ -17,6 +17,7 @@ use martlet_journal::{Position, REPLICAS};
 use martlet_protocol::request::{Args, OwnedArgs, Parsed, Partial, RequestLimits, parse};
 
 use super::crew::{Calling, Crew, Plan, Work};
+use super::gather::Gathered;
 use super::link::is_readable;
 use super::runner::{Runner, complain};
 use crate::connection::Connection;
@@ -51,6 +52,8 @@ struct Waiting {
     bytes: Vec<u8>,
     /// So many of them, the first, were taken.
     taken: usize,
+    /// What comes behind them and was received during the full sync. There is none if no bytes wait.
+    gathered: Option<Gathered>,
     /// A thread has been asked to apply it.
     is_asked: bool,
     /// Why nothing more will be applied.
@@ -58,9 +61,17 @@ struct Waiting {
 }
 
 impl Waiting {
-    /// How many bytes wait.
+    /// How many bytes wait, but for what was gathered.
     fn len(&self) -> usize {
         self.bytes.len() - self.taken
+    }
+
+    /// Adds what comes next.
+    fn push(&mut self, bytes: &[u8]) {
+        match &mut self.gathered {
+            Some(gathered) => gathered.push(bytes),
+            None => self.bytes.extend_from_slice(bytes),
+        }
     }
 
     /// Takes up to `most` bytes. Those behind them move only once as many were taken before: not each time.
@@ -72,7 +83,20 @@ impl Waiting {
             self.bytes.drain(..self.taken);
             self.taken = 0;
         }
+        self.refill();
         taken
+    }
+
+    /// Takes up what was gathered, some of it.
+    fn refill(&mut self) {
+        while self.len() < LAG_BYTES
+            && let Some(gathered) = &mut self.gathered
+        {
+            gathered.pop().into_iter().for_each(|block| self.bytes.extend(block));
+            if gathered.is_empty() {
+                self.gathered = None;
+            }
+        }
     }
 }
 
@@ -98,14 +122,19 @@ pub struct ApplyQueue {
 
 impl ApplyQueue {
     /// A queue for the stream that goes on after the applied offset, in the replica's database, in the name
-    /// of `connection`, and of those that `another` gives where all threads apply.
+    /// of `connection`, and of those that `another` gives where all threads apply. The stream's beginning
+    /// may have been `gathered` before.
     pub fn new(
         shared: &'static Shared,
         generation: u64,
         mut connection: Box<Connection>,
         another: impl Fn() -> Box<Connection>,
         stream: Arc<Mutex<Stream>>,
+        gathered: Option<Gathered>,
     ) -> Arc<ApplyQueue> {
+        let received = gathered.as_ref().map_or(0, Gathered::len);
+        let mut waiting = Waiting { gathered, ..Waiting::default() };
+        waiting.refill();
         let runners = (0..shared.thread_count()).map(|_| Mutex::new(Runner::new(another())));
         connection.session.db = shared.replication.replica.db();
         Arc::new(ApplyQueue {
@@ -113,8 +142,8 @@ impl ApplyQueue {
             thread: shared.thread_count() - 1,
             generation,
             stream,
-            waiting: Mutex::default(),
-            received_bytes: AtomicU64::new(0),
+            waiting: Mutex::new(waiting),
+            received_bytes: AtomicU64::new(received),
             is_closed: AtomicBool::new(false),
             applier: Mutex::new(Applier {
                 runner: Runner::new(connection),
@@ -140,7 +169,7 @@ impl ApplyQueue {
     }
 
     fn add(&self, bytes: &[u8]) {
-        lock(&self.waiting).bytes.extend_from_slice(bytes);
+        lock(&self.waiting).push(bytes);
         self.received_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
     }
 
@@ -187,7 +216,8 @@ impl ApplyQueue {
 
     /// Whether so much waits that nothing more should be received.
     pub fn is_full(&self) -> bool {
-        lock(&self.waiting).len() >= WAITING_MAX_BYTES
+        let waiting = lock(&self.waiting);
+        waiting.len() >= WAITING_MAX_BYTES || waiting.gathered.is_some()
     }
 
     /// Whether everything complete has been applied.
@@ -224,10 +254,16 @@ impl ApplyQueue {
             return;
         }
         self.receive_rest();
-        let bytes = lock(&self.waiting).take(usize::MAX);
         let recorded = worker.keys.recorded;
-        if let Err(why) = lock(&self.applier).apply(self, worker, &bytes) {
-            tracing::warn!("{why}");
+        loop {
+            let bytes = lock(&self.waiting).take(usize::MAX);
+            if let Err(why) = lock(&self.applier).apply(self, worker, &bytes) {
+                tracing::warn!("{why}");
+                break;
+            }
+            if lock(&self.waiting).len() == 0 {
+                break;
+            }
         }
         worker.keys.recorded = recorded;
     }
@@ -263,7 +299,7 @@ impl ApplyQueue {
         let mut waiting = lock(&self.waiting);
         waiting.is_asked = false;
         waiting.failure = outcome.err();
-        let was_full = waiting.len() + count >= WAITING_MAX_BYTES;
+        let was_full = waiting.len() + count >= WAITING_MAX_BYTES || waiting.gathered.is_some();
         let wakes = was_full || waiting.failure.is_some();
         drop(waiting);
         if wakes {

@@ -50,7 +50,7 @@ impl Worker {
         journal.pump(journal.end());
         let received = lock(&replica.received).clone();
         received.into_iter().for_each(|queue| queue.drain(self));
-        replica.generation.fetch_add(1, Ordering::SeqCst);
+        let generation = replica.generation.fetch_add(1, Ordering::SeqCst) + 1;
         let before = replica.status();
         match (&primary, &before.primary) {
             (Some(_), None) => {
@@ -80,6 +80,7 @@ impl Worker {
         }
         replica.update(|status| {
             status.primary = primary;
+            status.generation = generation;
             status.state = LinkState::Connect;
             status.down_since_s = None;
         });

@@ -9,7 +9,7 @@
 
 use std::io::{self, Read};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 
 use martlet_persistence::Beside;
 use martlet_persistence::load::{Source, UNKNOWN_LEN};
@@ -136,15 +136,7 @@ impl Link {
             let started = std::thread::Builder::new().name("load-0".into()).spawn_scoped(scope, load);
             started.map_err(|error| broken(format!("No thread to load the snapshot: {error}")))?;
             let passed = self.pass_on(&mut transfer, first, pieces, &has_failed);
-            let loaded = loop {
-                match loading.recv_timeout(PERIOD) {
-                    Ok(loaded) => break loaded,
-                    Err(RecvTimeoutError::Timeout) => self.give_sign_of_life(),
-                    Err(RecvTimeoutError::Disconnected) => {
-                        break Err("The thread that loads has failed.".into());
-                    }
-                }
-            };
+            let loaded = self.await_loaded(&loading);
             let is_all = |bytes| passed.as_ref().is_ok_and(|passed| *passed == bytes);
             let why = match loaded {
                 Ok(beside) if is_all(beside.loaded.bytes) && transfer.has_ended() => return Ok(beside),
@@ -196,10 +188,6 @@ impl Link {
                 told = clock.raw();
             }
             self.wait(!is_full, PERIOD, SILENT)?;
-            if is_full {
-                // It was not listened to.
-                self.heard = clock.raw();
-            }
         }
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! PING → AUTH, REPLCONF listening-port, ip-address, capa, version → PSYNC → +FULLRESYNC | +CONTINUE | SYNC
+//!                                                                   +RDBCHANNELSYNC | +DUALCHANNELSYNC
 //! ```
 //!
 //! Invariant: nothing here waits or reads a clock, and a peer that sends garbage gets an error with a name.
@@ -9,6 +10,8 @@
 use std::collections::VecDeque;
 
 use martlet_client::resp::encode_request;
+
+use super::channel::Dialect;
 
 /// Bytes that a line of an answer may have.
 const LINE_MAX_BYTES: usize = 64 * 1024;
@@ -30,6 +33,18 @@ pub struct Greeting {
     pub resume: Option<(String, u64)>,
     /// The other end is a replica, which is to become the primary.
     pub fails_over: bool,
+    /// The data set may come by a second connection.
+    pub takes_channel: bool,
+}
+
+impl Greeting {
+    /// Appends AUTH to `out`, if there is anything to tell; whether there is.
+    pub(super) fn authenticate(&self, out: &mut Vec<u8>) -> bool {
+        let Some(password) = &self.password else { return false };
+        let words = [Some(b"AUTH".to_vec()), self.user.clone(), Some(password.clone())];
+        encode_request(&words.into_iter().flatten().collect::<Vec<_>>(), out);
+        true
+    }
 }
 
 /// How far the handshake has come.
@@ -51,6 +66,8 @@ pub enum Progress {
     },
     /// A snapshot follows, and nobody knows of which place.
     Legacy,
+    /// A snapshot is to come by a second connection.
+    Channel(Dialect),
     /// There will be no synchronization now: a line for the log.
     Rejected(String),
 }
@@ -77,8 +94,28 @@ pub struct Handshake {
     received: Vec<u8>,
 }
 
-fn text(line: &[u8]) -> String {
+pub(super) fn text(line: &[u8]) -> String {
     String::from_utf8_lossy(line).into_owned()
+}
+
+/// Takes the next line of what was received, without its end.
+pub(super) fn take_line(received: &mut Vec<u8>) -> Result<Option<Vec<u8>>, Refused> {
+    let Some(end) = memchr::memchr(b'\n', received) else {
+        if received.len() > LINE_MAX_BYTES {
+            return Err(Refused("The master's answer to the handshake is no line.".into()));
+        }
+        return Ok(None);
+    };
+    let mut line: Vec<u8> = received.drain(..=end).collect();
+    line.pop();
+    line.pop_if(|last| *last == b'\r');
+    Ok(Some(line))
+}
+
+/// The words of a place in a stream: its replication id, and the offset.
+pub(super) fn place(id: Option<&str>, offset: Option<&str>) -> Option<(String, u64)> {
+    let (id, offset) = (id.filter(|id| is_id(id))?, offset?.parse().ok()?);
+    Some((id.into(), offset))
 }
 
 impl Handshake {
@@ -95,7 +132,7 @@ impl Handshake {
     pub fn receive(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<Progress, Refused> {
         self.received.extend_from_slice(bytes);
         while let Some(step) = self.awaited.front().copied() {
-            let Some(line) = self.line()? else { return Ok(Progress::More) };
+            let Some(line) = take_line(&mut self.received)? else { return Ok(Progress::More) };
             // A primary that prepares a snapshot sends empty lines meanwhile.
             if line.is_empty() && step == Step::Psync {
                 continue;
@@ -125,20 +162,6 @@ impl Handshake {
         self.received
     }
 
-    /// The next line without its end.
-    fn line(&mut self) -> Result<Option<Vec<u8>>, Refused> {
-        let Some(end) = memchr::memchr(b'\n', &self.received) else {
-            if self.received.len() > LINE_MAX_BYTES {
-                return Err(Refused("The master's answer to the handshake is no line.".into()));
-            }
-            return Ok(None);
-        };
-        let mut line: Vec<u8> = self.received.drain(..=end).collect();
-        line.pop();
-        line.pop_if(|last| *last == b'\r');
-        Ok(Some(line))
-    }
-
     /// The answer to PING has come: says who this is.
     fn introduce(&mut self, line: &[u8], out: &mut Vec<u8>) -> Result<(), Refused> {
         let accepted = [b"+".as_slice(), b"-NOAUTH", b"-NOPERM", b"-ERR operation not permitted"];
@@ -146,10 +169,8 @@ impl Handshake {
             return Err(Refused(format!("Error reply to PING from master: '{}'", text(line))));
         }
         tracing::info!("Master replied to PING, replication can continue...");
-        let Greeting { user, password, port, ip, version, .. } = &self.greeting;
-        if let Some(password) = password {
-            let words = [Some(b"AUTH".to_vec()), user.clone(), Some(password.clone())];
-            encode_request(&words.into_iter().flatten().collect::<Vec<_>>(), out);
+        let Greeting { port, ip, version, takes_channel, .. } = &self.greeting;
+        if self.greeting.authenticate(out) {
             self.awaited.push_back(Step::Auth);
         }
         let mut tell = |name: &'static str, words: &[&[u8]]| {
@@ -160,7 +181,9 @@ impl Handshake {
         if let Some(ip) = ip {
             tell("ip-address", &[b"ip-address", ip.as_bytes()]);
         }
-        tell("capa", &[b"capa", b"eof", b"capa", b"psync2"]);
+        let channels: &[&[u8]] =
+            if *takes_channel { &[b"capa", b"rdb-channel-repl", b"capa", b"dual-channel"] } else { &[] };
+        tell("capa", &[&[b"capa".as_slice(), b"eof", b"capa", b"psync2"], channels].concat());
         tell("VERSION", &[b"version", version.as_bytes()]);
         Ok(())
     }
@@ -191,12 +214,11 @@ impl Handshake {
         let mut words = line.split_ascii_whitespace();
         match words.next() {
             Some("+FULLRESYNC") => {
-                let place = words.next().zip(words.next().and_then(|offset| offset.parse().ok()));
-                let Some((id, offset)) = place.filter(|(id, _)| is_id(id)) else {
+                let Some((id, offset)) = place(words.next(), words.next()) else {
                     return Err(Refused("Master replied with wrong +FULLRESYNC syntax.".into()));
                 };
                 tracing::info!("Full resync from master: {id}:{offset}");
-                Ok(Progress::Full { id: id.into(), offset })
+                Ok(Progress::Full { id, offset })
             }
             Some("+CONTINUE") => {
                 if self.greeting.resume.is_none() {
@@ -204,6 +226,17 @@ impl Handshake {
                 }
                 tracing::info!("Successful partial resynchronization with master.");
                 Ok(Progress::Partial { id: words.next().filter(|id| is_id(id)).map(str::to_owned) })
+            }
+            Some("+RDBCHANNELSYNC") if self.greeting.takes_channel => {
+                let Some(main_client) = words.next().and_then(|id| id.parse().ok()) else {
+                    return Err(Refused(format!("Master replied with wrong +RDBCHANNELSYNC syntax: {line}")));
+                };
+                tracing::info!("PSYNC is not possible, initialize RDB channel.");
+                Ok(Progress::Channel(Dialect::Redis { main_client }))
+            }
+            Some("+DUALCHANNELSYNC") if self.greeting.takes_channel => {
+                tracing::info!("PSYNC is not possible, initialize RDB channel.");
+                Ok(Progress::Channel(Dialect::Valkey))
             }
             Some("-NOMASTERLINK" | "-LOADING") => Ok(Progress::Rejected(format!(
                 "Master is currently unable to PSYNC but should be in the future: {line}"
@@ -226,7 +259,7 @@ impl Handshake {
 }
 
 /// Whether a word is a replication id.
-fn is_id(word: &str) -> bool {
+pub(super) fn is_id(word: &str) -> bool {
     word.len() == 40 && word.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
@@ -247,6 +280,7 @@ mod tests {
             version: "8.2.0",
             resume: resume.map(|next| (ID.into(), next)),
             fails_over: false,
+            takes_channel: false,
         }
     }
 
@@ -317,6 +351,25 @@ mod tests {
         let (outcome, out, _) = shake(greeting, &[ACCEPTED, b"-ERR what\r\n"].concat(), 7);
         assert_eq!(outcome, Ok(Progress::Rejected("Master does not take over (reply: -ERR what)".into())));
         assert!(out.ends_with(b"$1\r\n9\r\n$8\r\nFAILOVER\r\n"));
+    }
+
+    #[test]
+    fn a_second_connection_is_opened_by_who_has_offered_it() {
+        let offers = Greeting { takes_channel: true, ..greeting(None) };
+        for (answer, expected) in [
+            ("+RDBCHANNELSYNC 17", Ok(Progress::Channel(Dialect::Redis { main_client: 17 }))),
+            ("+DUALCHANNELSYNC", Ok(Progress::Channel(Dialect::Valkey))),
+            (
+                "+RDBCHANNELSYNC x",
+                Err(Refused("Master replied with wrong +RDBCHANNELSYNC syntax: +RDBCHANNELSYNC x".into())),
+            ),
+        ] {
+            let input = [ACCEPTED, answer.as_bytes(), b"\r\n"].concat();
+            let (outcome, out, _) = shake(offers.clone(), &input, 4);
+            assert_eq!(outcome, expected);
+            assert!(String::from_utf8(out).unwrap().contains("capa\r\n$12\r\ndual-channel\r\n"));
+            assert_eq!(shake(greeting(None), &input, 4).0, Ok(Progress::Legacy));
+        }
     }
 
     #[test]

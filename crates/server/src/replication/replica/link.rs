@@ -7,7 +7,7 @@
 use std::io::{self, ErrorKind, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
@@ -19,6 +19,7 @@ use martlet_persistence::load::Source;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
 use super::apply::ApplyQueue;
+use super::gather::{Gathered, MainChannel};
 use super::handshake::{Greeting, Handshake, Progress, Refused};
 use super::transfer::Transfer;
 use super::{LinkState, Replica, diskless, load};
@@ -32,7 +33,7 @@ use crate::shared::{Shared, lock};
 /// Between two attempts, and between two messages that tell how far this server has come.
 pub(super) const PERIOD: Duration = Duration::from_secs(1);
 /// How soon a stream that could not be applied is tried again.
-const PATIENCE: Duration = Duration::from_millis(10);
+pub(super) const PATIENCE: Duration = Duration::from_millis(10);
 
 /// The line for the log when a snapshot does not go on.
 pub(super) const SILENT: &str = "Timeout receiving bulk data from MASTER... If the problem persists try to set the 'repl-timeout' parameter in redis.conf to a larger value.";
@@ -101,21 +102,20 @@ fn run(shared: &'static Shared) {
     crate::process::guard_thread();
     let replica = &shared.replication.replica;
     while !shared.stopping.load(Ordering::Relaxed) {
-        let generation = replica.generation();
-        let status = replica.status();
-        let Some(primary) = status.primary else {
+        let (generation, primary) = replica.task();
+        let Some(primary) = primary else {
             replica.sleep(generation, Duration::MAX);
             continue;
         };
         let ended = follow(shared, generation, &primary);
-        if replica.generation() == generation {
-            replica.update(|status| {
+        replica.update(|status| {
+            if status.generation == generation {
                 if status.state == LinkState::Connected {
                     status.down_since_s = Some(shared.clock.unix_ms() / 1000);
                 }
                 status.state = LinkState::Connect;
-            });
-        }
+            }
+        });
         if let Err(Ended::Broken(why)) = ended {
             tracing::warn!("{why}");
             replica.sleep(generation, PERIOD);
@@ -125,15 +125,12 @@ fn run(shared: &'static Shared) {
 
 /// Copies the primary until something ends that.
 fn follow(shared: &'static Shared, generation: u64, primary: &Primary) -> Result<(), Ended> {
-    let replica = &shared.replication.replica;
-    let set_state = |state| {
-        if replica.generation() == generation {
-            replica.update(|status| status.state = state);
-        }
-    };
-    set_state(LinkState::Connecting);
-    let mut link = Link::connect(shared, generation, primary)?;
-    set_state(LinkState::Handshake);
+    set_state(shared, generation, LinkState::Connecting);
+    let Primary { host, port } = primary;
+    tracing::info!("Connecting to MASTER {host}:{port}");
+    let mut link = Link::open(shared, generation, primary)?;
+    tracing::info!("Non blocking connect for SYNC fired the event.");
+    link.set_state(LinkState::Handshake);
     let progress = link.shake_hands()?;
     if shared.replication.failover.state() == State::InProgress {
         match &progress {
@@ -150,15 +147,24 @@ fn follow(shared: &'static Shared, generation: u64, primary: &Primary) -> Result
             tracing::info!("MASTER <-> REPLICA sync: Master accepted a Partial Resynchronization.");
         }
         Progress::Full { id, offset } => {
-            set_state(LinkState::Sync);
+            link.set_state(LinkState::Sync);
             link.synchronize(Some((id, offset)))?;
         }
         Progress::Legacy | Progress::More => {
-            set_state(LinkState::Sync);
+            link.set_state(LinkState::Sync);
             link.synchronize(None)?;
         }
+        Progress::Channel(dialect) => return link.synchronize_by_channel(primary, dialect),
     }
-    link.stream(primary)
+    link.stream(primary, None, None)
+}
+
+fn set_state(shared: &Shared, generation: u64, state: LinkState) {
+    shared.replication.replica.update(|status| {
+        if status.generation == generation {
+            status.state = state;
+        }
+    });
 }
 
 /// A connection to the primary.
@@ -176,13 +182,15 @@ pub(super) struct Link {
     /// What has come and was not taken up yet.
     pub(super) received: Vec<u8>,
     /// When something was received last: a raw reading of the clock.
-    pub(super) heard: u64,
+    heard: u64,
+    /// The connection that the stream comes by meanwhile, if this one is for the data set only.
+    pub(super) main: Option<Box<MainChannel>>,
 }
 
 impl Link {
-    fn connect(shared: &'static Shared, generation: u64, primary: &Primary) -> Result<Link, Ended> {
+    /// Connects to the primary.
+    pub(super) fn open(shared: &'static Shared, generation: u64, primary: &Primary) -> Result<Link, Ended> {
         let Primary { host, port } = primary;
-        tracing::info!("Connecting to MASTER {host}:{port}");
         let config = shared.config.snapshot();
         let address = Address::resolve(host, *port)
             .map_err(|error| broken(format!("Unable to connect to MASTER: {}", error_text(&error))))?;
@@ -190,12 +198,15 @@ impl Link {
         let socket_error =
             |error: io::Error| broken(format!("Error condition on socket for SYNC: {}", error_text(&error)));
         let stream = outgoing::connect(&config, &address, host).map_err(socket_error)?;
-        tracing::info!("Non blocking connect for SYNC fired the event.");
         let heard = shared.clock.raw();
         let replica = &shared.replication.replica;
         let socket = stream.as_fd().try_clone_to_owned().map_err(socket_error)?;
         let (stream, received) = (Arc::new(Mutex::new(stream)), Vec::new());
-        Ok(Link { shared, replica, generation, stream, socket, queue: None, received, heard })
+        Ok(Link { shared, replica, generation, stream, socket, queue: None, received, heard, main: None })
+    }
+
+    pub(super) fn set_state(&self, state: LinkState) {
+        set_state(self.shared, self.generation, state);
     }
 
     /// Whether there is still somebody to work for.
@@ -212,28 +223,46 @@ impl Link {
         self.check()?;
         let clock = &self.shared.clock;
         let limit = Duration::from_secs(u64::from(self.shared.config.snapshot().repl_timeout_s));
-        if clock.elapsed_ns(self.heard, clock.raw()) as u128 > limit.as_nanos() && reads {
+        if !reads {
+            // It is not listened to.
+            self.heard = clock.raw();
+        } else if clock.elapsed_ns(self.heard, clock.raw()) as u128 > limit.as_nanos() {
             return Err(broken(what));
         }
-        let Some(event) = self.replica.link.event.get() else { return Err(Ended::Changed) };
-        let timeout = Timespec { tv_sec: most.as_secs() as i64, tv_nsec: i64::from(most.subsec_nanos()) };
-        let mut waited = [PollFd::new(event, PollFlags::IN), PollFd::new(&self.socket, PollFlags::IN)];
-        let count = if reads { 2 } else { 1 };
-        match poll(&mut waited[..count], Some(&timeout)) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(broken(error_text(&error.into()))),
-        }
-        let [woken, readable] = waited.map(|of| !of.revents().is_empty());
-        if woken {
-            let _ = rustix::io::read(event, &mut [0_u8; 8]);
-        }
-        if readable {
-            self.receive()?;
+        self.poll(reads, most)?;
+        if let Some(why) = self.main.as_mut().and_then(|main| main.failure.take()) {
+            return Err(broken(why));
         }
         self.check()
     }
 
-    fn receive(&mut self) -> Result<(), Ended> {
+    /// As [`Link::wait`], whatever the primary has said so far.
+    pub(super) fn poll(&mut self, reads: bool, most: Duration) -> Result<(), Ended> {
+        let Some(event) = self.replica.link.event.get() else { return Err(Ended::Changed) };
+        let main = self.main.as_ref().filter(|main| main.is_read()).map(|main| &main.link.socket);
+        let own = reads.then_some(&self.socket);
+        let sockets = [Some(event), main, own];
+        let mut waited: Vec<_> =
+            sockets.iter().flatten().map(|socket| PollFd::new(*socket, PollFlags::IN)).collect();
+        let timeout = Timespec { tv_sec: most.as_secs() as i64, tv_nsec: i64::from(most.subsec_nanos()) };
+        match poll(&mut waited, Some(&timeout)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(broken(error_text(&error.into()))),
+        }
+        let mut found = waited.iter().map(|of| !of.revents().is_empty());
+        let [woken, main_is_readable, is_readable] =
+            sockets.map(|socket| socket.is_some() && found.next().unwrap_or_default());
+        if woken {
+            let _ = rustix::io::read(event, &mut [0_u8; 8]);
+        }
+        if main_is_readable && let Some(main) = &mut self.main {
+            main.receive();
+        }
+        if is_readable { self.receive() } else { Ok(()) }
+    }
+
+    /// Takes in what there is to be received.
+    pub(super) fn receive(&mut self) -> Result<(), Ended> {
         let mut stream = lock(&self.stream);
         if !is_readable(&self.socket) {
             // Who changes the role has taken it.
@@ -259,12 +288,12 @@ impl Link {
         Ok(())
     }
 
-    fn send(&mut self, bytes: &[u8]) -> Result<(), Ended> {
+    pub(super) fn send(&mut self, bytes: &[u8]) -> Result<(), Ended> {
         let sent = lock(&self.stream).send(bytes);
         sent.map_err(|error| broken(format!("I/O error writing to master: {}", error_text(&error))))
     }
 
-    fn greeting(&self) -> Greeting {
+    pub(super) fn greeting(&self) -> Greeting {
         let config = self.shared.config.snapshot();
         let port = match config.replica_announce_port {
             0 => self.shared.port.load(Ordering::Relaxed),
@@ -276,6 +305,7 @@ impl Link {
             port,
             ip: config.replica_announce_ip.clone(),
             version: REDIS_VERSION,
+            takes_channel: config.repl_rdb_channel,
             fails_over: self.shared.replication.failover.state() == State::InProgress,
             resume: self.shared.replication.history().request(self.shared.applied_offset()),
         }
@@ -302,7 +332,7 @@ impl Link {
     }
 
     /// Receives a snapshot and loads it. `place` is where in the stream it is, if the primary has told.
-    fn synchronize(&mut self, place: Option<(String, u64)>) -> Result<(), Ended> {
+    pub(super) fn synchronize(&mut self, place: Option<(String, u64)>) -> Result<(), Ended> {
         match self.way()? {
             diskless::Way::File => self.synchronize_by_file(place),
             way => self.synchronize_diskless(way, place),
@@ -409,30 +439,33 @@ impl Link {
 
     /// Loads a snapshot, telling the primary now and then that this server is there.
     fn load(&mut self, source: Source) -> Result<martlet_persistence::load::Loaded, String> {
-        let shared = self.shared;
+        let (shared, wakeup) = (self.shared, &self.replica.link);
         std::thread::scope(|scope| {
             let (sender, loading) = sync_channel(1);
-            scope.spawn(move || sender.send(load::load(shared, source)));
-            loop {
-                match loading.recv_timeout(PERIOD) {
-                    Ok(loaded) => return loaded,
-                    Err(RecvTimeoutError::Timeout) => self.give_sign_of_life(),
-                    Err(RecvTimeoutError::Disconnected) => {
-                        return Err("The thread that loads has failed.".into());
-                    }
-                }
-            }
+            scope.spawn(move || {
+                let _ = sender.send(load::load(shared, source));
+                wakeup.wake();
+            });
+            self.await_loaded(&loading)
         })
     }
 
     /// Tells the primary that this server is there. If the primary is gone, that is found out when something
     /// is to be received.
     pub(super) fn give_sign_of_life(&mut self) {
-        let _ = lock(&self.stream).send(b"\n");
+        let stream = self.main.as_ref().map_or(&self.stream, |main| &main.link.stream);
+        let _ = lock(stream).send(b"\n");
     }
 
-    /// Receives the stream and has it applied.
-    fn stream(&mut self, primary: &Primary) -> Result<(), Ended> {
+    /// Receives the stream and has it applied, behind what has been `gathered` of it. With a `failure`
+    /// nothing more comes.
+    pub(super) fn stream(
+        &mut self,
+        primary: &Primary,
+        gathered: Option<Gathered>,
+        failure: Option<String>,
+    ) -> Result<(), Ended> {
+        self.heard = self.shared.clock.raw();
         let connection = self.connection(primary);
         let info = connection.info.clone();
         self.shared.clients.add(info.clone());
@@ -442,12 +475,16 @@ impl Link {
             connection,
             || self.connection(primary),
             self.stream.clone(),
+            gathered,
         );
         let begin = self.shared.applied_offset();
         queue.push(&std::mem::take(&mut self.received));
         self.queue = Some(queue.clone());
         *lock(&self.replica.received) = Some(queue.clone());
-        let ended = self.stream_into(&queue, &info, begin);
+        let ended = match failure {
+            Some(why) => Err(broken(why)),
+            None => self.stream_into(&queue, &info, begin),
+        };
         if let Err(Ended::Broken(_)) = &ended {
             self.finish(&queue);
         }

@@ -10,8 +10,10 @@
 
 mod apply;
 mod change;
+pub mod channel;
 pub mod crew;
 mod diskless;
+pub mod gather;
 pub mod handshake;
 mod link;
 mod load;
@@ -76,6 +78,8 @@ pub struct Status {
     pub state: LinkState,
     /// The primary.
     pub primary: Option<Primary>,
+    /// Of which generation that is.
+    generation: u64,
     /// When the primary was last heard of, Unix milliseconds.
     heard_ms: i64,
     /// Since when the link has been down, Unix seconds; `None` if it never was up.
@@ -99,6 +103,8 @@ pub struct Replica {
     link: link::Wakeup,
     /// What has been received of the stream, while the link is up.
     received: Mutex<Option<Arc<apply::ApplyQueue>>>,
+    /// What INFO tells of the stream that waits for a full sync's data set.
+    pub gathered: gather::GatheredFigures,
     /// Threads that are called to apply together.
     pub crew: crew::Crew,
     /// Commands that were applied by all threads.
@@ -154,10 +160,18 @@ impl Replica {
         change(&mut lock(&self.status));
     }
 
-    /// Sleeps until the primary changes; at most for so long.
+    /// Whom to copy, and of which generation that is; nobody while that is about to change.
+    fn task(&self) -> (u64, Option<Primary>) {
+        let status = lock(&self.status);
+        let is_current = status.generation == self.generation();
+        (status.generation, status.primary.clone().filter(|_| is_current))
+    }
+
+    /// Sleeps until the primary of this generation is replaced; at most for so long.
     fn sleep(&self, generation: u64, most: Duration) {
         let status = lock(&self.status);
-        let same = |_: &mut Status| self.generation() == generation;
+        // The generation itself rises before the primary is another.
+        let same = |status: &mut Status| status.generation == generation;
         let _ = self.changed.wait_timeout_while(status, most, same).unwrap_or_else(PoisonError::into_inner);
     }
 }
@@ -218,6 +232,13 @@ pub fn info(worker: &Worker) -> Vec<(&'static str, String)> {
     add("master_sync_in_progress", i32::from(status.state == LinkState::Sync).to_string());
     add("slave_read_repl_offset", read.to_string());
     add("slave_repl_offset", offset.to_string());
+    let gathered = [&replica.gathered.bytes, &replica.gathered.peak_bytes];
+    let [bytes, peak_bytes] = gathered.map(|of| of.load(Ordering::Relaxed).to_string());
+    add("replica_full_sync_buffer_size", bytes.clone());
+    add("replica_full_sync_buffer_peak", peak_bytes.clone());
+    // As Valkey names them.
+    add("replicas_repl_buffer_size", bytes);
+    add("replicas_repl_buffer_peak", peak_bytes);
     if status.state == LinkState::Sync {
         let Receiving { total_bytes, read_bytes } = status.receiving;
         let total = total_bytes.unwrap_or(0);
@@ -239,4 +260,38 @@ pub fn info(worker: &Worker) -> Vec<(&'static str, String)> {
     add("slave_read_only", i32::from(config.replica_read_only).to_string());
     add("replica_announced", i32::from(config.replica_announced).to_string());
     fields
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn replace_primary(replica: &Replica, generation: u64, port: u16) {
+        replica.update(|status| {
+            status.primary = Some(Primary { host: "127.0.0.1".into(), port });
+            status.generation = generation;
+        });
+        replica.changed.notify_all();
+    }
+
+    /// The generation rises first, so that work for an older one ends; whoever looks between the two steps
+    /// neither copies the old primary in the name of the new generation, nor misses the new one.
+    #[test]
+    fn who_looks_in_the_middle_of_a_change_learns_of_the_primary() {
+        let replica = Replica::default();
+        replace_primary(&replica, 0, 1);
+        assert_eq!(replica.task().1.map(|primary| primary.port), Some(1));
+        replica.generation.fetch_add(1, Ordering::SeqCst);
+        let (generation, primary) = replica.task();
+        assert_eq!((generation, primary), (0, None));
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| {
+                replica.sleep(generation, Duration::MAX);
+                replica.task()
+            });
+            replace_primary(&replica, 1, 2);
+            let (generation, primary) = waits.join().unwrap();
+            assert_eq!((generation, primary.map(|primary| primary.port)), (1, Some(2)));
+        });
+    }
 }
