@@ -152,7 +152,11 @@ fn partial_sync(call: &mut Call<'_>, offset: i64) -> bool {
         true => call.reply.simple(&format!("CONTINUE {}", history.id())),
         false => call.reply.simple("CONTINUE"),
     }
-    call.worker.become_replica(call.connection, Source::Stream(reader), Phase::Online);
+    // The data set that the client gets by another connection is of a place before or at this.
+    let channel = link.replica.channel_client.load(Ordering::Relaxed);
+    let has_channel = shared.replication.primary.release(channel);
+    let phase = if has_channel { Phase::BulkAndStream } else { Phase::Online };
+    call.worker.become_replica(call.connection, Source::Stream(reader), phase);
     true
 }
 
@@ -175,9 +179,20 @@ fn full_sync(call: &mut Call<'_>) {
 fn announce_channel(call: &mut Call<'_>) -> bool {
     let replica = call.worker.replica_link(call.connection).replica.clone();
     let config = call.worker.config();
-    let is_wanted = config.repl_rdb_channel && config.repl_diskless_sync;
-    if !is_wanted || !replica.can(capability::RDB_CHANNEL) || replica.is_rdb_channel() {
+    let is_wanted = config.repl_rdb_channel && config.repl_diskless_sync && !replica.is_rdb_channel();
+    let in_redis_dialect = replica.can(capability::RDB_CHANNEL);
+    // Only the answer to PSYNC says so.
+    let in_valkeys = replica.can(capability::DUAL_CHANNEL) && !replica.has_said_sync.load(Ordering::Relaxed);
+    if !is_wanted || !in_redis_dialect && !in_valkeys {
         return false;
+    }
+    if !in_redis_dialect {
+        tracing::info!(
+            "Replica {} is capable of dual channel synchronization, and partial sync isn't possible. Full sync will continue with dedicated RDB channel.",
+            replica.name()
+        );
+        call.reply.simple("DUALCHANNELSYNC");
+        return true;
     }
     tracing::info!("Full resync requested by replica {}", replica.name());
     tracing::info!(
@@ -238,6 +253,7 @@ fn replconf(call: &mut Call<'_>) -> Outcome {
                     b"eof" => capability::EOF,
                     b"psync2" => capability::PSYNC2,
                     b"rdb-channel-repl" => capability::RDB_CHANNEL,
+                    b"dual-channel" => capability::DUAL_CHANNEL,
                     _ => 0,
                 };
                 let link = call.worker.replica_link(call.connection);
@@ -248,11 +264,18 @@ fn replconf(call: &mut Call<'_>) -> Outcome {
                 let link = call.worker.replica_link(call.connection);
                 link.replica.is_rdb_only.store(is_rdb_only, Ordering::Relaxed);
             }
-            // Whose data set it is to take is told by `main-ch-client-id`.
+            // In Redis' dialect `main-ch-client-id` tells whose data set it is to take.
             b"rdb-channel" => {
-                if !(0..=1).contains(&call.int(index + 1)?) {
+                let is_channel = call.int(index + 1)?;
+                if !(0..=1).contains(&is_channel) {
                     return Err(Error::Fixed("ERR value is out of range, value must between 0 and 1"));
                 }
+                let link = call.worker.replica_link(call.connection);
+                link.replica.is_channel.store(is_channel == 1, Ordering::Relaxed);
+            }
+            b"set-rdb-client-id" => {
+                let channel = call.int(index + 1)?;
+                name_channel(call, channel)?;
             }
             b"main-ch-client-id" => {
                 let client = call.int(index + 1)?;
@@ -278,6 +301,16 @@ fn become_channel_of(call: &mut Call<'_>, client: i64) -> Outcome {
         return Err(Error::Text(format!("ERR Unrecognized RDB client id: {client}")));
     }
     call.worker.replica_link(call.connection).replica.main_client.store(main, Ordering::Relaxed);
+    Ok(())
+}
+
+/// The connection's data set comes by the one that has this client id.
+fn name_channel(call: &mut Call<'_>, channel: i64) -> Outcome {
+    let client = u64::try_from(channel).unwrap_or(0);
+    if !call.worker.shared.replication.primary.has_reserved(client) {
+        return Err(Error::Text(format!("ERR Unrecognized RDB client id {channel}")));
+    }
+    call.worker.replica_link(call.connection).replica.channel_client.store(client, Ordering::Relaxed);
     Ok(())
 }
 

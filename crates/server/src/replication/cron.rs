@@ -29,7 +29,8 @@ impl Worker {
         journal.set_backlog(config.repl_backlog_size_bytes);
         self.follow_failover();
         self.follow_shutdown();
-        if primary.count() == 0 {
+        primary.release_late(shared, self.now_ms);
+        if primary.count() == 0 && primary.reserved_count() == 0 {
             return self.end_backlog(config.repl_backlog_ttl_s);
         }
         self.begin_full_sync();

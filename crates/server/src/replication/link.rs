@@ -308,6 +308,8 @@ impl Worker {
             link.replica.acked_on_disk.fetch_max(offset, Ordering::AcqRel);
         });
         link.replica.acked_ms.store(now_ms, Ordering::Relaxed);
+        let gets_channel = link.replica.channel_client.load(Ordering::Relaxed) != 0;
+        let is_online = gets_channel && link.replica.has_data_set(now_ms);
         match std::mem::replace(&mut link.source, Source::Nothing) {
             Source::AwaitsAck(reader) => {
                 link.source = Source::Stream(reader);
@@ -315,6 +317,9 @@ impl Worker {
                 self.note_replicas();
             }
             source => link.source = source,
+        }
+        if is_online {
+            self.note_replicas();
         }
         self.note_ack();
         let replication = &self.shared.replication;
@@ -333,6 +338,13 @@ impl Worker {
         let Some(mut connection) = self.take_client(token, client) else { return };
         if let Some(link) = &mut connection.replica {
             link.source = source;
+            if link.replica.is_rdb_channel() && !link.replica.names_main() {
+                tracing::info!(
+                    "Sending to replica {} RDB end offset {offset} and client-id {client}",
+                    link.replica.name()
+                );
+                connection.out.extend_from_slice(format!("$ENDOFF:{offset} {id} 0 {client}\r\n").as_bytes());
+            }
             if link.replica.has_said_sync.load(Ordering::Relaxed) {
                 return self.finish(connection);
             }
@@ -361,11 +373,10 @@ impl Worker {
                 && !link.replica.is_main_channel()
                 && is_idle
             {
-                let main = link.replica.main_client.load(Ordering::Relaxed);
-                let main = self.shared.replication.primary.main_channel(main);
-                // It need not read the stream meanwhile.
-                for replica in main.as_ref().into_iter().chain([&link.replica]) {
-                    replica.acked_ms.store(self.now_ms, Ordering::Relaxed);
+                link.replica.acked_ms.store(self.now_ms, Ordering::Relaxed);
+                if link.replica.is_rdb_channel() {
+                    // It need not read the stream meanwhile.
+                    self.shared.replication.primary.note_sign_of_life(&link.replica, self.now_ms);
                 }
                 if let Source::Nothing = link.source {
                     connection.out.push(b'\n');

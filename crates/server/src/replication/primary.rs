@@ -8,6 +8,7 @@
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
+use martlet_journal::stream::Reader;
 use martlet_persistence::save::Contents;
 use martlet_replication::acks::{self, Standing};
 
@@ -63,8 +64,10 @@ pub mod capability {
     pub const EOF: u32 = 1;
     /// Knows that a partial sync may give it a new replication id.
     pub const PSYNC2: u32 = 2;
-    /// Takes the data set by a connection of its own.
+    /// Takes the data set by a connection of its own, as Redis does.
     pub const RDB_CHANNEL: u32 = 4;
+    /// Likewise, as Valkey does.
+    pub const DUAL_CHANNEL: u32 = 8;
 }
 
 /// A replica as every thread sees it.
@@ -81,8 +84,16 @@ pub struct Replica {
     is_superseded: AtomicBool,
     /// It wants the data set and not the stream.
     pub is_rdb_only: AtomicBool,
-    /// It is the connection for the data set of the replica whose client has this id; 0 if it is none.
+    /// It is a connection for a replica's data set.
+    pub is_channel: AtomicBool,
+    /// It is the connection for the data set of the replica whose client has this id; 0 if it is none, or if
+    /// that one names this one.
     pub main_client: AtomicU64,
+    /// Its data set comes by the connection whose client has this id; 0 if by none, or if that one names this
+    /// one.
+    pub channel_client: AtomicU64,
+    /// All of the data set was sent.
+    has_sent_all: AtomicBool,
     /// It wants the data set's libraries only, or not even them (REPLCONF rdb-filter-only).
     contents: Mutex<Contents>,
     /// It has said SYNC: it is not told where in the stream it begins.
@@ -108,7 +119,10 @@ impl Replica {
             capabilities: AtomicU32::new(0),
             is_superseded: AtomicBool::new(false),
             is_rdb_only: AtomicBool::new(false),
+            is_channel: AtomicBool::new(false),
             main_client: AtomicU64::new(0),
+            channel_client: AtomicU64::new(0),
+            has_sent_all: AtomicBool::new(false),
             contents: Mutex::new(Contents::ALL),
             has_said_sync: AtomicBool::new(false),
             phase: AtomicU8::new(Phase::Handshake as u8),
@@ -141,6 +155,11 @@ impl Replica {
 
     /// Whether it is a connection for another one's data set.
     pub fn is_rdb_channel(&self) -> bool {
+        self.is_channel.load(Ordering::Relaxed) || self.names_main()
+    }
+
+    /// Whether it has said whose data set it is for.
+    pub fn names_main(&self) -> bool {
         self.main_client.load(Ordering::Relaxed) != 0
     }
 
@@ -190,13 +209,22 @@ impl Replica {
         }
     }
 
-    /// Once all of the data set was sent by another connection, it follows the stream like any other.
-    fn has_data_set(&self, now_ms: i64) {
+    /// Whether both are one replica's connections, of which `channel` is for the data set.
+    fn is_main_of(&self, channel: &Replica) -> bool {
+        channel.main_client.load(Ordering::Relaxed) == self.client.id
+            || self.channel_client.load(Ordering::Relaxed) == channel.client.id
+    }
+
+    /// Once it has all of the data set, which goes by another connection, it follows the stream like any other;
+    /// whether it does so from now on.
+    pub fn has_data_set(&self, now_ms: i64) -> bool {
         self.acked_ms.store(now_ms, Ordering::Relaxed);
         let (from, to) = (Phase::BulkAndStream as u8, Phase::Online as u8);
-        if self.phase.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok() {
+        let has_changed = self.phase.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok();
+        if has_changed {
             tracing::info!("Synchronization with replica {} succeeded", self.name());
         }
+        has_changed
     }
 
     /// Ends its connection.
@@ -212,10 +240,23 @@ impl Replica {
     }
 }
 
+/// So long the stream is kept for a replica that was sent its data set by another connection.
+const RESERVED_MS: i64 = 60_000;
+
+/// The stream from where a data set is on, for a replica that will ask for it by another connection.
+struct Reserved {
+    /// The client id of the connection that the data set goes by.
+    channel: u64,
+    reader: Reader<'static>,
+    /// All of the data set was sent: until when it is kept, Unix milliseconds.
+    until_ms: Option<i64>,
+}
+
 /// See the [module docs](self).
 #[derive(Default)]
 pub struct Primary {
     replicas: Mutex<Vec<Arc<Replica>>>,
+    reserved: Mutex<Vec<Reserved>>,
     /// How many there are.
     count: AtomicUsize,
     /// The stream is kept for replicas, or there are some.
@@ -259,6 +300,7 @@ impl Primary {
 
     /// Ends all replicas' connections: the stream has another name, or is another one.
     pub fn disconnect_all(&self, shared: &Shared) {
+        self.drop_reserved(|_| true);
         self.replicas().iter().for_each(|replica| replica.disconnect(shared));
     }
 
@@ -278,19 +320,104 @@ impl Primary {
         lock(&self.replicas).iter().find(is_it).cloned()
     }
 
-    /// The data set was sent whole by the connection `channel`.
+    /// The data set was sent whole by the connection `channel`. Where that has named the replica, it is taken
+    /// to have it; else it will say so.
     pub fn sent_by_channel(&self, channel: &Replica, now_ms: i64) {
-        let main = self.main_channel(channel.main_client.load(Ordering::Relaxed));
-        main.into_iter().for_each(|main| main.has_data_set(now_ms));
+        channel.has_sent_all.store(true, Ordering::Release);
+        if channel.names_main() {
+            let main = self.main_channel(channel.main_client.load(Ordering::Relaxed));
+            if let Some(main) = main {
+                main.has_data_set(now_ms);
+            }
+        } else {
+            let mut reserved = lock(&self.reserved);
+            let of_channel = reserved.iter_mut().find(|of| of.channel == channel.client.id);
+            of_channel.into_iter().for_each(|of| of.until_ms = Some(now_ms + RESERVED_MS));
+        }
+    }
+
+    /// Keeps the stream from where the data set is on that goes by this client's connection.
+    pub fn reserve(&self, channel: u64, reader: Reader<'static>) {
+        lock(&self.reserved).push(Reserved { channel, reader, until_ms: None });
+    }
+
+    /// Whether the stream is kept for who gets its data set by this client's connection.
+    pub fn has_reserved(&self, channel: u64) -> bool {
+        lock(&self.reserved).iter().any(|of| of.channel == channel)
+    }
+
+    /// For how many replicas the stream is kept until they ask for it.
+    pub fn reserved_count(&self) -> usize {
+        lock(&self.reserved).len()
+    }
+
+    /// Keeps the stream no more for who gets its data set by this client's connection; whether it was kept.
+    pub fn release(&self, channel: u64) -> bool {
+        self.drop_reserved(|of| of.channel == channel) > 0
+    }
+
+    /// Keeps the stream no more for who has not asked for it in time, or lost its beginning.
+    pub fn release_late(&self, shared: &Shared, now_ms: i64) {
+        if self.reserved_count() == 0 {
+            return;
+        }
+        let channels = |is_meant: &dyn Fn(&Reserved) -> bool| -> Vec<u64> {
+            lock(&self.reserved).iter().filter(|of| is_meant(of)).map(|of| of.channel).collect()
+        };
+        for channel in channels(&|of| of.until_ms.is_some_and(|until_ms| until_ms <= now_ms)) {
+            tracing::info!(
+                "Replica main channel failed to establish PSYNC within the grace period ({} seconds). Freeing RDB client {channel}.",
+                RESERVED_MS / 1000
+            );
+            self.release(channel);
+        }
+        let replicas = self.replicas();
+        let connection_of = |channel| replicas.iter().find(|replica| replica.client.id == channel);
+        // One may have ended just when its data set was about to begin.
+        for channel in channels(&|of| of.until_ms.is_none() && connection_of(of.channel).is_none()) {
+            self.release(channel);
+        }
+        for channel in channels(&|of| of.reader.next().is_err()) {
+            tracing::warn!(
+                "Client id={channel} scheduled to be closed ASAP for overcoming of output buffer limits."
+            );
+            self.release(channel);
+            connection_of(channel).into_iter().for_each(|replica| replica.disconnect(shared));
+        }
+    }
+
+    fn drop_reserved(&self, is_meant: impl Fn(&Reserved) -> bool) -> usize {
+        let mut reserved = lock(&self.reserved);
+        let (gone, kept) = std::mem::take(&mut *reserved).into_iter().partition(|of| is_meant(of));
+        *reserved = kept;
+        drop(reserved);
+        let gone: Vec<Reserved> = gone;
+        gone.len()
+    }
+
+    /// The replica whose data set goes by the connection `channel` and has not all come.
+    fn main_of(&self, channel: &Replica) -> Option<Arc<Replica>> {
+        let is_it = |of: &&Arc<Replica>| of.is_main_channel() && of.is_main_of(channel);
+        lock(&self.replicas).iter().find(is_it).cloned()
+    }
+
+    /// A replica whose data set is on its way by the connection `channel` was heard of.
+    pub fn note_sign_of_life(&self, channel: &Replica, now_ms: i64) {
+        let main = self.main_of(channel);
+        main.into_iter().for_each(|main| main.acked_ms.store(now_ms, Ordering::Relaxed));
     }
 
     /// One of a replica's two connections has ended before all of the data set was sent: so does the other.
     pub fn end_other_channel(&self, shared: &Shared, ended: &Replica) {
-        let main = ended.main_client.load(Ordering::Relaxed);
-        let is_other = |other: &&Arc<Replica>| other.main_client.load(Ordering::Relaxed) == ended.client.id;
-        let other = match main {
-            0 => lock(&self.replicas).iter().find(is_other).cloned(),
-            main => self.main_channel(main),
+        if ended.has_sent_all.load(Ordering::Acquire) {
+            return;
+        }
+        let other = if ended.is_rdb_channel() {
+            self.release(ended.client.id);
+            self.main_of(ended)
+        } else {
+            let is_channel = |of: &&Arc<Replica>| of.is_rdb_channel() && ended.is_main_of(of);
+            lock(&self.replicas).iter().find(is_channel).cloned()
         };
         other.into_iter().for_each(|other| other.disconnect(shared));
     }

@@ -47,8 +47,11 @@ impl Receiver for Sync {
         for Member { replica, mut reader, taker } in self.waiting.drain(..) {
             reader.skip_to(offset);
             let (id, client) = (self.id.clone(), replica.client.clone());
-            let reader = if replica.is_rdb_channel() {
+            let reader = if replica.names_main() {
                 begin_stream(self.shared, &replica, reader);
+                None
+            } else if replica.is_rdb_channel() {
+                self.shared.replication.primary.reserve(client.id, reader);
                 None
             } else {
                 Some(reader)

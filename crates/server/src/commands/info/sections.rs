@@ -219,6 +219,7 @@ pub(super) fn replication(worker: &mut Worker, text: &mut Text) {
             ),
         );
     }
+    text.field("replicas_waiting_psync", shared.replication.primary.reserved_count());
     text.field("master_failover_state", shared.replication.failover.state().name());
     let history = shared.replication.history().clone();
     let end = shared.replication_offset();
