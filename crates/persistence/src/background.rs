@@ -6,7 +6,7 @@
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use martlet_base::disk::error_text;
 use martlet_engine::Keys;
@@ -28,8 +28,8 @@ pub struct Running {
 
 /// Who is sent the data set by a save. Called by the thread that saves.
 pub trait Receiver: Send {
-    /// What comes is the data set at this replication offset.
-    fn begin(&mut self, offset: u64);
+    /// What comes is the data set at this replication offset. It ends soon once `is_cancelled` is set.
+    fn begin(&mut self, offset: u64, is_cancelled: &Arc<AtomicBool>);
 
     /// Where it goes, if not to the RDB file.
     fn writer(&mut self) -> Box<dyn Write + Send>;
@@ -222,7 +222,7 @@ fn run(storage: Storage, job: Job) {
         &mut output
         && let Some(offset) = running.cut.offset(storage)
     {
-        receiver.begin(offset);
+        receiver.begin(offset, &running.cut.is_cancelled);
     }
     match output {
         Output::File(file, receiver) => save(storage, &running, file, receiver),

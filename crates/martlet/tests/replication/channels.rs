@@ -197,6 +197,25 @@ fn in_valkeys_dialect_one_connection_does_not_outlive_the_other() {
     assert!(answer.starts_with("+FULLRESYNC "), "{answer}");
 }
 
+/// The save of a full sync that nobody is left to take ends, however long it would go on.
+#[test]
+fn a_save_that_is_for_nobody_any_more_ends() {
+    let primary = start_ours(&["--rdb-key-save-delay", "100000"]);
+    assert_eq!(text(&run(&primary, "DEBUG POPULATE 10000 key 10")), "OK");
+    let ask = ["REPLCONF capa eof", "PSYNC ? -1"];
+    let (first, answer) = connect(&primary, &ask);
+    assert!(answer.starts_with("+FULLRESYNC "), "{answer}");
+    let dropped = "Diskless rdb transfer, last replica dropped, killing fork child.";
+    assert!(!primary.log().contains(dropped));
+    drop(first);
+    wait_until("the end of the save", || primary.log().contains(dropped));
+    // The next one gets its own.
+    run(&primary, "CONFIG SET rdb-key-save-delay 0");
+    let (mut second, answer) = connect(&primary, &["REPLCONF capa eof rdb-only 1", "PSYNC ? -1"]);
+    assert!(answer.starts_with("+FULLRESYNC "), "{answer}");
+    read_data_set(&mut second);
+}
+
 #[test]
 fn real_replicas_take_it_by_two_connections() {
     for (path, parameter) in peers() {

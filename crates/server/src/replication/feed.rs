@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use crate::shared::lock;
@@ -37,6 +38,8 @@ struct State {
     takers: Vec<Option<u64>>,
     /// Whether all that came is whole, once nothing more comes.
     end: Option<bool>,
+    /// What is to be set when the last taker leaves before.
+    cancels: Option<Arc<AtomicBool>>,
 }
 
 impl State {
@@ -45,6 +48,17 @@ impl State {
         let first = self.takers.iter().flatten().min().copied().unwrap_or(end);
         self.blocks.drain(..(first - self.first) as usize);
         self.first = first;
+    }
+
+    /// Ends the writing if nobody is left to take anything.
+    fn cancel_if_abandoned(&mut self) {
+        if self.end.is_none()
+            && self.takers.iter().all(Option::is_none)
+            && let Some(cancels) = self.cancels.take()
+        {
+            tracing::info!("Diskless rdb transfer, last replica dropped, killing fork child.");
+            cancels.store(true, Ordering::Relaxed);
+        }
     }
 }
 
@@ -86,8 +100,16 @@ impl Feed {
             *place = None;
         }
         state.trim();
+        state.cancel_if_abandoned();
         drop(state);
         self.room.notify_all();
+    }
+
+    /// Has `is_cancelled` set when nobody is left to take anything before the end.
+    pub fn cancel_when_abandoned(&self, is_cancelled: Arc<AtomicBool>) {
+        let mut state = lock(&self.state);
+        state.cancels = Some(is_cancelled);
+        state.cancel_if_abandoned();
     }
 
     /// Adds a block, once there is room.
@@ -198,6 +220,25 @@ mod tests {
         writer.join().unwrap();
         assert!(lock(&feed.state).blocks.is_empty());
         assert!(matches!(feed.next(2), Next::End(false)));
+    }
+
+    #[test]
+    fn what_nobody_is_left_to_take_is_cancelled() {
+        let is_set = |of: &Arc<AtomicBool>| of.load(Ordering::Relaxed);
+        let [in_time, too_late, ended] = [(); 3].map(|()| Arc::<AtomicBool>::default());
+        let feed = Feed::new(2, || ());
+        feed.cancel_when_abandoned(in_time.clone());
+        feed.leave(0);
+        assert!(!is_set(&in_time));
+        feed.leave(1);
+        assert!(is_set(&in_time));
+        feed.cancel_when_abandoned(too_late.clone());
+        assert!(is_set(&too_late));
+        let feed = Feed::new(1, || ());
+        feed.cancel_when_abandoned(ended.clone());
+        feed.end(true);
+        feed.leave(0);
+        assert!(!is_set(&ended));
     }
 
     #[test]

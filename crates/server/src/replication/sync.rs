@@ -6,7 +6,7 @@
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use martlet_journal::Follower;
 use martlet_journal::stream::{Audience, Reader};
@@ -42,8 +42,11 @@ struct Sync {
 }
 
 impl Receiver for Sync {
-    fn begin(&mut self, offset: u64) {
+    fn begin(&mut self, offset: u64, is_cancelled: &Arc<AtomicBool>) {
         let is_diskless = self.mark.is_some();
+        if is_diskless {
+            self.feed.cancel_when_abandoned(is_cancelled.clone());
+        }
         for Member { replica, mut reader, taker } in self.waiting.drain(..) {
             reader.skip_to(offset);
             let (id, client) = (self.id.clone(), replica.client.clone());

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use martlet_client::resp::encode_request;
 use martlet_cluster::slot_migration::{Action, Job, JobId, Message, Operation};
@@ -33,7 +33,7 @@ struct SlotsReceiver {
 }
 
 impl Receiver for SlotsReceiver {
-    fn begin(&mut self, offset: u64) {
+    fn begin(&mut self, offset: u64, _is_cancelled: &Arc<AtomicBool>) {
         if let Some((taker, mut reader)) = self.begins.take() {
             reader.skip_to(offset);
             self.link.begin(taker, reader);
