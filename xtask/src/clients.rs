@@ -1,6 +1,9 @@
 //! `./x clients`: each client library tours the commands of a server, which must hold nothing of value.
 //! Libraries are installed through their package managers into `target/clients/`, at pinned versions.
-//! With no port given, our own server is built and toured in each of its [`CONFIGURATIONS`].
+//! With no port given, our own server is built and toured in each of its [`CONFIGURATIONS`]. `--cluster` has
+//! them tour a cluster of ours whose slots move meanwhile.
+
+mod cluster;
 
 use crate::run::{Outcome, Tally, cargo, is_installed, root, step};
 use martlet_testkit::server::Server;
@@ -13,6 +16,9 @@ pub struct Options {
     /// The port of a running server; everything on it is flushed.
     #[arg(long)]
     port: Option<u16>,
+    /// Tour a cluster of ours, whose slots and roles change meanwhile.
+    #[arg(long, conflicts_with = "port")]
+    cluster: bool,
     /// Only these libraries.
     #[arg(value_parser = clap::builder::PossibleValuesParser::new(LIBRARIES.iter().map(|l| l.name)))]
     only: Vec<String>,
@@ -22,16 +28,33 @@ pub struct Options {
 struct Library {
     name: &'static str,
     tool: (&'static str, &'static str),
-    run: fn(&Path, &str) -> Outcome,
+    prepare: fn(&Path) -> Result<Prepared, Box<dyn std::error::Error>>,
+    /// Whether it has a tour of a single server.
+    is_single: bool,
+}
+
+/// An installed library's tours, ready to be run.
+struct Prepared {
+    single: Command,
+    cluster: Command,
+}
+
+const fn library(
+    name: &'static str,
+    tool: (&'static str, &'static str),
+    prepare: fn(&Path) -> Result<Prepared, Box<dyn std::error::Error>>,
+) -> Library {
+    Library { name, tool, prepare, is_single: true }
 }
 
 const LIBRARIES: &[Library] = &[
-    Library { name: "redis-py", tool: ("python3", "--version"), run: python },
-    Library { name: "node-redis", tool: ("npm", "--version"), run: node },
-    Library { name: "ioredis", tool: ("npm", "--version"), run: node },
-    Library { name: "go-redis", tool: ("go", "version"), run: go },
-    Library { name: "jedis", tool: ("mvn", "--version"), run: maven },
-    Library { name: "redis-rs", tool: ("cargo", "--version"), run: rust },
+    library("redis-py", ("python3", "--version"), python),
+    library("node-redis", ("npm", "--version"), node),
+    library("ioredis", ("npm", "--version"), node),
+    library("go-redis", ("go", "version"), go),
+    library("jedis", ("mvn", "--version"), maven),
+    Library { is_single: false, ..library("lettuce", ("mvn", "--version"), maven) },
+    library("redis-rs", ("cargo", "--version"), rust),
 ];
 
 /// I/O backend and threads: what decides how a request travels.
@@ -44,6 +67,9 @@ pub const CONFIGURATIONS: &[[&str; 4]] = &[
 
 /// Runs every tour against the given server, or against ours in every configuration.
 pub fn run(options: &Options) -> Outcome {
+    if options.cluster {
+        return each_library(&options.only, |_, prepared| cluster::tour(prepared.cluster));
+    }
     if let Some(port) = options.port {
         return tour(&port.to_string(), &options.only);
     }
@@ -67,8 +93,18 @@ pub fn for_each_configuration(mut work: impl FnMut(&str) -> Outcome) -> Outcome 
     if failed.is_empty() { Ok(()) } else { Err(failed.join("\n").into()) }
 }
 
-/// Runs the tours; one that fails does not keep the others from running.
+/// Runs the tours of a single server.
 fn tour(port: &str, only: &[String]) -> Outcome {
+    each_library(
+        only,
+        |library, mut prepared| {
+            if library.is_single { step(prepared.single.env("REDIS_PORT", port)) } else { Ok(()) }
+        },
+    )
+}
+
+/// Installs each library and has it run; one that fails does not keep the others from running.
+fn each_library(only: &[String], run: impl Fn(&Library, Prepared) -> Outcome) -> Outcome {
     let mut tally = Tally::default();
     for library in LIBRARIES {
         if !only.is_empty() && !only.iter().any(|name| name == library.name) {
@@ -78,8 +114,8 @@ fn tour(port: &str, only: &[String]) -> Outcome {
             eprintln!("x: {} is NOT installed; {} is left out", library.tool.0, library.name);
             continue;
         }
-        let outcome = workspace(library.name).and_then(|folder| (library.run)(&folder, port));
-        tally.note(library.name, outcome);
+        let prepared = workspace(library.name).and_then(|folder| (library.prepare)(&folder));
+        tally.note(library.name, prepared.and_then(|prepared| run(library, prepared)));
     }
     tally.outcome()
 }
@@ -92,39 +128,47 @@ fn workspace(name: &str) -> Result<PathBuf, Box<dyn std::error::Error>> {
     Ok(folder)
 }
 
-fn python(folder: &Path, port: &str) -> Outcome {
-    let environment = folder.join("environment");
-    if !environment.join("bin/python").exists() {
-        step(Command::new("python3").args(["-m", "venv"]).arg(&environment))?;
+/// A program with its arguments, run in a folder.
+fn program(folder: &Path, words: &[&str]) -> Command {
+    let mut command = Command::new(words[0]);
+    command.args(&words[1..]).current_dir(folder);
+    command
+}
+
+fn python(folder: &Path) -> Result<Prepared, Box<dyn std::error::Error>> {
+    if !folder.join("environment/bin/python").exists() {
+        step(&mut program(folder, &["python3", "-m", "venv", "environment"]))?;
     }
-    let python = environment.join("bin/python");
-    step(
-        Command::new(&python)
-            .args(["-m", "pip", "install", "-q", "-r", "requirements.txt"])
-            .current_dir(folder),
-    )?;
-    step(Command::new(&python).arg("tour.py").current_dir(folder).env("REDIS_PORT", port))
+    let python = folder.join("environment/bin/python");
+    let python = python.to_string_lossy();
+    step(&mut program(folder, &[&python, "-m", "pip", "install", "-q", "-r", "requirements.txt"]))?;
+    let run = |file| program(folder, &[&python, file]);
+    Ok(Prepared { single: run("tour.py"), cluster: run("cluster.py") })
 }
 
-fn node(folder: &Path, port: &str) -> Outcome {
-    step(Command::new("npm").args(["install", "--silent", "--no-audit", "--no-fund"]).current_dir(folder))?;
-    step(Command::new("node").arg("tour.mjs").current_dir(folder).env("REDIS_PORT", port))
+fn node(folder: &Path) -> Result<Prepared, Box<dyn std::error::Error>> {
+    step(&mut program(folder, &["npm", "install", "--silent", "--no-audit", "--no-fund"]))?;
+    let run = |file| program(folder, &["node", file]);
+    Ok(Prepared { single: run("tour.mjs"), cluster: run("cluster.mjs") })
 }
 
-fn go(folder: &Path, port: &str) -> Outcome {
-    step(Command::new("go").args(["mod", "tidy"]).current_dir(folder))?;
-    step(Command::new("go").args(["run", "."]).current_dir(folder).env("REDIS_PORT", port))
+fn go(folder: &Path) -> Result<Prepared, Box<dyn std::error::Error>> {
+    step(&mut program(folder, &["go", "mod", "tidy"]))?;
+    step(&mut program(folder, &["go", "build", "./..."]))?;
+    Ok(Prepared {
+        single: program(folder, &["go", "run", "."]),
+        cluster: program(folder, &["go", "run", "./cluster"]),
+    })
 }
 
-fn maven(folder: &Path, port: &str) -> Outcome {
-    step(
-        Command::new("mvn")
-            .args(["-q", "-B", "compile", "exec:java"])
-            .current_dir(folder)
-            .env("REDIS_PORT", port),
-    )
+fn maven(folder: &Path) -> Result<Prepared, Box<dyn std::error::Error>> {
+    step(&mut program(folder, &["mvn", "-q", "-B", "compile"]))?;
+    let run = |class: &str| program(folder, &["mvn", "-q", "-B", "exec:java", &format!("-Dtour={class}")]);
+    Ok(Prepared { single: run("Tour"), cluster: run("ClusterTour") })
 }
 
-fn rust(folder: &Path, port: &str) -> Outcome {
-    step(Command::new("cargo").args(["run", "-q"]).current_dir(folder).env("REDIS_PORT", port))
+fn rust(folder: &Path) -> Result<Prepared, Box<dyn std::error::Error>> {
+    step(&mut program(folder, &["cargo", "build", "-q", "--bins"]))?;
+    let run = |name| program(folder, &["cargo", "run", "-q", "--bin", name]);
+    Ok(Prepared { single: run("tour"), cluster: run("cluster") })
 }
