@@ -1,4 +1,6 @@
-//! Hash slots of a cluster: CRC16 of a key, hash tags honoured.
+//! Hash slots of a cluster: CRC16 of a key, hash tags honoured; and the tag that stands for a slot.
+
+use std::sync::LazyLock;
 
 /// Number of hash slots.
 pub const SLOT_COUNT: usize = 16_384;
@@ -44,6 +46,31 @@ pub fn slot_of_pattern(pattern: &[u8]) -> Option<u16> {
     is_plain(tag_end.map_or(pattern, |end| &pattern[..end])).then(|| slot_of(pattern))
 }
 
+/// Characters of slots' tags, in the order in which Redis' table of them tries them.
+const TAG_CHARACTERS: &[u8] = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+
+static TAGS: LazyLock<Vec<String>> = LazyLock::new(|| {
+    let mut tags = vec![String::new(); SLOT_COUNT];
+    let count = TAG_CHARACTERS.len();
+    let character = |number: usize| char::from(TAG_CHARACTERS[number % count]);
+    for len in 1..=3 {
+        for number in 0..count.pow(len) {
+            let text = (0..len).rev().map(|place| character(number / count.pow(place))).collect::<String>();
+            let tag = &mut tags[usize::from(slot_of(text.as_bytes()))];
+            if tag.is_empty() {
+                *tag = text;
+            }
+        }
+    }
+    tags
+});
+
+/// The shortest hash tag of letters and digits whose keys are in a slot, the first of these in the order of
+/// Redis' table; empty for what is no slot.
+pub fn tag_of_slot(slot: u16) -> &'static str {
+    TAGS.get(usize::from(slot)).map_or("", String::as_str)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -65,5 +92,16 @@ mod tests {
         for pattern in ["*", "*{foo}", "{f?o}", "{}*", "foo*{bar", "a\\b"] {
             assert_eq!(slot_of_pattern(pattern.as_bytes()), None, "{pattern}");
         }
+    }
+
+    #[test]
+    fn every_slot_has_a_tag() {
+        for slot in 0..SLOT_COUNT as u16 {
+            assert_eq!(slot_of(tag_of_slot(slot).as_bytes()), slot);
+        }
+        // Those of Redis' table.
+        let known = [(0, "06S"), (1, "Qi"), (100, "0or"), (8192, "8YG"), (12182, "9Le"), (16383, "6ZJ")];
+        known.into_iter().for_each(|(slot, tag)| assert_eq!(tag_of_slot(slot), tag));
+        assert_eq!(tag_of_slot(SLOT_COUNT as u16), "");
     }
 }

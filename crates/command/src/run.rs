@@ -77,8 +77,8 @@ impl Spec {
             return None;
         }
         let mut indexes = Vec::new();
-        if !self.key_indexes(args, &mut indexes) {
-            // The handler says what is wrong with the arguments, before it touches any key.
+        if self.flags.has(Flags::WALK) || !self.key_indexes(args, &mut indexes) {
+            // A walk locks its shards itself, one at a time. Else the handler says what is wrong with the arguments, before it touches any key.
             return Some(Vec::new());
         }
         Some(indexes.into_iter().map(|index| Key::new(args.at(index)).hash).collect())

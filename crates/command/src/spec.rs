@@ -487,10 +487,14 @@ impl Spec {
         Some(keys)
     }
 
+    /// Whether it names keys, rather than what only finds its slot as a key does.
+    pub fn has_keys(&self) -> bool {
+        self.keys.iter().any(|part| !part.flags.has(KeyFlags::NOT_KEY))
+    }
+
     /// Whether it works on the data of the selected database.
     pub fn uses_selected_database(&self) -> bool {
-        let has_keys = self.keys.iter().any(|part| !part.flags.has(KeyFlags::NOT_KEY));
-        has_keys || self.flags.has(Flags::READONLY) || self.flags.has(Flags::WRITE)
+        self.has_keys() || self.flags.has(Flags::READONLY) || self.flags.has(Flags::WRITE)
     }
 
     /// COMMAND's first key, last key and step, as it tells them for simple specs.

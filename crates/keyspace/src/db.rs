@@ -16,7 +16,7 @@ use crate::entry::{NewStr, Overwritten, RawEntry, Store};
 use crate::expiry::ExpiryIndex;
 use crate::sizes::{ObjectMut, Sizes, bin};
 use crate::streams::StreamIndex;
-use crate::table::{Plan, Spot, Table, order};
+use crate::table::{ORDERS, Plan, Spot, Table, order};
 use crate::value::{Kind, Object, StrValue, Value, clone_object, object_facts};
 
 /// A key with its hash.
@@ -705,7 +705,21 @@ impl Db {
 
     /// Visits keys in traversal order; see `Table::scan` for positions and the guarantee.
     pub(crate) fn scan(&self, position: u64, want: usize, mut visit: impl FnMut(Entry<'_>)) -> Option<u64> {
-        self.table.scan(position, want, &key_hash, &mut |raw| visit(Entry::new(raw)))
+        let all = (0, ORDERS - 1);
+        self.table.scan(position, want, all, &|_| true, &key_hash, &mut |raw| visit(Entry::new(raw)))
+    }
+
+    /// As `Db::scan`, but visits a slot's keys only, where hashes carry slots; position 0 is its begin.
+    pub(crate) fn scan_slot(
+        &self,
+        slot: u16,
+        position: u64,
+        want: usize,
+        mut visit: impl FnMut(Entry<'_>),
+    ) -> Option<u64> {
+        let is_of_slot = |name: &[u8]| slot_in(key_hash(name)) == slot;
+        let visit = &mut |raw| visit(Entry::new(raw));
+        self.table.scan(position, want, slot_orders(slot), &is_of_slot, &key_hash, visit)
     }
 
     /// Visits keys whose order ([`Key::order`]) is `from` or above, some hundred at most; returns the order

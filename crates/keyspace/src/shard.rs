@@ -104,6 +104,17 @@ impl Shard {
     pub fn scan(&self, db: usize, position: u64, want: usize, visit: impl FnMut(Entry<'_>)) -> Option<u64> {
         self.db(db).scan(position, want, visit)
     }
+
+    /// As [`Shard::scan`] for the keys of one slot: from position 0, `None` at the end of the slot.
+    pub fn scan_slot(
+        &self,
+        (db, slot): (usize, u16),
+        position: u64,
+        want: usize,
+        visit: impl FnMut(Entry<'_>),
+    ) -> Option<u64> {
+        self.db(db).scan_slot(slot, position, want, visit)
+    }
 }
 
 #[cfg(test)]

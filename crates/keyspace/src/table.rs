@@ -308,8 +308,9 @@ impl Table {
     }
 
     /// Calls `visit` for at least `want` entries at or after `position` in traversal order, if there are as
-    /// many; `None` when the end was reached, else where to go on. A position is that of an encoded
-    /// [`Position`]. An entry that is in the table throughout a traversal from 0 is visited: positions order
+    /// many; `None` when the end was reached, else where to go on. Of the whole order it visits the range
+    /// only, and of that what `is` accepts, for those whose orders are others' as well at both ends. A
+    /// position is that of an encoded [`Position`], 0 the begin of any range. An entry that is in the table throughout a traversal from 0 is visited: positions order
     /// keys by hash bits that growth, shrinking and splits of segments do not change; and of a segment that
     /// has been joined since, all is visited that is not before the position's. Positions only rise, so a
     /// traversal ends however the table changes.
@@ -317,20 +318,28 @@ impl Table {
         &self,
         position: u64,
         want: usize,
+        (first, last): (u64, u64),
+        is: &impl Fn(&[u8]) -> bool,
         hash_of: &impl Fn(&[u8]) -> u64,
         visit: &mut impl FnMut(RawEntry),
     ) -> Option<u64> {
         let place_bits = DIRECTORY_BITS - u32::from(self.depth);
-        let Position { start, mut tag, mut depth } = Position::decode(position);
+        let Position { mut start, mut tag, mut depth } = Position::decode(position);
+        let range_begins = self.segment_at(first).0;
+        if start < range_begins {
+            (start, tag, depth) = (range_begins, 0, 0);
+        }
+        let end = (last >> place_bits) as usize;
         let mut at = (start >> place_bits) as usize;
         let mut visited = 0;
-        while at < self.directory.len() {
+        while at <= end {
             let index = self.first_place(at);
             let segment = &self.directory[index];
             let begins = (index as u64) << place_bits;
             let was_joined = begins < start || segment.depth < depth;
             let is_due = |other: u16, entry: RawEntry| {
-                if was_joined { order(hash_of(entry.key())) >= start } else { other >= tag }
+                let is_after = if was_joined { order(hash_of(entry.key())) >= start } else { other >= tag };
+                is_after && is(entry.key())
             };
             let mut found: Vec<(u16, RawEntry)> =
                 segment.iter().filter(|&(other, entry)| is_due(other, entry)).collect();
@@ -346,7 +355,7 @@ impl Table {
             }
             at = index + (1usize << (self.depth - segment.depth));
             (tag, depth) = (0, 0);
-            if visited >= want && at < self.directory.len() {
+            if visited >= want && at <= end {
                 return Some(Position { start: (at as u64) << place_bits, tag: 0, depth: 0 }.encode());
             }
         }
@@ -510,7 +519,7 @@ mod tests {
         let mut seen = HashSet::new();
         let mut position = Some(0);
         while let Some(at) = position {
-            position = table.scan(at, 10, &colliding, &mut |entry| {
+            position = table.scan(at, 10, (0, ORDERS - 1), &|_| true, &colliding, &mut |entry| {
                 seen.insert(entry.key().to_vec());
             });
         }

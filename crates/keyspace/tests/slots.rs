@@ -105,3 +105,80 @@ fn a_tag_with_many_keys_fills_segments_of_the_usual_size() {
     assert!(most <= 128, "a segment of {most} keys");
     assert_eq!(walked(&shard, slot).len(), 200_000);
 }
+
+/// A scan of a slot from its begin, while keys of the shard come and go between the calls: what it met.
+fn scanned(
+    shard: &mut Shard,
+    slot: u16,
+    want: usize,
+    mut churn: impl FnMut(&mut Shard),
+) -> (BTreeSet<Vec<u8>>, usize) {
+    let (mut seen, mut position, mut calls) = (BTreeSet::new(), Some(0), 0);
+    while let Some(from) = position {
+        let mut here = 0;
+        position = shard.scan_slot((0, slot), from, want, |entry| {
+            assert_eq!(slot_of(entry.key()), slot);
+            seen.insert(entry.key().to_vec());
+            here += 1;
+        });
+        assert!(position.is_none() || here >= want, "a call of {here} keys that wanted {want}");
+        calls += 1;
+        assert!(calls < 10_000, "the scan does not end");
+        churn(shard);
+    }
+    (seen, calls)
+}
+
+#[test]
+fn a_scan_of_a_slot_meets_its_keys_and_no_others() {
+    use_slots();
+    let mut random = Random::seeded(11);
+    let tags = tags_of(5);
+    for keys in [0, 3, 90, 900, 20_000] {
+        let (mut shard, mut model) = (Shard::default(), Model::new());
+        for number in 0..keys {
+            let tag = &tags[(random.below(4) * random.below(6)) as usize];
+            insert(&mut shard, &mut model, [b"{", &tag[..], b"}", number.to_string().as_bytes()].concat());
+        }
+        for slot in slot_of(&tags[0])..slot_of(&tags[0]) + 16 {
+            let expected = model.get(&slot).cloned().unwrap_or_default();
+            for want in [1, 7, 100, 100_000] {
+                let (seen, calls) = scanned(&mut shard, slot, want, |_| {});
+                assert_eq!(seen, expected, "slot {slot}, {want} at a time");
+                assert!(calls <= expected.len() / want + 1);
+            }
+        }
+    }
+}
+
+/// Of two neighbours one keeps its keys, both get and lose others, up to where segments split and are joined.
+#[test]
+fn a_scan_of_a_slot_meets_what_stays_while_segments_split_and_are_joined() {
+    use_slots();
+    let tags = tags_of(9);
+    for seed in 0..60 {
+        let mut random = Random::seeded(seed);
+        let (mut shard, mut model) = (Shard::default(), Model::new());
+        let name =
+            |tag: usize, number: u64| [b"{", &tags[tag][..], b"}", number.to_string().as_bytes()].concat();
+        let slot = slot_of(&tags[7]);
+        let stays = random.below(600);
+        (0..stays).for_each(|number| insert(&mut shard, &mut model, name(7, number)));
+        let most = 1 + random.below(3_000);
+        let mut turn = 0;
+        let want = 1 + random.below(40) as usize;
+        let (seen, _) = scanned(&mut shard, slot, want, |shard| {
+            turn += 1;
+            for number in (0..most).filter(|_| random.below(4) > 0) {
+                let name = name(6 + (number % 3) as usize, 10_000 + number);
+                if turn % 2 == 0 {
+                    shard.db_mut(0).delete(&Key::new(&name), 64);
+                } else {
+                    shard.db_mut(0).set_str(&Key::new(&name), b"v", ExpiryChange::Clear, 0);
+                }
+            }
+        });
+        let missing = (0..stays).filter(|number| !seen.contains(&name(7, *number))).count();
+        assert_eq!(missing, 0, "of {stays} keys, seed {seed}");
+    }
+}

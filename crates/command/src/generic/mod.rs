@@ -12,6 +12,7 @@ mod flush;
 mod model_tests;
 mod object;
 mod presence;
+mod slot_scan;
 #[cfg(test)]
 mod tests;
 mod transfer;
@@ -19,8 +20,9 @@ mod walk;
 
 pub use dump::IGNORES_CHECKSUMS;
 pub use object::memory_usage;
+pub use slot_scan::{SlotPlace, SlotScan};
 pub use transfer::database;
-pub(crate) use walk::parse_cursor;
+pub use walk::parse_cursor;
 
 /// The family.
 pub static COMMANDS: &[&Command<Handler>] = &[

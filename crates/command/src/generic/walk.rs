@@ -4,27 +4,29 @@
 
 use martlet_base::glob;
 use martlet_base::limits::SHARD_COUNT;
+use martlet_base::slot::SLOT_COUNT;
 use martlet_engine::Keys;
-use martlet_keyspace::{Key, Kind, SCAN_POSITION_BITS};
+use martlet_keyspace::{Entry, Key, Kind, SCAN_POSITION_BITS, Shard};
 
 use crate::Handler;
 use crate::context::Context;
+use crate::cursor::Cursor;
 use crate::error::{Error, Outcome};
 use crate::spec::{Acl, Command, Flags, Group, Tip, command};
 
 /// Most keys visited while a shard is held.
-const SLICE_KEYS: usize = 256;
+pub(super) const SLICE_KEYS: usize = 256;
 
 /// Which keys a walk is after.
-struct Filter<'a> {
+pub(super) struct Filter<'a> {
     /// `None` for all.
-    pattern: Option<&'a [u8]>,
+    pub(super) pattern: Option<&'a [u8]>,
     kind: KindFilter,
 }
 
 /// Which types of value a walk is after.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-enum KindFilter {
+pub(super) enum KindFilter {
     Any,
     Only(Kind),
     /// A type that no key here holds.
@@ -87,14 +89,31 @@ fn walk_slice(
     place: Place,
     want: usize,
     filter: &Filter<'_>,
-    mut found: impl FnMut(&[u8]),
+    found: impl FnMut(&[u8]),
 ) -> (usize, Option<Place>) {
+    let (visited, next) = visit_slice(keys, place.shard, filter, found, |shard, db, visit| {
+        shard.scan(db, place.position, want.min(SLICE_KEYS), visit)
+    });
+    match next {
+        Some(position) => (visited, Some(Place { position, ..place })),
+        None => (visited, place.next_shard()),
+    }
+}
+
+/// Has `scan` visit some keys of a shard's database and answer where to go on. Hands those that pass the
+/// filter to `found`; answers how many were visited, too.
+pub(super) fn visit_slice(
+    keys: &mut Keys,
+    shard: usize,
+    filter: &Filter<'_>,
+    mut found: impl FnMut(&[u8]),
+    scan: impl FnOnce(&Shard, usize, &mut dyn FnMut(Entry<'_>)) -> Option<u64>,
+) -> (usize, Option<u64>) {
     let mut visited = 0;
     let mut expired: Vec<Vec<u8>> = Vec::new();
-    let next = keys.visit_shard(place.shard, |keys| {
+    let next = keys.visit_shard(shard, |keys| {
         let (db, due_ms, hidden) = (keys.db, keys.due_ms, &keys.engine().hidden);
-        let shard = &keys.shard(place.shard).keys;
-        let next = shard.scan(db, place.position, want.min(SLICE_KEYS), |entry| {
+        let next = scan(&keys.shard(shard).keys, db, &mut |entry| {
             visited += 1;
             if hidden.has_key(entry.key()) {
                 return;
@@ -113,10 +132,7 @@ fn walk_slice(
         }
         next
     });
-    match next.flatten() {
-        Some(position) => (visited, Some(Place { position, ..place })),
-        None => (visited, place.next_shard()),
-    }
+    (visited, next.flatten())
 }
 
 pub(super) static KEYS: Command<Handler> = command("keys", 2, keys as Handler)
@@ -163,7 +179,7 @@ pub(super) static SCAN: Command<Handler> = command("scan", -2, scan as Handler)
 
 fn scan(ctx: &mut Context<'_>) -> Outcome {
     let cursor = parse_cursor(ctx.arg(1)).ok_or(Error::Fixed("ERR invalid cursor"))?;
-    let (filter, count) = parse_scan_options(ctx)?;
+    let (filter, count) = parse_scan_options(ctx.rest(2), None)?;
     let Context { keys, reply, .. } = ctx;
     let mut names: Vec<Vec<u8>> = Vec::new();
     let mut place = Place::from_cursor(cursor);
@@ -181,16 +197,33 @@ fn scan(ctx: &mut Context<'_>) -> Outcome {
     Ok(())
 }
 
-fn parse_scan_options<'a>(ctx: &Context<'a>) -> Result<(Filter<'a>, usize), Error> {
+/// Which keys a scan is after and about how many of them, by the options from the cursor on. One of slots may
+/// say which slot, and must know the type.
+pub(super) fn parse_scan_options<'a>(
+    mut rest: Cursor<'a>,
+    mut slot: Option<&mut Option<u16>>,
+) -> Result<(Filter<'a>, usize), Error> {
     let mut filter = Filter { pattern: None, kind: KindFilter::Any };
-    let (mut count, mut rest) = (10, ctx.rest(2));
+    let mut count = 10;
     loop {
+        if let Some(slot) = &mut slot
+            && parse_slot_option(&mut rest, slot)?
+        {
+            continue;
+        }
         if rest.option("count", 1) {
             count = usize::try_from(rest.int()?).ok().filter(|n| *n >= 1).ok_or(Error::Syntax)?;
         } else if rest.option("match", 1) {
             filter.pattern = Filter::by_pattern(rest.value()?).pattern;
         } else if rest.option("type", 1) {
-            filter.kind = KindFilter::named(rest.value()?);
+            let name = rest.value()?;
+            filter.kind = KindFilter::named(name);
+            if slot.is_some() && filter.kind == KindFilter::Nothing {
+                return Err(Error::Text(format!(
+                    "ERR unknown type name '{}'",
+                    String::from_utf8_lossy(name)
+                )));
+            }
         } else if rest.word("novalues") {
             return Err(Error::Fixed("ERR NOVALUES option can only be used in HSCAN"));
         } else {
@@ -200,9 +233,26 @@ fn parse_scan_options<'a>(ctx: &Context<'a>) -> Result<(Filter<'a>, usize), Erro
     }
 }
 
+/// Reads what only a scan of slots may say, if that is next.
+fn parse_slot_option(rest: &mut Cursor<'_>, slot: &mut Option<u16>) -> Result<bool, Error> {
+    if rest.word("noscores") {
+        return Err(Error::Fixed("ERR NOSCORES option can only be used in ZSCAN"));
+    }
+    if !rest.option("slot", 1) {
+        return Ok(false);
+    }
+    if slot.is_some() {
+        return Err(Error::Fixed("ERR SLOT option can only be specified once"));
+    }
+    let number = martlet_base::number::parse_i64(rest.value()?).and_then(|number| u16::try_from(number).ok());
+    let valid = number.filter(|number| usize::from(*number) < SLOT_COUNT);
+    *slot = Some(valid.ok_or(Error::Fixed("ERR Invalid or out of range slot"))?);
+    Ok(true)
+}
+
 /// A cursor as C's `strtoull` reads it: blanks and a sign may precede the digits, which must not go past 64
 /// bits.
-pub(crate) fn parse_cursor(text: &[u8]) -> Option<u64> {
+pub fn parse_cursor(text: &[u8]) -> Option<u64> {
     if let Some(number) = martlet_base::number::parse_i64(text) {
         return u64::try_from(number).ok();
     }

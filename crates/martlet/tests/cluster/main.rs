@@ -5,6 +5,7 @@ mod losses;
 mod mixed;
 mod moves;
 mod routes;
+mod scan;
 mod slot_migration;
 mod usage;
 

@@ -151,7 +151,7 @@ impl Worker {
                 _ => *first = Some(name.to_vec()),
             }
             wanted.slot.get_or_insert(slot);
-            if routes.is_open(slot) && !wanted.is_sharded_pubsub {
+            if routes.is_open(slot) && entry.spec.has_keys() {
                 let is_there = self.has_key(connection.session.db, &Key::new(name));
                 *(if is_there { &mut wanted.existing } else { &mut wanted.missing }) += 1;
             }

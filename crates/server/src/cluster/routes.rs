@@ -145,7 +145,18 @@ impl Routes {
     }
 
     fn is_migrating(&self, slot: u16) -> bool {
-        self.owner(slot) == MYSELF && self.migrating.contains_key(&slot)
+        self.migrates_to(slot).is_some()
+    }
+
+    /// The node that a slot of this one goes to, key by key.
+    pub fn migrates_to(&self, slot: u16) -> Option<u16> {
+        self.migrating.get(&slot).copied().filter(|_| self.is_mine(slot))
+    }
+
+    /// The last of the slots from this one on that its owner has without a gap.
+    pub fn last_with_owner(&self, slot: u16) -> u16 {
+        let owner = self.owner(slot);
+        (slot..SLOTS).take_while(|other| self.owner(*other) == owner).last().unwrap_or(slot)
     }
 
     /// Whether a slot is this node's.

@@ -1,7 +1,8 @@
-//! CLUSTER, and what a session says about where it reads: ASKING, READONLY, READWRITE.
+//! CLUSTER, CLUSTERSCAN, and what a session says about where it reads: ASKING, READONLY, READWRITE.
 
 mod change;
 mod migrate;
+mod scan;
 mod slot_stats;
 mod tell;
 
@@ -17,7 +18,7 @@ use crate::slow_path::SessionFlags;
 use crate::worker::Worker;
 
 /// The family.
-pub static COMMANDS: &[&ServerCommand] = &[&READONLY, &READWRITE, &ASKING, &CLUSTER];
+pub static COMMANDS: &[&ServerCommand] = &[&READONLY, &READWRITE, &ASKING, &CLUSTER, &scan::CLUSTERSCAN];
 
 /// This node.
 fn node(call: &Call<'_>) -> Result<&'static ClusterNode, Error> {

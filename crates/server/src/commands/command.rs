@@ -402,7 +402,7 @@ fn find_keys<'a>(call: &Call<'a>) -> Result<(Args<'a>, Vec<(usize, KeyFlags)>), 
     if !entry.subcommands.is_empty() && args.len() > 1 {
         return Err(invalid);
     }
-    if entry.spec.keys.is_empty() {
+    if !entry.spec.has_keys() {
         return Err(Error::Fixed("ERR The command has no key arguments"));
     }
     if !entry.spec.takes(args.len()) {

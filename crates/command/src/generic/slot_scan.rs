@@ -1,0 +1,80 @@
+//! The scan of a cluster's slots, one after the other, which CLUSTERSCAN does: its options, and the walk.
+
+use martlet_base::hash::shard_of_slot;
+use martlet_base::slot::slot_of_pattern;
+use martlet_engine::Keys;
+
+use super::walk::{Filter, SLICE_KEYS, parse_scan_options, visit_slice};
+use crate::cursor::Cursor;
+use crate::error::Error;
+
+/// What a scan of slots is after.
+pub struct SlotScan<'a> {
+    /// The only slot that is asked for.
+    pub slot: Option<u16>,
+    filter: Filter<'a>,
+    count: usize,
+}
+
+/// Where it is: before the keys of a slot that its shard orders after a position, 0 for the first.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct SlotPlace {
+    /// The slot.
+    pub slot: u16,
+    /// The position, as [`martlet_keyspace::Shard::scan_slot`] has it.
+    pub position: u64,
+}
+
+impl<'a> SlotScan<'a> {
+    /// The options that follow the cursor.
+    ///
+    /// # Errors
+    /// What is wrong with them, in Valkey's words.
+    pub fn parse(rest: Cursor<'a>) -> Result<SlotScan<'a>, Error> {
+        let mut slot = None;
+        let (filter, count) = parse_scan_options(rest, Some(&mut slot))?;
+        Ok(SlotScan { slot, filter, count })
+    }
+
+    /// The slot of all keys that match the pattern, if it allows one only.
+    pub fn slot_of_pattern(&self) -> Option<u16> {
+        self.filter.pattern.and_then(slot_of_pattern)
+    }
+
+    /// Visits about as many keys of the selected database as the options say, up to those of slot `last`:
+    /// the names of those that are asked for, and where to go on, `None` behind that slot.
+    pub fn run(&self, keys: &mut Keys, from: SlotPlace, last: u16) -> (Vec<Vec<u8>>, Option<SlotPlace>) {
+        let mut names: Vec<Vec<u8>> = Vec::new();
+        let (mut place, mut visited) = (from, 0);
+        while place.slot <= last {
+            if visited >= self.count {
+                return (names, Some(place));
+            }
+            let SlotPlace { slot, position } = place;
+            let want = (self.count - visited).min(SLICE_KEYS);
+            let mut is_empty = false;
+            let found = |name: &[u8]| names.push(name.to_vec());
+            let (more, next) =
+                visit_slice(keys, shard_of_slot(slot), &self.filter, found, |shard, db, visit| {
+                    is_empty = shard.db(db).is_empty();
+                    shard.scan_slot((db, slot), position, want, visit)
+                });
+            visited += more;
+            place = match next {
+                Some(position) => SlotPlace { slot, position },
+                None if is_empty => SlotPlace { slot: next_shards_first(slot), position: 0 },
+                None => SlotPlace { slot: slot + 1, position: 0 },
+            };
+            if keys.gave_up {
+                break;
+            }
+        }
+        (names, (place.slot <= last).then_some(place))
+    }
+}
+
+/// The first slot of the shard after a slot's.
+fn next_shards_first(slot: u16) -> u16 {
+    let shard = shard_of_slot(slot);
+    (slot..).find(|other| shard_of_slot(*other) != shard).unwrap_or(slot)
+}
