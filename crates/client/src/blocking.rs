@@ -2,6 +2,7 @@
 //! It waits at most its read timeout for a reply, so that no test can hang on a silent server.
 
 use crate::resp::{self, Reply};
+use crate::tls::{TlsSession, TlsSettings};
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant};
@@ -16,6 +17,7 @@ const READ_CHUNK_BYTES: usize = 64 * 1024;
 /// A blocking connection to a server.
 pub struct Client {
     stream: TcpStream,
+    tls: Option<Box<TlsSession>>,
     received: Vec<u8>,
     timeout: Duration,
     reply_max_bytes: usize,
@@ -48,12 +50,28 @@ impl Client {
                 Ok(stream) => {
                     stream.set_nodelay(true)?;
                     let (timeout, reply_max_bytes) = (DEFAULT_TIMEOUT, usize::MAX);
-                    return Ok(Self { stream, received: Vec::new(), timeout, reply_max_bytes });
+                    return Ok(Self { stream, tls: None, received: Vec::new(), timeout, reply_max_bytes });
                 }
                 Err(error) => last = error,
             }
         }
         Err(last)
+    }
+
+    /// Negotiates TLS, before anything else is sent; it takes no longer than a reply may.
+    pub fn secure(&mut self, settings: &TlsSettings) -> io::Result<()> {
+        let deadline = Instant::now() + self.timeout;
+        self.tls = Some(Box::new(settings.session()?));
+        self.send_raw(b"")?;
+        while self.tls.as_ref().is_some_and(|session| session.is_handshaking()) {
+            self.receive(deadline)?;
+        }
+        Ok(())
+    }
+
+    /// Whether what is sent is enciphered.
+    pub fn is_secure(&self) -> bool {
+        self.tls.is_some()
     }
 
     /// Limits how long `read_reply` waits.
@@ -81,7 +99,10 @@ impl Client {
 
     /// Sends bytes as they are.
     pub fn send_raw(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.stream.write_all(bytes)
+        let Some(session) = &mut self.tls else { return self.stream.write_all(bytes) };
+        let mut enciphered = Vec::new();
+        session.transmit(bytes, &mut enciphered)?;
+        self.stream.write_all(&enciphered)
     }
 
     /// The next reply. `UnexpectedEof` when the server closed the connection, `TimedOut` when it stays
@@ -138,7 +159,9 @@ impl Client {
         let start = self.received.len();
         self.received.resize(start + READ_CHUNK_BYTES, 0);
         let result = self.stream.read(&mut self.received[start..]);
-        self.received.truncate(start + result.as_ref().copied().unwrap_or(0));
+        let end = start + result.as_ref().copied().unwrap_or(0);
+        self.received.truncate(end);
+        self.decipher(start)?;
         match result {
             Ok(0) => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the server closed the connection")),
             Ok(_) => Ok(()),
@@ -148,6 +171,14 @@ impl Client {
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// Makes plain text of what has been received from this place on.
+    fn decipher(&mut self, start: usize) -> io::Result<()> {
+        let Some(session) = &mut self.tls else { return Ok(()) };
+        let enciphered = self.received.split_off(start);
+        session.receive(&enciphered, &mut self.received)?;
+        if session.wants_write() { self.send_raw(b"") } else { Ok(()) }
     }
 }
 

@@ -5,7 +5,7 @@ use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName};
-use rustls::{ClientConfig, ClientConnection, RootCertStore};
+use rustls::{ClientConfig, ClientConnection, Connection, RootCertStore, ServerConfig, ServerConnection};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -181,18 +181,31 @@ impl TlsSettings {
         Ok(TlsSettings { config: Arc::new(config), name })
     }
 
+    /// The same for another host.
+    pub fn for_host(&self, host: &str) -> io::Result<TlsSettings> {
+        let name = ServerName::try_from(host.to_owned()).map_err(|e| invalid(e.to_string()))?;
+        Ok(TlsSettings { config: self.config.clone(), name })
+    }
+
     /// A session for a new connection.
     pub fn session(&self) -> io::Result<TlsSession> {
         ClientConnection::new(self.config.clone(), self.name.clone())
-            .map(TlsSession)
+            .map(|session| TlsSession(session.into()))
             .map_err(|e| invalid(e.to_string()))
     }
 }
 
 /// One connection's TLS state.
-pub struct TlsSession(ClientConnection);
+pub struct TlsSession(Connection);
 
 impl TlsSession {
+    /// The session of a connection that somebody else has made.
+    pub fn accept(config: Arc<ServerConfig>) -> io::Result<TlsSession> {
+        ServerConnection::new(config)
+            .map(|session| TlsSession(session.into()))
+            .map_err(|e| invalid(e.to_string()))
+    }
+
     /// Whether the handshake is still going on.
     pub fn is_handshaking(&self) -> bool {
         self.0.is_handshaking()

@@ -1,13 +1,17 @@
-//! Connections of this server to others: a replica's to its primary, slots' to their next node.
+//! Connections of this server to others: a replica's to its primary, slots' to their next node, MIGRATE's, and
+//! the cluster bus'.
 
 use std::io;
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::time::Duration;
 
 use martlet_client::address::Address;
+use martlet_client::blocking::Client;
 use martlet_client::stream::Stream;
+use martlet_client::tls::{TlsSession, TlsSettings};
 
 use crate::config::Config;
-use crate::tls;
+use crate::tls::{self, Tls};
 
 /// Connects to the server at `address`, which is `host`'s, as `bind-source-addr`, `repl-timeout` and
 /// `tls-replication` say. Writing waits no longer than `repl-timeout`, and with TLS reading neither.
@@ -27,4 +31,28 @@ pub fn connect(config: &Config, address: &Address, host: &str) -> io::Result<Str
         stream.secure(&tls::outgoing(config, host)?)?;
     }
     Ok(stream)
+}
+
+/// A client of the server at a host and port, where no step takes longer than `timeout`: over TLS, if there
+/// are settings for it.
+///
+/// # Errors
+/// Those of the connection and of TLS' handshake.
+pub fn client((host, port): (&str, u16), timeout: Duration, tls: Option<&TlsSettings>) -> io::Result<Client> {
+    let mut client = Client::connect_within((host, port), timeout)?;
+    if let Some(settings) = tls {
+        client.secure(&settings.for_host(host)?)?;
+    }
+    Ok(client)
+}
+
+/// Begins to connect to another node's bus, and what it then has to do about TLS, if `tls-cluster` is set.
+///
+/// # Errors
+/// Those of the address, and of the system.
+pub fn begin_bus(tls: &Tls, host: &str, port: u16) -> io::Result<(TcpStream, Option<TlsSession>)> {
+    let address: IpAddr = host.parse().map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
+    let session = tls.bus().map(|bus| bus.connect(host)).transpose()?;
+    let socket = martlet_net::begin_connect(SocketAddr::new(address, port))?;
+    Ok((TcpStream::from(socket), session))
 }

@@ -331,14 +331,23 @@ mod tests {
         };
         assert_eq!(notes("port 1\n"), []);
         let quiet = "Accepted without effect (docs/configuration.md says why): loadmodule, activerehashing, \
-             socket-mark-id";
-        assert_eq!(notes("socket-mark-id 1\n activerehashing no\n loadmodule x\n").len(), 1);
-        assert_eq!(notes("activerehashing no\nsocket-mark-id 1\nloadmodule x\n"), [(false, quiet.into())]);
+             prefetch-batch-max-size";
+        assert_eq!(notes("prefetch-batch-max-size 1\n activerehashing no\n loadmodule x\n").len(), 1);
+        assert_eq!(
+            notes("activerehashing no\nprefetch-batch-max-size 1\nloadmodule x\n"),
+            [(false, quiet.into())]
+        );
         assert_eq!(notes("cluster-enabled yes\n"), []);
-        let lacking = "WARNING: set, but without effect: tls-cluster (the cluster bus and MIGRATE use no TLS in this version)";
-        assert_eq!(notes("tls-cluster yes\n"), [(true, lacking.into())]);
-        let quiet = "Accepted without effect (docs/configuration.md says why): socket-mark-id";
-        assert_eq!(notes("socket-mark-id 1\n"), [(false, quiet.into())]);
+        assert_eq!(notes("tls-cluster yes
+socket-mark-id 0
+"), []);
+        let lacking =
+            "WARNING: set, but without effect: socket-mark-id (this version does not mark its sockets)";
+        assert_eq!(notes("socket-mark-id 7
+"), [(true, lacking.into())]);
+        let quiet = "Accepted without effect (docs/configuration.md says why): prefetch-batch-max-size";
+        assert_eq!(notes("prefetch-batch-max-size 1
+"), [(false, quiet.into())]);
     }
 
     #[test]

@@ -4,11 +4,12 @@
 //! cannot be read leaves the server with the set that it has.
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
 
-use martlet_client::tls::{TlsOptions, TlsSettings, read_key, read_roots, suite_matches};
+use martlet_client::tls::{TlsOptions, TlsSession, TlsSettings, read_key, read_roots, suite_matches};
 use martlet_net::rustls::crypto::{CryptoProvider, ring};
 use martlet_net::rustls::pki_types::CertificateDer;
 use martlet_net::rustls::pki_types::pem::PemObject;
@@ -25,6 +26,10 @@ use crate::shared::{Shared, lock};
 /// The parameters whose change makes another set.
 pub const PARAMETERS: &[&str] = &[
     "tls-port",
+    "tls-cluster",
+    "tls-client-cert-file",
+    "tls-client-key-file",
+    "tls-client-key-file-pass",
     "tls-cert-file",
     "tls-key-file",
     "tls-key-file-pass",
@@ -42,18 +47,77 @@ pub const PARAMETERS: &[&str] = &[
 /// Words of OpenSSL that stand for many ciphers, of which this server has only good ones.
 const WHOLE_LISTS: [&str; 6] = ["DEFAULT", "ALL", "HIGH", "ECDHE", "AESGCM", "CHACHA20"];
 
-/// What TLS connections are made with; nothing while no port asks for it.
+/// What TLS connections are made with; nothing while no port and no bus asks for it.
 #[derive(Default)]
 pub struct Tls {
-    current: Mutex<Option<Arc<ServerConfig>>>,
+    current: Mutex<Made>,
     /// When the files were last looked at, Unix milliseconds, and as of when they were.
     seen: Mutex<(i64, Vec<Option<SystemTime>>)>,
 }
 
+#[derive(Clone, Default)]
+struct Made {
+    port: Option<Arc<ServerConfig>>,
+    bus: Option<Arc<BusTls>>,
+}
+
+/// What the cluster bus and MIGRATE make TLS connections with.
+pub struct BusTls {
+    server: Arc<ServerConfig>,
+    client: TlsSettings,
+}
+
+impl BusTls {
+    /// For a connection of another node, which must have a certificate whatever `tls-auth-clients` says.
+    ///
+    /// # Errors
+    /// Rustls' own.
+    pub fn accept(&self) -> io::Result<TlsSession> {
+        TlsSession::accept(self.server.clone())
+    }
+
+    /// For a connection to another node.
+    ///
+    /// # Errors
+    /// The host's name could be none.
+    pub fn connect(&self, host: &str) -> io::Result<TlsSession> {
+        self.client.for_host(host)?.session()
+    }
+
+    /// For clients of other nodes.
+    pub fn client(&self) -> &TlsSettings {
+        &self.client
+    }
+}
+
+impl Made {
+    fn of(config: &Config) -> Result<Made, String> {
+        let port = match config.tls_port {
+            0 => None,
+            _ => Some(make(config, config.tls_auth_clients)?),
+        };
+        let bus = match config.tls_cluster {
+            false => None,
+            true => {
+                let server = make(config, TlsAuthClients::Yes)?;
+                let client = outgoing(config, "localhost")
+                    .map_err(|error| format!("Failed to configure TLS of the cluster bus: {error}"))?;
+                Some(Arc::new(BusTls { server, client }))
+            }
+        };
+        Ok(Made { port, bus })
+    }
+}
+
 impl Tls {
-    /// For a connection that comes now.
+    /// For a client's connection that comes now.
     pub fn current(&self) -> Option<Arc<ServerConfig>> {
-        lock(&self.current).clone()
+        lock(&self.current).port.clone()
+    }
+
+    /// For the bus, if it uses TLS.
+    pub fn bus(&self) -> Option<Arc<BusTls>> {
+        lock(&self.current).bus.clone()
     }
 
     /// Takes up a configuration.
@@ -61,10 +125,7 @@ impl Tls {
     /// # Errors
     /// What is wrong with it, for the log; nothing has changed then.
     pub fn configure(&self, config: &Config) -> Result<(), String> {
-        let made = match config.tls_port {
-            0 => None,
-            _ => Some(make(config)?),
-        };
+        let made = Made::of(config)?;
         *lock(&self.current) = made;
         lock(&self.seen).1 = modified(config);
         Ok(())
@@ -74,7 +135,7 @@ impl Tls {
     /// again.
     pub fn is_look_due(&self, config: &Config, now_ms: i64) -> bool {
         let interval_ms = i64::from(config.tls_auto_reload_interval_s) * 1000;
-        if interval_ms == 0 || config.tls_port == 0 {
+        if interval_ms == 0 || config.tls_port == 0 && !config.tls_cluster {
             return false;
         }
         let mut seen = lock(&self.seen);
@@ -87,7 +148,7 @@ impl Tls {
 
     /// Reads the files again if one has changed. It waits for the disk.
     pub fn follow_files(&self, config: &Config) {
-        let before = self.current();
+        let before = lock(&self.current).clone();
         let mut seen = lock(&self.seen);
         let modified = modified(config);
         if modified == seen.1 {
@@ -95,12 +156,14 @@ impl Tls {
         }
         // What is broken now is not read again until it changes.
         seen.1 = modified;
-        match make(config) {
+        match Made::of(config) {
             Ok(made) => {
                 let mut current = lock(&self.current);
                 // A CONFIG SET in between has the last word.
-                if current.as_ref().map(Arc::as_ptr) == before.as_ref().map(Arc::as_ptr) {
-                    *current = Some(made);
+                let port = |made: &Made| made.port.as_ref().map(Arc::as_ptr);
+                let bus = |made: &Made| made.bus.as_ref().map(Arc::as_ptr);
+                if (port(&current), bus(&current)) == (port(&before), bus(&before)) {
+                    *current = made;
                 }
                 tracing::info!("TLS materials have changed and were reloaded");
             }
@@ -122,16 +185,22 @@ pub fn install(shared: &'static Shared) {
 
 /// When each of the files was changed last.
 fn modified(config: &Config) -> Vec<Option<SystemTime>> {
-    let paths =
-        [&config.tls_cert_file, &config.tls_key_file, &config.tls_ca_cert_file, &config.tls_ca_cert_dir];
+    let paths = [
+        &config.tls_cert_file,
+        &config.tls_key_file,
+        &config.tls_client_cert_file,
+        &config.tls_client_key_file,
+        &config.tls_ca_cert_file,
+        &config.tls_ca_cert_dir,
+    ];
     let time = |path: &&PathBuf| fs::metadata(path).and_then(|data| data.modified()).ok();
     paths.iter().map(|path| path.as_ref().and_then(|path| time(&path))).collect()
 }
 
-fn make(config: &Config) -> Result<Arc<ServerConfig>, String> {
+fn make(config: &Config, auth_clients: TlsAuthClients) -> Result<Arc<ServerConfig>, String> {
     let certificate = config.tls_cert_file.as_deref().ok_or("No tls-cert-file configured!")?;
     let key = config.tls_key_file.as_deref().ok_or("No tls-key-file configured!")?;
-    let asks = config.tls_auth_clients != TlsAuthClients::No;
+    let asks = auth_clients != TlsAuthClients::No;
     if asks && config.tls_ca_cert_file.is_none() && config.tls_ca_cert_dir.is_none() {
         return Err("Either tls-ca-cert-file or tls-ca-cert-dir must be specified when tls-cluster, \
                     tls-replication or tls-auth-clients are enabled!"
@@ -144,7 +213,7 @@ fn make(config: &Config) -> Result<Arc<ServerConfig>, String> {
         .map_err(|error| format!("Failed to configure TLS: {error}"))?;
     let builder = if asks {
         let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots(config)?), provider);
-        let verifier = match config.tls_auth_clients {
+        let verifier = match auth_clients {
             TlsAuthClients::Optional => verifier.allow_unauthenticated(),
             _ => verifier,
         };
@@ -176,7 +245,7 @@ fn make(config: &Config) -> Result<Arc<ServerConfig>, String> {
 ///
 /// # Errors
 /// What is wrong with the files.
-pub fn outgoing(config: &Config, host: &str) -> std::io::Result<TlsSettings> {
+pub fn outgoing(config: &Config, host: &str) -> io::Result<TlsSettings> {
     let options = TlsOptions {
         ca_file: config.tls_ca_cert_file.clone(),
         ca_directory: config.tls_ca_cert_dir.clone(),
@@ -346,5 +415,11 @@ mod tests {
         assert!(tls.current().is_none());
         config.tls_port = 0;
         assert_eq!(tls.configure(&config), Ok(()));
+        // Nodes show each other certificates, whatever clients do.
+        config.tls_cluster = true;
+        assert!(
+            tls.configure(&config).unwrap_err().starts_with("Either tls-ca-cert-file or tls-ca-cert-dir")
+        );
+        assert!(tls.bus().is_none());
     }
 }

@@ -182,8 +182,9 @@ fn refuses_a_bad_configuration(directory: &Path) {
         directory.display()
     );
     assert!(status == Some(1) && output.ends_with(&missing), "{output}");
-    let (status, output, _) = run(&["--check-config", "--port", "1", "--tls-cluster", "yes"]);
-    let warning = "WARNING: set, but without effect: tls-cluster (the cluster bus and MIGRATE use no TLS in this version)\n";
+    let (status, output, _) = run(&["--check-config", "--port", "1", "--socket-mark-id", "7"]);
+    let warning =
+        "WARNING: set, but without effect: socket-mark-id (this version does not mark its sockets)\n";
     assert_eq!((status, output), (Some(0), format!("The configuration is valid.\n{warning}")));
     let (status, output, _) = run(&["--version"]);
     assert!(

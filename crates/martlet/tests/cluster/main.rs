@@ -7,6 +7,7 @@ mod moves;
 mod routes;
 mod scan;
 mod slot_migration;
+mod tls;
 mod usage;
 
 use std::net::SocketAddr;

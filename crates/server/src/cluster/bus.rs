@@ -15,6 +15,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use super::link::Link;
 use super::{ClusterNode, settings};
 use crate::config::Config;
+use crate::outgoing::begin_bus;
 use crate::pubsub::Kind;
 use crate::shared::{Mail, Shared, lock};
 use crate::worker::Worker;
@@ -125,7 +126,8 @@ impl Bus {
             .flat_map(|listener| std::iter::from_fn(|| listener.accept().ok()).take(ACCEPTED_MAX))
             .collect();
         for (stream, _) in accepted {
-            let Ok(link) = Link::accepted(stream) else { continue };
+            let Ok(tls) = self.shared.tls.bus().map(|tls| tls.accept()).transpose() else { continue };
+            let Ok(link) = Link::accepted(stream, tls) else { continue };
             let (peer, own) = link.ends();
             let id = self.input(|cluster, now| cluster.accepted(now, &peer, &own));
             self.links.insert(id, link);
@@ -134,20 +136,27 @@ impl Bus {
 
     fn write(&mut self, id: LinkId) {
         let Some(link) = self.links.get_mut(&id) else { return };
-        if link.is_connecting {
-            if let Err(error) = link.finish_connecting() {
-                return self.lose(id, &error);
-            }
+        let written = if link.is_connecting { link.finish_connecting() } else { link.flush() };
+        match written {
+            Ok(()) => self.tell_connected(id),
+            Err(error) => self.lose(id, &error),
+        }
+    }
+
+    /// Tells the machine of a connection that it has asked for, once that can be used.
+    fn tell_connected(&mut self, id: LinkId) {
+        let Some(link) = self.links.get_mut(&id) else { return };
+        if link.is_there_now() {
             let (peer, own) = link.ends();
             self.input(|cluster, now| cluster.connected(now, id, &peer, &own));
-        } else if let Err(error) = link.flush() {
-            self.lose(id, &error);
         }
     }
 
     fn read(&mut self, id: LinkId) {
         let Some(link) = self.links.get_mut(&id).filter(|link| !link.is_connecting) else { return };
         let received = link.receive();
+        self.tell_connected(id);
+        let Some(link) = self.links.get_mut(&id) else { return };
         loop {
             match link.frames.next_packet() {
                 Ok(Some(packet)) => {
@@ -194,7 +203,9 @@ impl Bus {
     /// Closes connections to nodes that take nothing.
     fn limit_waiting(&mut self) {
         let limit = self.shared.config.snapshot().cluster_link_sendbuf_limit_bytes;
-        let is_over = |link: &Link| limit > 0 && link.waiting_bytes as u64 > limit;
+        // A limit below what a connection itself takes closes all, as in Redis.
+        let used = |link: &Link| (size_of::<Link>() + link.waiting().used) as u64;
+        let is_over = |link: &Link| limit > 0 && used(link) > limit;
         let over: Vec<LinkId> =
             self.links.iter().filter(|(_, link)| is_over(link)).map(|(id, _)| *id).collect();
         for id in over {
@@ -254,8 +265,8 @@ impl Bus {
 
     fn act(&mut self, action: Action) {
         match action {
-            Action::Connect { link: id, host, port } => match Link::connect(&host, port) {
-                Ok(link) => drop(self.links.insert(id, link)),
+            Action::Connect { link: id, host, port } => match begin_bus(&self.shared.tls, &host, port) {
+                Ok(begun) => drop(self.links.insert(id, Link::begun(begun))),
                 Err(error) => self.lose(id, &error),
             },
             Action::Send { link: id, packet } => {

@@ -1,11 +1,12 @@
-//! A connection of the bus: packets in and out, without waiting.
+//! A connection of the bus: packets in and out, without waiting, over TLS or not.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
+use martlet_client::tls::TlsSession;
 use martlet_cluster::packet::Frames;
 
 use super::Waiting;
@@ -17,35 +18,47 @@ const READ_BYTES: usize = 16 * 1024;
 /// See the [module docs](self).
 pub(super) struct Link {
     stream: TcpStream,
+    tls: Option<Box<TlsSession>>,
     /// It is not known yet whether the other end answers.
     pub is_connecting: bool,
+    /// This node has made it, and nobody has been told that it is there.
+    is_awaited: bool,
     /// What was received.
     pub frames: Frames,
     queue: VecDeque<Arc<[u8]>>,
     /// Bytes of the first packet that have been sent.
     sent_bytes: usize,
     /// Bytes of all that have not.
-    pub waiting_bytes: usize,
+    waiting_bytes: usize,
+    /// With TLS, what is to be sent of packets before these, and of the handshake.
+    enciphered: Vec<u8>,
 }
 
 impl Link {
     /// A connection that somebody has made.
-    pub fn accepted(stream: TcpStream) -> io::Result<Link> {
+    pub fn accepted(stream: TcpStream, tls: Option<TlsSession>) -> io::Result<Link> {
         stream.set_nonblocking(true)?;
         stream.set_nodelay(true)?;
-        Ok(Link::new(stream, false))
+        Ok(Link::new(stream, tls, false))
     }
 
-    /// Begins to connect.
-    pub fn connect(host: &str, port: u16) -> io::Result<Link> {
-        let host: IpAddr = host.parse().map_err(|_| io::Error::from(ErrorKind::InvalidInput))?;
-        let socket = martlet_net::begin_connect(SocketAddr::new(host, port))?;
-        Ok(Link::new(TcpStream::from(socket), true))
+    /// A connection that has begun to be made.
+    pub fn begun((stream, tls): (TcpStream, Option<TlsSession>)) -> Link {
+        Link::new(stream, tls, true)
     }
 
-    fn new(stream: TcpStream, is_connecting: bool) -> Link {
-        let (frames, queue) = (Frames::default(), VecDeque::new());
-        Link { stream, is_connecting, frames, queue, sent_bytes: 0, waiting_bytes: 0 }
+    fn new(stream: TcpStream, tls: Option<TlsSession>, is_mine: bool) -> Link {
+        Link {
+            stream,
+            tls: tls.map(Box::new),
+            is_connecting: is_mine,
+            is_awaited: is_mine,
+            frames: Frames::default(),
+            queue: VecDeque::new(),
+            sent_bytes: 0,
+            waiting_bytes: 0,
+            enciphered: Vec::new(),
+        }
     }
 
     /// The socket, to wait for it.
@@ -53,18 +66,31 @@ impl Link {
         self.stream.as_fd()
     }
 
-    /// Whether there is something to be sent, or the end of connecting to be waited for.
-    pub fn wants_to_write(&self) -> bool {
-        self.is_connecting || !self.queue.is_empty()
+    fn is_handshaking(&self) -> bool {
+        self.tls.as_ref().is_some_and(|session| session.is_handshaking())
     }
 
-    /// Ends connecting, which has come to something.
+    /// Whether there is something to be sent, or the end of connecting to be waited for.
+    pub fn wants_to_write(&self) -> bool {
+        let has_packets = !self.queue.is_empty() && !self.is_handshaking();
+        self.is_connecting || has_packets || !self.enciphered.is_empty()
+    }
+
+    /// Ends connecting, which has come to something; with TLS the handshake begins.
     pub fn finish_connecting(&mut self) -> io::Result<()> {
         self.is_connecting = false;
-        match self.stream.take_error()? {
-            Some(error) => Err(error),
-            None => self.stream.set_nodelay(true),
+        if let Some(error) = self.stream.take_error()? {
+            return Err(error);
         }
+        self.stream.set_nodelay(true)?;
+        self.shake_hands()
+    }
+
+    /// Whether it has become one that packets go through since this was last asked; of those that this node
+    /// has made.
+    pub fn is_there_now(&mut self) -> bool {
+        let is_there = !self.is_connecting && !self.is_handshaking();
+        is_there && std::mem::take(&mut self.is_awaited)
     }
 
     /// The addresses of the other end and of this one; empty if they are not known.
@@ -75,7 +101,11 @@ impl Link {
 
     /// What waits to be sent.
     pub fn waiting(&self) -> Waiting {
-        Waiting { used: self.waiting_bytes, allocated: self.queue.iter().map(|packet| packet.len()).sum() }
+        let packets: usize = self.queue.iter().map(|packet| packet.len()).sum();
+        Waiting {
+            used: self.waiting_bytes + self.enciphered.len(),
+            allocated: packets + self.enciphered.capacity(),
+        }
     }
 
     /// Has a packet sent after those that wait.
@@ -86,15 +116,12 @@ impl Link {
 
     /// Sends as much as the kernel takes.
     pub fn flush(&mut self) -> io::Result<()> {
+        if self.tls.is_some() {
+            return self.flush_enciphered();
+        }
         while let Some(packet) = self.queue.front() {
             let rest = packet.get(self.sent_bytes..).unwrap_or_default();
-            let sent = match self.stream.write(rest) {
-                Ok(0) => return Err(ErrorKind::WriteZero.into()),
-                Ok(sent) => sent,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
-                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-                Err(error) => return Err(error),
-            };
+            let Some(sent) = write_some(&mut self.stream, rest)? else { return Ok(()) };
             self.waiting_bytes -= sent;
             self.sent_bytes += sent;
             if self.sent_bytes == packet.len() {
@@ -105,6 +132,29 @@ impl Link {
         Ok(())
     }
 
+    /// The same with TLS: packets follow the handshake.
+    fn flush_enciphered(&mut self) -> io::Result<()> {
+        loop {
+            while !self.enciphered.is_empty() {
+                let Some(sent) = write_some(&mut self.stream, &self.enciphered)? else { return Ok(()) };
+                self.enciphered.drain(..sent);
+            }
+            let Some(session) = self.tls.as_mut().filter(|session| !session.is_handshaking()) else {
+                return Ok(());
+            };
+            let Some(packet) = self.queue.pop_front() else { return Ok(()) };
+            self.waiting_bytes -= packet.len();
+            session.transmit(&packet, &mut self.enciphered)?;
+        }
+    }
+
+    /// Sends what TLS itself has to say.
+    fn shake_hands(&mut self) -> io::Result<()> {
+        let Some(session) = &mut self.tls else { return Ok(()) };
+        session.transmit(b"", &mut self.enciphered)?;
+        self.flush_enciphered()
+    }
+
     /// Takes in what has arrived; false at the end of the stream.
     pub fn receive(&mut self) -> io::Result<bool> {
         let (mut bytes, mut left) = ([0; READ_BYTES], TURN_BYTES);
@@ -112,7 +162,7 @@ impl Link {
             match self.stream.read(&mut bytes) {
                 Ok(0) => return Ok(false),
                 Ok(count) => {
-                    self.frames.push(bytes.get(..count).unwrap_or_default());
+                    self.take_in(bytes.get(..count).unwrap_or_default())?;
                     left = left.saturating_sub(count);
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
@@ -121,5 +171,29 @@ impl Link {
             }
         }
         Ok(true)
+    }
+
+    fn take_in(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let Some(session) = &mut self.tls else {
+            self.frames.push(bytes);
+            return Ok(());
+        };
+        let mut plain = Vec::new();
+        session.receive(bytes, &mut plain)?;
+        self.frames.push(&plain);
+        self.shake_hands()
+    }
+}
+
+/// Writes some bytes; `None` if the kernel takes none now.
+fn write_some(stream: &mut TcpStream, bytes: &[u8]) -> io::Result<Option<usize>> {
+    loop {
+        match stream.write(bytes) {
+            Ok(0) => return Err(ErrorKind::WriteZero.into()),
+            Ok(sent) => return Ok(Some(sent)),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(None),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
     }
 }

@@ -14,7 +14,10 @@ pub fn bus_port(config: &Config) -> Option<u16> {
     if config.cluster_port != 0 {
         return Some(config.cluster_port);
     }
-    let port = crate::listeners::first_port(config);
+    let port = match config.tls_cluster && config.tls_port != 0 {
+        true => config.tls_port,
+        false => crate::listeners::first_port(config),
+    };
     u16::try_from(u32::from(port) + BUS_PORT_DISTANCE).ok()
 }
 
@@ -38,7 +41,7 @@ pub fn of(config: &Config) -> Settings {
         tcp_port: or(config.cluster_announce_port, config.port),
         tls_port: or(config.cluster_announce_tls_port, config.tls_port),
         bus_port: or(config.cluster_announce_bus_port, bus_port(config).unwrap_or(0)),
-        has_tls_bus: false,
+        has_tls_bus: config.tls_cluster,
         has_tls_replication: config.tls_replication,
         announced: Announced {
             host_name: text(&config.cluster_announce_hostname),
@@ -55,6 +58,8 @@ pub fn of(config: &Config) -> Settings {
 const NAMES: &[&str] = &[
     "port",
     "tls-port",
+    "tls-cluster",
+    "tls-replication",
     "repl-ping-replica-period",
     "cluster-node-timeout",
     "cluster-ping-interval",

@@ -109,7 +109,9 @@ fn parse(call: &Call<'_>) -> Result<Request, Error> {
     let timeout_ms = if timeout_ms <= 0 { DEFAULT_TIMEOUT_MS } else { timeout_ms };
     let (host, port) = (call.arg(1).to_vec(), call.arg(2).to_vec());
     let timeout = Duration::from_millis(timeout_ms as u64);
-    Ok(Request { destination: Destination { host, port, db, timeout, credentials }, copy, replace, keys })
+    let tls = call.worker.shared.tls.bus().map(|bus| bus.client().clone());
+    let destination = Destination { host, port, db, timeout, credentials, tls };
+    Ok(Request { destination, copy, replace, keys })
 }
 
 fn migrate(call: &mut Call<'_>) -> Outcome {

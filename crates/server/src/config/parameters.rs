@@ -16,7 +16,6 @@ use super::value::{MemoryLimit, TEXT};
 
 const COMPATIBILITY: super::Effect = Absent("this version does not check what a cluster could not run");
 const TLS_DH: super::Effect = Moot("key exchange uses elliptic curves only");
-const TLS_OUT: super::Effect = Absent("the cluster bus and MIGRATE use no TLS in this version");
 const TLS_TIME: super::Effect = Moot("sessions are kept until others need their place");
 
 const INT_MIN: i128 = i32::MIN as i128;
@@ -79,7 +78,7 @@ parameter_table! {
         => "client-output-buffer-limit", OutputLimits, MODIFIABLE|MULTI, Honoured;
     /// Firewall mark of the listening sockets; 0 sets none
     socket_mark_id: u32 = 0
-        => "socket-mark-id", Integer(0, u32::MAX as i128), IMMUTABLE, Absent("this version does not mark its sockets");
+        => "socket-mark-id", Integer(0, u32::MAX as i128), IMMUTABLE|SWITCH, Absent("this version does not mark its sockets");
 
     // Threads and process.
 
@@ -525,7 +524,7 @@ parameter_table! {
     /// Replicate over TLS
     tls_replication: bool = false => "tls-replication", YesNo, MODIFIABLE, Honoured;
     /// Use TLS on the cluster bus
-    tls_cluster: bool = false => "tls-cluster", YesNo, MODIFIABLE|SWITCH, TLS_OUT;
+    tls_cluster: bool = false => "tls-cluster", YesNo, MODIFIABLE|SWITCH, Honoured;
     /// Versions of TLS that are allowed
     tls_protocols: Option<String> = None => "tls-protocols", TEXT, MODIFIABLE, Honoured;
     /// Ciphers up to TLS 1.2

@@ -10,8 +10,10 @@ use std::time::Duration;
 
 use martlet_client::blocking::Client;
 use martlet_client::resp::{Reply as Answer, encode_request};
+use martlet_client::tls::TlsSettings;
 use martlet_command::Error;
 
+use crate::outgoing;
 use crate::shared::lock;
 
 /// Connections that are kept, and for how long, in milliseconds (Redis: `MIGRATE_SOCKET_CACHE_ITEMS`,
@@ -41,6 +43,8 @@ pub struct Destination {
     pub timeout: Duration,
     /// AUTH's arguments; none if it is not sent.
     pub credentials: Vec<Vec<u8>>,
+    /// For TLS, as `tls-cluster` asks for it.
+    pub tls: Option<TlsSettings>,
 }
 
 /// A connection to another server.
@@ -70,7 +74,7 @@ impl KeptTargets {
 
     fn take(&self, to: &Destination) -> Option<Target> {
         let mut all = lock(&self.0);
-        let at = all.iter().position(|target| target.host == to.host && target.port == to.port)?;
+        let at = all.iter().position(|target| target.serves(to))?;
         Some(all.swap_remove(at))
     }
 
@@ -109,11 +113,15 @@ impl Target {
         let text = |bytes| std::str::from_utf8(bytes).ok();
         let address = text(&to.host).zip(text(&to.port).and_then(|port| port.parse::<u16>().ok()));
         let address = address.ok_or(Failure::Broken(NO_CONNECTION))?;
-        let mut client =
-            Client::connect_within(address, to.timeout).map_err(|_| Failure::Broken(NO_CONNECTION))?;
+        let mut client = outgoing::client(address, to.timeout, to.tls.as_ref())
+            .map_err(|_| Failure::Broken(NO_CONNECTION))?;
         client.limit_replies(ANSWER_MAX_BYTES);
         // A new connection is in database 0.
         Ok(Target { host: to.host.clone(), port: to.port.clone(), client, db: 0, used_ms: 0 })
+    }
+
+    fn serves(&self, to: &Destination) -> bool {
+        (&self.host, &self.port) == (&to.host, &to.port) && self.client.is_secure() == to.tls.is_some()
     }
 
     fn send(&mut self, requests: &[u8]) -> Result<(), Failure> {
