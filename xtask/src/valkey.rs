@@ -95,6 +95,9 @@ const NATIVE_UNITS: &[&str] = &[
     "integration/psync2-master-restart",
     "integration/block-repl",
     "integration/failover",
+    "unit/cluster/links",
+    "unit/cluster/slave-selection",
+    "unit/cluster/replica-in-sync",
 ];
 /// Tags of tests that need more than a small machine has.
 const DENIED_TAGS: &str = "-largemem";

@@ -12,7 +12,7 @@ use crate::text::normal_ip;
 #[error("{0}")]
 pub struct CommandError(pub String);
 
-fn refuse<T>(text: impl Into<String>) -> Result<T, CommandError> {
+pub(super) fn refuse<T>(text: impl Into<String>) -> Result<T, CommandError> {
     Err(CommandError(text.into()))
 }
 

@@ -8,6 +8,7 @@
 //! says something which a crash could undo. A packet that is refused changes nothing but a counter.
 
 mod commands;
+mod debug;
 mod election;
 mod epochs;
 mod failure;
@@ -23,6 +24,7 @@ mod table;
 mod tests;
 
 pub use commands::{CommandError, Failover, SetSlot, parse_slot};
+pub use debug::Direction;
 pub use links::LinkId;
 pub use table::{Node, NodeKey};
 
@@ -32,6 +34,7 @@ use crate::id::NodeId;
 use crate::node::{Address, Announced};
 use crate::packet::{Kind, Published};
 use crate::slots::SlotSet;
+use debug::Drops;
 use election::{Election, ManualFailover};
 use links::Link;
 use martlet_base::random::Random;
@@ -226,6 +229,7 @@ pub struct Cluster {
     replicated: Option<(String, u16)>,
     needs_full_sync: bool,
     ticks: u64,
+    drops: Drops,
     counters: Counters,
     revision: u64,
     todo: Todo,
@@ -318,6 +322,7 @@ impl Cluster {
             replicated: None,
             needs_full_sync: false,
             ticks: 0,
+            drops: Drops::default(),
             counters: Counters::default(),
             revision: 0,
             todo: Todo::default(),

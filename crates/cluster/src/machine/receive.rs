@@ -32,6 +32,13 @@ impl Cluster {
             Ok(packet) => {
                 self.count_received(packet.kind());
                 match packet {
+                    packet if self.drops.has(packet.kind()) => {
+                        if self.drops.closes_link() {
+                            Next::Close
+                        } else {
+                            return;
+                        }
+                    }
                     Packet::Full(header, body) => self.hear(id, &header, body),
                     Packet::Light(published) => match self.sender_on(id) {
                         Some(sender) => {

@@ -236,6 +236,23 @@ fn a_light_packet_is_no_introduction() {
 }
 
 #[test]
+fn what_is_not_to_be_heard_is_counted_and_dropped() {
+    let published = || Packet::Light(Published { channel: vec![], message: vec![], is_sharded: false });
+    for (kind, is_heard) in [(-1, true), (0, true), (4, false), (-2, false)] {
+        let mut own = node(1);
+        own.drop_packets(kind);
+        let link = own.accepted(time(0), "10.0.0.2", "10.0.0.1");
+        own.received(time(0), link, &published().encode());
+        // A stranger's is heard, and closes the connection.
+        assert_eq!(own.take_actions() == [Action::Close(link)], is_heard, "{kind}");
+        assert_eq!(own.counters().received[Kind::Publish as usize], 1);
+        own.close_on_drop(true);
+        own.received(time(0), link, &published().encode());
+        assert_eq!(own.take_actions().is_empty(), is_heard, "{kind}");
+    }
+}
+
+#[test]
 fn a_stranger_is_answered_and_not_believed() {
     let mut own = node(1);
     let stranger = node(2);

@@ -1,6 +1,7 @@
 //! CLUSTER, CLUSTERSCAN, and what a session says about where it reads: ASKING, READONLY, READWRITE.
 
 mod change;
+mod debug;
 mod migrate;
 mod scan;
 mod slot_stats;
@@ -16,6 +17,8 @@ use crate::clients::flag;
 use crate::cluster::ClusterNode;
 use crate::slow_path::SessionFlags;
 use crate::worker::Worker;
+
+pub(super) use debug::{CLOSE_CLUSTER_LINK_ON_PACKET_DROP, CLUSTERLINK, DROP_CLUSTER_PACKET_FILTER};
 
 /// The family.
 pub static COMMANDS: &[&ServerCommand] = &[&READONLY, &READWRITE, &ASKING, &CLUSTER, &scan::CLUSTERSCAN];

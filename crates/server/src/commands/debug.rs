@@ -12,6 +12,7 @@ use martlet_command::{Acl, Error, Flags, Group, KeyFlags, KeyPart, Outcome, comm
 use martlet_journal::{Follower, REPLICAS};
 use martlet_keyspace::{ExpiryChange, Key};
 
+use super::cluster::{CLOSE_CLUSTER_LINK_ON_PACKET_DROP, CLUSTERLINK, DROP_CLUSTER_PACKET_FILTER};
 use super::digest::{DIGEST, DIGEST_VALUE};
 use super::persistence::{LOADAOF, RELOAD};
 use super::{Call, ServerCommand, ServerHandler};
@@ -30,8 +31,11 @@ static DEBUG: ServerCommand = container(
         &AOF_FLUSH_SLEEP,
         &ASSERT,
         &CHANGE_REPL_ID,
+        &CLOSE_CLUSTER_LINK_ON_PACKET_DROP,
+        &CLUSTERLINK,
         &DIGEST,
         &DIGEST_VALUE,
+        &DROP_CLUSTER_PACKET_FILTER,
         &ERROR,
         &HELP,
         &HTSTATS,

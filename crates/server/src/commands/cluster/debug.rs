@@ -1,0 +1,79 @@
+//! DEBUG's subcommands for test suites of clusters, which are Valkey's.
+
+use martlet_cluster::machine::Direction;
+use martlet_command::{Error, Group, Outcome, command};
+
+use super::super::debug::FLAGS;
+use super::super::{Call, ServerCommand, ServerHandler};
+use super::told;
+use crate::checks::unknown_subcommand;
+
+pub(in super::super) static CLUSTERLINK: ServerCommand =
+    command("debug|clusterlink", 5, clusterlink as ServerHandler)
+        .flags(FLAGS)
+        .syntax("operation direction node-id")
+        .doc(
+            Group::Server,
+            "7.2.0",
+            "O(1)",
+            "Closes (KILL) the connection to or from a node of the cluster, or both (ALL).",
+        );
+
+fn clusterlink(call: &mut Call<'_>) -> Outcome {
+    if !call.arg(2).eq_ignore_ascii_case(b"kill") {
+        let container = call.entry.parent.map(|id| &call.worker.shared.registry.entries()[id]);
+        return Err(unknown_subcommand(container.unwrap_or(call.entry), &call.args));
+    }
+    let Some(node) = call.worker.shared.cluster() else {
+        return Err(Error::Fixed("ERR Debug option only available for cluster mode enabled setup!"));
+    };
+    let directions = [("to", Direction::To), ("from", Direction::From), ("all", Direction::Both)];
+    let direction = call.rest(3).one_of(&directions);
+    node.with(|cluster, now| cluster.kill_links(now, call.arg(4), direction)).map_err(told)?;
+    if direction.is_none() {
+        let text = String::from_utf8_lossy(call.arg(3));
+        return Err(Error::Text(format!("ERR Unknown direction {text}")));
+    }
+    call.reply.ok();
+    Ok(())
+}
+
+pub(in super::super) static DROP_CLUSTER_PACKET_FILTER: ServerCommand =
+    command("debug|drop-cluster-packet-filter", 3, drop_cluster_packet_filter as ServerHandler)
+        .flags(FLAGS)
+        .syntax("packet-type:i")
+        .doc(
+            Group::Server,
+            "7.0.0",
+            "O(1)",
+            "Does not hear packets of a type on the cluster bus; -1 hears all, -2 none.",
+        );
+
+fn drop_cluster_packet_filter(call: &mut Call<'_>) -> Outcome {
+    let kind = call.int(2)?;
+    if let Some(node) = call.worker.shared.cluster() {
+        node.with(|cluster, _| cluster.drop_packets(kind));
+    }
+    call.reply.ok();
+    Ok(())
+}
+
+pub(in super::super) static CLOSE_CLUSTER_LINK_ON_PACKET_DROP: ServerCommand =
+    command("debug|close-cluster-link-on-packet-drop", 3, close_on_drop as ServerHandler)
+        .flags(FLAGS)
+        .syntax("flag:i")
+        .doc(
+            Group::Server,
+            "8.0.0",
+            "O(1)",
+            "Has a connection of the cluster bus closed when a packet of it is not heard.",
+        );
+
+fn close_on_drop(call: &mut Call<'_>) -> Outcome {
+    let closes_link = martlet_base::number::parse_i64(call.arg(2)).is_some_and(|number| number != 0);
+    if let Some(node) = call.worker.shared.cluster() {
+        node.with(|cluster, _| cluster.close_on_drop(closes_link));
+    }
+    call.reply.ok();
+    Ok(())
+}
