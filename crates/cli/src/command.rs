@@ -1,12 +1,13 @@
 //! A command on the command line: its words, what comes from standard input, its replies, the exit status.
 
 use crate::connection::plain;
+use crate::format::Expected;
 use crate::modes;
 use crate::session::{Failure, Session};
 use crate::settings::{FromStdin, Mode, Settings};
 use crate::shell;
 use martlet_protocol::quote;
-use std::io::Read;
+use std::io::{IsTerminal, Read};
 
 /// Runs what the settings ask for; gives the exit status.
 pub fn run(settings: &Settings) -> i32 {
@@ -85,9 +86,10 @@ fn script(settings: &Settings, file: &std::path::Path) -> Result<Vec<Vec<u8>>, S
 /// Runs one command and, if it subscribes, prints what comes for as long as the connection lasts.
 fn issue(settings: &Settings, words: &[Vec<u8>]) -> Result<i32, String> {
     let mut session = Session::new(settings);
+    session.pager.turn(settings.pager == Some(true) && std::io::stdout().is_terminal());
     let mut issued = session.run(words, settings.repeat);
     while issued.is_ok() && session.is_subscribed {
-        issued = session.print_reply(false).map(drop);
+        issued = session.print_reply(Expected::default()).map(drop);
     }
     match issued {
         Ok(()) => Ok(0),

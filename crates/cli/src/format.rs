@@ -5,13 +5,17 @@
 //! printed.
 
 mod csv;
+mod held;
+mod human;
 mod json;
 mod raw;
 mod standard;
+mod table;
 
 use martlet_client::parts::{Aggregate, Part};
 use martlet_client::resp::Reply;
 
+pub use human::{Unit, readable_bytes, unit_of_reply};
 pub use standard::invalidated;
 
 /// The forms.
@@ -38,6 +42,21 @@ pub struct Style {
     pub element_delimiter: Vec<u8>,
     /// Raw: after a reply.
     pub reply_delimiter: Vec<u8>,
+    /// For people: notes say what durations and sizes come to.
+    pub is_human: bool,
+    /// For people: a list of maps is a table.
+    pub has_tables: bool,
+    /// How wide a table can be; for ever without.
+    pub width: Option<usize>,
+}
+
+/// What a command says of its reply.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Expected {
+    /// It is text for people already: it is printed as it is.
+    pub is_verbatim: bool,
+    /// What its numbers count, where they have no names.
+    pub unit: Option<Unit>,
 }
 
 /// Prints one reply.
@@ -49,11 +68,26 @@ pub trait Printer {
 }
 
 impl Style {
-    /// A printer for the next reply. A `verbatim` one is text for people already: it is printed as it is.
-    pub fn printer(&self, verbatim: bool) -> Box<dyn Printer + '_> {
+    /// A form with redis-cli's delimiters.
+    pub fn new(output: Output) -> Style {
+        Style {
+            output,
+            element_delimiter: b"\n".into(),
+            reply_delimiter: b"\n".into(),
+            is_human: false,
+            has_tables: false,
+            width: None,
+        }
+    }
+
+    /// A printer for the next reply.
+    pub fn printer(&self, expected: Expected) -> Box<dyn Printer + '_> {
         match self.output {
-            _ if verbatim => Box::new(raw::Raw::new(&self.element_delimiter, b"")),
-            Output::Standard => Box::new(standard::Standard::default()),
+            _ if expected.is_verbatim => {
+                let raw = Box::new(raw::Raw::new(&self.element_delimiter, b""));
+                if self.is_human { Box::new(human::HumanText::new(raw)) } else { raw }
+            }
+            Output::Standard => self.for_people(expected.unit),
             Output::Raw => Box::new(raw::Raw::new(&self.element_delimiter, &self.reply_delimiter)),
             Output::Csv => Box::new(csv::Csv::default()),
             Output::Json => Box::new(json::Json::new(false)),
@@ -61,9 +95,20 @@ impl Style {
         }
     }
 
+    fn for_people(&self, unit: Option<Unit>) -> Box<dyn Printer + '_> {
+        let mut printer: Box<dyn Printer> = Box::new(standard::Standard::default());
+        if self.is_human {
+            printer = Box::new(human::Human::new(printer, unit));
+        }
+        if self.has_tables {
+            printer = Box::new(table::Table::new(printer, self.width, self.is_human));
+        }
+        printer
+    }
+
     /// A whole reply as text.
     pub fn text(&self, reply: &Reply) -> Vec<u8> {
-        let (mut printer, mut out) = (self.printer(false), Vec::new());
+        let (mut printer, mut out) = (self.printer(Expected::default()), Vec::new());
         parts_of(reply, &mut |part| printer.part(part, &mut out));
         printer.end(&mut out);
         out

@@ -18,6 +18,9 @@ To get help about Redis commands type:
 To set redis-cli preferences:
       \":set hints\" enable online hints
       \":set nohints\" disable online hints
+      \":set nopager\" show long replies without a pager, \":set pager\" with one
+      \":set human\" show what durations and sizes come to
+      \":set table\" show lists of maps as tables, over RESP3
 Set your preferences in ~/.redisclirc
 "
     )

@@ -15,6 +15,7 @@ mod library;
 mod line;
 mod modes;
 mod options;
+mod pager;
 mod password;
 mod prompt;
 mod session;

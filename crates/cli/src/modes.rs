@@ -15,8 +15,10 @@ mod screen;
 mod stat;
 mod transfer;
 mod walk;
+mod watch;
 
 use crate::connection::{Connection, Lost};
+use crate::format::readable_bytes;
 use crate::session::Session;
 use crate::settings::{Mode, Settings};
 use martlet_client::resp::Reply;
@@ -33,6 +35,7 @@ pub fn run(settings: &Settings) -> Result<i32, String> {
         Mode::LatencyDistribution => latency::distribution(settings),
         Mode::IntrinsicLatency(time) => latency::intrinsic(*time),
         Mode::Stat => stat::run(settings),
+        Mode::Watch(watched) => watch::run(settings, watched),
         Mode::Hint(line) => hints::show(settings, line),
         Mode::HintFile(file) => hints::compare(settings, file),
         Mode::Scan => scan::run(settings),
@@ -65,7 +68,7 @@ fn lost(lost: &Lost) -> String {
 }
 
 /// Asks; makes a new connection for as long as there is none.
-fn ask_for_ever(session: &mut Session, words: &[&str]) -> Reply {
+fn ask_for_ever<A: AsRef<[u8]>>(session: &mut Session, words: &[A]) -> Reply {
     let mut attempts = 0;
     loop {
         if let Some(Ok(reply)) = session.connection().map(|connection| connection.command(words)) {
@@ -76,40 +79,6 @@ fn ask_for_ever(session: &mut Session, words: &[&str]) -> Reply {
         std::thread::sleep(RECONNECT_INTERVAL);
         if session.connect().is_ok() {
             screen::show("\r\x1b[0K");
-        }
-    }
-}
-
-/// How many bytes, with the unit that leaves few digits.
-fn readable_bytes(bytes: u64) -> String {
-    let mut size = bytes as f64;
-    if bytes < 1024 {
-        return format!("{bytes}B");
-    }
-    for unit in ["K", "M", "G"] {
-        size /= 1024.0;
-        if size < 1024.0 {
-            return format!("{size:.2}{unit}");
-        }
-    }
-    format!("{:.2}T", size / 1024.0)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn bytes_have_a_unit() {
-        for (bytes, expected) in [
-            (0, "0B"),
-            (1023, "1023B"),
-            (1024, "1.00K"),
-            (1_572_864, "1.50M"),
-            (5 << 30, "5.00G"),
-            (1 << 50, "1024.00T"),
-        ] {
-            assert_eq!(readable_bytes(bytes), expected);
         }
     }
 }

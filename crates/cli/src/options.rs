@@ -2,7 +2,7 @@
 
 use crate::command::unquote;
 use crate::format::Output;
-use crate::settings::{FromStdin, Mode, Protocol, Settings};
+use crate::settings::{FromStdin, Mode, Protocol, Settings, Watched};
 use martlet_client::uri::Uri;
 use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;
@@ -185,6 +185,21 @@ const COMMANDS: &[Opt] = &[
         "strings as they are (the default unless to a terminal)",
     ),
     flag(&["--no-raw"], |s| s.style.output = Output::Standard, "for people (the default on a terminal)"),
+    flag(&["--human"], human, "for people, with what durations and sizes come to"),
+    flag(
+        &["--table"],
+        |s| {
+            json(s, Output::Standard);
+            s.style.has_tables = true;
+        },
+        "for people, with lists of maps as tables, over RESP3 unless -2 is given",
+    ),
+    flag(
+        &["--pager"],
+        |s| s.pager = Some(true),
+        "show what is longer than the screen with PAGER, or less (the default at the prompt)",
+    ),
+    flag(&["--no-pager"], |s| s.pager = Some(false), "never use a pager"),
     flag(&["--csv"], |s| s.style.output = Output::Csv, "CSV"),
     flag(&["--json"], |s| json(s, Output::Json), "JSON, over RESP3 unless -2 is given"),
     flag(&["--quoted-json"], |s| json(s, Output::QuotedJson), "JSON whose strings are ASCII"),
@@ -204,6 +219,18 @@ const MODES: &[Opt] = &[
         "run the Lua script in FILE; then: KEYS , ARGUMENTS",
     ),
     flag(&["--stat"], |s| s.mode = Mode::Stat, "a line of figures each second, or as -i says"),
+    value(
+        &["--watch"],
+        "WHAT",
+        |s, v| {
+            s.mode = Mode::Watch(match v.as_bytes().strip_prefix(b"info:") {
+                Some(_) => Watched::Field(text(v)?["info:".len()..].into()),
+                None => Watched::Key(v.as_bytes().into()),
+            });
+            Ok(())
+        },
+        "a key's value, or info:FIELD of INFO, each second or as -i says; a plot on a terminal",
+    ),
     flag(
         &["--latency"],
         |s| s.mode = Mode::Latency { history: false },
@@ -333,6 +360,10 @@ const KEYS: &[Opt] = &[
         "keys per step (10)",
     ),
 ];
+
+fn human(settings: &mut Settings) {
+    (settings.style.is_human, settings.style.output) = (true, Output::Standard);
+}
 
 fn rdb(settings: &mut Settings, file: &OsStr, only_functions: bool) -> Result<(), String> {
     settings.mode = Mode::Rdb { file: file.into(), only_functions };

@@ -5,12 +5,12 @@
 //! off its reply, and is asked for again on a new connection.
 
 use crate::connection::{Connection, Lost};
-use crate::format::{Output, Printer, Style, invalidated};
+use crate::format::{Expected, Output, Printer, Style, invalidated, unit_of_reply};
 use crate::library::Place;
+use crate::pager::{self, Pager};
 use crate::settings::{Protocol, Settings};
 use martlet_client::parts::{Aggregate, Null, Part, ReplyBuilder, Text};
 use martlet_client::resp::Reply;
-use std::io::Write;
 use std::path::PathBuf;
 
 /// Bytes of output that are written at once.
@@ -77,6 +77,8 @@ enum Pushes {
 pub struct Session<'a> {
     settings: &'a Settings,
     pub style: Style,
+    pub pager: Pager,
+    protocol: Protocol,
     connection: Option<Connection>,
     socket: Option<PathBuf>,
     pub host: String,
@@ -113,6 +115,8 @@ impl<'a> Session<'a> {
         Session {
             settings,
             style: settings.style.clone(),
+            pager: Pager::default(),
+            protocol: settings.protocol,
             connection: None,
             socket: settings.socket.clone(),
             host: settings.host.clone(),
@@ -241,10 +245,17 @@ impl<'a> Session<'a> {
     }
 
     fn switch_protocol(&mut self) -> Result<(), Failure> {
-        if matches!(self.settings.protocol, Protocol::Resp3 | Protocol::Resp3IfKnown) {
+        if matches!(self.protocol, Protocol::Resp3 | Protocol::Resp3IfKnown) {
             self.resp3 = self.ask("HELLO 3", &[b"HELLO", b"3"])?;
         }
         Ok(())
+    }
+
+    /// Prefers RESP3 from now on: only there a list of maps can be told.
+    pub fn prefer_resp3(&mut self) -> Result<(), Failure> {
+        self.protocol = Protocol::Resp3IfKnown;
+        let is_free = !self.in_transaction && !self.is_subscribed && !self.resp3;
+        if is_free { self.switch_protocol() } else { Ok(()) }
     }
 
     /// Runs a command, so often, and prints its replies; follows a cluster's redirections.
@@ -288,7 +299,7 @@ impl<'a> Session<'a> {
             let Some(connection) = &mut self.connection else { return Ok(()) };
             connection.send(&words)?;
             if command.is("monitor") {
-                return self.print_for_ever(command.is_verbatim());
+                return self.print_for_ever(command.expected());
             }
             self.read_replies(&command)?;
             if self.redirected.is_some() {
@@ -300,10 +311,10 @@ impl<'a> Session<'a> {
     }
 
     /// MONITOR: the reply has no end, unless it is an error.
-    fn print_for_ever(&mut self, verbatim: bool) -> Result<(), Failure> {
+    fn print_for_ever(&mut self, expected: Expected) -> Result<(), Failure> {
         self.monitors = true;
         while self.monitors {
-            if self.print_reply(verbatim)?.is_error() {
+            if self.print_reply(expected)?.is_error() {
                 self.monitors = false;
             }
         }
@@ -318,7 +329,7 @@ impl<'a> Session<'a> {
             self.pushes = Pushes::AreReplies;
         }
         loop {
-            let seen = match self.print_reply(command.is_verbatim()) {
+            let seen = match self.print_reply(command.expected()) {
                 Err(Failure::Lost(_)) if self.shuts_down => {
                     self.disconnect();
                     return Ok(());
@@ -387,21 +398,32 @@ impl<'a> Session<'a> {
     }
 
     /// Reads the next reply and prints it as it arrives.
-    pub fn print_reply(&mut self, verbatim: bool) -> Result<Seen, Failure> {
+    pub fn print_reply(&mut self, expected: Expected) -> Result<Seen, Failure> {
+        // What has no end is shown as it comes.
+        self.pager.pause(self.monitors || self.is_subscribed || self.pushes == Pushes::AreReplies);
+        let printed = self.print_parts(expected);
+        self.pager.end();
+        printed
+    }
+
+    fn print_parts(&mut self, expected: Expected) -> Result<Seen, Failure> {
         let Some(connection) = &mut self.connection else { return Err(Lost::Closed.into()) };
-        let style = self.style.clone();
-        let mut reading = Reading::new(&style, verbatim, self.pushes, self.settings.cluster, &mut self.out);
+        let mut style = self.style.clone();
+        if style.has_tables {
+            style.width = pager::columns();
+        }
+        let mut reading = Reading::new(&style, expected, self.pushes, self.settings.cluster, &mut self.out);
         reading.exits_on_error = self.settings.fails_on_error && !self.is_interactive;
         loop {
             let is_whole = connection.read_some(&mut |part| reading.part(part))?;
             if reading.out.len() >= OUT_CHUNK_BYTES {
-                write_out(reading.out);
+                self.pager.write(reading.out);
             }
             if is_whole && reading.is_reply_over() {
                 break;
             }
         }
-        write_out(reading.out);
+        self.pager.write(reading.out);
         let Reading { seen, redirection, fatal, .. } = reading;
         if let Some(text) = fatal {
             eprintln!("{}", String::from_utf8_lossy(&text));
@@ -410,15 +432,6 @@ impl<'a> Session<'a> {
         self.redirected = redirection;
         Ok(seen)
     }
-}
-
-/// Writes what is printed; a reader that is gone ends the program.
-fn write_out(out: &mut Vec<u8>) {
-    let mut stdout = std::io::stdout().lock();
-    if stdout.write_all(out).and_then(|()| stdout.flush()).is_err() {
-        std::process::exit(1);
-    }
-    out.clear();
 }
 
 /// A reply that is being read: printed, looked at, and pushes before it dealt with.
@@ -441,14 +454,14 @@ struct Reading<'s> {
 impl<'s> Reading<'s> {
     fn new(
         style: &'s Style,
-        verbatim: bool,
+        expected: Expected,
         pushes: Pushes,
         follows_redirections: bool,
         out: &'s mut Vec<u8>,
     ) -> Reading<'s> {
         Reading {
             style,
-            printer: style.printer(verbatim),
+            printer: style.printer(expected),
             pushes,
             follows_redirections,
             exits_on_error: false,
@@ -608,6 +621,10 @@ impl<'w> Command<'w> {
                 && (sub.is_empty() || second.eq_ignore_ascii_case(sub.as_bytes()))
                 && (*count == 0 || *count == self.words.len())
         })
+    }
+
+    fn expected(&self) -> Expected {
+        Expected { is_verbatim: self.is_verbatim(), unit: unit_of_reply(self.words) }
     }
 
     fn subscribes(&self) -> bool {

@@ -45,6 +45,8 @@ pub enum Mode {
     IntrinsicLatency(Duration),
     /// `--stat`
     Stat,
+    /// `--watch`, of a key or a field of INFO.
+    Watch(Watched),
     /// `--scan`
     Scan,
     /// `--bigkeys`
@@ -67,6 +69,15 @@ pub enum Mode {
     Hint(String),
     /// `--test_hint_file`
     HintFile(PathBuf),
+}
+
+/// What `--watch` looks at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Watched {
+    /// A key: the number in it, or how long it is.
+    Key(Vec<u8>),
+    /// A field of INFO, or `FIELD.PART` of one that has parts.
+    Field(String),
 }
 
 /// How keys are walked through.
@@ -105,6 +116,8 @@ pub struct Settings {
     pub prefers_ipv6: bool,
     pub protocol: Protocol,
     pub style: Style,
+    /// Whether replies longer than the screen go to a pager; at the prompt only, where nothing is said.
+    pub pager: Option<bool>,
     /// Whether pushes that nobody asked for are shown.
     pub shows_pushes: bool,
     /// Negative: for ever.
@@ -146,7 +159,8 @@ impl Settings {
             prefers_ipv4: false,
             prefers_ipv6: false,
             protocol: Protocol::Default,
-            style: Style { output, element_delimiter: b"\n".into(), reply_delimiter: b"\n".into() },
+            style: Style::new(output),
+            pager: None,
             shows_pushes: to_terminal,
             repeat: 1,
             interval: Duration::ZERO,

@@ -4,7 +4,7 @@
 
 use crate::connection::plain;
 use crate::docs::Docs;
-use crate::format::Output;
+use crate::format::{Expected, Output};
 use crate::help;
 use crate::history::{History, dotfile};
 use crate::interrupt;
@@ -44,7 +44,7 @@ pub struct Shell<'a> {
     has_prompt: bool,
 }
 
-/// What `:set` changes.
+/// What `:set` changes of the prompt.
 struct Preferences {
     hints: bool,
 }
@@ -116,11 +116,34 @@ impl<'a> Shell<'a> {
         match preference.to_ascii_lowercase().as_slice() {
             b"hints" => self.preferences.hints = true,
             b"nohints" => self.preferences.hints = false,
+            b"pager" => self.session.pager.turn(self.has_prompt),
+            b"nopager" => self.session.pager.turn(false),
+            b"human" => self.session.style.is_human = true,
+            b"nohuman" => self.session.style.is_human = false,
+            b"table" => self.use_tables(),
+            b"notable" => self.session.style.has_tables = false,
             _ => {
                 let preference = String::from_utf8_lossy(preference);
                 println!("{origin}unknown redis-cli preference '{preference}'");
             }
         }
+    }
+
+    fn use_tables(&mut self) {
+        self.session.style.has_tables = true;
+        if let Err(failure) = self.session.prefer_resp3() {
+            eprintln!("{failure}");
+        }
+    }
+
+    /// Lines are typed at a terminal: what is for people there only.
+    fn begin_prompt(&mut self) {
+        self.has_prompt = true;
+        self.session.pager.turn(self.settings.pager.unwrap_or(true));
+        self.session.style.has_tables = true;
+        // A pager that is left before its text ends is no reason to end.
+        // SAFETY: a system call that installs no handler.
+        unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
     }
 
     /// What the file of preferences says.
@@ -141,7 +164,7 @@ impl<'a> Shell<'a> {
             return;
         }
         self.library.ask(self.settings, self.session.place());
-        print_help(self.library.wait().as_deref(), words);
+        self.session.pager.show(help_about(self.library.wait().as_deref(), words));
     }
 
     fn command(&mut self, words: &[Vec<u8>], repeat: i64) -> Next {
@@ -247,7 +270,7 @@ impl<'a> Shell<'a> {
                 return Ok(!has_input);
             }
         }
-        self.session.print_reply(false).map(|_| true)
+        self.session.print_reply(Expected::default()).map(|_| true)
     }
 }
 
@@ -321,10 +344,10 @@ impl Drop for KeysAtOnce {
     }
 }
 
-/// Prints what is known of these words.
-fn print_help(docs: Option<&Docs>, words: &[Vec<u8>]) {
+/// What is known of these words.
+fn help_about(docs: Option<&Docs>, words: &[Vec<u8>]) -> String {
     let text = help::about(docs.unwrap_or(&Docs::default()), words);
-    print!("{}", if prompt::has_colors() { text } else { help::without_colors(&text) });
+    if prompt::has_colors() { text } else { help::without_colors(&text) }
 }
 
 /// HELP as the command of a command line.
@@ -333,15 +356,15 @@ pub fn help(settings: &Settings, words: &[Vec<u8>]) {
         print!("{}", help::general());
         return;
     }
-    print_help(library::load(settings, &Session::new(settings).place()).as_ref(), words);
+    print!("{}", help_about(library::load(settings, &Session::new(settings).place()).as_ref(), words));
 }
 
 /// Runs the commands that are typed or that standard input has; gives the exit status.
 pub fn run(settings: &Settings) -> Result<i32, String> {
     interrupt::catch();
-    let shell = Shell::new(settings);
+    let mut shell = Shell::new(settings);
     if io::stdin().is_terminal() && io::stdout().is_terminal() {
-        let shell = Shell { has_prompt: true, ..shell };
+        shell.begin_prompt();
         run_typed(shell).map_err(|error| format!("Reading from the terminal: {}", plain(&error)))
     } else {
         run_lines(shell)

@@ -4,14 +4,11 @@ use super::*;
 use martlet_client::parts::PartReader;
 use proptest::prelude::*;
 
-fn style(output: Output) -> Style {
-    Style { output, element_delimiter: b"\n".into(), reply_delimiter: b"\n".into() }
-}
-
 /// What a reply's bytes, cut into chunks, are printed as.
 fn printed(output: Output, bytes: &[u8], cut: usize) -> String {
-    let style = style(output);
-    let (mut printer, mut out, mut reader) = (style.printer(false), Vec::new(), PartReader::default());
+    let style = Style::new(output);
+    let (mut printer, mut out, mut reader) =
+        (style.printer(Expected::default()), Vec::new(), PartReader::default());
     for chunk in bytes.chunks(cut) {
         reader.feed(chunk, |part| printer.part(part, &mut out)).expect("well-formed");
     }
@@ -124,7 +121,8 @@ fn numbers_are_as_wide_as_the_largest() {
 
 #[test]
 fn delimiters_are_those_that_were_asked_for() {
-    let style = Style { output: Output::Raw, element_delimiter: b", ".into(), reply_delimiter: b"; ".into() };
+    let (element_delimiter, reply_delimiter) = (b", ".into(), b"; ".into());
+    let style = Style { element_delimiter, reply_delimiter, ..Style::new(Output::Raw) };
     let pair = (Reply::Int(1), Reply::Int(2));
     assert_eq!(style.text(&Reply::Array(vec![Reply::Int(1), Reply::Map(vec![pair])])), b"1, 1 2; ");
 }
@@ -146,10 +144,10 @@ fn naive(reply: &Reply, prefix: &str) -> String {
         Reply::Array(items) | Reply::Push(items) => (')', items.len()),
         Reply::Set(items) => ('~', items.len()),
         Reply::Map(pairs) => ('#', pairs.len()),
-        leaf => return String::from_utf8(style(Output::Standard).text(leaf)).expect("ASCII"),
+        leaf => return String::from_utf8(Style::new(Output::Standard).text(leaf)).expect("ASCII"),
     };
     if count == 0 {
-        return String::from_utf8(style(Output::Standard).text(reply)).expect("ASCII");
+        return String::from_utf8(Style::new(Output::Standard).text(reply)).expect("ASCII");
     }
     let digits = count.to_string().len();
     let inner = format!("{prefix}{}", " ".repeat(digits + 2));
@@ -201,7 +199,7 @@ fn any_reply() -> impl Strategy<Value = Reply> {
 proptest! {
     #[test]
     fn a_reply_in_parts_is_printed_as_a_whole_one_is(reply in any_reply()) {
-        let text = String::from_utf8(style(Output::Standard).text(&reply)).expect("ASCII");
+        let text = String::from_utf8(Style::new(Output::Standard).text(&reply)).expect("ASCII");
         prop_assert_eq!(text, naive(&reply, ""));
     }
 }

@@ -4,7 +4,7 @@
 
 use super::{connect, lost};
 use crate::connection::{Connection, plain};
-use crate::format::Output;
+use crate::format::{Expected, Output};
 use crate::session::Session;
 use crate::settings::Settings;
 use martlet_client::resp::Reply;
@@ -164,7 +164,7 @@ pub fn follow(settings: &Settings) -> Result<i32, String> {
     }
     loop {
         acknowledge_until_sent(&mut session)?;
-        session.print_reply(false).map_err(|failure| failure.to_string())?;
+        session.print_reply(Expected::default()).map_err(|failure| failure.to_string())?;
     }
 }
 

@@ -215,3 +215,28 @@ fn a_replica_prints_what_follows() {
     assert!(errors.any(|line| line == "Error: Server closed the connection"));
     assert_eq!(child.wait().unwrap().code(), Some(1));
 }
+
+#[test]
+fn tables_notes_and_watched_values_over_a_pipe() {
+    let (_server, port) = start();
+    let run = |words: &[&str]| run(ours(), &[&["-p", &port], words].concat(), b"");
+    assert_eq!(run(&["XGROUP", "CREATE", "s", "g", "$", "MKSTREAM"]).text(), "OK\n");
+    let expected = "name | consumers | pending | last-delivered-id | entries-read | lag\n\
+        -----+-----------+---------+-------------------+--------------+----\n\
+        g    |         0 |       0 | 0-0               | (nil)        |   0\n(1 row)\n";
+    assert_eq!(run(&["--table", "XINFO", "GROUPS", "s"]).text(), expected);
+    run(&["SETRANGE", "k", "2047", "x"]);
+    assert_eq!(run(&["--human", "STRLEN", "k"]).text(), "(integer) 2048 (2.00K)\n");
+    assert_eq!(run(&["STRLEN", "k"]).text(), "2048\n");
+    let missing = run(&["--watch", "info:nothing"]);
+    assert_eq!((missing.status, missing.errors().as_str()), (Some(1), "INFO has no field 'nothing'.\n"));
+
+    let mut command = ours();
+    command.args(["-p", &port, "--watch", "info:db0.keys", "-i", "0.01"]).stdout(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let lines: Vec<String> = lines.take(3).map(Result::unwrap).collect();
+    assert!(lines.iter().all(|line| line.ends_with(" 2")), "{lines:?}");
+    child.kill().unwrap();
+    child.wait().unwrap();
+}

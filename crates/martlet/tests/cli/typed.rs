@@ -21,22 +21,24 @@ struct At<'a> {
     port: u16,
     columns: u16,
     environment: &'a [(&'a str, &'a str)],
+    arguments: &'a [&'a str],
 }
 
 impl At<'_> {
     fn start(&self) -> Terminal {
         let mut command = ours();
-        command.args(["-p", &self.port.to_string()]).env("HOME", self.home).env("TERM", "xterm-256color");
-        for name in ["REDISCLI_AUTH", "FAKETTY", "NO_COLOR", "REDISCLI_HISTFILE", "REDISCLI_RCFILE"] {
+        command.args(["-p", &self.port.to_string()]).args(self.arguments);
+        for name in ["REDISCLI_AUTH", "FAKETTY", "NO_COLOR", "REDISCLI_HISTFILE", "REDISCLI_RCFILE", "LESS"] {
             command.env_remove(name);
         }
+        command.envs([("TERM", "xterm-256color"), ("PAGER", "")]).env("HOME", self.home);
         command.envs(self.environment.iter().copied());
         Terminal::start(command, 24, self.columns)
     }
 }
 
 fn at(home: &Path, port: u16) -> At<'_> {
-    At { home, port, columns: 100, environment: &[] }
+    At { home, port, columns: 100, environment: &[], arguments: &[] }
 }
 
 /// A terminal whose documentation is there: help has waited for it.
@@ -284,4 +286,93 @@ fn narrow_without_colors_and_with_preferences() {
     terminal.wait_for("> ");
     terminal.press("ping\r");
     terminal.wait_for("PONG");
+}
+
+/// Fills a list with the numbers up to 30, which is more than a screen has rows.
+fn fill(address: SocketAddr) {
+    let mut client = Client::connect(address).unwrap();
+    for number in 1..=30 {
+        client.command(&["RPUSH", "l", &number.to_string()]).unwrap();
+    }
+}
+
+#[test]
+fn what_is_longer_than_the_screen_goes_to_a_pager() {
+    let (server, home) = (server(), tempfile::tempdir().unwrap());
+    let port = server.address().port();
+    let prompt = format!("127.0.0.1:{port}>");
+    fill(server.address());
+    let environment = &[("PAGER", "sed s/^/paged:/")];
+    let mut terminal = At { environment, ..at(home.path(), port) }.start();
+    terminal.wait_for_last(&prompt);
+    terminal.press("lrange l 0 -1\r");
+    terminal.wait_for(&format!("paged:30) \"30\"\n{prompt}"));
+    terminal.press("\x0clrange l 0 2\r");
+    terminal.wait_for(&format!("3) \"3\"\n{prompt}"));
+    assert!(!terminal.text().contains("paged:"), "a short reply in a pager:\n{}", terminal.text());
+    terminal.press("help @string\r");
+    terminal.wait_for("paged:  since:");
+    terminal.wait_for_last(&prompt);
+    terminal.press(":set nopager\rlrange l 0 -1\r");
+    terminal.wait_for(&format!("\n30) \"30\"\n{prompt}"));
+}
+
+#[test]
+fn a_pager_that_ends_early_or_is_not_there() {
+    let (server, home) = (server(), tempfile::tempdir().unwrap());
+    let port = server.address().port();
+    let prompt = format!("127.0.0.1:{port}>");
+    fill(server.address());
+    let mut terminal = At { environment: &[("PAGER", "head -c 10")], ..at(home.path(), port) }.start();
+    terminal.wait_for_last(&prompt);
+    // More than a pipe holds.
+    terminal.press("setrange long 300000 x\rget long\r");
+    terminal.wait_for("(integer) 300001");
+    terminal.wait_for_last(&prompt);
+    terminal.press("echo done\r");
+    terminal.wait_for("\"done\"");
+    let mut terminal = At { environment: &[("PAGER", "no-such-pager")], ..at(home.path(), port) }.start();
+    terminal.wait_for_last(&prompt);
+    terminal.press("lrange l 0 -1\r");
+    terminal.wait_for(&format!("30) \"30\"\n{prompt}"));
+}
+
+#[test]
+fn tables_and_notes_are_for_people() {
+    let (server, home) = (server(), tempfile::tempdir().unwrap());
+    let port = server.address().port();
+    let mut terminal = at(home.path(), port).start();
+    terminal.press("xgroup create s readers $ mkstream\r");
+    terminal.wait_for("OK");
+    terminal.press("xinfo groups s\r");
+    terminal.wait_for("1)  1) \"name\"");
+    terminal.press("\x0c:set table\rxinfo groups s\r");
+    terminal.wait_for("name    | consumers | pending | last-delivered-id | entries-read | lag");
+    terminal.wait_for("readers |         0 |       0 | 0-0               | (nil)        |   0");
+    terminal.wait_for("(1 row)");
+    terminal.press("\x0c:set notable\rxinfo groups s\r");
+    terminal.wait_for("1) 1# \"name\" => \"readers\"");
+    terminal.press(":set human\rsetrange long 4095 x\rstrlen long\r");
+    terminal.wait_for("(integer) 4096 (4.00K)");
+    terminal.press(":set nohuman\rstrlen long\r");
+    terminal.wait_for("(integer) 4096\n");
+}
+
+#[test]
+fn a_value_is_watched() {
+    let (server, home) = (server(), tempfile::tempdir().unwrap());
+    let mut other = Client::connect(server.address()).unwrap();
+    other.command(&["SET", "visits", "7"]).unwrap();
+    let arguments = &["--watch", "visits", "-i", "0.02"];
+    let mut terminal = At { arguments, ..at(home.path(), server.address().port()) }.start();
+    terminal.wait_for("visits: 7  min 7  max 7");
+    other.command(&["INCRBY", "visits", "35"]).unwrap();
+    terminal.wait_for("visits: 42  min 7  max 42");
+    terminal.press(CTRL_C);
+    assert!(terminal.wait().success());
+    // The plot is gone, and what was seen stays.
+    terminal.wait_until("the summary", |screen| {
+        let text = screen.contents();
+        text.trim_end().lines().last().is_some_and(|last| last.starts_with("visits: 42  min 7  max 42"))
+    });
 }

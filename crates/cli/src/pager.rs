@@ -1,0 +1,150 @@
+//! Where replies are printed: the terminal, or a pager once one is longer than the screen.
+//!
+//! Invariant: what waits for the decision is a screen at most; a pager takes a reply as it arrives.
+
+use rustix::termios::tcgetwinsize;
+use std::ffi::OsString;
+use std::io::{self, IsTerminal, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::process::{Child, Command, Stdio};
+
+/// What is started where the environment names none.
+const PAGER: &str = "less";
+/// How `less` behaves where the environment does not say: it ends at once where one screen is enough, shows
+/// colours as colours and leaves the text on the terminal.
+const LESS: &str = "FRX";
+/// What a shell says of a program that is not there.
+const NOT_FOUND: i32 = 127;
+
+/// An output for replies.
+#[derive(Default)]
+pub struct Pager {
+    /// What a shell runs; `None` prints everything at once.
+    program: Option<OsString>,
+    is_paused: bool,
+    /// The beginning of the reply.
+    held: Vec<u8>,
+    rows: usize,
+    column: usize,
+    child: Option<Child>,
+}
+
+/// The size of the screen: rows and columns.
+fn size() -> (usize, usize) {
+    let size = tcgetwinsize(io::stdout()).ok().filter(|size| size.ws_row > 0 && size.ws_col > 0);
+    size.map_or((24, 80), |size| (size.ws_row.into(), size.ws_col.into()))
+}
+
+/// How wide a line can be; for ever where the output is no terminal.
+pub fn columns() -> Option<usize> {
+    io::stdout().is_terminal().then(|| size().1)
+}
+
+fn is_installed(program: &str) -> bool {
+    let paths = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&paths).any(|directory| directory.join(program).is_file())
+}
+
+/// The pager that is wanted; an empty PAGER, or `cat`, is none.
+fn wanted() -> Option<OsString> {
+    match std::env::var_os("PAGER") {
+        Some(program) => Some(program).filter(|program| !matches!(program.as_bytes(), b"" | b"cat")),
+        None => is_installed(PAGER).then(|| PAGER.into()),
+    }
+}
+
+impl Pager {
+    /// Uses the pager from now on, or none.
+    pub fn turn(&mut self, on: bool) {
+        self.program = if on { wanted() } else { None };
+    }
+
+    /// Prints everything at once for a time: what comes has no end.
+    pub fn pause(&mut self, pauses: bool) {
+        self.is_paused = pauses;
+    }
+
+    /// Prints a text that is whole.
+    pub fn show(&mut self, text: String) {
+        self.write(&mut text.into_bytes());
+        self.end();
+    }
+
+    /// Takes what is printed of a reply; `out` is empty afterwards.
+    pub fn write(&mut self, out: &mut Vec<u8>) {
+        if let Some(child) = &mut self.child {
+            let stdin = child.stdin.as_mut();
+            if stdin.is_some_and(|stdin| stdin.write_all(out).is_err()) {
+                // Whoever reads has seen enough; the rest of the reply is dropped.
+                child.stdin = None;
+            }
+        } else if self.program.is_none() || self.is_paused {
+            print(out);
+        } else {
+            self.hold(out);
+        }
+        out.clear();
+    }
+
+    fn hold(&mut self, out: &[u8]) {
+        let (rows, columns) = size();
+        self.held.extend_from_slice(out);
+        for byte in out {
+            self.column += 1;
+            if *byte == b'\n' || self.column > columns {
+                self.rows += 1;
+                self.column = usize::from(*byte != b'\n');
+            }
+        }
+        // The prompt needs a row as well.
+        if self.rows >= rows {
+            self.start();
+        }
+    }
+
+    fn start(&mut self) {
+        let Some(program) = &self.program else { return };
+        let mut command = Command::new("sh");
+        command.arg("-c").arg(program).stdin(Stdio::piped());
+        if std::env::var_os("LESS").is_none() {
+            command.env("LESS", LESS);
+        }
+        match command.spawn() {
+            Ok(mut child) => {
+                if child.stdin.as_mut().is_some_and(|stdin| stdin.write_all(&self.held).is_err()) {
+                    child.stdin = None;
+                }
+                self.child = Some(child);
+            }
+            Err(_) => self.give_up(),
+        }
+    }
+
+    fn give_up(&mut self) {
+        self.program = None;
+        print(&std::mem::take(&mut self.held));
+    }
+
+    /// Ends a reply: what was held is printed, or whoever reads it in the pager is waited for.
+    pub fn end(&mut self) {
+        match self.child.take() {
+            None => print(&self.held),
+            Some(mut child) => {
+                child.stdin = None;
+                if child.wait().is_ok_and(|status| status.code() == Some(NOT_FOUND)) {
+                    self.give_up();
+                }
+            }
+        }
+        self.held.clear();
+        (self.rows, self.column) = (0, 0);
+    }
+}
+
+/// Prints at once; a reader that is gone ends the program.
+fn print(out: &[u8]) {
+    let mut stdout = io::stdout().lock();
+    if stdout.write_all(out).and_then(|()| stdout.flush()).is_err() {
+        std::process::exit(1);
+    }
+}
