@@ -68,6 +68,7 @@ pub const CONFIGURATIONS: &[[&str; 4]] = &[
 /// Runs every tour against the given server, or against ours in every configuration.
 pub fn run(options: &Options) -> Outcome {
     if options.cluster {
+        cargo(&["build", "-p", "martlet"])?;
         return each_library(&options.only, |_, prepared| cluster::tour(prepared.cluster));
     }
     if let Some(port) = options.port {

@@ -78,7 +78,8 @@ impl Spec {
         }
         let mut indexes = Vec::new();
         if self.flags.has(Flags::WALK) || !self.key_indexes(args, &mut indexes) {
-            // A walk locks its shards itself, one at a time. Else the handler says what is wrong with the arguments, before it touches any key.
+            // A walk locks its shards itself, one at a time. Else the handler says what is wrong with the
+            // arguments, before it touches any key.
             return Some(Vec::new());
         }
         Some(indexes.into_iter().map(|index| Key::new(args.at(index)).hash).collect())

@@ -13,13 +13,15 @@ mod sizes;
 mod streams;
 mod table;
 mod value;
+mod view;
 
-pub use db::{Access, Db, Detached, Entry, ExpiryChange, Key, key_hash, shard_of};
+pub use db::{Access, Db, ExpiryChange, Key, key_hash, shard_of};
 pub use shard::{SCAN_POSITION_BITS, Shard};
 pub use sizes::{ObjectMut, SIZE_BINS, Sizes};
 pub use streams::StreamCounts;
 pub use table::{ORDERS, Plan};
 pub use value::{Kind, Object, StrValue, Value};
+pub use view::{Detached, Entry};
 
 /// Bytes of an entry's place in its table, at the usual load.
 pub const PLACE_BYTES: usize = 10;

@@ -3,8 +3,9 @@
 use martlet_base::limits::SHARD_BITS;
 use martlet_base::prefetch::prefetch;
 
-use crate::db::{Db, Entry};
+use crate::db::Db;
 use crate::table::DIRECTORY_BITS;
+use crate::view::Entry;
 
 /// Bits of a scan position within a shard; a cursor has the shard's number above them.
 pub const SCAN_POSITION_BITS: u32 = DIRECTORY_BITS + 16;

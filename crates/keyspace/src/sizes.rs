@@ -6,9 +6,10 @@
 
 use std::ops::{Deref, DerefMut};
 
-use crate::db::{Db, Entry};
+use crate::db::Db;
 use crate::entry::RawEntry;
 use crate::value::{Kind, Object};
+use crate::view::Entry;
 
 /// Sizes that are told apart: 0, then from 2^(i-1) up to the next power of two; no memory holds more than the
 /// last.

@@ -310,10 +310,10 @@ impl Table {
     /// Calls `visit` for at least `want` entries at or after `position` in traversal order, if there are as
     /// many; `None` when the end was reached, else where to go on. Of the whole order it visits the range
     /// only, and of that what `is` accepts, for those whose orders are others' as well at both ends. A
-    /// position is that of an encoded [`Position`], 0 the begin of any range. An entry that is in the table throughout a traversal from 0 is visited: positions order
-    /// keys by hash bits that growth, shrinking and splits of segments do not change; and of a segment that
-    /// has been joined since, all is visited that is not before the position's. Positions only rise, so a
-    /// traversal ends however the table changes.
+    /// position is that of an encoded [`Position`], 0 the begin of any range. An entry that is in the table
+    /// throughout a traversal from 0 is visited: positions order keys by hash bits that growth, shrinking
+    /// and splits of segments do not change; and of a segment that has been joined since, all is visited
+    /// that is not before the position's. Positions only rise, so a traversal ends however the table changes.
     pub(crate) fn scan(
         &self,
         position: u64,

@@ -1,5 +1,5 @@
-//! Connections of this server to others: a replica's to its primary, slots' to their next node, MIGRATE's, and
-//! the cluster bus'.
+//! Connections of this server to others: a replica's to its primary, slots' to their next node, MIGRATE's,
+//! and the cluster bus'.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpStream};

@@ -2,7 +2,7 @@
 //! Slots move key by key and all at once, a replica takes over. No acknowledged INCR may be lost or done
 //! twice.
 
-use crate::run::{Outcome, cargo, root, step};
+use crate::run::{Outcome, root, step};
 use martlet_client::blocking::Client;
 use martlet_client::resp::Reply;
 use martlet_testkit::server::{ReservedPort, Server};
@@ -82,9 +82,8 @@ fn until(what: &str, mut holds: impl FnMut() -> Result<bool, Error>) -> Outcome 
     Ok(())
 }
 
-/// Three primaries, then their replicas, in the order of their slots.
+/// Three primaries, then their replicas; the program has been built.
 fn create() -> Result<Vec<Node>, Error> {
-    cargo(&["build", "-p", "martlet"])?;
     let nodes = (0..6).map(|_| Node::start()).collect::<Result<Vec<_>, _>>()?;
     let addresses: Vec<String> = nodes.iter().map(Node::address).collect();
     step(

@@ -227,9 +227,7 @@ fn replconf(call: &mut Call<'_>) -> Outcome {
                 return Ok(());
             }
             b"getack" => {
-                if call.connection.info.flags.load(Ordering::Relaxed) & flag::PRIMARY != 0 {
-                    call.worker.shared.replication.replica.note_question();
-                }
+                note_question(call);
                 return Ok(());
             }
             b"listening-port" => {
@@ -249,13 +247,7 @@ fn replconf(call: &mut Call<'_>) -> Outcome {
                 *lock(&link.replica.address) = Some(host).filter(|host| !host.is_empty());
             }
             b"capa" => {
-                let capability = match value.to_ascii_lowercase().as_slice() {
-                    b"eof" => capability::EOF,
-                    b"psync2" => capability::PSYNC2,
-                    b"rdb-channel-repl" => capability::RDB_CHANNEL,
-                    b"dual-channel" => capability::DUAL_CHANNEL,
-                    _ => 0,
-                };
+                let capability = capability_of(value);
                 let link = call.worker.replica_link(call.connection);
                 link.replica.capabilities.fetch_or(capability, Ordering::Relaxed);
             }
@@ -292,6 +284,24 @@ fn replconf(call: &mut Call<'_>) -> Outcome {
     }
     call.reply.ok();
     Ok(())
+}
+
+/// If the primary asks how far this replica is, it is told soon.
+fn note_question(call: &Call<'_>) {
+    if call.connection.info.flags.load(Ordering::Relaxed) & flag::PRIMARY != 0 {
+        call.worker.shared.replication.replica.note_question();
+    }
+}
+
+/// What a replica says that it knows; 0 for what is unknown here.
+fn capability_of(name: &[u8]) -> u32 {
+    match name.to_ascii_lowercase().as_slice() {
+        b"eof" => capability::EOF,
+        b"psync2" => capability::PSYNC2,
+        b"rdb-channel-repl" => capability::RDB_CHANNEL,
+        b"dual-channel" => capability::DUAL_CHANNEL,
+        _ => 0,
+    }
 }
 
 /// Makes the connection the one for the data set of the replica that has this client id.

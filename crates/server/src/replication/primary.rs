@@ -215,8 +215,8 @@ impl Replica {
             || self.channel_client.load(Ordering::Relaxed) == channel.client.id
     }
 
-    /// Once it has all of the data set, which goes by another connection, it follows the stream like any other;
-    /// whether it does so from now on.
+    /// Once it has all of the data set, which goes by another connection, it follows the stream like any
+    /// other; whether it does so from now on.
     pub fn has_data_set(&self, now_ms: i64) -> bool {
         self.acked_ms.store(now_ms, Ordering::Relaxed);
         let (from, to) = (Phase::BulkAndStream as u8, Phase::Online as u8);
