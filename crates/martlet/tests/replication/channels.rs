@@ -225,7 +225,7 @@ fn real_replicas_take_it_by_two_connections() {
                 write_something(&mut primary, round);
             }
             ask(&mut primary, "DEBUG POPULATE 2000 key 1000");
-            ask(&mut primary, "CONFIG SET rdb-key-save-delay 3000 rdbcompression no");
+            ask(&mut primary, "CONFIG SET rdb-key-save-delay 50000 rdbcompression no");
             let (own, mut replica) = start(&path, parameter, &["--repl-diskless-load", load]);
             ask(&mut replica, &format!("REPLICAOF 127.0.0.1 {}", server.address().port()));
             wait_until("the sync", || state(&server).contains("state=send_bulk_and_stream"));

@@ -126,14 +126,16 @@ fn a_primary_hears_of_both_connections_what_its_dialect_wants() {
                     "AUTH pw REPLCONF capa eof rdb-only 1 rdb-channel 1 {id}listening-port {port} {request}"
                 )
             );
+            let mut stream = script.stream.as_slice();
             if dialect == Dialect::Valkey {
                 assert_eq!(words(&read_until(&main, "\r\n99\r\n")), "REPLCONF set-rdb-client-id 99");
-            }
-            (&main).write_all(&script.stream).unwrap();
-            if dialect == Dialect::Valkey {
+                let accepted;
+                (accepted, stream) = stream.split_at(b"+OK\r\n".len());
+                (&main).write_all(accepted).unwrap();
                 let asked = words(&read_until(&main, "\r\n11\r\n"));
                 assert_eq!(asked, format!("PSYNC {FOREIGN} 11"));
             }
+            (&main).write_all(stream).unwrap();
             wait_until("it has the stream", || info(&own, "replica_full_sync_buffer_size") != "0");
             assert_eq!(info(&own, "replicas_repl_buffer_size"), info(&own, "replica_full_sync_buffer_size"));
             assert_eq!(info(&own, "master_sync_in_progress"), "1");
@@ -255,7 +257,7 @@ fn garbage_by_either_connection_gets_a_line_in_the_log() {
 /// Starts the second server with a second connection to the first for a data set that comes slowly, and
 /// writes `bytes` to the first meanwhile.
 fn sync_under_writes(primary: &mut Client, server: &Server, replica: &mut Client, bytes: usize) {
-    ask(primary, "CONFIG SET rdb-key-save-delay 3000 rdbcompression no");
+    ask(primary, "CONFIG SET rdbcompression no");
     ask(replica, &format!("REPLICAOF 127.0.0.1 {}", server.address().port()));
     wait_until("the sync", || field(replica, "master_sync_in_progress") == "1");
     let value = "x".repeat(100_000);
@@ -280,6 +282,7 @@ fn the_stream_is_kept_while_the_data_set_comes() {
         let (server, mut primary) = ours(&["--repl-rdb-channel", "yes"]);
         fill(&mut primary);
         let (own, mut replica) = ours(&["--repl-rdb-channel", "yes", "--repl-diskless-load", load]);
+        ask(&mut primary, "CONFIG SET rdb-key-save-delay 50000");
         sync_under_writes(&mut primary, &server, &mut replica, 3_000_000);
         wait_until("the stream", || {
             info(&own, "replica_full_sync_buffer_size").parse::<u64>().unwrap() >= 3_000_000
@@ -308,6 +311,7 @@ fn no_more_of_the_stream_is_kept_than_the_limit_says() {
         let (server, mut primary) = ours(&["--repl-rdb-channel", "yes", "--repl-backlog-size", "100kb"]);
         fill(&mut primary);
         let (own, mut replica) = ours(&["--repl-rdb-channel", "yes", name, value]);
+        ask(&mut primary, "CONFIG SET rdb-key-save-delay 50000");
         sync_under_writes(&mut primary, &server, &mut replica, 30_000_000);
         wait_until("the limit", || own.log().contains("Replication buffer limit has been reached"));
         ask(&mut primary, "CONFIG SET rdb-key-save-delay 0");
@@ -324,6 +328,7 @@ fn what_was_kept_is_applied_before_a_promotion() {
     let (server, mut primary) = ours(&["--repl-rdb-channel", "yes"]);
     fill(&mut primary);
     let (_own, mut replica) = ours(&["--repl-rdb-channel", "yes"]);
+    ask(&mut primary, "CONFIG SET rdb-key-save-delay 50000");
     sync_under_writes(&mut primary, &server, &mut replica, 20_000_000);
     let digest = ask(&mut primary, "DEBUG DIGEST");
     wait_until("the stream", || {
@@ -366,6 +371,8 @@ fn real_primaries_send_by_two_connections() {
             let (server, mut primary) = start(&path, parameter, &[]);
             fill(&mut primary);
             let (own, mut replica) = ours(&["--repl-rdb-channel", "yes", "--repl-diskless-load", load]);
+            // Its save goes on at this pace to the end.
+            ask(&mut primary, "CONFIG SET rdb-key-save-delay 3000");
             sync_under_writes(&mut primary, &server, &mut replica, 3_000_000);
             ask(&mut primary, "CONFIG SET rdb-key-save-delay 0");
             assert_equal(&mut primary, &mut replica);

@@ -167,15 +167,17 @@ impl Link {
         out: &mut Vec<u8>,
         mut answer: impl FnMut(&[u8], &mut Vec<u8>) -> Result<Option<T>, E>,
     ) -> Result<T, Ended> {
+        let mut result = None;
         loop {
             if !out.is_empty() {
                 self.send(out)?;
                 out.clear();
             }
-            self.wait(true, PERIOD, "Timeout connecting to the MASTER...")?;
-            if let Some(result) = answer(&std::mem::take(&mut self.received), out).map_err(E::into)? {
+            if let Some(result) = result {
                 return Ok(result);
             }
+            self.wait(true, PERIOD, "Timeout connecting to the MASTER...")?;
+            result = answer(&std::mem::take(&mut self.received), out).map_err(E::into)?;
         }
     }
 
