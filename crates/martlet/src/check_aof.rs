@@ -46,6 +46,22 @@ macro_rules! abort {
     }};
 }
 
+/// What each option does.
+const HELP: &str = "\
+Says up to where an append-only file is whole. Of several files, which a manifest names, only the last may be cut.
+
+Options:
+  --fix                       cut off what is not whole, after a question
+  --truncate-to-timestamp TIME
+                              cut off what was written after TIME, in Unix seconds
+  -h, --help                  this text
+  -v, --version               the version
+";
+
+fn usage(program: &str) -> String {
+    format!("Usage: {program} [--fix|--truncate-to-timestamp $timestamp] <file.manifest|file.aof>\n")
+}
+
 /// Runs the tool with what follows its name. Returns the exit status: 0 for a file that is whole, or is so
 /// now.
 pub fn main(program: &str, arguments: &[OsString]) -> i32 {
@@ -54,6 +70,10 @@ pub fn main(program: &str, arguments: &[OsString]) -> i32 {
     let (fix, until_s) = match texts.as_slice() {
         ["-v" | "--version"] => {
             println!("{program} {}", env!("CARGO_PKG_VERSION"));
+            return 0;
+        }
+        ["-h" | "--help"] => {
+            print!("{}\n{HELP}", usage(program));
             return 0;
         }
         [_] => (false, None),
@@ -67,7 +87,7 @@ pub fn main(program: &str, arguments: &[OsString]) -> i32 {
             }
         },
         _ => {
-            println!("Usage: {program} [--fix|--truncate-to-timestamp $timestamp] <file.manifest|file.aof>");
+            print!("{}", usage(program));
             return 1;
         }
     };

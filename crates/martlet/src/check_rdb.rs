@@ -54,12 +54,25 @@ impl Seen {
     }
 }
 
+/// What there is besides the file.
+const HELP: &str = "\
+Says whether an RDB file is whole, and what is in it.
+
+Options:
+  -h, --help       this text
+  -v, --version    the version
+";
+
 /// Runs the tool with what follows its name. Returns the exit status: 0 for a file that is whole.
 pub fn main(program: &str, arguments: &[OsString]) -> i32 {
     let [path] = arguments else {
         eprintln!("Usage: {program} <rdb-file-name>");
         return 1;
     };
+    if path == "-h" || path == "--help" {
+        print!("Usage: {program} <rdb-file-name>\n{HELP}");
+        return 0;
+    }
     if path == "-v" || path == "--version" {
         println!("{program} {}", env!("CARGO_PKG_VERSION"));
         return 0;

@@ -12,7 +12,8 @@ fn run(program: &Path, arguments: &[&str], directory: &Path) -> (Option<i32>, St
     (output.status.code(), String::from_utf8(said).unwrap())
 }
 
-const NAMES: [&str; 7] = ["server", "bench", "cli", "sentinel", "check-aof", "check-rdb", "convert"];
+const NAMES: [&str; 8] =
+    ["server", "bench", "cli", "sentinel", "metrics", "check-aof", "check-rdb", "convert"];
 
 #[test]
 fn help_and_version_speak_of_martlet_and_a_links_of_redis() {
@@ -35,6 +36,20 @@ fn help_and_version_speak_of_martlet_and_a_links_of_redis() {
     }
     let (_, version) = run(martlet, &["server", "--version"], directory.path());
     assert!(version.starts_with("Redis server v="), "{version}");
+}
+
+#[test]
+fn every_tool_says_what_it_is_called_and_takes() {
+    let directory = tempfile::tempdir().unwrap();
+    let martlet = Path::new(env!("CARGO_BIN_EXE_martlet"));
+    for name in NAMES {
+        let (status, help) = run(martlet, &[name, "--help"], directory.path());
+        assert!(status == Some(0) && help.contains("Usage: martlet"), "{name}: {help}");
+    }
+    let (_, help) = run(martlet, &["metrics", "--help"], directory.path());
+    assert!(help.contains("Usage: martlet metrics [OPTIONS]"), "{help}");
+    let (_, help) = run(martlet, &["check-aof", "--help"], directory.path());
+    assert!(help.contains("--fix") && help.contains("--truncate-to-timestamp TIME"), "{help}");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Parser;
+use clap::{CommandFactory, FromArgMatches, Parser};
 use martlet_client::address::Address;
 use martlet_client::stream::Stream;
 use martlet_client::tls::{TlsOptions, TlsSettings};
@@ -60,7 +60,9 @@ impl Rules for Given {
 
 /// Runs the tool; `name` is what it is called by. Gives the exit status.
 pub fn main(name: &str, arguments: &[OsString]) -> i32 {
-    let options = match Options::try_parse_from(arguments) {
+    let command = Options::command().bin_name(name).version(env!("CARGO_PKG_VERSION"));
+    let parsed = command.try_get_matches_from(arguments);
+    let options = match parsed.and_then(|matches| Options::from_arg_matches(&matches)) {
         Ok(options) => options,
         Err(error) => {
             // Help goes to the standard output, and is no failure.
