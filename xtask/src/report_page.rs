@@ -90,10 +90,59 @@ pub fn run(options: &Options) -> Outcome {
     command.args(["bench", "report"]).args(parts.iter().map(|name| directory.join(format!("{name}.json"))));
     command.arg("--html").arg(directory.join("merged.html")).arg("--json").arg(directory.join("merged.json"));
     look(browser, "merged", &mut command, titles, &directory, options)?;
+    look_at_experiments(browser, &program, &directory, options)?;
     if options.keep.is_none() {
         std::fs::remove_dir_all(&directory)?;
     }
     Ok(())
+}
+
+/// Makes the page of the experiments, as small as they can be, and opens it, at a phone's width too.
+fn look_at_experiments(browser: &str, program: &Path, directory: &Path, options: &Options) -> Outcome {
+    let output = directory.join("experiments");
+    let mut command = Command::new(program);
+    command.args(["bench", "reproduce", "--budget", "5s", "--output"]).arg(&output);
+    let made = command.output()?;
+    if !made.status.success() {
+        return Err(format!("experiments: {}{}", text(&made.stdout), text(&made.stderr)).into());
+    }
+    let page = std::fs::canonicalize(output.join("experiments.html"))?;
+    for (name, size) in
+        [("experiments", "--window-size=1160,9000"), ("experiments-phone", "--window-size=500,9000")]
+    {
+        let screenshot = options.keep.is_some().then(|| directory.join(format!("{name}.png")));
+        let dom = browser::open(&Page {
+            browser,
+            address: &format!("file://{}", page.display()),
+            profile: &directory.join(format!("{name}.profile")),
+            screenshot: screenshot.as_deref(),
+            arguments: &["--host-resolver-rules=MAP * ~NOTFOUND", size],
+        })?;
+        let plots = check_experiments(&dom).map_err(|error| format!("{name}: {error}"))?;
+        println!("ok      {name}: {plots} plots drawn, nothing on the console");
+    }
+    Ok(())
+}
+
+/// Whether the page of the experiments has each of them with its claims; gives the number of plots.
+fn check_experiments(dom: &str) -> Result<usize, String> {
+    if !dom.contains("data-ready=\"yes\"") {
+        return Err("the page's script did not come to its end".into());
+    }
+    for id in ["R1", "R2", "R3", "R4", "R5"] {
+        let section = dom.split_once(&format!("<h2 id=\"{id}\">")).map(|(_, rest)| rest);
+        let section = section.and_then(|rest| rest.split("</section>").next()).unwrap_or_default();
+        for part in ["class=\"claim\"", "class=\"chip ", "<table>", "Left out"] {
+            if !section.contains(part) {
+                return Err(format!("{id} has no {part}"));
+            }
+        }
+    }
+    let plots: Vec<(&str, Vec<usize>)> = dom.split("<svg").skip(1).map(plot).collect::<Result<_, _>>()?;
+    match plots.iter().find(|(_, lines)| lines.is_empty() || lines.contains(&0)) {
+        Some((name, lines)) => Err(format!("plot '{name}' has a line without points, or no line: {lines:?}")),
+        None => Ok(plots.len()),
+    }
 }
 
 /// Makes a report with `command` and opens its page.
@@ -209,6 +258,28 @@ fn attribute<'a>(element: &'a str, name: &str) -> Option<&'a str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_experiment_must_be_whole() {
+        let section = |id: &str| {
+            format!(
+                "<h2 id=\"{id}\"><div class=\"claim\"><span class=\"chip good\"><table><h3>Left out</h3></section>"
+            )
+        };
+        let page: String = ["R1", "R2", "R3", "R4", "R5"].map(section).concat();
+        let svg = "<svg aria-label=\"p\"><polyline points=\"1,2 3,4\"></polyline></svg>";
+        let page = format!("<body data-ready=\"yes\">{page}{svg}");
+        assert_eq!(check_experiments(&page), Ok(1));
+        for (dom, fault) in [
+            (page.replace("data-ready", "data-no"), "did not come to its end"),
+            (page.replace("R4", "R7"), "R4 has no"),
+            (page.replace("chip", "chop"), "R1 has no class=\"chip"),
+            (page.replace("1,2 3,4", ""), "without points"),
+        ] {
+            let error = check_experiments(&dom).expect_err(fault);
+            assert!(error.contains(fault), "{error}");
+        }
+    }
 
     #[test]
     fn pages_are_read_and_faults_named() {

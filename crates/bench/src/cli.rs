@@ -21,6 +21,7 @@ pub fn main(program: &str, arguments: &[OsString]) -> i32 {
         ("bench", Some("report")) => crate::report::main(arguments.get(1..).unwrap_or_default()),
         ("bench", Some("null")) => crate::null::main(arguments.get(1..).unwrap_or_default()),
         ("bench", Some("persistence")) => crate::persistence::main(arguments.get(1..).unwrap_or_default()),
+        ("bench", Some("reproduce")) => crate::reproduce::main(arguments.get(1..).unwrap_or_default()),
         ("bench", Some("calibrate")) => crate::calibrate::main(arguments.get(1..).unwrap_or_default()),
         _ => match options::parse(program, &arguments) {
             Ok(options::Parsed::Run(settings)) => crate::run::main(program, &settings),

@@ -21,6 +21,7 @@ mod persistence;
 mod plan;
 mod replay;
 mod report;
+mod reproduce;
 mod run;
 mod stats;
 mod template;

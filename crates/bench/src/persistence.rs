@@ -181,7 +181,8 @@ fn text(row: &Row) -> String {
     )
 }
 
-fn launch(server: &str, options: &[&str], directory: &Directory, port: u16) -> Result<Started, String> {
+/// Starts a server, a command line, on a port and in a directory, with these options beside its own.
+pub fn launch(server: &str, options: &[&str], directory: &Directory, port: u16) -> Result<Started, String> {
     let mut words = server.split_whitespace().map(String::from);
     let program = words.next().ok_or("a server without a program")?;
     let mut arguments: Vec<String> = words.collect();
@@ -252,7 +253,7 @@ fn measure(
 }
 
 /// Waits until nobody listens on the port.
-fn await_end(port: u16) -> Result<(), String> {
+pub fn await_end(port: u16) -> Result<(), String> {
     let limit = Instant::now() + Duration::from_secs(120);
     while std::net::TcpStream::connect(("127.0.0.1", port)).is_ok() {
         if Instant::now() > limit {

@@ -1,7 +1,7 @@
 //! Reports: text, JSON, CSV, HdrHistogram's distribution file and one HTML page; merging of several.
 //! The JSON form holds everything, histograms included, so that every other form is made from it.
 
-mod html;
+pub mod html;
 
 use crate::cli::classic;
 use crate::cli::options::Settings;
@@ -105,27 +105,43 @@ impl CommandReport {
 }
 
 fn environment(job: &Job) -> Environment {
-    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
-    let cpuinfo = read("/proc/cpuinfo");
-    let cpu = cpuinfo.lines().find_map(|l| l.strip_prefix("model name")).unwrap_or_default();
+    let (kernel, cpu, cores) = machine();
     let meter = crate::cost::Meter::new(&job.target, job.settings.server_pid);
     let info = meter.info().unwrap_or_default();
-    let field = |name| crate::control::info_field(&info, name).unwrap_or_default().to_string();
+    let command = meter.pid().map(|pid| read(&format!("/proc/{pid}/cmdline"))).unwrap_or_default();
+    let command = without_passwords(command.split('\0').map(str::to_string)).join(" ");
+    let server = server_name(&info);
+    Environment { kernel, cpu, cores, server, server_command_line: command.trim().into() }
+}
+
+fn read(path: &str) -> String {
+    std::fs::read_to_string(path).unwrap_or_default()
+}
+
+/// This program and its version.
+pub fn tool() -> String {
+    format!("martlet bench {}", env!("CARGO_PKG_VERSION"))
+}
+
+/// Kernel, CPU and cores of this machine.
+pub fn machine() -> (String, String, usize) {
+    let cpuinfo = read("/proc/cpuinfo");
+    let cpu = cpuinfo.lines().find_map(|l| l.strip_prefix("model name")).unwrap_or_default();
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let kernel = read("/proc/sys/kernel/osrelease");
+    (kernel.trim().into(), cpu.trim_start_matches([' ', '\t', ':']).into(), cores)
+}
+
+/// What a server calls itself in its INFO, with its version.
+pub fn server_name(info: &str) -> String {
+    let field = |name| crate::control::info_field(info, name).unwrap_or_default().to_string();
     let name = match field("server_name") {
         name if name.is_empty() => "redis".to_string(),
         name => name,
     };
     let version =
         ["martlet_version", "valkey_version", "redis_version"].into_iter().map(field).find(|v| !v.is_empty());
-    let command = meter.pid().map(|pid| read(&format!("/proc/{pid}/cmdline"))).unwrap_or_default();
-    let command = without_passwords(command.split('\0').map(str::to_string)).join(" ");
-    Environment {
-        kernel: read("/proc/sys/kernel/osrelease").trim().into(),
-        cpu: cpu.trim_start_matches([' ', '\t', ':']).into(),
-        cores: std::thread::available_parallelism().map_or(1, usize::from),
-        server: format!("{name} {}", version.unwrap_or_default()).trim().into(),
-        server_command_line: command.trim().into(),
-    }
+    format!("{name} {}", version.unwrap_or_default()).trim().into()
 }
 
 /// The words of a command line, passwords replaced: reports are passed on.
@@ -162,7 +178,7 @@ impl Report {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
         Report {
             schema: SCHEMA,
-            tool: format!("martlet bench {}", env!("CARGO_PKG_VERSION")),
+            tool: tool(),
             time_unix_s: now.as_secs(),
             environment: environment(job),
             command_line: without_passwords(std::env::args()),

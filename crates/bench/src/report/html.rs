@@ -1,19 +1,33 @@
-//! The page: one file without any outside resource, its plots drawn by a script of its own from the JSON
-//! inside.
+//! The pages: files without any outside resource, their plots drawn by a script of their own from the JSON
+//! inside. All share one style and one way to draw.
 
 use super::Report;
+use crate::reproduce::Page;
 
-const TEMPLATE: &str = include_str!("page.html");
+const REPORT: &str = include_str!("page.html");
+const EXPERIMENTS: &str = include_str!("experiments.html");
+const STYLE: &str = include_str!("style.css");
+const PLOT: &str = include_str!("plot.js");
 
 /// The page of a report.
 pub fn page(report: &Report) -> Result<String, String> {
     let mut value = serde_json::to_value(report).map_err(|e| e.to_string())?;
     // A script's numbers have 53 bits: all digits of the seed must be shown.
     value["seed"] = report.seed.to_string().into();
-    let json = value.to_string();
+    Ok(assembled(REPORT, &value))
+}
+
+/// The page of the experiments.
+pub fn experiments(page: &Page) -> Result<String, String> {
+    let value = serde_json::to_value(page).map_err(|e| e.to_string())?;
+    Ok(assembled(EXPERIMENTS, &value))
+}
+
+fn assembled(template: &str, data: &serde_json::Value) -> String {
     // Inside a script element only "</" and "<!--" could end it.
-    let json = json.replace("</", "<\\/").replace("<!--", "<\\u0021--");
-    Ok(TEMPLATE.replace("/*REPORT*/null", &json))
+    let json = data.to_string().replace("</", "<\\/").replace("<!--", "<\\u0021--");
+    let page = template.replace("/*STYLE*/", STYLE).replace("/*PLOT*/", PLOT);
+    page.replace("/*REPORT*/null", &json)
 }
 
 #[cfg(test)]
