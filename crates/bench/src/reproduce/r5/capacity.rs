@@ -13,13 +13,15 @@ use std::time::Duration;
 
 /// Keys of 21 bytes with values of 256.
 const KEYS: u64 = 1_000_000;
+/// Fewer would show what a server has besides.
+const KEYS_LEAST: u64 = 100_000;
 const KEY_BYTES: f64 = 21.0;
 const VALUE_BYTES: f64 = 256.0;
 /// What the source says that such a key takes, and a string beyond its data.
 const SOURCE_BYTES: &str = "367";
 const SOURCE_BEYOND: &str = "90";
 /// Part of the source's 90 bytes from which its claim stands.
-const BEYOND_LEAST: f64 = 60.0;
+const BEYOND_LEAST: f64 = 75.0;
 /// Bytes beyond an empty server at which a policy is tried, and how much is written.
 const LIMIT_BYTES: f64 = 16e6;
 const WRITTEN_BYTES: f64 = 40e6;
@@ -42,7 +44,7 @@ fn fill(keys: u64) -> Load {
 }
 
 pub fn trials(scale: &Scale) -> Vec<Trial> {
-    let keys = scale.count(KEYS);
+    let keys = scale.count(KEYS).max(KEYS_LEAST);
     let cost = |fixed_s| Cost { units: 0.0, requests: keys, fixed_s };
     let mut trials = vec![
         Trial::starting("memory", cost(0.6), move |lab| memory(lab, keys)),
@@ -72,23 +74,24 @@ fn memory(lab: &Lab<'_>, keys: u64) -> Result<Values, String> {
     let server = lab.start(&NOTHING_KEPT)?;
     let empty = server.info_number("used_memory")?;
     fill(keys).measure(lab, &server)?;
-    let used = server.info_number("used_memory")? - empty;
     let resident = settled(&server)?;
+    let used = server.info_number("used_memory")? - empty;
     let delete = Load::of(format!("DEL source:{{key uniform {keys}}}")).pipeline(64);
     delete.units(0.0).at_most(keys).measure(lab, &server)?;
     let left = server.number(&["DBSIZE"])?;
+    let left_resident = settled(&server)? / resident;
     let each = used / keys as f64;
     Ok(Values::from([
         ("bytes".to_string(), each),
         ("beyond".into(), each - KEY_BYTES - VALUE_BYTES),
         ("left_keys".into(), left / keys as f64),
         ("left_used".into(), (server.info_number("used_memory")? - empty) / used),
-        ("left_resident".into(), settled(&server)? / resident),
+        ("left_resident".into(), left_resident),
         ("peak_mb".into(), server.info_number("used_memory_peak")? / 1e6),
     ]))
 }
 
-/// Resident bytes, once what is freed later has been.
+/// Resident bytes, once what is freed later has been, buffers of clients that are gone included.
 fn settled(server: &Running) -> Result<f64, String> {
     std::thread::sleep(Duration::from_millis(250));
     Ok(crate::cost::process_bytes(server.pid()?, "VmRSS:") as f64)
