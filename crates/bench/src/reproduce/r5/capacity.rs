@@ -14,7 +14,7 @@ use std::time::Duration;
 /// Keys of 21 bytes with values of 256.
 const KEYS: u64 = 1_000_000;
 /// Fewer would show what a server has besides.
-const KEYS_LEAST: u64 = 100_000;
+const KEYS_LEAST: u64 = 20_000;
 const KEY_BYTES: f64 = 21.0;
 const VALUE_BYTES: f64 = 256.0;
 /// What the source says that such a key takes, and a string beyond its data.
