@@ -1,7 +1,9 @@
-//! `martlet bench reproduce`: the experiments of five published reports on one machine, one row after the other,
+//! `martlet bench reproduce`: the experiments of five published reports on one machine, one row after the
+//! other,
 //! each against every server in turn, and two pages of what came out.
 //!
-//! Invariant: every figure on the pages is a measured row of the run's file, or the source's own and said to be.
+//! Invariant: every figure on the pages is a measured row of the run's file, or the source's own and said to
+//! be.
 
 mod claims;
 mod markdown;
@@ -130,7 +132,8 @@ impl Session {
                 }
                 progress.begin(experiment.id, &trial.name, &server);
                 let began = Instant::now();
-                // On a busy machine a short row may see no reply in its time: once or twice is no failure yet.
+                // On a busy machine a short row may see no reply in its time: once or twice is no failure
+                // yet.
                 let result = (trial.run)(lab).or_else(|_| (trial.run)(lab)).or_else(|_| (trial.run)(lab));
                 if INTERRUPTED.load(Ordering::Relaxed) {
                     return Ok(());

@@ -1,4 +1,5 @@
-//! What data takes, what a save takes beside it, what is kept of what was freed, and what happens at the limit.
+//! What data takes, what a save takes beside it, what is kept of what was freed, and what happens at the
+//! limit.
 
 use super::super::claims::{Bound, Claim, Kind, quotient};
 use super::super::page::{Entry, Table, View};
