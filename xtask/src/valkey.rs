@@ -96,7 +96,6 @@ const NATIVE_UNITS: &[&str] = &[
     "integration/block-repl",
     "integration/failover",
     "unit/cluster/links",
-    "unit/cluster/slave-selection",
     "unit/cluster/replica-in-sync",
 ];
 /// Tags of tests that need more than a small machine has.
