@@ -15,6 +15,7 @@ mod failovers;
 mod fairness;
 mod fuzz;
 mod hit_rates;
+mod man;
 mod miri;
 mod packages;
 mod python;
@@ -81,6 +82,8 @@ enum Chore {
     PersistenceCost(durability::Options),
     /// How long polite clients wait beside others that take all they can get, against a peer.
     Fairness(fairness::Options),
+    /// Manual pages and completions for shells, from what each tool says of itself.
+    Man(man::Options),
     /// How often a cache at its limit hits, by eviction policy, against a peer.
     HitRates(hit_rates::Options),
     /// Simulations of many nodes by seeds, with faults: what must hold is looked at all the time.
@@ -120,6 +123,7 @@ fn main() {
         Chore::BenchFloor(options) => client_cpu::floor::run(&options),
         Chore::PersistenceCost(options) => durability::run(&options),
         Chore::Fairness(options) => fairness::run(&options),
+        Chore::Man(options) => man::run(&options),
         Chore::HitRates(options) => hit_rates::run(&options),
         Chore::Sim(options) => sim::run(&options),
         Chore::Tidy => tidy::run(),
