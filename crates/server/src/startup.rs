@@ -338,31 +338,12 @@ mod tests {
             [(false, quiet.into())]
         );
         assert_eq!(notes("cluster-enabled yes\n"), []);
-        assert_eq!(
-            notes(
-                "tls-cluster yes
-socket-mark-id 0
-"
-            ),
-            []
-        );
+        assert_eq!(notes("cluster-enabled yes\ntls-cluster yes\n"), []);
         let lacking =
             "WARNING: set, but without effect: socket-mark-id (this version does not mark its sockets)";
-        assert_eq!(
-            notes(
-                "socket-mark-id 7
-"
-            ),
-            [(true, lacking.into())]
-        );
+        assert_eq!(notes("socket-mark-id 7\n"), [(true, lacking.into())]);
         let quiet = "Accepted without effect (docs/configuration.md says why): prefetch-batch-max-size";
-        assert_eq!(
-            notes(
-                "prefetch-batch-max-size 1
-"
-            ),
-            [(false, quiet.into())]
-        );
+        assert_eq!(notes("prefetch-batch-max-size 1\n"), [(false, quiet.into())]);
     }
 
     #[test]
