@@ -481,6 +481,8 @@ impl Link {
         queue.push(&std::mem::take(&mut self.received));
         self.queue = Some(queue.clone());
         *lock(&self.replica.received) = Some(queue.clone());
+        // No sooner: once the link is up, a promotion finds what has been received.
+        self.set_state(LinkState::Connected);
         let ended = match failure {
             Some(why) => Err(broken(why)),
             None => self.stream_into(&queue, &info, begin),

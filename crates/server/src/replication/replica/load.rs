@@ -13,7 +13,7 @@ use martlet_journal::Follower;
 use martlet_persistence::Beside;
 use martlet_persistence::load::{Loaded, Source};
 
-use super::{LinkState, Replica};
+use super::Replica;
 use crate::shared::{Mail, Shared, random_id};
 use crate::worker::Worker;
 
@@ -200,12 +200,11 @@ fn arrive(worker: &mut Worker, replica: &Replica, loaded: &Loaded, place: Option
     shared.replication.history().arrive(id);
     relay(worker, Some(offset));
     replica.db.store(if db < worker.settings.databases { db } else { 0 }, Ordering::Relaxed);
-    replica.update(|status| status.state = LinkState::Connected);
 }
 
 /// Goes on with the stream where it was left, which has a new name if one is given.
 pub fn go_on(shared: &'static Shared, generation: u64, id: Option<String>) -> bool {
-    let go_on = move |worker: &mut Worker, replica: &Replica| {
+    let go_on = move |worker: &mut Worker, _: &Replica| {
         let mut history = shared.replication.history();
         let is_renamed = history.go_on(id, shared.applied_offset());
         if is_renamed {
@@ -217,7 +216,6 @@ pub fn go_on(shared: &'static Shared, generation: u64, id: Option<String>) -> bo
             shared.replication.primary.disconnect_all(shared);
         }
         relay(worker, None);
-        replica.update(|status| status.state = LinkState::Connected);
     };
     alone(shared, generation, go_on).is_some()
 }
