@@ -1,9 +1,7 @@
 //! `martlet bench reproduce`: the experiments of five published reports on one machine, one row after the
-//! other,
-//! each against every server in turn, and two pages of what came out.
+//! other, each against every server in turn, and two pages of what came out.
 //!
-//! Invariant: every figure on the pages is a measured row of the run's file, or the source's own and said to
-//! be.
+//! Invariant: every figure on the pages is a measured row of the run's file, or marked as the source's own.
 
 mod claims;
 mod markdown;
@@ -132,8 +130,7 @@ impl Session {
                 }
                 progress.begin(experiment.id, &trial.name, &server);
                 let began = Instant::now();
-                // On a busy machine a short row may see no reply in its time: once or twice is no failure
-                // yet.
+                // On a busy machine a short row may see no reply in its time.
                 let result = (trial.run)(lab).or_else(|_| (trial.run)(lab)).or_else(|_| (trial.run)(lab));
                 if INTERRUPTED.load(Ordering::Relaxed) {
                     return Ok(());

@@ -1,5 +1,5 @@
-//! `martlet bench reproduce`, made as small as it can be: all experiments run against this program's own server,
-//! the pages hold what was measured, and a run that was cut short goes on where it stopped.
+//! `martlet bench reproduce`, made as small as it can be: experiments run against this program's own
+//! server, the pages hold what was measured, and a run that was cut short goes on where it stopped.
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};

@@ -2,7 +2,7 @@
 //! and INFO, and the one core that its server had.
 
 use super::Experiment;
-use super::claims::{Bound, Kind, quotient};
+use super::claims::{Bound, Claim, Kind, quotient};
 use super::page::{Entry, Section, View};
 use super::rows::Values;
 use super::scale::Scale;
@@ -327,8 +327,16 @@ fn all(view: &View<'_>) -> super::page::Table {
     view.table("All tests, -q", ("test", &[]), &entries, &figures, Some(("rate", false)))
 }
 
-fn claims(view: &View<'_>) -> Vec<super::claims::Claim> {
-    use Kind::{Law, Limit};
+fn claims(view: &View<'_>) -> Vec<Claim> {
+    let mut claims = claims_on_requests(view);
+    claims.extend(claims_on_connections(view));
+    claims.extend(claims_on_cores(view));
+    claims
+}
+
+/// How a request travels, and how large it is.
+fn claims_on_requests(view: &View<'_>) -> Vec<Claim> {
+    use Kind::Law;
     let gain = |server: &str, name: &str| {
         view.ratio(server, (&format!("socket {name}"), &format!("tcp {name}")), "rate")
     };
@@ -337,14 +345,6 @@ fn claims(view: &View<'_>) -> Vec<super::claims::Claim> {
             SIZES.iter().map(|bytes| view.value(&format!("size {bytes}"), server, "rate")).collect();
         let rates = rates?;
         quotient(rates.iter().copied().reduce(f64::min), rates.iter().copied().reduce(f64::max))
-    };
-    let off = |server: &str| {
-        let (keys, found) = (view.value("drawn", server, "keys")?, view.value("drawn", server, "dbsize")?);
-        Some(found / expected_keys(keys, 10.0))
-    };
-    let client = |server: &str| {
-        let trial = xeon("set", 16);
-        quotient(view.value(&trial, server, "client_us"), view.value(&trial, server, "cpu_us"))
     };
     vec![
         view.claim(
@@ -365,6 +365,13 @@ fn claims(view: &View<'_>) -> Vec<super::claims::Claim> {
             ("slowest by fastest", Bound::AtLeast(0.75)),
             spread,
         ),
+    ]
+}
+
+/// How many connections there are, and who looks on.
+fn claims_on_connections(view: &View<'_>) -> Vec<Claim> {
+    use Kind::{Law, Limit};
+    vec![
         view.claim_ratio(
             Limit,
             "30,000 connections give half of what 100 do",
@@ -392,6 +399,21 @@ fn claims(view: &View<'_>) -> Vec<super::claims::Claim> {
             ("watch INFO", "watch nobody"),
             "rate",
         ),
+    ]
+}
+
+/// Which keys a run leaves, and which process its time goes to.
+fn claims_on_cores(view: &View<'_>) -> Vec<Claim> {
+    use Kind::{Law, Limit};
+    let off = |server: &str| {
+        let (keys, found) = (view.value("drawn", server, "keys")?, view.value("drawn", server, "dbsize")?);
+        Some(found / expected_keys(keys, 10.0))
+    };
+    let client = |server: &str| {
+        let trial = xeon("set", 16);
+        quotient(view.value(&trial, server, "client_us"), view.value(&trial, server, "cpu_us"))
+    };
+    vec![
         view.claim(
             Law,
             "-t set -r 100000 -n 1000000 leaves 99,993 keys",

@@ -290,10 +290,14 @@ fn method(scale: &Scale) -> Vec<String> {
 }
 
 fn claims(view: &View<'_>) -> Vec<Claim> {
-    use Kind::{Law, Limit};
-    let by_none = |mode: &'static str| {
-        move |server: &str| view.ratio(server, (&persist_name(mode), &persist_name("none")), "rate")
-    };
+    let mut claims = claims_on_hot_key(view);
+    claims.extend(claims_on_persistence(view));
+    claims.extend(claims_on_recovery(view));
+    claims
+}
+
+fn claims_on_hot_key(view: &View<'_>) -> Vec<Claim> {
+    use Kind::Law;
     let least_right = |server: &str| {
         let right = |clients: u64| {
             let trial = hot_key_name(clients);
@@ -302,13 +306,6 @@ fn claims(view: &View<'_>) -> Vec<Claim> {
         let all: Option<Vec<f64>> = HOT_KEY.iter().map(|(clients, ..)| right(*clients)).collect();
         // How far the worst is from 1.
         all?.into_iter().map(|right| (right - 1.0).abs()).reduce(f64::max)
-    };
-    let recovered = |server: &str| {
-        let found = |kind| {
-            let trial = recovery_name(kind);
-            quotient(view.value(&trial, server, "found"), view.value(&trial, server, "records"))
-        };
-        Some(found("RDB")?.min(found("AOF")?))
     };
     vec![
         view.claim(
@@ -324,6 +321,15 @@ fn claims(view: &View<'_>) -> Vec<Claim> {
             (&hot_key_name(150), &hot_key_name(10)),
             "rate",
         ),
+    ]
+}
+
+fn claims_on_persistence(view: &View<'_>) -> Vec<Claim> {
+    use Kind::{Law, Limit};
+    let by_none = |mode: &'static str| {
+        move |server: &str| view.ratio(server, (&persist_name(mode), &persist_name("none")), "rate")
+    };
+    vec![
         view.claim(Law, "RDB rules cost little", ("by none", Bound::AtLeast(0.8)), by_none("RDB")),
         view.claim(Law, "everysec costs little", ("by none", Bound::AtLeast(0.8)), by_none("AOF everysec")),
         view.claim(
@@ -342,6 +348,19 @@ fn claims(view: &View<'_>) -> Vec<Claim> {
         view.claim(Limit, "fork is expensive", ("latest_fork_usec", Bound::AtLeast(100.0)), |server| {
             view.value(&persist_name("RDB"), server, "fork_us")
         }),
+    ]
+}
+
+fn claims_on_recovery(view: &View<'_>) -> Vec<Claim> {
+    use Kind::Law;
+    let recovered = |server: &str| {
+        let found = |kind| {
+            let trial = recovery_name(kind);
+            quotient(view.value(&trial, server, "found"), view.value(&trial, server, "records"))
+        };
+        Some(found("RDB")?.min(found("AOF")?))
+    };
+    vec![
         view.claim(
             Law,
             "A server comes back with all its records",

@@ -6,7 +6,7 @@ mod redirects;
 
 use super::Experiment;
 use super::claims::{Bound, Claim, Kind, number};
-use super::page::{Entry, Section, View};
+use super::page::{Entry, Section, Table, View};
 use super::r3::replica_of;
 use super::rows::Values;
 use super::scale::Scale;
@@ -171,6 +171,28 @@ fn tuned(name: &str) -> Trial {
 }
 
 fn section(view: &View<'_>) -> Section {
+    let bars: Vec<(&str, Option<f64>, String)> =
+        TUNING.iter().map(|name| (*name, None, tuning_name(name))).collect();
+    let mut claims = claims(view);
+    claims.extend(capacity::claims(view));
+    claims.extend(redirects::claims(view));
+    let mut tables = vec![pairs(view), rewriting(view), tuning(view)];
+    tables.extend(capacity::tables(view));
+    tables.push(redirects::table(view));
+    Section {
+        method: vec![format!(
+            "Primary and replica are two processes on this machine, {} keys; the client is the third.",
+            number(view.scale.count(KEYS) as f64)
+        )],
+        claims,
+        tables,
+        plots: vec![view.bars("Tuning", "items/s", &bars, "items")],
+        left_out: left_out(),
+        ..Section::default()
+    }
+}
+
+fn pairs(view: &View<'_>) -> Table {
     let mut entries: Vec<Entry> = CLIENTS
         .iter()
         .map(|(clients, source)| {
@@ -192,57 +214,28 @@ fn section(view: &View<'_>) -> Section {
         ("MB/s appended", "appended_mb_s"),
         ("cores", "cores"),
     ];
-    let faster = Some(("rate", false));
-    let tuning: Vec<Entry> = TUNING.iter().map(|name| Entry::named(name, &tuning_name(name), &[])).collect();
-    let rewrite = [Entry::named("rewrite", "rewrite", &["0.5–0.7", "100"])];
-    let rewrite_figures = [
+    let source = ("load", &["requests/s", "MB/s in"][..]);
+    view.table("A primary and its replica", source, &entries, &figures, Some(("rate", false)))
+}
+
+fn rewriting(view: &View<'_>) -> Table {
+    let entries = [Entry::named("rewrite", "rewrite", &["0.5–0.7", "100"])];
+    let figures = [
         ("cores", "cores"),
         ("MB/s rewritten", "mb_s"),
         ("MB/s loaded", "loading_mb_s"),
         ("MB", "mb"),
         ("seconds", "seconds"),
     ];
-    let bars: Vec<(&str, Option<f64>, String)> =
-        TUNING.iter().map(|name| (*name, None, tuning_name(name))).collect();
-    let mut claims = claims(view);
-    claims.extend(capacity::claims(view));
-    claims.extend(redirects::claims(view));
-    let mut tables = vec![
-        view.table(
-            "A primary and its replica",
-            ("load", &["requests/s", "MB/s in"]),
-            &entries,
-            &figures,
-            faster,
-        ),
-        view.table(
-            "Rewriting the append-only file",
-            ("", &["cores", "MB/s"]),
-            &rewrite,
-            &rewrite_figures,
-            Some(("seconds", true)),
-        ),
-        view.table(
-            "Tuning: 10 items at once, 50 clients",
-            ("form", &[]),
-            &tuning,
-            &[("requests/s", "rate"), ("items/s", "items")],
-            Some(("items", false)),
-        ),
-    ];
-    tables.extend(capacity::tables(view));
-    tables.push(redirects::table(view));
-    Section {
-        method: vec![format!(
-            "Primary and replica are two processes on this machine, {} keys; the client is the third.",
-            number(view.scale.count(KEYS) as f64)
-        )],
-        claims,
-        tables,
-        plots: vec![view.bars("Tuning", "items/s", &bars, "items")],
-        left_out: left_out(),
-        ..Section::default()
-    }
+    let source = ("", &["cores", "MB/s"][..]);
+    view.table("Rewriting the append-only file", source, &entries, &figures, Some(("seconds", true)))
+}
+
+fn tuning(view: &View<'_>) -> Table {
+    let entries: Vec<Entry> = TUNING.iter().map(|name| Entry::named(name, &tuning_name(name), &[])).collect();
+    let figures = [("requests/s", "rate"), ("items/s", "items")];
+    let title = "Tuning: 10 items at once, 50 clients";
+    view.table(title, ("form", &[]), &entries, &figures, Some(("items", false)))
 }
 
 fn claims(view: &View<'_>) -> Vec<Claim> {

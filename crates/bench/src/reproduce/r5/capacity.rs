@@ -256,11 +256,63 @@ pub fn tables(view: &View<'_>) -> Vec<Table> {
 }
 
 pub fn claims(view: &View<'_>) -> Vec<Claim> {
-    use Kind::{Law, Limit};
-    let value = |trial: &'static str, name: &'static str| move |server: &str| view.value(trial, server, name);
-    let policy = |name: &'static str, figure: &'static str| {
-        move |server: &str| view.value(&policy_name(name), server, figure)
-    };
+    let mut claims = claims_on_slow_log(view);
+    claims.extend(claims_on_memory(view));
+    claims.extend(claims_on_limit(view));
+    claims.extend(claims_on_encodings(view));
+    claims
+}
+
+/// A figure of a trial, server by server.
+fn figure<'a>(view: &'a View<'a>, trial: &'a str, name: &'a str) -> impl Fn(&str) -> Option<f64> + 'a {
+    move |server| view.value(trial, server, name)
+}
+
+fn claims_on_slow_log(view: &View<'_>) -> Vec<Claim> {
+    use Kind::Law;
+    vec![
+        view.claim(
+            Law,
+            "SLOWLOG's default is 10 ms",
+            ("microseconds", Bound::Between(10_000.0, 10_000.0)),
+            figure(view, "slow log", "us"),
+        ),
+        view.claim(
+            Law,
+            "… and 128 entries",
+            ("entries", Bound::Between(128.0, 128.0)),
+            figure(view, "slow log", "entries"),
+        ),
+    ]
+}
+
+fn claims_on_memory(view: &View<'_>) -> Vec<Claim> {
+    use Kind::Limit;
+    vec![
+        view.claim(
+            Limit,
+            "A string costs 90 bytes beyond its data",
+            ("bytes beyond key and value", Bound::AtLeast(BEYOND_LEAST)),
+            figure(view, "memory", "beyond"),
+        ),
+        view.claim(
+            Limit,
+            "The allocator keeps what is freed",
+            ("resident, after deletions by before", Bound::AtLeast(0.75)),
+            figure(view, "memory", "left_resident"),
+        ),
+        view.claim(
+            Limit,
+            "A save can need twice the memory",
+            ("at most by before", Bound::AtLeast(1.5)),
+            |server| quotient(view.value("save", server, "most_mb"), view.value("save", server, "before_mb")),
+        ),
+    ]
+}
+
+fn claims_on_limit(view: &View<'_>) -> Vec<Claim> {
+    use Kind::Law;
+    let refusing = policy_name("noeviction");
     // The most that any policy which evicts lets be used.
     let used = |server: &str| {
         let evicting = POLICIES.iter().filter(|(name, ..)| *name != "noeviction");
@@ -271,36 +323,6 @@ pub fn claims(view: &View<'_>) -> Vec<Claim> {
     vec![
         view.claim(
             Law,
-            "SLOWLOG's default is 10 ms",
-            ("microseconds", Bound::Between(10_000.0, 10_000.0)),
-            value("slow log", "us"),
-        ),
-        view.claim(
-            Law,
-            "… and 128 entries",
-            ("entries", Bound::Between(128.0, 128.0)),
-            value("slow log", "entries"),
-        ),
-        view.claim(
-            Limit,
-            "A string costs 90 bytes beyond its data",
-            ("bytes beyond key and value", Bound::AtLeast(BEYOND_LEAST)),
-            value("memory", "beyond"),
-        ),
-        view.claim(
-            Limit,
-            "The allocator keeps what is freed",
-            ("resident, after deletions by before", Bound::AtLeast(0.75)),
-            value("memory", "left_resident"),
-        ),
-        view.claim(
-            Limit,
-            "A save can need twice the memory",
-            ("at most by before", Bound::AtLeast(1.5)),
-            |server| quotient(view.value("save", server, "most_mb"), view.value("save", server, "before_mb")),
-        ),
-        view.claim(
-            Law,
             "maxmemory is kept by the policies that evict",
             ("memory used by the limit, at most", Bound::AtMost(1.05)),
             used,
@@ -309,25 +331,31 @@ pub fn claims(view: &View<'_>) -> Vec<Claim> {
             Law,
             "noeviction refuses writes",
             ("writes refused", Bound::AtLeast(1.0)),
-            policy("noeviction", "refused"),
+            figure(view, &refusing, "refused"),
         ),
         view.claim(
             Law,
             "… and still answers reads",
             ("reads answered", Bound::AtLeast(1.0)),
-            policy("noeviction", "reads"),
+            figure(view, &refusing, "reads"),
         ),
+    ]
+}
+
+fn claims_on_encodings(view: &View<'_>) -> Vec<Claim> {
+    use Kind::Law;
+    vec![
         view.claim(
             Law,
             "A hash of 512 entries of 64 bytes is compact",
             ("compact", Bound::AtLeast(1.0)),
-            value("encodings", "small_compact"),
+            figure(view, "encodings", "small_compact"),
         ),
         view.claim(
             Law,
             "… and one of 513 is not",
             ("compact", Bound::AtMost(0.0)),
-            value("encodings", "large_compact"),
+            figure(view, "encodings", "large_compact"),
         ),
     ]
 }
