@@ -22,7 +22,7 @@ const VALUE_BYTES: f64 = 256.0;
 const SOURCE_BYTES: &str = "367";
 const SOURCE_BEYOND: &str = "90";
 /// Part of the source's 90 bytes from which its claim stands.
-const BEYOND_LEAST: f64 = 75.0;
+const BEYOND_LEAST: f64 = 60.0;
 /// Bytes beyond an empty server at which a policy is tried, and how much is written.
 const LIMIT_BYTES: f64 = 16e6;
 const WRITTEN_BYTES: f64 = 40e6;
