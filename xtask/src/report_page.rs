@@ -106,6 +106,7 @@ fn look_at_experiments(browser: &str, program: &Path, directory: &Path, options:
     if !made.status.success() {
         return Err(format!("experiments: {}{}", text(&made.stdout), text(&made.stderr)).into());
     }
+    check_rows(&std::fs::read_to_string(output.join("rows.jsonl"))?)?;
     let page = std::fs::canonicalize(output.join("experiments.html"))?;
     for (name, size) in
         [("experiments", "--window-size=1160,9000"), ("experiments-phone", "--window-size=500,9000")]
@@ -120,6 +121,55 @@ fn look_at_experiments(browser: &str, program: &Path, directory: &Path, options:
         })?;
         let plots = check_experiments(&dom).map_err(|error| format!("{name}: {error}"))?;
         println!("ok      {name}: {plots} plots drawn, nothing on the console");
+    }
+    Ok(())
+}
+
+/// Figures of the experiments that are the same on any machine: experiment, row, name, and what it is.
+const EXACT: &[(&str, &str, &str, Exact)] = &[
+    ("R3", "hot key 150", "sum", Exact::As("requests")),
+    ("R3", "recovery RDB", "found", Exact::As("records")),
+    ("R3", "recovery AOF", "found", Exact::As("records")),
+    ("R5", "pair SET 100", "replica_lacks", Exact::Number(0.0)),
+    ("R5", "rewrite", "lacks", Exact::Number(0.0)),
+    ("R5", "redirects", "moved", Exact::Number(1.0)),
+    ("R5", "redirects", "present", Exact::Number(1.0)),
+    ("R5", "redirects", "ask", Exact::Number(1.0)),
+    ("R5", "redirects", "asking", Exact::Number(1.0)),
+    ("R5", "redirects", "arrived", Exact::Number(1.0)),
+    ("R5", "redirects", "moved_after", Exact::Number(1.0)),
+    ("R5", "policy noeviction", "refused", Exact::Positive),
+    ("R5", "policy noeviction", "reads", Exact::Number(1.0)),
+    ("R5", "policy allkeys-lru", "evicted", Exact::Positive),
+];
+
+/// What a figure must be.
+#[derive(Clone, Copy)]
+enum Exact {
+    Number(f64),
+    Positive,
+    /// Another figure of its row.
+    As(&'static str),
+}
+
+/// Whether the rows of the experiments have the figures that must be exact.
+fn check_rows(lines: &str) -> Result<(), String> {
+    let rows: Vec<Value> = lines.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    for (experiment, trial, name, exact) in EXACT {
+        let row = rows
+            .iter()
+            .map(|line| &line["row"])
+            .rfind(|row| row["experiment"] == *experiment && row["trial"] == *trial);
+        let value = |name: &str| row.and_then(|row| row["values"][name].as_f64());
+        let found = value(name).ok_or(format!("{experiment} {trial} has no {name}"))?;
+        let is_right = match exact {
+            Exact::Number(number) => found == *number,
+            Exact::Positive => found > 0.0,
+            Exact::As(other) => Some(found) == value(other),
+        };
+        if !is_right {
+            return Err(format!("{experiment} {trial}: {name} is {found}"));
+        }
     }
     Ok(())
 }
@@ -278,6 +328,40 @@ mod tests {
         ] {
             let error = check_experiments(&dom).expect_err(fault);
             assert!(error.contains(fault), "{error}");
+        }
+    }
+
+    #[test]
+    fn exact_rows_are_checked() {
+        let row = |experiment: &str, trial: &str, values: Value| serde_json::json!({ "row": { "experiment": experiment, "trial": trial, "values": values } });
+        let all = [
+            row("R3", "hot key 150", serde_json::json!({ "sum": 300.0, "requests": 300.0 })),
+            row("R3", "recovery RDB", serde_json::json!({ "found": 7.0, "records": 7.0 })),
+            row("R3", "recovery AOF", serde_json::json!({ "found": 7.0, "records": 7.0 })),
+            row("R5", "pair SET 100", serde_json::json!({ "replica_lacks": 0.0 })),
+            row("R5", "rewrite", serde_json::json!({ "lacks": 0.0 })),
+            row(
+                "R5",
+                "redirects",
+                serde_json::json!({
+                    "moved": 1.0, "present": 1.0, "ask": 1.0, "asking": 1.0, "arrived": 1.0, "moved_after": 1.0
+                }),
+            ),
+            row("R5", "policy noeviction", serde_json::json!({ "refused": 5.0, "reads": 1.0 })),
+            row("R5", "policy allkeys-lru", serde_json::json!({ "evicted": 5.0 })),
+        ];
+        let lines: String = all.iter().map(|row| format!("{row}\n")).collect();
+        assert_eq!(check_rows(&lines), Ok(()));
+        for (from, to, fault) in [
+            ("\"sum\":300.0", "\"sum\":299.0", "R3 hot key 150: sum is 299"),
+            ("\"lacks\":0.0", "\"lacks\":2.0", "R5 rewrite: lacks is 2"),
+            ("\"refused\":5.0", "\"refused\":0.0", "R5 policy noeviction: refused is 0"),
+            ("\"moved_after\":1.0", "\"other\":1.0", "R5 redirects has no moved_after"),
+            ("recovery AOF", "recovery", "R3 recovery AOF has no found"),
+        ] {
+            let torn = lines.replace(from, to);
+            assert_ne!(torn, lines, "{from}");
+            assert_eq!(check_rows(&torn), Err(fault.into()));
         }
     }
 

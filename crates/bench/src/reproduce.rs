@@ -48,6 +48,8 @@ const EXPERIMENTS: [Experiment; 5] =
 const ROWS_FILE: &str = "rows.jsonl";
 const HTML_FILE: &str = "experiments.html";
 const MARKDOWN_FILE: &str = "experiments.md";
+/// How often a row is tried: on a busy machine a short one may see no reply in its time.
+const TRIES: usize = 3;
 
 /// Runs or resumes; gives the exit code: 0 when every row was measured.
 pub fn main(arguments: &[String]) -> i32 {
@@ -130,8 +132,7 @@ impl Session {
                 }
                 progress.begin(experiment.id, &trial.name, &server);
                 let began = Instant::now();
-                // On a busy machine a short row may see no reply in its time.
-                let result = (trial.run)(lab).or_else(|_| (trial.run)(lab)).or_else(|_| (trial.run)(lab));
+                let result = tried(&trial, lab);
                 if INTERRUPTED.load(Ordering::Relaxed) {
                     return Ok(());
                 }
@@ -212,6 +213,18 @@ impl Session {
         write(HTML_FILE, crate::report::html::experiments(&page)?)?;
         write(MARKDOWN_FILE, markdown::page(&page))
     }
+}
+
+/// Measures a row; one that fails is tried again, unless the run has been interrupted.
+fn tried(trial: &Trial, lab: &mut Lab<'_>) -> Result<rows::Values, String> {
+    let mut result = (trial.run)(lab);
+    for _ in 1..TRIES {
+        if result.is_ok() || INTERRUPTED.load(Ordering::Relaxed) {
+            break;
+        }
+        result = (trial.run)(lab);
+    }
+    result
 }
 
 /// Paragraphs on the machine, the servers and the scale.

@@ -1,6 +1,5 @@
 //! R4: the white paper's eleven commands. What decides is the server's CPU time per request with a pipeline
-//! of
-//! 64, both servers in turns; without a pipeline the null responder shows what is the kernel's.
+//! of 64, both servers in turns; without a pipeline the null responder shows what is the kernel's.
 
 use super::Experiment;
 use super::claims::{Bound, Claim, Kind, claim, median, number, quotient};
@@ -108,8 +107,7 @@ const SOURCE_KEYS: u64 = 10_000_000;
 const FULL_KEYS: u64 = SOURCE_KEYS / 10;
 const FULL_COLLECTIONS: u64 = 100;
 /// Elements of a collection that is loaded. It shares no factor with their number, so that a sequence over
-/// both
-/// meets every pair.
+/// both meets every pair.
 const ELEMENTS: u64 = 10_007;
 /// The pipeline that decides, and how often each row of it is measured.
 const DEPTH: usize = 64;

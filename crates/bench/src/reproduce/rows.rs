@@ -1,6 +1,5 @@
 //! What has been measured, as a file of JSON lines: the first says of what run they are, each further one is
-//! a
-//! row. A row is on disk before the next is measured, so that whatever ends a run costs the row under way.
+//! a row. A row is on disk before the next is measured, so that whatever ends a run costs the row under way.
 //!
 //! Invariant: a file is only ever appended to; a last line that is not whole is cut off when it is opened
 //! again.
