@@ -2,7 +2,7 @@
 //! and INFO, and the one core that its server had.
 
 use super::Experiment;
-use super::claims::{Bound, Claim, Kind, quotient};
+use super::claims::{Bound, Claim, Kind, number, quotient};
 use super::page::{Entry, Section, View};
 use super::rows::Values;
 use super::scale::Scale;
@@ -42,6 +42,11 @@ const SIZES: [usize; 3] = [10, 100, 1000];
 /// Few and many connections.
 const FEW: u64 = 100;
 const MANY: [u64; 2] = [30_000, 60_000];
+/// Requests of each connection for which such a row has time, requests/s and connections/s that it is planned
+/// with.
+const ROUNDS: f64 = 3.0;
+const MANY_RATE: f64 = 20_000.0;
+const CONNECTING_RATE: f64 = 4_000.0;
 /// The tests that run when none is named.
 const ALL: [&str; 20] = [
     "ping_inline",
@@ -142,8 +147,10 @@ fn many_connections(scale: &Scale) -> Vec<Trial> {
         .chain(possible)
         .map(|asked| {
             let clients = scale.connections(asked);
-            let load = test("get", 3, 1000, scale).clients(clients);
-            let cost = Cost { fixed_s: 0.3 + clients as f64 / 20_000.0, ..load.cost() };
+            let least = Duration::from_secs_f64(clients as f64 * ROUNDS / MANY_RATE);
+            let load = test("get", 3, 1000, scale).clients(clients).at_least(least);
+            let cost = load.cost();
+            let cost = Cost { fixed_s: cost.fixed_s + 0.3 + clients as f64 / CONNECTING_RATE, ..cost };
             Trial::starting(format!("connections {asked}"), cost, move |lab| {
                 let limit = (clients + 100).to_string();
                 let server = lab.start(&[&NOTHING_KEPT[..], &["--maxclients", &limit]].concat())?;
@@ -231,7 +238,7 @@ fn section(view: &View<'_>) -> Section {
         .flat_map(|(name, single, piped)| {
             [(1, single), (16, piped)].map(|(depth, source)| {
                 let label = format!("{}, -P {depth}", name.to_uppercase());
-                Entry::named(&label, &xeon(name, depth), &[&super::claims::number(*source)])
+                Entry::named(&label, &xeon(name, depth), &[&number(*source)])
             })
         })
         .collect();
@@ -275,7 +282,7 @@ fn section(view: &View<'_>) -> Section {
         method: vec![format!(
             "50 connections unless a row says otherwise. Keys are drawn from {}; the numbers of requests give way to \
              a time per row.",
-            super::claims::number(view.scale.count(1_000_000) as f64)
+            number(view.scale.count(1_000_000) as f64)
         )],
         claims: claims(view),
         tables,
@@ -299,7 +306,7 @@ fn others(view: &View<'_>) -> super::page::Table {
         _ => "50,000",
     };
     entries.extend([FEW].into_iter().chain(many).map(|asked| {
-        let label = format!("GET over {} connections", view.scale.connections(asked));
+        let label = format!("GET over {} connections", number(view.scale.connections(asked) as f64));
         Entry::named(&label, &format!("connections {asked}"), &[said(asked)])
     }));
     for (label, name, said) in [
@@ -456,7 +463,7 @@ fn left_out(scale: &Scale) -> Vec<(String, String)> {
     if !is_possible(MANY[1], scale) {
         left_out.push((
             "60,000 connections".into(),
-            format!("a process may have {} open files here", scale.connections_most),
+            format!("a process may have {} connections here", number(scale.connections_most as f64)),
         ));
     }
     if scale.brief {
@@ -472,6 +479,17 @@ mod tests {
     #[test]
     fn chance_gives_what_the_guide_found() {
         assert!((expected_keys(100_000.0, 10.0) - 99_995.5).abs() < 0.1);
+    }
+
+    #[test]
+    fn many_connections_have_time_for_several_requests_each() {
+        let scale = Scale::of(super::super::scale::QUICK_BUDGET, 1 << 40, 19_500);
+        let costs: Vec<f64> = many_connections(&scale).iter().map(|trial| trial.cost.fixed_s).collect();
+        let expected = [100.0, 19_500.0].map(|clients| clients * 3.0 / 20_000.0 + 0.3 + clients / 4_000.0);
+        assert_eq!(costs.len(), expected.len());
+        for (cost, expected) in costs.iter().zip(expected) {
+            assert!((cost - expected).abs() < 1e-6, "{cost} {expected}");
+        }
     }
 
     #[test]

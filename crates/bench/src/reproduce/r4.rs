@@ -195,8 +195,8 @@ fn section(view: &View<'_>) -> Section {
         method: vec![
             format!(
                 "The paper's requests, with {} keys instead of {} and {} collections instead of 1,000; 50 connections, \
-                 each row {} s long, {} times in turns. The ratio is that of CPU time per request, the middle of the \
-                 rounds.",
+                 each row {} s long; rounds, in turns: {}. The ratio is that of CPU time per request, the middle of \
+                 the rounds.",
                 number(keys as f64),
                 number(SOURCE_KEYS as f64),
                 number(collections as f64),

@@ -152,6 +152,8 @@ pub struct Load {
     pub requests: Option<u64>,
     /// Its time.
     pub units: f64,
+    /// Its time if that is longer.
+    pub least: Duration,
     /// By the unix socket.
     pub by_socket: bool,
 }
@@ -172,6 +174,7 @@ impl Load {
             pipeline: 1,
             requests: None,
             units: 1.0,
+            least: Duration::ZERO,
             by_socket: false,
         }
     }
@@ -186,6 +189,11 @@ impl Load {
 
     pub fn units(self, units: f64) -> Load {
         Load { units, ..self }
+    }
+
+    /// It takes this time where its units are shorter.
+    pub fn at_least(self, least: Duration) -> Load {
+        Load { least, ..self }
     }
 
     /// It ends after so many requests, or its time.
@@ -205,7 +213,7 @@ impl Load {
     /// What it is planned to take.
     pub fn cost(&self) -> Cost {
         let filled = self.fill.iter().map(|(_, requests)| requests).sum();
-        Cost { units: self.units, requests: filled, fixed_s: 0.0 }
+        Cost { units: self.units, requests: filled, fixed_s: self.least.as_secs_f64() }
     }
 
     /// Loads and measures.
@@ -229,7 +237,7 @@ impl Load {
         (settings.pipeline, settings.requests) = (self.pipeline, self.requests);
         settings.seed = Some(lab.seed);
         if self.units > 0.0 {
-            settings.duration = Some(lab.scale.unit.mul_f64(self.units));
+            settings.duration = Some(lab.scale.unit.mul_f64(self.units).max(self.least));
         }
         let mut job = Job::new(&settings)?;
         let phase = |(template, requests): &(String, u64)| LoadPhase {
