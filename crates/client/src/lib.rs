@@ -10,4 +10,5 @@ pub mod scan;
 pub mod slot;
 pub mod stream;
 pub mod tls;
+pub mod tls_server;
 pub mod uri;

@@ -5,20 +5,13 @@
 
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
 
-use martlet_client::tls::{TlsOptions, TlsSession, TlsSettings, read_key, read_roots, suite_matches};
-use martlet_net::rustls::crypto::{CryptoProvider, ring};
-use martlet_net::rustls::pki_types::CertificateDer;
-use martlet_net::rustls::pki_types::pem::PemObject;
-use martlet_net::rustls::server::{NoServerSessionStorage, ServerSessionMemoryCache, WebPkiClientVerifier};
-use martlet_net::rustls::sign::{CertifiedKey, SingleCertAndKey};
-use martlet_net::rustls::version::{TLS12, TLS13};
-use martlet_net::rustls::{
-    ProtocolVersion, RootCertStore, ServerConfig, SupportedCipherSuite, SupportedProtocolVersion,
-};
+use martlet_client::tls::{TlsOptions, TlsSession, TlsSettings};
+use martlet_client::tls_server::{ClientCertificates, TlsServerOptions};
+use martlet_net::rustls::ServerConfig;
 
 use crate::config::{Config, TlsAuthClients};
 use crate::shared::{Shared, lock};
@@ -43,9 +36,6 @@ pub const PARAMETERS: &[&str] = &[
     "tls-session-caching",
     "tls-session-cache-size",
 ];
-
-/// Words of OpenSSL that stand for many ciphers, of which this server has only good ones.
-const WHOLE_LISTS: [&str; 6] = ["DEFAULT", "ALL", "HIGH", "ECDHE", "AESGCM", "CHACHA20"];
 
 /// What TLS connections are made with; nothing while no port and no bus asks for it.
 #[derive(Default)]
@@ -198,46 +188,25 @@ fn modified(config: &Config) -> Vec<Option<SystemTime>> {
 }
 
 fn make(config: &Config, auth_clients: TlsAuthClients) -> Result<Arc<ServerConfig>, String> {
-    let certificate = config.tls_cert_file.as_deref().ok_or("No tls-cert-file configured!")?;
-    let key = config.tls_key_file.as_deref().ok_or("No tls-key-file configured!")?;
-    let asks = auth_clients != TlsAuthClients::No;
-    if asks && config.tls_ca_cert_file.is_none() && config.tls_ca_cert_dir.is_none() {
-        return Err("Either tls-ca-cert-file or tls-ca-cert-dir must be specified when tls-cluster, \
-                    tls-replication or tls-auth-clients are enabled!"
-            .into());
-    }
-    let provider = Arc::new(provider(config)?);
-    let keys = provider.clone();
-    let builder = ServerConfig::builder_with_provider(provider.clone())
-        .with_protocol_versions(&versions(config.tls_protocols.as_deref())?)
-        .map_err(|error| format!("Failed to configure TLS: {error}"))?;
-    let builder = if asks {
-        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots(config)?), provider);
-        let verifier = match auth_clients {
-            TlsAuthClients::Optional => verifier.allow_unauthenticated(),
-            _ => verifier,
-        };
-        let verifier =
-            verifier.build().map_err(|error| format!("Failed to configure CA certificate(s): {error}"))?;
-        builder.with_client_cert_verifier(verifier)
-    } else {
-        builder.with_no_client_auth()
+    let options = TlsServerOptions {
+        certificate: config.tls_cert_file.clone(),
+        key: config.tls_key_file.clone(),
+        key_password: config.tls_key_file_pass.clone(),
+        ca_file: config.tls_ca_cert_file.clone(),
+        ca_directory: config.tls_ca_cert_dir.clone(),
+        client_certificates: match auth_clients {
+            TlsAuthClients::No => ClientCertificates::Ignored,
+            TlsAuthClients::Optional => ClientCertificates::Optional,
+            TlsAuthClients::Yes => ClientCertificates::Required,
+        },
+        protocols: config.tls_protocols.clone(),
+        ciphers: config.tls_ciphers.clone(),
+        cipher_suites: config.tls_ciphersuites.clone(),
+        prefers_own_ciphers: config.tls_prefer_server_ciphers,
+        caches_sessions: config.tls_session_caching,
+        session_cache_size: config.tls_session_cache_size,
     };
-    let identity = identity(certificate, (key, config.tls_key_file_pass.as_deref()), &keys)?;
-    let mut made = builder.with_cert_resolver(Arc::new(SingleCertAndKey::from(identity)));
-    made.ignore_client_order = config.tls_prefer_server_ciphers;
-    if config.tls_session_caching {
-        // As with OpenSSL, 0 is no limit; here it is a large one.
-        let size = match config.tls_session_cache_size {
-            0 => 1 << 20,
-            size => size as usize,
-        };
-        made.session_storage = ServerSessionMemoryCache::new(size);
-    } else {
-        made.session_storage = Arc::new(NoServerSessionStorage {});
-        made.send_tls13_tickets = 0;
-    }
-    Ok(Arc::new(made))
+    options.make()
 }
 
 /// What the server's own connections to another server are made with, whatever host that names. It waits for
@@ -263,139 +232,9 @@ pub fn outgoing(config: &Config, host: &str) -> io::Result<TlsSettings> {
     TlsSettings::new(&options, host)
 }
 
-/// The server's certificate with its key, which must belong to it. What rustls does not read of its own
-/// certificate, such as X.509's version 1, is left to the clients to judge.
-fn identity(
-    certificate: &Path,
-    (key, password): (&Path, Option<&[u8]>),
-    provider: &CryptoProvider,
-) -> Result<CertifiedKey, String> {
-    let chain = read_chain(certificate)?;
-    let failed = |why: String| format!("Failed to load private key: {}: {why}", key.display());
-    let private = read_key(key, password).map_err(failed)?;
-    let private =
-        provider.key_provider.load_private_key(private).map_err(|error| failed(error.to_string()))?;
-    let public = private.public_key().ok_or_else(|| failed("its public half is not known".into()))?;
-    let is_of = |leaf: &CertificateDer<'_>| leaf.windows(public.len()).any(|part| part == &*public);
-    if !chain.first().is_some_and(is_of) {
-        return Err(failed("key values mismatch".into()));
-    }
-    Ok(CertifiedKey::new(chain, private))
-}
-
-fn read_chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
-    let failed = |why: String| format!("Failed to load certificate: {}: {why}", path.display());
-    let chain = CertificateDer::pem_file_iter(path)
-        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
-        .map_err(|error| failed(error.to_string()))?;
-    if chain.is_empty() { Err(failed("there is none in it".into())) } else { Ok(chain) }
-}
-
-fn roots(config: &Config) -> Result<RootCertStore, String> {
-    let mut store = RootCertStore::empty();
-    let failed = |path: &Path, why: &dyn std::fmt::Display| {
-        format!("Failed to configure CA certificate(s) file/directory: {}: {why}", path.display())
-    };
-    if let Some(file) = &config.tls_ca_cert_file {
-        read_roots(&mut store, file).map_err(|error| failed(file, &error))?;
-    }
-    if let Some(directory) = &config.tls_ca_cert_dir {
-        for entry in fs::read_dir(directory).map_err(|error| failed(directory, &error))?.flatten() {
-            if entry.path().is_file() {
-                // Directories of authorities hold other files, too.
-                let _ = read_roots(&mut store, &entry.path());
-            }
-        }
-    }
-    Ok(store)
-}
-
-/// The versions that `tls-protocols` names; the old ones may be named, and are not spoken.
-fn versions(names: Option<&str>) -> Result<Vec<&'static SupportedProtocolVersion>, String> {
-    let mut versions = Vec::new();
-    let names = names.unwrap_or_default();
-    for name in names.split_ascii_whitespace() {
-        match name.to_ascii_lowercase().as_str() {
-            "tlsv1" | "tlsv1.1" => {}
-            "tlsv1.2" => versions.push(&TLS12),
-            "tlsv1.3" => versions.push(&TLS13),
-            _ => {
-                return Err("Invalid tls-protocols specified. Use a combination of 'TLSv1', 'TLSv1.1', \
-                            'TLSv1.2' and 'TLSv1.3'."
-                    .into());
-            }
-        }
-    }
-    match (versions.is_empty(), names.trim().is_empty()) {
-        (true, true) => Ok(vec![&TLS13, &TLS12]),
-        (true, false) => {
-            Err("Invalid tls-protocols specified. This server speaks TLSv1.2 and TLSv1.3.".into())
-        }
-        _ => Ok(versions),
-    }
-}
-
-fn provider(config: &Config) -> Result<CryptoProvider, String> {
-    let mut provider = ring::default_provider();
-    for (names, version, what) in [
-        (&config.tls_ciphers, ProtocolVersion::TLSv1_2, "ciphers"),
-        (&config.tls_ciphersuites, ProtocolVersion::TLSv1_3, "ciphersuites"),
-    ] {
-        let Some(names) = names.as_deref().filter(|names| !names.is_empty()) else { continue };
-        let (others, known): (Vec<_>, Vec<_>) =
-            provider.cipher_suites.into_iter().partition(|suite| suite.version().version != version);
-        let chosen = choose(&known, names);
-        if chosen.is_empty() {
-            return Err(format!("Failed to configure {what}: {names}"));
-        }
-        provider.cipher_suites = others.into_iter().chain(chosen).collect();
-    }
-    Ok(provider)
-}
-
-/// The suites that OpenSSL's list of names leaves, in its order.
-fn choose(known: &[SupportedCipherSuite], names: &str) -> Vec<SupportedCipherSuite> {
-    let mut chosen: Vec<SupportedCipherSuite> = Vec::new();
-    for name in names.split([':', ',', ' ']) {
-        if let Some(refused) = name.strip_prefix(['!', '-']) {
-            chosen.retain(|suite| !suite_matches(suite, refused));
-        } else {
-            let is_list = WHOLE_LISTS.contains(&name);
-            for suite in known.iter().filter(|suite| is_list || suite_matches(suite, name)) {
-                if !chosen.contains(suite) {
-                    chosen.push(*suite);
-                }
-            }
-        }
-    }
-    chosen
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn protocols_are_those_that_are_named() {
-        let names = |names| versions(names).map(|v| v.iter().map(|v| v.version).collect::<Vec<_>>());
-        let (old, new) = (ProtocolVersion::TLSv1_2, ProtocolVersion::TLSv1_3);
-        assert_eq!(names(None), Ok(vec![new, old]));
-        assert_eq!(names(Some("")), Ok(vec![new, old]));
-        assert_eq!(names(Some("TLSv1.2")), Ok(vec![old]));
-        assert_eq!(names(Some("tlsv1.1 TLSv1.3")), Ok(vec![new]));
-        assert!(names(Some("TLSv1")).is_err() && names(Some("TLSv1.2 SSLv3")).is_err());
-    }
-
-    #[test]
-    fn ciphers_are_named_as_openssl_names_them() {
-        let known: Vec<_> = ring::default_provider().cipher_suites;
-        let names = |names| choose(&known, names).iter().map(|s| s.suite()).collect::<Vec<_>>();
-        assert_eq!(names("DEFAULT:!MEDIUM").len(), known.len());
-        assert_eq!(names("ECDHE-RSA-AES128-GCM-SHA256:ECDHE-RSA-AES128-GCM-SHA256").len(), 1);
-        assert_eq!(names("TLS_CHACHA20_POLY1305_SHA256:TLS_AES_128_GCM_SHA256").len(), 2);
-        assert_eq!(names("DEFAULT:!ECDHE-RSA-AES128-GCM-SHA256").len(), known.len() - 1);
-        assert!(names("RC4-SHA").is_empty() && names("").is_empty());
-    }
 
     #[test]
     fn what_is_missing_is_named() {

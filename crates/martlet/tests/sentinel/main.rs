@@ -2,6 +2,8 @@
 //! ours. A primary that is killed is replaced, an operator's failover works, and a Sentinel goes on from its
 //! file.
 
+mod tls;
+
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -94,6 +96,15 @@ fn spawn(file: &Path, is_ours: bool) -> Child {
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
 }
 
+/// Whether a real Sentinel can be in the quorum.
+fn has_peer() -> bool {
+    let has_peer = Command::new(PEER).arg("--version").output().is_ok();
+    if !has_peer {
+        println!("{PEER} is not installed: the quorum is of ours alone");
+    }
+    has_peer
+}
+
 fn flat(reply: &Reply) -> Vec<String> {
     match reply {
         Reply::Array(parts) => parts.iter().flat_map(flat).collect(),
@@ -140,10 +151,7 @@ impl Group {
         let lines = format!(
             "# kept\nsentinel monitor mymaster {primary} 2\nsentinel down-after-milliseconds mymaster 30000\nsentinel failover-timeout mymaster 8000\n"
         );
-        let has_peer = Command::new(PEER).arg("--version").output().is_ok();
-        if !has_peer {
-            println!("{PEER} is not installed: the quorum is of ours alone");
-        }
+        let has_peer = has_peer();
         let start = |name: &str, is_ours| Sentinel::start(directory.path(), name, is_ours, &lines);
         let sentinels =
             vec![start("first.conf", true), start("second.conf", true), start("third.conf", !has_peer)];

@@ -60,7 +60,7 @@ fn server(core: &Core, text: &mut String) {
     field(text, "multiplexing_api", "epoll");
     field(text, "process_id", facts.pid);
     field(text, "run_id", &facts.run_id);
-    field(text, "tcp_port", core.sentinel.settings.port);
+    field(text, "tcp_port", core.sentinel.settings.shown_port());
     field(text, "server_time_usec", core.now_ms * 1000);
     field(text, "uptime_in_seconds", uptime_s);
     field(text, "uptime_in_days", uptime_s / 86_400);

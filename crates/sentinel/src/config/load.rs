@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use martlet_base::number::parse_i64;
 use martlet_protocol::quote::split;
 
+use super::tls::TlsConfig;
 use crate::events::Level;
 use crate::limits::CLIENTS_MAX;
 
@@ -23,6 +24,8 @@ const KNOWN_NAMES: &str = include_str!("known_names.txt");
 pub struct Config {
     /// Where to listen.
     pub port: u16,
+    /// TLS, and its port.
+    pub tls: TlsConfig,
     /// On which addresses; all if there are none.
     pub bind: Vec<String>,
     /// Only this machine may connect as long as no password is required.
@@ -79,6 +82,7 @@ impl Default for Config {
     fn default() -> Config {
         Config {
             port: 26_379,
+            tls: TlsConfig::default(),
             bind: Vec::new(),
             is_protected: false,
             directory: None,
@@ -99,6 +103,8 @@ impl Default for Config {
     }
 }
 
+/// What is wrong with a number out of its range.
+pub(super) const RANGE: &str = "argument must be between the limits of the directive";
 const BAD: &str = "Bad directive or wrong number of arguments";
 
 impl Config {
@@ -157,7 +163,6 @@ impl Config {
 
     /// A directive of one value; false if it is none of those.
     fn single(&mut self, name: &str, value: &[u8]) -> Result<bool, &'static str> {
-        const RANGE: &str = "argument must be between the limits of the directive";
         let number = |least: i64, most: i64| {
             parse_i64(value).filter(|number| (least..=most).contains(number)).ok_or(RANGE)
         };
@@ -179,21 +184,17 @@ impl Config {
             "acllog-max-len" => self.acl_log_max = number(0, i64::from(i32::MAX))? as usize,
             "maxclients" => self.clients_max = number(1, i64::from(u32::MAX))? as usize,
             "timeout" => self.timeout_s = number(0, i64::from(i32::MAX))?,
-            "tls-port" if number(0, 65_535)? != 0 => return Err(NO_TLS),
-            "tls-replication" if yes_or_no(value)? => return Err(NO_TLS),
-            _ => return Ok(false),
+            _ => return self.tls.directive(name, value),
         }
         Ok(true)
     }
 }
 
-const NO_TLS: &str = "This Sentinel does not speak TLS";
-
-fn text(bytes: &[u8]) -> String {
+pub(super) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-fn yes_or_no(value: &[u8]) -> Result<bool, &'static str> {
+pub(super) fn yes_or_no(value: &[u8]) -> Result<bool, &'static str> {
     match value.to_ascii_lowercase().as_slice() {
         b"yes" => Ok(true),
         b"no" => Ok(false),
@@ -246,7 +247,7 @@ mod tests {
         assert_eq!((config.port, config.bind.len(), config.log_level), (26_001, 2, Level::Verbose));
         assert_eq!((config.sentinel.len(), config.places[0].number, config.users.len()), (1, 6, 1));
         assert!(config.ignored.contains("repl-diskless-sync-delay"));
-        for (bad, number) in [("prot 1", 1), ("\nport x", 2), ("port \"1", 1), ("tls-port 1", 1)] {
+        for (bad, number) in [("prot 1", 1), ("\nport x", 2), ("port \"1", 1), ("tls-port x", 1)] {
             assert_eq!(Config::default().read(bad.as_bytes()).unwrap_err().place.number, number, "{bad}");
         }
     }

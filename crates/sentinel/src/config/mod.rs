@@ -2,6 +2,7 @@
 
 pub mod load;
 pub mod rewrite;
+pub mod tls;
 
 use std::ffi::OsString;
 use std::io;

@@ -43,10 +43,7 @@ impl Sentinel {
         }
         let local_ip = link.command.as_ref().and_then(|connection| connection.local_ip.clone());
         let Some(ip) = self.settings.announce_ip.clone().or(local_ip) else { return };
-        let port = match self.settings.announce_port {
-            0 => self.settings.port,
-            port => port,
-        };
+        let port = self.settings.announced_port();
         let address = self.current_address(primary);
         let known = self.get(primary);
         let message = format!(

@@ -91,8 +91,12 @@ pub enum Output {
 /// What is set for the Sentinel as a whole.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Where it listens.
+    /// Where it listens; 0 for nowhere.
     pub port: u16,
+    /// Where it listens for connections with TLS; 0 for nowhere.
+    pub tls_port: u16,
+    /// Connections to instances and other Sentinels use TLS, and so do theirs.
+    pub is_tls_outgoing: bool,
     /// The address that others are told, rather than that of the connection.
     pub announce_ip: Option<String>,
     /// The port that others are told; 0 for that where it listens.
@@ -117,6 +121,8 @@ impl Default for Settings {
     fn default() -> Settings {
         Settings {
             port: 26_379,
+            tls_port: 0,
+            is_tls_outgoing: false,
             announce_ip: None,
             announce_port: 0,
             deny_scripts_reconfig: true,
@@ -127,6 +133,22 @@ impl Default for Settings {
             announce_hostnames: false,
             log_level: Level::Notice,
         }
+    }
+}
+
+impl Settings {
+    /// The port that other Sentinels are told.
+    pub fn announced_port(&self) -> u16 {
+        match self.announce_port {
+            0 if self.is_tls_outgoing && self.tls_port != 0 => self.tls_port,
+            0 => self.port,
+            port => port,
+        }
+    }
+
+    /// The port that INFO tells: the plain one, if there is one.
+    pub fn shown_port(&self) -> u16 {
+        if self.port == 0 { self.tls_port } else { self.port }
     }
 }
 

@@ -3,14 +3,18 @@
 //! Invariant: a session of [`Core`] and a socket here come and go together.
 
 use std::collections::BTreeMap;
-use std::io::{self, Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::io::{self, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::os::fd::AsRawFd;
+use std::sync::Arc;
 
+use martlet_client::tls::TlsSession;
+use martlet_client::tls_server::ServerConfig;
 use martlet_protocol::request::{Args, Parsed, Partial, RequestLimits, parse};
 use rustix::event::epoll::EventFlags;
 
 use super::poller::{Poller, Token};
+use super::transport::Transport;
 use crate::commands::Core;
 use crate::limits::{
     CLIENT_INPUT_MAX_BYTES, CLIENT_OUTPUT_MAX_BYTES, CLIENT_OUTPUT_PAUSE_BYTES, REQUEST_ARGUMENTS_MAX,
@@ -23,8 +27,16 @@ const ACCEPTED_AT_ONCE: usize = 100;
 const TOO_MANY: &[u8] = b"-ERR max number of clients reached\r\n";
 const PROTECTED: &[u8] = b"-DENIED This Sentinel runs in protected mode: no password is set for the default user, and only clients of this machine may connect. Set requirepass, or protected-mode no.\r\n";
 
+/// Where clients connect.
+pub(super) struct Listener {
+    /// The socket.
+    pub socket: TcpListener,
+    /// What their connections are accepted with, if with TLS.
+    pub tls: Option<Arc<ServerConfig>>,
+}
+
 struct Socket {
-    stream: TcpStream,
+    transport: Transport,
     input: Vec<u8>,
     partial: Partial,
     watched: EventFlags,
@@ -32,7 +44,7 @@ struct Socket {
 
 /// See the [module docs](self).
 pub(super) struct Clients {
-    listeners: Vec<TcpListener>,
+    listeners: Vec<Listener>,
     sockets: BTreeMap<u64, Socket>,
     next_id: u64,
     is_protected: bool,
@@ -41,14 +53,14 @@ pub(super) struct Clients {
 
 impl Clients {
     pub fn new(
-        listeners: Vec<TcpListener>,
+        listeners: Vec<Listener>,
         is_protected: bool,
         timeout_s: i64,
         poller: &Poller,
     ) -> io::Result<Clients> {
         for (index, listener) in listeners.iter().enumerate() {
-            listener.set_nonblocking(true)?;
-            poller.add(listener, Token::Listener(index), EventFlags::IN)?;
+            listener.socket.set_nonblocking(true)?;
+            poller.add(&listener.socket, Token::Listener(index), EventFlags::IN)?;
         }
         Ok(Clients { listeners, sockets: BTreeMap::new(), next_id: 1, is_protected, timeout_s })
     }
@@ -56,15 +68,18 @@ impl Clients {
     /// Takes those that want to connect.
     pub fn accept(&mut self, index: usize, core: &mut Core, poller: &Poller) {
         for _ in 0..ACCEPTED_AT_ONCE {
-            let Some(Ok((mut stream, peer))) = self.listeners.get(index).map(TcpListener::accept) else {
-                return;
-            };
+            let Some(listener) = self.listeners.get(index) else { return };
+            let Ok((mut stream, peer)) = listener.socket.accept() else { return };
             let refusal = self.refusal(peer.ip(), core);
             if stream.set_nonblocking(true).is_err() || refusal.is_some() {
-                let _ = stream.write(refusal.unwrap_or_default());
+                // Who expects TLS would not understand it.
+                if listener.tls.is_none() {
+                    let _ = stream.write(refusal.unwrap_or_default());
+                }
                 core.stats.rejected += 1;
                 continue;
             }
+            let Ok(session) = listener.tls.clone().map(TlsSession::accept).transpose() else { continue };
             let _ = stream.set_nodelay(true);
             let id = self.next_id;
             if poller.add(&stream, Token::Client(id), EventFlags::IN).is_err() {
@@ -73,8 +88,9 @@ impl Clients {
             self.next_id += 1;
             let local = stream.local_addr().map(shown).unwrap_or_default();
             core.open(id, shown(peer), local, stream.as_raw_fd());
+            let transport = Transport::new(stream, session);
             let socket =
-                Socket { stream, input: Vec::new(), partial: Partial::default(), watched: EventFlags::IN };
+                Socket { transport, input: Vec::new(), partial: Partial::default(), watched: EventFlags::IN };
             self.sockets.insert(id, socket);
         }
     }
@@ -164,8 +180,9 @@ impl Clients {
             let before = session.out.len();
             let is_gone = session.is_killed
                 || before > CLIENT_OUTPUT_MAX_BYTES
-                || before > 0 && socket.send(&mut session.out).is_err()
-                || session.is_closing && session.out.is_empty();
+                || socket.transport.has_to_send(&session.out)
+                    && socket.transport.send(&mut session.out).is_err()
+                || session.is_closing && session.out.is_empty() && !socket.transport.has_to_send(&[]);
             let sent = before.saturating_sub(session.out.len()) as u64;
             session.output_bytes += sent;
             core.stats.output_bytes += sent;
@@ -173,7 +190,7 @@ impl Clients {
                 self.remove(id, core);
                 continue;
             }
-            socket.watch(id, session.out.len(), poller);
+            socket.watch(id, &session.out, poller);
             if before > CLIENT_OUTPUT_PAUSE_BYTES && session.out.len() <= CLIENT_OUTPUT_PAUSE_BYTES {
                 self.serve(id, core);
             }
@@ -199,46 +216,21 @@ fn shown(address: SocketAddr) -> String {
 
 impl Socket {
     fn receive(&mut self) -> io::Result<usize> {
-        let mut chunk = [0; CHUNK_BYTES];
-        match self.stream.read(&mut chunk) {
-            Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
-            Ok(count) => {
-                self.input.extend_from_slice(chunk.get(..count).unwrap_or_default());
-                Ok(count)
-            }
-            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
-                Ok(0)
-            }
-            Err(error) => Err(error),
-        }
-    }
-
-    fn send(&mut self, out: &mut Vec<u8>) -> io::Result<()> {
-        while !out.is_empty() {
-            match self.stream.write(out) {
-                Ok(count) => {
-                    out.drain(..count);
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(())
+        self.transport.receive(&mut self.input, &mut [0; CHUNK_BYTES])
     }
 
     /// Watches for what is awaited: room for output, and input unless too much output waits.
-    fn watch(&mut self, id: u64, waiting_bytes: usize, poller: &Poller) {
+    fn watch(&mut self, id: u64, out: &[u8], poller: &Poller) {
         let mut flags = EventFlags::empty();
-        if waiting_bytes > 0 {
+        if self.transport.has_to_send(out) {
             flags |= EventFlags::OUT;
         }
-        if waiting_bytes <= CLIENT_OUTPUT_PAUSE_BYTES {
+        if out.len() <= CLIENT_OUTPUT_PAUSE_BYTES {
             flags |= EventFlags::IN;
         }
         if flags != self.watched {
             self.watched = flags;
-            poller.change(&self.stream, Token::Client(id), flags);
+            poller.change(&self.transport, Token::Client(id), flags);
         }
     }
 }

@@ -10,6 +10,7 @@ mod peers;
 mod poller;
 mod resolver;
 mod start;
+mod transport;
 mod world;
 
 use std::collections::VecDeque;

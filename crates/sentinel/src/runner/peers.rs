@@ -4,15 +4,17 @@
 //! and the state machine finds out who is too slow.
 
 use std::collections::BTreeMap;
-use std::io::{self, Read, Write};
+use std::io;
 use std::net::{IpAddr, SocketAddr, TcpStream};
 
 use martlet_client::resp::{decode, encode_request};
+use martlet_client::tls::TlsSettings;
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
 use super::poller::{Poller, Token};
+use super::transport::Transport;
 use crate::commands::Core;
 use crate::limits::{LINK_INPUT_MAX_BYTES, LINK_OUTPUT_MAX_BYTES};
 use crate::link::ConnectionId;
@@ -20,32 +22,42 @@ use crate::link::ConnectionId;
 const CHUNK_BYTES: usize = 64 * 1024;
 
 struct Peer {
-    stream: TcpStream,
+    transport: Transport,
     is_open: bool,
     input: Vec<u8>,
     output: Vec<u8>,
 }
 
 /// See the [module docs](self).
-#[derive(Default)]
 pub(super) struct Peers {
+    /// What is connected with, if with TLS.
+    tls: Option<TlsSettings>,
     peers: BTreeMap<ConnectionId, Peer>,
 }
 
 impl Peers {
+    pub fn new(tls: Option<TlsSettings>) -> Peers {
+        Peers { tls, peers: BTreeMap::new() }
+    }
+
     /// Begins to connect.
     pub fn connect(&mut self, id: ConnectionId, ip: &str, port: u16, core: &mut Core, poller: &Poller) {
-        let begun = begin(ip, port).and_then(|stream| {
-            poller.add(&stream, Token::Peer(id), EventFlags::IN | EventFlags::OUT)?;
-            Ok(stream)
+        let begun = self.begin(ip, port).and_then(|transport| {
+            poller.add(&transport, Token::Peer(id), EventFlags::IN | EventFlags::OUT)?;
+            Ok(transport)
         });
         match begun {
-            Ok(stream) => {
-                let peer = Peer { stream, is_open: false, input: Vec::new(), output: Vec::new() };
+            Ok(transport) => {
+                let peer = Peer { transport, is_open: false, input: Vec::new(), output: Vec::new() };
                 self.peers.insert(id, peer);
             }
             Err(_) => core.sentinel.closed(core.now_ms, id),
         }
+    }
+
+    fn begin(&self, ip: &str, port: u16) -> io::Result<Transport> {
+        let session = self.tls.as_ref().map(|settings| settings.for_host(ip)?.session()).transpose()?;
+        Ok(Transport::new(begin(ip, port)?, session))
     }
 
     /// Closes a connection.
@@ -72,18 +84,20 @@ impl Peers {
     pub fn ready(&mut self, id: ConnectionId, flags: EventFlags, core: &mut Core, poller: &Poller) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
         if !peer.is_open {
-            if !matches!(peer.stream.take_error(), Ok(None)) || peer.stream.peer_addr().is_err() {
+            let stream = peer.transport.stream();
+            if !matches!(stream.take_error(), Ok(None)) || stream.peer_addr().is_err() {
                 return self.drop(id, core);
             }
             peer.is_open = true;
-            let local = peer.stream.local_addr().ok().map(|address| address.ip().to_string());
+            let local = stream.local_addr().ok().map(|address| address.ip().to_string());
             core.sentinel.connected(core.now_ms, id, local);
         }
         if flags.intersects(EventFlags::OUT) && peer.flush(id, poller).is_err() {
             return self.drop(id, core);
         }
         let is_readable = flags.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR);
-        let is_over = is_readable && peer.receive().is_err();
+        // A handshake that has ended lets go what waits.
+        let is_over = is_readable && peer.receive().and_then(|()| peer.flush(id, poller)).is_err();
         // What has come before the end still counts.
         loop {
             let Some(peer) = self.peers.get_mut(&id) else { return };
@@ -101,35 +115,16 @@ impl Peers {
 
 impl Peer {
     fn flush(&mut self, id: ConnectionId, poller: &Poller) -> io::Result<()> {
-        while !self.output.is_empty() {
-            match self.stream.write(&self.output) {
-                Ok(count) => {
-                    self.output.drain(..count);
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
-        let more = if self.output.is_empty() { EventFlags::empty() } else { EventFlags::OUT };
-        poller.change(&self.stream, Token::Peer(id), EventFlags::IN | more);
+        self.transport.send(&mut self.output)?;
+        let waits = self.transport.has_to_send(&self.output);
+        let more = if waits { EventFlags::OUT } else { EventFlags::empty() };
+        poller.change(&self.transport, Token::Peer(id), EventFlags::IN | more);
         Ok(())
     }
 
     /// Takes in a chunk; more of it is told of again.
     fn receive(&mut self) -> io::Result<()> {
-        let mut chunk = [0; CHUNK_BYTES];
-        match self.stream.read(&mut chunk) {
-            Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
-            Ok(count) => {
-                self.input.extend_from_slice(chunk.get(..count).unwrap_or_default());
-                Ok(())
-            }
-            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
-                Ok(())
-            }
-            Err(error) => Err(error),
-        }
+        self.transport.receive(&mut self.input, &mut [0; CHUNK_BYTES]).map(drop)
     }
 }
 

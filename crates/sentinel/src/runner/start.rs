@@ -19,7 +19,7 @@ use rustix::fs::Access as FileAccess;
 
 use super::Program;
 use super::children::Children;
-use super::clients::Clients;
+use super::clients::{Clients, Listener};
 use super::log::Log;
 use super::peers::Peers;
 use super::poller::Poller;
@@ -103,10 +103,12 @@ fn start(arguments: &[OsString]) -> Result<Program, Failure> {
     let access = access(&config)?;
     let users = Rc::new(RefCell::new(access.config_lines()));
     let sentinel = sentinel(&config, FileWorld::new(path.clone(), users.clone()))?;
-    let listeners = listen(&config).map_err(|why| {
+    let logged = |why: String| {
         log.write(Level::Warning, &why);
         Failure::Logged
-    })?;
+    };
+    let listeners = listeners(&config).map_err(logged)?;
+    let peers = Peers::new(config.tls.connect().map_err(logged)?);
     greet(&log, &config);
     if let Some(file) = &config.pid_file {
         // As in Redis, one that cannot be written stops nobody.
@@ -120,7 +122,7 @@ fn start(arguments: &[OsString]) -> Result<Program, Failure> {
     Ok(Program {
         core,
         clients,
-        peers: Peers::default(),
+        peers,
         children: Children::default(),
         poller,
         log,
@@ -158,6 +160,8 @@ fn fatal(error: &LoadError) -> String {
 fn sentinel(config: &Config, world: FileWorld) -> Result<Sentinel, String> {
     let settings = Settings {
         port: config.port,
+        tls_port: config.tls.port,
+        is_tls_outgoing: config.tls.is_outgoing,
         requirepass: config.requirepass.clone(),
         log_level: config.log_level,
         ..Settings::default()
@@ -210,16 +214,25 @@ fn declared(words: &[Vec<u8>], access: &Access) -> Result<User, String> {
     })
 }
 
+/// Listens for plain connections and for those with TLS.
+fn listeners(config: &Config) -> Result<Vec<Listener>, String> {
+    let mut all = Vec::new();
+    for (port, tls) in [(config.port, None), (config.tls.port, config.tls.accept()?)] {
+        all.extend(listen(config, port)?.into_iter().map(|socket| Listener { socket, tls: tls.clone() }));
+    }
+    Ok(all)
+}
+
 /// Listens on the configured addresses, or on all. One that begins with `-` need not be there.
-fn listen(config: &Config) -> Result<Vec<TcpListener>, String> {
+fn listen(config: &Config, port: u16) -> Result<Vec<TcpListener>, String> {
     let mut listeners = Vec::new();
-    if config.port == 0 {
+    if port == 0 {
         return Ok(listeners);
     }
     if config.bind.is_empty() || config.bind.iter().any(|host| host == "*") {
-        let any = TcpListener::bind(SocketAddr::from((Ipv6Addr::UNSPECIFIED, config.port)));
-        let any = any.or_else(|_| TcpListener::bind(SocketAddr::from((Ipv4Addr::UNSPECIFIED, config.port))));
-        listeners.push(any.map_err(|error| refused(config.port, "*", &error))?);
+        let any = TcpListener::bind(SocketAddr::from((Ipv6Addr::UNSPECIFIED, port)));
+        let any = any.or_else(|_| TcpListener::bind(SocketAddr::from((Ipv4Addr::UNSPECIFIED, port))));
+        listeners.push(any.map_err(|error| refused(port, "*", &error))?);
         return Ok(listeners);
     }
     for host in &config.bind {
@@ -228,14 +241,14 @@ fn listen(config: &Config) -> Result<Vec<TcpListener>, String> {
             None => (host.as_str(), false),
         };
         let name = if name == "::*" { "::" } else { name };
-        match TcpListener::bind((name, config.port)) {
+        match TcpListener::bind((name, port)) {
             Ok(listener) => listeners.push(listener),
             Err(_) if is_optional => {}
-            Err(error) => return Err(refused(config.port, name, &error)),
+            Err(error) => return Err(refused(port, name, &error)),
         }
     }
     if listeners.is_empty() {
-        return Err(format!("Failed listening on port {}, aborting.", config.port));
+        return Err(format!("Failed listening on port {port}, aborting."));
     }
     Ok(listeners)
 }
@@ -259,7 +272,10 @@ fn greet(log: &Log, config: &Config) {
     for name in &config.ignored {
         say(format!("'{name}' means nothing to a Sentinel, and is left as it is"));
     }
-    say(format!("Running mode=sentinel, port={}.", config.port));
+    say(format!(
+        "Running mode=sentinel, port={}.",
+        if config.port == 0 { config.tls.port } else { config.port }
+    ));
 }
 
 fn facts(config: &Config, config_file: PathBuf) -> Facts {
