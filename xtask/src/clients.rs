@@ -37,6 +37,8 @@ struct Library {
 struct Prepared {
     single: Command,
     cluster: Command,
+    /// A tour of several servers that know nothing of each other, whose ports `REDIS_PORTS` has.
+    sharded: Option<Command>,
 }
 
 const fn library(
@@ -69,7 +71,10 @@ pub const CONFIGURATIONS: &[[&str; 4]] = &[
 pub fn run(options: &Options) -> Outcome {
     if options.cluster {
         cargo(&["build", "-p", "martlet"])?;
-        return each_library(&options.only, |_, prepared| cluster::tour(prepared.cluster));
+        return each_library(&options.only, |_, prepared| {
+            cluster::tour(prepared.cluster)?;
+            prepared.sharded.map_or(Ok(()), shards)
+        });
     }
     if let Some(port) = options.port {
         return tour(&port.to_string(), &options.only);
@@ -102,6 +107,14 @@ fn tour(port: &str, only: &[String]) -> Outcome {
             if library.is_single { step(prepared.single.env("REDIS_PORT", port)) } else { Ok(()) }
         },
     )
+}
+
+/// Has a library spread keys over three servers by itself.
+fn shards(mut program: Command) -> Outcome {
+    let start = |_| Server::start(&root().join("target/debug/martlet"), &["server"]);
+    let servers = (0..3).map(start).collect::<std::io::Result<Vec<_>>>()?;
+    let ports: Vec<String> = servers.iter().map(|server| server.address().port().to_string()).collect();
+    step(program.env("REDIS_PORTS", ports.join(",")))
 }
 
 /// Installs each library and has it run; one that fails does not keep the others from running.
@@ -144,32 +157,32 @@ fn python(folder: &Path) -> Result<Prepared, Box<dyn std::error::Error>> {
     let python = python.to_string_lossy();
     step(&mut program(folder, &[&python, "-m", "pip", "install", "-q", "-r", "requirements.txt"]))?;
     let run = |file| program(folder, &[&python, file]);
-    Ok(Prepared { single: run("tour.py"), cluster: run("cluster.py") })
+    Ok(Prepared { single: run("tour.py"), cluster: run("cluster.py"), sharded: None })
 }
 
 fn node(folder: &Path) -> Result<Prepared, Box<dyn std::error::Error>> {
     step(&mut program(folder, &["npm", "install", "--silent", "--no-audit", "--no-fund"]))?;
     let run = |file| program(folder, &["node", file]);
-    Ok(Prepared { single: run("tour.mjs"), cluster: run("cluster.mjs") })
+    Ok(Prepared { single: run("tour.mjs"), cluster: run("cluster.mjs"), sharded: None })
 }
 
 fn go(folder: &Path) -> Result<Prepared, Box<dyn std::error::Error>> {
     step(&mut program(folder, &["go", "mod", "tidy"]))?;
     step(&mut program(folder, &["go", "build", "./..."]))?;
-    Ok(Prepared {
-        single: program(folder, &["go", "run", "."]),
-        cluster: program(folder, &["go", "run", "./cluster"]),
-    })
+    let run = |package| program(folder, &["go", "run", package]);
+    Ok(Prepared { single: run("."), cluster: run("./cluster"), sharded: None })
 }
 
 fn maven(folder: &Path) -> Result<Prepared, Box<dyn std::error::Error>> {
     step(&mut program(folder, &["mvn", "-q", "-B", "compile"]))?;
     let run = |class: &str| program(folder, &["mvn", "-q", "-B", "exec:java", &format!("-Dtour={class}")]);
-    Ok(Prepared { single: run("Tour"), cluster: run("ClusterTour") })
+    let has_shards = folder.join("src/main/java/ShardedTour.java").exists();
+    let sharded = has_shards.then(|| run("ShardedTour"));
+    Ok(Prepared { single: run("Tour"), cluster: run("ClusterTour"), sharded })
 }
 
 fn rust(folder: &Path) -> Result<Prepared, Box<dyn std::error::Error>> {
     step(&mut program(folder, &["cargo", "build", "-q", "--bins"]))?;
     let run = |name| program(folder, &["cargo", "run", "-q", "--bin", name]);
-    Ok(Prepared { single: run("tour"), cluster: run("cluster") })
+    Ok(Prepared { single: run("tour"), cluster: run("cluster"), sharded: None })
 }
