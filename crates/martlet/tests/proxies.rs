@@ -1,5 +1,5 @@
-//! Servers of ours behind a proxy that knows none of them: Twemproxy (nutcracker) spreads keys over three by their
-//! hashes. Where it is not installed the test says so and passes.
+//! Servers of ours behind a proxy: Twemproxy (nutcracker) spreads keys over three by their hashes. Where it
+//! is not installed the test says so and passes.
 
 use martlet_client::blocking::Client;
 use martlet_client::resp::{Reply, encode_request};
