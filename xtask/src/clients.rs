@@ -41,7 +41,7 @@ struct Prepared {
     sharded: Option<Command>,
 }
 
-const fn library(
+const fn toured(
     name: &'static str,
     tool: (&'static str, &'static str),
     prepare: fn(&Path) -> Result<Prepared, Box<dyn std::error::Error>>,
@@ -50,13 +50,13 @@ const fn library(
 }
 
 const LIBRARIES: &[Library] = &[
-    library("redis-py", ("python3", "--version"), python),
-    library("node-redis", ("npm", "--version"), node),
-    library("ioredis", ("npm", "--version"), node),
-    library("go-redis", ("go", "version"), go),
-    library("jedis", ("mvn", "--version"), maven),
-    Library { is_single: false, ..library("lettuce", ("mvn", "--version"), maven) },
-    library("redis-rs", ("cargo", "--version"), rust),
+    toured("redis-py", ("python3", "--version"), python),
+    toured("node-redis", ("npm", "--version"), node),
+    toured("ioredis", ("npm", "--version"), node),
+    toured("go-redis", ("go", "version"), go),
+    toured("jedis", ("mvn", "--version"), maven),
+    Library { is_single: false, ..toured("lettuce", ("mvn", "--version"), maven) },
+    toured("redis-rs", ("cargo", "--version"), rust),
 ];
 
 /// I/O backend and threads: what decides how a request travels.

@@ -4,6 +4,7 @@
 //! Invariant: it knows a server by the wire alone; nothing it holds grows with a reply.
 
 mod command;
+mod command_docs;
 mod connection;
 mod docs;
 mod format;
@@ -11,7 +12,6 @@ mod help;
 mod hint;
 mod history;
 mod interrupt;
-mod library;
 mod line;
 mod modes;
 mod options;

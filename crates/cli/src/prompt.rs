@@ -2,10 +2,10 @@
 //!
 //! Invariant: what is typed is sent as it is; colours and hints only show.
 
+use crate::command_docs::CommandDocs;
 use crate::docs::Docs;
 use crate::hint::hint;
 use crate::history::{History, LINES_MAX};
-use crate::library::Library;
 use crate::line::{Class, completions, goes_on, parts};
 use martlet_protocol::quote;
 use rustyline::completion::Completer;
@@ -46,7 +46,7 @@ pub struct Prompt {
 
 impl Prompt {
     /// A prompt that remembers and knows so much.
-    pub fn new(history: History, library: Arc<Library>) -> Result<Prompt, ReadlineError> {
+    pub fn new(history: History, command_docs: Arc<CommandDocs>) -> Result<Prompt, ReadlineError> {
         let config = Config::builder()
             .max_history_size(LINES_MAX)?
             .completion_type(CompletionType::Circular)
@@ -56,7 +56,7 @@ impl Prompt {
         for line in history.lines() {
             editor.add_history_entry(line)?;
         }
-        editor.set_helper(Some(Assistant { library, shows_hints: true, prompt_columns: 0 }));
+        editor.set_helper(Some(Assistant { command_docs, shows_hints: true, prompt_columns: 0 }));
         Ok(Prompt { editor, history })
     }
 
@@ -90,7 +90,7 @@ impl Prompt {
 
 /// What helps while a line is typed.
 struct Assistant {
-    library: Arc<Library>,
+    command_docs: Arc<CommandDocs>,
     shows_hints: bool,
     prompt_columns: usize,
 }
@@ -117,7 +117,7 @@ impl Hinter for Assistant {
         if !self.shows_hints || pos < line.len() || line.contains('\n') {
             return None;
         }
-        let mut shown = hint(&*self.library.now()?, line)?;
+        let mut shown = hint(&*self.command_docs.now()?, line)?;
         if !line.ends_with(' ') {
             shown.insert(0, ' ');
         }
@@ -132,7 +132,7 @@ impl Completer for Assistant {
     type Candidate = String;
 
     fn complete(&self, line: &str, pos: usize, _: &Context<'_>) -> rustyline::Result<(usize, Vec<String>)> {
-        let (Some(docs), Some(typed)) = (self.library.wait(), line.get(..pos)) else {
+        let (Some(docs), Some(typed)) = (self.command_docs.wait(), line.get(..pos)) else {
             return Ok((pos, Vec::new()));
         };
         Ok(completions(&docs, typed))
@@ -148,7 +148,7 @@ impl Validator for Assistant {
 
 impl Highlighter for Assistant {
     fn highlight<'l>(&self, line: &'l str, _: usize) -> Cow<'l, str> {
-        Cow::Owned(colored(self.library.now().as_deref(), line))
+        Cow::Owned(colored(self.command_docs.now().as_deref(), line))
     }
 
     fn highlight_hint<'h>(&self, hint: &'h str) -> Cow<'h, str> {

@@ -4,9 +4,9 @@
 //! Invariant: what a command changes for the session (database, transaction, protocol, subscriptions) is read
 //! off its reply, and is asked for again on a new connection.
 
+use crate::command_docs::Place;
 use crate::connection::{Connection, Lost};
 use crate::format::{Expected, Output, Printer, Style, invalidated, unit_of_reply};
-use crate::library::Place;
 use crate::pager::{self, Pager};
 use crate::settings::{Protocol, Settings};
 use martlet_client::parts::{Aggregate, Null, Part, ReplyBuilder, Text};

@@ -2,13 +2,13 @@
 //!
 //! Invariant: a lost connection ends no shell; the next command makes another one.
 
+use crate::command_docs::{self, CommandDocs};
 use crate::connection::plain;
 use crate::docs::Docs;
 use crate::format::{Expected, Output};
 use crate::help;
 use crate::history::{History, dotfile};
 use crate::interrupt;
-use crate::library::{self, Library};
 use crate::line::split_lines;
 use crate::prompt::{self, Prompt, Typed};
 use crate::session::{Failure, Session};
@@ -38,7 +38,7 @@ pub enum Next {
 pub struct Shell<'a> {
     settings: &'a Settings,
     session: Session<'a>,
-    library: Arc<Library>,
+    command_docs: Arc<CommandDocs>,
     preferences: Preferences,
     /// Lines are typed at a terminal.
     has_prompt: bool,
@@ -60,7 +60,7 @@ impl<'a> Shell<'a> {
         Shell {
             settings,
             session,
-            library: Arc::default(),
+            command_docs: Arc::default(),
             preferences: Preferences { hints: true },
             has_prompt: false,
         }
@@ -163,8 +163,8 @@ impl<'a> Shell<'a> {
             print!("{}", help::general());
             return;
         }
-        self.library.ask(self.settings, self.session.place());
-        self.session.pager.show(help_about(self.library.wait().as_deref(), words));
+        self.command_docs.ask(self.settings, self.session.place());
+        self.session.pager.show(help_about(self.command_docs.wait().as_deref(), words));
     }
 
     fn command(&mut self, words: &[Vec<u8>], repeat: i64) -> Next {
@@ -180,7 +180,7 @@ impl<'a> Shell<'a> {
             Err(Failure::Lost(lost)) if lost.is_interrupt() => self.turn_back(),
             Err(failure) => eprintln!("{failure}"),
         }
-        if self.library.now().is_none() {
+        if self.command_docs.now().is_none() {
             self.learn(words);
         }
         if !self.session.is_subscribed {
@@ -216,7 +216,7 @@ impl<'a> Shell<'a> {
             && let Some(connection) = self.session.connection()
         {
             // A connection that is lost is found out by the next command.
-            self.library.put(Docs::ask(connection).ok());
+            self.command_docs.put(Docs::ask(connection).ok());
         }
     }
 
@@ -356,7 +356,7 @@ pub fn help(settings: &Settings, words: &[Vec<u8>]) {
         print!("{}", help::general());
         return;
     }
-    print!("{}", help_about(library::load(settings, &Session::new(settings).place()).as_ref(), words));
+    print!("{}", help_about(command_docs::load(settings, &Session::new(settings).place()).as_ref(), words));
 }
 
 /// Runs the commands that are typed or that standard input has; gives the exit status.
@@ -374,13 +374,13 @@ pub fn run(settings: &Settings) -> Result<i32, String> {
 /// Runs commands that are typed.
 fn run_typed(mut shell: Shell) -> io::Result<i32> {
     let history = History::load(dotfile("REDISCLI_HISTFILE", ".rediscli_history"));
-    let prompt = Prompt::new(history, shell.library.clone());
+    let prompt = Prompt::new(history, shell.command_docs.clone());
     let mut prompt = prompt.map_err(|error| io::Error::other(error.to_string()))?;
     shell.load_preferences();
     loop {
         prompt.show_hints(shell.preferences.hints);
         if shell.session.is_connected() {
-            shell.library.ask(shell.settings, shell.session.place());
+            shell.command_docs.ask(shell.settings, shell.session.place());
         }
         // One from here on until the terminal gives keys was pressed at no command.
         interrupt::take();

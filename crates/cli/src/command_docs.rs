@@ -31,12 +31,12 @@ struct State {
 
 /// What is known of the server's commands.
 #[derive(Default)]
-pub struct Library {
+pub struct CommandDocs {
     state: Mutex<State>,
     arrived: Condvar,
 }
 
-impl Library {
+impl CommandDocs {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -48,12 +48,12 @@ impl Library {
             return;
         }
         *state = State { place: Some(place.clone()), is_asking: true, docs: None };
-        let (library, settings) = (self.clone(), settings.clone());
+        let (command_docs, settings) = (self.clone(), settings.clone());
         let asker = std::thread::Builder::new().name("docs".into()).spawn(move || {
             // One that it took would end its own wait, and no other.
             interrupt::block_in_this_thread();
             let docs = load(&settings, &place);
-            library.put(docs);
+            command_docs.put(docs);
         });
         state.is_asking = asker.is_ok();
     }
