@@ -6,6 +6,8 @@ use std::fmt::Write as _;
 
 /// Width of the longest bar, characters.
 const BAR_WIDTH: f64 = 40.0;
+/// The longest line of prose, characters.
+const LINE_WIDTH: usize = 120;
 
 /// The page as text.
 pub fn page(page: &Page) -> String {
@@ -14,7 +16,7 @@ pub fn page(page: &Page) -> String {
         let _ = write!(out, "\n**Not whole: {reason}**\n");
     }
     for paragraph in &page.about {
-        let _ = write!(out, "\n{paragraph}\n");
+        let _ = write!(out, "\n{}\n", wrapped(paragraph, ""));
     }
     for section in &page.sections {
         self::section(&mut out, section);
@@ -22,16 +24,17 @@ pub fn page(page: &Page) -> String {
     if !page.failures.is_empty() {
         out.push_str("\n## Rows that could not be measured\n\n");
         for failure in &page.failures {
-            let _ = writeln!(out, "- {}", cell(failure));
+            let _ = writeln!(out, "{}", wrapped(&format!("- {}", cell(failure)), "  "));
         }
     }
     out
 }
 
 fn section(out: &mut String, section: &Section) {
-    let _ = write!(out, "\n## {}. {}\n\nSource: {}\n", section.id, section.title, section.source);
+    let source = wrapped(&format!("Source: {}", section.source), "");
+    let _ = write!(out, "\n## {}. {}\n\n{source}\n", section.id, section.title);
     for paragraph in &section.method {
-        let _ = write!(out, "\n{paragraph}\n");
+        let _ = write!(out, "\n{}\n", wrapped(paragraph, ""));
     }
     claims(out, section);
     section.tables.iter().for_each(|table| self::table(out, table));
@@ -39,7 +42,7 @@ fn section(out: &mut String, section: &Section) {
     if !section.left_out.is_empty() {
         out.push_str("\nLeft out:\n\n");
         for (what, why) in &section.left_out {
-            let _ = writeln!(out, "- {what}: {why}.");
+            let _ = writeln!(out, "{}", wrapped(&format!("- {what}: {why}."), "  "));
         }
     }
 }
@@ -56,6 +59,25 @@ fn claims(out: &mut String, section: &Section) {
         table.rows.push(vec![claim.text.clone(), claim.test.clone(), verdicts.join("; ")]);
     }
     self::table(out, &table);
+}
+
+/// Prose in lines of at most [`LINE_WIDTH`] characters, all but the first with this indent.
+fn wrapped(text: &str, indent: &str) -> String {
+    let (mut out, mut width) = (String::new(), 0);
+    for word in text.split(' ') {
+        let needed = word.chars().count() + 1;
+        if width > 0 && width + needed > LINE_WIDTH {
+            out.push('\n');
+            out.push_str(indent);
+            width = indent.len();
+        } else if width > 0 {
+            out.push(' ');
+            width += 1;
+        }
+        out.push_str(word);
+        width += needed - 1;
+    }
+    out
 }
 
 fn cell(text: &str) -> String {
@@ -102,6 +124,18 @@ mod tests {
     use super::super::claims::{Bound, Kind, claim};
     use super::super::page::Series;
     use super::*;
+
+    #[test]
+    fn prose_is_wrapped_and_nothing_of_it_is_lost() {
+        assert_eq!(wrapped("- a b", "  "), "- a b");
+        let text = format!("- {}", "word ".repeat(60).trim_end());
+        let lines = wrapped(&text, "  ");
+        assert!(lines.lines().all(|line| (100..=LINE_WIDTH).contains(&line.len()) || line.ends_with("word")));
+        assert!(lines.lines().count() == 3 && lines.lines().skip(1).all(|line| line.starts_with("  word")));
+        assert_eq!(lines.replace("\n ", ""), text);
+        let long = "x".repeat(LINE_WIDTH + 1);
+        assert_eq!(wrapped(&format!("a {long} b"), ""), format!("a\n{long}\nb"));
+    }
 
     #[test]
     fn everything_is_on_the_page() {
