@@ -4,6 +4,7 @@
 //! Invariant: a node gives one vote an epoch at most, also over restarts, as the vote leaves after
 //! `lastVoteEpoch` has reached the disk.
 
+use super::links::LinkId;
 use super::{Action, Cluster, NodeKey, Time};
 use crate::packet::{Body, Header, PingKind};
 
@@ -61,8 +62,8 @@ pub(super) struct ManualFailover {
 
 /// What a replica's vote request or a primary's answer needs.
 impl Cluster {
-    /// A replica asks for a vote.
-    pub(super) fn consider_vote(&mut self, sender: NodeKey, request: &Header) {
+    /// A replica asks for a vote, by this connection.
+    pub(super) fn consider_vote(&mut self, id: LinkId, sender: NodeKey, request: &Header) {
         let now = self.now.mono_ms;
         let node = &self.table[sender];
         let is_stale = request.current_epoch < self.current_epoch;
@@ -86,7 +87,9 @@ impl Cluster {
         self.last_vote_epoch = self.current_epoch;
         self.table[primary].voted_ms = Some(now);
         self.save(true);
-        self.send_to(sender, Body::Vote);
+        // There may be no own connection to it yet: a vote that is not heard is lost for two node timeouts.
+        let own_link = self.table[sender].link.filter(|own| self.is_connected(*own));
+        self.send(own_link.unwrap_or(id), self.header(), Body::Vote);
         let id = self.table[sender].id;
         self.log(format!("Failover auth granted to {id} for epoch {}", self.current_epoch));
     }

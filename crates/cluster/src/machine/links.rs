@@ -193,9 +193,13 @@ impl Cluster {
         }
     }
 
+    /// Whether what is sent to a connection goes out.
+    pub(super) fn is_connected(&self, id: LinkId) -> bool {
+        self.links.get(&id).is_some_and(|link| link.is_connected)
+    }
+
     fn send_packet(&mut self, links: &[LinkId], packet: &Packet) {
-        let ready = |id: &&LinkId| self.links.get(id).is_some_and(|link| link.is_connected);
-        let ready: Vec<LinkId> = links.iter().filter(ready).copied().collect();
+        let ready: Vec<LinkId> = links.iter().copied().filter(|id| self.is_connected(*id)).collect();
         if ready.is_empty() {
             return;
         }

@@ -93,7 +93,7 @@ impl Cluster {
             (_, None) => {}
             (Body::Fail(failing), Some(_)) => self.hear_fail(&failing),
             (Body::Publish(published), Some(_)) => self.actions.push(Action::Deliver(published)),
-            (Body::VoteRequest, Some(sender)) => self.consider_vote(sender, header),
+            (Body::VoteRequest, Some(sender)) => self.consider_vote(id, sender, header),
             (Body::Vote, Some(sender)) => self.count_vote(sender, header.current_epoch),
             (Body::ManualFailover, Some(sender)) => self.start_pause(sender),
             (Body::Update { node, config_epoch, slots }, Some(_)) => {

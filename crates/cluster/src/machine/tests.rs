@@ -227,6 +227,28 @@ fn the_file_is_written_before_the_vote_is_sent() {
 }
 
 #[test]
+fn who_is_not_connected_to_the_candidate_votes_by_the_connection_that_asked() {
+    let mut net = Net::cluster(3);
+    net.nodes.push(node(9));
+    net.nodes[0].meet(time(net.now), &Net::host(3), 6379, 16379).unwrap();
+    net.pass(5_000);
+    let primary = net.nodes[0].myself().id;
+    net.nodes[3].replicate(time(net.now), primary.as_bytes(), false).unwrap();
+    net.pass(3_000);
+    let is_to_candidate = |ends: &[(usize, LinkId); 2]| ends[0].0 < 3 && ends[1].0 == 3;
+    let gone: Vec<_> = net.conns.iter().copied().filter(is_to_candidate).collect();
+    assert_eq!(gone.len(), 3);
+    net.conns.retain(|ends| !is_to_candidate(ends));
+    for (index, link) in gone.into_iter().flatten() {
+        net.nodes[index].closed(time(net.now), link);
+    }
+    net.nodes[3].failover(time(net.now), Failover::Forced).unwrap();
+    net.settle();
+    net.nodes[3].tick(time(net.now));
+    assert!(net.nodes[3].myself().is_primary());
+}
+
+#[test]
 fn a_light_packet_is_no_introduction() {
     let mut own = node(1);
     let link = own.accepted(time(0), "10.0.0.2", "10.0.0.1");
