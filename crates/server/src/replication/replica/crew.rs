@@ -215,7 +215,9 @@ impl Work {
         while let Some(lane) = self.lanes.get(self.next.fetch_add(1, Ordering::Relaxed)) {
             for batch in lane.chunks(PREFETCH_BATCH) {
                 let commands = || batch.iter().map(|&at| &self.plan.commands[at as usize]);
-                worker.prefetch_many(self.db, &commands().map(|command| command.key.1).collect::<Vec<_>>());
+                let mut hashes = [0; PREFETCH_BATCH];
+                hashes.iter_mut().zip(commands()).for_each(|(hash, command)| *hash = command.key.1);
+                worker.prefetch_many(self.db, &hashes[..batch.len()]);
                 commands().for_each(|command| self.run(worker, runner, command));
             }
             let mut left = lock(&self.left);
