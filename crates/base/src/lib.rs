@@ -4,6 +4,7 @@
 //! same engine runs against real time and in a seeded simulation.
 
 pub mod alloc;
+pub mod background;
 pub mod clock;
 pub mod copy;
 pub mod disk;

@@ -15,7 +15,7 @@ use crate::config::{
 use crate::logging::{Log, early_line};
 use crate::process::{
     OomScore, PidFile, ProcessTitle, ShutdownSignal, Supervisor, adjust_open_files, backlog_warning,
-    daemonize, find_supervisor, ignore_hangups, process_umask, system_warnings, watch_signals,
+    find_supervisor, ignore_hangups, process_umask, system_warnings, watch_signals,
 };
 
 /// What came of the command line.
@@ -138,7 +138,8 @@ fn become_server(
     let supervisor = find_supervisor(config.supervised, |name| std::env::var_os(name));
     let is_background = config.daemonize && !supervisor.is_there();
     if is_background {
-        daemonize().map_err(|error| format!("Can't go to the background: {}", error_text(&error)))?;
+        martlet_base::background::daemonize()
+            .map_err(|error| format!("Can't go to the background: {}", error_text(&error)))?;
     }
     ignore_hangups();
     let pid = std::process::id();

@@ -2,6 +2,7 @@
 //! ours. A primary that is killed is replaced, an operator's failover works, and a Sentinel goes on from its
 //! file.
 
+mod background;
 mod tls;
 
 use std::net::SocketAddr;

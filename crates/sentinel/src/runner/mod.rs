@@ -18,6 +18,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use martlet_base::background::PidFile;
 use martlet_base::clock::Clock;
 use rustix::event::epoll::EventFlags;
 
@@ -45,6 +46,8 @@ pub struct Program {
     clock: Clock,
     /// A signal asked for the end.
     stop: Arc<AtomicBool>,
+    /// Goes with it.
+    _pid_file: Option<PidFile>,
 }
 
 impl Program {

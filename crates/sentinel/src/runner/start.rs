@@ -13,7 +13,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use martlet_acl::{SetError, User, Users, is_valid_name};
+use martlet_base::background::{PidFile, daemonize};
 use martlet_base::clock::Clock;
+use martlet_base::disk::error_text;
 use martlet_base::random::Random;
 use rustix::fs::Access as FileAccess;
 
@@ -28,6 +30,9 @@ use crate::commands::{Access, Core, Facts, REDIS_VERSION};
 use crate::config::load::{Config, LoadError, Place, parse_command_line};
 use crate::events::Level;
 use crate::machine::{Sentinel, Settings};
+
+/// Where a Sentinel in the background keeps its process id when it is not told.
+const DEFAULT_PID_FILE: &str = "/var/run/redis-sentinel.pid";
 
 const USAGE: &str = "\
 Usage: martlet sentinel /path/to/sentinel.conf [options]
@@ -96,9 +101,6 @@ fn start(arguments: &[OsString]) -> Result<Program, Failure> {
     rustix::fs::access(&path, FileAccess::WRITE_OK).map_err(|error| {
         format!("Sentinel config file {} is not writable: {error}. Exiting...", path.display())
     })?;
-    if config.is_daemon {
-        return Err("daemonize is not supported here: leave it to whatever starts this Sentinel".into());
-    }
     let log = Log::new(config.log_file.clone());
     let access = access(&config)?;
     let users = Rc::new(RefCell::new(access.config_lines()));
@@ -109,11 +111,11 @@ fn start(arguments: &[OsString]) -> Result<Program, Failure> {
     };
     let listeners = listeners(&config).map_err(logged)?;
     let peers = Peers::new(config.tls.connect().map_err(logged)?);
-    greet(&log, &config);
-    if let Some(file) = &config.pid_file {
-        // As in Redis, one that cannot be written stops nobody.
-        let _ = std::fs::write(file, format!("{}\n", std::process::id()));
+    if config.is_daemon {
+        daemonize().map_err(|error| format!("Can't go to the background: {error}"))?;
     }
+    greet(&log, &config);
+    let pid_file = pid_file(&config, &log);
     let mut core = Core::new(sentinel, access, facts(&config, path));
     core.user_lines = users;
     let system = |error: io::Error| error.to_string();
@@ -128,7 +130,20 @@ fn start(arguments: &[OsString]) -> Result<Program, Failure> {
         log,
         clock: Clock::real(),
         stop: stop_on_signals().map_err(system)?,
+        _pid_file: pid_file,
     })
+}
+
+/// Writes the file where one is configured or the process is in the background. As in Redis, one that cannot
+/// be written stops nobody.
+fn pid_file(config: &Config, log: &Log) -> Option<PidFile> {
+    let default = config.is_daemon.then_some(Path::new(DEFAULT_PID_FILE));
+    let path = config.pid_file.as_deref().or(default)?;
+    let written = PidFile::write(path);
+    if let Err(error) = &written {
+        log.write(Level::Warning, &format!("Failed to write PID file: {}", error_text(error)));
+    }
+    written.ok()
 }
 
 fn stop_on_signals() -> io::Result<Arc<AtomicBool>> {
@@ -141,7 +156,7 @@ fn stop_on_signals() -> io::Result<Arc<AtomicBool>> {
 
 fn read(path: &Path, options: &[u8]) -> Result<Config, String> {
     let text = std::fs::read(path).map_err(|error| {
-        let why = martlet_base::disk::error_text(&error);
+        let why = error_text(&error);
         format!("Fatal error, can't open config file '{}': {why}", path.display())
     })?;
     let mut config = Config::default();

@@ -13,7 +13,7 @@ mod system;
 mod title;
 mod usage;
 
-pub use background::{PidFile, daemonize};
+pub use background::PidFile;
 pub(crate) use crash::{
     Cause, Signal, Trace, alarm, end_after_panic, guard_thread, other_traces, segfault, this_thread,
     watch_crashes,

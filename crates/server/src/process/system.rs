@@ -8,21 +8,6 @@ use std::path::Path;
 
 use crate::config::SyslogFacility;
 
-/// How many threads the process has.
-pub(super) fn thread_count() -> usize {
-    std::fs::read_dir("/proc/self/task").map_or(1, Iterator::count)
-}
-
-/// Splits the process in two; true in the child. The process must have no other thread.
-pub(super) fn fork() -> io::Result<bool> {
-    assert_eq!(thread_count(), 1, "fork after a thread was started");
-    // SAFETY: there is no other thread that could hold a lock which the child would never see released.
-    match unsafe { libc::fork() } {
-        -1 => Err(io::Error::last_os_error()),
-        child => Ok(child == 0),
-    }
-}
-
 /// Ignores a signal.
 pub(super) fn ignore_signal(signal: libc::c_int) {
     // SAFETY: SIG_IGN runs no code of ours, and the signals given are not ones that Rust's runtime handles

@@ -23,7 +23,7 @@ impl ProcessTitle {
     ///
     /// When that memory cannot be found, or a thread exists already, the title stays as it is.
     pub fn take_over(program: String) -> Self {
-        let area = if super::system::thread_count() == 1 { area() } else { None };
+        let area = if martlet_base::background::thread_count() == 1 { area() } else { None };
         Self { area: Mutex::new(area), program }
     }
 
