@@ -4,6 +4,7 @@
 mod channels;
 mod channels_replica;
 mod crew;
+mod differential;
 mod diskless;
 mod faults;
 mod primary;
