@@ -10,6 +10,7 @@ use crate::compare::{Directory, Started, free_port, start};
 use crate::control::{Control, info_field, reply_text};
 use crate::live::Line;
 use crate::own::Job;
+use crate::plan::Target;
 use serde::Serialize;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -29,14 +30,47 @@ for each row. Without one, this program's own server is measured.
   --json FILE    Writes the rows there as well
   --help         This text";
 
-/// The ways to persist: name and options of the server.
-const MODES: [(&str, &[&str]); 5] = [
-    ("none", &["--save", "", "--appendonly", "no"]),
-    ("RDB rules", &["--save", "900 1 300 10 60 10000", "--appendonly", "no"]),
-    ("AOF no", &["--save", "", "--appendonly", "yes", "--appendfsync", "no"]),
-    ("AOF everysec", &["--save", "", "--appendonly", "yes", "--appendfsync", "everysec"]),
-    ("AOF always", &["--save", "", "--appendonly", "yes", "--appendfsync", "always"]),
+/// Where a mode keeps what is written.
+#[derive(Clone, Copy, PartialEq)]
+enum Kept {
+    Nowhere,
+    /// In an RDB file, which SHUTDOWN saves.
+    Snapshot,
+    AppendOnlyFile,
+    /// By a second server of the same command line.
+    Replica,
+}
+
+/// A way to persist.
+#[derive(Clone, Copy)]
+struct Mode {
+    name: &'static str,
+    kept: Kept,
+    options: &'static [&'static str],
+}
+
+const MODES: [Mode; 6] = [
+    Mode { name: "none", kept: Kept::Nowhere, options: &NO_FILE },
+    Mode {
+        name: "RDB rules",
+        kept: Kept::Snapshot,
+        options: &["--save", "900 1 300 10 60 10000", "--appendonly", "no"],
+    },
+    Mode {
+        name: "one replica",
+        kept: Kept::Replica,
+        options: &["--save", "", "--appendonly", "no", "--repl-diskless-sync-delay", "0"],
+    },
+    append_only("AOF no", &["--save", "", "--appendonly", "yes", "--appendfsync", "no"]),
+    append_only("AOF everysec", &["--save", "", "--appendonly", "yes", "--appendfsync", "everysec"]),
+    append_only("AOF always", &["--save", "", "--appendonly", "yes", "--appendfsync", "always"]),
 ];
+
+const NO_FILE: [&str; 4] = ["--save", "", "--appendonly", "no"];
+
+const fn append_only(name: &'static str, options: &'static [&'static str]) -> Mode {
+    Mode { name, kept: Kept::AppendOnlyFile, options }
+}
 
 /// What was measured.
 #[derive(Debug, Serialize)]
@@ -57,7 +91,8 @@ struct Row {
     fork_us: u64,
     /// Keys at the end.
     keys: u64,
-    /// From the start of the process until it serves them again; none where nothing is kept.
+    /// From the start of the process until it serves them again, or from the end of the primary until its
+    /// replica, promoted, does; none where nothing is kept.
     recovery_s: Option<f64>,
 }
 
@@ -144,12 +179,12 @@ fn run(options: &Options) -> Result<(), String> {
     );
     let mut rows = Vec::new();
     for pipeline in [1, options.pipeline] {
-        for (mode, modes_options) in MODES {
-            if !mode.contains(&options.only) {
+        for mode in MODES {
+            if !mode.name.contains(&options.only) {
                 continue;
             }
             for server in &servers {
-                let row = measure(options, server, (mode, modes_options), pipeline)?;
+                let row = measure(options, server, mode, pipeline)?;
                 println!("{}", text(&row));
                 rows.push(row);
             }
@@ -201,24 +236,20 @@ fn number(control: &mut Control, command: &[&str]) -> Result<u64, String> {
         .ok_or_else(|| format!("{}: {}", command.join(" "), reply_text(&reply)))
 }
 
-fn measure(
-    options: &Options,
-    server: &str,
-    (mode, mode_options): (&'static str, &[&str]),
-    pipeline: usize,
-) -> Result<Row, String> {
+fn measure(options: &Options, server: &str, mode: Mode, pipeline: usize) -> Result<Row, String> {
     let port = free_port()?;
     let directory = Directory::create(&options.directory, port)?;
-    let started = launch(server, mode_options, &directory, port)?;
+    let started = launch(server, mode.options, &directory, port)?;
+    let replica = (mode.kept == Kept::Replica).then(|| Replica::of(options, server, port)).transpose()?;
     let mut settings = Settings { port, pipeline, clients: options.clients, ..Settings::default() };
     settings.requests = Some(options.writes);
     // Such a key has 14 bytes.
     settings.templates = vec![format!("SET bench:{{key sequence {}}} x", options.writes)];
     let job = Job::new(&settings)?;
     let plan = job.plan(&job.target)?;
-    let measured = job.measure(&plan, &mut Line::new(mode, &plan))?;
+    let measured = job.measure(&plan, &mut Line::new(mode.name, &plan))?;
     if let Some(reason) = measured.result.partial {
-        return Err(format!("{server}, {mode}: PARTIAL RESULT: {reason}"));
+        return Err(format!("{server}, {}: PARTIAL RESULT: {reason}", mode.name));
     }
     let pid = crate::cost::Meter::new(&job.target, None).pid();
     let mut control = crate::cli::target::control(&job.target)?;
@@ -228,7 +259,7 @@ fn measure(
     let cost = measured.cost.unwrap_or_default();
     let mut row = Row {
         server: server.to_owned(),
-        mode,
+        mode: mode.name,
         pipeline,
         writes: measured.result.requests(),
         seconds: measured.result.elapsed.as_secs_f64(),
@@ -241,15 +272,68 @@ fn measure(
         keys,
         recovery_s: None,
     };
-    if mode != "none" {
-        let how = if mode.starts_with("RDB") { "SAVE" } else { "NOSAVE" };
-        // It answers with the end of the connection.
-        let _ = control.command(&["SHUTDOWN", how]);
-        await_end(port)?;
-        drop(started);
-        row.recovery_s = Some(recover(server, mode_options, &directory, &job, port, keys)?);
+    if mode.kept == Kept::Nowhere {
+        return Ok(row);
     }
+    if mode.kept == Kept::Replica && number(&mut control, &["WAIT", "1", "60000"])? != 1 {
+        return Err(format!("{server}: its replica does not have all writes after a minute"));
+    }
+    let how = if mode.kept == Kept::Snapshot { "SAVE" } else { "NOSAVE" };
+    // It answers with the end of the connection.
+    let _ = control.command(&["SHUTDOWN", how]);
+    await_end(port)?;
+    drop(started);
+    row.recovery_s = Some(match replica {
+        Some(replica) => replica.promote(server, keys)?,
+        None => recover(server, mode.options, &directory, &job, port, keys)?,
+    });
     Ok(row)
+}
+
+/// A replica that has all of its primary's data.
+struct Replica {
+    target: Target,
+    _started: Started,
+    _directory: Directory,
+}
+
+impl Replica {
+    fn of(options: &Options, server: &str, primary: u16) -> Result<Replica, String> {
+        let port = free_port()?;
+        let directory = Directory::create(&options.directory, port)?;
+        let primary = format!("127.0.0.1 {primary}");
+        let words = [&NO_FILE[..], &["--replicaof", &primary]].concat();
+        let started = launch(server, &words, &directory, port)?;
+        let target = Job::new(&Settings { port, ..Settings::default() })?.target;
+        let replica = Replica { target, _started: started, _directory: directory };
+        replica.until("has no link to its primary", |control| {
+            let info = control.text(&["INFO", "replication"]).map_err(|e| e.to_string())?;
+            Ok(info_field(&info.unwrap_or_default(), "master_link_status") == Some("up"))
+        })?;
+        Ok(replica)
+    }
+
+    /// Makes it a primary; seconds until it serves all keys.
+    fn promote(self, server: &str, keys: u64) -> Result<f64, String> {
+        let began = Instant::now();
+        let mut control = crate::cli::target::control(&self.target)?;
+        control.command(&["REPLICAOF", "NO", "ONE"]).map_err(|e| e.to_string())?;
+        match number(&mut control, &["DBSIZE"])? {
+            found if found == keys => Ok(began.elapsed().as_secs_f64()),
+            found => Err(format!("the replica of {server} has {found} keys instead of {keys}")),
+        }
+    }
+
+    fn until(&self, not: &str, holds: impl Fn(&mut Control) -> Result<bool, String>) -> Result<(), String> {
+        let limit = Instant::now() + Duration::from_secs(120);
+        while !crate::cli::target::control(&self.target).and_then(|mut control| holds(&mut control))? {
+            if Instant::now() > limit {
+                return Err(format!("the replica {not} after two minutes"));
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Ok(())
+    }
 }
 
 /// Waits until nobody listens on the port.
