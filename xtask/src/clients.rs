@@ -1,9 +1,11 @@
 //! `./x clients`: each client library tours the commands of a server, which must hold nothing of value.
 //! Libraries are installed through their package managers into `target/clients/`, at pinned versions.
 //! With no port given, our own server is built and toured in each of its [`CONFIGURATIONS`]. `--cluster` has
-//! them tour a cluster of ours whose slots move meanwhile.
+//! them tour a cluster of ours whose slots move meanwhile, `--sentinel` servers that fail over.
 
 mod cluster;
+mod running;
+mod sentinel;
 
 use crate::run::{Outcome, Tally, cargo, is_installed, root, step};
 use martlet_testkit::server::Server;
@@ -19,6 +21,9 @@ pub struct Options {
     /// Tour a cluster of ours, whose slots and roles change meanwhile.
     #[arg(long, conflicts_with = "port")]
     cluster: bool,
+    /// Tour servers of ours under Sentinels, which fail over meanwhile.
+    #[arg(long, conflicts_with_all = ["port", "cluster"])]
+    sentinel: bool,
     /// Only these libraries.
     #[arg(value_parser = clap::builder::PossibleValuesParser::new(LIBRARIES.iter().map(|l| l.name)))]
     only: Vec<String>,
@@ -37,6 +42,8 @@ struct Library {
 struct Prepared {
     single: Command,
     cluster: Command,
+    /// A tour of servers under the Sentinels whose ports `SENTINEL_PORTS` has.
+    sentinel: Option<Command>,
     /// A tour of several servers that know nothing of each other, whose ports `REDIS_PORTS` has.
     sharded: Option<Command>,
 }
@@ -75,6 +82,10 @@ pub fn run(options: &Options) -> Outcome {
             cluster::tour(prepared.cluster)?;
             prepared.sharded.map_or(Ok(()), shards)
         });
+    }
+    if options.sentinel {
+        cargo(&["build", "-p", "martlet"])?;
+        return each_library(&options.only, |_, prepared| prepared.sentinel.map_or(Ok(()), sentinel::tour));
     }
     if let Some(port) = options.port {
         return tour(&port.to_string(), &options.only);
@@ -157,32 +168,44 @@ fn python(folder: &Path) -> Result<Prepared, Box<dyn std::error::Error>> {
     let python = python.to_string_lossy();
     step(&mut program(folder, &[&python, "-m", "pip", "install", "-q", "-r", "requirements.txt"]))?;
     let run = |file| program(folder, &[&python, file]);
-    Ok(Prepared { single: run("tour.py"), cluster: run("cluster.py"), sharded: None })
+    Ok(Prepared {
+        single: run("tour.py"),
+        cluster: run("cluster.py"),
+        sentinel: Some(run("sentinel.py")),
+        sharded: None,
+    })
 }
 
 fn node(folder: &Path) -> Result<Prepared, Box<dyn std::error::Error>> {
     step(&mut program(folder, &["npm", "install", "--silent", "--no-audit", "--no-fund"]))?;
     let run = |file| program(folder, &["node", file]);
-    Ok(Prepared { single: run("tour.mjs"), cluster: run("cluster.mjs"), sharded: None })
+    let sentinel = folder.join("sentinel.mjs").exists().then(|| run("sentinel.mjs"));
+    Ok(Prepared { single: run("tour.mjs"), cluster: run("cluster.mjs"), sentinel, sharded: None })
 }
 
 fn go(folder: &Path) -> Result<Prepared, Box<dyn std::error::Error>> {
     step(&mut program(folder, &["go", "mod", "tidy"]))?;
     step(&mut program(folder, &["go", "build", "./..."]))?;
     let run = |package| program(folder, &["go", "run", package]);
-    Ok(Prepared { single: run("."), cluster: run("./cluster"), sharded: None })
+    Ok(Prepared {
+        single: run("."),
+        cluster: run("./cluster"),
+        sentinel: Some(run("./sentinel")),
+        sharded: None,
+    })
 }
 
 fn maven(folder: &Path) -> Result<Prepared, Box<dyn std::error::Error>> {
     step(&mut program(folder, &["mvn", "-q", "-B", "compile"]))?;
     let run = |class: &str| program(folder, &["mvn", "-q", "-B", "exec:java", &format!("-Dtour={class}")]);
-    let has_shards = folder.join("src/main/java/ShardedTour.java").exists();
-    let sharded = has_shards.then(|| run("ShardedTour"));
-    Ok(Prepared { single: run("Tour"), cluster: run("ClusterTour"), sharded })
+    let java = folder.join("src/main/java");
+    let run_if_there = |class| java.join(class).with_extension("java").exists().then(|| run(class));
+    let (sentinel, sharded) = (run_if_there("SentinelTour"), run_if_there("ShardedTour"));
+    Ok(Prepared { single: run("Tour"), cluster: run("ClusterTour"), sentinel, sharded })
 }
 
 fn rust(folder: &Path) -> Result<Prepared, Box<dyn std::error::Error>> {
     step(&mut program(folder, &["cargo", "build", "-q", "--bins"]))?;
     let run = |name| program(folder, &["cargo", "run", "-q", "--bin", name]);
-    Ok(Prepared { single: run("tour"), cluster: run("cluster"), sharded: None })
+    Ok(Prepared { single: run("tour"), cluster: run("cluster"), sentinel: None, sharded: None })
 }
