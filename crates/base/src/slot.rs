@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 pub const SLOT_COUNT: usize = 16_384;
 
 /// Bytes that one step of [`crc16`] takes.
-const STEP: usize = 4;
+const STEP: usize = 8;
 
 /// CRC16 of a byte that so many bytes of zero follow.
 static TABLES: [[u16; 256]; STEP] = {
@@ -31,22 +31,41 @@ static TABLES: [[u16; 256]; STEP] = {
 fn crc16(bytes: &[u8]) -> u16 {
     let of = |zeros: usize, byte: u8| TABLES[zeros][usize::from(byte)];
     let (steps, rest) = bytes.as_chunks::<STEP>();
-    let crc = steps.iter().fold(0u16, |crc, [a, b, c, d]| {
+    let crc = steps.iter().fold(0u16, |crc, [a, b, c, d, e, f, g, h]| {
         let [high, low] = crc.to_be_bytes();
-        of(3, a ^ high) ^ of(2, b ^ low) ^ of(1, *c) ^ of(0, *d)
+        let independent = of(5, *c) ^ of(4, *d) ^ of(3, *e) ^ of(2, *f) ^ of(1, *g) ^ of(0, *h);
+        of(7, a ^ high) ^ of(6, b ^ low) ^ independent
     });
     rest.iter().fold(crc, |crc, byte| (crc << 8) ^ of(0, (crc >> 8) as u8 ^ byte))
 }
 
+/// Whether no byte is a `{`, looked at by words: most keys have none.
+#[inline]
+fn has_no_tag(key: &[u8]) -> bool {
+    const LOW: u64 = u64::MAX / 255;
+    let has_none = |word: [u8; 8]| {
+        let zero_where_open = u64::from_ne_bytes(word) ^ (LOW * b'{' as u64);
+        zero_where_open.wrapping_sub(LOW) & !zero_where_open & (LOW << 7) == 0
+    };
+    match (key.as_chunks::<8>().0, key.last_chunk::<8>()) {
+        (words, Some(last)) => words.iter().all(|word| has_none(*word)) && has_none(*last),
+        (_, None) => !key.contains(&b'{'),
+    }
+}
+
 /// The slot of a key; of the part between the first `{` and the next `}` where that is not empty.
 pub fn slot_of(key: &[u8]) -> u16 {
+    let hashed = if has_no_tag(key) { key } else { tag_in(key) };
+    crc16(hashed) % SLOT_COUNT as u16
+}
+
+fn tag_in(key: &[u8]) -> &[u8] {
     let find = |byte: u8, bytes: &[u8]| bytes.iter().position(|other| *other == byte);
-    let hashed = find(b'{', key)
+    find(b'{', key)
         .and_then(|open| key.get(open + 1..))
         .and_then(|tail| tail.get(..find(b'}', tail)?))
         .filter(|tag| !tag.is_empty())
-        .unwrap_or(key);
-    crc16(hashed) % SLOT_COUNT as u16
+        .unwrap_or(key)
 }
 
 /// The slot of all keys that a glob pattern matches; `None` if they may be of several.
@@ -101,6 +120,19 @@ mod tests {
         assert_eq!(slot_of(b"{foo}bar"), slot_of(b"foo"));
         assert_eq!(slot_of(b"foo{}{bar}"), crc16(b"foo{}{bar}") % 16384);
         assert_eq!(slot_of(b"foo{{bar}}zap"), slot_of(b"{bar"));
+    }
+
+    #[test]
+    fn a_tag_is_found_wherever_it_is() {
+        for (before, after) in (0..20).flat_map(|before| (0..20).map(move |after| (before, after))) {
+            // Bytes that differ from what is looked for by one bit, or in sign.
+            let around = [b'z', b'|', 0xFB, b'y', 0, 0xFF, b'}'];
+            let around = |len: usize| (0..len).map(|at| around[at % around.len()]).collect::<Vec<u8>>();
+            let plain = [around(before), around(after)].concat();
+            assert!(has_no_tag(&plain));
+            let tagged = [around(before), b"{tag}".to_vec(), around(after)].concat();
+            assert_eq!(slot_of(&tagged), crc16(b"tag") % 16384);
+        }
     }
 
     #[test]
