@@ -103,7 +103,7 @@ const DENIED_TAGS: &str = "-largemem";
 /// Tags of tests that need a server of their own, or one that is no cluster.
 const DENIED_EXTERNALLY: &str = " -external:skip -cluster:only";
 /// A file that takes longer has hung.
-const UNIT_LIMIT_SECONDS: &str = "300";
+const UNIT_LIMIT_SECONDS: &str = "600";
 
 /// Which tree, which servers, which files.
 #[derive(clap::Args)]

@@ -186,6 +186,21 @@ fn a_false_replica_harms_nobody() {
     fill(&primary, 1);
 }
 
+#[test]
+fn a_replica_that_asks_for_data_ends_with_a_line_about_the_error() {
+    let primary = start_ours(&[]);
+    let mut client = ask_for_all(&primary);
+    assert!(text(&client.read_reply().unwrap()).starts_with("FULLRESYNC "));
+    client.send(&["GET", "key"]).unwrap();
+    assert!(!client.read_to_end().unwrap().windows(7).any(|bytes| bytes == b"Replica"));
+    let error = "ERR Replica can't interact with the keyspace";
+    let said = format!(
+        "This master is sending an error to its replica: '{error}' after processing the command 'get'"
+    );
+    wait_until("a line", || primary.log().contains(&said));
+    wait_until("a count", || info(&primary, "unexpected_error_replies") == "1");
+}
+
 /// A connection that has said PSYNC, and what it was answered first.
 fn ask_for_all(primary: &Server) -> Client {
     let mut client = Client::connect(primary.address()).unwrap();

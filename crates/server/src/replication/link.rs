@@ -290,12 +290,17 @@ impl Worker {
         if reply.total_bytes() == before.1 {
             return;
         }
+        let command = entry.spec.full_name;
+        if let Some(error) = reply.as_bytes().get(before.0..).and_then(|bytes| bytes.strip_prefix(b"-")) {
+            let error = String::from_utf8_lossy(error.trim_ascii_end());
+            tracing::warn!(
+                "== CRITICAL == This master is sending an error to its replica: '{error}' after processing the command '{command}'"
+            );
+            self.shared.stats.unexpected_errors.fetch_add(1, Ordering::Relaxed);
+        }
         reply.truncate(before.0);
         let name = connection.replica.as_ref().map_or_else(String::new, |link| link.replica.name());
-        tracing::warn!(
-            "Replica generated a reply to command '{}', disconnecting it: {name}",
-            entry.spec.full_name
-        );
+        tracing::warn!("Replica generated a reply to command '{command}', disconnecting it: {name}");
         self.end_for_good(connection);
     }
 
