@@ -44,8 +44,8 @@ impl Worker {
         if let Some(index) = entry.plain_key
             && connection.session.flags.is_empty_but_for(SessionFlags::RESTRICTED)
             && (self.shared.slow_path_reasons.is_empty()
-                || self.reads_from_replica(connection, entry)
-                || self.serves_slot(hash))
+                || self.serves_slot(hash)
+                || self.reads_from_replica(connection, entry))
             && entry.spec.takes(args.len())
             && self.permits(connection, entry, args).is_ok()
             && !(entry.spec.flags.has(Flags::DENYOOM) && self.memory.is_due())

@@ -186,6 +186,12 @@ static DIRECTIVES: &[Directive] = &[
     }),
 ];
 
+/// The name by which the tables know an option: Valkey has another for one of Redis'.
+pub(super) fn canonical(name: &[u8]) -> &[u8] {
+    const OF_VALKEY: &[u8] = b"primary-reboot-down-after-period";
+    if name.eq_ignore_ascii_case(OF_VALKEY) { b"master-reboot-down-after-period" } else { name }
+}
+
 fn known_replica(sentinel: &mut Sentinel, words: &[String], _: &[Vec<u8>]) -> Result<(), String> {
     let id = sentinel.configured(&words[0])?;
     let made = sentinel.create_replica(id, &words[1], leading_number(&words[2]));
@@ -222,8 +228,10 @@ impl Sentinel {
         let mut ordered = Vec::new();
         for (place, words) in directives.iter().enumerate() {
             let Some((name, arguments)) = words.split_first() else { return Err((place, UNKNOWN.into())) };
+            let called = canonical(name);
             let known = DIRECTIVES.iter().find(|known| {
-                name.eq_ignore_ascii_case(known.name.as_bytes()) && known.arguments.contains(&arguments.len())
+                called.eq_ignore_ascii_case(known.name.as_bytes())
+                    && known.arguments.contains(&arguments.len())
             });
             ordered.push((known.ok_or((place, UNKNOWN.to_owned()))?, place, arguments));
         }

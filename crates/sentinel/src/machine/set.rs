@@ -5,6 +5,7 @@
 use martlet_base::number::parse_i64;
 
 use super::Sentinel;
+use super::configure::canonical;
 use crate::events::Level;
 use crate::instance::{InstanceId, PrimarySettings};
 use crate::limits::WORD_MAX_BYTES;
@@ -176,7 +177,8 @@ impl Sentinel {
         let mut has_changed = false;
         let result = loop {
             let Some((name, after)) = rest.split_first() else { break Ok(()) };
-            let known = OPTIONS.iter().find(|known| name.eq_ignore_ascii_case(known.name.as_bytes()));
+            let called = canonical(name);
+            let known = OPTIONS.iter().find(|known| called.eq_ignore_ascii_case(known.name.as_bytes()));
             let Some((known, (values, after))) =
                 known.and_then(|known| Some((known, after.split_at_checked(known.values)?)))
             else {

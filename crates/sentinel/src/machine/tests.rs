@@ -267,12 +267,14 @@ proptest! {
             let words: Vec<Vec<u8>> = [
                 b"auth-pass".to_vec(), pass, b"down-after-milliseconds".to_vec(), times.0.to_string().into_bytes(),
                 b"failover-timeout".to_vec(), times.1.to_string().into_bytes(),
-                b"master-reboot-down-after-period".to_vec(), times.2.to_string().into_bytes(),
+                b"primary-reboot-down-after-period".to_vec(), times.2.to_string().into_bytes(),
                 b"rename-command".to_vec(), b"config".to_vec(), renamed.into_bytes(),
             ].into();
             sentinel.set(START_MS, id, &words).unwrap();
         }
-        let text = disk.borrow().text.clone();
+        // Valkey's file has another name for one of them.
+        let text = String::from_utf8(disk.borrow().text.clone()).unwrap();
+        let text = text.replace("master-reboot", "primary-reboot").into_bytes();
         let mut config = Config::default();
         config.read(&text).unwrap();
         let world = Box::new(TestWorld(Rc::default()));

@@ -34,6 +34,7 @@ impl Worker {
     }
 
     /// Whether nothing but the cluster asks for checks, and the slot of this hash is served here in any case.
+    #[inline]
     pub(crate) fn serves_slot(&self, hash: u64) -> bool {
         self.shared.slow_path_reasons.is_only(SlowPathReason::Cluster)
             && self.routes.as_ref().is_some_and(|routes| routes.is_served(slot_in(hash)))

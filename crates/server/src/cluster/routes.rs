@@ -40,6 +40,8 @@ pub struct Routes {
     primary: Option<u16>,
     is_replica: bool,
     is_down: bool,
+    /// A bit per slot: see [`Routes::is_served`].
+    served: [u64; SLOTS as usize / 64],
 }
 
 /// What a request asks for, as far as it decides who answers.
@@ -109,7 +111,7 @@ impl Routes {
                 owners[usize::from(first)..=usize::from(last)].fill(at);
             }
         }
-        Routes {
+        let routes = Routes {
             owners,
             migrating: cluster.migrating().map(|(slot, to)| (slot, place(to))).collect(),
             importing: cluster.importing().map(|(slot, from)| (slot, place(from))).collect(),
@@ -120,7 +122,19 @@ impl Routes {
             primary: cluster.myself().primary.map(place),
             is_replica: cluster.myself().is_replica(),
             is_down: cluster.is_down(),
+            served: [0; _],
+        };
+        routes.with_served()
+    }
+
+    /// The table, once it is known which slots are served in any case.
+    fn with_served(mut self) -> Routes {
+        let serves = !self.is_down && !self.has_open_slots();
+        for (owners, bits) in self.owners.chunks(64).zip(&mut self.served) {
+            let is_mine = |at: &usize| serves && owners[*at] == MYSELF;
+            *bits = (0..owners.len()).filter(is_mine).fold(0, |bits, at| bits | 1 << at);
         }
+        self
     }
 
     fn owner(&self, slot: u16) -> u16 {
@@ -130,7 +144,7 @@ impl Routes {
     /// Whether every request about a slot is run here, without another look.
     #[inline]
     pub fn is_served(&self, slot: u16) -> bool {
-        self.owner(slot) == MYSELF && !self.is_down && !self.has_open_slots()
+        self.served.get(usize::from(slot / 64)).is_some_and(|bits| bits >> (slot % 64) & 1 == 1)
     }
 
     /// Whether slots are under way, from here or to here.
@@ -289,7 +303,24 @@ mod tests {
             primary: None,
             is_replica: false,
             is_down: false,
+            served: [0; _],
         }
+    }
+
+    #[test]
+    fn slots_are_served_without_another_look_while_nothing_is_under_way() {
+        let served = |routes: Routes| {
+            let routes = routes.with_served();
+            (0..u16::MAX).filter(|slot| routes.is_served(*slot)).collect::<Vec<_>>()
+        };
+        let whole = || Routes { migrating: [].into(), importing: [].into(), ..routes() };
+        assert_eq!(served(whole()), (0..10).collect::<Vec<_>>());
+        assert!(served(Routes { is_down: true, ..whole() }).is_empty());
+        assert!(served(Routes { migrating: [(5, 1)].into(), ..whole() }).is_empty());
+        assert!(served(Routes { importing: [(15, 1)].into(), ..whole() }).is_empty());
+        let mut last = whole();
+        last.owners[usize::from(SLOTS) - 1] = MYSELF;
+        assert_eq!(served(last).last(), Some(&(SLOTS - 1)));
     }
 
     fn wanted(slot: u16) -> Wanted {
@@ -347,7 +378,7 @@ mod tests {
         routes.is_down = true;
         let mut config = Config::default();
         assert_eq!(routes.decide(&wanted(3), &config), Err(Redirect::Down));
-        assert!(!routes.is_served(3) && routes.lets_wait(3, false) == Err(Redirect::Down));
+        assert_eq!(routes.lets_wait(3, false), Err(Redirect::Down));
         let message = Wanted { is_sharded_pubsub: true, ..wanted(3) };
         assert_eq!(routes.decide(&message, &config), Ok(()));
         config.cluster_allow_pubsubshard_when_down = false;
