@@ -352,10 +352,15 @@ impl Segment {
         old.free_buckets();
     }
 
+    /// Has the beginnings of all entries fetched, before each is looked at.
+    pub(crate) fn prefetch_entries(&self) {
+        self.entry_lines().for_each(prefetch);
+    }
+
     /// Splits into two of one more bit of depth: `goes_right` tells for each entry.
     pub(crate) fn split(mut self, goes_right: impl Fn(RawEntry) -> bool) -> (Segment, Segment) {
         let mut halves: [Vec<u64>; 2] = [Vec::with_capacity(self.len()), Vec::with_capacity(self.len())];
-        self.entry_lines().for_each(prefetch);
+        self.prefetch_entries();
         for at in 0..self.slots() {
             let slot = self.slot(at);
             if slot != 0 {

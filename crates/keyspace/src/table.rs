@@ -383,6 +383,7 @@ impl Table {
         let (begins, segment, next) = self.segment_at(from);
         // Segments may have been joined since the walk came by.
         let is_whole = begins >= from;
+        segment.prefetch_entries();
         for (_, entry) in segment.iter() {
             if is_whole || order(hash_of(entry.key())) >= from {
                 visit(entry);

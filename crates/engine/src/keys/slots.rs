@@ -90,26 +90,34 @@ impl Keys {
     /// Deletes a slot's keys in all databases, as the server's own doing; how many there were. The slot's
     /// shard is locked.
     pub fn delete_slot(&mut self, slot: u16) -> usize {
-        const AT_ONCE: usize = 1024;
         let shard = shard_of_slot(slot);
         let databases: Vec<usize> = self.shard(shard).keys.used().collect();
+        let (mut names, mut ends) = (Vec::new(), Vec::new());
         let mut deleted = 0;
         for db in databases {
             self.in_db(db, |keys| {
+                let mut from = None;
                 loop {
-                    let names = keys.names_in_slot(slot, AT_ONCE);
-                    if names.is_empty() {
-                        return;
-                    }
-                    deleted += names.len();
-                    for name in &names {
+                    from = keys.shard(shard).keys.db(db).walk_slot(slot, from, |entry| {
+                        names.extend_from_slice(entry.key());
+                        ends.push(names.len());
+                    });
+                    deleted += ends.len();
+                    let mut begin = 0;
+                    for end in ends.drain(..) {
+                        let name = &names[begin..end];
                         let key = Key::new(name);
                         keys.delete(&key);
                         keys.effects.event(EventClass::GENERIC, "del", db, name);
                         keys.effects.deleted_by_server(db, name, Deletion::Del);
                         keys.signal_by_server(&key);
+                        begin = end;
                     }
+                    names.clear();
                     keys.record_pending();
+                    if from.is_none() {
+                        return;
+                    }
                 }
             });
             self.shard_mut(shard).keys.db_mut(db).free_if_empty();
