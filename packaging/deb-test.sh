@@ -27,6 +27,20 @@ getent passwd martlet >/dev/null || fail "there is no user"
 [ "$(readlink -f /usr/bin/redis-cli)" = /usr/bin/martlet ] || fail "redis-cli is no link"
 martlet server --check-config /etc/martlet/martlet.conf
 
+say manual and completions
+for page in /usr/share/man/man1/martlet*.1.gz; do
+	said=$(man --warnings=w --local-file "$page" 2>&1 >/dev/null) || fail "$page: $said"
+	[ -z "$said" ] || fail "$page: $said"
+done
+for name in martlet martlet-server martlet-cli martlet-bench; do
+	man --where "$name" >/dev/null || fail "there is no page $name"
+	whatis "$name" >/dev/null || fail "the index has no $name"
+done
+bash -c '. /usr/share/bash-completion/bash_completion; _completion_loader martlet; complete -p martlet' |
+	grep -q -- '-F _martlet' || fail "bash does not complete martlet"
+[ "$(zsh -f -c 'autoload -U compinit; compinit -D; print $_comps[martlet]')" = _martlet ] || fail "zsh does not complete martlet"
+fish -c 'complete -C "martlet ser"' | grep -q '^server' || fail "fish does not complete martlet"
+
 say start
 start
 [ "$(redis-cli SET greeting hello)" = OK ] || fail "SET"

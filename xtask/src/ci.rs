@@ -2,7 +2,7 @@
 //! runs this.
 
 use crate::run::{Outcome, cargo, is_installed, root};
-use crate::{checks, cost, dashboard, docs, python, report_page, tools};
+use crate::{checks, cost, dashboard, docs, man, python, report_page, tools};
 use clap::Parser;
 use martlet_testkit::server::Server;
 use std::process::Command;
@@ -12,6 +12,7 @@ pub fn run() -> Outcome {
     checks::check()?;
     docs::check()?;
     cargo(&["build", "--workspace"])?;
+    man::make(&root().join("target/debug/martlet"))?;
     cargo(&["test", "--workspace"])?;
     python::run(&parse(&["bench-python"]))?;
     bench_smoke()

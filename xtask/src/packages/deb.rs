@@ -1,5 +1,6 @@
 //! The Debian package: built, and tried in a clean root.
 
+use crate::man;
 use crate::run::{Outcome, cargo, is_installed, root, step};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -13,15 +14,15 @@ pub struct Options {
 }
 
 /// What the test needs beside what every Debian has.
-const INCLUDED: &str = "adduser,logrotate";
+const INCLUDED: &str = "adduser,bash-completion,fish,logrotate,man-db,zsh";
 
-/// Builds the package with this revision into `target/dist`; gives its path.
+/// Packs what is built and the manual's pages, with this revision, into `target/dist`; gives its path.
 ///
 /// # Errors
 /// Where cargo-deb is missing, or fails.
 pub fn build(revision: u32) -> Result<PathBuf, Box<dyn std::error::Error>> {
     if !is_installed("cargo-deb", "--version") {
-        return Err("cargo-deb is not installed: cargo install cargo-deb".into());
+        return Err("cargo-deb is not installed: cargo install cargo-deb --locked".into());
     }
     let directory = root().join("target/dist");
     std::fs::create_dir_all(&directory)?;
@@ -35,6 +36,7 @@ pub fn build(revision: u32) -> Result<PathBuf, Box<dyn std::error::Error>> {
 /// Needs root, debootstrap and Debian's archive.
 pub fn run(options: &Options) -> Outcome {
     cargo(&["build", "--release", "--locked", "--package", "martlet"])?;
+    man::make(&root().join("target/release/martlet"))?;
     let (old, new) = (build(1)?, build(2)?);
     let clean = tempfile::tempdir()?;
     let place = clean.path();

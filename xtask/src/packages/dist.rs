@@ -2,6 +2,7 @@
 //! formula, and their checksums. What was built is started before it is packed.
 
 use super::{arm, deb};
+use crate::man;
 use crate::run::{Outcome, is_installed, root, step};
 use martlet_testkit::server::Server;
 use std::path::{Path, PathBuf};
@@ -37,6 +38,7 @@ pub fn run(options: &Options) -> Outcome {
 
     step(Command::new("cargo").current_dir(root()).args(build))?;
     drop(Server::start(&native, &["server"])?);
+    man::make(&native)?;
     pack(&directory, &native, NATIVE_TARGET)?;
     step(Command::new("cargo").current_dir(root()).args(build).args(["--target", STATIC_TARGET]))?;
     drop(Server::start(&program(STATIC_TARGET), &["server"])?);
@@ -65,6 +67,7 @@ fn pack(directory: &Path, program: &Path, target: &str) -> Outcome {
         let file = root().join(file);
         std::fs::copy(&file, folder.join(file.file_name().unwrap_or_default()))?;
     }
+    step(Command::new("cp").arg("-r").arg(root().join("target/man")).arg(folder.join("man")))?;
     let archive = format!("{name}.tar.gz");
     step(Command::new("tar").current_dir(directory).args([
         "--owner=0",
