@@ -9,7 +9,7 @@ use martlet_client::resp::Reply;
 
 use crate::info::{Info, part, parts};
 use crate::source::{Failure, Login, Source, shown};
-use names::{Kind, divisor, of_field};
+use names::{Kind, divisor, is_left_out, of_field};
 use text::Metrics;
 
 /// The commands whose replies the metrics are made of.
@@ -145,8 +145,7 @@ fn collect_info(metrics: &mut Metrics, info: &Info) {
 
 /// A field of which nothing more is known: its value is a number, or says whether something went well.
 fn add_field(metrics: &mut Metrics, name: &str, value: &str) {
-    // Numbers that name something.
-    if matches!(name, "tcp_port" | "master_port" | "run_id") || name.starts_with("redis_") {
+    if is_left_out(name) {
         return;
     }
     let value = match value {

@@ -25,7 +25,17 @@ pub(super) fn of_field(field: &str) -> (&str, Kind) {
 
 /// What a field's number is divided by to be in its metric's unit.
 pub(super) fn divisor(field: &str) -> f64 {
-    if field == "latest_fork_usec" { 1e6 } else { 1.0 }
+    match field {
+        "latest_fork_usec" => 1e6,
+        "expired_lag_max_ms" | "expired_lag_p50_ms" | "expired_lag_p99_ms" => 1e3,
+        _ => 1.0,
+    }
+}
+
+/// Whether a field's number names something, or says what another field says in its metric's unit.
+pub(super) fn is_left_out(field: &str) -> bool {
+    matches!(field, "arch_bits" | "tcp_port" | "master_port" | "run_id" | "uptime_in_days")
+        || field.starts_with("redis_")
 }
 
 /// Fields and metrics, in the order of fields.
@@ -48,7 +58,12 @@ const GAUGES: &[(&str, &str)] = &[
     ("cluster_stats_messages_received", "cluster_messages_received_total"),
     ("cluster_stats_messages_sent", "cluster_messages_sent_total"),
     ("current_eviction_exceeded_time", "current_eviction_exceeded_time_ms"),
+    ("current_save_keys_total", "current_save_keys"),
+    ("expired_lag_max_ms", "expired_lag_max_seconds"),
+    ("expired_lag_p50_ms", "expired_lag_p50_seconds"),
+    ("expired_lag_p99_ms", "expired_lag_p99_seconds"),
     ("expired_stale_perc", "expired_stale_percentage"),
+    ("instantaneous_ops_per_sec", "instantaneous_ops_per_second"),
     ("latest_fork_usec", "latest_fork_seconds"),
     ("loading", "loading_dump_file"),
     ("maxclients", "max_clients"),
@@ -152,5 +167,8 @@ mod tests {
         assert_eq!(of_field("used_memory"), ("memory_used_bytes", Kind::Gauge));
         assert_eq!(of_field("evicted_keys"), ("evicted_keys_total", Kind::Counter));
         assert_eq!(of_field("blocked_clients"), ("blocked_clients", Kind::Gauge));
+        assert_eq!(of_field("expired_lag_p99_ms"), ("expired_lag_p99_seconds", Kind::Gauge));
+        assert_eq!((divisor("expired_lag_p99_ms"), divisor("used_memory")), (1000.0, 1.0));
+        assert!(is_left_out("uptime_in_days") && !is_left_out("uptime_in_seconds"));
     }
 }
