@@ -27,6 +27,10 @@ const CRATES: &[&str] = &[
     "martlet-script",
 ];
 
+/// Left out: models that loom explores exhaustively are the same on every machine, and take ten times as
+/// long here.
+const SKIPPED: &str = "no_interleaving";
+
 /// What is run.
 #[derive(clap::Args)]
 pub struct Options {
@@ -74,7 +78,9 @@ pub fn run(options: &Options) -> Outcome {
     check()?;
     if !options.wire_only {
         let packages = CRATES.iter().flat_map(|package| ["--package", package]);
-        step(cargo().args(["test", "--target", TARGET, "--lib"]).args(packages).env("PROPTEST_CASES", "8"))?;
+        let mut tests = cargo();
+        tests.args(["test", "--target", TARGET, "--lib", "--no-fail-fast"]).args(packages);
+        step(tests.args(["--", "--skip", SKIPPED]).env("PROPTEST_CASES", "8"))?;
     }
     step(cargo().args(["build", "--target", TARGET, "--package", "martlet"]))?;
     let program: PathBuf = root().join("target").join(TARGET).join("debug/martlet");
