@@ -19,6 +19,9 @@ pub struct Options {
     /// Where the archives will be found: what the Homebrew formula says.
     #[arg(long)]
     url: Option<String>,
+    /// A target whose archive is left out, where its compiler or library is not to be had.
+    #[arg(long, value_name = "TARGET", value_parser = [STATIC_TARGET, arm::TARGET])]
+    without: Vec<String>,
 }
 
 /// Builds all of it.
@@ -28,27 +31,47 @@ pub fn run(options: &Options) -> Outcome {
         std::fs::remove_dir_all(&directory)?;
     }
     std::fs::create_dir_all(&directory)?;
-    arm::check()?;
-    if !is_installed("musl-gcc", "--version") {
+    let is_wanted = |target: &str| !options.without.iter().any(|other| other == target);
+    if is_wanted(arm::TARGET) {
+        arm::check()?;
+    }
+    if is_wanted(STATIC_TARGET) && !is_installed("musl-gcc", "--version") {
         return Err("musl-gcc is not installed (in Debian: musl-tools)".into());
     }
-    let build = ["build", "--release", "--locked", "--package", "martlet"];
-    let program = |target: &str| root().join("target").join(target).join("release/martlet");
-    let native = root().join("target/release/martlet");
-
-    step(Command::new("cargo").current_dir(root()).args(build))?;
+    let native = build(&mut cargo(), None)?;
     drop(Server::start(&native, &["server"])?);
     man::make(&native)?;
     pack(&directory, &native, NATIVE_TARGET)?;
-    step(Command::new("cargo").current_dir(root()).args(build).args(["--target", STATIC_TARGET]))?;
-    drop(Server::start(&program(STATIC_TARGET), &["server"])?);
-    pack(&directory, &program(STATIC_TARGET), STATIC_TARGET)?;
-    step(arm::cargo().args(build).args(["--target", arm::TARGET]))?;
-    drop(arm::serve(&program(arm::TARGET))?);
-    pack(&directory, &program(arm::TARGET), arm::TARGET)?;
+    if is_wanted(STATIC_TARGET) {
+        let program = build(&mut cargo(), Some(STATIC_TARGET))?;
+        drop(Server::start(&program, &["server"])?);
+        pack(&directory, &program, STATIC_TARGET)?;
+    }
+    if is_wanted(arm::TARGET) {
+        let program = build(&mut arm::cargo(), Some(arm::TARGET))?;
+        drop(arm::serve(&program)?);
+        pack(&directory, &program, arm::TARGET)?;
+    }
     deb::build(1)?;
     source(&directory, options.url.as_deref())?;
-    checksums(&directory)
+    checksums(&directory)?;
+    options.without.iter().for_each(|target| println!("left out: {target}"));
+    Ok(())
+}
+
+/// cargo for this machine.
+fn cargo() -> Command {
+    let mut command = Command::new("cargo");
+    command.current_dir(root());
+    command
+}
+
+/// Builds the program for a target, or for this machine; gives its path.
+fn build(cargo: &mut Command, target: Option<&str>) -> Result<PathBuf, Box<dyn std::error::Error>> {
+    cargo.args(["build", "--release", "--locked", "--package", "martlet"]);
+    cargo.args(target.iter().flat_map(|target| ["--target", target]));
+    step(cargo)?;
+    Ok(root().join("target").join(target.unwrap_or_default()).join("release/martlet"))
 }
 
 /// What an archive and a folder in it are called.
