@@ -29,7 +29,17 @@ pub fn build(revision: u32) -> Result<PathBuf, Box<dyn std::error::Error>> {
     let path = directory.join(format!("martlet_{}-{revision}_amd64.deb", env!("CARGO_PKG_VERSION")));
     let version = format!("{}-{revision}", env!("CARGO_PKG_VERSION"));
     let output = path.to_string_lossy();
-    cargo(&["deb", "--package", "martlet", "--no-build", "--deb-version", &version, "--output", &output])?;
+    cargo(&[
+        "deb",
+        "--package",
+        "martlet",
+        "--no-build",
+        "--strip",
+        "--deb-version",
+        &version,
+        "--output",
+        &output,
+    ])?;
     Ok(path)
 }
 
