@@ -98,6 +98,8 @@ pub enum Wait {
     Freed,
     /// Copies of what was written.
     Copies(Copies),
+    /// Copies of the request itself, which is run again once there are.
+    Replicated(Copies),
     /// The end of the server, or that it does not come about.
     Shutdown,
     /// The file that says which node of a cluster the server is to have been written.
@@ -161,7 +163,12 @@ pub enum TimeoutReply {
     /// How many replicas have it; with `on_disk` two integers: whether it is on this server's disk comes
     /// first.
     Copies(Copies),
+    /// [`NO_REPLICAS`].
+    NoReplicas,
 }
+
+/// The error of who cannot go on without replicas.
+pub const NO_REPLICAS: &str = "NOREPLICAS Not enough good replicas to write.";
 
 /// See the [module docs](self).
 pub struct Context<'a> {
@@ -280,6 +287,7 @@ impl TimeoutReply {
             TimeoutReply::NullArray => reply.null_array(),
             TimeoutReply::Null => reply.null(),
             TimeoutReply::Ok => reply.ok(),
+            TimeoutReply::NoReplicas => reply.error(NO_REPLICAS),
             TimeoutReply::Copies(of) => {
                 let (is_on_disk, replicas) = copies(&of);
                 if of.on_disk {

@@ -28,7 +28,7 @@ pub mod syntax;
 pub mod testing;
 pub mod zset;
 
-pub use context::{Block, Context, Copies, Settings, TimeoutReply, Wait};
+pub use context::{Block, Context, Copies, NO_REPLICAS, Settings, TimeoutReply, Wait};
 pub use cursor::Cursor;
 pub use error::{Error, Outcome};
 pub use fieldset::Fieldsets;

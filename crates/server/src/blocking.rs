@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use martlet_acl::{Denial, Origin, User};
-use martlet_command::{Block, Copies, Fieldsets, Request, TimeoutReply, Wait};
+use martlet_command::{Block, Copies, Fieldsets, NO_REPLICAS, Request, TimeoutReply, Wait};
 use martlet_engine::{ReadyKey, Waiter};
 use martlet_journal::Position;
 use martlet_keyspace::Key;
@@ -43,11 +43,13 @@ struct WaitingRequest {
     touches: bool,
 }
 
-/// A client that WAITs, or WAITAOF.
+/// A client that waits for copies.
 pub(crate) struct CopyWaiter {
     pub(crate) waiter: Arc<Waiter>,
     pub(crate) copies: Copies,
-    /// The end of what it had written.
+    /// Its request is run again then; else their number answers it.
+    runs_again: bool,
+    /// The end of what is to be copied.
     recorded: Position,
 }
 
@@ -83,7 +85,9 @@ impl Worker {
     ) {
         let (keys, awaited) = match &block.wait {
             Wait::Keys(indexes, awaited) => (indexes.as_slice(), Some(*awaited)),
-            Wait::Freed | Wait::Copies(_) | Wait::Shutdown | Wait::ClusterSaved => (&[][..], None),
+            Wait::Freed | Wait::Copies(_) | Wait::Replicated(_) | Wait::Shutdown | Wait::ClusterSaved => {
+                (&[][..], None)
+            }
         };
         let keys = keys.iter().map(|&index| args.at(index).to_vec()).collect();
         let request = WaitingRequest {
@@ -110,8 +114,12 @@ impl Worker {
             // Whoever is due by now is served at the end of this loop, when the connection is in its place
             // again.
             Wait::Copies(copies) => {
-                let recorded = connection.recorded;
-                self.copy_waiters.push(CopyWaiter { waiter: waiter.clone(), copies, recorded });
+                let (waiter, recorded) = (waiter.clone(), connection.recorded);
+                self.copy_waiters.push(CopyWaiter { waiter, copies, runs_again: false, recorded });
+            }
+            Wait::Replicated(copies) => {
+                let (waiter, recorded) = (waiter.clone(), copies.position);
+                self.copy_waiters.push(CopyWaiter { waiter, copies, runs_again: true, recorded });
             }
             Wait::Shutdown => self.shared.pending_shutdown.add(waiter.clone()),
             Wait::Keys(..) => {}
@@ -302,8 +310,10 @@ impl Worker {
                 self.copy_waiters.push(of);
             }
         }
-        for (CopyWaiter { waiter, copies, .. }, is_on_disk, replicas) in due {
-            if waiter.serve_begin() {
+        for (CopyWaiter { waiter, copies, runs_again, .. }, is_on_disk, replicas) in due {
+            if runs_again {
+                self.run_replicated(&waiter);
+            } else if waiter.serve_begin() {
                 waiter.serve_end(true);
                 let mut reply = Reply::new(Vec::new(), false);
                 if is_off && copies.local {
@@ -316,6 +326,36 @@ impl Worker {
                 self.served(&waiter, &reply.into_bytes(), 0);
             }
         }
+    }
+
+    /// Runs the request that replicas have by now. It may wait again, for something else.
+    fn run_replicated(&mut self, waiter: &Arc<Waiter>) {
+        let Some(mut connection) = self.take(martlet_net::Token(waiter.token)) else { return };
+        let is_its =
+            matches!(&connection.suspended, Some(Suspended::Blocked(b)) if Arc::ptr_eq(&b.waiter, waiter));
+        if is_its
+            && waiter.cancel()
+            && let Some(WaitingRequest { entry, args, .. }) = waiter.request.downcast_ref()
+        {
+            self.forget_wait(&mut connection);
+            connection.info.commands.fetch_add(1, Ordering::Relaxed);
+            connection.session.is_replicated = true;
+            let mut reply = Reply::new(std::mem::take(&mut connection.out), connection.session.resp3);
+            let begin = reply.len();
+            let has_run = self.alone_for(&mut connection, |worker, connection| {
+                worker.run(connection, &mut reply, entry, &args.view(), None, false);
+            });
+            if !has_run {
+                self.fail(&mut reply, entry, &self.busy_error());
+            }
+            connection.session.is_replicated = false;
+            if !connection.session.shows_reply() {
+                reply.truncate(begin);
+            }
+            connection.out = reply.into_bytes();
+            self.mark_ready(&mut connection);
+        }
+        self.finish(connection);
     }
 
     /// A client's wait was ended by whoever served it, which took `ns`.
@@ -426,6 +466,9 @@ impl Worker {
         let mut reply = Reply::new(std::mem::take(&mut connection.out), connection.session.resp3);
         let begin = reply.len();
         match end {
+            WaitEnd::Timeout if on_timeout == TimeoutReply::NoReplicas => {
+                self.fail_wait(connection, &mut reply, NO_REPLICAS);
+            }
             WaitEnd::Timeout => {
                 on_timeout.write(&mut reply, |copies| self.copies(copies));
             }

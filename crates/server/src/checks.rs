@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use martlet_acl::Origin;
-use martlet_command::{Control, Error, Flags, Outcome};
+use martlet_command::{Control, Error, Flags, NO_REPLICAS, Outcome};
 use martlet_protocol::request::{Args, OwnedArgs};
 
 use crate::clients::flag;
@@ -205,7 +205,7 @@ pub(crate) fn enough_replicas(
     let writes = entry.spec.flags.has(Flags::WRITE)
         || executed(connection, entry).is_some_and(|transaction| transaction.writes);
     if writes && worker.shared.slow_path_reasons.has(SlowPathReason::FewReplicas) {
-        return Err(Error::Fixed("NOREPLICAS Not enough good replicas to write."));
+        return Err(Error::Fixed(NO_REPLICAS));
     }
     Ok(())
 }

@@ -133,6 +133,8 @@ pub struct Session {
     pub tracking: Option<Box<TrackingState>>,
     /// What it has prepared for HIMPORT.
     pub fieldsets: Fieldsets,
+    /// Replicas have the request that is run, as it has waited for.
+    pub is_replicated: bool,
     /// The slots that it brings.
     pub import: Option<crate::cluster::slot_migration::Import>,
 }
@@ -157,6 +159,7 @@ impl Session {
             subscriptions: None,
             tracking: None,
             fieldsets: Fieldsets::default(),
+            is_replicated: false,
             import: None,
         };
         session.become_user(user.clone());

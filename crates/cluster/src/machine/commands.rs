@@ -40,6 +40,19 @@ pub enum SetSlot<'a> {
     Node(&'a [u8]),
 }
 
+/// What becomes of a slot, with the node that it says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SlotChange {
+    /// See [`SetSlot::Migrating`].
+    Migrates(NodeKey),
+    /// See [`SetSlot::Importing`].
+    Imports(NodeKey),
+    /// See [`SetSlot::Stable`].
+    Stable,
+    /// See [`SetSlot::Node`].
+    Given(NodeKey),
+}
+
 /// A slot's number of a client's argument.
 ///
 /// # Errors
@@ -161,6 +174,47 @@ impl Cluster {
         Ok(())
     }
 
+    /// What SETSLOT would change, if it may.
+    ///
+    /// # Errors
+    /// See [`Cluster::set_slot`].
+    pub fn check_slot_change(
+        &self,
+        slot: u16,
+        state: SetSlot,
+        is_replicated: bool,
+        has_keys: bool,
+    ) -> Result<SlotChange, CommandError> {
+        let own = &self.table[self.myself];
+        if own.is_replica() && !is_replicated {
+            return refuse("Please use SETSLOT only with masters.");
+        }
+        let (is_primary, owner) = (own.is_primary(), self.table.owner(slot));
+        let is_own = owner == Some(self.myself);
+        match state {
+            SetSlot::Migrating(_) if is_primary && !is_own => {
+                refuse(format!("I'm not the owner of hash slot {slot}"))
+            }
+            SetSlot::Migrating(id) => {
+                self.find_primary(id, "I don't know about node").map(SlotChange::Migrates)
+            }
+            SetSlot::Importing(_) if is_own => refuse(format!("I'm already the owner of hash slot {slot}")),
+            SetSlot::Importing(id) => {
+                self.find_primary(id, "I don't know about node").map(SlotChange::Imports)
+            }
+            SetSlot::Stable => Ok(SlotChange::Stable),
+            SetSlot::Node(id) => {
+                let to = self.find_primary(id, "Unknown node")?;
+                if is_own && to != self.myself && has_keys {
+                    return refuse(format!(
+                        "Can't assign hashslot {slot} to a different node while I still hold keys for this hash slot."
+                    ));
+                }
+                Ok(SlotChange::Given(to))
+            }
+        }
+    }
+
     /// SETSLOT. `is_replicated` says that the primary sent it, `has_keys` whether the slot has any here.
     ///
     /// # Errors
@@ -173,45 +227,28 @@ impl Cluster {
         is_replicated: bool,
         has_keys: bool,
     ) -> Result<(), CommandError> {
-        let own = &self.table[self.myself];
-        if own.is_replica() && !is_replicated {
-            return refuse("Please use SETSLOT only with masters.");
-        }
-        let (is_primary, owner) = (own.is_primary(), self.table.owner(slot));
-        match state {
-            SetSlot::Migrating(id) => {
-                if is_primary && owner != Some(self.myself) {
-                    return refuse(format!("I'm not the owner of hash slot {slot}"));
-                }
-                let to = self.find_primary(id, "I don't know about node")?;
-                self.change_slots(now, |cluster| {
-                    cluster.migrating.insert(slot, to);
-                });
+        let change = self.check_slot_change(slot, state, is_replicated, has_keys)?;
+        self.change_slots(now, |cluster| match change {
+            SlotChange::Migrates(to) => {
+                cluster.migrating.insert(slot, to);
             }
-            SetSlot::Importing(id) => {
-                if owner == Some(self.myself) {
-                    return refuse(format!("I'm already the owner of hash slot {slot}"));
-                }
-                let from = self.find_primary(id, "I don't know about node")?;
-                self.change_slots(now, |cluster| {
-                    cluster.importing.insert(slot, from);
-                });
+            SlotChange::Imports(from) => {
+                cluster.importing.insert(slot, from);
             }
-            SetSlot::Stable => self.change_slots(now, |cluster| {
+            SlotChange::Stable => {
                 cluster.importing.remove(&slot);
                 cluster.migrating.remove(&slot);
-            }),
-            SetSlot::Node(id) => {
-                let to = self.find_primary(id, "Unknown node")?;
-                if owner == Some(self.myself) && to != self.myself && has_keys {
-                    return refuse(format!(
-                        "Can't assign hashslot {slot} to a different node while I still hold keys for this hash slot."
-                    ));
-                }
-                self.change_slots(now, |cluster| cluster.give_slot(slot, to, has_keys));
             }
-        }
+            SlotChange::Given(to) => cluster.give_slot(slot, to, has_keys),
+        });
         Ok(())
+    }
+
+    /// Whether all replicas of this node take SETSLOT from its stream, as those of Valkey 8 and later do.
+    /// (That they know light headers tells them from Redis', which their versions do not.)
+    pub fn replicas_take_slot_changes(&self) -> bool {
+        let mut replicas = self.table.iter().filter(|(_, node)| node.primary == Some(self.myself)).peekable();
+        replicas.peek().is_some() && replicas.all(|(_, node)| node.flags.has(NodeFlags::LIGHT_HEADER))
     }
 
     fn find_primary(&self, id: &[u8], unknown: &str) -> Result<NodeKey, CommandError> {

@@ -23,7 +23,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-pub use commands::{CommandError, Failover, SetSlot, parse_slot};
+pub use commands::{CommandError, Failover, SetSlot, SlotChange, parse_slot};
 pub use debug::Direction;
 pub use links::LinkId;
 pub use table::{Node, NodeKey};

@@ -7,6 +7,7 @@ mod mixed;
 mod moves;
 mod routes;
 mod scan;
+mod setslot;
 mod slot_migration;
 mod tls;
 mod usage;

@@ -277,8 +277,7 @@ fn replconf(call: &mut Call<'_>) -> Outcome {
                 let contents = wanted_contents(value)?;
                 call.worker.replica_link(call.connection).replica.set_contents(contents);
             }
-            // What it is does not matter: every version is sent what it reads.
-            b"version" => {}
+            b"version" => note_version(call, value)?,
             _ => return Err(Error::quoting("ERR Unrecognized REPLCONF option: ", call.arg(index), "")),
         }
     }
@@ -291,6 +290,20 @@ fn note_question(call: &Call<'_>) {
     if call.connection.info.flags.load(Ordering::Relaxed) & flag::PRIMARY != 0 {
         call.worker.shared.replication.replica.note_question();
     }
+}
+
+/// The replica's version is this.
+fn note_version(call: &mut Call<'_>, text: &[u8]) -> Outcome {
+    let version = parse_version(text).ok_or(Error::quoting("ERR Unrecognized version format: ", text, ""))?;
+    call.worker.replica_link(call.connection).replica.version.store(version, Ordering::Relaxed);
+    Ok(())
+}
+
+/// `MAJOR.MINOR.PATCH` as `0xMMmmpp`.
+fn parse_version(text: &[u8]) -> Option<u32> {
+    let mut parts = std::str::from_utf8(text).ok()?.split('.').map(|part| part.parse::<u8>().ok());
+    let version = [parts.next()??, parts.next()??, parts.next()??];
+    parts.next().is_none().then(|| u32::from_be_bytes([0, version[0], version[1], version[2]]))
 }
 
 /// What a replica says that it knows; 0 for what is unknown here.
@@ -385,7 +398,7 @@ fn recorded_offset(call: &mut Call<'_>) -> Option<u64> {
 }
 
 /// How long a wait may last, in milliseconds, and when that is over.
-fn timeout(call: &Call<'_>, index: usize) -> Result<Option<i64>, Error> {
+pub(super) fn timeout(call: &Call<'_>, index: usize) -> Result<Option<i64>, Error> {
     let not_int = Error::Fixed("ERR timeout is not an integer or out of range");
     let timeout_ms = parse_i64(call.arg(index)).ok_or(not_int)?;
     if timeout_ms < 0 {

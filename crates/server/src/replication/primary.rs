@@ -80,6 +80,8 @@ pub struct Replica {
     pub address: Mutex<Option<String>>,
     /// What it can do.
     pub capabilities: AtomicU32,
+    /// Its version, `0xMMmmpp`; 0 if it does not say.
+    pub version: AtomicU32,
     /// It has connected again; this connection has not ended yet.
     is_superseded: AtomicBool,
     /// It wants the data set and not the stream.
@@ -117,6 +119,7 @@ impl Replica {
             port: AtomicU32::new(0),
             address: Mutex::default(),
             capabilities: AtomicU32::new(0),
+            version: AtomicU32::new(0),
             is_superseded: AtomicBool::new(false),
             is_rdb_only: AtomicBool::new(false),
             is_channel: AtomicBool::new(false),
@@ -239,6 +242,9 @@ impl Replica {
         (now_ms - self.acked_ms.load(Ordering::Relaxed)).max(0) / 1000
     }
 }
+
+/// Up to this version, 7.2, replicas of Redis and Valkey refuse SETSLOT.
+const NO_SLOT_CHANGES: u32 = 0x7_02ff;
 
 /// So long the stream is kept for a replica that was sent its data set by another connection.
 const RESERVED_MS: i64 = 60_000;
@@ -430,6 +436,14 @@ impl Primary {
             false => replica.standing(),
         };
         acks::count_with(lock(&self.replicas).iter().map(standing), offset)
+    }
+
+    /// How many follow the stream and are of a version that takes cluster commands from it.
+    pub fn count_slot_changers(&self) -> usize {
+        let takes = |replica: &&Arc<Replica>| {
+            replica.standing().is_served() && replica.version.load(Ordering::Relaxed) > NO_SLOT_CHANGES
+        };
+        lock(&self.replicas).iter().filter(takes).count()
     }
 
     /// The replication offset that `count` replicas which follow the stream have come to.

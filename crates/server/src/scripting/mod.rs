@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use hashbrown::HashMap;
-use martlet_command::{Control, Error, Outcome, ScriptSource};
+use martlet_command::{Control, Error, NO_REPLICAS, Outcome, ScriptSource};
 use martlet_journal::stream::Audience;
 use martlet_protocol::reply::Reply;
 use martlet_protocol::request::Args;
@@ -332,7 +332,7 @@ fn check_before(call: &Call<'_>, flags: ScriptFlags, is_read_only: bool) -> Outc
         )));
     }
     if shared.slow_path_reasons.has(SlowPathReason::FewReplicas) {
-        return Err(Error::Fixed("NOREPLICAS Not enough good replicas to write."));
+        return Err(Error::Fixed(NO_REPLICAS));
     }
     if is_read_only {
         return Err(Error::Fixed("ERR Can not execute a script with write flag using *_ro command."));

@@ -4,11 +4,15 @@
 use martlet_base::hash::shard_of_slot;
 use martlet_base::number::parse_i64;
 use martlet_cluster::machine::{Cluster, CommandError, Failover, SetSlot, Time, parse_slot};
-use martlet_command::{Acl, Block, Error, Flags, Group, Outcome, TimeoutReply, Tip, Wait, command};
+use martlet_command::{Acl, Block, Copies, Error, Flags, Group, Outcome, TimeoutReply, Tip, Wait, command};
+use martlet_journal::REPLICAS;
 
+use super::super::replication::timeout;
 use super::super::{Call, ServerCommand, ServerHandler};
 use super::{node, told};
 use crate::checks::obeys;
+use crate::cluster::ClusterNode;
+use crate::replication::failover::GETACK;
 
 const CHANGE: Flags = Flags::NO_ASYNC_LOADING.with(Flags::ADMIN).with(Flags::STALE).with(Flags::EXCLUSIVE);
 
@@ -246,25 +250,74 @@ fn set_config_epoch(call: &mut Call<'_>) -> Outcome {
 
 pub(super) static SETSLOT: ServerCommand = command("cluster|setslot", -4, setslot as ServerHandler)
     .flags(CHANGE)
-    .syntax("slot:i subcommand(importing=IMPORTING|migrating=MIGRATING|node=NODE|STABLE)")
-    .doc(Group::Cluster, "3.0.0", "O(1)", "Says where a slot comes from, goes to, or is.");
+    .syntax("slot:i subcommand(importing=IMPORTING|migrating=MIGRATING|node=NODE|STABLE) ?timeout:i=TIMEOUT^8.0.0")
+    .doc(Group::Cluster, "3.0.0", "O(1)", "Says where a slot comes from, goes to, or is.")
+    .history(&[("8.0.0", "Replicas are told first; takes TIMEOUT, as Valkey does.")]);
+
+/// For so long replicas are waited for, in milliseconds.
+const REPLICATION_TIMEOUT_MS: i64 = 2_000;
 
 fn setslot(call: &mut Call<'_>) -> Outcome {
-    node(call)?;
+    let node = node(call)?;
     let slot = parse_slot(call.arg(2)).map_err(told)?;
-    let (word, id) = (call.arg(3).to_ascii_lowercase(), call.arg(4));
-    let state = match (word.as_slice(), call.argc()) {
-        (b"migrating", 5) => SetSlot::Migrating(id),
-        (b"importing", 5) => SetSlot::Importing(id),
-        (b"stable", 4) => SetSlot::Stable,
-        (b"node", 5) => SetSlot::Node(id),
-        _ => {
-            return Err(Error::Fixed(
-                "ERR Invalid CLUSTER SETSLOT action or number of arguments. Try CLUSTER HELP",
-            ));
-        }
+    let id = call.arg(4);
+    let (state, end) = match call.arg(3).to_ascii_lowercase().as_slice() {
+        b"migrating" if call.argc() > 4 => (SetSlot::Migrating(id), 5),
+        b"importing" if call.argc() > 4 => (SetSlot::Importing(id), 5),
+        b"stable" => (SetSlot::Stable, 4),
+        b"node" if call.argc() > 4 => (SetSlot::Node(id), 5),
+        _ => return Err(INVALID_SETSLOT),
     };
     let has_keys = call.worker.keys.count_slot(slot) > 0;
-    let is_replicated = obeys(call.connection);
-    change(call, |cluster, now| cluster.set_slot(now, slot, state, is_replicated, has_keys))
+    let is_told = obeys(call.connection);
+    node.read(|cluster| cluster.check_slot_change(slot, state, is_told, has_keys).map(drop)).map_err(told)?;
+    let deadline_ms = replication_deadline(call, end)?;
+    if is_told {
+        // The thread `cluster` has what follows done: it may be that this stream is followed no more.
+        node.with(|cluster, now| cluster.set_slot(now, slot, state, true, has_keys)).map_err(told)?;
+        call.reply.ok();
+        return Ok(());
+    }
+    if !call.connection.session.is_replicated && tell_replicas_first(call, node, deadline_ms) {
+        return Ok(());
+    }
+    change(call, |cluster, now| cluster.set_slot(now, slot, state, false, has_keys))
+}
+
+const INVALID_SETSLOT: Error =
+    Error::Fixed("ERR Invalid CLUSTER SETSLOT action or number of arguments. Try CLUSTER HELP");
+
+/// Until when SETSLOT waits for replicas, Unix milliseconds: its option TIMEOUT, if there is one at `index`.
+fn replication_deadline(call: &Call<'_>, index: usize) -> Result<Option<i64>, Error> {
+    let given = call.argc().saturating_sub(index);
+    if given == 0 {
+        return Ok(Some(call.worker.now_ms + REPLICATION_TIMEOUT_MS));
+    }
+    match call.arg(index).eq_ignore_ascii_case(b"timeout") {
+        true if given == 1 => Err(Error::Fixed("ERR Missing timeout value")),
+        true if given == 2 => timeout(call, index + 1),
+        _ => Err(INVALID_SETSLOT),
+    }
+}
+
+/// Has replicas run the request before this node does, so that what it has told the cluster stays true when
+/// one of them takes over; whether the client waits for them. Where nothing can wait they are told even so.
+fn tell_replicas_first(call: &mut Call<'_>, node: &ClusterNode, deadline_ms: Option<i64>) -> bool {
+    let shared = call.worker.shared;
+    let count = shared.replication.primary.count_slot_changers();
+    if count == 0 || !node.read(Cluster::replicas_take_slot_changes) {
+        return false;
+    }
+    let words: Vec<&[u8]> = call.args.iter().collect();
+    call.worker.tell_replicas(&words);
+    if call.deny_blocking {
+        return false;
+    }
+    let position = shared.engine.journal.end();
+    let offset = shared.offset_of(position);
+    let copies = Copies { position, offset, local: false, replicas: count as u64, on_disk: false };
+    let block = Block::new(Wait::Replicated(copies), deadline_ms, TimeoutReply::NoReplicas);
+    call.worker.block(call.connection, call.entry, &call.args, Box::new(block));
+    shared.engine.journal.append(REPLICAS, GETACK);
+    true
 }
