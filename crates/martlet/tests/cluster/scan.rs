@@ -264,3 +264,34 @@ fn a_replica_scans_for_readers() {
     assert_eq!(told(&reader.command(&["READONLY"]).unwrap()), "OK");
     assert_eq!(told(&reader.command(&["CLUSTERSCAN", "0-{06S}-0"]).unwrap()), "0 {06S}key");
 }
+
+/// A replica whose primary's slot moves answers readers with what it has, and sends them on for the rest.
+#[test]
+fn a_replica_sends_readers_on_while_a_slot_moves() {
+    let (from, to, replica) = (Node::ours(&[]), Node::ours(&[]), Node::ours(&[]));
+    form(&[&from, &to]);
+    from.meet(&replica);
+    attach(&replica, &from);
+    for number in 0..8 {
+        assert_eq!(from.ask(&["SET", &format!("{{06S}}{number}"), "v"]), "OK");
+    }
+    assert_eq!(to.ask(&["CLUSTER", "SETSLOT", "0", "IMPORTING", &from.id()]), "OK");
+    assert_eq!(from.ask(&["CLUSTER", "SETSLOT", "0", "MIGRATING", &to.id()]), "OK");
+    let port = to.address().port().to_string();
+    let moved = ["MIGRATE", "127.0.0.1", &port, "", "0", "60000", "KEYS", "{06S}0", "{06S}1", "{06S}2"];
+    let mut client = from.connect();
+    assert_eq!(told(&client.command(&moved).unwrap()), "OK");
+    assert_eq!(told(&client.command(&["WAIT", "1", "0"]).unwrap()), "1");
+    let mut reader = replica.connect();
+    let mut read = |words: &[&str]| told(&reader.command(words).unwrap());
+    assert_eq!(read(&["READONLY"]), "OK");
+    let asked = format!("-ASK 0 {}", to.address());
+    until("the replica sends on", || read(&["GET", "{06S}0"]) == asked);
+    assert_eq!(read(&["GET", "{06S}3"]), "v");
+    assert!(read(&["MGET", "{06S}0", "{06S}3"]).starts_with("-TRYAGAIN"));
+    assert!(read(&["SET", "{06S}0", "v"]).starts_with("-MOVED 0"));
+    assert!(replica.ask(&["GET", "{06S}0"]).starts_with("-MOVED 0"), "to who has not said READONLY");
+    let scanned = read(&["CLUSTERSCAN", "0-{06S}-0"]);
+    let (cursor, names) = scanned.split_once(' ').unwrap();
+    assert_eq!((names.split(' ').count(), read(&["CLUSTERSCAN", cursor])), (5, asked), "{scanned}");
+}

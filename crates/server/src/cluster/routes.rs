@@ -30,7 +30,7 @@ struct Place {
 pub struct Routes {
     /// Of each slot.
     owners: Vec<u16>,
-    /// Slots of this node that go to another.
+    /// Slots of this shard that go to another.
     migrating: BTreeMap<u16, u16>,
     /// Slots that come here from another.
     importing: BTreeMap<u16, u16>,
@@ -162,9 +162,9 @@ impl Routes {
         self.migrates_to(slot).is_some()
     }
 
-    /// The node that a slot of this one goes to, key by key.
+    /// The node that a slot of this shard goes to, key by key.
     pub fn migrates_to(&self, slot: u16) -> Option<u16> {
-        self.migrating.get(&slot).copied().filter(|_| self.is_mine(slot))
+        self.migrating.get(&slot).copied().filter(|_| self.is_shards(slot))
     }
 
     /// The last of the slots from this one on that its owner has without a gap.
@@ -210,7 +210,10 @@ impl Routes {
         if self.is_open(slot) && wanted.moves_keys {
             return Ok(());
         }
-        if self.is_migrating(slot) && wanted.missing > 0 {
+        let may_read_here = wanted.is_readonly || wanted.is_sharded_pubsub;
+        let reads_replica = may_read_here && !wanted.writes && self.is_replica && self.is_shards(slot);
+        let is_served = owner == MYSELF || reads_replica;
+        if is_served && self.is_migrating(slot) && wanted.missing > 0 {
             return Err(match (wanted.existing, self.migrating.get(&slot)) {
                 (0, Some(to)) => Redirect::Ask(slot, *to),
                 _ => Redirect::TryAgain,
@@ -219,9 +222,7 @@ impl Routes {
         if is_importing && wanted.is_asking {
             return if wanted.has_several && wanted.missing > 0 { Err(Redirect::TryAgain) } else { Ok(()) };
         }
-        let may_read_here = wanted.is_readonly || wanted.is_sharded_pubsub;
-        let reads_replica = may_read_here && !wanted.writes && self.is_replica && self.is_shards(slot);
-        if owner == MYSELF || reads_replica { Ok(()) } else { Err(Redirect::Moved(slot, owner)) }
+        if is_served { Ok(()) } else { Err(Redirect::Moved(slot, owner)) }
     }
 
     fn serves_while_down(&self, wanted: &Wanted, config: &Config) -> Result<(), Redirect> {
@@ -370,6 +371,14 @@ mod tests {
         assert_eq!(routes.decide(&wanted(12), &config), Err(Redirect::Moved(12, 1)));
         let subscriber = Wanted { is_sharded_pubsub: true, ..wanted(12) };
         assert_eq!(routes.decide(&subscriber, &config), Ok(()));
+        // What leaves the primary may have left this node, too.
+        routes.migrating = [(12, 0), (5, 1)].into();
+        assert!(routes.migrates_to(12) == Some(0) && routes.migrates_to(99).is_none());
+        let found = |existing, missing, from| routes.decide(&Wanted { existing, missing, ..from }, &config);
+        assert_eq!(found(1, 0, reader), Ok(()));
+        assert_eq!(found(0, 1, reader), Err(Redirect::Ask(12, 0)));
+        assert_eq!(found(1, 1, reader), Err(Redirect::TryAgain));
+        assert_eq!(found(0, 1, writer), Err(Redirect::Moved(12, 1)));
     }
 
     #[test]
