@@ -188,6 +188,16 @@ fn nobody_joins_without_tls_or_by_another_authority() {
     };
     until("the two know each other", || (known_by(&node.node), known_by(&known.node)) == (2, 2));
     strangers.iter().for_each(|stranger| assert_eq!(known_by(stranger), 1));
+    // Who looks for the cause finds it, and not ten times a second.
+    let told = || {
+        node.node
+            .server
+            .log()
+            .matches("The TLS handshake with 127.0.0.1 on the cluster bus has failed")
+            .count()
+    };
+    until("the log tells", || told() > 0);
+    assert!(told() < 20, "{}", told());
 }
 
 /// A reset, or the alert of TLS; no timeout.

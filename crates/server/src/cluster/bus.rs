@@ -42,7 +42,8 @@ pub(super) fn run(shared: &'static Shared, listeners: Vec<OwnedFd>) {
     crate::process::guard_thread();
     let Some(node) = shared.cluster() else { return };
     let listeners = listeners.into_iter().map(TcpListener::from).collect();
-    let mut bus = Bus { shared, node, listeners, links: HashMap::new(), next_tick_ms: 0 };
+    let mut bus =
+        Bus { shared, node, listeners, links: HashMap::new(), next_tick_ms: 0, refused: Refused::default() };
     while !shared.stopping.load(Ordering::Relaxed) {
         bus.turn();
     }
@@ -55,6 +56,35 @@ struct Bus {
     links: HashMap<LinkId, Link>,
     /// In the machine's time.
     next_tick_ms: i64,
+    refused: Refused,
+}
+
+/// Handshakes of TLS that have failed, and what the log has been told of them.
+#[derive(Default)]
+struct Refused {
+    /// When it was told last, in the machine's time.
+    logged_ms: Option<i64>,
+    /// How many there have been since.
+    untold: u64,
+}
+
+/// Between two lines in the log about them: nodes try again ten times a second.
+const REFUSED_PERIOD_MS: i64 = 10_000;
+
+impl Refused {
+    /// One more, with the node at `peer`.
+    fn note(&mut self, now_ms: i64, peer: &str, why: &str) {
+        if self.logged_ms.is_some_and(|logged_ms| now_ms - logged_ms < REFUSED_PERIOD_MS) {
+            self.untold += 1;
+            return;
+        }
+        self.logged_ms = Some(now_ms);
+        let others = match std::mem::take(&mut self.untold) {
+            0 => String::new(),
+            count => format!(" ({count} more since this was logged last)"),
+        };
+        tracing::warn!("The TLS handshake with {peer} on the cluster bus has failed: {why}{others}");
+    }
 }
 
 /// What became of the sockets that were waited for.
@@ -173,6 +203,7 @@ impl Bus {
         match received {
             Ok(true) => {}
             Ok(false) => {
+                self.note_refused(id, "the other end has closed the connection");
                 self.links.remove(&id);
                 self.input(|cluster, now| cluster.closed(now, id));
             }
@@ -180,8 +211,17 @@ impl Bus {
         }
     }
 
+    /// Logs that a connection ends before hands are shaken, if that is so.
+    fn note_refused(&mut self, id: LinkId, why: &str) {
+        if let Some(link) = self.links.get(&id).filter(|link| !link.is_connecting && link.is_handshaking()) {
+            self.refused.note(self.node.now().mono_ms, &link.ends().0, why);
+        }
+    }
+
     fn lose(&mut self, id: LinkId, error: &std::io::Error) {
-        tracing::debug!("I/O error on a link of the cluster bus: {}", error_text(error));
+        let why = error_text(error);
+        self.note_refused(id, &why);
+        tracing::debug!("I/O error on a link of the cluster bus: {why}");
         self.links.remove(&id);
         self.input(|cluster, now| cluster.closed(now, id));
     }

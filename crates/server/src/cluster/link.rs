@@ -66,7 +66,8 @@ impl Link {
         self.stream.as_fd()
     }
 
-    fn is_handshaking(&self) -> bool {
+    /// Whether it has TLS, and hands are not shaken yet.
+    pub fn is_handshaking(&self) -> bool {
         self.tls.as_ref().is_some_and(|session| session.is_handshaking())
     }
 
