@@ -293,6 +293,8 @@ pub enum Control {
     RunScript(ScriptSource),
     /// The libraries of functions change.
     ChangeLibraries(LibraryChange),
+    /// It tells of slots that are on their way to this node of a cluster.
+    TrackSlots,
 }
 
 /// What a command that runs a script is given.

@@ -34,6 +34,10 @@ impl Seen {
                 let first_line = code.split(|&byte| byte == b'\n').next().unwrap_or_default();
                 println!("[offset {offset}] LIBRARY {}", String::from_utf8_lossy(first_line));
             }
+            Item::SlotImport(import) => {
+                let name = String::from_utf8_lossy(&import.name);
+                println!("[offset {offset}] SLOT IMPORT {name} {:?}", import.ranges);
+            }
             Item::Record(record) => {
                 if self.db != Some(record.db) {
                     println!("[offset {offset}] Selecting DB ID {}", record.db);

@@ -152,6 +152,8 @@ fn look_through(input: &Path) -> Result<Found, String> {
                     (found.version, found.needs) = (VERSION_MIN, "libraries of functions".into());
                 }
             }
+            // Who converts a file has the keys that it holds.
+            Item::SlotImport(_) => {}
             Item::Record(record) => {
                 let total = found.totals.entry(record.db).or_default();
                 total.0 += 1;
@@ -193,7 +195,7 @@ fn write_rdb(task: &Task, found: &Found, file: &File) -> Result<io::Result<()>, 
                 writer.write_library(&code);
                 return Ok(());
             }
-            Item::Aux { .. } => return Ok(()),
+            Item::Aux { .. } | Item::SlotImport(_) => return Ok(()),
         };
         if let (true, Some(&(keys, expiring))) = (db != Some(record.db), found.totals.get(&record.db)) {
             writer.database(record.db, keys, expiring);

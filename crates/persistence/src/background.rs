@@ -143,6 +143,7 @@ impl Storage {
             .and_then(|header| Ok((header, create(self, settings, Kind::BackgroundSave)?)));
         match begun {
             Ok((header, file)) => {
+                let header = Header { is_for_replicas: receiver.is_some(), ..header };
                 let cut = Cut::make(self, keys, header, totals, false);
                 self.start(keys, cut, Output::File(file, receiver));
                 tracing::info!("Background saving started by pid {}", std::process::id());

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use martlet_command::{Handler, LibraryChange, Spec};
 use martlet_engine::Touch;
 use martlet_protocol::request::Args;
+use martlet_rdb::file::SlotImport;
 
 use crate::load::StreamPlace;
 use crate::settings::Settings;
@@ -98,6 +99,22 @@ pub trait Host: Send + Sync {
 
     /// The data set is that at this place of a stream: nobody sees it yet, the gate is closed.
     fn take_place(&self, place: StreamPlace);
+
+    /// Slots whose keys are on their way from another node; asked for at a cut.
+    fn imports(&self) -> Vec<SlotImport>;
+
+    /// Slots that move key by key, as Valkey tells replicas of them; asked for at a cut.
+    fn open_slots(&self) -> Option<String>;
+
+    /// The data set that was loaded from the server's files has keys of slots that were on their way. Nobody
+    /// sees it yet.
+    fn take_imports(&self, imports: &[SlotImport]);
+
+    /// Runs a command of a file about slots that are on their way.
+    ///
+    /// # Errors
+    /// As its reply.
+    fn replay_import(&self, args: &Args<'_>) -> Result<(), String>;
 
     /// Whether the server was told to stop.
     fn is_stopping(&self) -> bool;

@@ -21,10 +21,11 @@ use martlet_command::Settings as HandlerSettings;
 use martlet_engine::{Keys, Touch};
 use martlet_keyspace::{Db, ExpiryChange, Key, Plan};
 use martlet_rdb::file::split::{BatchReader, Decoded, Found, Piece, Place, Records, Splitter};
-use martlet_rdb::file::{Access, FileError, Item, ReadOptions, Record};
+use martlet_rdb::file::{Access, FileError, Item, ReadOptions, Record, SlotImport};
 pub use martlet_rdb::input::UNKNOWN_LEN;
 use martlet_rdb::{Error, Limits, Value};
 
+use crate::save::OPEN_SLOTS;
 use crate::settings::Settings;
 use crate::{Libraries, LoadProgress, Storage, delay, lock};
 
@@ -129,6 +130,10 @@ pub struct Loaded {
     pub bytes: u64,
     /// Where it is in a stream of commands.
     pub place: Option<StreamPlace>,
+    /// Slots that move key by key, as replicas are told of them.
+    pub open_slots: Option<String>,
+    /// Slots whose keys were on their way.
+    pub imports: Vec<SlotImport>,
 }
 
 /// For fewer keys no room is made ahead.
@@ -361,6 +366,9 @@ impl<'a> Loader<'a> {
         let mut total = lock(&reading.total);
         total.loaded.keys += loader.total.loaded.keys;
         total.loaded.expired += loader.total.loaded.expired;
+        let open_slots = loader.total.loaded.open_slots.take();
+        total.loaded.open_slots = total.loaded.open_slots.take().or(open_slots);
+        total.loaded.imports.append(&mut loader.total.loaded.imports);
         total.sums ^= loader.total.sums;
     }
 
@@ -391,6 +399,7 @@ impl<'a> Loader<'a> {
                 }
                 Some(Piece::Item(Item::Aux { name, text }, _)) => self.note(&name, &text),
                 Some(Piece::Item(Item::Library(_), _)) => {}
+                Some(Piece::Item(Item::SlotImport(import), _)) => self.total.loaded.imports.push(import),
                 Some(Piece::Item(Item::Record(record), offset)) => {
                     let refuse = |error| FileError { error, offset };
                     let db = self.db(record.db).map_err(refuse)?;
@@ -443,7 +452,7 @@ impl<'a> Loader<'a> {
     }
 
     /// Logs what the file says of itself.
-    fn note(&self, name: &[u8], text: &[u8]) {
+    fn note(&mut self, name: &[u8], text: &[u8]) {
         let text = String::from_utf8_lossy(text);
         let number = || text.parse::<i64>().unwrap_or(0);
         match name {
@@ -453,6 +462,7 @@ impl<'a> Loader<'a> {
                 tracing::info!("RDB memory usage when created {:.2} Mb", number() as f64 / (1 << 20) as f64);
                 self.progress.memory_bytes.store(number().max(0) as u64, Ordering::Relaxed);
             }
+            _ if name == OPEN_SLOTS.as_bytes() => self.total.loaded.open_slots = Some(text.into_owned()),
             b"aof-base" if number() != 0 => tracing::info!("RDB is base AOF"),
             b"aof-preamble" if number() != 0 => tracing::info!("RDB has an AOF tail"),
             _ => {
@@ -672,7 +682,10 @@ pub(crate) fn load_base(
         loaded
     };
     match loaded {
-        Ok(loaded) => Ok(Some(loaded.bytes)),
+        Ok(loaded) => {
+            storage.host.take_imports(&loaded.imports);
+            Ok(Some(loaded.bytes))
+        }
         Err(FileError { error: Error::Interrupted, .. }) => Ok(None),
         Err(error) => Err(error.into()),
     }

@@ -13,7 +13,7 @@ use martlet_base::limits::SHARD_COUNT;
 use martlet_engine::{Keys, SavedKeys, SavedValue, Walk};
 use martlet_journal::{Follower, Position};
 use martlet_rdb::file::chunks::ChunkWriter;
-use martlet_rdb::file::{FileWriter, Record};
+use martlet_rdb::file::{FileWriter, Record, SlotImport};
 use martlet_rdb::payload::VERSION_MIN;
 use martlet_rdb::{
     Source, VERSION_ARRAYS, VERSION_IDEMPOTENCY, VERSION_RELEASED, VERSION_STREAMS, VERSION_TIMED,
@@ -152,6 +152,8 @@ pub struct Header {
     pub has_checksum: bool,
     /// It is the base of an append-only file, to which what comes after the cut belongs.
     pub is_base: bool,
+    /// It is what replicas get.
+    pub is_for_replicas: bool,
     /// What of keys' use is written.
     pub access: KeptAccess,
 }
@@ -176,7 +178,7 @@ impl Header {
 
     /// The same for a stream to replicas, likewise.
     pub fn of_stream(storage: Storage, settings: &Settings, totals: &[Totals]) -> Header {
-        Header { is_base: false, ..Header::of_base(storage, settings, totals) }
+        Header { is_base: false, is_for_replicas: true, ..Header::of_base(storage, settings, totals) }
     }
 
     fn new(settings: &Settings, version: u16, is_base: bool) -> Header {
@@ -185,10 +187,14 @@ impl Header {
             compresses: settings.rdbcompression,
             has_checksum: settings.rdbchecksum,
             is_base,
+            is_for_replicas: false,
             access: settings.kept_access,
         }
     }
 }
+
+/// The field in which replicas of Valkey 8 and ours are told of slots that move key by key.
+pub(crate) const OPEN_SLOTS: &str = "cluster-slot-states";
 
 /// What of the data set is written.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -212,6 +218,10 @@ pub struct Cut {
     totals: Arc<[Totals]>,
     /// The libraries of functions that there were.
     libraries: Arc<[Arc<[u8]>]>,
+    /// Slots whose keys were on their way.
+    imports: Arc<[SlotImport]>,
+    /// Slots that move key by key, for replicas.
+    open_slots: Option<Arc<str>>,
     /// Where it is in the journal and in which stream, if replicas follow that.
     place: Option<(Position, StreamName)>,
     /// When it was, Unix milliseconds.
@@ -250,7 +260,10 @@ impl Cut {
     ) -> Cut {
         let mut cut = match contents.keys {
             true => Cut::make(storage, keys, header, totals, false),
-            false => Cut { has_keys: false, ..Cut::now(storage, header, Vec::new(), false) },
+            false => {
+                let imports = Arc::default();
+                Cut { has_keys: false, imports, ..Cut::now(storage, header, Vec::new(), false) }
+            }
         };
         if !contents.libraries {
             cut.libraries = Arc::default();
@@ -269,11 +282,14 @@ impl Cut {
         let journal = &storage.engine.journal;
         // The base's place in the file is the affair of who goes over to it.
         let has_place = (journal.is_followed_by(Follower::Replicas) || journal.relays()) && !header.is_base;
+        let open_slots = storage.host.open_slots().filter(|_| header.is_for_replicas);
         let stream = if has_place { storage.host.stream() } else { None };
         Cut {
             header,
             totals: totals.into(),
             libraries: storage.host.libraries().codes().into(),
+            imports: storage.host.imports().into(),
+            open_slots: open_slots.map(Arc::from),
             place: stream.map(|stream| (journal.cut().position, stream)),
             began_ms: storage.now_ms(),
             written: Arc::default(),
@@ -316,10 +332,13 @@ impl Cut {
             aux.push(("repl-offset", offset.to_string()));
         }
         aux.push(("aof-base", u8::from(self.header.is_base).to_string()));
+        aux.extend(self.open_slots.iter().map(|slots| (OPEN_SLOTS, slots.to_string())));
+        aux.extend(self.imports.iter().filter_map(|import| import.field(self.header.version)));
         let aux: Vec<_> = aux.iter().map(|(name, text)| (*name, text.as_str())).collect();
         let form = martlet_rdb::Form { version: self.header.version, compress: self.header.compresses };
         let mut file = FileWriter::new(out, form, &aux, self.header.has_checksum);
         self.libraries.iter().for_each(|code| file.write_library(code));
+        self.imports.iter().for_each(|import| file.write_import(import));
         for (db, total) in self.totals.iter().enumerate().filter(|(_, total)| total.keys > 0) {
             file.database(db as u64, total.keys as u64, total.expiring as u64);
         }
@@ -329,6 +348,11 @@ impl Cut {
     /// The code of the libraries of functions that there were.
     pub fn libraries(&self) -> &[Arc<[u8]>] {
         &self.libraries
+    }
+
+    /// The slots whose keys were on their way.
+    pub fn imports(&self) -> &[SlotImport] {
+        &self.imports
     }
 
     /// Keys that it has.

@@ -64,6 +64,7 @@ pub fn load_at_start(storage: Storage, settings: &Settings) -> Result<(), String
     let mut place = None;
     match loaded {
         Ok(loaded) => {
+            storage.host.take_imports(&loaded.imports);
             place = loaded.place;
             let seconds = (storage.now_us() - began_us) as f64 / 1e6;
             tracing::info!("DB loaded from disk: {seconds:.3} seconds");

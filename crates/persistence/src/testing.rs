@@ -13,6 +13,7 @@ use martlet_command::{
 use martlet_engine::{Engine, Keys, Touch};
 use martlet_journal::aof::SyncPolicy;
 use martlet_protocol::request::Args;
+use martlet_rdb::file::SlotImport;
 
 use crate::load::StreamPlace;
 use crate::{
@@ -108,6 +109,20 @@ impl Host for TestHost {
     }
 
     fn take_place(&self, _: StreamPlace) {}
+
+    fn imports(&self) -> Vec<SlotImport> {
+        Vec::new()
+    }
+
+    fn open_slots(&self) -> Option<String> {
+        None
+    }
+
+    fn take_imports(&self, _: &[SlotImport]) {}
+
+    fn replay_import(&self, _: &Args<'_>) -> Result<(), String> {
+        Ok(())
+    }
 
     fn is_stopping(&self) -> bool {
         self.is_stopping.load(Ordering::Relaxed)

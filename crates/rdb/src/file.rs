@@ -7,6 +7,7 @@
 //! `VALKEY` and three digits may stand in place of the first two. A checksum of 0 means that there is none.
 
 pub mod chunks;
+mod import;
 pub mod split;
 
 use std::io::{Read, Write};
@@ -22,6 +23,8 @@ use crate::kind::{Kind, LIBRARY, LIBRARY_PRE_GA};
 use crate::payload::reads_version;
 use crate::sink::Sink;
 use crate::string::{read_bytes, read_plain_length, write_bytes, write_length};
+use import::SLOT_IMPORT;
+pub use import::SlotImport;
 
 /// What modules keep with the key that follows.
 const MODULE_KEY: u8 = 243;
@@ -73,6 +76,8 @@ pub enum Item {
     },
     /// The code of a library of functions.
     Library(Vec<u8>),
+    /// Slots that were on their way.
+    SlotImport(SlotImport),
     /// A key.
     Record(Record<Value>),
 }
@@ -189,7 +194,13 @@ fn read_step(
         AUX => {
             let name = read_bytes(input, scratch)?.to_vec();
             let text = read_bytes(input, scratch)?.to_vec();
-            Ok(Step::Item(Item::Aux { name, text }))
+            Ok(Step::Item(match SlotImport::of_field(&name, &text) {
+                Some(import) => Item::SlotImport(import),
+                None => Item::Aux { name, text },
+            }))
+        }
+        SLOT_IMPORT if version >= VERSION_VALKEY => {
+            Ok(Step::Item(Item::SlotImport(SlotImport::read(input, scratch)?)))
         }
         LIBRARY => Ok(Step::Item(Item::Library(read_bytes(input, scratch)?.to_vec()))),
         LIBRARY_PRE_GA => Err(Error::Corrupt("Pre-GA function format not supported")),
@@ -260,6 +271,14 @@ impl<W: Write> FileWriter<W> {
         let compress = self.form.compress;
         self.put(&[LIBRARY]);
         write_bytes(self, code, compress);
+    }
+
+    /// Writes the mark of slots that are on their way, if the version has an opcode for it; else
+    /// [`SlotImport::field`] is among the auxiliary fields.
+    pub fn write_import(&mut self, import: &SlotImport) {
+        if self.form.version >= VERSION_VALKEY {
+            import.write(self);
+        }
     }
 
     /// What follows is of `db`.

@@ -5,6 +5,7 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
+use martlet_cluster::machine::Cluster;
 use martlet_engine::Touch;
 use martlet_journal::aof::SyncPolicy;
 use martlet_persistence::load::StreamPlace;
@@ -14,7 +15,9 @@ use martlet_persistence::{
 };
 pub use martlet_persistence::{Persistence, aof, load, start, temp_files};
 use martlet_protocol::request::Args;
+use martlet_rdb::file::SlotImport;
 
+use crate::cluster::ClusterNode;
 use crate::config::{
     AppendFsync, Config, MaxmemoryPolicy, PropagationErrorBehavior, REDIS_VERSION, RdbVersionCheck,
 };
@@ -119,6 +122,24 @@ impl Host for Shared {
 
     fn take_place(&self, place: StreamPlace) {
         crate::replication::resume(self, &place);
+    }
+
+    fn imports(&self) -> Vec<SlotImport> {
+        self.cluster().map_or_else(Vec::new, ClusterNode::imports)
+    }
+
+    fn open_slots(&self) -> Option<String> {
+        self.cluster()?.read(Cluster::open_slots_text)
+    }
+
+    fn take_imports(&self, imports: &[SlotImport]) {
+        if let Some(node) = self.cluster() {
+            node.take_imports(&self.engine.hidden, imports);
+        }
+    }
+
+    fn replay_import(&self, args: &Args<'_>) -> Result<(), String> {
+        self.cluster().map_or(Ok(()), |node| node.replay_import(&self.engine.hidden, args))
     }
 
     fn is_stopping(&self) -> bool {

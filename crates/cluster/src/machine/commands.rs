@@ -228,6 +228,7 @@ impl Cluster {
         has_keys: bool,
     ) -> Result<(), CommandError> {
         let change = self.check_slot_change(slot, state, is_replicated, has_keys)?;
+        self.told_open.retain(|(told, _)| *told != slot);
         self.change_slots(now, |cluster| match change {
             SlotChange::Migrates(to) => {
                 cluster.migrating.insert(slot, to);

@@ -15,6 +15,7 @@ mod failure;
 mod gossip;
 mod links;
 mod migration;
+mod open_slots;
 mod receive;
 mod roles;
 mod slots;
@@ -218,6 +219,8 @@ pub struct Cluster {
     blacklist: BTreeMap<NodeId, i64>,
     migrating: BTreeMap<u16, NodeKey>,
     importing: BTreeMap<u16, NodeKey>,
+    /// What the primary has told of these with its data set, of nodes that are not known yet.
+    told_open: Vec<(u16, Open)>,
     is_down: bool,
     size: usize,
     first_evaluation_ms: Option<i64>,
@@ -312,6 +315,7 @@ impl Cluster {
             blacklist: BTreeMap::new(),
             migrating: BTreeMap::new(),
             importing: BTreeMap::new(),
+            told_open: Vec::new(),
             is_down: true,
             size: 0,
             first_evaluation_ms: None,
@@ -377,6 +381,9 @@ impl Cluster {
         }
         let orphans = self.check_nodes();
         self.check_manual_failover_time();
+        if !self.told_open.is_empty() {
+            self.open_told_slots();
+        }
         if self.table[self.myself].is_replica() {
             self.avoid_chain();
             self.ask_for_pause_again();

@@ -105,6 +105,7 @@ impl Cluster {
             self.migrating.clear();
             self.importing.clear();
         }
+        self.told_open.clear();
         self.table.attach(self.myself, primary);
         let shard = self.table[primary].shard;
         self.set_shard(self.myself, shard);

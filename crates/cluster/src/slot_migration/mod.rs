@@ -26,7 +26,7 @@ use std::collections::VecDeque;
 use martlet_base::random::Random;
 
 use crate::id::NodeId;
-use crate::machine::Time;
+use crate::machine::{CommandError, Time};
 pub use job::{Job, JobId, Operation, State};
 pub use parse::{Establish, Finish, Request, parse_establish, parse_finish, parse_requests};
 
@@ -143,18 +143,42 @@ pub struct SlotMigrations {
     limits: Limits,
     /// Imports that fail are deleted here; a replica leaves that to its primary.
     is_primary: bool,
+    /// What a test has asked for.
+    held_up: HeldUp,
     actions: Vec<Action>,
+}
+
+/// Steps that are not taken for the time being (DEBUG SLOTMIGRATION).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct HeldUp {
+    /// An export does not let writers wait.
+    pub pause: bool,
+    /// An import does not take the slots.
+    pub takeover: bool,
 }
 
 impl SlotMigrations {
     /// None yet.
     pub fn new(random: Random, limits: Limits, is_primary: bool) -> SlotMigrations {
-        SlotMigrations { jobs: VecDeque::new(), next: 1, random, limits, is_primary, actions: Vec::new() }
+        SlotMigrations {
+            jobs: VecDeque::new(),
+            next: 1,
+            random,
+            limits,
+            is_primary,
+            held_up: HeldUp::default(),
+            actions: Vec::new(),
+        }
     }
 
     /// Takes up another configuration.
     pub fn set_limits(&mut self, limits: Limits) {
         self.limits = limits;
+    }
+
+    /// Changes which steps are not taken.
+    pub fn hold_up(&mut self, change: impl FnOnce(&mut HeldUp)) {
+        change(&mut self.held_up);
     }
 
     /// What is to be done, in order.
@@ -197,16 +221,29 @@ impl SlotMigrations {
         self.is_of(Operation::Import, slot)
     }
 
+    /// Whether slots may be moved key by key.
+    ///
+    /// # Errors
+    /// While some are moved all at once.
+    pub fn check_idle(&self) -> Result<(), CommandError> {
+        let is_export = |job: &Job| job.operation == Operation::Export && !job.state.is_finished();
+        if self.imports().next().is_some() {
+            return Err(CommandError("Slot import in progress.".into()));
+        }
+        if self.jobs.iter().any(is_export) {
+            return Err(CommandError("Slot export in progress.".into()));
+        }
+        Ok(())
+    }
+
     /// Whether an import of this name is under way.
     pub fn knows_import(&self, name: NodeId) -> bool {
-        let is_it = |job: &Job| job.name == name && !job.state.is_finished();
-        self.jobs.iter().any(is_it)
+        self.imports().any(|job| job.name == name)
     }
 
     /// All slots whose keys are hidden.
     pub fn importing(&self) -> Vec<u16> {
-        let is_it = |job: &&Job| job.operation == Operation::Import && !job.state.is_finished();
-        self.jobs.iter().filter(is_it).flat_map(Job::slots).collect()
+        self.imports().flat_map(Job::slots).collect()
     }
 
     fn log(&mut self, is_warning: bool, text: String) {
@@ -259,6 +296,28 @@ impl SlotMigrations {
         self.log(false, text);
         self.actions.push(Action::Hide);
         id
+    }
+
+    /// The data that has been loaded has keys of slots that were on their way here, or to this node's
+    /// primary.
+    pub fn found(&mut self, now: Time, name: NodeId, ranges: Vec<(u16, u16)>) {
+        if !self.knows_import(name) {
+            self.import(now, name, None, ranges);
+        }
+    }
+
+    /// What was found in files is all there: a primary deletes what was on its way, of which nothing more
+    /// comes. A replica goes on with its primary.
+    pub fn restarted(&mut self, now: Time) {
+        if self.is_primary {
+            let is_found = |job: &Job| job.operation == Operation::Import && job.is_tracking_only();
+            self.fail_all(now, "Process restarted", is_found);
+        }
+    }
+
+    /// Imports that are not over.
+    pub fn imports(&self) -> impl Iterator<Item = &Job> {
+        self.jobs.iter().filter(|job| job.operation == Operation::Import && !job.state.is_finished())
     }
 
     // ---- the export's connection ----
@@ -321,6 +380,11 @@ impl SlotMigrations {
         self.advance(now, id, State::Snapshotting, State::Replicating);
     }
 
+    /// Whether writers are not to be let wait yet, though an export wants that.
+    pub fn may_not_pause(&self) -> bool {
+        self.held_up.pause
+    }
+
     /// Whether nobody may write.
     pub fn holds_writes(&self) -> bool {
         self.jobs.iter().any(|job| job.paused_until_ms.is_some())
@@ -371,15 +435,9 @@ impl SlotMigrations {
                 self.jobs[at].requested_ms = now.mono_ms;
                 self.step(now, at, State::FailoverRequested);
             }
-            (Message::FailoverGranted, _, State::FailoverRequested)
-                if now.mono_ms - self.jobs[at].requested_ms > GRANT_MS =>
-            {
-                // Consent lasts for so long after it was asked for; the source may let others write again.
-                self.fail_at(now, at, "Unpaused before failover completed");
-            }
             (Message::FailoverGranted, _, State::FailoverRequested) => {
                 self.step(now, at, State::ImportGranted);
-                self.actions.push(Action::TakeSlots(id));
+                self.try_takeover(now, at);
             }
             (Message::RequestPause, _, State::Snapshotting | State::Replicating) => {
                 self.snapshot_sent(now, id);
@@ -390,6 +448,17 @@ impl SlotMigrations {
             (_, _, State::ExportGranted) => {}
             (Message::Unknown, ..) => self.fail_at(now, at, "Unknown SYNCSLOTS subcommand used"),
             _ => self.fail_at(now, at, UNEXPECTED),
+        }
+    }
+
+    /// Takes the slots that the source has consented to give. That lasts for so long after it was asked for:
+    /// then the source may let others write again.
+    fn try_takeover(&mut self, now: Time, at: usize) {
+        let job = &self.jobs[at];
+        if now.mono_ms - job.requested_ms > GRANT_MS {
+            self.fail_at(now, at, "Unpaused before failover completed");
+        } else if !self.held_up.takeover {
+            self.actions.push(Action::TakeSlots(job.id));
         }
     }
 
@@ -487,22 +556,28 @@ impl SlotMigrations {
     }
 
     fn finish(&mut self, now: Time, at: usize, state: State, message: Option<String>) {
+        self.conclude(now, at, state, message.as_deref());
+        let job = &self.jobs[at];
+        if job.operation == Operation::Import && self.is_primary {
+            let (name, is_success) = (job.name, state == State::Success);
+            self.actions.push(Action::TellEnd { name, is_success, message });
+        }
+    }
+
+    /// As [`SlotMigrations::finish`], of which nobody is told.
+    fn conclude(&mut self, now: Time, at: usize, state: State, message: Option<&str>) {
         self.step(now, at, state);
         let job = &self.jobs[at];
         let text = format!(
             "Slot migration {} finished. State: {}, Message: {}",
             job.description(),
             state.name(),
-            message.as_deref().unwrap_or("none")
+            message.unwrap_or("none")
         );
-        let (name, operation) = (job.name, job.operation);
+        let operation = job.operation;
         self.log(state == State::Failed, text);
         if operation == Operation::Import {
             self.actions.push(Action::Hide);
-            if self.is_primary {
-                let is_success = state == State::Success;
-                self.actions.push(Action::TellEnd { name, is_success, message });
-            }
         }
     }
 
@@ -542,11 +617,19 @@ impl SlotMigrations {
     pub fn end_told(&mut self, now: Time, finish: &Finish) -> bool {
         let Some(at) = self.jobs.iter().position(|job| job.name == finish.name) else { return false };
         if !self.jobs[at].state.is_finished() {
-            let state = if finish.is_success { State::Success } else { State::Failed };
             self.jobs[at].message.clone_from(&finish.message);
-            self.finish(now, at, state, finish.message.clone());
+            self.finish(now, at, finish.state(), finish.message.clone());
         }
         true
+    }
+
+    /// The same of a file that is loaded.
+    pub fn end_found(&mut self, now: Time, finish: &Finish) {
+        let is_it = |job: &Job| job.name == finish.name && job.is_tracking_only() && !job.state.is_finished();
+        if let Some(at) = self.jobs.iter().position(is_it) {
+            self.jobs[at].message.clone_from(&finish.message);
+            self.conclude(now, at, finish.state(), finish.message.as_deref());
+        }
     }
 
     // ---- what the cluster is told of ----
@@ -624,6 +707,8 @@ impl SlotMigrations {
             match state {
                 State::WaitingToSnapshot => self.actions.push(Action::Snapshot(id)),
                 State::WaitingToPause => self.actions.push(Action::TryPause(id)),
+                // It was held up: else it is over by now.
+                State::ImportGranted => self.try_takeover(now, at),
                 State::Paused if is_pause_over => {
                     self.fail_at(now, at, "Timed out before streaming completed");
                 }

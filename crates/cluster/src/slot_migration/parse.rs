@@ -1,6 +1,6 @@
 //! The arguments of MIGRATESLOTS and of SYNCSLOTS' ESTABLISH and FINISH, with Valkey's errors.
 
-use super::SlotMigrations;
+use super::{SlotMigrations, State};
 use crate::id::{ID_BYTES, NodeId};
 use crate::machine::{Cluster, CommandError, parse_slot};
 
@@ -40,6 +40,13 @@ pub struct Finish {
     pub is_success: bool,
     /// Why not.
     pub message: Option<String>,
+}
+
+impl Finish {
+    /// How far the import is then.
+    pub(super) fn state(&self) -> State {
+        if self.is_success { State::Success } else { State::Failed }
+    }
 }
 
 fn is_word(argument: &[u8], word: &str) -> bool {

@@ -8,6 +8,7 @@ mod moves;
 mod routes;
 mod scan;
 mod setslot;
+mod slot_import;
 mod slot_migration;
 mod tls;
 mod usage;

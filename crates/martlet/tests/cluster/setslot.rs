@@ -77,7 +77,7 @@ fn valkeys_replicas_hear_of_a_slot_and_ours_from_valkey() {
 }
 
 /// Stops a process, or lets it go on.
-fn signal(node: &Node, signal: Signal) {
+pub(crate) fn signal(node: &Node, signal: Signal) {
     let pid = Pid::from_raw(node.server.pid() as i32).unwrap();
     kill_process(pid, signal).unwrap();
 }
@@ -139,4 +139,36 @@ fn replicas_of_redis_are_not_asked() {
     assert_eq!(target.ask(&["WAIT", "1", "0"]), "1");
     assert_eq!(under_way(&replica), "");
     assert!(replica.ask(&["INFO", "stats"]).contains("unexpected_error_replies:0"));
+}
+
+/// A replica that gets its primary's data set hears of its slots under way, too.
+fn newcomer_knows(source: &Node, target: &Node, replicas: [&Node; 2]) {
+    form(&[source, target]);
+    let (from, to) = (source.id(), target.id());
+    assert_eq!(target.ask(&["CLUSTER", "SETSLOT", "0", "IMPORTING", &from]), "OK");
+    assert_eq!(source.ask(&["CLUSTER", "SETSLOT", "0", "MIGRATING", &to]), "OK");
+    for (replica, primary) in replicas.iter().zip([source, target]) {
+        primary.meet(replica);
+        attach(replica, primary);
+    }
+    let states = [format!("[0->-{to}]"), format!("[0-<-{from}]")];
+    until("the replicas know", || replicas.map(under_way) == states);
+}
+
+#[test]
+fn a_replica_that_comes_later_knows_of_slots_under_way() {
+    newcomer_knows(&Node::ours(&[]), &Node::ours(&[]), [&Node::ours(&[]), &Node::ours(&[])]);
+    // By the disk.
+    let by_disk = || Node::ours(&["--repl-diskless-sync", "no"]);
+    newcomer_knows(&by_disk(), &by_disk(), [&Node::ours(&[]), &Node::ours(&[])]);
+}
+
+#[test]
+fn a_replica_of_valkey_that_comes_later_knows_of_slots_under_way() {
+    let Ok(valkey) = std::env::var("MARTLET_CLUSTER_VALKEY") else {
+        println!("MARTLET_CLUSTER_VALKEY names no server");
+        return;
+    };
+    let real = || Node::start(&valkey, &[], &[]);
+    newcomer_knows(&Node::ours(&[]), &real(), [&real(), &Node::ours(&[])]);
 }

@@ -4,6 +4,7 @@ use martlet_base::number::{NumberBuffer, format_f64_seventeen};
 use martlet_engine::{SavedKey, SavedValue};
 use martlet_journal::encode;
 use martlet_keyspace::Value;
+use martlet_rdb::file::SlotImport;
 use martlet_types::array::Array;
 use martlet_types::element::{Element, IntBuffer};
 use martlet_types::hash::NO_EXPIRY;
@@ -32,6 +33,14 @@ impl CommandBase {
     /// Appends what loads a library of functions.
     pub fn write_library(&mut self, code: &[u8]) {
         self.command(&[b"FUNCTION", b"LOAD", code]);
+    }
+
+    /// Appends what says that slots' keys are on their way.
+    pub fn write_import(&mut self, import: &SlotImport) {
+        let ranges = import.ranges.iter().flat_map(|(first, last)| [number(first), number(last)]);
+        let ranges: Vec<_> = ranges.collect();
+        let words = [b"CLUSTER".as_slice(), b"SYNCSLOTS", b"ESTABLISH", b"NAME", &import.name, b"SLOTSRANGE"];
+        self.command(&words.into_iter().chain(ranges.iter().map(Vec::as_slice)).collect::<Vec<_>>());
     }
 
     /// Appends what makes the key.

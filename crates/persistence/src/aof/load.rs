@@ -219,8 +219,7 @@ impl Loading<'_, '_> {
         is_last: bool,
     ) -> Result<bool, String> {
         let host = self.storage.host;
-        let mut replay =
-            Replay::new(host.commands(), host.libraries(), &self.settings.handlers, self.storage.now_ms());
+        let mut replay = Replay::new(host, &self.settings.handlers, self.storage.now_ms());
         let mut reader = CommandReader::new(file, offset);
         let (mut commands, mut failures) = (0_u64, 0_u64);
         // The end of the last command that is no part of an incomplete transaction.

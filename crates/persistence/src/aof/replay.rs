@@ -13,7 +13,7 @@ use martlet_keyspace::key_hash;
 use martlet_protocol::reply::Reply;
 use martlet_protocol::request::{Args, OwnedArgs};
 
-use crate::{Commands, Libraries, Resolved};
+use crate::{Commands, Host, Resolved};
 
 /// Why a command cannot be run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,7 +35,7 @@ pub const AHEAD: usize = 32;
 /// See the module's page.
 pub struct Replay<'a> {
     commands: &'static dyn Commands,
-    libraries: &'a dyn Libraries,
+    host: &'static dyn Host,
     settings: &'a Settings,
     db: usize,
     now_ms: i64,
@@ -49,15 +49,10 @@ pub struct Replay<'a> {
 
 impl<'a> Replay<'a> {
     /// Begins with the first database, at this time.
-    pub fn new(
-        commands: &'static dyn Commands,
-        libraries: &'a dyn Libraries,
-        settings: &'a Settings,
-        now_ms: i64,
-    ) -> Replay<'a> {
+    pub fn new(host: &'static dyn Host, settings: &'a Settings, now_ms: i64) -> Replay<'a> {
         Replay {
-            commands,
-            libraries,
+            commands: host.commands(),
+            host,
             settings,
             db: 0,
             now_ms,
@@ -110,6 +105,15 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
+    /// Runs a command of what is beside the keys, if it is one.
+    fn replay_elsewhere(&self, control: Control, args: &Args<'_>) -> Option<Result<(), String>> {
+        match control {
+            Control::ChangeLibraries(change) => Some(self.host.libraries().replay(change, args)),
+            Control::TrackSlots => Some(self.host.replay_import(args)),
+            _ => None,
+        }
+    }
+
     fn execute(
         &mut self,
         keys: &mut Keys,
@@ -129,8 +133,8 @@ impl<'a> Replay<'a> {
             }
             return Ok(());
         }
-        if let Control::ChangeLibraries(change) = entry.spec.control {
-            return self.libraries.replay(change, args).or_else(failed);
+        if let Some(replayed) = self.replay_elsewhere(entry.spec.control, args) {
+            return replayed.or_else(failed);
         }
         // As Redis up to version 6 can be told to; by itself it writes what scripts have done.
         if matches!(entry.spec.control, Control::RunScript(_)) && !entry.spec.flags.has(Flags::READONLY) {

@@ -386,6 +386,7 @@ fn write_commands<W: Write>(storage: Storage, settings: &Settings, mut out: W, c
         base.bytes.extend_from_slice(format!("#TS:{}\r\n", storage.now_ms() / 1000).as_bytes());
     }
     cut.libraries().iter().for_each(|code| base.write_library(code));
+    cut.imports().iter().for_each(|import| base.write_import(import));
     walk(storage, cut, |taken| {
         taken.drain(|saved| base.key(&saved));
         let result = out.write_all(&base.bytes);

@@ -62,7 +62,7 @@ impl House {
     fn write(&mut self, count: usize) {
         let settings = self.storage.host.settings();
         let host = self.storage.host;
-        let mut replay = Replay::new(host.commands(), host.libraries(), &settings.handlers, 0);
+        let mut replay = Replay::new(host, &settings.handlers, 0);
         for _ in 0..count {
             let number = format!("{},", self.written);
             let args = OwnedArgs::from_slices([b"APPEND".as_slice(), TEXT, number.as_bytes()]);

@@ -562,7 +562,7 @@ mod tests {
                 Piece::Item(Item::Record(record), _) => {
                     records.push(format!("{:?}", Record { key: record.key.as_slice(), ..with(&record) }));
                 }
-                Piece::Item(Item::Aux { .. } | Item::Library(_), _) => {}
+                Piece::Item(Item::Aux { .. } | Item::Library(_) | Item::SlotImport(_), _) => {}
                 Piece::Batch(taken) => {
                     sums ^= reader.read(&taken, &batch, &mut Taker { records: &mut records, backwards })?;
                 }

@@ -328,6 +328,7 @@ pub fn begin(shared: &'static Shared) {
     node.is_loaded.store(true, Ordering::SeqCst);
     let begin = |worker: &mut Worker| {
         worker.alone(|worker| {
+            worker.end_found_imports();
             worker.claim_found_slots();
             worker.follow_cluster();
         });

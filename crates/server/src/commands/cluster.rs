@@ -18,7 +18,9 @@ use crate::cluster::ClusterNode;
 use crate::slow_path::SessionFlags;
 use crate::worker::Worker;
 
-pub(super) use debug::{CLOSE_CLUSTER_LINK_ON_PACKET_DROP, CLUSTERLINK, DROP_CLUSTER_PACKET_FILTER};
+pub(super) use debug::{
+    CLOSE_CLUSTER_LINK_ON_PACKET_DROP, CLUSTERLINK, DROP_CLUSTER_PACKET_FILTER, SLOTMIGRATION,
+};
 
 /// The family.
 pub static COMMANDS: &[&ServerCommand] = &[&READONLY, &READWRITE, &ASKING, &CLUSTER, &scan::CLUSTERSCAN];

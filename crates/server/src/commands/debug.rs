@@ -12,7 +12,9 @@ use martlet_command::{Acl, Error, Flags, Group, KeyFlags, KeyPart, Outcome, comm
 use martlet_journal::{Follower, REPLICAS};
 use martlet_keyspace::{ExpiryChange, Key};
 
-use super::cluster::{CLOSE_CLUSTER_LINK_ON_PACKET_DROP, CLUSTERLINK, DROP_CLUSTER_PACKET_FILTER};
+use super::cluster::{
+    CLOSE_CLUSTER_LINK_ON_PACKET_DROP, CLUSTERLINK, DROP_CLUSTER_PACKET_FILTER, SLOTMIGRATION,
+};
 use super::digest::{DIGEST, DIGEST_VALUE};
 use super::persistence::{LOADAOF, RELOAD};
 use super::{Call, ServerCommand, ServerHandler};
@@ -56,6 +58,7 @@ static DEBUG: ServerCommand = container(
         &SET_DISABLE_DENY_SCRIPTS,
         &SET_SKIP_CHECKSUM_VALIDATION,
         &SLEEP,
+        &SLOTMIGRATION,
         &STRINGMATCH_LEN,
     ],
 )

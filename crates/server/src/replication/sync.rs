@@ -12,6 +12,7 @@ use martlet_journal::Follower;
 use martlet_journal::stream::{Audience, Reader};
 use martlet_persistence::background::Receiver;
 use martlet_persistence::save::Contents;
+use martlet_rdb::VERSION_VALKEY;
 
 use super::feed::{Feed, FeedWriter};
 use super::link::{Source, Taker};
@@ -20,6 +21,9 @@ use crate::config::OutputClass;
 use crate::persistence::settings;
 use crate::shared::{Mail, Shared, random_id};
 use crate::worker::Worker;
+
+/// From this version on replicas are Valkey 9's, or later ones.
+const VALKEY_9: u32 = 0x9_0000;
 
 /// One replica's part of a sync that has not begun yet.
 struct Member {
@@ -170,9 +174,24 @@ impl Worker {
         });
     }
 
+    /// Whether the mark of slots that are on their way here has to be in Valkey's format, and the replicas
+    /// that get it; the others wait for another sync. Valkey 9 reads no other mark, and ends itself when
+    /// it is told of slots by the stream whose keys it has.
+    fn marked_for_valkey(&self, replicas: &[Arc<Replica>]) -> (Vec<Arc<Replica>>, bool) {
+        let is_importing = self.shared.cluster().is_some_and(|node| !node.imports().is_empty());
+        let is_valkey = |replica: &Arc<Replica>| replica.version.load(Ordering::Relaxed) >= VALKEY_9;
+        if !is_importing || !replicas.iter().any(is_valkey) {
+            return (replicas.to_vec(), false);
+        }
+        let (valkeys, others): (Vec<_>, Vec<_>) = replicas.iter().cloned().partition(is_valkey);
+        others.iter().for_each(|replica| replica.set_phase(Phase::Waits));
+        (valkeys, true)
+    }
+
     /// Makes the cut, behind the closed gate.
     fn cut_for(&mut self, replicas: &[Arc<Replica>], diskless: bool) -> Result<(), String> {
         let shared = self.shared;
+        let (replicas, is_valkeys) = self.marked_for_valkey(replicas);
         self.keep_stream().map_err(|error| format!("The stream cannot be kept for replicas: {error}"))?;
         let config = self.config.current().clone();
         let feed = Arc::new(Feed::new(replicas.len(), || shared.wake_feeders()));
@@ -197,14 +216,13 @@ impl Worker {
             path: settings(&config).rdb_path(),
         });
         let storage = shared.storage();
+        let mut settings = settings(&config);
+        settings.rdb_version = if is_valkeys { Some(VERSION_VALKEY) } else { settings.rdb_version };
         let contents = replicas.first().map_or(Contents::ALL, |replica| replica.contents());
         let begun = match diskless {
-            true => storage.start_stream_for(&self.keys, &settings(&config), contents, sync).is_ok(),
-            false => storage.start_save_for(&self.keys, &settings(&config), Some(sync)).is_ok(),
+            true => storage.start_stream_for(&self.keys, &settings, contents, sync).is_ok(),
+            false => storage.start_save_for(&self.keys, &settings, Some(sync)).is_ok(),
         };
-        if begun {
-            self.tell_imports();
-        }
         // Somebody else's snapshot has begun meanwhile: they go on waiting.
         if begun { Ok(()) } else { Err("A full sync waits for another snapshot to end".into()) }
     }

@@ -4,10 +4,8 @@ use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use martlet_client::resp::encode_request;
-use martlet_cluster::slot_migration::{Action, Job, JobId, Message, Operation};
+use martlet_cluster::slot_migration::{Action, JobId, Message};
 use martlet_journal::stream::{Audience, Reader};
-use martlet_journal::{Follower, REPLICAS};
 use martlet_persistence::background::Receiver;
 
 use super::encoded;
@@ -111,7 +109,7 @@ impl Worker {
                 let state = if is_success { "SUCCESS" } else { "FAILED" };
                 let mut words = vec!["CLUSTER", "SYNCSLOTS", "FINISH", "STATE", state, "NAME", name.as_str()];
                 message.iter().for_each(|message| words.extend(["MESSAGE", message]));
-                self.tell_replicas(&words);
+                self.record_import(&words);
             }
             Action::Close(job) => {
                 let link = lock(&node.migrations.exports).remove(&job);
@@ -129,35 +127,6 @@ impl Worker {
             }
             Action::Log { is_warning: true, text } => tracing::warn!("{text}"),
             Action::Log { text, .. } => tracing::info!("{text}"),
-        }
-    }
-
-    /// Has replicas run a command that is about this node's imports.
-    pub(crate) fn tell_replicas<A: AsRef<[u8]>>(&mut self, words: &[A]) {
-        let journal = &self.shared.engine.journal;
-        if journal.is_followed_by(Follower::Replicas) && !journal.relays() {
-            // What was done before comes before.
-            self.keys.record_pending();
-            let mut bytes = Vec::new();
-            encode_request(words, &mut bytes);
-            journal.append(REPLICAS, &bytes);
-        }
-    }
-
-    /// Tells a replica whose data set is of this instant whose keys in it are hidden. Others have heard it.
-    pub(crate) fn tell_imports(&mut self) {
-        let Some(node) = self.shared.cluster().filter(|node| node.migrations.is_active()) else { return };
-        let imports: Vec<Job> = node.migrate(|machine, _| {
-            let is_import = |job: &&Job| job.operation == Operation::Import && !job.state.is_finished();
-            machine.jobs().filter(is_import).cloned().collect()
-        });
-        for job in imports {
-            let mut words: Vec<String> =
-                ["CLUSTER", "SYNCSLOTS", "ESTABLISH", "NAME", job.name.as_str(), "SLOTSRANGE"]
-                    .map(str::to_owned)
-                    .to_vec();
-            words.extend(job.ranges.iter().flat_map(|(first, last)| [first.to_string(), last.to_string()]));
-            self.tell_replicas(&words);
         }
     }
 
@@ -214,7 +183,7 @@ impl Worker {
         let unsent = end.saturating_sub(link.sent());
         let limit = self.config().slot_migration_max_failover_repl_bytes;
         let is_too_much = u64::try_from(limit).is_ok_and(|limit| unsent > limit.max(UNSENT_BYTES));
-        if is_too_much {
+        if is_too_much || node.migrate(|machine, _| machine.may_not_pause()) {
             return node.migrate(|machine, now| machine.paused(now, job, false));
         }
         if !node.migrations.holds_writes.swap(true, Ordering::SeqCst) {

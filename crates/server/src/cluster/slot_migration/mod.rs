@@ -9,6 +9,7 @@
 
 mod actions;
 pub(crate) mod export;
+mod files;
 mod filter;
 
 use std::collections::BTreeMap;

@@ -270,6 +270,9 @@ fn setslot(call: &mut Call<'_>) -> Outcome {
     };
     let has_keys = call.worker.keys.count_slot(slot) > 0;
     let is_told = obeys(call.connection);
+    if is_told || node.read(|cluster| cluster.myself().is_primary()) {
+        node.migrate(|machine, _| machine.check_idle()).map_err(told)?;
+    }
     node.read(|cluster| cluster.check_slot_change(slot, state, is_told, has_keys).map(drop)).map_err(told)?;
     let deadline_ms = replication_deadline(call, end)?;
     if is_told {

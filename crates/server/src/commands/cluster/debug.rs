@@ -4,7 +4,7 @@ use martlet_cluster::machine::Direction;
 use martlet_command::{Error, Group, Outcome, command};
 
 use super::super::debug::FLAGS;
-use super::super::{Call, ServerCommand, ServerHandler};
+use super::super::{Call, ServerCommand, ServerHandler, wrong_subcommand_arguments};
 use super::told;
 use crate::checks::unknown_subcommand;
 
@@ -73,6 +73,33 @@ fn close_on_drop(call: &mut Call<'_>) -> Outcome {
     let closes_link = martlet_base::number::parse_i64(call.arg(2)).is_some_and(|number| number != 0);
     if let Some(node) = call.worker.shared.cluster() {
         node.with(|cluster, _| cluster.close_on_drop(closes_link));
+    }
+    call.reply.ok();
+    Ok(())
+}
+
+pub(in super::super) static SLOTMIGRATION: ServerCommand =
+    command("debug|slotmigration", 4, slotmigration as ServerHandler).flags(FLAGS).syntax("step flag:i").doc(
+        Group::Server,
+        "9.0.0",
+        "O(1)",
+        "Holds slot migrations up before writers wait (PREVENT-PAUSE) or slots are taken (PREVENT-FAILOVER).",
+    );
+
+fn slotmigration(call: &mut Call<'_>) -> Outcome {
+    let is_on = martlet_base::number::parse_i64(call.arg(3)).is_some_and(|number| number != 0);
+    let holds_pause = match call.arg(2).to_ascii_lowercase().as_slice() {
+        b"prevent-pause" => true,
+        b"prevent-failover" => false,
+        _ => return Err(wrong_subcommand_arguments(call)),
+    };
+    if let Some(node) = call.worker.shared.cluster() {
+        node.migrate(|machine, _| {
+            machine.hold_up(|steps| match holds_pause {
+                true => steps.pause = is_on,
+                false => steps.takeover = is_on,
+            });
+        });
     }
     call.reply.ok();
     Ok(())

@@ -2,7 +2,7 @@
 //! SYNCSLOTS for nodes.
 
 use martlet_cluster::slot_migration::{Message, Operation, parse_establish, parse_finish, parse_requests};
-use martlet_command::{Error, Flags, Group, Outcome, command};
+use martlet_command::{Control, Error, Flags, Group, Outcome, command};
 use martlet_protocol::reply::Reply;
 
 use super::super::{Call, ServerCommand, ServerHandler};
@@ -117,6 +117,7 @@ fn number(reply: &mut Reply, name: &str, value: i64) {
 
 pub(super) static SYNCSLOTS: ServerCommand = command("cluster|syncslots", -3, syncslots as ServerHandler)
     .flags(CHANGE.with(Flags::SYSTEM))
+    .control(Control::TrackSlots)
     .syntax("message ?*argument")
     .doc(Group::Cluster, "9.0.0", "Depends on subcommand.", "What the ends of a slot migration say.");
 
@@ -161,12 +162,12 @@ fn establish(call: &mut Call<'_>) -> Outcome {
             Ok(Some(machine.import(now, asked.name, nodes, asked.ranges)))
         })
     });
-    if let Some(job) = job.map_err(told)?
-        && !is_told
-    {
-        call.worker.become_import(call.connection, job);
+    if let Some(job) = job.map_err(told)? {
+        if !is_told {
+            call.worker.become_import(call.connection, job);
+        }
         let all: Vec<&[u8]> = call.args.iter().collect();
-        call.worker.tell_replicas(&all);
+        call.worker.record_import(&all);
     }
     call.worker.follow_migrations();
     call.reply.ok();
@@ -181,6 +182,10 @@ fn finish(call: &mut Call<'_>) -> Outcome {
         Ok(())
     });
     told_end.map_err(told)?;
+    if obeys(call.connection) {
+        let all: Vec<&[u8]> = call.args.iter().collect();
+        call.worker.record_import(&all);
+    }
     call.worker.follow_migrations();
     call.reply.ok();
     Ok(())

@@ -272,10 +272,6 @@ fn countkeysinslot(call: &mut Call<'_>) -> Outcome {
     node(call)?;
     let slot = slot_at(call, 2)?.ok_or(Error::Fixed("ERR Invalid slot"))?;
     let db = call.connection.session.db;
-    if call.worker.shared.engine.hidden.has(slot) {
-        call.reply.count(0);
-        return Ok(());
-    }
     let count = call.worker.keys.with_shard(shard_of_slot(slot), |keys| keys.count_slot_in(db, slot));
     call.reply.count(count);
     Ok(())
@@ -297,10 +293,6 @@ fn getkeysinslot(call: &mut Call<'_>) -> Outcome {
     let (slot, most) = (slot_at(call, 2)?, usize::try_from(call.int(3)?).ok());
     let (slot, most) = slot.zip(most).ok_or(Error::Fixed("ERR Invalid slot or number of keys"))?;
     call.worker.keys.db = call.connection.session.db;
-    if call.worker.shared.engine.hidden.has(slot) {
-        call.reply.array(0);
-        return Ok(());
-    }
     let names = call.worker.keys.with_shard(shard_of_slot(slot), |keys| keys.names_in_slot(slot, most));
     call.reply.array(names.len());
     names.iter().for_each(|name| call.reply.bulk(name));

@@ -30,6 +30,10 @@ use crate::outgoing;
 use crate::replication::failover::State;
 use crate::shared::{Shared, lock};
 
+/// What a node of a cluster says of its version: Valkey 9 sends older ones no data set as long as slots are
+/// on their way to it.
+const CLUSTER_VERSION: &str = "9.1.0";
+
 /// Between two attempts, and between two messages that tell how far this server has come.
 pub(super) const PERIOD: Duration = Duration::from_secs(1);
 /// How soon a stream that could not be applied is tried again.
@@ -304,7 +308,7 @@ impl Link {
             password: config.masterauth.clone(),
             port,
             ip: config.replica_announce_ip.clone(),
-            version: REDIS_VERSION,
+            version: if config.cluster_enabled { CLUSTER_VERSION } else { REDIS_VERSION },
             takes_channel: config.repl_rdb_channel,
             fails_over: self.shared.replication.failover.state() == State::InProgress,
             resume: self.shared.replication.history().request(self.shared.applied_offset()),

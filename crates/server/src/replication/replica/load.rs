@@ -12,6 +12,7 @@ use martlet_base::disk::error_text;
 use martlet_journal::Follower;
 use martlet_persistence::Beside;
 use martlet_persistence::load::{Loaded, Source};
+use martlet_rdb::file::SlotImport;
 
 use super::Replica;
 use crate::shared::{Mail, Shared, random_id};
@@ -93,9 +94,11 @@ pub fn end(
 ) -> Option<()> {
     let end = move |worker: &mut Worker, replica: &Replica| {
         let is_whole = loaded.is_some();
+        let imports = loaded.as_ref().map(|loaded| loaded.imports.clone());
         loaded.into_iter().for_each(|loaded| arrive(worker, replica, &loaded, place.clone()));
         let settings = crate::persistence::settings(worker.config());
         shared.storage().end_replacing(&mut worker.keys, &settings, is_whole);
+        imports.into_iter().for_each(|imports| hide_imports(shared, &imports));
         worker.keys.effects.recording = shared.engine.journal.is_on();
     };
     alone(shared, generation, end)
@@ -142,6 +145,7 @@ pub fn end_beside(
         let replica = &shared.replication.replica;
         let is_current = replica.generation() == generation;
         let beside = beside.filter(|_| is_current);
+        let imports = beside.as_ref().map(|beside| beside.loaded.imports.clone());
         if let Some(beside) = &beside {
             tracing::info!("MASTER <-> REPLICA sync: Swapping active DB with loaded DB");
             leave_stream(shared, replica);
@@ -149,6 +153,7 @@ pub fn end_beside(
         }
         let settings = crate::persistence::settings(worker.config());
         shared.storage().end_beside(&mut worker.keys, &settings, beside);
+        imports.into_iter().for_each(|imports| hide_imports(shared, &imports));
         worker.keys.effects.recording = shared.engine.journal.is_on();
         is_current.then_some(())
     };
@@ -173,7 +178,10 @@ pub fn replace(
         let source = Source { len: bytes.len() as u64, reader: Box::new(Cursor::new(bytes)), offset: 0 };
         let settings = crate::persistence::settings(worker.config());
         let loaded = shared.storage().replace(&mut worker.keys, &settings, source);
-        let result = loaded.map(|loaded| arrive(worker, replica, &loaded, place));
+        let result = loaded.map(|loaded| {
+            arrive(worker, replica, &loaded, place);
+            hide_imports(shared, &loaded.imports);
+        });
         worker.keys.effects.recording = shared.engine.journal.is_on();
         result.map_err(|error| error.to_string())
     };
@@ -191,11 +199,20 @@ fn leave_stream(shared: &Shared, replica: &Replica) {
     shared.replication.primary.disconnect_all(shared);
 }
 
+/// Hides the keys of slots that are on their way to the primary. The data set before it has gone.
+fn hide_imports(shared: &'static Shared, imports: &[SlotImport]) {
+    shared.engine.hidden.take_flushed();
+    shared.storage().host.take_imports(imports);
+}
+
 /// The data set is that of the stream's `place`.
 fn arrive(worker: &mut Worker, replica: &Replica, loaded: &Loaded, place: Option<(String, u64)>) {
     let shared = worker.shared;
     // A primary that cannot tell its place cannot go on from it either: the id is nobody's.
     let (id, offset) = place.unwrap_or_else(|| (random_id(&mut worker.keys.random), 0));
+    if let (Some(node), Some(slots)) = (shared.cluster(), &loaded.open_slots) {
+        node.with(|cluster, now| cluster.take_open_slots(now, slots));
+    }
     let db = loaded.place.as_ref().map_or(0, |place| place.db as usize);
     shared.replication.history().arrive(id);
     relay(worker, Some(offset));

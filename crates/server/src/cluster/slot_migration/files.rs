@@ -1,0 +1,105 @@
+//! What replicas and the files are told of imports, and what files tell.
+//!
+//! Invariant: wherever keys of slots that are on their way are written, the mark that they are is written
+//! before them, and how the import has ended after them.
+
+use martlet_client::resp::encode_request;
+use martlet_cluster::id::NodeId;
+use martlet_cluster::machine::CommandError;
+use martlet_cluster::slot_migration::{Job, parse_establish, parse_finish};
+use martlet_engine::HiddenSlots;
+use martlet_journal::{Follower, REPLICAS};
+use martlet_protocol::request::Args;
+use martlet_rdb::file::SlotImport;
+
+use crate::cluster::ClusterNode;
+use crate::worker::Worker;
+
+impl ClusterNode {
+    /// The imports that are under way, as files tell of them.
+    pub(crate) fn imports(&self) -> Vec<SlotImport> {
+        let import =
+            |job: &Job| SlotImport { name: job.name.as_bytes().to_vec(), ranges: job.ranges.clone() };
+        self.migrate(|machine, _| machine.imports().map(import).collect())
+    }
+
+    /// The data that was loaded has keys of these, which are hidden from here on. Nobody sees it yet.
+    pub(crate) fn take_imports(&self, hidden: &HiddenSlots, imports: &[SlotImport]) {
+        if imports.is_empty() {
+            return;
+        }
+        let importing = self.migrate(|machine, now| {
+            for SlotImport { name, ranges } in imports {
+                match NodeId::parse(name) {
+                    Some(name) => machine.found(now, name, ranges.clone()),
+                    None => tracing::warn!("A slot import has no name: its keys are taken for this node's"),
+                }
+            }
+            machine.importing()
+        });
+        hidden.set(importing);
+    }
+
+    /// Runs a command of the append-only file.
+    ///
+    /// # Errors
+    /// As its reply.
+    pub(crate) fn replay_import(&self, hidden: &HiddenSlots, args: &Args<'_>) -> Result<(), String> {
+        let (what, words) = (args.at(2), args.iter().skip(3).collect::<Vec<_>>());
+        let replayed = if what.eq_ignore_ascii_case(b"establish") {
+            self.read(|cluster| {
+                self.migrate(|machine, now| {
+                    let import = parse_establish(cluster, machine, &words, true)?;
+                    machine.found(now, import.name, import.ranges);
+                    Ok(())
+                })
+            })
+        } else if what.eq_ignore_ascii_case(b"finish") {
+            self.migrate(|machine, now| {
+                // It may have begun before the file did.
+                let finish = parse_finish(&words, |_| true)?;
+                machine.end_found(now, &finish);
+                Ok(())
+            })
+        } else {
+            Ok(())
+        };
+        hidden.set(self.migrate(|machine, _| machine.importing()));
+        replayed.map_err(|error: CommandError| format!("ERR {error}"))
+    }
+}
+
+impl Worker {
+    /// The files' data is there: what was on its way to this primary when it ended is deleted. All shards are
+    /// locked.
+    pub(in crate::cluster) fn end_found_imports(&mut self) {
+        let Some(node) = self.shared.cluster().filter(|node| node.migrations.is_active()) else { return };
+        node.migrate(|machine, now| machine.restarted(now));
+        self.follow_migrations();
+    }
+
+    /// Has replicas run a command that is about this node.
+    pub(crate) fn tell_replicas<A: AsRef<[u8]>>(&mut self, words: &[A]) {
+        let journal = &self.shared.engine.journal;
+        if journal.is_followed_by(Follower::Replicas) && !journal.relays() {
+            // What was done before comes before.
+            self.keys.record_pending();
+            let mut bytes = Vec::new();
+            encode_request(words, &mut bytes);
+            journal.append(REPLICAS, &bytes);
+        }
+    }
+
+    /// Has replicas run a command that is about this node's imports, and whoever reads its append-only file;
+    /// that alone if the command is the primary's, whose stream replicas get.
+    pub(crate) fn record_import<A: AsRef<[u8]>>(&mut self, words: &[A]) {
+        let journal = &self.shared.engine.journal;
+        if journal.is_on() {
+            self.keys.record_pending();
+            let mut bytes = Vec::new();
+            encode_request(words, &mut bytes);
+            // As an effect in the first database.
+            journal.append(0, &bytes);
+        }
+    }
+}
