@@ -103,6 +103,11 @@ fn restart_replica(options: &[&str], keep: impl Fn(&Node, &mut Client)) {
     assert_eq!(seen, ["occurring-on-primary", "1", OWN]);
     until("the link is up", || replica.ask(&["INFO", "replication"]).contains("master_link_status:up"));
     assert_eq!(replica.ask(&["DBSIZE"]), "1");
+    let primary = to.id();
+    until("the bus reaches the primary", || {
+        let list = replica.ask(&["CLUSTER", "NODES"]);
+        list.lines().any(|line| line.starts_with(&primary) && line.contains(" connected"))
+    });
     take_over(&replica, &[&from, &to, &replica]);
     until("all have given it up", || [&from, &to, &replica].iter().all(|node| is_over(node)));
     assert!(replica.ask(&["CLUSTER", "GETSLOTMIGRATIONS"]).contains("A failover occurred"));
