@@ -7,11 +7,11 @@ use std::io::Read;
 
 use martlet_base::clock::Clock;
 use martlet_base::random::Random;
-use martlet_command::Settings;
+use martlet_command::{Control, Settings};
 use martlet_engine::{Engine, Keys};
 use martlet_journal::aof::{CommandReader, Item, Manifest};
 use martlet_journal::encode;
-use martlet_protocol::request::OwnedArgs;
+use martlet_protocol::request::{Args, OwnedArgs};
 use martlet_server::persistence::aof::replay::Replay;
 use martlet_server::registry::Registry;
 use martlet_server::scripting::Libraries;
@@ -64,7 +64,15 @@ impl Keyspace {
     fn replay(&mut self, commands: &[Command]) {
         let settings = Settings { string_max_bytes: STRING_MAX_BYTES, ..Settings::default() };
         let libraries = Libraries::new(Clock::real());
-        let mut replay = Replay::new(self.registry, &libraries, &settings, 1_700_000_000_000);
+        let elsewhere = |control: Control, args: &Args<'_>| match control {
+            Control::ChangeLibraries(change) => {
+                Some(martlet_persistence::Libraries::replay(&libraries, change, args))
+            }
+            // There is no cluster.
+            Control::TrackSlots => Some(Ok(())),
+            _ => None,
+        };
+        let mut replay = Replay::new(self.registry, &elsewhere, &settings, 1_700_000_000_000);
         self.keys.alone(|keys| {
             for command in commands.iter().filter(|command| !command.is_empty()) {
                 let args = OwnedArgs::from_slices(command.iter().map(Vec::as_slice));

@@ -87,7 +87,7 @@ fn read_batches(data: &[u8], all: &mut Vec<Seen>) -> Result<(), String> {
                 reader.read(&batch, &bytes, &mut Taker(all)).map_err(text)?;
             }
             Piece::Item(Item::Record(record), _) => all.push(seen(&record)),
-            Piece::Item(Item::Aux { .. } | Item::Library(_), _) => {}
+            Piece::Item(Item::Aux { .. } | Item::Library(_) | Item::SlotImport(_), _) => {}
         }
     }
     Ok(())

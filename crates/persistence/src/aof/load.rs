@@ -9,7 +9,7 @@ use martlet_engine::Keys;
 use martlet_journal::aof::{CommandError, CommandReader, FileInfo, FileKind, Item, Manifest};
 
 use super::files;
-use super::replay::{AHEAD, Alone, Refusal, Replay};
+use super::replay::{AHEAD, Alone, Refusal, Replay, of_host};
 use crate::load as rdb;
 use crate::settings::Settings;
 use crate::{Storage, lock};
@@ -219,7 +219,9 @@ impl Loading<'_, '_> {
         is_last: bool,
     ) -> Result<bool, String> {
         let host = self.storage.host;
-        let mut replay = Replay::new(host, &self.settings.handlers, self.storage.now_ms());
+        let elsewhere = of_host(host);
+        let mut replay =
+            Replay::new(host.commands(), &elsewhere, &self.settings.handlers, self.storage.now_ms());
         let mut reader = CommandReader::new(file, offset);
         let (mut commands, mut failures) = (0_u64, 0_u64);
         // The end of the last command that is no part of an incomplete transaction.

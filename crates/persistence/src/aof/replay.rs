@@ -32,10 +32,25 @@ pub type Alone<'a> = dyn FnMut(&mut Keys, &mut dyn FnMut(&mut Keys)) + 'a;
 /// Commands that [`Replay::prefetch`] prefetches together.
 pub const AHEAD: usize = 32;
 
+/// Runs a command about what is beside the keys; `None` if it is none.
+///
+/// # Errors
+/// As its reply.
+pub type Elsewhere<'a> = &'a dyn Fn(Control, &Args<'_>) -> Option<Result<(), String>>;
+
+/// That of a server.
+pub fn of_host(host: &'static dyn Host) -> impl Fn(Control, &Args<'_>) -> Option<Result<(), String>> {
+    move |control, args| match control {
+        Control::ChangeLibraries(change) => Some(host.libraries().replay(change, args)),
+        Control::TrackSlots => Some(host.replay_import(args)),
+        _ => None,
+    }
+}
+
 /// See the module's page.
 pub struct Replay<'a> {
     commands: &'static dyn Commands,
-    host: &'static dyn Host,
+    elsewhere: Elsewhere<'a>,
     settings: &'a Settings,
     db: usize,
     now_ms: i64,
@@ -49,10 +64,15 @@ pub struct Replay<'a> {
 
 impl<'a> Replay<'a> {
     /// Begins with the first database, at this time.
-    pub fn new(host: &'static dyn Host, settings: &'a Settings, now_ms: i64) -> Replay<'a> {
+    pub fn new(
+        commands: &'static dyn Commands,
+        elsewhere: Elsewhere<'a>,
+        settings: &'a Settings,
+        now_ms: i64,
+    ) -> Replay<'a> {
         Replay {
-            commands: host.commands(),
-            host,
+            commands,
+            elsewhere,
             settings,
             db: 0,
             now_ms,
@@ -105,15 +125,6 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
-    /// Runs a command of what is beside the keys, if it is one.
-    fn replay_elsewhere(&self, control: Control, args: &Args<'_>) -> Option<Result<(), String>> {
-        match control {
-            Control::ChangeLibraries(change) => Some(self.host.libraries().replay(change, args)),
-            Control::TrackSlots => Some(self.host.replay_import(args)),
-            _ => None,
-        }
-    }
-
     fn execute(
         &mut self,
         keys: &mut Keys,
@@ -133,7 +144,7 @@ impl<'a> Replay<'a> {
             }
             return Ok(());
         }
-        if let Some(replayed) = self.replay_elsewhere(entry.spec.control, args) {
+        if let Some(replayed) = (self.elsewhere)(entry.spec.control, args) {
             return replayed.or_else(failed);
         }
         // As Redis up to version 6 can be told to; by itself it writes what scripts have done.

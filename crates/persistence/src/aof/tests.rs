@@ -12,7 +12,7 @@ use martlet_protocol::request::OwnedArgs;
 use super::*;
 use crate::start::{announce, load_at_start};
 use crate::testing::{self, TestHost};
-use replay::Replay;
+use replay::{Replay, of_host};
 
 /// The key that is written.
 const TEXT: &[u8] = b"text";
@@ -62,7 +62,8 @@ impl House {
     fn write(&mut self, count: usize) {
         let settings = self.storage.host.settings();
         let host = self.storage.host;
-        let mut replay = Replay::new(host, &settings.handlers, 0);
+        let elsewhere = of_host(host);
+        let mut replay = Replay::new(host.commands(), &elsewhere, &settings.handlers, 0);
         for _ in 0..count {
             let number = format!("{},", self.written);
             let args = OwnedArgs::from_slices([b"APPEND".as_slice(), TEXT, number.as_bytes()]);

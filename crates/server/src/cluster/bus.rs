@@ -10,7 +10,9 @@ use martlet_base::disk::{RealDisk, error_text};
 use martlet_cluster::conf;
 use martlet_cluster::machine::{Action, Cluster, LinkId, Replication, Time};
 use martlet_cluster::packet::Published;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::buffer::spare_capacity;
+use rustix::event::Timespec;
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 
 use super::link::Link;
 use super::{ClusterNode, settings};
@@ -24,6 +26,11 @@ use crate::worker::Worker;
 const TICK_MS: i64 = 100;
 /// Connections that are accepted before others get their turn.
 const ACCEPTED_MAX: usize = 64;
+/// Sockets that are looked at in one turn, at most.
+const READY_MAX: usize = 256;
+/// By these numbers epoll tells of what is no connection; theirs are counted up from 0.
+const WAKEUP: u64 = u64::MAX;
+const LISTENER: u64 = u64::MAX - 1;
 
 /// Listens for other nodes.
 ///
@@ -41,18 +48,45 @@ pub(super) fn listen(config: &Config) -> Result<Vec<OwnedFd>, String> {
 pub(super) fn run(shared: &'static Shared, listeners: Vec<OwnedFd>) {
     crate::process::guard_thread();
     let Some(node) = shared.cluster() else { return };
-    let listeners = listeners.into_iter().map(TcpListener::from).collect();
-    let mut bus =
-        Bus { shared, node, listeners, links: HashMap::new(), next_tick_ms: 0, refused: Refused::default() };
+    let listeners: Vec<_> = listeners.into_iter().map(TcpListener::from).collect();
+    let mut bus = match watch(node, &listeners) {
+        Ok(epoll) => Bus {
+            shared,
+            node,
+            listeners,
+            epoll,
+            ready: Vec::with_capacity(READY_MAX),
+            links: HashMap::new(),
+            next_tick_ms: 0,
+            refused: Refused::default(),
+        },
+        Err(error) => {
+            tracing::error!("The cluster bus cannot be waited for: {}", error_text(&error));
+            std::process::exit(1);
+        }
+    };
     while !shared.stopping.load(Ordering::Relaxed) {
         bus.turn();
     }
+}
+
+/// An epoll that waits for other threads and for those who connect.
+fn watch(node: &ClusterNode, listeners: &[TcpListener]) -> std::io::Result<OwnedFd> {
+    let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+    epoll::add(&epoll, &node.wakeup, EventData::new_u64(WAKEUP), EventFlags::IN)?;
+    for listener in listeners {
+        epoll::add(&epoll, listener, EventData::new_u64(LISTENER), EventFlags::IN)?;
+    }
+    Ok(epoll)
 }
 
 struct Bus {
     shared: &'static Shared,
     node: &'static ClusterNode,
     listeners: Vec<TcpListener>,
+    epoll: OwnedFd,
+    /// What the last wait has told.
+    ready: Vec<epoll::Event>,
     links: HashMap<LinkId, Link>,
     /// In the machine's time.
     next_tick_ms: i64,
@@ -118,33 +152,36 @@ impl Bus {
     }
 
     fn wait(&mut self) -> Events {
+        let mut failed = Vec::new();
+        for (id, link) in &mut self.links {
+            if let Err(error) = link.watch(&self.epoll, id.0) {
+                failed.push((*id, error));
+            }
+        }
+        failed.into_iter().for_each(|(id, error)| self.lose(id, &error));
         let left_ms = (self.next_tick_ms - self.node.now().mono_ms).clamp(0, TICK_MS);
         let timeout = Timespec::try_from(Duration::from_millis(left_ms as u64)).ok();
-        let mut sockets = vec![PollFd::new(&self.node.wakeup, PollFlags::IN)];
-        sockets.extend(self.listeners.iter().map(|listener| PollFd::new(listener, PollFlags::IN)));
-        let first_link = sockets.len();
-        let ids: Vec<LinkId> = self.links.keys().copied().collect();
-        for id in &ids {
-            let link = &self.links[id];
-            let wanted = if link.wants_to_write() { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
-            sockets.push(PollFd::from_borrowed_fd(link.socket(), wanted));
-        }
-        if poll(&mut sockets, timeout.as_ref()).is_err() {
+        self.ready.clear();
+        if epoll::wait(&self.epoll, spare_capacity(&mut self.ready), timeout.as_ref()).is_err() {
             return Events::default();
         }
-        if !sockets[0].revents().is_empty() {
-            let mut count = [0; 8];
-            let _ = rustix::io::read(self.node.wakeup.as_fd(), &mut count);
+        let mut events = Events::default();
+        let bad = EventFlags::ERR | EventFlags::HUP;
+        for epoll::Event { flags, data } in self.ready.iter().copied() {
+            match data.u64() {
+                WAKEUP => {
+                    let mut count = [0; 8];
+                    let _ = rustix::io::read(self.node.wakeup.as_fd(), &mut count);
+                }
+                LISTENER => events.accepts = true,
+                number => events.links.push((
+                    LinkId(number),
+                    flags.intersects(EventFlags::IN | bad),
+                    flags.intersects(EventFlags::OUT | bad),
+                )),
+            }
         }
-        let bad = PollFlags::ERR | PollFlags::HUP | PollFlags::NVAL;
-        let links = ids.into_iter().zip(&sockets[first_link..]).filter_map(|(id, socket)| {
-            let flags = socket.revents();
-            let is_readable = flags.intersects(PollFlags::IN | bad);
-            let is_writable = flags.intersects(PollFlags::OUT | bad);
-            (is_readable || is_writable).then_some((id, is_readable, is_writable))
-        });
-        let links = links.collect();
-        Events { accepts: sockets[1..first_link].iter().any(|socket| !socket.revents().is_empty()), links }
+        events
     }
 
     fn input<R>(&self, input: impl FnOnce(&mut Cluster, Time) -> R) -> R {

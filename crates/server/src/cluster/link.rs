@@ -3,11 +3,12 @@
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use martlet_client::tls::TlsSession;
 use martlet_cluster::packet::Frames;
+use rustix::event::epoll::{self, EventData, EventFlags};
 
 use super::Waiting;
 
@@ -18,6 +19,8 @@ const READ_BYTES: usize = 16 * 1024;
 /// See the [module docs](self).
 pub(super) struct Link {
     stream: TcpStream,
+    /// What epoll has been told to wait for.
+    watched: Option<EventFlags>,
     tls: Option<Box<TlsSession>>,
     /// It is not known yet whether the other end answers.
     pub is_connecting: bool,
@@ -50,6 +53,7 @@ impl Link {
     fn new(stream: TcpStream, tls: Option<TlsSession>, is_mine: bool) -> Link {
         Link {
             stream,
+            watched: None,
             tls: tls.map(Box::new),
             is_connecting: is_mine,
             is_awaited: is_mine,
@@ -61,9 +65,20 @@ impl Link {
         }
     }
 
-    /// The socket, to wait for it.
-    pub fn socket(&self) -> BorrowedFd<'_> {
-        self.stream.as_fd()
+    /// Has epoll wait for what is wanted of it now, and tell of it by this number.
+    ///
+    /// # Errors
+    /// The kernel's: it has no memory for it.
+    pub fn watch(&mut self, epoll: &OwnedFd, number: u64) -> io::Result<()> {
+        let wanted = if self.wants_to_write() { EventFlags::IN | EventFlags::OUT } else { EventFlags::IN };
+        let data = EventData::new_u64(number);
+        match self.watched {
+            Some(watched) if watched == wanted => return Ok(()),
+            Some(_) => epoll::modify(epoll, &self.stream, data, wanted)?,
+            None => epoll::add(epoll, &self.stream, data, wanted)?,
+        }
+        self.watched = Some(wanted);
+        Ok(())
     }
 
     /// Whether it has TLS, and hands are not shaken yet.
