@@ -27,6 +27,7 @@ const DIFFERENCES: &[(&str, &[&str], &str)] = &[
     ("history", &["xread", "xreadgroup"], "CLAIM, 8.4; MAXCOUNT and MAXSIZE, 8.10"),
     ("history", &["geosearch", "geosearchstore"], "BYPOLYGON, Valkey 9"),
     ("history", &["set"], "IFEQ and its kin, 8.4"),
+    ("history", &["cluster|setslot"], "tells replicas first, Valkey 8"),
     ("history", &["zinter", "zinterstore", "zunion", "zunionstore"], "COUNT, 8.8"),
     (
         "flags",
@@ -55,6 +56,7 @@ const DIFFERENCES: &[(&str, &[&str], &str)] = &[
     ("arguments", &["zscan"], "NOSCORES, Valkey 9"),
     ("arguments", &["geosearch", "geosearchstore"], "BYPOLYGON, Valkey 9"),
     ("arguments", &["set"], "IFEQ and its kin, 8.4"),
+    ("arguments", &["cluster|setslot"], "TIMEOUT, Valkey 8"),
     ("arguments", &["zinter", "zinterstore", "zunion", "zunionstore"], "COUNT, 8.8"),
     ("arguments", &["xadd", "xtrim"], "KEEPREF, DELREF and ACKED, 8.2; IDMP, 8.6"),
     ("arguments", &["xread", "xreadgroup"], "CLAIM, 8.4; MAXCOUNT and MAXSIZE, 8.10"),
