@@ -101,6 +101,18 @@ impl Net {
     }
 
     /// As many primaries that know each other and share all slots.
+    /// Three primaries, and a replica of the first.
+    fn with_replica() -> Net {
+        let mut net = Net::cluster(3);
+        net.nodes.push(node(9));
+        net.nodes[0].meet(time(net.now), &Net::host(3), 6379, 16379).unwrap();
+        net.pass(5_000);
+        let primary = net.nodes[0].myself().id;
+        net.nodes[3].replicate(time(net.now), primary.as_bytes(), false).unwrap();
+        net.pass(3_000);
+        net
+    }
+
     fn cluster(count: u64) -> Net {
         let mut net = Net::new(count);
         for index in 0..net.nodes.len() {
@@ -196,13 +208,7 @@ fn a_request_for_a_failover_that_nobody_heard_is_made_again() {
 
 #[test]
 fn the_file_is_written_before_the_vote_is_sent() {
-    let mut net = Net::cluster(3);
-    net.nodes.push(node(9));
-    net.nodes[0].meet(time(net.now), &Net::host(3), 6379, 16379).unwrap();
-    net.pass(5_000);
-    let primary = net.nodes[0].myself().id;
-    net.nodes[3].replicate(time(net.now), primary.as_bytes(), false).unwrap();
-    net.pass(3_000);
+    let mut net = Net::with_replica();
     net.nodes[3].failover(time(net.now), Failover::Forced).unwrap();
     let request = net.nodes[3].take_actions();
     let sends = request.iter().position(|action| matches!(action, Action::Send { .. })).unwrap();
@@ -228,13 +234,7 @@ fn the_file_is_written_before_the_vote_is_sent() {
 
 #[test]
 fn who_is_not_connected_to_the_candidate_votes_by_the_connection_that_asked() {
-    let mut net = Net::cluster(3);
-    net.nodes.push(node(9));
-    net.nodes[0].meet(time(net.now), &Net::host(3), 6379, 16379).unwrap();
-    net.pass(5_000);
-    let primary = net.nodes[0].myself().id;
-    net.nodes[3].replicate(time(net.now), primary.as_bytes(), false).unwrap();
-    net.pass(3_000);
+    let mut net = Net::with_replica();
     let is_to_candidate = |ends: &[(usize, LinkId); 2]| ends[0].0 < 3 && ends[1].0 == 3;
     let gone: Vec<_> = net.conns.iter().copied().filter(is_to_candidate).collect();
     assert_eq!(gone.len(), 3);
