@@ -208,9 +208,11 @@ mod tests {
             assert_eq!(offered, ["--rdb"], "{shell}");
         }
         let found = complaints(place.path()).expect("asked");
-        assert!(
-            found.is_empty() || found.iter().any(|line| line.contains("does not offer server")),
-            "{found:?}"
-        );
+        for (shell, _) in SHELLS {
+            let name = shell.to_string();
+            let is_told =
+                found.iter().any(|line| line.starts_with(&format!("{name}: 'martlet se' does not")));
+            assert_eq!(is_told, is_installed(&name, "--version"), "{name}: {found:?}");
+        }
     }
 }
