@@ -4,6 +4,7 @@
 //! decide who has it. Time comes in as `now_ms`. Nothing here knows commands or clients.
 
 mod db;
+mod directory;
 mod entry;
 mod expiry;
 mod fields;

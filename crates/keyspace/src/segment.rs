@@ -12,6 +12,7 @@ use std::ptr::NonNull;
 
 use martlet_base::prefetch::{CACHE_LINE_BYTES, PrefetchQueue, prefetch};
 
+use crate::directory::Level;
 use crate::entry::RawEntry;
 
 /// Slots in a bucket: one cache line.
@@ -79,14 +80,17 @@ fn next_size(bucket_count: u16) -> u16 {
     next.unwrap_or(bucket_count.saturating_add(bucket_count / 2))
 }
 
-/// A segment's place, size and fill in one word's worth of space each; the directory holds them by value.
+/// A segment's place, size and fill in one word's worth of space each; the directory holds them by value. Or
+/// a level of the directory in its place, with no entries of its own: it looks empty, and crowded.
 #[derive(Copy, Clone)]
 pub(crate) struct Segment {
+    /// Buckets, or the level.
     buckets: *mut u64,
     len: u32,
     bucket_count: u16,
     /// Bits of the directory that are the same for all keys of the segment.
     pub(crate) depth: u8,
+    is_level: bool,
 }
 
 const _: () = assert!(size_of::<Segment>() == 16);
@@ -100,7 +104,48 @@ pub(crate) struct Place(u32);
 
 impl Segment {
     pub(crate) fn empty(depth: u8) -> Segment {
-        Segment { buckets: std::ptr::null_mut(), bucket_count: 0, depth, len: 0 }
+        Segment { buckets: std::ptr::null_mut(), bucket_count: 0, depth, len: 0, is_level: false }
+    }
+
+    /// This segment's place, with a level in it that has this segment only.
+    pub(crate) fn lowered(self) -> Segment {
+        let level = Box::new(Level::new(Segment { depth: 0, ..self }));
+        Segment { buckets: Box::into_raw(level).cast(), is_level: true, ..Segment::empty(self.depth) }
+    }
+
+    /// Turns [`Segment::lowered`] back: the only segment of the level takes its place.
+    pub(crate) fn raised(mut self) -> Segment {
+        let only = self.take_level().and_then(|mut level| level.places.pop());
+        only.map_or(self, |segment| Segment { depth: self.depth, ..segment })
+    }
+
+    #[inline]
+    pub(crate) fn is_level(&self) -> bool {
+        self.is_level
+    }
+
+    #[inline]
+    pub(crate) fn level(&self) -> Option<&Level> {
+        // SAFETY: from `lowered`, and there until `take_level`.
+        self.is_level.then(|| unsafe { &*self.buckets.cast::<Level>() })
+    }
+
+    /// As [`Segment::level`], for changes.
+    ///
+    /// # Panics
+    /// Where there is none.
+    #[inline]
+    pub(crate) fn level_mut(&mut self) -> &mut Level {
+        assert!(self.is_level, "a segment has no level below");
+        // SAFETY: as above; one place has the level.
+        unsafe { &mut *self.buckets.cast::<Level>() }
+    }
+
+    /// The level, which is the caller's now; `None` where there is none.
+    pub(crate) fn take_level(&mut self) -> Option<Box<Level>> {
+        let place = std::mem::replace(self, Segment::empty(self.depth));
+        // SAFETY: as above.
+        place.is_level.then(|| unsafe { Box::from_raw(place.buckets.cast::<Level>()) })
     }
 
     pub(crate) fn len(&self) -> usize {

@@ -3,16 +3,17 @@
 //! Of a key's 64-bit hash, the top 16 bits are its tag, the bits below them choose the segment (most
 //! significant bit first), and the lowest bits chose the shard already. A segment grows in steps to 128 slots
 //! and then splits in two, so no insert pays for more than 128 entries. (Keys whose hashes agree in more bits
-//! than chance would have it, which somebody may have sought out, do not drive the directory: see
-//! [`Table::may_split`].) Two that became small are joined, and the directory is halved when none needs its
-//! last bit.
+//! than chance would have it, which somebody may have sought out, do not drive the directory: see [`Level`].)
+//! Two that became small are joined, and the directory is halved when none needs its last bit.
 //!
-//! When a segment's depth is less than the directory's, only the first
-//! of its directory places holds it; the others hold just its depth.
+//! The directory is one [`Level`] up to 2^12 places, as all keys of a shard seldom need more. Beyond, a place
+//! whose keys need more bits gets a level of its own: so where a cluster's node has many keys with one hash
+//! tag, no insert doubles a directory of millions of places, most of which hold nothing.
 
 use martlet_base::hash::{has_slots, spread};
 use martlet_base::prefetch::PrefetchQueue;
 
+use crate::directory::Level;
 use crate::entry::RawEntry;
 use crate::segment::{Place, Segment};
 
@@ -22,29 +23,51 @@ const TAG_SHIFT: u32 = 48;
 /// cursor stays below 2^53: some clients keep cursors in doubles.
 pub(crate) const DIRECTORY_BITS: u32 = 26;
 
-/// Bits of the largest directory: one is left for the mark in a [`Position`].
-const DEPTH_MAX: u32 = DIRECTORY_BITS - 1;
+/// Bits of the root's largest directory.
+const ROOT_DEPTH: u8 = 12;
+/// Bits of the largest directory below: one is left for the mark in a [`Position`].
+const LOWER_DEPTH: u8 = (DIRECTORY_BITS - 1) as u8 - ROOT_DEPTH;
 
-/// Places that a directory may have whatever the number of entries.
-const SMALL_DIRECTORY: usize = 64;
-/// Two segments that together have no more entries than this are joined. Far below what a split leaves, so
-/// that a segment does not go back and forth.
-const JOIN_LEN: usize = 40;
 /// Slots of the largest segment but those of colliding keys.
 const USUAL_SLOTS: usize = 128;
 
 pub(crate) struct Table {
-    directory: Vec<Segment>,
+    root: Level,
+}
+
+/// A segment, as one of those that divide all orders.
+struct Reach<'a> {
+    segment: &'a Segment,
+    /// Bits that all its keys share.
     depth: u8,
-    /// Segments of the directory's depth.
-    deepest: u32,
-    len: usize,
+    /// The lowest order of it.
+    begins: u64,
+    /// The order up to which it goes.
+    next: u64,
+}
+
+/// Which segment: its place in the root and, above [`ROOT_DEPTH`] bits, that in the level below.
+#[derive(Copy, Clone, Debug)]
+struct At(u32);
+
+impl At {
+    fn new(upper: usize, lower: usize) -> At {
+        At((lower << ROOT_DEPTH | upper) as u32)
+    }
+
+    fn upper(self) -> usize {
+        self.0 as usize & ((1 << ROOT_DEPTH) - 1)
+    }
+
+    fn lower(self) -> usize {
+        (self.0 >> ROOT_DEPTH) as usize
+    }
 }
 
 /// Where a key is in its table. Valid until the table is changed.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Spot {
-    segment: u32,
+    segment: At,
     place: Place,
 }
 
@@ -113,9 +136,9 @@ impl Plan {
     /// half of them in each of two.
     fn divide(&mut self, path: u64, depth: u8, keys: usize) {
         // Somewhat more than the mean: most segments then need no step more.
-        let wanted = keys + keys.isqrt();
-        if wanted * 8 < USUAL_SLOTS * 7 || u32::from(depth) == DEPTH_MAX {
-            return self.0.push((depth, wanted));
+        let (wanted, most) = (keys + keys.isqrt(), USUAL_SLOTS * 7 / 8 - 1);
+        if wanted <= most || depth == ROOT_DEPTH {
+            return self.0.push((depth, wanted.min(most)));
         }
         let half = path | 1 << (63 - depth);
         let (from, to) =
@@ -141,170 +164,146 @@ fn unspread(image: u64) -> u64 {
 impl Table {
     /// Makes room for the keys of a plan, if the table has had none yet.
     pub(crate) fn reserve(&mut self, plan: &Plan) {
-        if self.len > 0 || self.depth > 0 {
-            return;
+        if self.len() == 0 && self.root.depth() == 0 {
+            self.root = Level::planned(plan.depth(), &plan.0);
         }
-        self.depth = plan.depth();
-        self.directory.iter_mut().for_each(Segment::free_buckets);
-        self.directory.clear();
-        self.directory.reserve(1 << self.depth);
-        for &(depth, keys) in &plan.0 {
-            self.directory.push(Segment::with_room(depth, keys));
-            let places = self.directory.len() - 1 + (1 << (self.depth - depth));
-            self.directory.resize(places, Segment::empty(depth));
-        }
-        self.deepest = self.count_deepest();
     }
 
     pub(crate) fn new() -> Table {
-        Table { directory: vec![Segment::empty(0)], depth: 0, deepest: 1, len: 0 }
+        Table { root: Level::new(Segment::empty(0)) }
     }
 
     #[inline]
     pub(crate) fn len(&self) -> usize {
-        self.len
+        self.root.len
     }
 
-    /// The directory place that holds the segment of a hash.
+    /// The segment of a hash.
     #[inline]
-    fn index(&self, hash: u64) -> usize {
-        self.first_place(self.place_of(hash))
+    fn segment_of(&self, hash: u64) -> (At, &Segment) {
+        let path = path(hash);
+        let upper = self.root.index(path);
+        let segment = &self.root.places[upper];
+        match segment.level() {
+            None => (At::new(upper, 0), segment),
+            Some(level) => {
+                let lower = level.index(path << ROOT_DEPTH);
+                (At::new(upper, lower), &level.places[lower])
+            }
+        }
     }
 
     #[inline]
-    fn place_of(&self, hash: u64) -> usize {
-        // Most tables of small databases are one segment.
-        if self.depth == 0 { 0 } else { (path(hash) >> (64 - self.depth)) as usize }
+    fn segment(&self, at: At) -> &Segment {
+        let segment = &self.root.places[at.upper()];
+        match segment.level() {
+            None => segment,
+            Some(level) => &level.places[at.lower()],
+        }
     }
 
     #[inline]
-    fn first_place(&self, at: usize) -> usize {
-        let spare = self.depth - self.directory[at].depth;
-        at >> spare << spare
+    fn segment_mut(&mut self, at: At) -> &mut Segment {
+        let segment = &mut self.root.places[at.upper()];
+        match segment.is_level() {
+            false => segment,
+            true => &mut segment.level_mut().places[at.lower()],
+        }
     }
 
     /// Asks for the directory place of a hash, without looking at it.
     #[inline]
     pub(crate) fn queue_place(&self, hash: u64, queue: &mut PrefetchQueue) {
-        let at = self.place_of(hash);
-        queue.add(self.directory.as_ptr().wrapping_add(at).cast());
+        let at = self.root.place_of(path(hash));
+        queue.add(self.root.places.as_ptr().wrapping_add(at).cast());
     }
 
     #[inline]
     pub(crate) fn queue_bucket(&self, hash: u64, queue: &mut PrefetchQueue) {
-        self.directory[self.index(hash)].queue_bucket(tag(hash), queue);
+        self.segment_of(hash).1.queue_bucket(tag(hash), queue);
     }
 
     #[inline]
     pub(crate) fn queue_entry(&self, hash: u64, queue: &mut PrefetchQueue) {
-        self.directory[self.index(hash)].queue_entry(tag(hash), queue);
+        self.segment_of(hash).1.queue_entry(tag(hash), queue);
     }
 
     #[inline]
     pub(crate) fn find(&self, hash: u64, is: impl Fn(RawEntry) -> bool) -> Option<Spot> {
-        let index = self.index(hash);
-        let place = self.directory[index].find(tag(hash), is)?;
-        Some(Spot { segment: index as u32, place })
+        let (at, segment) = self.segment_of(hash);
+        let place = segment.find(tag(hash), is)?;
+        Some(Spot { segment: at, place })
     }
 
     #[inline]
     pub(crate) fn entry(&self, spot: Spot) -> RawEntry {
-        self.directory[spot.segment as usize].entry(spot.place)
+        self.segment(spot.segment).entry(spot.place)
     }
 
     #[inline]
     pub(crate) fn replace(&mut self, spot: Spot, entry: RawEntry) {
-        self.directory[spot.segment as usize].replace(spot.place, entry);
+        self.segment_mut(spot.segment).replace(spot.place, entry);
     }
 
     /// Adds an entry whose key is not in the table. `hash_of` gives any entry's hash (a split needs it).
     pub(crate) fn insert(&mut self, hash: u64, entry: RawEntry, hash_of: &impl Fn(&[u8]) -> u64) {
-        let mut index = self.index(hash);
-        while self.directory[index].is_crowded() {
-            if self.directory[index].is_large() && self.may_split(index) {
-                self.split(index, hash_of);
-                index = self.index(hash);
-            } else {
-                self.directory[index].grow();
-            }
-        }
-        self.directory[index].insert(tag(hash), entry);
-        self.len += 1;
+        let index = self.root.index(path(hash));
+        // A place with a level of its own looks crowded.
+        let segment = match self.root.places[index].is_crowded() {
+            false => &mut self.root.places[index],
+            true => self.with_room(hash, hash_of),
+        };
+        segment.insert(tag(hash), entry);
+        self.root.len += 1;
     }
 
-    /// Whether a full segment is split rather than grown beyond its usual size: always while the directory
-    /// stays as it is; and when it doubles, if that is in proportion to the entries. Hashes drawn at random
-    /// never come near the bound, so only keys chosen to collide make a long segment, and pay for it with
-    /// their own lookups.
-    fn may_split(&self, index: usize) -> bool {
-        let segment = &self.directory[index];
+    /// The segment of a hash, which has room for one entry more; its level has counted that.
+    fn with_room(&mut self, hash: u64, hash_of: &impl Fn(&[u8]) -> u64) -> &mut Segment {
+        let path_of = |entry: RawEntry| path(hash_of(entry.key()));
         // Where hashes carry slots, all keys may be of one slot, and below a sixteenth of the directory.
-        let places = if has_slots() { self.len } else { self.len / 4 };
-        let in_proportion = self.directory.len() * 2 <= SMALL_DIRECTORY + places;
-        segment.depth < self.depth
-            || (u32::from(self.depth) < DEPTH_MAX && (in_proportion || segment.is_largest()))
-    }
-
-    fn split(&mut self, index: usize, hash_of: &impl Fn(&[u8]) -> u64) {
-        let mut index = index;
-        let depth = self.directory[index].depth;
-        if depth == self.depth {
-            self.directory =
-                self.directory.iter().flat_map(|&segment| [segment, Segment::empty(segment.depth)]).collect();
-            self.depth += 1;
-            self.deepest = 0;
-            index *= 2;
+        let bound = |entries: usize| if has_slots() { entries } else { entries / 4 };
+        let lower = |segment: &mut Segment| *segment = segment.lowered();
+        let (path, entries) = (path(hash), bound(self.len()));
+        let upper = self.root.make_room(path, (ROOT_DEPTH, lower), entries, &path_of);
+        if !self.root.places[upper].is_level() {
+            return &mut self.root.places[upper];
         }
-        self.deepest += if depth + 1 == self.depth { 2 } else { 0 };
-        let bit = 63 - u32::from(depth);
-        let (left, right) = self.directory[index].split(|entry| path(hash_of(entry.key())) >> bit & 1 == 1);
-        let half = 1usize << (self.depth - depth - 1);
-        for at in index..index + 2 * half {
-            self.directory[at] = Segment::empty(depth + 1);
-        }
-        self.directory[index] = left;
-        self.directory[index + half] = right;
+        let level = self.root.places[upper].level_mut();
+        let path_below = |entry: RawEntry| path_of(entry) << ROOT_DEPTH;
+        let entries = bound(level.len);
+        let lower = level.make_room(path << ROOT_DEPTH, (LOWER_DEPTH, Segment::grow), entries, &path_below);
+        level.len += 1;
+        self.root.lower_depth = self.root.lower_depth.max(level.depth());
+        &mut level.places[lower]
     }
 
     /// Takes an entry out; it is the caller's now.
-    pub(crate) fn remove(&mut self, spot: Spot) -> RawEntry {
-        let entry = self.directory[spot.segment as usize].remove(spot.place);
-        self.len -= 1;
-        self.join_small(spot.segment as usize);
+    pub(crate) fn remove(&mut self, Spot { segment, place }: Spot) -> RawEntry {
+        let entry = self.segment_mut(segment).remove(place);
+        self.root.len -= 1;
+        let upper = segment.upper();
+        if self.root.places[upper].is_level() {
+            self.shrink_level(segment);
+        }
+        self.root.join_small(upper);
         entry
     }
 
-    /// Joins the segment at `index` with the one beside it as long as both are small, and halves the
-    /// directory when no segment needs its last bit any more.
-    fn join_small(&mut self, mut index: usize) {
-        loop {
-            let Segment { depth, .. } = self.directory[index];
-            if depth == 0 || self.directory[index].len() > JOIN_LEN {
-                return;
-            }
-            let places = 1usize << (self.depth - depth);
-            let (left, right) = (index & !places, index | places);
-            let (one, other) = (self.directory[left], self.directory[right]);
-            if one.depth != other.depth || one.len() + other.len() > JOIN_LEN {
-                return;
-            }
-            self.deepest -= if depth == self.depth { 2 } else { 0 };
-            self.directory[left..right + places].fill(Segment::empty(depth - 1));
-            self.directory[left] = one.join(other);
-            index = left;
-            while self.deepest == 0 {
-                self.directory = self.directory.iter().step_by(2).copied().collect();
-                self.depth -= 1;
-                self.deepest = self.count_deepest();
-                index /= 2;
-            }
+    /// After an entry left the level below.
+    #[cold]
+    fn shrink_level(&mut self, at: At) {
+        let place = &mut self.root.places[at.upper()];
+        let level = place.level_mut();
+        let depth = level.depth();
+        level.len -= 1;
+        level.join_small(at.lower());
+        let is_halved = level.depth() < depth;
+        if level.depth() == 0 {
+            *place = place.raised();
         }
-    }
-
-    /// Segments of the directory's depth. (Places that hold no segment know the depth of the one that covers
-    /// them, which is less.)
-    fn count_deepest(&self) -> u32 {
-        self.directory.iter().filter(|segment| segment.depth == self.depth).count() as u32
+        if is_halved && depth == self.root.lower_depth {
+            self.root.lower_depth = self.root.lower().map(Level::depth).max().unwrap_or(0);
+        }
     }
 
     /// Calls `visit` for at least `want` entries at or after `position` in traversal order, if there are as
@@ -323,20 +322,16 @@ impl Table {
         hash_of: &impl Fn(&[u8]) -> u64,
         visit: &mut impl FnMut(RawEntry),
     ) -> Option<u64> {
-        let place_bits = DIRECTORY_BITS - u32::from(self.depth);
         let Position { mut start, mut tag, mut depth } = Position::decode(position);
-        let range_begins = self.segment_at(first).0;
+        let range_begins = self.segment_at(first).begins;
         if start < range_begins {
             (start, tag, depth) = (range_begins, 0, 0);
         }
-        let end = (last >> place_bits) as usize;
-        let mut at = (start >> place_bits) as usize;
+        let mut at = start;
         let mut visited = 0;
-        while at <= end {
-            let index = self.first_place(at);
-            let segment = &self.directory[index];
-            let begins = (index as u64) << place_bits;
-            let was_joined = begins < start || segment.depth < depth;
+        while at <= last {
+            let Reach { begins, depth: depth_now, segment, next } = self.segment_at(at);
+            let was_joined = begins < start || depth_now < depth;
             let is_due = |other: u16, entry: RawEntry| {
                 let is_after = if was_joined { order(hash_of(entry.key())) >= start } else { other >= tag };
                 is_after && is(entry.key())
@@ -348,28 +343,37 @@ impl Table {
             }
             for (i, &(tag, entry)) in found.iter().enumerate() {
                 if visited >= want && i > 0 && tag != found[i - 1].0 && !was_joined {
-                    return Some(Position { start: begins, tag, depth: segment.depth }.encode());
+                    return Some(Position { start: begins, tag, depth: depth_now }.encode());
                 }
                 visit(entry);
                 visited += 1;
             }
-            at = index + (1usize << (self.depth - segment.depth));
+            at = next;
             (tag, depth) = (0, 0);
-            if visited >= want && at <= end {
-                return Some(Position { start: (at as u64) << place_bits, tag: 0, depth: 0 }.encode());
+            if visited >= want && at <= last {
+                return Some(Position { start: at, tag: 0, depth: 0 }.encode());
             }
         }
         None
     }
 
-    /// The segment that an order falls into: the lowest order of it, itself, and the order up to which it
-    /// goes.
-    fn segment_at(&self, order: u64) -> (u64, &Segment, u64) {
-        let place_bits = DIRECTORY_BITS - u32::from(self.depth);
-        let index = self.first_place((order >> place_bits) as usize);
-        let segment = &self.directory[index];
-        let next = index as u64 + (1 << (self.depth - segment.depth));
-        ((index as u64) << place_bits, segment, next << place_bits)
+    /// The segment that an order falls into.
+    fn segment_at(&self, order: u64) -> Reach<'_> {
+        let path = order << (64 - DIRECTORY_BITS);
+        let reach = |segment, depth: u8, begins: u64| Reach {
+            segment,
+            depth,
+            begins,
+            next: begins + (1 << (DIRECTORY_BITS - u32::from(depth))),
+        };
+        let upper = self.root.index(path);
+        let segment = &self.root.places[upper];
+        let begins = (upper as u64) << (DIRECTORY_BITS - u32::from(self.root.depth()));
+        let Some(level) = segment.level() else { return reach(segment, segment.depth, begins) };
+        let lower = level.index(path << ROOT_DEPTH);
+        let segment = &level.places[lower];
+        let depth = u32::from(ROOT_DEPTH + level.depth());
+        reach(segment, ROOT_DEPTH + segment.depth, begins + ((lower as u64) << (DIRECTORY_BITS - depth)))
     }
 
     /// Calls `visit` for the entries of one segment whose order ([`order`]) is `from` or above: that of the
@@ -380,7 +384,7 @@ impl Table {
         hash_of: &impl Fn(&[u8]) -> u64,
         visit: &mut impl FnMut(RawEntry),
     ) -> u64 {
-        let (begins, segment, next) = self.segment_at(from);
+        let Reach { begins, segment, next, .. } = self.segment_at(from);
         // Segments may have been joined since the walk came by.
         let is_whole = begins >= from;
         segment.prefetch_entries();
@@ -397,7 +401,7 @@ impl Table {
     pub(crate) fn count_range(&self, (first, last): (u64, u64), is: &impl Fn(&[u8]) -> bool) -> usize {
         let (mut from, mut count) = (first, 0);
         while from <= last && from < ORDERS {
-            let (begins, segment, next) = self.segment_at(from);
+            let Reach { begins, segment, next, .. } = self.segment_at(from);
             count += match begins > first && next <= last {
                 true => segment.len(),
                 false => segment.iter().filter(|(_, entry)| is(entry.key())).count(),
@@ -411,7 +415,7 @@ impl Table {
     pub(crate) fn queue_buckets(&self, mut from: u64, queue: &mut PrefetchQueue) {
         for _ in 0..2 {
             if from < ORDERS {
-                let (_, segment, next) = self.segment_at(from);
+                let Reach { segment, next, .. } = self.segment_at(from);
                 segment.queue_buckets(queue);
                 from = next;
             }
@@ -420,38 +424,40 @@ impl Table {
 
     /// Notes the entries of the segment that `from` falls into; returns the order up to which it goes.
     pub(crate) fn queue_segment(&self, from: u64, queue: &mut PrefetchQueue) -> u64 {
-        let (_, segment, next) = self.segment_at(from);
+        let Reach { segment, next, .. } = self.segment_at(from);
         segment.entry_lines().for_each(|line| queue.add(line));
         next
     }
 
     /// All entries.
     pub(crate) fn iter(&self) -> impl Iterator<Item = RawEntry> + '_ {
-        self.directory.iter().flat_map(|segment| segment.iter().map(|(_, entry)| entry))
+        segments(&self.root.places).flat_map(|segment| segment.iter().map(|(_, entry)| entry))
     }
 
     /// An entry chosen with `pick(bound)` in `0..bound`; `None` if the table is empty.
     pub(crate) fn random(&self, pick: impl FnMut(usize) -> usize) -> Option<RawEntry> {
-        let (index, slot) = self.random_slot(pick)?;
-        self.directory[index].nth_slot(slot)
+        let (at, slot) = self.random_slot(pick)?;
+        self.segment(at).nth_slot(slot)
     }
 
-    /// Directory index and slot of a random entry; `None` if the table is empty.
-    fn random_slot(&self, mut pick: impl FnMut(usize) -> usize) -> Option<(usize, usize)> {
-        if self.len == 0 {
+    /// Segment and slot of a random entry; `None` if the table is empty.
+    fn random_slot(&self, mut pick: impl FnMut(usize) -> usize) -> Option<(At, usize)> {
+        if self.len() == 0 {
             return None;
         }
         loop {
             // The first of a segment's places stands for it, the others look empty: so each segment has the
             // same chance, and each slot of the usual largest size has it too.
-            let index = pick(self.directory.len());
-            let segment = &self.directory[index];
-            if segment.len() == 0 {
-                continue;
-            }
+            let upper = pick(self.root.places.len());
+            let lower = if self.root.lower_depth == 0 { 0 } else { pick(1 << self.root.lower_depth) };
+            let places = match self.root.places[upper].level() {
+                None => std::slice::from_ref(&self.root.places[upper]),
+                Some(level) => &level.places,
+            };
+            let Some(segment) = places.get(lower).filter(|segment| segment.len() > 0) else { continue };
             let slot = pick(segment.slots().max(USUAL_SLOTS));
             if slot < segment.slots() && segment.nth_slot(slot).is_some() {
-                return Some((index, slot));
+                return Some((At::new(upper, lower), slot));
             }
         }
     }
@@ -465,11 +471,18 @@ impl Table {
         visit: &mut impl FnMut(RawEntry),
     ) {
         let Some((first, slot)) = self.random_slot(pick) else { return };
-        let (segment, before, after) =
-            (&self.directory[first], &self.directory[..first], &self.directory[first + 1..]);
+        let segment = self.segment(first);
+        let (before, after) = self.root.places.split_at(first.upper());
+        let beside = after[0].level().map_or(&[][..], |level| &level.places);
+        let others = beside
+            .iter()
+            .skip(first.lower() + 1)
+            .chain(segments(&after[1..]))
+            .chain(segments(before))
+            .chain(beside.iter().take(first.lower()));
         let entries = (slot..segment.slots())
             .filter_map(|at| segment.nth_slot(at))
-            .chain(after.iter().chain(before).flat_map(|segment| segment.iter().map(|(_, entry)| entry)))
+            .chain(others.flat_map(|segment| segment.iter().map(|(_, entry)| entry)))
             .chain((0..slot).filter_map(|at| segment.nth_slot(at)));
         let sampled: Vec<RawEntry> = entries.take(most).inspect(|entry| entry.prefetch()).collect();
         sampled.into_iter().for_each(visit);
@@ -477,20 +490,16 @@ impl Table {
 
     /// Bytes of directory and segments, without the one place that a table begins with.
     pub(crate) fn heap_bytes(&self) -> usize {
-        (self.directory.capacity() - 1) * size_of::<Segment>()
-            + self.directory.iter().map(Segment::heap_bytes).sum::<usize>()
+        self.root.heap_bytes()
     }
 }
 
-impl Drop for Table {
-    fn drop(&mut self) {
-        for segment in &mut self.directory {
-            for (_, entry) in segment.iter() {
-                entry.drop_entry();
-            }
-            segment.free_buckets();
-        }
-    }
+/// The segments at some of the root's places and below.
+fn segments(places: &[Segment]) -> impl Iterator<Item = &Segment> {
+    places.iter().flat_map(|place| match place.level() {
+        None => std::slice::from_ref(place),
+        Some(level) => &level.places,
+    })
 }
 
 #[cfg(test)]
@@ -516,7 +525,7 @@ mod tests {
             let entry = RawEntry::new_str(key.as_bytes(), NewStr::encode(b"v"), 0, None);
             table.insert(colliding(key.as_bytes()), entry, &colliding);
         }
-        assert!(table.directory.len() <= 1024, "{} places", table.directory.len());
+        assert!(table.root.places.len() <= 1024, "{} places", table.root.places.len());
         let mut seen = HashSet::new();
         let mut position = Some(0);
         while let Some(at) = position {
@@ -546,7 +555,7 @@ mod tests {
             table.remove(spot).drop_entry();
         }
         assert_eq!(table.len(), 0);
-        assert_eq!(table.directory.len(), 1);
+        assert_eq!(table.root.places.len(), 1);
     }
 
     #[test]
@@ -559,10 +568,10 @@ mod tests {
             let entry = RawEntry::new_str(key.as_bytes(), NewStr::encode(b"v"), 0, None);
             table.insert(hash(key.as_bytes()), entry, &hash);
             if i.is_multiple_of(1000) {
-                assert_eq!(table.deepest, table.count_deepest());
+                table.root.check();
             }
         }
-        let full = table.directory.len();
+        let full = table.root.places.len();
         assert!(full >= 256, "{full} places");
         for (left, key) in (0..keys.len()).rev().zip(&keys) {
             let spot = table.find(hash(key.as_bytes()), |entry| entry.key() == key.as_bytes());
@@ -570,11 +579,82 @@ mod tests {
             table.remove(spot).drop_entry();
             if left.is_multiple_of(100) {
                 assert_eq!(table.iter().count(), left);
-                assert_eq!(table.deepest, table.count_deepest());
-                assert!(table.directory.len() <= 8 + left / 4, "{} places for {left}", table.directory.len());
+                table.root.check();
+                assert!(
+                    table.root.places.len() <= 8 + left / 4,
+                    "{} places for {left}",
+                    table.root.places.len()
+                );
             }
         }
-        assert_eq!((table.directory.len(), table.depth), (1, 0));
+        assert_eq!((table.root.places.len(), table.root.depth()), (1, 0));
+    }
+
+    /// Hashes of which the first eight directory bits are alike.
+    fn crowded(key: &[u8]) -> u64 {
+        crate::key_hash(key) & !(0xff << 40) | 0x5b << 40
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "takes too long")]
+    fn places_with_many_keys_get_levels_of_their_own_and_give_them_back() {
+        let mut random = martlet_base::random::Random::seeded(7);
+        let mut table = Table::new();
+        let names: Vec<String> = (0..60_000).map(|i| i.to_string()).collect();
+        for (i, name) in names.iter().enumerate() {
+            let entry = RawEntry::new_str(name.as_bytes(), NewStr::encode(b"v"), 0, None);
+            table.insert(crowded(name.as_bytes()), entry, &crowded);
+            if i.is_multiple_of(5000) {
+                table.root.check();
+            }
+        }
+        table.root.check();
+        assert_eq!(table.root.depth(), super::ROOT_DEPTH);
+        assert!(table.root.lower_depth > 4 && table.root.lower().count() > 4);
+
+        // All that there is, however it is visited; and each key has about the same chance.
+        let (mut from, mut walked, mut picked) = (0, Vec::new(), HashSet::new());
+        while from < ORDERS {
+            from = table.walk_segment(from, &crowded, &mut |entry| walked.push(entry.key().to_vec()));
+        }
+        let distinct: HashSet<&Vec<u8>> = walked.iter().collect();
+        assert_eq!((walked.len(), distinct.len(), table.iter().count()), (60_000, 60_000, 60_000));
+        assert_eq!(table.count_range((0, ORDERS - 1), &|_| true), 60_000);
+        for _ in 0..60_000 {
+            let entry = table.random(|bound| random.below(bound as u64) as usize);
+            picked.extend(entry.map(|entry| entry.key().to_vec()));
+        }
+        // 1 - 1/e of them.
+        assert!((36_000..40_000).contains(&picked.len()), "{} of 60000 picked", picked.len());
+        for most in [1, 1000, 60_001] {
+            let mut sampled = HashSet::new();
+            table.sample(|bound| random.below(bound as u64) as usize, most, &mut |entry| {
+                assert!(sampled.insert(entry.key().to_vec()));
+            });
+            assert_eq!(sampled.len(), most.min(60_000));
+        }
+
+        // A scan goes on while levels go.
+        let (mut position, mut seen) = (Some(0), HashSet::new());
+        for (gone, name) in names.iter().enumerate() {
+            if let Some(from) = position.filter(|_| gone.is_multiple_of(100)) {
+                position = table.scan(from, 150, (0, ORDERS - 1), &|_| true, &crowded, &mut |entry| {
+                    seen.insert(entry.key().to_vec());
+                });
+            }
+            if gone < names.len() - 500 {
+                let spot = table.find(crowded(name.as_bytes()), |entry| entry.key() == name.as_bytes());
+                let Some(spot) = spot else { panic!("{name} is lost") };
+                table.remove(spot).drop_entry();
+                if gone.is_multiple_of(1000) {
+                    table.root.check();
+                }
+            }
+        }
+        assert_eq!(position, None);
+        assert!(names[names.len() - 500..].iter().all(|name| seen.contains(name.as_bytes())));
+        assert_eq!((table.len(), table.root.lower().count()), (500, 0));
+        table.root.check();
     }
 
     #[test]
@@ -635,7 +715,7 @@ mod tests {
             let (mut grown, mut planned) = (Table::new(), Table::new());
             fill(&mut grown);
             planned.reserve(&Plan::new(keys));
-            let (before, depth) = (planned.heap_bytes(), planned.depth);
+            let (before, depth) = (planned.heap_bytes(), planned.root.depth());
             fill(&mut planned);
             assert!(
                 planned.heap_bytes() <= before + before / 8,
@@ -643,8 +723,8 @@ mod tests {
                 planned.heap_bytes()
             );
             assert!(planned.heap_bytes() <= grown.heap_bytes() * 5 / 4 + 1024, "{keys}");
-            assert!(planned.depth <= depth + 1 && planned.len() == keys);
-            assert_eq!(planned.deepest, planned.count_deepest());
+            assert!(planned.root.depth() <= depth + 1 && planned.len() == keys);
+            planned.root.check();
             for name in &names {
                 let hash = key_hash(name.as_bytes());
                 let spot = planned.find(hash, |entry| entry.key() == name.as_bytes()).expect("it was stored");
@@ -652,13 +732,14 @@ mod tests {
                 planned.reserve(&late);
                 planned.remove(spot).drop_entry();
             }
-            assert_eq!((planned.len(), planned.deepest), (0, planned.count_deepest()));
+            assert_eq!(planned.len(), 0);
+            planned.root.check();
         }
     }
 
     #[test]
     fn positions_come_back_as_they_went() {
-        for depth in 0..=super::DEPTH_MAX as u8 {
+        for depth in 0..super::DIRECTORY_BITS as u8 {
             for (start, tag) in [(0, 1), (0, 0xffff), (1, 7), ((1 << depth) - 1, 3)] {
                 let start = (start % (1u64 << depth)) << (super::DIRECTORY_BITS - u32::from(depth));
                 let position = Position { start, tag, depth }.encode();

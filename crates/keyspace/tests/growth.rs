@@ -104,8 +104,9 @@ const VALUE: [u8; 64] = [b'v'; 64];
 #[test]
 fn a_key() {
     let mut db = Db::default();
-    // Two segments, what is put into them, and a byte of directory for each key.
-    let most = |keys: usize| Work { bytes: (8 << 10) + keys, blocks: 16 };
+    // Two segments, what is put into them, and a byte of directory for each key, up to the largest of its
+    // levels.
+    let most = |keys: usize| Work { bytes: (8 << 10) + keys.min(64 << 10), blocks: 16 };
     each_within("SET", ENTRIES, most, |_, name| {
         db.set_str(&Key::new(name), &VALUE, ExpiryChange::At(1_000_000), 0);
     });
