@@ -1,7 +1,7 @@
 //! Who cannot be reached: suspicion, reports of primaries, FAIL, and the way back.
 
 use super::gossip::UNWELL;
-use super::{Cluster, NodeKey};
+use super::{Cluster, Node, NodeKey};
 use crate::flags::NodeFlags;
 use crate::packet::{Body, PingKind};
 
@@ -47,21 +47,39 @@ impl Cluster {
     /// Looks at all nodes: pings those that were not for long, renews connections that are silent, suspects
     /// those that do not answer.
     pub(super) fn check_nodes(&mut self) -> Orphans {
+        let unknown = NodeFlags::MYSELF.with(NodeFlags::NO_ADDRESS).with(NodeFlags::HANDSHAKE);
+        let known = || self.table.iter().filter(|(_, node)| !node.flags.has(unknown));
         let mut orphans = Orphans::default();
-        for key in self.table.keys() {
-            let node = &self.table[key];
-            let unknown = NodeFlags::MYSELF.with(NodeFlags::NO_ADDRESS).with(NodeFlags::HANDSHAKE);
-            if !node.flags.has(unknown) {
-                self.count_orphan(key, &mut orphans);
-                self.check_node(key);
-            }
+        if self.table[self.myself].is_replica() {
+            known().for_each(|(key, _)| self.count_orphan(key, &mut orphans));
         }
+        // Few of many: they are looked at ten times a second.
+        let due: Vec<NodeKey> =
+            known().filter(|(key, node)| self.is_due(*key, node)).map(|(key, _)| key).collect();
+        due.into_iter().for_each(|key| self.check_node(key));
         orphans
     }
 
+    /// Whether [`Cluster::check_node`] may find something to do.
+    fn is_due(&self, key: NodeKey, node: &Node) -> bool {
+        let is_long_ago = |time: i64| self.now.mono_ms - time > self.ping_interval_ms();
+        node.ping_sent_ms.is_some()
+            || node.pong_received_ms.is_none_or(is_long_ago)
+            || self.manual.as_ref().is_some_and(|manual| manual.replica == Some(key))
+    }
+
+    /// For how long a node is not pinged after it has answered.
+    fn ping_interval_ms(&self) -> i64 {
+        match self.settings.ping_interval_ms {
+            0 => self.settings.node_timeout_ms / 2,
+            interval_ms => interval_ms,
+        }
+    }
+
+    /// Adds what a replica wants to know of a node.
     fn count_orphan(&self, key: NodeKey, orphans: &mut Orphans) {
         let (own, node) = (&self.table[self.myself], &self.table[key]);
-        if !own.is_replica() || !node.is_primary() || node.is_failed() {
+        if !node.is_primary() || node.is_failed() {
             return;
         }
         let working = self.working_replicas(key);
@@ -93,13 +111,9 @@ impl Cluster {
         {
             self.close_link(link);
         }
-        let interval_ms = match self.settings.ping_interval_ms {
-            0 => timeout_ms / 2,
-            interval_ms => interval_ms,
-        };
         let node = &self.table[key];
         if let Some(link) = node.link {
-            if !has_ping && since(node.pong_received_ms) > interval_ms {
+            if !has_ping && since(node.pong_received_ms) > self.ping_interval_ms() {
                 self.send_ping(link, PingKind::Ping);
                 return;
             }

@@ -1,6 +1,6 @@
 //! Connections: one to each node, made from here, and one from each, made there.
 
-use super::{Action, Cluster, NodeKey, Time};
+use super::{Action, Cluster, Node, NodeKey, Time};
 use crate::flags::NodeFlags;
 use crate::packet::{Body, Header, Kind, Packet, PingKind, Published};
 use std::sync::Arc;
@@ -127,16 +127,17 @@ impl Cluster {
     pub(super) fn reconnect(&mut self) {
         let now = self.now.mono_ms;
         let patience_ms = self.settings.node_timeout_ms.max(HANDSHAKE_MIN_MS);
-        for key in self.table.keys() {
+        let lacks = |node: &Node| node.link.is_none() && !node.flags.has(NodeFlags::NO_ADDRESS);
+        let others = self.table.iter().filter(|(key, _)| *key != self.myself);
+        let due = others.filter(|(_, node)| lacks(node) || node.is_in_handshake());
+        let due: Vec<NodeKey> = due.map(|(key, _)| key).collect();
+        for key in due {
             let node = &self.table[key];
-            if key == self.myself || node.flags.has(NodeFlags::NO_ADDRESS) {
-                continue;
-            }
             if node.is_in_handshake() && now - node.created_ms > patience_ms {
                 self.remove_node(key);
                 continue;
             }
-            if node.link.is_none() {
+            if lacks(node) {
                 let (host, port) = (node.address.host.clone(), node.address.bus_port);
                 let link = self.new_link(Link {
                     node: Some(key),

@@ -1,6 +1,6 @@
 //! The thread `cluster`: the bus' sockets, its file and its clock. It sees no key and never enters the gate.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::net::TcpListener;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering;
@@ -57,6 +57,8 @@ pub(super) fn run(shared: &'static Shared, listeners: Vec<OwnedFd>) {
             epoll,
             ready: Vec::with_capacity(READY_MAX),
             links: HashMap::new(),
+            touched: Vec::new(),
+            pending: BTreeSet::new(),
             next_tick_ms: 0,
             refused: Refused::default(),
         },
@@ -88,6 +90,10 @@ struct Bus {
     /// What the last wait has told.
     ready: Vec<epoll::Event>,
     links: HashMap<LinkId, Link>,
+    /// Those that epoll may have to wait for otherwise.
+    touched: Vec<LinkId>,
+    /// Those that have something to be sent.
+    pending: BTreeSet<LinkId>,
     /// In the machine's time.
     next_tick_ms: i64,
     refused: Refused,
@@ -152,13 +158,15 @@ impl Bus {
     }
 
     fn wait(&mut self) -> Events {
-        let mut failed = Vec::new();
-        for (id, link) in &mut self.links {
-            if let Err(error) = link.watch(&self.epoll, id.0) {
-                failed.push((*id, error));
+        for id in std::mem::take(&mut self.touched) {
+            let watched =
+                self.links.get_mut(&id).map(|link| (link.watch(&self.epoll, id.0), link.wants_to_write()));
+            match watched {
+                Some((Ok(()), true)) => drop(self.pending.insert(id)),
+                Some((Err(error), _)) => self.lose(id, &error),
+                _ => drop(self.pending.remove(&id)),
             }
         }
-        failed.into_iter().for_each(|(id, error)| self.lose(id, &error));
         let left_ms = (self.next_tick_ms - self.node.now().mono_ms).clamp(0, TICK_MS);
         let timeout = Timespec::try_from(Duration::from_millis(left_ms as u64)).ok();
         self.ready.clear();
@@ -197,12 +205,28 @@ impl Bus {
             let Ok(link) = Link::accepted(stream, tls) else { continue };
             let (peer, own) = link.ends();
             let id = self.input(|cluster, now| cluster.accepted(now, &peer, &own));
-            self.links.insert(id, link);
+            self.insert(id, link);
         }
     }
 
+    fn insert(&mut self, id: LinkId, link: Link) {
+        self.links.insert(id, link);
+        self.touched.push(id);
+    }
+
+    fn remove(&mut self, id: LinkId) {
+        self.links.remove(&id);
+        self.touched.push(id);
+    }
+
+    /// A connection, which may want to be waited for otherwise afterwards.
+    fn touch(&mut self, id: LinkId) -> Option<&mut Link> {
+        self.touched.push(id);
+        self.links.get_mut(&id)
+    }
+
     fn write(&mut self, id: LinkId) {
-        let Some(link) = self.links.get_mut(&id) else { return };
+        let Some(link) = self.touch(id) else { return };
         let written = if link.is_connecting { link.finish_connecting() } else { link.flush() };
         match written {
             Ok(()) => self.tell_connected(id),
@@ -220,7 +244,7 @@ impl Bus {
     }
 
     fn read(&mut self, id: LinkId) {
-        let Some(link) = self.links.get_mut(&id).filter(|link| !link.is_connecting) else { return };
+        let Some(link) = self.touch(id).filter(|link| !link.is_connecting) else { return };
         let received = link.receive();
         self.tell_connected(id);
         let Some(link) = self.links.get_mut(&id) else { return };
@@ -232,7 +256,7 @@ impl Bus {
                 Ok(None) => break,
                 Err(error) => {
                     tracing::debug!("{error}");
-                    self.links.remove(&id);
+                    self.remove(id);
                     return self.input(|cluster, now| cluster.closed(now, id));
                 }
             }
@@ -241,7 +265,7 @@ impl Bus {
             Ok(true) => {}
             Ok(false) => {
                 self.note_refused(id, "the other end has closed the connection");
-                self.links.remove(&id);
+                self.remove(id);
                 self.input(|cluster, now| cluster.closed(now, id));
             }
             Err(error) => self.lose(id, &error),
@@ -259,7 +283,7 @@ impl Bus {
         let why = error_text(error);
         self.note_refused(id, &why);
         tracing::debug!("I/O error on a link of the cluster bus: {why}");
-        self.links.remove(&id);
+        self.remove(id);
         self.input(|cluster, now| cluster.closed(now, id));
     }
 
@@ -273,23 +297,29 @@ impl Bus {
             cluster.tick(now);
         });
         self.node.migration_tick(self.shared);
-        *lock(&self.node.waiting) = self.links.iter().map(|(id, link)| (*id, link.waiting())).collect();
+        let pending = self.pending.iter().filter_map(|id| Some((*id, self.links.get(id)?.waiting())));
+        *lock(&self.node.waiting) = pending.collect();
         self.limit_waiting();
     }
 
     /// Closes connections to nodes that take nothing.
     fn limit_waiting(&mut self) {
         let limit = self.shared.config.snapshot().cluster_link_sendbuf_limit_bytes;
-        // A limit below what a connection itself takes closes all, as in Redis.
+        if limit == 0 {
+            return;
+        }
         let used = |link: &Link| (size_of::<Link>() + link.waiting().used) as u64;
-        let is_over = |link: &Link| limit > 0 && used(link) > limit;
-        let over: Vec<LinkId> =
-            self.links.iter().filter(|(_, link)| is_over(link)).map(|(id, _)| *id).collect();
+        let is_over = |id: &LinkId| self.links.get(id).is_some_and(|link| used(link) > limit);
+        // A limit below what a connection itself takes closes all, as in Redis.
+        let over: Vec<LinkId> = match limit < size_of::<Link>() as u64 {
+            true => self.links.keys().copied().collect(),
+            false => self.pending.iter().copied().filter(is_over).collect(),
+        };
         for id in over {
             tracing::warn!(
                 "Freeing outbound cluster link due to exceeding send buffer memory limit ({limit} bytes)"
             );
-            self.links.remove(&id);
+            self.remove(id);
             self.input(|cluster, now| cluster.closed_over_limit(now, id));
         }
     }
@@ -343,11 +373,11 @@ impl Bus {
     fn act(&mut self, action: Action) {
         match action {
             Action::Connect { link: id, host, port } => match begin_bus(&self.shared.tls, &host, port) {
-                Ok(begun) => drop(self.links.insert(id, Link::begun(begun))),
+                Ok(begun) => self.insert(id, Link::begun(begun)),
                 Err(error) => self.lose(id, &error),
             },
             Action::Send { link: id, packet } => {
-                let Some(link) = self.links.get_mut(&id) else { return };
+                let Some(link) = self.touch(id) else { return };
                 link.send(packet);
                 if !link.is_connecting
                     && let Err(error) = link.flush()
@@ -355,7 +385,7 @@ impl Bus {
                     self.lose(id, &error);
                 }
             }
-            Action::Close(id) => drop(self.links.remove(&id)),
+            Action::Close(id) => self.remove(id),
             Action::Deliver(published) => self.deliver(&published),
             Action::Log(text) => tracing::info!("{text}"),
             _ => {}

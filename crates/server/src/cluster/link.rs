@@ -180,6 +180,10 @@ impl Link {
                 Ok(count) => {
                     self.take_in(bytes.get(..count).unwrap_or_default())?;
                     left = left.saturating_sub(count);
+                    // The kernel has no more; epoll tells when it does.
+                    if count < READ_BYTES {
+                        break;
+                    }
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
