@@ -157,7 +157,9 @@ fn receive(stream: &TcpStream, buffer: &mut [u8]) -> io::Result<(usize, Instant)
     let (count, header) = unsafe {
         let mut header: libc::msghdr = std::mem::zeroed();
         (header.msg_iov, header.msg_iovlen) = (&raw mut part, 1);
-        (header.msg_control, header.msg_controllen) = (control.as_mut_ptr().cast(), size_of_val(&control));
+        header.msg_control = control.as_mut_ptr().cast();
+        // Of musl the length is a u32.
+        header.msg_controllen = size_of_val(&control) as _;
         (libc::recvmsg(stream.as_raw_fd(), &raw mut header, 0), header)
     };
     let count = usize::try_from(count).map_err(|_| io::Error::last_os_error())?;
