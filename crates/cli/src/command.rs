@@ -1,5 +1,6 @@
 //! A command on the command line: its words, what comes from standard input, its replies, the exit status.
 
+use crate::cluster;
 use crate::connection::plain;
 use crate::format::Expected;
 use crate::modes;
@@ -19,6 +20,11 @@ pub fn run(settings: &Settings) -> i32 {
                 Ok(0)
             }
             Ok(Some(words)) => issue(settings, &words),
+            Ok(None) => Ok(1),
+            Err(message) => Err(message),
+        },
+        Mode::Cluster(name) => match words(settings) {
+            Ok(Some(words)) => cluster::run(settings, name, &words),
             Ok(None) => Ok(1),
             Err(message) => Err(message),
         },

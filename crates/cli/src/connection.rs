@@ -79,7 +79,7 @@ pub struct Connection {
 }
 
 /// The addresses of a host, those of the preferred family first.
-fn addresses(settings: &Settings, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+pub fn addresses(settings: &Settings, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     let mut found: Vec<SocketAddr> = (host, port).to_socket_addrs()?.collect();
     found.sort_by_key(|address| address.is_ipv4() == settings.prefers_ipv6);
     Ok(found)

@@ -3,6 +3,7 @@
 //!
 //! Invariant: it knows a server by the wire alone; nothing it holds grows with a reply.
 
+mod cluster;
 mod command;
 mod command_docs;
 mod connection;
@@ -32,7 +33,10 @@ use std::io::IsTerminal;
 pub fn main(program: &str, arguments: &[OsString]) -> i32 {
     end_with_reader();
     match options::parse(arguments, to_terminal()) {
-        Ok(Parsed::Run(settings)) => run(*settings),
+        Ok(Parsed::Run(mut settings)) => {
+            settings.manager.is_valkey = program.ends_with("valkey-cli");
+            run(*settings)
+        }
         Ok(Parsed::Help) => {
             print!("{}", options::help(program));
             0
@@ -85,6 +89,10 @@ fn find_password(settings: &mut Settings) -> Result<(), String> {
         use std::os::unix::ffi::OsStringExt;
         settings.password = std::env::var_os("REDISCLI_AUTH").map(OsString::into_vec);
     }
+    if settings.manager.asks_from_password {
+        settings.manager.from_password = Some(ask_password("Please input import source node password: ")?);
+    }
+    settings.manager.is_confirmed |= std::env::var_os("REDISCLI_CLUSTER_YES").is_some_and(|yes| yes == "1");
     Ok(())
 }
 

@@ -24,13 +24,15 @@ use crate::settings::{Mode, Settings};
 use martlet_client::resp::Reply;
 use std::time::Duration;
 
+pub use transfer::save_snapshot;
+
 /// Between two attempts to reach a server that is gone.
 const RECONNECT_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Runs the mode that the settings name; gives the exit status.
 pub fn run(settings: &Settings) -> Result<i32, String> {
     match &settings.mode {
-        Mode::Command | Mode::Eval(_) => Ok(0),
+        Mode::Command | Mode::Eval(_) | Mode::Cluster(_) => Ok(0),
         Mode::Latency { history } => latency::run(settings, *history),
         Mode::LatencyDistribution => latency::distribution(settings),
         Mode::IntrinsicLatency(time) => latency::intrinsic(*time),

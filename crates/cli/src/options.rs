@@ -17,7 +17,12 @@ enum Act {
     Flag(Set),
     /// With a value, by the name that the help gives it.
     Value(&'static str, Take),
+    /// With all words that follow and are no options, by the name that the help gives them; tells how many it
+    /// takes.
+    Words(&'static str, TakeWords),
 }
+
+type TakeWords = fn(&mut Settings, &[OsString]) -> Result<usize, String>;
 
 struct Opt {
     names: &'static [&'static str],
@@ -33,6 +38,15 @@ const fn value(names: &'static [&'static str], what: &'static str, take: Take, a
     Opt { names, act: Act::Value(what, take), about }
 }
 
+const fn words(
+    names: &'static [&'static str],
+    what: &'static str,
+    take: TakeWords,
+    about: &'static str,
+) -> Opt {
+    Opt { names, act: Act::Words(what, take), about }
+}
+
 /// A group's title, and its options.
 type Group = (&'static str, &'static [Opt]);
 
@@ -42,6 +56,7 @@ const GROUPS: &[Group] = &[
     ("Commands and output", COMMANDS),
     ("Modes", MODES),
     ("Walks through all keys", KEYS),
+    ("Cluster manager", CLUSTER),
 ];
 
 const CONNECTION: &[Opt] = &[
@@ -205,7 +220,7 @@ const COMMANDS: &[Opt] = &[
     flag(&["--quoted-json"], |s| json(s, Output::QuotedJson), "JSON whose strings are ASCII"),
     flag(&["--quoted-input"], |s| s.quoted_input = true, "the command's words are quoted strings"),
     value(&["--show-pushes"], "YES/NO", show_pushes, "show what the server pushes (yes on a terminal)"),
-    flag(&["--verbose"], |_| (), "accepted; there is nothing more to say"),
+    flag(&["--verbose"], |s| s.is_verbose = true, "say more: how many slots --cluster rebalance moves"),
 ];
 
 const MODES: &[Opt] = &[
@@ -361,6 +376,165 @@ const KEYS: &[Opt] = &[
     ),
 ];
 
+const CLUSTER: &[Opt] = &[
+    words(
+        &["--cluster"],
+        "SUBCOMMAND ...",
+        cluster,
+        "create, check, info, fix, reshard, rebalance, add-node, del-node, call, set-timeout, import, backup; \
+        help says more",
+    ),
+    flag(&["--cluster-yes"], |s| s.manager.is_confirmed = true, "do what is planned without a question"),
+    value(
+        &["--cluster-replicas"],
+        "N",
+        |s, v| set_number(&mut s.manager.replicas, v, "--cluster-replicas"),
+        "create: replicas of each primary (0)",
+    ),
+    value(
+        &["--cluster-from"],
+        "ID,...",
+        |s, v| set_some_text(&mut s.manager.from, v),
+        "reshard: the nodes that give slots, or all; import: the server's host:port",
+    ),
+    value(
+        &["--cluster-to"],
+        "ID",
+        |s, v| set_some_text(&mut s.manager.to, v),
+        "reshard: the node that gets slots",
+    ),
+    value(
+        &["--cluster-slots"],
+        "N",
+        |s, v| set_number(&mut s.manager.slots, v, "--cluster-slots"),
+        "reshard: how many slots",
+    ),
+    words(&["--cluster-weight"], "ID=N ...", weights, "rebalance: how much of the slots a node gets (1)"),
+    flag(
+        &["--cluster-use-empty-masters", "--cluster-use-empty-primaries"],
+        |s| s.manager.uses_empty_primaries = true,
+        "rebalance: give slots to primaries without any, too",
+    ),
+    value(
+        &["--cluster-threshold"],
+        "PERCENT",
+        |s, v| set_number(&mut s.manager.threshold_percent, v, "--cluster-threshold"),
+        "rebalance: how far nodes may be off (2)",
+    ),
+    flag(&["--cluster-simulate"], |s| s.manager.simulates = true, "rebalance: only say what would be moved"),
+    value(
+        &["--cluster-timeout"],
+        "MILLISECONDS",
+        |s, v| set_number(&mut s.manager.timeout_ms, v, "--cluster-timeout"),
+        "how long a MIGRATE may wait for the other node (60000)",
+    ),
+    value(
+        &["--cluster-pipeline"],
+        "N",
+        |s, v| set_number(&mut s.manager.pipeline, v, "--cluster-pipeline"),
+        "keys of one MIGRATE (10)",
+    ),
+    flag(&["--cluster-replace"], |s| s.manager.replaces = true, "overwrite keys that the target has already"),
+    flag(
+        &["--cluster-use-atomic-slot-migration"],
+        |s| s.manager.is_atomic = true,
+        "reshard, rebalance: move slots all at once, where the nodes know CLUSTER MIGRATESLOTS",
+    ),
+    flag(
+        &["--cluster-slave", "--cluster-replica"],
+        |s| s.manager.adds_replica = true,
+        "add-node: the node becomes a replica",
+    ),
+    value(
+        &["--cluster-master-id", "--cluster-primary-id"],
+        "ID",
+        |s, v| set_some_text(&mut s.manager.primary_id, v),
+        "add-node: whose replica (of the primary that has the fewest)",
+    ),
+    flag(
+        &["--cluster-only-masters", "--cluster-only-primaries"],
+        |s| s.manager.only_primaries = true,
+        "call: primaries only",
+    ),
+    flag(&["--cluster-only-replicas"], |s| s.manager.only_replicas = true, "call: replicas only"),
+    flag(
+        &["--cluster-search-multiple-owners"],
+        |s| s.manager.searches_multiple_owners = true,
+        "check, fix: look for slots of which several nodes have keys",
+    ),
+    flag(
+        &["--cluster-fix-with-unreachable-masters", "--cluster-fix-with-unreachable-primaries"],
+        |s| s.manager.fixes_with_unreachable_primaries = true,
+        "fix: also while primaries are out of reach, whose slots are given away then",
+    ),
+    flag(&["--cluster-copy"], |s| s.manager.copies = true, "import: leave the keys at their source, too"),
+    value(
+        &["--cluster-from-user"],
+        "NAME",
+        |s, v| {
+            s.manager.from_user = Some(v.as_bytes().into());
+            Ok(())
+        },
+        "import: user to authenticate as at the source",
+    ),
+    value(
+        &["--cluster-from-pass"],
+        "PASSWORD",
+        |s, v| {
+            s.manager.from_password = Some(v.as_bytes().into());
+            Ok(())
+        },
+        "import: the source's password",
+    ),
+    flag(
+        &["--cluster-from-askpass"],
+        |s| s.manager.asks_from_password = true,
+        "import: ask for the source's password on the terminal",
+    ),
+];
+
+/// How many words come before the next option.
+fn plain_words(rest: &[OsString]) -> usize {
+    rest.iter().take_while(|word| !word.as_bytes().starts_with(b"-")).count()
+}
+
+fn cluster(settings: &mut Settings, rest: &[OsString]) -> Result<usize, String> {
+    let unknown = || "Unrecognized option or bad number of args for: '--cluster'".to_string();
+    let (name, arguments) = rest.split_first().ok_or_else(unknown)?;
+    if matches!(settings.mode, Mode::Cluster(_)) {
+        return Err(unknown());
+    }
+    settings.mode = Mode::Cluster(text(name)?.into());
+    Ok(1 + take_arguments(settings, arguments))
+}
+
+/// Takes the words that come before the next option as the subcommand's; tells how many there are.
+fn take_arguments(settings: &mut Settings, rest: &[OsString]) -> usize {
+    let count = plain_words(rest);
+    settings.words = rest.iter().take(count).map(|word| word.as_bytes().into()).collect();
+    count
+}
+
+fn weights(settings: &mut Settings, rest: &[OsString]) -> Result<usize, String> {
+    if !settings.manager.weights.is_empty() {
+        return Err(
+            "WARNING: you cannot use --cluster-weight more than once.\nYou can set more weights by adding \
+            them as a space-separated list, ie:\n--cluster-weight n1=w n2=w"
+                .into(),
+        );
+    }
+    let is_weight = |word: &&OsString| !word.as_bytes().starts_with(b"--") && word.as_bytes().contains(&b'=');
+    for word in rest.iter().take_while(is_weight) {
+        settings.manager.weights.push(text(word)?.into());
+    }
+    Ok(settings.manager.weights.len())
+}
+
+fn set_number<N: std::str::FromStr>(target: &mut N, value: &OsStr, option: &str) -> Result<(), String> {
+    *target = number(value).ok_or_else(|| format!("Invalid number for {option}."))?;
+    Ok(())
+}
+
 fn human(settings: &mut Settings) {
     (settings.style.is_human, settings.style.output) = (true, Output::Standard);
 }
@@ -461,14 +635,20 @@ fn find(name: &OsStr) -> Option<&'static Opt> {
 pub fn parse(arguments: &[OsString], to_terminal: bool) -> Result<Parsed, String> {
     let mut settings = Settings::new(to_terminal);
     let mut given: Vec<&str> = Vec::new();
-    let mut rest = arguments.iter();
-    while let Some(argument) = rest.next() {
+    let mut rest = arguments;
+    while let Some((argument, others)) = rest.split_first() {
         if !argument.as_bytes().starts_with(b"-") {
-            settings.words =
-                std::iter::once(argument).chain(rest).map(|word| word.as_bytes().into()).collect();
-            break;
+            if !matches!(settings.mode, Mode::Cluster(_)) {
+                settings.words = rest.iter().map(|word| word.as_bytes().into()).collect();
+                break;
+            }
+            // A subcommand's arguments may follow the options; words behind those are not looked at.
+            let count = if settings.words.is_empty() { take_arguments(&mut settings, rest) } else { 1 };
+            rest = rest.get(count..).unwrap_or_default();
+            continue;
         }
-        let is_last = rest.len() == 0;
+        rest = others;
+        let is_last = rest.is_empty();
         match argument.to_str() {
             Some("--help") => return Ok(Parsed::Help),
             Some("-h") if is_last => return Ok(Parsed::Help),
@@ -481,7 +661,15 @@ pub fn parse(arguments: &[OsString], to_terminal: bool) -> Result<Parsed, String
         given.extend(option.names.first());
         match &option.act {
             Act::Flag(set) => set(&mut settings),
-            Act::Value(_, take) => take(&mut settings, rest.next().ok_or_else(unknown)?)?,
+            Act::Value(_, take) => {
+                let (value, others) = rest.split_first().ok_or_else(unknown)?;
+                rest = others;
+                take(&mut settings, value)?;
+            }
+            Act::Words(_, take) => {
+                let count = take(&mut settings, rest)?;
+                rest = rest.get(count..).unwrap_or_default();
+            }
         }
     }
     check(&given)?;
@@ -507,7 +695,7 @@ pub fn help(program: &str) -> String {
         let _ = write!(out, "\n{title}:\n");
         for option in *options {
             let mut left = option.names.join(", ");
-            if let Act::Value(what, _) = option.act {
+            if let Act::Value(what, _) | Act::Words(what, _) = option.act {
                 let _ = write!(left, " {what}");
             }
             let _ = writeln!(out, "  {left:<24} {}", option.about);
@@ -526,6 +714,7 @@ Examples:
   {program} --quoted-input SET '\"a\\x00b\"' value
   {program} --eval script.lua key1 key2 , argument1
   {program} --scan --pattern '*:12345*'
+  {program} --cluster check localhost:7000
 "
     );
     out

@@ -1,5 +1,6 @@
 //! What a command line says, after parsing; the defaults are redis-cli's.
 
+use crate::cluster::ClusterSettings;
 use crate::format::{Output, Style};
 use martlet_client::tls::TlsOptions;
 use std::path::PathBuf;
@@ -65,6 +66,8 @@ pub enum Mode {
     Replica,
     /// `--lru-test`, among so many keys.
     LruTest(u64),
+    /// `--cluster`, by the subcommand's name.
+    Cluster(String),
     /// `--test_hint`, of a line.
     Hint(String),
     /// `--test_hint_file`
@@ -134,6 +137,10 @@ pub struct Settings {
     pub scan: ScanSettings,
     /// How long `--pipe` waits for the last replies; for ever if zero.
     pub pipe_timeout: Duration,
+    /// What `--cluster-…` say.
+    pub manager: ClusterSettings,
+    /// There is more to say.
+    pub is_verbose: bool,
     /// Spectra are grey.
     pub monochrome: bool,
     /// The command and its arguments, or what the mode takes.
@@ -171,6 +178,8 @@ impl Settings {
             mode: Mode::Command,
             scan: ScanSettings { pattern: None, count: 10, kind: None, samples: None, cursor: 0, top: 10 },
             pipe_timeout: Duration::from_secs(30),
+            manager: ClusterSettings::default(),
+            is_verbose: false,
             monochrome: false,
             words: Vec::new(),
         }

@@ -106,12 +106,28 @@ fn receive(
 /// Writes a snapshot to a file, or to standard output if that is `-`.
 pub fn save(settings: &Settings, path: &Path, only_functions: bool) -> Result<i32, String> {
     let mut connection = super::open(settings)?;
-    configure(&mut connection, "capa", "eof")?;
-    configure(&mut connection, "rdb-only", "1")?;
+    announce(&mut connection)?;
     if only_functions && !configure(&mut connection, "rdb-filter-only", "functions")? {
         return Err("Failed requesting functions only RDB from server, aborting".into());
     }
-    let length = request(&mut connection)?;
+    receive_file(&mut connection, path)?;
+    Ok(0)
+}
+
+/// Writes a snapshot of the server at the other end to a file.
+pub fn save_snapshot(connection: &mut Connection, path: &Path) -> Result<(), String> {
+    announce(connection)?;
+    receive_file(connection, path)
+}
+
+/// Says what a client that wants a snapshot can do.
+fn announce(connection: &mut Connection) -> Result<(), String> {
+    configure(connection, "capa", "eof")?;
+    configure(connection, "rdb-only", "1").map(drop)
+}
+
+fn receive_file(connection: &mut Connection, path: &Path) -> Result<(), String> {
+    let length = request(connection)?;
     let name = path.display();
     match &length {
         Length::Bytes(bytes) => eprintln!("SYNC sent to master, writing {bytes} bytes to '{name}'"),
@@ -122,13 +138,13 @@ pub fn save(settings: &Settings, path: &Path, only_functions: bool) -> Result<i3
     let failed = |error: std::io::Error| format!("Error writing data to file: {}", plain(&error));
     let count = if path == Path::new("-") {
         let mut out = std::io::stdout().lock();
-        let count = receive(&mut connection, &length, |bytes| out.write_all(bytes).map_err(failed))?;
+        let count = receive(connection, &length, |bytes| out.write_all(bytes).map_err(failed))?;
         out.flush().map_err(failed)?;
         count
     } else {
         let opened = File::create(path);
         let mut file = opened.map_err(|error| format!("Error opening '{name}': {}", plain(&error)))?;
-        let count = receive(&mut connection, &length, |bytes| file.write_all(bytes).map_err(failed))?;
+        let count = receive(connection, &length, |bytes| file.write_all(bytes).map_err(failed))?;
         file.sync_all().map_err(|error| format!("Fail to fsync '{name}': {}", plain(&error)))?;
         count
     };
@@ -136,7 +152,7 @@ pub fn save(settings: &Settings, path: &Path, only_functions: bool) -> Result<i3
         Length::Bytes(_) => eprintln!("Transfer finished with success."),
         Length::UpTo(_) => eprintln!("Transfer finished with success after {count} bytes"),
     }
-    Ok(0)
+    Ok(())
 }
 
 /// Takes a snapshot without keeping it, and prints the commands that follow.
