@@ -21,13 +21,11 @@ mod nodes_reply;
 mod plan;
 mod rebalance;
 mod reshard;
-mod settings;
 mod slots;
 mod topology;
 mod words;
 
-pub use settings::ClusterSettings;
-
+use crate::cluster_settings::ClusterSettings;
 use crate::settings::Settings;
 use log::Log;
 use words::Words;

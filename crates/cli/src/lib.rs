@@ -4,6 +4,7 @@
 //! Invariant: it knows a server by the wire alone; nothing it holds grows with a reply.
 
 mod cluster;
+mod cluster_settings;
 mod command;
 mod command_docs;
 mod connection;

@@ -1,6 +1,6 @@
 //! What a command line says, after parsing; the defaults are redis-cli's.
 
-use crate::cluster::ClusterSettings;
+use crate::cluster_settings::ClusterSettings;
 use crate::format::{Output, Style};
 use martlet_client::tls::TlsOptions;
 use std::path::PathBuf;

@@ -1,7 +1,7 @@
 //! Moving a slot: its keys one MIGRATE after the other, then its owner.
 //!
-//! Invariant: until the target is told that the slot is its own, both ends know that it is under way; wherever
-//! this is cut off, `fix` goes on.
+//! Invariant: until the target is told that the slot is its own, both ends know that it is under way;
+//! wherever this is cut off, `fix` goes on.
 
 use super::node::{Node, Refusal, text_of};
 use super::topology::Cluster;
@@ -108,8 +108,8 @@ impl Manager<'_> {
         Ok(())
     }
 
-    /// Tells all primaries who owns a slot: the target first, so that the slot is never without an owner, then
-    /// the source, then the others, which would hear of it later.
+    /// Tells all primaries who owns a slot: the target first, so that the slot is never without an owner,
+    /// then the source, then the others, which would hear of it later.
     fn announce_owner(
         &self,
         cluster: &mut Cluster,
