@@ -49,10 +49,10 @@ pub fn remove(manager: &Manager) -> Outcome {
         log.error(format_args!("[ERR] Node {node} is not empty! Reshard data away and try again.\n"));
         return Err(Failed);
     }
+    let id = cluster.nodes[removed].id.clone();
     log.info(format_args!(">>> Sending CLUSTER FORGET messages to the cluster...\n"));
     for index in (0..cluster.nodes.len()).filter(|index| *index != removed) {
-        let follows = cluster.nodes[index].primary.as_deref();
-        if follows.is_some_and(|primary| primary.eq_ignore_ascii_case(id)) {
+        if cluster.nodes[index].primary.as_ref() == Some(&id) {
             let Some(primary) = cluster.with_fewest_replicas(Some(removed)) else { return Err(Failed) };
             log.info(format_args!(">>> {} as replica of {}\n", cluster.nodes[index], cluster.nodes[primary]));
             let replicate = format!("CLUSTER REPLICATE {}", cluster.nodes[primary].id);

@@ -5,7 +5,7 @@ use martlet_testkit::server::Server;
 use std::path::Path;
 use std::process::Command;
 
-fn is_installed() -> bool {
+pub fn is_installed() -> bool {
     let found = Command::new("redis-cli").arg("--version").output().is_ok();
     if !found {
         eprintln!("redis-cli is NOT installed: nothing to compare with");

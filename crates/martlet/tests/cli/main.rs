@@ -2,6 +2,7 @@
 //! own.
 
 mod beside;
+mod cluster;
 mod modes;
 mod responder;
 mod streams;
@@ -38,7 +39,7 @@ fn ours() -> Command {
 
 /// Runs with an input; the environment of whoever runs the tests does not reach it.
 fn run(mut command: Command, arguments: &[&str], input: &[u8]) -> Run {
-    for name in ["REDISCLI_AUTH", "FAKETTY"] {
+    for name in ["REDISCLI_AUTH", "FAKETTY", "TERM"] {
         command.env_remove(name);
     }
     command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
