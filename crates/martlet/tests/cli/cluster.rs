@@ -430,6 +430,9 @@ fn credentials_are_the_options_and_migrate_has_them_too() {
     worked(with(&create));
     until("the nodes agree", || with(&["check", &addresses[2]]).status == Some(0));
     let key = String::from_utf8(tags()[0].to_vec()).unwrap();
+    until("all nodes are up", || {
+        with(&["call", &addresses[0], "CLUSTER", "INFO"]).text().matches("cluster_state:ok").count() == 3
+    });
     until("it takes writes", || {
         let port = nodes[0].server.address().port().to_string();
         let set = run(ours(), &["-p", &port, "-a", "cluster secret", "SET", &key, "v"], b"");
