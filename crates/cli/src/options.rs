@@ -379,7 +379,7 @@ const KEYS: &[Opt] = &[
 const CLUSTER: &[Opt] = &[
     words(
         &["--cluster"],
-        "SUBCOMMAND ...",
+        "SUBCOMMAND...",
         cluster,
         "create, check, info, fix, reshard, rebalance, add-node, del-node, call, set-timeout, import, backup; \
         help says more",
@@ -409,7 +409,7 @@ const CLUSTER: &[Opt] = &[
         |s, v| set_number(&mut s.manager.slots, v, "--cluster-slots"),
         "reshard: how many slots",
     ),
-    words(&["--cluster-weight"], "ID=N ...", weights, "rebalance: how much of the slots a node gets (1)"),
+    words(&["--cluster-weight"], "ID=N...", weights, "rebalance: how much of the slots a node gets (1)"),
     flag(
         &["--cluster-use-empty-masters", "--cluster-use-empty-primaries"],
         |s| s.manager.uses_empty_primaries = true,
