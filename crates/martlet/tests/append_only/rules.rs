@@ -252,6 +252,47 @@ fn growth_is_counted_from_where_redis_counts_it() {
     }
 }
 
+#[test]
+fn the_size_grows_before_the_first_base_is_whole() {
+    let mut programs = vec![OURS];
+    if std::process::Command::new("redis-server").arg("--version").output().is_ok() {
+        programs.push("redis-server");
+    }
+    for program in programs {
+        let directory = tempfile::tempdir().unwrap();
+        let server = start(program, directory.path(), &["--appendonly", "no"]).unwrap();
+        run(&server, 0, "SET first value");
+        let temporary = directory.path().join("appendonlydir/temp-appendonly.aof.incr");
+        let write_and_ask = |left: u64| {
+            for i in 0..100 {
+                run(&server, 0, &format!("SET k{i} {}", "v".repeat(100)));
+            }
+            ask_until(&server, "INFO persistence", "aof_buffer_length:0\r\n");
+            let written = fs::metadata(&temporary).unwrap().len();
+            assert!(written > 10_000, "{program}: {written}");
+            ask_until(&server, "INFO persistence", &format!("aof_current_size:{}\r\n", left + written));
+        };
+        let switch = |value| assert!(!run(&server, 0, &format!("CONFIG SET appendonly {value}")).is_error());
+        let delay = |us: u64| run(&server, 0, &format!("CONFIG SET rdb-key-save-delay {us}"));
+        // Its first key takes minutes.
+        delay(300_000_000);
+        switch("yes");
+        write_and_ask(0);
+        // What is left of a log that was switched off counts, too.
+        switch("no");
+        delay(0);
+        switch("yes");
+        ask_until(&server, "INFO persistence", "aof_rewrite_in_progress:0\r\naof_rewrite_scheduled:0\r\n");
+        run(&server, 0, "SET later value");
+        switch("no");
+        let (_, left) = file_bytes(directory.path());
+        assert!(left > 0);
+        delay(300_000_000);
+        switch("yes");
+        write_and_ask(left);
+    }
+}
+
 /// Writes a kilobyte to one of ten keys; the size of the file then.
 fn write_kilobyte(server: &Server, number: u64) -> u64 {
     let line = format!("SET k{} {number}-{}", number % 10, "v".repeat(1000));

@@ -315,12 +315,15 @@ impl Storage {
         if phase == Phase::On && !self.flush_log() {
             tracing::warn!("Failed to fsync the AOF file");
         }
+        // The files stay: what a new log writes counts beside them until its first base is whole.
+        let left_bytes = log.current_bytes.load(Ordering::Relaxed);
         log.order(Order::Stop(journal.cut_file()));
+        log.closed_bytes.store(left_bytes, Ordering::Relaxed);
+        log.current_bytes.store(left_bytes, Ordering::Relaxed);
         journal.follow(Follower::File, false);
         journal.hold_replies(false);
         lock(&log.facts).is_scheduled = false;
         self.note_log_state(None);
-        log.current_bytes.store(0, Ordering::Relaxed);
         journal.nudge();
         self.host.disk_went_on();
     }
