@@ -39,7 +39,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Chore {
-    /// Format, clippy with warnings denied, licences when cargo-deny is installed.
+    /// Format, clippy with warnings denied, other targets and licences when what that needs is installed.
     Check,
     /// All tests, as the README says it: cargo test --workspace.
     Test,
@@ -94,6 +94,8 @@ enum Chore {
     Dist(packages::DistOptions),
     /// The Debian package installed, started, upgraded and removed in a clean root.
     DebTest(packages::DebOptions),
+    /// The unit, the rotation of logs and the chart, looked at by what reads them.
+    Packaging(packages::FilesOptions),
     /// The core's tests and the raw-wire suite on emulated aarch64.
     Arm(packages::ArmOptions),
     /// The raw-wire suite against a running server, or the recording of a server's replies.
@@ -129,6 +131,7 @@ fn main() {
         Chore::Tidy => tidy::run(),
         Chore::Dist(options) => packages::dist(&options),
         Chore::DebTest(options) => packages::deb_test(&options),
+        Chore::Packaging(options) => packages::files(&options),
         Chore::Arm(options) => packages::arm(&options),
         Chore::Wire(options) => wire::run(&options),
     };

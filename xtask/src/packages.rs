@@ -1,11 +1,23 @@
 //! `./x dist`: everything that a release has, in `target/dist`. `./x deb-test`: the Debian package installed,
-//! started, upgraded and removed in a root of its own. `./x arm`: the core's tests and the raw-wire suite on
-//! emulated aarch64.
+//! started, upgraded and removed in a root of its own. `./x packaging`: what else is packed, looked at by
+//! what will read it. `./x arm`: the core's tests and the raw-wire suite on emulated aarch64.
 
 mod arm;
 mod deb;
 mod dist;
+mod files;
+mod trial;
 
 pub use arm::{Options as ArmOptions, run as arm};
 pub use deb::{Options as DebOptions, run as deb_test};
-pub use dist::{Options as DistOptions, run as dist};
+pub use dist::{Options as DistOptions, check_targets, run as dist};
+pub use files::{Options as FilesOptions, run as files};
+
+use crate::run::Outcome;
+use std::path::Path;
+
+fn write_executable(path: &Path, text: &str) -> Outcome {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::write(path, text)?;
+    Ok(std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755))?)
+}

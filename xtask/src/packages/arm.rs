@@ -1,5 +1,6 @@
 //! aarch64 on another machine: cross-built, and run under qemu's emulation of processes.
 
+use super::trial::Program;
 use crate::run::{Outcome, is_installed, root, step};
 use crate::wire;
 use martlet_testkit::server::Server;
@@ -14,6 +15,8 @@ const COMPILER: &str = "aarch64-linux-gnu-gcc";
 const EMULATOR: &str = "qemu-aarch64";
 /// Where its C library is.
 const LIBRARIES: &str = "/usr/aarch64-linux-gnu";
+/// What comes before a program's path.
+pub const LAUNCHER: [&str; 3] = [EMULATOR, "-L", LIBRARIES];
 
 /// The crates whose tests are run: those with unsafe code, and what they stand on.
 const CRATES: &[&str] = &[
@@ -62,18 +65,7 @@ pub fn check() -> Outcome {
     Ok(())
 }
 
-/// A server of that architecture, emulated.
-///
-/// # Errors
-/// Where it does not start.
-pub fn serve(program: &Path) -> std::io::Result<Server> {
-    let program = program.to_string_lossy();
-    let arguments =
-        ["-L", LIBRARIES, &program, "server", "--io-threads", "2", "--enable-debug-command", "yes"];
-    Server::start(Path::new(EMULATOR), &arguments)
-}
-
-/// Runs the crates' unit tests, then the raw-wire suite against an emulated server.
+/// Runs the crates' unit tests, tries the program, then runs the raw-wire suite against an emulated server.
 pub fn run(options: &Options) -> Outcome {
     check()?;
     if !options.wire_only {
@@ -84,6 +76,10 @@ pub fn run(options: &Options) -> Outcome {
     }
     step(cargo().args(["build", "--target", TARGET, "--package", "martlet"]))?;
     let program: PathBuf = root().join("target").join(TARGET).join("debug/martlet");
-    let server = serve(&program)?;
+    Program::new(&LAUNCHER, &program).try_out(&tempfile::tempdir()?.path().join("data"))?;
+    let program = program.to_string_lossy();
+    let server = ["server", "--io-threads", "2", "--enable-debug-command", "yes"];
+    let arguments = [&LAUNCHER[1..], &[&program], &server].concat();
+    let server = Server::start(Path::new(EMULATOR), &arguments)?;
     wire::suite(server.address())
 }

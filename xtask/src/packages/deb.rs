@@ -1,8 +1,10 @@
 //! The Debian package: built, and tried in a clean root.
 
+use super::write_executable;
 use crate::man;
 use crate::run::{Outcome, cargo, is_installed, root, step};
-use std::path::{Path, PathBuf};
+use std::net::{Ipv4Addr, TcpStream};
+use std::path::PathBuf;
 use std::process::Command;
 
 /// How it is tried.
@@ -16,14 +18,25 @@ pub struct Options {
 /// What the test needs beside what every Debian has.
 const INCLUDED: &str = "adduser,bash-completion,fish,logrotate,man-db,zsh";
 
+/// What the package's configuration says.
+const PORT: u16 = 6379;
+
+/// Whether what packs it is there.
+///
+/// # Errors
+/// Where it is not.
+pub fn check() -> Outcome {
+    if is_installed("cargo-deb", "--version") {
+        return Ok(());
+    }
+    Err("cargo-deb is not installed: cargo install cargo-deb --locked".into())
+}
+
 /// Packs what is built and the manual's pages, with this revision, into `target/dist`; gives its path.
 ///
 /// # Errors
-/// Where cargo-deb is missing, or fails.
+/// Where cargo-deb fails.
 pub fn build(revision: u32) -> Result<PathBuf, Box<dyn std::error::Error>> {
-    if !is_installed("cargo-deb", "--version") {
-        return Err("cargo-deb is not installed: cargo install cargo-deb --locked".into());
-    }
     let directory = root().join("target/dist");
     std::fs::create_dir_all(&directory)?;
     let path = directory.join(format!("martlet_{}-{revision}_amd64.deb", env!("CARGO_PKG_VERSION")));
@@ -45,6 +58,14 @@ pub fn build(revision: u32) -> Result<PathBuf, Box<dyn std::error::Error>> {
 
 /// Needs root, debootstrap and Debian's archive.
 pub fn run(options: &Options) -> Outcome {
+    check()?;
+    if !is_installed("debootstrap", "--version") {
+        return Err("debootstrap is not installed".into());
+    }
+    // The root has this machine's network: the test would write to a server there, and shut it down.
+    if TcpStream::connect((Ipv4Addr::LOCALHOST, PORT)).is_ok() {
+        return Err(format!("a server listens on port {PORT}, which the package's server will use").into());
+    }
     cargo(&["build", "--release", "--locked", "--package", "martlet"])?;
     man::make(&root().join("target/release/martlet"))?;
     let (old, new) = (build(1)?, build(2)?);
@@ -59,10 +80,4 @@ pub fn run(options: &Options) -> Outcome {
     // With such a policy no service is started while packages are installed: there is no process 1 for it.
     write_executable(&place.join("usr/sbin/policy-rc.d"), "#!/bin/sh\nexit 101\n")?;
     step(Command::new("chroot").arg(place).args(["sh", "/test.sh"]))
-}
-
-fn write_executable(path: &Path, text: &str) -> Outcome {
-    use std::os::unix::fs::PermissionsExt;
-    std::fs::write(path, text)?;
-    Ok(std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755))?)
 }

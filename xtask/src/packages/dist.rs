@@ -1,10 +1,10 @@
 //! A release in `target/dist`: archives of programs for each machine, the Debian package, the source and its
-//! formula, and their checksums. What was built is started before it is packed.
+//! formula, and their checksums. What was built is tried before it is packed.
 
+use super::trial::Program;
 use super::{arm, deb};
 use crate::man;
 use crate::run::{Outcome, is_installed, root, step};
-use martlet_testkit::server::Server;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -32,30 +32,62 @@ pub fn run(options: &Options) -> Outcome {
     }
     std::fs::create_dir_all(&directory)?;
     let is_wanted = |target: &str| !options.without.iter().any(|other| other == target);
-    if is_wanted(arm::TARGET) {
-        arm::check()?;
-    }
-    if is_wanted(STATIC_TARGET) && !is_installed("musl-gcc", "--version") {
-        return Err("musl-gcc is not installed (in Debian: musl-tools)".into());
+    // Before what takes a quarter of an hour each.
+    deb::check()?;
+    for target in [STATIC_TARGET, arm::TARGET].into_iter().filter(|target| is_wanted(target)) {
+        check_target(target)?;
     }
     let native = build(&mut cargo(), None)?;
-    drop(Server::start(&native, &["server"])?);
+    try_out(&Program::new(&[], &native))?;
     man::make(&native)?;
     pack(&directory, &native, NATIVE_TARGET)?;
     if is_wanted(STATIC_TARGET) {
         let program = build(&mut cargo(), Some(STATIC_TARGET))?;
-        drop(Server::start(&program, &["server"])?);
+        try_static(&program)?;
         pack(&directory, &program, STATIC_TARGET)?;
     }
     if is_wanted(arm::TARGET) {
         let program = build(&mut arm::cargo(), Some(arm::TARGET))?;
-        drop(arm::serve(&program)?);
+        try_out(&Program::new(&arm::LAUNCHER, &program))?;
         pack(&directory, &program, arm::TARGET)?;
     }
     deb::build(1)?;
     source(&directory, options.url.as_deref())?;
     checksums(&directory)?;
     options.without.iter().for_each(|target| println!("left out: {target}"));
+    Ok(())
+}
+
+/// Whether all that a build for a target needs is there.
+///
+/// # Errors
+/// Names what is missing.
+fn check_target(target: &str) -> Outcome {
+    if target == arm::TARGET {
+        arm::check()?;
+    } else if !is_installed("musl-gcc", "--version") {
+        return Err("musl-gcc is not installed (in Debian: musl-tools)".into());
+    }
+    let mut rustc = Command::new("rustc");
+    let library =
+        rustc.current_dir(root()).args(["--print", "target-libdir", "--target", target]).output()?;
+    match Path::new(String::from_utf8(library.stdout)?.trim()).is_dir() {
+        true => Ok(()),
+        false => Err(format!("the target is not installed: rustup target add {target}").into()),
+    }
+}
+
+/// That the program's sources compile for the other targets of a release, where what that needs is installed.
+///
+/// # Errors
+/// Where they do not.
+pub fn check_targets() -> Outcome {
+    for (target, mut cargo) in [(STATIC_TARGET, cargo()), (arm::TARGET, arm::cargo())] {
+        match check_target(target) {
+            Ok(()) => step(cargo.args(["check", "--package", "martlet", "--target", target]))?,
+            Err(missing) => eprintln!("x: {missing}; {target} is NOT checked"),
+        }
+    }
     Ok(())
 }
 
@@ -74,6 +106,21 @@ fn build(cargo: &mut Command, target: Option<&str>) -> Result<PathBuf, Box<dyn s
     Ok(root().join("target").join(target.unwrap_or_default()).join("release/martlet"))
 }
 
+/// Tries a program in a directory of its own.
+fn try_out(program: &Program) -> Outcome {
+    program.try_out(&tempfile::tempdir()?.path().join("data"))
+}
+
+/// Tries the static program where there is nothing else.
+fn try_static(path: &Path) -> Outcome {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("x: only root may change its root: the static program is NOT tried in an empty one");
+        return try_out(&Program::new(&[], path));
+    }
+    let place = tempfile::tempdir()?;
+    Program::in_empty_root(place.path(), path)?.try_out(&place.path().join("data"))
+}
+
 /// What an archive and a folder in it are called.
 fn name(what: &str) -> String {
     format!("martlet-{}-{what}", env!("CARGO_PKG_VERSION"))
@@ -86,6 +133,7 @@ fn pack(directory: &Path, program: &Path, target: &str) -> Outcome {
     std::fs::create_dir_all(&folder)?;
     let strip = if target == arm::TARGET { "aarch64-linux-gnu-strip" } else { "strip" };
     step(Command::new(strip).arg("-o").arg(folder.join("martlet")).arg(program))?;
+    println!("{target}: a program of {} bytes", folder.join("martlet").metadata()?.len());
     for file in ["LICENSE", "README.md", "CHANGELOG.md", "packaging/martlet.conf"] {
         let file = root().join(file);
         std::fs::copy(&file, folder.join(file.file_name().unwrap_or_default()))?;
