@@ -34,6 +34,8 @@ pub struct EpollMux {
     read_buffer: Vec<u8>,
     /// Connections that failed inside `send`.
     failed: Vec<(usize, u32, io::Error)>,
+    /// This kernel counts timeouts in milliseconds: it is older than 5.11, or emulated.
+    pub(super) is_coarse: bool,
 }
 
 impl EpollMux {
@@ -50,6 +52,39 @@ impl EpollMux {
         // SAFETY: the event lives during the call.
         check(unsafe { libc::epoll_ctl(self.epoll.as_raw_fd(), operation, fd, &raw mut event) })?;
         Ok(())
+    }
+
+    /// Sleeps until there are events or the time is over; how many there are.
+    fn await_events(&mut self, timeout: Option<Duration>) -> io::Result<usize> {
+        let (epoll, events) = (self.epoll.as_raw_fd(), self.events.as_mut_ptr());
+        let most = self.events.len() as libc::c_int;
+        if !self.is_coarse {
+            let spec = timeout
+                .map(|t| libc::timespec { tv_sec: t.as_secs() as _, tv_nsec: i64::from(t.subsec_nanos()) });
+            let spec_pointer = spec.as_ref().map_or(std::ptr::null(), |spec| spec as *const libc::timespec);
+            let no_mask = std::ptr::null::<libc::sigset_t>();
+            // SAFETY: events and timeout live during the call; the signal mask is absent.
+            let count = unsafe {
+                libc::syscall(
+                    libc::SYS_epoll_pwait2,
+                    epoll,
+                    events,
+                    most,
+                    spec_pointer,
+                    no_mask,
+                    size_of::<u64>(),
+                )
+            };
+            let awaited = usize::try_from(count).map_err(|_| io::Error::last_os_error());
+            if !awaited.as_ref().is_err_and(|error| error.raw_os_error() == Some(libc::ENOSYS)) {
+                return awaited;
+            }
+            self.is_coarse = true;
+        }
+        // Early rather than late: who waits for an instant polls for what is left of the millisecond.
+        let timeout_ms = timeout.map_or(-1, |t| t.as_millis().try_into().unwrap_or(libc::c_int::MAX));
+        // SAFETY: events live during the call.
+        check(unsafe { libc::epoll_wait(epoll, events, most, timeout_ms) }).map(|count| count as usize)
     }
 
     fn interest(&self, slot: usize, interest: i32) -> io::Result<()> {
@@ -187,6 +222,7 @@ impl Mux for EpollMux {
             events: vec![libc::epoll_event { events: 0, u64: 0 }; EVENTS_PER_WAIT],
             read_buffer: vec![0; READ_BYTES],
             failed: Vec::new(),
+            is_coarse: false,
         })
     }
 
@@ -245,27 +281,12 @@ impl Mux for EpollMux {
 
     fn wait(&mut self, timeout: Option<Duration>, handler: &mut impl Handler) -> io::Result<()> {
         let timeout = if self.failed.is_empty() { timeout } else { Some(Duration::ZERO) };
-        let spec = timeout.map(|t| libc::timespec {
-            tv_sec: t.as_secs() as libc::time_t,
-            tv_nsec: i64::from(t.subsec_nanos()),
-        });
-        let spec_pointer = spec.as_ref().map_or(std::ptr::null(), |spec| spec as *const libc::timespec);
-        // SAFETY: events and timeout live during the call; the signal mask is absent.
-        let count = unsafe {
-            libc::syscall(
-                libc::SYS_epoll_pwait2,
-                self.epoll.as_raw_fd(),
-                self.events.as_mut_ptr(),
-                self.events.len() as libc::c_int,
-                spec_pointer,
-                std::ptr::null::<libc::sigset_t>(),
-                size_of::<u64>(),
-            )
-        };
+        let awaited = self.await_events(timeout);
         handler.woken();
-        let Ok(count) = usize::try_from(count) else {
-            let error = io::Error::last_os_error();
-            return if error.kind() == io::ErrorKind::Interrupted { Ok(()) } else { Err(error) };
+        let count = match awaited {
+            Ok(count) => count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(()),
+            Err(error) => return Err(error),
         };
         self.deliver_failures(handler);
         for index in 0..count {

@@ -53,9 +53,12 @@ fn echo() -> (Address, std::thread::JoinHandle<()>) {
     (address, thread)
 }
 
-fn exchange<M: Mux>() {
+fn made<M: Mux>(slots: usize) -> M {
+    M::new(slots).expect("the mux works here")
+}
+
+fn exchange(mut mux: impl Mux) {
     let (address, server) = echo();
-    let mut mux = M::new(4).expect("the mux works here");
     for round in 0..2 {
         let mut seen = Seen::default();
         mux.open(2, &address, None).expect("opens");
@@ -73,8 +76,7 @@ fn exchange<M: Mux>() {
     server.join().expect("both connections ended");
 }
 
-fn refusal_and_close<M: Mux>() {
-    let mut mux = M::new(1).expect("the mux works here");
+fn refusal_and_close(mut mux: impl Mux) {
     let free = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound");
     let mut seen = Seen::default();
     mux.open(0, &Address::Tcp(free), None).expect("starts");
@@ -93,18 +95,32 @@ fn refusal_and_close<M: Mux>() {
 
 #[test]
 fn epoll_exchanges_and_reopens() {
-    exchange::<EpollMux>();
+    exchange(made::<EpollMux>(4));
 }
 
 #[test]
 fn epoll_reports_refusal_and_close() {
-    refusal_and_close::<EpollMux>();
+    refusal_and_close(made::<EpollMux>(1));
+}
+
+#[test]
+fn epoll_of_old_kernels_waits_in_milliseconds() {
+    let old = |slots| {
+        let mut mux = made::<EpollMux>(slots);
+        mux.is_coarse = true;
+        mux
+    };
+    exchange(old(4));
+    refusal_and_close(old(1));
+    let (began, mut mux) = (std::time::Instant::now(), old(1));
+    mux.wait(Some(Duration::from_micros(20_900)), &mut Seen::default()).expect("the wait works");
+    assert!(began.elapsed() >= Duration::from_millis(20));
 }
 
 #[test]
 fn uring_behaves_like_epoll_where_it_is_allowed() {
     if uring_works() {
-        exchange::<UringMux>();
-        refusal_and_close::<UringMux>();
+        exchange(made::<UringMux>(4));
+        refusal_and_close(made::<UringMux>(1));
     }
 }
