@@ -65,6 +65,8 @@ impl Program {
     pub fn try_out(&self, directory: &Path) -> Outcome {
         let inside = self.root.join(directory.strip_prefix("/").unwrap_or(directory));
         std::fs::create_dir_all(&inside)?;
+        // Its log is kept here, whatever root it has.
+        std::fs::create_dir_all(directory)?;
         let secure = ReservedPort::take()?;
         let mut arguments = certificate(&inside, directory)?;
         arguments.extend(["--tls-port".into(), secure.number().to_string()]);
@@ -80,8 +82,7 @@ impl Program {
             "return redis.call('SET', KEYS[1], cjson.encode({1, cmsgpack.unpack(cmsgpack.pack(2.5))}))";
         expect(&plain, &["EVAL", script, "1", "greeting"], "OK")?;
         let (number, file) = (secure.number().to_string(), directory.join("tls.crt"));
-        let over_tls =
-            ["cli", "-e", "-h", "localhost", "-p", &number, "--tls", "--cacert", &file.to_string_lossy()];
+        let over_tls = ["cli", "-e", "-p", &number, "--tls", "--cacert", &file.to_string_lossy()];
         expect(&over_tls, &["GET", "greeting"], "[1,2.5]")?;
         let load = self.ask(&["bench", "-p", &port], &[&LOAD[..], &["-t", "set,get"]].concat())?;
         if load.lines().filter(|line| line.contains("requests per second")).count() != 2 {
@@ -105,7 +106,7 @@ impl Program {
 /// A server's arguments that name a certificate for this machine, which is written to `inside` and is in
 /// `directory` for the server.
 fn certificate(inside: &Path, directory: &Path) -> Result<Vec<String>, Box<dyn Error>> {
-    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()])?;
+    let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()])?;
     std::fs::write(inside.join("tls.crt"), made.cert.pem())?;
     std::fs::write(inside.join("tls.key"), made.signing_key.serialize_pem())?;
     let path = |name| directory.join(name).to_string_lossy().into_owned();
