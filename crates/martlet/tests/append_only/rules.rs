@@ -211,13 +211,15 @@ fn file_bytes(directory: &Path) -> (u64, u64) {
     (base, sizes.iter().map(|(_, bytes)| bytes).sum())
 }
 
+/// Ours, and the real one where it is installed.
+fn programs() -> Vec<&'static str> {
+    let has_peer = std::process::Command::new("redis-server").arg("--version").output().is_ok();
+    [OURS].into_iter().chain(has_peer.then_some("redis-server")).collect()
+}
+
 #[test]
 fn growth_is_counted_from_where_redis_counts_it() {
-    let mut programs = vec![OURS];
-    if std::process::Command::new("redis-server").arg("--version").output().is_ok() {
-        programs.push("redis-server");
-    }
-    for program in programs {
+    for program in programs() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path();
         let write = |server: &Server| {
@@ -254,11 +256,7 @@ fn growth_is_counted_from_where_redis_counts_it() {
 
 #[test]
 fn the_size_grows_before_the_first_base_is_whole() {
-    let mut programs = vec![OURS];
-    if std::process::Command::new("redis-server").arg("--version").output().is_ok() {
-        programs.push("redis-server");
-    }
-    for program in programs {
+    for program in programs() {
         let directory = tempfile::tempdir().unwrap();
         let server = start(program, directory.path(), &["--appendonly", "no"]).unwrap();
         run(&server, 0, "SET first value");
