@@ -2,18 +2,17 @@
 //! runs this.
 
 use crate::run::{Outcome, cargo, is_installed, root};
-use crate::{checks, cost, dashboard, docs, man, packages, python, report_page, tools};
+use crate::{checks, cost, dashboard, docs, man, python, report_page, tools};
 use clap::Parser;
 use martlet_testkit::server::Server;
 use std::process::Command;
 
 /// In this order: what fails fastest comes first.
 pub fn run() -> Outcome {
-    checks::check()?;
+    checks::sources()?;
     docs::check()?;
     cargo(&["build", "--workspace"])?;
     man::make(&root().join("target/debug/martlet"))?;
-    packages::files(&parse(&["packaging"]))?;
     cargo(&["test", "--workspace"])?;
     python::run(&parse(&["bench-python"]))?;
     bench_smoke()
