@@ -101,14 +101,11 @@ fn within(kilobytes: usize, blocks: usize) -> impl Fn(usize) -> Work {
 const ENTRIES: usize = 1_000_000;
 const VALUE: [u8; 64] = [b'v'; 64];
 
-#[test]
-fn a_key() {
+/// Sets and deletes keys; `most` is what either may need with so many keys.
+fn keys(expiry: ExpiryChange, most: impl Fn(usize) -> Work) {
     let mut db = Db::default();
-    // Two segments, what is put into them, and a byte of directory for each key, up to the largest of its
-    // levels.
-    let most = |keys: usize| Work { bytes: (8 << 10) + keys.min(64 << 10), blocks: 16 };
-    each_within("SET", ENTRIES, most, |_, name| {
-        db.set_str(&Key::new(name), &VALUE, ExpiryChange::At(1_000_000), 0);
+    each_within("SET", ENTRIES, &most, |_, name| {
+        db.set_str(&Key::new(name), &VALUE, expiry, 0);
     });
     // The directory is halved when the last segment of its depth goes: how late that is depends on the
     // hashes' seed.
@@ -117,6 +114,18 @@ fn a_key() {
         db.delete(&Key::new(name), usize::MAX);
     });
     assert!(db.is_empty());
+}
+
+/// Two segments, what is put into them, and one level of the directory, which is bounded.
+#[test]
+fn a_key() {
+    keys(ExpiryChange::Clear, |keys| Work { bytes: (8 << 10) + keys.min(64 << 10), blocks: 16 });
+}
+
+/// The same, and a byte for each key in the index of expiries.
+#[test]
+fn a_key_that_expires() {
+    keys(ExpiryChange::At(1_000_000), |keys| Work { bytes: (8 << 10) + keys, blocks: 16 });
 }
 
 #[test]
