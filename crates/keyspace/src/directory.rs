@@ -102,9 +102,7 @@ impl Level {
         let depth = self.places[index].depth;
         if depth == self.depth {
             let halves = |&segment: &Segment| [segment, Segment::empty(segment.depth)];
-            let mut places = Vec::with_capacity(self.places.len() * 2);
-            places.extend(self.places.iter().flat_map(halves));
-            self.places = places;
+            self.places = self.places.iter().flat_map(halves).collect();
             self.depth += 1;
             self.deepest = 0;
             index *= 2;

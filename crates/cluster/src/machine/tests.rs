@@ -100,7 +100,6 @@ impl Net {
         }
     }
 
-    /// As many primaries that know each other and share all slots.
     /// Three primaries, and a replica of the first.
     fn with_replica() -> Net {
         let mut net = Net::cluster(3);
@@ -113,6 +112,7 @@ impl Net {
         net
     }
 
+    /// As many primaries that know each other and share all slots.
     fn cluster(count: u64) -> Net {
         let mut net = Net::new(count);
         for index in 0..net.nodes.len() {
@@ -163,12 +163,7 @@ fn a_packet_that_is_refused_changes_nothing() {
 
 #[test]
 fn an_agreed_failover_pauses_writes_and_waits_for_the_offset() {
-    let mut net = Net::cluster(3);
-    net.nodes.push(node(9));
-    net.nodes[0].meet(time(net.now), &Net::host(3), 6379, 16379).unwrap();
-    net.pass(5_000);
-    let primary = net.nodes[0].myself().id;
-    net.nodes[3].replicate(time(net.now), primary.as_bytes(), false).unwrap();
+    let mut net = Net::with_replica();
     net.nodes[0].set_replication(Replication { offset: 500, silent_ms: 0 });
     net.pass(3_000);
     assert_eq!(net.nodes[3].failover(time(net.now), Failover::Agreed), Ok(()));
