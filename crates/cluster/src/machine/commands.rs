@@ -245,11 +245,15 @@ impl Cluster {
         Ok(())
     }
 
-    /// Whether all replicas of this node take SETSLOT from its stream, as those of Valkey 8 and later do.
-    /// (That they know light headers tells them from Redis', which their versions do not.)
-    pub fn replicas_take_slot_changes(&self) -> bool {
-        let mut replicas = self.table.iter().filter(|(_, node)| node.primary == Some(self.myself)).peekable();
-        replicas.peek().is_some() && replicas.all(|(_, node)| node.flags.has(NodeFlags::LIGHT_HEADER))
+    /// Whether the replicas that follow the stream, `count` of them, all take SETSLOT from it, as those of Valkey
+    /// 8 and later do. (That they know light headers tells them from Redis', which their versions do not.)
+    /// The bus may yet have to say which nodes they are: then all nodes must.
+    pub fn replicas_take_slot_changes(&self, count: usize) -> bool {
+        let is_own = |node: &Node| node.primary == Some(self.myself);
+        let are_known = self.table.iter().filter(|(_, node)| is_own(node)).count() >= count;
+        let others = self.table.iter().filter(|&(key, _)| key != self.myself);
+        let mut possible = others.filter(|(_, node)| is_own(node) || !are_known);
+        possible.all(|(_, node)| node.flags.has(NodeFlags::LIGHT_HEADER))
     }
 
     fn find_primary(&self, id: &[u8], unknown: &str) -> Result<NodeKey, CommandError> {

@@ -360,6 +360,24 @@ fn a_slot_is_moved_and_its_epoch_bumped() {
     assert!(net.log.contains(&(0, Action::DeleteKeys([7].into_iter().collect()))));
 }
 
+/// A replica's stream may be there before the bus says whose replica it is.
+#[test]
+fn whose_replica_takes_setslot_is_known_before_the_bus_says_which_it_is() {
+    let mut net = Net::cluster(3);
+    assert!(net.nodes[0].replicas_take_slot_changes(1));
+    // One that is none of Valkey's might be it.
+    let key = net.nodes[0].find(net.nodes[1].myself().id.as_bytes()).unwrap();
+    net.nodes[0].table[key].flags.set(NodeFlags::LIGHT_HEADER, false);
+    assert!(!net.nodes[0].replicas_take_slot_changes(1));
+    let mut net = Net::with_replica();
+    let key = net.nodes[0].find(net.nodes[1].myself().id.as_bytes()).unwrap();
+    net.nodes[0].table[key].flags.set(NodeFlags::LIGHT_HEADER, false);
+    assert!(net.nodes[0].replicas_take_slot_changes(1) && !net.nodes[0].replicas_take_slot_changes(2));
+    let key = net.nodes[0].find(net.nodes[3].myself().id.as_bytes()).unwrap();
+    net.nodes[0].table[key].flags.set(NodeFlags::LIGHT_HEADER, false);
+    assert!(!net.nodes[0].replicas_take_slot_changes(1));
+}
+
 #[test]
 fn who_is_forgotten_does_not_come_back_by_gossip() {
     let mut net = Net::cluster(4);

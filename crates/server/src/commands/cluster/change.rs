@@ -308,7 +308,7 @@ fn replication_deadline(call: &Call<'_>, index: usize) -> Result<Option<i64>, Er
 fn tell_replicas_first(call: &mut Call<'_>, node: &ClusterNode, deadline_ms: Option<i64>) -> bool {
     let shared = call.worker.shared;
     let count = shared.replication.primary.count_slot_changers();
-    if count == 0 || !node.read(Cluster::replicas_take_slot_changes) {
+    if count == 0 || !node.read(|cluster| cluster.replicas_take_slot_changes(count)) {
         return false;
     }
     let words: Vec<&[u8]> = call.args.iter().collect();
