@@ -245,9 +245,9 @@ impl Cluster {
         Ok(())
     }
 
-    /// Whether the replicas that follow the stream, `count` of them, all take SETSLOT from it, as those of Valkey
-    /// 8 and later do. (That they know light headers tells them from Redis', which their versions do not.)
-    /// The bus may yet have to say which nodes they are: then all nodes must.
+    /// Whether the replicas that follow the stream, `count` of them, all take SETSLOT from it, as those of
+    /// Valkey 8 and later do. (That they know light headers tells them from Redis', which their versions do
+    /// not.) The bus may yet have to say which nodes they are: then all nodes must.
     pub fn replicas_take_slot_changes(&self, count: usize) -> bool {
         let is_own = |node: &Node| node.primary == Some(self.myself);
         let are_known = self.table.iter().filter(|(_, node)| is_own(node)).count() >= count;
@@ -273,13 +273,15 @@ impl Cluster {
         let was_own = self.table.owner(slot) == Some(shards_primary);
         self.table.assign(slot, to);
         let is_left_empty = was_own && self.table[shards_primary].slot_count() == 0;
-        if is_left_empty && to != shards_primary && self.settings.allows_replica_migration {
-            self.log(format!(
-                "Lost my last slot. Reconfiguring myself as a replica of {}",
-                self.table[to].id
-            ));
-            self.set_primary(to, true, true);
-            self.save(true);
+        if is_left_empty && to != shards_primary {
+            if self.settings.allows_replica_migration {
+                let id = self.table[to].id;
+                self.log(format!("Lost my last slot. Reconfiguring myself as a replica of {id}"));
+                self.set_primary(to, true, true);
+                self.save(true);
+            } else if self.table[self.myself].is_primary() {
+                self.log_left_empty(to);
+            }
         }
         let is_for_shard = to == self.myself || self.table[self.myself].primary == Some(to);
         if is_for_shard && self.importing.remove(&slot).is_some() && to == self.myself {
@@ -287,6 +289,12 @@ impl Cluster {
             self.bump_epoch();
             self.todo.broadcast = true;
         }
+    }
+
+    /// Says where the last slot went, which nobody is to follow.
+    pub(super) fn log_left_empty(&mut self, to: NodeKey) {
+        let id = self.table[to].id;
+        self.log(format!("My last slot went to node {id}. I am now an empty primary."));
     }
 
     /// BUMPEPOCH: whether there is a new epoch, and which it is.

@@ -113,6 +113,9 @@ impl Cluster {
             self.save(true);
             self.todo.state = true;
         } else if !lost.is_empty() && self.table[self.myself].is_primary() {
+            if has_lost_all && !is_sibling {
+                self.log_left_empty(claimer);
+            }
             self.actions.push(Action::DeleteKeys(lost));
         }
     }

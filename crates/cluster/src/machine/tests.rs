@@ -360,6 +360,38 @@ fn a_slot_is_moved_and_its_epoch_bumped() {
     assert!(net.log.contains(&(0, Action::DeleteKeys([7].into_iter().collect()))));
 }
 
+/// Who gives its last slot away and may follow nobody says so, told by SETSLOT or by the new owner.
+#[test]
+fn a_primary_without_slots_says_so() {
+    for is_told in [true, false] {
+        let mut net = Net::cluster(3);
+        let now = time(net.now);
+        let to = net.nodes[1].myself().id;
+        net.nodes[0].settings.allows_replica_migration = false;
+        let mut slots: Vec<u16> = net.nodes[0].myself().slots().iter().collect();
+        let last = slots.pop().unwrap();
+        let keeper = net.nodes[2].myself().id;
+        for slot in slots {
+            net.nodes[0].set_slot(now, slot, SetSlot::Node(keeper.as_bytes()), false, false).unwrap();
+        }
+        net.settle();
+        assert!(!net.log.iter().any(|(_, action)| is_log(action, "empty primary")));
+        let from = net.nodes[0].myself().id;
+        net.nodes[1].set_slot(now, last, SetSlot::Importing(from.as_bytes()), false, false).unwrap();
+        let teller = usize::from(!is_told);
+        net.nodes[teller].set_slot(now, last, SetSlot::Node(to.as_bytes()), false, false).unwrap();
+        net.pass(1_000);
+        let text = format!("My last slot went to node {to}. I am now an empty primary.");
+        let said = net.log.iter().filter(|(index, action)| *index == 0 && is_log(action, &text));
+        assert_eq!(said.count(), 1, "by SETSLOT: {is_told}");
+        assert!(net.nodes[0].myself().is_primary());
+    }
+}
+
+fn is_log(action: &Action, words: &str) -> bool {
+    matches!(action, Action::Log(text) if text.contains(words))
+}
+
 /// A replica's stream may be there before the bus says whose replica it is.
 #[test]
 fn whose_replica_takes_setslot_is_known_before_the_bus_says_which_it_is() {
