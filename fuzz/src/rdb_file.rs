@@ -61,6 +61,7 @@ impl Records for Taker<'_> {
                 let value = match value {
                     Decoded::Text(text) => Value::String(text.to_vec()),
                     Decoded::Value(value) => value,
+                    Decoded::Nothing => return Ok(()),
                 };
                 self.0.push(seen(&Record { db, key, expiry_ms, access, value }));
                 Ok(())

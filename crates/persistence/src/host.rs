@@ -32,6 +32,8 @@ pub struct Resolved {
     pub handler: Option<Handler>,
     /// The argument with its only key, if it has one.
     pub single_key: Option<usize>,
+    /// It only holds subcommands, and the one that is called is none of them.
+    pub lacks_subcommand: bool,
 }
 
 /// The commands that a file may have.

@@ -126,6 +126,8 @@ pub struct Loaded {
     pub keys: u64,
     /// Keys whose time had come; they are left out unless replicas have to be told.
     pub expired: u64,
+    /// Empty collections, which are left out.
+    pub empty: u64,
     /// Bytes that the snapshot takes of its source.
     pub bytes: u64,
     /// Where it is in a stream of commands.
@@ -134,6 +136,19 @@ pub struct Loaded {
     pub open_slots: Option<String>,
     /// Slots whose keys were on their way.
     pub imports: Vec<SlotImport>,
+}
+
+/// So many empty collections each thread names.
+const EMPTY_NAMED: u64 = 10;
+
+impl Loaded {
+    #[cold]
+    fn skip_empty(&mut self, key: &[u8]) {
+        self.empty += 1;
+        if self.empty <= EMPTY_NAMED {
+            tracing::info!("skipping empty key: {}", key.escape_ascii());
+        }
+    }
 }
 
 /// For fewer keys no room is made ahead.
@@ -266,11 +281,9 @@ impl Reading {
         match damage {
             Some(damage) => Err(FileError { offset: damage.offset + self.offset, ..damage }),
             None => {
-                tracing::info!(
-                    "Done loading RDB, keys loaded: {}, keys expired: {}.",
-                    loaded.keys,
-                    loaded.expired
-                );
+                let Loaded { keys, expired, empty, .. } = loaded;
+                let also = if empty > 0 { format!(", empty keys skipped: {empty}") } else { String::new() };
+                tracing::info!("Done loading RDB, keys loaded: {keys}, keys expired: {expired}{also}.");
                 Ok(loaded)
             }
         }
@@ -366,6 +379,7 @@ impl<'a> Loader<'a> {
         let mut total = lock(&reading.total);
         total.loaded.keys += loader.total.loaded.keys;
         total.loaded.expired += loader.total.loaded.expired;
+        total.loaded.empty += loader.total.loaded.empty;
         let open_slots = loader.total.loaded.open_slots.take();
         total.loaded.open_slots = total.loaded.open_slots.take().or(open_slots);
         total.loaded.imports.append(&mut loader.total.loaded.imports);
@@ -484,7 +498,11 @@ impl Records for Loader<'_> {
             Ok(db) => db,
             // An empty collection is no key, wherever it is.
             Err(error) => {
-                return found.places().iter().try_for_each(|place| found.read(place, |_| Err(error)));
+                let refuse = |record: Record<Decoded<'_>, &[u8]>| match record.value {
+                    Decoded::Nothing => Ok(()),
+                    _ => Err(error),
+                };
+                return found.places().iter().try_for_each(|place| found.read(place, refuse));
             }
         };
         self.keys.db = db;
@@ -531,6 +549,10 @@ fn store(
     record: Record<Decoded<'_>, &[u8]>,
     loaded: &mut Loaded,
 ) -> Result<(), Error> {
+    if matches!(record.value, Decoded::Nothing) {
+        loaded.skip_empty(key.bytes);
+        return Ok(());
+    }
     if record.expiry_ms.is_some_and(|at_ms| at_ms <= keys.now_ms) {
         loaded.expired += 1;
         if !reading.keeps_expired.load(Ordering::Relaxed) {
@@ -549,6 +571,7 @@ fn store(
         Decoded::Text(bytes) => keys.set_str(key, bytes, expiry),
         Decoded::Value(Value::String(bytes)) => keys.set_str(key, &bytes, expiry),
         Decoded::Value(value) => keys.set_value(key, value.into(), record.expiry_ms),
+        Decoded::Nothing => {}
     }
     if let Some(lru) = access_bits(keys, record.access) {
         keys.set_lru(key, lru);
@@ -731,6 +754,27 @@ mod tests {
             assert_eq!((loaded.keys, loaded.expired), (stored, 1000 - stored));
             assert_eq!(room(&keys) > none, stored > 0);
         }
+        keys.release();
+    }
+
+    /// Redis never keeps an empty collection, and passes over one in a file.
+    #[test]
+    fn empty_collections_are_counted_and_left_out() {
+        let settings = testing::settings(Path::new("/"));
+        let (storage, _) = testing::server(settings.clone(), 1, Arc::new(martlet_base::disk::RealDisk));
+        let mut keys = testing::keys(storage);
+        let mut bytes = b"REDIS0011\xfe\0".to_vec();
+        for kind in [1, 2, 4, 5, 14] {
+            bytes.extend([kind, 1, b'a' + kind, 0]);
+        }
+        bytes.extend(b"\0\x01k\x01v\xff");
+        // A checksum of 0 is none.
+        bytes.extend([0; 8]);
+        storage.engine.gate.closed(|alone| keys.lock_all_shards(alone));
+        let len = bytes.len() as u64;
+        let source = Source { reader: Box::new(io::Cursor::new(bytes)), len, offset: 0 };
+        let loaded = load(storage, &mut keys, &settings, source, false).unwrap();
+        assert_eq!((loaded.keys, loaded.empty, keys.count(0)), (1, 5, 1));
         keys.release();
     }
 }

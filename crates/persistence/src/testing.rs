@@ -55,7 +55,8 @@ impl Commands for DataCommands {
         let command =
             commands.find(|command| args.at(0).eq_ignore_ascii_case(command.spec.name.as_bytes()))?;
         let spec = &command.spec;
-        Some(Resolved { spec, handler: command.handler, single_key: spec.single_key() })
+        let (single_key, lacks_subcommand) = (spec.single_key(), false);
+        Some(Resolved { spec, handler: command.handler, single_key, lacks_subcommand })
     }
 }
 

@@ -88,7 +88,8 @@ pub fn read_value(input: &mut impl Input, kind: Kind, version: u16, limits: &Lim
         }
         Kind::ListZiplist => {
             let mut list = ListBuilder::new();
-            list.extend(ziplist::read(read_bytes(input, &mut scratch)?)?);
+            let ziplist = read_bytes(input, &mut scratch)?;
+            list.extend(ziplist::read(ziplist, "List ziplist integrity check failed.")?);
             Value::List(finish_list(list, limits)?)
         }
         Kind::ListQuicklist | Kind::ListQuicklist2 => Value::List(read_quicklist(input, kind, limits)?),
@@ -101,7 +102,8 @@ pub fn read_value(input: &mut impl Input, kind: Kind, version: u16, limits: &Lim
             Value::ZSet(zset_of_pairs(elements.element_bytes(), elements, limits.zset)?)
         }
         Kind::ZSetZiplist => {
-            let elements = ziplist::read(read_bytes(input, &mut scratch)?)?;
+            let ziplist = read_bytes(input, &mut scratch)?;
+            let elements = ziplist::read(ziplist, "Zset ziplist integrity check failed.")?;
             Value::ZSet(zset_of_pairs(0, elements.into_iter().map(Ok), limits.zset)?)
         }
         Kind::Hash => Value::Hash(read_hash(input, Times::Absent, limits.hash)?),
@@ -118,7 +120,8 @@ pub fn read_value(input: &mut impl Input, kind: Kind, version: u16, limits: &Lim
             Value::Hash(hash_of(0, elements.into_iter().map(Ok), false, limits.hash)?)
         }
         Kind::HashZiplist => {
-            let elements = ziplist::read(read_bytes(input, &mut scratch)?)?;
+            let ziplist = read_bytes(input, &mut scratch)?;
+            let elements = ziplist::read(ziplist, "Hash ziplist integrity check failed.")?;
             Value::Hash(hash_of(0, elements.into_iter().map(Ok), false, limits.hash)?)
         }
         Kind::HashListpack => {
@@ -158,7 +161,7 @@ fn read_quicklist(input: &mut impl Input, kind: Kind, limits: &Limits) -> Result
         let node = read_bytes(input, &mut scratch)?;
         match container {
             _ if node.is_empty() => return Err(Error::Corrupt("empty quicklist node")),
-            None => list.extend(ziplist::read(node)?),
+            None => list.extend(ziplist::read(node, "Ziplist integrity check failed.")?),
             Some(PLAIN) => list.push(node),
             Some(PACKED) => {
                 let mut elements = listpack::read(node)?;

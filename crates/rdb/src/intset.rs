@@ -5,7 +5,7 @@ use crate::Error;
 use crate::input::Input;
 use crate::listpack::signed_le;
 
-const BAD: Error = Error::Corrupt("intset integrity check failed");
+const BAD: Error = Error::Corrupt("Intset integrity check failed.");
 
 /// The integers, which are strictly ascending.
 pub(crate) fn read(mut bytes: &[u8]) -> Result<Vec<i64>, Error> {

@@ -21,7 +21,7 @@ const HEADER_BYTES: usize = 6;
 /// Bytes of a listpack without elements.
 pub(crate) const EMPTY_BYTES: usize = HEADER_BYTES + 1;
 const END: u8 = 0xff;
-const BAD: Error = Error::Corrupt("listpack integrity check failed");
+const BAD: Error = Error::Corrupt("Listpack integrity check failed.");
 
 /// A listpack being written.
 pub(crate) struct Writer {

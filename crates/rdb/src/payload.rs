@@ -5,6 +5,7 @@
 //! (F5 | code)…    | version of the format: 2 | CRC-64 of all before: 8
 //! ```
 
+use crate::Error;
 use crate::crc64::crc64;
 use crate::decode::{Limits, Value, read_value};
 use crate::encode::{Form, Source, VERSION_VALKEY, encoded_kind, write_value};
@@ -28,7 +29,7 @@ pub enum Refused {
     Footer,
     /// The value in it.
     #[error("Bad data format")]
-    Value,
+    Value(Error),
 }
 
 /// Whether values of a version of the format are read.
@@ -135,11 +136,11 @@ fn split(payload: &[u8]) -> Result<(&[u8], u16), Refused> {
 /// As [`restore`].
 pub fn restore_unsummed(payload: &[u8], limits: &Limits) -> Result<Value, Refused> {
     let (mut body, version) = split(payload)?;
-    read_body(&mut body, version, limits).ok_or(Refused::Value)
+    read_body(&mut body, version, limits).map_err(Refused::Value)
 }
 
-fn read_body(body: &mut &[u8], version: u16, limits: &Limits) -> Option<Value> {
-    let kind = Kind::from_byte(body.byte().ok()?).ok()?;
-    let value = read_value(body, kind, version, limits).ok()?;
-    body.is_empty().then_some(value)
+fn read_body(body: &mut &[u8], version: u16, limits: &Limits) -> Result<Value, Error> {
+    let kind = Kind::from_byte(body.byte()?)?;
+    let value = read_value(body, kind, version, limits)?;
+    if body.is_empty() { Ok(value) } else { Err(Error::Corrupt("bytes behind the value")) }
 }

@@ -15,15 +15,15 @@ use crate::Error;
 use crate::input::Input;
 use crate::listpack::signed_le;
 
-const BAD: Error = Error::Corrupt("ziplist integrity check failed");
-const BAD_MAP: Error = Error::Corrupt("zipmap integrity check failed");
+const BAD: Error = Error::Corrupt("Ziplist integrity check failed.");
+const BAD_MAP: Error = Error::Corrupt("Zipmap integrity check failed.");
 const HEADER_BYTES: usize = 10;
 const END: u8 = 0xff;
 const WIDE: u8 = 0xfe;
 
-/// The elements of a ziplist.
-pub(crate) fn read(ziplist: &[u8]) -> Result<Vec<Element<'_>>, Error> {
-    read_checked(ziplist).map_err(|_| BAD)
+/// The elements of a ziplist; `damage` is the text of any error.
+pub(crate) fn read<'a>(ziplist: &'a [u8], damage: &'static str) -> Result<Vec<Element<'a>>, Error> {
+    read_checked(ziplist).map_err(|_| Error::Corrupt(damage))
 }
 
 fn read_checked(ziplist: &[u8]) -> Result<Vec<Element<'_>>, Error> {

@@ -17,6 +17,7 @@ pub use martlet_persistence::{Persistence, aof, load, start, temp_files};
 use martlet_protocol::request::Args;
 use martlet_rdb::file::SlotImport;
 
+use crate::checks::names_command;
 use crate::cluster::ClusterNode;
 use crate::config::{
     AppendFsync, Config, MaxmemoryPolicy, PropagationErrorBehavior, REDIS_VERSION, RdbVersionCheck,
@@ -79,7 +80,8 @@ impl Commands for Registry {
     fn resolve(&self, args: &Args<'_>) -> Option<Resolved> {
         let entry = Registry::resolve(self, args)?;
         let handler = if let Run::Data(handler) = entry.run { Some(handler) } else { None };
-        Some(Resolved { spec: entry.spec, handler, single_key: entry.single_key })
+        let lacks_subcommand = !names_command(entry, args);
+        Some(Resolved { spec: entry.spec, handler, single_key: entry.single_key, lacks_subcommand })
     }
 }
 

@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use martlet_engine::{EventClass, Touch};
 use martlet_keyspace::Value;
-use martlet_rdb::{payload, source_of};
+use martlet_rdb::payload::{self, Refused};
+use martlet_rdb::source_of;
 
 use crate::Handler;
 use crate::context::Context;
@@ -89,7 +90,12 @@ fn restore(ctx: &mut Context<'_>) -> Outcome {
     if decoded.is_err() && IGNORES_CHECKSUMS.load(Ordering::Relaxed) {
         decoded = payload::restore_unsummed(ctx.arg(3), &limits);
     }
-    let value = decoded.map_err(|refused| Error::Text(format!("ERR {refused}")))?;
+    let value = decoded.map_err(|refused| {
+        if let Refused::Value(error) = refused {
+            tracing::warn!("Bad data format in RESTORE of a key: {error}");
+        }
+        Error::Text(format!("ERR {refused}"))
+    })?;
 
     let now_ms = ctx.keys.now_ms;
     let expiry_ms = match ttl_ms {

@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -248,23 +248,53 @@ fn a_transaction_that_switches_the_file_off_leaves_nothing_for_the_next() {
     assert_eq!(run(&server, 0, "GET other").text(), Some(b"1".as_slice()));
 }
 
-#[test]
-fn a_file_that_runs_scripts_refuses_the_start() {
+/// A directory with an append-only file of these commands, and the path of the file.
+fn file_of(text: &str) -> (tempfile::TempDir, PathBuf) {
     let directory = tempfile::tempdir().unwrap();
     let files = directory.path().join("appendonlydir");
     fs::create_dir(&files).unwrap();
     fs::write(files.join("appendonly.aof.manifest"), "file appendonly.aof.1.incr.aof seq 1 type i\n")
         .unwrap();
     let path = files.join("appendonly.aof.1.incr.aof");
+    fs::write(&path, text).unwrap();
+    (directory, path)
+}
+
+#[test]
+fn a_file_that_runs_scripts_refuses_the_start() {
     let eval = "*4\r\n$4\r\nEVAL\r\n$31\r\nredis.call('set', KEYS[1], '1')\r\n$1\r\n1\r\n$1\r\nk\r\n";
     let in_transaction = format!("*1\r\n$5\r\nMULTI\r\n{eval}*1\r\n$4\r\nEXEC\r\n");
     for text in [eval, &in_transaction] {
-        fs::write(&path, text).unwrap();
+        let (directory, path) = file_of(text);
         let error = start(OURS, directory.path(), &[]).err().unwrap().to_string();
         assert!(
             error.contains("Command 'eval' in the append only file appendonly.aof.1.incr.aof at offset"),
             "{error}"
         );
+        assert_eq!(fs::read_to_string(&path).unwrap(), text);
+    }
+}
+
+#[test]
+fn a_command_that_is_none_refuses_the_start() {
+    for (words, what) in [
+        (&["bla\n", "1"][..], "Unknown command 'bla\\n'"),
+        (&["cluster"], "wrong number of arguments for 'cluster' command"),
+        (&["cluster", "slots-x"], "unknown subcommand 'slots-x' of 'cluster'"),
+        (&["CLUSTER", "slots", "x"], "wrong number of arguments for 'cluster|slots' command"),
+        (&["SET", "key"], "wrong number of arguments for 'set' command"),
+    ] {
+        let command = |words: &[&str]| {
+            let head = format!("*{}\r\n", words.len());
+            words.iter().fold(head, |text, word| format!("{text}${}\r\n{word}\r\n", word.len()))
+        };
+        let known = command(&["SET", "key", "1"]);
+        let text = format!("{known}{}", command(words));
+        let (directory, path) = file_of(&text);
+        let error = start(OURS, directory.path(), &[]).err().unwrap().to_string();
+        let place =
+            format!("reading the append only file appendonly.aof.1.incr.aof at offset {}", known.len());
+        assert!(error.contains(&format!("{what} {place}")), "{error}");
         assert_eq!(fs::read_to_string(&path).unwrap(), text);
     }
 }

@@ -231,9 +231,8 @@ impl Loading<'_, '_> {
             match reader.read() {
                 Ok(Some(Item::Command(args))) => match replay.run(self.keys, &args, self.alone) {
                     Ok(()) => {}
-                    Err(Refusal::Unknown(name)) => {
-                        let name = name.escape_default();
-                        return Err(format!("Unknown command '{name}' reading {}", place(info, began)));
+                    Err(Refusal::Unknown(what)) => {
+                        return Err(format!("{what} reading {}", place(info, began)));
                     }
                     Err(Refusal::Script(name)) => return Err(script_in(name, &place(info, began))),
                     Err(Refusal::Failed(why)) => {

@@ -18,7 +18,7 @@ use crate::{Commands, Host, Resolved};
 /// Why a command cannot be run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// There is no such command.
+    /// There is no such command, or it takes another number of arguments; the text says which.
     Unknown(String),
     /// It runs a script, which may write what nobody else knows of.
     Script(&'static str),
@@ -109,8 +109,15 @@ impl<'a> Replay<'a> {
     /// [`Refusal`].
     pub fn run(&mut self, keys: &mut Keys, args: &Args<'_>, alone: &mut Alone<'_>) -> Result<(), Refusal> {
         let entry = self.commands.resolve(args);
-        let unknown = || Refusal::Unknown(String::from_utf8_lossy(args.at(0)).into_owned());
-        let entry = entry.ok_or_else(unknown)?;
+        let word = |index| args.at(index).escape_ascii();
+        let entry = entry.ok_or_else(|| Refusal::Unknown(format!("Unknown command '{}'", word(0))))?;
+        if entry.lacks_subcommand {
+            return Err(Refusal::Unknown(format!("unknown subcommand '{}' of '{}'", word(1), word(0))));
+        }
+        if !entry.spec.takes(args.len()) {
+            let name = entry.spec.full_name;
+            return Err(Refusal::Unknown(format!("wrong number of arguments for '{name}' command")));
+        }
         match (entry.spec.control, &mut self.queue) {
             (Control::BeginTransaction, _) => self.queue = Some(Vec::new()),
             (Control::ExecuteTransaction, _) => {
@@ -133,9 +140,6 @@ impl<'a> Replay<'a> {
         alone: &mut Alone<'_>,
     ) -> Result<(), Refusal> {
         let failed = |text: String| Err(Refusal::Failed(format!("'{}': {text}", entry.spec.full_name)));
-        if !entry.spec.takes(args.len()) {
-            return failed("wrong number of arguments".into());
-        }
         if entry.spec.control == Control::SelectDatabase {
             let db = std::str::from_utf8(args.at(1)).ok().and_then(|text| text.parse().ok());
             match db.filter(|&db: &usize| db < self.settings.databases) {

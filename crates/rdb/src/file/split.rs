@@ -59,6 +59,8 @@ pub enum Decoded<'a> {
     Text(&'a [u8]),
     /// Anything else, or a string that was not in a batch.
     Value(Value),
+    /// An empty collection, which is no key.
+    Nothing,
 }
 
 /// What the end of a file says.
@@ -363,7 +365,7 @@ impl<'b> Found<'b> {
         prefetch(self.bytes.as_ptr().wrapping_add(place.at as usize));
     }
 
-    /// Decodes a record and hands it over, unless it is an empty collection.
+    /// Decodes a record and hands it over.
     ///
     /// # Errors
     /// [`FileError`], also when `take` refuses the record.
@@ -395,7 +397,7 @@ impl<'b> Found<'b> {
         let State { db, expiry_ms, access, .. } = state;
         match value {
             Ok(value) => take(Record { db, key, expiry_ms, access, value }),
-            Err(Error::Empty(_)) => Ok(()),
+            Err(Error::Empty(_)) => take(Record { db, key, expiry_ms, access, value: Decoded::Nothing }),
             Err(error) => Err(error),
         }
     }
@@ -523,6 +525,7 @@ mod tests {
                     let value = match &record.value {
                         Decoded::Text(text) => Value::String(text.to_vec()),
                         Decoded::Value(value) => value.clone(),
+                        Decoded::Nothing => return Ok(()),
                     };
                     let Record { db, key, expiry_ms, access, .. } = record;
                     texts.push(format!("{:?}", Record { db, key, expiry_ms, access, value }));
