@@ -148,9 +148,15 @@ fn line(style: Style, level: LogLevel, now: SystemTime, message: &str) -> String
             };
             format!("{pid}:{role} {time} {mark} {message}\n")
         }
-        LogFormat::Logfmt => {
+        LogFormat::Logfmt | LogFormat::Json => {
             let role = if style.is_replica { "replica" } else { "primary" };
             let level = if level == LogLevel::Verbose { "info" } else { level.word() };
+            if style.format == LogFormat::Json {
+                let message = serde_json::Value::from(message);
+                return format!(
+                    "{{\"pid\":{pid},\"role\":\"{role}\",\"timestamp\":\"{time}\",\"level\":\"{level}\",\"message\":{message}}}\n"
+                );
+            }
             // What would end the quoted text or the line is replaced.
             let message = message.replace('"', "'").replace(char::is_control, " ");
             format!("pid={pid} role={role} timestamp=\"{time}\" level={level} message=\"{message}\"\n")
@@ -256,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_have_two_forms() {
+    fn lines_have_three_forms() {
         let now = UNIX_EPOCH + Duration::from_millis(5);
         let pid = std::process::id();
         let legacy = style(LogFormat::Legacy, LogTimestampFormat::Milliseconds);
@@ -269,6 +275,14 @@ mod tests {
         assert_eq!(
             line(logfmt, LogLevel::Verbose, now, "a \"b\"\nc"),
             format!("pid={pid} role=primary timestamp=\"5\" level=info message=\"a 'b' c\"\n")
+        );
+        let json = Style { is_replica: true, ..style(LogFormat::Json, LogTimestampFormat::Milliseconds) };
+        assert_eq!(
+            line(json, LogLevel::Verbose, now, "a \"b\"\\\n\t\r\u{c}\u{8}\u{1}"),
+            format!(
+                "{{\"pid\":{pid},\"role\":\"replica\",\"timestamp\":\"5\",\"level\":\"info\",{}}}\n",
+                r#""message":"a \"b\"\\\n\t\r\f\b\u0001""#
+            )
         );
     }
 

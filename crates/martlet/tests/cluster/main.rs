@@ -1,6 +1,7 @@
 //! Clusters of whole processes: ours alone, and ours with real ones, made and changed by redis-cli and by
 //! CLUSTER's subcommands. Without redis-server and redis-cli the tests that need them say so and pass.
 
+mod conf;
 mod debug;
 mod losses;
 mod mixed;

@@ -1,6 +1,6 @@
 //! What clients are told: who serves a key, slots under way, replicas, a cluster that is down.
 
-use super::{Node, attach, expect_death, form, introduce, take_over, told, until, until_known, until_up};
+use super::{Node, attach, expect_death, form, take_over, told, until, until_known, until_up};
 
 /// The slot of `foo` is 12182, of `bar` 5061: of three nodes with equal parts, the third has the first and
 /// the first has the second.
@@ -145,40 +145,26 @@ fn a_replica_answers_readers_and_takes_over() {
 }
 
 #[test]
-fn a_node_is_the_same_after_a_restart_and_no_two_have_one_file() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("nodes.conf");
-    let file = file.to_str().unwrap();
-    let (first, second) = (Node::ours(&["--cluster-config-file", file]), Node::ours(&[]));
-    form(&[&first, &second]);
-    let id = first.id();
-    let again = std::process::Command::new(super::OURS)
-        .args(["server", "--port", "0", "--unixsocket", folder.path().join("s").to_str().unwrap()])
-        .args(["--cluster-enabled", "yes", "--cluster-config-file", file, "--cluster-port"])
-        .arg(martlet_testkit::server::ReservedPort::take().unwrap().number().to_string())
-        .output()
-        .unwrap();
-    assert!(!again.status.success());
-    assert!(String::from_utf8_lossy(&again.stdout).contains("is already used by a different"));
-    drop(first);
-    let first = Node::ours(&["--cluster-config-file", file]);
-    assert_eq!(first.id(), id);
-    until("the restarted node serves", || first.ask(&["SET", "bar", "1"]) == "OK");
-    let third = Node::ours(&[]);
-    introduce(&[&third]);
-    assert_eq!(third.ask(&["CLUSTER", "RESET", "HARD"]), "OK");
-}
-
-#[test]
-fn what_was_answered_is_in_the_file() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("nodes.conf");
-    let node = Node::ours(&["--cluster-config-file", file.to_str().unwrap()]);
-    for slot in ["5", "7", "9", "11"] {
-        assert_eq!(node.ask(&["CLUSTER", "ADDSLOTS", slot]), "OK");
-        let text = std::fs::read_to_string(&file).unwrap();
-        assert!(text.lines().any(|line| line.contains("myself") && line.ends_with(slot)), "{text}");
+fn clients_are_told_the_port_that_is_theirs() {
+    let nodes = [Node::ours(&["--cluster-announce-client-port", "6400"]), Node::ours(&[])];
+    let [first, second] = &nodes;
+    form(&[first, second]);
+    assert_eq!(second.ask(&["CONFIG", "SET", "cluster-announce-client-port", "6401"]), "OK");
+    until("all tell the ports for clients", || {
+        nodes.iter().all(|node| {
+            let list = node.ask(&["CLUSTER", "NODES"]);
+            list.contains("127.0.0.1:6400@") && list.contains("127.0.0.1:6401@")
+        })
+    });
+    for node in &nodes {
+        assert!(node.ask(&["CLUSTER", "SLOTS"]).contains("0 8191 127.0.0.1 6400 "));
+        assert!(node.ask(&["CLUSTER", "SHARDS"]).contains("port 6401 "));
     }
+    assert_eq!(first.ask(&["GET", "foo"]), format!("-MOVED {FOO_SLOT} 127.0.0.1:6401"));
+    // Nodes go by the port that is announced to them.
+    let replica = Node::ours(&[]);
+    first.meet(&replica);
+    attach(&replica, first);
 }
 
 #[test]

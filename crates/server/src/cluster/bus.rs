@@ -16,7 +16,7 @@ use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 
 use super::link::Link;
 use super::{ClusterNode, settings};
-use crate::config::Config;
+use crate::config::{ClusterConfigSaveBehavior, Config};
 use crate::outgoing::begin_bus;
 use crate::pubsub::Kind;
 use crate::shared::{Mail, Shared, lock};
@@ -364,8 +364,17 @@ impl Bus {
         match conf::save(&RealDisk, &self.node.file, text, is_synced) {
             Ok(()) => true,
             Err(error) => {
-                tracing::error!("Fatal: can't update cluster config file: {}", error_text(&error));
-                false
+                let error = error_text(&error);
+                match self.shared.config.snapshot().cluster_config_save_behavior {
+                    ClusterConfigSaveBehavior::BestEffort => {
+                        tracing::warn!("Could not update cluster config file: {error}. Going on without it.");
+                        true
+                    }
+                    ClusterConfigSaveBehavior::Sync => {
+                        tracing::error!("Fatal: can't update cluster config file: {error}");
+                        false
+                    }
+                }
             }
         }
     }

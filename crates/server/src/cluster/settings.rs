@@ -48,8 +48,9 @@ pub fn of(config: &Config) -> Settings {
             node_name: text(&config.cluster_announce_human_nodename),
             client_ipv4: text(&config.cluster_announce_client_ipv4),
             client_ipv6: text(&config.cluster_announce_client_ipv6),
+            client_port: config.cluster_announce_client_port,
+            client_tls_port: config.cluster_announce_client_tls_port,
             availability_zone: config.accepted.availability_zone.clone(),
-            ..Announced::default()
         },
     }
 }
@@ -75,6 +76,8 @@ const NAMES: &[&str] = &[
     "cluster-announce-ip",
     "cluster-announce-port",
     "cluster-announce-tls-port",
+    "cluster-announce-client-port",
+    "cluster-announce-client-tls-port",
     "cluster-announce-bus-port",
     "cluster-announce-hostname",
     "cluster-announce-human-nodename",

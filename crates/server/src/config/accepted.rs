@@ -13,6 +13,10 @@ const BACKGROUND_FREE: super::Effect = Moot("values are always freed in the back
 const CPU_LISTS: super::Effect = Moot("threads are placed by the kernel; use taskset or cgroups");
 const DEBUGGING: super::Effect = Moot("it exists for Redis' own debugging");
 const DEFRAGMENTATION: super::Effect = Moot("the allocator does not need active defragmentation");
+const COPIES: super::Effect = Moot("replies are copied or not by a rule of this server's own");
+const MULTIPATH: super::Effect =
+    Moot("connections are plain TCP, to which peers with multipath TCP fall back");
+const RDMA: super::Effect = Moot("connections are TCP or unix sockets");
 const FAIR_ACCEPT: super::Effect = Moot("the I/O threads accept in fair slices");
 const NO_REHASH: super::Effect = Moot("tables grow a segment at a time and are never rehashed as a whole");
 const THREADS: super::Effect = Moot("every I/O thread reads, runs and writes for its own connections");
@@ -44,6 +48,9 @@ parameter_table! {
     /// Wasted bytes that start it
     active_defrag_ignore_bytes: u64 = 100 << 20
         => "active-defrag-ignore-bytes", Memory(1, LONG_MAX), MODIFIABLE, DEFRAGMENTATION;
+    /// Microseconds of one step
+    active_defrag_cycle_us: u32 = 500
+        => "active-defrag-cycle-us", Integer(0, 100_000), MODIFIABLE, DEFRAGMENTATION;
     /// Elements of a value that is handled in one step
     active_defrag_max_scan_fields: u64 = 1000
         => "active-defrag-max-scan-fields", Integer(1, LONG_MAX), MODIFIABLE, DEFRAGMENTATION;
@@ -77,6 +84,9 @@ parameter_table! {
     /// Answer as Redis where Valkey would name itself
     extended_redis_compatibility: bool = false
         => "extended-redis-compatibility", YesNo, MODIFIABLE, Moot("this server always answers as Redis");
+    /// Text that the hashes of keys follow from
+    hash_seed: String = String::new() => "hash-seed", Text(hash_seed), IMMUTABLE,
+        Moot("each process draws the seed of its hashes, so that nobody can make keys collide");
     /// Warnings that do not stop the start
     ignore_warnings: String = String::new()
         => "ignore-warnings", TEXT, MODIFIABLE, Moot("no warning stops the start");
@@ -96,6 +106,9 @@ parameter_table! {
     /// Nodes of a list, from each end, that stay uncompressed
     list_compress_depth: u32 = 0 => "list-compress-depth", Integer(0, INT_MAX), MODIFIABLE,
         Moot("list nodes are kept uncompressed");
+    /// Offer scripts functions of Lua that Valkey removed
+    lua_enable_insecure_api: bool = false => "lua-enable-insecure-api" | "lua-enable-deprecated-api", YesNo,
+        MODIFIABLE|HIDDEN|PROTECTED, Moot("scripts have what Redis offers them");
     /// Order of strings in SORT ALPHA
     locale_collate: String = String::new()
         => "locale-collate", TEXT, MODIFIABLE, Moot("strings are ordered by their bytes in every locale");
@@ -105,6 +118,34 @@ parameter_table! {
     /// TLS connections accepted before commands run again
     max_new_tls_connections_per_cycle: u32 = 1
         => "max-new-tls-connections-per-cycle", Integer(1, 1000), MODIFIABLE, FAIR_ACCEPT;
+    /// Valkey's I/O threads from which on replies are not copied
+    min_io_threads_avoid_copy_reply: u32 = 7
+        => "min-io-threads-avoid-copy-reply", Integer(0, INT_MAX), MODIFIABLE|HIDDEN, COPIES;
+    /// Bytes of a string from which on it is not copied
+    min_string_size_avoid_copy_reply: u32 = 16_384
+        => "min-string-size-avoid-copy-reply", Integer(0, INT_MAX), MODIFIABLE|HIDDEN, COPIES;
+    /// Likewise, with I/O threads
+    min_string_size_avoid_copy_reply_threaded: u32 = 65_536
+        => "min-string-size-avoid-copy-reply-threaded", Integer(0, INT_MAX), MODIFIABLE|HIDDEN, COPIES;
+    /// Take connections by multipath TCP
+    mptcp: bool = false => "mptcp", YesNo, IMMUTABLE, MULTIPATH;
+    /// Connect to the primary by multipath TCP
+    repl_mptcp: bool = false => "repl-mptcp", YesNo, IMMUTABLE, MULTIPATH;
+    /// Addresses for RDMA
+    rdma_bind: Vec<String> = Vec::new() => "rdma-bind", Addresses, MODIFIABLE|MULTI, RDMA;
+    /// Port for RDMA
+    rdma_port: u16 = 0 => "rdma-port", Integer(0, 65535), MODIFIABLE, RDMA;
+    /// Bytes of an RDMA connection's receive buffer
+    rdma_rx_bytes: u32 = 1 << 20 => "rdma-rx-size", Integer(65_536, 16 << 20), IMMUTABLE, RDMA;
+    /// Queue of a device's completions
+    rdma_completion_vector: i32 = -1 => "rdma-completion-vector", Integer(-1, 1024), IMMUTABLE, RDMA;
+    /// Let one thread run the commands of vector sets
+    vset_force_single_threaded_execution: bool = false => "vset-force-single-threaded-execution", YesNo, MODIFIABLE,
+        Moot("there are no vector sets");
+}
+
+fn hash_seed(text: &[u8]) -> Result<(), &'static str> {
+    if text.len() > 256 { Err("hash-seed must be less than or equal to 256 characters") } else { Ok(()) }
 }
 
 impl Section for Accepted {

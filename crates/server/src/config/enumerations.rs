@@ -85,6 +85,15 @@ enumerations! {
         Legacy = "legacy",
         /// Structured `key=value` pairs.
         Logfmt = "logfmt",
+        /// An object for each line, as Valkey 9 writes it.
+        Json = "json",
+    }
+    /// What a node does when its file of the cluster cannot be written.
+    ClusterConfigSaveBehavior {
+        /// It ends.
+        Sync = "sync",
+        /// It says so, and goes on.
+        BestEffort = "best-effort",
     }
     /// The form of a log line's time.
     LogTimestampFormat {

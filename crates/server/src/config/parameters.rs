@@ -460,6 +460,11 @@ parameter_table! {
     cluster_announce_port: u16 = 0 => "cluster-announce-port", Integer(0, 65535), MODIFIABLE, Honoured;
     /// TLS port that the node tells others
     cluster_announce_tls_port: u16 = 0 => "cluster-announce-tls-port", Integer(0, 65535), MODIFIABLE, Honoured;
+    /// Port that the node tells clients; 0 is the one that it tells others
+    cluster_announce_client_port: u16 = 0 => "cluster-announce-client-port", Integer(0, 65535), MODIFIABLE, Honoured;
+    /// TLS port that the node tells clients; 0 is the one that it tells others
+    cluster_announce_client_tls_port: u16 = 0
+        => "cluster-announce-client-tls-port", Integer(0, 65535), MODIFIABLE, Honoured;
     /// Bus port that the node tells others
     cluster_announce_bus_port: u16 = 0 => "cluster-announce-bus-port", Integer(0, 65535), MODIFIABLE, Honoured;
     /// Host name that the node tells others
@@ -468,6 +473,9 @@ parameter_table! {
     /// Name of the node for people
     cluster_announce_human_nodename: Option<String> = None
         => "cluster-announce-human-nodename", Text(nodename), MODIFIABLE, Honoured;
+    /// What a node does when `cluster-config-file` cannot be written
+    cluster_config_save_behavior: ClusterConfigSaveBehavior = ClusterConfigSaveBehavior::Sync
+        => "cluster-config-save-behavior", ClusterConfigSaveBehavior::KIND, MODIFIABLE, Honoured;
     /// Address that redirections name
     cluster_preferred_endpoint_type: ClusterPreferredEndpointType = ClusterPreferredEndpointType::Ip
         => "cluster-preferred-endpoint-type", ClusterPreferredEndpointType::KIND, MODIFIABLE, Honoured;

@@ -1,0 +1,71 @@
+//! A node's file of the cluster, `nodes.conf`.
+
+use super::{Node, OURS, form, introduce, until};
+
+#[test]
+fn a_node_is_the_same_after_a_restart_and_no_two_have_one_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("nodes.conf");
+    let file = file.to_str().unwrap();
+    let (first, second) = (Node::ours(&["--cluster-config-file", file]), Node::ours(&[]));
+    form(&[&first, &second]);
+    let id = first.id();
+    let again = std::process::Command::new(OURS)
+        .args(["server", "--port", "0", "--unixsocket", folder.path().join("s").to_str().unwrap()])
+        .args(["--cluster-enabled", "yes", "--cluster-config-file", file, "--cluster-port"])
+        .arg(martlet_testkit::server::ReservedPort::take().unwrap().number().to_string())
+        .output()
+        .unwrap();
+    assert!(!again.status.success());
+    assert!(String::from_utf8_lossy(&again.stdout).contains("is already used by a different"));
+    drop(first);
+    let first = Node::ours(&["--cluster-config-file", file]);
+    assert_eq!(first.id(), id);
+    until("the restarted node serves", || first.ask(&["SET", "bar", "1"]) == "OK");
+    let third = Node::ours(&[]);
+    introduce(&[&third]);
+    assert_eq!(third.ask(&["CLUSTER", "RESET", "HARD"]), "OK");
+}
+
+#[test]
+fn what_was_answered_is_in_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("nodes.conf");
+    let node = Node::ours(&["--cluster-config-file", file.to_str().unwrap()]);
+    for slot in ["5", "7", "9", "11"] {
+        assert_eq!(node.ask(&["CLUSTER", "ADDSLOTS", slot]), "OK");
+        let text = std::fs::read_to_string(&file).unwrap();
+        assert!(text.lines().any(|line| line.contains("myself") && line.ends_with(slot)), "{text}");
+    }
+}
+
+#[test]
+fn a_file_that_cannot_be_written_ends_a_node_that_may_not_go_on_without() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("nodes.conf");
+    let mut node = Node::ours(&[
+        "--cluster-config-file",
+        file.to_str().unwrap(),
+        "--cluster-config-save-behavior",
+        "best-effort",
+    ]);
+    // Where a new file would be written first.
+    let obstacle = folder.path().join(format!("nodes.conf.tmp-{}", node.server.pid()));
+    let own_line = || {
+        let text = std::fs::read_to_string(&file).unwrap();
+        text.lines().find(|line| line.contains("myself")).unwrap().to_owned()
+    };
+    std::fs::create_dir(&obstacle).unwrap();
+    assert_eq!(node.ask(&["CLUSTER", "ADDSLOTS", "5"]), "OK");
+    assert!(!own_line().ends_with(" 5"));
+    assert!(node.server.log().contains("Could not update cluster config file: "));
+    std::fs::remove_dir(&obstacle).unwrap();
+    assert_eq!(node.ask(&["CLUSTER", "ADDSLOTS", "7"]), "OK");
+    assert!(own_line().ends_with(" 5 7"));
+    assert_eq!(node.ask(&["CONFIG", "SET", "cluster-config-save-behavior", "sync"]), "OK");
+    std::fs::create_dir(&obstacle).unwrap();
+    assert!(node.connect().command(&["CLUSTER", "ADDSLOTS", "9"]).is_err());
+    until("the node ends", || node.server.has_exited());
+    assert!(node.server.log().contains("Fatal: can't update cluster config file: "));
+    assert!(own_line().ends_with(" 5 7"));
+}
