@@ -103,6 +103,8 @@ pub struct ShardNode {
     pub offset: u64,
     /// `health`: `online`, `loading` or `fail`.
     pub health: &'static str,
+    /// `availability-zone`, left out when there is none.
+    pub zone: Option<String>,
 }
 
 /// A connection of CLUSTER LINKS; what waits to be sent is known to who runs it.
@@ -180,6 +182,10 @@ fn slot_node(node: &Node, viewer: Viewer) -> SlotNode {
     if viewer.endpoint != EndpointKind::HostName && !host_name.is_empty() {
         metadata.push(("hostname", host_name));
     }
+    let zone = &node.announced.availability_zone;
+    if !zone.is_empty() {
+        metadata.push(("availability-zone", zone.clone()));
+    }
     SlotNode { endpoint, port: viewer.port(node), id: node.id, metadata }
 }
 
@@ -225,6 +231,7 @@ fn shard_node(cluster: &Cluster, key: NodeKey, viewer: Viewer) -> ShardNode {
         role: if node.is_replica() { "replica" } else { "master" },
         offset,
         health,
+        zone: Some(node.announced.availability_zone.clone()).filter(|zone| !zone.is_empty()),
     }
 }
 

@@ -290,7 +290,7 @@ fn redirected_to_primary(worker: &Worker, connection: &Connection, entry: &Entry
     };
     let may_read = flags & flag::READONLY != 0;
     if concerns(Flags::WRITE) || !may_read && concerns(Flags::READONLY) {
-        return Err(Error::Text(format!("REDIRECT {}:{}", primary.host, primary.port)));
+        return Err(Error::Redirect(format!("REDIRECT {}:{}", primary.host, primary.port)));
     }
     Ok(())
 }

@@ -168,6 +168,26 @@ fn clients_are_told_the_port_that_is_theirs() {
 }
 
 #[test]
+fn clients_are_told_in_which_zone_a_node_is() {
+    let nodes = [Node::ours(&["--availability-zone", "zone-a"]), Node::ours(&[])];
+    form(&[&nodes[0], &nodes[1]]);
+    let refusal = nodes[1].ask(&["CONFIG", "SET", "availability-zone", "zone,b"]);
+    assert!(refusal.ends_with("Availability zone contained invalid character"), "{refusal}");
+    assert!(!nodes[1].ask(&["HELLO"]).contains("zone"));
+    assert_eq!(nodes[1].ask(&["CONFIG", "SET", "availability-zone", "zone-b"]), "OK");
+    for (node, zone) in nodes.iter().zip(["zone-a", "zone-b"]) {
+        assert!(node.ask(&["HELLO"]).ends_with(&format!("availability_zone {zone}")));
+        assert!(node.ask(&["INFO", "server"]).contains(&format!("availability_zone:{zone}\r\n")));
+        for view in ["SLOTS", "SHARDS"] {
+            until("both zones are told", || {
+                let told = node.ask(&["CLUSTER", view]);
+                ["zone-a", "zone-b"].iter().all(|zone| told.contains(&format!("availability-zone {zone}")))
+            });
+        }
+    }
+}
+
+#[test]
 fn sort_reads_keys_of_one_slot_only() {
     let node = Node::ours(&[]);
     form(&[&node]);

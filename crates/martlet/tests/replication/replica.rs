@@ -578,6 +578,28 @@ fn libraries_of_functions_are_part_of_the_data() {
     }
 }
 
+#[test]
+fn who_can_be_redirected_is_told_the_primary() {
+    let (primary, _) = ours(&[]);
+    let (server, mut client) = ours(&[]);
+    let mut queued = Client::connect(server.address()).unwrap();
+    for client in [&mut client, &mut queued] {
+        assert_eq!(ask(client, "CLIENT CAPA redirect"), "OK");
+    }
+    assert_eq!((ask(&mut queued, "MULTI"), ask(&mut queued, "SET key 1")), ("OK".into(), "QUEUED".into()));
+    follow(&mut client, primary.address().port());
+    let redirect = format!("REDIRECT {}", primary.address());
+    assert_eq!(ask(&mut client, "SET key 1"), redirect);
+    assert_eq!(ask(&mut client, "GET key"), redirect);
+    assert_eq!(ask(&mut client, "READONLY"), "OK");
+    assert_eq!(ask(&mut client, "GET key"), "nil");
+    // What was queued before is over.
+    assert_eq!(ask(&mut queued, "EXEC"), redirect);
+    assert_eq!(ask(&mut queued, "EXEC"), "ERR EXEC without MULTI");
+    assert_eq!((ask(&mut queued, "MULTI"), ask(&mut queued, "SET key 1")), ("OK".into(), redirect));
+    assert!(ask(&mut queued, "EXEC").starts_with("EXECABORT"));
+}
+
 /// What `redis.set_repl` says of the file and of replicas holds for each of them.
 #[test]
 fn a_script_says_who_gets_its_writes() {

@@ -50,7 +50,7 @@ pub fn of(config: &Config) -> Settings {
             client_ipv6: text(&config.cluster_announce_client_ipv6),
             client_port: config.cluster_announce_client_port,
             client_tls_port: config.cluster_announce_client_tls_port,
-            availability_zone: config.accepted.availability_zone.clone(),
+            availability_zone: config.availability_zone.clone(),
         },
     }
 }
@@ -83,6 +83,7 @@ const NAMES: &[&str] = &[
     "cluster-announce-human-nodename",
     "cluster-announce-client-ipv4",
     "cluster-announce-client-ipv6",
+    "availability-zone",
 ];
 
 /// Has the machine take up what CONFIG SET changes.

@@ -142,8 +142,9 @@ fn hello(call: &mut Call<'_>) -> Outcome {
 }
 
 fn write_hello(call: &mut Call<'_>) {
+    let zone = &call.worker.config().availability_zone;
     let reply = &mut *call.reply;
-    reply.map(7);
+    reply.map(7 + usize::from(!zone.is_empty()));
     for (field, value) in [("server", "redis"), ("version", REDIS_VERSION)] {
         reply.bulk(field.as_bytes());
         reply.bulk(value.as_bytes());
@@ -160,6 +161,11 @@ fn write_hello(call: &mut Call<'_>) {
     }
     reply.bulk(b"modules");
     reply.array(0);
+    // As Valkey 9 tells it.
+    if !zone.is_empty() {
+        reply.bulk(b"availability_zone");
+        reply.bulk(zone.as_bytes());
+    }
 }
 
 static QUIT: ServerCommand = command("quit", -1, quit as ServerHandler)

@@ -56,9 +56,6 @@ parameter_table! {
         => "active-defrag-max-scan-fields", Integer(1, LONG_MAX), MODIFIABLE, DEFRAGMENTATION;
     /// Show the logo at start
     always_show_logo: bool = false => "always-show-logo", YesNo, IMMUTABLE, Moot("there is no logo");
-    /// Place of the server in INFO
-    availability_zone: String = String::new()
-        => "availability-zone", TEXT, MODIFIABLE, Moot("clients of this server do not choose by zone");
     /// CPUs of the threads that serve clients
     server_cpulist: Option<String> = None => "server-cpulist" | "server_cpulist", TEXT, IMMUTABLE, CPU_LISTS;
     /// CPUs of the background threads

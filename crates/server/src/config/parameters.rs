@@ -473,6 +473,8 @@ parameter_table! {
     /// Name of the node for people
     cluster_announce_human_nodename: Option<String> = None
         => "cluster-announce-human-nodename", Text(nodename), MODIFIABLE, Honoured;
+    /// Zone of the server, which clients and other nodes are told
+    availability_zone: String = String::new() => "availability-zone", Text(zone), MODIFIABLE, Honoured;
     /// What a node does when `cluster-config-file` cannot be written
     cluster_config_save_behavior: ClusterConfigSaveBehavior = ClusterConfigSaveBehavior::Sync
         => "cluster-config-save-behavior", ClusterConfigSaveBehavior::KIND, MODIFIABLE, Honoured;

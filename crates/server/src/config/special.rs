@@ -545,6 +545,12 @@ pub(super) fn nodename(text: &[u8]) -> Result<(), &'static str> {
     if refused { Err("Announced human node name contained invalid character") } else { Ok(()) }
 }
 
+/// Checks `availability-zone`, which nodes keep in their files.
+pub(super) fn zone(text: &[u8]) -> Result<(), &'static str> {
+    let is_text = std::str::from_utf8(text).is_ok_and(martlet_cluster::text::is_auxiliary);
+    if is_text { Ok(()) } else { Err("Availability zone contained invalid character") }
+}
+
 /// Checks `cluster-announce-client-ipv4`.
 pub(super) fn ipv4(text: &[u8]) -> Result<(), &'static str> {
     let address = std::str::from_utf8(text).ok().and_then(|text| text.parse::<std::net::Ipv4Addr>().ok());

@@ -139,7 +139,8 @@ fn shards(call: &mut Call<'_>) -> Outcome {
 
 fn write_shard_node(call: &mut Call<'_>, node: &ShardNode) {
     let reply = &mut *call.reply;
-    let optional = [node.port.is_some(), node.tls_port.is_some(), node.host_name.is_some()];
+    let [has_name, has_zone] = [&node.host_name, &node.zone].map(Option::is_some);
+    let optional = [node.port.is_some(), node.tls_port.is_some(), has_name, has_zone];
     reply.map(6 + optional.iter().filter(|is_there| **is_there).count());
     let mut text = |name: &str, value: &[u8]| {
         reply.bulk(name.as_bytes());
@@ -167,6 +168,10 @@ fn write_shard_node(call: &mut Call<'_>, node: &ShardNode) {
     call.reply.int(node.offset as i64);
     call.reply.bulk(b"health");
     call.reply.bulk(node.health.as_bytes());
+    if let Some(zone) = &node.zone {
+        call.reply.bulk(b"availability-zone");
+        call.reply.bulk(zone.as_bytes());
+    }
 }
 
 pub(super) static LINKS: ServerCommand = command("cluster|links", 2, links as ServerHandler)

@@ -30,6 +30,9 @@ pub(super) fn server(worker: &mut Worker, text: &mut Text) {
     text.field("redis_mode", if worker.config().cluster_enabled { "cluster" } else { "standalone" });
     text.field("server_name", "martlet");
     text.field("martlet_version", env!("CARGO_PKG_VERSION"));
+    if !config.availability_zone.is_empty() {
+        text.field("availability_zone", &config.availability_zone);
+    }
     text.field("os", os);
     text.field("arch_bits", usize::BITS);
     text.field("monotonic_clock", "time-stamp counter where reliable, else clock_gettime");

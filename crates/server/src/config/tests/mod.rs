@@ -51,7 +51,9 @@ fn other_value(parameter: &Parameter) -> String {
             "cluster-announce-client-ipv4" => "1.2.3.4".into(),
             "cluster-announce-client-ipv6" => "::1".into(),
             "appendfilename" | "appenddirname" | "dbfilename" => "other name.x".into(),
-            "cluster-announce-hostname" | "cluster-announce-human-nodename" => "host-1.example".into(),
+            "cluster-announce-hostname" | "cluster-announce-human-nodename" | "availability-zone" => {
+                "host-1.example".into()
+            }
             _ => "a b\"c\\d\té".into(),
         },
         Kind::Directory => "/".into(),
