@@ -122,10 +122,15 @@ pub struct Effects {
     /// The request is not to be recorded: something else stands for it.
     replaced: bool,
     pending: Pending,
-    /// There is something in `news`.
+    /// There is something in `news` or in `warnings`.
     has_news: bool,
     news: News,
+    /// For the log, which is not written while keys are held.
+    warnings: Vec<String>,
 }
+
+/// So many warnings are kept until keys are released; the first of them.
+const WARNINGS_KEPT: usize = 16;
 
 /// The command that tells of a deletion: those who follow free the value at once or in the background, as is
 /// set here (`lazyfree-lazy-…`). Here that is always done in the background.
@@ -271,15 +276,29 @@ impl Effects {
         self.news.events.clear();
     }
 
+    /// Notes what the log is to say once the keys are released.
+    pub fn warn(&mut self, text: String) {
+        if self.warnings.len() < WARNINGS_KEPT {
+            self.has_news = true;
+            self.warnings.push(text);
+        }
+    }
+
+    /// What the log is to say. Clears it.
+    pub fn take_warnings(&mut self) -> Vec<String> {
+        self.has_news = false;
+        std::mem::take(&mut self.warnings)
+    }
+
     /// Whether there is something to tell.
     #[inline]
     pub fn has_news(&self) -> bool {
         self.has_news
     }
 
-    /// What there is to tell. Clears it.
+    /// What others are to be told of. Clears it.
     pub fn take_news(&mut self) -> News {
-        self.has_news = false;
+        self.has_news = !self.warnings.is_empty();
         std::mem::take(&mut self.news)
     }
 }

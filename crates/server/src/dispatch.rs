@@ -456,9 +456,17 @@ impl Worker {
     #[inline]
     pub(crate) fn release_keys(&mut self) {
         if self.keys.effects.has_news() {
-            self.tell_news();
+            return self.tell_and_release();
         }
         self.keys.release();
+    }
+
+    #[cold]
+    fn tell_and_release(&mut self) {
+        self.tell_news();
+        self.keys.release();
+        // The log may wait for the disk.
+        self.keys.effects.take_warnings().iter().for_each(|warning| tracing::warn!("{warning}"));
     }
 
     /// Tells clients that cache keys, and publishes key events.

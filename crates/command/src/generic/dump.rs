@@ -90,12 +90,10 @@ fn restore(ctx: &mut Context<'_>) -> Outcome {
     if decoded.is_err() && IGNORES_CHECKSUMS.load(Ordering::Relaxed) {
         decoded = payload::restore_unsummed(ctx.arg(3), &limits);
     }
-    let value = decoded.map_err(|refused| {
-        if let Refused::Value(error) = refused {
-            tracing::warn!("Bad data format in RESTORE of a key: {error}");
-        }
-        Error::Text(format!("ERR {refused}"))
-    })?;
+    if let Err(Refused::Value(error)) = &decoded {
+        ctx.keys.effects.warn(format!("Bad data format in RESTORE of a key: {error}"));
+    }
+    let value = decoded.map_err(|refused| Error::Text(format!("ERR {refused}")))?;
 
     let now_ms = ctx.keys.now_ms;
     let expiry_ms = match ttl_ms {
