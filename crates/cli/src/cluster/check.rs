@@ -34,7 +34,7 @@ impl Manager<'_> {
             let node = &mut cluster.nodes[index];
             let count = match node.ask("DBSIZE") {
                 Ok(reply) => reply.integer().unwrap_or(0),
-                Err(refusal) => return self.log.refusal(node, &refusal),
+                Err(refusal) => return refusal.report(self.log, node),
             };
             println!(
                 "{node} ({}...) -> {count} keys | {} slots | {replicas} {}.",

@@ -146,7 +146,7 @@ impl Manager<'_> {
         slot: u16,
     ) -> Result<Option<usize>, Failed> {
         self.with_most_keys(cluster, among, slot).map_err(|(index, refusal)| {
-            self.log.refusal(&cluster.nodes[index], &refusal);
+            refusal.report(self.log, &cluster.nodes[index]);
             Failed
         })
     }
@@ -185,7 +185,7 @@ impl Manager<'_> {
             Ok(_) => Ok(()),
             Err(Refusal::Error(text)) if text.ends_with("is already unassigned") => Ok(()),
             Err(refusal) => {
-                self.log.refusal(node, &refusal);
+                refusal.report(self.log, node);
                 Err(Failed)
             }
         }
@@ -207,7 +207,7 @@ impl Manager<'_> {
         let added = reply.items().and_then(|replies| replies.get(ADD_SLOTS_PLACE));
         if let Some(martlet_client::resp::Reply::Error(text)) = added {
             let text = String::from_utf8_lossy(text).into_owned();
-            self.log.refusal(node, &Refusal::Error(text));
+            Refusal::Error(text).report(self.log, node);
             return Err(Failed);
         }
         node.slots.insert(slot);

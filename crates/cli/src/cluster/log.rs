@@ -1,6 +1,5 @@
 //! What the cluster manager says, in redis-cli's colours, and what it asks.
 
-use super::node::{Node, Refusal};
 use std::fmt::{self, Arguments};
 use std::io::{self, Write};
 
@@ -45,14 +44,6 @@ impl Log {
 
     pub fn ok(self, text: Arguments) {
         self.say(GREEN, text);
-    }
-
-    /// Says why a node did not do what it was asked for.
-    pub fn refusal(self, node: &Node, refusal: &Refusal) {
-        match refusal {
-            Refusal::Error(text) => self.error(format_args!("Node {node} replied with error:\n{text}\n")),
-            Refusal::Lost(text) => eprintln!("Error: {node}: {text}"),
-        }
     }
 }
 

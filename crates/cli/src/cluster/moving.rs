@@ -40,7 +40,7 @@ impl MoveFailure {
     /// Says what has not been said.
     pub fn say(&self, manager: &Manager, cluster: &Cluster) {
         if let Some((index, refusal)) = &self.unsaid {
-            manager.log.refusal(&cluster.nodes[*index], refusal);
+            refusal.report(manager.log, &cluster.nodes[*index]);
         }
     }
 }
@@ -68,7 +68,7 @@ impl Manager<'_> {
     pub fn set_slot(&self, cluster: &mut Cluster, at: usize, slot: u16, state: &str, of: usize) -> Outcome {
         let id = cluster.nodes[of].id.clone();
         set_slot(&mut cluster.nodes[at], slot, state, &id).map_err(|refusal| {
-            self.log.refusal(&cluster.nodes[at], &refusal);
+            refusal.report(self.log, &cluster.nodes[at]);
             super::Failed
         })
     }
@@ -140,7 +140,7 @@ impl Manager<'_> {
         loop {
             let list = format!("CLUSTER GETKEYSINSLOT {slot} {}", self.options.pipeline);
             let keys = cluster.nodes[from].ask(list).map_err(|refusal| {
-                self.log.refusal(&cluster.nodes[from], &refusal);
+                refusal.report(self.log, &cluster.nodes[from]);
                 MoveFailure::said(refusal.text())
             })?;
             let keys: Vec<Vec<u8>> =
@@ -226,7 +226,7 @@ impl Manager<'_> {
 
     fn migration_failure(&self, from: &Node, refusal: &Refusal) -> MoveFailure {
         println!();
-        self.log.refusal(from, refusal);
+        refusal.report(self.log, from);
         MoveFailure::said(refusal.text())
     }
 
@@ -255,7 +255,7 @@ impl Manager<'_> {
         let digests = [from, to].map(|index| {
             let reply = cluster.nodes[index].command(&words);
             if let Err(refusal) = &reply {
-                self.log.refusal(&cluster.nodes[index], refusal);
+                refusal.report(self.log, &cluster.nodes[index]);
             }
             reply
         });

@@ -27,6 +27,14 @@ impl Refusal {
             Refusal::Error(text) | Refusal::Lost(text) => text,
         }
     }
+
+    /// Reports that `node` did not do what it was asked for.
+    pub fn report(&self, log: Log, node: &Node) {
+        match self {
+            Refusal::Error(text) => log.error(format_args!("Node {node} replied with error:\n{text}\n")),
+            Refusal::Lost(text) => eprintln!("Error: {node}: {text}"),
+        }
+    }
 }
 
 impl From<Lost> for Refusal {
@@ -135,7 +143,7 @@ impl Node {
     /// The same; a refusal is said.
     pub fn demand<A: AsRef<[u8]>>(&mut self, log: Log, words: &[A]) -> Result<Reply, Failed> {
         self.command(words).map_err(|refusal| {
-            log.refusal(self, &refusal);
+            refusal.report(log, self);
             Failed
         })
     }

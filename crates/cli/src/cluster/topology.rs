@@ -128,7 +128,7 @@ impl Manager<'_> {
     /// Refuses a node that has keys, or knows other nodes. Asks what it is.
     pub fn require_empty(&self, node: &mut Node) -> Outcome {
         if let Err(refusal) = node.load() {
-            self.log.refusal(node, &refusal);
+            refusal.report(self.log, node);
             return Err(Failed);
         }
         match node.is_empty() {
@@ -153,7 +153,7 @@ impl Manager<'_> {
         let others = match first.load() {
             Ok(others) => others,
             Err(refusal) => {
-                self.log.refusal(&first, &refusal);
+                refusal.report(self.log, &first);
                 return Err(Failed);
             }
         };

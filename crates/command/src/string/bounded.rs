@@ -7,7 +7,8 @@ use martlet_engine::EventClass;
 use martlet_keyspace::{ExpiryChange, Key, StrValue};
 
 use super::UPDATES;
-use super::value::{Expiry, delete_expired_now, expires_relatively};
+use super::delete_expired_now;
+use super::value::{Expiry, expires_relatively};
 use crate::Handler;
 use crate::context::Context;
 use crate::cursor::Cursor;

@@ -7,8 +7,7 @@ use martlet_base::number::NumberBuffer;
 use martlet_keyspace::{Entry, StrValue};
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::READS;
-use super::value::delete_expired_now;
+use super::{READS, delete_expired_now};
 use crate::Handler;
 use crate::context::Context;
 use crate::cursor::Cursor;

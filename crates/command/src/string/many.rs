@@ -6,7 +6,8 @@ use martlet_keyspace::ExpiryChange;
 use martlet_protocol::request::Args;
 
 use super::condition::Condition;
-use super::value::{NewExpiry, delete_expired_now};
+use super::delete_expired_now;
+use super::value::NewExpiry;
 use super::write_str;
 use crate::Handler;
 use crate::context::Context;

@@ -3,8 +3,8 @@
 
 use martlet_base::limits::SHARED_REPLY_MIN_BYTES;
 use martlet_base::number::NumberBuffer;
-use martlet_engine::WrongType;
-use martlet_keyspace::{Entry, StrValue};
+use martlet_engine::{EventClass, Keys, WrongType};
+use martlet_keyspace::{Entry, Key, StrValue};
 use martlet_protocol::reply::Reply;
 
 use crate::Handler;
@@ -23,6 +23,15 @@ mod tests;
 mod value;
 
 pub(crate) use value::{expire_at, expires_relatively};
+
+/// Deletes a key that was given a time in the past.
+pub(crate) fn delete_expired_now(keys: &mut Keys, key: &Key<'_>) {
+    if keys.delete(key) {
+        keys.changed(key, EventClass::GENERIC, "del");
+        let word = keys.effects.deletions.removal.command();
+        keys.effects.replace(keys.db, || [word, key.bytes]);
+    }
+}
 
 /// The family.
 pub static COMMANDS: &[&Command<Handler>] = &[

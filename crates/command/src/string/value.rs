@@ -5,8 +5,8 @@ use martlet_engine::{EventClass, Keys};
 use martlet_keyspace::{ExpiryChange, Key};
 use martlet_protocol::request::Args;
 
-use super::UPDATES;
 use super::condition::Condition;
+use super::{UPDATES, delete_expired_now};
 use crate::Handler;
 use crate::context::Context;
 use crate::cursor::Cursor;
@@ -234,15 +234,6 @@ fn set_until(ctx: &mut Context<'_>, key: &Key<'_>, index: usize, at_ms: i64) {
         let mut buffer = NumberBuffer::new();
         [b"SET", key.bytes, value, b"PXAT", format_i64(at_ms, &mut buffer)].map(<[u8]>::to_vec)
     });
-}
-
-/// Deletes a key that was given a time in the past.
-pub(crate) fn delete_expired_now(keys: &mut Keys, key: &Key<'_>) {
-    if keys.delete(key) {
-        keys.changed(key, EventClass::GENERIC, "del");
-        let word = keys.effects.deletions.removal.command();
-        keys.effects.replace(keys.db, || [word, key.bytes]);
-    }
 }
 
 pub(super) static SETNX: Command<Handler> = command("setnx", 3, setnx as Handler)

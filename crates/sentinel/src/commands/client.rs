@@ -4,7 +4,7 @@ use martlet_base::number::parse_i64;
 use martlet_command::handshake::{INVALID_NAME, is_valid_name};
 use martlet_command::{Acl, Error, Flags, Group, Outcome, command, container};
 
-use super::core::{Core, ReplyMode};
+use super::core::ReplyMode;
 use super::{Call, Handler, SentinelCommand, Session, write_help};
 
 /// The family.
@@ -88,7 +88,7 @@ static INFO: SentinelCommand =
     about(command("client|info", 2, info as Handler).flags(OPEN), "6.2.0", "Describes the connection.");
 
 fn info(call: &mut Call<'_>) -> Outcome {
-    let mut text = line(call.core, call.id);
+    let mut text = call.core.client_line(call.id);
     text.push(b'\n');
     call.reply.verbatim("txt", &text);
     Ok(())
@@ -153,7 +153,7 @@ fn list(call: &mut Call<'_>) -> Outcome {
     for id in ids {
         let Some(session) = call.core.sessions.get(&id) else { continue };
         if !session.is_killed && kind.is_none_or(|kind| kind == kind_of(session)) {
-            text.extend(line(call.core, id));
+            text.extend(call.core.client_line(id));
             text.push(b'\n');
         }
     }
@@ -287,45 +287,4 @@ static HELP: SentinelCommand = about(
 
 fn help(call: &mut Call<'_>) -> Outcome {
     write_help(call, "CLIENT")
-}
-
-/// A client as a line of CLIENT LIST, without a line break.
-pub(super) fn line(core: &Core, id: u64) -> Vec<u8> {
-    let Some(session) = core.sessions.get(&id) else { return Vec::new() };
-    let seconds = |since_ms: i64| (core.now_ms - since_ms).max(0) / 1000;
-    let Session { peer, local, fd, .. } = session;
-    let mut out = format!("id={id} addr={peer} laddr={local} fd={fd} name=").into_bytes();
-    out.extend(&session.name);
-    let flags = match (session.is_subscriber(), session.is_closing) {
-        (true, _) => "P",
-        (_, true) => "c",
-        _ => "N",
-    };
-    out.extend(
-        format!(
-            " age={} idle={} flags={flags} db=0 sub={} psub={} ssub=0 multi=-1 watch=0 qbuf={} qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem={} tot-mem={} events=r cmd={} user={} redir=-1 resp={} lib-name=",
-            seconds(session.created_ms),
-            seconds(session.active_ms),
-            session.channels.len(),
-            session.patterns.len(),
-            session.pending_bytes,
-            session.out.len(),
-            session.pending_bytes + session.out.capacity(),
-            session.last_command,
-            String::from_utf8_lossy(&session.user.name),
-            if session.is_resp3 { 3 } else { 2 },
-        )
-        .bytes(),
-    );
-    out.extend(&session.client_library[0]);
-    out.extend(b" lib-ver=");
-    out.extend(&session.client_library[1]);
-    out.extend(
-        format!(
-            " io-thread=0 tot-net-in={} tot-net-out={} tot-cmds={}",
-            session.input_bytes, session.output_bytes, session.requests
-        )
-        .bytes(),
-    );
-    out
 }

@@ -295,9 +295,50 @@ impl Core {
         Err(Error::Bytes([b"NOPERM ", &denial.text(&user.name, entry.spec.full_name)[..]].concat()))
     }
 
+    /// A client as a line of CLIENT LIST, without a line break; empty if there is no such client.
+    pub fn client_line(&self, id: u64) -> Vec<u8> {
+        let Some(session) = self.sessions.get(&id) else { return Vec::new() };
+        let seconds = |since_ms: i64| (self.now_ms - since_ms).max(0) / 1000;
+        let Session { peer, local, fd, .. } = session;
+        let mut out = format!("id={id} addr={peer} laddr={local} fd={fd} name=").into_bytes();
+        out.extend(&session.name);
+        let flags = match (session.is_subscriber(), session.is_closing) {
+            (true, _) => "P",
+            (_, true) => "c",
+            _ => "N",
+        };
+        out.extend(
+            format!(
+                " age={} idle={} flags={flags} db=0 sub={} psub={} ssub=0 multi=-1 watch=0 qbuf={} qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem={} tot-mem={} events=r cmd={} user={} redir=-1 resp={} lib-name=",
+                seconds(session.created_ms),
+                seconds(session.active_ms),
+                session.channels.len(),
+                session.patterns.len(),
+                session.pending_bytes,
+                session.out.len(),
+                session.pending_bytes + session.out.capacity(),
+                session.last_command,
+                String::from_utf8_lossy(&session.user.name),
+                if session.is_resp3 { 3 } else { 2 },
+            )
+            .bytes(),
+        );
+        out.extend(&session.client_library[0]);
+        out.extend(b" lib-ver=");
+        out.extend(&session.client_library[1]);
+        out.extend(
+            format!(
+                " io-thread=0 tot-net-in={} tot-net-out={} tot-cmds={}",
+                session.input_bytes, session.output_bytes, session.requests
+            )
+            .bytes(),
+        );
+        out
+    }
+
     /// Notes in the log that something was refused.
     pub fn note_refusal(&mut self, id: u64, reason: Reason, object: Vec<u8>, user: Vec<u8>) {
-        let client = super::client::line(self, id);
+        let client = self.client_line(id);
         let event = Event { reason, origin: Origin::Toplevel, object, user, client };
         self.access.log.add(event, self.access.log_max, self.now_ms);
     }

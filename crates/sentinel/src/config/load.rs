@@ -10,6 +10,7 @@ use martlet_base::number::parse_i64;
 use martlet_protocol::quote::split;
 
 use super::tls::TlsConfig;
+use super::value::{RANGE, text, yes_or_no};
 use crate::events::Level;
 use crate::limits::CLIENTS_MAX;
 
@@ -103,8 +104,6 @@ impl Default for Config {
     }
 }
 
-/// What is wrong with a number out of its range.
-pub(super) const RANGE: &str = "argument must be between the limits of the directive";
 const BAD: &str = "Bad directive or wrong number of arguments";
 
 impl Config {
@@ -187,18 +186,6 @@ impl Config {
             _ => return self.tls.directive(name, value),
         }
         Ok(true)
-    }
-}
-
-pub(super) fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
-pub(super) fn yes_or_no(value: &[u8]) -> Result<bool, &'static str> {
-    match value.to_ascii_lowercase().as_slice() {
-        b"yes" => Ok(true),
-        b"no" => Ok(false),
-        _ => Err("argument must be 'yes' or 'no'"),
     }
 }
 

@@ -3,6 +3,7 @@
 pub mod load;
 pub mod rewrite;
 pub mod tls;
+mod value;
 
 use std::ffi::OsString;
 use std::io;

@@ -7,7 +7,7 @@ use martlet_base::number::parse_i64;
 use martlet_client::tls::{TlsOptions, TlsSettings};
 use martlet_client::tls_server::{ClientCertificates, ServerConfig, TlsServerOptions};
 
-use super::load::{RANGE, text, yes_or_no};
+use super::value::{RANGE, text, yes_or_no};
 
 /// What is configured about TLS.
 #[derive(Clone, Debug, Default)]

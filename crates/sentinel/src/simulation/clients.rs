@@ -1,5 +1,6 @@
 //! Clients that write and read at the server that a Sentinel holds to be the primary, and what they are told.
 
+use super::client::{Op, Reply};
 use super::data::{Command, Read, Write};
 use super::group::{Event, Group};
 use super::net::Net;
@@ -11,32 +12,6 @@ use martlet_replication::failover::State;
 const KEYS: u64 = 5;
 /// How long a client waits for a reply, in milliseconds.
 const PATIENCE_MS: i64 = 2_000;
-
-/// What a client asks for.
-#[derive(Clone, Debug)]
-pub(super) struct Op {
-    client: usize,
-    server: usize,
-    server_life: u64,
-    key: u64,
-    /// The number of the write; a read if there is none.
-    write: Option<usize>,
-    asked_ms: i64,
-}
-
-/// What it is told.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Reply {
-    Ok { found: Option<usize>, is_covered: bool },
-    Refused,
-}
-
-/// See the [module docs](self).
-#[derive(Default)]
-pub(super) struct Client {
-    waits_for: Option<usize>,
-    server: usize,
-}
 
 impl Group {
     /// A client does what is due; `primary` is where it is told to go.

@@ -3,7 +3,7 @@
 use martlet_replication::acks::Standing;
 use martlet_replication::failover::{State, Step};
 
-use super::clients::{Client, Op};
+use super::client::{Client, Op, Reply};
 use super::data::{Command, Data, Entry, Truth};
 use super::net::{Net, Node};
 use super::server::{Link, Server, Session, Stage, WireId};
@@ -59,7 +59,7 @@ pub(super) enum Event {
     Reap(usize, WireId),
     Client(usize),
     Request(usize, usize),
-    Reply(usize, super::clients::Reply),
+    Reply(usize, Reply),
 }
 
 /// A connection of a replica to its primary, each in one of its lives.

@@ -4,6 +4,7 @@
 //!
 //! Invariant: the same options and seed give the same run. Time passes from event to event; nothing waits.
 
+mod client;
 mod clients;
 mod data;
 mod group;

@@ -1,7 +1,7 @@
 //! Case files as values: every statement keeps its line number, so that a failure points at it.
 
 use super::pattern::{Pattern, Protocol};
-use super::run::{Target, TargetKind};
+use super::target::{Target, TargetKind};
 use super::words;
 use std::fmt;
 use std::path::{Path, PathBuf};

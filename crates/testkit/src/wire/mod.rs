@@ -30,9 +30,11 @@ mod case;
 mod pattern;
 mod record;
 mod run;
+mod target;
 mod words;
 
 pub use case::{Case, CaseFile, ParseError, load_directory, parse};
 pub use pattern::{Bindings, Pattern, Protocol};
 pub use record::record;
-pub use run::{Delivery, Failure, Report, Target, TargetKind, run_case, run_file};
+pub use run::{Delivery, Failure, Report, run_case, run_file};
+pub use target::{Target, TargetKind};

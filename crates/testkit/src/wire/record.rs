@@ -3,7 +3,7 @@
 
 use super::case::{Action, Case, Step, parse};
 use super::pattern::{Bindings, Pattern, Protocol, render};
-use super::run::Target;
+use super::target::Target;
 use super::words;
 use martlet_client::blocking::Client;
 use martlet_client::resp::Reply;

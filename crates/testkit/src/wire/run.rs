@@ -2,6 +2,7 @@
 
 use super::case::{Action, Case, CaseFile, Step, version_of};
 use super::pattern::{Bindings, Pattern, Protocol, render};
+use super::target::{Target, TargetKind};
 use super::words;
 use martlet_client::blocking::{Client, is_closed};
 use martlet_client::resp::{Reply, encode_request};
@@ -17,26 +18,6 @@ const POLL_LIMIT: Duration = Duration::from_secs(60);
 const POLL_PAUSE: Duration = Duration::from_millis(2);
 /// Requests longer than this are sent whole when a case is replayed in fragments.
 const MOST_FRAGMENTED_BYTES: usize = 4096;
-
-/// Whose server it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TargetKind {
-    /// Redis itself.
-    Redis,
-    /// Valkey.
-    Valkey,
-    /// This project's.
-    Martlet,
-}
-
-/// The server under test, as its INFO tells.
-#[derive(Clone, Copy, Debug)]
-pub struct Target {
-    /// Whose it is.
-    pub kind: TargetKind,
-    /// Major and minor version of that product.
-    pub version: (u32, u32),
-}
 
 /// How requests reach the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

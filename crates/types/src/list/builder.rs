@@ -87,7 +87,8 @@ impl ListBuilder {
 
     fn end_chunk(&mut self) {
         if !self.gathered.places.is_empty() {
-            self.chunked.push_chunk(Chunk::of_gathered(&self.gathered));
+            let Gathered { bytes, places, listpack_bytes } = &self.gathered;
+            self.chunked.push_chunk(Chunk::of_encoded(bytes, places, *listpack_bytes));
             self.gathered.clear();
         }
     }

@@ -16,7 +16,6 @@
 //! at or above it, and `live` is the sum of their sizes. A page shared with a snapshot is copied before it is
 //! changed.
 
-use super::builder::Gathered;
 use crate::element::Element;
 use crate::packed::encoding::{Encoded, decode_at, size_at};
 use crate::packed::listpack::{entry_bytes, put_entry, put_entry_at};
@@ -89,9 +88,9 @@ impl Chunk {
         chunk
     }
 
-    /// A chunk of elements that were gathered for one.
-    pub fn of_gathered(elements: &Gathered) -> Chunk {
-        let Gathered { bytes, places, listpack_bytes } = elements;
+    /// A chunk of encoded elements that lie one after another in `bytes` and begin at `places`; they take
+    /// `listpack_bytes` in a listpack, its header apart.
+    pub fn of_encoded(bytes: &[u8], places: &[u16], listpack_bytes: usize) -> Chunk {
         let mut chunk = Chunk::with_capacity(bytes.len() + places.len() * SLOT_BYTES);
         chunk.with_page(|page| {
             let start = page.bytes.len() - bytes.len();
@@ -103,7 +102,7 @@ impl Chunk {
                 count: places.len() as u16,
                 data_start: start as u16,
                 live: bytes.len() as u16,
-                listpack_bytes: *listpack_bytes as u16,
+                listpack_bytes: listpack_bytes as u16,
             };
         });
         chunk
