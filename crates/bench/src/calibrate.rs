@@ -121,7 +121,7 @@ fn run_beside(
 /// Runs all checks; gives the exit code.
 pub fn main(arguments: &[String]) -> i32 {
     if !arguments.is_empty() {
-        return crate::cli::usage(
+        return crate::cli::help::answer_help(
             arguments,
             "Usage: martlet bench calibrate\n\nTests the tool against responders of known behaviour.",
         );

@@ -5,7 +5,7 @@ use crate::cli::target;
 use crate::control::{Control, plain_error, reply_text};
 use crate::cost::Meter;
 use crate::engine::{self, CommandResult, INTERRUPTED, RunResult, Silent};
-use crate::own::{Job, Measured};
+use crate::job::{Job, Measured, exit_code};
 use crate::plan::Pacing;
 use crate::report::{Check, Report};
 use crate::workload;
@@ -106,7 +106,7 @@ pub fn hot_key(job: &Job) -> Result<i32, String> {
             None => "NOT CHECKED, as the run broke off with increments under way",
         }
     );
-    let code = i32::from(verdict != Some(true) || crate::own::exit_code(&measured) != 0);
+    let code = i32::from(verdict != Some(true) || exit_code(&measured) != 0);
     report.check = verdict.map(|_| check);
     report.write_files(&job.settings)?;
     Ok(code)

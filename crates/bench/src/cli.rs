@@ -1,18 +1,18 @@
 //! Command lines: ours, redis-benchmark's and resp-benchmark's.
 
-pub(crate) mod classic;
-pub(crate) mod options;
+pub mod classic;
+pub(crate) mod help;
+pub mod options;
 pub mod resp;
 pub(crate) mod settings;
-pub(crate) mod target;
+pub mod target;
 
 use std::ffi::OsString;
 
 /// Runs `martlet bench` with the arguments that follow the tool's name; gives the exit code. `program` is the
 /// name that the tool was called by: `bench`, `redis-benchmark`, `valkey-benchmark` or `resp-benchmark`.
 pub fn main(program: &str, arguments: &[OsString]) -> i32 {
-    crate::engine::catch_interrupt();
-    raise_file_limit();
+    prepare();
     let arguments: Vec<String> = arguments.iter().map(|a| a.to_string_lossy().into_owned()).collect();
     let first = arguments.first().map(String::as_str);
     match (program, first) {
@@ -21,7 +21,6 @@ pub fn main(program: &str, arguments: &[OsString]) -> i32 {
         ("bench", Some("report")) => crate::report::main(arguments.get(1..).unwrap_or_default()),
         ("bench", Some("null")) => crate::null::main(arguments.get(1..).unwrap_or_default()),
         ("bench", Some("persistence")) => crate::persistence::main(arguments.get(1..).unwrap_or_default()),
-        ("bench", Some("reproduce")) => crate::reproduce::main(arguments.get(1..).unwrap_or_default()),
         ("bench", Some("calibrate")) => crate::calibrate::main(arguments.get(1..).unwrap_or_default()),
         _ => match options::parse(program, &arguments) {
             Ok(options::Parsed::Run(settings)) => crate::run::main(program, &settings),
@@ -42,6 +41,13 @@ pub fn main(program: &str, arguments: &[OsString]) -> i32 {
     }
 }
 
+/// Prepares the process for a load: Ctrl-C ends a run and keeps its figures, and the limit of open files is
+/// the system's highest.
+pub fn prepare() {
+    crate::engine::catch_interrupt();
+    raise_file_limit();
+}
+
 /// Raises the limit of open files as far as the system lets it: each connection is one.
 fn raise_file_limit() {
     // SAFETY: plain data passed by pointer to calls that only read or fill it.
@@ -50,20 +56,6 @@ fn raise_file_limit() {
         if libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) == 0 {
             limit.rlim_cur = limit.rlim_max;
             libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit);
-        }
-    }
-}
-
-/// Shows how a tool is called, to whoever asks or has typed something else; gives the exit code.
-pub fn usage(arguments: &[String], help: &str) -> i32 {
-    match arguments {
-        [asked] if asked == "--help" => {
-            println!("{help}");
-            0
-        }
-        arguments => {
-            eprintln!("Invalid option \"{}\" or option argument missing\n\n{help}", arguments.join(" "));
-            1
         }
     }
 }

@@ -2,45 +2,12 @@
 //! conditions. Every ratio is so turned that above 1 the first server, the one of -h and -p, is better.
 
 use crate::engine::Silent;
-use crate::own::{Job, Measured};
+use crate::job::{Job, Measured};
 use crate::plan::{Plan, Target};
 use crate::report::Report;
-use crate::stats::{Ratio, ratio};
+use crate::report::comparison::{Comparison, Figures, Pair, RATIOS};
+use crate::servers::{Directory, Started, free_port, start};
 use martlet_client::address::Address;
-use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
-use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
-
-/// One server's figures in one round.
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-pub struct Figures {
-    pub rate: f64,
-    pub p50_ms: f64,
-    pub p99_ms: f64,
-    pub p999_ms: f64,
-    /// Server CPU, microseconds per request; 0 when unknown.
-    pub cpu_us: f64,
-}
-
-/// One round.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub struct Pair {
-    pub a: Figures,
-    pub b: Figures,
-}
-
-/// A whole comparison.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Comparison {
-    pub a_name: String,
-    pub b_name: String,
-    pub pairs: Vec<Pair>,
-    pub ratios: BTreeMap<String, Ratio>,
-    pub verdict: String,
-}
 
 fn figures(measured: &Measured) -> Figures {
     let all = measured.result.all_latencies();
@@ -53,78 +20,8 @@ fn figures(measured: &Measured) -> Figures {
     }
 }
 
-type Read = fn(&Figures) -> f64;
-
 /// Pairs of runs, unless `--rounds` says otherwise.
 const DEFAULT_ROUNDS: usize = 5;
-/// Names of ratios, what they compare, and whether less is better.
-const RATIOS: [(&str, Read, bool); 5] = [
-    ("throughput_ratio", |f| f.rate, false),
-    ("p50_ratio", |f| f.p50_ms, true),
-    ("p99_ratio", |f| f.p99_ms, true),
-    ("p999_ratio", |f| f.p999_ms, true),
-    ("cpu_ratio", |f| f.cpu_us, true),
-];
-
-impl Comparison {
-    /// Computes ratios and verdict.
-    pub fn new(a_name: String, b_name: String, pairs: Vec<Pair>, seed: u64) -> Comparison {
-        let mut ratios = BTreeMap::new();
-        for (name, read, less_is_better) in RATIOS {
-            let values: Vec<(f64, f64)> = pairs
-                .iter()
-                .map(|p| if less_is_better { (read(&p.b), read(&p.a)) } else { (read(&p.a), read(&p.b)) })
-                .collect();
-            if let Some(r) = ratio(&values, seed) {
-                ratios.insert(name.to_string(), r);
-            }
-        }
-        let mut verdict = String::new();
-        for (name, what) in [
-            ("throughput_ratio", "throughput"),
-            ("p99_ratio", "p99 latency"),
-            ("cpu_ratio", "CPU per request"),
-        ] {
-            let Some(r) = ratios.get(name) else { continue };
-            let text = match () {
-                () if r.low > 1.0 => format!("{what}: A is better by {:.2}x", r.value),
-                () if r.high < 1.0 => format!("{what}: B is better by {:.2}x", 1.0 / r.value),
-                () => format!("{what}: no difference shown"),
-            };
-            let _ = write!(verdict, "{}{text}", if verdict.is_empty() { "" } else { "; " });
-        }
-        Comparison { a_name, b_name, pairs, ratios, verdict }
-    }
-
-    fn text(&self) -> String {
-        let mut out = format!("A: {}\nB: {}\n\n", self.a_name, self.b_name);
-        let _ = writeln!(
-            out,
-            "pair {:>12} {:>12} {:>9} {:>9} {:>9} {:>9}",
-            "A requests/s", "B", "A p99 ms", "B", "A CPU us", "B"
-        );
-        for (n, p) in self.pairs.iter().enumerate() {
-            let _ = writeln!(
-                out,
-                "{:>4} {:>12.0} {:>12.0} {:>9.3} {:>9.3} {:>9.2} {:>9.2}",
-                n + 1,
-                p.a.rate,
-                p.b.rate,
-                p.a.p99_ms,
-                p.b.p99_ms,
-                p.a.cpu_us,
-                p.b.cpu_us
-            );
-        }
-        let _ = writeln!(out, "\nratios, above 1: A is better (95 % interval)");
-        for (name, r) in &self.ratios {
-            let _ = writeln!(out, "{name:<18} {:.3} ({:.3} - {:.3})", r.value, r.low, r.high);
-        }
-        let _ = writeln!(out, "verdict: {}", self.verdict);
-        out
-    }
-}
-
 /// A condition such as `cpu_ratio>=1.4`, or `cpu_ratio.low>=1.2` on an end of the interval.
 #[derive(Debug)]
 struct Condition {
@@ -170,66 +67,6 @@ impl Condition {
             _ => actual < self.value,
         }
     }
-}
-
-/// A server process that ends with this value.
-pub struct Started(Child);
-
-impl Drop for Started {
-    fn drop(&mut self) {
-        // A server that is gone already needs no end.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// A directory that is removed with this value.
-pub struct Directory(pub PathBuf);
-
-impl Directory {
-    /// Makes it inside of `parent`.
-    pub fn create(parent: &Path, port: u16) -> Result<Directory, String> {
-        let path = parent.join(format!("martlet-bench-{}-{port}", std::process::id()));
-        std::fs::create_dir(&path).map_err(|e| format!("{}: {e}", path.display()))?;
-        Ok(Directory(path))
-    }
-}
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        // What is left behind is in a place for temporary files.
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-/// A port of this machine that nobody listens on.
-pub fn free_port() -> Result<u16, String> {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").map_err(|e| e.to_string())?;
-    Ok(listener.local_addr().map_err(|e| e.to_string())?.port())
-}
-
-/// Starts a server and waits until it answers.
-pub fn start(program: &std::ffi::OsStr, arguments: &[String], port: u16) -> Result<Started, String> {
-    let shown = program.to_string_lossy().into_owned();
-    let child = Command::new(program)
-        .args(arguments)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .map_err(|e| format!("{shown}: {e}"))?;
-    let mut started = Started(child);
-    let limit = Instant::now() + Duration::from_secs(10);
-    while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
-        if let Ok(Some(status)) = started.0.try_wait() {
-            return Err(format!("{shown} ended at once: {status}"));
-        }
-        if Instant::now() > limit {
-            return Err(format!("{shown} does not listen on port {port}"));
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    Ok(started)
 }
 
 /// Parameters of the first server that a server started for the comparison gets, too. (`io-threads` means

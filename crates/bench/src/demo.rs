@@ -1,9 +1,9 @@
 //! What a newcomer sees who names no server: one is started from this program, loaded and ended.
 
 use crate::cli::options::Settings;
-use crate::compare::{free_port, start};
+use crate::job::Job;
 use crate::live::Line;
-use crate::own::Job;
+use crate::servers::{free_port, start};
 use std::time::Duration;
 
 /// The canonical workload: name, load, request, pipeline.

@@ -1,10 +1,9 @@
 //! Sweeps over a parameter, and the search for the highest rate that holds a target.
 
 use crate::engine::Silent;
-use crate::own::{Job, Measured};
+use crate::job::{Job, Measured};
 use crate::plan::{MAX_CONNECTIONS, MAX_DATA_BYTES, MAX_PIPELINE, MAX_THREADS, Pacing, Plan};
-use crate::report::Report;
-use serde::{Deserialize, Serialize};
+use crate::report::{Point, Report};
 use std::time::Duration;
 
 /// How long one step of a search takes, unless `--duration` says otherwise.
@@ -14,19 +13,6 @@ const FIRST_RATE: f64 = 1000.0;
 const HIGHEST_RATE: f64 = 5e7;
 /// The search ends when its bounds are this close.
 const CLOSE: f64 = 1.03;
-
-/// One point of a sweep.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Point {
-    /// The parameter.
-    pub name: String,
-    pub value: f64,
-    pub rate: f64,
-    pub p50_ms: f64,
-    pub p99_ms: f64,
-    /// Server CPU, microseconds per request; 0 when unknown.
-    pub cpu_us: f64,
-}
 
 fn point(name: &str, value: f64, measured: &Measured) -> Point {
     let all = measured.result.all_latencies();

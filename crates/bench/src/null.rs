@@ -204,7 +204,7 @@ pub fn main(arguments: &[String]) -> i32 {
                 return 1;
             }
         },
-        arguments => return crate::cli::usage(arguments, HELP),
+        arguments => return crate::cli::help::answer_help(arguments, HELP),
     };
     match serve(port, Behaviour::default()) {
         Ok(port) => println!("null responder on 127.0.0.1:{port}"),

@@ -6,11 +6,12 @@
 //! back with other keys than it had, ends the run.
 
 use crate::cli::options::Settings;
-use crate::compare::{Directory, Started, free_port, start};
 use crate::control::{Control, info_field, reply_text};
+use crate::job::Job;
 use crate::live::Line;
-use crate::own::Job;
 use crate::plan::Target;
+use crate::process::process_bytes;
+use crate::servers::{Directory, Started, await_end, free_port, launch};
 use serde::Serialize;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -216,17 +217,6 @@ fn text(row: &Row) -> String {
     )
 }
 
-/// Starts a server, a command line, on a port and in a directory, with these options beside its own.
-pub fn launch(server: &str, options: &[&str], directory: &Directory, port: u16) -> Result<Started, String> {
-    let mut words = server.split_whitespace().map(String::from);
-    let program = words.next().ok_or("a server without a program")?;
-    let mut arguments: Vec<String> = words.collect();
-    arguments.extend(["--port".into(), port.to_string()]);
-    arguments.extend(["--dir".into(), directory.0.display().to_string()]);
-    arguments.extend(options.iter().map(|&word| word.to_owned()));
-    start(program.as_ref(), &arguments, port)
-}
-
 /// The number that a command answers.
 fn number(control: &mut Control, command: &[&str]) -> Result<u64, String> {
     let reply = control.command(command).map_err(|e| e.to_string())?;
@@ -267,7 +257,7 @@ fn measure(options: &Options, server: &str, mode: Mode, pipeline: usize) -> Resu
         p50_ms: all.percentile_ms(50.0),
         p99_ms: all.percentile_ms(99.0),
         server_us: cost.user_us + cost.system_us,
-        peak_bytes: pid.map_or(0, |pid| crate::cost::process_bytes(pid, "VmHWM:")),
+        peak_bytes: pid.map_or(0, |pid| process_bytes(pid, "VmHWM:")),
         fork_us: info_field(&info, "latest_fork_usec").and_then(|text| text.parse().ok()).unwrap_or(0),
         keys,
         recovery_s: None,
@@ -334,18 +324,6 @@ impl Replica {
         }
         Ok(())
     }
-}
-
-/// Waits until nobody listens on the port.
-pub fn await_end(port: u16) -> Result<(), String> {
-    let limit = Instant::now() + Duration::from_secs(120);
-    while std::net::TcpStream::connect(("127.0.0.1", port)).is_ok() {
-        if Instant::now() > limit {
-            return Err(format!("the server on port {port} does not end"));
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    Ok(())
 }
 
 /// Starts the server again; seconds until it serves all its keys.

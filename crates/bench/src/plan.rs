@@ -7,6 +7,12 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// A seed that no other run is likely to have; below 2^53, so that every reader of JSON keeps all its digits.
+pub fn fresh_seed() -> u64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    ((now.as_nanos() as u64) ^ (u64::from(std::process::id()) << 40)) & ((1 << 53) - 1)
+}
+
 /// Most connections of a run, over all threads.
 pub const MAX_CONNECTIONS: usize = 1_000_000;
 /// Most threads of a run.
@@ -72,6 +78,14 @@ pub struct Workload {
     pub commands: Vec<String>,
     /// Requests with times of their own, instead of units.
     pub replay: Option<Arc<crate::replay::Capture>>,
+}
+
+impl Workload {
+    /// One request, compiled already.
+    pub fn single(name: &str, template: Template) -> Workload {
+        let unit = Unit { steps: vec![Step { template, command: 0 }], weight: 1, variables: Vec::new() };
+        Workload { units: vec![unit], commands: vec![name.into()], replay: None }
+    }
 }
 
 /// When the next request may go.
@@ -145,7 +159,7 @@ impl Plan {
     pub fn single(target: Target, name: &str, template: Template) -> Plan {
         Plan {
             target,
-            workload: crate::workload::single(name, template),
+            workload: Workload::single(name, template),
             pacing: Pacing::Closed,
             connections: 50,
             threads: 1,

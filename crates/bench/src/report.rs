@@ -1,14 +1,15 @@
 //! Reports: text, JSON, CSV, HdrHistogram's distribution file and one HTML page; merging of several.
 //! The JSON form holds everything, histograms included, so that every other form is made from it.
 
+pub mod comparison;
 pub mod html;
 
 use crate::cli::classic;
 use crate::cli::options::Settings;
 use crate::cost::Cost;
 use crate::engine::SecondRow;
+use crate::job::{Job, Measured};
 use crate::latency::Latencies;
-use crate::own::{Job, Measured};
 use crate::plan::{Pacing, Plan};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
@@ -19,41 +20,84 @@ pub const SCHEMA: u32 = 1;
 /// One result.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Report {
+    /// Version of the schema, [`SCHEMA`].
     pub schema: u32,
+    /// The program that measured, and its version.
     pub tool: String,
+    /// When the report was made, seconds since 1970.
     pub time_unix_s: u64,
+    /// The machine and the server.
     pub environment: Environment,
+    /// The command line, its passwords replaced.
     pub command_line: Vec<String>,
+    /// Seed of every random choice.
     pub seed: u64,
+    /// Connections over all threads.
     pub connections: usize,
+    /// Threads of the load.
     pub threads: usize,
+    /// Requests in flight per connection.
     pub pipeline: usize,
     /// Requests per second that were asked for, in open loop; a replay's is its capture's mean.
     pub asked_rate: Option<f64>,
     /// The requests were a capture's; in open loop they were due when they are in it.
     #[serde(default)]
     pub replay: bool,
+    /// `io_uring` or `epoll`.
     pub io: String,
+    /// Measured time, seconds.
     pub elapsed_s: f64,
+    /// Requests answered.
     pub requests: u64,
+    /// Error replies.
     pub errors: u64,
+    /// Requests without a reply when the run ended.
     pub lost: u64,
+    /// Connections that broke during the run.
     pub disconnects: u64,
+    /// Replies that named another node of a cluster.
     #[serde(default)]
     pub redirects: u64,
+    /// Requests answered per second.
     pub rate: f64,
+    /// Why the run ended early.
     pub partial: Option<String>,
+    /// What limits the meaning of the figures.
     pub warning: Option<String>,
+    /// What a request cost the server.
     pub cost: Option<Cost>,
+    /// Figures per command.
     pub commands: Vec<CommandReport>,
+    /// Figures per second and command.
     pub seconds: Vec<SecondRow>,
+    /// Texts of error replies, with their numbers.
     pub error_texts: Vec<(String, u64)>,
+    /// The comparison with a second server.
     #[serde(default)]
-    pub comparison: Option<crate::compare::Comparison>,
+    pub comparison: Option<comparison::Comparison>,
+    /// The points of a sweep or search.
     #[serde(default)]
-    pub sweep: Vec<crate::explore::Point>,
+    pub sweep: Vec<Point>,
+    /// What a check under load found.
     #[serde(default)]
     pub check: Option<Check>,
+}
+
+/// One point of a sweep.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Point {
+    /// The parameter.
+    pub name: String,
+    /// Its value.
+    pub value: f64,
+    /// Requests answered per second.
+    pub rate: f64,
+    /// Median latency, milliseconds.
+    pub p50_ms: f64,
+    /// 99th percentile of latency, milliseconds.
+    pub p99_ms: f64,
+    /// Server CPU, microseconds per request; 0 when unknown.
+    pub cpu_us: f64,
 }
 
 /// What a check under load found: `--verify` or `--hot-key`.
@@ -79,19 +123,28 @@ impl Check {
 /// The machine and the server.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Environment {
+    /// Release of the kernel.
     pub kernel: String,
+    /// Model of the CPU.
     pub cpu: String,
+    /// Cores that this process may use.
     pub cores: usize,
+    /// Name and version of the server, from its INFO.
     pub server: String,
+    /// The server's command line, its passwords replaced.
     pub server_command_line: String,
 }
 
 /// One command's figures.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct CommandReport {
+    /// Its name.
     pub name: String,
+    /// Requests answered.
     pub requests: u64,
+    /// Error replies.
     pub errors: u64,
+    /// Null replies.
     pub nulls: u64,
     /// Nanoseconds and number of requests, ascending.
     pub histogram: Vec<(u64, u64)>,
@@ -782,9 +835,9 @@ mod tests {
         report.error_texts = vec![("ERR".into(), 1)];
         report.sweep = vec![Default::default()];
         report.check = Some(Check::default());
-        let figures = crate::compare::Figures { rate: 1.0, ..Default::default() };
-        let pairs = vec![crate::compare::Pair { a: figures, b: figures }; 3];
-        report.comparison = Some(crate::compare::Comparison::new("a".into(), "b".into(), pairs, 1));
+        let figures = comparison::Figures { rate: 1.0, ..Default::default() };
+        let pairs = vec![comparison::Pair { a: figures, b: figures }; 3];
+        report.comparison = Some(comparison::Comparison::new("a".into(), "b".into(), pairs, 1));
         let mut written = std::collections::BTreeSet::new();
         paths(&serde_json::to_value(&report).expect("JSON"), "", &mut written);
         let page = include_str!("../../../docs/bench.md");

@@ -3,12 +3,6 @@
 use crate::cli::{classic, options::Settings};
 use crate::{demo, own};
 
-/// A seed that no other run is likely to have; below 2^53, so that every reader of JSON keeps all its digits.
-pub fn fresh_seed() -> u64 {
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    ((now.as_nanos() as u64) ^ (u64::from(std::process::id()) << 40)) & ((1 << 53) - 1)
-}
-
 /// Runs the settings; gives the exit code.
 pub fn main(program: &str, settings: &Settings) -> i32 {
     if settings.idle {

@@ -21,15 +21,25 @@ pub struct WorkloadFile {
     /// Sessions of several requests in order.
     #[serde(default)]
     pub session: Vec<SessionEntry>,
+    /// Connections over all threads.
     pub connections: Option<usize>,
+    /// Threads of the load.
     pub threads: Option<usize>,
+    /// Requests in flight per connection.
     pub pipeline: Option<usize>,
+    /// Requests after which the run ends.
     pub requests: Option<u64>,
+    /// Time after which the run ends, such as `10s`.
     pub duration: Option<String>,
+    /// Time at the start that is not measured.
     pub warmup: Option<String>,
+    /// Requests per second in open loop.
     pub rate: Option<f64>,
+    /// Exponential gaps in open loop.
     pub poisson: Option<bool>,
+    /// Requests after which a connection is opened again.
     pub churn: Option<u64>,
+    /// Seed of every random choice.
     pub seed: Option<u64>,
 }
 
@@ -37,8 +47,11 @@ pub struct WorkloadFile {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LoadPhase {
+    /// The request.
     pub template: String,
+    /// Their number.
     pub requests: u64,
+    /// Requests in flight per connection.
     #[serde(default = "sixteen")]
     pub pipeline: usize,
 }
@@ -55,9 +68,12 @@ fn one() -> u64 {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CommandEntry {
+    /// The request.
     pub template: String,
+    /// Share among all entries.
     #[serde(default = "one")]
     pub weight: u64,
+    /// Name in the report; the command's own if absent.
     pub name: Option<String>,
 }
 
@@ -65,12 +81,15 @@ pub struct CommandEntry {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SessionEntry {
+    /// Name in the report.
     pub name: String,
+    /// Share among all entries.
     #[serde(default = "one")]
     pub weight: u64,
     /// Variables drawn at its start: name to distribution, as `user = "zipfian 1000"`.
     #[serde(default)]
     pub variables: BTreeMap<String, String>,
+    /// The requests, in order.
     pub steps: Vec<String>,
 }
 
@@ -182,12 +201,6 @@ pub fn from_templates(templates: &[String]) -> Result<Workload, String> {
         builder.single(template.trim(), None, weight)?;
     }
     builder.build()
-}
-
-/// One request, compiled already.
-pub fn single(name: &str, template: Template) -> Workload {
-    let unit = Unit { steps: vec![Step { template, command: 0 }], weight: 1, variables: Vec::new() };
-    Workload { units: vec![unit], commands: vec![name.into()], replay: None }
 }
 
 /// The workload of a file.

@@ -96,7 +96,11 @@ fn serve(call: &Call) -> i32 {
 
 /// The load tester knows itself by the name of the link, or as `bench`.
 fn bench(call: &Call) -> i32 {
-    martlet_bench::cli::main(call.name.strip_prefix("martlet ").unwrap_or(call.name), call.arguments)
+    let name = call.name.strip_prefix("martlet ").unwrap_or(call.name);
+    match call.arguments.split_first() {
+        Some((first, rest)) if name == "bench" && first == "reproduce" => martlet_reproduce::main(rest),
+        _ => martlet_bench::cli::main(name, call.arguments),
+    }
 }
 
 /// Finds the tool that the program's name or its first argument says and runs it; gives the exit status.

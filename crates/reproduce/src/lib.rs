@@ -4,6 +4,7 @@
 //! Invariant: every figure on the pages is a measured row of the run's file, or marked as the source's own.
 
 mod claims;
+mod experiment;
 mod markdown;
 mod options;
 mod page;
@@ -13,47 +14,40 @@ mod r2;
 mod r3;
 mod r4;
 mod r5;
+mod reports;
 mod rows;
 mod scale;
 mod servers;
 mod trial;
 
-use crate::engine::INTERRUPTED;
+use experiment::Experiment;
+use martlet_bench::engine::INTERRUPTED;
+use martlet_bench::report::html;
 use options::Asked;
-pub use page::Page;
-use page::{Section, View};
+use page::{Page, View};
 use progress::Progress;
+use reports::EXPERIMENTS;
 use rows::{Journal, Row, Rows, Setup};
 use scale::Scale;
 use servers::Contender;
+use std::ffi::OsString;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use trial::{Lab, Trial};
 
-/// One of the reports.
-pub struct Experiment {
-    id: &'static str,
-    title: &'static str,
-    /// Where its figures are from.
-    source: &'static str,
-    trials: fn(&Scale) -> Vec<Trial>,
-    section: fn(&View<'_>) -> Section,
-}
-
-/// All of them, in order.
-const EXPERIMENTS: [Experiment; 5] =
-    [r1::EXPERIMENT, r2::EXPERIMENT, r3::EXPERIMENT, r4::EXPERIMENT, r5::EXPERIMENT];
-
 const ROWS_FILE: &str = "rows.jsonl";
+const HTML_TEMPLATE: &str = include_str!("experiments.html");
 const HTML_FILE: &str = "experiments.html";
 const MARKDOWN_FILE: &str = "experiments.md";
 /// How often a row is tried: on a busy machine a short one may see no reply in its time.
 const TRIES: usize = 3;
 
 /// Runs or resumes; gives the exit code: 0 when every row was measured.
-pub fn main(arguments: &[String]) -> i32 {
-    let asked = match options::parse(arguments) {
+pub fn main(arguments: &[OsString]) -> i32 {
+    martlet_bench::cli::prepare();
+    let arguments: Vec<String> = arguments.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    let asked = match options::parse(&arguments) {
         Ok(Some(asked)) => asked,
         Ok(None) => {
             println!("{}", options::HELP);
@@ -210,9 +204,15 @@ impl Session {
             let path = directory.join(name);
             std::fs::write(&path, text).map_err(|e| format!("{}: {e}", path.display()))
         };
-        write(HTML_FILE, crate::report::html::experiments(&page)?)?;
+        write(HTML_FILE, html_page(&page)?)?;
         write(MARKDOWN_FILE, markdown::page(&page))
     }
+}
+
+/// The page for a browser.
+fn html_page(page: &Page) -> Result<String, String> {
+    let value = serde_json::to_value(page).map_err(|error| error.to_string())?;
+    Ok(html::assembled(HTML_TEMPLATE, &value))
 }
 
 /// Measures a row; one that fails is tried again, unless the run has been interrupted.

@@ -1,7 +1,7 @@
 //! The Markdown page. Plots are bars of characters, so that the page stands alone.
 
-use super::claims::number;
-use super::page::{Page, Plot, Section, Table};
+use crate::claims::number;
+use crate::page::{Page, Plot, Section, Table};
 use std::fmt::Write as _;
 
 /// Width of the longest bar, characters.
@@ -121,9 +121,9 @@ fn plot(out: &mut String, plot: &Plot) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::claims::{Bound, Kind, claim};
-    use super::super::page::Series;
     use super::*;
+    use crate::claims::{Bound, Kind, claim};
+    use crate::page::Series;
 
     #[test]
     fn prose_is_wrapped_and_nothing_of_it_is_lost() {

@@ -1,11 +1,11 @@
 //! The command line of `martlet bench reproduce`, and what it makes of this machine.
 
-use super::EXPERIMENTS;
-use super::rows::{Machine, SCHEMA, ServerSetup, Setup};
-use super::scale::{FULL_BUDGET, QUICK_BUDGET, Scale, connections_most, memory};
-use super::servers::{Contender, NOTHING_KEPT};
-use super::trial::Cost;
-use crate::cli::options::run_time;
+use crate::reports::EXPERIMENTS;
+use crate::rows::{Machine, SCHEMA, ServerSetup, Setup};
+use crate::scale::Cost;
+use crate::scale::{FULL_BUDGET, QUICK_BUDGET, Scale, connections_most, memory};
+use crate::servers::{Contender, NOTHING_KEPT};
+use martlet_bench::cli::options::run_time;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -169,16 +169,16 @@ pub fn setup(asked: &Asked, contenders: &[Contender]) -> Result<Setup, String> {
         .collect();
     scale.unit = Scale::unit_for(budget, &costs);
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    let (kernel, cpu, cores) = crate::report::machine();
+    let (kernel, cpu, cores) = martlet_bench::report::machine();
     Ok(Setup {
         schema: SCHEMA,
-        tool: crate::report::tool(),
+        tool: martlet_bench::report::tool(),
         time_unix_s: now.as_secs(),
         budget_s: budget.as_secs_f64(),
         unit_s: scale.unit.as_secs_f64(),
         share: scale.share,
         connections_most: scale.connections_most,
-        seed: asked.seed.unwrap_or_else(crate::run::fresh_seed),
+        seed: asked.seed.unwrap_or_else(martlet_bench::plan::fresh_seed),
         experiments,
         servers: contenders.iter().map(server_setup).collect::<Result<_, _>>()?,
         machine: Machine { kernel, cpu, cores, memory_bytes },
@@ -200,7 +200,7 @@ fn server_setup(contender: &Contender) -> Result<ServerSetup, String> {
             return Err(format!("{name} holds {keys} keys and would be emptied: it must be empty"));
         }
         let info = running.control()?.text(&["INFO"]).map_err(|e| e.to_string())?.unwrap_or_default();
-        version = crate::report::server_name(&info);
+        version = martlet_bench::report::server_name(&info);
     }
     Ok(ServerSetup { name, version, kind: kind.into(), how: contender.how() })
 }
@@ -261,7 +261,7 @@ mod tests {
         let asked = asked("--server /opt/martlet --vs-start martlet --vs-start redis-server");
         let contenders = asked.contenders().expect("servers");
         let names: Vec<&str> = contenders.iter().map(Contender::name).collect();
-        assert_eq!(names, ["martlet", "martlet (2)", "redis-server", super::super::servers::NULL]);
+        assert_eq!(names, ["martlet", "martlet (2)", "redis-server", crate::servers::NULL]);
         assert_eq!(without_folder("/opt/a/martlet server --x 1"), "martlet server --x 1");
     }
 

@@ -1,10 +1,10 @@
 //! The report as data: sections with tables, plots and claims. Both pages are made of it. [`View`] is what an
 //! experiment makes its section with: measured rows, and the source's own figures beside them.
 
-use super::claims::{Bound, Claim, Kind, claim, number, quotient};
-use super::rows::{Rows, Setup};
-use super::scale::Scale;
-use super::servers::NULL;
+use crate::claims::{Bound, Claim, Kind, claim, number, quotient};
+use crate::rows::{Rows, Setup};
+use crate::scale::Scale;
+use crate::servers::NULL;
 use serde::Serialize;
 
 /// The whole report.
@@ -210,8 +210,8 @@ impl<'a> View<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::rows::{Row, ServerSetup, Values};
     use super::*;
+    use crate::rows::{Row, ServerSetup, Values};
 
     fn row(trial: &str, server: &str, rate: f64) -> Row {
         Row {

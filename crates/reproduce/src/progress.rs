@@ -1,7 +1,7 @@
 //! How far a run is: a bar where standard error is a terminal, and a line for each row.
 
-use super::claims::number;
-use super::rows::Row;
+use crate::claims::number;
+use crate::rows::Row;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::time::Duration;
 

@@ -1,14 +1,15 @@
 //! R1: the guide to redis-benchmark. Its command lines, what it says of sockets, sizes, connections, MONITOR
 //! and INFO, and the one core that its server had.
 
-use super::Experiment;
-use super::claims::{Bound, Claim, Kind, number, quotient};
-use super::page::{Entry, Section, View};
-use super::rows::Values;
-use super::scale::Scale;
-use super::servers::{NOTHING_KEPT, Running};
-use super::trial::{Beside, Cost, Lab, Load, Trial};
-use crate::cli::classic::templates_of;
+use crate::claims::{Bound, Claim, Kind, number, quotient};
+use crate::experiment::Experiment;
+use crate::page::{Entry, Section, View};
+use crate::rows::Values;
+use crate::scale::Cost;
+use crate::scale::Scale;
+use crate::servers::{NOTHING_KEPT, Running};
+use crate::trial::{Beside, Lab, Load, Trial};
+use martlet_bench::cli::classic::templates_of;
 use std::io::Read;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -293,7 +294,7 @@ fn section(view: &View<'_>) -> Section {
 }
 
 /// Rows of which the source says something, but gives no table.
-fn others(view: &View<'_>) -> super::page::Table {
+fn others(view: &View<'_>) -> crate::page::Table {
     let mut entries: Vec<Entry> = SIZES
         .map(|bytes| {
             Entry::named(&format!("SET of {bytes} bytes"), &format!("size {bytes}"), &["about the same"])
@@ -326,7 +327,7 @@ fn others(view: &View<'_>) -> super::page::Table {
     )
 }
 
-fn all(view: &View<'_>) -> super::page::Table {
+fn all(view: &View<'_>) -> crate::page::Table {
     let names = ALL.iter().copied().chain(["script load"]);
     let entries: Vec<Entry> =
         names.map(|name| Entry::named(&name.to_uppercase(), &format!("all {name}"), &[])).collect();
@@ -483,7 +484,7 @@ mod tests {
 
     #[test]
     fn many_connections_have_time_for_several_requests_each() {
-        let scale = Scale::of(super::super::scale::QUICK_BUDGET, 1 << 40, 19_500);
+        let scale = Scale::of(crate::scale::QUICK_BUDGET, 1 << 40, 19_500);
         let costs: Vec<f64> = many_connections(&scale).iter().map(|trial| trial.cost.fixed_s).collect();
         let expected = [100.0, 19_500.0].map(|clients| clients * 3.0 / 20_000.0 + 0.3 + clients / 4_000.0);
         assert_eq!(costs.len(), expected.len());
@@ -494,7 +495,7 @@ mod tests {
 
     #[test]
     fn every_test_has_a_request() {
-        let scale = Scale::of(super::super::scale::FULL_BUDGET, 1 << 40, 100_000);
+        let scale = Scale::of(crate::scale::FULL_BUDGET, 1 << 40, 100_000);
         for name in ALL {
             assert!(!test(name, 3, 1000, &scale).templates.concat().is_empty(), "{name}");
         }

@@ -1,10 +1,10 @@
 //! R2: connections, payload and pipeline, one parameter at a time.
 
-use super::Experiment;
-use super::claims::{Bound, Claim, Kind, number};
-use super::page::{Entry, Section, View};
-use super::scale::Scale;
-use super::trial::{Load, Trial};
+use crate::claims::{Bound, Claim, Kind, number};
+use crate::experiment::Experiment;
+use crate::page::{Entry, Section, View};
+use crate::scale::Scale;
+use crate::trial::{Load, Trial};
 
 pub const EXPERIMENT: Experiment = Experiment {
     id: "R2",

@@ -1,13 +1,14 @@
 //! R3: many clients on one key, what each way to persist costs a client that writes, and how long a server
 //! takes to come back.
 
-use super::Experiment;
-use super::claims::{Bound, Claim, Kind, number, quotient};
-use super::page::{Entry, Plot, Section, View};
-use super::rows::Values;
-use super::scale::Scale;
-use super::servers::{NOTHING_KEPT, Running};
-use super::trial::{Beside, Cost, Lab, Load, Trial};
+use crate::claims::{Bound, Claim, Kind, number, quotient};
+use crate::experiment::Experiment;
+use crate::page::{Entry, Plot, Section, View};
+use crate::rows::Values;
+use crate::scale::Cost;
+use crate::scale::Scale;
+use crate::servers::{NOTHING_KEPT, Running};
+use crate::trial::{Beside, Lab, Load, Trial};
 use std::cell::RefCell;
 use std::time::{Duration, Instant};
 

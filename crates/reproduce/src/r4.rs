@@ -1,12 +1,12 @@
 //! R4: the white paper's eleven commands. What decides is the server's CPU time per request with a pipeline
 //! of 64, both servers in turns; without a pipeline the null responder shows what is the kernel's.
 
-use super::Experiment;
-use super::claims::{Bound, Claim, Kind, claim, median, number, quotient};
-use super::page::{Plot, Section, Series, Table, View};
-use super::scale::Scale;
-use super::servers::NULL;
-use super::trial::{Load, Trial};
+use crate::claims::{Bound, Claim, Kind, claim, median, number, quotient};
+use crate::experiment::Experiment;
+use crate::page::{Plot, Section, Series, Table, View};
+use crate::scale::Scale;
+use crate::servers::NULL;
+use crate::trial::{Load, Trial};
 
 pub const EXPERIMENT: Experiment = Experiment {
     id: "R4",
@@ -254,9 +254,9 @@ fn single_table(view: &View<'_>) -> Table {
         servers: view.servers.iter().copied().chain([NULL]).collect(),
         ..View { servers: Vec::new(), ..*view }
     };
-    let entries: Vec<super::page::Entry> = COMMANDS
+    let entries: Vec<crate::page::Entry> = COMMANDS
         .iter()
-        .map(|command| super::page::Entry::named(command.name, &single_name(command.name), &[]))
+        .map(|command| crate::page::Entry::named(command.name, &single_name(command.name), &[]))
         .collect();
     let figures = [("requests/s", "rate"), ("avg ms", "avg_ms"), ("p99 ms", "p99_ms"), ("CPU µs", "cpu_us")];
     with_null.table("Without a pipeline", ("command", &[]), &entries, &figures, None)
@@ -313,7 +313,7 @@ mod tests {
 
     #[test]
     fn requests_have_their_sizes() {
-        let scale = Scale::of(super::super::scale::FULL_BUDGET, 1 << 40, 1000);
+        let scale = Scale::of(crate::scale::FULL_BUDGET, 1 << 40, 1000);
         for command in &COMMANDS {
             let load = load(command, &scale);
             let texts = load.templates.iter().chain(load.fill.iter().map(|(text, _)| text));

@@ -4,13 +4,14 @@
 mod capacity;
 mod redirects;
 
-use super::Experiment;
-use super::claims::{Bound, Claim, Kind, number};
-use super::page::{Entry, Section, Table, View};
-use super::r3::replica_of;
-use super::rows::Values;
-use super::scale::Scale;
-use super::trial::{Cost, Lab, Load, Trial};
+use crate::claims::{Bound, Claim, Kind, number};
+use crate::experiment::Experiment;
+use crate::page::{Entry, Section, Table, View};
+use crate::r3::replica_of;
+use crate::rows::Values;
+use crate::scale::Cost;
+use crate::scale::Scale;
+use crate::trial::{Lab, Load, Trial};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -120,7 +121,7 @@ fn rewrite(scale: &Scale) -> Trial {
         let fill = Load::of(format!("SET key:{{key sequence {keys}}} {{value {BYTES}}}"));
         fill.pipeline(64).units(0.0).at_most(keys).measure(lab, &server)?;
         let pid = server.pid()?;
-        let cpu = || crate::cost::family_cpu(pid).ok_or("the server's process is gone");
+        let cpu = || martlet_bench::process::family_cpu(pid).ok_or("the server's process is gone");
         let (before, began) = (cpu()?, Instant::now());
         server.command(&["BGREWRITEAOF"])?;
         let rewrites = || {

@@ -1,6 +1,5 @@
 //! How large the experiments are made: what the time, the memory and the limits of this machine allow.
 
-use super::trial::Cost;
 use std::time::Duration;
 
 /// The time in which everything runs at its full size.
@@ -20,6 +19,30 @@ const UNIT_MOST_S: f64 = 5.0;
 const PLANNED_SHARE: f64 = 0.85;
 /// Fewest keys or requests of a row.
 const COUNT_LEAST: u64 = 1000;
+
+/// What each row takes beside its load: connecting, reading the accounts.
+const ROW_S: f64 = 0.03;
+
+/// Requests per second that loading is planned with.
+const LOADING_RATE: f64 = 250_000.0;
+
+/// What a row is planned to take.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Cost {
+    /// Timed parts, in units of the scale.
+    pub units: f64,
+    /// Requests whose number is given.
+    pub requests: u64,
+    /// Starts of servers and the like.
+    pub fixed_s: f64,
+}
+
+impl Cost {
+    /// Seconds, when a unit is so long.
+    pub fn seconds(&self, unit: Duration) -> f64 {
+        self.units * unit.as_secs_f64() + self.requests as f64 / LOADING_RATE + self.fixed_s + ROW_S
+    }
+}
 
 /// The sizes of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -70,7 +93,7 @@ impl Scale {
 
 /// Bytes of memory of this machine, all and available.
 pub fn memory() -> (u64, u64) {
-    let field = |name| crate::cost::named_bytes("/proc/meminfo", name);
+    let field = |name| martlet_bench::process::named_bytes("/proc/meminfo", name);
     (field("MemTotal:"), field("MemAvailable:"))
 }
 

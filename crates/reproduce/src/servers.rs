@@ -1,11 +1,10 @@
 //! The servers that are measured: started by the run for a row or for an experiment, or running elsewhere.
 
-use crate::cli::options::Settings;
-use crate::cli::target;
-use crate::compare::{Directory, Started, free_port};
-use crate::control::{Control, info_field, reply_text};
-use crate::engine::INTERRUPTED;
-use crate::persistence::launch;
+use martlet_bench::cli::options::Settings;
+use martlet_bench::cli::target;
+use martlet_bench::control::{Control, info_field, reply_text};
+use martlet_bench::engine::INTERRUPTED;
+use martlet_bench::servers::{Directory, Started, free_port, launch};
 use martlet_client::resp::Reply;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
@@ -57,7 +56,7 @@ impl Contender {
                 let mut words = line.split_whitespace().map(String::from);
                 let program = words.next().ok_or("no program")?;
                 let arguments: Vec<String> = words.chain(["-p".into(), port.to_string()]).collect();
-                let process = crate::compare::start(program.as_ref(), &arguments, port)?;
+                let process = martlet_bench::servers::start(program.as_ref(), &arguments, port)?;
                 Ok(Running { process: Some(process), directory: None, settings: at("127.0.0.1", port) })
             }
             Contender::Address { host, port, .. } => {
@@ -101,7 +100,7 @@ impl Running {
         let port = self.settings.port;
         // It answers with the end of the connection.
         let _ = self.control()?.command(&["SHUTDOWN", how]);
-        crate::persistence::await_end(port)?;
+        martlet_bench::servers::await_end(port)?;
         self.process = None;
         let began = Instant::now();
         self.launch_again(line, options)?;
@@ -162,7 +161,9 @@ impl Running {
     /// Its process, if it is on this machine.
     pub fn pid(&self) -> Result<u32, String> {
         let target = target::resolve(&self.settings)?;
-        crate::cost::Meter::new(&target, None).pid().ok_or("the server's process is not found here".into())
+        martlet_bench::cost::Meter::new(&target, None)
+            .pid()
+            .ok_or("the server's process is not found here".into())
     }
 
     fn await_loaded(&self) -> Result<(), String> {

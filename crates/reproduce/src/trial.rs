@@ -1,38 +1,16 @@
 //! One row: how it is measured, what it costs, and the load that most of them are.
 
-use super::rows::Values;
-use super::scale::Scale;
-use super::servers::{Contender, NOTHING_KEPT, Running};
-use crate::engine::{INTERRUPTED, Observer, Progress, Recorder};
-use crate::own::{Job, Measured};
-use crate::workload::LoadPhase;
+use crate::rows::Values;
+use crate::scale::{Cost, Scale};
+use crate::servers::{Contender, NOTHING_KEPT, Running};
+use martlet_bench::engine::{INTERRUPTED, Observer, Progress, Recorder};
+use martlet_bench::job::{Job, Measured};
+use martlet_bench::workload::LoadPhase;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// Requests per second that loading is planned with.
-const LOADING_RATE: f64 = 250_000.0;
 /// Pipeline of what is loaded before a row.
 const FILL_PIPELINE: usize = 64;
-/// What each row takes beside its load: connecting, reading the accounts.
-const ROW_S: f64 = 0.03;
-
-/// What a row is planned to take.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Cost {
-    /// Timed parts, in units of the scale.
-    pub units: f64,
-    /// Requests whose number is given.
-    pub requests: u64,
-    /// Starts of servers and the like.
-    pub fixed_s: f64,
-}
-
-impl Cost {
-    /// Seconds, when a unit is so long.
-    pub fn seconds(&self, unit: Duration) -> f64 {
-        self.units * unit.as_secs_f64() + self.requests as f64 / LOADING_RATE + self.fixed_s + ROW_S
-    }
-}
 
 type Run = Box<dyn Fn(&mut Lab<'_>) -> Result<Values, String>>;
 

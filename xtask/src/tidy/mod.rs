@@ -50,9 +50,13 @@ const EDGES: &[(&str, &[&str])] = &[
     ("client", &["base", "protocol"]),
     ("testkit", &["base", "client", "protocol"]),
     ("bench", &["base", "client", "protocol"]),
+    ("reproduce", &["bench", "client"]),
     ("cli", &["base", "client", "protocol"]),
     ("metrics", &["base", "client"]),
-    ("martlet", &["base", "types", "server", "rdb", "journal", "bench", "cli", "metrics", "sentinel"]),
+    (
+        "martlet",
+        &["base", "types", "server", "rdb", "journal", "bench", "reproduce", "cli", "metrics", "sentinel"],
+    ),
 ];
 
 /// Prints every finding and fails when there is one.

@@ -286,7 +286,7 @@ impl<'a> Session<'a> {
         }
         plan.reconnect_every = if settings.keep_alive { settings.churn } else { sequence as u64 };
         plan.stop_on_error = true;
-        plan.seed = settings.seed.unwrap_or_else(crate::run::fresh_seed);
+        plan.seed = settings.seed.unwrap_or_else(crate::plan::fresh_seed);
         plan.cores = settings.cores.clone();
         plan.sources = settings.sources.clone();
         plan.epoll = settings.epoll;

@@ -2,8 +2,8 @@
 //! Parser and help are derived from it.
 
 pub use super::settings::Settings;
-use crate::cost::process_cpu;
 use crate::plan::{MAX_CONNECTIONS, MAX_DATA_BYTES, MAX_PIPELINE, MAX_THREADS};
+use crate::process::process_cpu;
 use std::path::PathBuf;
 use std::time::Duration;
 

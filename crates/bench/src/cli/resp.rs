@@ -189,7 +189,7 @@ fn plan(settings: &RespSettings, connections: usize) -> Result<Plan, String> {
     if settings.cluster {
         plan.spread();
     }
-    plan.seed = crate::run::fresh_seed();
+    plan.seed = crate::plan::fresh_seed();
     Ok(plan)
 }
 

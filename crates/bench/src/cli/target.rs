@@ -1,6 +1,6 @@
 //! From settings to a server: URI, address, prelude, TLS, cluster nodes.
 
-use super::options::Settings;
+use super::settings::Settings;
 use crate::control::{Control, plain_error, reply_text};
 use crate::plan::{Node, Target};
 use martlet_client::address::Address;
@@ -91,8 +91,11 @@ pub fn control_at(target: &Target, address: &Address) -> Result<Control, String>
 
 /// A cluster's primary.
 pub struct Primary {
+    /// Its node id.
     pub id: String,
+    /// Where it listens.
     pub address: Address,
+    /// Its slots, ascending by range.
     pub slots: Vec<u16>,
 }
 

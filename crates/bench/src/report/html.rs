@@ -2,10 +2,8 @@
 //! inside. All share one style and one way to draw.
 
 use super::Report;
-use crate::reproduce::Page;
 
 const REPORT: &str = include_str!("page.html");
-const EXPERIMENTS: &str = include_str!("experiments.html");
 const STYLE: &str = include_str!("style.css");
 const PLOT: &str = include_str!("plot.js");
 
@@ -17,13 +15,8 @@ pub fn page(report: &Report) -> Result<String, String> {
     Ok(assembled(REPORT, &value))
 }
 
-/// The page of the experiments.
-pub fn experiments(page: &Page) -> Result<String, String> {
-    let value = serde_json::to_value(page).map_err(|e| e.to_string())?;
-    Ok(assembled(EXPERIMENTS, &value))
-}
-
-fn assembled(template: &str, data: &serde_json::Value) -> String {
+/// A page: its style and drawing in the places that the template has for them, and the data that it shows.
+pub fn assembled(template: &str, data: &serde_json::Value) -> String {
     // Inside a script element only "</" and "<!--" could end it.
     let json = data.to_string().replace("</", "<\\/").replace("<!--", "<\\u0021--");
     let page = template.replace("/*STYLE*/", STYLE).replace("/*PLOT*/", PLOT);

@@ -1,13 +1,14 @@
 //! What data takes, what a save takes beside it, what is kept of what was freed, and what happens at the
 //! limit.
 
-use super::super::claims::{Bound, Claim, Kind, quotient};
-use super::super::page::{Entry, Table, View};
-use super::super::rows::Values;
-use super::super::scale::Scale;
-use super::super::servers::{NOTHING_KEPT, Running};
-use super::super::trial::{Beside, Cost, Lab, Load, Trial};
-use crate::control::reply_text;
+use crate::claims::{Bound, Claim, Kind, quotient};
+use crate::page::{Entry, Table, View};
+use crate::rows::Values;
+use crate::scale::Cost;
+use crate::scale::Scale;
+use crate::servers::{NOTHING_KEPT, Running};
+use crate::trial::{Beside, Lab, Load, Trial};
+use martlet_bench::control::reply_text;
 use martlet_client::resp::{self, Reply};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -95,7 +96,7 @@ fn memory(lab: &Lab<'_>, keys: u64) -> Result<Values, String> {
 /// Resident bytes, once what is freed later has been, buffers of clients that are gone included.
 fn settled(server: &Running) -> Result<f64, String> {
     std::thread::sleep(Duration::from_millis(250));
-    Ok(crate::cost::process_bytes(server.pid()?, "VmRSS:") as f64)
+    Ok(martlet_bench::process::process_bytes(server.pid()?, "VmRSS:") as f64)
 }
 
 /// All keys are overwritten while a save goes on.
@@ -103,13 +104,13 @@ fn save(lab: &Lab<'_>, keys: u64) -> Result<Values, String> {
     let server = lab.start(&NOTHING_KEPT)?;
     fill(keys).measure(lab, &server)?;
     let pid = server.pid()?;
-    let before = crate::cost::family_memory(pid);
+    let before = martlet_bench::process::family_memory(pid);
     let (most, done) = (AtomicU64::new(0), AtomicBool::new(false));
     let overwrite = Load::of(format!("SET source:{{key uniform {keys}}} {{value 256}}")).pipeline(16);
     let mut values = std::thread::scope(|scope| {
         let sampler = scope.spawn(|| {
             while !done.load(Ordering::Relaxed) {
-                most.fetch_max(crate::cost::family_memory(pid), Ordering::Relaxed);
+                most.fetch_max(martlet_bench::process::family_memory(pid), Ordering::Relaxed);
                 std::thread::sleep(Duration::from_millis(10));
             }
         });

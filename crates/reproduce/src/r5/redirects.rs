@@ -1,12 +1,13 @@
 //! A cluster of two nodes on this machine: where a key lives, while its slot moves and after.
 
-use super::super::claims::{Bound, Claim, Kind};
-use super::super::page::{Entry, Table, View};
-use super::super::rows::Values;
-use super::super::servers::{NOTHING_KEPT, Running};
-use super::super::trial::{Cost, Lab, Trial};
-use crate::compare::free_port;
-use crate::control::reply_text;
+use crate::claims::{Bound, Claim, Kind};
+use crate::page::{Entry, Table, View};
+use crate::rows::Values;
+use crate::scale::Cost;
+use crate::servers::{NOTHING_KEPT, Running};
+use crate::trial::{Lab, Trial};
+use martlet_bench::control::reply_text;
+use martlet_bench::servers::free_port;
 use std::time::Duration;
 
 /// A key of the second node's slots, and another of the same slot.
