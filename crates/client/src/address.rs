@@ -97,7 +97,7 @@ fn raw_ip(address: SocketAddr) -> RawAddress {
                 sin6_addr: libc::in6_addr { s6_addr: v6.ip().octets() },
                 sin6_scope_id: v6.scope_id(),
             };
-            // SAFETY: as above.
+            // SAFETY: the same holds for the larger address.
             unsafe { target.cast::<libc::sockaddr_in6>().write(raw) };
             size_of::<libc::sockaddr_in6>()
         }

@@ -69,7 +69,7 @@ impl Client {
         Ok(())
     }
 
-    /// Whether what is sent is enciphered.
+    /// Whether the connection is encrypted.
     pub fn is_secure(&self) -> bool {
         self.tls.is_some()
     }
@@ -106,7 +106,7 @@ impl Client {
     }
 
     /// The next reply. `UnexpectedEof` when the server closed the connection, `TimedOut` when it stays
-    /// silent, `InvalidData` when what it sent is not RESP, or longer than `limit_replies` says.
+    /// silent, `InvalidData` when the bytes are not RESP, or longer than `limit_replies` allows.
     pub fn read_reply(&mut self) -> io::Result<Reply> {
         let deadline = Instant::now() + self.timeout;
         loop {
@@ -133,7 +133,7 @@ impl Client {
         Ok(self.received.drain(..count).collect())
     }
 
-    /// Waits until the server closes the connection and returns what it had sent until then.
+    /// Waits until the server closes the connection and returns the bytes sent until then.
     pub fn read_to_end(&mut self) -> io::Result<Vec<u8>> {
         let deadline = Instant::now() + self.timeout;
         loop {
@@ -173,7 +173,7 @@ impl Client {
         }
     }
 
-    /// Makes plain text of what has been received from this place on.
+    /// Decrypts the received bytes from this offset on.
     fn decipher(&mut self, start: usize) -> io::Result<()> {
         let Some(session) = &mut self.tls else { return Ok(()) };
         let enciphered = self.received.split_off(start);

@@ -1,7 +1,7 @@
-//! Many connections on one thread: open, send, and wait for what arrives.
-//! A connection has a small number, its slot, that the caller chooses. Each slot owns one output buffer;
-//! while it is being sent nobody can touch it, and `Handler::sent` gives it back.
-//! Two implementations behave alike: io_uring, and epoll where the kernel or a container forbids io_uring.
+//! Many connections on one thread: open, send, and wait for input. A connection has a small number, its slot,
+//! that the caller chooses. Each slot owns one output buffer; the buffer is not accessible while it is being
+//! sent, and `Handler::sent` gives it back. Two implementations behave alike: io_uring, and epoll where the
+//! kernel or a container forbids io_uring.
 
 mod epoll;
 mod uring;
@@ -38,7 +38,7 @@ pub trait Mux: Sized {
     fn buffer(&mut self, slot: usize) -> Option<&mut Vec<u8>>;
     /// Sends the whole output buffer, which keeps its contents. True when no `sent` follows: the kernel has
     /// taken all of it or, without `notify`, the caller will not touch the buffer before the last request in
-    /// it has its reply, which tells as much and spares the thread a wake-up.
+    /// it has its reply, which proves the same and spares the thread a wake-up.
     fn send(&mut self, slot: usize, notify: bool) -> bool;
     /// Ends a connection without an event; the slot can be opened again at once. The peer hears of it in the
     /// next `wait` at the latest.
@@ -50,8 +50,8 @@ pub trait Mux: Sized {
     fn name(&self) -> &'static str;
 }
 
-/// Whether a send failed because the peer has closed: its last words may still be unread, so that the
-/// receiving side, which hands them over first, tells the end.
+/// Whether a send failed because the peer has closed: its last bytes may still be unread, so the receiving
+/// side, which delivers them first, reports the end.
 fn peer_is_gone(error: i32) -> bool {
     matches!(error, libc::EPIPE | libc::ECONNRESET)
 }

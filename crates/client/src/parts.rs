@@ -70,25 +70,25 @@ pub enum Part<'a> {
     Bytes(&'a [u8]),
     /// A string ends.
     EndText,
-    /// An aggregate begins, with so many elements; a map's keys and values count one each.
+    /// An aggregate begins, with this number of elements; a map's keys and values count one each.
     Open(Aggregate, u64),
     /// An aggregate ends.
     Close(Aggregate),
 }
 
-/// The bytes are not RESP. The text is what clients of Redis say.
+/// The bytes are not RESP. The texts are those of Redis' clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PartsError {
     /// A reply begins with an unknown byte.
     #[error("Protocol error, got {} as reply type byte", printable(*.0))]
     Type(u8),
-    /// A number is none.
+    /// A number is malformed.
     #[error("Bad integer value")]
     Integer,
-    /// A length is none.
+    /// A length is malformed.
     #[error("Bad bulk string length")]
     Length,
-    /// A count of elements is none.
+    /// A count of elements is malformed.
     #[error("Multi-bulk length out of range")]
     Count,
     /// A boolean is neither `t` nor `f`.
@@ -135,14 +135,14 @@ struct Frame {
     elements_left: u64,
 }
 
-/// What the next bytes are.
+/// The kind of the next bytes.
 #[derive(Clone, Copy)]
 enum State {
     /// A line with a type byte.
     Line,
-    /// The four bytes of a verbatim string's format, before so many others.
+    /// The four bytes of a verbatim string's format, followed by this number of bytes.
     Format(u64),
-    /// So many bytes of a string.
+    /// Bytes of a string that are still to come.
     Bytes(u64),
     /// The CRLF after a string.
     Crlf,
@@ -152,7 +152,7 @@ enum State {
 pub struct PartReader {
     state: State,
     frames: Vec<Frame>,
-    /// The beginning of what the last chunk cut: a line, a format or a CRLF.
+    /// The beginning of a line, a format or a CRLF that the last chunk cut.
     cut: Vec<u8>,
 }
 
@@ -180,7 +180,7 @@ impl PartReader {
         Ok(Fed { used_bytes: data.len(), is_whole: false })
     }
 
-    /// Consumes one line or a part of one string; tells whether a reply is whole.
+    /// Consumes one line or a part of one string; returns whether a reply is complete.
     fn step(&mut self, rest: &mut &[u8], sink: &mut impl FnMut(Part)) -> Result<bool, PartsError> {
         match self.state {
             State::Line => match self.take_line(rest)? {
@@ -314,7 +314,7 @@ impl PartReader {
         Ok(self.close_full(sink))
     }
 
-    /// Counts an element, and closes what it was the last of; tells whether the reply is whole.
+    /// Counts an element, and closes the aggregates that it completes; returns whether the reply is complete.
     fn finish_element(&mut self, sink: &mut impl FnMut(Part)) -> bool {
         let Some(frame) = self.frames.last_mut() else { return true };
         frame.elements_left -= 1;
@@ -326,7 +326,7 @@ impl PartReader {
             let kind = *kind;
             self.frames.pop();
             sink(Part::Close(kind));
-            // An attribute is none of the elements: the reply that it belongs to is still to come.
+            // An attribute is not an element: the reply that it belongs to is still to come.
             if kind == Aggregate::Attribute {
                 return false;
             }
@@ -418,7 +418,7 @@ mod tests {
     use crate::resp;
     use proptest::prelude::*;
 
-    /// The first reply, built from chunks of so many bytes, and how many bytes it took.
+    /// The first reply, built from chunks of `cut` bytes, and how many bytes it took.
     fn build(data: &[u8], cut: usize) -> Result<(Option<Reply>, usize), PartsError> {
         let (mut reader, mut builder, mut used) = (PartReader::default(), ReplyBuilder::default(), 0);
         for chunk in data.chunks(cut.max(1)) {

@@ -48,7 +48,7 @@ pub enum Reply {
 /// Bytes that no server speaking RESP sends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DecodeError {
-    /// What was wrong.
+    /// The reason.
     pub reason: &'static str,
     /// How many bytes into the reply.
     pub offset: usize,

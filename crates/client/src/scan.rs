@@ -5,7 +5,7 @@
 /// Longest reply line that is kept while it waits for its end; a longer one is malformed.
 const MAX_LINE_BYTES: usize = 64 * 1024;
 
-/// What one finished reply was.
+/// The kind of a complete reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplyKind {
     /// Any reply but an error or a null.
@@ -16,7 +16,7 @@ pub enum ReplyKind {
     Error,
 }
 
-/// Takes what a scanner finds, in order.
+/// Receives the scanner's findings, in order.
 pub trait ReplySink {
     /// A top-level reply is complete; `text` is the message without type byte when it is an error, else
     /// empty.
@@ -49,7 +49,7 @@ impl ReplyScanner {
         *self = ReplyScanner::default();
     }
 
-    /// Scans one chunk and tells `sink` about each reply that it completes.
+    /// Scans one chunk and reports each reply that it completes to `sink`.
     #[inline]
     pub fn feed(&mut self, data: &[u8], sink: &mut impl ReplySink) -> Result<(), MalformedReply> {
         let mut rest = data;
@@ -124,7 +124,7 @@ impl ReplyScanner {
                     self.out_of_band = count > 0;
                     self.elements_left = count;
                 } else {
-                    // An attribute inside an aggregate adds its own elements and is none itself.
+                    // An attribute inside an aggregate adds its own elements and is not one itself.
                     self.elements_left = self.elements_left.saturating_add(count);
                 }
             }
@@ -140,7 +140,7 @@ impl ReplyScanner {
             Some(0) => self.finish_element(ReplyKind::Value, b"", sink),
             Some(count) => {
                 let inner = count.saturating_mul(factor);
-                // Itself an element of the outer aggregate, if there is one: it is replaced by what it holds.
+                // Itself an element of the outer aggregate, if there is one: its elements take its place.
                 self.elements_left = self.elements_left.saturating_sub(1).saturating_add(inner);
             }
         }

@@ -111,7 +111,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Whether what is sent is enciphered.
+    /// Whether the connection is encrypted.
     pub fn is_secure(&self) -> bool {
         self.tls.is_some()
     }
@@ -174,8 +174,8 @@ impl Stream {
         }
     }
 
-    /// Sends what it can of `bytes` and gives how many it has taken; those are sent, or will be by the next
-    /// call or [`Stream::flush`].
+    /// Sends part of `bytes` and returns how many it has taken; those are sent, or will be by the next call
+    /// or [`Stream::flush`].
     pub fn send_some(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.flush()?;
         let Some(session) = &mut self.tls else { return self.socket.write(bytes) };
@@ -186,7 +186,7 @@ impl Stream {
         }
     }
 
-    /// Sends what is encrypted and was not sent yet.
+    /// Sends encrypted bytes that are still unsent.
     pub fn flush(&mut self) -> io::Result<()> {
         while !self.unsent.is_empty() {
             let sent = self.socket.write(&self.unsent)?;

@@ -14,7 +14,7 @@ use std::sync::Arc;
 const SYSTEM_ROOTS: [&str; 3] =
     ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"];
 
-/// What a command line says about TLS.
+/// TLS options of a command line.
 #[derive(Clone, Debug, Default)]
 pub struct TlsOptions {
     /// Name to verify and to ask for, instead of the host.
@@ -85,13 +85,13 @@ fn roots(options: &TlsOptions) -> io::Result<RootCertStore> {
 
 /// The first line of a key in PKCS #8's encrypted form (RFC 7468).
 const ENCRYPTED: &str = "-----BEGIN ENCRYPTED PRIVATE KEY-----";
-/// What stands in a key that is encrypted as OpenSSL did it before (RFC 1421).
+/// Header of a key that is encrypted in OpenSSL's older way (RFC 1421).
 const TRADITIONAL: &str = "Proc-Type: 4,ENCRYPTED";
 
 /// Reads a private key in PEM. `password` counts for a key that is encrypted.
 ///
 /// # Errors
-/// What is wrong with the file or the password.
+/// The fault of the file or the password.
 pub fn read_key(path: &Path, password: Option<&[u8]>) -> Result<PrivateKeyDer<'static>, String> {
     let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
     if text.contains(TRADITIONAL) {
@@ -199,7 +199,7 @@ impl TlsSettings {
 pub struct TlsSession(Connection);
 
 impl TlsSession {
-    /// The session of a connection that somebody else has made.
+    /// The session of an accepted connection.
     pub fn accept(config: Arc<ServerConfig>) -> io::Result<TlsSession> {
         ServerConnection::new(config)
             .map(|session| TlsSession(session.into()))

@@ -21,7 +21,7 @@ const WHOLE_LISTS: [&str; 6] = ["DEFAULT", "ALL", "HIGH", "ECDHE", "AESGCM", "CH
 /// Whether clients show certificates, as `tls-auth-clients` says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ClientCertificates {
-    /// Who has none that a trusted root vouches for is refused.
+    /// A client without a certificate that a trusted root vouches for is refused.
     #[default]
     Required,
     /// One that is shown must be a trusted one.
@@ -79,11 +79,11 @@ impl Default for TlsServerOptions {
 }
 
 impl TlsServerOptions {
-    /// What connections are accepted with: files and rules, read as a whole or refused as a whole. It waits
-    /// for the disk.
+    /// The configuration for accepted connections: files and rules, read as a whole or refused as a whole.
+    /// Waits for the disk.
     ///
     /// # Errors
-    /// What is wrong with them.
+    /// The fault of the files or rules.
     pub fn make(&self) -> Result<Arc<ServerConfig>, String> {
         let certificate = self.certificate.as_deref().ok_or("No tls-cert-file configured!")?;
         let key = self.key.as_deref().ok_or("No tls-key-file configured!")?;
@@ -129,8 +129,8 @@ impl TlsServerOptions {
     }
 }
 
-/// The server's certificate with its key, which must belong to it. What rustls does not read of its own
-/// certificate, such as X.509's version 1, is left to the clients to judge.
+/// The server's certificate with its key, which must belong to it. Parts of its own certificate that rustls
+/// does not read, such as X.509's version 1, are left to the clients to judge.
 fn identity(
     certificate: &Path,
     (key, password): (&Path, Option<&[u8]>),

@@ -1,6 +1,6 @@
 //! `redis://user:password@host:port/database`, as every tool takes it.
 
-/// What a URI says; what it leaves out is `None`.
+/// The parts of a URI; an absent part is `None`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Uri {
     /// The scheme asks for TLS.

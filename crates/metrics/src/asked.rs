@@ -7,14 +7,14 @@ const DATABASES_MAX: usize = 1 << 20;
 pub(crate) struct Asked {
     pub is_post: bool,
     pub path: String,
-    /// What follows `?`, as it was sent.
+    /// The query string behind `?`, still encoded.
     pub query: String,
-    /// The header that says who asks.
+    /// The `Authorization` header.
     pub login: Option<String>,
     pub body: Vec<u8>,
     /// Whether this request may change something.
     pub may_write: bool,
-    /// Whether the page is told that it may.
+    /// Whether the page offers commands that write.
     pub shows_writes: bool,
 }
 

@@ -96,7 +96,7 @@ pub(crate) fn key(source: &Source, login: Option<&Login>, asked: &Asked) -> Resu
     ];
     let replies = source.ask(login, asked.database(), &questions)?;
     let [value, length, encoding, ttl, bytes] = replies.as_slice() else { return Ok(Value::Null) };
-    // A SCAN's reply has a cursor before what it found.
+    // A SCAN reply has the cursor first, then the elements.
     let value = match value.items() {
         Some([_, found]) if matches!(kind.as_str(), "set" | "hash") => json_of(found),
         _ => json_of(value),

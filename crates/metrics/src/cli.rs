@@ -21,8 +21,8 @@ const PORT: u16 = 6379;
 /// How long connecting to it may take.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
 
-/// Serve metrics of a Martlet, Redis or Valkey server over HTTP: /metrics for Prometheus, / for people. Who
-/// sends a user and a password by HTTP's basic authentication is shown what that user may see.
+/// Serve metrics of a Martlet, Redis or Valkey server over HTTP: /metrics for Prometheus, / for people. A
+/// request that sends a user and a password by HTTP's basic authentication is shown what that user may see.
 #[derive(Parser)]
 #[command(no_binary_name = true)]
 struct Options {
@@ -43,7 +43,7 @@ struct Options {
     allow_writes: bool,
 }
 
-/// Whoever reaches the address is answered.
+/// Every client that reaches the address is answered.
 struct Given {
     allows_writes: bool,
 }
@@ -58,7 +58,7 @@ impl Rules for Given {
     }
 }
 
-/// Runs the tool; `name` is what it is called by. Gives the exit status.
+/// Runs the tool under the program name `name`. Returns the exit status.
 pub fn main(name: &str, arguments: &[OsString]) -> i32 {
     let command = Options::command().bin_name(name).version(env!("CARGO_PKG_VERSION"));
     let parsed = command.try_get_matches_from(arguments);

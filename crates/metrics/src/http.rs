@@ -31,15 +31,15 @@ const HEAD_MAX_BYTES: usize = 16 * 1024;
 const BODY_MAX_BYTES: usize = 64 * 1024;
 /// Threads that ask the server.
 const ASKING_THREADS: usize = 4;
-/// What a request that changes something bears: a page of another origin cannot add it.
+/// Header of a request that changes something: a page of another origin cannot add it.
 const OWN_PAGE: &str = "x-martlet";
 /// The page has its script and style in it, and loads nothing.
 const POLICY: &str = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; \
                       connect-src 'self'; img-src data:; frame-ancestors 'none'; base-uri 'none'; form-action 'none'";
 
-/// What may change while it is served.
+/// Rules that may change while the server runs.
 pub trait Rules: Send + Sync + 'static {
-    /// Whether who connects from this address is answered.
+    /// Whether a client at this address is answered.
     fn admits(&self, peer: IpAddr) -> bool;
     /// Whether the page may send commands that change something.
     fn allows_writes(&self) -> bool;
@@ -79,7 +79,7 @@ async fn accept(listener: tokio::net::TcpListener, free: Arc<Semaphore>, shared:
     loop {
         let Ok(place) = Arc::clone(&free).acquire_owned().await else { return };
         let Ok((stream, _)) = listener.accept().await else {
-            // Without descriptors, for example: others may be closed meanwhile.
+            // For example without free descriptors: other connections may close in this time.
             tokio::time::sleep(Duration::from_millis(100)).await;
             continue;
         };
@@ -97,7 +97,7 @@ async fn converse(stream: TcpStream, shared: Arc<Shared>) {
         let shared = Arc::clone(&shared);
         async move { Ok::<_, Infallible>(answer(request, local, peer.ip(), shared).await) }
     });
-    // What goes wrong here concerns the client, which notices.
+    // An error here concerns the client only, which notices.
     let _ = http1::Builder::new()
         .keep_alive(false)
         .timer(TokioTimer::new())
@@ -155,7 +155,7 @@ async fn answer(
     respond(answer.unwrap_or_else(|_| Answer::text(StatusCode::INTERNAL_SERVER_ERROR, "This is a bug.\n")))
 }
 
-/// Whether a request that came over loopback was meant to. A name that somebody else has lead here does not
+/// Whether a request that came over loopback names this machine. A foreign name that resolves to it does not
 /// count: a page under that name could read everything.
 fn names_this_machine(headers: &HeaderMap) -> bool {
     let Some(host) = headers.get(header::HOST).and_then(|host| host.to_str().ok()) else { return true };

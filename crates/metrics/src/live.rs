@@ -1,4 +1,4 @@
-//! What the page shows of the server as a whole, as JSON.
+//! Facts that the page shows about the server as a whole, as JSON.
 
 use martlet_client::resp::Reply;
 use serde_json::{Map, Value, json};
@@ -56,7 +56,7 @@ fn object_of(reply: &Reply) -> Value {
 /// Whether the server lets the user in at all.
 pub(crate) fn may_connect(source: &Source, login: Option<&Login>) -> Result<(), Failure> {
     match source.ask(login, 0, &[vec![b"PING"]])?.first() {
-        // Who may not even PING may see no more than that.
+        // A user without the right to PING may see no more than that.
         Some(Reply::Error(text)) if !text.starts_with(b"NOPERM") => Err(Failure::Refused(shown(text))),
         _ => Ok(()),
     }
@@ -79,7 +79,7 @@ pub(crate) fn now(source: &Source, login: Option<&Login>) -> Result<Value, Failu
     Ok(json!({ "info": sections, "latency": latency(histograms) }))
 }
 
-/// How many calls took at most so many microseconds, over all commands.
+/// Number of calls that took at most the given microseconds, over all commands.
 fn latency(histograms: &Reply) -> Value {
     let mut least: Vec<(i64, i64)> = Vec::new();
     for histogram in histograms.items().unwrap_or_default().iter().filter_map(Reply::items) {
@@ -124,7 +124,7 @@ pub(crate) fn clients(source: &Source, login: Option<&Login>) -> Result<Value, F
     Ok(json!({ "total": text.lines().count(), "clients": clients }))
 }
 
-/// What the memory is used for.
+/// Uses of the memory.
 pub(crate) fn memory(source: &Source, login: Option<&Login>) -> Result<Value, Failure> {
     Ok(object_of(&ask_one(source, login, 0, vec![b"MEMORY", b"STATS"])?))
 }

@@ -1,4 +1,4 @@
-//! What is found under which path.
+//! Paths and their handlers.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -12,7 +12,7 @@ use crate::{browse, live, prometheus};
 /// The page, with all that it needs in it.
 const PAGE: &str = include_str!("page.html");
 
-/// What is answered.
+/// An answer to a request.
 pub(crate) struct Answer {
     pub status: StatusCode,
     /// The content type.

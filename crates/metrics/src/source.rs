@@ -1,4 +1,4 @@
-//! Connections to the server that is shown, each logged in as somebody.
+//! Connections to the server that is shown, each logged in as some user.
 
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -12,17 +12,17 @@ use martlet_client::stream::Stream;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The most of replies to one page that is kept.
 const REPLIES_MAX_BYTES: usize = 64 * 1024 * 1024;
-/// Connections that are kept for later, and how old they may become: a password that was changed meanwhile
-/// is asked for then.
+/// Idle connections that are kept, and how old they may become: after that a changed password is asked for
+/// again.
 const KEPT_MAX: usize = 4;
 const KEPT: Duration = Duration::from_secs(60);
-/// What the connections are called in CLIENT LIST.
+/// The connections' name in CLIENT LIST.
 const NAME: &str = "martlet-metrics";
 
 /// Opens a connection to the server.
 pub type Open = Box<dyn Fn() -> io::Result<Stream> + Send + Sync>;
 
-/// Who asks. Without a password it is whoever a connection is that has not authenticated.
+/// The user of a request. Without a password it is the user of a connection that has not authenticated.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Login {
     pub user: String,
@@ -43,13 +43,13 @@ pub(crate) enum Failure {
 /// The server that is shown.
 pub struct Source {
     open: Open,
-    /// As whom to log in where the HTTP request does not say.
+    /// The user for HTTP requests that name none.
     login: Login,
     kept: Mutex<Vec<(Login, Session)>>,
 }
 
 impl Source {
-    /// A source that logs nobody in who does not say as whom.
+    /// A source whose connections do not log in when a request names no user.
     pub fn new(open: Open) -> Source {
         Source { open, login: Login::default(), kept: Mutex::new(Vec::new()) }
     }
@@ -75,7 +75,7 @@ impl Source {
             self.keep(login, session);
             return Ok(replies);
         }
-        // What was kept may have been closed meanwhile.
+        // A kept connection may have been closed since.
         let mut session = Session::begin(&self.open, login)?;
         let replies = session.ask(database, commands).map_err(|why| Failure::Unreachable(why.to_string()))?;
         let wants_password =
@@ -87,7 +87,8 @@ impl Source {
         Ok(replies)
     }
 
-    /// As [`Source::ask`], over a connection of its own: for what may change something, also the connection.
+    /// As [`Source::ask`], over a connection of its own: for requests that may change something, the
+    /// connection included.
     pub(crate) fn ask_apart(
         &self,
         login: Option<&Login>,
@@ -142,7 +143,7 @@ impl Session {
             (true, false) => first.push(vec![b"AUTH", login.user.as_bytes(), password]),
         }
         first.push(vec![b"CLIENT", b"SETNAME", NAME.as_bytes()]);
-        // What is looked at shall not count as used. Old servers do not know it.
+        // Looking at a key does not count as using it. Old servers do not know the command.
         first.push(vec![b"CLIENT", b"NO-TOUCH", b"ON"]);
         let replies = session.exchange(&first).map_err(unreachable)?;
         match replies.first() {

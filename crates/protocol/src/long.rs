@@ -1,4 +1,4 @@
-//! Long arguments, each received into a buffer of its own, which a command may keep: what a client stores is
+//! Long arguments, each received into a buffer of its own, which a command may keep: a stored argument is
 //! copied once less.
 
 use triomphe::Arc;
@@ -76,7 +76,7 @@ impl LongArguments {
         size_of::<LongArguments>() + done + self.under_way.as_ref().map_or(0, |long| long.bytes.capacity())
     }
 
-    /// Takes in what belongs to the one under way; the rest.
+    /// Takes the bytes of the argument under way; returns the rest.
     pub(crate) fn receive<'d>(&mut self, data: &'d [u8]) -> &'d [u8] {
         let Some(long) = &mut self.under_way else { return data };
         let (taken, rest) = data.split_at(data.len().min(long.len - long.bytes.len()));

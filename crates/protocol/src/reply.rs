@@ -9,7 +9,7 @@ use triomphe::Arc;
 pub struct Reply {
     out: Vec<u8>,
     resp3: bool,
-    /// Bytes above which nobody will get to see the reply; 0 for no limit.
+    /// Bytes above which the reply will not be sent; 0 for no limit.
     limit: usize,
     /// Long bulk strings are not copied, see [`Reply::share_long`].
     shares: bool,
@@ -42,8 +42,9 @@ impl Reply {
         self.resp3
     }
 
-    /// Says above how many bytes the client is closed without getting them; 0 for no limit. Beyond it bulk
-    /// strings are left out: whoever finds the reply full in the end ([`Reply::is_full`]) must not send it.
+    /// Sets the number of bytes above which the client is closed without them; 0 for no limit. Beyond it bulk
+    /// strings are left out: a caller that finds the reply full in the end ([`Reply::is_full`]) must not send
+    /// it.
     pub fn set_limit(&mut self, bytes: usize) {
         self.limit = bytes;
     }
@@ -53,8 +54,7 @@ impl Reply {
         self.limit != 0 && self.total_bytes() > self.limit
     }
 
-    /// Has long bulk strings that others own, too, left out of the buffer. Whoever asks for that takes them
-    /// from [`Reply::take_shared`].
+    /// Leaves long shared bulk strings out of the buffer. The caller takes them from [`Reply::take_shared`].
     pub fn share_long(&mut self) {
         self.shares = true;
     }
@@ -71,7 +71,7 @@ impl Reply {
         self.out.len() + self.shared_bytes
     }
 
-    /// Changes the protocol version for what follows (HELLO).
+    /// Sets the protocol version of later replies (HELLO).
     pub fn set_resp3(&mut self, resp3: bool) {
         self.resp3 = resp3;
     }
@@ -183,7 +183,7 @@ impl Reply {
         self.out.extend_from_slice(b"\r\n");
     }
 
-    /// A bulk string that others own, too: a long one is not copied where nobody minds.
+    /// A shared bulk string: a long one is not copied if [`Reply::share_long`] was called.
     pub fn bulk_shared(&mut self, bytes: &Arc<Vec<u8>>) {
         if !self.shares || bytes.len() < SHARED_REPLY_MIN_BYTES {
             return self.bulk(bytes);
@@ -204,7 +204,7 @@ impl Reply {
         self.bulk(buffer.format(value).as_bytes());
     }
 
-    /// A bulk string, or null when there is none.
+    /// A bulk string, or null if absent.
     #[inline]
     pub fn bulk_or_null(&mut self, bytes: Option<&[u8]>) {
         match bytes {

@@ -102,7 +102,7 @@ impl<'a> Args<'a> {
         self.spans.len()
     }
 
-    /// Whether there are none.
+    /// Whether the request has no arguments.
     pub fn is_empty(&self) -> bool {
         self.spans.is_empty()
     }
@@ -230,7 +230,7 @@ impl OwnedArgs {
     }
 }
 
-/// What a connection may send.
+/// Limits of a connection's requests.
 #[derive(Copy, Clone, Debug)]
 pub struct RequestLimits {
     /// Longest argument, in bytes (`proto-max-bulk-len`).
@@ -242,7 +242,7 @@ pub struct RequestLimits {
 }
 
 impl RequestLimits {
-    /// What a client that has authenticated may send unless it is configured otherwise.
+    /// Limits of an authenticated client, unless configured otherwise.
     pub const DEFAULT: RequestLimits = RequestLimits {
         bulk_max_bytes: 512 * 1024 * 1024,
         arguments_max: i32::MAX as i64,
@@ -256,7 +256,7 @@ impl Default for RequestLimits {
     }
 }
 
-/// A violation of the protocol; the connection is closed after it has been told. Texts are Redis'.
+/// A violation of the protocol; the connection is closed after this error. Texts are Redis'.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum ProtocolError {
     /// A count of arguments that is not a number, or too large.
@@ -304,8 +304,8 @@ pub struct Partial {
 }
 
 impl Partial {
-    /// Bytes that the request will have at least, counted from its start, but those received apart: what the
-    /// buffer should have room for.
+    /// Bytes that the request will have at least, counted from its start, without those received apart: the
+    /// room that the buffer should have.
     pub fn wanted_bytes(&self) -> usize {
         let awaited = self.bulk_bytes.filter(|_| !self.is_apart());
         self.position + awaited.map_or(0, |n| n + 2)
@@ -327,8 +327,8 @@ impl Partial {
     }
 
     /// Has the argument under way received into a buffer of its own, of which `present` are all bytes that
-    /// are there. What comes next belongs to [`Partial::receive`], and none of it to the request's buffer,
-    /// which ends where the argument begins.
+    /// are there. Later input belongs to [`Partial::receive`], and none of it to the request's buffer, which
+    /// ends where the argument begins.
     pub fn set_apart(&mut self, present: &[u8]) {
         if let Some((len, position)) = self.pending() {
             self.long.get_or_insert_default().begin(position, len);
@@ -342,8 +342,8 @@ impl Partial {
         self.long.as_ref().is_some_and(|long| long.is_under_way())
     }
 
-    /// Takes in what belongs to the argument that is received apart; the rest belongs to the request's
-    /// buffer. Without such an argument all of it does.
+    /// Takes the bytes of the argument that is received apart; the rest belongs to the request's buffer.
+    /// Without such an argument all of the input does.
     pub fn receive<'d>(&mut self, data: &'d [u8]) -> &'d [u8] {
         let Some(long) = self.long.as_mut().filter(|long| long.is_under_way()) else { return data };
         let rest = long.receive(data);
@@ -506,8 +506,8 @@ fn parse_any(
     Ok(Parsed::Incomplete)
 }
 
-/// Goes on with a request whose beginning was read before. The spans stay in `partial` until it is whole, so
-/// that no attempt costs more than the bytes that are new.
+/// Continues a request whose beginning was read before. The spans stay in `partial` until it is complete, so
+/// that no attempt costs more than the bytes that arrived since.
 #[cold]
 fn resume(
     buffer: &[u8],
@@ -674,7 +674,7 @@ fn parse_inline(
 ) -> Result<Parsed, ProtocolError> {
     let from = start + partial.position;
     let rest = buffer.get(from..).unwrap_or(&[]);
-    // As Redis, which looks for the end of a C string: behind a NUL there is none.
+    // As Redis, which looks for the end of a C string: a line end behind a NUL does not count.
     let Some(at) = memchr::memchr2(b'\n', 0, rest).filter(|at| rest[*at] == b'\n') else {
         if buffer.len() - start > INLINE_MAX_BYTES {
             return Err(ProtocolError::InlineTooBig);

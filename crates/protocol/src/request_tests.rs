@@ -139,7 +139,7 @@ fn a_long_request_in_pieces_stays_out_of_the_batch_until_it_is_whole() {
 }
 
 proptest! {
-    /// What is read the short way is what is read the long way, whatever the bytes.
+    /// The short way and the long way read the same, whatever the bytes.
     #[test]
     fn common_requests_are_read_as_any(
         requests in prop::collection::vec(prop::collection::vec(prop::collection::vec(any::<u8>(), 0..130), 1..11), 1..3),

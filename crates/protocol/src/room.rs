@@ -1,12 +1,13 @@
-//! How much room a buffer gets for what a client announces.
+//! How much room a buffer gets for an announced request.
 //!
-//! A request is not copied again for each part of it that arrives, and what is announced and never sent takes
-//! no memory. Of one that was announced, only a small beginning is ever copied: others wait meanwhile.
+//! A request is not copied again for each part of it that arrives, and bytes that are announced and never
+//! sent take no memory. Of an announced request only a small beginning is ever copied, since others wait in
+//! that time.
 
-/// What is reserved at once for a request that is announced.
+/// Bytes reserved at once for an announced request.
 const RESERVE_MAX_BYTES: usize = 1024 * 1024;
-/// A longer request is given this many times the room of what is there of it: memory that nobody writes to is
-/// not taken yet. So all of 512 MB, the longest argument by default, is reserved once 1 MB is there.
+/// A longer request gets this many times the room of its received bytes: memory is not taken before it is
+/// written to. So all of 512 MB, the longest argument by default, is reserved once 1 MB is there.
 const RESERVED_PER_PRESENT: usize = 512;
 
 /// Makes room for `more` bytes of a buffer that will have `wanted` bytes at least.

@@ -1,6 +1,6 @@
-//! Which acknowledgements of replicas count, and what a reply that waits for them may go by.
+//! Which acknowledgements of replicas count, and which of them a reply that waits may rely on.
 //!
-//! Invariant: what is confirmed has been in the memory of as many replicas as were wanted when it was.
+//! Invariant: a confirmed position has been in the memory of at least the wanted number of replicas.
 
 /// A primary's replica, as far as its acknowledgements are concerned.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
@@ -22,7 +22,7 @@ impl Standing {
     }
 
     /// Whether its acknowledgements count. A replica has one memory, whatever the number of its connections,
-    /// and the newest says what is in it.
+    /// and the newest connection reports its state.
     fn counts(&self) -> bool {
         self.is_served() && !self.is_superseded
     }
@@ -54,15 +54,15 @@ pub struct Question {
     pub offset: u64,
 }
 
-/// The question that is under way: one at a time, and what is recorded meanwhile shares the next.
+/// The round of questions under way: one at a time, and effects recorded during it share the next.
 #[derive(Clone, Debug, Default)]
 pub struct Questions {
     asked: Option<Question>,
 }
 
 impl Questions {
-    /// Whether replicas are to be asked for what was recorded up to `end`: not while `wanted` is 0, as on a
-    /// replica, whose stream is another's.
+    /// Whether replicas are to be asked about effects recorded up to `end`: not while `wanted` is 0, as on a
+    /// replica, whose stream is another server's.
     pub fn may_ask(&self, wanted: usize, confirmed: u64, end: u64) -> bool {
         wanted > 0 && self.asked.is_none() && confirmed < end
     }
@@ -72,7 +72,7 @@ impl Questions {
         self.asked = Some(question);
     }
 
-    /// Takes the answer: `wanted` replicas have come to `acked`. What is confirmed by that.
+    /// Takes the answer: `wanted` replicas have reached `acked`. Returns the position that this confirms.
     pub fn answer(&mut self, acked: Option<u64>) -> Option<u64> {
         let answered = self.asked.take_if(|asked| acked.is_some_and(|offset| offset >= asked.offset))?;
         Some(answered.position)

@@ -1,17 +1,17 @@
-//! A failover that the user asks for (FAILOVER): writes wait, a replica catches up, and the two change roles.
+//! A failover requested by the user (FAILOVER): writes wait, a replica catches up, and the two change roles.
 //!
 //! ```text
 //! None ── FAILOVER ──▶ WaitForSync ── the target has all ──▶ InProgress ── PSYNC … FAILOVER is answered ──▶ None
-//!                          └── time is up: abort, or go on by force      └── refused, or ABORT: a primary again
+//!                          └── time is up: abort, or continue by force └── refused, or ABORT: a primary again
 //! ```
 //!
-//! Invariant: writes wait from FAILOVER's answer until the state is `None` again, so that the target has all
-//! that was acknowledged, unless force was asked for.
+//! Invariant: writes wait from FAILOVER's answer until the state is `None` again, so that the target has
+//! every acknowledged write, unless force was requested.
 
 /// How far a failover is.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub enum State {
-    /// There is none.
+    /// No failover is under way.
     #[default]
     None,
     /// A replica catches up.
@@ -31,10 +31,10 @@ impl State {
     }
 }
 
-/// What was asked for; `T` says who a server is.
+/// The request; `T` identifies a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request<T> {
-    /// Who is to take over; the first replica that has all, if nobody is named.
+    /// The replica that is to take over; if absent, the first that has everything.
     pub target: Option<T>,
     /// Until when it may take to catch up, Unix milliseconds.
     pub until_ms: Option<i64>,
@@ -48,16 +48,16 @@ impl<T> Default for Request<T> {
     }
 }
 
-/// What a failover does next.
+/// The next step of a failover.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step<T> {
-    /// There is none, or the target has been asked.
+    /// No failover is under way, or the target has been asked.
     Nothing,
-    /// It ends: nobody caught up in time.
+    /// It ends: no replica caught up in time.
     Abort,
     /// The target takes over although it may lack something.
     Force(T),
-    /// Whoever has everything and is [`Failover::accepts`]ed takes over.
+    /// The first replica that has everything and is [`Failover::accepts`]ed takes over.
     Await,
 }
 
@@ -89,7 +89,7 @@ impl<T: Clone> Failover<T> {
         begins
     }
 
-    /// What is to be done at this time.
+    /// The step that is due at this time.
     pub fn step(&self, now_ms: i64) -> Step<T> {
         let is_late = self.request.until_ms.is_some_and(|until_ms| until_ms <= now_ms);
         match (self.state, &self.request.target) {
@@ -100,7 +100,7 @@ impl<T: Clone> Failover<T> {
         }
     }
 
-    /// Whether this replica may take over: it was named (`is_it`), or nobody was.
+    /// Whether this replica may take over: it was named (`is_it`), or no replica was.
     pub fn accepts(&self, is_it: impl FnOnce(&T) -> bool) -> bool {
         self.request.target.as_ref().is_none_or(is_it)
     }
@@ -115,7 +115,7 @@ impl<T: Clone> Failover<T> {
         proceeds
     }
 
-    /// Ends it, however; how far it was, and what was asked for.
+    /// Ends the failover; returns how far it was, and its request.
     pub fn end(&mut self) -> (State, Request<T>) {
         let Failover { state, request } = std::mem::take(self);
         (state, request)

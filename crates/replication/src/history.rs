@@ -1,17 +1,17 @@
-//! The names of the stream of commands, and who may go on with it.
+//! The ids of the replication stream, and which servers may continue it.
 //!
 //! ```text
-//! A ───────────┬─▶ A goes on elsewhere
+//! A ───────────┬─▶ A continues elsewhere
 //!              └─ B ─────▶     id B, second id A, up to where both are one
 //! ```
 //!
-//! Invariant: a replication id and an offset name one state of the data set. Whoever changes the data set
-//! otherwise than by the stream takes a new id first.
+//! Invariant: a replication id and an offset name one state of the data set. A change of the data set other
+//! than by the stream takes a new id first.
 
 /// A stream's name, 40 hexadecimal digits.
 pub type Id = String;
 
-/// What a server knows of the stream that its data set is made of.
+/// A server's knowledge of the stream that its data set is made of.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct History {
     id: Id,
@@ -20,7 +20,7 @@ pub struct History {
 }
 
 impl History {
-    /// A primary's, of which nobody knows yet.
+    /// A primary's history, of which no other server knows yet.
     pub fn new(id: Id) -> History {
         History { id, second: None, has_place: false }
     }
@@ -30,14 +30,14 @@ impl History {
         &self.id
     }
 
-    /// The name that the stream had before, when the server was a replica or was started anew, and the number
+    /// The id that the stream had before, when the server was a replica or before its restart, and the number
     /// of the first byte from which on it has not been that stream.
     pub fn second(&self) -> Option<(&str, u64)> {
         self.second.as_ref().map(|(id, first)| (id.as_str(), *first))
     }
 
-    /// Whether a replica's data set is that of the stream which the id names, at the offset that was applied:
-    /// the stream can go on from there. A primary's always is, and says false.
+    /// Whether a replica's data set is that of the stream with this id, at the offset that was applied: the
+    /// stream can continue from there. A primary's always is, and this is false for it.
     pub fn has_place(&self) -> bool {
         self.has_place
     }
@@ -48,9 +48,9 @@ impl History {
         self.second = None;
     }
 
-    /// The data set was loaded from a file that says which place it is of. A replica asks for what follows. A
-    /// primary may have gone on behind it before it was ended, so its stream is another one; who is no
-    /// further than the file may go on here.
+    /// The data set was loaded from a file that names its place in a stream. A replica asks for the
+    /// continuation. A primary may have continued behind that place before it ended, so its stream is another
+    /// one; a replica that is no further than the file may continue here.
     pub fn resume(&mut self, id: Id, offset: u64, is_replica: bool) {
         if is_replica {
             *self = History { id, second: None, has_place: true };
@@ -59,14 +59,14 @@ impl History {
         }
     }
 
-    /// The server copies a primary from now on. What it has is a place of the stream if it was a primary or
-    /// knew its place, and unless its own history has nothing to do with that primary's (`is_related`).
+    /// The server copies a primary from now on. Its data set is at a place of the stream if it was a primary
+    /// or knew its place, and unless its own history is unrelated to that primary's (`is_related`).
     pub fn follow(&mut self, was_primary: bool, is_related: bool) {
         self.has_place = is_related && (was_primary || self.has_place);
     }
 
-    /// The server is no replica any more: its stream is its own behind `offset`, to which it has followed the
-    /// other. Who knows that by its name and is no further may go on here.
+    /// The server is no replica any more: its stream is its own behind `offset`, up to which it has followed
+    /// the other. A replica that knows the stream by its former id and is no further may continue here.
     pub fn promote(&mut self, id: Id, offset: u64) {
         let old = std::mem::replace(&mut self.id, id);
         self.second = self.has_place.then(|| (old, offset + 1));
@@ -78,14 +78,15 @@ impl History {
         self.has_place = false;
     }
 
-    /// A replica's data set was replaced by the primary's, at a place of the stream of this name. Of a
-    /// primary that does not tell its place it is a name that nobody knows: what it sends is no stream's
-    /// that has one.
+    /// A replica's data set was replaced by the primary's, at a place of the stream with this id. For a
+    /// primary that does not send its place the id is one that no server knows: the data belongs to no known
+    /// stream.
     pub fn arrive(&mut self, id: Id) {
         *self = History { id, second: None, has_place: true };
     }
 
-    /// The primary lets a replica go on behind `offset`, perhaps by another name; whether it is another.
+    /// The primary lets a replica continue behind `offset`, perhaps with another id; returns whether it is
+    /// another.
     pub fn go_on(&mut self, id: Option<Id>, offset: u64) -> bool {
         let Some(id) = id.filter(|id| *id != self.id) else { return false };
         let old = std::mem::replace(&mut self.id, id);
@@ -93,14 +94,14 @@ impl History {
         true
     }
 
-    /// What a replica that has applied `offset` asks its primary for: the stream, and the number of the byte
-    /// that it needs next; `None` for everything.
+    /// A replica's request after it has applied `offset`: the stream's id, and the number of the next byte
+    /// that it needs; `None` for everything.
     pub fn request(&self, offset: u64) -> Option<(Id, u64)> {
         self.has_place.then(|| (self.id.clone(), offset + 1))
     }
 
-    /// Where the stream may go on for a replica that has asked for byte `next` of this one; `None` if what it
-    /// has is not known to be a prefix of this history. Whether the bytes are still there is another
+    /// Where the stream may continue for a replica that has asked for byte `next` of this one; `None` if its
+    /// data is not known to be a prefix of this history. Whether the bytes are still there is another
     /// question.
     pub fn place_of(&self, asked: &[u8], next: i64) -> Option<u64> {
         let offset = u64::try_from(next.checked_sub(1)?).ok()?;

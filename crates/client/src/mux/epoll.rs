@@ -81,7 +81,7 @@ impl EpollMux {
             }
             self.is_coarse = true;
         }
-        // Early rather than late: who waits for an instant polls for what is left of the millisecond.
+        // Rather early than late: a caller that waits for an instant polls for the rest of the millisecond.
         let timeout_ms = timeout.map_or(-1, |t| t.as_millis().try_into().unwrap_or(libc::c_int::MAX));
         // SAFETY: events live during the call.
         check(unsafe { libc::epoll_wait(epoll, events, most, timeout_ms) }).map(|count| count as usize)
@@ -94,7 +94,7 @@ impl EpollMux {
         }
     }
 
-    /// Writes what is left; `Ok(true)` when all is out.
+    /// Writes the remaining bytes; `Ok(true)` when all are written.
     fn write_some(&mut self, slot: usize) -> io::Result<bool> {
         let Some(Slot { fd: Some(fd), out, sent_bytes, .. }) = self.slots.get_mut(slot) else {
             return Ok(false);

@@ -1,4 +1,4 @@
-//! The multiplexer against small servers of its own.
+//! The multiplexer against small servers of this file.
 
 use super::*;
 use std::io::{Read, Write};

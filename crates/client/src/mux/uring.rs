@@ -108,7 +108,7 @@ struct Slot {
     out: Vec<u8>,
     sent_bytes: usize,
     sending: bool,
-    /// The last send tells of no success, so the kernel may still read the buffer when the connection ends.
+    /// The last send reports no success, so the kernel may still read the buffer when the connection ends.
     unconfirmed: bool,
     address: Option<RawAddress>,
 }
@@ -312,8 +312,8 @@ impl Mux for UringMux {
             let retired = Retired { _out: Vec::new(), _address: Some(address) };
             self.retired.insert(user_data(KIND_CONNECT, slot, entry.generation), retired);
         }
-        // What is under way holds the socket open. Nothing may be, so this can find nothing; and a failed
-        // update leaves the socket in the table until the slot is opened again.
+        // An operation under way keeps the socket open. Nothing may be under way, so this may find nothing;
+        // and a failed update leaves the socket in the table until the slot is opened again.
         let _ = self.ring.submitter().register_sync_cancel(None, CancelBuilder::fd(Fixed(slot as u32)).all());
         let _ = self.ring.submitter().register_files_update(slot as u32, &[-1]);
     }

@@ -1,5 +1,5 @@
-//! What Prometheus is told: all of INFO, counts and latencies of each command, the slow log, latency events,
-//! the cluster's state and the configured limits.
+//! Everything that Prometheus scrapes: all of INFO, counts and latencies of each command, the slow log,
+//! latency events, the cluster's state and the configured limits.
 
 mod names;
 mod text;
@@ -250,7 +250,8 @@ fn add_database(metrics: &mut Metrics, name: &str, value: &str) {
     }
 }
 
-/// `db0_distrib_strings_sizes:1=3,2=4`: how many keys of a type are from so long on, up to twice that.
+/// `db0_distrib_strings_sizes:1=3,2=4`: the number of keys of a type in each size class, from the given size
+/// up to twice that.
 fn add_sizes(metrics: &mut Metrics, name: &str, value: &str) {
     let Some((database, rest)) = name.split_once("_distrib_") else { return };
     let Some((kind, unit)) = rest.rsplit_once('_') else { return };

@@ -23,7 +23,7 @@ pub(super) fn of_field(field: &str) -> (&str, Kind) {
     }
 }
 
-/// What a field's number is divided by to be in its metric's unit.
+/// Divisor that turns a field's number into its metric's unit.
 pub(super) fn divisor(field: &str) -> f64 {
     match field {
         "latest_fork_usec" => 1e6,
@@ -104,7 +104,7 @@ const GAUGES: &[(&str, &str)] = &[
     ("used_memory_vm_total", "memory_used_vm_total"),
 ];
 
-/// Likewise of those that only grow.
+/// Fields that only grow.
 const COUNTERS: &[(&str, &str)] = &[
     ("acl_access_denied_auth", "acl_access_denied_auth_total"),
     ("acl_access_denied_channel", "acl_access_denied_channel_total"),

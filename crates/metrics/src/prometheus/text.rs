@@ -43,7 +43,7 @@ impl Metrics {
         sample(family, "", labels, value);
     }
 
-    /// Adds quantiles, with the count and the sum of what they are of.
+    /// Adds quantiles of a quantity, with its count and its sum.
     pub fn add_summary(
         &mut self,
         name: &str,
