@@ -1,8 +1,8 @@
 //! Tests the tool itself: against a responder of known delays its percentiles must be right, and a known
-//! stall must appear at its true size in open loop. What is right is not what the responder was told to do,
-//! since a machine may wake it late, but what it really did: it keeps when the kernel had each request and
-//! when the reply left. What lies outside of it, the way there and back, is measured by a plain blocking
-//! client that shares no code with the engine.
+//! stall must appear at its true size in open loop. The truth is not the delay that the responder was given,
+//! since a machine may wake it late, but its real one: it records when the kernel had each request and when
+//! the reply left. The rest, the way there and back, is measured by a plain blocking client that shares no
+//! code with the engine.
 
 use crate::engine::{self, RunResult, Silent};
 use crate::latency::Latencies;
@@ -33,9 +33,9 @@ const HIGH_MS: f64 = 5.0;
 
 struct Check {
     name: String,
-    /// What the responder was told.
+    /// The delay that the responder was given.
     nominal_ms: f64,
-    /// What it did, and the path.
+    /// Its real delay, with the way there and back.
     true_ms: f64,
     measured_ms: f64,
 }
@@ -46,7 +46,7 @@ impl Check {
     }
 }
 
-/// A responder and what it has done.
+/// A responder and its record of requests.
 struct Responder {
     port: u16,
     log: Log,
@@ -74,12 +74,12 @@ impl Responder {
         served
     }
 
-    /// What its replies took from the request's arrival.
+    /// Time from each request's arrival to its reply.
     fn service(&self) -> Vec<Duration> {
         self.served().iter().map(|served| served.replied.saturating_duration_since(served.arrived)).collect()
     }
 
-    /// What its replies took from the instants at which the requests were due. Requests leave in the order in
+    /// Time from the instants at which the requests were due to their replies. Requests leave in the order in
     /// which they are due, so the k-th that arrives is the k-th that was due.
     fn since_due(&self, result: &RunResult, rate: f64) -> Vec<Duration> {
         let Some(began) = result.began else { return Vec::new() };
@@ -173,7 +173,7 @@ struct Path {
 
 impl Path {
     /// Takes the sample over as many connections in turn as the run has, one request after the other or at
-    /// `rate`: what has not run for longer takes longer to wake.
+    /// `rate`: a thread that has slept longer takes longer to wake.
     fn measure(
         connections: usize,
         rate: Option<f64>,
@@ -214,8 +214,8 @@ impl Path {
         Ok(Path { there, back })
     }
 
-    /// What a client must see where the responder took `times`: each of them and a way back of the sample,
-    /// and with `both` a way there.
+    /// Latencies that a client must see where the responder took `times`: each of them with a way back of the
+    /// sample, and with `both` a way there.
     fn seen_from(&self, times: &[Duration], both: bool) -> Latencies {
         let mut latencies = Latencies::new();
         let ways = self.there.iter().zip(&self.back).cycle();

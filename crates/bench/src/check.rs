@@ -1,4 +1,4 @@
-//! Checks under load: what is read is what was written, and no increment of a hot key is lost.
+//! Checks under load: every read returns the last write, and no increment of a hot key is lost.
 
 use crate::cli::options::Settings;
 use crate::cli::target;
@@ -17,17 +17,17 @@ use std::time::{Duration, Instant};
 const HOT_KEY: &str = "martlet:bench:hot";
 /// Keys that one connection writes and reads in a verification; no other connection touches them.
 const KEYS_PER_CONNECTION: usize = 200;
-/// Connections of a verification, each with a thread of its own.
+/// Connections of a verification, each with its own thread.
 const MAX_VERIFY_CONNECTIONS: usize = 256;
 
-/// Whether the sum is right; `None` where that cannot be told: a run that broke off leaves increments under
-/// way, which the server may have done.
+/// Whether the sum is right; `None` where that is unknown: a run that broke off leaves increments under way,
+/// which the server may have done.
 fn sum_verdict(check: &Check, is_cut: bool) -> Option<bool> {
     let is_more = i64::try_from(check.expected).is_ok_and(|answered| check.found > answered);
     if is_cut && is_more { None } else { Some(check.is_right()) }
 }
 
-/// What the server says of its load.
+/// Prints the server's own figures of its load.
 fn show_load(job: &Job) {
     let Some(info) = Meter::new(&job.target, None).info() else { return };
     for name in [
@@ -62,7 +62,7 @@ pub fn hot_key(job: &Job) -> Result<i32, String> {
     if job.settings.requests.is_none() && job.settings.duration.is_none() {
         (plan.requests, plan.duration) = (100 * plan.connections as u64, None);
     }
-    // A time-bound run would leave requests under way, whose increments nobody could count.
+    // A time-bound run would leave requests under way, whose increments could not be counted.
     if plan.requests == 0 {
         return Err("--hot-key needs a number of requests: give -n".into());
     }
@@ -132,7 +132,7 @@ struct Version {
     written: u32,
 }
 
-/// What one connection found.
+/// Findings of one connection.
 #[derive(Default)]
 struct Verified {
     /// Writes, then reads: answered as they must be.
@@ -174,7 +174,7 @@ struct Verifier<'a> {
 }
 
 impl Verifier<'_> {
-    /// Batches of SET and GET on keys of its own, in order, each reply compared.
+    /// Batches of SET and GET on the connection's own keys, in order, each reply compared.
     fn run(mut self) -> Verified {
         let mut random = Random::seeded(self.settings.seed.unwrap_or(1).wrapping_add(self.number as u64));
         let mut versions = vec![Version::default(); KEYS_PER_CONNECTION];

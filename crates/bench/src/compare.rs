@@ -69,8 +69,8 @@ impl Condition {
     }
 }
 
-/// Parameters of the first server that a server started for the comparison gets, too. (`io-threads` means
-/// another thing in each server, and Redis' spin: who wants them says so in the command.)
+/// Parameters of the first server that a server started for the comparison also gets. (`io-threads` means
+/// another thing in each server, as does Redis' spinning: the command sets them where they matter.)
 const SHARED_CONFIG: [&str; 5] = ["save", "appendonly", "appendfsync", "maxmemory", "maxmemory-policy"];
 
 /// A server that was started for a comparison, and then its directory.
@@ -98,7 +98,7 @@ fn second(job: &Job) -> Result<(Target, Option<OwnServer>, String), String> {
                     arguments.extend([format!("--{name}"), value]);
                 }
             }
-            // What it writes, and what it finds when it starts, is nobody else's.
+            // Its files, at the start and later, are its alone.
             let directory = Directory::create(&std::env::temp_dir(), port)?;
             if !arguments.iter().any(|a| a == "--dir") {
                 arguments.extend(["--dir".into(), directory.0.display().to_string()]);
@@ -146,7 +146,7 @@ pub fn main(job: &Job) -> Result<i32, String> {
     Ok(code)
 }
 
-/// What the rounds gave until they ended.
+/// The rounds until their end.
 struct Rounds {
     /// Whole pairs only.
     pairs: Vec<Pair>,

@@ -1,5 +1,5 @@
-//! One blocking connection to the server under test, for what a run asks beside its load: configuration,
-//! INFO, cluster nodes. It speaks TLS and unix sockets as the load does.
+//! One blocking connection to the server under test, for the questions of a run beside its load:
+//! configuration, INFO, cluster nodes. It speaks TLS and unix sockets as the load does.
 
 use martlet_client::address::Address;
 use martlet_client::resp::{self, Reply};
@@ -10,8 +10,8 @@ use std::time::Duration;
 
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Calls again what a signal has interrupted: the kernel's work on an io_uring that has just been closed,
-/// say.
+/// Repeats a call that a signal has interrupted, for example the kernel's work on an io_uring that has just
+/// been closed.
 fn uninterrupted<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     loop {
         match call() {
@@ -109,7 +109,7 @@ impl Control {
 /// The message without Rust's " (os error N)"; where a limit of the system is behind it, with that limit's
 /// name.
 pub fn plain_error(error: &io::Error) -> String {
-    // What a read that waits too long gives, and a connect; ETIMEDOUT is the kernel's own patience.
+    // The error of a read or a connect that waits too long; ETIMEDOUT is the kernel's own patience.
     let waited = error.kind() == io::ErrorKind::TimedOut && error.raw_os_error().is_none();
     if waited || error.kind() == io::ErrorKind::WouldBlock {
         return format!("no answer within {} s", TIMEOUT.as_secs());

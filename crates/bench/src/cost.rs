@@ -1,4 +1,4 @@
-//! What a request costs the server: CPU time and memory, from the process accounting where the server is on
+//! The server's cost of a request: CPU time and memory, from the process accounting where the server is on
 //! this machine, and from INFO where it is not. A cluster's cost is the sum over its primaries.
 
 use crate::cli::target;
@@ -20,7 +20,7 @@ pub struct Usage {
     pub used_bytes: u64,
 }
 
-/// What a run cost, per answered request.
+/// The cost of a run, per answered request.
 #[derive(Clone, Copy, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub struct Cost {
     /// Server CPU, user mode, microseconds per request.
@@ -149,7 +149,7 @@ fn local_pid(target: &Target) -> Option<u32> {
         Address::Tcp(address) => listening_inode(address.port()).and_then(socket_owner),
         Address::Unix(_) => None,
     };
-    // The number that INFO tells means another process when the server is in a container.
+    // INFO's process id names another process when the server is in a container.
     match (told, owner) {
         (_, Some(owner)) => Some(owner),
         (Some(told), None) if process_cpu(told).is_some() => Some(told),

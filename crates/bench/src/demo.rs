@@ -1,4 +1,5 @@
-//! What a newcomer sees who names no server: one is started from this program, loaded and ended.
+//! The demonstration for a command line that names no server: one is started from this program, loaded and
+//! ended.
 
 use crate::cli::options::Settings;
 use crate::job::Job;

@@ -1,5 +1,5 @@
 //! Runs a plan: starts the threads, collects their figures, and ends them. A request is counted once: as
-//! answered (with a latency), as an error, or as lost. What was measured before a run broke off is kept and
+//! answered (with a latency), as an error, or as lost. Measurements before a run broke off are kept and
 //! marked as partial.
 
 mod connection;
@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Barrier, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What one command did.
+/// Figures of one command.
 #[derive(Clone, Default)]
 pub struct CommandResult {
     /// Its name.
@@ -54,7 +54,7 @@ pub struct ThreadTime {
     pub waited: f64,
 }
 
-/// What a run measured.
+/// The measurements of a run.
 #[derive(Clone, Default)]
 pub struct RunResult {
     /// Per command.
@@ -69,7 +69,7 @@ pub struct RunResult {
     pub sent_bytes: u64,
     /// Bytes received.
     pub received_bytes: u64,
-    /// Connections that broke or were refused during the run and were opened anew.
+    /// Connections that broke or were refused during the run and were opened again.
     pub disconnects: u64,
     /// Replies that pointed to another node of a cluster; their requests went there.
     pub redirects: u64,
@@ -130,7 +130,7 @@ pub struct Progress {
     pub started: AtomicBool,
 }
 
-/// What a caller can do while a run goes on.
+/// Callbacks during a run.
 pub trait Observer {
     /// Called about every `interval` from the calling thread; the `Recorder` has the seconds so far.
     fn tick(&mut self, progress: &Progress, elapsed: Duration, recorder: &Recorder);
@@ -148,7 +148,7 @@ impl Observer for Silent {
     fn tick(&mut self, _: &Progress, _: Duration, _: &Recorder) {}
 }
 
-/// Set by Ctrl-C: runs end at once and keep what they have.
+/// Set by Ctrl-C: runs end at once and keep their figures.
 pub static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
 /// Makes Ctrl-C set `INTERRUPTED`; a second one ends the process.
@@ -203,7 +203,7 @@ impl Recorder {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a thread's figures of `second` and empties them; the thread goes on in `next`.
+    /// Takes a thread's figures of `second` and empties them; the thread continues in `next`.
     fn take(&self, thread: usize, second: u32, next: u32, commands: &mut [worker::Tally]) {
         let mut inner = self.lock();
         let count = commands.len();
@@ -433,7 +433,7 @@ fn judge(mut result: RunResult, plan: &Plan) -> Result<RunResult, String> {
     Ok(result)
 }
 
-/// Error replies make a result partial: what they cost is in no latency.
+/// Error replies make a result partial: their cost is in no latency.
 fn error_replies(result: &RunResult) -> Option<String> {
     let (text, _) = result.error_texts.iter().max_by_key(|(_, count)| *count)?;
     let (errors, total) = (result.errors(), result.requests() + result.errors());
@@ -485,7 +485,7 @@ mod tests {
         let recorder = Recorder::new(&["GET".into()], 2);
         let days = 10;
         {
-            // Rows as `take` would make them; the histograms of so many seconds would take minutes.
+            // Rows as `take` would make them; the histograms of that many seconds would take minutes.
             let mut inner = recorder.lock();
             for second in 0..days * 86_400 {
                 inner.rows.push(SecondRow { second, requests: 1, ..Default::default() });

@@ -197,7 +197,7 @@ pub fn slo(job: &Job) -> Result<i32, String> {
 }
 
 /// The search for the highest rate that holds: it climbs, or descends, by doubling until it has a bound on
-/// each side, then halves what is between them on a logarithmic scale.
+/// each side, then halves the interval on a logarithmic scale.
 struct Search {
     /// Highest rate that held; 0 if none has.
     good: f64,
@@ -228,7 +228,7 @@ impl Search {
     }
 }
 
-/// Ends a search whose last step broke off: what it found so far is written.
+/// Ends a search whose last step broke off: its findings so far are written.
 fn broken(
     job: &Job,
     last: Option<(Plan, Measured)>,

@@ -1,4 +1,4 @@
-//! A job: what the command line and the workload file ask for, resolved, ready to make plans and run them.
+//! A job: the requests of the command line and the workload file, resolved, ready to make plans and run them.
 
 use crate::cli::classic;
 use crate::cli::options::{Settings, duration, run_time};
@@ -12,22 +12,22 @@ use crate::workload::{self, WorkloadFile};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// Runs without a number or a time last so long.
+/// Length of runs without a number or a time.
 const DEFAULT_DURATION: Duration = Duration::from_secs(10);
 /// Keys where the command line says nothing.
 const DEFAULT_KEYS: u64 = 100_000;
 
 /// One measured run.
 pub struct Measured {
-    /// What the engine measured.
+    /// The engine's measurements.
     pub result: RunResult,
-    /// What a request cost the server, where its accounting can be read.
+    /// The server's cost of a request, where its accounting can be read.
     pub cost: Option<Cost>,
     /// What limits the meaning of the figures.
     pub warning: Option<String>,
 }
 
-/// What the command line and the workload file ask for, ready to make plans.
+/// The requests of the command line and the workload file, ready to make plans.
 #[derive(Clone)]
 pub struct Job {
     /// The command line, completed by the workload file.
@@ -44,7 +44,7 @@ fn read(path: &std::path::Path) -> Result<Vec<u8>, String> {
     std::fs::read(path).map_err(|e| format!("{}: {e}", path.display()))
 }
 
-/// What the file says holds where the command line says nothing.
+/// Applies the file's values where the command line has none.
 fn apply_file(settings: &mut Settings, file: &WorkloadFile) -> Result<(), String> {
     file.check()?;
     if let Some(connections) = file.connections.filter(|_| !settings.clients_given) {
@@ -68,7 +68,7 @@ fn apply_file(settings: &mut Settings, file: &WorkloadFile) -> Result<(), String
     Ok(())
 }
 
-/// The requests of the classic tests that `-t` names: a mix of them, with what they need loaded before.
+/// The requests of the classic tests that `-t` names: a mix of them, and the data that they need before.
 fn tests(settings: &mut Settings) -> Result<Vec<String>, String> {
     let Some(names) = settings.tests.clone() else { return Ok(Vec::new()) };
     let named = !settings.templates.is_empty() || !settings.command.is_empty();
@@ -173,7 +173,7 @@ impl Job {
         let mut plan = Plan::single(target.clone(), "", Template::raw(b""));
         plan.pacing = match (settings.rate, &workload.replay) {
             (Some(rate), None) => Pacing::Open { rate, poisson: settings.poisson },
-            // A replay at the capture's speed is open loop with instants of its own.
+            // A replay at the capture's speed is open loop with the capture's instants.
             (_, Some(capture)) if settings.speed != Some(0.0) => {
                 let gap = capture.mean_gap().max(Duration::from_nanos(1));
                 Pacing::Open { rate: gap.as_secs_f64().recip(), poisson: false }

@@ -1,5 +1,5 @@
-//! The load tester: drop-in for redis-benchmark and resp-benchmark, with an honest clock. A plan says what is
-//! sent and when, the engine runs it, and everything else is asking for plans or showing results. The crate
+//! The load tester: drop-in for redis-benchmark and resp-benchmark, with an honest clock. A plan has the
+//! requests and their times, the engine runs it, and everything else makes plans or shows results. The crate
 //! never links the server.
 
 mod calibrate;

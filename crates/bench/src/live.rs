@@ -1,5 +1,5 @@
-//! What a terminal shows while a run goes on: a bar (indicatif), or with `--live` the whole screen (ratatui).
-//! Both are on standard error and only where that is a terminal, so that reports stay what they are.
+//! The terminal's view of a run in progress: a bar (indicatif), or with `--live` the whole screen (ratatui).
+//! Both are on standard error and only where that is a terminal, so that reports stay unchanged.
 
 use crate::engine::{Observer, Progress, Recorder, SecondRow};
 use crate::plan::Plan;
@@ -18,7 +18,7 @@ use std::time::Duration;
 /// Seconds that the plots of the live view show.
 const SHOWN_SECONDS: usize = 120;
 
-/// How far a run is, from 0 to 1; `None` if it has no end of its own.
+/// The share of a run that is done, from 0 to 1; `None` for a run without an end.
 fn done(plan: &Plan, requests: u64, elapsed: Duration) -> Option<f64> {
     let by_time = plan.duration.map(|d| elapsed.as_secs_f64() / (plan.warmup + d).as_secs_f64().max(1e-9));
     let by_count = (plan.requests > 0).then(|| requests as f64 / plan.requests as f64);
@@ -78,7 +78,7 @@ pub struct Live<'a> {
 }
 
 impl<'a> Live<'a> {
-    /// Takes the screen; `None` where there is none.
+    /// Takes the screen; `None` without a terminal.
     pub fn start(plan: &'a Plan) -> Option<Live<'a>> {
         if !stderr().is_terminal() {
             return None;
@@ -111,12 +111,12 @@ impl Observer for Live<'_> {
             connections: progress.connections.load(Ordering::Relaxed),
             done: done(self.plan, requests, elapsed),
         };
-        // What cannot be drawn now is drawn by the next tick.
+        // A failed drawing is repeated by the next tick.
         let _ = self.terminal.draw(|frame| screen.draw(frame));
     }
 }
 
-/// What the live view shows.
+/// The content of the live view.
 struct Screen<'a> {
     commands: &'a [String],
     /// The last seconds, in order.

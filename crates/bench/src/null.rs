@@ -1,7 +1,7 @@
-//! The null responder: answers `+OK` to every request and does nothing else, so that what a run against it
-//! costs is the client's and the kernel's share. It can delay replies by known times and stall once, for
-//! `calibrate`, and then keeps the instants that really were: when the kernel had each request, and when its
-//! reply left.
+//! The null responder: answers `+OK` to every request and does nothing else, so that the cost of a run
+//! against it is the client's and the kernel's share. It can delay replies by known times and stall once, for
+//! `calibrate`, and then records the real instants: when the kernel had each request, and when its reply
+//! left.
 
 use std::io::{self, Write};
 use std::net::{TcpListener, TcpStream};
@@ -18,10 +18,10 @@ pub struct Served {
     pub replied: Instant,
 }
 
-/// What was answered, in no order.
+/// The answered requests, unordered.
 pub type Log = Arc<Mutex<Vec<Served>>>;
 
-/// What the responder does beside answering.
+/// The responder's behaviour beside answering.
 #[derive(Clone, Debug, Default)]
 pub struct Behaviour {
     /// Delays of replies; each request gets the next, in turn.

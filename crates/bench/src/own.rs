@@ -7,7 +7,7 @@ use crate::live::{Line, Live};
 use crate::report::Report;
 use std::sync::atomic::Ordering;
 
-/// Runs what the settings ask for; gives the exit code.
+/// Runs the settings; returns the exit code.
 pub fn main(settings: &Settings) -> i32 {
     loop {
         let code = dispatch(settings).unwrap_or_else(|error| {

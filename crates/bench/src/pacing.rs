@@ -29,7 +29,7 @@ impl Schedule {
         self.next_ns as u64
     }
 
-    /// Goes on to the request after it.
+    /// Advances to the next request.
     pub fn advance(&mut self) {
         self.next_ns += match self.poisson.as_mut() {
             Some(random) => exponential(random, self.gap_ns),

@@ -1,9 +1,9 @@
-//! `martlet bench persistence`: what each way to persist costs a server that writes, and how long it takes to
+//! `martlet bench persistence`: the cost of each way to persist for a server that writes, and its time to
 //! come back.
 //!
-//! Each row is a server of its own, started with an empty directory, written to, stopped and started again.
-//! Invariant: a row's directory is removed with it, and a server that cannot be started, or comes
-//! back with other keys than it had, ends the run.
+//! Each row is a separate server, started with an empty directory, written to, stopped and started again.
+//! Invariant: a row's directory is removed with it, and a server that cannot be started, or comes back with
+//! other keys than it had, ends the run.
 
 use crate::cli::options::Settings;
 use crate::control::{Control, info_field, reply_text};
@@ -31,7 +31,7 @@ for each row. Without one, this program's own server is measured.
   --json FILE    Writes the rows there as well
   --help         This text";
 
-/// Where a mode keeps what is written.
+/// The place where a mode keeps the writes.
 #[derive(Clone, Copy, PartialEq)]
 enum Kept {
     Nowhere,
@@ -73,7 +73,7 @@ const fn append_only(name: &'static str, options: &'static [&'static str]) -> Mo
     Mode { name, kept: Kept::AppendOnlyFile, options }
 }
 
-/// What was measured.
+/// The measurements of a row.
 #[derive(Debug, Serialize)]
 struct Row {
     server: String,

@@ -1,4 +1,4 @@
-//! What a run does: the server, the requests, the load and when it ends. Everything is resolved and compiled
+//! The plan of a run: the server, the requests, the load and its end. Everything is resolved and compiled
 //! here, so that the engine only draws, sends and counts.
 
 use crate::template::{Field, Template};
@@ -24,7 +24,7 @@ pub const MAX_DATA_BYTES: usize = 1 << 30;
 
 /// How long a server that is gone is waited for.
 pub const DEFAULT_PATIENCE: Duration = Duration::from_secs(10);
-/// How late a sleeping thread is woken on common machines, virtual ones included: it polls for so long
+/// Typical lateness of a sleeping thread's wake-up, on virtual machines too: the thread polls for this time
 /// instead.
 pub const DEFAULT_SPIN: Duration = Duration::from_micros(60);
 
@@ -60,7 +60,7 @@ pub struct Step {
     pub command: usize,
 }
 
-/// What is drawn as a whole: one request, or a session of several in order.
+/// The unit of drawing: one request, or a session of several in order.
 pub struct Unit {
     /// Its requests.
     pub steps: Vec<Step>,
@@ -122,11 +122,11 @@ pub struct Plan {
     pub duration: Option<Duration>,
     /// Time at the start that is not measured.
     pub warmup: Duration,
-    /// Requests after which a connection is closed and opened anew; 0: never.
+    /// Requests after which a connection is closed and opened again; 0: never.
     pub reconnect_every: u64,
-    /// Connections that break are opened anew and counted, instead of ending the run.
+    /// Connections that break are opened again and counted, instead of ending the run.
     pub survive_disconnects: bool,
-    /// With it: how long a thread goes on without any connection before the run ends.
+    /// With it: how long a thread continues without any connection before the run ends.
     pub patience: Duration,
     /// The first error reply ends the run.
     pub stop_on_error: bool,

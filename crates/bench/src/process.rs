@@ -1,5 +1,5 @@
-//! What the kernel accounts for a process on this machine: CPU time, memory, the sockets that it listens on.
-//! A figure that the kernel does not give is absent or 0, never an error.
+//! The kernel's accounts of a process on this machine: CPU time, memory, the sockets that it listens on. A
+//! figure that the kernel does not give is absent or 0, never an error.
 
 /// The inode of the socket that listens on a port.
 pub fn listening_inode(port: u16) -> Option<u64> {
@@ -45,7 +45,7 @@ pub fn family_cpu(pid: u32) -> Option<f64> {
     Some(cpu_times(pid)?.iter().sum())
 }
 
-/// Bytes of memory of a process and its children; what they share counts once.
+/// Bytes of memory of a process and its children; shared pages count once.
 pub fn family_memory(pid: u32) -> u64 {
     let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
     let all = children.split_whitespace().filter_map(|word| word.parse().ok()).chain([pid]);
@@ -64,7 +64,7 @@ fn cpu_times(pid: u32) -> Option<[f64; 4]> {
     Some([seconds(11)?, seconds(12)?, seconds(13)?, seconds(14)?])
 }
 
-/// A size that the kernel tells of a process, such as `VmRSS:`, in bytes; 0 if it does not.
+/// A size from the kernel's status of a process, such as `VmRSS:`, in bytes; 0 if absent.
 pub fn process_bytes(pid: u32, name: &str) -> u64 {
     named_bytes(&format!("/proc/{pid}/status"), name)
 }

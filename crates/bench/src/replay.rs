@@ -72,7 +72,7 @@ impl Cursor {
         })
     }
 
-    /// Goes on.
+    /// Advances to the next request.
     pub fn advance(&mut self) {
         self.at += 1;
         self.skip();
@@ -153,7 +153,7 @@ fn parse_line(line: &[u8]) -> Option<Line> {
     rest.is_empty().then_some((seconds, client, arguments))
 }
 
-/// The text up to the closing quote, escapes undone, and what follows it.
+/// The text up to the closing quote, escapes undone, and the rest behind it.
 fn unquote(mut rest: &[u8]) -> Option<(Vec<u8>, &[u8])> {
     let mut out = Vec::new();
     loop {

@@ -64,7 +64,7 @@ pub struct Report {
     pub partial: Option<String>,
     /// What limits the meaning of the figures.
     pub warning: Option<String>,
-    /// What a request cost the server.
+    /// The server's cost of a request.
     pub cost: Option<Cost>,
     /// Figures per command.
     pub commands: Vec<CommandReport>,
@@ -78,7 +78,7 @@ pub struct Report {
     /// The points of a sweep or search.
     #[serde(default)]
     pub sweep: Vec<Point>,
-    /// What a check under load found.
+    /// The findings of a check under load.
     #[serde(default)]
     pub check: Option<Check>,
 }
@@ -100,14 +100,14 @@ pub struct Point {
     pub cpu_us: f64,
 }
 
-/// What a check under load found: `--verify` or `--hot-key`.
+/// The findings of a check under load: `--verify` or `--hot-key`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Check {
     /// `verify` or `hot-key`.
     pub kind: String,
     /// Replies that were compared; for the hot key, increments that were answered.
     pub expected: u64,
-    /// Replies that were as they must be; for the hot key, what its value grew by.
+    /// Correct replies; for the hot key, the growth of its value.
     pub found: i64,
     /// The first reply that was not.
     pub first_wrong: Option<String>,
@@ -185,7 +185,7 @@ pub fn machine() -> (String, String, usize) {
     (kernel.trim().into(), cpu.trim_start_matches([' ', '\t', ':']).into(), cores)
 }
 
-/// What a server calls itself in its INFO, with its version.
+/// Name and version of a server, from its INFO.
 pub fn server_name(info: &str) -> String {
     let field = |name| crate::control::info_field(info, name).unwrap_or_default().to_string();
     let name = match field("server_name") {
@@ -479,7 +479,7 @@ impl Report {
         write(&settings.html, &|| self.html())
     }
 
-    /// What it holds that is of one run alone and has no sum over several.
+    /// The first part that belongs to one run alone and has no sum over several.
     fn of_one_run(&self) -> Option<&'static str> {
         let found = [
             (self.comparison.is_some(), "a comparison"),
@@ -531,7 +531,7 @@ impl Report {
                     None => merged.error_texts.push((text.clone(), *count)),
                 }
             }
-            // CPU of one server would be counted twice: with several clients nobody's share is known.
+            // CPU of one server would be counted twice: with several clients the share of each is unknown.
             merged.cost = None;
             for command in &other.commands {
                 merged.add_command(command);
@@ -706,7 +706,7 @@ mod tests {
         assert_eq!(merged.all_latencies().count(), 400);
     }
 
-    /// A run of so many seconds with one command, every second alike.
+    /// A run of `seconds` with one command, every second alike.
     fn run_of(seconds: u32, name: &str, per_second: u64, error: &str) -> Report {
         let mut report = sample(per_second * u64::from(seconds));
         report.elapsed_s = f64::from(seconds);

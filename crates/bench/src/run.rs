@@ -1,4 +1,4 @@
-//! What a command line runs: the classic tests, ours, or the demonstration.
+//! Dispatch of a parsed command line: the classic tests, Martlet's own runs, or the demonstration.
 
 use crate::cli::{classic, options::Settings};
 use crate::{demo, own};
@@ -18,7 +18,7 @@ pub fn main(program: &str, settings: &Settings) -> i32 {
     {
         return demo::main(settings);
     }
-    // A command with placeholders is in the language of ours.
+    // A command with placeholders is in Martlet's own language.
     if settings.command.iter().any(|word| {
         ["{key ", "{value ", "{rand ", "{range ", "{int ", "{ttl ", "{number ", "{rand_int "]
             .iter()

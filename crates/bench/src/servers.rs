@@ -30,12 +30,12 @@ impl Directory {
 
 impl Drop for Directory {
     fn drop(&mut self) {
-        // What is left behind is in a place for temporary files.
+        // Files left behind are in a place for temporary files.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
-/// A port of this machine that nobody listens on.
+/// A port of this machine without a listener.
 pub fn free_port() -> Result<u16, String> {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").map_err(|e| e.to_string())?;
     Ok(listener.local_addr().map_err(|e| e.to_string())?.port())

@@ -1,7 +1,7 @@
 //! Requests with placeholders, compiled once: rendering one allocates nothing. The language is
 //! resp-benchmark's, `SET {key uniform 1000} {value 64}`, with more distributions and sizes; `__rand_int__`
 //! is redis-benchmark's. A compiled template whose every placeholder has a fixed width is rendered once and
-//! then patched in place; any other is appended anew for each request.
+//! then patched in place; any other is rendered for each request.
 
 mod classic;
 
@@ -432,8 +432,8 @@ impl Template {
         }
     }
 
-    /// Where the fixed fields of `count` requests in a row lie, a multiple of its own number; `None` if a
-    /// width varies.
+    /// Offsets of the fixed fields of `count` consecutive requests, a multiple of the template's own number;
+    /// `None` if a width varies.
     pub fn patches(&self, count: usize) -> Option<Patches> {
         let len = self.fixed_len?;
         let mut places = Vec::new();
@@ -453,7 +453,7 @@ impl Template {
         Some(Patches { places })
     }
 
-    /// Draws all fixed fields of a rendered pipeline anew, in place.
+    /// Draws all fixed fields of a rendered pipeline again, in place.
     #[inline]
     pub fn patch(&self, patches: &Patches, buffer: &mut [u8], draw: &mut Draw<'_>) {
         for &(at, width, index) in &patches.places {

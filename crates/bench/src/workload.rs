@@ -1,4 +1,4 @@
-//! Workloads of one's own: mixes from the command line, and TOML files with mixes, sessions and load phases.
+//! User-defined workloads: mixes from the command line, and TOML files with mixes, sessions and load phases.
 
 use crate::cli::options::is_possible_rate;
 use crate::plan::{MAX_CONNECTIONS, MAX_PIPELINE, MAX_THREADS, Step, Unit, Workload};

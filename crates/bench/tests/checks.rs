@@ -1,6 +1,6 @@
-//! What the tool finds out by itself: a server that loses or garbles what it was given, the rate that a
-//! server can keep, and what a request costs where only INFO tells. The servers are of the test's own, so
-//! that what must be found is known exactly.
+//! Findings of the tool itself: a server that loses or garbles its data, the rate that a server can keep, and
+//! the cost of a request where only INFO reports it. The servers are the test's, so that the right finding is
+//! known exactly.
 
 use martlet_client::resp::{Reply, decode};
 use serde_json::Value;
@@ -82,7 +82,7 @@ fn bench(arguments: &[&str]) -> (Output, String) {
     (output, text)
 }
 
-/// Runs with `--json`; gives exit code, text and what was written.
+/// Runs with `--json`; returns exit code, text and the written file.
 fn report(arguments: &[&str]) -> (Option<i32>, String, Value) {
     let directory = tempfile::tempdir().expect("a directory");
     let file = directory.path().join("run.json");
@@ -91,7 +91,7 @@ fn report(arguments: &[&str]) -> (Option<i32>, String, Value) {
     (output.status.code(), text, serde_json::from_slice(&written).expect("JSON"))
 }
 
-/// What a store does wrong, each so many-th time; the first of these is right.
+/// A store's fault, at every n-th request; the first of these is right.
 #[derive(Clone, Copy, PartialEq)]
 enum Fault {
     Nothing,
@@ -200,7 +200,7 @@ fn a_verification_finds_what_was_lost_or_garbled() {
             assert_eq!(code, Some(1), "{text}");
             assert!(found < expected && json["check"]["first_wrong"].is_string(), "{}", json["check"]);
         }
-        // Each wrong reply is found, no more and no less: a refused write leaves what was there.
+        // Each wrong reply is found, no more and no less: a refused write leaves the old value.
         let wrong = expected.zip(found).map_or(0, |(expected, found)| expected - found);
         match fault {
             Fault::GarblesRead => assert!((10..=25).contains(&wrong), "{wrong} of some 2,000 reads"),
@@ -224,8 +224,8 @@ fn a_lost_increment_of_the_hot_key_is_found() {
     }
 }
 
-/// A server that keeps up to so many requests of a run, and holds up each connection once beyond that: by
-/// more than any pause of the machine, so that what must be found does not depend on how fast that is.
+/// A server that keeps up to this number of requests of a run, and stalls each connection once beyond that:
+/// by more than any pause of the machine, so that the finding does not depend on the machine's speed.
 struct Limited {
     most: u64,
     /// The connections of requests, in order of their first; each run has `CONNECTIONS`.
@@ -357,7 +357,7 @@ fn where_only_info_tells_the_cost_is_taken_from_it() {
     assert!(text.contains("INFO"), "it says where the figures are from: {text}");
 }
 
-/// A server that tells nothing, and whose process cannot be seen, has no cost; all else is reported.
+/// A server without INFO, and whose process cannot be seen, has no cost; all else is reported.
 #[test]
 fn where_nothing_tells_there_is_no_cost() {
     let directory = tempfile::tempdir().expect("a directory");
@@ -372,13 +372,13 @@ fn where_nothing_tells_there_is_no_cost() {
     assert_eq!((&json["cost"], json["requests"].as_u64()), (&Value::Null, Some(1000)), "{text}");
 }
 
-/// Remembers whence connections came that sent a PING, and ends each after so many.
+/// Records the source addresses of connections that sent a PING, and ends each after a number of them.
 #[derive(Clone, Default)]
 struct Seen {
     addresses: Arc<Mutex<Vec<String>>>,
 }
 
-/// Serves PINGs, so many on each connection, and writes down the address of each client that sends one.
+/// Serves `most` PINGs on each connection, and records the address of each client that sends one.
 fn short_tempered(most: usize) -> (String, Seen) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = listener.local_addr().expect("bound").port().to_string();

@@ -1,6 +1,6 @@
 //! The classic command line beside redis-benchmark itself, against a real redis-server: one parser reads the
-//! output of both, and what it finds must be the same but for the numbers. Without Redis' programs these
-//! tests say so and pass.
+//! output of both, and its results must be the same but for the numbers. Without Redis' programs these tests
+//! say so and pass.
 
 mod common;
 
@@ -51,7 +51,7 @@ struct Parsed {
 fn parse(output: &str) -> Vec<Parsed> {
     let mut all: Vec<Parsed> = Vec::new();
     let mut names: Vec<String> = Vec::new();
-    // What a carriage return left behind was overwritten on the terminal.
+    // Text before a carriage return was overwritten on the terminal.
     for line in output.split('\n').map(|line| line.rsplit('\r').next().unwrap_or(line).trim_end()) {
         if let Some((title, rest)) = line.trim_start().split_once(": ")
             && let Some((rate, p50)) = rest.split_once(" requests per second, p50=")
@@ -230,7 +230,7 @@ fn the_tests_do_to_the_server_what_redis_benchmarks_do() {
         seen.push((calls, lengths));
     }
     let ours = seen.pop().expect("two");
-    // redis-benchmark 7.0 has no XADD test; what it does not call it cannot be compared in.
+    // redis-benchmark 7.0 has no XADD test; this one cannot be compared.
     let without_xadd: Vec<&String> = ours.0.iter().filter(|line| !line.contains("xadd")).collect();
     assert_eq!(without_xadd, seen[0].0.iter().filter(|line| !line.contains("xadd")).collect::<Vec<_>>());
     assert_eq!(ours.1[..4], seen[0].1[..4]);

@@ -15,11 +15,11 @@ use std::time::Duration;
 enum Answers {
     /// `+PONG` to all.
     Well,
-    /// `+PONG` to so many over all connections, then an error to every one.
+    /// `+PONG` to this number over all connections, then an error to every one.
     ErrorsAfter(u64),
-    /// An error to each so many-th.
+    /// An error to every n-th.
     ErrorEach(u64),
-    /// `+PONG` to so many, then every connection is closed and none is taken any more.
+    /// `+PONG` to this number, then every connection is closed and no further one is accepted.
     DiesAfter(u64),
     /// Bytes that are no reply.
     Nonsense,
@@ -32,7 +32,7 @@ enum Answers {
 const PING: &[u8] = b"*1\r\n$4\r\nPING\r\n";
 const REFUSAL: &[u8] = b"-OOM command not allowed when used memory > 'maxmemory'.\r\n";
 
-/// A server on a port of its own, as long as the test runs.
+/// A server on its own port, as long as the test runs.
 struct Stub {
     port: String,
     served: Arc<AtomicU64>,
@@ -57,7 +57,7 @@ impl Stub {
     }
 }
 
-/// Answers one connection; what is no PING is of the control connection and gets an error.
+/// Answers one connection; a request other than PING belongs to the control connection and gets an error.
 fn serve(mut stream: TcpStream, answers: Answers, served: &AtomicU64) {
     let mut buffer = vec![0; 64 * 1024];
     while let Ok(count @ 1..) = stream.read(&mut buffer) {
@@ -103,8 +103,8 @@ fn said(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
-/// Runs with all files written; checks that text and files say what is expected and call the result partial.
-/// Gives the JSON.
+/// Runs with all files written; checks that text and files have the expected parts and call the result
+/// partial. Returns the JSON.
 fn partial(port: &str, arguments: &[&str], reason: &str) -> serde_json::Value {
     let directory = tempfile::tempdir().expect("a directory");
     let file = |name: &str| directory.path().join(name).to_string_lossy().into_owned();
@@ -252,7 +252,7 @@ fn what_is_no_server_is_named() {
     }
 }
 
-/// Interrupts a run once its server has answered so many requests; gives its output.
+/// Interrupts a run once its server has answered this number of requests; returns its output.
 fn interrupted(stub: &Stub, mut command: Command, answered: u64) -> Output {
     let mut child: Child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("starts");
     while stub.served.load(Ordering::SeqCst) < answered {

@@ -1,4 +1,4 @@
-//! What the load tester itself takes: memory with ten thousand connections, and what it says where the system
+//! Limits of the load tester itself: memory with ten thousand connections, and its messages where the system
 //! has no room for more. Without redis-server these tests say so and pass.
 
 use io_uring::{opcode, types};
@@ -12,7 +12,7 @@ use std::process::{Command, Output, Stdio};
 const OURS: &str = env!("CARGO_BIN_EXE_martlet-bench");
 const CONNECTIONS: usize = 10_000;
 const MANY: usize = 60_000;
-/// What a run of any length may take with that many.
+/// Most memory of a run of any length with that many.
 const MOST_MEMORY_KB: u64 = 200 * 1024;
 
 /// The most files that a process may open here.
@@ -29,7 +29,8 @@ fn peak_kb(pid: u32) -> Option<u64> {
     line.trim().trim_end_matches(" kB").parse().ok()
 }
 
-/// Runs it to its end: how that was, what it said on both outputs, and its peak of resident memory in kB.
+/// Runs it to its end: its output with its exit status, the text of both outputs, and its peak of resident
+/// memory in kB.
 fn run_measured(command: &mut Command) -> (Output, String, u64) {
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("starts");
     let mut peak = 0;
@@ -69,9 +70,9 @@ fn ten_thousand_connections_fit_into_200_mb() {
     }
 }
 
-/// A server that takes so many connections, none of which is a descriptor of this process, and keeps them:
-/// rings of `RING_FILES` each. The first connection, which is the tool's control connection, is refused
-/// everything.
+/// A server that accepts this number of connections, none of which is a descriptor of this process, and keeps
+/// them: rings of `RING_FILES` each. The first connection, which is the tool's control connection, gets an
+/// error to every request.
 fn keeper(connections: usize) -> (String, std::thread::JoinHandle<Vec<io_uring::IoUring>>) {
     const RING_FILES: usize = 10_000;
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");

@@ -1,5 +1,5 @@
-//! TLS against a real redis-server, with certificates of the test's own: what a right configuration does, and
-//! what a wrong one says. Without redis-server or openssl these tests say so and pass.
+//! TLS against a real redis-server, with the test's certificates: effects of a right configuration, and
+//! messages of a wrong one. Without redis-server or openssl these tests say so and pass.
 
 use martlet_testkit::server::{ReservedPort, Server};
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ fn openssl(directory: &Path, line: &str) {
 }
 
 impl Secured {
-    /// `None` where this machine lacks what it needs.
+    /// `None` where this machine lacks a needed program.
     fn start() -> Option<Secured> {
         for (program, argument) in [("redis-server", "--version"), ("openssl", "version")] {
             if !is_installed(program, argument) {
@@ -108,7 +108,7 @@ fn what_is_right_is_served() {
     ] {
         let output = secured.bench(&line);
         let said = text(&output);
-        // GET without a key is an error of the server, told as one: the connection worked.
+        // GET without a key is an error of the server, reported as one: the connection worked.
         let is_served = output.status.success() || said.contains("wrong number of arguments");
         assert!(is_served && said.contains(expected), "{line}: {said}");
     }

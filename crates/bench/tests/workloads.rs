@@ -48,7 +48,7 @@ impl Bed {
         command.output().expect("starts")
     }
 
-    /// Runs with `--json`; gives what was written.
+    /// Runs with `--json`; returns the written file.
     fn report(&self, arguments: &[&str]) -> Value {
         let file = self.directory.path().join("run.json");
         let output = self.run(&[&["--json", &file.to_string_lossy()], arguments].concat());
@@ -95,7 +95,7 @@ steps = ["GET key_0000000001", "HSET cart:{user} {rand 10} {value 20}", "EXPIRE 
     assert_eq!(Some(counted), report["requests"].as_u64());
     // Sessions that have begun may be finished: each connection can be two steps beyond.
     assert!((3000..=3020).contains(&counted), "{counted} of 3000");
-    // What the load phase sent is in no figure.
+    // Requests of the load phase are in no figure.
     assert_eq!(
         (bed.calls("set"), bed.calls("get") + bed.calls("hset") + bed.calls("expire")),
         (500, counted)

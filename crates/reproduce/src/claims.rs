@@ -1,9 +1,9 @@
-//! Whether what a source claims holds here: a claim is a bound on a figure that is computed from measured
-//! rows, server by server. Where a row is missing nothing is claimed.
+//! Whether a source's claim holds here: a claim is a bound on a figure that is computed from measured rows,
+//! server by server. Where a row is missing there is no claim.
 
 use serde::Serialize;
 
-/// What a claim is for.
+/// The purpose of a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
@@ -15,7 +15,7 @@ pub enum Kind {
     Goal,
 }
 
-/// What came of it.
+/// The judgement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
@@ -56,7 +56,7 @@ impl std::fmt::Display for Bound {
 #[derive(Clone, Debug, Serialize)]
 pub struct Claim {
     pub kind: Kind,
-    /// What the source says.
+    /// The source's words.
     pub text: String,
     /// The figure that decides, and where it must lie.
     pub test: String,
@@ -104,7 +104,7 @@ fn judge(server: &str, kind: Kind, figure: Option<f64>, bound: Bound) -> Judgeme
     }
 }
 
-/// A claim whose figure is computed for each server; `name` says what it is.
+/// A claim whose figure is computed for each server; `name` describes the figure.
 pub fn claim<'a>(
     kind: Kind,
     text: &str,

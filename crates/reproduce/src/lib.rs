@@ -1,5 +1,5 @@
 //! `martlet bench reproduce`: the experiments of five published reports on one machine, one row after the
-//! other, each against every server in turn, and two pages of what came out.
+//! other, each against every server in turn, and two pages of the results.
 //!
 //! Invariant: every figure on the pages is a measured row of the run's file, or marked as the source's own.
 
@@ -67,7 +67,7 @@ pub fn main(arguments: &[OsString]) -> i32 {
     }
 }
 
-/// A run: what it was asked for, what it has, and where it writes.
+/// A run: its options, its rows, and the files that it writes.
 struct Session {
     setup: Setup,
     contenders: Vec<Contender>,
@@ -76,7 +76,7 @@ struct Session {
 }
 
 impl Session {
-    /// Begins a run in a directory, or goes on with the one that is there.
+    /// Begins a run in a directory, or continues the one that is there.
     fn open(asked: &Asked) -> Result<Session, String> {
         let path = asked.output.join(ROWS_FILE);
         if path.exists() {

@@ -1,4 +1,4 @@
-//! The command line of `martlet bench reproduce`, and what it makes of this machine.
+//! The command line of `martlet bench reproduce`, and the sizes that it derives from this machine.
 
 use crate::reports::EXPERIMENTS;
 use crate::rows::{Machine, SCHEMA, ServerSetup, Setup};
@@ -29,11 +29,11 @@ claim with its verdict. What one machine cannot show is named with the reason.
 
 Ctrl-C keeps what is done. Each row is a line of rows.jsonl, so that only the row under way is lost.";
 
-/// What a command line asks for.
+/// The options of a command line.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Asked {
     pub output: PathBuf,
-    /// There must be a run to go on with, whose options hold.
+    /// The run must exist already; its options hold.
     pub must_exist: bool,
     pub budget: Option<Duration>,
     pub only: Vec<String>,
@@ -143,7 +143,7 @@ impl Asked {
     }
 }
 
-/// The servers of a run that goes on.
+/// The servers of a run that is continued.
 pub fn contenders_of(setup: &Setup) -> Result<Vec<Contender>, String> {
     let contender = |server: &ServerSetup| {
         let (name, line) = (server.name.clone(), server.how.clone());
@@ -156,7 +156,7 @@ pub fn contenders_of(setup: &Setup) -> Result<Vec<Contender>, String> {
     setup.servers.iter().map(contender).collect()
 }
 
-/// Asks every server what it is, and fixes the sizes of the run.
+/// Asks every server for its name and version, and fixes the sizes of the run.
 pub fn setup(asked: &Asked, contenders: &[Contender]) -> Result<Setup, String> {
     let budget = asked.budget.unwrap_or(FULL_BUDGET);
     let (memory_bytes, available_bytes) = memory();

@@ -28,12 +28,12 @@ pub struct Section {
     pub title: String,
     /// Where the source's figures are from.
     pub source: String,
-    /// What was done here.
+    /// The method here.
     pub method: Vec<String>,
     pub claims: Vec<Claim>,
     pub tables: Vec<Table>,
     pub plots: Vec<Plot>,
-    /// What is not measured, and why.
+    /// Parts that are not measured, and why.
     pub left_out: Vec<(String, String)>,
 }
 
@@ -53,7 +53,7 @@ pub struct Plot {
     pub y: String,
     /// Both axes are logarithmic.
     pub log: bool,
-    /// What stands for x = 0, 1, …, where x is no number.
+    /// Labels of x = 0, 1, …, where x is not a number.
     pub labels: Vec<String>,
     pub series: Vec<Series>,
 }
@@ -73,7 +73,7 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// One with a label of its own.
+    /// An entry with its own label.
     pub fn named(label: &str, trial: &str, source: &[&str]) -> Entry {
         let source = source.iter().map(|cell| (*cell).to_string()).collect();
         Entry { label: label.into(), trial: trial.into(), source }

@@ -8,7 +8,7 @@ use std::time::Duration;
 /// Planned seconds from which on what rows really took corrects the plan.
 const TRUSTED_S: f64 = 3.0;
 
-/// The bar and what it knows. It is gone when dropped.
+/// The bar and its estimates. It disappears when dropped.
 pub struct Progress {
     bar: ProgressBar,
     planned_s: f64,
@@ -16,7 +16,7 @@ pub struct Progress {
     rows: usize,
 }
 
-/// What has been measured in this run.
+/// The rows measured in this run.
 #[derive(Clone, Copy, Default)]
 struct Done {
     rows: usize,
@@ -26,7 +26,7 @@ struct Done {
 }
 
 impl Done {
-    /// Seconds that are left of a plan, corrected by what the rows so far took.
+    /// Seconds that are left of a plan, corrected by the times of the rows so far.
     fn left_s(&self, planned_s: f64) -> f64 {
         let correction = if self.planned_s < TRUSTED_S { 1.0 } else { self.took_s / self.planned_s };
         (planned_s - self.planned_s).max(0.0) * correction
@@ -34,7 +34,7 @@ impl Done {
 }
 
 impl Progress {
-    /// A run of so many rows.
+    /// A run of `rows` rows.
     pub fn new(planned_s: f64, rows: usize) -> Progress {
         let bar = ProgressBar::with_draw_target(Some(rows as u64), ProgressDrawTarget::stderr());
         let style = ProgressStyle::with_template("{bar:24} {pos}/{len} {msg}");

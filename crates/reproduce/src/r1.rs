@@ -1,5 +1,5 @@
-//! R1: the guide to redis-benchmark. Its command lines, what it says of sockets, sizes, connections, MONITOR
-//! and INFO, and the one core that its server had.
+//! R1: the guide to redis-benchmark. Its command lines, its statements on sockets, sizes, connections,
+//! MONITOR and INFO, and the one core that its server had.
 
 use crate::claims::{Bound, Claim, Kind, number, quotient};
 use crate::experiment::Experiment;
@@ -79,7 +79,7 @@ const DRAWN: (u64, u64, &str) = (100_000, 1_000_000, "99,993");
 const HEAVY: &str = "BITCOUNT bits:{key uniform 64}";
 const HEAVY_FILL: &str = "SETBIT bits:{key sequence 64} 524287 1";
 
-/// A test's request, and what it finds.
+/// A test's request, and the keys that it reads.
 fn test(name: &str, bytes: usize, keys: u64, scale: &Scale) -> Load {
     let mut templates = templates_of(name, bytes, keys);
     let load = Load::of(templates.pop().unwrap_or_default());
@@ -163,12 +163,12 @@ fn many_connections(scale: &Scale) -> Vec<Trial> {
         .collect()
 }
 
-/// Whether a row of so many connections means anything here: less than half of them would not.
+/// Whether a row with this number of connections means anything here: less than half of them would not.
 fn is_possible(asked: u64, scale: &Scale) -> bool {
     asked <= MANY[0] || scale.connections_most >= asked
 }
 
-/// SETs with nobody watching, with a MONITOR, and with an INFO now and then.
+/// SETs alone, beside a MONITOR, and beside an occasional INFO.
 fn watched() -> Vec<Trial> {
     let load = || Load::of("SET key:{rand_int 1000} {value 3}");
     let cost = load().cost();
@@ -376,7 +376,7 @@ fn claims_on_requests(view: &View<'_>) -> Vec<Claim> {
     ]
 }
 
-/// How many connections there are, and who looks on.
+/// The effects of the number of connections, and of observers.
 fn claims_on_connections(view: &View<'_>) -> Vec<Claim> {
     use Kind::{Law, Limit};
     vec![
@@ -443,7 +443,7 @@ fn claims_on_cores(view: &View<'_>) -> Vec<Claim> {
     ]
 }
 
-/// Keys that are there after so many draws per key, by chance.
+/// Expected number of different keys after `draws_per_key` random draws per key.
 fn expected_keys(keys: f64, draws_per_key: f64) -> f64 {
     keys * (1.0 - (-draws_per_key).exp())
 }

@@ -20,7 +20,8 @@ pub const EXPERIMENT: Experiment = Experiment {
     section,
 };
 
-/// Threads, milliseconds that each took for 100 INCRs, ops/s of the server (none was told for 10 threads).
+/// Threads, milliseconds that each took for 100 INCRs, ops/s of the server (the source has none for 10
+/// threads).
 const HOT_KEY: [(u64, &str, Option<f64>); 5] = [
     (10, "140", Some(342.0)),
     (50, "560", Some(2_780.0)),
@@ -28,9 +29,9 @@ const HOT_KEY: [(u64, &str, Option<f64>); 5] = [
     (120, "1,400", Some(6_857.0)),
     (150, "1,570", Some(8_350.0)),
 ];
-/// INCRs of each thread in the source; here each client does so many times as many.
+/// INCRs of each thread in the source; here each client does a multiple of it.
 const INCREMENTS: u64 = 100;
-/// What INFO tells of a load.
+/// Fields of INFO that describe a load.
 const INFO_FIELDS: [&str; 3] =
     ["instantaneous_ops_per_sec", "instantaneous_input_kbps", "instantaneous_output_kbps"];
 /// Key that all clients share.
@@ -140,7 +141,7 @@ fn persist(mode: &'static Mode, scale: &Scale) -> Trial {
         let mut control = server.control()?;
         let mut beside = Beside::default();
         if mode.options == RDB {
-            // One that fails is seen by what INFO tells of it.
+            // A failure shows in the values of INFO.
             beside.at_start = Some(Box::new(move || drop(control.command(&["BGSAVE"]))));
         }
         let mut values = load.measure_beside(lab, &server, &mut beside)?;

@@ -1,5 +1,5 @@
-//! R4: the white paper's eleven commands. What decides is the server's CPU time per request with a pipeline
-//! of 64, both servers in turns; without a pipeline the null responder shows what is the kernel's.
+//! R4: the white paper's eleven commands. The judged figure is the server's CPU time per request with a
+//! pipeline of 64, both servers in turns; without a pipeline the null responder shows the kernel's share.
 
 use crate::claims::{Bound, Claim, Kind, claim, median, number, quotient};
 use crate::experiment::Experiment;
@@ -23,7 +23,7 @@ struct Command {
     ratio: f64,
     /// The request; `N` stands for the key range of strings, `M` for the number of collections.
     request: &'static str,
-    /// What is loaded before, so many per key of the range, or 10,007 per collection.
+    /// Request that loads the data before, a number of times per key of the range, or 10,007 per collection.
     fill: Option<&'static str>,
 }
 

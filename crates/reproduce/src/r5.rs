@@ -32,7 +32,7 @@ const KEYS: u64 = 1_000_000;
 /// Bytes of a value, and those that filled the card.
 const BYTES: usize = 256;
 const LARGE_BYTES: usize = 4096;
-/// Clients, and what the source says of them.
+/// Clients, and the source's statement about them.
 const CLIENTS: [(u64, &str); 4] = [(1, "6,000"), (50, "as 100"), (100, "45,000"), (200, "slightly more")];
 /// Items of one request where several go into one.
 const ITEMS: usize = 10;
@@ -82,7 +82,8 @@ fn pair(name: &str, load: Load) -> Trial {
         let appended = bytes_below(primary.directory());
         let mut values = load.measure(lab, &primary)?;
         let appended = bytes_below(primary.directory()).saturating_sub(appended);
-        // What was filled before is in it, so that only a load without tells what its writes append.
+        // Data loaded before is in it, so that only a load without any shows the bytes that its writes
+        // append.
         if load.fill.is_empty() {
             let seconds = values.get("seconds").copied().unwrap_or_default();
             values.insert("appended_mb_s".into(), appended as f64 / 1e6 / seconds.max(1e-9));

@@ -1,7 +1,7 @@
-//! What has been measured, as a file of JSON lines: the first says of what run they are, each further one is
-//! a row. A row is on disk before the next is measured, so that whatever ends a run costs the row under way.
+//! The measured rows, as a file of JSON lines: the first describes the run, each further one is a row. A row
+//! is on disk before the next is measured, so that an end of the run costs only the row under way.
 //!
-//! Invariant: a file is only ever appended to; a last line that is not whole is cut off when it is opened
+//! Invariant: a file is only ever appended to; an incomplete last line is cut off when the file is opened
 //! again.
 
 use serde::{Deserialize, Serialize};
@@ -10,10 +10,10 @@ use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, Write};
 use std::path::Path;
 
-/// What one row measured, by name; units are in the names.
+/// The measurements of one row, by name; units are in the names.
 pub type Values = BTreeMap<String, f64>;
 
-/// What a run was asked for and where it runs: a run that goes on does so on the same terms.
+/// The options and the machine of a run: a run that is continued keeps both.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Setup {
     /// Version of the file's form.
@@ -45,7 +45,7 @@ pub struct Setup {
 pub struct ServerSetup {
     /// As the report names it.
     pub name: String,
-    /// What it says that it is.
+    /// Name and version that the server reports.
     pub version: String,
     /// `started` by the run, at an `address`, or the `null` responder.
     pub kind: String,
@@ -76,7 +76,7 @@ pub struct Row {
     pub server: String,
     /// Seconds that it took, loading and starting included.
     pub took_s: f64,
-    /// What was measured; empty when it failed.
+    /// The measurements; empty when it failed.
     #[serde(default)]
     pub values: Values,
     /// Why it could not be measured.
@@ -96,7 +96,7 @@ enum Line {
 pub struct Rows(Vec<Row>);
 
 impl Rows {
-    /// Adds a row; one that was measured again takes the place of what was before.
+    /// Adds a row; a row that was measured again replaces the earlier one.
     pub fn add(&mut self, row: Row) {
         let is_same = |old: &Row| {
             old.experiment == row.experiment && old.trial == row.trial && old.server == row.server
@@ -139,7 +139,7 @@ impl Journal {
         Ok(journal)
     }
 
-    /// Opens a file of an earlier run; gives what it holds. What follows its last whole line is cut off.
+    /// Opens a file of an earlier run; returns its content. An incomplete last line is cut off.
     pub fn open(path: &Path) -> Result<(Journal, Setup, Rows), String> {
         let named = |error: std::io::Error| format!("{}: {error}", path.display());
         let mut file = OpenOptions::new().read(true).append(true).open(path).map_err(named)?;

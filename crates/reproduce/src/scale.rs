@@ -1,4 +1,4 @@
-//! How large the experiments are made: what the time, the memory and the limits of this machine allow.
+//! The size of the experiments: the largest that the time, the memory and the limits of this machine allow.
 
 use std::time::Duration;
 
@@ -6,13 +6,13 @@ use std::time::Duration;
 pub const FULL_BUDGET: Duration = Duration::from_secs(30 * 60);
 /// The time of `--quick`.
 pub const QUICK_BUDGET: Duration = Duration::from_secs(3 * 60);
-/// Below it rows that only repeat what others say are left out.
+/// Below it, rows that only confirm others are left out.
 const BRIEF_BUDGET: Duration = Duration::from_secs(10 * 60);
 /// Memory that the full size needs: the largest data set, its copies while it is saved, a replica.
 const FULL_MEMORY_BYTES: u64 = 6 << 30;
 /// Files beside connections that a server has open.
 const SPARE_FILES: u64 = 500;
-/// Bounds of what a timed row measures.
+/// Bounds of a timed row's measured time.
 const UNIT_LEAST_S: f64 = 0.05;
 const UNIT_MOST_S: f64 = 5.0;
 /// Part of the budget that is planned; the rest is for what takes longer.
@@ -26,7 +26,7 @@ const ROW_S: f64 = 0.03;
 /// Requests per second that loading is planned with.
 const LOADING_RATE: f64 = 250_000.0;
 
-/// What a row is planned to take.
+/// The planned cost of a row.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Cost {
     /// Timed parts, in units of the scale.
@@ -38,7 +38,7 @@ pub struct Cost {
 }
 
 impl Cost {
-    /// Seconds, when a unit is so long.
+    /// Seconds, for a unit of this length.
     pub fn seconds(&self, unit: Duration) -> f64 {
         self.units * unit.as_secs_f64() + self.requests as f64 / LOADING_RATE + self.fixed_s + ROW_S
     }
@@ -47,11 +47,11 @@ impl Cost {
 /// The sizes of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Scale {
-    /// What a timed row measures.
+    /// Measured time of a timed row.
     pub unit: Duration,
     /// Part of the full numbers of keys and requests.
     pub share: f64,
-    /// Rows that only repeat what others say are left out.
+    /// Rows that only confirm others are left out.
     pub brief: bool,
     /// Most connections that one process can have here.
     pub connections_most: u64,

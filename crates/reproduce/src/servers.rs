@@ -139,7 +139,7 @@ impl Running {
         number.ok_or_else(|| format!("{}: {}", words.join(" "), reply_text(&reply)))
     }
 
-    /// A field of INFO; an error if there is none.
+    /// A field of INFO; an error if absent.
     pub fn info(&self, name: &str) -> Result<String, String> {
         let text = self.control()?.text(&["INFO"]).map_err(|e| e.to_string())?.unwrap_or_default();
         info_field(&text, name).map(String::from).ok_or_else(|| format!("INFO has no {name}"))

@@ -1,4 +1,4 @@
-//! One row: how it is measured, what it costs, and the load that most of them are.
+//! One row: its measurement, its cost, and the load that most rows are.
 
 use crate::rows::Values;
 use crate::scale::{Cost, Scale};
@@ -9,7 +9,7 @@ use martlet_bench::workload::LoadPhase;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// Pipeline of what is loaded before a row.
+/// Pipeline of the loading before a row.
 const FILL_PIPELINE: usize = 64;
 
 type Run = Box<dyn Fn(&mut Lab<'_>) -> Result<Values, String>>;
@@ -19,7 +19,7 @@ pub struct Trial {
     /// Its name within the experiment.
     pub name: String,
     pub cost: Cost,
-    /// It needs a server that is started with options of its own.
+    /// It needs a server started with its own options.
     pub needs_start: bool,
     /// It is measured against the null responder, too.
     pub with_null: bool,
@@ -27,7 +27,7 @@ pub struct Trial {
 }
 
 impl Trial {
-    /// A row that starts what it needs by itself; `fixed_s` is what that takes.
+    /// A row that starts its servers itself; `fixed_s` is the time for that.
     pub fn starting(
         name: impl Into<String>,
         cost: Cost,
@@ -117,16 +117,16 @@ impl<'a> Lab<'a> {
     }
 }
 
-/// A load: requests from templates, what is loaded before, how many clients.
+/// A load: requests from templates, the data loaded before, the number of clients.
 #[derive(Clone, Debug)]
 pub struct Load {
     pub templates: Vec<String>,
-    /// Templates that are run so often before.
+    /// Templates that load the data, each with its number of requests.
     pub fill: Vec<(String, u64)>,
     pub clients: u64,
     pub threads: usize,
     pub pipeline: usize,
-    /// It ends after so many requests, if that is before its time.
+    /// It ends after this number of requests, if that is before its time.
     pub requests: Option<u64>,
     /// Its time.
     pub units: f64,
@@ -174,7 +174,7 @@ impl Load {
         Load { least, ..self }
     }
 
-    /// It ends after so many requests, or its time.
+    /// It ends after this number of requests, or its time.
     pub fn at_most(self, requests: u64) -> Load {
         Load { requests: Some(requests), ..self }
     }
@@ -188,7 +188,7 @@ impl Load {
         self
     }
 
-    /// What it is planned to take.
+    /// Its planned cost.
     pub fn cost(&self) -> Cost {
         let filled = self.fill.iter().map(|(_, requests)| requests).sum();
         Cost { units: self.units, requests: filled, fixed_s: self.least.as_secs_f64() }
@@ -199,7 +199,7 @@ impl Load {
         self.measure_beside(lab, server, &mut Beside::default())
     }
 
-    /// The same, with something done meanwhile.
+    /// The same, with something done during the load.
     pub fn measure_beside(
         &self,
         lab: &Lab<'_>,
@@ -238,7 +238,7 @@ impl Load {
     }
 }
 
-/// What is done while a load runs.
+/// The work beside a load.
 #[derive(Default)]
 pub struct Beside<'a> {
     /// When the measured time begins.

@@ -163,7 +163,7 @@ fn test_data(bytes: usize) -> Vec<u8> {
         .collect()
 }
 
-/// What the configuration lines of the report say.
+/// Configuration that the report's first lines show.
 struct ServerConfig {
     save: String,
     appendonly: String,
@@ -197,7 +197,7 @@ fn server_config(target: &Target, node: usize) -> Result<Option<ServerConfig>, S
     Ok(ask("appendonly")?.ok().map(|appendonly| ServerConfig { save, appendonly }))
 }
 
-/// Runs what the settings ask for; gives the exit code.
+/// Runs the settings; returns the exit code.
 pub fn main(settings: &Settings) -> i32 {
     match Session::open(settings).and_then(|mut session| session.run().map(|()| session.failed)) {
         Ok(failed) => i32::from(failed),
@@ -365,7 +365,7 @@ impl<'a> Session<'a> {
             let score: &[u8] = match (settings.keyspace, settings.sequential) {
                 (None, _) => b"0",
                 (Some(_), false) => b"__rand_int__",
-                // A counter of its own, so that no member is left out.
+                // A separate counter, so that no member is left out.
                 (Some(_), true) => b"__rand_1st__",
             };
             let arguments: Vec<Vec<u8>> = test

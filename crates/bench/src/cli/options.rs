@@ -7,7 +7,7 @@ use crate::process::process_cpu;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What a command line asks for.
+/// A parsed command line.
 pub enum Parsed {
     /// A run.
     Run(Box<Settings>),
@@ -52,7 +52,7 @@ pub(super) fn between(text: &str, low: usize, high: usize) -> Result<usize, Stri
     }
 }
 
-/// As redis-benchmark, takes what is below 1 for 1; what is above `high` is refused.
+/// As redis-benchmark, reads values below 1 as 1; values above `high` are refused.
 fn up_to(text: &str, high: usize) -> Result<usize, String> {
     match text.parse::<i64>() {
         Ok(..1) => Ok(1),
@@ -670,8 +670,7 @@ pub fn parse(program: &str, arguments: &[String]) -> Result<Parsed, String> {
     Ok(Parsed::Run(Box::new(settings)))
 }
 
-/// Options that mean nothing without another one: whoever gives them alone expects something that would not
-/// happen.
+/// Refuses options that mean nothing without another one: given alone, they would silently do nothing.
 fn check(s: &Settings) -> Result<(), String> {
     if let [command, rest @ ..] = s.command.as_slice() {
         let is_template = command.contains(char::is_whitespace);
@@ -743,7 +742,7 @@ fn check(s: &Settings) -> Result<(), String> {
     Ok(())
 }
 
-/// What the user has typed to call the tool by this name.
+/// The words that call the tool by this name.
 fn called(program: &str) -> &str {
     if program == "bench" { "martlet bench" } else { program }
 }

@@ -88,7 +88,7 @@ impl Default for RespSettings {
     }
 }
 
-/// What the Python class gives back.
+/// The result of the Python class.
 #[derive(Clone, Debug, Default)]
 pub struct RespResult {
     /// Requests per second.
@@ -206,7 +206,7 @@ pub fn send(settings: &RespSettings, command: &[String]) -> Result<String, Strin
     }
 }
 
-/// What the settings say about the server.
+/// The server part of the settings.
 fn connection(settings: &RespSettings) -> Settings {
     Settings {
         host: settings.host.clone(),

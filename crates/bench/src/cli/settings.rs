@@ -1,10 +1,10 @@
-//! What a command line says, after parsing; the defaults are redis-benchmark's.
+//! The settings of a command line, after parsing; the defaults are redis-benchmark's.
 
 use martlet_client::tls::TlsOptions;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What the command line says.
+/// The settings of a command line.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// `-h`.

@@ -12,7 +12,7 @@ pub(super) enum Phase {
     Closed,
     /// Connecting, or in the TLS handshake.
     Opening,
-    /// Its prelude is under way; so many replies are missing.
+    /// Its prelude is under way; this number of replies is missing.
     Prelude(u32),
     /// Requests can be sent.
     Ready,

@@ -6,7 +6,7 @@ use crate::plan::{Pacing, Plan};
 
 /// From this share of its time on, a thread that runs has no room left.
 const FULL: f64 = 0.9;
-/// From this share on, waiting for a core explains what was late.
+/// From this share on, waiting for a core explains lateness.
 const STARVED: f64 = 0.01;
 /// A client that sends this many of a hundred requests late by [`LATE_MS`] does not hold its schedule.
 const LATE_PERCENT: f64 = 1.0;

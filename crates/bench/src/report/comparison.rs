@@ -1,4 +1,4 @@
-//! What a comparison of two servers found: the rounds, per-pair ratios with intervals, the verdict. Every
+//! The result of a comparison of two servers: the rounds, per-pair ratios with intervals, the verdict. Every
 //! ratio is so turned that above 1 the first server is better.
 
 use crate::stats::{Ratio, ratio};
@@ -48,7 +48,7 @@ pub struct Comparison {
 /// One figure of a round.
 pub type Read = fn(&Figures) -> f64;
 
-/// Names of ratios, what they compare, and whether less is better.
+/// Names of ratios, the compared figures, and whether less is better.
 pub const RATIOS: [(&str, Read, bool); 5] = [
     ("throughput_ratio", |f| f.rate, false),
     ("p50_ratio", |f| f.p50_ms, true),

@@ -20,7 +20,7 @@ const SHARED: [&str; 9] = [
 ];
 const DATA: &str = "__data__";
 
-/// What the placeholders stand for.
+/// Values of the placeholders.
 #[derive(Clone, Copy, Default)]
 pub struct Words<'a> {
     /// Numbers below it; without, placeholders of numbers are sent as they are.
@@ -64,7 +64,7 @@ impl Template {
         Template::sequence(&[(1, arguments)], words)
     }
 
-    /// Compiles commands that are sent one after the other, each so often, as one batch.
+    /// Compiles commands that are sent one after the other, each the given number of times, as one batch.
     pub fn sequence<A: AsRef<[u8]>>(commands: &[(usize, Vec<A>)], words: &Words<'_>) -> Template {
         let fields = words.fields();
         let (mut drawn, mut whole) = ([false; SHARED.len()], Template::empty());

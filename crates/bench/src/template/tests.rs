@@ -1,4 +1,4 @@
-//! Templates: what each placeholder gives, and what is refused.
+//! Templates: the output of each placeholder, and the refused ones.
 
 use super::*;
 use martlet_client::resp;

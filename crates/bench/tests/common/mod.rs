@@ -1,4 +1,4 @@
-//! What the suites ask a running server, by redis-cli.
+//! Questions of the suites to a running server, by redis-cli.
 
 use std::process::Command;
 

@@ -1,4 +1,4 @@
-//! What data takes, what a save takes beside it, what is kept of what was freed, and what happens at the
+//! Memory of the data, memory of a save beside it, memory kept after deletions, and the behaviour at the
 //! limit.
 
 use crate::claims::{Bound, Claim, Kind, quotient};
@@ -15,11 +15,11 @@ use std::time::Duration;
 
 /// Keys of 21 bytes with values of 256.
 const KEYS: u64 = 1_000_000;
-/// Fewer would show what a server has besides.
+/// With fewer, the server's own memory would show.
 const KEYS_LEAST: u64 = 20_000;
 const KEY_BYTES: f64 = 21.0;
 const VALUE_BYTES: f64 = 256.0;
-/// What the source says that such a key takes, and a string beyond its data.
+/// The source's figures for such a key, and for a string beyond its data.
 const SOURCE_BYTES: &str = "367";
 const SOURCE_BEYOND: &str = "90";
 /// Part of the source's 90 bytes from which its claim stands.
@@ -27,7 +27,7 @@ const BEYOND_LEAST: f64 = 60.0;
 /// Bytes beyond an empty server at which a policy is tried, and how much is written.
 const LIMIT_BYTES: f64 = 16e6;
 const WRITTEN_BYTES: f64 = 40e6;
-/// Policies, whether what is written has a time to live, and what the source says.
+/// Policies, whether the written keys have a time to live, and the source's statement.
 const POLICIES: [(&str, bool, &str); 4] = [
     ("volatile-lru", true, "evicts"),
     ("allkeys-lru", false, "evicts"),
@@ -71,7 +71,7 @@ fn policy_name(policy: &str) -> String {
     format!("policy {policy}")
 }
 
-/// What a key takes; then most of them are deleted at random.
+/// The memory of a key; then most keys are deleted at random.
 fn memory(lab: &Lab<'_>, keys: u64) -> Result<Values, String> {
     let server = lab.start(&NOTHING_KEPT)?;
     let empty = server.info_number("used_memory")?;
@@ -93,13 +93,13 @@ fn memory(lab: &Lab<'_>, keys: u64) -> Result<Values, String> {
     ]))
 }
 
-/// Resident bytes, once what is freed later has been, buffers of clients that are gone included.
+/// Resident bytes, once deferred frees are done, buffers of closed clients included.
 fn settled(server: &Running) -> Result<f64, String> {
     std::thread::sleep(Duration::from_millis(250));
     Ok(martlet_bench::process::process_bytes(server.pid()?, "VmRSS:") as f64)
 }
 
-/// All keys are overwritten while a save goes on.
+/// All keys are overwritten during a save.
 fn save(lab: &Lab<'_>, keys: u64) -> Result<Values, String> {
     let server = lab.start(&NOTHING_KEPT)?;
     fill(keys).measure(lab, &server)?;

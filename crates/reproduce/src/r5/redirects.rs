@@ -34,7 +34,7 @@ fn id(node: &Running) -> Result<String, String> {
     Ok(reply_text(&node.command(&["CLUSTER", "MYID"])?))
 }
 
-/// What a node answers, error or not.
+/// The text of a node's answer, error or not.
 fn answer(node: &Running, words: &[&str]) -> Result<String, String> {
     let reply = node.control()?.command(words).map_err(|e| e.to_string())?;
     Ok(reply_text(&reply))
@@ -80,7 +80,7 @@ fn run(lab: &mut Lab<'_>) -> Result<Values, String> {
     Ok(values)
 }
 
-/// What is seen, and what the source says of it.
+/// The observations, and the source's statements about them.
 const SEEN: [(&str, &str); 6] = [
     ("moved", "Any node answers with where a key lives (MOVED)"),
     ("present", "While its slot moves, a key that is still there is answered"),

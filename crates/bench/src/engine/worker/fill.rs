@@ -56,8 +56,8 @@ impl<M: Mux> Worker<'_, M> {
         }
     }
 
-    /// Takes up to `count` of the requests that the plan still asks for; 0 when all are taken. What the
-    /// warm-up sends does not count.
+    /// Takes up to `count` of the requests that the plan still has; 0 when all are taken. Requests of the
+    /// warm-up do not count.
     pub(super) fn take_quota(&mut self, count: u64) -> u64 {
         let requests = self.core.plan.requests;
         if requests == 0 || !self.measuring {
@@ -68,7 +68,7 @@ impl<M: Mux> Worker<'_, M> {
         count.min(requests.saturating_sub(before))
     }
 
-    /// A session's later steps count as requests, too, but a session that has begun goes on to its end.
+    /// A session's later steps count as requests, too, but a session that has begun runs to its end.
     fn count_step(&mut self) {
         let _ = self.take_quota(1);
     }
@@ -80,7 +80,7 @@ impl<M: Mux> Worker<'_, M> {
         let node = self.core.node_of(slot);
         let Some(connection) = self.core.connections.get_mut(slot) else { return };
         let plain = connection.tls.is_some().then_some(&mut connection.plain);
-        // What is there may be patched: it is kept.
+        // The buffer's requests may be patched: it is kept.
         let Some(buffer) = open_buffer(plain, &mut self.mux, slot, true) else { return };
         let mut drawn = Drawn::default();
         let tag = draw_tag(plan, node, &mut self.random);
@@ -163,7 +163,7 @@ impl<M: Mux> Worker<'_, M> {
         }
     }
 
-    /// Sends what was filled, with one reading of the clock.
+    /// Sends the filled requests, with one reading of the clock.
     fn launch(&mut self) {
         if self.launched.is_empty() {
             return;
@@ -223,7 +223,7 @@ impl<M: Mux> Worker<'_, M> {
                 connection.rendered = false;
             }
             if handshaking {
-                // What the application wrote waits until the handshake is over.
+                // The application's bytes wait until the handshake is over.
                 let plain = std::mem::take(&mut connection.plain);
                 self.send(slot);
                 if let Some(connection) = self.core.connections.get_mut(slot) {
@@ -321,8 +321,8 @@ impl<M: Mux> Worker<'_, M> {
     }
 
     /// Replay: the capture's requests, each on the connection of the client that sent it. In open loop a
-    /// client that waits for a reply holds up nobody else; in closed loop the capture's order is kept over
-    /// all clients.
+    /// client that waits for a reply delays no other; in closed loop the capture's order is kept over all
+    /// clients.
     fn fill_replay(&mut self) -> Duration {
         let Some(mut cursor) = self.replay.take() else { return TICK };
         let open_loop = matches!(self.core.plan.pacing, Pacing::Open { .. });
@@ -393,8 +393,8 @@ pub(super) fn draw_tag(plan: &Plan, node: usize, random: &mut Random) -> Option<
     tags.get(random.below(tags.len() as u64) as usize).copied()
 }
 
-/// Where a connection's requests are appended: what TLS will encrypt, else what the multiplexer sends. The
-/// latter is begun anew unless it is to be kept.
+/// The buffer to which a connection's requests are appended: TLS' plain text, else the multiplexer's output.
+/// The latter is emptied unless it is to be kept.
 fn open_buffer<'b, M: Mux>(
     plain: Option<&'b mut Vec<u8>>,
     mux: &'b mut M,

@@ -55,7 +55,7 @@ impl Tally {
     }
 }
 
-/// What a thread hands back at its end.
+/// The result of a thread.
 pub(super) struct Outcome {
     pub elapsed: Duration,
     pub sent_bytes: u64,
@@ -80,7 +80,7 @@ struct Core<'a> {
     record_from_ns: u64,
     /// Connections that can take a request.
     ready: VecDeque<usize>,
-    /// Connections to close and open anew.
+    /// Connections to close and open again.
     reopen: Vec<usize>,
     /// Connections with bytes of the TLS layer, or the prelude, to be sent.
     flush: Vec<usize>,
@@ -92,7 +92,7 @@ struct Core<'a> {
     done_errors: u64,
     received_bytes: u64,
     disconnects: u64,
-    /// Why the last attempt to open a connection anew came to nothing; none once one has succeeded.
+    /// Why the last attempt to open a connection again failed; absent once one has succeeded.
     unreachable: Option<String>,
     /// When a connection was last seen open.
     seen_open_ns: u64,
@@ -193,7 +193,7 @@ impl ThreadClock {
         ThreadClock { at: Instant::now(), cpu: user + system, waited: Duration::from_nanos(waited_ns) }
     }
 
-    /// What the thread made of the time since this reading.
+    /// The thread's shares of the time since this reading.
     fn shares(&self) -> ThreadTime {
         let now = ThreadClock::read();
         let wall = (now.at - self.at).as_secs_f64().max(1e-9);

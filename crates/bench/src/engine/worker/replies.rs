@@ -181,7 +181,7 @@ impl Core<'_> {
         }
     }
 
-    /// Decides what a connection does next, some of its replies being in.
+    /// Decides the connection's next step after some of its replies.
     fn after_replies(&mut self, slot: usize) {
         let open_loop =
             matches!(self.plan.pacing, Pacing::Open { .. }) || self.plan.workload.replay.is_some();

@@ -1,6 +1,6 @@
 //! Cluster mode: each request goes to a connection of the node that holds its key's slot, and follows the
-//! slots when these move. What is drawn for another node waits in that node's queue, so that every draw is
-//! sent exactly once, whoever drew it.
+//! slots when these move. A request drawn for another node waits in that node's queue, so that every draw is
+//! sent exactly once, whichever thread drew it.
 
 use super::*;
 use martlet_client::slot::{SLOT_COUNT, slot_of};
@@ -80,7 +80,7 @@ impl Router {
     }
 
     /// Takes an error reply that points to another node: the request goes there. False if it does not, or
-    /// nobody knows that node.
+    /// that node is unknown.
     pub fn redirect(&mut self, plan: &Plan, text: &[u8], request: InFlight, bytes: Vec<u8>) -> bool {
         self.follow(plan, text, request, bytes).is_some()
     }
@@ -225,7 +225,8 @@ impl<M: Mux> Worker<'_, M> {
         true
     }
 
-    /// Open loop: what is due is drawn, and connections with room take what waits for their nodes.
+    /// Open loop: draws the due requests, and connections with room take the requests that wait for their
+    /// nodes.
     pub(super) fn route_due(&mut self, now: u64) {
         let Some(mut schedule) = self.schedule.take() else { return };
         loop {
