@@ -1,4 +1,4 @@
-//! What is said of a node in sixteen bits, on the wire and in `nodes.conf`.
+//! Sixteen bits about a node, on the wire and in `nodes.conf`.
 
 /// A node's flags, as they are sent.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
@@ -25,9 +25,9 @@ impl NodeFlags {
     pub const MIGRATE_TO: NodeFlags = NodeFlags(1 << 8);
     /// A replica that will not try a failover.
     pub const NO_FAILOVER: NodeFlags = NodeFlags(1 << 9);
-    /// It understands what follows the gossip in a PING (Redis 7.0).
+    /// The node understands extensions after the gossip in a PING (Redis 7.0).
     pub const EXTENSIONS: NodeFlags = NodeFlags(1 << 10);
-    /// It understands light headers of what is published (Valkey 8.0).
+    /// The node understands light headers of published messages (Valkey 8.0).
     pub const LIGHT_HEADER: NodeFlags = NodeFlags(1 << 11);
 
     const NAMES: [(NodeFlags, &'static str); 8] = [
@@ -57,7 +57,7 @@ impl NodeFlags {
         self.0 = if is_set { self.0 | flags.0 } else { self.0 & !flags.0 };
     }
 
-    /// The names of those that CLUSTER NODES shows, joined by commas; `noflags` when there are none.
+    /// The names that CLUSTER NODES shows, joined by commas; `noflags` without any.
     pub fn names(self) -> String {
         let names: Vec<&str> =
             Self::NAMES.iter().filter(|(flag, _)| self.has(*flag)).map(|(_, name)| *name).collect();

@@ -1,19 +1,19 @@
-//! Where a node is and what it announces of itself.
+//! The addresses of a node and its announcements of itself.
 
 /// Where a node is reached.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Address {
     /// IP address or name; empty when it is not known.
     pub host: String,
-    /// Port for clients; 0 when there is none.
+    /// Port for clients; 0 for none.
     pub tcp_port: u16,
-    /// Port for clients with TLS; 0 when there is none.
+    /// Port for clients with TLS; 0 for none.
     pub tls_port: u16,
     /// Port of its bus.
     pub bus_port: u16,
 }
 
-/// What a node announces besides its address; empty texts and 0 are "nothing".
+/// A node's announcements besides its address; empty texts and 0 mean "nothing".
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Announced {
     /// Host name (`cluster-announce-hostname`).
@@ -33,13 +33,13 @@ pub struct Announced {
 }
 
 impl Announced {
-    /// The host that a client is told: the address for its family when there is one.
+    /// The host that clients see: the address for their family if there is one.
     pub fn client_host<'a>(&'a self, address: &'a Address, is_ipv6: bool) -> &'a str {
         let announced = if is_ipv6 { &self.client_ipv6 } else { &self.client_ipv4 };
         if announced.is_empty() { &address.host } else { announced }
     }
 
-    /// The port that a client is told.
+    /// The port that clients see.
     pub fn client_port(&self, address: &Address, has_tls: bool) -> u16 {
         let (announced, own) = match has_tls {
             true => (self.client_tls_port, address.tls_port),

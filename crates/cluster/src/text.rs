@@ -1,6 +1,6 @@
-//! Texts that nodes announce of themselves, and which of them are taken.
+//! Texts that nodes announce of themselves, and the check of them.
 //!
-//! Invariant: what is taken here can stand in `nodes.conf`: it has no space, quote, comma or line end.
+//! Invariant: an accepted text can stand in `nodes.conf`: it has no space, quote, comma or line end.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -26,7 +26,7 @@ pub fn is_auxiliary(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_graphic() && !b"!#$%&()*+;<>?@[]^{|}~,=\"'\\".contains(&byte))
 }
 
-/// An address as Redis writes it, of the text that somebody gave; `None` when it is no IP address.
+/// An address in Redis' spelling; `None` when the text is not an IP address.
 pub fn normal_ip(text: &str) -> Option<String> {
     text.parse::<IpAddr>().ok().map(|ip| ip.to_string())
 }

@@ -1,4 +1,4 @@
-//! What CLUSTER's subcommands tell, as data and texts for whoever renders replies.
+//! Contents of CLUSTER's replies, as data and texts for the code that renders them.
 //!
 //! Invariant: nothing here changes anything, and the same node and reader give the same view.
 
@@ -16,13 +16,13 @@ pub enum EndpointKind {
     /// The address.
     #[default]
     Ip,
-    /// The host name, `?` when there is none.
+    /// The host name, `?` if absent.
     HostName,
     /// Nothing: clients use the address that they came by.
     Unknown,
 }
 
-/// Who asks.
+/// The client that asks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Viewer {
     /// Whether it came by TLS.
@@ -87,15 +87,15 @@ pub struct Shard {
 pub struct ShardNode {
     /// Its id.
     pub id: NodeId,
-    /// `port`, left out when there is none.
+    /// `port`, absent if 0.
     pub port: Option<u16>,
-    /// `tls-port`, likewise.
+    /// `tls-port`, absent if 0.
     pub tls_port: Option<u16>,
     /// `ip`.
     pub ip: String,
     /// `endpoint`; empty for the unknown one.
     pub endpoint: String,
-    /// `hostname`, left out when there is none.
+    /// `hostname`, absent if empty.
     pub host_name: Option<String>,
     /// `role`: `master` or `replica`.
     pub role: &'static str,
@@ -103,11 +103,11 @@ pub struct ShardNode {
     pub offset: u64,
     /// `health`: `online`, `loading` or `fail`.
     pub health: &'static str,
-    /// `availability-zone`, left out when there is none.
+    /// `availability-zone`, absent if empty.
     pub zone: Option<String>,
 }
 
-/// A connection of CLUSTER LINKS; what waits to be sent is known to who runs it.
+/// A connection of CLUSTER LINKS; its unsent bytes are known to the driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkView {
     /// `direction`: `to` or `from`.
@@ -278,7 +278,7 @@ pub fn links(cluster: &Cluster) -> Vec<LinkView> {
     cluster.links().map(view).collect()
 }
 
-/// The slots of which CLUSTER SLOT-STATS tells: those of the own shard.
+/// The slots that CLUSTER SLOT-STATS shows: those of the own shard.
 pub fn own_slots(cluster: &Cluster) -> &SlotSet {
     let own = cluster.myself();
     own.primary.map_or(own, |primary| cluster.node(primary)).slots()

@@ -19,7 +19,7 @@ use crate::node::{Address, Announced};
 use crate::slots::SlotSet;
 use std::fmt::Write;
 
-/// What the file says.
+/// The content of the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Conf {
     /// Its nodes, one of them flagged as the node itself.
@@ -37,7 +37,7 @@ pub struct Entry {
     pub id: NodeId,
     /// Where it is.
     pub address: Address,
-    /// What it announces.
+    /// The facts that it announces.
     pub announced: Announced,
     /// Its shard; `None` in files of Redis 7.0.
     pub shard: Option<NodeId>,
@@ -68,7 +68,7 @@ pub enum Open {
     Importing(NodeId),
 }
 
-/// For whom a line is.
+/// The reader of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reader {
     /// For the file: with all fields.

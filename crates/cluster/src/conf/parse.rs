@@ -16,11 +16,11 @@ const BUS_PORT_OFFSET: u16 = 10_000;
 pub struct ConfError {
     /// Its line, from 1; 0 when the file as a whole is at fault.
     pub line: usize,
-    /// What is wrong.
+    /// The fault.
     pub fault: Fault,
 }
 
-/// What is wrong.
+/// A fault of the file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
     /// A node has eight fields and more.
@@ -88,7 +88,7 @@ impl Conf {
             match name.to_ascii_lowercase().as_str() {
                 "currentepoch" => self.current_epoch = number(value)?,
                 "lastvoteepoch" => self.last_vote_epoch = number(value)?,
-                // Redis passes over what a later version may have written.
+                // As Redis, ignores words that a later version may have written.
                 _ => {}
             }
         }
@@ -189,7 +189,7 @@ fn parse_place(place: &str) -> Result<(Address, Announced, Option<NodeId>), Faul
         match name {
             "shard-id" => shard = Some(node_id(value)?),
             "nodename" => announced.node_name = text(text::is_auxiliary)?,
-            // With a port of its own here, the one before is the other.
+            // If this node's own TLS port is set, the port before is the other one.
             "tcp-port" => {
                 address.tls_port = address.tcp_port;
                 address.tcp_port = port()?;

@@ -16,10 +16,10 @@ pub enum LoadError {
     Malformed(PathBuf, ConfError),
 }
 
-/// Reads the file; `None` when there is none, or an empty one.
+/// Reads the file; `None` when it is absent or empty.
 ///
 /// # Errors
-/// When it cannot be read, or is malformed.
+/// The file cannot be read, or is malformed.
 pub fn load(path: &Path) -> Result<Option<Conf>, LoadError> {
     let text = match std::fs::read_to_string(path) {
         Ok(text) => text,
@@ -32,11 +32,11 @@ pub fn load(path: &Path) -> Result<Option<Conf>, LoadError> {
     Conf::parse(&text).map(Some).map_err(|error| LoadError::Malformed(path.into(), error))
 }
 
-/// Puts a new file in the place of the old one, whole or not at all. With `is_synced` it has reached the disk
-/// when this returns.
+/// Replaces the file by a new one, completely or not at all. With `is_synced` it has reached the disk when
+/// this returns.
 ///
 /// # Errors
-/// What the disk says; the old file is still there, unless only the last sync failed.
+/// The disk's error; the old file is still there, unless only the last sync failed.
 pub fn save(disk: &dyn Disk, path: &Path, text: &str, is_synced: bool) -> io::Result<()> {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(format!(".tmp-{}", std::process::id()));

@@ -53,10 +53,10 @@ pub enum SlotChange {
     Given(NodeKey),
 }
 
-/// A slot's number of a client's argument.
+/// The slot number of a client's argument.
 ///
 /// # Errors
-/// When it is none.
+/// The argument is not a slot.
 pub fn parse_slot(argument: &[u8]) -> Result<u16, CommandError> {
     let number = std::str::from_utf8(argument).ok().filter(|text| !text.starts_with('+'));
     match number.and_then(|text| text.parse::<u16>().ok()).filter(|slot| *slot < SLOTS) {
@@ -103,10 +103,10 @@ impl Cluster {
         Ok(())
     }
 
-    /// DELSLOTS and DELSLOTSRANGE, likewise.
+    /// DELSLOTS and DELSLOTSRANGE.
     ///
     /// # Errors
-    /// When one has no owner, or is named twice, or a range goes backwards.
+    /// A slot has no owner, or is named twice, or a range goes backwards.
     pub fn delete_slots(&mut self, now: Time, ranges: &[(u16, u16)]) -> Result<(), CommandError> {
         let slots = self.check_slots(ranges, true)?;
         self.change_slots(now, |cluster| {
@@ -215,10 +215,10 @@ impl Cluster {
         }
     }
 
-    /// SETSLOT. `is_replicated` says that the primary sent it, `has_keys` whether the slot has any here.
+    /// SETSLOT. `is_replicated` means that the primary sent it, `has_keys` that the slot has keys here.
     ///
     /// # Errors
-    /// When it does not fit who owns the slot, or the node is not known or a replica.
+    /// The request contradicts the slot's owner, or the node is unknown or a replica.
     pub fn set_slot(
         &mut self,
         now: Time,
@@ -246,8 +246,8 @@ impl Cluster {
     }
 
     /// Whether the replicas that follow the stream, `count` of them, all take SETSLOT from it, as those of
-    /// Valkey 8 and later do. (That they know light headers tells them from Redis', which their versions do
-    /// not.) The bus may yet have to say which nodes they are: then all nodes must.
+    /// Valkey 8 and later do. (Their light headers distinguish them from Redis', whose versions have none.)
+    /// The bus may not yet have named these nodes: then all nodes must take it.
     pub fn replicas_take_slot_changes(&self, count: usize) -> bool {
         let is_own = |node: &Node| node.primary == Some(self.myself);
         let are_known = self.table.iter().filter(|(_, node)| is_own(node)).count() >= count;
@@ -291,7 +291,7 @@ impl Cluster {
         }
     }
 
-    /// Says where the last slot went, which nobody is to follow.
+    /// Logs the new owner of the last slot, which no replica is to follow.
     pub(super) fn log_left_empty(&mut self, to: NodeKey) {
         let id = self.table[to].id;
         self.log(format!("My last slot went to node {id}. I am now an empty primary."));
@@ -342,7 +342,7 @@ impl Cluster {
     pub fn forget(&mut self, now: Time, id: &[u8]) -> Result<(), CommandError> {
         self.now = now;
         let Some(key) = self.find(id) else {
-            // Somebody else's word may have been faster.
+            // Another node's message may have been faster.
             let is_forgotten = NodeId::parse(id).is_some_and(|id| self.is_blacklisted(&id));
             let unknown = || format!("Unknown node {}", String::from_utf8_lossy(id));
             return if is_forgotten { Ok(()) } else { refuse(unknown()) };
@@ -439,7 +439,7 @@ impl Cluster {
                 self.remove_node(key);
             }
         }
-        // Connections of which nobody has said whose they are go too.
+        // Connections whose node is still unknown close too.
         let links: Vec<_> = self.links.keys().copied().collect();
         links.into_iter().for_each(|link| self.close_link(link));
         self.blacklist.clear();

@@ -19,7 +19,7 @@ pub enum Direction {
     Both,
 }
 
-/// What is not heard.
+/// Packets that the test drops.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Drops {
     /// A kind's number, -2 for every kind; `None` for nothing.

@@ -10,14 +10,14 @@ use crate::packet::{Body, Header, PingKind};
 
 /// Votes must arrive within two node timeouts, and no less than this.
 const VOTES_MIN_MS: i64 = 2_000;
-/// A failure is given so long to be heard of by all, and by chance up to as much again.
+/// Time for the news of a failure to reach all nodes; a random part of up to as much is added.
 const FAIL_SPREAD_MS: i64 = 500;
 /// So much later for each sibling with more data.
 const RANK_DELAY_MS: i64 = 1_000;
-/// A replica whose primary does not pause asks it again after so long: one that does not know yet whose
-/// replica it is takes no notice.
+/// A replica asks a primary that does not pause again after this time: a primary that does not know yet whose
+/// replica it is ignores the request.
 const PAUSE_RETRY_MS: i64 = 1_000;
-/// A primary whose replica asked for it pauses writes for so many times the manual failover's timeout.
+/// Multiple of the manual failover's timeout for which a primary pauses writes at its replica's request.
 const PAUSE_FACTOR: i64 = 2;
 
 /// An election of this node, planned or under way.
@@ -37,7 +37,7 @@ impl Election {
         self.voters.retain(|voter| *voter != key);
     }
 
-    /// Forgets what was planned, of another primary.
+    /// Cancels a planned election, which was about another primary.
     pub fn forget_plan(&mut self) {
         *self = Election { epoch: self.epoch, ..Election::default() };
     }
@@ -60,7 +60,7 @@ pub(super) struct ManualFailover {
     pub can_start: bool,
 }
 
-/// What a replica's vote request or a primary's answer needs.
+/// Needs of a replica's vote request and of a primary's answer.
 impl Cluster {
     /// A replica asks for a vote, by this connection.
     pub(super) fn consider_vote(&mut self, id: LinkId, sender: NodeKey, request: &Header) {
@@ -117,8 +117,8 @@ impl Cluster {
         self.table[primary].replicas.iter().filter(is_ahead).count() as i64
     }
 
-    /// Of a replica whose primary fails, or that was told to take over: plans an election, asks for votes,
-    /// wins, or gives up.
+    /// On a replica whose primary fails, or that has to take over: plans an election, asks for votes, wins,
+    /// or gives up.
     pub(super) fn go_on_with_election(&mut self) {
         let now = self.now.mono_ms;
         let own = &self.table[self.myself];
@@ -250,7 +250,7 @@ impl Cluster {
         }
     }
 
-    /// Likewise again, if it has not paused.
+    /// Asks the primary again to pause, if it has not.
     pub(super) fn ask_for_pause_again(&mut self) {
         let is_due = self.manual.as_ref().is_some_and(|manual| {
             let is_unheard = manual.offset.is_none() && !manual.can_start;
@@ -272,7 +272,7 @@ impl Cluster {
     }
 
     /// [`Action::PauseWrites`] has been carried out: nothing is added to this offset any more, which the
-    /// replica that takes over is told at once.
+    /// replica that takes over learns at once.
     pub fn writes_paused(&mut self, now: Time, offset: u64) {
         self.now = now;
         let Some(manual) = &mut self.manual else { return };

@@ -1,18 +1,18 @@
-//! Who cannot be reached: suspicion, reports of primaries, FAIL, and the way back.
+//! Unreachable nodes: suspicion, reports of primaries, FAIL, and the way back.
 
 use super::gossip::UNWELL;
 use super::{Cluster, Node, NodeKey};
 use crate::flags::NodeFlags;
 use crate::packet::{Body, PingKind};
 
-/// A report counts for so many node timeouts.
+/// A report counts for this number of node timeouts.
 const REPORT_VALIDITY: i64 = 2;
-/// A primary that is back, and whose slots nobody took, stays FAIL for so many node timeouts.
+/// A primary that is back, and whose slots were not taken, stays FAIL for this number of node timeouts.
 const FAIL_UNDO: i64 = 2;
 /// How many nodes are looked at for the one whose pong is oldest.
 const PING_SAMPLE: usize = 5;
 
-/// What one look at all nodes found for replicas that might migrate.
+/// Findings of one pass over all nodes, for replicas that might migrate.
 #[derive(Debug, Default)]
 pub(super) struct Orphans {
     /// Primaries with slots that have lost all their replicas.
@@ -76,7 +76,7 @@ impl Cluster {
         }
     }
 
-    /// Adds what a replica wants to know of a node.
+    /// Adds a node's facts that a migrating replica needs.
     fn count_orphan(&self, key: NodeKey, orphans: &mut Orphans) {
         let (own, node) = (&self.table[self.myself], &self.table[key]);
         if !node.is_primary() || node.is_failed() {
@@ -200,7 +200,7 @@ impl Cluster {
         let node = &mut self.table[key];
         node.pong_received_ms = Some(now);
         node.ping_sent_ms = None;
-        // Who votes stays failing for a while, that others may take its slots.
+        // A voter stays failing for a while, so that others may take its slots.
         let is_lasting = node.is_voter() && node.failed_ms.is_some_and(|failed| now - failed <= undo_ms);
         if node.is_suspected() {
             node.flags.set(NodeFlags::PFAIL, false);

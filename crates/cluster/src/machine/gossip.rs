@@ -1,4 +1,4 @@
-//! PING, PONG and MEET: what is said of others, and what is believed of it.
+//! PING, PONG and MEET: the gossip about other nodes, and the part of it that is believed.
 
 use super::links::LinkId;
 use super::{Cluster, Node, NodeKey};
@@ -7,11 +7,11 @@ use crate::id::NodeId;
 use crate::node::{Address, Announced};
 use crate::packet::{Body, Extension, Gossip, PingKind};
 
-/// Fewest nodes that a ping tells of, if there are so many.
+/// Fewest nodes in a ping's gossip, if there are that many.
 const GOSSIP_MIN: usize = 3;
 /// How far in the future another's time may be, in milliseconds.
 const CLOCK_TOLERANCE_MS: i64 = 500;
-/// What is believed of flags that another tells of a node that is new here.
+/// Flags that are believed about a node that is new here.
 const BELIEVED: NodeFlags = NodeFlags::PRIMARY
     .with(NodeFlags::REPLICA)
     .with(NodeFlags::PFAIL)
@@ -39,8 +39,8 @@ impl Cluster {
         self.send(id, header, Body::Ping { kind, gossip, extensions });
     }
 
-    /// Whom to tell of: a tenth of the nodes and at least three, by chance, and all that cannot be reached
-    /// from here, so that enough primaries hear of them while their reports count.
+    /// Nodes for the gossip: a tenth of the nodes and at least three, by chance, and all that cannot be
+    /// reached from here, so that enough primaries hear of them while their reports count.
     fn choose_gossip(&mut self, receiver: Option<NodeKey>) -> Vec<NodeKey> {
         let keys = self.table.keys();
         let mut fresh = keys.len().saturating_sub(2);
@@ -86,7 +86,7 @@ impl Cluster {
         }
     }
 
-    /// What is announced besides the header.
+    /// Announcements besides the header.
     fn extensions(&mut self) -> Vec<Extension> {
         self.clean_blacklist();
         let own = &self.table[self.myself];
@@ -153,7 +153,7 @@ impl Cluster {
         let now = self.now;
         let address = self.address_of(news);
         let node = &mut self.table[key];
-        // If all is well with it, somebody else's pong spares the ping from here.
+        // If the node is well, another node's pong spares the ping from here.
         if !is_unwell && node.ping_sent_ms.is_none() && node.reports.is_empty() {
             let mono_ms = now.mono_ms - (now.unix_ms - unix_ms);
             if unix_ms <= now.unix_ms + CLOCK_TOLERANCE_MS && Some(mono_ms) > node.pong_received_ms {
@@ -188,7 +188,7 @@ impl Cluster {
         Address { host: news.address.clone(), tcp_port, tls_port, bus_port: news.bus_port }
     }
 
-    /// Gives a node another address, at which it is connected to anew.
+    /// Gives a node another address and connects to it there.
     pub(super) fn move_node(&mut self, key: NodeKey, address: Address) {
         if let Some(link) = self.table[key].link {
             self.close_link(link);
@@ -205,7 +205,7 @@ impl Cluster {
         self.todo.state = true;
     }
 
-    /// Takes up what `sender` announces of itself; what it leaves out, it has no more.
+    /// Takes `sender`'s announcements of itself; facts that it leaves out, it has no more.
     pub(super) fn hear_extensions(&mut self, sender: NodeKey, extensions: &[Extension]) {
         let mut announced = Announced::default();
         let mut shard = None;
@@ -230,7 +230,7 @@ impl Cluster {
             self.table[sender].announced = announced;
             self.save(false);
         }
-        // Redis 7.0 tells no shard: a replica has its primary's.
+        // Redis 7.0 sends no shard: a replica has its primary's.
         let shard = shard.unwrap_or_else(|| self.table[self.table[sender].primary.unwrap_or(sender)].shard);
         self.set_shard(sender, shard);
     }

@@ -12,7 +12,7 @@ const HANDSHAKE_MIN_MS: i64 = 1_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LinkId(pub u64);
 
-/// What is known of a connection.
+/// Facts about a connection.
 #[derive(Debug)]
 pub(super) struct Link {
     /// Whose it is; of one that was accepted, once it has said so.
@@ -68,7 +68,7 @@ impl Cluster {
         self.finish();
     }
 
-    /// A connection was closed by whoever runs it as too much waited to be sent.
+    /// The driver closed a connection because too much waited to be sent.
     pub fn closed_over_limit(&mut self, now: Time, id: LinkId) {
         self.counters.buffer_limit_exceeded += 1;
         self.closed(now, id);
@@ -194,7 +194,7 @@ impl Cluster {
         }
     }
 
-    /// Whether what is sent to a connection goes out.
+    /// Whether a connection's output is sent.
     pub(super) fn is_connected(&self, id: LinkId) -> bool {
         self.links.get(&id).is_some_and(|link| link.is_connected)
     }
@@ -224,14 +224,14 @@ impl Cluster {
         self.send_packet(&links, &Packet::Full(Box::new(header), body));
     }
 
-    /// Tells all where things stand, without being asked.
+    /// Sends the node's state to all, unasked.
     pub(super) fn broadcast_pong(&mut self) {
         for link in self.known_links(|_| true) {
             self.send_ping(link, PingKind::Pong);
         }
     }
 
-    /// Likewise the replicas of the same primary.
+    /// Sends the node's state to the replicas of the same primary.
     pub(super) fn pong_to_siblings(&mut self) {
         let primary = self.table[self.myself].primary;
         let is_sibling = |key: NodeKey| {

@@ -1,15 +1,15 @@
-//! A replica that its primary can spare moves to a primary that has lost all of its own.
+//! A replica that its primary can spare moves to a primary that has lost all of its replicas.
 
 use super::failure::Orphans;
 use super::gossip::UNWELL;
 use super::{Cluster, NodeKey};
 use crate::flags::NodeFlags;
 
-/// A primary must be without replicas for so long, as after a failover they take a while to follow.
+/// A primary must be without replicas for this time, since after a failover they take a while to follow.
 const ORPHAN_MS: i64 = 5_000;
 
 impl Cluster {
-    /// Of a replica: migrates, if there is need and nobody else is to.
+    /// On a replica: migrates, if there is need and no other replica is to.
     pub(super) fn consider_migration(&mut self, orphans: &Orphans) {
         let is_spare = orphans.max_replicas >= 2 && orphans.own_replicas == orphans.max_replicas;
         if orphans.count == 0 || !is_spare || !self.settings.allows_replica_migration || self.is_down {

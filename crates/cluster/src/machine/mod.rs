@@ -1,11 +1,11 @@
-//! One node's part in the cluster: what it knows of the others, and what follows from what it is told.
+//! One node's part in the cluster: its knowledge of the others, and its reactions to their messages.
 //!
-//! Whoever drives it calls an input ([`Cluster::tick`] ten times a second, [`Cluster::accepted`],
+//! The driver calls an input ([`Cluster::tick`] ten times a second, [`Cluster::accepted`],
 //! [`Cluster::connected`], [`Cluster::received`], [`Cluster::closed`], the operations of `commands`) with the
-//! time, and then carries out what [`Cluster::take_actions`] gives, in its order, before anything else.
+//! time, and then carries out the actions of [`Cluster::take_actions`], in their order, before anything else.
 //!
-//! Invariant: a write of `nodes.conf` comes before the packets of the same input, so that none leaves that
-//! says something which a crash could undo. A packet that is refused changes nothing but a counter.
+//! Invariant: a write of `nodes.conf` precedes the packets of the same input, so that no packet leaves whose
+//! content a crash could undo. A refused packet changes nothing but a counter.
 
 mod commands;
 mod debug;
@@ -46,13 +46,13 @@ use table::Table;
 /// The time, twice. Delays are measured by the one that never jumps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Time {
-    /// Monotonic, in milliseconds; what it counts from does not matter.
+    /// Monotonic, in milliseconds; its zero does not matter.
     pub mono_ms: i64,
     /// Since the epoch of Unix, in milliseconds.
     pub unix_ms: i64,
 }
 
-/// What the configuration says; the names are the directives' without `cluster-`.
+/// The configuration; the names are the directives' without `cluster-`.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// `node-timeout`.
@@ -79,9 +79,9 @@ pub struct Settings {
     pub announced_host: String,
     /// Ports that are announced.
     pub tcp_port: u16,
-    /// Likewise with TLS; 0 for none.
+    /// The port with TLS; 0 for none.
     pub tls_port: u16,
-    /// Likewise the bus'.
+    /// The port of the bus.
     pub bus_port: u16,
     /// Whether the bus uses TLS: then the first port of a packet is the one with TLS.
     pub has_tls_bus: bool,
@@ -115,16 +115,16 @@ impl Default for Settings {
     }
 }
 
-/// How replication goes, told before each tick.
+/// The state of replication, set before each tick.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Replication {
-    /// Own offset, in bytes: what was written, or what was applied.
+    /// Own offset, in bytes: written on a primary, applied on a replica.
     pub offset: u64,
     /// How long nothing was heard of the primary, in milliseconds.
     pub silent_ms: i64,
 }
 
-/// What is to be done, in order.
+/// An action for the driver, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Put this text in place of `nodes.conf`; if that fails, the node must stop.
@@ -158,7 +158,7 @@ pub enum Action {
         host: String,
         /// Its port for replication.
         port: u16,
-        /// Whether what is here is of another history.
+        /// Whether the data here belongs to another history.
         is_full_sync: bool,
     },
     /// Be a primary.
@@ -169,7 +169,7 @@ pub enum Action {
     DeleteKeys(SlotSet),
     /// Unsubscribe all from shard channels of these slots, whose owner has changed.
     DropShardChannels(SlotSet),
-    /// Pause writes for at most so many milliseconds, then call [`Cluster::writes_paused`].
+    /// Pause writes for at most this number of milliseconds, then call [`Cluster::writes_paused`].
     PauseWrites(i64),
     /// End the pause.
     ResumeWrites,
@@ -219,7 +219,7 @@ pub struct Cluster {
     blacklist: BTreeMap<NodeId, i64>,
     migrating: BTreeMap<u16, NodeKey>,
     importing: BTreeMap<u16, NodeKey>,
-    /// What the primary has told of these with its data set, of nodes that are not known yet.
+    /// Open slots that the primary has sent with its data set, of nodes that are not known yet.
     told_open: Vec<(u16, Open)>,
     is_down: bool,
     size: usize,
@@ -228,7 +228,7 @@ pub struct Cluster {
     election: Election,
     manual: Option<ManualFailover>,
     replication: Replication,
-    /// Whom replication was last told to follow.
+    /// The address that replication last followed.
     replicated: Option<(String, u16)>,
     needs_full_sync: bool,
     ticks: u64,
@@ -366,12 +366,12 @@ impl Cluster {
         self.settings = settings;
     }
 
-    /// Tells how replication goes.
+    /// Sets the state of replication.
     pub fn set_replication(&mut self, replication: Replication) {
         self.replication = replication;
     }
 
-    /// Ten times a second: connects, pings, finds who fails, goes on with elections.
+    /// Ten times a second: connects, pings, finds failing nodes, continues elections.
     pub fn tick(&mut self, now: Time) {
         self.now = now;
         self.ticks += 1;
@@ -397,7 +397,7 @@ impl Cluster {
         self.finish();
     }
 
-    /// Ends an input: what it left to be done, and the file.
+    /// Ends an input: its actions, and the file.
     fn finish(&mut self) {
         if self.todo.manual_failover && self.table[self.myself].is_replica() {
             self.todo.manual_failover = false;
@@ -429,7 +429,7 @@ impl Cluster {
         self.todo = Todo::default();
     }
 
-    /// What is to be done since the last call, in order.
+    /// The actions since the last call, in order.
     pub fn take_actions(&mut self) -> Vec<Action> {
         std::mem::take(&mut self.actions)
     }
@@ -444,7 +444,7 @@ impl Cluster {
         self.actions.push(Action::Log(text));
     }
 
-    /// What the file is to say: all nodes but those of which nothing was heard yet.
+    /// The content of the file: all nodes but those of which nothing was heard yet.
     pub fn conf(&self) -> Conf {
         let known = self.table.iter().filter(|(_, node)| !node.is_in_handshake());
         Conf {
@@ -490,7 +490,7 @@ impl Cluster {
     }
 }
 
-/// What the views of `views` read.
+/// Facts that the views of `views` read.
 impl Cluster {
     /// The node itself.
     pub fn myself(&self) -> &Node {
@@ -573,7 +573,7 @@ impl Cluster {
         &self.counters
     }
 
-    /// A number that changes whenever something of the table does that clients are told.
+    /// A number that changes whenever a part of the table does that clients see.
     pub fn revision(&self) -> u64 {
         self.revision
     }

@@ -1,4 +1,4 @@
-//! Slots that move key by key, as a primary tells a replica of them that gets its whole data set: Valkey's
+//! Slots that move key by key, as a primary sends them to a replica that gets its whole data set: Valkey's
 //! text `SLOT<ID,` for one that comes from a node, `SLOT>ID,` for one that goes to it.
 
 use super::{Cluster, Time, parse_slot};
@@ -24,7 +24,7 @@ impl Cluster {
         (!text.is_empty()).then_some(text)
     }
 
-    /// This replica's primary has told it of these. Of a node that is not known yet it is kept until it is.
+    /// This replica's primary has sent these. Those of an unknown node are kept until it is known.
     pub fn take_open_slots(&mut self, now: Time, text: &str) {
         self.now = now;
         self.told_open = text.split_terminator(',').filter_map(parse).collect();
@@ -32,7 +32,7 @@ impl Cluster {
         self.finish();
     }
 
-    /// Takes up what was told of nodes that are known by now.
+    /// Applies open slots of nodes that have become known.
     pub(super) fn open_told_slots(&mut self) {
         if self.table[self.myself].is_primary() {
             self.told_open.clear();

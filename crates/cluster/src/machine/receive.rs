@@ -12,7 +12,7 @@ use crate::packet::{Body, Extension, Gossip, Header, Packet, PingKind};
 enum Next {
     /// It stays.
     Keep,
-    /// It was closed meanwhile, or is to be.
+    /// The connection was closed since, or is to be.
     Close,
 }
 
@@ -46,7 +46,7 @@ impl Cluster {
                             self.actions.push(Action::Deliver(published));
                             Next::Keep
                         }
-                        // A light header does not say who sends it.
+                        // A light header does not name its sender.
                         None => Next::Close,
                     },
                 }
@@ -71,7 +71,7 @@ impl Cluster {
         }
         let sender = match self.sender_on(id) {
             Some(key) if self.table[key].id == header.sender => Some(key),
-            // The other end has become another node: it is connected to anew.
+            // The other end has become another node: a new connection is made.
             Some(_) if is_inbound => return Next::Close,
             Some(key) => {
                 self.lose_address(key);
@@ -104,7 +104,8 @@ impl Cluster {
         Next::Keep
     }
 
-    /// This node was told to meet itself: whoever connects is answered, and the one it hoped for is dropped.
+    /// This node was asked to meet itself: the inbound connection is answered, and the expected one is
+    /// dropped.
     fn hear_myself(&mut self, id: LinkId, is_inbound: bool, body: &Body) -> Next {
         if !is_inbound {
             let hoped = self.links.get(&id).and_then(|link| link.node);
@@ -129,7 +130,7 @@ impl Cluster {
         self.save(false);
     }
 
-    /// What a header says, whatever the packet is for.
+    /// Applies a header, whatever the packet is for.
     fn hear_header(&mut self, sender: NodeKey, header: &Header) {
         let now = self.now.mono_ms;
         let node = &mut self.table[sender];
@@ -190,7 +191,7 @@ impl Cluster {
         Next::Keep
     }
 
-    /// Learns the own address of a connection that somebody made to it.
+    /// Learns the own address of an inbound connection.
     fn learn_own_address(&mut self, id: LinkId, kind: PingKind) {
         let own = &mut self.table[self.myself];
         let is_asked = kind == PingKind::Meet || own.address.host.is_empty();
@@ -225,7 +226,7 @@ impl Cluster {
         self.table.iter().any(|(_, node)| node.is_in_handshake() && node.address == *address)
     }
 
-    /// The address of who sent a packet: as it announces it, or as the connection tells it.
+    /// The address of a packet's sender: the announced one, or the connection's.
     fn address_on(&self, id: LinkId, header: &Header) -> Address {
         let peer = || self.links.get(&id).map(|link| link.peer_host.clone()).unwrap_or_default();
         let host = if header.address.is_empty() { peer() } else { header.address.clone() };
@@ -233,8 +234,8 @@ impl Cluster {
         Address { host, tcp_port, tls_port, bus_port: header.bus_port }
     }
 
-    /// What a ping, pong or MEET says of the connection that it came on and of its sender's address. Returns
-    /// the sender, which may have become known by this.
+    /// Applies a ping, pong or MEET to its connection and its sender's address. Returns the sender, which may
+    /// have become known by this.
     fn hear_answer(
         &mut self,
         id: LinkId,

@@ -1,4 +1,4 @@
-//! Who is a primary and who is whose replica, of the others and of this node itself.
+//! Primaries and replicas: roles of the other nodes and of this node itself.
 
 use super::{Action, Cluster, Node, NodeKey};
 use crate::flags::NodeFlags;
@@ -20,7 +20,7 @@ impl Cluster {
         self.table.remove(key)
     }
 
-    /// What a sender's header says of its role.
+    /// Applies the role in a sender's header.
     pub(super) fn hear_role(&mut self, sender: NodeKey, header: &Header) {
         let Some(primary_id) = header.primary else {
             self.set_as_primary(sender);
@@ -45,7 +45,7 @@ impl Cluster {
         let is_failover = claimed.is_some_and(|claimed| self.are_in_same_shard(claimed, sender));
         if let Some(claimed) = claimed.filter(|_| is_failover) {
             if claimed == self.myself && self.table[claimed].is_primary() {
-                // Nobody but its primary can claim what it leaves.
+                // Only its primary can claim its slots.
                 let left: Vec<u16> = self.table[sender].slots().iter().collect();
                 left.into_iter().for_each(|slot| self.table.assign(slot, claimed));
             } else if claimed != self.myself && self.table[sender].config_epoch <= config_epoch {
@@ -111,10 +111,11 @@ impl Cluster {
         self.set_shard(self.myself, shard);
         if is_full_sync {
             self.needs_full_sync = true;
-            // What is here is nothing of that primary's: who has some of it goes first in an election.
+            // The data here belongs to another primary: a replica with some of that primary's data has
+            // priority in an election.
             self.replication.offset = 0;
         }
-        // Even to the same address: what is here may be of another history.
+        // Even to the same address: the data here may be of another history.
         self.replicated = None;
         self.end_manual_failover();
         self.election.forget_plan();

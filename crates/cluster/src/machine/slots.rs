@@ -1,4 +1,4 @@
-//! Who owns which slot since when: claims with a newer epoch win, and old ones are corrected.
+//! Owners of slots: claims with a newer epoch win, and old ones are corrected.
 
 use super::{Action, Cluster, NodeKey};
 use crate::id::NodeId;
@@ -6,7 +6,7 @@ use crate::packet::{Body, Header};
 use crate::slots::{SLOTS, SlotSet};
 
 impl Cluster {
-    /// A node claims slots with an epoch: it gets those that nobody claims, and those of older epochs.
+    /// A node claims slots with an epoch: it gets unclaimed slots, and those of older epochs.
     pub(super) fn hear_slots(&mut self, claimer: NodeKey, epoch: u64, slots: &SlotSet) {
         if claimer == self.myself {
             return;
@@ -45,7 +45,7 @@ impl Cluster {
 
     /// Draws conclusions for slots that are under way when a claim succeeds.
     fn close_slot_for(&mut self, claimer: NodeKey, is_sibling: bool, slot: u16) {
-        // A failover in the own shard leaves what is moving out; another shard's claim is an operator's will.
+        // A failover in the own shard leaves outgoing moves; another shard's claim is an operator's will.
         if !is_sibling {
             self.migrating.remove(&slot);
         }
@@ -61,7 +61,7 @@ impl Cluster {
     /// A claim that does not mention a slot.
     fn hear_not_claimed(&mut self, claimer: NodeKey, epoch: u64, slot: u16) {
         if self.table.owner(slot) == Some(claimer) {
-            // It stays where it was, so that clients are sent somewhere; but nobody is told so.
+            // The slot keeps its owner, so that clients are redirected; but no packet claims it.
             self.table.unclaimed.insert(slot);
         }
         // The node that a slot moves to may have been failed over by the claimer.
@@ -85,7 +85,7 @@ impl Cluster {
         }
     }
 
-    /// What a claim means for this node's own role, and for its keys.
+    /// Consequences of a claim for this node's own role, and for its keys.
     fn after_claim(
         &mut self,
         claimer: NodeKey,
@@ -120,7 +120,7 @@ impl Cluster {
         }
     }
 
-    /// Tells a sender that claims slots with an old epoch who has them now.
+    /// Sends the present owner to a sender that claims slots with an old epoch.
     pub(super) fn correct_sender(&mut self, sender: NodeKey, header: &Header) {
         let newer = header.slots.iter().find_map(|slot| {
             let owner =
@@ -139,7 +139,7 @@ impl Cluster {
         }
     }
 
-    /// Somebody tells of a third one's slots.
+    /// A node reports a third one's slots.
     pub(super) fn hear_update(&mut self, id: &NodeId, epoch: u64, slots: &SlotSet) {
         let Some(key) = self.table.find(id).filter(|key| *key != self.myself) else { return };
         if self.table[key].config_epoch >= epoch {

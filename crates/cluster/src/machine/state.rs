@@ -4,7 +4,7 @@ use super::Cluster;
 use super::gossip::UNWELL;
 use crate::slots::SLOTS;
 
-/// After a start a primary waits so long before it takes writes, so that it can be told of a failover.
+/// After a start a primary waits this time before it takes writes, so that it can hear of a failover.
 const WRITABLE_DELAY_MS: i64 = 2_000;
 /// Bounds of the same after it was with a minority, which is the node timeout.
 const REJOIN_MS: std::ops::RangeInclusive<i64> = 500..=5_000;

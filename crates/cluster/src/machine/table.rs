@@ -1,7 +1,7 @@
-//! The nodes that are known, who replicates whom, and who owns which slot.
+//! The known nodes, their replication, and the owner of each slot.
 //!
-//! Invariant: a key that is stored anywhere in the table is a node's of the table; [`Table::remove`] forgets
-//! it everywhere. A slot's owner has it in its set, and nobody else has.
+//! Invariant: a key that is stored anywhere in the table is a node's of the table; [`Table::remove`] removes
+//! it everywhere. A slot's owner has it in its set, and no other node has.
 
 use super::{LinkId, Time};
 use crate::conf::Entry;
@@ -16,7 +16,7 @@ use std::ops::{Index, IndexMut};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeKey(u64);
 
-/// What is known of a node. Times are monotonic, in milliseconds; `None` is never.
+/// Facts about a node. Times are monotonic, in milliseconds; `None` is never.
 #[derive(Clone, Debug)]
 pub struct Node {
     /// Its id; a made up one before it has answered.
@@ -29,7 +29,7 @@ pub struct Node {
     pub config_epoch: u64,
     /// Where it is.
     pub address: Address,
-    /// What it announces.
+    /// The facts that it announces.
     pub announced: Announced,
     /// Whose replica it is, if that one is known.
     pub primary: Option<NodeKey>,
@@ -147,7 +147,7 @@ pub(super) struct Table {
     nodes: BTreeMap<NodeKey, Node>,
     by_id: BTreeMap<NodeId, NodeKey>,
     owners: Vec<Option<NodeKey>>,
-    /// Slots whose owner has stopped to claim them; nobody is told that it has them.
+    /// Slots whose owner has stopped to claim them; no packet names it as their owner.
     pub unclaimed: SlotSet,
     /// Slots whose owner has changed.
     moved: SlotSet,
@@ -234,12 +234,12 @@ impl Table {
         self.owners.get(usize::from(slot)).copied().flatten()
     }
 
-    /// Whether nobody claims a slot.
+    /// Whether a slot is unclaimed.
     pub fn is_unclaimed(&self, slot: u16) -> bool {
         self.owner(slot).is_none() || self.unclaimed.contains(slot)
     }
 
-    /// Gives a slot to a node, whoever had it.
+    /// Gives a slot to a node, whatever its owner was.
     pub fn assign(&mut self, slot: u16, key: NodeKey) {
         if slot >= SLOTS || self.owner(slot) == Some(key) {
             return;
@@ -256,7 +256,7 @@ impl Table {
         }
     }
 
-    /// Takes a slot from whoever has it; whether somebody had.
+    /// Takes a slot from its owner; returns whether it had one.
     pub fn unassign(&mut self, slot: u16) -> bool {
         let Some(owner) = self.owner(slot) else { return false };
         self.owners[usize::from(slot)] = None;
@@ -294,7 +294,7 @@ impl Table {
         node.flags.set(NodeFlags::MIGRATE_TO, true);
     }
 
-    /// Makes a node nobody's replica.
+    /// Ends a node's replication.
     pub fn detach(&mut self, replica: NodeKey) {
         let Some(primary) = self[replica].primary.take() else { return };
         let node = &mut self[primary];

@@ -137,7 +137,7 @@ fn nodes_meet_and_take_different_epochs() {
     for node in &net.nodes {
         assert_eq!((node.nodes().count(), node.is_down(), node.size()), (4, false, 4));
         assert!((0..SLOTS).all(|slot| node.owner(slot).is_some()));
-        // Nobody is met twice, though one was told to meet itself.
+        // No node is met twice, though one was asked to meet itself.
         assert!(
             node.nodes().all(|(_, node)| !node.is_in_handshake() && node.address.host.starts_with("10.0.0."))
         );
@@ -193,7 +193,7 @@ fn a_request_for_a_failover_that_nobody_heard_is_made_again() {
     net.nodes[3].replicate(time(net.now), id.as_bytes(), false).unwrap();
     net.pass(3_000);
     net.nodes[3].failover(time(net.now), Failover::Agreed).unwrap();
-    // What was sent at once is lost.
+    // Packets sent at once are lost.
     net.nodes[3].take_actions();
     net.pass(900);
     assert!(net.nodes[3].myself().is_replica());
@@ -360,7 +360,8 @@ fn a_slot_is_moved_and_its_epoch_bumped() {
     assert!(net.log.contains(&(0, Action::DeleteKeys([7].into_iter().collect()))));
 }
 
-/// Who gives its last slot away and may follow nobody says so, told by SETSLOT or by the new owner.
+/// A primary that gives its last slot away and may follow no node reports so, after SETSLOT or the new
+/// owner's claim.
 #[test]
 fn a_primary_without_slots_says_so() {
     for is_told in [true, false] {
@@ -397,7 +398,7 @@ fn is_log(action: &Action, words: &str) -> bool {
 fn whose_replica_takes_setslot_is_known_before_the_bus_says_which_it_is() {
     let mut net = Net::cluster(3);
     assert!(net.nodes[0].replicas_take_slot_changes(1));
-    // One that is none of Valkey's might be it.
+    // A replica that is not Valkey's might be it.
     let key = net.nodes[0].find(net.nodes[1].myself().id.as_bytes()).unwrap();
     net.nodes[0].table[key].flags.set(NodeFlags::LIGHT_HEADER, false);
     assert!(!net.nodes[0].replicas_take_slot_changes(1));
@@ -451,7 +452,7 @@ fn a_node_survives_whatever_it_is_told() {
     }
 }
 
-/// Who owns and replicates what agrees, from both sides, and the file can be read.
+/// Owners and replication agree from both sides, and the file can be read.
 fn check_table(own: &Cluster, place: &str) {
     let mut owned = 0;
     for (key, node) in own.nodes() {
@@ -475,7 +476,7 @@ fn check_table(own: &Cluster, place: &str) {
     assert_eq!(Conf::parse(&text).map(|conf| conf.to_text()).as_ref(), Ok(&text), "{place}");
 }
 
-/// A node, and somebody who tells it anything.
+/// A node, and a peer that sends it arbitrary claims.
 struct Liar {
     own: Cluster,
     random: Random,

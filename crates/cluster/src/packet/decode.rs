@@ -16,7 +16,7 @@ pub enum PacketError {
     /// It does not begin as every packet does.
     #[error("no signature of the cluster bus")]
     Signature,
-    /// Its length is not what it says, or not what its kind needs.
+    /// Its length contradicts its header or its kind.
     #[error("a packet of the wrong length")]
     Length,
     /// Of another protocol.
@@ -25,7 +25,7 @@ pub enum PacketError {
     /// Of a kind that is not known.
     #[error("packet kind {0} is not known")]
     Kind(u16),
-    /// A light header where there is none of the kind.
+    /// A light header for a kind that has none.
     #[error("packets of kind {} have no light header", .0.name())]
     Light(Kind),
     /// A node's or a shard's id has a wrong character.
@@ -40,10 +40,10 @@ pub enum PacketError {
 }
 
 impl Packet {
-    /// Reads a packet which is all of `bytes`.
+    /// Reads a packet that fills `bytes`.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The packet's fault.
     pub fn decode(bytes: &[u8]) -> Result<Packet, PacketError> {
         let mut input = Input(bytes);
         if input.array::<4>()? != *SIGNATURE {
@@ -78,7 +78,7 @@ pub(super) fn least_bytes(number: u16) -> usize {
     if number & LIGHT == 0 { HEADER_BYTES } else { LIGHT_HEADER_BYTES }
 }
 
-/// What has not been read.
+/// The unread rest.
 struct Input<'a>(&'a [u8]);
 
 impl<'a> Input<'a> {

@@ -79,7 +79,7 @@ fn put_body(bytes: &mut Vec<u8>, body: &Body) {
             bytes.extend_from_slice(node.as_bytes());
             bytes.extend_from_slice(slots.as_bytes());
         }
-        // Nobody here sends one; this is a message of no bytes for no module.
+        // Martlet never sends one; this is a message of no bytes for no module.
         Body::Module => bytes.extend_from_slice(&[0; 13]),
         Body::VoteRequest | Body::Vote | Body::ManualFailover => {}
     }
@@ -126,7 +126,7 @@ fn put_extension(bytes: &mut Vec<u8>, extension: &Extension) {
     bytes.extend_from_slice(&value);
 }
 
-/// An address in its room, which a longer one (nobody makes it) would be cut to.
+/// An address in its room, to which a longer one (none is made) would be cut.
 fn put_address(bytes: &mut Vec<u8>, address: &str) {
     let mut room = [0; ADDRESS_BYTES];
     room.iter_mut().zip(address.bytes().take(ADDRESS_BYTES - 1)).for_each(|(to, from)| *to = from);

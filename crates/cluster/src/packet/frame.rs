@@ -6,7 +6,7 @@ use martlet_base::limits::STRING_MAX_BYTES;
 
 /// Longest packet: a published message whose channel and text are as long as strings can be.
 pub const PACKET_MAX_BYTES: usize = 2 * STRING_MAX_BYTES + HEADER_BYTES + 8;
-/// What must be there before the length and the kind can be read.
+/// Bytes that must be present before the length and the kind can be read.
 const START_BYTES: usize = 14;
 /// A buffer above this is given back after its packet.
 const KEPT_BYTES: usize = 64 * 1024;
@@ -14,7 +14,7 @@ const KEPT_BYTES: usize = 64 * 1024;
 /// Why a stream cannot be cut any more; its connection is to be closed, as Redis does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
-    /// What comes is not the cluster bus.
+    /// The bytes are not the cluster bus'.
     #[error("bad signature received on the cluster bus")]
     Signature,
     /// A packet says that it is shorter than its header or longer than any may be.
@@ -22,9 +22,9 @@ pub enum FrameError {
     Length,
 }
 
-/// What was received of a connection and has not been taken.
+/// Received bytes of a connection that have not been taken.
 ///
-/// Invariant: it grows by what arrives, never by what a packet says of itself.
+/// Invariant: it grows by the received bytes, never by a length that a packet claims.
 #[derive(Debug, Default)]
 pub struct Frames {
     received: Vec<u8>,
@@ -32,7 +32,7 @@ pub struct Frames {
 }
 
 impl Frames {
-    /// Adds what was received.
+    /// Adds received bytes.
     pub fn push(&mut self, bytes: &[u8]) {
         self.received.extend_from_slice(bytes);
     }
@@ -40,7 +40,7 @@ impl Frames {
     /// Takes the next packet; `None` when more must be received.
     ///
     /// # Errors
-    /// When what comes is no packet. Nothing of the stream is of use then.
+    /// The bytes are not a packet. The rest of the stream is useless then.
     pub fn next_packet(&mut self) -> Result<Option<&[u8]>, FrameError> {
         let waiting = self.received.get(self.taken..).unwrap_or_default();
         let Some(start) = waiting.first_chunk::<START_BYTES>() else {

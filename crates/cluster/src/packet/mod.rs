@@ -1,11 +1,11 @@
 //! Packets of the cluster bus, byte for byte as Redis and Valkey send them (protocol version 1).
 //!
-//! A packet is a header of 2,256 bytes with what its kind adds, or Valkey's light header of 16 bytes for what
-//! is published. All numbers are big endian. Facts: the layouts that `cluster_legacy.h` asserts, and captures
-//! of Valkey 9.1, Redis 8.2 and 7.0 in `testdata/`.
+//! A packet is a header of 2,256 bytes with the body of its kind, or Valkey's light header of 16 bytes for a
+//! published message. All numbers are big endian. Facts: the layouts that `cluster_legacy.h` asserts, and
+//! captures of Valkey 9.1, Redis 8.2 and 7.0 in `testdata/`.
 //!
-//! Invariant: what [`Packet::decode`] returns is whole and valid; it took room for no more than the bytes
-//! that there were.
+//! Invariant: the result of [`Packet::decode`] is complete and valid; it took room for no more than the given
+//! bytes.
 
 mod decode;
 mod encode;
@@ -33,12 +33,12 @@ const VERSION: u16 = 1;
 /// What every packet begins with.
 const SIGNATURE: &[u8; 4] = b"RCmb";
 
-/// What a packet is for; its number on the wire.
+/// The kind of a packet; its number on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     /// Are you there?
     Ping = 0,
-    /// Yes; or news that nobody asked for.
+    /// Yes; or news that was not requested.
     Pong = 1,
     /// A ping whose sender wants to be let in.
     Meet = 2,
@@ -50,7 +50,7 @@ pub enum Kind {
     VoteRequest = 5,
     /// A primary gives its vote.
     Vote = 6,
-    /// Who has which slots since when.
+    /// The slots of a node and their epoch.
     Update = 7,
     /// A replica asks its primary to stop writes.
     ManualFailover = 8,
@@ -111,21 +111,21 @@ pub enum Packet {
 /// What every full packet says of its sender.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Who sends it.
+    /// The sender.
     pub sender: NodeId,
     /// Port of its clients: the one with TLS when the bus uses TLS.
     pub port: u16,
-    /// The other port of its clients; 0 when there is none.
+    /// The other port of its clients; 0 for none.
     pub other_port: u16,
     /// Port of its bus.
     pub bus_port: u16,
     /// Newest epoch that it knows.
     pub current_epoch: u64,
-    /// Epoch of its slots; a replica tells its primary's.
+    /// Epoch of its slots; a replica sends its primary's.
     pub config_epoch: u64,
     /// Its replication offset, in bytes.
     pub offset: u64,
-    /// Its slots; a replica tells its primary's.
+    /// Its slots; a replica sends its primary's.
     pub slots: SlotSet,
     /// Whose replica it is.
     pub primary: Option<NodeId>,
@@ -143,16 +143,16 @@ pub struct Header {
     pub knows_extensions: bool,
 }
 
-/// What a kind adds to the header.
+/// The body of a kind, after the header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Body {
     /// PING, PONG or MEET.
     Ping {
         /// Which of the three.
         kind: PingKind,
-        /// What it says of other nodes.
+        /// Facts about other nodes.
         gossip: Vec<Gossip>,
-        /// What it says of itself besides the header.
+        /// Facts about itself besides the header.
         extensions: Vec<Extension>,
     },
     /// This node fails.
@@ -163,7 +163,7 @@ pub enum Body {
     VoteRequest,
     /// You may.
     Vote,
-    /// Who has which slots.
+    /// The slots of a node.
     Update {
         /// The owner.
         node: NodeId,
@@ -200,12 +200,12 @@ pub struct Published {
     pub is_sharded: bool,
 }
 
-/// What a node says of another.
+/// A node's report about another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gossip {
-    /// Of whom.
+    /// The node that it is about.
     pub node: NodeId,
-    /// When the teller sent its last ping that has no answer yet, in seconds; 0 when there is none.
+    /// When the sender sent its last ping that has no answer yet, in seconds; 0 for none.
     pub ping_sent_s: u32,
     /// When the teller last received a pong, in seconds since the epoch of Unix.
     pub pong_received_s: u32,
@@ -221,14 +221,14 @@ pub struct Gossip {
     pub flags: NodeFlags,
 }
 
-/// What follows the gossip of a ping; 4 to 8 with Valkey's numbers.
+/// Extensions after the gossip of a ping; 4 to 8 with Valkey's numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Extension {
     /// 0: the sender's host name.
     HostName(String),
     /// 1: the sender's name for people.
     NodeName(String),
-    /// 2: a node that is not to be let in again for so many seconds.
+    /// 2: a node that may not be let in again for this number of seconds.
     Forgotten(NodeId, u64),
     /// 3: the sender's shard.
     ShardId(NodeId),

@@ -1,4 +1,4 @@
-//! Round trips, the packets of real servers to the byte, and what is refused.
+//! Round trips, the packets of real servers to the byte, and refused ones.
 
 use super::*;
 use proptest::prelude::*;

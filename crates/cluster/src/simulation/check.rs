@@ -1,4 +1,4 @@
-//! What must hold at any time, and what once all faults are over.
+//! Conditions that must hold at any time, and those that must hold once all faults are over.
 
 use super::world::World;
 use crate::id::NodeId;
@@ -6,8 +6,8 @@ use crate::slots::SLOTS;
 use std::collections::BTreeMap;
 
 impl World {
-    /// At any time: nobody has voted twice in an epoch, and no two running nodes own a slot with the same one
-    /// (unless an operator has a hand in it).
+    /// At any time: no node has voted twice in an epoch, and no two running nodes own a slot with the same
+    /// one (unless an operator has a hand in it).
     pub(super) fn check(&self) -> Result<(), String> {
         if let Some(text) = &self.violation {
             return Err(text.clone());
@@ -39,8 +39,8 @@ impl World {
         Ok(())
     }
 
-    /// Once it is healed: all run and know each other, agree who owns which slot, see it up, and no two
-    /// primaries have one epoch.
+    /// Once it is healed: all nodes run and know each other, agree on the owner of each slot, see it up, and
+    /// no two primaries have one epoch.
     pub(super) fn is_whole(&self) -> Result<(), String> {
         let mut owners: Option<Vec<Option<NodeId>>> = None;
         let mut epochs: BTreeMap<u64, usize> = BTreeMap::new();

@@ -1,4 +1,5 @@
-//! A whole cluster by one seed: nodes, connections and disks on one clock, with faults, and what must hold.
+//! A whole cluster by one seed: nodes, connections and disks on one clock, with faults, and conditions that
+//! must hold.
 //!
 //! Invariant: the same options and seed give the same run. Time passes from event to event; nothing waits.
 
@@ -8,17 +9,17 @@ mod world;
 use martlet_base::random::Random;
 use world::World;
 
-/// What is simulated.
+/// The simulated setting.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Nodes, at least three.
     pub nodes: usize,
     /// Primaries among them, at least three.
     pub primaries: usize,
-    /// How long faults go on, in milliseconds.
+    /// Duration of the faults, in milliseconds.
     pub faults_ms: i64,
     /// Whether an operator takes over without votes, and moves slots, whatever the state. Both take epochs
-    /// that nobody has agreed to, so that two nodes may have one until they notice.
+    /// without agreement, so that two nodes may have one until they notice.
     pub has_operator: bool,
     /// How long the cluster may take to be whole, at first and after the faults, in milliseconds.
     pub heal_ms: i64,
@@ -80,7 +81,8 @@ fn go_through(world: &mut World, options: &Options, random: &mut Random) -> Resu
     }
     world.end_faults();
     if options.has_operator {
-        // Slots whose move was cut off by a failover may be nobody's: the protocol leaves them to operators.
+        // Slots whose move was cut off by a failover may have no owner: the protocol leaves them to
+        // operators.
         pass(world, 10 * NODE_TIMEOUT_MS)?;
         world.fix_slots();
     }
@@ -100,7 +102,7 @@ fn pass(world: &mut World, ms: i64) -> Result<(), String> {
     Ok(())
 }
 
-/// Lets time pass until all is well, and tells how long that was.
+/// Lets time pass until all is well, and returns how long that was.
 fn until_whole(world: &mut World, patience_ms: i64) -> Result<i64, String> {
     let start_ms = world.now_ms();
     loop {

@@ -1,4 +1,4 @@
-//! Nodes, the connections between them, their disks and clocks, and what goes wrong with them.
+//! Nodes, the connections between them, their disks and clocks, and their faults.
 
 use super::{NODE_TIMEOUT_MS, Options, Summary};
 use crate::conf::Conf;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 const TICK_MS: i64 = 100;
 const BUS_PORT: u16 = 16_379;
-/// What clients write each tick, in bytes.
+/// Bytes that clients write in each tick.
 const WRITTEN_BYTES: u64 = 10;
 const START_UNIX_MS: i64 = 1_700_000_000_000;
 
@@ -21,7 +21,7 @@ pub(super) struct SimNode {
     pub cluster: Option<Cluster>,
     life: u64,
     host: String,
-    /// What is on the disk for certain, and what may be.
+    /// Content of the disk that is certain, and content that may be there.
     synced: String,
     written: String,
     /// How far its wall clock is off, in milliseconds.
@@ -143,7 +143,7 @@ impl World {
         for host in hosts.iter().skip(1) {
             let met = self.with(0, |cluster, now| cluster.meet(now, host, 6379, BUS_PORT.into()));
             met.transpose().map_err(|error| error.to_string())?;
-            // As redis-cli does, so that nobody is met by hundreds at once.
+            // As redis-cli does, so that no node is met by hundreds at once.
             self.run_until(self.now_ms + 20);
         }
         let primaries = self.options.primaries;
@@ -174,7 +174,7 @@ impl World {
         Ok(())
     }
 
-    /// Has a node do something, if it runs, and carries out what follows.
+    /// Has a node do something, if it runs, and carries out its actions.
     fn with<T>(&mut self, index: usize, work: impl FnOnce(&mut Cluster, Time) -> T) -> Option<T> {
         let now = self.time(index);
         let outcome = self.nodes[index].cluster.as_mut().map(|cluster| work(cluster, now));
@@ -232,7 +232,7 @@ impl World {
         });
     }
 
-    /// Writes of clients, or what the primary has sent since the last tick.
+    /// Writes of clients, or the primary's stream since the last tick.
     fn replicate(&mut self, index: usize) {
         let source = self.nodes[index].primary_host.clone().and_then(|host| self.find(&host));
         let side = self.nodes[index].side;
@@ -297,7 +297,7 @@ impl World {
         self.with(index, |cluster, now| cluster.received(now, link, packet));
     }
 
-    /// Ends a connection; the end that is told so learns of it after a while.
+    /// Ends a connection; the ends marked in `tells` learn of it after a while.
     fn close(&mut self, conn: usize, tells: [bool; 2]) {
         self.conns[conn].is_open = false;
         for end in [0, 1] {
@@ -370,7 +370,7 @@ impl World {
         self.at(at_ms, Event::Packet(conn, to, packet));
     }
 
-    /// Notes a vote that leaves, and that nobody gives two in one epoch.
+    /// Records a vote that leaves, and checks that no node gives two in one epoch.
     fn watch_votes(&mut self, index: usize, link: LinkId, packet: &[u8]) {
         let is_vote = packet.get(12..14) == Some(&(Kind::Vote as u16).to_be_bytes());
         let Some(cluster) = self.nodes[index].cluster.as_ref().filter(|_| is_vote) else { return };

@@ -12,13 +12,13 @@ pub enum State {
     WaitingForAck,
     /// Import: the keys of the cut arrive.
     ReceivingSnapshot,
-    /// Import: the changes since arrive, until the source lets nobody write any more.
+    /// Import: the changes since arrive, until the source pauses writes.
     WaitingForPaused,
     /// Import: all is here, and the source is asked for its consent.
     FailoverRequested,
     /// Import: the source has consented.
     ImportGranted,
-    /// Import: what has arrived is being deleted.
+    /// Import: the received keys are being deleted.
     CleaningUp,
     /// Import: it is this node's primary's, or was when the files were written.
     OccurringOnPrimary,
@@ -38,9 +38,9 @@ pub enum State {
     Snapshotting,
     /// Export: the changes since are sent.
     Replicating,
-    /// Export: likewise, until few enough are left to let writers wait for them.
+    /// Export: changes follow, until few enough are left to pause writers for them.
     WaitingToPause,
-    /// Export: nobody writes.
+    /// Export: writes are paused.
     Paused,
     /// Export: the target may take the slots.
     ExportGranted,
@@ -53,7 +53,7 @@ pub enum State {
 }
 
 impl State {
-    /// As clients are told it.
+    /// The name that clients see.
     pub fn name(self) -> &'static str {
         match self {
             State::WaitingForAck => "waiting-for-ack",
@@ -135,7 +135,7 @@ pub struct Job {
     pub acked_s: i64,
     /// Why it has failed.
     pub message: Option<String>,
-    /// Until when nobody writes, monotonic milliseconds.
+    /// End of the pause of writes, monotonic milliseconds.
     pub(super) paused_until_ms: Option<i64>,
     /// When the source was asked for its consent, monotonic milliseconds.
     pub(super) requested_ms: i64,
@@ -178,14 +178,14 @@ impl Job {
         self.ranges.iter().flat_map(|(first, last)| *first..=*last)
     }
 
-    /// Who owns all its slots, if that is one node.
+    /// The owner of all its slots, if that is one node.
     pub(super) fn only_owner(&self, owner: impl Fn(u16) -> Option<NodeId>) -> Option<NodeId> {
         let mut owners = self.slots().map(owner);
         let first = owners.next().flatten();
         first.filter(|_| owners.all(|other| other == first))
     }
 
-    /// The ranges as clients are told them.
+    /// The ranges in the form that clients see.
     pub fn ranges_text(&self) -> String {
         let mut text = String::new();
         for (first, last) in &self.ranges {

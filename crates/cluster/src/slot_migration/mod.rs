@@ -1,5 +1,5 @@
-//! Atomic slot migration as in Valkey 9: both ends of it, and the log of what there was, without sockets,
-//! keys or clocks. What happens goes in, and what is to be done comes out, in order.
+//! Atomic slot migration as in Valkey 9: both ends of it, and the log of past jobs, without sockets, keys or
+//! clocks. Events are inputs and actions are outputs, in order.
 //!
 //! ```text
 //!  export (source)                              import (target)
@@ -11,11 +11,11 @@
 //!  Paused: the last changes, PAUSED ──────────▶ FailoverRequested
 //!               ◀────────────── REQUEST-FAILOVER
 //!  ExportGranted: FAILOVER-GRANTED ───────────▶ ImportGranted: takes the slots, Success
-//!  Success once the bus tells so ◀ ─ ─ ─ ─ ─ ─
+//!  Success once the bus reports it ◀ ─ ─ ─ ─ ─ ─
 //! ```
 //!
 //! Invariant: before the source has consented the target does not take the slots, and from its consent until
-//! the bus tells who has them, or the pause is over, the source lets nobody write. An import that does not
+//! the bus names their owner, or the pause is over, the source accepts no write. An import that does not
 //! succeed leaves no key of its slots.
 
 mod job;
@@ -32,7 +32,7 @@ pub use parse::{Establish, Finish, Request, parse_establish, parse_finish, parse
 
 /// Between two signs of life.
 const ACK_PERIOD_MS: i64 = 1_000;
-/// For how long after its consent the source lets nobody write, at least.
+/// Least time after its consent in which the source accepts no write.
 const GRANT_MS: i64 = 2_000;
 /// The last part of the errors about a connection that has ended.
 const LOST_TARGET: &str = "Connection lost to target. Check CLUSTER GETSLOTMIGRATIONS on the target node for more \
@@ -42,7 +42,7 @@ const LOST_SOURCE: &str = "Connection lost to source. Check CLUSTER GETSLOTMIGRA
 const UNEXPECTED: &str = "Unexpected state machine transition";
 const NOT_MINE: &str = "Slots are no longer owned by myself";
 
-/// What the ends say to each other (CLUSTER SYNCSLOTS).
+/// Messages between the ends (CLUSTER SYNCSLOTS).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Message {
     /// A sign of life.
@@ -83,7 +83,7 @@ impl Message {
     }
 }
 
-/// What is to be done.
+/// An action for the driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Connect to the target; then [`SlotMigrations::connected`] and so on, or [`SlotMigrations::fail`].
@@ -92,9 +92,9 @@ pub enum Action {
     Send(JobId, Message),
     /// Make a cut of the slots unless another is under way: [`SlotMigrations::snapshot_begun`].
     Snapshot(JobId),
-    /// Let nobody write if few changes are left: [`SlotMigrations::paused`].
+    /// Pause writes if few changes are left: [`SlotMigrations::paused`].
     TryPause(JobId),
-    /// Let everybody write, unless [`SlotMigrations::holds_writes`] again.
+    /// Resume writes, unless [`SlotMigrations::holds_writes`] again.
     Resume,
     /// Take the slots; all that the source had is here.
     TakeSlots(JobId),
@@ -115,14 +115,14 @@ pub enum Action {
     Close(JobId),
     /// A line for the log.
     Log {
-        /// Somebody should look at it.
+        /// An operator should look at it.
         is_warning: bool,
         /// The line.
         text: String,
     },
 }
 
-/// What the configuration says.
+/// The configured limits.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// `repl-timeout`, in seconds.
@@ -143,7 +143,7 @@ pub struct SlotMigrations {
     limits: Limits,
     /// Imports that fail are deleted here; a replica leaves that to its primary.
     is_primary: bool,
-    /// What a test has asked for.
+    /// The step at which a test stops the job.
     held_up: HeldUp,
     actions: Vec<Action>,
 }
@@ -181,7 +181,7 @@ impl SlotMigrations {
         change(&mut self.held_up);
     }
 
-    /// What is to be done, in order.
+    /// The actions, in order.
     pub fn take_actions(&mut self) -> Vec<Action> {
         std::mem::take(&mut self.actions)
     }
@@ -306,8 +306,8 @@ impl SlotMigrations {
         }
     }
 
-    /// What was found in files is all there: a primary deletes what was on its way, of which nothing more
-    /// comes. A replica goes on with its primary.
+    /// The data set came from files and is complete: a primary deletes keys of unfinished imports, of which
+    /// nothing more comes. A replica continues with its primary.
     pub fn restarted(&mut self, now: Time) {
         if self.is_primary {
             let is_found = |job: &Job| job.operation == Operation::Import && job.is_tracking_only();
@@ -352,7 +352,7 @@ impl SlotMigrations {
         self.advance(now, id, State::SendingAuth, State::ReadingAuthResponse);
     }
 
-    /// The target knows who this is.
+    /// The target has accepted the credentials.
     pub fn authenticated(&mut self, now: Time, id: JobId) {
         self.advance(now, id, State::ReadingAuthResponse, State::SendingEstablish);
     }
@@ -385,13 +385,13 @@ impl SlotMigrations {
         self.held_up.pause
     }
 
-    /// Whether nobody may write.
+    /// Whether writes are paused.
     pub fn holds_writes(&self) -> bool {
         self.jobs.iter().any(|job| job.paused_until_ms.is_some())
     }
 
-    /// Whether nobody writes any more, as [`Action::TryPause`] asked for. A job that has ended meanwhile does
-    /// not want that: see [`SlotMigrations::holds_writes`].
+    /// Whether writes are paused now, as [`Action::TryPause`] asked for. A job that has ended since does not
+    /// want that: see [`SlotMigrations::holds_writes`].
     pub fn paused(&mut self, now: Time, id: JobId, is_paused: bool) {
         let Some(at) = self.current(id) else { return };
         if !matches!(self.jobs[at].state, State::Replicating | State::WaitingToPause) {
@@ -413,7 +413,7 @@ impl SlotMigrations {
         self.actions.push(Action::Send(id, message));
     }
 
-    // ---- what the other end says ----
+    // ---- messages of the other end ----
 
     /// The other end has said something.
     pub fn hear(&mut self, now: Time, id: JobId, message: Message) {
@@ -444,15 +444,15 @@ impl SlotMigrations {
                 self.actions.push(Action::TryPause(id));
             }
             (Message::RequestFailover, _, State::Paused) => self.grant(now, at),
-            // What it says does not change that it may have the slots.
+            // The message does not change that the other end may have the slots.
             (_, _, State::ExportGranted) => {}
             (Message::Unknown, ..) => self.fail_at(now, at, "Unknown SYNCSLOTS subcommand used"),
             _ => self.fail_at(now, at, UNEXPECTED),
         }
     }
 
-    /// Takes the slots that the source has consented to give. That lasts for so long after it was asked for:
-    /// then the source may let others write again.
+    /// Takes the slots that the source has consented to give. That is possible for a limited time after the
+    /// request: then the source may resume writes.
     fn try_takeover(&mut self, now: Time, at: usize) {
         let job = &self.jobs[at];
         if now.mono_ms - job.requested_ms > GRANT_MS {
@@ -564,7 +564,7 @@ impl SlotMigrations {
         }
     }
 
-    /// As [`SlotMigrations::finish`], of which nobody is told.
+    /// As [`SlotMigrations::finish`], without a message to the other end.
     fn conclude(&mut self, now: Time, at: usize, state: State, message: Option<&str>) {
         self.step(now, at, state);
         let job = &self.jobs[at];
@@ -586,7 +586,7 @@ impl SlotMigrations {
         let is_export = |job: &Job| job.operation == Operation::Export && job.state.is_in_progress();
         let any = self.jobs.iter().any(is_export);
         for at in 0..self.jobs.len() {
-            // Whom consent was given to may have the slots already: what is written here then would be lost.
+            // The node that got the consent may have the slots already: a write here would be lost.
             if is_export(&self.jobs[at]) && self.jobs[at].state != State::ExportGranted {
                 self.end(now, at, State::Cancelled, None);
             }
@@ -632,10 +632,9 @@ impl SlotMigrations {
         }
     }
 
-    // ---- what the cluster is told of ----
+    // ---- changes of the cluster ----
 
-    /// Others own slots than before, or this node has another role: `owner` says whose a slot is, `myself`
-    /// who this is.
+    /// Owners of slots have changed, or this node's role: `owner` gives a slot's owner, `myself` this node.
     pub fn follow_table(
         &mut self,
         now: Time,
@@ -677,7 +676,8 @@ impl SlotMigrations {
         }
     }
 
-    /// Other data has been loaded, from the primary or from files: what was followed is not of it.
+    /// Another data set has been loaded, from the primary or from files: the followed jobs do not belong to
+    /// it.
     pub fn loaded(&mut self, now: Time, why: &str) {
         self.fail_all(now, why, |job| job.operation == Operation::Import);
     }

@@ -20,7 +20,7 @@ pub struct Request {
     pub target: NodeId,
 }
 
-/// What a source asks for, or a primary tells of.
+/// A source's request, or a primary's report of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Establish {
     /// The migration's name.
@@ -108,7 +108,7 @@ fn may_start(cluster: &Cluster) -> Result<(), CommandError> {
 /// MIGRATESLOTS.
 ///
 /// # Errors
-/// What is wrong; nothing has changed.
+/// The request's fault; nothing has changed.
 pub fn parse_requests(
     cluster: &Cluster,
     migrations: &SlotMigrations,
@@ -152,10 +152,10 @@ pub fn parse_requests(
     Ok(requests)
 }
 
-/// SYNCSLOTS ESTABLISH; `is_told` by the primary of what it does itself.
+/// SYNCSLOTS ESTABLISH; `is_told` if the primary reports its own job.
 ///
 /// # Errors
-/// What is wrong; nothing has changed.
+/// The request's fault; nothing has changed.
 pub fn parse_establish(
     cluster: &Cluster,
     migrations: &SlotMigrations,
@@ -192,7 +192,7 @@ pub fn parse_establish(
             let (ranges, count, owner) = ranges(known, &words[at + 1..])?;
             at += 1 + count;
             let mut asked = ranges.iter().flat_map(|(first, last)| *first..=*last);
-            // Of its primary's imports a replica may be told once more.
+            // A replica may hear of its primary's imports once more.
             if !is_told && asked.any(|slot| migrations.is_importing(slot)) {
                 return refuse("Slot is already being imported on the target by a different migration");
             }
@@ -214,7 +214,7 @@ pub fn parse_establish(
 /// SYNCSLOTS FINISH, of a migration that is known.
 ///
 /// # Errors
-/// What is wrong.
+/// The request's fault.
 pub fn parse_finish(words: &[&[u8]], is_known: impl FnOnce(NodeId) -> bool) -> Result<Finish, CommandError> {
     let (mut name, mut state, mut message) = (None, None, None);
     for pair in words.chunks(2) {

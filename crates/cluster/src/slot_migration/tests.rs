@@ -1,4 +1,4 @@
-//! Both ends of a migration, with what is said between them carried by hand.
+//! Both ends of a migration, with their messages carried by hand.
 
 use super::*;
 
@@ -12,7 +12,7 @@ fn node(byte: u8) -> NodeId {
     NodeId::parse(&[byte; 40]).unwrap()
 }
 
-/// Both ends, and what they have said to each other so far.
+/// Both ends, and their messages so far.
 struct Pair {
     source: SlotMigrations,
     target: SlotMigrations,
@@ -149,7 +149,7 @@ fn who_has_ended_holds_no_writes_although_it_has_asked_for_that() {
     assert!(pair.source.cancel(at(2)));
     pair.source.paused(at(2), pair.export, true);
     assert!(!pair.source.holds_writes());
-    // Who has paused holds them until it is over.
+    // A source that has paused writes keeps the pause until it is over.
     let mut pair = Pair::new();
     pair.stream();
     pair.pause();

@@ -1,4 +1,4 @@
-//! A node of ours with sockets: one thread that carries actions out, and one for each connection that reads.
+//! A Martlet node with sockets: one thread that carries actions out, and one for each connection that reads.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -28,7 +28,7 @@ enum Event {
 pub struct Bus {
     /// Its machine.
     pub cluster: Cluster,
-    /// What it was to do besides sending and saving.
+    /// Its actions besides sending and saving.
     pub decisions: Vec<Action>,
     streams: HashMap<LinkId, TcpStream>,
     events: Receiver<Event>,
@@ -71,7 +71,7 @@ impl Bus {
         Time { mono_ms: self.began.elapsed().as_millis() as i64, unix_ms: self.clock.unix_ms() }
     }
 
-    /// Has the machine do something, and carries out what follows.
+    /// Has the machine do something, and carries out its actions.
     pub fn with<T>(&mut self, work: impl FnOnce(&mut Cluster, Time) -> T) -> T {
         let now = self.now();
         let outcome = work(&mut self.cluster, now);

@@ -17,7 +17,7 @@ use martlet_testkit::server::{ReservedPort, Server};
 const NODE_TIMEOUT_MS: i64 = 2_000;
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Real servers with buses, and a node of ours that has met the first.
+/// Real servers with buses, and a Martlet node that has met the first.
 struct Mixed {
     real: Vec<(Server, ReservedPort)>,
     ours: Bus,
@@ -91,7 +91,7 @@ fn our_node_joins_real_ones_and_stays() {
     mixed.until_info("cluster_state:ok");
     let is_up = |ours: &Bus| !ours.cluster.is_down() && ours.cluster.size() == 3;
     assert!(mixed.ours.run_until(PATIENCE, is_up), "all slots are known here");
-    // A minute, if somebody has the time.
+    // A minute, if there is time.
     let seconds =
         std::env::var("MARTLET_CLUSTER_SECONDS").ok().and_then(|text| text.parse().ok()).unwrap_or(6);
     let Mixed { real, ours, .. } = &mut mixed;
