@@ -1,8 +1,8 @@
 //! `--cluster`: the cluster manager, as in redis-cli and valkey-cli. It creates clusters, checks and mends
 //! them, moves slots, adds and removes nodes.
 //!
-//! Invariant: what is done to a cluster is planned by pure functions ([`plan`]), shown, and then carried out
-//! by commands that leave, wherever they are cut off, a state that `fix` mends.
+//! Invariant: a change of a cluster is planned by pure functions ([`plan`]), shown, and then carried out by
+//! commands that leave, wherever they are cut off, a state that `fix` mends.
 
 mod atomic;
 mod backup;
@@ -34,18 +34,18 @@ use words::Words;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Failed;
 
-/// What a step comes to.
+/// The result of a step.
 type Outcome = Result<(), Failed>;
 
-/// What a subcommand works with.
+/// The context of a subcommand.
 struct Manager<'a> {
     settings: &'a Settings,
     options: &'a ClusterSettings,
-    /// What follows the subcommand's name.
+    /// The words behind the subcommand's name.
     arguments: &'a [Vec<u8>],
     words: &'static Words,
     log: Log,
-    /// `fix`: what a check finds is mended.
+    /// `fix`: the findings of a check are mended.
     fixes: bool,
 }
 
@@ -72,7 +72,7 @@ struct Subcommand {
     name: &'static str,
     run: fn(&Manager) -> Outcome,
     arity: Arity,
-    /// What the help says of arguments, and of options in both dialects.
+    /// The help's text on arguments, and on options in both dialects.
     arguments: &'static str,
     options: &'static [&'static str],
     valkey_options: &'static [&'static str],

@@ -46,7 +46,7 @@ pub struct ClusterSettings {
     pub fixes_with_unreachable_primaries: bool,
     /// Keys that are imported stay at their source, too.
     pub copies: bool,
-    /// Whom to authenticate as at the source of an import.
+    /// User to authenticate as at the source of an import.
     pub from_user: Option<Vec<u8>>,
     pub from_password: Option<Vec<u8>>,
     pub asks_from_password: bool,

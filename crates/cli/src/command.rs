@@ -1,4 +1,4 @@
-//! A command on the command line: its words, what comes from standard input, its replies, the exit status.
+//! A command on the command line: its words, the part from standard input, its replies, the exit status.
 
 use crate::cluster;
 use crate::connection::plain;
@@ -10,7 +10,7 @@ use crate::shell;
 use martlet_protocol::quote;
 use std::io::{IsTerminal, Read};
 
-/// Runs what the settings ask for; gives the exit status.
+/// Runs the settings; returns the exit status.
 pub fn run(settings: &Settings) -> i32 {
     let outcome = match &settings.mode {
         Mode::Command if settings.words.is_empty() => shell::run(settings),
@@ -89,7 +89,7 @@ fn script(settings: &Settings, file: &std::path::Path) -> Result<Vec<Vec<u8>>, S
     Ok(words)
 }
 
-/// Runs one command and, if it subscribes, prints what comes for as long as the connection lasts.
+/// Runs one command and, if it subscribes, prints messages for as long as the connection lasts.
 fn issue(settings: &Settings, words: &[Vec<u8>]) -> Result<i32, String> {
     let mut session = Session::new(settings);
     session.pager.turn(settings.pager == Some(true) && std::io::stdout().is_terminal());

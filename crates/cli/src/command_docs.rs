@@ -1,6 +1,6 @@
-//! The server's documentation, asked for over a connection of its own while the prompt is there already.
+//! The server's documentation, requested over a separate connection while the prompt is there already.
 //!
-//! Invariant: a prompt never waits for it; only who asks for help or a completion does, for a limited time.
+//! Invariant: a prompt never waits for it; only help and completion do, for a limited time.
 
 use crate::connection::Connection;
 use crate::docs::Docs;
@@ -23,13 +23,13 @@ pub struct Place {
 
 #[derive(Default)]
 struct State {
-    /// Who was asked last.
+    /// The server that was asked last.
     place: Option<Place>,
     is_asking: bool,
     docs: Option<Arc<Docs>>,
 }
 
-/// What is known of the server's commands.
+/// Documentation of the server's commands.
 #[derive(Default)]
 pub struct CommandDocs {
     state: Mutex<State>,
@@ -67,19 +67,19 @@ impl CommandDocs {
         self.arrived.notify_all();
     }
 
-    /// What is known now.
+    /// The documentation, if it is there now.
     pub fn now(&self) -> Option<Arc<Docs>> {
         self.state().docs.clone()
     }
 
-    /// What is known when the server has answered.
+    /// The documentation, once the server has answered.
     pub fn wait(&self) -> Option<Arc<Docs>> {
         let waited = self.arrived.wait_timeout_while(self.state(), WAIT_MAX, |state| state.is_asking);
         waited.unwrap_or_else(PoisonError::into_inner).0.docs.clone()
     }
 }
 
-/// Asks a server over a connection for this alone; what goes wrong is not said, the session says it.
+/// Asks a server over a connection for this alone; errors are not printed, since the session prints them.
 pub fn load(settings: &Settings, place: &Place) -> Option<Docs> {
     let mut connection = Connection::open(settings, place.socket.as_deref(), &place.host, place.port).ok()?;
     if let Some(password) = &settings.password {

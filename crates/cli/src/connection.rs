@@ -1,6 +1,6 @@
 //! One connection: requests out, replies in as parts.
 //!
-//! Invariant: a reply is read to its end before the next one begins; what has arrived beyond it waits.
+//! Invariant: a reply is read to its end before the next one begins; bytes beyond it wait.
 
 use crate::interrupt;
 use crate::settings::Settings;
@@ -21,7 +21,7 @@ pub enum Lost {
     Closed,
     /// The system says why.
     Io(io::Error),
-    /// What came is not RESP.
+    /// The received bytes are not RESP.
     Protocol(PartsError),
 }
 
@@ -72,7 +72,7 @@ pub struct Connection {
     received: Vec<u8>,
     /// How much of `received` has been read.
     read_bytes: usize,
-    /// Attributes that are open, which nobody gets to see.
+    /// Open attributes, which are not shown.
     attributes: usize,
     /// Ctrl-C ends a wait.
     is_interruptible: bool,
@@ -144,7 +144,7 @@ impl Connection {
         self.stream.set_nonblocking(true)
     }
 
-    /// Sends what it can; gives how many bytes were taken.
+    /// Sends part of the output; returns how many bytes were taken.
     pub fn send_some(&mut self, bytes: &[u8]) -> Result<usize, Lost> {
         match self.stream.send_some(bytes) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
@@ -152,7 +152,7 @@ impl Connection {
         }
     }
 
-    /// Some of the bytes that come, at most so many: what is no RESP.
+    /// Some of the received bytes, `max` at most, read as they are and not as RESP.
     pub fn raw_bytes(&mut self, max: usize) -> Result<&[u8], Lost> {
         self.receive()?;
         let waiting = self.received.get(self.read_bytes..).unwrap_or_default();
@@ -196,7 +196,7 @@ impl Connection {
         self.read_bytes < self.received.len()
     }
 
-    /// Reads some more of a reply, waiting if nothing is there; tells whether it is whole.
+    /// Reads some more of a reply, waiting if nothing is there; returns whether it is complete.
     pub fn read_some(&mut self, sink: &mut dyn FnMut(Part)) -> Result<bool, Lost> {
         self.receive()?;
         let (data, attributes) = (self.received.get(self.read_bytes..), &mut self.attributes);

@@ -1,7 +1,8 @@
-//! What the server says of its commands: COMMAND DOCS, or only COMMAND's names and arities before Redis 7.
+//! The server's documentation of its commands: COMMAND DOCS, or only COMMAND's names and arities before Redis
+//! 7.
 //!
 //! Invariant: entries are sorted by name, and arguments nest no deeper than `DEPTH_MAX`, whatever a server
-//! says.
+//! sends.
 
 use crate::connection::{Connection, Lost};
 use martlet_client::resp::Reply;
@@ -26,7 +27,7 @@ pub struct Entry {
     pub arguments: Arguments,
 }
 
-/// What is known of a command's arguments.
+/// Knowledge about a command's arguments.
 #[derive(Debug)]
 pub enum Arguments {
     Known(Vec<Argument>),
@@ -37,7 +38,7 @@ pub enum Arguments {
 /// An argument, or a group of them.
 #[derive(Debug)]
 pub struct Argument {
-    /// What it is called.
+    /// Its displayed name.
     pub text: String,
     /// The word that comes before its value.
     pub token: Option<String>,
@@ -47,7 +48,7 @@ pub struct Argument {
     pub is_multiple: bool,
     /// And its token with it.
     pub repeats_token: bool,
-    /// What it consists of.
+    /// Its parts.
     pub inner: Vec<Argument>,
 }
 

@@ -1,7 +1,7 @@
 //! Replies as text: for people, raw, CSV and JSON. Each form takes a reply in parts and needs no more memory
 //! for a long one.
 //!
-//! Invariant: what is printed is redis-cli's, to the byte. Where redis-cli gives up (big numbers) a number is
+//! Invariant: the output is redis-cli's, to the byte. Where redis-cli gives up (big numbers) a number is
 //! printed.
 
 mod csv;
@@ -50,18 +50,18 @@ pub struct Style {
     pub width: Option<usize>,
 }
 
-/// What a command says of its reply.
+/// Expectations about a command's reply.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Expected {
     /// It is text for people already: it is printed as it is.
     pub is_verbatim: bool,
-    /// What its numbers count, where they have no names.
+    /// The unit of its numbers, where they have no names.
     pub unit: Option<Unit>,
 }
 
 /// Prints one reply.
 pub trait Printer {
-    /// Appends what a part is printed as.
+    /// Appends a part's printed form.
     fn part(&mut self, part: Part, out: &mut Vec<u8>);
     /// Appends what ends the reply.
     fn end(&mut self, out: &mut Vec<u8>);

@@ -1,4 +1,5 @@
-//! HELP: what a command does, or what is in a group, from the server's documentation, in redis-cli's form.
+//! HELP: a command's description, or the commands of a group, from the server's documentation, in redis-cli's
+//! form.
 
 use crate::docs::{Docs, Entry};
 use crate::hint::all_arguments;

@@ -1,4 +1,4 @@
-//! Hints: which arguments are still to come after what has been typed, in redis-cli's form.
+//! Hints: the arguments that are still to come after the typed ones, in redis-cli's form.
 //!
 //! Words are matched against a tree of arguments. Optional arguments that follow each other come in any
 //! order; one that has begun and is not complete is shown first and without brackets. A word that fits
@@ -63,7 +63,7 @@ fn finished_words(line: &str) -> Option<Vec<Vec<u8>>> {
     Some(words)
 }
 
-/// An argument, and what has been typed of it.
+/// An argument, and its typed part.
 struct Matched<'d> {
     argument: &'d Argument,
     words: usize,
@@ -135,7 +135,7 @@ impl<'d> Matched<'d> {
         1
     }
 
-    /// Takes what comes after the token; gives how many words the argument has with it.
+    /// Takes the words after the token; returns how many words the argument has with it.
     fn take_value(&mut self, words: &[Vec<u8>]) -> usize {
         let Some(first) = words.first() else { return 0 };
         let fits = match self.argument.kind {
@@ -196,7 +196,7 @@ impl<'d> Matched<'d> {
         }
     }
 
-    /// What comes again is shown whole, whatever has been typed.
+    /// A repeated argument is shown whole, whatever has been typed.
     fn show_repetition(&mut self, out: &mut String) {
         if !self.argument.is_multiple {
             return;
@@ -221,7 +221,7 @@ impl<'d> Matched<'d> {
         out.push_str(" ...]");
     }
 
-    /// Adds the tokens that can come next of it; tells whether it must be gone on with before anything else.
+    /// Adds the tokens that can come next; returns whether it must be continued before anything else.
     fn tokens(&self, tokens: &mut Vec<String>) -> bool {
         if self.is_complete {
             return false;

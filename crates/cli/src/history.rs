@@ -46,7 +46,7 @@ impl History {
         }
         self.lines.push(line.into());
         self.trim();
-        // Who cannot keep a history can still work.
+        // Without a history the prompt still works.
         let _ = self.save();
     }
 

@@ -1,7 +1,7 @@
-//! Ctrl-C while a session goes on: it ends what waits, not the program.
+//! Ctrl-C during a session: it ends a wait, not the program.
 //!
-//! Invariant: a wait that looks at [`wake`] ends by Ctrl-C also where the signal comes just before it
-//! begins, or to another thread.
+//! Invariant: a wait that looks at [`wake`] ends by Ctrl-C also where the signal comes just before it begins,
+//! or to another thread.
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::io::Errno;
@@ -43,7 +43,7 @@ pub fn take() -> bool {
     INTERRUPTED.swap(false, Ordering::SeqCst)
 }
 
-/// What a wait for something else looks at as well; none before [`catch`].
+/// The descriptor that a wait for something else looks at as well; `None` before [`catch`].
 pub fn wake() -> Option<BorrowedFd<'static>> {
     WAKE.get().map(AsFd::as_fd)
 }
@@ -51,7 +51,7 @@ pub fn wake() -> Option<BorrowedFd<'static>> {
 /// Waits until there is something to read.
 ///
 /// # Errors
-/// `Interrupted` by Ctrl-C, which [`take`] still tells of; the kernel's.
+/// `Interrupted` by Ctrl-C, which [`take`] still reports; the kernel's.
 pub fn wait_readable(what: impl AsFd) -> io::Result<()> {
     let Some(wake) = wake() else { return Ok(()) };
     let mut waits = [PollFd::from_borrowed_fd(wake, PollFlags::IN), PollFd::new(&what, PollFlags::IN)];

@@ -29,8 +29,8 @@ use settings::{AS_REDIS_CLI, Settings};
 use std::ffi::OsString;
 use std::io::IsTerminal;
 
-/// Runs the tool with the arguments that follow its name; gives the exit status. `program` is what it was
-/// called by.
+/// Runs the tool with the arguments that follow its name; returns the exit status. `program` is the name that
+/// it was called by.
 pub fn main(program: &str, arguments: &[OsString]) -> i32 {
     end_with_reader();
     match options::parse(arguments, to_terminal()) {
@@ -63,7 +63,7 @@ fn pretends_terminal() -> bool {
     std::env::var_os("FAKETTY").is_some()
 }
 
-/// Lets the program end, as others do, when whoever reads its output is gone.
+/// Lets the program end, as others do, when the reader of its output is gone.
 fn end_with_reader() {
     // SAFETY: a system call that installs no handler; sockets are written to without this signal.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };

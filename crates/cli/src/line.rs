@@ -6,7 +6,7 @@ use crate::docs::Docs;
 use crate::hint::next_tokens;
 use martlet_protocol::quote;
 
-/// What a part of a line is.
+/// The class of a part of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
     Space,
@@ -88,7 +88,7 @@ pub fn split_lines(text: &str) -> Vec<&str> {
     lines
 }
 
-/// Whether the first word of a line is HELP or a question mark, and where what follows begins.
+/// Whether the first word of a line is HELP or a question mark, and where the rest begins.
 fn help_offset(line: &str) -> Option<usize> {
     let (first, _) = line.split_once(' ')?;
     let is_help = first.eq_ignore_ascii_case("help") || first == "?";

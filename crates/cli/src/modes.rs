@@ -1,4 +1,4 @@
-//! What the program does besides commands: it watches, measures, walks through the keys, moves data.
+//! Modes besides commands: the program watches, measures, walks through the keys, moves data.
 //!
 //! Invariant: a mode holds one connection and memory that does not grow with the number of keys, unless
 //! `--top 0` asks for all of them.
@@ -64,7 +64,7 @@ fn open(settings: &Settings) -> Result<Connection, String> {
     connect(settings)?.into_connection().ok_or_else(|| lost(&Lost::Closed))
 }
 
-/// What a mode says when its connection is lost.
+/// A mode's message when its connection is lost.
 fn lost(lost: &Lost) -> String {
     format!("Error: {lost}")
 }

@@ -17,8 +17,8 @@ enum Act {
     Flag(Set),
     /// With a value, by the name that the help gives it.
     Value(&'static str, Take),
-    /// With all words that follow and are no options, by the name that the help gives them; tells how many it
-    /// takes.
+    /// With all following words that are not options, by the name that the help gives them; returns how many
+    /// it takes.
     Words(&'static str, TakeWords),
 }
 
@@ -508,7 +508,7 @@ fn cluster(settings: &mut Settings, rest: &[OsString]) -> Result<usize, String> 
     Ok(1 + take_arguments(settings, arguments))
 }
 
-/// Takes the words that come before the next option as the subcommand's; tells how many there are.
+/// Takes the words before the next option as the subcommand's; returns how many there are.
 fn take_arguments(settings: &mut Settings, rest: &[OsString]) -> usize {
     let count = plain_words(rest);
     settings.words = rest.iter().take(count).map(|word| word.as_bytes().into()).collect();
@@ -616,7 +616,7 @@ fn show_pushes(settings: &mut Settings, value: &OsStr) -> Result<(), String> {
     Ok(())
 }
 
-/// What a command line asks for.
+/// A parsed command line.
 pub enum Parsed {
     /// The rest.
     Run(Box<Settings>),

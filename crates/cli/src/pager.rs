@@ -1,6 +1,6 @@
-//! Where replies are printed: the terminal, or a pager once one is longer than the screen.
+//! The output of replies: the terminal, or a pager once one is longer than the screen.
 //!
-//! Invariant: what waits for the decision is a screen at most; a pager takes a reply as it arrives.
+//! Invariant: output that waits for the decision is a screen at most; a pager takes a reply as it arrives.
 
 use rustix::termios::tcgetwinsize;
 use std::ffi::OsString;
@@ -8,18 +8,18 @@ use std::io::{self, IsTerminal, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::process::{Child, Command, Stdio};
 
-/// What is started where the environment names none.
+/// The pager if the environment names none.
 const PAGER: &str = "less";
 /// How `less` behaves where the environment does not say: it ends at once where one screen is enough, shows
 /// colours as colours and leaves the text on the terminal.
 const LESS: &str = "FRX";
-/// What a shell says of a program that is not there.
+/// A shell's exit status for a missing program.
 const NOT_FOUND: i32 = 127;
 
 /// An output for replies.
 #[derive(Default)]
 pub struct Pager {
-    /// What a shell runs; `None` prints everything at once.
+    /// The shell's command; `None` prints everything at once.
     program: Option<OsString>,
     is_paused: bool,
     /// The beginning of the reply.
@@ -45,7 +45,7 @@ fn is_installed(program: &str) -> bool {
     std::env::split_paths(&paths).any(|directory| directory.join(program).is_file())
 }
 
-/// The pager that is wanted; an empty PAGER, or `cat`, is none.
+/// The configured pager; an empty PAGER, or `cat`, means none.
 fn wanted() -> Option<OsString> {
     match std::env::var_os("PAGER") {
         Some(program) => Some(program).filter(|program| !matches!(program.as_bytes(), b"" | b"cat")),
@@ -59,7 +59,7 @@ impl Pager {
         self.program = if on { wanted() } else { None };
     }
 
-    /// Prints everything at once for a time: what comes has no end.
+    /// Prints everything at once for a time: the output has no end.
     pub fn pause(&mut self, pauses: bool) {
         self.is_paused = pauses;
     }
@@ -70,12 +70,12 @@ impl Pager {
         self.end();
     }
 
-    /// Takes what is printed of a reply; `out` is empty afterwards.
+    /// Takes a reply's printed bytes; `out` is empty afterwards.
     pub fn write(&mut self, out: &mut Vec<u8>) {
         if let Some(child) = &mut self.child {
             let stdin = child.stdin.as_mut();
             if stdin.is_some_and(|stdin| stdin.write_all(out).is_err()) {
-                // Whoever reads has seen enough; the rest of the reply is dropped.
+                // The reader has seen enough; the rest of the reply is dropped.
                 child.stdin = None;
             }
         } else if self.program.is_none() || self.is_paused {
@@ -125,7 +125,7 @@ impl Pager {
         print(&std::mem::take(&mut self.held));
     }
 
-    /// Ends a reply: what was held is printed, or whoever reads it in the pager is waited for.
+    /// Ends a reply: held output is printed, or the pager's reader is waited for.
     pub fn end(&mut self) {
         match self.child.take() {
             None => print(&self.held),

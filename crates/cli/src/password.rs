@@ -29,7 +29,7 @@ pub fn ask(question: &str) -> io::Result<Vec<u8>> {
     let masks = _restore.is_some();
     let password = read_line(&mut stdin.lock(), |stars| {
         if masks {
-            // What is shown is no part of the password.
+            // The shown stars are not part of the password.
             let _ = write!(shown, "{stars}").and_then(|()| shown.flush());
         }
     })?;

@@ -1,6 +1,6 @@
-//! Lines that are typed at a terminal: editing, history, completion, hints and colours.
+//! Lines typed at a terminal: editing, history, completion, hints and colours.
 //!
-//! Invariant: what is typed is sent as it is; colours and hints only show.
+//! Invariant: a typed line is sent unchanged; colours and hints only show.
 
 use crate::command_docs::CommandDocs;
 use crate::docs::Docs;
@@ -31,7 +31,7 @@ pub fn has_colors() -> bool {
     std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
-/// What a prompt gives.
+/// The result of a prompt.
 pub enum Typed {
     Text(String),
     /// Ctrl-C or Ctrl-D.
@@ -67,7 +67,7 @@ impl Prompt {
         }
     }
 
-    /// Reads what is typed until a line is whole.
+    /// Reads typed lines until one is complete.
     pub fn read(&mut self, prompt: &str) -> io::Result<Typed> {
         if let Some(assistant) = self.editor.helper_mut() {
             assistant.prompt_columns = prompt.chars().count();

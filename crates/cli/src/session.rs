@@ -1,8 +1,8 @@
-//! What a person or a script does with a server: commands, one after the other, over a connection that is
+//! A session of a person or a script with a server: commands, one after the other, over a connection that is
 //! made when it is needed.
 //!
-//! Invariant: what a command changes for the session (database, transaction, protocol, subscriptions) is read
-//! off its reply, and is asked for again on a new connection.
+//! Invariant: a command's changes to the session (database, transaction, protocol, subscriptions) are read
+//! off its reply, and are requested again on a new connection.
 
 use crate::command_docs::Place;
 use crate::connection::{Connection, Lost};
@@ -45,7 +45,7 @@ impl From<Lost> for Failure {
     }
 }
 
-/// What is known of a reply after it has been printed.
+/// Knowledge about a reply after it has been printed.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Seen {
     kind: Option<Kind>,
@@ -55,7 +55,7 @@ pub struct Seen {
     is_past_first: bool,
 }
 
-/// What a reply is.
+/// The kind of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Error,
@@ -136,7 +136,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// The connection, for what goes beyond commands.
+    /// The connection, for uses beyond commands.
     pub fn connection(&mut self) -> Option<&mut Connection> {
         self.connection.as_mut()
     }
@@ -151,7 +151,7 @@ impl<'a> Session<'a> {
         Place { socket: self.socket.clone(), host: self.host.clone(), port: self.port }
     }
 
-    /// What stands before a line that is typed.
+    /// The text before a typed line.
     pub fn prompt(&self) -> String {
         if self.connection.is_none() {
             return "not connected> ".into();
@@ -173,7 +173,7 @@ impl<'a> Session<'a> {
         prompt + "> "
     }
 
-    /// The connection, for what needs no session.
+    /// The connection, for uses without a session.
     pub fn into_connection(self) -> Option<Connection> {
         self.connection
     }
@@ -183,15 +183,15 @@ impl<'a> Session<'a> {
         (self.host, self.port, self.socket) = (host, port, None);
     }
 
-    /// Forgets the connection and what it was in.
+    /// Drops the connection and its state.
     pub fn disconnect(&mut self) {
         self.connection = None;
         (self.database, self.in_transaction, self.is_subscribed) = (0, false, false);
         (self.resp3, self.monitors) = (false, false);
     }
 
-    /// Connects anew, authenticates, selects the database and the protocol. What the server refuses of that
-    /// is said on standard error and leaves the connection as it is; only where it cannot be reached is there
+    /// Connects again, authenticates, selects the database and the protocol. The server's refusals are
+    /// printed on standard error and leave the connection as it is; only where it is unreachable there is
     /// none.
     pub fn connect(&mut self) -> Result<(), Failure> {
         self.disconnect();
@@ -216,7 +216,7 @@ impl<'a> Session<'a> {
         self.switch_protocol()
     }
 
-    /// Sends what a session begins with; tells whether the server agrees, and says so if not.
+    /// Sends one of a session's first requests; returns whether the server agrees, and prints a refusal.
     fn ask(&mut self, name: &str, words: &[&[u8]]) -> Result<bool, Failure> {
         let Some(connection) = &mut self.connection else { return Ok(false) };
         match connection.command(words) {
@@ -251,14 +251,14 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// Prefers RESP3 from now on: only there a list of maps can be told.
+    /// Prefers RESP3 from now on: only there a list of maps can be recognised.
     pub fn prefer_resp3(&mut self) -> Result<(), Failure> {
         self.protocol = Protocol::Resp3IfKnown;
         let is_free = !self.in_transaction && !self.is_subscribed && !self.resp3;
         if is_free { self.switch_protocol() } else { Ok(()) }
     }
 
-    /// Runs a command, so often, and prints its replies; follows a cluster's redirections.
+    /// Runs a command `repeat` times and prints its replies; follows a cluster's redirections.
     pub fn run<A: AsRef<[u8]>>(&mut self, words: &[A], repeat: i64) -> Result<(), Failure> {
         loop {
             if self.connection.is_none() {
@@ -354,7 +354,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Remembers what a command has changed.
+    /// Records a command's changes to the session.
     fn note(&mut self, command: &Command, seen: &Seen) -> Result<(), Failure> {
         let refused = seen.is_error();
         let alone = command.words.len() == 1;
@@ -399,7 +399,7 @@ impl<'a> Session<'a> {
 
     /// Reads the next reply and prints it as it arrives.
     pub fn print_reply(&mut self, expected: Expected) -> Result<Seen, Failure> {
-        // What has no end is shown as it comes.
+        // Endless output is shown as it arrives.
         self.pager.pause(self.monitors || self.is_subscribed || self.pushes == Pushes::AreReplies);
         let printed = self.print_parts(expected);
         self.pager.end();
@@ -507,8 +507,7 @@ impl<'s> Reading<'s> {
         self.printer.part(part, self.out);
     }
 
-    /// After a whole reply has come: prints a push, if it was one. Tells whether it was the one that is
-    /// waited for.
+    /// After a complete reply: prints a push, if it was one. Returns whether it was the awaited reply.
     fn is_reply_over(&mut self) -> bool {
         if let Some(push) = self.push.take() {
             if let (Pushes::Print, Some(push)) = (self.pushes, push.finish()) {
@@ -635,7 +634,7 @@ impl<'w> Command<'w> {
         self.subscribes() || ["unsubscribe", "punsubscribe", "sunsubscribe"].iter().any(|name| self.is(name))
     }
 
-    /// A word as a number; 0 where it is none.
+    /// A word as a number; 0 if it is not one.
     fn number(&self, index: usize) -> u64 {
         let word = self.words.get(index).and_then(|word| std::str::from_utf8(word).ok());
         word.and_then(|word| word.parse().ok()).unwrap_or(0)

@@ -1,4 +1,4 @@
-//! What a command line says, after parsing; the defaults are redis-cli's.
+//! The settings of a command line, after parsing; the defaults are redis-cli's.
 
 use crate::cluster_settings::ClusterSettings;
 use crate::format::{Output, Style};
@@ -12,7 +12,7 @@ pub const AS_REDIS_CLI: &str = "8.0.0";
 /// Which protocol a session begins with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
-    /// What the server begins with: RESP2.
+    /// The server's initial protocol: RESP2.
     Default,
     /// `-2`
     Resp2,
@@ -31,10 +31,10 @@ pub enum FromStdin {
     Tag(Vec<u8>),
 }
 
-/// What the program does.
+/// The mode of the program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// Runs the command, or reads commands if there is none.
+    /// Runs the command, or reads commands without one.
     Command,
     /// `--eval`
     Eval(PathBuf),
@@ -42,7 +42,7 @@ pub enum Mode {
     Latency { history: bool },
     /// `--latency-dist`
     LatencyDistribution,
-    /// `--intrinsic-latency`, for so long.
+    /// `--intrinsic-latency`, for this time.
     IntrinsicLatency(Duration),
     /// `--stat`
     Stat,
@@ -64,7 +64,7 @@ pub enum Mode {
     Rdb { file: PathBuf, only_functions: bool },
     /// `--replica`
     Replica,
-    /// `--lru-test`, among so many keys.
+    /// `--lru-test`, among this number of keys.
     LruTest(u64),
     /// `--cluster`, by the subcommand's name.
     Cluster(String),
@@ -99,7 +99,7 @@ pub struct ScanSettings {
     pub top: usize,
 }
 
-/// What the command line says.
+/// The settings of a command line.
 #[derive(Clone, Debug)]
 pub struct Settings {
     pub host: String,
@@ -121,7 +121,7 @@ pub struct Settings {
     pub style: Style,
     /// Whether replies longer than the screen go to a pager; at the prompt only, where nothing is said.
     pub pager: Option<bool>,
-    /// Whether pushes that nobody asked for are shown.
+    /// Whether unrequested pushes are shown.
     pub shows_pushes: bool,
     /// Negative: for ever.
     pub repeat: i64,
@@ -143,7 +143,7 @@ pub struct Settings {
     pub is_verbose: bool,
     /// Spectra are grey.
     pub monochrome: bool,
-    /// The command and its arguments, or what the mode takes.
+    /// The command and its arguments, or the mode's words.
     pub words: Vec<Vec<u8>>,
 }
 

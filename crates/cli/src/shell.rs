@@ -1,4 +1,4 @@
-//! Commands that are typed or come from a pipe, a line each, and what the shell itself understands of them.
+//! Commands that are typed or come from a pipe, a line each, and the shell's own commands among them.
 //!
 //! Invariant: a lost connection ends no shell; the next command makes another one.
 
@@ -25,7 +25,7 @@ const SHOWN_TIME: Duration = Duration::from_millis(500);
 /// Longest line that is read.
 const LINE_MAX_BYTES: usize = 1 << 30;
 
-/// What a line leads to.
+/// The consequence of a line.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Next {
     /// Another line.
@@ -66,7 +66,7 @@ impl<'a> Shell<'a> {
         }
     }
 
-    /// Does what a line says.
+    /// Carries out a line.
     pub fn line(&mut self, line: &[u8]) -> Next {
         let Some(words) = quote::split(line) else {
             println!("Invalid argument(s)");
@@ -107,7 +107,7 @@ impl<'a> Shell<'a> {
         }
     }
 
-    /// Changes a preference; `origin` is said before what is not known.
+    /// Changes a preference; `origin` precedes the message about an unknown one.
     fn set(&mut self, name: &[u8], rest: &[Vec<u8>], origin: &str) {
         let Some(preference) = rest.first().filter(|_| name.eq_ignore_ascii_case(b":set")) else {
             println!("{origin}unknown redis-cli internal command '{}'", String::from_utf8_lossy(name));
@@ -136,7 +136,7 @@ impl<'a> Shell<'a> {
         }
     }
 
-    /// Lines are typed at a terminal: what is for people there only.
+    /// Lines are typed at a terminal: sets up the parts for people.
     fn begin_prompt(&mut self) {
         self.has_prompt = true;
         self.session.pager.turn(self.settings.pager.unwrap_or(true));
@@ -146,7 +146,7 @@ impl<'a> Shell<'a> {
         unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
     }
 
-    /// What the file of preferences says.
+    /// Reads the file of preferences.
     fn load_preferences(&mut self) {
         let file = dotfile("REDISCLI_RCFILE", ".redisclirc");
         let bytes = file.and_then(|file| std::fs::read(file).ok()).unwrap_or_default();
@@ -171,7 +171,7 @@ impl<'a> Shell<'a> {
         let begun = Instant::now();
         let mut outcome = self.session.run(words, repeat);
         if self.has_prompt && matches!(&outcome, Err(Failure::Lost(lost)) if lost.is_end()) {
-            // The server may have ended it while nobody typed.
+            // The server may have ended it while the user typed nothing.
             outcome = self.session.run(words, repeat);
         }
         match outcome {
@@ -220,7 +220,7 @@ impl<'a> Shell<'a> {
         }
     }
 
-    /// Prints messages until somebody types, presses Ctrl-C (which ends the subscriptions) or the server is
+    /// Prints messages until the user types, presses Ctrl-C (which ends the subscriptions) or the server is
     /// gone.
     fn show_messages(&mut self, has_input: bool) {
         let _keys = self.has_prompt.then(KeysAtOnce::new);
@@ -240,7 +240,7 @@ impl<'a> Shell<'a> {
         }
     }
 
-    /// Prints one message; false when somebody types instead.
+    /// Prints one message; false when the user types instead.
     fn wait_for_message(&mut self, has_input: bool, shows_hint: bool) -> Result<bool, Failure> {
         let Some(connection) = self.session.connection() else { return Ok(false) };
         if interrupt::take() {
@@ -276,7 +276,7 @@ impl<'a> Shell<'a> {
 
 fn show(text: &str) {
     print!("{text}");
-    // Whoever reads it is gone: the next write tells.
+    // If the reader is gone, the next write fails.
     let _ = io::stdout().flush();
 }
 
@@ -344,7 +344,7 @@ impl Drop for KeysAtOnce {
     }
 }
 
-/// What is known of these words.
+/// The documentation of these words.
 fn help_about(docs: Option<&Docs>, words: &[Vec<u8>]) -> String {
     let text = help::about(docs.unwrap_or(&Docs::default()), words);
     if prompt::has_colors() { text } else { help::without_colors(&text) }
@@ -412,7 +412,7 @@ fn run_lines(mut shell: Shell) -> Result<i32, String> {
         if let Next::End(status) = shell.line(&line) {
             return Ok(status);
         }
-        // Who reads the output waits for it.
+        // The reader of the output waits for it.
         let _ = io::stdout().flush();
         shell.show_messages(input.has_buffered());
     }

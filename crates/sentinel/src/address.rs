@@ -1,4 +1,4 @@
-//! Addresses of instances: what was configured or announced, and what it resolves to.
+//! Addresses of instances: the configured or announced one, and the IP address that it resolves to.
 //!
 //! Invariant: two addresses are the same if ports and either IP addresses or host names are.
 
@@ -21,7 +21,7 @@ impl Address {
         self.port == other.port && (self.ip == other.ip || self.host.eq_ignore_ascii_case(&other.host))
     }
 
-    /// What others are told as the host.
+    /// The announced host.
     pub fn announced(&self, as_host_name: bool) -> &str {
         if as_host_name { &self.host } else { &self.ip }
     }

@@ -1,4 +1,4 @@
-//! How important an event is: what is logged, published, and told to scripts.
+//! The importance of an event: whether it is logged, published, and passed to scripts.
 
 /// As Redis' log levels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -9,7 +9,7 @@ pub enum Level {
     Verbose,
     /// Published.
     Notice,
-    /// Published, and told to the notification script.
+    /// Published, and passed to the notification script.
     Warning,
     /// More than any event has: nothing is logged.
     Nothing,

@@ -1,6 +1,6 @@
-//! What an INFO says, as far as a Sentinel cares.
+//! The fields of INFO that a Sentinel uses.
 //!
-//! Invariant: any text gives a report; what is not understood is left out.
+//! Invariant: any text gives a report; malformed fields are left out.
 
 /// Bytes of a run id.
 const RUN_ID_BYTES: usize = 40;
@@ -25,7 +25,7 @@ pub struct Report {
     pub replicas: Vec<(String, i64)>,
     /// `master_link_down_since_seconds`, in milliseconds.
     pub link_down_ms: i64,
-    /// `master_host`, and what follows, of a replica.
+    /// `master_host` and the further fields of a replica.
     pub primary_host: Option<String>,
     /// `master_port`
     pub primary_port: Option<i64>,

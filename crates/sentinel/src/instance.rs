@@ -1,4 +1,4 @@
-//! What a Sentinel knows of one instance: a primary, one of its replicas, or another Sentinel that watches
+//! A Sentinel's knowledge of one instance: a primary, one of its replicas, or another Sentinel that watches
 //! the same primary.
 //!
 //! Invariant: plain state. The machine changes it; nothing here acts.
@@ -46,7 +46,7 @@ impl Flags {
     pub const FAILOVER_IN_PROGRESS: Flags = Flags(1 << 3);
     /// Of a replica: it is the one that is promoted.
     pub const PROMOTED: Flags = Flags(1 << 4);
-    /// Of a replica: it was told to follow the promoted one.
+    /// Of a replica: REPLICAOF for the promoted one was sent.
     pub const RECONFIGURE_SENT: Flags = Flags(1 << 5);
     /// Of a replica: it says that it follows the promoted one.
     pub const RECONFIGURE_IN_PROGRESS: Flags = Flags(1 << 6);
@@ -94,7 +94,7 @@ impl Flags {
         self.0 &= !flags.0;
     }
 
-    /// As SENTINEL MASTER tells them, with the role and whether the link is down.
+    /// As SENTINEL MASTER shows them, with the role and whether the link is down.
     pub fn text(self, role: Role, is_disconnected: bool) -> String {
         let words = |range: std::ops::Range<usize>| {
             Flags::WORDS[range].iter().filter(|(flag, _)| self.any(*flag)).map(|(_, word)| *word)
@@ -111,25 +111,25 @@ pub const DOWN: Flags = Flags::SUBJECTIVELY_DOWN.with(Flags::OBJECTIVELY_DOWN);
 /// How far a failover has got.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FailoverState {
-    /// There is none.
+    /// No failover is under way.
     #[default]
     None,
     /// Waits to be elected.
     WaitStart,
     /// Selects a replica.
     SelectReplica,
-    /// Tells it to be a primary.
+    /// REPLICAOF NO ONE is sent to the chosen replica.
     SendReplicaOfNoOne,
     /// Waits until it is.
     WaitPromotion,
-    /// Tells the others to follow it.
+    /// REPLICAOF for the promoted one is sent to the others.
     ReconfigureReplicas,
     /// The configuration is changed next.
     UpdateConfig,
 }
 
 impl FailoverState {
-    /// As SENTINEL MASTER tells it.
+    /// The word that SENTINEL MASTER shows.
     pub fn word(self) -> &'static str {
         match self {
             FailoverState::None => "none",
@@ -163,7 +163,7 @@ pub struct Failover {
 /// A vote for a leader.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Vote {
-    /// Whom it is for.
+    /// The candidate that it is for.
     pub leader: Option<String>,
     /// In which epoch.
     pub epoch: u64,
@@ -174,7 +174,7 @@ pub struct Vote {
 pub struct PrimarySettings {
     /// Sentinels that have to say that it is down.
     pub quorum: u32,
-    /// Replicas that are told to follow a promoted one at once.
+    /// Replicas that are reconfigured for a promoted one at once.
     pub parallel_syncs: i64,
     /// `failover-timeout`.
     pub failover_timeout_ms: i64,
@@ -217,14 +217,14 @@ pub struct Reported {
     pub priority: i64,
     /// Bytes of its primary's stream that it has processed.
     pub offset: u64,
-    /// Whether clients are told of it.
+    /// Whether clients see it.
     pub is_announced: bool,
 }
 
 /// See the [module docs](self).
 #[derive(Clone, Debug)]
 pub struct Instance {
-    /// What it is.
+    /// Its role.
     pub role: Role,
     /// A primary's name, a replica's address, a Sentinel's id.
     pub name: String,
@@ -252,15 +252,15 @@ pub struct Instance {
     pub hello_ms: i64,
     /// Of a Sentinel: when it last said whether the primary is down.
     pub asked_ms: i64,
-    /// What it says of itself.
+    /// Its statements about itself.
     pub reported: Reported,
-    /// Of a replica: when it was told to follow the promoted one.
+    /// Of a replica: when REPLICAOF for the promoted one was sent.
     pub reconfigure_sent_ms: i64,
     /// Of a primary: this Sentinel's vote; of a Sentinel: its vote.
     pub vote: Vote,
     /// Of a primary: the epoch of its configuration.
     pub config_epoch: u64,
-    /// Of a primary: what its users set.
+    /// Of a primary: its users' settings.
     pub settings: PrimarySettings,
     /// Of a primary: its failover.
     pub failover: Failover,

@@ -1,14 +1,14 @@
 //! The link to an instance: a connection for commands, and one for hello messages.
 //!
-//! Invariant: replies come in the order of requests, so the queue of those pending says what each is for. An
-//! instance that is forgotten meanwhile has its replies ignored.
+//! Invariant: replies come in the order of requests, so the queue of pending ones knows the purpose of each.
+//! Replies for an instance that was removed are ignored.
 
 use std::collections::VecDeque;
 
 use crate::ids::InstanceId;
 pub use crate::ids::{ConnectionId, LinkId};
 
-/// What a reply is for.
+/// The purpose of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Awaited {
     /// Nothing: the effects are observed.
@@ -47,7 +47,7 @@ pub struct Link {
     pub command: Option<Connection>,
     /// For hello messages; Sentinels have none.
     pub pubsub: Option<Connection>,
-    /// What the replies that are to come over `command` are for.
+    /// The purposes of the pending replies on `command`.
     pub pending: VecDeque<(InstanceId, Awaited)>,
     /// When a message last came over `pubsub`.
     pub pubsub_activity_ms: i64,

@@ -15,12 +15,12 @@ pub struct JobId(pub u64);
 /// Exit status by which a script asks to be run again.
 const STATUS_RETRY: i32 = 1;
 
-/// What a job is at.
+/// The state of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JobState {
     /// Waits until a time; 0 for none.
     Scheduled {
-        /// See above.
+        /// Not before this time, Unix milliseconds.
         not_before_ms: i64,
     },
     /// Runs.
@@ -29,7 +29,7 @@ pub enum JobState {
         since_ms: i64,
         /// Its process, once there is one.
         pid: Option<u32>,
-        /// It was told to end.
+        /// A kill signal was sent.
         is_killed: bool,
     },
 }
@@ -41,7 +41,7 @@ pub struct Job {
     pub id: JobId,
     /// The script and its arguments.
     pub argv: Vec<String>,
-    /// What it is at.
+    /// Its state.
     pub state: JobState,
     /// How often it was run.
     pub runs: u32,

@@ -13,9 +13,9 @@ pub struct Timing {
     pub ask_period_ms: i64,
     /// Between two hello messages.
     pub publish_period_ms: i64,
-    /// `down-after-milliseconds` of a primary that has none of its own.
+    /// `down-after-milliseconds` of a primary without its own setting.
     pub default_down_after_ms: i64,
-    /// `failover-timeout` of a primary that has none of its own.
+    /// `failover-timeout` of a primary without its own setting.
     pub default_failover_timeout_ms: i64,
     /// Between two ticks, above which the clock is not trusted.
     pub tilt_trigger_ms: i64,
@@ -57,7 +57,7 @@ impl Default for Timing {
 pub const DESYNC_MAX_MS: u64 = 1_000;
 
 impl Timing {
-    /// Names and values, in the order in which SENTINEL DEBUG tells them.
+    /// Names and values, in the order of SENTINEL DEBUG.
     pub fn fields(&mut self) -> [(&'static str, &mut i64); 13] {
         [
             ("INFO-PERIOD", &mut self.info_period_ms),

@@ -10,7 +10,7 @@ use std::time::Duration;
 /// How often it is asked how far a migration is.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 
-/// What has become of a migration.
+/// The state of a migration.
 #[derive(Debug, PartialEq, Eq)]
 enum Progress {
     UnderWay,
@@ -107,7 +107,7 @@ fn names(reply: &Reply) -> Vec<String> {
     reply.items().unwrap_or_default().iter().filter_map(|migration| field(migration, "name")).collect()
 }
 
-/// What has become of the migrations that were not there before.
+/// The state of the migrations that were not there before.
 fn progress(reply: &Reply, before: &[String]) -> Progress {
     let mut is_done = false;
     for migration in reply.items().unwrap_or_default() {

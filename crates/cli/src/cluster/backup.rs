@@ -41,7 +41,7 @@ pub fn run(manager: &Manager) -> Outcome {
     Ok(())
 }
 
-/// What is kept of a node.
+/// The record that is kept of a node.
 fn json(node: &Node, problems: usize) -> String {
     let slots: Vec<String> =
         node.slots.ranges().into_iter().map(|(first, last)| bounds(first, last)).collect();

@@ -1,4 +1,4 @@
-//! `info` and `check`: what a cluster is like, and what is wrong with it.
+//! `info` and `check`: the shape of a cluster, and its faults.
 
 use super::node::Refusal;
 use super::topology::Cluster;
@@ -59,7 +59,7 @@ impl Manager<'_> {
         self.log.error(format_args!("{text}\n"));
     }
 
-    /// Looks for what is wrong, and mends it if that is wanted; fails if something is wrong at the end.
+    /// Looks for faults, and mends them on request; fails if a fault remains.
     pub fn check(&self, cluster: &mut Cluster, shows_nodes: bool) -> Outcome {
         let Some(first) = cluster.nodes.first() else { return Err(Failed) };
         self.log.info(format_args!(">>> Performing Cluster Check (using node {first})\n"));
@@ -86,7 +86,7 @@ impl Manager<'_> {
         if is_well { Ok(()) } else { Err(Failed) }
     }
 
-    /// Looks for slots under way; none is none, else it tells whether all are closed now.
+    /// Looks for slots under way; `None` without any, else whether all are closed now.
     fn check_open_slots(&self, cluster: &mut Cluster) -> Option<bool> {
         self.log.info(format_args!(">>> Check for open slots...\n"));
         let mut open = BTreeSet::new();
@@ -112,7 +112,7 @@ impl Manager<'_> {
         Some(self.fixes && open.into_iter().all(|slot| self.fix_open_slot(cluster, slot).is_ok()))
     }
 
-    /// Looks for slots that nobody serves; none is none, else it tells whether some have an owner now.
+    /// Looks for slots without an owner; `None` without any, else whether some have an owner now.
     fn check_coverage(&self, cluster: &mut Cluster) -> Result<Option<bool>, Failed> {
         self.log.info(format_args!(">>> Check slots coverage...\n"));
         let covered = cluster.covered();
@@ -128,8 +128,8 @@ impl Manager<'_> {
         Ok(Some(self.fix_coverage(cluster, &missing)? > 0))
     }
 
-    /// Looks for slots that several primaries have, or have keys of; none is none, else it tells whether
-    /// each has one owner now.
+    /// Looks for slots that several primaries own, or have keys of; `None` without any, else whether each has
+    /// one owner now.
     fn check_owners(&self, cluster: &mut Cluster) -> Result<Option<bool>, Failed> {
         self.log.info(format_args!(">>> Check for multiple slot owners...\n"));
         let mut is_well = None;
@@ -137,7 +137,7 @@ impl Manager<'_> {
             let mut owners = Vec::new();
             for index in cluster.primaries() {
                 let node = &mut cluster.nodes[index];
-                // A node with keys counts as an owner; one that does not tell is none.
+                // A node with keys counts as an owner; a node that does not answer does not.
                 if node.slots.contains(slot) || node.count_keys(self.log, slot).unwrap_or(0) > 0 {
                     owners.push(index);
                 }

@@ -38,7 +38,7 @@ pub fn run(manager: &Manager) -> Outcome {
     manager.configure(&mut cluster, &plan)
 }
 
-/// What follows CLUSTER MEET: an address, as a host's name is not taken.
+/// The words behind CLUSTER MEET: an address, since the command takes no host name.
 pub fn meet_address(manager: &Manager, node: &Node) -> Result<String, Failed> {
     let found = addresses(manager.settings, &node.host, node.port).ok();
     let Some(address) = found.and_then(|addresses| addresses.first().copied()) else {
@@ -51,7 +51,7 @@ pub fn meet_address(manager: &Manager, node: &Node) -> Result<String, Failed> {
 }
 
 impl Manager<'_> {
-    /// Refuses a cluster of too few primaries; Valkey leaves it to whoever asks for it.
+    /// Refuses a cluster of too few primaries; Valkey leaves the decision to the user.
     fn agree_on_size(&self, nodes: usize) -> Outcome {
         let replicas = self.options.replicas;
         let primaries = nodes / (replicas + 1);
@@ -78,7 +78,7 @@ impl Manager<'_> {
         Err(Failed)
     }
 
-    /// Who is a primary of which slots, and whose replica the others are. Says what it does.
+    /// Primaries with their slots, and the primary of each replica. Prints its plan.
     fn plan(&self, cluster: &Cluster) -> Spread {
         let hosts: Vec<&str> = cluster.nodes.iter().map(|node| node.host.as_str()).collect();
         let mut plan = spread(&hosts, self.options.replicas);
@@ -160,7 +160,7 @@ impl Manager<'_> {
         }
         let (host, port) = (cluster.nodes[0].host.clone(), cluster.nodes[0].port);
         let mut created = self.load(&host, port)?;
-        // What it finds is said; the cluster is there.
+        // Its findings are printed; the cluster is there.
         let _ = self.check(&mut created, true);
         Ok(())
     }

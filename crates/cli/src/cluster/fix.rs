@@ -11,8 +11,7 @@ use martlet_base::random::Random;
 const ADD_SLOTS_PLACE: usize = 1;
 
 impl Manager<'_> {
-    /// Stops where primaries are out of reach, unless that is accepted: their slots look as if nobody had
-    /// them.
+    /// Stops where primaries are unreachable, unless that is accepted: their slots look unowned.
     pub fn refuse_unreachable(&self, cluster: &Cluster, what: &str) -> Outcome {
         let count = cluster.unreachable_primaries;
         if count == 0 || self.options.fixes_with_unreachable_primaries {
@@ -28,7 +27,7 @@ impl Manager<'_> {
         Err(Failed)
     }
 
-    /// Gives owners to slots that have none; tells how many have one now.
+    /// Gives owners to slots that have none; returns how many have one now.
     pub fn fix_coverage(&self, cluster: &mut Cluster, missing: &[u16]) -> Result<usize, Failed> {
         self.refuse_unreachable(cluster, "slots coverage")?;
         self.log.info(format_args!(">>> Fixing slots coverage...\n"));
@@ -128,7 +127,7 @@ impl Manager<'_> {
         self.own(cluster, owner, slot, false)?;
         for index in cluster.primaries().into_iter().filter(|index| *index != owner) {
             let keys = cluster.nodes[index].count_keys(self.log, slot)?;
-            // That it is refused is said; who owns the slot is told in any case.
+            // A refusal is printed; the owner is announced in any case.
             let _ = self.disown(cluster, index, slot);
             self.set_slot(cluster, index, slot, "NODE", owner)?;
             if keys > 0 {
@@ -178,7 +177,7 @@ impl Manager<'_> {
         cluster.nodes[at].demand_line(self.log, stable).map(drop)
     }
 
-    /// Makes a node forget who owns a slot, if it knows somebody.
+    /// Makes a node forget the owner of a slot, if it knows one.
     pub fn disown(&self, cluster: &mut Cluster, at: usize, slot: u16) -> Outcome {
         let node = &mut cluster.nodes[at];
         match node.ask(format!("CLUSTER DELSLOTS {slot}")) {

@@ -4,7 +4,7 @@ use super::moving::How;
 use super::topology::Cluster;
 use super::{Failed, Manager, Outcome};
 
-/// What the primaries say of an open slot.
+/// The primaries' statements about an open slot.
 struct OpenSlot {
     slot: u16,
     /// Those that own it, or have keys of it.
@@ -85,7 +85,7 @@ impl Manager<'_> {
         Ok(OpenSlot { slot, owners, migrating, importing, migrating_text, importing_text })
     }
 
-    /// Makes the primary with most keys the owner, where it is not clear who that is.
+    /// Makes the primary with most keys the owner, where the owner is unclear.
     fn choose_owner(&self, cluster: &mut Cluster, open: &mut OpenSlot) -> Result<usize, Failed> {
         self.log.info(format_args!(
             ">>> No single clear owner for the slot, selecting an owner by # of keys...\n"
@@ -117,7 +117,7 @@ impl Manager<'_> {
         Ok(())
     }
 
-    /// Nobody gives the slot away: what importing nodes have of it goes to its owner.
+    /// No node gives the slot away: its keys on importing nodes go to its owner.
     fn bring_home(&self, cluster: &mut Cluster, open: &OpenSlot, owner: usize) -> Outcome {
         let slot = open.slot;
         self.log.info(format_args!(
@@ -168,7 +168,7 @@ impl Manager<'_> {
         Ok(())
     }
 
-    /// Nobody expects the slot: it stays, if it is its owner's or has no keys.
+    /// No node expects the slot: it stays, if it is its owner's or has no keys.
     fn close_one(&self, cluster: &mut Cluster, open: &OpenSlot, owner: usize, from: usize) -> Outcome {
         let slot = open.slot;
         if from != owner && cluster.nodes[from].count_keys(self.log, slot)? > 0 {

@@ -41,7 +41,7 @@ pub fn run(manager: &Manager) -> Outcome {
 }
 
 impl Manager<'_> {
-    /// Connects to the source with credentials of its own.
+    /// Connects to the source with the source's credentials.
     fn open_source(&self, mut source: Node) -> Result<Node, Failed> {
         let settings = Settings {
             user: self.options.from_user.clone(),

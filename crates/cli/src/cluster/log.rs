@@ -1,4 +1,4 @@
-//! What the cluster manager says, in redis-cli's colours, and what it asks.
+//! Messages and questions of the cluster manager, in redis-cli's colours.
 
 use std::fmt::{self, Arguments};
 use std::io::{self, Write};
@@ -10,7 +10,7 @@ const GREEN: &str = "\x1b[32;1m";
 const YELLOW: &str = "\x1b[33;1m";
 const RESET: &str = "\x1b[0m";
 
-/// Says on standard output what goes on. Messages bring their line's end.
+/// Prints progress on standard output. Messages bring their line's end.
 #[derive(Clone, Copy, Debug)]
 pub struct Log {
     has_colours: bool,
@@ -47,14 +47,14 @@ impl Log {
     }
 }
 
-/// Shows what has been printed so far, though its line goes on.
+/// Shows an incomplete line.
 pub fn flush() {
     // A standard output that is gone ends the program by its signal.
     let _ = io::stdout().flush();
 }
 
-/// Shows a question and reads a line, byte by byte, so that what follows it is left for the next question;
-/// `None` at the end of the input.
+/// Shows a question and reads a line, byte by byte, so that the input behind it is left for the next
+/// question; `None` at the end of the input.
 pub fn ask(question: impl fmt::Display) -> Option<String> {
     print!("{question}");
     flush();

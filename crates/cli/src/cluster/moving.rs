@@ -1,7 +1,7 @@
 //! Moving a slot: its keys one MIGRATE after the other, then its owner.
 //!
-//! Invariant: until the target is told that the slot is its own, both ends know that it is under way;
-//! wherever this is cut off, `fix` goes on.
+//! Invariant: until the target has heard that it owns the slot, both ends know that it is under way; wherever
+//! this is cut off, `fix` continues.
 
 use super::node::{Node, Refusal, text_of};
 use super::topology::Cluster;
@@ -16,7 +16,7 @@ const NO_DIGEST: &[u8] = b"0000000000000000000000000000000000000000";
 pub struct How {
     /// It is said which slot moves, and a dot for each key.
     pub shows_keys: bool,
-    /// Keys only: nobody is told of a new owner.
+    /// Keys only: the new owner is not announced.
     pub is_cold: bool,
 }
 
@@ -37,7 +37,7 @@ impl MoveFailure {
         MoveFailure { text: refusal.text().into(), unsaid: Some((index, refusal)) }
     }
 
-    /// Says what has not been said.
+    /// Prints the part of the progress that has not been printed.
     pub fn say(&self, manager: &Manager, cluster: &Cluster) {
         if let Some((index, refusal)) = &self.unsaid {
             refusal.report(manager.log, &cluster.nodes[*index]);
@@ -45,8 +45,8 @@ impl MoveFailure {
     }
 }
 
-/// What a former owner may answer when it is told: with its last slot gone it is a replica by now, or its
-/// own replicas are others' already. The target has told the cluster.
+/// Possible answers of a former owner to the announcement: with its last slot gone it is a replica already,
+/// or its own replicas follow others already. The target has informed the cluster.
 const HARMLESS: &[&str] = &[
     "ERR Please use SETSLOT only with masters.",
     "ERR Please use SETSLOT only with primaries.",
@@ -108,8 +108,8 @@ impl Manager<'_> {
         Ok(())
     }
 
-    /// Tells all primaries who owns a slot: the target first, so that the slot is never without an owner,
-    /// then the source, then the others, which would hear of it later.
+    /// Announces the owner of a slot to all primaries: the target first, so that the slot is never without an
+    /// owner, then the source, then the others, which would hear of it later.
     fn announce_owner(
         &self,
         cluster: &mut Cluster,
@@ -128,7 +128,7 @@ impl Manager<'_> {
         Ok(())
     }
 
-    /// Moves the keys of a slot, some at a time, until there are none.
+    /// Moves the keys of a slot, some at a time, until none is left.
     fn migrate_keys(
         &self,
         cluster: &mut Cluster,
@@ -230,7 +230,7 @@ impl Manager<'_> {
         MoveFailure::said(refusal.text())
     }
 
-    /// Whether a node knows no owner of a slot; a refusal is said, and is none.
+    /// Whether a node knows no owner of a slot; false after a refusal, which is printed.
     fn is_unserved(&self, cluster: &mut Cluster, at: usize, slot: u16) -> bool {
         let Ok(reply) = cluster.nodes[at].demand_line(self.log, "CLUSTER SLOTS") else { return false };
         let covers = |range: &Reply| {

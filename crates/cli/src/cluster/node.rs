@@ -1,4 +1,4 @@
-//! A node as the cluster manager knows it: where it is, what it says of itself, a connection to it.
+//! A node as the cluster manager knows it: its address, its statements about itself, a connection to it.
 
 use super::Failed;
 use super::log::Log;
@@ -9,10 +9,10 @@ use crate::settings::Settings;
 use martlet_client::resp::Reply;
 use std::fmt;
 
-/// What a bus port is if nothing else is said.
+/// Default distance of a bus port from the port.
 pub const BUS_PORT_OFFSET: u16 = 10_000;
 
-/// Why a node has not done what it was asked for.
+/// Why a node has not carried out a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// It says so.
@@ -28,7 +28,7 @@ impl Refusal {
         }
     }
 
-    /// Reports that `node` did not do what it was asked for.
+    /// Reports that `node` has not carried out a request.
     pub fn report(&self, log: Log, node: &Node) {
         match self {
             Refusal::Error(text) => log.error(format_args!("Node {node} replied with error:\n{text}\n")),
@@ -97,7 +97,7 @@ impl Node {
         node
     }
 
-    /// Takes over what a line says of the node itself, but for its slots and address.
+    /// Takes a line's statements about the node itself, but for its slots and address.
     fn describe(&mut self, line: &NodeLine) {
         self.bus_port = line.bus_port;
         self.id.clone_from(&line.id);
@@ -121,7 +121,7 @@ impl Node {
         self.demand(log, &words).map(drop)
     }
 
-    /// Gives the connection away, for what goes beyond commands.
+    /// Gives the connection away, for uses beyond commands.
     pub fn take_connection(&mut self) -> Option<Connection> {
         self.connection.take()
     }
@@ -174,14 +174,14 @@ impl Node {
         Ok(number_in(&text_of(&reply), "cluster_known_nodes") == 1)
     }
 
-    /// What it says of all nodes.
+    /// Its statements about all nodes.
     pub fn lines(&mut self) -> Result<Vec<NodeLine>, Refusal> {
         let reply = self.ask("CLUSTER NODES")?;
         nodes_reply::parse(&text_of(&reply))
             .ok_or_else(|| Refusal::Lost("invalid CLUSTER NODES reply".into()))
     }
 
-    /// Asks what it is; gives what it says of the others.
+    /// Asks for its state; returns its statements about the others.
     pub fn load(&mut self) -> Result<Vec<NodeLine>, Refusal> {
         let (own, others): (Vec<_>, Vec<_>) =
             self.lines()?.into_iter().partition(|line| line.has_flag("myself"));
@@ -225,7 +225,7 @@ pub fn text_of(reply: &Reply) -> String {
     String::from_utf8_lossy(reply.text().unwrap_or_default()).into_owned()
 }
 
-/// The number of a field in INFO's form; 0 if there is none.
+/// The number of a field in INFO's form; 0 if absent.
 pub fn number_in(info: &str, name: &str) -> u64 {
     let field = |line: &str| line.strip_prefix(name)?.strip_prefix(':')?.trim().parse().ok();
     info.lines().find_map(field).unwrap_or(0)

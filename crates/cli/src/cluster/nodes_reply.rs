@@ -2,7 +2,7 @@
 
 use super::slots::SlotSet;
 
-/// One line: what a node says of another, or of itself.
+/// One line: a node's statements about another, or about itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeLine {
     pub id: String,
@@ -10,7 +10,7 @@ pub struct NodeLine {
     pub host: String,
     pub port: u16,
     pub bus_port: u16,
-    /// `ip:port@bus-port`, and what follows it.
+    /// `ip:port@bus-port`, and the fields behind it.
     pub address: String,
     pub flags: Vec<String>,
     /// The primary's id, of a replica.
@@ -84,7 +84,7 @@ fn parse_line(line: &str) -> Option<NodeLine> {
     Some(read)
 }
 
-/// What the lines say of who has which slots: equal for nodes that agree. `None` while no node has any.
+/// The owners of slots in the lines: equal for nodes that agree. `None` while no slot has an owner.
 pub fn signature(lines: &[NodeLine]) -> Option<Vec<(&str, Vec<&str>)>> {
     let mut owners: Vec<_> = lines
         .iter()

@@ -1,4 +1,4 @@
-//! What is to be done to a cluster, worked out without one.
+//! Plans of a cluster's changes, computed without a cluster.
 //!
 //! Invariant: every function here is pure; slots have one owner before and after.
 

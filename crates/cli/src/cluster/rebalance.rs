@@ -15,7 +15,7 @@ pub fn run(manager: &Manager) -> Outcome {
         .into_iter()
         .filter(|index| manager.options.uses_empty_primaries || !cluster.nodes[*index].slots.is_empty())
         .collect();
-    // What it finds is said and counted.
+    // Its findings are printed and counted.
     let _ = manager.check(&mut cluster, false);
     if cluster.problems > 0 {
         manager.log.error(format_args!("*** Please fix your cluster problems before rebalancing\n"));

@@ -1,4 +1,4 @@
-//! `reshard`: so many slots from some nodes to another one.
+//! `reshard`: a number of slots from some nodes to another one.
 
 use super::moving::How;
 use super::plan::reshard::table;
@@ -11,7 +11,7 @@ use martlet_base::slot::SLOT_COUNT;
 pub fn run(manager: &Manager) -> Outcome {
     let (host, port) = manager.given_address(manager.arguments)?;
     let mut cluster = manager.load(&host, port)?;
-    // What it finds is said and counted.
+    // Its findings are printed and counted.
     let _ = manager.check(&mut cluster, true);
     if cluster.problems > 0 {
         return manager.refuse("*** Please fix your cluster problems before resharding");
@@ -90,7 +90,7 @@ impl Manager<'_> {
         Ok(sources)
     }
 
-    /// Adds the sources of a list with commas; tells whether `all` is among them.
+    /// Adds the sources of a list with commas; returns whether `all` is among them.
     fn listed_sources(
         &self,
         cluster: &Cluster,

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 /// How often it is asked whether nodes agree.
 const AGREEMENT_INTERVAL: Duration = Duration::from_millis(100);
-/// After how many seconds it is said who does not reach whom, and how many more each node adds.
+/// Seconds until missing links are printed, and seconds that each node adds.
 const LINK_CHECK_SECONDS: f32 = 20.0;
 const LINK_CHECK_SECONDS_PER_NODE: f32 = 0.15;
 
@@ -39,7 +39,7 @@ impl Cluster {
         (0..self.nodes.len()).filter(|index| !self.nodes[*index].is_replica).collect()
     }
 
-    /// The primary with the fewest replicas, the first of several; `except` is none.
+    /// The primary with the fewest replicas, the first of several; `except` is left out.
     pub fn with_fewest_replicas(&self, except: Option<usize>) -> Option<usize> {
         let others = self.primaries().into_iter().filter(|index| Some(*index) != except);
         others.min_by_key(|index| self.nodes[*index].replicas)
@@ -108,7 +108,7 @@ impl Cluster {
 }
 
 impl Manager<'_> {
-    /// Connects to a node that is to be one of a cluster; says so if it is none.
+    /// Connects to a node that is to be one of a cluster; prints an error if it is not.
     pub fn open(&self, host: &str, port: u16) -> Result<Node, Failed> {
         let mut node = Node::new(host, port);
         node.connect(self.settings, self.log)?;
@@ -116,7 +116,7 @@ impl Manager<'_> {
         Ok(node)
     }
 
-    /// Refuses a node that is none of a cluster's.
+    /// Refuses a node that is not in cluster mode.
     pub fn require_cluster(&self, node: &mut Node) -> Outcome {
         match node.info_number("cluster_enabled") {
             Ok(0) => self.unfit(node, "is not configured as a cluster node."),
@@ -125,7 +125,7 @@ impl Manager<'_> {
         }
     }
 
-    /// Refuses a node that has keys, or knows other nodes. Asks what it is.
+    /// Refuses a node that has keys, or knows other nodes. Asks for its state.
     pub fn require_empty(&self, node: &mut Node) -> Outcome {
         if let Err(refusal) = node.load() {
             refusal.report(self.log, node);

@@ -1,6 +1,6 @@
-//! Parts of a reply that wait until it can be told how they are printed.
+//! Parts of a reply that wait until their printed form is known.
 //!
-//! Invariant: whoever holds parts lets go of them once they are [full](Held::is_full).
+//! Invariant: the owner of such parts prints them once they are [full](Held::is_full).
 
 use martlet_client::parts::{Aggregate, Part};
 
@@ -77,8 +77,8 @@ impl Held {
         self.bytes.len() + self.parts.len() > HELD_MAX_BYTES
     }
 
-    /// Whether the value that these parts begin takes several lines, once that can be told; if it is too
-    /// long to tell, it does.
+    /// Whether the value that these parts begin takes several lines, once that is known; true if it is too
+    /// long to decide.
     pub fn is_multiline(&self) -> Option<bool> {
         if self.is_full() {
             return Some(true);

@@ -1,6 +1,6 @@
-//! `--human`: behind a number that is a duration, a size or a time stands what it comes to.
+//! `--human`: a note behind a number that is a duration, a size or a time.
 //!
-//! Invariant: a note only adds; what the other form prints stays as it is.
+//! Invariant: a note only adds; the output of the other form stays unchanged.
 
 use super::Printer;
 use martlet_client::parts::{Aggregate, Part};
@@ -9,7 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// Longest name or number that is looked at.
 const WORD_MAX_BYTES: usize = 64;
 
-/// What a number counts.
+/// The unit of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     Bytes,
@@ -50,7 +50,7 @@ const NAMED: &[(&str, Unit)] = &[
     ("rdb_last_save_time", Unit::Time),
 ];
 
-/// How names end, by what they name.
+/// Endings of names, by unit.
 const ENDINGS: &[(&str, Unit)] = &[
     ("_bytes", Unit::Bytes),
     ("_allocated", Unit::Bytes),
@@ -79,7 +79,7 @@ const COMMANDS: &[(&str, &str, Unit)] = &[
     ("object", "idletime", Unit::Seconds),
 ];
 
-/// What a field of this name counts.
+/// The unit of a field with this name.
 fn unit_of(name: &[u8]) -> Option<Unit> {
     let name = std::str::from_utf8(name).ok()?.to_ascii_lowercase().replace(['-', '.'], "_");
     let name = name.strip_suffix("_ago").unwrap_or(&name);
@@ -89,7 +89,7 @@ fn unit_of(name: &[u8]) -> Option<Unit> {
     named.or_else(by_ending).map(|(_, unit)| *unit).or_else(memory)
 }
 
-/// What the numbers that answer a command count.
+/// The unit of the numbers in a command's reply.
 pub fn unit_of_reply(words: &[&[u8]]) -> Option<Unit> {
     let is = |index: usize, name: &str| {
         name.is_empty() || words.get(index).is_some_and(|word| word.eq_ignore_ascii_case(name.as_bytes()))
@@ -140,7 +140,7 @@ fn duration(seconds: f64) -> String {
     out
 }
 
-/// What a number comes to; `None` where the number says it as well.
+/// The note for a number; `None` where it would repeat the number.
 fn note(number: f64, unit: Unit, now: f64) -> Option<String> {
     let time = |at: f64| {
         let away = at - now;
@@ -158,7 +158,7 @@ fn note(number: f64, unit: Unit, now: f64) -> Option<String> {
     }
 }
 
-/// What the number in a field of this name comes to.
+/// The note for the number in a field with this name.
 pub fn noted(name: &[u8], number: f64) -> Option<String> {
     note(number, unit_of(name)?, now())
 }
@@ -183,7 +183,7 @@ pub struct Human<'a> {
 }
 
 impl<'a> Human<'a> {
-    /// With what the numbers of the reply count, if the command says so.
+    /// With the unit of the reply's numbers, if the command has one.
     pub fn new(inner: Box<dyn Printer + 'a>, unit: Option<Unit>) -> Human<'a> {
         Human { inner, unit, name: Vec::new(), text: None, now: now() }
     }
@@ -230,7 +230,7 @@ impl Printer for Human<'_> {
 /// Prints a text of fields (`name:value` lines as INFO's, `name=value` words as CLIENT LIST's) with notes.
 pub struct HumanText<'a> {
     inner: Box<dyn Printer + 'a>,
-    /// The end of what was printed: a field that may go on.
+    /// The end of the output so far: a field that may continue.
     word: Vec<u8>,
     now: f64,
 }

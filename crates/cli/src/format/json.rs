@@ -48,7 +48,7 @@ impl Json {
         out.push(b'"');
     }
 
-    /// What is no string: in quotes where it is a key.
+    /// A value other than a string: in quotes where it is a key.
     fn plain(is_key: bool, text: &[u8], out: &mut Vec<u8>) {
         let quotes: &[u8] = if is_key { b"\"" } else { b"" };
         out.extend([quotes, text, quotes].concat());

@@ -12,7 +12,7 @@ pub struct Raw<'a> {
 }
 
 impl<'a> Raw<'a> {
-    /// With what stands between elements and after the reply.
+    /// With the separator of elements and the text after the reply.
     pub fn new(between: &'a [u8], after: &'a [u8]) -> Raw<'a> {
         Raw { between, after, places: Places::default(), is_error: false }
     }

@@ -1,7 +1,7 @@
-//! The form for people: quoted strings, numbered elements, indented by what stands before them.
+//! The form for people: quoted strings, numbered elements, indented by the text before them.
 //!
-//! Only whether a map's value takes several lines cannot be told from its first part: an aggregate of one
-//! element is held back until it can.
+//! Only whether a map's value takes several lines is not known from its first part: an aggregate of one
+//! element is postponed until it is.
 
 use super::held::Held;
 use super::{Place, Places, Printer};
@@ -25,7 +25,7 @@ struct Frame {
 pub struct Standard {
     places: Places,
     frames: Vec<Frame>,
-    /// What is printed last ended a line, which a map's value continues.
+    /// The last output ended a line, which a map's value continues.
     owes_newline: bool,
     text: Option<Text>,
     held: Held,
@@ -84,7 +84,7 @@ impl Standard {
         self.owes_newline = true;
     }
 
-    /// What stands before an element.
+    /// Prints the text before an element.
     fn begin(&mut self, place: Place, is_multiline: bool, out: &mut Vec<u8>) {
         let Some(frame) = self.frames.last_mut() else { return };
         let owes_newline = std::mem::take(&mut self.owes_newline);

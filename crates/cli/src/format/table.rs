@@ -1,6 +1,6 @@
 //! A list of maps as a table: a column for each field, a line for each map.
 //!
-//! Invariant: what is no such list, or is too long to hold, is printed as without tables.
+//! Invariant: any other reply, or one that is too long to hold, is printed as without tables.
 
 use super::Printer;
 use super::held::Held;
@@ -9,7 +9,7 @@ use martlet_client::parts::{Aggregate, Part, ReplyBuilder};
 use martlet_client::resp::Reply;
 use martlet_protocol::quote::append_escaped;
 
-/// Most columns; a list of maps with more fields is none.
+/// Most columns; a list of maps with more fields is not printed as a table.
 const COLUMNS_MAX: usize = 64;
 
 /// Prints a reply, as a table if it is a list of maps.
@@ -23,7 +23,7 @@ pub struct Table<'a> {
     is_decided: bool,
 }
 
-/// What stands in a field.
+/// The content of a field.
 #[derive(Clone, Default)]
 struct Cell {
     text: String,

@@ -4,7 +4,7 @@ use super::*;
 use martlet_client::parts::PartReader;
 use proptest::prelude::*;
 
-/// What a reply's bytes, cut into chunks, are printed as.
+/// The printed form of a reply's bytes, cut into chunks.
 fn printed(output: Output, bytes: &[u8], cut: usize) -> String {
     let style = Style::new(output);
     let (mut printer, mut out, mut reader) =
@@ -16,7 +16,7 @@ fn printed(output: Output, bytes: &[u8], cut: usize) -> String {
     String::from_utf8_lossy(&out).into_owned()
 }
 
-/// A reply, and what it is in the five forms.
+/// A reply, and its five printed forms.
 const REPLIES: &[(&str, [&str; 5])] = &[
     ("+OK\r\n", ["OK\n", "OK\n", "\"OK\"\n", "\"OK\"\n", "\"OK\"\n"]),
     (

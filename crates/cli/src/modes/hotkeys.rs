@@ -13,7 +13,7 @@ const HOT_KEYS: usize = 16;
 struct Hottest(Vec<(u64, Vec<u8>)>);
 
 impl Hottest {
-    /// Takes a key if it is one of them; tells whether it is.
+    /// Takes a key if it is one of the hottest; returns whether it is.
     fn add(&mut self, key: &[u8], frequency: u64) -> bool {
         let place = self.0.partition_point(|(known, _)| *known < frequency);
         let is_full = self.0.len() == HOT_KEYS;

@@ -1,11 +1,11 @@
-//! `--bigkeys` and `--memkeys`: the biggest key of each type, and what the types amount to.
+//! `--bigkeys` and `--memkeys`: the biggest key of each type, and the sums per type.
 
 use super::screen::{self, Screen};
 use super::walk::{Totals, Walk, Wanted, of_kind, percent, quoted};
 use crate::settings::Settings;
 use std::fmt::Write as _;
 
-/// What a key's size is.
+/// The measure of a key's size.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Measure {
     /// Bytes of a string, elements of others.
@@ -14,10 +14,10 @@ pub enum Measure {
     Memory,
 }
 
-/// How often those who read a file see how far it is.
+/// Keys between two lines of progress in a file.
 const KEYS_BETWEEN_LINES: u64 = 1_000_000;
 
-/// What has been found so far.
+/// The findings so far.
 struct Report<'s> {
     walk: Walk<'s>,
     measure: Measure,

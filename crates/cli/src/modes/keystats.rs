@@ -7,13 +7,13 @@ use crate::settings::Settings;
 use hdrhistogram::Histogram;
 use std::fmt::Write as _;
 
-/// The largest size that is told apart: 1 TB.
+/// The largest size with a class: 1 TB.
 const SIZE_MAX_BYTES: u64 = 1 << 40;
 const SIGNIFICANT_DIGITS: u8 = 4;
 /// The lengths of names between which they are counted.
 const NAME_BYTES: [u64; 7] = [1 << 5, 1 << 8, 1 << 16, 1 << 20, 16 << 20, 128 << 20, 512 << 20];
 
-/// What has been found so far.
+/// The findings so far.
 struct Report {
     limit: usize,
     sampled: u64,

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(10);
 /// A line of the history covers so much.
 const HISTORY_INTERVAL: Duration = Duration::from_secs(15);
-/// Another output than a terminal gets one line after so much, and a spectrum is drawn so often.
+/// Interval of lines where the output is not a terminal, and of drawings of a spectrum.
 const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 /// Spectra between two legends.
 const SPECTRA_PER_LEGEND: u64 = 20;
@@ -60,7 +60,7 @@ fn ping(session: &mut Session) -> u64 {
     u64::try_from(begun.elapsed().as_micros()).unwrap_or(u64::MAX)
 }
 
-/// Measures until somebody ends it; to a file or a pipe, one line.
+/// Measures until the user ends it; to a file or a pipe, one line.
 pub fn run(settings: &Settings, history: bool) -> Result<i32, String> {
     let mut session = connect(settings)?;
     let output = settings.style.output;

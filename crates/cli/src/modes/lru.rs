@@ -22,7 +22,7 @@ fn draw(random: &mut Random, keys: u64) -> u64 {
     keys.saturating_sub(drawn as u64).saturating_add(1).clamp(1, keys.max(1))
 }
 
-/// Writes and reads until somebody ends it; a line for each second.
+/// Writes and reads until the user ends it; a line for each second.
 pub fn run(settings: &Settings, keys: u64) -> Result<i32, String> {
     let mut connection = open(settings)?;
     let mut random = Random::from_entropy();

@@ -1,6 +1,6 @@
 //! `--pipe`: requests that are RESP already, from standard input to the server as fast as both can.
 //!
-//! A last ECHO with bytes that nobody can guess tells when all replies have come.
+//! A last ECHO with random bytes marks the end of the replies.
 
 use super::{lost, open};
 use crate::connection::{Connection, Lost, plain};
@@ -131,7 +131,7 @@ fn transfer(connection: &mut Connection, replies: &mut Replies, timeout: Duratio
     Ok(())
 }
 
-/// What can go on.
+/// The sides that are ready.
 struct Ready {
     socket_in: bool,
     input: bool,
@@ -153,7 +153,7 @@ fn wait(connection: &Connection, wants_input: bool, wants_output: bool) -> Resul
     Ok(Ready { socket_in: has_events(0).intersects(ends), input: !has_events(1).is_empty() })
 }
 
-/// Takes what has come; tells whether that was something.
+/// Takes the received bytes; returns whether there were any.
 fn receive(connection: &mut Connection, replies: &mut Replies) -> Result<bool, String> {
     let mut has_come = false;
     loop {

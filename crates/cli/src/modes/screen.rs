@@ -20,7 +20,7 @@ pub struct Screen {
 /// Writes at once, without the end of a line.
 pub fn show(text: &str) {
     print!("{text}");
-    // Whoever reads it is gone: the next write tells.
+    // If the reader is gone, the next write fails.
     let _ = std::io::stdout().flush();
 }
 

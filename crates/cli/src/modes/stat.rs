@@ -10,7 +10,7 @@ const LINES_PER_HEADING: u64 = 20;
 const HEADING: &str = "------- data ------ --------------------- load -------------------- - child -\n\
      keys       mem      clients blocked requests            connections          ";
 
-/// Prints lines until somebody ends it.
+/// Prints lines until the user ends it.
 pub fn run(settings: &Settings) -> Result<i32, String> {
     let mut session = connect(settings)?;
     let interval = if settings.interval.is_zero() { Duration::from_secs(1) } else { settings.interval };
@@ -46,7 +46,7 @@ fn keys(info: &str) -> u64 {
     info.lines().filter_map(database).sum()
 }
 
-/// What the server does besides serving.
+/// The server's background work.
 fn under_way(info: &str) -> String {
     let works = [("rdb_bgsave_in_progress", "SAVE"), ("aof_rewrite_in_progress", "AOF"), ("loading", "LOAD")];
     let names: Vec<&str> =

@@ -1,4 +1,5 @@
-//! `--rdb`, `--functions-rdb`: a snapshot that a server sends as to a replica. `--replica`: what follows it.
+//! `--rdb`, `--functions-rdb`: a snapshot that a server sends as to a replica. `--replica`: the stream after
+//! it.
 //!
 //! Invariant: of a snapshot, no more than one chunk is in memory.
 
@@ -16,7 +17,7 @@ use std::path::Path;
 /// The bytes that end a snapshot whose length was not known.
 const MARK_BYTES: usize = 40;
 const LINE_MAX_BYTES: usize = 4096;
-/// How often a server that sends nothing is told that the replica is there.
+/// Interval of the acknowledgements to a server that sends nothing.
 const ACK_INTERVAL: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 
 /// How long a snapshot is.
@@ -26,7 +27,7 @@ enum Length {
     UpTo([u8; MARK_BYTES]),
 }
 
-/// REPLCONF; tells whether the server takes it. Old ones do not know all of it.
+/// REPLCONF; returns whether the server accepts it. Old servers do not know all of it.
 fn configure(connection: &mut Connection, name: &str, value: &str) -> Result<bool, String> {
     eprintln!("sending REPLCONF {name} {value}");
     match connection.command(&["REPLCONF", name, value]).map_err(|error| lost(&error))? {
@@ -120,7 +121,7 @@ pub fn save_snapshot(connection: &mut Connection, path: &Path) -> Result<(), Str
     receive_file(connection, path)
 }
 
-/// Says what a client that wants a snapshot can do.
+/// Announces the capabilities of a client that wants a snapshot.
 fn announce(connection: &mut Connection) -> Result<(), String> {
     configure(connection, "capa", "eof")?;
     configure(connection, "rdb-only", "1").map(drop)
@@ -184,8 +185,8 @@ pub fn follow(settings: &Settings) -> Result<i32, String> {
     }
 }
 
-/// Waits for the next command. Until the server hears of it, it does not count this replica as online, and it
-/// may not listen yet: so it is told again.
+/// Waits for the next command. Until the server has an acknowledgement, it does not count this replica as
+/// online, and it may not read yet: so the acknowledgement is repeated.
 fn acknowledge_until_sent(session: &mut Session) -> Result<(), String> {
     let Some(connection) = session.connection() else { return Ok(()) };
     while !connection.has_received() {

@@ -16,7 +16,7 @@ use std::collections::VecDeque;
 
 /// Most keys that are asked about at once.
 const BATCH_MAX: usize = 1024;
-/// After so many SCANs the walk sleeps, if it is told to.
+/// Number of SCANs after which the walk sleeps, if a pause is set.
 const SCANS_BETWEEN_SLEEPS: u64 = 100;
 
 /// A type of values.
@@ -25,7 +25,7 @@ pub struct Kind {
     pub name: String,
     /// The command that gives the length.
     pub command: Option<&'static str>,
-    /// What the length counts.
+    /// The unit of the length.
     pub unit: &'static str,
 }
 
@@ -39,7 +39,7 @@ const KINDS: &[(&str, &str, &str)] = &[
     ("array", "ARCOUNT", "elements"),
 ];
 
-/// What is asked about each key.
+/// The questions about each key.
 #[derive(Clone, Copy, Default)]
 pub struct Wanted {
     pub kind: bool,
@@ -48,7 +48,7 @@ pub struct Wanted {
     pub frequency: bool,
 }
 
-/// A key and what the server said of it.
+/// A key and the server's answers about it.
 #[derive(Default)]
 pub struct Sample {
     pub key: Vec<u8>,
@@ -74,7 +74,7 @@ pub struct Walk<'s> {
     pub kinds: Vec<Kind>,
     /// Keys when the walk began.
     pub total_keys: u64,
-    /// Where SCAN goes on; `None` after its end.
+    /// The next cursor of SCAN; `None` after its end.
     cursor: Option<u64>,
     scans: u64,
     found: VecDeque<Vec<u8>>,
@@ -98,7 +98,7 @@ pub fn encode_scan(settings: &ScanSettings, cursor: u64, out: &mut Vec<u8>) {
     encode_request(&words, out);
 }
 
-/// What a SCAN gave: where to go on, unless it was the end, and keys.
+/// A SCAN's reply: the next cursor, unless it was the end, and keys.
 pub fn scanned(reply: Reply) -> Result<(Option<u64>, Vec<Vec<u8>>), String> {
     if let Reply::Error(text) = &reply {
         return Err(format!("SCAN error: {}", String::from_utf8_lossy(text)));
@@ -142,7 +142,7 @@ impl<'s> Walk<'s> {
         })
     }
 
-    /// Where a walk that was interrupted would go on; 0 if it is at its end.
+    /// The cursor at which an interrupted walk would continue; 0 at its end.
     pub fn cursor(&self) -> u64 {
         self.cursor.unwrap_or(0)
     }
@@ -280,7 +280,7 @@ impl<'s> Walk<'s> {
     }
 }
 
-/// What the keys of one type amount to.
+/// The sums of one type's keys.
 #[derive(Clone, Default)]
 pub struct Totals {
     pub count: u64,
@@ -290,7 +290,7 @@ pub struct Totals {
 }
 
 impl Totals {
-    /// Adds a key; tells whether it is the biggest so far.
+    /// Adds a key; returns whether it is the biggest so far.
     pub fn add(&mut self, key: &[u8], size: u64) -> bool {
         self.count += 1;
         self.total += size;
@@ -315,7 +315,7 @@ pub fn of_kind(totals: &mut Vec<Totals>, kind: usize) -> &mut Totals {
     &mut totals[kind]
 }
 
-/// So many of a hundred; 0 of none.
+/// The part in per cent; 0 of nothing.
 pub fn percent(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { 100.0 * part as f64 / whole as f64 }
 }

@@ -1,6 +1,6 @@
 //! `--watch KEY`, `--watch info:FIELD`: a value again and again; at a terminal with a plot of it.
 //!
-//! Invariant: what is kept is what a plot can show, however long it goes on.
+//! Invariant: only the samples that a plot can show are kept, however long it runs.
 
 use super::{ask_for_ever, connect};
 use crate::connection::plain;
@@ -27,7 +27,7 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// A string that is no longer may be a number.
 const NUMBER_MAX_BYTES: i64 = 32;
 
-/// What a key holds that has a length, and the command that asks for it.
+/// Types with a length, and the command that returns it.
 const LENGTHS: &[(&str, &str)] = &[
     ("string", "STRLEN"),
     ("list", "LLEN"),
@@ -37,7 +37,7 @@ const LENGTHS: &[(&str, &str)] = &[
     ("stream", "XLEN"),
 ];
 
-/// What was seen.
+/// The samples.
 #[derive(Default)]
 struct Samples {
     /// Seconds since the beginning, and the value.
@@ -58,7 +58,7 @@ impl Samples {
         self.count += 1;
     }
 
-    /// How much the value has grown for each second, over what is shown.
+    /// Growth of the value per second, over the shown samples.
     fn rate(&self) -> f64 {
         match (self.points.front(), self.points.back()) {
             (Some((begun, first)), Some((ended, last))) if ended > begun => (last - first) / (ended - begun),
@@ -66,7 +66,7 @@ impl Samples {
         }
     }
 
-    /// The last value, and what was seen of it.
+    /// The last value, and a summary of the samples.
     fn summary(&self, name: &str) -> String {
         let Some((_, value)) = self.points.back() else { return format!("{name}: nothing yet") };
         format!(
@@ -79,12 +79,12 @@ impl Samples {
     }
 }
 
-/// Without a fraction where there is none.
+/// Without a fraction if it is whole.
 fn decimal(value: f64) -> String {
     if value.fract() == 0.0 { format!("{value:.0}") } else { format!("{value:.3}") }
 }
 
-/// Samples until somebody presses Ctrl-C.
+/// Samples until the user presses Ctrl-C.
 pub fn run(settings: &Settings, watched: &Watched) -> Result<i32, String> {
     let mut session = connect(settings)?;
     let interval = if settings.interval.is_zero() { INTERVAL } else { settings.interval };
@@ -93,7 +93,7 @@ pub fn run(settings: &Settings, watched: &Watched) -> Result<i32, String> {
         Watched::Field(field) => field.clone(),
     };
     interrupt::catch();
-    // The first one tells whether there is anything to see, before the screen is taken.
+    // The first one shows whether there is anything to see, before the screen is taken.
     let mut value = sample(&mut session, watched)?;
     let mut plot = if io::stdout().is_terminal() { Some(Plot::new()?) } else { None };
     let (begun, mut samples) = (Instant::now(), Samples::default());
@@ -145,7 +145,7 @@ fn integer(reply: &Reply) -> i64 {
     if let Reply::Int(number) = reply { *number } else { 0 }
 }
 
-/// The number that a string holds; else how long what a key holds is, or how many bytes it takes.
+/// The number in a string; else the length of the key's value, or its bytes.
 fn of_key(session: &mut Session, key: &[u8]) -> Result<f64, String> {
     let kind = ask(session, &[b"TYPE", key])?;
     let kind = String::from_utf8_lossy(kind.text().unwrap_or_default()).into_owned();

@@ -1,4 +1,4 @@
-//! ACL: users and their rules, and the log of what was refused.
+//! ACL: users and their rules, and the log of refusals.
 
 use martlet_acl::{DEFAULT_USER, LogEntry, User, Users, is_valid_name, replies};
 use martlet_base::number::parse_i64;
@@ -63,7 +63,7 @@ fn deluser(call: &mut Call<'_>) -> Outcome {
     let users = &mut call.core.access.users;
     let count = names().filter(|name| users.remove(name)).count();
     call.core.users_changed();
-    // Who removes itself gets the reply.
+    // A client that removes itself gets the reply.
     let session = call.session();
     session.is_closing |= std::mem::take(&mut session.is_killed);
     call.reply.count(count);

@@ -161,7 +161,7 @@ fn list(call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
-/// The kinds of clients that TYPE tells apart.
+/// The kinds of clients that TYPE distinguishes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Normal,
@@ -261,7 +261,7 @@ fn kill(call: &mut Call<'_>) -> Outcome {
             && filter.age_s.is_none_or(|age_s| (now_ms - session.created_ms) / 1000 >= age_s);
         if is_meant {
             count += 1;
-            // Who closes itself gets the reply.
+            // A client that closes itself gets the reply.
             session.is_closing = *id == me;
             session.is_killed = *id != me;
         }

@@ -1,4 +1,4 @@
-//! COMMAND: the table told to clients, derived from the entries.
+//! COMMAND: the command table for clients, derived from the entries.
 
 use martlet_base::glob;
 use martlet_command::{Acl, Error, Flags, Group, Outcome, Tip, command};

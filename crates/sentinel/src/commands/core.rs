@@ -82,13 +82,13 @@ impl Session {
     }
 }
 
-/// Users, and what was refused.
+/// Users, and refusals.
 pub struct Access {
     /// The commands that rules may name.
     pub table: Table,
     /// The users.
     pub users: Users,
-    /// What was refused.
+    /// The refusals.
     pub log: Log,
     /// Entries that the log keeps.
     pub log_max: usize,
@@ -123,7 +123,7 @@ impl Access {
     }
 }
 
-/// What INFO tells that does not change.
+/// INFO's constant fields.
 #[derive(Clone, Debug)]
 pub struct Facts {
     /// The configuration file.
@@ -167,15 +167,15 @@ pub struct Core {
     pub sessions: BTreeMap<u64, Session>,
     /// Users.
     pub access: Access,
-    /// What does not change.
+    /// The constant fields.
     pub facts: Facts,
-    /// What is counted.
+    /// The counters.
     pub stats: Stats,
     /// SHUTDOWN was asked for.
     pub is_shutting_down: bool,
     /// The time of what runs.
     pub now_ms: i64,
-    /// The users' lines of the configuration file, for whoever writes it.
+    /// The users' lines of the configuration file, for the code that writes it.
     pub user_lines: Rc<RefCell<Vec<Vec<u8>>>>,
 }
 
@@ -343,8 +343,8 @@ impl Core {
         self.access.log.add(event, self.access.log_max, self.now_ms);
     }
 
-    /// Takes what the state machine has to say: events go to those who are subscribed, the rest is returned,
-    /// for whoever has the sockets.
+    /// Takes the state machine's outputs: events go to subscribers, the rest is returned, for the code that
+    /// has the sockets.
     pub fn take_outputs(&mut self) -> Vec<Output> {
         let mut rest = Vec::new();
         for output in self.sentinel.take_outputs() {

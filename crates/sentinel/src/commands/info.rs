@@ -22,7 +22,7 @@ static INFO: SentinelCommand = command("info", -1, info as Handler)
 /// Writes a section.
 type Section = fn(&Core, &mut String);
 
-/// In the order in which they are told.
+/// In INFO's order.
 const SECTIONS: [(&str, Section); 5] =
     [("server", server), ("clients", clients), ("stats", stats), ("cpu", cpu), ("sentinel", sentinel)];
 

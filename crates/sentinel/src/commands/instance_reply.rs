@@ -25,7 +25,7 @@ impl Fields<'_> {
     }
 }
 
-/// Writes several; replicas that do not want to be told of are left out.
+/// Writes several; replicas that are not to be announced are left out.
 pub(super) fn write_all(core: &Core, ids: &[InstanceId], reply: &mut Reply) {
     let place = reply.defer();
     let instances = ids.iter().filter_map(|id| core.sentinel.instance(*id));

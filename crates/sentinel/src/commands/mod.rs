@@ -1,7 +1,7 @@
-//! What clients of a Sentinel may ask: the command table, the checks before a command runs, and the sessions.
+//! Requests of a Sentinel's clients: the command table, the checks before a command runs, and the sessions.
 //!
 //! Invariant: nothing here touches a socket. A request comes as arguments and leaves its reply in the
-//! session's output; entries stand above their handlers, and nothing else knows a command by name.
+//! session's output; entries stand above their handlers, and no other code knows a command by name.
 
 mod acl;
 mod client;
@@ -41,7 +41,7 @@ pub struct Call<'a> {
 }
 
 impl<'a> Call<'a> {
-    /// An argument; empty if there is none.
+    /// An argument; empty if absent.
     pub fn arg(&self, index: usize) -> &'a [u8] {
         self.args.at(index)
     }

@@ -13,7 +13,7 @@ use super::{FAMILIES, Handler, SentinelCommand};
 pub struct Entry {
     /// Its place in the table.
     pub id: usize,
-    /// What it is.
+    /// Its specification.
     pub spec: &'static Spec,
     /// What runs it; containers have nothing.
     pub handler: Option<Handler>,

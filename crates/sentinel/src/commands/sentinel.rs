@@ -1,4 +1,4 @@
-//! SENTINEL: what is watched, and what operators and other Sentinels ask for.
+//! SENTINEL: the monitored primaries, and requests of operators and other Sentinels.
 
 use martlet_base::number::parse_i64;
 use martlet_command::{Error, Flags, Group, Outcome, command, container};
@@ -200,7 +200,7 @@ fn is_down(call: &mut Call<'_>) -> Outcome {
     let port = parse_i64(call.arg(3)).ok_or(Error::NotInteger)?;
     let epoch = parse_i64(call.arg(4)).ok_or(Error::NotInteger)?;
     let (host, candidate) = (text(call.arg(2)), text(call.arg(5)));
-    // Nobody asks for a vote in an epoch below 0; one that could not be counted up from is refused.
+    // No Sentinel asks for a vote in an epoch below 0; an epoch that has no successor is refused.
     let epoch =
         u64::try_from(epoch).ok().filter(|epoch| *epoch < i64::MAX as u64).ok_or(Error::OutOfRange)?;
     let now_ms = call.core.now_ms;

@@ -1,4 +1,4 @@
-//! SENTINEL CONFIG: what is set for the Sentinel as a whole.
+//! SENTINEL CONFIG: settings of the Sentinel as a whole.
 //!
 //! Invariant: one table has the options' names; all values are right before one is set.
 
@@ -9,7 +9,7 @@ use super::{Call, text};
 use crate::events::Level;
 use crate::machine::{GlobalOption, Settings};
 
-/// An option: its name, its value now, and what a value asks for.
+/// An option: its name, its present value, and the parser of a new value.
 struct ConfigOption {
     name: &'static str,
     get: fn(&Settings) -> Vec<u8>,
@@ -28,7 +28,7 @@ fn yes_or_no(value: &[u8]) -> Option<bool> {
     }
 }
 
-/// In the order in which SENTINEL CONFIG GET tells them.
+/// In the order of SENTINEL CONFIG GET.
 static OPTIONS: [ConfigOption; 7] = [
     ConfigOption {
         name: "resolve-hostnames",
@@ -74,7 +74,7 @@ static OPTIONS: [ConfigOption; 7] = [
     },
 ];
 
-/// SENTINEL CONFIG GET: what the patterns match, each once.
+/// SENTINEL CONFIG GET: the options that match the patterns, each once.
 pub(super) fn get(call: &mut Call<'_>) -> Outcome {
     let mut told = [false; OPTIONS.len()];
     let place = call.reply.defer();

@@ -42,7 +42,7 @@ fn core(requirepass: Option<&[u8]>) -> Core {
     core
 }
 
-/// What a session gets for a line, with what was published to it.
+/// A session's reply to a line, with the messages published to it.
 fn ask(core: &mut Core, id: u64, line: &str) -> String {
     let words = split(line.as_bytes()).unwrap();
     core.execute(id, OwnedArgs::from_slices(words.iter().map(Vec::as_slice)).view());

@@ -1,6 +1,6 @@
 //! Reading the configuration file and the command line.
 //!
-//! Invariant: a directive that Redis knows and a Sentinel has no use for is accepted, and told of in the log;
+//! Invariant: a directive that Redis knows and a Sentinel has no use for is accepted, with a line in the log;
 //! any other is an error that names its line.
 
 use std::collections::BTreeSet;
@@ -20,14 +20,14 @@ const INCLUDES_MAX: usize = 16;
 /// All directives of redis.conf.
 const KNOWN_NAMES: &str = include_str!("known_names.txt");
 
-/// What is configured.
+/// The configuration.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Where to listen.
     pub port: u16,
     /// TLS, and its port.
     pub tls: TlsConfig,
-    /// On which addresses; all if there are none.
+    /// Addresses to listen on; all if empty.
     pub bind: Vec<String>,
     /// Only this machine may connect as long as no password is required.
     pub is_protected: bool,
@@ -35,7 +35,7 @@ pub struct Config {
     pub directory: Option<PathBuf>,
     /// The log; standard output if empty.
     pub log_file: PathBuf,
-    /// What is logged.
+    /// The lowest level that is logged.
     pub log_level: Level,
     /// Run in the background.
     pub is_daemon: bool,
@@ -66,7 +66,7 @@ pub struct Config {
 pub struct Place {
     /// Its number, from 1.
     pub number: usize,
-    /// What it says.
+    /// The text.
     pub text: String,
 }
 
@@ -160,7 +160,7 @@ impl Config {
         Ok(())
     }
 
-    /// A directive of one value; false if it is none of those.
+    /// A directive of one value; false if it is not one of these.
     fn single(&mut self, name: &str, value: &[u8]) -> Result<bool, &'static str> {
         let number = |least: i64, most: i64| {
             parse_i64(value).filter(|number| (least..=most).contains(number)).ok_or(RANGE)

@@ -1,4 +1,4 @@
-//! The configuration file: what a Sentinel needs of it, and its rewriting.
+//! The configuration file: a Sentinel's directives, and its rewriting.
 
 pub mod load;
 pub mod rewrite;

@@ -9,7 +9,7 @@ use martlet_client::tls_server::{ClientCertificates, ServerConfig, TlsServerOpti
 
 use super::value::{RANGE, text, yes_or_no};
 
-/// What is configured about TLS.
+/// The configuration of TLS.
 #[derive(Clone, Debug, Default)]
 pub struct TlsConfig {
     /// Where to listen; 0 for nowhere.
@@ -23,8 +23,7 @@ pub struct TlsConfig {
 }
 
 impl TlsConfig {
-    /// Takes in a directive of one value; false if it is none of TLS, or one that means nothing to a
-    /// Sentinel.
+    /// Takes a directive of one value; false if it is not about TLS, or without meaning for a Sentinel.
     pub(super) fn directive(&mut self, name: &str, value: &[u8]) -> Result<bool, &'static str> {
         let accepted = &mut self.accepted;
         let word = || Some(text(value)).filter(|word| !word.is_empty());
@@ -63,19 +62,20 @@ impl TlsConfig {
         Ok(true)
     }
 
-    /// What clients and other Sentinels are accepted with at `tls-port`; nothing without that port. It waits
-    /// for the disk.
+    /// The configuration for clients and other Sentinels at `tls-port`; `None` without that port. Waits for
+    /// the disk.
     ///
     /// # Errors
-    /// What is wrong with the files or the rules.
+    /// The fault of the files or the rules.
     pub fn accept(&self) -> Result<Option<Arc<ServerConfig>>, String> {
         if self.port == 0 { Ok(None) } else { self.accepted.make().map(Some) }
     }
 
-    /// What instances and other Sentinels are connected to with, if TLS is to be used. It waits for the disk.
+    /// The configuration for connections to instances and other Sentinels, if TLS is to be used. Waits for
+    /// the disk.
     ///
     /// # Errors
-    /// What is wrong with the files.
+    /// The fault of the files.
     pub fn connect(&self) -> Result<Option<TlsSettings>, String> {
         if !self.is_outgoing {
             return Ok(None);

@@ -1,6 +1,6 @@
-//! What operators ask for: monitor, remove, reset, fail over, check the quorum, set what holds for all.
+//! Requests of operators: monitor, remove, reset, fail over, check the quorum, change general settings.
 //!
-//! Invariant: what is wrong with a request is found before anything changes.
+//! Invariant: a request's fault is found before anything changes.
 
 use martlet_base::glob;
 
@@ -67,7 +67,7 @@ pub enum GlobalOption {
 }
 
 impl Sentinel {
-    /// The primary of this name, or the error that says there is none.
+    /// The primary of this name, or the error for an unknown one.
     pub fn find(&self, name: &[u8]) -> Result<(InstanceId, &Instance), AdminError> {
         let name = std::str::from_utf8(name).map_err(|_| AdminError::NoSuchPrimary)?;
         self.primary(name).ok_or(AdminError::NoSuchPrimary)
@@ -148,7 +148,7 @@ impl Sentinel {
         if self.save() { Ok(()) } else { Err(AdminError::NotSaved) }
     }
 
-    /// SENTINEL CONFIG SET. Who logs in at other Sentinels in another way connects to them again.
+    /// SENTINEL CONFIG SET. A change of the credentials for other Sentinels ends the connections to them.
     pub fn set_global(&mut self, now_ms: i64, options: Vec<GlobalOption>) -> Result<(), AdminError> {
         self.now_ms = now_ms;
         let mut drops_links = false;

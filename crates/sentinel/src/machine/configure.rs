@@ -1,6 +1,6 @@
 //! The `sentinel` directives of a configuration file: read at start, written whenever something changes.
 //!
-//! Invariant: what is written reads back as the same state.
+//! Invariant: the written directives read back as the same state.
 
 use martlet_protocol::quote::append_quoted;
 
@@ -243,7 +243,8 @@ impl Sentinel {
         Ok(())
     }
 
-    /// Keeps the configuration; whether that worked. What did not is in the log, and the Sentinel goes on.
+    /// Saves the configuration; returns whether that worked. A failure is in the log, and the Sentinel
+    /// continues.
     pub(super) fn save(&mut self) -> bool {
         let lines = self.config_lines();
         match self.world.save(&lines) {
@@ -278,7 +279,7 @@ impl Sentinel {
         lines.optional("announce-port", (settings.announce_port != 0).then_some(port.as_bytes()));
         lines.optional("sentinel-user", settings.sentinel_user.as_deref());
         lines.optional("sentinel-pass", settings.sentinel_pass.as_deref());
-        // Older lines of what is not said any more go.
+        // Older lines of directives that are not written any more are removed.
         for known in DIRECTIVES.iter().filter(|known| known.phase != Phase::Global) {
             lines.remove(known.name);
         }

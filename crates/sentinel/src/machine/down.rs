@@ -1,4 +1,4 @@
-//! Who is down: as far as this Sentinel can tell, and as enough of them say.
+//! Instances that are down: as far as this Sentinel sees, and as enough Sentinels agree.
 
 use martlet_client::resp::Reply;
 
@@ -65,8 +65,7 @@ impl Sentinel {
     }
 
     /// Asks the other Sentinels whether a primary that seems down is, and for their votes if this one tries a
-    /// failover; `is_forced` asks also those that were asked a moment ago. What was answered is forgotten
-    /// when it is too old.
+    /// failover; `is_forced` asks also those that were asked a moment ago. Old answers are dropped.
     pub(super) fn ask_other_sentinels(&mut self, id: InstanceId, is_forced: bool) {
         let (now_ms, period_ms) = (self.now_ms, self.timing.ask_period_ms);
         let is_down = self.get(id).flags.any(Flags::SUBJECTIVELY_DOWN);

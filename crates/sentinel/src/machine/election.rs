@@ -1,6 +1,6 @@
-//! Who leads a failover: votes by epoch.
+//! The leader of a failover: votes by epoch.
 //!
-//! Invariants: a Sentinel votes once in an epoch, for a primary, and has saved that before anybody hears of
+//! Invariants: a Sentinel votes once in an epoch, for a primary, and has saved that before any other hears of
 //! it; it never votes in an epoch older than the newest that it knows of. So two Sentinels cannot both have a
 //! majority in one epoch, whatever crashes.
 
@@ -20,7 +20,7 @@ impl Sentinel {
             self.save();
             self.text_event(Level::Warning, "+vote-for-leader", primary, &format!("{candidate} {epoch}"));
             if !candidate.eq_ignore_ascii_case(&self.id) {
-                // Whom it voted for gets the time to finish.
+                // The candidate that got the vote has time to finish.
                 self.get_mut(primary).failover.started_ms = self.desynced_ms();
             }
         }
@@ -32,10 +32,10 @@ impl Sentinel {
         self.now_ms + self.random.below(DESYNC_MAX_MS) as i64
     }
 
-    /// The leader in an epoch: whom a majority of all Sentinels ever seen voted for in it, and at least as
-    /// many as the quorum. This one votes for whom most others did, or for itself. (Redis counts votes of the
-    /// newest epoch it knows of, by which a candidate may win with votes of another epoch than its
-    /// failover's.)
+    /// The leader in an epoch: the candidate with the votes of a majority of all Sentinels ever seen, and of
+    /// at least the quorum. This Sentinel votes for the candidate with most votes, or for itself. (Redis
+    /// counts votes of the newest epoch it knows of, by which a candidate may win with votes of another epoch
+    /// than its failover's.)
     pub(super) fn leader(&mut self, primary: InstanceId, epoch: u64) -> Option<String> {
         let sentinels = self.sentinels_of(primary);
         let mut votes: BTreeMap<String, usize> = BTreeMap::new();
@@ -61,7 +61,7 @@ impl Sentinel {
     }
 }
 
-/// Whom most voted for; the first of several by name.
+/// The candidate with most votes; the first of several by name.
 fn most(votes: &BTreeMap<String, usize>) -> Option<(&str, usize)> {
     let mut best: Option<(&str, usize)> = None;
     for (leader, count) in votes {

@@ -7,7 +7,7 @@ use crate::events::Level;
 use crate::instance::{InstanceId, Role};
 
 impl Sentinel {
-    /// An event of an instance: what it is and where, and `rest` behind that.
+    /// An event of an instance: its kind, the instance, and `rest` behind that.
     pub(super) fn event(&mut self, level: Level, name: &str, id: InstanceId, rest: &str) {
         let message = format!("{}{rest}", self.described(id));
         self.text_event(level, name, id, &message);
@@ -27,7 +27,7 @@ impl Sentinel {
         }
     }
 
-    /// An event of an instance with a text of its own.
+    /// An event of an instance with a given text.
     pub(super) fn text_event(&mut self, level: Level, name: &str, id: InstanceId, message: &str) {
         self.global_event(level, name, message);
         if level == Level::Warning

@@ -11,7 +11,7 @@ use crate::instance::{FailoverState, Flags, Instance, InstanceId};
 use std::cmp::Ordering;
 
 impl Sentinel {
-    /// Begins a failover with an epoch of its own.
+    /// Begins a failover with a new epoch.
     pub(super) fn start_failover(&mut self, id: InstanceId) {
         self.current_epoch += 1;
         let (epoch, now_ms, started_ms) = (self.current_epoch, self.now_ms, self.desynced_ms());
@@ -181,7 +181,7 @@ impl Sentinel {
         self.hurry_hello(id);
     }
 
-    /// Tells replicas to follow the promoted one, at most `parallel-syncs` of them at once.
+    /// Sends REPLICAOF for the promoted one, to at most `parallel-syncs` replicas at once.
     fn reconfigure_next(&mut self, id: InstanceId) {
         let Some(promoted) = self.get(id).failover.promoted else { return };
         let address = self.get(promoted).address.clone();
@@ -212,7 +212,7 @@ impl Sentinel {
         }
     }
 
-    /// Tells one replica to follow the promoted one; false if it is not connected.
+    /// Sends REPLICAOF for the promoted one to a replica; false if it is not connected.
     fn reconfigure(&mut self, replica: InstanceId, address: &Address, event: &str) -> bool {
         if self.link_of(replica).is_disconnected || !self.send_replica_of(replica, Some(address)) {
             return false;

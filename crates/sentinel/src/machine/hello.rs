@@ -225,7 +225,7 @@ fn has_controls(text: &str) -> bool {
     text.bytes().any(|byte| byte.is_ascii_control() || byte == b' ')
 }
 
-/// The number that a text begins with, as C reads it; 0 if there is none.
+/// The number that a text begins with, as C reads it; 0 without one.
 pub(super) fn leading_number(text: &str) -> i64 {
     let text = text.trim_ascii_start();
     let digits = text.strip_prefix(['-', '+']).unwrap_or(text);

@@ -1,6 +1,6 @@
-//! What follows from an instance's INFO.
+//! Consequences of an instance's INFO.
 //!
-//! Invariant: what it says is taken in always; nothing is done about it while the clock is not trusted.
+//! Invariant: its facts are always recorded; actions wait while the clock is not trusted.
 
 use super::Sentinel;
 use crate::events::Level;
@@ -103,7 +103,7 @@ impl Sentinel {
         self.event(Level::Verbose, name, id, &format!(" new reported role is {word}"));
     }
 
-    /// A replica says that it is a primary: the promotion worked, or somebody else made it one.
+    /// A replica reports that it is a primary: the promotion worked, or another party made it one.
     fn replica_is_primary(&mut self, id: InstanceId) {
         let primary = self.primary_of(id);
         let is_promoted = self.get(id).flags.any(Flags::PROMOTED);
@@ -127,7 +127,7 @@ impl Sentinel {
         }
     }
 
-    /// A replica that follows somebody else is told to follow its primary, after a while.
+    /// A replica that follows another server is sent back to its primary, after a while.
     fn fix_primary_of(&mut self, id: InstanceId) {
         let primary = self.primary_of(id);
         let address = self.get(primary).address.clone();

@@ -248,8 +248,7 @@ impl Sentinel {
         known.inspect(|id| self.remove(*id)).is_some()
     }
 
-    /// Forgets what was found out about a primary: its replicas, its Sentinels unless they are kept, its
-    /// failover.
+    /// Drops the findings about a primary: its replicas, its Sentinels unless they are kept, its failover.
     pub(super) fn reset(&mut self, id: InstanceId, keeps_sentinels: bool) {
         self.replicas_of(id).into_iter().for_each(|replica| self.remove(replica));
         if !keeps_sentinels {
@@ -270,8 +269,8 @@ impl Sentinel {
         instance.reported.role_since_ms = now_ms;
     }
 
-    /// As [`Sentinel::reset`], and the primary is at another address from now on. The one that it was becomes
-    /// a replica, so that it is watched and told to follow. False if the host does not resolve.
+    /// As [`Sentinel::reset`], and the primary is at another address from now on. The old address becomes a
+    /// replica, so that it is watched and reconfigured. False if the host does not resolve.
     pub(super) fn reset_to_address(&mut self, id: InstanceId, host: &str, port: i64) -> bool {
         let Ok(address) = self.address_of(host, port, false) else { return false };
         let old = self.get(id).address.clone();

@@ -1,6 +1,6 @@
-//! Links: connections are opened and closed, periodic requests sent, replies told apart.
+//! Links: opens and closes connections, sends periodic requests, assigns replies.
 //!
-//! Invariant: a connection that is not in `connections` is nobody's, whatever still comes over it.
+//! Invariant: input of a connection that is not in `connections` is ignored.
 
 use martlet_client::resp::Reply;
 
@@ -80,7 +80,7 @@ impl Sentinel {
         requests.into_iter().for_each(|request| self.output(Output::Send(number, request)));
     }
 
-    /// Sends a request over the link's connection for commands; false if there is none.
+    /// Sends a request over the link's connection for commands; false without one.
     pub(super) fn send(&mut self, id: InstanceId, awaited: Awaited, request: Vec<Vec<u8>>) -> bool {
         let link = self.link_mut(id);
         let Some(connection) = link.command.as_ref().map(|connection| connection.id) else { return false };

@@ -1,9 +1,9 @@
 //! The state machine of a Sentinel: time, messages and requests in, messages out.
 //!
 //! Invariants: no socket, file, thread or clock is used but through [`World`] and the `now_ms` of each call,
-//! so that a seed replays a run. What others may rely on (a vote, an epoch, a switch) is saved before any
-//! [`Output`] tells of it. Time is the wall clock's, as in Redis: votes and delays outlive a restart, and a
-//! jump is what [`tilt`](Sentinel::tick) is for.
+//! so that a seed replays a run. Facts that others may rely on (a vote, an epoch, a switch) are saved before
+//! any [`Output`] carries them. Time is the wall clock's, as in Redis: votes and delays outlive a restart,
+//! and a jump is handled by [`tilt`](Sentinel::tick).
 
 mod admin;
 mod configure;
@@ -42,7 +42,7 @@ use crate::timing::Timing;
 /// The channel of hello messages.
 pub const HELLO_CHANNEL: &str = "__sentinel__:hello";
 
-/// What a Sentinel needs of its surroundings at once, so that it goes on with the outcome.
+/// Services of the surroundings whose outcome a Sentinel needs at once.
 pub trait World {
     /// Keeps the configuration, so that it survives a crash of the machine.
     ///
@@ -55,7 +55,7 @@ pub trait World {
     fn is_executable(&self, path: &str) -> bool;
 }
 
-/// What is to be done, in this order.
+/// An output, to be carried out in this order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
     /// Open a connection.
@@ -84,11 +84,11 @@ pub enum Output {
     RunScript(JobId, Vec<String>),
     /// Kill a script that runs for too long.
     KillScript(u32),
-    /// End the process, as SENTINEL SIMULATE-FAILURE wanted. What follows is not done.
+    /// End the process, as SENTINEL SIMULATE-FAILURE requested. Later outputs are dropped.
     Crash,
 }
 
-/// What is set for the Sentinel as a whole.
+/// Settings of the Sentinel as a whole.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Where it listens; 0 for nowhere.
@@ -97,9 +97,9 @@ pub struct Settings {
     pub tls_port: u16,
     /// Connections to instances and other Sentinels use TLS, and so do theirs.
     pub is_tls_outgoing: bool,
-    /// The address that others are told, rather than that of the connection.
+    /// The announced address, rather than that of the connection.
     pub announce_ip: Option<String>,
-    /// The port that others are told; 0 for that where it listens.
+    /// The announced port; 0 for the port where it listens.
     pub announce_port: u16,
     /// Scripts may not be changed by clients.
     pub deny_scripts_reconfig: bool,
@@ -111,9 +111,9 @@ pub struct Settings {
     pub requirepass: Option<Vec<u8>>,
     /// Host names are resolved.
     pub resolve_hostnames: bool,
-    /// Clients are told host names.
+    /// Clients see host names.
     pub announce_hostnames: bool,
-    /// What is logged.
+    /// The lowest level that is logged.
     pub log_level: Level,
 }
 
@@ -137,7 +137,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// The port that other Sentinels are told.
+    /// The port announced to other Sentinels.
     pub fn announced_port(&self) -> u16 {
         match self.announce_port {
             0 if self.is_tls_outgoing && self.tls_port != 0 => self.tls_port,
@@ -146,7 +146,7 @@ impl Settings {
         }
     }
 
-    /// The port that INFO tells: the plain one, if there is one.
+    /// The port in INFO: the plain one, if there is one.
     pub fn shown_port(&self) -> u16 {
         if self.port == 0 { self.tls_port } else { self.port }
     }
@@ -162,7 +162,7 @@ pub struct SimulatedFailures {
 }
 
 impl SimulatedFailures {
-    /// As INFO tells them.
+    /// In INFO's numbers.
     pub fn bits(self) -> u32 {
         u32::from(self.after_election) | u32::from(self.after_promotion) << 1
     }
@@ -170,7 +170,7 @@ impl SimulatedFailures {
 
 /// See the [module docs](self).
 pub struct Sentinel {
-    /// What is set for all.
+    /// Settings of the Sentinel as a whole.
     pub settings: Settings,
     /// Periods and timeouts.
     pub timing: Timing,
@@ -218,7 +218,8 @@ impl Sentinel {
         }
     }
 
-    /// Begins, once the configuration is read: takes an id if there is none, and tells what is watched.
+    /// Begins, once the configuration is read: takes an id if there is none, and announces the monitored
+    /// primaries.
     pub fn start(&mut self, now_ms: i64) {
         self.now_ms = now_ms;
         if self.id.is_empty() {
@@ -272,7 +273,7 @@ impl Sentinel {
         self.now_ms + 1000 / (10 + self.random.below(10) as i64)
     }
 
-    /// What is due as time passes.
+    /// The work that is due as time passes.
     pub fn tick(&mut self, now_ms: i64) {
         self.now_ms = now_ms;
         self.check_tilt();
@@ -286,7 +287,7 @@ impl Sentinel {
     }
 
     /// The clock is not trusted for a while after it jumped, or the process stood still: everything would
-    /// seem to have timed out. Information is collected meanwhile, and nothing done.
+    /// seem to have timed out. Information is collected in that time, and no action taken.
     fn check_tilt(&mut self) {
         let elapsed_ms = self.now_ms - std::mem::replace(&mut self.last_tick_ms, self.now_ms);
         if elapsed_ms < 0 || elapsed_ms > self.timing.tilt_trigger_ms {
@@ -296,7 +297,7 @@ impl Sentinel {
         }
     }
 
-    /// What is due for one instance.
+    /// The work that is due for one instance.
     fn tend(&mut self, id: InstanceId) {
         if !self.instances.contains_key(&id) {
             return;
@@ -351,7 +352,7 @@ impl Sentinel {
         &self.links[&instance.link]
     }
 
-    /// What clients are told as an address' host.
+    /// The host of an address that clients see.
     pub fn announced<'a>(&self, address: &'a Address) -> &'a str {
         address.announced(self.settings.announce_hostnames)
     }

@@ -34,16 +34,16 @@ impl Sentinel {
         Some(request)
     }
 
-    /// CLIENT SETNAME, so that an operator of the instance sees who is connected.
+    /// CLIENT SETNAME, so that an operator of the instance sees the connection's purpose.
     pub(super) fn client_name_request(&self, id: InstanceId, purpose: &str) -> Vec<Vec<u8>> {
         let short = self.id.get(..8).unwrap_or(&self.id);
         let name = format!("sentinel-{short}-{purpose}");
         vec![self.command_word(id, "CLIENT"), b"SETNAME".to_vec(), name.into_bytes()]
     }
 
-    /// Tells an instance to follow `primary`, or to be one: as a transaction that also keeps that in its
-    /// configuration file and closes its clients, which then ask for the primary again. What it answers does
-    /// not matter; what it says in INFO afterwards does.
+    /// Makes an instance follow `primary`, or be one: as a transaction that also keeps that in its
+    /// configuration file and closes its clients, which then ask for the primary again. Its answer does not
+    /// matter; its later INFO does.
     pub(super) fn send_replica_of(&mut self, id: InstanceId, primary: Option<&Address>) -> bool {
         let (host, port) = match primary {
             Some(address) => (self.announced(address).to_owned(), address.port.to_string()),

@@ -1,4 +1,4 @@
-//! Scripts: what they are told, and what becomes of them.
+//! Scripts: their arguments, and their outcome.
 
 use super::{Output, Sentinel};
 use crate::address::Address;
@@ -15,7 +15,7 @@ impl Sentinel {
         self.scripts.schedule(id, argv);
     }
 
-    /// Tells the client reconfiguration script, if there is one, that a primary is elsewhere from now on.
+    /// Runs the client reconfiguration script, if there is one, when a primary's address has changed.
     pub(super) fn call_reconfig_script(&mut self, id: InstanceId, role: &str, from: &Address, to: &Address) {
         let primary = self.get(id);
         let Some(script) = primary.settings.client_reconfig_script.clone() else { return };

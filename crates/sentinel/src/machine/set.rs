@@ -1,6 +1,6 @@
-//! SENTINEL SET: what its users set for one primary.
+//! SENTINEL SET: its users' settings of one primary.
 //!
-//! Invariant: options are applied in order until one is wrong; what was applied before is saved, as in Redis.
+//! Invariant: options are applied in order until one is wrong; earlier ones are saved, as in Redis.
 
 use martlet_base::number::parse_i64;
 
@@ -13,7 +13,7 @@ use crate::limits::WORD_MAX_BYTES;
 /// Why an option is refused, in Redis' words.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SetError {
-    /// A value that is none: it, and the option.
+    /// An invalid value: it, and the option.
     #[error("ERR Invalid argument '{0}' for SENTINEL SET '{1}'")]
     Invalid(String, String),
     /// There is no such option, or its value is missing.
@@ -64,7 +64,7 @@ impl Words<'_> {
         number.ok_or_else(|| self.invalid(value))
     }
 
-    /// Empty for none; what a line of the file could not hold is no value.
+    /// Empty for none; a text that a line of the file could not hold is refused.
     fn secret(&self) -> Result<Option<Vec<u8>>, SetError> {
         let value = self.value();
         if value.len() > WORD_MAX_BYTES {

@@ -215,7 +215,7 @@ fn hello_messages_make_sentinels_known_and_newer_configurations_taken_over() {
     assert!(known.replicas.contains_key("10.0.0.1:6379"), "the old one is watched as a replica");
     sentinel.receive_hello(START_MS, &hello(4, "10.0.0.3"));
     assert_eq!(sentinel.current_address(id).ip, "10.0.0.2", "an older configuration is not");
-    // The same Sentinel elsewhere, another one in its place, and what is no message.
+    // The same Sentinel elsewhere, another one in its place, and a malformed message.
     sentinel.receive_hello(START_MS, &hello(5, "10.0.0.2").replace("10.0.1.2", "10.0.1.3"));
     let mine = &sentinel.primary("m").unwrap().1.sentinels;
     assert_eq!(sentinel.instance(mine[OTHER_ID]).unwrap().address.ip, "10.0.1.3");
@@ -252,7 +252,7 @@ fn what_is_wrong_in_the_file_is_told_with_its_place() {
 }
 
 proptest! {
-    /// What is written reads back as the same state, whatever words users set.
+    /// The written file reads back as the same state, whatever words users set.
     #[test]
     fn the_file_reads_back(
         pass in proptest::collection::vec(any::<u8>(), 1..20),

@@ -33,7 +33,7 @@ impl Children {
         }
     }
 
-    /// Tells the state machine of those that have ended.
+    /// Reports ended scripts to the state machine.
     pub fn collect(&mut self, sentinel: &mut Sentinel, now_ms: i64) {
         self.running.retain(|job, child| {
             let Ok(Some(status)) = child.try_wait() else { return true };

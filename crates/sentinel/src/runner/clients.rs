@@ -72,7 +72,7 @@ impl Clients {
             let Ok((mut stream, peer)) = listener.socket.accept() else { return };
             let refusal = self.refusal(peer.ip(), core);
             if stream.set_nonblocking(true).is_err() || refusal.is_some() {
-                // Who expects TLS would not understand it.
+                // A client that expects TLS would not understand it.
                 if listener.tls.is_none() {
                     let _ = stream.write(refusal.unwrap_or_default());
                 }
@@ -169,7 +169,8 @@ impl Clients {
         }
     }
 
-    /// Sends what waits, closes who is to be closed, and goes on with requests that waited for that.
+    /// Sends waiting output, closes sessions that are to be closed, and continues with requests that waited
+    /// for that.
     pub fn flush(&mut self, core: &mut Core, poller: &Poller) {
         let ids: Vec<u64> = self.sockets.keys().copied().collect();
         for id in ids {
@@ -219,7 +220,7 @@ impl Socket {
         self.transport.receive(&mut self.input, &mut [0; CHUNK_BYTES])
     }
 
-    /// Watches for what is awaited: room for output, and input unless too much output waits.
+    /// Watches for the awaited event: room for output, and input unless too much output waits.
     fn watch(&mut self, id: u64, out: &[u8], poller: &Poller) {
         let mut flags = EventFlags::empty();
         if self.transport.has_to_send(out) {

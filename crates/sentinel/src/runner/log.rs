@@ -24,13 +24,13 @@ impl Log {
         Log { file }
     }
 
-    /// Writes a line; who writes it has asked whether its level is logged.
+    /// Writes a line; the caller has checked that its level is logged.
     pub fn write(&self, level: Level, text: &str) {
         let mut text: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
         let end = (0..=text.len().min(LINE_MAX_BYTES)).rev().find(|at| text.is_char_boundary(*at));
         text.truncate(end.unwrap_or(0));
         let line = format!("{}:X {} {} {text}\n", std::process::id(), time_text(), level.mark());
-        // Nobody could be told of a log that cannot be written.
+        // An error of the log itself has no place to be reported.
         let _ = if self.file.as_os_str().is_empty() {
             std::io::stdout().write_all(line.as_bytes())
         } else {

@@ -1,7 +1,7 @@
 //! The program: one thread that waits for sockets and for the next tick.
 //!
-//! Invariants: nothing blocks but the disk, and the first look-up of a host name, which is bounded; what the
-//! state machine says is done in its order. Buffers, clients and children have limits.
+//! Invariants: nothing blocks but the disk, and the first look-up of a host name, which is bounded; the state
+//! machine's outputs are carried out in their order. Buffers, clients and children have limits.
 
 mod children;
 mod clients;
@@ -51,7 +51,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// Runs until it is told to stop; the exit status.
+    /// Runs until a signal or an output ends it; returns the exit status.
     fn run(&mut self) -> io::Result<i32> {
         let now_ms = self.clock.unix_ms();
         self.core.now_ms = now_ms;
@@ -92,7 +92,7 @@ impl Program {
         }
     }
 
-    /// Does what the state machine says, which may have more to say then.
+    /// Carries out the state machine's outputs, which may cause further ones.
     fn carry_out(&mut self) -> Option<i32> {
         loop {
             let mut outputs = VecDeque::from(self.core.take_outputs());

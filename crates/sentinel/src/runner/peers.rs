@@ -1,7 +1,7 @@
 //! Connections to instances.
 //!
-//! Invariant: nothing waits for an instance: connecting, sending and receiving go on as its socket allows,
-//! and the state machine finds out who is too slow.
+//! Invariant: nothing waits for an instance: connecting, sending and receiving advance as its socket allows,
+//! and the state machine finds slow ones.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -30,7 +30,7 @@ struct Peer {
 
 /// See the [module docs](self).
 pub(super) struct Peers {
-    /// What is connected with, if with TLS.
+    /// The configuration of TLS, if it is used.
     tls: Option<TlsSettings>,
     peers: BTreeMap<ConnectionId, Peer>,
 }
@@ -96,9 +96,9 @@ impl Peers {
             return self.drop(id, core);
         }
         let is_readable = flags.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR);
-        // A handshake that has ended lets go what waits.
+        // The end of a handshake releases waiting output.
         let is_over = is_readable && peer.receive().and_then(|()| peer.flush(id, poller)).is_err();
-        // What has come before the end still counts.
+        // Bytes received before the end still count.
         loop {
             let Some(peer) = self.peers.get_mut(&id) else { return };
             match decode(&peer.input) {
@@ -122,7 +122,7 @@ impl Peer {
         Ok(())
     }
 
-    /// Takes in a chunk; more of it is told of again.
+    /// Takes a chunk; if there is more, the poller reports it again.
     fn receive(&mut self) -> io::Result<()> {
         self.transport.receive(&mut self.input, &mut [0; CHUNK_BYTES]).map(drop)
     }

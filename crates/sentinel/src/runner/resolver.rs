@@ -1,4 +1,4 @@
-//! Host names: looked up by threads of their own, so that a name server that is silent holds up nobody.
+//! Host names: looked up by separate threads, so that a silent name server delays nothing else.
 //!
 //! Invariant: a name's last known address is answered at once; only the first look-up is waited for, and not
 //! for long.
@@ -68,7 +68,7 @@ fn look_up(host: &str) -> Receiver<Option<IpAddr>> {
     let host = host.to_owned();
     let started = std::thread::Builder::new().name("resolver".into()).spawn(move || {
         let found = (host.as_str(), 0).to_socket_addrs().ok();
-        // IPv4 first, as Redis does unless told otherwise.
+        // IPv4 first, as Redis' default is.
         let ips: Vec<IpAddr> = found.into_iter().flatten().map(|address| address.ip()).collect();
         let first = ips.iter().find(|ip| ip.is_ipv4()).or(ips.first());
         let _ = sender.send(first.copied());

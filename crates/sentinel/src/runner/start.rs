@@ -1,6 +1,6 @@
 //! Starting: the command line, the configuration, users, sockets.
 //!
-//! Invariant: what is wrong ends the program before it listens, with Redis' words and status 1.
+//! Invariant: a fault ends the program before it listens, with Redis' words and status 1.
 
 use std::cell::RefCell;
 use std::ffi::OsString;
@@ -31,7 +31,7 @@ use crate::config::load::{Config, LoadError, Place, parse_command_line};
 use crate::events::Level;
 use crate::machine::{Sentinel, Settings};
 
-/// Where a Sentinel in the background keeps its process id when it is not told.
+/// Default file of the process id of a Sentinel in the background.
 const DEFAULT_PID_FILE: &str = "/var/run/redis-sentinel.pid";
 
 const USAGE: &str = "\
@@ -65,7 +65,7 @@ pub fn main(name: &str, arguments: &[OsString]) -> i32 {
 
 /// Why it does not start.
 enum Failure {
-    /// Nobody has been told yet.
+    /// The error has not been printed yet.
     Said(String),
     /// It is in the log.
     Logged,
@@ -134,8 +134,8 @@ fn start(arguments: &[OsString]) -> Result<Program, Failure> {
     })
 }
 
-/// Writes the file where one is configured or the process is in the background. As in Redis, one that cannot
-/// be written stops nobody.
+/// Writes the file where one is configured or the process is in the background. As in Redis, a failure does
+/// not stop the start.
 fn pid_file(config: &Config, log: &Log) -> Option<PidFile> {
     let default = config.is_daemon.then_some(Path::new(DEFAULT_PID_FILE));
     let path = config.pid_file.as_deref().or(default)?;

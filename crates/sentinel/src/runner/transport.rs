@@ -1,7 +1,7 @@
 //! A socket that does not wait, plain or with TLS over it.
 //!
-//! Invariants: what is to be sent is enciphered only as the socket takes it, a record at a time, and not
-//! before the handshake is over; whoever has bytes here that wait for the socket watches for room.
+//! Invariants: output is encrypted only as the socket takes it, a record at a time, and not before the
+//! handshake is over; a caller with output here that waits for the socket watches for room.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -51,8 +51,8 @@ impl Transport {
         }
     }
 
-    /// Takes in what has come, `chunk_bytes` of it at most, and appends what it says to `input`: how many
-    /// bytes that are. More of it is told of again.
+    /// Receives `chunk_bytes` at most, and appends the plain bytes to `input`; returns their number. If there
+    /// is more, the poller reports it again.
     ///
     /// # Errors
     /// The socket's and TLS' own; an end of input is one.
@@ -72,7 +72,7 @@ impl Transport {
         };
         let before = input.len();
         let result = tls.session.receive(received, input);
-        // Of an error the peer is told, too.
+        // The peer receives an alert about an error, too.
         let answered = tls.session.transmit(&[], &mut tls.sealed).and_then(|()| self.send_sealed());
         result.and(answered)?;
         Ok(input.len() - before)

@@ -1,13 +1,13 @@
-//! A simulated client: what it waits for, what it asked for, and the replies that reach it.
+//! A simulated client: its pending request, its requests so far, and the replies that reach it.
 
-/// What a client asks for.
+/// A client's request.
 #[derive(Clone, Debug)]
 pub(super) struct Op {
     pub client: usize,
     pub server: usize,
     pub server_life: u64,
     pub key: u64,
-    /// The number of the write; a read if there is none.
+    /// The number of the write; absent for a read.
     pub write: Option<usize>,
     pub asked_ms: i64,
 }

@@ -1,4 +1,4 @@
-//! Clients that write and read at the server that a Sentinel holds to be the primary, and what they are told.
+//! Clients that write and read at the server that a Sentinel reports as the primary, and the replies to them.
 
 use super::client::{Op, Reply};
 use super::data::{Command, Read, Write};
@@ -14,7 +14,7 @@ const KEYS: u64 = 5;
 const PATIENCE_MS: i64 = 2_000;
 
 impl Group {
-    /// A client does what is due; `primary` is where it is told to go.
+    /// A client's next step; `primary` is the address that it got.
     pub fn tick_client(&mut self, net: &mut Net, client: usize, primary: Option<usize>) {
         let pause_ms = 30 + net.random.below(150) as i64;
         self.out.push((net.now_ms + pause_ms, Event::Client(client)));
@@ -108,7 +108,7 @@ impl Group {
         }
     }
 
-    /// Compares what clients were told with what there is in the end.
+    /// Compares the replies to clients with the data in the end.
     pub fn judge(&self, summary: &mut Summary) -> Result<(), String> {
         let data = &self.servers[0].data;
         let acked = self.truth.writes.iter().filter(|write| write.acked_ms.is_some()).count();

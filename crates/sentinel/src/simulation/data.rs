@@ -1,4 +1,4 @@
-//! A data set, the stream of commands that changes it, and what is known of both from above.
+//! A data set, the stream of commands that changes it, and an observer's knowledge of both.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -37,7 +37,7 @@ impl Command {
 pub(super) struct Data {
     pub writes: Vec<usize>,
     pub values: BTreeMap<u64, usize>,
-    /// Tells apart all that has led here.
+    /// Identifies the whole history up to here.
     sum: u64,
 }
 
@@ -57,7 +57,7 @@ impl Data {
     }
 }
 
-/// What is kept of the stream.
+/// The kept part of the stream.
 #[derive(Debug, Default)]
 pub(super) struct Backlog {
     pub begin: u64,
@@ -108,7 +108,7 @@ pub(super) struct Read {
     pub asked_ms: i64,
 }
 
-/// What nobody in the simulation knows.
+/// Facts that no participant of the simulation knows.
 #[derive(Default)]
 pub(super) struct Truth {
     pub writes: Vec<Write>,

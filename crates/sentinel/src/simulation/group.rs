@@ -9,7 +9,7 @@ use super::net::{Net, Node};
 use super::server::{Link, Server, Session, Stage, WireId};
 use super::{Faults, Options, Summary};
 
-/// How often servers look what is to be done, in milliseconds.
+/// Interval at which servers do their due work, in milliseconds.
 pub(super) const TICK_MS: i64 = 100;
 /// Between two PINGs, two acknowledgements and two attempts, in milliseconds.
 const PERIOD_MS: i64 = 1_000;
@@ -18,7 +18,7 @@ const TIMEOUT_MS: i64 = 6_000;
 /// `repl-backlog-ttl`, in milliseconds.
 const BACKLOG_TTL_MS: i64 = 20_000;
 
-/// What a replica says.
+/// A replica's message.
 #[derive(Debug)]
 pub(super) enum Said {
     Psync {
@@ -26,12 +26,12 @@ pub(super) enum Said {
         fails_over: bool,
     },
     Ack(u64),
-    /// It is there, and loads what it was sent.
+    /// It is there, and loads the data set that it received.
     Alive,
     Closed,
 }
 
-/// What a primary answers.
+/// A primary's answer.
 #[derive(Debug)]
 pub(super) enum Told {
     Full {
@@ -68,10 +68,10 @@ struct Wire {
     replica_life: u64,
     primary: usize,
     primary_life: u64,
-    /// Nothing comes through any more, and nobody is told.
+    /// Nothing comes through any more, and neither end notices.
     is_stuck: bool,
     is_closed: bool,
-    /// What is on its way is lost.
+    /// Messages on their way are lost.
     is_broken: bool,
     last_ms: [i64; 2],
 }
@@ -350,7 +350,7 @@ impl Group {
         self.transmit(net, wire, Event::Said(wire, Said::Psync { resume, fails_over }));
     }
 
-    /// The link is over; what was received is applied.
+    /// The link is over; received entries are applied.
     fn end_link(&mut self, net: &Net, server: usize) {
         let one = &mut self.servers[server];
         one.apply(usize::MAX, &mut self.truth);
@@ -471,7 +471,7 @@ impl Group {
         lost.into_iter().for_each(|wire| self.disconnect(net, server, wire));
     }
 
-    /// Sends what may leave, asks replicas if more waits, and feeds them.
+    /// Sends confirmed replies, asks replicas if more wait, and feeds them.
     pub fn flush(&mut self, net: &mut Net, server: usize) {
         self.release(net, server);
         self.servers[server].ask(&mut self.truth);
@@ -558,7 +558,7 @@ impl Group {
         self.acknowledge(net, server);
     }
 
-    /// Whether all servers have what the primary has, by the same name.
+    /// Whether all servers have the primary's data, by the same name.
     pub fn check(&self) -> Result<(), String> {
         let first = &self.servers[0];
         for other in &self.servers {

@@ -1,6 +1,6 @@
 //! Sentinels, the servers that they watch and their clients, by one seed: a network, disks and clocks with
-//! faults, and what must hold. Sentinels are whole; servers replicate a few keys by the server's own rules
-//! (`martlet_replication`).
+//! faults, and conditions that must hold. Sentinels are whole; servers replicate a few keys by the server's
+//! own rules (`martlet_replication`).
 //!
 //! Invariant: the same options and seed give the same run. Time passes from event to event; nothing waits.
 
@@ -20,7 +20,7 @@ use world::World;
 /// Which faults there are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Faults {
-    /// All, and servers start from what they saved last, from an older file, or from nothing.
+    /// All, and servers start from their last save, from an older file, or from nothing.
     #[default]
     All,
     /// All, but no server ever has less than it had.
@@ -30,7 +30,7 @@ pub enum Faults {
     Kills,
 }
 
-/// What is simulated.
+/// The simulated setting.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Sentinels, at least three.
@@ -43,13 +43,14 @@ pub struct Options {
     pub sync_replicas: usize,
     /// Which faults there are.
     pub faults: Faults,
-    /// How long faults go on, in milliseconds.
+    /// Duration of the faults, in milliseconds.
     pub faults_ms: i64,
     /// How long it may take until all is well, at first and after the faults, in milliseconds.
     pub heal_ms: i64,
     /// Whether an operator asks for failovers. They need no votes, so that two may have one epoch.
     pub has_operator: bool,
-    /// Whether somebody has primaries and replicas change roles (FAILOVER), of which no Sentinel is told.
+    /// Whether an operator has primaries and replicas change roles (FAILOVER), without any Sentinel's
+    /// knowledge.
     pub has_failovers: bool,
 }
 

@@ -1,4 +1,4 @@
-//! The network: who reaches whom, and how long it takes.
+//! The network: reachability and delays.
 
 use martlet_base::random::Random;
 
@@ -20,7 +20,7 @@ pub(super) struct Net {
 }
 
 impl Net {
-    /// When what is sent now arrives.
+    /// Arrival time of a message that is sent now.
     pub fn arrival_ms(&mut self) -> i64 {
         self.now_ms + 1 + self.random.below(self.max_delay_ms) as i64
     }
@@ -40,7 +40,7 @@ impl Net {
         self.random.below(count) == 0
     }
 
-    /// A replication id that nobody has.
+    /// An unused replication id.
     pub fn new_id(&mut self) -> String {
         format!("{:024x}{:016x}", self.random.next_u64(), self.random.next_u64())
     }

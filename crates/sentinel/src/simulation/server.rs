@@ -47,7 +47,7 @@ pub(super) struct Link {
     pub stage: Stage,
     pub heard_ms: i64,
     pub told_ms: i64,
-    /// What was received and is not applied yet.
+    /// Received entries that are not applied yet.
     pub waiting: Vec<Entry>,
 }
 
@@ -63,7 +63,7 @@ pub(super) struct File {
 pub(super) struct Held {
     pub position: u64,
     pub op: usize,
-    /// What a read has found.
+    /// The result of a read.
     pub found: Option<usize>,
 }
 
@@ -73,7 +73,7 @@ pub(super) struct Server {
     pub ip: String,
     pub is_up: bool,
     pub life: u64,
-    /// Whom it follows; kept over a restart.
+    /// The server that it follows; kept over a restart.
     pub primary: Option<String>,
     pub subscribers: BTreeSet<Peer>,
     pub history: History,
@@ -88,7 +88,7 @@ pub(super) struct Server {
     pub alone_since_ms: i64,
     pub pinged_ms: i64,
     pub files: Vec<File>,
-    /// Counts what was recorded, as the stream's offset does, but never anew.
+    /// Counts recorded entries, as the stream's offset does, but never restarts.
     pub position: u64,
     pub confirmed: u64,
     questions: Questions,
@@ -97,7 +97,7 @@ pub(super) struct Server {
     sync_replicas: usize,
 }
 
-/// What follows from a request of a Sentinel.
+/// An effect of a Sentinel's request.
 pub(super) enum Effect {
     /// Nothing but the reply.
     None,
@@ -153,7 +153,7 @@ impl Server {
         self.link.as_ref().is_some_and(|link| link.stage == Stage::Stream)
     }
 
-    /// Whether the stream is kept for those who ask for it.
+    /// Whether the stream is kept for replicas that ask for it.
     pub fn is_kept(&self) -> bool {
         self.is_followed || self.primary.is_some()
     }
@@ -178,7 +178,7 @@ impl Server {
         self.take(command, truth);
     }
 
-    /// Applies what the primary has sent, up to there.
+    /// Applies the primary's entries up to this number.
     pub fn apply(&mut self, count: usize, truth: &mut Truth) {
         let Some(link) = self.link.as_mut().filter(|link| link.stage == Stage::Stream) else { return };
         let count = count.min(link.waiting.len());
@@ -208,7 +208,7 @@ impl Server {
         }
     }
 
-    /// Follows another server, or none, from now on; what was received before is applied first.
+    /// Follows another server, or none, from now on; received entries are applied first.
     pub fn follow(&mut self, primary: Option<String>, new_id: String, truth: &mut Truth, now_ms: i64) {
         self.apply(usize::MAX, truth);
         match (&primary, &self.primary) {
@@ -225,7 +225,7 @@ impl Server {
         self.retry_ms = now_ms;
         self.questions.forget();
         if self.primary.is_some() {
-            // Their connections end: they are told nothing.
+            // Their connections end without a reply.
             self.held.clear();
         }
         self.note_name(truth);
@@ -250,7 +250,7 @@ impl Server {
         self.note_name(truth);
     }
 
-    /// Asks replicas whether they have all, if somebody waits for that.
+    /// Asks replicas whether they have everything, if a client waits for that.
     pub fn ask(&mut self, truth: &mut Truth) {
         let may_ask = self.questions.may_ask(self.wanted(), self.confirmed, self.position);
         if self.held.is_empty() || !may_ask || !self.is_kept() {
@@ -313,7 +313,7 @@ impl Server {
         self.life += 1;
         self.history = History::new(new_id);
         self.questions.forget();
-        // What was loaded is to be confirmed, too.
+        // Loaded data needs confirmation, too.
         self.confirmed = self.position;
         self.position += 1;
         self.link_lost_ms = None;
@@ -381,7 +381,7 @@ impl Server {
         text
     }
 
-    /// Each life has a run id of its own.
+    /// Each life has its own run id.
     fn run_number(&self) -> u64 {
         ((self.index + 1) as u64) << 32 | self.life
     }

@@ -1,4 +1,4 @@
-//! Sentinels, servers, the network between them, disks and clocks, and what goes wrong with them.
+//! Sentinels, servers, the network between them, disks and clocks, and their faults.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -37,7 +37,7 @@ struct Watcher {
     next_session: u64,
 }
 
-/// A disk that keeps what is saved.
+/// A disk that keeps the saved file.
 struct SimDisk(Rc<RefCell<Vec<u8>>>);
 
 impl crate::machine::World for SimDisk {
@@ -66,7 +66,7 @@ struct Conn {
     /// At another Sentinel, the session.
     session: Option<u64>,
     is_open: bool,
-    /// Something was lost on it: nothing comes through any more, and nobody is told.
+    /// A message was lost on it: nothing comes through any more, and neither end notices.
     is_stuck: bool,
     /// When the last message each way arrives.
     last_ms: [i64; 2],
@@ -217,7 +217,7 @@ impl World {
     }
 
     fn happen(&mut self, number: u64, event: Event) {
-        // What a node that stands still should do it does afterwards, in order.
+        // A stopped node handles its events afterwards, in order.
         let actor = match &event {
             Event::Tick(node, _) => Some(*node),
             Event::Request(conn, _) => Some(self.conns[*conn].to),
@@ -244,7 +244,7 @@ impl World {
         }
     }
 
-    /// Takes over what the servers have to do later.
+    /// Takes the servers' later events.
     fn take_events(&mut self) {
         for (ms, event) in std::mem::take(&mut self.group.out) {
             self.at(ms, Event::Group(event));
@@ -261,7 +261,7 @@ impl World {
         group.happen(net, event, summary);
     }
 
-    /// The primary that some Sentinel tells a client, if it reaches that one.
+    /// The primary that some Sentinel reports to a client, if it reaches that one.
     fn primary_for(&mut self, client: usize) -> Option<usize> {
         let watcher = self.net.random.below(self.watchers.len() as u64) as Node;
         let core = self.watchers[watcher].core.as_ref()?;
@@ -284,7 +284,7 @@ impl World {
         self.carry_out(node);
     }
 
-    /// Does what a Sentinel says.
+    /// Carries out a Sentinel's outputs.
     fn carry_out(&mut self, node: Node) {
         loop {
             let Some(core) = self.watchers[node].core.as_mut() else { return };
@@ -453,7 +453,7 @@ impl World {
         }
     }
 
-    /// Looks at what a Sentinel tells: votes, elections and switches.
+    /// Checks a Sentinel's events: votes, elections and switches.
     fn observe(&mut self, node: Node, channel: &str, message: &str) {
         match channel {
             "+vote-for-leader" => {
@@ -519,7 +519,7 @@ impl World {
                 let watcher = node % self.watchers.len();
                 let now_ms = self.clock(watcher);
                 if let Some(core) = &mut self.watchers[watcher].core {
-                    // It is refused when there is nobody to promote.
+                    // It is refused without a replica to promote.
                     let _ = core.sentinel.force_failover(now_ms, NAME.as_bytes());
                     self.carry_out(watcher);
                 }
@@ -574,7 +574,7 @@ impl World {
         }
     }
 
-    /// Whether a server that is down is the primary still for some replica, which would go on with it.
+    /// Whether some replica still regards a server that is down as its primary, and would continue with it.
     fn is_irreplaceable(&self, node: Node) -> bool {
         let Some(server) = node.checked_sub(self.net.servers) else { return false };
         let servers = &self.group.servers;
@@ -594,7 +594,7 @@ impl World {
         self.take_events();
     }
 
-    /// One epoch is one configuration, but where an operator took epochs that nobody agreed to.
+    /// One epoch is one configuration, but where an operator took epochs without agreement.
     fn note_configs(&mut self) {
         for watcher in self.watchers.iter().filter(|_| !self.options.has_operator) {
             let Some(core) = &watcher.core else { continue };

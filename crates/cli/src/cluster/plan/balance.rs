@@ -25,7 +25,7 @@ pub struct Move {
     pub count: usize,
 }
 
-/// Plans; `None` if no node is off by more than so many per cent. Numbers are of single precision, and so
+/// Plans; `None` if no node is off by more than the threshold. Numbers are of single precision, and so
 /// rounded as redis-cli's.
 pub fn balance(shares: &[Share], threshold_percent: f32) -> Option<Balance> {
     let total: f32 = shares.iter().map(|share| share.weight).sum();
@@ -61,7 +61,7 @@ fn settle(excess: &mut [(usize, i64)]) {
     }
 }
 
-/// Who has most too many gives to who has most too few, until one of the two is right.
+/// The node with the largest excess gives to the node with the largest lack, until one of the two is right.
 fn moves(mut excess: Vec<(usize, i64)>) -> Vec<Move> {
     let mut moves = Vec::new();
     let (mut to, mut from) = (0, excess.len().saturating_sub(1));

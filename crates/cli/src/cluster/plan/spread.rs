@@ -35,8 +35,8 @@ struct Shared {
     affinity: usize,
 }
 
-/// Plans a cluster with so many replicas of each primary; `hosts` has each node's host. Nodes that are left
-/// over become further replicas.
+/// Plans a cluster with `replicas` replicas of each primary; `hosts` has each node's host. Nodes that are
+/// left over become further replicas.
 pub fn spread(hosts: &[&str], replicas: usize) -> Spread {
     let mut order = interleaved(hosts);
     let mut free = order.split_off((hosts.len() / (replicas + 1)).min(hosts.len()));
@@ -76,7 +76,7 @@ fn interleaved(hosts: &[&str]) -> Vec<usize> {
         .collect()
 }
 
-/// All slots in so many ranges of nearly one length; the bounds are redis-cli's, which counts in single
+/// All slots in `count` ranges of nearly one length; the bounds are redis-cli's, which counts in single
 /// precision.
 fn ranges(count: usize) -> Vec<(u16, u16)> {
     let each = SLOT_COUNT as f32 / count as f32;
