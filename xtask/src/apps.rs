@@ -1,6 +1,6 @@
-//! `./x apps`: applications that run on Redis each do real work on redis-server and on our server. A script
-//! under tests/apps prints what came out, without what differs from run to run; both servers must give the
-//! same text. Applications are installed from their languages' registries into `target/apps/`, at exact
+//! `./x apps`: applications that run on Redis each do real work on redis-server and on Martlet. A script
+//! under tests/apps prints its results, without the parts that differ from run to run; both servers must give
+//! the same text. Applications are installed from their languages' registries into `target/apps/`, at exact
 //! versions.
 
 use crate::run::{Outcome, Tally, cargo, is_installed, root, step};
@@ -31,8 +31,7 @@ pub struct Options {
 struct Application {
     name: &'static str,
     language: Language,
-    /// Exact versions of what it is and of what its script needs beside it, as the language's installer wants
-    /// them.
+    /// Exact versions of it and of its script's further needs, in the form of the language's installer.
     packages: &'static [&'static str],
 }
 
@@ -125,7 +124,7 @@ impl Application {
         }
     }
 
-    /// What the script prints when it runs on a server.
+    /// The script's output when it runs on a server.
     fn transcript(&self, folder: &Path, server: &Server) -> Result<String, Box<dyn Error>> {
         let output = Command::new("timeout")
             .arg(LIMIT_SECONDS)
@@ -145,8 +144,8 @@ impl Application {
 }
 
 impl Language {
-    /// What makes the interpreter run the script. Python's is a module that has a `main`: workers import what
-    /// they shall call by its module's name, and `__main__` is none.
+    /// Arguments that make the interpreter run the script. Python's is a module that has a `main`: workers
+    /// import their functions by the module's name, and `__main__` has none.
     fn start(self) -> &'static [&'static str] {
         match self {
             Language::Python => &["-c", "import work; work.main()"],
@@ -156,7 +155,7 @@ impl Language {
         }
     }
 
-    /// What a script is called where it runs: not as its application, which it imports by that name.
+    /// The script's name where it runs: not its application's, which it imports by that name.
     fn script(self) -> &'static str {
         match self {
             Language::Python => "work.py",
@@ -184,7 +183,7 @@ impl Language {
         }
     }
 
-    /// Installs packages into a folder; what is there at its version stays.
+    /// Installs packages into a folder; a package at its version stays.
     fn install(self, folder: &Path, packages: &[&str]) -> Outcome {
         match self {
             Language::Python => {

@@ -1,4 +1,4 @@
-//! Pages in headless Chromium: what they show once their scripts have run, and what they say on the console.
+//! Pages in headless Chromium: their content once their scripts have run, and their console output.
 
 use crate::run::in_root;
 use std::error::Error;
@@ -8,7 +8,7 @@ use std::process::Command;
 /// Names under which distributions install it.
 const BROWSERS: &[&str] = &["chromium", "chromium-browser", "google-chrome", "chrome"];
 
-/// What a chore that opens pages is told.
+/// Options of a chore that opens pages.
 #[derive(clap::Args)]
 pub struct Options {
     /// The program that makes or serves them.
@@ -25,7 +25,7 @@ pub struct Page<'a> {
     pub browser: &'a str,
     /// The page's address.
     pub address: &'a str,
-    /// A directory that is there meanwhile only.
+    /// A directory that exists during the run only.
     pub profile: &'a Path,
     /// Where to draw the page, if wanted.
     pub screenshot: Option<&'a Path>,

@@ -1,4 +1,4 @@
-//! `./x check`: what can be said of the sources without running them.
+//! `./x check`: checks of the sources that need no run.
 
 use crate::packages;
 use crate::run::{Outcome, cargo, is_installed};

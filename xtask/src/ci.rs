@@ -1,5 +1,5 @@
-//! `./x ci`: everything that a change must pass, from a clean clone; `.ci/run` installs what it needs and
-//! runs this.
+//! `./x ci`: everything that a change must pass, from a clean clone; `.ci/run` installs its needs and runs
+//! this.
 
 use crate::run::{Outcome, cargo, is_installed, root};
 use crate::{checks, cost, dashboard, docs, man, python, report_page, tools};
@@ -50,8 +50,8 @@ pub fn bench_smoke() -> Outcome {
 /// How often calibrate may try until all of its readings are good.
 const CALIBRATE_TRIES: usize = 3;
 
-/// The load tester against responders of known delays. It must run to its end; what it reads is shown but
-/// decides nothing: with several times more work than cores, two samples of the same waits taken at the same
+/// The load tester against responders of known delays. It must run to its end; its readings are shown but
+/// decide nothing: with several times more work than cores, two samples of the same waits taken at the same
 /// time differ by more than the tolerance.
 fn calibrate(program: &std::path::Path) -> Outcome {
     for _ in 0..CALIBRATE_TRIES {

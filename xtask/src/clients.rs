@@ -1,7 +1,7 @@
 //! `./x clients`: each client library tours the commands of a server, which must hold nothing of value.
-//! Libraries are installed through their package managers into `target/clients/`, at pinned versions.
-//! With no port given, our own server is built and toured in each of its [`CONFIGURATIONS`]. `--cluster` has
-//! them tour a cluster of ours whose slots move meanwhile, `--sentinel` servers that fail over.
+//! Libraries are installed through their package managers into `target/clients/`, at pinned versions. With no
+//! port given, Martlet is built and toured in each of its [`CONFIGURATIONS`]. `--cluster` has them tour a
+//! Martlet cluster whose slots move during the tour, `--sentinel` servers that fail over.
 
 mod cluster;
 mod running;
@@ -18,10 +18,10 @@ pub struct Options {
     /// The port of a running server; everything on it is flushed.
     #[arg(long)]
     port: Option<u16>,
-    /// Tour a cluster of ours, whose slots and roles change meanwhile.
+    /// Tour a Martlet cluster whose slots and roles change during the tour.
     #[arg(long, conflicts_with = "port")]
     cluster: bool,
-    /// Tour servers of ours under Sentinels, which fail over meanwhile.
+    /// Tour Martlet servers under Sentinels, which fail over during the tour.
     #[arg(long, conflicts_with_all = ["port", "cluster"])]
     sentinel: bool,
     /// Only these libraries.

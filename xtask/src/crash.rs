@@ -14,12 +14,12 @@ pub struct Options {
     seed: Option<u64>,
 }
 
-/// Runs the test `crash` with so many rounds.
+/// Runs the test `crash` with this number of rounds.
 pub fn run(options: &Options) -> Outcome {
     repeat("crash", "", "CRASH", options.rounds, options.seed)
 }
 
-/// Runs those of a test's cases that `filter` names, with what they read from `MARTLET_{name}_…`.
+/// Runs the cases of a test that `filter` names, with their settings from `MARTLET_{name}_…`.
 pub fn repeat(test: &str, filter: &str, name: &str, rounds: u64, seed: Option<u64>) -> Outcome {
     let mut command = Command::new("cargo");
     command.args(["test", "-p", "martlet", "--test", test, filter, "--", "--nocapture"]).current_dir(root());

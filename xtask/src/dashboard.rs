@@ -1,6 +1,6 @@
 //! `./x dashboard`: the page about a server in headless Chromium: every tab, on a screen and on a phone,
-//! light and dark. A tab passes when it shows what the server has, is no wider than its window, and the
-//! console has seen nothing.
+//! light and dark. A tab passes when it shows the server's data, is no wider than its window, and the console
+//! is empty.
 
 use crate::browser::{self, Options, Page};
 use crate::run::{Outcome, built};
@@ -81,7 +81,7 @@ fn check(dom: &str, tab: &str, expected: &[&str]) -> Result<(), String> {
     if !dom.contains("data-overflows=\"false\"") {
         return Err("it is wider than the window".into());
     }
-    // What the script itself spells is not shown.
+    // The script's own text is not shown.
     let shown = dom.split("<script>").next().unwrap_or_default();
     match expected.iter().find(|text| !shown.contains(**text)) {
         Some(text) => Err(format!("'{text}' is not shown")),

@@ -3,7 +3,7 @@
 use crate::cost;
 use crate::run::{Outcome, root};
 
-/// Fails with the names of what is missing or out of date.
+/// Fails with the names of missing or outdated pages.
 pub fn check() -> Outcome {
     let root = root();
     let mut findings = Vec::new();

@@ -1,12 +1,12 @@
-//! `./x persistence-cost`: what saving and loading cost, ours against a peer, in one run.
+//! `./x persistence-cost`: the cost of saving and loading, Martlet against a peer, in one run.
 //!
 //! Four rows. `small-keys`: SAVE and the load at the start of many keys of 20 bytes with values of 1 byte, A
-//! B A B. `bgsave`: memory, latency and the slow log while a save in the background goes on under load,
-//! beside the same load without one. `big-key`: the same for one key of each type with many members, which
-//! its own readers wait for, then with a rewrite, and how long its DEL takes; `big-list` and so on are one
-//! type each. `always`: writes of 50 clients with `appendfsync always`, beside what the disk does at most if
-//! nothing but a file of groups of 50 is written, and (`always-not`) what the servers do without waiting for
-//! it. Every reading is a line of `results/persistence.jsonl`.
+//! B A B. `bgsave`: memory, latency and the slow log during a save in the background under load, beside the
+//! same load without one. `big-key`: the same for one key of each type with many members, which its own
+//! readers wait for, then with a rewrite, and the time of its DEL; `big-list` and so on are one type each.
+//! `always`: writes of 50 clients with `appendfsync always`, beside the disk's limit if only a file of groups
+//! of 50 is written, and (`always-not`) the servers' rate without waiting for it. Every reading is a line of
+//! `results/persistence.jsonl`.
 
 use crate::cost::measure::{machine, version};
 use crate::cost::process::{CpuTime, Measured};
@@ -23,7 +23,7 @@ mod always;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
-/// What is measured.
+/// The measurements to take.
 #[derive(clap::Args)]
 pub struct Options {
     /// Rows by name, separated by commas; all when absent: small-keys, bgsave, big-key (or big-string,
@@ -53,7 +53,7 @@ pub struct Options {
     output: PathBuf,
 }
 
-/// One line of the results; what a row does not measure is left out.
+/// One line of the results; absent figures are not measured by the row.
 #[derive(Serialize, Default)]
 struct Reading {
     run: u64,
@@ -212,7 +212,7 @@ fn small_keys(setup: &Setup<'_>) -> Result<()> {
     Ok(())
 }
 
-/// What a span of load found.
+/// The findings of a span of load.
 struct Span {
     p999_ms: f64,
     max_ms: f64,
@@ -221,7 +221,7 @@ struct Span {
     resident_bytes: u64,
 }
 
-/// What begins in a span, and INFO's field that says that it goes on.
+/// Work that begins in a span, and INFO's field that shows it under way.
 type Work = (&'static str, &'static str);
 
 const SAVE: Work = ("BGSAVE", "rdb_bgsave_in_progress:");

@@ -14,7 +14,7 @@ pub struct Options {
     seed: Option<u64>,
 }
 
-/// Runs the checker of acknowledged writes with so many failovers.
+/// Runs the checker of acknowledged writes with this number of failovers.
 pub fn run(options: &Options) -> Outcome {
     repeat("cluster", "losses", "FAILOVER", options.rounds, options.seed)
 }

@@ -25,7 +25,7 @@ const EXPONENT: f64 = 0.99;
 const POLICIES: &[&str] = &["allkeys-lru", "allkeys-lfu", "allkeys-lrfu"];
 const PEER_POLICIES: usize = 2;
 
-/// What is measured.
+/// The measurements to take.
 #[derive(clap::Args)]
 pub struct Options {
     /// Keys that are popular.
@@ -45,7 +45,7 @@ pub struct Options {
     output: PathBuf,
 }
 
-/// What is asked for, in which order.
+/// The requested keys and their order.
 #[derive(Copy, Clone, PartialEq)]
 enum Trace {
     /// The same keys are popular all the time.
@@ -215,7 +215,7 @@ fn expect_ok(reply: &Reply) -> Result<()> {
     if reply.is_error() { Err(format!("{reply:?}").into()) } else { Ok(()) }
 }
 
-/// Sets the limit to what the server uses with so many keys, and begins with none.
+/// Sets the limit to the server's memory with this number of keys, and begins with none.
 fn limit_to_a_fifth(client: &mut Client, keys: u64) -> Result<()> {
     for key in 0..keys {
         expect_ok(&client.command(&[b"SET".as_slice(), key_name(key).as_bytes(), &VALUE])?)?;

@@ -47,13 +47,13 @@ enum Chore {
     Clients(clients::Options),
     /// Applications that run on Redis (job queues, locks, rate limiters, caches) on redis-server and on ours.
     Apps(apps::Options),
-    /// redis-cli, redis-benchmark and resp-benchmark in all their modes, likewise.
+    /// redis-cli, redis-benchmark and resp-benchmark in all their modes, on redis-server and on Martlet.
     Tools(tools::Options),
     /// Valkey's or Redis' own Tcl suite against a running server, or one that it starts.
     Valkey(valkey::Options),
-    /// Kills servers under load and looks at what is left.
+    /// Kills servers under load and checks the data that is left.
     Crash(crash::Options),
-    /// Replicas of a cluster take over under load: what was acknowledged is there afterwards.
+    /// Replicas of a cluster take over under load: every acknowledged write must be there afterwards.
     Failovers(failovers::Options),
     /// That the pages which are made from something agree with it.
     Docs,
@@ -73,12 +73,13 @@ enum Chore {
     Dashboard(browser::Options),
     /// The load tester's Python wheel: built, installed and compared with resp-benchmark's class.
     BenchPython(python::Options),
-    /// What a request costs the load tester, against redis-benchmark, resp-benchmark and the kernel's share.
+    /// The load tester's own cost of a request, against redis-benchmark, resp-benchmark and the kernel's
+    /// share.
     BenchClient(client_cpu::Options),
     /// Sends and receives batches and does nothing else: the kernel's share in `bench-client`.
     #[command(hide = true)]
     BenchFloor(client_cpu::floor::Options),
-    /// Saving and loading RDB files, against a peer: time, CPU, memory, latency meanwhile.
+    /// Saving and loading RDB files, against a peer: time, CPU, memory, latency of others.
     PersistenceCost(durability::Options),
     /// How long polite clients wait beside others that take all they can get, against a peer.
     Fairness(fairness::Options),
@@ -86,7 +87,7 @@ enum Chore {
     Man(man::Options),
     /// How often a cache at its limit hits, by eviction policy, against a peer.
     HitRates(hit_rates::Options),
-    /// Simulations of many nodes by seeds, with faults: what must hold is looked at all the time.
+    /// Simulations of many nodes by seeds, with faults: invariants are checked all the time.
     Sim(sim::Options),
     /// Sizes, openings, SAFETY lines, edges between crates.
     Tidy,

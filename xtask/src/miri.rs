@@ -29,7 +29,7 @@ const CRATES: &[Tested] = &[
 /// Cases of a property that does not say how many.
 const PROPERTY_CASES: &str = "1";
 
-/// What is run.
+/// The tests to run.
 #[derive(clap::Args)]
 pub struct Options {
     /// One crate; all in turn when absent.

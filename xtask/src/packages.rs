@@ -1,6 +1,6 @@
-//! `./x dist`: everything that a release has, in `target/dist`. `./x deb-test`: the Debian package installed,
-//! started, upgraded and removed in a root of its own. `./x packaging`: what else is packed, looked at by
-//! what will read it. `./x arm`: the core's tests and the raw-wire suite on emulated aarch64.
+//! `./x dist`: every file of a release, in `target/dist`. `./x deb-test`: the Debian package installed,
+//! started, upgraded and removed in a clean root. `./x packaging`: the other packaging files, checked by the
+//! programs that read them. `./x arm`: the core's tests and the raw-wire suite on emulated aarch64.
 
 mod arm;
 mod deb;

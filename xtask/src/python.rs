@@ -1,7 +1,7 @@
 //! `./x bench-python`: the load tester's Python wheel. It is built by maturin, installed beside
 //! resp-benchmark 0.1.7 into an environment below `target/`, and the two classes are compared against a
-//! server of our own: signatures, attributes, what a load writes, what a run gives. The wheel shares the
-//! workspace's debug build, so that only the module itself is compiled anew.
+//! Martlet server: signatures, attributes, the keys of a load, the figures of a run. The wheel shares the
+//! workspace's debug build, so that only the module itself is compiled.
 
 use crate::run::{Outcome, built, in_root, root, step};
 use crate::tools::{prepare_resp_benchmark, tools_environment};
@@ -9,7 +9,7 @@ use martlet_testkit::server::Server;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// What is compared.
+/// The comparison to make.
 #[derive(clap::Args)]
 pub struct Options {
     /// The server's program.

@@ -125,7 +125,7 @@ fn look_at_experiments(browser: &str, program: &Path, directory: &Path, options:
     Ok(())
 }
 
-/// Figures of the experiments that are the same on any machine: experiment, row, name, and what it is.
+/// Figures of the experiments that are the same on any machine: experiment, row, name, and its value.
 const EXACT: &[(&str, &str, &str, Exact)] = &[
     ("R3", "hot key 150", "sum", Exact::As("requests")),
     ("R3", "recovery RDB", "found", Exact::As("records")),
@@ -143,7 +143,7 @@ const EXACT: &[(&str, &str, &str, Exact)] = &[
     ("R5", "policy allkeys-lru", "evicted", Exact::Positive),
 ];
 
-/// What a figure must be.
+/// The required value of a figure.
 #[derive(Clone, Copy)]
 enum Exact {
     Number(f64),
@@ -224,7 +224,7 @@ fn look(
     Ok(())
 }
 
-/// Whether the page shows what the report holds; gives the number of plots.
+/// Whether the page shows the report's content; returns the number of plots.
 fn check(dom: &str, titles: &[&str], report: &Value) -> Result<usize, String> {
     if !dom.contains("data-ready=\"yes\"") {
         return Err("the page's script did not come to its end".into());

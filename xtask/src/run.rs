@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
-/// What a chore gives: nothing, or why it failed.
+/// The result of a chore: nothing, or why it failed.
 pub type Outcome = Result<(), Box<dyn Error>>;
 
 /// The repository's root.

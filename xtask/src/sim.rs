@@ -33,7 +33,7 @@ struct SentinelSeeds {
     /// How many.
     #[arg(long, default_value_t = 500)]
     seeds: u64,
-    /// How long faults go on in each, in milliseconds of simulated time.
+    /// Duration of the faults in each, in milliseconds of simulated time.
     #[arg(long, default_value_t = 120_000)]
     faults_ms: u64,
     /// An operator asks for failovers, among the faults.
@@ -50,7 +50,7 @@ struct ReplicationSeeds {
     /// How many, for each of the settings.
     #[arg(long, default_value_t = 500)]
     seeds: u64,
-    /// How long faults go on in each, in milliseconds of simulated time.
+    /// Duration of the faults in each, in milliseconds of simulated time.
     #[arg(long, default_value_t = 120_000)]
     faults_ms: u64,
 }
@@ -67,7 +67,7 @@ struct Seeds {
     /// How many.
     #[arg(long, default_value_t = 200)]
     seeds: u64,
-    /// How long faults go on in each, in milliseconds of simulated time.
+    /// Duration of the faults in each, in milliseconds of simulated time.
     #[arg(long, default_value_t = 60_000)]
     faults_ms: u64,
     /// Slots are moved, and primaries taken over without votes, among the faults.

@@ -1,6 +1,6 @@
 //! `./x tools`: Redis' own tools and resp-benchmark against a server: every mode of redis-cli and
 //! redis-benchmark that needs neither scripts, replication nor a cluster, and the white paper's command
-//! lines. A check passes when the tool ends well and says what it says against Redis. Everything on the
+//! lines. A check passes when the tool ends well with the output that it has against Redis. Everything on the
 //! server is flushed.
 
 use crate::clients::for_each_configuration;
@@ -22,12 +22,13 @@ pub struct Options {
     only: Option<String>,
 }
 
-/// One run of a tool: its command line after host and port, what it reads, and what its output must contain.
+/// One run of a tool: its command line after host and port, its input, and required parts of its output.
 struct Check {
     program: &'static str,
     line: &'static str,
     input: &'static str,
-    /// Interrupted (SIGINT) after this many seconds, once it has said what it must; 0 if it ends by itself.
+    /// Interrupted (SIGINT) after this many seconds, once the required output is there; 0 if it ends by
+    /// itself.
     seconds: u32,
     expects: &'static [&'static str],
 }
@@ -42,7 +43,7 @@ const fn piped(line: &'static str, input: &'static str, expects: &'static [&'sta
     Check { program: "redis-cli", line, input, seconds: 0, expects }
 }
 
-/// A redis-cli run that goes on until it is interrupted.
+/// A redis-cli run that lasts until it is interrupted.
 const fn watched(line: &'static str, expects: &'static [&'static str]) -> Check {
     Check { program: "redis-cli", line, input: "", seconds: 2, expects }
 }
@@ -149,7 +150,7 @@ const LOAD: &[Check] = &[
     Check { seconds: 2, ..load("-n 2000 -l -q -t set", RATE) },
 ];
 
-/// The white paper's lines, a second each; what they read was loaded by the line before.
+/// The white paper's lines, a second each; their data was loaded by the line before.
 const WHITE_PAPER: &[Check] = &[
     resp("--load -c 256 -P 10 -n 10000 SET {key uniform 10000000} {value 64}", &["Data loaded"]),
     resp("-s 1 SET {key uniform 10000000} {value 64}", &["qps"]),
@@ -256,7 +257,7 @@ fn run_check(check: &Check, port: &str) -> std::io::Result<Output> {
     };
     let mut command = match check.seconds {
         0 => Command::new("timeout"),
-        // What it says must be out before it ends.
+        // Its output must be written before it ends.
         _ => Command::new("stdbuf"),
     };
     command.arg(if check.seconds == 0 { "120" } else { "-o0" }).arg(program).args(["-p", port]);
@@ -278,8 +279,8 @@ fn run_check(check: &Check, port: &str) -> std::io::Result<Output> {
     child.wait_with_output()
 }
 
-/// Runs a tool that goes on: for the check's seconds, and on until it has said what it must, a minute at
-/// most. What does not end soon after the interrupt is killed.
+/// Runs a tool that does not end by itself: for the check's seconds, and on until the required output is
+/// there, a minute at most. A tool that does not end soon after the interrupt is killed.
 fn watch(command: &mut Command, check: &Check) -> std::io::Result<Output> {
     let (most, end, step) = (Duration::from_secs(60), Duration::from_secs(2), Duration::from_millis(20));
     let path = root().join("target/watched.txt");

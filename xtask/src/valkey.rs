@@ -125,7 +125,7 @@ pub struct Options {
     units: Vec<String>,
 }
 
-/// What one file gave.
+/// The result of one file.
 struct Result {
     passed: usize,
     failed: BTreeSet<String>,
@@ -174,7 +174,7 @@ pub fn run(options: &Options) -> Outcome {
     }
 }
 
-/// What the tree's programs, configuration file and files of tests are called after.
+/// The product after which the tree's programs, configuration file and test files are named.
 fn brand_of(tree: &Path) -> &'static str {
     if tree.join("redis.conf").exists() { "redis" } else { "valkey" }
 }
@@ -267,7 +267,7 @@ fn unit_on(
         .find(|line| line.contains("exception") || line.contains("ERR"))
         .unwrap_or_default();
     let stopped = (!ended).then(|| format!("{} {last}", output.status));
-    // What the file name and line say after the name differs from server to server.
+    // The text behind the file's name and line differs from server to server.
     let failed =
         failed.into_iter().map(|name| name.split(" in tests/").next().unwrap_or(&name).to_string()).collect();
     Ok(Result { passed, failed, stopped })

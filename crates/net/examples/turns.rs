@@ -1,5 +1,5 @@
-//! What a backend's turn costs, by the processor time of its thread: clients and server take turns on one
-//! thread, so nobody is ever woken and a busy machine disturbs little. It shows the work of receiving and
+//! The cost of a backend's turn, by the processor time of its thread: clients and server take turns on one
+//! thread, so no thread is ever woken and a busy machine disturbs little. It shows the work of receiving and
 //! sending, without that of sleeping.
 //!
 //! `cargo run --release -p martlet-net --example turns -- [ROUNDS]`; figures in `docs/internals/net.md`.

@@ -1,17 +1,17 @@
-//! Bytes on their way out: a connection's own, or shared with whoever else has them.
+//! Bytes on their way out: a connection's own, or shared.
 
 use std::fmt;
 use std::ops::Deref;
 
 use triomphe::Arc;
 
-/// What is sent. Its bytes stay where they are, however often it is moved.
+/// The bytes to send. They do not move in memory, however often the value is moved.
 pub enum Buffer {
     /// To be used again once they are sent.
     Owned(Vec<u8>),
-    /// Nobody changes them before that: others make a copy of their own.
+    /// Unchanged until then: a writer makes its own copy.
     Shared(Arc<Vec<u8>>),
-    /// Likewise, of whoever else keeps bytes.
+    /// Bytes that another owner keeps.
     Part(Box<dyn AsRef<[u8]> + Send>),
 }
 

@@ -1,8 +1,8 @@
-//! Which backend to use: what was asked for, and what this kernel, in this container, really does.
+//! Choice of the backend: the requested one, and the abilities of this kernel, in this container.
 //!
-//! io_uring may be missing, forbidden by a system setting or by a seccomp filter, or lack what we build on. A
-//! list of feature bits would not tell all of it, so the probe runs the backend on a pair of sockets and
-//! looks at what comes out.
+//! io_uring may be missing, forbidden by a system setting or by a seccomp filter, or lack a needed operation.
+//! A list of feature bits would not show all of it, so the probe runs the backend on a pair of sockets and
+//! looks at the result.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -20,7 +20,7 @@ const LONG_SEND_BYTES: usize = 4 << 20;
 /// Polls after which a send that does not end is given up.
 const LONG_SEND_POLLS: usize = 10_000;
 
-/// What the configuration asks for (`io-backend`).
+/// The requested backend (`io-backend`).
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
 pub enum Choice {
     /// io_uring where it works, else epoll.
@@ -129,7 +129,7 @@ impl Sink for Probe {
     }
 }
 
-/// Receives, wakes, and sends both what fits at once and what does not.
+/// Receives, wakes, and sends both a small buffer and one that does not fit at once.
 fn try_out(backend: &mut dyn Backend) -> io::Result<()> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let (ours, peer) = rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
@@ -158,7 +158,7 @@ fn try_out(backend: &mut dyn Backend) -> io::Result<()> {
         if probe.sent.len() == 2 {
             break;
         }
-        // Without sleep: nobody but this thread makes room.
+        // Without sleep: no other thread makes room.
         backend.poll(Some(Duration::ZERO), &mut probe)?;
     }
     count += drain(&peer);
@@ -174,7 +174,7 @@ fn check(holds: bool, otherwise: &str) -> io::Result<()> {
     if holds { Ok(()) } else { Err(io::Error::other(otherwise)) }
 }
 
-/// Reads what is there; returns how much.
+/// Reads the available bytes; returns their number.
 fn drain(socket: &OwnedFd) -> usize {
     let mut buffer = vec![0; 64 << 10];
     let mut count = 0;

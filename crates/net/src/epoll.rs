@@ -23,12 +23,12 @@ use epoll::EventFlags;
 
 /// Events taken per wait.
 const EVENTS: usize = 256;
-/// What one `recv` takes at most; every connection of the thread reads through the same buffer.
+/// Most bytes of one `recv`; every connection of the thread reads through the same buffer.
 const RECV_BYTES: usize = 64 << 10;
 /// Connections taken from one listener before connections are served again.
 const ACCEPTS_PER_POLL: usize = 64;
 
-/// The index no token has, in the event data of what is not a connection.
+/// An index that no token has, in the event data of other descriptors.
 const SPECIAL: u64 = u32::MAX as u64;
 const WAKER_DATA: u64 = u64::MAX;
 
@@ -225,7 +225,7 @@ impl Epoll {
         }
     }
 
-    /// Goes on with a blocked send.
+    /// Continues a blocked send.
     fn unblock(&mut self, token: Token, sink: &mut dyn Sink) {
         let Some(Some(connection)) = self.connections.get_mut(token.index()) else { return };
         if connection.token != token || !connection.blocked {

@@ -33,7 +33,7 @@ pub use waker::Waker;
 /// connections.
 ///
 /// The low 32 bits are an index: backends keep an array by it, so it must be dense (reuse freed indexes). The
-/// high 32 bits are a generation that tells one user of the index from the next.
+/// high 32 bits are a generation that distinguishes successive users of the index.
 #[derive(Copy, Clone, Eq, PartialEq, Hash, Debug, PartialOrd, Ord)]
 pub struct Token(pub u64);
 
@@ -113,29 +113,29 @@ pub trait Backend {
     /// Has the kernel gather small pieces that are sent there, at the cost of some delay.
     fn gather(&mut self, _: Token) {}
 
-    /// Queues `buffer` behind what was sent before. Any number may be queued; each comes back through
-    /// [`Sink::sent`], in order (an empty one possibly sooner).
+    /// Queues `buffer` behind earlier ones. Any number may be queued; each comes back through [`Sink::sent`],
+    /// in order (an empty one possibly sooner).
     ///
     /// A buffer that the kernel takes at once is reported by the next `poll`, but does not by itself end its
-    /// sleep; one that had to wait for the reader does. So who acts on the end of a send (closes after a last
-    /// reply, sends the next piece of a long one) gives that poll a timeout of zero, once.
+    /// sleep; one that had to wait for the reader does. A caller that acts on the end of a send (closes after
+    /// a last reply, sends the next piece of a long one) therefore gives that poll a timeout of zero, once.
     fn send(&mut self, token: Token, buffer: Buffer);
 
-    /// Stops receiving; what the backend has received already may still be delivered. While paused, the
+    /// Stops receiving; bytes that the backend has received already may still be delivered. While paused, the
     /// peer's close goes unnoticed.
     fn pause(&mut self, token: Token);
 
     /// Receives again after [`Backend::pause`].
     fn resume(&mut self, token: Token);
 
-    /// Cancels what is under way and closes. Nothing is reported for the token from here on, and its index
+    /// Cancels pending operations and closes. Nothing is reported for the token from here on, and its index
     /// may be reused. Buffers that the kernel still reads stay alive until it is done.
     fn close(&mut self, token: Token);
 
     /// A handle that ends this backend's sleep in `poll` from any thread.
     fn waker(&self) -> Waker;
 
-    /// Starts what was queued, sleeps until there is something to report, a waker wakes or `timeout` has
+    /// Starts queued operations, sleeps until there is something to report, a waker wakes or `timeout` has
     /// passed (`None`: no limit; zero: does not sleep), and reports.
     ///
     /// # Errors
@@ -150,7 +150,7 @@ pub trait Sink {
 
     /// Bytes arrived. `data` is never empty and valid for the call only; a poll may deliver several pieces.
     /// Returns whether they were worked on; false if they were only kept for the connection's next turn, so
-    /// that the poll goes on to other connections at once.
+    /// that the poll proceeds to other connections at once.
     fn received(&mut self, token: Token, data: &[u8]) -> bool;
 
     /// These will be reported next, in this order, each by [`Sink::received`]. A hint: ask for what will be
@@ -165,8 +165,7 @@ pub trait Sink {
     /// here or there. The connection stays adopted until [`Backend::close`].
     fn closed(&mut self, token: Token, reason: Option<io::Error>);
 
-    /// A connection's TLS handshake is done; `certificate` is what the client has shown and the server has
-    /// verified, as DER.
+    /// A connection's TLS handshake is done; `certificate` is the client's, verified by the server, as DER.
     fn secured(&mut self, _token: Token, _certificate: Option<&[u8]>) {}
 
     /// A [`Waker`] was used since the last poll returned.

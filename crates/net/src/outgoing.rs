@@ -1,4 +1,4 @@
-//! What one connection still has to send: the buffer under way, and those that wait behind it.
+//! A connection's unsent output: the buffer under way, and those that wait behind it.
 //!
 //! `front` is empty exactly when nothing is under way; then nothing waits either. A buffer's bytes never move
 //! while it is here (only its owner does), so the kernel may hold a pointer to them.

@@ -1,7 +1,7 @@
 //! One suite, run against both backends over real sockets.
 //!
 //! Where io_uring does not work, its half is skipped, and says so past the capture of test output. No test
-//! sleeps: they wait for what they expect, and fail when nothing at all happens for a long time.
+//! sleeps: they wait for the expected event, and fail when nothing at all happens for a long time.
 
 mod harness;
 
@@ -243,7 +243,7 @@ fn many_buffers_leave_in_order(kind: Kind) {
     }
 }
 
-/// The harness checks that what is received is what was announced.
+/// The harness checks that the received bytes are the announced ones.
 fn what_arrives_together_is_announced(kind: Kind) {
     let mut harness = Harness::new(kind);
     let mut peers: Vec<_> = (0..40).map(|_| harness.connect()).collect();
@@ -326,7 +326,7 @@ fn wakes_from_many_threads(kind: Kind) {
 }
 
 fn serves_thousands_at_once(kind: Kind) {
-    // Two descriptors each, and some for everybody else.
+    // Two descriptors each, and some for all other uses.
     let count = (raise_descriptor_limit().saturating_sub(500) / 4).min(2000) as usize;
     let mut harness = Harness::new(kind);
     let mut peers: Vec<_> = (0..count).map(|_| harness.connect()).collect();
@@ -418,7 +418,7 @@ fn sockets_inherit_their_options(kind: Kind) {
     assert!(!sockopt::socket_keepalive(&socket).unwrap());
 }
 
-/// A server that cannot have more than a few descriptors, in a process of its own since the limit is the
+/// A server that cannot have more than a few descriptors, in a separate process since the limit is the
 /// process's.
 fn survives_running_out_of_descriptors(kind: Kind) {
     const CONNECTIONS: usize = 60;

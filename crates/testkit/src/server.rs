@@ -1,4 +1,4 @@
-//! A server process for the length of a test: started on a free port, in a directory of its own, killed when
+//! A server process for the length of a test: started on a free port, in its own directory, killed when
 //! dropped.
 
 use martlet_client::blocking::Client;
@@ -89,7 +89,7 @@ impl Server {
         Ok(self.child.wait()?.success())
     }
 
-    /// Waits until the process has ended on its own: how, and what it said.
+    /// Waits until the process has ended on its own: its status, and its output.
     pub fn end(mut self) -> io::Result<(ExitStatus, String)> {
         Ok((self.child.wait()?, self.log()))
     }
@@ -104,7 +104,7 @@ impl Server {
         self.child.id()
     }
 
-    /// What it has written to its standard output and error.
+    /// Its standard output and error so far.
     pub fn log(&self) -> String {
         let bytes = std::fs::read(&self.log).unwrap_or_default();
         String::from_utf8_lossy(&bytes).into_owned()
@@ -121,7 +121,7 @@ impl Server {
             if let Ok(mut client) = Client::connect(self.address())
                 && client.command(&["PING"]).is_ok_and(|reply| !reply.is_error())
             {
-                // Who asks for the clients then finds only the test's own.
+                // CLIENT LIST then shows only the test's own connections.
                 client.command(&["QUIT"])?;
                 return client.read_to_end().map(drop);
             }
@@ -142,8 +142,8 @@ impl Drop for Server {
     }
 }
 
-/// A TCP port that the system gives to nobody else as long as this is there. Connections to it are refused
-/// until who was told of it listens there.
+/// A TCP port that the system gives to no other process while this exists. Connections to it are refused
+/// until a server listens there.
 pub struct ReservedPort {
     /// Bound, and not listening: so others may bind to it by its number, with SO_REUSEADDR as servers have
     /// it.

@@ -1,4 +1,4 @@
-//! A small file system of its own, to be filled up.
+//! A small file system that a test can fill up.
 
 use std::fs;
 use std::io;
@@ -12,7 +12,7 @@ pub struct SmallDisk {
 }
 
 impl SmallDisk {
-    /// Mounts one of so many bytes at a directory; `None`, and a line that says so, where that is not
+    /// Mounts one of `bytes` bytes at a directory; `None`, and a line that says so, where that is not
     /// allowed.
     pub fn mount(path: &Path, bytes: u64) -> Option<SmallDisk> {
         match call("mount", &["-t", "tmpfs", "-o", &format!("size={bytes}"), "none"], path) {

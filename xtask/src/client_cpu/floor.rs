@@ -1,6 +1,6 @@
 //! The kernel's share of a load tester's work: 50 connections, one send and one receive per batch, one wait
 //! for all that are ready. Batches are built before, with scattered keys so that the server has the same
-//! work; replies are counted by their bytes and never looked at: nobody who speaks to a server by these
+//! work; replies are counted by their bytes and never looked at: no client that speaks to a server by these
 //! system calls can do less.
 
 use crate::run::Outcome;
@@ -24,7 +24,7 @@ const KEYS: usize = 100_000;
 /// Knuth's multiplier: spreads consecutive numbers over all keys.
 const SPREAD: usize = 2_654_435_761;
 
-/// What is sent.
+/// The load to send.
 #[derive(clap::Args)]
 pub struct Options {
     /// Port on this machine, or the path of a unix socket.
@@ -63,7 +63,7 @@ pub fn run(options: &Options) -> Outcome {
     }
 }
 
-/// What is still to come, over all connections and on each of them.
+/// The requests still to come, over all connections and on each of them.
 struct Count {
     batches: usize,
     replies_bytes: usize,
@@ -131,7 +131,7 @@ fn by_read_and_write<'a>(
     Ok(())
 }
 
-/// What one wait of the ring found: the connections whose next batch may leave.
+/// The result of one wait of the ring: the connections whose next batch may leave.
 struct Answered {
     count: Count,
     slots: Vec<usize>,

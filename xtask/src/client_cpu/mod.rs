@@ -1,8 +1,8 @@
-//! `./x bench-client`: what a request costs the load tester itself, A B A B in one run: redis-benchmark or
-//! resp-benchmark, ours with the same command line, and the kernel's share of it (`floor`) by read and write
-//! and by io_uring. Clients run on one core, the server on the other. The figure is user and system time of
-//! the client's process over its requests, start and end included. Every reading is a line of JSON under
-//! `results/`.
+//! `./x bench-client`: the load tester's own cost of a request, A B A B in one run: redis-benchmark or
+//! resp-benchmark, Martlet's with the same command line, and the kernel's share of it (`floor`) by read and
+//! write and by io_uring. Clients run on one core, the server on the other. The figure is user and system
+//! time of the client's process over its requests, start and end included. Every reading is a line of JSON
+//! under `results/`.
 
 pub mod floor;
 
@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// What is measured.
+/// The measurements to take.
 #[derive(clap::Args)]
 pub struct Options {
     /// Rows by prefix of their names; all when absent.

@@ -1,4 +1,4 @@
-//! A cluster of ours, three primaries with a replica each, that changes while a client library tours it.
+//! A Martlet cluster, three primaries with a replica each, that changes while a client library tours it.
 //! Slots move key by key and all at once, a replica takes over. No acknowledged INCR may be lost or done
 //! twice.
 
@@ -9,7 +9,7 @@ use std::process::Command;
 
 /// Keys that the tour has set before anything moves.
 const KEYS_OF_A_TOUR: i64 = 200;
-/// A library learns of a failover by redirections: it goes on for a while.
+/// A library learns of a failover by redirections: it continues for a while.
 const REQUESTS_AFTER_FAILOVER: u64 = 500;
 
 /// A node, and the port of its bus for as long as it lives.
@@ -86,7 +86,7 @@ fn change(nodes: &[Node], tour: &mut Tour) -> Outcome {
     })?;
     reshard(&nodes[0], &ids[0], &ids[1])?;
     reshard(&nodes[0], &ids[1], &ids[2])?;
-    // What was the first primary's goes back to it, all at once.
+    // The first primary's slots return to it, all at once.
     let line = nodes[2].own_line()?;
     let range = line.split(' ').nth(8).ok_or("no slots")?;
     let (first, last) = range.split_once('-').ok_or("no range")?;

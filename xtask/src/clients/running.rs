@@ -14,21 +14,21 @@ const LOOK: Duration = Duration::from_millis(50);
 
 pub type Error = Box<dyn std::error::Error>;
 
-/// A library's program, which goes on until the file that `TOUR_END` names is there.
+/// A library's program, which runs until the file that `TOUR_END` names exists.
 pub struct Tour {
     program: Child,
     folder: tempfile::TempDir,
 }
 
 impl Tour {
-    /// Starts it; a variable tells it where the servers are.
+    /// Starts it; a variable has the servers' addresses.
     pub fn start(mut program: Command, variable: &str, servers: &str) -> Result<Tour, Error> {
         let folder = tempfile::tempdir()?;
         let program = program.env(variable, servers).env("TOUR_END", folder.path().join("end")).spawn()?;
         Ok(Tour { program, folder })
     }
 
-    /// Waits for what must become true while it runs.
+    /// Waits for a condition that must become true while it runs.
     pub fn until(&mut self, what: &str, mut holds: impl FnMut() -> Result<bool, Error>) -> Outcome {
         until(what, || match self.program.try_wait()? {
             Some(status) => Err(format!("the tour ended early: {status}").into()),
@@ -45,7 +45,7 @@ impl Tour {
     }
 }
 
-/// Waits for what must become true.
+/// Waits for a condition that must become true.
 pub fn until(what: &str, mut holds: impl FnMut() -> Result<bool, Error>) -> Outcome {
     let end = Instant::now() + PATIENCE;
     while !holds()? {

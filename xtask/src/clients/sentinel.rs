@@ -1,4 +1,4 @@
-//! A primary of ours with two replicas, and three Sentinels, one of them real where it is installed, that
+//! A Martlet primary with two replicas, and three Sentinels, one of them real where it is installed, that
 //! fail over while a client library writes. No acknowledged write may be lost: servers wait for replicas.
 
 use super::running::{Error, Tour, ask, commands, until};
@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 
 /// A real one.
 const PEER: &str = "redis-sentinel";
-/// A library learns of a failover by what fails: it goes on for a while.
+/// A library learns of a failover by failing requests: it continues for a while.
 const REQUESTS_AFTER_FAILOVER: u64 = 500;
 /// Starts as a primary; once the Sentinels have another they make it a replica.
 const SERVER: [&str; 7] = [
@@ -61,7 +61,7 @@ impl Sentinel {
         ask(SocketAddr::from((Ipv4Addr::LOCALHOST, self.port.number())), words)
     }
 
-    /// The port of the primary that it tells clients of.
+    /// The port of the primary that it reports to clients.
     fn primary(&self) -> Result<u16, Error> {
         let address = self.ask(&["SENTINEL", "GET-MASTER-ADDR-BY-NAME", "mymaster"])?;
         Ok(address.split(' ').nth(1).ok_or("no address")?.parse()?)

@@ -24,7 +24,7 @@ const EXPIRY_SPAN: Duration = Duration::from_secs(60);
 /// By how much a quick run shrinks its data sets.
 const QUICK_DIVISOR: u64 = 100;
 
-/// What is the same for every row.
+/// Settings that are the same for every row.
 pub struct Setup {
     /// Our program.
     pub ours: PathBuf,
@@ -54,7 +54,7 @@ pub struct Reading {
     pub server: String,
     /// From 0.
     pub round: usize,
-    /// What was measured.
+    /// The measurement.
     pub value: f64,
     /// Requests answered in the reading.
     pub requests: u64,
@@ -70,7 +70,7 @@ pub struct Reading {
     pub quick: bool,
 }
 
-/// What a single reading found.
+/// The findings of a single reading.
 #[derive(Default)]
 struct Found {
     value: f64,
@@ -121,7 +121,7 @@ pub fn row(setup: &Setup, row: &Row) -> Result<()> {
     Ok(())
 }
 
-/// Clients that read what is published on `channel`, each with a thread, until they are dropped.
+/// Clients that read messages of `channel`, each with a thread, until they are dropped.
 struct Subscribers(Vec<(TcpStream, JoinHandle<()>)>);
 
 impl Subscribers {

@@ -18,7 +18,7 @@ use std::time::Duration;
 /// The readings that the repository keeps.
 const READINGS: &str = "results/cost.jsonl";
 
-/// What is measured and how long.
+/// The measurements to take and their length.
 #[derive(clap::Args)]
 pub struct Options {
     /// Rows by prefix of their names, separated by commas; all when absent. `list` prints them.

@@ -50,7 +50,7 @@ impl Measured {
         Ok(Measured { server: Server::start_in(directory, program, arguments)?, name })
     }
 
-    /// What it has logged.
+    /// Its log so far.
     pub fn log(&self) -> String {
         self.server.log()
     }
@@ -101,7 +101,7 @@ impl Measured {
         let children =
             std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
         let private = children.split_whitespace().filter_map(|child| {
-            // It may have ended meanwhile.
+            // The child may have ended since.
             let text = std::fs::read_to_string(format!("/proc/{child}/smaps_rollup")).ok()?;
             let lines = text.lines().filter(|line| line.starts_with("Private_"));
             let kilobytes = lines.filter_map(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok());

@@ -1,4 +1,4 @@
-//! What is measured: every row of the table, with the ratio that it must reach.
+//! The measured rows: every row of the table, with the ratio that it must reach.
 
 /// Requests that build the data a row reads.
 pub struct Fill {
@@ -26,11 +26,11 @@ pub struct Row {
     pub connections: usize,
     /// Our I/O backend.
     pub backend: &'static str,
-    /// Whether the data set is built anew before each round, for commands that make it grow.
+    /// Whether the data set is built again before each round, for commands that make it grow.
     pub refill: bool,
     /// Subscribers of `channel` that read beside the load.
     pub subscribers: usize,
-    /// Other clients that are connected meanwhile.
+    /// Other clients that are connected at the same time.
     pub beside: Option<Beside>,
     /// Our I/O threads, all on the one core.
     pub threads: usize,
@@ -40,26 +40,26 @@ pub struct Row {
 pub struct Beside {
     /// How many.
     pub connections: usize,
-    /// What they send, all of them together.
+    /// Their requests, all of them together.
     pub sends: &'static [Fill],
 }
 
-/// How a row is measured, and what its target means.
+/// The method of a row, and the meaning of its target.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Kind {
     /// Server CPU per request; the target is the least ratio peer ÷ ours.
     Cpu,
-    /// Resident bytes per key after the fill; the target is the most bytes of ours.
+    /// Resident bytes per key after the fill; the target is Martlet's upper bound.
     BytesPerKey(u64),
     /// Resident bytes after the fill; the target is the least saving against the peer, as a ratio peer ÷
     /// ours.
     Memory(u64),
-    /// Resident bytes per idle connection; the target is the most bytes of ours.
+    /// Resident bytes per idle connection; the target is Martlet's upper bound.
     IdleConnections(usize),
-    /// Server CPU per request with many connections against 50; the target is the least efficiency of ours.
+    /// Server CPU per request with many connections against 50; the target is Martlet's least efficiency.
     ManyConnections(usize),
-    /// Entries that the fill left in the slow log at 1,000 µs, the least of all rounds: what the server does
-    /// comes in each of them, what keeps its thread from its core does not. The target is the most.
+    /// Entries that the fill left in the slow log at 1,000 µs, the least of all rounds: the server's own work
+    /// appears in each of them, a thread's wait for its core does not. The target is an upper bound.
     SlowFill,
     /// As `SlowFill`, but that the request left.
     SlowRequest,

@@ -7,13 +7,13 @@ use crate::run::text_of;
 use std::error::Error;
 use std::path::Path;
 
-/// A page that shows a table, between two lines of its own.
+/// A page with a generated table, between two marker lines.
 pub struct Page {
     /// The file, below the root.
     pub file: &'static str,
     begin: &'static str,
     end: &'static str,
-    /// The rows that it shows; all if there are none.
+    /// The rows that it shows; all if empty.
     rows: &'static [&'static str],
 }
 

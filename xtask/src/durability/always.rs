@@ -1,6 +1,6 @@
-//! The row `always`: throughput with `appendfsync always`, beside what bounds it: how often the disk can be
-//! forced to take what it is given, and what the servers reach when they do not wait for it. On the disk as
-//! it is, and as if it took longer (`DEBUG AOF-FLUSH-SLEEP`).
+//! The row `always`: throughput with `appendfsync always`, beside its bounds: the rate at which the disk can
+//! be forced to take a file, and the servers' rate when they do not wait for it. On the disk as it is, and as
+//! if it took longer (`DEBUG AOF-FLUSH-SLEEP`).
 
 use super::{Reading, Result, Setup, quantile};
 use crate::cost::process::Measured;

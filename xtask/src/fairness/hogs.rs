@@ -11,17 +11,17 @@ use std::sync::{Mutex, PoisonError};
 use std::thread::Scope;
 use std::time::Duration;
 
-/// What a hog may have sent and the server not received: more would fill the loopback's queue, which then
-/// drops packets of others, too. Nobody's fairness shows in how long TCP waits until it sends them again.
+/// Bytes that a hog may have sent and the server not received: more would fill the loopback's queue, which
+/// then drops packets of others, too. TCP's wait before it sends them again would say nothing about fairness.
 const SENT_AHEAD_BYTES: usize = 128 << 10;
 
 /// A kind of hog.
 pub struct Hog {
     /// The row.
     pub name: &'static str,
-    /// What it does.
+    /// Its work.
     pub what: &'static str,
-    /// Stores what it needs.
+    /// Stores the data that it needs.
     pub prepare: fn(&mut Client) -> io::Result<()>,
     run: for<'scope> fn(&'scope Scope<'scope, '_>, &'scope Ground) -> io::Result<()>,
 }
@@ -105,7 +105,7 @@ pub const HOGS: &[Hog] = &[
 pub struct Ground {
     address: SocketAddr,
     over: AtomicBool,
-    /// Shut down at the end, so that nobody waits on them any longer.
+    /// Shut down at the end, so that no thread waits on them any longer.
     sockets: Mutex<Vec<TcpStream>>,
 }
 

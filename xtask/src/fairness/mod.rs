@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 /// Where results are kept, without the ending.
 const RESULTS: &str = "results/fairness";
 
-/// What is measured and how long.
+/// The measurements to take and their length.
 #[derive(clap::Args)]
 pub struct Options {
     /// Rows by prefix of their names, separated by commas; all when absent.
@@ -46,7 +46,7 @@ pub struct Options {
     output: PathBuf,
 }
 
-/// What one server's polite clients saw beside one hog.
+/// Waits of one server's polite clients beside one hog.
 #[derive(Serialize, Deserialize, Default, Clone)]
 pub struct Reading {
     /// The hog.
@@ -57,7 +57,7 @@ pub struct Reading {
     pub gets: usize,
     /// The wait that one GET in two, and in a hundred, exceeded, in microseconds.
     pub p50_us: u32,
-    /// See above.
+    /// 99th percentile of the waits, microseconds.
     pub p99_us: u32,
     /// The longest wait of each round, in microseconds.
     pub longest_us: Vec<u32>,

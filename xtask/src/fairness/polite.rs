@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 const CLIENTS: usize = 4;
 const REQUEST: &[u8] = b"*2\r\n$3\r\nGET\r\n$6\r\npolite\r\n";
 const REPLY: &[u8] = b"$5\r\nvalue\r\n";
-/// A client that waits longer counts as having waited so long.
+/// A longer wait counts as this long.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// Stores what they ask for.
+/// Stores the data that they ask for.
 pub fn prepare(client: &mut Client) -> io::Result<()> {
     client.command(&["SET", "polite", "value"]).map(drop)
 }

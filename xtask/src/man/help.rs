@@ -1,19 +1,20 @@
-//! What a tool's help text says: how it is used, its options with what they do, and what stands between.
+//! The content of a tool's help text: its usage, its options with their descriptions, and the paragraphs
+//! between.
 
 /// One option of a tool.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Opt {
     /// With their dashes.
     pub names: Vec<String>,
-    /// What stands for its value, if it takes one.
+    /// The placeholder of its value, if it takes one.
     pub value: Option<String>,
-    /// What it does.
+    /// Its description.
     pub about: String,
     /// The heading that it stands under.
     pub group: String,
 }
 
-/// What a help text says.
+/// The content of a help text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Help {
     /// Command lines, without the word before the first.
@@ -22,7 +23,7 @@ pub struct Help {
     pub options: Vec<Opt>,
     /// Lines that are neither of these.
     pub prose: String,
-    /// Command lines, and what is said of them.
+    /// Command lines, and their descriptions.
     pub examples: Vec<String>,
 }
 
@@ -34,7 +35,7 @@ impl Help {
     }
 }
 
-/// A title has few words; what is longer says something.
+/// A title has few words; a longer line is a sentence.
 const LONGEST_TITLE_WORDS: usize = 4;
 
 /// Words of a help text that are options wherever they stand, examples apart.
@@ -99,7 +100,7 @@ fn title_of(line: &str) -> Option<&str> {
 }
 
 impl Opt {
-    /// `-a, --pass PASSWORD   what it does`. Where the left side is long only its value's capitals end it.
+    /// `-a, --pass PASSWORD   description`. Where the left side is long only its value's capitals end it.
     fn read(line: &str) -> Opt {
         let mut option = Opt::default();
         let mut rest = line;

@@ -1,6 +1,6 @@
-//! `./x man`: a manual page for each tool and completions for shells, made from what `--help` says, which
+//! `./x man`: a manual page for each tool and completions for shells, made from the output of `--help`, which
 //! the tools make from their tables of options. The server's options are its parameters:
-//! docs/configuration.md has them, made from their table. What is made is tried: pages by man, completions by
+//! docs/configuration.md has them, made from their table. The results are tried: pages by man, completions by
 //! each shell that is installed.
 
 mod help;
@@ -85,7 +85,7 @@ Martlet is an in-memory data server that speaks the Redis protocol. One program 
 server and its tools: the first word says which, or the name of the link that it is
 called by.";
 
-/// What a tool says of itself.
+/// A tool's help text.
 fn help_of(program: &Path, tool: &[&str]) -> Result<String, Box<dyn Error>> {
     let output = Process::new(program).args(tool).arg("--help").output()?;
     if !output.status.success() || output.stdout.is_empty() {
@@ -145,7 +145,7 @@ fn command(name: &str, about: &str, help: &Help) -> Command {
     command
 }
 
-/// What a shell completes a value with.
+/// The kind of a value's completion in shells.
 fn hint(value: &str) -> ValueHint {
     match value {
         "FILE" | "PATH" | "SOCKET" | "CACERT" => ValueHint::FilePath,

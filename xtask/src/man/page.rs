@@ -39,7 +39,7 @@ pub fn page(command: Command, help: &Help, see_also: &[String]) -> Result<String
     Ok(ascii(&text))
 }
 
-/// What a part of a page has after the definitions that each part begins with.
+/// The part of a page after the definitions that each part begins with.
 fn sections(part: &[u8]) -> String {
     let text = String::from_utf8_lossy(part);
     text.find(".SH").map_or(String::new(), |start| text[start..].into())

@@ -1,4 +1,4 @@
-//! Completions for shells, and each shell that is installed asked what it would complete.
+//! Completions for shells, and each installed shell's own suggestions from them.
 
 use crate::run::is_installed;
 use clap::{Arg, ArgAction, Command, ValueHint};
@@ -7,7 +7,7 @@ use std::error::Error;
 use std::path::Path;
 use std::process::Command as Process;
 
-/// What a shell is made to complete, and words that must be among what it offers, and that must not.
+/// A line to complete, with words that a shell must suggest, and words that it must not.
 struct Case {
     line: &'static str,
     offered: &'static [&'static str],
@@ -74,10 +74,10 @@ pub fn files() -> Arg {
     Arg::new("FILES").action(ArgAction::Append).value_hint(ValueHint::FilePath)
 }
 
-/// What the shells that are installed offer otherwise than they should.
+/// Differences between the suggestions of the installed shells and the expected ones.
 ///
 /// # Errors
-/// Where a shell cannot be started.
+/// A shell cannot be started.
 pub fn complaints(directory: &Path) -> Result<Vec<String>, Box<dyn Error>> {
     let place = tempfile::tempdir()?;
     std::fs::write(place.path().join("dumped.conf"), "")?;
@@ -102,7 +102,7 @@ pub fn complaints(directory: &Path) -> Result<Vec<String>, Box<dyn Error>> {
     Ok(found)
 }
 
-/// What a shell offers at the end of `line`, in the directory `place`.
+/// A shell's suggestions at the end of `line`, in the directory `place`.
 fn completed(shell: Shell, file: &Path, line: &str, place: &Path) -> Result<Vec<String>, Box<dyn Error>> {
     let script = match shell {
         Shell::Bash => BASH,
@@ -132,8 +132,8 @@ fn completed(shell: Shell, file: &Path, line: &str, place: &Path) -> Result<Vec<
     Ok(text.lines().map(|word| word.trim().trim_start_matches("./").into()).collect())
 }
 
-/// The function that `complete` names is called as readline would. What it does not know is left to files, as
-/// `-o default` says.
+/// The function that `complete` names is called as readline would. Other words are left to files, as `-o
+/// default` says.
 const BASH: &str = r#"
 source "$1"
 registered=$(complete -p martlet) || exit 1
@@ -147,14 +147,14 @@ $function martlet "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD-1]}" 2>/d
 printf '%s\n' "${COMPREPLY[@]}"
 "#;
 
-/// Matches with a tab and what they do.
+/// Matches with a tab and their descriptions.
 const FISH: &str = r#"
 source $argv[1]
 complete -C $argv[2] | string split --fields 1 \t
 exit 0
 "#;
 
-/// A shell on a terminal of its own, whose completion prints what it is given to add and ends the shell.
+/// A shell on a separate terminal, whose completion prints its suggestions and ends the shell.
 const ZSH: &str = r#"
 zmodload zsh/zpty || exit 1
 zpty shell zsh -f -i

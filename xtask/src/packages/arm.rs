@@ -15,10 +15,10 @@ const COMPILER: &str = "aarch64-linux-gnu-gcc";
 const EMULATOR: &str = "qemu-aarch64";
 /// Where its C library is.
 const LIBRARIES: &str = "/usr/aarch64-linux-gnu";
-/// What comes before a program's path.
+/// The words before a program's path.
 pub const LAUNCHER: [&str; 3] = [EMULATOR, "-L", LIBRARIES];
 
-/// The crates whose tests are run: those with unsafe code, and what they stand on.
+/// The crates whose tests are run: those with unsafe code, and their dependencies.
 const CRATES: &[&str] = &[
     "martlet-base",
     "martlet-types",
@@ -34,7 +34,7 @@ const CRATES: &[&str] = &[
 /// long here.
 const SKIPPED: &str = "no_interleaving";
 
-/// What is run.
+/// The tests to run.
 #[derive(clap::Args)]
 pub struct Options {
     /// Only the raw-wire suite, not the crates' tests.
@@ -52,10 +52,10 @@ pub fn cargo() -> Command {
     command
 }
 
-/// Whether all that a build needs is there.
+/// Whether the needs of a build are there.
 ///
 /// # Errors
-/// Names what is missing.
+/// Names the missing ones.
 pub fn check() -> Outcome {
     for (program, package) in [(COMPILER, "gcc-aarch64-linux-gnu"), (EMULATOR, "qemu-user")] {
         if !is_installed(program, "--version") {

@@ -15,10 +15,10 @@ pub struct Options {
     suite: String,
 }
 
-/// What the test needs beside what every Debian has.
+/// The test's needs beyond a minimal Debian.
 const INCLUDED: &str = "adduser,bash-completion,fish,logrotate,man-db,zsh";
 
-/// What the package's configuration says.
+/// The port in the package's configuration.
 const PORT: u16 = 6379;
 
 /// Whether what packs it is there.
@@ -32,10 +32,10 @@ pub fn check() -> Outcome {
     Err("cargo-deb is not installed: cargo install cargo-deb --locked".into())
 }
 
-/// Packs what is built and the manual's pages, with this revision, into `target/dist`; gives its path.
+/// Packs the built program and the manual's pages, with this revision, into `target/dist`; returns the path.
 ///
 /// # Errors
-/// Where cargo-deb fails.
+/// cargo-deb fails.
 pub fn build(revision: u32) -> Result<PathBuf, Box<dyn std::error::Error>> {
     let directory = root().join("target/dist");
     std::fs::create_dir_all(&directory)?;

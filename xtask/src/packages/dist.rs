@@ -1,5 +1,5 @@
 //! A release in `target/dist`: archives of programs for each machine, the Debian package, the source and its
-//! formula, and their checksums. What was built is tried before it is packed.
+//! formula, and their checksums. A program is tried before it is packed.
 
 use super::trial::Program;
 use super::{arm, deb};
@@ -16,7 +16,7 @@ const NATIVE_TARGET: &str = "x86_64-unknown-linux-gnu";
 /// How a release is built.
 #[derive(clap::Args)]
 pub struct Options {
-    /// Where the archives will be found: what the Homebrew formula says.
+    /// Where the archives will be found: the address in the Homebrew formula.
     #[arg(long)]
     url: Option<String>,
     /// A target whose archive is left out, where its compiler or library is not to be had.
@@ -58,10 +58,10 @@ pub fn run(options: &Options) -> Outcome {
     Ok(())
 }
 
-/// Whether all that a build for a target needs is there.
+/// Whether the needs of a build for a target are there.
 ///
 /// # Errors
-/// Names what is missing.
+/// Names the missing ones.
 fn check_target(target: &str) -> Outcome {
     if target == arm::TARGET {
         arm::check()?;
@@ -106,7 +106,7 @@ fn build(cargo: &mut Command, target: Option<&str>) -> Result<PathBuf, Box<dyn s
     Ok(root().join("target").join(target.unwrap_or_default()).join("release/martlet"))
 }
 
-/// Tries a program in a directory of its own.
+/// Tries a program in its own directory.
 fn try_out(program: &Program) -> Outcome {
     program.try_out(&tempfile::tempdir()?.path().join("data"))
 }
@@ -126,7 +126,7 @@ fn name(what: &str) -> String {
     format!("martlet-{}-{what}", env!("CARGO_PKG_VERSION"))
 }
 
-/// An archive of the program, without its symbols, and what belongs to it.
+/// An archive of the program, without its symbols, and its further files.
 fn pack(directory: &Path, program: &Path, target: &str) -> Outcome {
     let name = name(target);
     let folder = directory.join(&name);

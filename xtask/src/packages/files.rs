@@ -1,6 +1,6 @@
-//! `./x packaging`: the files of `packaging/` that nothing compiles, looked at by the programs that will read
-//! them: the unit by systemd, the rotation by logrotate, the chart by helm, and what the chart renders by
-//! Martlet. What is not installed is left out, and said.
+//! `./x packaging`: the files of `packaging/` that nothing compiles, checked by the programs that will read
+//! them: the unit by systemd, the rotation by logrotate, the chart by helm, and the rendered configuration by
+//! Martlet. Programs that are not installed are left out, with a message.
 
 use crate::run::{Outcome, Tally, built, in_root, is_installed, root, text_of};
 use martlet_testkit::server::ReservedPort;
@@ -21,7 +21,7 @@ pub struct Options {
 const MOST_EXPOSED: &str = "--threshold=40";
 /// A password that a shell, a configuration file or YAML could misread.
 const PASSWORD: &str = r#"a "b\c' $HOME {{ . }} #"#;
-/// Values that change what the chart renders.
+/// Values that change the rendered chart.
 const VALUES: [&[&str]; 3] = [
     &[],
     &["metrics.enabled=false", "persistence.enabled=false", "config="],
@@ -60,7 +60,7 @@ fn is_there(program: &str, argument: &str, what: &str) -> bool {
     is_there
 }
 
-/// What a program says on both outputs; an error if it fails.
+/// A program's text on both outputs; an error if it fails.
 fn said(command: &mut Command) -> Result<String, Box<dyn Error>> {
     let output = command.output()?;
     let text =
@@ -171,7 +171,7 @@ mod tests {
         text_of(&root().join(path)).unwrap()
     }
 
-    /// What follows `before` in a line of a file.
+    /// The text behind `before` in a line of a file.
     fn after(path: &str, before: &str) -> String {
         let text = text(path);
         let found = text.lines().find_map(|line| line.trim().strip_prefix(before));

@@ -1,5 +1,5 @@
-//! A program that was built is tried before it is packed, as whoever unpacks it would: it serves, over TLS
-//! too, runs a script, saves, and loads what it has saved; its own client and load tester are who asks.
+//! A built program is tried before it is packed, as a user would: it serves, over TLS too, runs a script,
+//! saves, and loads its file; its own client and load tester send the requests.
 
 use crate::run::Outcome;
 use martlet_testkit::server::{ReservedPort, Server};
@@ -18,7 +18,7 @@ const LOAD: [&str; 7] = ["-c", "4", "-P", "16", "--duration", "1s", "-q"];
 pub struct Program {
     /// What starts it, its path last.
     words: Vec<OsString>,
-    /// What it takes for `/`.
+    /// Its root directory.
     root: PathBuf,
 }
 
@@ -29,10 +29,10 @@ impl Program {
         Program { words, root: "/".into() }
     }
 
-    /// A copy in a root that holds nothing but it. Only root may go there.
+    /// A copy in a root that holds nothing else. Only root may run it there.
     ///
     /// # Errors
-    /// What the disk refuses.
+    /// The disk's.
     pub fn in_empty_root(root: &Path, path: &Path) -> std::io::Result<Program> {
         std::fs::copy(path, root.join("martlet"))?;
         let words = vec!["chroot".into(), root.into(), "/martlet".into()];
@@ -47,7 +47,7 @@ impl Program {
         Server::start_in(directory, Path::new(&self.words[0]), &all)
     }
 
-    /// What one of its tools says.
+    /// The output of one of its tools.
     fn ask(&self, tool: &[&str], arguments: &[&str]) -> Result<String, Box<dyn Error>> {
         let output =
             Command::new(&self.words[0]).args(&self.words[1..]).args(tool).args(arguments).output()?;
@@ -58,10 +58,10 @@ impl Program {
         Ok(String::from_utf8(output.stdout)?)
     }
 
-    /// Tries it in a directory that is empty.
+    /// Tries it in an empty directory.
     ///
     /// # Errors
-    /// What it does not do.
+    /// The first step that fails.
     pub fn try_out(&self, directory: &Path) -> Outcome {
         let inside = self.root.join(directory.strip_prefix("/").unwrap_or(directory));
         std::fs::create_dir_all(&inside)?;

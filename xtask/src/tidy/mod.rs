@@ -1,6 +1,6 @@
-//! What the compiler does not check: sizes of files and functions, openings, SAFETY lines, widths of
-//! comments, which crate and which module may know which. `./x tidy` and `cargo test` run it; a finding names
-//! its file and line.
+//! Checks beyond the compiler's: sizes of files and functions, openings, SAFETY lines, widths of comments,
+//! edges between crates and between files. `./x tidy` and `cargo test` run it; a finding names its file and
+//! line.
 
 mod modules;
 mod source;

@@ -1,7 +1,7 @@
-//! Rules on the files of one crate: none uses a file that uses it, neither directly nor through others.
+//! Rules on the files of one crate: their uses of each other form no circle.
 //!
 //! A file uses the files that its paths name (`crate::…`, `super::…`) and those it declares by `mod`. Uses of
-//! an enclosing module do not count: a folder's files share what its parent declares.
+//! an enclosing module do not count: a folder's files share the parent's declarations.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -101,7 +101,7 @@ fn paths(text: &str, module: &str) -> Vec<Vec<String>> {
     found
 }
 
-/// Adds the paths of one use tree, `a::b` or `{a::{b, c}, d}`, below `prefix`; gives what follows it.
+/// Adds the paths of one use tree, `a::b` or `{a::{b, c}, d}`, below `prefix`; returns the rest of the text.
 fn tree<'a>(text: &'a str, prefix: &[String], found: &mut Vec<Vec<String>>) -> &'a str {
     let text = text.trim_start();
     if let Some(mut rest) = text.strip_prefix('{') {
@@ -121,7 +121,7 @@ fn tree<'a>(text: &'a str, prefix: &[String], found: &mut Vec<Vec<String>>) -> &
         Some(deeper) => tree(deeper, &path, found),
         None => {
             found.push(path);
-            // A name of its own (`as b`) is no path.
+            // A new name (`as b`) is not part of the path.
             rest.trim_start().strip_prefix("as ").map_or(rest, |rest| {
                 rest.trim_start_matches(|c: char| c.is_alphanumeric() || c == '_' || c == ' ')
             })
@@ -147,7 +147,7 @@ fn circles(uses: &Uses) -> Vec<Vec<String>> {
     circles
 }
 
-/// What a file uses, directly and through others; itself only if a circle leads back.
+/// The files that a file uses, directly and through others; itself only if a circle leads back.
 fn reachable<'a>(uses: &'a Uses, file: &str) -> BTreeSet<&'a str> {
     let mut found = BTreeSet::new();
     let mut open = vec![file];

@@ -1,4 +1,4 @@
-//! Rules on one source file: how it opens, how long it and its functions are, what it may not call.
+//! Rules on one source file: its opening, its length and that of its functions, forbidden calls.
 
 /// Lines of a source file, tests apart; a family that outgrows them becomes a folder.
 const FILE_LINES_MAX: usize = 800;
@@ -12,10 +12,10 @@ const SAFETY_REACH_LINES: usize = 6;
 /// Crates that run in a simulation: the time comes from `base`.
 const SIMULATED: &[&str] =
     &["types", "keyspace", "engine", "command", "protocol", "journal", "rdb", "net", "persistence", "server"];
-/// What they may not call.
+/// Calls that are forbidden there.
 const CLOCKS: &[&str] = &["Instant::now()", "SystemTime::now()"];
 
-/// What a command's name is called.
+/// Fields that hold a command's name.
 const COMMAND_NAMES: &[&str] = &["spec.name", "full_name"];
 /// What asks for one: each before or after a literal.
 const COMPARISONS: &[&str] =

@@ -1,10 +1,10 @@
-//! TLS as an adapter around any backend: what is below sends and receives records, what is above sees plain
-//! bytes.
+//! TLS as an adapter around any backend: the layer below sends and receives records, the layer above sees
+//! plain bytes.
 //!
 //! Connections that were adopted without TLS pass through. Invariant: every buffer from above comes back, in
 //! order, once the records that hold its last byte have left; no more than [`AHEAD_BYTES`] of a connection
-//! are encrypted ahead of its reader. What a poll makes (handshakes, key updates, alerts, the next part of a
-//! long reply) is sent when the poll below has returned, since a sink cannot call its backend.
+//! are encrypted ahead of its reader. Output that a poll makes (handshakes, key updates, alerts, the next
+//! part of a long reply) is sent when the poll below has returned, since a sink cannot call its backend.
 
 mod name;
 mod session;
@@ -101,7 +101,7 @@ impl<B: Backend> Tls<B> {
         &mut self.inner
     }
 
-    /// Encrypts what waits and hands it to the backend below.
+    /// Encrypts waiting output and hands it to the backend below.
     fn flush(&mut self) {
         let sessions = &mut self.sessions;
         while let Some(token) = sessions.dirty.pop() {
@@ -257,7 +257,7 @@ impl Sink for Decrypting<'_> {
     }
 
     fn will_receive(&mut self, arrivals: &[Arrival<'_>]) {
-        // Records say nothing about the requests within, and what is announced must come next.
+        // Records do not show the requests within, and announced bytes must come next.
         let plain = arrivals.iter().take_while(|arrival| self.sessions.get(arrival.token).is_none()).count();
         if let Some(plain @ [_, _, ..]) = arrivals.get(..plain) {
             self.sink.will_receive(plain);

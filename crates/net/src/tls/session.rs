@@ -62,7 +62,7 @@ impl Session {
         })
     }
 
-    /// Whether the handshake goes on.
+    /// Whether the handshake is still under way.
     pub fn is_under_way(&self) -> bool {
         self.is_handshaking && !self.has_ended
     }
@@ -85,7 +85,7 @@ impl Session {
         self.alert.take()
     }
 
-    /// Takes records; the sink gets what is in them.
+    /// Takes records; the sink gets their content.
     pub fn receive(&mut self, mut data: &[u8], sink: &mut dyn Sink) -> bool {
         let mut is_worked_on = self.is_handshaking;
         while !data.is_empty() && !self.has_ended {
@@ -126,7 +126,7 @@ impl Session {
         is_worked_on
     }
 
-    /// What the peer has sent is not TLS as it should be: it is told why, if that is possible.
+    /// The peer's bytes are not valid TLS: it gets an alert, if that is possible.
     fn fail(&mut self, error: io::Error, sink: &mut dyn Sink) {
         let mut alert = Vec::new();
         while self.connection.wants_write() && self.connection.write_tls(&mut alert).is_ok() {}
@@ -211,7 +211,7 @@ impl Session {
         sink.closed(self.token, reason.or_else(|| is_torn.then(torn)));
     }
 
-    /// What tells the peer that nothing more follows, unless records before it have not left.
+    /// The alert that nothing more follows, unless earlier records have not left.
     pub fn close_notify(&mut self) -> Option<Vec<u8>> {
         if self.has_failed || self.is_handshaking || !self.flights.is_empty() || self.has_waiting() {
             return None;

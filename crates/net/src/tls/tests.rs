@@ -12,7 +12,7 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use super::*;
 use crate::{Kind, listen_tcp};
 
-/// What a server and its clients are configured with: an authority, and a certificate of it for each.
+/// The configuration of a server and its clients: an authority, and a certificate of it for each.
 struct Keys {
     server: Arc<ServerConfig>,
     client: Arc<ClientConfig>,
@@ -54,7 +54,7 @@ fn keys() -> Keys {
     Keys { server: Arc::new(server), client: Arc::new(client) }
 }
 
-/// A backend without sockets: what is sent is kept, what is received is put in by the test.
+/// A backend without sockets: output is kept, and the test supplies the input.
 #[derive(Default)]
 struct Memory {
     arrived: VecDeque<Vec<u8>>,
@@ -220,7 +220,7 @@ proptest! {
         }
         let expected = replies.concat();
         while pair.recorder.sent.len() < replies.len() {
-            // What is left of a long reply does not wait for an event.
+            // The rest of a long reply does not wait for an event.
             pair.turn(cut);
             prop_assert_eq!(pair.server.inner.last_timeout, Some(Duration::ZERO));
         }
@@ -252,7 +252,7 @@ fn what_is_not_tls_is_told_and_ended() {
     // An alert, fatal.
     assert_eq!(pair.server.inner.last_words.get(..1), Some(&[21][..]));
     assert!(pair.recorder.names.is_empty());
-    // What is sent after that comes back unsent.
+    // Later buffers come back unsent.
     pair.server.close(TOKEN);
     assert_eq!(pair.server.sessions.live, 0);
 }
@@ -295,7 +295,7 @@ fn common_names_are_found_or_not() {
     assert_eq!(common_name(&[0x30, 0x89]), None);
 }
 
-/// A client on a thread of its own talks to a real backend.
+/// A client on a separate thread talks to a real backend.
 fn serve(kind: Kind) {
     const BYTES: usize = 5_000_000;
     let keys = keys();

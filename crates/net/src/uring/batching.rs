@@ -1,11 +1,11 @@
-//! How many completions a sleep should end with: more than one, when more are surely about to come.
+//! The number of completions that should end a sleep: more than one, when more are surely about to come.
 //!
 //! Under load from connections that each wait for a reply, the first request ends the sleep, is answered
 //! alone, and its sender is woken for that one reply: both sides then spend more on waking up than on the
 //! request. Waiting a little for the next ones cuts the cost of a request and raises the throughput. The
-//! controller keeps the wait productive: it asks for what has been arriving together, a little more after a
-//! row of successes, less after the wait ran out, and nothing for a growing number of sleeps after a wait
-//! that brought too few to be worth it.
+//! controller keeps the wait productive: it asks for the number that has been arriving together, a little
+//! more after a row of successes, less after the wait ran out, and none for a growing number of sleeps after
+//! a wait that brought too few to be worth it.
 
 use std::time::Duration;
 
@@ -13,8 +13,8 @@ use std::time::Duration;
 pub const PATIENCE: Duration = Duration::from_micros(20);
 /// So few are not worth a timer.
 const WORTHWHILE: u32 = 4;
-/// What is wanted at most, and of so many connections one: the others' requests arrive while the batch is
-/// served, so that server and clients work at the same time.
+/// Most completions that are wanted, and one per this many connections: the others' requests arrive while the
+/// batch is served, so that server and clients work at the same time.
 const WANTED_MAX: u32 = 32;
 const ONE_OF: u32 = 3;
 /// Successes after which one more is wanted.
@@ -40,8 +40,8 @@ impl Batching {
         Batching { wanted: 1, successes: 0, rest: REST_MIN, next_rest: REST_MIN }
     }
 
-    /// How many completions the next sleep should end with, of so many connections; fewer are enough after
-    /// [`PATIENCE`].
+    /// The number of completions that should end the next sleep, with this number of connections; fewer are
+    /// enough after [`PATIENCE`].
     #[inline]
     pub fn wanted(&mut self, connections: u32) -> u32 {
         self.wanted = self.wanted.min(connections / ONE_OF).max(1);
@@ -82,7 +82,7 @@ impl Batching {
 mod tests {
     use super::*;
 
-    /// Runs sleeps in which at most `available` connections send in time; returns what was wanted in each.
+    /// Runs sleeps in which at most `available` connections send in time; returns the wanted number of each.
     fn run(batching: &mut Batching, sleeps: usize, available: u32) -> Vec<u32> {
         let sleep = |_| {
             let wanted = batching.wanted(1000);

@@ -16,7 +16,7 @@ pub const GROUP: u16 = 0;
 /// The flag of `struct io_uring_buf_reg` for incremental consumption.
 const REGISTER_INCREMENTAL: u16 = 2;
 const PAGE: usize = 4096;
-/// What a receive is expected to bring, to limit how many are started without a buffer for each.
+/// Expected size of a receive, to limit how many are started without a buffer for each.
 const USUAL_RECEIVE_BYTES: u32 = 512;
 
 /// How many buffers of which size; `count` is a power of two.
@@ -31,8 +31,7 @@ const INCREMENTAL: Shape = Shape { count: 16, bytes: 64 << 10 };
 /// What serves rings that spend a buffer on each receive.
 const WHOLE: Shape = Shape { count: 256, bytes: 16 << 10 };
 
-/// A ring of provided buffers, registered with one io_uring instance, which is told to stop before they are
-/// dropped.
+/// A ring of provided buffers, registered with one io_uring instance, which stops before they are dropped.
 pub struct Buffers {
     entries: *mut BufRingEntry,
     data: *mut u8,
@@ -119,7 +118,7 @@ impl Buffers {
         self.give(id);
     }
 
-    /// Lets the kernel see what was released.
+    /// Shows released buffers to the kernel.
     #[inline]
     pub fn publish(&mut self) {
         // SAFETY: the tail lies in the first entry, which is initialised and aligned; the kernel only reads
@@ -196,7 +195,7 @@ impl Drop for Buffers {
         if self.leaked {
             return;
         }
-        // SAFETY: allocated with the same layouts; the kernel was told to stop before, see `Uring`'s drop.
+        // SAFETY: allocated with the same layouts; the kernel has stopped before, see `Uring`'s drop.
         unsafe {
             dealloc(self.entries.cast(), entries_layout(self.shape));
             dealloc(self.data, data_layout(self.shape));

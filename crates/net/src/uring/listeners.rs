@@ -60,7 +60,7 @@ impl Listeners {
         }
     }
 
-    /// How long the next poll may sleep; arms what has to be armed.
+    /// The longest sleep of the next poll; arms listeners that need it.
     pub fn sleep_limit(&mut self, ring: &mut Ring, timeout: Option<Duration>) -> Option<Duration> {
         if !self.disarmed {
             return timeout;

@@ -4,10 +4,10 @@
 //! that the kernel takes from a shared ring. A send is tried once, without waiting, as the enter starts it,
 //! and completes silently when the kernel takes it whole: after the enter, no completion means success. So
 //! replies cost no completions, and the enter that carries them can sleep until something new arrives. A send
-//! that is cut short completes with its count and goes on as one that the kernel finishes in its own time.
+//! that is cut short completes with its count and continues as one that the kernel finishes in its own time.
 //!
-//! What keeps memory sound: a buffer given to the kernel stays in its slot (or, after `close`, with `buried`)
-//! until the operation that reads it is over. Every operation carries a [`Tag`]; a slot's epoch tells a
+//! Memory safety: a buffer given to the kernel stays in its slot (or, after `close`, with `buried`) until the
+//! operation that reads it is over. Every operation carries a [`Tag`]; a slot's epoch distinguishes a
 //! connection's operations from those of the slot's earlier users.
 
 mod batching;
@@ -35,11 +35,11 @@ use ring::Ring;
 
 /// The most bytes one send operation is given; the kernel's limit is just under 2 GiB.
 const SEND_BYTES_MAX: usize = 1 << 30;
-/// How many received bytes one poll has worked on before it lets their replies leave. Replies that leave in a
-/// row find a client awake that a single one would have to wake, which costs more than several requests; what
-/// is read and written until then should stay in the processor's own caches.
+/// Received bytes that one poll works on before it lets their replies leave. Replies that leave in a row find
+/// a client awake that a single one would have to wake, which costs more than several requests; the bytes
+/// read and written until then should stay in the processor's own caches.
 const REPORT_BYTES: usize = 64 << 10;
-/// How often one poll goes on with queued buffers before it reports.
+/// Most rounds of queued buffers in one poll before it reports.
 const FOLLOW_UPS: usize = 16;
 
 /// What an operation is for. 28 bits of epoch tell the users of a slot apart.
@@ -86,7 +86,7 @@ enum Receiving {
     /// No operation; a slot that waits for one is on the `rearm` list.
     Off,
     Armed,
-    /// Armed, and told to stop.
+    /// Armed, and being cancelled.
     Stopping,
 }
 
@@ -162,7 +162,7 @@ impl Uring {
     /// A backend without sockets.
     ///
     /// # Errors
-    /// The kernel's; see [`crate::probe`] for whether what it builds works.
+    /// The kernel's; [`crate::probe`] checks that the backend works.
     pub fn new() -> io::Result<Uring> {
         let ring = Ring::new()?;
         let buffers = Buffers::new(ring.instance())?;
@@ -266,7 +266,8 @@ impl Uring {
         }
     }
 
-    /// `count` bytes of the buffer under way are with the kernel: reports it if that is all, and goes on.
+    /// `count` bytes of the buffer under way are with the kernel: reports it if that is all, and continues
+    /// with the rest.
     fn written(&mut self, tag: Tag, count: usize, sink: &mut dyn Sink) {
         let Some(slot) = self.slots.get_mut(tag.index as usize) else { return };
         let whole = slot.outgoing.advance(count);
@@ -286,8 +287,8 @@ impl Uring {
         }
     }
 
-    /// Says what is received by the next completions, up to the first that brings nothing; how many it has
-    /// looked at. Of one alone there is nothing to say.
+    /// Announces the bytes of the next completions, up to the first without any; returns how many it has
+    /// looked at. A single one is not announced.
     fn announce(&self, completions: &[cqueue::Entry], sink: &mut dyn Sink) -> usize {
         let mut arrivals = [Arrival::NONE; Arrival::AHEAD];
         let (mut count, mut bytes) = (0, 0);
@@ -382,11 +383,11 @@ impl Uring {
     }
 }
 
-/// What a receive's result says about the stream: nothing, its end, or its failure.
+/// The meaning of a receive's result for the stream: nothing, its end, or its failure.
 fn end_of_stream(result: i32) -> Option<Option<Errno>> {
     match result {
         0 => Some(None),
-        // Out of buffers, told to stop, interrupted: not the connection's doing.
+        // Out of buffers, cancelled, interrupted: not the connection's doing.
         _ if result > 0
             || [-libc::ENOBUFS, -libc::ECANCELED, -libc::EINTR, -libc::EAGAIN].contains(&result) =>
         {
@@ -442,7 +443,7 @@ fn cancel(ring: &mut Ring, tag: Tag) {
     unsafe { ring.push(&quiet(entry)) };
 }
 
-/// Closes `fd` in its turn after what is queued.
+/// Closes `fd` in its turn after queued operations.
 fn close_queued(ring: &mut Ring, fd: RawFd) {
     // SAFETY: points to no memory.
     unsafe { ring.push(&quiet(opcode::Close::new(Fd(fd)).build())) };

@@ -1,6 +1,6 @@
 //! The two queues of one io_uring instance, and the one system call that serves them.
 //!
-//! `unsafe` is here because queue entries carry raw pointers: who pushes one promises that what it points to
+//! `unsafe` is here because queue entries carry raw pointers: the caller of `push` promises that the memory
 //! outlives the operation. The ring starts disabled and is enabled by the first thread that enters it, so
 //! that it may be built on another thread than the one it serves.
 
@@ -13,7 +13,7 @@ use io_uring::{IoUring, cqueue, squeue};
 
 /// Operations that one enter takes; more are entered on the way.
 const SUBMISSIONS: u32 = 512;
-/// Completions the shared ring holds; the kernel keeps what is beyond on a slower list.
+/// Completions in the shared ring; the kernel keeps further ones on a slower list.
 const COMPLETIONS: u32 = 4096;
 
 /// A sleep so long that ending it does no harm.
@@ -93,7 +93,7 @@ impl Ring {
     /// Queues an operation. Returns its number; see [`Ring::consumed`].
     ///
     /// # Safety
-    /// What the entry points to stays valid until the kernel is done with the operation.
+    /// The memory that the entry points to stays valid until the kernel is done with the operation.
     pub unsafe fn push(&mut self, entry: &squeue::Entry) -> u32 {
         // SAFETY: the caller's promise.
         while unsafe { self.ring.submission().push(entry) }.is_err() {
@@ -171,7 +171,8 @@ impl Ring {
         if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
-    /// Starts what is queued and cancels all that is under way. True: no operation is left that uses memory.
+    /// Starts queued operations and cancels all that are under way. True: no operation is left that uses
+    /// memory.
     ///
     /// Only the thread that enters the ring can do that.
     pub fn stop(&mut self) -> bool {

@@ -32,7 +32,7 @@ struct Shared {
 
 /// Ends its backend's sleep, from any thread; cheap when the backend's thread is awake.
 ///
-/// What the caller wrote before [`Waker::wake`] is visible to the owner when it is told `woken`.
+/// The caller's writes before [`Waker::wake`] are visible to the owner when it receives `woken`.
 #[derive(Clone)]
 pub struct Waker(Arc<Shared>);
 
@@ -49,7 +49,7 @@ impl Waker {
         Ok(Waker(Arc::new(Shared { state: State::new(), signal: Signal::Eventfd(fd) })))
     }
 
-    /// Wakes the owner: its present sleep ends, or its next one does not begin, and it is told `woken` once.
+    /// Wakes the owner: its present sleep ends, or its next one does not begin, and it receives `woken` once.
     pub fn wake(&self) {
         if self.0.state.notify() {
             self.signal();

@@ -1,6 +1,6 @@
-//! The sleep/wake protocol: one word between the owner, who sleeps, and any number of wakers.
+//! The sleep/wake protocol: one word between the sleeping owner and any number of wakers.
 //!
-//! Who writes what:
+//! Writers of the word:
 //! - the owner, before it sleeps: `AWAKE → ASLEEP`; when it finds `NOTIFIED` it does not sleep;
 //! - the owner, after its sleep: anything `→ AWAKE`; when it finds `NOTIFIED` it was woken;
 //! - a waker: anything `→ NOTIFIED`, and the one that finds `ASLEEP` signals.
@@ -13,7 +13,7 @@ use super::atomic::{AtomicU32, Ordering};
 const AWAKE: u32 = 0;
 /// The owner sleeps, or is about to: a waker must signal.
 const ASLEEP: u32 = 1;
-/// Somebody woke the owner, who has not seen it yet.
+/// The owner was woken and has not seen it yet.
 const NOTIFIED: u32 = 2;
 
 /// The word.
@@ -33,8 +33,8 @@ impl State {
 
     /// The owner runs again. True: it was notified since it last called this.
     pub fn wake_up(&self) -> bool {
-        // The plain load keeps the cache line shared in the usual case that nobody notified an owner that did
-        // not sleep.
+        // The plain load keeps the cache line shared in the usual case that no waker notified an owner that
+        // did not sleep.
         self.0.load(Ordering::Relaxed) != AWAKE && self.0.swap(AWAKE, Ordering::AcqRel) == NOTIFIED
     }
 

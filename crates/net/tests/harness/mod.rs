@@ -25,7 +25,7 @@ pub fn works(kind: Kind) -> bool {
     }
 }
 
-/// What a sink was told.
+/// The calls that a sink received.
 #[derive(Default)]
 pub struct Recorder {
     pub accepted: Vec<(u32, OwnedFd)>,
@@ -75,7 +75,7 @@ impl Sink for Recorder {
     }
 
     fn sent(&mut self, token: Token, buffer: Buffer, result: io::Result<()>) {
-        // What is shared with the test is not its to take back.
+        // A buffer shared with the test cannot be taken back.
         let Buffer::Owned(buffer) = buffer else { return };
         self.sent.push((token, buffer, result));
     }
@@ -157,7 +157,7 @@ impl Harness {
         }
     }
 
-    /// One poll, answering what it brings with the same.
+    /// One poll, echoing its input.
     pub fn echo(&mut self) {
         self.backend.poll(Some(Duration::from_millis(20)), &mut self.recorder).unwrap();
         for (token, data) in std::mem::take(&mut self.recorder.echo) {
@@ -165,7 +165,7 @@ impl Harness {
         }
     }
 
-    /// Echoes until `condition`; what it received is on its way back then.
+    /// Echoes until `condition`; the received bytes are on their way back then.
     pub fn echo_until(&mut self, mut condition: impl FnMut(&Recorder) -> bool) {
         let start = Instant::now();
         while !condition(&self.recorder) {
@@ -218,7 +218,7 @@ impl<R: Read> Lines<R> {
         Lines(BufReader::new(output))
     }
 
-    /// Reads up to the line that has `label`; returns what follows it.
+    /// Reads up to the line that has `label`; returns the text behind it.
     pub fn value_after(&mut self, label: &str) -> String {
         let mut line = String::new();
         loop {

@@ -1,6 +1,6 @@
 //! Counts whole replies in a stream without building them.
 
-/// What is still missing of the reply at hand.
+/// The missing parts of the reply at hand.
 #[derive(Default)]
 pub struct Counter {
     /// Elements missing of the reply at hand; none: the next byte opens a reply.
@@ -9,7 +9,7 @@ pub struct Counter {
     payload: usize,
 }
 
-/// What a stretch of bytes held.
+/// The content of a stretch of bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counted {
     /// Replies that ended in it.

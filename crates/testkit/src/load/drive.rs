@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 /// Room for replies, per connection and read.
 const READ_BYTES: usize = 64 * 1024;
-/// A server that answers nothing for so long has failed.
+/// A server that sends nothing for this time has failed.
 const STALL_LIMIT: Duration = Duration::from_secs(60);
 
 /// When a run ends.
@@ -22,7 +22,7 @@ pub enum Until {
     Elapsed(Duration),
 }
 
-/// What a run did.
+/// The result of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Outcome {
     /// Requests that were answered.
@@ -92,7 +92,7 @@ impl Load {
         while awaited_connections > 0 {
             let limit = rustix::time::Timespec { tv_sec: STALL_LIMIT.as_secs() as i64, tv_nsec: 0 };
             match epoll::wait(&self.poll, rustix::buffer::spare_capacity(&mut events), Some(&limit)) {
-                // A process that is stopped and goes on is told so here, whatever the signal's disposition.
+                // A process that is stopped and continued gets this error, whatever the signal's disposition.
                 Err(Errno::INTR) => continue,
                 waited => waited?,
             };
@@ -144,7 +144,7 @@ impl Load {
         Ok(epoll::modify(&self.poll, &connection.stream, epoll::EventData::new_u64(index as u64), flags)?)
     }
 
-    /// Reads and writes what can be; whether the connection's pipeline is answered.
+    /// Reads and writes as much as possible; returns whether the connection's pipeline is answered.
     fn progress(&mut self, index: usize, outcome: &mut Outcome) -> io::Result<bool> {
         let connection = &mut self.connections[index];
         if connection.sent < connection.unsent.len() {

@@ -8,7 +8,7 @@ const ALPHANUMERIC: &[u8] = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWX
 /// Digits after `key_`.
 const KEY_DIGITS: usize = 10;
 
-/// Requests, sent in turn, whose placeholders are filled anew each time.
+/// Requests, sent in turn, whose placeholders get fresh values each time.
 pub struct Template {
     /// The arguments of each.
     requests: Vec<Vec<Vec<Part>>>,

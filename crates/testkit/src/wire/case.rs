@@ -15,7 +15,7 @@ pub struct CaseFile {
     pub cases: Vec<Case>,
 }
 
-/// One case: what it needs, then what it does.
+/// One case: its conditions, then its statements.
 #[derive(Clone, Debug, Default)]
 pub struct Case {
     /// Unique in its file.
@@ -43,13 +43,13 @@ pub struct Step {
     pub line: usize,
     /// The connection, from 1.
     pub connection: usize,
-    /// What is done.
+    /// The action.
     pub action: Action,
     /// The statement as it stands in the file, for messages.
     pub source: String,
 }
 
-/// What a statement does.
+/// The action of a statement.
 #[derive(Clone, Debug)]
 pub enum Action {
     /// Send a request; the text is split after `${name}` was filled in.
@@ -83,7 +83,7 @@ enum Comparison {
     Below,
 }
 
-/// What is wrong with a case file.
+/// The fault of a case file.
 #[derive(Debug)]
 pub struct ParseError {
     /// The file.

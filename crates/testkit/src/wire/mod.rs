@@ -1,7 +1,7 @@
 //! The raw-wire suite: plain text files of requests and expected replies that run against any server.
 //!
-//! A file is one command family; a case in it begins with `== name` and runs on an empty server, over
-//! connections of its own. Statements, one a line (`N` is a connection, 1 when absent):
+//! A file is one command family; a case in it begins with `== name` and runs on an empty server, over its own
+//! connections. Statements, one a line (`N` is a connection, 1 when absent):
 //!
 //! ```text
 //! # comment

@@ -1,5 +1,6 @@
-//! What a reply must be. One pattern serves both protocols: it is written as RESP3 says it, and under RESP2
-//! it stands for what RESP2 makes of it (a map is a flat array, a double is a string, a boolean an integer).
+//! The expectation of a reply. One pattern serves both protocols: it is written in RESP3's terms, and under
+//! RESP2 it stands for RESP2's form of it (a map is a flat array, a double is a string, a boolean an
+//! integer).
 //!
 //! ```text
 //! +OK                simple string, to the end of the line at top level      +/O*/      by glob
@@ -12,7 +13,7 @@
 //! ,1.5  #t  (12      double, boolean, big number  =txt:"…"  verbatim string
 //! <any> <int> <int 1..5> <bulk> <array> <array 3> <map> <float 1.5 0.01> <eof>
 //! ```
-//! `=name` directly after a pattern binds what it matched.
+//! `=name` directly after a pattern binds the matched value.
 
 use super::words::{escape, glob_matches, quoted, unescape};
 use martlet_client::resp::Reply;
@@ -39,7 +40,7 @@ pub enum Text {
     Glob(Vec<u8>),
 }
 
-/// What a reply must be; the module's page has the notation.
+/// The expectation of a reply; the module's page has the notation.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Pattern {
     /// Anything.
@@ -82,7 +83,7 @@ pub enum Pattern {
     BigNumber(Vec<u8>),
     /// A verbatim string.
     Verbatim([u8; 3], Text),
-    /// What the inner pattern matches, under a name from then on.
+    /// The match of the inner pattern gets a name.
     Bind(Box<Pattern>, String),
 }
 

@@ -1,5 +1,5 @@
-//! Writes the replies of a real server into a case file that has only requests, for a person to review.
-//! Order and values that the protocol does not promise are generalised where the command's name tells.
+//! Writes the replies of a real server into a case file that has only requests, for a person to review. Order
+//! and values that the protocol does not promise are generalised by the command's name.
 
 use super::case::{Action, Case, Step, parse};
 use super::pattern::{Bindings, Pattern, Protocol, render};

@@ -43,7 +43,7 @@ pub struct Failure {
     pub reason: String,
 }
 
-/// What a run found.
+/// The findings of a run.
 #[derive(Debug, Default)]
 pub struct Report {
     /// Replies that were as expected.
@@ -61,7 +61,7 @@ impl fmt::Display for Failure {
 }
 
 impl Target {
-    /// Asks the server what it is.
+    /// Reads the server's product and version from its INFO.
     pub fn probe(address: SocketAddr) -> io::Result<Target> {
         let info = Client::connect(address)?.command(&["INFO", "server"])?;
         let info = String::from_utf8_lossy(info.text().unwrap_or_default()).into_owned();
@@ -174,7 +174,7 @@ struct Connection {
     client: Client,
     sent: usize,
     received: usize,
-    /// Raw bytes were sent, or the connection ended: what is left on it cannot be told.
+    /// Raw bytes were sent, or the connection ended: its further replies are unknown.
     opaque: bool,
 }
 
@@ -362,8 +362,7 @@ impl Session {
         }
     }
 
-    /// RESET is answered whatever state a connection is in; a reply before its own is one that nobody
-    /// expected.
+    /// RESET is answered whatever state a connection is in; a reply before its own is unexpected.
     fn nothing_left(&mut self, case: &Case) -> Result<(), Stop> {
         for (number, connection) in &mut self.connections {
             if connection.opaque || case.unanswered {

@@ -11,7 +11,7 @@ pub enum TargetKind {
     Martlet,
 }
 
-/// The server under test, as its INFO tells.
+/// The server under test, from its INFO.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
     /// The product.

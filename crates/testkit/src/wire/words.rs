@@ -26,7 +26,7 @@ pub fn split(line: &str) -> Result<Vec<Vec<u8>>, String> {
     Ok(words)
 }
 
-/// The string that opens `text` with a double quote, and what follows its end.
+/// The string that opens `text` with a double quote, and the text behind its end.
 pub fn quoted(text: &str) -> Result<(Vec<u8>, &str), String> {
     let inner = text.strip_prefix('"').ok_or("expected a quote")?;
     let mut escaped = false;
