@@ -13,17 +13,17 @@ use martlet_journal::aof::{FileInfo, Manifest};
 
 use crate::check_rdb;
 
-/// Longest line of a number, in bytes; what is longer is not one.
+/// Longest line of a number, in bytes; a longer one is malformed.
 const NUMBER_MAX_BYTES: u64 = 127;
 /// Longest line of an annotation or a manifest, in bytes.
 const LINE_MAX_BYTES: u64 = 1024;
 
-/// What is asked for.
+/// The request.
 struct Task {
-    /// What the tool is called.
+    /// The name that the tool was called by.
     program: String,
     fix: bool,
-    /// Unix seconds: what was written later goes.
+    /// Unix seconds: later entries are cut off.
     until_s: Option<i64>,
 }
 
@@ -62,8 +62,8 @@ fn usage(program: &str) -> String {
     format!("Usage: {program} [--fix|--truncate-to-timestamp $timestamp] <file.manifest|file.aof>\n")
 }
 
-/// Runs the tool with what follows its name. Returns the exit status: 0 for a file that is whole, or is so
-/// now.
+/// Runs the tool with the arguments behind its name. Returns the exit status: 0 for a file that is valid, or
+/// has been repaired.
 pub fn main(program: &str, arguments: &[OsString]) -> i32 {
     let texts: Vec<_> = arguments.iter().map(|argument| argument.to_string_lossy()).collect();
     let texts: Vec<&str> = texts.iter().map(AsRef::as_ref).collect();
@@ -223,7 +223,7 @@ impl Task {
     }
 }
 
-/// Cuts off what is behind `whole`, after a yes.
+/// Cuts off the rest behind `whole`, after a yes.
 fn cut_if_wanted(name: &str, file: &File, size: u64, whole: u64) -> Result<Verdict, Aborted> {
     let rest = size - whole;
     println!("This will shrink the AOF {name} from {size} bytes, with {rest} bytes, to {whole} bytes");
@@ -284,7 +284,7 @@ enum End {
 /// Reading on is of no use.
 enum Stop {
     Io,
-    /// What is there is no command, or only a part of one; `error` may say more.
+    /// The bytes are not a command, or only a part of one; `error` may say more.
     Unreadable,
 }
 
@@ -298,7 +298,7 @@ impl From<io::Error> for Stop {
 struct Scan<'f> {
     file: BufReader<&'f File>,
     offset: u64,
-    /// Where what is read now begins.
+    /// Where the present entry begins.
     begin: u64,
     /// Lines so far, from 1.
     line: u64,
@@ -316,7 +316,7 @@ impl<'f> Scan<'f> {
         Ok(Scan { file: BufReader::new(file), offset, begin: 0, line: 1, whole: offset, open: 0, error })
     }
 
-    /// Reads up to the end, to what cannot be read, or to what was written after `until_s`.
+    /// Reads up to the end, to an unreadable entry, or to an entry written after `until_s`.
     fn run(&mut self, name: &str, path: &str, until_s: Option<i64>) -> Result<End, Aborted> {
         let failed = || {
             println!("Failed to read from AOF {name}, aborting...");
@@ -447,7 +447,7 @@ impl<'f> Scan<'f> {
     }
 }
 
-/// The number that a text begins with, 0 if none, and what follows.
+/// The number that a text begins with, 0 without one, and the rest.
 fn leading_number(text: &[u8]) -> (i64, &[u8]) {
     let sign = usize::from(matches!(text.first(), Some(b'-' | b'+')));
     let digits = text.iter().skip(sign).take_while(|byte| byte.is_ascii_digit()).count();

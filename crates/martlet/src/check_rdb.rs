@@ -1,7 +1,7 @@
-//! `martlet check-rdb`, also by the name redis-check-rdb: reads an RDB file to its end and says what is wrong
-//! with it, and where.
+//! `martlet check-rdb`, also by the name redis-check-rdb: reads an RDB file to its end and reports its first
+//! fault, with the place.
 //!
-//! It prints what redis-check-rdb prints, as far as scripts read that, and exits with its status.
+//! It prints redis-check-rdb's text, as far as scripts read that, and exits with its status.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -12,7 +12,7 @@ use martlet_rdb::Limits;
 use martlet_rdb::file::split::Splitter;
 use martlet_rdb::file::{FileError, Item, ReadOptions};
 
-/// What was seen so far.
+/// The findings so far.
 #[derive(Default)]
 struct Seen {
     keys: u64,
@@ -67,7 +67,7 @@ Options:
   -v, --version    the version
 ";
 
-/// Runs the tool with what follows its name. Returns the exit status: 0 for a file that is whole.
+/// Runs the tool with the arguments behind its name. Returns the exit status: 0 for a valid file.
 pub fn main(program: &str, arguments: &[OsString]) -> i32 {
     let [path] = arguments else {
         eprintln!("Usage: {program} <rdb-file-name>");
@@ -90,10 +90,10 @@ pub fn main(program: &str, arguments: &[OsString]) -> i32 {
     }
 }
 
-/// Where what the file has as RDB ends, if that is whole; what is wrong has been printed.
+/// Where the file's RDB part ends, if it is valid; a fault has been printed.
 ///
 /// # Errors
-/// When the file cannot be opened.
+/// The file cannot be opened.
 pub fn check(path: &Path) -> std::io::Result<Option<u64>> {
     let file = File::open(path)?;
     let len = file.metadata()?.len();
@@ -120,7 +120,7 @@ pub fn check(path: &Path) -> std::io::Result<Option<u64>> {
     Ok(result.ok())
 }
 
-/// Hands over what a file of `len` bytes has as RDB; where that ends.
+/// Passes on the RDB part of a file of `len` bytes; returns where that ends.
 fn read(
     file: File,
     len: u64,

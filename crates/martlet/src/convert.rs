@@ -35,7 +35,7 @@ Reads the RDB file IN, of any version that is known, and writes OUT:
                    \"idle_s\" or \"frequency\" are there if the file has them.
 ";
 
-/// What is to be done.
+/// The request.
 struct Task {
     input: PathBuf,
     output: PathBuf,
@@ -44,18 +44,19 @@ struct Task {
     is_json: bool,
 }
 
-/// What the first reading finds.
+/// The findings of the first reading.
 #[derive(Default)]
 struct Found {
     aux: Vec<(String, String)>,
     /// Keys and expiring keys of each database.
     totals: BTreeMap<u64, (u64, u64)>,
-    /// The lowest version that holds the data, and what needs it.
+    /// The lowest version that holds the data, and the data that needs it.
     version: u16,
     needs: String,
 }
 
-/// Runs the tool with what follows its name. Returns the exit status: 0 for a file that was converted.
+/// Runs the tool with the arguments behind its name. Returns the exit status: 0 for a file that was
+/// converted.
 pub fn main(arguments: &[OsString]) -> i32 {
     if arguments.iter().any(|argument| argument == "--help" || argument == "-h") {
         print!("{USAGE}");
@@ -96,7 +97,7 @@ fn parse(arguments: &[OsString]) -> Option<Task> {
     (!is_json || version.is_none()).then_some(Task { input, output, version, is_json })
 }
 
-/// Reads the file and hands over what it holds.
+/// Reads the file and passes on its items.
 fn read(path: &Path, found: impl FnMut(Item, u64) -> Result<(), Error>) -> Result<(), String> {
     let shown = path.display();
     let file = File::open(path).map_err(|error| format!("cannot open {shown}: {error}"))?;
@@ -152,7 +153,7 @@ fn look_through(input: &Path) -> Result<Found, String> {
                     (found.version, found.needs) = (VERSION_MIN, "libraries of functions".into());
                 }
             }
-            // Who converts a file has the keys that it holds.
+            // The converted file has all keys of its source.
             Item::SlotImport(_) => {}
             Item::Record(record) => {
                 let total = found.totals.entry(record.db).or_default();
@@ -204,7 +205,7 @@ fn write_rdb(task: &Task, found: &Found, file: &File) -> Result<io::Result<()>, 
         let Record { db, key, expiry_ms, access, value } = &record;
         let (db, expiry_ms, access) = (*db, *expiry_ms, *access);
         writer.record(&Record { db, key, expiry_ms, access, value: value.source() });
-        // The error itself is told at the end.
+        // The error itself is printed at the end.
         if writer.is_sound() { Ok(()) } else { Err(Error::Interrupted) }
     })
     .or_else(|message| if writer.is_sound() { Err(message) } else { Ok(()) })?;

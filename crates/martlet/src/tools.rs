@@ -16,7 +16,7 @@ struct Tool {
     name: &'static str,
     /// Names of links that are this tool, with those programs' command lines.
     links: &'static [&'static str],
-    /// What it does, for the help.
+    /// Its description, for the help.
     about: &'static str,
     /// Runs it; gives the exit status.
     run: fn(&Call) -> i32,
@@ -24,11 +24,11 @@ struct Tool {
 
 /// How a tool was called.
 struct Call<'a> {
-    /// The program, as whoever started it named it.
+    /// The program's name as its caller gave it.
     program: &'a OsStr,
     /// The tool's name in its messages: the link's, or `martlet TOOL`.
     name: &'a str,
-    /// What follows.
+    /// The further words.
     arguments: &'a [OsString],
 }
 
@@ -156,7 +156,7 @@ fn help() -> String {
     text
 }
 
-/// What is said about a word that is neither a tool nor a file.
+/// The message about a word that is neither a tool nor a file.
 fn unknown(word: &str) -> String {
     let names: Vec<&str> = TOOLS.iter().map(|tool| tool.name).collect();
     format!(

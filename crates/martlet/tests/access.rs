@@ -1,5 +1,5 @@
-//! Users of whole processes: those of a configuration file and of a file of their own, from start to start,
-//! and what is wrong with such files.
+//! Users of whole processes: those of a configuration file and of an ACL file, from start to start, and the
+//! faults of such files.
 
 use std::fs;
 use std::path::Path;
@@ -34,7 +34,7 @@ fn start(directory: &Path, arguments: &[&str]) -> (Server, Client) {
     (server, client)
 }
 
-/// What a server that does not start says.
+/// The message of a server that does not start.
 fn refusal(directory: &Path, arguments: &[&str]) -> String {
     let mut command = Command::new(OURS);
     command.arg("server").args(arguments).args(["--port", "0"]).current_dir(directory);
@@ -85,7 +85,7 @@ fn users_of_a_file_are_saved_and_loaded() {
     let saved = fs::read_to_string(&path).unwrap();
     assert_eq!(saved.trim_end(), text(&ask(&mut client, "ACL LIST")));
 
-    // What is wrong changes nothing.
+    // A fault changes nothing.
     fs::write(&path, "user alice on\nuser alice off\nuser dora +nosuch\n").unwrap();
     let refused = text(&ask(&mut client, "ACL LOAD"));
     assert!(refused.contains("Duplicate user 'alice' found on line 2."), "{refused}");

@@ -1,5 +1,5 @@
-//! What clients see while a script runs for longer than `busy-reply-threshold`: those of its own thread, and
-//! those whose command waits for what the script has.
+//! Other clients beside a script that runs longer than `busy-reply-threshold`: those of its own thread, and
+//! those whose command waits for the script's keys.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -69,7 +69,7 @@ fn clients_of_its_own_thread_are_served_until_it_is_killed() {
         let mut clients: Vec<Client> = (0..4).map(|_| connect(&server)).collect();
         let mut looping = connect(&server);
         assert_eq!(text(&run(&mut looping, &["SET", "other", "v"])), "OK");
-        // What comes behind the script waits for its end, in the same piece or later.
+        // Requests behind the script wait for its end, in the same piece or later.
         let pipeline = format!("*3\r\n$4\r\nEVAL\r\n${}\r\n{LOOP}\r\n$1\r\n0\r\nPING one\r\n", LOOP.len());
         looping.send_raw(pipeline.as_bytes()).unwrap();
         for client in &mut clients {
@@ -151,7 +151,7 @@ fn who_waits_for_what_it_has_is_answered() {
                 client.send(request).unwrap();
             }
             for client in &mut waiting {
-                // Nobody knows whether the script had begun.
+                // Whether the script had begun is unknown.
                 let _answered = client.read_reply().unwrap();
             }
             await_busy(&mut waiting[0]);
@@ -161,7 +161,7 @@ fn who_waits_for_what_it_has_is_answered() {
                 assert!(run(&mut waiting[2], &["DBSIZE"]).integer().is_some());
             } else {
                 assert_error(&run(&mut waiting[1], &["SCRIPT", "KILL"]), "UNKILLABLE ");
-                // Those who watch or wait go while their keys' shards are not to be had.
+                // Clients that watch or wait leave while their keys' shards are locked.
                 waiting.truncate(2);
                 waiting[1].send(&["SHUTDOWN", "NOSAVE"]).unwrap();
                 assert!(server.wait().unwrap());
@@ -272,7 +272,8 @@ fn with_a_threshold_of_zero_nothing_is_busy() {
     let server = start(&["--io-threads", "2"], "0");
     let mut looping = connect(&server);
     run(&mut looping, &["SET", "other", "v"]);
-    // One of them is the other thread's. The thread that runs the script accepts nobody meanwhile.
+    // One of them belongs to the other thread. The thread that runs the script accepts no connection in that
+    // time.
     let mut others = [(); 2].map(|()| connect(&server));
     others.iter_mut().for_each(|other| assert_eq!(text(&run(other, &["PING"])), "PONG"));
     looping.send(&["EVAL", LOOP, "0"]).unwrap();

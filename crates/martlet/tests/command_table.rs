@@ -16,7 +16,7 @@ const PEER: &str = "redis-server";
 /// The version that [`DIFFERENCES`] are to.
 const PEER_VERSION: &str = "v=7.0.";
 
-/// Fields of commands that are told otherwise, with the reason: we tell what Redis 8 tells.
+/// Fields of commands that differ, with the reason: Martlet's are those of Redis 8.
 const DIFFERENCES: &[(&str, &[&str], &str)] = &[
     ("arity", &["command|getkeys", "command|getkeysandflags"], "commands without arguments since 7.2"),
     ("arity", &["zrank", "zrevrank"], "WITHSCORE, 7.2"),
@@ -67,7 +67,7 @@ const DIFFERENCES: &[(&str, &[&str], &str)] = &[
     ("arguments", &["psubscribe", "xinfo|stream"], "blocks of one argument are none since 7.2"),
 ];
 
-/// What is told of a command: fields with their values.
+/// Facts about a command: fields with their values.
 type Facts = BTreeMap<&'static str, String>;
 
 /// A map as RESP2 has it.
@@ -116,7 +116,7 @@ fn arguments(reply: Option<&&Reply>) -> String {
     shown.collect()
 }
 
-/// Collects what COMMAND tells, subcommands included.
+/// Collects COMMAND's facts, subcommands included.
 fn collect_info(reply: &Reply, facts: &mut BTreeMap<String, Facts>) {
     for command in reply.items().unwrap_or_default() {
         let [name, arity, flags, first, last, step, categories, tips, keys, subcommands] =
@@ -138,7 +138,7 @@ fn collect_info(reply: &Reply, facts: &mut BTreeMap<String, Facts>) {
     }
 }
 
-/// Collects what COMMAND DOCS tells, subcommands included; the prose is our own.
+/// Collects COMMAND DOCS' facts, subcommands included; the prose is Martlet's own.
 fn collect_docs(reply: &Reply, facts: &mut BTreeMap<String, Facts>) {
     for (name, docs) in pairs(reply) {
         let docs = pairs(docs);
@@ -160,7 +160,7 @@ fn collect_docs(reply: &Reply, facts: &mut BTreeMap<String, Facts>) {
     }
 }
 
-/// All that a server tells of its commands.
+/// All of a server's facts about its commands.
 fn told_by(program: &str) -> BTreeMap<String, Facts> {
     let directory = tempfile::tempdir().unwrap();
     let mut options = if program == OURS { vec!["server"] } else { vec![] };

@@ -1,4 +1,4 @@
-//! What a crash leaves in the log, and how the process ends.
+//! The log of a crash, and the process' exit status.
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! What a newcomer sees: the load tester without a server named and with none on the default port.
+//! A newcomer's first run: the load tester without a server named and with none on the default port.
 
 use std::net::TcpStream;
 use std::process::{Command, Stdio};

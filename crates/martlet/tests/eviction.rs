@@ -6,7 +6,7 @@ use martlet_testkit::server::Server;
 use std::path::Path;
 
 const VALUE_BYTES: usize = 1000;
-/// What the tests leave for keys.
+/// Bytes that the tests leave for keys.
 const ROOM_BYTES: u64 = 2 << 20;
 /// By how much memory may be above its limit when nothing runs: the slack of two threads, and INFO's own
 /// reply.
@@ -34,7 +34,7 @@ fn ok(client: &mut Client, words: &[&str]) {
     panic!("{}: {}", words[0], String::from_utf8_lossy(&error));
 }
 
-/// Sets the limit at what is in use and [`ROOM_BYTES`].
+/// Sets the limit at the bytes in use and [`ROOM_BYTES`].
 fn limit(client: &mut Client, policy: &str) -> u64 {
     let limit = info(client, "used_memory") + ROOM_BYTES;
     ok(client, &["CONFIG", "SET", "maxmemory-policy", policy, "maxmemory", &limit.to_string()]);
@@ -137,7 +137,7 @@ fn what_was_evicted_is_gone_from_the_append_only_file_too() {
     assert_eq!(client.command(&["DEBUG", "DIGEST"]).unwrap(), digest);
 }
 
-/// Replies that nobody reads, and requests that do not end, take memory: no key goes for them.
+/// Replies that are not read, and requests that do not end, take memory: no key is evicted for them.
 #[test]
 fn buffers_of_clients_evict_no_keys() {
     let (server, mut client) = start(&["--client-output-buffer-limit", "normal 0 0 0"]);
@@ -217,7 +217,7 @@ fn prepared_field_sets_are_their_clients_memory() {
     assert!(memory(&mut other) >= before + 10 * 500 * 10);
     ok(&mut other, &["RESET"]);
     assert!(memory(&mut other) < before + 10_000);
-    // So many would take more than the limit many times over.
+    // That many would exceed the limit many times over.
     let evicted = (0..2000).any(|number| prepare(&mut other, number).is_err());
     assert!(evicted && info(&mut client, "evicted_clients") == 1);
 }

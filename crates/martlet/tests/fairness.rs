@@ -1,5 +1,5 @@
-//! One client's requests do not hold up another's: what is counted is turns, as the server's own statistics
-//! tell them, not time.
+//! One client's requests do not delay another's: turns are counted, from the server's own statistics, not
+//! time.
 
 use martlet_client::blocking::Client;
 use martlet_client::resp::{Reply, encode_request};
@@ -9,8 +9,8 @@ use std::path::Path;
 
 /// Costly requests that lie before the server at once: more than one receive takes in.
 const COSTLY: usize = 4_000;
-/// So many of them may run before a request that arrived behind them all; a slice of 0.5 ms has room for far
-/// fewer.
+/// Most of them that may run before a request that arrived behind them all; a slice of 0.5 ms has room for
+/// far fewer.
 const BEFORE_OTHERS_MAX: usize = 600;
 
 /// Calls of a command, as `INFO commandstats` has them.

@@ -27,7 +27,7 @@ fn text(client: &mut Client, command: &[&str]) -> String {
     }
 }
 
-/// What FUNCTION LIST tells, code included.
+/// FUNCTION LIST's reply, code included.
 fn list(server: &Server) -> String {
     format!("{:?}", connect(server).command(&["FUNCTION", "LIST", "WITHCODE"]).unwrap())
 }

@@ -45,11 +45,11 @@ fn a_request_counts_once_in_the_time_of_its_loop() {
         pipeline(&mut client, &[&["MULTI"], count, count, count, count, count, count, &["EXEC"]]);
         let commands_us = field(&mut client, "stats", "eventloop_duration_cmd_sum");
         let longest_us = field(&mut client, "debug", "eventloop_duration_max");
-        // Last, since each question has a loop of its own.
+        // Last, since each question takes a loop.
         let loops_us = field(&mut client, "stats", "eventloop_duration_sum");
         assert!(0 < commands_us && commands_us <= loops_us, "{backend}: {commands_us} {loops_us}");
         assert!(longest_us <= loops_us, "{backend}: {longest_us} {loops_us}");
-        // MULTI, EXEC and what it runs; what is queued has not run.
+        // MULTI, EXEC and its commands; queued ones have not run.
         assert_eq!(field(&mut client, "debug", "eventloop_cmd_per_cycle_max"), 2 + 6, "{backend}");
         let loops = field(&mut client, "stats", "eventloop_cycles");
         assert!(field(&mut client, "stats", "eventloop_cycles") > loops, "{backend}");
@@ -86,7 +86,7 @@ fn keys_that_are_asked_for_together_are_counted() {
     let mut client = Client::connect(server.address()).unwrap();
     let get: &[&str] = &["GET", "key:1"];
     pipeline(&mut client, &[get; 16]);
-    // What is small is in the caches anyway.
+    // Small values are in the caches anyway.
     assert_eq!(field(&mut client, "stats", "io_threaded_total_prefetch_batches"), 0);
     pipeline(&mut client, &[&["DEBUG", "POPULATE", "100000"]]);
     pipeline(&mut client, &[get; 16]);

@@ -1,4 +1,4 @@
-//! What a client may make the server keep: limits that hold wherever the bytes come from.
+//! Data that a client may make the server keep: limits that hold wherever the bytes come from.
 
 use martlet_client::blocking::Client;
 use martlet_testkit::server::Server;
@@ -51,7 +51,7 @@ fn most_resident(server: &Server) -> u64 {
     line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
 }
 
-/// Of what nobody will get nothing is kept: not within a command, nor within a transaction.
+/// Of a reply that will not be sent nothing is kept: not within a command, nor within a transaction.
 #[test]
 fn a_reply_above_the_output_limit_is_not_made() {
     let value = "x".repeat(1 << 20);
@@ -99,8 +99,8 @@ fn cpu_s(client: &mut Client) -> f64 {
     used("used_cpu_user:").unwrap() + used("used_cpu_sys:").unwrap()
 }
 
-/// Has a client wait for so many keys and another change all of them: the processor time that this takes the
-/// server.
+/// Has a client wait for `count` keys and another change all of them; returns the server's processor time for
+/// that.
 fn change_waiting_keys(count: usize) -> f64 {
     let server = start("auto");
     let mut other = Client::connect(server.address()).unwrap();
@@ -123,8 +123,8 @@ fn change_waiting_keys(count: usize) -> f64 {
     cost
 }
 
-/// What many waiting keys cost who changes them grows with their number, not with its square, which is 400
-/// times as much.
+/// The cost of many waiting keys for a writer that changes them grows with their number, not with its square,
+/// which is 400 times as much.
 #[test]
 fn many_keys_that_a_client_waits_for_are_changed_in_proportion() {
     let (few, many) = (change_waiting_keys(1000), change_waiting_keys(20_000));
@@ -161,7 +161,7 @@ fn a_length_that_is_announced_costs_nothing_until_it_is_sent() {
     }
 }
 
-/// Whether so many clients have an unfinished request in their query buffers.
+/// Whether this number of clients has an unfinished request in its query buffer.
 fn has_received(client: &mut Client, count: usize) -> bool {
     let reply = client.command(&["CLIENT", "LIST"]).unwrap();
     let text = String::from_utf8_lossy(reply.text().unwrap_or_default()).into_owned();

@@ -1,5 +1,5 @@
-//! Arguments that are received into buffers of their own: every command finds them whole, wherever the
-//! request is cut, and what was stored is not changed by what comes later.
+//! Arguments that are received into separate buffers: every command finds them whole, wherever the request is
+//! cut, and later input does not change a stored one.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -74,7 +74,7 @@ impl Cutter {
         self.list().contains(&sent)
     }
 
-    /// Whether a client has so many bytes of input that wait.
+    /// Whether a client has this many bytes of input that wait.
     fn has_input(&mut self, bytes: usize) -> bool {
         self.list().contains(&format!(" qbuf={bytes} "))
     }

@@ -106,7 +106,7 @@ fn parse(text: &str) -> BTreeMap<String, f64> {
     samples
 }
 
-/// Prometheus' own reader finds no fault; what its taste is against is named in docs/metrics.md, and no more.
+/// Prometheus' own reader finds no fault; its remarks on style are named in docs/metrics.md, and no more.
 #[test]
 fn promtool_complains_of_redis_exporters_names_alone() {
     let is_installed = Command::new("promtool").arg("--version").output().is_ok();

@@ -122,7 +122,7 @@ fn a_server_that_is_gone_or_silent_costs_no_key() {
     assert_eq!(ask(&mut here, "MIGRATE 127.0.0.1 1 key 0 20 KEYS a"), keys);
     assert_eq!(ask(&mut here, "MIGRATE 127.0.0.1 1 key 0 20 AUTH"), "ERR syntax error");
     assert_eq!(ask(&mut here, "MIGRATE 127.0.0.1 1 key x 20"), "ERR value is not an integer or out of range");
-    // A connection that was kept, and that the other side has closed, is made anew.
+    // A kept connection that the other side has closed is opened again.
     let (to, mut there) = start(&[]);
     assert_eq!(migrate(&mut here, &to, "key 0 5000 COPY"), "OK");
     assert_eq!(ask(&mut there, "CLIENT KILL TYPE normal SKIPME yes"), "1");
@@ -174,7 +174,7 @@ fn a_kept_connection_obeys_the_timeout_of_each_command() {
     assert_eq!(ask(&mut here, &format!("MIGRATE 127.0.0.1 {port} a 0 3600000 COPY")), "OK");
     let failure = ask(&mut here, &format!("MIGRATE 127.0.0.1 {port} a 0 20 COPY"));
     assert_eq!(failure, "IOERR error or timeout reading to target instance");
-    // The connection was given up: what comes late on it answers nothing.
+    // The connection was given up: its late replies answer nothing.
     other.join().unwrap();
 }
 

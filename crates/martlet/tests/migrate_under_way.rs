@@ -1,6 +1,7 @@
-//! While MIGRATE waits for the other server: who is served, who waits, and what of changes made meanwhile.
+//! While MIGRATE waits for the other server: which clients are served, which wait, and the fate of changes in
+//! that time.
 //!
-//! The other server is played by the test, so that each step happens when the test says so.
+//! The test plays the other server, so that each step happens at the test's command.
 
 use martlet_client::blocking::Client;
 use martlet_client::resp::{self, Reply};
@@ -9,7 +10,7 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::path::Path;
 
-/// One I/O thread, so that whoever could be held up is.
+/// One I/O thread, so that every client that could be delayed is.
 fn start() -> Server {
     let arguments = ["server", "--io-threads", "1"];
     Server::start(Path::new(env!("CARGO_BIN_EXE_martlet")), &arguments).unwrap()
@@ -36,7 +37,7 @@ fn answer_to(client: &mut Client) -> String {
     text(&client.read_reply().unwrap())
 }
 
-/// Returns once so many clients wait.
+/// Returns once this number of clients waits.
 fn await_blocked(client: &mut Client, count: usize) {
     let line = format!("\r\nblocked_clients:{count}\r\n");
     let found = (0..100_000).any(|_| ask(client, "INFO clients").contains(&line));
@@ -97,7 +98,7 @@ fn nobody_else_waits_for_a_silent_server() {
     let mut target = Target::new();
     send(migrating, &target.request("a 0 TIMEOUT"));
     assert_eq!(target.receive(), "RESTORE a");
-    // Keys of its own, the key itself, and what closes the gate.
+    // Other keys, the key itself, and a command that closes the gate.
     assert_eq!(ask(other, "GET b"), "2");
     assert_eq!(ask(other, "GET a"), "1");
     assert_eq!(ask(other, "INCR b"), "3");
@@ -124,7 +125,7 @@ fn who_would_change_a_key_under_way_finds_it_moved() {
         ask(transaction, request);
     }
     assert_eq!(ask(transaction, "EXEC"), "2", "it names no such key");
-    // What is queued behind waits with it: the order of one client's requests stays.
+    // Later requests wait with it: the order of one client's requests stays.
     send(second, &target.request("a 0 TIMEOUT COPY"));
     send(second, "GET b");
     await_blocked(other, 2);
@@ -182,7 +183,7 @@ fn a_change_that_names_no_such_key_is_sent_after_it() {
     target.answer("+OK");
     assert_eq!(answer_to(migrating), "OK");
     assert_eq!(ask(other, "EXISTS a"), "0");
-    // Another one is not held up by what was.
+    // Another client is not delayed by it.
     change((moving, other), 3);
 }
 

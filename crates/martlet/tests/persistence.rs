@@ -1,5 +1,5 @@
-//! The data set on disk, of whole processes: what one saved the next has, a save in the background is of one
-//! instant, and a damaged file is refused.
+//! The data set on disk, of whole processes: the next one has the data that one saved, a save in the
+//! background is of one instant, and a damaged file is refused.
 
 use std::fs;
 use std::path::Path;
@@ -181,7 +181,7 @@ fn reloading_takes_options() {
 
 const ACCOUNTS: u64 = 500;
 
-/// Moves amounts between accounts until told to stop; each transaction leaves the sum as it was.
+/// Moves amounts between accounts until the end is signalled; each transaction leaves the sum unchanged.
 fn move_amounts(address: std::net::SocketAddr, seed: u64, stop: &AtomicBool) {
     let mut client = Client::connect(address).unwrap();
     let mut state = seed;
@@ -423,7 +423,7 @@ fn what_a_killed_save_or_rewrite_has_left_is_removed_at_the_next_start() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path();
     let log = path.join("appendonlydir");
-    // What was answered is in the file, so that the kill takes none of it.
+    // Every answered write is in the file, so that the kill loses none.
     let options = ["--appendonly", "yes", "--appendfsync", "always", "--rdb-key-save-delay", "100000000"];
     for (command, place, begin) in
         [("BGSAVE", path, "temp-bg-"), ("BGREWRITEAOF", &log, "temp-rewriteaof-bg-")]

@@ -1,5 +1,5 @@
 //! A pipeline that a client writes faster than the server runs it: nothing is lost, nothing is closed, and
-//! what waits in the server stays bounded.
+//! waiting input in the server stays bounded.
 
 use martlet_testkit::server::Server;
 use std::io::{Read, Write};
@@ -50,8 +50,8 @@ fn time_goes_on_within_a_pipeline() {
     }
 }
 
-/// The peer's end is noticed while its requests still run: what the last of them waits for must not be taken
-/// for nobody.
+/// The peer's end is noticed while its requests still run: the keys that the last of them waits for must not
+/// be taken for a client that is gone.
 #[test]
 fn who_is_gone_by_the_time_it_would_wait_does_not_wait() {
     for backend in ["auto", "epoll"] {
@@ -70,7 +70,7 @@ fn who_is_gone_by_the_time_it_would_wait_does_not_wait() {
             stream.read_to_end(&mut replies).unwrap_or_else(|error| {
                 panic!("{backend}, {attempt}: the connection stays: {error}\n{}", server.log())
             });
-            // Who is seen to be gone only once it waits gets nothing more.
+            // A client whose end is noticed only once it waits gets nothing more.
             assert!(replies.len() <= REPLY.len() * 6000, "{backend}, {attempt}");
         }
         let mut stream = TcpStream::connect(server.address()).unwrap();

@@ -1,4 +1,4 @@
-//! Servers of ours behind a proxy: Twemproxy (nutcracker) spreads keys over three by their hashes. Where it
+//! Martlet servers behind a proxy: Twemproxy (nutcracker) spreads keys over three by their hashes. Where it
 //! is not installed the test says so and passes.
 
 use martlet_client::blocking::Client;
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 const OURS: &str = env!("CARGO_BIN_EXE_martlet");
 const PROXY: &str = "nutcracker";
-/// What does not come true in this time never will.
+/// A condition that does not come true in this time never will.
 const PATIENCE: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(10);
 const KEYS: usize = 300;

@@ -1,5 +1,5 @@
-//! The README's transcript of the first five minutes: each command gives what stands there.
-//! `MARTLET_WRITE_README=1 cargo test -p martlet --test readme` writes what they give now.
+//! The README's transcript of the first five minutes: each command gives the printed reply.
+//! `MARTLET_WRITE_README=1 cargo test -p martlet --test readme` writes the present replies.
 
 use martlet_testkit::server::Server;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ const BEGIN: &str =
 const END: &str = "```\n\n<!-- end of transcript -->";
 const PROMPT: &str = "$ ";
 
-/// What a command line prints, typed in a shell beside the server.
+/// The output of a command line, typed in a shell beside the server.
 fn print(line: &str, port: u16, directory: &Path) -> String {
     let line = line.replace("martlet cli", &format!("martlet cli -p {port}"));
     let mut path = vec![Path::new(PROGRAM).parent().unwrap().to_path_buf()];

@@ -1,6 +1,6 @@
-//! `martlet bench reproduce`, made as small as it can be: one experiment runs against this program's own
-//! server, the pages hold what was measured, and a run that was cut short goes on where it stopped. All five
-//! run in `./x bench-report`.
+//! `martlet bench reproduce` at its smallest: one experiment runs against this program's own server, the
+//! pages hold the measured rows, and a run that was cut short continues where it stopped. All five run in
+//! `./x bench-report`.
 
 use serde_json::Value;
 use std::path::PathBuf;
@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 /// Rows of R2, each cheap.
 const ROWS: usize = 22;
-/// On a busy machine a row of this run may see no reply in its time, and fails: so often is it measured
-/// again.
+/// On a busy machine a row of this run may see no reply in its time, and fails: this is the limit of its
+/// repetitions.
 const RESUMES_MOST: usize = 10;
 
 /// A run in a directory that goes with it.
@@ -30,7 +30,7 @@ impl Run {
         self.output.to_string_lossy().into_owned()
     }
 
-    /// The command that begins it, or goes on with it.
+    /// The command that begins it, or continues it.
     fn begin(&self) -> Command {
         reproduce(&["--output", &self.shown(), "--budget", "1s", "--only", "R2", "--seed", "7"])
     }
@@ -109,7 +109,7 @@ fn interrupt(run: &Run) {
     assert!(told.contains(&format!("martlet bench reproduce --resume {}", run.shown())), "{told}");
 }
 
-/// The pages of a whole run have what was measured beside the source's figures.
+/// The pages of a complete run have the measured rows beside the source's figures.
 fn check_pages(run: &Run, measured: &[Value]) {
     let page = run.read("experiments.md");
     for part in [

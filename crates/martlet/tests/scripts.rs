@@ -1,5 +1,5 @@
-//! Scripts of whole processes: what they move between keys, declared and not, is neither lost nor seen half
-//! done, whoever looks, and the append-only file tells the same.
+//! Scripts of whole processes: values that they move between keys, declared and not, are neither lost nor
+//! seen half done, and the append-only file agrees.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -43,7 +43,7 @@ fn text(reply: &Reply) -> String {
     String::from_utf8_lossy(reply.text().unwrap_or_default()).into_owned()
 }
 
-/// Runs moves of three accounts each, so many of them declared.
+/// Runs moves of three accounts each, this many of them declared.
 fn keep_moving(mut client: Client, random: &mut Random, sha: &str) {
     for _ in 0..MOVES {
         let declared = random.below(4);

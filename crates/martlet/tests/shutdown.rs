@@ -26,8 +26,7 @@ const SLOW_LOG: &[&str] = &["--save", "", "--appendonly", "yes", "--rdb-key-save
 const SLOW: &[&str] = &["--save", "3600 1", "--rdb-key-save-delay", "10000000"];
 const REWRITES: &str = "Background append only file rewriting started";
 
-/// What a server is started with, and the commands that it gets, each on a connection of its own, with the
-/// reply.
+/// A server's options, and its commands, each on a separate connection, with the reply.
 type Case = (&'static [&'static str], &'static [(&'static str, &'static str)]);
 
 const CASES: &[Case] = &[
@@ -93,7 +92,7 @@ fn files(directory: &Path) -> Vec<String> {
     names
 }
 
-/// Has a server go through a case; what is left on disk.
+/// Has a server go through a case; returns the files on disk.
 fn go_through(program: &str, (options, steps): &Case) -> Vec<String> {
     let directory = tempfile::tempdir().unwrap();
     let mut all = if program == OURS { vec!["server"] } else { vec![] };
@@ -129,8 +128,8 @@ fn a_server_ends_as_redis_does() {
     }
 }
 
-/// Has a server get signals, the next when the one before has come to what the log is to say then so many
-/// times; how it ends.
+/// Has a server get signals, the next when the log has the message of the one before the given number of
+/// times; returns its exit status.
 fn signal(program: &str, options: &[&str], blocks: bool, steps: &[(Signal, &str, usize)]) -> Option<i32> {
     let directory = tempfile::tempdir().unwrap();
     let mut all = if program == OURS { vec!["server"] } else { vec![] };
@@ -171,7 +170,7 @@ fn an_interrupt_ends_at_once_what_a_signal_has_begun_to_end() {
         ] {
             assert_eq!(signal(program, SLOW, false, steps), Some(1), "{program} {steps:?}");
         }
-        // Each begins anew if the one before could not end it.
+        // Each restarts if the one before could not end it.
         let steps = [(Signal::INT, REFUSED, 1), (Signal::INT, REFUSED, 2), (Signal::TERM, REFUSED, 3)];
         assert_eq!(signal(program, SAVES, true, &steps), Some(0), "{program}");
     }

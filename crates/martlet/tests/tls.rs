@@ -1,5 +1,5 @@
-//! TLS of whole processes, over both I/O backends: who is let in and as whom, what a bad certificate stops,
-//! and that bytes arrive however they are cut.
+//! TLS of whole processes, over both I/O backends: accepted clients and their users, the effects of a bad
+//! certificate, and that bytes arrive however they are cut.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -20,7 +20,7 @@ use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, 
 const OURS: &str = env!("CARGO_BIN_EXE_martlet");
 const SILENCE: Duration = Duration::from_secs(60);
 
-/// An authority and what it has certified, as files of a directory.
+/// An authority and its certificates, as files of a directory.
 struct Authority {
     directory: tempfile::TempDir,
     issuer: CertifiedIssuer<'static, KeyPair>,
@@ -56,7 +56,7 @@ impl Authority {
     }
 }
 
-/// A server with both ports, and what its clients need.
+/// A server with both ports, and its clients' files.
 struct House {
     authority: Authority,
     server: Server,
@@ -316,7 +316,7 @@ fn a_bad_certificate_stops_the_change_and_not_the_server() {
         assert_eq!(house.configure(&["tls-cert-file", &second("crt")]), refused("tls-cert-file"));
         let pair = ["tls-cert-file", &server("crt"), "tls-key-file", &server("key")];
         assert_eq!(house.configure(&pair), "OK");
-        // Without the port nobody comes in; with it again, everybody does.
+        // Without the port no client connects; with it again, every client does.
         let mut before = house.connect(Some("client")).unwrap();
         assert_eq!(house.configure(&["tls-port", "0"]), "OK");
         assert_eq!(before.ask("PING").unwrap(), "PONG");
@@ -353,7 +353,7 @@ fn a_key_is_read_with_its_password() {
     fs::write(house.authority.path("old.key"), text).unwrap();
     assert!(is_refused(&["tls-key-file", &house.authority.text("old.key")]));
     assert!(house.server.log().contains("openssl pkcs8 -topk8"));
-    // A replica shows its primary the certificate of this key, which has a password of its own.
+    // A replica shows its primary the certificate of this key, which has a separate password.
     let primary = house.address.port().to_string();
     let (certificate, ca) = (house.authority.text("server.crt"), house.authority.text("ca.crt"));
     let replicate = |password: &[&str]| {
@@ -383,7 +383,7 @@ fn a_key_is_read_with_its_password() {
 #[test]
 fn changed_files_are_read_again() {
     on_both(&["--tls-auto-reload-interval", "1"], |house| {
-        // A new authority for all: who trusts the old one gets no further once the server has noticed.
+        // A new authority for all: a client that trusts the old one is refused once the server has noticed.
         let next = Authority::new();
         next.certify("server", "server");
         next.certify("client", "alice");

@@ -37,7 +37,7 @@ fn main() {
     libtest_mimic::run(&arguments, trials).exit();
 }
 
-/// Leaves out the cases of `tests/wire/pending.txt`: `FILE: CASE`, one a line, what the server does not do
+/// Leaves out the cases of `tests/wire/pending.txt`: `FILE: CASE`, one a line, which the server does not pass
 /// yet.
 fn without_pending(root: &Path, mut file: CaseFile) -> CaseFile {
     let pending = std::fs::read_to_string(root.join("tests/wire/pending.txt")).unwrap_or_default();

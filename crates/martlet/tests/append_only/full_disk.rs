@@ -41,8 +41,8 @@ impl Disk {
         if self.small.is_some() { "No space left on device" } else { "File too large" }
     }
 
-    /// Bytes of each of [`WRITES`]: some of them fit. On the small disk they exceed what is set aside for the
-    /// file, too.
+    /// Bytes of each of [`WRITES`]: some of them fit. On the small disk they also exceed the space reserved
+    /// for the file.
     fn value_bytes(&self) -> usize {
         if self.small.is_some() { 250_000 } else { 1000 }
     }
@@ -134,8 +134,8 @@ fn a_full_disk_refuses_writes_and_loses_none_that_it_took() {
             assert!(taken[0]);
             let log = server.log();
             assert!(log.contains("Error writing to the AOF file") && log.contains("looks solved"), "{log}");
-            // With `always` what was answered is on disk, however the process ends; otherwise what WAITAOF
-            // says is.
+            // With `always` every answered write is on disk, however the process ends; otherwise the writes
+            // that WAITAOF confirms.
             if policy != "always" {
                 write_and_wait(&server, "probe", "2");
             }
@@ -155,7 +155,7 @@ fn what_a_full_disk_did_not_take_was_not_answered() {
         drop(server);
         let replies = writer.read_to_end().unwrap();
         let answered = replies.windows(5).filter(|bytes| bytes == b"+OK\r\n").count();
-        // The small disk is still full: what is there is served all the same.
+        // The small disk is still full: the data is served all the same.
         let server = disk.start("always");
         let kept = disk.kept_count(&server);
         assert!(kept < WRITES && answered <= kept, "{answered} answered, {kept} kept");

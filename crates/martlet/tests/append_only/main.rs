@@ -1,5 +1,5 @@
-//! The append-only file of whole processes: what is taken over, cut off or refused at the start, what happens
-//! while the disk refuses, when it is rewritten, who waits for it, and the tool that checks it.
+//! The append-only file of whole processes: loading, cutting and refusing at the start, a disk that refuses,
+//! times of rewrites, waiting clients, and the tool that checks it.
 
 use std::fs;
 use std::io::Write;
@@ -20,7 +20,7 @@ use tool::check;
 
 const OURS: &str = env!("CARGO_BIN_EXE_martlet");
 
-/// Starts a server of ours, or another one, with an append-only file in `directory`.
+/// Starts a Martlet server, or another one, with an append-only file in `directory`.
 fn start(program: &str, directory: &Path, arguments: &[&str]) -> std::io::Result<Server> {
     let mut all = if program == OURS { vec!["server", "--enable-debug-command", "yes"] } else { vec![] };
     all.extend(["--appendonly", "yes", "--appendfsync", "always", "--save", ""]);
@@ -43,7 +43,7 @@ fn stop(server: Server) {
     assert!(server.wait().unwrap());
 }
 
-/// How long anything may take. The disk may be busy with what other processes have written.
+/// Longest time of any step. The disk may be busy with other processes' writes.
 const PATIENCE: Duration = Duration::from_secs(240);
 
 /// Asks until the reply has this text.
@@ -206,7 +206,7 @@ fn a_directory_that_may_not_be_written_refuses_the_start_and_later_only_what_nee
         assert!(!run(&server, 0, &format!("SET during{i} 1")).is_error());
     }
     assert!(server.log().contains("incr.aof: Permission denied"), "{}", server.log());
-    // What has failed is said a moment before there is room for the next save.
+    // The failure is reported a moment before there is room for the next save.
     ask_until(&server, "INFO persistence", "aof_rewrite_in_progress:0");
     set_mode(path, 0o555);
     run(&server, 0, "BGSAVE");
@@ -312,7 +312,7 @@ fn commands_in_a_file_that_is_not_listed_are_not_taken_over() {
     let files = directory.path().join("appendonlydir");
     let manifest = fs::read_to_string(files.join("appendonly.aof.manifest")).unwrap();
     assert_eq!(manifest, "file appendonly.aof.2.base.rdb seq 2 type b\n");
-    // What a crash leaves that comes between the naming of the next file of commands and its listing.
+    // The files after a crash between the naming of the next file of commands and its listing.
     fs::write(files.join("appendonly.aof.1.incr.aof"), "*3\r\n$3\r\nSET\r\n$5\r\nghost\r\n$1\r\n1\r\n")
         .unwrap();
     for _ in 0..2 {

@@ -1,4 +1,4 @@
-//! When the file is rewritten, forced to disk, switched on and off, and who waits for that.
+//! When the file is rewritten, forced to disk, switched on and off, and which clients wait for that.
 
 use std::fs;
 use std::path::Path;
@@ -19,7 +19,7 @@ fn info(server: &Server, field: &str) -> u64 {
     found.unwrap_or_else(|| panic!("no {field} in {text}"))
 }
 
-/// What WAITAOF tells of this server's disk.
+/// WAITAOF's number for this server's disk.
 fn on_disk(reply: &Reply) -> i64 {
     let items = reply.items().unwrap_or_else(|| panic!("{reply:?}"));
     assert!(items.len() == 2 && items[1].integer() == Some(0), "{reply:?}");
@@ -40,7 +40,7 @@ fn waitaof_answers_when_the_disk_has_it() {
     for i in 0..3 {
         assert_eq!(on_disk(&write_and_wait(&mut client, &format!("SET k{i} 1"), "0")), 1);
     }
-    // Nobody replicates: only the time ends it.
+    // Without replicas, only the time ends it.
     assert_eq!(on_disk(&run(&server, 0, "WAITAOF 0 1 1")), 1);
     for (line, refusal) in [
         ("WAITAOF 1 0", "ERR wrong number of arguments for 'waitaof' command"),
@@ -96,7 +96,7 @@ fn waitaof_waits_while_the_disk_refuses() {
     ask_until(&server, "INFO persistence", "aof_last_write_status:err");
     let (mut waiting, _) = blocked(&server, first, 0, "WAITAOF 1 0 0");
     let (mut second, _) = blocked(&server, second, 1, "WAITAOF 1 0 0");
-    // Who has written nothing has nothing to wait for, whatever others have.
+    // A client without writes has nothing to wait for, whatever others have.
     assert_eq!(on_disk(&run(&server, 0, "WAITAOF 1 0 0")), 1);
     // Its time, or another client, ends the wait.
     assert_eq!(on_disk(&ask("WAITAOF 1 0 20")), 0);
@@ -177,7 +177,7 @@ fn nothing_is_forced_to_disk_during_a_rewrite_or_a_save_if_that_is_wanted() {
         let before = files();
         assert!(!run(&server, 0, command).is_error());
         assert_eq!(info(&server, field), 1);
-        // A rewrite forces what came before its cut to disk.
+        // A rewrite forces the writes before its cut to disk.
         run(&server, 0, "SET k meanwhile");
         while command == "BGREWRITEAOF" && (files().len() == before.len() || files().last().unwrap().1 == 0) {
             run(&server, 0, "SET k meanwhile");
@@ -236,7 +236,7 @@ fn growth_is_counted_from_where_redis_counts_it() {
         };
         let server = start(program, path, &[]).unwrap();
         write(&server);
-        // After a rewrite from where it ended, what came meanwhile included.
+        // After a rewrite from where it ended, writes during it included.
         assert!(!run(&server, 0, "BGREWRITEAOF").is_error());
         ask_until(&server, "INFO persistence", "aof_rewrites:1");
         ask_until(&server, "INFO persistence", "aof_rewrite_in_progress:0");
@@ -276,7 +276,7 @@ fn the_size_grows_before_the_first_base_is_whole() {
         delay(300_000_000);
         switch("yes");
         write_and_ask(0);
-        // What is left of a log that was switched off counts, too.
+        // The files of a log that was switched off count, too.
         switch("no");
         delay(0);
         switch("yes");
@@ -325,7 +325,7 @@ fn a_file_that_has_grown_is_rewritten() {
             bytes = write_kilobyte(&server, writes).max(bytes);
             assert!(writes < 100_000, "{bytes} bytes, due at {due}, and no rewrite");
         }
-        // Sizes are told a moment after their bytes: by the write before last.
+        // Sizes are reported a moment after their bytes: by the write before last.
         assert!(bytes + 2200 > due, "rewritten at {bytes} bytes, and not due before {due}");
         assert_eq!(info(&server, "aof_rewrites"), rewrites + 1);
         ask_until(&server, "INFO persistence", "aof_rewrite_in_progress:0");
@@ -339,7 +339,7 @@ fn a_file_that_has_grown_is_rewritten() {
     assert!(last.text().unwrap().starts_with(format!("{writes}-").as_bytes()));
 }
 
-/// Counts two keys up, always together, until told to stop; how far, as far as was answered.
+/// Counts two keys up, always together, until the end is signalled; returns the last answered count.
 fn count_up(address: std::net::SocketAddr, name: usize, stop: &AtomicBool, answered: &AtomicU64) {
     let mut client = Client::connect(address).unwrap();
     let (a, b) = (format!("a{name}"), format!("b{name}"));
@@ -397,7 +397,7 @@ fn switched_off_and_on_under_load_it_has_what_was_answered_since() {
             let text = String::from_utf8(value("a").text().unwrap().to_vec()).unwrap();
             assert_eq!(value("b").text(), Some(text.as_bytes()), "round {round}: half a transaction");
             let count: u64 = text.parse().unwrap();
-            // Beyond what was answered there is at most the transaction that was under way.
+            // Beyond the answered count there is at most the transaction that was under way.
             assert!((told..=told + 1).contains(&count), "round {round}: {count}, {told} answered");
             answered[name].store(count, Ordering::SeqCst);
         }

@@ -16,7 +16,7 @@ pub fn check(arguments: &[&str], input: &str) -> (i32, String) {
 fn output(command: &mut Command, input: &str) -> (i32, String) {
     let mut child =
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    // Who does not ask has closed its end.
+    // A tool that does not ask has closed its end.
     let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
     let Output { status, stdout, stderr } = child.wait_with_output().unwrap();
     let text = String::from_utf8_lossy(&stdout).into_owned() + &String::from_utf8_lossy(&stderr);

@@ -69,7 +69,7 @@ fn every_reply_in_every_form() {
         let word = responder::hex(reply.as_bytes());
         for form in FORMS {
             for protocol in ["-2", "-3"] {
-                // Over RESP2 redis-cli 7.0 turns JSON's maps into arrays of its own.
+                // Over RESP2 redis-cli 7.0 turns JSON's maps into arrays.
                 if protocol == "-2" && form.contains(&"--json") {
                     continue;
                 }

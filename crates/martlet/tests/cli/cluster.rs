@@ -1,5 +1,5 @@
-//! `--cluster`: clusters of ours that our tool makes, changes and mends; and, where redis-cli is installed,
-//! what both say of one cluster, and what comes of it when each does the same to a twin.
+//! `--cluster`: Martlet clusters that Martlet's tool makes, changes and mends; and, where redis-cli is
+//! installed, the reports of both on one cluster, and the results when each does the same to a twin.
 
 use super::beside::is_installed;
 use super::{Run, ours, run};
@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// What only ours understand is that news spreads soon; nobody fails, however busy the machine.
+/// Options of Martlet alone, so that news spreads soon and no node fails, however busy the machine.
 const OPTIONS: &[&str] = &[
     "server",
     "--io-threads",
@@ -93,7 +93,7 @@ fn answer(words: &[&str], input: &str) -> Run {
     run(ours(), &[&["--cluster"], words].concat(), input.as_bytes())
 }
 
-/// Runs it and wants it to work; what it has said.
+/// Runs it and expects success; returns its output.
 fn manage(words: &[&str]) -> String {
     worked(answer(words, ""))
 }
@@ -103,14 +103,14 @@ fn worked(run: Run) -> String {
     run.text()
 }
 
-/// Runs it and wants it to fail; what it has said on both streams.
+/// Runs it and expects failure; returns the text of both streams.
 fn refuse(words: &[&str]) -> String {
     let run = answer(words, "");
     assert_eq!(run.status, Some(1), "{}{}", run.text(), run.errors());
     run.text() + &run.errors()
 }
 
-/// Creates a cluster of so many nodes, and waits until it serves.
+/// Creates a cluster of this number of nodes, and waits until it serves.
 fn create(count: usize, more: &[&str]) -> Vec<Node> {
     let nodes: Vec<Node> = (0..count).map(|_| Node::start(&[])).collect();
     let addresses: Vec<String> = nodes.iter().map(Node::address).collect();
@@ -456,7 +456,7 @@ fn credentials_are_the_options_and_migrate_has_them_too() {
     assert!(keys.contains(&format!("{}: 1\n", addresses[1])), "{keys}");
 }
 
-/// Ids and what is random in them, ports, and dots that show how long something took.
+/// Masks ids and other random parts, ports, and dots that show how long a step took.
 fn masked(text: &str, nodes: &[Node]) -> Vec<String> {
     let mut text = text.to_owned();
     for (index, node) in nodes.iter().enumerate() {

@@ -12,7 +12,7 @@ mod typed;
 use std::io::Write;
 use std::process::{Command, Output, Stdio};
 
-/// What a run printed, and how it ended.
+/// The output of a run, and its exit status.
 #[derive(Debug, PartialEq, Eq)]
 struct Run {
     status: Option<i32>,
@@ -37,7 +37,7 @@ fn ours() -> Command {
     command
 }
 
-/// Runs with an input; the environment of whoever runs the tests does not reach it.
+/// Runs with an input; the environment of the test's own process does not reach it.
 fn run(mut command: Command, arguments: &[&str], input: &[u8]) -> Run {
     for name in ["REDISCLI_AUTH", "FAKETTY", "TERM"] {
         command.env_remove(name);

@@ -1,4 +1,4 @@
-//! Modes: what walks through keys beside redis-cli, what moves data against a server of ours and a real one.
+//! Modes: walks through keys beside redis-cli, transfers of data against a Martlet server and a real one.
 
 use super::{ours, run};
 use martlet_client::blocking::Client;

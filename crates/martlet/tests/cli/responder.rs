@@ -1,4 +1,4 @@
-//! A server that says what it is told to: `REPLY HEX` is answered by those bytes, `CLOSE` by the end of the
+//! A server with scripted replies: `REPLY HEX` is answered by those bytes, `CLOSE` by the end of the
 //! connection, HELLO and COMMAND as by a server of RESP3, everything else by `+OK`.
 
 use martlet_client::parts::{PartReader, ReplyBuilder};

@@ -9,7 +9,7 @@ use std::sync::mpsc::{Sender, channel};
 const REPLY_BYTES: usize = 256 << 20;
 const MEMORY_MAX_KB: u64 = 24 * 1024;
 
-/// Answers every connection's first request with a string of so many bytes, whose end it sends when told to.
+/// Answers every connection's first request with a string of this many bytes, whose end it sends on a signal.
 fn long_answer() -> (String, Sender<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port().to_string();

@@ -1,4 +1,4 @@
-//! A terminal of the test's own: a pseudo-terminal, and a screen that shows what a program has drawn.
+//! A terminal for tests: a pseudo-terminal, and a screen that shows the program's drawing.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -9,7 +9,7 @@ use std::process::{Child, Command, ExitStatus};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-/// How long a screen may take to show what is waited for, on a machine that has much else to do.
+/// Longest time until a screen shows the expected text, on a machine with much other work.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 type Shown = Arc<(Mutex<vt100::Parser>, Condvar)>;
@@ -41,12 +41,12 @@ fn open(rows: u16, columns: u16) -> (OwnedFd, OwnedFd) {
     assert_eq!(opened, 0, "no pseudo-terminal");
     // SAFETY: a child must not inherit the outer side, or it never ends.
     unsafe { libc::fcntl(outside, libc::F_SETFD, libc::FD_CLOEXEC) };
-    // SAFETY: both were just opened and are nobody else's.
+    // SAFETY: both were just opened and have no other owner.
     unsafe { (OwnedFd::from_raw_fd(outside), OwnedFd::from_raw_fd(inside)) }
 }
 
 impl Terminal {
-    /// Starts a program at a terminal of so many rows and columns.
+    /// Starts a program at a terminal of this many rows and columns.
     pub fn start(mut command: Command, rows: u16, columns: u16) -> Terminal {
         let (outside, inside) = open(rows, columns);
         let copy = || inside.try_clone().unwrap();
@@ -81,7 +81,7 @@ impl Terminal {
         self.keys.write_all(keys.as_bytes()).unwrap();
     }
 
-    /// What the screen shows.
+    /// The text on the screen.
     pub fn text(&self) -> String {
         self.shown.0.lock().unwrap().screen().contents()
     }

@@ -225,7 +225,7 @@ fn wait_until_blocked(other: &mut Client) {
     }
 }
 
-/// Waits until nobody listens: the kernel may close the sockets of a server that was killed a little later.
+/// Waits until connections are refused: the kernel may close the sockets of a killed server a little later.
 fn wait_until_refused(address: SocketAddr) {
     while !TcpStream::connect(address).is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused) {
         std::thread::yield_now();
@@ -249,7 +249,7 @@ fn a_server_that_is_gone_and_comes_again() {
     terminal.press("ping\r");
     terminal.wait_for("PONG");
     terminal.wait_for_last(&format!("127.0.0.1:{port}>"));
-    // One that was restarted meanwhile is not even noticed.
+    // A server that was restarted since goes unnoticed.
     server.kill();
     wait_until_refused(server.address());
     let _server = server.restart_in(directory.path(), program, &["server"]).unwrap();
@@ -370,7 +370,7 @@ fn a_value_is_watched() {
     terminal.wait_for("visits: 42  min 7  max 42");
     terminal.press(CTRL_C);
     assert!(terminal.wait().success());
-    // The plot is gone, and what was seen stays.
+    // The plot is gone, and the summary stays.
     terminal.wait_until("the summary", |screen| {
         let text = screen.contents();
         text.trim_end().lines().last().is_some_and(|last| last.starts_with("visits: 42  min 7  max 42"))

@@ -1,8 +1,7 @@
-//! Writers with keys of their own, while primaries are killed and restarted empty, or replicas take over.
-//! With `martlet-sync-replicas 1` nothing that was acknowledged may be gone; without it, what is gone is
-//! counted.
+//! Writers with their own keys, while primaries are killed and restarted empty, or replicas take over. With
+//! `martlet-sync-replicas 1` no acknowledged write may be gone; without it, losses are counted.
 //!
-//! `MARTLET_FAILOVER_ROUNDS` says how many failovers a cluster sees, `MARTLET_FAILOVER_SEED` the seed.
+//! `MARTLET_FAILOVER_ROUNDS` is the number of failovers of a cluster, `MARTLET_FAILOVER_SEED` the seed.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -19,9 +18,9 @@ const ROUNDS: u64 = 2;
 const WRITERS: usize = 3;
 /// Writes of each that are acknowledged between two failovers.
 const WRITES_BETWEEN: u64 = 100;
-/// A node that does not answer for so long is asked nothing more.
+/// A node that does not answer for this time is left out.
 const ANSWER_LIMIT: Duration = Duration::from_secs(3);
-/// Between two tries of a write that nobody took.
+/// Between two tries of a write that no node took.
 const PAUSE: Duration = Duration::from_millis(20);
 
 fn number(name: &str) -> Option<u64> {
@@ -34,7 +33,7 @@ fn number(name: &str) -> Option<u64> {
 struct Router {
     clients: HashMap<SocketAddr, Client>,
     nodes: Vec<SocketAddr>,
-    /// Who is asked first.
+    /// The node that is asked first.
     likely: HashMap<u16, SocketAddr>,
 }
 
@@ -54,8 +53,7 @@ impl Router {
         Some(told(&reply))
     }
 
-    /// The answer of whoever has the key; `None` when nobody gave one. A request that may have run is not
-    /// made again.
+    /// The answer of the key's owner; `None` without one. A request that may have run is not repeated.
     fn request(&mut self, words: &[&str]) -> Option<String> {
         let slot = martlet_base::slot::slot_of(words[1].as_bytes());
         let first = self.likely.get(&slot).copied();
@@ -81,7 +79,7 @@ impl Router {
     }
 }
 
-/// Writes one key after another until told to stop; those that were acknowledged.
+/// Writes one key after another until the end is signalled; returns the acknowledged ones.
 fn write(number: usize, nodes: Vec<SocketAddr>, is_over: &AtomicBool, count: &AtomicU64) -> Vec<String> {
     let (mut router, mut acknowledged) = (Router::new(nodes), Vec::new());
     for at in 0..u64::MAX {
@@ -125,7 +123,7 @@ impl Member {
     }
 }
 
-/// What is done to a shard.
+/// The failure of a shard.
 #[derive(Clone, Copy, Debug)]
 enum Failure {
     Killed,

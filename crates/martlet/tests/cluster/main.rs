@@ -26,7 +26,7 @@ use martlet_testkit::server::{ReservedPort, Server};
 const OURS: &str = env!("CARGO_BIN_EXE_martlet");
 const PEER: &str = "redis-server";
 const CLI: &str = "redis-cli";
-/// Nobody fails while nothing dies, however busy the machine.
+/// No node fails while none dies, however busy the machine.
 const NODE_TIMEOUT: &str = "20000";
 /// From [`expect_death`] on.
 const NODE_TIMEOUT_OF_DYING: &str = "3000";
@@ -62,7 +62,7 @@ struct Node {
     bus: ReservedPort,
 }
 
-/// What all of them are told.
+/// The options of all of them.
 fn options(first: &[&str], bus: &ReservedPort, more: &[&str]) -> Vec<String> {
     let port = bus.number().to_string();
     let mut all = first.to_vec();
@@ -79,7 +79,7 @@ impl Node {
         Node { server, bus }
     }
 
-    /// One of ours whose file outlives it.
+    /// A Martlet node whose file outlives it.
     fn ours_in(directory: &Path, more: &[&str]) -> Node {
         let bus = ReservedPort::take().unwrap();
         let all = options(OWN_OPTIONS, &bus, more);
@@ -164,7 +164,7 @@ fn until_up(nodes: &[&Node]) {
 }
 
 /// Waits until all of them know one epoch of each node, and no two primaries have the same: until then epochs
-/// change without a vote, and who asks for one with an older epoch gets none.
+/// change without a vote, and a candidate with an older epoch gets none.
 fn until_settled(nodes: &[&Node]) {
     let epochs = |node: &Node| {
         let list = node.ask(&["CLUSTER", "NODES"]);
@@ -256,7 +256,7 @@ fn until_agreed(address: &str) {
     }
 }
 
-/// Runs `redis-cli --cluster`; what it has said.
+/// Runs `redis-cli --cluster`; returns its output.
 fn manage(words: &[&str]) -> String {
     let output = Command::new(CLI).arg("--cluster").args(words).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();

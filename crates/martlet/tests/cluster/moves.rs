@@ -1,8 +1,8 @@
-//! redis-cli --cluster on clusters of ours, and of ours with real ones.
+//! redis-cli --cluster on Martlet clusters, and on mixed ones with real servers.
 
 use super::{Node, has_peer, manage, until, until_agreed, until_settled, until_up};
 
-/// Writes keys of many slots through whoever has them; as many as there are then.
+/// Writes keys of many slots to their owners; returns the number of keys.
 fn fill(nodes: &[&Node], count: usize) {
     let mut clients: Vec<_> = nodes.iter().map(|node| node.connect()).collect();
     for number in 0..count {
@@ -24,8 +24,8 @@ fn manage_cluster(nodes: &[Node; 3], added: &Node) {
     let first = addresses[0].as_str();
     super::form(&all);
     fill(&all, 300);
-    // Until no two primaries have the same epoch, one of them may take a later one than who has just taken a
-    // slot of it, and so take that back: of Redis' cluster as of ours.
+    // Until no two primaries have the same epoch, one of them may take a later one than the node that has
+    // just taken a slot of it, and so take that back: in a cluster of Redis as of Martlet.
     let settled = |nodes: &[&Node]| {
         until_settled(nodes);
         until_agreed(first);
@@ -57,7 +57,7 @@ fn manage_cluster(nodes: &[Node; 3], added: &Node) {
         added.ask(&["CLUSTER", "NODES"]).lines().any(|line| line.contains("myself") && line.contains('-'))
     );
     settled(&with_added);
-    // What was left open is mended.
+    // An open slot is mended.
     let slot = nodes[2].ask(&["CLUSTER", "KEYSLOT", "foo"]);
     let owner = with_added.iter().find(|node| !node.ask(&["GET", "foo"]).starts_with('-')).unwrap();
     let target = with_added.iter().find(|node| node.id() != owner.id()).unwrap();
@@ -80,8 +80,8 @@ fn redis_cli_manages_a_mixed_cluster() {
     }
 }
 
-/// A primary that gives its last slot away becomes a replica of who has it, with whose data its own has
-/// nothing to do: were its offset told, it would win an election and serve what it does not have.
+/// A primary that gives its last slot away becomes a replica of the new owner, to whose data its own is
+/// unrelated: if it announced its offset, it would win an election and serve data that it does not have.
 #[test]
 fn who_gives_its_last_slot_away_counts_for_nothing_until_it_has_the_data() {
     let (from, to) = (Node::ours(&[]), Node::ours(&[]));

@@ -1,4 +1,4 @@
-//! What clients are told: who serves a key, slots under way, replicas, a cluster that is down.
+//! Redirections of clients: a key's owner, slots under way, replicas, a cluster that is down.
 
 use super::{Node, attach, expect_death, form, take_over, told, until, until_known, until_up};
 
@@ -72,7 +72,7 @@ fn a_slot_under_way_is_served_by_who_has_the_key() {
         ask(&["MGET", "{bar}1", "{bar}2"]),
         "-TRYAGAIN Multiple keys request during rehashing of slot"
     );
-    // Who waits for a key is sent on when the slot has left.
+    // A client that waits for a key is redirected when the slot has left.
     let mut waiting = from.connect();
     waiting.send_raw(b"*3\r\n$5\r\nBLPOP\r\n$6\r\n{bar}2\r\n$1\r\n0\r\n").unwrap();
     assert!(told(&waiting.read_reply().unwrap()).starts_with("-WRONGTYPE"));

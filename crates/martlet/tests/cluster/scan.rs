@@ -28,7 +28,7 @@ impl<'a> Scan<'a> {
         self.nodes.iter().position(|node| node.address().to_string() == address).unwrap()
     }
 
-    /// One call: the cursor to go on with, and keys.
+    /// One call: the next cursor, and keys.
     fn call(&mut self, cursor: &str, options: &[&str]) -> (String, Vec<String>) {
         let words = [&["CLUSTERSCAN", cursor][..], options].concat();
         let mut is_asked = false;
@@ -126,7 +126,7 @@ fn a_scan_goes_through_slots_in_their_order() {
     let mut fingerprints = BTreeSet::new();
     while cursor != "0" {
         let (next, names) = scan.call(&cursor, &["COUNT", "7"]);
-        // What the cursor names has not been met whole, all before it has.
+        // The cursor's tag is incomplete, all before it is complete.
         let is_before = |name: &String| !name.starts_with("{06S}");
         assert!(next == "0" || !next.contains("06S") || !names.iter().any(is_before), "{next} {names:?}");
         if let Some((fingerprint, _)) = next.split_once('-') {
@@ -220,8 +220,8 @@ fn a_scan_meets_every_key_while_slots_move() {
     }
 }
 
-/// Has the slot 0 go from one node to the other: what is left to be asked for the first three of its eight
-/// keys to be there.
+/// Moves slot 0 from one node to the other; returns the requests that are left for the first three of its
+/// eight keys to arrive.
 fn open_slot(from: &Node, to: &Node) -> [String; 10] {
     for number in 0..8 {
         assert_eq!(from.ask(&["SET", &format!("{{06S}}{number}"), "v"]), "OK");
@@ -251,7 +251,7 @@ fn a_slot_under_way_is_scanned_at_both_ends() {
     let told = ask(&["CLUSTERSCAN", cursor]);
     let (next, names) = told.split_once(' ').unwrap();
     assert_eq!((next, names.split(' ').count()), ("0-{Qi}-0", 3), "{told}");
-    // Nobody goes there any more: the slot is scanned anew, here.
+    // The slot stays: the scan of it restarts here.
     assert_eq!(from.ask(&["CLUSTER", "SETSLOT", "0", "STABLE"]), "OK");
     let told = from.ask(&["CLUSTERSCAN", cursor, "SLOT", "0"]);
     assert!(told.starts_with("0 ") && told.split(' ').count() == 6, "{told}");
@@ -271,7 +271,7 @@ fn a_replica_scans_for_readers() {
     assert_eq!(told(&reader.command(&["CLUSTERSCAN", "0-{06S}-0"]).unwrap()), "0 {06S}key");
 }
 
-/// A replica whose primary's slot moves answers readers with what it has, and sends them on for the rest.
+/// A replica whose primary's slot moves serves the keys that it has, and redirects readers for the rest.
 #[test]
 fn a_replica_sends_readers_on_while_a_slot_moves() {
     let (from, to, replica) = (Node::ours(&[]), Node::ours(&[]), Node::ours(&[]));

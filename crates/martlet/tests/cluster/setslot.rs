@@ -10,7 +10,7 @@ use super::{Node, attach, form, has_peer, take_over, told, until, until_known, u
 /// The slot of `foo`, which is the last node's of two.
 const SLOT: &str = "12182";
 
-/// What a node says of slots under way, on its own line.
+/// A node's open slots, from its own line.
 fn under_way(node: &Node) -> String {
     let list = node.ask(&["CLUSTER", "NODES"]);
     let own = list.lines().find(|line| line.contains("myself")).unwrap_or_default();
@@ -24,8 +24,8 @@ fn knows_owner(node: &Node, owner: &Node) -> bool {
     line.split(' ').any(|word| word == SLOT)
 }
 
-/// A pair of primaries with a replica of the first, which comes to have the slot. What the first says OK to,
-/// its replica has done already; and it goes on with it when it takes over.
+/// A pair of primaries with a replica of the first, which gets the slot. Its replica has done everything that
+/// the first acknowledged, and continues with it when it takes over.
 fn replicas_follow(target: &Node, source: &Node, replica: &Node) {
     form(&[target, source]);
     target.meet(replica);
@@ -76,13 +76,13 @@ fn valkeys_replicas_hear_of_a_slot_and_ours_from_valkey() {
     replicas_follow(&real(), &Node::ours(&[]), &Node::ours(&[]));
 }
 
-/// Stops a process, or lets it go on.
+/// Stops a process, or continues it.
 pub(crate) fn signal(node: &Node, signal: Signal) {
     let pid = Pid::from_raw(node.server.pid() as i32).unwrap();
     kill_process(pid, signal).unwrap();
 }
 
-/// Who cannot tell its replicas changes nothing, and says so when its time is up.
+/// A primary that cannot reach its replicas changes nothing, and returns an error when its time is up.
 #[test]
 fn without_its_replicas_a_slot_stays_as_it_is() {
     let (target, source, replica) = (Node::ours(&[]), Node::ours(&[]), Node::ours(&[]));
@@ -100,7 +100,7 @@ fn without_its_replicas_a_slot_stays_as_it_is() {
     signal(&replica, Signal::STOP);
     let answers = [ask(&["TIMEOUT", "50"]), ask(&[])];
     let state = under_way(&target);
-    // Clients are served meanwhile, and one that waits can be told not to.
+    // Clients are served in that time, and a waiting one can be unblocked.
     let mut waiting = target.connect();
     let id = told(&waiting.command(&["CLIENT", "ID"]).unwrap());
     waiting.send(&[&words[..], &["TIMEOUT", "0"]].concat()).unwrap();
@@ -115,7 +115,7 @@ fn without_its_replicas_a_slot_stays_as_it_is() {
     until("the replica goes on", || under_way(&replica).contains(&from));
     assert_eq!(ask(&[]), "OK");
     assert_eq!(under_way(&target), format!("[{SLOT}-<-{from}]"));
-    // In a transaction nothing waits; replicas are told.
+    // In a transaction nothing waits; replicas get the change.
     let mut client = target.connect();
     for words in [&["MULTI"][..], &["CLUSTER", "SETSLOT", SLOT, "STABLE"]] {
         client.command(words).unwrap();

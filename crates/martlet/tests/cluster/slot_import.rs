@@ -13,7 +13,7 @@ use super::{Node, attach, take_over, told, until, until_up};
 /// A key of slot 12182, which the target has.
 const OWN: &str = "foo";
 
-/// Options of a target that has an append-only file, and what has it written anew.
+/// Options of a target that has an append-only file, with rewrites.
 const LOGGED: &[&str] = &["--appendonly", "yes", "--appendfsync", "always"];
 
 fn until_rewritten(node: &Node) {
@@ -47,7 +47,7 @@ fn kill_target(options: &[&str], keep: impl Fn(&Node)) {
     assert_eq!(to.ask(&["CLUSTER", "COUNTKEYSINSLOT", "0"]), "0");
     assert!(to.ask(&["CLUSTER", "GETSLOTMIGRATIONS"]).contains("Process restarted"));
     assert_eq!((field(&to, "state"), from.ask(&["DBSIZE"])), ("failed".into(), "50".into()));
-    // Another time it succeeds, and what the files say of both is that the keys are this node's.
+    // Another time it succeeds, and by both files the keys are this node's.
     assert_eq!(from.ask(&["CONFIG", "SET", "rdb-key-save-delay", "0"]), "OK");
     assert_eq!(migrate(&from, &to), "OK");
     until("both ends have ended", || is_over(&from) && is_over(&to));
@@ -81,8 +81,8 @@ fn a_target_whose_log_has_commands_only_has_none_of_the_keys() {
     kill_target(&options, until_rewritten);
 }
 
-/// A replica that is started again while slots are on their way to its primary goes on hiding their keys, by
-/// what its own file says; once it is a primary it deletes them.
+/// A replica that is started again while slots are on their way to its primary still hides their keys, by its
+/// own file; once it is a primary it deletes them.
 fn restart_replica(options: &[&str], keep: impl Fn(&Node, &mut Client)) {
     let directory = tempfile::tempdir().unwrap();
     let (from, to) = (Node::ours(&[]), Node::ours(&[]));
@@ -126,13 +126,14 @@ fn a_replica_that_is_started_again_meanwhile_hides_the_keys() {
 
 #[test]
 fn a_replica_with_a_log_that_is_started_again_meanwhile_hides_the_keys() {
-    // Until then it may be without a log, which began anew with the data set.
+    // Until then it may be without a log, which restarted with the data set.
     restart_replica(LOGGED, |_, client| {
         assert_eq!(told(&client.command(&["WAITAOF", "0", "1", "0"]).unwrap()), "0 1");
     });
 }
 
-/// As above with Valkey: its replica of ours gets the data set in the middle of an import, and ours of it.
+/// The same with Valkey: its Martlet replica gets the data set in the middle of an import, and a Valkey
+/// replica gets Martlet's.
 #[test]
 fn a_replica_of_valkey_that_comes_meanwhile_hides_the_keys() {
     let Ok(valkey) = std::env::var("MARTLET_CLUSTER_VALKEY") else {

@@ -13,7 +13,7 @@ use martlet_client::blocking::Client;
 
 use super::{LOOK, Node, PATIENCE, attach, introduce, take_over, told, until, until_up};
 
-/// The slots up to this one move. Each node keeps some others: who has none becomes a replica.
+/// The slots up to this one move. Each node keeps some others: a node without any becomes a replica.
 const LAST: u16 = 4095;
 const WRITERS: usize = 3;
 /// Counters of each.
@@ -45,7 +45,7 @@ pub(crate) fn field(node: &Node, name: &str) -> String {
         .to_owned()
 }
 
-/// States of what is over.
+/// States of ended jobs.
 const ENDED: [&str; 3] = ["success", "failed", "cancelled"];
 
 pub(crate) fn is_over(node: &Node) -> bool {
@@ -59,8 +59,8 @@ fn state_of(node: &Node, name: &str) -> Option<String> {
     of_it.split("state ").nth(1)?.split(' ').next().map(str::to_owned)
 }
 
-/// Counts up counters of its own until told to stop; how far each has come by its answers. Nobody else
-/// changes them, so each answer is one more than the last.
+/// Counts up its own counters until the end is signalled; returns the last answered value of each. No other
+/// client changes them, so each answer is one more than the last.
 fn count(number: usize, nodes: [SocketAddr; 2], ends: &AtomicBool, done: &AtomicU64) -> HashMap<String, u64> {
     let (mut random, mut counters) = (Random::seeded(number as u64), HashMap::new());
     let mut clients = nodes.map(|node| Client::connect(node).unwrap());
@@ -80,8 +80,8 @@ fn count(number: usize, nodes: [SocketAddr; 2], ends: &AtomicBool, done: &Atomic
     counters
 }
 
-/// Has writers count while `work` goes on, which is given a way to wait for their writes; then their counters
-/// are what they were told.
+/// Has writers count during `work`, which gets a way to wait for their writes; then their counters have the
+/// answered values.
 fn under_load(nodes: [&Node; 2], work: impl FnOnce(&dyn Fn())) {
     let (ends, counts) = (AtomicBool::new(false), [const { AtomicU64::new(0) }; WRITERS]);
     let addresses = nodes.map(Node::address);
@@ -243,8 +243,8 @@ fn a_replica_that_takes_over_meanwhile_has_none_of_the_keys() {
     assert_eq!(replica.ask(&["DBSIZE"]), "50");
 }
 
-/// Until the slots are the target's nobody sees their keys there, and what fails leaves none; replicas see as
-/// much as their primary.
+/// Until the slots are the target's their keys are invisible there, and a failed import leaves none; replicas
+/// see as much as their primary.
 #[test]
 fn keys_on_their_way_are_nobodys() {
     let (from, to, replica) = (Node::ours(&[]), Node::ours(&[]), Node::ours(&[]));
@@ -263,10 +263,10 @@ fn keys_on_their_way_are_nobodys() {
     assert_eq!(sees(&to), nothing);
     assert_eq!(sees(&replica), nothing);
     assert!(to.ask(&["GET", "{06S}1"]).starts_with("-MOVED 0 "));
-    // Who asks for the slot sees how far it is.
+    // A client that asks for the slot sees its progress.
     assert_ne!(to.ask(&["CLUSTER", "COUNTKEYSINSLOT", "0"]), "0");
     assert!(to.ask(&["CLUSTER", "GETKEYSINSLOT", "0", "1"]).starts_with("{06S}"));
-    // What is flushed fails, and nothing of it stays.
+    // A flushed import fails, and leaves nothing.
     assert_eq!(to.ask(&["FLUSHALL"]), "OK");
     until("it has failed", || is_over(&from) && is_over(&to) && is_over(&replica));
     assert!(to.ask(&["CLUSTER", "GETSLOTMIGRATIONS"]).contains("Data was flushed"));
@@ -280,7 +280,8 @@ fn keys_on_their_way_are_nobodys() {
     until("the source has none", || from.ask(&["DBSIZE"]) == "0");
 }
 
-/// What DEBUG SLOTMIGRATION holds up goes on once it is let, and nothing moves key by key meanwhile.
+/// A job that DEBUG SLOTMIGRATION stopped continues once it is released, and nothing moves key by key in that
+/// time.
 #[test]
 fn what_is_held_up_goes_on() {
     // Twice this time writers wait for consent that is not acted on.
@@ -304,7 +305,7 @@ fn what_is_held_up_goes_on() {
     until("both ends have ended", || is_over(&from) && is_over(&to));
     assert_eq!([&from, &to].map(|node| field(node, "state")), ["success"; 2]);
     assert_eq!(to.ask(&["GET", "{06S}"]), "2");
-    // Consent that is not acted on ends, and the source goes on.
+    // Consent that is not used ends, and the source continues.
     assert_eq!(debug(&from, "PREVENT-FAILOVER", "1"), "OK");
     assert_eq!(migrate(&to, &from), "OK");
     until("it has consent", || field(&from, "state") == "failover-granted");

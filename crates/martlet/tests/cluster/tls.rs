@@ -1,4 +1,5 @@
-//! Clusters whose bus speaks TLS (`tls-cluster`): ours alone, ours with real ones, and who is kept out.
+//! Clusters whose bus speaks TLS (`tls-cluster`): Martlet alone, Martlet with real servers, and refused
+//! connections.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -114,7 +115,7 @@ fn a_cluster_over_tls_moves_slots_and_fails_over() {
     let [first, second, third] = &nodes;
     let replica = Secure::ours(&files);
     form(&[first, second, third]);
-    // Who comes by TLS is sent to ports with TLS, others to plain ones.
+    // A client over TLS is sent to ports with TLS, others to plain ones.
     let moved = |port: u16| format!("-MOVED 12182 127.0.0.1:{port}");
     assert_eq!(first.node.ask(&["GET", "foo"]), moved(third.node.address().port()));
     assert_eq!(told(&first.ask_securely(&["GET", "foo"])), moved(third.tls.number()));
@@ -181,14 +182,14 @@ fn nobody_joins_without_tls_or_by_another_authority() {
         stranger.meet(&node.node);
     }
     form(&[&node, &known]);
-    // Those two have become known to each other meanwhile, nobody else has.
+    // Those two have met since, no other pair has.
     let known_by = |node: &Node| {
         let list = node.ask(&["CLUSTER", "NODES"]);
         list.lines().filter(|line| !line.contains("handshake")).count()
     };
     until("the two know each other", || (known_by(&node.node), known_by(&known.node)) == (2, 2));
     strangers.iter().for_each(|stranger| assert_eq!(known_by(stranger), 1));
-    // Who looks for the cause finds it, and not ten times a second.
+    // The log has the cause, and not ten times a second.
     let told = || {
         node.node
             .server

@@ -1,4 +1,4 @@
-//! A client under load: what it asks for, what it was told, and which state of its keys a restart shows.
+//! A client under load: its requests, the replies to them, and the state of its keys that a restart shows.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -22,7 +22,7 @@ pub fn now_ms() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |age| age.as_millis() as i64)
 }
 
-/// What is sent as one: a command, a transaction, or something done to what all clients share.
+/// One request: a command, a transaction, or a change of the clients' shared keys.
 #[derive(Clone, Debug)]
 pub enum Request {
     One(Op),
@@ -65,7 +65,7 @@ pub struct Actor {
 
 /// What there is to know before and after each request.
 pub trait Watch: Sync {
-    /// Whether what is answered now may not be lost: at once, after a second.
+    /// Whether a reply sent now may not be lost: at once, after a second.
     fn is_safe(&self) -> (bool, bool);
     /// A reply has come; may not return while there is something else to do.
     fn replied(&self);
@@ -244,11 +244,11 @@ impl Actor {
         }
     }
 
-    /// Finds the state among those that the history allows that `seen` is, looked at until `seen_ms`, after a
-    /// crash at `crash_ms`, and goes on from it.
+    /// Finds the state among those that the history allows that equals `seen`, read until `seen_ms`, after a
+    /// crash at `crash_ms`, and continues from it.
     ///
     /// # Errors
-    /// What does not fit.
+    /// The part that contradicts the history.
     pub fn settle(&mut self, seen: &Keys, crash_ms: i64, seen_ms: i64) -> Result<(), String> {
         let history = std::mem::take(&mut self.history);
         let soon = |sent: &Sent| sent.is_safe_soon && sent.times.1 + super::LAG_MS < crash_ms;

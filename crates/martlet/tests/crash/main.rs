@@ -1,9 +1,9 @@
-//! The server is killed under load, and started again on what it left: everything that it promised is there,
-//! nothing that was never asked for is, and what is there is what it was at one moment.
+//! The server is killed under load, and restarted on its files: everything that it promised is there, nothing
+//! that was never requested is, and the data is that of one moment.
 //!
-//! `MARTLET_CRASH_ROUNDS` says how many rounds are run, `MARTLET_CRASH_SEED` the seed of the first; each
-//! round has its own. `./x crash` sets both. The moments of the kills are counted in replies, so that a seed
-//! gives the same load, though threads interleave as they like.
+//! `MARTLET_CRASH_ROUNDS` is the number of rounds, `MARTLET_CRASH_SEED` the seed of the first; each round has
+//! its own. `./x crash` sets both. The moments of the kills are counted in replies, so that a seed gives the
+//! same load, though threads interleave as they like.
 
 mod client;
 mod model;
@@ -84,7 +84,7 @@ impl Setting {
         Ok(server)
     }
 
-    /// Starts a server and kills it while it loads, after so many attempts to reach it.
+    /// Starts a server and kills it while it loads, after this number of attempts to reach it.
     fn start_and_kill(&self, directory: &Path, attempts: u64) {
         let port = ReservedPort::take().unwrap();
         let mut child = Command::new(env!("CARGO_BIN_EXE_martlet"))
@@ -110,7 +110,7 @@ impl Setting {
     }
 }
 
-/// What is done to the server at some reply.
+/// The event at some reply.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Event {
     Rewrite,
@@ -123,13 +123,13 @@ enum Event {
     LogReload,
 }
 
-/// One life of a server: counts replies, and does what is due.
+/// One life of a server: counts replies, and carries out due events.
 struct Life {
     address: SocketAddr,
     server: Mutex<Option<Server>>,
     replies: AtomicU64,
     events: Mutex<VecDeque<(u64, Event)>>,
-    /// After so many replies it is killed.
+    /// After this number of replies it is killed.
     end: u64,
     is_on: AtomicBool,
     is_always: AtomicBool,
@@ -164,7 +164,7 @@ impl Watch for Life {
 
 impl Life {
     fn kill(&self) {
-        // By then everything has been answered that ever will be.
+        // No further replies come after this.
         drop(self.server.lock().unwrap().take());
         self.killed_ms.store(now_ms() as u64, Ordering::SeqCst);
         KILLS.fetch_add(1, Ordering::Relaxed);
@@ -219,7 +219,7 @@ impl Life {
     }
 }
 
-/// What happens in one life of so many replies, by their count.
+/// The events of one life of `end` replies, by their count.
 fn events(random: &mut Random, end: u64, always: bool) -> VecDeque<(u64, Event)> {
     let mut events = Vec::new();
     for _ in 0..random.below(4) {
@@ -245,7 +245,7 @@ fn events(random: &mut Random, end: u64, always: bool) -> VecDeque<(u64, Event)>
     events.into()
 }
 
-/// Looks at a server, and has all clients find themselves in what is there.
+/// Reads a server's data, and has all clients find their states in it.
 fn check(address: SocketAddr, actors: &mut [Actor], crash_ms: i64) -> Result<(), String> {
     let mut seen = observe::look(address);
     let seen_ms = now_ms();
@@ -325,7 +325,7 @@ fn round(seed: u64, directory: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Keeps the files as a crash has left them, for whoever looks into a failure.
+/// Keeps the files after a crash, for the analysis of a failure.
 fn copy(directory: &Path, name: &str) -> std::io::Result<()> {
     let copy = directory.join(name);
     let _ = std::fs::remove_dir_all(&copy);

@@ -1,8 +1,8 @@
-//! What one client has done to its keys: the model that the keys are compared with after a crash.
+//! One client's changes to its keys: the model that the keys are compared with after a crash.
 //!
-//! Each client owns its keys, so the model is exact up to what only a reply tells: which member SPOP took,
-//! whether a key had expired when INCR came. An operation therefore has several outcomes, of which the reply
-//! selects one; without a reply, what is there after the crash does.
+//! Each client owns its keys, so the model is exact up to facts that only a reply shows: the member that SPOP
+//! took, whether a key had expired when INCR came. An operation therefore has several outcomes, of which the
+//! reply selects one; without a reply, the data after the crash does.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -14,7 +14,7 @@ const CLOCK_MS: i64 = 50;
 /// Between these times, Unix milliseconds, both included, lies the moment of expiry.
 pub type Expiry = Option<(i64, i64)>;
 
-/// What a key holds.
+/// The value of a key.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
     Text(String),
@@ -63,7 +63,7 @@ pub enum Op {
     HExpire(String, String, i64),
 }
 
-/// One outcome: what the reply is then, and what the keys are.
+/// One outcome: its reply, and its keys.
 pub struct Outcome {
     pub reply: Reply,
     pub keys: Vec<(String, Option<Entry>)>,
@@ -115,7 +115,7 @@ impl Op {
         }
     }
 
-    /// Whether only the reply tells what it has done.
+    /// Whether only the reply shows its effect.
     pub fn is_open(&self) -> bool {
         match self {
             Op::SPop(_) | Op::HIncr(..) | Op::HExpire(..) => true,
@@ -124,7 +124,7 @@ impl Op {
         }
     }
 
-    /// What it may do to these keys.
+    /// Its possible effects on these keys.
     pub fn outcomes(&self, keys: &Keys, (sent, done): Times) -> Vec<Outcome> {
         let one = |reply, keys| vec![Outcome { reply, keys }];
         let within = |ms: i64| Some((sent + ms - CLOCK_MS, done + ms));
@@ -305,7 +305,7 @@ impl Op {
     }
 }
 
-/// An entry as it is and, if it may have expired by then, without it.
+/// An entry as it is and, if it may have expired until `done`, without it.
 fn may_be_gone(entry: Option<&Entry>, done: i64) -> impl Iterator<Item = Option<&Entry>> {
     let is_due = entry.and_then(|entry| entry.1).is_some_and(|(least, _)| least <= done);
     [Some(entry), is_due.then_some(None)].into_iter().flatten()
@@ -330,7 +330,7 @@ fn is_due(expiry: Expiry, now_ms: i64) -> bool {
     expiry.is_some_and(|(least, _)| least <= now_ms)
 }
 
-/// Whether what is there can be what the model says, when it was looked at until `now_ms`.
+/// Whether the data, read until `now_ms`, can be the model's.
 pub fn agrees(model: Option<&Entry>, seen: Option<&Entry>, now_ms: i64) -> bool {
     let Some((value, expiry)) = model else { return seen.is_none() };
     let Some((seen_value, seen_expiry)) = seen else {

@@ -1,4 +1,4 @@
-//! What is there after a restart.
+//! The data after a restart.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -39,7 +39,7 @@ fn expiry(at: &str) -> Expiry {
     at.parse().ok().filter(|&at| at >= 0).map(|at: i64| (at, at))
 }
 
-/// The key's value; `None` if it has expired meanwhile.
+/// The key's value; `None` if it has expired since.
 fn entry(client: &mut Client, key: &str) -> Option<Entry> {
     let expires = expiry(&ask(client, &["PEXPIRETIME", key])[0]);
     let value = match ask(client, &["TYPE", key])[0].as_str() {
@@ -60,7 +60,7 @@ fn entry(client: &mut Client, key: &str) -> Option<Entry> {
     Some((value, expires))
 }
 
-/// A hash's fields; `None` if all have expired meanwhile.
+/// A hash's fields; `None` if all have expired since.
 fn fields(client: &mut Client, key: &str) -> Option<BTreeMap<String, (String, Expiry)>> {
     let mut fields = BTreeMap::new();
     for name in ask(client, &["HKEYS", key]) {
@@ -99,7 +99,7 @@ pub fn look(address: SocketAddr) -> Seen {
     seen
 }
 
-/// What clients share, before they begin.
+/// The clients' shared keys, before they begin.
 pub fn set_up(address: SocketAddr, items: u64) {
     let mut client = Client::connect(address).unwrap();
     for account in 0..ACCOUNTS {
@@ -110,10 +110,10 @@ pub fn set_up(address: SocketAddr, items: u64) {
     }
 }
 
-/// Checks what transactions and moves leave as it is, when the clients have counted so many transfers.
+/// Checks invariants of transactions and moves, when the clients have counted this number of transfers.
 ///
 /// # Errors
-/// What does not hold.
+/// The violated invariant.
 pub fn check_shared(seen: &Seen, transfers: i64, items: u64) -> Result<(), String> {
     let number = |key: &str| match seen.shared.get(key) {
         Some((Value::Text(text), None)) => text.parse::<i64>().unwrap_or(i64::MIN / 100),

@@ -1,9 +1,9 @@
-//! Files that go from server to server: what another server wrote is read here to the last field's expiry,
-//! and ours there, and back.
+//! Files that go from server to server: another server's file is read here to the last field's expiry, and
+//! Martlet's there, and back.
 //!
 //! The other servers are the `redis-server` in the path and those that `MARTLET_PEERS` names (programs,
 //! separated by colons). Files of servers that are seldom at hand are recorded in `files/`; with
-//! `MARTLET_WRITE_FILES=1` the peers at hand record theirs anew, before the files are read.
+//! `MARTLET_WRITE_FILES=1` the peers at hand record theirs again, before the files are read.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -32,7 +32,7 @@ impl Program {
         Program { path: OURS.into(), kind: "martlet".into(), version: (0, 0), arguments }
     }
 
-    /// Asks a program what it is; none if it cannot be run.
+    /// Reads a program's version; `None` if it cannot be run.
     fn find(path: &Path) -> Option<Program> {
         let output = Command::new(path).arg("--version").output().ok()?;
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -245,7 +245,7 @@ fn append_only_files_go_both_ways() {
     }
 }
 
-/// What there is of a stream and its groups; what Redis tells of idempotency since 8.6 is left out.
+/// Facts about a stream and its groups; Redis' fields on idempotency since 8.6 are left out.
 fn streams(server: &Server) -> Vec<String> {
     let requests = ["XINFO STREAM k", "XRANGE k - +", "XPENDING k g", "XPENDING k h", "XINFO STREAM empty"];
     let told = |request: &str| match run(server, request) {
@@ -483,7 +483,7 @@ fn a_command_that_is_not_known_refuses_the_start_by_name_and_offset() {
     }
 }
 
-/// Has a peer save what the tests compare with.
+/// Has a peer save the data that the tests compare with.
 fn write_file(peer: &Program, folder: &Path) {
     let directory = tempfile::tempdir().unwrap();
     let server = peer.start(directory.path());
@@ -496,7 +496,7 @@ fn write_file(peer: &Program, folder: &Path) {
     fs::copy(directory.path().join("dump.rdb"), folder.join(name)).unwrap();
 }
 
-/// The recorded files, each of the server that its name tells.
+/// The recorded files, each with the server in its name.
 fn files() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/exchange/files");
     if std::env::var_os("MARTLET_WRITE_FILES").is_some() {

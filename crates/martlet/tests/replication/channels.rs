@@ -9,7 +9,7 @@ use super::channels_replica::{peers, start};
 use super::replica::{ask, assert_equal, field, ours, write_something};
 use super::{PATIENCE, info, run, start_ours, text, wait_until};
 
-/// A primary whose data set does not fit into what is on its way to a replica that reads nothing.
+/// A primary whose data set exceeds the buffers on the way to a replica that reads nothing.
 fn primary() -> Server {
     let primary = start_ours(&["--repl-rdb-channel", "yes", "--rdbcompression", "no", "--save", ""]);
     assert_eq!(text(&run(&primary, "DEBUG POPULATE 40 key 1000000")), "OK");
@@ -87,7 +87,7 @@ fn the_stream_comes_while_the_data_set_does() {
     assert!(text(&run(&primary, "CLIENT LIST")).contains(" flags=SC "));
     run(&primary, "SET during 1");
     let stream = read_stream(&mut main);
-    // Nothing of the stream before what was announced, and all from there on.
+    // Nothing of the stream before the announced offset, and everything from there on.
     assert!(stream.starts_with(b"*2\r\n$6\r\nSELECT\r\n$1\r\n0\r\n"), "{}", stream.escape_ascii());
     assert!(answer.ends_with(" 0"), "{answer}");
     assert!(state(&primary).contains("state=send_bulk_and_stream"));
@@ -127,8 +127,8 @@ fn a_connection_for_nobodys_data_set_is_refused() {
     assert!(answer.starts_with("+FULLRESYNC "), "{answer}");
 }
 
-/// A replica's two connections in Valkey's dialect, once its data set has begun to come; the first is to ask
-/// for what follows by the words that are given, too.
+/// A replica's two connections in Valkey's dialect, once its data set has begun to come; the first also asks
+/// for the stream by the given words.
 fn begin_in_valkeys_dialect(primary: &Server) -> (BufReader<TcpStream>, BufReader<TcpStream>, [String; 2]) {
     let (main, answer) = connect(primary, &["REPLCONF capa eof capa psync2 capa dual-channel", "PSYNC ? -1"]);
     assert_eq!(answer, "+DUALCHANNELSYNC");
@@ -150,7 +150,7 @@ fn in_valkeys_dialect_the_stream_is_asked_for() {
         run(&primary, "SET during 1");
         if asks_late {
             read_data_set(&mut channel);
-            // More than the backlog has: it is kept for who has not asked yet.
+            // More than the backlog has: it is kept for a replica that has not asked yet.
             run(&primary, "CONFIG SET repl-backlog-size 16kb");
             assert_eq!(text(&run(&primary, "DEBUG POPULATE 1 last 100000")), "OK");
             run(&primary, &format!("SET x {}", "x".repeat(100_000)));
@@ -197,7 +197,7 @@ fn in_valkeys_dialect_one_connection_does_not_outlive_the_other() {
     assert!(answer.starts_with("+FULLRESYNC "), "{answer}");
 }
 
-/// The save of a full sync that nobody is left to take ends, however long it would go on.
+/// The save of a full sync that no replica is left to take ends, however long it would run.
 #[test]
 fn a_save_that_is_for_nobody_any_more_ends() {
     let primary = start_ours(&["--rdb-key-save-delay", "100000"]);
@@ -238,7 +238,7 @@ fn real_replicas_take_it_by_two_connections() {
             assert_eq!(info(&server, "sync_full"), "1", "{}", own.log());
             write_something(&mut primary, 70);
             assert_equal(&mut primary, &mut replica);
-            // A broken link goes on where it was.
+            // A broken link continues where it was.
             ask(&mut primary, "CLIENT KILL TYPE replica");
             write_something(&mut primary, 71);
             assert_equal(&mut primary, &mut replica);

@@ -23,7 +23,7 @@ enum Dialect {
     Valkey,
 }
 
-/// What a primary says by its two connections, in the order in which it does.
+/// A primary's messages on its two connections, in their order.
 struct Script {
     handshake: Vec<u8>,
     announcement: Vec<u8>,
@@ -74,7 +74,7 @@ fn accept(listener: &TcpListener) -> TcpStream {
     socket
 }
 
-/// Reads until what came contains `end`; all of it.
+/// Reads until the input contains `end`; returns all of it.
 fn read_until(socket: &TcpStream, end: &str) -> String {
     let mut all = String::new();
     while !all.contains(end) {
@@ -203,8 +203,8 @@ fn a_cut_of_either_connection_leaves_the_old_data() {
     }
 }
 
-/// The first connection ends once all of the data set has come: what came of the stream is applied, and the
-/// replica asks for what follows.
+/// The first connection ends once all of the data set has come: the received part of the stream is applied,
+/// and the replica asks for the rest.
 #[test]
 fn what_came_whole_is_kept_when_the_stream_breaks_off() {
     for load in ["disabled", "swapdb"] {
@@ -255,7 +255,7 @@ fn garbage_by_either_connection_gets_a_line_in_the_log() {
 }
 
 /// Starts the second server with a second connection to the first for a data set that comes slowly, and
-/// writes `bytes` to the first meanwhile.
+/// writes `bytes` to the first in that time.
 fn sync_under_writes(primary: &mut Client, server: &Server, replica: &mut Client, bytes: usize) {
     ask(primary, "CONFIG SET rdbcompression no");
     ask(replica, &format!("REPLICAOF 127.0.0.1 {}", server.address().port()));
@@ -322,7 +322,7 @@ fn no_more_of_the_stream_is_kept_than_the_limit_says() {
     }
 }
 
-/// A promotion in the middle of what was kept: all of it is applied first. What the primary still has is not.
+/// A promotion while kept input waits: all of it is applied first. Input that the primary still has is not.
 #[test]
 fn what_was_kept_is_applied_before_a_promotion() {
     const KEPT: u64 = 20_000_000;
@@ -377,7 +377,7 @@ fn real_primaries_send_by_two_connections() {
             let (server, mut primary) = start(&path, parameter, &[]);
             fill(&mut primary);
             let (own, mut replica) = ours(&["--repl-rdb-channel", "yes", "--repl-diskless-load", load]);
-            // Its save goes on at this pace to the end.
+            // Its save continues at this pace to the end.
             ask(&mut primary, "CONFIG SET rdb-key-save-delay 3000");
             sync_under_writes(&mut primary, &server, &mut replica, 3_000_000);
             ask(&mut primary, "CONFIG SET rdb-key-save-delay 0");
@@ -386,7 +386,7 @@ fn real_primaries_send_by_two_connections() {
             assert_eq!(info(&server, "sync_full"), "1", "{}", server.log());
             write_something(&mut primary, 70);
             assert_equal(&mut primary, &mut replica);
-            // A broken link goes on where it was.
+            // A broken link continues where it was.
             ask(&mut primary, "CLIENT KILL TYPE replica");
             write_something(&mut primary, 71);
             assert_equal(&mut primary, &mut replica);

@@ -1,5 +1,5 @@
-//! Applying with all threads: the data is the primary's, byte by byte of the stream, and whoever reads
-//! meanwhile sees it as it was at some place of the stream.
+//! Applying with all threads: the data is the primary's, byte by byte of the stream, and a reader sees it at
+//! every moment as it was at some place of the stream.
 
 use martlet_base::random::Random;
 use martlet_client::blocking::Client;

@@ -1,8 +1,8 @@
 //! A long random workload of every command that writes, with a real server at one end: both ends are equal
 //! key by key after it.
 //!
-//! The seed is told, and taken from `MARTLET_REPLICATION_SEED`; `MARTLET_REPLICATION_COMMANDS` commands are
-//! sent each way, and as many again to a replica that was not there before.
+//! The seed is printed, and taken from `MARTLET_REPLICATION_SEED`; `MARTLET_REPLICATION_COMMANDS` commands
+//! are sent each way, and as many again to a replica that was not there before.
 
 use martlet_base::random::Random;
 use martlet_client::blocking::Client;
@@ -12,9 +12,9 @@ use super::channels_replica::{peers, start};
 use super::replica::{ask, assert_equal, field, follow, ours, peer};
 use super::{has_peer, text, wait_until};
 
-/// Requests; what stands after `$` is drawn: a key by its type's letter (`k`: of any), `v` a value, `f` a
-/// member or field, `i` a small integer, `c` a count, `d` a score, `e` and `E` a time to live in ms and in s.
-/// No score is multiplied: DEBUG DIGEST of Redis 7.0 tells large ones with other digits than later versions.
+/// Requests; a letter after `$` is drawn: a key by its type's letter (`k`: of any), `v` a value, `f` a member
+/// or field, `i` a small integer, `c` a count, `d` a score, `e` and `E` a time to live in ms and in s. No
+/// score is multiplied: DEBUG DIGEST of Redis 7.0 prints large ones with other digits than later versions.
 const REQUESTS: &[&str] = &[
     "SET $s $v",
     "SET $s $v PX $e",
@@ -148,9 +148,9 @@ const REQUESTS: &[&str] = &[
 ];
 /// Keys of a type: few, so that commands meet.
 const KEYS: u64 = 5;
-/// A database has so many at least when it is compared.
+/// Least number of keys of a compared database.
 const LEAST_KEYS: usize = 10;
-/// One of so many requests goes through a transaction, and one through a script.
+/// One in this number of requests is in a transaction, and one in a script.
 const WRAPPED: u64 = 12;
 
 /// Draws requests.
@@ -238,7 +238,7 @@ fn compare(primary: &(Server, Client), replica: (Server, Client), again: (Server
     }
 }
 
-/// As [`assert_equal`]; what differs is told by its key.
+/// As [`assert_equal`]; a difference is reported by its key.
 fn assert_equal_by_key(primary: &mut Client, replica: &mut Client, server: &Server) {
     wait_until("the same place", || {
         field(primary, "master_repl_offset") == field(replica, "slave_repl_offset")

@@ -1,5 +1,5 @@
-//! `repl-diskless-load`: a snapshot that is loaded as it comes. What is whole takes the data set's place at
-//! once, what is not changes nothing with `swapdb`.
+//! `repl-diskless-load`: a snapshot that is loaded as it comes. A complete one takes the data set's place at
+//! once, an incomplete one changes nothing with `swapdb`.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -12,7 +12,7 @@ use super::replica::{Proxy, ask, assert_equal, field, follow, ours, peer, with_c
 use super::{Stopped, has_peer, info, start_ours, wait_until};
 
 pub const FOREIGN: &str = "0123456789abcdef0123456789abcdef01234567";
-/// What a primary answers up to PSYNC.
+/// A primary's answers up to PSYNC.
 const HANDSHAKE: &[u8] = b"+PONG\r\n+OK\r\n+OK\r\n+OK\r\n";
 
 /// Starts a primary with these options.
@@ -55,7 +55,7 @@ fn what_comes_over_the_network_is_the_primarys_data_set() {
                 assert_equal(&mut primary, &mut replica);
                 assert!(info(&own, "async_loading") == "0" && info(&own, "loading") == "0");
                 assert_eq!(ask(&mut replica, "FUNCTION LIST").matches("library_name l").count(), 1);
-                // The append-only file begins anew with what was loaded.
+                // The append-only file restarts with the loaded data.
                 wait_until("a rewrite", || info(&own, "aof_rewrite_in_progress") == "0");
                 let digest = ask(&mut replica, "DEBUG DIGEST");
                 assert_eq!(ask(&mut replica, "DEBUG LOADAOF"), "OK", "{}", own.log());
@@ -76,8 +76,8 @@ fn a_data_set_that_is_there_is_replaced_from_a_file_where_only_an_empty_one_may_
     assert!(own.log().contains(" to disk"), "{}", own.log());
 }
 
-/// The link ends at many places of the snapshot: the old data is served before, meanwhile and afterwards,
-/// until all is there.
+/// The link ends at many places of the snapshot: the old data is served before, during and afterwards, until
+/// all is there.
 #[test]
 fn a_cut_anywhere_in_a_snapshot_leaves_the_old_data() {
     let starts = starts();
@@ -107,7 +107,7 @@ fn a_cut_anywhere_in_a_snapshot_leaves_the_old_data() {
     }
 }
 
-/// A primary that answers the handshake and then says what it is told to.
+/// A primary that answers the handshake and then sends the given bytes.
 pub fn false_primary(replica: &mut Client, said: &[u8]) -> TcpStream {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -147,7 +147,7 @@ fn what_is_no_snapshot_leaves_the_old_data() {
         // It is not held on to.
         let _ = socket.read_to_end(&mut Vec::new());
     }
-    // And what is one is taken, once the mark has come.
+    // A valid one is taken, once the mark has come.
     let mut socket = false_primary(&mut replica, &[&start, empty].concat());
     wait_until("loading", || info(&own, "loading") == "1");
     assert_eq!(field(&mut replica, "master_link_status"), "down");
@@ -168,7 +168,7 @@ fn an_older_state_of_the_same_data_is_served_meanwhile() {
     assert_equal(&mut primary, &mut replica);
     let mut watcher = Client::connect(own.address()).unwrap();
     ask(&mut watcher, "WATCH k");
-    // The replica's connection is cut, and the backlog has not what it lacks.
+    // The replica's connection is cut, and the backlog lacks its next bytes.
     ask(&mut primary, "CONFIG SET repl-diskless-sync-delay 1000 rdb-key-save-delay 500");
     // It does not come back before.
     let stopped = Stopped::new(own.pid());
@@ -200,7 +200,7 @@ fn an_older_state_of_the_same_data_is_served_meanwhile() {
     ask(&mut watcher, "MULTI");
     ask(&mut watcher, "GET k");
     assert_eq!(ask(&mut watcher, "EXEC"), "nil");
-    // Another stream's: nobody is served, and what there was is there again when it breaks off.
+    // Another stream's: no client is served, and the old data is there again when it breaks off.
     let (other, mut stranger) =
         with_client(start_ours(&["--rdb-key-save-delay", "1000", "--rdbcompression", "no"]));
     ask(&mut stranger, "DEBUG POPULATE 5000 other 5000");

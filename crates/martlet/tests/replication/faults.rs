@@ -1,12 +1,11 @@
-//! Links that delay, break up, truncate and cut, by seed, between a primary that is written to and its
-//! replicas, each of which loads in a way of its own.
+//! Links that delay, break up, truncate and cut, by seed, between a primary under writes and its replicas,
+//! each of which loads in its own way.
 //!
 //! Invariants, whatever the links do: a reader of a replica sees transactions as a whole; once the links are
 //! sound, all have the same data; and when the primary is killed, the replica that is furthest has every
-//! write of which WAIT, or the reply with `martlet-sync-replicas`, said that a replica has it.
+//! write that WAIT, or the reply with `martlet-sync-replicas`, confirmed for one replica.
 //!
-//! `MARTLET_REPLICATION_ROUNDS` says how many rounds are run, `MARTLET_REPLICATION_SEED` the seed of the
-//! first.
+//! `MARTLET_REPLICATION_ROUNDS` is the number of rounds, `MARTLET_REPLICATION_SEED` the seed of the first.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -85,16 +84,16 @@ fn carry(mut from: TcpStream, mut to: TcpStream, mut random: Random, is_bad: &At
     let _ = (from.shutdown(Shutdown::Both), to.shutdown(Shutdown::Both));
 }
 
-/// What a client has written and was told.
+/// A client's writes and their confirmations.
 #[derive(Default)]
 struct Written {
     /// The last value that it has sent.
     sent: AtomicU64,
-    /// The last one that a replica has, as it was told.
+    /// The last write that was confirmed for one replica.
     promised: AtomicU64,
 }
 
-/// Counts up until it is told to end or the primary is gone.
+/// Counts up until the end is signalled or the primary is gone.
 fn write(primary: SocketAddr, number: usize, waits: bool, written: &Written, ends: &AtomicBool, seed: u64) {
     let mut random = Random::seeded(seed ^ number as u64);
     let mut client = Client::connect(primary).unwrap();
@@ -137,14 +136,15 @@ fn run_all(client: &mut Client, lines: &[String]) -> Option<String> {
     Some(super::text(replies?.last()?))
 }
 
-/// Reads what transactions have written together until it is told to end; how often there was something.
+/// Reads the values that transactions have written together until the end is signalled; returns how often
+/// there were any.
 fn read(replica: SocketAddr, ends: &AtomicBool) -> u64 {
     let (mut client, mut seen) = (Client::connect(replica).unwrap(), 0);
     while !ends.load(Ordering::SeqCst) {
         for number in 0..WRITERS {
             let lines = ["MULTI", &format!("GET a{number}"), &format!("LINDEX l{number} -1"), "EXEC"];
             let both = run_all(&mut client, &lines.map(str::to_owned)).unwrap();
-            // Nothing is told while data is loaded.
+            // No offset is reported while data is loaded.
             if let Some((a, last)) =
                 both.split_once(' ').filter(|_| !both.contains("LOADING") && !both.contains("EXECABORT"))
             {
@@ -218,7 +218,7 @@ fn round(seed: u64) {
     }
 }
 
-/// Has the replica that is furthest take over, as a Sentinel would, and looks for what was promised.
+/// Has the replica that is furthest take over, as a Sentinel would, and checks the promised writes.
 fn promote(replicas: &mut Vec<(Server, Client)>, written: &[Written]) {
     let mut offsets = Vec::new();
     for (server, client) in replicas.iter_mut() {

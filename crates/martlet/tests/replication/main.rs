@@ -37,7 +37,7 @@ fn has_peer() -> bool {
     is_installed
 }
 
-/// Starts a server of ours, which may be debugged.
+/// Starts a Martlet server, with DEBUG allowed.
 fn start_ours(options: &[&str]) -> Server {
     let mut all = vec!["server", "--enable-debug-command", "yes", "--repl-diskless-sync-delay", "0"];
     all.extend(options);
@@ -112,8 +112,8 @@ fn wait_for_link(replica: &Server) {
     wait_until("the link is up", || info(replica, "master_link_status") == "up");
 }
 
-/// Waits until the replica has all that the primary has: their data sets are equal. What is due may go
-/// meanwhile, from the primary first; what differs for good is told.
+/// Waits until the replica has everything that the primary has: their data sets are equal. Due keys may
+/// expire in that time, from the primary first; a lasting difference is reported.
 fn assert_equal(primary: &Server, replica: &Server) {
     let state = |server| (info(server, "master_repl_offset"), text(&run(server, "DEBUG DIGEST")));
     wait_until("both have the same", || state(primary) == state(replica));

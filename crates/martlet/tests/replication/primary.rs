@@ -58,7 +58,7 @@ fn a_replica_that_comes_back_goes_on_where_it_was() {
         assert_equal(&primary, &replica);
     }
     assert_eq!((info(&primary, "sync_full"), info(&primary, "sync_partial_ok")), ("1".into(), "5".into()));
-    // What it has missed is not there any more.
+    // Its missing bytes are not in the backlog any more.
     let long = "x".repeat(3 << 20);
     run(&replica, "REPLICAOF NO ONE");
     wait_until("the primary has no replica", || info(&primary, "connected_slaves") == "0");
@@ -67,7 +67,7 @@ fn a_replica_that_comes_back_goes_on_where_it_was() {
     wait_for_link(&replica);
     assert_equal(&primary, &replica);
     assert_eq!(info(&primary, "sync_full"), "2");
-    // Each time that it had been a primary, it has asked with an id of its own.
+    // After each time as a primary, it has asked with its own id.
     assert_eq!(info(&primary, "sync_partial_err"), "2");
 }
 
@@ -145,7 +145,7 @@ fn messages_reach_the_subscribers_of_replicas() {
     assert_eq!(subscriber.read_reply().unwrap(), Reply::Array(expected.to_vec()));
 }
 
-/// What a replica says that it is not, or asks for what nobody has, ends nothing but its own connection.
+/// A replica that lies about itself, or asks for unknown data, ends nothing but its own connection.
 #[test]
 fn a_false_replica_harms_nobody() {
     let primary = start_ours(&["--io-threads", "2"]);
@@ -153,7 +153,7 @@ fn a_false_replica_harms_nobody() {
     for line in ["REPLCONF capa", "REPLCONF nonsense 1", "REPLCONF listening-port x", "PSYNC ? x"] {
         assert!(run(&primary, line).is_error(), "{line}");
     }
-    // An ACK has no answer, and is worth nothing from who is no replica.
+    // An ACK has no answer, and is ignored from a client that is not a replica.
     let mut client = Client::connect(primary.address()).unwrap();
     client.send(&["REPLCONF", "ACK", "99999999"]).unwrap();
     assert_eq!(text(&client.command(&["PING"]).unwrap()), "PONG");
@@ -170,7 +170,7 @@ fn a_false_replica_harms_nobody() {
         }
         assert_eq!(reply, begin, "{line}");
         if line == "PSYNC ? -1" {
-            // Between what it is sent is no place for a reply.
+            // The stream has no place for a reply.
             client.send_raw(b"XINFO HELP\r\n").unwrap();
             let sent = client.read_to_end().unwrap();
             assert!(!sent.windows(5).any(|bytes| bytes == b"XINFO"));
@@ -201,7 +201,7 @@ fn a_replica_that_asks_for_data_ends_with_a_line_about_the_error() {
     wait_until("a count", || info(&primary, "unexpected_error_replies") == "1");
 }
 
-/// A connection that has said PSYNC, and what it was answered first.
+/// A connection that has sent PSYNC, and the first answer to it.
 fn ask_for_all(primary: &Server) -> Client {
     let mut client = Client::connect(primary.address()).unwrap();
     assert_eq!(text(&client.command(&["REPLCONF", "capa", "eof", "capa", "psync2"]).unwrap()), "OK");

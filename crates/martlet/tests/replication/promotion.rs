@@ -1,4 +1,4 @@
-//! What a replica has received when it becomes a primary.
+//! The received stream of a replica that becomes a primary.
 
 use std::io::Write;
 
@@ -67,7 +67,7 @@ fn promote_behind(own: &Server, replica: &mut Client, promotion: &[&str], sleep_
     };
     let (before, [.., after, last]) = (&replies[1], replies.as_slice()) else { unreachable!() };
     let (received, applied) = (number(before, "slave_read_repl_offset"), number(before, "slave_repl_offset"));
-    // The old name of the stream goes to there; what the transaction writes then is of the other.
+    // The old id of the stream ends there; the transaction's writes then belong to the other.
     let offset = number(after, "second_repl_offset") - 1;
     assert!(after.contains("role:master"), "{replies:?}");
     // All whole units that were there, and nothing of another.
@@ -95,7 +95,7 @@ fn a_promoted_replica_has_applied_what_it_had_received() {
     assert_eq!(ask(&mut replica, "DEBUG DIGEST"), digest);
 }
 
-/// The process stands still while its primary sends, and perhaps ends, and while it is told to take over.
+/// The process is stopped while its primary sends, and perhaps ends, and while REPLICAOF NO ONE arrives.
 #[test]
 fn a_promoted_replica_has_applied_what_its_kernel_had() {
     const SENT: usize = 1000;
@@ -116,8 +116,8 @@ fn a_promoted_replica_has_applied_what_its_kernel_had() {
     }
 }
 
-/// What comes of a primary that says nothing of its place is no part of a stream that has a name: siblings
-/// would go on from there by the old one.
+/// Data of a primary that does not send its place belongs to no stream with a name: siblings would continue
+/// from there by the old one.
 #[test]
 fn a_data_set_of_no_known_place_has_a_name_that_nobody_knows() {
     let (_own, mut replica) = ours(&[]);

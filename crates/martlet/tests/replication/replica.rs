@@ -1,7 +1,7 @@
-//! This server as a replica of a real redis-server, and of one of its own kind. Without redis-server these
-//! tests say so and pass.
+//! Martlet as a replica of a real redis-server, and of Martlet. Without redis-server these tests say so and
+//! pass.
 //!
-//! Nothing here waits for a time: each step waits until what it is about has happened.
+//! Nothing here waits for a time: each step waits until its event has happened.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -45,8 +45,8 @@ pub fn follow(replica: &mut Client, port: u16) {
     wait_until("the link", || field(replica, "master_link_status") == "up");
 }
 
-/// Waits until the replica is as far as the primary and their data are equal. What is due may go meanwhile,
-/// from the primary first.
+/// Waits until the replica is as far as the primary and their data are equal. Due keys may expire in that
+/// time, from the primary first.
 pub fn assert_equal(primary: &mut Client, replica: &mut Client) {
     wait_until("the same place and data", || {
         field(primary, "master_repl_offset") == field(replica, "slave_repl_offset")
@@ -175,7 +175,7 @@ fn waiting_readers_subscribers_and_expiry_go_by_the_stream() {
     assert_eq!(text(&subscriber.read_reply().unwrap()), "message __keyevent@0__:lpush l");
     ask(&mut primary, "PUBLISH news hello");
     assert_eq!(text(&subscriber.read_reply().unwrap()), "message news hello");
-    // Gone for who reads, but there until the primary says that it is not.
+    // Gone for readers, but there until the primary deletes it.
     ask(&mut primary, "SET due v PX 1");
     wait_until("the key", || ask(&mut replica, "DBSIZE") == "3");
     wait_until("the key's time", || ask(&mut replica, "GET due") == "nil");
@@ -200,7 +200,7 @@ fn a_promoted_replica_goes_on_and_a_demoted_primary_loads() {
     assert_eq!(field(&mut replica, "second_repl_offset"), (offset.parse::<i64>().unwrap() + 1).to_string());
     assert_ne!(field(&mut replica, "master_replid"), id);
     assert_eq!(ask(&mut replica, "SET k v"), "OK");
-    // A client that waits to write is told that it cannot any more.
+    // A client that waits to write gets an error, since it cannot any more.
     let mut waiting = Client::connect(own.address()).unwrap();
     waiting.send(&["BLPOP", "none", "0"]).unwrap();
     wait_until("the wait", || ask(&mut replica, "INFO clients").contains("blocked_clients:1"));
@@ -225,7 +225,7 @@ fn the_configuration_names_the_primary() {
     assert_eq!(ask(&mut replica, "CONFIG GET replicaof"), format!("replicaof 127.0.0.1 {port}"));
 }
 
-/// Passes bytes between a replica and its primary, and cuts the way from the primary after so many.
+/// Passes bytes between a replica and its primary, and cuts the way from the primary after this many.
 pub struct Proxy {
     pub port: u16,
     /// Bytes that still pass; below 0 there is no end.
@@ -333,7 +333,7 @@ fn a_fake_primary_gets_a_line_in_the_log() {
         socket.write_all(&sent).unwrap();
         wait_until(expected, || own.log().contains(expected));
         if expected.starts_with("Failed") {
-            // What was loaded of it is gone, and so is what it should have replaced.
+            // The loaded part is gone, and so is the data that it should have replaced.
             wait_until("the end of loading", || ask(&mut replica, "DBSIZE") == "0");
         } else {
             assert_eq!(ask(&mut replica, "GET mine"), "1");
@@ -344,7 +344,7 @@ fn a_fake_primary_gets_a_line_in_the_log() {
     assert_eq!(ask(&mut replica, "SET k v"), "OK");
 }
 
-/// A server of ours with a directory that outlives it, and its client.
+/// A Martlet server with a directory that outlives it, and its client.
 pub fn ours_in(directory: &Path, arguments: &[&str]) -> (Server, Client) {
     let options = ["server", "--enable-debug-command", "yes", "--repl-diskless-sync-delay", "0"];
     with_client(Server::start_in(directory, Path::new(OURS), &[&options, arguments].concat()).unwrap())
@@ -378,7 +378,7 @@ fn replicas_of_replicas_get_all_and_outlive_who_is_between() {
     }
     assert_eq!(field(&mut replica, "connected_slaves"), lowest.len().to_string());
     assert!(ask(&mut replica, "WAIT 1 1").starts_with("ERR WAIT cannot be used with replica instances."));
-    // What is in the middle becomes a primary: the lowest go on from where they are.
+    // The middle one becomes a primary: the lowest continue from where they are.
     drop(top);
     assert_eq!(ask(&mut replica, "REPLICAOF NO ONE"), "OK");
     for round in 50..60 {
@@ -435,7 +435,7 @@ fn a_restarted_primary_lets_its_replicas_go_on() {
     follow(&mut replica, top.address().port());
     write_something(&mut primary, 3);
     assert_equal(&mut primary, &mut replica);
-    // What has expired meanwhile is deleted there by the stream.
+    // A key that has expired since is deleted there by the stream.
     wait_until("the deletion", || ask(&mut replica, "DBSIZE") == ask(&mut primary, "DBSIZE"));
     let stats = ask(&mut primary, "INFO stats");
     assert!(stats.contains("sync_full:0\r") && stats.contains("sync_partial_ok:1\r"), "{stats}");
@@ -468,7 +468,7 @@ fn a_failover_changes_roles_and_loses_nothing() {
         assert_eq!(ask(&mut primary, &request), answer, "{request}");
     }
     assert_eq!(ask(&mut replica, "FAILOVER"), "ERR FAILOVER is not valid when server is a replica.");
-    // Somebody writes all the time: what was answered is there afterwards.
+    // A client writes all the time: its answered writes are there afterwards.
     let address = top.address();
     let writer = std::thread::spawn(move || {
         let mut client = Client::connect(address).unwrap();
@@ -488,7 +488,7 @@ fn a_failover_changes_roles_and_loses_nothing() {
     assert!(ask(&mut primary, "ROLE").starts_with("slave"));
     assert!(ask(&mut replica, "ROLE").starts_with("master"));
     assert_eq!(ask(&mut replica, "GET written"), written.to_string());
-    // The others are still replicas of the old primary, which passes on what it is sent.
+    // The others are still replicas of the old primary, which passes on its input.
     write_something(&mut replica, 2);
     assert_equal(&mut replica, &mut primary);
     for (_, client) in &mut others {
@@ -593,7 +593,7 @@ fn who_can_be_redirected_is_told_the_primary() {
     assert_eq!(ask(&mut client, "GET key"), redirect);
     assert_eq!(ask(&mut client, "READONLY"), "OK");
     assert_eq!(ask(&mut client, "GET key"), "nil");
-    // What was queued before is over.
+    // Commands queued before are over.
     assert_eq!(ask(&mut queued, "EXEC"), redirect);
     assert_eq!(ask(&mut queued, "EXEC"), "ERR EXEC without MULTI");
     assert_eq!((ask(&mut queued, "MULTI"), ask(&mut queued, "SET key 1")), ("OK".into(), redirect));

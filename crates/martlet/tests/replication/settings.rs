@@ -1,4 +1,4 @@
-//! What the configuration asks of primaries and replicas beside the data.
+//! Settings of primaries and replicas beside the data.
 
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
@@ -55,7 +55,7 @@ fn files_of_a_sync_go_where_nothing_is_to_be_on_disk() {
     });
     wait_until("no file", || !file_of(&mut primary).exists() && !file_of(&mut losing).exists());
     assert!(file_of(&mut keeping).exists() && !keeps.log().contains(OF_REPLICA));
-    // What was saved otherwise stays, and so does a file of a sync where that is not asked for.
+    // A file that was saved otherwise stays, and so does a file of a sync where that is not requested.
     assert_eq!(ask(&mut primary, "SAVE"), "OK");
     ask(&mut primary, "CONFIG SET rdb-del-sync-files no");
     let (_other, mut other) = ours(&[]);
@@ -190,7 +190,7 @@ fn who_asks_for_functions_only_gets_nothing_else() {
             assert_eq!(ask(&mut loaded, "DBSIZE"), "0");
             assert_eq!(ask(&mut loaded, "FCALL f 0"), "1");
         }
-        // Not even functions, and beside one who wants all.
+        // Not even functions, and beside a replica that wants all.
         let mut client = Client::connect(server.address()).unwrap();
         for line in ["REPLCONF capa eof", "REPLCONF rdb-only 1", "REPLCONF rdb-filter-only \"\""] {
             client.send_raw(format!("{line}\r\n").as_bytes()).unwrap();

@@ -1,4 +1,4 @@
-//! `martlet-sync-replicas`: a reply leaves when replicas have what it tells of, and not before.
+//! `martlet-sync-replicas`: a reply leaves when replicas have its write, and not before.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -37,7 +37,7 @@ fn send(server: &Server, line: &str) -> TcpStream {
     stream
 }
 
-/// What has come so far, without waiting.
+/// The bytes so far, without waiting.
 fn received(stream: &mut TcpStream) -> Option<Vec<u8>> {
     stream.set_nonblocking(true).unwrap();
     let mut bytes = [0; 64];
@@ -50,7 +50,7 @@ fn received(stream: &mut TcpStream) -> Option<Vec<u8>> {
     }
 }
 
-/// What comes next.
+/// The next bytes.
 fn receive(stream: &mut TcpStream) -> Vec<u8> {
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     let mut bytes = [0; 64];
@@ -84,7 +84,7 @@ fn replies_about_data_wait_for_replicas_and_others_do_not() {
         let mut writer = begin_set(&primary);
         let mut reader = send(&primary, "GET k");
         wait_until("GET has run", || calls(&primary, "get") != gets);
-        // Each INFO was answered meanwhile, in loops that came later.
+        // Each INFO was answered in that time, in later loops.
         assert_eq!(text(&run(&primary, "PING")), "PONG");
         assert_eq!((received(&mut writer), received(&mut reader)), (None, None));
         drop(stands_still);
@@ -128,7 +128,7 @@ fn with_too_few_replicas_reads_are_served_and_writes_refused() {
     {
         let _stands_still = Stopped::new(replica.pid());
         let mut writer = begin_set(&primary);
-        // Nobody confirms it any more.
+        // It cannot be confirmed any more.
         kill(&replica);
         wait_until("it is gone", || info(&primary, "connected_slaves") == "0");
         assert_eq!(text(&run(&primary, "GET k")), "new");
@@ -140,8 +140,7 @@ fn with_too_few_replicas_reads_are_served_and_writes_refused() {
     }
 }
 
-/// Clients count up in keys of their own until the primary is killed; the replica has all that they were
-/// told.
+/// Clients count up in their own keys until the primary is killed; the replica has every confirmed count.
 #[test]
 fn what_was_acknowledged_is_there_after_the_primary_was_killed() {
     if !has_peer() {
@@ -176,7 +175,7 @@ fn what_was_acknowledged_is_there_after_the_primary_was_killed() {
     }
 }
 
-/// A replica that says it listens at this port, and says how far it is only when it is told to.
+/// A replica that announces this port, and acknowledges only at the test's command.
 fn silent_replica(primary: &Server, port: &str) -> Client {
     let mut client = Client::connect(primary.address()).unwrap();
     let greeting = ["REPLCONF", "listening-port", port, "capa", "eof", "capa", "psync2"];
@@ -190,7 +189,7 @@ fn is_online(primary: &Server, number: usize, offset: u64) -> bool {
     info(primary, &format!("slave{number}")).contains(&format!("state=online,offset={offset},"))
 }
 
-/// Waits until so many replicas can be relied on.
+/// Waits until this number of replicas can be relied on.
 fn wait_for_good(primary: &Server, count: &str) {
     wait_until("they can be relied on", || info(primary, "min_slaves_good_slaves") == count);
     assert_eq!(text(&run(primary, "PING")), "PONG");

@@ -1,6 +1,6 @@
-//! Sentinels as whole processes: two of ours and, if it is installed, a real one in a quorum, over servers of
-//! ours. A primary that is killed is replaced, an operator's failover works, and a Sentinel goes on from its
-//! file.
+//! Sentinels as whole processes: two of Martlet and, if it is installed, a real one in a quorum, over Martlet
+//! servers. A primary that is killed is replaced, an operator's failover works, and a Sentinel continues from
+//! its file.
 
 mod background;
 mod tls;
@@ -35,7 +35,7 @@ impl Drop for Sentinel {
 }
 
 impl Sentinel {
-    /// Starts one from a file of its own.
+    /// Starts one from a given file.
     fn start(directory: &Path, name: &str, is_ours: bool, lines: &str) -> Sentinel {
         let port = ReservedPort::take().unwrap();
         let file = directory.join(name);
@@ -177,7 +177,7 @@ impl Group {
         }
     }
 
-    /// Lets the Sentinels find soon that the primary is dead: before that, however busy the machine, nobody
+    /// Lets the Sentinels find soon that the primary is dead: before that, however busy the machine, none
     /// replaces it.
     fn expect_death(&self) {
         for sentinel in &self.sentinels {
@@ -222,7 +222,7 @@ fn a_killed_primary_is_replaced_by_a_mixed_quorum() {
             words => words.get(2) == Some(&elected) && words.get(3).is_some_and(|state| state == "connected"),
         });
     }
-    // The other replica goes on where it was.
+    // The other replica continues where it was.
     let elected_server = group.servers.iter().find(|server| port(server) == elected).unwrap();
     let mut client = Client::connect(elected_server.address()).unwrap();
     let stats = flat(&client.command(&["INFO", "stats"]).unwrap()).concat();

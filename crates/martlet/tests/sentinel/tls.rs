@@ -1,5 +1,5 @@
 //! TLS and nothing else: servers and Sentinels without a plain port find each other, replace a primary that
-//! is killed, and let in nobody without a certificate.
+//! is killed, and refuse clients without a certificate.
 
 use std::fs;
 use std::io;
@@ -85,7 +85,7 @@ impl Drop for Process {
 }
 
 impl Process {
-    /// Starts one from a file, in a directory of its own.
+    /// Starts one from a file, in a separate directory.
     fn start(certificates: &Certificates, name: &str, command: &[&str], lines: &str) -> Process {
         let port = ReservedPort::take().unwrap();
         let directory = certificates.path(name);
@@ -214,7 +214,7 @@ fn who_has_no_certificate_is_let_in_as_the_configuration_says() {
         // TLS 1.3 has the server look at the certificate after the client is done.
         let reply = sentinel.client(&without).and_then(|mut client| client.command(&["PING"]));
         assert_eq!(reply.is_ok_and(|reply| flat(&reply) == ["PONG"]), is_let_in, "{value}");
-        // Who does not speak TLS is not understood.
+        // A client without TLS is not understood.
         let plain = Client::connect_within(sentinel.address(), STEP).unwrap().command(&["PING"]);
         assert!(plain.is_err(), "{plain:?}");
         // Requests and replies of many records.
