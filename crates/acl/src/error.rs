@@ -1,8 +1,8 @@
-//! What is wrong with a rule, and why a request is refused, in Redis' words.
+//! Faults of a rule, and reasons to refuse a request, in Redis' words.
 
 use martlet_command::Error;
 
-/// What is wrong with one rule.
+/// The fault of one rule.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RuleError {
     /// No such command, subcommand or category.
@@ -21,7 +21,7 @@ pub enum RuleError {
         "Adding a pattern after the * pattern (or the 'allchannels' flag) is not valid and does not have any effect. Try 'resetchannels' to start with an empty list of channels"
     )]
     AfterAllChannels,
-    /// The password to be removed is none of the user's.
+    /// The user does not have the password to be removed.
     #[error("The password you are trying to remove from the user does not exist")]
     NoSuchPassword,
     /// It is no SHA-256 in hexadecimal digits.
@@ -63,7 +63,7 @@ impl SetError {
     }
 }
 
-/// What a user may not do. Keys and channels are named by the argument that is one.
+/// The reason of a refusal. Keys and channels are given by their argument's index.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Denial {
     /// Run the command.
@@ -77,7 +77,7 @@ pub enum Denial {
 }
 
 impl Denial {
-    /// What the log tells as the object, and messages name: the argument, or the command.
+    /// The object in the log and in messages: the argument, or the command.
     pub fn object<'a>(self, command: &'a str, args: &martlet_protocol::request::Args<'a>) -> &'a [u8] {
         match self {
             Denial::Key(index) | Denial::Channel(index) | Denial::Database(Some(index)) => args.at(index),

@@ -1,7 +1,7 @@
-//! Access control: users, what their rules allow, and the log of what was refused.
+//! Access control: users, their rules, and the log of refusals.
 //!
-//! Invariant: a [`User`] and the list of all [`Users`] never change once they are published; a change makes
-//! a copy, and a rule that is wrong leaves no trace. Nothing here knows connections, files or threads.
+//! Invariant: a [`User`] and the list of all [`Users`] never change once they are published; a change makes a
+//! copy, and a wrong rule leaves no trace. Nothing here knows connections, files or threads.
 
 mod bits;
 mod error;

@@ -1,7 +1,6 @@
-//! The log of what was refused.
+//! The log of refusals.
 //!
-//! Invariant: the newest entry comes first, and there never are more than the limit that the last addition
-//! was given.
+//! Invariant: the newest entry comes first, and their number never exceeds the limit of the last addition.
 
 use std::collections::VecDeque;
 
@@ -26,7 +25,7 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// As ACL LOG tells it.
+    /// The name in ACL LOG.
     pub fn name(self) -> &'static str {
         match self {
             Reason::Command => "command",
@@ -63,7 +62,7 @@ pub enum Origin {
 }
 
 impl Origin {
-    /// As ACL LOG tells it.
+    /// The name in ACL LOG.
     pub fn name(self) -> &'static str {
         match self {
             Origin::Toplevel => "toplevel",
@@ -121,7 +120,7 @@ pub struct Log {
 }
 
 impl Log {
-    /// Counts an event in one of the newest entries, or adds an entry and forgets what is beyond `max_len`.
+    /// Counts an event in one of the newest entries, or adds an entry and drops those beyond `max_len`.
     pub fn add(&mut self, event: Event, max_len: usize, now_ms: i64) {
         if max_len == 0 {
             self.entries.clear();

@@ -14,7 +14,7 @@ pub const NO_FILE: Error = Error::Fixed(
 pub const NOT_SAVED: Error = Error::Fixed(
     "ERR There was an error trying to save the ACLs. Please check the server logs for more information",
 );
-/// The error of SETUSER for what is no name.
+/// SETUSER's error for an invalid name.
 pub const NO_NAME: Error = Error::Fixed("ERR Usernames can't contain spaces or null characters");
 /// The error of DELUSER for the user that is always there.
 pub const NOT_REMOVED: Error = Error::Fixed("ERR The 'default' user cannot be removed");
@@ -45,7 +45,7 @@ pub fn write_user(reply: &mut Reply, user: &User) {
     }
 }
 
-/// Number of fields that [`write_selector`] writes: databases are told of only where they are rules.
+/// Number of fields that [`write_selector`] writes: databases appear only where they are rules.
 fn selector_fields(selector: &Selector) -> usize {
     3 + usize::from(selector.describe_databases().is_some())
 }
@@ -98,7 +98,7 @@ pub fn write_category(reply: &mut Reply, table: &Table, name: Option<&[u8]>) -> 
 /// GENPASS.
 ///
 /// # Errors
-/// So many bits cannot be had, or the kernel has no randomness.
+/// The number of bits is out of range, or the kernel has no randomness.
 pub fn write_password(reply: &mut Reply, bits: i64) -> Result<(), Error> {
     if !(1..=PASSWORD_MAX_BITS).contains(&bits) {
         return Err(Error::Fixed(

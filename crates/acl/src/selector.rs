@@ -14,7 +14,7 @@ use crate::error::{Denial, RuleError};
 use crate::request::{Request, Rules, has_spaces};
 use crate::table::Table;
 
-/// What may be done with the keys of a pattern.
+/// Operations that are allowed on the keys of a pattern.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Access {
     /// Read them.
@@ -26,7 +26,7 @@ pub struct Access {
 impl Access {
     const ALL: Access = Access { read: true, write: true };
 
-    /// What a command needs that does this with a key.
+    /// The access that a command with these flags needs.
     fn needed(flags: KeyFlags) -> Access {
         let changes = [KeyFlags::INSERT, KeyFlags::DELETE, KeyFlags::UPDATE];
         let write = changes.iter().any(|change| flags.has(*change));
@@ -61,7 +61,7 @@ struct KeyPattern {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct CommandRule {
     allows: bool,
-    /// What follows the sign, in lower case.
+    /// The text behind the sign, in lower case.
     name: Vec<u8>,
 }
 
@@ -238,10 +238,10 @@ impl Selector {
     }
 }
 
-/// What a selector says of a request: shared by all selectors that it is put to.
+/// A request's facts for selectors: shared by all selectors that check it.
 pub(crate) struct Asked<'r, 'a> {
     pub request: &'r Request<'a>,
-    /// The keys, once somebody has asked.
+    /// The keys, once a selector has needed them.
     keys: Option<Vec<(usize, KeyFlags)>>,
 }
 
@@ -250,7 +250,7 @@ impl<'r, 'a> Asked<'r, 'a> {
         Asked { request, keys: None }
     }
 
-    /// The keys and what is done with them; none when the arguments do not fit, which the handler will say.
+    /// The keys and their flags; none when the arguments do not fit, which the handler will report.
     fn keys(&mut self) -> &[(usize, KeyFlags)] {
         let Request { spec, args, .. } = self.request;
         self.keys.get_or_insert_with(|| spec.key_accesses(args).unwrap_or_default())
@@ -331,12 +331,12 @@ impl Selector {
         }
         match request.spec.databases {
             Databases::Selected => Ok(()),
-            // Whoever is confined to some of them may not empty all.
+            // A user confined to some of them may not empty all.
             Databases::All => Err(Denial::Database(None)),
             Databases::Named(find) => {
                 let is_allowed = |index: &usize| match parse_i64(request.args.at(*index)) {
                     Some(number) => usize::try_from(number).is_ok_and(|number| allowed.contains(&number)),
-                    // The handler says what is wrong with it.
+                    // The handler reports its fault.
                     None => true,
                 };
                 match find(&request.args).into_iter().find(|index| !is_allowed(index)) {

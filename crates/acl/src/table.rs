@@ -9,7 +9,7 @@ use martlet_command::{Acl, Spec};
 /// An entry of the command table.
 #[derive(Copy, Clone, Debug)]
 pub struct Listed {
-    /// What it is.
+    /// Its specification.
     pub spec: &'static Spec,
     /// The place of its container.
     pub parent: Option<usize>,

@@ -1,4 +1,4 @@
-//! Users against what a real server answers, and random rules against a naive model of them.
+//! Users against a real server's answers, and random rules against a naive model of them.
 
 use std::collections::BTreeSet;
 
@@ -122,7 +122,7 @@ fn users_are_described_by_what_makes_them() {
     }
 }
 
-/// A real server writes a selector of such patterns as what it cannot read.
+/// A real server writes a selector of such patterns in a form that it cannot read.
 #[test]
 fn selectors_of_odd_patterns_survive_a_file() {
     let (table, word) = (table(), &br#"(~a) "~\"b\\" "&c'd)" +get)"#[..]);
@@ -318,7 +318,7 @@ fn the_log_counts_what_is_alike_and_recent() {
     assert_eq!(log.iter().len(), 0);
 }
 
-/// What a list of rules means, one after the other, for commands and keys.
+/// The meaning of a list of rules, one after the other, for commands and keys.
 #[derive(Default)]
 struct Model {
     commands: BTreeSet<&'static str>,

@@ -1,6 +1,7 @@
 //! A user: whether it may log in and how, and the selectors of which one has to allow a request.
 //!
-//! Invariant: `is_unrestricted` says whether the first selector allows everything, so that nobody has to ask.
+//! Invariant: `is_unrestricted` is true exactly if the first selector allows everything, so that requests
+//! need no check.
 
 use martlet_protocol::request::inline_words;
 
@@ -18,7 +19,7 @@ pub struct User {
     pub is_on: bool,
     /// Any password is right.
     pub needs_no_password: bool,
-    /// What it restores is looked through.
+    /// Payloads that it restores are validated.
     pub sanitizes_payload: bool,
     passwords: Vec<Password>,
     /// The first is that of the rules outside parentheses.
@@ -75,10 +76,10 @@ impl User {
         Ok(())
     }
 
-    /// As [`User::with_rules`], going on after wrong rules, which `refused` is told.
+    /// As [`User::with_rules`], continuing after wrong rules, which `refused` receives.
     ///
     /// # Errors
-    /// If a selector does not end.
+    /// A selector does not end.
     pub(crate) fn with_valid_rules<'r>(
         &self,
         rules: &Rules<'_>,
@@ -175,7 +176,7 @@ impl User {
         self.is_on && self.needs_no_password
     }
 
-    /// Whether somebody with this password may log in.
+    /// Whether a client with this password may log in.
     pub fn accepts(&self, password: &[u8]) -> bool {
         if !self.is_on || self.needs_no_password {
             return self.is_on;
@@ -185,11 +186,11 @@ impl User {
         self.passwords.iter().fold(false, |right, known| right | known.is_same(&given))
     }
 
-    /// Whether the user may run the request; if not, what is told of the selectors' reasons: the command if
+    /// Whether the user may run the request; if not, the reported reason of the selectors': the command if
     /// none allows it, else the last key or channel that one refuses.
     ///
     /// # Errors
-    /// What the user may not do.
+    /// The reason of the refusal.
     pub fn check(&self, request: &Request<'_>) -> Result<(), Denial> {
         if self.is_unrestricted {
             return Ok(());
@@ -228,7 +229,7 @@ impl User {
         before.selectors.iter().all(|selector| selector.channels().is_some_and(|all| all.iter().all(has)))
     }
 
-    /// The flags, as GETUSER tells them.
+    /// The flags, in GETUSER's form.
     pub fn flags(&self) -> impl Iterator<Item = &'static str> {
         let sanitizes = if self.sanitizes_payload { "sanitize-payload" } else { "skip-sanitize-payload" };
         let is_on = if self.is_on { "on" } else { "off" };
@@ -250,8 +251,8 @@ impl User {
     }
 }
 
-/// Which of several selectors' reasons is told. A selector of other databases has nothing to say as long as
-/// another one speaks of the request.
+/// The weight of a selector's reason; the heaviest is reported. A selector of other databases counts least
+/// while another one applies to the request.
 fn weight(denial: Denial) -> (u8, usize) {
     match denial {
         Denial::Database(_) => (0, 0),

@@ -12,7 +12,7 @@ use crate::user::User;
 /// The name of the user that connections have before AUTH.
 pub const DEFAULT_USER: &[u8] = b"default";
 
-/// What the default user may do unless it is told otherwise: all.
+/// Rules of the default user without a configuration: all is allowed.
 const DEFAULT_RULES: [&[u8]; 5] = [b"+@all", b"~*", b"&*", b"on", b"nopass"];
 
 /// See the [module docs](self).
@@ -60,7 +60,7 @@ impl Users {
         name != DEFAULT_USER && self.by_name.remove(name).is_some()
     }
 
-    /// The user whom `name` and `password` are right for.
+    /// The user with this name and password.
     pub fn authenticate(&self, name: &[u8], password: &[u8]) -> Option<&Arc<User>> {
         self.get(name).filter(|user| user.accepts(password))
     }
@@ -111,7 +111,7 @@ impl Users {
     }
 }
 
-/// The user with the rules of one line; what is wrong with them is appended to `errors`.
+/// The user with the rules of one line; faults are appended to `errors`.
 fn user_of_words<'w>(
     name: &[u8],
     words: impl Iterator<Item = &'w [u8]>,

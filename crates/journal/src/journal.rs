@@ -1,4 +1,4 @@
-//! The journal of a server: the ring, who is told of what, and how far the disk has come.
+//! The journal of a server: the ring, its followers and listeners, and the progress of the disk.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering, fence};
@@ -13,17 +13,17 @@ use crate::stream::{Audience, Cut, FellBehind, Place, Pumped, Reader, Stream};
 
 /// Bytes of addresses that the ring has; it takes memory as far as the reader is behind.
 const CAPACITY_BYTES: u64 = 256 << 20;
-/// With more bytes that wait for the reader the journal is full. The rest of the ring is for those who were
-/// about to append when it filled up: a record takes at most 64 KB of it, and no thread begins another
+/// With more bytes that wait for the reader the journal is full. The rest of the ring is for threads that
+/// were about to append when it filled up: a record takes at most 64 KB of it, and no thread begins another
 /// command that writes before there is room.
 const FULL_BYTES: u64 = CAPACITY_BYTES / 2;
 /// With fewer it has room again.
 const ROOM_BYTES: u64 = CAPACITY_BYTES / 4;
 
-/// Records wait for readers that may not lose anything if those are so many bytes of commands behind.
+/// Records wait for readers that may not lose anything if those are this many bytes of commands behind.
 const MOST_AHEAD_BYTES: u64 = 16 << 20;
 
-/// Who follows the journal: recording is on while anybody does.
+/// The followers of the journal: recording is on while there is any.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Follower {
@@ -33,9 +33,9 @@ pub enum Follower {
     Replicas = 2,
 }
 
-/// Beside the followers: replies leave when what was recorded before them is on disk.
+/// Beside the followers: replies leave when earlier records are on disk.
 const HOLDS_REPLIES: u8 = 4;
-/// Beside them: what replicas get is another server's stream, not what is done here.
+/// Beside them: replicas get another server's stream, not this server's effects.
 const RELAYS: u8 = 8;
 
 /// The reader works, or will look again by itself.
@@ -45,7 +45,7 @@ const ASLEEP: u8 = 1;
 /// It sleeps until it is nudged.
 const WAITS: u8 = 2;
 
-/// Is told when the journal fills up (`true`), maybe by a thread that has locked shards, and when there is
+/// Called when the journal fills up (`true`), maybe by a thread that has locked shards, and when there is
 /// room again (`false`).
 type Listener = Box<dyn Fn(bool) + Send + Sync>;
 
@@ -62,7 +62,7 @@ pub struct Journal {
     sleeper: Mutex<Option<Thread>>,
     opening: Mutex<()>,
     is_full: AtomicBool,
-    /// Locked by whoever changes `is_full`.
+    /// Locked to change `is_full`.
     listener: Mutex<Option<Listener>>,
 }
 
@@ -77,7 +77,7 @@ impl Journal {
             return Ok(());
         }
         let ring = Arc::new(Ring::new(Memory::new(CAPACITY_BYTES as usize)?, CAPACITY_BYTES));
-        // SAFETY: only whoever has `opening` comes here, once, and the ring is new.
+        // SAFETY: only the thread with `opening` comes here, once, and the ring is new.
         let reader = unsafe { ring::Reader::new(ring.clone()) };
         self.stream.get_or_init(|| Stream::new(reader));
         self.ring.get_or_init(|| ring);
@@ -97,16 +97,17 @@ impl Journal {
         self.followed.load(Ordering::Acquire) & RELAYS != 0
     }
 
-    /// Says whether from here on replicas get another server's stream, which is recorded as
+    /// Sets whether from here on replicas get another server's stream, which is recorded as
     /// [`REPLICAS`](crate::REPLICAS), while effects are for the append-only file alone. With `offset` the
-    /// replication offset goes on from there, and what was before is not there for replicas any more. Only
-    /// while nobody appends, and once it is open; it holds as soon as [`Journal::pump`] has come to the cut.
+    /// replication offset continues from there, and earlier parts are not there for replicas any more. Only
+    /// while no thread appends, and once it is open; it holds as soon as [`Journal::pump`] has come to the
+    /// cut.
     pub fn relay(&self, relays: bool, offset: Option<u64>) -> Cut {
         self.set(RELAYS, relays);
         self.tell_stream(offset)
     }
 
-    /// Tells the stream whether effects are for replicas, too, from here on.
+    /// Informs the stream whether effects are for replicas, too, from here on.
     fn tell_stream(&self, offset: Option<u64>) -> Cut {
         let followed = self.followed.load(Ordering::Acquire);
         let for_all = followed & (Follower::Replicas as u8 | RELAYS) == Follower::Replicas as u8;
@@ -120,7 +121,7 @@ impl Journal {
         self.followed.load(Ordering::Acquire) & HOLDS_REPLIES != 0
     }
 
-    /// Says whether `follower` wants what is done recorded. Only while nobody appends, and once it is open.
+    /// Sets whether `follower` wants effects recorded. Only while no thread appends, and once it is open.
     pub fn follow(&self, follower: Follower, follows: bool) {
         assert!(!follows || self.stream.get().is_some());
         self.set(follower as u8, follows);
@@ -147,8 +148,8 @@ impl Journal {
         }
     }
 
-    /// Appends a record while what it tells of is held; its end. Nobody waits here: while the journal
-    /// [is full](Journal::is_full), commands that write are not begun.
+    /// Appends a record while its keys are locked; returns its end. The caller does not wait here: while the
+    /// journal [is full](Journal::is_full), commands that write are not begun.
     #[inline]
     pub fn append(&self, tag: u32, payload: &[u8]) -> Position {
         let Some(ring) = self.ring.get() else { return 0 };
@@ -173,7 +174,7 @@ impl Journal {
         self.is_full.load(Ordering::SeqCst)
     }
 
-    /// Has `listener` told when the journal fills up and when there is room again.
+    /// Has `listener` called when the journal fills up and when there is room again.
     pub fn listen(&self, listener: impl Fn(bool) + Send + Sync + 'static) {
         *self.listener.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(listener));
     }
@@ -187,14 +188,15 @@ impl Journal {
 
     /// The ring has got room back.
     fn note_room(&self) {
-        // Whoever fills the journal says so before it looks once more; the reader looks after it gave back.
+        // The thread that fills the journal says so before it looks once more; the reader looks after it gave
+        // back.
         fence(Ordering::SeqCst);
         if self.is_full() {
             self.settle_fullness();
         }
     }
 
-    /// Brings `is_full` in line with what waits, and tells the listener of each change.
+    /// Makes `is_full` agree with the waiting bytes, and calls the listener for each change.
     fn settle_fullness(&self) {
         let listener = self.listener.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
@@ -209,7 +211,7 @@ impl Journal {
         }
     }
 
-    /// The end of what has been recorded.
+    /// The end of the last record.
     #[inline]
     pub fn end(&self) -> Position {
         self.ring.get().map_or(0, |ring| ring.head())
@@ -222,11 +224,11 @@ impl Journal {
 
     // ---- the stream ----
 
-    /// A reader of the stream from `at` on, as its kind counts bytes, or from the end. What it has not read
-    /// is kept for it; with `most_behind` only so many bytes, and then it may be told that it fell behind.
+    /// A reader of the stream from `at` on, as its kind counts bytes, or from the end. Unread bytes are kept
+    /// for it; with `most_behind` only that many, and then it may learn that it fell behind.
     ///
     /// # Errors
-    /// [`FellBehind`] if that is not there any more, or was never.
+    /// [`FellBehind`] if that place is not there any more, or never was.
     pub fn attach(
         &self,
         audience: Audience,
@@ -236,8 +238,8 @@ impl Journal {
         self.stream.get().ok_or(FellBehind)?.attach(audience, at, most_behind)
     }
 
-    /// Makes commands of the records that end at or before `end`, for whoever reads the stream; whether that
-    /// was all. It may be called by any thread, which does not wait for any reader.
+    /// Makes commands of the records that end at or before `end`, for the stream's readers; returns whether
+    /// that was all. Any thread may call it, and does not wait for any reader.
     pub fn pump(&self, end: Position) -> bool {
         while self.pump_some(end, MOST_AHEAD_BYTES) == Pumped::Some {}
         self.taken() >= end
@@ -257,13 +259,13 @@ impl Journal {
         self.stream.get().map_or(0, Stream::taken)
     }
 
-    /// Marks a moment: commands after it select their database anew, so that what begins here stands for
-    /// itself. Called while nobody appends.
+    /// Marks a moment: commands after it select their database again, so that a reader can begin here. Called
+    /// while no thread appends.
     pub fn cut(&self) -> Cut {
         self.cut_at(false)
     }
 
-    /// As [`Journal::cut`], and the append-only file goes on in another one, or ends.
+    /// As [`Journal::cut`], and the append-only file continues in another one, or ends.
     pub fn cut_file(&self) -> Cut {
         self.cut_at(true)
     }
@@ -295,7 +297,7 @@ impl Journal {
         kept.end - kept.start
     }
 
-    /// Keeps so many bytes of the stream for replicas that come back (`repl-backlog-size`).
+    /// Keeps this many bytes of the stream for replicas that come back (`repl-backlog-size`).
     pub fn set_backlog(&self, bytes: u64) {
         self.stream.get().into_iter().for_each(|stream| stream.set_backlog(bytes));
     }
@@ -342,9 +344,9 @@ impl Journal {
         }
     }
 
-    /// Puts the reader's thread to sleep until it is nudged, at most for so long; with `until_appended` also
-    /// until something is appended, if nothing is there yet. `has_work` is asked once more when nobody can
-    /// miss the sleep any more.
+    /// Puts the reader's thread to sleep until it is nudged, at most for this time; with `until_appended`
+    /// also until something is appended, if nothing is there yet. `has_work` is asked once more when every
+    /// other thread can see the sleep.
     pub fn sleep(&self, until_appended: bool, most: Duration, has_work: impl FnOnce() -> bool) {
         *self.sleeper.lock().unwrap_or_else(PoisonError::into_inner) = Some(std::thread::current());
         self.sleep.store(if until_appended { ASLEEP } else { WAITS }, Ordering::SeqCst);

@@ -1,14 +1,14 @@
-//! What a record holds, how it is put together, and what stream of commands the records make.
+//! The layout of records, and the stream of commands that they make.
 //!
 //! ```text
 //! one effect:       tag = database            payload = the command, as a RESP array
 //! several effects:  tag = BLOCK               payload = ( length 8 │ database 4 │ command )…
-//! some not for all: tag = BLOCK | SPLIT       as several; an effect's database says whom it is not for
+//! some not for all: tag = BLOCK | SPLIT       as several; an effect's database has the excluded audience
 //! for replicas:     tag = REPLICAS            payload = the command, as a RESP array
 //! ```
 //!
 //! Several effects of one command or transaction are one record, and become a MULTI … EXEC in the stream;
-//! several expirations that no command has met, which nothing holds together, do not.
+//! several expirations without a command, which nothing holds together, do not.
 
 use std::ops::Range;
 
@@ -19,35 +19,34 @@ use martlet_protocol::request::Args;
 const BLOCK: u32 = 1 << 23;
 /// Beside [`BLOCK`]: each effect stands for itself.
 const LOOSE: u32 = 1;
-/// Beside [`BLOCK`]: some effects are not for everybody.
+/// Beside [`BLOCK`]: some effects are not for all readers.
 const SPLIT: u32 = 1 << 1;
 /// Beside an effect's database: it is not for the file.
 const NOT_FILE: u32 = 1 << 31;
 /// Beside an effect's database: it is not for replicas.
 const NOT_REPLICAS: u32 = 1 << 30;
-/// The tag of a command that changes nothing and that replicas alone are told: PING, REPLCONF GETACK,
-/// PUBLISH.
+/// The tag of a command that changes nothing and that only replicas get: PING, REPLCONF GETACK, PUBLISH.
 pub const REPLICAS: u32 = 1 << 22;
 /// Around the effects of a record that has several.
 const BEGIN: &[u8] = b"*1\r\n$5\r\nMULTI\r\n";
-/// See above.
+/// The end of a transaction.
 const END: &[u8] = b"*1\r\n$4\r\nEXEC\r\n";
 /// Bytes before each effect of those that are put together.
 const HEADING: usize = 12;
 
-/// Whom a part of the stream is for, and what a reader of it is.
+/// The audience of a part of the stream, and the kind of a reader.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Audience {
-    /// Everybody.
+    /// All readers.
     All,
-    /// The append-only file: notes of the time, what a script says is for it alone.
+    /// The append-only file: annotations of the time, effects that a script sends to it alone.
     File,
-    /// Replicas: PING, REPLCONF GETACK, PUBLISH, what a script says is for them alone.
+    /// Replicas: PING, REPLCONF GETACK, PUBLISH, effects that a script sends to them alone.
     Replicas,
 }
 
 impl Audience {
-    /// What stands beside the database of an effect for these.
+    /// The bits beside the database of an effect for this audience.
     fn bits(audience: Option<Audience>) -> u32 {
         match audience {
             Some(Audience::All) => 0,
@@ -76,9 +75,9 @@ pub struct Pending {
     together: bool,
     /// Where those lie that would have happened without a command.
     loose: Vec<Range<usize>>,
-    /// Whom those of commands are not for, from here on.
+    /// The audience that later effects of commands exclude.
     not_for: u32,
-    /// Some are not for everybody.
+    /// Some are not for all readers.
     split: bool,
 }
 
@@ -95,7 +94,7 @@ pub struct Mark {
 const KEPT_BYTES: usize = 64 << 10;
 
 impl Pending {
-    /// Whether there is none.
+    /// Whether there are no effects.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.count == 0
@@ -109,13 +108,13 @@ impl Pending {
         self.split |= self.not_for != 0;
     }
 
-    /// Holds together what was added so far: a command that ends has met all of it.
+    /// Holds together the effects so far: a command that ends has met all of them.
     #[inline]
     pub fn join(&mut self) {
         self.together |= !self.loose.is_empty();
     }
 
-    /// Says whom those are for that commands add from here on; nobody with `None`.
+    /// Sets the audience of later effects of commands; no reader with `None`.
     pub fn set_audience(&mut self, audience: Option<Audience>) {
         self.not_for = Audience::bits(audience);
     }
@@ -203,8 +202,7 @@ impl Pending {
     }
 }
 
-/// What stands before each effect: the length of its command in bytes, which may exceed 4 GB, and its
-/// database.
+/// The heading of each effect: the length of its command in bytes, which may exceed 4 GB, and its database.
 #[inline]
 fn heading(len: usize, db: u32) -> [u8; HEADING] {
     let mut heading = [0; HEADING];
@@ -250,7 +248,7 @@ pub fn effects(tag: u32, payload: &[u8]) -> impl Iterator<Item = Effect<'_>> {
     raw_effects(tag, payload).map(|effect| Effect { db: effect.db & !(NOT_FILE | NOT_REPLICAS), ..effect })
 }
 
-/// As [`effects`], with whom an effect is not for beside its database.
+/// As [`effects`], with the excluded audience beside an effect's database.
 fn raw_effects(tag: u32, payload: &[u8]) -> impl Iterator<Item = Effect<'_>> {
     let mut rest = payload;
     let is_block = tag & BLOCK != 0;
@@ -267,8 +265,8 @@ fn raw_effects(tag: u32, payload: &[u8]) -> impl Iterator<Item = Effect<'_>> {
     })
 }
 
-/// The commands that records make: with SELECT where the database changes, and MULTI and EXEC around what
-/// belongs together.
+/// The commands that records make: with SELECT where the database changes, and MULTI and EXEC around effects
+/// that belong together.
 #[derive(Debug, Default)]
 pub struct Commands {
     db: Option<u32>,
@@ -303,7 +301,7 @@ impl Commands {
         }
     }
 
-    /// Each kind of reader gets what is for it, with a database of its own selected.
+    /// Each kind of reader gets its part, with a separate database selected.
     #[cold]
     fn extend_split(
         &mut self,
@@ -472,7 +470,7 @@ mod tests {
         assert_eq!(text(&mut stream, &pending), "*2 $6 SELECT $1 2 *2 $3 DEL $1 k ");
     }
 
-    /// As in Redis, so that who reads a transaction reads all of it behind MULTI.
+    /// As in Redis, so that a reader of a transaction finds all of it behind MULTI.
     #[test]
     fn a_transaction_selects_its_database_inside() {
         let (mut pending, mut stream) = (Pending::default(), Commands::default());

@@ -83,9 +83,9 @@ static POWERS: [u64; 64] = {
     powers
 };
 
-/// The checksum of what `crc` is the checksum of, followed by so many zero bytes. Since a checksum is linear,
-/// that of two pieces one after the other is that of the first, followed by as many zeros as the second is
-/// long, xor that of the second.
+/// The checksum of the bytes behind `crc` followed by `zeros` zero bytes. Since a checksum is linear, that of
+/// two pieces one after the other is that of the first, followed by as many zeros as the second is long, xor
+/// that of the second.
 pub fn followed_by_zeros(crc: u64, mut zeros: u64) -> u64 {
     let mut sum = crc;
     for power in &POWERS {
@@ -115,7 +115,7 @@ mod folding {
     /// Blocks that are folded side by side: one multiplication need not wait for another.
     const LANES: usize = 4;
     const BLOCK_BYTES: usize = 16;
-    /// What is shorter is left to the tables.
+    /// Shorter input is left to the tables.
     pub const MIN_BYTES: usize = 2 * LANES * BLOCK_BYTES;
 
     /// x to the power of `n`, the highest bit the constant.
@@ -131,9 +131,8 @@ mod folding {
         result
     }
 
-    /// What the lower and the upper half of a block are multiplied by that moves by so many bytes. (The
-    /// product of two numbers with the constant at the top has it one bit further down, hence one power
-    /// less.)
+    /// Factors for the lower and the upper half of a block that moves by `bytes` bytes. (The product of two
+    /// numbers with the constant at the top has it one bit further down, hence one power less.)
     const fn factors(bytes: usize) -> [i64; 2] {
         let bits = bytes as u64 * 8;
         [power(bits + 63).cast_signed(), power(bits - 1).cast_signed()]
@@ -152,7 +151,7 @@ mod folding {
         for (i, stride) in strides.iter().enumerate() {
             let (blocks, _) = stride.as_chunks::<BLOCK_BYTES>();
             for (lane, block) in lanes.iter_mut().zip(blocks) {
-                // What was before the first stride is in the checksum that is added to it.
+                // The checksum of the bytes before the first stride is in the block that is added to it.
                 let moved = if i == 0 { *lane } else { advance(*lane, far) };
                 *lane = _mm_xor_si128(moved, load(block));
             }

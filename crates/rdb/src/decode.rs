@@ -30,7 +30,7 @@ pub struct Limits {
     pub zset: ZSetLimits,
     /// For arrays.
     pub array: ArrayLimits,
-    /// What is remembered of a stream's producers where the stream does not say it.
+    /// Limits of a stream's producers where the stream itself has none.
     pub idempotency: IdempotencyLimits,
 }
 
@@ -74,7 +74,7 @@ const EXPIRY_MAX_MS: u64 = (1 << 48) - 2;
 /// Reads a value of `kind`, written by `version` of the format; its type byte has been read.
 ///
 /// # Errors
-/// [`Error`]; how much of the input was taken then is not told.
+/// [`Error`]; the number of bytes taken is unknown then.
 pub fn read_value(input: &mut impl Input, kind: Kind, version: u16, limits: &Limits) -> Result<Value, Error> {
     let mut scratch = Vec::new();
     Ok(match kind {
@@ -184,7 +184,7 @@ fn read_quicklist(input: &mut impl Input, kind: Kind, limits: &Limits) -> Result
 const DUPLICATE_ENTRY: Error = Error::Corrupt("duplicate sorted set member");
 const DUPLICATE_MEMBER: Error = Error::Corrupt("duplicate set member");
 
-/// An empty set in the encoding that Redis starts with for so many members.
+/// An empty set in the encoding that Redis starts with for `count` members.
 fn empty_set(count: usize, limits: SetLimits) -> Set {
     if count > limits.intset_max_entries.max(limits.listpack_max_entries) {
         Set::new_hashtable()
@@ -271,7 +271,7 @@ fn read_text_score(input: &mut impl Input) -> Result<f64, Error> {
     }
 }
 
-/// A sorted set of members and scores, one after another, of about so many bytes. Redis writes them in order,
+/// A sorted set of members and scores, one after another, of about `bytes` bytes. Redis writes them in order,
 /// but need not have.
 fn zset_of_pairs<'a>(
     bytes: usize,
@@ -314,7 +314,7 @@ impl Fields {
         Fields { hash, limits }
     }
 
-    /// For fields and values of about so many bytes, few enough for a listpack.
+    /// For fields and values of about `bytes` bytes, few enough for a listpack.
     fn with_capacity(bytes: usize, limits: HashLimits) -> Fields {
         Fields { hash: Hash::with_capacity(bytes), limits }
     }
@@ -332,7 +332,7 @@ impl Fields {
     }
 }
 
-/// An expiry time from a file; 0 is none.
+/// An expiry time from a file; 0 for none.
 fn field_expiry(at_ms: u64) -> Result<FieldExpiry, Error> {
     match at_ms {
         0 => Ok(FieldExpiry::Clear),
@@ -341,16 +341,16 @@ fn field_expiry(at_ms: u64) -> Result<FieldExpiry, Error> {
     }
 }
 
-/// How a hash of strings tells its expiry times.
+/// The place of the expiry times in a hash of strings.
 #[derive(Clone, Copy)]
 enum Times {
-    /// There are none.
+    /// Without times.
     Absent,
-    /// Before each pair, plus this minus one; 0 is none.
+    /// Before each pair, plus this minus one; 0 for none.
     Relative(u64),
-    /// Before each pair; 0 is none.
+    /// Before each pair; 0 for none.
     Absolute,
-    /// After each pair, 8 bytes; -1 is none. Valkey 9.
+    /// After each pair, 8 bytes; -1 for none. Valkey 9.
     After,
 }
 
@@ -398,7 +398,7 @@ fn read_hash(input: &mut impl Input, times: Times, limits: HashLimits) -> Result
     fields.finish()
 }
 
-/// A hash of fields and values, one after another, of about so many bytes, with times after each pair if
+/// A hash of fields and values, one after another, of about `bytes` bytes, with times after each pair if
 /// `timed`.
 fn hash_of<'a>(
     bytes: usize,

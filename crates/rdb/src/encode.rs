@@ -1,7 +1,7 @@
 //! Values to bytes.
 //!
-//! A value is written in the form nearest to how it is held that the version of the format has ([`Form`]).
-//! What has none, as a set that is a listpack before version 11, is written as strings, and becomes a
+//! A value is written in the form of the format's version that is nearest to its encoding ([`Form`]). A value
+//! without such a form, as a set that is a listpack before version 11, is written as strings, and becomes a
 //! listpack again where it is read.
 
 use martlet_base::number::{NumberBuffer, format_f64};
@@ -49,7 +49,7 @@ pub enum Source<'a> {
 
 /// Bytes of a quicklist's node, as with `list-max-listpack-size` -2.
 const NODE_MAX_BYTES: usize = 8192;
-/// An element from here on is a node of its own and not a listpack. Redis: `packed_threshold`.
+/// An element of this size or more is a separate node and not a listpack. Redis: `packed_threshold`.
 const PLAIN_MIN_BYTES: usize = 1 << 30;
 
 /// How values are written.
@@ -78,7 +78,7 @@ pub const VERSION_TIMED: u16 = 12;
 pub const VERSION_ARRAYS: u16 = 14;
 /// The first with idempotency records of streams: Redis 8.6's.
 pub const VERSION_IDEMPOTENCY: u16 = 13;
-/// The first with entries of streams that are pending with nobody: Redis 8.8's.
+/// The first version with entries of streams that are pending without a consumer: Redis 8.8's.
 pub const VERSION_RELEASED: u16 = 14;
 
 /// Of Valkey 9, which reads none from [`VERSION_TIMED`] on but this.
@@ -141,7 +141,7 @@ fn stream_kind(stream: &Stream, version: u16) -> Kind {
     }
 }
 
-/// Writes the value, without its type byte, as [`encoded_kind`] tells.
+/// Writes the value, without its type byte, in the form of [`encoded_kind`].
 pub fn write_value(out: &mut impl Sink, value: Source<'_>, form: Form) {
     let compress = form.compress;
     match (value, encoded_kind(value, form.version)) {
@@ -167,7 +167,7 @@ pub fn write_value(out: &mut impl Sink, value: Source<'_>, form: Form) {
         }
         (Source::ZSet(zset), kind) => {
             write_length(out, zset.len() as u64);
-            // From the highest on, as Redis does: whoever reads it inserts at the head each time.
+            // From the highest on, as Redis does: a reader inserts at the head each time.
             for entry in zset.range(0..usize::MAX, true) {
                 write_element(out, entry.member, compress);
                 match kind {

@@ -37,10 +37,10 @@ const EXPIRY_MS: u8 = 252;
 const EXPIRY_S: u8 = 253;
 const SELECT: u8 = 254;
 const END: u8 = 255;
-/// Valkey 9 tells how many keys a cluster slot has.
+/// Valkey 9: the number of keys in a cluster slot.
 const SLOT_INFO: u8 = 244;
 
-/// What is known of how a key was used.
+/// The last use of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// Seconds since it was.
@@ -49,7 +49,7 @@ pub enum Access {
     Frequency(u8),
 }
 
-/// A key and what belongs to it.
+/// A key with its value, expiry and use.
 #[derive(Clone, Debug)]
 pub struct Record<V, K = Vec<u8>> {
     /// Its database.
@@ -58,18 +58,18 @@ pub struct Record<V, K = Vec<u8>> {
     pub key: K,
     /// When it expires, Unix milliseconds.
     pub expiry_ms: Option<i64>,
-    /// How it was used, if the file tells.
+    /// Its use, if the file has it.
     pub access: Option<Access>,
-    /// What it holds.
+    /// Its value.
     pub value: V,
 }
 
-/// What a file consists of.
+/// An item of a file.
 #[derive(Clone, Debug)]
 pub enum Item {
     /// Something about the file as a whole.
     Aux {
-        /// What it is, such as `redis-ver`.
+        /// Its name, such as `redis-ver`.
         name: Vec<u8>,
         /// As text.
         text: Vec<u8>,
@@ -97,17 +97,17 @@ pub struct ReadOptions {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{error}, at offset {offset}")]
 pub struct FileError {
-    /// What is wrong.
+    /// The fault.
     pub error: Error,
     /// Bytes of the file that were read before.
     pub offset: u64,
 }
 
-/// Reads a file of `len` bytes and hands over what it holds in order, with the offset that was reached; empty
+/// Reads a file of `len` bytes and passes on its items in order, each with the offset that was reached; empty
 /// collections are left out, as Redis does.
 ///
 /// # Errors
-/// [`FileError`], also when `found` refuses an item; those before it have been handed over.
+/// [`FileError`], also when `found` refuses an item; earlier items have been passed on.
 pub fn read_file(
     file: impl Read,
     len: u64,
@@ -126,12 +126,12 @@ fn read_version(input: &mut impl Input, any: bool) -> Result<u16, Error> {
     let header: [u8; 9] = input.array()?;
     let digits = header.strip_prefix(b"REDIS").or_else(|| header.strip_prefix(b"VALKEY"));
     let digits = digits.ok_or(Error::Corrupt("wrong signature"))?;
-    // What is no number is version 0, as Redis reads it.
+    // Other text is version 0, as Redis reads it.
     let version = std::str::from_utf8(digits).ok().and_then(|text| text.parse().ok()).unwrap_or(0);
     if version > 0 && (any || reads_version(version)) { Ok(version) } else { Err(Error::Version(version)) }
 }
 
-/// What the file has said about records that follow.
+/// The file's announcements about the next records.
 #[derive(Clone, Copy, Debug, Default)]
 struct State {
     db: u64,
@@ -150,14 +150,14 @@ impl State {
 
 /// One step through a file.
 enum Step {
-    /// Something was said about what follows.
+    /// An announcement about later items.
     Nothing,
     Item(Item),
     /// The end, but for the checksum.
     End,
 }
 
-/// Reads what `opcode` says about the records that follow; false if it is none of that kind.
+/// Reads the announcement of `opcode` about the next records; false for other opcodes.
 fn read_prefix(opcode: u8, input: &mut impl Input, state: &mut State) -> Result<bool, Error> {
     match opcode {
         SELECT => state.db = read_plain_length(input)?,
@@ -221,7 +221,7 @@ fn read_step(
 
 /// The first version with auxiliary fields and sizes of databases.
 const VERSION_AUX: u16 = 7;
-/// The first that tells how a key was used.
+/// The first version with a key's use.
 const VERSION_ACCESS: u16 = 9;
 
 /// Bytes collected before they are written.
@@ -281,7 +281,7 @@ impl<W: Write> FileWriter<W> {
         }
     }
 
-    /// What follows is of `db`.
+    /// The next records are of `db`.
     fn select(&mut self, db: u64) {
         let mut selected = self.db;
         select(self, db, &mut selected);
@@ -312,7 +312,7 @@ impl<W: Write> FileWriter<W> {
         }
     }
 
-    /// Announces a database with so many keys, of which some expire; its records follow.
+    /// Announces a database with this many keys, some of which expire; its records follow.
     pub fn database(&mut self, db: u64, keys: u64, expiring: u64) {
         if self.form.version < VERSION_AUX {
             return;

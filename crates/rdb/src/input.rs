@@ -65,7 +65,7 @@ pub const UNKNOWN_LEN: u64 = 1 << 62;
 /// Bytes read from a file at a time.
 const BUFFER_BYTES: usize = 1 << 18;
 
-/// A file that is read from its start to its end, with the checksum of what has been taken.
+/// A file that is read from its start to its end, with the checksum of the taken part.
 pub struct FileInput<R> {
     file: R,
     buffer: Vec<u8>,
@@ -74,7 +74,7 @@ pub struct FileInput<R> {
     /// Bytes of `buffer` before it are in `crc`.
     summed: usize,
     crc: u64,
-    /// The checksum of what was taken before that, as if zeros followed to the end of the file.
+    /// The checksum of earlier parts, as if zeros followed to the end of the file.
     earlier: u64,
     wants_sum: bool,
     /// Bytes that are not in the buffer yet, if the file is as long as was said.
@@ -142,7 +142,7 @@ impl<R: Read> FileInput<R> {
         self.buffer.get(self.at..end).ok_or(Error::Truncated)
     }
 
-    /// Takes `len` bytes of the last window without adding them to the checksum: somebody else does.
+    /// Takes `len` bytes of the last window without adding them to the checksum: another thread adds them.
     pub fn give_away(&mut self, len: usize) {
         self.sum_as_if_zeros_followed();
         self.at = (self.at + len).min(self.buffer.len());
@@ -168,7 +168,7 @@ impl<R: Read> FileInput<R> {
         if lack as u64 > self.unread {
             return Err(Error::Truncated);
         }
-        // More of what is still to come might be waited for without need.
+        // A larger read might wait for bytes that are not needed.
         let want = if self.is_open { lack } else { lack.max(BUFFER_BYTES) };
         let want = (want as u64).min(self.unread);
         let got = self.file.by_ref().take(want).read_to_end(&mut self.buffer);

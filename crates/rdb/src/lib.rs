@@ -39,7 +39,7 @@ pub use string::{Length, read_bytes, read_length, read_plain_length, write_bytes
 /// Why an encoded value was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// The input ends before what it announces.
+    /// The input ends too early.
     #[error("unexpected end")]
     Truncated,
     /// The bytes contradict themselves; the text says where.
@@ -54,7 +54,7 @@ pub enum Error {
     /// A type that this server does not hold; the text names it.
     #[error("values of type {0} cannot be held")]
     Unknown(&'static str),
-    /// Whoever asked for the bytes wants no more.
+    /// The receiver of the bytes wants no more.
     #[error("interrupted")]
     Interrupted,
     /// Reading the file failed.

@@ -66,7 +66,7 @@ impl Writer {
 /// The elements of a listpack, each checked when it is met.
 pub(crate) struct Reader<'a> {
     rest: &'a [u8],
-    /// As the header tells; `None` if there may be more than it can tell.
+    /// The header's count; `None` if there may be more than it can hold.
     announced: Option<usize>,
     count: usize,
     failed: bool,
@@ -90,8 +90,8 @@ impl<'a> Reader<'a> {
         self.rest.len().saturating_sub(1 + self.announced.unwrap_or(0))
     }
 
-    /// The next entry and what follows it, and its size without its length back, if it is a text of up to 63
-    /// bytes that cannot be an integer: then it is well-formed, and passed.
+    /// The next entry with all bytes from it on, and its size without its length back, if it is a text of up
+    /// to 63 bytes that cannot be an integer: then it is well-formed, and passed.
     #[inline(always)]
     pub fn short_text(&mut self) -> Option<(&'a [u8], usize)> {
         let [head @ 0x80..0xc0, first, ..] = *self.rest else { return None };
@@ -127,7 +127,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// What follows the length of an element of `len` bytes.
+/// The bytes behind the length of an element of `len` bytes.
 #[cold]
 fn skip_back_length(rest: &[u8], len: usize) -> Result<&[u8], Error> {
     let mut expected = Vec::new();

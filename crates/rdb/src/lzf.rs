@@ -18,17 +18,17 @@ const DISTANCE_MAX: usize = 1 << 13;
 const COPY_MAX: usize = 264;
 /// Longest run of literals.
 const LITERALS_MAX: usize = 32;
-/// Short runs of literals are copied by so many, and copies from near by.
+/// Short runs of literals are copied by this many, and copies from near by.
 const WORD_BYTES: usize = 8;
-/// Copies from further back are by so many.
+/// Copies from further back are by this many.
 const BLOCK_BYTES: usize = 16;
-/// What may be written behind a text: the longest run of literals, and less than a block behind a copy.
+/// Room that may be written behind a text: the longest run of literals, and less than a block behind a copy.
 const SLACK_BYTES: usize = LITERALS_MAX;
 /// A copy's three bytes give at most [`COPY_MAX`].
 const EXPANSION_MAX: usize = COPY_MAX / 3;
 
-/// After so many places without a copy, one more is passed over at each step: what does not repeat is not
-/// searched for long.
+/// After this many places without a copy, one more is passed over at each step: text without repetition is
+/// not searched for long.
 const PATIENCE_BITS: u32 = 6;
 
 /// The four bytes at a place, the first the lowest.
@@ -68,7 +68,7 @@ pub(crate) fn compress(text: &[u8]) -> Option<Vec<u8>> {
         }
         let places = table.places.get_or_insert_with(|| Box::new([0; 1 << TABLE_BITS]));
         let packed = compress_with(text, places, table.base);
-        // One that is longer than can be counted begins anew, whatever stands here.
+        // A text that is longer than the table can count restarts it, whatever stands here.
         table.base = table.base.saturating_add(len);
         packed
     })
@@ -145,8 +145,8 @@ pub(crate) fn decompress(packed: &[u8], len: usize, out: &mut Vec<u8>) -> Result
     if len > packed.len().saturating_mul(EXPANSION_MAX) {
         return Err(BAD);
     }
-    // Room behind the end lets short pieces be copied whole words at a time. What is there already is written
-    // over.
+    // Room behind the end lets short pieces be copied whole words at a time. Present bytes there are
+    // overwritten.
     out.resize(len + SLACK_BYTES, 0);
     let (mut input, mut at) = (packed, 0);
     let text = out.as_mut_slice();
@@ -178,8 +178,8 @@ pub(crate) fn decompress(packed: &[u8], len: usize, out: &mut Vec<u8>) -> Result
     if at == len { Ok(()) } else { Err(BAD) }
 }
 
-/// Writes the first `run` bytes of `input`, up to 32, to the start of `text`; `None` if it has fewer. What is
-/// read soon, and it is, should have been written in pieces no longer than need be.
+/// Writes the first `run` bytes of `input`, up to 32, to the start of `text`; `None` if it has fewer. Bytes
+/// that are read soon, as these are, should have been written in pieces no longer than need be.
 #[inline(always)]
 fn put_run(text: &mut [u8], input: &[u8], run: usize) -> Option<()> {
     if run <= WORD_BYTES
@@ -195,7 +195,7 @@ fn put_run(text: &mut [u8], input: &[u8], run: usize) -> Option<()> {
     Some(())
 }
 
-/// Writes `len` bytes to `at`, copied from `distance` back, which may overlap with what is written.
+/// Writes `len` bytes to `at`, copied from `distance` back, which may overlap with the written part.
 #[inline(always)]
 fn copy_back(text: &mut [u8], at: usize, distance: usize, len: usize) {
     match distance {

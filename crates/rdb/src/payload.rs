@@ -69,7 +69,7 @@ pub fn dump_libraries<'a>(codes: impl IntoIterator<Item = &'a [u8]>, compress: b
     finish(out, VERSION_MIN)
 }
 
-/// Why FUNCTION RESTORE refuses what comes next in a payload.
+/// Why FUNCTION RESTORE refuses a payload's next item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoLibrary {
     /// A release candidate of Redis 7.0 wrote it.
@@ -83,7 +83,7 @@ pub enum NoLibrary {
     Damaged,
 }
 
-/// The code of each library in a payload, up to the first that is none.
+/// The code of each library in a payload, up to the first item of another kind.
 ///
 /// # Errors
 /// [`Refused::Footer`].
@@ -119,7 +119,7 @@ fn verify(payload: &[u8]) -> Result<(), Refused> {
     if sum == crc64(0, summed).to_le_bytes() { Ok(()) } else { Err(Refused::Footer) }
 }
 
-/// What comes before the footer, and the version of the format.
+/// The part before the footer, and the version of the format.
 fn split(payload: &[u8]) -> Result<(&[u8], u16), Refused> {
     let (body, mut footer) = payload
         .len()

@@ -8,7 +8,7 @@
 //!   pending:   count, then per entry id: 16 │ delivered at, ms: 8 │ deliveries
 //!   consumers: count, then per consumer
 //!     name │ seen at, ms: 8 │ active at, ms: 8, from `Stream3` on │ count, ids: 16 each
-//!   with nobody: count, ids: 16 each, in the order in which they were released: `Stream5`
+//!   without consumer: count, ids: 16 each, in the order in which they were released: `Stream5`
 //! from `Stream4` on:
 //!   seconds that idempotency records are kept │ most of a producer
 //!   producers: count, then per producer name │ count, then per record name │ id
@@ -20,7 +20,7 @@
 //! ```text
 //! entries │ deleted entries │ names' count │ name … │ 0 │ entry …
 //! entry: flags: 1 deleted, 2 has those names │ ms - first ms │ seq - first seq │
-//!        count, if it has names of its own │ value …, or name, value … │ elements before this one
+//!        count, if it has its own names │ value …, or name, value … │ elements before this one
 //! ```
 
 use martlet_types::element::Element;
@@ -120,13 +120,14 @@ fn push_node(out: &mut listpack::Writer, node: &NodeView<'_>) {
     }
 }
 
-/// Elements of an entry, without the last one, that tells how many they are.
+/// Elements of an entry, without the last one, which is their number.
 fn entry_elements(has_master_names: bool, count: i64) -> i64 {
     ENTRY_ELEMENTS + if has_master_names { count } else { 1 + 2 * count }
 }
 
 fn write_group(out: &mut impl Sink, group: &Group, kind: Kind, compress: bool) {
-    // Kinds before that have no place for what is pending with nobody; such a stream is not written as one.
+    // Earlier kinds have no place for pending entries without a consumer; such a stream is not written as
+    // one.
     let has_released = kind.has_all_of(Kind::Stream5);
     let hidden = if has_released { 0 } else { group.released_count() };
     write_length(out, (group.pending_count() - hidden) as u64);
@@ -229,7 +230,8 @@ fn read_idempotency(input: &mut impl Input, stream: &mut Stream) -> Result<(), E
     }
     (table.added, table.duplicates) = (read_plain_length(input)?, read_plain_length(input)?);
     let is_used = table.added > 0 || table.duplicates > 0 || table.record_count() > 0;
-    // Every stream of these kinds tells its limits: they are of its own only if they are others.
+    // Every stream of these kinds has limits: they are a setting of the stream only if they differ from the
+    // default.
     stream.set_idempotency_limits(limits);
     if is_used {
         *stream.idempotency_mut() = table;
@@ -321,7 +323,7 @@ impl<'a> NodeReader<'a> {
     }
 }
 
-/// What is pending is told twice: with its times, then by consumer. Both must be the same ids.
+/// Pending entries occur twice: with their times, then by consumer. Both must have the same ids.
 fn read_group(input: &mut impl Input, kind: Kind, group: &mut Group) -> Result<(), Error> {
     let mut pending: Vec<(Id, i64, u64)> = Vec::new();
     for _ in 0..read_count(input)? {
@@ -367,7 +369,7 @@ fn read_group(input: &mut impl Input, kind: Kind, group: &mut Group) -> Result<(
     Ok(())
 }
 
-/// The ids of what is pending with nobody.
+/// The ids of pending entries without a consumer.
 fn read_released(input: &mut impl Input, group: &mut Group, pending: &[(Id, i64, u64)]) -> Result<(), Error> {
     for _ in 0..read_count(input)? {
         let id = Id::from_bytes(input.array()?);

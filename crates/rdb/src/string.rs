@@ -15,7 +15,7 @@ use crate::input::Input;
 use crate::sink::Sink;
 use crate::{Error, lzf};
 
-/// What stands where a length may.
+/// The content in the place of a length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Length {
     /// A length.

@@ -73,11 +73,11 @@ fn goes_round(value: &Value) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// So many entries are added together as they are read.
+/// This many entries are added together as they are read.
 #[test]
 fn large_collections_go_round() {
     const ENTRIES: usize = 10_001;
-    // One text in a thousand fills what is read together.
+    // One text in a thousand exceeds the limit of a joint insertion.
     let text =
         |i: usize| if i % 1000 == 7 { format!("{i:020000}") } else { format!("{}", i * i) }.into_bytes();
     let (mut set, mut zset, mut hash) = (Set::new_hashtable(), ZSet::new(), Hash::new());
@@ -227,7 +227,7 @@ proptest! {
             let pending = Pending { consumer: Some(consumer), delivered_ms, deliveries: u64::from(seq) << 20 };
             group.set_pending(Id { ms: 1, seq: u64::from(seq) }, pending);
             let consumer = group.consumer_mut(consumer).unwrap();
-            // Only the newest form tells them apart.
+            // Only the newest form distinguishes them.
             consumer.active_ms = consumer.seen_ms;
             if released && seq % 3 == 0 {
                 let pending = Pending { consumer: None, delivered_ms: 0, deliveries: u64::from(seq) };
@@ -277,7 +277,7 @@ proptest! {
     fn hashes_go_round(pairs in elements(600), times in prop::collection::vec(0i64..1 << 42, 600), timed: bool) {
         let (mut hash, mut names) = (Hash::new(), std::collections::HashSet::new());
         for (pair, time) in pairs.chunks(2).zip(times) {
-            // A long value that was replaced has left a hashtable, which nobody can read back.
+            // A long value that was replaced has left a hashtable, which its text does not show.
             if !names.insert(pair[0].clone()) {
                 continue;
             }
@@ -514,8 +514,8 @@ fn payloads_of_libraries_go_round_and_others_are_told_apart() {
     assert_eq!(first(&with_sum(&[245, 9, b'x'])), payload::NoLibrary::Damaged);
 }
 
-/// A stream as Redis 8.8 lays it out: counters, a group with two pending entries of which one is nobody's,
-/// and what is remembered of a producer.
+/// A stream in Redis 8.8's layout: counters, a group with two pending entries of which one has no consumer,
+/// and the records of a producer.
 #[test]
 fn the_latest_kind_of_stream_is_read_and_written_as_it_is() {
     let id = |seq: u8| [[0; 8], [0, 0, 0, 0, 0, 0, 0, seq]].concat();
@@ -538,11 +538,11 @@ fn the_latest_kind_of_stream_is_read_and_written_as_it_is() {
     assert_eq!((table.added, table.duplicates), (8, 2));
     let payload = payload::dump(value.source(), false);
     assert_eq!(payload, seal(&[&[27][..], &body].concat(), 14));
-    // Without the one that is nobody's it is of the kind before.
+    // Without that entry it is of the kind before.
     let mut stream = stream.clone();
     stream.group_mut(b"g").unwrap().1.acknowledge(Id { ms: 0, seq: 1 });
     assert_eq!(payload::dump(Value::Stream(stream).source(), false)[0], 26);
-    // One that is nobody's by one list only.
+    // An entry without a consumer by one list only.
     for (kind, version) in [(26, 13), (21, 11)] {
         assert!(restore(&seal(&[&[kind][..], &body].concat(), version)).is_err());
     }

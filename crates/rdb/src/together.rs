@@ -5,9 +5,9 @@ use martlet_base::prefetch::{Name, PrefetchQueue, ProbeStep, Progress};
 
 use crate::Error;
 
-/// So many are added together.
+/// Entries that are added together.
 const ENTRIES: usize = 32;
-/// Fewer, if they have so many bytes.
+/// Fewer, if they have this many bytes.
 const TEXT_BYTES: usize = 16 << 10;
 /// Probe steps for one of them, at most.
 const PROBE_STEPS_MAX: usize = 8;

@@ -97,7 +97,7 @@ fn zipmap_length(rest: &mut &[u8]) -> Result<usize, Error> {
     match rest.byte().map_err(|_| BAD_MAP)? {
         WIDE => {
             let len = u32::from_le_bytes(rest.array().map_err(|_| BAD_MAP)?) as usize;
-            // A length that fits one byte is written in one: Redis takes the place of what follows from the
+            // A length that fits one byte is written in one: Redis derives the next field's place from the
             // length alone.
             if len < usize::from(WIDE) { Err(BAD_MAP) } else { Ok(len) }
         }

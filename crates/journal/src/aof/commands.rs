@@ -15,12 +15,12 @@ pub enum CommandError {
     /// The file ends within a command that begins at this offset.
     #[error("the file ends within the command at offset {0}")]
     Torn(u64),
-    /// What is at this offset is no command.
+    /// The bytes at this offset are not a command.
     #[error("{reason} in the command at offset {offset}")]
     Format {
         /// Where the command begins.
         offset: u64,
-        /// What is wrong with it.
+        /// The fault.
         reason: String,
     },
     /// The disk refuses.
@@ -28,12 +28,12 @@ pub enum CommandError {
     Io(#[from] io::Error),
 }
 
-/// What a file of commands is made of.
+/// An item of a file of commands.
 #[derive(Debug)]
 pub enum Item<'a> {
     /// A command.
     Command(Args<'a>),
-    /// `#TS:`: what follows was done at this time, Unix seconds.
+    /// `#TS:`: the next commands ran at this time, Unix seconds.
     Time(i64),
     /// Another line that begins with `#`.
     Comment,
@@ -74,7 +74,7 @@ impl<R: Read> CommandReader<R> {
     /// The next command or annotation; `None` at the end of the file.
     ///
     /// # Errors
-    /// [`CommandError`]. [`CommandReader::offset`] is then where what cannot be read begins.
+    /// [`CommandError`]. [`CommandReader::offset`] is then the begin of the unreadable part.
     pub fn read(&mut self) -> Result<Option<Item<'_>>, CommandError> {
         let end = loop {
             match self.find()? {
@@ -141,12 +141,12 @@ impl<R: Read> CommandReader<R> {
         }
     }
 
-    /// Reads more; sets `is_at_end` when there is none.
+    /// Reads more; sets `is_at_end` at the end.
     fn fill(&mut self) -> Result<(), CommandError> {
         self.buffer.drain(..self.start);
         self.base += self.start as u64;
         self.start = 0;
-        // Never more than what is there, whatever a length in the file says.
+        // Never more than the present bytes, whatever a length in the file says.
         let most = CHUNK_BYTES.max(self.buffer.len()) as u64;
         self.is_at_end = self.file.by_ref().take(most).read_to_end(&mut self.buffer)? == 0;
         Ok(())

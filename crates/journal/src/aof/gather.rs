@@ -2,17 +2,16 @@
 //!
 //! Clients that wait for the disk answer a reply with their next request, each a little later than the one
 //! before. A writer that begins with the first of them has the others wait for two synchronisations instead
-//! of one. Invariant: nobody is kept waiting longer than half of what forcing a group to disk takes,
-//! and that only as long as waiting pays: each time that it was in vain, it is left out for twice as many
-//! groups.
+//! of one. Invariant: no client waits longer than half the time of forcing a group to disk, and only while
+//! waiting pays: after a wait in vain, it is left out for twice as many groups.
 
 use std::time::Duration;
 
 /// Below this a synchronisation costs less than the sleep.
 const LEAST: Duration = Duration::from_micros(150);
-/// Nobody waits longer, however slow the disk is.
+/// Longest wait, however slow the disk is.
 const MOST: Duration = Duration::from_millis(5);
-/// The longest sleep between two looks: what the last to come back waits for in vain.
+/// The longest sleep between two looks: the time that the last client waits in vain.
 const LONGEST_SLICE: Duration = Duration::from_micros(200);
 /// Groups for which waiting is left out at most.
 const MOST_SKIPPED: u32 = 256;
@@ -20,9 +19,9 @@ const MOST_SKIPPED: u32 = 256;
 /// See the [module docs](self). Sizes are in bytes of records, which stand for requests.
 #[derive(Debug, Default)]
 pub struct Gather {
-    /// What those who write now are about to have recorded.
+    /// Bytes that the present writers are about to have recorded.
     expected: u64,
-    /// What a synchronisation takes, smoothed.
+    /// Smoothed time of a synchronisation.
     takes: Duration,
     /// Groups that still begin at once.
     skipped: u32,
@@ -49,7 +48,7 @@ impl Gather {
         (self.takes / 16).min(LONGEST_SLICE)
     }
 
-    /// A group of so many bytes is on disk after `took`; `arrived` have come meanwhile.
+    /// A group of `group` bytes is on disk after `took`; `arrived` bytes have come in that time.
     pub fn synced(&mut self, group: u64, arrived: u64, took: Duration) {
         if group == 0 {
             return;
@@ -79,7 +78,7 @@ mod tests {
     fn groups(gather: &mut Gather, clients: u64, each: Duration, rounds: u64) -> u64 {
         let (mut waiting, mut returning, mut groups, mut done) = (0, clients, 0, 0);
         while done < rounds * clients {
-            // The first of those who come back wakes the writer.
+            // The first client that comes back wakes the writer.
             if waiting == 0 {
                 (waiting, returning) = (1, returning - 1);
             }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use martlet_protocol::quote;
 
-/// What a file of the list is.
+/// The kind of a listed file.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum FileKind {
     /// Everything at one moment.
@@ -32,7 +32,7 @@ pub struct FileInfo {
     pub name: String,
     /// Its number among those of its kind; from 1.
     pub number: u64,
-    /// What it is.
+    /// Its kind.
     pub kind: FileKind,
 }
 
@@ -51,7 +51,7 @@ pub struct Manifest {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{reason} (line {line}: '{text}')")]
 pub struct ManifestError {
-    /// What is wrong.
+    /// The fault.
     pub reason: &'static str,
     /// The line, from 1.
     pub line: usize,

@@ -1,10 +1,10 @@
 //! Writes the stream of commands to a file, forcing it to disk as the policy says. It is the stream's first
 //! reader.
 //!
-//! Invariant: what is written is a prefix of the stream, whatever the disk does: what a write left undone is
-//! written first by the next. `durable` in the journal only grows over records that an honest fsync covered.
-//! After a failed one nobody knows what is on disk, and nothing counts as durable any more until a rewrite
-//! has made a new base ([`Writer::rewritten`]).
+//! Invariant: the file is a prefix of the stream, whatever the disk does: the unwritten rest of a write comes
+//! first in the next. `durable` in the journal only grows over records that an honest fsync covered. After a
+//! failed one the content of the disk is unknown, and nothing counts as durable any more until a rewrite has
+//! made a new base ([`Writer::rewritten`]).
 
 use std::collections::VecDeque;
 use std::io;
@@ -17,8 +17,8 @@ use crate::stream::{Audience, Cut, Pumped, Reader};
 
 /// Bytes of commands that are made before they are written, about.
 const CHUNK_BYTES: u64 = 256 << 10;
-/// Bytes of the file that are set aside at once where each write is forced to disk: then the file system need
-/// not look for room, nor note what it found, each time.
+/// Bytes of the file that are reserved at once where each write is forced to disk: then the file system need
+/// not look for room, nor record it, each time.
 const RESERVED_BYTES: u64 = 4 << 20;
 
 /// When the file is forced to disk.
@@ -63,7 +63,7 @@ struct Output {
     /// Up to where room has been set aside; the greatest number where that is not possible.
     reserved: u64,
     is_synced: bool,
-    /// A write has failed: more of it than was told may be in the file.
+    /// A write has failed: the file may have more of it than was reported.
     is_torn: bool,
 }
 
@@ -92,7 +92,7 @@ impl Output {
         }
     }
 
-    /// Sets room aside for so many bytes more, if any.
+    /// Reserves room for `bytes` more, if any.
     fn reserve_for(&mut self, bytes: u64) {
         if bytes > 0 && self.bytes.saturating_add(bytes) > self.reserved {
             let room = bytes.saturating_add(RESERVED_BYTES);
@@ -123,8 +123,7 @@ pub struct Writer<'j> {
     output: Option<Output>,
     switches: VecDeque<Switch>,
     synced_ms: i64,
-    /// A synchronisation has failed: of what was recorded before this position it is not known what is on
-    /// disk.
+    /// A synchronisation has failed: it is unknown which of the records before this position are on disk.
     doubtful_until: Option<Position>,
 }
 
@@ -146,22 +145,22 @@ impl<'j> Writer<'j> {
         })
     }
 
-    /// From this cut of the file on, records go to `file` of so many bytes.
+    /// From this cut of the file on, records go to `file`, which has `bytes` bytes.
     pub fn switch(&mut self, from: Cut, file: Box<dyn DiskFile>, bytes: u64) {
         let output = Output { file, bytes, written: 0, reserved: 0, is_synced: true, is_torn: false };
         self.switches.push_back(Switch { from, output });
     }
 
-    /// From this cut of the file on likewise, records go nowhere. What the disk has refused of those before
-    /// is given up, and nothing is in doubt any more: it is not waited for.
+    /// From this cut of the file on, records go nowhere. Earlier records that the disk has refused are given
+    /// up, and nothing is in doubt any more: it is not waited for.
     pub fn stop(&mut self, from: Cut) {
         (self.output, self.doubtful_until) = (None, None);
         self.switches.clear();
         self.reader.ignore(from);
     }
 
-    /// A rewrite has ended, whose base and list are on disk: everything up to `position` is. What was
-    /// recorded since may still be in doubt.
+    /// A rewrite has ended, whose base and list are on disk: everything up to `position` is. Later records
+    /// may still be in doubt.
     pub fn rewritten(&mut self, position: Position) {
         self.doubtful_until = self.doubtful_until.filter(|&until| until > position);
         self.journal.set_durable(position);
@@ -182,8 +181,8 @@ impl<'j> Writer<'j> {
         self.reader.behind()
     }
 
-    /// Where in the file that is written the records that end at `position` end: exactly at a cut and at the
-    /// end of what was written, else up to a few kilobytes further. `None` if that is in no file, or in an
+    /// The end, in the present file, of the records that end at `position`: exactly at a cut and at the end
+    /// of the written part, else up to a few kilobytes further. `None` if that is in no file, or in an
     /// earlier one.
     pub fn place_in_file(&self, position: Position) -> Option<u64> {
         let output = self.output.as_ref()?;
@@ -197,7 +196,7 @@ impl<'j> Writer<'j> {
         self.output.as_ref().is_some_and(|output| !output.is_synced)
     }
 
-    /// Whether it is unknown what is on disk.
+    /// Whether the content of the disk is unknown.
     pub fn is_doubtful(&self) -> bool {
         self.doubtful_until.is_some()
     }
@@ -243,7 +242,7 @@ impl<'j> Writer<'j> {
         self.journal.note_time(terms.timestamps.then_some(terms.now_ms / 1000));
         loop {
             match self.journal.pump_some(end, CHUNK_BYTES) {
-                // Somebody is about to complete it.
+                // Another thread is about to complete it.
                 Pumped::Incomplete => std::thread::yield_now(),
                 pumped => return pumped == Pumped::Some,
             }
@@ -274,7 +273,7 @@ impl<'j> Writer<'j> {
         if !self.switches.front().is_some_and(|switch| self.reader.is_at(switch.from)) {
             return Ok(false);
         }
-        // What comes in the next file is worth nothing without it.
+        // The next file is worth nothing without it.
         let synced = self.sync();
         if let Some(switch) = self.switches.pop_front() {
             self.reader.pass(switch.from);

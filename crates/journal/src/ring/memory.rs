@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicU64;
 use martlet_base::copy;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
-/// Bytes in words of 8. Who may touch which of them when is the queue's affair.
+/// Bytes in words of 8. Exclusive access to them is the queue's affair.
 pub struct Memory {
     start: NonNull<u8>,
     bytes: usize,
@@ -15,7 +15,7 @@ pub struct Memory {
 
 // SAFETY: the mapping belongs to this value alone; accesses are ordered by the queue (see its page).
 unsafe impl Send for Memory {}
-// SAFETY: as above.
+// SAFETY: the same holds for sharing.
 unsafe impl Sync for Memory {}
 
 impl Memory {
@@ -50,30 +50,30 @@ impl Memory {
     /// Copies `bytes` to `offset`.
     ///
     /// # Safety
-    /// Nobody else may touch that room meanwhile.
+    /// No other thread touches that room during the call.
     #[inline]
     pub unsafe fn write(&self, offset: usize, bytes: &[u8]) {
         self.check(offset, bytes.len());
-        // SAFETY: inside the mapping; that nobody touches it is the caller's promise.
+        // SAFETY: inside the mapping; the caller promises that no other thread touches it.
         unsafe { copy::copy(bytes.as_ptr(), self.start.as_ptr().add(offset), bytes.len()) }
     }
 
     /// The `len` bytes at `offset`.
     ///
     /// # Safety
-    /// Nobody may write there while the slice is used.
+    /// No thread writes there while the slice is used.
     #[inline]
     pub unsafe fn read(&self, offset: usize, len: usize) -> &[u8] {
         self.check(offset, len);
-        // SAFETY: inside the mapping, which is initialised with zeroes; that nobody writes is the caller's
-        // promise.
+        // SAFETY: inside the mapping, which is initialised with zeroes; the caller promises that no thread
+        // writes.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr().add(offset), len) }
     }
 
     /// Zeroes `len` bytes at `offset`.
     ///
     /// # Safety
-    /// Nobody else may touch that room meanwhile.
+    /// No other thread touches that room during the call.
     #[inline]
     pub unsafe fn zero(&self, offset: usize, len: usize) {
         self.check(offset, len);
@@ -84,18 +84,18 @@ impl Memory {
     /// Gives room back to the operating system; it reads as zeroes. Both are multiples of the page size.
     ///
     /// # Safety
-    /// Nobody else may touch that room meanwhile.
+    /// No other thread touches that room during the call.
     pub unsafe fn discard(&self, offset: usize, len: usize) {
         self.check(offset, len);
-        // SAFETY: inside the mapping, and nobody uses it. Should the kernel refuse, it stays as it is, which
-        // is zeroes too.
+        // SAFETY: inside the mapping, and unused. Should the kernel refuse, it stays unchanged, which is
+        // zeroes too.
         let _ = unsafe { madvise(self.start.as_ptr().add(offset).cast(), len, Advice::LinuxDontNeed) };
     }
 }
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: the mapping was made by `new`, and nobody borrows from it any more.
+        // SAFETY: the mapping was made by `new`, and no borrow of it is left.
         let _ = unsafe { munmap(self.start.as_ptr().cast(), self.bytes) };
     }
 }

@@ -22,7 +22,7 @@ mod tests;
 mod atomic {
     pub use std::sync::atomic::{AtomicU64, Ordering};
 
-    /// Lets others go on, and then looks again: `tries` times so far.
+    /// Lets other threads run before the next look: `tries` times so far.
     pub fn relax(tries: u32) {
         match tries {
             0..64 => std::hint::spin_loop(),

@@ -36,16 +36,16 @@ pub struct Ring {
     outside: Line,
 }
 
-/// What is known once a record has been appended.
+/// Facts about an appended record.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Appended {
     /// Its end.
     pub end: Position,
-    /// Bytes that wait for the reader, about: what else was appended meanwhile may count or not.
+    /// Bytes that wait for the reader, about: other threads' appends in the same moment may count or not.
     pub backlog: u64,
 }
 
-/// On cache lines of its own.
+/// On separate cache lines.
 #[repr(align(128))]
 struct Line(AtomicU64);
 
@@ -55,7 +55,7 @@ impl Line {
     }
 }
 
-/// Bytes that a record of so long a payload takes, if that lies inside.
+/// Bytes that a record with a payload of `len` bytes takes, if that lies inside.
 pub fn record_bytes(len: usize) -> u64 {
     WORD + padded(len)
 }
@@ -90,8 +90,8 @@ impl Ring {
             + self.outside.0.load(Ordering::Relaxed)
     }
 
-    /// Appends a record with a tag of 24 bits. Whoever appends sees to it that there is room: should there be
-    /// none, it is waited for.
+    /// Appends a record with a tag of 24 bits. The callers see to it that there is room: without any, it is
+    /// waited for.
     #[inline]
     pub fn append(&self, tag: u32, payload: &[u8]) -> Appended {
         if payload.len() as u64 > self.inside_max {
@@ -162,15 +162,15 @@ impl Ring {
             u64::from_le_bytes(bytes)
         });
         let (address, bytes) = (words.next().unwrap_or(0), words.next().unwrap_or(0));
-        // SAFETY: `append_outside` made the address from a box of so many bytes, and this is the only time
-        // that the record is taken.
+        // SAFETY: `append_outside` made the address from a box of this length, and this is the only time that
+        // the record is taken.
         unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(address as *mut u8, bytes as usize)) }
     }
 }
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        // SAFETY: nobody else has the ring, and so there is no other reader.
+        // SAFETY: the ring is exclusive, and so there is no other reader.
         let mut reader = unsafe { Reader::new(&*self) };
         while reader.next(|_| ()).is_some() {}
     }
@@ -183,7 +183,7 @@ pub struct Record<'a> {
     pub begin: Position,
     /// Its tag.
     pub tag: u32,
-    /// What it holds.
+    /// Its payload.
     pub payload: &'a [u8],
 }
 
@@ -207,7 +207,7 @@ impl<R: Deref<Target = Ring>> Reader<R> {
         Reader { ring, position, scratch: Vec::new(), used }
     }
 
-    /// The end of what was taken.
+    /// The end of the taken records.
     pub fn position(&self) -> Position {
         self.position
     }
@@ -238,7 +238,7 @@ impl<R: Deref<Target = Ring>> Reader<R> {
             ring.outside.0.fetch_sub(payload.len() as u64, Ordering::Relaxed);
             f(record(&payload))
         } else if first == len {
-            // SAFETY: the record is whole, and nobody writes to it until its room is given back.
+            // SAFETY: the record is complete, and no thread writes to it until its room is given back.
             f(record(unsafe { ring.memory.read(offset, len) }))
         } else {
             ring.join(scratch, offset, first, len);
@@ -247,7 +247,7 @@ impl<R: Deref<Target = Ring>> Reader<R> {
         let bytes = WORD + padded(len);
         let start = (begin & mask) as usize;
         let first = (ring.capacity as usize - start).min(bytes as usize);
-        // SAFETY: as above; threads that append look for room in `tail`, which has not moved.
+        // SAFETY: as for a record inside; threads that append look for room in `tail`, which has not moved.
         unsafe {
             ring.memory.zero(start, first);
             ring.memory.zero(0, bytes as usize - first);
@@ -259,7 +259,7 @@ impl<R: Deref<Target = Ring>> Reader<R> {
         Some(result)
     }
 
-    /// Gives the room of what was taken back to those who append.
+    /// Gives the room of taken records back to the appending threads.
     pub fn give_back(&mut self) {
         self.ring.tail.0.store(self.position, Ordering::Release);
     }
@@ -273,7 +273,7 @@ impl<R: Deref<Target = Ring>> Reader<R> {
         if offset < KEPT_BYTES.min(ring.capacity / 4) || self.is_behind() {
             return false;
         }
-        // Until the rest of the memory has been given back, those who append get no more than what is kept.
+        // Until the rest of the memory has been given back, appending threads get no more than the kept part.
         let kept = KEPT_BYTES.min(ring.capacity / 4);
         ring.tail.0.store(lap + kept - ring.capacity, Ordering::SeqCst);
         let moved =
@@ -281,7 +281,7 @@ impl<R: Deref<Target = Ring>> Reader<R> {
         if moved {
             self.used = self.used.max(offset);
             if self.used > 2 * kept {
-                // SAFETY: nothing is beyond `kept`: all was taken, and what comes now waits for more room.
+                // SAFETY: nothing is beyond `kept`: all was taken, and later records wait for more room.
                 unsafe { ring.memory.discard(kept as usize, (ring.capacity - kept) as usize) };
                 self.used = 0;
             }

@@ -1,7 +1,7 @@
-//! Blocks of bytes to which one writer appends while others read what is there already.
+//! Blocks of bytes to which one writer appends while other threads read the earlier part.
 //!
 //! Invariant: bytes below the writer's length never change, and a [`Chunk`] is always below it. So readers
-//! need no lock, and whoever has a chunk may keep it as long as it likes.
+//! need no lock, and a chunk may be kept for any time.
 
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
@@ -25,21 +25,21 @@ pub(super) struct BlockWriter {
 }
 
 impl BlockWriter {
-    /// An empty block with room for so many bytes.
+    /// An empty block with room for `capacity` bytes.
     pub(super) fn new(capacity: usize) -> BlockWriter {
         let bytes = Box::new_uninit_slice(capacity);
-        // SAFETY: a cell of what may be uninitialised needs no initialisation.
+        // SAFETY: a cell of possibly uninitialised bytes needs no initialisation.
         let bytes = unsafe { bytes.assume_init() };
         BlockWriter { block: Arc::new(Block { bytes }), len: 0 }
     }
 
-    /// The block of a chunk, empty, if nobody else has a part of it.
+    /// The block of a chunk, empty, if no other chunk refers to it.
     pub(super) fn reuse(chunk: Chunk) -> Option<BlockWriter> {
         let block = Arc::into_inner(chunk.block)?;
         Some(BlockWriter { block: Arc::new(block), len: 0 })
     }
 
-    /// Empties the block if nobody has a part of it.
+    /// Empties the block if no chunk refers to it.
     pub(super) fn restart(&mut self) {
         if Arc::get_mut(&mut self.block).is_some() {
             self.len = 0;
@@ -66,7 +66,7 @@ impl BlockWriter {
         len
     }
 
-    /// A part of what was appended.
+    /// A part of the appended bytes.
     pub(super) fn chunk(&self, begin: usize, end: usize) -> Chunk {
         assert!(begin <= end && end <= self.len);
         Chunk { block: self.block.clone(), begin, end }
@@ -100,7 +100,8 @@ impl Chunk {
         Arc::ptr_eq(&self.block, &other.block)
     }
 
-    /// Takes in what has been appended from `begin` on in that writer's block; whether it ends just there.
+    /// Takes the bytes appended from `begin` on in that writer's block; returns whether the chunk ends just
+    /// there.
     #[inline]
     pub(super) fn extend(&mut self, writer: &BlockWriter, begin: usize) -> bool {
         let follows = Arc::ptr_eq(&self.block, &writer.block) && self.end == begin;
@@ -116,7 +117,7 @@ impl Deref for Chunk {
 
     fn deref(&self) -> &[u8] {
         let bytes = &self.block.bytes[self.begin..self.end];
-        // SAFETY: a chunk's bytes have been written, and nobody writes them again.
+        // SAFETY: a chunk's bytes have been written, and no thread writes them again.
         unsafe { std::slice::from_raw_parts(UnsafeCell::raw_get(bytes.as_ptr()).cast(), bytes.len()) }
     }
 }

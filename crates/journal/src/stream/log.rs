@@ -1,4 +1,4 @@
-//! What the stream has of its past: spans of blocks, where they begin, and how far each reader is.
+//! The stream's past: spans of blocks, where they begin, and how far each reader is.
 //!
 //! Invariant: spans lie in order and without a gap. A span is kept as long as a reader that may not lose it
 //! has not read it, or the backlog covers it.
@@ -12,10 +12,10 @@ use crate::ring::Position;
 /// Room of a block, in bytes; one that begins with a longer piece has room for it, up to the second.
 const BLOCK_BYTES: usize = 256 << 10;
 const LONG_BLOCK_BYTES: usize = 4 << 20;
-/// Marks are so many bytes apart.
+/// Distance of marks in bytes.
 const MARK_BYTES: u64 = 4 << 10;
-/// So many marks are kept even where nothing of the stream is, for who asks for the place of a cut a little
-/// later: 4 MB back.
+/// Marks that are kept even where nothing of the stream is, for a later question about the place of a cut: 4
+/// MB back.
 const KEPT_MARKS: usize = 1024;
 
 /// A place in the stream, as each kind of reader counts it.
@@ -39,7 +39,7 @@ impl Place {
     }
 }
 
-/// What a reader wanted is gone: it was too slow, or comes too late.
+/// The reader's next bytes are gone: it was too slow, or comes too late.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the stream does not reach back that far")]
 pub struct FellBehind;
@@ -113,7 +113,7 @@ impl Log {
         }
     }
 
-    /// The end of what is in it.
+    /// The end of its content.
     pub(super) fn end(&self) -> Place {
         self.end
     }
@@ -123,7 +123,7 @@ impl Log {
         self.appended
     }
 
-    /// The beginning of what is still there.
+    /// The beginning of the kept part.
     fn begin(&self) -> Place {
         self.spans.front().map_or(self.end, |span| span.begin)
     }
@@ -132,7 +132,7 @@ impl Log {
         self.taken
     }
 
-    /// Goes on at the beginning of a block if nothing is kept: the same memory is used over and over then.
+    /// Restarts at the beginning of a block if nothing is kept: the same memory is used over and over then.
     pub(super) fn restart(&mut self) {
         if self.spans.is_empty() && self.tail.capacity() > BLOCK_BYTES {
             self.tail = BlockWriter::new(0);
@@ -267,7 +267,7 @@ impl Log {
         self.readers[reader].as_ref().map_or(0, |state| self.end.of(state.audience).saturating_sub(state.at))
     }
 
-    /// What comes next for it before `until`.
+    /// The next chunk for it before `until`.
     pub(super) fn next(&self, reader: usize, until: u64) -> Result<Option<Chunk>, FellBehind> {
         let &ReaderState { audience, at, .. } = self.reader(reader)?;
         if at >= until.min(self.end.of(audience)) {
@@ -293,8 +293,8 @@ impl Log {
         kept.map(|reader| self.end.of(reader.audience) - reader.at).max().unwrap_or(0)
     }
 
-    /// Counts the bytes for replicas from `offset` on. What was before is for the file alone, and readers
-    /// for replicas have fallen behind.
+    /// Counts the bytes for replicas from `offset` on. Earlier parts are for the file alone, and readers for
+    /// replicas have fallen behind.
     pub(super) fn rebase(&mut self, offset: u64) {
         self.spans.retain(|span| span.audience != Audience::Replicas);
         for span in &mut self.spans {
@@ -308,10 +308,10 @@ impl Log {
         self.trim();
     }
 
-    // ---- what is kept ----
+    // ---- the kept part ----
 
-    /// The replication offset of the first byte that is there for who comes back: what is kept for a replica
-    /// that is slow is there for all.
+    /// The replication offset of the first byte that is there for a replica that comes back: bytes kept for a
+    /// slow replica are there for all.
     pub(super) fn backlog_begin(&self) -> u64 {
         self.begin().offset.max(self.wanted)
     }
@@ -321,7 +321,7 @@ impl Log {
         self.trim();
     }
 
-    /// Lets go of what nobody reads any more.
+    /// Frees the parts that no reader needs any more.
     pub(super) fn trim(&mut self) {
         let mut floor = self.end;
         floor.offset = floor.offset.saturating_sub(self.backlog_bytes).max(self.base);

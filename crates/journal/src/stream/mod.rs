@@ -3,13 +3,14 @@
 //!
 //! ```text
 //! ring      │ record │ record │ record │ …                       positions
-//!                 ▼ pump: whoever wants more
+//!                 ▼ pump: by the thread that wants more
 //! spans     │ all              │ file │ all        │ replicas │ …
 //! blocks    └──── 256 KB ───────┴──────┴──┘ └───────┴──────────┘ …
 //! ```
 //!
 //! Invariant: one thread at a time takes records out of the ring ([`Stream::pump`]), and only here they
-//! become commands. Nobody does I/O meanwhile: a reader takes [`Chunk`]s, and says when it is done with them.
+//! become commands. That thread does no I/O: a reader takes [`Chunk`]s, and reports when it is done with
+//! them.
 
 mod block;
 mod log;
@@ -25,8 +26,7 @@ pub use crate::record::Audience;
 use crate::record::Commands;
 use crate::ring::{self, Position, Ring};
 
-/// A moment at which nobody appended: commands after it stand for themselves, and know no database from
-/// before.
+/// A moment without appends: commands after it stand for themselves, and know no database from before.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cut {
     /// Where it is.
@@ -44,7 +44,7 @@ struct Turn {
     offset: Option<u64>,
 }
 
-/// What was found when records were asked for.
+/// The result of a request for records.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Pumped {
     /// There are more.
@@ -99,7 +99,7 @@ impl Stream {
         let mut state = self.state();
         state.log.restart();
         let mut pumped = Pumped::Nothing;
-        // Readers do not come further meanwhile.
+        // Readers do not advance in this time.
         let room_end = state.log.appended() + most_ahead.saturating_sub(state.log.most_behind());
         loop {
             state.reach_cuts();
@@ -125,7 +125,8 @@ impl Stream {
         pumped
     }
 
-    /// Marks the end of the journal, while nobody appends; with `ends_file` readers of the file stop there.
+    /// Marks the end of the journal, while no thread appends; with `ends_file` readers of the file stop
+    /// there.
     pub(crate) fn cut(&self, position: Position, ends_file: bool) -> Cut {
         let mut state = self.state();
         state.last_file_end += u64::from(ends_file);
@@ -135,8 +136,8 @@ impl Stream {
         cut
     }
 
-    /// From here on effects are for all or for the file alone, and the offset for replicas is another if
-    /// there is one; while nobody appends.
+    /// From here on effects are for all or for the file alone, and the offset for replicas is `offset` if
+    /// there is one; while no thread appends.
     pub(crate) fn turn(&self, position: Position, for_all: bool, offset: Option<u64>) -> Cut {
         let mut state = self.state();
         let cut = Cut { position, file_end: 0 };
@@ -155,7 +156,7 @@ impl Stream {
         self.state().log.taken()
     }
 
-    /// The end of what is in it.
+    /// The end of its content.
     pub(crate) fn end(&self) -> Place {
         self.state().log.end()
     }
@@ -172,7 +173,7 @@ impl Stream {
         state.log.backlog_begin()..state.log.end().offset
     }
 
-    /// Keeps so many bytes for replicas that come back.
+    /// Keeps this many bytes for replicas that come back.
     pub(crate) fn set_backlog(&self, bytes: u64) {
         self.state().log.set_backlog(bytes);
     }
@@ -213,7 +214,7 @@ impl State {
         taken.is_some()
     }
 
-    /// Does what is due at cuts that have been reached.
+    /// Carries out the changes at cuts that have been reached.
     #[inline]
     fn reach_cuts(&mut self) {
         while let Some((cut, turn)) = self.cuts.pop_front_if(|(cut, _)| cut.position <= self.ring.position())
@@ -232,17 +233,17 @@ impl State {
     }
 }
 
-/// Reads the stream. What it has read is let go of by [`Reader::advance`].
+/// Reads the stream. [`Reader::advance`] frees the part that it has read.
 pub struct Reader<'s> {
     stream: &'s Stream,
     number: usize,
 }
 
 impl Reader<'_> {
-    /// What comes next for it. A reader of the file stops where the file ends.
+    /// The next chunk for it. A reader of the file stops where the file ends.
     ///
     /// # Errors
-    /// It was too slow: what it has not read is gone.
+    /// It was too slow: its next bytes are gone.
     pub fn next(&self) -> Result<Option<Chunk>, FellBehind> {
         let state = self.stream.state();
         let until = state.file_ends.front().map_or(u64::MAX, |&(_, place)| place);
@@ -253,12 +254,12 @@ impl Reader<'_> {
         state.log.audience(self.number) == Some(Audience::File)
     }
 
-    /// It is done with so many bytes more.
+    /// It is done with this many bytes more.
     pub fn advance(&mut self, bytes: usize) {
         self.stream.state().log.advance(self.number, bytes as u64);
     }
 
-    /// It goes on at this place, which is not before where it is.
+    /// It continues at this place, which is not before its own.
     pub fn skip_to(&mut self, at: u64) {
         let mut state = self.stream.state();
         let bytes = at.saturating_sub(state.log.at(self.number));

@@ -42,7 +42,7 @@ fn each_reader_gets_what_is_for_it() {
     let middle = journal.append(3, &set);
     assert!(journal.pump(middle));
     assert_eq!(journal.place_of(middle), Some(journal.stream_end()));
-    // Whoever begins here knows no database, and the file no time.
+    // A reader that begins here knows no database, and the file no time.
     let cut = journal.cut();
     let end = journal.append(3, &set);
     assert_eq!(journal.place_of(end), None, "not yet");
@@ -79,7 +79,7 @@ fn whoever_comes_back_goes_on_where_the_backlog_reaches() {
     assert!(journal.attach(Audience::Replicas, Some(all.len() as u64 + 1), None).is_err());
 }
 
-/// A file that is not read keeps only so many commands waiting, and then records.
+/// A file that is not read keeps only a limited number of commands waiting, and then records.
 #[test]
 fn a_reader_that_may_not_lose_anything_bounds_what_is_made() {
     let journal = journal();
@@ -151,7 +151,7 @@ fn what_another_server_says_goes_to_replicas_and_effects_to_the_file() {
     let set = command(&["SET", "k", "1"]);
     let select = command(&["SELECT", "0"]);
     journal.append(0, &set);
-    // The change waits in the ring behind what was recorded before it.
+    // The change waits in the ring behind earlier records.
     let cut = journal.relay(true, Some(1_000));
     journal.append(0, &set);
     journal.append(REPLICAS, b"anything");
@@ -164,7 +164,7 @@ fn what_another_server_says_goes_to_replicas_and_effects_to_the_file() {
     assert_eq!(read(&mut replica), b"anything");
     assert_eq!(read(&mut file), [&select[..], &set, &select, &set].concat());
     assert_eq!(journal.backlog_offsets().end, 1_008);
-    // It is told of its own effects again, at the offsets that follow.
+    // Replicas get its own effects again, at the next offsets.
     journal.relay(false, None);
     let end = journal.append(0, &set);
     assert!(journal.pump(end));

@@ -1,10 +1,10 @@
-//! One file written by several threads: each collects whole records into a chunk of its own, and whoever's is
-//! full adds it.
+//! One file written by several threads: each collects whole records into its own chunk, and adds it when it
+//! is full.
 //!
-//! Invariant: a record lies in one piece, and the database of a chunk's first record is selected, if
-//! it is another than that of the chunk before it, where the chunk is added, so chunks may come in any order,
-//! and a file of one database selects it once. A record that outgrows its chunk keeps the file until it has
-//! ended; no thread holds more than a chunk.
+//! Invariant: a record lies in one piece, and the database of a chunk's first record is selected, if it is
+//! another than that of the chunk before it, where the chunk is added, so chunks may come in any order, and a
+//! file of one database selects it once. A record that outgrows its chunk keeps the file until it has ended;
+//! no thread holds more than a chunk.
 
 use std::io::Write;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -62,7 +62,7 @@ impl<'a, W: Write> ChunkWriter<'a, W> {
     /// Adds the chunk to the file, and after it `more`, which is large; the file is held then.
     fn hand_over(&mut self, more: &[u8]) {
         let sum = |bytes| if self.wants_sum { crc64(0, bytes) } else { 0 };
-        // Before the file is taken: others may write meanwhile.
+        // Before the file is taken: other threads may write in this time.
         let (chunk_sum, more_sum) = (sum(&self.chunk), sum(more));
         let file = self.held.get_or_insert_with(|| self.file.lock().unwrap_or_else(PoisonError::into_inner));
         if let Some(first) = self.first.take() {
@@ -75,7 +75,7 @@ impl<'a, W: Write> ChunkWriter<'a, W> {
         self.chunk.clear();
     }
 
-    /// Lets others write: what follows begins a chunk.
+    /// Lets other threads write: the next bytes begin a chunk.
     fn release(&mut self) {
         self.held = None;
         self.selected = None;

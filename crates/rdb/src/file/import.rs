@@ -1,12 +1,12 @@
 //! The mark of slots that were on their way from another node of a cluster when a file was written: their
-//! keys are nobody's unless they arrive.
+//! keys do not count unless they arrive completely.
 //!
 //! Valkey 9 has an opcode for it in its own versions of the format:
 //! ```text
 //! F3 name: 40 characters | ranges | (first last)…
 //! ```
 //! In Redis' versions, where that opcode means something else, it is a field `martlet-slot-import` with the
-//! text `NAME FIRST-LAST …`, which others pass over.
+//! text `NAME FIRST-LAST …`, which other readers pass over.
 
 use crate::Error;
 use crate::encode::VERSION_VALKEY;
@@ -38,7 +38,7 @@ fn range(first: u64, last: u64) -> Option<(u16, u16)> {
 }
 
 impl SlotImport {
-    /// Reads what follows the opcode.
+    /// Reads the part behind the opcode.
     pub(super) fn read(input: &mut impl Input, scratch: &mut Vec<u8>) -> Result<SlotImport, Error> {
         const CORRUPT: Error = Error::Corrupt("a slot import");
         let name = read_bytes(input, scratch)?.to_vec();
@@ -54,7 +54,7 @@ impl SlotImport {
         Ok(SlotImport { name, ranges })
     }
 
-    /// The import that a field tells of, if it is one that does.
+    /// The import in a field, if it has one.
     pub(super) fn of_field(name: &[u8], text: &[u8]) -> Option<SlotImport> {
         let text = std::str::from_utf8(text).ok().filter(|_| name == FIELD.as_bytes())?;
         let mut words = text.split(' ');
@@ -76,7 +76,7 @@ impl SlotImport {
         Some((FIELD, String::from_utf8_lossy(&self.name).into_owned() + &ranges.collect::<String>()))
     }
 
-    /// Appends the opcode and what follows it.
+    /// Appends the opcode and its content.
     pub(super) fn write(&self, out: &mut impl Sink) {
         out.put(&[SLOT_IMPORT]);
         write_bytes(out, &self.name, false);

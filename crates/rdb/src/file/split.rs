@@ -1,10 +1,9 @@
-//! One file read by several threads: whoever is free takes the next batch of whole records, and decodes it
-//! with nothing held.
+//! One file read by several threads: an idle one takes the next batch of whole records, and decodes it
+//! without any lock.
 //!
-//! Under the file's lock records are only passed over; what is too large for a batch, and whatever is no
-//! record, is read there and then. Invariant: batches are in the file's order, all that is wrong is
-//! met by a [`BatchReader`] or by the splitter, each at its offset, and no batch is longer than
-//! [`BATCH_MAX_BYTES`].
+//! Under the file's lock records are only passed over; a record too large for a batch, and every other item,
+//! is read at once. Invariant: batches are in the file's order, every fault is met by a [`BatchReader`] or by
+//! the splitter, each at its offset, and no batch is longer than [`BATCH_MAX_BYTES`].
 
 use std::io::Read;
 
@@ -29,15 +28,15 @@ const BATCH_MAX_BYTES: usize = 1 << 20;
 /// value.
 const RECORD_MIN_BYTES: u64 = 3;
 
-/// What is announced beyond that before anybody asks is forgotten.
+/// Announcements beyond this number are dropped if no thread asks for them.
 const MAX_ANNOUNCED: usize = 1024;
 
-/// What a thread has to do next.
+/// The next work of a thread.
 #[derive(Debug)]
 pub enum Piece {
     /// Records to be decoded with a [`BatchReader`].
     Batch(Batch),
-    /// What was read already, and the offset behind it.
+    /// An item that was read already, and the offset behind it.
     Item(Item, u64),
 }
 
@@ -63,14 +62,14 @@ pub enum Decoded<'a> {
     Nothing,
 }
 
-/// What the end of a file says.
+/// The checksums at the end of a file.
 #[derive(Clone, Copy, Debug)]
 struct Sums {
-    /// Of what the splitter has read, as if zeros followed to the end of the file.
+    /// The checksum of the splitter's own reading, as if zeros followed to the end of the file.
     read: u64,
     /// As the file has it.
     stored: u64,
-    /// Bytes of the file behind what is summed.
+    /// Bytes of the file behind the summed part.
     behind: u64,
 }
 
@@ -101,7 +100,7 @@ impl<R: Read> Splitter<R> {
         let version = read_version(&mut input, options.any_version);
         let version = version.map_err(|error| FileError { error, offset: input.offset() })?;
         let (state, scratch) = (State::default(), Vec::new());
-        // Nothing is made ready for what a file of unknown length announces.
+        // Nothing is reserved for the announcements of a file of unknown length.
         let room = if len == UNKNOWN_LEN { 0 } else { len / RECORD_MIN_BYTES };
         let (has_ended, sums, announced) = (false, None, Vec::new());
         Ok(Splitter {
@@ -123,8 +122,7 @@ impl<R: Read> Splitter<R> {
         self.version
     }
 
-    /// Bytes read so far, batches that were handed out included; at the end, what the snapshot takes of the
-    /// file.
+    /// Bytes read so far, batches that were handed out included; at the end, the bytes of the snapshot.
     pub fn offset(&self) -> u64 {
         self.input.offset()
     }
@@ -292,7 +290,7 @@ fn measure(window: &[u8], version: u16, db: u64) -> Measured {
                 }
             }
             Err(error) => {
-                // What follows the last record is read again.
+                // The bytes behind the last record are read again.
                 measured.announced.truncate(announced);
                 measured.is_cut = error == Error::Truncated;
                 return measured;
@@ -307,7 +305,7 @@ fn skip_step(rest: &mut &[u8], version: u16, state: &mut State) -> Result<bool, 
     if read_prefix(byte, rest, state)? {
         return Ok(false);
     }
-    // Whatever is no record gives an error here, and is met again by who reads it.
+    // An item other than a record is an error here, and is met again by its reader.
     let kind = Kind::from_byte(byte)?;
     skip_bytes(rest)?;
     skip_value(rest, kind, version)?;
@@ -316,7 +314,7 @@ fn skip_step(rest: &mut &[u8], version: u16, state: &mut State) -> Result<bool, 
 
 /// What takes a batch's records.
 pub trait Records {
-    /// What a record goes by, made of its key.
+    /// The mark of a record, made of its key.
     fn mark(&mut self, key: &[u8]) -> u64;
 
     /// Takes records of one database, which follow each other in the file. Those that are not read are left
@@ -433,11 +431,11 @@ impl<'l> BatchReader<'l> {
         BatchReader { limits, scratch: Default::default(), places: Vec::new() }
     }
 
-    /// Finds the records of a batch and hands them over, one database after the other. Returns what it adds
-    /// to the file's checksum.
+    /// Finds the records of a batch and passes them on, one database after the other. Returns the batch's
+    /// part of the file's checksum.
     ///
     /// # Errors
-    /// [`FileError`]: the first that `records` gave, or what is wrong behind what was handed over.
+    /// [`FileError`]: the first of `records`, or the fault behind the records that were passed on.
     pub fn read(
         &mut self,
         batch: &Batch,
@@ -477,7 +475,7 @@ impl<'l> BatchReader<'l> {
         Ok(batch.behind.map_or(0, |behind| followed_by_zeros(crc64(0, bytes), behind)))
     }
 
-    /// Passes over a record; what its key is marked with.
+    /// Passes over a record; returns its key's mark.
     #[inline]
     fn find(
         &mut self,
@@ -618,7 +616,7 @@ mod tests {
         let theirs =
             [&head[..], b"\x00\x01a\x01x\x00\x01b\x01x\xfe\x09\xfb\x01\x00\x00\x01c\x01x\xff", &[0; 8]];
         assert_eq!(announced(&theirs.concat()), (vec![(0, 2), (9, 1)], 1));
-        // Behind something that is no record, too; and what is announced last is cut down.
+        // Behind an item other than a record, too; and the last announcement is cut down.
         let liar = [&head[..], b"\xfa\x01a\x01b\xfe\x09\xfb\x3f\x00\x00\x01c\x01x\xff", &[0; 8]].concat();
         let room = liar.len() as u64 / RECORD_MIN_BYTES;
         assert_eq!(announced(&liar), (vec![(0, 2), (9, room - 2)], 2));

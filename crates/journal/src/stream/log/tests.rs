@@ -1,5 +1,5 @@
-//! Readers against a model that keeps the whole stream: each reads exactly what is for it, from where it
-//! began, and what is kept is bounded.
+//! Readers against a model that keeps the whole stream: each reads exactly its part, from where it began, and
+//! the kept part is bounded.
 
 use proptest::prelude::*;
 
@@ -12,7 +12,7 @@ const LONGEST: usize = 200_000;
 enum Step {
     Append(Audience, usize),
     Mark(bool),
-    /// From so many thousandths of what there was, with a limit or without.
+    /// From this many thousandths of the stream so far, with a limit or without.
     Attach(Audience, u64, Option<u64>),
     Read(usize, usize),
     Detach(usize),
@@ -39,7 +39,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A reader, what it is, what it has read so far ends at, and its limit.
+/// A reader, its kind, the end of its reading so far, and its limit.
 struct Known {
     number: usize,
     audience: Audience,
@@ -62,13 +62,13 @@ impl Model {
         if audience == Audience::File { &self.file } else { &self.replicas }
     }
 
-    /// Where what a reader reads begins, as it counts.
+    /// The begin of a reader's part, as it counts.
     fn base_of(&self, audience: Audience) -> u64 {
         if audience == Audience::File { 0 } else { self.base }
     }
 }
 
-/// Reads at most `len` bytes; what is read must be the model's.
+/// Reads at most `len` bytes; they must be the model's.
 fn read(log: &mut Log, model: &Model, known: &mut Known, len: usize) {
     let mut rest = len;
     while rest > 0 {
@@ -91,7 +91,7 @@ fn read(log: &mut Log, model: &Model, known: &mut Known, len: usize) {
 fn run(steps: Vec<Step>) {
     let (mut log, mut model) = (Log::new(0), Model::default());
     let (mut readers, mut backlog, mut others) = (Vec::<Known>::new(), 0, 0);
-    // What the backlog may have let go of, whatever it covers later.
+    // Bytes that the backlog may have freed, whatever it covers later.
     let mut floor = 0;
     for (index, step) in steps.into_iter().enumerate() {
         match step {
@@ -155,7 +155,8 @@ fn run(steps: Vec<Step>) {
     }
 }
 
-/// What is kept is what somebody may read, and little more; positions and places translate into each other.
+/// The kept part is the one that some reader may need, and little more; positions and places translate into
+/// each other.
 fn check(log: &Log, model: &Model, readers: &[Known], backlog: u64, others: usize) {
     let offset = model.base + model.replicas.len() as u64;
     let place = Place { offset, file_offset: model.file.len() as u64 };
@@ -165,7 +166,8 @@ fn check(log: &Log, model: &Model, readers: &[Known], backlog: u64, others: usiz
         known.most_behind.map_or(behind, |most| behind.min(most))
     };
     let most = readers.iter().map(behind).max().unwrap_or(0).max(backlog) as usize;
-    // A span at each end is kept as a whole, and so is what is for others among what somebody is behind by.
+    // A span at each end is kept as a whole, and so are other readers' parts within the part that some reader
+    // still needs.
     let kept: usize = log.spans.iter().map(|span| span.chunk.len()).sum();
     assert!(kept <= most + 2 * LONGEST + others, "{kept} bytes for {most}");
     for (position, exact) in (1..).zip(&model.places) {
