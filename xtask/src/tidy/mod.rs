@@ -2,6 +2,7 @@
 //! edges between crates and between files. `./x tidy` and `cargo test` run it; a finding names its file and
 //! line.
 
+mod language;
 mod modules;
 mod source;
 
@@ -77,6 +78,7 @@ fn findings(root: &Path) -> Result<Vec<String>, std::io::Error> {
         let shown = path.strip_prefix(root).unwrap_or(path).display().to_string();
         findings.extend(source::findings(&shown, &text));
     }
+    findings.extend(language::findings(root, &sources)?);
     for entry in std::fs::read_dir(root.join("crates"))? {
         let manifest = entry?.path().join("Cargo.toml");
         if let Ok(text) = std::fs::read_to_string(&manifest) {
