@@ -1,7 +1,8 @@
-//! Access control in the server: the published users, the log, and what a change of users does to clients.
+//! Access control in the server: the published users, the log, and the consequences of a change of users for
+//! clients.
 //!
-//! Invariant: users change behind the closed gate, and a connection takes up its user anew before it runs
-//! what it received afterwards.
+//! Invariant: users change behind the closed gate, and a connection follows a change of its user before it
+//! runs later input.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
@@ -26,9 +27,9 @@ use crate::worker::Worker;
 pub struct AccessControl {
     table: Table,
     users: Published<Users>,
-    /// Held by whoever changes the users.
+    /// Held during a change of the users.
     change: Mutex<()>,
-    /// What was refused.
+    /// The refusals.
     pub log: Mutex<Log>,
 }
 
@@ -68,8 +69,8 @@ impl AccessControl {
         AccessControl { table, users: Published::new(users), change: Mutex::default(), log: Mutex::default() }
     }
 
-    /// A user who may do everything, whatever the users here may: in its name the primary's stream is
-    /// applied.
+    /// A user that may do everything, whatever the users here may: the primary's stream is applied in its
+    /// name.
     pub fn superuser(&self, config: &Config) -> Arc<User> {
         Arc::new(Users::new(&rules(&self.table, config)).default_user().as_ref().clone())
     }
@@ -201,7 +202,7 @@ fn declared_user(words: &[Vec<u8>], rules: &Rules<'_>) -> Result<User, String> {
 }
 
 impl Worker {
-    /// Takes up a connection's user anew, if the users have changed since it did.
+    /// Follows a change of the connection's user, if the users have changed since the last look.
     #[inline]
     pub(crate) fn follow_user(&self, connection: &mut Connection) {
         if connection.session.users_generation != self.users.generation() {
@@ -220,7 +221,7 @@ impl Worker {
                 session.become_user(user);
                 session.flags.set(SessionFlags::UNAUTHENTICATED, must_authenticate);
             }
-            // Whoever removed the user closes the connection; until then it may do nothing.
+            // The thread that removed the user closes the connection; until then it may do nothing.
             None => {
                 session.become_user(self.users.default_user().clone());
                 session.authenticated = false;
@@ -238,7 +239,7 @@ impl Worker {
     }
 
     /// Logs a TLS client in as the user that its certificate names, if it names one that may log in; else the
-    /// client stays what it is.
+    /// client's user stays.
     pub(crate) fn log_in_by_certificate(&self, connection: &mut Connection, certificate: &[u8]) {
         let name = match self.config().tls_auth_clients_user {
             TlsAuthClientsUser::Off => return,
@@ -252,7 +253,7 @@ impl Worker {
         }
     }
 
-    /// Whether the connection's user may run the request, where somebody has to ask.
+    /// Whether the connection's user may run the request, where a check is needed.
     #[inline]
     pub(crate) fn permits(
         &self,
@@ -266,7 +267,7 @@ impl Worker {
         connection.session.user.check(&request(entry, args, connection.session.db))
     }
 
-    /// The command's name as users are told it: that of DEBUG for each of its subcommands.
+    /// The command's name in messages to users: that of DEBUG for each of its subcommands.
     pub(crate) fn told_name(&self, entry: &Entry) -> &'static str {
         self.shared.registry.entries()[entry.stats_id].spec.full_name
     }
@@ -343,7 +344,7 @@ pub fn revoke(call: &mut Call<'_>, change: &UsersChange) {
     let shared = call.worker.shared;
     call.worker.shared.access.refresh(&mut call.worker.users);
     call.worker.follow_user(call.connection);
-    // Users who have lost a channel.
+    // Users that have lost a channel.
     let has_lost = |user: &Arc<User>| {
         after.get(&user.name).is_some_and(|now| !Arc::ptr_eq(now, user) && !now.keeps_channels_of(user))
     };
@@ -371,10 +372,10 @@ pub fn revoke(call: &mut Call<'_>, change: &UsersChange) {
     }
 }
 
-/// Looks through a `user` line of a configuration; commands that are unknown show when users are loaded.
+/// Checks a `user` line of a configuration; unknown commands show when users are loaded.
 ///
 /// # Errors
-/// The place among the rules of what is wrong, and Redis' text.
+/// The place of the wrong rule among the rules, and Redis' text.
 pub fn check_declaration(words: &[Vec<u8>], rules: &Rules<'_>) -> Result<(), (usize, String)> {
     let words = words.iter().skip(1).map(Vec::as_slice);
     User::new(DEFAULT_USER, rules).check_rules(rules, words).map_err(|why| match why {

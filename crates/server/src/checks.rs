@@ -70,8 +70,8 @@ pub fn unknown_subcommand(entry: &Entry, args: &Args<'_>) -> Error {
     }
 }
 
-/// In Redis, DEBUG's subcommands are not in the table: an unknown one and a wrong number of arguments are
-/// told alike.
+/// In Redis, DEBUG's subcommands are not in the table: an unknown one and a wrong number of arguments get the
+/// same error.
 fn debug_syntax(args: &Args<'_>) -> Error {
     subcommand_error("unknown subcommand or wrong number of arguments for '", args)
 }
@@ -176,7 +176,7 @@ pub fn runs_script(connection: &Connection, entry: &Entry) -> bool {
         || executed(connection, entry).is_some_and(|transaction| transaction.runs_scripts)
 }
 
-/// The answer to what needs more memory than there is.
+/// The answer to a request that needs more memory than there is.
 pub(crate) const OUT_OF_MEMORY: Error =
     Error::Fixed("OOM command not allowed when used memory > 'maxmemory'.");
 
@@ -195,7 +195,7 @@ pub(crate) fn within_memory(
     Ok(())
 }
 
-/// So many replicas follow as `min-replicas-to-write` asks for.
+/// Whether as many replicas follow as `min-replicas-to-write` asks for.
 pub(crate) fn enough_replicas(
     worker: &Worker,
     connection: &Connection,
@@ -225,8 +225,8 @@ fn allowed_while_subscribed(_: &Worker, connection: &Connection, entry: &Entry, 
     ))
 }
 
-/// The disk does not take what is appended, or the last save in the background has failed: no more may be
-/// lost than is.
+/// Whether the disk takes appended records, and the last save in the background has not failed: no further
+/// writes may be lost.
 pub(crate) fn disk_accepts_writes(
     worker: &Worker,
     connection: &Connection,
@@ -276,7 +276,7 @@ pub(crate) fn may_write_to_replica(
     Ok(())
 }
 
-/// The server is a replica, and the client wants to be told where data is to be asked for.
+/// Whether the server is a replica, and the client asks to be redirected.
 fn redirected_to_primary(worker: &Worker, connection: &Connection, entry: &Entry, _: &Args<'_>) -> Outcome {
     let flags = connection.info.flags.load(Ordering::Relaxed);
     let Some(primary) = &worker.config().replicaof.0 else { return Ok(()) };

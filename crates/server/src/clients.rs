@@ -11,10 +11,10 @@ use martlet_net::Token;
 
 use crate::shared::lock;
 
-/// What the name of a channel, key or prefix takes that a client is known by, roughly.
+/// Approximate bytes of the name of a channel, key or prefix in the tables of clients.
 const NAME_BYTES: usize = 64;
 
-/// What does not change often; behind a mutex.
+/// Facts that do not change often; behind a mutex.
 #[derive(Clone, Debug, Default)]
 pub struct ClientDetails {
     /// CLIENT SETNAME.
@@ -55,11 +55,11 @@ pub struct ClientInfo {
     pub resp: AtomicU32,
     /// Bytes in the query buffer, and its capacity.
     pub query_bytes: AtomicUsize,
-    /// See above.
+    /// Capacity of the query buffer, bytes.
     pub query_capacity: AtomicUsize,
     /// Bytes of replies that have not been sent.
     pub output_bytes: AtomicUsize,
-    /// The client that is told of changed keys in its place; 0 if none is, -1 if it does not track.
+    /// The client that gets invalidations in its place; 0 for none, -1 if it does not track.
     pub redirect: AtomicI64,
     /// Queued commands of MULTI; -1 outside.
     pub multi: AtomicI64,
@@ -73,7 +73,7 @@ pub struct ClientInfo {
     pub prefixes: AtomicUsize,
     /// Bytes of memory that it holds, as its thread last counted them.
     pub counted_bytes: AtomicUsize,
-    /// Those of its buffers that count for no key, likewise.
+    /// Bytes of its buffers that do not count for eviction.
     pub counted_buffer_bytes: AtomicUsize,
     /// Channels, patterns and shard channels that it is subscribed to.
     pub subscriptions: [AtomicUsize; 3],
@@ -81,15 +81,15 @@ pub struct ClientInfo {
     pub last_command: AtomicUsize,
     /// Bytes received, bytes sent, commands run.
     pub net_input_bytes: AtomicU64,
-    /// See above.
+    /// Bytes sent to it.
     pub net_output_bytes: AtomicU64,
-    /// See above.
+    /// Commands that it has run.
     pub commands: AtomicU64,
     /// Flags, see [`flag`].
     pub flags: AtomicU32,
     /// CLIENT KILL has chosen it.
     pub killed: AtomicBool,
-    /// What it waits in while it is blocked, so that any thread can end the wait.
+    /// The waiter of a blocked client, so that any thread can end the wait.
     pub waiter: Mutex<Option<Arc<Waiter>>>,
 }
 
@@ -142,7 +142,7 @@ impl ClientInfo {
     }
 
     /// Bytes of memory that the client holds apart from its connection: MULTI's queue, field sets, and
-    /// roughly what it watches, follows and is subscribed to.
+    /// roughly its watched keys, prefixes and subscriptions.
     pub fn session_bytes(&self) -> usize {
         let channels: usize = self.subscriptions.iter().map(|count| count.load(Ordering::Relaxed)).sum();
         let names = self.watching.load(Ordering::Relaxed) + self.prefixes.load(Ordering::Relaxed) + channels;
@@ -181,7 +181,7 @@ pub mod flag {
     pub const REPLICA: u32 = 1 << 12;
     /// The primary that this server copies.
     pub const PRIMARY: u32 = 1 << 13;
-    /// CLIENT CAPA redirect: wants to be told where the primary is.
+    /// CLIENT CAPA redirect: the client asks for the primary's address.
     pub const FOLLOWS_REDIRECTS: u32 = 1 << 14;
     /// READONLY: may read from a replica all the same.
     pub const READONLY: u32 = 1 << 15;

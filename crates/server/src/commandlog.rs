@@ -14,7 +14,7 @@ use crate::shared::lock;
 const ARGUMENTS_MAX: usize = 32;
 const ARGUMENT_MAX_BYTES: usize = 128;
 
-/// What a log is about; its place in [`CommandLog`].
+/// The kind of a log; its place in [`CommandLog`].
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum LogKind {
     /// Commands that took long: the slow log. Microseconds.
@@ -70,7 +70,7 @@ pub struct LogEntry {
     pub value: u64,
     /// Its arguments, shortened.
     pub args: Vec<Vec<u8>>,
-    /// Who sent it: address and port.
+    /// The sender: address and port.
     pub peer: String,
     /// The client's name.
     pub client_name: Vec<u8>,
@@ -131,18 +131,18 @@ impl Log {
         lock(&self.0).entries.len()
     }
 
-    /// Whether there are none.
+    /// Whether the log is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Forgets all entries; numbers go on.
+    /// Removes all entries; numbering continues.
     pub fn reset(&self) {
         lock(&self.0).entries.clear();
     }
 }
 
-/// At most 32 arguments of at most 128 bytes, with notes on what is missing in Redis' words.
+/// At most 32 arguments of at most 128 bytes, with notes on omitted parts in Redis' words.
 fn shorten(args: &Args<'_>) -> Vec<Vec<u8>> {
     let kept = if args.len() > ARGUMENTS_MAX { ARGUMENTS_MAX - 1 } else { args.len() };
     let mut out: Vec<Vec<u8>> = args

@@ -103,7 +103,7 @@ pub struct Watched {
     pub key: Vec<u8>,
 }
 
-/// What a client has set up for itself.
+/// A client's own settings.
 pub struct Session {
     /// Selected database.
     pub db: usize,
@@ -131,7 +131,7 @@ pub struct Session {
     pub subscriptions: Option<Box<Subscriptions>>,
     /// CLIENT TRACKING, while it is on.
     pub tracking: Option<Box<TrackingState>>,
-    /// What it has prepared for HIMPORT.
+    /// Its prepared field sets for HIMPORT.
     pub fieldsets: Fieldsets,
     /// Replicas have the request that is run, as it has waited for.
     pub is_replicated: bool,
@@ -193,7 +193,7 @@ impl Session {
 pub struct Blocked {
     /// Its place in the queues.
     pub waiter: Arc<Waiter>,
-    /// What it waits for.
+    /// Its pending wait.
     pub block: Box<Block>,
     /// The command.
     pub command: usize,
@@ -209,10 +209,10 @@ pub enum Suspended {
     Paused,
     /// MIGRATE waits for the other server. Its request has run for `ns` nanoseconds.
     Migrating {
-        /// So long.
+        /// The time.
         ns: u64,
     },
-    /// Only until mail has been read: the input goes on in the same loop.
+    /// Only until mail has been read: the input continues in the same loop.
     Yields,
     /// Only until the poll is over: the request, which runs a script, runs again in the same loop.
     Deferred,
@@ -224,7 +224,7 @@ pub struct Connection {
     pub token: Token,
     /// As others see it.
     pub info: Arc<ClientInfo>,
-    /// What the client has set up.
+    /// The client's settings.
     pub session: Session,
     /// Input that is not parsed yet, or belongs to an incomplete request.
     pub query: Vec<u8>,
@@ -242,9 +242,9 @@ pub struct Connection {
     pub in_flight: InFlight,
     /// Is in the thread's list of connections to flush.
     pub is_dirty: bool,
-    /// The end of what was recorded for its own requests.
+    /// The end of its own requests' records.
     pub recorded: Position,
-    /// The replication offset behind what was recorded up to this position, once it was asked for.
+    /// The replication offset behind the records up to this position, once it was needed.
     pub replicated: (Position, Option<u64>),
     /// Bytes of output that have left `out`, so the place of its first byte in all that the client is sent.
     pub gone: u64,
@@ -276,7 +276,7 @@ pub struct Connection {
     pub is_monitor: bool,
     /// It is a replica's, or about to be.
     pub replica: Option<Box<ReplicaLink>>,
-    /// Publishes faster than other threads can follow: goes on when they have.
+    /// Publishes faster than other threads can follow: continues when they have.
     pub is_flooding: bool,
 }
 
@@ -333,7 +333,7 @@ impl Connection {
         )
     }
 
-    /// Whether the connection is a replica's that has said what it wants.
+    /// Whether the connection is a replica's that has completed its handshake.
     pub fn is_replica(&self) -> bool {
         self.replica.as_ref().is_some_and(|link| link.replica.phase() > Phase::Handshake)
     }
@@ -368,8 +368,8 @@ impl Connection {
         self.gone + self.out.len() as u64
     }
 
-    /// Whether its output waits for replicas, if there is something that they do not have: what it says of
-    /// data must not be taken back, and what it says leaves in its order.
+    /// Whether its output waits for replicas, if they lack something: a statement about data must not be
+    /// taken back, and statements leave in their order.
     pub fn awaits_replicas(&self) -> bool {
         self.held > self.released || self.reads_data && self.replica.is_none()
     }
@@ -422,7 +422,7 @@ impl Connection {
         self.shared_bytes() + self.in_flight.shared_bytes
     }
 
-    /// Tells others how much memory the client's field sets take, if that has changed.
+    /// Publishes the memory of the client's field sets, if that has changed.
     #[inline]
     pub fn count_fieldsets(&self) {
         let bytes = self.session.fieldsets.bytes();
@@ -431,8 +431,8 @@ impl Connection {
         }
     }
 
-    /// Bytes of memory that the connection holds: its own, input, replies unless they are few, and what
-    /// [`ClientInfo`] tells of.
+    /// Bytes of memory that the connection holds: its own, input, replies unless they are few, and
+    /// [`ClientInfo`]'s.
     pub fn heap_bytes(&self) -> usize {
         let replies = match self.output_bytes() {
             // They leave in a buffer that the thread's connections share.

@@ -1,10 +1,10 @@
-//! HOTKEYS: which keys take most of the time, and most of the network.
+//! HOTKEYS: the keys that take most of the time, and most of the network.
 //!
-//! A session counts what commands cost and shares it out among their keys. Each thread counts for itself, so
-//! that sessions cost no thread another's cache lines; GET adds up. Per metric a thread follows a bounded
+//! A session counts the cost of commands and shares it out among their keys. Each thread counts for itself,
+//! so that sessions cost no thread another's cache lines; GET adds up. Per metric a thread follows a bounded
 //! number of keys by the Space-Saving algorithm: a key that is not followed takes the place of the one with
-//! the least, and what that one had is its error, which is not told. So no key is told to have cost more than
-//! it has.
+//! the least, and the weight of that one is its error, which is not shown. So no key is shown with more than
+//! its cost.
 //!
 //! Invariant: while no session is active no request comes here.
 
@@ -17,23 +17,23 @@ use martlet_base::random::Random;
 use crate::process::{CpuTime, Whose, cpu_time};
 use crate::shared::lock;
 
-/// Keys that are followed for each that is told of.
+/// Keys that are followed for each that is shown.
 const FOLLOWED_PER_KEY: usize = 100;
 /// Longer keys are not followed.
 const KEY_MAX_BYTES: usize = 64 << 10;
 
-/// What a session is to count.
+/// The options of a session.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct SessionOptions {
     /// Time of commands.
     pub cpu: bool,
     /// Bytes of requests and replies.
     pub net: bool,
-    /// Keys that are told of.
+    /// Keys that are shown.
     pub count: usize,
     /// After how long it ends by itself; 0 for never.
     pub duration_ms: i64,
-    /// One in so many commands is counted for its keys.
+    /// One in this number of commands is counted for its keys.
     pub sample_ratio: u32,
 }
 
@@ -58,7 +58,7 @@ pub struct Totals {
     pub counted_bytes: u64,
 }
 
-/// What one thread has counted.
+/// The counts of one thread.
 struct Part {
     options: Option<SessionOptions>,
     totals: Totals,
@@ -67,12 +67,12 @@ struct Part {
     random: Random,
 }
 
-/// What HOTKEYS GET tells.
+/// The content of HOTKEYS GET.
 #[derive(Debug)]
 pub struct Report {
     /// Whether it still counts.
     pub is_active: bool,
-    /// What it counts.
+    /// Its options.
     pub options: SessionOptions,
     /// When it began, Unix milliseconds.
     pub began_ms: i64,
@@ -180,7 +180,7 @@ impl HotKeys {
         }
     }
 
-    /// What has been found; `None` without a session.
+    /// The findings; `None` without a session.
     pub fn report(&self, now_ms: i64) -> Option<Report> {
         let session = (*lock(&self.session))?;
         let cpu = cpu_time(Whose::Process);
@@ -252,9 +252,9 @@ impl Part {
 #[derive(Debug)]
 struct Followed {
     key: Box<[u8]>,
-    /// What it has cost, with `error`.
+    /// Its cost, with `error`.
     weight: u64,
-    /// What the key had that was followed in this place before.
+    /// The weight of the key that was followed in this place before.
     error: u64,
 }
 
@@ -287,7 +287,7 @@ impl Heaviest {
         self.by_weight.insert((followed.weight, place));
     }
 
-    /// Gives a key a place, that of the one with the least if there is none left.
+    /// Gives a key a place, that of the one with the least if none is left.
     fn follow(&mut self, key: &[u8]) -> usize {
         let place = if self.followed.len() < self.limit {
             self.followed.push(Followed { key: key.into(), weight: 0, error: 0 });
@@ -367,7 +367,7 @@ mod tests {
         assert!((800..1_200).contains(&report.by_ns[0].1), "{:?}", report.by_ns);
     }
 
-    /// Space-Saving against exact counts: no key is told to have more than it has, and a key with more than
+    /// Space-Saving against exact counts: no key is shown with more than its cost, and a key with more than
     /// its share of the table is there.
     #[test]
     fn heavy_keys_are_found_among_many() {

@@ -30,7 +30,7 @@ pub struct Listener {
 pub const START_PATIENCE: Duration = Duration::from_millis(500);
 const RETRY: Duration = Duration::from_millis(2);
 
-/// The port that INFO tells of: the plain one, unless there is none.
+/// The port in INFO: the plain one, unless there is none.
 pub fn first_port(config: &Config) -> u16 {
     if config.port == 0 { config.tls_port } else { config.port }
 }
@@ -185,7 +185,7 @@ mod tests {
         assert_eq!(attempts(hour, 3, in_use), (Ok(()), 4));
         assert_eq!(attempts(Duration::ZERO, 3, in_use), (Err(in_use), 1));
         assert_eq!(attempts(hour, 3, denied), (Err(denied), 1));
-        // What the kernel says of an address that somebody has is what is waited for.
+        // The expected error is the kernel's for an address in use.
         let theirs = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let error = martlet_net::listen_tcp(theirs.local_addr().unwrap(), 1).unwrap_err();
         assert_eq!(error.kind(), in_use);

@@ -22,7 +22,7 @@ use crate::process::{LocalTime, Syslog, local_time};
 const MONTHS: [&str; 12] =
     ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
-/// What may change while the server runs.
+/// Settings that may change while the server runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Style {
     level: LogLevel,
@@ -164,7 +164,7 @@ fn line(style: Style, level: LogLevel, now: SystemTime, message: &str) -> String
     }
 }
 
-/// A moment's text; `local` tells the local time of seconds since the epoch.
+/// A moment's text; `local` gives the local time of seconds since the epoch.
 fn timestamp(format: LogTimestampFormat, now: SystemTime, local: impl Fn(i64) -> LocalTime) -> String {
     let since = now.duration_since(UNIX_EPOCH).unwrap_or_default();
     let millis = since.subsec_millis();
@@ -306,7 +306,7 @@ mod tests {
                 log.follow(&config);
                 say();
                 let text = std::fs::read_to_string(&path).unwrap_or_default();
-                // The log was rotated away: the next line makes it anew.
+                // The log was rotated away: the next line creates it again.
                 let _ = std::fs::remove_file(&path);
                 text.lines()
                     .map(|line| line.splitn(7, ' ').nth(6).unwrap_or("").to_string())

@@ -12,7 +12,7 @@ use crate::listeners;
 use crate::shared::{Mail, Shared};
 use crate::worker::UNIX;
 
-/// The server's own rules about who is answered, and what may be done.
+/// The server's own rules about accepted clients and allowed requests.
 struct Configured(&'static Shared);
 
 impl Rules for Configured {

@@ -1,4 +1,4 @@
-//! MONITOR: a line for every command, sent to those who asked.
+//! MONITOR: a line for every command, sent to the monitoring clients.
 
 use std::sync::atomic::Ordering;
 

@@ -46,7 +46,7 @@ pub fn client((host, port): (&str, u16), timeout: Duration, tls: Option<&TlsSett
     Ok(client)
 }
 
-/// Begins to connect to another node's bus, and what it then has to do about TLS, if `tls-cluster` is set.
+/// Begins to connect to another node's bus, with the preparation of TLS, if `tls-cluster` is set.
 ///
 /// # Errors
 /// Those of the address, and of the system.

@@ -27,7 +27,7 @@ use crate::shared::{Shared, lock};
 use crate::slow_path::SlowPathReason;
 use crate::worker::Worker;
 
-/// What was made of the last configuration that the files asked for.
+/// The settings of the last configuration that the files asked for.
 #[derive(Default)]
 pub struct LastSettings(Mutex<Option<(Arc<Config>, Arc<Settings>)>>);
 
@@ -114,7 +114,7 @@ impl Host for Shared {
     fn stream(&self) -> Option<StreamName> {
         let (journal, replica) = (&self.engine.journal, &self.replication.replica);
         let history = self.replication.history();
-        // What this server records selects its database anew behind a cut; another's stream does not.
+        // This server's own records select their database again behind a cut; another's stream does not.
         let (has_place, db) = match journal.relays() {
             true => (history.has_place(), replica.db() as u64),
             false => (true, 0),
@@ -218,8 +218,7 @@ impl Worker {
     pub fn follow_appendonly(&mut self) -> Result<(), String> {
         let followed = self.shared.storage().follow_appendonly(&settings(self.config()));
         if !self.shared.engine.journal.is_on() {
-            // What a transaction has done before this in it must not be appended when the file is switched on
-            // again.
+            // The transaction's earlier effects must not be appended when the file is switched on again.
             self.keys.effects.recording = false;
             self.keys.effects.pending().clear();
         }

@@ -16,7 +16,7 @@ use crate::shared::Shared;
 use crate::startup::{Prepared, Serving, Start, prepare};
 use crate::worker::{TCP, TLS, UNIX, Worker};
 
-/// What the configuration's parser may ask: which commands exist, and what rules about them are right.
+/// Facts for the configuration's parser: the existing commands, and the rules about them.
 struct KnownCommands(Registry, Table);
 
 impl Surroundings for KnownCommands {
@@ -29,7 +29,7 @@ impl Surroundings for KnownCommands {
     }
 }
 
-/// Runs the server tool: `program` is the name it was called by, `arguments` what follows it. Returns the
+/// Runs the server tool: `program` is the name it was called by, `arguments` the further words. Returns the
 /// exit status.
 pub fn main(program: &str, arguments: &[OsString]) -> i32 {
     let known = match Registry::new(&[]) {
@@ -205,7 +205,7 @@ fn start_others(
     Ok(threads)
 }
 
-/// The kind of backend to use, and how the banner tells of it.
+/// The kind of backend to use, and its name in the banner.
 fn choose_backend(choice: IoBackend) -> Result<(martlet_net::Kind, String), String> {
     let wanted = match choice {
         IoBackend::Auto => martlet_net::Choice::Auto,

@@ -36,7 +36,7 @@ pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What one thread asks of another.
+/// A message from one thread to another.
 pub enum Mail {
     /// Take over this accepted socket.
     Adopt {
@@ -56,9 +56,9 @@ pub enum Mail {
     },
     /// Close a client's connection.
     Kill {
-        /// As above.
+        /// The connection.
         token: Token,
-        /// As above.
+        /// Its client's id.
         client: u64,
     },
     /// A blocked client has been served: this is its reply.
@@ -86,9 +86,9 @@ pub enum Mail {
     },
     /// A notice for a client that caches keys.
     Notice {
-        /// As above.
+        /// The connection.
         token: Token,
-        /// As above.
+        /// Its client's id.
         client: u64,
         /// The notice.
         notice: Notice,
@@ -108,9 +108,9 @@ const FLOOD_BYTES: usize = 2 * 1024 * 1024;
 #[derive(Default)]
 struct Mailbox {
     mails: Mutex<Vec<Mail>>,
-    /// There is mail: what the owner looks at before it takes in more input.
+    /// There is mail: the owner checks this before it takes more input.
     waits: AtomicBool,
-    /// What the messages that it has not read cost to deliver; see [`Delivery::cost_bytes`].
+    /// Cost of delivering its unread messages; see [`Delivery::cost_bytes`].
     undelivered_bytes: AtomicUsize,
     waker: OnceLock<Waker>,
     /// The thread wants to be woken when the disk, or replicas, have come further.
@@ -126,7 +126,7 @@ pub struct Pause {
     pub until_ms: AtomicI64,
     /// All commands, not only those that write.
     pub all: AtomicBool,
-    /// Held by whoever begins or ends it. Readers take what they see.
+    /// Held during its begin and end. Readers take the present value.
     change: Mutex<()>,
 }
 
@@ -174,11 +174,11 @@ pub struct Shared {
     pub clock: Clock,
     /// Connected clients.
     pub clients: Clients,
-    /// Users and what they may do.
+    /// Users and their rights.
     pub access: AccessControl,
     /// Counters of the I/O threads.
     pub threads: Box<[CachePadded<ThreadStats>]>,
-    /// What is counted once for all.
+    /// Counters of the whole server.
     pub stats: ServerStats,
     /// Commands that took long or were large.
     pub command_log: CommandLog,
@@ -210,13 +210,13 @@ pub struct Shared {
     pub blocked_clients: AtomicU64,
     /// Raised for the end: threads leave their loops.
     pub stopping: AtomicBool,
-    /// Copies of the sockets that clients are accepted from, with their tags: nobody is once the server ends.
+    /// Copies of the listening sockets, with their tags: none accepts once the server ends.
     pub listening: Mutex<Vec<(u32, OwnedFd)>>,
     /// A signal has asked for the end, and that has not failed.
     pub is_asked_to_stop: AtomicBool,
     /// What requires checks of every request.
     pub slow_path_reasons: SlowPathReasons,
-    /// 40 hexadecimal digits, anew at each start.
+    /// 40 hexadecimal digits, drawn at each start.
     pub run_id: String,
     /// Start, Unix milliseconds.
     pub started_ms: i64,
@@ -346,7 +346,7 @@ impl Shared {
         self.mailboxes[thread].waits.load(Ordering::Acquire)
     }
 
-    /// Whether so many messages wait for a thread that publishers should.
+    /// Whether so many messages wait for a thread that publishers should wait.
     pub fn is_flooded(&self, thread: usize) -> bool {
         self.mailboxes[thread].undelivered_bytes.load(Ordering::Relaxed) > FLOOD_BYTES
     }
@@ -401,16 +401,16 @@ impl Shared {
         journal.stream_end().offset
     }
 
-    /// The replication offset behind what was recorded up to `position`, or a little more; `None` as long as
-    /// the append-only file's disk is so far behind that it is not known.
+    /// The replication offset behind the records up to `position`, or a little more; `None` as long as the
+    /// append-only file's disk is so far behind that it is unknown.
     pub fn offset_of(&self, position: Position) -> Option<u64> {
         let journal = &self.engine.journal;
         journal.pump(position);
         journal.place_of(position).map(|place| place.offset)
     }
 
-    /// Ends the connection of a client that is marked as killed: from here on it is in no list and served by
-    /// nobody; its thread closes the connection.
+    /// Ends the connection of a client that is marked as killed: from here on it is in no list and is not
+    /// served; its thread closes the connection.
     pub fn disconnect(&self, client: &ClientInfo) {
         self.clients.remove(client.id);
         if let Some(waiter) = lock(&client.waiter).clone() {
@@ -428,7 +428,7 @@ impl Shared {
         }
     }
 
-    /// Takes what was sent to a thread.
+    /// Takes the messages sent to a thread.
     pub fn receive(&self, thread: usize) -> Vec<Mail> {
         let mailbox = &self.mailboxes[thread];
         let mut mails = lock(&mailbox.mails);
@@ -443,15 +443,15 @@ impl Shared {
         if !self.stopping.swap(true, Ordering::SeqCst) {
             self.slow_path_reasons.hold(SlowPathReason::Stopping);
         }
-        // Before clients are told: who finds its connection closed is let in nowhere.
+        // Before clients hear of it: a client that finds its connection closed cannot connect again.
         for (_, socket) in lock(&self.listening).drain(..) {
-            // It may have been closed meanwhile.
+            // It may have been closed since.
             let _ = rustix::net::shutdown(&socket, rustix::net::Shutdown::Both);
         }
         self.wake_all();
     }
 
-    /// Begins or prolongs CLIENT PAUSE: a later end and the stricter mode win over what is under way.
+    /// Begins or prolongs CLIENT PAUSE: a later end and the stricter mode win over the present ones.
     pub fn begin_pause(&self, until_ms: i64, all: bool, now_ms: i64) {
         self.pause.begin(&self.slow_path_reasons, until_ms, all, now_ms);
     }
@@ -512,8 +512,8 @@ impl Shared {
         }
     }
 
-    /// Has commands that write wait before they lock anything, as long as the journal is full. It is called
-    /// by whoever fills it, too, with shards locked.
+    /// Has commands that write wait before they lock anything, as long as the journal is full. The thread
+    /// that fills it calls it, too, with shards locked.
     pub fn note_journal(&self, is_full: bool) {
         self.slow_path_reasons.set(SlowPathReason::JournalFull, is_full);
         if !is_full {

@@ -1,5 +1,5 @@
-//! The end of the server, by SHUTDOWN or by a signal: replicas get what they lack, the data is saved if that
-//! is asked for, and nothing runs after that.
+//! The end of the server, by SHUTDOWN or by a signal: replicas get missing records, the data is saved on
+//! request, and nothing runs after that.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -47,18 +47,18 @@ pub fn on_signal(shared: &'static Shared, signal: ShutdownSignal) {
     shared.send(0, Mail::Run(Box::new(end)));
 }
 
-/// The answer to SHUTDOWN when the server goes on.
+/// The answer to SHUTDOWN when the server continues.
 pub const FAILED: &str = "ERR Errors trying to SHUTDOWN. Check logs.";
 
-/// A shutdown that waits for replicas to have all that was written; writes wait meanwhile.
+/// A shutdown that waits for replicas to have all writes; writes wait in that time.
 #[derive(Default)]
 pub struct PendingShutdown {
-    /// Until when, Unix milliseconds; 0 if there is none.
+    /// Its deadline, Unix milliseconds; 0 for none.
     until_ms: AtomicI64,
     asked: Mutex<Asked>,
 }
 
-/// What was asked for, and by whom.
+/// The request, and its client.
 #[derive(Default)]
 struct Asked {
     flags: ShutdownFlags,
@@ -81,7 +81,7 @@ impl PendingShutdown {
         lock(&self.asked).waiters.push(waiter);
     }
 
-    /// Ends the wait; what was asked for, if there was one.
+    /// Ends the wait; returns the request, if there was one.
     fn take(&self) -> Option<Asked> {
         let mut asked = lock(&self.asked);
         (self.until_ms.swap(0, Ordering::AcqRel) != 0).then(|| std::mem::take(&mut *asked))
@@ -180,7 +180,7 @@ impl Worker {
         self.shared.is_asked_to_stop.store(false, Ordering::SeqCst);
     }
 
-    /// Lets writes go on, and tells who waits for the end that it does not come.
+    /// Resumes writes, and answers the waiting clients that the end does not come.
     fn release_shutdown(&self, asked: Asked) {
         self.tell_waiters(asked);
         self.shared.release_writes();
@@ -192,7 +192,7 @@ impl Worker {
         }
     }
 
-    /// Goes on instead of waiting for replicas (SHUTDOWN ABORT); whether the server waits for them.
+    /// Ends the wait for replicas (SHUTDOWN ABORT); returns whether the server waited for them.
     pub(crate) fn abort_shutdown(&self) -> bool {
         let Some(asked) = self.shared.pending_shutdown.take() else { return false };
         tracing::info!("Shutdown manually aborted.");
@@ -201,15 +201,15 @@ impl Worker {
         true
     }
 
-    /// Ends the server: its threads leave their loops after what they are doing. Nothing may be held.
+    /// Ends the server: its threads leave their loops after their present work. Nothing may be locked.
     ///
     /// # Errors
-    /// The data was to be saved and could not be, and `flags` do not force the end: the server goes on.
+    /// The data was to be saved and could not be, and `flags` do not force the end: the server continues.
     pub fn shut_down(&mut self, flags: ShutdownFlags) -> Result<(), SaveFailed> {
         tracing::warn!("User requested shutdown...");
         let facts = self.shared.persistence.log.facts();
         if facts.phase == Phase::Starting && facts.rewrite.is_some() {
-            // What was loaded the next time would be what an earlier file holds, or nothing.
+            // The next start would load an earlier file, or nothing.
             if !flags.force {
                 tracing::warn!("Writing initial AOF, can't exit.");
                 return Err(SaveFailed);
@@ -219,7 +219,7 @@ impl Worker {
         let background = &self.shared.persistence.background;
         if background.cancel() {
             tracing::warn!("There is a save in the background. It is cancelled.");
-            // It passes the gate for each slice, in which this thread must not be meanwhile.
+            // It passes the gate for each slice, in which this thread must not be then.
             self.leave();
             background.wait();
             self.enter();
@@ -231,7 +231,7 @@ impl Worker {
             log.wait_for_rewrite();
             self.enter();
         }
-        // Who does not want the data saved does not wait for a script without end, either.
+        // An end without a save does not wait for an endless script, either.
         self.shared.scripts.is_ending.store(flags.nosave, Ordering::Relaxed);
         let result = self.alone(|worker| {
             // One that has begun since then would take the name of the file that is written here.

@@ -1,8 +1,8 @@
 //! Why requests leave the shortest path: a set of named reasons that all threads share, and the flags of a
 //! session that do the same for one client.
 //!
-//! Invariant: a reason is in the set while somebody holds it. Where the set is empty, and a session has no
-//! flag, a plain command needs no other check: one load and one comparison say so.
+//! Invariant: a reason is in the set while it has a holder. Where the set is empty, and a session has no
+//! flag, a plain command needs no other check: one load and one comparison show it.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -20,7 +20,7 @@ pub enum SlowPathReason {
     Paused,
     /// A client MONITORs; each is a holder.
     Monitored,
-    /// Memory in use is above `maxmemory`, and nothing can be evicted: what may grow it is refused.
+    /// Memory in use is above `maxmemory`, and nothing can be evicted: commands that may grow it are refused.
     MemoryFull,
     /// A script has run for longer than `busy-reply-threshold`.
     ScriptBusy,
@@ -36,9 +36,9 @@ pub enum SlowPathReason {
     FewReplicas,
     /// HOTKEYS counts what commands cost their keys.
     HotKeys,
-    /// The server is a replica: what is written is refused.
+    /// The server is a replica: writes are refused.
     Replica,
-    /// `import-mode`: what has expired is not deleted by who reads it.
+    /// `import-mode`: readers do not delete expired keys.
     Importing,
     /// The server is a node of a cluster: keys may be other nodes'.
     Cluster,
@@ -56,12 +56,12 @@ impl SlowPathReason {
 #[derive(Debug, Default)]
 pub struct SlowPathReasons {
     bits: AtomicU32,
-    /// Who holds each. Nothing else is locked while this is.
+    /// Number of holders of each. Nothing else is locked while this is.
     holders: Mutex<[u32; SlowPathReason::COUNT]>,
 }
 
 impl SlowPathReasons {
-    /// Whether there are none.
+    /// Whether the set is empty.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.bits.load(Ordering::Relaxed) == 0
@@ -72,7 +72,7 @@ impl SlowPathReasons {
         self.bits.load(Ordering::Acquire) == reason.bit()
     }
 
-    /// Whether somebody holds a reason.
+    /// Whether a reason has a holder.
     #[inline]
     pub fn has(&self, reason: SlowPathReason) -> bool {
         self.bits.load(Ordering::Acquire) & reason.bit() != 0
@@ -85,7 +85,7 @@ impl SlowPathReasons {
         self.bits.fetch_or(reason.bit(), Ordering::SeqCst);
     }
 
-    /// One of those who hold the reason does no more.
+    /// Removes a holder of the reason.
     pub fn release(&self, reason: SlowPathReason) {
         let mut holders = lock(&self.holders);
         let left = &mut holders[reason as usize];
@@ -118,7 +118,7 @@ impl SlowPathReasons {
     }
 }
 
-/// What a client has set up, or not done yet, that requires checks of each of its requests.
+/// A client's settings, or missing steps, that require checks of each of its requests.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct SessionFlags(u32);
 

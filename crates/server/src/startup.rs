@@ -1,7 +1,7 @@
 //! From the program's arguments to a process that is ready to serve.
 //!
-//! Invariant: [`prepare`] starts no thread, and whatever needs a process without threads (background,
-//! title, umask) is done when it returns; [`Prepared`] outlives the server and takes what it made (the pid
+//! Invariant: [`prepare`] starts no thread, and all work that needs a process without threads (background,
+//! title, umask) is done when it returns; [`Prepared`] outlives the server and removes its files (the pid
 //! file) with it.
 
 use std::ffi::OsString;
@@ -18,7 +18,7 @@ use crate::process::{
     find_supervisor, ignore_hangups, process_umask, system_warnings, watch_signals,
 };
 
-/// What came of the command line.
+/// The outcome of the command line.
 pub enum Start {
     /// Everything asked for is done, or refused with a message: exit with this status.
     Exit(i32),
@@ -36,13 +36,13 @@ pub struct Prepared {
     pub users: Vec<Vec<Vec<u8>>>,
     /// The open log.
     pub log: Arc<Log>,
-    /// Who is told when the server is ready and when it stops.
+    /// The supervisor that is notified when the server is ready and when it stops.
     pub supervisor: Supervisor,
     /// Removed when the server is done.
     _pid_file: Option<PidFile>,
 }
 
-/// What the banner tells of a server that listens.
+/// The banner's facts about a server that listens.
 #[derive(Clone, Debug, Default)]
 pub struct Serving {
     /// TCP addresses with ports.
@@ -55,7 +55,7 @@ pub struct Serving {
     pub threads: usize,
 }
 
-/// Reads the command line and does what has to be done before the first thread. `arguments` are those after
+/// Reads the command line and does the work that has to precede the first thread. `arguments` are those after
 /// the program's name (and after the tool's); messages go where Redis writes them.
 pub fn prepare(program: &str, arguments: &[OsString], surroundings: &dyn Surroundings) -> Start {
     let umask = process_umask();
@@ -169,7 +169,7 @@ fn become_server(
     Ok(Prepared { store, renames, users, log, supervisor, _pid_file: pid_file })
 }
 
-/// Makes room for the files of so many clients; logs what came of it.
+/// Raises the limit of files for this number of clients; logs the outcome.
 fn open_files(maxclients: u32) -> Result<u32, String> {
     let files = adjust_open_files(maxclients)?;
     files.notices.iter().for_each(|notice| tracing::info!("{notice}"));
@@ -240,8 +240,8 @@ impl Note {
     }
 }
 
-/// One line for directives that were set and do nothing here, one more as a warning for those on which
-/// somebody may rely.
+/// One line for directives that were set and do nothing here, one more as a warning for those on which an
+/// operator may rely.
 fn notes(loaded: &Loaded) -> Vec<Note> {
     let mut quiet: Vec<&str> = loaded.ignored.iter().map(|(name, _)| name.as_str()).collect();
     let mut misleading = Vec::new();
@@ -274,10 +274,10 @@ impl Prepared {
         self.supervisor.ready();
     }
 
-    /// Calls `handler`, on a thread of its own, for each signal to stop. Starts that thread.
+    /// Calls `handler`, on a separate thread, for each signal to stop. Starts that thread.
     ///
     /// # Errors
-    /// When the thread or the handlers cannot be set up.
+    /// The thread or the handlers cannot be set up.
     pub fn on_shutdown_signal(
         &self,
         handler: impl FnMut(ShutdownSignal) + Send + 'static,

@@ -1,4 +1,4 @@
-//! What is counted: per thread and command without locks, once for all where it is rare.
+//! Counters: per thread and command without locks, global ones where they are rare.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
@@ -99,22 +99,22 @@ pub struct ThreadStats {
     pub nested_ns: Counter,
     /// How often the memory of several requests' keys was asked for together, and of how many.
     pub prefetch_batches: Counter,
-    /// See above.
+    /// Requests in those batches.
     pub prefetch_entries: Counter,
     /// Reads and writes that were processed.
     pub reads_processed: Counter,
     /// Bytes that its connections hold above what an ordinary one does; of one thread alone it may wrap below
     /// 0, the sum does not.
     pub buffer_bytes: Counter,
-    /// Bytes that its connections hold in all; likewise.
+    /// Bytes of its connections; of one thread alone it may wrap below 0, the sum does not.
     pub client_bytes: Counter,
-    /// See above.
+    /// Writes that were processed.
     pub writes_processed: Counter,
     /// Error replies.
     pub error_replies: Counter,
     /// Keys that the active expiry deleted, and how late they were: sum in milliseconds.
     pub expired_active: Counter,
-    /// See above.
+    /// Delays of expirations, milliseconds.
     pub expired_lag_ms: Histogram,
 }
 
@@ -159,7 +159,7 @@ impl ThreadStats {
         self.turns.store((self.turns.load(Ordering::Relaxed) + 1) & !1, Ordering::Relaxed);
     }
 
-    /// Notes a turn of the loop that took `ns` and ran so many requests.
+    /// Records a turn of the loop that took `ns` and ran `commands` requests.
     #[inline]
     pub fn record_loop(&self, ns: u64, commands: u64) {
         self.loops.add(1);
@@ -305,9 +305,9 @@ pub struct ServerStats {
     pub auth_failures: AtomicU64,
     /// Commands that a user may not run, keys and channels that it may not access.
     pub refused_commands: AtomicU64,
-    /// See above.
+    /// Refusals of keys.
     pub refused_keys: AtomicU64,
-    /// See above.
+    /// Refusals of channels.
     pub refused_channels: AtomicU64,
     /// Largest memory use seen, in bytes.
     pub memory_peak: AtomicU64,
@@ -320,7 +320,7 @@ pub struct ServerStats {
     pub rates: Mutex<Rates>,
     /// Largest query and output buffers of recent clients.
     pub recent_max_input: AtomicU64,
-    /// See above.
+    /// Largest recent output buffer.
     pub recent_max_output: AtomicU64,
 }
 

@@ -77,7 +77,7 @@ fn exec(call: &mut Call<'_>) -> Outcome {
     outcome
 }
 
-/// EXEC's cost counts for the slot of what it runs.
+/// EXEC's cost counts for the slot of its commands.
 fn count_for_first(call: &mut Call<'_>, transaction: &Transaction) {
     let entries = call.worker.shared.registry.entries();
     let first = transaction.queue.iter().find(|(id, _)| !entries[*id].spec.keys.is_empty());
@@ -123,7 +123,7 @@ fn shards_of(call: &Call<'_>, transaction: &Transaction) -> Option<Vec<usize>> {
     let mut shards: Vec<usize> = watched.iter().map(|w| Key::new(&w.key).shard()).collect();
     for (id, args) in &transaction.queue {
         let entry = &entries[*id];
-        // A script may touch any key, and what has run before it is not undone.
+        // A script may touch any key, and its earlier effects are not undone.
         if entry.spec.flags.has(Flags::WALK) || entry.spec.acl().has(Acl::SCRIPTING) {
             return None;
         }
@@ -271,7 +271,7 @@ impl Worker {
         info.multi.store(transaction.queue.len() as i64, Ordering::Relaxed);
     }
 
-    /// Forgets what a session watches. EXEC, within which UNWATCH may run, holds it all.
+    /// Drops a session's watched keys. EXEC, within which UNWATCH may run, has locked all of them.
     pub(crate) fn unwatch_all(&mut self, connection: &mut Connection) {
         let session = &mut connection.session;
         let mut is_done = true;
@@ -281,7 +281,7 @@ impl Worker {
         if is_done {
             session.watch_flag.clear();
         } else {
-            // What is left behind may still raise it.
+            // Other holders may still raise it.
             session.watch_flag = Arc::default();
         }
         connection.info.watching.store(0, Ordering::Relaxed);

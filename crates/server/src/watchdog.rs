@@ -16,7 +16,7 @@ use crate::stats::ThreadStats;
 /// How often it looks in a period: so much later than after the period a thread is met at most.
 const LOOKS: u32 = 8;
 
-/// What was seen of a thread.
+/// The last observation of a thread.
 #[derive(Clone, Copy, Debug)]
 struct Observed {
     /// Its count of turns ([`ThreadStats::turns`]).

@@ -115,7 +115,7 @@ fn goes_to_the_background(directory: &Path) {
     assert_eq!(std::fs::read_to_string(directory.join("data/m.pid")).unwrap(), format!("{pid}\n"));
     assert_eq!(std::fs::read_link(proc.join("fd/1")).unwrap(), Path::new("/dev/null"));
     assert_eq!(std::fs::read_link(proc.join("cwd")).unwrap(), directory.join("data"));
-    // In a session of its own that it does not lead.
+    // In a session that it does not lead.
     let stat = std::fs::read_to_string(proc.join("stat")).unwrap();
     let session = stat.rsplit_once(')').unwrap().1.split_whitespace().nth(3).unwrap().to_string();
     assert_ne!(session, pid.to_string());

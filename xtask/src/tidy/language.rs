@@ -29,7 +29,7 @@ const CEILINGS: &[(&str, f64)] = &[
     ("keyspace", 18.0),
     ("persistence", 34.5),
     ("script", 16.0),
-    ("server", 24.0),
+    ("server", 7.0),
     ("types", 10.5),
 ];
 /// Ceiling of all other crates.

@@ -1,4 +1,4 @@
-//! Whether a request is for this node: of a client, of EXEC, of a script, and of who waits.
+//! Whether a request is for this node: of a client, of EXEC, of a script, and of a blocked client.
 
 use martlet_base::hash::slot_in;
 use martlet_base::slot::slot_of;
@@ -129,7 +129,7 @@ impl Worker {
         routes.decide(&wanted, self.config())
     }
 
-    /// Adds one command's keys to what is wanted.
+    /// Adds one command's keys to the wanted ones.
     fn want_keys(
         &self,
         routes: &Routes,
@@ -169,7 +169,7 @@ impl Worker {
             return is_there(self.keys.shard(key.shard()).keys.db(db));
         }
         loop {
-            // Whoever has the shard waits for nothing, and gives it back soon.
+            // The holder of the shard waits for nothing, and unlocks it soon.
             match self.shared.engine.peek(key.hash, |shard| is_there(shard.db(db))) {
                 Some(is_there) => return is_there,
                 None => std::thread::yield_now(),
@@ -229,7 +229,7 @@ impl Worker {
         }
     }
 
-    /// The error that tells a client of a redirection.
+    /// The error that redirects a client.
     pub(crate) fn redirection(&self, connection: &Connection, why: Redirect) -> String {
         let routes = self.routes.as_ref();
         routes

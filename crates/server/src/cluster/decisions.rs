@@ -1,4 +1,4 @@
-//! What the bus has decided about the data set, carried out by a worker that has it to itself.
+//! The bus' decisions about the data set, carried out by a worker with exclusive access to it.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,10 +12,10 @@ use crate::pubsub::Kind;
 use crate::shared::{Mail, lock};
 use crate::worker::Worker;
 
-/// What is taken from the machine's queue at once.
+/// Decisions taken from the machine's queue at once.
 struct Taken {
     decisions: Vec<Action>,
-    /// If they may differ from what was published.
+    /// Present if they may differ from the published ones.
     routes: Option<Routes>,
 }
 
@@ -30,7 +30,7 @@ impl ClusterNode {
         }
     }
 
-    /// Whether somebody has to close the gate for what the machine has decided.
+    /// Whether the machine has decisions that need the closed gate.
     pub(crate) fn needs_gate(&self) -> bool {
         if !self.is_loaded.load(Ordering::SeqCst) {
             return false;
@@ -52,7 +52,7 @@ impl ClusterNode {
 }
 
 impl Worker {
-    /// Does what the machine has decided, and has requests checked against its routes from here on. All
+    /// Carries out the machine's decisions, and has requests checked against its routes from here on. All
     /// shards are locked.
     pub(crate) fn follow_cluster(&mut self) {
         let shared = self.shared;
@@ -124,7 +124,7 @@ impl Worker {
         self.keys.effects.flushed_by_server();
     }
 
-    /// Ends subscriptions to shard channels whose slot is another shard's now, and tells their clients.
+    /// Ends subscriptions to shard channels whose slot is another shard's now, and notifies their clients.
     fn drop_shard_channels(&mut self, slots: SlotSet) {
         let Some(routes) = &self.routes else { return };
         let lost: SlotSet = slots.iter().filter(|slot| !routes.is_shards(*slot)).collect();
@@ -143,8 +143,8 @@ impl Worker {
         }
     }
 
-    /// Takes up the slots of keys that the files had, as Redis does: those that nobody has become this
-    /// node's, others are imported. All shards are locked.
+    /// Assigns the slots of keys that the files had, as Redis does: unowned ones become this node's, others
+    /// are imported. All shards are locked.
     pub(super) fn claim_found_slots(&mut self) {
         let Some(node) = self.shared.cluster() else { return };
         if node.read(|cluster| cluster.myself().is_replica()) {

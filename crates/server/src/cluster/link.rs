@@ -19,26 +19,26 @@ const READ_BYTES: usize = 16 * 1024;
 /// See the [module docs](self).
 pub(super) struct Link {
     stream: TcpStream,
-    /// What epoll has been told to wait for.
+    /// The events that epoll waits for.
     watched: Option<EventFlags>,
     tls: Option<Box<TlsSession>>,
     /// It is not known yet whether the other end answers.
     pub is_connecting: bool,
-    /// This node has made it, and nobody has been told that it is there.
+    /// This node has made it, and the machine has not heard of its success yet.
     is_awaited: bool,
-    /// What was received.
+    /// Received bytes.
     pub frames: Frames,
     queue: VecDeque<Arc<[u8]>>,
     /// Bytes of the first packet that have been sent.
     sent_bytes: usize,
     /// Bytes of all that have not.
     waiting_bytes: usize,
-    /// With TLS, what is to be sent of packets before these, and of the handshake.
+    /// With TLS, encrypted bytes of earlier packets, and of the handshake.
     enciphered: Vec<u8>,
 }
 
 impl Link {
-    /// A connection that somebody has made.
+    /// An accepted connection.
     pub fn accepted(stream: TcpStream, tls: Option<TlsSession>) -> io::Result<Link> {
         stream.set_nonblocking(true)?;
         stream.set_nodelay(true)?;
@@ -65,7 +65,7 @@ impl Link {
         }
     }
 
-    /// Has epoll wait for what is wanted of it now, and tell of it by this number.
+    /// Has epoll wait for the events that it needs now, and report them by this number.
     ///
     /// # Errors
     /// The kernel's: it has no memory for it.
@@ -115,7 +115,7 @@ impl Link {
         (text(self.stream.peer_addr()), text(self.stream.local_addr()))
     }
 
-    /// What waits to be sent.
+    /// The unsent bytes.
     pub fn waiting(&self) -> Waiting {
         let packets: usize = self.queue.iter().map(|packet| packet.len()).sum();
         Waiting {
@@ -171,7 +171,7 @@ impl Link {
         self.flush_enciphered()
     }
 
-    /// Takes in what has arrived; false at the end of the stream.
+    /// Receives bytes; false at the end of the stream.
     pub fn receive(&mut self) -> io::Result<bool> {
         let (mut bytes, mut left) = ([0; READ_BYTES], TURN_BYTES);
         while left > 0 {
@@ -180,7 +180,7 @@ impl Link {
                 Ok(count) => {
                     self.take_in(bytes.get(..count).unwrap_or_default())?;
                     left = left.saturating_sub(count);
-                    // The kernel has no more; epoll tells when it does.
+                    // The kernel has no more; epoll reports when it does.
                     if count < READ_BYTES {
                         break;
                     }

@@ -1,9 +1,9 @@
-//! Which node answers for which slot, as requests are checked against it: a table that is built of the bus'
+//! The node that answers for each slot, as requests are checked against it: a table that is built of the bus'
 //! state, published as a whole, and never changed.
 //!
 //! Invariant: another table is published only behind the closed gate. So a thread that is inside sees one
-//! table from the check of a request to its end, and what is checked under a shard's lock is which keys of an
-//! open slot are there, nothing else.
+//! table from the check of a request to its end, and the check under a shard's lock concerns the present keys
+//! of an open slot, nothing else.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use crate::config::{ClusterPreferredEndpointType, Config};
 
 /// The place of this node in the table's list.
 const MYSELF: u16 = 0;
-/// In place of a slot's owner: there is none.
+/// In place of a slot's owner: none.
 const NOBODY: u16 = u16::MAX;
 
 /// Where a node is.
@@ -44,7 +44,7 @@ pub struct Routes {
     served: [u64; SLOTS as usize / 64],
 }
 
-/// What a request asks for, as far as it decides who answers.
+/// The parts of a request that decide which node answers.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Wanted {
     /// The slot of its keys; `None` if it has none.
@@ -55,7 +55,7 @@ pub struct Wanted {
     pub has_several: bool,
     /// Keys that are there, and keys that are not: asked for only where the slot is open.
     pub existing: usize,
-    /// See above.
+    /// Keys that are not here.
     pub missing: usize,
     /// It writes.
     pub writes: bool,
@@ -76,7 +76,7 @@ pub enum Redirect {
     CrossSlot,
     /// Keys of a slot under way, some here and some there.
     TryAgain,
-    /// Nobody has the slot.
+    /// The slot has no owner.
     Unbound,
     /// The cluster is down.
     Down,
@@ -88,7 +88,7 @@ pub enum Redirect {
     Ask(u16, u16),
 }
 
-/// Who is told where to go.
+/// The client to redirect.
 #[derive(Copy, Clone, Debug, Default)]
 pub struct Client {
     /// It came by TLS.
@@ -98,7 +98,7 @@ pub struct Client {
 }
 
 impl Routes {
-    /// The table of what the bus knows.
+    /// The table of the bus' knowledge.
     pub fn new(cluster: &Cluster) -> Routes {
         let me = cluster.my_key();
         let others = cluster.nodes().filter(|(key, _)| *key != me);
@@ -184,7 +184,7 @@ impl Routes {
         owner == MYSELF || owner != NOBODY && Some(owner) == self.primary
     }
 
-    /// Slots that were told of as used here, or are, and have another owner than before.
+    /// Slots that were announced as used here, or are, and have another owner than before.
     pub fn reowned(&self, before: &Routes) -> Vec<u16> {
         let is_same = self.owners == before.owners && self.primary == before.primary;
         let owner = |routes: &Routes, slot| (routes.is_mine(slot), routes.is_shards(slot));
@@ -235,7 +235,7 @@ impl Routes {
         if serves { Ok(()) } else { Err(Redirect::Down) }
     }
 
-    /// Whether a client that waits for keys of a slot may go on with it.
+    /// Whether a client that waits for keys of a slot may continue.
     ///
     /// # Errors
     /// Why not.
@@ -254,7 +254,7 @@ impl Routes {
         }
     }
 
-    /// The error that tells a client so.
+    /// The error for a client.
     pub fn text(&self, redirect: Redirect, client: Client, config: &Config) -> String {
         match redirect {
             Redirect::CrossSlot => "CROSSSLOT Keys in request don't hash to the same slot".into(),

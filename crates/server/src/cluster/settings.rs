@@ -1,4 +1,4 @@
-//! What the configuration says about the bus.
+//! Settings of the bus from the configuration.
 
 use martlet_cluster::machine::Settings;
 use martlet_cluster::node::Announced;

@@ -1,8 +1,7 @@
-//! What the commands of each slot have cost, for CLUSTER SLOT-STATS.
+//! The cost of each slot's commands, for CLUSTER SLOT-STATS.
 //!
-//! Each thread counts for itself; who asks adds up. A request is counted once, when it has run: EXEC and
-//! scripts with all that they run, for the slot of what they ran. Bytes of the stream count once for each
-//! replica.
+//! Each thread counts for itself; a query adds up. A request is counted once, when it has run: EXEC and
+//! scripts with all their commands, for the slot of those. Bytes of the stream count once for each replica.
 //!
 //! Invariant: while nothing is counted no request comes here, and there are no counters.
 
@@ -21,7 +20,7 @@ use crate::registry::Entry;
 use crate::slow_path::SessionFlags;
 use crate::worker::Worker;
 
-/// What a slot's commands have cost, on one thread.
+/// The cost of a slot's commands on one thread.
 #[derive(Default)]
 struct Part {
     ns: Counter,
@@ -29,7 +28,7 @@ struct Part {
     bytes_out: Counter,
 }
 
-/// What a slot's commands have cost.
+/// The cost of a slot's commands.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     /// Their time.
@@ -52,7 +51,7 @@ impl SlotUse {
         SlotUse { threads: (0..threads).map(|_| OnceLock::new()).collect() }
     }
 
-    /// Adds to a slot what its own thread has counted.
+    /// Adds the thread's counts to a slot.
     fn add(&self, thread: usize, slot: u16, usage: Usage) {
         // Workers that serve no clients have no part.
         let Some(parts) = self.threads.get(thread) else { return };
@@ -64,7 +63,7 @@ impl SlotUse {
         }
     }
 
-    /// What has been counted for a slot.
+    /// The counts of a slot.
     pub fn of(&self, slot: u16) -> Usage {
         let parts = self.threads.iter().filter_map(|parts| parts.get()?.get(usize::from(slot)));
         parts.fold(Usage::default(), |sum, part| Usage {
@@ -74,7 +73,7 @@ impl SlotUse {
         })
     }
 
-    /// Forgets what was counted for a slot. Behind the closed gate only.
+    /// Resets a slot's counts. Behind the closed gate only.
     pub fn reset(&self, slot: u16) {
         for part in self.threads.iter().filter_map(|parts| parts.get()?.get(usize::from(slot))) {
             [&part.ns, &part.bytes_in, &part.bytes_out].into_iter().for_each(|counter| counter.set(0));
@@ -97,14 +96,14 @@ enum SlotOf {
     Given(Option<u16>),
 }
 
-/// What a worker counts for slots, and what is known of its request so far.
+/// A worker's counters for slots, and the facts of its present request.
 #[derive(Copy, Clone, Debug, Default)]
 pub(crate) struct RequestUse {
     metrics: SlotMetrics,
     /// What runs is part of the request.
     is_nested: bool,
     slot: SlotOf,
-    /// What it has added to the stream and is no longer pending.
+    /// Bytes that it has added to the stream and that are no longer pending.
     stream_bytes: u64,
 }
 
@@ -198,7 +197,7 @@ impl Worker {
         }
     }
 
-    /// Notes what the request adds to the stream, before its keys are released.
+    /// Records the bytes that the request adds to the stream, before its keys are released.
     pub(crate) fn note_stream_bytes(&mut self) {
         if self.slot_use.metrics.net {
             let replicas = self.shared.replication.primary.count() as u64;
@@ -206,7 +205,7 @@ impl Worker {
         }
     }
 
-    /// Counts what a waiter's request adds to the stream, which its own thread does not see.
+    /// Counts the bytes that a waiter's request adds to the stream, which its own thread does not see.
     pub(crate) fn count_stream_for_slot(&mut self, entry: &Entry, args: &Args<'_>) {
         self.note_stream_bytes();
         let bytes_out = std::mem::take(&mut self.slot_use.stream_bytes);

@@ -1,4 +1,4 @@
-//! ACL: users and their rules, and the log of what was refused.
+//! ACL: users and their rules, and the log of refusals.
 
 use std::convert::Infallible;
 

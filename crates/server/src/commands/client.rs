@@ -1,4 +1,4 @@
-//! CLIENT: who is connected, and what one client may ask of itself and of others.
+//! CLIENT: connected clients, and a client's requests about itself and others.
 
 mod filter;
 mod list;
@@ -62,7 +62,7 @@ static CAPA: ServerCommand = command("client|capa", -3, capa as ServerHandler)
     .doc(Group::Connection, "8.0.0", "O(1)", "Tells the server what the client can do.");
 
 fn capa(call: &mut Call<'_>) -> Outcome {
-    // What is not known here means nothing.
+    // An unknown word means nothing.
     if call.args.has_word(2, b"redirect") {
         set_flag(call, flag::FOLLOWS_REDIRECTS, true);
     }
@@ -255,7 +255,7 @@ fn unblock(call: &mut Call<'_>) -> Outcome {
     let client = call.worker.shared.clients.get(id as u64);
     let waiter = client.as_ref().and_then(|c| lock(&c.waiter).clone());
     match (client, waiter) {
-        // Whoever cancels has ended the wait: nothing can be served to the client after this.
+        // The thread that cancels has ended the wait: nothing can be served to the client after this.
         (Some(client), Some(waiter)) if waiter.cancel() => {
             call.worker.shared.send(client.thread, Mail::Unblock { waiter, end });
             call.reply.int(1);

@@ -1,4 +1,4 @@
-//! CLUSTER, CLUSTERSCAN, and what a session says about where it reads: ASKING, READONLY, READWRITE.
+//! CLUSTER, CLUSTERSCAN, and a session's read modes: ASKING, READONLY, READWRITE.
 
 mod change;
 mod debug;
@@ -31,8 +31,8 @@ fn node(call: &Call<'_>) -> Result<&'static ClusterNode, Error> {
     call.worker.shared.cluster().ok_or(disabled)
 }
 
-/// This node, once requests are checked against all that it knows: who is told that the cluster is up, or
-/// whose a slot is, finds it so.
+/// This node, once requests are checked against all that it knows: a client that learns that the cluster is
+/// up, or the owner of a slot, finds it so.
 fn settled(call: &mut Call<'_>) -> Result<&'static ClusterNode, Error> {
     let node = node(call)?;
     if !call.deny_blocking && node.needs_gate() {
@@ -41,7 +41,7 @@ fn settled(call: &mut Call<'_>) -> Result<&'static ClusterNode, Error> {
     Ok(node)
 }
 
-/// A refusal of the machine, as clients are told it.
+/// A refusal of the machine, as a reply.
 fn told(error: CommandError) -> Error {
     Error::Text(format!("ERR {error}"))
 }

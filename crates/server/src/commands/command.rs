@@ -1,4 +1,4 @@
-//! COMMAND and its subcommands: the table told to clients. Everything here is derived from the entries.
+//! COMMAND and its subcommands: the command table for clients. Everything here is derived from the entries.
 
 use martlet_base::glob;
 use martlet_command::syntax::Argument;

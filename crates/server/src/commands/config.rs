@@ -42,8 +42,8 @@ fn get(call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
-// Alone: what it changes, the append-only file among it, begins and ends for all threads at once.
-/// The values of parameters that hold secrets.
+// Alone: changed settings, the append-only file among them, take effect for all threads at once. The values
+// of parameters that hold secrets.
 fn sensitive_values(args: &Args<'_>) -> Vec<usize> {
     let is_sensitive = |at: &usize| crate::config::is_sensitive(args.at(*at));
     (2..args.len()).step_by(2).filter(is_sensitive).map(|at| at + 1).collect()
@@ -92,7 +92,7 @@ fn rewrite(call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
-// Counters belong to their threads: nobody counts while the gate is closed.
+// Counters belong to their threads: none counts while the gate is closed.
 static RESETSTAT: ServerCommand = command("config|resetstat", 2, resetstat as ServerHandler)
     .flags(FLAGS.with(Flags::EXCLUSIVE))
     .doc(Group::Server, "2.0.0", "O(1)", "Sets the statistics of INFO to zero.")

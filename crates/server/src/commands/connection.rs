@@ -1,4 +1,4 @@
-//! Connection: PING, ECHO, SELECT, AUTH, HELLO, QUIT, RESET. (CLIENT has a file of its own.)
+//! Connection: PING, ECHO, SELECT, AUTH, HELLO, QUIT, RESET. (CLIENT has its own file.)
 
 use std::sync::atomic::Ordering;
 
@@ -161,7 +161,7 @@ fn write_hello(call: &mut Call<'_>) {
     }
     reply.bulk(b"modules");
     reply.array(0);
-    // As Valkey 9 tells it.
+    // As in Valkey 9.
     if !zone.is_empty() {
         reply.bulk(b"availability_zone");
         reply.bulk(zone.as_bytes());
@@ -203,7 +203,7 @@ fn reset(call: &mut Call<'_>) -> Outcome {
     let info = &call.connection.info;
     info.db.store(0, Ordering::Relaxed);
     info.resp.store(2, Ordering::Relaxed);
-    // What the client can do stays.
+    // The client's capabilities stay.
     info.flags.fetch_and(flag::FOLLOWS_REDIRECTS, Ordering::Relaxed);
     let mut details = lock(&info.details);
     details.name.clear();

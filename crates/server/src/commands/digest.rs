@@ -27,7 +27,7 @@ impl Digest {
         self.xor_with(&Sha1::digest(bytes));
     }
 
-    /// Adds `bytes` behind what was added before.
+    /// Adds `bytes` behind the earlier ones.
     fn mix(&mut self, bytes: &[u8]) {
         self.xor(bytes);
         self.0 = Sha1::digest(self.0).into();

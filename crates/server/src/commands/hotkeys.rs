@@ -180,7 +180,7 @@ fn write_report(call: &mut Call<'_>, report: &Report) {
     if options.net {
         field("total-net-bytes", report.totals.counted_bytes as i64);
     }
-    // What has been counted at all is shown.
+    // Only counted metrics are shown.
     let lists = [
         (options.cpu, "by-cpu-time-us", &report.by_ns, 1000),
         (options.net, "by-net-bytes", &report.by_bytes, 1),

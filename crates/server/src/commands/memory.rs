@@ -121,9 +121,9 @@ pub(super) struct Figures {
     pub resident: u64,
     /// What connections hold.
     pub clients: u64,
-    /// What waits to be written to the append-only file.
+    /// Bytes that wait to be written to the append-only file.
     pub log_buffer: u64,
-    /// The replication stream for who comes back.
+    /// The replication stream for returning replicas.
     pub backlog: u64,
     /// The rest of it, which replicas are behind by.
     pub replicas: u64,
@@ -171,14 +171,14 @@ impl Figures {
         }
     }
 
-    /// What is not data: the start's, clients', tables' and the replication stream's.
+    /// Memory besides the data: the start's, clients', tables' and the replication stream's.
     pub fn overhead(&self) -> u64 {
         let tables: usize = self.databases.iter().map(|db| db.2).sum();
         (self.startup + self.clients + self.backlog + self.replicas + self.gathered + tables as u64)
             .min(self.used)
     }
 
-    /// What is data.
+    /// Memory of the data.
     pub fn dataset(&self) -> u64 {
         self.used - self.overhead()
     }
@@ -227,7 +227,7 @@ fn stats(call: &mut Call<'_>) -> Outcome {
         ("dataset.bytes", int(figures.dataset())),
         ("dataset.percentage", Double(ratio(figures.dataset() * 100, beyond_start))),
         ("peak.percentage", Double(ratio(used * 100, peak))),
-        // The allocator does not say what it keeps: all that is resident counts as active.
+        // The allocator does not report kept memory: all resident memory counts as active.
         ("allocator.allocated", int(used)),
         ("allocator.active", int(resident)),
         ("allocator.resident", int(resident)),

@@ -1,4 +1,4 @@
-//! MIGRATE's arguments; [`crate::migration`] does what they ask for.
+//! MIGRATE's arguments; [`crate::migration`] carries it out.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::migration::{Destination, Request};
 /// The family.
 pub static COMMANDS: &[&ServerCommand] = &[&MIGRATE];
 
-/// What a timeout of 0 stands for.
+/// The meaning of a timeout of 0.
 const DEFAULT_TIMEOUT_MS: i64 = 1000;
 
 const KEY_FLAGS: KeyFlags = KeyFlags::RW.with(KeyFlags::ACCESS).with(KeyFlags::DELETE);
@@ -61,8 +61,8 @@ fn is_keys(args: &Args<'_>, at: usize) -> bool {
     args.at(at).eq_ignore_ascii_case(b"keys")
 }
 
-/// The keys: those behind KEYS, or argument 3. An argument behind AUTH is none, whatever it is. As in Redis,
-/// an only option is not KEYS.
+/// The keys: those behind KEYS, or argument 3. An argument behind AUTH is never KEYS. As in Redis, an only
+/// option is not KEYS.
 fn find_keys(args: &Args<'_>, out: &mut Vec<usize>) -> bool {
     match options(args).find(|&at| args.len() > 7 && is_keys(args, at)) {
         Some(at) if args.at(3).is_empty() => out.extend(at + 1..args.len()),

@@ -35,7 +35,7 @@ use crate::connection::Connection;
 use crate::registry::Entry;
 use crate::worker::Worker;
 
-/// What a server command's handler gets. Keys that its spec names are held.
+/// The context of a server command's handler. The keys in its spec are locked.
 pub struct Call<'a> {
     /// The thread's worker.
     pub worker: &'a mut Worker,
@@ -52,7 +52,7 @@ pub struct Call<'a> {
 }
 
 impl<'a> Call<'a> {
-    /// The argument at `index`; empty if there is none.
+    /// The argument at `index`; empty if absent.
     pub fn arg(&self, index: usize) -> &'a [u8] {
         self.args.at(index)
     }
@@ -62,7 +62,7 @@ impl<'a> Call<'a> {
         self.args.len()
     }
 
-    /// A cursor on the argument at `index`, to read it and what follows.
+    /// A cursor at the argument at `index`.
     pub fn rest(&self, index: usize) -> Cursor<'a> {
         Cursor::new(self.args, index)
     }
@@ -76,7 +76,8 @@ impl<'a> Call<'a> {
     }
 }
 
-/// Answers a container's HELP subcommand from the table: a line for each subcommand and one for what it does.
+/// Answers a container's HELP subcommand from the table: a line for each subcommand and one for its
+/// description.
 pub fn write_help(call: &mut Call<'_>, container: &str) {
     let entries = call.worker.shared.registry.entries();
     let Some(parent) = call.entry.parent else { return };

@@ -105,7 +105,7 @@ fn bgrewriteaof(call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
-/// The answer to subcommands of DEBUG that would save or load what is being loaded.
+/// The answer to subcommands of DEBUG that would save or load data during a load.
 const LOADING: Error = Error::Fixed("LOADING Redis is loading the dataset in memory");
 
 /// A subcommand of DEBUG.
@@ -186,7 +186,7 @@ fn reload(call: &mut Call<'_>) -> Outcome {
     if worker.shared.persistence.is_loading() {
         return Err(LOADING);
     }
-    // Its file would be older than what follows.
+    // Its file would be older than the next changes.
     worker.shared.persistence.background.cancel();
     if saves {
         worker.save().map_err(|SaveFailed| Error::Fixed("ERR"))?;

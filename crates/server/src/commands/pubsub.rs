@@ -80,7 +80,7 @@ fn add_all(call: &mut Call<'_>, kind: Kind, word: &[u8]) -> Outcome {
     Ok(())
 }
 
-/// Tells the client of a change of its subscriptions.
+/// Confirms a change of the client's subscriptions.
 fn confirm(call: &mut Call<'_>, kind: Kind, word: &[u8], name: Option<&[u8]>) {
     let reply = &mut *call.reply;
     reply.push(3);

@@ -1,4 +1,4 @@
-//! Primaries and replicas, and who waits for them: PSYNC, SYNC, REPLCONF, ROLE, WAIT, WAITAOF.
+//! Primaries and replicas, and waits for them: PSYNC, SYNC, REPLCONF, ROLE, WAIT, WAITAOF.
 
 use std::sync::atomic::Ordering;
 
@@ -114,7 +114,7 @@ fn may_sync(call: &Call<'_>) -> Result<bool, Error> {
     Ok(true)
 }
 
-/// Lets a replica go on behind `offset - 1` bytes of the stream that it names; false if that is not there.
+/// Lets a replica continue behind `offset - 1` bytes of the stream that it names; false if that is not there.
 fn partial_sync(call: &mut Call<'_>, offset: i64) -> bool {
     let shared = call.worker.shared;
     let (journal, asked) = (&shared.engine.journal, call.arg(1));
@@ -147,7 +147,7 @@ fn partial_sync(call: &mut Call<'_>, offset: i64) -> bool {
         link.replica.name(),
         reader.behind()
     );
-    // What the client has had is the stream's beginning: it need not wait for its reply.
+    // The client has the stream's beginning: it need not wait for its reply.
     match link.replica.can(capability::PSYNC2) {
         true => call.reply.simple(&format!("CONTINUE {}", history.id())),
         false => call.reply.simple("CONTINUE"),
@@ -256,7 +256,7 @@ fn replconf(call: &mut Call<'_>) -> Outcome {
                 let link = call.worker.replica_link(call.connection);
                 link.replica.is_rdb_only.store(is_rdb_only, Ordering::Relaxed);
             }
-            // In Redis' dialect `main-ch-client-id` tells whose data set it is to take.
+            // In Redis' dialect `main-ch-client-id` names the replica whose data set it takes.
             b"rdb-channel" => {
                 let is_channel = call.int(index + 1)?;
                 if !(0..=1).contains(&is_channel) {
@@ -285,7 +285,7 @@ fn replconf(call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
-/// If the primary asks how far this replica is, it is told soon.
+/// If the primary asks for this replica's offset, the answer is due soon.
 fn note_question(call: &Call<'_>) {
     if call.connection.info.flags.load(Ordering::Relaxed) & flag::PRIMARY != 0 {
         call.worker.shared.replication.replica.note_question();
@@ -306,7 +306,7 @@ fn parse_version(text: &[u8]) -> Option<u32> {
     parts.next().is_none().then(|| u32::from_be_bytes([0, version[0], version[1], version[2]]))
 }
 
-/// What a replica says that it knows; 0 for what is unknown here.
+/// The capability of a replica's word; 0 for an unknown one.
 fn capability_of(name: &[u8]) -> u32 {
     match name.to_ascii_lowercase().as_slice() {
         b"eof" => capability::EOF,
@@ -327,7 +327,7 @@ fn become_channel_of(call: &mut Call<'_>, client: i64) -> Outcome {
     Ok(())
 }
 
-/// The connection's data set comes by the one that has this client id.
+/// The connection's data set comes by the one with this client id.
 fn name_channel(call: &mut Call<'_>, channel: i64) -> Outcome {
     let client = u64::try_from(channel).unwrap_or(0);
     if !call.worker.shared.replication.primary.has_reserved(client) {
@@ -386,8 +386,8 @@ fn role(call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
-/// The replication offset behind all that the client has written. It stays what it was when it was first
-/// asked for: later it is known to some kilobytes only.
+/// The replication offset behind all of the client's writes. It keeps its first value: later it is known to
+/// some kilobytes only.
 fn recorded_offset(call: &mut Call<'_>) -> Option<u64> {
     let position = call.connection.recorded;
     let (known, offset) = call.connection.replicated;
@@ -456,7 +456,7 @@ fn block_for(call: &mut Call<'_>, copies: Copies, deadline_ms: Option<i64>) {
     }
 }
 
-/// The answer to WAITAOF that waits for this server's disk, also if the file is switched off meanwhile.
+/// The answer to WAITAOF that waits for this server's disk, also if the file is switched off in that time.
 pub(crate) const WITHOUT_LOG: &str =
     "ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.";
 
@@ -492,7 +492,7 @@ fn waitaof(call: &mut Call<'_>) -> Outcome {
     let position = match phase {
         // Without a file nothing comes to be on disk.
         LogPhase::Off => Position::MAX,
-        // What the client wrote before it was switched on is in the base that is being written.
+        // Writes of the client before it was switched on are in the base that is being written.
         LogPhase::Starting => shared.engine.journal.end(),
         LogPhase::On => call.connection.recorded,
     };

@@ -148,7 +148,7 @@ fn flush(call: &mut Call<'_>) -> Outcome {
     let shared = call.worker.shared;
     shared.scripts.flush();
     call.worker.drop_scripting();
-    // The other threads drop what they have when they get to it: nobody runs what has left the cache.
+    // The other threads drop theirs when they get to it: a script that has left the cache does not run.
     for thread in (0..shared.thread_count()).filter(|thread| *thread != call.worker.thread) {
         shared.send(thread, Mail::Run(Box::new(crate::worker::Worker::drop_scripting)));
     }

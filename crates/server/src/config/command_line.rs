@@ -12,7 +12,7 @@ use super::load::{REDIS_VERSION, Sources};
 use super::value::quote;
 use super::words;
 
-/// What the command line asks for.
+/// The request of the command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Invocation {
     /// Start the server.

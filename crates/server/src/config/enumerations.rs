@@ -6,7 +6,7 @@ use super::value::{Kind, Lines, Value};
 
 /// A value that is one of a list of words.
 pub trait Enumeration: Copy + PartialEq + 'static {
-    /// The words and what they mean; a value's own word is its first one.
+    /// The words and their values; a value's own word is its first one.
     const WORDS: &'static [(&'static str, Self)];
 
     /// The value's own word.
@@ -23,7 +23,7 @@ pub trait Enumeration: Copy + PartialEq + 'static {
     }
 }
 
-/// The error for a word that is none of `words`.
+/// The error for a word that is not in `words`.
 pub(super) fn unknown_word(words: impl Iterator<Item = &'static str>) -> String {
     format!("argument(s) must be one of the following: {}", words.collect::<Vec<_>>().join(", "))
 }
@@ -74,7 +74,7 @@ enumerations! {
         Verbose = "verbose",
         /// What an operator wants to see in production.
         Notice = "notice",
-        /// Only what is wrong.
+        /// Only errors.
         Warning = "warning",
         /// Nothing at all.
         Nothing = "nothing",
@@ -88,11 +88,11 @@ enumerations! {
         /// An object for each line, as Valkey 9 writes it.
         Json = "json",
     }
-    /// What a node does when its file of the cluster cannot be written.
+    /// A node's reaction to a file of the cluster that cannot be written.
     ClusterConfigSaveBehavior {
         /// It ends.
         Sync = "sync",
-        /// It says so, and goes on.
+        /// It logs the error, and continues.
         BestEffort = "best-effort",
     }
     /// The form of a log line's time.
@@ -125,7 +125,7 @@ enumerations! {
         /// LOG_LOCAL7
         Local7 = "local7",
     }
-    /// Who supervises the process.
+    /// The supervisor of the process.
     Supervised {
         /// upstart: stops itself once ready.
         Upstart = "upstart",
@@ -133,7 +133,7 @@ enumerations! {
         Systemd = "systemd",
         /// Found out from the environment.
         Auto = "auto",
-        /// Nobody.
+        /// No supervisor.
         No = "no",
     }
     /// What gives room when `maxmemory` is reached.
@@ -226,11 +226,11 @@ enumerations! {
         /// For clients, not for a replication stream.
         Clients = "clients",
     }
-    /// Who may do something that is barred by default.
+    /// Which clients may do something that is forbidden by default.
     ProtectedAction {
-        /// Nobody.
+        /// No client.
         No = "no",
-        /// Everybody.
+        /// Every client.
         Yes = "yes",
         /// Clients of this machine.
         Local = "local",

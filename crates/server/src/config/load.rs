@@ -22,13 +22,13 @@ const FORGOTTEN: [&[u8]; 3] =
 /// How the parameters of the modules that Redis 8 ships with begin.
 const MODULE_PREFIXES: [&[u8]; 4] = [b"search-", b"ts-", b"bf-", b"cf-"];
 
-/// What a directive needs to know of the rest of the server.
+/// Facts about the rest of the server that a directive needs.
 pub trait Surroundings {
-    /// Whether there is a command of that name, as `rename-command` asks; none when nobody knows.
+    /// Whether there is a command of that name, as `rename-command` asks; `None` if unknown.
     fn command_exists(&self, name: &[u8]) -> Option<bool>;
 
-    /// Checks the rules of a `user` directive: name, then rules. On error, the place of the rule among them
-    /// and what is wrong with it.
+    /// Checks the rules of a `user` directive: name, then rules. On error, the place of the wrong rule among
+    /// them and its fault.
     fn check_user(&self, words: &[Vec<u8>]) -> Result<(), (usize, String)>;
 }
 
@@ -84,7 +84,7 @@ pub enum LoadError {
         line: usize,
         /// The line's text.
         text: String,
-        /// What is wrong.
+        /// The fault.
         message: String,
     },
     /// The directives do not go together.
@@ -93,7 +93,7 @@ pub enum LoadError {
     File {
         /// Its path.
         path: PathBuf,
-        /// What the operating system says.
+        /// The operating system's message.
         message: String,
     },
 }
@@ -314,7 +314,7 @@ impl Loader<'_> {
     }
 }
 
-/// What is wrong with a `user` line.
+/// The fault of a `user` line.
 fn user_error(word: &[u8], message: &str) -> String {
     format!("Error in user declaration '{}': {message}", String::from_utf8_lossy(word))
 }

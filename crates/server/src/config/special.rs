@@ -1,4 +1,4 @@
-//! Parameters whose text has a grammar of its own.
+//! Parameters whose text has its own grammar.
 
 use std::path::{Path, PathBuf};
 
@@ -230,7 +230,7 @@ impl KeyspaceEvents {
     pub const SUBKEYSPACEITEM: u32 = 1 << 19;
     /// `V`: publish on `__subkeyspaceevent@<db>__:<event>|<key>`.
     pub const SUBKEYSPACEEVENT: u32 = 1 << 20;
-    /// `A`: every class of which it is not said that it is none of it.
+    /// `A`: every class but those that exclude themselves from it.
     pub const ALL: u32 = Self::GENERIC
         | Self::STRING
         | Self::LIST
@@ -309,14 +309,14 @@ impl Value for KeyspaceEvents {
     }
 }
 
-/// What is counted for each slot: `no`, `yes` for all, or some of the words.
+/// The metrics of each slot: `no`, `yes` for all, or some of the words.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SlotMetrics {
     /// `cpu`: the time of its commands.
     pub cpu: bool,
     /// `net`: bytes in and out.
     pub net: bool,
-    /// `mem`: what its keys take.
+    /// `mem`: bytes of its keys.
     pub mem: bool,
 }
 
@@ -538,7 +538,8 @@ pub(super) fn hostname(text: &[u8]) -> Result<(), &'static str> {
         .ok_or("Hostnames may only contain alphanumeric characters, hyphens or dots")
 }
 
-/// Checks `cluster-announce-human-nodename`: what the cluster's configuration file can hold in a field.
+/// Checks `cluster-announce-human-nodename`: a text that a field of the cluster's configuration file can
+/// hold.
 pub(super) fn nodename(text: &[u8]) -> Result<(), &'static str> {
     let forbidden = b"!#$%&()*+:;<>?@[]^{|}~ \t\r\n\"'\\,=";
     let refused = text.iter().any(|byte| forbidden.contains(byte) || !byte.is_ascii_graphic());

@@ -12,7 +12,7 @@ use super::value::{Kind, Lines};
 /// What setting a parameter does in this server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// It does what its documentation says.
+    /// It does as its documentation says.
     Honoured,
     /// Kept and shown, but this server's design leaves it nothing to act on; the text says why.
     Moot(&'static str),
@@ -37,7 +37,7 @@ pub const MULTI: u8 = 32;
 /// Switches something on that an operator relies on: where it has no effect, that deserves a warning.
 pub const SWITCH: u8 = 64;
 
-/// CONFIG SET acts on it even where its value stays the same: what it names may have changed.
+/// CONFIG SET acts on it even where its value stays the same: the named file may have changed.
 pub const REREAD: u8 = 128;
 
 /// Sets a parameter from its words: see [`Parameter::parse`].
@@ -55,7 +55,7 @@ pub struct Parameter {
     pub flags: u8,
     /// Whether it does anything here.
     pub effect: Effect,
-    /// What it is, in a line.
+    /// Its description, in a line.
     pub doc: &'static str,
     /// The value's text as CONFIG GET answers it.
     pub(super) render: fn(&Config, &Kind) -> Vec<u8>,
@@ -79,7 +79,7 @@ impl Parameter {
         self.flags & flag != 0
     }
 
-    /// Whether an operator who set it to this value expects something that does not happen.
+    /// Whether an operator who set it to this value expects an effect that it does not have.
     pub fn misleads(&self, config: &Config) -> bool {
         let is_off = matches!(self.get(config).as_slice(), b"" | b"no" | b"0");
         self.has(SWITCH) && self.effect != Effect::Honoured && !is_off

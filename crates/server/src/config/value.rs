@@ -7,7 +7,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
-/// What a parameter accepts; bounds are inclusive.
+/// Accepted values of a parameter; bounds are inclusive.
 #[derive(Clone, Copy, Debug)]
 pub enum Kind {
     /// `yes` or `no`.
@@ -24,7 +24,7 @@ pub enum Kind {
     OneOf(&'static [&'static str]),
     /// Several of the words.
     AnyOf(&'static [&'static str]),
-    /// Free text, with a check of its own.
+    /// Free text, with its check.
     Text(fn(&[u8]) -> Result<(), &'static str>),
     /// A directory that exists.
     Directory,
@@ -250,9 +250,9 @@ numbers!(i32, u16, u32, i64, u64, usize);
 /// A limit in bytes, or relative to `maxmemory`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemoryLimit {
-    /// So many bytes; zero is no limit.
+    /// A number of bytes; zero for no limit.
     Bytes(u64),
-    /// So many hundredths of `maxmemory`.
+    /// Hundredths of `maxmemory`.
     Percent(u8),
 }
 

@@ -30,7 +30,7 @@ pub fn split(line: &[u8]) -> Option<Vec<Vec<u8>>> {
     }
 }
 
-/// The first word of a text that begins with it, and what follows.
+/// The first word of a text that begins with it, and the rest.
 fn word(text: &[u8]) -> Option<(Vec<u8>, &[u8])> {
     let mut word = Vec::new();
     let mut rest = text;
@@ -53,12 +53,12 @@ fn word(text: &[u8]) -> Option<(Vec<u8>, &[u8])> {
     }
 }
 
-/// What follows a closing quote, if the word may end there.
+/// The rest behind a closing quote, if the word may end there.
 fn ends_with_quote(rest: &[u8]) -> Option<&[u8]> {
     rest.first().is_none_or(|&byte| is_blank(byte)).then_some(rest)
 }
 
-/// Adds the text up to the closing quote to `word`; what follows the quote.
+/// Adds the text up to the closing quote to `word`; returns the rest behind the quote.
 fn double_quoted<'a>(mut rest: &'a [u8], word: &mut Vec<u8>) -> Option<&'a [u8]> {
     loop {
         let (byte, after) = match rest {
@@ -88,7 +88,7 @@ fn unescape(letter: u8) -> u8 {
     }
 }
 
-/// Adds the text up to the closing quote to `word`; what follows the quote.
+/// Adds the text up to the closing quote to `word`; returns the rest behind the quote.
 fn single_quoted<'a>(mut rest: &'a [u8], word: &mut Vec<u8>) -> Option<&'a [u8]> {
     loop {
         let (byte, after) = match rest {

@@ -1,7 +1,7 @@
 //! The network's part of MIGRATE: portions of requests sent to another server, and its answers.
 //!
-//! It runs on threads of its own, which know no keys, hold no lock of the keyspace and are not inside the
-//! gate. However long the other server takes, only those wait who need its answer.
+//! It runs on separate threads, which know no keys, hold no lock of the keyspace and are not inside the gate.
+//! However long the other server takes, only clients that need its answer wait.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
@@ -35,7 +35,7 @@ const NO_ANSWER: Error = Error::Fixed("IOERR error or timeout reading to target 
 pub struct Destination {
     /// The host, as the client named it.
     pub host: Vec<u8>,
-    /// The port likewise.
+    /// The port.
     pub port: Vec<u8>,
     /// The database there.
     pub db: i64,
@@ -67,7 +67,7 @@ impl KeptTargets {
         lock(&self.0).len()
     }
 
-    /// Closes those that nobody has used for a while.
+    /// Closes those that have been unused for a while.
     pub fn close_old(&self, now_ms: i64) {
         lock(&self.0).retain(|target| now_ms - target.used_ms < KEPT_MS);
     }
@@ -128,7 +128,7 @@ impl Target {
         self.client.send_raw(requests).map_err(|error| Failure::of(&error, NOT_SENT))
     }
 
-    /// Whether the other server has done what the next answer is about, or its error.
+    /// Whether the other server has carried out the request of the next answer, or its error.
     fn answer(&mut self) -> Result<(), Failure> {
         match self.client.read_reply() {
             Ok(Answer::Error(text)) => {

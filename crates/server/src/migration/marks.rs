@@ -1,4 +1,4 @@
-//! Keys that are under way to another server: who would change one waits.
+//! Keys that are under way to another server: a client that would change one waits.
 //!
 //! Invariant: a key has one mark at most, which is set with the key's shard locked.
 

@@ -1,4 +1,4 @@
-//! What a worker records while the append-only file is switched on and off.
+//! A worker's records while the append-only file is switched on and off.
 
 use martlet_base::number::NumberBuffer;
 use martlet_keyspace::Key;
@@ -9,7 +9,7 @@ use crate::config::ConfigStore;
 
 const TEXT: &[u8] = b"text";
 
-/// A server that has loaded what is in its directory.
+/// A server that has loaded the files of its directory.
 fn server(config: &Config) -> (&'static Shared, Worker) {
     let registry = Box::leak(Box::new(Registry::new(&[]).unwrap()));
     let shared = Shared::new(ConfigStore::new(config.clone()), registry, 1, None).unwrap();

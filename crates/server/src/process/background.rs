@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-/// Where a server in the background keeps its process id when it is not told.
+/// Default file of the process id of a server in the background.
 const DEFAULT_PIDFILE: &str = "/var/run/redis.pid";
 
 /// The file that holds the process id; it goes when this is dropped.

@@ -5,7 +5,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 /// Files that the server opens besides its clients: listening sockets, rings, logs, data.
 pub const RESERVED_FILES: u64 = 32;
 
-/// What became of the wish to serve so many clients.
+/// The outcome of the request for this number of open files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenFiles {
     /// The clients that the limit allows: the wish, or fewer.
@@ -41,7 +41,7 @@ fn raise(old: u64, wanted: u64, mut set: impl FnMut(u64) -> bool) -> u64 {
     if wanted <= old || set(wanted) {
         return wanted.max(old);
     }
-    // What is refused once is refused for every higher limit too: halve what lies between.
+    // A refused limit means that every higher one is refused, too: halve the interval.
     let (mut allowed, mut refused) = (old, wanted);
     while refused - allowed > 1 {
         let middle = allowed + (refused - allowed) / 2;

@@ -1,4 +1,5 @@
-//! Tells a supervisor that the server is ready or stops: systemd over its socket, upstart by stopping once.
+//! Notifies a supervisor that the server is ready or stops: systemd over its socket, upstart by stopping
+//! once.
 
 use std::ffi::OsString;
 use std::io;
@@ -13,7 +14,7 @@ use super::system;
 /// The supervisor of this process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Supervisor {
-    /// Nobody.
+    /// No supervisor.
     None,
     /// upstart, in a job with `expect stop`.
     Upstart,
@@ -21,7 +22,7 @@ pub enum Supervisor {
     Systemd(OsString),
 }
 
-/// The supervisor that the configuration and the environment name. What is configured but not there is
+/// The supervisor that the configuration and the environment name. A configured one that is missing is
 /// logged.
 pub fn find_supervisor(mode: Supervised, environment: impl Fn(&str) -> Option<OsString>) -> Supervisor {
     let upstart = || environment("UPSTART_JOB").map(|_| Supervisor::Upstart);
@@ -41,7 +42,7 @@ pub fn find_supervisor(mode: Supervised, environment: impl Fn(&str) -> Option<Os
 }
 
 impl Supervisor {
-    /// Whether somebody supervises: then the server stays in the foreground.
+    /// Whether there is a supervisor: then the server stays in the foreground.
     pub fn is_there(&self) -> bool {
         *self != Self::None
     }

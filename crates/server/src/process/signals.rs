@@ -1,6 +1,6 @@
 //! Signals that stop the server.
 //!
-//! Invariant: the handler given runs on a thread of its own, never in a signal's context.
+//! Invariant: the handler runs on a separate thread, never in a signal's context.
 
 use std::io;
 

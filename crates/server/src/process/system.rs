@@ -10,7 +10,7 @@ use crate::config::SyslogFacility;
 
 /// Ignores a signal.
 pub(super) fn ignore_signal(signal: libc::c_int) {
-    // SAFETY: SIG_IGN runs no code of ours, and the signals given are not ones that Rust's runtime handles
+    // SAFETY: SIG_IGN runs no code here, and these signals are not ones that Rust's runtime handles
     // otherwise.
     unsafe { libc::signal(signal, libc::SIG_IGN) };
 }

@@ -1,8 +1,8 @@
-//! The process title: what `ps` and `/proc/<pid>/cmdline` show.
+//! The process title: the text that `ps` and `/proc/<pid>/cmdline` show.
 //!
 //! Linux has no call for it: the title is written over the memory in which the kernel put the arguments and
 //! the environment. Invariant: the title's memory is taken over before any thread exists, after the
-//! environment was copied elsewhere, and afterwards nobody but [`ProcessTitle`] reads or writes it.
+//! environment was copied elsewhere, and afterwards only [`ProcessTitle`] reads or writes it.
 
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
@@ -90,7 +90,7 @@ fn area() -> Option<&'static mut [u8]> {
         return None;
     }
     for (name, value) in std::env::vars_os() {
-        // SAFETY: there is no other thread that could read the environment meanwhile.
+        // SAFETY: there is no other thread that could read the environment in this moment.
         unsafe { std::env::set_var(name, value) };
     }
     // SAFETY: the kernel laid the two areas out as one writable piece of the main thread's stack that lasts

@@ -1,4 +1,4 @@
-//! What the process has used, as the kernel accounts it.
+//! The kernel's accounts of the process.
 
 /// Processor time in seconds: system and user.
 #[derive(Copy, Clone, Debug, Default)]
@@ -9,7 +9,7 @@ pub struct CpuTime {
     pub user_s: f64,
 }
 
-/// Whose time [`cpu_time`] tells.
+/// The owner of [`cpu_time`]'s time.
 #[derive(Copy, Clone, Debug)]
 pub enum Whose {
     /// All threads of the process.

@@ -1,6 +1,6 @@
-//! What a primary does for its replicas by time: PING, timeouts, the backlog's end, `min-replicas-to-write`.
+//! A primary's periodic work for its replicas: PING, timeouts, the backlog's end, `min-replicas-to-write`.
 //!
-//! Invariant: the first thread alone does it; any thread may count the replicas anew.
+//! Invariant: the first thread alone does it; any thread may count the replicas.
 
 use std::sync::atomic::Ordering;
 
@@ -14,7 +14,7 @@ use crate::worker::Worker;
 const MOST_LAG_S: u32 = 10;
 
 impl Worker {
-    /// Does what is due, some times a second; more once a second is over.
+    /// Does the due work, some times a second; more once a second is over.
     pub(crate) fn replication_cron(&mut self, is_second_over: bool) {
         let shared = self.shared;
         let primary = &shared.replication.primary;
@@ -111,13 +111,14 @@ impl Worker {
         }
     }
 
-    /// Keeps no stream any more for replicas that did not come back for so long.
+    /// Ends the stream for replicas that have not come back in this time.
     fn end_backlog(&mut self, ttl_s: u64) {
         let shared = self.shared;
         let (journal, primary) = (&shared.engine.journal, &shared.replication.primary);
         let since_ms = self.now_ms - primary.alone_since_ms.load(Ordering::Relaxed);
         let is_due = ttl_s > 0 && since_ms / 1000 > ttl_s as i64;
-        // A replica keeps it as long as it is one: it may become the primary of those who follow the same.
+        // A replica keeps it as long as it is one: it may become the primary of replicas that follow the same
+        // stream.
         let has_exports = shared.cluster().is_some_and(|node| node.migrations.has_exports());
         if !is_due || has_exports || !journal.is_followed_by(Follower::Replicas) || journal.relays() {
             return;

@@ -15,10 +15,10 @@ use crate::config::Primary;
 use crate::shared::{Mail, Shared, lock};
 use crate::worker::Worker;
 
-/// What a replica is asked with to say how far it is.
+/// The question to a replica for its offset.
 pub const GETACK: &[u8] = b"*3\r\n$8\r\nREPLCONF\r\n$6\r\nGETACK\r\n$1\r\n*\r\n";
 
-/// What was asked for.
+/// The request.
 pub type Request = failover::Request<Primary>;
 
 /// See the [module docs](self). One per server.
@@ -45,7 +45,7 @@ impl Failover {
         begins
     }
 
-    /// Ends it, however; how far it was, and what was asked for.
+    /// Ends it, however; returns its state, and its request.
     fn end(&self) -> (State, Request) {
         let mut under_way = lock(&self.under_way);
         self.is_on.store(false, Ordering::Release);
@@ -54,7 +54,7 @@ impl Failover {
 }
 
 impl Shared {
-    /// Ends a failover, however: writes go on. How far it was, and what was asked for.
+    /// Ends a failover, however: writes resume. Returns its state, and its request.
     pub fn end_failover(&self) -> (State, Request) {
         let ended = self.replication.failover.end();
         if ended.0 != State::None {
@@ -78,8 +78,8 @@ impl Worker {
         true
     }
 
-    /// Looks whether a failover can go on, on the first thread: replicas have said how far they are, or time
-    /// has passed.
+    /// Checks whether a failover can continue, on the first thread: replicas have acknowledged, or time has
+    /// passed.
     pub(crate) fn follow_failover(&mut self) {
         let shared = self.shared;
         if !shared.replication.failover.is_on.load(Ordering::Acquire) {
@@ -141,7 +141,7 @@ impl Worker {
         }
     }
 
-    /// A replica has said how far it is: a failover or a shutdown may go on.
+    /// A replica has acknowledged: a failover or a shutdown may continue.
     pub(crate) fn note_ack(&self) {
         let shared = self.shared;
         if shared.replication.failover.is_on.load(Ordering::Acquire) || shared.pending_shutdown.is_on() {

@@ -1,5 +1,5 @@
-//! A full sync on its way from who writes it to the replicas that it is for: every block is kept until the
-//! slowest has taken it, and the writer waits while too much is.
+//! A full sync on its way from its writer to its replicas: every block is kept until the slowest has taken
+//! it, and the writer waits while too much is.
 //!
 //! Invariant: every taker gets all blocks in order, and then the end; or it has left.
 
@@ -12,13 +12,13 @@ use crate::shared::lock;
 
 /// Bytes of a block.
 const BLOCK_BYTES: usize = 64 << 10;
-/// So many blocks may wait for the slowest replica.
+/// Most blocks that wait for the slowest replica.
 const MOST_BLOCKS: usize = 64;
 
 /// A block, which all takers share.
 pub type Block = triomphe::Arc<Vec<u8>>;
 
-/// What a taker finds.
+/// A taker's next finding.
 #[derive(Debug)]
 pub enum Next {
     /// The next block.
@@ -38,7 +38,7 @@ struct State {
     takers: Vec<Option<u64>>,
     /// Whether all that came is whole, once nothing more comes.
     end: Option<bool>,
-    /// What is to be set when the last taker leaves before.
+    /// The flag to set when the last taker leaves early.
     cancels: Option<Arc<AtomicBool>>,
 }
 
@@ -50,7 +50,7 @@ impl State {
         self.first = first;
     }
 
-    /// Ends the writing if nobody is left to take anything.
+    /// Ends the writing if no taker is left.
     fn cancel_if_abandoned(&mut self) {
         if self.end.is_none()
             && self.takers.iter().all(Option::is_none)
@@ -66,18 +66,18 @@ impl State {
 pub struct Feed {
     state: Mutex<State>,
     room: Condvar,
-    /// Tells the takers' threads that there is more.
+    /// Wakes the takers' threads for more.
     wake: Box<dyn Fn() + Send + Sync>,
 }
 
 impl Feed {
-    /// A feed for so many takers, whose threads are woken by `wake`.
+    /// A feed for `takers` takers, whose threads are woken by `wake`.
     pub fn new(takers: usize, wake: impl Fn() + Send + Sync + 'static) -> Feed {
         let state = State { takers: vec![Some(0); takers], ..State::default() };
         Feed { state: Mutex::new(state), room: Condvar::new(), wake: Box::new(wake) }
     }
 
-    /// What comes next for a taker.
+    /// The next block for a taker.
     pub fn next(&self, taker: usize) -> Next {
         let mut state = lock(&self.state);
         let Some(Some(at)) = state.takers.get(taker).copied() else { return Next::End(false) };
@@ -105,7 +105,7 @@ impl Feed {
         self.room.notify_all();
     }
 
-    /// Has `is_cancelled` set when nobody is left to take anything before the end.
+    /// Has `is_cancelled` set when no taker is left before the end.
     pub fn cancel_when_abandoned(&self, is_cancelled: Arc<AtomicBool>) {
         let mut state = lock(&self.state);
         state.cancels = Some(is_cancelled);
@@ -115,7 +115,7 @@ impl Feed {
     /// Adds a block, once there is room.
     ///
     /// # Errors
-    /// Nobody takes it any more.
+    /// No taker is left.
     fn push(&self, block: Vec<u8>) -> io::Result<()> {
         let mut state = lock(&self.state);
         while state.blocks.len() >= MOST_BLOCKS && state.takers.iter().any(Option::is_some) {
@@ -130,7 +130,7 @@ impl Feed {
         Ok(())
     }
 
-    /// Nothing more comes; whether what came is whole.
+    /// Ends the feed; `is_whole` if all blocks came.
     pub fn end(&self, is_whole: bool) {
         lock(&self.state).end.get_or_insert(is_whole);
         (self.wake)();
@@ -144,7 +144,7 @@ pub struct FeedWriter {
 }
 
 impl FeedWriter {
-    /// A writer to `feed`; who has it says when that ends.
+    /// A writer to `feed`; its owner ends the feed.
     pub fn new(feed: Arc<Feed>) -> FeedWriter {
         FeedWriter { feed, block: Vec::new() }
     }

@@ -1,6 +1,6 @@
-//! What a replica's connection is given: the data set of a full sync, then the stream.
+//! Output of a replica's connection: the data set of a full sync, then the stream.
 //!
-//! Invariant: bytes leave in the order of the stream, from the offset on that the replica was told; between a
+//! Invariant: bytes leave in the order of the stream, from the offset on that the replica got; between a
 //! replica's data set and its first ACK nothing is sent if it does not know the data set's length.
 
 use std::sync::Arc;
@@ -35,7 +35,7 @@ impl Taker {
         Taker { feed, number }
     }
 
-    /// What comes next here.
+    /// The next block here.
     pub fn next(&self) -> Next {
         self.feed.next(self.number)
     }
@@ -51,7 +51,7 @@ impl Drop for Taker {
 pub enum Source {
     /// There is nothing for it yet.
     Nothing,
-    /// A full sync, and what comes after it.
+    /// A full sync, and the stream after it.
     Sync {
         /// The data set.
         taker: Taker,
@@ -68,15 +68,15 @@ pub enum Source {
 
 /// A connection's part of a replica.
 pub struct ReplicaLink {
-    /// As everybody sees it.
+    /// Its shared record.
     pub replica: Arc<Replica>,
-    /// What it is sent.
+    /// The source of its output.
     pub source: Source,
-    /// The kernel is to gather what is sent to it (`repl-disable-tcp-nodelay`), and was not told so yet.
+    /// The kernel is to gather its output (`repl-disable-tcp-nodelay`), and the option is not set yet.
     gathers: bool,
 }
 
-/// What a replica is given next.
+/// A replica's next output.
 enum Given {
     Bytes(Buffer),
     Nothing,
@@ -86,7 +86,7 @@ enum Given {
 }
 
 impl ReplicaLink {
-    /// What comes next.
+    /// The next output.
     fn next(&mut self, now_ms: i64) -> Given {
         loop {
             match std::mem::replace(&mut self.source, Source::Nothing) {
@@ -148,10 +148,10 @@ impl Worker {
     pub(crate) fn feed_replicas(&mut self, backend: &mut dyn Backend) {
         let journal = &self.shared.engine.journal;
         if !self.replicas.is_empty() {
-            // Before the look at what there is: whoever adds to it then wakes this thread.
+            // Before the check for available data: a thread that adds to it then wakes this one.
             self.shared.wait_for_stream(self.thread);
             journal.pump(journal.end());
-            // One that ends leaves the list: who takes its place there comes in the next turn.
+            // One that ends leaves the list: its successor in that place comes in the next turn.
             for index in 0..self.replicas.len() {
                 let Some(mut connection) = self.replica_at(index) else { continue };
                 self.feed_replica(backend, &mut connection);
@@ -178,11 +178,11 @@ impl Worker {
 
     fn feed_replica(&mut self, backend: &mut dyn Backend, connection: &mut Connection) {
         let mut sent = 0;
-        // Behind a change of the stream's name what comes is not what the replica knows by the old one.
+        // Behind a change of the stream's id the output does not belong to the id that the replica knows.
         let is_leaving = connection.info.killed.load(Ordering::Acquire);
         while !is_leaving && !connection.closing && connection.out.is_empty() {
             if connection.in_flight.bytes >= WINDOW_BYTES {
-                // What the kernel takes at once does not end the next sleep by itself.
+                // Output that the kernel takes at once does not end the next sleep by itself.
                 self.outbox_has_more(sent > 0);
                 break;
             }
@@ -253,7 +253,7 @@ impl Worker {
         self.note_replicas();
     }
 
-    /// What a connection has of a replica that is about to say what it wants.
+    /// The replica's part of a connection that is in its handshake.
     pub(crate) fn replica_link<'c>(&self, connection: &'c mut Connection) -> &'c mut ReplicaLink {
         let info = &connection.info;
         connection.replica.get_or_insert_with(|| {
@@ -367,8 +367,8 @@ impl Worker {
         self.finish(connection);
     }
 
-    /// Tells replicas that wait for their data set that they are not forgotten, once a second; they have
-    /// nothing to answer for meanwhile.
+    /// Keeps the connections of replicas that wait for their data set alive, once a second; they need not
+    /// answer in that time.
     pub(crate) fn keep_waiting_replicas(&mut self) {
         for index in 0..self.replicas.len() {
             let Some(mut connection) = self.replica_at(index) else { continue };
@@ -380,7 +380,7 @@ impl Worker {
             {
                 link.replica.acked_ms.store(self.now_ms, Ordering::Relaxed);
                 if link.replica.is_rdb_channel() {
-                    // It need not read the stream meanwhile.
+                    // It need not read the stream in that time.
                     self.shared.replication.primary.note_sign_of_life(&link.replica, self.now_ms);
                 }
                 if let Source::Nothing = link.source {
@@ -398,5 +398,5 @@ impl Worker {
     }
 }
 
-/// So many bytes of records wait at most when there is no replica to take them out of the journal for.
+/// Most bytes of records that wait in the journal without a replica.
 const ALONE_BYTES: u64 = 1 << 20;

@@ -1,9 +1,9 @@
-//! Replication: what the server knows of itself as a primary and as a replica.
+//! Replication: the server's state as a primary and as a replica.
 //!
 //! The rules are `martlet_replication`'s, which knows no thread and no socket; here they meet both.
 //!
-//! Invariant: a replication id and an offset name one state of the data set. Whoever changes the data set
-//! otherwise than by the stream takes a new id first.
+//! Invariant: a replication id and an offset name one state of the data set. A change of the data set other
+//! than by the stream takes a new id first.
 
 mod cron;
 pub mod failover;
@@ -25,8 +25,8 @@ use martlet_replication::history::History;
 use crate::shared::{Shared, lock, random_id};
 use primary::Primary;
 
-/// Goes on with the stream where the file was that has been loaded: a replica asks for what follows, and a
-/// primary lets its replicas go on that have come just as far. The gate is closed.
+/// Continues the stream at the place of the loaded file: a replica asks for the rest, and a primary lets its
+/// replicas continue that are at the same place. The gate is closed.
 pub fn resume(shared: &Shared, place: &StreamPlace) {
     let (journal, replication) = (&shared.engine.journal, &shared.replication);
     if let Err(error) = journal.open() {
@@ -62,7 +62,7 @@ pub struct Replication {
 }
 
 impl Replication {
-    /// A primary, of which nobody knows yet.
+    /// A primary, which no other server knows yet.
     pub fn new(random: &mut Random) -> Replication {
         Replication {
             history: Mutex::new(History::new(random_id(random))),
@@ -73,7 +73,7 @@ impl Replication {
         }
     }
 
-    /// The names of the stream. Whoever changes them is behind the closed gate, but at the start.
+    /// The ids of the stream. They change behind the closed gate, and at the start.
     pub fn history(&self) -> MutexGuard<'_, History> {
         lock(&self.history)
     }

@@ -1,9 +1,9 @@
-//! A primary's replicas: who they are, what they have, and when one of them is to get a full sync.
+//! A primary's replicas: their addresses, their offsets, and the time of their full syncs.
 //!
 //! Invariant: a replica is in the list from its PSYNC until its connection ends. Only the thread of its
-//! connection changes its [`Phase`], but for the step from [`Phase::Waits`] to [`Phase::Cut`], which who
-//! begins the sync does, and that to [`Phase::Online`] of one whose data set comes by another connection,
-//! which that connection's thread does once it has sent all.
+//! connection changes its [`Phase`], but for the step from [`Phase::Waits`] to [`Phase::Cut`], by the thread
+//! that begins the sync, and that to [`Phase::Online`] of one whose data set comes by another connection, by
+//! that connection's thread once it has sent all.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -20,7 +20,7 @@ use crate::shared::{Shared, lock};
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Phase {
-    /// It is about to say what it wants.
+    /// It is in its handshake.
     Handshake,
     /// It is to open a second connection for its data set.
     AwaitsChannel,
@@ -58,15 +58,15 @@ impl Phase {
     }
 }
 
-/// What a replica can do (REPLCONF capa).
+/// A replica's capabilities (REPLCONF capa).
 pub mod capability {
-    /// Reads a data set whose length it is not told before.
+    /// Reads a data set of unknown length.
     pub const EOF: u32 = 1;
     /// Knows that a partial sync may give it a new replication id.
     pub const PSYNC2: u32 = 2;
-    /// Takes the data set by a connection of its own, as Redis does.
+    /// Takes the data set by a separate connection, as Redis does.
     pub const RDB_CHANNEL: u32 = 4;
-    /// Likewise, as Valkey does.
+    /// Takes the data set by a separate connection, as Valkey does.
     pub const DUAL_CHANNEL: u32 = 8;
 }
 
@@ -78,7 +78,7 @@ pub struct Replica {
     pub port: AtomicU32,
     /// Its address, if it says so.
     pub address: Mutex<Option<String>>,
-    /// What it can do.
+    /// Its capabilities.
     pub capabilities: AtomicU32,
     /// Its version, `0xMMmmpp`; 0 if it does not say.
     pub version: AtomicU32,
@@ -88,17 +88,17 @@ pub struct Replica {
     pub is_rdb_only: AtomicBool,
     /// It is a connection for a replica's data set.
     pub is_channel: AtomicBool,
-    /// It is the connection for the data set of the replica whose client has this id; 0 if it is none, or if
-    /// that one names this one.
+    /// It is the connection for the data set of the replica whose client has this id; 0 for none, or if that
+    /// one names this one.
     pub main_client: AtomicU64,
-    /// Its data set comes by the connection whose client has this id; 0 if by none, or if that one names this
+    /// Its data set comes by the connection whose client has this id; 0 for none, or if that one names this
     /// one.
     pub channel_client: AtomicU64,
     /// All of the data set was sent.
     has_sent_all: AtomicBool,
     /// It wants the data set's libraries only, or not even them (REPLCONF rdb-filter-only).
     contents: Mutex<Contents>,
-    /// It has said SYNC: it is not told where in the stream it begins.
+    /// It has sent SYNC: it does not learn where in the stream it begins.
     pub has_said_sync: AtomicBool,
     phase: AtomicU8,
     /// Since when it waits for a full sync, Unix milliseconds.
@@ -146,7 +146,7 @@ impl Replica {
         self.phase.store(phase as u8, Ordering::Release);
     }
 
-    /// What its acknowledgements are worth.
+    /// The weight of its acknowledgements.
     pub fn standing(&self) -> Standing {
         Standing {
             is_online: self.phase() == Phase::Online,
@@ -197,8 +197,8 @@ impl Replica {
         self.port.load(Ordering::Relaxed) == u32::from(port) && self.host().eq_ignore_ascii_case(host)
     }
 
-    /// Whether both are one server, as far as that can be told: who does not say where it listens is nobody
-    /// else.
+    /// Whether both are one server, as far as known: a replica that does not send its port is a server by
+    /// itself.
     fn is_same(&self, other: &Replica) -> bool {
         u16::try_from(other.port.load(Ordering::Relaxed))
             .is_ok_and(|port| port != 0 && self.is_at(&other.host(), port))
@@ -246,7 +246,7 @@ impl Replica {
 /// Up to this version, 7.2, replicas of Redis and Valkey refuse SETSLOT.
 const NO_SLOT_CHANGES: u32 = 0x7_02ff;
 
-/// So long the stream is kept for a replica that was sent its data set by another connection.
+/// How long the stream is kept for a replica that got its data set by another connection.
 const RESERVED_MS: i64 = 60_000;
 
 /// The stream from where a data set is on, for a replica that will ask for it by another connection.
@@ -347,7 +347,7 @@ impl Primary {
         lock(&self.reserved).push(Reserved { channel, reader, until_ms: None });
     }
 
-    /// Whether the stream is kept for who gets its data set by this client's connection.
+    /// Whether the stream is kept for the replica that gets its data set by this client's connection.
     pub fn has_reserved(&self, channel: u64) -> bool {
         lock(&self.reserved).iter().any(|of| of.channel == channel)
     }
@@ -357,12 +357,13 @@ impl Primary {
         lock(&self.reserved).len()
     }
 
-    /// Keeps the stream no more for who gets its data set by this client's connection; whether it was kept.
+    /// Ends keeping the stream for the replica that gets its data set by this client's connection; returns
+    /// whether it was kept.
     pub fn release(&self, channel: u64) -> bool {
         self.drop_reserved(|of| of.channel == channel) > 0
     }
 
-    /// Keeps the stream no more for who has not asked for it in time, or lost its beginning.
+    /// Ends keeping the stream for replicas that have not asked for it in time, or lost its beginning.
     pub fn release_late(&self, shared: &Shared, now_ms: i64) {
         if self.reserved_count() == 0 {
             return;
@@ -451,7 +452,7 @@ impl Primary {
         acks::acked_by(lock(&self.replicas).iter().map(|replica| replica.standing()), count)
     }
 
-    /// Counts the replicas that have been heard of lately anew.
+    /// Counts the replicas with a recent acknowledgement.
     pub fn count_good(&self, most_lag_s: u32, now_ms: i64) -> usize {
         let is_good = |replica: &&Arc<Replica>| {
             replica.standing().is_served() && replica.lag_s(now_ms) <= i64::from(most_lag_s)
@@ -463,8 +464,8 @@ impl Primary {
 
     /// The replicas that get a full sync now, if it is time to begin one, and whether that goes without the
     /// disk; from then on they are [`Phase::Cut`]. All of one kind, and with one wish: those that can do
-    /// without the disk if that is wanted, else the others. The RDB file has the whole data set: who wants
-    /// a part does without it.
+    /// without the disk if that is wanted, else the others. The RDB file has the whole data set: a replica
+    /// that wants a part does without it.
     pub fn take_waiting(&self, config: &Config, now_ms: i64) -> Option<(Vec<Arc<Replica>>, bool)> {
         let replicas = lock(&self.replicas);
         let waiting: Vec<_> = replicas.iter().filter(|replica| replica.phase() == Phase::Waits).collect();

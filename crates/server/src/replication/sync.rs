@@ -38,7 +38,7 @@ struct Sync {
     feed: Arc<Feed>,
     waiting: Vec<Member>,
     replicas: Vec<Arc<Replica>>,
-    /// What ends a data set whose length nobody knows before, 40 characters.
+    /// The end mark of a data set of unknown length, 40 characters.
     mark: Option<String>,
     /// The stream that the cut is a place of.
     id: String,
@@ -82,7 +82,7 @@ impl Receiver for Sync {
         let is_diskless = self.mark.is_some();
         if result.is_err() {
             tracing::warn!("SYNC failed. BGSAVE child returned an error");
-            // Who has been told of an offset finds the end of its feed.
+            // A replica that has got an offset finds the end of its feed.
             self.waiting.iter().for_each(|member| member.replica.disconnect(self.shared));
             return self.feed.end(false);
         }
@@ -124,8 +124,8 @@ impl Sync {
     }
 }
 
-/// Gives the stream to the main connection of the replica whose data set goes by `channel`, which without one
-/// is for nobody.
+/// Gives the stream to the main connection of the replica whose data set goes by `channel`; without one it is
+/// dropped.
 fn begin_stream(shared: &'static Shared, channel: &Replica, reader: Reader<'static>) {
     let primary = &shared.replication.primary;
     let Some(main) = primary.main_channel(channel.main_client.load(Ordering::Relaxed)) else {
@@ -174,9 +174,9 @@ impl Worker {
         });
     }
 
-    /// Whether the mark of slots that are on their way here has to be in Valkey's format, and the replicas
-    /// that get it; the others wait for another sync. Valkey 9 reads no other mark, and ends itself when
-    /// it is told of slots by the stream whose keys it has.
+    /// Whether the mark of incoming slots has to be in Valkey's format, and the replicas that get it; the
+    /// others wait for another sync. Valkey 9 reads no other mark, and exits when the stream names slots
+    /// whose keys it has.
     fn marked_for_valkey(&self, replicas: &[Arc<Replica>]) -> (Vec<Arc<Replica>>, bool) {
         let is_importing = self.shared.cluster().is_some_and(|node| !node.imports().is_empty());
         let is_valkey = |replica: &Arc<Replica>| replica.version.load(Ordering::Relaxed) >= VALKEY_9;
@@ -223,7 +223,7 @@ impl Worker {
             true => storage.start_stream_for(&self.keys, &settings, contents, sync).is_ok(),
             false => storage.start_save_for(&self.keys, &settings, Some(sync)).is_ok(),
         };
-        // Somebody else's snapshot has begun meanwhile: they go on waiting.
+        // Another snapshot has begun since: they wait on.
         if begun { Ok(()) } else { Err("A full sync waits for another snapshot to end".into()) }
     }
 
@@ -247,8 +247,8 @@ impl Worker {
         Ok(())
     }
 
-    /// How much a replica may be behind before its connection ends: `client-output-buffer-limit`, but no less
-    /// than what is kept for it anyhow.
+    /// Most bytes that a replica may be behind before its connection ends: `client-output-buffer-limit`, but
+    /// no less than the backlog that is kept anyhow.
     pub(crate) fn most_behind(&self) -> u64 {
         let config = self.config.current();
         match config.client_output_buffer_limits[OutputClass::Replica as usize].hard_bytes {

@@ -1,12 +1,12 @@
-//! `martlet-sync-replicas`: replies wait until so many replicas have what came before them.
+//! `martlet-sync-replicas`: replies wait until the wanted number of replicas have all earlier records.
 //!
 //! ```text
-//! recorded   │ W1 │ GETACK │ W2 │ W3 │            one question at a time: what is recorded
-//! question   └ position, offset ┘                 meanwhile shares the next one
+//! recorded   │ W1 │ GETACK │ W2 │ W3 │            one question at a time: later records
+//! question   └ position, offset ┘                 share the next one
 //! answered   the N-th furthest ACK ≥ offset  ──▶  confirmed = position
 //! ```
 //!
-//! Invariant: `confirmed` only grows, and N replicas have said that they have everything before it.
+//! Invariant: `confirmed` only grows, and N replicas have acknowledged everything before it.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -47,19 +47,19 @@ impl SyncReplicas {
             return false;
         }
         let mut questions = lock(&self.questions);
-        // Offsets may be counted anew, and more replicas may have to answer.
+        // Offsets may restart, and more replicas may have to answer.
         questions.forget();
         self.wanted.swap(wanted, Ordering::SeqCst) != wanted
     }
 
-    /// So many replicas have everything before this.
+    /// The wanted number of replicas have everything before this.
     #[inline]
     pub fn confirmed(&self) -> Position {
         self.confirmed.load(Ordering::Acquire)
     }
 
-    /// Asks replicas whether they have all that is recorded now, unless they are being asked already: who
-    /// waits is woken by the answer, and asks again if it needs more.
+    /// Asks replicas whether they have all present records, unless a question is under way: a waiting client
+    /// is woken by the answer, and asks again if it needs more.
     pub fn ask(&self, shared: &Shared) {
         let journal = &shared.engine.journal;
         let mut questions = lock(&self.questions);
@@ -67,11 +67,11 @@ impl SyncReplicas {
         if !questions.may_ask(self.wanted(), self.confirmed(), position) {
             return;
         }
-        // Not known while the append-only file's disk is far behind: who waits is woken when it comes on.
+        // Unknown while the append-only file's disk is far behind: a waiting client is woken when it catches
+        // up.
         let Some(offset) = shared.offset_of(position) else { return };
         let end = journal.append(REPLICAS, GETACK);
-        // The question itself is nothing to be confirmed. If others have recorded meanwhile, what they did
-        // is.
+        // The question itself needs no confirmation. Records that others have added since do.
         let is_next = end - position == Journal::record_bytes(GETACK);
         questions.ask(Question { position: if is_next { end } else { position }, offset });
     }
@@ -89,8 +89,8 @@ impl SyncReplicas {
 }
 
 impl Shared {
-    /// What is there already is told of once replicas have it, as what is recorded from now on. The stream
-    /// has just begun, and nobody records.
+    /// Present data is confirmed once replicas have it, as later records are. The stream has just begun, and
+    /// no thread records.
     pub(super) fn have_confirmed(&self) {
         if self.config.snapshot().sync_replicas > 0 {
             self.engine.journal.append(REPLICAS, GETACK);

@@ -34,7 +34,7 @@ pub fn parse_digest(text: &[u8]) -> Option<Digest> {
 /// A bit that no digit has.
 const NO_DIGIT: u8 = 0x80;
 
-/// What a byte stands for as a hexadecimal digit.
+/// The value of a byte as a hexadecimal digit.
 const DIGITS: [u8; 256] = {
     let mut digits = [NO_DIGIT; 256];
     let mut value = 0;
@@ -53,7 +53,7 @@ pub struct Script {
     pub name: String,
     /// Its source.
     pub source: Vec<u8>,
-    /// What its first line promises.
+    /// The flags of its first line.
     pub flags: ScriptFlags,
     /// Length of that line, which is not Lua.
     pub first_line_len: usize,
@@ -69,7 +69,7 @@ impl Script {
     /// A script that is in no cache yet.
     ///
     /// # Errors
-    /// What is wrong with its first line.
+    /// The fault of its first line.
     pub fn new(digest: &Digest, source: &[u8], now_ms: i64) -> Result<Script, Vec<u8>> {
         let (flags, first_line_len) = martlet_script::flags::parse_eval(source)?;
         Ok(Script {
@@ -118,7 +118,7 @@ pub struct BusyFunction {
     pub began: u64,
 }
 
-/// What a thread's script, or function, is at.
+/// The state of a thread's script, or function.
 #[derive(Default)]
 pub struct Running {
     state: AtomicU8,
@@ -187,7 +187,7 @@ pub enum NotKilled {
     Idle,
     /// It has changed data.
     Writing,
-    /// What is busy is of the other engine.
+    /// The busy one is of the other engine.
     Other,
 }
 
@@ -234,7 +234,7 @@ pub struct ScriptFigures {
 /// See the [module docs](self).
 pub struct ScriptCache {
     scripts: Mutex<Scripts>,
-    /// Rises with each flush: threads then make their states anew.
+    /// Rises with each flush: threads then create their states again.
     generation: AtomicU64,
     /// Scripts that had to leave.
     pub evicted: AtomicU64,
@@ -249,7 +249,7 @@ pub struct ScriptCache {
 }
 
 impl ScriptCache {
-    /// A cache for so many threads.
+    /// A cache for `threads` threads.
     pub fn new(threads: usize) -> ScriptCache {
         ScriptCache {
             scripts: Mutex::default(),
@@ -268,7 +268,7 @@ impl ScriptCache {
         &self.running[thread]
     }
 
-    /// What has run for so long that others are told: a script, or a function.
+    /// The engine of the busy script or function, if there is one.
     pub fn busy_engine(&self) -> Option<Engine> {
         let is_busy = |engine: &Engine| self.busy[*engine as usize].load(Ordering::Relaxed) > 0;
         [Engine::Eval, Engine::Functions].into_iter().find(is_busy)
@@ -279,8 +279,8 @@ impl ScriptCache {
         self.running.iter().find_map(|running| lock(&running.busy_function).clone())
     }
 
-    /// A script has run for so long, or has ended after that. Whoever says so takes requests off the shortest
-    /// path meanwhile.
+    /// A script has become busy, or a busy one has ended. Its thread takes requests off the shortest path in
+    /// that time.
     pub fn set_busy(&self, engine: Engine, is_busy: bool) {
         let busy = &self.busy[engine as usize];
         if is_busy {
@@ -327,10 +327,10 @@ impl ScriptCache {
         self.generation.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Ends what this engine runs and has changed nothing.
+    /// Ends this engine's script if it has changed nothing.
     ///
     /// # Errors
-    /// When there is none.
+    /// There is none.
     pub fn kill(&self, engine: Engine) -> Result<(), NotKilled> {
         let is_other = self.busy_engine().is_some_and(|busy| busy != engine);
         let mut outcome = Err(if is_other { NotKilled::Other } else { NotKilled::Idle });

@@ -1,4 +1,4 @@
-//! The server as a script sees it: its calls of commands, and what they may do.
+//! The server as a script sees it: its calls of commands, and their rights.
 
 use std::sync::atomic::Ordering;
 
@@ -20,7 +20,7 @@ use crate::registry::{Entry, Run};
 use crate::scripting::BusyFunction;
 use crate::worker::Worker;
 
-/// What a script needs to go on.
+/// The need of a script that cannot continue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Missing {
     /// Shards that it has not locked.
@@ -47,7 +47,7 @@ pub(super) struct ScriptHost<'a> {
     pub slot: Option<u16>,
     /// A raw reading of the clock: when it began.
     pub began: u64,
-    /// The keys of those who are served while the script is busy: it has run for longer than
+    /// The keys of clients that are served while the script is busy: it has run for longer than
     /// `busy-reply-threshold`.
     pub guest: Option<Box<Keys>>,
 }
@@ -113,7 +113,7 @@ impl ScriptHost<'_> {
         self.worker.shared.scripts.running(self.worker.thread)
     }
 
-    /// Tells other clients once the script has run for too long.
+    /// Lets other clients see once the script has become busy.
     fn note_time(&mut self) {
         let (shared, threshold_ms) = (self.worker.shared, self.worker.config().busy_reply_threshold_ms);
         let ns = shared.clock.elapsed_ns(self.began, shared.clock.raw());
@@ -135,7 +135,8 @@ impl ScriptHost<'_> {
         }
     }
 
-    /// Locks what the command needs besides what is locked; its only key, if it has been hashed on the way.
+    /// Locks the shards that the command needs besides the locked ones; returns its only key, if it has been
+    /// hashed on the way.
     fn lock_for(&mut self, entry: &'static Entry, args: &Args<'_>) -> Result<Option<(usize, u64)>, Missing> {
         let keys = &mut self.worker.keys;
         if keys.has_all_shards() {

@@ -35,7 +35,7 @@ use crate::worker::Worker;
 use host::{Missing, ScriptHost};
 use libraries::folded;
 
-/// What a script that is killed ends with.
+/// The error of a script that is killed.
 pub(crate) const KILLED_TEXT: &str = "Script killed by user with SCRIPT KILL...";
 const KILLED: &str = "ERR Script killed by user with SCRIPT KILL...";
 
@@ -49,13 +49,13 @@ pub(crate) fn busy(engine: Engine) -> Error {
     if engine == Engine::Eval { BUSY_EVAL } else { BUSY_FUNCTION }
 }
 
-/// What scripts are told that the server is.
+/// The server's version as scripts see it.
 const SCRIPT_VERSION: Version = Version { text: REDIS_VERSION, number: REDIS_VERSION_NUMBER };
 /// Memory that the scripts of one thread can have together.
 const MEMORY_MAX_BYTES: usize = 1 << 30;
-/// A script that was abandoned so often runs alone.
+/// A script that was abandoned this often runs alone.
 const ATTEMPTS_MAX: u32 = 3;
-/// A thread looks for scripts of its own that have left the cache when it has so many more than the cache.
+/// A thread looks for scripts of its own that have left the cache when it has this many more than the cache.
 const STALE_SCRIPTS_MAX: usize = 256;
 
 /// A script that a thread has compiled.
@@ -64,13 +64,13 @@ struct Local {
     compiled: Compiled,
 }
 
-/// What one thread has for scripts.
+/// One thread's state for scripts.
 pub(crate) struct Scripting {
     interpreter: Interpreter,
     /// That of the cache when the state was made.
     generation: u64,
     local: HashMap<Digest, Local>,
-    /// The digest that was named last, and what it is as bytes.
+    /// The digest that was named last, and its bytes.
     last: ([u8; 40], Digest),
 }
 
@@ -89,7 +89,7 @@ impl Scripting {
             interpreter: Interpreter::new(Engine::Eval, SCRIPT_VERSION, MEMORY_MAX_BYTES),
             generation,
             local: HashMap::new(),
-            // Whoever names this gets the same answer: there is no such script.
+            // The next request with this digest gets the same answer: there is no such script.
             last: ([0; 40], Digest::default()),
         }
     }
@@ -208,7 +208,7 @@ pub(crate) fn promises_no_writes(shared: &Shared, entry: &Entry, args: &Args<'_>
     flags_of(shared, entry, args).is_some_and(|flags| flags.has(ScriptFlags::NO_WRITES))
 }
 
-/// What the script or function says of itself that a command runs, if that is known.
+/// The flags of the script or function that a command runs, if known.
 pub(crate) fn flags_of(shared: &Shared, entry: &Entry, args: &Args<'_>) -> Option<ScriptFlags> {
     let Control::RunScript(source) = entry.spec.control else { return None };
     let named = args.at(1);
@@ -283,7 +283,7 @@ fn reply_to(call: &mut Call<'_>, run: Run) -> Outcome {
     }
 }
 
-/// What a script's first line says, or a function's flags, decides whether it may begin at all.
+/// Checks whether a script may begin, by its first line or a function's flags.
 fn check_before(call: &Call<'_>, flags: ScriptFlags, is_read_only: bool) -> Outcome {
     if flags.has(ScriptFlags::COMPATIBLE) {
         return Ok(());
@@ -389,7 +389,7 @@ impl ScriptRun<'_, '_> {
         if has_run { Ok(run) } else { Err(worker.busy_error()) }
     }
 
-    /// Runs the script with what is locked; what it needs besides, if it was abandoned.
+    /// Runs the script with the locked shards; returns its further needs, if it was abandoned.
     fn once(
         &mut self,
         worker: &mut Worker,

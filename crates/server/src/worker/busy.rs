@@ -1,9 +1,9 @@
-//! What a thread does for its other clients while the script of one of them runs for longer than
-//! `busy-reply-threshold`, and what it leaves for the script's end.
+//! A thread's work for its other clients while the script of one of them runs for longer than
+//! `busy-reply-threshold`, and the work that it postpones until the script's end.
 //!
 //! Scripts run between polls, when the backend is at hand. From time to time a busy one lets its thread take
-//! a turn of the loop: what arrives is read, and answered with BUSY but for the few commands that may run
-//! meanwhile; connections are accepted; output leaves.
+//! a turn of the loop: input is read, and answered with BUSY but for the few commands that may run in that
+//! time; connections are accepted; output leaves.
 //!
 //! Invariant: the thread is [`Place::Barred`] during such a turn. It touches no shard, as the script has
 //! locked some of them or stands behind the closed gate, and it has another [`Keys`] than the script.
@@ -37,16 +37,16 @@ const WAIT: Duration = Duration::from_millis(20);
 /// A worker's backend.
 #[derive(Default)]
 pub(super) enum BackendPlace {
-    /// There is none: the worker is no I/O thread's.
+    /// Absent: the worker is not an I/O thread's.
     #[default]
     None,
-    /// Whoever wants it may take it.
+    /// Available.
     AtHand(Box<dyn Backend + Send>),
-    /// Somebody uses it.
+    /// In use.
     Taken,
 }
 
-/// What the backend has reported of the client whose script is busy.
+/// The backend's report of the client whose script is busy.
 enum Report {
     Received(Vec<u8>),
     Sent(Buffer, io::Result<()>),
@@ -61,18 +61,18 @@ pub(super) struct Aside {
     is_paused: bool,
 }
 
-/// What is left of a client that has gone, or goes on.
+/// The remaining work of a client that has gone, or continues.
 enum Unhook {
     Waiter(Vec<u8>, Arc<Waiter>),
     Watch(Watched, Arc<WatchFlag>),
 }
 
-/// What waits until no script is busy.
+/// Work that waits until no script is busy.
 #[derive(Default)]
 pub(super) struct Postponed {
-    /// What other threads have asked for.
+    /// Requests of other threads.
     pub mail: VecDeque<Mail>,
-    /// What is to be taken out of the shards of keys that nobody watches or waits for any more.
+    /// Keys whose watchers and waiters are to be removed from their shards.
     hooks: Vec<Unhook>,
     /// SHUTDOWN NOSAVE.
     pub shutdown: Option<ShutdownFlags>,
@@ -97,7 +97,7 @@ impl Worker {
         }
     }
 
-    /// Whether a script must not begin: the thread polls, and could serve nobody else meanwhile.
+    /// Whether a script must not begin: the thread polls, and could serve no other client in that time.
     pub(crate) fn is_polling(&self) -> bool {
         matches!(self.backend, BackendPlace::Taken)
     }
@@ -179,7 +179,7 @@ impl Worker {
             worker.held_messages = messages;
             worker.place = place;
             std::mem::swap(&mut worker.keys, guest);
-            // They may have been configured anew.
+            // The configuration may have changed since.
             worker.keys.effects.wanted_events = guest.effects.wanted_events;
         });
     }
@@ -200,7 +200,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Hands all output to the backend but what may be on its way to this client.
+    /// Hands all output to the backend but that of this client.
     fn send_but_to(&mut self, token: Option<Token>, backend: &mut dyn Backend) {
         self.act(backend);
         let dirty = &mut self.outbox.dirty;
@@ -246,7 +246,7 @@ impl Worker {
         self.keep_report(token, || Report::Closed(reason));
     }
 
-    /// Goes on with a client whose script was busy: what it has sent meanwhile is its next input.
+    /// Continues with a client whose script was busy: its requests since are its next input.
     pub(super) fn rejoin(&mut self) {
         let Some(aside) = self.aside.take() else { return };
         let token = aside.token;
@@ -319,7 +319,7 @@ impl Worker {
         true
     }
 
-    /// Does what has waited for the end of busy scripts.
+    /// Does the work that has waited for the end of busy scripts.
     pub(super) fn do_postponed(&mut self) {
         if self.shared.engine.has_busy_script() {
             return;

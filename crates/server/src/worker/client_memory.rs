@@ -1,7 +1,7 @@
-//! What clients' connections hold: counted by thread, and limited by `maxmemory-clients`.
+//! Memory of clients' connections: counted by thread, and limited by `maxmemory-clients`.
 //!
 //! A connection's bytes are counted whenever its thread puts it back. Once all together are above the limit,
-//! the largest are disconnected, before a reply leaves that would let anybody see it.
+//! the largest are disconnected, before a reply leaves that would show it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,7 +18,7 @@ use crate::shared::lock;
 const ORDINARY_BYTES: usize = 16 * 1024;
 
 impl Worker {
-    /// Counts what a connection holds by now, with `reply_bytes` of replies that it does not have yet.
+    /// Counts a connection's present memory, with `reply_bytes` of replies that it does not have yet.
     #[inline]
     pub(super) fn count_memory(&self, connection: &Connection, reply_bytes: usize) {
         self.recount(connection, connection.heap_bytes() + reply_bytes, connection.reply_bytes_elsewhere());

@@ -5,7 +5,7 @@ use martlet_protocol::request::{Args, Span};
 
 use crate::registry::{Entry, Registry};
 
-/// Names remembered at most, each in a place of its own.
+/// Most remembered names, each in its own place.
 const PLACES: usize = 16;
 
 /// A name of up to 16 bytes: how long it is, and its first and last 8 bytes, which overlap if it is shorter.
@@ -78,7 +78,7 @@ mod tests {
     static REGISTRY: LazyLock<Registry> = LazyLock::new(|| Registry::new(&[]).unwrap());
 
     proptest! {
-        /// What is remembered is what the registry says, whatever was asked for before.
+        /// A remembered entry is the registry's, whatever was asked for before.
         #[test]
         fn names_stand_for_what_the_registry_says(
             calls in prop::collection::vec(

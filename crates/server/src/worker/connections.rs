@@ -1,7 +1,7 @@
 //! A thread's connections, each at its place.
 //!
 //! Invariant: a token names one connection for ever: a place that is used again has another generation. A
-//! connection is taken out to be worked on, so that the worker can be changed meanwhile, and put back.
+//! connection is taken out to be worked on, so that the worker can be changed in that time, and put back.
 
 use martlet_net::Token;
 
@@ -16,12 +16,12 @@ pub(crate) struct Connections {
 }
 
 impl Connections {
-    /// Whether there are none.
+    /// Whether the table is empty.
     pub fn is_empty(&self) -> bool {
         self.places.len() == self.free.len()
     }
 
-    /// Those that nobody has taken out.
+    /// Those that are not taken out.
     pub fn iter(&self) -> impl Iterator<Item = &Connection> {
         self.places.iter().flatten().map(|connection| &**connection)
     }

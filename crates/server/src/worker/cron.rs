@@ -19,7 +19,7 @@ const EXPIRE_SLICE: usize = 64;
 const EXPIRE_BUDGET_NS: u64 = 2_000_000;
 
 impl Worker {
-    /// Does what is due.
+    /// Does the due work.
     pub(super) fn tick(&mut self) {
         if self.shared.engine.has_busy_script() {
             // All of it can wait for the script's end, and some of it would.
@@ -58,8 +58,8 @@ impl Worker {
         self.stats().tick_ns.add(clock.elapsed_ns(began, clock.raw()));
     }
 
-    /// Deletes the keys that are due; when the next one will be, as far as can be told. Any thread does it
-    /// for any shard: whoever is awake.
+    /// Deletes due keys; returns when the next one will be due, as far as known. Any awake thread does it for
+    /// any shard.
     fn expire(&mut self) -> i64 {
         let now_ms = self.timers.looked_ms;
         let engine = self.shared.engine;
@@ -68,7 +68,7 @@ impl Worker {
         }
         if self.shared.postpones(now_ms).is_some()
             || self.shared.persistence.log.refuses_writes.load(Ordering::Relaxed)
-            // What is due is deleted when the file that is being loaded says so.
+            // Due keys are deleted when the file that is being loaded says so.
             || self.shared.persistence.is_loading()
             || self.shared.slow_path_reasons.has(SlowPathReason::Replica)
             || self.shared.slow_path_reasons.has(SlowPathReason::Importing)
@@ -85,7 +85,7 @@ impl Worker {
             let shard = (first + i) % SHARD_COUNT;
             let due_ms = engine.due_ms(shard);
             if due_ms <= now_ms && engine.hidden.in_shard(shard).next().is_some() {
-                // What is on its way here expires where it comes from; the shard's other keys wait.
+                // Incoming keys expire at their source; the shard's other keys wait.
                 continue;
             }
             if due_ms > now_ms {
@@ -144,7 +144,7 @@ impl Worker {
         }
     }
 
-    /// Looks whether certificates have changed, outside the gate: nobody else waits for the disk.
+    /// Checks whether certificates have changed, outside the gate: no other thread waits for the disk.
     fn follow_tls_files(&mut self) {
         if self.shared.tls.is_look_due(self.config.current(), self.now_ms) {
             let config = self.config.current().clone();
@@ -183,7 +183,7 @@ impl Worker {
         if timeout_ms > 0 && is_due {
             self.close_idle_for(timeout_ms);
         }
-        // Whoever still is above the limit sets it again.
+        // A connection that is still above the limit sets it again.
         if std::mem::take(&mut self.outbox.has_soft_limited) {
             let over = self.connections.iter().filter(|one| one.soft_limit_since_ms.is_some());
             for token in over.map(|one| one.token).collect::<Vec<_>>() {

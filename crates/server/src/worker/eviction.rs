@@ -1,9 +1,9 @@
-//! Memory at its limit: who evicts, when, and for how long.
+//! Memory at its limit: which thread evicts, when, and for how long.
 //!
-//! A thread looks at the memory in use again once it may itself have added [`Memory::slack_bytes`], before a
+//! A thread reads the memory in use again once it may itself have added [`Memory::slack_bytes`], before a
 //! command that may grow memory, with nothing locked. So being at the limit costs other commands nothing.
 //! Eviction leaves the thread's slack free, and memory is above the limit by at most the others' slack and
-//! one command. What it cannot evict in its time it goes on with in the next loops.
+//! one command. Eviction that does not finish in its time continues in the next loops.
 
 use std::sync::atomic::Ordering;
 
@@ -54,7 +54,7 @@ impl Memory {
 
     /// Takes up a configuration. The next command, or loop, looks at the memory in use.
     pub fn configure(&mut self, config: &Config) {
-        // What a replica holds is its primary's affair.
+        // A replica's data is its primary's affair.
         let is_exempt = config.replicaof.0.is_some() && config.replica_ignore_maxmemory;
         self.limit_bytes = if is_exempt { 0 } else { config.maxmemory_bytes };
         self.clients_limit_bytes = config.maxmemory_clients.bytes(config.maxmemory_bytes);
@@ -72,7 +72,7 @@ impl Memory {
     }
 }
 
-/// What a policy's name means; `None` for `noeviction`, and while data is imported.
+/// The policy of a name; `None` for `noeviction`, and while data is imported.
 fn policy(config: &Config) -> Option<EvictionPolicy> {
     use EvictFirst::{
         LeastFrequentlyUsed, LeastRecentlyAndFrequentlyUsed, LeastRecentlyModified, LeastRecentlyUsed,
@@ -119,7 +119,7 @@ impl Worker {
             return self.shared.set_memory_full(false);
         }
         self.get_within_limit();
-        // Only now: what it freed is not the thread's to use before it looks again.
+        // Only now: the freed bytes are not the thread's to use before it looks again.
         self.memory.look_at_bytes = alloc::thread_bytes().saturating_add(self.memory.slack_bytes);
         if !self.keys.ready.is_empty() {
             self.serve_ready();
@@ -138,8 +138,8 @@ impl Worker {
             return shared.set_memory_full(false);
         }
         let found_none = !self.evict(policy);
-        // What is on its way to be freed makes room in a moment: no more keys go for it, and no write is
-        // refused.
+        // Values on their way to be freed make room in a moment: no more keys are evicted for them, and no
+        // write is refused.
         let is_full = found_none && shared.engine.lazy_free.pending() == 0 && self.excess_bytes() > 0;
         shared.set_memory_full(is_full);
     }
@@ -177,7 +177,7 @@ impl Worker {
         found
     }
 
-    /// Bytes above the limit, without what clients' buffers hold: no key goes for them.
+    /// Bytes above the limit, without clients' buffers: no key is evicted for them.
     fn excess_bytes(&self) -> u64 {
         self.bytes_to_evict().saturating_sub(self.memory.slack_bytes as u64)
     }

@@ -1,4 +1,4 @@
-//! What other threads ask of this one.
+//! Requests of other threads.
 
 use std::sync::atomic::Ordering;
 
@@ -11,7 +11,7 @@ use crate::connection::{Connection, Suspended};
 use crate::shared::Mail;
 
 impl Worker {
-    /// Does what other threads have asked for.
+    /// Carries out other threads' requests.
     pub(super) fn read_mail(&mut self) {
         if !std::mem::take(&mut self.has_mail) {
             return;
@@ -22,7 +22,7 @@ impl Worker {
             self.mail.extend(newer);
         }
         self.mail.extend(self.shared.receive(self.thread));
-        // One by one: what waits for a busy script lets those behind it be read.
+        // One by one: a message that waits for a busy script lets later ones be read.
         while let Some(mail) = self.mail.pop_front() {
             if self.is_barred() && self.must_wait(&mail) {
                 self.postponed.mail.push_back(mail);
@@ -89,7 +89,8 @@ impl Worker {
         }
     }
 
-    /// Goes on with what CLIENT PAUSE, a full journal, or a key under way to another server has held up.
+    /// Continues requests that CLIENT PAUSE, a full journal, or a key under way to another server has
+    /// postponed.
     pub(crate) fn resume_paused(&mut self) {
         for (migration, answers) in std::mem::take(&mut self.paused_migrations) {
             self.go_on_with(migration, answers);

@@ -64,8 +64,7 @@ enum Place {
     Barred,
 }
 
-/// Where a worker counts that is no I/O thread's: one that tells of the server, or loads a file. Nobody sums
-/// it up.
+/// Counters of a worker outside the I/O threads; they are in no total.
 #[cold]
 fn uncounted(shared: &Shared) -> &'static ThreadStats {
     Box::leak(Box::new(ThreadStats::new(shared.registry.entries().len())))
@@ -94,17 +93,17 @@ pub struct Worker {
     /// The wall clock, Unix microseconds, and the raw reading at the same instant, as of this loop's first
     /// work.
     anchor: (i64, u64),
-    /// What TIME tells in the transaction or script that runs, Unix microseconds.
+    /// TIME's value in the running transaction or script, Unix microseconds.
     pub(crate) frozen_us: i64,
     /// When this turn of the loop began: a raw reading, once it did something.
     pub(crate) turn_began: Option<u64>,
-    /// What goes to the command log.
+    /// Limits of the command log.
     pub log_limits: LogLimits,
     /// Commands slower than this go to the latency monitor, in nanoseconds.
     pub latency_ns: u64,
     /// The lower of the limits on a command's time; 0 as well while HOTKEYS counts, or slots' use is counted.
     pub(crate) noted_ns: u64,
-    /// What is counted for slots, and what is known of the request that is to be.
+    /// Counters for slots, and the facts of the present request.
     pub(crate) slot_use: RequestUse,
     /// So much output may wait whatever the client's class.
     output_free_bytes: u64,
@@ -112,7 +111,7 @@ pub struct Worker {
     pub tracks_latency: bool,
     /// This thread's connections.
     pub(crate) connections: Connections,
-    /// What it has for its backend.
+    /// Pending socket operations.
     outbox: Outbox,
     /// When it has to do what.
     pub(crate) timers: Timers,
@@ -126,19 +125,19 @@ pub struct Worker {
     ready: VecDeque<Token>,
     /// Connections whose request is to run again: see [`Worker::postpone`].
     pub(crate) paused: Vec<Token>,
-    /// What waits likewise to be deleted, as it has arrived at another server.
+    /// Migrated keys whose deletion waits for CLIENT PAUSE to end.
     pub(crate) paused_migrations: Vec<(Box<Migration>, Answers)>,
     /// `None` while it is in use.
     batch: Option<Box<Batch>>,
     command_cache: CommandCache,
     place: Place,
-    /// What was taken out of the mailbox and is not done yet.
+    /// Messages taken out of the mailbox that are not handled yet.
     mail: VecDeque<Mail>,
     /// The mailbox is to be read.
     pub(crate) has_mail: bool,
     /// The tracking client whose request runs; 0 if none does.
     pub(crate) origin: u64,
-    /// Changed keys that are told of at the end of the loop, each with `origin` as it was, or 0 if it was not
+    /// Changed keys that are broadcast at the end of the loop, each with its `origin`, or 0 if that was not
     /// always the same.
     pub(crate) broadcasts: BTreeMap<Vec<u8>, u64>,
     /// What this thread has for scripts, once one has run; taken out while one does.
@@ -147,7 +146,7 @@ pub struct Worker {
     pub(crate) functions: Option<Box<Functions>>,
     /// Messages of the script that runs.
     pub(crate) held_messages: Option<Vec<HeldMessage>>,
-    /// What was published now waits in a mailbox that has too much.
+    /// A message published now waits in a mailbox that has too much.
     pub(crate) is_flooding: bool,
     /// Which node answers for which slot, as of this loop, if the server is one.
     pub(crate) routes: Option<Follower<Routes>>,
@@ -156,7 +155,7 @@ pub struct Worker {
     backend: BackendPlace,
     /// The client whose script is busy.
     aside: Option<Box<Aside>>,
-    /// What waits for the end of busy scripts.
+    /// Work that waits for the end of busy scripts.
     postponed: Postponed,
 }
 
@@ -253,8 +252,7 @@ impl Worker {
         self.refresh_time();
     }
 
-    /// Notes commands that take so long as the configuration says, and no others, unless all are counted for
-    /// their slots.
+    /// Records commands from the configured time on, and no others, unless all are counted for their slots.
     pub(crate) fn reset_noted_time(&mut self) {
         self.noted_ns = match self.slot_use.is_counted() {
             true => 0,
@@ -312,7 +310,7 @@ impl Worker {
     }
 
     /// Passes the gate, if this loop has not yet. If it stays closed because of a busy script, the thread is
-    /// barred from what is behind it instead.
+    /// excluded from everything behind it instead.
     #[inline]
     pub fn enter(&mut self) {
         if let Place::Outside = self.place {
@@ -477,7 +475,8 @@ impl Worker {
                 self.serve_copy_waiters();
             }
             if !self.broadcasts.is_empty() {
-                // Before the replies to what changed them: who has such a reply finds the notice.
+                // Before the replies to the changing requests: a client that has such a reply finds the
+                // notice.
                 self.send_broadcasts();
                 self.read_mail();
             }
@@ -488,12 +487,13 @@ impl Worker {
             stats.record_loop(ns, stats.total_commands.get().saturating_sub(commands));
         }
         self.leave();
-        // What was answered last (SHUTDOWN's error replies, say) still leaves.
+        // The last output (SHUTDOWN's error replies, say) still leaves.
         let result = self.with_backend(|worker, backend| {
             worker.flush(backend);
             backend.poll(Some(Duration::ZERO), worker)
         });
-        // Input that came with it made the thread pass in: whoever closes the gate now must not wait for it.
+        // Input that came with it made the thread pass in: a thread that closes the gate now must not wait
+        // for it.
         self.leave();
         result.unwrap_or(Ok(()))
     }
@@ -507,7 +507,7 @@ impl Worker {
         self.act(backend);
     }
 
-    /// Does what was noted for the backend.
+    /// Carries out the operations recorded for the backend.
     fn act(&mut self, backend: &mut dyn Backend) {
         for action in std::mem::take(&mut self.outbox.actions) {
             match action {

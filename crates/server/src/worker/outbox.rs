@@ -1,7 +1,7 @@
-//! What a thread has for its backend: connections with output, what else is to be done with sockets, and
-//! empty buffers for more.
+//! A thread's operations for its backend: connections with output, other work on sockets, and empty buffers
+//! for more.
 //!
-//! Invariant: a connection is in `dirty` exactly if it says so itself, once.
+//! Invariant: a connection is in `dirty` exactly if its own flag is set, once.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -35,7 +35,7 @@ pub(crate) struct Outbox {
     pub dirty: Vec<Token>,
     /// Output that waits for the disk, by ascending position.
     pub awaiting_fsync: VecDeque<AwaitingCopies>,
-    /// Output that the disk has, if it must, and that waits for replicas; likewise.
+    /// Output that the disk has, if it must, and that waits for replicas.
     pub awaiting_replicas: VecDeque<AwaitingCopies>,
     pub(super) actions: Vec<Action>,
     /// Empty buffers.

@@ -32,7 +32,7 @@ impl Sink for Worker {
         self.stats().net_input_bytes.add(data.len() as u64);
         self.stats().reads_processed.add(1);
         if self.shared.has_mail(self.thread) {
-            // What a client was told before it asks for more comes first.
+            // Earlier output for a client comes before the answer to its next request.
             self.has_mail = true;
             self.read_mail();
         }
@@ -87,7 +87,7 @@ impl Sink for Worker {
         let waits = is_migrating
             || connection.suspended.is_none() && (connection.output_bytes() > 0 || connection.is_ready);
         if reason.is_none() && waits {
-            // The replies to what came before the end still leave.
+            // The replies to requests before the end still leave.
             connection.closing = !connection.is_ready && !is_migrating;
             self.finish(connection);
         } else {
@@ -178,7 +178,7 @@ impl Worker {
         if connection.closing {
             self.outbox.has_closing = true;
             if connection.info.flags.fetch_or(flag::CLOSING, Ordering::Relaxed) & flag::CLOSING == 0 {
-                // Who reads its last reply finds that nothing is sent to it any more.
+                // A client that reads its last reply finds that nothing more is sent to it.
                 self.enter();
                 self.abandon_session(&mut connection);
             }

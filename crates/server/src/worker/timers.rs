@@ -10,7 +10,7 @@ use martlet_net::Token;
 /// How often due keys are looked for by a thread that works, and at the latest by one that does not.
 pub(super) const TICK_MS: i64 = 10;
 const IDLE_TICK_MS: i64 = 1000;
-/// How often the rest is done, and how often by a thread that has nobody to look after.
+/// Interval of the remaining periodic work, and that of a thread without connections.
 const CRON_MS: i64 = 100;
 const IDLE_CRON_MS: i64 = 1000;
 const SECOND_MS: i64 = 1000;

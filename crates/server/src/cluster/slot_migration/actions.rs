@@ -1,4 +1,4 @@
-//! What the state machine of slot migrations wants done to the data set, by a worker that has it to itself.
+//! Actions of the slot migrations' state machine on the data set, by a worker with exclusive access to it.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -17,9 +17,9 @@ use crate::replication::link::Taker;
 use crate::shared::{Mail, Shared, lock};
 use crate::worker::Worker;
 
-/// So many bytes of the stream may be unsent for an export's writers to be let wait for them, whatever
-/// `slot-migration-max-failover-repl-bytes` says: the stream has other slots' changes, too, and takes no
-/// longer for them than an answer is under way.
+/// Unsent bytes of the stream at which an export's writers may be paused, whatever
+/// `slot-migration-max-failover-repl-bytes` says: the stream has other slots' changes, too, and sending them
+/// takes no longer than an answer is under way.
 const UNSENT_BYTES: u64 = 64 << 10;
 
 /// The cut of an export, as the thread that saves sees it.
@@ -60,7 +60,7 @@ fn slots_of(node: &ClusterNode, job: JobId) -> Option<Vec<u16>> {
 }
 
 impl Worker {
-    /// Does what the machine of slot migrations wants. All shards are locked.
+    /// Carries out the actions of the slot migrations' machine. All shards are locked.
     pub(crate) fn follow_migrations(&mut self) {
         let Some(node) = self.shared.cluster() else { return };
         let mut has_taken = false;
@@ -196,7 +196,7 @@ impl Worker {
         self.resume_for(node);
     }
 
-    /// Lets everybody write, if no export wants otherwise.
+    /// Resumes writes, if no export needs the pause.
     fn resume_for(&mut self, node: &ClusterNode) {
         let is_held = node.migrate(|machine, _| machine.holds_writes());
         if !is_held && node.migrations.holds_writes.swap(false, Ordering::SeqCst) {

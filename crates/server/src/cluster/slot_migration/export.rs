@@ -28,7 +28,7 @@ use crate::replication::feed::Next;
 use crate::replication::link::Taker;
 use crate::shared::{Shared, lock};
 
-/// Most bytes of the stream that are looked at between two looks at what the target says.
+/// Most bytes of the stream that are filtered between two reads of the target's messages.
 const PIECE_BYTES: usize = 256 << 10;
 /// Of an answer, no more than this is taken in: it is a line.
 const ANSWER_MAX_BYTES: usize = 16 << 10;
@@ -89,14 +89,14 @@ impl ExportLink {
         self.sent.load(Ordering::Acquire)
     }
 
-    /// The cut has been made: its keys come from `taker`, and what follows from `reader`.
+    /// The cut has been made: its keys come from `taker`, and the stream from `reader`.
     pub fn begin(&self, taker: Taker, reader: Reader<'static>) {
         self.sent.store(reader.at(), Ordering::Release);
         lock(&self.orders).begun = Some((taker, reader));
         self.wake();
     }
 
-    /// What is said from here on follows the stream up to this offset.
+    /// Later messages follow the stream up to this offset.
     pub fn pause_at(&self, offset: u64) {
         lock(&self.orders).paused_at = offset;
     }
@@ -122,11 +122,11 @@ impl ExportLink {
 
 /// Why an export's thread ends.
 enum Ended {
-    /// Nobody wants it any more.
+    /// The job has been cancelled.
     Closed,
     /// The connection is gone.
     Lost,
-    /// It cannot go on; the job's message.
+    /// It cannot continue; the job's message.
     Failed(String),
     /// All keys have been deleted.
     Flushed,
@@ -178,7 +178,7 @@ fn run(shared: &'static Shared, node: &'static ClusterNode, link: Arc<ExportLink
     });
 }
 
-/// Where what is sent comes from.
+/// The source of the sent bytes.
 enum Source {
     Nothing,
     Snapshot(Taker, Reader<'static>),
@@ -247,7 +247,7 @@ impl Export {
         Ok(String::from_utf8_lossy(&std::mem::take(&mut self.received)).into_owned())
     }
 
-    /// Says who this is, and what is to come.
+    /// Introduces this node, and the slots to come.
     fn establish(&mut self, job: &Job) -> Result<(), Ended> {
         let config = self.shared.config.snapshot();
         let authenticates = config.masterauth.is_some();
@@ -286,20 +286,20 @@ impl Export {
         Ok(())
     }
 
-    /// Sends what there is, and hears what the target says, until something ends that.
+    /// Sends available data, and reads the target's messages, until an event ends that.
     fn serve(&mut self, job: &Job) -> Result<std::convert::Infallible, Ended> {
         let mut filter = Filter::new(self.shared.registry, job.slots());
         let mut source = Source::Nothing;
         loop {
             self.check()?;
-            // Before the look at what there is: whoever adds to it then wakes this thread.
+            // Before the check for available data: a thread that adds to it then wakes this one.
             self.link.waits_for_stream.store(true, Ordering::SeqCst);
             let has_sent = self.send_messages()? | self.send_data(&mut source, &mut filter)?;
             self.hear(!has_sent)?;
         }
     }
 
-    /// Sends what is to be said, if all has been sent that comes before.
+    /// Sends pending messages, if all earlier data has been sent.
     fn send_messages(&mut self) -> Result<bool, Ended> {
         let sent = self.link.sent();
         let due: Vec<Message> = {
@@ -368,7 +368,7 @@ impl Export {
         }
     }
 
-    /// Hears what the target says; sleeps until there is something to do, if it `may_sleep`.
+    /// Reads the target's messages; sleeps until there is something to do, if it `may_sleep`.
     fn hear(&mut self, may_sleep: bool) -> Result<(), Ended> {
         let timeout = if may_sleep { SLEEP } else { Timespec { tv_sec: 0, tv_nsec: 0 } };
         let mut waited = [

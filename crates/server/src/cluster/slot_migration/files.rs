@@ -1,7 +1,7 @@
-//! What replicas and the files are told of imports, and what files tell.
+//! Imports in the stream for replicas and in the files.
 //!
-//! Invariant: wherever keys of slots that are on their way are written, the mark that they are is written
-//! before them, and how the import has ended after them.
+//! Invariant: wherever keys of incoming slots are written, the mark of their import precedes them, and its
+//! outcome follows them.
 
 use martlet_client::resp::encode_request;
 use martlet_cluster::id::NodeId;
@@ -23,7 +23,7 @@ impl ClusterNode {
         self.migrate(|machine, _| machine.imports().map(import).collect())
     }
 
-    /// The data that was loaded has keys of these, which are hidden from here on. Nobody sees it yet.
+    /// The loaded data has keys of these imports, which are hidden from here on. No client has seen it yet.
     pub(crate) fn take_imports(&self, hidden: &HiddenSlots, imports: &[SlotImport]) {
         if imports.is_empty() {
             return;
@@ -70,8 +70,8 @@ impl ClusterNode {
 }
 
 impl Worker {
-    /// The files' data is there: what was on its way to this primary when it ended is deleted. All shards are
-    /// locked.
+    /// The files' data is there: keys that were on their way to this primary when it ended are deleted. All
+    /// shards are locked.
     pub(in crate::cluster) fn end_found_imports(&mut self) {
         let Some(node) = self.shared.cluster().filter(|node| node.migrations.is_active()) else { return };
         node.migrate(|machine, now| machine.restarted(now));
@@ -82,7 +82,7 @@ impl Worker {
     pub(crate) fn tell_replicas<A: AsRef<[u8]>>(&mut self, words: &[A]) {
         let journal = &self.shared.engine.journal;
         if journal.is_followed_by(Follower::Replicas) && !journal.relays() {
-            // What was done before comes before.
+            // Earlier effects precede the mark.
             self.keys.record_pending();
             let mut bytes = Vec::new();
             encode_request(words, &mut bytes);
@@ -90,8 +90,8 @@ impl Worker {
         }
     }
 
-    /// Has replicas run a command that is about this node's imports, and whoever reads its append-only file;
-    /// that alone if the command is the primary's, whose stream replicas get.
+    /// Has replicas run a command about this node's imports, and records it in the append-only file; only
+    /// there if the command is the primary's, whose stream replicas get.
     pub(crate) fn record_import<A: AsRef<[u8]>>(&mut self, words: &[A]) {
         let journal = &self.shared.engine.journal;
         if journal.is_on() {

@@ -1,7 +1,7 @@
-//! Of the stream of commands, what concerns some slots.
+//! The part of the stream of commands that concerns some slots.
 //!
 //! Invariant: whole commands leave, in the stream's order, each in its own database. A transaction's commands
-//! leave without its bounds: nobody at the other end sees them before the end of the migration.
+//! leave without its bounds: they are invisible at the other end before the end of the migration.
 
 use martlet_cluster::slots::SlotSet;
 use martlet_command::{Control, Flags};

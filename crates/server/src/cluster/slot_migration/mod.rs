@@ -1,9 +1,9 @@
-//! Atomic slot migration: what carries out the state machine's wishes.
+//! Atomic slot migration: the code that carries out the state machine's actions.
 //!
-//! The machine stands behind a lock of its own. Commands, the threads of exports, time and the cluster's
-//! table give it inputs; a worker that has the data set to itself does what follows
+//! The machine stands behind its own lock. Commands, the threads of exports, time and the cluster's table
+//! give it inputs; a worker with exclusive access to the data set carries out the actions
 //! ([`Worker::follow_migrations`]). An export has a thread ([`export`]), which sees bytes and no keys. An
-//! import is an ordinary connection, whose commands run as everybody's do, on keys that are hidden.
+//! import is an ordinary connection, whose commands run as all others do, on keys that are hidden.
 //!
 //! Invariant: no thread waits for the network with a lock or inside the gate.
 
@@ -45,7 +45,7 @@ pub(crate) struct Migrations {
     imported_bytes: AtomicU64,
 }
 
-/// What the configuration says about migrations.
+/// Limits of migrations from the configuration.
 pub(super) fn limits(config: &Config) -> Limits {
     Limits {
         silence_s: i64::from(config.repl_timeout_s),
@@ -77,7 +77,7 @@ impl Migrations {
         self.is_active.load(Ordering::Acquire)
     }
 
-    /// Tells exports that there is more of the stream.
+    /// Notifies exports that there is more of the stream.
     pub fn wake_exports(&self) {
         if self.is_active() {
             lock(&self.exports).values().for_each(|link| link.wake_for_stream());
@@ -104,7 +104,7 @@ impl Migrations {
 }
 
 impl ClusterNode {
-    /// Gives the machine an input. What follows is done by [`Worker::follow_migrations`].
+    /// Gives the machine an input. [`Worker::follow_migrations`] carries out the actions.
     pub(crate) fn migrate<R>(&self, input: impl FnOnce(&mut SlotMigrations, Time) -> R) -> R {
         let mut machine = lock(&self.migrations.machine);
         let result = input(&mut machine, self.now());
@@ -172,7 +172,7 @@ impl Worker {
         }
     }
 
-    /// What an import's request was answered with is for nobody; an error ends the import.
+    /// Replies to an import's requests are dropped; an error ends the import.
     pub(crate) fn note_imported(&self, connection: &mut Connection, answer: &[u8]) -> bool {
         let Some(import) = &mut connection.session.import else { return false };
         if !std::mem::replace(&mut import.is_established, true) {

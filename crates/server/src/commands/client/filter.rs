@@ -16,7 +16,7 @@ const FLAGS: &[u8] = b"OSMPxbtRBdcuAUreTIiEN";
 /// The letters that a client may have among its capabilities.
 const CAPABILITIES: &[u8] = b"r";
 
-/// The kinds of clients that TYPE tells apart.
+/// The kinds of clients that TYPE distinguishes.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 enum ClientType {
     Normal,
@@ -232,7 +232,7 @@ pub(super) fn listed(call: &Call<'_>) -> Result<Vec<Arc<ClientInfo>>, Error> {
     }
     let me = call.connection.info.id;
     let found: Vec<Arc<ClientInfo>> = match named {
-        // Nobody has an id below 1.
+        // No client has an id below 1.
         Some(ids) => ids.into_iter().filter_map(|id| clients.get(id as u64)).collect(),
         None => clients.all(),
     };

@@ -62,7 +62,7 @@ pub fn line(worker: &Worker, client: &ClientInfo) -> Vec<u8> {
     out
 }
 
-/// The letters that stand for what a client can do (CLIENT CAPA).
+/// The letters of a client's capabilities (CLIENT CAPA).
 pub(super) fn capabilities(client: &ClientInfo) -> &'static str {
     if client.flags.load(Relaxed) & flag::FOLLOWS_REDIRECTS == 0 { "" } else { "r" }
 }

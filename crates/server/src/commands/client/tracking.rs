@@ -1,4 +1,4 @@
-//! CLIENT TRACKING, CACHING, TRACKINGINFO, GETREDIR: what a client caches on its own side.
+//! CLIENT TRACKING, CACHING, TRACKINGINFO, GETREDIR: caching on the client's side.
 
 use martlet_command::{Acl, Error, Group, Outcome, command};
 use martlet_protocol::request::Args;
@@ -20,7 +20,7 @@ pub(super) static TRACKING: ServerCommand = command("client|tracking", -3, track
         "Chooses whether the connection is told when keys that it has read change.",
     );
 
-/// With BCAST all shards are told to tell of every change.
+/// With BCAST all shards report every change.
 fn is_broadcast(args: &Args<'_>) -> bool {
     args.iter().skip(3).any(|arg| arg.eq_ignore_ascii_case(b"bcast"))
 }
@@ -71,7 +71,7 @@ fn parse(call: &Call<'_>) -> Result<(Options, Vec<Vec<u8>>), Error> {
     }
 }
 
-/// Whether the options fit each other and what the client has set up before.
+/// Whether the options fit each other and the client's earlier settings.
 fn check(call: &Call<'_>, options: &Options, prefixes: &[Vec<u8>]) -> Outcome {
     let state = call.connection.session.tracking.as_deref();
     let before = state.map(|state| state.tracker.options);
@@ -97,7 +97,7 @@ fn check(call: &Call<'_>, options: &Options, prefixes: &[Vec<u8>]) -> Outcome {
     check_overlap(prefixes, state.map_or(&[], |state| &state.prefixes))
 }
 
-/// Of two prefixes of one client none may begin with the other: it would be told twice.
+/// Of two prefixes of one client none may begin with the other: it would get two invalidations.
 fn check_overlap(prefixes: &[Vec<u8>], existing: &[Vec<u8>]) -> Outcome {
     let overlap = |a: &[u8], b: &[u8]| a.starts_with(b) || b.starts_with(a);
     let refuse = |prefix: &[u8], with: &str, other: &[u8]| {
@@ -178,7 +178,7 @@ fn getredir(call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
-/// The client that is told in this one's place; 0 if none is, -1 if it does not track.
+/// The client that gets invalidations in this one's place; 0 for none, -1 if it does not track.
 fn redirect_of(call: &Call<'_>) -> i64 {
     let state = call.connection.session.tracking.as_ref();
     state.map_or(-1, |state| state.tracker.options.redirect.unwrap_or(0) as i64)

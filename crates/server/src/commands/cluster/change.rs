@@ -1,4 +1,4 @@
-//! CLUSTER's subcommands that change the cluster, or this node. They run alone: what follows for the data
+//! CLUSTER's subcommands that change the cluster, or this node. They run alone: the consequences for the data
 //! set, and the routes that requests are checked against, are there before the reply.
 
 use martlet_base::hash::shard_of_slot;
@@ -26,7 +26,7 @@ fn change(
     answer_once_saved(call)
 }
 
-/// Answers OK once the file says what was changed; at once where nothing can wait.
+/// Answers OK once the file has the change; at once where nothing can wait.
 fn answer_once_saved(call: &mut Call<'_>) -> Outcome {
     if call.deny_blocking || !node(call)?.must_save() {
         call.reply.ok();
@@ -110,7 +110,7 @@ fn flushslots(call: &mut Call<'_>) -> Outcome {
     change(call, |cluster, now| cluster.flush_slots(now, has_keys))
 }
 
-// What is deleted is freed by the thread that frees whatever is large, with either word.
+// Deleted values are freed by the thread that frees all large ones, with either word.
 pub(super) static FLUSHSLOT: ServerCommand = command("cluster|flushslot", -3, flushslot as ServerHandler)
     .flags(Flags::WRITE.with(Flags::ADMIN).with(Flags::NO_ASYNC_LOADING).with(Flags::WALK))
     .acl(Acl::KEYSPACE)
@@ -254,7 +254,7 @@ pub(super) static SETSLOT: ServerCommand = command("cluster|setslot", -4, setslo
     .doc(Group::Cluster, "3.0.0", "O(1)", "Says where a slot comes from, goes to, or is.")
     .history(&[("8.0.0", "Replicas are told first; takes TIMEOUT, as Valkey does.")]);
 
-/// For so long replicas are waited for, in milliseconds.
+/// Longest wait for replicas, in milliseconds.
 const REPLICATION_TIMEOUT_MS: i64 = 2_000;
 
 fn setslot(call: &mut Call<'_>) -> Outcome {
@@ -276,7 +276,7 @@ fn setslot(call: &mut Call<'_>) -> Outcome {
     node.read(|cluster| cluster.check_slot_change(slot, state, is_told, has_keys).map(drop)).map_err(told)?;
     let deadline_ms = replication_deadline(call, end)?;
     if is_told {
-        // The thread `cluster` has what follows done: it may be that this stream is followed no more.
+        // The thread `cluster` carries out the consequences: the node may stop following this stream.
         node.with(|cluster, now| cluster.set_slot(now, slot, state, true, has_keys)).map_err(told)?;
         call.reply.ok();
         return Ok(());
@@ -303,8 +303,9 @@ fn replication_deadline(call: &Call<'_>, index: usize) -> Result<Option<i64>, Er
     }
 }
 
-/// Has replicas run the request before this node does, so that what it has told the cluster stays true when
-/// one of them takes over; whether the client waits for them. Where nothing can wait they are told even so.
+/// Has replicas run the request before this node does, so that its statements to the cluster stay true when
+/// one of them takes over; returns whether the client waits for them. Where nothing can wait they get it even
+/// so.
 fn tell_replicas_first(call: &mut Call<'_>, node: &ClusterNode, deadline_ms: Option<i64>) -> bool {
     let shared = call.worker.shared;
     let count = shared.replication.primary.count_slot_changers();

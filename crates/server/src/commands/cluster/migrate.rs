@@ -10,7 +10,7 @@ use super::{node, told};
 use crate::checks::obeys;
 
 const ADMIN: Flags = Flags::NO_ASYNC_LOADING.with(Flags::ADMIN).with(Flags::STALE);
-/// It changes what is under way, and so runs alone.
+/// It changes pending migrations, and so runs alone.
 const CHANGE: Flags = ADMIN.with(Flags::EXCLUSIVE);
 
 fn words<'a>(call: &Call<'a>, first: usize) -> Vec<&'a [u8]> {
@@ -130,7 +130,7 @@ fn syncslots(call: &mut Call<'_>) -> Outcome {
     if is(b"finish") {
         return finish(call);
     }
-    // What follows concerns a primary alone.
+    // The rest concerns a primary alone.
     if obeys(call.connection) || is(b"capa") {
         return Ok(());
     }

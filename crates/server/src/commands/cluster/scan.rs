@@ -1,12 +1,12 @@
 //! CLUSTERSCAN: a scan of all keys of a cluster, slot after slot and so from node to node, as in Valkey 9.1.
 //!
-//! A cursor is `fingerprint-{tag}-position`. The tag's slot is the one to go on with, so that clients find
-//! its owner as they find a key's. The position is one of this process, which the fingerprint names; to
-//! others it means the slot's begin. Fingerprint `0` belongs to nobody: a slot of which nothing was visited.
+//! A cursor is `fingerprint-{tag}-position`. The tag's slot is the next one, so that clients find its owner
+//! as they find a key's. The position is one of this process, which the fingerprint names; to others it means
+//! the slot's begin. Fingerprint `0` belongs to no process: a slot of which nothing was visited.
 //!
-//! Invariant: a key that is in the cluster throughout is met, whatever slots move meanwhile. A slot that
-//! moves as a whole is scanned anew by who gets it. Of one that moves key by key the owner answers with what
-//! is there, and sends the client to the other end after that, as keys go one way only.
+//! Invariant: a key that is in the cluster throughout is met, whatever slots move in that time. A slot that
+//! moves as a whole is scanned again by its new owner. Of one that moves key by key the owner answers with
+//! the present keys, and redirects the client to the other end after that, as keys go one way only.
 
 use std::sync::LazyLock;
 
@@ -33,7 +33,7 @@ pub(super) static CLUSTERSCAN: ServerCommand = command("clusterscan", -2, cluste
     )
     .tips(&[Tip::NONDETERMINISTIC_OUTPUT, Tip::REQUEST_SPECIAL, Tip::RESPONSE_SPECIAL]);
 
-/// The fingerprint of who has visited nothing.
+/// The fingerprint of a cursor without a visited part.
 const NOBODY: &str = "0";
 /// The position behind a slot's keys here, while others of them may be at the other end already.
 const BEHIND: u64 = u64::MAX;

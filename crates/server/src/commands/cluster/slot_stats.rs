@@ -10,14 +10,14 @@ use super::super::{Call, ServerCommand, ServerHandler, wrong_subcommand_argument
 use super::{node, told};
 use crate::config::SlotMetrics;
 
-/// A slot's metric: what it is counted with.
+/// A slot's metric: its name and its figure.
 struct Metric {
     name: &'static str,
     is_on: fn(SlotMetrics) -> bool,
     measure: fn(&mut Call<'_>, u16) -> Result<u64, Error>,
 }
 
-/// In the order in which they are told.
+/// In the order of the reply.
 const METRICS: [Metric; 5] = [
     Metric {
         name: "key-count",
@@ -123,7 +123,7 @@ fn in_order(call: &mut Call<'_>, own: &SlotSet) -> Result<Vec<u16>, Error> {
     Ok(usage.into_iter().map(|(slot, _)| slot).collect())
 }
 
-/// What the keys of a slot take. Its shard is given back now and then, as there may be many.
+/// Bytes of a slot's keys. Its shard is unlocked now and then, as there may be many.
 fn bytes_in_slot(call: &mut Call<'_>, slot: u16) -> u64 {
     let (mut bytes, mut from) = (0, None);
     loop {

@@ -17,7 +17,7 @@ const ADMIN: Flags = Flags::ADMIN.with(Flags::STALE);
 /// It locks shards itself, which its arguments do not tell.
 const LOOK: Flags = TELL.with(Flags::WALK);
 
-/// Who asks.
+/// The client that asks.
 fn viewer(call: &Call<'_>) -> Viewer {
     let client = call.worker.cluster_client(call.connection);
     Viewer {
@@ -31,7 +31,7 @@ fn viewer(call: &Call<'_>) -> Viewer {
     }
 }
 
-/// Answers with a text that the machine tells.
+/// Answers with a text of the machine.
 fn text(call: &mut Call<'_>, tell: impl FnOnce(&Cluster, Viewer) -> String) -> Outcome {
     let viewer = viewer(call);
     let text = settled(call)?.read(|cluster| tell(cluster, viewer));

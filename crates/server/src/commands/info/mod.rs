@@ -80,7 +80,7 @@ impl Text {
         let _ = write!(self.0, "{name}:{value}\r\n");
     }
 
-    /// Bytes that the text takes: they are no part of what it tells of.
+    /// Bytes of the text: they are not part of its figures.
     fn heap_bytes(&self) -> u64 {
         self.0.capacity() as u64
     }

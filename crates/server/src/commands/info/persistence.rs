@@ -81,7 +81,7 @@ fn loading(worker: &Worker, text: &mut Text) {
     let total = load.total_bytes.load(Ordering::Relaxed);
     let read = load.read_bytes.load(Ordering::Relaxed);
     let memory = load.memory_bytes.load(Ordering::Relaxed);
-    // What comes over the network may be of unknown length: what it will take here is the next best.
+    // A transfer over the network may be of unknown length: its estimated memory is the next best.
     let whole = if total > 0 { total } else { memory.max(read) };
     let elapsed_s = ((worker.shared.clock.unix_ms() - began_ms) / 1000).max(0) as u64;
     let left = whole.saturating_sub(read);

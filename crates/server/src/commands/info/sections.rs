@@ -1,4 +1,4 @@
-//! INFO's sections on what the server is and holds.
+//! INFO's sections on the server and its data.
 
 use std::sync::atomic::Ordering;
 
@@ -59,7 +59,7 @@ pub(super) fn server(worker: &mut Worker, text: &mut Text) {
     }
 }
 
-/// What the server listens on, by kind.
+/// The server's listeners, by kind.
 fn listeners(worker: &Worker, text: &mut Text) {
     let config = worker.config();
     let binds = || config.bind.iter().map(|address| format!(",bind={address}")).collect::<String>();

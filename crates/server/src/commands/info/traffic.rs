@@ -1,4 +1,4 @@
-//! INFO's sections on what the server has done: counts and times.
+//! INFO's sections on the server's activity: counts and times.
 
 use std::sync::atomic::Ordering;
 
@@ -138,12 +138,12 @@ pub(super) fn threads(worker: &mut Worker, text: &mut Text) {
     }
 }
 
-/// What the threads' loops spend their time on, beyond `stats`.
+/// Times of the threads' loops, beyond `stats`.
 pub(super) fn debug(worker: &mut Worker, text: &mut Text) {
     let threads = &worker.shared.threads;
     let most = |counter: fn(&ThreadStats) -> u64| threads.iter().map(|t| counter(t)).max().unwrap_or(0);
     text.title("Debug");
-    // The append-only file has a thread of its own: no loop waits for it.
+    // The append-only file has a separate thread: no loop waits for it.
     text.field("eventloop_duration_aof_sum", 0);
     text.field("eventloop_duration_cron_sum", threads.iter().map(|t| t.tick_ns.get()).sum::<u64>() / 1000);
     text.field("eventloop_duration_max", most(|t| t.loop_ns_max.get()) / 1000);

@@ -17,7 +17,8 @@ fn get(store: &ConfigStore, patterns: &[&str]) -> Vec<(String, String)> {
     store.get(&patterns).into_iter().map(|(name, value)| (text(name), text(value))).collect()
 }
 
-/// Name, value and what follows `ERR CONFIG SET failed (possibly related to argument 'NAME') - `.
+/// Name, value and the rest of the message behind `ERR CONFIG SET failed (possibly related to argument
+/// 'NAME') - `.
 const REFUSED: &[(&str, &str, &str)] = &[
     ("maxmemory", "1x", "argument must be a memory value"),
     ("databases", "3", "can't set immutable config"),

@@ -34,13 +34,13 @@ fn other_value(parameter: &Parameter) -> String {
         |texts: &[&str]| texts.iter().find(|text| !is_default(text)).copied().unwrap_or_default().to_string();
     match parameter.kind {
         Kind::YesNo => choose(&["yes", "no"]),
-        // What is less than two background steps is raised.
+        // A value below two background steps is raised.
         Kind::Integer(..) if parameter.name == "watchdog-period" => "1007".into(),
         // Powers of two only.
         Kind::Integer(..) if parameter.name == "array-slice-size" => "512".into(),
         Kind::Integer(min, max) => choose(&[&(min + 7).min(max).to_string(), &(min + 1).to_string()]),
         Kind::Octal(..) => "640".into(),
-        // What is less than 16 KB is raised.
+        // A value below 16 KB is raised.
         Kind::Memory(..) if parameter.name == "repl-backlog-size" => "16387".into(),
         Kind::Memory(min, _) => (min + 3).to_string(),
         Kind::MemoryOrPercent(_) => "12%".into(),

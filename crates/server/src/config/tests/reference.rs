@@ -27,7 +27,7 @@ Beside parameters, `include`, `rename-command` and `user` are directives; `loadm
 (`name.parameter`, `search-…`, `ts-…`, `bf-…`, `cf-…`) are accepted without effect, since this server loads no modules.
 ";
 
-/// What a parameter takes.
+/// The type of a parameter.
 fn type_text(kind: Kind) -> String {
     let upper = |max: i128| match max {
         _ if max == i128::from(i32::MAX) => "2³¹-1".into(),
@@ -79,7 +79,7 @@ fn default_text(parameter: &Parameter) -> String {
     }
 }
 
-/// A parameter's row: name with aliases, type, default, what it is or why it does nothing.
+/// A parameter's row: name with aliases, type, default, its description or why it does nothing.
 fn row(parameter: &Parameter) -> String {
     let mut name = format!("`{}`", parameter.name);
     parameter.aliases.iter().for_each(|alias| write!(name, "<br>`{alias}`").unwrap());

@@ -7,7 +7,7 @@ use super::*;
 fn rewritten(text: &str, change: impl FnOnce(&mut Config)) -> String {
     let mut config = load_text(text, "").unwrap().config;
     change(&mut config);
-    // The working directory is always written: leave it out of what the cases compare.
+    // The working directory is always written: leave it out of the comparison.
     let line = format!("dir \"{}\"\n", config.dir.display());
     String::from_utf8(rewrite(text.as_bytes(), &config, UserLines::Keep, Extent::Needed))
         .unwrap()

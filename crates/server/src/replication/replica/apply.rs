@@ -1,10 +1,10 @@
 //! Applying the primary's stream: bytes to commands and transactions, run by one I/O thread.
 //!
-//! Invariant: what has been applied and the replication offset belong together whenever the gate is closed.
-//! The bytes of what was applied are appended to the journal, for replicas of this one, before the thread
-//! leaves the gate; a transaction's bytes count once all of it has run.
+//! Invariant: the applied data and the replication offset belong together whenever the gate is closed. The
+//! applied bytes are appended to the journal, for replicas of this one, before the thread leaves the gate; a
+//! transaction's bytes count once all of it has run.
 //!
-//! Nothing expires by this server's own clock meanwhile: a key goes when the primary says so.
+//! Nothing expires by this server's own clock in that time: the primary deletes keys.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -40,19 +40,19 @@ const WAITING_MAX_BYTES: usize = 1024 * 1024;
 const READ_TRIES: usize = 1000;
 /// Bytes of a request or transaction that is not complete: offsets of arguments are 32 bits wide.
 const UNIT_MAX_BYTES: usize = u32::MAX as usize - (1 << 24);
-/// What the primary may send.
+/// Limits of the primary's requests.
 const LIMITS: RequestLimits =
     RequestLimits { bulk_max_bytes: UNIT_MAX_BYTES as i64, ..RequestLimits::DEFAULT };
 /// Places kept to tell how much of the stream is on disk.
 const PLACES_MAX: usize = 1024;
 
-/// What has been received and waits to be applied.
+/// Received bytes that wait to be applied.
 #[derive(Default)]
 struct Waiting {
     bytes: Vec<u8>,
-    /// So many of them, the first, were taken.
+    /// The first bytes of these that were taken.
     taken: usize,
-    /// What comes behind them and was received during the full sync. There is none if no bytes wait.
+    /// Later bytes, received during the full sync. There are none if no bytes wait.
     gathered: Option<Gathered>,
     /// A thread has been asked to apply it.
     is_asked: bool,
@@ -61,12 +61,12 @@ struct Waiting {
 }
 
 impl Waiting {
-    /// How many bytes wait, but for what was gathered.
+    /// Number of waiting bytes, but for gathered ones.
     fn len(&self) -> usize {
         self.bytes.len() - self.taken
     }
 
-    /// Adds what comes next.
+    /// Adds received bytes.
     fn push(&mut self, bytes: &[u8]) {
         match &mut self.gathered {
             Some(gathered) => gathered.push(bytes),
@@ -87,7 +87,7 @@ impl Waiting {
         taken
     }
 
-    /// Takes up what was gathered, some of it.
+    /// Takes some of the gathered bytes.
     fn refill(&mut self) {
         while self.len() < LAG_BYTES
             && let Some(gathered) = &mut self.gathered
@@ -106,24 +106,24 @@ pub struct ApplyQueue {
     /// The I/O thread.
     thread: usize,
     generation: u64,
-    /// Where the stream comes from. Whoever reads adds what was read while this is locked.
+    /// The source of the stream. A reader adds the read bytes while this is locked.
     stream: Arc<Mutex<Stream>>,
     waiting: Mutex<Waiting>,
     /// Bytes received, applied or not.
     received_bytes: AtomicU64,
     is_closed: AtomicBool,
-    /// Who applies has this locked, and is inside the gate.
+    /// The applying thread has this locked, and is inside the gate.
     applier: Mutex<Applier>,
-    /// Somebody applies.
+    /// A thread applies.
     is_applying: AtomicBool,
     /// What each thread runs commands with when all apply.
     runners: Box<[Mutex<Runner>]>,
 }
 
 impl ApplyQueue {
-    /// A queue for the stream that goes on after the applied offset, in the replica's database, in the name
-    /// of `connection`, and of those that `another` gives where all threads apply. The stream's beginning
-    /// may have been `gathered` before.
+    /// A queue for the stream that continues after the applied offset, in the replica's database, in the name
+    /// of `connection`, and of those that `another` gives where all threads apply. The stream's beginning may
+    /// have been `gathered` before.
     pub fn new(
         shared: &'static Shared,
         generation: u64,
@@ -182,8 +182,8 @@ impl ApplyQueue {
         lock(&self.runners[thread])
     }
 
-    /// Receives what the kernel has of the stream, without waiting for anything. What has to be deciphered
-    /// may take an answer, and is left.
+    /// Receives the kernel's bytes of the stream, without waiting for anything. Bytes to be decrypted may
+    /// need an answer, and are left.
     pub fn receive_rest(&self) {
         let mut tries = 0..READ_TRIES;
         let mut stream = loop {
@@ -203,7 +203,7 @@ impl ApplyQueue {
         self.add(&bytes);
     }
 
-    /// Has what waits applied, unless somebody was asked before.
+    /// Has waiting bytes applied, unless a thread was asked before.
     pub fn ask(self: &Arc<Self>) {
         let mut waiting = lock(&self.waiting);
         if waiting.is_asked || waiting.len() == 0 || waiting.failure.is_some() {
@@ -236,15 +236,15 @@ impl ApplyQueue {
         lock(&self.applier).offset_on_disk(self.shared)
     }
 
-    /// Ends it: what has not been applied by now never is.
+    /// Ends it: bytes that have not been applied yet never are.
     pub fn close(&self) {
-        // Whoever applies holds this lock.
+        // The applying thread holds this lock.
         let _applier = lock(&self.applier);
         self.is_closed.store(true, Ordering::SeqCst);
     }
 
-    /// Applies everything complete that has been received, before this server gets another role. All shards
-    /// are locked: nobody else applies.
+    /// Applies every complete received command, before this server gets another role. All shards are locked:
+    /// no other thread applies.
     pub fn drain(&self, worker: &mut Worker) {
         // The primary itself may have sent the command that changes the role.
         let is_possible = self.is_current()
@@ -280,17 +280,18 @@ impl ApplyQueue {
             && !self.shared.stopping.load(Ordering::Relaxed)
     }
 
-    /// Applies some of what waits, on the thread that was asked to.
+    /// Applies some waiting bytes, on the thread that was asked to.
     fn turn(self: Arc<Self>, worker: &mut Worker) {
         let calls_crew = self.should_call_crew(worker);
         let applied = if calls_crew { self.apply_by_all(worker) } else { self.apply_some(worker) };
         let Some((count, mut outcome)) = applied else {
-            // Writes that wait for the disk, or for CLIENT PAUSE, go on later; the link asks again.
+            // Writes that wait for the disk, or for CLIENT PAUSE, continue later; the link asks again.
             lock(&self.waiting).is_asked = false;
             return;
         };
         if let Ok(Progress::NeedsAll) = outcome {
-            // The applier is not kept meanwhile: who has the gate before may be changing the role.
+            // The applier is not locked in that time: a thread that has the gate before may be changing the
+            // role.
             outcome = worker.alone(|worker| lock(&self.applier).apply(&self, worker, &[]));
             worker.count_changes();
             worker.serve_ready();
@@ -308,7 +309,7 @@ impl ApplyQueue {
         self.ask();
     }
 
-    /// Takes up to `most` bytes of what waits, unless nothing may be applied now.
+    /// Takes up to `most` waiting bytes, unless nothing may be applied now.
     fn take(&self, worker: &Worker, most: usize) -> Option<Vec<u8>> {
         let may_run = self.is_current() && self.shared.postpones(worker.now_ms).is_none();
         may_run.then(|| lock(&self.waiting).take(most))
@@ -322,7 +323,7 @@ impl ApplyQueue {
         Some((bytes.len(), applier.apply(self, worker, &bytes)))
     }
 
-    /// Whether so much waits that all threads should apply. Who looks on sees the stream's order.
+    /// Whether so much waits that all threads should apply. A client that watches sees the stream's order.
     fn should_call_crew(&self, worker: &Worker) -> bool {
         self.shared.thread_count() > 1
             && lock(&self.waiting).len() >= LAG_BYTES
@@ -351,15 +352,15 @@ impl ApplyQueue {
     }
 }
 
-/// How many bytes were taken, and what came of it.
+/// Number of taken bytes, and the outcome.
 type Applied = (usize, Result<Progress, String>);
 
 /// How far applying has come.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 enum Progress {
-    /// What is left is no whole command, or the primary is another.
+    /// The rest is not a whole command, or the primary is another.
     Done,
-    /// What is next needs all shards, which this thread has not locked. Nothing of it was done.
+    /// The next command needs all shards, which this thread has not locked. Nothing of it was done.
     NeedsAll,
 }
 
@@ -373,23 +374,23 @@ struct Applier {
     transaction: Option<Vec<Queued>>,
     /// Bytes from the first that is not in the journal on.
     input: Vec<u8>,
-    /// Of those, so many were parsed, were applied as whole units, are in the journal.
+    /// The number of these bytes that were parsed, were applied as whole units, are in the journal.
     parsed: usize,
     applied: usize,
     relayed: usize,
     partial: Partial,
-    /// What follows cannot be dealt out to threads.
+    /// The next command cannot be dealt out to threads.
     resists: bool,
-    /// Ends of what was recorded, with the offset there, as far as the disk has not come.
+    /// Ends of records, with the offset there, as far as the disk has not come.
     places: VecDeque<(Position, u64)>,
     on_disk: Option<u64>,
 }
 
 impl Applier {
-    /// Applies what `bytes` complete, and what was left before them.
+    /// Applies the commands that `bytes` complete, and those that were left before them.
     ///
     /// # Errors
-    /// They are no stream of commands; a line for the log.
+    /// They are not a stream of commands; a line for the log.
     fn apply(&mut self, queue: &ApplyQueue, worker: &mut Worker, bytes: &[u8]) -> Result<Progress, String> {
         queue.is_applying.store(true, Ordering::Relaxed);
         let mut input = std::mem::take(&mut self.input);
@@ -411,7 +412,7 @@ impl Applier {
         outcome
     }
 
-    /// Takes up `bytes`, and has what can be dealt out of what has been taken up applied by all threads.
+    /// Takes `bytes`, and has all threads apply the part of the taken bytes that can be dealt out.
     fn apply_by_all(
         &mut self,
         queue: &ApplyQueue,
@@ -558,7 +559,7 @@ impl Applier {
         Progress::Done
     }
 
-    /// Appends the bytes of what has been applied to the journal, for replicas and the backlog.
+    /// Appends the applied bytes to the journal, for replicas and the backlog.
     fn relay(&mut self, queue: &ApplyQueue, worker: &mut Worker, input: &[u8]) {
         let Some(bytes) = input.get(self.relayed..self.applied).filter(|bytes| !bytes.is_empty()) else {
             return;

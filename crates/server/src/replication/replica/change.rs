@@ -13,7 +13,7 @@ use crate::shared::{Mail, Shared, lock, random_id};
 use crate::slow_path::SlowPathReason;
 use crate::worker::Worker;
 
-/// Takes up what the configuration says when the server starts, before it accepts clients.
+/// Applies the configuration when the server starts, before it accepts clients.
 pub fn prepare(shared: &Shared) {
     let config = shared.config.snapshot();
     let primary = config.replicaof.0.clone();
@@ -35,8 +35,8 @@ impl Worker {
         self.follow(primary, true);
     }
 
-    /// Copies this primary from now on, with whose history what is here has nothing to do: it counts for
-    /// nothing in an election, and is no place to go on from. All shards are locked.
+    /// Copies this primary from now on, to whose history the data here is unrelated: it counts for nothing in
+    /// an election, and is not a place to continue from. All shards are locked.
     pub(crate) fn follow_other_history(&mut self, primary: Primary) {
         self.follow(Some(primary), false);
     }
@@ -45,7 +45,7 @@ impl Worker {
         let shared = self.shared;
         let (replication, journal) = (&shared.replication, &shared.engine.journal);
         let replica = &replication.replica;
-        // What a transaction has written before this in it belongs to the stream that ends here.
+        // The transaction's earlier writes belong to the stream that ends here.
         self.keys.record_pending();
         journal.pump(journal.end());
         let received = lock(&replica.received).clone();
@@ -61,7 +61,7 @@ impl Worker {
             }
             (None, Some(_)) => {
                 journal.relay(false, None);
-                // Its former siblings are given time to go on here.
+                // Its former siblings get time to continue here.
                 replication.primary.alone_since_ms.store(shared.clock.unix_ms(), Ordering::Relaxed);
                 let id = random_id(&mut self.keys.random);
                 replication.history().promote(id, journal.stream_end().offset);
@@ -85,8 +85,8 @@ impl Worker {
             status.down_since_s = None;
         });
         if !is_replica {
-            // They may go on by the stream's new name. Those of a replica hear of another name, or get
-            // another data set, once that is so.
+            // They may continue by the stream's new id. Those of a replica hear of another id, or get another
+            // data set, once that is so.
             replication.primary.disconnect_all(shared);
         }
         replica.own_keys.clear();
@@ -100,7 +100,7 @@ impl Worker {
         }
     }
 
-    /// Ends all clients' waits: what they wait to write, they may not write here any more.
+    /// Ends all clients' waits: the writes that they wait for are not allowed here any more.
     fn end_waits(&mut self) {
         for client in self.shared.clients.all() {
             let waiter = lock(&client.waiter).clone();
@@ -158,7 +158,7 @@ mod tests {
             assert!(worker.alone_for(&mut client, |_, _| runs += 1));
         });
         assert!(runs == 0 && client.closing);
-        // What comes later was checked by the new role.
+        // Later requests were checked by the new role.
         client.closing = false;
         assert!(worker.alone_for(&mut client, |_, _| runs += 1));
         assert!(runs == 1 && !client.closing);

@@ -22,7 +22,7 @@ pub enum Dialect {
         /// The first connection's client id.
         main_client: u64,
     },
-    /// The first names the second, and asks for what follows the snapshot.
+    /// The first names the second, and asks for the stream after the snapshot.
     Valkey,
 }
 
@@ -54,7 +54,7 @@ pub struct ChannelHandshake {
 }
 
 impl ChannelHandshake {
-    /// Begins: what is to be sent is appended to `out`.
+    /// Begins: appends the first output to `out`.
     pub fn begin(dialect: Dialect, greeting: &Greeting, out: &mut Vec<u8>) -> ChannelHandshake {
         let has_auth = greeting.authenticate(out);
         let awaited = if has_auth { vec![Step::Auth, Step::Introduction] } else { vec![Step::Introduction] };
@@ -73,7 +73,7 @@ impl ChannelHandshake {
         ChannelHandshake { dialect, awaited: awaited.into(), received: Vec::new() }
     }
 
-    /// Takes in what the primary has sent, and appends what is to be sent next to `out`.
+    /// Takes received bytes, and appends the next output to `out`.
     ///
     /// # Errors
     /// [`Refused`].
@@ -81,7 +81,7 @@ impl ChannelHandshake {
         self.received.extend_from_slice(bytes);
         while let Some(step) = self.awaited.front().copied() {
             let Some(line) = take_line(&mut self.received)? else { return Ok(None) };
-            // A primary that prepares a snapshot sends empty lines meanwhile.
+            // A primary that prepares a snapshot sends empty lines in that time.
             if line.is_empty() && step == Step::Place {
                 continue;
             }
@@ -101,7 +101,7 @@ impl ChannelHandshake {
         Ok(None)
     }
 
-    /// What has been received beyond the answers.
+    /// Received bytes beyond the answers.
     pub fn into_rest(self) -> Vec<u8> {
         self.received
     }
@@ -134,7 +134,7 @@ impl ChannelHandshake {
     }
 }
 
-/// Valkey: the first connection asks for what follows the snapshot that the second has begun to receive.
+/// Valkey: the first connection asks for the stream after the snapshot that the second has begun to receive.
 #[derive(Debug)]
 pub struct Resumption {
     id: String,
@@ -144,14 +144,13 @@ pub struct Resumption {
 }
 
 impl Resumption {
-    /// Begins: what is to be sent is appended to `out`. The second connection's client id is `client`.
+    /// Begins: appends the first output to `out`. The second connection's client id is `client`.
     pub fn begin(client: u64, id: &str, offset: u64, out: &mut Vec<u8>) -> Resumption {
         encode_request(&[b"REPLCONF".as_slice(), b"set-rdb-client-id", client.to_string().as_bytes()], out);
         Resumption { id: id.into(), offset, has_asked: false, received: Vec::new() }
     }
 
-    /// Takes in what the primary has sent, and appends what is to be sent next to `out`; whether the stream
-    /// follows.
+    /// Takes received bytes, and appends the next output to `out`; returns whether the stream follows.
     ///
     /// # Errors
     /// [`Refused`].
@@ -184,7 +183,7 @@ impl Resumption {
         Ok(false)
     }
 
-    /// What has been received beyond the answers.
+    /// Received bytes beyond the answers.
     pub fn into_rest(self) -> Vec<u8> {
         self.received
     }
@@ -202,7 +201,7 @@ mod tests {
         words.join(" ").trim_end().to_owned()
     }
 
-    /// Feeds `input` in pieces of `piece` bytes: what came of it, what was sent, and what is left.
+    /// Feeds `input` in pieces of `piece` bytes: the outcome, the output, and the rest.
     fn open(
         dialect: Dialect,
         input: &[u8],

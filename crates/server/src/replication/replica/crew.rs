@@ -1,11 +1,11 @@
 //! Applying with all I/O threads, when more of the stream waits than one of them keeps up with.
 //!
-//! Who applies calls the others and closes the gate. Behind it the commands that follow, up to the first that
-//! is more than a write to one key, are dealt out by the shards of their keys: each *lane* has the commands
-//! of its shards in the stream's order, and each thread that has come takes lanes until there are none. The
-//! gate opens once all are done and their bytes are in the journal, so that clients always see the data as it
-//! was at some place of the stream. A thread that comes too late, or was in the middle of something, finds
-//! nothing left to do and is waited for by nobody.
+//! The applying thread calls the others and closes the gate. Behind it the next commands, up to the first
+//! that is more than a write to one key, are dealt out by the shards of their keys: each *lane* has the
+//! commands of its shards in the stream's order, and each thread that has come takes lanes until none is
+//! left. The gate opens once all are done and their bytes are in the journal, so that clients always see the
+//! data as it was at some place of the stream. A thread that comes too late, or was in the middle of
+//! something, finds nothing left to do and is not waited for.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -32,7 +32,7 @@ pub struct Crew {
     call: Mutex<Option<Arc<Call>>>,
 }
 
-/// What the called find.
+/// The call's work.
 struct Call {
     queue: Arc<ApplyQueue>,
     stage: Mutex<Stage>,
@@ -120,8 +120,8 @@ impl Worker {
         self.stats().rest();
     }
 
-    /// Serves who waits for keys that lanes have changed: not behind the closed gate, as who is served may
-    /// want to close it.
+    /// Serves clients that wait for keys that lanes have changed: not behind the closed gate, as a served
+    /// command may want to close it.
     pub(super) fn serve_ready_after_crew(&mut self) {
         if !self.keys.ready.is_empty() && !self.is_barred() {
             self.serve_ready();
@@ -148,8 +148,8 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// Reads the commands that begin at `at`, as long as they can be dealt out. Whatever else follows, also
-    /// what is damaged, is left.
+    /// Reads the commands that begin at `at`, as long as they can be dealt out. Everything else, damaged
+    /// input too, is left.
     pub fn read(registry: &'static Registry, input: &[u8], at: usize, limits: &RequestLimits) -> Plan {
         let mut plan = Plan { spans: Vec::new(), commands: Vec::new(), end: at };
         let mut spans = Vec::new();

@@ -19,7 +19,7 @@ use super::transfer::Transfer;
 use super::{Receiving, load};
 use crate::config::ReplDisklessLoad;
 
-/// Pieces, of what was received at once each, that may wait to be loaded.
+/// Pieces, each of the bytes received at once, that may wait to be loaded.
 const PIECES: usize = 8;
 
 /// How a snapshot is loaded.
@@ -33,13 +33,13 @@ pub enum Way {
     Beside,
 }
 
-/// What comes from the network, for who loads it. It ends when the sender has gone.
+/// Input from the network, for the loading thread. It ends when the sender has gone.
 struct Pieces {
     receiver: Receiver<Vec<u8>>,
     piece: Vec<u8>,
     /// Bytes of the piece before it have been read.
     at: usize,
-    /// Who waits for room.
+    /// The thread that waits for room.
     link: &'static Wakeup,
 }
 
@@ -70,7 +70,7 @@ impl Link {
         })
     }
 
-    /// Loads a snapshot as it comes. `place` is where in the stream it is, if the primary has told.
+    /// Loads a snapshot as it comes. `place` is where in the stream it is, if the primary has sent it.
     pub(super) fn synchronize_diskless(
         &mut self,
         way: Way,
@@ -116,7 +116,7 @@ impl Link {
         Ok(())
     }
 
-    /// Receives what follows the `first` bytes of a snapshot, and loads it beside the data set.
+    /// Receives the bytes behind the `first` of a snapshot, and loads them beside the data set.
     fn load_as_it_comes(&mut self, mut transfer: Transfer, first: Vec<u8>) -> Result<Beside, Ended> {
         let (pieces, receiver) = sync_channel(PIECES);
         let len = transfer.total().unwrap_or(UNKNOWN_LEN);
@@ -149,8 +149,8 @@ impl Link {
         })
     }
 
-    /// Hands on what comes of a snapshot until it ends or cannot be loaded; how many bytes that were. Loading
-    /// may be done before the mark comes.
+    /// Passes on a snapshot's bytes until it ends or cannot be loaded; returns their number. Loading may be
+    /// done before the mark comes.
     fn pass_on(
         &mut self,
         transfer: &mut Transfer,

@@ -1,4 +1,4 @@
-//! What comes of the stream by the first connection while a full sync's data set comes by the second.
+//! Input of the stream by the first connection while a full sync's data set comes by the second.
 //!
 //! Invariant: no more is kept than `replica-full-sync-buffer-limit` allows; beyond that the connection is not
 //! read, so that the primary keeps it.
@@ -14,10 +14,10 @@ use crate::config::{Config, OutputClass, Primary};
 
 /// Bytes that are kept in one piece of memory.
 const BLOCK_BYTES: usize = 256 << 10;
-/// At most so many come at once.
+/// Most bytes of one read.
 const READ_BYTES: usize = 96 << 10;
 
-/// What INFO tells of [`Gathered`].
+/// INFO's figures on [`Gathered`].
 #[derive(Default)]
 pub struct GatheredFigures {
     /// Bytes of memory that it has.
@@ -44,14 +44,14 @@ impl Gathered {
         Gathered { figures, blocks: VecDeque::new(), limit_bytes }
     }
 
-    /// Whether what may come at once finds room.
+    /// Whether the next read finds room.
     fn has_room(&self) -> bool {
         let fits = |block: &Vec<u8>| block.len() + READ_BYTES <= BLOCK_BYTES;
         let with_another = self.figures.bytes.load(Ordering::Relaxed) + BLOCK_BYTES as u64;
         self.blocks.back().is_some_and(fits) || with_another <= self.limit_bytes
     }
 
-    /// Adds what comes next.
+    /// Adds received bytes.
     pub fn push(&mut self, bytes: &[u8]) {
         match self.blocks.back_mut() {
             Some(block) if block.len() + bytes.len() <= block.capacity() => block.extend_from_slice(bytes),
@@ -66,7 +66,7 @@ impl Gathered {
         }
     }
 
-    /// Takes what came first.
+    /// Takes the first bytes.
     pub fn pop(&mut self) -> Option<Vec<u8>> {
         let block = self.blocks.pop_front()?;
         self.figures.bytes.fetch_sub(block.capacity() as u64, Ordering::Relaxed);
@@ -94,7 +94,7 @@ impl Drop for Gathered {
 pub(super) struct MainChannel {
     pub gathered: Gathered,
     pub link: Link,
-    /// Why nothing more comes by it.
+    /// Why no more input comes by it.
     pub failure: Option<String>,
     has_reached_limit: bool,
 }
@@ -107,12 +107,12 @@ impl MainChannel {
         MainChannel { gathered, link, failure: None, has_reached_limit: false }
     }
 
-    /// Whether what comes by it is to be received.
+    /// Whether its input is to be received.
     pub fn is_read(&self) -> bool {
         self.failure.is_none() && !self.has_reached_limit
     }
 
-    /// Takes in what has come.
+    /// Receives input.
     pub fn receive(&mut self) {
         if !self.gathered.has_room() {
             tracing::info!(
@@ -131,7 +131,7 @@ impl MainChannel {
 }
 
 impl Link {
-    /// Has the data set come by a second connection, and goes on with the stream that comes by this one.
+    /// Has the data set come by a second connection, and continues with the stream that comes by this one.
     pub(super) fn synchronize_by_channel(self, primary: &Primary, dialect: Dialect) -> Result<(), Ended> {
         let mut main = self;
         let mut channel = Link::open(main.shared, main.generation, primary)?;
@@ -160,8 +160,8 @@ impl Link {
         link.stream(primary, Some(gathered), failure)
     }
 
-    /// Receives and sends until `answer`, which gets what was received and appends what is to be sent, comes
-    /// to a result.
+    /// Receives and sends until `answer`, which gets the received bytes and appends output, comes to a
+    /// result.
     fn converse<T, E: Into<Ended>>(
         &mut self,
         out: &mut Vec<u8>,
@@ -181,8 +181,8 @@ impl Link {
         }
     }
 
-    /// Waits for who loads, which wakes this thread; meanwhile takes up what comes of the stream, and tells
-    /// the primary now and then that this server is there.
+    /// Waits for the loading thread, which wakes this one; in that time receives the stream, and sends
+    /// keepalives to the primary.
     pub(super) fn await_loaded<T>(&mut self, loading: &Receiver<Result<T, String>>) -> Result<T, String> {
         let clock = &self.shared.clock;
         let mut told = clock.raw();

@@ -16,7 +16,7 @@ use super::channel::Dialect;
 /// Bytes that a line of an answer may have.
 const LINE_MAX_BYTES: usize = 64 * 1024;
 
-/// What the replica says of itself.
+/// The replica's statements about itself.
 #[derive(Clone, Debug, Default)]
 pub struct Greeting {
     /// `masteruser`.
@@ -59,12 +59,12 @@ pub enum Progress {
         /// Bytes of it before the snapshot.
         offset: u64,
     },
-    /// The stream goes on, perhaps by another name.
+    /// The stream continues, perhaps by another id.
     Partial {
         /// The new replication id.
         id: Option<String>,
     },
-    /// A snapshot follows, and nobody knows of which place.
+    /// A snapshot follows, of an unknown place.
     Legacy,
     /// A snapshot is to come by a second connection.
     Channel(Dialect),
@@ -98,7 +98,7 @@ pub(super) fn text(line: &[u8]) -> String {
     String::from_utf8_lossy(line).into_owned()
 }
 
-/// Takes the next line of what was received, without its end.
+/// Takes the next received line, without its end.
 pub(super) fn take_line(received: &mut Vec<u8>) -> Result<Option<Vec<u8>>, Refused> {
     let Some(end) = memchr::memchr(b'\n', received) else {
         if received.len() > LINE_MAX_BYTES {
@@ -119,13 +119,13 @@ pub(super) fn place(id: Option<&str>, offset: Option<&str>) -> Option<(String, u
 }
 
 impl Handshake {
-    /// Begins: what is to be sent is appended to `out`.
+    /// Begins: appends the first output to `out`.
     pub fn begin(greeting: Greeting, out: &mut Vec<u8>) -> Handshake {
         encode_request(&[b"PING".as_slice()], out);
         Handshake { greeting, awaited: VecDeque::from([Step::Ping]), received: Vec::new() }
     }
 
-    /// Takes in what the primary has sent, and appends what is to be sent next to `out`.
+    /// Takes received bytes, and appends the next output to `out`.
     ///
     /// # Errors
     /// [`Refused`].
@@ -133,7 +133,7 @@ impl Handshake {
         self.received.extend_from_slice(bytes);
         while let Some(step) = self.awaited.front().copied() {
             let Some(line) = take_line(&mut self.received)? else { return Ok(Progress::More) };
-            // A primary that prepares a snapshot sends empty lines meanwhile.
+            // A primary that prepares a snapshot sends empty lines in that time.
             if line.is_empty() && step == Step::Psync {
                 continue;
             }
@@ -157,12 +157,12 @@ impl Handshake {
         Ok(Progress::More)
     }
 
-    /// What has been received beyond the answers.
+    /// Received bytes beyond the answers.
     pub fn into_rest(self) -> Vec<u8> {
         self.received
     }
 
-    /// The answer to PING has come: says who this is.
+    /// The answer to PING has come: introduces the replica.
     fn introduce(&mut self, line: &[u8], out: &mut Vec<u8>) -> Result<(), Refused> {
         let accepted = [b"+".as_slice(), b"-NOAUTH", b"-NOPERM", b"-ERR operation not permitted"];
         if !accepted.iter().any(|prefix| line.starts_with(prefix)) {
@@ -284,7 +284,7 @@ mod tests {
         }
     }
 
-    /// Feeds `input` in pieces of `piece` bytes: what came of it, what was sent, and what is left.
+    /// Feeds `input` in pieces of `piece` bytes: the outcome, the output, and the rest.
     fn shake(
         greeting: Greeting,
         input: &[u8],

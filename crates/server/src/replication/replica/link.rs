@@ -1,8 +1,7 @@
-//! The thread `replica`: connects to the primary, receives a snapshot or goes on with the stream, and says
-//! how far it has come. It sees no key, and is outside the gate while it waits for the network.
+//! The thread `replica`: connects to the primary, receives a snapshot or continues with the stream, and
+//! acknowledges its offset. It sees no key, and is outside the gate while it waits for the network.
 //!
-//! Invariant: it works for the generation that it has begun with, and ends what it does as soon as that is
-//! over.
+//! Invariant: it works for the generation that it has begun with, and ends its work as soon as that is over.
 
 use std::io::{self, ErrorKind, Write};
 use std::os::fd::{AsFd, OwnedFd};
@@ -30,8 +29,8 @@ use crate::outgoing;
 use crate::replication::failover::State;
 use crate::shared::{Shared, lock};
 
-/// What a node of a cluster says of its version: Valkey 9 sends older ones no data set as long as slots are
-/// on their way to it.
+/// The version that a cluster's node sends: Valkey 9 sends older ones no data set as long as slots are on
+/// their way to it.
 const CLUSTER_VERSION: &str = "9.1.0";
 
 /// Between two attempts, and between two messages that tell how far this server has come.
@@ -39,7 +38,7 @@ pub(super) const PERIOD: Duration = Duration::from_secs(1);
 /// How soon a stream that could not be applied is tried again.
 pub(super) const PATIENCE: Duration = Duration::from_millis(10);
 
-/// The line for the log when a snapshot does not go on.
+/// The line for the log when a snapshot stops.
 pub(super) const SILENT: &str = "Timeout receiving bulk data from MASTER... If the problem persists try to set the 'repl-timeout' parameter in redis.conf to a larger value.";
 
 /// Whether something can be read without waiting, be it the end.
@@ -56,7 +55,7 @@ pub struct Wakeup {
 }
 
 impl Wakeup {
-    /// Has the thread look what it is to do.
+    /// Has the thread look for work.
     pub fn wake(&self) {
         if let Some(event) = self.event.get() {
             // It fails only when as many wake it as a counter of 64 bits can tell.
@@ -176,18 +175,18 @@ pub(super) struct Link {
     pub(super) shared: &'static Shared,
     pub(super) replica: &'static Replica,
     pub(super) generation: u64,
-    /// Who changes the role reads from it, too, behind the closed gate: locked only to read what is there,
-    /// and to send.
+    /// A thread that changes the role reads from it, too, behind the closed gate: locked only to read
+    /// available bytes, and to send.
     stream: Arc<Mutex<Stream>>,
     /// Its socket, to wait for.
     socket: OwnedFd,
     /// Where the stream of commands goes, once it has begun.
     queue: Option<Arc<ApplyQueue>>,
-    /// What has come and was not taken up yet.
+    /// Received bytes that were not used yet.
     pub(super) received: Vec<u8>,
     /// When something was received last: a raw reading of the clock.
     heard: u64,
-    /// The connection that the stream comes by meanwhile, if this one is for the data set only.
+    /// The connection of the stream in that time, if this one is for the data set only.
     pub(super) main: Option<Box<MainChannel>>,
 }
 
@@ -213,7 +212,7 @@ impl Link {
         set_state(self.shared, self.generation, state);
     }
 
-    /// Whether there is still somebody to work for.
+    /// Whether the link's generation is still the present one.
     fn check(&self) -> Result<(), Ended> {
         let is_wanted =
             self.replica.generation() == self.generation && !self.shared.stopping.load(Ordering::Relaxed);
@@ -269,7 +268,7 @@ impl Link {
     pub(super) fn receive(&mut self) -> Result<(), Ended> {
         let mut stream = lock(&self.stream);
         if !is_readable(&self.socket) {
-            // Who changes the role has taken it.
+            // The thread that changes the role has taken it.
             return Ok(());
         }
         let got = stream.read_some(&mut self.received);
@@ -335,7 +334,7 @@ impl Link {
         }
     }
 
-    /// Receives a snapshot and loads it. `place` is where in the stream it is, if the primary has told.
+    /// Receives a snapshot and loads it. `place` is where in the stream it is, if the primary has sent it.
     pub(super) fn synchronize(&mut self, place: Option<(String, u64)>) -> Result<(), Ended> {
         match self.way()? {
             diskless::Way::File => self.synchronize_by_file(place),
@@ -393,7 +392,7 @@ impl Link {
         }
     }
 
-    /// Loads a snapshot while clients are told so; `None` when the primary is another by then.
+    /// Loads a snapshot while clients get LOADING; `None` when the primary has become another.
     fn replace_in_pieces(
         &mut self,
         source: Source,
@@ -454,15 +453,14 @@ impl Link {
         })
     }
 
-    /// Tells the primary that this server is there. If the primary is gone, that is found out when something
-    /// is to be received.
+    /// Sends the primary a keepalive. If the primary is gone, the next read shows it.
     pub(super) fn give_sign_of_life(&mut self) {
         let stream = self.main.as_ref().map_or(&self.stream, |main| &main.link.stream);
         let _ = lock(stream).send(b"\n");
     }
 
-    /// Receives the stream and has it applied, behind what has been `gathered` of it. With a `failure`
-    /// nothing more comes.
+    /// Receives the stream and has it applied, behind its `gathered` part. With a `failure` no more input
+    /// comes.
     pub(super) fn stream(
         &mut self,
         primary: &Primary,
@@ -485,7 +483,7 @@ impl Link {
         queue.push(&std::mem::take(&mut self.received));
         self.queue = Some(queue.clone());
         *lock(&self.replica.received) = Some(queue.clone());
-        // No sooner: once the link is up, a promotion finds what has been received.
+        // No sooner: once the link is up, a promotion finds the received bytes.
         self.set_state(LinkState::Connected);
         let ended = match failure {
             Some(why) => Err(broken(why)),
@@ -503,8 +501,8 @@ impl Link {
         ended
     }
 
-    /// Waits until what came before the end has been applied: this server may be promoted. Where it was found
-    /// out by sending, there may be more to read.
+    /// Waits until input before the end has been applied: this server may be promoted. Where sending has
+    /// shown the end, there may be more to read.
     fn finish(&mut self, queue: &Arc<ApplyQueue>) {
         queue.receive_rest();
         let waits = |link: &Link| link.shared.postpones(link.shared.clock.unix_ms()).is_none();
@@ -546,7 +544,7 @@ impl Link {
         }
     }
 
-    /// Tells the primary how far this server has come.
+    /// Acknowledges this server's offset to the primary.
     fn acknowledge(&mut self, queue: &ApplyQueue) -> Result<(), Ended> {
         let (offset, on_disk) = (self.shared.applied_offset().to_string(), queue.offset_on_disk());
         // Behind a change of the role the offset is of another stream, of which this primary knows nothing.
@@ -561,7 +559,7 @@ impl Link {
         self.send(&out)
     }
 
-    /// In whose name the primary's commands run: nobody restricts it.
+    /// The connection in whose name the primary's commands run: unrestricted.
     fn connection(&self, primary: &Primary) -> Box<Connection> {
         let shared = self.shared;
         let token = martlet_net::Token::new(u32::MAX, 0);

@@ -21,8 +21,8 @@ use crate::worker::Worker;
 /// How often a thread that waits for another looks whether the server ends.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Runs `work` on an I/O thread, behind the closed gate with all shards locked, unless the primary is another
-/// by then; what it returned.
+/// Runs `work` on an I/O thread, behind the closed gate with all shards locked, unless the primary has become
+/// another; returns its result.
 fn alone<R: Send + 'static>(
     shared: &'static Shared,
     generation: u64,
@@ -35,7 +35,7 @@ fn alone<R: Send + 'static>(
     always_alone(shared, work).flatten()
 }
 
-/// As [`alone`], whoever is the primary; `None` when the server ends.
+/// As [`alone`], whatever the primary is; `None` when the server ends.
 fn always_alone<R: Send + 'static>(
     shared: &'static Shared,
     work: impl FnOnce(&mut Worker) -> R + Send + 'static,
@@ -45,7 +45,7 @@ fn always_alone<R: Send + 'static>(
         let result = worker.alone(work);
         worker.count_changes();
         worker.serve_ready();
-        // Whoever asked may have gone, as the server ends.
+        // The waiting thread may have gone, as the server ends.
         let _ = sender.send(result);
     };
     shared.send(shared.thread_count() - 1, Mail::Run(Box::new(run)));
@@ -66,7 +66,7 @@ pub fn abort_failover(shared: &'static Shared, generation: u64) {
     alone(shared, generation, abort);
 }
 
-/// Removes the data set, and has clients told that one is being loaded.
+/// Removes the data set, and has clients get LOADING.
 pub fn begin(shared: &'static Shared, generation: u64) -> Option<()> {
     let begin = move |worker: &mut Worker, replica: &Replica| {
         leave_stream(shared, replica);
@@ -112,8 +112,8 @@ pub fn is_empty(shared: &'static Shared, generation: u64) -> Option<bool> {
     })
 }
 
-/// Has clients told that data is being loaded while the data set stays, which is served meanwhile if it is an
-/// older state of what is loaded: of the stream of this name.
+/// Has clients see that data is being loaded while the data set stays, which is served in that time if it is
+/// an older state of the loaded one: of the stream with this id.
 pub fn begin_beside(shared: &'static Shared, generation: u64, id: Option<String>) -> Option<()> {
     let begin = move |_: &mut Worker, _: &Replica| {
         let history = shared.replication.history();
@@ -133,8 +133,8 @@ pub fn load_beside(shared: &'static Shared, source: Source) -> Result<Beside, St
     shared.storage().load_beside(&settings, source)
 }
 
-/// Replaces the data set by what was loaded beside it, which is that of the stream's `place`, and lets
-/// clients in again; or goes on with what there is, if nothing was loaded or the primary is another by then.
+/// Replaces the data set by the one loaded beside it, which is that of the stream's `place`, and serves
+/// clients again; or continues with the old one, if nothing was loaded or the primary has become another.
 pub fn end_beside(
     shared: &'static Shared,
     generation: u64,
@@ -195,7 +195,7 @@ fn leave_stream(shared: &Shared, replica: &Replica) {
     }
     shared.replication.history().leave();
     replica.own_keys.clear();
-    // They are to get what is loaded, too.
+    // They are to get the loaded data, too.
     shared.replication.primary.disconnect_all(shared);
 }
 
@@ -208,7 +208,7 @@ fn hide_imports(shared: &'static Shared, imports: &[SlotImport]) {
 /// The data set is that of the stream's `place`.
 fn arrive(worker: &mut Worker, replica: &Replica, loaded: &Loaded, place: Option<(String, u64)>) {
     let shared = worker.shared;
-    // A primary that cannot tell its place cannot go on from it either: the id is nobody's.
+    // A primary that cannot send its place cannot continue from it either: the id is unknown to all.
     let (id, offset) = place.unwrap_or_else(|| (random_id(&mut worker.keys.random), 0));
     if let (Some(node), Some(slots)) = (shared.cluster(), &loaded.open_slots) {
         node.with(|cluster, now| cluster.take_open_slots(now, slots));
@@ -219,7 +219,7 @@ fn arrive(worker: &mut Worker, replica: &Replica, loaded: &Loaded, place: Option
     replica.db.store(if db < worker.settings.databases { db } else { 0 }, Ordering::Relaxed);
 }
 
-/// Goes on with the stream where it was left, which has a new name if one is given.
+/// Continues the stream where it was left, with a new id if one is given.
 pub fn go_on(shared: &'static Shared, generation: u64, id: Option<String>) -> bool {
     let go_on = move |worker: &mut Worker, _: &Replica| {
         let mut history = shared.replication.history();
@@ -237,7 +237,7 @@ pub fn go_on(shared: &'static Shared, generation: u64, id: Option<String>) -> bo
     alone(shared, generation, go_on).is_some()
 }
 
-/// Keeps what the primary sends for replicas of this server, from this offset on if it is another.
+/// Keeps the primary's stream for replicas of this server, from this offset on if it is another.
 fn relay(worker: &mut Worker, offset: Option<u64>) {
     let journal = &worker.shared.engine.journal;
     if let Err(error) = journal.open() {

@@ -1,12 +1,11 @@
-//! The replica's side of replication: whom this server copies, how far it has come, and what it tells of
-//! that.
+//! The replica's side of replication: the primary, this server's offset, and its reports.
 //!
-//! A thread of its own (`link.rs`) talks to the primary and sees no key. What it receives is applied by one
-//! I/O thread (`apply.rs`), as whole commands and transactions, each with the bytes of the stream that it
-//! came from: so the replication offset and the data set belong together whenever the gate is closed.
+//! A separate thread (`link.rs`) talks to the primary and sees no key. One I/O thread applies the received
+//! bytes (`apply.rs`), as whole commands and transactions, each with the bytes of the stream that it came
+//! from: so the replication offset and the data set belong together whenever the gate is closed.
 //!
-//! Invariant: the server is a replica if and only if the published configuration names a primary. Whoever
-//! changes that does so behind the closed gate and raises the generation; work for an older one is dropped.
+//! Invariant: the server is a replica if and only if the published configuration names a primary. A change of
+//! that happens behind the closed gate and raises the generation; work for an older one is dropped.
 
 mod apply;
 mod change;
@@ -36,7 +35,7 @@ use crate::worker::Worker;
 /// How far the link to the primary has come.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub enum LinkState {
-    /// There is none yet, or no more.
+    /// Not connected, or no longer.
     #[default]
     Connect,
     /// A connection is being opened.
@@ -101,9 +100,9 @@ pub struct Replica {
     /// The primary wants to know at once how far this server has come.
     owes_answer: AtomicBool,
     link: link::Wakeup,
-    /// What has been received of the stream, while the link is up.
+    /// Received bytes of the stream, while the link is up.
     received: Mutex<Option<Arc<apply::ApplyQueue>>>,
-    /// What INFO tells of the stream that waits for a full sync's data set.
+    /// INFO's figures on the stream that waits for a full sync's data set.
     pub gathered: gather::GatheredFigures,
     /// Threads that are called to apply together.
     pub crew: crew::Crew,
@@ -129,7 +128,7 @@ impl Replica {
         self.owes_answer.store(true, Ordering::SeqCst);
     }
 
-    /// Has the primary told how far this server is, if it has asked: what came before has been applied.
+    /// Sends the primary this server's offset, if it has asked: earlier bytes have been applied.
     fn answer(&self) {
         if self.owes_answer.load(Ordering::SeqCst) {
             self.link.wake();
@@ -151,7 +150,7 @@ impl Replica {
         }
     }
 
-    /// Rises whenever the primary is another, or there is none any more.
+    /// Rises whenever the primary becomes another, or none.
     pub(crate) fn generation(&self) -> u64 {
         self.generation.load(Ordering::SeqCst)
     }
@@ -160,14 +159,14 @@ impl Replica {
         change(&mut lock(&self.status));
     }
 
-    /// Whom to copy, and of which generation that is; nobody while that is about to change.
+    /// The primary to copy, and its generation; `None` while that is about to change.
     fn task(&self) -> (u64, Option<Primary>) {
         let status = lock(&self.status);
         let is_current = status.generation == self.generation();
         (status.generation, status.primary.clone().filter(|_| is_current))
     }
 
-    /// Sleeps until the primary of this generation is replaced; at most for so long.
+    /// Sleeps until the primary of this generation is replaced; at most for this time.
     fn sleep(&self, generation: u64, most: Duration) {
         let status = lock(&self.status);
         // The generation itself rises before the primary is another.
@@ -187,7 +186,7 @@ impl Shared {
         lock(&self.replication.replica.status).state == LinkState::Connected
     }
 
-    /// How far the data set has come in the primary's stream; 0 if it is none of that stream.
+    /// The data set's offset in the primary's stream; 0 if it does not belong to that stream.
     pub(crate) fn replica_offset(&self) -> u64 {
         if self.replication.history().has_place() { self.applied_offset() } else { 0 }
     }
@@ -212,7 +211,7 @@ pub fn role(shared: &Shared, reply: &mut Reply) -> bool {
     true
 }
 
-/// What INFO tells of a replica, behind its role; nothing if this server is none.
+/// INFO's fields of a replica, behind its role; empty on a primary.
 pub fn info(worker: &Worker) -> Vec<(&'static str, String)> {
     let shared = worker.shared;
     let replica = &shared.replication.replica;
@@ -274,8 +273,8 @@ mod tests {
         replica.changed.notify_all();
     }
 
-    /// The generation rises first, so that work for an older one ends; whoever looks between the two steps
-    /// neither copies the old primary in the name of the new generation, nor misses the new one.
+    /// The generation rises first, so that work for an older one ends; a look between the two steps neither
+    /// copies the old primary in the name of the new generation, nor misses the new one.
     #[test]
     fn who_looks_in_the_middle_of_a_change_learns_of_the_primary() {
         let replica = Replica::default();

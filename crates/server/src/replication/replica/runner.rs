@@ -52,11 +52,11 @@ impl Runner {
         let now_ms = worker.keys.now_ms;
         let is_data = matches!(entry.run, Run::Data(_));
         if is_data && !entry.spec.relative_time.is_some_and(|is_relative| is_relative(args)) {
-            // Only what is told relative to now needs the time.
+            // Only times relative to now need the clock.
             worker.keys.set_time(0);
         }
         if is_data {
-            // What is due is the primary's to delete.
+            // Due keys are the primary's to delete.
             worker.keys.see_expired();
         }
         worker.keys.db = self.connection.session.db;
@@ -90,7 +90,8 @@ impl Runner {
         }
     }
 
-    /// What follows a command once its keys are not locked. Who waits for keys is served when nothing is.
+    /// The work after a command once its keys are not locked. Clients that wait for keys are served when
+    /// nothing is.
     pub fn after(&mut self, worker: &mut Worker, entry: &'static Entry, args: &Args<'_>) {
         worker.feed_monitors(&self.connection, entry, args);
         if !worker.keys.has_all_shards() {
@@ -99,7 +100,7 @@ impl Runner {
     }
 }
 
-/// Logs that the primary has sent what cannot be done here, or ends the process for it.
+/// Logs that the primary has sent a command that cannot run here, or ends the process for it.
 pub(super) fn complain(worker: &Worker, error: &[u8], args: &Args<'_>) {
     let (error, name) = (String::from_utf8_lossy(error), String::from_utf8_lossy(args.at(0)).into_owned());
     let name = name.escape_default();

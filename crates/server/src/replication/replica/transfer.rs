@@ -19,7 +19,7 @@ const LINE_MAX_BYTES: usize = 64 * 1024;
 enum State {
     /// Not known yet: the line before the snapshot is still to come.
     Announced,
-    /// So many bytes are still to come.
+    /// This number of bytes is still to come.
     Sized(u64),
     /// This mark is at the end.
     Marked([u8; MARK_BYTES]),
@@ -57,7 +57,7 @@ impl Transfer {
         self.state == State::Ended
     }
 
-    /// Moves what belongs to the snapshot from `received` to `out`.
+    /// Moves the snapshot's bytes from `received` to `out`.
     ///
     /// # Errors
     /// The primary does not send one; a line for the log.
@@ -136,7 +136,7 @@ mod tests {
 
     const MARK: &[u8; 40] = b"aabbccddeeffaabbccddeeffaabbccddeeffaabb";
 
-    /// The snapshot that comes of `input` in pieces, and what is left.
+    /// The snapshot in `input`, received in pieces, and the rest.
     fn receive(input: &[u8], piece: usize) -> Result<(Vec<u8>, Vec<u8>, bool), String> {
         let (mut transfer, mut received, mut out) = (Transfer::default(), Vec::new(), Vec::new());
         for bytes in input.chunks(piece) {

@@ -1,4 +1,4 @@
-//! Who is closed for idleness or for output that is not read, and when this is looked for, on a worker
+//! Closing of clients for idleness or for output that is not read, and the time of this check, on a worker
 //! without a backend.
 
 use std::os::unix::net::UnixStream;

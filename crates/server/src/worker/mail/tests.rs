@@ -1,5 +1,5 @@
-//! CLIENT UNBLOCK of a client that waits for what it has flushed to be freed, and the end of one that is
-//! about to wait, on a worker without a backend.
+//! CLIENT UNBLOCK of a client that waits for a flush's memory to be freed, and the end of one that is about
+//! to wait, on a worker without a backend.
 
 mod stalled_disk;
 
@@ -13,7 +13,7 @@ use crate::registry::Registry;
 use crate::shared::Shared;
 use crate::worker::{UNIX, Worker};
 
-/// A worker of a server that frees nothing in the background until it is told to.
+/// A worker of a server that frees nothing in the background until the test allows it.
 struct House {
     worker: Worker,
     ends: Vec<UnixStream>,
@@ -39,7 +39,7 @@ impl House {
         self.worker.connections.last_mut().unwrap().token
     }
 
-    /// What a client is told upon this, and by mail that comes at once.
+    /// A client's output upon this, and by mail that comes at once.
     fn ask(&mut self, client: Token, requests: &str) -> String {
         self.worker.received(client, requests.as_bytes());
         // On a busy machine a turn ends before all of them have run.

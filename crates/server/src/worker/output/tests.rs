@@ -1,4 +1,4 @@
-//! When replies leave under `appendfsync always`, on a worker whose backend writes down what it is given.
+//! The moment at which replies leave under `appendfsync always`, on a worker whose backend records its calls.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -15,7 +15,7 @@ use crate::registry::Registry;
 use crate::shared::Shared;
 use crate::worker::{UNIX, Worker};
 
-/// Has a backend's shape and keeps what is sent.
+/// Has a backend's shape and keeps the output.
 #[derive(Default)]
 struct Notebook(Vec<(Token, Vec<u8>)>);
 
@@ -45,7 +45,7 @@ impl Backend for Notebook {
     }
 }
 
-/// A worker that holds replies until the test says that the disk has what was recorded.
+/// A worker that holds replies until the test declares the records durable.
 struct House {
     shared: &'static Shared,
     worker: Worker,
@@ -102,7 +102,7 @@ impl House {
         std::mem::take(&mut self.backend.0)
     }
 
-    /// What the only client that is told something is told.
+    /// The output of the only client that has any.
     fn told(&mut self) -> Vec<u8> {
         self.flush().into_iter().flat_map(|(_, bytes)| bytes).collect()
     }
@@ -205,7 +205,7 @@ enum Step {
     Read(usize),
     /// The loop's end.
     Flush,
-    /// So many records more are on disk.
+    /// This many records more are on disk.
     Durable(usize),
 }
 
@@ -219,8 +219,8 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// Each reply leaves at the first end of a loop at which what was recorded before its own loop's end is
-    /// on disk.
+    /// Each reply leaves at the first end of a loop at which the records before its own loop's end are on
+    /// disk.
     #[test]
     fn replies_leave_as_soon_as_they_may_and_never_sooner(steps in proptest::collection::vec(step(), 1..80)) {
         let mut house = House::new();

@@ -1,5 +1,5 @@
-//! A disk that takes nothing for as long as it likes: commands that write wait, with nothing locked and
-//! outside of the gate, and everybody else is served.
+//! A disk that takes nothing for any time: commands that write wait, with nothing locked and outside of the
+//! gate, and all other requests are served.
 
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::registry::Registry;
 use crate::shared::Shared;
 use crate::worker::{UNIX, Worker};
 
-/// What waits for the disk at most, in values of 1 MB, and how large a value is.
+/// Most values that wait for the disk, each of 1 MB, and the size of a value.
 const VALUES: usize = 128;
 const VALUE_BYTES: usize = 1 << 20;
 const STRLEN: &[u8] = b"*2\r\n$6\r\nSTRLEN\r\n$1\r\nk\r\n";
@@ -41,7 +41,7 @@ fn client(worker: &mut Worker) -> (Token, UnixStream) {
     (worker.connections.last_mut().unwrap().token, theirs)
 }
 
-/// What the client is told upon this, or has been told by now.
+/// The client's output upon this, or so far.
 fn ask(worker: &mut Worker, client: Token, request: &[u8]) -> Vec<u8> {
     if !request.is_empty() {
         worker.received(client, request);
@@ -79,7 +79,7 @@ fn while_the_disk_is_stalled_who_writes_waits_and_nobody_else() {
         assert!((VALUES - 1..=VALUES + 1).contains(&taken), "{taken}");
         assert_eq!(ask(&mut worker, other, DEL), b"");
         assert_eq!(ask(&mut worker, reader, STRLEN), b":1048576\r\n");
-        // Nobody stands inside the gate, either.
+        // No thread stands inside the gate, either.
         shared.engine.gate.closed(|_| ());
         assert_eq!(shared.postpones(worker.now_ms), Some(false));
         drop(go_on);
@@ -99,7 +99,7 @@ fn while_the_disk_is_stalled_who_writes_waits_and_nobody_else() {
         assert!(shared.storage().flush_log());
         done.send(()).unwrap();
     });
-    // Who waits with something locked waits for ever.
+    // A thread that waits with a lock waits for ever.
     let result = ended.recv_timeout(Duration::from_secs(60));
     assert!(result.is_ok() || serving.is_finished(), "somebody waits for the disk");
     serving.join().unwrap();
