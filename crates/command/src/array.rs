@@ -1,4 +1,4 @@
-//! Arrays: setting, getting and deleting by index, and what is told of the whole. Walking over ranges is in
+//! Arrays: setting, getting and deleting by index, and facts about the whole. Walking over ranges is in
 //! `search` and `aggregate`, appending in `ring`.
 
 mod aggregate;
@@ -109,7 +109,7 @@ impl Bounds {
         }
     }
 
-    /// Writes what is at each index of the range, in its direction; nulls for what is empty.
+    /// Writes the element at each index of the range, in its direction; nulls for empty ones.
     fn write(self, reply: &mut Reply, array: &Array) {
         let mut next = Some(if self.is_reverse { self.high } else { self.low });
         let after = |index: u64| if self.is_reverse { index.checked_sub(1) } else { index.checked_add(1) };
@@ -158,7 +158,8 @@ fn filled(keys: &mut Keys, key: &Key<'_>, event: &'static str, count: u64) {
     keys.dirty += count;
 }
 
-/// What follows a removal of `removed` elements: the event, and the deletion of an array without elements.
+/// The consequences of a removal of `removed` elements: the event, and the deletion of an array without
+/// elements.
 fn after_removal(keys: &mut Keys, key: &Key<'_>, event: &'static str, removed: u64) {
     if removed == 0 {
         return;

@@ -53,7 +53,7 @@ impl<'a> ScanOptions<'a> {
     }
 }
 
-/// Writes the reply: `walk` writes the elements and returns the cursor to go on from and their number.
+/// Writes the reply: `walk` writes the elements and returns the next cursor and their number.
 pub(crate) fn answer(reply: &mut Reply, walk: impl FnOnce(&mut Reply) -> (u64, usize)) {
     reply.array(2);
     let start = reply.len();

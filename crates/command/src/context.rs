@@ -1,4 +1,4 @@
-//! What a handler gets: its arguments, the keys, the reply, and the settings that matter to it.
+//! A handler's context: its arguments, the keys, the reply, and the settings that matter to it.
 
 use martlet_base::number::{parse_f64, parse_i64};
 use martlet_engine::{Awaited, Keys};
@@ -37,16 +37,17 @@ pub struct Settings {
     pub zset_limits: ZSetLimits,
     /// When a node of a stream is full (`stream-node-max-bytes`, `stream-node-max-entries`).
     pub stream_limits: StreamLimits,
-    /// When slices of an array change their form, as it is told (`array-slice-size`, `array-sparse-kmax`,
+    /// When slices of an array change their reported form (`array-slice-size`, `array-sparse-kmax`,
     /// `array-sparse-kmin`).
     pub array_limits: ArrayLimits,
-    /// What a stream that is made remembers of its producers (`stream-idmp-duration`, `stream-idmp-maxsize`).
+    /// Limits on the records of producers in a stream that is created (`stream-idmp-duration`,
+    /// `stream-idmp-maxsize`).
     pub idempotency_limits: IdempotencyLimits,
     /// Length up to which a HyperLogLog is sparse, in bytes (`hll-sparse-max-bytes`).
     pub hll_sparse_max_bytes: usize,
     /// Whether strings are compressed in DUMP and files (`rdbcompression`).
     pub rdb_compression: bool,
-    /// Whether FLUSHALL and FLUSHDB answer before what they removed is freed, unless they are told
+    /// Whether FLUSHALL and FLUSHDB without a word answer before the removed values are freed
     /// (`lazyfree-lazy-user-flush`).
     pub lazy_user_flush: bool,
     /// Whether small numbers count as one object each that all keys share (OBJECT REFCOUNT): not where each
@@ -89,14 +90,14 @@ impl Default for Settings {
     }
 }
 
-/// What a blocked client waits for.
+/// The event that a blocked client waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wait {
-    /// One of the keys in these arguments to hold what the handler, run again, can work on.
+    /// One of the keys in these arguments with a value on which the handler, run again, can work.
     Keys(Vec<usize>, Awaited),
-    /// What was removed to be freed.
+    /// The end of freeing removed values.
     Freed,
-    /// Copies of what was written.
+    /// Copies of its writes.
     Copies(Copies),
     /// Copies of the request itself, which is run again once there are.
     Replicated(Copies),
@@ -106,7 +107,7 @@ pub enum Wait {
     ClusterSaved,
 }
 
-/// Copies of what was written that somebody waits for.
+/// Copies of writes that a client waits for.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Copies {
     /// The end of it in the journal.
@@ -115,7 +116,7 @@ pub struct Copies {
     pub offset: Option<u64>,
     /// It is to be on this server's disk.
     pub local: bool,
-    /// So many replicas are to have it.
+    /// The wanted number of replicas.
     pub replicas: u64,
     /// And that on their disks.
     pub on_disk: bool,
@@ -140,7 +141,7 @@ pub struct Block {
     pub deadline_ms: Option<i64>,
     /// When the handler is to be run again though nothing has changed, Unix milliseconds.
     pub again_ms: Option<i64>,
-    /// What a timeout answers.
+    /// The answer after a timeout.
     pub on_timeout: TimeoutReply,
 }
 
@@ -151,7 +152,7 @@ impl Block {
     }
 }
 
-/// What a blocked command answers when its time is up.
+/// A blocked command's answer when its time is up.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum TimeoutReply {
     /// A null array.
@@ -167,7 +168,7 @@ pub enum TimeoutReply {
     NoReplicas,
 }
 
-/// The error of who cannot go on without replicas.
+/// Returned when too few replicas are in sync.
 pub const NO_REPLICAS: &str = "NOREPLICAS Not enough good replicas to write.";
 
 /// See the [module docs](self).
@@ -186,14 +187,14 @@ pub struct Context<'a> {
     pub reads_any_key: bool,
     /// Waiting is not allowed here (inside MULTI or a script): answer as if the time were up.
     pub deny_blocking: bool,
-    /// What the client has prepared for HIMPORT.
+    /// The client's prepared field sets for HIMPORT.
     pub fieldsets: &'a mut Fieldsets,
     /// Set by [`Context::block_on`].
     pub block: Option<Box<Block>>,
 }
 
 impl<'a> Context<'a> {
-    /// The argument at `index`; empty if there is none, which arity excludes for the mandatory ones.
+    /// The argument at `index`; empty if absent, which arity excludes for the mandatory ones.
     #[inline]
     pub fn arg(&self, index: usize) -> &'a [u8] {
         self.args.at(index)
@@ -215,7 +216,7 @@ impl<'a> Context<'a> {
         self.args.len()
     }
 
-    /// A cursor on the argument at `index`, to read it and what follows.
+    /// A cursor at the argument at `index`.
     pub fn rest(&self, index: usize) -> Cursor<'a> {
         Cursor::new(self.args, index)
     }
@@ -248,7 +249,7 @@ impl<'a> Context<'a> {
     /// The argument at `index` as a blocking command's timeout in seconds: the deadline, or `None` for 0.
     ///
     /// # Errors
-    /// Redis' three texts for what is no number, negative or too large.
+    /// Redis' three texts for a text that is not a number, is negative or too large.
     pub fn deadline_ms(&self, index: usize) -> Result<Option<i64>, Error> {
         let seconds = parse_f64(self.arg(index))
             .filter(|f| !f.is_nan())
@@ -280,8 +281,8 @@ impl<'a> Context<'a> {
 }
 
 impl TimeoutReply {
-    /// Writes the answer; `copies` tells whether what was written is on this server's disk, and how many
-    /// replicas have it.
+    /// Writes the answer; `copies` has whether the writes are on this server's disk, and how many replicas
+    /// have them.
     pub fn write(self, reply: &mut Reply, copies: impl FnOnce(&Copies) -> (bool, i64)) {
         match self {
             TimeoutReply::NullArray => reply.null_array(),

@@ -1,7 +1,7 @@
 //! The one way in which options are read: a cursor over the arguments.
 //!
-//! A parser takes the options that it knows, in a loop, as long as one of them comes next; what is left then
-//! is refused by [`Cursor::finish`].
+//! A parser takes the options that it knows, in a loop, as long as one of them comes next; the rest is then
+//! refused by [`Cursor::finish`].
 //!
 //! ```ignore
 //! let mut rest = ctx.rest(2);
@@ -16,7 +16,7 @@
 //! }
 //! ```
 //!
-//! Invariant: what is no option stays where it is, and no read goes past the last argument.
+//! Invariant: an argument that is not an option stays where it is, and no read goes past the last argument.
 
 use martlet_base::number::{parse_f64, parse_i64};
 use martlet_keyspace::Key;
@@ -77,7 +77,7 @@ impl<'a> Cursor<'a> {
         self.option(word, 0)
     }
 
-    /// Takes this word if it comes next and so many values follow it, at least.
+    /// Takes this word if it comes next and at least this number of values follow it.
     #[inline]
     pub fn option(&mut self, word: &str, values: usize) -> bool {
         let is_here = self.is_at(word) && self.left() > values;
@@ -87,7 +87,7 @@ impl<'a> Cursor<'a> {
         is_here
     }
 
-    /// Takes one of these words, if one comes next: what it stands for.
+    /// Takes one of these words, if one comes next; returns its meaning.
     pub fn one_of<T: Copy>(&mut self, words: &[(&str, T)]) -> Option<T> {
         let next = self.next?;
         let (_, meaning) = words.iter().find(|(word, _)| next.eq_ignore_ascii_case(word.as_bytes()))?;
@@ -98,7 +98,7 @@ impl<'a> Cursor<'a> {
     /// Takes the next argument.
     ///
     /// # Errors
-    /// [`Error::Syntax`] if there is none.
+    /// [`Error::Syntax`] if absent.
     pub fn value(&mut self) -> Result<&'a [u8], Error> {
         let value = self.next.ok_or(Error::Syntax)?;
         self.advance(1);
@@ -113,7 +113,7 @@ impl<'a> Cursor<'a> {
     /// Takes the next argument, an integer.
     ///
     /// # Errors
-    /// [`Error::NotInteger`], or that there is none.
+    /// [`Error::NotInteger`], or that it is absent.
     pub fn int(&mut self) -> Result<i64, Error> {
         parse_i64(self.value()?).ok_or(Error::NotInteger)
     }
@@ -121,7 +121,7 @@ impl<'a> Cursor<'a> {
     /// Takes the next argument, an integer that is at least `least`.
     ///
     /// # Errors
-    /// `error` for any that is not, or that there is none.
+    /// `error` for any other text, or that it is absent.
     pub fn at_least(&mut self, least: i64, error: &'static str) -> Result<i64, Error> {
         parse_i64(self.value()?).filter(|number| *number >= least).ok_or(Error::Fixed(error))
     }
@@ -129,7 +129,7 @@ impl<'a> Cursor<'a> {
     /// Takes the next argument, a number.
     ///
     /// # Errors
-    /// [`Error::NotFloat`], also for NaN, or that there is none.
+    /// [`Error::NotFloat`], also for NaN, or that it is absent.
     pub fn float(&mut self) -> Result<f64, Error> {
         parse_f64(self.value()?).filter(|number| !number.is_nan()).ok_or(Error::NotFloat)
     }
@@ -137,7 +137,7 @@ impl<'a> Cursor<'a> {
     /// Takes the next argument, a key.
     ///
     /// # Errors
-    /// [`Error::Syntax`] if there is none.
+    /// [`Error::Syntax`] if absent.
     pub fn key(&mut self) -> Result<Key<'a>, Error> {
         Ok(Key::new(self.value()?))
     }
@@ -145,7 +145,7 @@ impl<'a> Cursor<'a> {
     /// Takes the next `count` arguments: their indexes.
     ///
     /// # Errors
-    /// [`Error::Syntax`] if there are not so many.
+    /// [`Error::Syntax`] if there are fewer.
     pub fn span(&mut self, count: i64) -> Result<std::ops::Range<usize>, Error> {
         let count = usize::try_from(count).ok().filter(|count| *count <= self.left()).ok_or(Error::Syntax)?;
         self.advance(count);

@@ -3,7 +3,7 @@
 use martlet_engine::WrongType;
 use thiserror::Error;
 
-/// What a handler returns. On an error, whatever it has written to the reply is taken back.
+/// A handler's result. On an error, its output is removed from the reply.
 pub type Outcome = Result<(), Error>;
 
 /// An error reply, its code included.

@@ -1,4 +1,5 @@
-//! What a connection says of itself to a server or a Sentinel: the arguments of AUTH and HELLO, its name.
+//! A connection's statements about itself to a server or a Sentinel: the arguments of AUTH and HELLO, its
+//! name.
 
 use martlet_base::number::parse_i64;
 use martlet_protocol::request::Args;
@@ -11,10 +12,10 @@ use crate::error::Error;
 pub const REDIS_VERSION: &str = "8.2.0";
 /// [`REDIS_VERSION`] as a number: a byte for each part.
 pub const REDIS_VERSION_NUMBER: u32 = 0x0008_0200;
-/// The error for a password that is none of the user's.
+/// The error for a wrong password.
 pub const WRONG_PASSWORD: Error =
     Error::Fixed("WRONGPASS invalid username-password pair or user is disabled.");
-/// The answer to HELLO from who must authenticate first.
+/// The answer to HELLO of a client that must authenticate first.
 pub const NOT_AUTHENTICATED: Error = Error::Fixed(
     "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol version at the same time",
 );
@@ -60,7 +61,7 @@ impl<'a> Hello<'a> {
     /// Reads them.
     ///
     /// # Errors
-    /// A version that there is not, a word that is no option, a name that is none.
+    /// An unknown version, an unknown word, an invalid name.
     pub fn parse(args: &Args<'a>) -> Result<Hello<'a>, Error> {
         let mut hello = Hello::default();
         let Some(version) = args.get(1) else { return Ok(hello) };

@@ -82,7 +82,7 @@ fn delete_if_empty(keys: &mut Keys, key: &Key<'_>) {
     }
 }
 
-/// Whether the hash is to be indexed anew, since its next field to expire is another.
+/// Whether the hash's place in the index is outdated, since its next field to expire is another.
 #[inline]
 fn is_misindexed(hash: &Hash) -> bool {
     hash.indexed_expiry_ms() != hash.next_expiry_ms()

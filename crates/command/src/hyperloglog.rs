@@ -33,7 +33,7 @@ fn checked(value: StrValue<'_>) -> Result<(&[u8], Encoding), Error> {
     hyperloglog::encoding(bytes).map(|encoding| (bytes, encoding)).ok_or(INVALID)
 }
 
-/// Changes a HyperLogLog that is there or, if there is none, is made here.
+/// Changes a HyperLogLog, which is created if absent.
 fn update<R>(keys: &mut Keys, key: &Key<'_>, change: impl FnOnce(&mut Vec<u8>) -> R) -> R {
     keys.update_str(key, 0..DENSE_BYTES, |bytes| {
         if bytes.is_empty() {

@@ -1,8 +1,8 @@
-//! The command table: what each command is, and what it does to keys. One file or folder per family; a
-//! command's entry stands directly above its handler.
+//! The command table: each command's entry, and its work on keys. One file or folder per family; a command's
+//! entry stands directly above its handler.
 //!
 //! Handlers know no threads, files or sockets. A handler parses all its arguments into typed values before it
-//! touches data, never blocks, and finds the shards of its keys held.
+//! touches data, never blocks, and finds the shards of its keys locked.
 
 pub mod array;
 pub mod bitmap;

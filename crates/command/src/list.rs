@@ -74,7 +74,8 @@ fn note(keys: &mut Keys, key: &Key<'_>, event: &'static str) {
     keys.effects.event(EventClass::LIST, event, keys.db, key.bytes);
 }
 
-/// What follows a removal of `removed` elements: the event, and the deletion of a list without elements.
+/// The consequences of a removal of `removed` elements: the event, and the deletion of a list without
+/// elements.
 fn after_removal(keys: &mut Keys, key: &Key<'_>, event: &'static str, removed: usize) {
     note(keys, key, event);
     keys.dirty += removed as u64;
@@ -83,7 +84,7 @@ fn after_removal(keys: &mut Keys, key: &Key<'_>, event: &'static str, removed: u
     }
 }
 
-/// Leaves what was cut off a long list to the background.
+/// Leaves the part that was cut off a long list to the background.
 fn discard(keys: &Keys, debris: Option<Debris>) {
     if let Some(debris) = debris {
         keys.engine().lazy_free.free(1, Box::new(debris));
@@ -105,7 +106,7 @@ fn place(index: i64, len: usize) -> Option<usize> {
     usize::try_from(index).ok().filter(|&index| index < len)
 }
 
-/// A number from `least` to the largest, with one text for whatever is none.
+/// A number from `least` to the largest, with one text for every fault.
 pub(crate) fn at_least(least: i64, text: &[u8], error: &'static str) -> Result<i64, Error> {
     parse_i64(text).filter(|&number| number >= least).ok_or(Error::Fixed(error))
 }

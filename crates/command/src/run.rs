@@ -1,8 +1,8 @@
-//! The one way in which a data command's handler runs, whoever asks for it: a client, EXEC, a script, a
-//! change that serves a blocked client, or the replay of a file.
+//! The one way in which a data command's handler runs, for any caller: a client, EXEC, a script, a change
+//! that serves a blocked client, or the replay of a file.
 //!
 //! Invariant: nothing else makes a [`Context`]. The caller locks the keys' shards before and releases them
-//! afterwards, who alone knows what else is to happen under the locks.
+//! afterwards, since it alone knows the further work under the locks.
 
 use martlet_engine::Keys;
 use martlet_keyspace::{Key, shard_of};
@@ -15,7 +15,7 @@ use crate::error::Error;
 use crate::fieldset::Fieldsets;
 use crate::spec::{Flags, Spec};
 
-/// A request, and what its handler may do for the one who makes it.
+/// A request, and its handler's rights.
 pub struct Request<'a> {
     /// The arguments; argument 0 is the command's name.
     pub args: Args<'a>,
@@ -31,13 +31,12 @@ pub struct Request<'a> {
     pub fieldsets: &'a mut Fieldsets,
 }
 
-/// Runs a handler with its keys locked, in the database and at the time that `keys` has, and hands its
-/// effects to the journal's record. What it waits for if it has to wait, in which case nothing is answered.
+/// Runs a handler with its keys locked, in the database and at the time that `keys` has, and passes its
+/// effects to the journal's record. Returns its wait if it has to wait, in which case nothing is answered.
 ///
 /// # Errors
-/// The handler's, unwritten: the reply is as it was.
-// Only boxes leave the place where they are made: whatever moves is read back in wider pieces than it was
-// written in.
+/// The handler's, unwritten: the reply is as it was. Only boxes leave the place where they are made: a value
+/// that moves is read back in wider pieces than it was written in.
 #[inline(always)]
 pub fn run(
     handler: Handler,
@@ -78,7 +77,7 @@ impl Spec {
         }
         let mut indexes = Vec::new();
         if self.flags.has(Flags::WALK) || !self.key_indexes(args, &mut indexes) {
-            // A walk locks its shards itself, one at a time. Else the handler says what is wrong with the
+            // A walk locks its shards itself, one at a time. Else the handler reports the fault of the
             // arguments, before it touches any key.
             return Some(Vec::new());
         }

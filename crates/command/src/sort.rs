@@ -1,8 +1,8 @@
 //! SORT and SORT_RO: the elements of a list, set or sorted set in order of themselves or of values of other
 //! keys.
 //!
-//! Keys that a pattern makes of an element cannot be told from the arguments: with such patterns the command
-//! runs with all shards held. Strings compare bytewise; no locale is asked.
+//! Keys that a pattern makes of an element are not in the arguments: with such patterns the command runs with
+//! all shards locked. Strings compare bytewise; no locale is asked.
 
 #[cfg(test)]
 mod tests;
@@ -57,7 +57,7 @@ static SORT: Command<Handler> = command("sort", -2, sort as Handler)
         "Returns or stores the elements of a list, set or sorted set, sorted.",
     );
 
-/// The source, and what the last STORE that is an option names.
+/// The source, and the key of the last STORE that is an option.
 fn find_keys(args: &Args<'_>, out: &mut Vec<usize>) -> bool {
     out.push(1);
     let (mut rest, mut destination) = (Cursor::new(*args, 2), None);
@@ -182,7 +182,7 @@ impl<'a> Request<'a> {
     }
 }
 
-/// An element and what it is compared by.
+/// An element and its sort key.
 struct Item<'a> {
     element: Element<'a>,
     score: f64,
@@ -198,7 +198,7 @@ fn run(ctx: &mut Context<'_>, read_only: bool) -> Outcome {
         None => Source::List(List::new()),
     };
     if request.unsorted && source.is_unordered() && (request.store.is_some() || ctx.deny_blocking) {
-        // What is stored, or a script goes by, must not depend on the order inside a set.
+        // A stored result, or one that a script relies on, must not depend on the order inside a set.
         (request.unsorted, request.alpha, request.by) = (false, true, None);
     }
     let elements = source.elements(request.unsorted && request.descending);
@@ -219,7 +219,7 @@ fn run(ctx: &mut Context<'_>, read_only: bool) -> Outcome {
     }
 }
 
-/// What is sorted.
+/// The elements to sort.
 enum Source {
     List(List),
     Set(Set),

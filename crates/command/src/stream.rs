@@ -59,7 +59,7 @@ fn no_group(group: &[u8], key: &[u8]) -> Error {
     Error::Bytes(text.concat())
 }
 
-/// The name of the consumer that has an entry; empty if nobody has it.
+/// The name of the consumer that has an entry; empty without one.
 fn owner_name<'a>(group: &'a types::Group, pending: &types::Pending) -> &'a [u8] {
     let owner = pending.consumer.and_then(|number| group.consumer(number));
     owner.map_or(b"", |consumer| consumer.name())
@@ -118,7 +118,7 @@ fn parse_half(text: &[u8]) -> Option<u64> {
 /// Longer texts are no ids.
 const ID_TEXT_MAX: usize = 127;
 
-/// An id as text; its second half may be left out, or be `*`, which is told as `None`.
+/// An id as text; its second half may be left out, or be `*`, which gives `None`.
 fn parse_id_or_star(text: &[u8], missing_seq: u64) -> Result<(u64, Option<u64>), Error> {
     if text.len() > ID_TEXT_MAX {
         return Err(INVALID_ID);
@@ -160,7 +160,7 @@ fn parse_start(text: &[u8]) -> Result<Id, Error> {
     }
 }
 
-/// The end of an interval, likewise.
+/// The end of an interval.
 fn parse_end(text: &[u8]) -> Result<Id, Error> {
     match text {
         [b'(', id @ ..] if !id.is_empty() => {
@@ -191,7 +191,7 @@ impl IdText {
         text
     }
 
-    /// Two numbers of 20 digits at most and what is between them fit.
+    /// Two numbers of 20 digits at most with their separator fit.
     fn push(&mut self, part: &[u8]) {
         self.bytes[self.len..self.len + part.len()].copy_from_slice(part);
         self.len += part.len();

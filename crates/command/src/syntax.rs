@@ -51,7 +51,7 @@ impl Kind {
         }
     }
 
-    /// What it consists of.
+    /// Its parts.
     pub fn arguments(&self) -> Option<&[Argument]> {
         match self {
             Kind::OneOf(arguments) | Kind::Block(arguments) => Some(arguments),
@@ -65,7 +65,7 @@ impl Kind {
 pub struct Argument {
     /// Its name.
     pub name: Cow<'static, str>,
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
     /// The part of the key spec that it is in.
     pub key_part: Option<usize>,
@@ -102,7 +102,7 @@ pub(crate) fn parse(syntax: &'static str) -> Vec<Argument> {
     Parser { rest: syntax }.sequence()
 }
 
-/// Reads the notation of the module's page. What does not fit it ends the sequence; a test reads every
+/// Reads the notation of the module's page. Text that does not fit it ends the sequence; a test reads every
 /// entry's.
 struct Parser {
     rest: &'static str,
@@ -123,7 +123,7 @@ impl Parser {
         text
     }
 
-    /// Takes what follows `mark`, if that comes next.
+    /// Takes the text behind `mark`, if that comes next.
     fn after(&mut self, mark: char, ends: &[char]) -> Option<&'static str> {
         self.take(mark).then(|| self.until(ends))
     }
@@ -183,7 +183,7 @@ impl Parser {
         }
     }
 
-    /// What stands in parentheses, if they come next.
+    /// The text in parentheses, if it comes next.
     fn group(&mut self) -> Option<Kind> {
         if !self.take('(') {
             return None;

@@ -1,10 +1,10 @@
-//! A fixture for tests without a server: runs requests through the command table against an engine of its
-//! own.
+//! A fixture for tests without a server: runs requests through the command table against an engine of its own
+//! making.
 //!
-//! Invariant: a request goes the way that the server takes: it is looked up in [`FAMILIES`], its
-//! arity is checked, its keys are found by the spec alone, their shards are held while the handler runs and
-//! released after it. A handler that fails must have left the data alone, and one that only reads must not
-//! have changed anything.
+//! Invariant: a request goes the way that the server takes: it is looked up in [`FAMILIES`], its arity is
+//! checked, its keys are found by the spec alone, their shards are locked while the handler runs and released
+//! after it. A handler that fails must have left the data alone, and one that only reads must not have
+//! changed anything.
 //!
 //! ```ignore
 //! let mut t = Fixture::new();
@@ -35,7 +35,7 @@ pub const START_MS: i64 = 1_700_000_000_000;
 /// Engines that no fixture uses now: making one is dear, and one must live forever.
 static ENGINES: Mutex<Vec<&'static Engine>> = Mutex::new(Vec::new());
 
-/// A client with a keyspace of its own, at a time that stands still until [`Fixture::advance_ms`].
+/// A client with a separate keyspace, at a time that stands still until [`Fixture::advance_ms`].
 pub struct Fixture {
     /// The view of the keyspace; its `db`, `touch` and the like may be set, and nothing is held between
     /// requests.
@@ -46,9 +46,9 @@ pub struct Fixture {
     pub resp3: bool,
     /// As inside MULTI: blocking commands answer at once.
     pub deny_blocking: bool,
-    /// What the client has prepared.
+    /// The client's prepared field sets.
     pub fieldsets: Fieldsets,
-    /// What the last request wants to wait for, if it blocked.
+    /// The wait of the last request, if it blocked.
     pub block: Option<Block>,
     /// How many changes the last request made.
     pub dirty: u64,
@@ -164,9 +164,9 @@ impl Fixture {
             events.iter().map(|e| format!("{} {}", e.name, String::from_utf8_lossy(&e.key))).collect();
     }
 
-    /// What the journal would get for the last request: `DEL KEY` for each key found expired,
-    /// `HDEL KEY FIELD` for each field of a hash, then the commands that stand for the request, or the
-    /// request itself if it changed anything and no others were recorded.
+    /// The journal's records of the last request: `DEL KEY` for each key found expired, `HDEL KEY FIELD` for
+    /// each field of a hash, then the commands that stand for the request, or the request itself if it
+    /// changed anything and no others were recorded.
     pub fn effects(&self) -> &[String] {
         &self.effects
     }
@@ -190,7 +190,7 @@ impl Fixture {
 }
 
 impl Fixture {
-    /// What is counted of the keys' sizes is what the keys have.
+    /// The counted sizes are those of the keys.
     fn check_sizes(&mut self) {
         for shard in 0..martlet_base::limits::SHARD_COUNT {
             self.keys.with_shard(shard, |keys| {

@@ -1,7 +1,7 @@
-//! Saving in the background: a thread of its own writes a snapshot to the RDB file while clients are served.
+//! Saving in the background: a separate thread writes a snapshot to the RDB file while clients are served.
 //!
-//! What always holds: there is one such save at a time, and once it was cancelled it does not touch the RDB
-//! file any more.
+//! Invariant: there is one such save at a time, and once it was cancelled it does not touch the RDB file any
+//! more.
 
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,9 +26,9 @@ pub struct Running {
     pub cut: Cut,
 }
 
-/// Who is sent the data set by a save. Called by the thread that saves.
+/// The receiver of a save's data set. Called by the thread that saves.
 pub trait Receiver: Send {
-    /// What comes is the data set at this replication offset. It ends soon once `is_cancelled` is set.
+    /// The data set is that of this replication offset. It ends soon once `is_cancelled` is set.
     fn begin(&mut self, offset: u64, is_cancelled: &Arc<AtomicBool>);
 
     /// Where it goes, if not to the RDB file.
@@ -43,15 +43,15 @@ pub(crate) type WriteCut = Box<dyn FnOnce(Storage, Box<dyn Write + Send>, &Cut) 
 
 /// Where a save goes.
 pub(crate) enum Output {
-    /// The RDB file; and somebody is sent that.
+    /// The RDB file; and a receiver that gets it.
     File(NewFile, Option<Box<dyn Receiver>>),
-    /// To whoever takes it.
+    /// To a receiver.
     Stream(Box<dyn Receiver>),
-    /// Likewise, written in another way.
+    /// To a receiver, written in another way.
     Other(Box<dyn Receiver>, WriteCut),
 }
 
-/// What the thread gets.
+/// The thread's job.
 struct Job {
     running: Running,
     output: Output,
@@ -61,8 +61,8 @@ struct Job {
 #[derive(Default)]
 pub struct Background {
     running: Mutex<Option<Running>>,
-    /// Held while one takes the file's name: the disk works meanwhile, so nobody waits for this but who
-    /// cancels. Before `running`.
+    /// Held while a save takes the file's name: the disk works in that time, so only a thread that cancels
+    /// waits for this. Before `running`.
     publishing: Mutex<()>,
     ended: Condvar,
     /// One is to begin when the rewrite of the append-only file has ended.
@@ -84,7 +84,8 @@ impl Background {
         running.is_some()
     }
 
-    /// Says whether one is to begin when the rewrite of the append-only file has ended; what was said before.
+    /// Sets whether a save is to begin when the rewrite of the append-only file has ended; returns the
+    /// earlier value.
     pub fn schedule(&self, on: bool) -> bool {
         self.is_scheduled.swap(on, Ordering::Relaxed)
     }
@@ -115,15 +116,15 @@ impl Background {
 }
 
 impl Storage {
-    /// Begins a save in the background with what the keyspace holds now, unless one is under way, or a
-    /// rewrite, which may have begun since whoever asks has looked: there is one snapshot at a time. `keys`
-    /// hold all shards. False if nothing was begun; if the disk refuses already, that is noted as for a save
-    /// that fails later.
+    /// Begins a save in the background with the keyspace's present content, unless one is under way, or a
+    /// rewrite, which may have begun since the caller has looked: there is one snapshot at a time. `keys`
+    /// hold all shards. False if nothing was begun; if the disk refuses already, that is recorded as for a
+    /// save that fails later.
     pub fn start_background_save(self, keys: &Keys, settings: &Settings) -> bool {
         self.start_save_for(keys, settings, None).is_ok()
     }
 
-    /// As [`Storage::start_background_save`]; `receiver` is sent the file, or told why not.
+    /// As [`Storage::start_background_save`]; `receiver` gets the file, or the reason of a failure.
     ///
     /// # Errors
     /// Nothing was begun; the receiver.
@@ -159,7 +160,8 @@ impl Storage {
         Ok(())
     }
 
-    /// Likewise, but nothing comes to the disk: the receiver's writer gets it, with these contents only.
+    /// As [`Storage::start_save_for`], but nothing comes to the disk: the receiver's writer gets it, with
+    /// these contents only.
     ///
     /// # Errors
     /// Nothing was begun; the receiver.
@@ -180,7 +182,7 @@ impl Storage {
         Ok(())
     }
 
-    /// Removes the RDB file, unless a save is about to replace it and `is_wanted` says no by then. It waits
+    /// Removes the RDB file, unless a save is about to replace it or `is_wanted` has become false. It waits
     /// for the disk.
     pub fn remove_rdb_file(self, settings: &Settings, is_wanted: impl FnOnce() -> bool) {
         // While this is held no other file takes its name.
@@ -243,7 +245,7 @@ fn save(storage: Storage, running: &Running, file: NewFile, receiver: Option<Box
     let is_wanted = || running.cut.is_wanted();
     let cancelled = || io::Error::from(io::ErrorKind::Interrupted);
     let background = &storage.persistence.background;
-    // While this is held nobody can cancel.
+    // While this is held no other thread can cancel.
     let publishing = lock(&background.publishing);
     let published = finished.and_then(|new| if is_wanted() { new.publish() } else { Err(cancelled()) });
     let outcome = match &published {
@@ -276,12 +278,12 @@ fn send(
         Ok(()) => tracing::info!("Background {what} transfer terminated with success"),
         Err(error) => tracing::warn!("Background transfer error: {}", error_text(error)),
     }
-    // Whoever hears of the end may ask for the next one.
+    // A thread that hears of the end may ask for the next one.
     *lock(&storage.persistence.background.running) = None;
     receiver.end(result);
 }
 
-/// Notes how a save ended that began then, with so many changes done.
+/// Records the end of a save that began then, after this many changes.
 fn end(storage: Storage, outcome: Outcome, began_ms: i64, changes: u64) {
     let now_ms = storage.now_ms();
     match outcome {
@@ -314,7 +316,7 @@ mod tests {
 
     const KEYS: u64 = 5000;
 
-    /// A rule and a client may ask at once: whoever comes second finds the first's save under way.
+    /// A rule and a client may ask at once: the second finds the first's save under way.
     #[test]
     fn saves_that_are_asked_for_at_once_are_one() {
         let directory = tempfile::tempdir().unwrap();

@@ -8,7 +8,7 @@ use martlet_base::disk::{Disk, DiskFile};
 
 use crate::temp_files;
 
-/// Bytes after which what has been written is sent to the disk, so that the end does not wait for all of it.
+/// Bytes after which the written part is sent to the disk, so that the end does not wait for all of it.
 const SYNC_BYTES: usize = 4 << 20;
 
 /// A new version of a file, beside the old one; removed when dropped unless it was published.
@@ -25,10 +25,10 @@ pub struct NewFile {
 
 impl NewFile {
     /// Begins a file that will be `name` in `directory`, and is `temporary` there until then; with
-    /// `incremental`, what is written goes to the disk as it comes.
+    /// `incremental`, written bytes go to the disk as they come.
     ///
     /// # Errors
-    /// When the file cannot be created.
+    /// The file cannot be created.
     pub fn create(
         disk: Arc<dyn Disk>,
         directory: &Path,
@@ -65,7 +65,7 @@ impl NewFile {
     pub fn publish(mut self) -> io::Result<()> {
         self.disk.rename(&self.temporary, &self.name)?;
         self.is_published = true;
-        // The new name is in the directory, which is a file of its own.
+        // The new name is in the directory, which is a file itself.
         self.disk.sync_directory(&self.directory)
     }
 }

@@ -1,6 +1,6 @@
-//! What the files need of the server around them.
+//! The files' needs of the server around them.
 //!
-//! Invariant: nobody here waits for the disk or for a lock that is held meanwhile.
+//! Invariant: nothing here waits for the disk or for a lock that is held during disk calls.
 
 use std::sync::Arc;
 
@@ -26,13 +26,13 @@ pub enum Condition {
 /// A command of a file.
 #[derive(Clone, Copy)]
 pub struct Resolved {
-    /// What it is.
+    /// Its specification.
     pub spec: &'static Spec,
     /// What runs it, if it is about data.
     pub handler: Option<Handler>,
     /// The argument with its only key, if it has one.
     pub single_key: Option<usize>,
-    /// It only holds subcommands, and the one that is called is none of them.
+    /// It only holds subcommands, and the called one is unknown.
     pub lacks_subcommand: bool,
 }
 
@@ -68,10 +68,10 @@ pub trait Libraries: Send + Sync {
     /// Why it cannot be added, as Redis says it.
     fn add(&self, code: &[u8], replaces: bool) -> Result<(), String>;
 
-    /// Checks libraries that are to be all that there are; that is so once what is returned is called.
+    /// Checks libraries that are to replace all others; they do once the returned value is called.
     ///
     /// # Errors
-    /// Why one cannot be added, as Redis says it.
+    /// Why one cannot be added, in Redis' words.
     fn prepare(&'static self, codes: &[Arc<[u8]>]) -> Result<Publish, String>;
 
     /// Runs a command of a file that changes them.
@@ -83,7 +83,7 @@ pub trait Libraries: Send + Sync {
 
 /// The server, as the files see it.
 pub trait Host: Send + Sync {
-    /// What is set now.
+    /// The present settings.
     fn settings(&self) -> Arc<Settings>;
 
     /// Its commands.
@@ -99,17 +99,17 @@ pub trait Host: Send + Sync {
     /// cut.
     fn stream(&self) -> Option<StreamName>;
 
-    /// The data set is that at this place of a stream: nobody sees it yet, the gate is closed.
+    /// The data set is that at this place of a stream: no client sees it yet, the gate is closed.
     fn take_place(&self, place: StreamPlace);
 
     /// Slots whose keys are on their way from another node; asked for at a cut.
     fn imports(&self) -> Vec<SlotImport>;
 
-    /// Slots that move key by key, as Valkey tells replicas of them; asked for at a cut.
+    /// Slots that move key by key, in Valkey's form for replicas; asked for at a cut.
     fn open_slots(&self) -> Option<String>;
 
-    /// The data set that was loaded from the server's files has keys of slots that were on their way. Nobody
-    /// sees it yet.
+    /// The data set that was loaded from the server's files has keys of incoming slots. No client sees it
+    /// yet.
     fn take_imports(&self, imports: &[SlotImport]);
 
     /// Runs a command of a file about slots that are on their way.
@@ -118,18 +118,18 @@ pub trait Host: Send + Sync {
     /// As its reply.
     fn replay_import(&self, args: &Args<'_>) -> Result<(), String>;
 
-    /// Whether the server was told to stop.
+    /// Whether the server is stopping.
     fn is_stopping(&self) -> bool;
 
     /// Called first by each thread that is started here.
     fn begin_thread(&self);
 
-    /// A condition begins or ends; told once for each change.
+    /// A condition begins or ends; called once for each change.
     fn note(&self, condition: Condition, holds: bool);
 
-    /// The journal has filled up, or has room again; maybe told by a thread that has locked shards.
+    /// The journal has filled up, or has room again; maybe called by a thread that has locked shards.
     fn note_journal(&self, is_full: bool);
 
-    /// The disk has come further, or nobody has to wait for it any more.
+    /// The disk has advanced, or no client has to wait for it any more.
     fn disk_went_on(&self);
 }

@@ -1,6 +1,6 @@
 //! The data set on disk: RDB files, the append-only file, and loading.
 //!
-//! It knows keys, commands and the journal, neither clients nor connections: what it needs of the server is
+//! It knows keys, commands and the journal, neither clients nor connections: its needs of the server are
 //! [`Host`]. Invariant: an RDB file of its name is either the last whole one or not there. It is written
 //! beside it, forced to disk, and only then takes its name.
 
@@ -46,7 +46,7 @@ pub const NUMBERS_PER_THREAD: usize = 3;
 pub struct Storage {
     /// The keyspace.
     pub engine: &'static Engine,
-    /// What is known of the files.
+    /// The state of the files.
     pub persistence: &'static Persistence,
     /// The server.
     pub host: &'static dyn Host,
@@ -57,7 +57,7 @@ pub struct Storage {
 pub struct LoadProgress {
     /// Data is being loaded: commands that are not allowed then are refused.
     pub is_on: AtomicBool,
-    /// It is loaded beside an older state of the same data, which is served meanwhile.
+    /// It is loaded beside an older state of the same data, which is served in that time.
     pub is_async: AtomicBool,
     /// Commands of append-only files that have failed since the start.
     pub failed_commands: AtomicU64,
@@ -75,7 +75,7 @@ pub struct LoadProgress {
     pub expired: AtomicU64,
 }
 
-/// What is known of saves.
+/// Facts about saves.
 #[derive(Clone, Debug)]
 pub struct Facts {
     /// When the last one ended well, or the start, Unix seconds.
@@ -92,7 +92,7 @@ pub struct Facts {
     pub background_began_ms: i64,
 }
 
-/// What is known of the files; one per server.
+/// The state of the files; one per server.
 pub struct Persistence {
     clock: Clock,
     /// Threads that serve.
@@ -107,7 +107,7 @@ pub struct Persistence {
     pub background: Background,
     /// The append-only file.
     pub log: AppendLog,
-    /// Who helps.
+    /// The helping threads.
     pool: SaverPool,
     /// Writes are refused since the last save in the background failed.
     pub refuses_writes: AtomicBool,
@@ -115,7 +115,7 @@ pub struct Persistence {
 }
 
 impl Persistence {
-    /// Nothing saved since the start, which is now, beside so many threads that serve.
+    /// Nothing saved since the start, which is now, beside this many threads that serve.
     pub fn new(clock: Clock, threads: usize) -> Persistence {
         let facts = Facts {
             saved_at_s: clock.unix_ms() / 1000,
@@ -139,7 +139,7 @@ impl Persistence {
         }
     }
 
-    /// What is known of saves.
+    /// Facts about saves.
     pub fn facts(&self) -> Facts {
         lock(&self.facts).clone()
     }
@@ -168,15 +168,14 @@ impl Persistence {
         self.load.is_on.load(Ordering::Relaxed)
     }
 
-    /// Whether clients see an older state of the data meanwhile.
+    /// Whether clients see an older state of the data during the load.
     pub fn is_loading_async(&self) -> bool {
         self.is_loading() && self.load.is_async.load(Ordering::Relaxed)
     }
 }
 
-/// Waits as many microseconds as are set for each of so many keys, or one for each `-us` keys, as long as
-/// `is_wanted`: tests see a save or a load under way. Nothing that others need may be held, unless everything
-/// is.
+/// Waits the configured microseconds for each of `keys` keys, or one for each `-us` keys, as long as
+/// `is_wanted`: tests see a save or a load under way. No lock that others need may be held, unless all are.
 fn delay(us: impl Fn() -> i32, keys: usize, is_wanted: impl Fn() -> bool) {
     const STEP_US: u64 = 10_000;
     let keys = keys as u64;
@@ -185,7 +184,7 @@ fn delay(us: impl Fn() -> i32, keys: usize, is_wanted: impl Fn() -> bool) {
         us => keys * u64::from(us.unsigned_abs()),
     };
     let mut waited_us = 0;
-    // It may be set anew meanwhile.
+    // It may be changed in this time.
     while let Some(left_us) = total_us().checked_sub(waited_us).filter(|left_us| *left_us > 0)
         && is_wanted()
     {
@@ -243,7 +242,7 @@ impl Storage {
         self.persistence.threads + index
     }
 
-    /// The number, to the engine, of the thread that saves, likewise.
+    /// The number, to the engine, of the thread that saves.
     pub fn saver(self, index: usize) -> usize {
         2 * self.persistence.threads + index
     }
@@ -255,7 +254,7 @@ impl Storage {
 
     /// Looks whether writes must be refused, after a save in the background or a change of the configuration.
     pub fn note_disk_state(self) {
-        // Held until it is noted: of two who look at once the later has the last word.
+        // Held until it is recorded: of two threads that look at once the later has the last word.
         let facts = lock(&self.persistence.facts);
         let settings = self.host.settings();
         let refuses =
@@ -265,7 +264,7 @@ impl Storage {
         }
     }
 
-    /// After FLUSHALL, behind the closed gate: no file may bring back what was there, now or later.
+    /// After FLUSHALL, behind the closed gate: no file may bring back the old data, now or later.
     pub fn save_nothing(self, keys: &Keys, settings: &Settings) {
         self.persistence.background.cancel();
         if !settings.save.is_empty() {
@@ -274,7 +273,7 @@ impl Storage {
         }
     }
 
-    /// Whether a save in the background is to begin, after so many changes.
+    /// Whether a save in the background is to begin, after this many changes.
     pub fn due_save(self, changes: u64) -> Option<Due> {
         let persistence = self.persistence;
         if persistence.background.running().is_some() || persistence.log.is_rewriting() {

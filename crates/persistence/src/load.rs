@@ -1,9 +1,9 @@
-//! Reading an RDB file into the keyspace: at the start, while clients are told to wait, and for DEBUG RELOAD.
+//! Reading an RDB file into the keyspace: at the start, while clients get LOADING, and for DEBUG RELOAD.
 //!
 //! At the start every thread of the pool takes batches of records and stores them; for DEBUG RELOAD one
-//! thread does, behind the gate; what comes over the network is loaded beside the data set by threads of its
-//! own. What always holds: a file that cannot be read to its end is refused, naming the offset and what is
-//! wrong there.
+//! thread does, behind the gate; a data set from the network is loaded beside the present one by separate
+//! threads. Invariant: a file that cannot be read to its end is refused, naming the offset and the fault
+//! there.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -54,9 +54,9 @@ impl LoadError {
 pub struct Source {
     /// What gives its bytes.
     pub reader: Box<dyn Read + Send>,
-    /// How many there are, at most: something else may follow. [`UNKNOWN_LEN`] if the reader's end tells.
+    /// Most bytes of the snapshot: other data may follow. [`UNKNOWN_LEN`] if only the reader's end shows it.
     pub len: u64,
-    /// Where in its file it begins, for what is said of damage.
+    /// Where in its file it begins, for messages about damage.
     pub offset: u64,
 }
 
@@ -80,7 +80,7 @@ impl Source {
     }
 }
 
-/// Where in a stream of commands a snapshot is, as its file tells.
+/// Where in a stream of commands a snapshot is, by its file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StreamPlace {
     /// The replication id.
@@ -91,7 +91,7 @@ pub struct StreamPlace {
     pub db: u64,
 }
 
-/// What the file has told of that; Redis goes by it if it has both an id and an offset.
+/// The file's fields of that; Redis uses them if it has both an id and an offset.
 #[derive(Debug, Default)]
 struct StreamFields {
     id: Option<String>,
@@ -119,12 +119,12 @@ impl StreamFields {
     }
 }
 
-/// What was loaded.
+/// The loaded data.
 #[derive(Clone, Debug, Default)]
 pub struct Loaded {
     /// Keys.
     pub keys: u64,
-    /// Keys whose time had come; they are left out unless replicas have to be told.
+    /// Keys whose time had come; they are left out unless replicas have to hear of them.
     pub expired: u64,
     /// Empty collections, which are left out.
     pub empty: u64,
@@ -132,13 +132,13 @@ pub struct Loaded {
     pub bytes: u64,
     /// Where it is in a stream of commands.
     pub place: Option<StreamPlace>,
-    /// Slots that move key by key, as replicas are told of them.
+    /// Slots that move key by key, in the form for replicas.
     pub open_slots: Option<String>,
     /// Slots whose keys were on their way.
     pub imports: Vec<SlotImport>,
 }
 
-/// So many empty collections each thread names.
+/// Empty collections that each thread names.
 const EMPTY_NAMED: u64 = 10;
 
 impl Loaded {
@@ -154,7 +154,7 @@ impl Loaded {
 /// For fewer keys no room is made ahead.
 const RESERVED_KEYS_PER_SHARD: usize = 100;
 
-/// Why a file is refused that has a library which is none.
+/// Why a file with an invalid library is refused.
 const BAD_LIBRARY: Error = Error::Corrupt("a library of functions that cannot be loaded");
 
 /// The code of libraries of functions, in the file's order.
@@ -168,7 +168,7 @@ enum Functions {
     Kept(Mutex<LibraryCodes>),
 }
 
-/// A file being read, storage by those who do.
+/// A file being read by several threads.
 struct Reading {
     splitter: Mutex<Splitter<Box<dyn Read + Send>>>,
     settings: HandlerSettings,
@@ -178,12 +178,13 @@ struct Reading {
     /// A key that is there already is replaced; else the file is refused.
     replaces: bool,
     offset: u64,
-    /// Of what is wrong, what comes first in the file.
+    /// The fault that comes first in the file.
     damage: Mutex<Option<FileError>>,
     is_damaged: AtomicBool,
     total: Mutex<Total>,
     stream: Mutex<StreamFields>,
-    /// What has expired is loaded, too: replicas may go on from this place, and have to be told when it goes.
+    /// Expired keys are loaded, too: replicas may continue from this place, and have to hear of their
+    /// deletion.
     keeps_expired: AtomicBool,
     libraries: Functions,
     /// By database, what will come to be in each shard. A batch is known here before the next one is taken.
@@ -228,15 +229,15 @@ impl Reading {
         })
     }
 
-    /// The libraries' code is kept for who publishes it.
+    /// The libraries' code is kept for the thread that publishes it.
     fn keeping_libraries(self) -> Reading {
         Reading { libraries: Functions::Kept(Mutex::default()), ..self }
     }
 
-    /// Takes note that so many keys of a database come.
+    /// Notes that this many keys of a database come.
     fn expect(&self, db: u64, keys: u64) {
         if has_slots() {
-            // A node has a part of the slots, and nobody says which of them have keys.
+            // A node has a part of the slots, and the file does not say which of them have keys.
             return;
         }
         let per_shard = keys as usize / SHARD_COUNT;
@@ -260,7 +261,7 @@ impl Reading {
         }
     }
 
-    /// Notes what is wrong, unless something before it in the file is.
+    /// Records a fault, unless an earlier one in the file is known.
     fn refuse(&self, error: FileError) {
         let mut damage = lock(&self.damage);
         if damage.is_none_or(|known| error.offset < known.offset) {
@@ -269,7 +270,7 @@ impl Reading {
         self.is_damaged.store(true, Ordering::Relaxed);
     }
 
-    /// What was loaded, after all who read have ended.
+    /// The loaded data, after all readers have ended.
     fn end(&self, progress: &LoadProgress) -> Result<Loaded, FileError> {
         let total = std::mem::take(&mut *lock(&self.total));
         let splitter = lock(&self.splitter);
@@ -335,8 +336,8 @@ impl ByShard {
         }
     }
 
-    /// The records of each shard, from this one on and around, so many at a time that others may close the
-    /// gate between.
+    /// The records of each shard, from this one on and around, so many at a time that other threads may close
+    /// the gate between.
     fn groups(&self, first_shard: usize) -> Vec<&[Place]> {
         let (behind, before) =
             self.places.split_at(self.places.partition_point(|place| shard(place) < first_shard));
@@ -346,13 +347,13 @@ impl ByShard {
     }
 }
 
-/// The shard of a record's key: what it is marked with is the key's hash.
+/// The shard of a record's key: its mark is the key's hash.
 fn shard(place: &Place) -> usize {
     place.mark as usize & (SHARD_COUNT - 1)
 }
 
 impl<'a> Loader<'a> {
-    /// Reads along until the file ends or is refused; the thread is the `index`th of those who do.
+    /// Reads along until the file ends or is refused; the thread is the `index`th reader.
     fn run(
         keys: &'a mut Keys,
         reading: &'a Reading,
@@ -394,8 +395,8 @@ impl<'a> Loader<'a> {
             let (piece, offset) = {
                 let mut splitter = lock(&reading.splitter);
                 let piece = splitter.next(&mut bytes)?;
-                // Before anybody can take keys of that database: room is made in a shard by whoever stores
-                // its first.
+                // Before any thread can take keys of that database: the thread that stores a shard's first
+                // key makes room in it.
                 if let Some(Piece::Batch(_)) = &piece {
                     splitter.take_announced().for_each(|(db, keys)| reading.expect(db, keys));
                 }
@@ -448,7 +449,7 @@ impl<'a> Loader<'a> {
         if (self.pause)(records) { Ok(()) } else { Err(Error::Interrupted) }
     }
 
-    /// Has the processor fetch what the next groups of keys will meet: the places in the directory two groups
+    /// Prefetches the lines that the next groups of keys will meet: the places in the directory two groups
     /// ahead, the buckets one ahead.
     fn prefetch_groups(&mut self, db: usize, groups: &[&[Place]]) {
         let (engine, queue) = (self.keys.engine(), &mut self.queue);
@@ -465,7 +466,7 @@ impl<'a> Loader<'a> {
         queue.issue();
     }
 
-    /// Logs what the file says of itself.
+    /// Logs the file's statements about itself.
     fn note(&mut self, name: &[u8], text: &[u8]) {
         let text = String::from_utf8_lossy(text);
         let number = || text.parse::<i64>().unwrap_or(0);
@@ -580,7 +581,7 @@ fn store(
     if is_alone { Ok(()) } else { Err(Error::Corrupt("a key that is there already")) }
 }
 
-/// What the file tells of a key's use, as far as the policy goes by it.
+/// The file's record of a key's use, as far as the policy uses it.
 fn access_bits(keys: &Keys, access: Option<Access>) -> Option<u32> {
     match (access?, keys.touch) {
         (Access::Frequency(count), Touch::Lfu { minutes, .. }) => {
@@ -596,7 +597,7 @@ fn access_bits(keys: &Keys, access: Option<Access>) -> Option<u32> {
 /// Loads a snapshot by this thread alone. `keys` holds all shards.
 ///
 /// # Errors
-/// [`FileError`]; what came before the damage has been loaded.
+/// [`FileError`]; the part before the damage has been loaded.
 pub fn load(
     storage: Storage,
     keys: &mut Keys,
@@ -613,11 +614,11 @@ pub fn load(
     reading.end(progress)
 }
 
-/// Loads a snapshot with every thread of the pool, beside those that serve, until the server is told to stop;
-/// without what had expired at `now_ms`.
+/// Loads a snapshot with every thread of the pool, beside those that serve, until the server is stopped;
+/// without keys that had expired at `now_ms`.
 ///
 /// # Errors
-/// [`FileError`]; what came before the damage has been loaded, and some of what is behind it.
+/// [`FileError`]; the part before the damage has been loaded, and some of the part behind it.
 pub(crate) fn load_with_pool(
     storage: Storage,
     settings: &Settings,
@@ -634,11 +635,11 @@ pub(crate) fn load_with_pool(
     if is_whole { Ok(loaded) } else { Err(FileError { error: Error::Interrupted, offset: 0 }) }
 }
 
-/// Loads a snapshot into an engine that nobody else uses, with threads of its own, which wait for the source;
-/// with what has expired, and the code of its libraries.
+/// Loads a snapshot into an engine without other users, with separate threads, which wait for the source;
+/// with expired keys, and the code of its libraries.
 ///
 /// # Errors
-/// [`FileError`]; what is in that engine then is to be removed.
+/// [`FileError`]; the content of that engine is to be removed then.
 pub(crate) fn load_beside(
     beside: Storage,
     settings: &Settings,
@@ -680,9 +681,9 @@ fn load_part(storage: Storage, reading: &Reading, index: usize) {
     gate.leave(thread);
 }
 
-/// Loads the base of the append-only file at `path`; where it ends, or `None` when the server was told to
-/// stop meanwhile. `keys` holds all shards, or is loader 0's, inside the gate, which it passes meanwhile.
-/// What has expired is loaded: it is deleted when the commands that follow say so.
+/// Loads the base of the append-only file at `path`; returns where it ends, or `None` when the server was
+/// stopped in that time. `keys` holds all shards, or is loader 0's, inside the gate, which it passes in that
+/// time. Expired keys are loaded: later commands delete them.
 ///
 /// # Errors
 /// [`LoadError`].
@@ -768,7 +769,7 @@ mod tests {
             bytes.extend([kind, 1, b'a' + kind, 0]);
         }
         bytes.extend(b"\0\x01k\x01v\xff");
-        // A checksum of 0 is none.
+        // A checksum of 0 means none.
         bytes.extend([0; 8]);
         storage.engine.gate.closed(|alone| keys.lock_all_shards(alone));
         let len = bytes.len() as u64;

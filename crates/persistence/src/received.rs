@@ -1,12 +1,12 @@
-//! Taking over the data set that another server sends: what is here goes, what comes is loaded, and nobody
-//! sees anything in between.
+//! Taking over the data set that another server sends: the old one is removed, the new one is loaded, and no
+//! client sees anything in between.
 //!
-//! What comes over the network is loaded into an engine of its own, which nobody else uses: who waits for the
-//! next bytes has no shard that clients need and is inside no gate that anybody closes. It takes the
+//! Data from the network is loaded into a separate engine without other users: a thread that waits for the
+//! next bytes has no shard that clients need and is inside no gate that another thread closes. It takes the
 //! keyspace's place as a whole.
 //!
-//! Invariant: from the moment at which the old data goes until all of the new is there, clients are told that
-//! data is being loaded. Data that is loaded beside the old and is not whole changes nothing.
+//! Invariant: from the moment at which the old data is removed until all of the new is there, clients get
+//! LOADING. Data that is loaded beside the old and is not whole changes nothing.
 
 use std::io;
 use std::sync::atomic::Ordering;
@@ -23,7 +23,7 @@ use crate::{Condition, NUMBERS_PER_THREAD, Publish, Storage};
 
 /// A data set that is whole, beside the one that clients see. It goes when it is dropped.
 pub struct Beside {
-    /// What was loaded.
+    /// The loaded data.
     pub loaded: Loaded,
     engine: &'static Engine,
     libraries: Option<Publish>,
@@ -35,7 +35,7 @@ impl Drop for Beside {
     }
 }
 
-/// Removes what an engine has that nobody uses.
+/// Removes the content of an engine without users.
 fn discard(engine: &'static Engine) {
     Keys::new(engine, 0, Random::from_entropy()).alone(|keys| keys.flush(None, false));
 }
@@ -51,8 +51,8 @@ impl Storage {
         NewFile::create(disk, &settings.dir, &settings.dbfilename, &temporary, true)
     }
 
-    /// Empties the keyspace for what is about to be received, and says that it is being loaded. The
-    /// append-only file ends: it begins anew with what is received. All shards are held.
+    /// Empties the keyspace for the data set to come, and marks it as loading. The append-only file ends: it
+    /// restarts with the received data. All shards are locked.
     pub fn begin_replacing(self, keys: &mut Keys, settings: &Settings) {
         self.end_files(settings);
         keys.flush(None, settings.replica_lazy_flush);
@@ -60,14 +60,14 @@ impl Storage {
         self.begin_loading(false);
     }
 
-    /// Says that data is being loaded, and that an older state of it is served meanwhile if `is_async`.
+    /// Marks the data as loading, and that an older state of it is served in that time if `is_async`.
     pub fn begin_loading(self, is_async: bool) {
         self.persistence.load.is_async.store(is_async, Ordering::SeqCst);
         self.persistence.load.is_on.store(true, Ordering::SeqCst);
         self.host.note(Condition::Loading, true);
     }
 
-    /// Ends what is written of a data set that goes.
+    /// Ends the files of a data set that is removed.
     fn end_files(self, settings: &Settings) {
         if self.persistence.background.cancel() {
             tracing::info!(
@@ -80,7 +80,7 @@ impl Storage {
         }
     }
 
-    /// Loads what is received beside the data set. The calling thread and others wait for the source.
+    /// Loads the received data beside the data set. The calling thread and others wait for the source.
     ///
     /// # Errors
     /// Why it cannot be loaded, as a line for the log; there is nothing beside the data set then.
@@ -108,8 +108,8 @@ impl Storage {
         Ok(self.persistence.beside.get_or_init(|| Box::leak(engine)))
     }
 
-    /// Lets clients see what was loaded beside the data set instead of that, which is freed in the
-    /// background; or go on with that, if nothing was. All shards are held.
+    /// Lets clients see the data that was loaded beside the old set, which is freed in the background; or
+    /// continues with the old set, if nothing was. All shards are locked.
     pub fn end_beside(self, keys: &mut Keys, settings: &Settings, beside: Option<Beside>) {
         self.persistence.load.is_on.store(false, Ordering::SeqCst);
         if let Some(mut beside) = beside {
@@ -129,8 +129,8 @@ impl Storage {
         }
     }
 
-    /// Loads what is received, with all threads that load. What has expired is loaded, too: whoever sent it
-    /// says when it is to be deleted.
+    /// Loads the received data, with all threads that load. Expired keys are loaded, too: the sender deletes
+    /// them.
     ///
     /// # Errors
     /// [`FileError`]; a part may have been loaded.
@@ -146,7 +146,7 @@ impl Storage {
     pub fn replace(self, keys: &mut Keys, settings: &Settings, source: Source) -> Result<Loaded, FileError> {
         self.begin_replacing(keys, settings);
         source.announce(&self.persistence.load, self.now_ms());
-        // Whoever sent it says when something expires.
+        // The sender decides when a key expires.
         let now_ms = keys.now_ms;
         keys.set_time(0);
         let loaded = load(self, keys, settings, source, false);
@@ -155,7 +155,8 @@ impl Storage {
         loaded
     }
 
-    /// Lets clients in again, or empties the keyspace if what was received is not whole. All shards are held.
+    /// Serves clients again, or empties the keyspace if the received data is not whole. All shards are
+    /// locked.
     pub fn end_replacing(self, keys: &mut Keys, settings: &Settings, is_whole: bool) {
         if !is_whole {
             keys.flush(None, settings.replica_lazy_flush);

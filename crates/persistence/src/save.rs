@@ -1,5 +1,5 @@
-//! Writing all keys as RDB, to a file or to whoever takes bytes: [`write_cut`] what a snapshot has, with all
-//! threads of the pool; for SAVE, SHUTDOWN and DEBUG RELOAD behind the closed gate.
+//! Writing all keys as RDB, to a file or to another receiver of bytes: [`write_cut`] writes a snapshot, with
+//! all threads of the pool; for SAVE, SHUTDOWN and DEBUG RELOAD behind the closed gate.
 //!
 //! Invariant: a cut is made behind the closed gate, and so is one moment of the keyspace and of the stream of
 //! commands.
@@ -45,7 +45,7 @@ pub struct Totals {
     pub arrays: usize,
     /// Of them those with idempotency records, or limits for them.
     pub idempotent: usize,
-    /// And those with entries that are pending with nobody.
+    /// And those with entries that are pending without a consumer.
     pub released: usize,
 }
 
@@ -141,7 +141,7 @@ fn version(settings: &Settings, totals: &[Totals], has_libraries: bool) -> Resul
     Ok(asked)
 }
 
-/// What a cut says of itself before its keys.
+/// A cut's statements about itself before its keys.
 #[derive(Clone, Debug)]
 pub struct Header {
     /// The format's version.
@@ -150,7 +150,7 @@ pub struct Header {
     pub compresses: bool,
     /// A checksum ends it.
     pub has_checksum: bool,
-    /// It is the base of an append-only file, to which what comes after the cut belongs.
+    /// It is the base of an append-only file, to which later records belong.
     pub is_base: bool,
     /// It is what replicas get.
     pub is_for_replicas: bool,
@@ -176,7 +176,7 @@ impl Header {
         Header::new(settings, version.unwrap_or_else(|_| lowest_version(totals)), true)
     }
 
-    /// The same for a stream to replicas, likewise.
+    /// The same for a stream to replicas.
     pub fn of_stream(storage: Storage, settings: &Settings, totals: &[Totals]) -> Header {
         Header { is_base: false, is_for_replicas: true, ..Header::of_base(storage, settings, totals) }
     }
@@ -193,7 +193,7 @@ impl Header {
     }
 }
 
-/// The field in which replicas of Valkey 8 and ours are told of slots that move key by key.
+/// The field with slots that move key by key, for replicas of Valkey 8 and of Martlet.
 pub(crate) const OPEN_SLOTS: &str = "cluster-slot-states";
 
 /// What of the data set is written.
@@ -210,7 +210,7 @@ impl Contents {
     pub const ALL: Contents = Contents { keys: true, libraries: true };
 }
 
-/// A moment of the keyspace, on its way to a file or to whoever else takes bytes.
+/// A moment of the keyspace, on its way to a file or to another receiver of bytes.
 #[derive(Clone, Debug)]
 pub struct Cut {
     header: Header,
@@ -228,17 +228,17 @@ pub struct Cut {
     began_ms: i64,
     /// Keys written so far.
     pub written: Arc<AtomicU64>,
-    /// Raised by who does not want it any more.
+    /// Set to cancel it.
     pub is_cancelled: Arc<AtomicBool>,
-    /// The gate is closed meanwhile, by the thread that waits for this.
+    /// The gate is closed in this time, by the thread that waits for this.
     is_behind_gate: bool,
     /// There is a snapshot of the keys, which a walk ends.
     has_keys: bool,
 }
 
 impl Cut {
-    /// Makes a cut of `keys`, which hold all shards, while no other is under way. Somebody has to write it,
-    /// or to end its walk. With `is_behind_gate` the gate stays closed until it is written.
+    /// Makes a cut of `keys`, which hold all shards, while no other is under way. The caller has it written,
+    /// or ends its walk. With `is_behind_gate` the gate stays closed until it is written.
     pub fn make(
         storage: Storage,
         keys: &Keys,
@@ -280,7 +280,7 @@ impl Cut {
     /// This moment, without a snapshot.
     fn now(storage: Storage, header: Header, totals: Vec<Totals>, is_behind_gate: bool) -> Cut {
         let journal = &storage.engine.journal;
-        // The base's place in the file is the affair of who goes over to it.
+        // The base's place in the file is the affair of the thread that switches to it.
         let has_place = (journal.is_followed_by(Follower::Replicas) || journal.relays()) && !header.is_base;
         let open_slots = storage.host.open_slots().filter(|_| header.is_for_replicas);
         let stream = if has_place { storage.host.stream() } else { None };
@@ -299,8 +299,8 @@ impl Cut {
         }
     }
 
-    /// The replication offset at which the stream goes on after it, if replicas follow that. It waits until
-    /// what was recorded before the cut is in the stream; `None` also when it is cancelled meanwhile.
+    /// The replication offset at which the stream continues after it, if replicas follow that. It waits until
+    /// records before the cut are in the stream; `None` also when it is cancelled in that time.
     pub fn offset(&self, storage: Storage) -> Option<u64> {
         /// Until the append-only file's reader has come further, if it is that which is behind.
         const BEHIND: Duration = Duration::from_millis(1);
@@ -365,7 +365,7 @@ impl Cut {
         self.began_ms
     }
 
-    /// Whether somebody still wants it.
+    /// Whether it has not been cancelled.
     pub fn is_wanted(&self) -> bool {
         !self.is_cancelled.load(Ordering::Relaxed)
     }
@@ -377,7 +377,7 @@ impl Cut {
         }
     }
 
-    /// Writes what was taken; how many keys those were.
+    /// Writes the taken keys; returns their number.
     fn write(&self, chunks: &mut ChunkWriter<'_, impl Write>, taken: &mut SavedKeys) -> usize {
         let count = taken.len();
         taken.drain(|saved| {

@@ -1,7 +1,7 @@
-//! Threads that save and load beside the one that leads: as many in all as serve clients.
+//! Threads that save and load beside the leading one: as many in all as serve clients.
 //!
-//! Invariant: when [`SaverPool::run`] returns, nobody works on it any more. Whoever runs one work does not
-//! run another meanwhile.
+//! Invariant: when [`SaverPool::run`] returns, no thread works on it any more. A caller does not run two
+//! works at once.
 
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -35,7 +35,7 @@ impl SaverPool {
                 begin();
                 for task in tasks {
                     (task.work)(index);
-                    // Before the leader hears of it, who may want what it shares alone.
+                    // Before the leader hears of it, which may want the shared state alone.
                     drop(task.work);
                     let _ = task.ended.send(());
                 }

@@ -1,7 +1,6 @@
-//! What of the configuration matters to files.
+//! The part of the configuration that matters to files.
 //!
-//! Invariant: whoever works on a file goes by one value from its beginning to its end; what is set meanwhile
-//! concerns the next.
+//! Invariant: work on a file uses one value from its beginning to its end; a later change concerns the next.
 
 use std::path::PathBuf;
 
@@ -9,7 +8,7 @@ use martlet_command::Settings as HandlerSettings;
 use martlet_journal::aof::SyncPolicy;
 use martlet_rdb::file::Access;
 
-/// When the data is saved by itself: so many changes, and so many seconds since the last time.
+/// When the data is saved by itself: a number of changes, and of seconds since the last time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SavePoint {
     /// At least one.
@@ -48,7 +47,7 @@ impl KeptAccess {
 pub struct Settings {
     /// What files say that wrote them.
     pub server_version: &'static str,
-    /// What the commands of a file are run with.
+    /// The settings of a file's commands.
     pub handlers: HandlerSettings,
     /// Where files are.
     pub dir: PathBuf,
@@ -68,11 +67,11 @@ pub struct Settings {
     pub reads_any_version: bool,
     /// What of keys' use is written.
     pub kept_access: KeptAccess,
-    /// What is written goes to the disk as it comes.
+    /// Written bytes go to the disk as they come.
     pub rdb_save_incremental_fsync: bool,
     /// A command of the append-only file that fails ends the process.
     pub panics_on_failed_command: bool,
-    /// What a full sync removes counts as freed in the background.
+    /// Values that a full sync removes count as freed in the background.
     pub replica_lazy_flush: bool,
     /// Microseconds to wait for each key that is written; negative: keys for each microsecond.
     pub rdb_key_save_delay_us: i32,
@@ -86,7 +85,7 @@ pub struct Settings {
     pub no_appendfsync_on_rewrite: bool,
     /// Its directory in `dir`.
     pub appenddirname: PathBuf,
-    /// What its files' names begin with.
+    /// The begin of its files' names.
     pub appendfilename: PathBuf,
     /// It has the time between commands.
     pub aof_timestamp_enabled: bool,
@@ -96,7 +95,7 @@ pub struct Settings {
     pub aof_load_truncated: bool,
     /// Files that are history stay.
     pub aof_disable_auto_gc: bool,
-    /// What a rewrite writes goes to the disk as it comes.
+    /// A rewrite's bytes go to the disk as they come.
     pub aof_rewrite_incremental_fsync: bool,
     /// Growth after which it is rewritten by itself; 0: never.
     pub auto_aof_rewrite_percentage: u32,
@@ -115,17 +114,17 @@ impl Settings {
         self.dir.join(&self.appenddirname)
     }
 
-    /// What the names of its files begin with.
+    /// The begin of its files' names.
     pub fn aof_name(&self) -> String {
         self.appendfilename.to_string_lossy().into_owned()
     }
 
-    /// What a file of commands is called until the first base is there.
+    /// The name of a file of commands until the first base is there.
     pub fn temporary_increment(&self) -> String {
         format!("temp-{}.incr", self.aof_name())
     }
 
-    /// What a manifest is called until it is whole and on disk.
+    /// The name of a manifest until it is whole and on disk.
     pub fn temporary_manifest(&self) -> String {
         format!("temp-{}.manifest", self.aof_name())
     }

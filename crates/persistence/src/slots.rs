@@ -1,6 +1,6 @@
 //! Some slots' keys as commands, for the node that they go to.
 //!
-//! Invariant: what is written is the slots at one instant, from which on the stream of commands goes on.
+//! Invariant: the written keys are the slots at one instant, from which on the stream of commands continues.
 
 use std::collections::HashSet;
 use std::io::{self, Write};

@@ -1,6 +1,6 @@
-//! Loading when the server starts, while clients are told to wait.
+//! Loading when the server starts, while clients get LOADING.
 //!
-//! Invariant: nobody is let in before the data is there and what is done from then on is recorded as the
+//! Invariant: no client is served before the data is there and later effects are recorded as the
 //! configuration wants it.
 
 use std::path::PathBuf;
@@ -22,7 +22,7 @@ use crate::{Condition, Storage, delay, temp_files};
 /// Bytes of the signature and the version that an RDB file begins with.
 const HEADER_BYTES: u64 = 9;
 
-/// Bytes of the files that will be loaded at the start; 0 if there are none.
+/// Bytes of the files that will be loaded at the start; 0 without any.
 pub fn size_at_start(settings: &Settings) -> u64 {
     let size = |path: PathBuf| std::fs::metadata(path).map_or(0, |facts| facts.len());
     let log = if settings.appendonly {
@@ -39,8 +39,8 @@ pub fn announce(storage: Storage) {
     storage.begin_loading(false);
 }
 
-/// Loads the RDB file at the start, on a thread of its own and the pool's, beside those that serve;
-/// [`announce`] came before. A server that was told to stop meanwhile has loaded a part, which it will not
+/// Loads the RDB file at the start, on a separate thread and the pool's, beside those that serve;
+/// [`announce`] came before. A server that was stopped in that time has loaded a part, which it will not
 /// serve.
 ///
 /// # Errors
@@ -81,7 +81,7 @@ pub fn load_at_start(storage: Storage, settings: &Settings) -> Result<(), String
         Err(LoadError::Damaged(error)) => {
             tracing::warn!("The RDB file {} cannot be loaded: {error}", settings.rdb_path().display());
             if error.offset > HEADER_BYTES {
-                // Who watches logs of Redis looks for this.
+                // Monitors of Redis' logs look for this.
                 tracing::warn!("Terminating server after rdb file reading failure.");
             }
             return Err("Fatal error loading the DB, check server logs. Exiting.".into());
@@ -98,7 +98,7 @@ pub fn load_at_start(storage: Storage, settings: &Settings) -> Result<(), String
 fn end_of_start(storage: Storage, settings: &Settings, place: Option<StreamPlace>) {
     // Before anything can be saved: a file of this process' own id is not its own yet.
     temp_files::remove(storage.persistence.disk.as_ref(), settings);
-    // Nobody sees the end of loading without what CONFIG SET has asked for meanwhile.
+    // No client sees the end of loading without the effect of CONFIG SET in that time.
     let followed = storage.engine.gate.closed(|_| {
         place.into_iter().for_each(|place| storage.host.take_place(place));
         storage.persistence.load.is_on.store(false, Ordering::SeqCst);
@@ -110,8 +110,8 @@ fn end_of_start(storage: Storage, settings: &Settings, place: Option<StreamPlace
     }
 }
 
-/// Loads the append-only file, if there is one, and goes on writing it; false if the server was told to stop
-/// meanwhile.
+/// Loads the append-only file, if there is one, and continues it; false if the server was stopped in that
+/// time.
 fn load_log_at_start(storage: Storage, keys: &mut Keys, settings: &Settings) -> Result<bool, String> {
     let (thread, gate) = (storage.loader(0), &storage.engine.gate);
     let began_us = storage.now_us();

@@ -1,9 +1,9 @@
 //! Temporary files that a save or a rewrite has left behind because its process was killed.
 //!
-//! What always holds: a file is only removed if its name is to the letter one that this server gives, if the
-//! process in the name does not live, or is this one, which has not begun to save yet, and if nobody holds
-//! the lock that [`Disk::create`] takes. So servers may share a directory, also from within containers that
-//! do not see each other's processes.
+//! Invariant: a file is only removed if its name is to the letter one that this server gives, if the process
+//! in the name does not live, or is this one, which has not begun to save yet, and if no process holds the
+//! lock that [`Disk::create`] takes. So servers may share a directory, also from within containers that do
+//! not see each other's processes.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -15,7 +15,7 @@ use rustix::process::{Pid, test_kill_process};
 
 use crate::settings::Settings;
 
-/// What is written under a temporary name with the process' id.
+/// Files under a temporary name with the process' id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// An RDB file while everything stands still.
@@ -31,7 +31,7 @@ pub enum Kind {
 impl Kind {
     const ALL: [Kind; 4] = [Kind::Save, Kind::BackgroundSave, Kind::Base, Kind::Received];
 
-    /// What is before and behind the id.
+    /// The text before and behind the id.
     fn around(self) -> (&'static str, &'static str) {
         match self {
             Kind::Save => ("temp-", ".rdb"),
@@ -62,7 +62,7 @@ fn is_alive(pid: u32) -> bool {
     pid.is_some_and(|pid| test_kill_process(pid) != Err(rustix::io::Errno::SRCH))
 }
 
-/// Removes what was left behind in the directories of the data, before this process saves for the first time.
+/// Removes such files in the directories of the data, before this process saves for the first time.
 pub fn remove(disk: &dyn Disk, settings: &Settings) {
     let is_left = |name: &str| maker(name).is_some_and(|pid| pid == std::process::id() || !is_alive(pid));
     remove_from(disk, &settings.dir, is_left);
@@ -83,8 +83,8 @@ pub fn create(disk: &dyn Disk, path: &Path) -> io::Result<Box<dyn DiskFile>> {
     disk.create(path)
 }
 
-/// Removes what this process is writing, which ends without finishing it. Another thread that is about to
-/// begin a file waits as long as what is returned is held: to the end.
+/// Removes the files that this process is writing, which ends without finishing them. Another thread that is
+/// about to begin a file waits as long as the returned lock is held: to the end.
 pub fn remove_own(disk: &dyn Disk, settings: &Settings) -> MutexGuard<'static, ()> {
     let naming = NAMING.lock().unwrap_or_else(PoisonError::into_inner);
     for kind in Kind::ALL {
@@ -119,7 +119,7 @@ fn remove_from(disk: &dyn Disk, directory: &Path, is_left: impl Fn(&str) -> bool
 /// The file, locked.
 ///
 /// # Errors
-/// Somebody writes it, or that cannot be told.
+/// Another process writes it, or that is unknown.
 fn nobody_writes(path: &Path) -> io::Result<File> {
     let file = OpenOptions::new().append(true).open(path)?;
     file.try_lock().map_err(io::Error::from)?;
@@ -204,7 +204,7 @@ mod tests {
     fn what_somebody_writes_is_left_to_them() {
         let directory = tempfile::tempdir().unwrap();
         let settings = crate::testing::settings(directory.path());
-        // As of a process in another container, with an id of which nobody is here.
+        // As of a process in another container, with an id that no process here has.
         let path = settings.dir.join(name(Kind::BackgroundSave, dead()));
         let file = RealDisk.create(&path).unwrap();
         remove(&RealDisk, &settings);

@@ -28,7 +28,7 @@ fn nothing(_: &mut Context<'_>) -> Outcome {
     Ok(())
 }
 
-/// What the tests' server is.
+/// The tests' server.
 pub(crate) struct TestHost {
     settings: Mutex<Arc<Settings>>,
     /// The conditions that hold.
@@ -39,7 +39,7 @@ pub(crate) struct TestHost {
 }
 
 impl TestHost {
-    /// Changes what is set.
+    /// Changes the settings.
     pub fn set(&self, change: impl FnOnce(&mut Settings)) {
         change(Arc::make_mut(&mut *lock(&self.settings)));
     }

@@ -2,7 +2,8 @@
 //!
 //! Elements lie in [pages](page) of 32 indexes, which a map in order of indexes finds, so an empty stretch
 //! takes nothing however long it is. A clone shares all pages and costs the same for any size; a write copies
-//! one page and the map's nodes above it. [`layout`] keeps what Redis would tell of its own slices.
+//! one page and the map's nodes above it. [`layout`] keeps the figures that Redis would report of its own
+//! slices.
 //!
 //! Invariant: no page is empty; `count` counts the elements; no index is `u64::MAX`.
 
@@ -116,12 +117,12 @@ impl Array {
         self.inner.cursor.map_or(0, |cursor| cursor + 1)
     }
 
-    /// What is told of the array as a whole.
+    /// Facts about the array as a whole.
     pub fn info(&self) -> Info {
         self.inner.layout.info()
     }
 
-    /// What is told of all slices together, in a time that grows with their number.
+    /// Facts about all slices together, in a time that grows with their number.
     pub fn slice_totals(&self) -> SliceTotals {
         self.inner.layout.totals()
     }
@@ -209,11 +210,11 @@ impl Array {
         before - inner.count
     }
 
-    /// What is left to be done before elements are appended to a ring of `size` indexes: if the ring is
-    /// smaller than what is held, or has wrapped before it and grows, the latest elements move to its start.
+    /// The preparation before elements are appended to a ring of `size` indexes: if the ring is smaller than
+    /// the held part, or has wrapped before it and grows, the latest elements move to its start.
     ///
-    /// Those are the ones up to the last appended, backwards to the first that is empty. Returned is what it
-    /// was before, if it has changed.
+    /// Those are the ones up to the last appended, backwards to the first empty one. Returns the earlier
+    /// state, if it has changed.
     pub fn reshape_ring(&mut self, size: u64, limits: ArrayLimits) -> Option<Array> {
         let extent = self.extent();
         let has_wrapped = self.inner.cursor.is_some_and(|cursor| cursor + 1 < extent);

@@ -48,8 +48,7 @@ impl Point {
         is_inside.then_some(Point { longitude, latitude })
     }
 
-    /// The centre of the smallest square around the position that a score tells. Any number is taken for a
-    /// score.
+    /// The centre of the smallest square around the position of a score. Any number is taken for a score.
     #[inline]
     pub fn from_score(score: f64) -> Point {
         Square { bits: to_bits(score), step: STEPS_MAX }.extent().centre()
@@ -131,7 +130,7 @@ struct Square {
     step: u32,
 }
 
-/// What a square covers, degrees.
+/// The extent of a square, degrees.
 struct Extent {
     longitude: Range<f64>,
     latitude: Range<f64>,
@@ -173,7 +172,7 @@ impl Square {
         }
     }
 
-    /// The square that lies so many steps east and north of this one, -1 to 1 of each; around the edge if
+    /// The square that lies this many steps east and north of this one, -1 to 1 of each; around the edge if
     /// need be.
     fn neighbour(self, east: i32, north: i32) -> Square {
         let used = u64::MAX >> (64 - self.step * 2);
@@ -338,7 +337,7 @@ impl Area {
     #[inline]
     fn within_circle(&self, point: Point, radius_m: f64) -> Option<f64> {
         let latitude_rad = radians(point.latitude);
-        // Most of what is outside is told by half the work.
+        // Most positions outside are found by half the work.
         let latitude_distance_m = self.centre.latitude_distance_m(latitude_rad);
         if latitude_distance_m > self.latitude_distance_max_m {
             return None;

@@ -74,7 +74,8 @@ impl Field<'_> {
     }
 }
 
-/// If more than one in so many fields is to be sampled, all are walked. Redis: `HRANDFIELD_SUB_STRATEGY_MUL`.
+/// If more than one in this many fields is to be sampled, all are walked. Redis:
+/// `HRANDFIELD_SUB_STRATEGY_MUL`.
 const SAMPLE_WALK_FACTOR: usize = 3;
 
 /// A hash; see the module's description.
@@ -119,7 +120,7 @@ impl Hash {
         }
     }
 
-    /// Whether there are none.
+    /// Whether the hash is empty.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -189,7 +190,7 @@ impl Hash {
         self.get(name, now_ms).is_some()
     }
 
-    /// One probe step for what a search will read; worthwhile for tables only.
+    /// One probe step for a search's reads; worthwhile for tables only.
     #[inline]
     pub fn queue_probe(&self, probe: ProbeStep, queue: &mut PrefetchQueue) -> Progress {
         match self.form.get() {
@@ -198,7 +199,8 @@ impl Hash {
         }
     }
 
-    /// Sets a field; whether it was absent. A field that has expired by `now_ms` is as none.
+    /// Sets a field; returns whether it was absent. A field that has expired by `now_ms` is treated as
+    /// absent.
     #[inline]
     pub fn set(
         &mut self,
@@ -290,9 +292,8 @@ impl Hash {
         }
     }
 
-    /// Hands about `count` fields that have not expired by `now_ms` to `f` and returns the cursor to go on
-    /// from, 0 at the end: [`Table::scan`] for a table; all fields at once, whatever the cursor, for the
-    /// others.
+    /// Passes about `count` fields that have not expired by `now_ms` to `f` and returns the next cursor, 0 at
+    /// the end: [`Table::scan`] for a table; all fields at once, whatever the cursor, for the others.
     pub fn scan(&self, cursor: u64, count: usize, now_ms: i64, mut f: impl FnMut(Field<'_>)) -> u64 {
         let mut live = |field: Field<'_>| {
             if field.is_live(now_ms) {

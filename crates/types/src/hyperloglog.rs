@@ -1,7 +1,7 @@
 //! HyperLogLog: how many different elements were added, estimated from 16,384 registers with a standard error
 //! of 0.81 %.
 //!
-//! A HyperLogLog is a string, in Redis' layout to the byte, so what is here works on the string's bytes:
+//! A HyperLogLog is a string, in Redis' layout to the byte, so these functions work on the string's bytes:
 //!
 //! ```text
 //! ┌────────┬──────────┬───┬─────────────────────┬───────────┐
@@ -16,7 +16,8 @@
 //! ([`sparse`]) are runs of equal registers. A sparse HyperLogLog becomes dense when a register is above 32
 //! or its bytes are more than `hll-sparse-max-bytes`, and never sparse again.
 //!
-//! Invariant: what a client has made of the bytes is checked wherever it is read; nothing here relies on it.
+//! Invariant: bytes that a client may have changed are checked wherever they are read; nothing here relies on
+//! them.
 
 mod sparse;
 #[cfg(test)]
@@ -129,7 +130,7 @@ pub fn set_cached_count(bytes: &mut [u8], count: u64) {
     bytes[CACHE].copy_from_slice(&count.to_le_bytes());
 }
 
-/// Says that the cardinality is to be counted anew.
+/// Marks the cardinality as outdated.
 pub fn forget_count(bytes: &mut [u8]) {
     bytes[*CACHE.end()] |= STALE_BIT;
 }
@@ -140,7 +141,8 @@ pub fn dense_is_below(bytes: &[u8], seen: Observation) -> bool {
     dense_register(&bytes[HEADER_BYTES..], seen.index) < seen.value
 }
 
-/// Adds what was seen of an element; whether a register changed. The bytes are a HyperLogLog by [`encoding`].
+/// Adds an observation of an element; returns whether a register changed. The bytes are a HyperLogLog by
+/// [`encoding`].
 ///
 /// # Errors
 /// The runs of a sparse one do not cover the register, or are not those of all registers and it had to become
@@ -224,7 +226,7 @@ impl Registers {
         Ok(())
     }
 
-    /// Raises a register to what was seen of an element.
+    /// Raises a register to an observation of an element.
     #[inline]
     pub fn observe(&mut self, seen: Observation) {
         let register = &mut self.0[seen.index];

@@ -39,7 +39,7 @@ pub struct Intset {
 
 // SAFETY: an `Intset` owns its block alone, and the block is plain integers.
 unsafe impl Send for Intset {}
-// SAFETY: as above; shared access only reads.
+// SAFETY: the same holds; shared access only reads.
 unsafe impl Sync for Intset {}
 
 // SAFETY: the word is a block's address, aligned to eight, with this tag.
@@ -199,7 +199,7 @@ impl Intset {
         true
     }
 
-    /// Removes the member of rank `index`. Panics if there is none.
+    /// Removes the member of rank `index`. Panics if there is no such member.
     pub fn remove_index(&mut self, index: usize) {
         let header = self.header();
         let (count, width) = (self.len(), self.width_bytes());

@@ -2,12 +2,12 @@
 //!
 //! OBJECT ENCODING's answer, `listpack` or `quicklist`, follows Redis' rules for when a list converts, which
 //! depend on `list-max-listpack-size` and the bytes that a listpack would take ([`List::before_growth`],
-//! [`List::after_shrink`]). How the list is really held follows from its size alone: up to [`PACKED_MAX_LEN`]
-//! elements and [`PACKED_MAX_BYTES`] in a [`Packed`], where finding an index or the last element walks all
-//! before it, and above that in chunks, where no operation does.
+//! [`List::after_shrink`]). The real encoding of the list follows from its size alone: up to
+//! [`PACKED_MAX_LEN`] elements and [`PACKED_MAX_BYTES`] in a [`Packed`], where finding an index or the last
+//! element walks all before it, and above that in chunks, where no operation does.
 //!
-//! Invariant: a packed list counts as `listpack`. A clone shares the chunks and costs the same for
-//! any length; writes to either copy copy what they touch.
+//! Invariant: a packed list counts as `listpack`. A clone shares the chunks and costs the same for any
+//! length; writes to either copy copy the touched parts.
 
 mod builder;
 mod chunk;
@@ -37,9 +37,9 @@ pub use tree::End;
 const PACKED_MAX_LEN: usize = 64;
 /// Most bytes of a list held in one packed block, its header included.
 const PACKED_MAX_BYTES: usize = 1024;
-/// A list in chunks returns to a packed block when it has at most so many elements…
+/// A list in chunks returns to a packed block when it has at most this many elements…
 const UNCHUNK_MAX_LEN: usize = 32;
-/// …of so many bytes.
+/// …of this many bytes.
 const UNCHUNK_MAX_BYTES: usize = 512;
 /// Bytes of a listpack without elements.
 const LISTPACK_EMPTY_BYTES: usize = 7;
@@ -289,8 +289,8 @@ impl List {
         }
     }
 
-    /// Removes up to `count` elements at an end. What is too much to free at once is returned, to be freed in
-    /// slices.
+    /// Removes up to `count` elements at an end. A part that is too large to free at once is returned, to be
+    /// freed in slices.
     pub fn cut(&mut self, end: End, count: usize) -> Option<Debris> {
         let len = self.len();
         let count = count.min(len);

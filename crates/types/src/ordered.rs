@@ -238,7 +238,7 @@ impl<K: Ord + Clone, V: Clone> Node<K, V> {
         }
     }
 
-    /// The next keys after `key`, as many as lie together; none if there is none.
+    /// The next keys after `key`, as many as lie together; empty at the end.
     fn leaf_after(&self, key: &K, side: Side) -> &[(K, V)] {
         match self {
             Node::Leaf(entries) => {
@@ -258,7 +258,7 @@ impl<K: Ord + Clone, V: Clone> Node<K, V> {
         }
     }
 
-    /// The last keys before `key`, as many as lie together; none if there is none.
+    /// The last keys before `key`, as many as lie together; empty at the begin.
     fn leaf_before(&self, key: &K, side: Side) -> &[(K, V)] {
         match self {
             Node::Leaf(entries) => {
@@ -278,7 +278,7 @@ impl<K: Ord + Clone, V: Clone> Node<K, V> {
         }
     }
 
-    /// Puts a value at a key; the one that was there, and what was split off to the right.
+    /// Puts a value at a key; returns the former one, and the part that was split off to the right.
     fn insert(&mut self, key: K, value: V) -> (Option<V>, Option<Child<K, V>>) {
         match self {
             Node::Leaf(entries) => match entries.binary_search_by(|(other, _)| other.cmp(&key)) {
@@ -337,7 +337,7 @@ impl<K: Ord + Clone, V: Clone> Node<K, V> {
     }
 }
 
-/// Inserts into a node; what was split off to the right if it was full.
+/// Inserts into a node; returns the part that was split off to the right if it was full.
 fn insert_at<T>(items: &mut Vec<T>, at: usize, item: T) -> Option<Vec<T>> {
     if items.len() < NODE_MAX {
         items.insert(at, item);

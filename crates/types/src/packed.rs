@@ -44,7 +44,7 @@ pub struct Packed {
 
 // SAFETY: a `Packed` owns its block alone, and the block is plain bytes.
 unsafe impl Send for Packed {}
-// SAFETY: as above; shared access only reads.
+// SAFETY: the same holds; shared access only reads.
 unsafe impl Sync for Packed {}
 
 // SAFETY: a block is aligned to eight.
@@ -117,7 +117,7 @@ impl Packed {
     /// Appends the elements to `out` as the entries of Redis' listpack.
     pub fn write_listpack(&self, out: &mut Vec<u8>) {
         let data = self.data();
-        // The size behind each, nearly always in one byte, is what they have more than here.
+        // The size behind each, nearly always in one byte, is the difference to this form.
         out.reserve(data.len() + self.len());
         let mut at = 0;
         while at < data.len() {
@@ -346,8 +346,7 @@ impl Packed {
         self.walk(Pos(0), index)
     }
 
-    /// Writes `codes` over the `old_bytes` at `at`, moving what follows; the length changes by
-    /// `count_change`.
+    /// Writes `codes` over the `old_bytes` at `at`, moving the rest; the length changes by `count_change`.
     #[inline(always)]
     fn replace_bytes(&mut self, at: usize, old_bytes: usize, count_change: isize, codes: &[Encoded<'_>]) {
         let (used, class, count) = (self.used(), self.class(), self.len());

@@ -39,14 +39,14 @@ impl Default for SetLimits {
     }
 }
 
-/// Redis bounds an intset to so many members, whatever is configured.
+/// Redis bounds an intset to this many members, whatever is configured.
 const INTSET_HARD_MAX: usize = 1 << 30;
 
 /// If fewer members than this share of those to be taken would stay, those that stay are moved instead of the
 /// others. Redis: `SPOP_MOVE_STRATEGY_MUL`.
 const MOVE_REMAINING_FACTOR: usize = 5;
 
-/// If more than one in so many members is to be sampled, all members are walked. Redis:
+/// If more than one in this many members is to be sampled, all members are walked. Redis:
 /// `SRANDMEMBER_SUB_STRATEGY_MUL`.
 const SAMPLE_WALK_FACTOR: usize = 3;
 
@@ -86,7 +86,7 @@ impl Set {
     }
 
     /// To be called before about `count` members are added: an empty set takes the encoding that Redis
-    /// creates for `first`, another becomes a hashtable if so many members are beyond its encoding.
+    /// creates for `first`, another becomes a hashtable if that many members exceed its encoding.
     #[inline]
     pub fn prepare(&mut self, first: &[u8], count: usize, limits: SetLimits) {
         match self.form.get() {
@@ -165,7 +165,7 @@ impl Set {
         }
     }
 
-    /// One probe step for what a search will read; worthwhile for tables only.
+    /// One probe step for a search's reads; worthwhile for tables only.
     #[inline]
     pub fn queue_probe(&self, probe: ProbeStep, queue: &mut PrefetchQueue) -> Progress {
         match self.form.get() {
@@ -288,8 +288,8 @@ impl Set {
         }
     }
 
-    /// Hands about `count` members to `f` and returns the cursor to go on from, 0 at the end: [`Table::scan`]
-    /// for a table; all members at once, whatever the cursor, for the others.
+    /// Passes about `count` members to `f` and returns the next cursor, 0 at the end: [`Table::scan`] for a
+    /// table; all members at once, whatever the cursor, for the others.
     pub fn scan(&self, cursor: u64, count: usize, mut f: impl FnMut(Element<'_>)) -> u64 {
         match self.form.get() {
             Form::Table(table) => table.scan(cursor, count, |entry| f(Element::Bytes(entry.field))),

@@ -31,7 +31,7 @@ pub const fn class_bytes(class: u8) -> usize {
     }
 }
 
-/// What the allocator takes for a request of `bytes`: used where memory is accounted.
+/// The allocator's bytes for a request of `bytes`: used where memory is accounted.
 #[inline]
 pub const fn allocated_bytes(bytes: usize) -> usize {
     if bytes == 0 { 0 } else { class_bytes(class_of(bytes)) }

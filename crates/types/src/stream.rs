@@ -1,8 +1,8 @@
 //! `Stream`: a Redis stream: entries in order of their ids, and the consumer groups that read them.
 //!
-//! Entries lie together in nodes ([`node`]), which a map in order of ids finds; what is said of trimming by
-//! whole nodes follows Redis' rules for when a node is full, so it comes out as there. A clone shares all of
-//! it and costs the same for any size; writes to either copy copy what they touch.
+//! Entries lie together in nodes ([`node`]), which a map in order of ids finds; trimming by whole nodes
+//! follows Redis' rules for when a node is full, so its outcome is the same. A clone shares all of it and
+//! costs the same for any size; writes to either copy copy the touched parts.
 //!
 //! Invariant: ids ascend and are not above the last id; `len` counts the entries; no node is empty.
 
@@ -60,9 +60,9 @@ struct Inner {
 pub struct Features {
     /// When the next idempotency record is to be forgotten, Unix milliseconds.
     pub record_expiry_ms: Option<i64>,
-    /// It has limits for such records of its own, or has had records.
+    /// It has its own limits for such records, or has had records.
     pub has_idempotency: bool,
-    /// Entries of a group are pending with nobody.
+    /// Entries of a group are pending without a consumer.
     pub has_released: bool,
 }
 
@@ -104,7 +104,7 @@ impl Stream {
         self.inner.idempotency_limits
     }
 
-    /// What producers have added under names of theirs, if that was ever asked for.
+    /// The producers' named additions, if names were ever used.
     pub fn idempotency(&self) -> Option<&Idempotency> {
         self.inner.idempotency.as_deref()
     }
@@ -121,7 +121,7 @@ impl Stream {
         }
     }
 
-    /// Gives the stream limits of its own. All records are forgotten if these are others than before.
+    /// Gives the stream its own limits. All records are dropped if these differ from the present ones.
     pub fn set_idempotency_limits(&mut self, limits: IdempotencyLimits) -> bool {
         let differ = self.inner.idempotency_limits != limits;
         if differ {
@@ -150,13 +150,13 @@ impl Stream {
         }
     }
 
-    /// What the keyspace has indexed.
+    /// The features in the keyspace's index.
     #[inline]
     pub fn indexed(&self) -> Features {
         self.inner.indexed
     }
 
-    /// Notes what the keyspace has indexed.
+    /// Records the features in the keyspace's index.
     pub fn set_indexed(&mut self, features: Features) {
         if self.inner.indexed != features {
             Arc::make_mut(&mut self.inner).indexed = features;

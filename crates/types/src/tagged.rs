@@ -6,8 +6,8 @@
 //! pointer keeps its tag in it at all times, so any of them can be borrowed in place, for reading and for
 //! writing.
 //!
-//! Invariant: a word that [`one_word`] made has the tag of exactly one of its forms and is a valid
-//! value of it. All that relies on it is in this file.
+//! Invariant: a word that [`one_word`] made has the tag of exactly one of its forms and is a valid value of
+//! it. All code that relies on it is in this file.
 
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
@@ -33,7 +33,7 @@ pub(crate) fn tag<T>(pointer: NonNull<T>, tag: usize) -> NonNull<u8> {
     unsafe { NonNull::new_unchecked(pointer.cast::<u8>().as_ptr().wrapping_add(tag)) }
 }
 
-/// What was given to [`tag`].
+/// The argument of [`tag`].
 #[inline(always)]
 pub(crate) fn untag<T>(word: NonNull<u8>, tag: usize) -> NonNull<T> {
     // SAFETY: the pointer that `tag` was given was not null.
@@ -54,7 +54,7 @@ unsafe impl<T, const TAG: usize> Tagged for TaggedBox<T, TAG> {
 
 // SAFETY: as a `Box` of the same.
 unsafe impl<T: Send, const TAG: usize> Send for TaggedBox<T, TAG> {}
-// SAFETY: as above.
+// SAFETY: the same holds for sharing.
 unsafe impl<T: Sync, const TAG: usize> Sync for TaggedBox<T, TAG> {}
 
 impl<T, const TAG: usize> TaggedBox<T, TAG> {
@@ -110,7 +110,7 @@ unsafe impl<T, const TAG: usize> Tagged for TaggedArc<T, TAG> {
 
 // SAFETY: as an `Arc` of the same.
 unsafe impl<T: Send + Sync, const TAG: usize> Send for TaggedArc<T, TAG> {}
-// SAFETY: as above.
+// SAFETY: the same holds for a shared value.
 unsafe impl<T: Send + Sync, const TAG: usize> Sync for TaggedArc<T, TAG> {}
 
 impl<T, const TAG: usize> TaggedArc<T, TAG> {
@@ -125,7 +125,7 @@ impl<T, const TAG: usize> TaggedArc<T, TAG> {
         TaggedArc { word: tag(pointer, TAG), owns: PhantomData }
     }
 
-    /// The value if nobody shares it.
+    /// The value if it is not shared.
     pub fn get_mut(&mut self) -> Option<&mut T> {
         // SAFETY: the pointer came from `Arc::into_raw` and stays owned by this value: the Arc made here is
         // not dropped.
@@ -150,7 +150,7 @@ impl<T: Clone, const TAG: usize> TaggedArc<T, TAG> {
         if !arc.is_unique() {
             *self = TaggedArc::new(T::clone(&arc));
         }
-        // SAFETY: nobody shares the value, and access is exclusive.
+        // SAFETY: the value is not shared, and access is exclusive.
         unsafe { untag::<T>(self.word, TAG).as_mut() }
     }
 }

@@ -137,7 +137,7 @@ pub(super) struct Operation {
     pub(super) action: Action,
 }
 
-/// What a subcommand answers (`None` for null), and whether it changed the string.
+/// A subcommand's answer (`None` for null), and whether it changed the string.
 pub(super) struct Done {
     pub(super) reply: Option<i64>,
     pub(super) changed: bool,
@@ -181,8 +181,7 @@ impl Operation {
         let old = self.field.read(bytes, self.offset);
         let (wanted, overflow) = match self.action {
             Action::Get => return Done { reply: Some(old), changed: false },
-            // A set value means what its own type says: an unsigned field takes its 64 bits as a natural
-            // number.
+            // A value to set is of its type: an unsigned field takes its 64 bits as a natural number.
             Action::Set(value, overflow) if !self.field.signed => (i128::from(value as u64), overflow),
             Action::Set(value, overflow) => (i128::from(value), overflow),
             Action::Add(increase, overflow) => (i128::from(old) + i128::from(increase), overflow),

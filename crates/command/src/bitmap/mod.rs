@@ -113,8 +113,7 @@ impl Range {
         Ok(in_bits)
     }
 
-    /// The bits of a string of `len` bytes that the range covers: begin and past the end. `None` when there
-    /// are none.
+    /// The bits of a string of `len` bytes that the range covers: begin and past the end. `None` without any.
     fn within(self, len: usize) -> Option<(u64, u64)> {
         let units = if self.in_bits { len as i64 * 8 } else { len as i64 };
         let from_end = |at: i64| if at < 0 { (at + units).max(0) } else { at };
@@ -202,7 +201,7 @@ fn write_position(reply: &mut Reply, bytes: &[u8], wanted: bool, range: Range, h
         None => -1,
         Some((begin, end)) => match bits::find(bytes, wanted, begin, end) {
             Some(position) => position as i64,
-            // A string without an explicit end goes on with clear bits.
+            // A string without an explicit end continues with clear bits.
             None if !wanted && !has_end => end as i64,
             None => -1,
         },

@@ -98,7 +98,7 @@ fn is_number(value: &StrValue<'_>) -> bool {
     matches!(value, StrValue::Int(_))
 }
 
-/// The result is as long as the longest source; shorter ones go on with clear bits.
+/// The result is as long as the longest source; shorter ones continue with clear bits.
 pub(super) fn combine(operation: Operation, sources: &[&[u8]]) -> Vec<u8> {
     let len = sources.iter().map(|source| source.len()).max().unwrap_or(0);
     let (first, others) =
@@ -132,7 +132,7 @@ pub(super) fn combine(operation: Operation, sources: &[&[u8]]) -> Vec<u8> {
     result
 }
 
-/// Combines byte by byte what the source has; past its end nothing changes.
+/// Combines the source's bytes; past its end nothing changes.
 fn merge(result: &mut [u8], source: &[u8], combine: impl Fn(u8, u8) -> u8) {
     for (byte, &other) in result.iter_mut().zip(source) {
         *byte = combine(*byte, other);

@@ -1,5 +1,5 @@
-//! Whole databases: emptying and exchanging them. These run alone, with all shards held; what they remove is
-//! freed in the background, for which SYNC waits without holding anything.
+//! Whole databases: emptying and exchanging them. These run alone, with all shards locked; removed values are
+//! freed in the background, for which SYNC waits without any lock.
 
 use crate::Handler;
 use crate::context::{Block, Context, TimeoutReply, Wait};
@@ -40,7 +40,8 @@ fn flush(ctx: &mut Context<'_>, db: Option<usize>) -> Outcome {
     let mut rest = ctx.rest(1);
     let waits = rest.one_of(&[("sync", true), ("async", false)]).unwrap_or(!ctx.settings.lazy_user_flush);
     rest.finish()?;
-    // Who may not wait is answered first all the same; in Redis that is not lazy, and does not count as such.
+    // A client that may not wait is answered first all the same; in Redis that is not lazy, and does not
+    // count as such.
     let removed = ctx.keys.flush(db, !(waits && ctx.deny_blocking));
     // Followers flush even if there was nothing here.
     ctx.keys.dirty += removed.max(1) as u64;

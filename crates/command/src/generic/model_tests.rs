@@ -66,7 +66,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// What the keyspace should be.
+/// The expected keyspace.
 struct Model {
     now_ms: i64,
     keys: BTreeMap<u8, (Vec<u8>, Option<i64>)>,
@@ -323,7 +323,7 @@ proptest! {
         }
     }
 
-    /// What the journal gets, replayed on an empty server, gives the same data.
+    /// The journal's records, replayed on an empty server, give the same data.
     #[test]
     fn effects_replay_to_the_same(ops in proptest::collection::vec(op(), 1..60)) {
         let mut t = Fixture::new();

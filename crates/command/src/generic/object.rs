@@ -106,8 +106,8 @@ static REFCOUNT: Command<Handler> = command("object|refcount", 3, refcount as Ha
     .doc(Group::Generic, "2.2.3", "O(1)", "Returns how many references to the value of a key there are.")
     .tips(&[Tip::NONDETERMINISTIC_OUTPUT]);
 
-/// Numbers from 0 below this are one object each, of which all keys share references, for who asks (Redis:
-/// `OBJ_SHARED_INTEGERS`); their count is [`SHARED_REFERENCES`].
+/// Numbers from 0 below this are one object each, of which all keys share references, in the answers about
+/// them (Redis: `OBJ_SHARED_INTEGERS`); their count is [`SHARED_REFERENCES`].
 const SHARED_INTEGERS: i64 = 10_000;
 const SHARED_REFERENCES: i64 = i32::MAX as i64;
 

@@ -8,7 +8,7 @@ use super::walk::{Filter, SLICE_KEYS, parse_scan_options, visit_slice};
 use crate::cursor::Cursor;
 use crate::error::Error;
 
-/// What a scan of slots is after.
+/// The filter of a scan of slots.
 pub struct SlotScan<'a> {
     /// The only slot that is asked for.
     pub slot: Option<u16>,
@@ -26,10 +26,10 @@ pub struct SlotPlace {
 }
 
 impl<'a> SlotScan<'a> {
-    /// The options that follow the cursor.
+    /// The options behind the cursor.
     ///
     /// # Errors
-    /// What is wrong with them, in Valkey's words.
+    /// Their fault, in Valkey's words.
     pub fn parse(rest: Cursor<'a>) -> Result<SlotScan<'a>, Error> {
         let mut slot = None;
         let (filter, count) = parse_scan_options(rest, Some(&mut slot))?;
@@ -41,8 +41,8 @@ impl<'a> SlotScan<'a> {
         self.filter.pattern.and_then(slot_of_pattern)
     }
 
-    /// Visits about as many keys of the selected database as the options say, up to those of slot `last`:
-    /// the names of those that are asked for, and where to go on, `None` behind that slot.
+    /// Visits about as many keys of the selected database as the options say, up to those of slot `last`: the
+    /// matching names, and the next position, `None` behind that slot.
     pub fn run(&self, keys: &mut Keys, from: SlotPlace, last: u16) -> (Vec<Vec<u8>>, Option<SlotPlace>) {
         let mut names: Vec<Vec<u8>> = Vec::new();
         let (mut place, mut visited) = (from, 0);

@@ -253,7 +253,7 @@ fn scanning_while_keys_come_and_go() {
         if cursor == "0" {
             break;
         }
-        // The tables grow fourfold and shrink again meanwhile.
+        // The tables grow fourfold and shrink again in this time.
         for i in 0..200 {
             t.run(&format!("SET go:{round}:{i} v"));
             if round > 40 {
@@ -460,7 +460,7 @@ fn dump_and_restore() {
     assert!(t.effects()[0].starts_with(&format!("RESTORE n {} ", START_MS + 500)));
     assert_eq!(t.run("PTTL n"), ":500");
     assert_eq!(t.run("OBJECT IDLETIME n"), ":7");
-    // A time that has passed: what was there goes, nothing comes.
+    // A time that has passed: the old value is removed, no other comes.
     assert_eq!(restore(&mut t, "n", "1", &list, &["ABSTTL", "REPLACE"]), "+OK");
     assert_eq!(t.effects(), ["DEL n"]);
     assert_eq!(t.run("EXISTS n"), ":0");

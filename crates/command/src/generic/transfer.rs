@@ -110,10 +110,10 @@ fn move_key(ctx: &mut Context<'_>) -> Outcome {
     Ok(())
 }
 
-/// A database's number, of which there are `databases`.
+/// A database's number, below `databases`.
 ///
 /// # Errors
-/// Redis' three texts for what is no integer, none of 32 bits, or no database.
+/// Redis' three texts for a text that is not an integer, not of 32 bits, or not a database.
 pub fn database(text: &[u8], databases: usize) -> Result<usize, Error> {
     let number = parse_i64(text).ok_or(Error::NotInteger)?;
     if i32::try_from(number).is_err() {

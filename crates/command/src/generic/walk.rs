@@ -1,6 +1,6 @@
-//! Walks over all keys of a database. They take one shard at a time and hold it for a bounded number of keys
-//! only, so nobody waits long; hence they do not see the database at one instant, but every key that is there
-//! throughout.
+//! Walks over all keys of a database. They lock one shard at a time and for a bounded number of keys only, so
+//! other requests wait briefly; hence they do not see the database at one instant, but every key that is
+//! there throughout.
 
 use martlet_base::glob;
 use martlet_base::limits::SHARD_COUNT;
@@ -81,9 +81,9 @@ impl Place {
     }
 }
 
-/// Visits some keys from a place on, at most about [`SLICE_KEYS`] and at least `want` if that many are left
-/// in the shard. Hands those that pass the filter to `found`; answers how many were visited and where to go
-/// on.
+/// Visits some keys from a position on, at most about [`SLICE_KEYS`] and at least `want` if that many are
+/// left in the shard. Passes matching ones to `found`; returns the number of visited keys and the next
+/// position.
 fn walk_slice(
     keys: &mut Keys,
     place: Place,
@@ -100,8 +100,8 @@ fn walk_slice(
     }
 }
 
-/// Has `scan` visit some keys of a shard's database and answer where to go on. Hands those that pass the
-/// filter to `found`; answers how many were visited, too.
+/// Has `scan` visit some keys of a shard's database and return the next position. Passes matching ones to
+/// `found`; returns the number of visited keys, too.
 pub(super) fn visit_slice(
     keys: &mut Keys,
     shard: usize,
@@ -184,7 +184,7 @@ fn scan(ctx: &mut Context<'_>) -> Outcome {
     let mut names: Vec<Vec<u8>> = Vec::new();
     let mut place = Place::from_cursor(cursor);
     let mut visited = 0;
-    // Empty shards are passed over in one call: there are only so many of them.
+    // Empty shards are passed over in one call: their number is bounded.
     while let Some(here) = place.filter(|_| visited < count) {
         let (more, next) = walk_slice(keys, here, count - visited, &filter, |name| names.push(name.to_vec()));
         visited += more;
@@ -278,8 +278,8 @@ pub(super) static RANDOMKEY: Command<Handler> = command("randomkey", 1, randomke
 
 /// How often RANDOMKEY looks for a key that has not expired.
 const RANDOM_ATTEMPTS: usize = 100;
-/// Shards of this many keys or more hold about equally many, so that one chosen at random will do. One of
-/// fewer is taken as often as it has keys among so many.
+/// Shards of this many keys or more hold about equally many, so that one chosen at random will do. A smaller
+/// one is chosen with the probability of its number of keys among this many.
 const EVEN_SHARD_KEYS: usize = 256;
 /// Shards that are tried before all are counted.
 const SHARD_ATTEMPTS: usize = 32;

@@ -30,7 +30,7 @@ enum Form {
     AroundMember { may_store: bool },
     /// GEOSEARCH: everything is an option.
     Search,
-    /// GEOSEARCHSTORE: likewise, behind the destination.
+    /// GEOSEARCHSTORE: behind the destination.
     SearchStore,
 }
 
@@ -78,11 +78,11 @@ struct Destination {
 #[derive(Copy, Clone, Debug)]
 enum Centre {
     Position(Point),
-    /// A member's position; there is none in a key that is not there.
+    /// A member's position; `None` in a missing key.
     Member(Option<Point>),
 }
 
-/// What is asked for.
+/// The request.
 #[derive(Default)]
 struct Query {
     centre: Option<Centre>,
@@ -222,7 +222,7 @@ impl Query {
         Ok(())
     }
 
-    /// Whether what was asked for goes together.
+    /// Whether the parts of the request fit each other.
     fn check(&self, args: Args<'_>, form: Form) -> Outcome {
         if self.destination.is_some() && (self.with_distance || self.with_hash || self.with_position) {
             return Err(Error::Fixed(if form.is_search() {
@@ -272,7 +272,7 @@ impl Query {
             }
         }
         let wanted = self.count.unwrap_or(usize::MAX);
-        // Those nearest are meant where only so many are.
+        // With a limit the nearest are meant.
         let implied = self.count.filter(|_| !self.any).map(|_| Order::Nearest);
         if let Some(order) = self.order.or(implied) {
             sort(&mut hits, order, wanted);

@@ -1,4 +1,4 @@
-//! What the commands change and record. Their answers are in `tests/wire/geo.case`.
+//! The commands' changes and records. Their answers are in `tests/wire/geo.case`.
 
 use crate::testing::Fixture;
 

@@ -24,7 +24,7 @@ const DELETED: i64 = 2;
 
 const POSITIVE_FIELDS: &str = "ERR Number of fields must be a positive integer";
 
-/// What a time argument is measured in, and from when.
+/// The unit of a time argument, and its origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TimeUnit {
     pub seconds: bool,
@@ -53,8 +53,7 @@ impl TimeUnit {
     }
 }
 
-/// The names in `FIELDS count name…` to the end; `bad_count` is the error for a count
-/// that is none.
+/// The names in `FIELDS count name…` to the end; `bad_count` is the error for an invalid count.
 pub(super) fn parse_fields<'a>(mut rest: Cursor<'a>, bad_count: &'static str) -> Result<Args<'a>, Error> {
     if !rest.word("fields") {
         return Err(Error::Fixed("ERR Mandatory argument FIELDS is missing or not at the right position"));

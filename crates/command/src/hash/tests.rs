@@ -509,7 +509,7 @@ fn imported_hashes_are_journalled_whole() {
     let effect = &t.effects()[0];
     assert!(effect.starts_with("RESTORE k 0 ") && effect.ends_with(" REPLACE"), "{effect}");
     assert_eq!(t.run("PTTL k"), ":-1");
-    // What is journalled makes the same hash.
+    // The journal's records make the same hash.
     let dump = t.run_args(&["DUMP", "k"]);
     let start = dump.iter().position(|&byte| byte == b'\n').unwrap() + 1;
     assert_eq!(t.run_args(&[b"RESTORE", &b"l"[..], b"0", &dump[start..dump.len() - 2]]), b"+OK\r\n");

@@ -1,5 +1,4 @@
-//! What the commands answer, change and record. Bytes that redis-server makes are in
-//! `tests/wire/hyperloglog.case`.
+//! The commands' answers, changes and records. Bytes of redis-server are in `tests/wire/hyperloglog.case`.
 
 use crate::testing::Fixture;
 

@@ -14,13 +14,13 @@ use crate::cursor::Cursor;
 use crate::error::{Error, Outcome};
 use crate::spec::{Acl, Command, Flags, Group, command};
 
-/// What is moved, and how it lies then.
+/// The moved elements, and their order then.
 struct Batch {
     from: End,
     to: End,
-    /// So many elements at most.
+    /// The largest number of elements.
     count: usize,
-    /// So many or none.
+    /// This number or none.
     exactly: bool,
     order: Order,
 }
@@ -46,7 +46,7 @@ impl Order {
 }
 
 impl Batch {
-    /// Reads what follows the ends: nothing, or three words.
+    /// Reads the words behind the ends: none, or three.
     fn parse((from, to): (End, End), mut rest: Cursor<'_>) -> Result<Batch, Error> {
         if rest.left() == 0 {
             return Ok(Batch { from, to, count: 1, exactly: false, order: Order::Bulk });
@@ -113,8 +113,8 @@ pub(super) static BLMOVEM: Command<Handler> = command("blmovem", -6, blmovem as 
          are too few.",
     );
 
-/// Whoever waits for a number of elements waits for each growth of the list: the request is run again, and
-/// blocks again in its place while there are too few.
+/// A client that waits for a number of elements waits for each growth of the list: the request runs again,
+/// and blocks again in its place while there are too few.
 fn blmovem(ctx: &mut Context<'_>) -> Outcome {
     let ends = ends(ctx)?;
     let deadline_ms = ctx.deadline_ms(5)?;

@@ -59,7 +59,7 @@ fn unite<'a>(sets: &[Option<&'a Set>], limits: SetLimits, mut f: impl FnMut(Elem
     if !largest.iter().all(&mut f) || sets.len() == 1 {
         return;
     }
-    // A clone of a large set shares its blocks: only what the others add is copied.
+    // A clone of a large set shares its blocks: only the others' additions are copied.
     let mut seen = (*largest).clone();
     for set in sets.iter().filter(|set| !std::ptr::eq(**set, *largest)) {
         for member in set.iter() {
@@ -77,8 +77,8 @@ fn subtract<'a>(sets: &[Option<&'a Set>], f: impl FnMut(Element<'a>) -> bool) {
     if others.iter().any(|set| std::ptr::eq(*set, *first)) {
         return;
     }
-    // Looking up each member in every other set, or removing every other member from a copy: what is less
-    // work, as Redis reckons.
+    // Looking up each member in every other set, or removing every other member from a copy: the cheaper one,
+    // by Redis' estimate.
     let by_lookup = first.len() * (others.len() + 1) / 2;
     let by_removal = first.len() + others.iter().map(|set| set.len()).sum::<usize>();
     if by_lookup <= by_removal {

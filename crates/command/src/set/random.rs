@@ -12,7 +12,7 @@ use crate::error::{Error, Outcome};
 use crate::list::{bulk, symmetric};
 use crate::spec::{Acl, Command, Flags, Group, KeyPart, Tip, command};
 
-/// SPOP with a count is journalled as SREM of at most so many members at a time, as in Redis.
+/// SPOP with a count is journalled as SREM of at most this many members at a time, as in Redis.
 const SREM_BATCH: usize = 1024;
 
 /// Most members that SRANDMEMBER returns with repetitions: more than memory could hold.

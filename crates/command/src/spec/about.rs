@@ -1,8 +1,8 @@
-//! What only COMMAND tells of a command: how it changed, what replaces it, what proxies may do with its
+//! Facts of a command that only COMMAND shows: its changes, its replacement, the rules of proxies for its
 //! requests and replies.
 
-/// A version of Redis and what came with it. Clients read it to see what a server of some version
-/// understands, so the versions are Redis' own; only what this server does is listed.
+/// A version of Redis and its change. Clients read it to see the abilities of a server of some version, so
+/// the versions are Redis' own; only changes that this server has are listed.
 pub type Change = (&'static str, &'static str);
 
 /// A command that new clients should not use.
@@ -14,7 +14,7 @@ pub struct Deprecation {
     pub replacement: &'static str,
 }
 
-/// What proxies and cluster clients are told: where to send a request and how replies add up (Redis'
+/// Rules for proxies and cluster clients: where to send a request and how replies add up (Redis'
 /// `command_tips`).
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Tip(&'static str);
@@ -24,7 +24,7 @@ macro_rules! tips {
         impl Tip {
             $($(#[$doc])* pub const $name: Tip = Tip($text);)*
 
-            /// As COMMAND INFO tells it.
+            /// The text in COMMAND INFO.
             pub const fn text(self) -> &'static str {
                 self.0
             }

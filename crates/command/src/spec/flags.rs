@@ -1,4 +1,4 @@
-//! Sets of bits that an entry has: flags, ACL categories, what is done with keys. Each bit has the name that
+//! Sets of bits that an entry has: flags, ACL categories, operations on keys. Each bit has the name that
 //! COMMAND gives it, or none.
 
 use std::ops::BitOr;
@@ -89,7 +89,7 @@ bits! {
         NO_MULTI = 17, "no_multi";
         /// Allowed while a script is busy.
         ALLOW_BUSY = 18, "allow_busy";
-        /// Keys cannot be told from fixed positions.
+        /// Keys are not at fixed positions.
         MOVABLE_KEYS = 19, "movablekeys";
         /// Runs at once inside MULTI, where others are queued.
         NOT_QUEUED = 20, "";
@@ -166,7 +166,7 @@ bits! {
 }
 
 bits! {
-    /// What a command does with the keys of one part of its key spec.
+    /// A command's operations on the keys of one part of its key spec.
     KeyFlags {
         /// Reads the value without changing it.
         RO = 0, "RO";
@@ -180,7 +180,7 @@ bits! {
         ACCESS = 4, "access";
         /// Changes user data of the value.
         UPDATE = 5, "update";
-        /// Adds data without changing or deleting what is there.
+        /// Adds data without changing or deleting present data.
         INSERT = 6, "insert";
         /// Deletes content of the value.
         DELETE = 7, "delete";

@@ -1,4 +1,4 @@
-//! XADD and XTRIM. What is recorded of them names the id that was given, and what whole nodes' trimming left.
+//! XADD and XTRIM. Their records name the new id, and the outcome of trimming whole nodes.
 
 use martlet_base::number::{NumberBuffer, format_i64};
 use martlet_engine::Keys;
@@ -74,7 +74,7 @@ impl Options {
         Ok(true)
     }
 
-    /// How to trim, if at all; `is_needed` for XTRIM. Who is obeyed has found out how far a limit reaches.
+    /// How to trim, if at all; `is_needed` for XTRIM. The primary has found out how far a limit reaches.
     fn finish(self, settings: &Settings, is_needed: bool, obeys: bool) -> Result<Option<Trimming>, Error> {
         if self.trim.is_none() && self.limit > 0 {
             return Err(Error::Fixed(
@@ -108,8 +108,8 @@ fn default_limit(settings: &Settings) -> u64 {
     }
 }
 
-/// What is recorded in place of the trimming that was asked for: a strategy and a threshold that, not being
-/// approximate, come to the same.
+/// The record in place of the requested trimming: a strategy and a threshold that, not being approximate,
+/// have the same outcome.
 struct Trimmed {
     strategy: &'static str,
     threshold: Vec<u8>,

@@ -1,7 +1,7 @@
 //! XCLAIM and XAUTOCLAIM: entries that one consumer has not acknowledged become another's.
 //!
-//! What is recorded of them is an XCLAIM for each entry, with all that it decides, so that replaying it gives
-//! the same at any time. One whose entry is gone removes what is pending of it.
+//! They are recorded as an XCLAIM for each entry, with all of its decisions, so that replaying it gives the
+//! same at any time. One whose entry is gone removes its pending record.
 
 use martlet_base::number::parse_i64;
 use martlet_engine::Keys;
@@ -33,7 +33,7 @@ pub(super) fn record_claims(
 ) {
     for (consumer, Claimed { id, pending, last_id }) in claims {
         if pending.consumer.is_none() {
-            // What was nobody's and is gone cannot be told as somebody's.
+            // A released entry that is gone has no former consumer to report.
             let id = IdText::new(id);
             keys.effects.replace(keys.db, || [b"XACK", key, group, id.as_ref()]);
             continue;
@@ -80,7 +80,7 @@ struct Terms {
     idle_min_ms: i64,
     delivered_ms: i64,
     deliveries: Option<u64>,
-    /// Also what is not pending.
+    /// Also entries that are not pending.
     force: bool,
     /// Only ids are answered, and the count of deliveries stays.
     just_id: bool,
@@ -115,7 +115,7 @@ impl Terms {
         if is_left {
             return Claim::Left;
         }
-        // What is made pending here counts as delivered once before.
+        // An entry made pending here counts as delivered once before.
         let mut pending = before.unwrap_or(Pending { consumer: None, delivered_ms: 0, deliveries: 1 });
         let again = if self.just_id { pending.deliveries } else { pending.delivered_again() };
         pending.deliveries = self.deliveries.unwrap_or(again);
@@ -132,14 +132,14 @@ impl Terms {
     }
 }
 
-/// Both commands' work on a group: who claims, and what has to be recorded of it.
+/// Both commands' work on a group: the claiming consumer, and the records.
 struct Claimant {
     number: u32,
     is_new: bool,
-    /// With the names of the consumers that had what is gone.
+    /// With the names of the former consumers of entries that are gone.
     records: Vec<(Vec<u8>, Claimed)>,
     taken: u64,
-    /// The group may have had entries that were nobody's.
+    /// The group may have had entries without a consumer.
     takes_released: bool,
 }
 
@@ -239,8 +239,8 @@ fn parse_claim(ctx: &Context<'_>) -> Result<ClaimRequest, Error> {
             return Err(Error::quoting("ERR Unrecognized XCLAIM option '", word, "'"));
         }
     }
-    // A time that is none, or to come, is as if it were not said: clients compute it by clocks of theirs. A
-    // primary or a file, which are obeyed at time 0, know it.
+    // An invalid time, or one in the future, is ignored: clients compute it by their own clocks. A primary or
+    // a file, which run at time 0, know it.
     if terms.delivered_ms < 0 || (terms.delivered_ms > now_ms && !super::obeys(ctx.keys)) {
         terms.delivered_ms = now_ms;
     }
@@ -293,7 +293,7 @@ pub(super) static XAUTOCLAIM: Command<Handler> = command("xautoclaim", -6, xauto
 
 /// Entries that are looked at for each that is asked for.
 const LOOKS_PER_ENTRY: usize = 10;
-/// Highest COUNT, so that Redis' room for ids can be told in bytes.
+/// Highest COUNT, so that Redis' room for ids fits a number of bytes.
 const COUNT_MAX: i64 = i64::MAX / 16;
 
 fn xautoclaim(ctx: &mut Context<'_>) -> Outcome {

@@ -11,7 +11,7 @@ use crate::cursor::Cursor;
 use crate::error::{Error, Outcome};
 use crate::spec::{Acl, Command, Flags, Group, KeyFlags, KeyPart, command};
 
-/// Takes what is to become of groups' references, if that comes next.
+/// Takes the word on groups' references, if that comes next.
 pub(super) fn take_references(rest: &mut Cursor<'_>) -> Option<References> {
     rest.one_of(&[
         ("KEEPREF", References::Keep),
@@ -63,7 +63,7 @@ impl Request {
     }
 }
 
-/// What became of an entry, as the reply tells it.
+/// The fate of an entry, as in the reply.
 #[derive(Clone, Copy)]
 enum Fate {
     Missing = -1,

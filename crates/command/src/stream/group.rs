@@ -36,7 +36,7 @@ pub(super) fn no_key_or_group(key: &[u8], group: &[u8], after: &str) -> Error {
     Error::Bytes(text.concat())
 }
 
-/// A change of a group. Neither who watches the key nor who waits for its entries learns of it.
+/// A change of a group. Neither watchers of the key nor clients that wait for its entries see it.
 pub(super) fn note_group(keys: &mut Keys, key: &Key<'_>, event: &'static str) {
     keys.dirty += 1;
     keys.effects.event(EventClass::STREAM, event, keys.db, key.bytes);
@@ -77,7 +77,7 @@ fn options(ctx: &Context<'_>, may_make_stream: bool) -> Result<Options, Error> {
     }
 }
 
-/// Nobody has read more than was added.
+/// No group has read more than was added.
 fn counted(log: &Log, entries_read: Option<u64>) -> Option<u64> {
     entries_read.map(|read| read.min(log.entries_added()))
 }
@@ -343,7 +343,7 @@ impl<'a> Filter<'a> {
     fn write(&self, reply: &mut Reply, group: &Group, now_ms: i64) {
         let number = self.consumer.map(|name| group.number_of(name));
         let Some(number) = number.map_or(Some(None), |number| number.map(Some)) else {
-            // Nobody of this name.
+            // No consumer has this name.
             return reply.array(0);
         };
         let ids: Box<dyn Iterator<Item = Id>> = match number.and_then(|number| group.consumer(number)) {

@@ -1,7 +1,7 @@
 //! Exactly-once adding: XADD's IDMP and IDMPAUTO, XCFGSET, and XIDMPRECORD, by which files restore records.
 //!
-//! A primary, or a file, tells of each entry under which name it was added, with its id: it is added whatever
-//! is remembered here. It tells of duplicates as they came, with `*`.
+//! A primary, or a file, sends each entry with its name and id: it is added whatever is recorded here.
+//! Duplicates come as they were sent, with `*`.
 
 use martlet_engine::Keys;
 use martlet_keyspace::Key;
@@ -19,7 +19,7 @@ use crate::spec::{Acl, Command, Flags, Group, KeyFlags, KeyPart, command};
 /// Records forgotten for their age at most when one comes: more than come, so that they do not pile up.
 const EXPIRED_AT_ONCE: usize = 16;
 
-/// Who adds an entry, and under which name, if that is given: else it is made of the fields.
+/// The producer of an entry, and the entry's name, if given: else it is made of the fields.
 #[derive(Clone, Copy)]
 pub(super) struct Named<'a> {
     producer: &'a [u8],

@@ -1,4 +1,4 @@
-//! XINFO: what a stream, its groups and their consumers are like.
+//! XINFO: facts about a stream, its groups and their consumers.
 
 use martlet_protocol::reply::Reply;
 use martlet_types::stream::{Group, Id, Idempotency, Log, Pending, Stream};
@@ -13,7 +13,7 @@ pub(super) static XINFO: Command<Handler> = container("xinfo", -2, &[&CONSUMERS,
     .doc(spec::Group::Stream, "5.0.0", "Depends on the subcommand", "Tells about streams and their groups.");
 
 const KEYS: &[KeyPart] = &[KeyPart::one(2, KeyFlags::RO.with(KeyFlags::ACCESS))];
-/// Entries that FULL shows of a stream, a group and a consumer, if it is not told.
+/// Entries that FULL shows of a stream, a group and a consumer, by default.
 const FULL_COUNT: u64 = 10;
 
 /// The stream that is asked about.
@@ -101,7 +101,7 @@ fn stream(ctx: &mut Context<'_>) -> Outcome {
     Ok(())
 }
 
-/// What the stream remembers of its producers.
+/// The stream's records of its producers.
 fn write_idempotency(reply: &mut Reply, stream: &Stream) {
     let (limits, table) = (stream.idempotency_limits(), stream.idempotency());
     let count = |of: fn(&Idempotency) -> u64| table.map_or(0, of);
@@ -139,7 +139,7 @@ fn write_progress(reply: &mut Reply, group: &Group, log: &Log) {
     }
 }
 
-/// How many entries a group has still to read, where that can be told.
+/// How many entries a group has still to read, where that is known.
 fn lag(group: &Group, log: &Log) -> Option<u64> {
     if log.entries_added() == 0 || log.is_empty() {
         return Some(0);

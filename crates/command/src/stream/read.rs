@@ -1,9 +1,9 @@
-//! XREAD and XREADGROUP: new entries of several streams, for which a client may wait; and entries that others
-//! have had for too long, which XREADGROUP claims first if it is told to.
+//! XREAD and XREADGROUP: new entries of several streams, for which a client may wait; and entries that other
+//! consumers have had for too long, which XREADGROUP claims first on request.
 //!
-//! A client that waits has its request run anew when one of the keys has changed, so `$` is replaced by the
-//! id that it stands for as soon as it waits. One that would claim is served by time, too: its wait says when
-//! there will be something. What XREADGROUP does is recorded as XCLAIM and XGROUP.
+//! A client that waits has its request run again when one of the keys has changed, so `$` is replaced by its
+//! id as soon as it waits. One that would claim is served by time, too: its wait has the time at which there
+//! will be an entry. XREADGROUP's changes are recorded as XCLAIM and XGROUP.
 
 use martlet_base::number::parse_i64;
 use martlet_engine::Awaited;
@@ -31,15 +31,15 @@ enum Position {
     New,
 }
 
-/// What is asked for.
+/// The request.
 struct Request<'a> {
     /// Most entries of each stream.
     count: Option<u64>,
     /// Most entries of all streams.
     max_count: Option<u64>,
-    /// With so many bytes of reply no further entry is begun.
+    /// From this many bytes of reply on no further entry is begun.
     max_bytes: Option<usize>,
-    /// Entries that others have had for so long are claimed.
+    /// Entries that other consumers have had for this long are claimed.
     claim_idle_ms: Option<i64>,
     /// When to give up waiting; `None` not to wait.
     deadline_ms: Option<Option<i64>>,
@@ -347,7 +347,7 @@ fn wait(
     ctx.block_on(Block { wait, resolved, deadline_ms, again_ms, on_timeout })
 }
 
-/// The keys behind STREAMS: the first half of what follows.
+/// The keys behind STREAMS: the first half of the rest.
 fn find_keys(args: &martlet_protocol::request::Args<'_>, out: &mut Vec<usize>) -> bool {
     let mut rest = Cursor::new(*args, 1);
     const OPTIONS: &[(&str, usize)] = &[
@@ -404,7 +404,7 @@ fn xreadgroup(ctx: &mut Context<'_>) -> Outcome {
             break;
         }
         if position != Position::New {
-            // From here on, as Redis has it: who reads history claims nothing.
+            // From here on, as in Redis: a reader of history claims nothing.
             claim_idle_ms = None;
         }
         let read = GroupRead { request: &request, key, claim_idle_ms };
@@ -426,7 +426,7 @@ struct GroupRead<'a, 'r> {
     claim_idle_ms: Option<i64>,
 }
 
-/// What has to be recorded of it.
+/// The changes to record.
 #[derive(Default)]
 struct Changes {
     claims: Vec<(Vec<u8>, Claimed)>,
@@ -505,20 +505,20 @@ struct Delivery<'a> {
     group: &'a mut types::Group,
     /// The consumer.
     number: u32,
-    /// Its name, if what it gets is recorded.
+    /// Its name, if its entries are recorded.
     recorded: Option<&'a [u8]>,
     now_ms: i64,
     changes: Changes,
 }
 
 impl Delivery<'_> {
-    /// The entries that the consumer is to claim, as many as may be answered, if it is told for how long they
-    /// have to have been others'; and when the first of those was delivered that it has to leave.
+    /// The entries that the consumer is to claim, as many as may be answered, if a least idle time is given;
+    /// and the delivery time of the first of those that it has to leave.
     fn claimable(&mut self, idle_ms: Option<i64>) -> (Vec<(Id, Pending)>, Option<i64>) {
         let Some(idle_ms) = idle_ms else { return (Vec::new(), None) };
         let (log, count) = (self.log, self.answer.count.min(self.answer.max_count - self.answer.total));
         let (mut claimable, mut oldest_ms) = (Vec::new(), None);
-        // What is no entry any more stays pending.
+        // A pending entry that was deleted stays pending.
         for (id, pending) in self.group.claimable().filter(|(id, _)| log.contains(*id)) {
             if self.now_ms.saturating_sub(pending.delivered_ms) < idle_ms {
                 oldest_ms = Some(pending.delivered_ms);
@@ -573,8 +573,8 @@ impl Delivery<'_> {
         self.changes.progress = Some((self.group.last_id, self.group.entries_read));
     }
 
-    /// Writes what the consumer has got and not acknowledged; of entries that are gone only the ids. Each
-    /// counts as delivered again.
+    /// Writes the consumer's pending entries; of deleted entries only the ids. Each counts as delivered
+    /// again.
     fn history(&mut self, after: Id) {
         let count = self.answer.count.min(self.answer.max_count - self.answer.total);
         let own = after.next().and_then(|start| Some(self.group.consumer(self.number)?.pending_from(start)));

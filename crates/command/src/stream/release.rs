@@ -37,7 +37,7 @@ struct Request {
     mode: Mode,
     ids: Vec<Id>,
     deliveries: Option<u64>,
-    /// Also what is not pending.
+    /// Also entries that are not pending.
     force: bool,
 }
 
@@ -104,7 +104,7 @@ fn xnack(ctx: &mut Context<'_>) -> Outcome {
     if released > 0 {
         ctx.keys.dirty += released;
         ctx.keys.index_stream(&key);
-        // Who waits to claim can do so now.
+        // A client that waits to claim can do so now.
         ctx.keys.signal(&key);
     }
     ctx.reply.count(released as usize);

@@ -1,4 +1,4 @@
-//! What the commands change and record. Their answers are in `tests/wire/stream.case`.
+//! The commands' changes and records. Their answers are in `tests/wire/stream.case`.
 
 use crate::Wait;
 use crate::testing::Fixture;
@@ -242,7 +242,7 @@ fn claiming_while_reading() {
     );
     assert_eq!(t.run("XPENDING s g - + 10"), r#"[["1-1" "b" :0 :2] ["1-2" "b" :0 :2] ["1-3" "b" :0 :1]]"#);
     assert_eq!(t.run("XREADGROUP GROUP g a CLAIM 1 STREAMS s >"), "nil-array");
-    // Whoever reads history claims nothing, and gets it as ever.
+    // A reader of history claims nothing, and gets it as ever.
     assert_eq!(t.run("XREADGROUP GROUP g a CLAIM 0 STREAMS s 0"), r#"[["s" []]]"#);
     assert_eq!(
         t.run("XREADGROUP GROUP g a COUNT 1 CLAIM 0 STREAMS s >"),
@@ -294,7 +294,7 @@ fn released_entries_are_nobodys_and_come_first() {
     let order: Vec<usize> = ["1-1", "1-2", "1-3"].iter().map(|id| claimed.find(id).unwrap()).collect();
     assert!(order.is_sorted(), "{claimed}");
     assert!(t.run("XPENDING s g - + 10").contains(r#"["1-3" "b" :0 :9223372036854775807]"#));
-    // One that is gone is told as acknowledged.
+    // A deleted one is reported as acknowledged.
     t.run("XDEL s 1-4");
     t.effects();
     t.run("XAUTOCLAIM s g b 0 1-4");

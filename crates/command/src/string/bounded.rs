@@ -94,7 +94,7 @@ struct Bounded<N> {
     saturate: bool,
 }
 
-/// The new value, and what was added for it; `None` if it would be out of bounds.
+/// The new value, and the added amount; `None` if it would be out of bounds.
 type Sum<N> = Option<(N, N)>;
 
 const BOUNDS_CROSS: Error = Error::Fixed("ERR LBOUND can't be greater than UBOUND");
@@ -235,8 +235,8 @@ impl Change {
         Ok(Change { at_ms, persist, only_without_expiry })
     }
 
-    /// Stores the new value, which `text` spells, with the expiry that it is to have; one in the past deletes
-    /// the key. What is journalled is the result, which depends on nobody's arithmetic or clock.
+    /// Stores the new value, which `text` spells, with its expiry; one in the past deletes the key. The
+    /// record is the result, which depends on no arithmetic or clock.
     fn apply(
         self,
         ctx: &mut Context<'_>,

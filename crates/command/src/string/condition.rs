@@ -1,7 +1,7 @@
-//! Conditions on what a key holds, and DIGEST and the deletions that depend on them.
+//! Conditions on a key's value, and DIGEST and the deletions that depend on them.
 //!
-//! Invariant: a digest that is compared is looked at only once the key is there and holds a string, so that a
-//! wrong one is no error for a key that is not.
+//! Invariant: a digest to compare is read only once the key is there and holds a string, so that a wrong one
+//! is no error for a missing key.
 
 use martlet_base::number::NumberBuffer;
 use martlet_keyspace::{Entry, StrValue};
@@ -30,7 +30,7 @@ pub(super) enum Condition<'a> {
     Compared(Comparison, &'a [u8]),
 }
 
-/// How what a key holds is compared.
+/// The comparison with a key's value.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum Comparison {
     /// It is this string.
@@ -78,7 +78,7 @@ impl<'a> Condition<'a> {
         }
     }
 
-    /// Takes a condition, if one comes next that does not contradict this one: what is to hold then.
+    /// Takes a condition, if one comes next that does not contradict this one; returns the combined one.
     pub(super) fn take(self, rest: &mut Cursor<'a>) -> Result<Option<Condition<'a>>, Error> {
         if let Some(presence) = self.take_presence(rest) {
             return Ok(Some(presence));
@@ -90,10 +90,10 @@ impl<'a> Condition<'a> {
         Ok(Some(Condition::Compared(comparison, rest.value()?)))
     }
 
-    /// Whether it holds of what a key has.
+    /// Whether it holds for a key's value.
     ///
     /// # Errors
-    /// That is no string, and would be compared with one; or the digest to compare with is none.
+    /// The value is not a string, and would be compared with one; or the digest to compare with is malformed.
     pub(super) fn holds(self, entry: Option<Entry<'_>>) -> Result<bool, Error> {
         match (entry, self) {
             (_, Condition::Always) => Ok(true),

@@ -41,7 +41,7 @@ pub(super) static SET: Command<Handler> = command("set", -3, set as Handler)
             ("7.0.0", "`NX` and `GET` go together."),
             ("8.4.0", "Options `IFEQ`, `IFNE`, `IFDEQ` and `IFDNE`.")]);
 
-/// Whether SET reads what it replaces.
+/// Whether SET reads the old value.
 fn set_key_flags(args: &Args<'_>) -> KeyFlags {
     let reads = args.iter().skip(3).any(|option| option.eq_ignore_ascii_case(b"get"));
     if reads {
@@ -125,7 +125,7 @@ impl<'a> Expiry<'a> {
     }
 }
 
-/// What is to become of a value's expiry, as the options said it.
+/// The new expiry of a value, from the options.
 #[derive(Copy, Clone, Debug, Default)]
 pub(super) struct NewExpiry<'a> {
     /// It stays (`KEEPTTL`).
@@ -135,7 +135,7 @@ pub(super) struct NewExpiry<'a> {
 }
 
 impl<'a> NewExpiry<'a> {
-    /// Takes an option, if one comes next that does not contradict what is there.
+    /// Takes an option, if one comes next that does not contradict the earlier ones.
     pub(super) fn take(&mut self, rest: &mut Cursor<'a>) -> Result<bool, Error> {
         if self.at.is_none() && rest.word("keepttl") {
             self.kept = true;
@@ -210,7 +210,7 @@ fn set_with_options(ctx: &mut Context<'_>) -> Outcome {
     Ok(())
 }
 
-/// Replies with what the key holds, for a command that changes it then.
+/// Replies with the key's value, for a command that changes it then.
 fn get_old(ctx: &mut Context<'_>, key: &Key<'_>) -> Outcome {
     match ctx.keys.read_str(key)? {
         Some(value) => ctx.reply.bulk(value.bytes(&mut NumberBuffer::new())),
@@ -219,8 +219,8 @@ fn get_old(ctx: &mut Context<'_>, key: &Key<'_>) -> Outcome {
     Ok(())
 }
 
-/// Sets the argument at `index` as a value that expires. One whose time has passed already is not stored:
-/// what the key held goes.
+/// Sets the argument at `index` as a value that expires. One whose time has passed already is not stored: the
+/// old value is removed.
 fn set_until(ctx: &mut Context<'_>, key: &Key<'_>, index: usize, at_ms: i64) {
     if ctx.keys.deletes_at_once(at_ms) {
         delete_expired_now(ctx.keys, key);

@@ -26,7 +26,7 @@ const SUM_OF_SIZES: &str =
 const SMALLEST_TIMES_SETS: &str = "O(N * K + M * log M), N being the size of the smallest set, K the number of sets, M the size of the result";
 const AGGREGATES_COUNT: &[Change] = &[("8.8.0", "Aggregate `COUNT`.")];
 
-/// What is done with the sets.
+/// The operation on the sets.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Operation {
     Union,
@@ -34,7 +34,7 @@ enum Operation {
     Difference,
 }
 
-/// What the result is for.
+/// The use of the result.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Purpose {
     Answer,
@@ -60,7 +60,7 @@ impl Aggregate {
         ("COUNT", Aggregate::Count),
     ];
 
-    /// What a set of this weight contributes that has the member with this score.
+    /// The contribution of a set of this weight that has the member with this score.
     fn contribution(self, weight: f64, score: f64) -> f64 {
         if self == Aggregate::Count { weight } else { weight * score }
     }
@@ -80,7 +80,7 @@ fn not_nan(score: f64) -> f64 {
     if score.is_nan() { 0.0 } else { score }
 }
 
-/// What is at one of the keys; the members of a plain set have a score of 1.
+/// The set at one of the keys; the members of a plain set have a score of 1.
 #[derive(Clone, Copy)]
 enum Source<'a> {
     Nothing,

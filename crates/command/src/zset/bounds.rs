@@ -8,14 +8,14 @@ use crate::error::Error;
 /// The bounds of a range of scores.
 ///
 /// # Errors
-/// Redis' text for what is no number.
+/// Redis' text for a malformed number.
 pub(super) fn scores(min: &[u8], max: &[u8]) -> Result<(ScoreBound, ScoreBound), Error> {
     let both = score(min).zip(score(max));
     both.ok_or(Error::Fixed("ERR min or max is not a float"))
 }
 
-/// Redis hands the text to `strtod` and asks only whether all of it was read, up to a zero byte: blanks
-/// before the number and an empty text (zero) pass, and what is too large is infinite.
+/// Redis passes the text to `strtod` and asks only whether all of it was read, up to a zero byte: blanks
+/// before the number and an empty text (zero) pass, and too large a number is infinite.
 fn score(text: &[u8]) -> Option<ScoreBound> {
     let (exclusive, text) = match text {
         [b'(', rest @ ..] => (true, rest),

@@ -38,8 +38,8 @@ impl Side {
     }
 }
 
-/// Removes up to `count` entries of a sorted set that is there, after `write` was given what they are: the
-/// set, their ranks, and whether the highest comes first. Returns how many.
+/// Removes up to `count` entries of a sorted set that is there, after `write` got them: the set, their ranks,
+/// and whether the highest comes first. Returns their number.
 fn pop(
     keys: &mut Keys,
     reply: &mut Reply,

@@ -13,7 +13,7 @@ use crate::spec::{Acl, Command, Flags, Group, KeyPart, command};
 
 const LOG_N_AND_M: &str = "O(log N + M), N being the number of members and M that of those in the range";
 
-/// What a range is of.
+/// The unit of a range.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum By {
     Rank,
@@ -68,7 +68,7 @@ fn clamp(start: i64, stop: i64, len: usize) -> Range<usize> {
     if start > stop { 0..0 } else { start as usize..stop as usize + 1 }
 }
 
-/// What a command of the family asks for.
+/// A request of the family.
 struct Query<'a> {
     ends: Ends<'a>,
     reverse: bool,
@@ -95,7 +95,7 @@ impl<'a> Query<'a> {
             } else if rest.option("LIMIT", 2) {
                 limit = (rest.int()?, rest.int()?);
             } else if reverse.is_none() && rest.word("REV") {
-                // What is said already may not be said again.
+                // A word may not be repeated.
                 reverse = Some(true);
             } else if by.is_none() && rest.word("BYLEX") {
                 by = Some(By::Lex);

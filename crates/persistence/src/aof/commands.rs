@@ -17,7 +17,7 @@ const ELEMENTS: usize = 64;
 #[derive(Debug, Default)]
 pub struct CommandBase {
     db: Option<usize>,
-    /// What was written.
+    /// The written bytes.
     pub bytes: Vec<u8>,
 }
 
@@ -116,8 +116,8 @@ impl CommandBase {
         stream.groups().for_each(|(name, group)| self.group(key, name, group));
     }
 
-    /// Under which names producers have added entries. Those of `gone` were added anew, so that this can be
-    /// said, and go after that.
+    /// The names under which producers have added entries. Those of deleted entries were added again, so that
+    /// their records can follow, and are removed after that.
     fn idempotency(&mut self, key: &[u8], stream: &Stream, table: &Idempotency, gone: &[Id]) {
         let limits = stream.idempotency_limits();
         let (duration, max) = (number(limits.duration_s), number(limits.max_records));

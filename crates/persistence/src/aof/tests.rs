@@ -1,5 +1,5 @@
-//! Rewrites on a disk that refuses one step after another, that lies, or that loses power: the server goes
-//! on, what was acknowledged is loaded, the next rewrite ends well, and no files pile up.
+//! Rewrites on a disk that refuses one step after another, that lies, or that loses power: the server
+//! continues, acknowledged writes are loaded, the next rewrite ends well, and no files pile up.
 
 use std::fs;
 use std::path::Path;
@@ -26,7 +26,7 @@ struct House {
     _directory: tempfile::TempDir,
     /// The numbers from 0 on that were appended to a text.
     written: usize,
-    /// So many of them are on disk for certain.
+    /// The number of these that are on disk for certain.
     acknowledged: usize,
 }
 
@@ -85,8 +85,8 @@ impl House {
         is_done
     }
 
-    /// Has a step of what comes fail once, counted among those that can fail so: threads interleave, but
-    /// their writes do not. Whether it has come to that.
+    /// Has one of the next steps fail once, counted among those that can fail so: threads interleave, but
+    /// their writes do not. Returns whether it has come to that.
     fn fail_at(&self, step: usize, fault: Fault) -> Arc<AtomicBool> {
         let is_hit = Arc::new(AtomicBool::new(false));
         let (hit, mut apt) = (is_hit.clone(), 0..);
@@ -147,7 +147,7 @@ impl House {
     }
 }
 
-/// Another server, that loads what the first has left.
+/// Another server, that loads the first one's files.
 struct Reader {
     storage: Storage,
     keys: martlet_engine::Keys,
@@ -300,7 +300,7 @@ fn increments_of_rewrites_that_do_not_end_do_not_pile_up() {
             assert!(!house.rewrite());
             assert_eq!(increments(&house), round + 2);
         }
-        // What is in one stays in it.
+        // The entries of one stay in it.
         house.write(1);
         assert!(house.flush());
         house.check(&mut reader, &house.files(), "after failures");
@@ -423,7 +423,7 @@ fn the_disk_is_left_alone_during_a_rewrite_if_that_is_wanted() {
             let before = syncs(house);
             house.write(1);
             house.storage.engine.journal.nudge();
-            // Replies leave: what the configuration leaves to the operating system is as good as on disk.
+            // Replies leave: a write that the configuration leaves to the operating system counts as on disk.
             while house.storage.engine.journal.is_behind() {
                 std::thread::yield_now();
             }
@@ -436,7 +436,7 @@ fn the_disk_is_left_alone_during_a_rewrite_if_that_is_wanted() {
         assert_eq!(write(&mut house), expected);
         lock(&house.log().facts).rewrite = None;
         house.storage.engine.journal.nudge();
-        // What was left to the operating system is forced to disk now, without a write.
+        // Writes left to the operating system are forced to disk now, without a further write.
         while syncs(&house) == before {
             std::thread::yield_now();
         }
@@ -493,8 +493,8 @@ fn what_was_set_while_loading_holds_once_it_ends() {
     }
 }
 
-/// The writer and whoever switches the file off may look at once: the server is told of each change in its
-/// order, else it would take the last word for another. (The test's host fails if it is told twice.)
+/// The writer and the thread that switches the file off may look at once: the server hears of each change in
+/// its order, else it would take the last word for another. (The test's host fails if it hears one twice.)
 #[test]
 fn what_the_disk_does_is_told_in_its_order() {
     let directory = tempfile::tempdir().unwrap();

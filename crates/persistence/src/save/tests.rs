@@ -1,4 +1,4 @@
-//! Cuts to whoever takes bytes, and where in the stream of commands they are.
+//! Cuts for receivers of bytes, and their places in the stream of commands.
 
 use martlet_keyspace::{ExpiryChange, Key};
 
@@ -6,7 +6,7 @@ use super::*;
 use crate::load::{Loaded, Source as Bytes, StreamPlace, load};
 use crate::testing;
 
-/// A server of so many threads, with its keys.
+/// A server of this many threads, with its keys.
 fn server(threads: usize) -> (Storage, Keys) {
     let settings = testing::settings(std::path::Path::new("/"));
     let (storage, _) = testing::server(settings, threads, Arc::new(martlet_base::disk::RealDisk));
@@ -65,7 +65,7 @@ fn a_cut_goes_to_any_writer_with_its_place_in_the_stream() {
     let second = cut(storage, &mut keys);
     let place = read(write_cut(storage, Vec::new(), &second).unwrap()).place.unwrap();
     assert_eq!(place.offset, 2 * (select + commands));
-    // A replica that has loaded the first goes on with what selects its database.
+    // A replica that has loaded the first continues with a record that selects its database.
     let reader =
         journal.attach(martlet_journal::stream::Audience::Replicas, Some(select + commands), None).unwrap();
     assert!(reader.next().unwrap().unwrap().starts_with(b"*2\r\n$6\r\nSELECT\r\n$1\r\n0\r\n"));
@@ -84,7 +84,7 @@ fn a_file_that_no_replica_may_continue_from_tells_no_place() {
     assert_eq!(read(write_cut(storage, Vec::new(), &base).unwrap()).place, None);
 }
 
-/// Takes so many bytes.
+/// Takes this many bytes.
 struct Refusing(usize);
 
 impl Write for Refusing {

@@ -24,7 +24,7 @@ pub struct Range<'a> {
     pub(super) page: Option<Rest<'a>>,
 }
 
-/// What is left of a page.
+/// The rest of a page.
 pub(super) struct Rest<'a> {
     page: &'a Page,
     base: u64,
@@ -69,7 +69,7 @@ pub struct RangeBack<'a> {
 }
 
 impl<'a> RangeBack<'a> {
-    /// Goes on to the page before.
+    /// Proceeds to the page before.
     fn enter_page(&mut self) -> Option<()> {
         let (&id, page) = self.pages.next()?;
         if id < self.low >> SLOT_BITS {

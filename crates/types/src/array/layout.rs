@@ -1,9 +1,9 @@
-//! What ARINFO tells of an array: how Redis, after the same history, would hold it.
+//! ARINFO's facts about an array: the layout that Redis would have after the same history.
 //!
 //! There an array is slices of `slice-size` indexes, each of which is sparse (sorted pairs of offset and
 //! value) or dense (a window of places), under a directory that is flat up to 2,048 slices and in blocks of
-//! as many above. None of that is how elements are held here, so only the outlines are kept: 24 bytes for
-//! each slice.
+//! as many above. Elements are not held in that way here, so only the outlines are kept: 24 bytes for each
+//! slice.
 //!
 //! Invariant: a slice is here exactly if it has elements, with their number; a dense one's window holds all
 //! of their offsets; once an array has been in blocks it stays so.
@@ -61,7 +61,7 @@ pub(super) struct Layout {
     directory: Directory,
 }
 
-/// What ARINFO tells in constant time.
+/// ARINFO's facts of constant time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Info {
     /// Slices with elements.
@@ -74,7 +74,7 @@ pub struct Info {
     pub slice_size: u32,
 }
 
-/// What ARINFO tells of all slices together.
+/// ARINFO's facts about all slices together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SliceTotals {
     /// Dense slices.
@@ -182,7 +182,7 @@ impl Layout {
     }
 
     /// Indexes from `low` to `high` are about to be filled, at least two: slices that will have too many
-    /// elements for sparse ones become dense at once. `count_between` tells how many elements there are.
+    /// elements for sparse ones become dense at once. `count_between` counts present elements.
     pub fn prepare(
         &mut self,
         low: u64,
@@ -339,7 +339,7 @@ fn dense_over((low, high): (u64, u64), first: u64, size: u32) -> Form {
 }
 
 /// Start and size of a window that is to hold `offset` too: it doubles to the right; to the left it leaves
-/// room before what is there.
+/// room before the present part.
 fn grown_window(start: u32, window: u32, offset: u32, size: u32) -> (u32, u32) {
     let end = start + window;
     if offset >= end {

@@ -1,8 +1,8 @@
-//! A page: the elements of 32 neighbouring indexes, those that are there, in one block.
+//! A page: the elements of 32 neighbouring indexes, without the empty ones, in one block.
 //!
 //! Elements are in the form of [`crate::packed`], in order of their slots and without anything for slots that
-//! are empty; one over [`LONG_MIN`] bytes is a mark, and an allocation of its own that copies of the page
-//! share. To find an element the ones before it in the page are passed over, which are 31 at most.
+//! are empty; one over [`LONG_MIN`] bytes is a mark, and a separate allocation that copies of the page share.
+//! To find an element the ones before it in the page are passed over, which are 31 at most.
 //!
 //! Invariant: there are as many elements as bits in `present`, and as many marks as long texts.
 
@@ -108,7 +108,7 @@ impl Page {
         self.present |= 1 << slot;
     }
 
-    /// Forgets what is in a slot but for its bytes: how many those are.
+    /// Removes a slot's element but for its bytes; returns their number.
     fn take(&mut self, slot: u32, place: Place) -> usize {
         if self.present >> slot & 1 == 0 {
             return 0;

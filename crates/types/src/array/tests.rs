@@ -1,4 +1,4 @@
-//! The array against a map, and what it tells of slices against examples of Redis'.
+//! The array against a map, and its facts about slices against examples of Redis'.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Scores and distances as redis-server tells them, and areas against a look at every position.
+//! Scores and distances as in redis-server, and areas against a look at every position.
 
 use super::*;
 use proptest::prelude::*;

@@ -57,7 +57,7 @@ fn live(model: &Model, now_ms: i64) -> BTreeSet<Vec<u8>> {
     model.iter().filter(|(_, (_, at_ms))| *at_ms > now_ms).map(|(name, _)| name.clone()).collect()
 }
 
-/// What a hash must tell about `model` at a time, whatever the encoding.
+/// The facts that a hash must have about `model` at a time, whatever the encoding.
 fn check(hash: &Hash, model: &Model, now_ms: i64, random: &mut Random) {
     let all = hash.iter().map(|f| (f.name.to_vec(), (f.value.to_vec(), f.expire_at_ms))).collect::<Model>();
     assert_eq!((hash.len(), &all), (model.len(), model));
@@ -212,7 +212,7 @@ fn an_expiry_time_makes_a_listpackex() {
     assert_eq!((hash.encoding(), hash.next_expiry_ms()), ("listpackex", 10));
     assert_eq!((hash.live_len(9), hash.live_len(10), hash.len()), (3, 2, 3));
     assert!(hash.contains(b"field1", 9) && !hash.contains(b"field1", 10));
-    // Writing keeps or clears the time; a field that has expired is as none.
+    // Writing keeps or clears the time; a field that has expired is treated as absent.
     let limits = HashLimits::default();
     assert!(!hash.set(b"field1", Element::Int(7), FieldExpiry::Keep, limits, 9));
     assert_eq!(hash.get(b"field1", 9).map(|field| field.expire_at_ms), Some(10));

@@ -10,10 +10,10 @@
 //!
 //! So the element at an index is found through one slot; an insertion moves slots only, never elements; a
 //! removal leaves a hole that is reclaimed when the page is repacked. An element above [`LARGE_BYTES`] has a
-//! page of its own that is nothing but its bytes.
+//! separate page that is nothing but its bytes.
 //!
-//! Invariant: slots 0 to `count` are below `data_start`, each is the offset of a well-formed element
-//! at or above it, and `live` is the sum of their sizes. A page shared with a snapshot is copied before it is
+//! Invariant: slots 0 to `count` are below `data_start`, each is the offset of a well-formed element at or
+//! above it, and `live` is the sum of their sizes. A page shared with a snapshot is copied before it is
 //! changed.
 
 use crate::element::Element;
@@ -26,7 +26,7 @@ use triomphe::ThinArc;
 
 /// Most elements of one chunk.
 pub(super) const CHUNK_MAX_LEN: usize = 256;
-/// An element whose encoding is larger than this many bytes has a chunk of its own.
+/// An element whose encoding is larger than this many bytes has a separate chunk.
 pub(super) const LARGE_BYTES: usize = 4096;
 
 /// Reference count, header and length that stand before the page.
@@ -161,7 +161,7 @@ impl Chunk {
         self.live_bytes() + self.len() * SLOT_BYTES
     }
 
-    /// Bytes that the allocator gave for this chunk, whoever shares it.
+    /// Bytes that the allocator gave for this chunk, shared or not.
     pub fn heap_bytes(&self) -> usize {
         allocated_bytes(OVERHEAD_BYTES + self.bytes().len())
     }
@@ -434,7 +434,7 @@ impl PageMut<'_> {
         self.header.listpack_bytes += entry_bytes(code.size(), code.head()[0]) as u16;
     }
 
-    /// Writes an element over the one at `index`, which is not smaller; what is left of that becomes a hole.
+    /// Writes an element over the one at `index`, which is not smaller; the rest of that becomes a hole.
     fn overwrite(&mut self, index: usize, code: &Encoded<'_>) {
         let at = slot(self.bytes, index);
         let old_size = size_at(self.bytes, at);

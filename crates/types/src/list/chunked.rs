@@ -278,7 +278,7 @@ impl Chunked {
                     End::Tail => (0..within + 1, true),
                 };
                 here = chunk.remove_matches(code, scope, left, backwards) as u64;
-                // What was looked at in this chunk is not looked at again.
+                // The visited part of this chunk is not visited again.
                 match from {
                     End::Head => range.start = base + chunk.len() as u64,
                     End::Tail => range.end = base,

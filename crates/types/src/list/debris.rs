@@ -1,8 +1,8 @@
-//! `Debris`: what a long list left behind, freed a slice at a time so that no command pays for all of it.
+//! `Debris`: the removed part of a long list, freed a slice at a time so that no command pays for all of it.
 
 use super::tree::Part;
 
-/// Up to so many chunks are freed where they were cut off.
+/// Up to this many chunks are freed where they were cut off.
 const SMALL: usize = 16;
 
 /// Parts of a list, to be freed in slices.

@@ -10,7 +10,7 @@ use martlet_base::copy;
 const SAME_TAG_MAX: u8 = 0xF3;
 /// A listpack's integer of eight bytes.
 const INT_64: u8 = 0xF4;
-/// The largest size of an entry that is told in one byte behind it.
+/// The largest size of an entry whose back length takes one byte.
 pub const BACK_LENGTH_BYTE_MAX: usize = 127;
 
 /// Bytes that an element takes, given its size and first byte here. What OBJECT ENCODING answers for a list
@@ -21,7 +21,7 @@ pub(crate) fn entry_bytes(size: usize, tag: u8) -> usize {
     size + back_length_bytes(size)
 }
 
-/// Bytes in which an entry's size is told. The bounds, one lower than seems right, are Redis'.
+/// Bytes of an entry's back length. The bounds, one lower than seems right, are Redis'.
 #[inline]
 fn back_length_bytes(size: usize) -> usize {
     match size {
@@ -33,8 +33,8 @@ fn back_length_bytes(size: usize) -> usize {
     }
 }
 
-/// Appends an entry's size. All bytes but the first have the high bit: it says, to who comes from the end,
-/// that there are more.
+/// Appends an entry's size. All bytes but the first have the high bit: a reader from the end learns that
+/// there are more.
 pub fn put_back_length(out: &mut Vec<u8>, size: usize) {
     for place in (0..back_length_bytes(size)).rev() {
         let more = if place == back_length_bytes(size) - 1 { 0 } else { 0x80 };

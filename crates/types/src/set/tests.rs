@@ -43,7 +43,7 @@ fn members(set: &Set) -> BTreeSet<Vec<u8>> {
     set.iter().map(|member| member.to_vec()).collect()
 }
 
-/// What stands still, whatever the encoding.
+/// Constant facts, whatever the encoding.
 fn check(set: &Set, model: &BTreeSet<Vec<u8>>, random: &mut Random) {
     assert_eq!((set.len(), &members(set)), (model.len(), model));
     let mut scanned = BTreeSet::new();

@@ -1,8 +1,8 @@
 //! A consumer group: how far it has read, and which entries its consumers have not acknowledged yet.
 //!
 //! Invariant: an entry is pending in the group, under a consumer's number, exactly if it is in that
-//! consumer's own set; all numbers are those of consumers. One that is pending with nobody has a turn among
-//! those that were released. Once there is an index by time, it holds all others.
+//! consumer's own set; all numbers are those of consumers. An entry that is pending without a consumer has a
+//! turn among the released ones. Once there is an index by time, it holds all others.
 
 use std::fmt;
 
@@ -51,10 +51,10 @@ impl Released {
     }
 }
 
-/// What is known of an entry that a consumer has got and not acknowledged.
+/// Facts about an entry that a consumer has got and not acknowledged.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Pending {
-    /// The consumer's number; `None` if it was released and is nobody's.
+    /// The consumer's number; `None` if it was released and has none.
     pub consumer: Option<u32>,
     /// When it was delivered last, Unix milliseconds; 0 if it was released.
     pub delivered_ms: i64,
@@ -68,7 +68,7 @@ impl Pending {
         if self.deliveries >= i64::MAX as u64 { self.deliveries } else { self.deliveries + 1 }
     }
 
-    /// For how long a consumer has had it; `None` if nobody has it.
+    /// For how long a consumer has had it; `None` without one.
     pub fn idle_ms(&self, now_ms: i64) -> Option<i64> {
         self.consumer.map(|_| now_ms.saturating_sub(self.delivered_ms))
     }
@@ -194,7 +194,7 @@ impl Group {
         self.pending.len()
     }
 
-    /// What is known of a pending entry.
+    /// Facts about a pending entry.
     pub fn pending(&self, id: Id) -> Option<&Pending> {
         self.pending.get(&id)
     }
@@ -209,7 +209,7 @@ impl Group {
         self.pending.last().map(|(id, _)| *id)
     }
 
-    /// Number of entries that were released and are nobody's.
+    /// Number of entries that were released and have no consumer.
     pub fn released_count(&self) -> usize {
         self.released.ids.len()
     }
@@ -237,8 +237,8 @@ impl Group {
         ids.filter_map(|id| Some((id, *self.pending(id)?)))
     }
 
-    /// Makes an entry pending, or another consumer's, which is one of the group; or nobody's, at the end of
-    /// those that are.
+    /// Makes an entry pending, or another consumer's, which is one of the group; or without a consumer, at
+    /// the end of the released ones.
     pub fn set_pending(&mut self, id: Id, pending: Pending) {
         let before = self.pending.insert(id, pending);
         if let Some(before) = before {
@@ -266,7 +266,7 @@ impl Group {
         }
     }
 
-    /// Takes an entry from whoever has it.
+    /// Takes an entry from its consumer.
     fn detach(&mut self, id: Id, pending: Pending) {
         let Some(number) = pending.consumer else { return self.released.remove(id) };
         if let Some(by_time) = &mut self.by_time {
@@ -277,7 +277,7 @@ impl Group {
         }
     }
 
-    /// Acknowledges an entry; what was known of it if it was pending.
+    /// Acknowledges an entry; returns its facts if it was pending.
     pub fn acknowledge(&mut self, id: Id) -> Option<Pending> {
         let pending = self.pending.remove(&id)?;
         self.detach(id, pending);
@@ -310,7 +310,7 @@ mod tests {
 
     use super::*;
 
-    /// What is pending, and who has it; what was released keeps the number of the step at which it was.
+    /// Pending entries with their consumers; a released one keeps the number of its step.
     type Model = BTreeMap<Id, (Option<u32>, i64, usize)>;
 
     fn same(group: &mut Group, model: &Model) {

@@ -1,8 +1,8 @@
-//! Exactly-once adding: which producer has added what under which name of its own, for a while.
+//! Exactly-once adding: each producer's named additions, for a while.
 //!
-//! A producer names each message that it adds; a name that is remembered is answered with the entry's id, and
-//! nothing is added again. A record is as old as the millisecond of its entry's id, and needs no time of its
-//! own. What is remembered of a producer is limited in number, of all in time.
+//! A producer names each message that it adds; a recorded name is answered with the entry's id, and nothing
+//! is added again. A record is as old as the millisecond of its entry's id, and needs no separate time.
+//! Records are limited by number for each producer, by time for all.
 //!
 //! Invariant: a name is in its producer's `ids` exactly if its turn is in `turns`; no producer is without
 //! records; each is in `due` under the millisecond of its first record; counts and bytes are those of all.
@@ -45,7 +45,7 @@ pub struct Idempotency {
     pub duplicates: u64,
 }
 
-/// What is remembered of a producer.
+/// The records of a producer.
 #[derive(Clone)]
 struct Producer {
     name: Arc<[u8]>,
@@ -133,7 +133,7 @@ impl Idempotency {
         self.producers.iter().map(|(name, producer)| (&**name, producer.turns.len()))
     }
 
-    /// What a producer has added, in the order in which it did: names and entries' ids.
+    /// A producer's additions, in their order: names and entries' ids.
     pub fn records(&self, producer: &[u8]) -> impl Iterator<Item = (&[u8], Id)> {
         let producer = self.producers.get(producer);
         let turns = producer
@@ -178,12 +178,12 @@ impl Idempotency {
         expired
     }
 
-    /// Forgets all records; what was counted stays.
+    /// Drops all records; the counters stay.
     pub fn clear(&mut self) {
         *self = Idempotency { added: self.added, duplicates: self.duplicates, ..Idempotency::default() };
     }
 
-    /// Changes a producer's records, and keeps what is known of all in step.
+    /// Changes a producer's records, and keeps the totals in step.
     fn change(&mut self, producer: &[u8], change: impl FnOnce(&mut Producer)) {
         let Some(of) = self.producers.get_mut(producer) else { return };
         let before = (of.first_ms(), of.turns.len(), of.heap_bytes());

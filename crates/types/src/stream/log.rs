@@ -1,4 +1,4 @@
-//! The entries of a stream: nodes in order of ids, and what is remembered of entries that are gone.
+//! The entries of a stream: nodes in order of ids, and facts about deleted entries.
 
 use std::fmt;
 
@@ -24,13 +24,13 @@ impl Default for StreamLimits {
     }
 }
 
-/// No node grows beyond so many bytes, and no entry is larger. Redis: `STREAM_LISTPACK_MAX_SIZE`.
+/// Most bytes of a node and of an entry. Redis: `STREAM_LISTPACK_MAX_SIZE`.
 pub const NODE_BYTES_MAX: usize = 1 << 30;
 
 /// Which entries are kept.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Trim {
-    /// So many.
+    /// This number.
     MaxLen(u64),
     /// Those from this id on.
     MinId(Id),
@@ -44,7 +44,7 @@ pub struct Log {
     last_id: Id,
     max_deleted_id: Id,
     entries_added: u64,
-    /// What the nodes have allocated.
+    /// The nodes' allocated bytes.
     node_bytes: usize,
 }
 
@@ -71,7 +71,7 @@ impl Log {
         self.last_id = id;
     }
 
-    /// The first entry's id; 0-0 if there is none.
+    /// The first entry's id; 0-0 without one.
     pub fn first_id(&self) -> Id {
         let first = self.nodes.first().and_then(|(_, node)| node.entries().next());
         first.map_or(Id::MIN, |entry| entry.id)
@@ -141,8 +141,8 @@ impl Log {
         self.nodes.insert(master, Arc::new(node));
     }
 
-    /// Puts an entry into the last node, which there is. The caller keeps ids ascending, and sees to what is
-    /// remembered of the stream.
+    /// Puts an entry into the last node, which exists. The caller keeps ids ascending, and the stream's facts
+    /// in step.
     pub fn push<'a, F>(&mut self, id: Id, fields: F)
     where
         F: ExactSizeIterator<Item = (Element<'a>, Element<'a>)> + Clone,
@@ -151,7 +151,7 @@ impl Log {
         self.len += 1;
     }
 
-    /// Says that so many entries of the last node have been removed.
+    /// Sets the number of removed entries of the last node.
     pub fn set_deleted(&mut self, count: u32) {
         self.change_last(|node| node.deleted = count);
     }
@@ -306,7 +306,7 @@ impl Log {
         self.nodes.iter().map(|(_, node)| NodeView(node))
     }
 
-    /// How many entries have been added up to `id`, itself included, where that can be told.
+    /// How many entries have been added up to `id`, itself included, where that is known.
     pub fn entries_up_to(&self, id: Id) -> Option<u64> {
         if self.entries_added == 0 {
             return Some(0);
@@ -349,7 +349,7 @@ fn change_node<R>(node: &mut Arc<Node>, bytes: &mut usize, change: impl FnOnce(&
     result
 }
 
-/// Whether an entry of so many bytes begins another node.
+/// Whether an entry of this many bytes begins another node.
 fn is_full(node: &Node, bytes: usize, limits: StreamLimits) -> bool {
     let max_bytes = match limits.node_max_bytes {
         0 => NODE_BYTES_MAX,
@@ -371,7 +371,7 @@ impl fmt::Debug for Log {
 pub struct NodeView<'a>(&'a Node);
 
 impl<'a> NodeView<'a> {
-    /// The id that entries' ids are told from.
+    /// The id that entries' ids are relative to.
     pub fn master(&self) -> Id {
         self.0.master
     }
@@ -436,7 +436,7 @@ pub struct RangeBack<'a> {
 }
 
 impl<'a> RangeBack<'a> {
-    /// Goes on to the node before.
+    /// Proceeds to the node before.
     fn enter_node(&mut self) -> Option<()> {
         let (_, node) = self.nodes.next()?;
         let mut entries = node.entries();

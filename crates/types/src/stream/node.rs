@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! names of the first entry's fields │ entry │ entry │ …
-//! entry: twice the bytes that follow, +1 if it has names of its own │ ms │ seq │ then
+//! entry: twice the number of its further bytes, +1 if it has its own names │ ms │ seq │ then
 //!   names are those of the first entry:  value …
 //!   others:                              count │ name │ value │ …
 //! ```
@@ -31,7 +31,7 @@ pub(super) struct Node {
     pub deleted: u32,
     name_count: u32,
     names_len: u32,
-    /// What a listpack of Redis' takes for names and entries, the removed ones included.
+    /// Bytes of names and entries in Redis' listpack, the removed ones included.
     listpack_bytes: u32,
     bytes: Vec<u8>,
 }
@@ -103,7 +103,7 @@ impl Node {
         size_of::<Node>() + size_of::<usize>() + self.bytes.capacity()
     }
 
-    /// Gives back what was allocated for further entries.
+    /// Gives back the bytes allocated for further entries.
     pub fn shrink(&mut self) {
         self.bytes.shrink_to_fit();
     }
@@ -195,7 +195,7 @@ impl Node {
         Entries { node: self, at: self.names_len as usize }
     }
 
-    /// The entry at a place that [`Entries::at`] told.
+    /// The entry at a place from [`Entries::at`].
     #[inline]
     pub fn entry_at(&self, at: usize) -> Option<Entry<'_>> {
         Entries { node: self, at }.next()

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 type Pair = (Vec<u8>, Vec<u8>);
 
-/// The entries one by one, and in groups what is pending with whom.
+/// The entries one by one, and in groups the pending ones with their consumers.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Model {
     entries: Vec<(Id, Vec<Pair>)>,
@@ -165,7 +165,7 @@ impl Model {
         id > self.delivered || self.pending.contains_key(&id)
     }
 
-    /// The same trimming once more, and by the id that it told, must change nothing else.
+    /// The same trimming once more, and by the returned id, must change nothing else.
     fn trim_by_references(&mut self, stream: &mut Stream, at: usize, by_id: bool, acked: bool) {
         let references = if acked { References::Acked } else { References::Delete };
         let trim = match self.entries.get(at) {

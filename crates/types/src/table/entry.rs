@@ -5,9 +5,9 @@
 //! text:  length 0..=247, bytes  |  248, length: 2 bytes, bytes  |  249, pointer: 8 bytes
 //! ```
 //!
-//! A text above [`INLINE_MAX_BYTES`] lives in an allocation of its own, shared by reference count, so that
-//! copying a leaf never copies large values. Invariant: an entry is as long as [`NewEntry::size`]
-//! said when it was written or shorter, and each pointer in a live entry owns one reference.
+//! A text above [`INLINE_MAX_BYTES`] lives in a separate allocation, shared by reference count, so that
+//! copying a leaf never copies large values. Invariant: an entry is as long as [`NewEntry::size`] said when
+//! it was written or shorter, and each pointer in a live entry owns one reference.
 
 use super::{Kind, NO_EXPIRY};
 use crate::size_class::allocated_bytes;

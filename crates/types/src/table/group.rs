@@ -77,7 +77,7 @@ impl Group {
         self.tags[slot] = 0;
     }
 
-    /// The twin of the vector code: what it must answer, and what other processors run.
+    /// The twin of the vector code: its required answer, and the code of other processors.
     #[cfg_attr(target_arch = "x86_64", allow(dead_code))]
     fn matching_portable(&self, tag: u8) -> u32 {
         self.tags.iter().enumerate().fold(0, |mask, (slot, t)| mask | u32::from(*t == tag) << slot)

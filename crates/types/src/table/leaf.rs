@@ -80,7 +80,7 @@ pub(super) struct Place {
     slot: usize,
 }
 
-/// What a leaf lacks for one more entry.
+/// A leaf's lack for one more entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lack {
     Nothing,
@@ -276,7 +276,7 @@ impl Leaf {
         is_write: bool,
         queue: &mut PrefetchQueue,
     ) {
-        // With a value of some length, for nobody knows it yet.
+        // With a value of some length, since it is not known yet.
         let len = 1 + field_len + if K::HAS_VALUES { CACHE_LINE_BYTES } else { 0 };
         let group = self.group(self.home(hash));
         let mut candidates = group.matching(tag_of(hash));
@@ -394,7 +394,7 @@ impl Leaf {
         earliest
     }
 
-    /// What hinders an entry of `bytes` more, in a slot of its own if `new_slot`.
+    /// The obstacle to an entry of `bytes` more, in a fresh slot if `new_slot`.
     #[inline(always)]
     pub fn lack(self, new_slot: bool, bytes: usize) -> Lack {
         if new_slot && self.count() >= entries_max(self.log_groups) {
@@ -516,8 +516,7 @@ impl Leaf {
     pub fn set_expiry<K: Kind>(&mut self, place: Place, expire_at_ms: i64) -> bool {
         let at = self.address_of(place);
         let offset = self.group(place.group).offset(place.slot);
-        // SAFETY: a slot in use points to an entry; what is written lies inside it, or in free bytes at the
-        // end.
+        // SAFETY: a slot in use points to an entry; the write lies inside it, or in free bytes at the end.
         unsafe {
             let header = self.header();
             match (entry::is_timed::<K>(at), expire_at_ms != NO_EXPIRY) {
@@ -673,7 +672,7 @@ impl Leaf {
     pub fn validate<K: Kind>(self, prefix: u64, depth: u32) {
         let (mut count, mut timed, mut blobs, mut bytes) = (0, 0, 0, 0);
         self.each_offset(|offset| {
-            // SAFETY: what is being checked.
+            // SAFETY: the entry under test.
             let (entry, size) = unsafe { entry::read::<K>(self.address(offset)) };
             count += 1;
             timed += usize::from(entry.expire_at_ms != NO_EXPIRY);

@@ -4,7 +4,7 @@ use super::node::{Child, Slot};
 use super::{Kind, Table};
 use std::marker::PhantomData;
 
-/// What is left of a table to be freed; dropping it frees the rest at once.
+/// The rest of a table to be freed; dropping it frees the rest at once.
 pub struct Reclaim<K: Kind> {
     pending: Vec<Slot>,
     kind: PhantomData<K>,

@@ -1,4 +1,4 @@
-//! `Chunk`: some 200 entries of the index in one block; see [`super::index`] for what they are.
+//! `Chunk`: some 200 entries of the index in one block; [`super::index`] describes them.
 
 use super::shared::{COUNTS_BYTES, Shared, TAGS};
 use crate::size_class::{class_bytes, class_of};

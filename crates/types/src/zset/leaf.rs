@@ -7,12 +7,12 @@
 //! An entry keeps its slot for as long as the leaf is not rebuilt, so that the hash index can name it; the
 //! order of entries is a permutation of slots, and moving an entry in it moves one byte. A cell holds a
 //! member: its length in one byte and then its bytes, zeros to the cell's end. All cells of a leaf have the
-//! size that its longest member needs, which the pointer's tag tells; a member of more than [`INLINE_MAX`]
-//! bytes lies in an allocation of its own, and its cell holds its number. So, with a slot known, score and
-//! cell are too, and are fetched at once.
+//! size that its longest member needs, which is in the pointer's tag; a member of more than [`INLINE_MAX`]
+//! bytes lies in a separate allocation, and its cell holds its number. So, with a slot known, score and cell
+//! are too, and are fetched at once.
 //!
-//! Invariant: `order[..len]` are exactly the slots whose bit is set in `used`, sorted by entry; the
-//! score of a free slot is NaN, so that comparisons over all slots never count it.
+//! Invariant: `order[..len]` are exactly the slots whose bit is set in `used`, sorted by entry; the score of
+//! a free slot is NaN, so that comparisons over all slots never count it.
 
 use super::shared::{COUNTS_BYTES, Shared};
 use crate::size_class::{class_bytes, class_of};
@@ -99,7 +99,7 @@ fn as_bytes(words: &[u64]) -> &[u8] {
 
 #[inline]
 fn as_bytes_mut(words: &mut [u64]) -> &mut [u8] {
-    // SAFETY: as above, and every pattern of bytes is a word.
+    // SAFETY: the same holds, and every pattern of bytes is a word.
     unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast::<u8>(), size_of_val(words)) }
 }
 
@@ -153,7 +153,7 @@ impl Leaf {
         cell(slot, self.cell_words())
     }
 
-    /// Asks the processor for what a search by score reads: header and scores.
+    /// Prefetches the lines that a search by score reads: header and scores.
     #[inline]
     pub fn prefetch_scores(&self) {
         self.0.prefetch_header();

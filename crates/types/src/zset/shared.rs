@@ -1,6 +1,6 @@
 //! `Shared`: a reference-counted block of a header and words, with three bits in the pointer to it.
 //!
-//! The bits say what a reader must know to compute where in the block to look, so that looking costs one
+//! The bits hold the facts from which a reader computes the place in the block, so that looking costs one
 //! cache miss and not two. Invariant: the pointer without its tag is that of one counted reference.
 
 use std::ffi::c_void;
@@ -16,7 +16,7 @@ pub(super) const TAGS: usize = 8;
 /// Bytes of a block beside header and words: the reference count, and how many words there are.
 pub(super) const COUNTS_BYTES: usize = 16;
 
-/// A block that nobody else shares.
+/// A block that is not shared.
 pub(super) type Body<H> = HeaderSliceWithLengthProtected<H, u64>;
 
 /// See the module's description. A clone shares the block.
@@ -24,7 +24,7 @@ pub(super) struct Shared<H>(NonNull<c_void>, PhantomData<ThinArc<H, u64>>);
 
 // SAFETY: a `Shared` is a counted reference like the `ThinArc` that it was made of.
 unsafe impl<H: Send + Sync> Send for Shared<H> {}
-// SAFETY: as above.
+// SAFETY: the same holds for sharing.
 unsafe impl<H: Send + Sync> Sync for Shared<H> {}
 
 impl<H> Shared<H> {
@@ -112,7 +112,7 @@ impl<H> Shared<H> {
 }
 
 impl<H: Clone> Shared<H> {
-    /// Calls `f` with the body, which nobody else shares then.
+    /// Calls `f` with the body, which is not shared then.
     #[inline]
     pub fn edit<R>(&mut self, f: impl FnOnce(&mut Body<H>) -> R) -> R {
         if ThinArc::strong_count(&self.arc()) != 1 {
